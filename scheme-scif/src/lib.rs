@@ -4,7 +4,7 @@
 //! requests are function calls that answer at once. So the tests here drive it on the development
 //! machine with the real engine. `Daemon` (for the target only) is the thin layer that the event
 //! loop of `scheme` calls. Nothing here knows a device.
-#![cfg_attr(not(any(test, feature = "bed")), no_std)]
+#![cfg_attr(not(any(test, feature = "fixture")), no_std)]
 
 extern crate alloc;
 
@@ -23,10 +23,10 @@ mod request;
 mod scif;
 
 /// What the tests play on; the fuzz targets do, too.
-#[cfg(any(test, feature = "bed"))]
+#[cfg(any(test, feature = "fixture"))]
 #[path = "tests/fixture/mod.rs"]
 #[allow(missing_docs, reason = "for tests only")]
-pub mod bed;
+pub mod fixture;
 #[cfg(test)]
 mod tests;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use scif_abi::call::{Call, MemoryCall, SEND_SPACE};
 use syscall::flag::{MapFlags, O_RDONLY, O_RDWR};
 
-use super::bed::{ADMIN, Bed, Op, PAGE, USER};
+use super::fixture::{ADMIN, Fixture, Op, PAGE, USER};
 use super::memory::{shared, space};
 use super::programs::{fixed, memory_of, register, state};
 use crate::HandleId;
@@ -47,7 +47,7 @@ struct Mapping {
 }
 
 struct Play {
-    bed: Bed,
+    fixture: Fixture,
     random: Random,
     handles: [Vec<HandleId>; 2],
     /// Those of them that are, or were, connected.
@@ -69,13 +69,13 @@ impl Play {
             .random
             .of(&["memory", "endpoint", "peers", "windows", "mappings"]);
         // Text cannot be opened for writing.
-        let opened = self.bed.open_with(node, path, flags, caller);
+        let opened = self.fixture.open_with(node, path, flags, caller);
         self.handles[node].extend(opened);
     }
 
     fn connect(&mut self) {
         let (from, to) = (self.random.below(2) as usize, self.random.below(2) as usize);
-        let (near, far) = self.bed.pair(from, to, 2050);
+        let (near, far) = self.fixture.pair(from, to, 2050);
         for (node, id) in [(from, near), (to, far)] {
             self.handles[node].push(id);
             self.connected[node].push(id);
@@ -200,7 +200,9 @@ impl Play {
         let prot = self
             .random
             .of(&[MapFlags::PROT_READ, MapFlags::PROT_WRITE, MapFlags::empty()]);
-        let mapped = self.bed.map(node, id, offset, pages * PAGE, shared(prot));
+        let mapped = self
+            .fixture
+            .map(node, id, offset, pages * PAGE, shared(prot));
         if mapped.is_ok() {
             self.succeeded.insert(0);
             self.mappings.push(Mapping {
@@ -222,7 +224,9 @@ impl Play {
         let count = 1 + self.random.below((mapping.pages - first) as u64) as usize;
         let at = |page: usize| mapping.offset + (page * PAGE) as u64;
         let (node, id) = (mapping.node, mapping.id);
-        self.bed.unmap(node, id, at(first), count * PAGE).unwrap();
+        self.fixture
+            .unmap(node, id, at(first), count * PAGE)
+            .unwrap();
         let rest = [(0, first), (first + count, mapping.pages - first - count)];
         for (start, pages) in rest.into_iter().filter(|&(_, pages)| pages > 0) {
             let offset = at(start);
@@ -243,15 +247,15 @@ impl Play {
         if !self.mappings.iter().any(mapped) {
             self.handles[node].retain(|&other| other != id);
             self.connected[node].retain(|&other| other != id);
-            self.bed.close(node, id);
+            self.fixture.close(node, id);
         }
     }
 
     fn cancel(&mut self) {
         let node = self.random.below(2) as usize;
         let pending = self.pending[node].pop();
-        if let Some(request) = pending.filter(|&request| self.bed.is_kept(node, request)) {
-            let _ = self.bed.cancel(node, request);
+        if let Some(request) = pending.filter(|&request| self.fixture.is_kept(node, request)) {
+            let _ = self.fixture.cancel(node, request);
         }
     }
 
@@ -268,11 +272,11 @@ impl Play {
                     return;
                 };
                 let run_later = self.random.below(3) == 0;
-                let request = self.bed.submit_only(node, op.clone());
+                let request = self.fixture.submit_only(node, op.clone());
                 if !run_later {
-                    self.bed.run();
+                    self.fixture.run();
                 }
-                match self.bed.answer(node, request) {
+                match self.fixture.answer(node, request) {
                     Some((Ok(value), _)) => match op {
                         Op::Call { metadata, .. } => {
                             self.succeeded.insert(metadata[0]);
@@ -284,21 +288,21 @@ impl Play {
                 }
             }
         }
-        for node in &mut self.bed.nodes {
+        for node in &mut self.fixture.nodes {
             assert_eq!(node.scif.engine().0.check_invariants(), Ok(()));
         }
     }
 
-    fn finish(mut self) -> Bed {
+    fn finish(mut self) -> Fixture {
         while !self.mappings.is_empty() {
             self.unmap();
         }
         for node in 0..2 {
             for id in core::mem::take(&mut self.handles[node]) {
-                self.bed.close(node, id);
+                self.fixture.close(node, id);
             }
         }
-        self.bed
+        self.fixture
     }
 }
 
@@ -306,11 +310,11 @@ impl Play {
 fn arbitrary_requests_around_memory_leave_nothing() {
     let mut succeeded = BTreeSet::new();
     for seed in 1..40_u64 {
-        let mut bed = Bed::new(2);
-        let before = state(&mut bed);
-        let left = bed.nodes[0].scif.engine().1.pages_left;
+        let mut fixture = Fixture::new(2);
+        let before = state(&mut fixture);
+        let left = fixture.nodes[0].scif.engine().1.pages_left;
         let mut play = Play {
-            bed,
+            fixture,
             random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             handles: [Vec::new(), Vec::new()],
             connected: [Vec::new(), Vec::new()],
@@ -323,7 +327,7 @@ fn arbitrary_requests_around_memory_leave_nothing() {
             play.connect();
         }
         for node in 0..2 {
-            let memory = memory_of(&mut play.bed, node, 4, ADMIN);
+            let memory = memory_of(&mut play.fixture, node, 4, ADMIN);
             play.handles[node].push(memory.id);
             play.mappings.push(Mapping {
                 node,
@@ -333,8 +337,8 @@ fn arbitrary_requests_around_memory_leave_nothing() {
             });
             for id in play.connected[node].clone() {
                 for place in [0, 2 * PAGE as u64] {
-                    let bed = &mut play.bed;
-                    register(bed, node, id, fixed(memory, place, 2)).unwrap();
+                    let fixture = &mut play.fixture;
+                    register(fixture, node, id, fixed(memory, place, 2)).unwrap();
                 }
             }
         }
@@ -342,9 +346,13 @@ fn arbitrary_requests_around_memory_leave_nothing() {
             play.step();
         }
         succeeded.append(&mut play.succeeded);
-        let mut bed = play.finish();
-        assert_eq!(state(&mut bed), before, "seed {seed}");
-        assert_eq!(bed.nodes[0].scif.engine().1.pages_left, left, "seed {seed}");
+        let mut fixture = play.finish();
+        assert_eq!(state(&mut fixture), before, "seed {seed}");
+        assert_eq!(
+            fixture.nodes[0].scif.engine().1.pages_left,
+            left,
+            "seed {seed}"
+        );
     }
     // It would prove little if nothing ever succeeded.
     let must = [

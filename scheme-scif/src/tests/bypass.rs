@@ -10,8 +10,8 @@ use scif_ring::{RingError, RingMemory, Side, Word};
 use syscall::error::*;
 use syscall::flag::{EventFlags, MapFlags, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY};
 
-use super::bed::{Bed, Op, PAGE, USER};
 use super::client::{Client, View, dup_bypass, info};
+use super::fixture::{Fixture, Op, PAGE, USER};
 use super::memory::shared;
 use super::programs::*;
 use crate::ROOT;
@@ -21,24 +21,24 @@ const HUP: u16 = Readiness::HUP.bits();
 const RING: usize = 4096;
 
 /// A millisecond and more passes on a node.
-fn pass(bed: &mut Bed, node: usize, milliseconds: u64) {
-    let (engine, memory) = bed.nodes[node].scif.engine();
+fn pass(fixture: &mut Fixture, node: usize, milliseconds: u64) {
+    let (engine, memory) = fixture.nodes[node].scif.engine();
     engine.tick(memory, milliseconds * 1_000_000);
-    bed.run();
+    fixture.run();
 }
 
 #[test]
 fn bypass_handles_are_checked() {
-    on_both(|bed, to| {
-        let before = state(bed);
-        let (near, far) = ends(bed, to);
-        let bypass = dup_bypass(bed, 0, near).unwrap();
-        let record = info(bed, 0, bypass).unwrap();
+    on_both(|fixture, to| {
+        let before = state(fixture);
+        let (near, far) = ends(fixture, to);
+        let bypass = dup_bypass(fixture, 0, near).unwrap();
+        let record = info(fixture, 0, bypass).unwrap();
         assert_eq!(record.handle.get(), 2);
         let rings = [record.own_ring_bytes.get(), record.peer_ring_bytes.get()];
         assert_eq!(rings, [RING as u32; 2]);
-        let second = dup_bypass(bed, 0, near).unwrap();
-        assert_eq!(info(bed, 0, second).unwrap().handle.get(), 3);
+        let second = dup_bypass(fixture, 0, near).unwrap();
+        assert_eq!(info(fixture, 0, second).unwrap().handle.get(), 3);
 
         let flags = shared(READ_WRITE);
         let own = Part::Own.offset();
@@ -54,83 +54,85 @@ fn bypass_handles_are_checked() {
             (0, PAGE, READ_WRITE | MapFlags::MAP_PRIVATE, EINVAL),
             (0, PAGE, flags | MapFlags::PROT_EXEC, EACCES),
         ] {
-            let found = bed.map(0, bypass, offset, bytes, flags);
+            let found = fixture.map(0, bypass, offset, bytes, flags);
             assert_eq!(found, error(errno), "{offset:#x} {bytes:#x}");
         }
         // A piece of a part will do.
-        bed.map(0, bypass, own + PAGE as u64, RING, flags).unwrap();
-        let mappings = bed.text(0, "mappings");
+        fixture
+            .map(0, bypass, own + PAGE as u64, RING, flags)
+            .unwrap();
+        let mappings = fixture.text(0, "mappings");
         assert_eq!(mappings.matches("bypass").count(), 1, "{mappings}");
-        bed.unmap(0, bypass, own + PAGE as u64, RING).unwrap();
+        fixture.unmap(0, bypass, own + PAGE as u64, RING).unwrap();
 
-        assert_eq!(bed.read(0, bypass, 1), error(EINVAL));
-        assert_eq!(bed.write(0, bypass, b"x"), error(EINVAL));
-        assert_eq!(call(bed, 0, bypass, Call::PeerPort), error(ENOTTY));
-        assert_eq!(info(bed, 0, near), error(ENOTTY));
-        assert_eq!(dup_bypass(bed, 0, bypass), error(ENOTTY));
+        assert_eq!(fixture.read(0, bypass, 1), error(EINVAL));
+        assert_eq!(fixture.write(0, bypass, b"x"), error(EINVAL));
+        assert_eq!(call(fixture, 0, bypass, Call::PeerPort), error(ENOTTY));
+        assert_eq!(info(fixture, 0, near), error(ENOTTY));
+        assert_eq!(dup_bypass(fixture, 0, bypass), error(ENOTTY));
         for id in [near, bypass] {
-            assert_eq!(call(bed, 0, id, Call::Kick { kicks: 4 }), error(EINVAL));
-            assert_eq!(call(bed, 0, id, Call::Kick { kicks: 3 }), Ok(0));
+            assert_eq!(call(fixture, 0, id, Call::Kick { kicks: 4 }), error(EINVAL));
+            assert_eq!(call(fixture, 0, id, Call::Kick { kicks: 3 }), Ok(0));
         }
-        assert_eq!(call(bed, 0, near, Call::Shutdown), Ok(0));
-        assert_eq!(dup_bypass(bed, 0, near), error(EBADF));
+        assert_eq!(call(fixture, 0, near, Call::Shutdown), Ok(0));
+        assert_eq!(dup_bypass(fixture, 0, near), error(EBADF));
         let kick = Call::Kick { kicks: 1 };
-        assert_eq!(call(bed, 0, bypass, kick), error(EBADF));
+        assert_eq!(call(fixture, 0, bypass, kick), error(EBADF));
         for id in [near, bypass, second] {
-            bed.close(0, id);
+            fixture.close(0, id);
         }
-        bed.close(to, far);
-        assert_eq!(state(bed), before);
+        fixture.close(to, far);
+        assert_eq!(state(fixture), before);
     });
 }
 
 #[test]
 fn only_connections_for_both_ways_are_worked_on_directly() {
-    let mut bed = Bed::new(1);
-    let fresh = bed.open_with(0, "endpoint", O_RDWR, USER).unwrap();
-    assert_eq!(dup_bypass(&mut bed, 0, fresh), error(ENOTCONN));
+    let mut fixture = Fixture::new(1);
+    let fresh = fixture.open_with(0, "endpoint", O_RDWR, USER).unwrap();
+    assert_eq!(dup_bypass(&mut fixture, 0, fresh), error(ENOTCONN));
     let kick = Call::Kick { kicks: 1 };
-    assert_eq!(call(&mut bed, 0, fresh, kick), error(ENOTCONN));
+    assert_eq!(call(&mut fixture, 0, fresh, kick), error(ENOTCONN));
     let wait = Call::Wait {
         events: 1,
         kicks: 0,
     };
-    let readiness = call(&mut bed, 0, fresh, wait).unwrap() as u16;
+    let readiness = call(&mut fixture, 0, fresh, wait).unwrap() as u16;
     assert_eq!(readiness, Readiness::ERR.bits());
-    let file = bed.open_with(0, "nodes", O_RDONLY, USER).unwrap();
-    assert_eq!(dup_bypass(&mut bed, 0, file), error(ENOTTY));
-    assert_eq!(call(&mut bed, 0, file, wait), error(ENOTTY));
+    let file = fixture.open_with(0, "nodes", O_RDONLY, USER).unwrap();
+    assert_eq!(dup_bypass(&mut fixture, 0, file), error(ENOTTY));
+    assert_eq!(call(&mut fixture, 0, file, wait), error(ENOTTY));
     for flags in [O_RDONLY, O_WRONLY] {
-        let listener = bed.open_with(0, "listen/2060", O_RDWR, USER).unwrap();
+        let listener = fixture.open_with(0, "listen/2060", O_RDWR, USER).unwrap();
         let connect = Op::Open {
             directory: ROOT,
             path: "0/2060".into(),
             flags: flags | O_NONBLOCK,
             caller: USER,
         };
-        let half = bed.now(0, connect).0.unwrap();
+        let half = fixture.now(0, connect).0.unwrap();
         // Under way.
-        assert_eq!(dup_bypass(&mut bed, 0, half), error(ENOTCONN));
+        assert_eq!(dup_bypass(&mut fixture, 0, half), error(ENOTCONN));
         let name = b"accept".to_vec();
         let accept = Op::Dup {
             id: listener,
             name,
             caller: USER,
         };
-        let accepted = bed.now(0, accept).0.unwrap();
-        assert_eq!(dup_bypass(&mut bed, 0, half), error(EACCES));
+        let accepted = fixture.now(0, accept).0.unwrap();
+        assert_eq!(dup_bypass(&mut fixture, 0, half), error(EACCES));
         for id in [half, accepted, listener] {
-            bed.close(0, id);
+            fixture.close(0, id);
         }
     }
 }
 
 #[test]
 fn files_and_bypass_clients_share_a_stream() {
-    on_both(|bed, to| {
-        let before = state(bed);
-        let (near, far) = ends(bed, to);
-        let clients = [Client::new(bed, 0, near), Client::new(bed, to, far)];
+    on_both(|fixture, to| {
+        let before = state(fixture);
+        let (near, far) = ends(fixture, to);
+        let clients = [Client::new(fixture, 0, near), Client::new(fixture, to, far)];
         let stream = pattern(60_000, 3);
         let (mut sent, mut received) = (0, Vec::new());
         let mut random = 1_u64;
@@ -141,26 +143,26 @@ fn files_and_bypass_clients_share_a_stream() {
             let length = 1 + (random >> 40) as usize % 700;
             let rest = &stream[sent..stream.len().min(sent + length)];
             match random >> 33 & 3 {
-                0 => sent += clients[0].send(bed, rest),
+                0 => sent += clients[0].send(fixture, rest),
                 1 if !rest.is_empty() => {
                     let write = Op::Write {
                         id: near,
                         bytes: rest.to_vec(),
                         flags: O_NONBLOCK,
                     };
-                    match bed.now(0, write).0 {
+                    match fixture.now(0, write).0 {
                         Ok(count) => sent += count,
                         found => assert_eq!(found, error(EAGAIN)),
                     }
                 }
-                2 => received.extend(clients[1].receive(bed, length)),
+                2 => received.extend(clients[1].receive(fixture, length)),
                 _ => {
                     let read = Op::Read {
                         id: far,
                         length,
                         flags: O_NONBLOCK,
                     };
-                    match bed.now(to, read) {
+                    match fixture.now(to, read) {
                         (Ok(count), bytes) => received.extend(&bytes[..count]),
                         (found, _) => assert_eq!(found, error(EAGAIN)),
                     }
@@ -169,132 +171,132 @@ fn files_and_bypass_clients_share_a_stream() {
         }
         assert!(received == stream);
         // Whoever has moved them, they are counted once.
-        let connections = bed.text(0, "connections");
+        let connections = fixture.text(0, "connections");
         assert!(connections.contains("60000"), "{connections}");
-        assert_eq!(bed.counter(0, "bytes_sent"), 60_000);
-        assert_eq!(bed.counter(to, "bytes_received"), 60_000);
+        assert_eq!(fixture.counter(0, "bytes_sent"), 60_000);
+        assert_eq!(fixture.counter(to, "bytes_received"), 60_000);
         let [first, second] = clients;
         // Without clients the files go on where they were.
-        first.end(bed);
-        assert_eq!(bed.write(0, near, b"after"), Ok(5));
-        assert_eq!(second.receive(bed, 9), b"after");
-        second.end(bed);
-        assert_eq!(bed.write(0, near, b"more"), Ok(4));
-        assert_eq!(bed.read(to, far, 9), Ok(b"more".to_vec()));
-        bed.close(0, near);
-        bed.close(to, far);
-        assert_eq!(state(bed), before);
+        first.end(fixture);
+        assert_eq!(fixture.write(0, near, b"after"), Ok(5));
+        assert_eq!(second.receive(fixture, 9), b"after");
+        second.end(fixture);
+        assert_eq!(fixture.write(0, near, b"more"), Ok(4));
+        assert_eq!(fixture.read(to, far, 9), Ok(b"more".to_vec()));
+        fixture.close(0, near);
+        fixture.close(to, far);
+        assert_eq!(state(fixture), before);
     });
 }
 
 #[test]
 fn sleepers_are_woken_by_files_and_clients() {
-    on_both(|bed, to| {
-        let (near, far) = ends(bed, to);
-        let client = Client::new(bed, 0, near);
+    on_both(|fixture, to| {
+        let (near, far) = ends(fixture, to);
+        let client = Client::new(fixture, 0, near);
         let wait = Call::Wait {
             events: IN,
             kicks: 0,
         };
         for id in [client.id, near] {
             // A client sleeps, a file writes; and the other way round.
-            let asleep = bed.submit(0, op(id, wait));
-            assert!(bed.is_kept(0, asleep));
-            assert_eq!(bed.write(to, far, b"wake up"), Ok(7));
-            let (result, _) = bed.answer(0, asleep).expect("still asleep");
+            let asleep = fixture.submit(0, op(id, wait));
+            assert!(fixture.is_kept(0, asleep));
+            assert_eq!(fixture.write(to, far, b"wake up"), Ok(7));
+            let (result, _) = fixture.answer(0, asleep).expect("still asleep");
             assert_eq!(result, Ok(usize::from(IN)));
-            assert_eq!(call(bed, 0, id, wait), Ok(usize::from(IN)));
-            assert_eq!(client.receive(bed, 100), b"wake up");
-            let reader = bed.start_read(to, far, 10);
-            assert!(bed.is_kept(to, reader));
-            assert_eq!(client.send(bed, b"you too"), 7);
-            let (result, bytes) = bed.answer(to, reader).expect("still asleep");
+            assert_eq!(call(fixture, 0, id, wait), Ok(usize::from(IN)));
+            assert_eq!(client.receive(fixture, 100), b"wake up");
+            let reader = fixture.start_read(to, far, 10);
+            assert!(fixture.is_kept(to, reader));
+            assert_eq!(client.send(fixture, b"you too"), 7);
+            let (result, bytes) = fixture.answer(to, reader).expect("still asleep");
             assert_eq!((result, &bytes[..7]), (Ok(7), &b"you too"[..]));
         }
         // A sleeper that is given up leaves nothing.
-        let asleep = bed.submit(0, op(client.id, wait));
-        assert_eq!(bed.cancel(0, asleep), error(ECANCELED));
-        assert_eq!(bed.counter(0, "waiting"), 0);
+        let asleep = fixture.submit(0, op(client.id, wait));
+        assert_eq!(fixture.cancel(0, asleep), error(ECANCELED));
+        assert_eq!(fixture.counter(0, "waiting"), 0);
         // The end of either end wakes, too.
-        let asleep = bed.submit(0, op(client.id, wait));
-        bed.close(to, far);
-        let (result, _) = bed.answer(0, asleep).expect("still asleep");
+        let asleep = fixture.submit(0, op(client.id, wait));
+        fixture.close(to, far);
+        let (result, _) = fixture.answer(0, asleep).expect("still asleep");
         assert_eq!(result, Ok(usize::from(HUP)));
-        client.end(bed);
-        bed.close(0, near);
-        assert_eq!(bed.counter(0, "connections"), 0);
+        client.end(fixture);
+        fixture.close(0, near);
+        assert_eq!(fixture.counter(0, "connections"), 0);
 
-        let (near, far) = ends(bed, to);
-        let client = Client::new(bed, 0, near);
-        let asleep = bed.submit(0, op(client.id, wait));
-        let file = bed.submit(0, op(near, wait));
-        assert_eq!(call(bed, 0, near, Call::Shutdown), Ok(0));
-        let (result, _) = bed.answer(0, asleep).expect("still asleep");
+        let (near, far) = ends(fixture, to);
+        let client = Client::new(fixture, 0, near);
+        let asleep = fixture.submit(0, op(client.id, wait));
+        let file = fixture.submit(0, op(near, wait));
+        assert_eq!(call(fixture, 0, near, Call::Shutdown), Ok(0));
+        let (result, _) = fixture.answer(0, asleep).expect("still asleep");
         assert_eq!(result, Ok(usize::from(Readiness::NVAL.bits())));
-        let (result, _) = bed.answer(0, file).expect("still asleep");
+        let (result, _) = fixture.answer(0, file).expect("still asleep");
         assert_eq!(result, error(ECANCELED));
-        client.end(bed);
-        bed.close(0, near);
-        bed.close(to, far);
-        assert_eq!(bed.counter(0, "waiting"), 0);
+        client.end(fixture);
+        fixture.close(0, near);
+        fixture.close(to, far);
+        assert_eq!(fixture.counter(0, "waiting"), 0);
     });
 }
 
 #[test]
 fn who_sleeps_is_told_of_windows_that_go() {
-    on_both(|bed, to| {
-        let (near, far) = ends(bed, to);
-        let client = Client::new(bed, 0, near);
+    on_both(|fixture, to| {
+        let (near, far) = ends(fixture, to);
+        let client = Client::new(fixture, 0, near);
         let wait = Call::Wait {
             events: IN,
             kicks: 0,
         };
-        let (far_memory, own_memory) = (memory(bed, to, 2), memory(bed, 0, 2));
+        let (far_memory, own_memory) = (memory(fixture, to, 2), memory(fixture, 0, 2));
         for (node, id, memory) in [(to, far, far_memory), (0, near, own_memory)] {
-            assert_eq!(register(bed, node, id, fixed(memory, 0, 2)), Ok(0));
-            let asleep = bed.submit(0, op(client.id, wait));
-            assert!(bed.is_kept(0, asleep));
+            assert_eq!(register(fixture, node, id, fixed(memory, 0, 2)), Ok(0));
+            let asleep = fixture.submit(0, op(client.id, wait));
+            assert!(fixture.is_kept(0, asleep));
             let length = 2 * PAGE as u64;
             let offset = 0;
             assert_eq!(
-                call(bed, node, id, Call::Unregister { offset, length }),
+                call(fixture, node, id, Call::Unregister { offset, length }),
                 Ok(0)
             );
             // Nothing to read, but reason to look; once. A window of the other end is none: no
             // program here has it mapped.
             let asleep = if id == near {
-                let (result, _) = bed.answer(0, asleep).expect("still asleep");
+                let (result, _) = fixture.answer(0, asleep).expect("still asleep");
                 assert_eq!(result, Ok(0));
-                bed.submit(0, op(client.id, wait))
+                fixture.submit(0, op(client.id, wait))
             } else {
                 asleep
             };
-            assert!(bed.is_kept(0, asleep));
-            assert_eq!(bed.cancel(0, asleep), error(ECANCELED));
+            assert!(fixture.is_kept(0, asleep));
+            assert_eq!(fixture.cancel(0, asleep), error(ECANCELED));
             // It is told as well if it was awake when the window went.
-            assert_eq!(register(bed, node, id, fixed(memory, 0, 2)), Ok(0));
+            assert_eq!(register(fixture, node, id, fixed(memory, 0, 2)), Ok(0));
             assert_eq!(
-                call(bed, node, id, Call::Unregister { offset, length }),
+                call(fixture, node, id, Call::Unregister { offset, length }),
                 Ok(0)
             );
-            assert_eq!(call(bed, 0, client.id, wait), Ok(0));
+            assert_eq!(call(fixture, 0, client.id, wait), Ok(0));
         }
-        client.end(bed);
-        bed.close(0, near);
-        bed.close(to, far);
+        client.end(fixture);
+        fixture.close(0, near);
+        fixture.close(to, far);
     });
 }
 
 #[test]
 fn a_wait_can_kick_first() {
-    on_both(|bed, to| {
-        let (near, far) = ends(bed, to);
-        let clients = [Client::new(bed, 0, near), Client::new(bed, to, far)];
+    on_both(|fixture, to| {
+        let (near, far) = ends(fixture, to);
+        let clients = [Client::new(fixture, 0, near), Client::new(fixture, to, far)];
         let sleep = |kicks: Kicks| Call::Wait {
             events: IN,
             kicks: kicks.bits(),
         };
-        let mut asleep = bed.submit(to, op(clients[1].id, sleep(Kicks::empty())));
+        let mut asleep = fixture.submit(to, op(clients[1].id, sleep(Kicks::empty())));
         let mut near_asleep = None;
         for round in 0..6_u8 {
             // Ping: one call puts the sender to sleep and wakes the receiver.
@@ -305,18 +307,18 @@ fn a_wait_can_kick_first() {
             );
             let sent = client
                 .producer
-                .send(&mut client.view(bed), client.number, &[round]);
+                .send(&mut client.view(fixture), client.number, &[round]);
             assert!(sent.unwrap().notify);
-            let next = bed.submit(at, op(client.id, sleep(Kicks::BYTES)));
-            assert!(bed.is_kept(at, next));
+            let next = fixture.submit(at, op(client.id, sleep(Kicks::BYTES)));
+            assert!(fixture.is_kept(at, next));
             let woken = near_asleep.replace(next).unwrap_or(asleep);
             asleep = next;
-            let (result, _) = bed.answer(other, woken).expect("still asleep");
+            let (result, _) = fixture.answer(other, woken).expect("still asleep");
             assert_eq!(result, Ok(usize::from(IN)));
-            assert_eq!(peer.receive(bed, 10), [round]);
+            assert_eq!(peer.receive(fixture, 10), [round]);
         }
         assert_eq!(
-            bed.counter(0, "waiting") + bed.counter(to, "waiting"),
+            fixture.counter(0, "waiting") + fixture.counter(to, "waiting"),
             if to == 0 { 2 } else { 1 }
         );
     });
@@ -324,131 +326,145 @@ fn a_wait_can_kick_first() {
 
 #[test]
 fn subscribers_hear_of_every_change() {
-    on_both(|bed, to| {
-        let (near, far) = ends(bed, to);
-        let client = Client::new(bed, 0, near);
-        assert_eq!(bed.ready(0, near), EventFlags::EVENT_WRITE);
-        bed.run();
+    on_both(|fixture, to| {
+        let (near, far) = ends(fixture, to);
+        let client = Client::new(fixture, 0, near);
+        assert_eq!(fixture.ready(0, near), EventFlags::EVENT_WRITE);
+        fixture.run();
         for _ in 0..3 {
-            bed.nodes[0].events.clear();
-            assert_eq!(bed.write(to, far, b"news"), Ok(4));
-            assert!(bed.nodes[0].events.contains(&near));
+            fixture.nodes[0].events.clear();
+            assert_eq!(fixture.write(to, far, b"news"), Ok(4));
+            assert!(fixture.nodes[0].events.contains(&near));
             // What the event loop asks then.
             let both = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
-            assert_eq!(bed.ready(0, near), both);
-            assert_eq!(client.receive(bed, 9), b"news");
-            bed.run();
+            assert_eq!(fixture.ready(0, near), both);
+            assert_eq!(client.receive(fixture, 9), b"news");
+            fixture.run();
         }
         // Nobody subscribed and nobody waits: the peer need not tell.
-        bed.nodes[0].scif.ready(near, EventFlags::empty()).unwrap();
-        bed.write(to, far, b"first").unwrap();
-        bed.nodes[0].events.clear();
-        bed.write(to, far, b"second").unwrap();
-        assert!(!bed.nodes[0].events.contains(&near));
-        assert_eq!(client.receive(bed, 20), b"firstsecond");
+        fixture.nodes[0]
+            .scif
+            .ready(near, EventFlags::empty())
+            .unwrap();
+        fixture.write(to, far, b"first").unwrap();
+        fixture.nodes[0].events.clear();
+        fixture.write(to, far, b"second").unwrap();
+        assert!(!fixture.nodes[0].events.contains(&near));
+        assert_eq!(client.receive(fixture, 20), b"firstsecond");
     });
 }
 
 #[test]
 fn a_lock_is_waited_for_and_given_back() {
-    on_both(|bed, to| {
-        let before = state(bed);
-        let (near, far) = ends(bed, to);
-        let client = Client::new(bed, 0, near);
-        assert!(client.view(bed).try_lock(Side::Send, client.number));
+    on_both(|fixture, to| {
+        let before = state(fixture);
+        let (near, far) = ends(fixture, to);
+        let client = Client::new(fixture, 0, near);
+        assert!(client.view(fixture).try_lock(Side::Send, client.number));
         let flags = O_NONBLOCK;
         let bytes = b"no".to_vec();
         assert_eq!(
-            bed.now(
-                0,
-                Op::Write {
-                    id: near,
-                    bytes,
-                    flags
-                }
-            )
-            .0,
+            fixture
+                .now(
+                    0,
+                    Op::Write {
+                        id: near,
+                        bytes,
+                        flags
+                    }
+                )
+                .0,
             error(EAGAIN)
         );
-        let writer = bed.start_write(0, near, b"patient");
-        assert!(bed.is_kept(0, writer));
-        let (engine, _) = bed.nodes[0].scif.engine();
+        let writer = fixture.start_write(0, near, b"patient");
+        assert!(fixture.is_kept(0, writer));
+        let (engine, _) = fixture.nodes[0].scif.engine();
         assert!(engine.next_deadline().is_some_and(|at| at <= 1_000_000));
-        client.view(bed).unlock(Side::Send);
-        pass(bed, 0, 2);
-        assert_eq!(bed.answer(0, writer).map(|answer| answer.0), Some(Ok(7)));
-        assert_eq!(bed.read(to, far, 20), Ok(b"patient".to_vec()));
+        client.view(fixture).unlock(Side::Send);
+        pass(fixture, 0, 2);
+        assert_eq!(
+            fixture.answer(0, writer).map(|answer| answer.0),
+            Some(Ok(7))
+        );
+        assert_eq!(fixture.read(to, far, 20), Ok(b"patient".to_vec()));
 
         // A client that dies with the lock.
-        assert!(client.view(bed).try_lock(Side::Receive, client.number));
-        let reader = bed.start_read(0, near, 10);
-        assert_eq!(bed.write(to, far, b"late"), Ok(4));
-        assert!(bed.is_kept(0, reader));
-        client.end(bed);
-        pass(bed, 0, 4);
-        assert_eq!(bed.answer(0, reader).map(|answer| answer.0), Some(Ok(4)));
-        bed.close(0, near);
-        bed.close(to, far);
-        assert_eq!(state(bed), before);
+        assert!(client.view(fixture).try_lock(Side::Receive, client.number));
+        let reader = fixture.start_read(0, near, 10);
+        assert_eq!(fixture.write(to, far, b"late"), Ok(4));
+        assert!(fixture.is_kept(0, reader));
+        client.end(fixture);
+        pass(fixture, 0, 4);
+        assert_eq!(
+            fixture.answer(0, reader).map(|answer| answer.0),
+            Some(Ok(4))
+        );
+        fixture.close(0, near);
+        fixture.close(to, far);
+        assert_eq!(state(fixture), before);
     });
 }
 
 #[test]
 fn a_large_write_is_not_mixed_with_what_clients_send() {
-    on_both(|bed, to| {
-        let (near, far) = ends(bed, to);
-        let client = Client::new(bed, 0, near);
+    on_both(|fixture, to| {
+        let (near, far) = ends(fixture, to);
+        let client = Client::new(fixture, 0, near);
         let large = pattern(3 * RING, 5);
-        let writer = bed.start_write(0, near, &large);
-        assert!(bed.is_kept(0, writer));
-        assert_eq!(client.control(bed, SEND_LOCK_OFFSET), LOCK_DAEMON);
+        let writer = fixture.start_write(0, near, &large);
+        assert!(fixture.is_kept(0, writer));
+        assert_eq!(client.control(fixture, SEND_LOCK_OFFSET), LOCK_DAEMON);
         let sent = client
             .producer
-            .send(&mut client.view(bed), client.number, b"x");
+            .send(&mut client.view(fixture), client.number, b"x");
         assert_eq!(sent, Err(RingError::Locked));
         let mut received = Vec::new();
-        while bed.is_kept(0, writer) {
-            received.extend(bed.read(to, far, 1000).unwrap());
+        while fixture.is_kept(0, writer) {
+            received.extend(fixture.read(to, far, 1000).unwrap());
         }
-        assert_eq!(bed.answer(0, writer).unwrap().0, Ok(large.len()));
-        assert_eq!(client.control(bed, SEND_LOCK_OFFSET), LOCK_FREE);
-        assert_eq!(client.send(bed, b"behind"), 6.min(RING - 1));
+        assert_eq!(fixture.answer(0, writer).unwrap().0, Ok(large.len()));
+        assert_eq!(client.control(fixture, SEND_LOCK_OFFSET), LOCK_FREE);
+        assert_eq!(client.send(fixture, b"behind"), 6.min(RING - 1));
         while received.len() < large.len() + 6 {
-            received.extend(bed.read(to, far, 1000).unwrap());
+            received.extend(fixture.read(to, far, 1000).unwrap());
         }
         assert!(received[..large.len()] == large);
         assert_eq!(&received[large.len()..], b"behind");
         // Given up in the middle, it lets go.
-        let writer = bed.start_write(0, near, &large);
-        assert!(bed.cancel(0, writer).is_ok_and(|moved| moved < large.len()));
-        assert_eq!(client.control(bed, SEND_LOCK_OFFSET), LOCK_FREE);
+        let writer = fixture.start_write(0, near, &large);
+        assert!(
+            fixture
+                .cancel(0, writer)
+                .is_ok_and(|moved| moved < large.len())
+        );
+        assert_eq!(client.control(fixture, SEND_LOCK_OFFSET), LOCK_FREE);
     });
 }
 
 #[test]
 fn clients_learn_of_the_end_and_let_go() {
-    on_both(|bed, to| {
-        let before = state(bed);
-        let (near, far) = ends(bed, to);
-        let client = Client::new(bed, 0, near);
-        assert_eq!(client.control(bed, STATE_OFFSET), STATE_CONNECTED);
-        assert_eq!(client.control(bed, COPY_ROUTINES_OFFSET), 0);
-        assert_eq!(bed.write(to, far, b"last words"), Ok(10));
-        bed.close(to, far);
-        assert_eq!(client.control(bed, STATE_OFFSET), STATE_DISCONNECTED);
+    on_both(|fixture, to| {
+        let before = state(fixture);
+        let (near, far) = ends(fixture, to);
+        let client = Client::new(fixture, 0, near);
+        assert_eq!(client.control(fixture, STATE_OFFSET), STATE_CONNECTED);
+        assert_eq!(client.control(fixture, COPY_ROUTINES_OFFSET), 0);
+        assert_eq!(fixture.write(to, far, b"last words"), Ok(10));
+        fixture.close(to, far);
+        assert_eq!(client.control(fixture, STATE_OFFSET), STATE_DISCONNECTED);
         // Nothing of the peer's is given out any more; what has come can be taken.
         let ring = Part::PeerRing.offset();
-        let found = bed.map(0, client.id, ring, PAGE, shared(READ_WRITE));
+        let found = fixture.map(0, client.id, ring, PAGE, shared(READ_WRITE));
         assert_eq!(found, error(ECONNRESET));
         let mut buffer = [0; 10];
         let drained = client
             .consumer
-            .drain(&mut client.view(bed), client.number, &mut buffer);
+            .drain(&mut client.view(fixture), client.number, &mut buffer);
         assert_eq!((drained, &buffer), (Ok(10), b"last words"));
-        assert_eq!(bed.read(0, near, 1), error(ECONNRESET));
-        client.end(bed);
-        bed.close(0, near);
-        assert_eq!(state(bed), before);
+        assert_eq!(fixture.read(0, near, 1), error(ECONNRESET));
+        client.end(fixture);
+        fixture.close(0, near);
+        assert_eq!(state(fixture), before);
     });
 }
 
@@ -461,41 +477,41 @@ fn who_scribbles_loses_the_own_connection_only() {
     ];
     for spoil in spoil {
         for (nodes, to) in [(2, 1), (1, 0)] {
-            let bed = &mut Bed::new(nodes);
-            let (near, far) = ends(bed, to);
-            let client = Client::new(bed, 0, near);
-            let (other, other_far) = bed.pair(0, to, 2070);
-            assert_eq!(bed.write(0, near, b"before"), Ok(6));
-            spoil(&mut client.view(bed));
+            let fixture = &mut Fixture::new(nodes);
+            let (near, far) = ends(fixture, to);
+            let client = Client::new(fixture, 0, near);
+            let (other, other_far) = fixture.pair(0, to, 2070);
+            assert_eq!(fixture.write(0, near, b"before"), Ok(6));
+            spoil(&mut client.view(fixture));
             let large = vec![0; RING];
             let write = Op::Write {
                 id: near,
                 bytes: large,
                 flags: 0,
             };
-            assert_eq!(bed.now(0, write).0, error(ECONNRESET));
-            assert_ne!(client.control(bed, STATE_OFFSET), STATE_CONNECTED);
-            client.end(bed);
-            assert_eq!(bed.read(to, far, 9), Ok(b"before".to_vec()));
-            assert_eq!(bed.read(to, far, 9), error(ECONNRESET));
-            assert_eq!(bed.write(0, other, b"fine"), Ok(4));
-            assert_eq!(bed.read(to, other_far, 9), Ok(b"fine".to_vec()));
-            bed.close(0, near);
-            bed.close(to, far);
+            assert_eq!(fixture.now(0, write).0, error(ECONNRESET));
+            assert_ne!(client.control(fixture, STATE_OFFSET), STATE_CONNECTED);
+            client.end(fixture);
+            assert_eq!(fixture.read(to, far, 9), Ok(b"before".to_vec()));
+            assert_eq!(fixture.read(to, far, 9), error(ECONNRESET));
+            assert_eq!(fixture.write(0, other, b"fine"), Ok(4));
+            assert_eq!(fixture.read(to, other_far, 9), Ok(b"fine".to_vec()));
+            fixture.close(0, near);
+            fixture.close(to, far);
         }
     }
 }
 
 #[test]
 fn positions_at_the_end_of_numbers_harm_nobody() {
-    on_both(|bed, to| {
-        let (near, far) = ends(bed, to);
-        let (other, other_far) = bed.pair(0, to, 2070);
-        let client = Client::new(bed, 0, near);
+    on_both(|fixture, to| {
+        let (near, far) = ends(fixture, to);
+        let (other, other_far) = fixture.pair(0, to, 2070);
+        let client = Client::new(fixture, 0, near);
         // The daemon's own byte takes the position over the end of numbers, and the next store
         // takes it there again: it cannot count what was moved, and need not.
         for _ in 0..3 {
-            let mut view = client.view(bed);
+            let mut view = client.view(fixture);
             view.set_position(Side::Send, u64::MAX);
             let full = (RING as u32 - 1).to_le_bytes();
             view.store_at(Part::Own, Word::LocalRead.offset(), &full);
@@ -506,13 +522,13 @@ fn positions_at_the_end_of_numbers_harm_nobody() {
                 flags: O_NONBLOCK,
             };
             // A byte sent, no room, or the end of the connection: all of them are this client's.
-            let _ = bed.now(0, write);
+            let _ = fixture.now(0, write);
         }
-        assert_eq!(bed.write(0, other, b"fine"), Ok(4));
-        assert_eq!(bed.read(to, other_far, 9), Ok(b"fine".to_vec()));
-        client.end(bed);
+        assert_eq!(fixture.write(0, other, b"fine"), Ok(4));
+        assert_eq!(fixture.read(to, other_far, 9), Ok(b"fine".to_vec()));
+        client.end(fixture);
         for (node, id) in [(0, near), (0, other), (to, far), (to, other_far)] {
-            bed.close(node, id);
+            fixture.close(node, id);
         }
     });
 }

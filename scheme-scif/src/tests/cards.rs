@@ -3,7 +3,7 @@
 use syscall::error::{EACCES, EBUSY, EINVAL, ENODEV, Error};
 use syscall::flag::O_RDWR;
 
-use crate::bed::*;
+use crate::fixture::*;
 use crate::{Card, CardCommand, CardState, NodeEvent};
 
 fn card(node: u16, state: CardState) -> Card {
@@ -21,14 +21,14 @@ fn card(node: u16, state: CardState) -> Card {
 
 #[test]
 fn cards_are_shown() {
-    let mut bed = Bed::new(1);
-    assert_eq!(bed.text(0, "cards").lines().count(), 1);
+    let mut fixture = Fixture::new(1);
+    assert_eq!(fixture.text(0, "cards").lines().count(), 1);
     let mut unknown = card(2, CardState::Resetting);
     (unknown.memory_bytes, unknown.temperature) = (0, None);
-    bed.nodes[0]
+    fixture.nodes[0]
         .scif
         .set_cards(vec![card(1, CardState::Ready), unknown]);
-    let text = bed.text(0, "cards");
+    let text = fixture.text(0, "cards");
     let lines: Vec<Vec<&str>> = text
         .lines()
         .map(|l| l.split_whitespace().collect())
@@ -57,15 +57,15 @@ fn cards_are_shown() {
 
 #[test]
 fn commands_are_told_to_the_driver() {
-    let mut bed = Bed::new(1);
+    let mut fixture = Fixture::new(1);
     let cards = vec![card(1, CardState::Ready), card(2, CardState::Running)];
-    bed.nodes[0].scif.set_cards(cards);
+    fixture.nodes[0].scif.set_cards(cards);
     assert_eq!(
-        bed.open_with(0, "cards", O_RDWR, USER),
+        fixture.open_with(0, "cards", O_RDWR, USER),
         Err(Error::new(EACCES))
     );
-    let file = bed.open(0, "cards").unwrap();
-    let mut write = |text: &str| bed.write(0, file, text.as_bytes());
+    let file = fixture.open(0, "cards").unwrap();
+    let mut write = |text: &str| fixture.write(0, file, text.as_bytes());
     assert_eq!(write("boot"), Err(Error::new(EINVAL)));
     assert_eq!(write("eject 1"), Err(Error::new(EINVAL)));
     assert_eq!(write("boot one"), Err(Error::new(EINVAL)));
@@ -80,5 +80,5 @@ fn commands_are_told_to_the_driver() {
         NodeEvent::Card(2, CardCommand::Shutdown),
         NodeEvent::Card(2, CardCommand::Reset),
     ];
-    assert_eq!(bed.nodes[0].news, told);
+    assert_eq!(fixture.nodes[0].news, told);
 }

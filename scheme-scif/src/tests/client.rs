@@ -9,22 +9,22 @@ use scif_ring::{Consumer, Producer, RingMemory, Side, Word};
 use syscall::error::Result;
 use zerocopy::FromBytes;
 
-use super::bed::{Bed, Op, PAGE, USER};
+use super::fixture::{Fixture, Op, PAGE, USER};
 use super::memory::shared;
 use super::programs::*;
 use crate::HandleId;
 
 #[track_caller]
-pub fn dup_bypass(bed: &mut Bed, node: usize, id: HandleId) -> Result<HandleId> {
+pub fn dup_bypass(fixture: &mut Fixture, node: usize, id: HandleId) -> Result<HandleId> {
     let name = b"bypass".to_vec();
     let caller = USER;
-    bed.now(node, Op::Dup { id, name, caller }).0
+    fixture.now(node, Op::Dup { id, name, caller }).0
 }
 
 #[track_caller]
-pub fn info(bed: &mut Bed, node: usize, id: HandleId) -> Result<BypassRecord> {
+pub fn info(fixture: &mut Fixture, node: usize, id: HandleId) -> Result<BypassRecord> {
     let record = BypassRecord::default();
-    let (result, payload) = bed.now(node, op(id, Call::BypassInfo { record }));
+    let (result, payload) = fixture.now(node, op(id, Call::BypassInfo { record }));
     result.map(|_| BypassRecord::read_from_bytes(&payload).unwrap())
 }
 
@@ -40,13 +40,13 @@ pub struct Client {
 
 impl Client {
     #[track_caller]
-    pub fn new(bed: &mut Bed, node: usize, endpoint: HandleId) -> Self {
-        let id = dup_bypass(bed, node, endpoint).unwrap();
-        let record = info(bed, node, id).unwrap();
+    pub fn new(fixture: &mut Fixture, node: usize, endpoint: HandleId) -> Self {
+        let id = dup_bypass(fixture, node, endpoint).unwrap();
+        let record = info(fixture, node, id).unwrap();
         let (own, peer) = (record.own_ring_bytes.get(), record.peer_ring_bytes.get());
         let parts = Part::ALL.map(|part| {
             let bytes = part.bytes(own, peer);
-            let mapped = bed.map(node, id, part.offset(), bytes, shared(READ_WRITE));
+            let mapped = fixture.map(node, id, part.offset(), bytes, shared(READ_WRITE));
             mapped.unwrap()
         });
         Self {
@@ -59,9 +59,9 @@ impl Client {
         }
     }
 
-    pub fn view<'a>(&self, bed: &'a mut Bed) -> View<'a> {
+    pub fn view<'a>(&self, fixture: &'a mut Fixture) -> View<'a> {
         View {
-            bed: RefCell::new(bed),
+            fixture: RefCell::new(fixture),
             node: self.node,
             parts: self.parts,
         }
@@ -69,53 +69,61 @@ impl Client {
 
     /// Puts bytes and wakes whoever sleeps, as the client library does; how many went.
     #[track_caller]
-    pub fn send(&self, bed: &mut Bed, bytes: &[u8]) -> usize {
+    pub fn send(&self, fixture: &mut Fixture, bytes: &[u8]) -> usize {
         let moved = self
             .producer
-            .send(&mut self.view(bed), self.number, bytes)
+            .send(&mut self.view(fixture), self.number, bytes)
             .unwrap();
         if moved.notify {
             let kicks = Kicks::BYTES.bits();
-            assert_eq!(call(bed, self.node, self.id, Call::Kick { kicks }), Ok(0));
+            assert_eq!(
+                call(fixture, self.node, self.id, Call::Kick { kicks }),
+                Ok(0)
+            );
         }
         moved.bytes
     }
 
     #[track_caller]
-    pub fn receive(&self, bed: &mut Bed, most: usize) -> Vec<u8> {
+    pub fn receive(&self, fixture: &mut Fixture, most: usize) -> Vec<u8> {
         let mut buffer = vec![0; most];
         let moved = self
             .consumer
-            .receive(&mut self.view(bed), self.number, &mut buffer)
+            .receive(&mut self.view(fixture), self.number, &mut buffer)
             .unwrap();
         if moved.notify {
             let kicks = Kicks::ROOM.bits();
-            assert_eq!(call(bed, self.node, self.id, Call::Kick { kicks }), Ok(0));
+            assert_eq!(
+                call(fixture, self.node, self.id, Call::Kick { kicks }),
+                Ok(0)
+            );
         }
         buffer.truncate(moved.bytes);
         buffer
     }
 
-    pub fn control(&self, bed: &mut Bed, offset: u64) -> u32 {
-        let bytes = bed.peek(self.node, self.parts[0] + offset as usize, 4);
+    pub fn control(&self, fixture: &mut Fixture, offset: u64) -> u32 {
+        let bytes = fixture.peek(self.node, self.parts[0] + offset as usize, 4);
         u32::from_le_bytes(bytes.try_into().unwrap())
     }
 
     /// As at the end of a program: mappings first.
-    pub fn end(self, bed: &mut Bed) {
-        let record = info(bed, self.node, self.id).unwrap();
+    pub fn end(self, fixture: &mut Fixture) {
+        let record = info(fixture, self.node, self.id).unwrap();
         let (own, peer) = (record.own_ring_bytes.get(), record.peer_ring_bytes.get());
         for part in Part::ALL {
             let bytes = part.bytes(own, peer);
-            bed.unmap(self.node, self.id, part.offset(), bytes).unwrap();
+            fixture
+                .unmap(self.node, self.id, part.offset(), bytes)
+                .unwrap();
         }
-        bed.close(self.node, self.id);
+        fixture.close(self.node, self.id);
     }
 }
 
 /// A client's mapped memory.
 pub struct View<'a> {
-    bed: RefCell<&'a mut Bed>,
+    fixture: RefCell<&'a mut Fixture>,
     node: usize,
     parts: [usize; 4],
 }
@@ -123,13 +131,13 @@ pub struct View<'a> {
 impl View<'_> {
     fn load_at<const N: usize>(&self, part: Part, offset: u64) -> [u8; N] {
         let address = self.parts[part as usize] + offset as usize;
-        let bytes = self.bed.borrow_mut().peek(self.node, address, N);
+        let bytes = self.fixture.borrow_mut().peek(self.node, address, N);
         bytes.try_into().unwrap()
     }
 
     pub fn store_at(&self, part: Part, offset: u64, bytes: &[u8]) {
         let address = self.parts[part as usize] + offset as usize;
-        self.bed.borrow_mut().poke(self.node, address, bytes);
+        self.fixture.borrow_mut().poke(self.node, address, bytes);
     }
 }
 
@@ -157,7 +165,10 @@ impl RingMemory for View<'_> {
 
     fn read(&self, offset: usize, buffer: &mut [u8]) {
         let address = self.parts[Part::Own as usize] + PAGE + offset;
-        let bytes = self.bed.borrow_mut().peek(self.node, address, buffer.len());
+        let bytes = self
+            .fixture
+            .borrow_mut()
+            .peek(self.node, address, buffer.len());
         buffer.copy_from_slice(&bytes);
     }
 

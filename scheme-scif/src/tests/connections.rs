@@ -8,7 +8,7 @@ use syscall::flag::{EventFlags, O_DIRECTORY, O_NONBLOCK, O_RDONLY, O_RDWR, O_STA
 
 use scif_core::{Resource, Scope};
 
-use super::bed::{ADMIN, Bed, EMPTY, Op, USER, state};
+use super::fixture::{ADMIN, EMPTY, Fixture, Op, USER, state};
 use crate::{Caller, HandleId, NodeEvent, ROOT};
 
 fn error<T>(errno: i32) -> Result<T, Error> {
@@ -16,82 +16,82 @@ fn error<T>(errno: i32) -> Result<T, Error> {
 }
 
 /// Every test of a connection runs inside a node and between two.
-fn on_one_and_two_nodes(test: impl Fn(Bed, usize)) {
-    test(Bed::new(1), 0);
-    test(Bed::new(2), 1);
+fn on_one_and_two_nodes(test: impl Fn(Fixture, usize)) {
+    test(Fixture::new(1), 0);
+    test(Fixture::new(2), 1);
 }
 
 #[test]
 fn a_greeting_goes_both_ways_and_ends_with_a_reset() {
-    on_one_and_two_nodes(|mut bed, to| {
-        let (client, server) = bed.pair(0, to, 2050);
-        assert_eq!(bed.write(0, client, b"hello"), Ok(5));
-        assert_eq!(bed.read(to, server, 100), Ok(b"hello".to_vec()));
-        assert_eq!(bed.write(to, server, b"hi"), Ok(2));
-        bed.close(to, server);
-        assert_eq!(bed.read(0, client, 100), Ok(b"hi".to_vec()));
-        assert_eq!(bed.read(0, client, 100), error(ECONNRESET));
-        assert_eq!(bed.write(0, client, b"x"), error(ECONNRESET));
-        assert_eq!(bed.write(0, client, b""), Ok(0));
-        bed.close(0, client);
-        assert_eq!(bed.text(0, "connections").lines().count(), 1);
-        assert_eq!(bed.text(to, "ports").lines().count(), 1);
+    on_one_and_two_nodes(|mut fixture, to| {
+        let (client, server) = fixture.pair(0, to, 2050);
+        assert_eq!(fixture.write(0, client, b"hello"), Ok(5));
+        assert_eq!(fixture.read(to, server, 100), Ok(b"hello".to_vec()));
+        assert_eq!(fixture.write(to, server, b"hi"), Ok(2));
+        fixture.close(to, server);
+        assert_eq!(fixture.read(0, client, 100), Ok(b"hi".to_vec()));
+        assert_eq!(fixture.read(0, client, 100), error(ECONNRESET));
+        assert_eq!(fixture.write(0, client, b"x"), error(ECONNRESET));
+        assert_eq!(fixture.write(0, client, b""), Ok(0));
+        fixture.close(0, client);
+        assert_eq!(fixture.text(0, "connections").lines().count(), 1);
+        assert_eq!(fixture.text(to, "ports").lines().count(), 1);
     });
 }
 
 #[test]
 fn a_listener_gives_out_connections_by_dup() {
-    on_one_and_two_nodes(|mut bed, to| {
-        let listener = bed.open(to, "listen/2050").unwrap();
-        assert_eq!(bed.ready(to, listener), EMPTY);
-        let first = bed.start_open(0, &format!("{to}/2050"));
-        let second = bed.start_open(0, &format!("{to}/2050"));
-        assert_eq!(bed.ready(to, listener), EventFlags::EVENT_READ);
-        assert!(bed.nodes[to].events.contains(&listener));
+    on_one_and_two_nodes(|mut fixture, to| {
+        let listener = fixture.open(to, "listen/2050").unwrap();
+        assert_eq!(fixture.ready(to, listener), EMPTY);
+        let first = fixture.start_open(0, &format!("{to}/2050"));
+        let second = fixture.start_open(0, &format!("{to}/2050"));
+        assert_eq!(fixture.ready(to, listener), EventFlags::EVENT_READ);
+        assert!(fixture.nodes[to].events.contains(&listener));
         for connect in [first, second] {
-            let accept = bed.start_accept(to, listener);
-            let accepted = bed.answer(to, accept).unwrap().0.unwrap();
-            let connected = bed.answer(0, connect).unwrap().0.unwrap();
-            assert_eq!(bed.write(0, connected, b"x"), Ok(1));
-            assert_eq!(bed.read(to, accepted, 9), Ok(b"x".to_vec()));
+            let accept = fixture.start_accept(to, listener);
+            let accepted = fixture.answer(to, accept).unwrap().0.unwrap();
+            let connected = fixture.answer(0, connect).unwrap().0.unwrap();
+            assert_eq!(fixture.write(0, connected, b"x"), Ok(1));
+            assert_eq!(fixture.read(to, accepted, 9), Ok(b"x".to_vec()));
         }
         // A third accept waits, is woken by a third connect.
-        let accept = bed.start_accept(to, listener);
-        assert!(bed.answer(to, accept).is_none());
-        let connect = bed.start_open(0, &format!("{to}/2050"));
-        assert!(bed.answer(to, accept).unwrap().0.is_ok());
-        assert!(bed.answer(0, connect).unwrap().0.is_ok());
+        let accept = fixture.start_accept(to, listener);
+        assert!(fixture.answer(to, accept).is_none());
+        let connect = fixture.start_open(0, &format!("{to}/2050"));
+        assert!(fixture.answer(to, accept).unwrap().0.is_ok());
+        assert!(fixture.answer(0, connect).unwrap().0.is_ok());
     });
 }
 
 #[test]
 fn accept_without_waiting() {
-    let mut bed = Bed::new(1);
-    let listener = bed
+    let mut fixture = Fixture::new(1);
+    let listener = fixture
         .open_with(0, "listen/2050", O_RDWR | O_NONBLOCK, USER)
         .unwrap();
-    let accept = |bed: &mut Bed| {
+    let accept = |fixture: &mut Fixture| {
         let op = Op::Dup {
             id: listener,
             name: b"accept".to_vec(),
             caller: USER,
         };
-        bed.now(0, op).0
+        fixture.now(0, op).0
     };
-    assert_eq!(accept(&mut bed), error(EAGAIN));
-    let connect = bed.start_open(0, "0/2050");
+    assert_eq!(accept(&mut fixture), error(EAGAIN));
+    let connect = fixture.start_open(0, "0/2050");
     // The handshake that follows a request is waited for.
-    let request = bed.start_accept(0, listener);
-    assert!(bed.answer(0, request).unwrap().0.is_ok());
-    assert!(bed.answer(0, connect).unwrap().0.is_ok());
-    assert_eq!(accept(&mut bed), error(EAGAIN));
-    assert_eq!(bed.nodes[0].scif.requests().len(), 0);
+    let request = fixture.start_accept(0, listener);
+    assert!(fixture.answer(0, request).unwrap().0.is_ok());
+    assert!(fixture.answer(0, connect).unwrap().0.is_ok());
+    assert_eq!(accept(&mut fixture), error(EAGAIN));
+    assert_eq!(fixture.nodes[0].scif.requests().len(), 0);
     let op = Op::Dup {
         id: listener,
         name: b"other".to_vec(),
         caller: USER,
     };
-    assert_eq!(bed.now(0, op).0, error(EINVAL));
+    assert_eq!(fixture.now(0, op).0, error(EINVAL));
 }
 
 fn take(listener: HandleId, name: &[u8]) -> Op {
@@ -105,59 +105,59 @@ fn take(listener: HandleId, name: &[u8]) -> Op {
 #[test]
 fn an_accept_whose_connector_is_lost() {
     for (name, expected) in [(&b"accept-wait"[..], ENODEV), (b"accept-now", EAGAIN)] {
-        let mut bed = Bed::new(2);
-        let listener = bed.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
-        let before = bed.counter(0, "endpoints");
-        bed.start_open(1, "0/2050");
-        let accept = bed.submit_only(0, take(listener, name));
-        assert!(bed.is_kept(0, accept), "the grant is not acknowledged");
-        bed.lose(1);
-        assert_eq!(bed.answer(0, accept).unwrap().0, error(expected));
-        assert_eq!(bed.counter(0, "endpoints"), before);
-        assert_eq!(bed.nodes[0].scif.requests().len(), 0);
+        let mut fixture = Fixture::new(2);
+        let listener = fixture.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
+        let before = fixture.counter(0, "endpoints");
+        fixture.start_open(1, "0/2050");
+        let accept = fixture.submit_only(0, take(listener, name));
+        assert!(fixture.is_kept(0, accept), "the grant is not acknowledged");
+        fixture.lose(1);
+        assert_eq!(fixture.answer(0, accept).unwrap().0, error(expected));
+        assert_eq!(fixture.counter(0, "endpoints"), before);
+        assert_eq!(fixture.nodes[0].scif.requests().len(), 0);
     }
 }
 
 #[test]
 fn an_accept_at_a_limit_connects_nobody() {
     for name in [&b"accept-wait"[..], b"accept-now", b"accept"] {
-        let mut bed = Bed::new(2);
-        let listener = bed.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
-        let (engine, _) = bed.nodes[0].scif.engine();
+        let mut fixture = Fixture::new(2);
+        let listener = fixture.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
+        let (engine, _) = fixture.nodes[0].scif.engine();
         engine.set_limit(Resource::Endpoints, Scope::Process, 1);
-        let before = state(&mut bed);
-        let connect = bed.start_open(1, "0/2050");
-        assert_eq!(bed.now(0, take(listener, name)).0, error(ENOMEM));
-        assert_eq!(bed.answer(1, connect).unwrap().0, error(ECONNREFUSED));
-        assert_eq!(state(&mut bed), before);
+        let before = state(&mut fixture);
+        let connect = fixture.start_open(1, "0/2050");
+        assert_eq!(fixture.now(0, take(listener, name)).0, error(ENOMEM));
+        assert_eq!(fixture.answer(1, connect).unwrap().0, error(ECONNREFUSED));
+        assert_eq!(state(&mut fixture), before);
         // With room the next one is connected.
-        let (engine, _) = bed.nodes[0].scif.engine();
+        let (engine, _) = fixture.nodes[0].scif.engine();
         engine.set_limit(Resource::Endpoints, Scope::Process, 2);
-        let connect = bed.start_open(1, "0/2050");
-        assert!(bed.now(0, take(listener, name)).0.is_ok());
-        assert!(bed.answer(1, connect).unwrap().0.is_ok());
+        let connect = fixture.start_open(1, "0/2050");
+        assert!(fixture.now(0, take(listener, name)).0.is_ok());
+        assert!(fixture.answer(1, connect).unwrap().0.is_ok());
     }
 }
 
 #[test]
 fn an_accept_that_is_killed_leaves_nothing() {
-    let mut bed = Bed::new(2);
-    let listener = bed.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
-    let before = state(&mut bed);
-    let connect = bed.start_open(1, "0/2050");
-    let accept = bed.submit_only(0, take(listener, b"accept-wait"));
-    assert!(bed.is_kept(0, accept), "the grant is not acknowledged");
-    assert_eq!(bed.cancel(0, accept), error(ECANCELED));
+    let mut fixture = Fixture::new(2);
+    let listener = fixture.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
+    let before = state(&mut fixture);
+    let connect = fixture.start_open(1, "0/2050");
+    let accept = fixture.submit_only(0, take(listener, b"accept-wait"));
+    assert!(fixture.is_kept(0, accept), "the grant is not acknowledged");
+    assert_eq!(fixture.cancel(0, accept), error(ECANCELED));
     // The connector sees a peer that has gone.
-    let handle = bed.answer(1, connect).unwrap().0.unwrap();
-    assert_eq!(bed.read(1, handle, 1), error(ECONNRESET));
-    bed.close(1, handle);
-    assert_eq!(state(&mut bed), before);
+    let handle = fixture.answer(1, connect).unwrap().0.unwrap();
+    assert_eq!(fixture.read(1, handle, 1), error(ECONNRESET));
+    fixture.close(1, handle);
+    assert_eq!(state(&mut fixture), before);
 }
 
 #[test]
 fn an_accept_port_is_shared_within_a_user_only() {
-    let mut bed = Bed::new(2);
+    let mut fixture = Fixture::new(2);
     let open = |caller: Caller| Op::Open {
         directory: ROOT,
         path: "accept/2050".into(),
@@ -165,77 +165,79 @@ fn an_accept_port_is_shared_within_a_user_only() {
         caller,
     };
     let stranger = Caller { uid: 1001, ..USER };
-    let mine = bed.submit(0, open(USER));
-    assert!(bed.is_kept(0, mine));
+    let mine = fixture.submit(0, open(USER));
+    assert!(fixture.is_kept(0, mine));
     // Nobody listens but the open of another user.
-    assert_eq!(bed.now(0, open(stranger)).0, error(EINVAL));
-    let also_mine = bed.submit(0, open(USER));
-    let of_root = bed.submit(0, open(ADMIN));
-    assert!(bed.is_kept(0, also_mine) && bed.is_kept(0, of_root));
-    let connect = bed.start_open(1, "0/2050");
-    assert!(bed.answer(1, connect).unwrap().0.is_ok());
-    assert!(bed.answer(0, mine).unwrap().0.is_ok());
+    assert_eq!(fixture.now(0, open(stranger)).0, error(EINVAL));
+    let also_mine = fixture.submit(0, open(USER));
+    let of_root = fixture.submit(0, open(ADMIN));
+    assert!(fixture.is_kept(0, also_mine) && fixture.is_kept(0, of_root));
+    let connect = fixture.start_open(1, "0/2050");
+    assert!(fixture.answer(1, connect).unwrap().0.is_ok());
+    assert!(fixture.answer(0, mine).unwrap().0.is_ok());
 }
 
 #[test]
 fn a_free_port_is_given_out_and_named() {
-    let mut bed = Bed::new(1);
-    let first = bed.open_with(0, "listen/0", O_RDWR, USER).unwrap();
-    let second = bed.open_with(0, "listen/0", O_RDWR, USER).unwrap();
+    let mut fixture = Fixture::new(1);
+    let first = fixture.open_with(0, "listen/0", O_RDWR, USER).unwrap();
+    let second = fixture.open_with(0, "listen/0", O_RDWR, USER).unwrap();
     assert_eq!(
-        bed.nodes[0].scif.name(first).unwrap(),
+        fixture.nodes[0].scif.name(first).unwrap(),
         "/scheme/scif/listen/1088"
     );
     assert_eq!(
-        bed.nodes[0].scif.name(second).unwrap(),
+        fixture.nodes[0].scif.name(second).unwrap(),
         "/scheme/scif/listen/1089"
     );
-    bed.close(0, first);
-    let third = bed.open_with(0, "listen/0", O_RDWR, USER).unwrap();
+    fixture.close(0, first);
+    let third = fixture.open_with(0, "listen/0", O_RDWR, USER).unwrap();
     assert_eq!(
-        bed.nodes[0].scif.name(third).unwrap(),
+        fixture.nodes[0].scif.name(third).unwrap(),
         "/scheme/scif/listen/1088"
     );
 }
 
 #[test]
 fn several_opens_share_an_accept_port() {
-    on_one_and_two_nodes(|mut bed, to| {
-        let accepts: Vec<u32> = (0..3).map(|_| bed.start_open(to, "accept/2050")).collect();
-        assert_eq!(bed.kept(to), 3);
-        let scif = &mut bed.nodes[to].scif;
+    on_one_and_two_nodes(|mut fixture, to| {
+        let accepts: Vec<u32> = (0..3)
+            .map(|_| fixture.start_open(to, "accept/2050"))
+            .collect();
+        assert_eq!(fixture.kept(to), 3);
+        let scif = &mut fixture.nodes[to].scif;
         let first = scif.handles().iter().next().map(|(id, _)| id);
         let listed = scif.list(first.unwrap());
         assert!(listed.unwrap().iter().any(|(name, _)| name == "accept"));
-        assert!(bed.text(to, "ports").contains("2050  listening"));
+        assert!(fixture.text(to, "ports").contains("2050  listening"));
         let mut done = 0;
         for _ in 0..3 {
-            let connect = bed.start_open(0, &format!("{to}/2050"));
-            assert!(bed.answer(0, connect).unwrap().0.is_ok());
+            let connect = fixture.start_open(0, &format!("{to}/2050"));
+            assert!(fixture.answer(0, connect).unwrap().0.is_ok());
             done += 1;
-            assert_eq!(bed.kept(to), 3 - done);
+            assert_eq!(fixture.kept(to), 3 - done);
         }
         let answers: Vec<_> = accepts
             .iter()
-            .map(|&r| bed.answer(to, r).unwrap().0)
+            .map(|&r| fixture.answer(to, r).unwrap().0)
             .collect();
         assert!(answers.iter().all(Result::is_ok));
         // With the last open the listener is gone.
-        assert_eq!(bed.open(0, &format!("{to}/2050")), error(ECONNREFUSED));
+        assert_eq!(fixture.open(0, &format!("{to}/2050")), error(ECONNREFUSED));
     });
 }
 
 #[test]
 fn accept_uses_a_listener_of_the_same_user() {
-    let mut bed = Bed::new(1);
-    let listener = bed.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
+    let mut fixture = Fixture::new(1);
+    let listener = fixture.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
     let stranger = Caller {
         pid: 8,
         uid: 1001,
         gid: 1001,
     };
     assert_eq!(
-        bed.open_with(0, "accept/2050", O_RDWR, stranger),
+        fixture.open_with(0, "accept/2050", O_RDWR, stranger),
         error(EINVAL)
     );
     let open = Op::Open {
@@ -244,103 +246,104 @@ fn accept_uses_a_listener_of_the_same_user() {
         flags: O_RDWR,
         caller: USER,
     };
-    let accept = bed.submit(0, open);
+    let accept = fixture.submit(0, open);
     // The listener goes; the open listens by itself from then on.
-    bed.close(0, listener);
-    assert!(bed.answer(0, accept).is_none());
-    let connect = bed.start_open(0, "0/2050");
-    assert!(bed.answer(0, accept).unwrap().0.is_ok());
-    assert!(bed.answer(0, connect).unwrap().0.is_ok());
+    fixture.close(0, listener);
+    assert!(fixture.answer(0, accept).is_none());
+    let connect = fixture.start_open(0, "0/2050");
+    assert!(fixture.answer(0, accept).unwrap().0.is_ok());
+    assert!(fixture.answer(0, connect).unwrap().0.is_ok());
 }
 
 #[test]
 fn a_cancelled_accept_stops_listening() {
-    let mut bed = Bed::new(1);
-    let accept = bed.start_open(0, "accept/2050");
-    assert_eq!(bed.cancel(0, accept), error(ECANCELED));
-    assert_eq!(bed.open(0, "0/2050"), error(ECONNREFUSED));
-    assert_eq!(bed.counter(0, "endpoints"), 0);
-    assert_eq!(bed.nodes[0].scif.requests().len(), 0);
+    let mut fixture = Fixture::new(1);
+    let accept = fixture.start_open(0, "accept/2050");
+    assert_eq!(fixture.cancel(0, accept), error(ECANCELED));
+    assert_eq!(fixture.open(0, "0/2050"), error(ECONNREFUSED));
+    assert_eq!(fixture.counter(0, "endpoints"), 0);
+    assert_eq!(fixture.nodes[0].scif.requests().len(), 0);
 }
 
 #[test]
 fn a_cancelled_connect_withdraws_its_request() {
-    on_one_and_two_nodes(|mut bed, to| {
-        let listener = bed.open(to, "listen/2050").unwrap();
-        let connect = bed.start_open(0, &format!("{to}/2050"));
-        assert_eq!(bed.ready(to, listener), EventFlags::EVENT_READ);
-        assert_eq!(bed.cancel(0, connect), error(ECANCELED));
-        let accept = bed.start_accept(to, listener);
+    on_one_and_two_nodes(|mut fixture, to| {
+        let listener = fixture.open(to, "listen/2050").unwrap();
+        let connect = fixture.start_open(0, &format!("{to}/2050"));
+        assert_eq!(fixture.ready(to, listener), EventFlags::EVENT_READ);
+        assert_eq!(fixture.cancel(0, connect), error(ECANCELED));
+        let accept = fixture.start_accept(to, listener);
         assert!(
-            bed.answer(to, accept).is_none(),
+            fixture.answer(to, accept).is_none(),
             "a request that was withdrawn was accepted"
         );
-        let connect = bed.start_open(0, &format!("{to}/2050"));
-        assert!(bed.answer(to, accept).unwrap().0.is_ok());
-        assert!(bed.answer(0, connect).unwrap().0.is_ok());
+        let connect = fixture.start_open(0, &format!("{to}/2050"));
+        assert!(fixture.answer(to, accept).unwrap().0.is_ok());
+        assert!(fixture.answer(0, connect).unwrap().0.is_ok());
     });
 }
 
 #[test]
 fn closing_a_listener_refuses_those_who_wait() {
-    on_one_and_two_nodes(|mut bed, to| {
-        let listener = bed.open(to, "listen/2050").unwrap();
-        let connect = bed.start_open(0, &format!("{to}/2050"));
-        let accept = bed.start_accept(to, listener);
-        let more = bed.start_accept(to, listener);
+    on_one_and_two_nodes(|mut fixture, to| {
+        let listener = fixture.open(to, "listen/2050").unwrap();
+        let connect = fixture.start_open(0, &format!("{to}/2050"));
+        let accept = fixture.start_accept(to, listener);
+        let more = fixture.start_accept(to, listener);
         let queued = {
-            assert!(bed.answer(to, accept).unwrap().0.is_ok());
-            bed.answer(0, connect).unwrap().0.unwrap();
-            bed.cancel(to, more).unwrap_err();
-            bed.start_open(0, &format!("{to}/2050"))
+            assert!(fixture.answer(to, accept).unwrap().0.is_ok());
+            fixture.answer(0, connect).unwrap().0.unwrap();
+            fixture.cancel(to, more).unwrap_err();
+            fixture.start_open(0, &format!("{to}/2050"))
         };
-        bed.close(to, listener);
-        assert_eq!(bed.answer(0, queued).unwrap().0, error(ECONNREFUSED));
+        fixture.close(to, listener);
+        assert_eq!(fixture.answer(0, queued).unwrap().0, error(ECONNREFUSED));
         // The port can be used again at once, though the accepted connection lives.
-        assert!(bed.open(to, "listen/2050").is_ok());
+        assert!(fixture.open(to, "listen/2050").is_ok());
     });
 }
 
 #[test]
 fn a_nonblocking_open_connects_in_the_background() {
-    on_one_and_two_nodes(|mut bed, to| {
-        let listener = bed.open(to, "listen/2050").unwrap();
+    on_one_and_two_nodes(|mut fixture, to| {
+        let listener = fixture.open(to, "listen/2050").unwrap();
         let flags = O_RDWR | O_NONBLOCK;
-        let client = bed
+        let client = fixture
             .open_with(0, &format!("{to}/2050"), flags, USER)
             .unwrap();
-        let write = |bed: &mut Bed| {
-            bed.now(
-                0,
-                Op::Write {
-                    id: client,
-                    bytes: b"x".to_vec(),
-                    flags: O_NONBLOCK,
-                },
-            )
-            .0
+        let write = |fixture: &mut Fixture| {
+            fixture
+                .now(
+                    0,
+                    Op::Write {
+                        id: client,
+                        bytes: b"x".to_vec(),
+                        flags: O_NONBLOCK,
+                    },
+                )
+                .0
         };
-        assert_eq!(bed.ready(0, client), EMPTY);
-        assert_eq!(write(&mut bed), error(EAGAIN));
-        let read = bed.start_read(0, client, 10);
-        let accept = bed.start_accept(to, listener);
-        let server = bed.answer(to, accept).unwrap().0.unwrap();
-        assert_eq!(bed.ready(0, client), EventFlags::EVENT_WRITE);
-        assert!(bed.nodes[0].events.contains(&client));
-        assert_eq!(write(&mut bed), Ok(1));
-        assert_eq!(bed.write(to, server, b"late"), Ok(4));
-        assert_eq!(bed.answer(0, read).unwrap().1[..4], *b"late");
+        assert_eq!(fixture.ready(0, client), EMPTY);
+        assert_eq!(write(&mut fixture), error(EAGAIN));
+        let read = fixture.start_read(0, client, 10);
+        let accept = fixture.start_accept(to, listener);
+        let server = fixture.answer(to, accept).unwrap().0.unwrap();
+        assert_eq!(fixture.ready(0, client), EventFlags::EVENT_WRITE);
+        assert!(fixture.nodes[0].events.contains(&client));
+        assert_eq!(write(&mut fixture), Ok(1));
+        assert_eq!(fixture.write(to, server, b"late"), Ok(4));
+        assert_eq!(fixture.answer(0, read).unwrap().1[..4], *b"late");
         // One that fails: the first transfer meets the error.
-        bed.close(to, listener);
-        let client = bed.open_with(0, &format!("{to}/2050"), flags, USER);
+        fixture.close(to, listener);
+        let client = fixture.open_with(0, &format!("{to}/2050"), flags, USER);
         if let Ok(client) = client {
-            assert!(bed.ready(0, client).contains(EventFlags::EVENT_WRITE));
+            assert!(fixture.ready(0, client).contains(EventFlags::EVENT_WRITE));
             let op = Op::Write {
                 id: client,
                 bytes: b"x".to_vec(),
                 flags: O_NONBLOCK,
             };
-            assert_eq!(bed.now(0, op).0, error(ECONNREFUSED));
+            assert_eq!(fixture.now(0, op).0, error(ECONNREFUSED));
         } else {
             assert_eq!(client, error(ECONNREFUSED));
         }
@@ -349,23 +352,23 @@ fn a_nonblocking_open_connects_in_the_background() {
 
 #[test]
 fn losing_a_node_resets_its_connections() {
-    let mut bed = Bed::new(3);
-    assert_eq!(bed.nodes[0].news, [NodeEvent::Up(1), NodeEvent::Up(2)]);
-    let (client, server) = bed.pair(0, 1, 2050);
-    bed.write(1, server, b"last words").unwrap();
-    let blocked = bed.start_write(0, client, &[7; 100_000]);
-    let listener = bed.open(1, "listen/2051").unwrap();
-    let connect = bed.start_open(0, "1/2051");
+    let mut fixture = Fixture::new(3);
+    assert_eq!(fixture.nodes[0].news, [NodeEvent::Up(1), NodeEvent::Up(2)]);
+    let (client, server) = fixture.pair(0, 1, 2050);
+    fixture.write(1, server, b"last words").unwrap();
+    let blocked = fixture.start_write(0, client, &[7; 100_000]);
+    let listener = fixture.open(1, "listen/2051").unwrap();
+    let connect = fixture.start_open(0, "1/2051");
     let _ = listener;
-    bed.lose(1);
-    assert!(bed.nodes[0].news.contains(&NodeEvent::Down(1)));
-    assert!(bed.answer(0, blocked).unwrap().0.unwrap() > 0);
-    assert_eq!(bed.answer(0, connect).unwrap().0, error(ENODEV));
-    assert_eq!(bed.open(0, "1/2050"), error(ENODEV));
-    assert_eq!(bed.open(0, "1"), error(ENODEV));
-    assert_eq!(bed.read(0, client, 100), Ok(b"last words".to_vec()));
-    assert_eq!(bed.read(0, client, 100), error(ECONNRESET));
-    let nodes = bed.text(0, "nodes");
+    fixture.lose(1);
+    assert!(fixture.nodes[0].news.contains(&NodeEvent::Down(1)));
+    assert!(fixture.answer(0, blocked).unwrap().0.unwrap() > 0);
+    assert_eq!(fixture.answer(0, connect).unwrap().0, error(ENODEV));
+    assert_eq!(fixture.open(0, "1/2050"), error(ENODEV));
+    assert_eq!(fixture.open(0, "1"), error(ENODEV));
+    assert_eq!(fixture.read(0, client, 100), Ok(b"last words".to_vec()));
+    assert_eq!(fixture.read(0, client, 100), error(ECONNRESET));
+    let nodes = fixture.text(0, "nodes");
     let line = nodes.lines().find(|line| line.starts_with('1')).unwrap();
     let lost: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(lost[..4], ["1", "card", "lost", "-"]);
@@ -377,16 +380,16 @@ fn losing_a_node_resets_its_connections() {
 
 #[test]
 fn text_files_have_columns() {
-    let mut bed = Bed::new(2);
+    let mut fixture = Fixture::new(2);
     assert_eq!(
-        bed.text(1, "nodes"),
+        fixture.text(1, "nodes"),
         "node  role  state   self  since  why\n\
          0     host  online  -     -      -\n\
          1     card  online  *     -      -\n"
     );
-    let (client, server) = bed.pair(0, 1, 2050);
-    bed.write(0, client, b"hello").unwrap();
-    let connections = bed.text(0, "connections");
+    let (client, server) = fixture.pair(0, 1, 2050);
+    fixture.write(0, client, b"hello").unwrap();
+    let connections = fixture.text(0, "connections");
     let lines: Vec<Vec<&str>> = connections
         .lines()
         .map(|line| line.split_whitespace().collect())
@@ -401,24 +404,24 @@ fn text_files_have_columns() {
         lines[1][1..],
         ["0/1088", "1/2050", "connected", "0", "5", "0", "5", "7"]
     );
-    let there = bed.text(1, "connections");
+    let there = fixture.text(1, "connections");
     let there: Vec<&str> = there.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(there[4..8], ["5", "0", "0", "0"]);
-    assert_eq!(bed.read(1, server, 100), Ok(b"hello".to_vec()));
-    let after = bed.text(0, "connections");
+    assert_eq!(fixture.read(1, server, 100), Ok(b"hello".to_vec()));
+    let after = fixture.text(0, "connections");
     let after: Vec<&str> = after.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(after[4..8], ["0", "0", "0", "5"]);
-    let ports = bed.text(0, "ports");
+    let ports = fixture.text(0, "ports");
     assert!(
         ports.starts_with("port  state      waiting  pid  endpoint\n1088  connected  0 "),
         "{ports}"
     );
-    assert!(bed.text(0, "version").starts_with("skiff "));
-    assert_eq!(bed.counter(0, "handles"), 1);
+    assert!(fixture.text(0, "version").starts_with("skiff "));
+    assert_eq!(fixture.counter(0, "handles"), 1);
     // A text file is what it was when it was opened, also when it is read in pieces.
-    let nodes = bed.open_with(0, "nodes", O_RDONLY, USER).unwrap();
-    bed.lose(1);
-    let scif = &mut bed.nodes[0].scif;
+    let nodes = fixture.open_with(0, "nodes", O_RDONLY, USER).unwrap();
+    fixture.lose(1);
+    let scif = &mut fixture.nodes[0].scif;
     let mut text = Vec::new();
     let mut piece = [0; 7];
     while let Ok(count @ 1..) = scif.read(nodes, &mut piece, text.len() as u64, 0, 0) {
@@ -430,70 +433,70 @@ fn text_files_have_columns() {
 
 #[test]
 fn directories_can_be_listed_and_opened_below() {
-    let mut bed = Bed::new(2);
-    let listener = bed.open(0, "listen/2050").unwrap();
-    let names = |bed: &mut Bed, path: &str| -> Vec<String> {
-        let id = bed
+    let mut fixture = Fixture::new(2);
+    let listener = fixture.open(0, "listen/2050").unwrap();
+    let names = |fixture: &mut Fixture, path: &str| -> Vec<String> {
+        let id = fixture
             .open_with(0, path, O_RDONLY | O_DIRECTORY, ADMIN)
             .unwrap();
-        let entries = bed.nodes[0].scif.list(id).unwrap();
-        bed.close(0, id);
+        let entries = fixture.nodes[0].scif.list(id).unwrap();
+        fixture.close(0, id);
         entries.into_iter().map(|(name, _)| name).collect()
     };
     let all = "0 1 accept listen endpoint memory peers nodes ports connections windows mappings \
                pins cards limits stats version";
-    assert_eq!(names(&mut bed, "").join(" "), all);
-    assert_eq!(names(&mut bed, "0"), ["2050"]);
-    assert_eq!(names(&mut bed, "listen"), ["2050"]);
-    assert_eq!(names(&mut bed, "1"), [""; 0]);
-    assert_eq!(names(&mut bed, "accept"), [""; 0]);
-    let directory = bed.open_with(0, "0", O_RDONLY, USER).unwrap();
+    assert_eq!(names(&mut fixture, "").join(" "), all);
+    assert_eq!(names(&mut fixture, "0"), ["2050"]);
+    assert_eq!(names(&mut fixture, "listen"), ["2050"]);
+    assert_eq!(names(&mut fixture, "1"), [""; 0]);
+    assert_eq!(names(&mut fixture, "accept"), [""; 0]);
+    let directory = fixture.open_with(0, "0", O_RDONLY, USER).unwrap();
     let below = |path: &str| Op::Open {
         directory,
         path: path.into(),
         flags: O_RDWR | O_NONBLOCK,
         caller: USER,
     };
-    assert!(bed.now(0, below("2050")).0.is_ok());
-    assert_eq!(bed.now(0, below("x")).0, error(EINVAL));
+    assert!(fixture.now(0, below("2050")).0.is_ok());
+    assert_eq!(fixture.now(0, below("x")).0, error(EINVAL));
     let op = Op::Open {
         directory: listener,
         path: "x".into(),
         flags: O_RDWR,
         caller: USER,
     };
-    assert_eq!(bed.now(0, op).0, error(ENOTDIR));
+    assert_eq!(fixture.now(0, op).0, error(ENOTDIR));
 }
 
 #[test]
 fn a_name_alone_connects_to_nothing() {
-    let mut bed = Bed::new(1);
-    let id = bed.open_with(0, "0/2050", O_STAT, USER).unwrap();
+    let mut fixture = Fixture::new(1);
+    let id = fixture.open_with(0, "0/2050", O_STAT, USER).unwrap();
     let mut stat = syscall::data::Stat::default();
-    bed.nodes[0].scif.status(id, &mut stat).unwrap();
+    fixture.nodes[0].scif.status(id, &mut stat).unwrap();
     assert_eq!(
         stat.st_mode & syscall::flag::MODE_TYPE,
         syscall::flag::MODE_CHR
     );
-    assert_eq!(bed.counter(0, "endpoints"), 0);
+    assert_eq!(fixture.counter(0, "endpoints"), 0);
     assert_eq!(
-        bed.open_with(0, "listen/2050", O_RDWR | O_DIRECTORY, USER),
+        fixture.open_with(0, "listen/2050", O_RDWR | O_DIRECTORY, USER),
         error(ENOTDIR)
     );
 }
 
 #[test]
 fn privileged_ports_are_for_root() {
-    let mut bed = Bed::new(1);
+    let mut fixture = Fixture::new(1);
     for path in ["listen/1023", "accept/1", "listen/1"] {
         assert_eq!(
-            bed.open_with(0, path, O_RDWR, USER),
+            fixture.open_with(0, path, O_RDWR, USER),
             error(EACCES),
             "{path}"
         );
     }
     assert_eq!(Errno::AccessDenied.errno(), EACCES);
-    assert!(bed.open_with(0, "listen/1023", O_RDWR, ADMIN).is_ok());
+    assert!(fixture.open_with(0, "listen/1023", O_RDWR, ADMIN).is_ok());
     // Connecting to one is everybody's.
     let connect = Op::Open {
         directory: ROOT,
@@ -501,47 +504,47 @@ fn privileged_ports_are_for_root() {
         flags: O_RDWR,
         caller: USER,
     };
-    let request = bed.submit(0, connect);
-    assert!(bed.answer(0, request).is_none());
+    let request = fixture.submit(0, connect);
+    assert!(fixture.answer(0, request).is_none());
 }
 
 #[test]
 fn a_thousand_connections_leave_nothing_behind() {
-    on_one_and_two_nodes(|mut bed, to| {
+    on_one_and_two_nodes(|mut fixture, to| {
         // The first one makes what stays: a link's own state.
-        let (client, server) = bed.pair(0, to, 2050);
-        bed.close(0, client);
-        bed.close(to, server);
-        let before: Vec<usize> = bed
+        let (client, server) = fixture.pair(0, to, 2050);
+        fixture.close(0, client);
+        fixture.close(to, server);
+        let before: Vec<usize> = fixture
             .nodes
             .iter_mut()
             .map(|n| n.scif.engine().1.allocated)
             .collect();
         for round in 0..1000 {
-            let (client, server) = bed.pair(0, to, 2050);
+            let (client, server) = fixture.pair(0, to, 2050);
             if round % 3 == 0 {
-                bed.write(0, client, b"unread").unwrap();
+                fixture.write(0, client, b"unread").unwrap();
             }
             if round % 2 == 0 {
-                bed.close(0, client);
-                bed.close(to, server);
+                fixture.close(0, client);
+                fixture.close(to, server);
             } else {
-                bed.close(to, server);
-                bed.close(0, client);
+                fixture.close(to, server);
+                fixture.close(0, client);
             }
         }
-        let after: Vec<usize> = bed
+        let after: Vec<usize> = fixture
             .nodes
             .iter_mut()
             .map(|n| n.scif.engine().1.allocated)
             .collect();
         assert_eq!(before, after);
         for node in [0, to] {
-            assert_eq!(bed.text(node, "ports").lines().count(), 1);
-            assert_eq!(bed.text(node, "connections").lines().count(), 1);
-            assert_eq!(bed.counter(node, "handles"), 0);
-            assert_eq!(bed.counter(node, "waiting"), 0);
-            assert_eq!(bed.nodes[node].scif.handles().len(), 1);
+            assert_eq!(fixture.text(node, "ports").lines().count(), 1);
+            assert_eq!(fixture.text(node, "connections").lines().count(), 1);
+            assert_eq!(fixture.counter(node, "handles"), 0);
+            assert_eq!(fixture.counter(node, "waiting"), 0);
+            assert_eq!(fixture.nodes[node].scif.handles().len(), 1);
         }
     });
 }

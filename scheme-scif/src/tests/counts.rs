@@ -6,7 +6,7 @@ use scif_abi::call::Call;
 use scif_core::CpuEngine;
 use syscall::error::EWOULDBLOCK;
 
-use super::bed::{Bed, PAGE};
+use super::fixture::{Fixture, PAGE};
 use super::memory::shared;
 use super::programs::*;
 
@@ -17,18 +17,18 @@ struct Cost {
     doorbells: [u64; 2],
 }
 
-fn total(bed: &mut Bed) -> Cost {
+fn total(fixture: &mut Fixture) -> Cost {
     Cost {
-        messages: [0, 1].map(|node| bed.counter(node, "messages_sent")),
-        doorbells: [0, 1].map(|node| bed.counter(node, "doorbells_rung")),
+        messages: [0, 1].map(|node| fixture.counter(node, "messages_sent")),
+        doorbells: [0, 1].map(|node| fixture.counter(node, "doorbells_rung")),
     }
 }
 
 /// What `step` costs: (messages, doorbells) of node 0, then of node 1.
-fn cost<T>(bed: &mut Bed, step: impl FnOnce(&mut Bed) -> T) -> (T, [(u64, u64); 2]) {
-    let before = total(bed);
-    let result = step(bed);
-    let after = total(bed);
+fn cost<T>(fixture: &mut Fixture, step: impl FnOnce(&mut Fixture) -> T) -> (T, [(u64, u64); 2]) {
+    let before = total(fixture);
+    let result = step(fixture);
+    let after = total(fixture);
     let each = [0, 1].map(|node| {
         let messages = after.messages[node] - before.messages[node];
         (messages, after.doorbells[node] - before.doorbells[node])
@@ -37,39 +37,41 @@ fn cost<T>(bed: &mut Bed, step: impl FnOnce(&mut Bed) -> T) -> (T, [(u64, u64); 
 }
 
 /// All steps of a connection's life, with their costs.
-fn life(bed: &mut Bed, pages: usize) -> Vec<(&'static str, [(u64, u64); 2])> {
+fn life(fixture: &mut Fixture, pages: usize) -> Vec<(&'static str, [(u64, u64); 2])> {
     let mut costs = Vec::new();
-    let ((near, far), each) = cost(bed, |bed| ends(bed, 1));
+    let ((near, far), each) = cost(fixture, |fixture| ends(fixture, 1));
     costs.push(("connect", each));
-    let theirs = memory(bed, 1, pages);
-    let (offset, each) = cost(bed, |bed| {
-        register(bed, 1, far, record(theirs, pages * PAGE, 3)).unwrap()
+    let theirs = memory(fixture, 1, pages);
+    let (offset, each) = cost(fixture, |fixture| {
+        register(fixture, 1, far, record(theirs, pages * PAGE, 3)).unwrap()
     });
     costs.push(("register", each));
     let length = (3 * PAGE).min(pages * PAGE);
-    let (address, each) = cost(bed, |bed| {
-        bed.map(0, near, offset as u64, length, shared(READ_WRITE))
+    let (address, each) = cost(fixture, |fixture| {
+        fixture.map(0, near, offset as u64, length, shared(READ_WRITE))
     });
     assert!(address.is_ok());
     costs.push(("map", each));
-    let (_, each) = cost(bed, |bed| bed.unmap(0, near, offset as u64, length));
+    let (_, each) = cost(fixture, |fixture| {
+        fixture.unmap(0, near, offset as u64, length)
+    });
     costs.push(("unmap", each));
-    let (_, each) = cost(bed, |bed| {
+    let (_, each) = cost(fixture, |fixture| {
         let rma = rma(0, 64, offset as u64, SYNC);
         // Without an own window: fails before anything is asked of the peer.
-        call(bed, 0, near, Call::ReadFrom { record: rma })
+        call(fixture, 0, near, Call::ReadFrom { record: rma })
     });
     costs.push(("failed transfer", each));
-    let (_, each) = cost(bed, |bed| {
+    let (_, each) = cost(fixture, |fixture| {
         let (offset, length) = (offset as i64, (pages * PAGE) as u64);
-        call(bed, 1, far, Call::Unregister { offset, length }).unwrap()
+        call(fixture, 1, far, Call::Unregister { offset, length }).unwrap()
     });
     costs.push(("unregister", each));
-    let (_, each) = cost(bed, |bed| bed.close(0, near));
+    let (_, each) = cost(fixture, |fixture| fixture.close(0, near));
     costs.push(("close", each));
-    let (_, each) = cost(bed, |bed| bed.close(1, far));
+    let (_, each) = cost(fixture, |fixture| fixture.close(1, far));
     costs.push(("close of the other end", each));
-    forget(bed, 1, theirs, pages);
+    forget(fixture, 1, theirs, pages);
     costs
 }
 
@@ -85,59 +87,59 @@ fn connect_register_map_and_close_cost_fixed_numbers_of_messages() {
         ("close", [(1, 1), (1, 1)]),
         ("close of the other end", [(0, 0), (0, 0)]),
     ];
-    let mut bed = Bed::new(2);
-    assert_eq!(life(&mut bed, 1), COSTS);
-    assert_eq!(life(&mut bed, 1000), COSTS);
+    let mut fixture = Fixture::new(2);
+    assert_eq!(life(&mut fixture, 1), COSTS);
+    assert_eq!(life(&mut fixture, 1000), COSTS);
     // Nor does it matter what there is besides.
     for port in 3000..3200 {
-        let (near, _) = bed.pair(0, 1, port);
-        let own = memory(&mut bed, 0, 2);
-        register(&mut bed, 0, near, record(own, 2 * PAGE, 3)).unwrap();
+        let (near, _) = fixture.pair(0, 1, port);
+        let own = memory(&mut fixture, 0, 2);
+        register(&mut fixture, 0, near, record(own, 2 * PAGE, 3)).unwrap();
     }
-    assert_eq!(life(&mut bed, 1000), COSTS);
+    assert_eq!(life(&mut fixture, 1000), COSTS);
 }
 
 /// What the driver does after each batch of requests; `true` when `handle` is to be looked at.
-fn settle(bed: &mut Bed, node: usize, handle: usize) -> bool {
-    let changes = bed.nodes[node].scif.take_changes(&mut CpuEngine);
+fn settle(fixture: &mut Fixture, node: usize, handle: usize) -> bool {
+    let changes = fixture.nodes[node].scif.take_changes(&mut CpuEngine);
     let changed = changes.handles.contains(&handle);
     changes.handles.clear();
     changes.requests.clear();
-    bed.forget_rings();
+    fixture.forget_rings();
     changed
 }
 
-fn doorbell(bed: &mut Bed, node: usize) {
-    let (engine, memory) = bed.nodes[node].scif.engine();
+fn doorbell(fixture: &mut Fixture, node: usize) {
+    let (engine, memory) = fixture.nodes[node].scif.engine();
     engine.doorbell(memory, 1 - node as u16);
 }
 
 #[test]
 fn a_message_allocates_nothing() {
-    let mut bed = Bed::new(2);
-    let (near, far) = bed.pair(0, 1, 2050);
+    let mut fixture = Fixture::new(2);
+    let (near, far) = fixture.pair(0, 1, 2050);
     let (message, mut buffer) = ([7; 64], [0; 64]);
-    let mut round = |bed: &mut Bed| {
-        let read = bed.nodes[1].scif.read(far, &mut buffer, u64::MAX, 0, 5);
+    let mut round = |fixture: &mut Fixture| {
+        let read = fixture.nodes[1].scif.read(far, &mut buffer, u64::MAX, 0, 5);
         assert_eq!(read, error(EWOULDBLOCK));
-        assert!(!settle(bed, 1, far));
-        assert_eq!(bed.nodes[0].scif.write(near, &message, 0, 9), Ok(64));
-        settle(bed, 0, near);
-        doorbell(bed, 1);
-        assert!(settle(bed, 1, far));
-        let read = bed.nodes[1].scif.read(far, &mut buffer, u64::MAX, 0, 5);
+        assert!(!settle(fixture, 1, far));
+        assert_eq!(fixture.nodes[0].scif.write(near, &message, 0, 9), Ok(64));
+        settle(fixture, 0, near);
+        doorbell(fixture, 1);
+        assert!(settle(fixture, 1, far));
+        let read = fixture.nodes[1].scif.read(far, &mut buffer, u64::MAX, 0, 5);
         assert_eq!(read, Ok(64));
-        settle(bed, 1, far);
-        doorbell(bed, 0);
-        settle(bed, 0, near);
+        settle(fixture, 1, far);
+        doorbell(fixture, 0);
+        settle(fixture, 0, near);
     };
     // Tables and lists grow to the size that is needed, once.
     for _ in 0..4 {
-        round(&mut bed);
+        round(&mut fixture);
     }
     let before = allocations();
     for _ in 0..1000 {
-        round(&mut bed);
+        round(&mut fixture);
     }
     assert_eq!(allocations() - before, 0);
 }

@@ -4,13 +4,13 @@ use scif_abi::call::Call;
 use syscall::error::*;
 use syscall::flag::{F_GETFL, F_SETFL, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY};
 
-use super::bed::{ADMIN, Bed, Op, USER};
+use super::fixture::{ADMIN, Fixture, Op, USER};
 use crate::ROOT;
 
 #[test]
 fn opens_that_fail() {
-    let mut bed = Bed::new(2);
-    let _taken = bed.open(0, "listen/2050").unwrap();
+    let mut fixture = Fixture::new(2);
+    let _taken = fixture.open(0, "listen/2050").unwrap();
     let table = [
         ("foo", O_RDONLY, ENOENT),
         ("1/x", O_RDWR, EINVAL),
@@ -33,52 +33,52 @@ fn opens_that_fail() {
     ];
     for (path, flags, errno) in table {
         assert_eq!(
-            bed.open_with(0, path, flags, USER),
+            fixture.open_with(0, path, flags, USER),
             Err(Error::new(errno)),
             "{path}"
         );
     }
-    assert_eq!(bed.nodes[0].scif.handles().len(), 2);
-    assert_eq!(bed.nodes[0].scif.requests().len(), 0);
-    assert_eq!(bed.counter(0, "endpoints"), 1);
+    assert_eq!(fixture.nodes[0].scif.handles().len(), 2);
+    assert_eq!(fixture.nodes[0].scif.requests().len(), 0);
+    assert_eq!(fixture.counter(0, "endpoints"), 1);
 }
 
 #[test]
 fn a_backlog_that_is_full_refuses() {
-    let mut bed = Bed::new(2);
-    let endpoint = bed.open(1, "endpoint").unwrap();
+    let mut fixture = Fixture::new(2);
+    let endpoint = fixture.open(1, "endpoint").unwrap();
     let bind = Call::BIND;
     let listen = Call::LISTEN;
-    assert_eq!(bed.call(1, endpoint, &[], [bind, 2050, 0]).0, Ok(2050));
-    assert_eq!(bed.call(1, endpoint, &[], [listen, 1, 0]).0, Ok(0));
-    let first = bed.start_open(0, "1/2050");
-    assert_eq!(bed.open(0, "1/2050"), Err(Error::new(ECONNREFUSED)));
-    let accept = bed.start_accept(1, endpoint);
-    assert!(bed.answer(1, accept).unwrap().0.is_ok());
-    assert!(bed.answer(0, first).unwrap().0.is_ok());
-    let third = bed.start_open(0, "1/2050");
+    assert_eq!(fixture.call(1, endpoint, &[], [bind, 2050, 0]).0, Ok(2050));
+    assert_eq!(fixture.call(1, endpoint, &[], [listen, 1, 0]).0, Ok(0));
+    let first = fixture.start_open(0, "1/2050");
+    assert_eq!(fixture.open(0, "1/2050"), Err(Error::new(ECONNREFUSED)));
+    let accept = fixture.start_accept(1, endpoint);
+    assert!(fixture.answer(1, accept).unwrap().0.is_ok());
+    assert!(fixture.answer(0, first).unwrap().0.is_ok());
+    let third = fixture.start_open(0, "1/2050");
     assert!(
-        bed.answer(0, third).is_none(),
+        fixture.answer(0, third).is_none(),
         "there is room in the backlog again"
     );
 }
 
 #[test]
 fn operations_on_the_wrong_thing() {
-    let mut bed = Bed::new(1);
-    let nodes = bed.open_with(0, "nodes", O_RDONLY, USER).unwrap();
-    let root = bed.open_with(0, "", O_RDONLY, USER).unwrap();
-    let endpoint = bed.open(0, "endpoint").unwrap();
+    let mut fixture = Fixture::new(1);
+    let nodes = fixture.open_with(0, "nodes", O_RDONLY, USER).unwrap();
+    let root = fixture.open_with(0, "", O_RDONLY, USER).unwrap();
+    let endpoint = fixture.open(0, "endpoint").unwrap();
     let poll = Call::POLL;
     let missing = 999;
-    assert_eq!(bed.read(0, root, 10), Err(Error::new(EISDIR)));
-    assert_eq!(bed.write(0, nodes, b"x"), Err(Error::new(EBADF)));
+    assert_eq!(fixture.read(0, root, 10), Err(Error::new(EISDIR)));
+    assert_eq!(fixture.write(0, nodes, b"x"), Err(Error::new(EBADF)));
     assert_eq!(
-        bed.call(0, nodes, &[], [poll, 0, 0]).0,
+        fixture.call(0, nodes, &[], [poll, 0, 0]).0,
         Err(Error::new(ENOTTY))
     );
     assert_eq!(
-        bed.call(0, missing, &[], [poll, 0, 0]).0,
+        fixture.call(0, missing, &[], [poll, 0, 0]).0,
         Err(Error::new(EBADF))
     );
     let dup = |id| Op::Dup {
@@ -86,13 +86,13 @@ fn operations_on_the_wrong_thing() {
         name: b"accept".to_vec(),
         caller: USER,
     };
-    assert_eq!(bed.now(0, dup(nodes)).0, Err(Error::new(ENOTTY)));
-    assert_eq!(bed.now(0, dup(endpoint)).0, Err(Error::new(EINVAL)));
-    assert_eq!(bed.now(0, dup(missing)).0, Err(Error::new(EBADF)));
-    assert_eq!(bed.read(0, endpoint, 10), Err(Error::new(ENOTCONN)));
-    assert_eq!(bed.write(0, endpoint, b"x"), Err(Error::new(ENOTCONN)));
-    assert_eq!(bed.read(0, endpoint, 0), Ok(Vec::new()));
-    let scif = &mut bed.nodes[0].scif;
+    assert_eq!(fixture.now(0, dup(nodes)).0, Err(Error::new(ENOTTY)));
+    assert_eq!(fixture.now(0, dup(endpoint)).0, Err(Error::new(EINVAL)));
+    assert_eq!(fixture.now(0, dup(missing)).0, Err(Error::new(EBADF)));
+    assert_eq!(fixture.read(0, endpoint, 10), Err(Error::new(ENOTCONN)));
+    assert_eq!(fixture.write(0, endpoint, b"x"), Err(Error::new(ENOTCONN)));
+    assert_eq!(fixture.read(0, endpoint, 0), Ok(Vec::new()));
+    let scif = &mut fixture.nodes[0].scif;
     assert_eq!(scif.control(endpoint, F_GETFL, 0), Ok(0));
     assert_eq!(scif.control(endpoint, F_SETFL, O_NONBLOCK), Ok(0));
     assert_eq!(scif.control(endpoint, 1234, 0), Err(Error::new(EINVAL)));
@@ -103,10 +103,10 @@ fn operations_on_the_wrong_thing() {
     scif.close(ROOT);
     assert_eq!(scif.cancel(4242), Err(Error::new(ECANCELED)));
     assert!(
-        bed.open(0, "nodes").is_err(),
+        fixture.open(0, "nodes").is_err(),
         "root may not write a text file either"
     );
-    assert!(bed.open_with(0, "nodes", O_RDONLY, ADMIN).is_ok());
+    assert!(fixture.open_with(0, "nodes", O_RDONLY, ADMIN).is_ok());
 }
 
 /// Requests of all kinds with arbitrary arguments: errors, but never a panic, and after everything
@@ -121,8 +121,8 @@ fn arbitrary_requests_do_no_harm() {
             state ^= state << 17;
             (state >> 11) % limit
         };
-        let mut bed = Bed::new(2);
-        let baseline: Vec<usize> = bed
+        let mut fixture = Fixture::new(2);
+        let baseline: Vec<usize> = fixture
             .nodes
             .iter_mut()
             .map(|node| node.scif.engine().1.allocated)
@@ -130,7 +130,7 @@ fn arbitrary_requests_do_no_harm() {
         let mut pending: [Vec<u32>; 2] = [Vec::new(), Vec::new()];
         for _ in 0..400 {
             let node = random(2) as usize;
-            let newest = bed.nodes[node]
+            let newest = fixture.nodes[node]
                 .scif
                 .handles()
                 .iter()
@@ -201,32 +201,32 @@ fn arbitrary_requests_do_no_harm() {
                 }
                 8 => {
                     if id != ROOT {
-                        bed.close(node, id);
+                        fixture.close(node, id);
                     }
                     continue;
                 }
                 _ => {
                     if let Some(request) = pending[node].pop()
-                        && bed.answer(node, request).is_none()
-                        && bed.is_kept(node, request)
+                        && fixture.answer(node, request).is_none()
+                        && fixture.is_kept(node, request)
                     {
-                        let _ = bed.cancel(node, request);
+                        let _ = fixture.cancel(node, request);
                     }
                     continue;
                 }
             };
-            let request = bed.submit(node, op);
+            let request = fixture.submit(node, op);
             pending[node].push(request);
         }
         for node in 0..2 {
-            for request in bed.all_kept(node) {
-                if bed.is_kept(node, request) {
-                    let _ = bed.cancel(node, request);
+            for request in fixture.all_kept(node) {
+                if fixture.is_kept(node, request) {
+                    let _ = fixture.cancel(node, request);
                 }
             }
         }
         for node in 0..2 {
-            let open: Vec<usize> = bed.nodes[node]
+            let open: Vec<usize> = fixture.nodes[node]
                 .scif
                 .handles()
                 .iter()
@@ -234,19 +234,22 @@ fn arbitrary_requests_do_no_harm() {
                 .collect();
             open.into_iter()
                 .filter(|&id| id != ROOT)
-                .for_each(|id| bed.close(node, id));
+                .for_each(|id| fixture.close(node, id));
         }
-        bed.run();
-        let left: Vec<usize> = bed
+        fixture.run();
+        let left: Vec<usize> = fixture
             .nodes
             .iter_mut()
             .map(|node| node.scif.engine().1.allocated)
             .collect();
         assert_eq!(baseline, left, "seed {seed}");
         for node in 0..2 {
-            assert_eq!(bed.counter(node, "endpoints"), 0, "seed {seed}");
-            assert_eq!(bed.nodes[node].scif.requests().len(), 0, "seed {seed}");
-            assert!(bed.nodes[node].scif.listeners().is_empty(), "seed {seed}");
+            assert_eq!(fixture.counter(node, "endpoints"), 0, "seed {seed}");
+            assert_eq!(fixture.nodes[node].scif.requests().len(), 0, "seed {seed}");
+            assert!(
+                fixture.nodes[node].scif.listeners().is_empty(),
+                "seed {seed}"
+            );
         }
     }
 }

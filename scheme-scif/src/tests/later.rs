@@ -6,7 +6,7 @@ use std::rc::Rc;
 use scif_abi::call::Call;
 use scif_core::{CopyEngine, CpuEngine, Descriptor, Place, SubmitError, Submitted};
 
-use super::bed::{Bed, PAGE};
+use super::fixture::{Fixture, PAGE};
 use super::programs::*;
 
 /// An engine whose copies are done when the test says so.
@@ -42,20 +42,23 @@ impl CopyEngine for LateEngine {
 
 #[test]
 fn a_copy_that_completes_later_ends_its_call_though_nothing_else_happens() {
-    let mut bed = Bed::new(2);
-    let (near, far) = ends(&mut bed, 1);
-    let (mine, theirs) = (memory(&mut bed, 0, 4), memory(&mut bed, 1, 4));
-    register(&mut bed, 0, near, fixed(mine, 0, 4)).unwrap();
-    register(&mut bed, 1, far, fixed(theirs, 0, 4)).unwrap();
+    let mut fixture = Fixture::new(2);
+    let (near, far) = ends(&mut fixture, 1);
+    let (mine, theirs) = (memory(&mut fixture, 0, 4), memory(&mut fixture, 1, 4));
+    register(&mut fixture, 0, near, fixed(mine, 0, 4)).unwrap();
+    register(&mut fixture, 1, far, fixed(theirs, 0, 4)).unwrap();
     let is_done = Rc::new(Cell::new(false));
-    bed.nodes[0].copier = Box::new(LateEngine {
+    fixture.nodes[0].copier = Box::new(LateEngine {
         last: 0,
         is_done: is_done.clone(),
     });
     let record = rma(0, 4 * PAGE, 0, SYNC);
-    let request = bed.submit(0, op(near, Call::WriteTo { record }));
-    assert!(bed.is_kept(0, request));
+    let request = fixture.submit(0, op(near, Call::WriteTo { record }));
+    assert!(fixture.is_kept(0, request));
     is_done.set(true);
-    bed.run();
-    assert_eq!(bed.answer(0, request).map(|answer| answer.0), Some(Ok(0)));
+    fixture.run();
+    assert_eq!(
+        fixture.answer(0, request).map(|answer| answer.0),
+        Some(Ok(0))
+    );
 }

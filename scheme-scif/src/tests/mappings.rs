@@ -5,22 +5,22 @@ use syscall::error::*;
 use syscall::flag::{MapFlags, O_RDONLY, O_RDWR};
 use zerocopy::FromBytes;
 
-use super::bed::{ADMIN, Bed, Op, PAGE, PHYSICAL, USER};
+use super::fixture::{ADMIN, Fixture, Op, PAGE, PHYSICAL, USER};
 use super::memory::{pin, record as pin_record, shared, space};
 use super::programs::*;
 
 #[test]
 fn windows_are_mapped_and_outlive_everything() {
-    on_both(|bed, to| {
-        let before = state(bed);
-        let (near, far) = ends(bed, to);
-        let theirs = memory(bed, to, 8);
-        let offset = register(bed, to, far, record(theirs, 8 * PAGE, 3)).unwrap() as u64;
-        // An object of the test bed has runs of three pages.
-        let run = |bed: &mut Bed, page: u64, length: u64| {
+    on_both(|fixture, to| {
+        let before = state(fixture);
+        let (near, far) = ends(fixture, to);
+        let theirs = memory(fixture, to, 8);
+        let offset = register(fixture, to, far, record(theirs, 8 * PAGE, 3)).unwrap() as u64;
+        // An object of the test fixture has runs of three pages.
+        let run = |fixture: &mut Fixture, page: u64, length: u64| {
             let remote_offset = (offset + page * PAGE64) as i64;
             call(
-                bed,
+                fixture,
                 0,
                 near,
                 Call::MapRun {
@@ -30,11 +30,11 @@ fn windows_are_mapped_and_outlive_everything() {
             )
         };
         // They are put together for one mapping.
-        assert_eq!(run(bed, 0, 8 * PAGE64), Ok(8 * PAGE));
-        assert_eq!(run(bed, 1, 8 * PAGE64 - PAGE64), Ok(7 * PAGE));
-        assert_eq!(run(bed, 6, PAGE64), Ok(PAGE));
-        assert_eq!(run(bed, 7, 2 * PAGE64), error(ENXIO));
-        assert_eq!(run(bed, 0, 1), error(EINVAL));
+        assert_eq!(run(fixture, 0, 8 * PAGE64), Ok(8 * PAGE));
+        assert_eq!(run(fixture, 1, 8 * PAGE64 - PAGE64), Ok(7 * PAGE));
+        assert_eq!(run(fixture, 6, PAGE64), Ok(PAGE));
+        assert_eq!(run(fixture, 7, 2 * PAGE64), error(ENXIO));
+        assert_eq!(run(fixture, 0, 1), error(EINVAL));
         let flags = shared(READ_WRITE);
         let name = b"window".to_vec();
         let dup = Op::Dup {
@@ -42,33 +42,37 @@ fn windows_are_mapped_and_outlive_everything() {
             name,
             caller: USER,
         };
-        let window = bed.now(0, dup).0.unwrap();
-        let all = bed.map(0, window, offset, 8 * PAGE, flags).unwrap();
-        let joined = |bed: &mut Bed| bed.nodes[0].scif.engine().1.joined();
+        let window = fixture.now(0, dup).0.unwrap();
+        let all = fixture.map(0, window, offset, 8 * PAGE, flags).unwrap();
+        let joined = |fixture: &mut Fixture| fixture.nodes[0].scif.engine().1.joined();
         // An object of the own node is one range already.
-        assert_eq!(joined(bed), to);
+        assert_eq!(joined(fixture), to);
         for page in 0..8 {
-            bed.poke(0, all + page * PAGE + 9, &[page as u8 + 1]);
+            fixture.poke(0, all + page * PAGE + 9, &[page as u8 + 1]);
             let place = theirs.address + page * PAGE + 9;
-            assert_eq!(bed.peek(to, place, 1), [page as u8 + 1]);
+            assert_eq!(fixture.peek(to, place, 1), [page as u8 + 1]);
         }
-        bed.unmap(0, window, offset + 3 * PAGE64, 5 * PAGE).unwrap();
-        assert_eq!(joined(bed), to);
-        bed.unmap(0, window, offset, 3 * PAGE).unwrap();
-        assert_eq!(joined(bed), 0);
-        let address = bed.map(0, window, offset, 3 * PAGE, flags).unwrap();
-        let direct = bed.map(0, near, offset + 3 * PAGE64, PAGE, flags).unwrap();
-        assert_eq!(bed.counter(0, "mapped_pages"), 4);
-        let mappings = bed.text(0, "mappings");
+        fixture
+            .unmap(0, window, offset + 3 * PAGE64, 5 * PAGE)
+            .unwrap();
+        assert_eq!(joined(fixture), to);
+        fixture.unmap(0, window, offset, 3 * PAGE).unwrap();
+        assert_eq!(joined(fixture), 0);
+        let address = fixture.map(0, window, offset, 3 * PAGE, flags).unwrap();
+        let direct = fixture
+            .map(0, near, offset + 3 * PAGE64, PAGE, flags)
+            .unwrap();
+        assert_eq!(fixture.counter(0, "mapped_pages"), 4);
+        let mappings = fixture.text(0, "mappings");
         assert_eq!(mappings.matches("window").count(), 2, "{mappings}");
 
         // Loads and stores: nobody copies.
-        let copied = bed.counter(0, "rma_bytes_cpu");
-        bed.poke(0, address + 2 * PAGE, b"stored");
-        assert_eq!(bed.peek(to, theirs.address + 2 * PAGE, 6), b"stored");
-        bed.poke(to, theirs.address + 3 * PAGE, b"loaded");
-        assert_eq!(bed.peek(0, direct, 6), b"loaded");
-        assert_eq!(bed.counter(0, "rma_bytes_cpu"), copied);
+        let copied = fixture.counter(0, "rma_bytes_cpu");
+        fixture.poke(0, address + 2 * PAGE, b"stored");
+        assert_eq!(fixture.peek(to, theirs.address + 2 * PAGE, 6), b"stored");
+        fixture.poke(to, theirs.address + 3 * PAGE, b"loaded");
+        assert_eq!(fixture.peek(0, direct, 6), b"loaded");
+        assert_eq!(fixture.counter(0, "rma_bytes_cpu"), copied);
 
         // Unregistered, closed, the owner's memory given up: the mapping stays.
         let length = 8 * PAGE64;
@@ -76,48 +80,48 @@ fn windows_are_mapped_and_outlive_everything() {
             offset: offset as i64,
             length,
         };
-        assert_eq!(call(bed, to, far, unregister), Ok(0));
-        assert_eq!(bed.map(0, window, offset, PAGE, flags), error(ENXIO));
-        assert_eq!(call(bed, 0, near, Call::Shutdown), Ok(0));
-        assert_eq!(call(bed, 0, near, Call::Shutdown), error(EBADF));
-        assert_eq!(bed.read(0, near, 1), error(EBADF));
-        bed.close(to, far);
-        forget(bed, to, theirs, 8);
-        bed.poke(0, address, b"still there");
-        assert_eq!(bed.peek(0, address, 11), b"still there");
-        assert_eq!(bed.counter(to, "memory_pages"), 8);
-        assert!(bed.map(0, window, offset, PAGE, flags).is_err());
+        assert_eq!(call(fixture, to, far, unregister), Ok(0));
+        assert_eq!(fixture.map(0, window, offset, PAGE, flags), error(ENXIO));
+        assert_eq!(call(fixture, 0, near, Call::Shutdown), Ok(0));
+        assert_eq!(call(fixture, 0, near, Call::Shutdown), error(EBADF));
+        assert_eq!(fixture.read(0, near, 1), error(EBADF));
+        fixture.close(to, far);
+        forget(fixture, to, theirs, 8);
+        fixture.poke(0, address, b"still there");
+        assert_eq!(fixture.peek(0, address, 11), b"still there");
+        assert_eq!(fixture.counter(to, "memory_pages"), 8);
+        assert!(fixture.map(0, window, offset, PAGE, flags).is_err());
 
         // Piece by piece.
-        bed.unmap(0, window, offset + PAGE64, PAGE).unwrap();
-        bed.unmap(0, window, offset, PAGE).unwrap();
-        assert_eq!(bed.counter(0, "mapped_pages"), 2);
-        bed.unmap(0, near, offset + 3 * PAGE64, PAGE).unwrap();
-        assert_eq!(bed.counter(to, "memory_pages"), 8);
-        bed.unmap(0, window, offset + 2 * PAGE64, PAGE).unwrap();
-        assert_eq!(bed.counter(to, "memory_pages"), 0);
-        bed.close(0, window);
-        bed.close(0, near);
-        assert_eq!(state(bed), before);
+        fixture.unmap(0, window, offset + PAGE64, PAGE).unwrap();
+        fixture.unmap(0, window, offset, PAGE).unwrap();
+        assert_eq!(fixture.counter(0, "mapped_pages"), 2);
+        fixture.unmap(0, near, offset + 3 * PAGE64, PAGE).unwrap();
+        assert_eq!(fixture.counter(to, "memory_pages"), 8);
+        fixture.unmap(0, window, offset + 2 * PAGE64, PAGE).unwrap();
+        assert_eq!(fixture.counter(to, "memory_pages"), 0);
+        fixture.close(0, window);
+        fixture.close(0, near);
+        assert_eq!(state(fixture), before);
     });
 }
 
 #[test]
 fn rights_of_windows_and_handles_hold_for_mappings() {
-    on_both(|bed, to| {
-        let (near, far) = ends(bed, to);
-        let theirs = memory(bed, to, 3);
+    on_both(|fixture, to| {
+        let (near, far) = ends(fixture, to);
+        let theirs = memory(fixture, to, 3);
         let read_only = RegisterRecord {
             protection: 1.into(),
             ..fixed(theirs, 0x10000, 1)
         };
-        register(bed, to, far, read_only).unwrap();
+        register(fixture, to, far, read_only).unwrap();
         let write_only = RegisterRecord {
             protection: 2.into(),
             memory_offset: PAGE64.into(),
             ..fixed(theirs, 0x20000, 1)
         };
-        register(bed, to, far, write_only).unwrap();
+        register(fixture, to, far, write_only).unwrap();
         let (read, write) = (MapFlags::PROT_READ, MapFlags::PROT_WRITE);
         let table = [
             (0x10000, shared(read), 0),
@@ -131,84 +135,86 @@ fn rights_of_windows_and_handles_hold_for_mappings() {
             (0x10001, shared(read), EINVAL),
             (1 << 63, shared(read), EINVAL),
         ];
-        let before = bed.counter(0, "mapped_pages");
+        let before = fixture.counter(0, "mapped_pages");
         for (offset, flags, errno) in table {
-            match bed.map(0, near, offset, PAGE, flags) {
+            match fixture.map(0, near, offset, PAGE, flags) {
                 Ok(_) => {
                     assert_eq!(errno, 0, "{offset:#x} {flags:?}");
-                    bed.unmap(0, near, offset, PAGE).unwrap();
+                    fixture.unmap(0, near, offset, PAGE).unwrap();
                 }
                 Err(found) => assert_eq!(found.errno, errno, "{offset:#x} {flags:?}"),
             }
-            assert_eq!(bed.counter(0, "mapped_pages"), before);
+            assert_eq!(fixture.counter(0, "mapped_pages"), before);
         }
-        let unconnected = bed.open_with(0, "endpoint", O_RDONLY, USER).unwrap();
-        let found = bed.map(0, unconnected, 0, PAGE, shared(read));
+        let unconnected = fixture.open_with(0, "endpoint", O_RDONLY, USER).unwrap();
+        let found = fixture.map(0, unconnected, 0, PAGE, shared(read));
         assert_eq!(found, error(ENOTCONN));
-        let found = bed.map(0, unconnected, 0, PAGE, shared(write));
+        let found = fixture.map(0, unconnected, 0, PAGE, shared(write));
         assert_eq!(found, error(EACCES));
     });
 }
 
 #[test]
 fn own_windows_are_mapped_and_keep_their_pages() {
-    on_both(|bed, to| {
-        let before = state(bed);
-        let (near, far) = ends(bed, to);
-        let mine = memory(bed, 0, 8);
-        let offset = register(bed, 0, near, record(mine, 8 * PAGE, 1)).unwrap() as u64;
-        let dup = |bed: &mut Bed, id| {
+    on_both(|fixture, to| {
+        let before = state(fixture);
+        let (near, far) = ends(fixture, to);
+        let mine = memory(fixture, 0, 8);
+        let offset = register(fixture, 0, near, record(mine, 8 * PAGE, 1)).unwrap() as u64;
+        let dup = |fixture: &mut Fixture, id| {
             let name = b"own-window".to_vec();
             let caller = USER;
-            bed.now(0, Op::Dup { id, name, caller }).0
+            fixture.now(0, Op::Dup { id, name, caller }).0
         };
-        let own = dup(bed, near).unwrap();
-        assert_eq!(dup(bed, mine.id), error(ENOTTY));
-        // An object of the test bed has runs of three pages.
+        let own = dup(fixture, near).unwrap();
+        assert_eq!(dup(fixture, mine.id), error(ENOTTY));
+        // An object of the test fixture has runs of three pages.
         for id in [near, own] {
-            let run = |bed: &mut Bed, page: u64, length: u64| {
+            let run = |fixture: &mut Fixture, page: u64, length: u64| {
                 let offset = (offset + page * PAGE64) as i64;
-                call(bed, 0, id, Call::MapRunOwn { offset, length })
+                call(fixture, 0, id, Call::MapRunOwn { offset, length })
             };
-            assert_eq!(run(bed, 0, 8 * PAGE64), Ok(8 * PAGE));
-            assert_eq!(run(bed, 7, 2 * PAGE64), error(ENXIO));
-            assert_eq!(run(bed, 0, 1), error(EINVAL));
+            assert_eq!(run(fixture, 0, 8 * PAGE64), Ok(8 * PAGE));
+            assert_eq!(run(fixture, 7, 2 * PAGE64), error(ENXIO));
+            assert_eq!(run(fixture, 0, 1), error(EINVAL));
         }
         let window = Call::MapRunOwn {
             offset: 0,
             length: PAGE64,
         };
-        assert_eq!(call(bed, 0, mine.id, window), error(EINVAL));
+        assert_eq!(call(fixture, 0, mine.id, window), error(EINVAL));
         // Nothing but mapping can be done with it.
-        assert_eq!(call(bed, 0, own, Call::LocalPort), error(ENOTTY));
-        assert_eq!(bed.read(0, own, 1), error(EINVAL));
+        assert_eq!(call(fixture, 0, own, Call::LocalPort), error(ENOTTY));
+        assert_eq!(fixture.read(0, own, 1), error(EINVAL));
 
         let read = shared(MapFlags::PROT_READ);
         // One window only.
-        let behind = memory(bed, 0, 1);
+        let behind = memory(fixture, 0, 1);
         let next = fixed(behind, offset + 8 * PAGE64, 1);
-        register(bed, 0, near, next).unwrap();
-        let both = bed.map(0, own, offset + 7 * PAGE64, 2 * PAGE, read);
+        register(fixture, 0, near, next).unwrap();
+        let both = fixture.map(0, own, offset + 7 * PAGE64, 2 * PAGE, read);
         assert_eq!(both, error(EXDEV));
         let unregister = Call::Unregister {
             offset: (offset + 8 * PAGE64) as i64,
             length: PAGE64,
         };
-        assert_eq!(call(bed, 0, near, unregister), Ok(0));
-        forget(bed, 0, behind, 1);
+        assert_eq!(call(fixture, 0, near, unregister), Ok(0));
+        forget(fixture, 0, behind, 1);
         assert_eq!(
-            bed.map(0, own, offset + 8 * PAGE64, PAGE, read),
+            fixture.map(0, own, offset + 8 * PAGE64, PAGE, read),
             error(ENXIO)
         );
         assert_eq!(
-            bed.map(0, own, offset, PAGE, shared(READ_WRITE)),
+            fixture.map(0, own, offset, PAGE, shared(READ_WRITE)),
             error(EACCES)
         );
-        let address = bed.map(0, own, offset + PAGE64, 2 * PAGE, read).unwrap();
-        let mappings = bed.text(0, "mappings");
+        let address = fixture
+            .map(0, own, offset + PAGE64, 2 * PAGE, read)
+            .unwrap();
+        let mappings = fixture.text(0, "mappings");
         assert!(mappings.contains("own-window"), "{mappings}");
-        bed.poke(0, mine.address + 2 * PAGE, b"mine");
-        assert_eq!(bed.peek(0, address + PAGE, 4), b"mine");
+        fixture.poke(0, mine.address + 2 * PAGE, b"mine");
+        assert_eq!(fixture.peek(0, address + PAGE, 4), b"mine");
 
         // It is no use of the window, whose end it does not hold up, but it keeps the pages.
         let length = 8 * PAGE64;
@@ -216,70 +222,72 @@ fn own_windows_are_mapped_and_keep_their_pages() {
             offset: offset as i64,
             length,
         };
-        assert_eq!(call(bed, 0, near, unregister), Ok(0));
-        assert_eq!(bed.counter(0, "windows"), 0);
-        assert_eq!(bed.map(0, own, offset, PAGE, read), error(ENXIO));
-        bed.close(0, near);
-        bed.close(to, far);
-        assert!(bed.map(0, own, offset, PAGE, read).is_err());
-        forget(bed, 0, mine, 8);
-        assert_eq!(bed.counter(0, "memory_pages"), 8);
-        bed.unmap(0, own, offset + PAGE64, PAGE).unwrap();
-        assert_eq!(bed.counter(0, "memory_pages"), 8);
-        assert_eq!(bed.peek(0, address + PAGE, 4), b"mine");
-        bed.unmap(0, own, offset + 2 * PAGE64, PAGE).unwrap();
-        bed.close(0, own);
-        assert_eq!(state(bed), before);
+        assert_eq!(call(fixture, 0, near, unregister), Ok(0));
+        assert_eq!(fixture.counter(0, "windows"), 0);
+        assert_eq!(fixture.map(0, own, offset, PAGE, read), error(ENXIO));
+        fixture.close(0, near);
+        fixture.close(to, far);
+        assert!(fixture.map(0, own, offset, PAGE, read).is_err());
+        forget(fixture, 0, mine, 8);
+        assert_eq!(fixture.counter(0, "memory_pages"), 8);
+        fixture.unmap(0, own, offset + PAGE64, PAGE).unwrap();
+        assert_eq!(fixture.counter(0, "memory_pages"), 8);
+        assert_eq!(fixture.peek(0, address + PAGE, 4), b"mine");
+        fixture.unmap(0, own, offset + 2 * PAGE64, PAGE).unwrap();
+        fixture.close(0, own);
+        assert_eq!(state(fixture), before);
     });
 }
 
 #[test]
 fn an_own_window_of_pinned_pages_is_mapped_and_keeps_them() {
-    let mut bed = Bed::new(1);
-    let before = state(&mut bed);
-    let (near, far) = bed.pair(0, 0, 2050);
+    let mut fixture = Fixture::new(1);
+    let before = state(&mut fixture);
+    let (near, far) = fixture.pair(0, 0, 2050);
     let pages = space(&[(0x10_0000, 2)]);
-    let memory = bed.open_with(0, "memory", O_RDWR, USER).unwrap();
-    let token = pin(&mut bed, memory, &pages, pin_record(2, 3)).unwrap();
+    let memory = fixture.open_with(0, "memory", O_RDWR, USER).unwrap();
+    let token = pin(&mut fixture, memory, &pages, pin_record(2, 3)).unwrap();
     let pinned = Memory {
         id: memory,
         token: token as u64,
         address: 0,
     };
-    register(&mut bed, 0, near, fixed(pinned, 0, 2)).unwrap();
+    register(&mut fixture, 0, near, fixed(pinned, 0, 2)).unwrap();
     let name = b"own-window".to_vec();
     let dup = Op::Dup {
         id: near,
         name,
         caller: USER,
     };
-    let own = bed.now(0, dup).0.unwrap();
-    let address = bed.map(0, own, 0, 2 * PAGE, shared(READ_WRITE)).unwrap();
-    assert_eq!(bed.nodes[0].scif.engine().1.local(address), 0x10_0000);
-    bed.close(0, memory);
-    bed.close(0, near);
-    bed.close(0, far);
-    assert_eq!(bed.counter(0, "memory_pages"), 2);
-    bed.unmap(0, own, 0, 2 * PAGE).unwrap();
-    bed.close(0, own);
-    assert_eq!(state(&mut bed), before);
+    let own = fixture.now(0, dup).0.unwrap();
+    let address = fixture
+        .map(0, own, 0, 2 * PAGE, shared(READ_WRITE))
+        .unwrap();
+    assert_eq!(fixture.nodes[0].scif.engine().1.local(address), 0x10_0000);
+    fixture.close(0, memory);
+    fixture.close(0, near);
+    fixture.close(0, far);
+    assert_eq!(fixture.counter(0, "memory_pages"), 2);
+    fixture.unmap(0, own, 0, 2 * PAGE).unwrap();
+    fixture.close(0, own);
+    assert_eq!(state(&mut fixture), before);
 }
 
 #[test]
 fn pages_of_a_peer_for_drivers() {
-    on_both(|bed, to| {
-        let before = state(bed);
-        let (near, far) = bed.pair(0, to, 2050);
-        let theirs = memory_of(bed, to, 5, ADMIN);
+    on_both(|fixture, to| {
+        let before = state(fixture);
+        let (near, far) = fixture.pair(0, to, 2050);
+        let theirs = memory_of(fixture, to, 5, ADMIN);
         let mut wanted = fixed(theirs, 0x10000, 5);
         wanted.protection = 1.into();
-        register(bed, to, far, wanted).unwrap();
-        let get = |bed: &mut Bed, offset: u64, pages: usize, room: usize| {
+        register(fixture, to, far, wanted).unwrap();
+        let get = |fixture: &mut Fixture, offset: u64, pages: usize, room: usize| {
             let metadata = [Call::GET_PAGES, offset, (pages * PAGE) as u64];
-            bed.call(0, near, &vec![0xee; room], metadata)
+            fixture.call(0, near, &vec![0xee; room], metadata)
         };
         let room = size_of::<PagesHeader>() + 5 * 8;
-        let (result, payload) = get(bed, 0x10000, 5, room);
+        let (result, payload) = get(fixture, 0x10000, 5, room);
         assert_eq!(result, Ok(5));
         let (header, rest) = PagesHeader::read_from_prefix(&payload).unwrap();
         assert_eq!((header.pages.get(), header.protection.get()), (5, 1));
@@ -289,78 +297,84 @@ fn pages_of_a_peer_for_drivers() {
             .collect();
         // What the owner stores in its pages is at these addresses of its memory.
         for (page, address) in addresses.iter().enumerate() {
-            bed.poke(to, theirs.address + page * PAGE, &[page as u8 + 1]);
+            fixture.poke(to, theirs.address + page * PAGE, &[page as u8 + 1]);
             let offset = address - PHYSICAL * to as u64;
-            assert_eq!(bed.raw(to, offset), page as u8 + 1);
+            assert_eq!(fixture.raw(to, offset), page as u8 + 1);
         }
-        assert_eq!(get(bed, 0x10000, 5, room - 1).0, error(EINVAL));
-        assert_eq!(get(bed, 0x10000, 5, 3).0, error(EINVAL));
-        assert_eq!(get(bed, 0x10000, 0, room).0, error(EINVAL));
-        assert_eq!(get(bed, 0x10001, 1, room).0, error(EINVAL));
-        assert_eq!(get(bed, 0x10000, 6, 2 * room).0, error(ENXIO));
-        assert_eq!(get(bed, 0x20000, 1, room).0, error(ENXIO));
+        assert_eq!(get(fixture, 0x10000, 5, room - 1).0, error(EINVAL));
+        assert_eq!(get(fixture, 0x10000, 5, 3).0, error(EINVAL));
+        assert_eq!(get(fixture, 0x10000, 0, room).0, error(EINVAL));
+        assert_eq!(get(fixture, 0x10001, 1, room).0, error(EINVAL));
+        assert_eq!(get(fixture, 0x10000, 6, 2 * room).0, error(ENXIO));
+        assert_eq!(get(fixture, 0x20000, 1, room).0, error(ENXIO));
         let cookie = header.cookie.get();
         let put = |cookie| Call::PutPages { cookie };
-        assert_eq!(call(bed, 0, near, put(cookie + 1)), error(EINVAL));
+        assert_eq!(call(fixture, 0, near, put(cookie + 1)), error(EINVAL));
         let length = 5 * PAGE64;
         let offset = 0x10000;
         assert_eq!(
-            call(bed, to, far, Call::Unregister { offset, length }),
+            call(fixture, to, far, Call::Unregister { offset, length }),
             Ok(0)
         );
-        assert_eq!(bed.counter(to, "windows"), 1);
-        assert_eq!(call(bed, 0, near, put(cookie)), Ok(0));
-        assert_eq!(bed.counter(to, "windows"), 0);
-        assert_eq!(call(bed, 0, near, put(cookie)), error(EINVAL));
+        assert_eq!(fixture.counter(to, "windows"), 1);
+        assert_eq!(call(fixture, 0, near, put(cookie)), Ok(0));
+        assert_eq!(fixture.counter(to, "windows"), 0);
+        assert_eq!(call(fixture, 0, near, put(cookie)), error(EINVAL));
 
-        let user = bed.open_with(0, "endpoint", O_RDWR, USER).unwrap();
-        assert_eq!(call(bed, 0, user, put(1)), error(EACCES));
+        let user = fixture.open_with(0, "endpoint", O_RDWR, USER).unwrap();
+        assert_eq!(call(fixture, 0, user, put(1)), error(EACCES));
         let metadata = [Call::GET_PAGES, 0, PAGE64];
-        assert_eq!(bed.call(0, user, &[0; 64], metadata).0, error(EACCES));
+        assert_eq!(fixture.call(0, user, &[0; 64], metadata).0, error(EACCES));
         for id in [user, near] {
-            bed.close(0, id);
+            fixture.close(0, id);
         }
-        bed.close(to, far);
-        forget(bed, to, theirs, 5);
-        assert_eq!(state(bed), before);
+        fixture.close(to, far);
+        forget(fixture, to, theirs, 5);
+        assert_eq!(state(fixture), before);
     });
 }
 
 #[test]
 fn losing_the_node_ends_everything_but_the_mapping() {
-    let mut bed = Bed::new(3);
-    let before = [bed.counter(0, "windows"), bed.counter(0, "memory_pages")];
-    let (near, far) = ends(&mut bed, 1);
-    let mine = memory(&mut bed, 0, 64);
-    let theirs = memory(&mut bed, 1, 64);
-    register(&mut bed, 0, near, fixed(mine, 0, 64)).unwrap();
-    register(&mut bed, 1, far, fixed(theirs, 0, 64)).unwrap();
-    bed.map(0, near, 0, PAGE, shared(READ_WRITE)).unwrap();
+    let mut fixture = Fixture::new(3);
+    let before = [
+        fixture.counter(0, "windows"),
+        fixture.counter(0, "memory_pages"),
+    ];
+    let (near, far) = ends(&mut fixture, 1);
+    let mine = memory(&mut fixture, 0, 64);
+    let theirs = memory(&mut fixture, 1, 64);
+    register(&mut fixture, 0, near, fixed(mine, 0, 64)).unwrap();
+    register(&mut fixture, 1, far, fixed(theirs, 0, 64)).unwrap();
+    fixture.map(0, near, 0, PAGE, shared(READ_WRITE)).unwrap();
     let record = rma(0, 64 * PAGE, 0, SYNC);
-    let request = bed.submit_only(0, op(near, Call::WriteTo { record }));
-    let peers = bed.open_with(0, "peers", O_RDONLY, USER).unwrap();
+    let request = fixture.submit_only(0, op(near, Call::WriteTo { record }));
+    let peers = fixture.open_with(0, "peers", O_RDONLY, USER).unwrap();
     assert_eq!(
-        bed.read(0, peers, 100),
+        fixture.read(0, peers, 100),
         Ok(b"added 0\nadded 1\nadded 2\n".to_vec())
     );
-    let waiting = bed.start_read(0, peers, 100);
-    assert!(bed.is_kept(0, waiting));
-    bed.lose(1);
-    assert!(bed.answer(0, request).is_some());
-    let (result, bytes) = bed.answer(0, waiting).unwrap();
+    let waiting = fixture.start_read(0, peers, 100);
+    assert!(fixture.is_kept(0, waiting));
+    fixture.lose(1);
+    assert!(fixture.answer(0, request).is_some());
+    let (result, bytes) = fixture.answer(0, waiting).unwrap();
     assert_eq!((result, &bytes[..10]), (Ok(10), &b"removed 1\n"[..]));
     let record = rma(0, 8, 0, 0);
-    let found = call(&mut bed, 0, near, Call::WriteTo { record });
+    let found = call(&mut fixture, 0, near, Call::WriteTo { record });
     assert!(
         found == error(ECONNRESET) || found == error(ENODEV),
         "{found:?}"
     );
-    bed.unmap(0, near, 0, PAGE).unwrap();
-    bed.close(0, near);
-    forget(&mut bed, 0, mine, 64);
+    fixture.unmap(0, near, 0, PAGE).unwrap();
+    fixture.close(0, near);
+    forget(&mut fixture, 0, mine, 64);
     assert_eq!(
-        [bed.counter(0, "windows"), bed.counter(0, "memory_pages")],
+        [
+            fixture.counter(0, "windows"),
+            fixture.counter(0, "memory_pages")
+        ],
         before
     );
-    assert_eq!(bed.counter(0, "mapped_pages"), 0);
+    assert_eq!(fixture.counter(0, "mapped_pages"), 0);
 }

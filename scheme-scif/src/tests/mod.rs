@@ -18,7 +18,7 @@ mod transfers;
 mod window_limits;
 mod windows;
 
-use crate::bed;
+use crate::fixture;
 
 #[global_allocator]
 static HEAP: hal::testing::counting::Heap = hal::testing::counting::Heap;

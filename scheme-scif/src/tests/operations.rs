@@ -8,7 +8,7 @@ use syscall::error::*;
 use syscall::flag::{F_SETFL, O_NONBLOCK, O_RDWR};
 use zerocopy::FromBytes;
 
-use super::bed::{ADMIN, Bed, USER};
+use super::fixture::{ADMIN, Fixture, USER};
 use crate::{Caller, HandleId};
 
 fn error<T>(errno: i32) -> Result<T> {
@@ -21,193 +21,205 @@ fn words(call: Call) -> [u64; 3] {
 }
 
 #[track_caller]
-fn call(bed: &mut Bed, node: usize, id: HandleId, operation: Call) -> Result<usize> {
-    bed.call(node, id, &[], words(operation)).0
+fn call(fixture: &mut Fixture, node: usize, id: HandleId, operation: Call) -> Result<usize> {
+    fixture.call(node, id, &[], words(operation)).0
 }
 
 const CONNECT: Call = Call::Connect {
     node: 1,
     port: 2050,
 };
-fn accept(bed: &mut Bed, node: usize, id: HandleId) -> Result<AcceptRecord> {
-    let (result, payload) = bed.call(node, id, &[0; 16], [Call::ACCEPT_REQUEST, 0, 0]);
+fn accept(fixture: &mut Fixture, node: usize, id: HandleId) -> Result<AcceptRecord> {
+    let (result, payload) = fixture.call(node, id, &[0; 16], [Call::ACCEPT_REQUEST, 0, 0]);
     result.map(|_| AcceptRecord::read_from_bytes(&payload).unwrap())
 }
 
 #[test]
 fn a_connection_by_calls() {
-    let mut bed = Bed::new(2);
-    let server = bed.open(1, "endpoint").unwrap();
-    assert_eq!(call(&mut bed, 1, server, Call::LocalPort), Ok(1 << 16));
+    let mut fixture = Fixture::new(2);
+    let server = fixture.open(1, "endpoint").unwrap();
+    assert_eq!(call(&mut fixture, 1, server, Call::LocalPort), Ok(1 << 16));
     assert_eq!(
-        call(&mut bed, 1, server, Call::Listen { backlog: 4 }),
+        call(&mut fixture, 1, server, Call::Listen { backlog: 4 }),
         error(EINVAL)
     );
     assert_eq!(
-        call(&mut bed, 1, server, Call::Bind { port: 2050 }),
+        call(&mut fixture, 1, server, Call::Bind { port: 2050 }),
         Ok(2050)
     );
     assert_eq!(
-        call(&mut bed, 1, server, Call::Bind { port: 2051 }),
+        call(&mut fixture, 1, server, Call::Bind { port: 2051 }),
         error(EINVAL)
     );
     assert_eq!(
-        call(&mut bed, 1, server, Call::Listen { backlog: 0 }),
+        call(&mut fixture, 1, server, Call::Listen { backlog: 0 }),
         error(EINVAL)
     );
     assert_eq!(
-        call(&mut bed, 1, server, Call::Listen { backlog: 4 }),
+        call(&mut fixture, 1, server, Call::Listen { backlog: 4 }),
         Ok(0)
     );
     assert_eq!(
-        call(&mut bed, 1, server, Call::Listen { backlog: 4 }),
+        call(&mut fixture, 1, server, Call::Listen { backlog: 4 }),
         error(EISCONN)
     );
-    assert_eq!(call(&mut bed, 1, server, CONNECT), error(EOPNOTSUPP));
-    assert_eq!(accept(&mut bed, 1, server).map(|_| ()), error(EAGAIN));
+    assert_eq!(call(&mut fixture, 1, server, CONNECT), error(EOPNOTSUPP));
+    assert_eq!(accept(&mut fixture, 1, server).map(|_| ()), error(EAGAIN));
 
-    let client = bed.open(0, "endpoint").unwrap();
-    let connect = bed.start_call(0, client, &[], words(CONNECT));
-    assert!(bed.answer(0, connect).is_none());
+    let client = fixture.open(0, "endpoint").unwrap();
+    let connect = fixture.start_call(0, client, &[], words(CONNECT));
+    assert!(fixture.answer(0, connect).is_none());
     let poll = Call::Poll {
         events: Readiness::IN.bits(),
     };
-    assert_eq!(call(&mut bed, 1, server, poll), Ok(1));
+    assert_eq!(call(&mut fixture, 1, server, poll), Ok(1));
     let synchronous = [Call::ACCEPT_REQUEST, 1, 0];
-    let request = bed.start_call(1, server, &[0; 16], synchronous);
-    let (result, payload) = bed.answer(1, request).unwrap();
+    let request = fixture.start_call(1, server, &[0; 16], synchronous);
+    let (result, payload) = fixture.answer(1, request).unwrap();
     let record = AcceptRecord::read_from_bytes(&payload).unwrap();
     assert_eq!((result, record.peer), (Ok(0), PortId::new(0, 1088)));
-    assert_eq!(bed.answer(0, connect).unwrap().0, Ok(1088));
-    assert_eq!(call(&mut bed, 0, client, CONNECT), error(EISCONN));
+    assert_eq!(fixture.answer(0, connect).unwrap().0, Ok(1088));
+    assert_eq!(call(&mut fixture, 0, client, CONNECT), error(EISCONN));
 
-    let fetched = bed.open(1, "endpoint").unwrap();
+    let fetched = fixture.open(1, "endpoint").unwrap();
     let register = |handle| Call::AcceptRegister { handle };
-    assert_eq!(call(&mut bed, 1, fetched, register(12345)), error(ENOENT));
     assert_eq!(
-        call(&mut bed, 1, server, register(record.handle.get())),
+        call(&mut fixture, 1, fetched, register(12345)),
+        error(ENOENT)
+    );
+    assert_eq!(
+        call(&mut fixture, 1, server, register(record.handle.get())),
         error(EINVAL)
     );
     assert_eq!(
-        call(&mut bed, 1, fetched, register(record.handle.get())),
+        call(&mut fixture, 1, fetched, register(record.handle.get())),
         Ok(0)
     );
-    assert_eq!(call(&mut bed, 1, fetched, Call::PeerPort), Ok(1088));
+    assert_eq!(call(&mut fixture, 1, fetched, Call::PeerPort), Ok(1088));
     assert_eq!(
-        call(&mut bed, 1, fetched, Call::LocalPort),
+        call(&mut fixture, 1, fetched, Call::LocalPort),
         Ok(1 << 16 | 2050)
     );
-    assert_eq!(call(&mut bed, 1, server, Call::PeerPort), error(ENOTCONN));
+    assert_eq!(
+        call(&mut fixture, 1, server, Call::PeerPort),
+        error(ENOTCONN)
+    );
 
     let send = |flags| words(Call::Send { flags });
     let receive = |flags| words(Call::Recv { flags });
-    assert_eq!(bed.call(0, client, b"hello", send(0)).0, Ok(5));
-    assert_eq!(bed.call(0, client, b" world", send(1)).0, Ok(6));
-    let (result, payload) = bed.call(1, fetched, &[0; 11], receive(1));
+    assert_eq!(fixture.call(0, client, b"hello", send(0)).0, Ok(5));
+    assert_eq!(fixture.call(0, client, b" world", send(1)).0, Ok(6));
+    let (result, payload) = fixture.call(1, fetched, &[0; 11], receive(1));
     assert_eq!((result, payload.as_slice()), (Ok(11), &b"hello world"[..]));
-    assert_eq!(bed.call(1, fetched, &[0; 11], receive(0)).0, Ok(0));
-    assert_eq!(bed.call(1, fetched, &[0; 11], receive(2)).0, error(EINVAL));
-    assert_eq!(bed.call(1, fetched, &[], receive(2)).0, Ok(0));
+    assert_eq!(fixture.call(1, fetched, &[0; 11], receive(0)).0, Ok(0));
     assert_eq!(
-        bed.call(0, client, &[0; 11], send(1 << 20)).0,
+        fixture.call(1, fetched, &[0; 11], receive(2)).0,
+        error(EINVAL)
+    );
+    assert_eq!(fixture.call(1, fetched, &[], receive(2)).0, Ok(0));
+    assert_eq!(
+        fixture.call(0, client, &[0; 11], send(1 << 20)).0,
         error(EINVAL)
     );
 }
 
 #[test]
 fn a_blocking_receive_waits_for_the_whole_buffer() {
-    let mut bed = Bed::new(2);
-    let (client, server) = bed.pair(0, 1, 2050);
+    let mut fixture = Fixture::new(2);
+    let (client, server) = fixture.pair(0, 1, 2050);
     let receive = words(Call::Recv { flags: 1 });
-    let request = bed.start_call(1, server, &[0; 20_000], receive);
-    bed.write(0, client, &[1; 1000]).unwrap();
-    assert!(bed.answer(1, request).is_none());
-    let write = bed.start_write(0, client, &[2; 19_500]);
-    assert_eq!(bed.answer(0, write).unwrap().0, Ok(19_500));
-    let (result, payload) = bed.answer(1, request).unwrap();
+    let request = fixture.start_call(1, server, &[0; 20_000], receive);
+    fixture.write(0, client, &[1; 1000]).unwrap();
+    assert!(fixture.answer(1, request).is_none());
+    let write = fixture.start_write(0, client, &[2; 19_500]);
+    assert_eq!(fixture.answer(0, write).unwrap().0, Ok(19_500));
+    let (result, payload) = fixture.answer(1, request).unwrap();
     assert_eq!(result, Ok(20_000));
     assert!(payload[..1000].iter().all(|&b| b == 1) && payload[1000..].iter().all(|&b| b == 2));
     // What is left when the peer goes, is given; then the reset.
-    let request = bed.start_call(1, server, &[0; 20_000], receive);
-    bed.close(0, client);
-    assert_eq!(bed.answer(1, request).unwrap().0, Ok(500));
-    assert_eq!(bed.call(1, server, &[0; 5], receive).0, error(ECONNRESET));
+    let request = fixture.start_call(1, server, &[0; 20_000], receive);
+    fixture.close(0, client);
+    assert_eq!(fixture.answer(1, request).unwrap().0, Ok(500));
+    assert_eq!(
+        fixture.call(1, server, &[0; 5], receive).0,
+        error(ECONNRESET)
+    );
 }
 
 #[test]
 fn connecting_without_waiting() {
-    let mut bed = Bed::new(2);
-    let client = bed.open_with(0, "endpoint", O_RDWR, USER).unwrap();
-    bed.nodes[0]
+    let mut fixture = Fixture::new(2);
+    let client = fixture.open_with(0, "endpoint", O_RDWR, USER).unwrap();
+    fixture.nodes[0]
         .scif
         .control(client, F_SETFL, O_NONBLOCK)
         .unwrap();
-    let connect = |bed: &mut Bed| call(bed, 0, client, CONNECT);
-    let writable = |bed: &mut Bed| {
+    let connect = |fixture: &mut Fixture| call(fixture, 0, client, CONNECT);
+    let writable = |fixture: &mut Fixture| {
         let poll = Call::Poll {
             events: Readiness::OUT.bits(),
         };
-        call(bed, 0, client, poll).unwrap() == usize::from(Readiness::OUT.bits())
+        call(fixture, 0, client, poll).unwrap() == usize::from(Readiness::OUT.bits())
     };
-    assert_eq!(connect(&mut bed), error(EINPROGRESS));
-    assert!(writable(&mut bed), "refused at once");
-    assert_eq!(connect(&mut bed), error(ECONNREFUSED));
-    let listener = bed.open(1, "listen/2050").unwrap();
-    assert_eq!(connect(&mut bed), error(EINPROGRESS));
-    assert_eq!(connect(&mut bed), error(EINPROGRESS));
-    assert!(!writable(&mut bed));
-    let accept = bed.start_accept(1, listener);
-    assert!(bed.answer(1, accept).unwrap().0.is_ok());
-    assert!(writable(&mut bed));
-    assert_eq!(connect(&mut bed), Ok(1088));
-    assert_eq!(connect(&mut bed), error(EISCONN));
+    assert_eq!(connect(&mut fixture), error(EINPROGRESS));
+    assert!(writable(&mut fixture), "refused at once");
+    assert_eq!(connect(&mut fixture), error(ECONNREFUSED));
+    let listener = fixture.open(1, "listen/2050").unwrap();
+    assert_eq!(connect(&mut fixture), error(EINPROGRESS));
+    assert_eq!(connect(&mut fixture), error(EINPROGRESS));
+    assert!(!writable(&mut fixture));
+    let accept = fixture.start_accept(1, listener);
+    assert!(fixture.answer(1, accept).unwrap().0.is_ok());
+    assert!(writable(&mut fixture));
+    assert_eq!(connect(&mut fixture), Ok(1088));
+    assert_eq!(connect(&mut fixture), error(EISCONN));
 }
 
 #[test]
 fn a_cancelled_connect_leaves_the_endpoint_bound() {
-    let mut bed = Bed::new(2);
-    let listener = bed.open(1, "listen/2050").unwrap();
-    let client = bed.open(0, "endpoint").unwrap();
-    let connect = bed.start_call(0, client, &[], words(CONNECT));
-    assert_eq!(bed.cancel(0, connect), error(ECANCELED));
-    assert_eq!(call(&mut bed, 0, client, Call::LocalPort), Ok(1088));
-    let accept = bed.start_accept(1, listener);
-    assert!(bed.answer(1, accept).is_none());
-    let connect = bed.start_call(0, client, &[], words(CONNECT));
-    assert_eq!(bed.answer(0, connect).unwrap().0, Ok(1088));
-    assert!(bed.answer(1, accept).unwrap().0.is_ok());
+    let mut fixture = Fixture::new(2);
+    let listener = fixture.open(1, "listen/2050").unwrap();
+    let client = fixture.open(0, "endpoint").unwrap();
+    let connect = fixture.start_call(0, client, &[], words(CONNECT));
+    assert_eq!(fixture.cancel(0, connect), error(ECANCELED));
+    assert_eq!(call(&mut fixture, 0, client, Call::LocalPort), Ok(1088));
+    let accept = fixture.start_accept(1, listener);
+    assert!(fixture.answer(1, accept).is_none());
+    let connect = fixture.start_call(0, client, &[], words(CONNECT));
+    assert_eq!(fixture.answer(0, connect).unwrap().0, Ok(1088));
+    assert!(fixture.answer(1, accept).unwrap().0.is_ok());
 }
 
 #[test]
 fn accepted_connections_that_nobody_fetches_go_with_the_listener() {
-    let mut bed = Bed::new(2);
-    let listener = bed.open(1, "listen/2050").unwrap();
-    let connect = bed.start_open(0, "1/2050");
-    let request = bed.start_call(1, listener, &[0; 16], [Call::ACCEPT_REQUEST, 1, 0]);
-    let (_, payload) = bed.answer(1, request).unwrap();
+    let mut fixture = Fixture::new(2);
+    let listener = fixture.open(1, "listen/2050").unwrap();
+    let connect = fixture.start_open(0, "1/2050");
+    let request = fixture.start_call(1, listener, &[0; 16], [Call::ACCEPT_REQUEST, 1, 0]);
+    let (_, payload) = fixture.answer(1, request).unwrap();
     let record = AcceptRecord::read_from_bytes(&payload).unwrap();
-    let client = bed.answer(0, connect).unwrap().0.unwrap();
+    let client = fixture.answer(0, connect).unwrap().0.unwrap();
     // A stranger cannot fetch it.
     let stranger = Caller {
         pid: 5,
         uid: 1234,
         gid: 5,
     };
-    let thief = bed.open_with(1, "endpoint", O_RDWR, stranger).unwrap();
+    let thief = fixture.open_with(1, "endpoint", O_RDWR, stranger).unwrap();
     let register = Call::AcceptRegister {
         handle: record.handle.get(),
     };
-    assert_eq!(call(&mut bed, 1, thief, register), error(ENOENT));
-    bed.close(1, listener);
-    assert_eq!(bed.read(0, client, 1), error(ECONNRESET));
-    let late = bed.open_with(1, "endpoint", O_RDWR, ADMIN).unwrap();
-    assert_eq!(call(&mut bed, 1, late, register), error(ENOENT));
+    assert_eq!(call(&mut fixture, 1, thief, register), error(ENOENT));
+    fixture.close(1, listener);
+    assert_eq!(fixture.read(0, client, 1), error(ECONNRESET));
+    let late = fixture.open_with(1, "endpoint", O_RDWR, ADMIN).unwrap();
+    assert_eq!(call(&mut fixture, 1, late, register), error(ENOENT));
 }
 
 #[test]
 fn malformed_calls() {
-    let mut bed = Bed::new(1);
-    let endpoint = bed.open(0, "endpoint").unwrap();
+    let mut fixture = Fixture::new(1);
+    let endpoint = fixture.open(0, "endpoint").unwrap();
     let table: &[(&[u64], usize, i32)] = &[
         (&[], 0, EINVAL),
         (&[0, 0, 0], 0, EINVAL),
@@ -228,13 +240,13 @@ fn malformed_calls() {
         (&[Call::RECV, 1, 0], 4, ENOTCONN),
     ];
     for &(metadata, length, errno) in table {
-        let op = super::bed::Op::Call {
+        let op = super::fixture::Op::Call {
             id: endpoint,
             payload: vec![0; length],
             metadata: metadata.to_vec(),
         };
         assert_eq!(
-            bed.now(0, op).0,
+            fixture.now(0, op).0,
             error(errno),
             "{metadata:?}, {length} bytes"
         );
@@ -243,17 +255,17 @@ fn malformed_calls() {
 
 #[test]
 fn node_ids_fill_what_there_is_room_for() {
-    let mut bed = Bed::new(3);
-    let nodes = bed
+    let mut fixture = Fixture::new(3);
+    let nodes = fixture
         .open_with(1, "nodes", syscall::flag::O_RDONLY, USER)
         .unwrap();
     let ids = [Call::GET_NODE_IDS, 0, 0];
-    let (count, bytes) = bed.call(1, nodes, &[0xff; 12], ids);
+    let (count, bytes) = fixture.call(1, nodes, &[0xff; 12], ids);
     assert_eq!(
         (count, bytes.as_slice()),
         (Ok(3), &[1, 0, 0, 0, 1, 0, 2, 0, 255, 255, 255, 255][..])
     );
-    let (count, bytes) = bed.call(1, nodes, &[0xff; 5], ids);
+    let (count, bytes) = fixture.call(1, nodes, &[0xff; 5], ids);
     assert_eq!((count, bytes.as_slice()), (Ok(3), &[1, 0, 0, 0, 255][..]));
-    assert_eq!(bed.call(1, nodes, &[], ids).0, Ok(3));
+    assert_eq!(fixture.call(1, nodes, &[], ids).0, Ok(3));
 }

@@ -6,8 +6,8 @@ use scif_abi::flags::{MapFlags as Placement, RmaFlags};
 use syscall::error::*;
 use syscall::flag::{MapFlags, O_RDWR};
 
-pub use super::bed::state;
-use super::bed::{Bed, Op, PAGE, USER};
+pub use super::fixture::state;
+use super::fixture::{Fixture, Op, PAGE, USER};
 use super::memory::{shared, words as memory_words};
 use crate::{Caller, HandleId};
 
@@ -31,8 +31,8 @@ pub fn op(id: HandleId, call: Call) -> Op {
 }
 
 #[track_caller]
-pub fn call(bed: &mut Bed, node: usize, id: HandleId, operation: Call) -> Result<usize> {
-    bed.now(node, op(id, operation)).0
+pub fn call(fixture: &mut Fixture, node: usize, id: HandleId, operation: Call) -> Result<usize> {
+    fixture.now(node, op(id, operation)).0
 }
 
 /// Memory of a program: its handle, its token, and where the program has it mapped.
@@ -44,13 +44,13 @@ pub struct Memory {
 }
 
 #[track_caller]
-pub fn memory_of(bed: &mut Bed, node: usize, pages: usize, caller: Caller) -> Memory {
-    let id = bed.open_with(node, "memory", O_RDWR, caller).unwrap();
+pub fn memory_of(fixture: &mut Fixture, node: usize, pages: usize, caller: Caller) -> Memory {
+    let id = fixture.open_with(node, "memory", O_RDWR, caller).unwrap();
     let provide = memory_words(MemoryCall::Provide {
         pages: pages as u64,
     });
-    let token = bed.call(node, id, &[], provide).0.unwrap() as u64;
-    let address = bed.map(node, id, 0, pages * PAGE, shared(READ_WRITE));
+    let token = fixture.call(node, id, &[], provide).0.unwrap() as u64;
+    let address = fixture.map(node, id, 0, pages * PAGE, shared(READ_WRITE));
     Memory {
         id,
         token,
@@ -58,14 +58,14 @@ pub fn memory_of(bed: &mut Bed, node: usize, pages: usize, caller: Caller) -> Me
     }
 }
 
-pub fn memory(bed: &mut Bed, node: usize, pages: usize) -> Memory {
-    memory_of(bed, node, pages, USER)
+pub fn memory(fixture: &mut Fixture, node: usize, pages: usize) -> Memory {
+    memory_of(fixture, node, pages, USER)
 }
 
 /// A program's memory is gone: unmapped and closed.
-pub fn forget(bed: &mut Bed, node: usize, memory: Memory, pages: usize) {
-    bed.unmap(node, memory.id, 0, pages * PAGE).unwrap();
-    bed.close(node, memory.id);
+pub fn forget(fixture: &mut Fixture, node: usize, memory: Memory, pages: usize) {
+    fixture.unmap(node, memory.id, 0, pages * PAGE).unwrap();
+    fixture.close(node, memory.id);
 }
 
 pub fn record(memory: Memory, length: usize, protection: u32) -> RegisterRecord {
@@ -88,8 +88,13 @@ pub fn fixed(memory: Memory, offset: u64, pages: usize) -> RegisterRecord {
 }
 
 #[track_caller]
-pub fn register(bed: &mut Bed, node: usize, id: HandleId, record: RegisterRecord) -> Result<usize> {
-    call(bed, node, id, Call::Register { record })
+pub fn register(
+    fixture: &mut Fixture,
+    node: usize,
+    id: HandleId,
+    record: RegisterRecord,
+) -> Result<usize> {
+    call(fixture, node, id, Call::Register { record })
 }
 
 pub fn rma(local: u64, length: usize, remote: u64, flags: u32) -> RmaRecord {
@@ -107,9 +112,9 @@ pub fn pattern(bytes: usize, seed: usize) -> Vec<u8> {
 }
 
 /// Two ends of a connection opened by an ordinary user: on nodes 0 and `to`.
-pub fn ends(bed: &mut Bed, to: usize) -> (HandleId, HandleId) {
-    let listener = bed.open_with(to, "listen/2050", O_RDWR, USER).unwrap();
-    let accept = bed.submit(
+pub fn ends(fixture: &mut Fixture, to: usize) -> (HandleId, HandleId) {
+    let listener = fixture.open_with(to, "listen/2050", O_RDWR, USER).unwrap();
+    let accept = fixture.submit(
         to,
         Op::Dup {
             id: listener,
@@ -117,7 +122,7 @@ pub fn ends(bed: &mut Bed, to: usize) -> (HandleId, HandleId) {
             caller: USER,
         },
     );
-    let connect = bed.submit(
+    let connect = fixture.submit(
         0,
         Op::Open {
             directory: crate::ROOT,
@@ -126,15 +131,15 @@ pub fn ends(bed: &mut Bed, to: usize) -> (HandleId, HandleId) {
             caller: USER,
         },
     );
-    let accepted = bed.answer(to, accept).unwrap().0.unwrap();
-    let connected = bed.answer(0, connect).unwrap().0.unwrap();
-    bed.close(to, listener);
+    let accepted = fixture.answer(to, accept).unwrap().0.unwrap();
+    let connected = fixture.answer(0, connect).unwrap().0.unwrap();
+    fixture.close(to, listener);
     (connected, accepted)
 }
 
 /// The tests that hold for two nodes and for one that is connected with itself.
-pub fn on_both(mut test: impl FnMut(&mut Bed, usize)) {
+pub fn on_both(mut test: impl FnMut(&mut Fixture, usize)) {
     for (nodes, to) in [(2, 1), (1, 0)] {
-        test(&mut Bed::new(nodes), to);
+        test(&mut Fixture::new(nodes), to);
     }
 }

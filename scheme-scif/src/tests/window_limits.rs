@@ -5,24 +5,24 @@ use scif_abi::limits::{MAX_WINDOWS, QUOTAS};
 use syscall::error::ENOMEM;
 use syscall::flag::O_RDWR;
 
-use super::bed::{Bed, PAGE, USER};
+use super::fixture::{Fixture, PAGE, USER};
 use super::memory::{pin, record as pin_record, space};
 use super::programs::*;
 
 #[test]
 fn memory_that_is_registered_in_turn_never_counts_twice() {
     const PAGES: usize = 1024;
-    let mut bed = Bed::new(2);
-    let (near, _) = ends(&mut bed, 1);
-    let program = memory(&mut bed, 0, PAGES);
-    let view = bed.nodes[0].scif.engine().1.local(program.address);
+    let mut fixture = Fixture::new(2);
+    let (near, _) = ends(&mut fixture, 1);
+    let program = memory(&mut fixture, 0, PAGES);
+    let view = fixture.nodes[0].scif.engine().1.local(program.address);
     let pages = space(&[(view, PAGES as u32)]);
     // More than the user's limit all together, a piece at a time.
     let limit = QUOTAS.iter().find(|quota| quota.name == "pinned_pages");
     let pieces = limit.unwrap().per_user as usize / PAGES + 4;
     for piece in 0..pieces {
-        let id = bed.open_with(0, "memory", O_RDWR, USER).unwrap();
-        let token = pin(&mut bed, id, &pages, pin_record(PAGES as u64, 3)).unwrap() as u64;
+        let id = fixture.open_with(0, "memory", O_RDWR, USER).unwrap();
+        let token = pin(&mut fixture, id, &pages, pin_record(PAGES as u64, 3)).unwrap() as u64;
         let piece_of_heap = Memory {
             id,
             token,
@@ -30,42 +30,48 @@ fn memory_that_is_registered_in_turn_never_counts_twice() {
         };
         let offset = (piece * PAGES * PAGE) as u64;
         let window = fixed(piece_of_heap, offset, PAGES);
-        assert!(register(&mut bed, 0, near, window).is_ok(), "piece {piece}");
+        assert!(
+            register(&mut fixture, 0, near, window).is_ok(),
+            "piece {piece}"
+        );
         let unregister = Call::Unregister {
             offset: offset as i64,
             length: (PAGES * PAGE) as u64,
         };
-        assert_eq!(call(&mut bed, 0, near, unregister), Ok(0));
-        bed.close(0, id);
+        assert_eq!(call(&mut fixture, 0, near, unregister), Ok(0));
+        fixture.close(0, id);
     }
-    assert_eq!(bed.text(0, "pins").lines().count(), 1);
+    assert_eq!(fixture.text(0, "pins").lines().count(), 1);
 }
 
 #[test]
 fn an_engine_holds_no_more_windows_than_it_says() {
-    let mut bed = Bed::new(3);
-    let file = bed.open(0, "limits").unwrap();
+    let mut fixture = Fixture::new(3);
+    let file = fixture.open(0, "limits").unwrap();
     for name in ["windows", "pinned_pages"] {
         for scope in ["user", "process"] {
             let line = format!("{name}_per_{scope} {}\n", 2 * MAX_WINDOWS);
-            assert_eq!(bed.write(0, file, line.as_bytes()), Ok(line.len()));
+            assert_eq!(fixture.write(0, file, line.as_bytes()), Ok(line.len()));
         }
     }
     // Half of them for each of two peers, so that neither is at a limit of its own.
-    let near = [1, 2].map(|to| ends(&mut bed, to).0);
-    let page = memory(&mut bed, 0, 1);
+    let near = [1, 2].map(|to| ends(&mut fixture, to).0);
+    let page = memory(&mut fixture, 0, 1);
     let at = |index: usize| (index * PAGE) as u64;
     for index in 0..MAX_WINDOWS {
         let (id, window) = (near[index % 2], fixed(page, at(index), 1));
-        assert_eq!(register(&mut bed, 0, id, window), Ok(at(index) as usize));
+        assert_eq!(
+            register(&mut fixture, 0, id, window),
+            Ok(at(index) as usize)
+        );
     }
     let near = near[0];
     let more = fixed(page, at(MAX_WINDOWS), 1);
-    assert_eq!(register(&mut bed, 0, near, more), error(ENOMEM));
+    assert_eq!(register(&mut fixture, 0, near, more), error(ENOMEM));
     let unregister = Call::Unregister {
         offset: 0,
         length: PAGE as u64,
     };
-    assert_eq!(call(&mut bed, 0, near, unregister), Ok(0));
-    assert!(register(&mut bed, 0, near, more).is_ok());
+    assert_eq!(call(&mut fixture, 0, near, unregister), Ok(0));
+    assert!(register(&mut fixture, 0, near, more).is_ok());
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use scheme_scif::bed::{ADMIN, Bed, LATE, Op, PAGE, USER, state};
+use scheme_scif::fixture::{ADMIN, Fixture, LATE, Op, PAGE, USER, state};
 use scheme_scif::{Caller, HandleId, ROOT};
 use scif_abi::call::{Call, MemoryCall, PinRecord, SEND_SPACE};
 use scif_abi::codec::Operation;
@@ -54,7 +54,7 @@ struct Mapping {
 }
 
 struct Play {
-    bed: Bed,
+    fixture: Fixture,
     handles: [Vec<HandleId>; 2],
     /// Requests under way, and whether each gives a handle.
     pending: [BTreeMap<u32, bool>; 2],
@@ -112,10 +112,10 @@ impl Play {
 
     fn submit(&mut self, node: usize, op: Op, input: &mut Unstructured<'_>) -> Result<()> {
         let gives_handle = matches!(op, Op::Open { .. } | Op::Dup { .. });
-        let request = self.bed.submit_only(node, op);
+        let request = self.fixture.submit_only(node, op);
         self.pending[node].insert(request, gives_handle);
         if !input.ratio(1, 4)? {
-            self.bed.run();
+            self.fixture.run();
         }
         Ok(())
     }
@@ -123,9 +123,9 @@ impl Play {
     /// Takes the answers there are.
     fn collect(&mut self) {
         for (node, pending) in self.pending.iter_mut().enumerate() {
-            let (bed, handles) = (&mut self.bed, &mut self.handles[node]);
+            let (fixture, handles) = (&mut self.fixture, &mut self.handles[node]);
             pending.retain(|&request, gives_handle| {
-                let Some((result, _)) = bed.answer(node, request) else {
+                let Some((result, _)) = fixture.answer(node, request) else {
                     return true;
                 };
                 handles.extend(result.ok().filter(|_| *gives_handle));
@@ -207,7 +207,7 @@ impl Play {
         } else {
             pages * PAGE
         };
-        if self.bed.map(node, id, offset, size, flags).is_ok() {
+        if self.fixture.map(node, id, offset, size, flags).is_ok() {
             self.mappings.push(Mapping {
                 node,
                 id,
@@ -230,7 +230,7 @@ impl Play {
     fn unmap_pages(&mut self, mapping: Mapping, first: usize, count: usize) {
         let at = |page: usize| mapping.offset + (page * PAGE) as u64;
         let unmapped = self
-            .bed
+            .fixture
             .unmap(mapping.node, mapping.id, at(first), count * PAGE);
         assert_eq!(unmapped, Ok(()), "what was mapped");
         for (start, pages) in [(0, first), (first + count, mapping.pages - first - count)] {
@@ -253,14 +253,14 @@ impl Play {
             .all(|mapping| (mapping.node, mapping.id) != (node, id))
         {
             self.handles[node].swap_remove(index);
-            self.bed.close(node, id);
+            self.fixture.close(node, id);
         }
     }
 
     fn cancel(&mut self, node: usize, request: u32) {
-        if self.bed.is_kept(node, request) {
+        if self.fixture.is_kept(node, request) {
             let gives_handle = self.pending[node].remove(&request) == Some(true);
-            let result = self.bed.cancel(node, request);
+            let result = self.fixture.cancel(node, request);
             self.handles[node].extend(result.ok().filter(|_| gives_handle));
         }
     }
@@ -271,7 +271,7 @@ impl Play {
         let command = *input.choose(&[F_GETFL, F_SETFL, 99])?;
         let argument = *input.choose(&[0, O_NONBLOCK, usize::MAX])?;
         let wanted = EventFlags::from_bits_truncate(usize::arbitrary(input)?);
-        let scif = &mut self.bed.nodes[node].scif;
+        let scif = &mut self.fixture.nodes[node].scif;
         let _ = (scif.list(id), scif.name(id), scif.is_positioned(id));
         let _ = scif.status(id, &mut Stat::default());
         let _ = scif.control(id, command, argument);
@@ -341,7 +341,7 @@ impl Play {
                 self.close(node, index);
             }
             9 => {
-                let kept = self.bed.all_kept(node);
+                let kept = self.fixture.all_kept(node);
                 if !kept.is_empty() {
                     let request = *input.choose(&kept)?;
                     self.cancel(node, request);
@@ -352,18 +352,18 @@ impl Play {
             _ => self.operate(node, input)?,
         }
         self.collect();
-        for node in &mut self.bed.nodes {
+        for node in &mut self.fixture.nodes {
             assert_eq!(node.scif.engine().0.check_invariants(), Ok(()));
         }
         Ok(())
     }
 
     /// Programs end: everything is unmapped, cancelled and closed.
-    fn finish(mut self) -> Bed {
-        self.bed.run();
+    fn finish(mut self) -> Fixture {
+        self.fixture.run();
         self.collect();
         for node in 0..2 {
-            for request in self.bed.all_kept(node) {
+            for request in self.fixture.all_kept(node) {
                 self.cancel(node, request);
             }
         }
@@ -376,35 +376,35 @@ impl Play {
                 self.close(node, 0);
             }
         }
-        self.bed.run();
-        self.bed
+        self.fixture.run();
+        self.fixture
     }
 }
 
 fuzz_target!(|bytes: &[u8]| {
     let mut input = Unstructured::new(bytes);
-    let mut bed = Bed::new(2);
-    for node in &mut bed.nodes {
+    let mut fixture = Fixture::new(2);
+    for node in &mut fixture.nodes {
         node.scif.engine().1.pages_left = OBJECT_PAGES;
     }
-    let before = state(&mut bed);
+    let before = state(&mut fixture);
     let mut play = Play {
-        bed,
+        fixture,
         handles: [Vec::new(), Vec::new()],
         pending: [BTreeMap::new(), BTreeMap::new()],
         mappings: Vec::new(),
     };
     // Two connections to begin with, where most of what follows makes sense.
     for port in [2060, 2061] {
-        let (near, far) = play.bed.pair(0, 1, port);
+        let (near, far) = play.fixture.pair(0, 1, port);
         play.handles[0].push(near);
         play.handles[1].push(far);
     }
     // Input that ends early is an input like any other.
     while !input.is_empty() && play.step(&mut input).is_ok() {}
-    let mut bed = play.finish();
-    assert_eq!(state(&mut bed), before, "something is left");
-    for node in &mut bed.nodes {
+    let mut fixture = play.finish();
+    assert_eq!(state(&mut fixture), before, "something is left");
+    for node in &mut fixture.nodes {
         assert_eq!(node.scif.engine().1.pages_left, OBJECT_PAGES);
     }
 });

@@ -46,7 +46,7 @@ const DOCUMENTED: [Error; 5] = [
     Error::BadAddress,
 ];
 
-struct Bed {
+struct Fixture {
     engine: Engine,
     memory: NodeMemory,
     ends: [EndpointId; 2],
@@ -54,9 +54,9 @@ struct Bed {
     pages: Vec<u64>,
 }
 
-impl Bed {
+impl Fixture {
     /// A connection of a node with itself, with one window of two pages at each end.
-    fn new() -> Bed {
+    fn new() -> Fixture {
         let fabric = Fabric::new(1);
         let mut memory = NodeMemory::new(&fabric, 0);
         let mut engine = Engine::new(Config::new(0));
@@ -75,20 +75,22 @@ impl Bed {
             .unwrap();
         while engine.next_event(&mut memory).is_some() {}
         let ends = [active, passive];
-        let mut bed = Bed {
+        let mut fixture = Fixture {
             engine,
             memory,
             ends,
             pages,
         };
         for (number, end) in ends.into_iter().enumerate() {
-            let given = bed.given(number as u64);
-            let ticket = bed.engine.register(&mut bed.memory, end, given, 0, 3, 0x10);
-            bed.settle();
-            let result = bed.engine.finish(&mut bed.memory, ticket.unwrap());
+            let given = fixture.given(number as u64);
+            let ticket = fixture
+                .engine
+                .register(&mut fixture.memory, end, given, 0, 3, 0x10);
+            fixture.settle();
+            let result = fixture.engine.finish(&mut fixture.memory, ticket.unwrap());
             assert_eq!(result, Some(Ok(0)));
         }
-        bed
+        fixture
     }
 
     fn given(&self, pin: u64) -> Pages {
@@ -143,20 +145,20 @@ impl Bed {
 
 #[test]
 fn offsets_and_lengths_from_the_edges() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     for offset in OFFSETS {
         for length in LENGTHS {
             let what = format!("{offset:#x}, {length:#x}");
-            bed.refuse(&format!("unregister {what}"), |engine, mem, end, _| {
+            fixture.refuse(&format!("unregister {what}"), |engine, mem, end, _| {
                 engine.unregister(mem, end, offset, length)
             });
-            bed.refuse(&format!("map_run {what}"), |engine, _, end, _| {
+            fixture.refuse(&format!("map_run {what}"), |engine, _, end, _| {
                 engine.map_run(end, offset, length)
             });
-            bed.refuse(&format!("map {what}"), |engine, mem, end, _| {
+            fixture.refuse(&format!("map {what}"), |engine, mem, end, _| {
                 engine.map(mem, end, offset, length, 3)
             });
-            bed.refuse(&format!("get_pages {what}"), |engine, mem, end, _| {
+            fixture.refuse(&format!("get_pages {what}"), |engine, mem, end, _| {
                 engine.get_pages(mem, end, offset, length)
             });
             // One byte at 1, or 4095 at 1, is in the window; those are other tests' matter.
@@ -165,11 +167,11 @@ fn offsets_and_lengths_from_the_edges() {
                 if is_inside {
                     continue;
                 }
-                bed.refuse(&format!("virtual {what}"), |engine, mem, end, _| {
+                fixture.refuse(&format!("virtual {what}"), |engine, mem, end, _| {
                     engine.virtual_start(mem, end, direction, offset, length, 0)
                 });
                 for (local, remote) in [(offset, 0), (0, offset), (offset, offset)] {
-                    bed.refuse(&format!("rma {what}"), |engine, mem, end, _| {
+                    fixture.refuse(&format!("rma {what}"), |engine, mem, end, _| {
                         let local = Local::Window(local);
                         let rma = Rma {
                             direction,
@@ -181,7 +183,7 @@ fn offsets_and_lengths_from_the_edges() {
                         engine.rma(mem, end, rma)
                     });
                 }
-                bed.refuse(
+                fixture.refuse(
                     &format!("rma of pages {what}"),
                     |engine, mem, end, pages| {
                         let local = Local::Pages {
@@ -205,27 +207,27 @@ fn offsets_and_lengths_from_the_edges() {
 
 #[test]
 fn places_and_flags_from_the_edges() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     for offset in OFFSETS {
         for protection in [0, 4, u32::MAX] {
-            bed.refuse("register, protection", |engine, mem, end, pages| {
+            fixture.refuse("register, protection", |engine, mem, end, pages| {
                 engine.register(mem, end, pages, offset, protection, 0x10)
             });
         }
         for flags in [1, 0x20, 0x30, 0x11, u32::MAX] {
-            bed.refuse("register, flags", |engine, mem, end, pages| {
+            fixture.refuse("register, flags", |engine, mem, end, pages| {
                 engine.register(mem, end, pages, offset, 3, flags)
             });
         }
         let is_free = offset >= 8192 && offset % 4096 == 0 && offset < i64::MAX - 8191;
         if !is_free {
-            bed.refuse(
+            fixture.refuse(
                 &format!("register at {offset:#x}"),
                 |engine, mem, end, pages| engine.register(mem, end, pages, offset, 3, 0x10),
             );
         }
         for flags in [0x11, 0x21] {
-            bed.refuse(&format!("signal at {offset:#x}"), |engine, mem, end, _| {
+            fixture.refuse(&format!("signal at {offset:#x}"), |engine, mem, end, _| {
                 let signal = Signal {
                     local_offset: offset,
                     local_value: 1,
@@ -239,13 +241,13 @@ fn places_and_flags_from_the_edges() {
     }
     for flags in (0..=0x100).chain([u32::MAX]) {
         if ![1, 2].contains(&flags) {
-            bed.refuse("mark", |engine, mem, end, _| {
+            fixture.refuse("mark", |engine, mem, end, _| {
                 engine.fence_mark(mem, end, flags)
             });
         }
         let valid = [0x11, 0x12, 0x21, 0x22, 0x31, 0x32];
         if !valid.contains(&flags) {
-            bed.refuse("signal", |engine, mem, end, _| {
+            fixture.refuse("signal", |engine, mem, end, _| {
                 let signal = Signal {
                     flags,
                     ..Signal::default()
@@ -254,13 +256,13 @@ fn places_and_flags_from_the_edges() {
             });
         }
         if flags > 15 {
-            bed.refuse("virtual", |engine, mem, end, _| {
+            fixture.refuse("virtual", |engine, mem, end, _| {
                 engine.virtual_start(mem, end, Direction::Read, 0, 1, flags)
             });
         }
     }
     for mark in [i32::MIN, -1, 7, 1 << 30, i32::MAX] {
-        bed.refuse("wait", |engine, mem, end, _| {
+        fixture.refuse("wait", |engine, mem, end, _| {
             engine.fence_wait(mem, end, mark)
         });
     }
@@ -268,7 +270,7 @@ fn places_and_flags_from_the_edges() {
 
 #[test]
 fn runs_that_cannot_be() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let run = |address, pages| Run { address, pages };
     let lists = [
         vec![],
@@ -280,7 +282,7 @@ fn runs_that_cannot_be() {
     ];
     for runs in lists {
         let what = format!("{runs:x?}");
-        bed.refuse(&what, |engine, mem, end, pages| {
+        fixture.refuse(&what, |engine, mem, end, pages| {
             let runs = runs.clone();
             engine.register(mem, end, Pages { runs, ..pages }, 1 << 40, 3, 0x10)
         });

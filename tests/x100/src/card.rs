@@ -71,7 +71,7 @@ pub struct Accesses {
     pub reads: u64,
     /// Stores.
     pub writes: u64,
-    /// How often it drained gathered stores: in [`Bed::count`](crate::bed::Bed::count).
+    /// How often it drained gathered stores: in [`Fixture::count`](crate::fixture::Fixture::count).
     pub drains: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The bed: a host with micd's parts (links, memory, engine, copier), a card in one of its slots,
-//! and simulated time.
+//! The fixture: a host with micd's parts (links, memory, engine, copier), a card in one of its
+//! slots, and simulated time.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -62,7 +62,7 @@ impl Mmio for Window {
     }
 }
 
-/// No files: the bed looks for messages itself.
+/// No files: the fixture looks for messages itself.
 struct NoInterrupts;
 
 impl Interrupts for NoInterrupts {
@@ -139,7 +139,7 @@ pub fn kernel(bytes: usize) -> Vec<u8> {
 }
 
 /// A host and a card.
-pub struct Bed {
+pub struct Fixture {
     /// The hardware.
     pub card: Rc<RefCell<Card>>,
     /// What runs on it.
@@ -174,7 +174,7 @@ pub struct Bed {
     allocated: usize,
 }
 
-impl Bed {
+impl Fixture {
     /// A machine with a card of this stepping (SCRATCH13, bits 7:4) that shall run.
     pub fn new(stepping: u32) -> Self {
         Self::with_memory(stepping, HostRam::new())
@@ -377,7 +377,7 @@ impl Bed {
     /// Runs until the card has booted and is online.
     pub fn boot(&mut self) {
         assert!(
-            self.run_until(100, |bed| bed.is_online()),
+            self.run_until(100, |fixture| fixture.is_online()),
             "{:?}",
             self.info()
         );

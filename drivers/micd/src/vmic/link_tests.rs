@@ -28,7 +28,7 @@ struct Side {
     alive: bool,
 }
 
-struct Bed {
+struct Fixture {
     memory: Region,
     sides: [Option<Side>; 2],
     now: u64,
@@ -36,7 +36,7 @@ struct Bed {
     queue_pairs: u64,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
         let memory = Region::heap(4096);
         memory
@@ -141,19 +141,19 @@ impl Bed {
     }
 }
 
-fn both() -> Bed {
-    let mut bed = Bed::new();
-    bed.boot(0);
-    bed.boot(1);
-    bed.settle();
-    assert!(bed.connected());
-    bed
+fn both() -> Fixture {
+    let mut fixture = Fixture::new();
+    fixture.boot(0);
+    fixture.boot(1);
+    fixture.settle();
+    assert!(fixture.connected());
+    fixture
 }
 
 #[test]
 fn two_sides_find_each_other() {
-    let bed = both();
-    for side in bed.sides.iter().flatten() {
+    let fixture = both();
+    for side in fixture.sides.iter().flatten() {
         assert_eq!(side.history.len(), 2);
         assert_eq!(side.history[0], Step::Attach);
     }
@@ -161,39 +161,39 @@ fn two_sides_find_each_other() {
 
 #[test]
 fn a_late_side_is_found() {
-    let mut bed = Bed::new();
-    bed.boot(1);
-    bed.pass(3 * SILENCE_NS);
-    assert!(!bed.connected());
-    bed.boot(0);
-    bed.settle();
-    assert!(bed.connected());
+    let mut fixture = Fixture::new();
+    fixture.boot(1);
+    fixture.pass(3 * SILENCE_NS);
+    assert!(!fixture.connected());
+    fixture.boot(0);
+    fixture.settle();
+    assert!(fixture.connected());
 }
 
 #[test]
 fn a_machine_that_goes_is_noticed_and_found_again() {
-    let mut bed = both();
-    bed.kill(1);
-    bed.settle();
-    let left = bed.sides[0].as_ref().unwrap();
+    let mut fixture = both();
+    fixture.kill(1);
+    fixture.settle();
+    let left = fixture.sides[0].as_ref().unwrap();
     assert_eq!(left.writes_to, None);
     assert!(left.history.contains(&Step::Detach));
-    bed.boot(1);
-    bed.settle();
-    assert!(bed.connected());
+    fixture.boot(1);
+    fixture.settle();
+    assert!(fixture.connected());
 }
 
 #[test]
 fn a_restart_between_two_looks_is_noticed() {
-    let mut bed = both();
+    let mut fixture = both();
     // The server's word is overwritten before anybody sees it.
-    bed.sides[1] = None;
-    bed.boot(1);
-    while bed.turn(1) {}
-    bed.settle();
-    assert!(bed.connected());
+    fixture.sides[1] = None;
+    fixture.boot(1);
+    while fixture.turn(1) {}
+    fixture.settle();
+    assert!(fixture.connected());
     assert!(
-        bed.sides[0]
+        fixture.sides[0]
             .as_ref()
             .unwrap()
             .history
@@ -205,158 +205,171 @@ fn a_restart_between_two_looks_is_noticed() {
 fn a_queue_pair_that_an_earlier_incarnation_used_is_not_used_again() {
     // Side 1 restarts at every point of the way.
     for steps in 0..6 {
-        let mut bed = Bed::new();
-        bed.boot(0);
-        bed.boot(1);
+        let mut fixture = Fixture::new();
+        fixture.boot(0);
+        fixture.boot(1);
         for step in 0..steps {
-            bed.turn(step % 2);
+            fixture.turn(step % 2);
         }
-        let before = bed.sides[1].as_ref().unwrap().writes_to;
-        bed.boot(1);
-        bed.settle();
-        assert!(bed.connected(), "restart after {steps} steps");
+        let before = fixture.sides[1].as_ref().unwrap().writes_to;
+        fixture.boot(1);
+        fixture.settle();
+        assert!(fixture.connected(), "restart after {steps} steps");
         if let Some(used) = before {
-            assert_ne!(bed.sides[0].as_ref().unwrap().queue_pair, Some(used));
+            assert_ne!(fixture.sides[0].as_ref().unwrap().queue_pair, Some(used));
         }
     }
 }
 
 #[test]
 fn a_hung_side_is_lost_and_its_memory_kept() {
-    let mut bed = both();
-    bed.sides[1].as_mut().unwrap().alive = false;
-    bed.pass(2 * SILENCE_NS);
-    let waiting = bed.sides[0].as_ref().unwrap();
+    let mut fixture = both();
+    fixture.sides[1].as_mut().unwrap().alive = false;
+    fixture.pass(2 * SILENCE_NS);
+    let waiting = fixture.sides[0].as_ref().unwrap();
     let reason = DownReason::Silent;
     assert_eq!(waiting.history.last(), Some(&Step::Fail { reason }));
     assert!(waiting.queue_pair.is_some() && waiting.writes_to.is_none());
     // It wakes up, sees that it was given up, and both begin anew.
-    bed.sides[1].as_mut().unwrap().alive = true;
-    bed.settle();
-    assert!(bed.connected());
+    fixture.sides[1].as_mut().unwrap().alive = true;
+    fixture.settle();
+    assert!(fixture.connected());
 }
 
 /// What the record says is true only when what was asked for has been done.
 #[test]
 fn nothing_is_said_before_it_is_done() {
-    let state =
-        |bed: &Bed, side| -> u32 { bed.memory.read(record_offset(side) + RECORD_STATE).unwrap() };
-    let mut bed = both();
-    bed.kill(1);
-    let side = bed.sides[0].as_mut().unwrap();
-    assert_eq!(side.link.step(bed.now), Some(Step::Detach));
-    assert_eq!(side.link.step(bed.now), None);
-    assert_eq!(state(&bed, 0), STATE_READY);
-    bed.sides[0].as_mut().unwrap().link.done(Outcome::Detached);
-    assert_eq!(state(&bed, 0), STATE_ABSENT);
-    let mut bed = both();
-    let side = bed.sides[0].as_mut().unwrap();
+    let state = |fixture: &Fixture, side| -> u32 {
+        fixture
+            .memory
+            .read(record_offset(side) + RECORD_STATE)
+            .unwrap()
+    };
+    let mut fixture = both();
+    fixture.kill(1);
+    let side = fixture.sides[0].as_mut().unwrap();
+    assert_eq!(side.link.step(fixture.now), Some(Step::Detach));
+    assert_eq!(side.link.step(fixture.now), None);
+    assert_eq!(state(&fixture, 0), STATE_READY);
+    fixture.sides[0]
+        .as_mut()
+        .unwrap()
+        .link
+        .done(Outcome::Detached);
+    assert_eq!(state(&fixture, 0), STATE_ABSENT);
+    let mut fixture = both();
+    let side = fixture.sides[0].as_mut().unwrap();
     let reason = DownReason::Silent;
     let looks = 2 * SILENCE_NS / LOOK_INTERVAL_NS;
-    let lost = (1..looks).find_map(|look| side.link.step(bed.now + look * LOOK_INTERVAL_NS));
+    let lost = (1..looks).find_map(|look| side.link.step(fixture.now + look * LOOK_INTERVAL_NS));
     assert_eq!(lost, Some(Step::Fail { reason }));
-    assert_eq!(state(&bed, 0), STATE_READY);
-    bed.sides[0].as_mut().unwrap().link.done(Outcome::Failed);
-    assert_eq!(state(&bed, 0), STATE_STOPPED);
+    assert_eq!(state(&fixture, 0), STATE_READY);
+    fixture.sides[0]
+        .as_mut()
+        .unwrap()
+        .link
+        .done(Outcome::Failed);
+    assert_eq!(state(&fixture, 0), STATE_STOPPED);
 }
 
 /// A side whose programs may still reach the peer's memory must not say otherwise.
 #[test]
 fn a_side_that_cannot_be_cut_off_is_as_one_that_hangs() {
-    let mut bed = both();
-    bed.sides[0].as_mut().unwrap().link.link_failed();
-    bed.sides[0].as_mut().unwrap().writes_to = None;
-    let side = bed.sides[1].as_mut().unwrap();
-    assert_eq!(side.link.step(bed.now), Some(Step::Detach));
+    let mut fixture = both();
+    fixture.sides[0].as_mut().unwrap().link.link_failed();
+    fixture.sides[0].as_mut().unwrap().writes_to = None;
+    let side = fixture.sides[1].as_mut().unwrap();
+    assert_eq!(side.link.step(fixture.now), Some(Step::Detach));
     side.link.stop_publishing();
-    bed.pass(3 * SILENCE_NS);
-    assert!(bed.sides[0].as_ref().unwrap().queue_pair.is_some());
+    fixture.pass(3 * SILENCE_NS);
+    assert!(fixture.sides[0].as_ref().unwrap().queue_pair.is_some());
     let record = record_offset(1) + RECORD_STATE;
-    assert_eq!(bed.memory.read(record), Ok(STATE_READY));
+    assert_eq!(fixture.memory.read(record), Ok(STATE_READY));
 }
 
 #[test]
 fn a_cut_link_is_lost_on_both_sides_and_found_again() {
-    let mut bed = both();
-    bed.memory.write(HEADER_DOWN, 1_u32).unwrap();
-    bed.settle();
+    let mut fixture = both();
+    fixture.memory.write(HEADER_DOWN, 1_u32).unwrap();
+    fixture.settle();
     let reason = DownReason::Cut;
     // The other one is told by the first's record that it was given up.
     assert!(
-        bed.sides[0]
+        fixture.sides[0]
             .as_ref()
             .unwrap()
             .history
             .contains(&Step::Fail { reason })
     );
     assert!(
-        bed.sides
+        fixture
+            .sides
             .iter()
             .flatten()
             .all(|side| side.writes_to.is_none())
     );
-    bed.pass(3 * SILENCE_NS);
-    assert!(!bed.connected());
-    for side in bed.sides.iter().flatten() {
+    fixture.pass(3 * SILENCE_NS);
+    assert!(!fixture.connected());
+    for side in fixture.sides.iter().flatten() {
         // Each has seen that the other one let go, and has its memory back.
         assert!(side.history.contains(&Step::Detach));
     }
-    bed.memory.write(HEADER_DOWN, 0_u32).unwrap();
-    bed.settle();
-    assert!(bed.connected());
+    fixture.memory.write(HEADER_DOWN, 0_u32).unwrap();
+    fixture.settle();
+    assert!(fixture.connected());
     // A cut that is over before the second side looks leaves both with a new link.
-    bed.memory.write(HEADER_DOWN, 1_u32).unwrap();
-    bed.turn(0);
-    bed.memory.write(HEADER_DOWN, 0_u32).unwrap();
-    bed.settle();
-    assert!(bed.connected());
+    fixture.memory.write(HEADER_DOWN, 1_u32).unwrap();
+    fixture.turn(0);
+    fixture.memory.write(HEADER_DOWN, 0_u32).unwrap();
+    fixture.settle();
+    assert!(fixture.connected());
     // One that nobody looked at is none.
-    let before: Vec<usize> = bed
+    let before: Vec<usize> = fixture
         .sides
         .iter()
         .flatten()
         .map(|s| s.history.len())
         .collect();
-    bed.memory.write(HEADER_DOWN, 1_u32).unwrap();
-    bed.memory.write(HEADER_DOWN, 0_u32).unwrap();
-    bed.settle();
-    let after: Vec<usize> = bed
+    fixture.memory.write(HEADER_DOWN, 1_u32).unwrap();
+    fixture.memory.write(HEADER_DOWN, 0_u32).unwrap();
+    fixture.settle();
+    let after: Vec<usize> = fixture
         .sides
         .iter()
         .flatten()
         .map(|s| s.history.len())
         .collect();
-    assert!(bed.connected() && before == after);
+    assert!(fixture.connected() && before == after);
 }
 
 /// Both machines may share a host that has no time for them.
 #[test]
 fn who_stood_still_itself_blames_nobody() {
-    let mut bed = both();
+    let mut fixture = both();
     for _ in 0..3 {
-        bed.now += 10 * SILENCE_NS;
-        assert!(!bed.turn(0));
-        bed.turn(1);
+        fixture.now += 10 * SILENCE_NS;
+        assert!(!fixture.turn(0));
+        fixture.turn(1);
     }
-    assert!(bed.connected());
+    assert!(fixture.connected());
     // Silence counts all the same, as far as somebody watched.
-    bed.sides[1].as_mut().unwrap().alive = false;
-    bed.now += 10 * SILENCE_NS;
-    assert!(!bed.turn(0));
-    bed.pass(SILENCE_NS);
-    assert!(bed.connected());
-    bed.pass(LOOK_INTERVAL_NS);
-    assert!(!bed.connected());
+    fixture.sides[1].as_mut().unwrap().alive = false;
+    fixture.now += 10 * SILENCE_NS;
+    assert!(!fixture.turn(0));
+    fixture.pass(SILENCE_NS);
+    assert!(fixture.connected());
+    fixture.pass(LOOK_INTERVAL_NS);
+    assert!(!fixture.connected());
 }
 
 /// Passes time by side 0's clock; side 1's stands still, and it looks when it is rung, if it
 /// answers. Returns how often it was rung.
-fn pass_for_one(bed: &mut Bed, nanoseconds: u64, answers: bool) -> u32 {
-    let (start, mut rung) = (bed.now, 0);
-    while bed.now < start + nanoseconds {
-        bed.now += LOOK_INTERVAL_NS;
-        bed.turn(0);
-        let [Some(own), Some(peer)] = &mut bed.sides else {
+fn pass_for_one(fixture: &mut Fixture, nanoseconds: u64, answers: bool) -> u32 {
+    let (start, mut rung) = (fixture.now, 0);
+    while fixture.now < start + nanoseconds {
+        fixture.now += LOOK_INTERVAL_NS;
+        fixture.turn(0);
+        let [Some(own), Some(peer)] = &mut fixture.sides else {
             panic!("both are there");
         };
         if own.link.take_announcement() {
@@ -371,151 +384,154 @@ fn pass_for_one(bed: &mut Bed, nanoseconds: u64, answers: bool) -> u32 {
 
 #[test]
 fn a_peer_whose_clock_stands_still_is_asked_and_answers() {
-    let mut bed = both();
+    let mut fixture = both();
     let is_changed = |side: &mut Side| side.link.take_announcement();
-    assert!(bed.sides.iter_mut().flatten().all(is_changed));
-    let rung = pass_for_one(&mut bed, 10 * SILENCE_NS, true);
-    assert!(bed.connected());
+    assert!(fixture.sides.iter_mut().flatten().all(is_changed));
+    let rung = pass_for_one(&mut fixture, 10 * SILENCE_NS, true);
+    assert!(fixture.connected());
     assert!((30..=50).contains(&rung), "{rung} questions");
 }
 
 #[test]
 fn a_peer_that_does_not_answer_is_asked_and_lost() {
-    let mut bed = both();
-    bed.sides[0].as_mut().unwrap().link.take_announcement();
-    assert_eq!(pass_for_one(&mut bed, SILENCE_NS, false), 3);
-    assert!(bed.connected());
-    pass_for_one(&mut bed, 2 * LOOK_INTERVAL_NS, false);
-    assert!(!bed.connected());
+    let mut fixture = both();
+    fixture.sides[0].as_mut().unwrap().link.take_announcement();
+    assert_eq!(pass_for_one(&mut fixture, SILENCE_NS, false), 3);
+    assert!(fixture.connected());
+    pass_for_one(&mut fixture, 2 * LOOK_INTERVAL_NS, false);
+    assert!(!fixture.connected());
 }
 
 #[test]
 fn timing_is_taken_over_by_a_link_that_runs() {
     const MS: u64 = 1_000_000;
-    let mut bed = both();
+    let mut fixture = both();
     let timing = Timing {
         heartbeat_ns: 50 * MS,
         silence_ns: 300 * MS,
     };
-    for side in bed.sides.iter_mut().flatten() {
+    for side in fixture.sides.iter_mut().flatten() {
         side.link.set_timing(timing);
-        assert!(side.link.deadline() <= bed.now);
+        assert!(side.link.deadline() <= fixture.now);
     }
     for _ in 0..100 {
-        bed.now += 50 * MS;
-        bed.turn(0);
-        bed.turn(1);
+        fixture.now += 50 * MS;
+        fixture.turn(0);
+        fixture.turn(1);
     }
-    assert!(bed.connected(), "a heart beats often enough");
-    let side = bed.sides[0].as_mut().unwrap();
-    assert!(side.link.deadline() <= bed.now + 50 * MS);
+    assert!(fixture.connected(), "a heart beats often enough");
+    let side = fixture.sides[0].as_mut().unwrap();
+    assert!(side.link.deadline() <= fixture.now + 50 * MS);
     for _ in 0..8 {
-        bed.now += 50 * MS;
-        bed.turn(0);
+        fixture.now += 50 * MS;
+        fixture.turn(0);
     }
     let reason = DownReason::Silent;
-    let lost = bed.sides[0].as_ref().unwrap();
+    let lost = fixture.sides[0].as_ref().unwrap();
     assert_eq!(lost.history.last(), Some(&Step::Fail { reason }));
 }
 
 #[test]
 fn quiet_sides_that_live_are_not_lost() {
-    let mut bed = both();
-    bed.pass(5 * SILENCE_NS);
-    assert!(bed.connected());
-    assert_eq!(bed.sides[0].as_ref().unwrap().history.len(), 2);
+    let mut fixture = both();
+    fixture.pass(5 * SILENCE_NS);
+    assert!(fixture.connected());
+    assert_eq!(fixture.sides[0].as_ref().unwrap().history.len(), 2);
 }
 
 #[test]
 fn a_link_given_up_is_reset_by_both() {
-    let mut bed = both();
-    bed.sides[0].as_mut().unwrap().link.link_failed();
-    bed.sides[0].as_mut().unwrap().writes_to = None;
-    bed.settle();
-    assert!(bed.connected());
+    let mut fixture = both();
+    fixture.sides[0].as_mut().unwrap().link.link_failed();
+    fixture.sides[0].as_mut().unwrap().writes_to = None;
+    fixture.settle();
+    assert!(fixture.connected());
     // Both at once.
-    for side in bed.sides.iter_mut().flatten() {
+    for side in fixture.sides.iter_mut().flatten() {
         side.link.link_failed();
         side.writes_to = None;
     }
-    bed.settle();
-    assert!(bed.connected());
+    fixture.settle();
+    assert!(fixture.connected());
 }
 
 #[test]
 fn an_unusable_queue_pair_is_tried_anew() {
-    let mut bed = Bed::new();
-    bed.boot(0);
-    bed.boot(1);
-    bed.turn(0);
-    bed.turn(1);
+    let mut fixture = Fixture::new();
+    fixture.boot(0);
+    fixture.boot(1);
+    fixture.turn(0);
+    fixture.turn(1);
     let mut refused = false;
     for _ in 0..8 {
-        bed.turn(1);
-        let side = bed.sides[0].as_mut().unwrap();
-        if let Some(Step::Connect { .. }) = side.link.step(bed.now) {
+        fixture.turn(1);
+        let side = fixture.sides[0].as_mut().unwrap();
+        if let Some(Step::Connect { .. }) = side.link.step(fixture.now) {
             side.link.done(Outcome::Connected { is_usable: false });
             refused = true;
             break;
         }
     }
-    bed.settle();
-    assert!(refused && bed.connected());
+    fixture.settle();
+    assert!(refused && fixture.connected());
 }
 
 #[test]
 fn a_side_that_left_is_gone() {
-    let mut bed = both();
-    bed.sides[1].as_mut().unwrap().link.leave();
-    bed.sides[1].as_mut().unwrap().writes_to = None;
-    bed.settle();
-    let other = bed.sides[0].as_ref().unwrap();
+    let mut fixture = both();
+    fixture.sides[1].as_mut().unwrap().link.leave();
+    fixture.sides[1].as_mut().unwrap().writes_to = None;
+    fixture.settle();
+    let other = fixture.sides[0].as_ref().unwrap();
     assert_eq!(other.writes_to, None);
-    assert_eq!(bed.sides[1].as_mut().unwrap().link.step(bed.now), None);
+    assert_eq!(
+        fixture.sides[1].as_mut().unwrap().link.step(fixture.now),
+        None
+    );
 }
 
 /// The memory of a driver that ended without a word is in use exactly until the peer has noticed.
 #[test]
 fn the_memory_of_a_driver_that_died_is_let_go_when_the_peer_begins_anew() {
-    let mut bed = both();
-    let used = bed.sides[0].as_ref().unwrap().writes_to;
+    let mut fixture = both();
+    let used = fixture.sides[0].as_ref().unwrap().writes_to;
     assert!(used.is_some());
-    bed.boot(1);
+    fixture.boot(1);
     for _ in 0..3 {
         // However far the new driver is, and however often it is started: the peer still writes.
         assert!(
-            !bed.sides[1]
+            !fixture.sides[1]
                 .as_ref()
                 .unwrap()
                 .link
                 .predecessor_is_quiesced()
         );
-        bed.turn(1);
-        bed.now += LOOK_INTERVAL_NS;
+        fixture.turn(1);
+        fixture.now += LOOK_INTERVAL_NS;
     }
-    bed.boot(1);
+    fixture.boot(1);
     assert!(
-        !bed.sides[1]
+        !fixture.sides[1]
             .as_ref()
             .unwrap()
             .link
             .predecessor_is_quiesced()
     );
-    assert_eq!(bed.sides[0].as_ref().unwrap().writes_to, used);
-    while bed.turn(0) {
-        assert_ne!(bed.sides[0].as_ref().unwrap().writes_to, used);
+    assert_eq!(fixture.sides[0].as_ref().unwrap().writes_to, used);
+    while fixture.turn(0) {
+        assert_ne!(fixture.sides[0].as_ref().unwrap().writes_to, used);
     }
     assert!(
-        bed.sides[1]
+        fixture.sides[1]
             .as_ref()
             .unwrap()
             .link
             .predecessor_is_quiesced()
     );
-    bed.settle();
-    assert!(bed.connected());
+    fixture.settle();
+    assert!(fixture.connected());
     assert!(
-        bed.sides[1]
+        fixture.sides[1]
             .as_ref()
             .unwrap()
             .link
@@ -525,41 +541,41 @@ fn the_memory_of_a_driver_that_died_is_let_go_when_the_peer_begins_anew() {
 
 #[test]
 fn a_peer_that_is_not_there_or_never_bound_has_let_go() {
-    let let_go = |bed: &Bed| {
-        bed.sides[1]
+    let let_go = |fixture: &Fixture| {
+        fixture.sides[1]
             .as_ref()
             .unwrap()
             .link
             .predecessor_is_quiesced()
     };
-    let mut bed = both();
-    bed.kill(0);
-    bed.boot(1);
-    assert!(let_go(&bed));
+    let mut fixture = both();
+    fixture.kill(0);
+    fixture.boot(1);
+    assert!(let_go(&fixture));
     // Its machine comes back and takes up the link with the new driver only.
-    bed.boot(0);
-    bed.settle();
-    assert!(bed.connected() && let_go(&bed));
+    fixture.boot(0);
+    fixture.settle();
+    assert!(fixture.connected() && let_go(&fixture));
     // A peer that published and waits has written to nobody.
-    let mut bed = Bed::new();
-    bed.boot(0);
-    bed.turn(0);
-    bed.boot(1);
-    assert!(let_go(&bed));
-    bed.settle();
-    assert!(bed.connected() && let_go(&bed));
+    let mut fixture = Fixture::new();
+    fixture.boot(0);
+    fixture.turn(0);
+    fixture.boot(1);
+    assert!(let_go(&fixture));
+    fixture.settle();
+    assert!(fixture.connected() && let_go(&fixture));
     // One that gave the link up writes no more, though it waits for a word.
-    let mut bed = both();
-    bed.sides[0].as_mut().unwrap().link.link_failed();
-    bed.boot(1);
-    assert!(let_go(&bed));
+    let mut fixture = both();
+    fixture.sides[0].as_mut().unwrap().link.link_failed();
+    fixture.boot(1);
+    assert!(let_go(&fixture));
 }
 
 #[test]
 fn without_memory_attaching_is_tried_again() {
-    let mut bed = Bed::new();
-    bed.boot(0);
-    let side = bed.sides[0].as_mut().unwrap();
+    let mut fixture = Fixture::new();
+    fixture.boot(0);
+    let side = fixture.sides[0].as_mut().unwrap();
     assert_eq!(side.link.step(1), Some(Step::Attach));
     side.link.done(Outcome::Attached { queue_pair: None });
     assert_eq!(side.link.step(2), None);
@@ -579,7 +595,7 @@ fn foreign_memory_is_no_link() {
 
 #[test]
 fn a_peer_that_writes_noise_into_its_record_does_no_harm() {
-    let mut bed = both();
+    let mut fixture = both();
     let mut state = 7_u64;
     for round in 0..20_000 {
         state = state
@@ -587,10 +603,11 @@ fn a_peer_that_writes_noise_into_its_record_does_no_harm() {
             .wrapping_add(1);
         let word = (state >> 33) as u32;
         let small = if round % 3 == 0 { word % 4 } else { word };
-        bed.memory
+        fixture
+            .memory
             .write(record_offset(1) + (round % 8) * 4, small)
             .unwrap();
-        let side = bed.sides[0].as_mut().unwrap();
+        let side = fixture.sides[0].as_mut().unwrap();
         match side.link.step(round as u64 * 50_000_000) {
             Some(Step::Attach) => side.link.done(Outcome::Attached {
                 queue_pair: Some(1),
@@ -608,20 +625,22 @@ fn a_peer_that_writes_noise_into_its_record_does_no_harm() {
 
 #[test]
 fn a_restless_peer_does_not_keep_us_busy() {
-    let mut bed = both();
+    let mut fixture = both();
     let mut attached = 0;
     for round in 0..10_000_u32 {
         // A new incarnation every millisecond, always bound to nobody.
         let place = record_offset(1);
-        bed.memory
+        fixture
+            .memory
             .write(place + RECORD_GENERATION, round + 100)
             .unwrap();
-        bed.memory
+        fixture
+            .memory
             .write(place + RECORD_PEER_GENERATION, 0_u32)
             .unwrap();
-        bed.now += 1_000_000;
-        let side = bed.sides[0].as_mut().unwrap();
-        while let Some(step) = side.link.step(bed.now) {
+        fixture.now += 1_000_000;
+        let side = fixture.sides[0].as_mut().unwrap();
+        while let Some(step) = side.link.step(fixture.now) {
             match step {
                 Step::Attach => {
                     attached += 1;

@@ -9,14 +9,14 @@ use syscall::schemev2::{Opcode, Sqe};
 use super::*;
 use crate::disk::fake::{Memory, disk};
 
-struct Bed {
+struct Fixture {
     socket: FakeSocket,
     requests: SchemeLoop<FakeSocket>,
     scheme: DiskScheme<Memory>,
     root: usize,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
         let mut scheme = DiskScheme::new();
         let root = scheme.scheme_root().unwrap();
@@ -92,62 +92,77 @@ fn error(errno: i32) -> Result<usize> {
 
 #[test]
 fn a_disk_is_a_file_of_blocks() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let (three, memory) = disk(3);
-    bed.scheme.add(1, three);
-    let id = bed.open("1", O_RDWR, 0).unwrap();
+    fixture.scheme.add(1, three);
+    let id = fixture.open("1", O_RDWR, 0).unwrap();
     assert_eq!(
-        bed.transfer(Opcode::Write, id, &mut [9; 1024], 512),
+        fixture.transfer(Opcode::Write, id, &mut [9; 1024], 512),
         Ok(1024)
     );
     assert_eq!(memory.0.borrow()[1535], 9);
     let mut block = [0; 512];
-    assert_eq!(bed.transfer(Opcode::Read, id, &mut block, 1024), Ok(512));
+    assert_eq!(
+        fixture.transfer(Opcode::Read, id, &mut block, 1024),
+        Ok(512)
+    );
     assert_eq!(block, [9; 512]);
-    assert_eq!(bed.transfer(Opcode::Read, id, &mut block, 1), error(EINVAL));
-    let full = bed.transfer(Opcode::Write, id, &mut [0; 512], 1536);
+    assert_eq!(
+        fixture.transfer(Opcode::Read, id, &mut block, 1),
+        error(EINVAL)
+    );
+    let full = fixture.transfer(Opcode::Write, id, &mut [0; 512], 1536);
     assert_eq!(full, error(ENOSPC));
-    assert_eq!(bed.plain(Opcode::Fsize, id), Ok(1536));
-    assert_eq!(bed.plain(Opcode::Fsync, id), Ok(0));
+    assert_eq!(fixture.plain(Opcode::Fsize, id), Ok(1536));
+    assert_eq!(fixture.plain(Opcode::Fsync, id), Ok(0));
 }
 
 #[test]
 fn descriptors_have_the_rights_they_were_opened_with() {
-    let mut bed = Bed::new();
-    bed.scheme.add(0, disk(1).0);
-    let reader = bed.open("0", O_RDONLY, 0).unwrap();
-    let writer = bed.open("0", O_WRONLY, 0).unwrap();
-    let name = bed.open("0", O_STAT, 0).unwrap();
+    let mut fixture = Fixture::new();
+    fixture.scheme.add(0, disk(1).0);
+    let reader = fixture.open("0", O_RDONLY, 0).unwrap();
+    let writer = fixture.open("0", O_WRONLY, 0).unwrap();
+    let name = fixture.open("0", O_STAT, 0).unwrap();
     let bytes = &mut [0; 512];
-    assert_eq!(bed.transfer(Opcode::Write, reader, bytes, 0), error(EBADF));
-    assert_eq!(bed.transfer(Opcode::Read, writer, bytes, 0), error(EBADF));
-    assert_eq!(bed.transfer(Opcode::Read, name, bytes, 0), error(EBADF));
-    assert_eq!(bed.plain(Opcode::Fsize, name), Ok(512));
-    assert_eq!(bed.open("0", O_RDONLY, 7), error(EACCES));
-    assert_eq!(bed.open("0", O_DIRECTORY, 0), error(ENOTDIR));
-    assert_eq!(bed.open("", O_WRONLY, 0), error(EISDIR));
+    assert_eq!(
+        fixture.transfer(Opcode::Write, reader, bytes, 0),
+        error(EBADF)
+    );
+    assert_eq!(
+        fixture.transfer(Opcode::Read, writer, bytes, 0),
+        error(EBADF)
+    );
+    assert_eq!(fixture.transfer(Opcode::Read, name, bytes, 0), error(EBADF));
+    assert_eq!(fixture.plain(Opcode::Fsize, name), Ok(512));
+    assert_eq!(fixture.open("0", O_RDONLY, 7), error(EACCES));
+    assert_eq!(fixture.open("0", O_DIRECTORY, 0), error(ENOTDIR));
+    assert_eq!(fixture.open("", O_WRONLY, 0), error(EISDIR));
     for absent in ["1", "00", "+0", "0/1", "x"] {
-        assert_eq!(bed.open(absent, O_RDONLY, 0), error(ENOENT), "{absent}");
+        assert_eq!(fixture.open(absent, O_RDONLY, 0), error(ENOENT), "{absent}");
     }
 }
 
 #[test]
 fn disks_come_and_go() {
-    let mut bed = Bed::new();
-    assert_eq!(bed.list(), [""; 0]);
-    bed.scheme.add(1, disk(1).0);
-    bed.scheme.add(12, disk(2).0);
-    assert_eq!(bed.list(), ["1", "12"]);
-    let old = bed.open("1", O_RDWR, 0).unwrap();
-    assert!(bed.scheme.remove(1));
-    assert!(!bed.scheme.remove(1));
-    assert_eq!(bed.list(), ["12"]);
+    let mut fixture = Fixture::new();
+    assert_eq!(fixture.list(), [""; 0]);
+    fixture.scheme.add(1, disk(1).0);
+    fixture.scheme.add(12, disk(2).0);
+    assert_eq!(fixture.list(), ["1", "12"]);
+    let old = fixture.open("1", O_RDWR, 0).unwrap();
+    assert!(fixture.scheme.remove(1));
+    assert!(!fixture.scheme.remove(1));
+    assert_eq!(fixture.list(), ["12"]);
     let bytes = &mut [0; 512];
-    assert_eq!(bed.transfer(Opcode::Read, old, bytes, 0), error(ENODEV));
-    bed.scheme.add(1, disk(1).0);
+    assert_eq!(fixture.transfer(Opcode::Read, old, bytes, 0), error(ENODEV));
+    fixture.scheme.add(1, disk(1).0);
     // The new disk is not the one that was opened.
-    assert_eq!(bed.transfer(Opcode::Write, old, bytes, 0), error(ENODEV));
-    assert_eq!(bed.plain(Opcode::Fsync, old), error(ENODEV));
-    let new = bed.open("1", O_RDWR, 0).unwrap();
-    assert_eq!(bed.transfer(Opcode::Write, new, bytes, 0), Ok(512));
+    assert_eq!(
+        fixture.transfer(Opcode::Write, old, bytes, 0),
+        error(ENODEV)
+    );
+    assert_eq!(fixture.plain(Opcode::Fsync, old), error(ENODEV));
+    let new = fixture.open("1", O_RDWR, 0).unwrap();
+    assert_eq!(fixture.transfer(Opcode::Write, new, bytes, 0), Ok(512));
 }

@@ -171,12 +171,12 @@ impl SchemeDaemon for Queues {
     }
 }
 
-struct Bed {
+struct Fixture {
     scheme: Queues,
     event_loop: SchemeLoop<FakeSocket>,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
         let mut scheme = Queues::default();
         scheme.bytes.insert(1, VecDeque::new());
@@ -227,182 +227,191 @@ fn error(errno: i32) -> Result<usize> {
 
 #[test]
 fn a_read_waits_until_the_handle_changes() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let mut buf = [0; 8];
-    bed.read(3, &mut buf, 0);
-    assert_eq!(bed.answers(), []);
-    assert_eq!(bed.event_loop.parked(), 1);
-    bed.write(4, b"hello");
-    assert_eq!(bed.answers(), [(4, Ok(5)), (3, Ok(5))]);
+    fixture.read(3, &mut buf, 0);
+    assert_eq!(fixture.answers(), []);
+    assert_eq!(fixture.event_loop.parked(), 1);
+    fixture.write(4, b"hello");
+    assert_eq!(fixture.answers(), [(4, Ok(5)), (3, Ok(5))]);
     assert_eq!(&buf[..5], b"hello");
-    assert_eq!(bed.event_loop.parked(), 0);
-    assert_eq!(bed.scheme.last_uid, 1000);
+    assert_eq!(fixture.event_loop.parked(), 0);
+    assert_eq!(fixture.scheme.last_uid, 1000);
 }
 
 #[test]
 fn waiting_reads_are_served_in_order() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let (mut first, mut second) = ([0; 2], [0; 2]);
-    bed.read(1, &mut first, 0);
-    bed.read(2, &mut second, 0);
-    assert_eq!(bed.answers(), []);
-    bed.write(3, b"ab");
-    assert_eq!(bed.answers(), [(3, Ok(2)), (1, Ok(2))]);
-    bed.write(3, b"cd");
-    assert_eq!(bed.answers(), [(3, Ok(2)), (2, Ok(2))]);
+    fixture.read(1, &mut first, 0);
+    fixture.read(2, &mut second, 0);
+    assert_eq!(fixture.answers(), []);
+    fixture.write(3, b"ab");
+    assert_eq!(fixture.answers(), [(3, Ok(2)), (1, Ok(2))]);
+    fixture.write(3, b"cd");
+    assert_eq!(fixture.answers(), [(3, Ok(2)), (2, Ok(2))]);
     assert_eq!((&first, &second), (b"ab", b"cd"));
 }
 
 #[test]
 fn nonblocking_requests_are_never_kept() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let mut buf = [0; 8];
-    bed.read(3, &mut buf, O_NONBLOCK);
-    assert_eq!(bed.answers(), [(3, error(EAGAIN))]);
+    fixture.read(3, &mut buf, O_NONBLOCK);
+    assert_eq!(fixture.answers(), [(3, error(EAGAIN))]);
     let path = b"99";
-    bed.scheme.bytes.clear();
+    fixture.scheme.bytes.clear();
     let args = [0, path.as_ptr() as u64, 2, 0, O_NONBLOCK as u64, 0];
-    bed.send(Opcode::OpenAt, 4, args);
-    assert_eq!(bed.answers(), [(4, error(EAGAIN))]);
-    assert_eq!(bed.event_loop.parked(), 0);
+    fixture.send(Opcode::OpenAt, 4, args);
+    assert_eq!(fixture.answers(), [(4, error(EAGAIN))]);
+    assert_eq!(fixture.event_loop.parked(), 0);
 }
 
 #[test]
 fn an_open_can_wait_too() {
-    let mut bed = Bed::new();
-    bed.scheme.bytes.clear();
+    let mut fixture = Fixture::new();
+    fixture.scheme.bytes.clear();
     let path = b"99";
-    bed.send(Opcode::OpenAt, 4, [0, path.as_ptr() as u64, 2, 0, 0, 0]);
-    assert_eq!(bed.answers(), []);
-    bed.scheme.bytes.insert(5, VecDeque::new());
-    bed.scheme.changed.push(0);
-    assert_eq!(bed.answers(), [(4, Ok(99))]);
+    fixture.send(Opcode::OpenAt, 4, [0, path.as_ptr() as u64, 2, 0, 0, 0]);
+    assert_eq!(fixture.answers(), []);
+    fixture.scheme.bytes.insert(5, VecDeque::new());
+    fixture.scheme.changed.push(0);
+    assert_eq!(fixture.answers(), [(4, Ok(99))]);
 }
 
 /// Processes 7, 8 and 9 wait in opens, 8 in two; 8 is gone.
 #[test]
 fn opens_of_killed_processes_are_given_up() {
-    let mut bed = Bed::new();
-    bed.scheme.bytes.clear();
+    let mut fixture = Fixture::new();
+    fixture.scheme.bytes.clear();
     let path = b"99";
     let args = [0, path.as_ptr() as u64, 2, 0, 0, 0];
     for (tag, caller) in [(1, 7), (2, 8), (3, 9), (4, 8)] {
-        bed.send_as(caller, Opcode::OpenAt, tag, args);
+        fixture.send_as(caller, Opcode::OpenAt, tag, args);
     }
-    while bed.event_loop.parked() < 4 {
-        assert_eq!(bed.event_loop.poll(&mut bed.scheme).map(|_| ()), Ok(()));
+    while fixture.event_loop.parked() < 4 {
+        assert_eq!(
+            fixture.event_loop.poll(&mut fixture.scheme).map(|_| ()),
+            Ok(())
+        );
     }
-    bed.scheme.gone.push(8);
+    fixture.scheme.gone.push(8);
     // Two are asked about at a time, and the others then.
-    bed.event_loop.give_up_the_gone(2, &mut bed.scheme);
-    assert_eq!(bed.scheme.asked, [7, 8]);
-    let mut answers = bed.answers();
+    fixture.event_loop.give_up_the_gone(2, &mut fixture.scheme);
+    assert_eq!(fixture.scheme.asked, [7, 8]);
+    let mut answers = fixture.answers();
     answers.sort_unstable_by_key(|(tag, _)| *tag);
     assert_eq!(answers, [(2, error(ECANCELED)), (4, error(ECANCELED))]);
     assert_eq!(
-        (bed.scheme.cancelled.len(), bed.event_loop.parked()),
+        (fixture.scheme.cancelled.len(), fixture.event_loop.parked()),
         (2, 2)
     );
-    bed.event_loop.give_up_the_gone(2, &mut bed.scheme);
-    bed.event_loop.give_up_the_gone(9, &mut bed.scheme);
-    assert_eq!(bed.scheme.asked, [7, 8, 9, 7, 9, 7]);
-    assert_eq!(bed.answers(), []);
+    fixture.event_loop.give_up_the_gone(2, &mut fixture.scheme);
+    fixture.event_loop.give_up_the_gone(9, &mut fixture.scheme);
+    assert_eq!(fixture.scheme.asked, [7, 8, 9, 7, 9, 7]);
+    assert_eq!(fixture.answers(), []);
 }
 
 #[test]
 fn only_opens_are_asked_about() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let mut buf = [0; 8];
-    bed.read(3, &mut buf, 0);
-    assert_eq!(bed.answers(), []);
-    bed.scheme.gone.push(7);
-    bed.event_loop.give_up_the_gone(9, &mut bed.scheme);
-    assert_eq!((bed.scheme.asked.len(), bed.event_loop.parked()), (0, 1));
+    fixture.read(3, &mut buf, 0);
+    assert_eq!(fixture.answers(), []);
+    fixture.scheme.gone.push(7);
+    fixture.event_loop.give_up_the_gone(9, &mut fixture.scheme);
+    assert_eq!(
+        (fixture.scheme.asked.len(), fixture.event_loop.parked()),
+        (0, 1)
+    );
 }
 
 #[test]
 fn what_is_opened_for_a_killed_process_is_closed() {
     let path = b"99";
     for is_gone in [false, true] {
-        let mut bed = Bed::new();
-        bed.scheme.bytes.clear();
-        bed.send(Opcode::OpenAt, 4, [0, path.as_ptr() as u64, 2, 0, 0, 0]);
-        assert_eq!(bed.answers(), []);
-        bed.scheme.gone.extend(is_gone.then_some(7));
-        bed.scheme.bytes.insert(5, VecDeque::new());
-        bed.scheme.changed.push(0);
+        let mut fixture = Fixture::new();
+        fixture.scheme.bytes.clear();
+        fixture.send(Opcode::OpenAt, 4, [0, path.as_ptr() as u64, 2, 0, 0, 0]);
+        assert_eq!(fixture.answers(), []);
+        fixture.scheme.gone.extend(is_gone.then_some(7));
+        fixture.scheme.bytes.insert(5, VecDeque::new());
+        fixture.scheme.changed.push(0);
         let (answer, closed) = match is_gone {
             true => (error(ECANCELED), vec![99]),
             false => (Ok(99), vec![]),
         };
         assert_eq!(
-            (bed.answers(), bed.scheme.closed),
+            (fixture.answers(), fixture.scheme.closed),
             (vec![(4, answer)], closed)
         );
-        assert_eq!(bed.scheme.asked, [7]);
+        assert_eq!(fixture.scheme.asked, [7]);
     }
 }
 
 #[test]
 fn cancellation_answers_a_kept_request_once() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let mut buf = [0; 8];
-    bed.read(3, &mut buf, 0);
-    bed.send(Opcode::Cancel, 3, [0; 6]);
-    bed.send(Opcode::Cancel, 3, [0; 6]);
-    bed.send(Opcode::Cancel, 77, [0; 6]);
-    assert_eq!(bed.answers(), [(3, error(ECANCELED))]);
-    assert_eq!(bed.scheme.cancelled.len(), 1);
-    bed.write(4, b"x");
-    assert_eq!(bed.answers(), [(4, Ok(1))]);
+    fixture.read(3, &mut buf, 0);
+    fixture.send(Opcode::Cancel, 3, [0; 6]);
+    fixture.send(Opcode::Cancel, 3, [0; 6]);
+    fixture.send(Opcode::Cancel, 77, [0; 6]);
+    assert_eq!(fixture.answers(), [(3, error(ECANCELED))]);
+    assert_eq!(fixture.scheme.cancelled.len(), 1);
+    fixture.write(4, b"x");
+    assert_eq!(fixture.answers(), [(4, Ok(1))]);
 }
 
 #[test]
 fn closing_a_handle_gives_up_its_requests() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let mut buf = [0; 8];
-    bed.read(3, &mut buf, 0);
-    bed.send(Opcode::CloseMsg, 0, [1, 0, 0, 0, 0, 0]);
-    assert_eq!(bed.answers(), [(3, error(ECANCELED))]);
-    assert_eq!(bed.scheme.closed, [1]);
+    fixture.read(3, &mut buf, 0);
+    fixture.send(Opcode::CloseMsg, 0, [1, 0, 0, 0, 0, 0]);
+    assert_eq!(fixture.answers(), [(3, error(ECANCELED))]);
+    assert_eq!(fixture.scheme.closed, [1]);
 }
 
 #[test]
 fn subscribers_hear_of_changes_until_the_handle_is_closed() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let wanted = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
-    bed.send(Opcode::Fevent, 3, [1, wanted.bits() as u64, 0, 0, 0, 0]);
-    assert_eq!(bed.answers(), [(3, Ok(0))]);
-    bed.write(4, b"x");
-    let answers = bed.poll();
+    fixture.send(Opcode::Fevent, 3, [1, wanted.bits() as u64, 0, 0, 0, 0]);
+    assert_eq!(fixture.answers(), [(3, Ok(0))]);
+    fixture.write(4, b"x");
+    let answers = fixture.poll();
     assert_eq!(answers.len(), 2);
     assert_eq!(answers[1].flags, CqeOpcode::SendFevent as u8);
     assert_eq!(
         (answers[1].tag as usize, answers[1].result),
         (EventFlags::EVENT_READ.bits(), 1)
     );
-    bed.send(Opcode::CloseMsg, 0, [1, 0, 0, 0, 0, 0]);
-    bed.write(5, b"x");
-    assert_eq!(bed.answers(), [(5, Ok(1))]);
+    fixture.send(Opcode::CloseMsg, 0, [1, 0, 0, 0, 0, 0]);
+    fixture.write(5, b"x");
+    assert_eq!(fixture.answers(), [(5, Ok(1))]);
 }
 
 #[test]
 fn structures_are_checked_and_copied() {
-    let mut bed = Bed::new();
-    bed.scheme.bytes.insert(1, [1, 2, 3].into_iter().collect());
+    let mut fixture = Fixture::new();
+    fixture
+        .scheme
+        .bytes
+        .insert(1, [1, 2, 3].into_iter().collect());
     let mut space = [0_u8; size_of::<Stat>() + 1];
     let unaligned = space.as_mut_ptr().wrapping_add(1) as u64;
     let length = size_of::<Stat>() as u64;
-    bed.send(Opcode::Fstat, 3, [1, unaligned, length, 0, 0, 0]);
-    bed.send(Opcode::Fstat, 4, [1, unaligned, length - 1, 0, 0, 0]);
-    bed.send(Opcode::Fstatvfs, 5, [1, unaligned, 8, 0, 0, 0]);
-    bed.send(Opcode::Futimens, 6, [1, unaligned, 1000, 0, 0, 0]);
-    bed.send(Opcode::StdFsCall, 7, [1, unaligned, 4, 4, 0, 0]);
-    bed.send(Opcode::StdFsCall, 8, [1, unaligned, length, 4, 0, 0]);
-    bed.send(Opcode::StdFsCall, 9, [1, unaligned, length, 200, 0, 0]);
+    fixture.send(Opcode::Fstat, 3, [1, unaligned, length, 0, 0, 0]);
+    fixture.send(Opcode::Fstat, 4, [1, unaligned, length - 1, 0, 0, 0]);
+    fixture.send(Opcode::Fstatvfs, 5, [1, unaligned, 8, 0, 0, 0]);
+    fixture.send(Opcode::Futimens, 6, [1, unaligned, 1000, 0, 0, 0]);
+    fixture.send(Opcode::StdFsCall, 7, [1, unaligned, 4, 4, 0, 0]);
+    fixture.send(Opcode::StdFsCall, 8, [1, unaligned, length, 4, 0, 0]);
+    fixture.send(Opcode::StdFsCall, 9, [1, unaligned, length, 200, 0, 0]);
     let invalid = error(EINVAL);
     assert_eq!(
-        bed.answers(),
+        fixture.answers(),
         [
             (3, Ok(0)),
             (4, invalid),
@@ -420,17 +429,17 @@ fn structures_are_checked_and_copied() {
 
 #[test]
 fn defaults_and_unknown_requests() {
-    let mut bed = Bed::new();
-    bed.send(Opcode::Fcntl, 1, [1, F_GETFL as u64, 0, 0, 0, 0]);
-    bed.send(Opcode::Fcntl, 2, [1, 0x1234, 0, 0, 0, 0]);
-    bed.send(Opcode::Call, 3, [1, 1 << 62, 0, 42, 0, 0]);
-    bed.event_loop.transport.requests.push_back(Sqe {
+    let mut fixture = Fixture::new();
+    fixture.send(Opcode::Fcntl, 1, [1, F_GETFL as u64, 0, 0, 0, 0]);
+    fixture.send(Opcode::Fcntl, 2, [1, 0x1234, 0, 0, 0, 0]);
+    fixture.send(Opcode::Call, 3, [1, 1 << 62, 0, 42, 0, 0]);
+    fixture.event_loop.transport.requests.push_back(Sqe {
         opcode: 250,
         tag: 4,
         ..Sqe::default()
     });
     assert_eq!(
-        bed.answers(),
+        fixture.answers(),
         [
             (1, Ok(0)),
             (2, error(EOPNOTSUPP)),
@@ -438,76 +447,85 @@ fn defaults_and_unknown_requests() {
             (4, error(ENOSYS))
         ]
     );
-    assert_eq!(bed.scheme.last_uid, NO_ID);
+    assert_eq!(fixture.scheme.last_uid, NO_ID);
 }
 
 #[test]
 fn a_refused_answer_does_not_stop_the_others() {
-    let mut bed = Bed::new();
-    bed.event_loop.transport.refuse_first = true;
-    bed.write(1, b"a");
-    bed.write(2, b"b");
-    assert_eq!(bed.answers(), [(2, Ok(1))]);
+    let mut fixture = Fixture::new();
+    fixture.event_loop.transport.refuse_first = true;
+    fixture.write(1, b"a");
+    fixture.write(2, b"b");
+    assert_eq!(fixture.answers(), [(2, Ok(1))]);
 }
 
 #[test]
 fn endless_changes_do_not_hang_the_loop() {
-    let mut bed = Bed::new();
-    bed.scheme.endless = true;
-    bed.write(1, b"a");
-    assert_eq!(bed.answers(), [(1, Ok(1))]);
+    let mut fixture = Fixture::new();
+    fixture.scheme.endless = true;
+    fixture.write(1, b"a");
+    assert_eq!(fixture.answers(), [(1, Ok(1))]);
 }
 
 #[test]
 fn endless_progress_lets_others_in() {
-    let mut bed = Bed::new();
-    bed.scheme.endless = true;
-    bed.scheme.progress = true;
-    bed.write(1, b"a");
-    assert_eq!(bed.event_loop.poll(&mut bed.scheme), Ok(Status::More));
-    bed.scheme.endless = false;
-    assert_eq!(bed.answers(), [(1, Ok(1))]);
+    let mut fixture = Fixture::new();
+    fixture.scheme.endless = true;
+    fixture.scheme.progress = true;
+    fixture.write(1, b"a");
+    assert_eq!(
+        fixture.event_loop.poll(&mut fixture.scheme),
+        Ok(Status::More)
+    );
+    fixture.scheme.endless = false;
+    assert_eq!(fixture.answers(), [(1, Ok(1))]);
 }
 
 #[test]
 fn a_closed_socket_ends_the_loop() {
-    let mut bed = Bed::new();
-    bed.event_loop.transport.closed = true;
-    assert_eq!(bed.event_loop.poll(&mut bed.scheme), Ok(Status::Closed));
-    assert_eq!(bed.event_loop.run(&mut bed.scheme), Ok(()));
+    let mut fixture = Fixture::new();
+    fixture.event_loop.transport.closed = true;
+    assert_eq!(
+        fixture.event_loop.poll(&mut fixture.scheme),
+        Ok(Status::Closed)
+    );
+    assert_eq!(fixture.event_loop.run(&mut fixture.scheme), Ok(()));
 }
 
 #[test]
 fn mapping_requests_reach_the_daemon() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let read = MapFlags::PROT_READ | MapFlags::MAP_SHARED;
     let write = read | MapFlags::PROT_WRITE;
-    bed.send(
+    fixture.send(
         Opcode::MmapPrep,
         1,
         [1, 100, read.bits() as u64, 8192, 0, 1000],
     );
-    bed.send(
+    fixture.send(
         Opcode::MmapPrep,
         2,
         [1, 100, write.bits() as u64, 8192, 0, 1000],
     );
-    assert_eq!(bed.answers(), [(1, Ok(0x7000_2000)), (2, error(EACCES))]);
-    assert_eq!(bed.scheme.last_uid, 1000);
-    assert_eq!(bed.scheme.mapped, [(1, 8192, 100)]);
-    bed.send(Opcode::Munmap, 3, [1, 100, 0, 8192, 0, 0]);
-    assert_eq!(bed.answers(), [(3, Ok(0))]);
-    assert_eq!(bed.scheme.mapped, []);
+    assert_eq!(
+        fixture.answers(),
+        [(1, Ok(0x7000_2000)), (2, error(EACCES))]
+    );
+    assert_eq!(fixture.scheme.last_uid, 1000);
+    assert_eq!(fixture.scheme.mapped, [(1, 8192, 100)]);
+    fixture.send(Opcode::Munmap, 3, [1, 100, 0, 8192, 0, 0]);
+    assert_eq!(fixture.answers(), [(3, Ok(0))]);
+    assert_eq!(fixture.scheme.mapped, []);
 }
 
 #[test]
 fn many_requests_are_taken_at_once_and_answered_at_once() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     for tag in 0..20 {
-        bed.write(tag, b"x");
+        fixture.write(tag, b"x");
     }
-    assert_eq!(bed.answers().len(), 20);
-    let counters = bed.event_loop.counters();
+    assert_eq!(fixture.answers().len(), 20);
+    let counters = fixture.event_loop.counters();
     assert_eq!((counters.requests, counters.answers), (20, 20));
     // A short read has found all there were.
     assert_eq!(counters.reads, 1);
@@ -517,50 +535,50 @@ fn many_requests_are_taken_at_once_and_answered_at_once() {
 fn many_processes_that_ask_for_much_leave_another_its_turn() {
     const OTHERS: u64 = 6;
     const EACH: u32 = 48;
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let byte = b"x";
     let write = [1, byte.as_ptr() as u64, byte.len() as u64, 0, 0, 0];
     for tag in 0..OTHERS as u32 * EACH {
         let other = 100 + u64::from(tag) % OTHERS;
-        bed.send_as(other, Opcode::Write, tag, write);
+        fixture.send_as(other, Opcode::Write, tag, write);
     }
-    bed.send_as(7, Opcode::Write, 9999, write);
-    let answers = bed.answers();
+    fixture.send_as(7, Opcode::Write, 9999, write);
+    let answers = fixture.answers();
     let before = answers.iter().position(|(tag, _)| *tag == 9999);
     assert!(before.is_some_and(|before| before <= 8 * OTHERS as usize));
-    let first = bed.event_loop.counters().others_first;
+    let first = fixture.event_loop.counters().others_first;
     assert_eq!(Some(first as usize), before);
 }
 
 #[test]
 fn a_message_allocates_nothing() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let mut buf = [0; 8];
     // A read that waits, a write that ends it, a subscriber who hears of it, a cancellation.
     let wanted = EventFlags::EVENT_READ.bits() as u64;
-    bed.send(Opcode::Fevent, 3, [1, wanted, 0, 0, 0, 0]);
-    let mut round = |bed: &mut Bed| {
+    fixture.send(Opcode::Fevent, 3, [1, wanted, 0, 0, 0, 0]);
+    let mut round = |fixture: &mut Fixture| {
         for tag in 10..18 {
-            bed.read(tag, &mut buf, 0);
+            fixture.read(tag, &mut buf, 0);
         }
-        bed.event_loop.poll(&mut bed.scheme).unwrap();
-        bed.write(4, b"abcdefghijk");
-        bed.event_loop.poll(&mut bed.scheme).unwrap();
+        fixture.event_loop.poll(&mut fixture.scheme).unwrap();
+        fixture.write(4, b"abcdefghijk");
+        fixture.event_loop.poll(&mut fixture.scheme).unwrap();
         for tag in 12..18 {
-            bed.send(Opcode::Cancel, tag, [0; 6]);
+            fixture.send(Opcode::Cancel, tag, [0; 6]);
         }
-        bed.event_loop.poll(&mut bed.scheme).unwrap();
-        assert_eq!(bed.event_loop.parked(), 0);
-        bed.event_loop.transport.answers.clear();
-        bed.scheme.cancelled.clear();
-        assert!(bed.scheme.bytes[&1].is_empty());
+        fixture.event_loop.poll(&mut fixture.scheme).unwrap();
+        assert_eq!(fixture.event_loop.parked(), 0);
+        fixture.event_loop.transport.answers.clear();
+        fixture.scheme.cancelled.clear();
+        assert!(fixture.scheme.bytes[&1].is_empty());
     };
     // Tables and lists grow to the size that is needed, once.
-    round(&mut bed);
-    round(&mut bed);
+    round(&mut fixture);
+    round(&mut fixture);
     let before = allocations();
     for _ in 0..1000 {
-        round(&mut bed);
+        round(&mut fixture);
     }
     assert_eq!(allocations() - before, 0);
 }

@@ -12,8 +12,8 @@ use scif_abi::flags::RmaFlags;
 use scif_core::{Direction, Event, Local, Memory, Rma};
 use syscall::error::{ENODEV, ENOSPC};
 
-use crate::bed::{Bed, CARD, ModelSlot, SlotFaults, kernel, pattern};
 use crate::card::{Card, LOAD, MEMORY, PROCESSOR};
+use crate::fixture::{CARD, Fixture, ModelSlot, SlotFaults, kernel, pattern};
 use crate::host::HostRam;
 use crate::tests::log::said;
 use crate::wire::wire;
@@ -102,14 +102,14 @@ fn what_cannot_be_opened_keeps_the_memory_of_the_driver_before() {
 
 #[test]
 fn a_card_that_never_gets_ready_is_given_up() {
-    let mut bed = Bed::new(2);
-    bed.card.borrow_mut().faults.never_ready = true;
+    let mut fixture = Fixture::new(2);
+    fixture.card.borrow_mut().faults.never_ready = true;
     let words = said(|| {
-        assert_eq!(bed.info().post_code, "");
-        assert!(bed.run_until(2, |bed| bed.info().post_code == "3C"));
-        assert!(!bed.run_until(297, |bed| bed.state() != "resetting"));
-        assert!(bed.run_until(10, |bed| bed.state() == "failed"));
-        assert_eq!(bed.info().post_code, "3C");
+        assert_eq!(fixture.info().post_code, "");
+        assert!(fixture.run_until(2, |fixture| fixture.info().post_code == "3C"));
+        assert!(!fixture.run_until(297, |fixture| fixture.state() != "resetting"));
+        assert!(fixture.run_until(10, |fixture| fixture.state() == "failed"));
+        assert_eq!(fixture.info().post_code, "3C");
     });
     assert!(words.contains("0000--03--00.0"), "{words}");
     assert!(words.contains("POSTCODE (BAR 4 + 0x242c) is 3C"), "{words}");
@@ -118,21 +118,21 @@ fn a_card_that_never_gets_ready_is_given_up() {
         "{words}"
     );
     // The node goes on: it talks with itself, and with the card once that is repaired.
-    assert!(bed.engine.open(crate::bed::USER).is_ok());
-    bed.card.borrow_mut().faults.never_ready = false;
+    assert!(fixture.engine.open(crate::fixture::USER).is_ok());
+    fixture.card.borrow_mut().faults.never_ready = false;
     // However much later that is.
-    assert!(!bed.run_until(400, |bed| bed.state() != "failed"));
-    bed.command(Command::Boot).unwrap();
-    bed.boot();
-    bed.check();
+    assert!(!fixture.run_until(400, |fixture| fixture.state() != "failed"));
+    fixture.command(Command::Boot).unwrap();
+    fixture.boot();
+    fixture.check();
 }
 
 #[test]
 fn a_reset_that_always_fails_is_given_up() {
-    let mut bed = Bed::new(2);
-    bed.card.borrow_mut().faults.failed_resets = u32::MAX;
-    assert!(bed.run_until(320, |bed| bed.state() == "failed"));
-    bed.check();
+    let mut fixture = Fixture::new(2);
+    fixture.card.borrow_mut().faults.failed_resets = u32::MAX;
+    assert!(fixture.run_until(320, |fixture| fixture.state() == "failed"));
+    fixture.check();
 }
 
 #[test]
@@ -151,95 +151,98 @@ fn truncated_and_wrong_files_are_not_loaded() {
             "behind 0x2000000, where the RAM disk begins",
         ),
     ] {
-        let mut bed = Bed::new(2);
-        bed.files.borrow_mut().kernel = file;
+        let mut fixture = Fixture::new(2);
+        fixture.files.borrow_mut().kernel = file;
         let found = said(|| {
-            assert!(!bed.run_until(60, |bed| bed.state() == "booting"));
+            assert!(!fixture.run_until(60, |fixture| fixture.state() == "booting"));
         });
         assert!(
             found.contains("0000--03--00.0: not booted:") && found.contains(words),
             "{found}"
         );
-        assert_eq!(bed.state(), "ready");
-        bed.files.borrow_mut().kernel = kernel(300_000);
-        bed.command(Command::Boot).unwrap();
-        bed.boot();
-        bed.check();
+        assert_eq!(fixture.state(), "ready");
+        fixture.files.borrow_mut().kernel = kernel(300_000);
+        fixture.command(Command::Boot).unwrap();
+        fixture.boot();
+        fixture.check();
     }
 }
 
 #[test]
 fn a_card_that_vanishes_takes_nothing_with_it() {
-    let mut bed = Bed::new(2);
-    bed.boot();
-    let (end, _) = bed.connect();
-    bed.card.borrow_mut().faults.is_gone = true;
+    let mut fixture = Fixture::new(2);
+    fixture.boot();
+    let (end, _) = fixture.connect();
+    fixture.card.borrow_mut().faults.is_gone = true;
     let words = said(|| {
-        assert!(bed.run_until(5, |bed| bed.news.contains(&Event::NodeDown(CARD))));
+        assert!(fixture.run_until(5, |fixture| fixture.news.contains(&Event::NodeDown(CARD))));
     });
     assert!(
         words.contains("SICR0 (BAR 4 + 0x19004) reads all ones"),
         "{words}"
     );
-    assert_eq!(bed.state(), "gone");
-    let error = bed.engine.send(&mut bed.memory, end, b"x").unwrap_err();
+    assert_eq!(fixture.state(), "gone");
+    let error = fixture
+        .engine
+        .send(&mut fixture.memory, end, b"x")
+        .unwrap_err();
     assert_eq!(error.errno(), syscall::error::ECONNRESET);
-    assert!(!bed.card.borrow().is_master);
-    assert!(!bed.run_until(60, |bed| bed.state() != "gone"));
-    bed.check();
+    assert!(!fixture.card.borrow().is_master);
+    assert!(!fixture.run_until(60, |fixture| fixture.state() != "gone"));
+    fixture.check();
 }
 
 #[test]
 fn memory_stays_as_long_as_a_card_that_does_not_answer_cannot_be_kept_from_the_bus() {
-    let mut bed = Bed::new(2);
-    bed.boot();
-    let (end, _) = bed.connect();
-    bed.register_host(end, 4096, 0);
+    let mut fixture = Fixture::new(2);
+    fixture.boot();
+    let (end, _) = fixture.connect();
+    fixture.register_host(end, 4096, 0);
     {
-        let faults = &mut bed.card.borrow_mut().faults;
+        let faults = &mut fixture.card.borrow_mut().faults;
         (faults.is_gone, faults.no_config) = (true, true);
     }
     let words = said(|| {
-        assert!(bed.run_until(5, |bed| bed.news.contains(&Event::NodeDown(CARD))));
+        assert!(fixture.run_until(5, |fixture| fixture.news.contains(&Event::NodeDown(CARD))));
     });
     let stays = "0000--03--00.0: the PCI command register: bus mastering stays on";
     assert!(words.contains(stays), "{words}");
-    bed.engine.close(&mut bed.memory, end);
-    let words = said(|| assert!(!bed.run_until(60, |bed| !bed.released.is_empty())));
+    fixture.engine.close(&mut fixture.memory, end);
+    let words = said(|| assert!(!fixture.run_until(60, |fixture| !fixture.released.is_empty())));
     assert_eq!(words, "");
-    bed.card.borrow_mut().faults.no_config = false;
-    assert!(bed.run_until(5, |bed| !bed.released.is_empty()));
+    fixture.card.borrow_mut().faults.no_config = false;
+    assert!(fixture.run_until(5, |fixture| !fixture.released.is_empty()));
     // It answers again: a reset is all it needs.
-    bed.card.borrow_mut().faults.is_gone = false;
-    bed.boot();
-    bed.check();
+    fixture.card.borrow_mut().faults.is_gone = false;
+    fixture.boot();
+    fixture.check();
 }
 
 #[test]
 fn a_doorbell_that_does_not_exist_or_has_another_meaning_is_refused() {
     for (doorbell, what) in [(16, "doorbell 16 of 16"), (1, "is taken"), (7, "is taken")] {
-        let mut bed = Bed::new(2);
-        bed.manners.doorbell = doorbell;
+        let mut fixture = Fixture::new(2);
+        fixture.manners.doorbell = doorbell;
         let words = said(|| {
-            assert!(bed.run_until(60, |bed| bed.card.borrow().resets == 2));
+            assert!(fixture.run_until(60, |fixture| fixture.card.borrow().resets == 2));
         });
         assert!(words.contains(what), "{words}");
-        bed.manners.doorbell = 8;
-        bed.boot();
-        bed.check();
+        fixture.manners.doorbell = 8;
+        fixture.boot();
+        fixture.check();
     }
 }
 
 #[test]
 fn a_queue_pair_that_cannot_be_is_refused() {
     for address in [MEMORY as u64, u64::MAX, 0x80_0000_0000, 4] {
-        let mut bed = Bed::new(2);
-        bed.manners.queue_pair = Some(address);
-        assert!(bed.run_until(60, |bed| bed.card.borrow().resets == 2));
-        assert!(bed.news.is_empty());
-        bed.manners.queue_pair = None;
-        bed.boot();
-        bed.check();
+        let mut fixture = Fixture::new(2);
+        fixture.manners.queue_pair = Some(address);
+        assert!(fixture.run_until(60, |fixture| fixture.card.borrow().resets == 2));
+        assert!(fixture.news.is_empty());
+        fixture.manners.queue_pair = None;
+        fixture.boot();
+        fixture.check();
     }
 }
 
@@ -252,33 +255,36 @@ fn a_card_that_is_not_ready_any_more_is_not_written_to() {
             "not ready any more: SCRATCH2 (BAR 4 + 0x1ab28) is 0x10000b4",
         ),
     ] {
-        let mut bed = Bed::new(2);
-        bed.boot();
-        bed.command(Command::Reset).unwrap();
-        assert!(bed.run_until(60, |bed| bed.state() == "ready"));
-        bed.card.borrow_mut().faults.download = Some(found);
-        let before = bed.card.borrow().memory.read::<u64>(LOAD as usize);
-        bed.command(Command::Boot).unwrap();
-        let words = said(|| assert!(bed.run_until(5, |bed| bed.state() != "ready")));
+        let mut fixture = Fixture::new(2);
+        fixture.boot();
+        fixture.command(Command::Reset).unwrap();
+        assert!(fixture.run_until(60, |fixture| fixture.state() == "ready"));
+        fixture.card.borrow_mut().faults.download = Some(found);
+        let before = fixture.card.borrow().memory.read::<u64>(LOAD as usize);
+        fixture.command(Command::Boot).unwrap();
+        let words = said(|| assert!(fixture.run_until(5, |fixture| fixture.state() != "ready")));
         assert!(words.contains(what), "{words}");
-        assert_eq!(bed.card.borrow().memory.read::<u64>(LOAD as usize), before);
-        bed.card.borrow_mut().faults.download = None;
-        bed.boot();
-        bed.check();
+        assert_eq!(
+            fixture.card.borrow().memory.read::<u64>(LOAD as usize),
+            before
+        );
+        fixture.card.borrow_mut().faults.download = None;
+        fixture.boot();
+        fixture.check();
     }
 }
 
 #[test]
 fn channels_that_cannot_be_set_up_are_replaced_by_the_cpu() {
-    let mut bed = Bed::new(2);
-    bed.card.borrow_mut().faults.dead_channels = true;
-    let words = said(|| bed.boot());
+    let mut fixture = Fixture::new(2);
+    fixture.card.borrow_mut().faults.dead_channels = true;
+    let words = said(|| fixture.boot());
     assert!(words.contains("DMA channel 3 cannot be set up: the CPU copies"));
-    let (end, other) = bed.connect();
-    let own = bed.register_host(end, 1 << 20, 0);
-    let there = bed.register_card(other, 1 << 20, 0);
+    let (end, other) = fixture.connect();
+    let own = fixture.register_host(end, 1 << 20, 0);
+    let there = fixture.register_card(other, 1 << 20, 0);
     let data = pattern(1 << 20, 5);
-    bed.memory.write(own, &data);
+    fixture.memory.write(own, &data);
     let rma = Rma {
         direction: Direction::Write,
         local: Local::Window(0),
@@ -286,12 +292,12 @@ fn channels_that_cannot_be_set_up_are_replaced_by_the_cpu() {
         length: 1 << 20,
         flags: (RmaFlags::SYNC | RmaFlags::ORDERED).bits(),
     };
-    let ticket = bed.engine.rma(&mut bed.memory, end, rma).unwrap();
-    bed.finish(ticket);
+    let ticket = fixture.engine.rma(&mut fixture.memory, end, rma).unwrap();
+    fixture.finish(ticket);
     let mut found = vec![0; 1 << 20];
-    let memory = bed.card.borrow().memory.clone();
+    let memory = fixture.card.borrow().memory.clone();
     memory.read_bytes(there as usize, &mut found).unwrap();
     assert!(found == data);
-    assert_eq!(bed.card.borrow().done.descriptors, 0);
-    bed.check();
+    assert_eq!(fixture.card.borrow().done.descriptors, 0);
+    fixture.check();
 }

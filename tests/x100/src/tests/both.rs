@@ -5,7 +5,7 @@ use scif_abi::PortId;
 use scif_abi::flags::RmaFlags;
 use scif_core::{ConnectMode, Direction, EndpointId, Event, Local, Memory, Rma};
 
-use crate::bed::{Bed, CARD, USER, pattern};
+use crate::fixture::{CARD, Fixture, USER, pattern};
 use crate::host::HostRam;
 use crate::wire::{Bell, Other, wire};
 
@@ -14,7 +14,7 @@ const OTHER: u16 = 2;
 const BYTES: usize = 1 << 20;
 
 struct Both {
-    bed: Bed,
+    fixture: Fixture,
     bell: Bell,
     other: Other,
 }
@@ -23,18 +23,22 @@ impl Both {
     fn new() -> Self {
         let host = HostRam::at(0);
         let (side, bell, other) = wire(&host, OTHER);
-        let bed = Bed::with_functions(2, host, vec![Box::new(side)]);
-        Self { bed, bell, other }
+        let fixture = Fixture::with_functions(2, host, vec![Box::new(side)]);
+        Self {
+            fixture,
+            bell,
+            other,
+        }
     }
 
     fn turn(&mut self) {
         if self.bell.take() {
-            self.bed.links.interrupt(1);
+            self.fixture.links.interrupt(1);
         }
         // Firmware takes seconds.
-        self.bed.now += 200_000;
-        self.bed.turn();
-        self.other.turn(self.bed.now);
+        self.fixture.now += 200_000;
+        self.fixture.turn();
+        self.other.turn(self.fixture.now);
     }
 
     /// Turns until this is so.
@@ -55,20 +59,23 @@ impl Both {
         let listener = engine.open(USER).unwrap();
         engine.bind(listener, 2050).unwrap();
         engine.listen(listener, 1).unwrap();
-        let bed = &mut self.bed;
-        let end = bed.engine.open(USER).unwrap();
+        let fixture = &mut self.fixture;
+        let end = fixture.engine.open(USER).unwrap();
         let (to, mode) = (PortId::new(OTHER, 2050), ConnectMode::Blocking);
-        bed.engine.connect(&mut bed.memory, end, to, mode).unwrap();
+        fixture
+            .engine
+            .connect(&mut fixture.memory, end, to, mode)
+            .unwrap();
         (0..50).for_each(|_| self.turn());
         let other = &mut self.other;
         let accepted = other.engine.accept_start(&mut other.memory, listener, USER);
         let accepted = accepted.unwrap();
         (0..50).for_each(|_| self.turn());
-        assert!(self.bed.engine.connect_result(end).is_ready());
-        let (own, own_ticket) = self.bed.start_register(end, BYTES, 0);
+        assert!(self.fixture.engine.connect_result(end).is_ready());
+        let (own, own_ticket) = self.fixture.start_register(end, BYTES, 0);
         let other = &mut self.other;
         let far = other.memory.allocate(BYTES).unwrap();
-        let pages = self.bed.pages(far, BYTES);
+        let pages = self.fixture.pages(far, BYTES);
         let ticket = other
             .engine
             .register(&mut other.memory, accepted, pages, 0, 3, 0x10);
@@ -77,7 +84,10 @@ impl Both {
         let other = &mut self.other;
         let done = other.engine.finish(&mut other.memory, ticket);
         done.expect("registered").unwrap();
-        let done = self.bed.engine.finish(&mut self.bed.memory, own_ticket);
+        let done = self
+            .fixture
+            .engine
+            .finish(&mut self.fixture.memory, own_ticket);
         done.expect("registered").unwrap();
         (end, own, far)
     }
@@ -90,10 +100,10 @@ impl Both {
             length: BYTES as u64,
             flags: RmaFlags::SYNC.bits(),
         };
-        let bed = &mut self.bed;
-        let ticket = bed.engine.rma(&mut bed.memory, end, rma).unwrap();
+        let fixture = &mut self.fixture;
+        let ticket = fixture.engine.rma(&mut fixture.memory, end, rma).unwrap();
         (0..50).for_each(|_| self.turn());
-        let result = self.bed.engine.finish(&mut self.bed.memory, ticket);
+        let result = self.fixture.engine.finish(&mut self.fixture.memory, ticket);
         result.expect("the copy is done").unwrap();
     }
 }
@@ -101,32 +111,35 @@ impl Both {
 #[test]
 fn a_card_and_a_virtual_machine_are_there_at_once() {
     let mut both = Both::new();
-    assert_eq!(both.bed.links.peers().collect::<Vec<_>>(), [CARD, OTHER]);
-    both.until(|both| both.bed.engine.online_nodes().count() == 3);
-    both.until(|both| both.bed.is_online_with(3));
+    assert_eq!(
+        both.fixture.links.peers().collect::<Vec<_>>(),
+        [CARD, OTHER]
+    );
+    both.until(|both| both.fixture.engine.online_nodes().count() == 3);
+    both.until(|both| both.fixture.is_online_with(3));
     // Copies to the one by its engine, to the other by the CPU.
     let (far_end, own, far) = both.connect();
     let data = pattern(BYTES, 1);
-    both.bed.memory.write(own, &data);
+    both.fixture.memory.write(own, &data);
     both.write(far_end);
     let mut found = vec![0; BYTES];
     both.other.memory.read(far, &mut found);
     assert!(found == data);
-    assert_eq!(both.bed.card.borrow().done.bytes, 0);
-    let (near_end, other) = both.bed.connect();
-    let own = both.bed.register_host(near_end, BYTES, 0);
-    let card = both.bed.register_card(other, BYTES, 0);
-    both.bed.memory.write(own, &data);
+    assert_eq!(both.fixture.card.borrow().done.bytes, 0);
+    let (near_end, other) = both.fixture.connect();
+    let own = both.fixture.register_host(near_end, BYTES, 0);
+    let card = both.fixture.register_card(other, BYTES, 0);
+    both.fixture.memory.write(own, &data);
     both.write(near_end);
-    let memory = both.bed.card.borrow().memory.clone();
+    let memory = both.fixture.card.borrow().memory.clone();
     memory.read_bytes(card as usize, &mut found).unwrap();
     assert!(found == data);
-    assert_eq!(both.bed.card.borrow().done.bytes, BYTES as u64);
+    assert_eq!(both.fixture.card.borrow().done.bytes, BYTES as u64);
     // The card goes; the other link does not notice.
-    both.bed.command(CardCommand::Reset).unwrap();
-    both.until(|both| both.bed.state() == "ready");
-    assert!(both.bed.news.contains(&Event::NodeDown(CARD)));
-    assert!(!both.bed.news.contains(&Event::NodeDown(OTHER)));
+    both.fixture.command(CardCommand::Reset).unwrap();
+    both.until(|both| both.fixture.state() == "ready");
+    assert!(both.fixture.news.contains(&Event::NodeDown(CARD)));
+    assert!(!both.fixture.news.contains(&Event::NodeDown(OTHER)));
     both.write(far_end);
-    both.bed.check();
+    both.fixture.check();
 }

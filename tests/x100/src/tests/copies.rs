@@ -7,8 +7,8 @@ use scheme_scif::CardCommand as Command;
 use scif_abi::flags::{FenceFlags, RmaFlags};
 use scif_core::{Direction, EndpointId, Event, Local, Memory, Place, Rma, Signal, Ticket};
 
-use crate::bed::{Bed, CARD, pattern};
 use crate::card::LOAD;
+use crate::fixture::{CARD, Fixture, pattern};
 use crate::host::Source;
 use crate::tests::log::said;
 use crate::uos::checksum;
@@ -22,27 +22,27 @@ struct Windows {
     card: u64,
 }
 
-fn windows(bed: &mut Bed, bytes: usize) -> Windows {
-    let (end, other) = bed.connect();
+fn windows(fixture: &mut Fixture, bytes: usize) -> Windows {
+    let (end, other) = fixture.connect();
     Windows {
         end,
-        host: bed.register_host(end, bytes, 0),
-        card: bed.register_card(other, bytes, 0),
+        host: fixture.register_host(end, bytes, 0),
+        card: fixture.register_card(other, bytes, 0),
     }
 }
 
 fn start(
-    bed: &mut Bed,
+    fixture: &mut Fixture,
     windows: &Windows,
     direction: Direction,
     at: [i64; 2],
     length: usize,
 ) -> Ticket {
-    flagged(bed, windows, direction, at, length, RmaFlags::SYNC)
+    flagged(fixture, windows, direction, at, length, RmaFlags::SYNC)
 }
 
 fn flagged(
-    bed: &mut Bed,
+    fixture: &mut Fixture,
     windows: &Windows,
     direction: Direction,
     [local, remote]: [i64; 2],
@@ -56,12 +56,15 @@ fn flagged(
         length: length as u64,
         flags: flags.bits(),
     };
-    bed.engine.rma(&mut bed.memory, windows.end, rma).unwrap()
+    fixture
+        .engine
+        .rma(&mut fixture.memory, windows.end, rma)
+        .unwrap()
 }
 
-fn of_card(bed: &Bed, windows: &Windows, bytes: usize) -> Vec<u8> {
+fn of_card(fixture: &Fixture, windows: &Windows, bytes: usize) -> Vec<u8> {
     let mut found = vec![0; bytes];
-    let card = bed.card.borrow();
+    let card = fixture.card.borrow();
     card.memory
         .read_bytes(windows.card as usize, &mut found)
         .unwrap();
@@ -71,37 +74,37 @@ fn of_card(bed: &Bed, windows: &Windows, bytes: usize) -> Vec<u8> {
 #[test]
 fn sixteen_mib_arrive_by_dma() {
     for stepping in [0, 1, 2] {
-        let mut bed = Bed::new(stepping);
-        bed.boot();
-        let windows = windows(&mut bed, 16 * MIB);
+        let mut fixture = Fixture::new(stepping);
+        fixture.boot();
+        let windows = windows(&mut fixture, 16 * MIB);
         let data = pattern(16 * MIB, 3);
-        bed.memory.write(windows.host, &data);
-        let ticket = start(&mut bed, &windows, Direction::Write, [0, 0], 16 * MIB);
-        bed.finish(ticket);
+        fixture.memory.write(windows.host, &data);
+        let ticket = start(&mut fixture, &windows, Direction::Write, [0, 0], 16 * MIB);
+        fixture.finish(ticket);
         assert_eq!(
-            checksum(&of_card(&bed, &windows, 16 * MIB)),
+            checksum(&of_card(&fixture, &windows, 16 * MIB)),
             checksum(&data)
         );
-        assert_eq!(bed.card.borrow().done.bytes, 16 << 20);
+        assert_eq!(fixture.card.borrow().done.bytes, 16 << 20);
         // And back.
-        bed.memory.write(windows.host, &vec![0; 16 * MIB]);
-        let ticket = start(&mut bed, &windows, Direction::Read, [0, 0], 16 * MIB);
-        bed.finish(ticket);
+        fixture.memory.write(windows.host, &vec![0; 16 * MIB]);
+        let ticket = start(&mut fixture, &windows, Direction::Read, [0, 0], 16 * MIB);
+        fixture.finish(ticket);
         let mut found = vec![0; 16 * MIB];
-        bed.memory.read(windows.host, &mut found);
+        fixture.memory.read(windows.host, &mut found);
         assert_eq!(checksum(&found), checksum(&data));
-        assert_eq!(bed.card.borrow().done.bytes, 32 << 20);
-        bed.check();
+        assert_eq!(fixture.card.borrow().done.bytes, 32 << 20);
+        fixture.check();
     }
 }
 
 #[test]
 fn every_alignment_is_exact() {
-    let mut bed = Bed::new(2);
-    bed.boot();
-    let windows = windows(&mut bed, 64 * PAGE);
+    let mut fixture = Fixture::new(2);
+    fixture.boot();
+    let windows = windows(&mut fixture, 64 * PAGE);
     let data = pattern(64 * PAGE, 9);
-    bed.memory.write(windows.host, &data);
+    fixture.memory.write(windows.host, &data);
     let mut expected = vec![0; 64 * PAGE];
     for (from, to, length) in [
         (0, 0, 64),
@@ -116,28 +119,28 @@ fn every_alignment_is_exact() {
     ] {
         let at = [from as i64, to as i64];
         let flags = RmaFlags::SYNC | RmaFlags::ORDERED;
-        let ticket = flagged(&mut bed, &windows, Direction::Write, at, length, flags);
-        bed.finish(ticket);
+        let ticket = flagged(&mut fixture, &windows, Direction::Write, at, length, flags);
+        fixture.finish(ticket);
         expected[to..to + length].copy_from_slice(&data[from..from + length]);
         assert!(
-            of_card(&bed, &windows, 64 * PAGE) == expected,
+            of_card(&fixture, &windows, 64 * PAGE) == expected,
             "{from} {to} {length}"
         );
     }
-    assert!(bed.card.borrow().done.bytes > 50 * PAGE as u64);
-    bed.check();
+    assert!(fixture.card.borrow().done.bytes > 50 * PAGE as u64);
+    fixture.check();
 }
 
 #[test]
 fn the_accesses_for_one_mib_are_counted() {
-    let mut bed = Bed::new(2);
-    bed.boot();
-    let windows = windows(&mut bed, MIB);
-    let ticket = start(&mut bed, &windows, Direction::Write, [0, 0], MIB);
-    bed.finish(ticket);
-    let (counted, _) = bed.count(|bed| {
-        let ticket = start(bed, &windows, Direction::Write, [0, 0], MIB);
-        bed.finish(ticket);
+    let mut fixture = Fixture::new(2);
+    fixture.boot();
+    let windows = windows(&mut fixture, MIB);
+    let ticket = start(&mut fixture, &windows, Direction::Write, [0, 0], MIB);
+    fixture.finish(ticket);
+    let (counted, _) = fixture.count(|fixture| {
+        let ticket = start(fixture, &windows, Direction::Write, [0, 0], MIB);
+        fixture.finish(ticket);
     });
     println!("x100: 1 MiB to the card by DMA: {counted:?}");
     // Two copies, each with one store of the head; the interrupts of both became one: SICR0 read
@@ -145,16 +148,16 @@ fn the_accesses_for_one_mib_are_counted() {
     assert_eq!((counted.reads, counted.writes), (4, 6));
     // Before each head, and before the one index that is stored in the card meanwhile.
     assert_eq!(counted.drains, 3);
-    bed.check();
+    fixture.check();
 }
 
 /// The model's aperture is plain memory, so what overtakes what is not seen: drains are counted.
 #[test]
 fn stores_are_drained_before_what_announces_them() {
-    let mut bed = Bed::new(2);
-    bed.boot();
+    let mut fixture = Fixture::new(2);
+    fixture.boot();
     let (at, place) = (u64::from(LOAD), Place::Peer(CARD, LOAD.into()));
-    let memory = &mut bed.memory;
+    let memory = &mut fixture.memory;
     let mut drained = |what: &dyn Fn(&mut NodeMemory<Source>)| {
         let before = drains();
         what(memory);
@@ -170,28 +173,37 @@ fn stores_are_drained_before_what_announces_them() {
         drained(&|memory| memory.peer_write(CARD, 0x1000, &[1]).unwrap()),
         0
     );
-    bed.check();
+    fixture.check();
 }
 
 #[test]
 fn fences_come_behind_the_copies() {
-    let mut bed = Bed::new(2);
-    bed.boot();
-    let windows = windows(&mut bed, 2 * MIB);
+    let mut fixture = Fixture::new(2);
+    fixture.boot();
+    let windows = windows(&mut fixture, 2 * MIB);
     let data = pattern(2 * MIB, 5);
-    bed.memory.write(windows.host, &data);
-    bed.dma_per_turn = 0;
+    fixture.memory.write(windows.host, &data);
+    fixture.dma_per_turn = 0;
     let length = 2 * MIB - PAGE;
     let flags = RmaFlags::empty();
-    let copy = flagged(&mut bed, &windows, Direction::Write, [0, 0], length, flags);
-    let mark = bed
-        .engine
-        .fence_mark(&mut bed.memory, windows.end, FenceFlags::INIT_SELF.bits());
+    let copy = flagged(
+        &mut fixture,
+        &windows,
+        Direction::Write,
+        [0, 0],
+        length,
+        flags,
+    );
+    let mark = fixture.engine.fence_mark(
+        &mut fixture.memory,
+        windows.end,
+        FenceFlags::INIT_SELF.bits(),
+    );
     let mark = mark.unwrap();
-    let mark = bed.finish(mark) as i32;
-    let wait = bed
+    let mark = fixture.finish(mark) as i32;
+    let wait = fixture
         .engine
-        .fence_wait(&mut bed.memory, windows.end, mark)
+        .fence_wait(&mut fixture.memory, windows.end, mark)
         .unwrap();
     let place = 2 * MIB - 64;
     let flags = FenceFlags::INIT_SELF | FenceFlags::SIGNAL_LOCAL | FenceFlags::SIGNAL_REMOTE;
@@ -202,27 +214,27 @@ fn fences_come_behind_the_copies() {
         remote_value: 0x5555_6666_7777_8888,
         flags: flags.bits(),
     };
-    let signal = bed
+    let signal = fixture
         .engine
-        .fence_signal(&mut bed.memory, windows.end, signal)
+        .fence_signal(&mut fixture.memory, windows.end, signal)
         .unwrap();
-    bed.settle();
+    fixture.settle();
     // Nothing is done as long as the engine does not move.
-    assert_eq!(bed.engine.finish(&mut bed.memory, wait), None);
+    assert_eq!(fixture.engine.finish(&mut fixture.memory, wait), None);
     assert_eq!(
-        bed.memory.load_position(windows.host + place as u64),
+        fixture.memory.load_position(windows.host + place as u64),
         word(&data, place)
     );
-    bed.dma_per_turn = 1;
-    bed.finish(wait);
-    assert_eq!(of_card(&bed, &windows, length), data[..length]);
-    bed.finish(signal);
-    bed.finish(copy);
-    let own = bed.memory.load_position(windows.host + place as u64);
+    fixture.dma_per_turn = 1;
+    fixture.finish(wait);
+    assert_eq!(of_card(&fixture, &windows, length), data[..length]);
+    fixture.finish(signal);
+    fixture.finish(copy);
+    let own = fixture.memory.load_position(windows.host + place as u64);
     assert_eq!(own, 0x1111_2222_3333_4444);
-    let found = of_card(&bed, &windows, 2 * MIB);
+    let found = of_card(&fixture, &windows, 2 * MIB);
     assert_eq!(word(&found, place), 0x5555_6666_7777_8888);
-    bed.check();
+    fixture.check();
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -236,166 +248,171 @@ fn rings_may_fill_up_and_begin_anew() {
 }
 
 fn fill_up(dma_per_turn: usize) {
-    let mut bed = Bed::new(2);
-    bed.boot();
-    let windows = windows(&mut bed, 64 * PAGE);
-    bed.memory.write(windows.host, &pattern(64 * PAGE, 1));
-    bed.dma_per_turn = 0;
+    let mut fixture = Fixture::new(2);
+    fixture.boot();
+    let windows = windows(&mut fixture, 64 * PAGE);
+    fixture.memory.write(windows.host, &pattern(64 * PAGE, 1));
+    fixture.dma_per_turn = 0;
     let mut tickets = Vec::new();
     for i in 0..300_i64 {
         let at = [i % 64 * 4096, (i * 7) % 64 * 4096];
-        tickets.push(start(&mut bed, &windows, Direction::Write, at, PAGE));
+        tickets.push(start(&mut fixture, &windows, Direction::Write, at, PAGE));
     }
-    bed.settle();
-    bed.dma_per_turn = dma_per_turn;
+    fixture.settle();
+    fixture.dma_per_turn = dma_per_turn;
     for ticket in tickets {
-        bed.finish(ticket);
+        fixture.finish(ticket);
     }
-    assert_eq!(bed.counters.get().repeated, 0);
+    assert_eq!(fixture.counters.get().repeated, 0);
     let data = pattern(64 * PAGE, 1);
-    let found = of_card(&bed, &windows, 64 * PAGE);
+    let found = of_card(&fixture, &windows, 64 * PAGE);
     for i in 300 - 64..300 {
         let (from, to) = (i % 64 * PAGE, (i * 7) % 64 * PAGE);
         assert_eq!(found[to..to + PAGE], data[from..from + PAGE]);
     }
-    assert_eq!(bed.card.borrow().done.descriptors, 900);
-    bed.check();
+    assert_eq!(fixture.card.borrow().done.descriptors, 900);
+    fixture.check();
 }
 
 #[test]
 fn a_channel_that_fails_is_repaired_and_nothing_is_lost() {
     for stepping in [0, 2] {
-        let mut bed = Bed::new(stepping);
-        bed.boot();
-        let windows = windows(&mut bed, 4 * MIB);
+        let mut fixture = Fixture::new(stepping);
+        fixture.boot();
+        let windows = windows(&mut fixture, 4 * MIB);
         let data = pattern(4 * MIB, 2);
-        bed.memory.write(windows.host, &data);
-        bed.card.borrow_mut().faults.dma_errors = 1;
-        let ticket = start(&mut bed, &windows, Direction::Write, [0, 0], 4 * MIB);
-        let is_done = |bed: &mut Bed| bed.engine.stats().jobs == 0;
-        assert!(bed.run_until(10, is_done));
-        bed.finish(ticket);
-        assert!(of_card(&bed, &windows, 4 * MIB) == data);
-        assert_eq!(bed.card.borrow().done.injected, 1);
+        fixture.memory.write(windows.host, &data);
+        fixture.card.borrow_mut().faults.dma_errors = 1;
+        let ticket = start(&mut fixture, &windows, Direction::Write, [0, 0], 4 * MIB);
+        let is_done = |fixture: &mut Fixture| fixture.engine.stats().jobs == 0;
+        assert!(fixture.run_until(10, is_done));
+        fixture.finish(ticket);
+        assert!(of_card(&fixture, &windows, 4 * MIB) == data);
+        assert_eq!(fixture.card.borrow().done.injected, 1);
         // The channel works again.
-        let before = bed.card.borrow().done.bytes;
+        let before = fixture.card.borrow().done.bytes;
         for _ in 0..4 {
-            let ticket = start(&mut bed, &windows, Direction::Write, [0, 0], MIB);
-            bed.finish(ticket);
+            let ticket = start(&mut fixture, &windows, Direction::Write, [0, 0], MIB);
+            fixture.finish(ticket);
         }
-        assert_eq!(bed.card.borrow().done.bytes, before + (4 << 20));
-        bed.check();
+        assert_eq!(fixture.card.borrow().done.bytes, before + (4 << 20));
+        fixture.check();
     }
 }
 
 #[test]
 fn channels_that_fail_together_are_repaired() {
-    let mut bed = Bed::new(2);
-    bed.boot();
-    let all: [Windows; 4] = core::array::from_fn(|_| windows(&mut bed, MIB));
+    let mut fixture = Fixture::new(2);
+    fixture.boot();
+    let all: [Windows; 4] = core::array::from_fn(|_| windows(&mut fixture, MIB));
     let data = pattern(MIB, 2);
     for windows in &all {
-        bed.memory.write(windows.host, &data);
+        fixture.memory.write(windows.host, &data);
     }
-    bed.card.borrow_mut().faults.dma_errors = 3;
-    let begin = |windows| start(&mut bed, windows, Direction::Write, [0, 0], MIB);
+    fixture.card.borrow_mut().faults.dma_errors = 3;
+    let begin = |windows| start(&mut fixture, windows, Direction::Write, [0, 0], MIB);
     let tickets: Vec<Ticket> = all.iter().map(begin).collect();
-    let is_done = |bed: &mut Bed| bed.engine.stats().jobs == 0;
-    assert!(bed.run_until(10, is_done));
+    let is_done = |fixture: &mut Fixture| fixture.engine.stats().jobs == 0;
+    assert!(fixture.run_until(10, is_done));
     for (windows, ticket) in all.iter().zip(tickets) {
-        bed.finish(ticket);
-        assert!(of_card(&bed, windows, MIB) == data);
+        fixture.finish(ticket);
+        assert!(of_card(&fixture, windows, MIB) == data);
     }
-    assert_eq!(bed.counters.get().errors, 3);
-    bed.check();
+    assert_eq!(fixture.counters.get().errors, 3);
+    fixture.check();
 }
 
 /// What the CPU does in the place of the engine does not keep others waiting.
 #[test]
 fn the_cpu_copies_in_slices() {
-    let mut bed = Bed::new(2);
-    bed.boot();
-    let windows = windows(&mut bed, 8 * MIB);
+    let mut fixture = Fixture::new(2);
+    fixture.boot();
+    let windows = windows(&mut fixture, 8 * MIB);
     let data = pattern(8 * MIB, 2);
-    bed.memory.write(windows.host, &data);
+    fixture.memory.write(windows.host, &data);
     // Shifted against each other.
-    let copies = bed.engine.stats().copies;
-    let ticket = start(&mut bed, &windows, Direction::Write, [1, 2], MIB);
-    bed.finish(ticket);
-    let stats = bed.engine.stats();
+    let copies = fixture.engine.stats().copies;
+    let ticket = start(&mut fixture, &windows, Direction::Write, [1, 2], MIB);
+    fixture.finish(ticket);
+    let stats = fixture.engine.stats();
     assert!(stats.copies - copies >= 16);
     assert_eq!(stats.rma_bytes_cpu, 1 << 20);
-    assert!(of_card(&bed, &windows, MIB + 2)[2..] == data[1..MIB + 1]);
+    assert!(of_card(&fixture, &windows, MIB + 2)[2..] == data[1..MIB + 1]);
     // Left on a channel that failed.
-    bed.dma_per_turn = 0;
-    let ticket = start(&mut bed, &windows, Direction::Write, [0, 0], 8 * MIB);
-    bed.settle();
-    bed.card.borrow_mut().faults.dma_errors = 1;
-    bed.dma_per_turn = 1;
+    fixture.dma_per_turn = 0;
+    let ticket = start(&mut fixture, &windows, Direction::Write, [0, 0], 8 * MIB);
+    fixture.settle();
+    fixture.card.borrow_mut().faults.dma_errors = 1;
+    fixture.dma_per_turn = 1;
     let mut turns = 0;
-    while bed.counters.get().repeated < 16 {
-        bed.turn();
+    while fixture.counters.get().repeated < 16 {
+        fixture.turn();
         turns += 1;
-        assert!(turns < 1000, "{:?}", bed.counters.get());
+        assert!(turns < 1000, "{:?}", fixture.counters.get());
     }
     assert!(turns >= 128, "{turns}");
-    bed.finish(ticket);
-    assert!(of_card(&bed, &windows, 8 * MIB) == data);
-    bed.check();
+    fixture.finish(ticket);
+    assert!(of_card(&fixture, &windows, 8 * MIB) == data);
+    fixture.check();
 }
 
 #[test]
 fn a_channel_that_stands_still_is_noticed() {
-    let mut bed = Bed::new(2);
-    bed.boot();
-    let windows = windows(&mut bed, MIB);
+    let mut fixture = Fixture::new(2);
+    fixture.boot();
+    let windows = windows(&mut fixture, MIB);
     let data = pattern(MIB, 8);
-    bed.memory.write(windows.host, &data);
-    bed.dma_per_turn = 0;
-    let ticket = start(&mut bed, &windows, Direction::Write, [0, 0], MIB);
-    let is_down = |bed: &mut Bed| bed.news.contains(&Event::NodeDown(CARD));
-    assert!(!bed.run_until(4, is_down));
-    let words = said(|| assert!(bed.run_until(3, is_down)));
+    fixture.memory.write(windows.host, &data);
+    fixture.dma_per_turn = 0;
+    let ticket = start(&mut fixture, &windows, Direction::Write, [0, 0], MIB);
+    let is_down = |fixture: &mut Fixture| fixture.news.contains(&Event::NodeDown(CARD));
+    assert!(!fixture.run_until(4, is_down));
+    let words = said(|| assert!(fixture.run_until(3, is_down)));
     // It is not known what of it still arrives, so the card has to be reset.
     assert!(
         words.contains("DMA channel") && words.contains("DSTAT (BAR 4 +"),
         "{words}"
     );
-    let result = bed.engine.finish(&mut bed.memory, ticket);
+    let result = fixture.engine.finish(&mut fixture.memory, ticket);
     let error = result.expect("the call has ended").unwrap_err();
     assert_eq!(error.errno(), syscall::error::ECONNRESET);
-    bed.engine.close(&mut bed.memory, windows.end);
-    bed.dma_per_turn = usize::MAX;
-    again(&mut bed);
-    assert_eq!(bed.card.borrow().resets, 2);
+    fixture.engine.close(&mut fixture.memory, windows.end);
+    fixture.dma_per_turn = usize::MAX;
+    again(&mut fixture);
+    assert_eq!(fixture.card.borrow().resets, 2);
 }
 
 /// Connections share the channels of the hardware: the order of one is no business of the others.
 #[test]
 fn an_ordered_copy_does_not_wait_for_other_connections() {
-    let mut bed = Bed::new(2);
-    bed.boot();
+    let mut fixture = Fixture::new(2);
+    fixture.boot();
     // The fifth shares a channel with the first.
-    let all: [Windows; 5] = core::array::from_fn(|_| windows(&mut bed, 4 * MIB));
+    let all: [Windows; 5] = core::array::from_fn(|_| windows(&mut fixture, 4 * MIB));
     for windows in &all {
-        let ticket = start(&mut bed, windows, Direction::Write, [0, 0], PAGE);
-        bed.finish(ticket);
+        let ticket = start(&mut fixture, windows, Direction::Write, [0, 0], PAGE);
+        fixture.finish(ticket);
     }
     let (busy, ordered) = (&all[0], &all[4]);
-    bed.memory.write(ordered.host, &vec![0xcc; PAGE]);
-    bed.dma_per_turn = 1;
+    fixture.memory.write(ordered.host, &vec![0xcc; PAGE]);
+    fixture.dma_per_turn = 1;
     let mut queued = Vec::new();
-    let mut feed = |bed: &mut Bed| {
+    let mut feed = |fixture: &mut Fixture| {
         while queued.len() < 4 {
             let at = [0, 0];
-            queued.push(start(bed, busy, Direction::Write, at, 4 * MIB));
+            queued.push(start(fixture, busy, Direction::Write, at, 4 * MIB));
         }
-        queued.retain(|ticket| bed.engine.finish(&mut bed.memory, *ticket).is_none());
+        queued.retain(|ticket| {
+            fixture
+                .engine
+                .finish(&mut fixture.memory, *ticket)
+                .is_none()
+        });
     };
-    feed(&mut bed);
-    bed.turn();
+    feed(&mut fixture);
+    fixture.turn();
     let flags = RmaFlags::SYNC | RmaFlags::ORDERED;
-    let ticket = flagged(&mut bed, ordered, Direction::Write, [0, 0], PAGE, flags);
+    let ticket = flagged(&mut fixture, ordered, Direction::Write, [0, 0], PAGE, flags);
     let signal = Signal {
         local_offset: 4,
         local_value: 7,
@@ -403,36 +420,48 @@ fn an_ordered_copy_does_not_wait_for_other_connections() {
         remote_value: 0,
         flags: (FenceFlags::INIT_SELF | FenceFlags::SIGNAL_LOCAL).bits(),
     };
-    let signal = bed
+    let signal = fixture
         .engine
-        .fence_signal(&mut bed.memory, ordered.end, signal);
+        .fence_signal(&mut fixture.memory, ordered.end, signal);
     let signal = signal.unwrap();
     let mut left = vec![ticket, signal];
     for _ in 0..2000 {
-        feed(&mut bed);
-        bed.turn();
-        left.retain(|ticket| bed.engine.finish(&mut bed.memory, *ticket).is_none());
+        feed(&mut fixture);
+        fixture.turn();
+        left.retain(|ticket| {
+            fixture
+                .engine
+                .finish(&mut fixture.memory, *ticket)
+                .is_none()
+        });
     }
     assert_eq!(left.len(), 0);
     let mut found = vec![0; PAGE];
-    let card = bed.card.borrow().memory.clone();
+    let card = fixture.card.borrow().memory.clone();
     card.read_bytes(ordered.card as usize, &mut found).unwrap();
     assert_eq!(found, vec![0xcc; PAGE]);
-    bed.check();
+    fixture.check();
 }
 
 /// Interrupts and signals come once, whichever of the three descriptors of a transfer fails.
 #[test]
 fn a_status_descriptor_that_fails_is_repaired() {
     for stepping in [0, 2] {
-        let mut bed = Bed::new(stepping);
-        bed.boot();
-        let windows = windows(&mut bed, MIB);
+        let mut fixture = Fixture::new(stepping);
+        fixture.boot();
+        let windows = windows(&mut fixture, MIB);
         let data = pattern(MIB, 2);
-        bed.memory.write(windows.host, &data);
-        bed.dma_per_turn = 0;
+        fixture.memory.write(windows.host, &data);
+        fixture.dma_per_turn = 0;
         let flags = RmaFlags::empty();
-        let copy = flagged(&mut bed, &windows, Direction::Write, [0, 0], MIB / 2, flags);
+        let copy = flagged(
+            &mut fixture,
+            &windows,
+            Direction::Write,
+            [0, 0],
+            MIB / 2,
+            flags,
+        );
         let place = MIB as i64 - 64;
         let signal = Signal {
             local_offset: place,
@@ -442,109 +471,118 @@ fn a_status_descriptor_that_fails_is_repaired() {
             flags: (FenceFlags::INIT_SELF | FenceFlags::SIGNAL_LOCAL | FenceFlags::SIGNAL_REMOTE)
                 .bits(),
         };
-        let signal = bed
+        let signal = fixture
             .engine
-            .fence_signal(&mut bed.memory, windows.end, signal);
+            .fence_signal(&mut fixture.memory, windows.end, signal);
         let signal = signal.unwrap();
-        bed.settle();
+        fixture.settle();
         // The copy and its two, then the store of the signal.
-        bed.dma_per_turn = 1;
-        (0..3).for_each(|_| _ = bed.turn());
-        bed.card.borrow_mut().faults.status_errors = 1;
-        let is_done = |bed: &mut Bed| bed.engine.stats().jobs == 0;
-        assert!(bed.run_until(10, is_done));
-        bed.finish(copy);
-        bed.finish(signal);
-        let found = of_card(&bed, &windows, MIB);
+        fixture.dma_per_turn = 1;
+        (0..3).for_each(|_| _ = fixture.turn());
+        fixture.card.borrow_mut().faults.status_errors = 1;
+        let is_done = |fixture: &mut Fixture| fixture.engine.stats().jobs == 0;
+        assert!(fixture.run_until(10, is_done));
+        fixture.finish(copy);
+        fixture.finish(signal);
+        let found = of_card(&fixture, &windows, MIB);
         assert!(found[..MIB / 2] == data[..MIB / 2]);
         assert_eq!(word(&found, place as usize), 2);
-        assert_eq!(bed.memory.load_position(windows.host + place as u64), 1);
-        assert_eq!(bed.card.borrow().done.injected, 1);
-        bed.check();
+        assert_eq!(fixture.memory.load_position(windows.host + place as u64), 1);
+        assert_eq!(fixture.card.borrow().done.injected, 1);
+        fixture.check();
     }
 }
 
 #[test]
 fn a_reset_in_the_middle_of_a_transfer_ends_it() {
-    let mut bed = Bed::new(2);
-    bed.boot();
-    let windows = windows(&mut bed, 16 * MIB);
+    let mut fixture = Fixture::new(2);
+    fixture.boot();
+    let windows = windows(&mut fixture, 16 * MIB);
     let data = pattern(16 * MIB, 4);
-    bed.memory.write(windows.host, &data);
-    bed.dma_per_turn = 0;
-    let ticket = start(&mut bed, &windows, Direction::Write, [0, 0], 16 * MIB);
+    fixture.memory.write(windows.host, &data);
+    fixture.dma_per_turn = 0;
+    let ticket = start(&mut fixture, &windows, Direction::Write, [0, 0], 16 * MIB);
     for _ in 0..4 {
-        bed.turn();
+        fixture.turn();
     }
-    bed.dma_per_turn = 1;
-    bed.turn();
-    bed.dma_per_turn = 0;
-    bed.command(Command::Reset).unwrap();
-    let result = |bed: &mut Bed| bed.engine.finish(&mut bed.memory, ticket);
-    bed.turn();
-    let error = result(&mut bed).expect("the call has ended").unwrap_err();
+    fixture.dma_per_turn = 1;
+    fixture.turn();
+    fixture.dma_per_turn = 0;
+    fixture.command(Command::Reset).unwrap();
+    let result = |fixture: &mut Fixture| fixture.engine.finish(&mut fixture.memory, ticket);
+    fixture.turn();
+    let error = result(&mut fixture)
+        .expect("the call has ended")
+        .unwrap_err();
     assert_eq!(error.errno(), syscall::error::ECONNRESET);
     // The engine is given time to end what it has begun, as pages must not go before.
-    assert!(!bed.run_until(4, |bed| bed.card.borrow().resets == 2));
-    assert!(bed.run_until(2, |bed| bed.card.borrow().resets == 2));
-    bed.engine.close(&mut bed.memory, windows.end);
-    assert!(bed.run_until(60, |bed| bed.state() == "ready"));
-    bed.settle();
-    assert_eq!(bed.released.len(), 1);
-    let stats = bed.engine.stats();
+    assert!(!fixture.run_until(4, |fixture| fixture.card.borrow().resets == 2));
+    assert!(fixture.run_until(2, |fixture| fixture.card.borrow().resets == 2));
+    fixture.engine.close(&mut fixture.memory, windows.end);
+    assert!(fixture.run_until(60, |fixture| fixture.state() == "ready"));
+    fixture.settle();
+    assert_eq!(fixture.released.len(), 1);
+    let stats = fixture.engine.stats();
     assert_eq!((stats.jobs, stats.windows, stats.remote_windows), (0, 0, 0));
-    bed.dma_per_turn = usize::MAX;
-    bed.command(Command::Boot).unwrap();
-    again(&mut bed);
+    fixture.dma_per_turn = usize::MAX;
+    fixture.command(Command::Boot).unwrap();
+    again(&mut fixture);
 }
 
 /// Everything works as before.
-fn again(bed: &mut Bed) {
-    bed.boot();
-    let windows = windows(bed, MIB);
+fn again(fixture: &mut Fixture) {
+    fixture.boot();
+    let windows = windows(fixture, MIB);
     let data = pattern(MIB, 6);
-    bed.memory.write(windows.host, &data);
-    let ticket = start(bed, &windows, Direction::Write, [0, 0], MIB);
-    bed.finish(ticket);
-    assert!(of_card(bed, &windows, MIB) == data);
-    bed.check();
+    fixture.memory.write(windows.host, &data);
+    let ticket = start(fixture, &windows, Direction::Write, [0, 0], MIB);
+    fixture.finish(ticket);
+    assert!(of_card(fixture, &windows, MIB) == data);
+    fixture.check();
 }
 
 #[test]
 fn a_card_that_resets_itself_in_the_middle_of_a_transfer_is_lost_and_comes_back() {
-    let mut bed = Bed::new(2);
-    bed.boot();
-    let windows = windows(&mut bed, 16 * MIB);
-    bed.dma_per_turn = 0;
-    start(&mut bed, &windows, Direction::Write, [0, 0], 16 * MIB);
+    let mut fixture = Fixture::new(2);
+    fixture.boot();
+    let windows = windows(&mut fixture, 16 * MIB);
+    fixture.dma_per_turn = 0;
+    start(&mut fixture, &windows, Direction::Write, [0, 0], 16 * MIB);
     for _ in 0..4 {
-        bed.turn();
+        fixture.turn();
     }
-    bed.dma_per_turn = usize::MAX;
-    bed.card.borrow_mut().reset();
-    assert!(bed.run_until(60, |bed| bed.news.contains(&Event::NodeDown(CARD))));
-    bed.engine.close(&mut bed.memory, windows.end);
+    fixture.dma_per_turn = usize::MAX;
+    fixture.card.borrow_mut().reset();
+    assert!(fixture.run_until(60, |fixture| fixture.news.contains(&Event::NodeDown(CARD))));
+    fixture.engine.close(&mut fixture.memory, windows.end);
     // No driver can keep away from registers in the second after a reset that it did not order.
-    bed.card.borrow_mut().complaints.clear();
-    again(&mut bed);
+    fixture.card.borrow_mut().complaints.clear();
+    again(&mut fixture);
 }
 
 #[test]
 fn the_last_byte_of_an_ordered_copy_arrives_last() {
-    let mut bed = Bed::new(2);
-    bed.boot();
-    let windows = windows(&mut bed, MIB);
-    bed.memory.write(windows.host, &vec![0xee; MIB]);
-    bed.dma_per_turn = 0;
+    let mut fixture = Fixture::new(2);
+    fixture.boot();
+    let windows = windows(&mut fixture, MIB);
+    fixture.memory.write(windows.host, &vec![0xee; MIB]);
+    fixture.dma_per_turn = 0;
     let flags = RmaFlags::SYNC | RmaFlags::ORDERED;
-    let ticket = flagged(&mut bed, &windows, Direction::Write, [0, 0], PAGE, flags);
-    bed.settle();
+    let ticket = flagged(
+        &mut fixture,
+        &windows,
+        Direction::Write,
+        [0, 0],
+        PAGE,
+        flags,
+    );
+    fixture.settle();
     // The engine has not moved, so neither has what must be behind its copy.
-    let found = of_card(&bed, &windows, PAGE);
+    let found = of_card(&fixture, &windows, PAGE);
     assert_eq!((found[0], found[PAGE - 1]), (0, 0));
-    assert_eq!(bed.engine.finish(&mut bed.memory, ticket), None);
-    bed.dma_per_turn = 1;
-    bed.finish(ticket);
-    assert_eq!(of_card(&bed, &windows, PAGE), vec![0xee; PAGE]);
-    bed.check();
+    assert_eq!(fixture.engine.finish(&mut fixture.memory, ticket), None);
+    fixture.dma_per_turn = 1;
+    fixture.finish(ticket);
+    assert_eq!(of_card(&fixture, &windows, PAGE), vec![0xee; PAGE]);
+    fixture.check();
 }

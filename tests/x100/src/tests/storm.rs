@@ -6,7 +6,7 @@ use scheme_scif::CardCommand;
 use scif_abi::flags::RmaFlags;
 use scif_core::{Direction, EndpointId, Local, Memory, Rma};
 
-use crate::bed::{Bed, pattern};
+use crate::fixture::{Fixture, pattern};
 
 /// Bytes of each of the ranges that a batch copies at once.
 const RANGE: usize = 40 * PAGE;
@@ -35,12 +35,12 @@ struct Side {
     card: Vec<u8>,
 }
 
-fn begin(bed: &mut Bed, seed: usize) -> Side {
-    let (end, other) = bed.connect();
-    let host_at = bed.register_host(end, BYTES, 0);
-    let card_at = bed.register_card(other, BYTES, 0);
+fn begin(fixture: &mut Fixture, seed: usize) -> Side {
+    let (end, other) = fixture.connect();
+    let host_at = fixture.register_host(end, BYTES, 0);
+    let card_at = fixture.register_card(other, BYTES, 0);
     let host = pattern(BYTES, seed);
-    bed.memory.write(host_at, &host);
+    fixture.memory.write(host_at, &host);
     Side {
         end,
         host_at,
@@ -50,7 +50,7 @@ fn begin(bed: &mut Bed, seed: usize) -> Side {
     }
 }
 
-fn batch(bed: &mut Bed, side: &mut Side, random: &mut Random) {
+fn batch(fixture: &mut Fixture, side: &mut Side, random: &mut Random) {
     let mut tickets = Vec::new();
     for range in 0..RANGES {
         let most = [300, RANGE - 300][random.below(2)];
@@ -73,7 +73,12 @@ fn batch(bed: &mut Bed, side: &mut Side, random: &mut Random) {
             length: length as u64,
             flags: flags.bits(),
         };
-        tickets.push(bed.engine.rma(&mut bed.memory, side.end, rma).unwrap());
+        tickets.push(
+            fixture
+                .engine
+                .rma(&mut fixture.memory, side.end, rma)
+                .unwrap(),
+        );
         let (source, target) = match direction {
             Direction::Read => (&side.card, &mut side.host),
             Direction::Write => (&side.host, &mut side.card),
@@ -81,18 +86,18 @@ fn batch(bed: &mut Bed, side: &mut Side, random: &mut Random) {
         target[to..to + length].copy_from_slice(&source[from..from + length]);
     }
     if random.below(3) == 0 {
-        bed.card.borrow_mut().faults.dma_errors = 1 + random.below(3) as u32;
+        fixture.card.borrow_mut().faults.dma_errors = 1 + random.below(3) as u32;
     }
-    bed.dma_per_turn = 1 + random.below(4);
-    assert!(bed.run_until(60, |bed| bed.engine.stats().jobs == 0));
+    fixture.dma_per_turn = 1 + random.below(4);
+    assert!(fixture.run_until(60, |fixture| fixture.engine.stats().jobs == 0));
     for ticket in tickets {
-        bed.finish(ticket);
+        fixture.finish(ticket);
     }
-    bed.card.borrow_mut().faults.dma_errors = 0;
+    fixture.card.borrow_mut().faults.dma_errors = 0;
     let mut found = vec![0; BYTES];
-    bed.memory.read(side.host_at, &mut found);
+    fixture.memory.read(side.host_at, &mut found);
     assert!(found == side.host);
-    let card = bed.card.borrow();
+    let card = fixture.card.borrow();
     card.memory
         .read_bytes(side.card_at as usize, &mut found)
         .unwrap();
@@ -103,22 +108,22 @@ fn batch(bed: &mut Bed, side: &mut Side, random: &mut Random) {
 fn bytes_are_right_whatever_happens() {
     for seed in 1..=12 {
         let mut random = Random((seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut bed = Bed::new(random.below(4) as u32);
+        let mut fixture = Fixture::new(random.below(4) as u32);
         for round in 0..3 {
-            bed.boot();
-            let mut side = begin(&mut bed, seed + round);
+            fixture.boot();
+            let mut side = begin(&mut fixture, seed + round);
             for _ in 0..8 {
-                batch(&mut bed, &mut side, &mut random);
+                batch(&mut fixture, &mut side, &mut random);
             }
-            bed.engine.close(&mut bed.memory, side.end);
-            bed.command(CardCommand::Reset).unwrap();
+            fixture.engine.close(&mut fixture.memory, side.end);
+            fixture.command(CardCommand::Reset).unwrap();
             assert!(
-                bed.run_until(60, |bed| bed.state() == "ready"),
+                fixture.run_until(60, |fixture| fixture.state() == "ready"),
                 "seed {seed}"
             );
-            bed.command(CardCommand::Boot).unwrap();
+            fixture.command(CardCommand::Boot).unwrap();
         }
-        assert!(bed.card.borrow().done.bytes > 0);
-        bed.check();
+        assert!(fixture.card.borrow().done.bytes > 0);
+        fixture.check();
     }
 }

@@ -13,8 +13,8 @@ use micd::x100::registers::{
     smpt_value, status_descriptor,
 };
 
-use crate::bed::Bed;
 use crate::card::Card;
+use crate::fixture::Fixture;
 use crate::host::{BASE, HostRam};
 
 /// Card address of the host's memory, with a linear table.
@@ -189,22 +189,22 @@ fn acknowledging_turns_interrupts_off_on_later_steppings() {
 #[test]
 fn a_doorbell_overtakes_an_index_that_is_stored_once() {
     for stores_twice in [true, false] {
-        let mut bed = Bed::new(2);
-        bed.boot();
-        let (end, other) = bed.connect();
-        bed.uos.as_mut().unwrap().memory.stores_twice = stores_twice;
-        let uos = bed.uos.as_mut().unwrap();
+        let mut fixture = Fixture::new(2);
+        fixture.boot();
+        let (end, other) = fixture.connect();
+        fixture.uos.as_mut().unwrap().memory.stores_twice = stores_twice;
+        let uos = fixture.uos.as_mut().unwrap();
         uos.engine.send(&mut uos.memory, other, b"hello").unwrap();
         // The doorbell has arrived, and the card does nothing more.
-        let uos = bed.uos.as_mut().unwrap();
+        let uos = fixture.uos.as_mut().unwrap();
         while let Some(event) = uos.engine.next_event(&mut uos.memory) {
             if let scif_core::Event::Ring(_) = event {
-                bed.card.borrow_mut().ring_host(0, 0);
+                fixture.card.borrow_mut().ring_host(0, 0);
             }
         }
-        bed.hear();
+        fixture.hear();
         let mut got = [0; 5];
-        let count = bed.engine.recv(&mut bed.memory, end, &mut got);
+        let count = fixture.engine.recv(&mut fixture.memory, end, &mut got);
         assert_eq!(count, Ok(if stores_twice { 5 } else { 0 }));
     }
 }
@@ -254,10 +254,10 @@ fn the_model_is_strict() {
 #[test]
 fn memory_above_512_gib_is_shown_by_another_entry() {
     // The 40th page of 16 GiB.
-    let mut bed = Bed::with_memory(2, HostRam::at(40 << 34 | 0x1000_0000));
-    bed.boot();
-    bed.connect();
-    let entry = bed.card.borrow_mut().read(smpt(31));
+    let mut fixture = Fixture::with_memory(2, HostRam::at(40 << 34 | 0x1000_0000));
+    fixture.boot();
+    fixture.connect();
+    let entry = fixture.card.borrow_mut().read(smpt(31));
     assert_eq!(entry, 40 << 2);
-    bed.check();
+    fixture.check();
 }
