@@ -88,6 +88,11 @@ static long do_bind_family(int fd) {
     address.sin_family = AF_INET6;
     return bind(fd, (struct sockaddr *)&address, sizeof address);
 }
+static long do_bind_no_family(int fd) {
+    struct sockaddr_in address = address_of(-1, 3070);
+    address.sin_family = AF_UNSPEC;
+    return bind(fd, (struct sockaddr *)&address, sizeof address);
+}
 static long do_bind_null(int fd) { return bind(fd, NULL, sizeof place); }
 static long do_listen(int fd) { return listen(fd, 5); }
 static long do_accept(int fd) { return accept(fd, NULL, NULL); }
@@ -199,6 +204,7 @@ static const struct row {
     { "bind a connection", connected, do_bind, -1, EINVAL },
     { "bind with a short address", fresh, do_bind_short, -1, EINVAL },
     { "bind with another family", fresh, do_bind_family, -1, EAFNOSUPPORT },
+    { "bind without a family", fresh, do_bind_no_family, 0, 0 },
     { "bind without an address", fresh, do_bind_null, -1, EFAULT },
     { "listen without a port", fresh, do_listen, 0, 0 },
     { "listen", bound, do_listen, 0, 0 },
@@ -397,6 +403,9 @@ static void check_names(void) {
     CHECK(known && ntohs(known->s_port) == 80 && known->s_aliases[0] == NULL);
     CHECK(getservbyname("http", "udp") == NULL);
     CHECK(getservbyport(htons(7), NULL) && getservbyport(htons(3000), NULL) == NULL);
+    struct protoent *protocol = getprotobyname("tcp");
+    CHECK(protocol && protocol->p_proto == IPPROTO_TCP && protocol->p_aliases[0] == NULL);
+    CHECK(getprotobyname("udp") == NULL && !strcmp(getprotobynumber(0)->p_name, "ip"));
 
     struct in_addr parsed;
     CHECK(inet_addr("10.0.0.2") == htonl(0x0a000002) && inet_addr("x") == INADDR_NONE);

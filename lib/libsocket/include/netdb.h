@@ -30,6 +30,12 @@ struct servent {
     char *s_proto;
 };
 
+struct protoent {
+    char *p_name;
+    char **p_aliases;
+    int p_proto;
+};
+
 #define AI_PASSIVE 0x01
 #define AI_CANONNAME 0x02
 #define AI_NUMERICHOST 0x04
@@ -75,6 +81,8 @@ struct hostent *gethostbyname(const char *name);
 struct hostent *gethostbyaddr(const void *address, socklen_t length, int family);
 struct servent *getservbyname(const char *name, const char *protocol);
 struct servent *getservbyport(int port, const char *protocol);
+struct protoent *getprotobyname(const char *name);
+struct protoent *getprotobynumber(int number);
 int *__h_errno_location(void);
 const char *hstrerror(int error);
 __END_DECLS

@@ -16,6 +16,7 @@ use crate::options::Options;
 use crate::socket::{self, Phase, Socket};
 use crate::{Result, errors, node};
 
+const AF_UNSPEC: u16 = 0;
 const SOCK_STREAM: c_int = 1;
 /// `SOCK_NONBLOCK` and `SOCK_CLOEXEC`, which are the flags of `open`.
 const NONBLOCK: c_int = syscall::flag::O_NONBLOCK as c_int;
@@ -68,7 +69,9 @@ fn give(index: usize, socket: Socket, flags: c_int) -> Result<c_int> {
 /// `EACCES`, `EADDRINUSE`, `EADDRNOTAVAIL`, `EAFNOSUPPORT`, `EBADF`, `EINVAL`, `ENOTSOCK`.
 pub fn bind(number: c_int, (family, to): (u16, Address)) -> Result<()> {
     let (index, socket) = socket::find(number)?;
-    if family != AF_INET {
+    // As Linux: programs leave the family out with the address that is all zeros.
+    let is_any = family == AF_UNSPEC && to.host == address::ANY;
+    if family != AF_INET && !is_any {
         return Err(EAFNOSUPPORT);
     }
     let own = node::own();

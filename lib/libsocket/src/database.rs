@@ -375,6 +375,46 @@ unsafe fn answer_service(
     structure
 }
 
+/// C's `struct protoent`.
+#[repr(C)]
+struct Protocol {
+    name: *const c_char,
+    aliases: *mut *mut c_char,
+    number: c_int,
+}
+
+/// Gives C a `struct protoent`.
+fn answer_protocol(is_it: impl Fn(&CStr, c_int) -> bool) -> *const Protocol {
+    const PROTOCOLS: [(&CStr, c_int); 2] = [(c"ip", 0), (c"tcp", IPPROTO_TCP)];
+    static PROTOCOL: Answer<Protocol> = Answer(Mutex::new(None));
+    let known = PROTOCOLS.iter().find(|(name, number)| is_it(name, *number));
+    let Some((name, number)) = known else {
+        return null();
+    };
+    let structure = Protocol {
+        name: name.as_ptr(),
+        aliases: null_mut(),
+        number: *number,
+    };
+    let mut answer = PROTOCOL.0.lock();
+    let new = Box::new((structure, Vec::new(), [null_mut(); 2]));
+    let (structure, _, list) = &mut **answer.insert(new);
+    structure.aliases = list.as_mut_ptr();
+    structure
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getprotobyname(name: *const c_char) -> *const Protocol {
+    // SAFETY: the caller's string.
+    let name = unsafe { CStr::from_ptr(name) };
+    answer_protocol(|known, _| known == name)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn getprotobynumber(number: c_int) -> *const Protocol {
+    answer_protocol(|_, known| known == number)
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getservbyname(name: *const c_char, protocol: *const c_char) -> *const Service {
     // SAFETY: the caller's strings.
