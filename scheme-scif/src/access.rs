@@ -37,7 +37,7 @@ impl Caller {
     }
 }
 
-/// What a handle was opened for.
+/// The access mode of a handle.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Access {
     read: bool,

@@ -4,7 +4,7 @@ use alloc::string::String;
 
 use scif_abi::NodeId;
 
-/// What an administrator may want of a card.
+/// A command of an administrator to a card.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CardCommand {
     /// Load its system and start it.
@@ -15,7 +15,7 @@ pub enum CardCommand {
     Shutdown,
 }
 
-/// What a card does.
+/// The state of a card.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CardState {
     /// It is reset, and its firmware is not ready.
@@ -54,17 +54,17 @@ impl CardState {
 pub struct Card {
     /// The node it is.
     pub node: NodeId,
-    /// Where it is.
+    /// Its place on the bus.
     pub place: String,
-    /// What it is.
+    /// Its family.
     pub family: &'static str,
     /// Which make of it.
     pub stepping: &'static str,
     /// Bytes of memory; 0: not known.
     pub memory_bytes: u64,
-    /// What it does.
+    /// Its state.
     pub state: CardState,
-    /// How far its firmware is.
+    /// The progress code of its firmware.
     pub post_code: String,
     /// Degrees Celsius, if a register reports them.
     pub temperature: Option<u32>,

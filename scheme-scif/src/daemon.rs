@@ -30,7 +30,7 @@ use crate::scif::files::Entry;
 pub struct Daemon<M: NodeMemory, C> {
     scif: Scif<M, Id>,
     copier: C,
-    /// Where descriptors come that programs send; once the scheme has one.
+    /// The receiver of descriptors that programs send; once the scheme has one.
     socket: Option<Rc<Socket>>,
     is_gone: fn(usize) -> bool,
 }
@@ -56,7 +56,7 @@ impl<M: NodeMemory, C: CopyEngine> Daemon<M, C> {
         &mut self.scif
     }
 
-    /// What the event loop asks for with [`SchemeDaemon::changes`].
+    /// The changes that the event loop asks for with [`SchemeDaemon::changes`].
     pub fn take_changes(&mut self) -> &mut crate::Changes<Id> {
         self.scif.take_changes(&mut self.copier)
     }

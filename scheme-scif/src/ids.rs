@@ -6,7 +6,7 @@ use core::hash::Hash;
 /// and closes by it.
 pub type HandleId = usize;
 
-/// What names a request: unique among those that wait.
+/// The name of a request: unique among those that wait.
 pub trait RequestId: Copy + Ord + Hash {}
 
 impl<T: Copy + Ord + Hash> RequestId for T {}

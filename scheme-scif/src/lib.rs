@@ -22,7 +22,7 @@ pub mod path;
 mod request;
 mod scif;
 
-/// What the tests play on; the fuzz targets do, too.
+/// The fixture of the tests and of the fuzz targets.
 #[cfg(any(test, feature = "fixture"))]
 #[path = "tests/fixture/mod.rs"]
 #[allow(missing_docs, reason = "for tests only")]

@@ -28,12 +28,12 @@ pub struct View {
     pub join: Option<JoinId>,
 }
 
-/// How far a memory object is.
+/// The progress of a memory object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Progress {
     /// There is more to do.
     More,
-    /// Somebody else is at work; the driver's loop wakes when that has changed.
+    /// Another thread is at work; the driver's loop wakes when that has changed.
     Pending,
     /// It is complete: its runs, in order.
     Complete(Vec<Run>),

@@ -1,4 +1,4 @@
-//! Paths below `/scheme/scif/`: what a name means, before anybody asks whether it exists.
+//! Paths below `/scheme/scif/`: the meaning of a name, whether or not the object exists.
 //!
 //! Pure text. The rules are the tables of docs/scheme.md; the tests hold their examples.
 
@@ -9,7 +9,7 @@ pub const NAME_MAX: usize = 255;
 /// The longest path, in bytes. The kernel has the same limit.
 pub const PATH_MAX: usize = 4096;
 
-/// What a path names.
+/// The object that a path names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Path {
     /// The directory of everything.

@@ -13,10 +13,10 @@ use hal::clock::Rate;
 const POLL_NS: u64 = 500_000;
 
 /// A sleep that a message ended within this time, in nanoseconds, would perhaps have been worth a
-/// poll: those who sleep take longer to answer.
+/// poll: a sleeping peer takes longer to answer.
 const SHORT_SLEEP_NS: u64 = 2 * POLL_NS;
 
-/// When giving the processor away takes this long, in nanoseconds, somebody else has used it.
+/// When a yield takes this long, in nanoseconds, another program has used the processor.
 const OTHERS_NS: u64 = 15_000;
 
 /// When it takes this long, in nanoseconds, a program that computes has had a turn (the shortest is

@@ -1,4 +1,4 @@
-//! What wakes the driver.
+//! The event queue of the driver: interrupts, requests and the clock.
 
 use alloc::vec::Vec;
 
@@ -8,7 +8,7 @@ use libredox::Fd;
 use micd::links::Links;
 use syscall::flag::EventFlags;
 
-/// What the event queue reports.
+/// An event of the queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EventSource {
     /// The scheme's socket has something to read.

@@ -14,7 +14,7 @@ use syscall::error::EOPNOTSUPP;
 
 use crate::hardware::Hardware;
 
-/// What is to be done with a link. Each step that was done has one [`Outcome`].
+/// A step that a link needs. Each step that was done has one [`Outcome`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step {
     /// Make a queue pair for the peer: [`Outcome::Attached`].
@@ -29,7 +29,7 @@ pub enum Step {
     /// The peer does not answer, but may still write to our memory: end what programs see of the
     /// link and keep its memory: [`Outcome::Failed`].
     Fail {
-        /// How that was noticed.
+        /// The reason.
         reason: DownReason,
     },
     /// The peer can no longer write to our memory: forget the link and its memory:
@@ -37,7 +37,7 @@ pub enum Step {
     Detach,
 }
 
-/// What came of a step.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
     /// Of [`Step::Attach`].
@@ -72,10 +72,10 @@ pub trait MicFunction: Hardware {
     /// The other node's number.
     fn peer(&self) -> NodeId;
 
-    /// How often to look at the link, and how long to wait for the peer.
+    /// Sets the time between two checks of the link, and the time to wait for the peer.
     fn set_timing(&mut self, timing: LinkTiming);
 
-    /// What is to be done next; `now` is the time in nanoseconds of any monotonic clock. To be
+    /// The next step; `now` is the time in nanoseconds of any monotonic clock. To be
     /// called after an interrupt and at [`deadline`](Self::deadline), until it returns `None`.
     fn step(&mut self, now: u64) -> Option<Step>;
 

@@ -11,7 +11,7 @@ use hal::irq::Interrupt;
 use hal::mem::Region;
 use scif_core::CopyEngine;
 
-/// How a peer addresses this node's memory.
+/// The address of this node's memory on a peer's bus.
 pub trait Bus {
     /// The bus address of a byte at this physical address; `None` when the peer cannot reach it.
     /// Neighbours are neighbours for the peer.
@@ -55,7 +55,7 @@ pub trait Hardware {
     /// `ENODEV` when it cannot be reached any more; `EAGAIN`: not now, which was logged; `ENOMEM`.
     fn aperture(&mut self, is_mapped: bool) -> Result<Aperture>;
 
-    /// How the peer addresses our memory.
+    /// The address of our memory on the peer's bus.
     fn bus(&self) -> Rc<dyn Bus> {
         Rc::new(Identical)
     }

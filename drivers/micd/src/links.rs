@@ -84,7 +84,7 @@ impl Links {
             .any(|function| function.gathers_stores())
     }
 
-    /// What copies to and from the peers' memory.
+    /// The copy engines for the peers' memory.
     pub fn copy_router(&self) -> CopyRouter {
         let engines = self.functions.iter();
         CopyRouter::new(engines.filter_map(|function| {
@@ -131,7 +131,7 @@ impl Links {
             .try_for_each(|function| function.start())
     }
 
-    /// How often links are looked at, and how long peers may be silent, from now on.
+    /// Sets the time between two checks of a link, and the time that peers may be silent.
     pub fn set_timing(&mut self, timing: LinkTiming) {
         for function in &mut self.functions {
             function.set_timing(timing);
@@ -156,12 +156,12 @@ impl Links {
         }
     }
 
-    /// Looks at all links: call it after interrupts and at [`deadline`](Self::deadline). `now` is
+    /// Handles all links: call it after interrupts and at [`deadline`](Self::deadline). `now` is
     /// the time in nanoseconds, the same as for [`Engine::tick`].
     pub fn poll(&mut self, now: u64, engine: &mut Engine, memory: &mut impl PeerMemory) {
         for (function, rang) in self.functions.iter_mut().zip(&mut self.rang) {
             let rang = core::mem::take(rang);
-            // What a lost doorbell announced is found when the function is due.
+            // Messages whose doorbell was lost are found when the function is due.
             if !rang && function.deadline() > now {
                 continue;
             }

@@ -88,7 +88,7 @@ fn main() -> i32 {
     }
 }
 
-/// Serves, unless somebody does already.
+/// Serves, unless another `micd` does already.
 fn run() -> Result<()> {
     let notify = runtime::env::var(NOTIFY_VARIABLE);
     let channel = runtime::env::var(CHANNEL_VARIABLE);
@@ -113,7 +113,7 @@ fn run() -> Result<()> {
     micd.serve()
 }
 
-/// What the loop does after an iteration.
+/// The action of the loop after an iteration.
 enum Next {
     /// The next iteration.
     Iterate,
@@ -272,7 +272,7 @@ impl Micd {
         }
     }
 
-    /// What follows this iteration, in which some request was answered or none.
+    /// The action after this iteration, in which some request was answered or none.
     fn next_action(&mut self, now: u64, has_answered: bool) -> Next {
         match self.server.status() {
             Status::Closed if self.exit == NodeExit::Done => Next::End,

@@ -46,7 +46,7 @@ pub struct Peer {
     pub aperture: Aperture,
     /// Its doorbell.
     pub doorbell: Rc<dyn Doorbell>,
-    /// How it addresses ours.
+    /// The address of our memory on its bus.
     pub bus: Rc<dyn Bus>,
     /// Whether stores through the aperture are gathered on their way.
     pub gathers_stores: bool,
@@ -79,7 +79,7 @@ struct Block {
     writable: bool,
 }
 
-/// What is to be done with memory.
+/// The kind of an access to memory.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Access {
     Read,

@@ -14,7 +14,7 @@ use scheme_scif::Token;
 use scif_core::Run;
 use syscall::error::{EOPNOTSUPP, Error, Result};
 
-/// Where blocks of shared memory come from.
+/// The source of blocks of shared memory.
 pub trait BlockSource {
     /// Zeroed, page-aligned, physically contiguous memory and its physical address; `None` when
     /// there is none.
@@ -63,7 +63,7 @@ pub trait BlockSource {
     }
 }
 
-/// What came of borrowing pages for an object: memory of this task, and its frames.
+/// The result of borrowing pages for an object: memory of this task, and its frames.
 pub type Borrowed = (Token, Result<(Region, Vec<Frames>)>);
 
 impl BlockSource for Allocator {
@@ -99,7 +99,7 @@ pub enum MemoryObject {
 /// A complete object.
 #[derive(Clone)]
 pub struct Complete {
-    /// Where it is.
+    /// Its address.
     pub region: Region,
     /// Its runs of physical memory in order.
     pub runs: Vec<PhysicalRun>,
@@ -107,12 +107,12 @@ pub struct Complete {
     pub writable: bool,
 }
 
-/// How far an object is.
+/// The progress of an object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BuildStep {
     /// There is more to do.
     More,
-    /// Somebody else is at work.
+    /// Another thread is at work.
     Pending,
     /// Nothing is left to do.
     Complete,
@@ -123,7 +123,7 @@ pub enum BuildStep {
 pub struct PhysicalRun {
     /// Of the first page.
     pub physical: u64,
-    /// How many.
+    /// The number of pages.
     pub pages: u32,
 }
 
@@ -183,7 +183,7 @@ impl MemoryObject {
         }
     }
 
-    /// What came of borrowing.
+    /// The result of borrowing.
     pub fn borrowed(&mut self, result: Result<(Region, Vec<Frames>)>) {
         let MemoryObject::Borrowing { writable } = *self else {
             return;

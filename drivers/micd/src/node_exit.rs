@@ -7,7 +7,7 @@ use scif_core::{Engine, Memory};
 /// before it switches the machine off.
 const LIMIT_NS: u64 = 700_000_000;
 
-/// How far the exit is.
+/// The progress of the exit.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum NodeExit {
     /// No exit was requested.

@@ -20,7 +20,7 @@ use micd::memory_object::{self, BlockSource};
 use runtime::thread;
 use scheme_scif::Token;
 
-/// What the memory of a node is made of.
+/// The source of a node's shared memory.
 pub struct MemorySource {
     allocator: Allocator,
     joiner: Joiner,
@@ -29,13 +29,13 @@ pub struct MemorySource {
     wake: Fd,
 }
 
-/// What the thread and the loop share.
+/// State that the thread and the loop share.
 struct Shared {
     jobs: Mutex<Vec<Job>>,
     ended: Mutex<Vec<(Token, Result<Borrowed>)>>,
 }
 
-/// What is to be done with the address space of a program.
+/// An order for the address space of a program.
 enum Job {
     /// Borrow pages for an object.
     Borrow(Token, Fd, Wanted),

@@ -18,7 +18,7 @@ use crate::raw::now;
 /// Bytes of lines taken at a time.
 const READ_BYTES: usize = 512;
 
-/// What happened to a node.
+/// The coming or going of a node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NodeEvent {
     /// It is there: connects to it can succeed.

@@ -51,7 +51,7 @@ impl ReadReady for Endpoint {
     }
 }
 
-/// What has been written is in the peer's memory.
+/// Bytes that have been written are in the peer's memory.
 impl Write for Endpoint {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         self.send(bytes, SendFlags::BLOCK)

@@ -9,7 +9,7 @@ use crate::endpoint::{Endpoint, Listener};
 use crate::error::{Error, Result};
 use crate::raw::{PollFd, poll_by};
 
-/// What can be polled.
+/// An object that can be polled.
 pub trait Pollable {
     /// The endpoint behind it.
     fn endpoint(&self) -> &Endpoint;
@@ -31,9 +31,9 @@ impl Pollable for Listener {
 pub struct PollEntry<'a> {
     /// The endpoint.
     pub endpoint: &'a dyn Pollable,
-    /// What to wait for; `ERR` and `HUP` are always reported.
+    /// The events to wait for; `ERR` and `HUP` are always reported.
     pub events: Readiness,
-    /// What it is ready for; filled in by [`poll`].
+    /// The events it is ready for; filled in by [`poll`].
     pub revents: Readiness,
 }
 

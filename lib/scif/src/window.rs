@@ -12,8 +12,8 @@ use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
 use crate::raw;
 
-/// How memory is registered; a window that may be read and written at an offset of SCIF's choice,
-/// by default.
+/// Options of a registration; by default a window that may be read and written at an offset of
+/// SCIF's choice.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RegisterOptions {
     protection: Protection,
@@ -35,7 +35,7 @@ impl RegisterOptions {
         }
     }
 
-    /// What the peer, and transfers of either side, may do with the window.
+    /// The rights of the peer, and of transfers of either side, to the window.
     #[must_use]
     pub const fn protection(mut self, protection: Protection) -> Self {
         self.protection = protection;
@@ -197,7 +197,7 @@ fn length_of(range: &Range<usize>) -> Result<usize> {
 }
 
 impl<'a> Window<'a> {
-    /// Where it begins in the endpoint's registered address space: what the peer has to know.
+    /// Its offset in the endpoint's registered address space, by which the peer names it.
     pub fn offset(&self) -> i64 {
         self.offset
     }

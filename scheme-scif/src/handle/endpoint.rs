@@ -71,7 +71,7 @@ impl<R> Endpoint<R> {
         self.is_listening = true;
     }
 
-    /// Where it is being connected to in the background.
+    /// The port that it is being connected to in the background.
     pub fn connects_to(&self) -> Option<PortId> {
         self.connecting
     }

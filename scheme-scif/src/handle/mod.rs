@@ -20,7 +20,7 @@ use crate::handle::ranges::{Range, Ranges};
 use crate::node_memory::{JoinId, Token};
 use crate::path::Path;
 
-/// What was opened, for what, and by whom.
+/// The opened object, its access mode and its opener.
 #[derive(Clone, Copy)]
 pub(crate) struct Opening {
     path: Path,
@@ -60,7 +60,7 @@ pub(crate) struct Handle<R> {
     files: u64,
 }
 
-/// What a mapped page belongs to.
+/// The object that a mapped page belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum PageKind {
     /// A window of the peer, and the range of addresses that was made of its pieces for this.
@@ -69,14 +69,14 @@ pub(crate) enum PageKind {
     Cached(RemoteWindowId, Option<JoinId>),
     /// A memory object that an own window was made of.
     Own(Token),
-    /// What bypass clients map of this node's memory.
+    /// Pages of this node that bypass clients map.
     LocalPart,
-    /// What they map of the peer's.
+    /// Pages of the peer that they map.
     PeerPart(BypassId),
 }
 
 impl PageKind {
-    /// What the file `mappings` calls it.
+    /// Its name in the file `mappings`.
     pub fn name(self) -> &'static str {
         match self {
             PageKind::Peer(..) => "window",
@@ -114,13 +114,13 @@ impl Bypass {
         self.endpoint
     }
 
-    /// What its client has to know.
+    /// The record that its client reads.
     pub fn record(&self) -> &BypassRecord {
         &self.record
     }
 }
 
-/// What lies behind a handle.
+/// The object behind a handle.
 pub(crate) enum Kind<R> {
     /// A directory; the path says which.
     Directory,
@@ -128,7 +128,7 @@ pub(crate) enum Kind<R> {
     Text(String),
     /// An endpoint in any state.
     Endpoint(Endpoint<R>),
-    /// What an endpoint that was shut down leaves: the mappings made through it.
+    /// An endpoint that was shut down: the mappings made through it.
     Closed,
     /// The windows of an endpoint's peer, for mapping.
     Window(EndpointId),
@@ -136,7 +136,7 @@ pub(crate) enum Kind<R> {
     CachedWindow(EndpointId),
     /// The endpoint's own windows, for mapping.
     OwnWindow(EndpointId),
-    /// What an endpoint leaves when it is closed: for waiting until its copies have ended.
+    /// An endpoint that is closed: for waiting until its copies have ended.
     End(EndpointId),
     /// A connection's rings, for a client that works on them by itself.
     Bypass(Bypass),
@@ -170,7 +170,7 @@ impl<R> Handle<R> {
         self.opening.path
     }
 
-    /// Who opened it.
+    /// Its opener.
     pub fn caller(&self) -> Caller {
         self.opening.caller
     }
@@ -195,7 +195,7 @@ impl<R> Handle<R> {
         self.opening.access.to_write()
     }
 
-    /// What lies behind it.
+    /// The object behind it.
     pub fn kind(&self) -> &Kind<R> {
         &self.kind
     }
@@ -205,12 +205,12 @@ impl<R> Handle<R> {
         &mut self.kind
     }
 
-    /// What lies behind it, for the last time.
+    /// The object behind a handle that is closed.
     pub fn into_kind(self) -> Kind<R> {
         self.kind
     }
 
-    /// What programs have mapped through it.
+    /// The pages that programs have mapped through it.
     pub fn mapped(&self) -> impl Iterator<Item = &Range<PageKind>> {
         self.mapped.iter()
     }

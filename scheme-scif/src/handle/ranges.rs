@@ -12,9 +12,9 @@ use alloc::vec::Vec;
 pub struct Range<T> {
     /// Number of the first page.
     pub first: u64,
-    /// How many, at least one.
+    /// The number of pages, at least one.
     pub pages: u64,
-    /// What goes with them.
+    /// Their mark.
     pub mark: T,
 }
 

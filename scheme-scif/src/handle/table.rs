@@ -70,7 +70,7 @@ impl<R> Handles<R> {
         self.table.get_mut(id)
     }
 
-    /// Who opened a handle.
+    /// The opener of a handle.
     ///
     /// # Errors
     /// `EBADF`.

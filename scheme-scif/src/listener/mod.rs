@@ -150,7 +150,7 @@ impl<R: RequestId> Listeners<R> {
         own.map(|(&port, shared)| (port, shared.owner))
     }
 
-    /// Keeps a connection until somebody claims it by the number that is returned.
+    /// Keeps a connection until a program claims it by the number that is returned.
     pub fn keep(&mut self, endpoint: EndpointId, listener: HandleId, caller: Caller) -> u64 {
         self.last_claim += 1;
         let unclaimed = Unclaimed {

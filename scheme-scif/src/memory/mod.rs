@@ -46,7 +46,7 @@ pub(crate) struct MemoryObject {
     uses: u32,
     /// Pages of it that are mapped as pages of windows; each as often as it is mapped.
     viewed: u64,
-    /// What programs map of it.
+    /// The parts of it that programs have mapped.
     mapped: Ranges<()>,
 }
 
@@ -76,7 +76,7 @@ impl MemoryObject {
         self.uses
     }
 
-    /// What programs map of it.
+    /// The parts of it that programs have mapped.
     pub fn mapped(&self) -> &Ranges<()> {
         &self.mapped
     }
@@ -89,9 +89,9 @@ struct Building<R> {
     is_pending: bool,
 }
 
-/// How an object is made.
+/// The way in which an object is made.
 pub(crate) enum Source<S> {
-    /// Of so many zeroed pages.
+    /// Of this number of zeroed pages.
     Provided(u64),
     /// Of pages of the program behind an address space.
     Pinned(S, PinRecord),
@@ -125,7 +125,7 @@ impl<R, S> Default for MemoryObjects<R, S> {
     }
 }
 
-/// How objects come and go.
+/// Making and releasing of objects.
 impl<R: Copy, S> MemoryObjects<R, S> {
     /// A program has sent an address space over a handle; returns the one it sent before.
     pub fn put_space(&mut self, id: HandleId, space: S) -> Option<S> {
@@ -302,7 +302,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
     }
 }
 
-/// What objects are used for.
+/// Uses of objects.
 impl<R: Copy, S> MemoryObjects<R, S> {
     /// An object.
     pub fn get(&self, token: Token) -> Option<&MemoryObject> {

@@ -19,7 +19,7 @@ use crate::error::system;
 use crate::ids::{HandleId, RequestId};
 use crate::node_memory::Token;
 
-/// What is to be tried again since it was asked last; something may be named more than once.
+/// Requests and handles to try again since the last call; one may be named more than once.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Changes<R> {
     /// Handles whose waiting requests may be answered now, and whose readiness may be another.
@@ -40,7 +40,7 @@ impl<R> Default for Changes<R> {
     }
 }
 
-/// Where an accept takes its connections from.
+/// The source of an accept's connections.
 #[derive(Clone, Copy)]
 pub(crate) enum AcceptSource {
     /// A listening handle.
@@ -49,7 +49,7 @@ pub(crate) enum AcceptSource {
     Shared(Port),
 }
 
-/// What a waiting request is pending on.
+/// The event that a waiting request is pending on.
 #[derive(Clone, Copy)]
 pub(crate) enum PendingOn {
     /// `open` of a connection; the endpoint has no handle yet.
@@ -93,7 +93,7 @@ impl PendingOn {
     }
 }
 
-/// What a change of an endpoint wakes.
+/// The requests that a change of an endpoint wakes.
 struct Watchers<R> {
     handle: Option<HandleId>,
     requests: BTreeSet<R>,
@@ -135,7 +135,7 @@ impl<R> Default for Requests<R> {
     }
 }
 
-/// What requests are pending on.
+/// The events that requests are pending on.
 impl<R: RequestId> Requests<R> {
     /// Requests that wait.
     pub fn len(&self) -> usize {
@@ -197,9 +197,9 @@ impl<R: RequestId> Requests<R> {
     }
 }
 
-/// What wakes requests.
+/// The wake-ups of requests.
 impl<R: RequestId> Requests<R> {
-    /// What is to be tried again; the caller empties it.
+    /// Requests and handles to try again; the caller empties it.
     pub fn changes(&mut self) -> &mut Changes<R> {
         &mut self.changes
     }

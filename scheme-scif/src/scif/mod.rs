@@ -40,7 +40,7 @@ const COPY_SLICE_BYTES: usize = 256 * 1024;
 /// As above.
 const COPY_SLICES: usize = 4;
 
-/// What the node's driver has to know of the engine's events.
+/// Events of the engine for the node's driver.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NodeEvent {
     /// The node is online.
@@ -53,7 +53,7 @@ pub enum NodeEvent {
     Card(NodeId, CardCommand),
 }
 
-/// What the driver's event loop has done since its start; shown by the file `stats`.
+/// Counters of the driver's event loop since its start, shown by the file `stats`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoopCounters {
     /// Iterations of the loop: each begins with what the event queue reported.
@@ -107,7 +107,7 @@ pub struct Scif<M: NodeMemory, R> {
     timing: LinkTiming,
 }
 
-/// What the driver's event loop calls.
+/// The interface to the driver's event loop.
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// A scheme without open handles except its root.
     pub fn new(engine: Engine, memory: M) -> Self {
@@ -146,22 +146,22 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         self.engine.has_work() || self.objects.has_work() || self.requests.has_steps()
     }
 
-    /// What the file `stats` shows of the event loop from now on.
+    /// Sets the counters of the event loop that the file `stats` shows.
     pub fn set_loop_counters(&mut self, counters: LoopCounters) {
         self.loop_counters = counters;
     }
 
-    /// What the file `cards` shows from now on.
+    /// Sets the cards that the file `cards` shows.
     pub fn set_cards(&mut self, cards: Vec<Card>) {
         self.cards = cards;
     }
 
-    /// How the driver is to notice the loss of nodes.
+    /// The times by which the driver notices the loss of nodes.
     pub fn link_timing(&self) -> LinkTiming {
         self.timing
     }
 
-    /// What happened to nodes, oldest first.
+    /// Nodes that came or went, oldest first.
     pub fn next_node_event(&mut self) -> Option<NodeEvent> {
         self.node_events.pop_front()
     }

@@ -64,7 +64,7 @@ impl Frames {
         Ok(Self { free, parts })
     }
 
-    /// So many fewer frames are free than were then; negative when there are more.
+    /// The number of frames that are free no more since then; negative when there are more.
     pub fn lost_since(&self, before: &Self) -> i64 {
         before.free as i64 - self.free as i64
     }

@@ -37,7 +37,7 @@ const FIRMWARE_NS: u64 = 4_500_000_000;
 pub struct Faults {
     /// The firmware never gets ready.
     pub never_ready: bool,
-    /// So many resets fail.
+    /// The number of resets that fail.
     pub failed_resets: u32,
     /// All registers read all ones.
     pub is_gone: bool,
@@ -47,9 +47,9 @@ pub struct Faults {
     pub download: Option<u32>,
     /// The host's DMA channels report an error as soon as they work.
     pub dead_channels: bool,
-    /// So many copies end in an error.
+    /// The number of copies that end in an error.
     pub dma_errors: u32,
-    /// So many status descriptors end in an error.
+    /// The number of status descriptors that end in an error.
     pub status_errors: u32,
 }
 

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 use hal::Result;
 use hal::mem::{self, BoundsError, Region};
 
-/// Where the log daemon keeps traces.
+/// The path below which the log daemon keeps traces.
 pub const DIRECTORY: &str = "/scheme/log/trace";
 
 /// A trace that is being written, by one writer.

@@ -5,7 +5,7 @@
 //! instead: it moves to the next address of its slot, and old mappings reach nothing. Three rules
 //! make that safe without any note that outlives the driver:
 //!
-//! * No address above the present one is mapped by anybody.
+//! * No address above the present one is mapped by any program.
 //! * Each move goes one aperture up.
 //! * It goes back to the address where this driver began, at which and below which its predecessors
 //!   may have been, only while no program has anything of the peer mapped.

@@ -45,7 +45,7 @@ const DOORBELL_VECTOR: u32 = 0;
 /// The start of the unused part of the link memory: behind the records, on a page of its own.
 const SPARE_OFFSET: usize = link::MIN_LINK_BYTES.next_multiple_of(PAGE);
 
-/// Where this side is with the link.
+/// This side's state of the link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     /// No queue pair; wanted at this time.
@@ -78,7 +78,7 @@ pub struct Link {
     state: State,
     generation: u32,
     timing: Timing,
-    /// What the records said when this side started.
+    /// The records as they were when this side started.
     found: Found,
     now: u64,
     next_look: u64,
@@ -222,7 +222,7 @@ impl Link {
         self.announce = true;
     }
 
-    /// What is to be done now; see [`MicFunction::step`](crate::function::MicFunction::step).
+    /// The next step; see [`MicFunction::step`](crate::function::MicFunction::step).
     pub fn step(&mut self, now: u64) -> Option<Step> {
         let passed = now.saturating_sub(self.now);
         self.now = now;
@@ -321,7 +321,7 @@ impl Link {
         self.state = State::Stopped { peer };
     }
 
-    /// How often to look, and how long to wait for a beat, from now on.
+    /// Sets the time between two checks, and the time to wait for a heartbeat.
     pub fn set_timing(&mut self, timing: Timing) {
         if timing != self.timing {
             self.timing = timing;

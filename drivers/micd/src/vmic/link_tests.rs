@@ -106,7 +106,7 @@ impl Fixture {
                 side.writes_to = None;
                 side.link.done(Outcome::Detached);
                 let freed = side.queue_pair.take();
-                // The rule of all rules: nobody writes into memory that its owner takes back.
+                // The most important rule: no side writes into memory that its owner takes back.
                 if let Some(other) = &self.sides[1 - index] {
                     assert!(other.writes_to.is_none() || other.writes_to != freed);
                 }

@@ -100,7 +100,7 @@ impl Device {
         })
     }
 
-    /// How messages call it.
+    /// Its name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -135,7 +135,7 @@ impl Device {
         &*self.interrupts
     }
 
-    /// What the card says in the device page.
+    /// The card's fields of the device page.
     pub fn answer(&self) -> Result<Answer> {
         self.page.answer()
     }
@@ -160,7 +160,7 @@ impl Device {
         &self.doorbell
     }
 
-    /// What it shall boot.
+    /// The files that it boots.
     ///
     /// # Errors
     /// Those of the slot.

@@ -234,7 +234,7 @@ impl MicFunction for X100 {
     }
 }
 
-/// What follows from the outcome of a step.
+/// The consequences of the outcome of a step.
 impl X100 {
     fn attached(&mut self, queue_pair: Option<u64>) {
         if self.link != Link::Attaching {

@@ -59,7 +59,7 @@ pub enum Unfit {
     LoadAddress(u64),
     /// Where the last would end in the card's memory, and where it has to.
     TooLarge(u64, u64),
-    /// Where the kernel ends, and where the RAM disk has to begin.
+    /// The end of the kernel, and the address at which the RAM disk has to begin.
     Overlap(u64, u64),
     /// The command line is longer than it may be.
     CommandLine(usize),
@@ -95,7 +95,7 @@ impl core::fmt::Display for Unfit {
     }
 }
 
-/// Where everything goes.
+/// The addresses that everything is loaded to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Plan {
     /// Of the kernel.

@@ -187,7 +187,7 @@ impl X100 {
         }
     }
 
-    /// What there is to do as long as the link is not being ended.
+    /// The next step as long as the link is not being ended.
     pub(super) fn step_up(&mut self) -> Option<Step> {
         let now = self.now;
         match (self.state, self.link) {

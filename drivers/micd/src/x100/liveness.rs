@@ -5,7 +5,7 @@ use scif_abi::limits::LinkTiming;
 /// Probes in a row that a system without a heartbeat leaves unanswered before its link fails.
 pub(super) const PROBES: u32 = 3;
 
-/// What is known of the system behind a connected link. Times are in nanoseconds.
+/// The liveness of the system behind a connected link. Times are in nanoseconds.
 #[derive(Default)]
 pub(super) struct Liveness {
     /// The heartbeat as it was read last; 0: the system has none so far.

@@ -80,7 +80,7 @@ const STATE_DOORBELL: u32 = 1;
 /// The value it reports by it when its system has crashed.
 const CRASHED: u32 = 0xdead;
 
-/// What the card does.
+/// The state of the card.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     /// Nothing is known yet.
@@ -103,7 +103,7 @@ enum State {
     Gone { look: u64 },
 }
 
-/// How far the link is.
+/// The state of the link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Link {
     /// There is none; it may be made from then on.

@@ -25,7 +25,7 @@ pub const AT_CARD_QUEUE_PAIR: usize = 16;
 /// Offset of the card's heartbeat, 8 bytes, by the card.
 pub const AT_HEARTBEAT: usize = PAGE - 8;
 
-/// What the card says in the page.
+/// The card's fields of the page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Answer {
     /// Card address of its queue pair; 0: none.

@@ -24,10 +24,10 @@ pub const APERTURE_BAR: usize = 0;
 pub const REGISTERS_BAR: usize = 4;
 /// Bytes of registers: DBOX and SBOX, 64 KiB each.
 pub const REGISTERS_BYTES: usize = 0x2_0000;
-/// What any register of a card reads as that is gone, or in the middle of a reset.
+/// The value of every register of a card that is gone, or in the middle of a reset.
 pub const ALL_ONES: u32 = u32::MAX;
 
-/// Where the SBOX begins.
+/// The start of the SBOX.
 const SBOX: usize = 0x1_0000;
 
 // SMPT --------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ pub const fn smpt_value(page: u64) -> u32 {
 
 // Interrupts --------------------------------------------------------------------------------------
 
-/// What interrupts the host: bits of the next three registers.
+/// Causes of interrupts of the host: bits of the next three registers.
 pub const SICR0: usize = SBOX + 0x9004;
 /// Writing ones enables them.
 pub const SICE0: usize = SBOX + 0x900c;
@@ -121,7 +121,7 @@ pub const RGCR: usize = SBOX + 0x4010;
 pub const RGCR_RESET: u32 = 1;
 /// Temperature: bit 31 valid, bits 30:22 °C of the hottest sensor (*assumed*, from MPSS 3).
 pub const THERMAL_STATUS: usize = SBOX + 0x1018;
-/// How far the card's firmware is: two ASCII characters, the lower byte first. In the DBOX.
+/// The progress of the card's firmware: two ASCII characters, the lower byte first. In the DBOX.
 pub const POSTCODE: usize = 0x242c;
 /// POST codes that say that the reset failed.
 pub const POST_FAILED: [u32; 2] = [
@@ -201,7 +201,7 @@ pub const DSTAT_COUNT: u32 = 0x1_ffff;
 /// Bit of [`DSTAT`]: the channel stands still after an error. The state is a number of four bits,
 /// 31:28, of which 2 is the one that matters; as in mainline only its bit is looked at.
 pub const DSTAT_QUIESCED: u32 = 1 << 29;
-/// Where the channel stores [`DSTAT`] by itself, lower half: 4 bytes.
+/// The address to which the channel stores [`DSTAT`] by itself, lower half: 4 bytes.
 pub const DSTATWB_LOW: usize = 0x24;
 /// Upper half.
 pub const DSTATWB_HIGH: usize = 0x28;

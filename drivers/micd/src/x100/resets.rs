@@ -1,4 +1,4 @@
-//! What is known of a card's resets.
+//! The resets of a card: the last one, and those that are due.
 
 /// The last reset, and whether there was one.
 #[derive(Default)]

@@ -23,7 +23,7 @@ use syscall::error::{EINVAL, ENODEV, ENOENT};
 use super::image::Files;
 use super::registers::{APERTURE_BAR, DEVICES, REGISTERS_BAR, REGISTERS_BYTES, VENDOR};
 
-/// Where the files are that cards boot.
+/// The directory of the files that cards boot.
 pub const FILES: &str = "/etc/mic/x100";
 /// Bytes read in one go.
 const CHUNK: usize = 64 << 10;
@@ -53,7 +53,7 @@ impl Interrupts for Vectors {
 /// A card's place in the machine. At first the card is no bus master: whatever a driver before this
 /// one has left running on it writes to no memory.
 pub trait Slot {
-    /// How messages call it.
+    /// Its name in messages.
     fn name(&self) -> String;
 
     /// Its registers.
@@ -87,7 +87,7 @@ pub trait Slot {
     /// Those of the PCI driver; `EIO` when the card does not take it.
     fn set_bus_master(&mut self, is_master: bool) -> Result<()>;
 
-    /// What it shall boot.
+    /// The files that it boots.
     ///
     /// # Errors
     /// `ENOENT` when there is nothing.

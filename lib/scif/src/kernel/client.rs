@@ -9,7 +9,7 @@ use syscall::error::EPERM;
 use crate::error::{Error, Result};
 use crate::events::{NodeEvent, NodeEvents};
 
-/// What a driver does when nodes come and go; the callbacks of `struct scif_client`.
+/// The actions of a driver when nodes come and go; the callbacks of `struct scif_client`.
 pub trait Client {
     /// A node is there: connects to it can succeed. Called once for each node that is there
     /// already, the own one among them.

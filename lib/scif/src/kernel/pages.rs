@@ -101,7 +101,7 @@ impl<E: Borrow<Endpoint>> RemotePages<E> {
         &self.addresses
     }
 
-    /// What the window allows.
+    /// The rights of the window.
     pub fn protection(&self) -> Protection {
         self.protection
     }

@@ -15,9 +15,9 @@ use super::{Result, readiness};
 pub struct PollFd {
     /// The endpoint.
     pub epd: usize,
-    /// What to wait for; `ERR`, `HUP` and `NVAL` are always reported.
+    /// The events to wait for; `ERR`, `HUP` and `NVAL` are always reported.
     pub events: u16,
-    /// What it is ready for; filled in by [`poll`].
+    /// The events it is ready for; filled in by [`poll`].
     pub revents: u16,
 }
 

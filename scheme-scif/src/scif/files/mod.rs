@@ -255,7 +255,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                     .chain(files)
                     .collect()
             }
-            // What other nodes listen on is theirs to know.
+            // The listeners of other nodes are not known here.
             Path::Node(node) if node != self.engine.node() => Vec::new(),
             Path::AcceptDirectory => self
                 .listeners
@@ -397,7 +397,7 @@ fn write_path(name: &mut String, path: Path) -> core::fmt::Result {
     }
 }
 
-/// What a window allows, in letters.
+/// The rights of a window, in letters.
 fn rights(protection: Protection) -> &'static str {
     match (
         protection.contains(Protection::READ),

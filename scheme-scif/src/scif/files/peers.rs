@@ -11,7 +11,7 @@ use crate::node_memory::NodeMemory;
 use crate::scif::Scif;
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
-    /// What a fresh reader is shown first: every node that is online, the own one among them.
+    /// The first lines of a new reader: every node that is online, the own one among them.
     pub(in crate::scif) fn present_peers(&self) -> PeerLines {
         PeerLines::new(self.engine.online_nodes())
     }

@@ -66,7 +66,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// What lies behind a handle for `path`; `None`: an endpoint that is still to be made.
+    /// The object behind a handle for `path`; `None`: an endpoint that is still to be made.
     ///
     /// # Errors
     /// Those of flags that do not suit the path.
@@ -82,7 +82,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 } else {
                     open_text(flags)?;
                 }
-                // What bypass clients have moved and what waits is counted when somebody asks.
+                // Bytes that bypass clients have moved, and waiting requests, are counted at the
+                // open.
                 self.engine.refresh(&mut self.memory);
                 Kind::Text(self.text(file, caller))
             }

@@ -82,7 +82,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         })
     }
 
-    /// What calls on windows give because of the endpoint's state; `None` when it is connected.
+    /// The error of calls on windows in the endpoint's state; `None` when it is connected.
     fn wrong_state(&self, endpoint: EndpointId) -> Option<Error> {
         match self.engine.state(endpoint) {
             Some(EndpointState::Connected) => None,

@@ -33,7 +33,8 @@ const JOINED_BYTES: u64 = 4 << 20;
 const ADDRESS_BYTES: usize = size_of::<u64>();
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
-    /// Where in this task's memory the bytes are that a program wants to map: `size` bytes at
+    /// The address, in this task's memory, of the bytes that a program wants to map: `size` bytes
+    /// at
     /// `offset` of a memory handle's object, or of the peer's registered address space.
     ///
     /// # Errors
@@ -220,7 +221,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             .insert_file(&mut self.engine, Handle::new(opening, kind))
     }
 
-    /// How far one mapping of own windows can reach; on an endpoint, or a handle for mapping them.
+    /// The length that one mapping of own windows can have; on an endpoint, or a handle for mapping
+    /// them.
     pub(in crate::scif) fn map_run_own(
         &mut self,
         id: HandleId,
@@ -236,8 +238,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         part.map(|part| part.bytes as usize).map_err(system)
     }
 
-    /// How far one mapping of the peer's windows can reach: as far as its memory is contiguous
-    /// there, or through as many pieces of a window as are put together at a time.
+    /// The length that one mapping of the peer's windows can have: as far as its memory is
+    /// contiguous there, or through as many pieces of a window as are put together at a time.
     pub(in crate::scif) fn map_run(
         &mut self,
         id: HandleId,

@@ -102,7 +102,7 @@ fn words_are_completed(suite: &mut Suite, console: &Console) {
     suite.equal("text is inserted", inserted, Ok(6));
     gives(suite, "the completed line", line, b"calendar x\n");
     let _ = fd::close(completer);
-    // Where nobody knows how to complete, Tab is a blank.
+    // Where no program completes, Tab is a blank.
     gives(
         suite,
         "Tab without a completer",

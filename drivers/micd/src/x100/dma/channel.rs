@@ -143,7 +143,7 @@ impl Channel {
         is_first_stepping: bool,
     ) -> Result<bool, BoundsError> {
         self.turn_off(registers);
-        // What a channel that failed has not executed is a NOP from now on.
+        // Descriptors that a failed channel has not executed are NOPs from now on.
         self.ring.zero(0, PAGE)?;
         self.words.write(AT_WRITE_BACK, 0_u32)?;
         self.words.write(AT_DONE, self.issued)?;

@@ -34,7 +34,7 @@ pub const STALL_NS: u64 = 5_000_000_000;
 /// Bytes of memory that the channels need: a page for each ring, and one for the words below.
 pub const MEMORY_BYTES: usize = (HOST_CHANNELS + 1) * PAGE;
 
-/// What was done.
+/// Counters.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
     /// Bytes copied by the engine.
@@ -83,7 +83,7 @@ fn body(from: u64, to: u64, bytes: u64) -> Option<(u64, u64)> {
     (length > 0).then_some((skip, length))
 }
 
-/// What the CPU does of a descriptor in one go, and the rest.
+/// The part of a descriptor that the CPU does in one go, and the rest.
 fn slice(descriptor: Descriptor) -> (Descriptor, Option<Descriptor>) {
     let Descriptor::Copy {
         from,
@@ -149,7 +149,7 @@ impl Dma {
         })
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub fn counters(&self) -> Rc<Cell<Counters>> {
         self.counters.clone()
     }
@@ -204,7 +204,7 @@ impl Dma {
         self.channels.iter_mut().filter_map(watch).min()
     }
 
-    /// How the card calls a place; `None`: it cannot reach it.
+    /// The card's address of a place; `None`: it cannot reach it.
     ///
     /// # Errors
     /// `Failed` for a place that the peer has not.

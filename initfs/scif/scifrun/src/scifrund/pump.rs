@@ -22,7 +22,7 @@ use syscall::flag::{EventFlags, F_SETFL, O_NONBLOCK};
 const BLOCK: usize = 16 * 1024;
 /// Bytes of one piece of news: what, and a number.
 const NEWS: usize = 8;
-/// So many bytes of input were taken.
+/// This number of bytes of input was taken.
 const TAKEN: u32 = 1;
 /// The program has ended, with this status as waiting tells it.
 const ENDED: u32 = 2;
