@@ -523,6 +523,23 @@ fn readiness_is_seen_in_the_rings() {
 }
 
 #[test]
+fn poll_says_out_while_another_send_waits_for_more_room() {
+    rings(|stage, left, right| {
+        assert_eq!(left.send(LEFT, vec![1; 5000].as_slice(), 0), Ok(4095));
+        // A blocking send that has begun keeps the lock while it sleeps.
+        put(stage.control(LEFT), SEND_LOCK_OFFSET, 1);
+        assert_eq!(left.readiness(LEFT, 4), Ok(0));
+        right.recv(RIGHT, [0; 2048].as_mut_slice(), BLOCK).unwrap();
+        assert_eq!(left.readiness(LEFT, 4), Ok(4));
+        stage.log();
+        // The daemon finds the lock held, too.
+        stage.answer(Ok(0));
+        assert_eq!(left.send(LEFT, b"x".as_slice(), 0), Ok(0));
+        assert_eq!(stage.log(), "call 6 1");
+    });
+}
+
+#[test]
 fn a_daemon_that_died_is_noticed_without_waiting() {
     rings(|stage, left, _| {
         stage.0.borrow_mut().is_dead = true;
