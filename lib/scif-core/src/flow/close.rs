@@ -1,4 +1,8 @@
-//! close: every way an endpoint ends, and the last words with the peer.
+//! close: every way an endpoint ends, and the last messages with the peer.
+//!
+//! Closing takes effect at once. Copies that had begun run on, and so do those of the peer to and
+//! from the endpoint's windows, until the peer says that it does not use these any more.
+//! `scif_close` returns only then, unless its caller cannot wait (the daemon, when a process dies).
 
 use scif_abi::Error;
 use scif_abi::message::{Extensions, NodeMessage};
@@ -57,6 +61,17 @@ impl Engine {
         }
     }
 
+    /// Whether anything of a closed endpoint is still under way: copies of its own, copies of its
+    /// clients, or a window of it that the peer may read or write by a copy. Windows that the peer
+    /// has mapped do not count once its copies have ended. [`Event::Departed`](crate::Event) says
+    /// when this has become false.
+    ///
+    /// It does so in the time that the copies take, and
+    /// [`ANSWER_TIMEOUT_NS`](scif_abi::limits::ANSWER_TIMEOUT_NS) for a peer that does not answer.
+    pub fn is_departing(&self, id: EndpointId) -> bool {
+        self.cx.is_departing(id)
+    }
+
     /// Ends everything an endpoint has to do with registered memory: its windows are unregistered,
     /// its calls end with `ENOTCONN`. Copies run on, and mappings stay.
     fn leave_memory(&mut self, mem: &mut dyn Memory, id: ConnectionId, endpoint: EndpointId) {
@@ -65,7 +80,9 @@ impl Engine {
         if !self.quiesce(mem, Some(id), Ending::Endpoint(endpoint)) {
             self.cx.begin_departure(endpoint);
         }
-        self.cancel_all_windows(mem, id, endpoint);
+        for window in self.windows.leave_spaces(&mut self.cx, id, endpoint) {
+            self.cancel_window(mem, window);
+        }
         self.transfers.detach(&mut self.cx, id, endpoint);
     }
 
@@ -104,7 +121,9 @@ impl Engine {
                 let endpoint = self.connections.get(id).and_then(Connection::endpoint);
                 self.end_responses(id);
                 // As the documents want it: the windows of both ends are released.
-                self.cancel_windows(mem, id);
+                for window in self.windows.not_ending(id) {
+                    self.cancel_window(mem, window);
+                }
                 self.connections.state_changed(id);
                 if let Some(endpoint) = endpoint {
                     self.endpoints.disconnected(&mut self.cx, endpoint);

@@ -8,6 +8,7 @@ use crate::base::ids::{EndpointId, RemoteWindowId};
 use crate::base::memory::Memory;
 use crate::base::pages::PAGE;
 use crate::engine::Engine;
+use crate::window::offsets::LocalPart;
 use crate::window::references::{Mapped, MappedPieces, ReferencedPages};
 use crate::window::space::check_range;
 
@@ -143,5 +144,27 @@ impl Engine {
         let connection = self.endpoints.get(id)?.used_connection()?;
         let is_put = self.windows.put_pages(connection, cookie);
         is_put.then_some(()).ok_or(Error::InvalidArgument)
+    }
+
+    /// The part of a range of the own registered address space that lies in its first window: at
+    /// most `length` bytes from `offset` on. `protection` is what all windows of the range must
+    /// allow (`Protection` bits). For programs that map the end of a transfer that is their own:
+    /// the pages are the driver's to keep, also when the window is unregistered meanwhile.
+    ///
+    /// # Errors
+    /// `EINVAL`: offset negative or unaligned, length unaligned or 0, the end beyond the last
+    /// offset, or unknown bits in `protection`. `ECONNRESET`, `ENOTCONN`, `ENODEV`. `ENXIO`: the
+    /// range is not all registered. `EACCES`: a window does not allow it.
+    pub fn local_part(
+        &self,
+        id: EndpointId,
+        offset: i64,
+        length: u64,
+        protection: u32,
+    ) -> Result<LocalPart, Error> {
+        let need = Protection::from_bits(protection).ok_or(Error::InvalidArgument)?;
+        check_range(offset, length)?;
+        let connection = self.verify(id)?;
+        (self.windows).local_part(connection, (offset, length), need)
     }
 }
