@@ -20,7 +20,7 @@ use scif_abi::limits;
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId};
 
-/// A node's SCIF state: the parts, each of which owns its own. Flows and views see all of them.
+/// The SCIF state of a node: parts that own their state. Flows and views use all of them.
 pub struct Engine {
     pub(super) cx: Context,
     pub(super) endpoints: Endpoints,
@@ -63,17 +63,17 @@ impl Engine {
         &self.cx.config
     }
 
-    /// From now on what happens is recorded there.
+    /// Records events with `tracer` from now on.
     pub fn set_tracer(&mut self, tracer: Box<dyn Tracer>) {
         self.cx.set_tracer(tracer);
     }
 
-    /// Records what the engine's user knows of: `value` as [`What`] says.
+    /// Records an event that the driver knows of; [`What`] says what `value` is.
     pub fn trace(&mut self, what: What, node: NodeId, value: u64) {
         self.cx.trace(what, node, value);
     }
 
-    /// The time as the engine was told it last.
+    /// The time (ns) of the last [`tick`](Self::tick).
     pub fn now(&self) -> u64 {
         self.cx.now
     }
@@ -83,7 +83,7 @@ impl Engine {
         self.cx.quotas.limits.get(resource, scope)
     }
 
-    /// Changes a limit. Whoever has more keeps it, and gets no more.
+    /// Changes a limit. An owner of more keeps it, and gets no more.
     pub fn set_limit(&mut self, resource: Resource, scope: Scope, value: u64) {
         self.cx.quotas.limits.set(resource, scope, value);
     }
@@ -93,7 +93,7 @@ impl Engine {
         self.cx.quotas.used(resource, scope, number)
     }
 
-    /// Counts what is kept by somebody else.
+    /// Counts a resource that the driver or the scheme keeps.
     ///
     /// # Errors
     /// The resource's: too many.
@@ -101,12 +101,12 @@ impl Engine {
         self.cx.quotas.charge(owner, resource, amount)
     }
 
-    /// Counts what is kept by somebody else and is there already, or must be had in any case.
+    /// Counts such a resource whatever the limits are: it exists already, or cannot be refused.
     pub fn charge_anyway(&mut self, owner: Owner, resource: Resource, amount: u64) {
         self.cx.quotas.add(owner, resource, amount);
     }
 
-    /// What was counted before has gone.
+    /// Counts `amount` less of such a resource.
     pub fn discharge(&mut self, owner: Owner, resource: Resource, amount: u64) {
         self.cx.quotas.discharge(owner, resource, amount);
     }

@@ -1,11 +1,31 @@
-//! The SCIF engine: endpoints, connections, node queue pairs and node management without any
+//! The SCIF engine: endpoints, connections, registered memory and links between nodes, without any
 //! input or output of its own.
 //!
-//! No system call, clock, thread or global: time, memory and doorbells are arguments
+//! There is no system call, clock, thread or global in it: time, memory and doorbells are arguments
 //! ([`Engine::tick`], [`Memory`], [`Event::Ring`]), and calls never block. The scheme daemon, the
-//! simulator and benchmarks drive the very same code.
+//! simulator and benchmarks drive the same code.
 //!
-//! # A turn of the driver's loop
+//! # Folders
+//! From the bottom to the top; each uses only folders before it (`config/layers.toml`). A part owns
+//! its state, which is reached by its methods; the engine is all parts together.
+//!
+//! | folder | state |
+//! | --- | --- |
+//! | `base` | `Context`: clock, settings, timers, events, outbox, quotas, counters; tables, ids |
+//! | `queue_pair` | a pair of rings, its memory, and the control page shared with bypass clients |
+//! | `window` | `Windows`: local and remote windows, registered address spaces, page references |
+//! | `call` | `Calls`: calls that wait, by their tickets |
+//! | `endpoint` | `Endpoints`: endpoints, their queued requests, ports |
+//! | `node` | `Nodes`: the links to other nodes, lost nodes, failures to act on |
+//! | `connection` | `Connections`: phases, rings, pending notifications, waits for room |
+//! | `rma` | `Transfers`: channels, jobs, marks, waits for copies |
+//! | `bypass` | `Bypass`: bypass handles, and what waits for copies of their clients |
+//! | `engine.rs` | [`Engine`]: the parts, put together |
+//! | `flow` | none: one file for one exchange of the protocol, with access to all parts |
+//! | `view` | none: rows of the text files, invariants |
+//! | `run.rs` | none: the driver's loop |
+//!
+//! # An iteration of the driver's loop
 //! 1. [`Engine::tick`] with the time.
 //! 2. Any calls: those of clients, [`Engine::doorbell`] for every doorbell that rang, and the link
 //!    steps [`Engine::attach`], [`Engine::link_up`], [`Engine::link_down`].

@@ -18,7 +18,7 @@ impl Engine {
         while let Some(timer) = self.cx.timers.pop_due(self.cx.now) {
             self.on_timer(mem, timer);
         }
-        // What may be found to go on at any time is looked at whenever the driver is awake.
+        // Full rings may have room at any time: they are looked at in every iteration.
         self.nodes.retry_full_rings(mem, &self.cx);
         (self.connections).resume_credit_waiters(mem, &mut self.cx, false);
         self.lose_failed_nodes();
@@ -41,9 +41,8 @@ impl Engine {
     }
 
     /// Does about `budget` bytes of queued work, each process in turn and each of its connections.
-    /// Call it once in every turn of the loop, before `next_event`, and whenever the copy engine
-    /// has completed something.
-    /// True: there is more to do right away, so do not sleep.
+    /// Call it once in every iteration of the loop, before `next_event`, and whenever the copy
+    /// engine has completed something. True: there is more to do right away, so do not sleep.
     pub fn pump(
         &mut self,
         mem: &mut dyn Memory,
@@ -103,8 +102,8 @@ impl Engine {
         None
     }
 
-    /// Sends what is to be sent, handles what this node told itself, and gives up links that have
-    /// failed meanwhile.
+    /// Transmits messages and notifications, handles those within the node, and gives up links that
+    /// have failed meanwhile.
     fn flush(&mut self, mem: &mut dyn Memory) {
         loop {
             self.windows.send_pending_replies(&mut self.cx);

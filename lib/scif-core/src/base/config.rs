@@ -1,4 +1,4 @@
-//! What can be chosen when an engine is made, and who owns an endpoint.
+//! Settings of an engine, and the owner of an endpoint.
 
 use scif_abi::NodeId;
 use scif_abi::limits;
@@ -14,13 +14,13 @@ pub struct Config {
     /// 4 KiB nothing is saved, as a ring has its own pages. Peers of
     /// the base protocol read the size when they connect, so any value works with them.
     pub endpoint_ring_bytes: u32,
-    /// Bytes of the rings of all endpoints together from which on new ones are as small as can be
-    /// (a page). Until then each new ring takes a small part of what is left, and at most
+    /// Bytes of the rings of all endpoints together from which on new rings have the least size, a
+    /// page. Until then each new ring takes a small part of what is left, and at most
     /// `endpoint_ring_bytes`: a few connections get large rings, and thousands have room.
     pub ring_budget_bytes: usize,
     /// Bytes of the ring for messages from each node, a power of two from 64.
     pub node_ring_bytes: u32,
-    /// What users and processes may have at one time. See also
+    /// The limits of users and processes. See also
     /// [`Engine::set_limit`](crate::Engine::set_limit).
     pub limits: Limits,
 }
@@ -38,7 +38,7 @@ impl Config {
     }
 }
 
-/// Who opened an endpoint; recorded for the text files and the quotas.
+/// The process and user that opened an endpoint, for the text files and the quotas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
     /// Process id.

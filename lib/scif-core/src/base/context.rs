@@ -1,4 +1,4 @@
-//! The context of every call: what all parts share and none of them owns.
+//! The context of every call: what all parts share.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -34,7 +34,7 @@ impl Ends {
     }
 }
 
-/// What a connection is called: our id, the peer's id, and the ports of both ends.
+/// The names of a connection: our id, the peer's id, and the ports of both ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     pub(crate) id: ConnectionId,
@@ -46,7 +46,7 @@ pub(crate) struct Identity {
 pub(crate) struct Outgoing {
     pub(crate) node: NodeId,
     pub(crate) message: Message,
-    /// When (ns) it must not be said any more.
+    /// When (ns) it is void: from then on it must not be sent.
     pub(crate) void_at: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Context {
     pub(crate) loopback: VecDeque<Message>,
     pub(crate) quotas: Quotas,
     pub(crate) stats: Stats,
-    /// What closed endpoints have under way: how many things each.
+    /// Number of copies and windows that are still under way, by closed endpoint.
     departures: BTreeMap<EndpointId, usize>,
     trace: Trace,
 }
@@ -94,18 +94,18 @@ impl Context {
         Locality::to(node, self.config.node)
     }
 
-    /// A question is asked now, whose answer is to be here in time.
+    /// Starts the response timeout of a message that is sent now.
     pub(crate) fn expect_response(&mut self) {
         let due = self.after(ANSWER_TIMEOUT_NS);
         self.timers.set_earliest(Timer::Response, due);
     }
 
-    /// One thing more of a closed endpoint is under way.
+    /// Notes a copy or window of a closed endpoint that is still under way.
     pub(crate) fn begin_departure(&mut self, id: EndpointId) {
         *self.departures.entry(id).or_default() += 1;
     }
 
-    /// One thing of a closed endpoint has ended.
+    /// Notes the end of one of them; `Event::Departed` follows the last.
     pub(crate) fn end_departure(&mut self, id: EndpointId) {
         if let Some(left) = self.departures.get_mut(&id) {
             *left -= 1;
@@ -116,7 +116,7 @@ impl Context {
         }
     }
 
-    /// Whether something of a closed endpoint is under way.
+    /// Whether copies or windows of a closed endpoint are under way.
     pub(crate) fn is_departing(&self, id: EndpointId) -> bool {
         self.departures.contains_key(&id)
     }
@@ -126,14 +126,14 @@ impl Context {
         self.post_until(ends, body, None);
     }
 
-    /// The same with a message that must not be said from `void_at` (ns) on.
+    /// As `post`, with a message that must not be sent from `void_at` (ns) on.
     pub(crate) fn post_until(&mut self, ends: Ends, body: NodeMessage, void_at: Option<u64>) {
         let from = PortId::new(self.config.node, ends.local);
         let message = Message::new(from, ends.peer, body);
         self.push_message(ends.peer.node(), message, void_at);
     }
 
-    /// Sends a message to `node`, with the next ones.
+    /// Sends a message to `node`, with the next messages to it.
     pub(crate) fn post_message(&mut self, node: NodeId, message: Message) {
         self.push_message(node, message, None);
     }
@@ -152,17 +152,17 @@ impl Context {
         }
     }
 
-    /// From now on what happens is recorded there.
+    /// Records events with `tracer` from now on.
     pub(crate) fn set_tracer(&mut self, tracer: Box<dyn Tracer>) {
         self.trace.set(tracer);
     }
 
-    /// Records what happened with a node.
+    /// Records an event of a node.
     pub(crate) fn trace(&mut self, what: What, node: NodeId, value: u64) {
         self.trace.record(self.now, what, node, [0, 0], value);
     }
 
-    /// Records what happened between two ports.
+    /// Records an event between two ports.
     pub(crate) fn trace_ends(&mut self, what: What, ends: Ends, value: u64) {
         let ports = [ends.local, ends.peer.port()];
         self.trace

@@ -1,5 +1,4 @@
-//! What an engine tells its driver: endpoints to look at again, doorbells to ring, nodes that came
-//! and went.
+//! Events for the driver: endpoints that changed, doorbells to ring, nodes that came and went.
 
 use alloc::collections::{BTreeSet, VecDeque};
 
@@ -8,16 +7,17 @@ use scif_abi::NodeId;
 use crate::base::ids::EndpointId;
 use crate::base::pages::PinId;
 
-/// One thing to do or to know; taken with [`Engine::next_event`](crate::Engine::next_event).
+/// An event for the driver; taken with [`Engine::next_event`](crate::Engine::next_event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Something about this endpoint changed: retry the calls that wait on it, ask for its
-    /// readiness again. Changes of one endpoint merge into one event.
+    /// This endpoint changed: retry the calls that wait on it, and poll it again. Changes of one
+    /// endpoint merge into one event.
     Changed(EndpointId),
-    /// Nothing of this endpoint, which was closed, is under way any more
+    /// This endpoint was closed, and its copies and windows have ended
     /// ([`Engine::is_departing`](crate::Engine::is_departing)).
     Departed(EndpointId),
-    /// Ring this node's doorbell: there are messages in its ring. One for any number of messages.
+    /// Ring this node's doorbell: there are messages in its ring. One event stands for any number
+    /// of messages.
     Ring(NodeId),
     /// This node is online; connects to it are possible.
     NodeUp(NodeId),
@@ -28,7 +28,7 @@ pub enum Event {
     /// stop writing to our memory, then call [`Engine::link_down`](crate::Engine::link_down).
     LinkFailed(NodeId),
     /// One use of these pinned pages is over (a window, or a transfer with pages of its own):
-    /// neither this node's engine nor the peer touches them through it any more.
+    /// neither this node's engine nor the peer reads or writes them by it any more.
     Unpin(PinId),
 }
 

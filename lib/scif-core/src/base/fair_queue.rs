@@ -1,11 +1,11 @@
-//! Whose turn it is: things that have work to be done, sorted by the process they are for.
+//! A queue in which processes take turns.
 //!
-//! Processes take turns, and so do the things of each, so that a process gets no more by having
-//! more of them.
+//! Each process has a queue of its own things, and the processes take turns. So a process gets no
+//! more by having more things in the queue.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
-/// What has work to be done.
+/// The queue of things `T`.
 #[derive(Debug)]
 pub struct FairQueue<T> {
     /// Processes, the next one first; each once, and with something in `of`.
@@ -23,7 +23,7 @@ impl<T> Default for FairQueue<T> {
 }
 
 impl<T: PartialEq> FairQueue<T> {
-    /// Adds something of a process, behind all that it has.
+    /// Adds a thing of a process, behind those that the process has.
     pub fn push(&mut self, process: u32, thing: T) {
         let things = self.of.entry(process).or_default();
         if things.is_empty() {
@@ -32,7 +32,7 @@ impl<T: PartialEq> FairQueue<T> {
         things.push_back(thing);
     }
 
-    /// Takes what comes next; its process is the last one then.
+    /// Takes the next thing; its process is the last one then.
     pub fn pop(&mut self) -> Option<T> {
         let process = self.turns.pop_front()?;
         let things = self.of.get_mut(&process)?;
@@ -45,7 +45,7 @@ impl<T: PartialEq> FairQueue<T> {
         thing
     }
 
-    /// Takes something of a process out, wherever it is.
+    /// Removes a thing of a process.
     pub fn remove(&mut self, process: u32, thing: &T) {
         let Some(things) = self.of.get_mut(&process) else {
             return;
@@ -57,12 +57,12 @@ impl<T: PartialEq> FairQueue<T> {
         }
     }
 
-    /// Whether there is something.
+    /// Whether a thing is in the queue.
     pub fn contains(&self, thing: &T) -> bool {
         self.of.values().any(|things| things.contains(thing))
     }
 
-    /// Whether there is nothing.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }

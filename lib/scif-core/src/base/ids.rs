@@ -1,6 +1,6 @@
-//! Names of the things an engine keeps. Each is the key of one [`Table`](super::table::Table), so
-//! an id is never valid again once the thing is gone, and ids of different things cannot be mixed
-//! up. To peers and clients an id is a plain number.
+//! Ids of endpoints, connections, windows, channels, handles and calls. Each is the key of one
+//! [`Table`](super::table::Table), so an id is never valid again once the thing is gone, and ids of
+//! different things cannot be mixed up. To peers and clients an id is a plain number.
 
 use super::table::Key;
 

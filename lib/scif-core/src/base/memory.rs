@@ -1,16 +1,17 @@
-//! The memory an engine works on, seen as an argument: its own shared pages and the peers' memory.
+//! The memory an engine works on: its own shared pages and the peers' memory.
 //!
-//! The engine never holds a pointer. It asks for shared pages once per connection and per link, and
-//! from then on reads and writes *its own* pages and only writes those of a peer. The exceptions:
-//! while rings are being set up it reads the peer's queue pair structure, while a window is being
-//! registered the lookup arrays the peer lent, and copies of registered memory may have the peer's
-//! pages as their source ([`Memory::peer_read`], [`Memory::copy`]).
+//! The engine never holds a pointer; memory is an argument of its calls. It asks for shared pages
+//! once per connection and per link, and from then on reads and writes *its own* pages and only
+//! writes those of a peer. The exceptions: while rings are being set up it reads the peer's queue
+//! pair structure, while a window is being registered the lookup arrays that the peer granted, and
+//! copies of registered memory may have the peer's pages as their source ([`Memory::peer_read`],
+//! [`Memory::copy`]).
 //!
 //! # Addresses
 //! * A *local* address names a byte of a block that [`Memory::allocate`] returned, or of memory the
 //!   driver has pinned and named in a [`Run`](crate::Run). It means something to this node only.
-//! * A *bus* address is how a peer addresses our memory ([`Memory::export`]), or how a peer told us
-//!   to address its memory. Bus addresses from a peer are untrusted numbers.
+//! * A *bus* address is how a peer addresses our memory ([`Memory::export`]), or the address that a
+//!   peer gave us of its own. Bus addresses from a peer are untrusted numbers.
 //!
 //! # Ordering
 //! Index words are the only words both sides race on; clients that work on their rings themselves
@@ -123,8 +124,8 @@ pub trait Memory {
     /// `BadAddress` when the word is not memory of that node.
     fn store_u64(&mut self, to: Place, value: u64) -> Result<(), BadAddress>;
 
-    /// Write barrier: whoever sees anything copied or stored after this sees everything copied and
-    /// stored before it.
+    /// Write barrier: everything copied and stored before it is visible before anything copied or
+    /// stored after it.
     fn fence(&mut self);
 }
 

@@ -1,4 +1,4 @@
-//! What every part stands on: memory, tables, time, events, quotas, counters.
+//! The base of all parts: memory, tables, timers, events, quotas, counters.
 
 pub(crate) mod config;
 pub(crate) mod context;

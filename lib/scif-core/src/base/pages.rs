@@ -1,5 +1,5 @@
-//! Pinned memory as the driver describes it, and the table of chunks that windows and transfers
-//! find their bytes in.
+//! Pinned memory as the driver describes it, and the table of physically contiguous chunks in which
+//! windows and transfers look up an offset.
 
 use alloc::vec::Vec;
 
@@ -29,7 +29,7 @@ pub struct Run {
 pub struct PinId(pub u64);
 
 /// Pinned pages that the driver hands over for one use: a window or one transfer. When the use is
-/// over, [`Event::Unpin`](crate::Event::Unpin) tells so; until then the pages stay.
+/// over, [`Event::Unpin`](crate::Event::Unpin) says so; until then the pages stay pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pages {
     /// What to report when they are no longer used.

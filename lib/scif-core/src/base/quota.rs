@@ -1,4 +1,4 @@
-//! Quotas: how much of everything each user and each process has, and may have.
+//! Quotas: how much of each resource a user or a process has, and may have.
 
 use alloc::collections::BTreeMap;
 
@@ -8,26 +8,26 @@ use scif_abi::limits::{QUOTAS, Quota};
 use crate::base::config::Owner;
 use crate::base::rule::{Violation, rule};
 
-/// What there is a quota of.
+/// A resource that has a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// Endpoints, in any state.
     Endpoints,
-    /// Connection requests of one's own that the other side has not answered, withdrawn ones too.
+    /// Connection requests that the other side has not answered, withdrawn requests too.
     Connects,
-    /// Requests that may wait at all one's listeners together.
+    /// Requests that may wait at all listeners together.
     Backlog,
     /// Own windows, until their last use has ended.
     Windows,
-    /// Pages of own windows that count.
+    /// Pages of own windows, except those that kernel-mode clients pinned.
     Pages,
     /// Transfers and fences that are queued.
     Transfers,
-    /// Calls that wait; counted by whoever keeps them.
+    /// Calls that wait; counted by the scheme.
     Requests,
     /// Bypass handles.
     Bypass,
-    /// Open files that are neither endpoints nor bypass handles; counted by whoever keeps them.
+    /// Open files that are neither endpoints nor bypass handles; counted by the scheme.
     Files,
 }
 
@@ -50,7 +50,7 @@ impl Resource {
         QUOTAS[self as usize]
     }
 
-    /// What a call gets that wants too much.
+    /// The error of a call that exceeds the quota.
     fn error(self) -> Error {
         match self {
             // The documents' word for memory that cannot be mapped, or locked.
@@ -60,7 +60,7 @@ impl Resource {
     }
 }
 
-/// Whom a limit is for.
+/// The holder of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// All processes of a user together.
@@ -73,7 +73,7 @@ impl Scope {
     /// Both.
     pub const ALL: [Scope; 2] = [Scope::User, Scope::Process];
 
-    /// As it ends the names in the file `limits`.
+    /// The end of its names in the file `limits`.
     pub fn name(self) -> &'static str {
         match self {
             Scope::User => "per_user",
@@ -82,7 +82,7 @@ impl Scope {
     }
 }
 
-/// How much may be had at one time. The same for all users, root included.
+/// The limits of all resources. The same for all users, root included.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits([[u64; 2]; QUOTAS.len()]);
 
@@ -98,25 +98,25 @@ impl Limits {
         self.0[resource as usize][scope as usize]
     }
 
-    /// Lets everybody have as much of a resource as there is.
+    /// Removes the limits of a resource.
     pub fn lift(&mut self, resource: Resource) {
         self.0[resource as usize] = [u64::MAX; 2];
     }
 
-    /// Changes a limit. What is there already stays.
+    /// Changes a limit. Resources in use beyond it stay.
     pub fn set(&mut self, resource: Resource, scope: Scope, value: u64) {
         self.0[resource as usize][scope as usize] = value;
     }
 }
 
-/// What users and processes have.
+/// What each user, or each process, has.
 type Used = BTreeMap<u32, [u64; QUOTAS.len()]>;
 
 /// The quotas of all users and processes.
 #[derive(Debug)]
 pub(crate) struct Quotas {
     pub(crate) limits: Limits,
-    /// By [`Scope`], then by its number. Nobody is in here who has nothing.
+    /// By [`Scope`], then by its number. Holders of nothing are not listed.
     used: [Used; 2],
 }
 
@@ -139,7 +139,7 @@ impl Quotas {
         used.map_or(0, |used| used[resource as usize])
     }
 
-    /// Whether an owner may have so much more.
+    /// Checks that an owner may have `amount` more.
     ///
     /// # Errors
     /// The resource's: its user or its process would have too much.
@@ -153,7 +153,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// Gives so much to an owner.
+    /// Counts `amount` for an owner.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -168,7 +168,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// Gives so much to an owner, whatever the limits are.
+    /// Counts `amount` for an owner, whatever the limits are.
     pub(crate) fn add(&mut self, owner: Owner, resource: Resource, amount: u64) {
         for (used, number) in self.used.iter_mut().zip(holders(owner)) {
             let sum = &mut used.entry(number).or_default()[resource as usize];
@@ -176,7 +176,7 @@ impl Quotas {
         }
     }
 
-    /// Takes so much back.
+    /// Counts `amount` less for an owner.
     pub(crate) fn discharge(&mut self, owner: Owner, resource: Resource, amount: u64) {
         for (all, number) in self.used.iter_mut().zip(holders(owner)) {
             if let Some(used) = all.get_mut(&number) {
@@ -189,10 +189,10 @@ impl Quotas {
         }
     }
 
-    /// Checks that users, and processes, have as much of a resource together as there is.
+    /// Checks that all users, and all processes, have `there_is` of a resource together.
     ///
     /// # Errors
-    /// They do not.
+    /// They have not.
     pub(crate) fn check_total(&self, resource: Resource, there_is: u64) -> Result<(), Violation> {
         Scope::ALL.into_iter().try_for_each(|scope| {
             rule(

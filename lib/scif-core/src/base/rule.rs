@@ -1,4 +1,4 @@
-//! Rules that must hold between any two calls, and how a broken one is reported.
+//! Invariants that hold between any two calls, and the report of a broken one.
 
 use core::fmt;
 

@@ -50,23 +50,23 @@ pub struct Stats {
     pub signals: u64,
     /// Pieces that could not be copied.
     pub failed_copies: u64,
-    /// Windows that went while clients said that they still copied.
+    /// Windows that ended although clients still counted a copy.
     pub stuck_copies: u64,
-    /// Windows of peers that were refused: no memory, a limit, or a description without sense.
+    /// Windows of peers that were refused: no memory, a limit, or an invalid description.
     pub refused_windows: u64,
-    /// Structures lent by peers that could not be used.
+    /// Structures granted by peers that could not be used.
     pub bad_windows: u64,
-    /// Answers that peers owed for too long.
+    /// Responses that peers did not send in time.
     pub missing_answers: u64,
     /// Now: endpoints.
     pub endpoints: usize,
-    /// Now: connections, those included that only wait for the peer's last word.
+    /// Now: connections, those included that only wait for the peer's final acknowledgement.
     pub connections: usize,
-    /// Now: connections without an endpoint, waiting for the peer's last word.
+    /// Now: connections without an endpoint, waiting for the peer's final acknowledgement.
     pub connections_closing: usize,
     /// Now: pages of shared memory in use for connections, links and windows being registered.
     pub pages: usize,
-    /// Now: own windows, those included that only wait for the last use to end.
+    /// Now: own windows, those included that end with their last use.
     pub windows: usize,
     /// Now: windows of peers.
     pub remote_windows: usize,

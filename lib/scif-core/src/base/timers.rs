@@ -1,4 +1,4 @@
-//! Timers: everything that can time out, in one queue.
+//! Timers: all time-outs of an engine, in one queue.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use scif_abi::NodeId;
 
 use super::ids::ConnectionId;
 
-/// What can time out. Several that are due at the same time expire in this order.
+/// A time-out. Those that are due at the same time expire in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
     /// The peer has not answered in a phase of a connection's handshake.
@@ -19,9 +19,9 @@ pub(crate) enum Timer {
     Link(NodeId),
     /// A ring that a client had locked is tried again.
     RingRetry(ConnectionId),
-    /// Windows that end look again whether clients still copy.
+    /// Windows that end wait for copies of clients, which are polled.
     Quiesce,
-    /// Peers that wait for room are told of what there is, however little.
+    /// Peers that wait for room are notified of any room, however little.
     CreditUpdate,
     /// Senders to peers of the base protocol go on with what room there is, however little.
     CreditGrowth,

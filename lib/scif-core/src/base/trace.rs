@@ -1,28 +1,28 @@
-//! What an engine tells of its links, connections and windows, for people who want to know what
-//! happened. The layout and the words are in `scif_abi::trace`.
+//! The trace of events of links, connections and windows. Layout and names are in
+//! `scif_abi::trace`.
 
 use alloc::boxed::Box;
 
 use scif_abi::trace::{Entry, What};
 use scif_abi::{NodeId, Port};
 
-/// Keeps the latest events. Called seldom: never for the bytes of connections.
+/// A keeper of the latest events. Called seldom: never for the bytes of connections.
 pub trait Tracer {
     /// Takes an event; only its number is missing.
     fn record(&mut self, entry: Entry);
 }
 
-/// Where events go, if anywhere.
+/// The tracer, if there is one.
 #[derive(Default)]
 pub(crate) struct Trace(Option<Box<dyn Tracer>>);
 
 impl Trace {
-    /// From now on events go there.
+    /// Sends events to `tracer` from now on.
     pub(crate) fn set(&mut self, tracer: Box<dyn Tracer>) {
         self.0 = Some(tracer);
     }
 
-    /// Records what happened at `now` (ns), if anybody keeps it.
+    /// Records what happened at `now` (ns), if there is a tracer.
     pub(crate) fn record(
         &mut self,
         now: u64,

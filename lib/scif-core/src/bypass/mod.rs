@@ -1,5 +1,5 @@
-//! Bypass handles: the clients that have the rings of a connection mapped and work on them
-//! themselves; and what ends only when such clients copy no more.
+//! Bypass handles: clients that have the rings of a connection mapped and work on them themselves;
+//! and what ends only when such clients have ended their copies.
 
 use alloc::vec::Vec;
 
@@ -20,25 +20,25 @@ struct BypassHandle {
     connection: ConnectionId,
     /// What it stores into lock words.
     number: u32,
-    /// On whose account it is.
+    /// The owner whose quota it counts in.
     owner: Owner,
     /// Pages of the peer's parts that its client has mapped.
     peer_pages: u64,
-    /// The epoch its client was last told of: what it had mapped before may be of windows that have
-    /// gone since.
+    /// The epoch when its client last asked: what it had mapped before may be of windows that have
+    /// ended since.
     known_epoch: u32,
 }
 
-/// What ends, and waits for copies of clients.
+/// A window or endpoint that ends when clients have ended their copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Quiescing {
     connection: ConnectionId,
     what: Ending,
-    /// For how long (ns) it still waits, of the time in which we watch.
+    /// For how long (ns) it still waits; time without a look at the clients does not count.
     left: u64,
 }
 
-/// What ends.
+/// A window or endpoint that ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// A window of the peer, which waits for our answer.
@@ -56,9 +56,9 @@ pub(crate) struct Bypass {
     copy_routines: [u8; 4],
     /// Stores into peers' memory may be gathered on their way.
     gathers: bool,
-    /// What waits for copies of clients.
+    /// Ends that wait for copies of clients.
     quiescing: Vec<Quiescing>,
-    /// When (ns) it was looked at last.
+    /// When (ns) the clients of `quiescing` were looked at last.
     checked_at: u64,
 }
 
@@ -93,7 +93,7 @@ impl Bypass {
         self.gathers
     }
 
-    /// How many handles there are.
+    /// Number of handles.
     pub(crate) fn len(&self) -> usize {
         self.handles.len()
     }
@@ -173,13 +173,13 @@ impl Bypass {
 
 // What waits for copies of clients.
 impl Bypass {
-    /// Whether something of a connection waits already, and was the last to.
+    /// Whether the last one that began to wait is of this connection.
     pub(crate) fn is_quiescing(&self, connection: ConnectionId) -> bool {
         let last = self.quiescing.last();
         last.is_some_and(|last| last.connection == connection)
     }
 
-    /// What ends waits from now on until no client of the connection copies.
+    /// Waits with an end until no client of the connection copies.
     pub(crate) fn quiesce(&mut self, cx: &mut Context, connection: ConnectionId, what: Ending) {
         if self.quiescing.is_empty() {
             cx.timers.set(Timer::Quiesce, cx.after(CLIENT_RETRY_NS));
@@ -192,15 +192,15 @@ impl Bypass {
         });
     }
 
-    /// The last client of a connection is gone: what waited for it.
+    /// Takes out all ends of a connection, whose last client is gone.
     pub(crate) fn quiesced_with(&mut self, connection: ConnectionId) -> Vec<Ending> {
         let is_its = |quiescing: &mut Quiescing| quiescing.connection == connection;
         let ended = self.quiescing.extract_if(.., is_its);
         ended.map(|quiescing| quiescing.what).collect()
     }
 
-    /// What waits no longer: no client of its connection copies, as `is_quiet` says, or they have
-    /// had time enough to end.
+    /// Takes out the ends for which no client copies any more, as `is_quiet` says, or has had time
+    /// enough.
     pub(crate) fn take_quiesced(
         &mut self,
         cx: &mut Context,
@@ -226,7 +226,7 @@ impl Bypass {
             }
             cx.stats.stuck_copies += 1;
             let count = cx.stats.stuck_copies;
-            // It may happen as often as somebody likes; ever more rarely is enough.
+            // Ever more rarely: a client must not be able to flood the log.
             if count.is_power_of_two() {
                 log::warn!("a client's copy does not end: its window goes ({count} so far)");
             }

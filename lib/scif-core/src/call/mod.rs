@@ -11,7 +11,7 @@ use crate::base::ids::{ChannelId, ConnectionId, EndpointId, Ticket, WindowId};
 use crate::base::rule::{Violation, rule};
 use crate::base::table::{Key, Table};
 
-/// What a call waits for, and what there is to undo.
+/// What a call waits for, and what there is to undo when it is abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PendingOn {
     /// Copies; nothing to undo, they run on.
@@ -20,9 +20,9 @@ pub(crate) enum PendingOn {
     Response,
     /// The peer's answer with a mark.
     Mark,
-    /// So many answers of the peer.
+    /// This number of answers of the peer.
     Responses(usize),
-    /// So many windows to end.
+    /// This number of windows to end.
     Windows(usize),
     /// This window to be registered.
     Register(WindowId),
@@ -39,8 +39,8 @@ impl PendingOn {
         )
     }
 
-    /// Whether the peer's driver can answer without waiting for anything. (WAIT, which cannot be,
-    /// is all that has one plain answer.)
+    /// Whether the peer's driver can answer without waiting for anything. (`Response` is the answer
+    /// to WAIT, which takes as long as the transfers.)
     fn expects_prompt_response(self) -> bool {
         matches!(self, PendingOn::Mark | PendingOn::Responses(_))
     }
@@ -133,7 +133,7 @@ impl Calls {
         Some(result)
     }
 
-    /// Forgets a call; what it waits or waited for.
+    /// Forgets a call; returns what it waits or waited for.
     pub(crate) fn remove(&mut self, id: Ticket) -> Option<PendingOn> {
         let call = self.table.remove(id)?;
         self.waiting.remove(&(call.connection, id));
@@ -169,7 +169,7 @@ impl Calls {
         self.table.get_mut(id).filter(|call| call.result.is_none())
     }
 
-    /// Has the caller look: it can go on.
+    /// Has the caller of a virtual transfer go on.
     pub(crate) fn wake(&self, cx: &mut Context, id: Ticket) {
         if let Some(call) = self.table.get(id) {
             cx.events.changed(call.endpoint);
@@ -187,7 +187,7 @@ impl Calls {
         cx.events.changed(endpoint);
     }
 
-    /// A window of an unregister call has ended, or is still used.
+    /// Counts a window of an unregister call that has ended, or is still used.
     pub(crate) fn count_window(&mut self, cx: &mut Context, id: Ticket) {
         if let Some(call) = self.waiting_mut(id)
             && let PendingOn::Windows(left) = &mut call.pending_on
@@ -215,7 +215,7 @@ impl Calls {
         is_awaited
     }
 
-    /// One of the answers that a call waits for is here: the last one, or a bad one, ends it.
+    /// Takes one of the answers that a call waits for: the last one, or an error, ends the call.
     pub(crate) fn answer(&mut self, cx: &mut Context, id: Ticket, result: Result<u64, Error>) {
         let more = match self.waiting_mut(id).map(|call| &mut call.pending_on) {
             Some(PendingOn::Responses(left)) => {
@@ -254,7 +254,7 @@ impl Calls {
         self.waiting.iter().map(|(connection, _)| *connection)
     }
 
-    /// How many there are.
+    /// Number of calls.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.table.len()

@@ -1,5 +1,4 @@
-//! What clients have of a connection that work on its rings themselves: the control page they
-//! share with us, and the places of the rings.
+//! Bypass clients of a connection: the control page shared with them, and the places of the rings.
 
 use alloc::vec::Vec;
 
@@ -16,9 +15,9 @@ use crate::queue_pair::control_page::ControlPage;
 use crate::queue_pair::rings::{RingError, Rings};
 
 impl Connections {
-    /// A client comes: makes the control page of a connected connection, unless it has one. The
-    /// number that the client stores into lock words, the present epoch, and the bytes of our ring
-    /// and of the peer's.
+    /// Adds a client of a connected connection, and makes its control page if there is none.
+    /// Returns the number that the client stores into lock words, the present epoch, and the bytes
+    /// of our ring and of the peer's.
     ///
     /// # Errors
     /// `ENOTCONN`. `EOPNOTSUPP`: the peer's rings have no pages of their own. `ENOMEM`.
@@ -46,8 +45,9 @@ impl Connections {
         Ok((page.open_handle(), page.epoch(), ring_bytes))
     }
 
-    /// A client goes, perhaps because it was killed: what it had locked is free, what it may not
-    /// have told is told. Whether it was the last one, whose control page is gone.
+    /// Removes a client, perhaps one that was killed: its locks are freed, and notifications that
+    /// it may not have sent are sent. Whether it was the last one, with which the control page
+    /// goes.
     ///
     /// # Errors
     /// It has spoilt the rings.
@@ -60,8 +60,8 @@ impl Connections {
     ) -> (bool, Result<(), RingError>) {
         let is_connected = self.is_connected(id);
         if is_connected {
-            // It may have died between moving bytes and telling so, or between being told, in the
-            // place of all who wait here, and passing it on.
+            // It may have died between moving bytes and notifying the peer, or between taking a
+            // notification and passing it on.
             self.owe(id, Readiness::IN | Readiness::OUT, Notify::Always);
         }
         let Some(connection) = self.table.get_mut(id) else {
@@ -140,26 +140,26 @@ impl Connections {
         true
     }
 
-    /// Whether no client of a connection copies by what it looked up in an old epoch.
+    /// Whether no client of a connection copies to or from what it looked up in an old epoch.
     pub(crate) fn is_quiet(&mut self, mem: &mut dyn Memory, id: ConnectionId) -> bool {
         let page = self.table.get_mut(id).and_then(|c| c.control_page.as_mut());
         page.is_none_or(|page| page.is_idle(mem))
     }
 
-    /// Whether clients of a connection with `node` say that they copy.
+    /// Whether clients of a connection count copies of theirs.
     pub(crate) fn is_busy(&self, mem: &dyn Memory, id: ConnectionId) -> bool {
         let page = self.table.get(id).and_then(|c| c.control_page.as_ref());
         page.is_some_and(|page| page.is_busy(mem))
     }
 
-    /// A connection's state may have changed: its clients, if any, are told soon.
+    /// Notes that a connection's state may have changed, for its clients.
     pub(crate) fn state_changed(&mut self, id: ConnectionId) {
         if self.table.get(id).is_some_and(Connection::is_mapped) {
             self.state_changes.push(id);
         }
     }
 
-    /// Tells clients of changes of state.
+    /// Publishes changes of state to clients.
     pub(crate) fn publish_states(&mut self, mem: &mut dyn Memory) {
         while let Some(id) = self.state_changes.pop() {
             if let Some(connection) = self.table.get_mut(id) {
@@ -171,8 +171,8 @@ impl Connections {
         }
     }
 
-    /// Looks how much has been moved, by clients too, and what is queued. The connections whose
-    /// rings are spoilt.
+    /// Updates the numbers of bytes moved, by clients too, and queued. Returns the connections
+    /// whose rings are spoilt.
     pub(crate) fn refresh(&mut self, mem: &mut dyn Memory, cx: &mut Context) -> Vec<ConnectionId> {
         let connected = self
             .table
@@ -188,7 +188,7 @@ impl Connections {
 }
 
 impl Connection {
-    /// What clients are to know of it.
+    /// Its state as clients see it.
     fn client_state(&self) -> u32 {
         if self.endpoint.is_none() || self.rings.is_none() {
             STATE_ENDED
@@ -218,7 +218,7 @@ impl Connection {
     fn count_moved(&mut self, cx: &mut Context) {
         if let Some(rings) = &mut self.rings {
             let [sent, received] = rings.take_uncounted();
-            // Their word: it may be any number.
+            // The numbers are the clients', so they may be anything.
             cx.stats.bytes_sent = cx.stats.bytes_sent.wrapping_add(sent);
             cx.stats.bytes_received = cx.stats.bytes_received.wrapping_add(received);
         }

@@ -1,9 +1,9 @@
-//! Connections with peers of the base protocol whose ring is full while somebody here has more.
+//! Senders that wait for room at peers of the base protocol.
 //!
-//! Such a peer has a ring of 4 KiB, tells of every read, however little, and its doorbell takes its
-//! time. So its read index, which is in our memory, is looked at as long as we are awake, and what
-//! waits goes on when half of the ring is free, or a millisecond after it told of less: each
-//! message and doorbell to it is to be worth many bytes.
+//! Such a peer has a ring of 4 KiB, notifies of every read, however little, and its doorbell is
+//! slow. So its read index, which is in our memory, is polled as long as the driver is awake. A
+//! sender goes on when half of the ring is free, or a millisecond after a notification of less, so
+//! that each message and doorbell stands for many bytes.
 
 use crate::base::context::Context;
 use crate::base::ids::ConnectionId;
@@ -15,8 +15,7 @@ use crate::connection::{Connection, Connections, Phase};
 const CREDIT_GROWTH_NS: u64 = 1_000_000;
 
 impl Connections {
-    /// Somebody waits for room at the peer of a connection. Does nothing where the peer tells when
-    /// it is asked to.
+    /// Notes that a sender waits for room at the peer. Does nothing where the peer can be armed.
     pub(super) fn wait_for_credit(&mut self, cx: &Context, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id)
             && connection.phase == Phase::Connected
@@ -29,7 +28,7 @@ impl Connections {
         }
     }
 
-    /// The peer has told of room. True: whoever waits for it is to wait a little longer.
+    /// Whether a sender is to wait a little longer, though the peer has notified us of room.
     pub(super) fn defers_wakeup(
         &mut self,
         mem: &mut dyn Memory,
@@ -86,11 +85,11 @@ impl Connection {
     /// Whether the ring of the peer has room: for anything, or for half of it.
     fn has_credit(&mut self, mem: &mut dyn Memory, half: bool) -> bool {
         let Some(rings) = &mut self.rings else {
-            // Over: who waits is to hear so.
+            // The connection is over: the sender gets an error.
             return true;
         };
         let least = if half { rings.peer_ring_bytes() / 2 } else { 1 };
-        // What is wrong with it, whoever puts finds.
+        // The sender finds what is wrong with it.
         rings.room(mem).map_or(true, |room| room >= least)
     }
 }

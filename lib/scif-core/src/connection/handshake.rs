@@ -178,14 +178,14 @@ impl Connections {
     /// A connection loses its endpoint, if it has one.
     pub(crate) fn take_endpoint(&mut self, id: ConnectionId) -> Option<EndpointId> {
         let endpoint = self.table.get_mut(id)?.endpoint.take();
-        // While clients have it mapped, it waits for them and not for the peer.
+        // While clients have it mapped, the connection waits for them and not for the peer.
         if endpoint.is_some() {
             self.count_half_closed(id);
         }
         endpoint
     }
 
-    /// From now on only the peer's last word on a connection may be missing.
+    /// Counts a connection as half-closed, if it is.
     pub(super) fn count_half_closed(&mut self, id: ConnectionId) {
         let connection = self.table.get(id);
         if let Some(connection) = connection.filter(|c| c.is_half_closed()) {
@@ -288,12 +288,12 @@ impl Connections {
         }
     }
 
-    /// The phase of a connection ends by an answer that has come, or not in time.
+    /// Stops the timer of a connection's phase.
     pub(crate) fn clear_deadline(&self, cx: &mut Context, id: ConnectionId) {
         cx.timers.clear(Timer::Handshake(id));
     }
 
-    /// The peer's driver can give its last word on a connection at once, and is to.
+    /// Starts the time-out of the final acknowledgement, which the peer's driver can send at once.
     pub(crate) fn expect_final_ack(&self, cx: &mut Context, id: ConnectionId) {
         self.set_deadline(cx, id, ANSWER_TIMEOUT_NS);
     }

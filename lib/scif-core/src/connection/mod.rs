@@ -36,31 +36,32 @@ use crate::queue_pair::rings::Rings;
 pub(crate) enum Phase {
     /// CNCT_REQ sent, not answered.
     Requested,
-    /// As `Requested`, but nobody waits for it any more. Ends with TERM_ACK, CNCT_REJ or CNCT_GNT.
+    /// As `Requested`, but the endpoint has given it up. Ends with TERM_ACK, CNCT_REJ or CNCT_GNT.
     Withdrawn,
     /// CNCT_GNT sent; ends with CNCT_GNTACK or CNCT_GNTNACK.
     Granted,
     /// In use.
     Connected,
-    /// Over for us, but clients still have the peer's memory mapped, so DISCNCT has to wait.
+    /// Closed here, but clients still have the peer's memory mapped, so DISCNCT has to wait.
     Draining,
     /// DISCNCT sent; ends with DISCNT_ACK.
     Closing,
     /// The link broke; whether the peer still writes is not known. Ends with `link_down`.
     Severed,
-    /// The peer does not touch it any more. Lives as long as an endpoint refers to it.
+    /// The peer does not use our memory any more. Lives as long as an endpoint or client refers to
+    /// it.
     Disconnected,
 }
 
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// Our port, and the peer's node, which is certain, and port, which is what the peer says.
+    /// Our port and the peer's. The node of the latter is certain; its port is what the peer says.
     ends: Ends,
     phase: Phase,
     /// The endpoint it belongs to, unless that was closed.
     endpoint: Option<EndpointId>,
-    /// Who asked for it, until the peer has answered; counted there.
+    /// The owner who requested it, until the peer has answered; counts in the owner's quota.
     requested_by: Option<Owner>,
     /// The peer's id; 0 until known.
     remote: u64,
@@ -68,19 +69,20 @@ pub(crate) struct Connection {
     /// The rings, once both sides' memory is known.
     rings: Option<Rings>,
     notify: Notifications,
-    /// Somebody waits for room at its peer, which does not ask who wants to hear of it.
+    /// A sender waits for room at the peer, which is one of the base protocol.
     awaits_credit: bool,
-    /// Bytes sent and received by rings that were spoilt and are gone.
+    /// Bytes sent and received by rings that were reset.
     moved: [u64; 2],
-    /// Bytes not taken yet, here and by the peer, when somebody last asked.
+    /// Bytes not received yet, here and by the peer, at the last [`refresh`](Connections::refresh).
     queued: [u64; 2],
-    /// What clients that work on the rings themselves share with us, while there are some.
+    /// The page shared with bypass clients, while there are some.
     control_page: Option<ControlPage>,
-    /// What somebody always wants to hear of, also while clients work on the rings.
+    /// The readiness that a subscriber is notified of each time, also while clients work on the
+    /// rings.
     waiting: Readiness,
-    /// Looks at a ring that a client had locked, since we last had a ring to ourselves.
+    /// Failed attempts to lock a ring, since the last one that succeeded.
     failed_locks: u32,
-    /// The peer's DISCNCT has to be acknowledged once nobody has its memory mapped any more.
+    /// The peer's DISCNCT has to be acknowledged once no client has the peer's memory mapped.
     owes_ack: bool,
 }
 
@@ -116,17 +118,18 @@ impl Connection {
         self.rings.as_ref().map_or(self.moved, of_rings)
     }
 
-    /// Bytes not taken yet, here and by the peer, when somebody last asked.
+    /// Bytes not received yet, here and by the peer, at the last [`refresh`](Connections::refresh).
     pub(crate) fn queued(&self) -> [u64; 2] {
         self.queued
     }
 
-    /// Whether nobody needs it any more: the peer, an endpoint, clients.
+    /// Whether it is needed neither by the peer, nor by an endpoint, nor by clients.
     fn is_done(&self) -> bool {
         self.phase == Phase::Disconnected && self.endpoint.is_none() && !self.is_mapped()
     }
 
-    /// Whether all that is missing is the peer's last word: there is no endpoint and no client.
+    /// Whether only the peer's final acknowledgement is missing: there is no endpoint and no
+    /// client.
     fn is_half_closed(&self) -> bool {
         self.endpoint.is_none() && !self.is_mapped()
     }
@@ -177,14 +180,14 @@ pub(crate) struct Connections {
     table: Table<ConnectionId, Connection>,
     /// Bytes of the rings of all connections.
     ring_bytes: usize,
-    /// Connections that have neither an endpoint nor clients, by node: what its peers owe us the
-    /// last word on.
+    /// Connections that have neither an endpoint nor clients, by node: what waits for the peer's
+    /// final acknowledgement.
     half_closed: BTreeMap<NodeId, usize>,
-    /// Connections whose clients have not been told of a change of state.
+    /// Connections whose change of state is not in the control page yet.
     state_changes: Vec<ConnectionId>,
     /// Connections that owe their peer a notification.
     notifications: Vec<ConnectionId>,
-    /// Connections whose peers wait for room and are told when there is more of it.
+    /// Connections whose peers wait for room, and are notified when there is more of it.
     credit_updates: Vec<ConnectionId>,
     /// Connections with peers of the base protocol that have no room.
     credit_waiters: Vec<ConnectionId>,
@@ -213,18 +216,18 @@ impl Connections {
         self.table.iter()
     }
 
-    /// How many there are.
+    /// Number of connections.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// How many only wait for their peers' last word.
+    /// Number of connections that only wait for the peer's final acknowledgement.
     #[cfg(test)]
     pub(crate) fn half_closed(&self) -> usize {
         self.half_closed.values().sum()
     }
 
-    /// What a connection is called.
+    /// The names of a connection.
     pub(crate) fn identity(&self, id: ConnectionId) -> Option<Identity> {
         self.table.get(id).map(|connection| Identity {
             id,
@@ -272,13 +275,13 @@ impl Connections {
         if phases.contains(&phase) {
             return Some(id);
         }
-        // Notifications and answers may cross a close; they are late, not wrong.
+        // Notifications and answers may cross a close: they are late, and no mistake of the peer.
         cx.stats.stale_ids += 1;
         None
     }
 
-    /// Checks what must hold between any two calls of the engine; `pages` are those of shared
-    /// memory that others take.
+    /// Checks what must hold between any two calls of the engine; `pages` is the shared memory of
+    /// links and page lists.
     ///
     /// # Errors
     /// The first rule that does not hold.

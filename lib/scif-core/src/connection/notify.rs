@@ -1,4 +1,5 @@
-//! Notifications: what connections owe their peers, sent when the engine is flushed.
+//! Notifications of connections to their peers: CLIENT_SENT and CLIENT_RCVD. They are sent at the
+//! end of an iteration, which is how they merge.
 
 use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::message::{Message, NodeMessage};
@@ -10,45 +11,45 @@ use crate::base::memory::Memory;
 use crate::base::timers::Timer;
 use crate::connection::{Connection, Connections, Phase};
 
-/// Nanoseconds a peer that waits for room waits at most for more of it.
+/// Nanoseconds after which a peer that waits for room is notified of however little there is.
 const CREDIT_DELAY_NS: u64 = 1_000_000;
 
-/// What is to be told to the peer about one direction.
+/// Whether a notification about one direction is pending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Notify {
-    /// Nothing.
+    /// No.
     #[default]
     No,
-    /// Something has changed: tell it if it wants to know.
+    /// Pending, if the peer has armed its word.
     IfArmed,
-    /// Tell it.
+    /// Pending.
     Always,
 }
 
-/// Notifications owed to the peer.
+/// Pending notifications of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Notifications {
     /// CLIENT_SENT.
     sent: Notify,
     /// CLIENT_RCVD.
     received: Notify,
-    /// The connection is in the list of those that owe something.
+    /// The connection is in the list of those with pending notifications.
     is_queued: bool,
-    /// It is in the list of those whose peers wait for more room.
+    /// The connection is in the list of those whose peers wait for more room.
     is_credit_update_due: bool,
 }
 
 impl Notifications {
-    /// Nothing is owed any more.
+    /// Drops what is pending.
     pub(super) fn clear(&mut self) {
         (self.sent, self.received) = (Notify::No, Notify::No);
     }
 }
 
 impl Connections {
-    /// A connection owes its peer, at least so much, that there are bytes (IN) or room (OUT). One
-    /// that owes both, or the same several times, is listed once: the notification says "look", not
-    /// how much, and it is sent after the last index it is about.
+    /// Makes a notification of bytes (IN) or room (OUT) pending. A connection is listed once for
+    /// any number of them: a notification says that something has changed and not how much, and it
+    /// is sent after the last index it is about.
     pub(super) fn owe(&mut self, id: ConnectionId, what: Readiness, notify: Notify) {
         let Some(connection) = self.table.get_mut(id) else {
             return;
@@ -65,7 +66,8 @@ impl Connections {
         }
     }
 
-    /// Has the peer look, as a client asks that has found its word armed.
+    /// Makes the notifications pending that a client asks for, as it has found the peer's words
+    /// armed.
     pub(crate) fn kick(&mut self, id: ConnectionId, kicks: Kicks) {
         let mut what = Readiness::empty();
         what.set(Readiness::IN, kicks.contains(Kicks::BYTES));
@@ -82,8 +84,8 @@ impl Connections {
         connections.any(|c| c.phase == Phase::Connected && c.node() == node)
     }
 
-    /// Sends the notifications owed. Those for which `send`, to another node, finds no room stay
-    /// owed.
+    /// Sends pending notifications. Those for which `send`, to another node, finds no room stay
+    /// pending.
     pub(crate) fn send_notifications(
         &mut self,
         mem: &mut dyn Memory,
@@ -109,7 +111,7 @@ impl Connections {
         self.notifications = notifications;
     }
 
-    /// Tells peers that wait of the room there is, however little.
+    /// Notifies peers that wait of the room there is, however little.
     pub(crate) fn send_credit_updates(&mut self, mem: &mut dyn Memory) {
         let mut credit_updates = core::mem::take(&mut self.credit_updates);
         for id in credit_updates.drain(..) {
@@ -131,7 +133,7 @@ impl Connections {
 }
 
 impl Connection {
-    /// Sends what it owes; false when there was no room for all of it.
+    /// Sends its pending notifications; false when there was no room for all of them.
     fn send_notifications(
         &mut self,
         mem: &mut dyn Memory,
@@ -156,8 +158,8 @@ impl Connection {
         true
     }
 
-    /// Whether its peer, which waits for room, is told of it later: when half of the ring is free,
-    /// or soon, as whoever takes from the ring may stop in the middle. True once.
+    /// Whether its peer, which waits for room, is to be notified later: when half of the ring is
+    /// free, or after a while, as the receiver may stop in the middle. True once.
     fn must_update_credit(&mut self) -> bool {
         let owed = &mut self.notify;
         if owed.received != Notify::IfArmed || self.phase != Phase::Connected {
@@ -167,7 +169,7 @@ impl Connection {
         !core::mem::replace(&mut owed.is_credit_update_due, true)
     }
 
-    /// Decides for everything that has changed whether the peer is told.
+    /// Decides for each direction whether the peer has armed its word.
     fn resolve_notifications(&mut self, mem: &mut dyn Memory) {
         let Some(rings) = &mut self.rings else {
             return;
@@ -184,7 +186,7 @@ impl Connection {
         }
     }
 
-    /// The messages for what it owes its peer; none unless it is connected.
+    /// The messages of its pending notifications; none unless it is connected.
     fn notification_messages(&self, own: NodeId) -> [Option<Message>; 2] {
         let (ends, peer) = (self.ends, self.remote);
         let from = PortId::new(own, ends.local);

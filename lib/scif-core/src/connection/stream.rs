@@ -1,4 +1,4 @@
-//! The bytes of connections: what is sent, received and polled, by the engine itself.
+//! Send, receive and poll on the rings of connections, by the engine itself.
 
 use scif_abi::flags::Readiness;
 use scif_abi::limits::{CLIENT_RETRY_DOUBLINGS, CLIENT_RETRY_NS};
@@ -14,7 +14,7 @@ use crate::connection::{Connection, Connections, Phase};
 use crate::queue_pair::rings::{Moved, RingError};
 
 impl Connections {
-    /// Puts bytes into the peer's ring; how many.
+    /// Puts bytes into the peer's ring; the number of those that found room.
     ///
     /// # Errors
     /// The ring is spoilt.
@@ -82,7 +82,7 @@ impl Connections {
         Ok(moved)
     }
 
-    /// Whether there are bytes, and room; the peer is to tell of what there is not.
+    /// Whether there are bytes, and room; the peer is asked to notify us of what is missing.
     ///
     /// # Errors
     /// The rings are spoilt.
@@ -119,8 +119,8 @@ impl Connections {
         Ok(readiness)
     }
 
-    /// The peer told something, or a client may have been told in our place: whoever waits shall
-    /// look, and those who subscribed want to hear more.
+    /// Handles a notification of the peer, or one that a client may have taken in our place: calls
+    /// that wait are tried again, and the peer is armed anew for subscribers.
     ///
     /// # Errors
     /// The rings are spoilt.
@@ -143,8 +143,8 @@ impl Connections {
         connection.arm(mem, what)
     }
 
-    /// Replaces what somebody always wants to hear of. What is new in it, and whether clients work
-    /// on the rings, which may be told in our place.
+    /// Replaces the readiness that a subscriber is notified of. Returns what is new in it, and
+    /// whether there are clients, which may take notifications in our place.
     pub(crate) fn subscribe(&mut self, id: ConnectionId, events: Readiness) -> (Readiness, bool) {
         let Some(connection) = self.table.get_mut(id) else {
             return (Readiness::empty(), false);
@@ -157,7 +157,7 @@ impl Connections {
         }
     }
 
-    /// Asks the peer to tell us of what somebody has subscribed to.
+    /// Asks the peer to notify us of what is subscribed to.
     ///
     /// # Errors
     /// The peer's memory is not there.
@@ -171,7 +171,7 @@ impl Connections {
         connection.map_or(Ok(()), |connection| connection.arm(mem, what))
     }
 
-    /// A transfer that takes several calls begins (`holds`) or ends.
+    /// Begins (`holds`) or ends a transfer that takes several calls.
     pub(crate) fn hold_ring(
         &mut self,
         mem: &mut dyn Memory,
@@ -185,8 +185,8 @@ impl Connections {
         }
     }
 
-    /// A client has locked a ring that somebody waits for: whoever does shall try again soon, and
-    /// ever later while the ring stays locked.
+    /// Has the endpoint's calls tried again soon, as a client has locked a ring; ever later while
+    /// the ring stays locked.
     fn retry_ring(&mut self, cx: &mut Context, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id)
             && cx.timers.get(Timer::RingRetry(id)).is_none()
@@ -197,15 +197,15 @@ impl Connections {
         }
     }
 
-    /// A ring that a client had locked is to be tried again, by whoever waits for it.
+    /// Has the endpoint's calls tried again: a client had locked a ring.
     pub(crate) fn on_ring_retry(&self, cx: &mut Context, id: ConnectionId) {
         if let Some(endpoint) = self.table.get(id).and_then(Connection::endpoint) {
             cx.events.changed(endpoint);
         }
     }
 
-    /// The peer, or a client, has spoilt the rings: nothing is read from them any more. The phase,
-    /// and the endpoint.
+    /// Drops rings that the peer, or a client, has spoilt. The phase and the endpoint of the
+    /// connection.
     pub(crate) fn spoil(
         &mut self,
         cx: &mut Context,
@@ -228,8 +228,8 @@ impl Connections {
     }
 }
 
-/// Clients move so much at this moment that one cannot say what is there, or have a ring locked:
-/// whoever asked shall ask again soon.
+/// Has the endpoint's calls tried again after `wait` (ns), as clients have a ring locked or are too
+/// busy with it.
 fn retry_ring_in(cx: &mut Context, id: ConnectionId, wait: u64) {
     let timer = Timer::RingRetry(id);
     if cx.timers.get(timer).is_none() {
@@ -238,8 +238,8 @@ fn retry_ring_in(cx: &mut Context, id: ConnectionId, wait: u64) {
 }
 
 impl Connection {
-    /// Asks the peer to tell us of bytes (IN) and room (OUT), as far as somebody has subscribed to
-    /// them. (Who waits once asks when it has found none.)
+    /// Asks the peer to notify us of bytes (IN) and room (OUT), as far as they are subscribed to.
+    /// (A call that waits once arms when it finds none.)
     ///
     /// # Errors
     /// The peer's memory is not there.

@@ -1,4 +1,4 @@
-//! Endpoints: what a descriptor of a program refers to, and the states it goes through.
+//! Endpoints: the objects behind the descriptors of programs, their states and queued requests.
 
 pub(crate) mod ports;
 
@@ -56,7 +56,7 @@ impl EndpointState {
     }
 }
 
-/// How a connect behaves towards later calls on the same endpoint.
+/// How a connect affects later calls on the same endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectMode {
     /// The caller waits for the result with [`Engine::connect_result`]; other connects meanwhile
@@ -76,9 +76,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A request from `source`, whose node is certain; everything else is what the peer says.
-    /// `void_at`: from when on (ns) it is void, as its connector cannot withdraw it and may have
-    /// given up.
+    /// A request from `source`, whose node is certain; everything else is untrusted. `void_at`:
+    /// from when on (ns) it is void, as its connector cannot withdraw it and may have given up.
     pub(crate) fn new(
         source: PortId,
         connector: u64,
@@ -113,7 +112,8 @@ impl Request {
         self.void_at
     }
 
-    /// Whether its connector may have freed what it names: not even a refusal may be sent.
+    /// Whether its connector may have freed the id and queue pair in it, so that not even a refusal
+    /// may be sent.
     pub(crate) fn is_void(&self, now: u64) -> bool {
         self.void_at.is_some_and(|at| at <= now)
     }
@@ -163,7 +163,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Who opened it.
+    /// Its owner.
     pub(crate) fn owner(&self) -> Owner {
         self.owner
     }
@@ -490,7 +490,7 @@ impl Endpoints {
     }
 }
 
-// What there is.
+// Views.
 impl Endpoints {
     /// The endpoint with this id.
     ///

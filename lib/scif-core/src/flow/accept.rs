@@ -88,7 +88,7 @@ impl Engine {
     }
 
     /// When a request of `from` that is handled now is void; `None`: never, as it is withdrawn in
-    /// time. It is taken for as old as it can be: its ring may have held it for a while.
+    /// time. The oldest possible age counts: its ring may have held it for a while.
     pub(crate) fn request_is_void_at(&self, from: NodeId) -> Option<u64> {
         let since = self.nodes.came_after(from)?;
         let is_withdrawn = self.nodes.understands(&self.cx, from, Extensions::WITHDRAW);
@@ -155,12 +155,12 @@ impl Engine {
     pub(crate) fn on_grant_ack(&mut self, id: ConnectionId) {
         match self.connections.acknowledged(&mut self.cx, id) {
             Some(endpoint) => self.endpoints.connected(&mut self.cx, endpoint),
-            // Whoever accepted has gone meanwhile: the connector shall see a peer that closed.
+            // The accepted endpoint is closed: the connector shall see a peer that closed.
             None => self.disconnect(id),
         }
     }
 
-    /// Tells whoever accepts that nothing comes of grant `id`.
+    /// Ends grant `id` with an error for its endpoint.
     pub(crate) fn fail_grant(&mut self, id: ConnectionId, error: Error) {
         if let Some(endpoint) = self.connections.take_endpoint(id) {
             self.endpoints.accept_failed(&mut self.cx, endpoint, error);

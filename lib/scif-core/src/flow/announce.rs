@@ -13,7 +13,7 @@ use crate::connection::Phase;
 use crate::engine::Engine;
 
 impl Engine {
-    /// ALLOC_REQ: grants a structure for a window of so many pages.
+    /// ALLOC_REQ: grants a structure for a window of `pages` pages.
     pub(crate) fn on_alloc_request(
         &mut self,
         mem: &mut dyn Memory,

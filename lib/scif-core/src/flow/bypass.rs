@@ -1,12 +1,12 @@
 //! Bypass clients: those that have the rings of a connection mapped and work on them themselves.
 //!
-//! The first bypass handle of a connection moves its positions into a control page, which we
-//! share with the clients; the last one that closes brings them back. While there is a handle,
-//! neither the control page nor our rings are freed, and the peer does not hear DISCNCT or
-//! DISCNT_ACK, after which it may free its own. Clients are told by the control page that it is
-//! over, and let go.
+//! The first bypass handle of a connection moves its positions into a control page, which we share
+//! with the clients; the last one that closes brings them back. While there is a handle, neither
+//! the control page nor our rings are freed, and DISCNCT and DISCNT_ACK, after which the peer may
+//! free its own, are not sent. The control page shows clients that the connection is over, and they
+//! close their handles.
 //!
-//! What a client does there is not believed: positions only go forward, or the connection is reset.
+//! Clients are not trusted: a position that goes backwards resets the connection.
 
 use scif_abi::bypass::{BYPASS_GATHERED, BypassRecord, Part};
 use scif_abi::flags::{Kicks, Readiness};
@@ -33,9 +33,9 @@ impl Engine {
         self.bypass.set_gathers(gathers);
     }
 
-    /// Lets a client work on the rings of a connected endpoint itself: its handle, and what it has
-    /// to know. The handle lives on when the endpoint is closed. Close it ([`close_bypass`]) when
-    /// nothing of it is mapped any more; until then it counts for `owner`.
+    /// Lets a client work on the rings of a connected endpoint itself: its handle, and its record.
+    /// The handle lives on when the endpoint is closed. Close it ([`close_bypass`]) when nothing of
+    /// it is mapped any more; until then it counts for `owner`.
     ///
     /// # Errors
     /// `EBADF`. `ENOTCONN`: not connected. `EOPNOTSUPP`: the peer's rings have no pages of their
@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// A bypass handle is closed, also that of a client that was killed; nothing of it is mapped
-    /// any more. What it had locked is free, what it may not have told is told.
+    /// any more. Its locks are freed, and notifications that it may not have sent are sent.
     pub fn close_bypass(&mut self, mem: &mut dyn Memory, id: BypassId) {
         let Some((id, number)) = self.bypass.close(&mut self.cx, id) else {
             return;
@@ -118,8 +118,8 @@ impl Engine {
         self.bypass.unmap(id, pages);
     }
 
-    /// Tells the peer to look, as a client asks that has found its word armed. Does nothing when
-    /// the peer has gone.
+    /// Notifies the peer for a client that has found the peer's words armed. Does nothing when the
+    /// peer has gone.
     ///
     /// # Errors
     /// `EBADF`. `ENOTCONN`: neither connected nor disconnected.
@@ -135,25 +135,25 @@ impl Engine {
     }
 
     /// Whether windows have gone, or the connection has changed, since this was last asked of the
-    /// handle: its client may have mapped what it is to let go of.
+    /// handle: its client may have windows mapped that it is to unmap.
     pub fn epoch_changed(&mut self, id: BypassId) -> bool {
         let connection = self.bypass.connection(id);
         let epoch = connection.and_then(|connection| self.connections.epoch(connection));
         epoch.is_some_and(|epoch| self.bypass.epoch_changed(id, epoch))
     }
 
-    /// As [`poll`](Engine::poll), of `events` only (and HUP, ERR, NVAL), for who is about to wait:
-    /// whatever is not reported now comes with `Event::Changed`.
+    /// As [`poll`](Engine::poll), of `events` only (and HUP, ERR, NVAL), for a caller that is about
+    /// to wait: what is not reported now comes with `Event::Changed`.
     pub fn arm(&mut self, mem: &mut dyn Memory, id: EndpointId, events: Readiness) -> Readiness {
         // Polling arms for what it does not find.
         let always = Readiness::HUP | Readiness::ERR | Readiness::NVAL;
         self.poll(mem, id) & (events | always)
     }
 
-    /// What somebody wants to hear of by `Event::Changed` each time it comes, however long, even
-    /// while clients work on the rings: a subscription. (A call that waits once needs only
+    /// Subscribes to `events`: `Event::Changed` says each time that they come, even while clients
+    /// work on the rings. (A call that waits once needs only
     /// [`arm`](Engine::arm), or to have got 0 from `send` or `recv`.) Replaces what was set before.
-    /// What is there already is to be asked for, by [`poll`](Engine::poll).
+    /// [`poll`](Engine::poll) says what is there already.
     pub fn set_waiting(&mut self, mem: &mut dyn Memory, id: EndpointId, events: Readiness) {
         let connection = self.endpoints.get(id).ok().and_then(|e| e.connection());
         let Some(id) = connection else {
@@ -170,8 +170,8 @@ impl Engine {
         }
     }
 
-    /// A transfer that takes several calls begins (`holds`) or ends: from its first byte to its end
-    /// no client's bytes come between its own. Costs nothing where no client is.
+    /// Begins (`holds`) or ends a transfer that takes several calls: from its first byte to its end
+    /// no client's bytes come between its own. Costs nothing where there is no client.
     pub fn hold_ring(&mut self, mem: &mut dyn Memory, id: EndpointId, side: Side, holds: bool) {
         let connection = self.endpoints.get(id).ok().and_then(|e| e.connection());
         if let Some(connection) = connection {
@@ -179,7 +179,8 @@ impl Engine {
         }
     }
 
-    /// Looks how much clients have moved themselves, for [`connections`](Engine::connections) and
+    /// Updates the numbers of bytes that clients have moved themselves, for
+    /// [`connections`](Engine::connections) and
     /// [`stats`](Engine::stats).
     pub fn refresh(&mut self, mem: &mut dyn Memory) {
         for id in self.connections.refresh(mem, &mut self.cx) {

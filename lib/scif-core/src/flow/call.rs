@@ -10,14 +10,14 @@ use crate::engine::Engine;
 impl Engine {
     /// Takes the result of a call; `None` while it is under way. `Event::Changed` of the call's
     /// endpoint tells when to look again. When an endpoint is closed all its calls end, without an
-    /// event: whoever closes it asks for them. A ticket whose result was taken is unknown:
+    /// event: its closer is to take their results. A ticket whose result was taken is unknown:
     /// `EBADF`.
     pub fn finish(&mut self, _mem: &mut dyn Memory, ticket: Ticket) -> Option<Result<u64, Error>> {
         self.calls.finish(ticket)
     }
 
-    /// Nobody waits for this call any more (its caller was interrupted or died): what can be undone
-    /// is undone, what is running runs on, and everything is freed in the end.
+    /// Gives up a call (its caller was interrupted or died): what can be undone is undone, copies
+    /// run on, and everything is freed in the end.
     pub fn abandon(&mut self, mem: &mut dyn Memory, ticket: Ticket) {
         match self.calls.remove(ticket) {
             Some(PendingOn::Register(window)) => self.cancel_window(mem, window),

@@ -20,10 +20,10 @@ use crate::node::down::DownReason;
 
 impl Engine {
     /// `scif_close`, also for the endpoints of a process that died. Always succeeds; endpoint and
-    /// port are free at once, whatever still has to be settled with the peer. Bytes already sent
+    /// port are free at once, whatever messages the peer still has to answer. Bytes already sent
     /// stay readable for the peer, bytes not received are thrown away. A listener refuses its
-    /// queued requests. Copies that have begun run on: [`is_departing`](Self::is_departing) tells
-    /// who has to wait for them.
+    /// queued requests. Copies that have begun run on: [`is_departing`](Self::is_departing) says
+    /// for how long a caller has to wait for them.
     pub fn close(&mut self, mem: &mut dyn Memory, id: EndpointId) {
         let Some((endpoint, requests)) = self.endpoints.remove(&mut self.cx, id) else {
             return;
@@ -87,8 +87,7 @@ impl Engine {
     }
 
     /// Says DISCNCT, or will as soon as no client has the peer's memory mapped. From then on we do
-    /// not touch that memory; the pages are kept until the peer has said that it does not touch
-    /// ours.
+    /// not use that memory; the pages are kept until the peer has said that it does not use ours.
     pub(crate) fn disconnect(&mut self, id: ConnectionId) {
         if !self.connections.disconnect(id) {
             return;
@@ -108,8 +107,8 @@ impl Engine {
         self.cx.post(peer.ends, body);
     }
 
-    /// DISCNCT arrived for our connection `id`: the peer has stopped. Acknowledged as soon as
-    /// nobody here can touch its memory.
+    /// DISCNCT arrived for our connection `id`: the peer has stopped. Acknowledged as soon as no
+    /// client here can use its memory.
     pub(crate) fn on_disconnect(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let peer = self.connections.identity(id);
         let before = self.connections.disconnected_by_peer(id);
@@ -130,7 +129,7 @@ impl Engine {
                 }
                 self.connections.free_if_done(mem, &mut self.cx, id);
             }
-            // A connector that closes what it has not acknowledged: as if it had withdrawn.
+            // A connector that closes before it has acknowledged counts as one that withdrew.
             Phase::Granted => {
                 self.cx.stats.unexpected_messages += 1;
                 self.fail_grant(id, Error::WouldBlock);
@@ -154,7 +153,8 @@ impl Engine {
         self.cx.post(connection.ends, body);
     }
 
-    /// No client has the peer's memory mapped any more: says what had to wait for that.
+    /// Sends DISCNCT or DISCNT_ACK if it had to wait for the last client that had the peer's memory
+    /// mapped.
     pub(crate) fn on_unmapped(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let connection = self.connections.identity(id);
         let owes_ack = self.connections.take_owed_ack(id);
@@ -167,13 +167,13 @@ impl Engine {
         }
     }
 
-    /// DISCNT_ACK arrived for our DISCNCT: nobody writes to our pages any more.
+    /// DISCNT_ACK arrived for our DISCNCT: the peer does not write to our pages any more.
     pub(crate) fn on_disconnect_ack(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         self.connections.clear_deadline(&mut self.cx, id);
         self.connections.end(mem, &mut self.cx, id);
     }
 
-    /// A connection nobody here needs any more has not got the last word of its peer.
+    /// The peer has not sent the final acknowledgement of a connection in time.
     fn on_final_ack_timeout(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let asked = |engine: &Engine| {
             let connection = engine.connections.get(id);
@@ -183,7 +183,7 @@ impl Engine {
         let Some((node, _)) = before else {
             return;
         };
-        // Perhaps it is we who have not looked.
+        // It may be in our ring, unread.
         self.drain(mem, node);
         if asked(self) == before {
             self.cx.stats.missing_answers += 1;
@@ -192,7 +192,7 @@ impl Engine {
         }
     }
 
-    /// A phase took too long.
+    /// A phase has timed out.
     pub(crate) fn on_handshake_timeout(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else {
             return;

@@ -15,7 +15,7 @@ use scif_abi::qp::{ARMED_QP_BYTES, QP_BYTES};
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, Port, PortId};
 
-/// What a connect that did not fail has done.
+/// The result of a connect that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connect {
     /// The request is on its way. (`scif_connect` with `O_NONBLOCK` reports this as `EINPROGRESS`.)
@@ -30,7 +30,7 @@ impl Engine {
     /// it keeps when the attempt fails.
     ///
     /// # Errors
-    /// In this order. `ENODEV`: no such node, or it is not online (not looked at when a result is
+    /// In this order. `ENODEV`: no such node, or it is not online (not checked when a result is
     /// collected). `EINVAL`: port 0. Then by state: `EOPNOTSUPP` listening; `EISCONN` connected or
     /// connecting; `EINPROGRESS` connecting non-blocking; `EINVAL` disconnected. `ENOSPC`: no port
     /// is free. `ENOMEM`, also: the user or process has too many requests that are not answered.
@@ -61,7 +61,7 @@ impl Engine {
                 self.endpoints.bind(id, 0)?;
             }
             (EndpointState::Bound, None) => {}
-            // Its caller has been told to fetch the result and has not done so yet.
+            // The result is there, and has not been collected.
             (EndpointState::Bound, Some(_)) => return Err(Error::InProgress),
             (EndpointState::Listening, _) => return Err(Error::NotSupported),
             (EndpointState::Connecting, Some(attempt)) if attempt.is_non_blocking() => {
@@ -182,7 +182,7 @@ impl Engine {
             }
             let body = NodeMessage::ConnectGrantNack { acceptor };
             self.connections.post(&mut self.cx, id, body);
-            // The acceptor has written its two zeros and hears that it shall not go on.
+            // The acceptor has written its two zeros; the message keeps it from going on.
             self.connections.free(mem, &mut self.cx, id);
             return;
         };

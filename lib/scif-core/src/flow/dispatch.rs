@@ -1,8 +1,8 @@
-//! What peers say: every message of a node ring or of the loopback queue passes through here.
+//! Dispatch of messages: all of a node ring or of the loopback queue pass through here.
 //!
-//! Nothing in a message is believed but the node whose ring it came from. An id counts only if it
-//! names a connection with that node, in a phase in which the message makes sense; everything else
-//! is counted and ignored.
+//! Only the node whose ring a message came from is certain; everything in it is untrusted. An id
+//! counts only if it names a connection with that node, in a phase in which the message makes
+//! sense; everything else is counted and ignored.
 
 use crate::base::context::Ends;
 use crate::base::ids::{ConnectionId, RemoteWindowId, WindowId};
@@ -76,7 +76,7 @@ impl Engine {
             } => {
                 match self.expect(from, connector, &[Phase::Requested, Phase::Withdrawn]) {
                     Some(id) => self.on_grant(mem, id, queue_pair, acceptor),
-                    // The acceptor must not wait for one who has gone.
+                    // The acceptor must not wait for a connector that has gone.
                     None => self
                         .cx
                         .post(ends, NodeMessage::ConnectGrantNack { acceptor }),
@@ -123,7 +123,7 @@ impl Engine {
                         .post(ends, NodeMessage::DisconnectAck { closer, peer }),
                 }
             }
-            // It lives, which the number of its messages tells.
+            // The answer to a probe: it counts as a message of the node.
             NodeMessage::DisconnectAck { closer: NOBODY, .. } => {}
             NodeMessage::DisconnectAck { closer, .. } => {
                 if let Some(id) = self.expect(from, closer, &[Phase::Closing]) {

@@ -19,7 +19,7 @@ use crate::rma::span::Span;
 /// Bytes of a signal's value.
 const SIGNAL_BYTES: u64 = 8;
 
-/// What fence_signal shall store where.
+/// The stores of fence_signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signal {
     /// Offset in the own registered address space; used with SIGNAL_LOCAL.
@@ -191,7 +191,7 @@ impl Engine {
         Ok(ticket)
     }
 
-    /// Has the peer store after its transfers. The messages name sides as the peer sees them.
+    /// Asks the peer to store after its transfers. The messages name sides as the peer sees them.
     fn ask_for_signals(
         &mut self,
         id: EndpointId,

@@ -86,8 +86,8 @@ impl Engine {
     }
 
     /// Leaves the network in order: resets all connections with other nodes and tells every node
-    /// (EXIT) that has heard our INIT. `Event::NodeDown` for each that was online when it has
-    /// answered or a second has passed.
+    /// (EXIT) that our INIT has been sent to. `Event::NodeDown` for each that was online when it
+    /// has answered or a second has passed.
     pub fn leave(&mut self, mem: &mut dyn Memory) {
         let greeted = self.nodes.iter().map(|(node, ..)| node);
         let greeted: alloc::vec::Vec<_> = greeted
@@ -107,8 +107,8 @@ impl Engine {
         states.any(|state| state == LinkState::Leaving)
     }
 
-    /// Says EXIT or EXIT_ACK: from then on the peer's memory is not touched any more, so what the
-    /// copy engine has begun must have ended, and clients must have unmapped the peer's rings.
+    /// Sends EXIT or EXIT_ACK, unless copies or clients use the peer's memory; then it is kept
+    /// until they do not. After it the peer's memory is not used any more.
     fn send_exit(&mut self, mem: &mut dyn Memory, node: NodeId, body: NodeMessage) {
         if self.is_touched(mem, node) {
             self.nodes.keep_exit(node, body);
@@ -117,12 +117,12 @@ impl Engine {
         }
     }
 
-    /// Whether anything of ours may touch the memory of a node.
+    /// Whether copies or clients of ours may use the memory of a node.
     fn is_touched(&self, mem: &dyn Memory, node: NodeId) -> bool {
         self.transfers.is_copying(node) || self.is_touched_by_clients(mem, node)
     }
 
-    /// Says what had to wait for the copy engine, or for clients.
+    /// Sends EXIT and EXIT_ACK that had to wait for the copy engine or for clients.
     pub(crate) fn send_kept_exits(&mut self, mem: &mut dyn Memory) {
         for node in self.nodes.kept_exits() {
             if !self.is_touched(mem, node)
@@ -177,7 +177,8 @@ impl Engine {
                     self.nodes.end_exit(&mut self.cx, from);
                 }
             }
-            // Every pair of nodes has a link of its own here, so nobody need be introduced.
+            // Every pair of nodes has a link of its own here, so no node need be introduced to
+            // another.
             NodeMessage::NodeAdd => {
                 let own = PortId::new(self.cx.config.node, 0);
                 let answer = Message::new(own, message.source, NodeMessage::NodeAddNack);
@@ -193,7 +194,7 @@ impl Engine {
         true
     }
 
-    /// The peer leaves: it has stopped touching our memory.
+    /// EXIT: the peer leaves, and does not use our memory any more.
     fn on_exit(&mut self, mem: &mut dyn Memory, from: NodeId) {
         if !self.nodes.expects_exit(from) {
             self.cx.stats.unexpected_messages += 1;
@@ -227,7 +228,7 @@ impl Engine {
     fn on_get_node_info(&mut self, from: NodeId, waiter: u64) {
         let own = self.cx.config.node;
         if own != HOST_NODE {
-            // An answer to a question this stack does not ask: it sees the nodes itself.
+            // An answer to a message that this stack does not send.
             self.cx.stats.unexpected_messages += 1;
             return;
         }

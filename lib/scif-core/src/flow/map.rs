@@ -1,5 +1,5 @@
-//! Mappings of the peer's windows, and get_pages and put_pages: uses of a peer's pages that the
-//! engine does not carry out itself but has to know of.
+//! Mappings of the peer's windows, and get_pages and put_pages: references to a peer's pages, which
+//! the engine counts.
 
 use scif_abi::flags::Protection;
 use scif_abi::{Error, NodeId};

@@ -32,7 +32,8 @@ impl Engine {
         for id in self.connections.with(node) {
             self.sever_connection(id);
         }
-        // Mappings and copies lead nowhere now. Local windows stay until nobody can write to them.
+        // Mappings and copies lead nowhere now. Local windows stay until the node cannot write to
+        // them.
         self.windows.forget_windows_of(node);
         let (windows, calls) = (&mut self.windows, &mut self.calls);
         (self.transfers).cancel(&mut self.cx, windows, calls, node);

@@ -1,9 +1,9 @@
-//! Looking at the rings of nodes instead of waiting for their doorbells.
+//! Polling the rings of nodes instead of waiting for their doorbells.
 //!
-//! A doorbell costs its ringer an access to the device, and who is rung an interrupt and a wake-up:
-//! together more than all else that a message takes. A caller that is awake anyway, or expects
-//! messages soon, watches: nodes are not asked to ring, and their rings are looked at. Before it
-//! sleeps it rests, and from then on doorbells tell it of messages.
+//! A doorbell costs its sender an access to the device, and its receiver an interrupt and a
+//! wake-up: together more than everything else about a message. A driver that is awake anyway, or
+//! expects messages soon, polls: nodes are not asked to ring, and their rings are looked at. Before
+//! it sleeps it asks for doorbells again.
 
 use crate::base::memory::Memory;
 use crate::engine::Engine;
@@ -15,13 +15,14 @@ impl Engine {
         self.nodes.start_polling();
     }
 
-    /// Whether a node that was not asked to ring has put messages, or one that tells of everything
-    /// has made room without having told: [`poll_rings`](Self::poll_rings) takes them.
+    /// Whether a node that was not asked to ring has put messages, or a peer of the base protocol
+    /// has made room for a sender: [`poll_rings`](Self::poll_rings) handles both.
     pub fn has_unpolled_messages(&mut self, mem: &mut dyn Memory) -> bool {
         self.nodes.find_unpolled(mem, 0).is_some() || self.connections.any_credit(mem)
     }
 
-    /// Takes and handles the messages that no doorbell tells of, and goes on where there is room.
+    /// Takes and handles messages that come without a doorbell, and has senders go on where there
+    /// is room.
     pub fn poll_rings(&mut self, mem: &mut dyn Memory) {
         (self.connections).resume_credit_waiters(mem, &mut self.cx, false);
         let mut next = 0;
@@ -31,9 +32,9 @@ impl Engine {
         }
     }
 
-    /// The caller is about to sleep: nodes are asked to ring when they put messages. What one has
-    /// put meanwhile is work for the next iteration, which
-    /// [`next_deadline`](Self::next_deadline) tells.
+    /// The caller is about to sleep: nodes are asked to ring when they put messages. Messages that
+    /// came meanwhile are work for the next iteration, as
+    /// [`next_deadline`](Self::next_deadline) says.
     pub fn stop_polling(&mut self, mem: &mut dyn Memory) {
         self.nodes.stop_polling(mem);
         self.nodes.set_timers(&mut self.cx);

@@ -1,8 +1,8 @@
-//! Asking a node for a sign of life, where no heartbeat tells that it lives.
+//! Probes of nodes that have no heartbeat.
 //!
-//! The mainline protocol has no question for that (MPSS 3 has: NODE_ALIVE, a number that mainline
+//! The mainline protocol has no message for that (MPSS 3 has: NODE_ALIVE, a number that mainline
 //! does not know). But one of its messages is answered whatever the state of the other side:
-//! DISCNCT, as the other side may have closed first. So the question is a DISCNCT between two
+//! DISCNCT, as the other side may have closed first. So a probe is a DISCNCT between two
 //! connections that do not exist, and changes nothing.
 
 use scif_abi::NodeId;
@@ -16,10 +16,10 @@ use crate::node::post;
 pub(crate) const NOBODY: u64 = 0;
 
 impl Engine {
-    /// Takes what a node has sent, and then asks it for a sign of life. Returns how many messages
-    /// it has sent since [`link_up`](Self::link_up). A node that has had time, and has not sent
-    /// more by the next question, does not work any more. `None`: it is not asked, as there is no
-    /// link, or one side has left.
+    /// Handles what a node has sent, and then sends it a probe. Returns how many messages it has
+    /// sent since [`link_up`](Self::link_up). A node that has not sent more by the next probe, some
+    /// time later, does not work any more. `None`: no probe is sent, as there is no link, or one
+    /// side has left.
     pub fn probe_peer(&mut self, mem: &mut dyn Memory, node: NodeId) -> Option<u64> {
         self.drain(mem, node);
         if !self.nodes.is_greeted(node) {

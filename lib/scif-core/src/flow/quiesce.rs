@@ -1,4 +1,4 @@
-//! What ends only when clients that work on their own copy no more: windows and closed endpoints.
+//! Ends of windows and closed endpoints that wait for copies of bypass clients.
 
 use crate::base::ids::ConnectionId;
 use crate::base::memory::Memory;
@@ -6,8 +6,8 @@ use crate::bypass::Ending;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Something of a connection ends: no client begins a copy to or from it any more. True: none
-    /// is under way either. Otherwise [`on_quiesced`](Self::on_quiesced) is called later.
+    /// Begins an end: no client of the connection begins a copy to or from `what` any more. True:
+    /// no copy is under way either. Otherwise [`on_quiesced`](Self::on_quiesced) is called later.
     pub(crate) fn quiesce(
         &mut self,
         mem: &mut dyn Memory,
@@ -17,7 +17,7 @@ impl Engine {
         let Some(id) = connection else {
             return true;
         };
-        // A client that sleeps has the window mapped perhaps; it is to let go of it.
+        // A client that sleeps may have the window mapped, and is to unmap it.
         let is_mapped = match what {
             Ending::Remote(id) => self.windows.is_mapped(id),
             Ending::Local(_) | Ending::Endpoint(_) => true,
@@ -25,7 +25,8 @@ impl Engine {
         if !(self.connections).advance_epoch(mem, &mut self.cx, id, is_mapped) {
             return true;
         }
-        // While earlier windows of it wait, this one does: a look for each of thousands would cost.
+        // While earlier windows of the connection wait, this one does too: with thousands of them,
+        // a look for each would be slow.
         if !self.bypass.is_quiescing(id) && self.connections.is_quiet(mem, id) {
             return true;
         }
@@ -33,7 +34,7 @@ impl Engine {
         false
     }
 
-    /// Nobody copies to or from this window any more, or has had time enough to end.
+    /// Goes on with an end: no client copies any more, or each has had time enough.
     pub(crate) fn on_quiesced(&mut self, what: Ending) {
         match what {
             Ending::Remote(id) => self.windows.answer_unregister(&mut self.cx, id),
@@ -42,7 +43,7 @@ impl Engine {
         }
     }
 
-    /// Looks again whether clients still copy to or from windows that end.
+    /// Looks again whether clients still copy.
     pub(crate) fn check_quiescing(&mut self, mem: &mut dyn Memory) {
         let is_quiet = |id| self.connections.is_quiet(mem, id);
         for what in self.bypass.take_quiesced(&mut self.cx, is_quiet) {

@@ -20,9 +20,8 @@ use crate::window::space::check_range;
 impl Engine {
     /// `scif_register`: makes a window of `pages` at `offset`, or where there is room when
     /// `MapFlags::FIXED` is not set. The ticket's value is the offset. When this fails the pages
-    /// are not kept; once there is a ticket, `Event::Unpin` gives them back: when registering
-    /// fails after all, or the window is unregistered or its endpoint closed, and nobody uses it
-    /// any more.
+    /// are not kept; once there is a ticket, `Event::Unpin` gives them back: when registering fails
+    /// after all, or the window is unregistered or its endpoint closed, and its last use has ended.
     ///
     /// # Errors
     /// In this order. `EINVAL`: unknown flags, `protection` empty or unknown, no pages, offset
@@ -82,8 +81,8 @@ impl Engine {
         }
     }
 
-    /// Makes sure that a range of the local space is free. Windows that only wait for the peer's
-    /// word may have been given free by a message that nobody has looked at yet.
+    /// Makes sure that a range of the local space is free. Windows that wait for the peer's reply
+    /// may be gone by a message that is still unread in the ring.
     fn reserve(
         &mut self,
         mem: &mut dyn Memory,
@@ -98,7 +97,7 @@ impl Engine {
         if self.windows.is_in_use(connection, range, is_asked) {
             let node = self.endpoints.get(id)?.peer().node();
             self.look_for_messages(mem, node);
-            // Whatever they said.
+            // The messages may have ended the connection.
             self.verify(id)?;
         }
         if self.windows.is_in_use(connection, range, |_| true) {
@@ -143,8 +142,9 @@ impl Engine {
     }
 
     /// `scif_unregister`: ends the windows in `offset..offset + length`; all of them or none. The
-    /// ticket is done (0) when each is gone, or the peer says that it is still in use, or says
-    /// nothing for [`ANSWER_TIMEOUT_NS`](scif_abi::limits::ANSWER_TIMEOUT_NS): then it goes later.
+    /// ticket is done (0) when each is gone, or the peer says that it is still in use, or does not
+    /// answer within [`ANSWER_TIMEOUT_NS`](scif_abi::limits::ANSWER_TIMEOUT_NS): then it goes
+    /// later.
     ///
     /// # Errors
     /// `EINVAL`: offset negative or unaligned, length 0 or unaligned, beyond the last offset.
@@ -169,7 +169,8 @@ impl Engine {
         Ok(call)
     }
 
-    /// A registered window ends. The peer is told when no client of ours copies to or from it.
+    /// A registered window ends. The peer gets UNREGISTER when no client of ours copies to or from
+    /// it.
     fn begin_unregister(&mut self, mem: &mut dyn Memory, id: WindowId) {
         let connection = self.windows.begin_unregister(id);
         if self.quiesce(mem, connection, Ending::Local(id)) {
@@ -177,14 +178,14 @@ impl Engine {
         }
     }
 
-    /// A window that nobody wants any more ends as soon as it can.
+    /// Gives a window up: it ends as soon as it can.
     pub(crate) fn cancel_window(&mut self, mem: &mut dyn Memory, id: WindowId) {
         if self.windows.cancel_local(id) {
             self.begin_unregister(mem, id);
         }
     }
 
-    /// The peer will not touch a window any more.
+    /// Ends a window that the peer does not use any more.
     pub(crate) fn end_window(&mut self, id: WindowId) {
         if let Some(call) = self.windows.end_local(&mut self.cx, id) {
             self.calls.count_window(&mut self.cx, call);
@@ -265,8 +266,8 @@ impl Engine {
     }
 
     /// UNREGISTER_NACK: something does; MUNMAP will follow. The documents keep the offsets of a
-    /// window as long as a program has it mapped; what a library keeps mapped is no matter of
-    /// programs.
+    /// window as long as a program has it mapped; a mapping that only a library knows of does not
+    /// count.
     pub(crate) fn on_window_used(&mut self, from: NodeId, id: WindowId, is_offset_free: bool) {
         let states = [WindowState::Unregistering];
         if self.windows.expect_local(&mut self.cx, from, id, &states) {
@@ -277,7 +278,7 @@ impl Engine {
         }
     }
 
-    /// A window that ends is still used by the peer: who waits for its end is told so.
+    /// Notes that the peer still uses a window that ends; calls do not wait for its end any longer.
     pub(crate) fn count_as_used(&mut self, id: WindowId) {
         if let Some(call) = self.windows.keep_used(&mut self.cx, id) {
             self.calls.count_window(&mut self.cx, call);

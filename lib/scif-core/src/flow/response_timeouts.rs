@@ -1,7 +1,7 @@
-//! Answers that peers owe us: who is alive and never answers costs itself the link.
+//! Response timeouts: a peer that is alive but does not answer loses its link.
 //!
-//! Windows and calls note when they asked. One look when the first of them may be late serves all:
-//! it ends what is late, and says when to look again.
+//! Windows and calls note when they sent a request. One timer serves all: when it expires, what is
+//! late ends, and it is set for the next one.
 
 use crate::base::memory::Memory;
 use crate::base::timers::Timer;
@@ -14,10 +14,10 @@ use scif_abi::NodeId;
 use scif_abi::limits::ANSWER_TIMEOUT_NS;
 
 impl Engine {
-    /// Looks for answers that are late.
+    /// Ends what waits for late responses.
     pub(crate) fn on_response_timeout(&mut self, mem: &mut dyn Memory) {
         for node in self.late_nodes().into_keys() {
-            // Perhaps it is we who have not looked.
+            // The response may be in our ring, unread.
             self.drain(mem, node);
         }
         for (node, question) in self.late_nodes() {
@@ -36,13 +36,13 @@ impl Engine {
         }
     }
 
-    /// When a question that was asked at `since` counts as not answered.
+    /// Whether the response to a request of time `since` (ns) is late.
     fn is_late(&self, since: u64) -> bool {
         since.saturating_add(ANSWER_TIMEOUT_NS) <= self.cx.now
     }
 
-    /// Questions that other nodes, which can still answer, are to answer at once: whom, what, and
-    /// since when (ns).
+    /// Requests that other nodes, which are online, can answer at once: node, message, and when
+    /// (ns) it was sent.
     fn questions(&self) -> impl Iterator<Item = (NodeId, &'static str, u64)> {
         let calls = self.calls.prompt().filter_map(|(connection, asked_at)| {
             let node = self.connections.get(connection)?.node();
@@ -54,13 +54,13 @@ impl Engine {
         })
     }
 
-    /// Nodes that owe an answer for too long, and to what.
+    /// Nodes whose response is late, and to which message.
     fn late_nodes(&self) -> BTreeMap<NodeId, &'static str> {
         let late = self.questions().filter(|(.., since)| self.is_late(*since));
         late.map(|(node, question, _)| (node, question)).collect()
     }
 
-    /// When the next answer will be late.
+    /// When (ns) the next response will be late.
     fn next_response_timeout(&self) -> Option<u64> {
         let questions = self.questions().map(|(.., since)| since);
         let since = questions.chain(self.windows.unregistering().map(|(_, since)| since));

@@ -29,7 +29,7 @@ pub enum Local {
 /// A transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rma {
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
     /// The side here.
     pub local: Local,
@@ -43,8 +43,8 @@ pub struct Rma {
 
 impl Engine {
     /// `scif_readfrom`, `scif_writeto`, and the v* calls on memory that is pinned already: starts a
-    /// transfer. The ticket (value 0) is done at once, with SYNC and USECPU when the data is where
-    /// it shall be, and when very much is queued on the endpoint when this transfer is over.
+    /// transfer. The ticket (value 0) is done at once, with SYNC and USECPU when the data has
+    /// arrived; with many transfers queued on the endpoint, when this one is over.
     /// [`Engine::pump`] does the work. When this fails, pages are not kept.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// Who owns the endpoint of a connection, as long as it has one.
+    /// The owner of a connection's endpoint, as long as there is one.
     pub(crate) fn owner_of(&self, id: ConnectionId) -> Option<Owner> {
         let endpoint = self.connections.get(id)?.endpoint()?;
         Some(self.endpoints.get(endpoint).ok()?.owner())
@@ -108,7 +108,7 @@ impl Engine {
         self.transfers.channel(connection, process)
     }
 
-    /// The channel of a connection, if so many jobs of the connection's owner can be queued there.
+    /// The channel of a connection, if its owner can queue `jobs` jobs there.
     ///
     /// # Errors
     /// `ENOMEM`: they cannot.
@@ -203,7 +203,7 @@ impl Engine {
         transfers.activate(id);
         match self.finish(mem, ticket) {
             Some(result) => Some(result),
-            // Copies before it are still under way; all that is left to wait for is their end.
+            // Copies before it are still under way. The call need not wait for these.
             None => {
                 let error = self.transfers.take_error(id, number);
                 let result = error.map_or(Ok(0), Err);
@@ -239,8 +239,7 @@ fn check_transfer(flags: u32, length: u64) -> Result<RmaFlags, Error> {
     Ok(flags)
 }
 
-/// Both sides, or what is wrong with them: that a range does not exist comes before that it may not
-/// be used.
+/// Both sides, or the error: `ENXIO` of one side comes before `EACCES` of the other.
 fn both(local: Result<Span, Error>, remote: Result<Span, Error>) -> Result<(Span, Span), Error> {
     match (local, remote) {
         (Ok(local), Ok(remote)) => Ok((local, remote)),

@@ -1,4 +1,4 @@
-//! send, recv and poll: the data path, and the notifications it owes the peer.
+//! send, recv and poll: the data path, and notifications of the peer.
 
 use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::memory::Memory;
@@ -64,7 +64,7 @@ impl Engine {
         match (self.connections).receive(mem, &mut self.cx, connection, buffer) {
             Ok(Moved::Bytes(0)) if !connected => Err(Error::ConnectionReset),
             Ok(Moved::Bytes(count)) => Ok(count),
-            // A client has the ring: what is in it has not been looked at. Who waits is told.
+            // A client has the ring locked; a timer has the call tried again.
             Ok(Moved::Contended) => Ok(0),
             Err(_) => {
                 self.reset_connection(connection);
@@ -73,8 +73,8 @@ impl Engine {
         }
     }
 
-    /// `scif_poll` for one endpoint, without waiting. What it does not report will be told by
-    /// `Event::Changed` when it comes, also while clients work on the rings.
+    /// `scif_poll` for one endpoint, without waiting. `Event::Changed` says when something comes
+    /// that it does not report, also while clients work on the rings.
     pub fn poll(&mut self, mem: &mut dyn Memory, id: EndpointId) -> Readiness {
         let Ok(endpoint) = self.endpoints.get(id) else {
             return Readiness::NVAL;
@@ -96,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// The peer told something, or a client may have been told in our place.
+    /// Handles a notification of the peer, or one that a client may have taken in our place.
     pub(crate) fn on_notification(
         &mut self,
         mem: &mut dyn Memory,
@@ -111,8 +111,8 @@ impl Engine {
         }
     }
 
-    /// Ends a connection whose ring the peer has spoilt: the peer hears that we closed, the
-    /// endpoint that the peer has gone. Nothing is read from the ring any more.
+    /// Ends a connection whose ring the peer has spoilt: for the peer it is closed, and for the
+    /// endpoint the peer is gone. Nothing is read from the ring any more.
     pub(crate) fn reset_connection(&mut self, id: ConnectionId) {
         let Some((phase, endpoint)) = self.connections.spoil(&mut self.cx, id) else {
             return;

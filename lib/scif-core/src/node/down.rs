@@ -27,7 +27,7 @@ pub enum DownReason {
     },
     /// Its rings are not in the memory it has: the bus address of its queue pair.
     BadAddress(u64),
-    /// It does not read its messages: so many wait.
+    /// It does not read its messages: this number of them waits.
     Stuck(usize),
     /// It is alive and leaves something unanswered.
     NoResponse,

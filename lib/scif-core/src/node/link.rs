@@ -1,4 +1,4 @@
-//! The link to one other node: its node queue pair and the state of the conversation.
+//! The link to one other node: its node queue pair and its state.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -39,11 +39,12 @@ impl core::fmt::Display for LinkError {
 
 impl core::error::Error for LinkError {}
 
-/// Nanoseconds during which a doorbell that was rung counts as heard, though the peer has not asked
-/// for another. Doorbells can be lost: without this, one that is would silence all that follow.
+/// Nanoseconds during which a doorbell that was rung counts as received, though the peer has not
+/// asked for another. Doorbells can be lost: without this limit, one lost doorbell would suppress
+/// all later ones.
 const DOORBELL_TRUST_NS: u64 = 10_000_000;
 
-/// How far the conversation with a node is.
+/// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
     /// Our queue pair is published, the peer's is not known.
@@ -54,9 +55,9 @@ pub enum LinkState {
     Online,
     /// One side has said EXIT, and the answer is not through.
     Leaving,
-    /// One side has left in order. We do not touch the peer's memory any more.
+    /// One side has left in order. We do not use the peer's memory any more.
     Left,
-    /// The peer broke the protocol or was stuck. We do not touch its memory any more.
+    /// The peer broke the protocol or was stuck. We do not use its memory any more.
     Failed,
 }
 
@@ -77,7 +78,7 @@ impl LinkState {
 /// A message that found no room in the ring.
 struct Waiting {
     message: Message,
-    /// When (ns) it must not be said any more.
+    /// When (ns) it is void: from then on it must not be sent.
     void_at: Option<u64>,
 }
 
@@ -102,21 +103,21 @@ pub(crate) struct Link {
     pub(super) is_reported: bool,
     /// EXIT or EXIT_ACK, which has to wait until the copy engine is done with the peer's memory.
     pub(super) exit_message: Option<NodeMessage>,
-    /// The peer has said EXIT; all that is left to do is to send it the answer.
+    /// The peer has said EXIT, and only the answer is to be sent.
     pub(super) is_dismissed: bool,
     /// Messages were put and the doorbell has not been rung for them.
     pub(super) owes_doorbell: bool,
     /// When (ns) the doorbell was last rung.
     rung_at: u64,
-    /// When (ns) we last looked how far the peer has written the inbound ring.
+    /// When (ns) the inbound ring was last looked at.
     looked_at: u64,
-    /// When (ns) we had looked before that: the messages that are taken now came later.
+    /// When (ns) it had been looked at before that: the messages that are taken now came later.
     pub(super) came_after: u64,
     /// The inbound ring was left before it was empty.
     pub(super) has_unread: bool,
-    /// The inbound ring was found empty and the peer was not asked to ring, as we look ourselves.
+    /// The inbound ring was found empty and the peer was not asked to ring, as the driver polls.
     pub(super) is_doorbell_suppressed: bool,
-    /// Bytes of whole messages in the inbound ring, as far as we have looked.
+    /// Bytes of whole messages in the inbound ring, at the last look.
     unread: usize,
     pub(super) messages_sent: u64,
     pub(super) messages_received: u64,
@@ -172,9 +173,9 @@ impl Link {
         }
     }
 
-    /// Whether the peer is to be rung for the messages put: it looks by itself until it has found
-    /// its ring empty and said so. A peer of the base protocol is rung always, and any peer when
-    /// the last doorbell is old enough to have been lost.
+    /// Whether the peer is to be rung for the messages put: it polls until it has found its ring
+    /// empty and armed its word. A peer of the base protocol is rung always, and any peer when the
+    /// last doorbell is old enough to have been lost.
     pub(super) fn must_ring(&mut self, mem: &mut dyn Memory, now: u64) -> bool {
         let is_asked = match self.rings.as_mut().filter(|rings| rings.is_armable()) {
             Some(rings) => rings.wants_bytes(mem),
@@ -219,8 +220,8 @@ impl Link {
         self.is_doorbell_suppressed = false;
     }
 
-    /// Whether so much waits for the peer to read that nothing more should be taken from it, as
-    /// that would only produce more answers.
+    /// Whether too many messages wait for the peer to read: nothing more should be taken from it
+    /// then, as that would only produce more answers.
     pub(super) fn is_congested(&self) -> bool {
         self.waiting.len() > MAX_QUEUED_MESSAGES / 2
     }
@@ -228,7 +229,7 @@ impl Link {
     /// How long (ns) to wait before what cannot be done now is tried again; `None`: nothing waits.
     pub(super) fn retry_after(&self) -> Option<u64> {
         let ring = self.stuck_since.map(|_| NODE_RING_RETRY_NS);
-        // Nobody tells when a client's copy has ended.
+        // No notification says that a client's copy has ended.
         let exit = self.exit_message.map(|_| CLIENT_RETRY_NS);
         ring.into_iter().chain(exit).min()
     }
@@ -243,14 +244,14 @@ impl Link {
         self.rings.is_some()
     }
 
-    /// Whether messages may be there that no doorbell tells of.
+    /// Whether there may be messages without a doorbell.
     pub(super) fn has_unpolled_messages(&mut self, mem: &mut dyn Memory) -> bool {
         // What is left of those seen already is for the next iteration.
         let looks = self.is_doorbell_suppressed && !self.has_unread && !self.is_dismissed;
         looks && self.has_messages(mem)
     }
 
-    /// Why the link is given up when this is wrong with its rings.
+    /// The reason for giving the link up, by the error of its rings.
     pub(super) fn reason(&self, mem: &dyn Memory, error: RingError) -> DownReason {
         let own = self.block.address();
         match error {

@@ -27,7 +27,7 @@ use link::{Link, LinkState};
 /// Messages taken from a ring between two publications of the read index to the peer.
 const PUBLISH_INTERVAL: usize = 32;
 
-/// What this stack speaks beyond the base protocol.
+/// The extensions of the base protocol that this stack has.
 const OWN_EXTENSIONS: Extensions = Extensions::all();
 
 /// The links of a node, and the nodes it has lost.
@@ -42,7 +42,7 @@ pub(crate) struct Nodes {
     is_polling: bool,
 }
 
-/// How many messages are taken from one ring in a row.
+/// A batch of messages that are taken from one ring in a row.
 pub(crate) struct Batch {
     limit: usize,
     taken: usize,
@@ -107,7 +107,7 @@ impl Nodes {
             return Err(LinkError::BadQueuePair);
         };
         link.connect(&remote, OWN_EXTENSIONS, cx.now);
-        // What was posted before was for nobody: the peer may have begun anew, with the same ids.
+        // Messages posted before must not arrive: the peer may have restarted and use the same ids.
         cx.outbox.retain(|outgoing| outgoing.node != node);
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Nodes {
         }
     }
 
-    /// We leave `node`, or it leaves us: EXIT is to be answered in time.
+    /// Begins the exit from a link, by us or by `node`: EXIT is to be answered in time.
     pub(crate) fn begin_exit(&mut self, cx: &Context, node: NodeId) {
         if let Some(link) = self.links.get_mut(&node) {
             link.state = LinkState::Leaving;
@@ -150,7 +150,7 @@ impl Nodes {
         }
     }
 
-    /// EXIT has been answered, or has not been for too long.
+    /// Ends the exit: EXIT has been answered, or has not been in time.
     pub(crate) fn end_exit(&mut self, cx: &mut Context, node: NodeId) {
         if let Some(link) = self.links.get_mut(&node) {
             // The peer may have unmapped the rings by now.
@@ -160,7 +160,7 @@ impl Nodes {
         }
     }
 
-    /// Keeps EXIT or EXIT_ACK until nothing of ours touches the peer's memory.
+    /// Keeps EXIT or EXIT_ACK until no copy or client of ours uses the peer's memory.
     pub(crate) fn keep_exit(&mut self, node: NodeId, body: NodeMessage) {
         if let Some(link) = self.links.get_mut(&node) {
             link.exit_message = Some(body);
@@ -208,7 +208,7 @@ impl Nodes {
         }
     }
 
-    /// Notes that a link is to be given up because of what is wrong with its rings.
+    /// Notes that a link is to be given up because of an error of its rings.
     fn fail_ring(&mut self, mem: &dyn Memory, node: NodeId, error: RingError) {
         if let Some(link) = self.links.get(&node) {
             self.fail(node, link.reason(mem, error));
@@ -362,8 +362,8 @@ impl Nodes {
         }
     }
 
-    /// A batch of messages has been handled: gives their room back, and has the next doorbell tell
-    /// of more.
+    /// Ends a batch of messages: gives their room back, and asks for a doorbell when there are
+    /// more.
     pub(crate) fn end_batch(
         &mut self,
         mem: &mut dyn Memory,
@@ -392,7 +392,7 @@ impl Nodes {
         }
     }
 
-    /// The ring of a node was found empty: the next doorbell shall tell of more.
+    /// Asks a node, whose ring was found empty, for a doorbell when there are messages.
     fn enable_doorbell(&mut self, mem: &mut dyn Memory, node: NodeId) {
         let link = self.links.get_mut(&node);
         let Some(link) = link.filter(|link| !link.has_unread) else {
@@ -438,7 +438,7 @@ impl Nodes {
         self.is_polling = true;
     }
 
-    /// From now on doorbells tell of messages.
+    /// Asks for doorbells again.
     pub(crate) fn stop_polling(&mut self, mem: &mut dyn Memory) {
         self.is_polling = false;
         let suppressed = self.links.iter_mut().filter_map(|(node, link)| {
@@ -449,7 +449,7 @@ impl Nodes {
         }
     }
 
-    /// The first node from `from` on that has put messages no doorbell tells of.
+    /// The first node from `from` on that has put messages without a doorbell.
     pub(crate) fn find_unpolled(&mut self, mem: &mut dyn Memory, from: NodeId) -> Option<NodeId> {
         let mut links = self.links.range_mut(from..);
         links.find_map(|(node, link)| link.has_unpolled_messages(mem).then_some(*node))
@@ -505,9 +505,9 @@ impl Nodes {
     }
 }
 
-// What there is.
+// Views.
 impl Nodes {
-    /// How far the conversation with a node is; `None` without a link.
+    /// The state of the link to a node; `None` without a link.
     pub(crate) fn state(&self, node: NodeId) -> Option<LinkState> {
         self.links.get(&node).map(|link| link.state)
     }
@@ -517,7 +517,7 @@ impl Nodes {
         node == cx.config.node || self.state(node) == Some(LinkState::Online)
     }
 
-    /// Whether a node can be talked to: it is greeted or online.
+    /// Whether messages can be sent to a node: it is greeted or online.
     pub(crate) fn is_greeted(&self, node: NodeId) -> bool {
         matches!(
             self.state(node),
@@ -525,7 +525,7 @@ impl Nodes {
         )
     }
 
-    /// Whether both this node and `node` speak an extension.
+    /// Whether both this node and `node` have an extension.
     pub(crate) fn understands(&self, cx: &Context, node: NodeId, extension: Extensions) -> bool {
         let link = self.links.get(&node);
         node == cx.config.node || link.is_some_and(|link| link.extensions.contains(extension))

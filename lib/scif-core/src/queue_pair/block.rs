@@ -1,5 +1,5 @@
-//! The memory behind the rings: our half of a queue pair, and what the other side's structure
-//! tells. [`rings`](crate::queue_pair::rings) works on them.
+//! The memory behind the rings: our half of a queue pair, and the other side's half as its
+//! structure describes it. `rings.rs` works on them.
 
 use crate::base::memory::{BadAddress, Locality, Memory};
 use scif_abi::limits;
@@ -84,7 +84,7 @@ impl Block {
     }
 }
 
-/// What the other side's queue pair structure told us; copied once, checked.
+/// The other side's half of a queue pair, from its structure: copied once, and checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RemoteQueuePair {
     pub(super) locality: Locality,
@@ -99,8 +99,8 @@ pub(crate) struct RemoteQueuePair {
 }
 
 impl RemoteQueuePair {
-    /// A connection within the node: what we know of the other end's half, whatever is stored in
-    /// its structure.
+    /// The other half within the node, from what the engine knows of it, whatever is stored in its
+    /// structure.
     pub(crate) fn own(block: &Block) -> RemoteQueuePair {
         RemoteQueuePair {
             locality: Locality::Own,

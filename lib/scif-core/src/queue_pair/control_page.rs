@@ -21,7 +21,7 @@ pub(crate) struct ControlPage {
     slots: [u32; RMA_BUSY_SLOTS],
     /// Number of the next handle.
     next: u32,
-    /// The epoch, whatever a client may have made of the one in the page.
+    /// The epoch as the engine set it; a client may have changed the one in the page.
     epoch: u32,
 }
 
@@ -95,8 +95,8 @@ impl ControlPage {
         number
     }
 
-    /// Closes a handle. Whatever copy it had under way is over, also that of a client that was
-    /// killed; nobody else is going to count it off. Whether it was the last handle.
+    /// Closes a handle. A copy that its client had under way is over, also if the client was
+    /// killed, and is counted off here. Whether it was the last handle.
     pub(crate) fn close_handle(&mut self, mem: &mut dyn Memory, number: u32) -> bool {
         self.handles = self.handles.saturating_sub(1);
         let slot = &mut self.slots[rma_busy_slot(number)];

@@ -12,15 +12,15 @@ use crate::queue_pair::block::{Block, RemoteQueuePair};
 /// Both sides, for loops.
 const SIDES: [Side; 2] = [Side::Send, Side::Receive];
 
-/// Times we arm and look before a ring that others keep busy is left to the clock.
+/// Attempts to arm a ring that clients keep busy, before a timer tries again.
 const ATTEMPTS: usize = 16;
 
-/// Why a ring cannot be used any longer; the other side is to blame, or a client of ours.
+/// Why a ring cannot be used any longer: a fault of the other side, or of a client of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RingError {
-    /// An index or a position that cannot be.
+    /// An impossible index or position.
     BadIndex,
-    /// The other side's memory is not where it said.
+    /// The other side's memory is not at the address it gave.
     BadAddress,
     /// More messages wait for room than an honest peer causes.
     Flooded,
@@ -42,17 +42,17 @@ impl From<scif_ring::RingError<BadAddress>> for RingError {
     }
 }
 
-/// How a transfer went that does not wait.
+/// The result of a transfer that does not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// So many bytes. 0: there is no room, or there are no bytes; the other side will tell when
-    /// that changes.
+    /// Number of bytes moved. 0: there is no room, or there are no bytes; the other side will
+    /// notify us when that changes.
     Bytes(usize),
-    /// None: a client is in the way, try again soon.
+    /// None: a client has the lock; try again soon.
     Contended,
 }
 
-/// Where everything is.
+/// Addresses of both halves.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     locality: Locality,
@@ -71,9 +71,9 @@ struct Places {
 struct SideState {
     /// The position; with a control page the last one we have seen there.
     position: u64,
-    /// Bytes that clients have moved and nobody has counted yet.
+    /// Bytes that clients have moved and that are not in the counters yet.
     uncounted: u64,
-    /// A transfer that has begun goes on later: nobody may come between.
+    /// A transfer that has begun goes on later: clients wait until it ends.
     is_held: bool,
     /// We hold the lock beyond one call.
     holds_lock: bool,
@@ -114,7 +114,7 @@ impl RingMemory for Access<'_> {
     }
 
     fn clear(&mut self, word: Word) -> u32 {
-        // What else may be there is nonsense, which is left and tells us each time.
+        // Any other value is nonsense, which stays, and counts as armed each time.
         self.mem.exchange(self.places.own + word.offset(), 1, 0)
     }
 
@@ -176,12 +176,12 @@ impl RingMemory for Access<'_> {
 }
 
 impl Access<'_> {
-    /// The position under our lock. A client must not have turned it back.
+    /// Reads the position under our lock. A client must not have moved it backwards.
     fn check_position(&mut self, side: Side) -> Result<(), RingError> {
         let position = self.position(side);
         let state = &mut self.states.sides[side as usize];
         let moved = position.checked_sub(state.position);
-        // The client's numbers: their sum may be any.
+        // The positions are the client's, so the sum may be anything.
         state.uncounted = state
             .uncounted
             .wrapping_add(moved.ok_or(RingError::BadIndex)?);
@@ -220,7 +220,7 @@ impl Rings {
         }
     }
 
-    /// The parts, to work on them with: they are different fields, so both can be borrowed.
+    /// The memory and both sides, which are borrowed separately.
     fn parts<'a>(
         &'a mut self,
         mem: &'a mut dyn Memory,
@@ -233,13 +233,13 @@ impl Rings {
         (access, &self.producer, &self.consumer)
     }
 
-    /// Whether the other side says when it wants to be told.
+    /// Whether the other side arms its words for notifications.
     pub(crate) fn is_armable(&self) -> bool {
         self.is_armable
     }
 
-    /// Whether the other side's structure and ring have pages of their own, so that clients can
-    /// have them.
+    /// Whether the other side's structure and ring have pages of their own, so that clients can map
+    /// them.
     pub(crate) fn have_own_pages(&self, mem: &dyn Memory) -> bool {
         let Places { locality, peer, .. } = self.places;
         let ring = self.places.peer_ring;
@@ -283,7 +283,7 @@ impl Rings {
             let put = checked.and_then(|()| Ok(producer.put(&mut access, bytes)?));
             access.end_transfer(Side::Send, *put.as_ref().unwrap_or(&0));
             let count = put?;
-            // A peer of the base protocol tells always.
+            // A peer of the base protocol notifies always.
             if count > 0 || !arms || producer.arm(&mut access)? == Some(0) {
                 return Ok(Moved::Bytes(count));
             }
@@ -292,7 +292,7 @@ impl Rings {
     }
 
     /// Takes as many bytes as are there and fit into `buffer`, which is not empty. `gives_room`:
-    /// tells the other side, whose memory is still there.
+    /// publishes the room to the other side, whose memory is still there.
     pub(crate) fn take(
         &mut self,
         mem: &mut dyn Memory,
@@ -322,7 +322,7 @@ impl Rings {
     }
 
     /// Puts all of `bytes`, or nothing when there is no room for all; whether it did. For rings
-    /// that nobody shares.
+    /// that no client shares.
     pub(crate) fn put_whole(
         &mut self,
         mem: &mut dyn Memory,
@@ -332,13 +332,13 @@ impl Rings {
         Ok(producer.put_whole(&mut access, bytes)?)
     }
 
-    /// Bytes that can be taken. For rings that nobody shares.
+    /// Bytes that can be taken. For rings that no client shares.
     pub(crate) fn available(&mut self, mem: &mut dyn Memory) -> Result<u32, RingError> {
         let (access, _, consumer) = self.parts(mem);
         Ok(consumer.available(&access)?)
     }
 
-    /// Takes bytes out without giving their room back. For rings that nobody shares.
+    /// Takes bytes out without giving their room back. For rings that no client shares.
     pub(crate) fn take_quietly(
         &mut self,
         mem: &mut dyn Memory,
@@ -354,8 +354,7 @@ impl Rings {
         Ok(consumer.publish(&mut access)?)
     }
 
-    /// Bytes that wait to be taken here, and by the peer; 0 where clients are so busy that it
-    /// cannot be said.
+    /// Bytes that wait to be taken here, and by the peer; 0 where clients are too busy to tell.
     pub(crate) fn queued(&mut self, mem: &mut dyn Memory) -> Result<[u64; 2], RingError> {
         let (access, producer, consumer) = self.parts(mem);
         let unread = consumer.peek(&access)?.unwrap_or(0);
@@ -364,7 +363,7 @@ impl Rings {
         Ok([unread, unsent].map(u64::from))
     }
 
-    /// Whether there are bytes, and room; `None`: clients are so busy that it cannot be said.
+    /// Whether there are bytes, and room; `None`: clients are too busy to tell.
     pub(crate) fn readiness(
         &mut self,
         mem: &mut dyn Memory,
@@ -375,47 +374,47 @@ impl Rings {
         Ok([there, room])
     }
 
-    /// Bytes that can be put now. For rings that nobody shares.
+    /// Bytes that can be put now. For rings that no client shares.
     pub(crate) fn room(&mut self, mem: &mut dyn Memory) -> Result<u32, RingError> {
         let (access, producer, _) = self.parts(mem);
         Ok(producer.room(&access)?)
     }
 
-    /// Asks the other side to tell us when bytes come; whether some are there now, as `look`.
+    /// Asks the other side to notify us of bytes; whether there are some now, as `look`.
     pub(crate) fn arm_bytes(&mut self, mem: &mut dyn Memory) -> Result<Option<bool>, RingError> {
         let (mut access, _, consumer) = self.parts(mem);
         Ok(consumer.arm(&mut access)?.map(|bytes| bytes > 0))
     }
 
-    /// Asks the other side to tell us when there is room; whether there is some now, as `look`.
+    /// Asks the other side to notify us of room; whether there is some now, as `look`.
     pub(crate) fn arm_room(&mut self, mem: &mut dyn Memory) -> Result<Option<bool>, RingError> {
         let (mut access, producer, _) = self.parts(mem);
         Ok(producer.arm(&mut access)?.map(|bytes| bytes > 0))
     }
 
-    /// Whether the other side wants to hear of bytes that were put. Said once.
+    /// Whether the other side has asked to be notified of bytes. True once for each request.
     pub(crate) fn wants_bytes(&mut self, mem: &mut dyn Memory) -> bool {
         let (mut access, producer, _) = self.parts(mem);
         producer.must_notify(&mut access)
     }
 
-    /// Whether the other side waits for room though there is little yet: it is told later, as each
-    /// waking of a writer is worth many bytes. `half` of the ring is enough.
+    /// Whether the other side waits for room and there is less than `half` of the ring: it is
+    /// notified later, so that a writer is woken for many bytes.
     pub(crate) fn is_credit_small(&mut self, mem: &mut dyn Memory, half: u32) -> bool {
         let (access, _, consumer) = self.parts(mem);
         let asks = access.load(Word::RoomArmed) != 0;
-        // What cannot be said is left to those who take from the ring.
+        // While clients are too busy to tell, the notification is theirs to give.
         asks && matches!(consumer.peek(&access), Ok(Some(bytes)) if bytes > half)
     }
 
-    /// Whether the other side wants to hear of room that was made, likewise.
+    /// Whether the other side has asked to be notified of room, likewise.
     pub(crate) fn wants_room(&mut self, mem: &mut dyn Memory) -> bool {
         let (mut access, _, consumer) = self.parts(mem);
         consumer.must_notify(&mut access)
     }
 
-    /// A transfer in several parts begins or ends: while it lasts, and something has been moved,
-    /// nobody else moves bytes on that side.
+    /// Begins or ends a transfer in several parts: from its first byte to its end no client moves
+    /// bytes on that side.
     pub(crate) fn hold(&mut self, mem: &mut dyn Memory, side: Side, holds: bool) {
         let (mut access, ..) = self.parts(mem);
         let state = &mut access.states.sides[side as usize];
@@ -454,7 +453,7 @@ impl Rings {
         SIDES.map(|side| core::mem::take(&mut self.states.sides[side as usize].uncounted))
     }
 
-    /// Looks at the positions in the control page.
+    /// Reads the positions in the control page.
     pub(crate) fn refresh(&mut self, mem: &mut dyn Memory) -> Result<(), RingError> {
         let (mut access, ..) = self.parts(mem);
         SIDES

@@ -1,4 +1,4 @@
-//! Channels: the queue of jobs of each connection, and who waits for them.
+//! Channels: the queue of jobs of each connection, and the waiters for its jobs.
 //!
 //! Jobs of a channel are done in order. A job is *submitted* when all its descriptors were given to
 //! the copy engine, and *retired* when they have completed and so have all jobs before it. A
@@ -22,15 +22,16 @@ use crate::rma::job::Job;
 use crate::rma::marks::{Marked, Marks};
 use crate::window::Windows;
 
-/// Jobs from which on a caller waits for its transfer, so that it does not run into the limit.
+/// Number of queued jobs from which on a caller waits for its transfer, so that it does not reach
+/// the limit.
 const CROWDED_JOBS: usize = MAX_JOBS / 2;
 
-/// Who waits for jobs to be retired.
+/// A waiter for jobs to be retired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// A call.
     Call(Ticket),
-    /// The peer, which sent WAIT with this word.
+    /// The peer, which sent WAIT with this number.
     Peer(u64),
 }
 
@@ -47,16 +48,16 @@ pub(super) struct Channel {
     /// job came.
     pub(super) process: u32,
     pub(super) jobs: VecDeque<Job>,
-    /// How many jobs at the front are submitted.
+    /// Number of jobs at the front that are submitted.
     pub(super) submitted: usize,
-    /// How many jobs have been retired.
+    /// Number of jobs that have been retired.
     retired: u64,
     /// Cookie of the last descriptor that was submitted and completes later.
     pub(super) last_cookie: u64,
     /// Cookie up to which descriptors have completed.
     pub(super) completed: u64,
     marks: Marks,
-    /// Who waits until so many jobs are retired; the second number only tells them apart.
+    /// The waiters, by the number of jobs to be retired; the second number only tells them apart.
     waiters: BTreeMap<(u64, u64), Waiter>,
     /// It is in the queue of channels that have something to submit, or among those for which the
     /// copy engine has no room.
@@ -156,7 +157,7 @@ impl Channel {
         self.jobs.is_empty() && !self.is_attached && !self.is_active
     }
 
-    /// How many fences of the peer wait for it.
+    /// Number of fences of the peer that wait for it.
     pub(super) fn peer_fences(&self) -> usize {
         let is_peer = |waiter: &&Waiter| matches!(waiter, Waiter::Peer(_));
         let waits = self.waiters.values().filter(is_peer).count();
@@ -164,7 +165,7 @@ impl Channel {
         waits + stores.count()
     }
 
-    /// Checks its own state. `is_queued`: it gets its turn some time.
+    /// Checks its own state. `is_queued`: it is in the queue of channels with work.
     pub(super) fn check(&self, id: ChannelId, is_queued: bool) -> Result<(), Violation> {
         rule(
             self.submitted <= self.jobs.len(),
@@ -217,7 +218,7 @@ impl Transfers {
         self.channels.get(*self.by_connection.get(&connection)?)
     }
 
-    /// Whether so many jobs can be queued on a channel, on the account of `owner`.
+    /// Whether `jobs` jobs can be queued on a channel, in the quota of `owner`.
     pub(crate) fn has_room(
         &self,
         cx: &Context,
@@ -411,7 +412,7 @@ impl Transfers {
         }
     }
 
-    /// Whether so many fences of a node wait here that it gets no more.
+    /// Whether the limit of fences of a node that wait here is reached.
     pub(crate) fn has_many_fences(&self, node: NodeId) -> bool {
         let count = self.peer_fences.get(&node);
         count.is_some_and(|count| *count >= MAX_PEER_FENCES)
@@ -442,7 +443,7 @@ impl Transfers {
         }
     }
 
-    /// Forgets who waits for a channel's jobs. Waiting calls have been ended otherwise.
+    /// Forgets the waiters for a channel's jobs. Calls among them have been ended otherwise.
     fn end_all_waits(&mut self, id: ChannelId) {
         let Some(channel) = self.channels.get_mut(id) else {
             return;

@@ -1,4 +1,4 @@
-//! The copy engine: what executes the descriptors of transfers and fences.
+//! Copy engines: they execute the descriptors of transfers and fences.
 //!
 //! The engine cuts each transfer into descriptors at the ends of physically contiguous chunks and
 //! gives them to a [`CopyEngine`], at most one call of [`Engine::pump`](crate::Engine::pump) long
@@ -50,7 +50,7 @@ impl Descriptor {
     }
 }
 
-/// What became of a submitted descriptor.
+/// The result of submitting a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submitted {
     /// It has been executed, and everything before it on its channel too.
@@ -89,15 +89,15 @@ pub trait CopyEngine {
     /// `channel` will not be used any more.
     fn forget(&mut self, _channel: u64) {}
 
-    /// Bytes of one copy between these places at most. What the CPU does bounds how long others
-    /// have to wait.
+    /// Bytes of one copy between these places at most. The limit of the CPU bounds how long other
+    /// channels wait.
     fn max_bytes(&self, from: Place, to: Place) -> u32;
 
-    /// Whether it is the CPU that does this, for the counters.
+    /// Whether the CPU executes this descriptor, for the counters.
     fn is_cpu(&self, descriptor: &Descriptor) -> bool;
 }
 
-/// Bytes the CPU copies in one go; bounds how long others have to wait for a turn.
+/// Bytes of one copy by the CPU; bounds how long other channels wait for a turn.
 const CPU_SLICE_BYTES: u32 = 64 << 10;
 
 /// The copy engine without hardware: executes descriptors when they are submitted.

@@ -1,4 +1,4 @@
-//! Jobs: what is queued on a channel, and the next step of each.
+//! Jobs: transfers and stores that are queued on a channel, and their next steps.
 
 use scif_abi::Error;
 use scif_abi::flags::{Protection, RmaFlags};
@@ -10,7 +10,7 @@ use crate::rma::copy_engine::{CopyEngine, CpuEngine, Descriptor};
 use crate::rma::span::Span;
 use crate::window::Windows;
 
-/// Which way data goes.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the peer's window to here (`readfrom`).
@@ -38,7 +38,7 @@ pub(super) struct Copy {
     pub(super) left: u64,
     /// The last byte has to arrive last.
     pub(super) is_ordered: bool,
-    /// The CPU shall copy, whatever engine there is.
+    /// The CPU is to copy, whatever copy engine there is.
     pub(super) is_by_cpu: bool,
 }
 
@@ -79,18 +79,18 @@ pub(crate) struct Job {
     pub(super) is_over: bool,
     /// It was asked for by the peer.
     pub(super) is_for_peer: bool,
-    /// Who it counts for, if it is not for the peer.
+    /// The owner whose quota it counts in, if it is not for the peer.
     pub(super) owner: Option<Owner>,
 }
 
-/// What to do next for a job.
+/// The next step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Nothing: it is over.
     Over,
     /// Nothing: its caller has to carry it out.
     Wait,
-    /// Submit this, to the CPU if so said.
+    /// Submit this descriptor, to the CPU if true.
     Submit(Descriptor, bool),
     /// Store the value four bytes at a time, as its pages are not neighbours, once everything
     /// before has completed.
@@ -171,7 +171,7 @@ impl Job {
         self.work.spans()
     }
 
-    /// Whether it counts for somebody.
+    /// Whether it counts in a quota.
     pub(super) fn is_owned(&self) -> bool {
         self.owner.is_some()
     }
@@ -193,7 +193,7 @@ impl Job {
         }
     }
 
-    /// Notes that the step was taken.
+    /// Notes that a step has been submitted.
     pub(super) fn advance(&mut self, windows: &Windows, descriptor: &Descriptor) {
         match (&mut self.work, descriptor) {
             (Work::Copy(copy), Descriptor::Copy { bytes, .. }) => {
@@ -207,7 +207,7 @@ impl Job {
         }
     }
 
-    /// Ends it early.
+    /// Ends it with an error.
     pub(super) fn fail(&mut self, error: Error) {
         self.error.get_or_insert(error);
         self.is_over = true;
@@ -263,7 +263,7 @@ impl Work {
         core::iter::once(first).chain(second)
     }
 
-    /// The same, given away.
+    /// As `spans`, by value.
     pub(super) fn into_spans(self) -> impl Iterator<Item = Span> {
         let (first, second) = match self {
             Work::Copy(copy) => (copy.from, Some(copy.to)),

@@ -72,7 +72,7 @@ impl Marks {
         {}
     }
 
-    /// Notes a mark of the peer's channel; what to give to the caller.
+    /// Notes a mark of the peer's channel; the mark as its caller gets it.
     pub(super) fn note_remote(&mut self, mark: u64) -> Option<u64> {
         let mark = (mark & MARK_BITS) as u32;
         if mark >= REMOTE_MARK {

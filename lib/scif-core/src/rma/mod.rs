@@ -33,9 +33,9 @@ pub(crate) struct Transfers {
     full: Vec<ChannelId>,
     /// Channels with descriptors that complete later.
     busy: Vec<ChannelId>,
-    /// Channels that are gone, which the copy engine has not been told.
+    /// Channels that have been freed, which the copy engine is to forget.
     forgotten: Vec<ChannelId>,
-    /// Waits there were; tells them apart.
+    /// Number of waits so far, which tells them apart.
     wait_count: u64,
     /// Fences of peers that wait here, by node.
     peer_fences: BTreeMap<NodeId, usize>,
@@ -66,7 +66,7 @@ impl Transfers {
         self.by_connection.keys().copied()
     }
 
-    /// How many channels there are.
+    /// Number of channels.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.channels.len()

@@ -1,4 +1,4 @@
-//! The pump: it works on all channels in turn, and in the turns of their processes.
+//! The pump: work on all channels, in turns of processes and of the channels of each.
 
 use scif_abi::Error;
 use scif_abi::trace::What;
@@ -15,7 +15,7 @@ use crate::window::Windows;
 /// Bytes copied for one channel before the next one gets its turn.
 const SLICE_BYTES: u64 = 64 << 10;
 
-/// What a descriptor costs at least, in bytes, so that many small ones are bounded too.
+/// Least cost of a descriptor, in bytes, so that many small ones are bounded too.
 const MIN_COST_BYTES: u64 = 512;
 
 /// How a channel's turn ended.
@@ -28,7 +28,7 @@ enum SliceEnd {
     Full,
 }
 
-/// What copies, and where.
+/// The copy engine and the memory.
 struct Machine<'a> {
     mem: &'a mut dyn Memory,
     copier: &'a mut dyn CopyEngine,
@@ -181,7 +181,7 @@ impl Transfers {
         SliceEnd::More
     }
 
-    /// There may be something to submit.
+    /// Queues a channel, as there may be something to submit.
     pub(crate) fn activate(&mut self, id: ChannelId) {
         if let Some(channel) = self.channels.get_mut(id)
             && !channel.is_active
@@ -239,7 +239,7 @@ impl Transfers {
         true
     }
 
-    /// Nobody carries out virtual job `number` any more.
+    /// Ends virtual job `number`, whose caller has given it up.
     pub(crate) fn end_virtual(&mut self, id: ChannelId, number: u64) {
         let job = self.channels.get_mut(id).and_then(|c| c.job_mut(number));
         if let Some(job) = job {
@@ -249,7 +249,7 @@ impl Transfers {
         }
     }
 
-    /// Why a virtual job failed whose call ends before it.
+    /// Takes out the error of a virtual job whose call ends before it.
     pub(crate) fn take_error(&mut self, id: ChannelId, number: u64) -> Option<Error> {
         let job = self.channels.get_mut(id)?.job_mut(number)?;
         job.call = None;

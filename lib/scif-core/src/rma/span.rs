@@ -90,7 +90,7 @@ impl Span {
         }
     }
 
-    /// Counts it as a job in its windows.
+    /// Counts the span as a job in its windows.
     pub(super) fn hold(&self, windows: &mut Windows) {
         match &self.backing {
             Backing::Local(ids) => ids.iter().for_each(|id| windows.hold_local(*id)),
@@ -99,7 +99,8 @@ impl Span {
         }
     }
 
-    /// It is no longer needed. The unregister calls that wait for windows of it, which have ended.
+    /// Releases the span. Returns the unregister calls that wait for windows of it which have ended
+    /// now.
     pub(super) fn release(self, cx: &mut Context, windows: &mut Windows) -> Vec<Ticket> {
         match self.backing {
             Backing::Local(ids) => {

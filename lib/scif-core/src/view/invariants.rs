@@ -1,4 +1,4 @@
-//! What must hold between any two calls; the simulator asks after every step.
+//! Invariants that hold between any two calls; the simulator checks them after every step.
 
 use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::quota::Resource;
@@ -8,7 +8,7 @@ use crate::endpoint::{Endpoint, EndpointState};
 use crate::engine::Engine;
 
 impl Engine {
-    /// Checks the engine's own consistency. Costs time in the number of all objects.
+    /// Checks the engine's own consistency. Takes time in proportion to the number of all objects.
     ///
     /// # Errors
     /// The first rule that does not hold.

@@ -1,4 +1,4 @@
-//! Views of an engine: rows for people, and the rules that hold between any two calls.
+//! Views of an engine: rows for the text files, and invariants.
 
 pub(crate) mod invariants;
 pub(crate) mod snapshot;

@@ -1,4 +1,4 @@
-//! Views of an engine for people: the rows of the scheme's text files.
+//! Rows of the scheme's text files.
 
 use crate::base::config::Owner;
 use crate::base::ids::EndpointId;
@@ -39,7 +39,7 @@ pub struct PortInfo {
     pub requests: usize,
     /// Requests that may wait (listeners).
     pub backlog: usize,
-    /// Who opened the endpoint.
+    /// The owner of the endpoint.
     pub owner: Owner,
 }
 
@@ -59,11 +59,12 @@ pub struct ConnectionInfo {
     pub bytes_sent: u64,
     /// Bytes received by it, likewise.
     pub bytes_received: u64,
-    /// Bytes the peer has sent and nobody has taken, when [`Engine::refresh`] last looked.
+    /// Bytes the peer has sent and that have not been received, when [`Engine::refresh`] last
+    /// looked.
     pub bytes_unread: u64,
-    /// Bytes sent that the peer has not taken, or not said so, likewise.
+    /// Bytes sent that the peer has not acknowledged as received, likewise.
     pub bytes_unacknowledged: u64,
-    /// Who opened the endpoint.
+    /// The owner of the endpoint.
     pub owner: Owner,
 }
 

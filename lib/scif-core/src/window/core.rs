@@ -10,7 +10,7 @@ use crate::base::pages::Chunks;
 /// Where a window is, what it allows, and which memory it is made of.
 #[derive(Debug)]
 pub(crate) struct WindowCore {
-    /// The connection in whose registered address space it is, as long as it is found there.
+    /// The connection in whose registered address space it is, as long as it is found by offset.
     pub(super) connection: Option<ConnectionId>,
     /// Both ends of that connection, for messages after it.
     pub(super) ends: Ends,

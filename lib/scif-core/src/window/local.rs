@@ -34,7 +34,7 @@ pub enum WindowState {
     Quiescing,
     /// UNREGISTER sent, not answered.
     Unregistering,
-    /// The peer still uses it, and will say when it no longer does.
+    /// The peer still uses it, and will say MUNMAP at the end of that.
     Used,
     /// The peer has forgotten it; own copies are still running.
     Gone,
@@ -51,7 +51,7 @@ impl WindowState {
         }
     }
 
-    /// Whether the window comes back no more.
+    /// Whether the window is ending.
     fn is_ending(self) -> bool {
         use WindowState::{Gone, Quiescing, Unregistering, Used};
         matches!(self, Quiescing | Unregistering | Used | Gone)
@@ -91,20 +91,20 @@ pub(crate) struct Window {
     pub(super) core: WindowCore,
     /// The peer's id of its end.
     peer: u64,
-    /// Who registered it.
+    /// The owner of the endpoint that registered it.
     owner: Owner,
     pin: PinId,
     is_charged: bool,
     state: WindowState,
     /// The peer's id of the window, once granted.
     remote: u64,
-    /// Nobody wants it any more although it is still being registered: it goes as soon as it can.
+    /// It was given up while it is still being registered: it ends when it is.
     is_cancelled: bool,
     /// The call that waits for it.
     call: Option<Ticket>,
     /// The endpoint that was closed while the peer could read or write it.
     departing: Option<EndpointId>,
-    /// When (ns) the peer was asked last.
+    /// When (ns) the last message about it was sent to the peer.
     asked_at: u64,
 }
 
@@ -196,7 +196,7 @@ impl Window {
     }
 }
 
-// How a window comes.
+// Registering.
 impl Windows {
     /// Adds a window to its space, on its owner's account.
     ///
@@ -226,7 +226,7 @@ impl Windows {
         Ok(id)
     }
 
-    /// Removes a window from all tables. Its pages are the caller's.
+    /// Removes a window from all tables. Its pages are not unpinned.
     pub(crate) fn remove_local(&mut self, cx: &mut Context, id: WindowId) -> Option<Window> {
         let window = self.local.remove(id)?;
         self.free_offset(window.core.connection, window.core.offset);
@@ -243,7 +243,7 @@ impl Windows {
         }
     }
 
-    /// The call that waited for the window does not any more.
+    /// Takes out the call that waits for the window.
     pub(crate) fn take_call(&mut self, id: WindowId) -> Option<Ticket> {
         self.local.get_mut(id)?.call.take()
     }
@@ -326,8 +326,8 @@ impl Windows {
         Ok(())
     }
 
-    /// The peer has taken the window over: the call that waits for it, and its offset. `None`:
-    /// nobody wants it any more.
+    /// The peer has taken the window over: the call that waits for it, and its offset. `None`: it
+    /// was given up meanwhile.
     pub(crate) fn registered(&mut self, id: WindowId) -> Option<(Option<Ticket>, i64)> {
         let window = self.local.get_mut(id)?;
         window.state = WindowState::Live;
@@ -335,10 +335,10 @@ impl Windows {
     }
 }
 
-// How a window goes.
+// Unregistering.
 impl Windows {
-    /// Nothing new uses the window from now on. The connection whose clients may copy to or from
-    /// it.
+    /// Begins the end of a registered window: nothing new may use it. Returns the connection whose
+    /// clients may still copy to or from it.
     pub(crate) fn begin_unregister(&mut self, id: WindowId) -> Option<ConnectionId> {
         let window = self.local.get_mut(id)?;
         window.state = WindowState::Quiescing;
@@ -361,7 +361,7 @@ impl Windows {
         }
     }
 
-    /// Nobody wants the window any more. True: it is registered, and can end at once.
+    /// Gives a window up. True: it is registered, and can end at once.
     pub(crate) fn cancel_local(&mut self, id: WindowId) -> bool {
         let window = self.local.get_mut(id);
         window.is_some_and(|window| {
@@ -371,14 +371,14 @@ impl Windows {
         })
     }
 
-    /// The peer will not touch the window any more. The unregister call that waits for its end, if
-    /// this is it.
+    /// Ends a window that the peer does not use any more. Returns the unregister call that waits
+    /// for it, if own jobs do not use it either.
     pub(crate) fn end_local(&mut self, cx: &mut Context, id: WindowId) -> Option<Ticket> {
         self.local.get_mut(id)?.state = WindowState::Gone;
         self.free_if_gone(cx, id)
     }
 
-    /// Frees a window that the peer and own jobs have done with; the call that waits for that.
+    /// Frees a window that neither the peer nor own jobs use; the call that waits for that.
     fn free_if_gone(&mut self, cx: &mut Context, id: WindowId) -> Option<Ticket> {
         let window = self.local.get(id)?;
         if window.state != WindowState::Gone || window.core.jobs > 0 {
@@ -399,16 +399,16 @@ impl Windows {
         }
     }
 
-    /// An own job has ended that used the window. The unregister call that waits for its end, if
-    /// this is it.
+    /// Notes the end of an own job that used the window. Returns the unregister call that waits for
+    /// the window, if this is its end.
     pub(crate) fn release_local(&mut self, cx: &mut Context, id: WindowId) -> Option<Ticket> {
         let window = self.local.get_mut(id)?;
         window.core.jobs = window.core.jobs.saturating_sub(1);
         self.free_if_gone(cx, id)
     }
 
-    /// The peer does not use the window by copies any more, but has it mapped, and does not count
-    /// mappings whose programs do not know of them if `is_offset_free`.
+    /// Frees the offsets of a window that ends, while the peer has it mapped in ways that its
+    /// programs do not know of.
     pub(crate) fn free_offset_of(&mut self, id: WindowId) {
         if let Some(window) = self.local.get_mut(id) {
             let (connection, offset) = (window.core.connection.take(), window.core.offset);
@@ -416,7 +416,7 @@ impl Windows {
         }
     }
 
-    /// The peer still uses the window, which ends: the call that waits for it.
+    /// Notes that the peer still uses a window that ends; the call that waits for it.
     pub(crate) fn keep_used(&mut self, cx: &mut Context, id: WindowId) -> Option<Ticket> {
         let window = self.local.get_mut(id)?;
         window.state = WindowState::Used;
@@ -437,8 +437,8 @@ impl Windows {
         ids.filter(|id| !is_ending(id)).collect()
     }
 
-    /// The endpoint of a connection is closed: its windows, local and remote, are found by offset
-    /// no more, and pages that were got are put. The local ones, which are to end.
+    /// Drops the address spaces of a connection, whose endpoint is closed: no window is found by
+    /// offset any more. Returns the local windows, which are to end.
     pub(crate) fn leave_spaces(
         &mut self,
         cx: &mut Context,
@@ -472,7 +472,7 @@ impl Windows {
         windows.map(|(id, _)| id).collect()
     }
 
-    /// What peers are to answer at once: whom, what, and since when (ns).
+    /// Requests that peers can answer at once: node, message, and when (ns) it was sent.
     pub(crate) fn questions(&self) -> impl Iterator<Item = (NodeId, &'static str, u64)> {
         self.local.iter().filter_map(|(_, window)| {
             let question = match window.state {
@@ -484,14 +484,14 @@ impl Windows {
         })
     }
 
-    /// Windows of which the peer has been asked whether it still uses them, and since when (ns).
+    /// Windows whose UNREGISTER is not answered, and when (ns) it was sent.
     pub(crate) fn unregistering(&self) -> impl Iterator<Item = (WindowId, u64)> {
         let windows = self.local.iter();
         let windows = windows.filter(|(_, w)| w.state == WindowState::Unregistering);
         windows.map(|(id, window)| (id, window.asked_at))
     }
 
-    /// Whether a local window is what its page list, which the peer is this node, says.
+    /// Whether a page list that came from this node itself describes this window.
     pub(super) fn is_described(&self, id: WindowId, described: (i64, Protection, &Chunks)) -> bool {
         let window = self.local.get(id);
         window.is_some_and(|w| described == (w.core.offset, w.core.protection, &w.core.chunks))

@@ -1,4 +1,4 @@
-//! Windows: registered memory as its owner knows it, and as the other end does.
+//! Windows: registered memory, at its owner's end and at the other end.
 //!
 //! Each end of a connection has a registered address space. The owner of a window keeps it in its
 //! *local* space; the other end keeps a copy of its page list, the *remote* window. Windows belong
@@ -31,7 +31,7 @@ use crate::window::references::{OrphanedMapping, PageReference};
 use crate::window::remote::{MappingInfo, Remote, RemoteWindow};
 use crate::window::space::Space;
 
-/// The registered address spaces of a connection, and what is referred to in the peer's.
+/// The registered address spaces of a connection, and references to pages in the peer's.
 #[derive(Default)]
 struct Spaces {
     /// Local windows, also those that are coming or going.
@@ -44,7 +44,7 @@ struct Spaces {
     references: BTreeMap<u64, PageReference>,
 }
 
-/// What one node makes us keep.
+/// What is kept for one peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PeerUsage {
     /// Pages granted for window structures.
@@ -59,10 +59,10 @@ struct PeerUsage {
 pub(crate) struct Windows {
     local: Table<WindowId, Window>,
     remote: Table<RemoteWindowId, Remote>,
-    /// Of the connections of endpoints, once there was a window.
+    /// The address spaces of connections with an endpoint, once there was a window.
     spaces: BTreeMap<ConnectionId, Spaces>,
     peer_usages: BTreeMap<NodeId, PeerUsage>,
-    /// Windows that are forgotten but mapped.
+    /// Mappings of windows whose node is lost.
     orphaned_mappings: BTreeMap<RemoteWindowId, OrphanedMapping>,
     /// Windows of peers whose last use has ended, and whose owners have not been told.
     ended: Vec<RemoteWindowId>,
@@ -196,7 +196,7 @@ impl Windows {
     }
 }
 
-// What must hold between any two calls.
+// Invariants.
 impl Windows {
     /// Checks the windows themselves.
     ///

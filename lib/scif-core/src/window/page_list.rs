@@ -1,9 +1,9 @@
-//! How a window's page list gets to the other end: the structure and tables the user lends, and
-//! what the owner writes into them.
+//! The page list of a window on its way to the other end: a structure and tables that the user of
+//! the window grants, and that the owner fills in.
 //!
 //! Both sides are distrusted. The user takes the structure back, copies it once, checks each value
-//! and keeps chunks of its own, so the loan is over before the window is used. The owner checks the
-//! addresses it was given before it writes.
+//! and keeps chunks of its own, so the structure is free again before the window is used. The owner
+//! checks the addresses it was given before it writes.
 
 use alloc::vec::Vec;
 
@@ -45,7 +45,7 @@ fn head_pages(pages: u64) -> u64 {
     (LOOKUPS_OFFSET + 2 * tables(pages) * WORD).div_ceil(PAGE)
 }
 
-/// Pages that a loan for a window of `pages` pages takes.
+/// Pages of the structure and tables for a window of `pages` pages.
 pub(crate) fn page_list_pages(pages: u64) -> u64 {
     head_pages(pages) + 2 * tables(pages)
 }
@@ -137,7 +137,7 @@ impl PageListBuffer {
         })
     }
 
-    /// Ends the loan. The owner of the window does not write to it any more.
+    /// Frees it. The owner of the window does not write to it any more.
     pub(crate) fn free(self, mem: &mut dyn Memory) {
         for (address, pages) in self.blocks {
             mem.free(address, pages as usize * PAGE_BYTES);
@@ -313,7 +313,7 @@ fn lookup_table(
     Ok(u64::from_le_bytes(word))
 }
 
-/// Whether a window may have so many pages.
+/// Whether a window may have `pages` pages.
 pub(crate) fn is_size_allowed(pages: u64) -> bool {
     (1..=MAX_WINDOW_PAGES).contains(&pages)
 }

@@ -1,5 +1,5 @@
 //! References to a peer's pages: mappings, and pages got and not put. The engine does not use these
-//! pages itself but has to know of them, as they stay.
+//! pages itself; it counts them, as a window stays until the last reference has gone.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -127,14 +127,14 @@ impl Windows {
         Ok(MappedPieces { window, pieces })
     }
 
-    /// A library has mapped so many pages for copies, and its program does not know.
+    /// Notes that a library has mapped `pages` pages for copies, and its program does not know.
     pub(crate) fn note_cached(&mut self, id: RemoteWindowId, pages: u64) {
         if let Some(window) = self.remote_mut(id) {
             window.cached += pages;
         }
     }
 
-    /// Such pages are unmapped.
+    /// Notes that such pages are unmapped.
     pub(crate) fn unmap_cached(&mut self, id: RemoteWindowId, pages: u64) {
         if let Some(window) = self.remote_mut(id) {
             window.cached = window.cached.saturating_sub(pages);

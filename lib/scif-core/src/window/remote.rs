@@ -25,10 +25,10 @@ pub(super) enum Remote {
     Window(RemoteWindow),
 }
 
-/// What the owner of a remote window is owed.
+/// The message that the owner of a remote window waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PendingReply {
-    /// Nothing: it is registered.
+    /// None: it is registered.
     None,
     /// UNREGISTER_ACK.
     UnregisterAck,
@@ -104,15 +104,16 @@ impl RemoteWindow {
         }
     }
 
-    /// Whether the owner waits for a word that can be said now: that the window is not used any
-    /// more, or first that it is still mapped. Copies end soon, so that is said when they have.
+    /// Whether the owner waits for a reply that can be sent now: that the window is not used any
+    /// more, or first that it is still mapped. The latter is sent when copies have ended, which is
+    /// soon.
     pub(super) fn can_reply(&self) -> bool {
         let is_wanted = self.pending_reply == PendingReply::None || self.is_quiescing;
         let is_answer = self.pending_reply == PendingReply::UnregisterAck;
         !is_wanted && self.core.jobs == 0 && (self.mapped == 0 || is_answer)
     }
 
-    /// Whether new uses may find it only if its owner has not unregistered it.
+    /// Whether it is registered, or at least not found by offset.
     pub(super) fn is_found_rightly(&self) -> bool {
         self.core.connection.is_none() || self.pending_reply == PendingReply::None
     }
@@ -120,7 +121,7 @@ impl RemoteWindow {
 
 // Structures granted to peers.
 impl Windows {
-    /// Grants `node` a structure for a window of so many pages; its id and bus address. `None`: no
+    /// Grants `node` a structure for a window of `pages` pages; its id and bus address. `None`: no
     /// memory, or a limit is reached.
     pub(crate) fn grant(
         &mut self,
@@ -212,7 +213,7 @@ impl Windows {
         }
     }
 
-    /// Node `node` can no longer touch our memory: what was granted to it is free.
+    /// Frees what was granted to `node`, which can no longer write to our memory.
     pub(crate) fn take_all_back(&mut self, mem: &mut dyn Memory, cx: &mut Context, node: NodeId) {
         let own = cx.config.node;
         let is_its = |remote: &Remote| match remote {
@@ -226,10 +227,10 @@ impl Windows {
     }
 }
 
-// How a window of a peer comes.
+// Registering.
 impl Windows {
     /// Takes over the window that the peer of `connection` has described in structure `id`. False:
-    /// the description makes no sense, or a limit is reached.
+    /// the description is invalid, or a limit is reached.
     pub(crate) fn add_remote(
         &mut self,
         mem: &mut dyn Memory,
@@ -266,7 +267,7 @@ impl Windows {
         let announced = self.page_list_of(cx, node, id)?.read(mem)?;
         let (offset, protection, chunks) = announced;
         if node == cx.config.node {
-            // We wrote it ourselves: what differs now is nonsense somebody else has stored.
+            // This node wrote it: a difference was stored by a program.
             let described = (offset, protection, &chunks);
             if !self.is_described(WindowId::from_number(owner_window), described) {
                 return None;
@@ -296,10 +297,10 @@ impl Windows {
     }
 }
 
-// How a window of a peer goes.
+// Unregistering.
 impl Windows {
-    /// The owner unregisters a window: no new use from now on. The connection whose clients may
-    /// copy to or from it; `None`: there is nothing to wait for.
+    /// Begins the end of a window that its owner unregisters: nothing new may use it. Returns the
+    /// connection whose clients may still copy to or from it; `None`: there is nothing to wait for.
     pub(crate) fn end_remote(
         &mut self,
         cx: &mut Context,
@@ -339,7 +340,8 @@ impl Windows {
         }
     }
 
-    /// Answers an UNREGISTER, now that no client copies to or from the window on its own.
+    /// Answers an UNREGISTER, as the copies of clients have ended. Own jobs, if there are some,
+    /// delay the answer.
     pub(crate) fn answer_unregister(&mut self, cx: &mut Context, id: RemoteWindowId) {
         if let Some(window) = self.remote_mut(id) {
             window.is_quiescing = false;
@@ -349,8 +351,8 @@ impl Windows {
         }
     }
 
-    /// Tells the owner that nothing uses its window any more, or that only mappings do: these last
-    /// as long as their programs like.
+    /// Replies to the owner that its window is not used any more, or that only mappings use it,
+    /// which may last.
     fn send_reply(&mut self, cx: &mut Context, id: RemoteWindowId) {
         let Some(window) = self.remote_mut(id) else {
             return;
@@ -377,7 +379,7 @@ impl Windows {
         cx.post(ends, body);
     }
 
-    /// Tells the owners of windows whose uses have ended.
+    /// Replies to the owners of windows whose uses have ended.
     pub(crate) fn send_pending_replies(&mut self, cx: &mut Context) {
         while let Some(id) = self.ended.pop() {
             if self.remote_window(id).is_some_and(RemoteWindow::can_reply) {
@@ -386,7 +388,7 @@ impl Windows {
         }
     }
 
-    /// Whether the owner of a window waits to be told.
+    /// Whether `send_pending_replies` has something to do.
     pub(crate) fn has_pending_replies(&self) -> bool {
         !self.ended.is_empty()
     }
@@ -404,15 +406,16 @@ impl Windows {
         self.free_remote_offset(window.core.connection, window.core.offset);
     }
 
-    /// Our end is closed: the window stays until its owner unregisters it.
+    /// Takes a window out of its connection, as our end is closed. The window stays until its owner
+    /// unregisters it.
     pub(super) fn leave_remote(&mut self, id: RemoteWindowId) {
         if let Some(window) = self.remote_mut(id) {
             window.core.connection = None;
         }
     }
 
-    /// Node `node` is lost: its windows are over. Mappings of them lead nowhere, and their end need
-    /// not be told.
+    /// Forgets the windows of a node that is lost. Mappings of them lead nowhere, and the owner
+    /// gets no reply.
     pub(crate) fn forget_windows_of(&mut self, node: NodeId) {
         let windows = self
             .remote_windows()
@@ -429,8 +432,8 @@ impl Windows {
         }
     }
 
-    /// So many pages and own jobs use the window no longer; its owner is told, later, if it waits
-    /// for that.
+    /// Counts pages and own jobs that use the window no longer; its owner gets a reply, later, if
+    /// it waits for one.
     pub(crate) fn release_remote(&mut self, id: RemoteWindowId, pages: u64, jobs: u32) {
         if let Some(window) = self.remote_mut(id) {
             window.mapped = window.mapped.saturating_sub(pages);

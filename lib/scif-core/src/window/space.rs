@@ -12,7 +12,7 @@ use crate::base::rule::{Violation, rule};
 use crate::base::table::Key;
 use crate::window::core::WindowCore;
 
-/// A stretch of a registered address space.
+/// A range of a registered address space that a window fills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot<K> {
     /// The window.
@@ -91,7 +91,7 @@ impl<K: Copy> Space<K> {
         let mut next = offset;
         core::iter::from_fn(move || {
             let Some(end) = end else {
-                // Said once: the caller stops at an error.
+                // The caller stops at an error.
                 return Some(Err(Error::NoSuchAddress));
             };
             if next >= end {
@@ -157,7 +157,7 @@ impl<K: Key> Space<K> {
         Ok(())
     }
 
-    /// Whether a window that counts itself to this space is in it.
+    /// Whether the window is in this space, at its offset.
     pub(super) fn lists(&self, id: K, window: &WindowCore) -> bool {
         let slot = self.holding(window.offset);
         slot.is_some_and(|(_, slot)| slot.id.number() == id.number())
