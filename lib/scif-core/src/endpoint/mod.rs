@@ -59,8 +59,9 @@ impl EndpointState {
 /// How a connect affects later calls on the same endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectMode {
-    /// The caller waits for the result with [`Engine::connect_result`]; other connects meanwhile
-    /// are `EISCONN`.
+    /// The caller waits for the result with
+    /// [`Engine::connect_result`](crate::Engine::connect_result); other connects meanwhile are
+    /// `EISCONN`.
     Blocking,
     /// The result is collected by a second connect; until it is there that gives `EINPROGRESS`.
     NonBlocking,
