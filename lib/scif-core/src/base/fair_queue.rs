@@ -81,7 +81,7 @@ mod tests {
         for expected in [10, 20, 30, 11] {
             assert_eq!(active.pop(), Some(expected));
         }
-        // Who comes back is behind those who are there.
+        // A thing that comes back is behind those that are there.
         active.push(2, 21);
         active.push(1, 10);
         assert!(active.contains(&21) && !active.contains(&20));

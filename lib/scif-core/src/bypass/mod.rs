@@ -78,19 +78,15 @@ impl Bypass {
         self.copy_routines = routines;
     }
 
-    /// Numbers of the fastest copy routines.
-    pub(crate) fn copy_routines(&self) -> [u8; 4] {
-        self.copy_routines
-    }
-
     /// Sets whether stores into peers' memory may be gathered on their way.
     pub(crate) fn set_gathers(&mut self, gathers: bool) {
         self.gathers = gathers;
     }
 
-    /// Whether stores into peers' memory may be gathered on their way.
-    pub(crate) fn gathers(&self) -> bool {
-        self.gathers
+    /// Hints to clients: the fastest copy routines, and whether stores into peers' memory may be
+    /// gathered on their way.
+    pub(crate) fn hints(&self) -> ([u8; 4], bool) {
+        (self.copy_routines, self.gathers)
     }
 
     /// Number of handles.

@@ -134,7 +134,7 @@ impl Connections {
         remote: &RemoteQueuePair,
         is_armable: bool,
     ) {
-        self.clear_deadline(cx, id);
+        cx.timers.clear(Timer::Handshake(id));
         if let Some(connection) = self.table.get_mut(id) {
             connection.remote = acceptor;
             connection.phase = Phase::Connected;
@@ -153,7 +153,7 @@ impl Connections {
         cx: &mut Context,
         id: ConnectionId,
     ) -> Option<EndpointId> {
-        self.clear_deadline(cx, id);
+        cx.timers.clear(Timer::Handshake(id));
         let connection = self.table.get_mut(id)?;
         let endpoint = connection.endpoint?;
         connection.phase = Phase::Connected;
@@ -166,7 +166,7 @@ impl Connections {
 impl Connections {
     /// A request is taken back. False: it was none any more.
     pub(crate) fn withdraw(&mut self, cx: &mut Context, id: ConnectionId) -> bool {
-        self.clear_deadline(cx, id);
+        cx.timers.clear(Timer::Handshake(id));
         let connection = self.table.get_mut(id);
         let requested = connection.filter(|c| c.phase == Phase::Requested);
         requested.is_some_and(|connection| {
@@ -228,7 +228,7 @@ impl Connections {
     /// Nothing reaches the peer any more, and whether it still writes is not known. The phase until
     /// now.
     pub(crate) fn sever(&mut self, cx: &mut Context, id: ConnectionId) -> Option<Phase> {
-        self.clear_deadline(cx, id);
+        cx.timers.clear(Timer::Handshake(id));
         let connection = self.table.get_mut(id)?;
         let phase = connection.phase;
         if phase != Phase::Disconnected {
@@ -242,6 +242,7 @@ impl Connections {
 
     /// The peer does not write to our memory any more.
     pub(crate) fn end(&mut self, mem: &mut dyn Memory, cx: &mut Context, id: ConnectionId) {
+        cx.timers.clear(Timer::Handshake(id));
         if let Some(connection) = self.table.get_mut(id) {
             connection.phase = Phase::Disconnected;
             self.free_if_done(mem, cx, id);
@@ -262,7 +263,7 @@ impl Connections {
 
     /// Frees a connection and its pages. The peer does not write to them any more.
     pub(crate) fn free(&mut self, mem: &mut dyn Memory, cx: &mut Context, id: ConnectionId) {
-        self.clear_deadline(cx, id);
+        cx.timers.clear(Timer::Handshake(id));
         let Some(connection) = self.table.remove(id) else {
             return;
         };
@@ -286,11 +287,6 @@ impl Connections {
         if self.table.get(id).is_some() {
             cx.timers.set(Timer::Handshake(id), cx.after(wait));
         }
-    }
-
-    /// Stops the timer of a connection's phase.
-    pub(crate) fn clear_deadline(&self, cx: &mut Context, id: ConnectionId) {
-        cx.timers.clear(Timer::Handshake(id));
     }
 
     /// Starts the time-out of the final acknowledgement, which the peer's driver can send at once.

@@ -298,7 +298,7 @@ impl Connections {
         )?;
         rule(
             cx.stats.pages == pages + all().map(Connection::pages).sum::<usize>(),
-            "pages are those of links, connections and loans",
+            "pages are those of links, connections and page lists",
             cx.stats.pages as u64,
         )?;
         for id in cx.timers.handshakes() {

@@ -143,32 +143,30 @@ impl Connections {
         connection.arm(mem, what)
     }
 
-    /// Replaces the readiness that a subscriber is notified of. Returns what is new in it, and
-    /// whether there are clients, which may take notifications in our place.
-    pub(crate) fn subscribe(&mut self, id: ConnectionId, events: Readiness) -> (Readiness, bool) {
+    /// Replaces the readiness that a subscriber is notified of. For what is new in it the peer is
+    /// armed, unless clients may have taken its notification in our place.
+    ///
+    /// # Errors
+    /// The rings are spoilt.
+    pub(crate) fn subscribe(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &mut Context,
+        id: ConnectionId,
+        events: Readiness,
+    ) -> Result<(), RingError> {
         let Some(connection) = self.table.get_mut(id) else {
-            return (Readiness::empty(), false);
+            return Ok(());
         };
         let new = events & !connection.waiting;
         connection.waiting = events;
-        match connection.phase {
-            Phase::Connected => (new, connection.is_mapped()),
-            _ => (Readiness::empty(), false),
+        if connection.phase != Phase::Connected || new.is_empty() {
+            return Ok(());
         }
-    }
-
-    /// Asks the peer to notify us of what is subscribed to.
-    ///
-    /// # Errors
-    /// The peer's memory is not there.
-    pub(crate) fn arm(
-        &mut self,
-        mem: &mut dyn Memory,
-        id: ConnectionId,
-        what: Readiness,
-    ) -> Result<(), RingError> {
-        let connection = self.table.get_mut(id);
-        connection.map_or(Ok(()), |connection| connection.arm(mem, what))
+        if connection.is_mapped() {
+            return self.notified(mem, cx, id, new);
+        }
+        connection.arm(mem, new)
     }
 
     /// Begins (`holds`) or ends a transfer that takes several calls.

@@ -55,10 +55,10 @@ impl Engine {
         };
         self.bypass.check_room(&self.cx, owner)?;
         let peer = endpoint.peer().node();
-        let routines = self.bypass.copy_routines();
+        let (routines, gathers) = self.bypass.hints();
         let client = (self.connections).open_client(mem, &mut self.cx, connection, routines)?;
         let (number, epoch, [own_ring_bytes, peer_ring_bytes]) = client;
-        let is_gathered = self.bypass.gathers() && peer != self.cx.config.node;
+        let is_gathered = gathers && peer != self.cx.config.node;
         let record = BypassRecord {
             handle: number.into(),
             own_ring_bytes: own_ring_bytes.into(),
@@ -159,13 +159,10 @@ impl Engine {
         let Some(id) = connection else {
             return;
         };
-        let (new, is_mapped) = self.connections.subscribe(id, events);
-        if new.is_empty() {
-            return;
-        }
-        if is_mapped {
-            self.on_notification(mem, id, new);
-        } else if self.connections.arm(mem, id, new).is_err() {
+        if (self.connections)
+            .subscribe(mem, &mut self.cx, id, events)
+            .is_err()
+        {
             self.reset_connection(id);
         }
     }

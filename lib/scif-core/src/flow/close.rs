@@ -167,12 +167,6 @@ impl Engine {
         }
     }
 
-    /// DISCNT_ACK arrived for our DISCNCT: the peer does not write to our pages any more.
-    pub(crate) fn on_disconnect_ack(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        self.connections.clear_deadline(&mut self.cx, id);
-        self.connections.end(mem, &mut self.cx, id);
-    }
-
     /// The peer has not sent the final acknowledgement of a connection in time.
     fn on_final_ack_timeout(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let asked = |engine: &Engine| {

@@ -12,6 +12,7 @@ use crate::connection::Phase;
 use crate::endpoint::Request;
 use crate::engine::Engine;
 use crate::flow::probe::NOBODY;
+use crate::window::local::WindowState;
 use scif_abi::flags::Readiness;
 use scif_abi::message::{Message, NodeMessage};
 use scif_abi::trace::What;
@@ -127,7 +128,8 @@ impl Engine {
             NodeMessage::DisconnectAck { closer: NOBODY, .. } => {}
             NodeMessage::DisconnectAck { closer, .. } => {
                 if let Some(id) = self.expect(from, closer, &[Phase::Closing]) {
-                    self.on_disconnect_ack(mem, id);
+                    // The peer does not write to our pages any more.
+                    self.connections.end(mem, &mut self.cx, id);
                 }
             }
             NodeMessage::ClientSent { peer } => {
@@ -170,13 +172,15 @@ impl Engine {
                 waiter,
             } => self.on_alloc_grant(mem, ends, user_window, address, waiter),
             NodeMessage::AllocReject { waiter } => {
-                self.on_alloc_reject(from, WindowId::from_number(waiter));
+                let id = WindowId::from_number(waiter);
+                self.on_register_failure(from, id, WindowState::Requested, Error::NoMemory);
             }
             NodeMessage::RegisterAck { owner_window, .. } => {
                 self.on_register_ack(mem, from, WindowId::from_number(owner_window));
             }
             NodeMessage::RegisterNack { owner_window, .. } => {
-                self.on_register_nack(from, WindowId::from_number(owner_window));
+                let id = WindowId::from_number(owner_window);
+                self.on_register_failure(from, id, WindowState::Announced, Error::NotConnected);
             }
             NodeMessage::UnregisterAck { owner_window, .. }
             | NodeMessage::Munmap { owner_window } => {

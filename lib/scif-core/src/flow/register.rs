@@ -225,14 +225,6 @@ impl Engine {
         }
     }
 
-    /// ALLOC_REJ.
-    pub(crate) fn on_alloc_reject(&mut self, from: NodeId, id: WindowId) {
-        let states = [WindowState::Requested];
-        if self.windows.expect_local(&mut self.cx, from, id, &states) {
-            self.fail_window(id, Error::NoMemory);
-        }
-    }
-
     /// REGISTER_ACK.
     pub(crate) fn on_register_ack(&mut self, mem: &mut dyn Memory, from: NodeId, id: WindowId) {
         let states = [WindowState::Announced];
@@ -249,11 +241,16 @@ impl Engine {
         }
     }
 
-    /// REGISTER_NACK: the peer has taken the structure back.
-    pub(crate) fn on_register_nack(&mut self, from: NodeId, id: WindowId) {
-        let states = [WindowState::Announced];
-        if self.windows.expect_local(&mut self.cx, from, id, &states) {
-            self.fail_window(id, Error::NotConnected);
+    /// ALLOC_REJ or REGISTER_NACK: a window that is in `state` cannot be registered.
+    pub(crate) fn on_register_failure(
+        &mut self,
+        from: NodeId,
+        id: WindowId,
+        state: WindowState,
+        error: Error,
+    ) {
+        if self.windows.expect_local(&mut self.cx, from, id, &[state]) {
+            self.fail_window(id, error);
         }
     }
 

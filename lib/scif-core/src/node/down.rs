@@ -17,8 +17,8 @@ pub enum DownReason {
     Reset,
     /// It left in order, or we did.
     Left,
-    /// An index it stored in our queue pair cannot be. Which is which cannot be told: both, as they
-    /// are.
+    /// It stored an impossible index in our queue pair. Which of the two is unknown, so both are
+    /// here.
     BadIndex {
         /// Its write index into our node ring.
         write: u32,

@@ -307,7 +307,7 @@ fn a_fixed_offset_is_free_again_at_once() {
         if a.node != b.node {
             let used = bed.start_register(a, &pages, 0, BOTH, FIXED);
             assert_eq!(used, Err(Error::AddressInUse));
-            // The peer's last word is in the ring, and nobody has looked at it.
+            // The peer's reply is in the ring, unread.
             let (engine, memory) = bed.engine(b);
             engine.doorbell(memory, a.node as u16);
             while engine.next_event(memory).is_some() {}
