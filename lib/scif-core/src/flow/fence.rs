@@ -78,7 +78,7 @@ impl Engine {
     }
 
     fn take_mark(&mut self, connection: ConnectionId) -> Result<u32, Error> {
-        let channel = self.channel(connection)?;
+        let (channel, _) = self.channel(connection)?;
         self.transfers.take_mark(channel).ok_or(Error::NoMemory)
     }
 
@@ -183,10 +183,10 @@ impl Engine {
         spans: [Option<(Span, u64)>; 2],
     ) -> Result<Ticket, Error> {
         let count = spans.iter().flatten().count();
-        self.channel_with_room(connection, count)?;
+        let channel = self.channel_with_room(connection, count)?;
         let ticket = self.calls.add_done(&self.cx, id, connection, 0)?;
         for (to, value) in spans.into_iter().flatten() {
-            self.queue(connection, Job::store(to, value))?;
+            self.queue(channel, Job::store(to, value))?;
         }
         Ok(ticket)
     }
@@ -319,7 +319,8 @@ impl Engine {
         let is_aligned = offset.is_multiple_of(4);
         let queued = id.filter(|_| is_aligned && !is_crowded).and_then(|id| {
             let to = self.signal_span(id, side, offset.cast_signed()).ok()?;
-            self.queue(id, Job::store(to, value).for_peer()).ok()
+            let channel = self.channel(id).ok()?;
+            self.queue(channel, Job::store(to, value).for_peer()).ok()
         });
         let body = match queued {
             Some(_) => NodeMessage::SignalAck { requester, waiter },

@@ -101,35 +101,44 @@ impl Engine {
         Some(self.endpoints.get(endpoint).ok()?.owner())
     }
 
-    /// The channel of a connection, made when it is first needed.
-    pub(crate) fn channel(&mut self, id: ConnectionId) -> Result<ChannelId, Error> {
-        let process = self.owner_of(id).map_or(0, |owner| owner.process);
-        let connection = self.connections.identity(id).ok_or(Error::NotConnected)?;
-        self.transfers.channel(connection, process)
-    }
-
-    /// The channel of a connection, if its owner can queue `jobs` jobs there.
+    /// The channel of a connection, made when it is first needed, and the owner of what is queued
+    /// there.
     ///
     /// # Errors
-    /// `ENOMEM`: they cannot.
+    /// `ENOMEM`: too many channels.
+    pub(crate) fn channel(
+        &mut self,
+        id: ConnectionId,
+    ) -> Result<(ChannelId, Option<Owner>), Error> {
+        let owner = self.owner_of(id);
+        let connection = self.connections.identity(id).ok_or(Error::NotConnected)?;
+        let process = owner.map_or(0, |owner| owner.process);
+        Ok((self.transfers.channel(connection, process)?, owner))
+    }
+
+    /// The same, if the owner can queue `jobs` jobs there.
+    ///
+    /// # Errors
+    /// `ENOMEM`: also if not.
     pub(crate) fn channel_with_room(
         &mut self,
         id: ConnectionId,
         jobs: usize,
-    ) -> Result<ChannelId, Error> {
-        let channel = self.channel(id)?;
-        let owner = self.owner_of(id);
+    ) -> Result<(ChannelId, Option<Owner>), Error> {
+        let (channel, owner) = self.channel(id)?;
         let has_room = (self.transfers).has_room(&self.cx, channel, owner, jobs);
-        has_room.then_some(channel).ok_or(Error::NoMemory)
+        has_room.then_some((channel, owner)).ok_or(Error::NoMemory)
     }
 
-    /// Queues a job on a connection's channel.
+    /// Queues a job on a channel, in the quota of its owner.
     ///
     /// # Errors
     /// `ENOMEM`: too many are queued.
-    pub(crate) fn queue(&mut self, id: ConnectionId, job: Job) -> Result<(), Error> {
-        let channel = self.channel(id)?;
-        let owner = self.owner_of(id);
+    pub(crate) fn queue(
+        &mut self,
+        (channel, owner): (ChannelId, Option<Owner>),
+        job: Job,
+    ) -> Result<(), Error> {
         let (transfers, windows) = (&mut self.transfers, &mut self.windows);
         transfers.queue(&mut self.cx, windows, channel, job, owner)
     }
@@ -143,14 +152,14 @@ impl Engine {
         waits: bool,
     ) -> Result<Ticket, Error> {
         let channel = self.channel_with_room(connection, 1)?;
-        let ticket = if waits || self.transfers.is_crowded(channel) {
+        let ticket = if waits || self.transfers.is_crowded(channel.0) {
             let call = (self.calls).add(&mut self.cx, id, connection, PendingOn::Copies)?;
             job = job.ending(call);
             call
         } else {
             self.calls.add_done(&self.cx, id, connection, 0)?
         };
-        self.queue(connection, job)?;
+        self.queue(channel, job)?;
         Ok(ticket)
     }
 
@@ -173,10 +182,11 @@ impl Engine {
         let (_, need) = direction.needs();
         let remote = Span::remote(&self.windows, connection, (remote, length), need)?;
         let channel = self.channel_with_room(connection, 1)?;
-        let pending_on = PendingOn::Virtual(channel, self.transfers.next_number(channel));
+        let number = self.transfers.next_number(channel.0);
+        let pending_on = PendingOn::Virtual(channel.0, number);
         let call = self.calls.add(&mut self.cx, id, connection, pending_on)?;
         let job = Job::virtual_copy(direction, remote, length, flags);
-        self.queue(connection, job.ending(call))?;
+        self.queue(channel, job.ending(call))?;
         Ok(call)
     }
 
