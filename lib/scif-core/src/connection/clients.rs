@@ -62,7 +62,7 @@ impl Connections {
         if is_connected {
             // It may have died between moving bytes and notifying the peer, or between taking a
             // notification and passing it on.
-            self.owe(id, Readiness::IN | Readiness::OUT, Notify::Always);
+            self.add_notification(id, Readiness::IN | Readiness::OUT, Notify::Always);
         }
         let Some(connection) = self.table.get_mut(id) else {
             return (false, Ok(()));

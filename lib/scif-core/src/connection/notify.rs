@@ -50,18 +50,18 @@ impl Connections {
     /// Makes a notification of bytes (IN) or room (OUT) pending. A connection is listed once for
     /// any number of them: a notification says that something has changed and not how much, and it
     /// is sent after the last index it is about.
-    pub(super) fn owe(&mut self, id: ConnectionId, what: Readiness, notify: Notify) {
+    pub(super) fn add_notification(&mut self, id: ConnectionId, what: Readiness, notify: Notify) {
         let Some(connection) = self.table.get_mut(id) else {
             return;
         };
-        let owed = &mut connection.notify;
+        let pending = &mut connection.notify;
         if what.contains(Readiness::IN) {
-            owed.sent = owed.sent.max(notify);
+            pending.sent = pending.sent.max(notify);
         }
         if what.contains(Readiness::OUT) {
-            owed.received = owed.received.max(notify);
+            pending.received = pending.received.max(notify);
         }
-        if !core::mem::replace(&mut owed.is_queued, true) {
+        if !core::mem::replace(&mut pending.is_queued, true) {
             self.notifications.push(id);
         }
     }
@@ -73,7 +73,7 @@ impl Connections {
         what.set(Readiness::IN, kicks.contains(Kicks::BYTES));
         what.set(Readiness::OUT, kicks.contains(Kicks::ROOM));
         if !kicks.is_empty() {
-            self.owe(id, what, Notify::Always);
+            self.add_notification(id, what, Notify::Always);
         }
     }
 
@@ -118,14 +118,14 @@ impl Connections {
             let Some(connection) = self.table.get_mut(id) else {
                 continue;
             };
-            let owed = &mut connection.notify;
-            owed.is_credit_update_due = false;
-            let is_waiting = owed.received == Notify::IfArmed;
+            let pending = &mut connection.notify;
+            pending.is_credit_update_due = false;
+            let is_waiting = pending.received == Notify::IfArmed;
             let rings = connection.rings.as_mut().filter(|_| is_waiting);
             if rings.is_some_and(|rings| rings.wants_room(mem)) {
-                self.owe(id, Readiness::OUT, Notify::Always);
+                self.add_notification(id, Readiness::OUT, Notify::Always);
             } else if is_waiting {
-                owed.received = Notify::No;
+                pending.received = Notify::No;
             }
         }
         self.credit_updates = credit_updates;
@@ -161,12 +161,12 @@ impl Connection {
     /// Whether its peer, which waits for room, is to be notified later: when half of the ring is
     /// free, or after a while, as the receiver may stop in the middle. True once.
     fn must_update_credit(&mut self) -> bool {
-        let owed = &mut self.notify;
-        if owed.received != Notify::IfArmed || self.phase != Phase::Connected {
-            owed.received = Notify::No;
+        let pending = &mut self.notify;
+        if pending.received != Notify::IfArmed || self.phase != Phase::Connected {
+            pending.received = Notify::No;
             return false;
         }
-        !core::mem::replace(&mut owed.is_credit_update_due, true)
+        !core::mem::replace(&mut pending.is_credit_update_due, true)
     }
 
     /// Decides for each direction whether the peer has armed its word.

@@ -39,7 +39,7 @@ impl Connections {
                     return Ok(0);
                 }
                 cx.stats.bytes_sent = cx.stats.bytes_sent.wrapping_add(count as u64);
-                self.owe(id, Readiness::IN, Notify::IfArmed);
+                self.add_notification(id, Readiness::IN, Notify::IfArmed);
                 Ok(count)
             }
             Moved::Contended => {
@@ -74,7 +74,7 @@ impl Connections {
                 connection.failed_locks = 0;
                 cx.stats.bytes_received = cx.stats.bytes_received.wrapping_add(count as u64);
                 if is_connected && count > 0 {
-                    self.owe(id, Readiness::OUT, Notify::IfArmed);
+                    self.add_notification(id, Readiness::OUT, Notify::IfArmed);
                 }
             }
             Moved::Contended => self.retry_ring(cx, id),

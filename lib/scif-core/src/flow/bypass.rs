@@ -151,18 +151,16 @@ impl Engine {
     }
 
     /// Subscribes to `events`: `Event::Changed` says each time that they come, even while clients
-    /// work on the rings. (A call that waits once needs only
-    /// [`arm`](Engine::arm), or to have got 0 from `send` or `recv`.) Replaces what was set before.
-    /// [`poll`](Engine::poll) says what is there already.
+    /// work on the rings. (A call that waits once needs only [`arm`](Engine::arm), or to have got 0
+    /// from `send` or `recv`.) Replaces what was set before. [`poll`](Engine::poll) says what is
+    /// there already.
     pub fn set_waiting(&mut self, mem: &mut dyn Memory, id: EndpointId, events: Readiness) {
         let connection = self.endpoints.get(id).ok().and_then(|e| e.connection());
         let Some(id) = connection else {
             return;
         };
-        if (self.connections)
-            .subscribe(mem, &mut self.cx, id, events)
-            .is_err()
-        {
+        let subscribed = (self.connections).subscribe(mem, &mut self.cx, id, events);
+        if subscribed.is_err() {
             self.reset_connection(id);
         }
     }
@@ -177,8 +175,7 @@ impl Engine {
     }
 
     /// Updates the numbers of bytes that clients have moved themselves, for
-    /// [`connections`](Engine::connections) and
-    /// [`stats`](Engine::stats).
+    /// [`connections`](Engine::connections) and [`stats`](Engine::stats).
     pub fn refresh(&mut self, mem: &mut dyn Memory) {
         for id in self.connections.refresh(mem, &mut self.cx) {
             self.reset_connection(id);
