@@ -65,19 +65,18 @@ pub const POLL: Section = Section {
         ),
         Row::elsewhere(
             [
-                "connected, a little room, and a blocking send on the endpoint has begun and waits for \
-                 more",
+                "connected, a little room, and a blocking send on the endpoint waits for more",
                 "–",
                 "OUT",
             ],
-            "OUT; another send that does not block gives 0, and the one that waits takes the room",
+            "OUT; another send that does not block gives 0: the one that waits takes the room",
             &[(
                 "lib/scif/src/bypass/tests.rs",
                 "poll_says_out_while_another_send_waits_for_more_room",
             )],
         )
         .because(
-            "OUT tells of room, not of who waits for it; the bytes of a blocking send stay together",
+            "OUT tells of room, not of who waits for it; bytes of a blocking send stay together",
         ),
         Row::gives(
             [
