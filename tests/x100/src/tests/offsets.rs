@@ -51,6 +51,26 @@ fn registers_are_where_the_published_headers_say() {
     assert_eq!(r::POSTCODE, 0x242c);
 }
 
+/// The names of registers at a place of their own in the SBOX.
+fn names(code: &str) -> impl Iterator<Item = &str> {
+    let lines = code.lines().filter(|line| line.contains(" = SBOX + "));
+    lines.filter_map(|line| Some(line.strip_prefix("pub const ")?.split_once(':')?.0))
+}
+
+#[test]
+fn no_register_is_missing_above() {
+    let code = include_str!("../../../../drivers/micd/src/x100/registers.rs");
+    let here = include_str!("offsets.rs");
+    assert!(names(code).count() >= 10);
+    for name in names(code) {
+        assert!(
+            here.contains(&format!("(r::{name}, 0x")),
+            "{name} is missing"
+        );
+    }
+    assert!(names("pub const GONE: usize = SBOX + 0x10;\n").eq(["GONE"]));
+}
+
 #[test]
 fn the_device_page_is_laid_out_as_the_document_says() {
     let places = [
