@@ -9,9 +9,6 @@ pub const IRQ_COUNT: usize = 224;
 /// Numbers below this are the legacy lines of the interrupt controller.
 pub const LEGACY_IRQS: u8 = 16;
 
-/// Difference between a vector and its interrupt number.
-pub const VECTOR_BASE: u8 = 32;
-
 /// Counters and reservations of all interrupt numbers.
 #[derive(Debug)]
 pub struct IrqCounts {

@@ -48,15 +48,6 @@ impl Ports {
         }
     }
 
-    /// Writes a 16-bit port.
-    pub fn write16(&self, port: u16, value: u16) {
-        // SAFETY: as for `read8`. What the write does is up to the device, whose driver calls.
-        unsafe {
-            core::arch::asm!("out dx, ax", in("dx") port, in("ax") value,
-                options(nomem, nostack, preserves_flags));
-        }
-    }
-
     /// Reads a 32-bit port.
     pub fn read32(&self, port: u16) -> u32 {
         let value;
@@ -70,7 +61,7 @@ impl Ports {
 
     /// Writes a 32-bit port.
     pub fn write32(&self, port: u16, value: u32) {
-        // SAFETY: as for `write16`.
+        // SAFETY: as for `write8`.
         unsafe {
             core::arch::asm!("out dx, eax", in("dx") port, in("eax") value,
                 options(nomem, nostack, preserves_flags));

@@ -159,11 +159,6 @@ impl File {
         fd::fstat(self.fd.raw()).map(|stat| Metadata { stat })
     }
 
-    /// Cuts or extends the file.
-    pub fn set_len(&self, length: u64) -> Result<()> {
-        fd::truncate(self.fd.raw(), length)
-    }
-
     /// A second descriptor for the same open file.
     pub fn try_clone(&self) -> Result<File> {
         fd::dup(self.fd.raw(), b"").map(File::from_raw_fd)
