@@ -126,13 +126,7 @@ impl Server {
 
     /// Updates what the file `stats` shows of the loop.
     fn publish_counters(&mut self) {
-        let socket = self.requests.counters();
-        self.counters.requests = socket.requests;
-        self.counters.request_reads = socket.reads;
-        self.counters.answers = socket.answers;
-        self.counters.answer_writes = socket.writes;
-        self.counters.retries = socket.retries;
-        self.counters.others_first = socket.others_first;
+        self.counters.socket = self.requests.counters();
         self.scheme.scif().set_loop_counters(self.counters);
     }
 

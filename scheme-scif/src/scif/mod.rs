@@ -60,19 +60,8 @@ pub struct LoopCounters {
     pub turns: u64,
     /// Interrupts of links.
     pub interrupts: u64,
-    /// Requests taken, notices of closed handles and cancellations included.
-    pub requests: u64,
-    /// Reads of the scheme's socket.
-    pub request_reads: u64,
-    /// Answers and events given.
-    pub answers: u64,
-    /// Writes to the scheme's socket.
-    pub answer_writes: u64,
-    /// Times a kept request was tried again.
-    pub retries: u64,
-    /// The most requests of other processes that were served while the only request of a process
-    /// waited for its turn.
-    pub others_first: u64,
+    /// What it has done with the scheme's socket.
+    pub socket: scheme::Counters,
 }
 
 impl LoopCounters {
@@ -81,12 +70,12 @@ impl LoopCounters {
         [
             ("turns", self.turns),
             ("interrupts", self.interrupts),
-            ("requests", self.requests),
-            ("request_reads", self.request_reads),
-            ("answers", self.answers),
-            ("answer_writes", self.answer_writes),
-            ("retries", self.retries),
-            ("others_first", self.others_first),
+            ("requests", self.socket.requests),
+            ("request_reads", self.socket.reads),
+            ("answers", self.socket.answers),
+            ("answer_writes", self.socket.writes),
+            ("retries", self.socket.retries),
+            ("others_first", self.socket.others_first),
         ]
     }
 }
