@@ -2,6 +2,8 @@
 //!
 //! Pure text. The rules are the tables of docs/scheme.md; the tests hold their examples.
 
+use core::fmt;
+
 use syscall::error::{EINVAL, ENAMETOOLONG, ENODEV, ENOENT, ENOTDIR, Error, Result};
 
 /// The longest component of a path, in bytes.
@@ -161,6 +163,25 @@ impl Path {
     }
 }
 
+/// As it stands behind the scheme's root.
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Node(node) => write!(f, "/{node}"),
+            Self::Connect { node, port } => write!(f, "/{node}/{port}"),
+            Self::ListenDirectory => f.write_str("/listen"),
+            Self::Listen(port) => write!(f, "/listen/{port}"),
+            Self::AcceptDirectory => f.write_str("/accept"),
+            Self::Accept(port) => write!(f, "/accept/{port}"),
+            Self::Endpoint => f.write_str("/endpoint"),
+            Self::Memory => f.write_str("/memory"),
+            Self::Peers => f.write_str("/peers"),
+            Self::Text(file) => write!(f, "/{}", file.name()),
+        }
+    }
+}
+
 /// Decimal digits and nothing else: the standard parser would also take a sign.
 fn is_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
@@ -236,6 +257,7 @@ mod tests {
         ];
         for (path, meaning) in table {
             assert_eq!(Path::parse(path), Ok(meaning), "{path:?}");
+            assert_eq!(meaning.to_string().trim_start_matches('/'), path);
         }
     }
 

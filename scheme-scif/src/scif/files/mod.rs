@@ -1,38 +1,34 @@
-//! The readable state of the scheme: text files, directories, names and status of handles, and
-//! readiness.
+//! The readable state of the scheme: its text files. The answers to questions about a handle are in
+//! [`status`].
 
 mod cards;
 mod limits;
 mod peers;
+mod status;
 mod text;
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt::{Display, Formatter, Write};
+use core::fmt::{Display, Formatter};
 
-use scif_abi::flags::{Protection, Readiness};
+use scif_abi::flags::Protection;
 use scif_abi::limits::HOST_NODE;
-use scif_core::{ConnectionInfo, EndpointState, LinkState, MappingInfo, PortInfo, WindowInfo};
-use syscall::data::Stat;
-use syscall::dirent::DirentKind;
-use syscall::error::{EINVAL, ENOTDIR, Error, Result};
-use syscall::flag::{EventFlags, F_GETFL, F_SETFL, O_NONBLOCK};
+use scif_core::{ConnectionInfo, LinkState, MappingInfo, PortInfo, WindowInfo};
 
 use crate::access::Caller;
 use crate::handle::{Handle, Kind};
-use crate::ids::{HandleId, RequestId};
+use crate::ids::RequestId;
 use crate::memory::MemoryObject;
 use crate::node_memory::{NodeMemory, PAGE};
-use crate::path::{Path, TextFile};
+use crate::path::TextFile;
 use crate::scif::Scif;
 use crate::scif::files::text::Table;
 
+pub use status::Entry;
+
 /// The scheme's name, under which it is registered.
 pub const SCHEME: &str = "scif";
-
-/// One line of a directory listing.
-pub type Entry = (String, DirentKind);
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// The content of a text file as of now, for `viewer`: what others have is shown to root only.
@@ -228,173 +224,10 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
         table.finish()
     }
-
-    /// The entries of a directory.
-    ///
-    /// # Errors
-    /// `ENOTDIR`.
-    pub fn list(&self, id: HandleId) -> Result<Vec<Entry>> {
-        let handle = self.handles.get(id)?;
-        if !matches!(handle.kind(), Kind::Directory) {
-            return Err(Error::new(ENOTDIR));
-        }
-        let device = |port: u16| (port.to_string(), DirentKind::CharDev);
-        Ok(match handle.path() {
-            Path::Root => {
-                let directory = |name: String| (name, DirentKind::Directory);
-                let nodes = self
-                    .engine
-                    .online_nodes()
-                    .map(|node| directory(node.to_string()));
-                let files =
-                    TextFile::ALL.map(|file| (file.name().to_string(), DirentKind::Regular));
-                let devices = ["endpoint", "memory", "peers"];
-                nodes
-                    .chain([directory("accept".into()), directory("listen".into())])
-                    .chain(devices.map(|name| (name.to_string(), DirentKind::CharDev)))
-                    .chain(files)
-                    .collect()
-            }
-            // The listeners of other nodes are not known here.
-            Path::Node(node) if node != self.engine.node() => Vec::new(),
-            Path::AcceptDirectory => self
-                .listeners
-                .own_shared()
-                .filter(|(_, owner)| handle.caller().sees(owner.uid))
-                .map(|(port, _)| device(port))
-                .collect(),
-            _ => {
-                let viewer = handle.caller();
-                let owner = |id| self.handles.caller(id);
-                let seen = |id| owner(id).is_ok_and(|owner| viewer.sees(owner.uid));
-                let seen = self.listeners.ports().filter(|&(_, id)| seen(id));
-                seen.map(|(port, _)| device(port)).collect()
-            }
-        })
-    }
-
-    /// The full name of what a handle stands for: for a connection its peer, for a listener the
-    /// port it was given.
-    pub fn name(&self, id: HandleId) -> Result<String> {
-        let handle = self.handles.get(id)?;
-        let mut name = String::from("/scheme/scif");
-        let _ = match (handle.kind(), handle.path()) {
-            (Kind::Endpoint(endpoint), path) => {
-                let local = self.engine.local_port(endpoint.id()).unwrap_or_default();
-                match self.engine.peer(endpoint.id()) {
-                    Some(peer) => write!(name, "/{peer}"),
-                    None if endpoint.is_listening() => write!(name, "/listen/{}", local.port()),
-                    None => write_path(&mut name, path),
-                }
-            }
-            (_, path) => write_path(&mut name, path),
-        };
-        Ok(name)
-    }
-
-    /// Whether the kernel should keep a position for the handle.
-    pub fn is_positioned(&self, id: HandleId) -> bool {
-        self.handles
-            .get(id)
-            .is_ok_and(|handle| matches!(handle.kind(), Kind::Text(_)))
-    }
-
-    /// Fills in the status of a handle.
-    pub fn status(&self, id: HandleId, stat: &mut Stat) -> Result<()> {
-        let handle = self.handles.get(id)?;
-        *stat = Stat {
-            st_ino: id as u64,
-            st_mode: handle.mode(),
-            st_nlink: 1,
-            st_uid: handle.caller().uid,
-            st_gid: handle.caller().gid,
-            st_size: handle.size(),
-            st_blksize: 4096,
-            ..Stat::default()
-        };
-        Ok(())
-    }
-
-    /// `F_GETFL` and `F_SETFL`. The kernel keeps the flags; the scheme needs to know `O_NONBLOCK`,
-    /// because requests other than read and write do not carry it.
-    ///
-    /// # Errors
-    /// `EINVAL` for every other command.
-    pub fn control(&mut self, id: HandleId, command: usize, argument: usize) -> Result<usize> {
-        self.handles.get(id)?;
-        match command {
-            F_GETFL => Ok(0),
-            F_SETFL => {
-                if let Ok(endpoint) = self.handles.endpoint(id) {
-                    endpoint.set_nonblocking(argument & O_NONBLOCK != 0);
-                }
-                Ok(0)
-            }
-            _ => Err(Error::new(EINVAL)),
-        }
-    }
-
-    /// Notes which events the subscribers of an endpoint wait for, so that each change is reported,
-    /// whoever moves the bytes that are there by then.
-    fn subscribe(&mut self, id: HandleId, wanted: EventFlags) -> Result<()> {
-        let mut events = Readiness::empty();
-        events.set(Readiness::IN, wanted.contains(EventFlags::EVENT_READ));
-        events.set(Readiness::OUT, wanted.contains(EventFlags::EVENT_WRITE));
-        let number = self.handles.endpoint_id(id)?;
-        // Only a connection has rings. Set once, as setting it counts as a change.
-        let connected = self.engine.state(number) == Some(EndpointState::Connected);
-        let events = connected.then_some(events);
-        if let Some(events) = self.handles.endpoint(id)?.subscribe(events) {
-            self.engine.set_waiting(&mut self.memory, number, events);
-        }
-        Ok(())
-    }
-
-    /// What of `wanted` a handle is ready for now, for subscribers: `wanted` is what they are told
-    /// of from now on.
-    pub fn ready(&mut self, id: HandleId, wanted: EventFlags) -> Result<EventFlags> {
-        let endpoint = match self.handles.get(id)?.kind() {
-            Kind::Endpoint(endpoint) => endpoint.id(),
-            Kind::Peers(peers) if peers.is_empty() => return Ok(EventFlags::empty()),
-            // Whatever is tried fails at once.
-            Kind::Closed => return Ok(wanted),
-            _ => return Ok(wanted & EventFlags::EVENT_READ),
-        };
-        self.subscribe(id, wanted)?;
-        let ready = self.engine.poll(&mut self.memory, endpoint);
-        // After a hang-up or in a state without transfers, a read or write ends at once.
-        let ended = ready.intersects(Readiness::HUP | Readiness::ERR);
-        let mut flags = EventFlags::empty();
-        flags.set(
-            EventFlags::EVENT_READ,
-            ended || ready.contains(Readiness::IN),
-        );
-        flags.set(
-            EventFlags::EVENT_WRITE,
-            ended || ready.contains(Readiness::OUT),
-        );
-        Ok(flags & wanted)
-    }
 }
 
 fn version() -> String {
     alloc::format!("skiff {} scif 1\n", env!("CARGO_PKG_VERSION"))
-}
-
-fn write_path(name: &mut String, path: Path) -> core::fmt::Result {
-    match path {
-        Path::Root => Ok(()),
-        Path::Node(node) => write!(name, "/{node}"),
-        Path::Connect { node, port } => write!(name, "/{node}/{port}"),
-        Path::ListenDirectory => name.write_str("/listen"),
-        Path::Listen(port) => write!(name, "/listen/{port}"),
-        Path::AcceptDirectory => name.write_str("/accept"),
-        Path::Accept(port) => write!(name, "/accept/{port}"),
-        Path::Endpoint => name.write_str("/endpoint"),
-        Path::Memory => name.write_str("/memory"),
-        Path::Peers => name.write_str("/peers"),
-        Path::Text(file) => write!(name, "/{}", file.name()),
-    }
 }
 
 /// The rights of a window, in letters.

@@ -10,6 +10,7 @@ mod connect;
 mod end;
 mod memory;
 mod open;
+mod readiness;
 mod rma;
 mod transfer;
 mod window;
