@@ -61,7 +61,7 @@ fn names(code: &str) -> impl Iterator<Item = &str> {
 fn no_register_is_missing_above() {
     let code = include_str!("../../../../drivers/micd/src/x100/registers.rs");
     let here = include_str!("offsets.rs");
-    assert!(names(code).count() >= 10);
+    assert!(names(code).any(|name| name == "SICR0"));
     for name in names(code) {
         assert!(
             here.contains(&format!("(r::{name}, 0x")),
