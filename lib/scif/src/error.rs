@@ -60,10 +60,14 @@ impl From<i32> for Error {
     }
 }
 
+/// In words, with the symbol of the C headers, or the number, behind them.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Scif(error) => error.fmt(f),
+            Self::Scif(error) => {
+                let words = syscall::error::Error::new(error.errno());
+                write!(f, "{words} ({error})")
+            }
             Self::System(number) => {
                 write!(f, "{} ({number})", syscall::error::Error::new(*number))
             }
@@ -91,7 +95,10 @@ mod tests {
 
     #[test]
     fn errors_say_their_names() {
-        assert_eq!(Error::from_errno(104).to_string(), "ECONNRESET");
+        assert_eq!(
+            Error::from_errno(104).to_string(),
+            "Connection reset by peer (ECONNRESET)"
+        );
         assert_eq!(
             Error::from_errno(24).to_string(),
             "Too many open files (24)"
