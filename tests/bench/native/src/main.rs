@@ -13,11 +13,15 @@
 //! | `native_engine_rma`, `native_engine_rma_read` | bytes | bytes_per_s | the same by the engine |
 //! | `native_stream` | 4096 | bytes_per_s | messages one after the other by `scif_send` |
 //! | `native_ring_stream` | 4096 | bytes_per_s | the same by the ring protocol alone |
+//! | `native_base_stream` | 4095 | bytes_per_s | by the drivers to a 4 KiB ring of a base peer |
+//! | `native_engine_stream` | 4095 | bytes_per_s | by the drivers between nodes of ours |
+//! | `native_base_copies` | 4095 | bytes_per_s | what fills and empties such a ring: the limit |
 //! | `native_{unix,pipe,tcp}_stream` | 4096 | bytes_per_s | the same by the system |
 //!
 //! Lines as in `scif_perf::report`. Tests that are compared run in turn, one repetition of each, so
 //! that what disturbs the machine for a while hits both.
 
+mod base;
 mod client;
 mod memory;
 mod messages;
@@ -40,7 +44,7 @@ use messages::Pair;
 
 const HELP: &str = "\
 bench-native [options]: two nodes in one program, beside sockets, pipes and memcpy
-  --test LIST        groups to run: rtt, rma, stream (default: all)
+  --test LIST        groups to run: rtt, rma, stream, base (default: all)
   --repetitions N    repetitions (default 20)
   --budget-ms N      time for one test in a repetition (default 20)
   --quick            3 repetitions of 5 ms
@@ -148,10 +152,10 @@ fn run() -> Result<(), Failure> {
         budget_ns: budget * 1_000_000,
         json: arguments.has("--json"),
     };
-    let list = arguments.text("--test").unwrap_or("rtt,rma,stream");
+    let list = arguments.text("--test").unwrap_or("rtt,rma,stream,base");
     if let Some(word) = list
         .split(',')
-        .find(|word| !["rtt", "rma", "stream"].contains(word))
+        .find(|word| !["rtt", "rma", "stream", "base"].contains(word))
     {
         return Err(format!("there is no group '{word}'").into());
     }
@@ -184,6 +188,9 @@ fn run() -> Result<(), Failure> {
         ];
         tests.extend(streams::streams(4096)?);
         settings.run(tests)?;
+    }
+    if wants("base") {
+        base::run(&settings)?;
     }
     Ok(())
 }

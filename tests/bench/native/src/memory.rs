@@ -1,6 +1,7 @@
 //! Two nodes in this program: engines over the memory that `micd` gives them, each node's RAM an
 //! ordinary piece of memory that the other one sees as its aperture.
 
+use std::mem::offset_of;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -10,6 +11,7 @@ use hal::mem::{PAGE, Region};
 use micd::hardware::{Doorbell, Identical};
 use micd::memory::{NodeMemory, Peer, PeerMemory};
 use micd::memory_object::BlockSource;
+use scif_abi::qp::QueuePair;
 use scif_abi::{NodeId, PortId};
 use scif_core::{
     Config, ConnectMode, CpuEngine, EndpointId, Engine, Event, Memory, Owner, Pages, PinId, Run,
@@ -74,12 +76,30 @@ pub struct Node {
     pub ram: Region,
 }
 
+/// What the second node is.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Second {
+    /// A node as the first one.
+    Ours,
+    /// One that speaks the base protocol only, with rings of 4 KiB, as the mainline driver does.
+    Base,
+}
+
+/// Bytes of a base node's rings.
+pub const BASE_RING_BYTES: u32 = 4096;
+
 /// Two nodes with a connection between them; the first one connected.
 pub fn connected() -> Result<[Node; 2], Failure> {
+    connected_to(Second::Ours)
+}
+
+/// As [`connected`], with a second node of this kind.
+pub fn connected_to(second: Second) -> Result<[Node; 2], Failure> {
     let rams = [aligned(RAM_BYTES)?, aligned(RAM_BYTES)?];
     let make = |node: usize| {
+        let is_base = node == 1 && second == Second::Base;
         let config = Config {
-            endpoint_ring_bytes: RING_BYTES,
+            endpoint_ring_bytes: if is_base { BASE_RING_BYTES } else { RING_BYTES },
             ..Config::new(node as NodeId)
         };
         let mut engine = Engine::new(config);
@@ -110,6 +130,13 @@ pub fn connected() -> Result<[Node; 2], Failure> {
     for (node, place) in nodes.iter_mut().zip(&mut places) {
         let attached = node.engine.attach(&mut node.memory, node.peer);
         *place = attached.map_err(said("attach"))?;
+    }
+    if second == Second::Base {
+        for (ram, place) in rams.iter().zip(places) {
+            let word = place as usize + offset_of!(QueuePair, extensions);
+            ram.write_bytes(word, &[0; size_of::<u32>()])
+                .map_err(said("extensions"))?;
+        }
     }
     for (node, place) in nodes.iter_mut().zip([places[1], places[0]]) {
         let up = node.engine.link_up(&mut node.memory, node.peer, place);

@@ -412,6 +412,13 @@ pub const MEASURES: &[Measure] = &[
         ])),
         Goal::AtLeast(1.0),
     ),
+    measure(
+        "native_base_stream",
+        "native: stream by the drivers to a 4 KiB ring of a base peer / between nodes of ours",
+        Source::At("native_base_stream", 4095),
+        Against::Limit(Source::At("native_engine_stream", 4095)),
+        Goal::AtLeast(0.1),
+    ),
 ];
 
 /// A value with where it came from.
