@@ -1,6 +1,8 @@
-# Sockets of C programs between two nodes: the calling side, then the serving one.
+# Sockets and transfers of C programs between two nodes: the calling sides, then the serving ones.
 
 failed=0
-socket-streams call 1 || failed=1
-socket-streams serve || failed=1
+for program in socket-streams socket-messages st-transfers; do
+    $program call 1 || failed=1
+    $program serve || failed=1
+done
 exit "$failed"

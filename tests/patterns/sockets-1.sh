@@ -1,6 +1,8 @@
-# Sockets of C programs between two nodes: the serving side, then the calling one.
+# Sockets and transfers of C programs between two nodes: the serving sides, then the calling ones.
 
 failed=0
-socket-streams serve || failed=1
-socket-streams call 0 || failed=1
+for program in socket-streams socket-messages st-transfers; do
+    $program serve || failed=1
+    $program call 0 || failed=1
+done
 exit "$failed"

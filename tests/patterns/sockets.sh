@@ -4,5 +4,7 @@ failed=0
 for compiler in '' -clang; do
     socket-calls$compiler || failed=1
     socket-streams$compiler || failed=1
+    socket-messages$compiler || failed=1
+    st-transfers$compiler || failed=1
 done
 exit "$failed"

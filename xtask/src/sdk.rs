@@ -1,8 +1,8 @@
 //! `sdk`: writes headers, libraries and `skiff-cc` for C programs to `target/sdk`.
 //!
 //! The libraries are one static library of Rust's, taken apart: libscif.a has the objects of the
-//! crates behind `scif.h`, libsocket.a those behind `sys/socket.h` and its kin, libc.a all others,
-//! start-up code included. All they define is weak, so
+//! crates behind `scif.h`, libsocket.a those behind `sys/socket.h` and its kin, libst.a those
+//! behind `st.h`, libc.a all others, start-up code included. All they define is weak, so
 //! that a program may define any of their functions itself, `scif_send` as well as `malloc`: an
 //! object of Rust's holds many functions, and would otherwise clash with the program's as soon as
 //! one of the others is needed. Nothing in the directory names a place of this machine, so it can
@@ -26,6 +26,7 @@ const LIBRARY: &str = "libsdk.a";
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("libscif.a", &["libscif", "scif"]),
     ("libsocket.a", &["libsocket"]),
+    ("libst.a", &["libst", "st", "st_core"]),
     ("libc.a", &[]),
 ];
 /// The crates of the C library, and of what compilers call for.
@@ -45,6 +46,7 @@ const HEADERS: &[&str] = &[
     "lib/os/libc/include",
     "lib/libscif/include",
     "lib/libsocket/include",
+    "lib/libst/include",
 ];
 const COMPILER: &str = "lib/libscif/skiff-cc";
 

@@ -17,6 +17,7 @@ const UNSAFE_HOMES: &[&str] = &[
     "lib/os/libc",
     "lib/libscif",
     "lib/libsocket",
+    "lib/libst",
     "lib/hal",
     "lib/scheme",
     "lib/client-memory",

@@ -7,7 +7,7 @@
 
 mod ioctl;
 pub mod table;
-pub mod user;
+mod user;
 
 use core::ffi::{c_int, c_long, c_short, c_uint, c_ulong, c_void};
 

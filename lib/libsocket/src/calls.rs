@@ -2,6 +2,7 @@
 
 use core::ffi::c_int;
 
+use runtime::sync::Mutex;
 use scif::raw;
 use scif_abi::PortId;
 use scif_abi::flags::AcceptFlags;
@@ -14,15 +15,16 @@ use syscall::error::{
 use crate::address::{self, AF_INET, Address};
 use crate::options::Options;
 use crate::socket::{self, Phase, Socket};
-use crate::{Result, errors, node};
+use crate::transfers::{self, Side};
+use crate::{Result, errors, messages, node};
 
 const AF_UNSPEC: u16 = 0;
 const SOCK_STREAM: c_int = 1;
+const SOCK_SEQPACKET: c_int = 5;
 /// `SOCK_NONBLOCK` and `SOCK_CLOEXEC`, which are the flags of `open`.
 const NONBLOCK: c_int = syscall::flag::O_NONBLOCK as c_int;
 const CLOEXEC: c_int = 0x0100_0000;
 const IPPROTO_TCP: c_int = 6;
-const IPPROTO_STP: c_int = 118;
 /// `ESOCKTNOSUPPORT`, which the system does not have.
 const ESOCKTNOSUPPORT: i32 = 94;
 
@@ -42,13 +44,14 @@ pub fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
     if domain != c_int::from(AF_INET) {
         return Err(EAFNOSUPPORT);
     }
-    match (kind & !flags, protocol) {
-        (SOCK_STREAM, 0 | IPPROTO_TCP) => {}
-        (_, IPPROTO_STP) => return Err(EPROTOTYPE),
-        (SOCK_STREAM, _) => return Err(EPROTONOSUPPORT),
+    let socket = match (kind & !flags, protocol) {
+        (SOCK_STREAM, 0 | IPPROTO_TCP) => Socket::default(),
+        (SOCK_SEQPACKET, 0 | transfers::LEVEL) => Socket::for_transfers(),
+        (_, transfers::LEVEL) => return Err(EPROTOTYPE),
+        (SOCK_STREAM | SOCK_SEQPACKET, _) => return Err(EPROTONOSUPPORT),
         _ => return Err(ESOCKTNOSUPPORT),
-    }
-    give(raw::open()?, Socket::default(), flags)
+    };
+    give(raw::open()?, socket, flags)
 }
 
 /// Gives an endpoint to C as a socket, with flags of `socket` or `accept4`.
@@ -116,7 +119,7 @@ pub fn listen(number: c_int, backlog: c_int) -> Result<()> {
 ///
 /// # Errors
 /// `EAGAIN`, `EBADF`, `ECONNABORTED`, `EINTR`, `EINVAL` not listening, `EMFILE`, `ENOMEM`,
-/// `ENOTSOCK`.
+/// `ENOTSOCK`, `EPROTO`.
 pub fn accept(number: c_int, flags: c_int) -> Result<(c_int, Address)> {
     if flags & !(NONBLOCK | CLOEXEC) != 0 {
         return Err(EINVAL);
@@ -149,10 +152,24 @@ pub fn accept(number: c_int, flags: c_int) -> Result<(c_int, Address)> {
             raw::close(new)?;
             continue;
         }
-        let options: Options = socket.options.lock().clone();
-        let accepted = give(new, Socket::connected(options), flags)?;
-        return Ok((accepted, address_of(peer)));
+        let accepted = answer(new, &socket).inspect_err(|_| {
+            // The error is told already.
+            let _ = raw::close(new);
+        })?;
+        return Ok((give(new, accepted, flags)?, address_of(peer)));
     }
+}
+
+/// The socket of a connection that a listener has accepted, with what it has of the listener.
+fn answer(index: usize, listener: &Socket) -> Result<Socket> {
+    let mut socket = Socket::connected(listener.options.lock().clone());
+    if let Some(chosen) = &listener.transfers {
+        let transfers = chosen.lock().inherited();
+        let established = transfers::establish(index, &transfers, Side::Server)?;
+        socket.transfers = Some(Mutex::new(transfers));
+        transfers::finish(&socket, established);
+    }
+    Ok(socket)
 }
 
 /// The address of an end of a connection.
@@ -196,6 +213,7 @@ pub fn connect(number: c_int, (family, to): (u16, Address)) -> Result<()> {
     }
     match raw::connect(index, peer) {
         Ok(_) => {
+            socket.establish(index).ok_or(EALREADY)??;
             socket.update(|state| state.phase = Phase::Connected);
             Ok(())
         }
@@ -237,8 +255,8 @@ pub fn peer(number: c_int) -> Result<Address> {
     }
 }
 
-/// `shutdown`. SCIF has no connection with one direction: the peer notices the end when both are
-/// shut down.
+/// `shutdown`. SCIF has no connection with one direction: the peer of a stream notices the end when
+/// both are shut down, the one of messages at once.
 ///
 /// # Errors
 /// `EBADF`, `EINVAL`, `ENOTCONN`, `ENOTSOCK`.
@@ -251,6 +269,10 @@ pub fn shutdown(number: c_int, how: c_int) -> Result<()> {
     let phase = socket.state().phase;
     if !matches!(phase, Phase::Connected | Phase::Listening) {
         return Err(ENOTCONN);
+    }
+    let sends = phase == Phase::Connected && !socket.state().is_write_shut;
+    if how != SHUT_RD && sends && socket.transfers.is_some() {
+        messages::end(index, &socket);
     }
     let mut is_over = false;
     socket.update(|state| {

@@ -7,6 +7,7 @@ use syscall::error::{EFAULT, EINVAL, EOPNOTSUPP};
 
 use crate::address::{Address, SOCKADDR_BYTES};
 use crate::files::{self, Part};
+use crate::messages::Received;
 use crate::{Result, calls, options, socket};
 
 /// `socklen_t`.
@@ -178,7 +179,7 @@ fn send_parts(number: c_int, parts: Result<&[Part]>, flags: c_int) -> isize {
     count(send())
 }
 
-fn receive_parts(number: c_int, parts: Result<&[Part]>, flags: c_int) -> Result<usize> {
+fn receive_parts(number: c_int, parts: Result<&[Part]>, flags: c_int) -> Result<Received> {
     let (index, socket) = socket::find(number)?;
     files::receive(index, &socket, parts?, flags)
 }
@@ -218,7 +219,8 @@ unsafe extern "C" fn sendmsg(number: c_int, message: *const Message, flags: c_in
 
 #[unsafe(no_mangle)]
 extern "C" fn recv(number: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> isize {
-    count(receive_parts(number, Ok(&whole(buffer, length)), flags))
+    let received = receive_parts(number, Ok(&whole(buffer, length)), flags);
+    count(received.map(|received| received.count))
 }
 
 /// Data of a stream has no sender's address: its length is 0 afterwards, as Linux has it.
@@ -234,7 +236,7 @@ unsafe extern "C" fn recvfrom(
     let received = receive_parts(number, Ok(&whole(buffer, length)), flags).and_then(|received| {
         // SAFETY: the same contract.
         unsafe { store(address, address_length, &[]) }?;
-        Ok(received)
+        Ok(received.count)
     });
     count(received)
 }
@@ -248,12 +250,12 @@ unsafe extern "C" fn recvmsg(number: c_int, message: *mut Message, flags: c_int)
     // SAFETY: the caller's parts.
     let parts = unsafe { files::parts_of(message.parts, message.count) };
     let received = receive_parts(number, parts, flags);
-    if received.is_ok() {
+    count(received.map(|received| {
         message.name_length = 0;
         message.control_length = 0;
-        message.flags = 0;
-    }
-    count(received)
+        message.flags = received.flags;
+        received.count
+    }))
 }
 
 #[unsafe(no_mangle)]
@@ -289,7 +291,7 @@ unsafe extern "C" fn setsockopt(
     length: Length,
 ) -> c_int {
     const LONGEST: usize = 16;
-    done(socket::find(number).and_then(|(_, socket)| {
+    done(socket::find(number).and_then(|(index, socket)| {
         if value.is_null() && length > 0 {
             return Err(EFAULT);
         }
@@ -301,6 +303,6 @@ unsafe extern "C" fn setsockopt(
                 .cast::<u8>()
                 .copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len());
         }
-        options::set(&socket, level, name, bytes)
+        options::set(index, &socket, level, name, bytes)
     }))
 }

@@ -7,8 +7,9 @@ use skiff_libc::descriptor;
 use syscall::error::{EBADF, EFAULT, EINVAL, EMSGSIZE};
 use syscall::flag::O_NONBLOCK;
 
+use crate::messages::Received;
 use crate::socket::{self, Socket};
-use crate::{Result, transfer};
+use crate::{Result, messages, transfer};
 
 /// C's `struct iovec`.
 #[repr(C)]
@@ -89,6 +90,9 @@ fn each(parts: &[Part], mut action: impl FnMut(Range<'_>, bool) -> Result<usize>
 /// # Errors
 /// Those of [`transfer::send`]; `EINVAL` too many bytes.
 pub fn send(index: usize, socket: &Socket, parts: &[Part], flags: c_int) -> Result<usize> {
+    if socket.transfers.is_some() {
+        return messages::send(index, socket, parts, flags);
+    }
     each(parts, |range, _| {
         transfer::send(index, socket, range, flags)
     })
@@ -98,19 +102,23 @@ pub fn send(index: usize, socket: &Socket, parts: &[Part], flags: c_int) -> Resu
 ///
 /// # Errors
 /// Those of [`transfer::receive`]; `EINVAL` too many bytes.
-pub fn receive(index: usize, socket: &Socket, parts: &[Part], flags: c_int) -> Result<usize> {
+pub fn receive(index: usize, socket: &Socket, parts: &[Part], flags: c_int) -> Result<Received> {
     use transfer::flag::{DONTWAIT, PEEK, WAITALL};
+    if socket.transfers.is_some() {
+        return messages::receive(index, socket, parts, flags);
+    }
     // What is behind the first part cannot be peeked at.
     let parts = &parts[..if flags & PEEK != 0 {
         parts.len().min(1)
     } else {
         parts.len()
     }];
-    each(parts, |range, is_first| {
+    let received = each(parts, |range, is_first| {
         let waits = is_first || flags & WAITALL != 0;
         let flags = if waits { flags } else { flags | DONTWAIT };
         transfer::receive(index, socket, range, flags)
-    })
+    });
+    received.map(|count| Received { count, flags: 0 })
 }
 
 /// `read` and `readv`.
@@ -119,7 +127,7 @@ unsafe extern "C" fn skiff_socket_read(number: c_int, parts: *const Part, count:
     give(socket::find(number).and_then(|(index, socket)| {
         // SAFETY: the same contract.
         let parts = unsafe { parts_of(parts, count) }?;
-        receive(index, &socket, parts, 0)
+        receive(index, &socket, parts, 0).map(|received| received.count)
     }))
 }
 

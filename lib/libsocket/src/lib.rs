@@ -5,15 +5,18 @@
 //! that uses SCIF. Ports are SCIF's, addresses those of nodes ([`address`]). `docs/c.md` says what
 //! differs from sockets elsewhere.
 //!
+//! Sockets of Scheduled Transfers (`SOCK_SEQPACKET`) send messages that keep their boundaries, or
+//! are what `st.h` works on, by an option.
+//!
 //! The C library calls the functions `skiff_socket_…` for descriptors that are sockets, so that
 //! `read`, `write`, `close`, `poll`, `dup` and `fcntl` work on them.
 #![cfg_attr(not(test), no_std)]
 
-#[cfg(target_os = "redox")]
 extern crate alloc;
 
 pub mod address;
 pub mod errors;
+pub mod packet;
 pub mod services;
 
 #[cfg(target_os = "redox")]
@@ -27,13 +30,17 @@ mod files;
 #[cfg(target_os = "redox")]
 mod inet;
 #[cfg(target_os = "redox")]
+mod messages;
+#[cfg(target_os = "redox")]
 mod node;
 #[cfg(target_os = "redox")]
 mod options;
 #[cfg(target_os = "redox")]
-mod socket;
+pub mod socket;
 #[cfg(target_os = "redox")]
 mod transfer;
+#[cfg(target_os = "redox")]
+pub mod transfers;
 
 /// The result of a call; the error is a positive error number.
 #[cfg(target_os = "redox")]

@@ -6,14 +6,15 @@ use core::time::Duration;
 
 use syscall::error::{EDOM, EINVAL, ENOPROTOOPT};
 
-use crate::Result;
 use crate::socket::{Phase, Socket};
+use crate::{Result, transfers};
 
 const SOL_SOCKET: c_int = 1;
 const IPPROTO_IP: c_int = 0;
 const IPPROTO_TCP: c_int = 6;
 const AF_INET: c_int = 2;
 const SOCK_STREAM: c_int = 1;
+const SOCK_SEQPACKET: c_int = 5;
 
 const SO_TYPE: c_int = 3;
 const SO_ERROR: c_int = 4;
@@ -110,8 +111,11 @@ fn limit_bytes(limit: Option<Duration>) -> [u8; 16] {
 /// Sets an option.
 ///
 /// # Errors
-/// `EINVAL` too short, `EDOM`, `ENOPROTOOPT`.
-pub fn set(socket: &Socket, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
+/// `EINVAL` too short, `EDOM`, `ENOPROTOOPT`; those of [`transfers::set`].
+pub fn set(number: usize, socket: &Socket, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
+    if level == transfers::LEVEL && socket.transfers.is_some() {
+        return transfers::set(number, socket, name, int_of(value)?);
+    }
     let mut options = socket.options.lock();
     match (level, name) {
         (SOL_SOCKET, SO_LINGER) => {
@@ -138,7 +142,11 @@ fn first_value(level: c_int, name: c_int) -> Option<c_int> {
 /// # Errors
 /// `ENOPROTOOPT`.
 pub fn get(number: usize, socket: &Socket, level: c_int, name: c_int) -> Result<([u8; 16], usize)> {
+    let is_for_transfers = socket.transfers.is_some();
     let value = match (level, name) {
+        (transfers::LEVEL, name) if is_for_transfers => transfers::get(number, socket, name)?,
+        (SOL_SOCKET, SO_TYPE) if is_for_transfers => SOCK_SEQPACKET,
+        (SOL_SOCKET, SO_PROTOCOL) if is_for_transfers => transfers::LEVEL,
         (SOL_SOCKET, SO_TYPE) => SOCK_STREAM,
         (SOL_SOCKET, SO_DOMAIN) => AF_INET,
         (SOL_SOCKET, SO_PROTOCOL) => IPPROTO_TCP,

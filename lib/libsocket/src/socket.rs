@@ -18,7 +18,8 @@ use syscall::error::{EALREADY, EBADF, EINPROGRESS, EISCONN, ENOTCONN, ENOTSOCK};
 use syscall::flag::{F_GETFL, O_NONBLOCK};
 
 use crate::options::Options;
-use crate::{Result, errors, node};
+use crate::transfers::{self, Side, Transfers};
+use crate::{Result, errors, messages, node};
 
 /// What a socket is used for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -65,9 +66,21 @@ pub struct Socket {
     pub peeked: Mutex<Vec<u8>>,
     /// Whether there ever was a `MSG_PEEK`.
     pub has_peeked: AtomicBool,
+    /// Of sockets of Scheduled Transfers.
+    pub transfers: Option<Mutex<Transfers>>,
+    /// A thread sets the connection up.
+    is_establishing: AtomicBool,
 }
 
 impl Socket {
+    /// A socket of Scheduled Transfers.
+    pub fn for_transfers() -> Self {
+        Self {
+            transfers: Some(Mutex::default()),
+            ..Self::default()
+        }
+    }
+
     /// A socket of a connection that is there.
     pub fn connected(options: Options) -> Self {
         let state = State {
@@ -112,17 +125,38 @@ impl Socket {
         if !is_over {
             return;
         }
-        let result = raw::connect(number, to);
+        let result = match raw::connect(number, to) {
+            Ok(_) | Err(EISCONN) => match self.establish(number) {
+                // Another thread is at it.
+                None => return,
+                Some(result) => result,
+            },
+            Err(EINPROGRESS) => return,
+            Err(error) => Err(errors::connect(error, node::is_online(to.node()))),
+        };
         self.update(|state| match result {
             // Another thread has taken it.
             _ if state.phase != Phase::Connecting(to) => {}
-            Ok(_) | Err(EISCONN) => state.phase = Phase::Connected,
-            Err(EINPROGRESS) => {}
+            Ok(()) => state.phase = Phase::Connected,
             Err(error) => {
                 state.phase = Phase::Fresh;
-                state.error = errors::connect(error, node::is_online(to.node()));
+                state.error = error;
             }
         });
+    }
+
+    /// Does what follows a SCIF connect: the set-up of Scheduled Transfers, which takes a round
+    /// trip to a server that has accepted. `None`: another thread does it.
+    pub fn establish(&self, number: usize) -> Option<Result<()>> {
+        let Some(transfers) = &self.transfers else {
+            return Some(Ok(()));
+        };
+        if self.is_establishing.swap(true, Ordering::SeqCst) {
+            return None;
+        }
+        let chosen = transfers.lock().inherited();
+        let established = transfers::establish(number, &chosen, Side::Client);
+        Some(established.map(|established| transfers::finish(self, established)))
     }
 
     /// The state of a socket that can transfer data.
@@ -200,18 +234,30 @@ pub fn opened(index: usize, socket: Socket, close_on_exec: bool) -> c_int {
 }
 
 /// Forgets a descriptor that is about to be closed. Calls of other threads go on with what they
-/// have, but a listener's end.
+/// have, but a listener's end, and a connection's with the bypass.
 pub fn remove(index: usize) {
-    let Some(socket) = TABLE.lock().get_mut(index).and_then(Option::take) else {
+    let Some(Some(socket)) = TABLE.lock().get(index).cloned() else {
         return;
     };
-    if socket.descriptors.fetch_sub(1, Ordering::Relaxed) > 1 {
-        return;
+    let is_last = socket.descriptors.fetch_sub(1, Ordering::Relaxed) == 1;
+    if is_last {
+        let state = socket.state();
+        let is_open = state.phase == Phase::Connected && !state.is_write_shut;
+        if is_open && socket.transfers.is_some() {
+            messages::end(index, &socket);
+        }
+        socket.update(|state| state.is_closed = true);
     }
-    socket.update(|state| state.is_closed = true);
-    if socket.state().phase == Phase::Listening {
-        // A thread that waits in `accept` keeps the file open, so closing alone would not wake it.
-        // A listener that has gone already needs nothing more.
+    TABLE.lock()[index] = None;
+    let has_bypass = |transfers: &Mutex<Transfers>| transfers.lock().has_bypass();
+    let is_shared = match socket.state().phase {
+        Phase::Listening => true,
+        Phase::Connected => socket.transfers.as_ref().is_some_and(has_bypass),
+        _ => false,
+    };
+    if is_last && is_shared {
+        // Threads that wait in `accept`, and the bypass, keep the file open, so closing alone would
+        // end nothing. What has gone already needs nothing more.
         let _ = raw::shutdown(index);
     }
 }

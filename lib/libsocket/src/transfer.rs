@@ -9,10 +9,10 @@ use libscif::table;
 use runtime::time::Instant;
 use scif::raw::{self, Range};
 use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
-use syscall::error::{EAGAIN, EALREADY, EBADF, EINTR, EINVAL, EOPNOTSUPP, EPIPE};
+use syscall::error::{EAGAIN, EALREADY, EBADF, EFAULT, EINTR, EINVAL, EOPNOTSUPP, EPIPE};
 
 use crate::socket::{Phase, Socket, State};
-use crate::{Result, errors};
+use crate::{Result, errors, messages};
 
 /// Flags of C's `send` and `recv`.
 pub mod flag {
@@ -64,7 +64,7 @@ unsafe extern "C" {
 
 /// How long a call waits.
 #[derive(Clone, Copy)]
-enum Waiting {
+pub enum Waiting {
     /// Not at all.
     No,
     /// Until this time.
@@ -74,16 +74,25 @@ enum Waiting {
 }
 
 impl Waiting {
-    fn new(socket: &Socket, flags: c_int, limit: Option<Duration>) -> Self {
+    /// For a call with these flags and the socket's limit.
+    pub fn new(socket: &Socket, flags: c_int, limit: Option<Duration>) -> Self {
         match limit {
             _ if flags & flag::DONTWAIT != 0 || socket.is_nonblocking() => Self::No,
             None => Self::Yes,
-            Some(limit) => Self::Until(Instant::now() + limit),
+            Some(limit) => Self::limited(limit),
         }
     }
 
+    /// At most so long.
+    pub fn limited(limit: Duration) -> Self {
+        Self::Until(Instant::now() + limit)
+    }
+
     /// Waits for one of the events.
-    fn wait(self, number: usize, events: c_int) -> Result<()> {
+    ///
+    /// # Errors
+    /// `EAGAIN`; those of `poll`.
+    pub fn wait(self, number: usize, events: c_int) -> Result<()> {
         let milliseconds = match self {
             Self::No => return Err(EAGAIN),
             Self::Yes => -1,
@@ -121,7 +130,7 @@ fn is_lost(number: usize) -> bool {
 /// # Errors
 /// `EAGAIN` when the time is over.
 pub fn wait_for_request(number: usize, limit: Option<Duration>) -> Result<()> {
-    let end = limit.map_or(Waiting::Yes, |limit| Waiting::Until(Instant::now() + limit));
+    let end = limit.map_or(Waiting::Yes, Waiting::limited);
     end.wait(number, event::IN)
 }
 
@@ -285,8 +294,11 @@ fn fill(number: usize, socket: &Socket, wanted: usize) -> Result<()> {
 /// `FIONREAD`: the bytes that can be received now, at most those that can be peeked at.
 ///
 /// # Errors
-/// `ENOTCONN`.
+/// `ENOTCONN`; `EOPNOTSUPP` for messages.
 pub fn pending(number: usize, socket: &Socket) -> Result<usize> {
+    if socket.transfers.is_some() {
+        return Err(EOPNOTSUPP);
+    }
     socket.transferring(number)?;
     socket.has_peeked.store(true, Ordering::Relaxed);
     // The end of the connection is no error here.
@@ -295,12 +307,23 @@ pub fn pending(number: usize, socket: &Socket) -> Result<usize> {
 }
 
 /// Copies into the caller's memory.
-fn copy_in(buffer: Range<'_>, bytes: &[u8]) -> Result<()> {
-    libscif::user::store(buffer.address(), bytes)
+///
+/// # Errors
+/// `EFAULT`.
+pub fn copy_in(buffer: Range<'_>, bytes: &[u8]) -> Result<()> {
+    let place = buffer
+        .part(0, bytes.len())
+        .map_err(|error| error.errno)?
+        .writable();
+    place.ok_or(EFAULT)?.copy_in(bytes);
+    Ok(())
 }
 
 /// The state of a socket that is connected; waits until it is.
-fn wait_for_connection(number: usize, socket: &Socket, waiting: Waiting) -> Result<State> {
+///
+/// # Errors
+/// `EAGAIN`; the error of the `connect`; `ENOTCONN`.
+pub fn wait_for_connection(number: usize, socket: &Socket, waiting: Waiting) -> Result<State> {
     loop {
         match socket.transferring(number) {
             Err(EALREADY) => waiting.wait(number, event::OUT)?,
@@ -324,10 +347,13 @@ pub fn readiness(number: usize, socket: &Socket, events: c_int) -> Result<c_int>
         Phase::Fresh if state.error != 0 => return Ok(reads | writes | event::ERR | event::HUP),
         Phase::Fresh => return Ok(writes | event::HUP),
         _ if state.is_read_shut && state.is_write_shut => Readiness::HUP,
-        _ => {
-            let found = table::with(number, |bypass| bypass.readiness(number, wanted.bits()))?;
-            Readiness::from_bits_truncate(found)
-        }
+        phase => match &socket.transfers {
+            Some(transfers) if phase == Phase::Connected => messages::readiness(number, transfers)?,
+            _ => {
+                let found = table::with(number, |bypass| bypass.readiness(number, wanted.bits()))?;
+                Readiness::from_bits_truncate(found)
+            }
+        },
     };
     let mut ready = 0;
     if found.contains(Readiness::IN) || state.is_read_shut || !socket.peeked.lock().is_empty() {

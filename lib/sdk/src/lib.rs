@@ -1,4 +1,5 @@
-//! The libraries for C programs of the image, together: SCIF, sockets and the C library under them.
+//! The libraries for C programs of the image, together: SCIF, sockets, Scheduled
+//! Transfers, and the C library under them.
 #![no_std]
 
-use {libscif as _, libsocket as _};
+use {libscif as _, libsocket as _, libst as _};

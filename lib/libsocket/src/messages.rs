@@ -1,0 +1,234 @@
+//! Sending and receiving messages that keep their boundaries: the data path of sockets of Scheduled
+//! Transfers whose bypass is off.
+
+use alloc::vec::Vec;
+use core::ffi::c_int;
+use core::time::Duration;
+
+use libscif::table;
+use runtime::sync::Mutex;
+use scif::raw::Range;
+use scif_abi::flags::Readiness;
+use syscall::error::{
+    EBADF, ECONNRESET, EINTR, EMSGSIZE, ENOBUFS, ENOPROTOOPT, EOPNOTSUPP, EPIPE, EPROTO,
+};
+
+use crate::files::Part;
+use crate::packet::{self, HEAD_BYTES, MOST_BYTES, Progress, Unsent};
+use crate::socket::Socket;
+use crate::transfer::{Waiting, event, flag, wait_for_connection};
+use crate::transfers::Transfers;
+use crate::{Result, errors};
+
+/// Flags of `recvmsg`'s result: the message was longer; it is whole.
+const TRUNCATED: c_int = 0x20;
+const END_OF_RECORD: c_int = 0x80;
+/// How long `close` waits for room for what did not fit.
+const CLOSE_TIME: Duration = Duration::from_secs(30);
+
+/// What was received.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Received {
+    /// Bytes.
+    pub count: usize,
+    /// Flags of the message.
+    pub flags: c_int,
+}
+
+/// What the socket keeps of its messages.
+fn kept(socket: &Socket) -> Result<&Mutex<Transfers>> {
+    let transfers = socket.transfers.as_ref().ok_or(ENOPROTOOPT)?;
+    match transfers.lock().has_bypass() {
+        true => Err(EOPNOTSUPP),
+        false => Ok(transfers),
+    }
+}
+
+/// The parts of a message one behind the other, behind the head of its frame.
+fn frame(parts: &[Part]) -> Result<Vec<u8>> {
+    let mut lengths = parts.iter().map(|part| part.length);
+    let total = lengths.try_fold(0_usize, usize::checked_add);
+    let total = total.filter(|total| *total <= MOST_BYTES).ok_or(EMSGSIZE)?;
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(HEAD_BYTES + total)
+        .map_err(|_| ENOBUFS)?;
+    bytes.extend_from_slice(&packet::begin(total));
+    for part in parts.iter().filter(|part| part.length > 0) {
+        // SAFETY: C's memory by C's rules, which is only read.
+        let range = unsafe { Range::new(part.start as usize, part.length) };
+        let copy = match range.readable() {
+            Some(bytes) => bytes.to_vec(),
+            None => range.to_vec(),
+        };
+        bytes.extend_from_slice(&copy.map_err(|error| error.errno)?);
+    }
+    Ok(bytes)
+}
+
+/// Sends bytes as far as there is room.
+fn put(number: usize, bytes: &[u8]) -> Result<usize> {
+    table::with(number, |bypass| bypass.send(number, bytes, 0))
+}
+
+fn flush(number: usize, unsent: &mut Unsent) -> Result<()> {
+    unsent.flush(|bytes| put(number, bytes))
+}
+
+/// Sends a message. It goes as a whole: when there is room for a part of it only, the call waits
+/// for the rest, and a call that never waits leaves the rest to the next call on the socket.
+///
+/// # Errors
+/// `EAGAIN`, `ECONNRESET`, `EFAULT`, `EMSGSIZE` more than 1 GiB, `ENOBUFS`, `ENOTCONN`,
+/// `EOPNOTSUPP` the bypass is on, `EPIPE`.
+pub fn send(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> Result<usize> {
+    if flags & flag::OOB != 0 {
+        return Err(EOPNOTSUPP);
+    }
+    let limit = socket.options.lock().send_limit;
+    let waiting = Waiting::new(socket, flags, limit);
+    let state = wait_for_connection(number, socket, waiting)?;
+    let transfers = kept(socket)?;
+    if state.is_write_shut {
+        return Err(EPIPE);
+    }
+    let frame = frame(parts)?;
+    post(number, transfers, &frame, waiting).map_err(|error| match error {
+        EBADF | EINTR if socket.state().is_write_shut => EPIPE,
+        error => errors::send(error, false),
+    })?;
+    Ok(frame.len() - HEAD_BYTES)
+}
+
+/// Sends a frame behind all that did not fit before.
+fn post(number: usize, transfers: &Mutex<Transfers>, frame: &[u8], waiting: Waiting) -> Result<()> {
+    let mut is_begun = false;
+    loop {
+        let mut kept = transfers.lock();
+        flush(number, &mut kept.unsent)?;
+        if kept.unsent.is_empty() {
+            if is_begun {
+                return Ok(());
+            }
+            let count = put(number, frame)?;
+            if count == frame.len() {
+                return Ok(());
+            }
+            if count > 0 {
+                kept.unsent.keep(&frame[count..]);
+                is_begun = true;
+            }
+        }
+        drop(kept);
+        match waiting.wait(number, event::OUT) {
+            Ok(()) => {}
+            // The rest goes first with the next call.
+            Err(_) if is_begun => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Receives a message, the rest of a longer one is lost; 0 bytes at the end as well.
+///
+/// # Errors
+/// `EAGAIN`, `ECONNRESET` the peer is gone without an end, `EFAULT`, `ENOTCONN`, `EOPNOTSUPP` the
+/// bypass is on, `EPROTO` the peer sends no messages.
+pub fn receive(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> Result<Received> {
+    if flags & flag::OOB != 0 {
+        return Err(EOPNOTSUPP);
+    }
+    let limit = socket.options.lock().receive_limit;
+    let waiting = Waiting::new(socket, flags, limit);
+    let state = wait_for_connection(number, socket, waiting)?;
+    let transfers = kept(socket)?;
+    if state.is_read_shut {
+        return Ok(Received::default());
+    }
+    loop {
+        let mut kept = transfers.lock();
+        // An error of the other direction is told by the calls on that.
+        let _ = flush(number, &mut kept.unsent);
+        match advance(number, &mut kept) {
+            Ok(Progress::Message) => {
+                let received = deliver(kept.assembler.message(), parts, flags)?;
+                if flags & flag::PEEK == 0 {
+                    kept.assembler.take();
+                }
+                return Ok(received);
+            }
+            Ok(Progress::End) => return Ok(Received::default()),
+            Ok(Progress::Incomplete) => {}
+            Err(EBADF | EINTR) if socket.state().is_read_shut => return Ok(Received::default()),
+            Err(syscall::ENODEV) => return Err(ECONNRESET),
+            Err(error) => return Err(error),
+        }
+        drop(kept);
+        waiting.wait(number, event::IN)?;
+    }
+}
+
+/// Takes from the ring what there is of the next message.
+fn advance(number: usize, transfers: &mut Transfers) -> Result<Progress> {
+    transfers.assembler.advance(EPROTO, |buffer| {
+        table::with(number, |bypass| bypass.recv(number, buffer, 0))
+    })
+}
+
+/// Copies a message to where the caller wants it.
+fn deliver(message: &[u8], parts: &[Part], flags: c_int) -> Result<Received> {
+    let mut rest = message;
+    for part in parts {
+        let (now, later) = rest.split_at(rest.len().min(part.length));
+        if !now.is_empty() {
+            // SAFETY: C's memory by C's rules, which it lets be written.
+            let range = unsafe { Range::new(part.start as usize, now.len()) };
+            crate::transfer::copy_in(range, now)?;
+        }
+        rest = later;
+    }
+    let count = match flags & TRUNCATED {
+        0 => message.len() - rest.len(),
+        _ => message.len(),
+    };
+    let cut = if rest.is_empty() { 0 } else { TRUNCATED };
+    Ok(Received {
+        count,
+        flags: END_OF_RECORD | cut,
+    })
+}
+
+/// What messages are ready for: IN, OUT and HUP as SCIF has them.
+pub fn readiness(number: usize, transfers: &Mutex<Transfers>) -> Result<Readiness> {
+    let mut kept = transfers.lock();
+    let ring = |wanted: Readiness| {
+        let found = table::with(number, |bypass| bypass.readiness(number, wanted.bits()))?;
+        Ok(Readiness::from_bits_truncate(found))
+    };
+    if kept.has_bypass() {
+        return ring(Readiness::IN | Readiness::OUT);
+    }
+    let _ = flush(number, &mut kept.unsent);
+    let mut ready = Readiness::empty();
+    match advance(number, &mut kept) {
+        Ok(Progress::Incomplete) => {}
+        Ok(_) => ready |= Readiness::IN,
+        Err(_) => ready |= Readiness::IN | Readiness::HUP,
+    }
+    // After the bytes were taken: what comes from now on is an event.
+    let found = ring(Readiness::IN | Readiness::OUT)?;
+    ready.set(
+        Readiness::OUT,
+        found.contains(Readiness::OUT) && kept.unsent.is_empty(),
+    );
+    Ok(ready | found & (Readiness::HUP | Readiness::ERR))
+}
+
+/// Says that nothing more will be sent, behind all that did not fit before.
+pub fn end(number: usize, socket: &Socket) {
+    if let Ok(transfers) = kept(socket) {
+        let waiting = Waiting::limited(CLOSE_TIME);
+        // A peer that has gone need not be told.
+        let _ = post(number, transfers, &packet::end(), waiting);
+    }
+}

@@ -1,0 +1,269 @@
+//! Messages that keep their boundaries, for `SOCK_SEQPACKET` sockets of Scheduled Transfers whose
+//! bypass is off: frames in the byte stream of a connection.
+//!
+//! A frame is a length and a kind, four bytes each, and the data. A frame of the kind *end* says
+//! that nothing more will be sent; a stream that ends without one was cut off.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Bytes of a frame before its data.
+pub const HEAD_BYTES: usize = 8;
+/// Most bytes of a message.
+pub const MOST_BYTES: usize = 1 << 30;
+/// Bytes that are taken from the stream at once.
+const STEP_BYTES: usize = 64 * 1024;
+
+const DATA: u32 = 0;
+const END: u32 = 1;
+
+/// The head of a frame.
+fn head(length: usize, kind: u32) -> [u8; HEAD_BYTES] {
+    let mut bytes = [0; HEAD_BYTES];
+    bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    bytes[4..].copy_from_slice(&kind.to_le_bytes());
+    bytes
+}
+
+/// The frame of a message of this many bytes, without its data, which is to be appended.
+pub fn begin(length: usize) -> [u8; HEAD_BYTES] {
+    head(length, DATA)
+}
+
+/// The frame that ends a stream.
+pub fn end() -> [u8; HEAD_BYTES] {
+    head(0, END)
+}
+
+/// What receiving has come to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Progress {
+    /// A message is there.
+    Message,
+    /// The stream has ended in order.
+    End,
+    /// More bytes are needed.
+    Incomplete,
+}
+
+/// The peer breaks the protocol.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Malformed;
+
+/// The messages of a stream, put together from its bytes.
+#[derive(Debug, Default)]
+pub struct Assembler {
+    /// The bytes of the present frame so far.
+    bytes: Vec<u8>,
+    has_ended: bool,
+}
+
+impl Assembler {
+    /// Takes bytes of the stream by `read`, which fills a buffer as far as it can and returns the
+    /// count, until a message is complete or no byte is there.
+    ///
+    /// # Errors
+    /// Those of `read`; `broken` when the peer breaks the protocol.
+    pub fn advance<E>(
+        &mut self,
+        broken: E,
+        mut read: impl FnMut(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<Progress, E> {
+        loop {
+            let wanted = match self.wanted() {
+                Ok(_) if self.has_ended => return Ok(Progress::End),
+                Ok(0) => return Ok(Progress::Message),
+                Ok(wanted) => wanted,
+                Err(Malformed) => return Err(broken),
+            };
+            let filled = self.bytes.len();
+            self.bytes.resize(filled + wanted.min(STEP_BYTES), 0);
+            let result = read(&mut self.bytes[filled..]);
+            let count = *result.as_ref().unwrap_or(&0);
+            self.bytes.truncate(filled + count);
+            if result? == 0 {
+                return Ok(Progress::Incomplete);
+            }
+        }
+    }
+
+    /// The bytes that the present frame lacks.
+    fn wanted(&mut self) -> Result<usize, Malformed> {
+        let Some((head, data)) = self.bytes.split_first_chunk::<HEAD_BYTES>() else {
+            return Ok(HEAD_BYTES - self.bytes.len());
+        };
+        let [l0, l1, l2, l3, k0, k1, k2, k3] = *head;
+        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        match u32::from_le_bytes([k0, k1, k2, k3]) {
+            DATA if length <= MOST_BYTES => Ok(length - data.len()),
+            END if length == 0 => {
+                self.has_ended = true;
+                Ok(0)
+            }
+            _ => Err(Malformed),
+        }
+    }
+
+    /// The message that is there.
+    pub fn message(&self) -> &[u8] {
+        self.bytes.get(HEAD_BYTES..).unwrap_or_default()
+    }
+
+    /// Drops the message that is there.
+    pub fn take(&mut self) {
+        self.bytes = Vec::new();
+    }
+}
+
+/// Bytes of frames that were begun and did not fit.
+#[derive(Debug, Default)]
+pub struct Unsent(VecDeque<u8>);
+
+impl Unsent {
+    /// Keeps bytes that are to be sent before all others.
+    pub fn keep(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes);
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Sends them by `write`, which returns how many bytes it took, as far as they go.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub fn flush<E>(&mut self, mut write: impl FnMut(&[u8]) -> Result<usize, E>) -> Result<(), E> {
+        while !self.0.is_empty() {
+            let count = write(self.0.as_slices().0)?;
+            if count == 0 {
+                break;
+            }
+            self.0.drain(..count);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(message: &[u8]) -> Vec<u8> {
+        [&begin(message.len()), message].concat()
+    }
+
+    /// Reads from a list of pieces, each of which comes by itself.
+    fn by(pieces: &mut VecDeque<Vec<u8>>, buffer: &mut [u8]) -> Result<usize, &'static str> {
+        let Some(mut piece) = pieces.pop_front() else {
+            return Ok(0);
+        };
+        let count = piece.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&piece[..count]);
+        if count < piece.len() {
+            pieces.push_front(piece.split_off(count));
+        }
+        Ok(count)
+    }
+
+    fn pieces(bytes: &[u8], size: usize) -> VecDeque<Vec<u8>> {
+        bytes.chunks(size).map(<[u8]>::to_vec).collect()
+    }
+
+    #[test]
+    fn messages_come_as_they_were_sent_however_the_stream_is_cut() {
+        let messages: [&[u8]; 4] = [b"one", b"", b"three", &[7; 5000]];
+        let mut stream = Vec::new();
+        for message in messages {
+            stream.extend(frame(message));
+        }
+        stream.extend(end());
+        for size in [1, 3, 8, 11, 4096, usize::MAX] {
+            let mut input = pieces(&stream, size.min(stream.len()));
+            let mut assembler = Assembler::default();
+            let mut next = || {
+                let progress = assembler.advance("broken", |buffer| by(&mut input, buffer));
+                let message = assembler.message().to_vec();
+                if progress == Ok(Progress::Message) {
+                    assembler.take();
+                }
+                (progress, message)
+            };
+            for message in messages {
+                assert_eq!(next(), (Ok(Progress::Message), message.to_vec()));
+            }
+            assert_eq!(next().0, Ok(Progress::End));
+            assert_eq!(next().0, Ok(Progress::End));
+        }
+    }
+
+    #[test]
+    fn a_message_is_not_there_before_its_last_byte() {
+        let bytes = frame(b"abc");
+        let mut assembler = Assembler::default();
+        for piece in bytes.chunks(1).take(bytes.len() - 1) {
+            let mut input = pieces(piece, 1);
+            let progress = assembler.advance("broken", |buffer| by(&mut input, buffer));
+            assert_eq!(progress, Ok(Progress::Incomplete));
+        }
+        let mut input = pieces(&bytes[bytes.len() - 1..], 1);
+        let progress = assembler.advance("broken", |buffer| by(&mut input, buffer));
+        assert_eq!(progress, Ok(Progress::Message));
+        assert_eq!(assembler.message(), b"abc");
+    }
+
+    #[test]
+    fn what_is_no_frame_ends_the_stream() {
+        for bad in [
+            head(MOST_BYTES + 1, DATA),
+            head(1, END),
+            head(0, 2),
+            [0xff; 8],
+        ] {
+            let mut input = pieces(&bad, 8);
+            let mut assembler = Assembler::default();
+            let progress = assembler.advance("broken", |buffer| by(&mut input, buffer));
+            assert_eq!(progress, Err("broken"));
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_stream_loses_nothing() {
+        let bytes = frame(b"abc");
+        let mut assembler = Assembler::default();
+        let mut input = pieces(&bytes[..5], 5);
+        let _ = assembler.advance("broken", |buffer| by(&mut input, buffer));
+        assert_eq!(assembler.advance("broken", |_| Err("reset")), Err("reset"));
+        let mut input = pieces(&bytes[5..], 9);
+        let progress = assembler.advance("broken", |buffer| by(&mut input, buffer));
+        assert_eq!(
+            (progress, assembler.message()),
+            (Ok(Progress::Message), b"abc".as_slice())
+        );
+    }
+
+    #[test]
+    fn what_did_not_fit_goes_first() {
+        let mut unsent = Unsent::default();
+        unsent.keep(b"abcdef");
+        let mut sent = Vec::new();
+        let mut room = 4;
+        let mut write = |bytes: &[u8]| {
+            let count = bytes.len().min(room);
+            sent.extend_from_slice(&bytes[..count]);
+            room -= count;
+            Ok::<_, ()>(count)
+        };
+        unsent.flush(&mut write).unwrap();
+        assert!(!unsent.is_empty());
+        unsent
+            .flush(|bytes| {
+                sent.extend_from_slice(bytes);
+                Ok::<_, ()>(bytes.len())
+            })
+            .unwrap();
+        assert!(unsent.is_empty());
+        assert_eq!(sent, b"abcdef");
+    }
+}

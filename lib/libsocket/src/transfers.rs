@@ -1,0 +1,303 @@
+//! What sockets of Scheduled Transfers have beside others: their options, and the set-up of their
+//! connections.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::ffi::c_int;
+use core::time::Duration;
+
+use libredox::Fd;
+use runtime::time::Instant;
+use scif::raw::{self, PollFd};
+use scif_abi::flags::{Readiness, SendFlags};
+use st::Link;
+use st_core::record::{Parameters, RECORD_BYTES, Record};
+use st_core::setup::{self, Refused};
+use syscall::error::{
+    ECONNREFUSED, ECONNRESET, EINVAL, EISCONN, ENOPROTOOPT, ENOTCONN, EPROTO, ETIMEDOUT,
+};
+
+use crate::Result;
+use crate::packet::{Assembler, Unsent};
+use crate::socket::{Phase, Socket};
+
+/// `IPPROTO_STP`.
+pub const LEVEL: c_int = 118;
+
+const BYPASS: c_int = 1000;
+const LOCAL_KEY: c_int = 1001;
+const REMOTE_KEY: c_int = 1002;
+const LOCAL_SLOTS: c_int = 1003;
+const REMOTE_SLOTS: c_int = 1004;
+const TOLD_SLOTS: c_int = 1005;
+const LOCAL_PORT: c_int = 1006;
+const REMOTE_PORT: c_int = 1007;
+const LOCAL_UNIT: c_int = 1008;
+const REMOTE_UNIT: c_int = 1009;
+const LOCAL_BUFFER: c_int = 1010;
+const REMOTE_BUFFER: c_int = 1011;
+/// Our own: the channels of a connection.
+const CHANNELS: c_int = 2000;
+/// Hints of the original system, and the one of them that has bounds.
+const HINTS: core::ops::RangeInclusive<c_int> = 1..=14;
+const VIRTUAL_CHANNEL: c_int = 4;
+
+/// Logarithms of the sizes that both ends have: of a data unit, of a buffer.
+const UNIT_BITS: c_int = 20;
+const BUFFER_BITS: c_int = 12;
+
+/// How long a server waits for the request, and a client for the answer.
+const REQUEST_TIME: Duration = Duration::from_secs(10);
+const ANSWER_TIME: Duration = Duration::from_secs(30);
+
+/// A connection that is set up.
+#[derive(Clone)]
+pub struct Established {
+    own: Parameters,
+    peer: Parameters,
+    /// With the bypass: the connection as the library of transfers has it.
+    pub link: Option<Arc<Link>>,
+}
+
+/// What a socket of Scheduled Transfers keeps.
+#[derive(Default)]
+pub struct Transfers {
+    options: Chosen,
+    established: Option<Established>,
+    /// Messages that are coming.
+    pub assembler: Assembler,
+    /// What did not fit into the ring.
+    pub unsent: Unsent,
+}
+
+/// What a program chooses.
+#[derive(Clone)]
+pub struct Chosen {
+    setup: setup::Options,
+    hints: BTreeMap<c_int, c_int>,
+}
+
+impl Default for Chosen {
+    fn default() -> Self {
+        let setup = setup::Options {
+            bypass: false,
+            ..setup::Options::default()
+        };
+        Self {
+            setup,
+            hints: BTreeMap::new(),
+        }
+    }
+}
+
+impl Transfers {
+    /// Those of an accepted socket before its set-up: as its listener chose.
+    pub fn inherited(&self) -> Self {
+        Self {
+            options: self.options.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether the bypass is on.
+    pub fn has_bypass(&self) -> bool {
+        self.options.setup.bypass
+    }
+
+    /// The connection.
+    ///
+    /// # Errors
+    /// `ENOTCONN`.
+    pub fn established(&self) -> Result<Established> {
+        self.established.clone().ok_or(ENOTCONN)
+    }
+}
+
+/// Sets an option of the level.
+///
+/// # Errors
+/// `EINVAL` a bad value, or the socket is bound; `EISCONN` it listens or is connected;
+/// `ENOPROTOOPT`.
+pub fn set(number: usize, socket: &Socket, name: c_int, value: c_int) -> Result<()> {
+    let is_hint = HINTS.contains(&name);
+    if !is_hint && ![BYPASS, LOCAL_SLOTS, TOLD_SLOTS, CHANNELS].contains(&name) {
+        return Err(ENOPROTOOPT);
+    }
+    let state = socket.state();
+    match state.phase {
+        Phase::Fresh => {}
+        _ => return Err(EISCONN),
+    }
+    let is_bound = state.bound.is_some() || raw::local(number).is_ok_and(|end| end.port() != 0);
+    if is_bound {
+        return Err(EINVAL);
+    }
+    let Some(transfers) = &socket.transfers else {
+        return Err(ENOPROTOOPT);
+    };
+    let mut transfers = transfers.lock();
+    let options = &mut transfers.options;
+    match name {
+        BYPASS if matches!(value, 0 | 1) => options.setup.bypass = value == 1,
+        // What is out of range is refused by connect and accept.
+        LOCAL_SLOTS | TOLD_SLOTS if value > 0 => options.setup.slots = value as u32,
+        CHANNELS if value > 0 => options.setup.channels = value as u32,
+        VIRTUAL_CHANNEL if !(1..=3).contains(&value) => return Err(EINVAL),
+        _ if is_hint => {
+            options.hints.insert(name, value);
+        }
+        _ => return Err(EINVAL),
+    }
+    Ok(())
+}
+
+/// An option of the level.
+///
+/// # Errors
+/// `ENOPROTOOPT`; `ENOTCONN` for what the peer tells.
+pub fn get(number: usize, socket: &Socket, name: c_int) -> Result<c_int> {
+    socket.collect(number);
+    let transfers = socket.transfers.as_ref().ok_or(ENOPROTOOPT)?.lock();
+    let setup = transfers.options.setup;
+    let established = transfers.established();
+    let value = match name {
+        BYPASS => setup.bypass.into(),
+        LOCAL_SLOTS | TOLD_SLOTS => setup.slots as c_int,
+        CHANNELS => setup.channels as c_int,
+        LOCAL_KEY => established?.own.key as c_int,
+        REMOTE_KEY => established?.peer.key as c_int,
+        REMOTE_SLOTS => established?.peer.slots as c_int,
+        LOCAL_PORT => raw::local(number)?.port().into(),
+        REMOTE_PORT => established?.peer.port.into(),
+        LOCAL_UNIT => UNIT_BITS,
+        LOCAL_BUFFER => BUFFER_BITS,
+        REMOTE_UNIT => established.map(|_| UNIT_BITS)?,
+        REMOTE_BUFFER => established.map(|_| BUFFER_BITS)?,
+        name if HINTS.contains(&name) => transfers.options.hints.get(&name).copied().unwrap_or(0),
+        _ => return Err(ENOPROTOOPT),
+    };
+    Ok(value)
+}
+
+/// Which end of a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// The one that has connected.
+    Client,
+    /// The one that has accepted.
+    Server,
+}
+
+/// Sets up a connection over an endpoint that is connected.
+///
+/// # Errors
+/// For the client `ECONNREFUSED`, for the server `EPROTO`: the ends do not agree. `EINVAL`: bad own
+/// options. `ETIMEDOUT`.
+pub fn establish(number: usize, transfers: &Transfers, side: Side) -> Result<Established> {
+    let options = transfers.options.setup;
+    let result = match options.bypass {
+        true => with_bypass(number, options, side),
+        false => without_bypass(number, options, side),
+    };
+    result.map_err(|error| match (error, side) {
+        (st::Error::Refused(Refused::OwnOptions), _) => EINVAL,
+        (st::Error::TimedOut, Side::Client) => ETIMEDOUT,
+        (st::Error::Refused(_) | st::Error::Ended | st::Error::Broken, Side::Client) => {
+            ECONNREFUSED
+        }
+        (_, Side::Server) => EPROTO,
+        (error, Side::Client) => error.errno(),
+    })
+}
+
+/// Records a connection that is set up.
+pub fn finish(socket: &Socket, established: Established) {
+    if let Some(transfers) = &socket.transfers {
+        transfers.lock().established = Some(established);
+    }
+}
+
+fn with_bypass(number: usize, options: setup::Options, side: Side) -> st::Result<Established> {
+    // The connection has a descriptor of its own: the program's stays the program's.
+    let file = Fd::new(libredox::call::dup(number, b"")?);
+    file.fcntl(syscall::flag::F_SETFD, libredox::flag::O_CLOEXEC as usize)?;
+    let endpoint = scif::Endpoint::from_file(file);
+    let options = st::Options::new()
+        .channels(options.channels)
+        .slots(options.slots);
+    let link = match side {
+        Side::Client => Link::request(endpoint, &options),
+        Side::Server => Link::answer(endpoint, &options),
+    }?;
+    Ok(Established {
+        own: link.own(),
+        peer: link.peer(),
+        link: Some(Arc::new(link)),
+    })
+}
+
+fn without_bypass(number: usize, options: setup::Options, side: Side) -> st::Result<Established> {
+    setup::layout(options)?;
+    let own = Parameters {
+        port: raw::local(number).map_err(scif::Error::from)?.port(),
+        key: (hal::random::word() as u32).max(1),
+        bypass: false,
+        channels: options.channels,
+        slots: options.slots,
+        window: 0,
+    };
+    let agreed = match side {
+        Side::Client => {
+            send(number, &Record::Request(own))?;
+            setup::connected(own, receive(number, ANSWER_TIME)?)?
+        }
+        Side::Server => match setup::accept(own, receive(number, REQUEST_TIME)?) {
+            Ok((agreed, answer)) => {
+                send(number, &answer)?;
+                agreed
+            }
+            Err(refused) => {
+                // What is told here is why; what the peer hears is the refusal, or the end.
+                let _ = send(number, &Record::Reject);
+                return Err(refused.into());
+            }
+        },
+    };
+    Ok(Established {
+        own,
+        peer: agreed.parameters,
+        link: None,
+    })
+}
+
+fn send(number: usize, record: &Record) -> st::Result<()> {
+    let bytes = record.encode();
+    let sent = raw::send(number, bytes.as_slice(), SendFlags::BLOCK.bits());
+    match sent.map_err(scif::Error::from)? {
+        RECORD_BYTES => Ok(()),
+        _ => Err(st::Error::Ended),
+    }
+}
+
+fn receive(number: usize, limit: Duration) -> st::Result<Record> {
+    let end = Instant::now() + limit;
+    let mut bytes = [0; RECORD_BYTES];
+    let mut filled = 0;
+    while filled < RECORD_BYTES {
+        let count = raw::recv(number, &mut bytes[filled..], 0).map_err(|error| match error {
+            ECONNRESET => st::Error::Ended,
+            error => scif::Error::from(error).into(),
+        })?;
+        filled += count;
+        if count == 0 {
+            let left = end.as_nanos().saturating_sub(Instant::now().as_nanos());
+            if left == 0 {
+                return Err(st::Error::TimedOut);
+            }
+            let mut entry = [PollFd::new(number, Readiness::IN.bits())];
+            let left = Duration::from_nanos(left);
+            raw::poll(&mut entry, Some(left)).map_err(scif::Error::from)?;
+        }
+    }
+    Record::decode(&bytes).map_err(|_| Refused::Protocol.into())
+}

@@ -1,0 +1,300 @@
+/* Sockets of Scheduled Transfers without the bypass: messages that keep their boundaries, and the
+ * options of both kinds. */
+#include "socket.h"
+#include <st.h>
+
+static int packets(void) {
+    int fd = socket(PF_INET, SOCK_SEQPACKET, IPPROTO_STP);
+    CHECK(fd >= 0);
+    return fd;
+}
+
+static void set_option(int fd, int name, int value) {
+    GIVES(setsockopt(fd, IPPROTO_STP, name, &value, sizeof value), 0);
+}
+
+static int listen_packets(uint16_t port) {
+    int fd = packets();
+    GIVES(bind_to(fd, -1, port), 0);
+    GIVES(listen(fd, 4), 0);
+    return fd;
+}
+
+static int serve_packets(uint16_t port) {
+    int on = listen_packets(port);
+    int fd = accept_on(on);
+    GIVES(close(on), 0);
+    return fd;
+}
+
+static int try_packets(int node, uint16_t port, int bypass) {
+    int fd = packets();
+    if (bypass)
+        set_option(fd, ST_BYPASS, 1);
+    if (try_connect(fd, node, port) == 0)
+        return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+static int call_packets(int node, uint16_t port) {
+    int fd;
+    for (int tries = 0; (fd = try_packets(node, port, 0)) < 0; tries++) {
+        CHECK(errno == ECONNREFUSED || errno == EHOSTUNREACH);
+        CHECK(tries < PATIENCE_MS / 2);
+        pause_shortly();
+    }
+    return fd;
+}
+
+static void say(int fd, const char *text) {
+    GIVES(send(fd, text, strlen(text), 0), strlen(text));
+}
+
+static void hear(int fd, const char *text) {
+    char found[64];
+    GIVES(recv(fd, found, sizeof found, 0), strlen(text));
+    CHECK(!memcmp(found, text, strlen(text)));
+}
+
+/* 71: boundaries, empty messages, messages that are cut. */
+static void serve_boundaries(void) {
+    int fd = serve_packets(3071);
+    GIVES(option(fd, SOL_SOCKET, SO_TYPE), SOCK_SEQPACKET);
+    GIVES(option(fd, SOL_SOCKET, SO_PROTOCOL), IPPROTO_STP);
+    char text[100];
+    hear(fd, "one");
+    GIVES(recv(fd, text, sizeof text, 0), 0);
+    hear(fd, "three");
+    GIVES(recv(fd, text, 4, MSG_PEEK), 4);
+    GIVES(recv(fd, text, 4, 0), 4);
+    CHECK(!memcmp(text, "a me", 4));
+    /* The rest of it is gone. */
+    char a[2], b[3];
+    struct iovec parts[] = { { a, sizeof a }, { b, sizeof b } };
+    struct msghdr message = { 0 };
+    message.msg_iov = parts;
+    message.msg_iovlen = 2;
+    GIVES(recvmsg(fd, &message, 0), 5);
+    CHECK(!memcmp(a, "in", 2) && !memcmp(b, "par", 3));
+    GIVES(message.msg_flags, MSG_EOR | MSG_TRUNC);
+    GIVES(recvmsg(fd, &message, 0), 5);
+    GIVES(message.msg_flags, MSG_EOR);
+    GIVES(recv(fd, text, 3, MSG_TRUNC), 10);
+    FAILS(recv(fd, text, 1, MSG_DONTWAIT), EAGAIN);
+    GIVES(poll_one(fd, POLLIN, 0), 0);
+    say(fd, "go on");
+    CHECK(poll_one(fd, POLLIN, PATIENCE_MS) & POLLIN);
+    GIVES(read(fd, text, sizeof text), 4);
+    /* An orderly end. */
+    read_end(fd);
+    read_end(fd);
+    GIVES(close(fd), 0);
+}
+
+static void call_boundaries(uint16_t node) {
+    int fd = call_packets(node, 3071);
+    say(fd, "one");
+    GIVES(send(fd, NULL, 0, 0), 0);
+    say(fd, "three");
+    say(fd, "a message that is cut");
+    struct iovec parts[] = { { "in p", 4 }, { "arts and more", 13 } };
+    parts[0].iov_base = "inpa";
+    parts[1].iov_base = "rts and more.";
+    GIVES(writev(fd, parts, 2), 17);
+    say(fd, "exact");
+    say(fd, "0123456789");
+    hear(fd, "go on");
+    GIVES(write(fd, "last", 4), 4);
+    GIVES(close(fd), 0);
+}
+
+/* 72: a message far larger than the rings, both ways, and sending without waiting. */
+enum { LARGE = 10 << 20 };
+
+static void serve_large(void) {
+    int fd = serve_packets(3072);
+    char *data = malloc(LARGE);
+    CHECK(data != NULL);
+    GIVES(recv(fd, data, LARGE, 0), LARGE);
+    CHECK(mismatch(data, LARGE, 72) == LARGE);
+    GIVES(send(fd, data, LARGE, 0), LARGE);
+    int total = 0;
+    for (ssize_t count; (count = recv(fd, data, LARGE, 0)) > 0; total++) {
+        GIVES(count, 10000 + total);
+        CHECK(mismatch(data, count, total) == (size_t)count);
+    }
+    CHECK(total >= 26);
+    GIVES(close(fd), 0);
+    free(data);
+}
+
+static void call_large(uint16_t node) {
+    int fd = call_packets(node, 3072);
+    char *data = malloc(LARGE);
+    CHECK(data != NULL);
+    fill(data, LARGE, 72);
+    GIVES(send(fd, data, LARGE, 0), LARGE);
+    memset(data, 0, LARGE);
+    GIVES(recv(fd, data, LARGE, 0), LARGE);
+    CHECK(mismatch(data, LARGE, 72) == LARGE);
+    set_waiting(fd, 0);
+    int total = 0, waits = 0;
+    while (waits < 5) {
+        fill(data, 10000 + total, total);
+        ssize_t count = send(fd, data, 10000 + total, 0);
+        if (count > 0) {
+            GIVES(count, 10000 + total);
+            total++;
+        } else {
+            CHECK(count == -1 && errno == EAGAIN);
+            CHECK(poll_one(fd, POLLOUT, PATIENCE_MS) & POLLOUT);
+            waits++;
+        }
+        CHECK(total < 5000);
+    }
+    /* What did not fit is sent before the end. */
+    GIVES(shutdown(fd, SHUT_WR), 0);
+    FAILS(send(fd, data, 1, 0), EPIPE);
+    set_waiting(fd, 1);
+    read_end(fd);
+    GIVES(close(fd), 0);
+    free(data);
+}
+
+/* 73: ends that do not agree: both fail, and the next client is served. */
+static void serve_settings(void) {
+    int on = listen_packets(3073), control = serve_stream(3173);
+    for (int client = 0; client < 5; client++) {
+        errno = 0;
+        CHECK(accept(on, NULL, NULL) == -1);
+        GIVES(errno, EPROTO);
+    }
+    int fd = accept_on(on);
+    hear(fd, "agreed");
+    CHECK(option(fd, IPPROTO_STP, ST_R_KEY) != 0);
+    GIVES(option(fd, IPPROTO_STP, ST_R_NUMSLOTS), 128);
+    int keys[2] = { option(fd, IPPROTO_STP, ST_L_KEY), option(fd, IPPROTO_STP, ST_R_KEY) };
+    GIVES(send(fd, keys, sizeof keys, 0), sizeof keys);
+    read_end(fd);
+    GIVES(close(fd), 0);
+    GIVES(close(on), 0);
+    GIVES(close(control), 0);
+}
+
+static void call_settings(uint16_t node) {
+    int control = call_stream(node, 3173);
+    static const int settings[][2] = {
+        { ST_BYPASS, 1 }, { ST_X_CHANNELS, 5 }, { ST_X_CHANNELS, 65 }, { ST_L_NUMSLOTS, 3 },
+        { ST_L_NUMSLOTS, 1000000 }, { ST_L_NUMSLOTS, 128 },
+    };
+    static const int errors[] = { ECONNREFUSED, ECONNREFUSED, EINVAL, EINVAL, EINVAL, 0 };
+    for (int i = 0; i < 6; i++) {
+        int fd = packets();
+        set_option(fd, settings[i][0], settings[i][1]);
+        errno = 0;
+        int result = try_connect(fd, node, 3073);
+        if (errors[i]) {
+            CHECK(result == -1);
+            GIVES(errno, errors[i]);
+        } else {
+            GIVES(result, 0);
+            int keys[2];
+            say(fd, "agreed");
+            GIVES(recv(fd, keys, sizeof keys, 0), sizeof keys);
+            GIVES(option(fd, IPPROTO_STP, ST_R_KEY), keys[0]);
+            GIVES(option(fd, IPPROTO_STP, ST_L_KEY), keys[1]);
+        }
+        GIVES(close(fd), 0);
+    }
+    read_end(control);
+    GIVES(close(control), 0);
+}
+
+/* 74: options. */
+static void call_options(uint16_t node) {
+    (void)node;
+    int fd = packets(), value = 7;
+    socklen_t length = sizeof value;
+    GIVES(option(fd, IPPROTO_STP, ST_BYPASS), 0);
+    set_option(fd, ST_BYPASS, 1);
+    GIVES(option(fd, IPPROTO_STP, ST_BYPASS), 1);
+    set_option(fd, ST_BYPASS, 0);
+    GIVES(option(fd, IPPROTO_STP, ST_BYPASS), 0);
+    value = 2;
+    FAILS(setsockopt(fd, IPPROTO_STP, ST_BYPASS, &value, sizeof value), EINVAL);
+    value = 1;
+    FAILS(setsockopt(fd, IPPROTO_STP, ST_BYPASS, &value, 3), EINVAL);
+    FAILS(setsockopt(fd, SOL_SOCKET, ST_BYPASS, &value, sizeof value), ENOPROTOOPT);
+    FAILS(setsockopt(fd, IPPROTO_STP, 999, &value, sizeof value), ENOPROTOOPT);
+    FAILS(setsockopt(fd, IPPROTO_STP, 1020, &value, sizeof value), ENOPROTOOPT);
+    FAILS(setsockopt(fd, IPPROTO_STP, ST_R_KEY, &value, sizeof value), ENOPROTOOPT);
+    FAILS(getsockopt(fd, IPPROTO_STP, ST_R_KEY, &value, &length), ENOTCONN);
+    set_option(fd, ST_OUT_VCNUM, 3);
+    GIVES(option(fd, IPPROTO_STP, ST_OUT_VCNUM), 3);
+    value = 4;
+    FAILS(setsockopt(fd, IPPROTO_STP, ST_OUT_VCNUM, &value, sizeof value), EINVAL);
+    GIVES(option(fd, IPPROTO_STP, ST_L_NUMSLOTS), 64);
+    GIVES(option(fd, IPPROTO_STP, ST_L_BUFSIZE), 12);
+    GIVES(bind_to(fd, -1, 0), 0);
+    CHECK(option(fd, IPPROTO_STP, ST_L_PORT) >= 1024);
+    FAILS(setsockopt(fd, IPPROTO_STP, ST_BYPASS, &value, sizeof value), EINVAL);
+    GIVES(listen(fd, 1), 0);
+    FAILS(setsockopt(fd, IPPROTO_STP, ST_BYPASS, &value, sizeof value), EISCONN);
+    GIVES(option(fd, IPPROTO_STP, ST_BYPASS), 0);
+    GIVES(close(fd), 0);
+    int plain = stream();
+    FAILS(setsockopt(plain, IPPROTO_STP, ST_BYPASS, &value, sizeof value), ENOPROTOOPT);
+    GIVES(close(plain), 0);
+    fd = socket(AF_STP, SOCK_SEQPACKET, 0);
+    CHECK(fd >= 0);
+    GIVES(close(fd), 0);
+    FAILS(socket(PF_INET, SOCK_STREAM, IPPROTO_STP), EPROTOTYPE);
+    FAILS(socket(PF_INET, SOCK_SEQPACKET, IPPROTO_TCP), EPROTONOSUPPORT);
+}
+
+/* 75: peers that speak something else, at once or later. */
+static void serve_strangers(void) {
+    int on = listen_packets(3075);
+    errno = 0;
+    CHECK(accept(on, NULL, NULL) == -1);
+    GIVES(errno, EPROTO);
+    int fd = accept_on(on);
+    char text[10];
+    hear(fd, "well");
+    FAILS(recv(fd, text, sizeof text, 0), EPROTO);
+    GIVES(close(fd), 0);
+    GIVES(close(on), 0);
+}
+
+static void call_strangers(uint16_t node) {
+    scif_epd_t epd = call_one(node, 3075);
+    char nonsense[72];
+    memset(nonsense, 0x5a, sizeof nonsense);
+    send_all(epd, nonsense, sizeof nonsense);
+    wait_for_end(epd);
+    GIVES(scif_close(epd), 0);
+    int fd = call_packets(node, 3075);
+    say(fd, "well");
+    /* A frame of no kind, past the library. */
+    GIVES(scif_send(fd, "\5\0\0\0\7\0\0\0", 8, SCIF_SEND_BLOCK), 8);
+    read_end(fd);
+    GIVES(close(fd), 0);
+}
+
+const struct pattern patterns[] = {
+    { 71, "boundaries of messages", serve_boundaries, call_boundaries },
+    { 72, "large messages", serve_large, call_large },
+    { 73, "settings that do not agree", serve_settings, call_settings },
+    { 74, "options", NULL, call_options },
+    { 75, "strangers", serve_strangers, call_strangers },
+    { 0, NULL, NULL, NULL },
+};
+
+int play_part(const char *part, int count, char **arguments) {
+    (void)count, (void)arguments;
+    fprintf(stderr, "no part '%s'\n", part);
+    return 100;
+}

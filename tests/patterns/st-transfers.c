@@ -1,0 +1,433 @@
+/* Scheduled Transfers: the six combinations of push and pull, level 1 written on level 0, memory,
+ * channels and ends, between two programs. */
+#include "socket.h"
+#include <st.h>
+
+/* What a side has of a connection. */
+struct end {
+    int fd;
+    st_peer_t *peer;
+};
+
+static int transfers(void) {
+    int fd = socket(PF_INET, SOCK_SEQPACKET, IPPROTO_STP), on = 1;
+    CHECK(fd >= 0);
+    GIVES(setsockopt(fd, IPPROTO_STP, ST_BYPASS, &on, sizeof on), 0);
+    return fd;
+}
+
+static struct end serve_end(uint16_t port) {
+    struct end end = { -1, NULL };
+    int on = transfers();
+    GIVES(bind_to(on, -1, port), 0);
+    GIVES(listen(on, 1), 0);
+    end.fd = accept_on(on);
+    GIVES(close(on), 0);
+    GIVES(st_attach(end.fd, 0, 0, &end.peer), 0);
+    return end;
+}
+
+static struct end call_end(int node, uint16_t port) {
+    struct end end = { -1, NULL };
+    for (int tries = 0;; tries++) {
+        end.fd = transfers();
+        if (try_connect(end.fd, node, port) == 0)
+            break;
+        CHECK(errno == ECONNREFUSED || errno == EHOSTUNREACH);
+        CHECK(tries < PATIENCE_MS / 2);
+        GIVES(close(end.fd), 0);
+        pause_shortly();
+    }
+    GIVES(st_attach(end.fd, 0, 0, &end.peer), 0);
+    return end;
+}
+
+static void leave(struct end *end) {
+    GIVES(st_detach(&end->peer), 0);
+    CHECK(end->peer == NULL);
+    GIVES(close(end->fd), 0);
+}
+
+/* A header as this program uses it. */
+struct header {
+    uint64_t step;
+    char *where;
+    uint64_t rest[2];
+};
+
+static void push(st_peer_t *peer, uint64_t step, char *where) {
+    struct header header = { step, where, { step * 3, step * 5 } };
+    GIVES(st1_push(peer, &header, NULL, NULL, 0), 0);
+}
+
+static struct header pull(st_peer_t *peer, uint64_t step) {
+    struct header header = { 0 };
+    GIVES(st1_pull(peer, &header, NULL, NULL, 0), 0);
+    GIVES(header.step, step);
+    CHECK(header.rest[0] == step * 3 && header.rest[1] == step * 5);
+    return header;
+}
+
+enum { RANGE = 64 * 1024, HALF = RANGE / 2 };
+
+/* Level 1 by the library, and by this program on level 0 alone. */
+struct level {
+    int (*push)(st_peer_t *peer, void *hdr, void *loc, void *rem, int len);
+    int (*pull)(st_peer_t *peer, void *hdr, void *loc, void *rem, int len);
+};
+
+/* What level 1 on level 0 has to know: where both ranges begin. Each side plays in a thread of its
+ * own. */
+static __thread char *own_range, *peer_range;
+
+static st_header_t named(int code, void *rem, int flags) {
+    st_header_t header = { 0 };
+    size_t ahead = rem ? (size_t)((char *)rem - peer_range) : 0;
+    header.op = ST_OP(code) | flags;
+    header.bufx = ahead >> 12;
+    header.offset = ahead & 0xfff;
+    return header;
+}
+
+static int move_by_0(st_peer_t *peer, int code, void *hdr, void *loc, void *rem, int len) {
+    st_header_t header = named(code, rem, hdr ? 0 : ST_FLAG_SILENT);
+    size_t ahead = (size_t)((char *)loc - own_range);
+    return st_tx(peer, &header, hdr, len, ahead >> 12, ahead & 0xfff);
+}
+
+static int push_by_0(st_peer_t *peer, void *hdr, void *loc, void *rem, int len) {
+    if (loc)
+        return move_by_0(peer, ST_OP_DATA, hdr, loc, rem, len);
+    st_header_t header = named(ST_OP_NOP, NULL, 0);
+    return st_tx(peer, &header, hdr, 0, 0, 0);
+}
+
+static int pull_by_0(st_peer_t *peer, void *hdr, void *loc, void *rem, int len) {
+    st_header_t header;
+    int length;
+    if (hdr && st_rx(peer, &header, hdr, &length) < 0)
+        return -1;
+    return loc ? move_by_0(peer, ST_OP_GET, NULL, loc, rem, len) : 0;
+}
+
+/* The six combinations. The ranges have two halves each: what the peer PUTs into, and what it GETs
+ * from. B checks each and says so. */
+static void play_a(st_peer_t *peer, const struct level *level, unsigned seed) {
+    struct header header = { 1, NULL, { seed, 0 } };
+    char *put = peer_range, *mine = own_range;
+    /* 1: a header. */
+    GIVES(level->push(peer, &header, NULL, NULL, 0), 0);
+    /* 2: PUT, silently; another header says when to look. */
+    fill(mine, 5000, seed + 2);
+    GIVES(level->push(peer, NULL, mine, put + 17, 5000), 0);
+    header.step = 2;
+    GIVES(level->push(peer, &header, NULL, NULL, 0), 0);
+    /* 3: GET, which this side does not notice, until it is told. */
+    GIVES(level->pull(peer, &header, NULL, NULL, 0), 0);
+    GIVES(header.step, 3);
+    /* 4: PUT with header; the place it came from is used again at once. */
+    for (int i = 0; i < 50; i++) {
+        fill(mine, 3000, seed + i);
+        header.step = 100 + i;
+        GIVES(level->push(peer, &header, mine, put + 3000 * (i % 10) + i, 3000), 0);
+        memset(mine, 0xee, 3000);
+        GIVES(level->pull(peer, &header, NULL, NULL, 0), 0);
+        GIVES(header.step, 100 + i);
+    }
+    /* 5: GET with header: the peer reads what was there when the header was pushed. */
+    fill(mine + HALF, 4096, seed + 5);
+    header.step = 5;
+    GIVES(level->push(peer, &header, NULL, NULL, 0), 0);
+    GIVES(level->pull(peer, &header, NULL, NULL, 0), 0);
+    /* 6: both. */
+    fill(mine, 2000, seed + 6);
+    fill(mine + HALF, 2000, seed + 7);
+    header.step = 6;
+    GIVES(level->push(peer, &header, mine, put, 2000), 0);
+    GIVES(level->pull(peer, &header, NULL, NULL, 0), 0);
+    GIVES(header.step, 66);
+}
+
+static void play_b(st_peer_t *peer, const struct level *level, unsigned seed) {
+    struct header header = { 0 };
+    char *got = own_range + HALF;
+    GIVES(level->pull(peer, &header, NULL, NULL, 0), 0);
+    CHECK(header.step == 1 && header.rest[0] == seed);
+    GIVES(level->pull(peer, &header, NULL, NULL, 0), 0);
+    GIVES(header.step, 2);
+    CHECK(mismatch(own_range + 17, 5000, seed + 2) == 5000);
+    GIVES(level->pull(peer, NULL, got, peer_range, 5000), 0);
+    CHECK(mismatch(got, 5000, seed + 2) == 5000);
+    header.step = 3;
+    GIVES(level->push(peer, &header, NULL, NULL, 0), 0);
+    for (int i = 0; i < 50; i++) {
+        GIVES(level->pull(peer, &header, NULL, NULL, 0), 0);
+        GIVES(header.step, 100 + i);
+        CHECK(mismatch(own_range + 3000 * (i % 10) + i, 3000, seed + i) == 3000);
+        GIVES(level->push(peer, &header, NULL, NULL, 0), 0);
+    }
+    GIVES(level->pull(peer, &header, got, peer_range + HALF, 4096), 0);
+    CHECK(header.step == 5 && mismatch(got, 4096, seed + 5) == 4096);
+    GIVES(level->push(peer, &header, NULL, NULL, 0), 0);
+    GIVES(level->pull(peer, &header, got, peer_range + HALF, 2000), 0);
+    CHECK(header.step == 6 && mismatch(own_range, 2000, seed + 6) == 2000);
+    CHECK(mismatch(got, 2000, seed + 7) == 2000);
+    header.step = 66;
+    GIVES(level->push(peer, &header, NULL, NULL, 0), 0);
+}
+
+static const struct level library = { st1_push, st1_pull };
+static const struct level by_hand = { push_by_0, pull_by_0 };
+
+/* Maps memory of the library's, tells the peer where it is, and learns where the peer's is. */
+static void meet(st_peer_t *peer) {
+    void *memory = NULL;
+    GIVES(st_map(peer, &memory, RANGE), 0);
+    own_range = memory;
+    CHECK(own_range && (uintptr_t)own_range % PAGE == 0);
+    for (int i = 0; i < RANGE; i++)
+        CHECK(own_range[i] == 0);
+    push(peer, 7, own_range);
+    peer_range = pull(peer, 7).where;
+}
+
+/* 81: by the library, then 82: by this program on level 0. */
+static void serve_six(void) {
+    struct end end = serve_end(3081);
+    meet(end.peer);
+    play_b(end.peer, &library, 10);
+    play_a(end.peer, &library, 20);
+    play_b(end.peer, &by_hand, 30);
+    play_a(end.peer, &by_hand, 40);
+    push(end.peer, 8, NULL);
+    leave(&end);
+}
+
+static void call_six(uint16_t node) {
+    struct end end = call_end(node, 3081);
+    meet(end.peer);
+    play_a(end.peer, &library, 10);
+    play_b(end.peer, &library, 20);
+    play_a(end.peer, &by_hand, 30);
+    play_b(end.peer, &by_hand, 40);
+    pull(end.peer, 8);
+    leave(&end);
+}
+
+/* 83: attaching, mapping, and all that is refused. */
+static void serve_refused(void) {
+    struct end end = serve_end(3083);
+    st_peer_t *other = NULL;
+    void *memory = NULL;
+    GIVES(st_map(end.peer, &memory, 5000), 0);
+    push(end.peer, 1, memory);
+    pull(end.peer, 2);
+    /* Taken back, and other memory in its place, the program's own at an odd address. */
+    GIVES(st_unmap(end.peer, &memory, 0), 0);
+    CHECK(memory == NULL);
+    push(end.peer, 3, NULL);
+    pull(end.peer, 4);
+    static char own[3 * PAGE];
+    void *place = own + 100;
+    memset(own, 'o', sizeof own);
+    GIVES(st_map(end.peer, &place, 5000), 0);
+    CHECK(place == own + 100);
+    push(end.peer, 5, place);
+    pull(end.peer, 6);
+    for (int i = 0; i < (int)sizeof own; i++)
+        CHECK(own[i] == (i >= 100 && i < 5100 ? 'p' : 'o'));
+    GIVES(st_unmap(end.peer, &place, 5000), 0);
+    /* The other channels. */
+    GIVES(st_attach(end.fd, 3, 0, &other), 0);
+    pull(other, 9);
+    GIVES(st_detach(&other), 0);
+    leave(&end);
+}
+
+static void call_refused(uint16_t node) {
+    st_peer_t *peer = NULL, *other = NULL;
+    int fd = transfers();
+    FAILS(st_attach(fd, 0, 0, &peer), ENOTCONN);
+    GIVES(close(fd), 0);
+    fd = open("/scheme/null", O_RDWR);
+    FAILS(st_attach(fd, 0, 0, &peer), ENOTSOCK);
+    GIVES(close(fd), 0);
+    FAILS(st_attach(-1, 0, 0, &peer), EBADF);
+    int pair[2];
+    GIVES(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    FAILS(st_attach(pair[0], 0, 0, &peer), EOPNOTSUPP);
+    GIVES(close(pair[0]) | close(pair[1]), 0);
+
+    struct end end = call_end(node, 3083);
+    peer = end.peer;
+    FAILS(send(end.fd, "x", 1, 0), EOPNOTSUPP);
+    FAILS(recv(end.fd, &fd, 1, 0), EOPNOTSUPP);
+    FAILS(st_attach(end.fd, 0, 0, &other), EBUSY);
+    FAILS(st_attach(end.fd, 4, 0, &other), EINVAL);
+    FAILS(st_attach(end.fd, -1, 0, &other), EINVAL);
+    FAILS(st_attach(end.fd, 1, 1, &other), EINVAL);
+    FAILS(st_attach(end.fd, 1, 0, NULL), EFAULT);
+    FAILS(st_detach(NULL), EFAULT);
+    FAILS(st_detach(&other), EINVAL);
+    char hdr[ST1_HDR_SIZE] = { 0 }, data[100];
+    memset(data, 'p', sizeof data);
+    FAILS(st1_push(NULL, hdr, NULL, NULL, 0), EINVAL);
+    FAILS(st1_pull(NULL, hdr, NULL, NULL, 0), EINVAL);
+    FAILS(st_fence(NULL), EINVAL);
+    for (int (*call)(st_peer_t *, void *, void *, void *, int) = st1_push; call;
+         call = call == st1_push ? st1_pull : NULL) {
+        FAILS(call(peer, NULL, NULL, NULL, 0), EINVAL);
+        FAILS(call(peer, hdr, data, NULL, 1), EINVAL);
+        FAILS(call(peer, hdr, NULL, data, 1), EINVAL);
+        FAILS(call(peer, NULL, data, NULL, 1), EINVAL);
+        FAILS(call(peer, NULL, data, data, -1), EINVAL);
+        FAILS(call(peer, hdr, NULL, NULL, 5), EINVAL);
+    }
+    void *memory = NULL, *place = data;
+    FAILS(st_map(peer, NULL, 1), EFAULT);
+    FAILS(st_map(peer, &memory, 0), EINVAL);
+    FAILS(st_map(peer, &memory, -1), EINVAL);
+    FAILS(st_unmap(peer, &memory, 0), ENXIO);
+    GIVES(st_map(peer, &memory, 1), 0);
+    FAILS(st_map(peer, &memory, 1), EBUSY);
+    FAILS(st_unmap(peer, &place, 0), EINVAL);
+    FAILS(st_unmap(peer, &memory, 2), EINVAL);
+    GIVES(st_unmap(peer, &memory, 1), 0);
+    FAILS(st_unmap(peer, &memory, 0), ENXIO);
+
+    /* The peer's range: 5000 bytes in two pages. */
+    char *range = pull(peer, 1).where;
+    GIVES(st1_push(peer, NULL, data, range, 1), 0);
+    GIVES(st1_push(peer, NULL, data, range + 4900, 100), 0);
+    FAILS(st1_push(peer, hdr, data, range - 1, 1), ENXIO);
+    FAILS(st1_push(peer, hdr, data, range + 2 * PAGE, 1), ENXIO);
+    FAILS(st1_push(peer, hdr, data, range + 2 * PAGE - 50, 100), ENXIO);
+    FAILS(st1_push(peer, hdr, data, (void *)-50, 100), ENXIO);
+    FAILS(st1_push(peer, hdr, (void *)-50, range, 100), EFAULT);
+    FAILS(st1_pull(peer, NULL, data, range - 1, 1), ENXIO);
+    GIVES(st1_push(peer, NULL, data, range - 1, 0), 0);
+    GIVES(st_fence(peer), 0);
+    GIVES(st_flush(peer), 0);
+    push(peer, 2, NULL);
+    pull(peer, 3);
+    FAILS(st1_push(peer, hdr, data, range, 1), ENXIO);
+    push(peer, 4, NULL);
+    range = pull(peer, 5).where;
+    for (int i = 0; i < 50; i++)
+        GIVES(st1_push(peer, NULL, data, range + 100 * i, 100), 0);
+    push(peer, 6, NULL);
+    GIVES(st_attach(end.fd, 3, 0, &other), 0);
+    push(other, 9, NULL);
+    GIVES(st_detach(&other), 0);
+    /* The end: what was called before it still works, then no more. */
+    while (st1_pull(peer, hdr, NULL, NULL, 0) == 0)
+        ;
+    GIVES(errno, ECONNRESET);
+    leave(&end);
+}
+
+/* 84: without waiting: a queue has as many places as was asked for. */
+static void serve_places(void) {
+    struct end end = serve_end(3084);
+    GIVES(option(end.fd, IPPROTO_STP, ST_R_NUMSLOTS), 64);
+    struct header header = { 0 };
+    set_waiting(end.fd, 0);
+    FAILS(st1_pull(end.peer, &header, NULL, NULL, 0), EAGAIN);
+    st_header_t low;
+    FAILS(st_rx(end.peer, &low, NULL, NULL), EAGAIN);
+    push(end.peer, 0, NULL);
+    set_waiting(end.fd, 1);
+    struct header told = pull(end.peer, 0);
+    (void)told;
+    for (int i = 1; i <= 64; i++)
+        pull(end.peer, i);
+    push(end.peer, 1, NULL);
+    /* A header of level 0 is none of level 1's, and stays. */
+    FAILS(st1_pull(end.peer, &header, NULL, NULL, 0), EPROTO);
+    char payload[ST_OPT_SIZE];
+    int length = -1;
+    GIVES(st_rx(end.peer, &low, payload, &length), 0);
+    GIVES(ST_OP_CODE(low.op), ST_OP_RTS);
+    CHECK(length == 0 && low.sync == 77 && !memcmp(payload, "payload", 8));
+    GIVES(low.d_port, option(end.fd, IPPROTO_STP, ST_L_PORT));
+    GIVES(low.s_port, option(end.fd, IPPROTO_STP, ST_R_PORT));
+    GIVES((int)low.d_key, option(end.fd, IPPROTO_STP, ST_L_KEY));
+    /* One of level 1 comes as a NOP. */
+    GIVES(st_rx(end.peer, &low, payload, &length), 0);
+    CHECK(ST_OP_CODE(low.op) == ST_OP_NOP && *(uint64_t *)(void *)payload == 5);
+    leave(&end);
+}
+
+static void call_places(uint16_t node) {
+    struct end end = call_end(node, 3084);
+    pull(end.peer, 0);
+    push(end.peer, 0, NULL);
+    set_waiting(end.fd, 0);
+    struct header header = { 0 };
+    int pushed = 0;
+    for (int i = 1; i <= 64;) {
+        struct header next = { i, NULL, { i * 3, i * 5 } };
+        if (st1_push(end.peer, &next, NULL, NULL, 0) == 0) {
+            i++;
+            pushed++;
+        } else {
+            GIVES(errno, EAGAIN);
+            pause_shortly();
+        }
+    }
+    GIVES(pushed, 64);
+    set_waiting(end.fd, 1);
+    pull(end.peer, 1);
+    st_header_t low = { 0 };
+    low.op = ST_OP(ST_OP_RTS);
+    low.sync = 77;
+    char payload[ST_OPT_SIZE] = "payload";
+    GIVES(st_tx(end.peer, &low, payload, 0, 0, 0), 0);
+    FAILS(st_tx(end.peer, NULL, payload, 0, 0, 0), EFAULT);
+    FAILS(st_tx(end.peer, &low, NULL, -1, 0, 0), EINVAL);
+    low.d_key = 1 + (uint32_t)option(end.fd, IPPROTO_STP, ST_R_KEY);
+    FAILS(st_tx(end.peer, &low, NULL, 0, 0, 0), EINVAL);
+    low = (st_header_t){ .op = ST_OP(1) };
+    FAILS(st_tx(end.peer, &low, NULL, 0, 0, 0), EPERM);
+    low.op = ST_OP(ST_OP_DATA);
+    FAILS(st_tx(end.peer, &low, NULL, 8, 0, 0), EFAULT);
+    header = (struct header){ 5, NULL, { 15, 25 } };
+    GIVES(st1_push(end.peer, &header, NULL, NULL, 0), 0);
+    while (st1_pull(end.peer, &header, NULL, NULL, 0) == 0)
+        ;
+    GIVES(errno, ECONNRESET);
+    FAILS(st1_push(end.peer, &header, NULL, NULL, 0), ECONNRESET);
+    leave(&end);
+}
+
+/* 85: the socket is closed before the handle is detached. */
+static void serve_closed(void) {
+    struct end end = serve_end(3085);
+    pull(end.peer, 1);
+    struct header header;
+    FAILS(st1_pull(end.peer, &header, NULL, NULL, 0), ECONNRESET);
+    leave(&end);
+}
+
+static void call_closed(uint16_t node) {
+    struct end end = call_end(node, 3085);
+    push(end.peer, 1, NULL);
+    GIVES(close(end.fd), 0);
+    struct header header = { 0 };
+    FAILS(st1_push(end.peer, &header, NULL, NULL, 0), EBADF);
+    GIVES(st_detach(&end.peer), 0);
+}
+
+const struct pattern patterns[] = {
+    { 81, "push and pull, by the library and on level 0", serve_six, call_six },
+    { 83, "what is refused", serve_refused, call_refused },
+    { 84, "places of queues, and both levels", serve_places, call_places },
+    { 85, "closed before detached", serve_closed, call_closed },
+    { 0, NULL, NULL, NULL },
+};
+
+int play_part(const char *part, int count, char **arguments) {
+    (void)count, (void)arguments;
+    fprintf(stderr, "no part '%s'\n", part);
+    return 100;
+}
