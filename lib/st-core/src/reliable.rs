@@ -244,15 +244,18 @@ impl<D> Session<D> {
     }
 
     /// Takes what the peer tells at the beginning of a connection. Transfers that it has taken are
-    /// dropped, all others will be sent again.
+    /// dropped, all others will be sent again. Without a connection nothing changes.
     ///
     /// # Errors
-    /// The session is over, perhaps by this: `Broken` when the peer tells what cannot be, or at a
-    /// time when it has nothing to tell.
+    /// The session is over, perhaps by this: `Broken` when the peer tells what cannot be, or a
+    /// second time on a connection.
     pub fn answer(&mut self, state: SessionState) -> Result<(), Over> {
         self.check()?;
-        let Phase::Quoted { channel, own, peer } = self.phase else {
-            return Err(self.end_with(Over::Broken));
+        let (channel, own, peer) = match self.phase {
+            Phase::Quoted { channel, own, peer } => (channel, own, peer),
+            // The last word of a connection that is known to be lost.
+            Phase::Apart => return Ok(()),
+            Phase::Open(_) | Phase::Over(_) => return Err(self.end_with(Over::Broken)),
         };
         let dropped = state.taken.checked_sub(self.acknowledged);
         let dropped = dropped.filter(|dropped| *dropped <= self.exposed as u64);

@@ -301,6 +301,23 @@ fn an_end_that_begins_anew_does_not_know_the_session() {
     assert_eq!(client.over(), Some(Over::Unknown));
 }
 
+/// A quote that is read after the connection is known to be lost changes nothing; one on a
+/// connection that is open already ends the session.
+#[test]
+fn a_quote_counts_once_for_a_connection() {
+    let (mut client, mut server, _) = begin();
+    push(&mut client, 0);
+    let quote = server.connect(0, layout(), layout(), 1).unwrap();
+    client.connect(0, layout(), layout(), 1).unwrap();
+    client.lost(2);
+    assert_eq!(client.answer(quote), Ok(()));
+    assert!(!client.is_open());
+    client.connect(0, layout(), layout(), 3).unwrap();
+    assert_eq!(client.answer(quote), Ok(()));
+    assert!(client.is_open());
+    assert_eq!(client.answer(quote), Err(Over::Broken));
+}
+
 /// The first connection is cut before the server's answer arrives: the client still says that the
 /// session is new, and the server, who knows it, goes on with it.
 #[test]

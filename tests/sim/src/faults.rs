@@ -41,9 +41,11 @@ pub enum Fault {
     HostileStore,
     /// A doorbell of a hostile peer for nothing.
     HostileDoorbell,
+    /// A connection was cut between two stores, and both programs lived on.
+    ConnectionCut,
 }
 
-const KINDS: usize = 18;
+const KINDS: usize = 19;
 
 impl Fault {
     /// All of them.
@@ -66,6 +68,7 @@ impl Fault {
         Fault::HostileMessage,
         Fault::HostileStore,
         Fault::HostileDoorbell,
+        Fault::ConnectionCut,
     ];
 
     /// For the table.
@@ -89,6 +92,7 @@ impl Fault {
             Fault::HostileMessage => "hostile messages",
             Fault::HostileStore => "hostile stores",
             Fault::HostileDoorbell => "hostile doorbells",
+            Fault::ConnectionCut => "connections of sessions cut",
         }
     }
 }

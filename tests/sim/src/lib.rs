@@ -27,6 +27,7 @@ mod rules;
 pub mod runner;
 mod schedule;
 pub mod spaces;
+pub mod st;
 mod stores;
 pub mod talk;
 pub mod trace;

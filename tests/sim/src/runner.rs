@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::faults::Faults;
+use crate::st::sessions::{self, SessionSettings};
+use crate::st::{self, StSettings};
 use crate::trace::Failure;
 use crate::world::{Settings, Spoil};
 use crate::{bypass, hostile, world};
@@ -19,6 +21,9 @@ const ATTACK_STEPS: u64 = 1500;
 
 /// Steps of a world in which each allocation is refused in turn, and each call's client killed.
 const SWEEP_STEPS: u64 = 250;
+
+/// Steps of a world of Scheduled Transfers in which an end dies at each store in turn.
+const SHORT_STEPS: u64 = 150;
 
 /// One seed in this number is swept: a sweep takes as long as many random worlds.
 const SWEEP_EVERY: u64 = 8;
@@ -85,6 +90,9 @@ pub fn play_seed(seed: u64) -> (Total, Vec<Failure>) {
         Ok(report) => total.count(ATTACK_STEPS, &report.faults),
         Err(failure) => failures.push(failure),
     }
+    if let Err(failure) = play_transfers(seed, &mut total) {
+        failures.push(failure);
+    }
     if seed.is_multiple_of(SWEEP_EVERY)
         && let Err(failure) = sweep(seed, &mut total)
     {
@@ -95,8 +103,33 @@ pub fn play_seed(seed: u64) -> (Total, Vec<Failure>) {
     (total, failures)
 }
 
-/// One small world again and again: each allocation is refused in turn, then the client of each
-/// call is killed.
+/// The worlds of Scheduled Transfers: one whose programs die, one with a hostile program, and the
+/// same for sessions.
+///
+/// # Errors
+/// The first rule that was broken.
+fn play_transfers(seed: u64, total: &mut Total) -> Result<(), Failure> {
+    for is_hostile in [false, true] {
+        let settings = StSettings {
+            steps: STEPS,
+            is_hostile,
+            ..StSettings::default()
+        };
+        let report = st::run(seed, settings)?;
+        total.count(report.steps, &report.faults);
+        let settings = SessionSettings {
+            steps: STEPS,
+            is_hostile,
+            ..SessionSettings::default()
+        };
+        let report = sessions::run(seed, settings)?;
+        total.count(report.steps, &report.faults);
+    }
+    Ok(())
+}
+
+/// Small worlds again and again: each allocation is refused in turn, then the client of each call
+/// is killed; a program of a transfer dies at each store, a session's connection is cut at each.
 ///
 /// # Errors
 /// The first rule that was broken.
@@ -112,7 +145,12 @@ pub fn sweep(seed: u64, total: &mut Total) -> Result<(), Failure> {
         let report = world::run(settings(spoil))?;
         total.count(report.steps, &report.faults);
     }
-    Ok(())
+    st::sweep(seed, SHORT_STEPS, |report| {
+        total.count(report.steps, &report.faults);
+    })?;
+    sessions::sweep(seed, SHORT_STEPS, |report| {
+        total.count(report.steps, &report.faults);
+    })
 }
 
 /// Plays all seeds on `threads` threads. Progress goes to `progress`, failures to `failed`.

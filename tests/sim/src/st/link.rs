@@ -1,0 +1,361 @@
+//! The memory and the byte streams of one connection of Scheduled Transfers, with stores that are
+//! under way for as long as the memory model allows.
+//!
+//! A store that is no release store may arrive at any time and in any order. A release store, and a
+//! byte of the stream, arrives after all that was stored before it. Two kinds of connection differ
+//! in what brings stores home:
+//!
+//! | kind | a full fence | reading from the peer |
+//! | --- | --- | --- |
+//! | shared memory | all own stores arrive | not needed |
+//! | a bus with posted writes | nothing | the own stores arrive, then the peer's |
+//!
+//! Whoever loads may find that some of the peer's stores have arrived since the load before. An end
+//! that dies stops between two stores; behind its last store that arrives, the peer sees that the
+//! connection is down.
+
+mod access;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use st_core::queue::{BODY_BYTES, LINE, Layout};
+
+pub(super) use self::access::Access;
+
+use crate::rng::Rng;
+
+/// Accesses that one call may make: each looks at a few slots at most.
+const MOST_ACCESSES: u64 = 200;
+
+/// A mistake planted in memory or programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A fence brings nothing home.
+    NoFence,
+    /// Reading from the peer brings nothing home.
+    NoFlush,
+    /// Release stores overtake others.
+    NoRelease,
+    /// A program does not wake its peer.
+    NoWake,
+    /// A program sends the header, then puts the data.
+    HeaderFirst,
+    /// A program looks for headers, then whether the connection is down.
+    LookFirst,
+    /// Data that the daemon puts is still under way when the header is sent.
+    LateData,
+}
+
+/// What joins the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Memory that both ends share.
+    Shared,
+    /// A bus.
+    Bus,
+}
+
+/// Where a store goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    /// The queue window, at an offset.
+    Queue(usize),
+    /// Registered memory at an offset, at so many bytes from its beginning.
+    Region(i64, usize),
+}
+
+#[derive(Debug)]
+enum Store {
+    Plain(Target, Vec<u8>),
+    Release(Target, Vec<u8>),
+    Stream(Vec<u8>),
+    Down,
+}
+
+impl Store {
+    /// Whether both store into the same bytes.
+    fn meets(&self, other: &Store) -> bool {
+        let place = |store: &Store| match store {
+            Store::Plain(target, bytes) | Store::Release(target, bytes) => {
+                let (region, start) = match *target {
+                    Target::Queue(offset) => (None, offset),
+                    Target::Region(region, at) => (Some(region), at),
+                };
+                Some((region, start, start + bytes.len()))
+            }
+            Store::Stream(_) | Store::Down => None,
+        };
+        match (place(self), place(other)) {
+            (Some(one), Some(two)) => one.0 == two.0 && one.1 < two.2 && two.1 < one.2,
+            _ => false,
+        }
+    }
+}
+
+/// What an end has.
+#[derive(Default)]
+struct Side {
+    /// Its queue window.
+    queue: Vec<u8>,
+    /// Its registered memory, by offset.
+    regions: BTreeMap<i64, Vec<u8>>,
+    /// Bytes of the stream that have arrived.
+    inbox: VecDeque<u8>,
+    /// Stores that are on their way to it.
+    coming: VecDeque<Store>,
+    /// It has seen that the connection is down.
+    is_down: bool,
+    /// Its program has died.
+    is_dead: bool,
+    /// Stores that its program makes before it dies.
+    left: Option<u64>,
+}
+
+/// A connection.
+pub(super) struct Link {
+    sides: [Side; 2],
+    kind: Kind,
+    bug: Option<Bug>,
+    /// The layouts of their queue windows.
+    layouts: [Layout; 2],
+    /// Both sides live on without it.
+    is_cut: bool,
+    rng: Rng,
+    /// In one of so many accesses some stores arrive.
+    delay: u64,
+    /// Stores of which nobody knows when they arrive, and to whom they go.
+    late: Vec<(usize, Store)>,
+    /// Accesses of the call under way.
+    accesses: u64,
+    /// Stores so far, by side.
+    pub stores: [u64; 2],
+    /// A rule that was broken.
+    pub fault: Option<String>,
+}
+
+/// The own end has died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dead;
+
+/// Why data did not move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotMoved {
+    /// The memory is not registered, or not all of it.
+    Gone,
+    /// The own end has died.
+    Dead,
+}
+
+impl Link {
+    /// A connection whose ends have queue windows of these layouts.
+    pub(super) fn new(
+        kind: Kind,
+        layouts: [Layout; 2],
+        seed: u64,
+        bug: Option<Bug>,
+    ) -> Rc<RefCell<Link>> {
+        let sides = layouts.map(|layout| Side {
+            queue: vec![0; layout.bytes()],
+            ..Side::default()
+        });
+        let mut rng = Rng::new(seed);
+        Rc::new(RefCell::new(Link {
+            sides,
+            kind,
+            bug,
+            layouts,
+            is_cut: false,
+            delay: 2 << rng.below(6),
+            rng,
+            late: Vec::new(),
+            accesses: 0,
+            stores: [0; 2],
+            fault: None,
+        }))
+    }
+
+    fn complain(&mut self, what: String) {
+        self.fault.get_or_insert(what);
+    }
+
+    /// Whether some stores arrive now.
+    fn is_time(&mut self) -> bool {
+        self.rng.one_in(self.delay)
+    }
+
+    /// A store of a side begins.
+    fn tick(&mut self, side: usize) -> Result<(), Dead> {
+        self.accesses += 1;
+        if self.sides[side].is_dead {
+            return Err(Dead);
+        }
+        if let Some(left) = &mut self.sides[side].left {
+            if *left == 0 {
+                self.kill(side);
+                return Err(Dead);
+            }
+            *left -= 1;
+        }
+        self.stores[side] += 1;
+        Ok(())
+    }
+
+    fn send(&mut self, from: usize, store: Store) {
+        // Nothing leaves after the last word.
+        let coming = &mut self.sides[1 - from].coming;
+        if !self.is_cut && !matches!(coming.back(), Some(Store::Down)) {
+            coming.push_back(store);
+        }
+    }
+
+    fn put_down(&mut self, to: usize, target: Target, bytes: &[u8]) {
+        if let Target::Queue(offset) = target {
+            self.spoil_returned(to, offset, bytes);
+        }
+        let side = &mut self.sides[to];
+        let place = match target {
+            Target::Queue(offset) => side.queue.get_mut(offset..offset + bytes.len()),
+            // Memory that has gone takes nothing.
+            Target::Region(region, at) => match side.regions.get_mut(&region) {
+                Some(memory) => memory.get_mut(at..at + bytes.len()),
+                None => return,
+            },
+        };
+        match place {
+            Some(place) => place.copy_from_slice(bytes),
+            None => self.complain(format!("a store outside of memory: {target:?}")),
+        }
+    }
+
+    /// Slots whose return arrives are the sender's again: nobody may find anything there.
+    fn spoil_returned(&mut self, sender: usize, offset: usize, bytes: &[u8]) {
+        let layout = self.layouts[1 - sender];
+        let (channels, slots) = (layout.channels() as usize, u64::from(layout.slots()));
+        let channel = offset / LINE;
+        let former = self.sides[sender].queue.get(offset..offset + 8);
+        let words = [former.unwrap_or_default(), bytes].map(<[u8; 8]>::try_from);
+        let [Ok(from), Ok(to)] = words.map(|word| word.map(u64::from_le_bytes)) else {
+            return;
+        };
+        if channel >= channels || !offset.is_multiple_of(LINE) || from > to || to - from > slots {
+            return;
+        }
+        for count in from..to {
+            let slot = channel * slots as usize + (count % slots) as usize;
+            let place = LINE * (channels + slot);
+            let body = self.sides[1 - sender]
+                .queue
+                .get_mut(place..place + BODY_BYTES);
+            body.unwrap_or_default().fill(0xee);
+        }
+    }
+
+    fn arrive(&mut self, to: usize, store: Store) {
+        match store {
+            Store::Plain(target, bytes) | Store::Release(target, bytes) => {
+                self.put_down(to, target, &bytes);
+            }
+            Store::Stream(bytes) => self.sides[to].inbox.extend(bytes),
+            Store::Down => self.sides[to].is_down = true,
+        }
+    }
+
+    /// The first stores on the way to a side arrive.
+    fn land(&mut self, to: usize, count: usize) {
+        for _ in 0..count {
+            let Some(store) = self.sides[to].coming.pop_front() else {
+                return;
+            };
+            self.arrive(to, store);
+        }
+    }
+
+    /// Everything on its way to a side arrives.
+    pub(super) fn land_all(&mut self, to: usize) {
+        self.land(to, usize::MAX);
+    }
+
+    /// Something on its way to a side arrives, perhaps out of order.
+    pub(super) fn land_some(&mut self, to: usize) {
+        let count = self.sides[to].coming.len();
+        if count == 0 {
+            return;
+        }
+        let which = self.rng.below(count as u64) as usize;
+        let coming = &self.sides[to].coming;
+        let is_free = match &coming[which] {
+            Store::Plain(..) => true,
+            Store::Release(..) => self.bug == Some(Bug::NoRelease),
+            Store::Stream(_) | Store::Down => false,
+        };
+        let meets = |before: &Store| before.meets(&coming[which]);
+        if is_free && !coming.iter().take(which).any(meets) {
+            if let Some(store) = self.sides[to].coming.remove(which) {
+                self.arrive(to, store);
+            }
+        } else {
+            self.land(to, which + 1);
+        }
+    }
+
+    /// Everything that was late arrives.
+    pub(super) fn land_late(&mut self) {
+        for (to, store) in std::mem::take(&mut self.late) {
+            self.arrive(to, store);
+        }
+    }
+
+    /// A side's program dies: what it has stored arrives, then the peer sees the end.
+    pub(super) fn kill(&mut self, side: usize) {
+        self.sides[side].is_dead = true;
+        self.send(side, Store::Down);
+    }
+
+    /// A side's node loses its power: some of what it has stored never arrives.
+    pub(super) fn cut_power(&mut self, side: usize) {
+        self.sides[side].is_dead = true;
+        let count = match self.rng.one_in(2) {
+            true => 0,
+            false => self.sides[1 - side].coming.len() as u64,
+        };
+        for _ in 0..self.rng.below(count) {
+            self.land_some(1 - side);
+        }
+        self.sides[1 - side].coming.clear();
+        self.send(side, Store::Down);
+    }
+
+    /// Both sides lose the connection and live on: some stores never arrive.
+    pub(super) fn cut(&mut self) {
+        for side in 0..2 {
+            self.cut_power(side);
+        }
+        self.is_cut = true;
+        for side in &mut self.sides {
+            side.is_dead = false;
+            side.left = None;
+        }
+    }
+
+    /// A side's program dies at its next store but so many.
+    pub(super) fn kill_after(&mut self, side: usize, stores: u64) {
+        self.sides[side].left = Some(stores);
+    }
+
+    /// A side's program does not die after all.
+    pub(super) fn spare(&mut self, side: usize) {
+        self.sides[side].left = None;
+    }
+
+    /// Bytes of registered memory that a side has.
+    pub(super) fn registered(&self, side: usize) -> usize {
+        self.sides[side].regions.values().map(Vec::len).sum()
+    }
+
+    /// Everything a dead or closed side had is taken from it.
+    pub(super) fn release(&mut self, side: usize) {
+        self.sides[side].regions.clear();
+    }
+}
