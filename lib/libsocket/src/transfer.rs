@@ -12,7 +12,7 @@ use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
 use syscall::error::{EAGAIN, EALREADY, EBADF, EFAULT, EINTR, EINVAL, EOPNOTSUPP, EPIPE};
 
 use crate::socket::{Phase, Socket, State};
-use crate::{Result, errors, messages};
+use crate::{Result, errors, messages, node};
 
 /// Flags of C's `send` and `recv`.
 pub mod flag {
@@ -118,11 +118,10 @@ impl Waiting {
     }
 }
 
-/// Whether the connection has ended by the loss of a node or a driver, not by a close: then data
-/// may be missing.
+/// Whether the peer's node is lost, so that the connection has ended without a close: data may be
+/// missing.
 fn is_lost(number: usize) -> bool {
-    // The calls on windows tell the two apart. There is no window in this place.
-    raw::unregister(number, i64::MAX & !0xfff, 4096) == Err(syscall::ENODEV)
+    raw::peer(number).is_ok_and(|peer| !node::is_online(peer.node()))
 }
 
 /// Waits until a connection waits to be accepted, for a limited time.

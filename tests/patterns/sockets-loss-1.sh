@@ -1,0 +1,3 @@
+# The node that goes; what it serves ends with the power.
+
+socket-loss serve
