@@ -1,4 +1,5 @@
-//! `behaviour`: writes `docs/behaviour.md` anew from the data of the conformance suite.
+//! `behaviour`: writes `docs/behaviour.md` and `docs/st-behaviour.md` anew from the data of the
+//! conformance suite.
 
 use harness::base::cargo;
 use harness::base::report::{Context, Result};
@@ -12,7 +13,7 @@ pub fn command(_settings: &Settings) -> Result<()> {
     command.env("SKIFF_REWRITE", "1");
     let output = command.output().context(|| "start cargo".to_string())?;
     if output.status.success() {
-        println!("docs/behaviour.md");
+        println!("docs/behaviour.md docs/st-behaviour.md");
         return Ok(());
     }
     // Cargo speaks on one, the test on the other.

@@ -173,6 +173,14 @@ impl Endpoint {
         self.bypass.is_live(self.fd())
     }
 
+    /// Whether bytes may have arrived, or the connection may have ended: a look at own memory, for
+    /// programs that look again and again between other things. Unlike a
+    /// [receive](Self::recv) without waiting it does not notice that the daemon has died
+    /// ([`is_live`](Self::is_live) does). Always so unless [prepared](Self::prepare).
+    pub fn has_news(&self) -> bool {
+        self.bypass.has_news()
+    }
+
     /// Whether stores into the peer's memory through mappings may be gathered, so that they arrive
     /// out of order unless a write barrier is between them.
     pub fn gathers(&self) -> bool {

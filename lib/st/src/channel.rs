@@ -60,9 +60,7 @@ impl Half {
             channel: self.channel,
         };
         // What has been told before this call is known after it.
-        if let Err(end) = self.shared.take_records(None) {
-            return condition.region()?.ok_or(end);
-        }
+        self.shared.take_records(None)?;
         wait(
             &self.shared,
             &mut self.sleeper,

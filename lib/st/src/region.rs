@@ -54,19 +54,17 @@ impl Registered {
     /// # Errors
     /// `Ended` and others: the connection has gone, and with it the peer's access.
     pub fn unmap(self) -> Result<()> {
-        let result = self.end();
-        self.shared.remove_user(self.channel, None, None);
-        // The fields are dropped, but not taken back once more.
-        let Self { shared, .. } = &self;
-        let shared = Arc::clone(shared);
-        core::mem::forget(self);
-        drop(shared);
-        result
+        // What is taken back is not taken back again when the value goes.
+        self.end()
     }
 
     fn end(&self) -> Result<()> {
         let shared = &self.shared;
-        let taken = shared.with_connection(|connection| connection.take_back(self.channel));
+        let taken = shared.with_connection(|connection| {
+            // Another range may be mapped by now.
+            let is_own = connection.own_region(self.channel) == Some(self.region);
+            is_own.then(|| connection.take_back(self.channel)).flatten()
+        });
         let Some((record, region)) = taken else {
             return Ok(());
         };

@@ -128,6 +128,12 @@ impl Shared {
         Ok(())
     }
 
+    /// Whether records may have arrived, or the connection may have ended: a look at own memory.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.endpoint.has_news()
+    }
+
     /// Fails at the end of the connection.
     ///
     /// # Errors

@@ -126,10 +126,13 @@ pub fn wait(
             }
             core::hint::spin_loop();
         }
-        if take_or(shared, condition, None)?.is_some() {
+        // No more than a look: whoever does not sleep must not ask the driver again and again.
+        if shared.has_news() && take_or(shared, condition, None)?.is_some() {
             return Ok(());
         }
-        shared.check().or_else(|end| last_look(condition, end))?;
+        if let Err(end) = shared.check() {
+            return last_look(condition, end);
+        }
         deadline.left()?;
         if !busy_poll.give_way() {
             break;

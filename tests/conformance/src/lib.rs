@@ -16,6 +16,7 @@ pub mod cases;
 pub mod document;
 pub mod pattern;
 pub mod run;
+pub mod st;
 pub mod table;
 
 pub use bench::{Bench, Driver, Place, Side};

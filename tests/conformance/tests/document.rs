@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use conformance::bench::Place;
 use conformance::document;
 use conformance::run::cases;
+use conformance::st::Shown;
 use conformance::table::{SECTIONS, Test};
 
 fn root() -> PathBuf {
@@ -26,6 +27,41 @@ fn the_document_is_written_from_the_table() {
         found == page,
         "docs/behaviour.md is not what the table says: run `cargo xtask behaviour`"
     );
+}
+
+#[test]
+fn the_document_is_written_from_the_rows_of_scheduled_transfers() {
+    let path = root().join("docs/st-behaviour.md");
+    let page = conformance::st::page();
+    if std::env::var_os("SKIFF_REWRITE").is_some() {
+        std::fs::write(&path, page).unwrap();
+        return;
+    }
+    let found = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        found == page,
+        "docs/st-behaviour.md is not what the rows say: run `cargo xtask behaviour`"
+    );
+}
+
+#[test]
+fn rows_of_scheduled_transfers_are_numbered_and_their_tests_exist() {
+    let rows = conformance::st::SECTIONS.iter().flat_map(|(_, rows)| *rows);
+    let mut next = 1..;
+    for row in rows {
+        assert_eq!(Some(row.number), next.next());
+        let Shown::By(tests) = row.shown else {
+            continue;
+        };
+        assert!(!tests.is_empty(), "row {} is shown nowhere", row.number);
+        for (file, name) in tests {
+            let text = std::fs::read_to_string(root().join(file)).unwrap_or_default();
+            let found =
+                text.contains(&format!("fn {name}(")) || text.contains(&format!("\"{name}\""));
+            assert!(found, "row {}: no test {name} in {file}", row.number);
+        }
+    }
+    assert_eq!(next.next(), Some(91));
 }
 
 #[test]

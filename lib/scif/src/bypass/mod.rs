@@ -446,6 +446,13 @@ impl Bypass {
         }
     }
 
+    /// Whether bytes may have arrived, or the connection may have ended: a look at own memory that
+    /// never asks the daemon. Always so without mapped rings.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.rings.get().is_none_or(MappedRings::has_news)
+    }
+
     /// Whether stores into the peer's memory may be gathered, so that they arrive out of order
     /// unless drained.
     pub fn gathers(&self) -> bool {

@@ -234,6 +234,15 @@ impl MappedRings {
             && self.reaches_peer()
     }
 
+    /// Whether bytes may have arrived or the connection may have ended: a look at own memory alone.
+    #[inline]
+    pub(super) fn has_news(&self) -> bool {
+        match self.memory() {
+            Some(memory) => !self.consumer.is_empty(&memory),
+            None => true,
+        }
+    }
+
     /// Whether stores into the peer's memory may be gathered and arrive out of order.
     pub(super) fn gathers(&self) -> bool {
         self.gathers

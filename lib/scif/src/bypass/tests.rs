@@ -934,11 +934,15 @@ fn a_locked_operation_whose_window_goes_meanwhile_does_not_count() {
 
 #[test]
 fn who_works_on_mappings_alone_learns_of_the_end() {
-    rings(|stage, left, _| {
-        assert!(left.is_live(LEFT));
+    rings(|stage, left, right| {
+        assert!(left.is_live(LEFT) && !left.has_news());
         put(stage.control(LEFT), EPOCH_OFFSET, 1);
-        assert!(left.is_live(LEFT));
+        assert!(left.is_live(LEFT) && !left.has_news());
+        right.send(RIGHT, [1; 8].as_slice(), 0).unwrap();
+        assert!(left.has_news());
+        left.recv(LEFT, [0; 8].as_mut_slice(), 0).unwrap();
+        assert!(!left.has_news());
         put(stage.control(LEFT), STATE_OFFSET, STATE_DISCONNECTED);
-        assert!(!left.is_live(LEFT));
+        assert!(!left.is_live(LEFT) && left.has_news());
     });
 }
