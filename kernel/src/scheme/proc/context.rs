@@ -136,12 +136,26 @@ pub fn write_attributes(context: &Context, buf: UserBuf) -> Result<usize> {
     Ok(size_of::<ProcSchemeAttrs>())
 }
 
-/// Sets the CPU set.
+/// Bytes of a CPU set of Redox's kernel, which knows fewer processors: the shortest one.
+const MIN_AFFINITY: usize = 16;
+
+/// Stores the CPU set, or as much of it as there is room for.
+pub fn read_affinity(context: &Context, buf: UserBuf) -> Result<usize> {
+    if buf.len() < MIN_AFFINITY {
+        return Err(Error::new(EINVAL));
+    }
+    buf.write(&proc::affinity(context).0)
+}
+
+/// Sets the CPU set; a shorter one has no processor beyond its end.
 pub fn write_affinity(context: &ContextRef, buf: UserBuf) -> Result<usize> {
-    let mut affinity = Affinity::default();
-    buf.read_exact(&mut affinity.0)?;
+    if buf.len() < MIN_AFFINITY {
+        return Err(Error::new(EINVAL));
+    }
+    let mut affinity = Affinity([0; size_of::<Affinity>()]);
+    let count = buf.read(&mut affinity.0)?;
     proc::set_affinity(context, affinity);
-    Ok(size_of::<Affinity>())
+    Ok(count)
 }
 
 /// Stores registers.

@@ -193,9 +193,7 @@ impl Scheme for ProcScheme {
             Kind::Status { .. } => context::read_status(&context, buf),
             Kind::Attributes => buf.write(&proc::attributes(&context)),
             Kind::Sighandler => context::read_sighandler(buf),
-            Kind::Affinity => buf
-                .write_all(&proc::affinity(&context).0)
-                .map(|()| size_of::<proc::Affinity>()),
+            Kind::Affinity => context::read_affinity(&context, buf),
             Kind::AddrSpace(space) => space::list(&space, buf, offset),
             Kind::MmapMinAddr(space) => space::read_min_address(&space, buf),
             Kind::FileTable { listing, .. } => {
