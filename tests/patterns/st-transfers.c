@@ -418,11 +418,53 @@ static void call_closed(uint16_t node) {
     GIVES(st_detach(&end.peer), 0);
 }
 
+/* 86: many headers in order, and many PUTs of all lengths and alignments, each of which is there
+ * with its header. */
+enum { HEADERS = 20000, PUTS = 2000 };
+
+static void serve_many(void) {
+    struct end end = serve_end(3086);
+    meet(end.peer);
+    for (int i = 0; i < HEADERS; i++)
+        pull(end.peer, i);
+    for (int i = 0; i < PUTS; i++) {
+        struct header header;
+        GIVES(st1_pull(end.peer, &header, NULL, NULL, 0), 0);
+        GIVES(header.step, i);
+        CHECK(mismatch(header.where, header.rest[0], i) == header.rest[0]);
+        /* Sixteen are under way at a time. */
+        if (i % 16 == 15)
+            push(end.peer, i, NULL);
+    }
+    leave(&end);
+}
+
+static void call_many(uint16_t node) {
+    struct end end = call_end(node, 3086);
+    meet(end.peer);
+    for (int i = 0; i < HEADERS; i++)
+        push(end.peer, i, NULL);
+    char data[4096];
+    for (int i = 0; i < PUTS; i++) {
+        size_t length = 1 + (i * 37) % (sizeof data - 8);
+        char *to = peer_range + (i % 16) * 4096 + i % 7;
+        struct header header = { i, to, { length, 0 } };
+        fill(data + i % 5, length, i);
+        GIVES(st1_push(end.peer, &header, data + i % 5, to, (int)length), 0);
+        if (i % 16 == 15)
+            pull(end.peer, i);
+    }
+    struct header header;
+    FAILS(st1_pull(end.peer, &header, NULL, NULL, 0), ECONNRESET);
+    leave(&end);
+}
+
 const struct pattern patterns[] = {
     { 81, "push and pull, by the library and on level 0", serve_six, call_six },
     { 83, "what is refused", serve_refused, call_refused },
     { 84, "places of queues, and both levels", serve_places, call_places },
     { 85, "closed before detached", serve_closed, call_closed },
+    { 86, "many headers and PUTs", serve_many, call_many },
     { 0, NULL, NULL, NULL },
 };
 
