@@ -201,7 +201,8 @@ static void call_settings(uint16_t node) {
             GIVES(errno, errors[i]);
         } else {
             GIVES(result, 0);
-            int keys[2];
+            int keys[2], bypass = 0;
+            FAILS(setsockopt(fd, IPPROTO_STP, ST_BYPASS, &bypass, sizeof bypass), EISCONN);
             say(fd, "agreed");
             GIVES(recv(fd, keys, sizeof keys, 0), sizeof keys);
             GIVES(option(fd, IPPROTO_STP, ST_R_KEY), keys[0]);

@@ -273,7 +273,13 @@ static void call_refused(uint16_t node) {
     memset(data, 'p', sizeof data);
     FAILS(st1_push(NULL, hdr, NULL, NULL, 0), EINVAL);
     FAILS(st1_pull(NULL, hdr, NULL, NULL, 0), EINVAL);
+    void *memory = NULL, *place = data, *nowhere = (void *)8;
+    st_header_t low = { .op = ST_OP(ST_OP_NOP) };
     FAILS(st_fence(NULL), EINVAL);
+    FAILS(st_map(NULL, &memory, 1), EINVAL);
+    FAILS(st_unmap(NULL, &memory, 1), EINVAL);
+    FAILS(st_tx(NULL, &low, NULL, 0, 0, 0), EINVAL);
+    FAILS(st_rx(NULL, &low, NULL, NULL), EINVAL);
     for (int (*call)(st_peer_t *, void *, void *, void *, int) = st1_push; call;
          call = call == st1_push ? st1_pull : NULL) {
         FAILS(call(peer, NULL, NULL, NULL, 0), EINVAL);
@@ -283,8 +289,8 @@ static void call_refused(uint16_t node) {
         FAILS(call(peer, NULL, data, data, -1), EINVAL);
         FAILS(call(peer, hdr, NULL, NULL, 5), EINVAL);
     }
-    void *memory = NULL, *place = data;
     FAILS(st_map(peer, NULL, 1), EFAULT);
+    FAILS(st_map(peer, &nowhere, PAGE), EFAULT);
     FAILS(st_map(peer, &memory, 0), EINVAL);
     FAILS(st_map(peer, &memory, -1), EINVAL);
     FAILS(st_unmap(peer, &memory, 0), ENXIO);
@@ -329,6 +335,7 @@ static void call_refused(uint16_t node) {
 /* 84: without waiting: a queue has as many places as was asked for. */
 static void serve_places(void) {
     struct end end = serve_end(3084);
+    GIVES(option(end.fd, IPPROTO_STP, ST_BYPASS), 1);
     GIVES(option(end.fd, IPPROTO_STP, ST_R_NUMSLOTS), 64);
     struct header header = { 0 };
     set_waiting(end.fd, 0);

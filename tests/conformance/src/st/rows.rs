@@ -13,8 +13,12 @@ const HEADER: &str = "lib/st-core/src/header.rs";
 const COMBINATION: &str = "lib/st-core/src/combination.rs";
 const MODELS: &str = "lib/st-core/tests/models.rs";
 
-const C: &str = "the check in C is not named here";
-const PACKETS: &str = "the check in C is not named here";
+const ST_C: &str = "tests/patterns/st-transfers.c";
+const MESSAGES: &str = "tests/patterns/socket-messages.c";
+const STREAMS: &str = "tests/patterns/socket-streams.c";
+
+const OPTIONS: &str = "options";
+const REFUSED: &str = "what is refused";
 
 /// All rows.
 pub const SECTIONS: &[(&str, &[Row])] = &[
@@ -29,28 +33,51 @@ pub const SECTIONS: &[(&str, &[Row])] = &[
 ];
 
 const SOCKETS: &[Row] = &[
-    missing(
+    by(
         1,
         "`socket(PF_INET, SOCK_SEQPACKET, 118)`",
         "a descriptor",
-        C,
+        &[(MESSAGES, OPTIONS)],
     ),
-    missing(2, "`SOCK_STREAM` with 118", "`EPROTOTYPE`", C),
-    missing(3, "`AF_STP`, protocol 0", "mean the same", C),
-    missing(4, "`ST_BYPASS` read", "0 at first, then what was set", C),
-    missing(
+    by(
+        2,
+        "`SOCK_STREAM` with 118",
+        "`EPROTOTYPE`",
+        &[(MESSAGES, OPTIONS)],
+    ),
+    by(
+        3,
+        "`AF_STP`, protocol 0",
+        "mean the same",
+        &[(MESSAGES, OPTIONS)],
+    ),
+    by(
+        4,
+        "`ST_BYPASS` read",
+        "0 at first, then what was set",
+        &[(MESSAGES, OPTIONS)],
+    ),
+    by(
         5,
         "an option is set after bind, after connect",
         "`EINVAL`, `EISCONN`",
-        C,
+        &[
+            (MESSAGES, OPTIONS),
+            (MESSAGES, "settings that do not agree"),
+        ],
     ),
-    missing(
+    by(
         6,
         "bad values, lengths, levels, options",
         "`EINVAL`, `ENOPROTOOPT`",
-        C,
+        &[(MESSAGES, OPTIONS)],
     ),
-    missing(7, "an accepted socket", "has the listener's options", C),
+    by(
+        7,
+        "an accepted socket",
+        "has the listener's options",
+        &[(ST_C, "places of queues, and both levels")],
+    ),
     by(
         8,
         "the bypass at one end only",
@@ -58,6 +85,7 @@ const SOCKETS: &[Row] = &[
         &[
             (SETUP, "what_cannot_be_agreed_on_is_refused"),
             (DEATHS, "other channels are refused"),
+            (MESSAGES, "settings that do not agree"),
         ],
     ),
     by(
@@ -66,6 +94,7 @@ const SOCKETS: &[Row] = &[
         "connect fails with `EINVAL`",
         &[
             (CLIENT, "other options are refused"),
+            (MESSAGES, "settings that do not agree"),
             (SETUP, "what_cannot_be_agreed_on_is_refused"),
         ],
     ),
@@ -75,6 +104,7 @@ const SOCKETS: &[Row] = &[
         "agree crosswise; keys are not 0",
         &[
             (SETUP, "both_ends_agree_crosswise"),
+            (MESSAGES, "settings that do not agree"),
             (CLIENT, "level 0 carries headers as they are"),
         ],
     ),
@@ -88,62 +118,67 @@ const SOCKETS: &[Row] = &[
         12,
         "bind to a reserved port, one in use, a foreign address",
         "`EACCES`, `EADDRINUSE`, `EADDRNOTAVAIL`",
-        C,
+        "a check of `EACCES` (the image has no user but root; the others are rows of `socket-calls.c`)",
     ),
-    missing(
+    by(
         13,
         "`getsockname`, `getpeername`",
         "10.0.0.node+1 and the ports",
-        C,
+        &[(STREAMS, "addresses of both ends")],
     ),
-    missing(
+    by(
         14,
         "a connect that does not wait",
         "`EINPROGRESS`, then `SO_ERROR`",
-        C,
+        &[(STREAMS, "connect without waiting")],
     ),
-    missing(15, "`send` on a bypass socket", "`EOPNOTSUPP`", C),
-    missing(
+    by(
+        15,
+        "`send` on a bypass socket",
+        "`EOPNOTSUPP`",
+        &[(ST_C, REFUSED)],
+    ),
+    by(
         16,
         "messages without the bypass",
         "keep their boundaries",
-        PACKETS,
+        &[(MESSAGES, "boundaries of messages")],
     ),
-    missing(
+    by(
         17,
         "a message that is too long",
         "is cut: `MSG_TRUNC`",
-        PACKETS,
+        &[(MESSAGES, "boundaries of messages")],
     ),
     missing(
         18,
         "10 MiB in one message",
         "arrive; send returns after that",
-        PACKETS,
+        "a check of when send returns (that they arrive is shown by `socket-messages.c`)",
     ),
     missing(
         19,
         "close, and death, without the bypass",
         "0, `ECONNRESET`",
-        PACKETS,
+        "a check of death (close is in `socket-messages.c`)",
     ),
 ];
 
 const ATTACH: &[Row] = &[
-    missing(
+    by(
         20,
         "attach before connect, on a file",
         "`ENOTCONN`, `ENOTSOCK`",
-        C,
+        &[(ST_C, REFUSED)],
     ),
-    missing(21, "attach with flags", "`EINVAL`", C),
+    by(21, "attach with flags", "`EINVAL`", &[(ST_C, REFUSED)]),
     by(
         22,
         "a channel that does not exist",
         "`EINVAL`",
         &[(CLIENT, "channels are attached once and keep headers")],
     ),
-    missing(23, "a handle at NULL", "`EFAULT`", C),
+    by(23, "a handle at NULL", "`EFAULT`", &[(ST_C, REFUSED)]),
     by(
         24,
         "a channel twice",
@@ -174,7 +209,7 @@ const ATTACH: &[Row] = &[
         "works",
         &[(CLIENT, "channels are attached once and keep headers")],
     ),
-    missing(28, "detach of NULL", "`EINVAL`", C),
+    by(28, "detach of NULL", "`EINVAL`", &[(ST_C, REFUSED)]),
     by(
         29,
         "the other end detaches after it has pushed",
@@ -191,7 +226,7 @@ const ATTACH: &[Row] = &[
         31,
         "detach while a thread pulls",
         "`EBUSY`; cannot be written in Rust",
-        C,
+        "a check in C",
     ),
     by(
         32,
@@ -220,14 +255,19 @@ const ATTACH: &[Row] = &[
 ];
 
 const MAP: &[Row] = &[
-    missing(36, "`st_map` of NULL", "`EFAULT`", C),
+    by(36, "`st_map` of NULL", "`EFAULT`", &[(ST_C, REFUSED)]),
     by(
         37,
         "new memory",
         "zeroed, whole pages",
         &[(CLIENT, "a put shows in the peer's memory alone")],
     ),
-    missing(38, "an own buffer", "keeps its address and content", C),
+    by(
+        38,
+        "an own buffer",
+        "keeps its address and content",
+        &[(ST_C, REFUSED)],
+    ),
     by(
         39,
         "a second range on a channel",
@@ -244,26 +284,31 @@ const MAP: &[Row] = &[
         41,
         "lengths 0, 1, a page and a byte, 300 MiB",
         "`EINVAL`, the others work",
-        C,
+        "a check of 300 MiB (the others are in `st-transfers.c`)",
     ),
     missing(
         42,
         "memory of `malloc`, odd addresses",
         "works; neighbours are unchanged",
-        C,
+        "a check of the neighbours under load (`st-transfers.c` has an odd address)",
     ),
-    missing(43, "an address without memory", "`EFAULT`", C),
+    by(
+        43,
+        "an address without memory",
+        "`EFAULT`",
+        &[(ST_C, REFUSED)],
+    ),
     missing(
         44,
         "the limit on pinned pages",
         "`EAGAIN`, no trace",
         "a test",
     ),
-    missing(
+    by(
         45,
         "unmap of something else",
-        "`EINVAL`, `ENXIO`; cannot be written in Rust",
-        C,
+        "`EINVAL`, `ENXIO`",
+        &[(ST_C, REFUSED)],
     ),
     by(
         46,
@@ -352,7 +397,12 @@ const SIX: &[Row] = &[
             ),
         ],
     ),
-    missing(57, "several puts, one header", "all are there", "a test"),
+    by(
+        57,
+        "several puts, one header",
+        "all are there",
+        &[(ST_C, REFUSED)],
+    ),
     by(
         58,
         "a get between two pulls",
@@ -425,9 +475,19 @@ const BOUNDS: &[Row] = &[
             (CLIENT, "the peer closes"),
         ],
     ),
-    missing(68, "local memory outside the own range", "works", C),
-    missing(69, "local memory that wraps", "`EFAULT`", C),
-    missing(70, "a handle that is NULL", "`EINVAL`", C),
+    by(
+        68,
+        "local memory outside the own range",
+        "works",
+        &[(ST_C, REFUSED)],
+    ),
+    by(
+        69,
+        "local memory that wraps",
+        "`EFAULT`",
+        &[(ST_C, REFUSED)],
+    ),
+    by(70, "a handle that is NULL", "`EINVAL`", &[(ST_C, REFUSED)]),
 ];
 
 const FENCE: &[Row] = &[
@@ -443,7 +503,7 @@ const FENCE: &[Row] = &[
         "a put is seen by whoever is told",
         &[(CLIENT, "a fence orders channels")],
     ),
-    missing(73, "`st_flush`", "is `st_fence`", C),
+    by(73, "`st_flush`", "is `st_fence`", &[(ST_C, REFUSED)]),
     missing(
         74,
         "headers of two channels",
@@ -519,11 +579,11 @@ const LEVEL_0: &[Row] = &[
         "a header of level 1 is a Nop; one of level 0 stays for level 0",
         &[(CLIENT, "level 0 carries headers as they are")],
     ),
-    missing(
+    by(
         84,
         "push and pull written on level 0 alone",
         "pass rows 49 to 54",
-        C,
+        &[(ST_C, "push and pull, by the library and on level 0")],
     ),
 ];
 
