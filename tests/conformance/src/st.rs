@@ -1,8 +1,8 @@
 //! Scheduled Transfers: what each call does, as rows, and the page that is written from them.
 //!
 //! A row says where it is shown: by checks of the program `st-test`, which the suites `st` (one
-//! node) and `st-pair` (two nodes) run, by C programs of the suites `sockets` and `sockets-pair`, by
-//! tests of `st-core` and of the simulator. A row without a test says what is missing.
+//! node) and `st-pair` (two nodes) run, by C programs of the suites `sockets` and `sockets-pair`,
+//! by tests of `st-core` and of the simulator. A row without a test says what is missing.
 
 mod rows;
 
@@ -99,4 +99,5 @@ fn place(file: &str) -> &str {
 const HEAD: &str = "# What Scheduled Transfers do\n
 This page is written from `tests/conformance/src/st/rows.rs` by `cargo xtask behaviour`. `st-test`
 is the program of the suites `st` (one node) and `st-pair` (two nodes), and programs in C
-(`tests/patterns`) are in `sockets` and `sockets-pair`; a row that is shown by them holds in both. Calls are those of the Rust library; [st.md](st.md) says what they do and why.\n";
+(`tests/patterns`) are in `sockets` and `sockets-pair`; a row shown by them holds in both. Calls
+are those of the Rust library; [st.md](st.md) says what they do and why.\n";
