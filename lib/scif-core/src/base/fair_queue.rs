@@ -11,6 +11,9 @@ pub struct FairQueue<T> {
     /// Processes, the next one first; each once, and with something in `of`.
     turns: VecDeque<u32>,
     of: BTreeMap<u32, VecDeque<T>>,
+    /// The list of a process that has nothing left, for the next process that gets something: a
+    /// process that works alone allocates no memory for each thing.
+    spare: VecDeque<T>,
 }
 
 impl<T> Default for FairQueue<T> {
@@ -18,6 +21,7 @@ impl<T> Default for FairQueue<T> {
         FairQueue {
             turns: VecDeque::new(),
             of: BTreeMap::new(),
+            spare: VecDeque::new(),
         }
     }
 }
@@ -25,7 +29,8 @@ impl<T> Default for FairQueue<T> {
 impl<T: PartialEq> FairQueue<T> {
     /// Adds a thing of a process, behind those that the process has.
     pub fn push(&mut self, process: u32, thing: T) {
-        let things = self.of.entry(process).or_default();
+        let spare = || core::mem::take(&mut self.spare);
+        let things = self.of.entry(process).or_insert_with(spare);
         if things.is_empty() {
             self.turns.push_back(process);
         }
@@ -38,7 +43,7 @@ impl<T: PartialEq> FairQueue<T> {
         let things = self.of.get_mut(&process)?;
         let thing = things.pop_front();
         if things.is_empty() {
-            self.of.remove(&process);
+            self.spare = self.of.remove(&process).unwrap_or_default();
         } else {
             self.turns.push_back(process);
         }
