@@ -277,6 +277,12 @@ impl Link {
         self.land(to, usize::MAX);
     }
 
+    /// Whether nothing is on its way, and every byte of the streams was taken.
+    pub(super) fn is_still(&self) -> bool {
+        let mut sides = self.sides.iter();
+        sides.all(|side| side.coming.is_empty() && side.inbox.is_empty())
+    }
+
     /// Something on its way to a side arrives, perhaps out of order.
     pub(super) fn land_some(&mut self, to: usize) {
         let count = self.sides[to].coming.len();

@@ -11,7 +11,7 @@ mod program;
 use st_core::connection::Connection;
 use st_core::queue::Descriptor;
 use st_core::record::{Parameters, Record};
-use st_core::reliable::{Level, Options, Session, Token};
+use st_core::reliable::{Fault, Level, Options, Session, Token};
 use st_core::setup;
 
 use super::link::{Access, Kind, Link};
@@ -342,16 +342,25 @@ impl World {
 
     // ---- Rest ----
 
-    /// Everything arrives; nobody may sleep beside what it waits for.
-    fn come_to_rest(&mut self) -> Result<(), String> {
-        for _ in 0..8 {
+    /// Everything arrives, and all that is woken by it acts, until nothing is under way.
+    fn settle(&mut self) -> Result<(), String> {
+        for _ in 0..MOST_ROUNDS {
             for side in 0..2 {
                 let access = &self.places[side].access;
                 access.link.borrow_mut().land_all(side);
                 self.hear(side, true)?;
                 self.notice(side);
             }
+            if self.places[0].access.link.borrow().is_still() {
+                return Ok(());
+            }
         }
+        Err("programs that are left alone never come to rest".into())
+    }
+
+    /// Everything arrives; nobody may sleep beside what it waits for.
+    fn come_to_rest(&mut self) -> Result<(), String> {
+        self.settle()?;
         if self.is_cut || !self.is_strict() {
             return Ok(());
         }
@@ -378,8 +387,18 @@ impl World {
                 {
                     return Err(format!("end {side} waits for {token:?}, which is taken"));
                 }
-                if *receives && !matches!(session.arm(access), Ok(armed) if !armed.is_ready) {
-                    return Err(format!("end {side} sleeps beside a transfer"));
+                if !*receives {
+                    continue;
+                }
+                match session.arm(access) {
+                    Ok(armed) if armed.is_ready => {
+                        return Err(format!("end {side} sleeps beside a transfer"));
+                    }
+                    Ok(armed) if armed.wake => self.wake(side, number),
+                    Ok(_) => {}
+                    // The connection can be cut at the store of this arm, too.
+                    Err(fault @ Fault::Memory(_)) => return self.failed(side, number, fault),
+                    Err(fault) => return Err(format!("end {side}: {fault:?}")),
                 }
             }
         }
