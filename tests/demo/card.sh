@@ -77,6 +77,9 @@ pattern-windows serve || step c-program 1 "the card's part failed"
 # 9. What malloc gives.
 pattern-pinning heap-serve || step heap 1 "the card's part failed"
 
+# 10. Push and pull.
+st-six serve || step st-both 1 "the card's part failed with $?"
+
 # With a second card (second-card.sh): its memory, without the host.
 if [ "$nodes" -ge 3 ]; then
     example-rma 2 16 card-to-card || step card-to-card 1 "the first card's part failed"

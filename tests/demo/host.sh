@@ -104,6 +104,9 @@ step c-program $? "the host's part failed"
 pattern-pinning heap-call "$peer"
 step heap $? "the host's part failed"
 
+# 10. Another C program on both nodes, over st.h: the six combinations of push and pull.
+st-six call "$peer" || step st-both 1 "the host's part failed with $?"
+
 # The card waits for this word before it powers off.
 echo done > /tmp/done
 send /tmp/done 2099

@@ -62,6 +62,18 @@ const STEPS: &[(&str, &str)] = &[
         "heap",
         "a malloc buffer registered, read and written by the card where it is",
     ),
+    (
+        "st-header",
+        "a header pushed and pulled, by a C program for st.h",
+    ),
+    ("st-put", "PUT of 128 KiB, equal on both"),
+    ("st-get", "GET, equal on both"),
+    ("st-put-header", "PUT before a header, equal on both"),
+    ("st-get-header", "GET after a header, equal on both"),
+    (
+        "st-both",
+        "PUT before a header and GET after it, equal on both",
+    ),
 ];
 
 /// Those of a demo with a second card.
