@@ -20,7 +20,7 @@ use crate::messages::Messages;
 use crate::rings::Handle;
 
 /// Descriptors of an endpoint and of its bypass handle.
-const ENDPOINT: usize = 3;
+pub const ENDPOINT: usize = 3;
 const BYPASS: usize = 4;
 /// The port of both ends, for programs that ask.
 const PORT: u16 = 2050;
@@ -33,14 +33,24 @@ pub struct Client {
 
 /// What `micd` answers.
 #[derive(Clone, Copy)]
-struct System {
+pub struct System {
     handle: Handle,
     own: PortId,
     peer: PortId,
 }
 
 impl System {
-    fn answer(&self, request: Request<'_>) -> SystemResult<usize> {
+    /// The system of a program that has this node's end of the connection.
+    pub fn new(node: &mut Node, peer: &Node) -> Result<Self, Failure> {
+        Ok(Self {
+            handle: Handle::open(node, peer)?,
+            own: PortId::new(peer.peer, PORT),
+            peer: PortId::new(node.peer, PORT),
+        })
+    }
+
+    /// Answers a request.
+    pub fn answer(&self, request: Request<'_>) -> SystemResult<usize> {
         let refused = Error::new(EINVAL);
         match request {
             Request::Dup(ENDPOINT, b"bypass") => Ok(BYPASS),
@@ -82,11 +92,7 @@ impl Messages for Client {
     fn open(node: &mut Node, peer: &Node) -> Result<Self, Failure> {
         let client = Self {
             bypass: Bypass::new(),
-            system: System {
-                handle: Handle::open(node, peer)?,
-                own: PortId::new(peer.peer, PORT),
-                peer: PortId::new(node.peer, PORT),
-            },
+            system: System::new(node, peer)?,
         };
         client.bypass.set_waiting(Waiting::Poll);
         let mapped = client.within(|| client.bypass.prepare(ENDPOINT));

@@ -8,10 +8,14 @@
 //! | `native_msg_rtt` | 64 | ns | a message and one back by `scif_send` and `scif_recv`, polling |
 //! | `native_ring_rtt` | 64 | ns | the same by the ring protocol alone |
 //! | `native_{unix,pipe,tcp}_rtt` | 64 | ns | the same by the system |
+//! | `native_st_rtt` | 8 | ns | a header and one back by push and pull of `st`, polling |
+//! | `native_st_put_rtt` | 8 | ns | the same, each header after 8 bytes that are put |
+//! | `native_st_stream` | 32 | bytes_per_s | headers one after the other |
+//! | `native_st_put`, `native_st_get` | bytes | bytes_per_s | put and get of `st` |
 //! | `native_memcpy` | bytes | bytes_per_s | the C library's copy: the limit |
 //! | `native_rma`, `native_rma_read` | bytes | bytes_per_s | `writeto`, `readfrom` by a client |
 //! | `native_engine_rma`, `native_engine_rma_read` | bytes | bytes_per_s | the same by the engine |
-//! | `native_stream` | 4096 | bytes_per_s | messages one after the other by `scif_send` |
+//! | `native_stream` | 32, 4096 | bytes_per_s | messages one after the other by `scif_send` |
 //! | `native_ring_stream` | 4096 | bytes_per_s | the same by the ring protocol alone |
 //! | `native_base_stream` | 4095 | bytes_per_s | by the drivers to a 4 KiB ring of a base peer |
 //! | `native_engine_stream` | 4095 | bytes_per_s | by the drivers between nodes of ours |
@@ -30,6 +34,7 @@ mod rings;
 mod rma;
 mod streams;
 mod threads;
+mod transfers;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -44,7 +49,7 @@ use messages::Pair;
 
 const HELP: &str = "\
 bench-native [options]: two nodes in one program, beside sockets, pipes and memcpy
-  --test LIST        groups to run: rtt, rma, stream, base (default: all)
+  --test LIST        groups to run: rtt, rma, stream, base, st (default: all)
   --repetitions N    repetitions (default 20)
   --budget-ms N      time for one test in a repetition (default 20)
   --quick            3 repetitions of 5 ms
@@ -152,11 +157,10 @@ fn run() -> Result<(), Failure> {
         budget_ns: budget * 1_000_000,
         json: arguments.has("--json"),
     };
-    let list = arguments.text("--test").unwrap_or("rtt,rma,stream,base");
-    if let Some(word) = list
-        .split(',')
-        .find(|word| !["rtt", "rma", "stream", "base"].contains(word))
-    {
+    const GROUPS: [&str; 5] = ["rtt", "rma", "stream", "base", "st"];
+    let all = GROUPS.join(",");
+    let list = arguments.text("--test").unwrap_or(&all);
+    if let Some(word) = list.split(',').find(|word| !GROUPS.contains(word)) {
         return Err(format!("there is no group '{word}'").into());
     }
     let wants = |group: &str| list.split(',').any(|word| word == group);
@@ -191,6 +195,24 @@ fn run() -> Result<(), Failure> {
     }
     if wants("base") {
         base::run(&settings)?;
+    }
+    if wants("st") {
+        let clients = Pair::<Client>::start(memory::connected()?)?;
+        let ends = transfers::Pair::start(memory::connected()?)?;
+        settings.run(vec![
+            raw::ping_pong(),
+            ends.round_trips("native_st_rtt", false),
+            ends.round_trips("native_st_put_rtt", true),
+        ])?;
+        settings.run(vec![
+            clients.stream("native_stream", 32),
+            ends.stream("native_st_stream"),
+        ])?;
+        settings.run(vec![
+            rma::memcpy(1 << 20),
+            ends.transfers("native_st_put", true),
+            ends.transfers("native_st_get", false),
+        ])?;
     }
     Ok(())
 }

@@ -41,14 +41,6 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
             }
         };
         let unit = Unit::BytesPerSecond;
-        let memcpy = |settings: &Settings| {
-            let call = || {
-                copy[..size].copy_from_slice(std::hint::black_box(&bytes[..size]));
-                std::hint::black_box(&mut copy);
-                Ok(())
-            };
-            timing::rates(settings.rate, size as u64, settings.budget_ns, call)
-        };
         let direct = |from, to| {
             let mapped = &mapped;
             move |settings: &Settings| {
@@ -59,7 +51,7 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
         let (own, peer) = (&mapped.own, &mapped.peer);
         let (write, read) = (transfer(Direction::Write), transfer(Direction::Read));
         settings.run(vec![
-            Test::new("native_memcpy", size, unit, memcpy),
+            memcpy_of(&bytes[..size], &mut copy[..size]),
             Test::new("native_rma", size, unit, direct(own, peer)),
             Test::new("native_rma_read", size, unit, direct(peer, own)),
             Test::new("native_engine_rma", size, unit, write),
@@ -73,6 +65,29 @@ pub fn run(settings: &Settings) -> Result<(), Failure> {
         true => Ok(()),
         false => Err("wrong bytes arrived".into()),
     }
+}
+
+/// The limit: the C library's copy between two buffers of its own.
+pub fn memcpy(size: usize) -> Test<'static> {
+    let (from, mut to) = (vec![1_u8; size], vec![0_u8; size]);
+    let run = move |settings: &Settings| copy(settings, &from, &mut to);
+    Test::new("native_memcpy", size, Unit::BytesPerSecond, run)
+}
+
+/// The same between these.
+fn memcpy_of<'a>(from: &'a [u8], to: &'a mut [u8]) -> Test<'a> {
+    let size = from.len();
+    let run = move |settings: &Settings| copy(settings, from, to);
+    Test::new("native_memcpy", size, Unit::BytesPerSecond, run)
+}
+
+fn copy(settings: &Settings, from: &[u8], to: &mut [u8]) -> Result<Vec<f64>, Failure> {
+    let call = || {
+        to.copy_from_slice(std::hint::black_box(from));
+        std::hint::black_box(&mut *to);
+        Ok(())
+    };
+    timing::rates(settings.rate, from.len() as u64, settings.budget_ns, call)
 }
 
 /// One transfer, to its end.
