@@ -1,0 +1,320 @@
+//! The verbs' enumerations and flags, with the numbers that `infiniband/verbs.h` gives them.
+
+use bitflags::bitflags;
+
+/// The type of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum QpType {
+    /// Reliable connection: one to one, every message arrives once and in order.
+    Rc = 2,
+    /// Unreliable connection: one to one, messages may be dropped.
+    Uc = 3,
+    /// Unreliable datagrams to any queue pair of this type.
+    Ud = 4,
+    /// The sending half of a reliable connection whose receives come from any shared receive queue
+    /// of the peer's domain.
+    XrcSend = 9,
+    /// The receiving half of such a connection.
+    XrcRecv = 10,
+}
+
+impl QpType {
+    /// All of them.
+    pub const ALL: [QpType; 5] = [
+        QpType::Rc,
+        QpType::Uc,
+        QpType::Ud,
+        QpType::XrcSend,
+        QpType::XrcRecv,
+    ];
+}
+
+/// The state of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum QpState {
+    /// New: nothing can be posted.
+    Reset = 0,
+    /// Receives can be posted.
+    Init = 1,
+    /// Ready to receive.
+    Rtr = 2,
+    /// Ready to send, and to receive.
+    Rts = 3,
+    /// The send queue drains: what has begun ends, nothing new begins.
+    Sqd = 4,
+    /// A send of an unreliable queue pair has failed: the send queue is flushed, receives go on.
+    Sqe = 5,
+    /// Everything is flushed.
+    Err = 6,
+}
+
+impl QpState {
+    /// All of them.
+    pub const ALL: [QpState; 7] = [
+        QpState::Reset,
+        QpState::Init,
+        QpState::Rtr,
+        QpState::Rts,
+        QpState::Sqd,
+        QpState::Sqe,
+        QpState::Err,
+    ];
+}
+
+bitflags! {
+    /// Which attributes a modification of a queue pair names.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct AttributeMask: u32 {
+        /// The state to go to.
+        const STATE = 1 << 0;
+        /// The state that the caller believes the queue pair to be in.
+        const CUR_STATE = 1 << 1;
+        /// Whether an event tells that the send queue has drained.
+        const EN_SQD_ASYNC_NOTIFY = 1 << 2;
+        /// What the peer may do with this queue pair.
+        const ACCESS_FLAGS = 1 << 3;
+        /// The partition key's index.
+        const PKEY_INDEX = 1 << 4;
+        /// The port.
+        const PORT = 1 << 5;
+        /// The key that datagrams must carry.
+        const QKEY = 1 << 6;
+        /// The peer's address.
+        const AV = 1 << 7;
+        /// The path's packet size.
+        const PATH_MTU = 1 << 8;
+        /// How long to wait for an answer.
+        const TIMEOUT = 1 << 9;
+        /// How often to try again when there is no answer.
+        const RETRY_CNT = 1 << 10;
+        /// How often to try again when the peer has no receive.
+        const RNR_RETRY = 1 << 11;
+        /// The first packet number of the peer.
+        const RQ_PSN = 1 << 12;
+        /// Reads and atomics that this end may have under way.
+        const MAX_QP_RD_ATOMIC = 1 << 13;
+        /// Another path to the peer.
+        const ALT_PATH = 1 << 14;
+        /// How long a peer waits that found no receive here.
+        const MIN_RNR_TIMER = 1 << 15;
+        /// The own first packet number.
+        const SQ_PSN = 1 << 16;
+        /// Reads and atomics that the peer may have under way.
+        const MAX_DEST_RD_ATOMIC = 1 << 17;
+        /// The state of path migration.
+        const PATH_MIG_STATE = 1 << 18;
+        /// The sizes of the queues.
+        const CAP = 1 << 19;
+        /// The peer's number.
+        const DEST_QPN = 1 << 20;
+        /// A limit of the rate.
+        const RATE_LIMIT = 1 << 25;
+    }
+}
+
+bitflags! {
+    /// What may be done with a memory region or by the peer of a queue pair.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Access: u32 {
+        /// The owner's own receives, reads and atomics may write to it.
+        const LOCAL_WRITE = 1 << 0;
+        /// A peer may write to it.
+        const REMOTE_WRITE = 1 << 1;
+        /// A peer may read it.
+        const REMOTE_READ = 1 << 2;
+        /// A peer may do atomic operations on it.
+        const REMOTE_ATOMIC = 1 << 3;
+        /// Memory windows may be bound to it.
+        const MW_BIND = 1 << 4;
+        /// Its addresses count from 0.
+        const ZERO_BASED = 1 << 5;
+        /// Its pages need not be pinned.
+        const ON_DEMAND = 1 << 6;
+        /// It lies in huge pages.
+        const HUGETLB = 1 << 7;
+    }
+}
+
+impl Access {
+    /// What a peer can be given.
+    pub const REMOTE: Access = Access::REMOTE_WRITE
+        .union(Access::REMOTE_READ)
+        .union(Access::REMOTE_ATOMIC);
+    /// Bits that are ignored when they are not known: wishes, not rights.
+    pub const OPTIONAL_BITS: u32 = 0x3ff0_0000;
+}
+
+bitflags! {
+    /// How a work request is sent.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct SendFlags: u32 {
+        /// It begins when all earlier reads and atomics have ended.
+        const FENCE = 1 << 0;
+        /// It completes with an entry in the completion queue also when it succeeds.
+        const SIGNALED = 1 << 1;
+        /// The peer's completion wakes who waits for solicited ones only.
+        const SOLICITED = 1 << 2;
+        /// Its data is copied when it is posted.
+        const INLINE = 1 << 3;
+    }
+}
+
+/// The operation of a work request in a send queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Opcode {
+    /// Writes the peer's memory.
+    RdmaWrite = 0,
+    /// The same, and consumes a receive of the peer, which gets 32 bits.
+    RdmaWriteWithImm = 1,
+    /// A message into the peer's next receive.
+    Send = 2,
+    /// The same with 32 bits.
+    SendWithImm = 3,
+    /// Reads the peer's memory.
+    RdmaRead = 4,
+    /// Compares 8 bytes of the peer's memory, and exchanges them when they are equal.
+    AtomicCmpAndSwp = 5,
+    /// Adds to 8 bytes of the peer's memory.
+    AtomicFetchAndAdd = 6,
+    /// Invalidates a key of the own context.
+    LocalInv = 7,
+    /// Binds a memory window.
+    BindMw = 8,
+    /// A message that invalidates a key of the peer.
+    SendWithInv = 9,
+}
+
+impl Opcode {
+    /// Whether it consumes a receive of the peer.
+    pub const fn takes_receive(self) -> bool {
+        matches!(
+            self,
+            Opcode::Send | Opcode::SendWithImm | Opcode::SendWithInv | Opcode::RdmaWriteWithImm
+        )
+    }
+
+    /// Whether it is an atomic operation.
+    pub const fn is_atomic(self) -> bool {
+        matches!(self, Opcode::AtomicCmpAndSwp | Opcode::AtomicFetchAndAdd)
+    }
+}
+
+/// How a work request has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum WcStatus {
+    /// As it should.
+    Success = 0,
+    /// The message was longer than the receive, or than the type of queue pair can send.
+    LocLenErr = 1,
+    /// The queue pair cannot do this.
+    LocQpOpErr = 2,
+    /// A local key does not give this access.
+    LocProtErr = 4,
+    /// The queue pair was in, or went to, the error state.
+    WrFlushErr = 5,
+    /// A memory window could not be bound.
+    MwBindErr = 6,
+    /// The peer found the request wrong: too long for its receive, not aligned, not supported.
+    RemInvReqErr = 9,
+    /// The remote key does not give this access.
+    RemAccessErr = 10,
+    /// The peer could not do it for a reason of its own.
+    RemOpErr = 11,
+    /// The peer does not answer.
+    RetryExcErr = 12,
+    /// The peer had no receive, too often.
+    RnrRetryExcErr = 13,
+}
+
+/// What a completion is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum WcOpcode {
+    /// A send.
+    Send = 0,
+    /// A write.
+    RdmaWrite = 1,
+    /// A read.
+    RdmaRead = 2,
+    /// A compare and swap.
+    CompSwap = 3,
+    /// A fetch and add.
+    FetchAdd = 4,
+    /// The binding of a memory window.
+    BindMw = 5,
+    /// The invalidation of a key.
+    LocalInv = 6,
+    /// A receive, by a message.
+    Recv = 128,
+    /// A receive, by a write with 32 bits.
+    RecvRdmaWithImm = 129,
+}
+
+impl From<Opcode> for WcOpcode {
+    fn from(opcode: Opcode) -> WcOpcode {
+        match opcode {
+            Opcode::RdmaWrite | Opcode::RdmaWriteWithImm => WcOpcode::RdmaWrite,
+            Opcode::Send | Opcode::SendWithImm | Opcode::SendWithInv => WcOpcode::Send,
+            Opcode::RdmaRead => WcOpcode::RdmaRead,
+            Opcode::AtomicCmpAndSwp => WcOpcode::CompSwap,
+            Opcode::AtomicFetchAndAdd => WcOpcode::FetchAdd,
+            Opcode::LocalInv => WcOpcode::LocalInv,
+            Opcode::BindMw => WcOpcode::BindMw,
+        }
+    }
+}
+
+bitflags! {
+    /// What else a completion says.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct WcFlags: u32 {
+        /// The first 40 bytes of the receive are a global route header.
+        const GRH = 1 << 0;
+        /// There are 32 bits of immediate data.
+        const WITH_IMM = 1 << 1;
+        /// A key of this context was invalidated.
+        const WITH_INV = 1 << 3;
+    }
+}
+
+/// What an asynchronous event says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum EventType {
+    /// A completion queue has lost completions.
+    CqErr = 0,
+    /// A queue pair has lost its peer.
+    QpFatal = 1,
+    /// A peer's request was wrong; the queue pair is in the error state.
+    QpReqErr = 2,
+    /// A peer had no right to its access; the queue pair is in the error state.
+    QpAccessErr = 3,
+    /// A send queue has drained.
+    SqDrained = 5,
+    /// A shared receive queue has fallen below its limit.
+    SrqLimitReached = 15,
+    /// A queue pair in the error state takes nothing more from its shared receive queue.
+    QpLastWqeReached = 16,
+}
+
+/// Why a call fails; each has its number in C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// `EINVAL`: an argument makes no sense, or not in this state.
+    Invalid,
+    /// `ENOMEM`: a queue is full, or a limit is reached.
+    NoMemory,
+    /// `EBUSY`: something uses the object.
+    Busy,
+    /// `ENOENT`: there is no such object.
+    NotFound,
+    /// `EOPNOTSUPP`: this is not supported.
+    NotSupported,
+}
+
+/// The result of a call.
+pub type Result<T> = core::result::Result<T, Error>;
