@@ -5,4 +5,6 @@ for program in socket-streams socket-messages st-transfers; do
     $program call 1 || failed=1
     $program serve || failed=1
 done
+block-store-server 2 || failed=1
+block-store-client 1 || failed=1
 exit "$failed"

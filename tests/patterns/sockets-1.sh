@@ -5,4 +5,6 @@ for program in socket-streams socket-messages st-transfers; do
     $program serve || failed=1
     $program call 0 || failed=1
 done
+block-store-client 0 || failed=1
+block-store-server 2 || failed=1
 exit "$failed"

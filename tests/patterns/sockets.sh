@@ -6,5 +6,9 @@ for compiler in '' -clang; do
     socket-streams$compiler || failed=1
     socket-messages$compiler || failed=1
     st-transfers$compiler || failed=1
+    block-store-server$compiler 2 &
+    server=$!
+    block-store-client$compiler 0 || failed=1
+    wait "$server" || failed=1
 done
 exit "$failed"

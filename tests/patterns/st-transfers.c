@@ -72,8 +72,8 @@ enum { RANGE = 64 * 1024, HALF = RANGE / 2 };
 
 /* Level 1 by the library, and by this program on level 0 alone. */
 struct level {
-    int (*push)(st_peer_t *peer, void *hdr, void *loc, void *rem, int len);
-    int (*pull)(st_peer_t *peer, void *hdr, void *loc, void *rem, int len);
+    int (*push)(void *peer, void *hdr, void *loc, void *rem, int len);
+    int (*pull)(void *peer, void *hdr, void *loc, void *rem, int len);
 };
 
 /* What level 1 on level 0 has to know: where both ranges begin. Each side plays in a thread of its
@@ -95,14 +95,14 @@ static int move_by_0(st_peer_t *peer, int code, void *hdr, void *loc, void *rem,
     return st_tx(peer, &header, hdr, len, ahead >> 12, ahead & 0xfff);
 }
 
-static int push_by_0(st_peer_t *peer, void *hdr, void *loc, void *rem, int len) {
+static int push_by_0(void *peer, void *hdr, void *loc, void *rem, int len) {
     if (loc)
         return move_by_0(peer, ST_OP_DATA, hdr, loc, rem, len);
     st_header_t header = named(ST_OP_NOP, NULL, 0);
     return st_tx(peer, &header, hdr, 0, 0, 0);
 }
 
-static int pull_by_0(st_peer_t *peer, void *hdr, void *loc, void *rem, int len) {
+static int pull_by_0(void *peer, void *hdr, void *loc, void *rem, int len) {
     st_header_t header;
     int length;
     if (hdr && st_rx(peer, &header, hdr, &length) < 0)
@@ -280,7 +280,7 @@ static void call_refused(uint16_t node) {
     FAILS(st_unmap(NULL, &memory, 1), EINVAL);
     FAILS(st_tx(NULL, &low, NULL, 0, 0, 0), EINVAL);
     FAILS(st_rx(NULL, &low, NULL, NULL), EINVAL);
-    for (int (*call)(st_peer_t *, void *, void *, void *, int) = st1_push; call;
+    for (int (*call)(void *, void *, void *, void *, int) = st1_push; call;
          call = call == st1_push ? st1_pull : NULL) {
         FAILS(call(peer, NULL, NULL, NULL, 0), EINVAL);
         FAILS(call(peer, hdr, data, NULL, 1), EINVAL);

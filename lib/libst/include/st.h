@@ -65,7 +65,7 @@ typedef struct {
     uint32_t d_key;
     uint16_t cksum;
     uint16_t b_id;
-    uint32_t bufx;   /* of the receiver's mapped memory: address = bufx << 12, and offset */
+    uint32_t bufx;   /* with offset: a place in the receiver's mapped range, see st_tx */
     uint32_t offset;
     uint32_t sync;
     uint32_t b_num;
@@ -121,20 +121,27 @@ int st_map(st_peer_t *handle, void **ptr, int len);
  * memory goes, and *ptr becomes NULL. ENXIO: nothing is mapped. EINVAL: it is not that range. */
 int st_unmap(st_peer_t *handle, void **ptr, int len);
 
-/* Level 1. Either hdr, or loc and rem, or all three are given; others are NULL (EINVAL).
+/* Level 1. peer is the handle. Either hdr, or loc and rem, or all three are given; others are NULL
+ * (EINVAL).
  * st1_push: PUTs len bytes from loc to rem in the peer's mapped memory, then sends hdr. loc and hdr
  * may be changed when it returns. Waits for room in the peer's queue.
  * st1_pull: waits for the next hdr of the peer's, then GETs len bytes from rem to loc.
  * rem is an address in the peer's program. As long as the peer has never mapped memory, the call
  * waits for that. ENXIO: not all of it is mapped; then nothing was moved, but a header of st1_pull
  * has been taken. */
-int st1_push(st_peer_t *handle, void *hdr, void *loc, void *rem, int len);
-int st1_pull(st_peer_t *handle, void *hdr, void *loc, void *rem, int len);
+int st1_push(void *peer, void *hdr, void *loc, void *rem, int len);
+int st1_pull(void *peer, void *hdr, void *loc, void *rem, int len);
+/* Their names in the summary of the API's description. */
+#define st_push st1_push
+#define st_pull st1_pull
 
-/* Level 0. st_tx: carries an operation out. With len, data goes between bufx << 12 and off of the
- * own mapped memory and the place in the header: to the peer, or from it for ST_OP_GET. The peer
- * gets a descriptor if there is opt_pay or no len, or by ST_FLAG_INTERRUPT; never with
- * ST_FLAG_SILENT. Operations on connections are EPERM, unknown ones and wrong ports or keys EINVAL.
+/* Level 0. A place in mapped memory is (bufx << 12) + offset bytes behind the beginning of the range.
+ * st_tx: carries an operation out. With len, data goes between the place bufx, off in the own range
+ * and that of the header in the peer's: to the peer, or from it for ST_OP_GET. ST_OP_GET with one of
+ * ST_FLAG_FETCH_... and a len of 8 reads an aligned word of 8 bytes and adds 1, subtracts 1 or
+ * stores 0 in one step. The peer gets a descriptor if there is opt_pay or no len, or by
+ * ST_FLAG_INTERRUPT; never with ST_FLAG_SILENT. Operations on connections are EPERM, unknown ones
+ * and wrong ports or keys EINVAL.
  * st_rx: waits for a descriptor: its header, payload and length. Headers of level 1 come as
  * ST_OP_NOP with their 32 bytes as payload. */
 int st_tx(st_peer_t *handle, st_header_t *hdr, void *opt_pay, int len, int bufx, int off);
