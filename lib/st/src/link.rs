@@ -1,33 +1,41 @@
-//! Connections: listening, connecting, and what both ends tell each other first.
+//! Connections: listening, accepting and connecting.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 
-use hal::mem::PAGE;
-use scif::raw;
-use scif::{
-    Endpoint, Mapping, Memory, PollEntry, Port, PortId, Protection, Readiness, RecvFlags,
-    SendFlags, poll,
-};
+use hal::event::Queue;
+use hal::lock::Mutex;
+use scif::{Endpoint, PollEntry, Port, PortId, Readiness, poll};
 use st_core::connection::Connection;
-use st_core::record::{Parameters, RECORD_BYTES, Record};
-use st_core::setup::{self, Agreed, Refused};
+use st_core::record::Parameters;
+use st_core::setup;
+use syscall::flag::EventFlags;
 
 use crate::channel::Channel;
-use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::handshake::Handshake;
 use crate::options::Options;
 use crate::shared::Shared;
 
-/// How long a server waits for the request of a peer that has connected.
-const REQUEST_TIME: Duration = Duration::from_secs(10);
-/// How long a client waits for the answer to its request.
-const ANSWER_TIME: Duration = Duration::from_secs(30);
+/// Longest sleep of a listener, after which it looks whether the driver still lives.
+const LONGEST: Duration = Duration::from_secs(1);
 
-/// An endpoint at which connections are accepted.
+/// An endpoint at which connections are accepted. Threads may share it.
 pub struct Listener {
     listener: scif::Listener,
     options: Options,
+    /// Connections whose peers have not sent their request yet, the oldest first.
+    greeted: Mutex<Vec<Greeted>>,
+    /// Of the thread that waits in [`accept`](Self::accept); others wait for it.
+    events: Mutex<Option<Queue<()>>>,
+}
+
+/// A connection whose peer is about to send its request.
+struct Greeted {
+    handshake: Handshake,
+    /// The event queue has its descriptor.
+    is_watched: bool,
 }
 
 impl Listener {
@@ -49,6 +57,8 @@ impl Listener {
         Ok(Self {
             listener: scif.backlog(options.backlog).listen()?,
             options: *options,
+            greeted: Mutex::new(Vec::new()),
+            events: Mutex::new(None),
         })
     }
 
@@ -60,31 +70,86 @@ impl Listener {
         Ok(self.listener.port()?)
     }
 
-    /// The descriptor, for event queues.
-    pub fn fd(&self) -> usize {
-        self.listener.fd()
+    /// The descriptors to watch in an event queue of the program, for reading: the listener's own
+    /// and those of connections that are being set up. They change with
+    /// [`try_accept`](Self::try_accept): when that gives `None`, watch those that are new.
+    pub fn descriptors(&self) -> Vec<usize> {
+        let greeted = self.greeted.lock();
+        let each = greeted.iter().map(|new| new.handshake.endpoint().fd());
+        core::iter::once(self.listener.fd()).chain(each).collect()
     }
 
-    /// Waits for a connection.
+    /// Waits for a connection. Peers are served as they finish their set-up: one that says nothing
+    /// delays no other.
     ///
     /// # Errors
     /// Those of SCIF's accept. `Refused` when a peer's parameters cannot be agreed on, `TimedOut`
-    /// when it says nothing for 10 s: that connection is closed, and the listener goes on.
+    /// when it says nothing for 10 s, or when more than the backlog's peers say nothing:
+    /// that connection is closed, and the listener goes on.
     pub fn accept(&self) -> Result<Link> {
-        let (endpoint, _) = self.listener.accept()?;
-        Link::answer(endpoint, &self.options)
+        let mut events = self.events.lock();
+        let events = match &mut *events {
+            Some(events) => events,
+            none => {
+                let mut queue = Queue::new()?;
+                queue.subscribe(self.listener.fd(), EventFlags::EVENT_READ, ())?;
+                none.insert(queue)
+            }
+        };
+        let mut ready = Vec::new();
+        loop {
+            if let Some(link) = self.try_accept()? {
+                return Ok(link);
+            }
+            // What has come before it is watched makes an event when watching begins.
+            self.watch(events)?;
+            events.wait(Some(LONGEST), &mut ready)?;
+        }
     }
 
-    /// As [`accept`](Self::accept), without waiting for a connection to come; `None`: there is
-    /// none.
+    /// Watches the connections that are new.
+    fn watch(&self, events: &mut Queue<()>) -> Result<()> {
+        for new in self.greeted.lock().iter_mut().filter(|new| !new.is_watched) {
+            let fd = new.handshake.endpoint().fd();
+            events.subscribe(fd, EventFlags::EVENT_READ, ())?;
+            new.is_watched = true;
+        }
+        Ok(())
+    }
+
+    /// A connection whose set-up is done, if there is one. Never waits for a peer.
     ///
     /// # Errors
-    /// As there.
+    /// As [`accept`](Self::accept).
     pub fn try_accept(&self) -> Result<Option<Link>> {
-        match self.listener.try_accept()? {
-            Some((endpoint, _)) => Link::answer(endpoint, &self.options).map(Some),
-            None => Ok(None),
+        let mut greeted = self.greeted.lock();
+        let mut index = 0;
+        while let Some(next) = greeted.get_mut(index) {
+            match next.handshake.advance() {
+                Ok(false) => index += 1,
+                Ok(true) => return greeted.remove(index).handshake.finish().map(Some),
+                Err(error) => {
+                    greeted.remove(index);
+                    return Err(error);
+                }
+            }
         }
+        while let Some((endpoint, _)) = self.listener.try_accept()? {
+            let mut handshake = Handshake::answer(endpoint, &self.options)?;
+            if handshake.advance()? {
+                return handshake.finish().map(Some);
+            }
+            greeted.push(Greeted {
+                handshake,
+                is_watched: false,
+            });
+            // Peers that say nothing must not keep those out that do.
+            if greeted.len() > self.options.backlog.max(1) as usize {
+                greeted.remove(0);
+                return Err(Error::TimedOut);
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -102,29 +167,18 @@ pub fn connect(to: PortId, options: &Options) -> Result<Link> {
 /// One end of a connection. Its channels are attached one by one; the connection lives as long as
 /// any of them does.
 pub struct Link {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     options: Options,
 }
 
 impl Link {
     /// Opens the conversation over a connected endpoint, whose other end calls
-    /// [`answer`](Self::answer).
+    /// [`answer`](Self::answer). Programs that must not wait here use a [`Handshake`].
     ///
     /// # Errors
     /// As [`connect`].
     pub fn request(endpoint: Endpoint, options: &Options) -> Result<Self> {
-        let (window, own) = prepare(&endpoint, options)?;
-        send(&endpoint, &Record::Request(own))?;
-        let answer = receive(&endpoint, ANSWER_TIME)?;
-        let agreed = setup::connected(own, answer)?;
-        let peer = map(&endpoint, &agreed)?;
-        Self::new(
-            endpoint,
-            window,
-            peer,
-            Connection::new(own, agreed),
-            options,
-        )
+        Self::wait_for(Handshake::request(endpoint, options)?)
     }
 
     /// Answers [`request`](Self::request) over a connected endpoint.
@@ -132,43 +186,23 @@ impl Link {
     /// # Errors
     /// As [`Listener::accept`].
     pub fn answer(endpoint: Endpoint, options: &Options) -> Result<Self> {
-        let (window, own) = prepare(&endpoint, options)?;
-        let request = receive(&endpoint, REQUEST_TIME)?;
-        let accepted = setup::accept(own, request).map_err(Error::from);
-        let mapped = accepted.and_then(|(agreed, answer)| {
-            let peer = map(&endpoint, &agreed)?;
-            Ok((agreed, answer, peer))
-        });
-        let (agreed, answer, peer) = match mapped {
-            Ok(mapped) => mapped,
-            Err(error) => {
-                // The error is told here; what the peer hears is the refusal, or the end.
-                let _ = send(&endpoint, &Record::Reject);
-                return Err(error);
-            }
-        };
-        send(&endpoint, &answer)?;
-        Self::new(
-            endpoint,
-            window,
-            peer,
-            Connection::new(own, agreed),
-            options,
-        )
+        Self::wait_for(Handshake::answer(endpoint, options)?)
     }
 
-    fn new(
-        endpoint: Endpoint,
-        own: Memory,
-        peer: Mapping,
-        connection: Connection,
-        options: &Options,
-    ) -> Result<Self> {
-        let is_local = endpoint.local()?.node() == endpoint.peer()?.node();
-        Ok(Self {
-            shared: Shared::new(endpoint, own, peer, connection, is_local),
+    fn wait_for(mut handshake: Handshake) -> Result<Self> {
+        while !handshake.advance()? {
+            let left = handshake.deadline().left()?;
+            let mut entry = [PollEntry::new(handshake.endpoint(), Readiness::IN)];
+            poll(&mut entry, left)?;
+        }
+        handshake.finish()
+    }
+
+    pub(crate) fn new(shared: Arc<Shared>, options: &Options) -> Self {
+        Self {
+            shared,
             options: *options,
-        })
+        }
     }
 
     /// Attaches a channel.
@@ -196,58 +230,4 @@ impl Link {
         let agreed = |connection: &mut Connection| connection.agreed().parameters;
         self.shared.with_connection(agreed)
     }
-}
-
-/// Maps the rings and registers the queue window of a new connection.
-fn prepare(endpoint: &Endpoint, options: &Options) -> Result<(Memory, Parameters)> {
-    let layout = setup::layout(options.setup)?;
-    endpoint.prepare()?;
-    let window = Memory::new(layout.bytes().next_multiple_of(PAGE))?;
-    let protection = Protection::all().bits();
-    let offset = raw::register(endpoint.fd(), window.range(), 0, protection, 0);
-    let parameters = Parameters {
-        port: endpoint.local()?.port(),
-        key: key(),
-        bypass: options.setup.bypass,
-        channels: options.setup.channels,
-        slots: options.setup.slots,
-        window: offset.map_err(scif::Error::from)?,
-    };
-    Ok((window, parameters))
-}
-
-/// A random number that is not 0.
-fn key() -> u32 {
-    (hal::random::word() as u32).max(1)
-}
-
-/// Maps the peer's queue window.
-fn map(endpoint: &Endpoint, agreed: &Agreed) -> Result<Mapping> {
-    let bytes = agreed.peer.bytes().next_multiple_of(PAGE);
-    let offset = agreed.parameters.window;
-    Ok(endpoint.map(offset, bytes, Protection::all())?)
-}
-
-fn send(endpoint: &Endpoint, record: &Record) -> Result<()> {
-    let sent = endpoint.send(&record.encode(), SendFlags::BLOCK)?;
-    match sent {
-        RECORD_BYTES => Ok(()),
-        _ => Err(Error::Ended),
-    }
-}
-
-fn receive(endpoint: &Endpoint, limit: Duration) -> Result<Record> {
-    let deadline = Deadline::after(limit)?;
-    let mut bytes = [0; RECORD_BYTES];
-    let mut filled = 0;
-    while filled < RECORD_BYTES {
-        filled += endpoint.recv(&mut bytes[filled..], RecvFlags::empty())?;
-        if filled < RECORD_BYTES {
-            poll(
-                &mut [PollEntry::new(endpoint, Readiness::IN)],
-                deadline.left()?,
-            )?;
-        }
-    }
-    Record::decode(&bytes).map_err(|_| Refused::Protocol.into())
 }

@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+mod accepts;
 mod client;
 mod deaths;
 mod server;
