@@ -28,6 +28,7 @@ check grep "two words" "$(grep words text)"
 check grep_count 2 "$(grep -c o text)"
 check grep_invert last "$(grep -v o text | tail -n 1)"
 check grep_pattern 1 "$(printf "1 up\n0 1\n" | grep -c "^1 ")"
+check grep_several "3 3" "$(grep -c -e words -e last -e one text) $(grep -c "$(printf 'one\nwords\nlast')" text)"
 grep -q nothing text
 check grep_status 1 $?
 check cut "b:d" "$(echo a:b:c:d | cut -d : -f 2,4)"

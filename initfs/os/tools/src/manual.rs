@@ -108,7 +108,7 @@ pub const PAGES: &[Page] = &[
     page_of("free", "", "memory of the machine, in KiB", ""),
     page_of(
         "grep",
-        "[-EFchilnoqvwx] [-e pattern] pattern [file…]",
+        "[-EFchilnoqvwx] pattern|-e pattern… [file…]",
         "print lines that match; 0 when there are some, 1 when not",
         "basic regular expressions as in POSIX; the first alternative wins, not the longest\n\
          -E  extended ones           -F  a fixed text\n\

@@ -5,6 +5,7 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 pub use ::regex::Regex;
 use ::regex::RegexBuilder;
@@ -45,9 +46,24 @@ pub struct Options {
 /// # Errors
 /// What is wrong with it, for people.
 pub fn parse(text: &str, options: Options) -> Result<Regex, String> {
-    let mut source = match options.syntax {
-        Syntax::Fixed => ::regex::escape(text),
-        syntax => Rewriter::new(text, syntax == Syntax::Extended).rewrite()?,
+    parse_any(&[text], options)
+}
+
+/// Reads expressions of which one has to match.
+///
+/// # Errors
+/// What is wrong with one of them, for people.
+pub fn parse_any(texts: &[&str], options: Options) -> Result<Regex, String> {
+    let mut sources = Vec::with_capacity(texts.len());
+    for text in texts {
+        sources.push(match options.syntax {
+            Syntax::Fixed => ::regex::escape(text),
+            syntax => Rewriter::new(text, syntax == Syntax::Extended).rewrite()?,
+        });
+    }
+    let mut source = match sources.as_slice() {
+        [one] => one.clone(),
+        several => format!("(?:{})", several.join(")|(?:")),
     };
     if options.words {
         source = format!("\\b(?:{source})\\b");
@@ -58,7 +74,7 @@ pub fn parse(text: &str, options: Options) -> Result<Regex, String> {
     RegexBuilder::new(&source)
         .case_insensitive(options.ignore_case)
         .build()
-        .map_err(|error| format!("{text}: {error}"))
+        .map_err(|error| format!("{}: {error}", texts.join(", ")))
 }
 
 /// Rewrites an expression, character by character.
@@ -314,6 +330,22 @@ mod tests {
         assert!(!with(|options| options.words = true, "xabb"));
         assert!(with(|options| options.lines = true, "abb"));
         assert!(!with(|options| options.lines = true, "abbc"));
+    }
+
+    #[test]
+    fn several() {
+        let matches = |lines, text: &str| {
+            let options = Options {
+                lines,
+                ..Options::default()
+            };
+            let regex = parse_any(&["a|b", "c*"], options);
+            regex
+                .unwrap_or_else(|error| panic!("{error}"))
+                .is_match(text)
+        };
+        assert!(matches(true, "a|b") && matches(true, "cc") && matches(false, "x"));
+        assert!(!matches(true, "a") && !matches(true, "a|bcc"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `grep`: lines that match a regular expression; status 0 when there are some.
+//! `grep`: lines that match one of some regular expressions; status 0 when there are some.
 #![no_std]
 #![no_main]
 
@@ -6,6 +6,7 @@ extern crate alloc;
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use tools::io::{self, CopyError};
 use tools::regex::{self, Options, Syntax};
@@ -26,7 +27,8 @@ struct Output {
 fn main() -> i32 {
     let arguments = io::arguments();
     let mut words = io::Options::new(&arguments, "e");
-    let (mut options, mut show, mut expression) = (Options::default(), Output::default(), None);
+    let (mut options, mut show) = (Options::default(), Output::default());
+    let mut expressions = Vec::new();
     while let Some((letter, value)) = words.next() {
         match (letter, value) {
             ('E', None) => options.syntax = Syntax::Extended,
@@ -41,20 +43,19 @@ fn main() -> i32 {
             ('n', None) => show.numbers = true,
             ('o', None) => show.matches_only = true,
             ('h', None) => show.no_names = true,
-            ('e', Some(text)) => expression = Some(text),
+            ('e', Some(text)) => expressions.extend(text.split('\n')),
             _ => return io::usage(Some(words.word())),
         }
     }
     let mut paths = words.rest();
-    let text = match (expression, paths.split_first()) {
-        (Some(text), _) => text,
-        (None, Some((text, rest))) => {
-            paths = rest;
-            text
-        }
-        (None, None) => return io::usage(None),
-    };
-    let regex = match regex::parse(text, options) {
+    if expressions.is_empty() {
+        let Some((text, rest)) = paths.split_first() else {
+            return io::usage(None);
+        };
+        expressions.extend(text.split('\n'));
+        paths = rest;
+    }
+    let regex = match regex::parse_any(&expressions, options) {
         Ok(regex) => regex,
         Err(wrong) => {
             runtime::eprintln!("grep: {wrong}");
