@@ -103,6 +103,7 @@ impl View {
     }
 
     /// A checked place for an access of `bytes` bytes.
+    #[inline]
     fn place(&self, offset: usize, bytes: usize, align: usize, write: bool) -> Result<NonNull<u8>> {
         let inside = offset
             .checked_add(bytes)
@@ -205,6 +206,7 @@ impl View {
     ///
     /// # Errors
     /// `EACCES` when the mapping cannot be both read and written.
+    #[inline]
     pub fn words_u32(&self) -> Result<&[AtomicU32]> {
         self.place(0, self.bytes, PAGE, false)?;
         let start = self.place(0, self.bytes, PAGE, true)?;
@@ -217,6 +219,7 @@ impl View {
     ///
     /// # Errors
     /// As [`words_u32`](Self::words_u32).
+    #[inline]
     pub fn words_u64(&self) -> Result<&[AtomicU64]> {
         self.place(0, self.bytes, PAGE, false)?;
         let start = self.place(0, self.bytes, PAGE, true)?;

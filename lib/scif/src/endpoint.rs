@@ -173,6 +173,14 @@ impl Endpoint {
         self.bypass.is_live(self.fd())
     }
 
+    /// As [`is_live`](Self::is_live), but by a look at own memory alone, as every
+    /// [send](Self::send) makes it: that the peer's node has gone shows when the daemon has noticed
+    /// it. A look at the peer's memory crosses the bus and takes as long as a message.
+    #[inline]
+    pub fn is_connected(&self) -> bool {
+        self.bypass.is_connected(self.fd())
+    }
+
     /// Whether bytes may have arrived, or the connection may have ended: a look at own memory, for
     /// programs that look again and again between other things. Unlike a
     /// [receive](Self::recv) without waiting it does not notice that the daemon has died

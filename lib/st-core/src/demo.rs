@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use crate::queue::{BODY_BYTES, Layout, QueueMemory};
+use crate::queue::{Layout, QueueMemory};
 
 type Window = Rc<RefCell<Vec<u8>>>;
 
@@ -80,8 +80,8 @@ impl QueueMemory for End {
         before
     }
 
-    fn read(&self, offset: usize, body: &mut [u8; BODY_BYTES]) {
-        *body = self.word(offset);
+    fn read(&self, offset: usize, body: &mut [u8]) {
+        body.copy_from_slice(&self.own.borrow()[offset..offset + body.len()]);
     }
 
     fn store_peer(&mut self, offset: usize, value: u32) -> Result<(), Cut> {

@@ -103,20 +103,47 @@ impl Layout {
         (self.channels as usize) * LINE * (1 + self.slots as usize)
     }
 
-    /// The offset of a word of a channel.
-    const fn word(self, channel: u32, word: usize) -> usize {
-        channel as usize * LINE + word
+    /// The part that a channel has.
+    const fn lane(self, channel: u32) -> Lane {
+        let line = channel as usize;
+        Lane {
+            words: LINE * line,
+            first: LINE * (self.channels as usize + line * self.slots as usize),
+            slots: self.slots as u64,
+            round: self.slots.trailing_zeros(),
+        }
+    }
+}
+
+/// The part of a queue window that a channel has; ready made, as every look needs it.
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    /// The offset of the channel's line of words.
+    words: usize,
+    /// The offset of the first slot.
+    first: usize,
+    /// Slots: a power of two, of which `round` is the exponent.
+    slots: u64,
+    round: u32,
+}
+
+impl Lane {
+    /// The offset of a word.
+    #[inline]
+    const fn word(&self, word: usize) -> usize {
+        self.words + word
     }
 
-    /// The offset of the slot with the number `count` of a channel, counted from 0 without end.
-    const fn slot(self, channel: u32, count: u64) -> usize {
-        let index = (count & (self.slots as u64 - 1)) as usize;
-        LINE * (self.channels as usize + channel as usize * self.slots as usize + index)
+    /// The offset of the slot with the number `count`, counted from 0 without end.
+    #[inline]
+    const fn slot(&self, count: u64) -> usize {
+        self.first + LINE * (count & (self.slots - 1)) as usize
     }
 
     /// The sequence number of that slot.
-    const fn sequence(self, count: u64) -> u32 {
-        (count >> self.slots.trailing_zeros()).wrapping_add(1) as u32
+    #[inline]
+    const fn sequence(&self, count: u64) -> u32 {
+        (count >> self.round).wrapping_add(1) as u32
     }
 }
 
@@ -138,8 +165,8 @@ pub trait QueueMemory {
     /// Stores 0 into a word of the own window, atomically; what was there before.
     fn clear(&mut self, offset: usize) -> u32;
 
-    /// Copies a slot's body out of the own window.
-    fn read(&self, offset: usize, body: &mut [u8; BODY_BYTES]);
+    /// Copies a slot's body, or the beginning of one, out of the own window.
+    fn read(&self, offset: usize, body: &mut [u8]);
 
     /// Stores a word of the peer's window (release).
     ///
@@ -213,6 +240,7 @@ impl Kind {
         self.bytes().div_ceil(BODY_BYTES) as u64
     }
 
+    #[inline]
     const fn from_word(word: u32) -> Option<Kind> {
         match word {
             1 => Some(Kind::Message),
@@ -290,9 +318,8 @@ pub struct Sent {
 /// The sending end of a channel.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    /// The peer's window.
-    layout: Layout,
-    channel: u32,
+    /// In the peer's window; the words are at the same place in the own one.
+    lane: Lane,
     /// Slots filled since the connection began.
     pushed: u64,
     /// Slots that the peer had taken when we last looked.
@@ -303,8 +330,7 @@ impl Sender {
     /// The sending end of a channel of a new connection; `layout` is that of the peer's window.
     pub const fn new(layout: Layout, channel: u32) -> Sender {
         Sender {
-            layout,
-            channel,
+            lane: layout.lane(channel),
             pushed: 0,
             taken: 0,
         }
@@ -315,7 +341,7 @@ impl Sender {
     /// # Errors
     /// `Broken`.
     pub fn room<M: QueueMemory>(&mut self, mem: &M) -> Result<u64, QueueError<M::Error>> {
-        let taken = mem.load_long(self.layout.word(self.channel, TAKEN));
+        let taken = mem.load_long(self.lane.word(TAKEN));
         // The peer takes what was sent and has not been taken, and gives none of it back.
         if taken < self.taken || taken > self.pushed {
             return Err(QueueError::Broken);
@@ -325,8 +351,9 @@ impl Sender {
     }
 
     /// Slots that could be filled when we last looked.
-    fn free(&self) -> u64 {
-        u64::from(self.layout.slots).saturating_sub(self.pushed - self.taken)
+    #[inline]
+    pub const fn free(&self) -> u64 {
+        self.lane.slots.saturating_sub(self.pushed - self.taken)
     }
 
     /// Sends a descriptor; `None`: there is no room.
@@ -342,21 +369,54 @@ impl Sender {
         if self.free() < slots && self.room(mem)? < slots {
             return Ok(None);
         }
-        let kind = descriptor.kind as u32;
         // The last slot first: a receiver that sees the first one finds the others filled.
         for slot in (0..slots).rev() {
             let from = slot as usize * BODY_BYTES;
             let bytes = descriptor.bytes();
             let body = &bytes[from..bytes.len().min(from + BODY_BYTES)];
-            let count = self.pushed + slot;
-            let at = self.layout.slot(self.channel, count);
-            mem.write_peer(at, body)?;
-            mem.store_peer(at + KIND, kind)?;
-            mem.store_peer(at + SEQUENCE, self.layout.sequence(count))?;
+            self.fill(mem, self.pushed + slot, descriptor.kind, body)?;
         }
+        Ok(Some(self.sent(mem, slots)))
+    }
+
+    /// As [`send`](Sender::send), a header of level 1: the shortest way.
+    ///
+    /// # Errors
+    /// All of [`QueueError`].
+    #[inline]
+    pub fn send_message<M: QueueMemory>(
+        &mut self,
+        mem: &mut M,
+        message: &[u8; PAYLOAD_BYTES],
+    ) -> Result<Option<Sent>, QueueError<M::Error>> {
+        if self.free() == 0 && self.room(mem)? == 0 {
+            return Ok(None);
+        }
+        self.fill(mem, self.pushed, Kind::Message, message)?;
+        Ok(Some(self.sent(mem, 1)))
+    }
+
+    /// Fills the slot with the number `count`.
+    #[inline]
+    fn fill<M: QueueMemory>(
+        &self,
+        mem: &mut M,
+        count: u64,
+        kind: Kind,
+        body: &[u8],
+    ) -> Result<(), M::Error> {
+        let at = self.lane.slot(count);
+        mem.write_peer(at, body)?;
+        mem.store_peer(at + KIND, kind as u32)?;
+        mem.store_peer(at + SEQUENCE, self.lane.sequence(count))
+    }
+
+    /// Notes that slots were filled.
+    #[inline]
+    fn sent<M: QueueMemory>(&mut self, mem: &mut M, slots: u64) -> Sent {
         self.pushed += slots;
-        let wake = take_wish(mem, self.layout.word(self.channel, ARMED));
-        Ok(Some(Sent { wake }))
+        let wake = take_wish(mem, self.lane.word(ARMED));
+        Sent { wake }
     }
 
     /// Asks the peer to wake us when it takes something, and looks once more; the slots that can be
@@ -365,7 +425,7 @@ impl Sender {
     /// # Errors
     /// All of [`QueueError`].
     pub fn arm<M: QueueMemory>(&mut self, mem: &mut M) -> Result<u64, QueueError<M::Error>> {
-        arm(mem, self.layout.word(self.channel, ROOM))?;
+        arm(mem, self.lane.word(ROOM))?;
         self.room(mem)
     }
 
@@ -390,12 +450,27 @@ pub struct Received {
     pub wake: bool,
 }
 
+/// What a receiver of headers of level 1 finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing.
+    Nothing,
+    /// A header, which was taken.
+    Message {
+        /// The header.
+        message: [u8; PAYLOAD_BYTES],
+        /// The peer sleeps until something is taken: wake it.
+        wake: bool,
+    },
+    /// A descriptor of level 0.
+    Other,
+}
+
 /// The receiving end of a channel.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    /// The own window.
-    layout: Layout,
-    channel: u32,
+    /// In the own window; the words are at the same place in the peer's.
+    lane: Lane,
     /// Slots taken since the connection began.
     taken: u64,
     /// Slots whose return was stored.
@@ -406,21 +481,22 @@ impl Receiver {
     /// The receiving end of a channel of a new connection; `layout` is that of the own window.
     pub const fn new(layout: Layout, channel: u32) -> Receiver {
         Receiver {
-            layout,
-            channel,
+            lane: layout.lane(channel),
             taken: 0,
             given: 0,
         }
     }
 
     /// Whether a descriptor is there.
+    #[inline]
     pub fn is_ready<M: QueueMemory>(&self, mem: &M) -> bool {
         self.is_filled(mem, self.taken)
     }
 
+    #[inline]
     fn is_filled<M: QueueMemory>(&self, mem: &M, count: u64) -> bool {
-        let at = self.layout.slot(self.channel, count) + SEQUENCE;
-        mem.load(at) == self.layout.sequence(count)
+        let at = self.lane.slot(count) + SEQUENCE;
+        mem.load(at) == self.lane.sequence(count)
     }
 
     /// The next descriptor, which stays; `None`: there is none.
@@ -434,7 +510,7 @@ impl Receiver {
         if !self.is_ready(mem) {
             return Ok(None);
         }
-        let first = self.layout.slot(self.channel, self.taken);
+        let first = self.lane.slot(self.taken);
         let kind = Kind::from_word(mem.load(first + KIND)).ok_or(QueueError::Broken)?;
         let mut bytes = [0; MAX_DESCRIPTOR];
         for (slot, to) in (0..).zip(bytes[..kind.bytes()].chunks_mut(BODY_BYTES)) {
@@ -443,9 +519,7 @@ impl Receiver {
             if !self.is_filled(mem, count) {
                 return Err(QueueError::Broken);
             }
-            let mut body = [0; BODY_BYTES];
-            mem.read(self.layout.slot(self.channel, count), &mut body);
-            to.copy_from_slice(&body[..to.len()]);
+            mem.read(self.lane.slot(count), to);
         }
         Ok(Some(Descriptor { kind, bytes }))
     }
@@ -465,19 +539,45 @@ impl Receiver {
         Ok(Some(Received { descriptor, wake }))
     }
 
+    /// As [`receive`](Receiver::receive), a header of level 1: the shortest way. A descriptor of
+    /// another kind stays.
+    ///
+    /// # Errors
+    /// All of [`QueueError`].
+    #[inline]
+    pub fn receive_message<M: QueueMemory>(
+        &mut self,
+        mem: &mut M,
+    ) -> Result<Next, QueueError<M::Error>> {
+        if !self.is_ready(mem) {
+            return Ok(Next::Nothing);
+        }
+        let at = self.lane.slot(self.taken);
+        match Kind::from_word(mem.load(at + KIND)) {
+            Some(Kind::Message) => {}
+            Some(_) => return Ok(Next::Other),
+            None => return Err(QueueError::Broken),
+        }
+        let mut message = [0; PAYLOAD_BYTES];
+        mem.read(at, &mut message);
+        let wake = self.take(mem, Kind::Message)?;
+        Ok(Next::Message { message, wake })
+    }
+
     /// Takes the descriptor that [`peek`](Receiver::peek) has shown, of this kind; whether the peer
     /// is to be woken.
     ///
     /// # Errors
     /// `Memory`.
+    #[inline]
     pub fn take<M: QueueMemory>(
         &mut self,
         mem: &mut M,
         kind: Kind,
     ) -> Result<bool, QueueError<M::Error>> {
         self.taken += kind.slots();
-        let wish = self.layout.word(self.channel, ROOM);
-        let quarter = u64::from(self.layout.slots / 4).max(1);
+        let wish = self.lane.word(ROOM);
+        let quarter = (self.lane.slots / 4).max(1);
         if self.taken - self.given < quarter && mem.load(wish) == 0 {
             return Ok(false);
         }
@@ -489,9 +589,9 @@ impl Receiver {
     /// # Errors
     /// `Memory`.
     pub fn give_back<M: QueueMemory>(&mut self, mem: &mut M) -> Result<bool, QueueError<M::Error>> {
-        mem.store_peer_long(self.layout.word(self.channel, TAKEN), self.taken)?;
+        mem.store_peer_long(self.lane.word(TAKEN), self.taken)?;
         self.given = self.taken;
-        Ok(take_wish(mem, self.layout.word(self.channel, ROOM)))
+        Ok(take_wish(mem, self.lane.word(ROOM)))
     }
 
     /// Asks the peer to wake us when it sends something, and looks once more. If nothing is there,
@@ -502,7 +602,7 @@ impl Receiver {
     /// All of [`QueueError`].
     pub fn arm<M: QueueMemory>(&mut self, mem: &mut M) -> Result<Armed, QueueError<M::Error>> {
         let wake = self.given != self.taken && self.give_back(mem)?;
-        arm(mem, self.layout.word(self.channel, ARMED))?;
+        arm(mem, self.lane.word(ARMED))?;
         Ok(Armed {
             is_ready: self.is_ready(mem),
             wake,
@@ -528,6 +628,7 @@ fn arm<M: QueueMemory>(mem: &mut M, offset: usize) -> Result<(), M::Error> {
 
 /// Whether the peer has stored a wish, which is cleared by this. To be called after the store that
 /// the peer waits for.
+#[inline]
 fn take_wish<M: QueueMemory>(mem: &mut M, offset: usize) -> bool {
     // The store must be visible before this look: the peer stores its wish, then looks.
     mem.fence();

@@ -68,7 +68,7 @@ impl<const FENCES: bool> QueueMemory for End<FENCES> {
         self.own.word(offset).swap(0, AcqRel)
     }
 
-    fn read(&self, offset: usize, body: &mut [u8; BODY_BYTES]) {
+    fn read(&self, offset: usize, body: &mut [u8]) {
         let value = self.own.slots[offset / LINE - 1][2].load(Relaxed);
         body[0] = value as u8;
     }

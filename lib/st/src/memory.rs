@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use hal::mem::{drain_writes, full_fence};
 use scif::View;
-use st_core::queue::{BODY_BYTES, QueueMemory};
+use st_core::queue::QueueMemory;
 
 /// A queue window as words.
 #[derive(Clone, Copy)]
@@ -15,11 +15,19 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
+    #[inline]
     fn of(view: &'a View) -> crate::Result<Self> {
         Ok(Self {
             short: view.words_u32()?,
             long: view.words_u64()?,
         })
+    }
+
+    /// The double words of a slot's body, or of its beginning, of so many bytes.
+    #[inline]
+    fn body(&self, offset: usize, bytes: usize) -> &'a [AtomicU64] {
+        let first = offset / 8;
+        &self.long[first..first + bytes.div_ceil(8)]
     }
 
     #[inline]
@@ -75,10 +83,15 @@ impl QueueMemory for Windows<'_> {
     }
 
     #[inline]
-    fn read(&self, offset: usize, body: &mut [u8; BODY_BYTES]) {
-        for (at, bytes) in body.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            let word = self.own.long(offset + 8 * at).load(Ordering::Relaxed);
+    fn read(&self, offset: usize, body: &mut [u8]) {
+        let words = self.own.body(offset, body.len());
+        let (whole, rest) = body.as_chunks_mut::<8>();
+        let mut words = words.iter().map(|word| word.load(Ordering::Relaxed));
+        for (bytes, word) in whole.iter_mut().zip(&mut words) {
             *bytes = word.to_ne_bytes();
+        }
+        if let Some(word) = words.next() {
+            rest.copy_from_slice(&word.to_ne_bytes()[..rest.len()]);
         }
     }
 
@@ -102,11 +115,15 @@ impl QueueMemory for Windows<'_> {
 
     #[inline]
     fn write_peer(&mut self, offset: usize, body: &[u8]) -> Result<(), Infallible> {
-        for (at, bytes) in body.chunks(8).enumerate() {
-            let mut word = [0; 8];
-            word[..bytes.len()].copy_from_slice(bytes);
-            let place = self.peer.long(offset + 8 * at);
-            place.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        let words = self.peer.body(offset, body.len());
+        let (whole, rest) = body.as_chunks::<8>();
+        for (bytes, word) in whole.iter().zip(words) {
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+        if let Some(word) = words.get(whole.len()) {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            word.store(u64::from_ne_bytes(last), Ordering::Relaxed);
         }
         Ok(())
     }

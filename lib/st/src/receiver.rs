@@ -2,7 +2,7 @@
 
 use scif::raw::Target;
 use scif::{RmaFlags, Waiting};
-use st_core::queue::{self, Descriptor, Kind};
+use st_core::queue::{self, Descriptor, Kind, Next};
 use zerocopy::FromBytes;
 
 use crate::MAX_HEADER_BYTES;
@@ -83,10 +83,10 @@ impl Receiver {
                 "a header has at most 32 bytes"
             )
         };
-        let descriptor = self.next(Kind::Message, deadline)?;
-        let bytes = descriptor.bytes().get(..size_of::<T>());
-        let header = bytes.and_then(|bytes| T::read_from_bytes(bytes).ok());
-        header.ok_or(Error::Invalid)
+        let message = self.next(deadline)?;
+        // Never too short, as was checked above.
+        let header = T::read_from_prefix(&message);
+        header.map_or(Err(Error::Invalid), |(header, _)| Ok(header))
     }
 
     /// Copies data out of the peer's memory, without a word to its program. The data is there when
@@ -174,19 +174,26 @@ impl Receiver {
         Ok(self.queue.is_ready(&self.half.shared.windows()?))
     }
 
-    /// Takes the next descriptor, which must be of this kind.
+    /// Takes the next descriptor, which must be a header of level 1.
     #[inline]
-    fn next(&mut self, kind: Kind, deadline: Deadline) -> Result<Descriptor> {
-        let descriptor = self.peek(deadline)?;
-        if descriptor.kind() != kind {
-            return Err(Error::OtherLevel);
+    fn next(&mut self, deadline: Deadline) -> Result<[u8; MAX_HEADER_BYTES]> {
+        loop {
+            let shared = &self.half.shared;
+            let found = self.queue.receive_message(&mut shared.windows()?);
+            match found.map_err(|error| shared.queue_error(error))? {
+                Next::Message { message, wake } => {
+                    if wake {
+                        shared.wake_peer(self.half.channel);
+                    }
+                    return Ok(message);
+                }
+                Next::Nothing => self.wait_for_descriptor(deadline)?,
+                Next::Other => return Err(Error::OtherLevel),
+            }
         }
-        self.take(kind)?;
-        Ok(descriptor)
     }
 
     /// The next descriptor, which stays; waits for it.
-    #[inline]
     pub(crate) fn peek(&mut self, deadline: Deadline) -> Result<Descriptor> {
         loop {
             let shared = &self.half.shared;
@@ -199,7 +206,6 @@ impl Receiver {
     }
 
     /// Takes the descriptor that was peeked at.
-    #[inline]
     pub(crate) fn take(&mut self, kind: Kind) -> Result<()> {
         let shared = &self.half.shared;
         let wake = self.queue.take(&mut shared.windows()?, kind);

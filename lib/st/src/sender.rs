@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use scif::raw::{Range, Source};
 use scif::{Memory, RmaFlags, Waiting};
-use st_core::queue::{self, Descriptor, Kind};
+use st_core::queue::{self, Descriptor};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::MAX_HEADER_BYTES;
@@ -43,16 +43,18 @@ impl Condition for Room<'_> {
     }
 }
 
-/// The bytes of a program's header.
+/// The bytes of a program's header; what it does not fill is 0.
 #[inline]
-fn descriptor<T: IntoBytes + Immutable>(header: &T) -> Descriptor {
+fn message<T: IntoBytes + Immutable>(header: &T) -> [u8; MAX_HEADER_BYTES] {
     const {
         assert!(
             size_of::<T>() <= MAX_HEADER_BYTES,
             "a header has at most 32 bytes"
         )
     };
-    Descriptor::new(Kind::Message, header.as_bytes())
+    let mut message = [0; MAX_HEADER_BYTES];
+    message[..size_of::<T>()].copy_from_slice(header.as_bytes());
+    message
 }
 
 impl Sender {
@@ -88,7 +90,7 @@ impl Sender {
         header: &T,
         deadline: Deadline,
     ) -> Result<()> {
-        self.send(&descriptor(header), deadline)
+        self.send_message(&message(header), deadline)
     }
 
     /// Copies data into the peer's memory, without a word to its program. The data may be changed
@@ -168,7 +170,7 @@ impl Sender {
         // The slot first: this half alone fills it.
         self.wait_for_room(1, deadline)?;
         self.put_source(data, to)?;
-        self.send(&descriptor(header), Deadline::Now)
+        self.send_message(&message(header), Deadline::Now)
     }
 
     /// Returns when everything that this end has put before is in the peer's memory, for whoever
@@ -280,7 +282,17 @@ impl Sender {
         room.look()
     }
 
+    /// Waits until so many slots can be filled.
+    #[inline]
     pub(crate) fn wait_for_room(&mut self, slots: u64, deadline: Deadline) -> Result<()> {
+        match self.queue.free() >= slots {
+            true => Ok(()),
+            false => self.wait_for_more_room(slots, deadline),
+        }
+    }
+
+    #[cold]
+    fn wait_for_more_room(&mut self, slots: u64, deadline: Deadline) -> Result<()> {
         let Half {
             shared,
             waiting,
@@ -295,11 +307,29 @@ impl Sender {
         wait(shared, sleeper, *waiting, deadline, &mut room)
     }
 
+    /// Sends a header of level 1.
     #[inline]
+    fn send_message(&mut self, message: &[u8; MAX_HEADER_BYTES], deadline: Deadline) -> Result<()> {
+        loop {
+            let shared = &self.half.shared;
+            shared.check_sending()?;
+            let sent = self.queue.send_message(&mut shared.windows()?, message);
+            match sent.map_err(|error| shared.queue_error(error))? {
+                Some(sent) => {
+                    if sent.wake {
+                        shared.wake_peer(self.half.channel);
+                    }
+                    return Ok(());
+                }
+                None => self.wait_for_more_room(1, deadline)?,
+            }
+        }
+    }
+
     pub(crate) fn send(&mut self, descriptor: &Descriptor, deadline: Deadline) -> Result<()> {
         loop {
             let shared = &self.half.shared;
-            shared.check()?;
+            shared.check_sending()?;
             let mut windows = shared.windows()?;
             let sent = self.queue.send(&mut windows, descriptor);
             match sent.map_err(|error| shared.queue_error(error))? {

@@ -134,11 +134,23 @@ impl Shared {
         self.endpoint.has_news()
     }
 
-    /// Fails at the end of the connection.
+    /// Fails at the end of the connection, without a look at the peer's memory: for calls that
+    /// store there. The loss of the peer's node shows when the driver has noticed it.
     ///
     /// # Errors
     /// `Broken`, `Ended`, `ENODEV`.
     #[inline]
+    pub fn check_sending(&self) -> Result<()> {
+        match self.endpoint.is_connected() && !self.is_broken.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err(self.reason()),
+        }
+    }
+
+    /// Fails at the end of the connection.
+    ///
+    /// # Errors
+    /// `Broken`, `Ended`, `ENODEV`.
     pub fn check(&self) -> Result<()> {
         match self.endpoint.is_live() && !self.is_broken.load(Ordering::Relaxed) {
             true => Ok(()),

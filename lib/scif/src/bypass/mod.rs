@@ -446,6 +446,15 @@ impl Bypass {
         }
     }
 
+    /// As [`is_live`](Self::is_live), without a look at the peer's memory.
+    #[inline]
+    pub fn is_connected(&self, epd: usize) -> bool {
+        match self.rings.get() {
+            Some(rings) => rings.is_connected(),
+            None => self.is_live(epd),
+        }
+    }
+
     /// Whether bytes may have arrived, or the connection may have ended: a look at own memory that
     /// never asks the daemon. Always so without mapped rings.
     #[inline]

@@ -229,9 +229,14 @@ impl MappedRings {
     /// Whether the connection lives, as far as this program can see, and about once a second as
     /// the daemon says.
     pub(super) fn is_live(&self) -> bool {
+        self.is_connected() && self.reaches_peer()
+    }
+
+    /// The same by own memory alone.
+    #[inline]
+    pub(super) fn is_connected(&self) -> bool {
         (self.is_current() || self.refresh())
             && (!self.liveness.is_due_to_send() || self.is_served())
-            && self.reaches_peer()
     }
 
     /// Whether bytes may have arrived or the connection may have ended: a look at own memory alone.

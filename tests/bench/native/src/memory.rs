@@ -103,6 +103,8 @@ pub fn connected_to(second: Second) -> Result<[Node; 2], Failure> {
             ..Config::new(node as NodeId)
         };
         let mut engine = Engine::new(config);
+        // As `micd` tells it of links between virtual machines.
+        engine.set_gathers(false);
         let mut memory = NodeMemory::new(Ram {
             region: rams[node].clone(),
             used: PAGE,

@@ -287,6 +287,23 @@ impl Pair {
         Test::new(name, size_of::<u64>(), Unit::Nanoseconds, run)
     }
 
+    /// The same with both ends on one thread, so that nobody waits: for counting instructions.
+    pub fn alone(&self, name: &str, puts: bool) -> Test<'_> {
+        let run = move |settings: &Settings| {
+            let [client, server] = &mut *self.ends.borrow_mut();
+            let system = client.system.clone();
+            let (rate, budget) = (settings.rate, settings.budget_ns);
+            let mut number = 0;
+            system.within(|| {
+                timing::durations(rate, budget, || {
+                    number += 1;
+                    alone(client, server, puts, number)
+                })
+            })
+        };
+        Test::new(name, size_of::<u64>(), Unit::Nanoseconds, run)
+    }
+
     /// Headers one after the other.
     pub fn stream(&self, name: &str) -> Test<'_> {
         let run = |settings: &Settings| self.beside(End::count, |client| client.pour(settings));
@@ -317,6 +334,25 @@ impl Pair {
             }
         };
         Test::new(name, REGION, Unit::BytesPerSecond, run)
+    }
+}
+
+/// A round trip; functions of their own, whose instructions can be counted.
+#[inline(never)]
+fn alone(client: &mut End, server: &mut End, puts: bool, number: u64) -> Result<(), Failure> {
+    one_way(client, server, puts, number)?;
+    one_way(server, client, puts, number)
+}
+
+#[inline(never)]
+fn one_way(from: &mut End, to: &mut End, puts: bool, number: u64) -> Result<(), Failure> {
+    match puts {
+        true => from.put_with(number, number)?,
+        false => from.sender.push(&number)?,
+    }
+    match to.receiver.pull::<u64>()? == number {
+        true => Ok(()),
+        false => Err("a wrong header came".into()),
     }
 }
 
