@@ -4,6 +4,7 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | [`header`] | the 40-byte Schedule Header, its operations and flags |
+//! | [`descriptor`] | what a slot of a queue carries |
 //! | [`queue`] | the queues of headers: slots of one cache line, credits, sleeping and waking |
 //! | [`record`] | control messages that travel as bytes of the connection |
 //! | [`setup`] | what both ends tell each other before the first transfer, and what they agree on |
@@ -26,6 +27,7 @@ extern crate std;
 pub mod combination;
 pub mod connection;
 pub mod demo;
+pub mod descriptor;
 pub mod header;
 pub mod level0;
 pub mod queue;

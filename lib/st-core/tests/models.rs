@@ -9,7 +9,8 @@ use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 use loom::sync::{Arc, Notify};
 use loom::thread;
 
-use st_core::queue::{BODY_BYTES, Descriptor, Kind, LINE, Layout, QueueMemory, Receiver, Sender};
+use st_core::header::PAYLOAD_BYTES;
+use st_core::queue::{Descriptor, Kind, LINE, Layout, Next, QueueMemory, Receiver, Sender};
 
 /// One channel of two slots.
 const SLOTS: u32 = 2;
@@ -115,9 +116,10 @@ fn pair<const FENCES: bool>() -> (End<FENCES>, End<FENCES>, Layout) {
 fn send_all<const FENCES: bool>(mem: &mut End<FENCES>, layout: Layout, values: &[u8]) {
     let mut sender = Sender::new(layout, 0);
     for value in values {
-        let descriptor = Descriptor::new(Kind::Message, &[*value]);
+        let mut message = [0; PAYLOAD_BYTES];
+        message[0] = *value;
         loop {
-            if let Some(sent) = sender.send(mem, &descriptor).unwrap() {
+            if let Some(sent) = sender.send_message(mem, &message).unwrap() {
                 if sent.wake {
                     mem.peer.bell.notify();
                 }
@@ -135,9 +137,9 @@ fn receive_all<const FENCES: bool>(mem: &mut End<FENCES>, layout: Layout, values
     let mut receiver = Receiver::new(layout, 0);
     for value in values {
         loop {
-            if let Some(received) = receiver.receive(mem).unwrap() {
-                assert_eq!(received.descriptor.bytes()[0], *value);
-                if received.wake {
+            if let Next::Message { message, wake } = receiver.receive_message(mem).unwrap() {
+                assert_eq!(message[0], *value);
+                if wake {
                     mem.peer.bell.notify();
                 }
                 break;

@@ -1,7 +1,9 @@
 //! The queues in one thread: credits, two-slot descriptors, and peers that store anything.
 
 use st_core::demo::{End, pair as both};
-use st_core::queue::{Descriptor, Kind, LINE, Layout, QueueError, QueueMemory, Receiver, Sender};
+use st_core::queue::{
+    Descriptor, Kind, LINE, Layout, Next, QueueError, QueueMemory, Receiver, Sender,
+};
 
 /// Two ends with windows of this layout.
 fn pair(layout: Layout) -> (End, End) {
@@ -117,4 +119,39 @@ fn layouts() {
     assert_eq!(Layout::new(1, 1), None);
     assert_eq!(Layout::new(1, 8192), None);
     assert_eq!(Layout::new(64, 4096).unwrap().bytes(), 64 * 64 * 4097);
+}
+
+#[test]
+fn the_short_way_is_the_long_one() {
+    let layout = Layout::new(1, 8).unwrap();
+    let (mut left, mut right) = pair(layout);
+    let (mut sender, mut receiver) = (Sender::new(layout, 0), Receiver::new(layout, 0));
+    assert_eq!(receiver.receive_message(&mut right), Ok(Next::Nothing));
+    let bytes: [u8; 32] = core::array::from_fn(|at| at as u8 + 1);
+    for round in 0..20 {
+        // What one way sends the other receives.
+        let descriptor = Descriptor::new(Kind::Message, &bytes);
+        sender.send(&mut left, &descriptor).unwrap().unwrap();
+        let taken = receiver.receive_message(&mut right).unwrap();
+        let message = Next::Message {
+            message: bytes,
+            wake: false,
+        };
+        assert_eq!(taken, message, "round {round}");
+        sender.send_message(&mut left, &bytes).unwrap().unwrap();
+        let received = receiver.receive(&mut right).unwrap().unwrap();
+        assert_eq!(received.descriptor, descriptor);
+    }
+    for _ in 0..8 {
+        sender.send_message(&mut left, &bytes).unwrap().unwrap();
+    }
+    assert_eq!(sender.send_message(&mut left, &bytes), Ok(None));
+    while receiver.receive_message(&mut right) != Ok(Next::Nothing) {}
+    let other = Descriptor::new(Kind::HeaderWithPayload, &[5; 80]);
+    sender.send(&mut left, &other).unwrap().unwrap();
+    for _ in 0..2 {
+        assert_eq!(receiver.receive_message(&mut right), Ok(Next::Other));
+    }
+    let received = receiver.receive(&mut right).unwrap().unwrap();
+    assert_eq!(received.descriptor, other);
 }

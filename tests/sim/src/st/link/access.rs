@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use st_core::queue::{BODY_BYTES, LINE, QueueMemory};
+use st_core::queue::{LINE, QueueMemory};
 
 use super::{Bug, Dead, Kind, Link, MOST_ACCESSES, NotMoved, Store, Target};
 
@@ -229,8 +229,10 @@ impl QueueMemory for Access {
         before
     }
 
-    fn read(&self, offset: usize, body: &mut [u8; BODY_BYTES]) {
-        *body = self.bytes(offset);
+    fn read(&self, offset: usize, body: &mut [u8]) {
+        for (at, byte) in body.iter_mut().enumerate() {
+            [*byte] = self.bytes(offset + at);
+        }
     }
 
     fn store_peer(&mut self, offset: usize, value: u32) -> Result<(), Dead> {
