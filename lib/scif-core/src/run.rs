@@ -15,8 +15,12 @@ impl Engine {
     pub fn tick(&mut self, mem: &mut dyn Memory, now: u64) {
         self.cx.now = self.cx.now.max(now);
         self.drop_void_answers(mem);
-        while let Some(timer) = self.cx.timers.pop_due(self.cx.now) {
-            self.on_timer(mem, timer);
+        // Each timer once: what is due again at once, such as the messages of a peer that sends as
+        // fast as they are read, is for the next iteration.
+        for timer in self.cx.timers.due(self.cx.now) {
+            if self.cx.timers.expire(timer, self.cx.now) {
+                self.on_timer(mem, timer);
+            }
         }
         // Full rings may have room at any time: they are looked at in every iteration.
         self.nodes.retry_full_rings(mem, &self.cx);

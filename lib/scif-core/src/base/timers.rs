@@ -1,6 +1,7 @@
 //! Timers: all time-outs of an engine, in one queue.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 
 use scif_abi::NodeId;
 
@@ -62,14 +63,19 @@ impl Timers {
         self.expiry.get(&timer).copied()
     }
 
-    /// Stops a timer that has expired by `now`; which one.
-    pub(crate) fn pop_due(&mut self, now: u64) -> Option<Timer> {
-        let (at, timer) = *self.queue.first()?;
-        if at > now {
-            return None;
+    /// The timers that have expired by `now`, in order. They run on until [`expire`](Self::expire).
+    pub(crate) fn due(&self, now: u64) -> Vec<Timer> {
+        let due = self.queue.iter().take_while(|(at, _)| *at <= now);
+        due.map(|(_, timer)| *timer).collect()
+    }
+
+    /// Stops a timer if it has expired by `now`; whether it had.
+    pub(crate) fn expire(&mut self, timer: Timer, now: u64) -> bool {
+        let has_expired = self.get(timer).is_some_and(|at| at <= now);
+        if has_expired {
+            self.clear(timer);
         }
-        self.clear(timer);
-        Some(timer)
+        has_expired
     }
 
     /// When the next timer expires.
@@ -89,6 +95,7 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::{Timer, Timers};
+    use alloc::vec;
 
     #[test]
     fn timers_expire_in_time_and_once() {
@@ -100,13 +107,15 @@ mod tests {
         timers.set_earliest(Timer::Link(1), 25);
         timers.set(Timer::CreditUpdate, 5);
         timers.clear(Timer::CreditUpdate);
-        assert_eq!((timers.next(), timers.pop_due(19)), (Some(20), None));
-        assert_eq!(timers.pop_due(20), Some(Timer::Response));
-        assert_eq!(timers.pop_due(20), Some(Timer::Link(1)));
-        assert_eq!(timers.pop_due(20), None);
+        assert_eq!((timers.next(), timers.due(19)), (Some(20), vec![]));
+        assert_eq!(timers.due(20), [Timer::Response, Timer::Link(1)]);
+        assert!(!timers.expire(Timer::Response, 19));
+        assert!(timers.expire(Timer::Response, 20));
+        assert!(!timers.expire(Timer::Response, 20));
+        assert!(timers.expire(Timer::Link(1), 20));
         timers.set_earliest(Timer::Quiesce, 25);
         assert_eq!(timers.get(Timer::Quiesce), Some(25));
-        assert_eq!(timers.pop_due(u64::MAX), Some(Timer::Quiesce));
+        assert!(timers.expire(Timer::Quiesce, u64::MAX));
         assert_eq!(timers.next(), None);
     }
 }

@@ -25,6 +25,8 @@ impl Engine {
             log::warn!("node {node}: no answer to {question} for too long");
             self.nodes.fail(node, DownReason::NoResponse);
         }
+        // Lost nodes owe no more responses, so the timer is not set for theirs.
+        self.lose_failed_nodes();
         let late = self.windows.unregistering();
         let late = late.filter(|(_, since)| self.is_late(*since));
         for (id, _) in late.collect::<Vec<_>>() {

@@ -10,7 +10,8 @@ use super::std::ops::Range;
 use super::std::rc::Rc;
 
 use scif_abi::flags::{MapFlags, Protection};
-use scif_abi::limits::PAGE_BYTES;
+use scif_abi::limits::{NODE_RING_BYTES, PAGE_BYTES};
+use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET};
 use scif_abi::{Error, NodeId, PortId};
 
 use crate::{
@@ -53,6 +54,18 @@ pub struct PlainMemory {
     pub largest: usize,
     /// The next own load of so many bytes finds this number in front.
     pub lie: Cell<Option<(usize, u64)>>,
+    /// The peer fills its node ring anew whenever it is given room.
+    pub flood: Option<Flood>,
+}
+
+/// A peer that fills our node ring as fast as we read it.
+pub struct Flood {
+    /// Local address of our queue pair structure for the node.
+    pub queue_pair: u64,
+    /// Bytes in a full ring of whole messages.
+    pub bytes: u32,
+    /// How often it still fills the ring.
+    pub left: usize,
 }
 
 impl PlainMemory {
@@ -187,7 +200,17 @@ impl Memory for PlainMemory {
         address: u64,
         value: u32,
     ) -> Result<(), BadAddress> {
-        self.peer_write(node, address, &value.to_le_bytes())
+        self.peer_write(node, address, &value.to_le_bytes())?;
+        if let Some(flood) = &mut self.flood
+            && address % PAGE == LOCAL_READ_OFFSET
+            && flood.left > 0
+        {
+            flood.left -= 1;
+            let word = flood.queue_pair + LOCAL_WRITE_OFFSET;
+            let full = value.wrapping_add(flood.bytes) % NODE_RING_BYTES;
+            self.store_index(word, full);
+        }
+        Ok(())
     }
 
     fn copy(&mut self, from: Place, to: Place, bytes: usize) -> Result<(), BadAddress> {
@@ -256,6 +279,7 @@ impl Bed {
                 is_cut_off: false,
                 largest: usize::MAX,
                 lie: Cell::new(None),
+                flood: None,
             },
             copier: Box::new(CpuEngine),
             released: Vec::new(),

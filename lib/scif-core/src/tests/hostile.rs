@@ -2,13 +2,14 @@
 
 use super::std::prelude::v1::*;
 
-use scif_abi::limits::{MAX_GRANTED_PAGES, MAX_PEER_FENCES, MAX_WINDOW_PAGES};
-use scif_abi::message::{Message, NodeMessage};
+use scif_abi::limits::{MAX_GRANTED_PAGES, MAX_PEER_FENCES, MAX_WINDOW_PAGES, NODE_RING_BYTES};
+use scif_abi::message::{MESSAGE_BYTES, Message, NodeMessage};
+use scif_abi::qp::LOCAL_WRITE_OFFSET;
 use scif_abi::window::WindowRecord;
 use scif_abi::{Error, PortId};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::bed::{BOTH, BUS, Bed, End, FIXED, PAGE, RAM_BYTES};
+use super::bed::{BOTH, BUS, Bed, End, FIXED, Flood, PAGE, RAM_BYTES};
 use crate::base::table::Key;
 use crate::engine::Engine;
 use crate::{Direction, DownReason, Local, Memory, Rma, Signal, WindowState};
@@ -410,4 +411,39 @@ fn no_node_speaks_for_another() {
     assert_eq!(engine.send(memory, a.id, b"still here"), Ok(10));
     assert_eq!(bed.content(0, &pages)[..8], [0; 8]);
     assert_eq!(bed.unregister(a, 0, PAGE), Ok(0));
+}
+
+/// A peer fills its ring as fast as it is read: one iteration still ends.
+#[test]
+fn a_flood_of_messages_does_not_hold_up_the_loop() {
+    let mut bed = Bed::new(2);
+    for (node, other) in [(0, 1), (1, 0)] {
+        let node = &mut bed.nodes[node];
+        node.engine.link_down(&mut node.memory, other);
+    }
+    let mut attach = |node: usize, other| {
+        let node = &mut bed.nodes[node];
+        node.engine.attach(&mut node.memory, other).unwrap()
+    };
+    let (at_0, at_1) = (attach(0, 1), attach(1, 0));
+    let batch = NODE_RING_BYTES as usize / MESSAGE_BYTES;
+    let node = &mut bed.nodes[0];
+    node.memory.flood = Some(Flood {
+        queue_pair: at_0 - BUS,
+        bytes: (batch * MESSAGE_BYTES) as u32,
+        left: 10_000,
+    });
+    let full = (batch * MESSAGE_BYTES) as u32;
+    let word = at_0 - BUS + LOCAL_WRITE_OFFSET;
+    node.memory.store_index(word, full);
+    node.engine.link_up(&mut node.memory, 1, at_1).unwrap();
+    for _ in 0..3 {
+        let before = node.engine.stats().messages_received;
+        assert_eq!(node.engine.next_deadline(), Some(node.engine.now()));
+        let now = node.engine.now() + 1;
+        node.engine.tick(&mut node.memory, now);
+        let taken = node.engine.stats().messages_received - before;
+        assert_eq!(taken, batch as u64);
+        node.engine.check_invariants().unwrap();
+    }
 }
