@@ -515,7 +515,6 @@ fn positions_at_the_end_of_numbers_harm_nobody() {
             view.set_position(Side::Send, u64::MAX);
             let full = (RING as u32 - 1).to_le_bytes();
             view.store_at(Part::Own, Word::LocalRead.offset(), &full);
-            drop(view);
             let write = Op::Write {
                 id: near,
                 bytes: vec![0],

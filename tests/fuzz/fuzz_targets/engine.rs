@@ -390,17 +390,12 @@ impl Play {
                     length: 1 + u64::from(u16::arbitrary(input)?) % (3 * PAGE),
                     flags: u32::from(u8::arbitrary(input)? & 15),
                 };
-                self.tickets
-                    .extend(self.engine.rma(&mut self.memory, id, rma));
+                self.tickets.extend(self.engine.rma(id, rma));
             }
             13 => {
-                let mark = self
-                    .engine
-                    .fence_mark(&mut self.memory, id, 1 + count as u32 % 2);
+                let mark = self.engine.fence_mark(id, 1 + count as u32 % 2);
                 self.tickets.extend(mark);
-                let wait = self
-                    .engine
-                    .fence_wait(&mut self.memory, id, count as i32 % 5);
+                let wait = self.engine.fence_wait(id, count as i32 % 5);
                 self.tickets.extend(wait);
             }
             14 => {
@@ -411,17 +406,15 @@ impl Play {
                     remote_value: 2,
                     flags: 1 << (count % 2) | 0x10 << (count / 2 % 2),
                 };
-                let ticket = self.engine.fence_signal(&mut self.memory, id, signal);
+                let ticket = self.engine.fence_signal(id, signal);
                 self.tickets.extend(ticket);
             }
             _ => {
                 if let Some(mapped) = self.mapped.pop().filter(|_| count % 2 == 0) {
-                    self.engine
-                        .unmap(&mut self.memory, mapped.window, mapped.pages);
+                    self.engine.unmap(mapped.window, mapped.pages);
                 }
                 let run = self.engine.map_run(id, offset, PAGE);
-                let mapped =
-                    run.and_then(|run| self.engine.map(&mut self.memory, id, offset, run, 1));
+                let mapped = run.and_then(|run| self.engine.map(id, offset, run, 1));
                 self.mapped.extend(mapped);
             }
         }
@@ -438,9 +431,9 @@ impl Play {
                 self.unpin(pin);
             }
         }
-        let (engine, memory) = (&mut self.engine, &mut self.memory);
+        let engine = &mut self.engine;
         self.tickets
-            .retain(|ticket| engine.finish(memory, *ticket).is_none());
+            .retain(|ticket| engine.finish(*ticket).is_none());
         assert_eq!(self.fabric.borrow().fault, None);
     }
 
@@ -476,8 +469,7 @@ impl Play {
         }
         self.engine.link_down(&mut self.memory, HOSTILE);
         for mapped in core::mem::take(&mut self.mapped) {
-            self.engine
-                .unmap(&mut self.memory, mapped.window, mapped.pages);
+            self.engine.unmap(mapped.window, mapped.pages);
         }
         for _ in 0..200 {
             self.turn();

@@ -315,7 +315,7 @@ impl Connector {
             };
         }
         if context.rng.one_in(30) {
-            context.engine.connect_cancel(context.memory, self.endpoint);
+            context.engine.connect_cancel(self.endpoint);
             if context.rng.one_in(2) {
                 context.engine.close(context.memory, self.endpoint);
                 return Turn::Done;

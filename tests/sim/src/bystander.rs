@@ -130,8 +130,8 @@ impl Bystander {
             let ticket = engine.register(memory, id, given, 0, BOTH, FIXED);
             let ticket = text(ticket, "register")?;
             new.settle((&mut *victim.0, &mut *victim.1));
-            let (engine, memory) = new.side(end, (&mut *victim.0, &mut *victim.1));
-            if engine.finish(memory, ticket) != Some(Ok(0)) {
+            let (engine, _) = new.side(end, (&mut *victim.0, &mut *victim.1));
+            if engine.finish(ticket) != Some(Ok(0)) {
                 return Err("the third node's window is not registered".into());
             }
         }
@@ -228,8 +228,8 @@ impl Bystander {
             length: length as u64,
             flags: 4,
         };
-        let (engine, memory) = self.side(by, (victim_engine, victim_memory));
-        let ticket = text(engine.rma(memory, id, rma), "copy")?;
+        let (engine, _) = self.side(by, (victim_engine, victim_memory));
+        let ticket = text(engine.rma(id, rma), "copy")?;
         self.copy = Some(Copy {
             ticket,
             by,
@@ -243,8 +243,8 @@ impl Bystander {
     /// Looks whether a copy has arrived, and nothing else.
     fn end_copy(&mut self, copy: Copy, victim: Side<'_>) -> Result<(), String> {
         let (victim_engine, victim_memory) = victim;
-        let (engine, memory) = self.side(copy.by, (victim_engine, &mut *victim_memory));
-        let Some(result) = engine.finish(memory, copy.ticket) else {
+        let (engine, _) = self.side(copy.by, (victim_engine, &mut *victim_memory));
+        let Some(result) = engine.finish(copy.ticket) else {
             self.copy = Some(copy);
             return Ok(());
         };

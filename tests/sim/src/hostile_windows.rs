@@ -224,7 +224,7 @@ impl Neighbours {
             let ticket = engine.register(memory, end, given, 0, 3, 0x10);
             let ticket = ticket.map_err(|error| format!("own window: {error}"))?;
             while engine.next_event(memory).is_some() {}
-            if engine.finish(memory, ticket) != Some(Ok(0)) {
+            if engine.finish(ticket) != Some(Ok(0)) {
                 return Err("the own window is not registered".into());
             }
         }
@@ -245,7 +245,7 @@ impl Neighbours {
         rng: &mut Rng,
     ) -> Result<(), String> {
         if let Some((ticket, from, at, length)) = self.copy {
-            let Some(result) = engine.finish(memory, ticket) else {
+            let Some(result) = engine.finish(ticket) else {
                 return Ok(());
             };
             result.map_err(|error| format!("own copy: {error}"))?;
@@ -275,7 +275,7 @@ impl Neighbours {
             length: length as u64,
             flags: 4,
         };
-        let ticket = engine.rma(memory, pair[from], rma);
+        let ticket = engine.rma(pair[from], rma);
         let ticket = ticket.map_err(|error| format!("own copy: {error}"))?;
         self.copy = Some((ticket, from, at, length));
         Ok(())
@@ -431,7 +431,7 @@ impl Registered {
                     length,
                     flags,
                 };
-                let result = engine.rma(memory, endpoint, rma);
+                let result = engine.rma(endpoint, rma);
                 self.transfers += u64::from(result.is_ok());
                 self.tickets.extend(result.ok());
             }
@@ -448,7 +448,7 @@ impl Registered {
                     length,
                     flags,
                 };
-                match engine.rma(memory, endpoint, rma) {
+                match engine.rma(endpoint, rma) {
                     Ok(ticket) => {
                         self.transfers += 1;
                         self.tickets.push(ticket);
@@ -457,17 +457,16 @@ impl Registered {
                 }
             }
             7 => {
-                let result =
-                    engine.virtual_start(memory, endpoint, direction, remote, length, flags);
+                let result = engine.virtual_start(endpoint, direction, remote, length, flags);
                 if let Ok(ticket) = result {
                     self.transfers += 1;
                     self.virtuals.push((ticket, vec![0; length as usize]));
                 }
             }
             8 => {
-                let result = engine.fence_mark(memory, endpoint, 1 + rng.below(2) as u32);
+                let result = engine.fence_mark(endpoint, 1 + rng.below(2) as u32);
                 self.tickets.extend(result.ok());
-                let result = engine.fence_wait(memory, endpoint, rng.below(5) as i32);
+                let result = engine.fence_wait(endpoint, rng.below(5) as i32);
                 self.tickets.extend(result.ok());
             }
             9 => {
@@ -478,29 +477,29 @@ impl Registered {
                     remote_value: rng.number(),
                     flags: 1 << rng.below(2) | 0x10 << rng.below(2),
                 };
-                let result = engine.fence_signal(memory, endpoint, signal);
+                let result = engine.fence_signal(endpoint, signal);
                 self.tickets.extend(result.ok());
             }
             10 => {
                 let offset = remote & !(PAGE as i64 - 1);
                 if let Ok(run) = engine.map_run(endpoint, offset, PAGE)
-                    && let Ok(mapped) = engine.map(memory, endpoint, offset, run, 1)
+                    && let Ok(mapped) = engine.map(endpoint, offset, run, 1)
                 {
                     self.mappings += 1;
                     self.mapped.push((mapped, mapped.pages));
                 }
             }
-            _ => self.unmap_one(engine, memory, rng),
+            _ => self.unmap_one(engine, rng),
         }
         self.collect(engine, memory, rng);
         Ok(())
     }
 
-    fn unmap_one(&mut self, engine: &mut Engine, memory: &mut NodeMemory, rng: &mut Rng) {
+    fn unmap_one(&mut self, engine: &mut Engine, rng: &mut Rng) {
         if !self.mapped.is_empty() {
             let pick = rng.below(self.mapped.len() as u64) as usize;
             let (mapped, pages) = self.mapped.swap_remove(pick);
-            engine.unmap(memory, mapped.window, pages);
+            engine.unmap(mapped.window, pages);
         }
     }
 
@@ -511,7 +510,7 @@ impl Registered {
                 engine.abandon(memory, *ticket);
                 return false;
             }
-            engine.finish(memory, *ticket).is_none()
+            engine.finish(*ticket).is_none()
         });
         self.virtuals.retain_mut(|(ticket, data)| {
             if rng.one_in(50) {
@@ -530,10 +529,10 @@ impl Registered {
     ) -> Result<(), String> {
         let mut rng = Rng::new(0);
         while !self.mapped.is_empty() {
-            self.unmap_one(engine, memory, &mut rng);
+            self.unmap_one(engine, &mut rng);
         }
         for ticket in self.tickets.drain(..) {
-            if engine.finish(memory, ticket).is_none() {
+            if engine.finish(ticket).is_none() {
                 return Err(format!("{ticket:?} outlives its endpoint"));
             }
         }

@@ -39,9 +39,9 @@ pub(crate) struct Mappings {
 
 impl Held {
     /// Gives a mapping back whose program has ended.
-    pub fn unmap(self, engine: &mut scif_core::Engine, memory: &mut dyn Memory) {
+    pub fn unmap(self, engine: &mut scif_core::Engine) {
         if let Name::Mapped(window) = self.name {
-            engine.unmap(memory, window, self.pages.len() as u64);
+            engine.unmap(window, self.pages.len() as u64);
         }
     }
 }
@@ -111,9 +111,7 @@ impl Mappings {
         }
         let protection = protection.bits();
         let cover = context.model.cover(peer, false, offset, run, protection);
-        let result = context
-            .engine
-            .map(context.memory, endpoint, offset, run, protection);
+        let result = context.engine.map(endpoint, offset, run, protection);
         let expected = Expectation::from(&cover);
         let Some(mapped) = judge(context, endpoint, "map", result, &expected)? else {
             return Ok(());
@@ -145,9 +143,7 @@ impl Mappings {
         if cover.segments.is_none() && !cover.is_bad {
             return Ok(());
         }
-        let result = context
-            .engine
-            .get_pages(context.memory, endpoint, offset, length);
+        let result = context.engine.get_pages(endpoint, offset, length);
         let expected = Expectation::from(&cover);
         let Some(got) = judge(context, endpoint, "get_pages", result, &expected)? else {
             return Ok(());
@@ -228,7 +224,7 @@ impl Mappings {
         match held.name {
             Name::Mapped(window) => {
                 let count = 1 + context.rng.below(held.pages.len() as u64);
-                context.engine.unmap(context.memory, window, count);
+                context.engine.unmap(window, count);
                 held.pages.truncate(held.pages.len() - count as usize);
                 if held.pages.is_empty() {
                     self.held.swap_remove(pick);
@@ -258,9 +254,9 @@ impl Mappings {
             errors: Vec::new(),
             is_bad: false,
         };
-        let result = context.engine.put_pages(context.memory, endpoint, cookie);
+        let result = context.engine.put_pages(endpoint, cookie);
         judge(context, endpoint, "put_pages", result, &expected)?;
-        let again = context.engine.put_pages(context.memory, endpoint, cookie);
+        let again = context.engine.put_pages(endpoint, cookie);
         let expected = Expectation {
             errors: vec![Error::InvalidArgument],
             is_bad: true,

@@ -267,7 +267,7 @@ impl RmaEnd {
                 None => return Ok(true),
             }
         } else {
-            match context.engine.finish(context.memory, ticket) {
+            match context.engine.finish(ticket) {
                 Some(result) => result,
                 // Now and then somebody has no patience.
                 None if !context.finishing && context.rng.one_in(200) => {
@@ -437,7 +437,7 @@ impl RmaEnd {
                     }
                     context.model.give_up(id);
                 }
-                _ if context.engine.finish(context.memory, ticket).is_none() => {
+                _ if context.engine.finish(ticket).is_none() => {
                     return Err(format!("{kind:?} outlives its endpoint"));
                 }
                 _ => {}

@@ -278,7 +278,7 @@ impl World {
         }
         if ends {
             let held = context.orphans.swap_remove(pick);
-            held.unmap(context.engine, context.memory);
+            held.unmap(context.engine);
         }
         Ok(true)
     }

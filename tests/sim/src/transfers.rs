@@ -160,7 +160,7 @@ impl RmaEnd {
             _ if cover.is_bad => None,
             _ => return Ok(None),
         };
-        let result = context.engine.rma(context.memory, self.endpoint, rma);
+        let result = context.engine.rma(self.endpoint, rma);
         let expected = Expectation::from(cover);
         let ticket = judge(context, self.endpoint, "a transfer", result, &expected)?;
         let (Some(ticket), Some(transfer)) = (ticket, transfer) else {
@@ -254,14 +254,9 @@ impl RmaEnd {
         if !is_known && !cover.is_bad {
             return Ok(());
         }
-        let result = context.engine.virtual_start(
-            context.memory,
-            self.endpoint,
-            direction,
-            remote,
-            length,
-            flags,
-        );
+        let result = context
+            .engine
+            .virtual_start(self.endpoint, direction, remote, length, flags);
         let expected = Expectation::from(&cover);
         let ticket = judge(
             context,
@@ -303,9 +298,7 @@ impl RmaEnd {
         let before = context
             .model
             .begun_by(if flags == own { self.me } else { peer });
-        let result = context
-            .engine
-            .fence_mark(context.memory, self.endpoint, flags);
+        let result = context.engine.fence_mark(self.endpoint, flags);
         let errors = errors.into_iter().collect();
         let expected = Expectation { errors, is_bad };
         if let Some(ticket) = judge(context, self.endpoint, "fence_mark", result, &expected)? {
@@ -324,9 +317,7 @@ impl RmaEnd {
         let (mark, before) = known.unwrap_or((nonsense, Vec::new()));
         let errors = is_bad.then_some(Error::InvalidArgument);
         let errors = errors.into_iter().collect();
-        let result = context
-            .engine
-            .fence_wait(context.memory, self.endpoint, mark);
+        let result = context.engine.fence_wait(self.endpoint, mark);
         let expected = Expectation { errors, is_bad };
         if let Some(ticket) = judge(context, self.endpoint, "fence_wait", result, &expected)? {
             self.out(ticket, Kind::Wait(before));
@@ -421,9 +412,7 @@ impl RmaEnd {
         }
         let executor = if by_peer { peer } else { self.me };
         let before = context.model.begun_by(executor);
-        let result = context
-            .engine
-            .fence_signal(context.memory, self.endpoint, signal);
+        let result = context.engine.fence_signal(self.endpoint, signal);
         let expected = Expectation { errors, is_bad };
         let ticket = judge(context, self.endpoint, "fence_signal", result, &expected)?;
         let Some(ticket) = ticket else { return Ok(()) };

@@ -309,7 +309,7 @@ fn a_peer_without_extensions_hears_no_extension() {
     let [Say::ConnectRequest { connector, .. }] = heard[..] else {
         panic!("heard {heard:?}")
     };
-    talk.engine.connect_cancel(&mut talk.memory, id);
+    talk.engine.connect_cancel(id);
     assert_eq!(talk.heard(), []);
     assert_eq!(talk.engine.stats().connections_closing, 1);
     // Its accept comes much later.

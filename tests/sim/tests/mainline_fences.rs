@@ -5,7 +5,6 @@ mod pair;
 use pair::{PAGE, PEER, Pair, THEIRS, US};
 use scif_abi::message::NodeMessage as Say;
 use scif_core::{Memory, Signal};
-use sim::talk::Talk;
 
 #[test]
 fn a_mainline_node_uses_fences() {
@@ -94,8 +93,8 @@ fn we_use_fences_of_a_mainline_node() {
     pair.register_ours(&own, 1, 0);
     pair.register_theirs(&theirs, 0, 0xffff_8800_0000_2000);
     let requester = pair.ours;
-    let Talk { engine, memory, .. } = &mut pair.talk;
-    let ticket = engine.fence_mark(memory, pair.endpoint, 2).unwrap();
+    let engine = &mut pair.talk.engine;
+    let ticket = engine.fence_mark(pair.endpoint, 2).unwrap();
     let heard = pair.heard();
     let [
         Say::Mark {
@@ -115,8 +114,8 @@ fn we_use_fences_of_a_mainline_node() {
         panic!("no mark");
     };
     let mark = i32::try_from(mark).unwrap();
-    let Talk { engine, memory, .. } = &mut pair.talk;
-    let ticket = engine.fence_wait(memory, pair.endpoint, mark).unwrap();
+    let engine = &mut pair.talk.engine;
+    let ticket = engine.fence_wait(pair.endpoint, mark).unwrap();
     let heard = pair.heard();
     let [
         Say::Wait {
@@ -140,8 +139,8 @@ fn we_use_fences_of_a_mainline_node() {
         remote_value: 2,
         flags: 0x32,
     };
-    let Talk { engine, memory, .. } = &mut pair.talk;
-    let ticket = engine.fence_signal(memory, pair.endpoint, signal).unwrap();
+    let engine = &mut pair.talk.engine;
+    let ticket = engine.fence_signal(pair.endpoint, signal).unwrap();
     let heard = pair.heard();
     let mut waiters = Vec::new();
     for say in &heard {

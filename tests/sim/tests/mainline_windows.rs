@@ -40,7 +40,7 @@ fn a_mainline_node_registers_windows_with_us() {
         flags: 4,
     };
     let Talk { engine, memory, .. } = &mut pair.talk;
-    let ticket = engine.rma(memory, pair.endpoint, rma).unwrap();
+    let ticket = engine.rma(pair.endpoint, rma).unwrap();
     engine.pump(memory, &mut CpuEngine, 1 << 20);
     let released = std::iter::from_fn(|| engine.next_event(memory));
     assert!(
@@ -54,10 +54,8 @@ fn a_mainline_node_registers_windows_with_us() {
     assert_eq!(bytes, [1, 1, 1, 2, 2, 2, 2]);
 
     // While it is mapped it is in use; the last munmap ends that.
-    let Talk { engine, memory, .. } = &mut pair.talk;
-    let mapped = engine
-        .map(memory, pair.endpoint, 0x10_0000, PAGE, 1)
-        .unwrap();
+    let engine = &mut pair.talk.engine;
+    let mapped = engine.map(pair.endpoint, 0x10_0000, PAGE, 1).unwrap();
     let bus = pair.talk.peer.memory.export(US, pages[0]);
     assert_eq!(mapped.place, Place::Peer(PEER, bus));
     pair.tell(Say::Unregister {
@@ -70,10 +68,10 @@ fn a_mainline_node_registers_windows_with_us() {
         is_offset_free: 0,
     };
     assert_eq!(pair.heard(), [used]);
-    let Talk { engine, memory, .. } = &mut pair.talk;
+    let engine = &mut pair.talk.engine;
     let again = engine.map_run(pair.endpoint, 0x10_0000, PAGE);
     assert_eq!(again, Err(Error::NoSuchAddress));
-    engine.unmap(memory, mapped.window, 1);
+    engine.unmap(mapped.window, 1);
     assert_eq!(pair.heard(), [Say::Munmap { owner_window }]);
 
     // One that nobody uses goes at once, and so does one that nobody knows.
@@ -198,7 +196,7 @@ fn long_page_lists_take_several_tables() {
         flags: 4,
     };
     let Talk { engine, memory, .. } = &mut pair.talk;
-    let ticket = engine.rma(memory, pair.endpoint, rma).unwrap();
+    let ticket = engine.rma(pair.endpoint, rma).unwrap();
     while engine.pump(memory, &mut CpuEngine, 1 << 20) {}
     assert_eq!(pair.finish(ticket), Some(Ok(0)));
     for (at, page) in own.iter().enumerate() {

@@ -87,7 +87,7 @@ impl Fixture {
                 .engine
                 .register(&mut fixture.memory, end, given, 0, 3, 0x10);
             fixture.settle();
-            let result = fixture.engine.finish(&mut fixture.memory, ticket.unwrap());
+            let result = fixture.engine.finish(ticket.unwrap());
             assert_eq!(result, Some(Ok(0)));
         }
         fixture
@@ -155,11 +155,11 @@ fn offsets_and_lengths_from_the_edges() {
             fixture.refuse(&format!("map_run {what}"), |engine, _, end, _| {
                 engine.map_run(end, offset, length)
             });
-            fixture.refuse(&format!("map {what}"), |engine, mem, end, _| {
-                engine.map(mem, end, offset, length, 3)
+            fixture.refuse(&format!("map {what}"), |engine, _, end, _| {
+                engine.map(end, offset, length, 3)
             });
-            fixture.refuse(&format!("get_pages {what}"), |engine, mem, end, _| {
-                engine.get_pages(mem, end, offset, length)
+            fixture.refuse(&format!("get_pages {what}"), |engine, _, end, _| {
+                engine.get_pages(end, offset, length)
             });
             // One byte at 1, or 4095 at 1, is in the window; those are other tests' matter.
             let is_inside = offset > 0 && offset < 8192 && length <= 4097 && length > 0;
@@ -167,11 +167,11 @@ fn offsets_and_lengths_from_the_edges() {
                 if is_inside {
                     continue;
                 }
-                fixture.refuse(&format!("virtual {what}"), |engine, mem, end, _| {
-                    engine.virtual_start(mem, end, direction, offset, length, 0)
+                fixture.refuse(&format!("virtual {what}"), |engine, _, end, _| {
+                    engine.virtual_start(end, direction, offset, length, 0)
                 });
                 for (local, remote) in [(offset, 0), (0, offset), (offset, offset)] {
-                    fixture.refuse(&format!("rma {what}"), |engine, mem, end, _| {
+                    fixture.refuse(&format!("rma {what}"), |engine, _, end, _| {
                         let local = Local::Window(local);
                         let rma = Rma {
                             direction,
@@ -180,26 +180,23 @@ fn offsets_and_lengths_from_the_edges() {
                             length,
                             flags: 0,
                         };
-                        engine.rma(mem, end, rma)
+                        engine.rma(end, rma)
                     });
                 }
-                fixture.refuse(
-                    &format!("rma of pages {what}"),
-                    |engine, mem, end, pages| {
-                        let local = Local::Pages {
-                            pages,
-                            offset: length.wrapping_sub(1).max(2 * PAGE),
-                        };
-                        let rma = Rma {
-                            direction,
-                            local,
-                            remote: 0,
-                            length,
-                            flags: 0,
-                        };
-                        engine.rma(mem, end, rma)
-                    },
-                );
+                fixture.refuse(&format!("rma of pages {what}"), |engine, _, end, pages| {
+                    let local = Local::Pages {
+                        pages,
+                        offset: length.wrapping_sub(1).max(2 * PAGE),
+                    };
+                    let rma = Rma {
+                        direction,
+                        local,
+                        remote: 0,
+                        length,
+                        flags: 0,
+                    };
+                    engine.rma(end, rma)
+                });
             }
         }
     }
@@ -227,7 +224,7 @@ fn places_and_flags_from_the_edges() {
             );
         }
         for flags in [0x11, 0x21] {
-            fixture.refuse(&format!("signal at {offset:#x}"), |engine, mem, end, _| {
+            fixture.refuse(&format!("signal at {offset:#x}"), |engine, _, end, _| {
                 let signal = Signal {
                     local_offset: offset,
                     local_value: 1,
@@ -235,36 +232,32 @@ fn places_and_flags_from_the_edges() {
                     remote_value: 1,
                     flags,
                 };
-                engine.fence_signal(mem, end, signal)
+                engine.fence_signal(end, signal)
             });
         }
     }
     for flags in (0..=0x100).chain([u32::MAX]) {
         if ![1, 2].contains(&flags) {
-            fixture.refuse("mark", |engine, mem, end, _| {
-                engine.fence_mark(mem, end, flags)
-            });
+            fixture.refuse("mark", |engine, _, end, _| engine.fence_mark(end, flags));
         }
         let valid = [0x11, 0x12, 0x21, 0x22, 0x31, 0x32];
         if !valid.contains(&flags) {
-            fixture.refuse("signal", |engine, mem, end, _| {
+            fixture.refuse("signal", |engine, _, end, _| {
                 let signal = Signal {
                     flags,
                     ..Signal::default()
                 };
-                engine.fence_signal(mem, end, signal)
+                engine.fence_signal(end, signal)
             });
         }
         if flags > 15 {
-            fixture.refuse("virtual", |engine, mem, end, _| {
-                engine.virtual_start(mem, end, Direction::Read, 0, 1, flags)
+            fixture.refuse("virtual", |engine, _, end, _| {
+                engine.virtual_start(end, Direction::Read, 0, 1, flags)
             });
         }
     }
     for mark in [i32::MIN, -1, 7, 1 << 30, i32::MAX] {
-        fixture.refuse("wait", |engine, mem, end, _| {
-            engine.fence_wait(mem, end, mark)
-        });
+        fixture.refuse("wait", |engine, _, end, _| engine.fence_wait(end, mark));
     }
 }
 

@@ -74,8 +74,8 @@ fn an_unregister_is_answered_once() {
     let pages = pair.pin(PEER, 1);
     let owner_window = 0x8000;
     let user_window = pair.register_theirs(&pages, 0, owner_window);
-    let Talk { engine, memory, .. } = &mut pair.talk;
-    let mapped = engine.map(memory, pair.endpoint, 0, PAGE, 1).unwrap();
+    let engine = &mut pair.talk.engine;
+    let mapped = engine.map(pair.endpoint, 0, PAGE, 1).unwrap();
     for answers in [1, 0, 0] {
         pair.tell(Say::Unregister {
             user_window,
@@ -89,8 +89,8 @@ fn an_unregister_is_answered_once() {
         assert_eq!(pair.heard(), vec![used; answers]);
     }
     assert_eq!(pair.talk.engine.stats().unexpected_messages, 2);
-    let Talk { engine, memory, .. } = &mut pair.talk;
-    engine.unmap(memory, mapped.window, 1);
+    let engine = &mut pair.talk.engine;
+    engine.unmap(mapped.window, 1);
     assert_eq!(pair.heard(), [Say::Munmap { owner_window }]);
 }
 
@@ -196,8 +196,8 @@ fn with_windows() -> Pair {
 fn what_a_peer_waits_for_is_limited() {
     let mut pair = with_windows();
     let peer = pair.ours;
-    let Talk { engine, memory, .. } = &mut pair.talk;
-    engine.rma(memory, pair.endpoint, copy()).unwrap();
+    let engine = &mut pair.talk.engine;
+    engine.rma(pair.endpoint, copy()).unwrap();
     pair.tell(Say::Mark { peer, waiter: 1 });
     let heard = pair.talk.heard();
     let [Say::MarkAck { mark, .. }] = heard[..] else {
@@ -248,14 +248,14 @@ fn what_a_peer_waits_for_is_limited() {
 #[test]
 fn what_an_endpoint_has_queued_is_limited() {
     let mut pair = with_windows();
-    let Talk { engine, memory, .. } = &mut pair.talk;
+    let engine = &mut pair.talk.engine;
     for scope in Scope::ALL {
         engine.set_limit(Resource::Transfers, scope, u64::MAX);
     }
     for _ in 0..MAX_JOBS {
-        engine.rma(memory, pair.endpoint, copy()).unwrap();
+        engine.rma(pair.endpoint, copy()).unwrap();
     }
-    let more = engine.rma(memory, pair.endpoint, copy());
+    let more = engine.rma(pair.endpoint, copy());
     assert_eq!(more, Err(Error::NoMemory));
     assert_eq!(engine.stats().jobs, MAX_JOBS);
     // Neither does the peer get a store of its in.
@@ -322,7 +322,7 @@ fn what_waits_for_a_peer_that_does_not_read_is_limited() {
     let Talk { engine, memory, .. } = &mut pair.talk;
     // What the ring takes besides is little.
     for count in 0..=MAX_QUEUED_MESSAGES + 100 {
-        let Ok(ticket) = engine.fence_mark(memory, pair.endpoint, 2) else {
+        let Ok(ticket) = engine.fence_mark(pair.endpoint, 2) else {
             assert!(count >= MAX_QUEUED_MESSAGES);
             assert_eq!(engine.link_state(PEER), Some(LinkState::Failed));
             return;

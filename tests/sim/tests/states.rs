@@ -469,7 +469,7 @@ fn a_connector_that_gives_up_does_not_stay_in_the_queue() {
     node.connect(active, ConnectMode::Blocking).unwrap();
     node.settle();
     assert_eq!(node.poll(listener), Readiness::IN);
-    node.engine.connect_cancel(&mut *node.memory, active);
+    node.engine.connect_cancel(active);
     node.settle();
     assert_eq!(node.poll(listener), Readiness::empty());
     assert_eq!(node.accept(listener), Err(Error::WouldBlock));

@@ -12,7 +12,7 @@ impl Engine {
     /// endpoint tells when to look again. When an endpoint is closed all its calls end, without an
     /// event: its closer is to take their results. A ticket whose result was taken is unknown:
     /// `EBADF`.
-    pub fn finish(&mut self, _mem: &mut dyn Memory, ticket: Ticket) -> Option<Result<u64, Error>> {
+    pub fn finish(&mut self, ticket: Ticket) -> Option<Result<u64, Error>> {
         self.calls.finish(ticket)
     }
 

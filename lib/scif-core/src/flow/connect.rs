@@ -117,7 +117,7 @@ impl Engine {
 
     /// Gives up a connect that is under way (the waiting caller was interrupted): the endpoint is
     /// bound again, and may connect again at once. Does nothing when none is under way.
-    pub fn connect_cancel(&mut self, _mem: &mut dyn Memory, id: EndpointId) {
+    pub fn connect_cancel(&mut self, id: EndpointId) {
         let Ok(endpoint) = self.endpoints.get(id) else {
             return;
         };

@@ -6,7 +6,6 @@ use scif_abi::{Error, NodeId};
 
 use crate::base::context::Ends;
 use crate::base::ids::{ConnectionId, EndpointId, Ticket};
-use crate::base::memory::Memory;
 use crate::base::table::Key;
 use crate::call::PendingOn;
 use crate::connection::{Connection, Phase};
@@ -48,12 +47,7 @@ impl Engine {
     /// # Errors
     /// `ECONNRESET`, `ENOTCONN`, `ENODEV`, then `EINVAL`: not exactly one INIT flag, or any other.
     /// `ENOMEM`. By the ticket: `ENOMEM`, `ECONNRESET`.
-    pub fn fence_mark(
-        &mut self,
-        _mem: &mut dyn Memory,
-        id: EndpointId,
-        flags: u32,
-    ) -> Result<Ticket, Error> {
+    pub fn fence_mark(&mut self, id: EndpointId, flags: u32) -> Result<Ticket, Error> {
         let connection = self.verify(id)?;
         match FenceFlags::from_bits(flags) {
             Some(FenceFlags::INIT_SELF) => {
@@ -87,12 +81,7 @@ impl Engine {
     /// # Errors
     /// `ECONNRESET`, `ENOTCONN`, `ENODEV`, then `EINVAL`: no mark of this endpoint. `ENOMEM`. By
     /// the ticket: `ENOMEM`, `ECONNRESET`.
-    pub fn fence_wait(
-        &mut self,
-        _mem: &mut dyn Memory,
-        id: EndpointId,
-        mark: i32,
-    ) -> Result<Ticket, Error> {
+    pub fn fence_wait(&mut self, id: EndpointId, mark: i32) -> Result<Ticket, Error> {
         let connection = self.verify(id)?;
         let mark = u32::try_from(mark).map_err(|_| Error::InvalidArgument)?;
         // Where there is no channel no mark has been given out.
@@ -124,12 +113,7 @@ impl Engine {
     /// flag, unknown flags, or an offset in use is not a multiple of 4. `ENXIO`: eight bytes there
     /// are not in one window. `EACCES`: it may not be written. `ENOMEM`. By the ticket: `ENXIO`,
     /// `ECONNRESET`.
-    pub fn fence_signal(
-        &mut self,
-        _mem: &mut dyn Memory,
-        id: EndpointId,
-        signal: Signal,
-    ) -> Result<Ticket, Error> {
+    pub fn fence_signal(&mut self, id: EndpointId, signal: Signal) -> Result<Ticket, Error> {
         let connection = self.verify(id)?;
         let flags = FenceFlags::from_bits(signal.flags).ok_or(Error::InvalidArgument)?;
         let by_self = flags.contains(FenceFlags::INIT_SELF);

@@ -5,7 +5,6 @@ use scif_abi::flags::Protection;
 use scif_abi::{Error, NodeId};
 
 use crate::base::ids::{EndpointId, RemoteWindowId};
-use crate::base::memory::Memory;
 use crate::base::pages::PAGE;
 use crate::engine::Engine;
 use crate::window::offsets::LocalPart;
@@ -32,7 +31,6 @@ impl Engine {
     /// `EACCES`: a window does not allow it. `EXDEV`: the range is registered but not one run.
     pub fn map(
         &mut self,
-        _mem: &mut dyn Memory,
         id: EndpointId,
         offset: i64,
         length: u64,
@@ -65,7 +63,6 @@ impl Engine {
     /// As [`Engine::map`]; `EXDEV`: the range is registered but not all in one window.
     pub fn map_pieces(
         &mut self,
-        _mem: &mut dyn Memory,
         id: EndpointId,
         offset: i64,
         length: u64,
@@ -85,13 +82,13 @@ impl Engine {
     }
 
     /// `pages` pages of what [`Engine::note_cached`] was told of are gone.
-    pub fn unmap_cached(&mut self, _mem: &mut dyn Memory, window: RemoteWindowId, pages: u64) {
+    pub fn unmap_cached(&mut self, window: RemoteWindowId, pages: u64) {
         self.windows.unmap_cached(window, pages);
     }
 
     /// `scif_munmap`: `pages` pages of a mapping of `window` are gone. Works in every state, after
     /// close, unregister and the loss of the node too.
-    pub fn unmap(&mut self, _mem: &mut dyn Memory, window: RemoteWindowId, pages: u64) {
+    pub fn unmap(&mut self, window: RemoteWindowId, pages: u64) {
         self.windows.release_remote(window, pages, 0);
     }
 
@@ -121,7 +118,6 @@ impl Engine {
     /// As [`Engine::map_run`]; `ENXIO` also: the range is in several windows.
     pub fn get_pages(
         &mut self,
-        _mem: &mut dyn Memory,
         id: EndpointId,
         offset: i64,
         length: u64,
@@ -135,12 +131,7 @@ impl Engine {
     ///
     /// # Errors
     /// `ENOTCONN`: neither connected nor disconnected. `EINVAL`: no such cookie on this endpoint.
-    pub fn put_pages(
-        &mut self,
-        _mem: &mut dyn Memory,
-        id: EndpointId,
-        cookie: u64,
-    ) -> Result<(), Error> {
+    pub fn put_pages(&mut self, id: EndpointId, cookie: u64) -> Result<(), Error> {
         let connection = self.endpoints.get(id)?.used_connection()?;
         let is_put = self.windows.put_pages(connection, cookie);
         is_put.then_some(()).ok_or(Error::InvalidArgument)

@@ -51,12 +51,7 @@ impl Engine {
     /// `ECONNRESET`, `ENOTCONN`, `ENODEV`. `EINVAL`: unknown flags, no bytes. `ENXIO`: a range is
     /// not all registered, or an offset is negative. `EACCES`: a window does not allow it.
     /// `EFAULT`: the range is not in the pages. `ENOMEM`: too many transfers.
-    pub fn rma(
-        &mut self,
-        _mem: &mut dyn Memory,
-        id: EndpointId,
-        rma: Rma,
-    ) -> Result<Ticket, Error> {
+    pub fn rma(&mut self, id: EndpointId, rma: Rma) -> Result<Ticket, Error> {
         let connection = self.verify(id)?;
         let flags = check_transfer(rma.flags, rma.length)?;
         let (need, remote_need) = rma.direction.needs();
@@ -170,7 +165,6 @@ impl Engine {
     /// As [`Engine::rma`].
     pub fn virtual_start(
         &mut self,
-        _mem: &mut dyn Memory,
         id: EndpointId,
         direction: Direction,
         remote: i64,
@@ -201,7 +195,7 @@ impl Engine {
         data: &mut [u8],
         budget: usize,
     ) -> Option<Result<u64, Error>> {
-        if let Some(result) = self.finish(mem, ticket) {
+        if let Some(result) = self.finish(ticket) {
             return Some(result);
         }
         let (id, number) = self.current_virtual(ticket)?;
@@ -211,14 +205,14 @@ impl Engine {
         }
         transfers.retire(cx, windows, &mut self.calls, id);
         transfers.activate(id);
-        match self.finish(mem, ticket) {
+        match self.finish(ticket) {
             Some(result) => Some(result),
             // Copies before it are still under way. The call need not wait for these.
             None => {
                 let error = self.transfers.take_error(id, number);
                 let result = error.map_or(Ok(0), Err);
                 self.calls.complete(&mut self.cx, ticket, result);
-                self.finish(mem, ticket)
+                self.finish(ticket)
             }
         }
     }

@@ -354,7 +354,13 @@ impl Bed {
         happened
     }
 
-    pub fn engine(&mut self, end: End) -> (&mut Engine, &mut PlainMemory) {
+    /// The engine of an end's node.
+    pub fn engine(&mut self, end: End) -> &mut Engine {
+        &mut self.nodes[end.node].engine
+    }
+
+    /// The engine and the memory of an end's node.
+    pub fn parts(&mut self, end: End) -> (&mut Engine, &mut PlainMemory) {
         let node = &mut self.nodes[end.node];
         (&mut node.engine, &mut node.memory)
     }
@@ -420,8 +426,8 @@ impl Bed {
     pub fn finish(&mut self, end: End, ticket: Result<Ticket, Error>) -> Result<u64, Error> {
         let ticket = ticket?;
         self.run();
-        let (engine, memory) = self.engine(end);
-        engine.finish(memory, ticket).expect("the call is done")
+        let engine = self.engine(end);
+        engine.finish(ticket).expect("the call is done")
     }
 
     pub fn start_register(
@@ -432,7 +438,7 @@ impl Bed {
         protection: u32,
         flags: u32,
     ) -> Result<Ticket, Error> {
-        let (engine, memory) = self.engine(end);
+        let (engine, memory) = self.parts(end);
         engine.register(memory, end.id, pages.clone(), offset, protection, flags)
     }
 
@@ -444,13 +450,13 @@ impl Bed {
 
     /// Unregisters and waits.
     pub fn unregister(&mut self, end: End, offset: i64, length: u64) -> Result<u64, Error> {
-        let (engine, memory) = self.engine(end);
+        let (engine, memory) = self.parts(end);
         let ticket = engine.unregister(memory, end.id, offset, length);
         self.finish(end, ticket)
     }
 
     pub fn close(&mut self, end: End) {
-        let (engine, memory) = self.engine(end);
+        let (engine, memory) = self.parts(end);
         engine.close(memory, end.id);
         self.nodes[end.node].engine.check_invariants().unwrap();
     }

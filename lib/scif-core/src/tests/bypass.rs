@@ -16,7 +16,7 @@ use crate::{BypassId, Event, Memory, Owner, Place, Resource, Scope, Side, Ticket
 
 /// A handle, and the local address of its control page.
 pub(super) fn open(bed: &mut Bed, end: End) -> (BypassId, u64) {
-    let (engine, memory) = bed.engine(end);
+    let (engine, memory) = bed.parts(end);
     let (id, record) = engine.open_bypass(memory, end.id, USER).unwrap();
     assert!(record.handle.get() >= FIRST_HANDLE);
     let ring = engine.config().endpoint_ring_bytes;
@@ -30,7 +30,7 @@ pub(super) fn open(bed: &mut Bed, end: End) -> (BypassId, u64) {
 }
 
 pub(super) fn close(bed: &mut Bed, end: End, id: BypassId) {
-    let (engine, memory) = bed.engine(end);
+    let (engine, memory) = bed.parts(end);
     engine.close_bypass(memory, id);
     engine.check_invariants().unwrap();
 }
@@ -40,12 +40,12 @@ pub(super) fn word(bed: &Bed, end: End, address: u64) -> u32 {
 }
 
 fn send(bed: &mut Bed, end: End, bytes: &[u8]) -> Result<usize, Error> {
-    let (engine, memory) = bed.engine(end);
+    let (engine, memory) = bed.parts(end);
     engine.send(memory, end.id, bytes)
 }
 
 fn receive(bed: &mut Bed, end: End) -> Result<Vec<u8>, Error> {
-    let (engine, memory) = bed.engine(end);
+    let (engine, memory) = bed.parts(end);
     let mut buffer = [0; 64];
     let count = engine.recv(memory, end.id, &mut buffer)?;
     Ok(buffer[..count].to_vec())
@@ -66,7 +66,7 @@ fn positions_move_into_the_page_and_back() {
         assert_eq!(send(&mut bed, a, b"three"), Ok(5));
         bed.run();
         assert_eq!(receive(&mut bed, b).unwrap(), b"onetwothree");
-        let (engine, memory) = bed.engine(a);
+        let (engine, memory) = bed.parts(a);
         engine.close_bypass(memory, id);
         assert_eq!(
             engine.bypass_place(id, Part::Own),
@@ -79,7 +79,7 @@ fn positions_move_into_the_page_and_back() {
 fn only_connected_endpoints_have_handles() {
     let mut bed = Bed::new(1);
     let (a, b) = bed.connect(0, 0);
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     let fresh = engine.open(USER).unwrap();
     let refused = engine.open_bypass(memory, fresh, USER);
     assert_eq!(refused, Err(Error::NotConnected));
@@ -88,7 +88,7 @@ fn only_connected_endpoints_have_handles() {
     assert_eq!(gone, Err(Error::BadDescriptor));
     bed.close(b);
     bed.run();
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     let over = engine.open_bypass(memory, a.id, USER);
     assert_eq!(over, Err(Error::NotConnected));
 }
@@ -106,7 +106,7 @@ fn handles_count_for_who_opens_them_also_when_the_endpoint_is_gone() {
     }
     bed.run();
     let third = pairs[2].0;
-    let (engine, memory) = bed.engine(third);
+    let (engine, memory) = bed.parts(third);
     let refused = engine.open_bypass(memory, third.id, USER);
     assert_eq!(refused, Err(Error::NoMemory));
     let other = Owner {
@@ -121,7 +121,7 @@ fn handles_count_for_who_opens_them_also_when_the_endpoint_is_gone() {
     close(&mut bed, third, handles[0]);
     open(&mut bed, third);
     bed.run();
-    let (engine, _) = bed.engine(third);
+    let (engine, _) = bed.parts(third);
     engine.check_invariants().unwrap();
 }
 
@@ -168,7 +168,7 @@ fn a_dead_clients_lock_is_free_again() {
     // It dies between its position and the index.
     memory.store_position(page + SENT_OFFSET, 2);
     assert_eq!(send(&mut bed, a, b"x"), Ok(0));
-    let (engine, _) = bed.engine(a);
+    let (engine, _) = bed.parts(a);
     // Nobody tells when a client unlocks: the clock does.
     assert!(engine.next_deadline().is_some());
     close(&mut bed, a, id);
@@ -204,7 +204,7 @@ fn a_ring_that_stays_locked_is_looked_at_ever_less_often() {
     bed.run();
     let look = |bed: &mut Bed| {
         assert_eq!(send(bed, a, b"x"), Ok(0));
-        let (engine, memory) = bed.engine(a);
+        let (engine, memory) = bed.parts(a);
         let (now, next) = (engine.now(), engine.next_deadline().unwrap());
         engine.tick(memory, next);
         let event = engine.next_event(memory);
@@ -247,13 +247,13 @@ fn a_transfer_in_parts_keeps_its_turn() {
     let mut bed = Bed::new(2);
     let (a, _) = bed.connect(0, 1);
     let (_id, page) = open(&mut bed, a);
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     engine.hold_ring(memory, a.id, Side::Send, true);
     assert_eq!(word(&bed, a, page + SEND_LOCK_OFFSET), 0);
     assert_eq!(send(&mut bed, a, b"first"), Ok(5));
     assert_eq!(word(&bed, a, page + SEND_LOCK_OFFSET), LOCK_DAEMON);
     assert_eq!(send(&mut bed, a, b"second"), Ok(6));
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     engine.hold_ring(memory, a.id, Side::Send, false);
     assert_eq!(word(&bed, a, page + SEND_LOCK_OFFSET), 0);
 }
@@ -271,13 +271,13 @@ fn windows_wait_for_copies_of_clients_but_not_for_ever() {
             let (id, page) = open(&mut bed, user);
             let epoch = word(&bed, user, page + EPOCH_OFFSET);
             set_busy(&mut bed, user, page, FIRST_HANDLE, 1);
-            let (engine, memory) = bed.engine(b);
+            let (engine, memory) = bed.parts(b);
             let ticket = engine.unregister(memory, b.id, PAGE.cast_signed(), PAGE);
             let ticket = ticket.unwrap();
             bed.run();
             assert_ne!(word(&bed, user, page + EPOCH_OFFSET), epoch);
-            let (engine, memory) = bed.engine(b);
-            assert_eq!(engine.finish(memory, ticket), None);
+            let engine = bed.engine(b);
+            assert_eq!(engine.finish(ticket), None);
             if user == a {
                 // It ends.
                 set_busy(&mut bed, user, page, FIRST_HANDLE, 0);
@@ -286,8 +286,8 @@ fn windows_wait_for_copies_of_clients_but_not_for_ever() {
                 watch(&mut bed, 1_100_000_000);
             }
             bed.run();
-            let (engine, memory) = bed.engine(b);
-            assert_eq!(engine.finish(memory, ticket), Some(Ok(0)));
+            let engine = bed.engine(b);
+            assert_eq!(engine.finish(ticket), Some(Ok(0)));
             close(&mut bed, user, id);
             let stuck: u64 = bed
                 .nodes
@@ -307,15 +307,15 @@ fn only_the_end_of_a_mapped_window_wakes_who_sleeps() {
     let pages = bed.pin(b.node, &[1]);
     for is_mapped in [false, true] {
         bed.register(b, &pages, 0, BOTH);
-        let (engine, memory) = bed.engine(a);
+        let engine = bed.engine(a);
         if is_mapped {
-            engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+            engine.map(a.id, 0, PAGE, BOTH).unwrap();
         }
         poll_for_nothing(&mut bed, a);
-        let (engine, memory) = bed.engine(b);
+        let (engine, memory) = bed.parts(b);
         engine.unregister(memory, b.id, 0, PAGE).unwrap();
         while bed.turn(b.node) {}
-        let (engine, memory) = bed.engine(a);
+        let (engine, memory) = bed.parts(a);
         let mut is_told = false;
         while let Some(event) = engine.next_event(memory) {
             is_told |= event == Event::Changed(a.id);
@@ -329,7 +329,7 @@ fn only_the_end_of_a_mapped_window_wakes_who_sleeps() {
 fn unregister(bed: &mut Bed, end: End) -> (Ticket, bool) {
     let pages = bed.pin(end.node, &[1]);
     bed.register(end, &pages, 0, BOTH);
-    let (engine, memory) = bed.engine(end);
+    let (engine, memory) = bed.parts(end);
     let ticket = engine.unregister(memory, end.id, 0, PAGE).unwrap();
     bed.run();
     (ticket, is_done(bed, end, ticket))
@@ -337,8 +337,8 @@ fn unregister(bed: &mut Bed, end: End) -> (Ticket, bool) {
 
 /// Whether a window is unregistered by now.
 fn is_done(bed: &mut Bed, end: End, ticket: Ticket) -> bool {
-    let (engine, memory) = bed.engine(end);
-    match engine.finish(memory, ticket) {
+    let engine = bed.engine(end);
+    match engine.finish(ticket) {
         Some(result) => {
             assert_eq!(result, Ok(0));
             true
@@ -376,7 +376,7 @@ fn clients_are_told_whose_stores_are_gathered() {
         for (nodes, is_far) in [(1, false), (2, true)] {
             let mut bed = Bed::new(nodes);
             let (a, _) = bed.connect(0, nodes - 1);
-            let (engine, memory) = bed.engine(a);
+            let (engine, memory) = bed.parts(a);
             engine.set_gathers(gathers);
             let (_, record) = engine.open_bypass(memory, a.id, USER).unwrap();
             let is_told = record.flags.get() & BYPASS_GATHERED != 0;
@@ -514,7 +514,7 @@ fn receive_nothing(bed: &mut Bed, end: End) {
 }
 
 fn poll_for_nothing(bed: &mut Bed, end: End) {
-    let (engine, memory) = bed.engine(end);
+    let (engine, memory) = bed.parts(end);
     assert_eq!(engine.poll(memory, end.id), Readiness::OUT);
 }
 
@@ -552,7 +552,7 @@ fn only_who_asked_is_told() {
         client.get_or_insert_with(|| open(&mut bed, b));
     }
     // A subscription is told each time, and a kick always.
-    let (engine, memory) = bed.engine(b);
+    let (engine, memory) = bed.parts(b);
     engine.set_waiting(memory, b.id, Readiness::IN);
     for _ in 0..2 {
         let before = sent(&bed);
@@ -561,7 +561,7 @@ fn only_who_asked_is_told() {
         assert_eq!(sent(&bed), before + 1);
     }
     let before = sent(&bed);
-    let (engine, _) = bed.engine(a);
+    let (engine, _) = bed.parts(a);
     engine.kick(a.id, Kicks::BYTES | Kicks::ROOM).unwrap();
     bed.run();
     assert_eq!(sent(&bed), before + 2);

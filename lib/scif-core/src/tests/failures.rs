@@ -41,7 +41,7 @@ fn setting() -> Setting {
     });
     for (node, (_, connecting)) in ends.iter_mut().enumerate() {
         let to = PortId::new(1 - node as u16, 1777);
-        let (engine, memory) = bed.engine(*connecting);
+        let (engine, memory) = bed.parts(*connecting);
         let mode = ConnectMode::NonBlocking;
         engine.connect(memory, connecting.id, to, mode).unwrap();
     }
@@ -94,7 +94,7 @@ type NamedCall = (&'static str, fn(&mut Setting));
 fn a_link_that_fails_in_any_call_ends_once_and_nothing_is_left() {
     let sends: &[NamedCall] = &[
         ("connect", |s| {
-            let (engine, memory) = s.bed.engine(s.a);
+            let (engine, memory) = s.bed.parts(s.a);
             let id = engine.open(USER).unwrap();
             let mode = ConnectMode::Blocking;
             engine
@@ -102,17 +102,17 @@ fn a_link_that_fails_in_any_call_ends_once_and_nothing_is_left() {
                 .unwrap();
         }),
         ("connect_cancel", |s| {
-            let (engine, memory) = s.bed.engine(s.connecting);
-            engine.connect_cancel(memory, s.connecting.id);
+            let engine = s.bed.engine(s.connecting);
+            engine.connect_cancel(s.connecting.id);
         }),
         ("accept", |s| {
-            let (engine, memory) = s.bed.engine(s.listener);
+            let (engine, memory) = s.bed.parts(s.listener);
             engine.accept_start(memory, s.listener.id, USER).unwrap();
         }),
         ("close", |s| s.bed.close(s.a)),
         ("close of a listener", |s| s.bed.close(s.listener)),
         ("kick", |s| {
-            let (engine, _) = s.bed.engine(s.a);
+            let (engine, _) = s.bed.parts(s.a);
             engine.kick(s.a.id, Kicks::BYTES | Kicks::ROOM).unwrap();
         }),
         ("register", |s| {
@@ -122,21 +122,21 @@ fn a_link_that_fails_in_any_call_ends_once_and_nothing_is_left() {
                 .unwrap();
         }),
         ("unregister", |s| {
-            let (engine, memory) = s.bed.engine(s.a);
+            let (engine, memory) = s.bed.parts(s.a);
             engine.unregister(memory, s.a.id, 0, PAGE).unwrap();
         }),
         ("fence_mark", |s| {
-            let (engine, memory) = s.bed.engine(s.a);
-            engine.fence_mark(memory, s.a.id, 2).unwrap();
+            let engine = s.bed.engine(s.a);
+            engine.fence_mark(s.a.id, 2).unwrap();
         }),
         ("fence_signal", |s| {
-            let (engine, memory) = s.bed.engine(s.a);
+            let engine = s.bed.engine(s.a);
             let signal = Signal {
                 // By the peer, into its own window.
                 flags: 0x2 | 0x20,
                 ..Signal::default()
             };
-            engine.fence_signal(memory, s.a.id, signal).unwrap();
+            engine.fence_signal(s.a.id, signal).unwrap();
         }),
         ("probe_peer", |s| {
             let node = &mut s.bed.nodes[0];
@@ -156,7 +156,7 @@ fn a_link_that_fails_in_any_call_ends_once_and_nothing_is_left() {
             node.engine.poll_node(&mut node.memory, 1);
         }),
         ("register where a window ends", |s| {
-            let (engine, memory) = s.bed.engine(s.a);
+            let (engine, memory) = s.bed.parts(s.a);
             engine.unregister(memory, s.a.id, 0, PAGE).unwrap();
             let pages = s.bed.pin(0, &[1]);
             let result = s.bed.start_register(s.a, &pages, 0, BOTH, FIXED);

@@ -42,7 +42,7 @@ impl Pair {
     /// Starts a copy at an end and leaves it where it is.
     fn begin_copy(&mut self, end: End) {
         self.bed.nodes[end.node].is_pumped = false;
-        let (engine, memory) = self.bed.engine(end);
+        let engine = self.bed.engine(end);
         let rma = Rma {
             direction: Direction::Write,
             local: Local::Window(64),
@@ -50,32 +50,32 @@ impl Pair {
             length: 1000,
             flags: 0,
         };
-        let ticket = engine.rma(memory, end.id, rma).unwrap();
-        assert_eq!(engine.finish(memory, ticket), Some(Ok(0)));
+        let ticket = engine.rma(end.id, rma).unwrap();
+        assert_eq!(engine.finish(ticket), Some(Ok(0)));
     }
 
     fn mark(&mut self, end: End, flags: u32) -> Result<i32, Error> {
-        let (engine, memory) = self.bed.engine(end);
-        let ticket = engine.fence_mark(memory, end.id, flags);
+        let engine = self.bed.engine(end);
+        let ticket = engine.fence_mark(end.id, flags);
         self.bed
             .finish(end, ticket)
             .map(|mark| i32::try_from(mark).unwrap())
     }
 
     fn wait(&mut self, end: End, mark: i32) -> Result<Ticket, Error> {
-        let (engine, memory) = self.bed.engine(end);
-        engine.fence_wait(memory, end.id, mark)
+        let engine = self.bed.engine(end);
+        engine.fence_wait(end.id, mark)
     }
 
     fn result(&mut self, end: End, ticket: Ticket) -> Option<Result<u64, Error>> {
         self.bed.run();
-        let (engine, memory) = self.bed.engine(end);
-        engine.finish(memory, ticket)
+        let engine = self.bed.engine(end);
+        engine.finish(ticket)
     }
 
     fn signal(&mut self, end: End, signal: Signal) -> Result<Ticket, Error> {
-        let (engine, memory) = self.bed.engine(end);
-        engine.fence_signal(memory, end.id, signal)
+        let engine = self.bed.engine(end);
+        engine.fence_signal(end.id, signal)
     }
 
     /// The eight bytes at an offset of an end's window.
@@ -281,8 +281,8 @@ fn waits_for_the_peer_end_when_it_closes() {
     pair.begin_copy(b);
     let mark = pair.mark(a, PEER).unwrap();
     let wait = pair.wait(a, mark).unwrap();
-    let (engine, memory) = pair.bed.engine(a);
-    let late = engine.fence_mark(memory, a.id, PEER).unwrap();
+    let engine = pair.bed.engine(a);
+    let late = engine.fence_mark(a.id, PEER).unwrap();
     pair.bed.close(b);
     assert_eq!(pair.result(a, wait), Some(Err(Error::ConnectionReset)));
     assert_eq!(pair.result(a, late), Some(Err(Error::ConnectionReset)));

@@ -159,8 +159,8 @@ fn page_lists_without_sense_are_refused_and_forgotten() {
     victim.describe(at, &[(BUS, 1)], 1, 0x4000, 0);
     victim.register(third);
     assert_eq!(victim.remote_windows(), 2);
-    let (engine, memory) = victim.bed.engine(victim.a);
-    let denied = engine.map(memory, victim.a.id, 0x4000, PAGE, BOTH);
+    let engine = victim.bed.engine(victim.a);
+    let denied = engine.map(victim.a.id, 0x4000, PAGE, BOTH);
     assert_eq!(denied, Err(Error::AccessDenied));
 }
 
@@ -206,8 +206,8 @@ fn grants_without_sense_fail_the_call() {
             address,
             waiter: window,
         });
-        let (engine, memory) = victim.bed.engine(a);
-        let result = engine.finish(memory, ticket);
+        let engine = victim.bed.engine(a);
+        let result = engine.finish(ticket);
         assert_eq!(result, Some(Err(Error::NoMemory)), "{address:#x}");
         assert_eq!(victim.engine().stats().windows, 0);
     }
@@ -221,8 +221,8 @@ fn answers_out_of_turn_change_nothing() {
     victim.bed.register(a, &pages, 0, BOTH);
     let (window, _) = victim.engine().windows.locals().next().unwrap();
     let window = window.number();
-    let (engine, memory) = victim.bed.engine(a);
-    let mark = engine.fence_mark(memory, a.id, 2).unwrap();
+    let engine = victim.bed.engine(a);
+    let mark = engine.fence_mark(a.id, 2).unwrap();
     let waiter = mark.number();
     let user_window = 3;
     for owner_window in [0, window, window + 1, u64::MAX] {
@@ -273,8 +273,8 @@ fn answers_out_of_turn_change_nothing() {
             victim.say(body);
         }
     }
-    let (engine, memory) = victim.bed.engine(a);
-    assert_eq!(engine.finish(memory, mark), None);
+    let engine = victim.bed.engine(a);
+    assert_eq!(engine.finish(mark), None);
     let state = victim.engine().windows().next().map(|window| window.state);
     assert_eq!(state, Some(WindowState::Live));
 }
@@ -314,12 +314,12 @@ fn fences_of_a_peer_are_checked_and_limited() {
     }
     assert_eq!(victim.engine().stats().jobs, MAX_PEER_FENCES);
     // The user's own calls fail in order, and nothing is lost.
-    let (engine, memory) = victim.bed.engine(a);
+    let engine = victim.bed.engine(a);
     let signal = Signal {
         flags: 0x11,
         ..Signal::default()
     };
-    let refused = engine.fence_signal(memory, a.id, signal);
+    let refused = engine.fence_signal(a.id, signal);
     assert_eq!(refused, Err(Error::NoMemory));
     for mark in [0, 1, 77, u64::MAX, 1 << 30] {
         victim.say(NodeMessage::Wait { peer, waiter, mark });
@@ -344,8 +344,8 @@ fn a_window_whose_node_is_lost_is_not_written_any_more() {
         length: 2 * PAGE,
         flags: 0,
     };
-    let (engine, memory) = victim.bed.engine(a);
-    engine.rma(memory, a.id, rma).unwrap();
+    let engine = victim.bed.engine(a);
+    engine.rma(a.id, rma).unwrap();
     engine.link_failed(1, DownReason::Silent);
     let before = engine.stats().copies;
     victim.bed.turn(0);
@@ -407,7 +407,7 @@ fn no_node_speaks_for_another() {
     }
     assert_eq!(node.engine.stats().jobs, 0);
     bed.run();
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     assert_eq!(engine.send(memory, a.id, b"still here"), Ok(10));
     assert_eq!(bed.content(0, &pages)[..8], [0; 8]);
     assert_eq!(bed.unregister(a, 0, PAGE), Ok(0));

@@ -15,9 +15,9 @@ fn leaving_waits_for_clients_that_reach_the_peer() {
     let (a, _) = bed.connect(0, 1);
     let (idle, _) = open(&mut bed, a);
     let (id, page) = open(&mut bed, a);
-    let (engine, _) = bed.engine(a);
+    let (engine, _) = bed.parts(a);
     engine.map_bypass(id, 3);
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     engine.leave(memory);
     bed.run();
     let has_heard = |bed: &Bed| bed.nodes[1].engine.link_state(0) != Some(LinkState::Online);
@@ -26,10 +26,10 @@ fn leaving_waits_for_clients_that_reach_the_peer() {
     assert_eq!(word(&bed, a, page + STATE_OFFSET), STATE_DISCONNECTED);
     let busy = page + rma_busy_offset(FIRST_HANDLE + 1);
     bed.nodes[0].memory.store_index(busy, 1);
-    let (engine, _) = bed.engine(a);
+    let (engine, _) = bed.parts(a);
     engine.unmap_bypass(id, 1);
     bed.run();
-    let (engine, _) = bed.engine(a);
+    let (engine, _) = bed.parts(a);
     engine.unmap_bypass(id, 2);
     bed.run();
     assert!(!has_heard(&bed));

@@ -58,29 +58,26 @@ fn an_unregistered_window_stays_as_long_as_it_is_mapped() {
             at_b,
             ..
         } = pair(nodes);
-        let (engine, memory) = bed.engine(a);
-        let mapped = engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
-        engine.map(memory, a.id, 0, PAGE, READ).unwrap();
+        let engine = bed.engine(a);
+        let mapped = engine.map(a.id, 0, PAGE, BOTH).unwrap();
+        engine.map(a.id, 0, PAGE, READ).unwrap();
         assert_eq!(bed.unregister(b, 0, PAGE), Ok(0));
         // Nothing new may use it, but what is there works.
-        let (engine, memory) = bed.engine(a);
+        let (engine, memory) = bed.parts(a);
         let none = Err(Error::NoSuchAddress);
-        assert_eq!(
-            engine.map(memory, a.id, 0, PAGE, READ),
-            Err(Error::NoSuchAddress)
-        );
-        assert_eq!(engine.rma(memory, a.id, write()), none);
+        assert_eq!(engine.map(a.id, 0, PAGE, READ), Err(Error::NoSuchAddress));
+        assert_eq!(engine.rma(a.id, write()), none);
         memory.store_u64(mapped.place, 99).unwrap();
         assert_eq!(bed.content(b.node, &at_b)[0], 99);
         assert_eq!(bed.unregister(b, 0, PAGE), Err(Error::NoSuchAddress));
         let used = bed.start_register(b, &at_b, 0, BOTH, FIXED);
         assert_eq!(used, Err(Error::AddressInUse));
-        let (engine, memory) = bed.engine(a);
-        engine.unmap(memory, mapped.window, 1);
+        let engine = bed.engine(a);
+        engine.unmap(mapped.window, 1);
         bed.run();
         assert_eq!(bed.nodes[b.node].released, []);
-        let (engine, memory) = bed.engine(a);
-        engine.unmap(memory, mapped.window, 1);
+        let engine = bed.engine(a);
+        engine.unmap(mapped.window, 1);
         bed.run();
         assert_eq!(bed.nodes[b.node].released, [at_b.pin]);
         bed.register(b, &at_b, 0, BOTH);
@@ -118,8 +115,8 @@ fn an_unregister_that_waits_ends_though_the_peer_closes() {
     for nodes in [1, 2] {
         let Pair { mut bed, a, b, .. } = pair(nodes);
         bed.nodes[0].is_pumped = false;
-        let (engine, memory) = bed.engine(a);
-        engine.rma(memory, a.id, write()).unwrap();
+        let (engine, memory) = bed.parts(a);
+        engine.rma(a.id, write()).unwrap();
         let ticket = engine.unregister(memory, a.id, 0, PAGE).unwrap();
         bed.close(b);
         bed.run();
@@ -138,31 +135,31 @@ fn what_only_a_library_has_mapped_keeps_pages_and_no_offsets() {
             at_b,
             ..
         } = pair(nodes);
-        let (engine, memory) = bed.engine(a);
-        let cached = engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+        let (engine, memory) = bed.parts(a);
+        let cached = engine.map(a.id, 0, PAGE, BOTH).unwrap();
         engine.note_cached(cached.window, 1);
-        let mapped = engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
-        engine.unmap(memory, mapped.window, 1);
+        let mapped = engine.map(a.id, 0, PAGE, BOTH).unwrap();
+        engine.unmap(mapped.window, 1);
         memory.store_u64(cached.place, 99).unwrap();
         assert_eq!(bed.unregister(b, 0, PAGE), Ok(0));
         // Another window may be there, while the old pages are kept.
         let other = bed.pin(b.node, &[1]);
         bed.register(b, &other, 0, BOTH);
-        let (engine, memory) = bed.engine(a);
-        let of_other = engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+        let (engine, memory) = bed.parts(a);
+        let of_other = engine.map(a.id, 0, PAGE, BOTH).unwrap();
         memory.store_u64(of_other.place, 55).unwrap();
         assert_eq!(bed.content(b.node, &other)[0], 55);
         assert_eq!(bed.content(b.node, &at_b)[0], 99);
         assert_eq!(bed.nodes[b.node].released, []);
-        let (engine, memory) = bed.engine(a);
-        engine.unmap_cached(memory, cached.window, 1);
+        let engine = bed.engine(a);
+        engine.unmap_cached(cached.window, 1);
         bed.run();
         assert_eq!(bed.nodes[b.node].released, [at_b.pin]);
         // The end of the old one was not the end of the new one.
         let used = bed.start_register(b, &at_b, 0, BOTH, FIXED);
         assert_eq!(used, Err(Error::AddressInUse));
-        let (engine, memory) = bed.engine(a);
-        engine.unmap(memory, of_other.window, 1);
+        let engine = bed.engine(a);
+        engine.unmap(of_other.window, 1);
         assert_eq!(bed.unregister(b, 0, PAGE), Ok(0));
         assert_eq!(bed.nodes[b.node].released, [at_b.pin, other.pin]);
     }
@@ -179,8 +176,8 @@ fn mappings_outlive_both_ends() {
                 at_a,
                 at_b,
             } = pair(nodes);
-            let (engine, memory) = bed.engine(a);
-            let mapped = engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+            let engine = bed.engine(a);
+            let mapped = engine.map(a.id, 0, PAGE, BOTH).unwrap();
             for end in order {
                 bed.close([a, b][end]);
                 bed.run();
@@ -189,9 +186,9 @@ fn mappings_outlive_both_ends() {
             assert_eq!(bed.nodes[b.node].engine.stats().windows, 1);
             let window = bed.nodes[b.node].engine.windows().next().unwrap();
             assert_eq!((window.state, window.endpoint), (WindowState::Used, None));
-            let (engine, memory) = bed.engine(a);
+            let (engine, memory) = bed.parts(a);
             memory.store_u64(mapped.place, 7).unwrap();
-            engine.unmap(memory, mapped.window, 1);
+            engine.unmap(mapped.window, 1);
             bed.run();
             assert_eq!(bed.content(b.node, &at_b)[0], 7);
             bed.assert_clean();
@@ -211,15 +208,15 @@ fn copies_run_on_when_everybody_closes() {
         } = pair(nodes);
         let data = bed.fill(a.node, &at_a, 4);
         bed.nodes[0].is_pumped = false;
-        let (engine, memory) = bed.engine(a);
-        let ticket = engine.rma(memory, a.id, write()).unwrap();
+        let engine = bed.engine(a);
+        let ticket = engine.rma(a.id, write()).unwrap();
         bed.close(b);
         bed.run();
         bed.close(a);
         bed.run();
-        let (engine, memory) = bed.engine(a);
+        let engine = bed.engine(a);
         let ended = Some(Err(Error::NotConnected));
-        assert_eq!(engine.finish(memory, ticket), ended);
+        assert_eq!(engine.finish(ticket), ended);
         for node in &bed.nodes {
             assert_eq!(node.released, [], "both ends' pages are still in use");
         }
@@ -254,11 +251,11 @@ fn a_close_has_ended_when_no_copy_of_either_end_is_under_way() {
             } = pair(nodes);
             let data = bed.fill(a.node, &at_a, 4);
             bed.nodes[0].is_pumped = false;
-            let (engine, memory) = bed.engine(a);
+            let engine = bed.engine(a);
             if is_mapped {
-                engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+                engine.map(a.id, 0, PAGE, BOTH).unwrap();
             }
-            engine.rma(memory, a.id, write()).unwrap();
+            engine.rma(a.id, write()).unwrap();
             let closer = [a, b][closer];
             bed.close(closer);
             bed.run();
@@ -314,8 +311,8 @@ fn a_close_ends_though_the_peer_is_silent_or_lost() {
     for is_lost_first in [true, false] {
         let Pair { mut bed, a, .. } = pair(2);
         bed.nodes[0].is_pumped = false;
-        let (engine, memory) = bed.engine(a);
-        engine.rma(memory, a.id, write()).unwrap();
+        let engine = bed.engine(a);
+        engine.rma(a.id, write()).unwrap();
         if is_lost_first {
             lose(&mut bed);
         }
@@ -323,7 +320,7 @@ fn a_close_ends_though_the_peer_is_silent_or_lost() {
         if !is_lost_first {
             lose(&mut bed);
         }
-        let (engine, memory) = bed.engine(a);
+        let (engine, memory) = bed.parts(a);
         assert!(engine.is_departing(a.id));
         engine.link_down(memory, 1);
         bed.nodes[0].is_pumped = true;
@@ -344,20 +341,20 @@ fn unregistering_waits_for_copies_though_a_page_is_mapped() {
         } = pair(nodes);
         let data = bed.fill(a.node, &at_a, 6);
         bed.nodes[0].is_pumped = false;
-        let (engine, memory) = bed.engine(a);
-        let mapped = engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
-        engine.rma(memory, a.id, write()).unwrap();
-        let (engine, memory) = bed.engine(b);
+        let engine = bed.engine(a);
+        let mapped = engine.map(a.id, 0, PAGE, BOTH).unwrap();
+        engine.rma(a.id, write()).unwrap();
+        let (engine, memory) = bed.parts(b);
         let ticket = engine.unregister(memory, b.id, 0, PAGE).unwrap();
         bed.run();
-        let (engine, memory) = bed.engine(b);
-        assert_eq!(engine.finish(memory, ticket), None);
+        let engine = bed.engine(b);
+        assert_eq!(engine.finish(ticket), None);
         bed.nodes[0].is_pumped = true;
         assert_eq!(bed.finish(b, Ok(ticket)), Ok(0));
         assert!(bed.content(b.node, &at_b) == data);
         assert_eq!(bed.nodes[b.node].released, []);
-        let (engine, memory) = bed.engine(a);
-        engine.unmap(memory, mapped.window, 1);
+        let engine = bed.engine(a);
+        engine.unmap(mapped.window, 1);
         bed.run();
         assert_eq!(bed.nodes[b.node].released, [at_b.pin]);
     }
@@ -370,13 +367,13 @@ fn unregistering_waits_for_copies_at_either_end() {
             let Pair { mut bed, a, b, .. } = pair(nodes);
             let owner = [a, b][owner];
             bed.nodes[0].is_pumped = false;
-            let (engine, memory) = bed.engine(a);
-            let copy = engine.rma(memory, a.id, write()).unwrap();
-            let (engine, memory) = bed.engine(owner);
+            let engine = bed.engine(a);
+            let copy = engine.rma(a.id, write()).unwrap();
+            let (engine, memory) = bed.parts(owner);
             let ticket = engine.unregister(memory, owner.id, 0, PAGE).unwrap();
             bed.run();
-            let (engine, memory) = bed.engine(owner);
-            assert_eq!(engine.finish(memory, ticket), None);
+            let engine = bed.engine(owner);
+            assert_eq!(engine.finish(ticket), None);
             assert_eq!(bed.nodes[owner.node].released, []);
             bed.nodes[0].is_pumped = true;
             assert_eq!(bed.finish(owner, Ok(ticket)), Ok(0));
@@ -409,49 +406,44 @@ fn a_lost_node_ends_calls_and_frees_windows_when_it_is_down() {
         mut bed, a, at_a, ..
     } = pair(2);
     bed.nodes[0].is_pumped = false;
-    let (engine, memory) = bed.engine(a);
-    let mapped = engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
-    let copy = engine.rma(memory, a.id, write()).unwrap();
+    let engine = bed.engine(a);
+    let mapped = engine.map(a.id, 0, PAGE, BOTH).unwrap();
+    let copy = engine.rma(a.id, write()).unwrap();
     let mark = engine
-        .fence_mark(memory, a.id, FenceFlags::INIT_SELF.bits())
+        .fence_mark(a.id, FenceFlags::INIT_SELF.bits())
         .unwrap();
-    let mark = engine.finish(memory, mark).unwrap().unwrap() as i32;
+    let mark = engine.finish(mark).unwrap().unwrap() as i32;
     let peer = FenceFlags::INIT_PEER.bits();
     let direction = Direction::Read;
     let pages = bed.pin(0, &[1]);
     let register = bed.start_register(a, &pages, 0x10000, BOTH, FIXED).unwrap();
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     let tickets = [
         copy,
-        engine.fence_wait(memory, a.id, mark).unwrap(),
-        engine.fence_mark(memory, a.id, peer).unwrap(),
-        engine
-            .virtual_start(memory, a.id, direction, 0, 10, 0)
-            .unwrap(),
+        engine.fence_wait(a.id, mark).unwrap(),
+        engine.fence_mark(a.id, peer).unwrap(),
+        engine.virtual_start(a.id, direction, 0, 10, 0).unwrap(),
         engine.unregister(memory, a.id, 0, PAGE).unwrap(),
         register,
     ];
     lose(&mut bed);
-    let (engine, memory) = bed.engine(a);
+    let engine = bed.engine(a);
     for ticket in tickets {
-        assert_eq!(
-            engine.finish(memory, ticket),
-            Some(Err(Error::ConnectionReset))
-        );
+        assert_eq!(engine.finish(ticket), Some(Err(Error::ConnectionReset)));
     }
     let stats = engine.stats();
     assert_eq!((stats.jobs, stats.remote_windows, stats.windows), (0, 0, 2));
     // The peer may still write to our pages until the link is down.
     reset(&mut bed);
     assert_eq!(bed.nodes[0].released, []);
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     engine.link_down(memory, 1);
     reset(&mut bed);
     let mut released = core::mem::take(&mut bed.nodes[0].released);
     released.sort();
     assert_eq!(released, [at_a.pin, pages.pin]);
-    let (engine, memory) = bed.engine(a);
-    engine.unmap(memory, mapped.window, 1);
+    let engine = bed.engine(a);
+    engine.unmap(mapped.window, 1);
     engine.check_invariants().unwrap();
     bed.close(a);
     reset(&mut bed);
@@ -470,14 +462,14 @@ fn descriptors_under_way_keep_pages_when_a_node_is_lost() {
     } = pair(2);
     let (engine, order) = LateEngine::new(4);
     bed.nodes[0].copier = Box::new(engine);
-    let (engine, memory) = bed.engine(a);
-    let ticket = engine.rma(memory, a.id, write()).unwrap();
+    let engine = bed.engine(a);
+    let ticket = engine.rma(a.id, write()).unwrap();
     bed.turn(0);
     lose(&mut bed);
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     engine.link_down(memory, 1);
     let ended = Some(Err(Error::ConnectionReset));
-    assert_eq!(engine.finish(memory, ticket), ended);
+    assert_eq!(engine.finish(ticket), ended);
     reset(&mut bed);
     assert_eq!(bed.nodes[0].released, []);
     order.borrow_mut().complete_one(&mut bed.nodes[0].memory);
@@ -493,14 +485,14 @@ fn descriptors_under_way_keep_pages_when_a_node_is_lost() {
 #[test]
 fn a_node_that_leaves_in_order_lets_go_of_everything() {
     let Pair { mut bed, a, b, .. } = pair(2);
-    let (engine, memory) = bed.engine(a);
-    engine.map(memory, a.id, 0, PAGE, BOTH).unwrap();
+    let engine = bed.engine(a);
+    engine.map(a.id, 0, PAGE, BOTH).unwrap();
     let node = &mut bed.nodes[1];
     node.engine.leave(&mut node.memory);
     bed.run();
     for end in [a, b] {
         assert_eq!(bed.nodes[end.node].engine.stats().remote_windows, 0);
-        let (engine, memory) = bed.engine(end);
+        let (engine, memory) = bed.parts(end);
         engine.link_down(memory, 1 - end.node as u16);
         bed.close(end);
         bed.run();
@@ -525,8 +517,8 @@ fn leaving_waits_for_descriptors_under_way() {
         } = pair(2);
         let (engine, order) = LateEngine::new(4);
         bed.nodes[0].copier = Box::new(engine);
-        let (engine, memory) = bed.engine(a);
-        engine.rma(memory, a.id, write()).unwrap();
+        let engine = bed.engine(a);
+        engine.rma(a.id, write()).unwrap();
         bed.turn(0);
         assert!(!order.borrow().is_idle());
         let node = &mut bed.nodes[leaver];
@@ -562,8 +554,8 @@ fn the_peer_closing_while_a_window_is_registered_ends_the_call() {
             }
             bed.close(b);
             bed.run();
-            let (engine, memory) = bed.engine(a);
-            let result = engine.finish(memory, ticket).expect("it has ended");
+            let engine = bed.engine(a);
+            let result = engine.finish(ticket).expect("it has ended");
             assert!(
                 [Ok(0x10000), Err(Error::ConnectionReset)].contains(&result),
                 "{result:?}"
@@ -591,6 +583,6 @@ fn what_the_host_has_lost_leaves_a_living_link_alone() {
     bed.run();
     assert_eq!(unexpected(&bed), before + 1, "the acknowledgement");
     assert_eq!(bed.nodes[2].engine.link_state(1), Some(LinkState::Online));
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     assert_eq!(engine.send(memory, a.id, b"still here"), Ok(10));
 }

@@ -25,13 +25,13 @@ fn ends(nodes: usize) -> (Bed, End, End) {
 fn a_mapping_covers_one_run() {
     for nodes in [1, 2] {
         let (mut bed, a, _) = ends(nodes);
-        let (engine, memory) = bed.engine(a);
+        let (engine, memory) = bed.parts(a);
         assert_eq!(engine.map_run(a.id, 0, 7 * PAGE), Ok(2 * PAGE));
         assert_eq!(engine.map_run(a.id, P, 7 * PAGE), Err(Error::NoSuchAddress));
         assert_eq!(engine.map_run(a.id, P, 6 * PAGE), Ok(PAGE));
         assert_eq!(engine.map_run(a.id, 2 * P, 2 * PAGE), Ok(PAGE));
         assert_eq!(engine.map_run(a.id, 4 * P, 2 * PAGE), Ok(2 * PAGE));
-        let mapped = engine.map(memory, a.id, 4 * P, 2 * PAGE, READ).unwrap();
+        let mapped = engine.map(a.id, 4 * P, 2 * PAGE, READ).unwrap();
         assert_eq!((mapped.first_page, mapped.pages), (1, 2));
         // The place is the owner's second page.
         memory.store_u64(mapped.place, 77).unwrap();
@@ -40,11 +40,11 @@ fn a_mapping_covers_one_run() {
             .windows()
             .find(|w| w.offset == 3 * P);
         assert_eq!(found.map(|w| w.pages), Some(4));
-        let (engine, memory) = bed.engine(a);
+        let engine = bed.engine(a);
         assert_eq!(engine.stats().mapped_pages, 2);
-        engine.unmap(memory, mapped.window, 1);
+        engine.unmap(mapped.window, 1);
         assert_eq!(engine.stats().mapped_pages, 1);
-        engine.unmap(memory, mapped.window, 1);
+        engine.unmap(mapped.window, 1);
         assert_eq!(engine.stats().mapped_pages, 0);
     }
 }
@@ -53,24 +53,24 @@ fn a_mapping_covers_one_run() {
 fn a_mapping_in_pieces_covers_one_window() {
     for nodes in [1, 2] {
         let (mut bed, a, _) = ends(nodes);
-        let (engine, memory) = bed.engine(a);
+        let engine = bed.engine(a);
         assert_eq!(engine.window_run(a.id, 0, 7 * PAGE), Ok(3 * PAGE));
         assert_eq!(engine.window_run(a.id, P, PAGE), Ok(PAGE));
         assert_eq!(engine.window_run(a.id, P, 6 * PAGE), Ok(2 * PAGE));
         let none = engine.window_run(a.id, P, 7 * PAGE);
         assert_eq!(none, Err(Error::NoSuchAddress));
-        let two = engine.map_pieces(memory, a.id, 0, 4 * PAGE, READ);
+        let two = engine.map_pieces(a.id, 0, 4 * PAGE, READ);
         assert_eq!(two, Err(Error::CrossesRuns));
-        let more = engine.map_pieces(memory, a.id, 3 * P, PAGE, WRITE);
+        let more = engine.map_pieces(a.id, 3 * P, PAGE, WRITE);
         assert_eq!(more, Err(Error::AccessDenied));
         assert_eq!(engine.stats().mapped_pages, 0);
-        let mapped = engine.map_pieces(memory, a.id, P, 2 * PAGE, BOTH).unwrap();
+        let mapped = engine.map_pieces(a.id, P, 2 * PAGE, BOTH).unwrap();
         assert_eq!(engine.stats().mapped_pages, 2);
         // The pieces are where single runs are found.
-        let first = engine.map(memory, a.id, P, PAGE, BOTH).unwrap();
-        let second = engine.map(memory, a.id, 2 * P, PAGE, BOTH).unwrap();
+        let first = engine.map(a.id, P, PAGE, BOTH).unwrap();
+        let second = engine.map(a.id, 2 * P, PAGE, BOTH).unwrap();
         assert_eq!(mapped.pieces, [(first.place, PAGE), (second.place, PAGE)]);
-        engine.unmap(memory, mapped.window, 4);
+        engine.unmap(mapped.window, 4);
         assert_eq!(engine.stats().mapped_pages, 0);
     }
 }
@@ -79,7 +79,7 @@ fn a_mapping_in_pieces_covers_one_window() {
 fn mappings_are_checked() {
     for nodes in [1, 2] {
         let (mut bed, a, b) = ends(nodes);
-        let (engine, memory) = bed.engine(a);
+        let engine = bed.engine(a);
         for (offset, length, protection, error) in [
             (0, 0, READ, Error::InvalidArgument),
             (1, PAGE, READ, Error::InvalidArgument),
@@ -92,21 +92,18 @@ fn mappings_are_checked() {
             (3 * P, 5 * PAGE, READ, Error::NoSuchAddress),
             (100 * P, PAGE, READ, Error::NoSuchAddress),
         ] {
-            let result = engine.map(memory, a.id, offset, length, protection);
+            let result = engine.map(a.id, offset, length, protection);
             assert_eq!(result, Err(error), "{offset} {length} {protection}");
         }
-        let pages = engine.get_pages(memory, a.id, 2 * P, 2 * PAGE);
+        let pages = engine.get_pages(a.id, 2 * P, 2 * PAGE);
         assert_eq!(pages, Err(Error::NoSuchAddress));
         assert_eq!(engine.stats().mapped_pages, 0);
         bed.close(b);
         bed.run();
-        let (engine, memory) = bed.engine(a);
+        let engine = bed.engine(a);
         let reset = Err(Error::ConnectionReset);
         assert_eq!(engine.map_run(a.id, 0, PAGE), reset);
-        assert_eq!(
-            engine.map(memory, a.id, 0, PAGE, READ),
-            Err(Error::ConnectionReset)
-        );
+        assert_eq!(engine.map(a.id, 0, PAGE, READ), Err(Error::ConnectionReset));
     }
 }
 
@@ -114,7 +111,7 @@ fn mappings_are_checked() {
 fn own_windows_are_found_with_their_pieces() {
     for nodes in [1, 2] {
         let (mut bed, a, b) = ends(nodes);
-        let (engine, memory) = bed.engine(b);
+        let (engine, memory) = bed.parts(b);
         let part = engine.local_part(b.id, 0, 7 * PAGE, READ).unwrap();
         assert_eq!(part.bytes, 3 * PAGE);
         let bytes: Vec<u64> = part.pieces.iter().map(|(_, bytes)| *bytes).collect();
@@ -138,25 +135,25 @@ fn own_windows_are_found_with_their_pieces() {
             assert_eq!(result, Err(error), "{offset} {length} {protection}");
         }
         // What is the owner's here is the peer's there, and the same page.
-        let (engine, memory) = bed.engine(a);
+        let (engine, memory) = bed.parts(a);
         let none = engine.local_part(a.id, 0, PAGE, READ);
         assert_eq!(none, Err(Error::NoSuchAddress));
-        let mapped = engine.map(memory, a.id, P, PAGE, READ).unwrap();
+        let mapped = engine.map(a.id, P, PAGE, READ).unwrap();
         let mut word = [0; 8];
         match mapped.place {
             Place::Own(address) => memory.read(address, &mut word),
             Place::Peer(node, address) => memory.peer_read(node, address, &mut word).unwrap(),
         }
         assert_eq!(u64::from_le_bytes(word), 99);
-        engine.unmap(memory, mapped.window, 1);
+        engine.unmap(mapped.window, 1);
         // From the word to the peer on, nothing new is found.
-        let (engine, memory) = bed.engine(b);
+        let (engine, memory) = bed.parts(b);
         engine.unregister(memory, b.id, 0, 3 * PAGE).unwrap();
         let gone = engine.local_part(b.id, 0, PAGE, READ);
         assert_eq!(gone, Err(Error::NoSuchAddress));
         bed.close(a);
         bed.run();
-        let (engine, _) = bed.engine(b);
+        let (engine, _) = bed.parts(b);
         let gone = engine.local_part(b.id, 4 * P, PAGE, READ);
         assert_eq!(gone, Err(Error::ConnectionReset));
     }
@@ -166,29 +163,26 @@ fn own_windows_are_found_with_their_pieces() {
 fn pages_are_got_and_put_once() {
     for nodes in [1, 2] {
         let (mut bed, a, b) = ends(nodes);
-        let (engine, memory) = bed.engine(a);
-        let got = engine.get_pages(memory, a.id, P, 2 * PAGE).unwrap();
+        let engine = bed.engine(a);
+        let got = engine.get_pages(a.id, P, 2 * PAGE).unwrap();
         let counts: Vec<u64> = got.runs.iter().map(|(_, pages)| *pages).collect();
         assert_eq!((counts, got.protection), (vec![1, 1], BOTH));
         assert_eq!(matches!(got.runs[0].0, Place::Own(_)), nodes == 1);
         assert_eq!(engine.stats().mapped_pages, 2);
+        assert_eq!(engine.put_pages(a.id, 0), Err(Error::InvalidArgument));
+        assert_eq!(engine.put_pages(a.id, got.cookie), Ok(()));
         assert_eq!(
-            engine.put_pages(memory, a.id, 0),
-            Err(Error::InvalidArgument)
-        );
-        assert_eq!(engine.put_pages(memory, a.id, got.cookie), Ok(()));
-        assert_eq!(
-            engine.put_pages(memory, a.id, got.cookie),
+            engine.put_pages(a.id, got.cookie),
             Err(Error::InvalidArgument)
         );
         assert_eq!(engine.stats().mapped_pages, 0);
         // Put also works when the peer has gone, and close puts what is left.
-        let first = engine.get_pages(memory, a.id, 0, PAGE).unwrap();
-        engine.get_pages(memory, a.id, 0, PAGE).unwrap();
+        let first = engine.get_pages(a.id, 0, PAGE).unwrap();
+        engine.get_pages(a.id, 0, PAGE).unwrap();
         bed.close(b);
         bed.run();
-        let (engine, memory) = bed.engine(a);
-        assert_eq!(engine.put_pages(memory, a.id, first.cookie), Ok(()));
+        let engine = bed.engine(a);
+        assert_eq!(engine.put_pages(a.id, first.cookie), Ok(()));
         bed.close(a);
         bed.run();
         bed.assert_clean();

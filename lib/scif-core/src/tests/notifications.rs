@@ -13,12 +13,12 @@ const SOON: u64 = 1_000_000;
 const LONG: u64 = 10_000_000;
 
 fn send(bed: &mut Bed, end: End, bytes: usize) -> usize {
-    let (engine, memory) = bed.engine(end);
+    let (engine, memory) = bed.parts(end);
     engine.send(memory, end.id, &vec![7; bytes]).unwrap()
 }
 
 fn receive(bed: &mut Bed, end: End, bytes: usize) {
-    let (engine, memory) = bed.engine(end);
+    let (engine, memory) = bed.parts(end);
     let mut buffer = vec![0; bytes];
     assert_eq!(engine.recv(memory, end.id, &mut buffer), Ok(bytes));
 }
@@ -98,12 +98,12 @@ fn a_writer_that_waits_hears_of_any_room_soon() {
 fn one_doorbell_announces_all_until_the_peer_found_its_ring_empty() {
     let mut bed = Bed::new(2);
     let (a, b) = bed.connect(0, 1);
-    let (engine, memory) = bed.engine(b);
+    let (engine, memory) = bed.parts(b);
     engine.set_waiting(memory, b.id, Readiness::IN);
     bed.run();
     let tell = |bed: &mut Bed| {
         let before = messages(bed, 0);
-        let (engine, _) = bed.engine(a);
+        let (engine, _) = bed.parts(a);
         engine.kick(a.id, scif_abi::flags::Kicks::BYTES).unwrap();
         let rung = rings(bed, 0);
         assert_eq!(messages(bed, 0), before + 1);
@@ -129,7 +129,7 @@ fn one_doorbell_announces_all_until_the_peer_found_its_ring_empty() {
 fn a_new_link_begins_with_doorbells() {
     let mut bed = Bed::new(2);
     let (a, _) = bed.connect(0, 1);
-    let (engine, _) = bed.engine(a);
+    let (engine, _) = bed.parts(a);
     engine.kick(a.id, scif_abi::flags::Kicks::BYTES).unwrap();
     assert_eq!(rings(&mut bed, 0), 1);
     // The peer never looks: it restarts.
@@ -151,11 +151,11 @@ fn a_new_link_begins_with_doorbells() {
 fn who_watches_is_not_rung_until_it_rests() {
     let mut bed = Bed::new(2);
     let (a, b) = bed.connect(0, 1);
-    let (engine, memory) = bed.engine(b);
+    let (engine, memory) = bed.parts(b);
     engine.set_waiting(memory, b.id, Readiness::IN);
     bed.run();
     let tell = |bed: &mut Bed| {
-        let (engine, _) = bed.engine(a);
+        let (engine, _) = bed.parts(a);
         engine.kick(a.id, scif_abi::flags::Kicks::BYTES).unwrap();
         rings(bed, 0)
     };

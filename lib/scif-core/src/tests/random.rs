@@ -121,7 +121,7 @@ impl Run {
     fn unregister(&mut self, end: End) {
         let offset = self.offset();
         let length = self.dice.pick(&[2, 2, 4, 1]) * PAGE;
-        let (engine, memory) = self.bed.engine(end);
+        let (engine, memory) = self.bed.parts(end);
         let ticket = engine.unregister(memory, end.id, offset, length);
         self.tickets.extend(ticket.ok().map(|ticket| (end, ticket)));
     }
@@ -143,24 +143,24 @@ impl Run {
             length,
             flags: self.dice.roll(16) as u32,
         };
-        let (engine, memory) = self.bed.engine(end);
-        let ticket = engine.rma(memory, end.id, rma);
+        let engine = self.bed.engine(end);
+        let ticket = engine.rma(end.id, rma);
         self.tickets.extend(ticket.ok().map(|ticket| (end, ticket)));
     }
 
     fn begin_virtual(&mut self, end: End) {
         let remote = self.offset();
         let direction = self.dice.pick(&[Direction::Read, Direction::Write]);
-        let (engine, memory) = self.bed.engine(end);
-        let ticket = engine.virtual_start(memory, end.id, direction, remote, 2 * PAGE, 0);
+        let engine = self.bed.engine(end);
+        let ticket = engine.virtual_start(end.id, direction, remote, 2 * PAGE, 0);
         self.virtuals
             .extend(ticket.ok().map(|ticket| (end, ticket)));
     }
 
     fn map(&mut self, end: End) {
         let offset = self.offset();
-        let (engine, memory) = self.bed.engine(end);
-        let mapped = engine.map(memory, end.id, offset, PAGE, READ);
+        let engine = self.bed.engine(end);
+        let mapped = engine.map(end.id, offset, PAGE, READ);
         self.mapped
             .extend(mapped.ok().map(|mapped| (end.node, mapped)));
     }
@@ -168,8 +168,7 @@ impl Run {
     fn unmap(&mut self) {
         if let Some((node, mapped)) = self.mapped.pop() {
             let node = &mut self.bed.nodes[node];
-            let memory = &mut node.memory;
-            node.engine.unmap(memory, mapped.window, mapped.pages);
+            node.engine.unmap(mapped.window, mapped.pages);
         }
     }
 
@@ -184,16 +183,16 @@ impl Run {
         let known = self.marks.iter().rfind(|(of, _)| *of == end);
         let mark = known.map_or(1, |(_, mark)| *mark);
         let kind = self.dice.roll(3);
-        let (engine, memory) = self.bed.engine(end);
+        let engine = self.bed.engine(end);
         let ticket = match kind {
-            0 => engine.fence_mark(memory, end.id, flags),
-            1 => engine.fence_wait(memory, end.id, mark),
-            _ => engine.fence_signal(memory, end.id, signal),
+            0 => engine.fence_mark(end.id, flags),
+            1 => engine.fence_wait(end.id, mark),
+            _ => engine.fence_signal(end.id, signal),
         };
         let Ok(ticket) = ticket else {
             return;
         };
-        match engine.finish(memory, ticket) {
+        match engine.finish(ticket) {
             Some(Ok(mark)) if kind == 0 => self.marks.push((end, mark as i32)),
             Some(_) => {}
             None => self.tickets.push((end, ticket)),
@@ -203,13 +202,12 @@ impl Run {
     fn finish(&mut self) {
         let bed = &mut self.bed;
         self.tickets.retain(|(end, ticket)| {
-            let (engine, memory) = bed.engine(*end);
-            let result = engine.finish(memory, *ticket);
-            result.is_none()
+            let engine = bed.engine(*end);
+            engine.finish(*ticket).is_none()
         });
         let mut data = [1; 2 * PAGE as usize];
         self.virtuals.retain(|(end, ticket)| {
-            let (engine, memory) = bed.engine(*end);
+            let (engine, memory) = bed.parts(*end);
             engine
                 .virtual_step(memory, *ticket, &mut data, 5000)
                 .is_none()
@@ -219,7 +217,7 @@ impl Run {
     fn abandon(&mut self) {
         for list in [&mut self.tickets, &mut self.virtuals] {
             if let Some((end, ticket)) = list.pop() {
-                let (engine, memory) = self.bed.engine(end);
+                let (engine, memory) = self.bed.parts(end);
                 engine.abandon(memory, ticket);
             }
         }
@@ -227,15 +225,15 @@ impl Run {
 
     fn get(&mut self, end: End) {
         let offset = self.offset();
-        let (engine, memory) = self.bed.engine(end);
-        if let Ok(got) = engine.get_pages(memory, end.id, offset, PAGE) {
+        let engine = self.bed.engine(end);
+        if let Ok(got) = engine.get_pages(end.id, offset, PAGE) {
             self.cookies.push((end, got.cookie));
         }
         if self.cookies.len() > 2 {
             let (end, cookie) = self.cookies.remove(0);
-            let (engine, memory) = self.bed.engine(end);
+            let engine = self.bed.engine(end);
             // The endpoint may have been closed, which put them.
-            let _ = engine.put_pages(memory, end.id, cookie);
+            let _ = engine.put_pages(end.id, cookie);
         }
     }
 

@@ -227,13 +227,13 @@ fn windows_are_limited() {
         let more = bed.start_register(a, &pages, 0x10000, BOTH, FIXED);
         assert_eq!(more, Err(Error::NoMemory));
         // One that is in use counts.
-        let (engine, memory) = bed.engine(b);
-        let mapped = engine.map(memory, b.id, 0, PAGE, READ).unwrap();
+        let engine = bed.engine(b);
+        let mapped = engine.map(b.id, 0, PAGE, READ).unwrap();
         assert_eq!(bed.unregister(a, 0, PAGE), Ok(0));
         let more = bed.start_register(a, &pages, 0x10000, BOTH, FIXED);
         assert_eq!(more, Err(Error::NoMemory));
-        let (engine, memory) = bed.engine(b);
-        engine.unmap(memory, mapped.window, 1);
+        let engine = bed.engine(b);
+        engine.unmap(mapped.window, 1);
         bed.run();
         bed.register(a, &pages, 0x10000, BOTH);
     });
@@ -263,12 +263,12 @@ fn pinned_pages_are_limited_by_user() {
         assert_eq!(bed.finish(a, ticket), Ok(0x10000));
         assert_eq!(pinned(bed, a), 4);
         // A window counts until its last use has ended.
-        let (engine, memory) = bed.engine(b);
-        let mapped = engine.map(memory, b.id, 0, PAGE, READ).unwrap();
+        let engine = bed.engine(b);
+        let mapped = engine.map(b.id, 0, PAGE, READ).unwrap();
         assert_eq!(bed.unregister(a, 0, 2 * PAGE), Ok(0));
         assert_eq!(pinned(bed, a), 4);
-        let (engine, memory) = bed.engine(b);
-        engine.unmap(memory, mapped.window, 1);
+        let engine = bed.engine(b);
+        engine.unmap(mapped.window, 1);
         bed.run();
         assert_eq!(pinned(bed, a), 2);
     });
@@ -285,7 +285,7 @@ fn an_abandoned_registration_is_undone_at_every_step() {
                     bed.turn(node);
                 }
             }
-            let (engine, memory) = bed.engine(a);
+            let (engine, memory) = bed.parts(a);
             engine.abandon(memory, ticket);
             bed.run();
             assert_eq!(bed.nodes[a.node].released.last(), Some(&pages.pin));
@@ -301,14 +301,14 @@ fn a_fixed_offset_is_free_again_at_once() {
     both_ways(|bed, a, b| {
         let pages = bed.pin(a.node, &[1]);
         bed.register(a, &pages, 0, BOTH);
-        let (engine, memory) = bed.engine(a);
+        let (engine, memory) = bed.parts(a);
         let ticket = engine.unregister(memory, a.id, 0, PAGE).unwrap();
         while engine.next_event(memory).is_some() {}
         if a.node != b.node {
             let used = bed.start_register(a, &pages, 0, BOTH, FIXED);
             assert_eq!(used, Err(Error::AddressInUse));
             // The peer's reply is in the ring, unread.
-            let (engine, memory) = bed.engine(b);
+            let (engine, memory) = bed.parts(b);
             engine.doorbell(memory, a.node as u16);
             while engine.next_event(memory).is_some() {}
         }
@@ -322,7 +322,7 @@ fn a_fixed_offset_is_free_again_at_once() {
 fn a_window_of_a_connection_that_was_reset_is_not_announced() {
     let mut bed = Bed::new(2);
     let (a, b) = bed.connect(0, 1);
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     assert_eq!(engine.send(memory, a.id, b"abcdef"), Ok(6));
     let (bypass, _) = engine.open_bypass(memory, a.id, USER).unwrap();
     let (Place::Own(page), _) = engine.bypass_place(bypass, Part::Control).unwrap() else {
@@ -332,7 +332,7 @@ fn a_window_of_a_connection_that_was_reset_is_not_announced() {
     let ticket = bed.start_register(a, &pages, 0, BOTH, FIXED);
     // While the peer makes the structure a client spoils its control page. The peer hears that the
     // connection is over when the client has let go of it.
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     memory.store_position(page + SENT_OFFSET, 4);
     let reset = Err(Error::ConnectionReset);
     assert_eq!(engine.send(memory, a.id, b"x"), reset);
@@ -341,7 +341,7 @@ fn a_window_of_a_connection_that_was_reset_is_not_announced() {
         assert_eq!(bed.nodes[b.node].engine.stats().remote_windows, 0);
     }
     assert_eq!(bed.finish(a, ticket), Err(Error::ConnectionReset));
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     engine.close_bypass(memory, bypass);
     bed.close(a);
     bed.run();

@@ -33,8 +33,8 @@ fn turn_alone(bed: &mut Bed) {
 }
 
 fn finish(bed: &mut Bed, end: End, ticket: Ticket) -> Option<Result<u64, Error>> {
-    let (engine, memory) = bed.engine(end);
-    engine.finish(memory, ticket)
+    let engine = bed.engine(end);
+    engine.finish(ticket)
 }
 
 fn state(bed: &Bed) -> Option<LinkState> {
@@ -72,8 +72,8 @@ fn a_window_that_the_peer_does_not_take_costs_the_link() {
 #[test]
 fn a_mark_that_does_not_come_costs_the_link() {
     ends_with_the_link(|bed, a| {
-        let (engine, memory) = bed.engine(a);
-        engine.fence_mark(memory, a.id, 2).unwrap()
+        let engine = bed.engine(a);
+        engine.fence_mark(a.id, 2).unwrap()
     });
 }
 
@@ -85,7 +85,7 @@ fn a_request_taken_back_in_vain_costs_the_link() {
     let to = PortId::new(1, 2000);
     let mode = ConnectMode::Blocking;
     node.engine.connect(&mut node.memory, id, to, mode).unwrap();
-    node.engine.connect_cancel(&mut node.memory, id);
+    node.engine.connect_cancel(id);
     let begun = bed.now;
     alone(&mut bed, begun + ANSWER_TIMEOUT_NS / 2);
     assert_eq!(state(&bed), Some(LinkState::Online));
@@ -100,7 +100,7 @@ fn an_unregister_does_not_wait_for_ever_and_costs_nothing() {
     let pages = bed.pin(a.node, &[1]);
     bed.register(a, &pages, 0, BOTH);
     let begun = bed.now;
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     let ticket = engine.unregister(memory, a.id, 0, PAGE).unwrap();
     alone(&mut bed, begun + ANSWER_TIMEOUT_NS / 2);
     assert_eq!(finish(&mut bed, a, ticket), None);
@@ -127,7 +127,7 @@ fn an_unregister_asks_the_peer_however_long_clients_copied() {
     let (_, page) = bypass::open(&mut bed, a);
     let busy = page + rma_busy_offset(FIRST_HANDLE);
     bed.nodes[0].memory.store_index(busy, 1);
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     let ticket = engine.unregister(memory, a.id, 0, PAGE).unwrap();
     bed.run();
     // The machine stands still, and the client with it. The peer has not been asked yet, so it
@@ -148,8 +148,8 @@ fn an_unregister_asks_the_peer_however_long_clients_copied() {
 fn who_was_away_looks_before_it_blames_the_peer() {
     let mut bed = Bed::new(2);
     let (a, _) = bed.connect(0, 1);
-    let (engine, memory) = bed.engine(a);
-    let ticket = engine.fence_mark(memory, a.id, 2).unwrap();
+    let engine = bed.engine(a);
+    let ticket = engine.fence_mark(a.id, 2).unwrap();
     let node = &mut bed.nodes[0];
     while node.engine.next_event(&mut node.memory).is_some() {}
     // The peer answers, but this node stands still for a long time.

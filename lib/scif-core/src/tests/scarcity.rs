@@ -24,7 +24,7 @@ fn a_connection_in_scattered_memory_gets_a_smaller_ring() {
         let (a, b) = bed.connect(0, 1);
         let taken = bed.nodes[0].memory.allocated - before;
         assert_eq!(taken, page + ring as usize);
-        let (engine, memory) = bed.engine(b);
+        let (engine, memory) = bed.parts(b);
         let sent = engine.send(memory, b.id, &vec![7; MOST as usize]);
         assert_eq!(sent, Ok(ring as usize - 1));
         for end in [a, b] {

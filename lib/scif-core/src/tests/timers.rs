@@ -35,7 +35,7 @@ fn deadline(bed: &Bed) -> Option<u64> {
 fn connect(bed: &mut Bed, node: usize, to: PortId) -> End {
     let id = bed.nodes[node].engine.open(USER).unwrap();
     let end = End { node, id };
-    let (engine, memory) = bed.engine(end);
+    let (engine, memory) = bed.parts(end);
     engine
         .connect(memory, id, to, ConnectMode::Blocking)
         .unwrap();
@@ -103,7 +103,7 @@ fn a_request_that_cannot_be_withdrawn_expires() {
     assert_eq!(bed.nodes[0].engine.stats().void_requests, 0);
     iterate(&mut bed, due);
     assert_eq!(bed.nodes[0].engine.stats().void_requests, 1);
-    let (engine, memory) = bed.engine(listener);
+    let (engine, memory) = bed.parts(listener);
     let accepted = engine.accept_start(memory, listener.id, USER);
     assert_eq!(accepted, Err(Error::WouldBlock));
     assert_eq!(deadline(&bed), None);
@@ -120,8 +120,8 @@ fn a_response_has_its_time() {
     iterate(&mut bed, begun);
     assert_eq!(deadline(&bed), Some(due));
     iterate(&mut bed, due - 1);
-    let (engine, memory) = bed.engine(a);
-    assert_eq!(engine.finish(memory, ticket), None);
+    let engine = bed.engine(a);
+    assert_eq!(engine.finish(ticket), None);
     let events = iterate(&mut bed, due);
     assert!(events.contains(&Event::LinkFailed(1)));
     assert_eq!(deadline(&bed), None);
@@ -165,16 +165,16 @@ fn room_that_is_told_of_grows_for_a_while() {
         let listener = listen(&mut bed, 1);
         let a = connect(&mut bed, 0, PortId::new(1, 1777));
         bed.run();
-        let (engine, memory) = bed.engine(listener);
+        let (engine, memory) = bed.parts(listener);
         let id = engine.accept_start(memory, listener.id, USER).unwrap();
         let b = End { node: 1, id };
         bed.run();
         let (sender, receiver) = if is_base { (a, b) } else { (b, a) };
-        let (engine, memory) = bed.engine(sender);
+        let (engine, memory) = bed.parts(sender);
         while engine.send(memory, sender.id, &[7; PAGE as usize]).unwrap() > 0 {}
         bed.run();
         // CreditGrowth at the sender to a base peer, CreditUpdate at the receiver otherwise.
-        let (engine, memory) = bed.engine(receiver);
+        let (engine, memory) = bed.parts(receiver);
         assert_eq!(engine.recv(memory, receiver.id, &mut [0; 1]), Ok(1));
         let begun = bed.now;
         bed.run();

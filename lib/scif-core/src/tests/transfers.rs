@@ -51,8 +51,8 @@ fn plan(direction: Direction, local: i64, remote: i64, length: u64, flags: u32) 
 
 /// Starts a transfer and takes its result.
 fn copy(bed: &mut Bed, end: End, rma: Rma) -> Result<u64, Error> {
-    let (engine, memory) = bed.engine(end);
-    let ticket = engine.rma(memory, end.id, rma);
+    let engine = bed.engine(end);
+    let ticket = engine.rma(end.id, rma);
     bed.finish(end, ticket)
 }
 
@@ -147,8 +147,8 @@ fn ranges_and_rights_are_checked() {
             let rma = plan(read, 0, 0, 1, flags);
             assert_eq!(copy(&mut bed, a, rma), Err(Error::InvalidArgument));
         }
-        let (engine, memory) = bed.engine(a);
-        let result = engine.virtual_start(memory, a.id, write, read_only, 1, 0);
+        let engine = bed.engine(a);
+        let result = engine.virtual_start(a.id, write, read_only, 1, 0);
         assert_eq!(result, Err(Error::AccessDenied));
         let stats = bed.nodes[a.node].engine.stats();
         assert_eq!((stats.jobs, stats.rma_bytes_cpu), (0, 0));
@@ -171,19 +171,19 @@ fn a_long_copy_leaves_turns_to_others() {
     let node = &mut bed.nodes[0];
     let (engine, memory) = (&mut node.engine, &mut node.memory);
     let long = plan(Direction::Write, 0x100_0000, 0x100_0000, 512 * PAGE, SYNC);
-    let long = engine.rma(memory, a.id, long).unwrap();
+    let long = engine.rma(a.id, long).unwrap();
     let short = plan(Direction::Write, 0, 0, 100, SYNC);
-    let short = engine.rma(memory, c.id, short).unwrap();
+    let short = engine.rma(c.id, short).unwrap();
     let mut turns = 0;
-    while engine.finish(memory, short).is_none() {
+    while engine.finish(short).is_none() {
         assert!(engine.pump(memory, &mut *node.copier, 128 << 10));
         turns += 1;
     }
-    assert_eq!((turns, engine.finish(memory, long)), (1, None));
+    assert_eq!((turns, engine.finish(long)), (1, None));
     while engine.pump(memory, &mut *node.copier, 128 << 10) {
         turns += 1;
     }
-    assert_eq!(engine.finish(memory, long), Some(Ok(0)));
+    assert_eq!(engine.finish(long), Some(Ok(0)));
     assert_eq!(turns, 512 * 4096 / (128 << 10));
     assert_eq!(engine.stats().rma_bytes_cpu, 512 * PAGE + 100);
 }
@@ -192,13 +192,13 @@ fn a_long_copy_leaves_turns_to_others() {
 fn asynchronous_until_much_is_queued_then_waiting_then_refused() {
     let Pair { mut bed, a, .. } = pair(2);
     bed.nodes[0].is_pumped = false;
-    let (engine, memory) = bed.engine(a);
+    let engine = bed.engine(a);
     let one = || plan(Direction::Write, 0, 0, 1, 0);
     let mut waiting = Vec::new();
     let mut accepted = 0;
     let error = loop {
-        match engine.rma(memory, a.id, one()) {
-            Ok(ticket) if engine.finish(memory, ticket).is_some() => {
+        match engine.rma(a.id, one()) {
+            Ok(ticket) if engine.finish(ticket).is_some() => {
                 assert!(waiting.is_empty(), "those that wait come last");
                 accepted += 1;
             }
@@ -212,13 +212,10 @@ fn asynchronous_until_much_is_queued_then_waiting_then_refused() {
     );
     bed.nodes[0].is_pumped = true;
     bed.run();
-    let (engine, memory) = bed.engine(a);
+    let engine = bed.engine(a);
     for ticket in waiting {
-        assert_eq!(engine.finish(memory, ticket), Some(Ok(0)));
-        assert_eq!(
-            engine.finish(memory, ticket),
-            Some(Err(Error::BadDescriptor))
-        );
+        assert_eq!(engine.finish(ticket), Some(Ok(0)));
+        assert_eq!(engine.finish(ticket), Some(Err(Error::BadDescriptor)));
     }
 }
 
@@ -263,11 +260,11 @@ fn run_virtual(
     data: &mut [u8],
     flags: u32,
 ) -> Result<u64, Error> {
-    let (engine, memory) = bed.engine(end);
+    let engine = bed.engine(end);
     let length = data.len() as u64;
-    let ticket = engine.virtual_start(memory, end.id, direction, remote, length, flags)?;
+    let ticket = engine.virtual_start(end.id, direction, remote, length, flags)?;
     loop {
-        let (engine, memory) = bed.engine(end);
+        let (engine, memory) = bed.parts(end);
         if engine.virtual_is_ready(ticket)
             && let Some(result) = engine.virtual_step(memory, ticket, data, 1000)
         {
@@ -289,20 +286,18 @@ fn a_virtual_transfer_waits_for_what_was_started_before() {
     } = pair(2);
     bed.fill(b.node, &at_b, 1);
     bed.nodes[0].is_pumped = false;
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     let rma = plan(Direction::Write, 0, 0, 100, 0);
-    engine.rma(memory, a.id, rma).unwrap();
+    engine.rma(a.id, rma).unwrap();
     let direction = Direction::Read;
-    let ticket = engine
-        .virtual_start(memory, a.id, direction, 0, 100, 0)
-        .unwrap();
+    let ticket = engine.virtual_start(a.id, direction, 0, 100, 0).unwrap();
     let mut data = [1; 100];
     assert!(!engine.virtual_is_ready(ticket));
     assert_eq!(engine.virtual_step(memory, ticket, &mut data, 1000), None);
     assert_eq!(data, [1; 100]);
     bed.nodes[0].is_pumped = true;
     bed.run();
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     assert!(engine.virtual_is_ready(ticket));
     assert_eq!(
         engine.virtual_step(memory, ticket, &mut data, 1000),
@@ -314,16 +309,12 @@ fn a_virtual_transfer_waits_for_what_was_started_before() {
 #[test]
 fn abandoned_virtual_transfers_do_not_block_others() {
     let Pair { mut bed, a, .. } = pair(2);
-    let (engine, memory) = bed.engine(a);
+    let (engine, memory) = bed.parts(a);
     let direction = Direction::Read;
-    let first = engine
-        .virtual_start(memory, a.id, direction, 0, 100, 0)
-        .unwrap();
-    let second = engine
-        .virtual_start(memory, a.id, direction, 0, 100, 0)
-        .unwrap();
+    let first = engine.virtual_start(a.id, direction, 0, 100, 0).unwrap();
+    let second = engine.virtual_start(a.id, direction, 0, 100, 0).unwrap();
     let rma = plan(Direction::Write, 0, 0, 100, SYNC);
-    let last = engine.rma(memory, a.id, rma).unwrap();
+    let last = engine.rma(a.id, rma).unwrap();
     engine.abandon(memory, second);
     engine.abandon(memory, first);
     assert_eq!(bed.finish(a, Ok(last)), Ok(0));
@@ -350,11 +341,11 @@ fn pinned_pages_are_released_when_the_transfer_is_over() {
         length,
         flags: 0,
     };
-    let (engine, memory) = bed.engine(a);
-    let beyond = engine.rma(memory, a.id, rma(1, 2 * PAGE));
+    let engine = bed.engine(a);
+    let beyond = engine.rma(a.id, rma(1, 2 * PAGE));
     assert_eq!(beyond, Err(Error::BadAddress));
-    let ticket = engine.rma(memory, a.id, rma(100, PAGE)).unwrap();
-    assert_eq!(engine.finish(memory, ticket), Some(Ok(0)));
+    let ticket = engine.rma(a.id, rma(100, PAGE)).unwrap();
+    assert_eq!(engine.finish(ticket), Some(Ok(0)));
     assert_eq!(bed.nodes[0].released, []);
     bed.run();
     assert_eq!(bed.nodes[0].released, [pages.pin]);
@@ -377,15 +368,15 @@ fn a_late_engine_completes_in_order() {
     let data = bed.fill(a.node, &at_a, 8);
     let (engine, order) = LateEngine::new(4);
     bed.nodes[0].copier = Box::new(engine);
-    let (engine, memory) = bed.engine(a);
+    let engine = bed.engine(a);
     let flags = SYNC | ORDERED;
     let rma = plan(Direction::Write, 0, 0, 7 * PAGE, flags);
-    let ticket = engine.rma(memory, a.id, rma).unwrap();
+    let ticket = engine.rma(a.id, rma).unwrap();
     let mut rounds = 0;
     loop {
         bed.run();
-        let (engine, memory) = bed.engine(a);
-        if let Some(result) = engine.finish(memory, ticket) {
+        let engine = bed.engine(a);
+        if let Some(result) = engine.finish(ticket) {
             assert_eq!(result, Ok(0));
             break;
         }
@@ -416,9 +407,9 @@ fn processes_take_turns_however_many_connections_they_have() {
         bed.register(a, &here, 0, BOTH);
         bed.register(b, &there, 0, BOTH);
         bed.fill(0, &here, 0x55);
-        let (engine, memory) = bed.engine(a);
+        let engine = bed.engine(a);
         let rma = plan(Direction::Write, 0, 0, u64::from(PAGES) * PAGE, 0);
-        engine.rma(memory, a.id, rma).unwrap();
+        engine.rma(a.id, rma).unwrap();
         targets.push(there);
     }
     let node = &mut bed.nodes[0];

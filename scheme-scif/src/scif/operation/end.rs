@@ -68,7 +68,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 self.drop_endpoint(endpoint);
             }
             Some(PendingOn::Connect { endpoint }) => {
-                self.engine.connect_cancel(&mut self.memory, endpoint);
+                self.engine.connect_cancel(endpoint);
                 self.end_wait(request);
             }
             Some(PendingOn::Accept { granted, .. }) => {

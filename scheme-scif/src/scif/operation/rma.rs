@@ -32,7 +32,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 (endpoint, start(self, endpoint)?)
             }
         };
-        match self.engine.finish(&mut self.memory, ticket) {
+        match self.engine.finish(ticket) {
             Some(result) => {
                 self.end_wait(request);
                 value(result)
@@ -121,9 +121,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 length: record.length.get(),
                 flags: record.flags.get(),
             };
-            scif.engine
-                .rma(&mut scif.memory, endpoint, rma)
-                .map_err(system)
+            scif.engine.rma(endpoint, rma).map_err(system)
         })
     }
 
@@ -150,7 +148,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 length: record.length.get(),
                 flags: record.flags.get(),
             };
-            let started = scif.engine.rma(&mut scif.memory, endpoint, rma);
+            let started = scif.engine.rma(endpoint, rma);
             started.map_err(|error| {
                 scif.objects.unpin(&mut scif.memory, pin);
                 system(error)
@@ -173,9 +171,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 let endpoint = self.handles.endpoint_id(id)?;
                 let length = payload.len() as u64;
                 let engine = &mut self.engine;
-                let memory = &mut self.memory;
-                let started =
-                    engine.virtual_start(memory, endpoint, direction, remote, length, flags);
+                let started = engine.virtual_start(endpoint, direction, remote, length, flags);
                 (endpoint, started.map_err(system)?)
             }
         };
@@ -208,9 +204,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         request: R,
     ) -> Result<usize> {
         self.ticket(id, request, |scif, endpoint| {
-            scif.engine
-                .fence_mark(&mut scif.memory, endpoint, flags)
-                .map_err(system)
+            scif.engine.fence_mark(endpoint, flags).map_err(system)
         })
     }
 
@@ -221,9 +215,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         request: R,
     ) -> Result<usize> {
         self.ticket(id, request, |scif, endpoint| {
-            scif.engine
-                .fence_wait(&mut scif.memory, endpoint, mark)
-                .map_err(system)
+            scif.engine.fence_wait(endpoint, mark).map_err(system)
         })
     }
 
@@ -241,9 +233,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 remote_value: record.remote_value.get(),
                 flags: record.flags.get(),
             };
-            scif.engine
-                .fence_signal(&mut scif.memory, endpoint, signal)
-                .map_err(system)
+            scif.engine.fence_signal(endpoint, signal).map_err(system)
         })
     }
 }

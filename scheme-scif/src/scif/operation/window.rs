@@ -105,7 +105,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         let length = pages.checked_mul(PAGE).ok_or(Error::new(EINVAL))?;
         let mapped = self
             .engine
-            .map_pieces(&mut self.memory, endpoint, start, length, protection.bits())
+            .map_pieces(endpoint, start, length, protection.bits())
             .map_err(system)?;
         let count = mapped.pieces.len() as u64;
         let view = if count <= JOINED_BYTES / PAGE {
@@ -116,7 +116,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         };
         let view = view.inspect_err(|error| {
             log::warn!("{length:#x} bytes in {count} pieces are not mapped: {error}");
-            self.engine.unmap(&mut self.memory, mapped.window, pages);
+            self.engine.unmap(mapped.window, pages);
         })?;
         self.objects.map_view(view, pages);
         if is_cached {
@@ -160,12 +160,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     pub(in crate::scif) fn forget_mapped(&mut self, range: Range<PageKind>) {
         match range.mark {
             PageKind::Peer(window, join) => {
-                self.engine.unmap(&mut self.memory, window, range.pages);
+                self.engine.unmap(window, range.pages);
                 self.objects.unmap_join(&mut self.memory, join, range.pages);
             }
             PageKind::Cached(window, join) => {
-                let fabric = &mut self.memory;
-                self.engine.unmap_cached(fabric, window, range.pages);
+                self.engine.unmap_cached(window, range.pages);
                 self.objects.unmap_join(&mut self.memory, join, range.pages);
             }
             PageKind::Own(token) => self.objects.end_view(&mut self.memory, token, range.pages),
@@ -272,7 +271,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
         let got = self
             .engine
-            .get_pages(&mut self.memory, endpoint, offset, length)
+            .get_pages(endpoint, offset, length)
             .map_err(system)?;
         let header = PagesHeader {
             cookie: got.cookie.into(),
@@ -288,9 +287,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 let address = self.memory.physical(place.offset(page * PAGE));
                 let (Some(address), Some(slot)) = (address, slots.next()) else {
                     // Half an answer would be used as a whole one.
-                    let put = self
-                        .engine
-                        .put_pages(&mut self.memory, endpoint, got.cookie);
+                    let put = self.engine.put_pages(endpoint, got.cookie);
                     put.map_err(system)?;
                     return Err(Error::new(EOVERFLOW));
                 };
@@ -303,7 +300,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     pub(in crate::scif) fn put_pages(&mut self, id: HandleId, cookie: u64) -> Result<usize> {
         let endpoint = self.handles.endpoint_id(id)?;
         root(self.handles.caller(id)?)?;
-        let put = self.engine.put_pages(&mut self.memory, endpoint, cookie);
+        let put = self.engine.put_pages(endpoint, cookie);
         put.map(|()| 0).map_err(system)
     }
 }

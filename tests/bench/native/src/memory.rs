@@ -236,7 +236,7 @@ pub fn register(
     let ticket = ticket.map_err(said("register"))?;
     turns(nodes);
     let owner = &mut nodes[node];
-    let offset = owner.engine.finish(&mut owner.memory, ticket);
+    let offset = owner.engine.finish(ticket);
     let offset = offset.ok_or("registering does not end")?;
     Ok((offset.map_err(said("register"))? as i64, region))
 }

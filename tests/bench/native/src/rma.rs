@@ -106,12 +106,12 @@ fn one(
         flags: FLAGS,
     };
     let (engine, memory) = (&mut node.engine, &mut node.memory);
-    let ticket = engine.rma(memory, node.endpoint, rma);
+    let ticket = engine.rma(node.endpoint, rma);
     let ticket = ticket.map_err(said("rma"))?;
     while engine.pump(memory, &mut CpuEngine, usize::MAX) {}
     // A transfer without waiting is done when its work is.
     while engine.next_event(memory).is_some() {}
-    match engine.finish(memory, ticket) {
+    match engine.finish(ticket) {
         Some(result) => result.map(|_| ()).map_err(said("rma")),
         None => Err("a transfer does not end".into()),
     }

@@ -211,7 +211,7 @@ impl Simulated {
             Work::Poll(call) => (false, self.poll_step(side, *call)),
             Work::Ticket(ticket) => {
                 let node = &mut self.world.nodes[self.holders[index(side)].node];
-                let end = node.engine.finish(&mut node.memory, *ticket);
+                let end = node.engine.finish(*ticket);
                 (
                     false,
                     end.map(|result| reply(result.map(|value| value as i64))),

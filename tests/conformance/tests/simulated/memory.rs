@@ -92,14 +92,14 @@ impl Simulated {
                     .unwrap_or_else(|error| Ok(reply(Err(error))));
             }
             Call::FenceMark { slot, flags } => {
-                return ticket(self.engine(side, slot, |node, id| {
-                    node.engine.fence_mark(&mut node.memory, id, flags)
-                }));
+                return ticket(
+                    self.engine(side, slot, |node, id| node.engine.fence_mark(id, flags)),
+                );
             }
             Call::FenceWait { slot, mark } => {
-                return ticket(self.engine(side, slot, |node, id| {
-                    node.engine.fence_wait(&mut node.memory, id, mark)
-                }));
+                return ticket(
+                    self.engine(side, slot, |node, id| node.engine.fence_wait(id, mark)),
+                );
             }
             Call::FenceSignal {
                 slot,
@@ -116,9 +116,9 @@ impl Simulated {
                     remote_value,
                     flags,
                 };
-                return ticket(self.engine(side, slot, |node, id| {
-                    node.engine.fence_signal(&mut node.memory, id, signal)
-                }));
+                return ticket(
+                    self.engine(side, slot, |node, id| node.engine.fence_signal(id, signal)),
+                );
             }
             Call::Map { .. } => self.map(side, call),
             Call::Unmap { memory, at, length } => self.unmap(holder, memory, at, length),
@@ -130,7 +130,7 @@ impl Simulated {
             Call::PutPages { into } => match self.holders[holder].memory.get(&into) {
                 Some(&Region::Got { endpoint, cookie }) => {
                     let node = &mut self.world.nodes[self.holders[holder].node];
-                    let result = node.engine.put_pages(&mut node.memory, endpoint, cookie);
+                    let result = node.engine.put_pages(endpoint, cookie);
                     result.map(|()| 0)
                 }
                 _ => Err(Error::InvalidArgument),
@@ -194,12 +194,12 @@ impl Simulated {
             }
             Region::Mapped(pages) => {
                 for (window, _) in pages.into_iter().flatten() {
-                    node.engine.unmap(&mut node.memory, window, 1);
+                    node.engine.unmap(window, 1);
                 }
             }
             // Closing the endpoint has done it, or it was done before.
             Region::Got { endpoint, cookie } => {
-                let _ = node.engine.put_pages(&mut node.memory, endpoint, cookie);
+                let _ = node.engine.put_pages(endpoint, cookie);
             }
         }
     }
@@ -376,9 +376,7 @@ impl Simulated {
             length,
             flags,
         };
-        self.engine(side, slot, |node, id| {
-            node.engine.rma(&mut node.memory, id, rma)
-        })
+        self.engine(side, slot, |node, id| node.engine.rma(id, rma))
     }
 
     fn transfer_memory(&mut self, side: Side, call: &Call) -> Result<Result<Reply, Work>, Error> {
@@ -424,7 +422,7 @@ impl Simulated {
                 flags,
             };
             let node = &mut self.world.nodes[number];
-            let ticket = node.engine.rma(&mut node.memory, id, rma)?;
+            let ticket = node.engine.rma(id, rma)?;
             node.pins.get_mut(&pin).expect("it is there").uses += 1;
             return Ok(Err(Work::Ticket(ticket)));
         }
@@ -434,8 +432,7 @@ impl Simulated {
         };
         let node = &mut self.world.nodes[number];
         let engine = &mut node.engine;
-        let ticket =
-            engine.virtual_start(&mut node.memory, id, direction, remote, length, flags)?;
+        let ticket = engine.virtual_start(id, direction, remote, length, flags)?;
         Ok(Err(Work::Virtual {
             ticket,
             data,
@@ -462,8 +459,7 @@ impl Simulated {
             loop {
                 let (at, left) = (offset.wrapping_add(done as i64), length - done);
                 let run = node.engine.map_run(id, at, left)?;
-                let memory = &mut node.memory;
-                let mapped = node.engine.map(memory, id, at, run, protection)?;
+                let mapped = node.engine.map(id, at, run, protection)?;
                 assert_eq!(
                     mapped.pages,
                     run / PAGE as u64,
@@ -503,7 +499,7 @@ impl Simulated {
         let node = &mut self.world.nodes[number];
         for page in pages.get_mut(first..end).ok_or(Error::InvalidArgument)? {
             if let Some((window, _)) = page.take() {
-                node.engine.unmap(&mut node.memory, window, 1);
+                node.engine.unmap(window, 1);
             }
         }
         Ok(0)
@@ -526,7 +522,7 @@ impl Simulated {
         }
         let node = &mut self.world.nodes[holder.node];
         let memory = &mut node.memory;
-        let got = node.engine.get_pages(memory, endpoint, offset, length)?;
+        let got = node.engine.get_pages(endpoint, offset, length)?;
         let pages: u64 = got.runs.iter().map(|(_, pages)| pages).sum();
         let mut word = [0; 8];
         match got.runs[0].0 {

@@ -142,14 +142,14 @@ impl World {
     pub(super) fn look_at_windows(&mut self) -> Result<(), String> {
         let mut ended = Vec::new();
         for (key @ (at, side), window) in &mut self.windows {
-            let Node { engine, mem, .. } = &mut self.nodes[self.connections[*at].nodes[*side]];
+            let engine = &mut self.nodes[self.connections[*at].nodes[*side]].engine;
             match window.state {
-                State::Registering(ticket) => match engine.finish(mem, ticket) {
+                State::Registering(ticket) => match engine.finish(ticket) {
                     Some(Ok(_)) => window.state = State::Live,
                     Some(Err(_)) => ended.push(*key),
                     None => {}
                 },
-                State::Ending(ticket, since) => match engine.finish(mem, ticket) {
+                State::Ending(ticket, since) => match engine.finish(ticket) {
                     Some(_) => ended.push(*key),
                     // Both ends may wait, one after the other.
                     None if self.now > since + 3 * CLIENT_COPY_NS => {
@@ -253,9 +253,9 @@ impl World {
             return Ok(());
         }
         let known = handle.mapped.epoch();
-        let Node { engine, mem, .. } = &mut self.nodes[connection.nodes[side]];
+        let engine = &mut self.nodes[connection.nodes[side]].engine;
         let (page, write) = (PAGE_BYTES as u64, Protection::WRITE.bits());
-        match engine.map(mem, connection.ends[side], 0, page, write) {
+        match engine.map(connection.ends[side], 0, page, write) {
             Ok(mapped) => {
                 handle.copying = Some(Copying {
                     mapped,
@@ -280,8 +280,8 @@ impl World {
             if copying.is_in {
                 self.report.faults.note(Fault::ClientStopped);
             }
-            let Node { engine, mem, .. } = &mut self.nodes[number];
-            engine.unmap(mem, copying.mapped.window, copying.mapped.pages);
+            let engine = &mut self.nodes[number].engine;
+            engine.unmap(copying.mapped.window, copying.mapped.pages);
         }
     }
 

@@ -307,7 +307,7 @@ impl World {
         let dead = &mut self.dead[which];
         let Node { engine, mem, .. } = &mut self.nodes[dead.node];
         if let Some(window) = dead.window.take() {
-            engine.unmap(mem, window.window, window.pages);
+            engine.unmap(window.window, window.pages);
             return;
         }
         engine.close_bypass(mem, dead.id);

@@ -96,7 +96,7 @@ impl Pair {
     }
 
     pub fn finish(&mut self, ticket: Ticket) -> Option<Result<u64, Error>> {
-        self.talk.engine.finish(&mut self.talk.memory, ticket)
+        self.talk.engine.finish(ticket)
     }
 
     /// Memory of a node for windows: the address of each page.
