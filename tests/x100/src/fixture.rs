@@ -490,7 +490,7 @@ impl Fixture {
         let ticket = ticket.unwrap();
         self.settle();
         let uos = self.uos.as_mut().unwrap();
-        let result = uos.engine.finish(&mut uos.memory, ticket);
+        let result = uos.engine.finish(ticket);
         result.expect("the call is done").unwrap();
         address
     }
@@ -498,7 +498,7 @@ impl Fixture {
     /// Waits for a call of the host.
     pub fn finish(&mut self, ticket: Ticket) -> u64 {
         self.settle();
-        let result = self.engine.finish(&mut self.memory, ticket);
+        let result = self.engine.finish(ticket);
         result.expect("the call is done").unwrap()
     }
 }

@@ -292,7 +292,7 @@ fn channels_that_cannot_be_set_up_are_replaced_by_the_cpu() {
         length: 1 << 20,
         flags: (RmaFlags::SYNC | RmaFlags::ORDERED).bits(),
     };
-    let ticket = fixture.engine.rma(&mut fixture.memory, end, rma).unwrap();
+    let ticket = fixture.engine.rma(end, rma).unwrap();
     fixture.finish(ticket);
     let mut found = vec![0; 1 << 20];
     let memory = fixture.card.borrow().memory.clone();

@@ -389,17 +389,14 @@ fn a_card_is_not_booted_while_programs_have_its_memory_mapped() {
     fixture.boot();
     let (end, other) = fixture.connect();
     fixture.register_card(other, 4096, 0x4000);
-    let mapped = fixture
-        .engine
-        .map(&mut fixture.memory, end, 0x4000, 4096, 3)
-        .unwrap();
+    let mapped = fixture.engine.map(end, 0x4000, 4096, 3).unwrap();
     fixture.command(Command::Reset).unwrap();
     assert!(fixture.run_until(60, |fixture| fixture.state() == "ready"));
     fixture.command(Command::Boot).unwrap();
     let words = said(|| assert!(!fixture.run_until(60, |fixture| fixture.state() == "booting")));
     assert_eq!(words.lines().count(), 1, "{words}");
     assert!(words.contains("not booted before programs unmap"));
-    fixture.engine.unmap(&mut fixture.memory, mapped.window, 1);
+    fixture.engine.unmap(mapped.window, 1);
     fixture.engine.close(&mut fixture.memory, end);
     fixture.boot();
     fixture.check();

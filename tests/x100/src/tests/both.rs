@@ -82,12 +82,9 @@ impl Both {
         let ticket = ticket.unwrap();
         (0..50).for_each(|_| self.turn());
         let other = &mut self.other;
-        let done = other.engine.finish(&mut other.memory, ticket);
+        let done = other.engine.finish(ticket);
         done.expect("registered").unwrap();
-        let done = self
-            .fixture
-            .engine
-            .finish(&mut self.fixture.memory, own_ticket);
+        let done = self.fixture.engine.finish(own_ticket);
         done.expect("registered").unwrap();
         (end, own, far)
     }
@@ -101,9 +98,9 @@ impl Both {
             flags: RmaFlags::SYNC.bits(),
         };
         let fixture = &mut self.fixture;
-        let ticket = fixture.engine.rma(&mut fixture.memory, end, rma).unwrap();
+        let ticket = fixture.engine.rma(end, rma).unwrap();
         (0..50).for_each(|_| self.turn());
-        let result = self.fixture.engine.finish(&mut self.fixture.memory, ticket);
+        let result = self.fixture.engine.finish(ticket);
         result.expect("the copy is done").unwrap();
     }
 }

@@ -56,10 +56,7 @@ fn flagged(
         length: length as u64,
         flags: flags.bits(),
     };
-    fixture
-        .engine
-        .rma(&mut fixture.memory, windows.end, rma)
-        .unwrap()
+    fixture.engine.rma(windows.end, rma).unwrap()
 }
 
 fn of_card(fixture: &Fixture, windows: &Windows, bytes: usize) -> Vec<u8> {
@@ -194,17 +191,12 @@ fn fences_come_behind_the_copies() {
         length,
         flags,
     );
-    let mark = fixture.engine.fence_mark(
-        &mut fixture.memory,
-        windows.end,
-        FenceFlags::INIT_SELF.bits(),
-    );
+    let mark = fixture
+        .engine
+        .fence_mark(windows.end, FenceFlags::INIT_SELF.bits());
     let mark = mark.unwrap();
     let mark = fixture.finish(mark) as i32;
-    let wait = fixture
-        .engine
-        .fence_wait(&mut fixture.memory, windows.end, mark)
-        .unwrap();
+    let wait = fixture.engine.fence_wait(windows.end, mark).unwrap();
     let place = 2 * MIB - 64;
     let flags = FenceFlags::INIT_SELF | FenceFlags::SIGNAL_LOCAL | FenceFlags::SIGNAL_REMOTE;
     let signal = Signal {
@@ -214,13 +206,10 @@ fn fences_come_behind_the_copies() {
         remote_value: 0x5555_6666_7777_8888,
         flags: flags.bits(),
     };
-    let signal = fixture
-        .engine
-        .fence_signal(&mut fixture.memory, windows.end, signal)
-        .unwrap();
+    let signal = fixture.engine.fence_signal(windows.end, signal).unwrap();
     fixture.settle();
     // Nothing is done as long as the engine does not move.
-    assert_eq!(fixture.engine.finish(&mut fixture.memory, wait), None);
+    assert_eq!(fixture.engine.finish(wait), None);
     assert_eq!(
         fixture.memory.load_position(windows.host + place as u64),
         word(&data, place)
@@ -373,7 +362,7 @@ fn a_channel_that_stands_still_is_noticed() {
         words.contains("DMA channel") && words.contains("DSTAT (BAR 4 +"),
         "{words}"
     );
-    let result = fixture.engine.finish(&mut fixture.memory, ticket);
+    let result = fixture.engine.finish(ticket);
     let error = result.expect("the call has ended").unwrap_err();
     assert_eq!(error.errno(), syscall::error::ECONNRESET);
     fixture.engine.close(&mut fixture.memory, windows.end);
@@ -402,12 +391,7 @@ fn an_ordered_copy_does_not_wait_for_other_connections() {
             let at = [0, 0];
             queued.push(start(fixture, busy, Direction::Write, at, 4 * MIB));
         }
-        queued.retain(|ticket| {
-            fixture
-                .engine
-                .finish(&mut fixture.memory, *ticket)
-                .is_none()
-        });
+        queued.retain(|ticket| fixture.engine.finish(*ticket).is_none());
     };
     feed(&mut fixture);
     fixture.turn();
@@ -420,20 +404,13 @@ fn an_ordered_copy_does_not_wait_for_other_connections() {
         remote_value: 0,
         flags: (FenceFlags::INIT_SELF | FenceFlags::SIGNAL_LOCAL).bits(),
     };
-    let signal = fixture
-        .engine
-        .fence_signal(&mut fixture.memory, ordered.end, signal);
+    let signal = fixture.engine.fence_signal(ordered.end, signal);
     let signal = signal.unwrap();
     let mut left = vec![ticket, signal];
     for _ in 0..2000 {
         feed(&mut fixture);
         fixture.turn();
-        left.retain(|ticket| {
-            fixture
-                .engine
-                .finish(&mut fixture.memory, *ticket)
-                .is_none()
-        });
+        left.retain(|ticket| fixture.engine.finish(*ticket).is_none());
     }
     assert_eq!(left.len(), 0);
     let mut found = vec![0; PAGE];
@@ -471,9 +448,7 @@ fn a_status_descriptor_that_fails_is_repaired() {
             flags: (FenceFlags::INIT_SELF | FenceFlags::SIGNAL_LOCAL | FenceFlags::SIGNAL_REMOTE)
                 .bits(),
         };
-        let signal = fixture
-            .engine
-            .fence_signal(&mut fixture.memory, windows.end, signal);
+        let signal = fixture.engine.fence_signal(windows.end, signal);
         let signal = signal.unwrap();
         fixture.settle();
         // The copy and its two, then the store of the signal.
@@ -509,7 +484,7 @@ fn a_reset_in_the_middle_of_a_transfer_ends_it() {
     fixture.turn();
     fixture.dma_per_turn = 0;
     fixture.command(Command::Reset).unwrap();
-    let result = |fixture: &mut Fixture| fixture.engine.finish(&mut fixture.memory, ticket);
+    let result = |fixture: &mut Fixture| fixture.engine.finish(ticket);
     fixture.turn();
     let error = result(&mut fixture)
         .expect("the call has ended")
@@ -580,7 +555,7 @@ fn the_last_byte_of_an_ordered_copy_arrives_last() {
     // The engine has not moved, so neither has what must be behind its copy.
     let found = of_card(&fixture, &windows, PAGE);
     assert_eq!((found[0], found[PAGE - 1]), (0, 0));
-    assert_eq!(fixture.engine.finish(&mut fixture.memory, ticket), None);
+    assert_eq!(fixture.engine.finish(ticket), None);
     fixture.dma_per_turn = 1;
     fixture.finish(ticket);
     assert_eq!(of_card(&fixture, &windows, PAGE), vec![0xee; PAGE]);

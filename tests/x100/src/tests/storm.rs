@@ -73,12 +73,7 @@ fn batch(fixture: &mut Fixture, side: &mut Side, random: &mut Random) {
             length: length as u64,
             flags: flags.bits(),
         };
-        tickets.push(
-            fixture
-                .engine
-                .rma(&mut fixture.memory, side.end, rma)
-                .unwrap(),
-        );
+        tickets.push(fixture.engine.rma(side.end, rma).unwrap());
         let (source, target) = match direction {
             Direction::Read => (&side.card, &mut side.host),
             Direction::Write => (&side.host, &mut side.card),
