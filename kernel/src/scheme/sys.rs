@@ -241,8 +241,10 @@ fn log() -> String {
     String::from_utf8_lossy(&console::log_text()).into_owned()
 }
 
+/// The system, its version, the machine, and the name of the source, by which programs tell this
+/// kernel from Redox's (`hal::kernel`).
 fn uname() -> String {
-    format!("Redox\n{}\nx86_64\n\n", env!("CARGO_PKG_VERSION"))
+    format!("Redox\n{}\nx86_64\nskiff\n", env!("CARGO_PKG_VERSION"))
 }
 
 fn exe() -> String {

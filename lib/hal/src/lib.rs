@@ -23,6 +23,7 @@ pub mod event;
 #[cfg(feature = "acpi")]
 pub mod firmware;
 pub mod irq;
+pub mod kernel;
 pub mod lock;
 pub mod measure;
 pub mod mem;

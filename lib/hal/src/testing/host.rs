@@ -7,7 +7,7 @@ extern crate std;
 use core::alloc::Layout;
 use core::sync::atomic::AtomicU8;
 use std::boxed::Box;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use libredox::data::TimeSpec;
 use syscall::error::{ENOMEM, ENOSYS, EOVERFLOW, Error, Result};
@@ -54,6 +54,7 @@ type System = Box<dyn FnMut(Request<'_>) -> Result<usize>>;
 
 std::thread_local! {
     static SYSTEM: RefCell<Option<System>> = const { RefCell::new(None) };
+    static IS_REDOX: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `test` while `system` answers what this thread asks of the system.
@@ -65,6 +66,19 @@ pub fn play<T>(
     let result = test();
     SYSTEM.with_borrow_mut(|slot| *slot = None);
     result
+}
+
+/// Runs `test` as on Redox's kernel, where it makes a difference ([`crate::kernel`]).
+pub fn on_redox<T>(test: impl FnOnce() -> T) -> T {
+    IS_REDOX.set(true);
+    let result = test();
+    IS_REDOX.set(false);
+    result
+}
+
+/// Whether the kernel settles requests whose caller or daemon has died.
+pub fn settles_requests() -> bool {
+    !IS_REDOX.get()
 }
 
 /// The answer in the library's encoding.

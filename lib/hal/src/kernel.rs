@@ -1,0 +1,73 @@
+//! Which kernel this is, where it makes a difference what becomes of requests whose caller or
+//! daemon has died. docs/redox.md, "Killed clients", compares the two.
+
+#[cfg(target_os = "redox")]
+pub use asked::settles_requests;
+
+/// As the test has it.
+#[cfg(not(target_os = "redox"))]
+pub use crate::testing::host::settles_requests;
+
+#[cfg(target_os = "redox")]
+mod asked {
+    use core::sync::atomic::{AtomicU8, Ordering};
+
+    use libredox::Fd;
+    use libredox::flag::{O_CLOEXEC, O_RDONLY};
+
+    /// The kernel's text about itself.
+    const FILE: &str = "/scheme/sys/uname";
+    /// Most bytes of it that are read.
+    const MOST_BYTES: usize = 256;
+
+    const UNKNOWN: u8 = 0;
+    const YES: u8 = 1;
+    const NO: u8 = 2;
+
+    static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+    /// Whether the kernel settles requests whose caller or daemon has died, as this project's does:
+    /// a daemon is told of a caller that was killed, what it makes for the dead is closed again, it
+    /// never tears their address spaces down, and requests to a dead daemon end. Redox's kernel
+    /// does none of this. One that does not say which it is counts as Redox's.
+    ///
+    /// It is asked once: a program that gives up its names calls this before.
+    pub fn settles_requests() -> bool {
+        match KNOWN.load(Ordering::Relaxed) {
+            UNKNOWN => {
+                let settles = ask();
+                KNOWN.store(if settles { YES } else { NO }, Ordering::Relaxed);
+                settles
+            }
+            known => known == YES,
+        }
+    }
+
+    fn ask() -> bool {
+        let mut bytes = [0; MOST_BYTES];
+        let file = Fd::open(FILE, O_RDONLY | O_CLOEXEC, 0);
+        let count = file.and_then(|file| file.read(&mut bytes));
+        count.is_ok_and(|count| super::is_own(&bytes[..count]))
+    }
+}
+
+/// Whether the text is that of this project's kernel: its last line is the name of the source that
+/// the kernel was built from.
+#[cfg(any(test, target_os = "redox"))]
+fn is_own(text: &[u8]) -> bool {
+    text.trim_ascii_end().ends_with(b"\nskiff")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_names_the_kernel() {
+        assert!(is_own(b"Redox\n0.1.0\nx86_64\nskiff\n"));
+        assert!(!is_own(b"Redox\n0.5.12\nx86_64\n\n"));
+        assert!(!is_own(b"Redox\n0.5.12\nx86_64\n663e66410bac\n"));
+        assert!(!is_own(b"skiff"));
+        assert!(!is_own(b""));
+    }
+}
