@@ -49,6 +49,15 @@ impl<'a> Range<'a> {
         }
     }
 
+    /// The bytes of a slice, which nothing else uses as long as the value is there.
+    pub fn of(slice: &'a mut [u8]) -> Self {
+        Self {
+            address: slice.as_mut_ptr().expose_provenance(),
+            bytes: slice.len(),
+            memory: PhantomData,
+        }
+    }
+
     /// A range of which no byte can be mapped, for trying what calls say to it.
     pub const fn absent(bytes: usize) -> Self {
         Self {

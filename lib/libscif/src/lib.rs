@@ -238,6 +238,27 @@ unsafe extern "C" fn scif_recv(
     give(receive().map(|count| count as c_int))
 }
 
+/// A count, or a negated error number.
+fn count_of(result: Result<usize>) -> isize {
+    result.map_or_else(|number| -(number as isize), |count| count as isize)
+}
+
+/// For the C library's `read` of a file of the scheme.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn skiff_scif_read(epd: c_int, buffer: *mut c_void, size: usize) -> isize {
+    // SAFETY: the caller's memory, which it lets be written.
+    let to = unsafe { range(buffer, size) };
+    count_of(endpoint(epd).and_then(|epd| raw::read(epd, to)))
+}
+
+/// For the C library's `write` to a file of the scheme.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn skiff_scif_write(epd: c_int, data: *const c_void, size: usize) -> isize {
+    // SAFETY: the caller's memory, which is only read.
+    let from = unsafe { range(data, size) };
+    count_of(endpoint(epd).and_then(|epd| raw::write(epd, from)))
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn scif_register(
     epd: c_int,

@@ -13,7 +13,7 @@ use syscall::error::EIO;
 use syscall::flag::EventFlags;
 
 use crate::error::{Error, Result};
-use crate::raw::now;
+use crate::raw::{at_most, now};
 
 /// Bytes of lines taken at a time.
 const READ_BYTES: usize = 512;
@@ -77,7 +77,7 @@ impl NodeEvents {
                     left => left,
                 },
             };
-            queue.wait(left, &mut ready)?;
+            queue.wait(at_most(left), &mut ready)?;
         }
     }
 

@@ -9,16 +9,19 @@
 
 mod data;
 mod ends;
+mod pieces;
+mod pinned;
 mod poll;
 
 use client_memory::rights::Rights;
 use client_memory::shared::{self, Provided};
 use client_memory::{range, window};
+use hal::kernel::settles_requests;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
-use scif_abi::call::{CachedRecord, Call, RegisterRecord, RmaRecord, SignalRecord};
+use scif_abi::call::{Call, RegisterRecord, RmaRecord, SignalRecord};
 use scif_abi::codec::Operation;
-use scif_abi::flags::{MapFlags, Protection, Readiness, RmaFlags, SendFlags};
+use scif_abi::flags::{MapFlags, Protection, Readiness, RecvFlags, SendFlags};
 use scif_abi::limits::MAX_NODE;
 use scif_abi::{NodeId, Port, PortId};
 use syscall::PAGE_SIZE;
@@ -28,8 +31,10 @@ use syscall::flag::{CallFlags, F_SETFD, F_SETFL, O_NONBLOCK};
 pub use client_memory::range::Range;
 pub use data::{Source, Target};
 pub use ends::{accept, close, shutdown};
-pub(crate) use poll::now;
+pub(crate) use pieces::MOST_BYTES;
+use pinned::Transfer;
 pub use poll::{PollFd, poll, poll_by};
+pub(crate) use poll::{at_most, now};
 
 /// The result of a call; the error is a positive error number.
 pub type Result<T> = core::result::Result<T, i32>;
@@ -37,8 +42,9 @@ pub type Result<T> = core::result::Result<T, i32>;
 /// No memory has this token.
 const NO_TOKEN: u64 = 0;
 
-/// Bytes of one non-blocking send at most; a ring of the base protocol takes 4095.
-const BOUNCE_BYTES: usize = 4096;
+/// Bytes of one non-blocking send at most: as many as a ring of the base protocol takes, and no
+/// whole page ([`pieces`]).
+const BOUNCE_BYTES: usize = MOST_BYTES;
 
 fn number(error: libredox::error::Error) -> i32 {
     interrupted(error.errno())
@@ -190,7 +196,10 @@ fn port_id(word: usize) -> PortId {
 pub fn send<'a>(epd: usize, data: impl Into<Source<'a>>, flags: u32) -> Result<usize> {
     let data = data.into();
     if flags == SendFlags::BLOCK.bits() && data.bytes() > 0 {
-        return send_all(epd, data);
+        return match settles_requests() {
+            true => send_all(epd, data),
+            false => pieces::send_all(epd, data),
+        };
     }
     // The payload of a call must be writable memory, which the data may not be. As much as fits
     // now: not more than a ring holds.
@@ -208,14 +217,7 @@ pub fn send<'a>(epd: usize, data: impl Into<Source<'a>>, flags: u32) -> Result<u
 fn send_all(epd: usize, data: Source<'_>) -> Result<usize> {
     let mut sent = 0;
     while sent < data.bytes() {
-        let result = match data {
-            Source::Slice(bytes) => libredox::call::write(epd, &bytes[sent..]).map_err(number),
-            Source::Range(range) => range
-                .part(sent, range.bytes() - sent)
-                .map_err(system)
-                .and_then(|rest| range::write(epd, rest).map_err(|error| refused(rest, error))),
-        };
-        match result {
+        match data.rest(sent).and_then(|rest| write(epd, rest)) {
             Ok(count) => sent += count,
             Err(EAGAIN) => {
                 poll(&mut [PollFd::new(epd, Readiness::OUT.bits())], None)?;
@@ -234,7 +236,14 @@ fn send_all(epd: usize, data: Source<'_>) -> Result<usize> {
 /// connection that ends in the middle of a blocking receive gives the count so far.
 pub fn recv<'a>(epd: usize, buffer: impl Into<Target<'a>>, flags: u32) -> Result<usize> {
     let call = Call::Recv { flags };
-    match buffer.into() {
+    let buffer = buffer.into();
+    if let Some(flags) = RecvFlags::from_bits(flags)
+        && buffer.bytes() > 0
+        && !settles_requests()
+    {
+        return pieces::recv(epd, buffer, flags.contains(RecvFlags::BLOCK));
+    }
+    match buffer {
         Target::Slice(bytes) => with_payload(epd, call, bytes),
         Target::Range(range) => fill(epd, range, &call),
     }
@@ -246,11 +255,41 @@ pub fn recv<'a>(epd: usize, buffer: impl Into<Target<'a>>, flags: u32) -> Result
 /// # Errors
 /// As [`recv`]; `EAGAIN`.
 pub fn read<'a>(epd: usize, buffer: impl Into<Target<'a>>) -> Result<usize> {
-    match buffer.into() {
-        Target::Slice(bytes) => libredox::call::read(epd, bytes).map_err(number),
+    let buffer = buffer.into();
+    if buffer.bytes() > 0 && !settles_requests() {
+        return pieces::read(epd, buffer);
+    }
+    read_file(epd, buffer)
+}
+
+/// `read` of any file, in one call.
+fn read_file(file: usize, buffer: Target<'_>) -> Result<usize> {
+    match buffer {
+        Target::Slice(bytes) => libredox::call::read(file, bytes).map_err(number),
         // As in `fill`: constants would be written.
         Target::Range(range) if range.bytes() > 0 && range.writable().is_none() => Err(EFAULT),
-        Target::Range(range) => range::read(epd, range).map_err(|error| refused(range, error)),
+        Target::Range(range) => range::read(file, range).map_err(|error| refused(range, error)),
+    }
+}
+
+/// `write` to the endpoint's file: waits until all bytes are taken, unless the descriptor has
+/// `O_NONBLOCK`.
+///
+/// # Errors
+/// As [`send`]; `EAGAIN`.
+pub fn write<'a>(epd: usize, data: impl Into<Source<'a>>) -> Result<usize> {
+    let data = data.into();
+    if data.bytes() > 0 && !settles_requests() {
+        return pieces::write(epd, data);
+    }
+    write_file(epd, data)
+}
+
+/// `write` of any file, in one call.
+fn write_file(file: usize, data: Source<'_>) -> Result<usize> {
+    match data {
+        Source::Slice(bytes) => libredox::call::write(file, bytes).map_err(number),
+        Source::Range(range) => range::write(file, range).map_err(|error| refused(range, error)),
     }
 }
 
@@ -385,16 +424,19 @@ pub fn vreadfrom<'a>(epd: usize, to: impl Into<Target<'a>>, remote: i64, flags: 
         remote_offset: remote,
         flags,
     };
-    match to.into() {
+    let mut to = to.into();
+    let transfer = match &mut to {
+        Target::Range(range) => Some(Transfer::new(epd, *range, remote, flags)),
+        Target::Slice(bytes) => Transfer::of_slice(epd, bytes, remote, flags),
+    };
+    let cached = |record| Call::CachedReadFrom { record };
+    if let Some(result) = transfer.and_then(|transfer| transfer.run(Protection::WRITE, cached)) {
+        return result;
+    }
+    match to {
+        to if pieces::are_needed(to.bytes()) => pieces::vreadfrom(epd, to, remote, flags),
         Target::Slice(bytes) => with_payload(epd, call, bytes).map(|_| ()),
-        Target::Range(range) => {
-            let cached = |record| Call::CachedReadFrom { record };
-            let transfer = Transfer { epd, remote, flags };
-            if let Some(result) = transfer.run(range, Protection::WRITE, cached) {
-                return result;
-            }
-            fill(epd, range, &call).map(|_| ())
-        }
+        Target::Range(range) => fill(epd, range, &call).map(|_| ()),
     }
 }
 
@@ -415,12 +457,12 @@ pub fn vwriteto<'a>(
     };
     // The kernel writes the pieces of pages at both ends of a payload back: over what other
     // threads have stored meanwhile, or with an error when the source is constant.
+    let cached = |record| Call::CachedWriteTo { record };
     let mut copy = match from.into() {
         Source::Slice(bytes) => bytes.to_vec(),
         Source::Range(range) => {
-            let cached = |record| Call::CachedWriteTo { record };
-            let transfer = Transfer { epd, remote, flags };
-            if let Some(result) = transfer.run(range, Protection::READ, cached) {
+            let transfer = Transfer::new(epd, range, remote, flags);
+            if let Some(result) = transfer.run(Protection::READ, cached) {
                 return result;
             }
             match range.readable() {
@@ -429,58 +471,14 @@ pub fn vwriteto<'a>(
             }
         }
     };
-    with_payload(epd, call, &mut copy).map(|_| ())
-}
-
-/// Bytes from which on a transfer is made with pinned pages; fewer are copied beside the call.
-const PINNED_BYTES: usize = 64 * 1024;
-
-/// A transfer between memory that is not registered and the peer's windows.
-struct Transfer {
-    epd: usize,
-    remote: i64,
-    flags: u32,
-}
-
-impl Transfer {
-    /// Makes the transfer with memory that the daemon knows: its own where `SCIF_RMA_USECACHE`
-    /// allows that, or pages that are pinned as long as the transfer runs. `None` when it is better
-    /// made in another way: the flag is a hint.
-    fn run(
-        &self,
-        range: Range<'_>,
-        protection: Protection,
-        call: impl Fn(CachedRecord) -> Call,
-    ) -> Option<Result<()>> {
-        let ask = |token: u64, offset: u64, flags: u32| {
-            let record = CachedRecord {
-                memory: token.into(),
-                memory_offset: offset.into(),
-                length: (range.bytes() as u64).into(),
-                remote_offset: self.remote.into(),
-                flags: flags.into(),
-                reserved: 0.into(),
-            };
-            with_record(self.epd, call(record)).map(|_| ())
-        };
-        let may_cache = self.flags & RmaFlags::USECACHE.bits() != 0;
-        if may_cache && let Some(known) = shared::known(range) {
-            let result = ask(known.token, known.offset, self.flags);
-            if result != Err(EFAULT) {
-                return Some(result);
-            }
-            // Unmapped behind our back since.
-            shared::forget(range);
-        }
-        if range.bytes() < PINNED_BYTES {
-            return None;
-        }
-        let (pages, offset) = range.around()?;
-        let pinned = provide(self.epd, pages, protection).ok()?;
-        let at_once = if may_cache { 0 } else { RmaFlags::SYNC.bits() };
-        let offset = pinned.offset + offset as u64;
-        Some(ask(pinned.token, offset, self.flags | at_once))
+    let transfer = Transfer::of_slice(epd, &mut copy, remote, flags);
+    if let Some(result) = transfer.and_then(|transfer| transfer.run(Protection::READ, cached)) {
+        return result;
     }
+    if pieces::are_needed(copy.len()) {
+        return pieces::vwriteto(epd, &mut copy, remote, flags);
+    }
+    with_payload(epd, call, &mut copy).map(|_| ())
 }
 
 /// `scif_fence_mark`. Returns the mark.

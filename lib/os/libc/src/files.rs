@@ -15,6 +15,11 @@ unsafe extern "C" {
     fn skiff_socket_read(number: c_int, parts: *const Part, count: usize) -> isize;
     /// `writev` of a socket.
     fn skiff_socket_write(number: c_int, parts: *const Part, count: usize) -> isize;
+    /// Reads a file of the `scif:` scheme in the way of Redox's kernel: a count or a negated error
+    /// number. In `libscif`.
+    fn skiff_scif_read(number: c_int, buffer: *mut c_void, size: usize) -> isize;
+    /// Writes to one.
+    fn skiff_scif_write(number: c_int, buffer: *const c_void, size: usize) -> isize;
 }
 
 const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
@@ -78,9 +83,15 @@ extern "C" fn close(number: c_int) -> c_int {
     errno::done(descriptor::close(number))
 }
 
-/// What a call of the library of sockets gives.
-fn of_socket(result: isize) -> Result<usize> {
+/// What a call of a library above this one gives.
+fn of_library(result: isize) -> Result<usize> {
     usize::try_from(result).map_err(|_| Error::new(-result as c_int))
+}
+
+/// Whether a transfer is the business of the library of SCIF: where the kernel does not settle the
+/// requests of the dead, none may wait in the driver with much data.
+fn is_waited_for(number: c_int, size: usize) -> bool {
+    size > 0 && !hal::kernel::settles_requests() && descriptor::is_scif(number).unwrap_or(false)
 }
 
 /// Reads into raw memory.
@@ -91,7 +102,11 @@ pub unsafe fn read_raw(number: c_int, buffer: *mut c_void, size: usize) -> Resul
     if descriptor::is_socket(number) {
         let part = Part::new(buffer, size);
         // SAFETY: the caller's promise.
-        return of_socket(unsafe { skiff_socket_read(number, &raw const part, 1) });
+        return of_library(unsafe { skiff_socket_read(number, &raw const part, 1) });
+    }
+    if is_waited_for(number, size) {
+        // SAFETY: the caller's promise.
+        return of_library(unsafe { skiff_scif_read(number, buffer, size) });
     }
     let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
     // SAFETY: the caller's promise.
@@ -103,7 +118,11 @@ pub fn write_raw(number: c_int, buffer: *const c_void, size: usize) -> Result<us
     if descriptor::is_socket(number) {
         let part = Part::new(buffer.cast_mut(), size);
         // SAFETY: the memory is only read.
-        return of_socket(unsafe { skiff_socket_write(number, &raw const part, 1) });
+        return of_library(unsafe { skiff_socket_write(number, &raw const part, 1) });
+    }
+    if is_waited_for(number, size) {
+        // SAFETY: the memory is only read.
+        return of_library(unsafe { skiff_scif_write(number, buffer, size) });
     }
     let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
     // SAFETY: the kernel only reads, and answers EFAULT for a range that cannot be read.
@@ -435,7 +454,7 @@ unsafe extern "C" fn readv(number: c_int, parts: *const Part, count: c_int) -> i
     if descriptor::is_socket(number) {
         // SAFETY: the same contract.
         let result = unsafe { skiff_socket_read(number, parts, count.max(0) as usize) };
-        return errno::give(of_socket(result).map(|count| count as isize));
+        return errno::give(of_library(result).map(|count| count as isize));
     }
     // SAFETY: the caller's parts and their buffers.
     unsafe {
@@ -450,7 +469,7 @@ unsafe extern "C" fn writev(number: c_int, parts: *const Part, count: c_int) -> 
     if descriptor::is_socket(number) {
         // SAFETY: the same contract.
         let result = unsafe { skiff_socket_write(number, parts, count.max(0) as usize) };
-        return errno::give(of_socket(result).map(|count| count as isize));
+        return errno::give(of_library(result).map(|count| count as isize));
     }
     // SAFETY: the caller's parts.
     unsafe {

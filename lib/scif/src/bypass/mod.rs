@@ -23,6 +23,7 @@ mod windows;
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use hal::kernel::settles_requests;
 use hal::mem::PAGE;
 use hal::pause::yield_now;
 use scif_abi::call::Call;
@@ -39,11 +40,6 @@ pub use busy_poll::{BusyPoll, Waiting};
 
 /// Calls that go through the daemon before anything is mapped.
 const FIRST_CALLS: u32 = 4;
-/// Most bytes of one read that waits in the daemon while rings are mapped: less than a page.
-/// Redox's kernel grants the daemon whole pages of a buffer together with a reference to the
-/// program's address space. If the program is killed during the read, the daemon would drop the
-/// last reference, and wait for itself to unmap the rings.
-const MOST_WAITING: usize = 4095;
 /// The count that stands for a descriptor whose rings cannot be mapped at all.
 const NEVER: u32 = u32::MAX;
 
@@ -97,13 +93,33 @@ impl Bypass {
             return;
         }
         // Concurrent calls may be counted as one.
-        let mut calls = calls + 1;
-        if calls >= FIRST_CALLS {
-            let rings = self.rings.try_call_once(|| MappedRings::new(epd));
-            let is_final = rings.is_err_and(|failure| !failure.is_temporary());
-            calls = if is_final { NEVER } else { 0 };
+        match calls + 1 {
+            FIRST_CALLS.. => self.try_to_map(epd),
+            calls => self.calls.store(calls, Ordering::Relaxed),
         }
+    }
+
+    /// Maps the rings, unless that is known to be impossible.
+    #[cold]
+    fn try_to_map(&self, epd: usize) {
+        if self.calls.load(Ordering::Relaxed) == NEVER {
+            return;
+        }
+        let rings = self.rings.try_call_once(|| MappedRings::new(epd));
+        let is_final = rings.is_err_and(|failure| !failure.is_temporary());
+        let calls = if is_final { NEVER } else { 0 };
         self.calls.store(calls, Ordering::Relaxed);
+    }
+
+    /// The rings for a transfer of so many bytes, if they are mapped. Where the daemon must not
+    /// wait with much data of a program, they are mapped for the first long transfer that `waits`,
+    /// because only on the rings does such a transfer keep together ([`raw`]).
+    #[inline]
+    fn rings(&self, epd: usize, bytes: usize, waits: bool) -> Option<&MappedRings> {
+        if waits && bytes > raw::MOST_BYTES && !self.rings.is_completed() && !settles_requests() {
+            self.try_to_map(epd);
+        }
+        self.rings.get()
     }
 
     /// Whether another thread has closed the descriptor while rings were mapped.
@@ -149,7 +165,7 @@ impl Bypass {
         let is_usual = (flags == 0 || blocking) && data.bytes() > 0;
         let mut sent = 0;
         if is_usual
-            && let Some(rings) = self.rings.get()
+            && let Some(rings) = self.rings(epd, data.bytes(), blocking)
             && let Some(from) = data.readable()
         {
             let least = if blocking { data.bytes() } else { 0 };
@@ -190,7 +206,7 @@ impl Bypass {
         let least = if blocking { buffer.bytes() } else { 0 };
         let mut received = 0;
         if is_usual
-            && let Some(rings) = self.rings.get()
+            && let Some(rings) = self.rings(epd, buffer.bytes(), blocking)
             && let Some(to) = buffer.writable()
         {
             match rings.recv(to, least, self.waiting()) {
@@ -232,13 +248,7 @@ impl Bypass {
             }
         }
         // The ring is empty: the descriptor's flags, which the daemon knows, say whether to wait.
-        let most = match self.rings.get() {
-            Some(_) => buffer.len().min(MOST_WAITING),
-            None => buffer.len(),
-        };
-        self.through_daemon(epd, || {
-            libredox::call::read(epd, &mut buffer[..most]).map_err(|error| error.errno())
-        })
+        self.through_daemon(epd, || raw::read(epd, buffer))
     }
 
     /// Takes the bytes that have arrived. Waits for the first one as the other blocking calls do,
@@ -250,15 +260,13 @@ impl Bypass {
         let mut buffer = buffer.into();
         if buffer.bytes() > 0
             && let Some(rings) = self.rings.get()
+            && let Some(to) = buffer.writable()
         {
-            if let Some(to) = buffer.writable() {
-                match rings.recv(to, 1, self.waiting()) {
-                    Outcome::Done(count) | Outcome::Daemon(count @ 1..) => return Ok(count),
-                    Outcome::Daemon(0) => {}
-                    Outcome::Interrupted => return Err(EINTR),
-                }
+            match rings.recv(to, 1, self.waiting()) {
+                Outcome::Done(count) | Outcome::Daemon(count @ 1..) => return Ok(count),
+                Outcome::Daemon(0) => {}
+                Outcome::Interrupted => return Err(EINTR),
             }
-            buffer = buffer.first(MOST_WAITING)?;
         }
         self.through_daemon(epd, || raw::read(epd, buffer))
     }

@@ -7,6 +7,7 @@ use client_memory::pages::Pages;
 use client_memory::placement::find_place;
 use client_memory::rights::Rights;
 use hal::copy::{Choices, Side};
+use hal::kernel::settles_requests;
 use libredox::Fd;
 use scif_abi::bypass::{BYPASS_GATHERED, BypassRecord, FIRST_HANDLE, Part};
 use scif_abi::call::Call;
@@ -22,7 +23,7 @@ use super::liveness::DaemonLiveness;
 use super::memory::Memory;
 use super::rma::{Local, Rma};
 use super::windows::Use;
-use crate::raw;
+use crate::raw::{self, PollFd};
 
 /// The reason why the rings could not be mapped.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +59,9 @@ pub struct MappedRings {
     known: AtomicU64,
     /// The peer's pages are not mapped any more.
     is_detached: AtomicBool,
-    /// The descriptor for which the rings were mapped is closed.
+    /// The descriptor for which the rings were mapped.
+    epd: usize,
+    /// It is closed.
     is_closed: AtomicBool,
     pub(super) liveness: DaemonLiveness,
     /// In a box, as endpoints that copy nothing should stay small.
@@ -109,6 +112,7 @@ impl MappedRings {
             gathers: record.flags.get() & BYPASS_GATHERED != 0,
             known: AtomicU64::new(known.bits()),
             is_detached: AtomicBool::new(false),
+            epd,
             is_closed: AtomicBool::new(false),
             liveness: DaemonLiveness::default(),
             rma: Box::new(Rma::new(side)),
@@ -221,9 +225,34 @@ impl MappedRings {
     /// # Errors
     /// Those of the daemon; `EINTR`.
     pub(super) fn sleep(&self, events: Readiness, kicks: Kicks) -> raw::Result<Readiness> {
+        if !settles_requests() {
+            return self.sleep_in_queue(events, kicks);
+        }
         let (events, kicks) = (events.bits(), kicks.bits());
         let ready = raw::plain(self.file.raw(), Call::Wait { events, kicks })?;
         Ok(Readiness::from_bits_truncate(ready as u16))
+    }
+
+    /// Sleeps in an event queue: where nobody ends the requests of a dead daemon, no call may wait
+    /// in it.
+    #[cold]
+    fn sleep_in_queue(&self, events: Readiness, kicks: Kicks) -> raw::Result<Readiness> {
+        if !kicks.is_empty() {
+            self.kick(kicks)?;
+        }
+        let mut entry = [PollFd::new(self.epd, events.bits())];
+        let look = |_: usize, entry: &PollFd| match self.is_current() {
+            true => raw::readiness(entry.epd, entry.events),
+            // Windows have gone, or the connection has.
+            false => Ok(events.bits()),
+        };
+        raw::poll_by(&mut entry, None, look)?;
+        let ready = Readiness::from_bits_truncate(entry[0].revents);
+        Ok(if self.is_current() {
+            ready
+        } else {
+            Readiness::empty()
+        })
     }
 
     /// Whether the connection lives, as far as this program can see, and about once a second as

@@ -40,6 +40,8 @@ const BYPASS: usize = 100;
 /// The number of the left one's handle.
 const BYPASS_LEFT: u32 = (BYPASS + LEFT) as u32;
 const WINDOWS: usize = 200;
+/// An event queue.
+const EVENTS: usize = 900;
 const OWN_WINDOWS: usize = 300;
 /// What `dup` answers for the bypass handles: registered at offset 0 on each side.
 const WINDOW_BYTES: u64 = 64 * 1024;
@@ -137,6 +139,13 @@ impl World {
             Request::Control(fd, F_SETFD, CLOEXEC) => {
                 self.inherited.remove(&fd);
                 Ok(0)
+            }
+            Request::Open("/scheme/event") => Ok(EVENTS),
+            Request::Write(EVENTS, bytes) => Ok(bytes.len()),
+            Request::Read(EVENTS, _) => {
+                let action = self.sleeps.pop_front().expect("no sleep");
+                // A time-out.
+                action().map(|_| 0)
             }
             Request::Close(_) => Ok(0),
             Request::Unmap(_, bytes) => {
@@ -475,18 +484,41 @@ fn the_end_of_a_connection_gives_the_count_so_far() {
     });
 }
 
-/// Redox's kernel would lend the pages, and the daemon tear down who is killed meanwhile.
+/// There no transfer through the daemon keeps together.
 #[test]
-fn a_read_that_waits_lends_no_whole_page_once_rings_are_mapped() {
+fn a_long_transfer_maps_the_rings_at_once_on_redox() {
     play(|stage, left, right| {
-        let mut buffer = vec![0; 3 * 4096];
-        assert_eq!(right.read(RIGHT, &mut buffer), Ok(3 * 4096));
-        assert_eq!(stage.log(), format!("read {RIGHT} 12288"));
-        open(stage, left, LEFT);
-        stage.log();
-        assert_eq!(left.read(LEFT, &mut buffer), Ok(4095));
-        assert_eq!(left.read(LEFT, &mut buffer[..9]), Ok(9));
-        assert_eq!(stage.log(), format!("read {LEFT} 4095, read {LEFT} 9"));
+        open(stage, right, RIGHT);
+        host::on_redox(|| {
+            let data = vec![7; 4096];
+            let right = right.clone();
+            stage.sleep(move || right.recv(RIGHT, [0; 4000].as_mut_slice(), 0).unwrap());
+            // It is not ready before it has slept.
+            for ready in [0, 0, Readiness::OUT.bits()] {
+                stage.answer(Ok(ready.into()));
+            }
+            assert_eq!(left.send(LEFT, data.as_slice(), BLOCK), Ok(4096));
+            let looks = ["call 64 0"; 3].join(", ");
+            assert_eq!(stage.log(), format!("bypass, {looks}"));
+        });
+    });
+}
+
+/// No call waits in a daemon there, because nothing would end it when that dies.
+#[test]
+fn a_dead_daemon_ends_a_sleep_on_redox() {
+    rings(|stage, _, right| {
+        host::on_redox(|| {
+            stage.sleep(|| 0);
+            let dead = || failure(ENODEV);
+            for answer in [Ok(0), Ok(0), dead(), dead()] {
+                stage.answer(answer);
+            }
+            let mut buffer = [0; 5000];
+            assert_eq!(right.recv(RIGHT, buffer.as_mut_slice(), BLOCK), Err(ENODEV));
+            let looks = ["call 64 0"; 3].join(", ");
+            assert_eq!(stage.log(), format!("{looks}, call 7 4095"));
+        });
     });
 }
 

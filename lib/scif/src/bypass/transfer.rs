@@ -5,7 +5,10 @@
 //! while, then sleeps in the daemon, which wakes it when the peer has moved something. After its
 //! first byte it holds the lock until the end, so that its bytes stay together.
 
+use core::time::Duration;
+
 use client_memory::pages::{Readable, Writable};
+use hal::kernel::settles_requests;
 use hal::pause::yield_now;
 use scif_abi::flags::{Kicks, Readiness};
 use scif_ring::{RingError, RingMemory, Side};
@@ -14,10 +17,13 @@ use syscall::error::{EINTR, Error};
 use super::busy_poll::{BusyPoll, Waiting};
 use super::memory::Memory;
 use super::open::MappedRings;
+use crate::raw;
 
 /// Tries of a contended lock, with a yield before each. After them the call goes through the
 /// daemon, which serves callers in order.
 const LOCK_TRIES: usize = 50;
+/// The pause between two further tries where the daemon must not do that.
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// The outcome of a call on the rings.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -188,7 +194,8 @@ impl MappedRings {
         if W::SIDE == Side::Send && self.liveness.is_due_to_send() && !self.is_served() {
             return Outcome::Daemon(0);
         }
-        if !memory.try_lock(W::SIDE, self.number) && !self.lock(&mut memory, W::SIDE) {
+        let waits = least > 0;
+        if !memory.try_lock(W::SIDE, self.number) && !self.lock(&mut memory, W::SIDE, waits) {
             return Outcome::Daemon(0);
         }
         let Ok(step) = direction.step(self, &mut memory, 0) else {
@@ -230,13 +237,28 @@ impl MappedRings {
         self.kick(Kicks::empty()).is_ok()
     }
 
-    /// Takes a contended lock if it is released soon.
+    /// Takes a contended lock if it is released soon; for a call that `waits`, whenever that is,
+    /// where the daemon must not wait with data of a program ([`raw`]).
     #[cold]
-    fn lock(&self, memory: &mut Memory<'_>, side: Side) -> bool {
-        (0..LOCK_TRIES).any(|_| {
+    fn lock(&self, memory: &mut Memory<'_>, side: Side, waits: bool) -> bool {
+        let is_taken = (0..LOCK_TRIES).any(|_| {
             yield_now();
             memory.try_lock(side, self.number)
-        })
+        });
+        is_taken || waits && !settles_requests() && self.lock_patiently(memory, side)
+    }
+
+    /// Takes a lock that another transfer holds for long, unless the connection ends.
+    fn lock_patiently(&self, memory: &mut Memory<'_>, side: Side) -> bool {
+        while self.is_current() && (!self.liveness.is_due() || self.is_served()) {
+            if raw::poll(&mut [], Some(LOCK_PAUSE)).is_err() {
+                break;
+            }
+            if memory.try_lock(side, self.number) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Has the daemon wake the peer.
@@ -335,7 +357,8 @@ impl MappedRings {
         let is_locked = match has_begun {
             true => true,
             false => {
-                is_alive && (memory.try_lock(W::SIDE, self.number) || self.lock(memory, W::SIDE))
+                is_alive
+                    && (memory.try_lock(W::SIDE, self.number) || self.lock(memory, W::SIDE, true))
             }
         };
         if is_alive && is_locked {

@@ -63,6 +63,15 @@ impl<'a> Source<'a> {
         })
     }
 
+    /// The first `count` bytes of the data, or all of it.
+    pub(crate) fn first(self, count: usize) -> Result<Self> {
+        let count = count.min(self.bytes());
+        Ok(match self {
+            Self::Slice(bytes) => Self::Slice(&bytes[..count]),
+            Self::Range(range) => Self::Range(range.part(0, count).map_err(system)?),
+        })
+    }
+
     /// The data, if it is there.
     pub(crate) fn readable(self) -> Option<Readable<'a>> {
         match self {
@@ -88,6 +97,16 @@ impl<'a> Target<'a> {
             Self::Slice(bytes) => Self::Slice(&mut bytes[..count]),
             Self::Range(range) => Self::Range(range.part(0, count).map_err(system)?),
         })
+    }
+
+    /// At most `count` bytes of the room, from `offset` on.
+    pub(crate) fn piece(&mut self, offset: usize, count: usize) -> Result<Target<'_>> {
+        match self {
+            Self::Slice(bytes) => Target::Slice(bytes),
+            Self::Range(range) => Target::Range(*range),
+        }
+        .rest(offset)?
+        .first(count)
     }
 
     /// Length in bytes.

@@ -4,11 +4,15 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use hal::event::Queue;
+use hal::kernel::settles_requests;
 use libredox::flag::CLOCK_MONOTONIC;
 use scif_abi::flags::Readiness;
 use syscall::flag::EventFlags;
 
 use super::{Result, readiness};
+
+/// The time between two looks at endpoints of which no event has come.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// One endpoint to poll, by its descriptor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -80,7 +84,18 @@ pub fn poll_by(
                 left => left,
             },
         };
-        queue.wait(left, &mut events).map_err(|error| error.errno)?;
+        queue
+            .wait(at_most(left), &mut events)
+            .map_err(|error| error.errno)?;
+    }
+}
+
+/// How long to wait at a time: where the daemon's death is no event, until the next look whether it
+/// lives.
+pub(crate) fn at_most(left: Option<Duration>) -> Option<Duration> {
+    match settles_requests() {
+        true => left,
+        false => Some(left.unwrap_or(LOOK).min(LOOK)),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU8;
 
 use client_memory::memory::Memory;
 use hal::testing::host::{self, Request, THREAD};
-use scif_abi::call::PinRecord;
+use scif_abi::call::{CachedRecord, PinRecord};
 use syscall::error::{
     EBADF, ECONNRESET, EMFILE, ENODEV, ENOENT, ENOMEM, ENOTCONN, ENOTTY, ENXIO, Error,
 };
@@ -449,6 +449,65 @@ fn blocking_sends_write_and_others_call() {
         assert_eq!(send(EPD, &data[..3], 2), Err(EINVAL));
         assert_eq!(send(EPD, &data[..0], 1), Ok(0));
         assert_eq!(log(stage), "call 6, call 6, call 6");
+    });
+}
+
+/// What is beside each call on the endpoint, without its words.
+fn sizes(stage: &Stage) -> Vec<usize> {
+    let payloads = core::mem::take(&mut stage.borrow_mut().payloads);
+    payloads.iter().map(|payload| payload.len() - 16).collect()
+}
+
+#[test]
+fn no_whole_page_is_beside_a_request_on_redox() {
+    play(|stage| {
+        let memory = ordinary(stage, 3 * PAGE);
+        let mut slice = vec![0; 9000];
+        host::on_redox(|| {
+            answers(stage, &[Ok(4095), Ok(4095), Ok(810)]);
+            assert_eq!(send(EPD, &slice[..], 1), Ok(9000));
+            assert_eq!(sizes(stage), [4095, 4095, 810]);
+            answers(stage, &[Ok(4095), Ok(4095), Ok(4095), Ok(3)]);
+            assert_eq!(recv(EPD, memory.range(), 1), Ok(3 * PAGE));
+            assert_eq!(sizes(stage), [4095, 4095, 4095, 3]);
+            // As much as there is.
+            answers(stage, &[Ok(4095), Ok(5)]);
+            assert_eq!(recv(EPD, &mut slice[..], 0), Ok(4100));
+            answers(stage, &[Ok(9)]);
+            assert_eq!(read(EPD, memory.range()), Ok(9));
+            assert_eq!(sizes(stage), [4095, 4095, 4095]);
+            assert!(!log(stage).contains("write"));
+            // What was moved before an error counts.
+            answers(stage, &[Ok(4095), failure(ECONNRESET)]);
+            assert_eq!(send(EPD, &slice[..], 1), Ok(4095));
+            answers(stage, &[Ok(4095), failure(ECONNRESET)]);
+            assert_eq!(recv(EPD, &mut slice[..], 1), Ok(4095));
+            answers(stage, &[failure(ENOTCONN)]);
+            assert_eq!(recv(EPD, &mut slice[..], 1), Err(ENOTCONN));
+        });
+    });
+}
+
+#[test]
+fn transfers_go_in_pieces_on_redox_once_all_is_registered() {
+    play(|stage| {
+        let mut slice = vec![0; 5000];
+        host::on_redox(|| {
+            // Two runs, then the pieces.
+            answers(stage, &[Ok(PAGE), Ok(PAGE)]);
+            assert_eq!(vreadfrom(EPD, &mut slice[..], 0x3010, 4), Ok(()));
+            assert_eq!(sizes(stage), [0, 0, 4095, 905]);
+            answers(stage, &[Ok(2 * PAGE)]);
+            assert_eq!(vwriteto(EPD, &slice[..], 0x3010, 4), Ok(()));
+            assert_eq!(sizes(stage), [0, 4095, 905]);
+            // Nothing is copied when the end is not there.
+            answers(stage, &[Ok(PAGE), failure(ENXIO)]);
+            assert_eq!(vwriteto(EPD, &slice[..], 0x3010, 4), Err(ENXIO));
+            assert_eq!(sizes(stage), [0, 0]);
+            // A short one is one call.
+            assert_eq!(vwriteto(EPD, &slice[..4095], 0x3010, 4), Ok(()));
+            assert_eq!(sizes(stage), [4095]);
+        });
     });
 }
 

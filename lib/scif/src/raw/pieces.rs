@@ -1,0 +1,241 @@
+//! Data beside requests where the kernel does not settle those of the dead
+//! ([`hal::kernel::settles_requests`]): less than a page at a time, and never in a request that
+//! waits.
+//!
+//! Such a kernel lends whole pages of a payload to the daemon together with a reference to the
+//! program's address space. If the program is killed before the answer, the daemon drops the last
+//! reference and waits for itself to unmap what the program had mapped of it. Pieces of a page are
+//! copied instead. A request that a dead daemon has is never answered there, so a call waits in an
+//! event queue, and asks again at intervals.
+//!
+//! On such a kernel large blocking transfers of several processes through one endpoint may mix,
+//! where the rings cannot be mapped ([`crate::bypass`]).
+
+use core::time::Duration;
+
+use hal::kernel::settles_requests;
+use scif_abi::call::Call;
+use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
+use syscall::PAGE_SIZE;
+use syscall::error::{EAGAIN, EFAULT, ENOTTY, ENXIO};
+use syscall::flag::{F_GETFL, O_NONBLOCK};
+
+use super::{
+    PollFd, Range, Result, Source, Target, fill, is_there, number, plain, poll, send, with_payload,
+};
+
+/// Most bytes beside a request: no whole page, wherever they lie.
+pub(crate) const MOST_BYTES: usize = PAGE_SIZE - 1;
+
+/// The pause after a wait that led to nothing: another program's transfer goes first.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Whether this many bytes must go in pieces.
+pub(super) fn are_needed(bytes: usize) -> bool {
+    bytes > MOST_BYTES && !settles_requests()
+}
+
+/// A wait for an endpoint, in an event queue.
+struct Wait {
+    epd: usize,
+    events: Readiness,
+    /// Whether the last wait led to nothing so far.
+    was_vain: bool,
+}
+
+impl Wait {
+    fn new(epd: usize, events: Readiness) -> Self {
+        Self {
+            epd,
+            events,
+            was_vain: false,
+        }
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        if self.was_vain {
+            poll(&mut [], Some(PAUSE))?;
+        }
+        self.was_vain = true;
+        poll(&mut [PollFd::new(self.epd, self.events.bits())], None)?;
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.was_vain = false;
+    }
+}
+
+/// `scif_send` of all of `data`, at least one byte.
+pub(super) fn send_all(epd: usize, data: Source<'_>) -> Result<usize> {
+    if let Source::Range(range) = data {
+        check(range)?;
+    }
+    let mut wait = Wait::new(epd, Readiness::OUT);
+    let mut sent = 0;
+    while sent < data.bytes() {
+        let more = match send(epd, data.rest(sent)?, SendFlags::empty().bits()) {
+            Ok(0) => wait.wait(),
+            Ok(count) => {
+                wait.end();
+                sent += count;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
+        match more {
+            Ok(()) => {}
+            Err(_) if sent > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent)
+}
+
+/// `scif_recv` into at least one byte; `waits` until the buffer is full.
+pub(super) fn recv(epd: usize, mut buffer: Target<'_>, waits: bool) -> Result<usize> {
+    check_room(&mut buffer)?;
+    let mut wait = Wait::new(epd, Readiness::IN);
+    let mut received = 0;
+    while received < buffer.bytes() {
+        let piece = buffer.piece(received, MOST_BYTES)?;
+        let room = piece.bytes();
+        let more = match recv_now(epd, piece) {
+            Ok(0) if waits => wait.wait(),
+            Ok(count) => {
+                wait.end();
+                received += count;
+                if count < room && !waits {
+                    break;
+                }
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
+        match more {
+            Ok(()) => {}
+            Err(_) if received > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(received)
+}
+
+/// `read` of the endpoint's file into at least one byte.
+pub(super) fn read(epd: usize, mut buffer: Target<'_>) -> Result<usize> {
+    check_room(&mut buffer)?;
+    let mut wait = Wait::new(epd, Readiness::IN);
+    loop {
+        match recv_now(epd, buffer.piece(0, MOST_BYTES)?) {
+            Ok(0) => {}
+            // Another file of the scheme.
+            Err(ENOTTY) => return super::read_file(epd, buffer.first(MOST_BYTES)?),
+            result => return result,
+        }
+        if is_nonblocking(epd)? {
+            return Err(EAGAIN);
+        }
+        wait.wait()?;
+    }
+}
+
+/// `write` of at least one byte to the endpoint's file.
+pub(super) fn write(epd: usize, data: Source<'_>) -> Result<usize> {
+    if !is_nonblocking(epd)? {
+        return match send_all(epd, data) {
+            // Another file of the scheme.
+            Err(ENOTTY) => super::write_file(epd, data.first(MOST_BYTES)?),
+            result => result,
+        };
+    }
+    match send(epd, data, SendFlags::empty().bits())? {
+        0 => Err(EAGAIN),
+        count => Ok(count),
+    }
+}
+
+fn is_nonblocking(epd: usize) -> Result<bool> {
+    let flags = libredox::call::fcntl(epd, F_GETFL, 0).map_err(number)?;
+    Ok(flags & O_NONBLOCK != 0)
+}
+
+/// Takes what there is, perhaps nothing.
+fn recv_now(epd: usize, piece: Target<'_>) -> Result<usize> {
+    let flags = RecvFlags::empty().bits();
+    match piece {
+        Target::Slice(bytes) => with_payload(epd, Call::Recv { flags }, bytes),
+        Target::Range(range) => fill(epd, range, &Call::Recv { flags }),
+    }
+}
+
+/// `scif_vreadfrom` into more than [`MOST_BYTES`].
+pub(super) fn vreadfrom(epd: usize, mut to: Target<'_>, remote: i64, flags: u32) -> Result<()> {
+    check_room(&mut to)?;
+    check_remote(epd, remote, to.bytes())?;
+    let mut done = 0;
+    while done < to.bytes() {
+        let piece = to.piece(done, MOST_BYTES)?;
+        let bytes = piece.bytes();
+        let call = Call::VirtualReadFrom {
+            remote_offset: remote.wrapping_add_unsigned(done as u64),
+            flags,
+        };
+        match piece {
+            Target::Slice(bytes) => with_payload(epd, call, bytes)?,
+            Target::Range(range) => fill(epd, range, &call)?,
+        };
+        done += bytes;
+    }
+    Ok(())
+}
+
+/// `scif_vwriteto` of more than [`MOST_BYTES`], which are the program's own copy.
+pub(super) fn vwriteto(epd: usize, from: &mut [u8], remote: i64, flags: u32) -> Result<()> {
+    check_remote(epd, remote, from.len())?;
+    for (index, piece) in from.chunks_mut(MOST_BYTES).enumerate() {
+        let done = (index * MOST_BYTES) as u64;
+        let call = Call::VirtualWriteTo {
+            remote_offset: remote.wrapping_add_unsigned(done),
+            flags,
+        };
+        with_payload(epd, call, piece)?;
+    }
+    Ok(())
+}
+
+/// A transfer that fails copies nothing: all of the peer's windows have to be there before.
+fn check_remote(epd: usize, remote: i64, bytes: usize) -> Result<()> {
+    let start = remote - remote.rem_euclid(PAGE_SIZE as i64);
+    let length = (remote - start) as usize + bytes;
+    let length = length.next_multiple_of(PAGE_SIZE) as u64;
+    let mut done = 0;
+    while done < length {
+        let call = Call::MapRun {
+            remote_offset: start.wrapping_add_unsigned(done),
+            length: length - done,
+        };
+        match plain(epd, call) {
+            Err(ENXIO) => return Err(ENXIO),
+            // Whatever else is wrong, the transfer itself meets it, with its first byte.
+            Err(_) | Ok(0) => break,
+            Ok(run) => done += run as u64,
+        }
+    }
+    Ok(())
+}
+
+/// Checks before the first byte that memory by address can be read.
+fn check(range: Range<'_>) -> Result<()> {
+    match range.readable().is_some() || is_there(range) {
+        true => Ok(()),
+        false => Err(EFAULT),
+    }
+}
+
+/// Checks before the first byte that memory by address can be written.
+fn check_room(to: &mut Target<'_>) -> Result<()> {
+    match to.bytes() == 0 || to.writable().is_some() {
+        true => Ok(()),
+        false => Err(EFAULT),
+    }
+}

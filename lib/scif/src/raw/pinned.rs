@@ -1,0 +1,80 @@
+//! Transfers between memory that is not registered and the peer's windows, with pages that the
+//! daemon knows or that are pinned for it.
+
+use client_memory::range::Range;
+use client_memory::shared;
+use scif_abi::call::{CachedRecord, Call};
+use scif_abi::flags::{Protection, RmaFlags};
+use syscall::error::EFAULT;
+
+use super::{Result, pieces, provide, with_record};
+
+/// Bytes from which on a transfer is made with pinned pages in any case; fewer are beside the
+/// call where so many may be.
+const PINNED_BYTES: usize = 64 * 1024;
+
+/// A transfer between memory that is not registered and the peer's windows.
+pub(super) struct Transfer<'a> {
+    epd: usize,
+    range: Range<'a>,
+    remote: i64,
+    flags: u32,
+}
+
+impl<'a> Transfer<'a> {
+    pub fn new(epd: usize, range: Range<'a>, remote: i64, flags: u32) -> Self {
+        Self {
+            epd,
+            range,
+            remote,
+            flags,
+        }
+    }
+
+    /// With a slice, if it is not better passed beside the call: complete when the call returns,
+    /// whatever the flags say.
+    pub fn of_slice(epd: usize, slice: &'a mut [u8], remote: i64, flags: u32) -> Option<Self> {
+        let flags = flags & !RmaFlags::USECACHE.bits();
+        let is_long = pieces::are_needed(slice.len());
+        is_long.then(|| Self::new(epd, Range::of(slice), remote, flags))
+    }
+
+    /// Makes the transfer with memory that the daemon knows: its own where `SCIF_RMA_USECACHE`
+    /// allows that, or pages that are pinned as long as the transfer runs. `None` when it is better
+    /// made in another way: the flag is a hint.
+    pub fn run(
+        &self,
+        protection: Protection,
+        call: impl Fn(CachedRecord) -> Call,
+    ) -> Option<Result<()>> {
+        let range = self.range;
+        let ask = |token: u64, offset: u64, flags: u32| {
+            let record = CachedRecord {
+                memory: token.into(),
+                memory_offset: offset.into(),
+                length: (range.bytes() as u64).into(),
+                remote_offset: self.remote.into(),
+                flags: flags.into(),
+                reserved: 0.into(),
+            };
+            with_record(self.epd, call(record)).map(|_| ())
+        };
+        let may_cache = self.flags & RmaFlags::USECACHE.bits() != 0;
+        if may_cache && let Some(known) = shared::known(range) {
+            let result = ask(known.token, known.offset, self.flags);
+            if result != Err(EFAULT) {
+                return Some(result);
+            }
+            // Unmapped behind our back since.
+            shared::forget(range);
+        }
+        if range.bytes() < PINNED_BYTES && !pieces::are_needed(range.bytes()) {
+            return None;
+        }
+        let (pages, offset) = range.around()?;
+        let pinned = provide(self.epd, pages, protection).ok()?;
+        let at_once = if may_cache { 0 } else { RmaFlags::SYNC.bits() };
+        let offset = pinned.offset + offset as u64;
+        Some(ask(pinned.token, offset, self.flags | at_once))
+    }
+}
