@@ -57,6 +57,14 @@ for test in stream stream_read file_stream file_stream_read; do
 done
 expect nodes_rtt 2 ns
 
+run scif-perf 1 $few -n 20 --size 4K --test transfers
+for test in st_rtt st_put_rtt; do
+    expect $test 8 ns
+done
+expect st_stream 32 bytes_per_s
+expect st_put 4096 bytes_per_s
+expect st_get 4096 bytes_per_s
+
 run scif-perf 1 $few -n 20 --size 4K,64K --pairs 1,3 --test costs
 for test in register unregister map unmap; do
     expect $test 4096 ns
@@ -71,6 +79,9 @@ run scif-perf 1 $few -n 20 --max 10 --test growth
 for test in idle_rtt windows_rma windows_rtt; do
     expect $test 1 ns
     expect $test 10 ns
+done
+for count in 1 10; do
+    expect st_idle_rtt $count ns
 done
 expect pages_rma 1 ns
 expect pages_rtt 1 ns

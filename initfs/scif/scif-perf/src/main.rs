@@ -22,6 +22,11 @@
 //! | `idle_rtt` | connections | ns | round trip of 64 bytes beside idle connections |
 //! | `windows_rma`, `windows_rtt` | windows | ns | RMA of 4 KiB, round trip, beside windows |
 //! | `pages_rma`, `pages_rtt` | pages | ns | the same beside mapped pages |
+//! | `st_rtt` | 8 | ns | a header by push and pull and one back (Scheduled Transfers) |
+//! | `st_put_rtt` | 8 | ns | the same, each header after 8 bytes that are put |
+//! | `st_stream` | 32 | bytes_per_s | headers one way |
+//! | `st_put`, `st_get` | bytes | bytes_per_s | put and get |
+//! | `st_idle_rtt` | connections | ns | as `st_rtt`, beside idle connections |
 //! | `nodes_rtt` | nodes | ns | round trip of 64 bytes with this number of nodes online |
 //!
 //! `path` in a line is `bypass` (the calls of the library) or `file` (`read` and `write`); `wait`

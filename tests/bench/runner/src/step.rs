@@ -184,7 +184,13 @@ impl Step {
             Self::Sizes => sizes(quick),
             Self::Beside => beside(quick),
             Self::Loopback => return Some(loopback(quick)),
-            Self::Connections => growth("idle", 4000, 1000),
+            Self::Connections => {
+                let transfers = format!(
+                    "scif-perf 1 {} --test st_idle --poll --max 1000",
+                    turns(quick, 20, 5)
+                );
+                [vec![transfers], growth("idle", 4000, 1000)].concat()
+            }
             Self::Windows => growth("windows", 100000, 100),
             Self::Pages => growth("pages", 65536, 256),
             Self::Nodes(nodes) => return Some(many(nodes, quick)),
@@ -232,6 +238,11 @@ fn pair(quick: bool) -> Vec<String> {
             "scif-bare 1 {copies} --test own_rma_write+rma_write,own_rma_read+rma_read --size 1M"
         ),
         format!("scif-bare 1 {copies} --test own_register+copy_register --size 256K,2M"),
+        format!("scif-bare 1 {fast} --test bare_pingpong+st_rtt+st_put_rtt --poll"),
+        format!("scif-bare 1 {fast} --test bare_doorbell+st_rtt --block"),
+        format!("scif-bare 1 {fast} --test stream+st_stream --size 32"),
+        format!("scif-bare 1 {copies} --test bare_write+st_put --size 1M"),
+        format!("scif-bare 1 {copies} --test bare_read+st_get --size 1M"),
         format!("scif-bare 1 {} --test file_stream --stop", effort(quick)),
     ]
 }

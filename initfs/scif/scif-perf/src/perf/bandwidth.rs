@@ -75,7 +75,8 @@ fn sizes(settings: &Settings) -> Vec<u64> {
 
 /// Measures a copy of each size. One repetition of all sizes after the other, so that what disturbs
 /// the machine for a while does not hit one size alone.
-fn measure(settings: &Settings, test: &str, mut copy: impl FnMut(usize) -> Result) -> Result {
+/// Measures copies of all sizes that are asked for.
+pub fn measure(settings: &Settings, test: &str, mut copy: impl FnMut(usize) -> Result) -> Result {
     let sizes = sizes(settings);
     let mut samples = alloc::vec![Samples::new(); sizes.len()];
     for repetition in 1..=settings.repetitions {
@@ -97,7 +98,7 @@ fn measure(settings: &Settings, test: &str, mut copy: impl FnMut(usize) -> Resul
 }
 
 /// The largest size, whole pages.
-fn whole(settings: &Settings) -> usize {
+pub fn whole(settings: &Settings) -> usize {
     let largest = sizes(settings).into_iter().max().unwrap_or(MIN_BYTES);
     (largest as usize).next_multiple_of(PAGE)
 }
@@ -133,7 +134,8 @@ impl Ends<'_, '_> {
     }
 }
 
-const SEED: u64 = 0x5eed;
+/// What patterns begin with.
+pub const SEED: u64 = 0x5eed;
 
 /// Transfers between windows: of the programs' own memory at both ends, or of the daemons'.
 fn between_windows(settings: &Settings, test: &str, toward: bool, is_own: bool) -> Result {
@@ -174,13 +176,14 @@ fn between_windows(settings: &Settings, test: &str, toward: bool, is_own: bool) 
 }
 
 /// A buffer of the program whose page numbers keep their distance from those of `other`.
-struct Buffer {
+pub struct Buffer {
     bytes: Vec<u8>,
     start: usize,
 }
 
 impl Buffer {
-    fn new(length: usize, other: usize) -> Result<Self> {
+    /// A buffer of so many bytes.
+    pub fn new(length: usize, other: usize) -> Result<Self> {
         let mut bytes = Vec::new();
         let whole = length + (CACHE_ENTRIES + 1) * PAGE;
         if bytes.try_reserve_exact(whole).is_err() {
@@ -197,15 +200,18 @@ impl Buffer {
         })
     }
 
-    fn part(&mut self, length: usize) -> &mut [u8] {
+    /// Its first bytes.
+    pub fn part(&mut self, length: usize) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + length]
     }
 
-    fn fill(&mut self, length: usize) {
+    /// Fills these with a pattern.
+    pub fn fill(&mut self, length: usize) {
         pattern::fill(self.part(length), SEED + 2);
     }
 
-    fn sum(&mut self, length: usize) -> u64 {
+    /// Their checksum.
+    pub fn sum(&mut self, length: usize) -> u64 {
         pattern::sum(self.part(length))
     }
 }

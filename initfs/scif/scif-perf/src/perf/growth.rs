@@ -45,7 +45,7 @@ pub fn run(settings: &Settings) -> Result {
 }
 
 /// These numbers up to the limit the user sets, or this one.
-fn steps(settings: &Settings, numbers: &[u64], default: u64) -> Vec<u64> {
+pub fn steps(settings: &Settings, numbers: &[u64], default: u64) -> Vec<u64> {
     let max = settings.max.unwrap_or(default);
     let small = numbers.iter().copied().filter(|number| *number <= max);
     small.collect()
@@ -68,7 +68,7 @@ fn round_trips(session: &Session<'_>, play: Play<'_>, test: &str, number: u64) -
 }
 
 /// Prints a result and that of its yardstick.
-fn print_both(
+pub fn print_both(
     settings: &Settings,
     test: &str,
     number: u64,

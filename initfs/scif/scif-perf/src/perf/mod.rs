@@ -7,6 +7,7 @@ mod growth;
 mod latency;
 mod server;
 pub mod session;
+mod transfers;
 mod turns;
 pub mod wire;
 
@@ -40,7 +41,7 @@ scif-perf NODE [options]       measures against the server on that node
   --path bypass|file how messages go: by the library's calls, or by read and write of the file
   --pairs LIST       numbers of pairs for the test pairs (default 1,2,4,8)
   --max N            largest count of the growth tests
-  --port P           the server's port (default 1200); it uses the next one as well
+  --port P           the server's port (default 1200); it uses the next three as well
   --json             a JSON object per line instead of a table
   --quiet            no progress on standard error (nor with --json)
   --stop             end the server afterwards
@@ -48,7 +49,9 @@ tests:
   latency            pio_rtt msg_rtt
   bandwidth          rma_write rma_read pio_write pio_read stream file_stream
   costs              register map connect pairs
-  growth             idle windows pages
+  growth             idle windows pages st_idle
+  transfers          st_rtt st_put_rtt st_stream st_put st_get: Scheduled Transfers, by push and
+                     pull, headers one way, put and get
   own                own_rma_write own_rma_read own_register copy_register (to compare with)
   beside             echo_idle echo_own echo_peer register_idle register_own register_peer:
                      means, beside a thread that only computes nowhere, here, on the peer's node
@@ -96,7 +99,11 @@ const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     ("costs", &["register", "map", "connect", "pairs"]),
-    ("growth", &["idle", "windows", "pages"]),
+    ("growth", &["idle", "windows", "pages", "st_idle"]),
+    (
+        "transfers",
+        &["st_rtt", "st_put_rtt", "st_stream", "st_put", "st_get"],
+    ),
     (
         "own",
         &[
@@ -152,6 +159,12 @@ impl From<String> for Failure {
 
 impl From<scif::Error> for Failure {
     fn from(error: scif::Error) -> Self {
+        Self(format!("{error}"))
+    }
+}
+
+impl From<st::Error> for Failure {
+    fn from(error: st::Error) -> Self {
         Self(format!("{error}"))
     }
 }
@@ -368,8 +381,8 @@ fn run(line: &Arguments, program: Program) -> Result {
         return Ok(());
     }
     let port: Port = line.number("--port", PORT)?;
-    if port > Port::MAX - EXTRA {
-        let most = Port::MAX - EXTRA;
+    if port > Port::MAX - transfers::AHEAD {
+        let most = Port::MAX - transfers::AHEAD;
         return Err(format!("--port {port}: at most {most}, as the next ones are used too").into());
     }
     if line.has("-s") {
@@ -381,6 +394,12 @@ fn run(line: &Arguments, program: Program) -> Result {
             };
             runtime::thread::spawn(run).context("a thread")?;
         }
+        let run = move || {
+            if let Err(failure) = transfers::serve(port + transfers::AHEAD) {
+                runtime::eprintln!("scif-perf: {failure}");
+            }
+        };
+        runtime::thread::spawn(run).context("a thread")?;
         return server::serve(port);
     }
     let node = match line.words.as_slice() {
@@ -510,5 +529,6 @@ fn measure(settings: &Settings) -> Result {
     bandwidth::run(settings)?;
     costs::run(settings)?;
     growth::run(settings)?;
+    transfers::run(settings)?;
     beside::run(settings)
 }

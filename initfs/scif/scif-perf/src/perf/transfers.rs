@@ -1,0 +1,447 @@
+//! Scheduled Transfers: round trips of headers, headers one way, put and get, and what grows with
+//! idle connections. The server has a port of its own for them; orders are headers themselves.
+
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hal::clock::ticks;
+use runtime::sync::Mutex;
+use runtime::thread;
+use runtime::time::Duration;
+use scif::{Memory, Port, PortId};
+use st::{Deadline, Link, Listener, Options, Receiver, Region, Remote, Sender, Waiting};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::bandwidth::{self, Buffer, SEED};
+use super::growth;
+use super::latency::{rounds_of, with_table};
+use super::server::{fill, sum};
+use super::session::PAGE;
+use super::wire::Wait;
+use super::{Context, Failure, Result, Settings};
+use crate::report::Unit;
+use crate::samples::Samples;
+
+/// How far behind the server's port the one for these tests is.
+pub const AHEAD: Port = 3;
+
+/// How long connecting is tried while no server listens there yet.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the server waits for a client's first order.
+const FIRST_ORDER: u64 = 10_000;
+
+/// A header in full.
+type Header = [u64; 4];
+
+/// What a client asks for. Every order but the last one is answered by a header of a word.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Verb {
+    /// Map `argument` bytes, and serve this connection. Has no answer.
+    Serve = 1,
+    /// Answer `argument` headers by one each.
+    Echo = 2,
+    /// The same, each answer after 8 bytes that are put.
+    EchoPuts = 3,
+    /// Take `argument` headers, and answer with the number of those that were right.
+    Take = 4,
+    /// Fill the mapped memory with the pattern of a seed.
+    Fill = 5,
+    /// The checksum of the mapped memory.
+    Sum = 6,
+    /// Let this connection be. Has no answer.
+    Stay = 7,
+    /// Close all connections that stay.
+    Forget = 8,
+}
+
+const VERBS: [Verb; 8] = [
+    Verb::Serve,
+    Verb::Echo,
+    Verb::EchoPuts,
+    Verb::Take,
+    Verb::Fill,
+    Verb::Sum,
+    Verb::Stay,
+    Verb::Forget,
+];
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct Order {
+    verb: u64,
+    /// Whether the server sleeps at once when it waits, or polls until the header comes; else it
+    /// waits as programs do.
+    sleeps: u32,
+    polls: u32,
+    argument: u64,
+}
+
+impl Order {
+    fn new(verb: Verb, waiting: Waiting, argument: u64) -> Self {
+        Self {
+            verb: verb as u64,
+            sleeps: (waiting == Waiting::Sleep).into(),
+            polls: (waiting == Waiting::Poll).into(),
+            argument,
+        }
+    }
+
+    fn verb(&self) -> Result<Verb> {
+        let verb = VERBS.into_iter().find(|verb| *verb as u64 == self.verb);
+        verb.ok_or_else(|| Failure::from("an order nobody knows"))
+    }
+
+    fn waiting(&self) -> Waiting {
+        match (self.sleeps, self.polls) {
+            (0, 0) => Waiting::Adaptive,
+            (0, _) => Waiting::Poll,
+            _ => Waiting::Sleep,
+        }
+    }
+}
+
+/// How a test that waits so has the library wait.
+fn waiting(wait: Wait) -> Waiting {
+    match wait {
+        Wait::Poll | Wait::Yield => Waiting::Poll,
+        Wait::Block => Waiting::Sleep,
+        Wait::Usual => Waiting::Adaptive,
+    }
+}
+
+/// One end: a channel, and memory that both ends have mapped on it.
+struct End {
+    sender: Sender,
+    receiver: Receiver,
+    own: Region,
+    remote: Remote,
+}
+
+impl End {
+    /// Maps memory at this end, and finds the other end's.
+    fn new((mut sender, receiver): (Sender, Receiver), bytes: u64) -> Result<Self> {
+        let bytes = (bytes as usize).next_multiple_of(PAGE);
+        let own = sender.map(Memory::new(bytes)?)?;
+        Ok(Self {
+            remote: sender.remote(Deadline::Never)?,
+            sender,
+            receiver,
+            own,
+        })
+    }
+
+    fn set_waiting(&mut self, waiting: Waiting) {
+        self.sender.set_waiting(waiting);
+        self.receiver.set_waiting(waiting);
+    }
+
+    /// Puts 8 bytes, then sends a header.
+    #[inline]
+    fn put_with(&mut self, value: u64, number: u64) -> Result {
+        let place = self.remote.at(0)?;
+        Ok(self.sender.put_with(&value.to_ne_bytes(), place, &number)?)
+    }
+
+    /// Does what the client orders until it goes.
+    fn attend(&mut self, idle: &Mutex<Vec<Link>>) -> Result {
+        loop {
+            self.set_waiting(Waiting::Adaptive);
+            // The client has gone when there is none.
+            let Ok(order) = self.receiver.pull::<Order>() else {
+                return Ok(());
+            };
+            self.set_waiting(order.waiting());
+            let answer = match order.verb()? {
+                Verb::Echo => self.echo(order.argument)?,
+                Verb::EchoPuts => self.echo_puts(order.argument)?,
+                Verb::Take => self.take(order.argument)?,
+                Verb::Fill => {
+                    fill(&self.own, self.own.len(), order.argument)?;
+                    0
+                }
+                Verb::Sum => sum(&self.own, self.own.len())?,
+                Verb::Forget => core::mem::take(&mut *idle.lock()).len() as u64,
+                Verb::Serve | Verb::Stay => return Err("an order that comes first only".into()),
+            };
+            self.sender.push(&answer)?;
+        }
+    }
+
+    fn echo(&mut self, rounds: u64) -> Result<u64> {
+        for _ in 0..rounds {
+            let number = self.receiver.pull::<u64>()?;
+            self.sender.push(&number)?;
+        }
+        Ok(0)
+    }
+
+    fn echo_puts(&mut self, rounds: u64) -> Result<u64> {
+        for _ in 0..rounds {
+            let number = self.receiver.pull::<u64>()?;
+            self.put_with(self.own.read(0)?, number)?;
+        }
+        Ok(0)
+    }
+
+    fn take(&mut self, headers: u64) -> Result<u64> {
+        let mut right = 0;
+        for number in 0..headers {
+            let wanted = [number, !number, !number, !number];
+            right += u64::from(self.receiver.pull::<Header>()? == wanted);
+        }
+        Ok(right)
+    }
+}
+
+/// Serves these tests; runs until the program ends.
+pub fn serve(port: Port) -> Result {
+    let options = Options::new().port(port).channels(1);
+    let listener = Listener::with_options(&options).context(&format!("port {port}"))?;
+    let idle = Arc::new(Mutex::new(Vec::new()));
+    loop {
+        let link = match listener.accept() {
+            Ok(link) => link,
+            Err(st::Error::Refused(_) | st::Error::TimedOut) => continue,
+            Err(error) => return Err(error).context("accept"),
+        };
+        let mut halves = link.channel(0)?.split();
+        let first = halves
+            .1
+            .pull_until::<Order>(Deadline::after_ms(FIRST_ORDER)?);
+        // A client that has gone meanwhile wants nothing.
+        let Ok(order) = first else { continue };
+        if order.verb()? == Verb::Stay {
+            idle.lock().push(link);
+            continue;
+        }
+        let idle = idle.clone();
+        let attend = move || {
+            let served = End::new(halves, order.argument).and_then(|mut end| end.attend(&idle));
+            if let Err(failure) = served {
+                runtime::eprintln!("scif-perf: a client of transfers: {failure}");
+            }
+        };
+        thread::spawn(attend).context("a thread")?;
+    }
+}
+
+/// The measuring end.
+struct Client<'a> {
+    end: End,
+    settings: &'a Settings,
+    waiting: Waiting,
+}
+
+/// Where these tests are served.
+fn server(settings: &Settings) -> PortId {
+    let port = settings.server.port() + AHEAD;
+    PortId::new(settings.server.node(), port)
+}
+
+/// A new connection; its first order.
+fn connect(settings: &Settings, order: Order) -> Result<(Link, (Sender, Receiver))> {
+    let options = Options::new().channels(1).retry_for(PATIENCE);
+    let to = server(settings);
+    let link = st::connect(to, &options).context("connecting for transfers")?;
+    let mut halves = link.channel(0)?.split();
+    halves.0.push(&order)?;
+    Ok((link, halves))
+}
+
+impl<'a> Client<'a> {
+    fn open(settings: &'a Settings, waiting: Waiting, bytes: u64) -> Result<Self> {
+        let order = Order::new(Verb::Serve, Waiting::Adaptive, bytes);
+        let (_, halves) = connect(settings, order)?;
+        let mut end = End::new(halves, bytes)?;
+        end.set_waiting(waiting);
+        Ok(Self {
+            end,
+            settings,
+            waiting,
+        })
+    }
+
+    /// Says what is to be done.
+    fn order(&mut self, verb: Verb, argument: u64) -> Result {
+        let order = Order::new(verb, self.waiting, argument);
+        Ok(self.end.sender.push(&order)?)
+    }
+
+    /// Hears that it is done.
+    fn answer(&mut self) -> Result<u64> {
+        Ok(self.end.receiver.pull()?)
+    }
+
+    /// Nanoseconds of each of `rounds` round trips, as of messages
+    /// ([`Session::echo`](super::session::Session::echo)).
+    fn play(&mut self, puts: bool, rounds: u64) -> Result<Vec<f64>> {
+        self.order(if puts { Verb::EchoPuts } else { Verb::Echo }, rounds)?;
+        let mut times = Vec::with_capacity(rounds as usize);
+        let mut last = ticks();
+        for number in 1..=rounds {
+            match puts {
+                true => self.end.put_with(!number, number)?,
+                false => self.end.sender.push(&number)?,
+            }
+            let back = self.end.receiver.pull::<u64>()?;
+            let now = ticks();
+            times.push(self.settings.rate.between(last, now));
+            last = now;
+            if back != number || puts && self.end.own.read::<u64>(0)? != !number {
+                return Err("a wrong header came back".into());
+            }
+        }
+        self.answer()?;
+        Ok(times)
+    }
+
+    /// How many rounds make a repetition, after some that do not count.
+    fn rounds(&mut self, puts: bool) -> Result<u64> {
+        const WARM_UP: u64 = 20;
+        let warm = self.play(puts, WARM_UP)?;
+        Ok(self
+            .settings
+            .rounds(warm.iter().sum::<f64>() / WARM_UP as f64))
+    }
+
+    /// Nanoseconds until the other end has taken `headers` headers.
+    fn pour(&mut self, headers: u64) -> Result<f64> {
+        self.order(Verb::Take, headers)?;
+        let start = ticks();
+        for number in 0..headers {
+            let header: Header = [number, !number, !number, !number];
+            self.end.sender.push(&header)?;
+        }
+        match self.answer()? == headers {
+            true => Ok(self.settings.rate.between(start, ticks())),
+            false => Err("wrong headers arrived".into()),
+        }
+    }
+
+    /// Fails unless the other end's memory has this checksum.
+    fn compare(&mut self, own: u64) -> Result {
+        self.order(Verb::Sum, 0)?;
+        match self.answer()? == own {
+            true => Ok(()),
+            false => Err("wrong bytes arrived".into()),
+        }
+    }
+}
+
+/// Runs the tests of this module that are asked for.
+pub fn run(settings: &Settings) -> Result {
+    for (test, puts) in [("st_rtt", false), ("st_put_rtt", true)] {
+        if settings.wants(test) {
+            for wait in settings.waits() {
+                round_trips(settings, test, puts, wait).context(test)?;
+            }
+        }
+    }
+    if settings.wants("st_stream") {
+        stream(settings).context("st_stream")?;
+    }
+    for (test, toward) in [("st_put", true), ("st_get", false)] {
+        if settings.wants(test) {
+            transfers(settings, test, toward).context(test)?;
+        }
+    }
+    if settings.wants("st_idle") {
+        idle(settings).context("st_idle")?;
+    }
+    Ok(())
+}
+
+fn round_trips(settings: &Settings, test: &str, puts: bool, wait: Wait) -> Result {
+    const SIZE: u64 = size_of::<u64>() as u64;
+    let mut client = Client::open(settings, waiting(wait), SIZE)?;
+    let rounds = client.rounds(puts)?;
+    let mut samples = Samples::new();
+    for repetition in 1..=settings.repetitions {
+        settings.repetition(test, SIZE, repetition)?;
+        samples.add(client.play(puts, rounds)?);
+    }
+    settings.print_with(test, SIZE, Unit::Nanoseconds, samples, |line| {
+        line.with_text("wait", wait.name())
+    });
+    Ok(())
+}
+
+/// One stream after the other, as streams of messages.
+fn stream(settings: &Settings) -> Result {
+    const RUNS: u64 = 5;
+    const WARM_UP: u64 = 32;
+    const SIZE: u64 = size_of::<Header>() as u64;
+    let mut client = Client::open(settings, Waiting::Adaptive, SIZE)?;
+    client.pour(WARM_UP)?;
+    let one = client.pour(WARM_UP)? / WARM_UP as f64;
+    let count = (settings.rounds(one) / RUNS).max(WARM_UP);
+    let mut samples = Samples::new();
+    for repetition in 1..=settings.repetitions {
+        settings.repetition("st_stream", SIZE, repetition)?;
+        let mut rates = Vec::new();
+        for _ in 0..RUNS {
+            let nanoseconds = client.pour(count)?;
+            rates.push((count * SIZE) as f64 * 1e9 / nanoseconds.max(1.0));
+        }
+        samples.add(rates);
+    }
+    settings.print("st_stream", SIZE, Unit::BytesPerSecond, samples);
+    Ok(())
+}
+
+/// Puts to and gets from all of the server's memory.
+fn transfers(settings: &Settings, test: &str, toward: bool) -> Result {
+    let bytes = bandwidth::whole(settings);
+    let mut client = Client::open(settings, Waiting::Adaptive, bytes as u64)?;
+    let mut buffer = Buffer::new(bytes, 0)?;
+    if toward {
+        buffer.fill(bytes);
+    } else {
+        client.order(Verb::Fill, SEED)?;
+        client.answer()?;
+    }
+    let mut transfer = |buffer: &mut Buffer, size: usize| -> Result {
+        let (place, part) = (client.end.remote.at(0)?, buffer.part(size));
+        match toward {
+            true => client.end.sender.put(part, place)?,
+            false => client.end.receiver.get(part, place)?,
+        }
+        Ok(())
+    };
+    transfer(&mut buffer, bytes)?;
+    bandwidth::measure(settings, test, |size| transfer(&mut buffer, size))?;
+    client.compare(buffer.sum(bytes))
+}
+
+/// Round trips beside connections that are only there.
+fn idle(settings: &Settings) -> Result {
+    /// Bytes of the yardstick's ball: a cache line.
+    const LINE: u64 = 64;
+    let test = "st_idle_rtt";
+    let wait = settings.polling();
+    let mut client = Client::open(settings, waiting(wait), LINE)?;
+    let mut open = Vec::new();
+    with_table(settings, LINE, |play| {
+        for count in growth::steps(settings, &[1, 10, 100, 1000], 1000) {
+            while (open.len() as u64) < count {
+                settings.progress("connecting", open.len() as u64, 1);
+                let stay = Order::new(Verb::Stay, Waiting::Adaptive, 0);
+                let (link, _) = connect(settings, stay).context("one more connection")?;
+                open.push(link);
+            }
+            let (rounds, yards) = (client.rounds(false)?, rounds_of(settings, play)?);
+            let (mut samples, mut yard) = (Samples::new(), Samples::new());
+            for repetition in 1..=settings.repetitions {
+                settings.repetition(test, count, repetition)?;
+                samples.add(client.play(false, rounds)?);
+                yard.add(play(yards)?);
+            }
+            growth::print_both(settings, test, count, [samples, yard], Some(wait));
+        }
+        Ok(())
+    })?;
+    drop(open);
+    client.order(Verb::Forget, 0)?;
+    client.answer().map(|_| ())
+}
