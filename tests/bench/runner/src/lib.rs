@@ -18,6 +18,7 @@ mod sample;
 mod setting;
 mod step;
 mod svg;
+mod table;
 
 use harness::base::config::{self, Node};
 use harness::base::packages;

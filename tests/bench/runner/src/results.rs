@@ -1,8 +1,9 @@
 //! The results: one entry for each measure, as a table and as `results.json`.
 
-use crate::measures::{Against, MEASURES, Measure, Source, Value, relative};
+use crate::measures::{Against, Measure, Source, Value, relative};
 use crate::numbers::{absolute, digits};
 use crate::sample::{Neighbours, Sample, Samples, median, pairs, quartiles};
+use crate::table::MEASURES;
 use harness::base::report::Context;
 use serde::Serialize;
 
