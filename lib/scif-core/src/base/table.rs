@@ -35,7 +35,10 @@ struct Entry<T> {
 /// The table of values `V` by ids `K`. At most `limit` values.
 pub(crate) struct Table<K, V> {
     entries: Vec<Entry<V>>,
+    /// Indices of entries for new values. An entry that has had every generation is never used
+    /// again.
     free: Vec<u32>,
+    len: usize,
     limit: usize,
     key: PhantomData<K>,
 }
@@ -54,13 +57,14 @@ impl<K: Key, V> Table<K, V> {
         Table {
             entries: Vec::new(),
             free: Vec::new(),
+            len: 0,
             limit: limit.min(u32::MAX as usize),
             key: PhantomData,
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.entries.len() - self.free.len()
+        self.len
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -84,6 +88,7 @@ impl<K: Key, V> Table<K, V> {
         };
         let entry = self.entries.get_mut(index as usize)?;
         entry.value = Some(value);
+        self.len += 1;
         Some(join(entry.generation, index as usize))
     }
 
@@ -114,8 +119,11 @@ impl<K: Key, V> Table<K, V> {
             return None;
         }
         let value = entry.value.take()?;
-        entry.generation = entry.generation.checked_add(1).unwrap_or(1);
-        self.free.push(index as u32);
+        self.len -= 1;
+        if let Some(next) = entry.generation.checked_add(1) {
+            entry.generation = next;
+            self.free.push(index as u32);
+        }
         Some(value)
     }
 
@@ -147,6 +155,20 @@ mod tests {
         assert_eq!(table.get(first), None);
         assert_eq!(table.get_mut(first), None);
         assert_eq!(table.get(second), Some(&'b'));
+    }
+
+    #[test]
+    fn an_entry_that_has_had_every_generation_is_not_used_again() {
+        let mut table: Table<EndpointId, _> = Table::new(1);
+        let first = table.insert('a').unwrap();
+        table.remove(first);
+        table.entries[0].generation = u32::MAX;
+        let last = table.insert('b').unwrap();
+        assert_eq!(table.remove(last), Some('b'));
+        let new = table.insert('c').unwrap();
+        assert_eq!((table.len(), table.get(new)), (1, Some(&'c')));
+        assert_eq!([first, last].map(|id| table.get(id)), [None, None]);
+        assert_eq!(table.iter().count(), 1);
     }
 
     #[test]
