@@ -123,9 +123,11 @@ impl Bypass {
             peer_pages: 0,
             known_epoch: epoch,
         };
-        let id = self.handles.insert(handle).ok_or(Error::NoMemory)?;
         cx.quotas.charge(owner, Resource::Bypass, 1)?;
-        Ok(id)
+        self.handles.insert(handle).ok_or_else(|| {
+            cx.quotas.discharge(owner, Resource::Bypass, 1);
+            Error::NoMemory
+        })
     }
 
     /// Closes a handle: its connection and number.

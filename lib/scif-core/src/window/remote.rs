@@ -130,8 +130,10 @@ impl Windows {
         node: NodeId,
         pages: u64,
     ) -> Option<(RemoteWindowId, u64)> {
+        let is_full = self.remote.is_full();
         let usage = self.peer_usage(node);
         if !is_size_allowed(pages)
+            || is_full
             || usage.windows >= MAX_WINDOWS
             || usage.granted_pages + page_list_pages(pages) as usize > MAX_GRANTED_PAGES
         {
