@@ -24,16 +24,6 @@ pub(crate) struct Ends {
     pub(crate) peer: PortId,
 }
 
-impl Ends {
-    /// The ends of a message about nodes: no ports.
-    pub(crate) fn of_node(node: NodeId) -> Ends {
-        Ends {
-            local: 0,
-            peer: PortId::new(node, 0),
-        }
-    }
-}
-
 /// The names of a connection: our id, the peer's id, and the ports of both ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
@@ -91,7 +81,11 @@ impl Context {
 
     /// How the other side's memory is reached when it is on `node`.
     pub(crate) fn locality(&self, node: NodeId) -> Locality {
-        Locality::to(node, self.config.node)
+        if node == self.config.node {
+            Locality::Own
+        } else {
+            Locality::Peer(node)
+        }
     }
 
     /// Starts the response timeout of a message that is sent now.
@@ -131,6 +125,12 @@ impl Context {
         let from = PortId::new(self.config.node, ends.local);
         let message = Message::new(from, ends.peer, body);
         self.push_message(ends.peer.node(), message, void_at);
+    }
+
+    /// Sends a message about nodes to `node`: from no port, to none.
+    pub(crate) fn post_to_node(&mut self, node: NodeId, body: NodeMessage) {
+        let (local, peer) = (0, PortId::new(node, 0));
+        self.post(Ends { local, peer }, body);
     }
 
     /// Sends a message to `node`, with the next messages to it.

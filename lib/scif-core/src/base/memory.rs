@@ -139,15 +139,6 @@ pub(crate) enum Locality {
 }
 
 impl Locality {
-    /// How node `own` reaches the memory of `node`.
-    pub(crate) fn to(node: NodeId, own: NodeId) -> Locality {
-        if node == own {
-            Locality::Own
-        } else {
-            Locality::Peer(node)
-        }
-    }
-
     /// The place of the byte at `address` there.
     pub(crate) fn place(self, address: u64) -> Place {
         match self {

@@ -153,7 +153,7 @@ impl Connection {
         )?;
         rule(
             self.phase != Draining || self.is_mapped(),
-            "only clients delay the last word",
+            "only clients delay the final acknowledgement",
             id,
         )?;
         rule(

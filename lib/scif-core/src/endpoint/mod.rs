@@ -12,12 +12,9 @@ use crate::base::timers::Timer;
 use crate::endpoint::ports::PortTable;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use scif_abi::NodeId;
-use scif_abi::limits::MAX_BACKLOG;
-use scif_abi::limits::MAX_ENDPOINTS;
-use scif_abi::limits::PRIVILEGED_PORT_END;
 
-use scif_abi::{Error, Port, PortId};
+use scif_abi::limits::{MAX_BACKLOG, MAX_ENDPOINTS, PRIVILEGED_PORT_END};
+use scif_abi::{Error, NodeId, Port, PortId};
 
 /// State of an endpoint. Closing and zombie states do not exist here: a closed endpoint is gone,
 /// what is left to do for its peer belongs to the connection.
@@ -210,9 +207,14 @@ impl Endpoint {
         self.attempt
     }
 
-    /// How many requests wait, and how many may.
-    pub(crate) fn requests(&self) -> [usize; 2] {
-        [self.requests.len(), self.backlog]
+    /// Number of requests that wait.
+    pub(crate) fn queued_requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Number of requests that may wait.
+    pub(crate) fn backlog(&self) -> usize {
+        self.backlog
     }
 
     fn finish_attempt(&mut self, result: Result<(), Error>) {

@@ -13,7 +13,7 @@ use core::task::Poll;
 use scif_abi::limits::BASE_REQUEST_NS;
 use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::trace::What;
-use scif_abi::{Error, NodeId, PortId};
+use scif_abi::{Error, NodeId, Port, PortId};
 
 impl Engine {
     /// First half of `scif_accept`: takes the first request and grants it with a new endpoint,
@@ -33,7 +33,7 @@ impl Engine {
             return Err(Error::InvalidArgument);
         }
         let port = endpoint.port();
-        // Ends: every turn takes one of at most `MAX_BACKLOG` requests.
+        // Ends: every pass takes one of at most `MAX_BACKLOG` requests.
         while let Some(request) = self.endpoints.take_request(listener) {
             let node = request.source().node();
             let remote = self.remote_pair(mem, node, request.connector(), request.queue_pair());
@@ -59,7 +59,7 @@ impl Engine {
     fn grant(
         &mut self,
         mem: &mut dyn Memory,
-        port: scif_abi::Port,
+        port: Port,
         request: &Request,
         remote: &RemoteQueuePair,
         owner: Owner,
@@ -87,16 +87,39 @@ impl Engine {
         Ok(new)
     }
 
+    /// CNCT_REQ: queued if somebody listens and there is room, else refused at once.
+    pub(crate) fn on_request(&mut self, ends: Ends, connector: u64, queue_pair: u64) {
+        let void_at = self.request_is_void_at(ends.peer.node());
+        let request = Request::new(ends.peer, connector, queue_pair, void_at);
+        if request.is_void(self.cx.now) {
+            self.cx.stats.void_requests += 1;
+            return;
+        }
+        let (endpoints, cx) = (&mut self.endpoints, &mut self.cx);
+        if !endpoints.push_request(cx, ends.local, request) {
+            self.refuse(ends.local, &request);
+        }
+    }
+
+    /// CNCT_TERM: forgotten if it is still queued. Otherwise a grant or a refusal is on its way,
+    /// and that is the answer.
+    pub(crate) fn on_withdraw(&mut self, ends: Ends, connector: u64) {
+        let node = ends.peer.node();
+        if self.endpoints.withdraw_request(ends.local, node, connector) {
+            self.cx.post(ends, NodeMessage::WithdrawAck { connector });
+        }
+    }
+
     /// When a request of `from` that is handled now is void; `None`: never, as it is withdrawn in
     /// time. The oldest possible age counts: its ring may have held it for a while.
-    pub(crate) fn request_is_void_at(&self, from: NodeId) -> Option<u64> {
+    fn request_is_void_at(&self, from: NodeId) -> Option<u64> {
         let since = self.nodes.came_after(from)?;
         let is_withdrawn = self.nodes.understands(&self.cx, from, Extensions::WITHDRAW);
         (!is_withdrawn).then(|| since.saturating_add(BASE_REQUEST_NS))
     }
 
     /// Answers a request with CNCT_REJ.
-    pub(crate) fn refuse(&mut self, port: scif_abi::Port, request: &Request) {
+    pub(crate) fn refuse(&mut self, port: Port, request: &Request) {
         self.cx.stats.refused += 1;
         let body = NodeMessage::ConnectReject {
             connector: request.connector(),
@@ -105,7 +128,7 @@ impl Engine {
     }
 
     /// Answers a request: in time, or not at all if the connector's ring is full for so long.
-    fn answer(&mut self, port: scif_abi::Port, request: &Request, body: NodeMessage) {
+    fn answer(&mut self, port: Port, request: &Request, body: NodeMessage) {
         let (local, peer) = (port, request.source());
         self.cx
             .post_until(Ends { local, peer }, body, request.void_at());
@@ -116,11 +139,8 @@ impl Engine {
     pub(crate) fn drop_void_answers(&mut self, mem: &mut dyn Memory) {
         for (node, answer) in self.nodes.take_void(self.cx.now) {
             self.cx.stats.void_requests += 1;
-            if let Ok(NodeMessage::ConnectGrant { acceptor, .. }) = answer.body()
-                && let Some(id) = self.expect(node, acceptor, &[Phase::Granted])
-            {
-                self.fail_grant(id, Error::WouldBlock);
-                self.connections.free(mem, &mut self.cx, id);
+            if let Ok(NodeMessage::ConnectGrant { acceptor, .. }) = answer.body() {
+                self.on_grant_nack(mem, node, acceptor);
             }
         }
     }
@@ -151,12 +171,23 @@ impl Engine {
         }
     }
 
-    /// CNCT_GNTACK arrived for our grant `id`.
-    pub(crate) fn on_grant_ack(&mut self, id: ConnectionId) {
+    /// CNCT_GNTACK for our grant `acceptor`.
+    pub(crate) fn on_grant_ack(&mut self, from: NodeId, acceptor: u64) {
+        let Some(id) = self.expect(from, acceptor, &[Phase::Granted]) else {
+            return;
+        };
         match self.connections.acknowledged(&mut self.cx, id) {
             Some(endpoint) => self.endpoints.connected(&mut self.cx, endpoint),
             // The accepted endpoint is closed: the connector shall see a peer that closed.
             None => self.disconnect(id),
+        }
+    }
+
+    /// CNCT_GNTNACK: the connector does not want our grant `acceptor` any more.
+    pub(crate) fn on_grant_nack(&mut self, mem: &mut dyn Memory, from: NodeId, acceptor: u64) {
+        if let Some(id) = self.expect(from, acceptor, &[Phase::Granted]) {
+            self.fail_grant(id, Error::WouldBlock);
+            self.connections.free(mem, &mut self.cx, id);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The user's side of a window: granting the structure, taking over the page list, and the last
 //! reply when the owner unregisters.
 
+use scif_abi::NodeId;
 use scif_abi::message::NodeMessage;
 use scif_abi::trace::What;
 
@@ -47,8 +48,7 @@ impl Engine {
         mem: &mut dyn Memory,
         ends: Ends,
         peer: u64,
-        user_window: u64,
-        owner_window: u64,
+        (user_window, owner_window): (u64, u64),
     ) {
         let node = ends.peer.node();
         let id = RemoteWindowId::from_number(user_window);
@@ -76,14 +76,19 @@ impl Engine {
         self.cx.post(ends, body);
     }
 
+    /// FREE_VIRT: the owner gives back a structure that it will not fill in.
+    pub(crate) fn on_free_virtual(&mut self, mem: &mut dyn Memory, from: NodeId, user_window: u64) {
+        let id = RemoteWindowId::from_number(user_window);
+        self.windows.take_back(mem, &mut self.cx, from, id);
+    }
+
     /// UNREGISTER: no new use from now on. Answered when nothing copies to or from the window any
     /// more: that it is not used, or that it is mapped, which may last.
     pub(crate) fn on_unregister(
         &mut self,
         mem: &mut dyn Memory,
         ends: Ends,
-        user_window: u64,
-        owner_window: u64,
+        (user_window, owner_window): (u64, u64),
     ) {
         let id = RemoteWindowId::from_number(user_window);
         let through = (self.windows).end_remote(&mut self.cx, ends, id, owner_window);

@@ -4,9 +4,9 @@
 //! from the endpoint's windows, until the peer says that it does not use these any more.
 //! `scif_close` returns only then, unless its caller cannot wait (the daemon, when a process dies).
 
-use scif_abi::Error;
 use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::trace::What;
+use scif_abi::{Error, NodeId};
 
 use crate::base::context::{Ends, Identity};
 use crate::base::ids::{ConnectionId, EndpointId};
@@ -15,8 +15,7 @@ use crate::bypass::Ending;
 use crate::connection::{Connection, Phase};
 use crate::endpoint::EndpointState;
 use crate::engine::Engine;
-
-use crate::node::down::DownReason;
+use crate::flow::probe::NOBODY;
 
 impl Engine {
     /// `scif_close`, also for the endpoints of a process that died. Always succeeds; endpoint and
@@ -107,9 +106,30 @@ impl Engine {
         self.cx.post(peer.ends, body);
     }
 
-    /// DISCNCT arrived for our connection `id`: the peer has stopped. Acknowledged as soon as no
-    /// client here can use its memory.
-    pub(crate) fn on_disconnect(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
+    /// DISCNCT of `closer` for our connection `peer`. Answered in any case, as the closer waits for
+    /// it, and at once when there is no such connection.
+    pub(crate) fn on_disconnect(
+        &mut self,
+        mem: &mut dyn Memory,
+        ends: Ends,
+        closer: u64,
+        peer: u64,
+    ) {
+        let id = match peer {
+            NOBODY => None,
+            _ => (self.connections).with_number(&mut self.cx, ends.peer.node(), peer),
+        };
+        let connection = id.and_then(|id| self.connections.get(id));
+        match id.filter(|_| connection.is_some_and(|c| c.remote() == closer)) {
+            Some(id) => self.end_by_peer(mem, id),
+            None => self
+                .cx
+                .post(ends, NodeMessage::DisconnectAck { closer, peer }),
+        }
+    }
+
+    /// The peer has stopped. Acknowledged as soon as no client here can use its memory.
+    fn end_by_peer(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let peer = self.connections.identity(id);
         let before = self.connections.disconnected_by_peer(id);
         let (Some(peer), Some((phase, is_answered))) = (peer, before) else {
@@ -144,6 +164,17 @@ impl Engine {
         }
     }
 
+    /// DISCNT_ACK for our connection `closer`: the peer does not write to its pages any more.
+    pub(crate) fn on_disconnect_ack(&mut self, mem: &mut dyn Memory, from: NodeId, closer: u64) {
+        // The answer to a probe: it counts as a message of the node.
+        if closer == NOBODY {
+            return;
+        }
+        if let Some(id) = self.expect(from, closer, &[Phase::Closing]) {
+            self.connections.end(mem, &mut self.cx, id);
+        }
+    }
+
     /// Says DISCNT_ACK for a connection of ours, which may be gone.
     fn acknowledge(&mut self, connection: Identity) {
         let body = NodeMessage::DisconnectAck {
@@ -164,55 +195,6 @@ impl Engine {
         self.connections.free_if_done(mem, &mut self.cx, id);
         if let Some(connection) = connection.filter(|_| owes_ack) {
             self.acknowledge(connection);
-        }
-    }
-
-    /// The peer has not sent the final acknowledgement of a connection in time.
-    fn on_final_ack_timeout(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        let asked = |engine: &Engine| {
-            let connection = engine.connections.get(id);
-            connection.map(|connection| (connection.node(), connection.phase()))
-        };
-        let before = asked(self);
-        let Some((node, _)) = before else {
-            return;
-        };
-        // It may be in our ring, unread.
-        self.drain(mem, node);
-        if asked(self) == before {
-            self.cx.stats.missing_answers += 1;
-            log::warn!("node {node}: no last word on a connection for too long");
-            self.nodes.fail(node, DownReason::NoResponse);
-        }
-    }
-
-    /// A phase has timed out.
-    pub(crate) fn on_handshake_timeout(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
-        let Some(connection) = self.connections.get(id) else {
-            return;
-        };
-        let endpoint = connection.endpoint();
-        let ends = connection.ends();
-        match connection.phase() {
-            Phase::Requested => {
-                self.cx.trace_ends(What::TimedOut, ends, 0);
-                self.withdraw(id);
-                if let Some(endpoint) = endpoint {
-                    self.endpoints
-                        .connect_failed(&mut self.cx, endpoint, Error::NoDevice);
-                }
-            }
-            // A late acknowledgement finds no endpoint and is answered by DISCNCT.
-            Phase::Granted if endpoint.is_some() => {
-                self.cx.trace_ends(What::TimedOut, ends, 0);
-                self.fail_grant(id, Error::NoDevice);
-                self.connections.expect_final_ack(&mut self.cx, id);
-            }
-            Phase::Granted | Phase::Withdrawn | Phase::Closing => {
-                self.cx.trace_ends(What::TimedOut, ends, 0);
-                self.on_final_ack_timeout(mem, id);
-            }
-            _ => {}
         }
     }
 }

@@ -155,17 +155,22 @@ impl Engine {
         }
     }
 
-    /// CNCT_GNT arrived for our request `id`: the acceptor is `acceptor` and its queue pair is at
-    /// `queue_pair`.
+    /// CNCT_GNT for our request `connector`: the id of the acceptor, and the bus address of its
+    /// queue pair.
     pub(crate) fn on_grant(
         &mut self,
         mem: &mut dyn Memory,
-        id: ConnectionId,
-        queue_pair: u64,
-        acceptor: u64,
+        ends: Ends,
+        connector: u64,
+        (queue_pair, acceptor): (u64, u64),
     ) {
-        let Some(connection) = self.connections.get(id) else {
-            return;
+        let phases = [Phase::Requested, Phase::Withdrawn];
+        let id = self.expect(ends.peer.node(), connector, &phases);
+        let connection = id.and_then(|id| Some((id, self.connections.get(id)?)));
+        let Some((id, connection)) = connection else {
+            // The acceptor must not wait for a connector that has gone.
+            let body = NodeMessage::ConnectGrantNack { acceptor };
+            return self.cx.post(ends, body);
         };
         let (node, endpoint) = (connection.node(), connection.endpoint());
         let wanted = connection.phase() == Phase::Requested;
@@ -193,6 +198,22 @@ impl Engine {
         // acknowledgement must find us.
         let body = NodeMessage::ConnectGrantAck { acceptor };
         self.connections.post(cx, id, body);
+    }
+
+    /// CNCT_REJ: the request is refused.
+    pub(crate) fn on_reject(&mut self, mem: &mut dyn Memory, from: NodeId, connector: u64) {
+        let phases = [Phase::Requested, Phase::Withdrawn];
+        if let Some(id) = self.expect(from, connector, &phases) {
+            self.fail_request(id, Error::ConnectionRefused);
+            self.connections.free(mem, &mut self.cx, id);
+        }
+    }
+
+    /// TERM_ACK: the request was withdrawn in time.
+    pub(crate) fn on_withdraw_ack(&mut self, mem: &mut dyn Memory, from: NodeId, connector: u64) {
+        if let Some(id) = self.expect(from, connector, &[Phase::Withdrawn]) {
+            self.connections.free(mem, &mut self.cx, id);
+        }
     }
 
     /// The other side's half of a connection with `node`: its id there, and the bus address it gave

@@ -35,7 +35,7 @@ pub struct Signal {
 
 /// Whose address space an offset is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StoreSide {
+pub(crate) enum StoreSide {
     Own,
     Peer,
 }
@@ -206,51 +206,8 @@ impl Engine {
         Ok(waiter)
     }
 
-    /// Messages about fences; false when `body` is none of them.
-    pub(crate) fn handle_fence_message(&mut self, ends: Ends, body: NodeMessage) -> bool {
-        let from = ends.peer.node();
-        match body {
-            NodeMessage::Mark { peer, waiter } => self.on_mark(ends, peer, waiter),
-            NodeMessage::Wait { peer, waiter, mark } => self.on_wait(ends, peer, waiter, mark),
-            NodeMessage::SignalLocal {
-                peer,
-                offset,
-                value,
-                waiter,
-            } => self.on_signal(ends, peer, (StoreSide::Own, offset, value), waiter),
-            NodeMessage::SignalRemote {
-                peer,
-                offset,
-                value,
-                waiter,
-            } => self.on_signal(ends, peer, (StoreSide::Peer, offset, value), waiter),
-            NodeMessage::MarkAck {
-                requester,
-                waiter,
-                mark,
-            } => {
-                if let Some(id) = self.expect(from, requester, &[Phase::Connected]) {
-                    self.on_mark_ack(id, waiter, mark);
-                }
-            }
-            NodeMessage::WaitAck { requester, waiter }
-            | NodeMessage::SignalAck { requester, waiter } => {
-                self.on_fence_answer(from, requester, waiter, Ok(0));
-            }
-            NodeMessage::MarkNack { requester, waiter }
-            | NodeMessage::WaitNack { requester, waiter } => {
-                self.on_fence_answer(from, requester, waiter, Err(Error::NoMemory));
-            }
-            NodeMessage::SignalNack { requester, waiter } => {
-                self.on_fence_answer(from, requester, waiter, Err(Error::NoSuchAddress));
-            }
-            _ => return false,
-        }
-        true
-    }
-
     /// MARK: the peer wants a mark of our channel.
-    fn on_mark(&mut self, ends: Ends, peer: u64, waiter: u64) {
+    pub(crate) fn on_mark(&mut self, ends: Ends, peer: u64, waiter: u64) {
         let id = self.expect(ends.peer.node(), peer, &[Phase::Connected]);
         let mark = id.and_then(|id| self.take_mark(id).ok());
         let requester = self.requester(id);
@@ -272,7 +229,7 @@ impl Engine {
     }
 
     /// WAIT: the peer waits for jobs of ours.
-    fn on_wait(&mut self, ends: Ends, peer: u64, waiter: u64, mark: u64) {
+    pub(crate) fn on_wait(&mut self, ends: Ends, peer: u64, (waiter, mark): (u64, u64)) {
         let node = ends.peer.node();
         let id = self.expect(node, peer, &[Phase::Connected]);
         let requester = self.requester(id);
@@ -289,7 +246,7 @@ impl Engine {
     }
 
     /// SIG_LOCAL and SIG_REMOTE: the peer wants a store after our jobs.
-    fn on_signal(
+    pub(crate) fn on_signal(
         &mut self,
         ends: Ends,
         peer: u64,
@@ -313,8 +270,11 @@ impl Engine {
         self.cx.post(ends, body);
     }
 
-    /// MARK_ACK.
-    fn on_mark_ack(&mut self, id: ConnectionId, waiter: u64, mark: u64) {
+    /// MARK_ACK: the peer's mark, for our call `waiter`.
+    pub(crate) fn on_mark_ack(&mut self, from: NodeId, requester: u64, (waiter, mark): (u64, u64)) {
+        let Some(id) = self.expect(from, requester, &[Phase::Connected]) else {
+            return;
+        };
         let waiter = Ticket::from_number(waiter);
         if !self.calls.expects_answer(&mut self.cx, id, waiter) {
             return;
@@ -325,7 +285,7 @@ impl Engine {
     }
 
     /// Any other answer to a fence message.
-    fn on_fence_answer(
+    pub(crate) fn on_fence_answer(
         &mut self,
         from: NodeId,
         requester: u64,

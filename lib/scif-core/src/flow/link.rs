@@ -9,7 +9,7 @@ use crate::base::memory::Memory;
 use crate::engine::Engine;
 use crate::node::down::DownReason;
 use crate::node::link::LinkState;
-use crate::node::{Batch, LinkError, post};
+use crate::node::{Batch, LinkError};
 
 impl Engine {
     /// First step of a link: makes this node's queue pair for `node` and returns its bus address,
@@ -35,7 +35,7 @@ impl Engine {
         peer_qp: u64,
     ) -> Result<(), LinkError> {
         self.nodes.connect(mem, &mut self.cx, node, peer_qp)?;
-        post(&mut self.cx, node, NodeMessage::Init);
+        self.cx.post_to_node(node, NodeMessage::Init);
         self.drain(mem, node);
         Ok(())
     }
@@ -113,7 +113,7 @@ impl Engine {
         if self.is_touched(mem, node) {
             self.nodes.keep_exit(node, body);
         } else {
-            post(&mut self.cx, node, body);
+            self.cx.post_to_node(node, body);
         }
     }
 
@@ -128,7 +128,7 @@ impl Engine {
             if !self.is_touched(mem, node)
                 && let Some(body) = self.nodes.take_exit(node)
             {
-                post(&mut self.cx, node, body);
+                self.cx.post_to_node(node, body);
                 self.nodes.transmit(mem, &mut self.cx);
                 self.nodes.send_waiting(mem, &self.cx, node);
             }
@@ -161,41 +161,23 @@ impl Engine {
         }
     }
 
-    /// Messages about nodes rather than connections; false when `body` is none of them.
-    pub(crate) fn handle_link_message(
-        &mut self,
-        mem: &mut dyn Memory,
-        from: NodeId,
-        message: &Message,
-        body: NodeMessage,
-    ) -> bool {
-        match body {
-            NodeMessage::Init => self.nodes.on_init(&mut self.cx, from),
-            NodeMessage::Exit => self.on_exit(mem, from),
-            NodeMessage::ExitAck => {
-                if self.nodes.state(from) == Some(LinkState::Leaving) {
-                    self.nodes.end_exit(&mut self.cx, from);
-                }
-            }
-            // Every pair of nodes has a link of its own here, so no node need be introduced to
-            // another.
-            NodeMessage::NodeAdd => {
-                let own = PortId::new(self.cx.config.node, 0);
-                let answer = Message::new(own, message.source, NodeMessage::NodeAddNack);
-                self.cx.post_message(from, answer);
-            }
-            NodeMessage::NodeAddNack | NodeMessage::NodeRemoveAck { .. } => {
-                self.cx.stats.unexpected_messages += 1;
-            }
-            NodeMessage::NodeRemove { node } => self.on_node_remove(from, node),
-            NodeMessage::GetNodeInfo { waiter, .. } => self.on_get_node_info(from, waiter),
-            _ => return false,
+    /// NODE_ADD. Every pair of nodes has a link of its own here, so no node need be introduced to
+    /// another.
+    pub(crate) fn on_node_add(&mut self, from: NodeId, introduced: PortId) {
+        let own = PortId::new(self.cx.config.node, 0);
+        let answer = Message::new(own, introduced, NodeMessage::NodeAddNack);
+        self.cx.post_message(from, answer);
+    }
+
+    /// EXIT_ACK: the peer does not use our memory any more.
+    pub(crate) fn on_exit_ack(&mut self, from: NodeId) {
+        if self.nodes.state(from) == Some(LinkState::Leaving) {
+            self.nodes.end_exit(&mut self.cx, from);
         }
-        true
     }
 
     /// EXIT: the peer leaves, and does not use our memory any more.
-    fn on_exit(&mut self, mem: &mut dyn Memory, from: NodeId) {
+    pub(crate) fn on_exit(&mut self, mem: &mut dyn Memory, from: NodeId) {
         if !self.nodes.expects_exit(from) {
             self.cx.stats.unexpected_messages += 1;
             return;
@@ -210,22 +192,19 @@ impl Engine {
         self.nodes.dismiss(from);
     }
 
-    /// The host has lost a node. That says nothing about our own link to it, which does not pass
+    /// NODE_REMOVE: the host has lost a node. That says nothing about our own link to it, which does not pass
     /// through the host and notices its end by itself. Only the host may say so.
-    fn on_node_remove(&mut self, from: NodeId, lost: u64) {
+    pub(crate) fn on_node_remove(&mut self, from: NodeId, lost: u64) {
         if from != HOST_NODE {
             self.cx.stats.unexpected_messages += 1;
             return;
         }
-        post(
-            &mut self.cx,
-            from,
-            NodeMessage::NodeRemoveAck { node: lost },
-        );
+        let body = NodeMessage::NodeRemoveAck { node: lost };
+        self.cx.post_to_node(from, body);
     }
 
-    /// A card asks the host which nodes there are.
-    fn on_get_node_info(&mut self, from: NodeId, waiter: u64) {
+    /// GET_NODE_INFO: a card asks the host which nodes there are.
+    pub(crate) fn on_get_node_info(&mut self, from: NodeId, waiter: u64) {
         let own = self.cx.config.node;
         if own != HOST_NODE {
             // An answer to a message that this stack does not send.
@@ -239,6 +218,6 @@ impl Engine {
             total,
             waiter,
         };
-        post(&mut self.cx, from, body);
+        self.cx.post_to_node(from, body);
     }
 }

@@ -16,6 +16,6 @@ pub(crate) mod polling;
 pub(crate) mod probe;
 pub(crate) mod quiesce;
 pub(crate) mod register;
-pub(crate) mod response_timeouts;
 pub(crate) mod rma;
 pub(crate) mod stream;
+pub(crate) mod timeouts;

@@ -10,7 +10,6 @@ use scif_abi::message::NodeMessage;
 
 use crate::base::memory::Memory;
 use crate::engine::Engine;
-use crate::node::post;
 
 /// An id that no connection has: ours begin with 1, and the mainline driver's are addresses.
 pub(crate) const NOBODY: u64 = 0;
@@ -30,7 +29,7 @@ impl Engine {
             closer: NOBODY,
             peer: NOBODY,
         };
-        post(&mut self.cx, node, question);
+        self.cx.post_to_node(node, question);
         Some(received)
     }
 }

@@ -200,33 +200,48 @@ impl Engine {
         self.end_window(id);
     }
 
-    /// ALLOC_GNT: the structure is there. Fills it in and announces the window.
+    /// ALLOC_GNT: the structure is there (the peer's id and the bus address). Fills it in and
+    /// announces the window.
     pub(crate) fn on_alloc_grant(
         &mut self,
         mem: &mut dyn Memory,
         ends: Ends,
-        user_window: u64,
-        address: u64,
+        granted: (u64, u64),
         waiter: u64,
     ) {
-        let (windows, cx, id) = (
-            &mut self.windows,
-            &mut self.cx,
-            WindowId::from_number(waiter),
-        );
+        let id = WindowId::from_number(waiter);
+        let (windows, cx) = (&mut self.windows, &mut self.cx);
         if !windows.expect_local(cx, ends.peer.node(), id, &[WindowState::Requested]) {
-            return give_back(cx, ends, 0, user_window, waiter);
+            return give_back(cx, ends, 0, granted.0, waiter);
         }
         let connection = windows.local(id).and_then(WindowCore::connection);
         let is_connected = connection.is_some_and(|id| self.connections.is_connected(id));
-        let announced = windows.announce(mem, cx, id, (user_window, address), is_connected);
+        let announced = windows.announce(mem, cx, id, granted, is_connected);
         if let Err(error) = announced {
             self.fail_window(id, error);
         }
     }
 
-    /// REGISTER_ACK.
-    pub(crate) fn on_register_ack(&mut self, mem: &mut dyn Memory, from: NodeId, id: WindowId) {
+    /// ALLOC_REJ: the peer has no memory for our window `waiter`.
+    pub(crate) fn on_alloc_reject(&mut self, from: NodeId, waiter: u64) {
+        let id = WindowId::from_number(waiter);
+        self.on_register_failure(from, id, WindowState::Requested, Error::NoMemory);
+    }
+
+    /// REGISTER_NACK: the peer refuses our window.
+    pub(crate) fn on_register_nack(&mut self, from: NodeId, owner_window: u64) {
+        let id = WindowId::from_number(owner_window);
+        self.on_register_failure(from, id, WindowState::Announced, Error::NotConnected);
+    }
+
+    /// REGISTER_ACK: the peer knows our window.
+    pub(crate) fn on_register_ack(
+        &mut self,
+        mem: &mut dyn Memory,
+        from: NodeId,
+        owner_window: u64,
+    ) {
+        let id = WindowId::from_number(owner_window);
         let states = [WindowState::Announced];
         if !self.windows.expect_local(&mut self.cx, from, id, &states) {
             return;
@@ -241,8 +256,8 @@ impl Engine {
         }
     }
 
-    /// ALLOC_REJ or REGISTER_NACK: a window that is in `state` cannot be registered.
-    pub(crate) fn on_register_failure(
+    /// A window that is in `state` cannot be registered.
+    fn on_register_failure(
         &mut self,
         from: NodeId,
         id: WindowId,
@@ -255,7 +270,8 @@ impl Engine {
     }
 
     /// UNREGISTER_ACK or MUNMAP: nothing at the peer's end uses the window any more.
-    pub(crate) fn on_window_unused(&mut self, from: NodeId, id: WindowId) {
+    pub(crate) fn on_window_unused(&mut self, from: NodeId, owner_window: u64) {
+        let id = WindowId::from_number(owner_window);
         let states = [WindowState::Unregistering, WindowState::Used];
         if self.windows.expect_local(&mut self.cx, from, id, &states) {
             self.end_window(id);
@@ -265,7 +281,8 @@ impl Engine {
     /// UNREGISTER_NACK: something does; MUNMAP will follow. The documents keep the offsets of a
     /// window as long as a program has it mapped; a mapping that only a library knows of does not
     /// count.
-    pub(crate) fn on_window_used(&mut self, from: NodeId, id: WindowId, is_offset_free: bool) {
+    pub(crate) fn on_window_used(&mut self, from: NodeId, owner_window: u64, is_offset_free: bool) {
+        let id = WindowId::from_number(owner_window);
         let states = [WindowState::Unregistering];
         if self.windows.expect_local(&mut self.cx, from, id, &states) {
             if is_offset_free {

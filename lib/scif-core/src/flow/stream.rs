@@ -6,8 +6,8 @@ use crate::connection::Phase;
 use crate::endpoint::{Endpoint, EndpointState};
 use crate::engine::Engine;
 use crate::queue_pair::rings::Moved;
-use scif_abi::Error;
 use scif_abi::flags::Readiness;
+use scif_abi::{Error, NodeId};
 
 impl Engine {
     /// `scif_send` without waiting: bytes taken, 0 when there is no room (or `bytes` is empty,
@@ -96,6 +96,19 @@ impl Engine {
         }
     }
 
+    /// CLIENT_SENT (IN) and CLIENT_RCVD (OUT) for our connection `peer`.
+    pub(crate) fn on_client_message(
+        &mut self,
+        mem: &mut dyn Memory,
+        from: NodeId,
+        peer: u64,
+        what: Readiness,
+    ) {
+        if let Some(id) = self.expect(from, peer, &[Phase::Connected]) {
+            self.on_notification(mem, id, what);
+        }
+    }
+
     /// Handles a notification of the peer, or one that a client may have taken in our place.
     pub(crate) fn on_notification(
         &mut self,
@@ -143,7 +156,7 @@ fn poll_without_rings(endpoint: &Endpoint) -> Option<Readiness> {
     }
     match endpoint.state() {
         EndpointState::Connected | EndpointState::Disconnected => None,
-        EndpointState::Listening if endpoint.requests()[0] == 0 => Some(Readiness::empty()),
+        EndpointState::Listening if endpoint.queued_requests() == 0 => Some(Readiness::empty()),
         EndpointState::Listening => Some(Readiness::IN),
         _ => Some(Readiness::ERR),
     }

@@ -13,7 +13,7 @@ use scif_abi::message::{Extensions, MESSAGE_BYTES, Message, NodeMessage};
 use scif_abi::qp::QP_BYTES;
 use scif_abi::trace::What;
 
-use crate::base::context::{Context, Ends};
+use crate::base::context::Context;
 use crate::base::event::Event;
 use crate::base::memory::{Locality, Memory};
 use crate::base::timers::Timer;
@@ -591,9 +591,4 @@ impl Link {
             .chain(self.exit_deadline)
             .min()
     }
-}
-
-/// A message about a node itself, from our side of its link.
-pub(crate) fn post(cx: &mut Context, node: NodeId, body: NodeMessage) {
-    cx.post(Ends::of_node(node), body);
 }

@@ -380,13 +380,13 @@ impl Rings {
         Ok(producer.room(&access)?)
     }
 
-    /// Asks the other side to notify us of bytes; whether there are some now, as `look`.
+    /// Asks the other side to notify us of bytes; whether there are some now, as `readiness`.
     pub(crate) fn arm_bytes(&mut self, mem: &mut dyn Memory) -> Result<Option<bool>, RingError> {
         let (mut access, _, consumer) = self.parts(mem);
         Ok(consumer.arm(&mut access)?.map(|bytes| bytes > 0))
     }
 
-    /// Asks the other side to notify us of room; whether there is some now, as `look`.
+    /// Asks the other side to notify us of room; whether there is some now, as `readiness`.
     pub(crate) fn arm_room(&mut self, mem: &mut dyn Memory) -> Result<Option<bool>, RingError> {
         let (mut access, producer, _) = self.parts(mem);
         Ok(producer.arm(&mut access)?.map(|bytes| bytes > 0))
@@ -407,7 +407,7 @@ impl Rings {
         asks && matches!(consumer.peek(&access), Ok(Some(bytes)) if bytes > half)
     }
 
-    /// Whether the other side has asked to be notified of room, likewise.
+    /// Whether the other side has asked to be notified of room. True once for each request.
     pub(crate) fn wants_room(&mut self, mem: &mut dyn Memory) -> bool {
         let (mut access, _, consumer) = self.parts(mem);
         consumer.must_notify(&mut access)

@@ -82,7 +82,7 @@ impl Engine {
         );
         rule(
             !needs_link || self.nodes.is_online(&self.cx, node),
-            "only a node online has a say",
+            "connections are in use with nodes online only",
             id,
         )
     }
@@ -91,7 +91,7 @@ impl Engine {
         let pages = self.nodes.pages() + self.windows.granted_pages();
         self.connections.check(&self.cx, pages)?;
         let endpoints = self.endpoints.iter();
-        let backlog = endpoints.map(|(_, endpoint)| endpoint.requests()[1] as u64);
+        let backlog = endpoints.map(|(_, endpoint)| endpoint.backlog() as u64);
         let (backlog, bypass) = (backlog.sum(), self.bypass.len() as u64);
         let quotas = &self.cx.quotas;
         quotas.check_total(Resource::Backlog, backlog)?;

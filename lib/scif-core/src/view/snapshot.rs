@@ -114,8 +114,8 @@ impl Engine {
                 port: endpoint.port(),
                 endpoint: id,
                 state: endpoint.state(),
-                requests: endpoint.requests()[0],
-                backlog: endpoint.requests()[1],
+                requests: endpoint.queued_requests(),
+                backlog: endpoint.backlog(),
                 owner: endpoint.owner(),
             })
     }
