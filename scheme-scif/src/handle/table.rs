@@ -151,7 +151,10 @@ impl<R> Handles<R> {
         id: HandleId,
     ) -> Result<Option<Endpoint<R>>> {
         let handle = self.get_mut(id)?;
-        let Kind::Endpoint(endpoint) = core::mem::replace(handle.kind_mut(), Kind::Closed) else {
+        let is_endpoint = |kind: &&mut Kind<R>| matches!(kind, Kind::Endpoint(_));
+        let taken = Some(handle.kind_mut()).filter(is_endpoint);
+        let taken = taken.map(|kind| core::mem::replace(kind, Kind::Closed));
+        let Some(Kind::Endpoint(endpoint)) = taken else {
             return Ok(None);
         };
         handle.files = 1;

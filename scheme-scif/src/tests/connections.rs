@@ -2,7 +2,8 @@
 
 use scif_abi::error::Error as Errno;
 use syscall::error::{
-    EACCES, EAGAIN, ECANCELED, ECONNREFUSED, ECONNRESET, EINVAL, ENODEV, ENOMEM, ENOTDIR, Error,
+    EACCES, EAGAIN, ECANCELED, ECONNREFUSED, ECONNRESET, EINVAL, ENFILE, ENODEV, ENOMEM, ENOTDIR,
+    Error,
 };
 use syscall::flag::{EventFlags, O_DIRECTORY, O_NONBLOCK, O_RDONLY, O_RDWR, O_STAT};
 
@@ -116,6 +117,34 @@ fn an_accept_whose_connector_is_lost() {
         assert_eq!(fixture.counter(0, "endpoints"), before);
         assert_eq!(fixture.nodes[0].scif.requests().len(), 0);
     }
+}
+
+#[test]
+fn an_accept_that_was_granted_is_finished_when_the_table_of_handles_is_full() {
+    let mut fixture = Fixture::new(2);
+    let listener = fixture.open_with(0, "listen/2050", O_RDWR, USER).unwrap();
+    let connect = fixture.start_open(1, "0/2050");
+    let accept = fixture.submit_only(0, take(listener, b"accept-wait"));
+    assert!(fixture.is_kept(0, accept), "the grant is not acknowledged");
+    let scif = &mut fixture.nodes[0].scif;
+    for scope in Scope::ALL {
+        scif.engine().0.set_limit(Resource::Files, scope, u64::MAX);
+    }
+    let mut fill = || scif.open(ROOT, "endpoint", O_STAT, 0, ADMIN, u32::MAX);
+    while fill().is_ok() {}
+    assert_eq!(fill(), error(ENFILE));
+    fixture.run();
+    assert!(fixture.answer(0, accept).unwrap().0.is_ok());
+    assert!(fixture.answer(1, connect).unwrap().0.is_ok());
+    assert_eq!(fixture.nodes[0].scif.requests().len(), 0);
+    // New ones are refused, and begin nothing.
+    let connect = fixture.start_open(1, "0/2050");
+    assert_eq!(
+        fixture.now(0, take(listener, b"accept-wait")).0,
+        error(ENFILE)
+    );
+    assert!(fixture.is_kept(1, connect));
+    assert_eq!(fixture.nodes[0].scif.requests().len(), 0);
 }
 
 #[test]

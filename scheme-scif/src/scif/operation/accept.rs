@@ -44,7 +44,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         if let Some(ended) = self.requests.take_ended(request) {
             return ended;
         }
-        if self.handles.is_full() {
+        // A request that has begun keeps its place: the connector may have its grant already.
+        if self.requests.pending(request).is_none() && self.handles.is_full() {
             return Err(Error::new(ENFILE));
         }
         let synchronous = match name {

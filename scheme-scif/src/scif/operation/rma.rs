@@ -5,7 +5,7 @@
 
 use scif_abi::call::{CachedRecord, RegisterRecord, RmaRecord, SignalRecord};
 use scif_abi::flags::Protection;
-use scif_core::{Direction, EndpointId, EndpointState, Local, Rma, Signal, Ticket};
+use scif_core::{Direction, EndpointId, EndpointState, Local, PinId, Rma, Signal, Ticket};
 use syscall::error::{EBADF, ECONNRESET, EINVAL, ENOTCONN, Error, Result};
 
 use crate::error::{system, would_block};
@@ -25,25 +25,41 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         request: R,
         start: impl FnOnce(&mut Self, EndpointId) -> Result<Ticket>,
     ) -> Result<usize> {
-        let (endpoint, ticket) = match self.requests.pending(request) {
-            Some(PendingOn::Ticket { endpoint, ticket }) => (endpoint, ticket),
-            _ => {
-                let endpoint = self.handles.endpoint_id(id)?;
-                (endpoint, start(self, endpoint)?)
-            }
-        };
-        match self.engine.finish(ticket) {
-            Some(result) => {
-                self.end_wait(request);
-                value(result)
-            }
-            None => {
-                let waiting = PendingOn::Ticket { endpoint, ticket };
-                self.requests.suspend(request, waiting);
-                self.requests.watch(endpoint, request);
-                would_block()
-            }
+        let (endpoint, ticket) = self.started(id, request, start)?;
+        let result = self.engine.finish(ticket);
+        self.conclude(request, endpoint, ticket, result)
+    }
+
+    /// The endpoint and the ticket of a call, which is started unless it has been.
+    fn started(
+        &mut self,
+        id: HandleId,
+        request: R,
+        start: impl FnOnce(&mut Self, EndpointId) -> Result<Ticket>,
+    ) -> Result<(EndpointId, Ticket)> {
+        if let Some(PendingOn::Ticket { endpoint, ticket }) = self.requests.pending(request) {
+            return Ok((endpoint, ticket));
         }
+        let endpoint = self.handles.endpoint_id(id)?;
+        Ok((endpoint, start(self, endpoint)?))
+    }
+
+    /// Answers a request with the result of its call; without one it waits.
+    fn conclude(
+        &mut self,
+        request: R,
+        endpoint: EndpointId,
+        ticket: Ticket,
+        result: Option<core::result::Result<u64, scif_abi::Error>>,
+    ) -> Result<usize> {
+        if let Some(result) = result {
+            self.end_wait(request);
+            return result.map(|value| value as usize).map_err(system);
+        }
+        let waiting = PendingOn::Ticket { endpoint, ticket };
+        self.requests.suspend(request, waiting);
+        self.requests.watch(endpoint, request);
+        would_block()
     }
 
     pub(in crate::scif) fn register(
@@ -75,11 +91,14 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 record.protection.get(),
                 record.flags.get(),
             );
-            started.map_err(|error| {
-                scif.objects.unpin(&mut scif.memory, pin);
-                system(error)
-            })
+            started.map_err(|error| scif.not_taken(pin, error))
         })
+    }
+
+    /// Gives pages back that the engine has not taken because of `error`.
+    fn not_taken(&mut self, pin: PinId, error: scif_abi::Error) -> Error {
+        self.objects.unpin(&mut self.memory, pin);
+        system(error)
     }
 
     /// The error of calls on windows in the endpoint's state; `None` when it is connected.
@@ -149,10 +168,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 flags: record.flags.get(),
             };
             let started = scif.engine.rma(endpoint, rma);
-            started.map_err(|error| {
-                scif.objects.unpin(&mut scif.memory, pin);
-                system(error)
-            })
+            started.map_err(|error| scif.not_taken(pin, error))
         })
     }
 
@@ -165,36 +181,19 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         payload: &mut [u8],
         request: R,
     ) -> Result<usize> {
-        let (endpoint, ticket) = match self.requests.pending(request) {
-            Some(PendingOn::Ticket { endpoint, ticket }) => (endpoint, ticket),
-            _ => {
-                let endpoint = self.handles.endpoint_id(id)?;
-                let length = payload.len() as u64;
-                let engine = &mut self.engine;
-                let started = engine.virtual_start(endpoint, direction, remote, length, flags);
-                (endpoint, started.map_err(system)?)
-            }
-        };
-        let memory = &mut self.memory;
-        match self
-            .engine
-            .virtual_step(memory, ticket, payload, VIRTUAL_SLICE)
-        {
-            Some(result) => {
-                self.end_wait(request);
-                value(result)
-            }
-            None => {
-                let waiting = PendingOn::Ticket { endpoint, ticket };
-                self.requests.suspend(request, waiting);
-                self.requests.watch(endpoint, request);
-                if self.engine.virtual_is_ready(ticket) {
-                    let opener = self.handles.caller(id).map(|caller| caller.owner().process);
-                    self.requests.step_later(request, opener.unwrap_or(0));
-                }
-                would_block()
-            }
+        let length = payload.len() as u64;
+        let (endpoint, ticket) = self.started(id, request, |scif, endpoint| {
+            let engine = &mut scif.engine;
+            let started = engine.virtual_start(endpoint, direction, remote, length, flags);
+            started.map_err(system)
+        })?;
+        let (engine, memory) = (&mut self.engine, &mut self.memory);
+        let result = engine.virtual_step(memory, ticket, payload, VIRTUAL_SLICE);
+        if result.is_none() && self.engine.virtual_is_ready(ticket) {
+            let opener = self.handles.caller(id).map(|caller| caller.owner().process);
+            self.requests.step_later(request, opener.unwrap_or(0));
         }
+        self.conclude(request, endpoint, ticket, result)
     }
 
     pub(in crate::scif) fn fence_mark(
@@ -236,8 +235,4 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             scif.engine.fence_signal(endpoint, signal).map_err(system)
         })
     }
-}
-
-fn value(result: core::result::Result<u64, scif_abi::Error>) -> Result<usize> {
-    result.map(|value| value as usize).map_err(system)
 }

@@ -34,8 +34,7 @@ const ADDRESS_BYTES: usize = size_of::<u64>();
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// The address, in this task's memory, of the bytes that a program wants to map: `size` bytes
-    /// at
-    /// `offset` of a memory handle's object, or of the peer's registered address space.
+    /// at `offset` of a memory handle's object, or of the peer's registered address space.
     ///
     /// # Errors
     /// `EINVAL` unaligned, empty, or not `MAP_SHARED`; `EACCES` code, or a right that the handle or
