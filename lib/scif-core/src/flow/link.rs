@@ -192,8 +192,9 @@ impl Engine {
         self.nodes.dismiss(from);
     }
 
-    /// NODE_REMOVE: the host has lost a node. That says nothing about our own link to it, which does not pass
-    /// through the host and notices its end by itself. Only the host may say so.
+    /// NODE_REMOVE: the host has lost a node. That says nothing about our own link to that node,
+    /// which does not pass through the host and notices its end by itself. Only the host may say
+    /// so.
     pub(crate) fn on_node_remove(&mut self, from: NodeId, lost: u64) {
         if from != HOST_NODE {
             self.cx.stats.unexpected_messages += 1;

@@ -186,8 +186,8 @@ impl Engine {
 
     /// Moves up to `budget` bytes of a virtual transfer between `data`, the whole of the caller's
     /// buffer, and the peer's window. Returns the result (0), once, when it is over; the ticket is
-    /// then gone. `None`: call again in the next iteration, or, when [`Engine::virtual_is_ready`] is false, at
-    /// the next `Event::Changed` of the endpoint.
+    /// then gone. `None`: call again in the next iteration, or, when
+    /// [`Engine::virtual_is_ready`] is false, at the next `Event::Changed` of the endpoint.
     pub fn virtual_step(
         &mut self,
         mem: &mut dyn Memory,
