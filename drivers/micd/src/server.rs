@@ -48,8 +48,11 @@ impl Server {
     /// Those of registering.
     pub fn start(scif: Scif<Memory, Id>, copier: CopyRouter, notify: Option<&str>) -> Result<Self> {
         let mut scheme = Daemon::new(scif, copier, is_gone);
-        let requests = daemon::start(SCHEME, Mode::EventDriven, notify, &mut scheme)?;
+        let mut requests = daemon::start(SCHEME, Mode::EventDriven, notify, &mut scheme)?;
         scheme.set_socket(Rc::clone(requests.socket()));
+        if !hal::kernel::settles_requests() {
+            requests.look_for_unclaimed_handles();
+        }
         Ok(Self {
             scheme,
             requests,
@@ -138,7 +141,7 @@ impl Server {
         expects
     }
 
-    /// Ends the opens of processes that are no more.
+    /// Ends the opens of processes that are no more, and closes the handles that they never had.
     pub fn watch_processes(&mut self, now: u64) {
         if now >= self.next_watch {
             self.next_watch = now.saturating_add(WATCH_NS);
@@ -148,7 +151,7 @@ impl Server {
 
     /// The next time-out of the engine or of a request.
     pub fn deadline(&mut self) -> Option<u64> {
-        let waits = self.requests.parked() > 0;
+        let waits = self.requests.awaits_the_gone();
         let engine = self.engine().0.next_deadline();
         let watch = waits.then_some(self.next_watch);
         engine.into_iter().chain(watch).min()

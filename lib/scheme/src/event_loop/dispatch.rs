@@ -18,6 +18,8 @@ use super::{NO_ID, Parked, SchemeDaemon, SchemeLoop, Transport};
 impl<T: Transport> SchemeLoop<T> {
     /// Serves one request from the socket.
     pub(super) fn request<S: SchemeDaemon>(&mut self, sqe: Sqe, scheme: &mut S) {
+        // The first argument of every request, and of a close, is the handle that it is for.
+        self.unclaimed.claim(sqe.args[0] as usize);
         // SAFETY: `Request` is a transparent wrapper of `Sqe`.
         let request = unsafe { core::mem::transmute::<Sqe, Request>(sqe) };
         match request.kind() {
@@ -100,7 +102,12 @@ impl<T: Transport> SchemeLoop<T> {
                         scheme.on_close(number);
                         (opcode, Err(Error::new(ECANCELED)), 0)
                     }
-                    result => (opcode, result, extra),
+                    result => {
+                        if let (true, Ok(number)) = (is_ours, result) {
+                            self.unclaimed.made(number, caller.pid);
+                        }
+                        (opcode, result, extra)
+                    }
                 }
             }
         };

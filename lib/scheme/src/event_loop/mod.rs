@@ -25,6 +25,7 @@ mod request_queue;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod unclaimed;
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -38,6 +39,7 @@ use syscall::schemev2::{Cqe, CqeOpcode, Sqe};
 
 use parked::{Parked, ParkedRequests};
 use request_queue::RequestQueue;
+use unclaimed::UnclaimedHandles;
 
 pub use transport::{SocketTransport, Transport};
 
@@ -202,6 +204,7 @@ pub struct SchemeLoop<T = SocketTransport> {
     round: Vec<Sqe>,
     answers: Vec<Cqe>,
     parked: ParkedRequests,
+    unclaimed: UnclaimedHandles,
     /// What is subscribed per handle, with the last subscriber's identity.
     subscriptions: HashMap<usize, (EventFlags, CallerCtx)>,
     changes: Changes,
@@ -244,6 +247,7 @@ impl<T: Transport> SchemeLoop<T> {
             round: Vec::new(),
             answers: Vec::new(),
             parked: ParkedRequests::new(),
+            unclaimed: UnclaimedHandles::default(),
             subscriptions: HashMap::new(),
             changes: Changes::default(),
             applied: Changes::default(),
@@ -259,16 +263,30 @@ impl<T: Transport> SchemeLoop<T> {
         self.parked.len()
     }
 
+    /// Looks from now on for handles that were made for processes that were killed before they had
+    /// them, of which Redox's kernel reports nothing either.
+    pub fn look_for_unclaimed_handles(&mut self) {
+        self.unclaimed.start();
+    }
+
+    /// Whether [`give_up_the_gone`](Self::give_up_the_gone) has anything to look at.
+    pub fn awaits_the_gone(&self) -> bool {
+        self.parked.len() > 0 || !self.unclaimed.is_empty()
+    }
+
     /// Gives up the opens of processes that were killed while they waited, of which Redox's kernel
-    /// reports nothing: those of which [`SchemeDaemon::is_gone`] says so. At most `most` processes
-    /// are asked about, others with each call. The answers are written by the next
+    /// reports nothing, and closes handles that such a process never had: those of processes of
+    /// which [`SchemeDaemon::is_gone`] says so. At most `most` processes are asked about, others
+    /// with each call, of which there is to be one a second. The answers are written by the next
     /// [`retry_parked`](Self::retry_parked) or [`poll`](Self::poll).
     ///
     /// Other requests need no such care: they end with their handle, which goes with its process.
     /// Opens wait at the directory, which stays.
     pub fn give_up_the_gone<S: SchemeDaemon>(&mut self, most: usize, scheme: &mut S) {
+        self.unclaimed.age();
         let opens = || self.parked.iter().filter(|kept| is_open(&kept.op));
         let mut waiting: Vec<usize> = opens().map(|kept| kept.caller.pid).collect();
+        waiting.extend(self.unclaimed.makers());
         waiting.sort_unstable();
         waiting.dedup();
         let start = waiting.partition_point(|pid| *pid <= self.last_asked);
@@ -282,9 +300,14 @@ impl<T: Transport> SchemeLoop<T> {
         }
         let of_gone = opens().filter(|kept| gone.contains(&kept.caller.pid));
         let requests: Vec<Id> = of_gone.map(|kept| kept.caller.id).collect();
+        let handles: Vec<usize> = self.unclaimed.of_gone(&gone).collect();
         self.last_asked = last;
         for request in requests {
             self.cancel(request, scheme);
+        }
+        for handle in handles {
+            self.unclaimed.claim(handle);
+            self.close(handle, scheme);
         }
     }
 

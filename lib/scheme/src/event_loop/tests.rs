@@ -349,6 +349,54 @@ fn what_is_opened_for_a_killed_process_is_closed() {
     }
 }
 
+/// The fixture after processes 7, 8 and 9 have opened handle 99, 8 and 9.
+fn opened_by_three() -> Fixture {
+    let mut fixture = Fixture::new();
+    fixture.event_loop.look_for_unclaimed_handles();
+    for (caller, path) in [(7, b"99"), (8, b"08"), (9, b"09")] {
+        let args = [0, path.as_ptr() as u64, 2, 0, 0, 0];
+        fixture.send_as(caller, Opcode::OpenAt, caller as u32, args);
+    }
+    assert_eq!(fixture.answers(), [(7, Ok(99)), (8, Ok(8)), (9, Ok(9))]);
+    fixture
+}
+
+/// One look after the other; what is closed.
+fn closed_after(fixture: &mut Fixture, looks: usize) -> Vec<usize> {
+    for _ in 0..looks {
+        fixture.event_loop.give_up_the_gone(9, &mut fixture.scheme);
+    }
+    core::mem::take(&mut fixture.scheme.closed)
+}
+
+#[test]
+fn a_handle_that_no_request_was_for_is_closed_with_its_maker() {
+    let mut fixture = opened_by_three();
+    fixture.scheme.gone.extend([7, 8]);
+    // Somebody has this one.
+    fixture.send_as(20, Opcode::Fevent, 1, [8, 1, 0, 0, 0, 0]);
+    fixture.answers();
+    assert_eq!(closed_after(&mut fixture, 4), []);
+    assert_eq!(closed_after(&mut fixture, 20), [99]);
+    assert!(fixture.event_loop.awaits_the_gone());
+    // The third has lived for long enough to have it.
+    assert_eq!(closed_after(&mut fixture, 60), []);
+    fixture.scheme.gone.push(9);
+    assert_eq!(closed_after(&mut fixture, 60), []);
+    assert!(!fixture.event_loop.awaits_the_gone());
+}
+
+#[test]
+fn a_handle_that_its_maker_closed_is_not_closed_again() {
+    let mut fixture = opened_by_three();
+    for handle in [99, 8, 9] {
+        fixture.send(Opcode::CloseMsg, 0, [handle, 0, 0, 0, 0, 0]);
+    }
+    fixture.answers();
+    fixture.scheme.gone.extend([7, 8, 9]);
+    assert_eq!(closed_after(&mut fixture, 60), [99, 8, 9]);
+}
+
 #[test]
 fn cancellation_answers_a_kept_request_once() {
     let mut fixture = Fixture::new();
