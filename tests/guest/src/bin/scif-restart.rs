@@ -316,12 +316,14 @@ fn start_victims(node: NodeId, round: u64) -> Result<Vec<Victim>, String> {
     Ok(victims)
 }
 
-/// Waits until every victim has ended by itself. Those that do not are killed.
-fn end_of(victims: Vec<Victim>) -> Result<(), String> {
+/// Waits until every victim has ended by itself, for all of them together as long as for one. Those
+/// that do not are killed.
+fn end_of(mut victims: Vec<Victim>) -> Result<(), String> {
+    let is_over = |victim: &mut Victim| matches!(victim.child.try_wait(), Ok(Some(_)));
+    settled(|| victims.iter_mut().all(is_over), &true);
     let mut wrong = Vec::new();
     for mut victim in victims {
-        let ended = || matches!(victim.child.try_wait(), Ok(Some(_)));
-        if settled(ended, &true) {
+        if is_over(&mut victim) {
             let status = victim.child.wait().map_err(text("waiting"))?;
             if !status.success() {
                 wrong.push(alloc::format!("{} ended with {status}", victim.role));
