@@ -4,10 +4,37 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | [`types`] | the enumerations and flags of the verbs, with their numbers |
+//! | [`attributes`] | what a program can change of a queue pair |
 //! | [`transition`] | the states of a queue pair and the attributes of each change |
+//! | [`table`] | objects by handle |
+//! | [`keys`] | memory regions and their keys |
+//! | [`work`] | work requests and completions |
+//! | [`completion`], [`srq`] | completion queues and shared receive queues |
+//! | [`record`] | what the two ends of a lane tell each other |
+//! | [`host`] | what a context needs from the system around it |
+//! | [`context`] | the objects of a program, and the calls on them |
+//! | [`demo`] | memory and lanes for examples and tests |
 //!
-//! Nothing here makes a system call, reads a clock or keeps a global.
+//! Nothing here makes a system call, reads a clock or keeps a global. A [`context::Context`] is
+//! moved on by calls with a [`host::Host`], which reaches memory and connections.
 #![no_std]
 
+extern crate alloc;
+
+pub mod attributes;
+pub mod completion;
+pub mod context;
+pub mod demo;
+pub mod host;
+pub mod keys;
+mod objects;
+mod queue_pair;
+pub mod record;
+pub mod srq;
+pub mod table;
 pub mod transition;
 pub mod types;
+pub mod work;
+
+pub use objects::{Event, Subject};
+pub use queue_pair::MAX_MESSAGE;

@@ -1,0 +1,137 @@
+//! The attributes of a queue pair that a program can change.
+
+use crate::types::{Access, AttributeMask as M, Error, QpState, Result};
+
+/// Most reads and atomics of a queue pair at a time.
+pub const MAX_READS: u8 = 128;
+/// Numbers of queue pairs have so many bits.
+const QPN_BITS: u32 = 24;
+
+/// The attributes of a queue pair. A modification looks at those that its mask names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// The state to go to.
+    pub state: QpState,
+    /// The state that the caller believes the queue pair to be in.
+    pub cur_state: QpState,
+    /// An event tells that the send queue has drained.
+    pub notify_drained: bool,
+    /// What the peer may do.
+    pub access: Access,
+    /// The index of the partition key: 0, there is one.
+    pub pkey_index: u16,
+    /// The port: 1.
+    pub port: u8,
+    /// The key of datagrams.
+    pub qkey: u32,
+    /// The peer's local identifier.
+    pub dlid: u16,
+    /// The packet size as a code: 256 bytes 1, to 4096 bytes 5.
+    pub path_mtu: u8,
+    /// The time to wait for an answer as a code: 4.096 us times two to the power of it; 0 for ever.
+    pub timeout: u8,
+    /// Tries after the first one when there is no answer.
+    pub retry_cnt: u8,
+    /// Tries after the first one when there is no receive; 7 without end.
+    pub rnr_retry: u8,
+    /// The peer's first packet number.
+    pub rq_psn: u32,
+    /// The own first packet number.
+    pub sq_psn: u32,
+    /// Reads and atomics that this end may have under way.
+    pub max_rd_atomic: u8,
+    /// Reads and atomics that the peer may have under way.
+    pub max_dest_rd_atomic: u8,
+    /// How long a peer waits that found no receive, as a code: see [`rnr_time`].
+    pub min_rnr_timer: u8,
+    /// The peer's number.
+    pub dest_qpn: u32,
+}
+
+impl Default for Attributes {
+    fn default() -> Attributes {
+        Attributes {
+            state: QpState::Reset,
+            cur_state: QpState::Reset,
+            notify_drained: false,
+            access: Access::empty(),
+            pkey_index: 0,
+            port: 1,
+            qkey: 0,
+            dlid: 0,
+            path_mtu: 1,
+            timeout: 0,
+            retry_cnt: 0,
+            rnr_retry: 0,
+            rq_psn: 0,
+            sq_psn: 0,
+            max_rd_atomic: 0,
+            max_dest_rd_atomic: 0,
+            min_rnr_timer: 0,
+            dest_qpn: 0,
+        }
+    }
+}
+
+impl Attributes {
+    /// Checks the values that a mask names.
+    ///
+    /// # Errors
+    /// `NotSupported`: unknown bits. `Invalid`: a value is out of range.
+    pub fn check(&self, mask: M) -> Result<()> {
+        if M::from_bits(mask.bits()).is_none() {
+            return Err(Error::NotSupported);
+        }
+        let unknown = self.access.bits() & !Access::all().bits() & !Access::OPTIONAL_BITS;
+        let rules = [
+            (M::ACCESS_FLAGS, unknown == 0),
+            (M::PKEY_INDEX, self.pkey_index == 0),
+            (M::PORT, self.port == 1),
+            (M::PATH_MTU, (1..=5).contains(&self.path_mtu)),
+            (M::TIMEOUT, self.timeout <= 31),
+            (M::RETRY_CNT, self.retry_cnt <= 7),
+            (M::RNR_RETRY, self.rnr_retry <= 7),
+            (M::MAX_QP_RD_ATOMIC, self.max_rd_atomic <= MAX_READS),
+            (M::MAX_DEST_RD_ATOMIC, self.max_dest_rd_atomic <= MAX_READS),
+            (M::MIN_RNR_TIMER, self.min_rnr_timer <= 31),
+            (M::DEST_QPN, self.dest_qpn >> QPN_BITS == 0),
+        ];
+        let is_good = rules
+            .iter()
+            .all(|(bit, is_good)| *is_good || !mask.contains(*bit));
+        if is_good { Ok(()) } else { Err(Error::Invalid) }
+    }
+
+    /// Takes over the values that a mask names, but for the states.
+    pub fn apply(&mut self, new: &Attributes, mask: M) {
+        macro_rules! take {
+            ($($bit:ident: $field:ident),* $(,)?) => {
+                $(if mask.contains(M::$bit) { self.$field = new.$field; })*
+            };
+        }
+        take! {
+            EN_SQD_ASYNC_NOTIFY: notify_drained, ACCESS_FLAGS: access, PKEY_INDEX: pkey_index,
+            PORT: port, QKEY: qkey, AV: dlid, PATH_MTU: path_mtu, TIMEOUT: timeout,
+            RETRY_CNT: retry_cnt, RNR_RETRY: rnr_retry, RQ_PSN: rq_psn, SQ_PSN: sq_psn,
+            MAX_QP_RD_ATOMIC: max_rd_atomic, MAX_DEST_RD_ATOMIC: max_dest_rd_atomic,
+            MIN_RNR_TIMER: min_rnr_timer, DEST_QPN: dest_qpn,
+        }
+    }
+
+    /// How long a peer may be silent before a request fails, in nanoseconds; `None`: for ever.
+    pub fn patience(&self) -> Option<u64> {
+        let tries = u64::from(self.retry_cnt) + 1;
+        (self.timeout > 0).then(|| tries * (4096 << self.timeout))
+    }
+}
+
+/// The times of RNR timers, in hundredths of a millisecond, by their code.
+const RNR_TIMES: [u32; 32] = [
+    65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
+    2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+];
+
+/// Nanoseconds that a code of the RNR timer stands for.
+pub fn rnr_time(code: u8) -> u64 {
+    u64::from(RNR_TIMES[usize::from(code & 31)]) * 10_000
+}

@@ -1,0 +1,168 @@
+//! Completion queues: completions in their order, and the arming that asks to be told once.
+
+use alloc::collections::VecDeque;
+
+use crate::types::WcStatus;
+use crate::work::WorkCompletion;
+
+/// What a completion channel waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Armed {
+    No,
+    /// A receive that its sender has marked, or an error.
+    Solicited,
+    Any,
+}
+
+/// What adding a completion has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It is there.
+    Quietly,
+    /// It is there, and the channel is to be told.
+    Notify,
+    /// It is lost, and the queue is unusable from now on.
+    Overrun,
+    /// It is lost, as others before.
+    Lost,
+}
+
+/// A completion queue.
+#[derive(Debug)]
+pub struct CompletionQueue {
+    entries: VecDeque<WorkCompletion>,
+    size: usize,
+    armed: Armed,
+    is_broken: bool,
+    /// Queue pairs that complete here; one that sends and receives here counts twice.
+    pub(crate) users: u32,
+}
+
+impl CompletionQueue {
+    /// An empty queue for so many completions.
+    pub fn new(size: usize) -> CompletionQueue {
+        CompletionQueue {
+            entries: VecDeque::new(),
+            size,
+            armed: Armed::No,
+            is_broken: false,
+            users: 0,
+        }
+    }
+
+    /// Adds a completion. `is_solicited`: the sender has marked the message.
+    pub fn add(&mut self, completion: WorkCompletion, is_solicited: bool) -> Added {
+        if self.is_broken {
+            return Added::Lost;
+        }
+        if self.entries.len() >= self.size {
+            self.is_broken = true;
+            return Added::Overrun;
+        }
+        let counts = is_solicited || completion.status != WcStatus::Success;
+        self.entries.push_back(completion);
+        match self.armed {
+            Armed::Any => {}
+            Armed::Solicited if counts => {}
+            _ => return Added::Quietly,
+        }
+        self.armed = Armed::No;
+        Added::Notify
+    }
+
+    /// Takes the next completion.
+    pub fn poll(&mut self) -> Option<WorkCompletion> {
+        self.entries.pop_front()
+    }
+
+    /// Asks to be told of the next completion, or of the next one that is solicited or an error.
+    /// The wider wish of two holds. Completions that are there do not count.
+    pub fn arm(&mut self, solicited_only: bool) {
+        match solicited_only {
+            true if self.armed == Armed::Any => {}
+            true => self.armed = Armed::Solicited,
+            false => self.armed = Armed::Any,
+        }
+    }
+
+    /// Changes the size; whether the completions that are there fit.
+    pub fn resize(&mut self, size: usize) -> bool {
+        let fits = self.entries.len() <= size;
+        if fits {
+            self.size = size;
+        }
+        fits
+    }
+
+    /// Removes the completions of a queue pair.
+    pub fn purge(&mut self, qp: u32) {
+        self.entries.retain(|completion| completion.qp != qp);
+    }
+
+    /// Completions that are there.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Added, CompletionQueue};
+    use crate::types::{WcFlags, WcOpcode, WcStatus};
+    use crate::work::WorkCompletion;
+
+    fn completion(id: u64, status: WcStatus) -> WorkCompletion {
+        WorkCompletion {
+            id,
+            status,
+            opcode: WcOpcode::Recv,
+            byte_len: 0,
+            immediate: 0,
+            qp: 7,
+            src_qp: 8,
+            flags: WcFlags::empty(),
+        }
+    }
+
+    #[test]
+    fn arming_tells_once() {
+        let (good, bad) = (WcStatus::Success, WcStatus::WrFlushErr);
+        let mut queue = CompletionQueue::new(16);
+        assert_eq!(queue.add(completion(0, good), true), Added::Quietly);
+        queue.arm(true);
+        assert_eq!(queue.add(completion(1, good), false), Added::Quietly);
+        assert_eq!(queue.add(completion(2, good), true), Added::Notify);
+        assert_eq!(queue.add(completion(3, good), true), Added::Quietly);
+        queue.arm(true);
+        assert_eq!(queue.add(completion(4, bad), false), Added::Notify);
+        // The wider wish holds, in either order.
+        for order in [[true, false], [false, true]] {
+            for solicited in order {
+                queue.arm(solicited);
+            }
+            assert_eq!(queue.add(completion(5, good), false), Added::Notify);
+        }
+        for id in [0, 1, 2, 3, 4, 5, 5] {
+            assert_eq!(queue.poll().map(|completion| completion.id), Some(id));
+        }
+        assert_eq!(queue.poll(), None);
+    }
+
+    #[test]
+    fn an_overrun_breaks_the_queue_once() {
+        let mut queue = CompletionQueue::new(1);
+        let good = WcStatus::Success;
+        assert_eq!(queue.add(completion(0, good), false), Added::Quietly);
+        assert!(!queue.resize(0));
+        assert_eq!(queue.add(completion(1, good), false), Added::Overrun);
+        assert_eq!(queue.add(completion(2, good), false), Added::Lost);
+        assert_eq!(queue.poll().map(|completion| completion.id), Some(0));
+        assert_eq!(queue.add(completion(3, good), false), Added::Lost);
+        assert!(queue.is_empty());
+    }
+}

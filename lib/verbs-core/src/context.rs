@@ -1,0 +1,486 @@
+//! A context: the objects of a program that has opened the device, and the calls on them.
+
+mod progress;
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use crate::attributes::Attributes;
+use crate::completion::CompletionQueue;
+use crate::host::{Host, LaneId};
+use crate::keys::{KeyTable, Region};
+use crate::objects::{Event, Lane, Objects};
+use crate::queue_pair::QueuePair;
+use crate::record::Record;
+use crate::srq::SharedReceiveQueue;
+use crate::table::{Id, Table};
+use crate::types::{AttributeMask, Error, QpState, QpType, Result};
+use crate::work::{QpInit, ReceiveRequest, SendRequest, WorkCompletion};
+
+pub use self::progress::Progress;
+
+/// Most protection domains of a context.
+pub const MAX_PDS: u32 = 1024;
+/// Most completion queues.
+pub const MAX_CQS: u32 = 4096;
+/// Most completions of a queue.
+pub const MAX_CQE: u32 = 65536;
+/// Most queue pairs.
+pub const MAX_QPS: usize = 4096;
+/// Most requests of a queue.
+pub const MAX_WR: u32 = 16384;
+/// Most segments of a request.
+pub const MAX_SGE: u32 = 32;
+/// Most bytes of inline data.
+pub const MAX_INLINE: u32 = 1024;
+/// Most shared receive queues.
+pub const MAX_SRQS: u32 = 1024;
+
+/// A protection domain.
+#[derive(Debug)]
+struct Domain {
+    /// Regions, queue pairs, shared receive queues and lanes.
+    users: u32,
+}
+
+/// What [`Context::query_qp`] shows of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpView {
+    /// Its state.
+    pub state: QpState,
+    /// Its attributes; `state` and `cur_state` are those of the last modification.
+    pub attributes: Attributes,
+    /// What it was made of.
+    pub init: QpInit,
+    /// Sends and receives that are queued.
+    pub queued: (usize, usize),
+}
+
+/// How many objects of each kind there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Protection domains.
+    pub pds: usize,
+    /// Memory regions.
+    pub regions: usize,
+    /// Completion queues.
+    pub cqs: usize,
+    /// Queue pairs.
+    pub qps: usize,
+    /// Shared receive queues.
+    pub srqs: usize,
+    /// Lanes.
+    pub lanes: usize,
+}
+
+/// See the module.
+pub struct Context {
+    objects: Objects,
+    domains: Table<Domain>,
+    qps: BTreeMap<u32, QueuePair>,
+    /// Queue pairs that have something to hand over, or wait for a time.
+    active: BTreeSet<u32>,
+    /// The last generation that was given to a queue pair.
+    generation: u32,
+}
+
+impl Context {
+    /// A context without objects. `first_generation`: any number, best another one than that of
+    /// former contexts at the same address.
+    pub fn new(first_generation: u32) -> Context {
+        Context {
+            objects: Objects {
+                keys: KeyTable::default(),
+                cqs: Table::new(MAX_CQS),
+                srqs: Table::new(MAX_SRQS),
+                lanes: BTreeMap::new(),
+                events: VecDeque::new(),
+                overrun: Vec::new(),
+                places: Vec::new(),
+            },
+            domains: Table::new(MAX_PDS),
+            qps: BTreeMap::new(),
+            active: BTreeSet::new(),
+            generation: first_generation,
+        }
+    }
+
+    /// The next event.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.objects.events.pop_front()
+    }
+
+    /// What there is.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            pds: self.domains.len(),
+            regions: self.objects.keys.len(),
+            cqs: self.objects.cqs.len(),
+            qps: self.qps.len(),
+            srqs: self.objects.srqs.len(),
+            lanes: self.objects.lanes.len(),
+        }
+    }
+
+    // ---- Protection domains and memory regions ----
+
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn alloc_pd(&mut self) -> Result<Id> {
+        self.domains.insert(Domain { users: 0 })
+    }
+
+    /// Ends a protection domain.
+    ///
+    /// # Errors
+    /// `NotFound`. `Busy`: something belongs to it.
+    pub fn dealloc_pd(&mut self, pd: Id) -> Result<()> {
+        if self.domains.get(pd)?.users > 0 {
+            return Err(Error::Busy);
+        }
+        self.domains.remove(pd).map(|_| ())
+    }
+
+    fn leave_domain(&mut self, pd: Id) {
+        if let Ok(domain) = self.domains.get_mut(pd) {
+            domain.users -= 1;
+        }
+    }
+
+    /// Registers memory; its key, local and remote.
+    ///
+    /// # Errors
+    /// `NotFound`: the domain. Those of [`KeyTable::register`].
+    pub fn register(&mut self, region: Region) -> Result<u32> {
+        let domain = self.domains.get_mut(region.pd)?;
+        let key = self.objects.keys.register(region)?;
+        domain.users += 1;
+        Ok(key)
+    }
+
+    /// Ends a memory region. When this returns nobody copies to or from it.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn deregister<H: Host>(&mut self, host: &mut H, key: u32) -> Result<()> {
+        let region = self.objects.keys.deregister(key)?;
+        for (id, lane) in &mut self.objects.lanes {
+            if let Some(window) = lane.exposed.remove(&key) {
+                host.withdraw(*id, window);
+                lane.outbox.push_back(Record::Revoke(key));
+            }
+        }
+        self.leave_domain(region.pd);
+        Ok(())
+    }
+
+    /// A memory region.
+    pub fn region(&self, key: u32) -> Option<&Region> {
+        self.objects.keys.get(key)
+    }
+
+    // ---- Completion queues ----
+
+    /// Makes a completion queue.
+    ///
+    /// # Errors
+    /// `Invalid`: the size. `NoMemory`.
+    pub fn create_cq(&mut self, size: u32) -> Result<Id> {
+        check_between(1, size, MAX_CQE)?;
+        self.objects.cqs.insert(CompletionQueue::new(size as usize))
+    }
+
+    /// Ends a completion queue.
+    ///
+    /// # Errors
+    /// `NotFound`. `Busy`: queue pairs complete there.
+    pub fn destroy_cq(&mut self, cq: Id) -> Result<()> {
+        if self.objects.cqs.get(cq)?.users > 0 {
+            return Err(Error::Busy);
+        }
+        self.objects.cqs.remove(cq)?;
+        self.objects.events.retain(|event| {
+            let is_its = matches!(event, Event::Completion(of) if *of == cq);
+            !is_its
+        });
+        Ok(())
+    }
+
+    /// Changes the size of a completion queue.
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: the size, or more completions are there.
+    pub fn resize_cq(&mut self, cq: Id, size: u32) -> Result<()> {
+        let queue = self.objects.cqs.get_mut(cq)?;
+        check_between(1, size, MAX_CQE)?;
+        match queue.resize(size as usize) {
+            true => Ok(()),
+            false => Err(Error::Invalid),
+        }
+    }
+
+    /// Takes the next completion. New ones come by [`progress`](Context::progress).
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn poll_cq(&mut self, cq: Id) -> Result<Option<WorkCompletion>> {
+        Ok(self.objects.cqs.get_mut(cq)?.poll())
+    }
+
+    /// Asks for an event at the next completion, or the next solicited one or error.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn req_notify_cq(&mut self, cq: Id, solicited_only: bool) -> Result<()> {
+        self.objects.cqs.get_mut(cq)?.arm(solicited_only);
+        Ok(())
+    }
+
+    // ---- Shared receive queues ----
+
+    /// Makes a shared receive queue.
+    ///
+    /// # Errors
+    /// `Invalid`: sizes. `NotFound`: the domain. `NoMemory`.
+    pub fn create_srq(&mut self, pd: Id, max_wr: u32, max_sge: u32, limit: u32) -> Result<Id> {
+        let domain = self.domains.get_mut(pd)?;
+        check_between(1, max_wr, MAX_WR)?;
+        check_between(1, max_sge, MAX_SGE)?;
+        check_between(0, limit, max_wr)?;
+        let queue = SharedReceiveQueue::new(pd, max_wr, max_sge, limit);
+        let id = self.objects.srqs.insert(queue)?;
+        domain.users += 1;
+        Ok(id)
+    }
+
+    /// Ends a shared receive queue.
+    ///
+    /// # Errors
+    /// `NotFound`. `Busy`: queue pairs take from it.
+    pub fn destroy_srq(&mut self, srq: Id) -> Result<()> {
+        let queue = self.objects.srqs.get(srq)?;
+        if queue.users > 0 {
+            return Err(Error::Busy);
+        }
+        let pd = queue.pd;
+        self.objects.srqs.remove(srq)?;
+        self.leave_domain(pd);
+        Ok(())
+    }
+
+    /// A shared receive queue.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn srq(&self, srq: Id) -> Result<&SharedReceiveQueue> {
+        self.objects.srqs.get(srq)
+    }
+
+    /// Sets the limit of a shared receive queue, below which an event tells once.
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: more than it holds.
+    pub fn set_srq_limit(&mut self, srq: Id, limit: u32) -> Result<()> {
+        self.objects.srqs.get_mut(srq)?.set_limit(limit)
+    }
+
+    /// Posts a receive to a shared receive queue.
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: too many segments. `NoMemory`: the queue is full.
+    pub fn post_srq_recv(&mut self, srq: Id, request: ReceiveRequest) -> Result<()> {
+        self.objects.srqs.get_mut(srq)?.post(request)
+    }
+
+    // ---- Queue pairs ----
+
+    /// Makes a queue pair of this number, which no other one of the node has.
+    ///
+    /// # Errors
+    /// `Invalid`: sizes, objects of another domain, or a number that is in use. `NotFound`:
+    /// objects. `NotSupported`: the type. `NoMemory`.
+    pub fn create_qp(&mut self, number: u32, init: QpInit) -> Result<()> {
+        if !matches!(init.kind, QpType::Rc | QpType::Uc) {
+            return Err(Error::NotSupported);
+        }
+        let capacity = &init.capacity;
+        check_between(0, capacity.send_wr, MAX_WR)?;
+        check_between(0, capacity.recv_wr, MAX_WR)?;
+        check_between(0, capacity.send_sge, MAX_SGE)?;
+        check_between(0, capacity.recv_sge, MAX_SGE)?;
+        check_between(0, capacity.inline, MAX_INLINE)?;
+        check_between(0, number, (1 << 24) - 1)?;
+        if self.qps.contains_key(&number) {
+            return Err(Error::Invalid);
+        }
+        if self.qps.len() >= MAX_QPS {
+            return Err(Error::NoMemory);
+        }
+        self.domains.get(init.pd)?;
+        self.objects.cqs.get(init.send_cq)?;
+        self.objects.cqs.get(init.recv_cq)?;
+        if let Some(srq) = init.srq
+            && self.objects.srqs.get(srq)?.pd != init.pd
+        {
+            return Err(Error::Invalid);
+        }
+        self.count_users(&init, 1);
+        self.qps.insert(number, QueuePair::new(number, init));
+        Ok(())
+    }
+
+    /// Counts a queue pair as a user of its objects, or no more.
+    fn count_users(&mut self, init: &QpInit, change: i32) {
+        let count = |users: &mut u32| *users = users.saturating_add_signed(change);
+        if let Ok(domain) = self.domains.get_mut(init.pd) {
+            count(&mut domain.users);
+        }
+        for cq in [init.send_cq, init.recv_cq] {
+            if let Ok(queue) = self.objects.cqs.get_mut(cq) {
+                count(&mut queue.users);
+            }
+        }
+        if let Some(queue) = init.srq.and_then(|srq| self.objects.srqs.get_mut(srq).ok()) {
+            count(&mut queue.users);
+        }
+    }
+
+    /// Ends a queue pair, with what was posted to it and its completions.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn destroy_qp(&mut self, number: u32) -> Result<()> {
+        let mut qp = self.qps.remove(&number).ok_or(Error::NotFound)?;
+        self.active.remove(&number);
+        qp.reset(&mut self.objects);
+        self.count_users(&qp.init, -1);
+        Ok(())
+    }
+
+    /// Changes a queue pair.
+    ///
+    /// # Errors
+    /// `NotFound`. `NotSupported`: unknown bits of the mask. `Invalid`: a value, or the change of
+    /// state with this mask; then nothing has changed.
+    pub fn modify_qp(&mut self, number: u32, new: &Attributes, mask: AttributeMask) -> Result<()> {
+        let qp = self.qps.get_mut(&number).ok_or(Error::NotFound)?;
+        // 0 means that no generation is known.
+        let generation = match self.generation.wrapping_add(1) {
+            0 => 1,
+            next => next,
+        };
+        qp.modify(&mut self.objects, new, mask, generation)?;
+        self.generation = generation;
+        self.active.insert(number);
+        self.fail_overrun();
+        Ok(())
+    }
+
+    /// A queue pair.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn query_qp(&self, number: u32) -> Result<QpView> {
+        let qp = self.qps.get(&number).ok_or(Error::NotFound)?;
+        Ok(QpView {
+            state: qp.state,
+            attributes: qp.attributes,
+            init: qp.init,
+            queued: qp.queued(),
+        })
+    }
+
+    /// Posts a send. It begins with the next [`progress`](Context::progress).
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: the state, the operation, too many segments or bytes. `NoMemory`: the
+    /// queue is full.
+    pub fn post_send(&mut self, number: u32, request: SendRequest) -> Result<()> {
+        let qp = self.qps.get_mut(&number).ok_or(Error::NotFound)?;
+        qp.post_send(&mut self.objects, request)?;
+        self.active.insert(number);
+        self.fail_overrun();
+        Ok(())
+    }
+
+    /// Posts a receive. Its peer learns of it with the next [`progress`](Context::progress), if it
+    /// waits for one.
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: the state, a shared receive queue, too many segments. `NoMemory`: the
+    /// queue is full.
+    pub fn post_recv(&mut self, number: u32, request: ReceiveRequest) -> Result<()> {
+        let qp = self.qps.get_mut(&number).ok_or(Error::NotFound)?;
+        qp.post_receive(&mut self.objects, request)?;
+        self.fail_overrun();
+        Ok(())
+    }
+
+    /// Queue pairs fail that complete into a queue that was overrun.
+    fn fail_overrun(&mut self) {
+        while let Some(cq) = self.objects.overrun.pop() {
+            for qp in self.qps.values_mut() {
+                if qp.init.send_cq == cq || qp.init.recv_cq == cq {
+                    qp.enter_error(&mut self.objects);
+                }
+            }
+        }
+    }
+
+    // ---- Lanes ----
+
+    /// Takes a new connection as a lane for a protection domain.
+    ///
+    /// # Errors
+    /// `NotFound`: the domain. `Invalid`: the number is in use.
+    pub fn open_lane(&mut self, lane: LaneId, pd: Id) -> Result<()> {
+        let domain = self.domains.get_mut(pd)?;
+        if self.objects.lanes.contains_key(&lane) {
+            return Err(Error::Invalid);
+        }
+        self.objects.lanes.insert(lane, Lane::new(pd));
+        domain.users += 1;
+        Ok(())
+    }
+
+    /// Has a queue pair use a lane for its peer, until it is reset or the lane ends.
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: another domain, or it has a lane.
+    pub fn attach(&mut self, number: u32, lane: LaneId) -> Result<()> {
+        let qp = self.qps.get_mut(&number).ok_or(Error::NotFound)?;
+        let of = self.objects.lanes.get(&lane).ok_or(Error::NotFound)?;
+        if of.pd != qp.init.pd || qp.lane.is_some() {
+            return Err(Error::Invalid);
+        }
+        qp.attach(&mut self.objects, lane);
+        Ok(())
+    }
+
+    /// Tells the peer of a lane that nothing more comes. The lane is over when the peer has ended
+    /// it, or when its owner has called [`end_lane`](Context::end_lane).
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn say_bye(&mut self, lane: LaneId) -> Result<()> {
+        if !self.objects.lanes.contains_key(&lane) {
+            return Err(Error::NotFound);
+        }
+        for qp in self.qps.values_mut() {
+            if qp.lane == Some(lane) {
+                qp.enter_error(&mut self.objects);
+            }
+        }
+        self.objects.tell(lane, Record::Bye);
+        Ok(())
+    }
+}
+
+fn check_between(least: u32, value: u32, most: u32) -> Result<()> {
+    match (least..=most).contains(&value) {
+        true => Ok(()),
+        false => Err(Error::Invalid),
+    }
+}

@@ -1,0 +1,348 @@
+//! What moves a context on: records that have arrived, requests that can be handed over, times that
+//! have come.
+
+use super::Context;
+use crate::host::{Host, LaneId, Place, Target};
+use crate::objects::{Event, Lane, record_bytes};
+use crate::queue_pair::{Pause, known};
+use crate::record::{Address, Answer, Broken, Grant, HEADER_BYTES, Record};
+use crate::types::{Access, Error, Result};
+
+/// Records that one lane handles before the next one has its turn.
+const RECORDS_AT_ONCE: usize = 64;
+/// Records that may wait for room before a lane takes nothing more from its peer. Peers that keep
+/// to the rules never have so many to answer: two for each queue pair.
+const MOST_WAITING: usize = 4 * super::MAX_QPS;
+
+/// What is left to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Something was done or is there to be done: call again before sleeping.
+    pub is_busy: bool,
+    /// Something waits for room on a lane: sleep no longer than until there is some.
+    pub waits_for_room: bool,
+    /// Something is to be done at this time, in nanoseconds.
+    pub until: Option<u64>,
+}
+
+/// Why a lane is over.
+enum Over {
+    /// Its stream has ended.
+    Ended,
+    /// The peer has broken the protocol.
+    Broken,
+}
+
+impl From<Broken> for Over {
+    fn from(_: Broken) -> Over {
+        Over::Broken
+    }
+}
+
+impl Context {
+    /// Receives what has arrived, hands over what can be handed over, and tells peers what was
+    /// taken. `now`: nanoseconds of any clock that only goes forward.
+    pub fn progress<H: Host>(&mut self, host: &mut H, now: u64) -> Progress {
+        let mut progress = Progress::default();
+        let mut next = self.objects.lanes.keys().next().copied();
+        while let Some(lane) = next {
+            progress.is_busy |= self.receive(host, lane, now);
+            next = self.lane_behind(lane);
+        }
+        self.hand_over(host, now, &mut progress);
+        self.fail_overrun();
+        let mut next = self.objects.lanes.keys().next().copied();
+        while let Some(lane) = next {
+            progress.waits_for_room |= !self.flush(host, lane);
+            next = self.lane_behind(lane);
+        }
+        progress
+    }
+
+    fn lane_behind(&self, lane: LaneId) -> Option<LaneId> {
+        let behind = (lane.0.checked_add(1)?..).start;
+        let mut others = self.objects.lanes.range(LaneId(behind)..);
+        others.next().map(|(id, _)| *id)
+    }
+
+    fn hand_over<H: Host>(&mut self, host: &mut H, now: u64, progress: &mut Progress) {
+        let mut from = 0;
+        while let Some(number) = self.active.range(from..).next().copied() {
+            from = number + 1;
+            let pause = match self.qps.get_mut(&number) {
+                Some(qp) => qp.advance(&mut self.objects, host, now),
+                None => Pause::Event,
+            };
+            match pause {
+                Pause::Event => {
+                    self.active.remove(&number);
+                }
+                Pause::Room => progress.waits_for_room = true,
+                Pause::Until(until) => {
+                    let least = progress.until.map_or(until, |known| known.min(until));
+                    progress.until = Some(least);
+                }
+            }
+        }
+    }
+
+    // ---- Sending records ----
+
+    /// Sends the records that wait; whether all were sent.
+    fn flush<H: Host>(&mut self, host: &mut H, id: LaneId) -> bool {
+        let Some(lane) = self.objects.lanes.get_mut(&id) else {
+            return true;
+        };
+        loop {
+            if lane.outbox.is_empty() {
+                let Some(number) = lane.acks.pop_first() else {
+                    return true;
+                };
+                if let Some(qp) = self.qps.get_mut(&number) {
+                    lane.outbox.push_back(qp.acknowledgement());
+                }
+            }
+            if host.room(id) < HEADER_BYTES {
+                return lane.outbox.is_empty();
+            }
+            if let Some(record) = lane.outbox.pop_front() {
+                let header = record.encode();
+                host.send(id, &header, crate::host::Source::Bytes(&[]));
+            }
+        }
+    }
+
+    // ---- Receiving records ----
+
+    /// Receives what has arrived on a lane; whether there was something.
+    fn receive<H: Host>(&mut self, host: &mut H, lane: LaneId, now: u64) -> bool {
+        for count in 0..RECORDS_AT_ONCE {
+            match self.receive_one(host, lane, now) {
+                Ok(true) => {}
+                Ok(false) => return count > 0,
+                Err(over) => {
+                    self.lane_over(host, lane, matches!(over, Over::Ended));
+                    return true;
+                }
+            }
+        }
+        true
+    }
+
+    fn receive_one<H: Host>(
+        &mut self,
+        host: &mut H,
+        id: LaneId,
+        now: u64,
+    ) -> core::result::Result<bool, Over> {
+        let Some(lane) = self.objects.lanes.get_mut(&id) else {
+            return Ok(false);
+        };
+        if lane.outbox.len() > MOST_WAITING {
+            return Ok(false);
+        }
+        let available = host.available(id);
+        let (record, bytes) = match lane.pending.take() {
+            Some(record) => (record, available.bytes),
+            None if available.bytes < HEADER_BYTES && available.has_ended => {
+                return Err(Over::Ended);
+            }
+            None if available.bytes < HEADER_BYTES => return Ok(false),
+            None => {
+                let mut header = [0; HEADER_BYTES];
+                host.receive(id, Target::Bytes(&mut header));
+                (Record::decode(&header)?, available.bytes - HEADER_BYTES)
+            }
+        };
+        let payload = match &record {
+            Record::Message(_, piece) => piece.payload as usize,
+            _ => 0,
+        };
+        if bytes < payload {
+            lane.pending = Some(record);
+            return match available.has_ended {
+                true => Err(Over::Ended),
+                false => Ok(false),
+            };
+        }
+        self.handle(host, id, &record, now)?;
+        Ok(true)
+    }
+
+    fn handle<H: Host>(
+        &mut self,
+        host: &mut H,
+        id: LaneId,
+        record: &Record,
+        now: u64,
+    ) -> core::result::Result<(), Over> {
+        let address = match record {
+            Record::Ready(address, _)
+            | Record::Gone(address, _)
+            | Record::Message(address, _)
+            | Record::Ack(address, ..)
+            | Record::Refused(address, ..)
+            | Record::Error(address, _) => address,
+            Record::Expose(key) => {
+                self.expose(host, id, *key);
+                return Ok(());
+            }
+            Record::Granted(key, answer) => {
+                self.granted(id, *key, *answer);
+                return Ok(());
+            }
+            Record::Revoke(key) => {
+                if let Some(lane) = self.objects.lanes.get_mut(&id) {
+                    lane.known.remove(key);
+                }
+                return Ok(());
+            }
+            Record::Bye => {
+                if let Some(lane) = self.objects.lanes.get_mut(&id) {
+                    lane.has_bye = true;
+                }
+                return Ok(());
+            }
+        };
+        self.handle_for_qp(host, id, record, *address, now)
+    }
+
+    fn handle_for_qp<H: Host>(
+        &mut self,
+        host: &mut H,
+        id: LaneId,
+        record: &Record,
+        address: Address,
+        now: u64,
+    ) -> core::result::Result<(), Over> {
+        let objects = &mut self.objects;
+        let qp = self.qps.get_mut(&address.destination);
+        let mut qp = qp.filter(|qp| match record {
+            Record::Ready(..) => qp.is_connected_to(id, &address),
+            Record::Gone(_, generation) => {
+                qp.is_connected_to(id, &address) && qp.knows(*generation)
+            }
+            _ => qp.is_for_us(id, &address),
+        });
+        match (record, &mut qp) {
+            (Record::Message(_, piece), Some(qp)) => {
+                qp.receive_piece(objects, host, id, piece)?;
+            }
+            (Record::Message(_, piece), None) => {
+                host.receive(id, Target::Nowhere(piece.payload as usize));
+            }
+            (Record::Ready(_, ready), Some(qp)) => qp.meet(objects, *ready),
+            (Record::Gone(..), Some(qp)) => qp.peer_gone(objects),
+            (Record::Ack(_, taken, limit), Some(qp)) => {
+                qp.acknowledged(objects, *taken, *limit)?;
+            }
+            (Record::Refused(_, number, refusal), Some(qp)) => {
+                qp.refused(objects, *number, *refusal, now)?;
+            }
+            (Record::Error(_, fault), Some(qp)) => qp.fault(objects, *fault),
+            _ => {}
+        }
+        if let Some(qp) = qp.filter(|qp| qp.has_work()) {
+            self.active.insert(qp.number);
+        }
+        self.fail_overrun();
+        Ok(())
+    }
+
+    // ---- Keys ----
+
+    /// The peer of a lane wants to use a key.
+    fn expose<H: Host>(&mut self, host: &mut H, id: LaneId, key: u32) {
+        let Some(lane) = self.objects.lanes.get_mut(&id) else {
+            return;
+        };
+        let region = self
+            .objects
+            .keys
+            .get(key)
+            .filter(|region| region.pd == lane.pd && region.access.intersects(Access::REMOTE));
+        let answer = match region {
+            None => Answer::Denied,
+            Some(region) => {
+                let place = Place {
+                    address: region.start,
+                    length: region.length as usize,
+                };
+                let writes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+                let writes = region.access.intersects(writes);
+                let known = lane.exposed.get(&key).copied();
+                let window = known.or_else(|| host.expose(id, place, writes));
+                match window {
+                    None => Answer::NoResources,
+                    Some(window) => {
+                        lane.exposed.insert(key, window);
+                        Answer::Given(Grant {
+                            start: region.iova,
+                            length: region.length,
+                            access: region.access & Access::REMOTE,
+                            window,
+                        })
+                    }
+                }
+            }
+        };
+        lane.outbox.push_back(Record::Granted(key, answer));
+    }
+
+    /// The peer of a lane has answered.
+    fn granted(&mut self, id: LaneId, key: u32, answer: Answer) {
+        let Some(lane) = self.objects.lanes.get_mut(&id) else {
+            return;
+        };
+        let Some(entry) = lane.known.get_mut(&key) else {
+            // Nobody has asked.
+            return;
+        };
+        *entry = known(answer);
+        let waiting = self.qps.values().filter(|qp| qp.lane == Some(id));
+        let waiting = waiting.filter(|qp| qp.has_work());
+        self.active.extend(waiting.map(|qp| qp.number));
+    }
+
+    // ---- The end of a lane ----
+
+    /// Ends a lane whose connection its owner closes.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn end_lane<H: Host>(&mut self, host: &mut H, id: LaneId) -> Result<()> {
+        if !self.objects.lanes.contains_key(&id) {
+            return Err(Error::NotFound);
+        }
+        self.lane_over(host, id, true);
+        Ok(())
+    }
+
+    fn lane_over<H: Host>(&mut self, host: &mut H, id: LaneId, has_ended: bool) {
+        let Some(lane) = self.objects.lanes.remove(&id) else {
+            return;
+        };
+        let Lane {
+            pd,
+            exposed,
+            has_bye,
+            ..
+        } = lane;
+        for window in exposed.into_values() {
+            host.withdraw(id, window);
+        }
+        let by_will = has_bye && has_ended;
+        for qp in self.qps.values_mut() {
+            if qp.lane == Some(id) {
+                qp.lane_over(&mut self.objects, by_will);
+                self.active.insert(qp.number);
+            }
+        }
+        self.fail_overrun();
+        self.leave_domain(pd);
+        self.objects.events.push_back(Event::LaneOver(id));
+    }
+}
+
+/// A header alone.
+const _: () = assert!(record_bytes(0) == HEADER_BYTES);

@@ -1,0 +1,292 @@
+//! Memory and lanes for examples and tests: some programs in one thread, whose stores arrive at
+//! once.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use crate::host::{Atomic, Available, Host, LaneId, NotMoved, Place, Source, Target};
+use crate::record::HEADER_BYTES;
+
+/// Where the memory of each program begins.
+pub const BASE: u64 = 0x1_0000;
+
+type Memory = Rc<RefCell<Vec<u8>>>;
+
+/// A connection: what is on its way to each end, and the windows of each end.
+#[derive(Default)]
+struct Connection {
+    bytes: [VecDeque<u8>; 2],
+    windows: [BTreeMap<u64, (Place, bool)>; 2],
+    memories: [Memory; 2],
+    has_ended: bool,
+    next_window: u64,
+}
+
+/// One end of a connection.
+#[derive(Clone)]
+struct End {
+    connection: Rc<RefCell<Connection>>,
+    own: usize,
+    peer: usize,
+}
+
+/// A program: its memory and its lanes.
+#[derive(Default)]
+pub struct Program {
+    memory: Memory,
+    lanes: BTreeMap<LaneId, End>,
+    /// Bytes that may be on their way to the peer of each lane.
+    pub ring: usize,
+    /// Windows that can still be exposed.
+    pub windows_left: usize,
+}
+
+impl Program {
+    /// A program with so many bytes of memory, at [`BASE`].
+    pub fn new(bytes: usize) -> Program {
+        Program {
+            memory: Rc::new(RefCell::new(vec![0; bytes])),
+            lanes: BTreeMap::new(),
+            ring: 1 << 16,
+            windows_left: usize::MAX,
+        }
+    }
+
+    /// Joins two programs by a lane.
+    pub fn join(&mut self, own: LaneId, other: &mut Program, others: LaneId) {
+        let connection = Connection {
+            memories: [Rc::clone(&self.memory), Rc::clone(&other.memory)],
+            ..Connection::default()
+        };
+        let connection = Rc::new(RefCell::new(connection));
+        let end = |own, peer| End {
+            connection: Rc::clone(&connection),
+            own,
+            peer,
+        };
+        self.lanes.insert(own, end(0, 1));
+        other.lanes.insert(others, end(1, 0));
+    }
+
+    /// Joins the program to itself: what it sends on the lane it receives there.
+    pub fn join_self(&mut self, lane: LaneId) {
+        let connection = Connection {
+            memories: [Rc::clone(&self.memory), Memory::default()],
+            ..Connection::default()
+        };
+        let connection = Rc::new(RefCell::new(connection));
+        let (own, peer) = (0, 0);
+        let end = End {
+            connection,
+            own,
+            peer,
+        };
+        self.lanes.insert(lane, end);
+    }
+
+    /// Ends a lane at both ends. What was sent can be received.
+    pub fn cut(&mut self, lane: LaneId) {
+        self.end(lane).connection.borrow_mut().has_ended = true;
+    }
+
+    /// Windows that are there, on all lanes.
+    pub fn windows(&self) -> usize {
+        let counts = self.lanes.values().map(|end| {
+            let connection = end.connection.borrow();
+            connection.windows[end.own].len()
+        });
+        counts.sum()
+    }
+
+    /// Bytes of the program's memory.
+    ///
+    /// # Panics
+    /// They lie outside of it.
+    pub fn bytes(&self, address: u64, count: usize) -> Vec<u8> {
+        let at = (address - BASE) as usize;
+        self.memory.borrow()[at..at + count].to_vec()
+    }
+
+    /// Sends anything on a lane.
+    pub fn inject(&mut self, lane: LaneId, bytes: &[u8]) {
+        let end = self.end(lane);
+        end.connection.borrow_mut().bytes[end.peer].extend(bytes);
+    }
+
+    fn end(&self, lane: LaneId) -> End {
+        self.lanes.get(&lane).expect("no such lane").clone()
+    }
+
+    fn gather(&self, from: Source<'_>) -> Vec<u8> {
+        match from {
+            Source::Bytes(bytes) => bytes.to_vec(),
+            Source::Memory(places) => {
+                let pieces = places
+                    .iter()
+                    .map(|place| self.bytes(place.address, place.length));
+                pieces.collect::<Vec<_>>().concat()
+            }
+        }
+    }
+
+    fn scatter(&mut self, to: &[Place], mut bytes: &[u8]) {
+        for place in to {
+            let (now, later) = bytes.split_at(place.length);
+            self.write(place.address, now);
+            bytes = later;
+        }
+        assert!(bytes.is_empty(), "more bytes than places");
+    }
+}
+
+impl End {
+    /// Where a range of the peer's window lies in the peer's memory.
+    fn remote(
+        &self,
+        window: u64,
+        offset: u64,
+        count: usize,
+        writes: bool,
+    ) -> Result<(Memory, usize), NotMoved> {
+        let connection = self.connection.borrow();
+        if connection.has_ended {
+            return Err(NotMoved::Ended);
+        }
+        let window = connection.windows[self.peer].get(&window);
+        let (place, may_write) = *window.ok_or(NotMoved::NoWindow)?;
+        assert!(
+            offset as usize + count <= place.length,
+            "outside of a window"
+        );
+        assert!(may_write || !writes, "a store into a window to read");
+        let memory = Rc::clone(&connection.memories[self.peer]);
+        Ok((memory, (place.address + offset - BASE) as usize))
+    }
+}
+
+impl Host for Program {
+    fn read(&mut self, address: u64, to: &mut [u8]) {
+        to.copy_from_slice(&self.bytes(address, to.len()));
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) {
+        let at = (address - BASE) as usize;
+        self.memory.borrow_mut()[at..at + from.len()].copy_from_slice(from);
+    }
+
+    fn room(&mut self, lane: LaneId) -> usize {
+        let end = self.end(lane);
+        let connection = end.connection.borrow();
+        match connection.has_ended {
+            true => 0,
+            false => self.ring.saturating_sub(connection.bytes[end.peer].len()),
+        }
+    }
+
+    fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) {
+        let payload = self.gather(payload);
+        assert!(
+            self.room(lane) >= HEADER_BYTES + payload.len(),
+            "there is no room"
+        );
+        let end = self.end(lane);
+        let queue = &mut end.connection.borrow_mut().bytes[end.peer];
+        queue.extend(header);
+        queue.extend(payload);
+    }
+
+    fn available(&mut self, lane: LaneId) -> Available {
+        let end = self.end(lane);
+        let connection = end.connection.borrow();
+        Available {
+            bytes: connection.bytes[end.own].len(),
+            has_ended: connection.has_ended,
+        }
+    }
+
+    fn receive(&mut self, lane: LaneId, target: Target<'_>) {
+        let count = match &target {
+            Target::Bytes(bytes) => bytes.len(),
+            Target::Memory(places) => places.iter().map(|place| place.length).sum(),
+            Target::Nowhere(count) => *count,
+        };
+        let end = self.end(lane);
+        let taken: Vec<u8> = {
+            let queue = &mut end.connection.borrow_mut().bytes[end.own];
+            assert!(queue.len() >= count, "more than is there");
+            queue.drain(..count).collect()
+        };
+        match target {
+            Target::Bytes(bytes) => bytes.copy_from_slice(&taken),
+            Target::Memory(places) => self.scatter(places, &taken),
+            Target::Nowhere(_) => {}
+        }
+    }
+
+    fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Option<u64> {
+        self.windows_left = self.windows_left.checked_sub(1)?;
+        let end = self.end(lane);
+        let mut connection = end.connection.borrow_mut();
+        connection.next_window += 1;
+        let number = connection.next_window;
+        connection.windows[end.own].insert(number, (place, writes));
+        Some(number)
+    }
+
+    fn withdraw(&mut self, lane: LaneId, window: u64) {
+        let end = self.end(lane);
+        let removed = end.connection.borrow_mut().windows[end.own].remove(&window);
+        assert!(removed.is_some(), "there is no such window");
+    }
+
+    fn put(
+        &mut self,
+        lane: LaneId,
+        window: u64,
+        offset: u64,
+        from: Source<'_>,
+    ) -> Result<(), NotMoved> {
+        let bytes = self.gather(from);
+        let (memory, at) = self.end(lane).remote(window, offset, bytes.len(), true)?;
+        memory.borrow_mut()[at..at + bytes.len()].copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn get(
+        &mut self,
+        lane: LaneId,
+        window: u64,
+        offset: u64,
+        to: &[Place],
+    ) -> Result<(), NotMoved> {
+        let count = to.iter().map(|place| place.length).sum();
+        let (memory, at) = self.end(lane).remote(window, offset, count, false)?;
+        let bytes = memory.borrow()[at..at + count].to_vec();
+        self.scatter(to, &bytes);
+        Ok(())
+    }
+
+    fn atomic(
+        &mut self,
+        lane: LaneId,
+        window: u64,
+        offset: u64,
+        operation: Atomic,
+    ) -> Result<u64, NotMoved> {
+        let (memory, at) = self.end(lane).remote(window, offset, 8, true)?;
+        let mut memory = memory.borrow_mut();
+        let mut word = [0; 8];
+        word.copy_from_slice(&memory[at..at + 8]);
+        let before = u64::from_ne_bytes(word);
+        let after = match operation {
+            Atomic::CompareSwap(compare, swap) if compare == before => swap,
+            Atomic::CompareSwap(..) => before,
+            Atomic::FetchAdd(add) => before.wrapping_add(add),
+        };
+        memory[at..at + 8].copy_from_slice(&after.to_ne_bytes());
+        Ok(before)
+    }
+}

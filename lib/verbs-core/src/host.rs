@@ -1,0 +1,129 @@
+//! What a context needs from the system around it.
+
+use crate::record::HEADER_BYTES;
+
+/// A lane: the number that the owner of a context has given to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LaneId(pub u32);
+
+/// Some of the program's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The first byte.
+    pub address: u64,
+    /// Bytes.
+    pub length: usize,
+}
+
+/// Data on its way out.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// What is in the program's memory.
+    Memory(&'a [Place]),
+}
+
+/// Where data goes that comes in.
+#[derive(Debug)]
+pub enum Target<'a> {
+    /// There.
+    Bytes(&'a mut [u8]),
+    /// Into the program's memory.
+    Memory(&'a [Place]),
+    /// So many bytes are dropped.
+    Nowhere(usize),
+}
+
+/// What there is to receive on a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Available {
+    /// Bytes.
+    pub bytes: usize,
+    /// The lane has ended: there will be no others.
+    pub has_ended: bool,
+}
+
+/// Why a window was not copied to or from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotMoved {
+    /// The window has ended: its owner has deregistered the memory.
+    NoWindow,
+    /// The lane has ended.
+    Ended,
+    /// The lane's bus cannot do this.
+    NotSupported,
+}
+
+/// An atomic operation on 8 bytes, in the machine's byte order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomic {
+    /// Stores the second number if the first one is there.
+    CompareSwap(u64, u64),
+    /// Adds a number.
+    FetchAdd(u64),
+}
+
+/// The program's memory, the lanes' byte streams, and windows of registered memory on them.
+///
+/// The context has checked what it passes: places lie in registered memory, and bytes that are to
+/// be received are there.
+pub trait Host {
+    /// Copies out of the program's memory.
+    fn read(&mut self, address: u64, to: &mut [u8]);
+
+    /// Copies into the program's memory.
+    fn write(&mut self, address: u64, from: &[u8]);
+
+    /// Bytes that can be sent on a lane now; none on one that has ended.
+    fn room(&mut self, lane: LaneId) -> usize;
+
+    /// Sends a header and its payload, for which there is room. They become visible together.
+    fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>);
+
+    /// What can be received. Whether the lane has ended is looked at first: what had been sent
+    /// before the end is among the bytes.
+    fn available(&mut self, lane: LaneId) -> Available;
+
+    /// Receives bytes that are available, as many as the target takes.
+    fn receive(&mut self, lane: LaneId, target: Target<'_>);
+
+    /// Makes memory of the program a window of a lane, which a peer may write to or only read; its
+    /// number, by which the peer names it. `None`: there is no room for another window.
+    fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Option<u64>;
+
+    /// Ends a window of the own memory. When this returns nobody copies to or from it.
+    fn withdraw(&mut self, lane: LaneId, window: u64);
+
+    /// Copies into the peer's window, in ascending order, the last bytes last, and before anything
+    /// that is sent on the lane afterwards.
+    ///
+    /// # Errors
+    /// All of [`NotMoved`].
+    fn put(
+        &mut self,
+        lane: LaneId,
+        window: u64,
+        offset: u64,
+        from: Source<'_>,
+    ) -> Result<(), NotMoved>;
+
+    /// Copies out of the peer's window into the program's memory.
+    ///
+    /// # Errors
+    /// All of [`NotMoved`].
+    fn get(&mut self, lane: LaneId, window: u64, offset: u64, to: &[Place])
+    -> Result<(), NotMoved>;
+
+    /// An atomic operation on 8 aligned bytes of the peer's window; what was there before.
+    ///
+    /// # Errors
+    /// All of [`NotMoved`].
+    fn atomic(
+        &mut self,
+        lane: LaneId,
+        window: u64,
+        offset: u64,
+        operation: Atomic,
+    ) -> Result<u64, NotMoved>;
+}

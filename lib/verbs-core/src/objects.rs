@@ -1,0 +1,129 @@
+//! What the queue pairs of a context share: keys, completion queues, shared receive queues, lanes
+//! and events.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use crate::completion::{Added, CompletionQueue};
+use crate::host::{LaneId, Place};
+use crate::keys::KeyTable;
+use crate::record::{Grant, HEADER_BYTES, Record};
+use crate::srq::SharedReceiveQueue;
+use crate::table::{Id, Table};
+use crate::types::EventType;
+use crate::work::WorkCompletion;
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The queue pair of this number.
+    Qp(u32),
+    /// A completion queue.
+    Cq(Id),
+    /// A shared receive queue.
+    Srq(Id),
+}
+
+/// Something that the program, or the owner of the context, is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An asynchronous event of the verbs.
+    Async(EventType, Subject),
+    /// An armed completion queue has a completion.
+    Completion(Id),
+    /// A lane is over: close its connection. Its number may be used again.
+    LaneOver(LaneId),
+}
+
+/// What is known of a key of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// The peer was asked.
+    Asked,
+    /// It can be used.
+    Given(Grant),
+    /// It cannot, for the next request that asks.
+    Denied,
+    /// The peer has no room for another window, for the next request that asks.
+    NoResources,
+}
+
+/// A lane.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    /// The protection domain of the queue pairs and regions that use it.
+    pub pd: Id,
+    /// The peer's keys.
+    pub known: BTreeMap<u32, Known>,
+    /// The own keys that the peer may use, with their windows.
+    pub exposed: BTreeMap<u32, u64>,
+    /// Records that wait for room.
+    pub outbox: VecDeque<Record>,
+    /// Queue pairs whose peers are to be told how many messages were taken.
+    pub acks: BTreeSet<u32>,
+    /// A record whose payload has not arrived as a whole.
+    pub pending: Option<Record>,
+    /// The peer has said that nothing more comes.
+    pub has_bye: bool,
+}
+
+impl Lane {
+    pub fn new(pd: Id) -> Lane {
+        Lane {
+            pd,
+            known: BTreeMap::new(),
+            exposed: BTreeMap::new(),
+            outbox: VecDeque::new(),
+            acks: BTreeSet::new(),
+            pending: None,
+            has_bye: false,
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Objects {
+    pub keys: KeyTable,
+    pub cqs: Table<CompletionQueue>,
+    pub srqs: Table<SharedReceiveQueue>,
+    pub lanes: BTreeMap<LaneId, Lane>,
+    pub events: VecDeque<Event>,
+    /// Completion queues that were overrun, whose queue pairs are to fail.
+    pub overrun: Vec<Id>,
+    /// Memory for lists of places, kept for the next use.
+    pub places: Vec<Place>,
+}
+
+impl Objects {
+    /// Adds a completion.
+    pub fn complete(&mut self, cq: Id, completion: WorkCompletion, is_solicited: bool) {
+        let Ok(queue) = self.cqs.get_mut(cq) else {
+            return;
+        };
+        match queue.add(completion, is_solicited) {
+            Added::Quietly | Added::Lost => {}
+            Added::Notify => self.events.push_back(Event::Completion(cq)),
+            Added::Overrun => {
+                self.event(EventType::CqErr, Subject::Cq(cq));
+                self.overrun.push(cq);
+            }
+        }
+    }
+
+    /// Adds an asynchronous event.
+    pub fn event(&mut self, kind: EventType, subject: Subject) {
+        self.events.push_back(Event::Async(kind, subject));
+    }
+
+    /// Sends a record on a lane as soon as there is room.
+    pub fn tell(&mut self, lane: LaneId, record: Record) {
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            lane.outbox.push_back(record);
+        }
+    }
+}
+
+/// Bytes of a record with a payload of so many bytes.
+pub(crate) const fn record_bytes(payload: usize) -> usize {
+    HEADER_BYTES + payload
+}

@@ -1,0 +1,465 @@
+//! Queue pairs: their states, what is posted to them, and how they end.
+
+mod requester;
+mod responder;
+
+use alloc::collections::VecDeque;
+
+use crate::attributes::Attributes;
+use crate::host::LaneId;
+use crate::objects::{Objects, Subject};
+use crate::record::{Address, Ready, Record};
+use crate::types::{
+    AttributeMask, Error, EventType, Opcode, QpState, QpType, Result, SendFlags, WcFlags, WcOpcode,
+    WcStatus,
+};
+use crate::work::{Data, QpInit, ReceiveRequest, SendRequest, WorkCompletion, total};
+use crate::{attributes, transition};
+
+pub(crate) use self::requester::{Pause, known};
+
+/// Most bytes of a message.
+pub const MAX_MESSAGE: u64 = 1 << 31;
+
+/// Whether a number comes before another one; both count without end.
+pub(crate) fn is_before(one: u32, other: u32) -> bool {
+    (one.wrapping_sub(other) as i32) < 0
+}
+
+/// How far a send has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Not all of it was handed over.
+    Waiting,
+    /// It was handed over as the message of this number, which is not acknowledged.
+    Sent(u32),
+    /// It is over, and completes when all before it have.
+    Done(WcStatus),
+}
+
+/// A send in the queue.
+#[derive(Debug)]
+struct Send {
+    request: SendRequest,
+    stage: Stage,
+    /// The peer may have seen some of it.
+    has_begun: bool,
+    /// Bytes of the message that were handed over.
+    moved: u64,
+    /// The data of a write with immediate data is there.
+    is_written: bool,
+}
+
+/// What the peer has said of itself.
+#[derive(Clone, Copy, Debug)]
+enum Peer {
+    /// Nothing yet.
+    Unknown,
+    /// It can receive.
+    Ready(Ready),
+    /// It answers nothing any more.
+    Gone,
+}
+
+/// A message that has not arrived as a whole.
+#[derive(Debug)]
+struct Incoming {
+    receive: ReceiveRequest,
+    number: u32,
+    total: u32,
+    got: u32,
+}
+
+/// Waiting for a receive of the peer.
+#[derive(Clone, Copy, Debug)]
+struct Rnr {
+    /// When to try again.
+    until: u64,
+    /// Waits that have begun.
+    used: u8,
+    /// The peer has refused: a new try makes sense only later.
+    is_refused: bool,
+}
+
+/// A queue pair.
+#[derive(Debug)]
+pub(crate) struct QueuePair {
+    pub number: u32,
+    pub init: QpInit,
+    pub state: QpState,
+    pub attributes: Attributes,
+    pub lane: Option<LaneId>,
+    /// Changes with each way to RTR.
+    generation: u32,
+    peer: Peer,
+
+    sends: VecDeque<Send>,
+    /// The first send that was not handed over.
+    cursor: usize,
+    /// Messages that were handed over to this peer.
+    sent: u32,
+    /// Messages that the peer has taken.
+    acked: u32,
+    /// A send has failed, and completes when those before it have.
+    is_failing: bool,
+    /// When the patience with a peer ends that was never there.
+    patience: Option<u64>,
+    rnr: Option<Rnr>,
+    /// The program has not been told that the send queue has drained, and wants to.
+    owes_drained: bool,
+
+    receives: VecDeque<ReceiveRequest>,
+    incoming: Option<Incoming>,
+    /// The number of the next message of this peer.
+    expected: u32,
+    /// The limit that the peer was told.
+    published: u32,
+}
+
+impl QueuePair {
+    pub fn new(number: u32, init: QpInit) -> QueuePair {
+        QueuePair {
+            number,
+            init,
+            state: QpState::Reset,
+            attributes: Attributes::default(),
+            lane: None,
+            generation: 0,
+            peer: Peer::Unknown,
+            sends: VecDeque::new(),
+            cursor: 0,
+            sent: 0,
+            acked: 0,
+            is_failing: false,
+            patience: None,
+            rnr: None,
+            owes_drained: false,
+            receives: VecDeque::new(),
+            incoming: None,
+            expected: 0,
+            published: 0,
+        }
+    }
+
+    /// Whether it has acknowledgements, and an error state that its sends lead to.
+    fn is_reliable(&self) -> bool {
+        self.init.kind == QpType::Rc
+    }
+
+    /// Whether it takes what comes.
+    fn is_receiving(&self) -> bool {
+        let states = [QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe];
+        states.contains(&self.state)
+    }
+
+    /// Whether there is something to hand over.
+    pub fn has_work(&self) -> bool {
+        self.cursor < self.sends.len()
+    }
+
+    // ---- States ----
+
+    /// Changes attributes and the state. `generation`: for a way to RTR.
+    pub fn modify(
+        &mut self,
+        objects: &mut Objects,
+        new: &Attributes,
+        mask: AttributeMask,
+        generation: u32,
+    ) -> Result<()> {
+        new.check(mask)?;
+        let to = match mask.contains(AttributeMask::STATE) {
+            true => new.state,
+            false => self.state,
+        };
+        if mask.contains(AttributeMask::CUR_STATE) && new.cur_state != self.state {
+            return Err(Error::Invalid);
+        }
+        transition::check(self.state, to, self.init.kind, mask)?;
+        let from = self.state;
+        self.attributes.apply(new, mask);
+        match to {
+            QpState::Reset => self.reset(objects),
+            QpState::Err => self.enter_error(objects),
+            _ => self.state = to,
+        }
+        if (from, to) == (QpState::Init, QpState::Rtr) {
+            self.generation = generation;
+            self.introduce(objects, true);
+        } else if self.is_receiving() && mask.contains(AttributeMask::ACCESS_FLAGS) {
+            self.introduce(objects, false);
+        }
+        if to == QpState::Sqd {
+            let wants = mask.contains(AttributeMask::EN_SQD_ASYNC_NOTIFY) && new.notify_drained;
+            self.owes_drained = wants;
+            self.look_drained(objects);
+        }
+        Ok(())
+    }
+
+    /// Uses a lane from now on.
+    pub fn attach(&mut self, objects: &mut Objects, lane: LaneId) {
+        self.lane = Some(lane);
+        if self.is_receiving() {
+            self.introduce(objects, true);
+        }
+    }
+
+    /// Tells the peer of this queue pair.
+    fn introduce(&mut self, objects: &mut Objects, wants_answer: bool) {
+        let Some(lane) = self.lane else {
+            return;
+        };
+        let address = Address {
+            generation: 0,
+            ..self.address()
+        };
+        self.published = self.limit();
+        let ready = Ready {
+            generation: self.generation,
+            limit: self.published,
+            is_shared: self.init.srq.is_some(),
+            wants_answer,
+            access: self.attributes.access & crate::types::Access::REMOTE,
+            rnr_timer: self.attributes.min_rnr_timer,
+            reads: self.attributes.max_dest_rd_atomic,
+        };
+        objects.tell(lane, Record::Ready(address, ready));
+    }
+
+    /// The peer's address.
+    fn address(&self) -> Address {
+        let generation = match self.peer {
+            Peer::Ready(ready) => ready.generation,
+            Peer::Unknown | Peer::Gone => 0,
+        };
+        Address {
+            destination: self.attributes.dest_qpn,
+            source: self.number,
+            generation,
+        }
+    }
+
+    /// The number of the first message for which there is no receive.
+    fn limit(&self) -> u32 {
+        let taken = self.incoming.is_some() && self.init.srq.is_none();
+        let receives = self.receives.len() as u32 + u32::from(taken);
+        self.expected.wrapping_add(receives)
+    }
+
+    /// Tells the peer that nothing is answered any more, behind what was taken.
+    pub fn leave(&mut self, objects: &mut Objects) {
+        let Some(lane) = self.lane.filter(|_| self.is_receiving()) else {
+            return;
+        };
+        let owes_ack = match objects.lanes.get_mut(&lane) {
+            Some(lane) => lane.acks.remove(&self.number),
+            None => false,
+        };
+        if owes_ack {
+            let ack = self.acknowledgement();
+            objects.tell(lane, ack);
+        }
+        let address = self.address();
+        objects.tell(lane, Record::Gone(address, self.generation));
+    }
+
+    /// Drops everything, as if it were new.
+    pub fn reset(&mut self, objects: &mut Objects) {
+        self.leave(objects);
+        self.return_incoming(objects);
+        for cq in [self.init.send_cq, self.init.recv_cq] {
+            if let Ok(queue) = objects.cqs.get_mut(cq) {
+                queue.purge(self.number);
+            }
+        }
+        *self = QueuePair::new(self.number, self.init);
+    }
+
+    /// Goes to the error state: everything that was posted is flushed.
+    pub fn enter_error(&mut self, objects: &mut Objects) {
+        if matches!(self.state, QpState::Err | QpState::Reset) {
+            return;
+        }
+        self.leave(objects);
+        self.state = QpState::Err;
+        self.flush_sends(objects);
+        if let Some(incoming) = self.incoming.take() {
+            let flushed = WcStatus::WrFlushErr;
+            self.complete_receive(objects, &incoming.receive, flushed);
+        }
+        while let Some(receive) = self.receives.pop_front() {
+            self.complete_receive(objects, &receive, WcStatus::WrFlushErr);
+        }
+        if self.init.srq.is_some() {
+            objects.event(EventType::QpLastWqeReached, Subject::Qp(self.number));
+        }
+    }
+
+    fn flush_sends(&mut self, objects: &mut Objects) {
+        while let Some(send) = self.sends.pop_front() {
+            self.complete_send(objects, &send.request, WcStatus::WrFlushErr);
+        }
+        self.cursor = 0;
+        self.rnr = None;
+    }
+
+    /// The lane has ended. `by_will`: its peer has said so.
+    pub fn lane_over(&mut self, objects: &mut Objects, by_will: bool) {
+        let is_ready = matches!(self.peer, Peer::Ready(_));
+        self.lane = None;
+        if !is_ready {
+            return;
+        }
+        if by_will || !self.is_reliable() {
+            self.peer_gone(objects);
+            return;
+        }
+        if matches!(self.state, QpState::Err | QpState::Reset) {
+            return;
+        }
+        self.peer = Peer::Gone;
+        objects.event(EventType::QpFatal, Subject::Qp(self.number));
+        // The oldest send tells why.
+        if let Some(send) = self.sends.pop_front() {
+            self.complete_send(objects, &send.request, WcStatus::RetryExcErr);
+        }
+        self.enter_error(objects);
+    }
+
+    // ---- Posting ----
+
+    /// Puts a request into the send queue.
+    pub fn post_send(&mut self, objects: &mut Objects, request: SendRequest) -> Result<()> {
+        let posts = [QpState::Rts, QpState::Sqd, QpState::Sqe, QpState::Err];
+        if !posts.contains(&self.state) {
+            return Err(Error::Invalid);
+        }
+        self.check_send(&request)?;
+        if self.sends.len() >= self.init.capacity.send_wr as usize {
+            return Err(Error::NoMemory);
+        }
+        if matches!(self.state, QpState::Sqe | QpState::Err) {
+            self.complete_send(objects, &request, WcStatus::WrFlushErr);
+            return Ok(());
+        }
+        self.sends.push_back(Send {
+            request,
+            stage: Stage::Waiting,
+            has_begun: false,
+            moved: 0,
+            is_written: false,
+        });
+        Ok(())
+    }
+
+    fn check_send(&self, request: &SendRequest) -> Result<()> {
+        let can = match request.opcode {
+            Opcode::Send | Opcode::SendWithImm | Opcode::RdmaWrite | Opcode::RdmaWriteWithImm => {
+                true
+            }
+            Opcode::RdmaRead | Opcode::AtomicCmpAndSwp | Opcode::AtomicFetchAndAdd => {
+                self.is_reliable()
+            }
+            Opcode::LocalInv | Opcode::BindMw | Opcode::SendWithInv => false,
+        };
+        let takes_data = request.opcode == Opcode::RdmaRead || request.opcode.is_atomic();
+        let is_marked = request.flags.contains(SendFlags::INLINE);
+        let fits = match &request.data {
+            Data::Segments(segments) => {
+                let count = segments.len() <= self.init.capacity.send_sge as usize;
+                !is_marked && count && total(segments) <= MAX_MESSAGE
+            }
+            Data::Inline(bytes) => {
+                is_marked && !takes_data && bytes.len() <= self.init.capacity.inline as usize
+            }
+        };
+        if can && fits {
+            Ok(())
+        } else {
+            Err(Error::Invalid)
+        }
+    }
+
+    /// Puts a request into the receive queue.
+    pub fn post_receive(&mut self, objects: &mut Objects, request: ReceiveRequest) -> Result<()> {
+        let segments = request.segments.len();
+        let is_bad = segments > self.init.capacity.recv_sge as usize
+            || total(&request.segments) > MAX_MESSAGE;
+        if self.state == QpState::Reset || self.init.srq.is_some() || is_bad {
+            return Err(Error::Invalid);
+        }
+        if self.receives.len() >= self.init.capacity.recv_wr as usize {
+            return Err(Error::NoMemory);
+        }
+        if self.state == QpState::Err {
+            self.complete_receive(objects, &request, WcStatus::WrFlushErr);
+            return Ok(());
+        }
+        self.receives.push_back(request);
+        // A peer that has used all it knows of waits; for others a quarter at a time will do.
+        let told = self.published.wrapping_sub(self.expected);
+        let untold = self.limit().wrapping_sub(self.published);
+        if told == 0 || untold > self.init.capacity.recv_wr / 4 {
+            self.owe_ack(objects);
+        }
+        Ok(())
+    }
+
+    // ---- Completing ----
+
+    fn complete_send(&self, objects: &mut Objects, request: &SendRequest, status: WcStatus) {
+        let is_wanted = self.init.signal_all || request.flags.contains(SendFlags::SIGNALED);
+        if status == WcStatus::Success && !is_wanted {
+            return;
+        }
+        let completion = WorkCompletion {
+            id: request.id,
+            status,
+            opcode: WcOpcode::from(request.opcode),
+            byte_len: request.data.len() as u32,
+            immediate: 0,
+            qp: self.number,
+            src_qp: 0,
+            flags: WcFlags::empty(),
+        };
+        objects.complete(self.init.send_cq, completion, false);
+    }
+
+    /// Completes a receive that no message is in.
+    fn complete_receive(&self, objects: &mut Objects, receive: &ReceiveRequest, status: WcStatus) {
+        let completion = WorkCompletion {
+            id: receive.id,
+            status,
+            opcode: WcOpcode::Recv,
+            byte_len: 0,
+            immediate: 0,
+            qp: self.number,
+            src_qp: 0,
+            flags: WcFlags::empty(),
+        };
+        objects.complete(self.init.recv_cq, completion, false);
+    }
+
+    /// Tells that the send queue has drained, if it has and that is wanted.
+    fn look_drained(&mut self, objects: &mut Objects) {
+        let is_drained = self.sends.front().is_none_or(|send| !send.has_begun);
+        if self.state == QpState::Sqd && self.owes_drained && is_drained {
+            self.owes_drained = false;
+            objects.event(EventType::SqDrained, Subject::Qp(self.number));
+        }
+    }
+
+    /// Requests that are in the queues.
+    pub fn queued(&self) -> (usize, usize) {
+        (
+            self.sends.len(),
+            self.receives.len() + usize::from(self.incoming.is_some()),
+        )
+    }
+
+    /// How long the peer wants to be left alone, in nanoseconds.
+    fn rnr_time(ready: &Ready) -> u64 {
+        attributes::rnr_time(ready.rnr_timer)
+    }
+}

@@ -1,0 +1,237 @@
+//! The receiving half: messages into receives, and what is wrong with them.
+
+use core::mem::take;
+
+use super::{Incoming, Peer, QueuePair};
+use crate::host::{Host, LaneId, Target};
+use crate::objects::{Objects, Subject};
+use crate::record::{Address, Broken, Fault, Marks, Piece, Record, Refusal};
+use crate::types::{EventType, WcFlags, WcOpcode, WcStatus};
+use crate::work::{ReceiveRequest, WorkCompletion, total};
+
+impl QueuePair {
+    /// Whether a record on this lane is for this queue pair as it is now, and of its peer.
+    pub fn is_for_us(&self, lane: LaneId, address: &Address) -> bool {
+        self.is_connected_to(lane, address) && address.generation == self.generation
+    }
+
+    /// Whether a record on this lane is of the peer of this queue pair.
+    pub fn is_connected_to(&self, lane: LaneId, address: &Address) -> bool {
+        self.is_receiving()
+            && self.lane == Some(lane)
+            && self.attributes.dest_qpn == address.source
+            && self.number == address.destination
+    }
+
+    /// Whether the peer of this generation is the one that is known.
+    pub fn knows(&self, generation: u32) -> bool {
+        matches!(self.peer, Peer::Ready(ready) if ready.generation == generation)
+    }
+
+    /// Receives a piece of a message, whose bytes are there.
+    pub fn receive_piece<H: Host>(
+        &mut self,
+        objects: &mut Objects,
+        host: &mut H,
+        lane: LaneId,
+        piece: &Piece,
+    ) -> Result<(), Broken> {
+        let taken = self.take_piece(objects, host, lane, piece)?;
+        if !taken {
+            host.receive(lane, Target::Nowhere(piece.payload as usize));
+        }
+        Ok(())
+    }
+
+    /// Whether the piece's bytes were received.
+    fn take_piece<H: Host>(
+        &mut self,
+        objects: &mut Objects,
+        host: &mut H,
+        lane: LaneId,
+        piece: &Piece,
+    ) -> Result<bool, Broken> {
+        if self.is_reliable() && piece.number != self.expected {
+            // What was sent behind a message that was refused comes again.
+            return Ok(false);
+        }
+        if piece.marks.contains(Marks::FIRST) {
+            // A message of an unreliable peer may end in the middle.
+            if self.incoming.is_some() && self.is_reliable() {
+                return Err(Broken);
+            }
+            self.return_incoming(objects);
+            if !self.begin(objects, lane, piece) {
+                return Ok(false);
+            }
+        }
+        let Some(incoming) = &mut self.incoming else {
+            return Ok(false);
+        };
+        let is_written = piece.marks.contains(Marks::WRITTEN);
+        let from = incoming.got;
+        let end = from.checked_add(piece.payload).ok_or(Broken)?;
+        let is_last = piece.marks.contains(Marks::LAST);
+        let is_same = piece.number == incoming.number && piece.total == incoming.total;
+        let is_whole = is_written || end == incoming.total;
+        // A piece without bytes in the middle would let a message go on without end.
+        let is_empty = piece.payload == 0 && !is_last;
+        if !is_same || end > incoming.total || is_last != is_whole || is_empty {
+            return Err(Broken);
+        }
+        incoming.got = end;
+        let mut places = take(&mut objects.places);
+        places.clear();
+        let range = (u64::from(from), u64::from(piece.payload));
+        let segments = &incoming.receive.segments;
+        let pd = self.init.pd;
+        let resolved = objects.keys.resolve(pd, segments, range, true, &mut places);
+        if resolved.is_ok() {
+            host.receive(lane, Target::Memory(&places));
+        }
+        objects.places = places;
+        if resolved.is_err() {
+            if let Some(incoming) = self.incoming.take() {
+                let receive = &incoming.receive;
+                self.spoil(objects, receive, WcStatus::LocProtErr, Refusal::Unusable);
+            }
+            return Ok(false);
+        }
+        if is_last {
+            self.deliver(objects, piece);
+        }
+        Ok(true)
+    }
+
+    /// Takes a receive for a new message; whether there is one that fits.
+    fn begin(&mut self, objects: &mut Objects, lane: LaneId, piece: &Piece) -> bool {
+        let is_written = piece.marks.contains(Marks::WRITTEN);
+        let is_too_long = |receive: &ReceiveRequest| {
+            !is_written && u64::from(piece.total) > total(&receive.segments)
+        };
+        let is_own = self.init.srq.is_none();
+        let Some(receive) = self.take_receive(objects) else {
+            if self.is_reliable() {
+                let refused = Record::Refused(self.address(), self.expected, Refusal::NotReady);
+                objects.tell(lane, refused);
+            }
+            return false;
+        };
+        if is_too_long(&receive) {
+            if self.is_reliable() {
+                self.spoil(objects, &receive, WcStatus::LocLenErr, Refusal::TooLong);
+            } else if is_own {
+                self.receives.push_front(receive);
+            } else {
+                self.complete_receive(objects, &receive, WcStatus::LocLenErr);
+            }
+            return false;
+        }
+        self.incoming = Some(Incoming {
+            receive,
+            number: piece.number,
+            total: piece.total,
+            got: 0,
+        });
+        true
+    }
+
+    fn take_receive(&mut self, objects: &mut Objects) -> Option<ReceiveRequest> {
+        let Some(srq) = self.init.srq else {
+            return self.receives.pop_front();
+        };
+        let (receive, is_below) = objects.srqs.get_mut(srq).ok()?.take()?;
+        if is_below {
+            objects.event(EventType::SrqLimitReached, Subject::Srq(srq));
+        }
+        Some(receive)
+    }
+
+    /// Gives the receive of a message back that will not go on.
+    pub fn return_incoming(&mut self, objects: &mut Objects) {
+        let Some(incoming) = self.incoming.take() else {
+            return;
+        };
+        match self.init.srq {
+            None => self.receives.push_front(incoming.receive),
+            Some(srq) => {
+                if let Ok(queue) = objects.srqs.get_mut(srq) {
+                    queue.put_back(incoming.receive);
+                }
+            }
+        }
+    }
+
+    /// A receive fails, and the queue pair with it; the peer is told why.
+    fn spoil(
+        &mut self,
+        objects: &mut Objects,
+        receive: &ReceiveRequest,
+        status: WcStatus,
+        refusal: Refusal,
+    ) {
+        self.complete_receive(objects, receive, status);
+        if let Some(lane) = self.lane.filter(|_| self.is_reliable()) {
+            objects.tell(
+                lane,
+                Record::Refused(self.address(), self.expected, refusal),
+            );
+            // The refusal says what was taken before.
+            if let Some(lane) = objects.lanes.get_mut(&lane) {
+                lane.acks.remove(&self.number);
+            }
+        }
+        self.enter_error(objects);
+    }
+
+    /// A message is there.
+    fn deliver(&mut self, objects: &mut Objects, piece: &Piece) {
+        let Some(incoming) = self.incoming.take() else {
+            return;
+        };
+        self.expected = self.expected.wrapping_add(1);
+        self.owe_ack(objects);
+        let is_written = piece.marks.contains(Marks::WRITTEN);
+        let mut flags = WcFlags::empty();
+        flags.set(WcFlags::WITH_IMM, piece.marks.contains(Marks::IMMEDIATE));
+        let completion = WorkCompletion {
+            id: incoming.receive.id,
+            status: WcStatus::Success,
+            opcode: match is_written {
+                true => WcOpcode::RecvRdmaWithImm,
+                false => WcOpcode::Recv,
+            },
+            byte_len: incoming.total,
+            immediate: piece.immediate,
+            qp: self.number,
+            src_qp: self.attributes.dest_qpn,
+            flags,
+        };
+        let is_solicited = piece.marks.contains(Marks::SOLICITED);
+        objects.complete(self.init.recv_cq, completion, is_solicited);
+    }
+
+    /// Has the peer told what was taken, when there is room.
+    pub fn owe_ack(&mut self, objects: &mut Objects) {
+        let lane = self.lane.filter(|_| self.is_reliable());
+        if let Some(lane) = lane.and_then(|lane| objects.lanes.get_mut(&lane)) {
+            lane.acks.insert(self.number);
+        }
+    }
+
+    /// The record that tells it.
+    pub fn acknowledgement(&mut self) -> Record {
+        self.published = self.limit();
+        Record::Ack(self.address(), self.expected, self.published)
+    }
+
+    /// The peer has found its own request wrong.
+    pub fn fault(&mut self, objects: &mut Objects, fault: Fault) {
+        let event = match fault {
+            Fault::Access => EventType::QpAccessErr,
+            Fault::Request => EventType::QpReqErr,
+        };
+        objects.event(event, Subject::Qp(self.number));
+        self.enter_error(objects);
+    }
+}

@@ -1,0 +1,435 @@
+//! The records of a lane: what the two ends tell each other.
+//!
+//! A record is a header of 48 bytes, all numbers little-endian, and a payload. A message that is
+//! longer than a payload is cut into pieces.
+
+use bitflags::bitflags;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::types::Access;
+
+/// Bytes of a header.
+pub const HEADER_BYTES: usize = size_of::<Header>();
+/// Most bytes of a payload: half of what the smallest ring of a connection takes.
+pub const MAX_PAYLOAD: usize = 2000;
+
+/// A header as it is in memory; what its fields mean depends on the kind.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Header {
+    kind: u8,
+    flags: u8,
+    detail: u16,
+    payload: u32,
+    destination: u32,
+    source: u32,
+    generation: u32,
+    number: u32,
+    total: u32,
+    value: u32,
+    first: u64,
+    second: u64,
+}
+
+bitflags! {
+    /// Marks of a piece.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Marks: u8 {
+        /// The message begins here.
+        const FIRST = 1 << 0;
+        /// The message ends here.
+        const LAST = 1 << 1;
+        /// Its completion is solicited.
+        const SOLICITED = 1 << 2;
+        /// It has immediate data.
+        const IMMEDIATE = 1 << 3;
+        /// The data was written to memory by the requester; the receive only tells so.
+        const WRITTEN = 1 << 4;
+    }
+}
+
+/// Whom a record is for, and of whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The queue pair that it is for.
+    pub destination: u32,
+    /// The queue pair that it is of.
+    pub source: u32,
+    /// The generation of the destination, as it was told; 0 if it was not.
+    pub generation: u32,
+}
+
+/// Why a message was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no receive: try again later.
+    NotReady,
+    /// It does not fit.
+    TooLong,
+    /// The receive's memory cannot be used.
+    Unusable,
+}
+
+/// What was wrong with a one-sided request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It had no right to its access.
+    Access,
+    /// It cannot be done.
+    Request,
+}
+
+/// What a queue pair tells its peer of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// Its generation.
+    pub generation: u32,
+    /// The number of the first message for which there is no receive.
+    pub limit: u32,
+    /// Receives are shared: there is no limit, and messages may be refused.
+    pub is_shared: bool,
+    /// The peer is to tell the same of itself.
+    pub wants_answer: bool,
+    /// What the peer may do.
+    pub access: Access,
+    /// The code of the time that a refused message waits.
+    pub rnr_timer: u8,
+    /// Reads and atomics that it takes at a time.
+    pub reads: u8,
+}
+
+/// A piece of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Marks.
+    pub marks: Marks,
+    /// The message's number.
+    pub number: u32,
+    /// Bytes of the message.
+    pub total: u32,
+    /// Its immediate data.
+    pub immediate: u32,
+    /// Bytes of this piece, which follow.
+    pub payload: u32,
+}
+
+/// A key that a peer may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The address of the first byte.
+    pub start: u64,
+    /// Bytes.
+    pub length: u64,
+    /// What the peer may do.
+    pub access: Access,
+    /// The number of the window.
+    pub window: u64,
+}
+
+/// The answer to a wish for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Here it is.
+    Given(Grant),
+    /// There is no such key for this peer.
+    Denied,
+    /// The memory cannot be made a window now.
+    NoResources,
+}
+
+/// A record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A queue pair can receive.
+    Ready(Address, Ready),
+    /// The queue pair of this generation answers nothing any more.
+    Gone(Address, u32),
+    /// A piece of a message.
+    Message(Address, Piece),
+    /// Messages before the first number have been taken; there are receives for those before the
+    /// second one.
+    Ack(Address, u32, u32),
+    /// Messages before this number have been taken, this one not.
+    Refused(Address, u32, Refusal),
+    /// A one-sided request was wrong.
+    Error(Address, Fault),
+    /// The peer wants to use a key.
+    Expose(u32),
+    /// The answer.
+    Granted(u32, Answer),
+    /// A key that was given is not valid any more.
+    Revoke(u32),
+    /// Nothing more comes, by will.
+    Bye,
+}
+
+/// A peer has sent what no peer may: the lane is to be ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+const READY: u8 = 1;
+const GONE: u8 = 2;
+const MESSAGE: u8 = 3;
+const ACK: u8 = 4;
+const REFUSED: u8 = 5;
+const ERROR: u8 = 6;
+const EXPOSE: u8 = 7;
+const GRANTED: u8 = 8;
+const REVOKE: u8 = 9;
+const BYE: u8 = 10;
+
+const WANTS_ANSWER: u8 = 1;
+const IS_SHARED: u8 = 2;
+
+impl Record {
+    /// The header.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut header = Header::new_zeroed();
+        let address = match self {
+            Record::Ready(address, _)
+            | Record::Gone(address, _)
+            | Record::Message(address, _)
+            | Record::Ack(address, ..)
+            | Record::Refused(address, ..)
+            | Record::Error(address, _) => Some(address),
+            Record::Expose(_) | Record::Granted(..) | Record::Revoke(_) | Record::Bye => None,
+        };
+        if let Some(address) = address {
+            header.destination = address.destination.to_le();
+            header.source = address.source.to_le();
+            header.generation = address.generation.to_le();
+        }
+        match *self {
+            Record::Ready(_, ready) => {
+                header.kind = READY;
+                header.flags = u8::from(ready.wants_answer) * WANTS_ANSWER;
+                header.flags |= u8::from(ready.is_shared) * IS_SHARED;
+                header.number = ready.generation.to_le();
+                header.value = ready.limit.to_le();
+                header.total = ready.access.bits().to_le();
+                header.detail = u16::from_le_bytes([ready.rnr_timer, ready.reads]).to_le();
+            }
+            Record::Gone(_, generation) => {
+                header.kind = GONE;
+                header.number = generation.to_le();
+            }
+            Record::Message(_, piece) => {
+                header.kind = MESSAGE;
+                header.flags = piece.marks.bits();
+                header.number = piece.number.to_le();
+                header.total = piece.total.to_le();
+                header.value = piece.immediate.to_le();
+                header.payload = piece.payload.to_le();
+            }
+            Record::Ack(_, taken, limit) => {
+                header.kind = ACK;
+                header.number = taken.to_le();
+                header.value = limit.to_le();
+            }
+            Record::Refused(_, number, refusal) => {
+                header.kind = REFUSED;
+                header.number = number.to_le();
+                header.detail = (refusal as u16).to_le();
+            }
+            Record::Error(_, fault) => {
+                header.kind = ERROR;
+                header.detail = (fault as u16).to_le();
+            }
+            Record::Expose(key) => {
+                header.kind = EXPOSE;
+                header.value = key.to_le();
+            }
+            Record::Granted(key, answer) => {
+                header.kind = GRANTED;
+                header.value = key.to_le();
+                match answer {
+                    Answer::Given(grant) => {
+                        header.total = grant.access.bits().to_le();
+                        header.first = grant.start.to_le();
+                        header.second = grant.length.to_le();
+                        header.number = (grant.window as u32).to_le();
+                        header.source = ((grant.window >> 32) as u32).to_le();
+                    }
+                    Answer::Denied => header.detail = 1u16.to_le(),
+                    Answer::NoResources => header.detail = 2u16.to_le(),
+                }
+            }
+            Record::Revoke(key) => {
+                header.kind = REVOKE;
+                header.value = key.to_le();
+            }
+            Record::Bye => header.kind = BYE,
+        }
+        let mut bytes = [0; HEADER_BYTES];
+        bytes.copy_from_slice(header.as_bytes());
+        bytes
+    }
+
+    /// What a header says.
+    ///
+    /// # Errors
+    /// It makes no sense.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Record, Broken> {
+        let header = Header::read_from_bytes(bytes).map_err(|_| Broken)?;
+        let address = Address {
+            destination: u32::from_le(header.destination),
+            source: u32::from_le(header.source),
+            generation: u32::from_le(header.generation),
+        };
+        let (number, value) = (u32::from_le(header.number), u32::from_le(header.value));
+        let (total, detail) = (u32::from_le(header.total), u16::from_le(header.detail));
+        let payload = u32::from_le(header.payload);
+        if header.kind != MESSAGE && payload != 0 {
+            return Err(Broken);
+        }
+        Ok(match header.kind {
+            READY => {
+                let [rnr_timer, reads] = detail.to_le_bytes();
+                let ready = Ready {
+                    generation: number,
+                    limit: value,
+                    is_shared: header.flags & IS_SHARED != 0,
+                    wants_answer: header.flags & WANTS_ANSWER != 0,
+                    access: Access::from_bits_truncate(total),
+                    rnr_timer: rnr_timer & 31,
+                    reads,
+                };
+                Record::Ready(address, ready)
+            }
+            GONE => Record::Gone(address, number),
+            MESSAGE => {
+                let marks = Marks::from_bits(header.flags).ok_or(Broken)?;
+                let is_written = marks.contains(Marks::WRITTEN);
+                let most = if is_written { 0 } else { total };
+                if payload > most || payload as usize > MAX_PAYLOAD {
+                    return Err(Broken);
+                }
+                let piece = Piece {
+                    marks,
+                    number,
+                    total,
+                    immediate: value,
+                    payload,
+                };
+                Record::Message(address, piece)
+            }
+            ACK => Record::Ack(address, number, value),
+            REFUSED => {
+                let refusal = match detail {
+                    0 => Refusal::NotReady,
+                    1 => Refusal::TooLong,
+                    2 => Refusal::Unusable,
+                    _ => return Err(Broken),
+                };
+                Record::Refused(address, number, refusal)
+            }
+            ERROR => match detail {
+                0 => Record::Error(address, Fault::Access),
+                1 => Record::Error(address, Fault::Request),
+                _ => return Err(Broken),
+            },
+            EXPOSE => Record::Expose(value),
+            GRANTED => {
+                let answer = match detail {
+                    0 => Answer::Given(Grant {
+                        start: u64::from_le(header.first),
+                        length: u64::from_le(header.second),
+                        access: Access::from_bits_truncate(total),
+                        window: u64::from(number) | (u64::from(address.source) << 32),
+                    }),
+                    1 => Answer::Denied,
+                    2 => Answer::NoResources,
+                    _ => return Err(Broken),
+                };
+                Record::Granted(value, answer)
+            }
+            REVOKE => Record::Revoke(value),
+            BYE => Record::Bye,
+            _ => return Err(Broken),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Address, Answer, Broken, Fault, Grant, HEADER_BYTES, MAX_PAYLOAD, Marks, Piece, Ready,
+        Record, Refusal,
+    };
+    use crate::types::Access;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let address = Address {
+            destination: 0x12_3456,
+            source: 0x65_4321,
+            generation: 77,
+        };
+        let ready = Ready {
+            generation: 3,
+            limit: u32::MAX,
+            is_shared: true,
+            wants_answer: true,
+            access: Access::REMOTE,
+            rnr_timer: 31,
+            reads: 128,
+        };
+        let piece = Piece {
+            marks: Marks::FIRST | Marks::IMMEDIATE,
+            number: 9,
+            total: 1 << 20,
+            immediate: 0xdead_beef,
+            payload: MAX_PAYLOAD as u32,
+        };
+        let grant = Grant {
+            start: u64::MAX - 5,
+            length: 5,
+            access: Access::REMOTE_READ,
+            window: 0x1234_5678_9abc_def0,
+        };
+        let records = [
+            Record::Ready(address, ready),
+            Record::Gone(address, 4),
+            Record::Message(address, piece),
+            Record::Ack(address, 5, 6),
+            Record::Refused(address, 7, Refusal::NotReady),
+            Record::Refused(address, 7, Refusal::TooLong),
+            Record::Refused(address, 7, Refusal::Unusable),
+            Record::Error(address, Fault::Access),
+            Record::Error(address, Fault::Request),
+            Record::Expose(8),
+            Record::Granted(9, Answer::Given(grant)),
+            Record::Granted(9, Answer::Denied),
+            Record::Granted(9, Answer::NoResources),
+            Record::Revoke(10),
+            Record::Bye,
+        ];
+        for record in records {
+            assert_eq!(Record::decode(&record.encode()), Ok(record));
+        }
+        assert_eq!(HEADER_BYTES, 48);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let good = Record::Bye.encode();
+        for (offset, value) in [(0, 0), (0, 11), (0, 255), (4, 1)] {
+            let mut bytes = good;
+            bytes[offset] = value;
+            assert_eq!(Record::decode(&bytes), Err(Broken), "{offset} {value}");
+        }
+        let message = |marks: u8, total: u32, payload: u32| {
+            let mut bytes = [0; HEADER_BYTES];
+            (bytes[0], bytes[1]) = (3, marks);
+            bytes[4..8].copy_from_slice(&payload.to_le_bytes());
+            bytes[24..28].copy_from_slice(&total.to_le_bytes());
+            Record::decode(&bytes).is_ok()
+        };
+        let most = MAX_PAYLOAD as u32;
+        assert!(message(3, most, most));
+        assert!(!message(3, most - 1, most));
+        assert!(!message(3, most + 1, most + 1));
+        assert!(!message(32, 10, 10));
+        assert!(!message(16 | 3, 10, 1) && message(16 | 3, 10, 0));
+    }
+}

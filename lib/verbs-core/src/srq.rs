@@ -1,0 +1,92 @@
+//! Shared receive queues.
+
+use alloc::collections::VecDeque;
+
+use crate::table::Id;
+use crate::types::{Error, Result};
+use crate::work::ReceiveRequest;
+
+/// A receive queue that many queue pairs take from.
+#[derive(Debug)]
+pub struct SharedReceiveQueue {
+    /// Its protection domain.
+    pub pd: Id,
+    entries: VecDeque<ReceiveRequest>,
+    max_wr: u32,
+    max_sge: u32,
+    limit: u32,
+    /// Queue pairs that take from it.
+    pub(crate) users: u32,
+}
+
+impl SharedReceiveQueue {
+    /// An empty queue for so many receives of so many segments.
+    pub fn new(pd: Id, max_wr: u32, max_sge: u32, limit: u32) -> SharedReceiveQueue {
+        SharedReceiveQueue {
+            pd,
+            entries: VecDeque::new(),
+            max_wr,
+            max_sge,
+            limit,
+            users: 0,
+        }
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    /// `Invalid`: too many segments. `NoMemory`: the queue is full.
+    pub fn post(&mut self, request: ReceiveRequest) -> Result<()> {
+        if request.segments.len() > self.max_sge as usize {
+            return Err(Error::Invalid);
+        }
+        if self.entries.len() >= self.max_wr as usize {
+            return Err(Error::NoMemory);
+        }
+        self.entries.push_back(request);
+        Ok(())
+    }
+
+    /// Takes the next receive, and whether the queue has fallen below its limit by that. The limit
+    /// tells once.
+    pub fn take(&mut self) -> Option<(ReceiveRequest, bool)> {
+        let request = self.entries.pop_front()?;
+        let is_below = self.entries.len() < self.limit as usize;
+        if is_below {
+            self.limit = 0;
+        }
+        Some((request, is_below))
+    }
+
+    /// Puts a receive back that was taken and not used.
+    pub fn put_back(&mut self, request: ReceiveRequest) {
+        self.entries.push_front(request);
+    }
+
+    /// Sets the limit below which an event tells; 0 for none.
+    ///
+    /// # Errors
+    /// `Invalid`: more than the queue holds.
+    pub fn set_limit(&mut self, limit: u32) -> Result<()> {
+        if limit > self.max_wr {
+            return Err(Error::Invalid);
+        }
+        self.limit = limit;
+        Ok(())
+    }
+
+    /// Receives that it holds, segments of each, and the limit.
+    pub fn query(&self) -> (u32, u32, u32) {
+        (self.max_wr, self.max_sge, self.limit)
+    }
+
+    /// Receives that are there.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}

@@ -1,0 +1,158 @@
+//! Work requests, and the completions they end in.
+
+use alloc::vec::Vec;
+
+use crate::table::Id;
+use crate::types::{Opcode, SendFlags, WcFlags, WcOpcode, WcStatus};
+
+/// A scatter-gather element: some registered memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The first byte, in the addresses of the memory region.
+    pub address: u64,
+    /// Bytes.
+    pub length: u32,
+    /// The local key.
+    pub key: u32,
+}
+
+/// Bytes of all segments.
+pub fn total(segments: &[Segment]) -> u64 {
+    let lengths = segments.iter().map(|segment| u64::from(segment.length));
+    lengths.sum()
+}
+
+/// The data of a send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Registered memory, which is not to be changed before the completion.
+    Segments(Vec<Segment>),
+    /// A copy that was made when the request was posted; no key is looked at.
+    Inline(Vec<u8>),
+}
+
+impl Data {
+    /// Bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Data::Segments(segments) => total(segments),
+            Data::Inline(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A place in the peer's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remote {
+    /// The first byte, in the addresses of the peer's memory region.
+    pub address: u64,
+    /// The remote key.
+    pub key: u32,
+}
+
+/// A work request for a send queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendRequest {
+    /// The program's number for it.
+    pub id: u64,
+    /// What is to be done.
+    pub opcode: Opcode,
+    /// How.
+    pub flags: SendFlags,
+    /// What is sent; for reads and atomics, where the peer's data goes.
+    pub data: Data,
+    /// The 32 bits of an operation with immediate data.
+    pub immediate: u32,
+    /// The peer's memory, for one-sided operations.
+    pub remote: Remote,
+    /// What an atomic operation adds, or compares with.
+    pub compare_add: u64,
+    /// What a compare-and-swap stores.
+    pub swap: u64,
+}
+
+impl SendRequest {
+    /// A signaled request of this kind; everything else is empty.
+    pub fn new(id: u64, opcode: Opcode, segments: Vec<Segment>) -> SendRequest {
+        SendRequest {
+            id,
+            opcode,
+            flags: SendFlags::SIGNALED,
+            data: Data::Segments(segments),
+            immediate: 0,
+            remote: Remote::default(),
+            compare_add: 0,
+            swap: 0,
+        }
+    }
+}
+
+/// A work request for a receive queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiveRequest {
+    /// The program's number for it.
+    pub id: u64,
+    /// Where the message goes.
+    pub segments: Vec<Segment>,
+}
+
+/// The completion of a work request. With a status that is no success, only `id`, `status` and `qp`
+/// mean something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkCompletion {
+    /// The program's number of the request.
+    pub id: u64,
+    /// How it ended.
+    pub status: WcStatus,
+    /// What it was.
+    pub opcode: WcOpcode,
+    /// Bytes received, read, or exchanged.
+    pub byte_len: u32,
+    /// Immediate data, if `flags` say so.
+    pub immediate: u32,
+    /// The own queue pair.
+    pub qp: u32,
+    /// The peer's queue pair.
+    pub src_qp: u32,
+    /// What else there is.
+    pub flags: WcFlags,
+}
+
+/// The sizes of a queue pair's queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// Requests in the send queue.
+    pub send_wr: u32,
+    /// Requests in the receive queue.
+    pub recv_wr: u32,
+    /// Segments of a send.
+    pub send_sge: u32,
+    /// Segments of a receive.
+    pub recv_sge: u32,
+    /// Bytes of inline data.
+    pub inline: u32,
+}
+
+/// What a queue pair is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpInit {
+    /// Its type.
+    pub kind: crate::types::QpType,
+    /// Its protection domain.
+    pub pd: Id,
+    /// Where its sends complete.
+    pub send_cq: Id,
+    /// Where its receives complete.
+    pub recv_cq: Id,
+    /// Where its receives come from, if not from a queue of its own.
+    pub srq: Option<Id>,
+    /// Sizes.
+    pub capacity: Capacity,
+    /// Every send completes with an entry.
+    pub signal_all: bool,
+}

@@ -1,0 +1,180 @@
+//! Peers that come late, leave, die or begin anew.
+
+mod pair;
+
+use pair::{LANE, Setup, apart, pair, settle, wait};
+use verbs_core::attributes::Attributes;
+use verbs_core::types::WcStatus::{RetryExcErr, Success, WrFlushErr};
+use verbs_core::types::{AttributeMask as M, Error, EventType, QpState};
+use verbs_core::{Event, Subject};
+
+const ERROR: QpState = QpState::Err;
+
+#[test]
+fn a_peer_that_never_comes_exceeds_the_retries() {
+    let mut setup = Setup::default();
+    (setup.attributes.timeout, setup.attributes.retry_cnt) = (10, 2);
+    let (mut left, mut right) = apart(&setup);
+    left.enter_rtr(&setup, 2);
+    left.enter_rts(&setup);
+    left.send(1, 0, 8);
+    left.send(2, 0, 8);
+    let patience = 3 * 4096 * 1024;
+    settle(&mut left, &mut right);
+    wait(&mut left, &mut right, patience - 1);
+    assert_eq!(left.send_results(), []);
+    wait(&mut left, &mut right, 1);
+    assert_eq!(left.send_results(), [(1, RetryExcErr), (2, WrFlushErr)]);
+    assert_eq!(left.state(), ERROR);
+}
+
+#[test]
+fn a_peer_that_comes_late_is_in_time() {
+    let setup = Setup::default();
+    let (mut left, mut right) = apart(&setup);
+    left.enter_rtr(&setup, 2);
+    left.enter_rts(&setup);
+    left.send(1, 0, 8);
+    settle(&mut left, &mut right);
+    right.receive(10, 0, 8);
+    right.enter_rtr(&setup, 1);
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [(1, Success)]);
+    assert_eq!(right.receive_results(), [(10, Success)]);
+}
+
+#[test]
+fn nobody_else_is_let_in() {
+    // The right end expects another peer.
+    let setup = Setup::default();
+    let (mut left, mut right) = apart(&setup);
+    for (end, peer) in [(&mut left, 2), (&mut right, 3)] {
+        end.enter_rtr(&setup, peer);
+        end.enter_rts(&setup);
+    }
+    right.receive(10, 0, 8);
+    left.send(1, 0, 8);
+    settle(&mut left, &mut right);
+    wait(&mut left, &mut right, 1 << 40);
+    assert_eq!(left.send_results(), [(1, RetryExcErr)]);
+    assert_eq!(right.receive_results(), []);
+}
+
+#[test]
+fn a_peer_that_leaves_in_order() {
+    for shared in [false, true] {
+        let setup = Setup {
+            shared,
+            ..Setup::default()
+        };
+        let (mut left, mut right) = pair(&setup);
+        // What it has sent arrives; then nothing happens.
+        left.receive(1, 0, 8);
+        left.receive(2, 0, 8);
+        settle(&mut left, &mut right);
+        right.send(10, 0, 8);
+        right.progress();
+        right.context.destroy_qp(2).unwrap();
+        right.context.say_bye(LANE).unwrap();
+        right.progress();
+        right.program.cut(LANE);
+        left.progress();
+        assert_eq!(left.receive_results(), [(1, Success)]);
+        assert_eq!((left.state(), left.qp_events()), (QpState::Rts, vec![]));
+        // The next send finds nobody.
+        left.send(3, 0, 8);
+        left.send(4, 0, 8);
+        left.progress();
+        assert_eq!(left.send_results(), [(3, RetryExcErr), (4, WrFlushErr)]);
+        assert_eq!(left.state(), ERROR);
+    }
+}
+
+#[test]
+fn a_peer_that_leaves_has_acknowledged_what_it_took() {
+    let (mut left, mut right) = pair(&Setup::default());
+    right.receive(10, 0, 8);
+    settle(&mut left, &mut right);
+    left.send(1, 0, 8);
+    left.send(2, 0, 8);
+    left.progress();
+    right.context.progress(&mut right.program, 0);
+    right.modify(ERROR, Attributes::default(), M::empty());
+    settle(&mut left, &mut right);
+    left.send(3, 0, 8);
+    let results = [(1, Success), (2, RetryExcErr), (3, WrFlushErr)];
+    assert_eq!(left.send_results(), results);
+}
+
+#[test]
+fn a_peer_that_is_killed() {
+    let (mut left, mut right) = pair(&Setup::default());
+    left.receive(1, 0, 8);
+    left.receive(2, 0, 8);
+    settle(&mut left, &mut right);
+    right.send(10, 0, 8);
+    right.progress();
+    left.send(3, 0, 8);
+    left.send(4, 0, 8);
+    left.progress();
+    right.program.cut(LANE);
+    left.progress();
+    assert_eq!(left.receive_results(), [(1, Success), (2, WrFlushErr)]);
+    assert_eq!(left.send_results(), [(3, RetryExcErr), (4, WrFlushErr)]);
+    let events = left.events();
+    let fatal = Event::Async(EventType::QpFatal, Subject::Qp(1));
+    assert_eq!(events, [fatal, Event::LaneOver(LANE)]);
+    assert_eq!((left.state(), left.program.windows()), (ERROR, 0));
+}
+
+#[test]
+fn another_life_of_the_peer() {
+    let setup = Setup::default();
+    for is_under_way in [false, true] {
+        let (mut left, mut right) = pair(&setup);
+        for id in 10..(if is_under_way { 12 } else { 11 }) {
+            right.receive(id, 0, 8);
+        }
+        left.send(1, 0, 8);
+        settle(&mut left, &mut right);
+        // The right end begins anew while something is on its way to its former life, or waits.
+        left.send(2, 0, 8);
+        left.progress();
+        right.modify(QpState::Reset, Attributes::default(), M::empty());
+        right.enter_init(&setup);
+        right.context.attach(2, LANE).unwrap();
+        right.receive(20, 0, 8);
+        right.enter_rtr(&setup, 1);
+        right.enter_rts(&setup);
+        settle(&mut left, &mut right);
+        let results = left.send_results();
+        if is_under_way {
+            assert_eq!(results, [(1, Success), (2, RetryExcErr)]);
+            assert_eq!((right.receive_results(), left.state()), (vec![], ERROR));
+        } else {
+            assert_eq!(results, [(1, Success), (2, Success)]);
+            assert_eq!(right.receive_results(), [(20, Success)]);
+            assert_eq!(left.state(), QpState::Rts);
+        }
+    }
+}
+
+#[test]
+fn what_is_in_use_stays() {
+    let (mut left, mut right) = pair(&Setup::default());
+    let busy = Err(Error::Busy);
+    let (pd, send_cq, recv_cq) = (left.pd, left.send_cq, left.recv_cq);
+    assert_eq!(left.context.dealloc_pd(pd), busy);
+    assert_eq!(left.context.destroy_cq(send_cq), busy);
+    left.context.destroy_qp(1).unwrap();
+    left.context.destroy_cq(send_cq).unwrap();
+    left.context.destroy_cq(recv_cq).unwrap();
+    assert_eq!(left.context.destroy_cq(recv_cq), Err(Error::NotFound));
+    left.context.end_lane(&mut left.program, LANE).unwrap();
+    assert_eq!(left.context.dealloc_pd(pd), busy);
+    let key = left.key;
+    left.context.deregister(&mut left.program, key).unwrap();
+    left.context.dealloc_pd(pd).unwrap();
+    assert_eq!(left.context.counts(), Default::default());
+    right.progress();
+}
