@@ -526,6 +526,90 @@ static void call_both(uint16_t node) {
     GIVES(close(fd), 0);
 }
 
+/* 62: one direction is shut down; the other one goes on, as programs like nc want it. */
+enum { HALVES = 300 * 1000 };
+
+static void serve_halves(void) {
+    static char data[HALVES];
+    int on = listen_on(3062);
+    for (int round = 0; round < 3; round++) {
+        int fd = accept_on(on);
+        /* Everything up to the end, then an answer, then the own end. */
+        GIVES(recv(fd, data, sizeof data, MSG_WAITALL), HALVES);
+        CHECK(mismatch(data, HALVES, round) == HALVES);
+        read_end(fd);
+        read_end(fd);
+        CHECK(poll_one(fd, POLLIN | POLLOUT | POLLRDHUP, 0) == (POLLIN | POLLOUT | POLLRDHUP));
+        fd_set readable;
+        FD_ZERO(&readable);
+        FD_SET(fd, &readable);
+        GIVES(select(fd + 1, &readable, NULL, NULL, NULL), 1);
+        fill(data, HALVES, round + 100);
+        write_all(fd, data, HALVES);
+        if (round == 1) {
+            GIVES(shutdown(fd, SHUT_WR), 0);
+            CHECK(poll_one(fd, POLLIN, 0) == (POLLIN | POLLHUP));
+            /* The peer closes. */
+            char byte;
+            while (recv(fd, &byte, 1, 0) == 1)
+                ;
+        }
+        GIVES(close(fd), 0);
+    }
+    /* A peer that is in a poll, a select or a receive when the word comes. */
+    for (int round = 0; round < 3; round++) {
+        int fd = accept_on(on);
+        fd_set readable;
+        FD_ZERO(&readable);
+        FD_SET(fd, &readable);
+        step(fd, 'w');
+        if (round == 0)
+            CHECK(poll_one(fd, POLLIN | POLLRDHUP, PATIENCE_MS) == (POLLIN | POLLRDHUP));
+        else if (round == 1)
+            GIVES(select(fd + 1, &readable, NULL, NULL, NULL), 1);
+        read_end(fd);
+        step(fd, 'e');
+        GIVES(close(fd), 0);
+    }
+    GIVES(close(on), 0);
+}
+
+static void call_halves(uint16_t node) {
+    static char data[HALVES];
+    for (int round = 0; round < 3; round++) {
+        int fd = call_stream(node, 3062);
+        fill(data, HALVES, round);
+        write_all(fd, data, HALVES);
+        /* Its own end first makes no difference to the other direction. */
+        GIVES(shutdown(fd, SHUT_WR), 0);
+        GIVES(shutdown(fd, SHUT_WR), 0);
+        FAILS(send(fd, "x", 1, 0), EPIPE);
+        CHECK(!(poll_one(fd, POLLOUT, 0) & POLLHUP));
+        if (round == 2) {
+            /* By the stream of stdio. */
+            FILE *stream = fdopen(fd, "r");
+            GIVES(fread(data, 1, HALVES, stream), HALVES);
+            GIVES(fgetc(stream), EOF);
+            CHECK(feof(stream) && mismatch(data, HALVES, round + 100) == HALVES);
+            GIVES(fclose(stream), 0);
+            continue;
+        }
+        GIVES(recv(fd, data, sizeof data, MSG_WAITALL), HALVES);
+        CHECK(mismatch(data, HALVES, round + 100) == HALVES);
+        read_end(fd);
+        GIVES(close(fd), 0);
+    }
+    for (int round = 0; round < 3; round++) {
+        int fd = call_stream(node, 3062);
+        await(fd, 'w');
+        usleep(30000);
+        GIVES(shutdown(fd, SHUT_WR), 0);
+        await(fd, 'e');
+        read_end(fd);
+        GIVES(close(fd), 0);
+    }
+}
+
 const struct pattern patterns[] = {
     { 51, "echo server, by name", serve_echo, call_echo },
     { 52, "addresses of both ends", serve_addresses, call_addresses },
@@ -538,6 +622,7 @@ const struct pattern patterns[] = {
     { 59, "limits of time", serve_limits, call_limits },
     { 60, "a socket and SCIF", serve_mixed, call_mixed },
     { 61, "threads on one socket", serve_both, call_both },
+    { 62, "one direction shut down", serve_halves, call_halves },
     { 0, NULL, NULL, NULL },
 };
 

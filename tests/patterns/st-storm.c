@@ -83,6 +83,12 @@ static int ended(int result, const char *call, int line) {
 
 #define ENDED(call) ended(call, #call, __LINE__)
 
+/* The descriptor is closed in any case; a driver that has gone may be noticed here first. */
+static void shut(int fd) {
+    if (close(fd) != 0)
+        GIVES(errno, ENODEV);
+}
+
 /* Takes the next header, which is the next one also when the peer has gone. 0: the end. */
 static int take(struct session *session, struct header *header) {
     memset(header, 0, sizeof *header);
@@ -193,7 +199,7 @@ static int pull_turn(struct session *session) {
 static void play(int fd, int begins) {
     struct session session = { .fd = fd };
     if (ENDED(st_attach(fd, 0, 0, &session.peer))) {
-        GIVES(close(fd), 0);
+        shut(fd);
         return;
     }
     int goes_on = map_anew(&session);
@@ -206,7 +212,7 @@ static void play(int fd, int begins) {
     if (session.own && any(2))
         GIVES(st_unmap(session.peer, &session.own, 0), 0);
     GIVES(st_detach(&session.peer), 0);
-    GIVES(close(session.fd), 0);
+    shut(session.fd);
     /* For the program that counts sessions. */
     GIVES(write(1, "s", 1), 1);
 }
@@ -239,7 +245,7 @@ static void serve_storm(int port) {
             else if (errno != EPROTO && errno != ECONNABORTED)
                 break;
         }
-        close(listener);
+        shut(listener);
         usleep(2000);
     }
 }
@@ -258,7 +264,7 @@ static void call_storm(int node, int port) {
         if (error != ECONNREFUSED && error != EHOSTUNREACH && error != ETIMEDOUT &&
             error != ECONNRESET && error != ENODEV)
             failed(__FILE__, __LINE__, "connect ended with another error");
-        GIVES(close(fd), 0);
+        shut(fd);
         usleep(2000);
     }
 }

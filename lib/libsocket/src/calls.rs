@@ -255,8 +255,8 @@ pub fn peer(number: c_int) -> Result<Address> {
     }
 }
 
-/// `shutdown`. SCIF has no connection with one direction: the peer of a stream notices the end when
-/// both are shut down, the one of messages at once.
+/// `shutdown`. The peer of `SHUT_WR` reads to the end and may still send, but for a node of the
+/// base protocol, which notices the end when both directions are shut down.
 ///
 /// # Errors
 /// `EBADF`, `EINVAL`, `ENOTCONN`, `ENOTSOCK`.
@@ -274,6 +274,7 @@ pub fn shutdown(number: c_int, how: c_int) -> Result<()> {
     if how != SHUT_RD && sends && socket.transfers.is_some() {
         messages::end(index, &socket);
     }
+    let finishes = how == SHUT_WR && sends && socket.transfers.is_none();
     let mut is_over = false;
     socket.update(|state| {
         let was_over = state.is_read_shut && state.is_write_shut;
@@ -285,6 +286,9 @@ pub fn shutdown(number: c_int, how: c_int) -> Result<()> {
         crate::files::release(index);
         // An endpoint that has gone needs nothing more.
         let _ = raw::shutdown(index);
+    } else if finishes {
+        // A peer that has gone needs no word; one of the base protocol understands none.
+        let _ = raw::finish(index);
     }
     Ok(())
 }

@@ -340,7 +340,7 @@ pub fn readiness(number: usize, socket: &Socket, events: c_int) -> Result<c_int>
     let state = socket.state();
     let reads = events & (event::IN | event::READ_NORMAL);
     let writes = events & (event::OUT | event::WRITE_NORMAL);
-    let wanted = Readiness::IN | Readiness::OUT;
+    let wanted = Readiness::IN | Readiness::OUT | Readiness::READ_HUP;
     let found = match state.phase {
         Phase::Connecting(_) => return Ok(0),
         Phase::Fresh if state.error != 0 => return Ok(reads | writes | event::ERR | event::HUP),
@@ -361,7 +361,12 @@ pub fn readiness(number: usize, socket: &Socket, events: c_int) -> Result<c_int>
     if found.contains(Readiness::OUT) || state.is_write_shut {
         ready |= writes;
     }
-    if found.contains(Readiness::HUP) {
+    if found.contains(Readiness::READ_HUP) {
+        ready |= events & event::READ_HUP;
+    }
+    // Both directions have ended, if each was shut down by its sender.
+    let is_over = found.contains(Readiness::READ_HUP) && state.is_write_shut;
+    if found.contains(Readiness::HUP) || is_over {
         // Whatever is tried ends at once.
         ready |= reads | writes | event::HUP | events & event::READ_HUP;
     }

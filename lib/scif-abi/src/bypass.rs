@@ -87,6 +87,9 @@ pub const STATE_DISCONNECTED: u32 = 2;
 /// Reset or closed: there is nothing in the rings.
 pub const STATE_ENDED: u32 = 3;
 
+/// Connected, and the peer puts no more bytes into the own ring.
+pub const STATE_FINISHED: u32 = 4;
+
 /// Value of a lock word that is free.
 pub const LOCK_FREE: u32 = 0;
 

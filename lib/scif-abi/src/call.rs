@@ -412,6 +412,11 @@ pub enum Call {
         #[payload]
         record: BypassRecord,
     },
+    /// Says that no more bytes are sent: the peer's receives end behind those sent before, as at
+    /// the end of the connection. Bytes of sends under way, and later ones, may stay unread.
+    /// Result: 0.
+    #[op(23)]
+    Finish,
     /// `scif_poll` for this endpoint, without waiting. Result: `Readiness` bits.
     #[op(64)]
     Poll {

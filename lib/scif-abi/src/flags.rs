@@ -16,6 +16,8 @@ bitflags! {
         const HUP = 0x0010;
         /// The descriptor is no endpoint. Only ever reported, by the scheme.
         const NVAL = 0x0020;
+        /// The peer sends no more bytes, by FINISH (`POLLRDHUP`). Bytes it sent may still be there.
+        const READ_HUP = 0x2000;
     }
 
     /// Flags of send.

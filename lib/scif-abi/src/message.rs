@@ -36,6 +36,8 @@ bitflags::bitflags! {
         /// the words exists behind the node's queue pair structure too, and says whether messages
         /// are worth a doorbell.
         const ARMED = 2;
+        /// A side may say that it puts no more bytes into a connection: FINISH.
+        const FINISH = 4;
     }
 }
 
@@ -501,6 +503,14 @@ pub enum NodeMessage {
         #[word(0)]
         connector: u64,
     },
+    /// FINISH, extension [`Extensions::FINISH`]: the sender puts no more bytes into the receiver's
+    /// ring; the other direction goes on.
+    #[op(66)]
+    Finish {
+        /// The receiver's id.
+        #[word(0)]
+        peer: u64,
+    },
 }
 
 #[cfg(test)]
@@ -765,6 +775,7 @@ mod tests {
                 NodeMessage::ConnectWithdraw { connector: 1 },
             ),
             (65, [1, 0, 0, 0], NodeMessage::WithdrawAck { connector: 1 }),
+            (66, [1, 0, 0, 0], NodeMessage::Finish { peer: 1 }),
         ];
         for (opcode, words, body) in table {
             assert_eq!((body.number(), body.words()), (opcode, words));
@@ -775,7 +786,7 @@ mod tests {
 
     #[test]
     fn unknown_opcodes_are_an_error_and_stray_words_are_not() {
-        for opcode in [0, 5, 40, 63, 66, u32::MAX] {
+        for opcode in [0, 5, 40, 63, 67, u32::MAX] {
             let error = DecodeError::UnknownOperation {
                 number: opcode.into(),
             };

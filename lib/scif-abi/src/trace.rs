@@ -212,7 +212,7 @@ pub fn whole_entries(bytes: &[u8]) -> Option<(Header, impl Iterator<Item = Entry
 }
 
 /// Names of the messages in the documents, by opcode.
-const MESSAGES: [(u32, &str); 40] = [
+const MESSAGES: [(u32, &str); 41] = [
     (1, "INIT"),
     (2, "EXIT"),
     (3, "EXIT_ACK"),
@@ -253,6 +253,7 @@ const MESSAGES: [(u32, &str); 40] = [
     (39, "SIG_NACK"),
     (64, "CNCT_TERM"),
     (65, "TERM_ACK"),
+    (66, "FINISH"),
 ];
 
 /// The name of a message in the documents, by its opcode.

@@ -168,6 +168,7 @@ fn the_document_has_the_armed_words() {
     let bits = [
         ("WITHDRAW", Extensions::WITHDRAW),
         ("ARMED", Extensions::ARMED),
+        ("FINISH", Extensions::FINISH),
     ];
     for (name, extension) in bits {
         let text = format!("`{name}` (bit {})", extension.bits().trailing_zeros());

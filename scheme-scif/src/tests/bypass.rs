@@ -1,8 +1,8 @@
 //! Bypass clients: programs with a connection's rings mapped, beside and among file calls.
 
 use scif_abi::bypass::{
-    CONTROL_BYTES, COPY_ROUTINES_OFFSET, LOCK_DAEMON, LOCK_FREE, Part, SEND_LOCK_OFFSET,
-    STATE_CONNECTED, STATE_DISCONNECTED, STATE_OFFSET,
+    CONTROL_BYTES, COPY_ROUTINES_OFFSET, EPOCH_OFFSET, LOCK_DAEMON, LOCK_FREE, Part,
+    SEND_LOCK_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED, STATE_FINISHED, STATE_OFFSET,
 };
 use scif_abi::call::Call;
 use scif_abi::flags::{Kicks, Readiness};
@@ -465,6 +465,41 @@ fn clients_learn_of_the_end_and_let_go() {
         client.end(fixture);
         fixture.close(0, near);
         assert_eq!(state(fixture), before);
+    });
+}
+
+#[test]
+fn a_peer_that_finishes_ends_reads_and_waits() {
+    on_both(|fixture, to| {
+        let (near, far) = ends(fixture, to);
+        let client = Client::new(fixture, 0, near);
+        let epoch = client.control(fixture, EPOCH_OFFSET);
+        assert_eq!(fixture.write(to, far, b"last words"), Ok(10));
+        let read = fixture.submit_only(
+            0,
+            op(
+                near,
+                Call::Wait {
+                    events: IN,
+                    kicks: 0,
+                },
+            ),
+        );
+        assert_eq!(call(fixture, to, far, Call::Finish), Ok(0));
+        assert_eq!(fixture.answer(0, read).unwrap().0, Ok(usize::from(IN)));
+        assert_eq!(client.control(fixture, STATE_OFFSET), STATE_FINISHED);
+        assert_ne!(client.control(fixture, EPOCH_OFFSET), epoch);
+        assert_eq!(fixture.read(0, near, 100), Ok(b"last words".to_vec()));
+        assert_eq!(fixture.read(0, near, 100), error(ECONNRESET));
+        // A read that has to wait for the word.
+        assert_eq!(client.send(fixture, b"answer"), 6);
+        assert_eq!(fixture.read(to, far, 100), Ok(b"answer".to_vec()));
+        let waiting = fixture.start_read(to, far, 100);
+        assert_eq!(call(fixture, 0, near, Call::Finish), Ok(0));
+        assert_eq!(fixture.answer(to, waiting).unwrap().0, error(ECONNRESET));
+        client.end(fixture);
+        fixture.close(0, near);
+        fixture.close(to, far);
     });
 }
 

@@ -36,7 +36,7 @@ fn messages_before_the_link_is_up_are_found() {
 fn unknown_messages_are_ignored() {
     let mut talk = Talk::online(US);
     let mut message = scif_abi::message::Message::new_zeroed();
-    for opcode in [0, 5, 40, 63, 66, 1000, u32::MAX] {
+    for opcode in [0, 5, 40, 63, 67, 1000, u32::MAX] {
         message.opcode = opcode.into();
         talk.peer.send(&message);
     }

@@ -3,7 +3,9 @@
 use alloc::vec::Vec;
 
 use scif_abi::Error;
-use scif_abi::bypass::{CONTROL_BYTES, Part, STATE_CONNECTED, STATE_DISCONNECTED, STATE_ENDED};
+use scif_abi::bypass::{
+    CONTROL_BYTES, Part, STATE_CONNECTED, STATE_DISCONNECTED, STATE_ENDED, STATE_FINISHED,
+};
 use scif_abi::flags::Readiness;
 
 use crate::base::context::Context;
@@ -192,6 +194,8 @@ impl Connection {
     fn client_state(&self) -> u32 {
         if self.endpoint.is_none() || self.rings.is_none() {
             STATE_ENDED
+        } else if self.phase == Phase::Connected && self.is_peer_finished {
+            STATE_FINISHED
         } else if self.phase == Phase::Connected {
             STATE_CONNECTED
         } else {

@@ -54,6 +54,8 @@ impl Connections {
             control_page: None,
             waiting: Readiness::empty(),
             failed_locks: 0,
+            is_finished: false,
+            is_peer_finished: false,
             owes_ack: false,
         };
         let Some(id) = self.table.insert(connection) else {

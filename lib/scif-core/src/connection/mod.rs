@@ -82,6 +82,10 @@ pub(crate) struct Connection {
     waiting: Readiness,
     /// Failed attempts to lock a ring, since the last one that succeeded.
     failed_locks: u32,
+    /// The peer has been told that no more bytes are put into its ring.
+    is_finished: bool,
+    /// The peer puts no more bytes into our ring.
+    is_peer_finished: bool,
     /// The peer's DISCNCT has to be acknowledged once no client has the peer's memory mapped.
     owes_ack: bool,
 }

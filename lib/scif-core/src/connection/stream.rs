@@ -109,6 +109,9 @@ impl Connections {
         }
         let mut readiness = Readiness::empty();
         readiness.set(Readiness::IN, found[0] == Some(true));
+        if connection.is_peer_finished {
+            readiness |= Readiness::IN | Readiness::READ_HUP;
+        }
         readiness.set(Readiness::OUT, found[1] == Some(true));
         if found.contains(&None) {
             retry_ring_in(cx, id, CLIENT_RETRY_NS);
@@ -117,6 +120,31 @@ impl Connections {
             self.wait_for_credit(cx, id);
         }
         Ok(readiness)
+    }
+
+    /// Notes that we put no more bytes into the peer's ring; whether that is new.
+    pub(crate) fn finish(&mut self, id: ConnectionId) -> bool {
+        let connection = self.table.get_mut(id);
+        connection.is_some_and(|connection| !core::mem::replace(&mut connection.is_finished, true))
+    }
+
+    /// Notes that the peer puts no more bytes into our ring: calls that wait for some are tried
+    /// again.
+    pub(crate) fn finished_by_peer(&mut self, cx: &mut Context, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else {
+            return;
+        };
+        connection.is_peer_finished = true;
+        if let Some(endpoint) = connection.endpoint {
+            cx.events.changed(endpoint);
+        }
+        self.state_changed(id);
+    }
+
+    /// Whether the peer puts no more bytes into our ring.
+    pub(crate) fn is_finished_by_peer(&self, id: ConnectionId) -> bool {
+        let connection = self.table.get(id);
+        connection.is_some_and(|connection| connection.is_peer_finished)
     }
 
     /// Handles a notification of the peer, or one that a client may have taken in our place: calls

@@ -87,6 +87,7 @@ impl Engine {
             M::DisconnectAck { closer, .. } => self.on_disconnect_ack(mem, from, closer),
             M::ClientSent { peer } => self.on_client_message(mem, from, peer, Readiness::IN),
             M::ClientReceived { peer } => self.on_client_message(mem, from, peer, Readiness::OUT),
+            M::Finish { peer } => self.on_finish(from, peer),
             // Windows of ours.
             M::AllocGrant {
                 user_window,

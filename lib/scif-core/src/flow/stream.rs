@@ -7,6 +7,7 @@ use crate::endpoint::{Endpoint, EndpointState};
 use crate::engine::Engine;
 use crate::queue_pair::rings::Moved;
 use scif_abi::flags::Readiness;
+use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::{Error, NodeId};
 
 impl Engine {
@@ -44,7 +45,8 @@ impl Engine {
     /// is 0 in every state).
     ///
     /// # Errors
-    /// `ENOTCONN`: not connected. `ECONNRESET`: the peer is gone and nothing is left. `EBADF`.
+    /// `ENOTCONN`: not connected. `ECONNRESET`: the peer is gone, or sends no more, and nothing is
+    /// left. `EBADF`.
     pub fn recv(
         &mut self,
         mem: &mut dyn Memory,
@@ -61,8 +63,9 @@ impl Engine {
             _ => return Err(Error::NotConnected),
         };
         let connection = endpoint.connection().ok_or(Error::ConnectionReset)?;
+        let is_finished = self.connections.is_finished_by_peer(connection);
         match (self.connections).receive(mem, &mut self.cx, connection, buffer) {
-            Ok(Moved::Bytes(0)) if !connected => Err(Error::ConnectionReset),
+            Ok(Moved::Bytes(0)) if !connected || is_finished => Err(Error::ConnectionReset),
             Ok(Moved::Bytes(count)) => Ok(count),
             // A client has the ring locked; a timer has the call tried again.
             Ok(Moved::Contended) => Ok(0),
@@ -71,6 +74,31 @@ impl Engine {
                 Err(Error::ConnectionReset)
             }
         }
+    }
+
+    /// Tells the peer that no more bytes come: once it has taken those there are, its receives end
+    /// with `ECONNRESET`, while it may still send. What is sent nevertheless may stay unread.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: the peer's node cannot be told that. `ENOTCONN`, `ECONNRESET`, `EBADF`.
+    pub fn end_sending(&mut self, id: EndpointId) -> Result<(), Error> {
+        let endpoint = self.endpoints.get(id)?;
+        let connection = match (endpoint.state(), endpoint.connection()) {
+            (EndpointState::Connected, Some(connection)) => connection,
+            (EndpointState::Disconnected, _) => return Err(Error::ConnectionReset),
+            _ => return Err(Error::NotConnected),
+        };
+        let node = endpoint.peer().node();
+        if !self.nodes.understands(&self.cx, node, Extensions::FINISH) {
+            return Err(Error::NotSupported);
+        }
+        let identity = self.connections.identity(connection);
+        if let Some(peer) = identity.filter(|_| self.connections.finish(connection)) {
+            // Behind the bytes, which are in the peer's ring already.
+            let body = NodeMessage::Finish { peer: peer.remote };
+            self.cx.post(peer.ends, body);
+        }
+        Ok(())
     }
 
     /// `scif_poll` for one endpoint, without waiting. `Event::Changed` says when something comes
@@ -93,6 +121,13 @@ impl Engine {
                 self.reset_connection(connection);
                 Readiness::HUP
             }
+        }
+    }
+
+    /// FINISH.
+    pub(crate) fn on_finish(&mut self, from: NodeId, connection: u64) {
+        if let Some(id) = self.expect(from, connection, &[Phase::Connected]) {
+            self.connections.finished_by_peer(&mut self.cx, id);
         }
     }
 

@@ -2,9 +2,10 @@
 
 use super::std::vec;
 
+use scif_abi::Error;
 use scif_abi::flags::Readiness;
 
-use super::bed::{Bed, End};
+use super::bed::{Bed, End, USER};
 use crate::{DownReason, Event};
 
 /// Nanoseconds after which a writer is told of the least room.
@@ -208,4 +209,40 @@ fn who_watches_is_not_rung_until_it_rests() {
     assert_eq!(tell(&mut bed), 0);
     assert!(!sees(&mut bed));
     look(&mut bed);
+}
+
+#[test]
+fn a_side_that_finishes_can_still_receive() {
+    for nodes in [1, 2] {
+        let mut bed = Bed::new(nodes);
+        let (a, b) = bed.connect(0, nodes - 1);
+        let (engine, memory) = bed.engine(a);
+        assert_eq!(engine.send(memory, a.id, b"question"), Ok(8));
+        // Once or more often.
+        assert_eq!(engine.end_sending(a.id), Ok(()));
+        assert_eq!(engine.end_sending(a.id), Ok(()));
+        bed.run();
+        let (engine, memory) = bed.engine(b);
+        let all = Readiness::IN | Readiness::OUT | Readiness::READ_HUP;
+        assert_eq!(engine.poll(memory, b.id), all);
+        let mut buffer = [0; 16];
+        assert_eq!(engine.recv(memory, b.id, &mut buffer), Ok(8));
+        let end = engine.recv(memory, b.id, &mut buffer);
+        assert_eq!(end, Err(Error::ConnectionReset));
+        assert_eq!(engine.poll(memory, b.id), all);
+        assert_eq!(engine.send(memory, b.id, b"answer"), Ok(6));
+        assert_eq!(engine.end_sending(b.id), Ok(()));
+        bed.run();
+        let (engine, memory) = bed.engine(a);
+        assert_eq!(engine.recv(memory, a.id, &mut buffer), Ok(6));
+        let end = engine.recv(memory, a.id, &mut buffer);
+        assert_eq!(end, Err(Error::ConnectionReset));
+        let fresh = engine.open(USER).unwrap();
+        assert_eq!(engine.end_sending(fresh), Err(Error::NotConnected));
+        bed.close(b);
+        bed.run();
+        let (engine, memory) = bed.engine(a);
+        assert_eq!(engine.end_sending(a.id), Err(Error::ConnectionReset));
+        assert!(engine.poll(memory, a.id).contains(Readiness::HUP));
+    }
 }

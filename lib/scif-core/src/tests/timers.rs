@@ -189,3 +189,16 @@ fn room_that_is_told_of_grows_for_a_while() {
         assert_eq!(sent(&bed) > before, !is_base);
     }
 }
+
+#[test]
+fn a_base_peer_is_not_told_that_no_more_bytes_come() {
+    let mut bed = base_peer();
+    let (a, _) = bed.connect(0, 1);
+    assert_eq!(
+        bed.nodes[0].engine.end_sending(a.id),
+        Err(Error::NotSupported)
+    );
+    bed.run();
+    let stats = bed.nodes[1].engine.stats();
+    assert_eq!([stats.unknown_messages, stats.unexpected_messages], [0; 2]);
+}

@@ -6,7 +6,7 @@ use client_memory::pages::Pages;
 use hal::copy::Choices;
 use scif_abi::bypass::{
     COPY_ROUTINES_OFFSET, EPOCH_OFFSET, RMA_BUSY_OFFSET, RMA_BUSY_SLOTS, RMA_BUSY_STEP,
-    STATE_CONNECTED, STATE_ENDED, STATE_OFFSET,
+    STATE_CONNECTED, STATE_ENDED, STATE_FINISHED, STATE_OFFSET,
 };
 use scif_ring::validity::ValidityMemory;
 
@@ -26,12 +26,24 @@ impl StateWord {
     /// Whether the connection lives.
     #[inline]
     pub const fn is_connected(self) -> bool {
-        self.0 as u32 == STATE_CONNECTED
+        matches!(self.0 as u32, STATE_CONNECTED | STATE_FINISHED)
+    }
+
+    /// Whether the peer puts no more bytes into the own ring, though the connection lives.
+    #[inline]
+    pub const fn is_finished(self) -> bool {
+        self.0 as u32 == STATE_FINISHED
     }
 
     /// The epoch, which changes when a window goes.
     pub const fn epoch(self) -> u32 {
         (self.0 >> 32) as u32
+    }
+
+    /// The state word that is stored as these bits.
+    #[inline]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
     }
 
     /// The word as it is stored.

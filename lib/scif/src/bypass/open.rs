@@ -132,6 +132,13 @@ impl MappedRings {
         self.control.now().bits() == self.known.load(Ordering::Relaxed)
     }
 
+    /// Whether the peer puts no more bytes into the own ring, as of the last
+    /// [`refresh`](Self::refresh).
+    #[inline]
+    pub(super) fn is_finished(&self) -> bool {
+        StateWord::from_bits(self.known.load(Ordering::Relaxed)).is_finished()
+    }
+
     /// The memory of the rings, if the connection lives and they can be used.
     #[inline]
     pub(super) fn memory(&self) -> Option<Memory<'_>> {

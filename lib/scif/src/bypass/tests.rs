@@ -12,7 +12,7 @@ use hal::copy::Side as MemorySide;
 use hal::testing::host::{self, Request};
 use scif_abi::bypass::{
     BypassRecord, EPOCH_OFFSET, Part, RECEIVE_LOCK_OFFSET, SEND_LOCK_OFFSET, STATE_CONNECTED,
-    STATE_DISCONNECTED, STATE_OFFSET, rma_busy_offset,
+    STATE_DISCONNECTED, STATE_FINISHED, STATE_OFFSET, rma_busy_offset,
 };
 use scif_abi::call::Call;
 use scif_abi::codec::Operation;
@@ -481,6 +481,36 @@ fn the_end_of_a_connection_gives_the_count_so_far() {
         assert_eq!(stage.log(), "write 4 1");
         assert_eq!(right.readiness(RIGHT, 5), Ok(0));
         assert_eq!(stage.log(), "call 64 0");
+    });
+}
+
+#[test]
+fn a_peer_that_finishes_ends_receives_alone() {
+    rings(|stage, left, right| {
+        left.send(LEFT, b"last".as_slice(), 0).unwrap();
+        let control = stage.control(RIGHT);
+        stage.sleep(move || {
+            put(control, STATE_OFFSET, STATE_FINISHED);
+            put(control, EPOCH_OFFSET, 1);
+            usize::from(Readiness::IN.bits())
+        });
+        stage.answer(failure(ECONNRESET));
+        let mut buffer = [0; 8];
+        assert_eq!(right.recv(RIGHT, buffer.as_mut_slice(), BLOCK), Ok(4));
+        assert_eq!(&buffer[..4], b"last");
+        assert_eq!(stage.log(), "sleep 1 0, call 7 4");
+        // What is not there, and who is ready, is for the daemon to say.
+        stage.answer(failure(ECONNRESET));
+        assert_eq!(right.recv(RIGHT, buffer.as_mut_slice(), 0), Err(ECONNRESET));
+        assert_eq!(stage.log(), "call 7 8");
+        assert_eq!(right.readiness(RIGHT, 5), Ok(0));
+        assert_eq!(stage.log(), "call 64 0");
+        // The other direction goes on without the daemon, and so do bytes that are there.
+        assert_eq!(right.send(RIGHT, b"answer".as_slice(), BLOCK), Ok(6));
+        assert_eq!(left.recv(LEFT, buffer.as_mut_slice(), 0), Ok(6));
+        left.send(LEFT, b"more".as_slice(), 0).unwrap();
+        assert_eq!(right.recv(RIGHT, buffer.as_mut_slice(), 0), Ok(4));
+        assert_eq!(stage.log(), "");
     });
 }
 

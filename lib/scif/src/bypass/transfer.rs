@@ -188,7 +188,7 @@ impl MappedRings {
             return Outcome::Daemon(0);
         };
         if least == 0 && W::is_idle(self, &memory) {
-            return self.nothing();
+            return self.nothing(W::SIDE);
         }
         // Bytes sent after the daemon's death are lost; bytes received after it are good.
         if W::SIDE == Side::Send && self.liveness.is_due_to_send() && !self.is_served() {
@@ -217,18 +217,26 @@ impl MappedRings {
             self.notify_peer(W::KICKS);
         }
         match step.bytes {
-            0 => self.nothing(),
+            0 => self.nothing(W::SIDE),
             bytes => Outcome::Done(bytes),
         }
     }
 
-    /// The outcome when nothing can be moved, which may be because the daemon has died.
+    /// The outcome when nothing can be moved, which may be because the daemon has died, or because
+    /// the peer sends no more.
     #[inline]
-    fn nothing(&self) -> Outcome {
-        match self.liveness.is_wanted() && !self.is_served() {
+    fn nothing(&self, side: Side) -> Outcome {
+        match self.is_over(side) || self.liveness.is_wanted() && !self.is_served() {
             true => Outcome::Daemon(0),
             false => Outcome::Done(0),
         }
+    }
+
+    /// Whether the peer sends no more, for a caller that receives and has found nothing. The daemon
+    /// looks once more, and reports the end.
+    #[inline]
+    fn is_over(&self, side: Side) -> bool {
+        side == Side::Receive && self.is_finished()
     }
 
     /// Whether the daemon still knows the connection.
@@ -336,7 +344,8 @@ impl MappedRings {
             // A caller that never sleeps learns of the daemon's death only by a probe.
             let asks = waiting == Waiting::Poll && self.liveness.is_due();
             let is_served = !asks || self.is_served();
-            if !is_served || !self.is_current() && !self.refresh() {
+            let is_usable = is_served && (self.is_current() || self.refresh());
+            if !is_usable || self.is_over(W::SIDE) {
                 return self.leave_to_daemon::<W>(memory, kicks);
             }
             if !busy_poll.give_way() {
@@ -387,6 +396,9 @@ impl MappedRings {
     /// Those of `events` for which the endpoint is ready; `None` when only the daemon knows.
     pub(super) fn readiness(&self, events: Readiness) -> Option<Readiness> {
         let memory = self.memory()?;
+        if self.is_finished() {
+            return None;
+        }
         let mut ready = Readiness::empty();
         if events.contains(Readiness::IN) {
             ready.set(Readiness::IN, self.consumer.peek(&memory).ok()?? > 0);

@@ -53,6 +53,14 @@ pub fn shutdown(epd: usize) -> Result<()> {
     plain(epd, Call::Shutdown).map(|_| ())
 }
 
+/// Says that no more bytes are sent; see [`Call::Finish`].
+///
+/// # Errors
+/// `EOPNOTSUPP`: the peer's node cannot be told that; `EBADF`, `ECONNRESET`, `ENOTCONN`.
+pub fn finish(epd: usize) -> Result<()> {
+    plain(epd, Call::Finish).map(|_| ())
+}
+
 /// `scif_accept`. Returns the new endpoint's descriptor and the peer.
 ///
 /// # Errors

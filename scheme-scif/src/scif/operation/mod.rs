@@ -142,6 +142,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 let peer = self.engine.peer(endpoint);
                 peer.map(word_of).ok_or(Error::new(ENOTCONN))
             }
+            Call::Finish => {
+                let endpoint = self.handles.endpoint_id(id)?;
+                self.handles.get(id)?.to_write()?;
+                self.engine.end_sending(endpoint).map(|()| 0).map_err(system)
+            }
             Call::MapRun {
                 remote_offset,
                 length,
