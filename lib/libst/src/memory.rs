@@ -5,7 +5,7 @@ use core::ptr::null_mut;
 
 use st::{Memory, Range, Region, Registered};
 use syscall::PAGE_SIZE;
-use syscall::error::{EBUSY, EFAULT, EINVAL, ENOMEM, ENXIO};
+use syscall::error::{EBUSY, EFAULT, EINVAL, ENXIO};
 
 use crate::{Call, Peer, Result, number, on};
 
@@ -50,7 +50,7 @@ fn map(call: &Call<'_>, address: usize, length: c_int) -> Result<usize> {
     let mut sender = call.0.sender.lock();
     let (address, memory) = if address == 0 {
         let whole = bytes.next_multiple_of(PAGE_SIZE);
-        let memory = Memory::new(whole).map_err(|_| ENOMEM)?;
+        let memory = Memory::new(whole).map_err(|error| number(error.into()))?;
         let region = sender.map(memory).map_err(number)?;
         (region.address(), Kind::Own(region))
     } else {

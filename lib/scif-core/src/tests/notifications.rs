@@ -216,13 +216,13 @@ fn a_side_that_finishes_can_still_receive() {
     for nodes in [1, 2] {
         let mut bed = Bed::new(nodes);
         let (a, b) = bed.connect(0, nodes - 1);
-        let (engine, memory) = bed.engine(a);
+        let (engine, memory) = bed.parts(a);
         assert_eq!(engine.send(memory, a.id, b"question"), Ok(8));
         // Once or more often.
         assert_eq!(engine.end_sending(a.id), Ok(()));
         assert_eq!(engine.end_sending(a.id), Ok(()));
         bed.run();
-        let (engine, memory) = bed.engine(b);
+        let (engine, memory) = bed.parts(b);
         let all = Readiness::IN | Readiness::OUT | Readiness::READ_HUP;
         assert_eq!(engine.poll(memory, b.id), all);
         let mut buffer = [0; 16];
@@ -233,7 +233,7 @@ fn a_side_that_finishes_can_still_receive() {
         assert_eq!(engine.send(memory, b.id, b"answer"), Ok(6));
         assert_eq!(engine.end_sending(b.id), Ok(()));
         bed.run();
-        let (engine, memory) = bed.engine(a);
+        let (engine, memory) = bed.parts(a);
         assert_eq!(engine.recv(memory, a.id, &mut buffer), Ok(6));
         let end = engine.recv(memory, a.id, &mut buffer);
         assert_eq!(end, Err(Error::ConnectionReset));
@@ -241,7 +241,7 @@ fn a_side_that_finishes_can_still_receive() {
         assert_eq!(engine.end_sending(fresh), Err(Error::NotConnected));
         bed.close(b);
         bed.run();
-        let (engine, memory) = bed.engine(a);
+        let (engine, memory) = bed.parts(a);
         assert_eq!(engine.end_sending(a.id), Err(Error::ConnectionReset));
         assert!(engine.poll(memory, a.id).contains(Readiness::HUP));
     }
