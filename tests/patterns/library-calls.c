@@ -14,6 +14,7 @@
 #include <linux/errno.h>
 #include <linux/types.h>
 #include <locale.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <pwd.h>
 #include <sched.h>
@@ -28,6 +29,7 @@
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <syslog.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -412,6 +414,44 @@ static void absent(void) {
     CHECK(!setlocale(99, "C") && !strcmp(localeconv()->decimal_point, "."));
 }
 
+static void terminals(void) {
+    struct termios lines, bytes;
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    FAILS(tcgetattr(ends[0], &lines), ENOTTY);
+    FAILS(tcgetattr(-1, &lines), EBADF);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+    int fd = open("/scheme/console", O_RDWR);
+    CHECK(fd >= 0 && isatty(fd));
+    CHECK(tcgetattr(fd, &lines) == 0);
+    CHECK((lines.c_lflag & (ICANON | ECHO | ISIG)) == (ICANON | ECHO | ISIG));
+    CHECK(lines.c_cc[VINTR] == 3 && lines.c_cc[VEOF] == 4);
+    FAILS(tcsetattr(fd, 7, &lines), EINVAL);
+    bytes = lines;
+    bytes.c_lflag &= ~(tcflag_t)ECHO;
+    FAILS(tcsetattr(fd, TCSANOW, &bytes), EINVAL);
+    cfmakeraw(&bytes);
+    bytes.c_cc[VMIN] = 0;
+    FAILS(tcsetattr(fd, TCSANOW, &bytes), EINVAL);
+    bytes.c_cc[VMIN] = 1;
+    CHECK(tcsetattr(fd, TCSAFLUSH, &bytes) == 0 && isatty(fd));
+    CHECK(tcgetattr(fd, &bytes) == 0 && !(bytes.c_lflag & (ICANON | ECHO)));
+    char byte;
+    CHECK(fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK) == 0);
+    FAILS(read(fd, &byte, 1), EAGAIN);
+    CHECK(write(fd, "", 0) == 0);
+    CHECK(tcsetattr(fd, TCSADRAIN, &lines) == 0);
+    CHECK(tcgetattr(fd, &bytes) == 0 && (bytes.c_lflag & ICANON));
+    FAILS(read(fd, &byte, 1), EAGAIN);
+    CHECK(tcdrain(fd) == 0 && tcflush(fd, TCIFLUSH) == 0 && cfgetospeed(&lines) == B38400);
+    CHECK(close(fd) == 0);
+    errno = 0;
+    CHECK(if_nametoindex("lo") == 0 && errno == ENXIO);
+    struct if_nameindex *list = if_nameindex();
+    CHECK(list && list[0].if_index == 0 && !list[0].if_name);
+    if_freenameindex(list);
+}
+
 int main(int count, char **arguments) {
     if (count > 1)
         return message_of(arguments[1]);
@@ -426,6 +466,7 @@ int main(int count, char **arguments) {
     numbers();
     messages(arguments[0]);
     programs(arguments[0]);
+    terminals();
     absent();
     return finish("calls");
 }

@@ -2,7 +2,7 @@
  * What the pattern programs share. A program is a list of patterns, numbered as the usage patterns
  * of SCIF's clients are; each has a serving and a calling side. Without arguments a program plays
  * both, in two threads of one node; `serve` plays the serving sides one after the other, `call n`
- * the calling sides against node n. A check that fails ends the program with the pattern's number.
+ * the calling sides against node n. A check that fails ends the program with a status of its own.
  */
 #ifndef PATTERN_H
 #define PATTERN_H
@@ -34,8 +34,11 @@ extern const struct pattern patterns[];
 /* The pattern being played. */
 static int playing;
 
-__attribute__((unused, noreturn, format(printf, 3, 4)))
-static void failed(const char *file, int line, const char *format, ...) {
+/* Ends the program: a check of a file has failed. */
+#define failed(...) check_failed(__COUNTER__, __VA_ARGS__)
+
+__attribute__((unused, noreturn, format(printf, 4, 5)))
+static void check_failed(int check, const char *file, int line, const char *format, ...) {
     int error = errno;
     va_list list;
     va_start(list, format);
@@ -45,7 +48,8 @@ static void failed(const char *file, int line, const char *format, ...) {
     printf("pattern %d: FAIL %s:%d: %s (errno %d: %s)\n", playing, file, line, text, error,
            strerror(error));
     fflush(stdout);
-    _exit(playing);
+    /* Statuses from 1 on, in the order of the checks in the source. */
+    _exit(1 + check % 254);
 }
 
 #define CHECK(condition)                                        \

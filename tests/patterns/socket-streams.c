@@ -1,5 +1,8 @@
 /* Stream sockets between two programs. */
 #include "socket.h"
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
 
 /* 51: an echo server as every book has it, called by name. */
 enum { LARGEST = 200000 };
@@ -571,7 +574,28 @@ static void serve_halves(void) {
         step(fd, 'e');
         GIVES(close(fd), 0);
     }
+    /* A peer that is killed behind its end. */
+    int control = accept_on(on), fd = accept_on(on);
+    await(fd, 'h');
+    read_end(fd);
+    write_all(fd, "nobody reads this", 17);
+    step(control, 'k');
+    while (!(poll_one(fd, 0, PATIENCE_MS) & POLLHUP))
+        ;
+    read_end(fd);
+    FAILS(send(fd, "x", 1, 0), EPIPE);
+    GIVES(close(fd), 0);
+    GIVES(close(control), 0);
     GIVES(close(on), 0);
+}
+
+/* A program that ends its sending and goes on for ever. */
+static int end_and_stay(int node) {
+    int fd = call_stream(node, 3062);
+    step(fd, 'h');
+    GIVES(shutdown(fd, SHUT_WR), 0);
+    for (;;)
+        sleep(1000);
 }
 
 static void call_halves(uint16_t node) {
@@ -608,6 +632,18 @@ static void call_halves(uint16_t node) {
         read_end(fd);
         GIVES(close(fd), 0);
     }
+    int control = call_stream(node, 3062), status;
+    char number[8];
+    snprintf(number, sizeof number, "%d", node);
+    char *arguments[] = { "socket-streams", "end-and-stay", number, NULL };
+    pid_t child;
+    GIVES(posix_spawnp(&child, arguments[0], NULL, NULL, arguments, NULL), 0);
+    await(control, 'k');
+    GIVES(kill(child, SIGKILL), 0);
+    GIVES(waitpid(child, &status, 0), child);
+    CHECK(WIFSIGNALED(status));
+    read_end(control);
+    GIVES(close(control), 0);
 }
 
 const struct pattern patterns[] = {
@@ -627,7 +663,9 @@ const struct pattern patterns[] = {
 };
 
 int play_part(const char *part, int count, char **arguments) {
-    (void)count, (void)arguments;
+    playing = 62;
+    if (!strcmp(part, "end-and-stay") && count == 1)
+        return end_and_stay(atoi(arguments[0]));
     fprintf(stderr, "no part '%s'\n", part);
     return 100;
 }

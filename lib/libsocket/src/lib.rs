@@ -30,6 +30,8 @@ mod files;
 #[cfg(target_os = "redox")]
 mod inet;
 #[cfg(target_os = "redox")]
+mod interfaces;
+#[cfg(target_os = "redox")]
 mod messages;
 #[cfg(target_os = "redox")]
 mod node;

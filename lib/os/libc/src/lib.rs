@@ -83,6 +83,8 @@ mod strings;
 #[cfg(target_os = "redox")]
 mod sync;
 #[cfg(target_os = "redox")]
+mod terminal;
+#[cfg(target_os = "redox")]
 mod threads;
 #[cfg(target_os = "redox")]
 mod time;

@@ -1,0 +1,213 @@
+//! `termios.h`: the console in its two ways, by lines and byte by byte.
+//!
+//! The console's scheme has a handle for each way. Changing the way puts the other handle in the
+//! place of the program's descriptor; other descriptors of the console stay as they are.
+
+use core::ffi::{c_int, c_uint};
+
+use runtime::{Error, Result, fd, path};
+use syscall::error::{EINVAL, ENOTTY};
+use syscall::flag::O_RDWR;
+
+use crate::sync::Shared;
+use crate::{descriptor, errno};
+
+/// Bits of `c_iflag`, `c_oflag`, `c_cflag` and `c_lflag`, as in `termios.h`.
+const BRKINT: c_uint = 0o2;
+const ICRNL: c_uint = 0o400;
+const IXON: c_uint = 0o2000;
+const OPOST: c_uint = 0o1;
+const ONLCR: c_uint = 0o4;
+const CS8: c_uint = 0o60;
+const CREAD: c_uint = 0o200;
+const ISIG: c_uint = 0o1;
+const ICANON: c_uint = 0o2;
+const ECHO: c_uint = 0o10;
+const ECHOE: c_uint = 0o20;
+const ECHOK: c_uint = 0o40;
+const IEXTEN: c_uint = 0o10_0000;
+const B38400: c_uint = 0o17;
+
+const VTIME: usize = 5;
+const VMIN: usize = 6;
+
+/// C's `struct termios`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Settings {
+    input: c_uint,
+    output: c_uint,
+    control: c_uint,
+    local: c_uint,
+    line: u8,
+    characters: [u8; 32],
+    input_speed: c_uint,
+    output_speed: c_uint,
+}
+
+/// Those of a console that edits lines: ^C, ^\, erase, ^U, ^D.
+const LINES: Settings = {
+    let mut characters = [0; 32];
+    characters[0] = 3;
+    characters[1] = 28;
+    characters[2] = 127;
+    characters[3] = 21;
+    characters[4] = 4;
+    characters[VMIN] = 1;
+    Settings {
+        input: BRKINT | ICRNL | IXON,
+        output: OPOST | ONLCR,
+        control: CS8 | CREAD,
+        local: ISIG | ICANON | ECHO | ECHOE | ECHOK | IEXTEN,
+        line: 0,
+        characters,
+        input_speed: B38400,
+        output_speed: B38400,
+    }
+};
+
+/// The settings as the program made them.
+static SETTINGS: Shared<Settings> = Shared::new(LINES);
+
+/// Whether a descriptor is the console, and in which way.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Lines,
+    Bytes,
+}
+
+/// The way of a descriptor of the console.
+///
+/// # Errors
+/// `EBADF`, `ENOTTY`.
+fn way(number: c_int) -> Result<Way> {
+    let mut path = [0; 32];
+    let index = descriptor::check(number)?;
+    fd::fcntl(index, syscall::F_GETFD, 0)?;
+    let length = fd::fpath(index, &mut path).map_err(|_| Error::new(ENOTTY))?;
+    match path.get(..length) {
+        Some(b"/scheme/console/raw") => Ok(Way::Bytes),
+        Some(path) if path.starts_with(b"/scheme/console") => Ok(Way::Lines),
+        _ => Err(Error::new(ENOTTY)),
+    }
+}
+
+fn set(number: c_int, settings: &Settings) -> Result<()> {
+    let now = way(number)?;
+    let wanted = match settings.local & (ICANON | ECHO) {
+        0 if settings.characters[VMIN] > 0 && settings.characters[VTIME] == 0 => Way::Bytes,
+        both if both == ICANON | ECHO => Way::Lines,
+        _ => return Err(Error::new(EINVAL)),
+    };
+    if now != wanted {
+        let index = descriptor::check(number)?;
+        let flags = fd::fcntl(index, syscall::F_GETFL, 0)?;
+        let other = match wanted {
+            Way::Bytes => fd::dup(index, b"raw"),
+            Way::Lines => path::open("/scheme/console", O_RDWR),
+        }?;
+        let moved =
+            fd::fcntl(other, syscall::F_SETFL, flags).and_then(|_| fd::dup2(other, index, b""));
+        fd::close(other)?;
+        moved?;
+    }
+    SETTINGS.with(|known| *known = *settings);
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tcgetattr(number: c_int, settings: *mut Settings) -> c_int {
+    errno::done(way(number).map(|way| {
+        let mut known = SETTINGS.with(|known| *known);
+        // Another program may have left the descriptor in the other way.
+        match way {
+            Way::Lines => known.local |= ICANON | ECHO,
+            Way::Bytes => known.local &= !(ICANON | ECHO),
+        }
+        // SAFETY: the caller's structure.
+        unsafe { settings.write(known) };
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tcsetattr(number: c_int, when: c_int, settings: *const Settings) -> c_int {
+    if !(0..=2).contains(&when) {
+        return errno::fail(EINVAL);
+    }
+    // SAFETY: the caller's structure.
+    let settings = unsafe { settings.read() };
+    errno::done(set(number, &settings))
+}
+
+/// Output is never held back.
+#[unsafe(no_mangle)]
+extern "C" fn tcdrain(number: c_int) -> c_int {
+    errno::done(way(number).map(drop))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tcflow(number: c_int, action: c_int) -> c_int {
+    match (0..=3).contains(&action) {
+        true => tcdrain(number),
+        false => errno::fail(EINVAL),
+    }
+}
+
+/// What was typed stays.
+#[unsafe(no_mangle)]
+extern "C" fn tcflush(number: c_int, queue: c_int) -> c_int {
+    match (0..=2).contains(&queue) {
+        true => tcdrain(number),
+        false => errno::fail(EINVAL),
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn tcsendbreak(number: c_int, _duration: c_int) -> c_int {
+    tcdrain(number)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cfmakeraw(settings: *mut Settings) {
+    // SAFETY: the caller's structure.
+    if let Some(settings) = unsafe { settings.as_mut() } {
+        settings.input &= !(0o1 | BRKINT | 0o10 | 0o40 | 0o100 | 0o200 | ICRNL | IXON);
+        settings.output &= !OPOST;
+        settings.local &= !(ECHO | 0o100 | ICANON | ISIG | IEXTEN);
+        settings.control |= CS8;
+        settings.characters[VMIN] = 1;
+        settings.characters[VTIME] = 0;
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cfgetispeed(settings: *const Settings) -> c_uint {
+    // SAFETY: the caller's structure.
+    unsafe { (*settings).input_speed }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cfgetospeed(settings: *const Settings) -> c_uint {
+    // SAFETY: the caller's structure.
+    unsafe { (*settings).output_speed }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cfsetispeed(settings: *mut Settings, speed: c_uint) -> c_int {
+    // SAFETY: the caller's structure.
+    unsafe { (*settings).input_speed = speed };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cfsetospeed(settings: *mut Settings, speed: c_uint) -> c_int {
+    // SAFETY: the caller's structure.
+    unsafe { (*settings).output_speed = speed };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cfsetspeed(settings: *mut Settings, speed: c_uint) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { cfsetispeed(settings, speed) | cfsetospeed(settings, speed) }
+}
