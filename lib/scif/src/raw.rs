@@ -25,7 +25,7 @@ use scif_abi::flags::{MapFlags, Protection, Readiness, RecvFlags, SendFlags};
 use scif_abi::limits::MAX_NODE;
 use scif_abi::{NodeId, Port, PortId};
 use syscall::PAGE_SIZE;
-use syscall::error::{EAGAIN, ECANCELED, EFAULT, EINTR, EINVAL, EPERM, Error};
+use syscall::error::{EAGAIN, ECANCELED, EFAULT, EINTR, EINVAL, ENODEV, EPERM, ESRCH, Error};
 use syscall::flag::{CallFlags, F_SETFD, F_SETFL, O_NONBLOCK};
 
 pub use client_memory::range::Range;
@@ -66,10 +66,12 @@ fn system(error: syscall::error::Error) -> i32 {
 }
 
 /// The daemon ends calls that wait on an endpoint that is being closed with `ECANCELED`, as a
-/// scheme cannot say `EINTR` of its own; that is SCIF's word for it.
+/// scheme cannot say `EINTR` of its own; that is SCIF's word for it. Of a daemon that has just died
+/// Redox's kernel says `ESRCH` as long as its scheme is there.
 fn interrupted(number: i32) -> i32 {
     match number {
         ECANCELED => EINTR,
+        ESRCH => ENODEV,
         number => number,
     }
 }

@@ -1,12 +1,13 @@
 //! The beginning of endpoints with a connection, and the end of endpoints.
 
+use hal::kernel::settles_requests;
 use scif_abi::PortId;
 use scif_abi::call::{AcceptRecord, Call};
 use scif_abi::flags::AcceptFlags;
 use syscall::error::{EBADF, EINTR, EINVAL, ENODEV, ENOTTY};
 use zerocopy::IntoBytes;
 
-use super::{Result, companion, local, number, peer, plain, with_payload};
+use super::{Result, companion, local, number, peer, pieces, plain, with_payload};
 
 /// What to ask an endpoint for to wait until nothing of it is under way.
 const END: &[u8] = b"end";
@@ -67,12 +68,12 @@ pub fn finish(epd: usize) -> Result<()> {
 /// `EAGAIN`, `EINTR`, `EINVAL`, `EMFILE`, `ENODEV`, `ENOMEM`.
 pub fn accept(epd: usize, flags: u32) -> Result<(usize, PortId)> {
     // In one call: there is no moment in which a connection is accepted and has no owner.
-    let name: &[u8] = match AcceptFlags::from_bits(flags) {
-        Some(flags) if flags.contains(AcceptFlags::SYNC) => b"accept-wait",
-        Some(_) => b"accept-now",
+    let new = match AcceptFlags::from_bits(flags) {
+        Some(flags) if !flags.contains(AcceptFlags::SYNC) => companion(epd, b"accept-now")?,
+        Some(_) if settles_requests() => companion(epd, b"accept-wait")?,
+        Some(_) => pieces::accept(epd)?,
         None => return refused_accept(epd, flags),
     };
-    let new = companion(epd, name)?;
     let from = peer(new.raw())?;
     Ok((new.into_raw(), from))
 }

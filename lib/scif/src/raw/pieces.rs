@@ -14,6 +14,7 @@
 use core::time::Duration;
 
 use hal::kernel::settles_requests;
+use libredox::Fd;
 use scif_abi::call::Call;
 use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
 use syscall::PAGE_SIZE;
@@ -21,7 +22,8 @@ use syscall::error::{EAGAIN, EFAULT, ENOTTY, ENXIO};
 use syscall::flag::{F_GETFL, O_NONBLOCK};
 
 use super::{
-    PollFd, Range, Result, Source, Target, fill, is_there, number, plain, poll, send, with_payload,
+    PollFd, Range, Result, Source, Target, companion, fill, is_there, number, plain, poll, send,
+    with_payload,
 };
 
 /// Most bytes beside a request: no whole page, wherever they lie.
@@ -157,6 +159,17 @@ pub(super) fn write(epd: usize, data: Source<'_>) -> Result<usize> {
 fn is_nonblocking(epd: usize) -> Result<bool> {
     let flags = libredox::call::fcntl(epd, F_GETFL, 0).map_err(number)?;
     Ok(flags & O_NONBLOCK != 0)
+}
+
+/// The descriptor of the next connection of a listener.
+pub(super) fn accept(epd: usize) -> Result<Fd> {
+    let mut wait = Wait::new(epd, Readiness::IN);
+    loop {
+        match companion(epd, b"accept-now") {
+            Err(EAGAIN) => wait.wait()?,
+            result => return result,
+        }
+    }
 }
 
 /// Takes what there is, perhaps nothing.

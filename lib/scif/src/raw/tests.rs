@@ -108,6 +108,9 @@ impl World {
                 self.pipe.pop_front().unwrap_or(Ok(bytes.len()))
             }
             Request::Read(_, to) if !self.pipe.is_empty() => Ok(to.len()),
+            // An event queue, which says nothing until its time is over.
+            Request::Write(101.., bytes) => Ok(bytes.len()),
+            Request::Read(101.., _) => Ok(0),
             Request::Write(EPD, bytes) => {
                 self.log.push(format!("write {}", bytes.len()));
                 self.answers.pop_front().unwrap_or(Ok(bytes.len()))
@@ -507,6 +510,20 @@ fn transfers_go_in_pieces_on_redox_once_all_is_registered() {
             // A short one is one call.
             assert_eq!(vwriteto(EPD, &slice[..4095], 0x3010, 4), Ok(()));
             assert_eq!(sizes(stage), [4095]);
+        });
+    });
+}
+
+#[test]
+fn an_accept_waits_in_an_event_queue_on_redox() {
+    play(|stage| {
+        host::on_redox(|| {
+            stage.borrow_mut().dups.push_back(EAGAIN);
+            // Not ready, twice; then ready, and the peer's name.
+            answers(stage, &[Ok(0), Ok(0), Ok(1), Ok(1 << 16 | 2000)]);
+            assert_eq!(accept(EPD, 1), Ok((60, PortId::new(1, 2000))));
+            let first = "dup 3 accept-now, call 64, open /scheme/event, call 64, call 64";
+            assert!(log(stage).starts_with(first));
         });
     });
 }
