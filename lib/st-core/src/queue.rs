@@ -108,40 +108,53 @@ impl Layout {
             words: LINE * line,
             first: LINE * (self.channels as usize + line * self.slots as usize),
             slots: self.slots as u64,
-            round: self.slots.trailing_zeros(),
         }
     }
 }
 
-/// The part of a queue window that a channel has; ready made, as every look needs it.
+/// The part of a queue window that a channel has.
 #[derive(Clone, Copy, Debug)]
 struct Lane {
     /// The offset of the channel's line of words.
     words: usize,
     /// The offset of the first slot.
     first: usize,
-    /// Slots: a power of two, of which `round` is the exponent.
+    /// Slots: a power of two.
     slots: u64,
-    round: u32,
+}
+
+/// A slot: where it is, and the number that says that it is filled. Kept for the next slot, as
+/// every look needs it.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    at: usize,
+    sequence: u32,
 }
 
 impl Lane {
     /// The offset of a word.
     #[inline]
     const fn word(&self, word: usize) -> usize {
-        self.words + word
+        // Inside the window, here and below.
+        self.words.wrapping_add(word)
     }
 
-    /// The offset of the slot with the number `count`, counted from 0 without end.
+    /// The slot with the number `count`, counted from 0 without end.
     #[inline]
-    const fn slot(&self, count: u64) -> usize {
-        self.first + LINE * (count & (self.slots - 1)) as usize
+    const fn slot(&self, count: u64) -> Slot {
+        let index = (count & self.slots.wrapping_sub(1)) as usize;
+        let round = count >> self.slots.trailing_zeros();
+        Slot {
+            at: self.first.wrapping_add(LINE.wrapping_mul(index)),
+            sequence: round.wrapping_add(1) as u32,
+        }
     }
+}
 
-    /// The sequence number of that slot.
+impl Slot {
     #[inline]
-    const fn sequence(&self, count: u64) -> u32 {
-        (count >> self.round).wrapping_add(1) as u32
+    const fn word(&self, word: usize) -> usize {
+        self.at.wrapping_add(word)
     }
 }
 
@@ -227,15 +240,19 @@ pub struct Sender {
     pushed: u64,
     /// Slots that the peer had taken when we last looked.
     taken: u64,
+    /// The slot with the number `pushed`.
+    next: Slot,
 }
 
 impl Sender {
     /// The sending end of a channel of a new connection; `layout` is that of the peer's window.
     pub const fn new(layout: Layout, channel: u32) -> Sender {
+        let lane = layout.lane(channel);
         Sender {
-            lane: layout.lane(channel),
+            lane,
             pushed: 0,
             taken: 0,
+            next: lane.slot(0),
         }
     }
 
@@ -256,7 +273,9 @@ impl Sender {
     /// Slots that could be filled when we last looked.
     #[inline]
     pub const fn free(&self) -> u64 {
-        self.lane.slots.saturating_sub(self.pushed - self.taken)
+        // The peer has never taken more than was sent, as was checked.
+        let filled = self.pushed.wrapping_sub(self.taken);
+        self.lane.slots.saturating_sub(filled)
     }
 
     /// Sends a descriptor; `None`: there is no room.
@@ -277,7 +296,8 @@ impl Sender {
             let from = slot as usize * BODY_BYTES;
             let bytes = descriptor.bytes();
             let body = &bytes[from..bytes.len().min(from + BODY_BYTES)];
-            self.fill(mem, self.pushed + slot, descriptor.kind, body)?;
+            let place = self.lane.slot(self.pushed + slot);
+            fill(mem, place, descriptor.kind, body)?;
         }
         Ok(Some(self.sent(mem, slots)))
     }
@@ -295,29 +315,15 @@ impl Sender {
         if self.free() == 0 && self.room(mem)? == 0 {
             return Ok(None);
         }
-        self.fill(mem, self.pushed, Kind::Message, message)?;
+        fill(mem, self.next, Kind::Message, message)?;
         Ok(Some(self.sent(mem, 1)))
-    }
-
-    /// Fills the slot with the number `count`.
-    #[inline]
-    fn fill<M: QueueMemory>(
-        &self,
-        mem: &mut M,
-        count: u64,
-        kind: Kind,
-        body: &[u8],
-    ) -> Result<(), M::Error> {
-        let at = self.lane.slot(count);
-        mem.write_peer(at, body)?;
-        mem.store_peer(at + KIND, kind as u32)?;
-        mem.store_peer(at + SEQUENCE, self.lane.sequence(count))
     }
 
     /// Notes that slots were filled.
     #[inline]
     fn sent<M: QueueMemory>(&mut self, mem: &mut M, slots: u64) -> Sent {
-        self.pushed += slots;
+        self.pushed = self.pushed.wrapping_add(slots);
+        self.next = self.lane.slot(self.pushed);
         let wake = take_wish(mem, self.lane.word(ARMED));
         Sent { wake }
     }
@@ -378,28 +384,26 @@ pub struct Receiver {
     taken: u64,
     /// Slots whose return was stored.
     given: u64,
+    /// The slot with the number `taken`.
+    next: Slot,
 }
 
 impl Receiver {
     /// The receiving end of a channel of a new connection; `layout` is that of the own window.
     pub const fn new(layout: Layout, channel: u32) -> Receiver {
+        let lane = layout.lane(channel);
         Receiver {
-            lane: layout.lane(channel),
+            lane,
             taken: 0,
             given: 0,
+            next: lane.slot(0),
         }
     }
 
     /// Whether a descriptor is there.
     #[inline]
     pub fn is_ready<M: QueueMemory>(&self, mem: &M) -> bool {
-        self.is_filled(mem, self.taken)
-    }
-
-    #[inline]
-    fn is_filled<M: QueueMemory>(&self, mem: &M, count: u64) -> bool {
-        let at = self.lane.slot(count) + SEQUENCE;
-        mem.load(at) == self.lane.sequence(count)
+        is_filled(mem, self.next)
     }
 
     /// The next descriptor, which stays; `None`: there is none.
@@ -413,16 +417,16 @@ impl Receiver {
         if !self.is_ready(mem) {
             return Ok(None);
         }
-        let first = self.lane.slot(self.taken);
-        let kind = Kind::from_word(mem.load(first + KIND)).ok_or(QueueError::Broken)?;
+        let kind = mem.load(self.next.word(KIND));
+        let kind = Kind::from_word(kind).ok_or(QueueError::Broken)?;
         let mut bytes = [0; MAX_DESCRIPTOR];
         for (slot, to) in (0..).zip(bytes[..kind.bytes()].chunks_mut(BODY_BYTES)) {
-            let count = self.taken + slot;
+            let slot = self.lane.slot(self.taken + slot);
             // The sender fills the last slot first.
-            if !self.is_filled(mem, count) {
+            if !is_filled(mem, slot) {
                 return Err(QueueError::Broken);
             }
-            mem.read(self.lane.slot(count), to);
+            mem.read(slot.at, to);
         }
         Ok(Some(Descriptor { kind, bytes }))
     }
@@ -455,14 +459,14 @@ impl Receiver {
         if !self.is_ready(mem) {
             return Ok(Next::Nothing);
         }
-        let at = self.lane.slot(self.taken);
-        match Kind::from_word(mem.load(at + KIND)) {
+        let slot = self.next;
+        match Kind::from_word(mem.load(slot.word(KIND))) {
             Some(Kind::Message) => {}
             Some(_) => return Ok(Next::Other),
             None => return Err(QueueError::Broken),
         }
         let mut message = [0; PAYLOAD_BYTES];
-        mem.read(at, &mut message);
+        mem.read(slot.at, &mut message);
         let wake = self.take(mem, Kind::Message)?;
         Ok(Next::Message { message, wake })
     }
@@ -478,10 +482,11 @@ impl Receiver {
         mem: &mut M,
         kind: Kind,
     ) -> Result<bool, QueueError<M::Error>> {
-        self.taken += kind.slots();
+        self.taken = self.taken.wrapping_add(kind.slots());
+        self.next = self.lane.slot(self.taken);
         let wish = self.lane.word(ROOM);
         let quarter = (self.lane.slots / 4).max(1);
-        if self.taken - self.given < quarter && mem.load(wish) == 0 {
+        if self.taken.wrapping_sub(self.given) < quarter && mem.load(wish) == 0 {
             return Ok(false);
         }
         self.give_back(mem)
@@ -520,6 +525,20 @@ pub struct Armed {
     pub is_ready: bool,
     /// The peer sleeps until something is taken: wake it.
     pub wake: bool,
+}
+
+/// Fills a slot of the peer's window.
+#[inline]
+fn fill<M: QueueMemory>(mem: &mut M, slot: Slot, kind: Kind, body: &[u8]) -> Result<(), M::Error> {
+    mem.write_peer(slot.at, body)?;
+    mem.store_peer(slot.word(KIND), kind as u32)?;
+    mem.store_peer(slot.word(SEQUENCE), slot.sequence)
+}
+
+/// Whether a slot of the own window is filled.
+#[inline]
+fn is_filled<M: QueueMemory>(mem: &M, slot: Slot) -> bool {
+    mem.load(slot.word(SEQUENCE)) == slot.sequence
 }
 
 /// Stores a wish into the peer's window, and sees to it that it is there before the next look.

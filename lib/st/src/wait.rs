@@ -119,13 +119,14 @@ pub fn wait(
         return take_or(shared, condition, None)?.map_or_else(|| deadline.left().map(drop), Ok);
     }
     let mut busy_poll = BusyPoll::new(waiting, shared.is_local);
-    loop {
-        for _ in 0..busy_poll.spins() {
-            if condition.look()? {
-                return Ok(());
-            }
-            core::hint::spin_loop();
+    // A peer that polls answers while the first looks last, and a pause would be half of what it
+    // takes; later looks leave the core to whoever shares it.
+    for _ in 0..busy_poll.spins() {
+        if condition.look()? {
+            return Ok(());
         }
+    }
+    loop {
         // No more than a look: whoever does not sleep must not ask the driver again and again.
         if shared.has_news() && take_or(shared, condition, None)?.is_some() {
             return Ok(());
@@ -136,6 +137,12 @@ pub fn wait(
         deadline.left()?;
         if !busy_poll.give_way() {
             break;
+        }
+        for _ in 0..busy_poll.spins() {
+            if condition.look()? {
+                return Ok(());
+            }
+            core::hint::spin_loop();
         }
     }
     let sleeper = match sleeper {

@@ -28,7 +28,7 @@ const SLICE_BYTES: u64 = 1 << 20;
 
 /// Most bytes of a transfer that is made while the list of mappings is locked: other threads wait
 /// hardly longer, and the mappings need not be counted.
-const SMALL_BYTES: u64 = 4096;
+pub const SMALL_BYTES: u64 = 4096;
 
 /// The local end of a transfer.
 pub enum Local<'a> {

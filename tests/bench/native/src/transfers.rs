@@ -168,7 +168,10 @@ struct End {
 impl End {
     fn open(system: System, open: impl FnOnce(Endpoint) -> st::Result<Link>) -> st::Result<Self> {
         system.within(|| {
-            let link = open(Endpoint::from_file(Fd::new(ENDPOINT)))?;
+            let endpoint = Endpoint::from_file(Fd::new(ENDPOINT));
+            // Nobody here moves bytes in place of the driver, as it does before rings are mapped.
+            endpoint.prepare()?;
+            let link = open(endpoint)?;
             let (mut sender, receiver) = link.channel(0)?.split();
             let own = sender.map(Memory::new(REGION)?)?;
             Ok(Self {
