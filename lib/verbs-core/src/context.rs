@@ -9,7 +9,7 @@ use crate::attributes::Attributes;
 use crate::completion::CompletionQueue;
 use crate::host::{Host, LaneId};
 use crate::keys::{KeyTable, Region};
-use crate::objects::{Event, Lane, Objects};
+use crate::objects::{Event, Lane, Objects, Subject};
 use crate::queue_pair::QueuePair;
 use crate::record::Record;
 use crate::srq::SharedReceiveQueue;
@@ -205,6 +205,7 @@ impl Context {
             let is_its = matches!(event, Event::Completion(of) if *of == cq);
             !is_its
         });
+        self.objects.forget(Subject::Cq(cq));
         Ok(())
     }
 
@@ -266,6 +267,7 @@ impl Context {
         }
         let pd = queue.pd;
         self.objects.srqs.remove(srq)?;
+        self.objects.forget(Subject::Srq(srq));
         self.leave_domain(pd);
         Ok(())
     }
@@ -356,6 +358,7 @@ impl Context {
         self.active.remove(&number);
         qp.reset(&mut self.objects);
         self.count_users(&qp.init, -1);
+        self.objects.forget(Subject::Qp(number));
         Ok(())
     }
 

@@ -115,6 +115,14 @@ impl Objects {
         self.events.push_back(Event::Async(kind, subject));
     }
 
+    /// Drops the asynchronous events of an object that is destroyed.
+    pub fn forget(&mut self, subject: Subject) {
+        self.events.retain(|event| match event {
+            Event::Async(_, of) => *of != subject,
+            _ => true,
+        });
+    }
+
     /// Sends a record on a lane as soon as there is room.
     pub fn tell(&mut self, lane: LaneId, record: Record) {
         if let Some(lane) = self.lanes.get_mut(&lane) {

@@ -117,6 +117,11 @@ pub(crate) struct QueuePair {
 }
 
 impl QueuePair {
+    /// Attributes that the peer is told.
+    const TOLD: AttributeMask = AttributeMask::ACCESS_FLAGS
+        .union(AttributeMask::MIN_RNR_TIMER)
+        .union(AttributeMask::MAX_DEST_RD_ATOMIC);
+
     pub fn new(number: u32, init: QpInit) -> QueuePair {
         QueuePair {
             number,
@@ -186,7 +191,7 @@ impl QueuePair {
         if (from, to) == (QpState::Init, QpState::Rtr) {
             self.generation = generation;
             self.introduce(objects, true);
-        } else if self.is_receiving() && mask.contains(AttributeMask::ACCESS_FLAGS) {
+        } else if self.is_receiving() && mask.intersects(Self::TOLD) {
             self.introduce(objects, false);
         }
         if to == QpState::Sqd {

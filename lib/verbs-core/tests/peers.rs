@@ -178,3 +178,34 @@ fn what_is_in_use_stays() {
     assert_eq!(left.context.counts(), Default::default());
     right.progress();
 }
+
+#[test]
+fn a_peer_that_takes_no_answers_and_dies() {
+    let (mut left, mut right) = pair(&Setup::default());
+    left.program.ring = 0;
+    let wish = verbs_core::record::Record::Expose(5).encode();
+    for _ in 0..20_000 {
+        right.program.inject(LANE, &wish);
+    }
+    // The left end takes no more than it can answer some time.
+    for _ in 0..1000 {
+        left.progress();
+    }
+    assert_eq!(left.events(), []);
+    right.program.cut(LANE);
+    for _ in 0..1000 {
+        left.progress();
+    }
+    let fatal = Event::Async(EventType::QpFatal, Subject::Qp(1));
+    assert_eq!(left.events(), [fatal, Event::LaneOver(LANE)]);
+}
+
+#[test]
+fn events_of_what_is_destroyed_are_dropped() {
+    let (mut left, mut right) = pair(&Setup::default());
+    right.program.cut(LANE);
+    left.progress();
+    left.context.destroy_qp(1).unwrap();
+    assert_eq!(left.events(), [Event::LaneOver(LANE)]);
+    right.progress();
+}

@@ -295,3 +295,21 @@ fn the_limit_of_a_shared_receive_queue_tells_once() {
     assert_eq!(right.qp_events(), [EventType::QpLastWqeReached]);
     assert_eq!(right.context.srq(srq).unwrap().len(), 2);
 }
+
+#[test]
+fn the_timer_of_the_responder_can_be_changed() {
+    let mut setup = Setup::default();
+    setup.attributes.rnr_retry = 1;
+    let (mut left, mut right) = pair(&setup);
+    let attributes = Attributes {
+        min_rnr_timer: 20,
+        ..Attributes::default()
+    };
+    right.modify(QpState::Rts, attributes, M::MIN_RNR_TIMER);
+    settle(&mut left, &mut right);
+    left.send(1, 0, 8);
+    wait(&mut left, &mut right, rnr_time(20) - 1);
+    assert_eq!(left.send_results(), []);
+    wait(&mut left, &mut right, 1);
+    assert_eq!(left.send_results(), [(1, RnrRetryExcErr)]);
+}

@@ -138,10 +138,11 @@ impl Context {
         let Some(lane) = self.objects.lanes.get_mut(&id) else {
             return Ok(false);
         };
-        if lane.outbox.len() > MOST_WAITING {
+        let available = host.available(id);
+        // Nobody takes answers from a lane that has ended: then there is nothing to wait for.
+        if lane.outbox.len() > MOST_WAITING && !available.has_ended {
             return Ok(false);
         }
-        let available = host.available(id);
         let (record, bytes) = match lane.pending.take() {
             Some(record) => (record, available.bytes),
             None if available.bytes < HEADER_BYTES && available.has_ended => {
