@@ -368,7 +368,7 @@ impl QueuePair {
             }
             Opcode::LocalInv | Opcode::BindMw | Opcode::SendWithInv => false,
         };
-        let takes_data = request.opcode == Opcode::RdmaRead || request.opcode.is_atomic();
+        let takes_data = request.opcode.writes_own();
         let is_marked = request.flags.contains(SendFlags::INLINE);
         let fits = match &request.data {
             Data::Segments(segments) => {

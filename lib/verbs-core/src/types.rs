@@ -196,6 +196,11 @@ impl Opcode {
         )
     }
 
+    /// Whether it brings data into the requester's memory.
+    pub const fn writes_own(self) -> bool {
+        matches!(self, Opcode::RdmaRead) || self.is_atomic()
+    }
+
     /// Whether it is an atomic operation.
     pub const fn is_atomic(self) -> bool {
         matches!(self, Opcode::AtomicCmpAndSwp | Opcode::AtomicFetchAndAdd)

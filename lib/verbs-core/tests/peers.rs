@@ -2,9 +2,9 @@
 
 mod pair;
 
-use pair::{LANE, Setup, apart, pair, settle, wait};
+use pair::{LANE, REGION, Setup, apart, pair, settle, wait};
 use verbs_core::attributes::Attributes;
-use verbs_core::types::WcStatus::{RetryExcErr, Success, WrFlushErr};
+use verbs_core::types::WcStatus::{LocProtErr, RetryExcErr, Success, WrFlushErr};
 use verbs_core::types::{AttributeMask as M, Error, EventType, QpState};
 use verbs_core::{Event, Subject};
 
@@ -208,4 +208,21 @@ fn events_of_what_is_destroyed_are_dropped() {
     left.context.destroy_qp(1).unwrap();
     assert_eq!(left.events(), [Event::LaneOver(LANE)]);
     right.progress();
+}
+
+#[test]
+fn own_mistakes_count_also_when_nobody_is_there() {
+    let setup = Setup::default();
+    let (mut left, _right) = apart(&setup);
+    left.enter_rtr(&setup, 2);
+    left.enter_rts(&setup);
+    left.send(1, REGION as u64, 1);
+    left.progress();
+    assert_eq!(left.send_results(), [(1, LocProtErr)]);
+    let (mut left, mut right) = pair(&setup);
+    right.context.destroy_qp(2).unwrap();
+    settle(&mut left, &mut right);
+    left.send(1, REGION as u64, 1);
+    left.progress();
+    assert_eq!(left.send_results(), [(1, LocProtErr)]);
 }

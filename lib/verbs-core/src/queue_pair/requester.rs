@@ -112,6 +112,10 @@ impl QueuePair {
 
     /// Moves the send at the cursor on.
     fn step<H: Host>(&mut self, objects: &mut Objects, host: &mut H, now: u64) -> Step {
+        // The own mistakes count first, whatever the peer does.
+        if !self.may_use_own(objects) {
+            return self.finish(WcStatus::LocProtErr);
+        }
         let (ready, lane) = match (self.peer, self.lane) {
             (Peer::Ready(ready), Some(lane)) => (ready, lane),
             (Peer::Gone, _) => return self.undeliverable(WcStatus::RetryExcErr),
@@ -143,6 +147,24 @@ impl QueuePair {
             send.request = request;
         }
         step
+    }
+
+    /// Whether the keys of the next send, of which nothing was handed over, are good.
+    fn may_use_own(&self, objects: &mut Objects) -> bool {
+        let Some(send) = self.sends.get(self.cursor).filter(|send| send.moved == 0) else {
+            return true;
+        };
+        let request = &send.request;
+        let Data::Segments(segments) = &request.data else {
+            return true;
+        };
+        let (range, places) = ((0, request.data.len()), &mut objects.places);
+        places.clear();
+        let writes = request.opcode.writes_own();
+        let resolved = objects
+            .keys
+            .resolve(self.init.pd, segments, range, writes, places);
+        resolved.is_ok()
     }
 
     fn wait_for_peer(&mut self, now: u64) -> Step {
@@ -179,10 +201,6 @@ impl QueuePair {
         };
         let is_new = moved == 0;
         let total = work.request.data.len();
-        // The own mistakes count first, whether or not the peer has a receive.
-        if is_new && !self.may_use(objects, work, total, false) {
-            return self.finish(WcStatus::LocProtErr);
-        }
         if is_new
             && self.is_reliable()
             && let Err(step) = self.wait_for_receive(now, &work.ready)
@@ -272,18 +290,6 @@ impl QueuePair {
         }
     }
 
-    /// Finds the places of all the request's data, and checks its keys.
-    fn may_use(&self, objects: &Objects, work: &mut Work<'_>, total: u64, writes: bool) -> bool {
-        work.places.clear();
-        let Data::Segments(segments) = &work.request.data else {
-            return true;
-        };
-        let (pd, range) = (self.init.pd, (0, total));
-        let keys = &objects.keys;
-        keys.resolve(pd, segments, range, writes, work.places)
-            .is_ok()
-    }
-
     /// Whether the peer has a receive for the next message, as far as this end knows.
     fn wait_for_receive(&mut self, now: u64, ready: &Ready) -> Result<(), Step> {
         let has_room = ready.is_shared || is_before(self.sent, ready.limit);
@@ -334,9 +340,15 @@ impl QueuePair {
         if total == 0 {
             return Ok(());
         }
-        let is_read = request.opcode == Opcode::RdmaRead || request.opcode.is_atomic();
-        if !self.may_use(objects, work, total, is_read) {
-            return Err(self.finish(WcStatus::LocProtErr));
+        let is_read = request.opcode.writes_own();
+        work.places.clear();
+        if let Data::Segments(segments) = &request.data {
+            let (pd, range) = (self.init.pd, (0, total));
+            let keys = &objects.keys;
+            let resolved = keys.resolve(pd, segments, range, is_read, work.places);
+            if resolved.is_err() {
+                return Err(self.finish(WcStatus::LocProtErr));
+            }
         }
         if is_read && self.attributes.max_rd_atomic == 0 {
             return Err(self.finish(WcStatus::LocQpOpErr));
