@@ -11,7 +11,7 @@ use scif_abi::bypass::{
 use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_RETRY_NS};
 
-use super::bed::{BOTH, Bed, End, PAGE, USER};
+use super::fixture::{BOTH, Bed, End, PAGE, USER};
 use crate::{BypassId, Event, Memory, Owner, Place, Resource, Scope, Side, Ticket};
 
 /// A handle, and the local address of its control page.

@@ -6,7 +6,7 @@ use scif_abi::PortId;
 use scif_abi::flags::Kicks;
 use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET};
 
-use super::bed::{BOTH, Bed, End, FIXED, PAGE, USER};
+use super::fixture::{BOTH, Bed, End, FIXED, PAGE, USER};
 use crate::{ConnectMode, DownReason, Event, LinkState, Memory, Signal};
 
 /// The queue pair for node 1: the first block that node 0 has allocated.

@@ -5,8 +5,8 @@ use super::std::prelude::v1::*;
 use scif_abi::Error;
 use scif_abi::flags::FenceFlags;
 
-use super::bed::{BOTH, Bed, End, PAGE, READ};
 use super::engine::LateEngine;
+use super::fixture::{BOTH, Bed, End, PAGE, READ};
 use crate::{Direction, Local, Memory, Pages, Rma, Signal, Ticket};
 
 const SELF: u32 = FenceFlags::INIT_SELF.bits();

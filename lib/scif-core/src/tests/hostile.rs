@@ -9,7 +9,7 @@ use scif_abi::window::WindowRecord;
 use scif_abi::{Error, PortId};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::bed::{BOTH, BUS, Bed, End, FIXED, Flood, PAGE, RAM_BYTES};
+use super::fixture::{BOTH, BUS, Bed, End, FIXED, Flood, PAGE, RAM_BYTES};
 use crate::base::table::Key;
 use crate::engine::Engine;
 use crate::{Direction, DownReason, Local, Memory, Rma, Signal, WindowState};

@@ -3,8 +3,8 @@
 use scif_abi::bypass::{FIRST_HANDLE, STATE_DISCONNECTED, STATE_OFFSET, rma_busy_offset};
 use scif_abi::limits::CLIENT_RETRY_NS;
 
-use super::bed::Bed;
 use super::bypass::{close, open, word};
+use super::fixture::Bed;
 use crate::{LinkState, Memory};
 
 /// EXIT promises that the peer's memory is not touched any more: it waits for clients that have it

@@ -7,8 +7,8 @@ use scif_abi::limits::ANSWER_TIMEOUT_NS;
 use scif_abi::message::{Message, NodeMessage};
 use scif_abi::{Error, PortId};
 
-use super::bed::{BOTH, Bed, End, FIXED, PAGE, READ, USER};
 use super::engine::LateEngine;
+use super::fixture::{BOTH, Bed, End, FIXED, PAGE, READ, USER};
 use crate::{Direction, DownReason, LinkState, Local, Memory, Pages, Rma, WindowState};
 
 const SYNC: u32 = RmaFlags::SYNC.bits();

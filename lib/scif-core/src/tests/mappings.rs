@@ -5,7 +5,7 @@ use super::std::vec;
 
 use scif_abi::Error;
 
-use super::bed::{BOTH, Bed, End, PAGE, READ, WRITE};
+use super::fixture::{BOTH, Bed, End, PAGE, READ, WRITE};
 use crate::{Memory, Place};
 
 const P: i64 = PAGE as i64;

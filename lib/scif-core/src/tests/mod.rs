@@ -2,11 +2,11 @@
 
 extern crate std;
 
-mod bed;
 mod bypass;
 mod engine;
 mod failures;
 mod fences;
+mod fixture;
 mod hostile;
 mod leaving;
 mod lifetimes;

@@ -5,7 +5,7 @@ use super::std::vec;
 use scif_abi::Error;
 use scif_abi::flags::Readiness;
 
-use super::bed::{Bed, End, USER};
+use super::fixture::{Bed, End, USER};
 use crate::{DownReason, Event};
 
 /// Nanoseconds after which a writer is told of the least room.

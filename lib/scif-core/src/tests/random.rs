@@ -5,8 +5,8 @@ use super::std::prelude::v1::*;
 use super::std::cell::RefCell;
 use super::std::rc::Rc;
 
-use super::bed::{BOTH, Bed, End, FIXED, PAGE, READ, WRITE};
 use super::engine::{LateEngine, Order};
+use super::fixture::{BOTH, Bed, End, FIXED, PAGE, READ, WRITE};
 use crate::{Direction, Local, Mapped, Rma, Signal, Ticket};
 
 /// Steps of one run.

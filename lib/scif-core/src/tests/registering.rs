@@ -8,7 +8,7 @@ use scif_abi::bypass::{Part, SENT_OFFSET};
 use scif_abi::flags::MapFlags;
 use scif_abi::limits::{MAX_PEER_CHUNKS, MAX_WINDOW_PAGES};
 
-use super::bed::{BOTH, Bed, End, FIXED, PAGE, READ, USER, WRITE};
+use super::fixture::{BOTH, Bed, End, FIXED, PAGE, READ, USER, WRITE};
 use crate::{Memory, PinId, Place, Resource, Scope, Ticket};
 
 /// Runs a test within a node and between two.
@@ -141,7 +141,7 @@ fn the_highest_fixed_offset_is_usable() {
 fn the_state_is_checked_first() {
     let mut bed = Bed::new(2);
     let pages = bed.pin(0, &[1]);
-    let id = bed.nodes[0].engine.open(super::bed::USER).unwrap();
+    let id = bed.nodes[0].engine.open(super::fixture::USER).unwrap();
     let fresh = End { node: 0, id };
     let result = bed.start_register(fresh, &pages, 0, BOTH, 0);
     assert_eq!(result, Err(Error::NotConnected));

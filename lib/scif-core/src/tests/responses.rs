@@ -6,8 +6,8 @@ use scif_abi::bypass::{FIRST_HANDLE, rma_busy_offset};
 use scif_abi::limits::{ANSWER_TIMEOUT_NS, CLIENT_RETRY_NS};
 use scif_abi::{Error, PortId};
 
-use super::bed::{BOTH, Bed, End, FIXED, PAGE, USER};
 use super::bypass;
+use super::fixture::{BOTH, Bed, End, FIXED, PAGE, USER};
 use crate::{ConnectMode, LinkState, Memory, Resource, Scope, Ticket};
 
 /// Node 0 runs, node 1 takes no messages: it is silent.

@@ -4,7 +4,7 @@ use super::std::vec;
 
 use scif_abi::{Error, PortId};
 
-use super::bed::{Bed, PAGE, USER};
+use super::fixture::{Bed, PAGE, USER};
 use crate::ConnectMode;
 
 /// There is memory, but not in one piece: the ring is as large as the pieces, and a page at least.

@@ -12,7 +12,7 @@ use scif_abi::limits::{
 use scif_abi::qp::QueuePair;
 use scif_abi::{Error, PortId};
 
-use super::bed::{BOTH, Bed, End, FIXED, PAGE, USER};
+use super::fixture::{BOTH, Bed, End, FIXED, PAGE, USER};
 use crate::{ConnectMode, Event, LinkState, Memory};
 
 /// Nanoseconds for which senders wait for more room than there is.
@@ -63,7 +63,7 @@ fn base_peer() -> Bed {
     };
     let (at_0, at_1) = (attach(0, 1), attach(1, 0));
     for (node, at) in [(0, at_0), (1, at_1)] {
-        let word = at - super::bed::BUS + offset_of!(QueuePair, extensions) as u64;
+        let word = at - super::fixture::BUS + offset_of!(QueuePair, extensions) as u64;
         bed.nodes[node].memory.write(word, &[0; 4]);
     }
     for (node, other, at) in [(0, 1, at_1), (1, 0, at_0)] {

@@ -6,8 +6,8 @@ use super::std::vec;
 use scif_abi::Error;
 use scif_abi::flags::RmaFlags;
 
-use super::bed::{BOTH, Bed, End, PAGE, READ, WRITE};
 use super::engine::{LateEngine, Order};
+use super::fixture::{BOTH, Bed, End, PAGE, READ, WRITE};
 use crate::{CpuEngine, Direction, Local, Owner, Pages, Rma};
 
 const SYNC: u32 = RmaFlags::SYNC.bits();
