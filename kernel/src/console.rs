@@ -59,7 +59,7 @@ static OUTPUT: Mutex<Output> = Mutex::new(Output {
     screen_is_taken: false,
     history: History::new(),
 });
-/// There is output that the terminal has not been told of.
+/// There is output that the terminal's readers do not know of.
 static NEW_OUTPUT: AtomicBool = AtomicBool::new(false);
 /// There is a serial port, and its transmitter works.
 static SERIAL_WORKS: AtomicBool = AtomicBool::new(false);

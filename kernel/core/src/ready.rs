@@ -336,7 +336,7 @@ mod tests {
             self
         }
 
-        /// Wakes who is due; each interrupts a processor if there is one.
+        /// Wakes the contexts that are due; each interrupts a processor if there is one.
         fn wake(&mut self) {
             for index in 0..self.contexts.len() {
                 let context = &mut self.contexts[index];

@@ -5,7 +5,6 @@
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 
-use acpi::address::{AddressSpace, GenericAddress};
 use acpi::platform::interrupt::{InterruptModel, Polarity, TriggerMode};
 use acpi::platform::{Processor, ProcessorState};
 use acpi::sdt::fadt::Fadt;
@@ -169,18 +168,12 @@ pub fn init(rsdp: Option<u64>) {
         Some(fadt) => {
             power::init(&fadt, table_bytes(&tables));
             let timer = fadt.pm_timer_block().ok().flatten();
-            if let Some(port) = timer.and_then(io_port) {
+            if let Some(port) = timer.and_then(power::io_port) {
                 pit::set_acpi_timer(port);
             }
         }
         None => log::warn!("no ACPI fixed table: power-off is not possible"),
     }
-}
-
-/// The port of a register that has one.
-pub(super) fn io_port(register: GenericAddress) -> Option<u16> {
-    let port = u16::try_from(register.address).ok()?;
-    (register.address_space == AddressSpace::SystemIo && port != 0).then_some(port)
 }
 
 /// Where the first IO-APIC is in machines that do not say.

@@ -224,6 +224,9 @@ pub(super) unsafe fn load(block: *mut Block) {
         );
     }
     crate::mm::paging::init_cpu(features.smep, features.smap);
+    if features.smap {
+        crate::mm::user::set_guarded();
+    }
 }
 
 /// Logs which guards of memory are on, as the control registers say.

@@ -1,6 +1,6 @@
 //! The processor and its companions: descriptor tables, interrupts, system call entry, power.
 
-mod acpi;
+pub mod acpi;
 pub(crate) mod apic;
 pub(crate) mod cpu;
 mod entry;

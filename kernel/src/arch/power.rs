@@ -5,7 +5,7 @@ use acpi::sdt::fadt::Fadt;
 use kernel_core::acpi_power::{SCI_ENABLED, enable_request, sleep_types_s5, sleep_word};
 use spin::Once;
 
-use super::{acpi::io_port, cpu, pit, port, smp};
+use super::{cpu, pit, port, smp};
 use crate::mm::phys;
 
 /// The registers for soft-off and reset, from the ACPI fixed table.
@@ -41,6 +41,12 @@ const PCI_RESET: u16 = 0xCF9;
 const DEBUG_EXIT: u16 = 0xF4;
 /// The byte that a panic writes there.
 const PANIC_CODE: u8 = 0x31;
+
+/// The port of a register that has one.
+pub(super) fn io_port(register: GenericAddress) -> Option<u16> {
+    let port = u16::try_from(register.address).ok()?;
+    (register.address_space == AddressSpace::SystemIo && port != 0).then_some(port)
+}
 
 /// Remembers the registers. `dsdt` holds the sleep types of state S5.
 pub(super) fn init(fadt: &Fadt, dsdt: &[u8]) {
@@ -153,9 +159,4 @@ pub fn reset() -> ! {
 pub fn stop_after_panic() -> ! {
     port::write8(DEBUG_EXIT, PANIC_CODE);
     cpu::halt()
-}
-
-/// The XSDT or RSDT, header included, for `kernel.acpi`; empty without ACPI.
-pub fn rxsdt() -> alloc::vec::Vec<u8> {
-    super::acpi::root_table()
 }

@@ -212,7 +212,7 @@ fn start(id: u32, page: u8, place: Place) -> Option<Place> {
     let before = cpu::time_stamp();
     apic::send_start(id, page);
     if !place.comes_online(FIRST_WAIT_MS) {
-        // Some need to be told twice; one that runs already ignores it.
+        // Some need the message twice; one that runs already ignores it.
         apic::send_start(id, page);
         if !place.comes_online(LAST_WAIT_MS) && STACK.swap(0, Ordering::Acquire) != 0 {
             log::error!("the processor with APIC id {id} is not used: it did not begin");

@@ -8,6 +8,7 @@ mod entry;
 
 use core::arch::asm;
 
+use kernel_core::area::Cache;
 use kernel_core::memmap::MemoryMap;
 use spin::Once;
 use x86_64::PhysAddr;
@@ -19,7 +20,6 @@ use entry::cache_flags;
 pub use entry::{COUNTED, Entry, user_flags};
 
 use super::frame::{self, Use};
-use super::space::Cache;
 use super::{PAGE_SIZE, phys, tlb};
 
 /// Where kernel stacks are mapped: one top-level entry.
@@ -533,7 +533,8 @@ pub(super) fn unmap_stack_page(virt: usize) {
 }
 
 /// Sets this processor's memory types and the user-mode access guards: supervisor code does not run
-/// user pages, and touches them only in the copies of `user`.
+/// user pages, and touches them only in the copies of `user`, which need to know
+/// ([`user::set_guarded`](super::user::set_guarded)).
 pub fn init_cpu(smep: bool, smap: bool) {
     use x86_64::registers::control::{Cr4, Cr4Flags};
     // SAFETY: sets the memory types the flags above mean; this processor has used no page with them
@@ -549,6 +550,5 @@ pub fn init_cpu(smep: bool, smap: bool) {
     if smap {
         // SAFETY: clears AC, so that the guard is active.
         unsafe { asm!("clac", options(nomem, nostack)) };
-        super::user::set_guarded(true);
     }
 }

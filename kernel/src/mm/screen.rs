@@ -1,6 +1,7 @@
 //! The kernel's map of the screen's memory.
 
-use super::space::Cache;
+use kernel_core::area::Cache;
+
 use super::{PAGE_SIZE, paging};
 
 /// Where it is: one top-level entry.

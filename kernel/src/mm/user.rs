@@ -88,9 +88,9 @@ unsafe extern "C" {
     static user_copy_failed: u8;
 }
 
-/// Sets whether the processor keeps the kernel off user pages until the guard is lifted (SMAP).
-pub(super) fn set_guarded(guarded: bool) {
-    GUARDED.store(guarded, Ordering::Relaxed);
+/// The processor keeps the kernel off user pages until the guard is lifted (SMAP).
+pub fn set_guarded() {
+    GUARDED.store(true, Ordering::Relaxed);
 }
 
 /// Where the kernel goes on after a page fault at `address` of its instruction at `rip`; `None`

@@ -16,7 +16,7 @@ struct Waiter {
 
 static WAITERS: Mutex<BTreeMap<usize, Vec<Arc<Waiter>>>> = Mutex::new(BTreeMap::new());
 
-/// Words that are waited for and who waits, for `sys/stat`.
+/// Numbers of words that are waited for and of waiting contexts, for `sys/stat`.
 pub fn counts() -> (usize, usize) {
     let waiters = WAITERS.lock();
     (waiters.len(), waiters.values().map(Vec::len).sum())

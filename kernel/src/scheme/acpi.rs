@@ -11,7 +11,7 @@ use ::syscall::{
 };
 
 use super::{Caller, Opened, Scheme, kernel_id, trigger};
-use crate::{arch::power, mm::UserBuf, sched, time::now_ns};
+use crate::{arch::acpi::root_table, mm::UserBuf, sched, time::now_ns};
 
 /// Handle bit: may read the root table.
 const READ_TABLE: usize = 1;
@@ -69,7 +69,7 @@ impl Scheme for AcpiScheme {
             Some(AcpiVerb::ReadRxsdt)
                 if number & READ_TABLE != 0 && flags.contains(CallFlags::READ) =>
             {
-                let table = power::rxsdt();
+                let table = root_table();
                 payload.write(&table)?;
                 Ok(table.len())
             }

@@ -105,7 +105,7 @@ fn make_writer(number: usize) -> Result<Opened> {
     }
 }
 
-/// Wakes who waits on one end and reports it to event queues.
+/// Wakes the contexts that wait on one end and reports it to event queues.
 fn notify(waiters: &WaitQueue, number: usize, flags: EventFlags) {
     waiters.wake_all();
     trigger(kernel_id(GlobalSchemes::Pipe), number, flags);

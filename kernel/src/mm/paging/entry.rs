@@ -1,8 +1,7 @@
 //! Entries of page tables: an address and its flags in one word.
 
+use kernel_core::area::{Cache, Prot};
 use x86_64::structures::paging::PageTableFlags as Flags;
-
-use crate::mm::space::{Cache, Prot};
 
 /// This entry holds a counted reference to its frame (a bit the processor ignores).
 pub const COUNTED: Flags = Flags::BIT_9;

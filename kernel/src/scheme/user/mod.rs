@@ -131,8 +131,8 @@ impl UserScheme {
             .ok_or(Error::new(ENODEV))
     }
 
-    /// Removes the scheme. Everybody who waits for an answer gets `ENODEV`, and who waits for
-    /// something to happen on a file hears of it.
+    /// Removes the scheme. Callers that wait for an answer get `ENODEV`, and callers that wait for
+    /// an event of a file are woken.
     pub fn shut_down(&self) {
         let settled = {
             let mut state = self.state.lock();
