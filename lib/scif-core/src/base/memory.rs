@@ -43,6 +43,24 @@ impl Place {
             Place::Peer(node, address) => Place::Peer(node, address.wrapping_add(bytes)),
         }
     }
+
+    /// Copies from there.
+    pub(crate) fn read(self, mem: &dyn Memory, buffer: &mut [u8]) -> Result<(), BadAddress> {
+        match self {
+            Place::Own(address) => mem.read(address, buffer),
+            Place::Peer(node, address) => mem.peer_read(node, address, buffer)?,
+        }
+        Ok(())
+    }
+
+    /// Copies to there.
+    pub(crate) fn write(self, mem: &mut dyn Memory, bytes: &[u8]) -> Result<(), BadAddress> {
+        match self {
+            Place::Own(address) => mem.write(address, bytes),
+            Place::Peer(node, address) => mem.peer_write(node, address, bytes)?,
+        }
+        Ok(())
+    }
 }
 
 /// Memory access of one node. All addresses and lengths are in bytes.
@@ -147,19 +165,17 @@ impl Locality {
         }
     }
 
+    /// Copies to the other side's memory.
     pub(crate) fn write(
         self,
         mem: &mut dyn Memory,
         address: u64,
         bytes: &[u8],
     ) -> Result<(), BadAddress> {
-        match self {
-            Locality::Own => mem.write(address, bytes),
-            Locality::Peer(node) => mem.peer_write(node, address, bytes)?,
-        }
-        Ok(())
+        self.place(address).write(mem, bytes)
     }
 
+    /// Stores an index word in the other side's memory, after every earlier write there.
     pub(crate) fn store_index(
         self,
         mem: &mut dyn Memory,
@@ -173,20 +189,18 @@ impl Locality {
         Ok(())
     }
 
+    /// Copies from the other side's memory.
     pub(crate) fn read(
         self,
         mem: &dyn Memory,
         address: u64,
         buffer: &mut [u8],
     ) -> Result<(), BadAddress> {
-        match self {
-            Locality::Own => mem.read(address, buffer),
-            Locality::Peer(node) => mem.peer_read(node, address, buffer)?,
-        }
-        Ok(())
+        self.place(address).read(mem, buffer)
     }
 
-    /// Within the node there is nothing to check: such addresses are never read from memory.
+    /// Whether the other side has memory at that address. Within the node there is nothing to
+    /// check: such addresses are never read from memory.
     pub(crate) fn reaches(self, mem: &dyn Memory, address: u64, bytes: usize) -> bool {
         match self {
             Locality::Own => true,

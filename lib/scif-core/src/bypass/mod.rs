@@ -43,7 +43,7 @@ struct Quiescing {
 pub(crate) enum Ending {
     /// A window of the peer, which waits for our answer.
     Remote(RemoteWindowId),
-    /// An own one, of which the peer has not been told.
+    /// An own one; the peer does not know that it ends.
     Local(WindowId),
     /// An endpoint that was closed.
     Endpoint(EndpointId),

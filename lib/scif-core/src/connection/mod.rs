@@ -267,7 +267,7 @@ impl Connections {
     }
 
     /// The connection with the number `id` if it is one with node `from` and in one of `phases`.
-    pub(crate) fn expect(
+    pub(crate) fn in_phase(
         &self,
         cx: &mut Context,
         from: NodeId,

@@ -173,7 +173,7 @@ impl Engine {
 
     /// CNCT_GNTACK for our grant `acceptor`.
     pub(crate) fn on_grant_ack(&mut self, from: NodeId, acceptor: u64) {
-        let Some(id) = self.expect(from, acceptor, &[Phase::Granted]) else {
+        let Some(id) = self.connection_in(from, acceptor, &[Phase::Granted]) else {
             return;
         };
         match self.connections.acknowledged(&mut self.cx, id) {
@@ -185,7 +185,7 @@ impl Engine {
 
     /// CNCT_GNTNACK: the connector does not want our grant `acceptor` any more.
     pub(crate) fn on_grant_nack(&mut self, mem: &mut dyn Memory, from: NodeId, acceptor: u64) {
-        if let Some(id) = self.expect(from, acceptor, &[Phase::Granted]) {
+        if let Some(id) = self.connection_in(from, acceptor, &[Phase::Granted]) {
             self.fail_grant(id, Error::WouldBlock);
             self.connections.free(mem, &mut self.cx, id);
         }

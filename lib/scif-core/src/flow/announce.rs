@@ -52,7 +52,7 @@ impl Engine {
     ) {
         let node = ends.peer.node();
         let id = RemoteWindowId::from_number(user_window);
-        let connection = self.expect(node, peer, &[Phase::Connected]);
+        let connection = self.connection_in(node, peer, &[Phase::Connected]);
         let connection = connection.and_then(|id| self.connections.identity(id));
         let is_added = connection.is_some_and(|connection| {
             let (windows, cx) = (&mut self.windows, &mut self.cx);

@@ -170,7 +170,7 @@ impl Engine {
         if closer == NOBODY {
             return;
         }
-        if let Some(id) = self.expect(from, closer, &[Phase::Closing]) {
+        if let Some(id) = self.connection_in(from, closer, &[Phase::Closing]) {
             self.connections.end(mem, &mut self.cx, id);
         }
     }

@@ -25,9 +25,9 @@ pub enum Connect {
 }
 
 impl Engine {
-    /// `scif_connect`: starts connecting, or collects the result of a non-blocking attempt. The end
-    /// of an attempt is told by `Event::Changed`. An unbound endpoint gets an ephemeral port, which
-    /// it keeps when the attempt fails.
+    /// `scif_connect`: starts connecting, or collects the result of a non-blocking attempt.
+    /// `Event::Changed` follows the end of an attempt. An unbound endpoint gets an ephemeral port,
+    /// which it keeps when the attempt fails.
     ///
     /// # Errors
     /// In this order. `ENODEV`: no such node, or it is not online (not checked when a result is
@@ -165,7 +165,7 @@ impl Engine {
         (queue_pair, acceptor): (u64, u64),
     ) {
         let phases = [Phase::Requested, Phase::Withdrawn];
-        let id = self.expect(ends.peer.node(), connector, &phases);
+        let id = self.connection_in(ends.peer.node(), connector, &phases);
         let connection = id.and_then(|id| Some((id, self.connections.get(id)?)));
         let Some((id, connection)) = connection else {
             // The acceptor must not wait for a connector that has gone.
@@ -203,7 +203,7 @@ impl Engine {
     /// CNCT_REJ: the request is refused.
     pub(crate) fn on_reject(&mut self, mem: &mut dyn Memory, from: NodeId, connector: u64) {
         let phases = [Phase::Requested, Phase::Withdrawn];
-        if let Some(id) = self.expect(from, connector, &phases) {
+        if let Some(id) = self.connection_in(from, connector, &phases) {
             self.fail_request(id, Error::ConnectionRefused);
             self.connections.free(mem, &mut self.cx, id);
         }
@@ -211,7 +211,7 @@ impl Engine {
 
     /// TERM_ACK: the request was withdrawn in time.
     pub(crate) fn on_withdraw_ack(&mut self, mem: &mut dyn Memory, from: NodeId, connector: u64) {
-        if let Some(id) = self.expect(from, connector, &[Phase::Withdrawn]) {
+        if let Some(id) = self.connection_in(from, connector, &[Phase::Withdrawn]) {
             self.connections.free(mem, &mut self.cx, id);
         }
     }

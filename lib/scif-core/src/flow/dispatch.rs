@@ -151,13 +151,13 @@ impl Engine {
     }
 
     /// The connection `id` if it is one with node `from` and in one of `phases`.
-    pub(crate) fn expect(
+    pub(crate) fn connection_in(
         &mut self,
         from: NodeId,
         id: u64,
         phases: &[Phase],
     ) -> Option<ConnectionId> {
-        self.connections.expect(&mut self.cx, from, id, phases)
+        self.connections.in_phase(&mut self.cx, from, id, phases)
     }
 }
 

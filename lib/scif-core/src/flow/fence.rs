@@ -48,7 +48,7 @@ impl Engine {
     /// `ECONNRESET`, `ENOTCONN`, `ENODEV`, then `EINVAL`: not exactly one INIT flag, or any other.
     /// `ENOMEM`. By the ticket: `ENOMEM`, `ECONNRESET`.
     pub fn fence_mark(&mut self, id: EndpointId, flags: u32) -> Result<Ticket, Error> {
-        let connection = self.verify(id)?;
+        let connection = self.online_connection(id)?;
         match FenceFlags::from_bits(flags) {
             Some(FenceFlags::INIT_SELF) => {
                 let mark = self.take_mark(connection)?;
@@ -82,7 +82,7 @@ impl Engine {
     /// `ECONNRESET`, `ENOTCONN`, `ENODEV`, then `EINVAL`: no mark of this endpoint. `ENOMEM`. By
     /// the ticket: `ENOMEM`, `ECONNRESET`.
     pub fn fence_wait(&mut self, id: EndpointId, mark: i32) -> Result<Ticket, Error> {
-        let connection = self.verify(id)?;
+        let connection = self.online_connection(id)?;
         let mark = u32::try_from(mark).map_err(|_| Error::InvalidArgument)?;
         // Where there is no channel no mark has been given out.
         let marked = self.transfers.find_mark(connection, mark);
@@ -114,7 +114,7 @@ impl Engine {
     /// are not in one window. `EACCES`: it may not be written. `ENOMEM`. By the ticket: `ENXIO`,
     /// `ECONNRESET`.
     pub fn fence_signal(&mut self, id: EndpointId, signal: Signal) -> Result<Ticket, Error> {
-        let connection = self.verify(id)?;
+        let connection = self.online_connection(id)?;
         let flags = FenceFlags::from_bits(signal.flags).ok_or(Error::InvalidArgument)?;
         let by_self = flags.contains(FenceFlags::INIT_SELF);
         let is_local = flags.contains(FenceFlags::SIGNAL_LOCAL);
@@ -208,7 +208,7 @@ impl Engine {
 
     /// MARK: the peer wants a mark of our channel.
     pub(crate) fn on_mark(&mut self, ends: Ends, peer: u64, waiter: u64) {
-        let id = self.expect(ends.peer.node(), peer, &[Phase::Connected]);
+        let id = self.connection_in(ends.peer.node(), peer, &[Phase::Connected]);
         let mark = id.and_then(|id| self.take_mark(id).ok());
         let requester = self.requester(id);
         let body = match mark {
@@ -231,7 +231,7 @@ impl Engine {
     /// WAIT: the peer waits for jobs of ours.
     pub(crate) fn on_wait(&mut self, ends: Ends, peer: u64, (waiter, mark): (u64, u64)) {
         let node = ends.peer.node();
-        let id = self.expect(node, peer, &[Phase::Connected]);
+        let id = self.connection_in(node, peer, &[Phase::Connected]);
         let requester = self.requester(id);
         let mark = (mark & MARK_BITS) as u32;
         let marked = id.and_then(|id| Some((id, self.transfers.find_mark(id, mark)?)));
@@ -254,7 +254,7 @@ impl Engine {
         waiter: u64,
     ) {
         let node = ends.peer.node();
-        let id = self.expect(node, peer, &[Phase::Connected]);
+        let id = self.connection_in(node, peer, &[Phase::Connected]);
         let requester = self.requester(id);
         let is_crowded = self.transfers.has_many_fences(node);
         let is_aligned = offset.is_multiple_of(4);
@@ -272,7 +272,7 @@ impl Engine {
 
     /// MARK_ACK: the peer's mark, for our call `waiter`.
     pub(crate) fn on_mark_ack(&mut self, from: NodeId, requester: u64, (waiter, mark): (u64, u64)) {
-        let Some(id) = self.expect(from, requester, &[Phase::Connected]) else {
+        let Some(id) = self.connection_in(from, requester, &[Phase::Connected]) else {
             return;
         };
         let waiter = Ticket::from_number(waiter);
@@ -292,7 +292,7 @@ impl Engine {
         waiter: u64,
         result: Result<u64, Error>,
     ) {
-        let id = self.expect(from, requester, &[Phase::Connected]);
+        let id = self.connection_in(from, requester, &[Phase::Connected]);
         let waiter = Ticket::from_number(waiter);
         if !id.is_some_and(|id| self.calls.expects_answer(&mut self.cx, id, waiter)) {
             return;

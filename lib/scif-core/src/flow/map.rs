@@ -70,7 +70,7 @@ impl Engine {
     ) -> Result<MappedPieces, Error> {
         let need = Protection::from_bits(protection).ok_or(Error::InvalidArgument)?;
         check_range(offset, length)?;
-        let connection = self.verify(id)?;
+        let connection = self.online_connection(id)?;
         (self.windows).map_pieces(connection, (offset, length), need)
     }
 
@@ -81,7 +81,7 @@ impl Engine {
         self.windows.note_cached(window, pages);
     }
 
-    /// `pages` pages of what [`Engine::note_cached`] was told of are gone.
+    /// `pages` pages that [`Engine::note_cached`] has noted are unmapped.
     pub fn unmap_cached(&mut self, window: RemoteWindowId, pages: u64) {
         self.windows.unmap_cached(window, pages);
     }
@@ -107,7 +107,7 @@ impl Engine {
         need: Protection,
     ) -> Result<Mapped, Error> {
         check_range(offset, length)?;
-        let connection = self.verify(id)?;
+        let connection = self.online_connection(id)?;
         (self.windows).first_run(connection, (offset, length), need)
     }
 
@@ -123,7 +123,7 @@ impl Engine {
         length: u64,
     ) -> Result<ReferencedPages, Error> {
         check_range(offset, length)?;
-        let connection = self.verify(id)?;
+        let connection = self.online_connection(id)?;
         self.windows.get_pages(connection, (offset, length))
     }
 
@@ -155,7 +155,7 @@ impl Engine {
     ) -> Result<LocalPart, Error> {
         let need = Protection::from_bits(protection).ok_or(Error::InvalidArgument)?;
         check_range(offset, length)?;
-        let connection = self.verify(id)?;
+        let connection = self.online_connection(id)?;
         (self.windows).local_part(connection, (offset, length), need)
     }
 }

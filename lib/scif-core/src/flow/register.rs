@@ -50,7 +50,7 @@ impl Engine {
         if is_fixed {
             check_range(offset, chunks.bytes())?;
         }
-        let connection = self.verify(id)?;
+        let connection = self.online_connection(id)?;
         if !page_list::is_size_allowed(chunks.pages()) {
             return Err(Error::NoMemory);
         }
@@ -67,7 +67,7 @@ impl Engine {
     ///
     /// # Errors
     /// `ECONNRESET`: disconnected. `ENOTCONN`: any other state. `ENODEV`: the node is lost.
-    pub(crate) fn verify(&self, id: EndpointId) -> Result<ConnectionId, Error> {
+    pub(crate) fn online_connection(&self, id: EndpointId) -> Result<ConnectionId, Error> {
         let endpoint = self.endpoints.get(id)?;
         match (endpoint.state(), endpoint.connection()) {
             (EndpointState::Connected, Some(_))
@@ -98,7 +98,7 @@ impl Engine {
             let node = self.endpoints.get(id)?.peer().node();
             self.look_for_messages(mem, node);
             // The messages may have ended the connection.
-            self.verify(id)?;
+            self.online_connection(id)?;
         }
         if self.windows.is_in_use(connection, range, |_| true) {
             return Err(Error::AddressInUse);
@@ -158,7 +158,7 @@ impl Engine {
         length: u64,
     ) -> Result<Ticket, Error> {
         check_range(offset, length)?;
-        let connection = self.verify(id)?;
+        let connection = self.online_connection(id)?;
         let windows = (self.windows).whole_windows(connection, offset, length)?;
         let pending_on = PendingOn::Windows(windows.len());
         let call = self.calls.add(&mut self.cx, id, connection, pending_on)?;

@@ -52,7 +52,7 @@ impl Engine {
     /// not all registered, or an offset is negative. `EACCES`: a window does not allow it.
     /// `EFAULT`: the range is not in the pages. `ENOMEM`: too many transfers.
     pub fn rma(&mut self, id: EndpointId, rma: Rma) -> Result<Ticket, Error> {
-        let connection = self.verify(id)?;
+        let connection = self.online_connection(id)?;
         let flags = check_transfer(rma.flags, rma.length)?;
         let (need, remote_need) = rma.direction.needs();
         let local = self.local_span(connection, rma.local, rma.length, need);
@@ -171,7 +171,7 @@ impl Engine {
         length: u64,
         flags: u32,
     ) -> Result<Ticket, Error> {
-        let connection = self.verify(id)?;
+        let connection = self.online_connection(id)?;
         let flags = check_transfer(flags, length)?;
         let (_, need) = direction.needs();
         let remote = Span::remote(&self.windows, connection, (remote, length), need)?;

@@ -126,7 +126,7 @@ impl Engine {
 
     /// FINISH.
     pub(crate) fn on_finish(&mut self, from: NodeId, connection: u64) {
-        if let Some(id) = self.expect(from, connection, &[Phase::Connected]) {
+        if let Some(id) = self.connection_in(from, connection, &[Phase::Connected]) {
             self.connections.finished_by_peer(&mut self.cx, id);
         }
     }
@@ -139,7 +139,7 @@ impl Engine {
         peer: u64,
         what: Readiness,
     ) {
-        if let Some(id) = self.expect(from, peer, &[Phase::Connected]) {
+        if let Some(id) = self.connection_in(from, peer, &[Phase::Connected]) {
             self.on_notification(mem, id, what);
         }
     }

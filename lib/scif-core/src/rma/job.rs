@@ -5,7 +5,7 @@ use scif_abi::flags::{Protection, RmaFlags};
 
 use crate::base::config::Owner;
 use crate::base::ids::Ticket;
-use crate::base::memory::{BadAddress, Memory, Place};
+use crate::base::memory::{Memory, Place};
 use crate::rma::copy_engine::{CopyEngine, CpuEngine, Descriptor};
 use crate::rma::span::Span;
 use crate::window::Windows;
@@ -299,8 +299,8 @@ impl Virtual {
             let range = self.done as usize..(self.done + bytes) as usize;
             let part = data.get_mut(range).ok_or(Error::BadAddress)?;
             let moved = match self.direction {
-                Direction::Read => load(mem, place, part),
-                Direction::Write => store(mem, place, part),
+                Direction::Read => place.read(mem, part),
+                Direction::Write => place.write(mem, part),
             };
             moved.map_err(|_| Error::NoDevice)?;
             self.remote.advance(windows, bytes);
@@ -309,20 +309,4 @@ impl Virtual {
         }
         Ok(())
     }
-}
-
-fn load(mem: &mut dyn Memory, from: Place, to: &mut [u8]) -> Result<(), BadAddress> {
-    match from {
-        Place::Own(address) => mem.read(address, to),
-        Place::Peer(node, address) => mem.peer_read(node, address, to)?,
-    }
-    Ok(())
-}
-
-fn store(mem: &mut dyn Memory, to: Place, from: &[u8]) -> Result<(), BadAddress> {
-    match to {
-        Place::Own(address) => mem.write(address, from),
-        Place::Peer(node, address) => mem.peer_write(node, address, from)?,
-    }
-    Ok(())
 }

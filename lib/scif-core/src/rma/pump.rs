@@ -262,10 +262,7 @@ fn store_parts(mem: &mut dyn Memory, places: [Place; 2], value: u64) -> Result<(
     mem.fence();
     let bytes = value.to_le_bytes();
     for (place, half) in places.into_iter().zip(bytes.chunks_exact(4)) {
-        match place {
-            Place::Own(address) => mem.write(address, half),
-            Place::Peer(node, address) => mem.peer_write(node, address, half)?,
-        }
+        place.write(mem, half)?;
     }
     Ok(())
 }

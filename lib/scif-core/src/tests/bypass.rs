@@ -1,4 +1,4 @@
-//! Bypass clients: what they are told, what waits for them, and what becomes of what they leave.
+//! Bypass clients: their notifications, what waits for them, and what they leave when they end.
 
 use super::std::prelude::v1::*;
 
@@ -11,12 +11,12 @@ use scif_abi::bypass::{
 use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_RETRY_NS};
 
-use super::fixture::{BOTH, Bed, End, PAGE, USER};
+use super::fixture::{BOTH, End, Fixture, PAGE, USER};
 use crate::{BypassId, Event, Memory, Owner, Place, Resource, Scope, Side, Ticket};
 
 /// A handle, and the local address of its control page.
-pub(super) fn open(bed: &mut Bed, end: End) -> (BypassId, u64) {
-    let (engine, memory) = bed.parts(end);
+pub(super) fn open(fixture: &mut Fixture, end: End) -> (BypassId, u64) {
+    let (engine, memory) = fixture.parts(end);
     let (id, record) = engine.open_bypass(memory, end.id, USER).unwrap();
     assert!(record.handle.get() >= FIRST_HANDLE);
     let ring = engine.config().endpoint_ring_bytes;
@@ -29,23 +29,23 @@ pub(super) fn open(bed: &mut Bed, end: End) -> (BypassId, u64) {
     (id, page)
 }
 
-pub(super) fn close(bed: &mut Bed, end: End, id: BypassId) {
-    let (engine, memory) = bed.parts(end);
+pub(super) fn close(fixture: &mut Fixture, end: End, id: BypassId) {
+    let (engine, memory) = fixture.parts(end);
     engine.close_bypass(memory, id);
     engine.check_invariants().unwrap();
 }
 
-pub(super) fn word(bed: &Bed, end: End, address: u64) -> u32 {
-    bed.nodes[end.node].memory.load_index(address)
+pub(super) fn word(fixture: &Fixture, end: End, address: u64) -> u32 {
+    fixture.nodes[end.node].memory.load_index(address)
 }
 
-fn send(bed: &mut Bed, end: End, bytes: &[u8]) -> Result<usize, Error> {
-    let (engine, memory) = bed.parts(end);
+fn send(fixture: &mut Fixture, end: End, bytes: &[u8]) -> Result<usize, Error> {
+    let (engine, memory) = fixture.parts(end);
     engine.send(memory, end.id, bytes)
 }
 
-fn receive(bed: &mut Bed, end: End) -> Result<Vec<u8>, Error> {
-    let (engine, memory) = bed.parts(end);
+fn receive(fixture: &mut Fixture, end: End) -> Result<Vec<u8>, Error> {
+    let (engine, memory) = fixture.parts(end);
     let mut buffer = [0; 64];
     let count = engine.recv(memory, end.id, &mut buffer)?;
     Ok(buffer[..count].to_vec())
@@ -54,19 +54,19 @@ fn receive(bed: &mut Bed, end: End) -> Result<Vec<u8>, Error> {
 #[test]
 fn positions_move_into_the_page_and_back() {
     for nodes in [1, 2] {
-        let mut bed = Bed::new(nodes);
-        let (a, b) = bed.connect(0, nodes - 1);
-        assert_eq!(send(&mut bed, a, b"one"), Ok(3));
-        let (id, page) = open(&mut bed, a);
-        assert_eq!(bed.nodes[0].memory.load_position(page + SENT_OFFSET), 3);
-        assert_eq!(word(&bed, a, page + STATE_OFFSET), STATE_CONNECTED);
-        assert_eq!(send(&mut bed, a, b"two"), Ok(3));
-        assert_eq!(bed.nodes[0].memory.load_position(page + SENT_OFFSET), 6);
-        close(&mut bed, a, id);
-        assert_eq!(send(&mut bed, a, b"three"), Ok(5));
-        bed.run();
-        assert_eq!(receive(&mut bed, b).unwrap(), b"onetwothree");
-        let (engine, memory) = bed.parts(a);
+        let mut fixture = Fixture::new(nodes);
+        let (a, b) = fixture.connect(0, nodes - 1);
+        assert_eq!(send(&mut fixture, a, b"one"), Ok(3));
+        let (id, page) = open(&mut fixture, a);
+        assert_eq!(fixture.nodes[0].memory.load_position(page + SENT_OFFSET), 3);
+        assert_eq!(word(&fixture, a, page + STATE_OFFSET), STATE_CONNECTED);
+        assert_eq!(send(&mut fixture, a, b"two"), Ok(3));
+        assert_eq!(fixture.nodes[0].memory.load_position(page + SENT_OFFSET), 6);
+        close(&mut fixture, a, id);
+        assert_eq!(send(&mut fixture, a, b"three"), Ok(5));
+        fixture.run();
+        assert_eq!(receive(&mut fixture, b).unwrap(), b"onetwothree");
+        let (engine, memory) = fixture.parts(a);
         engine.close_bypass(memory, id);
         assert_eq!(
             engine.bypass_place(id, Part::Own),
@@ -77,36 +77,36 @@ fn positions_move_into_the_page_and_back() {
 
 #[test]
 fn only_connected_endpoints_have_handles() {
-    let mut bed = Bed::new(1);
-    let (a, b) = bed.connect(0, 0);
-    let (engine, memory) = bed.parts(a);
+    let mut fixture = Fixture::new(1);
+    let (a, b) = fixture.connect(0, 0);
+    let (engine, memory) = fixture.parts(a);
     let fresh = engine.open(USER).unwrap();
     let refused = engine.open_bypass(memory, fresh, USER);
     assert_eq!(refused, Err(Error::NotConnected));
     engine.close(memory, fresh);
     let gone = engine.open_bypass(memory, fresh, USER);
     assert_eq!(gone, Err(Error::BadDescriptor));
-    bed.close(b);
-    bed.run();
-    let (engine, memory) = bed.parts(a);
+    fixture.close(b);
+    fixture.run();
+    let (engine, memory) = fixture.parts(a);
     let over = engine.open_bypass(memory, a.id, USER);
     assert_eq!(over, Err(Error::NotConnected));
 }
 
 #[test]
 fn handles_count_for_who_opens_them_also_when_the_endpoint_is_gone() {
-    let mut bed = Bed::new(2);
-    let pairs = [(); 3].map(|()| bed.connect(0, 1));
-    let engine = &mut bed.nodes[0].engine;
+    let mut fixture = Fixture::new(2);
+    let pairs = [(); 3].map(|()| fixture.connect(0, 1));
+    let engine = &mut fixture.nodes[0].engine;
     engine.set_limit(Resource::Bypass, Scope::Process, 2);
-    let handles = [0, 1].map(|at| open(&mut bed, pairs[at].0).0);
+    let handles = [0, 1].map(|at| open(&mut fixture, pairs[at].0).0);
     for (a, b) in &pairs[..2] {
-        bed.close(*a);
-        bed.close(*b);
+        fixture.close(*a);
+        fixture.close(*b);
     }
-    bed.run();
+    fixture.run();
     let third = pairs[2].0;
-    let (engine, memory) = bed.parts(third);
+    let (engine, memory) = fixture.parts(third);
     let refused = engine.open_bypass(memory, third.id, USER);
     assert_eq!(refused, Err(Error::NoMemory));
     let other = Owner {
@@ -118,39 +118,39 @@ fn handles_count_for_who_opens_them_also_when_the_endpoint_is_gone() {
     engine.close_bypass(memory, allowed);
     // The peer owes nothing while our clients are what is waited for.
     assert_eq!(engine.connections.half_closed(), 0);
-    close(&mut bed, third, handles[0]);
-    open(&mut bed, third);
-    bed.run();
-    let (engine, _) = bed.parts(third);
+    close(&mut fixture, third, handles[0]);
+    open(&mut fixture, third);
+    fixture.run();
+    let (engine, _) = fixture.parts(third);
     engine.check_invariants().unwrap();
 }
 
 #[test]
 fn the_last_words_wait_for_clients() {
     for nodes in [1, 2] {
-        let mut bed = Bed::new(nodes);
-        let (a, b) = bed.connect(0, nodes - 1);
-        let (at_a, page_a) = open(&mut bed, a);
-        let (at_b, page_b) = open(&mut bed, b);
-        bed.close(a);
-        bed.run();
+        let mut fixture = Fixture::new(nodes);
+        let (a, b) = fixture.connect(0, nodes - 1);
+        let (at_a, page_a) = open(&mut fixture, a);
+        let (at_b, page_b) = open(&mut fixture, b);
+        fixture.close(a);
+        fixture.run();
         // Over for a's programs; b hears of it when they have let go.
-        assert_eq!(word(&bed, a, page_a + STATE_OFFSET), STATE_ENDED);
-        assert_eq!(word(&bed, b, page_b + STATE_OFFSET), STATE_CONNECTED);
-        close(&mut bed, a, at_a);
-        bed.run();
-        let epoch = word(&bed, b, page_b + EPOCH_OFFSET);
-        assert_eq!(word(&bed, b, page_b + STATE_OFFSET), STATE_DISCONNECTED);
+        assert_eq!(word(&fixture, a, page_a + STATE_OFFSET), STATE_ENDED);
+        assert_eq!(word(&fixture, b, page_b + STATE_OFFSET), STATE_CONNECTED);
+        close(&mut fixture, a, at_a);
+        fixture.run();
+        let epoch = word(&fixture, b, page_b + EPOCH_OFFSET);
+        assert_eq!(word(&fixture, b, page_b + STATE_OFFSET), STATE_DISCONNECTED);
         // a's pages stay until b's programs have let go, too.
-        let engine = &bed.nodes[a.node].engine;
+        let engine = &fixture.nodes[a.node].engine;
         assert_eq!(engine.stats().connections_closing, 1);
-        bed.close(b);
-        bed.run();
-        assert_eq!(word(&bed, b, page_b + STATE_OFFSET), STATE_ENDED);
-        assert_ne!(word(&bed, b, page_b + EPOCH_OFFSET), epoch);
-        close(&mut bed, b, at_b);
-        bed.run();
-        for node in &bed.nodes {
+        fixture.close(b);
+        fixture.run();
+        assert_eq!(word(&fixture, b, page_b + STATE_OFFSET), STATE_ENDED);
+        assert_ne!(word(&fixture, b, page_b + EPOCH_OFFSET), epoch);
+        close(&mut fixture, b, at_b);
+        fixture.run();
+        for node in &fixture.nodes {
             assert_eq!(node.engine.stats().connections, 0);
         }
     }
@@ -158,53 +158,53 @@ fn the_last_words_wait_for_clients() {
 
 #[test]
 fn a_dead_clients_lock_is_free_again() {
-    let mut bed = Bed::new(2);
-    let (a, b) = bed.connect(0, 1);
-    let (id, page) = open(&mut bed, a);
-    let (_other, same) = open(&mut bed, a);
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
+    let (id, page) = open(&mut fixture, a);
+    let (_other, same) = open(&mut fixture, a);
     assert_eq!(same, page);
-    let memory = &mut bed.nodes[0].memory;
+    let memory = &mut fixture.nodes[0].memory;
     memory.store_index(page + SEND_LOCK_OFFSET, FIRST_HANDLE);
     // It dies between its position and the index.
     memory.store_position(page + SENT_OFFSET, 2);
-    assert_eq!(send(&mut bed, a, b"x"), Ok(0));
-    let (engine, _) = bed.parts(a);
+    assert_eq!(send(&mut fixture, a, b"x"), Ok(0));
+    let (engine, _) = fixture.parts(a);
     // Nobody tells when a client unlocks: the clock does.
     assert!(engine.next_deadline().is_some());
-    close(&mut bed, a, id);
-    assert_eq!(word(&bed, a, page + SEND_LOCK_OFFSET), 0);
-    bed.run();
-    assert_eq!(receive(&mut bed, b).unwrap(), [0, 0]);
-    assert_eq!(send(&mut bed, a, b"x"), Ok(1));
+    close(&mut fixture, a, id);
+    assert_eq!(word(&fixture, a, page + SEND_LOCK_OFFSET), 0);
+    fixture.run();
+    assert_eq!(receive(&mut fixture, b).unwrap(), [0, 0]);
+    assert_eq!(send(&mut fixture, a, b"x"), Ok(1));
 }
 
 #[test]
 fn a_locked_ring_is_not_an_empty_one() {
-    let mut bed = Bed::new(2);
-    let (a, b) = bed.connect(0, 1);
-    let (_id, page) = open(&mut bed, b);
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
+    let (_id, page) = open(&mut fixture, b);
     let lock = page + RECEIVE_LOCK_OFFSET;
-    bed.nodes[1].memory.store_index(lock, FIRST_HANDLE);
-    send(&mut bed, a, b"last").unwrap();
-    bed.close(a);
-    bed.run();
+    fixture.nodes[1].memory.store_index(lock, FIRST_HANDLE);
+    send(&mut fixture, a, b"last").unwrap();
+    fixture.close(a);
+    fixture.run();
     // Who has the lock may be about to take the bytes, or not: the end has not come.
-    receive_nothing(&mut bed, b);
-    bed.nodes[1].memory.store_index(lock, 0);
-    assert_eq!(receive(&mut bed, b).unwrap(), b"last");
-    assert_eq!(receive(&mut bed, b), Err(Error::ConnectionReset));
+    receive_nothing(&mut fixture, b);
+    fixture.nodes[1].memory.store_index(lock, 0);
+    assert_eq!(receive(&mut fixture, b).unwrap(), b"last");
+    assert_eq!(receive(&mut fixture, b), Err(Error::ConnectionReset));
 }
 
 #[test]
 fn a_ring_that_stays_locked_is_looked_at_ever_less_often() {
-    let mut bed = Bed::new(1);
-    let (a, _) = bed.connect(0, 0);
-    let (_id, page) = open(&mut bed, a);
+    let mut fixture = Fixture::new(1);
+    let (a, _) = fixture.connect(0, 0);
+    let (_id, page) = open(&mut fixture, a);
     let lock = page + SEND_LOCK_OFFSET;
-    bed.run();
-    let look = |bed: &mut Bed| {
-        assert_eq!(send(bed, a, b"x"), Ok(0));
-        let (engine, memory) = bed.parts(a);
+    fixture.run();
+    let look = |fixture: &mut Fixture| {
+        assert_eq!(send(fixture, a, b"x"), Ok(0));
+        let (engine, memory) = fixture.parts(a);
         let (now, next) = (engine.now(), engine.next_deadline().unwrap());
         engine.tick(memory, next);
         let event = engine.next_event(memory);
@@ -214,82 +214,84 @@ fn a_ring_that_stays_locked_is_looked_at_ever_less_often() {
     };
     // Twice: each time that we have got the ring it begins anew.
     for _ in 0..2 {
-        bed.nodes[0].memory.store_index(lock, FIRST_HANDLE);
-        let waits = [(); 10].map(|()| look(&mut bed));
+        fixture.nodes[0].memory.store_index(lock, FIRST_HANDLE);
+        let waits = [(); 10].map(|()| look(&mut fixture));
         assert_eq!(waits[..3], [1, 2, 4].map(|times| times * CLIENT_RETRY_NS));
         assert_eq!(waits[9], 64 * CLIENT_RETRY_NS);
-        bed.nodes[0].memory.store_index(lock, 0);
-        assert_eq!(send(&mut bed, a, b"x"), Ok(1));
+        fixture.nodes[0].memory.store_index(lock, 0);
+        assert_eq!(send(&mut fixture, a, b"x"), Ok(1));
     }
 }
 
 #[test]
 fn a_position_turned_back_costs_the_connection() {
-    let mut bed = Bed::new(2);
-    let (a, b) = bed.connect(0, 1);
-    let (c, d) = bed.connect(0, 1);
-    assert_eq!(send(&mut bed, a, b"bytes"), Ok(5));
-    let (id, page) = open(&mut bed, a);
-    bed.nodes[0].memory.store_position(page + SENT_OFFSET, 4);
-    assert_eq!(send(&mut bed, a, b"x"), Err(Error::ConnectionReset));
-    bed.run();
-    assert_eq!(word(&bed, a, page + STATE_OFFSET), STATE_ENDED);
-    close(&mut bed, a, id);
-    bed.run();
-    assert_eq!(receive(&mut bed, b).unwrap(), b"bytes");
-    assert_eq!(receive(&mut bed, b), Err(Error::ConnectionReset));
-    assert_eq!(send(&mut bed, c, b"well"), Ok(4));
-    assert_eq!(receive(&mut bed, d).unwrap(), b"well");
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
+    let (c, d) = fixture.connect(0, 1);
+    assert_eq!(send(&mut fixture, a, b"bytes"), Ok(5));
+    let (id, page) = open(&mut fixture, a);
+    fixture.nodes[0]
+        .memory
+        .store_position(page + SENT_OFFSET, 4);
+    assert_eq!(send(&mut fixture, a, b"x"), Err(Error::ConnectionReset));
+    fixture.run();
+    assert_eq!(word(&fixture, a, page + STATE_OFFSET), STATE_ENDED);
+    close(&mut fixture, a, id);
+    fixture.run();
+    assert_eq!(receive(&mut fixture, b).unwrap(), b"bytes");
+    assert_eq!(receive(&mut fixture, b), Err(Error::ConnectionReset));
+    assert_eq!(send(&mut fixture, c, b"well"), Ok(4));
+    assert_eq!(receive(&mut fixture, d).unwrap(), b"well");
 }
 
 #[test]
 fn a_transfer_in_parts_keeps_its_turn() {
-    let mut bed = Bed::new(2);
-    let (a, _) = bed.connect(0, 1);
-    let (_id, page) = open(&mut bed, a);
-    let (engine, memory) = bed.parts(a);
+    let mut fixture = Fixture::new(2);
+    let (a, _) = fixture.connect(0, 1);
+    let (_id, page) = open(&mut fixture, a);
+    let (engine, memory) = fixture.parts(a);
     engine.hold_ring(memory, a.id, Side::Send, true);
-    assert_eq!(word(&bed, a, page + SEND_LOCK_OFFSET), 0);
-    assert_eq!(send(&mut bed, a, b"first"), Ok(5));
-    assert_eq!(word(&bed, a, page + SEND_LOCK_OFFSET), LOCK_DAEMON);
-    assert_eq!(send(&mut bed, a, b"second"), Ok(6));
-    let (engine, memory) = bed.parts(a);
+    assert_eq!(word(&fixture, a, page + SEND_LOCK_OFFSET), 0);
+    assert_eq!(send(&mut fixture, a, b"first"), Ok(5));
+    assert_eq!(word(&fixture, a, page + SEND_LOCK_OFFSET), LOCK_DAEMON);
+    assert_eq!(send(&mut fixture, a, b"second"), Ok(6));
+    let (engine, memory) = fixture.parts(a);
     engine.hold_ring(memory, a.id, Side::Send, false);
-    assert_eq!(word(&bed, a, page + SEND_LOCK_OFFSET), 0);
+    assert_eq!(word(&fixture, a, page + SEND_LOCK_OFFSET), 0);
 }
 
 #[test]
 fn windows_wait_for_copies_of_clients_but_not_for_ever() {
     for nodes in [1, 2] {
-        let mut bed = Bed::new(nodes);
-        let (a, b) = bed.connect(0, nodes - 1);
-        let pages = bed.pin(b.node, &[1]);
-        bed.register(b, &pages, 0, BOTH);
+        let mut fixture = Fixture::new(nodes);
+        let (a, b) = fixture.connect(0, nodes - 1);
+        let pages = fixture.pin(b.node, &[1]);
+        fixture.register(b, &pages, 0, BOTH);
         // A client at either end copies; it is stuck.
         for user in [a, b] {
-            bed.register(b, &pages, PAGE.cast_signed(), BOTH);
-            let (id, page) = open(&mut bed, user);
-            let epoch = word(&bed, user, page + EPOCH_OFFSET);
-            set_busy(&mut bed, user, page, FIRST_HANDLE, 1);
-            let (engine, memory) = bed.parts(b);
+            fixture.register(b, &pages, PAGE.cast_signed(), BOTH);
+            let (id, page) = open(&mut fixture, user);
+            let epoch = word(&fixture, user, page + EPOCH_OFFSET);
+            set_busy(&mut fixture, user, page, FIRST_HANDLE, 1);
+            let (engine, memory) = fixture.parts(b);
             let ticket = engine.unregister(memory, b.id, PAGE.cast_signed(), PAGE);
             let ticket = ticket.unwrap();
-            bed.run();
-            assert_ne!(word(&bed, user, page + EPOCH_OFFSET), epoch);
-            let engine = bed.engine(b);
+            fixture.run();
+            assert_ne!(word(&fixture, user, page + EPOCH_OFFSET), epoch);
+            let engine = fixture.engine(b);
             assert_eq!(engine.finish(ticket), None);
             if user == a {
                 // It ends.
-                set_busy(&mut bed, user, page, FIRST_HANDLE, 0);
-                bed.now += 2_000_000;
+                set_busy(&mut fixture, user, page, FIRST_HANDLE, 0);
+                fixture.now += 2_000_000;
             } else {
-                watch(&mut bed, 1_100_000_000);
+                watch(&mut fixture, 1_100_000_000);
             }
-            bed.run();
-            let engine = bed.engine(b);
+            fixture.run();
+            let engine = fixture.engine(b);
             assert_eq!(engine.finish(ticket), Some(Ok(0)));
-            close(&mut bed, user, id);
-            let stuck: u64 = bed
+            close(&mut fixture, user, id);
+            let stuck: u64 = fixture
                 .nodes
                 .iter()
                 .map(|node| node.engine.stats().stuck_copies)
@@ -301,43 +303,43 @@ fn windows_wait_for_copies_of_clients_but_not_for_ever() {
 
 #[test]
 fn only_the_end_of_a_mapped_window_wakes_who_sleeps() {
-    let mut bed = Bed::new(2);
-    let (a, b) = bed.connect(0, 1);
-    let _client = open(&mut bed, a);
-    let pages = bed.pin(b.node, &[1]);
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
+    let _client = open(&mut fixture, a);
+    let pages = fixture.pin(b.node, &[1]);
     for is_mapped in [false, true] {
-        bed.register(b, &pages, 0, BOTH);
-        let engine = bed.engine(a);
+        fixture.register(b, &pages, 0, BOTH);
+        let engine = fixture.engine(a);
         if is_mapped {
             engine.map(a.id, 0, PAGE, BOTH).unwrap();
         }
-        poll_for_nothing(&mut bed, a);
-        let (engine, memory) = bed.parts(b);
+        poll_for_nothing(&mut fixture, a);
+        let (engine, memory) = fixture.parts(b);
         engine.unregister(memory, b.id, 0, PAGE).unwrap();
-        while bed.turn(b.node) {}
-        let (engine, memory) = bed.parts(a);
+        while fixture.iterate(b.node) {}
+        let (engine, memory) = fixture.parts(a);
         let mut is_told = false;
         while let Some(event) = engine.next_event(memory) {
             is_told |= event == Event::Changed(a.id);
         }
         assert_eq!(is_told, is_mapped);
-        bed.run();
+        fixture.run();
     }
 }
 
 /// Begins to unregister a fresh window of `end`; whether that is done at once.
-fn unregister(bed: &mut Bed, end: End) -> (Ticket, bool) {
-    let pages = bed.pin(end.node, &[1]);
-    bed.register(end, &pages, 0, BOTH);
-    let (engine, memory) = bed.parts(end);
+fn unregister(fixture: &mut Fixture, end: End) -> (Ticket, bool) {
+    let pages = fixture.pin(end.node, &[1]);
+    fixture.register(end, &pages, 0, BOTH);
+    let (engine, memory) = fixture.parts(end);
     let ticket = engine.unregister(memory, end.id, 0, PAGE).unwrap();
-    bed.run();
-    (ticket, is_done(bed, end, ticket))
+    fixture.run();
+    (ticket, is_done(fixture, end, ticket))
 }
 
 /// Whether a window is unregistered by now.
-fn is_done(bed: &mut Bed, end: End, ticket: Ticket) -> bool {
-    let engine = bed.engine(end);
+fn is_done(fixture: &mut Fixture, end: End, ticket: Ticket) -> bool {
+    let engine = fixture.engine(end);
     match engine.finish(ticket) {
         Some(result) => {
             assert_eq!(result, Ok(0));
@@ -347,25 +349,25 @@ fn is_done(bed: &mut Bed, end: End, ticket: Ticket) -> bool {
     }
 }
 
-/// Handle `number` of `end` copies so much at once.
-fn set_busy(bed: &mut Bed, end: End, page: u64, number: u32, busy: u32) {
-    let memory = &mut bed.nodes[end.node].memory;
+/// Handle `number` of `end` has this number of copies under way.
+fn set_busy(fixture: &mut Fixture, end: End, page: u64, number: u32, busy: u32) {
+    let memory = &mut fixture.nodes[end.node].memory;
     memory.store_index(page + rma_busy_offset(number), busy);
 }
 
 #[test]
 fn no_look_at_clients_overtakes_the_epoch() {
     for nodes in [1, 2] {
-        let mut bed = Bed::new(nodes);
-        let (a, b) = bed.connect(0, nodes - 1);
+        let mut fixture = Fixture::new(nodes);
+        let (a, b) = fixture.connect(0, nodes - 1);
         for end in [a, b] {
-            let (_, page) = open(&mut bed, end);
+            let (_, page) = open(&mut fixture, end);
             let word = page + EPOCH_OFFSET;
-            bed.nodes[end.node].memory.fenced_word.set(Some(word));
-            let before = bed.nodes[end.node].memory.load_index(word);
+            fixture.nodes[end.node].memory.fenced_word.set(Some(word));
+            let before = fixture.nodes[end.node].memory.load_index(word);
             // The memory checks that a fence lies between the epoch's store and the next load.
-            unregister(&mut bed, b);
-            assert!(bed.nodes[end.node].memory.load_index(word) != before);
+            unregister(&mut fixture, b);
+            assert!(fixture.nodes[end.node].memory.load_index(word) != before);
         }
     }
 }
@@ -374,9 +376,9 @@ fn no_look_at_clients_overtakes_the_epoch() {
 fn clients_are_told_whose_stores_are_gathered() {
     for gathers in [false, true] {
         for (nodes, is_far) in [(1, false), (2, true)] {
-            let mut bed = Bed::new(nodes);
-            let (a, _) = bed.connect(0, nodes - 1);
-            let (engine, memory) = bed.parts(a);
+            let mut fixture = Fixture::new(nodes);
+            let (a, _) = fixture.connect(0, nodes - 1);
+            let (engine, memory) = fixture.parts(a);
             engine.set_gathers(gathers);
             let (_, record) = engine.open_bypass(memory, a.id, USER).unwrap();
             let is_told = record.flags.get() & BYPASS_GATHERED != 0;
@@ -388,181 +390,189 @@ fn clients_are_told_whose_stores_are_gathered() {
 #[test]
 fn a_close_waits_for_copies_of_clients() {
     for is_over in [true, false] {
-        let mut bed = Bed::new(2);
-        let (a, b) = bed.connect(0, 1);
+        let mut fixture = Fixture::new(2);
+        let (a, b) = fixture.connect(0, 1);
         for end in [a, b] {
-            let (id, page) = open(&mut bed, end);
-            set_busy(&mut bed, end, page, FIRST_HANDLE, 1);
-            bed.close(end);
-            bed.run();
-            assert!(bed.nodes[end.node].engine.is_departing(end.id));
+            let (id, page) = open(&mut fixture, end);
+            set_busy(&mut fixture, end, page, FIRST_HANDLE, 1);
+            fixture.close(end);
+            fixture.run();
+            assert!(fixture.nodes[end.node].engine.is_departing(end.id));
             if is_over {
-                set_busy(&mut bed, end, page, FIRST_HANDLE, 0);
+                set_busy(&mut fixture, end, page, FIRST_HANDLE, 0);
             } else {
                 // Time in which nobody looks is not the copy's.
-                bed.now += 2 * CLIENT_COPY_NS;
-                bed.run();
-                assert!(bed.nodes[end.node].engine.is_departing(end.id));
+                fixture.now += 2 * CLIENT_COPY_NS;
+                fixture.run();
+                assert!(fixture.nodes[end.node].engine.is_departing(end.id));
             }
             // A copy that never ends gets the time that any copy is given.
             watch(
-                &mut bed,
+                &mut fixture,
                 match is_over {
                     true => 2 * CLIENT_RETRY_NS,
                     false => CLIENT_COPY_NS,
                 },
             );
-            assert!(!bed.nodes[end.node].engine.is_departing(end.id));
-            close(&mut bed, end, id);
+            assert!(!fixture.nodes[end.node].engine.is_departing(end.id));
+            close(&mut fixture, end, id);
         }
-        bed.run();
-        bed.assert_clean();
+        fixture.run();
+        fixture.assert_clean();
     }
 }
 
 #[test]
 fn nobody_waits_for_a_client_that_died_while_it_copied() {
-    let mut bed = Bed::new(2);
-    let (a, b) = bed.connect(0, 1);
-    let (dies, page) = open(&mut bed, b);
-    let (dies_too, _) = open(&mut bed, b);
-    let (_stays, _) = open(&mut bed, b);
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
+    let (dies, page) = open(&mut fixture, b);
+    let (dies_too, _) = open(&mut fixture, b);
+    let (_stays, _) = open(&mut fixture, b);
     // Before the window ends, and while it waits.
-    set_busy(&mut bed, b, page, FIRST_HANDLE, 1);
-    close(&mut bed, b, dies);
-    assert!(unregister(&mut bed, a).1);
-    set_busy(&mut bed, b, page, FIRST_HANDLE + 1, 1);
-    let (ticket, at_once) = unregister(&mut bed, a);
+    set_busy(&mut fixture, b, page, FIRST_HANDLE, 1);
+    close(&mut fixture, b, dies);
+    assert!(unregister(&mut fixture, a).1);
+    set_busy(&mut fixture, b, page, FIRST_HANDLE + 1, 1);
+    let (ticket, at_once) = unregister(&mut fixture, a);
     assert!(!at_once);
-    close(&mut bed, b, dies_too);
-    bed.now += 2 * CLIENT_RETRY_NS;
-    bed.run();
-    assert!(is_done(&mut bed, a, ticket));
+    close(&mut fixture, b, dies_too);
+    fixture.now += 2 * CLIENT_RETRY_NS;
+    fixture.run();
+    assert!(is_done(&mut fixture, a, ticket));
 }
 
 /// The driver looks for so long, as often as it wants to.
-fn watch(bed: &mut Bed, nanoseconds: u64) {
-    let end = bed.now + nanoseconds;
-    while bed.now < end {
-        bed.now += CLIENT_RETRY_NS;
-        bed.run();
+fn watch(fixture: &mut Fixture, nanoseconds: u64) {
+    let end = fixture.now + nanoseconds;
+    while fixture.now < end {
+        fixture.now += CLIENT_RETRY_NS;
+        fixture.run();
     }
 }
 
 #[test]
 fn who_copies_all_the_time_is_waited_for_each_time() {
-    let mut bed = Bed::new(2);
-    let (a, b) = bed.connect(0, 1);
-    let (_stays, page) = open(&mut bed, b);
-    let (other, _) = open(&mut bed, b);
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
+    let (_stays, page) = open(&mut fixture, b);
+    let (other, _) = open(&mut fixture, b);
     // It is in the middle of one copy or another whenever somebody looks.
-    set_busy(&mut bed, b, page, FIRST_HANDLE, 1);
+    set_busy(&mut fixture, b, page, FIRST_HANDLE, 1);
     for _ in 0..2 {
-        let (ticket, at_once) = unregister(&mut bed, a);
+        let (ticket, at_once) = unregister(&mut fixture, a);
         assert!(!at_once);
-        watch(&mut bed, CLIENT_COPY_NS / 2);
-        assert!(!is_done(&mut bed, a, ticket));
+        watch(&mut fixture, CLIENT_COPY_NS / 2);
+        assert!(!is_done(&mut fixture, a, ticket));
         // The whole machine stood still, and the client with it: that is no time it has had.
-        bed.now += 10 * CLIENT_COPY_NS;
-        bed.run();
-        assert!(!is_done(&mut bed, a, ticket));
-        watch(&mut bed, CLIENT_COPY_NS / 2);
-        assert!(is_done(&mut bed, a, ticket));
+        fixture.now += 10 * CLIENT_COPY_NS;
+        fixture.run();
+        assert!(!is_done(&mut fixture, a, ticket));
+        watch(&mut fixture, CLIENT_COPY_NS / 2);
+        assert!(is_done(&mut fixture, a, ticket));
     }
     // What it counts stays its own.
-    set_busy(&mut bed, b, page, FIRST_HANDLE, 0);
-    assert!(unregister(&mut bed, a).1);
-    close(&mut bed, b, other);
-    assert!(unregister(&mut bed, a).1);
+    set_busy(&mut fixture, b, page, FIRST_HANDLE, 0);
+    assert!(unregister(&mut fixture, a).1);
+    close(&mut fixture, b, other);
+    assert!(unregister(&mut fixture, a).1);
 }
 
 #[test]
 fn who_comes_after_a_dead_client_does_not_copy_for_it() {
-    let mut bed = Bed::new(2);
-    let (a, b) = bed.connect(0, 1);
-    let (dies, page) = open(&mut bed, b);
-    set_busy(&mut bed, b, page, FIRST_HANDLE, 1);
-    let _stays = open(&mut bed, b);
-    close(&mut bed, b, dies);
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
+    let (dies, page) = open(&mut fixture, b);
+    set_busy(&mut fixture, b, page, FIRST_HANDLE, 1);
+    let _stays = open(&mut fixture, b);
+    close(&mut fixture, b, dies);
     // The last of these counts in the word in which the dead one did.
     for _ in 1..RMA_BUSY_SLOTS {
-        open(&mut bed, b);
+        open(&mut fixture, b);
     }
-    assert!(unregister(&mut bed, a).1);
+    assert!(unregister(&mut fixture, a).1);
 }
 
 #[test]
 fn handles_that_share_a_word_are_not_forgotten() {
-    let mut bed = Bed::new(2);
-    let (a, b) = bed.connect(0, 1);
-    let (first, page) = open(&mut bed, b);
-    let others: Vec<BypassId> = (0..RMA_BUSY_SLOTS).map(|_| open(&mut bed, b).0).collect();
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
+    let (first, page) = open(&mut fixture, b);
+    let others: Vec<BypassId> = (0..RMA_BUSY_SLOTS)
+        .map(|_| open(&mut fixture, b).0)
+        .collect();
     // The last of them has the word of the first.
-    set_busy(&mut bed, b, page, FIRST_HANDLE + RMA_BUSY_SLOTS as u32, 1);
-    close(&mut bed, b, first);
-    let (ticket, at_once) = unregister(&mut bed, a);
+    set_busy(
+        &mut fixture,
+        b,
+        page,
+        FIRST_HANDLE + RMA_BUSY_SLOTS as u32,
+        1,
+    );
+    close(&mut fixture, b, first);
+    let (ticket, at_once) = unregister(&mut fixture, a);
     assert!(!at_once);
     for id in others {
-        close(&mut bed, b, id);
+        close(&mut fixture, b, id);
     }
-    bed.run();
-    assert!(is_done(&mut bed, a, ticket));
+    fixture.run();
+    assert!(is_done(&mut fixture, a, ticket));
 }
 
-fn receive_nothing(bed: &mut Bed, end: End) {
-    assert_eq!(receive(bed, end).unwrap(), b"");
+fn receive_nothing(fixture: &mut Fixture, end: End) {
+    assert_eq!(receive(fixture, end).unwrap(), b"");
 }
 
-fn poll_for_nothing(bed: &mut Bed, end: End) {
-    let (engine, memory) = bed.parts(end);
+fn poll_for_nothing(fixture: &mut Fixture, end: End) {
+    let (engine, memory) = fixture.parts(end);
     assert_eq!(engine.poll(memory, end.id), Readiness::OUT);
 }
 
 #[test]
 fn only_who_asked_is_told() {
-    let mut bed = Bed::new(2);
-    let (a, b) = bed.connect(0, 1);
-    bed.run();
-    let sent = |bed: &Bed| {
-        let mut nodes = bed.nodes[0].engine.nodes();
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
+    fixture.run();
+    let sent = |fixture: &Fixture| {
+        let mut nodes = fixture.nodes[0].engine.nodes();
         nodes.find(|n| n.node == 1).unwrap().messages_sent
     };
     // The same without a client and with one.
     let mut client = None;
     for _ in 0..2 {
         // Nobody at b waits.
-        let before = sent(&bed);
+        let before = sent(&fixture);
         for _ in 0..2 {
-            send(&mut bed, a, b"x").unwrap();
-            bed.run();
-            assert_eq!(sent(&bed), before);
+            send(&mut fixture, a, b"x").unwrap();
+            fixture.run();
+            assert_eq!(sent(&fixture), before);
         }
-        assert_eq!(receive(&mut bed, b).unwrap(), b"xx");
-        // Who finds nothing, by a receive or a poll, is told once.
+        assert_eq!(receive(&mut fixture, b).unwrap(), b"xx");
+        // A receive or a poll that finds nothing is followed by one notification.
         for asks in [receive_nothing, poll_for_nothing] {
-            asks(&mut bed, b);
+            asks(&mut fixture, b);
             for known_epoch in [1, 0] {
-                let before = sent(&bed);
-                send(&mut bed, a, b"x").unwrap();
-                bed.run();
-                assert_eq!(sent(&bed), before + known_epoch);
+                let before = sent(&fixture);
+                send(&mut fixture, a, b"x").unwrap();
+                fixture.run();
+                assert_eq!(sent(&fixture), before + known_epoch);
             }
-            assert_eq!(receive(&mut bed, b).unwrap(), b"xx");
+            assert_eq!(receive(&mut fixture, b).unwrap(), b"xx");
         }
-        client.get_or_insert_with(|| open(&mut bed, b));
+        client.get_or_insert_with(|| open(&mut fixture, b));
     }
-    // A subscription is told each time, and a kick always.
-    let (engine, memory) = bed.parts(b);
+    // A subscriber is notified each time, and a kick always notifies.
+    let (engine, memory) = fixture.parts(b);
     engine.set_waiting(memory, b.id, Readiness::IN);
     for _ in 0..2 {
-        let before = sent(&bed);
-        send(&mut bed, a, b"x").unwrap();
-        bed.run();
-        assert_eq!(sent(&bed), before + 1);
+        let before = sent(&fixture);
+        send(&mut fixture, a, b"x").unwrap();
+        fixture.run();
+        assert_eq!(sent(&fixture), before + 1);
     }
-    let before = sent(&bed);
-    let (engine, _) = bed.parts(a);
+    let before = sent(&fixture);
+    let (engine, _) = fixture.parts(a);
     engine.kick(a.id, Kicks::BYTES | Kicks::ROOM).unwrap();
-    bed.run();
-    assert_eq!(sent(&bed), before + 2);
+    fixture.run();
+    assert_eq!(sent(&fixture), before + 2);
 }

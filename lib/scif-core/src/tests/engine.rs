@@ -1,4 +1,4 @@
-//! A copy engine that takes a few descriptors and completes them when told, as hardware does.
+//! A copy engine that takes a few descriptors and completes them on request, as hardware does.
 
 use super::std::prelude::v1::*;
 

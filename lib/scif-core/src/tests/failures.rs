@@ -6,7 +6,7 @@ use scif_abi::PortId;
 use scif_abi::flags::Kicks;
 use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET};
 
-use super::fixture::{BOTH, Bed, End, FIXED, PAGE, USER};
+use super::fixture::{BOTH, End, FIXED, Fixture, PAGE, USER};
 use crate::{ConnectMode, DownReason, Event, LinkState, Memory, Signal};
 
 /// The queue pair for node 1: the first block that node 0 has allocated.
@@ -14,7 +14,7 @@ const QUEUE_PAIR: u64 = PAGE;
 
 /// What node 0 has when its link fails.
 struct Setting {
-    bed: Bed,
+    fixture: Fixture,
     /// One end of a connection; both ends have a window at offset 0.
     a: End,
     /// A listener with a request of node 1.
@@ -24,15 +24,15 @@ struct Setting {
 }
 
 fn setting() -> Setting {
-    let mut bed = Bed::new(2);
-    let (a, b) = bed.connect(0, 1);
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
     for end in [a, b] {
-        let pages = bed.pin(end.node, &[1]);
-        bed.register(end, &pages, 0, BOTH);
+        let pages = fixture.pin(end.node, &[1]);
+        fixture.register(end, &pages, 0, BOTH);
     }
     // Each node connects to the other one, and is not accepted.
     let mut ends = [0, 1].map(|node| {
-        let engine = &mut bed.nodes[node].engine;
+        let engine = &mut fixture.nodes[node].engine;
         let listener = engine.open(USER).unwrap();
         engine.bind(listener, 1777).unwrap();
         engine.listen(listener, 2).unwrap();
@@ -41,14 +41,14 @@ fn setting() -> Setting {
     });
     for (node, (_, connecting)) in ends.iter_mut().enumerate() {
         let to = PortId::new(1 - node as u16, 1777);
-        let (engine, memory) = bed.parts(*connecting);
+        let (engine, memory) = fixture.parts(*connecting);
         let mode = ConnectMode::NonBlocking;
         engine.connect(memory, connecting.id, to, mode).unwrap();
     }
-    bed.run();
+    fixture.run();
     let [(listener, connecting), _] = ends;
     Setting {
-        bed,
+        fixture,
         a,
         listener,
         connecting,
@@ -58,10 +58,10 @@ fn setting() -> Setting {
 /// Lets `call` find, in node 0, that node 1 has stored a bad index at `offset`.
 fn fails_once(name: &str, offset: u64, call: impl Fn(&mut Setting)) {
     let mut setting = setting();
-    let memory = &mut setting.bed.nodes[0].memory;
+    let memory = &mut setting.fixture.nodes[0].memory;
     memory.store_index(QUEUE_PAIR + offset, u32::MAX);
     call(&mut setting);
-    let node = &mut setting.bed.nodes[0];
+    let node = &mut setting.fixture.nodes[0];
     node.engine.check_invariants().expect(name);
     let events: Vec<Event> =
         core::iter::from_fn(|| node.engine.next_event(&mut node.memory)).collect();
@@ -94,7 +94,7 @@ type NamedCall = (&'static str, fn(&mut Setting));
 fn a_link_that_fails_in_any_call_ends_once_and_nothing_is_left() {
     let sends: &[NamedCall] = &[
         ("connect", |s| {
-            let (engine, memory) = s.bed.parts(s.a);
+            let (engine, memory) = s.fixture.parts(s.a);
             let id = engine.open(USER).unwrap();
             let mode = ConnectMode::Blocking;
             engine
@@ -102,35 +102,35 @@ fn a_link_that_fails_in_any_call_ends_once_and_nothing_is_left() {
                 .unwrap();
         }),
         ("connect_cancel", |s| {
-            let engine = s.bed.engine(s.connecting);
+            let engine = s.fixture.engine(s.connecting);
             engine.connect_cancel(s.connecting.id);
         }),
         ("accept", |s| {
-            let (engine, memory) = s.bed.parts(s.listener);
+            let (engine, memory) = s.fixture.parts(s.listener);
             engine.accept_start(memory, s.listener.id, USER).unwrap();
         }),
-        ("close", |s| s.bed.close(s.a)),
-        ("close of a listener", |s| s.bed.close(s.listener)),
+        ("close", |s| s.fixture.close(s.a)),
+        ("close of a listener", |s| s.fixture.close(s.listener)),
         ("kick", |s| {
-            let (engine, _) = s.bed.parts(s.a);
+            let (engine, _) = s.fixture.parts(s.a);
             engine.kick(s.a.id, Kicks::BYTES | Kicks::ROOM).unwrap();
         }),
         ("register", |s| {
-            let pages = s.bed.pin(0, &[1]);
-            s.bed
+            let pages = s.fixture.pin(0, &[1]);
+            s.fixture
                 .start_register(s.a, &pages, PAGE as i64, BOTH, FIXED)
                 .unwrap();
         }),
         ("unregister", |s| {
-            let (engine, memory) = s.bed.parts(s.a);
+            let (engine, memory) = s.fixture.parts(s.a);
             engine.unregister(memory, s.a.id, 0, PAGE).unwrap();
         }),
         ("fence_mark", |s| {
-            let engine = s.bed.engine(s.a);
+            let engine = s.fixture.engine(s.a);
             engine.fence_mark(s.a.id, 2).unwrap();
         }),
         ("fence_signal", |s| {
-            let engine = s.bed.engine(s.a);
+            let engine = s.fixture.engine(s.a);
             let signal = Signal {
                 // By the peer, into its own window.
                 flags: 0x2 | 0x20,
@@ -139,7 +139,7 @@ fn a_link_that_fails_in_any_call_ends_once_and_nothing_is_left() {
             engine.fence_signal(s.a.id, signal).unwrap();
         }),
         ("probe_peer", |s| {
-            let node = &mut s.bed.nodes[0];
+            let node = &mut s.fixture.nodes[0];
             node.engine.probe_peer(&mut node.memory, 1);
         }),
     ];
@@ -148,22 +148,22 @@ fn a_link_that_fails_in_any_call_ends_once_and_nothing_is_left() {
     }
     let receives: &[NamedCall] = &[
         ("doorbell", |s| {
-            let node = &mut s.bed.nodes[0];
+            let node = &mut s.fixture.nodes[0];
             node.engine.doorbell(&mut node.memory, 1);
         }),
         ("poll_node", |s| {
-            let node = &mut s.bed.nodes[0];
+            let node = &mut s.fixture.nodes[0];
             node.engine.poll_node(&mut node.memory, 1);
         }),
         ("register where a window ends", |s| {
-            let (engine, memory) = s.bed.parts(s.a);
+            let (engine, memory) = s.fixture.parts(s.a);
             engine.unregister(memory, s.a.id, 0, PAGE).unwrap();
-            let pages = s.bed.pin(0, &[1]);
-            let result = s.bed.start_register(s.a, &pages, 0, BOTH, FIXED);
+            let pages = s.fixture.pin(0, &[1]);
+            let result = s.fixture.start_register(s.a, &pages, 0, BOTH, FIXED);
             assert_eq!(result, Err(scif_abi::Error::ConnectionReset));
         }),
         ("stop_polling", |s| {
-            let node = &mut s.bed.nodes[0];
+            let node = &mut s.fixture.nodes[0];
             node.engine.start_polling();
             node.engine.poll_rings(&mut node.memory);
             node.engine.stop_polling(&mut node.memory);
@@ -178,7 +178,7 @@ fn a_link_that_fails_in_any_call_ends_once_and_nothing_is_left() {
 #[test]
 fn a_link_that_fails_as_it_is_left_counts_as_failed() {
     let mut setting = setting();
-    let node = &mut setting.bed.nodes[0];
+    let node = &mut setting.fixture.nodes[0];
     node.memory
         .store_index(QUEUE_PAIR + LOCAL_READ_OFFSET, u32::MAX);
     node.engine.leave(&mut node.memory);

@@ -6,7 +6,7 @@ use scif_abi::Error;
 use scif_abi::flags::FenceFlags;
 
 use super::engine::LateEngine;
-use super::fixture::{BOTH, Bed, End, PAGE, READ};
+use super::fixture::{BOTH, End, Fixture, PAGE, READ};
 use crate::{Direction, Local, Memory, Pages, Rma, Signal, Ticket};
 
 const SELF: u32 = FenceFlags::INIT_SELF.bits();
@@ -15,7 +15,7 @@ const LOCAL: u32 = FenceFlags::SIGNAL_LOCAL.bits();
 const REMOTE: u32 = FenceFlags::SIGNAL_REMOTE.bits();
 
 struct Pair {
-    bed: Bed,
+    fixture: Fixture,
     a: End,
     b: End,
     at_a: Pages,
@@ -23,14 +23,14 @@ struct Pair {
 }
 
 fn pair(nodes: usize) -> Pair {
-    let mut bed = Bed::new(nodes);
-    let (a, b) = bed.connect(0, nodes - 1);
-    let at_a = bed.pin(a.node, &[1, 1]);
-    let at_b = bed.pin(b.node, &[1, 1]);
-    bed.register(a, &at_a, 0, BOTH);
-    bed.register(b, &at_b, 0, BOTH);
+    let mut fixture = Fixture::new(nodes);
+    let (a, b) = fixture.connect(0, nodes - 1);
+    let at_a = fixture.pin(a.node, &[1, 1]);
+    let at_b = fixture.pin(b.node, &[1, 1]);
+    fixture.register(a, &at_a, 0, BOTH);
+    fixture.register(b, &at_b, 0, BOTH);
     Pair {
-        bed,
+        fixture,
         a,
         b,
         at_a,
@@ -41,8 +41,8 @@ fn pair(nodes: usize) -> Pair {
 impl Pair {
     /// Starts a copy at an end and leaves it where it is.
     fn begin_copy(&mut self, end: End) {
-        self.bed.nodes[end.node].is_pumped = false;
-        let engine = self.bed.engine(end);
+        self.fixture.nodes[end.node].is_pumped = false;
+        let engine = self.fixture.engine(end);
         let rma = Rma {
             direction: Direction::Write,
             local: Local::Window(64),
@@ -55,26 +55,26 @@ impl Pair {
     }
 
     fn mark(&mut self, end: End, flags: u32) -> Result<i32, Error> {
-        let engine = self.bed.engine(end);
+        let engine = self.fixture.engine(end);
         let ticket = engine.fence_mark(end.id, flags);
-        self.bed
+        self.fixture
             .finish(end, ticket)
             .map(|mark| i32::try_from(mark).unwrap())
     }
 
     fn wait(&mut self, end: End, mark: i32) -> Result<Ticket, Error> {
-        let engine = self.bed.engine(end);
+        let engine = self.fixture.engine(end);
         engine.fence_wait(end.id, mark)
     }
 
     fn result(&mut self, end: End, ticket: Ticket) -> Option<Result<u64, Error>> {
-        self.bed.run();
-        let engine = self.bed.engine(end);
+        self.fixture.run();
+        let engine = self.fixture.engine(end);
         engine.finish(ticket)
     }
 
     fn signal(&mut self, end: End, signal: Signal) -> Result<Ticket, Error> {
-        let engine = self.bed.engine(end);
+        let engine = self.fixture.engine(end);
         engine.fence_signal(end.id, signal)
     }
 
@@ -85,7 +85,7 @@ impl Pair {
         } else {
             &self.at_b
         };
-        let content = self.bed.content(end.node, pages);
+        let content = self.fixture.content(end.node, pages);
         let bytes = content[at as usize..at as usize + 8].try_into().unwrap();
         u64::from_le_bytes(bytes)
     }
@@ -115,7 +115,7 @@ fn a_wait_ends_when_everything_before_the_mark_is_copied() {
             for ticket in waits {
                 assert_eq!(pair.result(a, ticket), None);
             }
-            pair.bed.nodes[copier.node].is_pumped = true;
+            pair.fixture.nodes[copier.node].is_pumped = true;
             for ticket in waits {
                 assert_eq!(pair.result(a, ticket), Some(Ok(0)));
             }
@@ -133,9 +133,9 @@ fn a_signal_over_two_pages_waits_for_copies_under_way() {
         let mut pair = pair(nodes);
         let a = pair.a;
         let (engine, order) = LateEngine::new(4);
-        pair.bed.nodes[a.node].copier = Box::new(engine);
+        pair.fixture.nodes[a.node].copier = Box::new(engine);
         pair.begin_copy(a);
-        pair.bed.nodes[a.node].is_pumped = true;
+        pair.fixture.nodes[a.node].is_pumped = true;
         let at = PAGE - 4;
         let signal = Signal {
             remote_offset: at as i64,
@@ -145,15 +145,15 @@ fn a_signal_over_two_pages_waits_for_copies_under_way() {
         };
         let ticket = pair.signal(a, signal).unwrap();
         for _ in 0..10 {
-            pair.bed.turn(a.node);
+            pair.fixture.iterate(a.node);
         }
         assert!(!order.borrow().is_idle(), "the copy is under way");
         assert_eq!(pair.word(pair.b, at), 0);
         order
             .borrow_mut()
-            .complete_one(&mut pair.bed.nodes[a.node].memory);
+            .complete_one(&mut pair.fixture.nodes[a.node].memory);
         for _ in 0..10 {
-            pair.bed.turn(a.node);
+            pair.fixture.iterate(a.node);
         }
         assert_eq!(pair.word(pair.b, at), 0x1111_2222_3333_4444);
         assert_eq!(pair.result(a, ticket), Some(Ok(0)));
@@ -201,8 +201,8 @@ fn signals_are_stored_after_the_copies() {
             let ticket = pair.signal(a, signal).unwrap();
             assert_eq!(pair.result(a, ticket), Some(Ok(0)), "it is queued");
             assert_eq!((pair.word(a, 16), pair.word(b, 4092)), (0, 0));
-            pair.bed.nodes[copier.node].is_pumped = true;
-            pair.bed.run();
+            pair.fixture.nodes[copier.node].is_pumped = true;
+            pair.fixture.run();
             let value = |flag, value| if flags & flag != 0 { value } else { 0 };
             let expected = (
                 value(LOCAL, signal.local_value),
@@ -210,7 +210,7 @@ fn signals_are_stored_after_the_copies() {
             );
             assert_eq!((pair.word(a, 16), pair.word(b, 4092)), expected);
             let count = u64::from(flags.count_ones());
-            assert_eq!(pair.bed.nodes[copier.node].engine.stats().jobs, 0);
+            assert_eq!(pair.fixture.nodes[copier.node].engine.stats().jobs, 0);
             assert!(count > 0);
         }
     }
@@ -221,8 +221,8 @@ fn signals_are_checked_before_anything_is_stored() {
     for nodes in [1, 2] {
         let mut pair = pair(nodes);
         let (a, b) = (pair.a, pair.b);
-        let pages = pair.bed.pin(a.node, &[1]);
-        pair.bed.register(a, &pages, 2 * PAGE as i64, READ);
+        let pages = pair.fixture.pin(a.node, &[1]);
+        pair.fixture.register(a, &pages, 2 * PAGE as i64, READ);
         let both = LOCAL | REMOTE;
         let at = |local_offset, remote_offset, flags| Signal {
             local_offset,
@@ -264,8 +264,8 @@ fn signals_are_checked_before_anything_is_stored() {
 fn a_signal_in_two_windows_is_refused() {
     let mut pair = pair(2);
     let (a, b) = (pair.a, pair.b);
-    let pages = pair.bed.pin(b.node, &[1]);
-    pair.bed.register(b, &pages, 2 * PAGE as i64, BOTH);
+    let pages = pair.fixture.pin(b.node, &[1]);
+    pair.fixture.register(b, &pages, 2 * PAGE as i64, BOTH);
     let signal = Signal {
         remote_offset: 2 * PAGE as i64 - 4,
         flags: SELF | REMOTE,
@@ -281,15 +281,15 @@ fn waits_for_the_peer_end_when_it_closes() {
     pair.begin_copy(b);
     let mark = pair.mark(a, PEER).unwrap();
     let wait = pair.wait(a, mark).unwrap();
-    let engine = pair.bed.engine(a);
+    let engine = pair.fixture.engine(a);
     let late = engine.fence_mark(a.id, PEER).unwrap();
-    pair.bed.close(b);
+    pair.fixture.close(b);
     assert_eq!(pair.result(a, wait), Some(Err(Error::ConnectionReset)));
     assert_eq!(pair.result(a, late), Some(Err(Error::ConnectionReset)));
-    pair.bed.nodes[1].is_pumped = true;
-    pair.bed.run();
-    pair.bed.close(a);
-    pair.bed.run();
-    pair.bed.assert_clean();
-    assert_eq!(pair.bed.nodes[1].memory.load_index(0), 0);
+    pair.fixture.nodes[1].is_pumped = true;
+    pair.fixture.run();
+    pair.fixture.close(a);
+    pair.fixture.run();
+    pair.fixture.assert_clean();
+    assert_eq!(pair.fixture.nodes[1].memory.load_index(0), 0);
 }

@@ -1,6 +1,6 @@
-//! The test bed: engines of several nodes over one vector of bytes each. Local addresses are
-//! offsets in it; bus addresses have a number of their own added, so that the two cannot be mixed
-//! up.
+//! The fixture of the engine's tests: several nodes, each with a vector of bytes as its memory.
+//! Local addresses are offsets in it; bus addresses have a number of their own added, so that the
+//! two cannot be mixed up.
 
 use super::std::prelude::v1::*;
 use super::std::vec;
@@ -50,9 +50,9 @@ pub struct PlainMemory {
     owes_fence: Cell<bool>,
     /// Stores into the memory of peers fail.
     pub is_cut_off: bool,
-    /// Contiguous memory is in pieces of at most so many bytes.
+    /// The most contiguous bytes that can be allocated.
     pub largest: usize,
-    /// The next own load of so many bytes finds this number in front.
+    /// The next own load of this number of bytes finds the second number in front.
     pub lie: Cell<Option<(usize, u64)>>,
     /// The peer fills its node ring anew whenever it is given room.
     pub flood: Option<Flood>,
@@ -250,7 +250,7 @@ pub struct Node {
 }
 
 /// Some nodes.
-pub struct Bed {
+pub struct Fixture {
     pub nodes: Vec<Node>,
     pub now: u64,
 }
@@ -262,9 +262,9 @@ pub struct End {
     pub id: EndpointId,
 }
 
-impl Bed {
+impl Fixture {
     /// Nodes that are linked with each other.
-    pub fn new(count: usize) -> Bed {
+    pub fn new(count: usize) -> Fixture {
         let rams: Rams = Rc::new(RefCell::new(ram(count)));
         let node = |node: usize| Node {
             engine: Engine::new(Config::new(node as NodeId)),
@@ -286,17 +286,17 @@ impl Bed {
             pins: 0,
             is_pumped: true,
         };
-        let mut bed = Bed {
+        let mut fixture = Fixture {
             nodes: (0..count).map(node).collect(),
             now: 0,
         };
         for from in 0..count {
             for to in from + 1..count {
-                bed.link(from, to);
+                fixture.link(from, to);
             }
         }
-        bed.run();
-        bed
+        fixture.run();
+        fixture
     }
 
     /// Links two nodes.
@@ -318,7 +318,7 @@ impl Bed {
         loop {
             let mut is_quiet = true;
             for index in 0..self.nodes.len() {
-                is_quiet &= !self.turn(index);
+                is_quiet &= !self.iterate(index);
             }
             if is_quiet {
                 return;
@@ -326,8 +326,8 @@ impl Bed {
         }
     }
 
-    /// One turn of one node; whether anything happened.
-    pub fn turn(&mut self, index: usize) -> bool {
+    /// One iteration of one node; whether anything happened.
+    pub fn iterate(&mut self, index: usize) -> bool {
         self.now += 1;
         let now = self.now;
         let mut rings = Vec::new();

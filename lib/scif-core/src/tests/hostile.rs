@@ -1,4 +1,4 @@
-//! A peer that sends messages and page lists that make no sense.
+//! Hostile peers: messages and page lists that make no sense.
 
 use super::std::prelude::v1::*;
 
@@ -9,7 +9,7 @@ use scif_abi::window::WindowRecord;
 use scif_abi::{Error, PortId};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::fixture::{BOTH, BUS, Bed, End, FIXED, Flood, PAGE, RAM_BYTES};
+use super::fixture::{BOTH, BUS, End, FIXED, Fixture, Flood, PAGE, RAM_BYTES};
 use crate::base::table::Key;
 use crate::engine::Engine;
 use crate::{Direction, DownReason, Local, Memory, Rma, Signal, WindowState};
@@ -22,16 +22,16 @@ type Chunks<'a> = &'a [(u64, u64)];
 
 /// Node 0 is under test; node 1 is played by the test from now on.
 struct Victim {
-    bed: Bed,
+    fixture: Fixture,
     a: End,
     /// The victim's id of its end.
     id: u64,
 }
 
 fn victim() -> Victim {
-    let mut bed = Bed::new(2);
-    let (a, _) = bed.connect(0, 1);
-    let engine = &bed.nodes[0].engine;
+    let mut fixture = Fixture::new(2);
+    let (a, _) = fixture.connect(0, 1);
+    let engine = &fixture.nodes[0].engine;
     let id = engine
         .endpoints
         .get(a.id)
@@ -39,17 +39,17 @@ fn victim() -> Victim {
         .connection()
         .unwrap()
         .number();
-    Victim { bed, a, id }
+    Victim { fixture, a, id }
 }
 
 impl Victim {
     fn engine(&self) -> &Engine {
-        &self.bed.nodes[0].engine
+        &self.fixture.nodes[0].engine
     }
 
     /// The victim gets a message.
     fn say(&mut self, body: NodeMessage) {
-        let node = &mut self.bed.nodes[0];
+        let node = &mut self.fixture.nodes[0];
         let port = |node| PortId::new(node, 0);
         let message = Message::new(port(1), port(0), body);
         node.engine.handle(&mut node.memory, 1, &message);
@@ -57,29 +57,29 @@ impl Victim {
         node.engine.check_invariants().unwrap();
     }
 
-    /// Borrows a structure for so many pages; its id and local address.
-    fn borrow(&mut self, pages: u64) -> Option<(u64, u64)> {
+    /// Has the victim grant a structure for a number of pages; its id and local address.
+    fn grant(&mut self, pages: u64) -> Option<(u64, u64)> {
         let peer = self.id;
-        let before: Vec<u64> = self.loans();
+        let before: Vec<u64> = self.granted();
         self.say(NodeMessage::AllocRequest {
             peer,
             pages,
             waiter: 5,
         });
-        let id = self.loans().into_iter().find(|id| !before.contains(id))?;
+        let id = self.granted().into_iter().find(|id| !before.contains(id))?;
         let page_list = self.engine().windows.page_list(Key::from_number(id))?;
-        let address = page_list.exported(&self.bed.nodes[0].memory)?;
+        let address = page_list.exported(&self.fixture.nodes[0].memory)?;
         Some((id, address - BUS))
     }
 
-    fn loans(&self) -> Vec<u64> {
+    fn granted(&self) -> Vec<u64> {
         let granted = self.engine().windows.granted();
         granted.map(|id| id.number()).collect()
     }
 
     /// Fills in a structure: entries of address and count for each chunk.
     fn describe(&mut self, at: u64, chunks: &[(u64, u64)], count: u32, offset: i64, rights: u32) {
-        let memory = &mut self.bed.nodes[0].memory;
+        let memory = &mut self.fixture.nodes[0].memory;
         let mut record = WindowRecord::new_zeroed();
         memory.read(at, record.as_mut_bytes());
         let tables = [record.addresses.address.get(), record.counts.address.get()].map(|lookup| {
@@ -135,7 +135,7 @@ fn page_lists_without_sense_are_refused_and_forgotten() {
         (&[(END - PAGE, 3)], 1, 0, BOTH),
     ];
     for (chunks, count, offset, rights) in bad {
-        let (id, at) = victim.borrow(3).unwrap();
+        let (id, at) = victim.grant(3).unwrap();
         victim.describe(at, chunks, count, offset, rights);
         victim.register(id);
         assert_eq!(
@@ -143,23 +143,23 @@ fn page_lists_without_sense_are_refused_and_forgotten() {
             0,
             "{chunks:?} {count} {offset} {rights}"
         );
-        assert!(victim.loans().is_empty());
+        assert!(victim.granted().is_empty());
     }
-    let (id, at) = victim.borrow(3).unwrap();
+    let (id, at) = victim.grant(3).unwrap();
     victim.describe(at, &good, 2, 0x1000, BOTH);
     victim.register(id);
     assert_eq!(victim.remote_windows(), 1);
     // Twice is once; and two windows are not in the same place.
     victim.register(id);
-    let (second, at) = victim.borrow(1).unwrap();
+    let (second, at) = victim.grant(1).unwrap();
     victim.describe(at, &[(BUS, 1)], 1, 0x3000, BOTH);
     victim.register(second);
     assert_eq!(victim.remote_windows(), 1);
-    let (third, at) = victim.borrow(1).unwrap();
+    let (third, at) = victim.grant(1).unwrap();
     victim.describe(at, &[(BUS, 1)], 1, 0x4000, 0);
     victim.register(third);
     assert_eq!(victim.remote_windows(), 2);
-    let engine = victim.bed.engine(victim.a);
+    let engine = victim.fixture.engine(victim.a);
     let denied = engine.map(victim.a.id, 0x4000, PAGE, BOTH);
     assert_eq!(denied, Err(Error::AccessDenied));
 }
@@ -168,15 +168,15 @@ fn page_lists_without_sense_are_refused_and_forgotten() {
 fn what_is_lent_is_limited() {
     let mut victim = victim();
     for pages in [0, MAX_WINDOW_PAGES + 1, u64::MAX] {
-        assert_eq!(victim.borrow(pages), None);
+        assert_eq!(victim.grant(pages), None);
     }
     let mut count = 0;
-    while victim.borrow(MAX_WINDOW_PAGES).is_some() {
+    while victim.grant(MAX_WINDOW_PAGES).is_some() {
         count += 1;
     }
     // A structure with its lookup arrays, and 512 tables of each kind.
     assert_eq!(count, MAX_GRANTED_PAGES / (3 + 2 * 512));
-    for id in victim.loans() {
+    for id in victim.granted() {
         let peer = victim.id;
         victim.say(NodeMessage::FreeVirtual {
             peer,
@@ -185,7 +185,7 @@ fn what_is_lent_is_limited() {
             kind: 19,
         });
     }
-    assert!(victim.borrow(1).is_some());
+    assert!(victim.grant(1).is_some());
 }
 
 #[test]
@@ -193,10 +193,10 @@ fn grants_without_sense_fail_the_call() {
     let mut victim = victim();
     let addresses = [0, BUS, END - 100, u64::MAX, u64::MAX - 100];
     for address in addresses {
-        let pages = victim.bed.pin(0, &[1]);
+        let pages = victim.fixture.pin(0, &[1]);
         let a = victim.a;
         let ticket = victim
-            .bed
+            .fixture
             .start_register(a, &pages, 0, BOTH, FIXED)
             .unwrap();
         let (window, _) = victim.engine().windows.locals().next().unwrap();
@@ -206,7 +206,7 @@ fn grants_without_sense_fail_the_call() {
             address,
             waiter: window,
         });
-        let engine = victim.bed.engine(a);
+        let engine = victim.fixture.engine(a);
         let result = engine.finish(ticket);
         assert_eq!(result, Some(Err(Error::NoMemory)), "{address:#x}");
         assert_eq!(victim.engine().stats().windows, 0);
@@ -217,11 +217,11 @@ fn grants_without_sense_fail_the_call() {
 fn answers_out_of_turn_change_nothing() {
     let mut victim = victim();
     let (a, requester) = (victim.a, victim.id);
-    let pages = victim.bed.pin(0, &[1]);
-    victim.bed.register(a, &pages, 0, BOTH);
+    let pages = victim.fixture.pin(0, &[1]);
+    victim.fixture.register(a, &pages, 0, BOTH);
     let (window, _) = victim.engine().windows.locals().next().unwrap();
     let window = window.number();
-    let engine = victim.bed.engine(a);
+    let engine = victim.fixture.engine(a);
     let mark = engine.fence_mark(a.id, 2).unwrap();
     let waiter = mark.number();
     let user_window = 3;
@@ -273,7 +273,7 @@ fn answers_out_of_turn_change_nothing() {
             victim.say(body);
         }
     }
-    let engine = victim.bed.engine(a);
+    let engine = victim.fixture.engine(a);
     assert_eq!(engine.finish(mark), None);
     let state = victim.engine().windows().next().map(|window| window.state);
     assert_eq!(state, Some(WindowState::Live));
@@ -283,8 +283,8 @@ fn answers_out_of_turn_change_nothing() {
 fn fences_of_a_peer_are_checked_and_limited() {
     let mut victim = victim();
     let (a, peer) = (victim.a, victim.id);
-    let pages = victim.bed.pin(0, &[1]);
-    victim.bed.register(a, &pages, 0, BOTH);
+    let pages = victim.fixture.pin(0, &[1]);
+    victim.fixture.register(a, &pages, 0, BOTH);
     let (value, waiter) = (7, 1);
     for offset in [1, 2, PAGE - 4, PAGE, u64::MAX, u64::MAX - 7, 1 << 63] {
         victim.say(NodeMessage::SignalLocal {
@@ -302,7 +302,7 @@ fn fences_of_a_peer_are_checked_and_limited() {
     }
     assert_eq!(victim.engine().stats().jobs, 0);
     for _ in 0..2 * MAX_PEER_FENCES {
-        let node = &mut victim.bed.nodes[0];
+        let node = &mut victim.fixture.nodes[0];
         let body = NodeMessage::SignalLocal {
             peer,
             offset: 0,
@@ -314,7 +314,7 @@ fn fences_of_a_peer_are_checked_and_limited() {
     }
     assert_eq!(victim.engine().stats().jobs, MAX_PEER_FENCES);
     // The user's own calls fail in order, and nothing is lost.
-    let engine = victim.bed.engine(a);
+    let engine = victim.fixture.engine(a);
     let signal = Signal {
         flags: 0x11,
         ..Signal::default()
@@ -324,7 +324,7 @@ fn fences_of_a_peer_are_checked_and_limited() {
     for mark in [0, 1, 77, u64::MAX, 1 << 30] {
         victim.say(NodeMessage::Wait { peer, waiter, mark });
     }
-    victim.bed.run();
+    victim.fixture.run();
     assert_eq!(victim.engine().stats().jobs, 0);
 }
 
@@ -332,9 +332,9 @@ fn fences_of_a_peer_are_checked_and_limited() {
 fn a_window_whose_node_is_lost_is_not_written_any_more() {
     let mut victim = victim();
     let a = victim.a;
-    let pages = victim.bed.pin(0, &[2]);
-    victim.bed.register(a, &pages, 0, BOTH);
-    let (id, at) = victim.borrow(2).unwrap();
+    let pages = victim.fixture.pin(0, &[2]);
+    victim.fixture.register(a, &pages, 0, BOTH);
+    let (id, at) = victim.grant(2).unwrap();
     victim.describe(at, &[(BUS + 0x3f_0000, 2)], 1, 0, BOTH);
     victim.register(id);
     let rma = Rma {
@@ -344,11 +344,11 @@ fn a_window_whose_node_is_lost_is_not_written_any_more() {
         length: 2 * PAGE,
         flags: 0,
     };
-    let engine = victim.bed.engine(a);
+    let engine = victim.fixture.engine(a);
     engine.rma(a.id, rma).unwrap();
     engine.link_failed(1, DownReason::Silent);
     let before = engine.stats().copies;
-    victim.bed.turn(0);
+    victim.fixture.iterate(0);
     assert_eq!(victim.engine().stats().copies, before);
     assert_eq!(victim.engine().stats().jobs, 0);
 }
@@ -356,12 +356,12 @@ fn a_window_whose_node_is_lost_is_not_written_any_more() {
 /// A node names the connections and windows of another one, whose ids it can guess.
 #[test]
 fn no_node_speaks_for_another() {
-    let mut bed = Bed::new(3);
-    let (a, b) = bed.connect(0, 1);
-    let pages = bed.pin(0, &[1]);
-    bed.register(a, &pages, 0, BOTH);
+    let mut fixture = Fixture::new(3);
+    let (a, b) = fixture.connect(0, 1);
+    let pages = fixture.pin(0, &[1]);
+    fixture.register(a, &pages, 0, BOTH);
     let id_of = |end: End| {
-        let engine = &bed.nodes[end.node].engine;
+        let engine = &fixture.nodes[end.node].engine;
         engine
             .endpoints
             .get(end.id)
@@ -371,7 +371,7 @@ fn no_node_speaks_for_another() {
             .number()
     };
     let (peer, closer) = (id_of(a), id_of(b));
-    let node = &mut bed.nodes[0];
+    let node = &mut fixture.nodes[0];
     for owner_window in (0..4).map(|index| 1 << 32 | index) {
         for body in [
             NodeMessage::Disconnect { closer, peer },
@@ -406,28 +406,28 @@ fn no_node_speaks_for_another() {
         }
     }
     assert_eq!(node.engine.stats().jobs, 0);
-    bed.run();
-    let (engine, memory) = bed.parts(a);
+    fixture.run();
+    let (engine, memory) = fixture.parts(a);
     assert_eq!(engine.send(memory, a.id, b"still here"), Ok(10));
-    assert_eq!(bed.content(0, &pages)[..8], [0; 8]);
-    assert_eq!(bed.unregister(a, 0, PAGE), Ok(0));
+    assert_eq!(fixture.content(0, &pages)[..8], [0; 8]);
+    assert_eq!(fixture.unregister(a, 0, PAGE), Ok(0));
 }
 
 /// A peer fills its ring as fast as it is read: one iteration still ends.
 #[test]
 fn a_flood_of_messages_does_not_hold_up_the_loop() {
-    let mut bed = Bed::new(2);
+    let mut fixture = Fixture::new(2);
     for (node, other) in [(0, 1), (1, 0)] {
-        let node = &mut bed.nodes[node];
+        let node = &mut fixture.nodes[node];
         node.engine.link_down(&mut node.memory, other);
     }
     let mut attach = |node: usize, other| {
-        let node = &mut bed.nodes[node];
+        let node = &mut fixture.nodes[node];
         node.engine.attach(&mut node.memory, other).unwrap()
     };
     let (at_0, at_1) = (attach(0, 1), attach(1, 0));
     let batch = NODE_RING_BYTES as usize / MESSAGE_BYTES;
-    let node = &mut bed.nodes[0];
+    let node = &mut fixture.nodes[0];
     node.memory.flood = Some(Flood {
         queue_pair: at_0 - BUS,
         bytes: (batch * MESSAGE_BYTES) as u32,

@@ -8,29 +8,29 @@ use scif_abi::message::{Message, NodeMessage};
 use scif_abi::{Error, PortId};
 
 use super::engine::LateEngine;
-use super::fixture::{BOTH, Bed, End, FIXED, PAGE, READ, USER};
+use super::fixture::{BOTH, End, FIXED, Fixture, PAGE, READ, USER};
 use crate::{Direction, DownReason, LinkState, Local, Memory, Pages, Rma, WindowState};
 
 const SYNC: u32 = RmaFlags::SYNC.bits();
 
-struct Pair {
-    bed: Bed,
-    a: End,
-    b: End,
-    at_a: Pages,
-    at_b: Pages,
+pub struct Pair {
+    pub fixture: Fixture,
+    pub a: End,
+    pub b: End,
+    pub at_a: Pages,
+    pub at_b: Pages,
 }
 
 /// Two ends with a page registered at offset 0 each.
-fn pair(nodes: usize) -> Pair {
-    let mut bed = Bed::new(nodes);
-    let (a, b) = bed.connect(0, nodes - 1);
-    let at_a = bed.pin(a.node, &[1]);
-    let at_b = bed.pin(b.node, &[1]);
-    bed.register(a, &at_a, 0, BOTH);
-    bed.register(b, &at_b, 0, BOTH);
+pub fn pair(nodes: usize) -> Pair {
+    let mut fixture = Fixture::new(nodes);
+    let (a, b) = fixture.connect(0, nodes - 1);
+    let at_a = fixture.pin(a.node, &[1]);
+    let at_b = fixture.pin(b.node, &[1]);
+    fixture.register(a, &at_a, 0, BOTH);
+    fixture.register(b, &at_b, 0, BOTH);
     Pair {
-        bed,
+        fixture,
         a,
         b,
         at_a,
@@ -38,7 +38,7 @@ fn pair(nodes: usize) -> Pair {
     }
 }
 
-fn write() -> Rma {
+pub fn write() -> Rma {
     Rma {
         direction: Direction::Write,
         local: Local::Window(0),
@@ -52,35 +52,35 @@ fn write() -> Rma {
 fn an_unregistered_window_stays_as_long_as_it_is_mapped() {
     for nodes in [1, 2] {
         let Pair {
-            mut bed,
+            mut fixture,
             a,
             b,
             at_b,
             ..
         } = pair(nodes);
-        let engine = bed.engine(a);
+        let engine = fixture.engine(a);
         let mapped = engine.map(a.id, 0, PAGE, BOTH).unwrap();
         engine.map(a.id, 0, PAGE, READ).unwrap();
-        assert_eq!(bed.unregister(b, 0, PAGE), Ok(0));
+        assert_eq!(fixture.unregister(b, 0, PAGE), Ok(0));
         // Nothing new may use it, but what is there works.
-        let (engine, memory) = bed.parts(a);
+        let (engine, memory) = fixture.parts(a);
         let none = Err(Error::NoSuchAddress);
         assert_eq!(engine.map(a.id, 0, PAGE, READ), Err(Error::NoSuchAddress));
         assert_eq!(engine.rma(a.id, write()), none);
         memory.store_u64(mapped.place, 99).unwrap();
-        assert_eq!(bed.content(b.node, &at_b)[0], 99);
-        assert_eq!(bed.unregister(b, 0, PAGE), Err(Error::NoSuchAddress));
-        let used = bed.start_register(b, &at_b, 0, BOTH, FIXED);
+        assert_eq!(fixture.content(b.node, &at_b)[0], 99);
+        assert_eq!(fixture.unregister(b, 0, PAGE), Err(Error::NoSuchAddress));
+        let used = fixture.start_register(b, &at_b, 0, BOTH, FIXED);
         assert_eq!(used, Err(Error::AddressInUse));
-        let engine = bed.engine(a);
+        let engine = fixture.engine(a);
         engine.unmap(mapped.window, 1);
-        bed.run();
-        assert_eq!(bed.nodes[b.node].released, []);
-        let engine = bed.engine(a);
+        fixture.run();
+        assert_eq!(fixture.nodes[b.node].released, []);
+        let engine = fixture.engine(a);
         engine.unmap(mapped.window, 1);
-        bed.run();
-        assert_eq!(bed.nodes[b.node].released, [at_b.pin]);
-        bed.register(b, &at_b, 0, BOTH);
+        fixture.run();
+        assert_eq!(fixture.nodes[b.node].released, [at_b.pin]);
+        fixture.register(b, &at_b, 0, BOTH);
     }
 }
 
@@ -88,40 +88,42 @@ fn an_unregistered_window_stays_as_long_as_it_is_mapped() {
 fn a_peer_that_closes_releases_the_windows_of_both_ends() {
     for nodes in [1, 2] {
         let Pair {
-            mut bed,
+            mut fixture,
             a,
             b,
             at_a,
             at_b,
         } = pair(nodes);
-        bed.close(b);
-        bed.run();
+        fixture.close(b);
+        fixture.run();
         for (end, pages) in [(a, at_a), (b, at_b)] {
-            assert!(bed.nodes[end.node].released.contains(&pages.pin));
+            assert!(fixture.nodes[end.node].released.contains(&pages.pin));
         }
-        let stats = bed.nodes[a.node].engine.stats();
+        let stats = fixture.nodes[a.node].engine.stats();
         assert_eq!((stats.windows, stats.pinned_pages), (0, 0));
-        let none = bed.unregister(a, 0, PAGE);
+        let none = fixture.unregister(a, 0, PAGE);
         assert_eq!(none, Err(Error::ConnectionReset));
-        bed.close(a);
-        assert!(!bed.nodes[a.node].engine.is_departing(a.id));
-        bed.run();
-        bed.assert_clean();
+        fixture.close(a);
+        assert!(!fixture.nodes[a.node].engine.is_departing(a.id));
+        fixture.run();
+        fixture.assert_clean();
     }
 }
 
 #[test]
 fn an_unregister_that_waits_ends_though_the_peer_closes() {
     for nodes in [1, 2] {
-        let Pair { mut bed, a, b, .. } = pair(nodes);
-        bed.nodes[0].is_pumped = false;
-        let (engine, memory) = bed.parts(a);
+        let Pair {
+            mut fixture, a, b, ..
+        } = pair(nodes);
+        fixture.nodes[0].is_pumped = false;
+        let (engine, memory) = fixture.parts(a);
         engine.rma(a.id, write()).unwrap();
         let ticket = engine.unregister(memory, a.id, 0, PAGE).unwrap();
-        bed.close(b);
-        bed.run();
-        bed.nodes[0].is_pumped = true;
-        assert_eq!(bed.finish(a, Ok(ticket)), Ok(0));
+        fixture.close(b);
+        fixture.run();
+        fixture.nodes[0].is_pumped = true;
+        assert_eq!(fixture.finish(a, Ok(ticket)), Ok(0));
     }
 }
 
@@ -129,39 +131,39 @@ fn an_unregister_that_waits_ends_though_the_peer_closes() {
 fn what_only_a_library_has_mapped_keeps_pages_and_no_offsets() {
     for nodes in [1, 2] {
         let Pair {
-            mut bed,
+            mut fixture,
             a,
             b,
             at_b,
             ..
         } = pair(nodes);
-        let (engine, memory) = bed.parts(a);
+        let (engine, memory) = fixture.parts(a);
         let cached = engine.map(a.id, 0, PAGE, BOTH).unwrap();
         engine.note_cached(cached.window, 1);
         let mapped = engine.map(a.id, 0, PAGE, BOTH).unwrap();
         engine.unmap(mapped.window, 1);
         memory.store_u64(cached.place, 99).unwrap();
-        assert_eq!(bed.unregister(b, 0, PAGE), Ok(0));
+        assert_eq!(fixture.unregister(b, 0, PAGE), Ok(0));
         // Another window may be there, while the old pages are kept.
-        let other = bed.pin(b.node, &[1]);
-        bed.register(b, &other, 0, BOTH);
-        let (engine, memory) = bed.parts(a);
+        let other = fixture.pin(b.node, &[1]);
+        fixture.register(b, &other, 0, BOTH);
+        let (engine, memory) = fixture.parts(a);
         let of_other = engine.map(a.id, 0, PAGE, BOTH).unwrap();
         memory.store_u64(of_other.place, 55).unwrap();
-        assert_eq!(bed.content(b.node, &other)[0], 55);
-        assert_eq!(bed.content(b.node, &at_b)[0], 99);
-        assert_eq!(bed.nodes[b.node].released, []);
-        let engine = bed.engine(a);
+        assert_eq!(fixture.content(b.node, &other)[0], 55);
+        assert_eq!(fixture.content(b.node, &at_b)[0], 99);
+        assert_eq!(fixture.nodes[b.node].released, []);
+        let engine = fixture.engine(a);
         engine.unmap_cached(cached.window, 1);
-        bed.run();
-        assert_eq!(bed.nodes[b.node].released, [at_b.pin]);
+        fixture.run();
+        assert_eq!(fixture.nodes[b.node].released, [at_b.pin]);
         // The end of the old one was not the end of the new one.
-        let used = bed.start_register(b, &at_b, 0, BOTH, FIXED);
+        let used = fixture.start_register(b, &at_b, 0, BOTH, FIXED);
         assert_eq!(used, Err(Error::AddressInUse));
-        let engine = bed.engine(a);
+        let engine = fixture.engine(a);
         engine.unmap(of_other.window, 1);
-        assert_eq!(bed.unregister(b, 0, PAGE), Ok(0));
-        assert_eq!(bed.nodes[b.node].released, [at_b.pin, other.pin]);
+        assert_eq!(fixture.unregister(b, 0, PAGE), Ok(0));
+        assert_eq!(fixture.nodes[b.node].released, [at_b.pin, other.pin]);
     }
 }
 
@@ -170,28 +172,28 @@ fn mappings_outlive_both_ends() {
     for nodes in [1, 2] {
         for order in [[0, 1], [1, 0]] {
             let Pair {
-                mut bed,
+                mut fixture,
                 a,
                 b,
                 at_a,
                 at_b,
             } = pair(nodes);
-            let engine = bed.engine(a);
+            let engine = fixture.engine(a);
             let mapped = engine.map(a.id, 0, PAGE, BOTH).unwrap();
             for end in order {
-                bed.close([a, b][end]);
-                bed.run();
+                fixture.close([a, b][end]);
+                fixture.run();
             }
-            assert!(bed.nodes[0].released.contains(&at_a.pin));
-            assert_eq!(bed.nodes[b.node].engine.stats().windows, 1);
-            let window = bed.nodes[b.node].engine.windows().next().unwrap();
+            assert!(fixture.nodes[0].released.contains(&at_a.pin));
+            assert_eq!(fixture.nodes[b.node].engine.stats().windows, 1);
+            let window = fixture.nodes[b.node].engine.windows().next().unwrap();
             assert_eq!((window.state, window.endpoint), (WindowState::Used, None));
-            let (engine, memory) = bed.parts(a);
+            let (engine, memory) = fixture.parts(a);
             memory.store_u64(mapped.place, 7).unwrap();
             engine.unmap(mapped.window, 1);
-            bed.run();
-            assert_eq!(bed.content(b.node, &at_b)[0], 7);
-            bed.assert_clean();
+            fixture.run();
+            assert_eq!(fixture.content(b.node, &at_b)[0], 7);
+            fixture.assert_clean();
         }
     }
 }
@@ -200,40 +202,40 @@ fn mappings_outlive_both_ends() {
 fn copies_run_on_when_everybody_closes() {
     for nodes in [1, 2] {
         let Pair {
-            mut bed,
+            mut fixture,
             a,
             b,
             at_a,
             at_b,
         } = pair(nodes);
-        let data = bed.fill(a.node, &at_a, 4);
-        bed.nodes[0].is_pumped = false;
-        let engine = bed.engine(a);
+        let data = fixture.fill(a.node, &at_a, 4);
+        fixture.nodes[0].is_pumped = false;
+        let engine = fixture.engine(a);
         let ticket = engine.rma(a.id, write()).unwrap();
-        bed.close(b);
-        bed.run();
-        bed.close(a);
-        bed.run();
-        let engine = bed.engine(a);
+        fixture.close(b);
+        fixture.run();
+        fixture.close(a);
+        fixture.run();
+        let engine = fixture.engine(a);
         let ended = Some(Err(Error::NotConnected));
         assert_eq!(engine.finish(ticket), ended);
-        for node in &bed.nodes {
+        for node in &fixture.nodes {
             assert_eq!(node.released, [], "both ends' pages are still in use");
         }
-        bed.nodes[0].is_pumped = true;
-        bed.run();
-        assert!(bed.content(b.node, &at_b) == data);
-        bed.assert_clean();
+        fixture.nodes[0].is_pumped = true;
+        fixture.run();
+        assert!(fixture.content(b.node, &at_b) == data);
+        fixture.assert_clean();
     }
 }
 
 /// Runs node by node until nothing of a closed endpoint is under way.
-fn depart(bed: &mut Bed, end: End) {
+fn depart(fixture: &mut Fixture, end: End) {
     let mut turns = 0..1000;
-    while bed.nodes[end.node].engine.is_departing(end.id) {
+    while fixture.nodes[end.node].engine.is_departing(end.id) {
         assert!(turns.next().is_some(), "the close does not end");
-        for node in 0..bed.nodes.len() {
-            bed.turn(node);
+        for node in 0..fixture.nodes.len() {
+            fixture.iterate(node);
         }
     }
 }
@@ -243,39 +245,41 @@ fn a_close_has_ended_when_no_copy_of_either_end_is_under_way() {
     for nodes in [1, 2] {
         for (closer, is_mapped) in [(0, false), (1, false), (1, true)] {
             let Pair {
-                mut bed,
+                mut fixture,
                 a,
                 b,
                 at_a,
                 at_b,
             } = pair(nodes);
-            let data = bed.fill(a.node, &at_a, 4);
-            bed.nodes[0].is_pumped = false;
-            let engine = bed.engine(a);
+            let data = fixture.fill(a.node, &at_a, 4);
+            fixture.nodes[0].is_pumped = false;
+            let engine = fixture.engine(a);
             if is_mapped {
                 engine.map(a.id, 0, PAGE, BOTH).unwrap();
             }
             engine.rma(a.id, write()).unwrap();
             let closer = [a, b][closer];
-            bed.close(closer);
-            bed.run();
-            assert!(bed.nodes[closer.node].engine.is_departing(closer.id));
-            bed.nodes[0].is_pumped = true;
-            depart(&mut bed, closer);
+            fixture.close(closer);
+            fixture.run();
+            assert!(fixture.nodes[closer.node].engine.is_departing(closer.id));
+            fixture.nodes[0].is_pumped = true;
+            depart(&mut fixture, closer);
             // Every byte is as it was when the close began, whatever is stored afterwards.
-            assert!(bed.content(b.node, &at_b) == data);
-            bed.fill(a.node, &at_a, 5);
-            bed.run();
-            assert!(bed.content(b.node, &at_b) == data);
+            assert!(fixture.content(b.node, &at_b) == data);
+            fixture.fill(a.node, &at_a, 5);
+            fixture.run();
+            assert!(fixture.content(b.node, &at_b) == data);
         }
     }
 }
 
 #[test]
 fn a_close_tells_when_it_has_ended() {
-    let Pair { mut bed, a, b, .. } = pair(2);
-    bed.close(a);
-    let [node, peer] = &mut bed.nodes[..] else {
+    let Pair {
+        mut fixture, a, b, ..
+    } = pair(2);
+    fixture.close(a);
+    let [node, peer] = &mut fixture.nodes[..] else {
         unreachable!();
     };
     let mut known_epoch = 0;
@@ -299,9 +303,9 @@ fn a_close_tells_when_it_has_ended() {
 #[test]
 fn a_close_ends_though_the_peer_is_silent_or_lost() {
     // It says nothing.
-    let Pair { mut bed, a, .. } = pair(2);
-    bed.close(a);
-    let node = &mut bed.nodes[a.node];
+    let Pair { mut fixture, a, .. } = pair(2);
+    fixture.close(a);
+    let node = &mut fixture.nodes[a.node];
     let due = node.engine.now() + ANSWER_TIMEOUT_NS;
     node.engine.tick(&mut node.memory, due - 1);
     assert!(node.engine.is_departing(a.id));
@@ -309,23 +313,23 @@ fn a_close_ends_though_the_peer_is_silent_or_lost() {
     assert!(!node.engine.is_departing(a.id));
     // It goes, before or after the close, with a copy queued.
     for is_lost_first in [true, false] {
-        let Pair { mut bed, a, .. } = pair(2);
-        bed.nodes[0].is_pumped = false;
-        let engine = bed.engine(a);
+        let Pair { mut fixture, a, .. } = pair(2);
+        fixture.nodes[0].is_pumped = false;
+        let engine = fixture.engine(a);
         engine.rma(a.id, write()).unwrap();
         if is_lost_first {
-            lose(&mut bed);
+            lose(&mut fixture);
         }
-        bed.close(a);
+        fixture.close(a);
         if !is_lost_first {
-            lose(&mut bed);
+            lose(&mut fixture);
         }
-        let (engine, memory) = bed.parts(a);
+        let (engine, memory) = fixture.parts(a);
         assert!(engine.is_departing(a.id));
         engine.link_down(memory, 1);
-        bed.nodes[0].is_pumped = true;
-        bed.turn(0);
-        assert!(!bed.nodes[0].engine.is_departing(a.id));
+        fixture.nodes[0].is_pumped = true;
+        fixture.iterate(0);
+        assert!(!fixture.nodes[0].engine.is_departing(a.id));
     }
 }
 
@@ -333,30 +337,30 @@ fn a_close_ends_though_the_peer_is_silent_or_lost() {
 fn unregistering_waits_for_copies_though_a_page_is_mapped() {
     for nodes in [1, 2] {
         let Pair {
-            mut bed,
+            mut fixture,
             a,
             b,
             at_a,
             at_b,
         } = pair(nodes);
-        let data = bed.fill(a.node, &at_a, 6);
-        bed.nodes[0].is_pumped = false;
-        let engine = bed.engine(a);
+        let data = fixture.fill(a.node, &at_a, 6);
+        fixture.nodes[0].is_pumped = false;
+        let engine = fixture.engine(a);
         let mapped = engine.map(a.id, 0, PAGE, BOTH).unwrap();
         engine.rma(a.id, write()).unwrap();
-        let (engine, memory) = bed.parts(b);
+        let (engine, memory) = fixture.parts(b);
         let ticket = engine.unregister(memory, b.id, 0, PAGE).unwrap();
-        bed.run();
-        let engine = bed.engine(b);
+        fixture.run();
+        let engine = fixture.engine(b);
         assert_eq!(engine.finish(ticket), None);
-        bed.nodes[0].is_pumped = true;
-        assert_eq!(bed.finish(b, Ok(ticket)), Ok(0));
-        assert!(bed.content(b.node, &at_b) == data);
-        assert_eq!(bed.nodes[b.node].released, []);
-        let engine = bed.engine(a);
+        fixture.nodes[0].is_pumped = true;
+        assert_eq!(fixture.finish(b, Ok(ticket)), Ok(0));
+        assert!(fixture.content(b.node, &at_b) == data);
+        assert_eq!(fixture.nodes[b.node].released, []);
+        let engine = fixture.engine(a);
         engine.unmap(mapped.window, 1);
-        bed.run();
-        assert_eq!(bed.nodes[b.node].released, [at_b.pin]);
+        fixture.run();
+        assert_eq!(fixture.nodes[b.node].released, [at_b.pin]);
     }
 }
 
@@ -364,34 +368,36 @@ fn unregistering_waits_for_copies_though_a_page_is_mapped() {
 fn unregistering_waits_for_copies_at_either_end() {
     for nodes in [1, 2] {
         for owner in [0, 1] {
-            let Pair { mut bed, a, b, .. } = pair(nodes);
+            let Pair {
+                mut fixture, a, b, ..
+            } = pair(nodes);
             let owner = [a, b][owner];
-            bed.nodes[0].is_pumped = false;
-            let engine = bed.engine(a);
+            fixture.nodes[0].is_pumped = false;
+            let engine = fixture.engine(a);
             let copy = engine.rma(a.id, write()).unwrap();
-            let (engine, memory) = bed.parts(owner);
+            let (engine, memory) = fixture.parts(owner);
             let ticket = engine.unregister(memory, owner.id, 0, PAGE).unwrap();
-            bed.run();
-            let engine = bed.engine(owner);
+            fixture.run();
+            let engine = fixture.engine(owner);
             assert_eq!(engine.finish(ticket), None);
-            assert_eq!(bed.nodes[owner.node].released, []);
-            bed.nodes[0].is_pumped = true;
-            assert_eq!(bed.finish(owner, Ok(ticket)), Ok(0));
-            assert_eq!(bed.finish(a, Ok(copy)), Ok(0));
-            assert_eq!(bed.nodes[owner.node].released.len(), 1);
+            assert_eq!(fixture.nodes[owner.node].released, []);
+            fixture.nodes[0].is_pumped = true;
+            assert_eq!(fixture.finish(owner, Ok(ticket)), Ok(0));
+            assert_eq!(fixture.finish(a, Ok(copy)), Ok(0));
+            assert_eq!(fixture.nodes[owner.node].released.len(), 1);
         }
     }
 }
 
 /// Node 1 vanishes: it is never run again.
-fn lose(bed: &mut Bed) {
-    let node = &mut bed.nodes[0];
+fn lose(fixture: &mut Fixture) {
+    let node = &mut fixture.nodes[0];
     node.engine.link_failed(1, DownReason::Silent);
     node.engine.check_invariants().unwrap();
 }
 
-fn reset(bed: &mut Bed) {
-    let node = &mut bed.nodes[0];
+fn reset(fixture: &mut Fixture) {
+    let node = &mut fixture.nodes[0];
     while let Some(event) = node.engine.next_event(&mut node.memory) {
         if let crate::Event::Unpin(pin) = event {
             node.released.push(pin);
@@ -403,10 +409,13 @@ fn reset(bed: &mut Bed) {
 #[test]
 fn a_lost_node_ends_calls_and_frees_windows_when_it_is_down() {
     let Pair {
-        mut bed, a, at_a, ..
+        mut fixture,
+        a,
+        at_a,
+        ..
     } = pair(2);
-    bed.nodes[0].is_pumped = false;
-    let engine = bed.engine(a);
+    fixture.nodes[0].is_pumped = false;
+    let engine = fixture.engine(a);
     let mapped = engine.map(a.id, 0, PAGE, BOTH).unwrap();
     let copy = engine.rma(a.id, write()).unwrap();
     let mark = engine
@@ -415,9 +424,11 @@ fn a_lost_node_ends_calls_and_frees_windows_when_it_is_down() {
     let mark = engine.finish(mark).unwrap().unwrap() as i32;
     let peer = FenceFlags::INIT_PEER.bits();
     let direction = Direction::Read;
-    let pages = bed.pin(0, &[1]);
-    let register = bed.start_register(a, &pages, 0x10000, BOTH, FIXED).unwrap();
-    let (engine, memory) = bed.parts(a);
+    let pages = fixture.pin(0, &[1]);
+    let register = fixture
+        .start_register(a, &pages, 0x10000, BOTH, FIXED)
+        .unwrap();
+    let (engine, memory) = fixture.parts(a);
     let tickets = [
         copy,
         engine.fence_wait(a.id, mark).unwrap(),
@@ -426,143 +437,121 @@ fn a_lost_node_ends_calls_and_frees_windows_when_it_is_down() {
         engine.unregister(memory, a.id, 0, PAGE).unwrap(),
         register,
     ];
-    lose(&mut bed);
-    let engine = bed.engine(a);
+    lose(&mut fixture);
+    let engine = fixture.engine(a);
     for ticket in tickets {
         assert_eq!(engine.finish(ticket), Some(Err(Error::ConnectionReset)));
     }
     let stats = engine.stats();
     assert_eq!((stats.jobs, stats.remote_windows, stats.windows), (0, 0, 2));
     // The peer may still write to our pages until the link is down.
-    reset(&mut bed);
-    assert_eq!(bed.nodes[0].released, []);
-    let (engine, memory) = bed.parts(a);
+    reset(&mut fixture);
+    assert_eq!(fixture.nodes[0].released, []);
+    let (engine, memory) = fixture.parts(a);
     engine.link_down(memory, 1);
-    reset(&mut bed);
-    let mut released = core::mem::take(&mut bed.nodes[0].released);
+    reset(&mut fixture);
+    let mut released = core::mem::take(&mut fixture.nodes[0].released);
     released.sort();
     assert_eq!(released, [at_a.pin, pages.pin]);
-    let engine = bed.engine(a);
+    let engine = fixture.engine(a);
     engine.unmap(mapped.window, 1);
     engine.check_invariants().unwrap();
-    bed.close(a);
-    reset(&mut bed);
-    let stats = bed.nodes[0].engine.stats();
+    fixture.close(a);
+    reset(&mut fixture);
+    let stats = fixture.nodes[0].engine.stats();
     assert_eq!(
         (stats.windows, stats.pinned_pages, stats.mapped_pages),
         (0, 0, 0)
     );
-    assert_eq!(bed.nodes[0].memory.allocated, 0);
+    assert_eq!(fixture.nodes[0].memory.allocated, 0);
 }
 
 #[test]
 fn descriptors_under_way_keep_pages_when_a_node_is_lost() {
     let Pair {
-        mut bed, a, at_a, ..
+        mut fixture,
+        a,
+        at_a,
+        ..
     } = pair(2);
     let (engine, order) = LateEngine::new(4);
-    bed.nodes[0].copier = Box::new(engine);
-    let engine = bed.engine(a);
+    fixture.nodes[0].copier = Box::new(engine);
+    let engine = fixture.engine(a);
     let ticket = engine.rma(a.id, write()).unwrap();
-    bed.turn(0);
-    lose(&mut bed);
-    let (engine, memory) = bed.parts(a);
+    fixture.iterate(0);
+    lose(&mut fixture);
+    let (engine, memory) = fixture.parts(a);
     engine.link_down(memory, 1);
     let ended = Some(Err(Error::ConnectionReset));
     assert_eq!(engine.finish(ticket), ended);
-    reset(&mut bed);
-    assert_eq!(bed.nodes[0].released, []);
-    order.borrow_mut().complete_one(&mut bed.nodes[0].memory);
-    bed.turn(0);
-    assert_eq!(bed.nodes[0].released, [at_a.pin]);
-    bed.close(a);
-    bed.turn(0);
-    bed.turn(0);
-    assert_eq!(bed.nodes[0].engine.stats().jobs, 0);
+    reset(&mut fixture);
+    assert_eq!(fixture.nodes[0].released, []);
+    order
+        .borrow_mut()
+        .complete_one(&mut fixture.nodes[0].memory);
+    fixture.iterate(0);
+    assert_eq!(fixture.nodes[0].released, [at_a.pin]);
+    fixture.close(a);
+    fixture.iterate(0);
+    fixture.iterate(0);
+    assert_eq!(fixture.nodes[0].engine.stats().jobs, 0);
     assert_eq!(order.borrow().forgotten.len(), 1);
 }
 
 #[test]
 fn a_node_that_leaves_in_order_lets_go_of_everything() {
-    let Pair { mut bed, a, b, .. } = pair(2);
-    let engine = bed.engine(a);
+    let Pair {
+        mut fixture, a, b, ..
+    } = pair(2);
+    let engine = fixture.engine(a);
     engine.map(a.id, 0, PAGE, BOTH).unwrap();
-    let node = &mut bed.nodes[1];
+    let node = &mut fixture.nodes[1];
     node.engine.leave(&mut node.memory);
-    bed.run();
+    fixture.run();
     for end in [a, b] {
-        assert_eq!(bed.nodes[end.node].engine.stats().remote_windows, 0);
-        let (engine, memory) = bed.parts(end);
+        assert_eq!(fixture.nodes[end.node].engine.stats().remote_windows, 0);
+        let (engine, memory) = fixture.parts(end);
         engine.link_down(memory, 1 - end.node as u16);
-        bed.close(end);
-        bed.run();
-        assert_eq!(bed.nodes[end.node].released.len(), 1);
+        fixture.close(end);
+        fixture.run();
+        assert_eq!(fixture.nodes[end.node].released.len(), 1);
     }
-    bed.assert_clean();
+    fixture.assert_clean();
     // The same nodes meet again.
-    bed.link(0, 1);
-    bed.run();
-    let (a, _) = bed.connect(0, 1);
-    let pages = bed.pin(0, &[1]);
-    bed.register(a, &pages, 0, BOTH);
-}
-
-/// Whoever leaves or hears of it: the node that copies has the last word only when its engine is
-/// done, and the other one keeps its pages until then.
-#[test]
-fn leaving_waits_for_descriptors_under_way() {
-    for leaver in [0, 1] {
-        let Pair {
-            mut bed, a, at_b, ..
-        } = pair(2);
-        let (engine, order) = LateEngine::new(4);
-        bed.nodes[0].copier = Box::new(engine);
-        let engine = bed.engine(a);
-        engine.rma(a.id, write()).unwrap();
-        bed.turn(0);
-        assert!(!order.borrow().is_idle());
-        let node = &mut bed.nodes[leaver];
-        node.engine.leave(&mut node.memory);
-        bed.run();
-        // Node 0 has not said EXIT, or has not answered it.
-        assert_eq!(bed.nodes[1].released, []);
-        let left = Some(LinkState::Left);
-        assert_ne!(bed.nodes[leaver].engine.link_state(1 - leaver as u16), left);
-        order.borrow_mut().complete_one(&mut bed.nodes[0].memory);
-        bed.run();
-        assert_eq!(bed.nodes[leaver].engine.link_state(1 - leaver as u16), left);
-        for number in [0, 1] {
-            let node = &mut bed.nodes[number];
-            node.engine.link_down(&mut node.memory, 1 - number as u16);
-        }
-        bed.run();
-        assert_eq!(bed.nodes[1].released, [at_b.pin]);
-    }
+    fixture.link(0, 1);
+    fixture.run();
+    let (a, _) = fixture.connect(0, 1);
+    let pages = fixture.pin(0, &[1]);
+    fixture.register(a, &pages, 0, BOTH);
 }
 
 #[test]
 fn the_peer_closing_while_a_window_is_registered_ends_the_call() {
     for nodes in [1, 2] {
         for steps in 0..5 {
-            let Pair { mut bed, a, b, .. } = pair(nodes);
-            let pages = bed.pin(a.node, &[1]);
-            let ticket = bed.start_register(a, &pages, 0x10000, BOTH, FIXED).unwrap();
+            let Pair {
+                mut fixture, a, b, ..
+            } = pair(nodes);
+            let pages = fixture.pin(a.node, &[1]);
+            let ticket = fixture
+                .start_register(a, &pages, 0x10000, BOTH, FIXED)
+                .unwrap();
             for _ in 0..steps {
                 for node in 0..nodes {
-                    bed.turn(node);
+                    fixture.iterate(node);
                 }
             }
-            bed.close(b);
-            bed.run();
-            let engine = bed.engine(a);
+            fixture.close(b);
+            fixture.run();
+            let engine = fixture.engine(a);
             let result = engine.finish(ticket).expect("it has ended");
             assert!(
                 [Ok(0x10000), Err(Error::ConnectionReset)].contains(&result),
                 "{result:?}"
             );
-            bed.close(a);
-            bed.run();
-            bed.assert_clean();
+            fixture.close(a);
+            fixture.run();
+            fixture.assert_clean();
         }
     }
 }
@@ -570,19 +559,22 @@ fn the_peer_closing_while_a_window_is_registered_ends_the_call() {
 /// The host tells its cards which node it has lost. A link between two cards is their own.
 #[test]
 fn what_the_host_has_lost_leaves_a_living_link_alone() {
-    let mut bed = Bed::new(3);
-    let (a, b) = bed.connect(2, 1);
-    let pages = bed.pin(1, &[1]);
-    bed.register(b, &pages, 0, BOTH);
-    let host = &mut bed.nodes[0];
+    let mut fixture = Fixture::new(3);
+    let (a, b) = fixture.connect(2, 1);
+    let pages = fixture.pin(1, &[1]);
+    fixture.register(b, &pages, 0, BOTH);
+    let host = &mut fixture.nodes[0];
     let body = NodeMessage::NodeRemove { node: 1 };
     let message = Message::new(PortId::new(0, 0), PortId::new(2, 0), body);
     host.engine.cx.post_message(2, message);
-    let unexpected = |bed: &Bed| bed.nodes[0].engine.stats().unexpected_messages;
-    let before = unexpected(&bed);
-    bed.run();
-    assert_eq!(unexpected(&bed), before + 1, "the acknowledgement");
-    assert_eq!(bed.nodes[2].engine.link_state(1), Some(LinkState::Online));
-    let (engine, memory) = bed.parts(a);
+    let unexpected = |fixture: &Fixture| fixture.nodes[0].engine.stats().unexpected_messages;
+    let before = unexpected(&fixture);
+    fixture.run();
+    assert_eq!(unexpected(&fixture), before + 1, "the acknowledgement");
+    assert_eq!(
+        fixture.nodes[2].engine.link_state(1),
+        Some(LinkState::Online)
+    );
+    let (engine, memory) = fixture.parts(a);
     assert_eq!(engine.send(memory, a.id, b"still here"), Ok(10));
 }

@@ -5,27 +5,27 @@ use super::std::vec;
 
 use scif_abi::Error;
 
-use super::fixture::{BOTH, Bed, End, PAGE, READ, WRITE};
+use super::fixture::{BOTH, End, Fixture, PAGE, READ, WRITE};
 use crate::{Memory, Place};
 
 const P: i64 = PAGE as i64;
 
 /// Windows at the other end: two runs of two and one page at 0, read-only ones behind.
-fn ends(nodes: usize) -> (Bed, End, End) {
-    let mut bed = Bed::new(nodes);
-    let (a, b) = bed.connect(0, nodes - 1);
-    let first = bed.pin(b.node, &[2, 1]);
-    bed.register(b, &first, 0, BOTH);
-    let second = bed.pin(b.node, &[4]);
-    bed.register(b, &second, 3 * P, READ);
-    (bed, a, b)
+fn ends(nodes: usize) -> (Fixture, End, End) {
+    let mut fixture = Fixture::new(nodes);
+    let (a, b) = fixture.connect(0, nodes - 1);
+    let first = fixture.pin(b.node, &[2, 1]);
+    fixture.register(b, &first, 0, BOTH);
+    let second = fixture.pin(b.node, &[4]);
+    fixture.register(b, &second, 3 * P, READ);
+    (fixture, a, b)
 }
 
 #[test]
 fn a_mapping_covers_one_run() {
     for nodes in [1, 2] {
-        let (mut bed, a, _) = ends(nodes);
-        let (engine, memory) = bed.parts(a);
+        let (mut fixture, a, _) = ends(nodes);
+        let (engine, memory) = fixture.parts(a);
         assert_eq!(engine.map_run(a.id, 0, 7 * PAGE), Ok(2 * PAGE));
         assert_eq!(engine.map_run(a.id, P, 7 * PAGE), Err(Error::NoSuchAddress));
         assert_eq!(engine.map_run(a.id, P, 6 * PAGE), Ok(PAGE));
@@ -35,12 +35,12 @@ fn a_mapping_covers_one_run() {
         assert_eq!((mapped.first_page, mapped.pages), (1, 2));
         // The place is the owner's second page.
         memory.store_u64(mapped.place, 77).unwrap();
-        let found = bed.nodes[nodes - 1]
+        let found = fixture.nodes[nodes - 1]
             .engine
             .windows()
             .find(|w| w.offset == 3 * P);
         assert_eq!(found.map(|w| w.pages), Some(4));
-        let engine = bed.engine(a);
+        let engine = fixture.engine(a);
         assert_eq!(engine.stats().mapped_pages, 2);
         engine.unmap(mapped.window, 1);
         assert_eq!(engine.stats().mapped_pages, 1);
@@ -52,8 +52,8 @@ fn a_mapping_covers_one_run() {
 #[test]
 fn a_mapping_in_pieces_covers_one_window() {
     for nodes in [1, 2] {
-        let (mut bed, a, _) = ends(nodes);
-        let engine = bed.engine(a);
+        let (mut fixture, a, _) = ends(nodes);
+        let engine = fixture.engine(a);
         assert_eq!(engine.window_run(a.id, 0, 7 * PAGE), Ok(3 * PAGE));
         assert_eq!(engine.window_run(a.id, P, PAGE), Ok(PAGE));
         assert_eq!(engine.window_run(a.id, P, 6 * PAGE), Ok(2 * PAGE));
@@ -78,8 +78,8 @@ fn a_mapping_in_pieces_covers_one_window() {
 #[test]
 fn mappings_are_checked() {
     for nodes in [1, 2] {
-        let (mut bed, a, b) = ends(nodes);
-        let engine = bed.engine(a);
+        let (mut fixture, a, b) = ends(nodes);
+        let engine = fixture.engine(a);
         for (offset, length, protection, error) in [
             (0, 0, READ, Error::InvalidArgument),
             (1, PAGE, READ, Error::InvalidArgument),
@@ -98,9 +98,9 @@ fn mappings_are_checked() {
         let pages = engine.get_pages(a.id, 2 * P, 2 * PAGE);
         assert_eq!(pages, Err(Error::NoSuchAddress));
         assert_eq!(engine.stats().mapped_pages, 0);
-        bed.close(b);
-        bed.run();
-        let engine = bed.engine(a);
+        fixture.close(b);
+        fixture.run();
+        let engine = fixture.engine(a);
         let reset = Err(Error::ConnectionReset);
         assert_eq!(engine.map_run(a.id, 0, PAGE), reset);
         assert_eq!(engine.map(a.id, 0, PAGE, READ), Err(Error::ConnectionReset));
@@ -110,8 +110,8 @@ fn mappings_are_checked() {
 #[test]
 fn own_windows_are_found_with_their_pieces() {
     for nodes in [1, 2] {
-        let (mut bed, a, b) = ends(nodes);
-        let (engine, memory) = bed.parts(b);
+        let (mut fixture, a, b) = ends(nodes);
+        let (engine, memory) = fixture.parts(b);
         let part = engine.local_part(b.id, 0, 7 * PAGE, READ).unwrap();
         assert_eq!(part.bytes, 3 * PAGE);
         let bytes: Vec<u64> = part.pieces.iter().map(|(_, bytes)| *bytes).collect();
@@ -135,7 +135,7 @@ fn own_windows_are_found_with_their_pieces() {
             assert_eq!(result, Err(error), "{offset} {length} {protection}");
         }
         // What is the owner's here is the peer's there, and the same page.
-        let (engine, memory) = bed.parts(a);
+        let (engine, memory) = fixture.parts(a);
         let none = engine.local_part(a.id, 0, PAGE, READ);
         assert_eq!(none, Err(Error::NoSuchAddress));
         let mapped = engine.map(a.id, P, PAGE, READ).unwrap();
@@ -147,13 +147,13 @@ fn own_windows_are_found_with_their_pieces() {
         assert_eq!(u64::from_le_bytes(word), 99);
         engine.unmap(mapped.window, 1);
         // From the word to the peer on, nothing new is found.
-        let (engine, memory) = bed.parts(b);
+        let (engine, memory) = fixture.parts(b);
         engine.unregister(memory, b.id, 0, 3 * PAGE).unwrap();
         let gone = engine.local_part(b.id, 0, PAGE, READ);
         assert_eq!(gone, Err(Error::NoSuchAddress));
-        bed.close(a);
-        bed.run();
-        let (engine, _) = bed.parts(b);
+        fixture.close(a);
+        fixture.run();
+        let (engine, _) = fixture.parts(b);
         let gone = engine.local_part(b.id, 4 * P, PAGE, READ);
         assert_eq!(gone, Err(Error::ConnectionReset));
     }
@@ -162,8 +162,8 @@ fn own_windows_are_found_with_their_pieces() {
 #[test]
 fn pages_are_got_and_put_once() {
     for nodes in [1, 2] {
-        let (mut bed, a, b) = ends(nodes);
-        let engine = bed.engine(a);
+        let (mut fixture, a, b) = ends(nodes);
+        let engine = fixture.engine(a);
         let got = engine.get_pages(a.id, P, 2 * PAGE).unwrap();
         let counts: Vec<u64> = got.runs.iter().map(|(_, pages)| *pages).collect();
         assert_eq!((counts, got.protection), (vec![1, 1], BOTH));
@@ -179,12 +179,12 @@ fn pages_are_got_and_put_once() {
         // Put also works when the peer has gone, and close puts what is left.
         let first = engine.get_pages(a.id, 0, PAGE).unwrap();
         engine.get_pages(a.id, 0, PAGE).unwrap();
-        bed.close(b);
-        bed.run();
-        let engine = bed.engine(a);
+        fixture.close(b);
+        fixture.run();
+        let engine = fixture.engine(a);
         assert_eq!(engine.put_pages(a.id, first.cookie), Ok(()));
-        bed.close(a);
-        bed.run();
-        bed.assert_clean();
+        fixture.close(a);
+        fixture.run();
+        fixture.assert_clean();
     }
 }

@@ -1,36 +1,36 @@
-//! When a peer is told, and when its doorbell is rung.
+//! Notifications: when a peer gets one, and when its doorbell is rung.
 
 use super::std::vec;
 
 use scif_abi::Error;
 use scif_abi::flags::Readiness;
 
-use super::fixture::{Bed, End, USER};
+use super::fixture::{End, Fixture, USER};
 use crate::{DownReason, Event};
 
-/// Nanoseconds after which a writer is told of the least room.
+/// Nanoseconds after which a writer is notified of however little room.
 const SOON: u64 = 1_000_000;
 /// Nanoseconds after which a doorbell is no longer trusted.
 const LONG: u64 = 10_000_000;
 
-fn send(bed: &mut Bed, end: End, bytes: usize) -> usize {
-    let (engine, memory) = bed.parts(end);
+fn send(fixture: &mut Fixture, end: End, bytes: usize) -> usize {
+    let (engine, memory) = fixture.parts(end);
     engine.send(memory, end.id, &vec![7; bytes]).unwrap()
 }
 
-fn receive(bed: &mut Bed, end: End, bytes: usize) {
-    let (engine, memory) = bed.parts(end);
+fn receive(fixture: &mut Fixture, end: End, bytes: usize) {
+    let (engine, memory) = fixture.parts(end);
     let mut buffer = vec![0; bytes];
     assert_eq!(engine.recv(memory, end.id, &mut buffer), Ok(bytes));
 }
 
-fn messages(bed: &Bed, node: usize) -> u64 {
-    bed.nodes[node].engine.stats().messages_sent
+fn messages(fixture: &Fixture, node: usize) -> u64 {
+    fixture.nodes[node].engine.stats().messages_sent
 }
 
 /// What a node rings for.
-fn rings(bed: &mut Bed, node: usize) -> usize {
-    let node = &mut bed.nodes[node];
+fn rings(fixture: &mut Fixture, node: usize) -> usize {
+    let node = &mut fixture.nodes[node];
     let next = || node.engine.next_event(&mut node.memory);
     let events = core::iter::from_fn(next);
     events
@@ -41,188 +41,191 @@ fn rings(bed: &mut Bed, node: usize) -> usize {
 #[test]
 fn a_writer_that_waits_hears_of_half_a_ring_at_once() {
     for nodes in [1, 2] {
-        let mut bed = Bed::new(nodes);
-        let (a, b) = bed.connect(0, nodes - 1);
-        let ring = bed.nodes[0].engine.config().endpoint_ring_bytes as usize;
-        assert_eq!(send(&mut bed, a, 2 * ring), ring - 1);
-        let before = messages(&bed, b.node);
+        let mut fixture = Fixture::new(nodes);
+        let (a, b) = fixture.connect(0, nodes - 1);
+        let ring = fixture.nodes[0].engine.config().endpoint_ring_bytes as usize;
+        assert_eq!(send(&mut fixture, a, 2 * ring), ring - 1);
+        let before = messages(&fixture, b.node);
         // Nobody waits for room yet.
-        receive(&mut bed, b, 1);
-        bed.run();
-        assert_eq!(messages(&bed, b.node), before);
-        assert_eq!(send(&mut bed, a, 1), 1);
+        receive(&mut fixture, b, 1);
+        fixture.run();
+        assert_eq!(messages(&fixture, b.node), before);
+        assert_eq!(send(&mut fixture, a, 1), 1);
         // Now a does. It hears nothing of less than a half,
-        assert_eq!(send(&mut bed, a, 1), 0);
-        receive(&mut bed, b, ring / 2 - 2);
-        bed.run();
-        assert_eq!(messages(&bed, b.node), before);
+        assert_eq!(send(&mut fixture, a, 1), 0);
+        receive(&mut fixture, b, ring / 2 - 2);
+        fixture.run();
+        assert_eq!(messages(&fixture, b.node), before);
         // and once of a half.
         for _ in 0..2 {
-            receive(&mut bed, b, 1);
-            bed.run();
+            receive(&mut fixture, b, 1);
+            fixture.run();
         }
-        assert_eq!(messages(&bed, b.node), before + u64::from(nodes == 2));
+        assert_eq!(messages(&fixture, b.node), before + u64::from(nodes == 2));
     }
 }
 
 #[test]
 fn a_writer_that_waits_hears_of_any_room_soon() {
-    let mut bed = Bed::new(2);
-    let (a, b) = bed.connect(0, 1);
-    while send(&mut bed, a, 4096) > 0 {}
-    receive(&mut bed, b, 1);
-    bed.run();
-    let before = messages(&bed, 1);
-    let due = bed.nodes[1].engine.next_deadline().unwrap();
-    assert!(due <= bed.now + SOON);
-    bed.now = due;
-    bed.run();
-    assert_eq!(messages(&bed, 1), before + 1);
-    assert_eq!(bed.nodes[1].engine.next_deadline(), None);
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
+    while send(&mut fixture, a, 4096) > 0 {}
+    receive(&mut fixture, b, 1);
+    fixture.run();
+    let before = messages(&fixture, 1);
+    let due = fixture.nodes[1].engine.next_deadline().unwrap();
+    assert!(due <= fixture.now + SOON);
+    fixture.now = due;
+    fixture.run();
+    assert_eq!(messages(&fixture, 1), before + 1);
+    assert_eq!(fixture.nodes[1].engine.next_deadline(), None);
     // It is said once, not each millisecond.
-    receive(&mut bed, b, 1);
-    bed.run();
-    assert_eq!(bed.nodes[1].engine.next_deadline(), None);
-    assert_eq!(messages(&bed, 1), before + 1);
+    receive(&mut fixture, b, 1);
+    fixture.run();
+    assert_eq!(fixture.nodes[1].engine.next_deadline(), None);
+    assert_eq!(messages(&fixture, 1), before + 1);
     // A connection that ends meanwhile is forgotten.
-    while send(&mut bed, a, 4096) > 0 {}
-    receive(&mut bed, b, 1);
-    bed.turn(1);
-    bed.close(a);
-    bed.run();
-    bed.now += SOON;
-    bed.run();
-    assert_eq!(bed.nodes[1].engine.next_deadline(), None);
+    while send(&mut fixture, a, 4096) > 0 {}
+    receive(&mut fixture, b, 1);
+    fixture.iterate(1);
+    fixture.close(a);
+    fixture.run();
+    fixture.now += SOON;
+    fixture.run();
+    assert_eq!(fixture.nodes[1].engine.next_deadline(), None);
 }
 
 #[test]
 fn one_doorbell_announces_all_until_the_peer_found_its_ring_empty() {
-    let mut bed = Bed::new(2);
-    let (a, b) = bed.connect(0, 1);
-    let (engine, memory) = bed.parts(b);
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
+    let (engine, memory) = fixture.parts(b);
     engine.set_waiting(memory, b.id, Readiness::IN);
-    bed.run();
-    let tell = |bed: &mut Bed| {
-        let before = messages(bed, 0);
-        let (engine, _) = bed.parts(a);
+    fixture.run();
+    let tell = |fixture: &mut Fixture| {
+        let before = messages(fixture, 0);
+        let (engine, _) = fixture.parts(a);
         engine.kick(a.id, scif_abi::flags::Kicks::BYTES).unwrap();
-        let rung = rings(bed, 0);
-        assert_eq!(messages(bed, 0), before + 1);
+        let rung = rings(fixture, 0);
+        assert_eq!(messages(fixture, 0), before + 1);
         rung
     };
-    let saved = bed.nodes[0].engine.stats().doorbells_saved;
-    assert_eq!((tell(&mut bed), tell(&mut bed), tell(&mut bed)), (1, 0, 0));
-    assert_eq!(bed.nodes[0].engine.stats().doorbells_saved, saved + 2);
+    let saved = fixture.nodes[0].engine.stats().doorbells_saved;
+    assert_eq!(
+        (tell(&mut fixture), tell(&mut fixture), tell(&mut fixture)),
+        (1, 0, 0)
+    );
+    assert_eq!(fixture.nodes[0].engine.stats().doorbells_saved, saved + 2);
     // The peer looks, and asks again as it finds nothing more.
-    let heard = bed.nodes[1].engine.stats().messages_received;
-    let node = &mut bed.nodes[1];
+    let heard = fixture.nodes[1].engine.stats().messages_received;
+    let node = &mut fixture.nodes[1];
     node.engine.doorbell(&mut node.memory, 0);
     assert_eq!(node.engine.stats().messages_received, heard + 3);
-    assert_eq!((tell(&mut bed), tell(&mut bed)), (1, 0));
+    assert_eq!((tell(&mut fixture), tell(&mut fixture)), (1, 0));
     // A doorbell that is old may have been lost.
-    bed.now += LONG;
-    let node = &mut bed.nodes[0];
-    node.engine.tick(&mut node.memory, bed.now);
-    assert_eq!((tell(&mut bed), tell(&mut bed)), (1, 0));
+    fixture.now += LONG;
+    let node = &mut fixture.nodes[0];
+    node.engine.tick(&mut node.memory, fixture.now);
+    assert_eq!((tell(&mut fixture), tell(&mut fixture)), (1, 0));
 }
 
 #[test]
 fn a_new_link_begins_with_doorbells() {
-    let mut bed = Bed::new(2);
-    let (a, _) = bed.connect(0, 1);
-    let (engine, _) = bed.parts(a);
+    let mut fixture = Fixture::new(2);
+    let (a, _) = fixture.connect(0, 1);
+    let (engine, _) = fixture.parts(a);
     engine.kick(a.id, scif_abi::flags::Kicks::BYTES).unwrap();
-    assert_eq!(rings(&mut bed, 0), 1);
+    assert_eq!(rings(&mut fixture, 0), 1);
     // The peer never looks: it restarts.
     for (node, peer) in [(0, 1), (1, 0)] {
-        let node = &mut bed.nodes[node];
+        let node = &mut fixture.nodes[node];
         node.engine.link_down(&mut node.memory, peer);
         assert!(node.engine.next_event(&mut node.memory).is_some());
     }
-    bed.link(0, 1);
-    bed.run();
-    let online = |node: usize| bed.nodes[node].engine.online_nodes().count();
+    fixture.link(0, 1);
+    fixture.run();
+    let online = |node: usize| fixture.nodes[node].engine.online_nodes().count();
     assert_eq!((online(0), online(1)), (2, 2));
-    let (c, d) = bed.connect(0, 1);
-    assert_eq!(send(&mut bed, c, 5), 5);
-    receive(&mut bed, d, 5);
+    let (c, d) = fixture.connect(0, 1);
+    assert_eq!(send(&mut fixture, c, 5), 5);
+    receive(&mut fixture, d, 5);
 }
 
 #[test]
 fn who_watches_is_not_rung_until_it_rests() {
-    let mut bed = Bed::new(2);
-    let (a, b) = bed.connect(0, 1);
-    let (engine, memory) = bed.parts(b);
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
+    let (engine, memory) = fixture.parts(b);
     engine.set_waiting(memory, b.id, Readiness::IN);
-    bed.run();
-    let tell = |bed: &mut Bed| {
-        let (engine, _) = bed.parts(a);
+    fixture.run();
+    let tell = |fixture: &mut Fixture| {
+        let (engine, _) = fixture.parts(a);
         engine.kick(a.id, scif_abi::flags::Kicks::BYTES).unwrap();
-        rings(bed, 0)
+        rings(fixture, 0)
     };
-    let received = |bed: &Bed| bed.nodes[1].engine.stats().messages_received;
-    let sees = |bed: &mut Bed| {
-        let node = &mut bed.nodes[1];
+    let received = |fixture: &Fixture| fixture.nodes[1].engine.stats().messages_received;
+    let sees = |fixture: &mut Fixture| {
+        let node = &mut fixture.nodes[1];
         node.engine.has_unpolled_messages(&mut node.memory)
     };
-    let look = |bed: &mut Bed| {
-        let node = &mut bed.nodes[1];
+    let look = |fixture: &mut Fixture| {
+        let node = &mut fixture.nodes[1];
         node.engine.poll_rings(&mut node.memory);
     };
-    bed.nodes[1].engine.start_polling();
+    fixture.nodes[1].engine.start_polling();
     // It was asleep until now: the doorbell has to tell.
-    assert_eq!(tell(&mut bed), 1);
-    assert!(!sees(&mut bed));
-    let before = received(&bed);
-    let node = &mut bed.nodes[1];
+    assert_eq!(tell(&mut fixture), 1);
+    assert!(!sees(&mut fixture));
+    let before = received(&fixture);
+    let node = &mut fixture.nodes[1];
     node.engine.doorbell(&mut node.memory, 0);
-    assert_eq!(received(&bed), before + 1);
+    assert_eq!(received(&fixture), before + 1);
     // Looks find messages, too, and are no doorbells.
-    let doorbells = bed.nodes[1].engine.stats().doorbells_received;
-    let node = &mut bed.nodes[1];
+    let doorbells = fixture.nodes[1].engine.stats().doorbells_received;
+    let node = &mut fixture.nodes[1];
     node.engine.poll_node(&mut node.memory, 0);
     assert_eq!(node.engine.stats().doorbells_received, doorbells);
     node.engine.doorbell(&mut node.memory, 0);
     assert_eq!(node.engine.stats().doorbells_received, doorbells + 1);
     // Now it is seen, and no doorbell is rung.
     for round in 2..5 {
-        assert!(!sees(&mut bed));
-        assert_eq!(tell(&mut bed), 0);
-        assert!(sees(&mut bed));
-        look(&mut bed);
-        assert_eq!(received(&bed), before + round);
+        assert!(!sees(&mut fixture));
+        assert_eq!(tell(&mut fixture), 0);
+        assert!(sees(&mut fixture));
+        look(&mut fixture);
+        assert_eq!(received(&fixture), before + round);
     }
     // What comes just before it rests is for the next turn.
-    assert_eq!(tell(&mut bed), 0);
-    let node = &mut bed.nodes[1];
+    assert_eq!(tell(&mut fixture), 0);
+    let node = &mut fixture.nodes[1];
     node.engine.stop_polling(&mut node.memory);
-    assert_eq!(node.engine.next_deadline(), Some(bed.now));
-    node.engine.tick(&mut node.memory, bed.now);
-    assert_eq!(received(&bed), before + 5);
+    assert_eq!(node.engine.next_deadline(), Some(fixture.now));
+    node.engine.tick(&mut node.memory, fixture.now);
+    assert_eq!(received(&fixture), before + 5);
     // And it was asked to ring.
-    assert_eq!((tell(&mut bed), tell(&mut bed)), (1, 0));
+    assert_eq!((tell(&mut fixture), tell(&mut fixture)), (1, 0));
     // A link that ends is not looked at.
-    let node = &mut bed.nodes[1];
+    let node = &mut fixture.nodes[1];
     node.engine.start_polling();
     node.engine.doorbell(&mut node.memory, 0);
     node.engine.link_failed(0, DownReason::Silent);
-    assert_eq!(tell(&mut bed), 0);
-    assert!(!sees(&mut bed));
-    look(&mut bed);
+    assert_eq!(tell(&mut fixture), 0);
+    assert!(!sees(&mut fixture));
+    look(&mut fixture);
 }
 
 #[test]
 fn a_side_that_finishes_can_still_receive() {
     for nodes in [1, 2] {
-        let mut bed = Bed::new(nodes);
-        let (a, b) = bed.connect(0, nodes - 1);
-        let (engine, memory) = bed.parts(a);
+        let mut fixture = Fixture::new(nodes);
+        let (a, b) = fixture.connect(0, nodes - 1);
+        let (engine, memory) = fixture.parts(a);
         assert_eq!(engine.send(memory, a.id, b"question"), Ok(8));
         // Once or more often.
         assert_eq!(engine.end_sending(a.id), Ok(()));
         assert_eq!(engine.end_sending(a.id), Ok(()));
-        bed.run();
-        let (engine, memory) = bed.parts(b);
+        fixture.run();
+        let (engine, memory) = fixture.parts(b);
         let all = Readiness::IN | Readiness::OUT | Readiness::READ_HUP;
         assert_eq!(engine.poll(memory, b.id), all);
         let mut buffer = [0; 16];
@@ -232,16 +235,16 @@ fn a_side_that_finishes_can_still_receive() {
         assert_eq!(engine.poll(memory, b.id), all);
         assert_eq!(engine.send(memory, b.id, b"answer"), Ok(6));
         assert_eq!(engine.end_sending(b.id), Ok(()));
-        bed.run();
-        let (engine, memory) = bed.parts(a);
+        fixture.run();
+        let (engine, memory) = fixture.parts(a);
         assert_eq!(engine.recv(memory, a.id, &mut buffer), Ok(6));
         let end = engine.recv(memory, a.id, &mut buffer);
         assert_eq!(end, Err(Error::ConnectionReset));
         let fresh = engine.open(USER).unwrap();
         assert_eq!(engine.end_sending(fresh), Err(Error::NotConnected));
-        bed.close(b);
-        bed.run();
-        let (engine, memory) = bed.parts(a);
+        fixture.close(b);
+        fixture.run();
+        let (engine, memory) = fixture.parts(a);
         assert_eq!(engine.end_sending(a.id), Err(Error::ConnectionReset));
         assert!(engine.poll(memory, a.id).contains(Readiness::HUP));
     }

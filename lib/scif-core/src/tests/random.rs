@@ -6,7 +6,7 @@ use super::std::cell::RefCell;
 use super::std::rc::Rc;
 
 use super::engine::{LateEngine, Order};
-use super::fixture::{BOTH, Bed, End, FIXED, PAGE, READ, WRITE};
+use super::fixture::{BOTH, End, FIXED, Fixture, PAGE, READ, WRITE};
 use crate::{Direction, Local, Mapped, Rma, Signal, Ticket};
 
 /// Steps of one run.
@@ -29,7 +29,7 @@ impl Dice {
 
 /// One run.
 struct Run {
-    bed: Bed,
+    fixture: Fixture,
     dice: Dice,
     order: Option<Rc<RefCell<Order>>>,
     ends: Vec<End>,
@@ -44,7 +44,7 @@ impl Run {
     fn new(seed: u64) -> Run {
         let nodes = 1 + (seed % 2) as usize;
         let mut run = Run {
-            bed: Bed::new(nodes),
+            fixture: Fixture::new(nodes),
             dice: Dice(seed),
             order: None,
             ends: Vec::new(),
@@ -59,18 +59,18 @@ impl Run {
         }
         if seed.is_multiple_of(3) {
             let (engine, order) = LateEngine::new(3);
-            run.bed.nodes[0].copier = Box::new(engine);
+            run.fixture.nodes[0].copier = Box::new(engine);
             run.order = Some(order);
         }
         run
     }
 
     fn connect(&mut self) {
-        let last = self.bed.nodes.len() - 1;
-        let (a, b) = self.bed.connect(0, last);
+        let last = self.fixture.nodes.len() - 1;
+        let (a, b) = self.fixture.connect(0, last);
         for end in [a, b] {
-            let pages = self.bed.pin(end.node, &[1, 1]);
-            self.bed.register(end, &pages, 0, BOTH);
+            let pages = self.fixture.pin(end.node, &[1, 1]);
+            self.fixture.register(end, &pages, 0, BOTH);
             self.ends.push(end);
         }
     }
@@ -94,11 +94,11 @@ impl Run {
             18 if self.ends.len() < 8 => self.connect(),
             19 | 21..24 => self.complete(),
             _ => {
-                let node = self.dice.roll(self.bed.nodes.len() as u64) as usize;
-                self.bed.turn(node);
+                let node = self.dice.roll(self.fixture.nodes.len() as u64) as usize;
+                self.fixture.iterate(node);
             }
         }
-        for node in &self.bed.nodes {
+        for node in &self.fixture.nodes {
             node.engine.check_invariants().unwrap();
         }
     }
@@ -108,12 +108,12 @@ impl Run {
     }
 
     fn register(&mut self, end: End) {
-        let pages = self.bed.pin(end.node, &[1, 1]);
+        let pages = self.fixture.pin(end.node, &[1, 1]);
         let offset = self.offset();
         let protection = self.dice.pick(&[BOTH, BOTH, BOTH, READ, WRITE]);
         let flags = self.dice.pick(&[FIXED, FIXED, 0]);
         let ticket = self
-            .bed
+            .fixture
             .start_register(end, &pages, offset, protection, flags);
         self.tickets.extend(ticket.ok().map(|ticket| (end, ticket)));
     }
@@ -121,7 +121,7 @@ impl Run {
     fn unregister(&mut self, end: End) {
         let offset = self.offset();
         let length = self.dice.pick(&[2, 2, 4, 1]) * PAGE;
-        let (engine, memory) = self.bed.parts(end);
+        let (engine, memory) = self.fixture.parts(end);
         let ticket = engine.unregister(memory, end.id, offset, length);
         self.tickets.extend(ticket.ok().map(|ticket| (end, ticket)));
     }
@@ -134,7 +134,7 @@ impl Run {
             direction: self.dice.pick(&[Direction::Read, Direction::Write]),
             local: match self.dice.roll(4) {
                 0 => Local::Pages {
-                    pages: self.bed.pin(end.node, &[3]),
+                    pages: self.fixture.pin(end.node, &[3]),
                     offset: 7,
                 },
                 _ => Local::Window(local),
@@ -143,7 +143,7 @@ impl Run {
             length,
             flags: self.dice.roll(16) as u32,
         };
-        let engine = self.bed.engine(end);
+        let engine = self.fixture.engine(end);
         let ticket = engine.rma(end.id, rma);
         self.tickets.extend(ticket.ok().map(|ticket| (end, ticket)));
     }
@@ -151,7 +151,7 @@ impl Run {
     fn begin_virtual(&mut self, end: End) {
         let remote = self.offset();
         let direction = self.dice.pick(&[Direction::Read, Direction::Write]);
-        let engine = self.bed.engine(end);
+        let engine = self.fixture.engine(end);
         let ticket = engine.virtual_start(end.id, direction, remote, 2 * PAGE, 0);
         self.virtuals
             .extend(ticket.ok().map(|ticket| (end, ticket)));
@@ -159,7 +159,7 @@ impl Run {
 
     fn map(&mut self, end: End) {
         let offset = self.offset();
-        let engine = self.bed.engine(end);
+        let engine = self.fixture.engine(end);
         let mapped = engine.map(end.id, offset, PAGE, READ);
         self.mapped
             .extend(mapped.ok().map(|mapped| (end.node, mapped)));
@@ -167,7 +167,7 @@ impl Run {
 
     fn unmap(&mut self) {
         if let Some((node, mapped)) = self.mapped.pop() {
-            let node = &mut self.bed.nodes[node];
+            let node = &mut self.fixture.nodes[node];
             node.engine.unmap(mapped.window, mapped.pages);
         }
     }
@@ -183,7 +183,7 @@ impl Run {
         let known = self.marks.iter().rfind(|(of, _)| *of == end);
         let mark = known.map_or(1, |(_, mark)| *mark);
         let kind = self.dice.roll(3);
-        let engine = self.bed.engine(end);
+        let engine = self.fixture.engine(end);
         let ticket = match kind {
             0 => engine.fence_mark(end.id, flags),
             1 => engine.fence_wait(end.id, mark),
@@ -200,14 +200,14 @@ impl Run {
     }
 
     fn finish(&mut self) {
-        let bed = &mut self.bed;
+        let fixture = &mut self.fixture;
         self.tickets.retain(|(end, ticket)| {
-            let engine = bed.engine(*end);
+            let engine = fixture.engine(*end);
             engine.finish(*ticket).is_none()
         });
         let mut data = [1; 2 * PAGE as usize];
         self.virtuals.retain(|(end, ticket)| {
-            let (engine, memory) = bed.parts(*end);
+            let (engine, memory) = fixture.parts(*end);
             engine
                 .virtual_step(memory, *ticket, &mut data, 5000)
                 .is_none()
@@ -217,7 +217,7 @@ impl Run {
     fn abandon(&mut self) {
         for list in [&mut self.tickets, &mut self.virtuals] {
             if let Some((end, ticket)) = list.pop() {
-                let (engine, memory) = self.bed.parts(end);
+                let (engine, memory) = self.fixture.parts(end);
                 engine.abandon(memory, ticket);
             }
         }
@@ -225,20 +225,20 @@ impl Run {
 
     fn get(&mut self, end: End) {
         let offset = self.offset();
-        let engine = self.bed.engine(end);
+        let engine = self.fixture.engine(end);
         if let Ok(got) = engine.get_pages(end.id, offset, PAGE) {
             self.cookies.push((end, got.cookie));
         }
         if self.cookies.len() > 2 {
             let (end, cookie) = self.cookies.remove(0);
-            let engine = self.bed.engine(end);
+            let engine = self.fixture.engine(end);
             // The endpoint may have been closed, which put them.
             let _ = engine.put_pages(end.id, cookie);
         }
     }
 
     fn close(&mut self, end: End) {
-        self.bed.close(end);
+        self.fixture.close(end);
         self.ends.retain(|other| *other != end);
     }
 
@@ -246,7 +246,7 @@ impl Run {
         if let Some(order) = &self.order {
             order
                 .borrow_mut()
-                .complete_one(&mut self.bed.nodes[0].memory);
+                .complete_one(&mut self.fixture.nodes[0].memory);
         }
     }
 
@@ -263,18 +263,18 @@ impl Run {
         while !(self.tickets.is_empty() && self.virtuals.is_empty()) {
             self.abandon();
         }
-        self.bed.run();
+        self.fixture.run();
         while self
             .order
             .as_ref()
             .is_some_and(|order| !order.borrow().is_idle())
         {
             self.complete();
-            self.bed.run();
+            self.fixture.run();
         }
-        self.bed.assert_clean();
+        self.fixture.assert_clean();
         let mut sums = [0; 4];
-        for node in &self.bed.nodes {
+        for node in &self.fixture.nodes {
             let engine = &node.engine;
             assert_eq!((engine.calls.len(), engine.transfers.len()), (0, 0));
             let stats = engine.stats();
@@ -288,9 +288,9 @@ impl Run {
     }
 
     fn step_some(&mut self) {
-        for node in 0..self.bed.nodes.len() {
+        for node in 0..self.fixture.nodes.len() {
             if self.dice.roll(2) == 0 {
-                self.bed.turn(node);
+                self.fixture.iterate(node);
             }
         }
     }

@@ -7,184 +7,184 @@ use scif_abi::limits::{ANSWER_TIMEOUT_NS, CLIENT_RETRY_NS};
 use scif_abi::{Error, PortId};
 
 use super::bypass;
-use super::fixture::{BOTH, Bed, End, FIXED, PAGE, USER};
+use super::fixture::{BOTH, End, FIXED, Fixture, PAGE, USER};
 use crate::{ConnectMode, LinkState, Memory, Resource, Scope, Ticket};
 
 /// Node 0 runs, node 1 takes no messages: it is silent.
-fn alone(bed: &mut Bed, until: u64) {
-    while bed.nodes[0]
+fn alone(fixture: &mut Fixture, until: u64) {
+    while fixture.nodes[0]
         .engine
         .next_deadline()
         .is_some_and(|at| at <= until)
     {
-        let at = bed.nodes[0].engine.next_deadline().unwrap();
-        bed.now = bed.now.max(at);
-        turn_alone(bed);
+        let at = fixture.nodes[0].engine.next_deadline().unwrap();
+        fixture.now = fixture.now.max(at);
+        turn_alone(fixture);
     }
-    bed.now = bed.now.max(until);
-    turn_alone(bed);
+    fixture.now = fixture.now.max(until);
+    turn_alone(fixture);
 }
 
-fn turn_alone(bed: &mut Bed) {
-    let node = &mut bed.nodes[0];
-    node.engine.tick(&mut node.memory, bed.now);
+fn turn_alone(fixture: &mut Fixture) {
+    let node = &mut fixture.nodes[0];
+    node.engine.tick(&mut node.memory, fixture.now);
     while node.engine.next_event(&mut node.memory).is_some() {}
     node.engine.check_invariants().unwrap();
 }
 
-fn finish(bed: &mut Bed, end: End, ticket: Ticket) -> Option<Result<u64, Error>> {
-    let engine = bed.engine(end);
+fn finish(fixture: &mut Fixture, end: End, ticket: Ticket) -> Option<Result<u64, Error>> {
+    let engine = fixture.engine(end);
     engine.finish(ticket)
 }
 
-fn state(bed: &Bed) -> Option<LinkState> {
-    bed.nodes[0].engine.link_state(1)
+fn state(fixture: &Fixture) -> Option<LinkState> {
+    fixture.nodes[0].engine.link_state(1)
 }
 
 /// A call of node 0 that its peer never answers ends with the link.
-fn ends_with_the_link(ask: impl Fn(&mut Bed, End) -> Ticket) {
-    let mut bed = Bed::new(2);
-    let (a, b) = bed.connect(0, 1);
-    let pages = bed.pin(b.node, &[1]);
-    bed.register(b, &pages, 0, BOTH);
-    let begun = bed.now;
-    let ticket = ask(&mut bed, a);
-    alone(&mut bed, begun + ANSWER_TIMEOUT_NS / 2);
-    assert_eq!(finish(&mut bed, a, ticket), None);
-    assert_eq!(state(&bed), Some(LinkState::Online));
-    alone(&mut bed, begun + 2 * ANSWER_TIMEOUT_NS);
+fn ends_with_the_link(ask: impl Fn(&mut Fixture, End) -> Ticket) {
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
+    let pages = fixture.pin(b.node, &[1]);
+    fixture.register(b, &pages, 0, BOTH);
+    let begun = fixture.now;
+    let ticket = ask(&mut fixture, a);
+    alone(&mut fixture, begun + ANSWER_TIMEOUT_NS / 2);
+    assert_eq!(finish(&mut fixture, a, ticket), None);
+    assert_eq!(state(&fixture), Some(LinkState::Online));
+    alone(&mut fixture, begun + 2 * ANSWER_TIMEOUT_NS);
     assert_eq!(
-        finish(&mut bed, a, ticket),
+        finish(&mut fixture, a, ticket),
         Some(Err(Error::ConnectionReset))
     );
-    assert_eq!(state(&bed), Some(LinkState::Failed));
-    assert_eq!(bed.nodes[0].engine.stats().missing_answers, 1);
+    assert_eq!(state(&fixture), Some(LinkState::Failed));
+    assert_eq!(fixture.nodes[0].engine.stats().missing_answers, 1);
 }
 
 #[test]
 fn a_window_that_the_peer_does_not_take_costs_the_link() {
-    ends_with_the_link(|bed, a| {
-        let pages = bed.pin(a.node, &[1]);
-        bed.start_register(a, &pages, 0, BOTH, FIXED).unwrap()
+    ends_with_the_link(|fixture, a| {
+        let pages = fixture.pin(a.node, &[1]);
+        fixture.start_register(a, &pages, 0, BOTH, FIXED).unwrap()
     });
 }
 
 #[test]
 fn a_mark_that_does_not_come_costs_the_link() {
-    ends_with_the_link(|bed, a| {
-        let engine = bed.engine(a);
+    ends_with_the_link(|fixture, a| {
+        let engine = fixture.engine(a);
         engine.fence_mark(a.id, 2).unwrap()
     });
 }
 
 #[test]
 fn a_request_taken_back_in_vain_costs_the_link() {
-    let mut bed = Bed::new(2);
-    let node = &mut bed.nodes[0];
+    let mut fixture = Fixture::new(2);
+    let node = &mut fixture.nodes[0];
     let id = node.engine.open(USER).unwrap();
     let to = PortId::new(1, 2000);
     let mode = ConnectMode::Blocking;
     node.engine.connect(&mut node.memory, id, to, mode).unwrap();
     node.engine.connect_cancel(id);
-    let begun = bed.now;
-    alone(&mut bed, begun + ANSWER_TIMEOUT_NS / 2);
-    assert_eq!(state(&bed), Some(LinkState::Online));
-    alone(&mut bed, begun + 2 * ANSWER_TIMEOUT_NS);
-    assert_eq!(state(&bed), Some(LinkState::Failed));
+    let begun = fixture.now;
+    alone(&mut fixture, begun + ANSWER_TIMEOUT_NS / 2);
+    assert_eq!(state(&fixture), Some(LinkState::Online));
+    alone(&mut fixture, begun + 2 * ANSWER_TIMEOUT_NS);
+    assert_eq!(state(&fixture), Some(LinkState::Failed));
 }
 
 #[test]
 fn an_unregister_does_not_wait_for_ever_and_costs_nothing() {
-    let mut bed = Bed::new(2);
-    let (a, _) = bed.connect(0, 1);
-    let pages = bed.pin(a.node, &[1]);
-    bed.register(a, &pages, 0, BOTH);
-    let begun = bed.now;
-    let (engine, memory) = bed.parts(a);
+    let mut fixture = Fixture::new(2);
+    let (a, _) = fixture.connect(0, 1);
+    let pages = fixture.pin(a.node, &[1]);
+    fixture.register(a, &pages, 0, BOTH);
+    let begun = fixture.now;
+    let (engine, memory) = fixture.parts(a);
     let ticket = engine.unregister(memory, a.id, 0, PAGE).unwrap();
-    alone(&mut bed, begun + ANSWER_TIMEOUT_NS / 2);
-    assert_eq!(finish(&mut bed, a, ticket), None);
-    alone(&mut bed, begun + 2 * ANSWER_TIMEOUT_NS);
-    assert_eq!(finish(&mut bed, a, ticket), Some(Ok(0)));
-    assert_eq!(state(&bed), Some(LinkState::Online));
+    alone(&mut fixture, begun + ANSWER_TIMEOUT_NS / 2);
+    assert_eq!(finish(&mut fixture, a, ticket), None);
+    alone(&mut fixture, begun + 2 * ANSWER_TIMEOUT_NS);
+    assert_eq!(finish(&mut fixture, a, ticket), Some(Ok(0)));
+    assert_eq!(state(&fixture), Some(LinkState::Online));
     // The window is still the peer's, until it says otherwise.
-    assert_eq!(bed.nodes[0].released, []);
-    assert_eq!(bed.nodes[0].engine.stats().windows, 1);
-    let node = &mut bed.nodes[1];
+    assert_eq!(fixture.nodes[0].released, []);
+    assert_eq!(fixture.nodes[0].engine.stats().windows, 1);
+    let node = &mut fixture.nodes[1];
     node.engine.doorbell(&mut node.memory, 0);
-    bed.run();
-    bed.assert_clean();
+    fixture.run();
+    fixture.assert_clean();
     // Nothing is expected any more.
-    assert_eq!(bed.nodes[0].engine.next_deadline(), None);
+    assert_eq!(fixture.nodes[0].engine.next_deadline(), None);
 }
 
 #[test]
 fn an_unregister_asks_the_peer_however_long_clients_copied() {
-    let mut bed = Bed::new(2);
-    let (a, _) = bed.connect(0, 1);
-    let pages = bed.pin(a.node, &[1]);
-    bed.register(a, &pages, 0, BOTH);
-    let (_, page) = bypass::open(&mut bed, a);
+    let mut fixture = Fixture::new(2);
+    let (a, _) = fixture.connect(0, 1);
+    let pages = fixture.pin(a.node, &[1]);
+    fixture.register(a, &pages, 0, BOTH);
+    let (_, page) = bypass::open(&mut fixture, a);
     let busy = page + rma_busy_offset(FIRST_HANDLE);
-    bed.nodes[0].memory.store_index(busy, 1);
-    let (engine, memory) = bed.parts(a);
+    fixture.nodes[0].memory.store_index(busy, 1);
+    let (engine, memory) = fixture.parts(a);
     let ticket = engine.unregister(memory, a.id, 0, PAGE).unwrap();
-    bed.run();
+    fixture.run();
     // The machine stands still, and the client with it. The peer has not been asked yet, so it
     // owes nothing.
-    bed.now += 2 * ANSWER_TIMEOUT_NS;
-    bed.run();
-    assert_eq!(finish(&mut bed, a, ticket), None);
-    assert_eq!(bed.nodes[0].engine.stats().missing_answers, 0);
-    bed.nodes[0].memory.store_index(busy, 0);
-    bed.now += CLIENT_RETRY_NS;
-    bed.run();
-    assert_eq!(finish(&mut bed, a, ticket), Some(Ok(0)));
-    assert_eq!(bed.nodes[0].released, [pages.pin]);
-    assert_eq!(bed.nodes[1].engine.stats().remote_windows, 0);
+    fixture.now += 2 * ANSWER_TIMEOUT_NS;
+    fixture.run();
+    assert_eq!(finish(&mut fixture, a, ticket), None);
+    assert_eq!(fixture.nodes[0].engine.stats().missing_answers, 0);
+    fixture.nodes[0].memory.store_index(busy, 0);
+    fixture.now += CLIENT_RETRY_NS;
+    fixture.run();
+    assert_eq!(finish(&mut fixture, a, ticket), Some(Ok(0)));
+    assert_eq!(fixture.nodes[0].released, [pages.pin]);
+    assert_eq!(fixture.nodes[1].engine.stats().remote_windows, 0);
 }
 
 #[test]
 fn who_was_away_looks_before_it_blames_the_peer() {
-    let mut bed = Bed::new(2);
-    let (a, _) = bed.connect(0, 1);
-    let engine = bed.engine(a);
+    let mut fixture = Fixture::new(2);
+    let (a, _) = fixture.connect(0, 1);
+    let engine = fixture.engine(a);
     let ticket = engine.fence_mark(a.id, 2).unwrap();
-    let node = &mut bed.nodes[0];
+    let node = &mut fixture.nodes[0];
     while node.engine.next_event(&mut node.memory).is_some() {}
     // The peer answers, but this node stands still for a long time.
-    let node = &mut bed.nodes[1];
+    let node = &mut fixture.nodes[1];
     node.engine.doorbell(&mut node.memory, 0);
     while node.engine.next_event(&mut node.memory).is_some() {}
-    bed.now += 10 * ANSWER_TIMEOUT_NS;
-    turn_alone(&mut bed);
-    assert!(matches!(finish(&mut bed, a, ticket), Some(Ok(_))));
-    assert_eq!(state(&bed), Some(LinkState::Online));
+    fixture.now += 10 * ANSWER_TIMEOUT_NS;
+    turn_alone(&mut fixture);
+    assert!(matches!(finish(&mut fixture, a, ticket), Some(Ok(_))));
+    assert_eq!(state(&fixture), Some(LinkState::Online));
 }
 
 #[test]
 fn one_user_cannot_take_all_windows() {
-    let mut bed = Bed::new(1);
-    let (a, _) = bed.connect(0, 0);
-    bed.nodes[0]
+    let mut fixture = Fixture::new(1);
+    let (a, _) = fixture.connect(0, 0);
+    fixture.nodes[0]
         .engine
         .set_limit(Resource::Windows, Scope::User, 2);
-    let pages = bed.pin(0, &[1]);
+    let pages = fixture.pin(0, &[1]);
     let page = |number: u64| (number * PAGE).cast_signed();
     for number in 0..2 {
-        bed.register(a, &pages, page(number), BOTH);
+        fixture.register(a, &pages, page(number), BOTH);
     }
-    let refused = bed.start_register(a, &pages, page(2), BOTH, FIXED);
+    let refused = fixture.start_register(a, &pages, page(2), BOTH, FIXED);
     assert_eq!(refused, Err(Error::NoMemory));
     let user = USER.user;
-    let windows = |bed: &Bed| {
-        let engine = &bed.nodes[0].engine;
+    let windows = |fixture: &Fixture| {
+        let engine = &fixture.nodes[0].engine;
         engine.used(Resource::Windows, Scope::User, user)
     };
-    assert_eq!(windows(&bed), 2);
-    bed.unregister(a, 0, PAGE).unwrap();
-    bed.register(a, &pages, page(2), BOTH);
-    bed.close(a);
-    bed.run();
-    assert_eq!(windows(&bed), 0);
+    assert_eq!(windows(&fixture), 2);
+    fixture.unregister(a, 0, PAGE).unwrap();
+    fixture.register(a, &pages, page(2), BOTH);
+    fixture.close(a);
+    fixture.run();
+    assert_eq!(windows(&fixture), 0);
 }

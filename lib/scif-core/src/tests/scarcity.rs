@@ -4,7 +4,7 @@ use super::std::vec;
 
 use scif_abi::{Error, PortId};
 
-use super::fixture::{Bed, PAGE, USER};
+use super::fixture::{Fixture, PAGE, USER};
 use crate::ConnectMode;
 
 /// There is memory, but not in one piece: the ring is as large as the pieces, and a page at least.
@@ -17,26 +17,26 @@ fn a_connection_in_scattered_memory_gets_a_smaller_ring() {
         (32 * page, 1 << 16),
         (2 * page, 1 << 12),
     ] {
-        let mut bed = Bed::new(2);
-        bed.nodes[0].engine.cx.config.endpoint_ring_bytes = MOST;
-        bed.nodes[0].memory.largest = largest;
-        let before = bed.nodes[0].memory.allocated;
-        let (a, b) = bed.connect(0, 1);
-        let taken = bed.nodes[0].memory.allocated - before;
+        let mut fixture = Fixture::new(2);
+        fixture.nodes[0].engine.cx.config.endpoint_ring_bytes = MOST;
+        fixture.nodes[0].memory.largest = largest;
+        let before = fixture.nodes[0].memory.allocated;
+        let (a, b) = fixture.connect(0, 1);
+        let taken = fixture.nodes[0].memory.allocated - before;
         assert_eq!(taken, page + ring as usize);
-        let (engine, memory) = bed.parts(b);
+        let (engine, memory) = fixture.parts(b);
         let sent = engine.send(memory, b.id, &vec![7; MOST as usize]);
         assert_eq!(sent, Ok(ring as usize - 1));
         for end in [a, b] {
-            bed.close(end);
+            fixture.close(end);
         }
-        bed.run();
-        bed.assert_clean();
+        fixture.run();
+        fixture.assert_clean();
     }
-    let mut bed = Bed::new(1);
-    bed.nodes[0].memory.largest = page;
-    let id = bed.nodes[0].engine.open(USER).unwrap();
-    let node = &mut bed.nodes[0];
+    let mut fixture = Fixture::new(1);
+    fixture.nodes[0].memory.largest = page;
+    let id = fixture.nodes[0].engine.open(USER).unwrap();
+    let node = &mut fixture.nodes[0];
     let to = PortId::new(0, 2000);
     let mode = ConnectMode::Blocking;
     let refused = node.engine.connect(&mut node.memory, id, to, mode);
@@ -48,18 +48,18 @@ fn a_connection_in_scattered_memory_gets_a_smaller_ring() {
 #[test]
 fn a_grant_that_cannot_be_made_leaves_nothing() {
     for (is_cut_off, error) in [(true, Error::NoDevice), (false, Error::NoMemory)] {
-        let mut bed = Bed::new(2);
-        let server = &mut bed.nodes[1].engine;
+        let mut fixture = Fixture::new(2);
+        let server = &mut fixture.nodes[1].engine;
         let listener = server.open(USER).unwrap();
         server.bind(listener, 2000).unwrap();
         server.listen(listener, 1).unwrap();
-        let client = &mut bed.nodes[0];
+        let client = &mut fixture.nodes[0];
         let id = client.engine.open(USER).unwrap();
         let (to, mode) = (PortId::new(1, 2000), ConnectMode::Blocking);
         let memory = &mut client.memory;
         client.engine.connect(memory, id, to, mode).unwrap();
-        bed.run();
-        let server = &mut bed.nodes[1];
+        fixture.run();
+        let server = &mut fixture.nodes[1];
         let before = server.engine.stats();
         match is_cut_off {
             true => server.memory.is_cut_off = true,

@@ -29,7 +29,7 @@ pub enum WindowState {
     Announced,
     /// Registered.
     Live,
-    /// Clients still copy to or from it, so the peer has not been told. From here on nothing new
+    /// Clients still copy to or from it, so the peer does not know. From here on nothing new
     /// may use the window.
     Quiescing,
     /// UNREGISTER sent, not answered.

@@ -64,7 +64,7 @@ pub(crate) struct Windows {
     peer_usages: BTreeMap<NodeId, PeerUsage>,
     /// Mappings of windows whose node is lost.
     orphaned_mappings: BTreeMap<RemoteWindowId, OrphanedMapping>,
-    /// Windows of peers whose last use has ended, and whose owners have not been told.
+    /// Windows of peers whose last use has ended; their owners do not know yet.
     ended: Vec<RemoteWindowId>,
     /// The last cookie given out for pages.
     last_cookie: u64,
@@ -217,7 +217,7 @@ impl Windows {
             self.check_listed(&window.core, id, is_listed)?;
             rule(
                 !window.can_reply() || self.ended.contains(&id),
-                "the owner of a window that nothing uses will be told",
+                "the owner of a window that nothing uses gets its reply",
                 id,
             )?;
             rule(
