@@ -379,7 +379,7 @@ fn is_switched_off(notice: Option<&PowerOffNotice>) -> bool {
         return false;
     };
     notice.is_due().unwrap_or_else(|error| {
-        log::warn!("whether the machine is switched off cannot be told: {error}");
+        log::warn!("cannot read whether the machine is switched off: {error}");
         false
     })
 }
@@ -388,7 +388,8 @@ fn is_switched_off(notice: Option<&PowerOffNotice>) -> bool {
 /// links.
 fn notice_of_power_off() -> Option<PowerOffNotice> {
     let notice = PowerOffNotice::open();
-    let report = |error| log::info!("this driver is not told when the machine stops: {error}");
+    let report =
+        |error| log::info!("no notice will come before the machine is switched off: {error}");
     notice.map_err(report).ok()
 }
 

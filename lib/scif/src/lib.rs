@@ -23,7 +23,7 @@
 //! There are no message boundaries, and no end of stream but [`Errno::ConnectionReset`].
 //!
 //! Memory that the peer shall reach is [`Memory`], [registered](Endpoint::register) as a
-//! [`Window`]; the peer is told the window's offset and then copies from and to it
+//! [`Window`]; the peer gets the window's offset and then copies from and to it
 //! ([`Endpoint::read_from`], [`Endpoint::write_to`]) or [maps](Endpoint::map) it:
 //!
 //! ```no_run

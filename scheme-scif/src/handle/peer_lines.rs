@@ -16,15 +16,15 @@ pub(crate) struct PeerLines {
 }
 
 impl PeerLines {
-    /// For a reader who is shown these nodes first.
+    /// The lines of a new reader: these nodes first.
     pub fn new(nodes: impl Iterator<Item = NodeId>) -> Self {
         Self {
             lines: nodes.map(|node| (node, true)).collect(),
         }
     }
 
-    /// A node came, or went. At most two lines about one node wait: that it came and went again is
-    /// nothing to a reader who has read of neither.
+    /// Notes that a node came, or went. At most two lines about one node wait: if it came and went
+    /// again before the reader has read of either, both lines are dropped.
     pub fn notify(&mut self, node: NodeId, added: bool) {
         let last = self.lines.iter().rposition(|&(about, _)| about == node);
         match last {

@@ -412,7 +412,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
             return Err(Error::new(ENXIO));
         }
         if object.is_pinned {
-            // The pages are their owner's, who has them mapped.
+            // The pages are the program's own, which has them mapped.
             return Err(Error::new(EACCES));
         }
         let view = memory.view(token).ok_or(Error::new(ENXIO))?;

@@ -273,7 +273,7 @@ fn who_sleeps_is_told_of_windows_that_go() {
             };
             assert!(fixture.is_kept(0, asleep));
             assert_eq!(fixture.cancel(0, asleep), error(ECANCELED));
-            // It is told as well if it was awake when the window went.
+            // A client that was awake when the window went learns of it as well.
             assert_eq!(register(fixture, node, id, fixed(memory, 0, 2)), Ok(0));
             assert_eq!(
                 call(fixture, node, id, Call::Unregister { offset, length }),

@@ -7,7 +7,7 @@ use super::fixture::{Fixture, Op, PAGE, USER};
 use super::programs::*;
 use crate::HandleId;
 
-/// How an endpoint is closed by who waits for what is under way.
+/// Closes an endpoint as `scif_close` does: waits until nothing of it is under way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Close {
     Shutdown,

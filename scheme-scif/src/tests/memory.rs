@@ -74,7 +74,7 @@ fn a_token_is_what_chance_says_and_no_other_object_s() {
     let chance = [0, 1 << 40, 1 << 40, u64::MAX, (-12_i64) as u64];
     fixture.nodes[0].scif.engine().1.random = chance.into();
     let mut memories = Vec::new();
-    // 0 is no token, none comes twice, and none looks like an error to who is answered with it.
+    // 0 is no token, none comes twice, and none looks like an error as the result of a call.
     for expected in [1 << 40, 0x7fff_ffff_7fff_ffff, 0x7fff_ffff_7fff_fff4] {
         let memory = fixture.open_with(0, "memory", O_RDWR, USER).unwrap();
         let token = call(&mut fixture, memory, MemoryCall::Provide { pages: 1 });
@@ -260,7 +260,7 @@ pub fn space(runs: &[(u64, u32)]) -> Space {
     Rc::new(runs.iter().map(run).collect())
 }
 
-/// A record that pins so many pages.
+/// A record that pins this number of pages.
 pub fn record(pages: u64, protection: u32) -> PinRecord {
     PinRecord {
         address: 0x40_0000.into(),

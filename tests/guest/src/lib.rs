@@ -156,7 +156,7 @@ pub fn at_rest<T: PartialEq>(mut look: impl FnMut() -> T, enough: impl Fn(&T) ->
 /// The value of a counter of the `stats` file.
 ///
 /// # Errors
-/// A text that says what is missing.
+/// What is missing, as a text.
 pub fn counter(name: &str) -> Result<u64, String> {
     let stats = runtime::fs::read_to_string("/scheme/scif/stats").map_err(text("stats"))?;
     let line = stats

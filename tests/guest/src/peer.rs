@@ -228,7 +228,7 @@ impl Peer {
     /// node, started here.
     ///
     /// # Errors
-    /// A text that says what failed.
+    /// What failed, as a text.
     pub fn from_arguments() -> Result<Self, String> {
         let own = scif::nodes().map_err(text("node ids"))?.own;
         let node = runtime::env::args().nth(1);
@@ -257,7 +257,7 @@ impl Peer {
     /// A connection with a request said.
     ///
     /// # Errors
-    /// A text that says what failed.
+    /// What failed, as a text.
     pub fn connect(&self, request: &Request) -> Result<Endpoint, String> {
         let endpoint = connect_patiently(self.at).map_err(text("connecting to scif-peer"))?;
         endpoint
@@ -269,7 +269,7 @@ impl Peer {
     /// The report at the end of a [`SINK`] connection.
     ///
     /// # Errors
-    /// A text that says what failed.
+    /// What failed, as a text.
     pub fn report(endpoint: &Endpoint) -> Result<Report, String> {
         let mut bytes = [0; size_of::<Report>()];
         let count = endpoint
@@ -284,7 +284,7 @@ impl Peer {
     /// The report of the last stream, over a connection of its own.
     ///
     /// # Errors
-    /// A text that says what failed.
+    /// What failed, as a text.
     pub fn last_report(&self) -> Result<Report, String> {
         let request = Request {
             verb: REPORT.into(),

@@ -1,4 +1,5 @@
-//! As [`peer`](crate::peer), for many connections at once, each in a thread of its own.
+//! The other end of test programs with many connections at once: as [`peer`](crate::peer), with a
+//! thread for each connection.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;

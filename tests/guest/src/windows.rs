@@ -218,7 +218,7 @@ impl Remote {
     /// A connection to a peer, which gets memory of `bytes` bytes.
     ///
     /// # Errors
-    /// A text that says what failed.
+    /// What failed, as a text.
     pub fn new(peer: &Peer, bytes: usize) -> Result<Self, String> {
         let remote = Self::connect(peer)?;
         remote.memory(bytes, false)?;
@@ -228,7 +228,7 @@ impl Remote {
     /// A connection to a peer, which has the memory that one from this node [kept](Self::keep).
     ///
     /// # Errors
-    /// A text that says what failed.
+    /// What failed, as a text.
     pub fn recall(peer: &Peer) -> Result<Self, String> {
         let remote = Self::connect(peer)?;
         let recalled = remote.on_range(RECALL, 0, 0, 0, 0);
@@ -248,7 +248,7 @@ impl Remote {
     /// Lets the peer keep its memory when this connection ends.
     ///
     /// # Errors
-    /// A text that says what failed.
+    /// What failed, as a text.
     pub fn keep(&self) -> Result<(), String> {
         let kept = self.on_range(KEEP, 0, 0, 0, 0);
         kept.map(|_| ()).map_err(failed("keeping memory"))
@@ -257,7 +257,7 @@ impl Remote {
     /// Gives the peer other memory.
     ///
     /// # Errors
-    /// A text that says what failed.
+    /// What failed, as a text.
     pub fn memory(&self, bytes: usize, ordinary: bool) -> Result<(), String> {
         self.set_up(bytes, ordinary)
             .map_err(failed("giving it memory"))
@@ -316,7 +316,7 @@ impl Remote {
     /// Fills a part of the peer's memory.
     ///
     /// # Errors
-    /// A text that says what failed.
+    /// What failed, as a text.
     pub fn fill(&self, place: usize, length: usize, seed: u64) -> Result<(), String> {
         self.put(place, length, seed).map_err(failed("filling"))
     }
@@ -347,7 +347,7 @@ impl Remote {
     /// Clears a part of the peer's memory and puts guards around it.
     ///
     /// # Errors
-    /// A text that says what failed.
+    /// What failed, as a text.
     pub fn frame(&self, place: usize, length: usize) -> Result<(), String> {
         let framed = self.on_range(FRAME, place, length, 0, 0);
         framed.map(|_| ()).map_err(failed("putting guards"))
@@ -357,7 +357,7 @@ impl Remote {
     /// are looked at.
     ///
     /// # Errors
-    /// A text that says what failed, or where the difference is.
+    /// What failed, as a text, or where the difference is.
     pub fn compare(
         &self,
         place: usize,
@@ -398,7 +398,7 @@ impl Remote {
     /// Lets the peer wait for a word in its memory.
     ///
     /// # Errors
-    /// A text that says what failed, or that it does not come.
+    /// What failed, as a text, or that it does not come.
     pub fn wait_for(&self, place: usize, value: u64) -> Result<(), String> {
         let waited = self.on_range(AWAIT, place, 0, value, 0);
         match waited.map_err(failed("waiting"))? {
@@ -410,7 +410,7 @@ impl Remote {
     /// Lets the peer store a word.
     ///
     /// # Errors
-    /// A text that says what failed.
+    /// What failed, as a text.
     pub fn store(&self, place: usize, value: u64) -> Result<(), String> {
         let stored = self.on_range(STORE, place, 0, value, 0);
         stored.map(|_| ()).map_err(failed("storing"))
@@ -419,7 +419,7 @@ impl Remote {
     /// Lets the peer start to add to a word; [`added`](Self::added) waits until it has.
     ///
     /// # Errors
-    /// A text that says what failed.
+    /// What failed, as a text.
     pub fn start_adding(&self, place: usize, times: usize) -> Result<(), String> {
         let command = Command {
             verb: ADD.into(),
@@ -434,7 +434,7 @@ impl Remote {
     /// See [`start_adding`](Self::start_adding).
     ///
     /// # Errors
-    /// A text that says what failed.
+    /// What failed, as a text.
     pub fn added(&self) -> Result<(), String> {
         self.answer().map(|_| ()).map_err(text("adding"))
     }

@@ -443,7 +443,7 @@ impl World {
             let Node { engine, mem, .. } = &mut self.nodes[connection.nodes[side]];
             engine.close(mem, connection.ends[side]);
             connection.turns[side] = None;
-            // Calls of all who sleep end.
+            // The calls of all sleeping programs end.
             let programs = self.programs.iter_mut();
             for program in programs.filter(|program| program.end == (at, side)) {
                 program.sleeps = Readiness::empty();

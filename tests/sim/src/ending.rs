@@ -7,8 +7,9 @@ use crate::links::SILENCE_NS;
 use crate::schedule::LOOK_NS;
 use crate::world::{Canary, World};
 
-/// Nanoseconds without anything that could happen by itself, after which whoever still sleeps is
-/// forgotten: full rings are looked at after a millisecond, an exit is answered within one second.
+/// Nanoseconds without anything that could happen by itself, after which a program that sleeps
+/// will not be woken: full rings are looked at after a millisecond, an exit is answered within a
+/// second.
 const LONGEST_WAIT_NS: u64 = 2_000_000_000;
 
 /// Rounds after which a run counts as endless.

@@ -167,7 +167,7 @@ impl Hostile {
         }
     }
 
-    /// Says one thing an honest peer would say.
+    /// Sends one message that an honest peer could send.
     fn speak_properly(&mut self, rng: &mut Rng) {
         let recent = self.victim_ids.len().saturating_sub(4);
         let ids = &self.victim_ids[recent..];

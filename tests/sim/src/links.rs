@@ -106,7 +106,7 @@ impl World {
             let Some(left) = &self.nodes[number].left else {
                 continue;
             };
-            // Who has not begun anew since may still bind itself to the old driver's queue pair.
+            // A node that has not begun anew may still connect to the old driver's queue pair.
             let uses = |other: usize| {
                 let (own, theirs) = left[other];
                 let record = self.records[other][number];

@@ -103,7 +103,7 @@ impl Mainline {
         }
     }
 
-    /// Its program connects to a port of ours: the id of its end. We hear of it with the next
+    /// Its program connects to a port of ours: the id of its end. The engine gets it with the next
     /// [`turn`](Self::turn).
     pub fn connect(&mut self, to: u16) -> u64 {
         let (local, queue_pair) = self.talk.peer.make_queue_pair(|_| {}).unwrap();

@@ -40,7 +40,7 @@ enum Use {
     Left,
 }
 
-/// What freed pinned pages hold, so that whoever still reads them is noticed.
+/// What freed pinned pages hold, so that a later read of them is noticed.
 const POISON: u8 = 0xdd;
 
 /// One node's memory.
@@ -69,12 +69,12 @@ impl LateAsks {
     }
 }
 
-/// The memory of all nodes and who reaches whom.
+/// The memory of all nodes, and which nodes reach each other's.
 pub struct Fabric {
     rams: Vec<Ram>,
     /// `reach[a][b]`: the epoch of `b` that `a` is linked to.
     reach: Vec<Vec<Option<u64>>>,
-    /// When set (a canary), one byte of every so many-th longer store to a peer is changed; this
+    /// When set (a canary), one byte of every n-th longer store to a peer is changed; this
     /// many stores remain until the next.
     pub corrupt_after: Option<u64>,
     /// When set (a canary), words by which nodes ask each other for doorbells are stored late.
@@ -93,7 +93,7 @@ pub struct Fabric {
     pub(crate) refuses: Option<u64>,
     allocations: u64,
     refused: u64,
-    /// When set (a canary), every so many-th block is not given back; so many remain.
+    /// When set (a canary), every n-th block is not given back; this number remains.
     pub(crate) leaks_after: Option<u64>,
 }
 
@@ -184,7 +184,7 @@ impl Fabric {
     }
 
     /// Pins `count` pages of a node, in contiguous runs of a few pages each that lie in no order;
-    /// the local address of each page, `None` when there are not so many.
+    /// the local address of each page, `None` when there are fewer.
     pub fn pin(&mut self, node: usize, count: usize, rng: &mut Rng) -> Option<Vec<u64>> {
         let ram = &mut self.rams[node];
         let mut pinned = Vec::new();

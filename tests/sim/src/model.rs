@@ -291,7 +291,7 @@ impl Model {
         if let Some(pin) = self.pins.remove(&key) {
             self.fabric.borrow_mut().unpin(key.0, &pin.pages);
         }
-        // Whoever still reads from or writes to it is noticed by the memory.
+        // The memory notices a later read or write.
         let pins = &self.pins;
         self.transfers.retain(|_, transfer| {
             transfer.from.retain(|segment| segment.pin != key);

@@ -105,7 +105,7 @@ impl ScriptedPeer {
         self.receive_some(usize::MAX)
     }
 
-    /// Takes so many messages out of the own ring at most.
+    /// Takes messages out of the own ring, at most this number.
     pub fn receive_some(&mut self, most: usize) -> Vec<Message> {
         let write = self.memory.load_index(self.node_qp + LOCAL_WRITE_OFFSET);
         let mut messages = Vec::new();

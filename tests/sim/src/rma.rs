@@ -399,7 +399,7 @@ impl RmaEnd {
                 }
             }
             Kind::Transfer { id, .. } | Kind::Virtual { id, .. } => model.give_up(*id),
-            // Nobody hears when the peer has looked for the windows, so they stay.
+            // Nothing shows when the peer has looked the windows up, so they stay.
             Kind::Signal(_) | Kind::Unregister | Kind::Mark(_) | Kind::Wait(_) => {}
         }
     }
@@ -451,7 +451,7 @@ impl RmaEnd {
     pub(crate) fn check_asleep(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         for index in (0..self.outstanding.len()).rev() {
             if self.collect(context, index)? {
-                return Err("the result of a call was there and nobody was told".into());
+                return Err("a call had its result and its endpoint did not change".into());
             }
         }
         Ok(())

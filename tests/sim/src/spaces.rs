@@ -62,7 +62,7 @@ pub struct End {
     pub is_open: bool,
     /// The node of the other end.
     pub peer_node: usize,
-    /// The connection is lost. Its two nodes hear of that at different times, so what one of them
+    /// The connection is lost. Its two nodes notice that at different times, so what one of them
     /// still has of the other's windows is not known.
     pub is_broken: bool,
 }
@@ -125,7 +125,7 @@ impl Model {
     }
 
     /// What `length` bytes at `offset` in the windows of `end` are, for a use that needs
-    /// `protection`; `own` when the owner itself asks, who knows better than its peer.
+    /// `protection`; `own`: the owner itself asks, which knows more than its peer.
     pub fn cover(&self, end: u64, own: bool, offset: i64, length: u64, protection: u32) -> Cover {
         let mut cover = Cover {
             segments: Some(Vec::new()),

@@ -61,7 +61,7 @@ impl Trace {
         lines.lines.push_back(line);
     }
 
-    /// Bytes are stored into another node's memory: whole messages are told.
+    /// Records bytes that are stored into another node's memory, if they are whole messages.
     pub fn note_store(&self, from: usize, to: usize, bytes: &[u8]) {
         if bytes.len() != MESSAGE_BYTES {
             return;

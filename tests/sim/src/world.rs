@@ -32,7 +32,7 @@ pub enum Canary {
     LostEvent,
     /// Now and then a block of shared memory is not given back.
     LostFree,
-    /// Pages of a window are unpinned when it is unregistered, whoever uses them.
+    /// Pages of a window are unpinned when it is unregistered, although something still uses them.
     EarlyUnpin,
     /// What a dead driver has left is used again at once.
     EarlyReuse,
@@ -314,7 +314,7 @@ impl World {
         self.nodes[number].engine = Some(engine);
         self.nodes[number].is_away = false;
         self.nodes[number].frozen_since = None;
-        // Who looks by itself needs no doorbells.
+        // A node that polls needs no doorbells.
         let needs_bells = [Canary::LostDoorbell, Canary::LateAsk].map(Some);
         let needs_bells = needs_bells.contains(&self.settings.canary);
         self.nodes[number].watches = !needs_bells && self.rng.one_in(2);

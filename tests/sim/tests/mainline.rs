@@ -149,7 +149,7 @@ fn a_mainline_node_is_asked_for_a_sign_of_life_and_asks_us() {
     assert_eq!(first, Some(1));
     assert_eq!(talk.engine.probe_peer(&mut talk.memory, PEER), first);
     assert_eq!(talk.heard(), [question]);
-    // Its answer counts although no doorbell told of it.
+    // Its answer counts although no doorbell announced it.
     talk.peer.say(0, 0, answer);
     assert_eq!(talk.engine.probe_peer(&mut talk.memory, PEER), Some(2));
     assert_eq!(talk.heard(), [question]);

@@ -39,7 +39,7 @@ fn connected() -> (Mainline, EndpointId, u64) {
 }
 
 /// A blocking write of [`TOTAL`] bytes, as the daemon makes it, to a program that reads at most
-/// `piece` bytes at a time, each in so many nanoseconds.
+/// `piece` bytes at a time, each in this number of nanoseconds.
 fn stream(piece: u32, read_ns: u64) -> Cost {
     let (mut mainline, ours, theirs) = connected();
     let data: Vec<u8> = (0..TOTAL).map(|at| (at * 7 % 251) as u8).collect();
@@ -110,7 +110,7 @@ fn who_watches_sees_the_room_that_a_mainline_node_makes() {
     assert_eq!(mainline.traffic.sent, 2);
 }
 
-/// Less than half a ring is worth a message after a millisecond, for who reads no more.
+/// A reader that stops with less than half of the ring free sends a message a millisecond later.
 #[test]
 fn a_little_room_is_used_soon() {
     let (mut mainline, ours, theirs) = connected();

@@ -101,7 +101,7 @@ fn a_request_that_is_seen_late_is_answered_by_nobody() {
         mainline.pass(CONNECT_NS);
         mainline.turn();
     }
-    // Who has looked meanwhile knows that it is younger.
+    // A node that has looked meanwhile knows that it is younger.
     let mut mainline = Mainline::new();
     mainline.pass(BASE_REQUEST_NS);
     mainline.turn();
@@ -224,7 +224,7 @@ fn a_full_ring_loses_nothing_and_stuck_for_long_costs_the_link() {
 /// when its turn comes is not named any more, and the link stays.
 #[test]
 fn an_answer_that_waits_for_room_too_long_is_not_said() {
-    // How long the request waits, and what its acceptor hears.
+    // How long the request waits, and the messages that its acceptor gets.
     let cases = [
         (0, Some(Error::NoDevice)),
         (10 * SECOND_NS, Some(Error::WouldBlock)),
@@ -239,7 +239,7 @@ fn an_answer_that_waits_for_room_too_long_is_not_said() {
         mainline.turn();
         mainline.pass(waits);
         mainline.turn();
-        // A ring full, and so much more that the turn of the answer comes after 30 seconds.
+        // A full ring, and enough waiting messages that the answer is sent after 30 seconds.
         let Talk { engine, memory, .. } = &mut mainline.talk;
         for _ in 0..4095 / 44 + 15 {
             let id = engine.open(OWNER).unwrap();

@@ -300,7 +300,7 @@ fn who_floods_and_does_not_read_is_not_heard_until_it_reads() {
             break;
         }
     }
-    // It reads, and hears an answer to each.
+    // It reads, and each request has an answer.
     let mut heard = 0;
     for now in 1.. {
         let Talk { engine, memory, .. } = &mut pair.talk;

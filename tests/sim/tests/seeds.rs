@@ -76,7 +76,10 @@ fn planted_bugs_are_found() {
             missed.push((canary, found.len()));
         }
     }
-    assert!(missed.is_empty(), "noticed by so many of 20: {missed:?}");
+    assert!(
+        missed.is_empty(),
+        "noticed by fewer than 5 of 20 seeds: {missed:?}"
+    );
 }
 
 /// All kinds of worlds, as `make sim` plays them: storms and sweeps too.

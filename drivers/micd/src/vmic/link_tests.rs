@@ -293,7 +293,7 @@ fn a_cut_link_is_lost_on_both_sides_and_found_again() {
     fixture.memory.write(HEADER_DOWN, 1_u32).unwrap();
     fixture.settle();
     let reason = DownReason::Cut;
-    // The other one is told by the first's record that it was given up.
+    // The first one's record says to the other that the link was given up.
     assert!(
         fixture.sides[0]
             .as_ref()

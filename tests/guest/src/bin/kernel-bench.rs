@@ -253,7 +253,7 @@ fn touch(base: usize, pages: usize) {
     (0..pages).for_each(|page| probe::poke(base + page * PAGE_SIZE, 1));
 }
 
-/// A scheme that says yes to everything.
+/// A scheme that answers every request with success.
 struct Yes {
     memory: usize,
 }

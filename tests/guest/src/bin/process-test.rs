@@ -29,7 +29,7 @@ runtime::main!(main);
 const USER: u32 = 1000;
 /// Processes started in the search for something left behind.
 const ROUNDS: usize = 300;
-/// What a program says that runs until it is killed.
+/// The line by which a program reports that it runs until it is killed.
 const READY: &str = "ready";
 /// Pages that may differ: other programs run meanwhile.
 const TOLERANCE: usize = 32;
@@ -52,7 +52,7 @@ fn main() -> i32 {
             return 0;
         }
         ["parent"] => {
-            // Waits for a child that does not end by itself, and that says that it is there.
+            // Waits for a child that reports that it is there, and does not end by itself.
             let child = start(&["sleep"]).and_then(|mut child| child.wait());
             return i32::from(child.is_err());
         }

@@ -39,7 +39,7 @@ const ACCESS_READ: u64 = 1;
 /// The lower half of the base address register of the shared memory (BAR 2).
 const MEMORY_BAR: u16 = 0x18;
 
-/// Where in the page the borrower says that it begins.
+/// The word of the page by which the borrower reports that it begins.
 const START: usize = 8;
 
 fn main() -> i32 {

@@ -367,7 +367,7 @@ fn round(suite: &mut Suite, node: NodeId, round: u64) -> Result<(), String> {
     let before = driver()?;
     process::kill(before, 9).map_err(text("killing micd"))?;
     suite.check(
-        &alloc::format!("round {round} everybody is told"),
+        &alloc::format!("round {round} every call has ended"),
         end_of(victims),
     );
     let again = settled(|| driver().is_ok_and(|pid| pid != before), &true);

@@ -177,7 +177,7 @@ fn answer() -> Check {
     talk(&Endpoint::from_file(Fd::new(PASSED)))
 }
 
-/// What a program at the other end of `client` says.
+/// The line that the program at the other end of `client` sends.
 fn hears(client: &Endpoint, words: &[u8]) -> Check {
     let mut bytes = vec![0; words.len()];
     let received = client.recv(&mut bytes, RecvFlags::BLOCK);

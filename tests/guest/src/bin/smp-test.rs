@@ -41,7 +41,7 @@ const ROUNDS_AT_ONCE: usize = 4;
 const TOKENS: u32 = 2000;
 /// Steps of a computation long enough to be interrupted many times.
 const STEPS: usize = 400_000;
-/// What a program says that runs until it is killed.
+/// The line by which a program reports that it runs until it is killed.
 const READY: &str = "ready";
 /// The signal for a page fault.
 const FAULT: i32 = 11;
@@ -522,7 +522,7 @@ fn protect() -> i32 {
     6
 }
 
-/// Says that it is there with all its threads, and runs until it is killed.
+/// Reports that it is there with all its threads, and runs until it is killed.
 fn spin(count: usize) -> i32 {
     static NEVER: AtomicBool = AtomicBool::new(false);
     static COUNTS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];

@@ -1,4 +1,4 @@
-//! The end of a world of bypass clients: whoever sleeps beside something to do is found, and
+//! The end of a world of bypass clients: a program that sleeps beside something to do is found, and
 //! nothing may be left.
 
 use scif_abi::bypass::STATE_CONNECTED;
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// A byte on each connection, and some taken out: whoever sleeps for that must wake.
+    /// A byte on each connection, and some taken out: programs that sleep for that must wake.
     fn stir(&mut self) -> Result<(), String> {
         for sends in [true, false] {
             for at in 0..self.connections.len() {

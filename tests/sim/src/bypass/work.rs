@@ -27,7 +27,7 @@ impl World {
         let is_taken = self.connections[at].turns[side].is_some();
         match self.programs[which].sending {
             Some(left) => self.send_part(which, left),
-            // The daemon's lane: one call after the other.
+            // The daemon's transfer queue: one call after the other.
             None if is_taken => self.receive(which),
             None if self.rng.one_in(12) => {
                 self.connections[at].turns[side] = Some(0);

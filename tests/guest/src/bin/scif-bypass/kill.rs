@@ -154,7 +154,7 @@ fn part(at: PortId, sends: bool) -> scif::Result<i32> {
     Ok(4)
 }
 
-/// Copies until it is killed, and says when it does so by itself.
+/// Copies until it is killed, and reports when it does so without the daemon.
 fn transfer(at: PortId) -> i32 {
     const BYTES: usize = 2 << 20;
     let peer = Peer::known(at);

@@ -1,5 +1,5 @@
-//! One stream, moved by everything that can move it: calls of this program, on rings and on the
-//! file, and calls of another program that has the same file.
+//! One stream, moved in all ways at once: by calls of this program, on rings and on the file, and
+//! by calls of another program that has the same file.
 
 use alloc::string::String;
 use alloc::vec;

@@ -1,5 +1,5 @@
-//! A great many small messages with pauses on either side: a wake-up that gets lost leaves both
-//! asleep, and the suite's time limit finds that.
+//! Lost wake-ups: a great many small messages with pauses on either side. A wake-up that gets lost
+//! leaves both sides asleep, and the suite's time limit finds that.
 
 use alloc::string::String;
 

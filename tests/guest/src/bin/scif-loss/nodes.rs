@@ -14,7 +14,7 @@ pub fn launcher(order: &str) {
 /// Whether a node is online.
 ///
 /// # Errors
-/// A text that says what failed.
+/// What failed, as a text.
 pub fn is_online(node: u16) -> Result<bool, String> {
     let nodes = runtime::fs::read_to_string("/scheme/scif/nodes").map_err(text("nodes"))?;
     let number = alloc::format!("{node}");
@@ -27,7 +27,7 @@ pub fn is_online(node: u16) -> Result<bool, String> {
 /// Waits until a node is online, or is not.
 ///
 /// # Errors
-/// A text that says that it does not happen within 30 s.
+/// It does not happen within 30 s.
 pub fn wait_for(node: u16, online: bool) -> Result<(), String> {
     for _ in 0..600 {
         if is_online(node)? == online {

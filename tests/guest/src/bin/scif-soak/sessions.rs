@@ -32,7 +32,7 @@ const ROUNDS: u64 = 8;
 const LOOKS: u32 = 60;
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a call says when the other program, or its node, is gone.
+/// The error of a call when the other program, or its node, is gone.
 const GONE: [i32; 6] = [ECONNRESET, ECONNREFUSED, ENODEV, ENOTCONN, ENXIO, EPIPE];
 
 /// Carries one session out; the bytes that were moved and found right.
@@ -85,7 +85,7 @@ fn stream(random: &mut Random) -> Request {
     }
 }
 
-/// What a side says about the stream it had.
+/// A side's report of its stream.
 fn judge(what: &'static str, report: &Report, bytes: u64) -> Result<(), Trouble> {
     if report.mismatch.get() != u64::MAX {
         return wrong(alloc::format!("{what}: {report:?}"));

@@ -27,7 +27,7 @@ const CALLS: u64 = 2000;
 /// Bytes of memory that calls map, unmap and protect, and where it is: far from everything else.
 pub const ARENA: usize = 32 * PAGE_SIZE;
 const ARENA_AT: usize = 0x7000_0000_0000;
-/// Bytes of memory that calls leave where it is: what they are told, and most of what they answer.
+/// Bytes of memory that calls leave where it is: their arguments, and most of their results.
 const NOTES: usize = 16 * PAGE_SIZE;
 /// Beyond this many bytes a life maps no more: it must not use up the machine.
 const MAPPED: usize = 16 << 20;
