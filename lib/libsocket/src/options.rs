@@ -25,6 +25,9 @@ const SO_ACCEPTCONN: c_int = 30;
 const SO_PROTOCOL: c_int = 38;
 const SO_DOMAIN: c_int = 39;
 
+/// `SO_BUSY_POLL`: how calls of `st.h` wait.
+const BUSY_POLL: (c_int, c_int, c_int) = (SOL_SOCKET, 46, 0);
+
 /// Options that are remembered and have no effect, with their first values. Connections have no
 /// segments, no congestion, no lost packets and no resting state after their end, so most of them
 /// ask for what is so anyway.
@@ -42,6 +45,8 @@ const REMEMBERED: &[(c_int, c_int, c_int)] = &[
     (SOL_SOCKET, 10, 0),
     (SOL_SOCKET, 12, 0),
     (SOL_SOCKET, 15, 0),
+    // `Options::polls`.
+    BUSY_POLL,
     // SO_RCVLOWAT, SO_SNDLOWAT
     (SOL_SOCKET, 18, 1),
     (SOL_SOCKET, 19, 1),
@@ -78,6 +83,15 @@ pub struct Options {
     pub receive_limit: Option<Duration>,
     /// `SO_SNDTIMEO`.
     pub send_limit: Option<Duration>,
+}
+
+impl Options {
+    /// Whether calls of `st.h` that wait look all the time instead of sleeping.
+    pub fn polls(&self) -> bool {
+        let (level, name, first) = BUSY_POLL;
+        let value = self.numbers.get(&(level, name)).copied();
+        value.unwrap_or(first) > 0
+    }
 }
 
 fn int_of(bytes: &[u8]) -> Result<c_int> {

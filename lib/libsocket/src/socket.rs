@@ -256,6 +256,13 @@ pub fn remove(index: usize) {
         _ => false,
     };
     if is_last && is_shared {
+        // A channel that is attached has memory of the peer mapped: SCIF's connection ends when it
+        // is detached. The peer is to hear of it now.
+        let established = |transfers: &Mutex<Transfers>| transfers.lock().established().ok();
+        let established = socket.transfers.as_ref().and_then(established);
+        if let Some(link) = established.and_then(|established| established.link) {
+            link.say_end();
+        }
         // Threads that wait in `accept`, and the bypass, keep the file open, so closing alone would
         // end nothing. What has gone already needs nothing more.
         let _ = raw::shutdown(index);

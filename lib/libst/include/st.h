@@ -101,7 +101,8 @@ typedef struct {
 __BEGIN_DECLS
 
 /* Attaches a channel of a connected socket; flags is 0. The peer need not be attached. EBUSY: it is
- * attached. EINVAL: there is no such channel. ENOTCONN. EOPNOTSUPP: ST_BYPASS is off. */
+ * attached. EINVAL: there is no such channel. ENOTCONN. EOPNOTSUPP: ST_BYPASS is off.
+ * If SO_BUSY_POLL of the socket is above 0, calls that wait look all the time and never sleep. */
 int st_attach(int fd, int channel, int flags, st_peer_t **handle);
 
 /* Unmaps and detaches; *handle becomes NULL, the socket stays open. What the peer has pushed waits

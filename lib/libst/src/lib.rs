@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use libsocket::socket::{self, Socket};
 use runtime::sync::Mutex;
 use skiff_libc::errno;
-use st::{Deadline, Link, Receiver, Sender};
+use st::{Deadline, Link, Receiver, Sender, Waiting};
 use syscall::error::{EBADF, EBUSY, EFAULT, EINVAL, EOPNOTSUPP};
 
 use memory::Mapped;
@@ -96,7 +96,11 @@ fn attach(fd: c_int, channel: c_int, flags: c_int) -> Result<Peer> {
     let established = transfers.lock().established()?;
     let link = established.link.ok_or(EOPNOTSUPP)?;
     let channel = u32::try_from(channel).map_err(|_| EINVAL)?;
-    let (sender, receiver) = link.channel(channel).map_err(number)?.split();
+    let (mut sender, mut receiver) = link.channel(channel).map_err(number)?.split();
+    if socket.options.lock().polls() {
+        sender.set_waiting(Waiting::Poll);
+        receiver.set_waiting(Waiting::Poll);
+    }
     Ok(Peer {
         socket,
         mapped: Mutex::new(None),

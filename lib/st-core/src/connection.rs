@@ -43,6 +43,8 @@ pub enum News {
     Session(u32, SessionState),
     /// It does not know the session with this key, on a channel.
     NoSession(u32, u64),
+    /// It ends the connection: what it has sent has arrived, and nothing follows.
+    Ended,
 }
 
 /// One channel.
@@ -225,7 +227,8 @@ impl Connection {
                 known(channel)?;
                 Ok(News::NoSession(channel, key))
             }
-            // Set-up is over, and a connection ends as SCIF's connections do.
+            Record::Disconnect => Ok(News::Ended),
+            // Set-up is over, and an end is not answered: SCIF's connection ends by itself.
             _ => Err(Broken),
         }
     }
@@ -317,6 +320,12 @@ mod tests {
     }
 
     #[test]
+    fn an_end_that_is_announced_is_news() {
+        let (_, mut right) = pair();
+        assert_eq!(tell(&mut right, Record::Disconnect), Ok(Some(News::Ended)));
+    }
+
+    #[test]
     fn a_bad_record_ends_the_connection_for_ever() {
         let region = Region {
             base: 0,
@@ -343,7 +352,8 @@ mod tests {
                 generation: 1,
             },
             Record::Reject,
-            Record::Disconnect,
+            Record::DisconnectAnswer,
+            Record::DisconnectComplete,
         ];
         for record in bad {
             let (_, mut right) = pair();

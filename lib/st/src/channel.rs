@@ -59,8 +59,13 @@ impl Half {
             shared: &self.shared,
             channel: self.channel,
         };
-        // What has been told before this call is known after it.
-        self.shared.take_records(None)?;
+        // What has been told before this call is known after it. No more than a look: whoever puts
+        // or gets again and again must not ask the driver whether it lives.
+        if self.shared.has_news() {
+            self.shared.take_records(None)?;
+        } else {
+            self.shared.check_sending()?;
+        }
         wait(
             &self.shared,
             &mut self.sleeper,

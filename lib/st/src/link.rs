@@ -214,6 +214,12 @@ impl Link {
         Channel::attach(&self.shared, channel, self.options.waiting)
     }
 
+    /// Tells the peer that this end closes the connection, though its channels may be attached
+    /// still: the peer's calls end with [`Error::Ended`], after the last header that has arrived.
+    pub fn say_end(&self) {
+        self.shared.say_end();
+    }
+
     /// The endpoint below, for its addresses and for event queues. What is sent and received on it
     /// is the library's.
     pub fn endpoint(&self) -> &Endpoint {

@@ -3,7 +3,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use hal::lock::Mutex;
 use libredox::Fd;
@@ -17,6 +17,13 @@ use crate::memory::Windows;
 
 /// Bytes of the stream that are taken at a time.
 const PIECE: usize = 16 * RECORD_BYTES;
+
+/// What is known of the end of a connection: nothing; the peer has broken the protocol; it has said
+/// that it ends; SCIF has said that it is over.
+const LIVE: u8 = 0;
+const BROKEN: u8 = 1;
+const ENDED: u8 = 2;
+const LOST: u8 = 3;
 
 /// The number of the next connection of this program.
 static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -37,7 +44,8 @@ pub struct Shared {
     outbox: Mutex<Vec<u8>>,
     /// For each channel, its ends while they are not attached.
     parked: Mutex<Vec<Parked>>,
-    is_broken: AtomicBool,
+    /// [`LIVE`], or why no call goes on.
+    over: AtomicU8,
 }
 
 /// The queue ends of a channel that nobody uses.
@@ -92,7 +100,7 @@ impl Shared {
             }),
             outbox: Mutex::new(Vec::new()),
             parked: Mutex::new(parked.collect()),
-            is_broken: AtomicBool::new(false),
+            over: AtomicU8::new(LIVE),
         })
     }
 
@@ -141,7 +149,7 @@ impl Shared {
     /// `Broken`, `Ended`, `ENODEV`.
     #[inline]
     pub fn check_sending(&self) -> Result<()> {
-        match self.endpoint.is_connected() && !self.is_broken.load(Ordering::Relaxed) {
+        match self.endpoint.is_connected() && self.over.load(Ordering::Relaxed) == LIVE {
             true => Ok(()),
             false => Err(self.reason()),
         }
@@ -152,7 +160,7 @@ impl Shared {
     /// # Errors
     /// `Broken`, `Ended`, `ENODEV`.
     pub fn check(&self) -> Result<()> {
-        match self.endpoint.is_live() && !self.is_broken.load(Ordering::Relaxed) {
+        match self.endpoint.is_live() && self.over.load(Ordering::Relaxed) == LIVE {
             true => Ok(()),
             false => Err(self.reason()),
         }
@@ -161,8 +169,10 @@ impl Shared {
     /// Why the connection is at its end.
     #[cold]
     pub fn reason(&self) -> Error {
-        if self.is_broken.load(Ordering::Relaxed) {
-            return Error::Broken;
+        match self.over.load(Ordering::Relaxed) {
+            BROKEN => return Error::Broken,
+            ENDED => return Error::Ended,
+            _ => {}
         }
         // The stream may still hold records, which are of no use any more.
         let mut bytes = [0; PIECE];
@@ -179,7 +189,7 @@ impl Shared {
     /// Ends the connection because the peer breaks the protocol.
     #[cold]
     pub fn end(&self) -> Error {
-        self.is_broken.store(true, Ordering::Relaxed);
+        self.over.store(BROKEN, Ordering::Relaxed);
         // It fails when the connection has gone already.
         let _ = raw::shutdown(self.endpoint.fd());
         Error::Broken
@@ -204,19 +214,24 @@ impl Shared {
     fn take_into(&self, inbox: &mut Inbox, reader: Option<u64>) -> Result<bool> {
         let mut any = false;
         loop {
-            if self.is_broken.load(Ordering::Relaxed) {
-                return Err(Error::Broken);
+            if self.over.load(Ordering::Relaxed) != LIVE {
+                return Err(self.reason());
             }
             let count = match self.endpoint.recv(&mut inbox.buffer, RecvFlags::empty()) {
                 Ok(0) => return Ok(any),
                 Ok(count) => count,
                 Err(error) => {
                     inbox.wake(reader);
-                    return Err(error.into());
+                    let error = Error::from(error);
+                    if error.is_end() {
+                        // Calls that only store would not notice it by themselves.
+                        self.over.store(LOST, Ordering::Relaxed);
+                    }
+                    return Err(error);
                 }
             };
             any = true;
-            let endpoint = &self.endpoint;
+            let (endpoint, over) = (&self.endpoint, &self.over);
             let bytes = inbox.buffer.get(..count).unwrap_or(&[]);
             let taken = inbox.connection.receive(bytes, |news| match news {
                 // Where it cannot be mapped, transfers go through the driver.
@@ -224,6 +239,7 @@ impl Shared {
                     let _ = endpoint.prepare_window(region.offset, region.length);
                 }
                 News::TakenBack(_, region) => endpoint.forget_window(region.offset),
+                News::Ended => over.store(ENDED, Ordering::Relaxed),
                 News::Wake(_) | News::Session(..) | News::NoSession(..) => {}
             });
             inbox.wake(reader);
@@ -284,6 +300,17 @@ impl Shared {
     /// anyway; the error of a connection that has ended is the next call's.
     #[cold]
     pub fn wake_peer(&self, channel: u32) {
+        self.say(&Record::Wake { channel });
+    }
+
+    /// Tells the peer that nothing comes any more: it need not wait for the end of SCIF's
+    /// connection, which comes when this end has no memory of the peer mapped.
+    pub fn say_end(&self) {
+        self.say(&Record::Disconnect);
+    }
+
+    /// Sends a record if there is room.
+    fn say(&self, record: &Record) {
         let mut outbox = self.outbox.lock();
         let now = SendFlags::empty();
         let rest = outbox.len();
@@ -294,7 +321,7 @@ impl Shared {
                 return;
             }
         }
-        let bytes = Record::Wake { channel }.encode();
+        let bytes = record.encode();
         if let Ok(sent @ 1..) = self.endpoint.send(&bytes, now) {
             outbox.extend_from_slice(&bytes[sent..]);
         }

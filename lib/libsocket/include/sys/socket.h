@@ -47,6 +47,7 @@ typedef unsigned short sa_family_t;
 #define SO_ACCEPTCONN 30
 #define SO_PROTOCOL 38
 #define SO_DOMAIN 39
+#define SO_BUSY_POLL 46
 
 #define SOMAXCONN 128
 
