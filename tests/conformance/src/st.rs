@@ -1,27 +1,29 @@
-//! Scheduled Transfers: what each call does, as rows, and the page that is written from them.
+//! Scheduled Transfers: what each call does, as rows that are run, and the page that is written
+//! from them.
 //!
-//! A row says where it is shown: by checks of the program `st-test`, which the suites `st` (one
-//! node) and `st-pair` (two nodes) run, by C programs of the suites `sockets` and `sockets-pair`,
-//! by tests of `st-core` and of the simulator. A row without a test says what is missing.
+//! A row is a situation, what happens, and a case that shows it, written once against
+//! [`driver::Driver`]. Cases run in four places: between two programs of the simulator, in one
+//! booted node, between host and card, and from card to card. On booted nodes C programs make the
+//! calls. A row that has nothing to show in a place says why.
 
+pub mod bench;
+pub mod call;
+pub mod driver;
+pub mod ends;
+pub mod errno;
+pub mod number;
 mod rows;
+pub mod run;
 
-use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 
+use bench::{Bench, Checked, Place};
 pub use rows::SECTIONS;
 
-/// Where a row is shown.
-pub enum Shown {
-    /// By these tests: file and name.
-    By(&'static [(&'static str, &'static str)]),
-    /// Nowhere yet, because this is missing.
-    Missing(&'static str),
-}
-
-/// A row: a call and a condition, and what happens.
+/// A row: a situation, and what happens.
+#[derive(Clone, Copy)]
 pub struct Row {
     /// Its number.
     pub number: u32,
@@ -29,75 +31,104 @@ pub struct Row {
     pub condition: &'static str,
     /// What happens.
     pub result: &'static str,
-    /// Where it is shown.
-    pub shown: Shown,
+    case: fn(&mut Bench<'_>) -> Checked,
+    /// Places where there is nothing to show: why.
+    except: &'static [(Place, &'static str)],
 }
 
-/// A row that these tests show.
-const fn by(
+/// A row with a case that runs everywhere.
+const fn row(
     number: u32,
     condition: &'static str,
     result: &'static str,
-    tests: &'static [(&'static str, &'static str)],
+    case: fn(&mut Bench<'_>) -> Checked,
 ) -> Row {
     Row {
         number,
         condition,
         result,
-        shown: Shown::By(tests),
+        case,
+        except: &[],
     }
 }
 
-/// A row for which something is missing.
-const fn missing(
-    number: u32,
-    condition: &'static str,
-    result: &'static str,
-    what: &'static str,
-) -> Row {
-    Row {
-        number,
-        condition,
-        result,
-        shown: Shown::Missing(what),
+impl Row {
+    /// The row, whose case has nothing to show in these places: why.
+    const fn except(mut self, places: &'static [(Place, &'static str)]) -> Row {
+        self.except = places;
+        self
+    }
+
+    /// The case, if it runs in a place.
+    pub fn case(&self, place: Place) -> Option<fn(&mut Bench<'_>) -> Checked> {
+        let runs = self.except.iter().all(|(other, _)| *other != place);
+        runs.then_some(self.case)
     }
 }
 
 /// The page.
 pub fn page() -> String {
     let mut page = String::from(HEAD);
-    for (title, rows) in rows::SECTIONS {
+    let rows = || SECTIONS.iter().flat_map(|(_, rows)| *rows);
+    for place in Place::ALL {
+        let count = rows().filter(|row| row.case(place).is_some()).count();
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {count} | {} |",
+            place.name(),
+            about(place),
+            place.many()
+        );
+    }
+    for (title, rows) in SECTIONS {
         let _ = write!(
             page,
-            "\n## {title}\n\n| | when | what happens | shown by |\n"
+            "\n## {title}\n\n| | when | what happens | runs in |\n| --- | --- | --- | --- |\n"
         );
-        page.push_str("| --- | --- | --- | --- |\n");
         for row in *rows {
-            let shown = match row.shown {
-                Shown::By(tests) => {
-                    let name = |(file, name): &(&str, &str)| format!("`{}`: {name}", place(file));
-                    let each = tests.iter().map(name);
-                    each.collect::<Vec<_>>().join("; ")
-                }
-                Shown::Missing(what) => format!("not yet: {what}"),
-            };
             let (number, condition, result) = (row.number, row.condition, row.result);
-            let _ = writeln!(page, "| {number} | {condition} | {result} | {shown} |");
+            let runs = runs_in(row);
+            let _ = writeln!(page, "| {number} | {condition} | {result} | {runs} |");
         }
     }
     page
 }
 
-/// A short name of a file of tests.
-fn place(file: &str) -> &str {
-    match file {
-        rows::CLIENT | rows::DEATHS => "st-test",
-        file => file.strip_prefix("tests/patterns/").unwrap_or(file),
+fn about(place: Place) -> &'static str {
+    match place {
+        Place::Sim => {
+            "two programs of the simulator with the machine of `st-core`, over shared memory and \
+             over a bus, with stores that arrive late"
+        }
+        Place::Node => "two C programs in one node",
+        Place::Pair => "two C programs, on the host and on a card",
+        Place::Cards => "two C programs on two cards; the host asks them",
     }
 }
 
+/// Where a row runs.
+fn runs_in(row: &Row) -> String {
+    let places = Place::ALL.into_iter();
+    let places = places.filter(|place| row.case(*place).is_some());
+    let names: Vec<_> = places.map(Place::name).collect();
+    let mut text = match row.except.is_empty() {
+        true => "all".to_string(),
+        false => names.join(", "),
+    };
+    for (place, why) in row.except {
+        let _ = write!(text, "; not `{}`: {why}", place.name());
+    }
+    text
+}
+
 const HEAD: &str = "# What Scheduled Transfers do\n
-This page is written from `tests/conformance/src/st/rows.rs` by `cargo xtask behaviour`. `st-test`
-is the program of the suites `st` (one node) and `st-pair` (two nodes), and programs in C
-(`tests/patterns`) are in `sockets` and `sockets-pair`; a row shown by them holds in both. Calls
-are those of the Rust library; [st.md](st.md) says what they do and why.\n";
+This page is written from the rows in `tests/conformance/src/st/rows` by `make behaviour`. A row is
+a case that runs in the places that its last column names; a row that does not run in a place says
+why. `A` is the end that connects, `B` the one that listens. Calls are those of `st.h`;
+[st.md](st.md) says what they do and why. After each row both nodes hold as many endpoints,
+connections, ports, windows, mappings and pinned pages as before.
+
+Rows that repeat something very often do so as many times as the last column says; the program
+`st-conformance` takes another number.\n
+| place | what it is | rows | very often |
+| --- | --- | --- | --- |\n";

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use conformance::bench::Place;
 use conformance::document;
 use conformance::run::cases;
-use conformance::st::Shown;
 use conformance::table::{SECTIONS, Test};
 
 fn root() -> PathBuf {
@@ -45,23 +44,11 @@ fn the_document_is_written_from_the_rows_of_scheduled_transfers() {
 }
 
 #[test]
-fn rows_of_scheduled_transfers_are_numbered_and_their_tests_exist() {
+fn rows_of_scheduled_transfers_are_numbered() {
     let rows = conformance::st::SECTIONS.iter().flat_map(|(_, rows)| *rows);
-    let mut next = 1..;
-    for row in rows {
-        assert_eq!(Some(row.number), next.next());
-        let Shown::By(tests) = row.shown else {
-            continue;
-        };
-        assert!(!tests.is_empty(), "row {} is shown nowhere", row.number);
-        for (file, name) in tests {
-            let text = std::fs::read_to_string(root().join(file)).unwrap_or_default();
-            let found =
-                text.contains(&format!("fn {name}(")) || text.contains(&format!("\"{name}\""));
-            assert!(found, "row {}: no test {name} in {file}", row.number);
-        }
-    }
-    assert_eq!(next.next(), Some(91));
+    let numbers: BTreeSet<u32> = rows.clone().map(|row| row.number).collect();
+    assert_eq!(rows.count(), 90);
+    assert!(numbers.into_iter().eq(1..=90));
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! back is refused; a peer that stores anything costs itself the connection, and others nothing; in
 //! the end no memory is registered.
 
+pub mod ends;
 mod hostile;
 mod link;
 mod memory;

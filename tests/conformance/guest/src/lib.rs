@@ -10,3 +10,4 @@ pub mod driver;
 pub mod executor;
 mod memory;
 mod node;
+pub mod transfers;

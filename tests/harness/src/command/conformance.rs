@@ -1,5 +1,6 @@
-//! `conformance`: runs the conformance suite alone, in all three places: over the simulator, in one
-//! booted node, and between two. ONLY=word selects places whose name contains it.
+//! `conformance`: runs the conformance suites alone, in all places: SCIF's calls in the simulator,
+//! in one booted node, and between two; the rows of Scheduled Transfers also from card to card.
+//! ONLY=word selects places whose name contains it.
 
 use crate::base::cargo;
 use crate::base::config;
@@ -61,10 +62,15 @@ fn simulator() -> Result<()> {
         "conformance",
         "--test",
         "sim",
+        "--test",
+        "st",
     ]);
     let status = command.status().context(|| "start cargo".to_string())?;
     if status.success() {
         return Ok(());
     }
-    Err(format!("{status}: see above; again: cargo test -p conformance --test sim").into())
+    Err(
+        format!("{status}: see above; again: cargo test -p conformance --test sim --test st")
+            .into(),
+    )
 }

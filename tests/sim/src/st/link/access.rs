@@ -127,8 +127,8 @@ impl Access {
         }
     }
 
-    /// Unregisters memory: stores that are under way arrive before, none later.
-    pub(in crate::st) fn unregister(&mut self, offset: i64) {
+    /// Unregisters memory: stores that are under way arrive before, none later. The content.
+    pub(in crate::st) fn unregister(&mut self, offset: i64) -> Vec<u8> {
         let mut link = self.link.borrow_mut();
         let at_region = |store: &Store| {
             let target = match store {
@@ -139,9 +139,11 @@ impl Access {
         };
         let last = link.sides[self.side].coming.iter().rposition(at_region);
         link.land(self.side, last.map_or(0, |last| last + 1));
-        if link.sides[self.side].regions.remove(&offset).is_none() {
+        let content = link.sides[self.side].regions.remove(&offset);
+        if content.is_none() {
             link.complain(format!("nothing was registered at {offset:#x}"));
         }
+        content.unwrap_or_default()
     }
 
     /// The own registered memory at an offset.

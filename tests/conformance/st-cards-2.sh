@@ -1,0 +1,3 @@
+# B of the rows of Scheduled Transfers from card to card.
+
+until st-agent 3911; do :; done
