@@ -32,6 +32,7 @@ mod stores;
 pub mod talk;
 pub mod trace;
 mod transfers;
+pub mod verbs;
 mod windows;
 pub mod world;
 

@@ -1,0 +1,128 @@
+//! A program that keeps to no rules: it sends any records on its lanes, and stores anything into
+//! the windows that it was given.
+
+use verbs_core::host::{Host, Source};
+use verbs_core::record::{
+    Address, Answer, Fault as Wrong, Grant, Marks, Piece, Ready, Record, Refusal,
+};
+use verbs_core::types::Access;
+
+use super::World;
+use super::net::lane;
+use crate::faults::Fault;
+use crate::rng::Rng;
+
+impl World {
+    pub(super) fn attack(&mut self, at: usize, side: usize) -> Result<(), String> {
+        let pair = &self.pairs[at];
+        let lane = lane(pair.link, side);
+        let (own, peer) = (&pair.halves[side], &pair.halves[1 - side]);
+        let (source, destination) = (own.number, peer.number);
+        let Some(victim) = &self.programs[peer.program] else {
+            return Ok(());
+        };
+        let windows = self.net.borrow().peers_windows(lane);
+        for (_, place, _) in &windows {
+            if !victim.arenas[pair.arena].holds(place.address, place.length) {
+                return Err("a window on memory of another domain".into());
+            }
+        }
+        let keys: Vec<u32> = victim
+            .arenas
+            .iter()
+            .flat_map(|arena| [arena.all, arena.constant, arena.local])
+            .collect();
+        let rng = &mut self.rng;
+        let small = |rng: &mut Rng| match rng.below(8) {
+            0 => rng.number() as u32,
+            1 => u32::MAX - rng.below(3) as u32,
+            _ => rng.below(8) as u32,
+        };
+        let generation = ((peer.program as u32) << 16) + rng.below(64) as u32;
+        let address = Address {
+            destination: if rng.one_in(8) {
+                small(rng)
+            } else {
+                destination
+            },
+            source: if rng.one_in(8) { small(rng) } else { source },
+            generation,
+        };
+        let key = match rng.one_in(4) {
+            true => small(rng),
+            false => keys[rng.below(keys.len() as u64) as usize],
+        };
+        let payload = rng.below(200) as u32;
+        let record = match rng.below(10) {
+            0 => Record::Ready(
+                address,
+                Ready {
+                    generation: small(rng),
+                    limit: small(rng),
+                    is_shared: rng.one_in(2),
+                    wants_answer: rng.one_in(2),
+                    access: Access::from_bits_truncate(small(rng)),
+                    rnr_timer: rng.below(32) as u8,
+                    reads: rng.below(3) as u8,
+                },
+            ),
+            1 => Record::Gone(address, small(rng)),
+            2 | 3 => Record::Message(
+                address,
+                Piece {
+                    marks: Marks::from_bits_truncate(rng.number() as u8),
+                    number: small(rng),
+                    total: payload + small(rng) % 5,
+                    immediate: small(rng),
+                    payload,
+                },
+            ),
+            4 => Record::Ack(address, small(rng), small(rng)),
+            5 => {
+                let refusals = [Refusal::NotReady, Refusal::TooLong, Refusal::Unusable];
+                Record::Refused(address, small(rng), refusals[rng.below(3) as usize])
+            }
+            6 => Record::Error(
+                address,
+                [Wrong::Access, Wrong::Request][rng.below(2) as usize],
+            ),
+            7 => Record::Expose(key),
+            8 => {
+                let grant = Grant {
+                    start: rng.number(),
+                    length: rng.number(),
+                    access: Access::REMOTE,
+                    window: u64::from(small(rng)),
+                };
+                Record::Granted(key, Answer::Given(grant))
+            }
+            _ => Record::Revoke(key),
+        };
+        let mut header = record.encode();
+        if rng.one_in(20) {
+            header[rng.below(48) as usize] = rng.number() as u8;
+        }
+        let bytes = vec![0x5a; payload as usize];
+        let sends_payload = matches!(record, Record::Message(..)) && !rng.one_in(20);
+        let (put, offset) = (rng.one_in(3), rng.below(8000));
+        let own = own.program;
+        let Some(program) = &mut self.programs[own] else {
+            return Ok(());
+        };
+        let port = &mut program.port;
+        let room = port.room(lane);
+        if room >= header.len() + bytes.len() {
+            self.report.faults.note(Fault::HostileMessage);
+            let payload = if sends_payload { &bytes[..] } else { &[] };
+            port.send(lane, &header, Source::Bytes(payload));
+        }
+        if let Some((window, place, true)) = windows.first().filter(|_| put)
+            && offset as usize + bytes.len() <= place.length
+            && !self.net.borrow().has_ended(lane)
+        {
+            self.report.faults.note(Fault::HostileStore);
+            let _gone = port.put(lane, *window, offset, Source::Bytes(&bytes));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,478 @@
+//! The memory of programs and the lanes between them, with stores that are under way for some time.
+//!
+//! Bytes of a lane's stream arrive in their order. A store into a window may arrive earlier than
+//! what was stored before it, and arrives before any bytes that were sent after it. Reading from
+//! the peer brings the own stores home. A program that dies stops between two stores.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use verbs_core::host::{Atomic, Available, Host, LaneId, NotMoved, Place, Source, Target};
+use verbs_core::record::HEADER_BYTES;
+
+use super::Bug;
+use crate::rng::Rng;
+
+/// Where the memory of each program begins.
+pub const BASE: u64 = 0x10_0000;
+/// Bytes that may be on their way on a lane: what the smallest ring of a connection takes.
+const RING: usize = 4095;
+
+enum Store {
+    Bytes(Vec<u8>),
+    Put(u64, u64, Vec<u8>),
+    End,
+}
+
+/// One end of a lane.
+struct Side {
+    program: usize,
+    coming: VecDeque<Store>,
+    arrived: VecDeque<u8>,
+    has_ended: bool,
+    windows: BTreeMap<u64, (Place, bool)>,
+}
+
+struct Link {
+    sides: [Side; 2],
+    windows: u64,
+}
+
+/// A program's memory, and its life.
+pub struct Memory {
+    pub bytes: Vec<u8>,
+    pub is_dead: bool,
+    /// Stores that it makes before it dies.
+    pub left: Option<u64>,
+    /// Stores so far.
+    pub stores: u64,
+}
+
+/// All of it.
+pub struct Net {
+    pub programs: Vec<Memory>,
+    links: Vec<Link>,
+    pub rng: Rng,
+    pub bug: Option<Bug>,
+    /// A program may claim windows that it does not have.
+    pub is_hostile: bool,
+    /// A rule that was broken.
+    pub fault: Option<String>,
+}
+
+/// What one program reaches.
+#[derive(Clone)]
+pub struct Port {
+    pub net: Rc<RefCell<Net>>,
+    pub program: usize,
+}
+
+/// The lane of a side of a link.
+pub fn lane(link: usize, side: usize) -> LaneId {
+    LaneId((link * 2 + side) as u32)
+}
+
+fn place_of(lane: LaneId) -> (usize, usize) {
+    (lane.0 as usize / 2, lane.0 as usize % 2)
+}
+
+impl Net {
+    /// Programs with so many bytes of memory each.
+    pub fn new(programs: usize, bytes: usize, seed: u64, bug: Option<Bug>) -> Net {
+        let memory = || Memory {
+            bytes: vec![super::CANARY; bytes],
+            is_dead: false,
+            left: None,
+            stores: 0,
+        };
+        Net {
+            programs: (0..programs).map(|_| memory()).collect(),
+            links: Vec::new(),
+            rng: Rng::new(seed),
+            bug,
+            is_hostile: false,
+            fault: None,
+        }
+    }
+
+    /// Joins two programs; the number of the link.
+    pub fn join(&mut self, programs: [usize; 2]) -> usize {
+        let sides = programs.map(|program| Side {
+            program,
+            coming: VecDeque::new(),
+            arrived: VecDeque::new(),
+            has_ended: false,
+            windows: BTreeMap::new(),
+        });
+        self.links.push(Link { sides, windows: 0 });
+        self.links.len() - 1
+    }
+
+    /// Windows that are there.
+    pub fn windows(&self) -> usize {
+        let sides = self.links.iter().flat_map(|link| &link.sides);
+        sides.map(|side| side.windows.len()).sum()
+    }
+
+    /// The windows of the peer of a lane.
+    pub fn peers_windows(&self, lane: LaneId) -> Vec<(u64, Place, bool)> {
+        let (link, side) = place_of(lane);
+        let windows = self.links[link].sides[1 - side].windows.iter();
+        let tell = |(number, (place, writes)): (&u64, &(Place, bool))| (*number, *place, *writes);
+        windows.map(tell).collect()
+    }
+
+    /// Whether a lane has ended at this side.
+    pub fn has_ended(&self, lane: LaneId) -> bool {
+        let (link, side) = place_of(lane);
+        self.links[link].sides[side].has_ended
+    }
+
+    fn complain(&mut self, what: &str) {
+        self.fault.get_or_insert(what.into());
+    }
+
+    /// A store of a program begins; whether it lives.
+    fn tick(&mut self, program: usize) -> bool {
+        let memory = &mut self.programs[program];
+        if memory.left == Some(0) && !memory.is_dead {
+            self.kill(program, false);
+        }
+        let memory = &mut self.programs[program];
+        if memory.is_dead {
+            return false;
+        }
+        if let Some(left) = &mut memory.left {
+            *left -= 1;
+        }
+        memory.stores += 1;
+        true
+    }
+
+    /// A program dies, or its node does, with some of what is under way.
+    pub fn kill(&mut self, program: usize, with_node: bool) {
+        self.programs[program].is_dead = true;
+        for link in 0..self.links.len() {
+            for side in 0..2 {
+                if self.links[link].sides[side].program != program {
+                    continue;
+                }
+                let peer = &mut self.links[link].sides[1 - side];
+                if with_node {
+                    let kept = self.rng.below(peer.coming.len() as u64 + 1);
+                    peer.coming.truncate(kept as usize);
+                }
+                peer.coming.push_back(Store::End);
+                let own = &mut self.links[link].sides[side];
+                own.has_ended = true;
+                own.coming.clear();
+                own.windows.clear();
+            }
+        }
+    }
+
+    /// A program closes its end of a lane: what it has sent arrives.
+    pub fn close(&mut self, lane: LaneId) {
+        let (link, side) = place_of(lane);
+        let own = &mut self.links[link].sides[side];
+        if !own.has_ended || !own.windows.is_empty() {
+            own.has_ended = true;
+            own.windows.clear();
+        }
+        self.links[link].sides[1 - side]
+            .coming
+            .push_back(Store::End);
+    }
+
+    /// A connection ends while both programs live.
+    pub fn cut(&mut self, lane: LaneId) {
+        let (link, _) = place_of(lane);
+        for side in &mut self.links[link].sides {
+            side.coming.push_back(Store::End);
+        }
+    }
+
+    fn put_down(&mut self, link: usize, to: usize, store: Store) {
+        let side = &mut self.links[link].sides[to];
+        match store {
+            Store::Bytes(bytes) => side.arrived.extend(bytes),
+            Store::End => side.has_ended = true,
+            Store::Put(window, offset, bytes) => {
+                let Some((place, writes)) = side.windows.get(&window).copied() else {
+                    return;
+                };
+                if offset as usize + bytes.len() > place.length || !writes {
+                    return self.complain("a store outside of a window");
+                }
+                let program = side.program;
+                let at = (place.address - BASE + offset) as usize;
+                self.programs[program].bytes[at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+        }
+    }
+
+    /// Some of what is under way to a side arrives, or all of it.
+    fn arrive(&mut self, link: usize, to: usize, all: bool) {
+        loop {
+            let coming = &mut self.links[link].sides[to].coming;
+            if coming.is_empty() || (!all && self.rng.one_in(3)) {
+                return;
+            }
+            let early = self.rng.below(coming.len() as u64) as usize;
+            // Two stores to one place stay in order: only the first one in the queue goes ahead.
+            let first = coming
+                .iter()
+                .position(|store| matches!(store, Store::Put(..)));
+            let overtakes = self.bug == Some(Bug::StoresOvertaken);
+            let at = match first {
+                Some(first) if !all && self.rng.one_in(2) => first,
+                _ if overtakes && matches!(coming[early], Store::Bytes(_)) => early,
+                _ => 0,
+            };
+            if let Some(store) = coming.remove(at) {
+                self.put_down(link, to, store);
+            }
+        }
+    }
+
+    /// Everything that is under way on a link arrives.
+    pub fn bring_home(&mut self, link: usize) {
+        for side in 0..2 {
+            self.arrive(link, side, true);
+        }
+    }
+
+    fn gather(&self, program: usize, from: Source<'_>) -> Vec<u8> {
+        match from {
+            Source::Bytes(bytes) => bytes.to_vec(),
+            Source::Memory(places) => {
+                let memory = &self.programs[program].bytes;
+                let piece = |place: &Place| {
+                    let at = (place.address - BASE) as usize;
+                    memory[at..at + place.length].to_vec()
+                };
+                places.iter().map(piece).collect::<Vec<_>>().concat()
+            }
+        }
+    }
+
+    fn scatter(&mut self, program: usize, to: &[Place], mut bytes: &[u8]) {
+        for place in to {
+            let (now, later) = bytes.split_at(place.length);
+            let at = (place.address - BASE) as usize;
+            self.programs[program].bytes[at..at + now.len()].copy_from_slice(now);
+            bytes = later;
+        }
+    }
+
+    /// The system checks each range of a window. Peers that keep to the rules need no such check.
+    fn check_inside(&mut self, place: &Place, offset: u64, count: usize) -> Result<(), NotMoved> {
+        let end = offset.saturating_add(count as u64);
+        if end <= place.length as u64 {
+            return Ok(());
+        }
+        if !self.is_hostile {
+            self.complain("a copy outside of a window");
+        }
+        Err(NotMoved::NoWindow)
+    }
+
+    /// Where a range of the peer's window is: program and position.
+    fn remote(
+        &mut self,
+        lane: LaneId,
+        window: u64,
+        offset: u64,
+        count: usize,
+    ) -> Result<(usize, usize), NotMoved> {
+        let (link, side) = place_of(lane);
+        self.arrive(link, 1 - side, true);
+        if self.links[link].sides[side].has_ended {
+            return Err(NotMoved::Ended);
+        }
+        let peer = &self.links[link].sides[1 - side];
+        let (place, _) = *peer.windows.get(&window).ok_or(NotMoved::NoWindow)?;
+        let program = peer.program;
+        self.check_inside(&place, offset, count)?;
+        Ok((program, (place.address - BASE + offset) as usize))
+    }
+}
+
+impl Host for Port {
+    fn read(&mut self, address: u64, to: &mut [u8]) {
+        let place = Place {
+            address,
+            length: to.len(),
+        };
+        let bytes = self
+            .net
+            .borrow()
+            .gather(self.program, Source::Memory(&[place]));
+        to.copy_from_slice(&bytes);
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) {
+        let place = Place {
+            address,
+            length: from.len(),
+        };
+        self.net.borrow_mut().scatter(self.program, &[place], from);
+    }
+
+    fn room(&mut self, lane: LaneId) -> usize {
+        let (link, side) = place_of(lane);
+        let net = self.net.borrow();
+        let [own, peer] = [
+            &net.links[link].sides[side],
+            &net.links[link].sides[1 - side],
+        ];
+        if own.has_ended || net.programs[self.program].is_dead {
+            return 0;
+        }
+        let bytes = peer.coming.iter().map(|store| match store {
+            Store::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        });
+        RING.saturating_sub(bytes.sum::<usize>() + peer.arrived.len())
+    }
+
+    fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) {
+        let room = self.room(lane);
+        let (link, side) = place_of(lane);
+        let mut net = self.net.borrow_mut();
+        let mut bytes = header.to_vec();
+        bytes.extend(net.gather(self.program, payload));
+        if !net.tick(self.program) {
+            return;
+        }
+        if bytes.len() > room {
+            net.complain("more was sent than there was room for");
+        }
+        net.links[link].sides[1 - side]
+            .coming
+            .push_back(Store::Bytes(bytes));
+    }
+
+    fn available(&mut self, lane: LaneId) -> Available {
+        let (link, side) = place_of(lane);
+        let mut net = self.net.borrow_mut();
+        net.arrive(link, side, false);
+        let own = &net.links[link].sides[side];
+        Available {
+            bytes: own.arrived.len(),
+            has_ended: own.has_ended,
+        }
+    }
+
+    fn receive(&mut self, lane: LaneId, target: Target<'_>) {
+        let (link, side) = place_of(lane);
+        let mut net = self.net.borrow_mut();
+        let count = match &target {
+            Target::Bytes(bytes) => bytes.len(),
+            Target::Memory(places) => places.iter().map(|place| place.length).sum(),
+            Target::Nowhere(count) => *count,
+        };
+        let arrived = &mut net.links[link].sides[side].arrived;
+        if count > arrived.len() {
+            return net.complain("more was received than is there");
+        }
+        let bytes: Vec<u8> = arrived.drain(..count).collect();
+        match target {
+            Target::Bytes(to) => to.copy_from_slice(&bytes),
+            Target::Memory(places) => net.scatter(self.program, places, &bytes),
+            Target::Nowhere(_) => {}
+        }
+    }
+
+    fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Option<u64> {
+        let (link, side) = place_of(lane);
+        let mut net = self.net.borrow_mut();
+        if !net.tick(self.program) {
+            return None;
+        }
+        let link = &mut net.links[link];
+        link.windows += 1;
+        let number = link.windows;
+        link.sides[side].windows.insert(number, (place, writes));
+        Some(number)
+    }
+
+    fn withdraw(&mut self, lane: LaneId, window: u64) {
+        let (link, side) = place_of(lane);
+        let mut net = self.net.borrow_mut();
+        // The system waits for copies that have begun.
+        let coming = std::mem::take(&mut net.links[link].sides[side].coming);
+        for store in coming {
+            match store {
+                Store::Put(of, ..) if of == window => net.put_down(link, side, store),
+                _ => net.links[link].sides[side].coming.push_back(store),
+            }
+        }
+        if net.bug != Some(Bug::WindowsStay) {
+            net.links[link].sides[side].windows.remove(&window);
+        }
+    }
+
+    fn put(
+        &mut self,
+        lane: LaneId,
+        window: u64,
+        offset: u64,
+        from: Source<'_>,
+    ) -> Result<(), NotMoved> {
+        let (link, side) = place_of(lane);
+        let mut net = self.net.borrow_mut();
+        let bytes = net.gather(self.program, from);
+        if !net.tick(self.program) || net.links[link].sides[side].has_ended {
+            return Err(NotMoved::Ended);
+        }
+        let peer = &net.links[link].sides[1 - side];
+        let (place, writes) = *peer.windows.get(&window).ok_or(NotMoved::NoWindow)?;
+        net.check_inside(&place, offset, bytes.len())?;
+        if !writes {
+            return Err(NotMoved::NoWindow);
+        }
+        let peer = &mut net.links[link].sides[1 - side];
+        peer.coming.push_back(Store::Put(window, offset, bytes));
+        Ok(())
+    }
+
+    fn get(
+        &mut self,
+        lane: LaneId,
+        window: u64,
+        offset: u64,
+        to: &[Place],
+    ) -> Result<(), NotMoved> {
+        let count = to.iter().map(|place| place.length).sum();
+        let mut net = self.net.borrow_mut();
+        let (program, at) = net.remote(lane, window, offset, count)?;
+        let bytes = net.programs[program].bytes[at..at + count].to_vec();
+        net.scatter(self.program, to, &bytes);
+        Ok(())
+    }
+
+    fn atomic(
+        &mut self,
+        lane: LaneId,
+        window: u64,
+        offset: u64,
+        operation: Atomic,
+    ) -> Result<u64, NotMoved> {
+        let mut net = self.net.borrow_mut();
+        if !net.tick(self.program) {
+            return Err(NotMoved::Ended);
+        }
+        let (program, at) = net.remote(lane, window, offset, 8)?;
+        let word = &mut net.programs[program].bytes[at..at + 8];
+        let before = u64::from_ne_bytes(word.try_into().unwrap_or_default());
+        let after = match operation {
+            Atomic::CompareSwap(compare, swap) if compare == before => swap,
+            Atomic::CompareSwap(..) => before,
+            Atomic::FetchAdd(add) => before.wrapping_add(add),
+        };
+        word.copy_from_slice(&after.to_ne_bytes());
+        Ok(before)
+    }
+}

@@ -1,0 +1,190 @@
+//! A program of a world of verbs: its context, its memory, and what of it is in use.
+
+use std::collections::BTreeMap;
+
+use verbs_core::context::Context;
+use verbs_core::keys::Region;
+use verbs_core::table::Id;
+use verbs_core::types::Access;
+
+use super::net::{BASE, Port};
+use crate::rng::mix;
+
+/// Bytes of a slot: of the longest message.
+pub const SLOT: u64 = 8192;
+/// Slots of an arena.
+const SLOTS: u64 = 160;
+const PAGE: u64 = 4096;
+/// Bytes of an arena: slots, a page that peers can only read, one that they cannot reach, and a
+/// page without a region on each side.
+const ARENA: u64 = SLOTS * SLOT + 4 * PAGE;
+/// Bytes of a program's memory: an arena for peers that keep to the rules, and one for others.
+pub const MEMORY: usize = 2 * ARENA as usize;
+
+/// The keys and free slots of an arena, and its protection domain.
+pub struct Arena {
+    pub pd: Id,
+    /// Everything may be done with it.
+    pub all: u32,
+    /// Peers may read it.
+    pub constant: u32,
+    /// Peers may not reach it.
+    pub local: u32,
+    base: u64,
+    free: Vec<u64>,
+}
+
+/// See the module.
+pub struct Program {
+    pub context: Context,
+    pub port: Port,
+    pub arenas: [Arena; 2],
+    pub send_cq: Id,
+    pub recv_cq: Id,
+    pub srq: Id,
+    /// Receives in the shared queue: slot and length by number.
+    pub shared: BTreeMap<u64, (u64, u32)>,
+}
+
+/// Byte `at` of the data with this number.
+pub fn data(number: u64, at: u64) -> u8 {
+    mix(number.wrapping_mul(0x1_0001) + at / 8).to_le_bytes()[(at % 8) as usize]
+}
+
+impl Arena {
+    fn new(context: &mut Context, index: u64) -> Result<Arena, String> {
+        let wrong = |error| format!("set-up: {error:?}");
+        let pd = context.alloc_pd().map_err(wrong)?;
+        let base = BASE + index * ARENA + PAGE;
+        let mut region = |start, length, access| {
+            let iova = start;
+            let region = Region {
+                pd,
+                start,
+                length,
+                iova,
+                access,
+            };
+            context.register(region).map_err(wrong)
+        };
+        let slots = SLOTS * SLOT;
+        Ok(Arena {
+            pd,
+            all: region(base, slots, Access::REMOTE | Access::LOCAL_WRITE)?,
+            constant: region(base + slots, PAGE, Access::REMOTE_READ)?,
+            local: region(base + slots + PAGE, PAGE, Access::LOCAL_WRITE)?,
+            base,
+            free: (0..SLOTS).map(|slot| base + slot * SLOT).collect(),
+        })
+    }
+
+    /// Takes a slot.
+    pub fn take(&mut self) -> Option<u64> {
+        self.free.pop()
+    }
+
+    /// Gives a slot back.
+    pub fn give(&mut self, slot: u64) {
+        self.free.push(slot);
+    }
+
+    /// Free slots.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// The first byte that peers can only read.
+    pub fn constant_start(&self) -> u64 {
+        self.base + SLOTS * SLOT
+    }
+
+    /// Whether a place lies in one of its regions that peers can reach.
+    pub fn holds(&self, address: u64, length: usize) -> bool {
+        let end = address + length as u64;
+        address >= self.base && end <= self.constant_start() + PAGE
+    }
+}
+
+impl Program {
+    /// A program with its regions.
+    pub fn new(port: Port) -> Result<Program, String> {
+        let wrong = |error| format!("set-up: {error:?}");
+        let mut context = Context::new((port.program as u32) << 16);
+        let arenas = [Arena::new(&mut context, 0)?, Arena::new(&mut context, 1)?];
+        let send_cq = context.create_cq(4096).map_err(wrong)?;
+        let recv_cq = context.create_cq(4096).map_err(wrong)?;
+        let srq = context.create_srq(arenas[0].pd, 32, 2, 0).map_err(wrong)?;
+        let mut program = Program {
+            context,
+            port,
+            arenas,
+            send_cq,
+            recv_cq,
+            srq,
+            shared: BTreeMap::new(),
+        };
+        for arena in 0..2 {
+            let start = program.arenas[arena].constant_start();
+            program.fill(start, 0, PAGE);
+        }
+        Ok(program)
+    }
+
+    /// Fills memory with the data of this number.
+    pub fn fill(&mut self, address: u64, number: u64, length: u64) {
+        let at = (address - BASE) as usize;
+        let mut net = self.port.net.borrow_mut();
+        let memory = &mut net.programs[self.port.program].bytes;
+        for (byte, offset) in memory[at..at + length as usize].iter_mut().zip(0..) {
+            *byte = data(number, offset);
+        }
+    }
+
+    /// Whether memory holds the data of this number, from its byte `skip` on.
+    pub fn holds(&self, address: u64, number: u64, skip: u64, length: u64) -> bool {
+        let at = (address - BASE) as usize;
+        let net = self.port.net.borrow();
+        let memory = &net.programs[self.port.program].bytes;
+        let bytes = memory[at..at + length as usize].iter().zip(skip..);
+        bytes
+            .into_iter()
+            .all(|(byte, at)| *byte == data(number, at))
+    }
+
+    /// Sets and reads a counter.
+    pub fn set_word(&mut self, address: u64, value: u64) {
+        let at = (address - BASE) as usize;
+        let mut net = self.port.net.borrow_mut();
+        let memory = &mut net.programs[self.port.program].bytes;
+        memory[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    /// Reads a word.
+    pub fn word(&self, address: u64) -> u64 {
+        let at = (address - BASE) as usize;
+        let net = self.port.net.borrow();
+        let memory = &net.programs[self.port.program].bytes;
+        u64::from_ne_bytes(memory[at..at + 8].try_into().unwrap_or_default())
+    }
+
+    /// Whether everything that no peer may write is as it was.
+    pub fn is_unharmed(&self) -> bool {
+        let canaries = |arena: &Arena| {
+            let net = self.port.net.borrow();
+            let memory = &net.programs[self.port.program].bytes;
+            let slots_end = arena.constant_start();
+            [arena.base - PAGE, slots_end + PAGE, slots_end + 2 * PAGE]
+                .into_iter()
+                .all(|page| {
+                    let at = (page - BASE) as usize;
+                    let bytes = &memory[at..at + PAGE as usize];
+                    bytes.iter().all(|byte| *byte == super::CANARY)
+                })
+        };
+        let constants = |arena: &Arena| self.holds(arena.constant_start(), 0, 0, PAGE);
+        let arenas = &self.arenas;
+        arenas
+            .iter()
+            .all(|arena| canaries(arena) && constants(arena))
+    }
+}
