@@ -285,12 +285,94 @@ static void call_strangers(uint16_t node) {
     GIVES(close(fd), 0);
 }
 
+/* Lets the client's connect return, and then closes. */
+static void close_connected(int fd, int control) {
+    await(control, 'c');
+    step(control, 'k');
+    GIVES(close(fd), 0);
+}
+
+/* 76: peers that say nothing delay no other, whether accept waits or not. */
+static void serve_mute(void) {
+    int control = serve_stream(3079);
+    for (int bypass = 0; bypass < 2; bypass++) {
+        int on = packets(), fd;
+        set_option(on, ST_BYPASS, bypass);
+        GIVES(bind_to(on, -1, 3076 + bypass), 0);
+        GIVES(listen(on, 4), 0);
+        set_waiting(on, 0);
+        FAILS(accept(on, NULL, NULL), EAGAIN);
+        step(control, 'l');
+        /* One that says nothing makes no event; the next one does. */
+        CHECK(poll_one(on, POLLIN, PATIENCE_MS) == POLLIN);
+        CHECK((fd = accept(on, NULL, NULL)) >= 0);
+        GIVES(option(fd, IPPROTO_STP, ST_BYPASS), bypass);
+        FAILS(accept(on, NULL, NULL), EAGAIN);
+        CHECK(poll_one(on, POLLIN, 0) == 0);
+        close_connected(fd, control);
+        /* It goes. */
+        CHECK(poll_one(on, POLLIN, PATIENCE_MS) == POLLIN);
+        FAILS(accept(on, NULL, NULL), EPROTO);
+        FAILS(accept(on, NULL, NULL), EAGAIN);
+        step(control, 'n');
+        /* Another one, for an accept that waits. */
+        set_waiting(on, 1);
+        CHECK((fd = accept(on, NULL, NULL)) >= 0);
+        close_connected(fd, control);
+        /* More than the backlog: the oldest is given up, perhaps another one for the last. */
+        FAILS(accept(on, NULL, NULL), EPROTO);
+        while ((fd = accept(on, NULL, NULL)) < 0)
+            CHECK(errno == EPROTO);
+        close_connected(fd, control);
+        /* A limit of time, with nobody but silent ones. */
+        struct timeval limit = { 0, 50000 };
+        GIVES(setsockopt(on, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), 0);
+        FAILS(accept(on, NULL, NULL), EAGAIN);
+        GIVES(close(on), 0);
+    }
+    GIVES(close(control), 0);
+}
+
+static void call_and_leave(uint16_t node, uint16_t port, int bypass, int control) {
+    /* The listener is there, as the silent ones have connected. */
+    int fd = try_packets(node, port, bypass);
+    CHECK(fd >= 0);
+    step(control, 'c');
+    await(control, 'k');
+    GIVES(close(fd), 0);
+}
+
+static void call_mute(uint16_t node) {
+    int control = call_stream(node, 3079);
+    for (int bypass = 0; bypass < 2; bypass++) {
+        uint16_t port = 3076 + bypass;
+        await(control, 'l');
+        scif_epd_t mute = call_one(node, port);
+        send_all(mute, "no", 2);
+        call_and_leave(node, port, bypass, control);
+        GIVES(scif_close(mute), 0);
+        await(control, 'n');
+        scif_epd_t many[5];
+        many[0] = call_one(node, port);
+        call_and_leave(node, port, bypass, control);
+        for (int i = 1; i < 5; i++)
+            many[i] = call_one(node, port);
+        call_and_leave(node, port, bypass, control);
+        /* The listener closes. */
+        wait_for_end(many[4]);
+        for (int i = 0; i < 5; i++)
+            GIVES(scif_close(many[i]), 0);
+    }
+    GIVES(close(control), 0);
+}
+
 const struct pattern patterns[] = {
     { 71, "boundaries of messages", serve_boundaries, call_boundaries },
     { 72, "large messages", serve_large, call_large },
     { 73, "settings that do not agree", serve_settings, call_settings },
     { 74, "options", NULL, call_options },
     { 75, "strangers", serve_strangers, call_strangers },
+    { 76, "peers that say nothing", serve_mute, call_mute },
     { 0, NULL, NULL, NULL },
 };
 

@@ -1,6 +1,7 @@
 //! How sockets are made, named, connected and shut down.
 
 use core::ffi::c_int;
+use core::time::Duration;
 
 use runtime::sync::Mutex;
 use scif::raw;
@@ -15,8 +16,8 @@ use syscall::error::{
 use crate::address::{self, AF_INET, Address};
 use crate::options::Options;
 use crate::socket::{self, Phase, Socket};
-use crate::transfers::{self, Side};
-use crate::{Result, errors, messages, node};
+use crate::transfer::{Waiting, event};
+use crate::{Result, errors, greetings, messages, node, transfers};
 
 const AF_UNSPEC: u16 = 0;
 const SOCK_STREAM: c_int = 1;
@@ -27,6 +28,9 @@ const CLOEXEC: c_int = 0x0100_0000;
 const IPPROTO_TCP: c_int = 6;
 /// `ESOCKTNOSUPPORT`, which the system does not have.
 const ESOCKTNOSUPPORT: i32 = 94;
+
+/// After this time a thread that waits in `accept` looks whether the listener is still there.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Most connections that wait to be accepted, SCIF's backlog of a path.
 const MOST_WAITING: c_int = 128;
@@ -111,7 +115,10 @@ pub fn listen(number: c_int, backlog: c_int) -> Result<()> {
         EISCONN => EINVAL,
         other => other,
     })?;
-    socket.update(|state| state.phase = Phase::Listening);
+    socket.update(|state| {
+        state.phase = Phase::Listening;
+        state.backlog = backlog.clamp(1, MOST_WAITING) as usize;
+    });
     Ok(())
 }
 
@@ -129,6 +136,9 @@ pub fn accept(number: c_int, flags: c_int) -> Result<(c_int, Address)> {
     if state.phase != Phase::Listening {
         return Err(EINVAL);
     }
+    if socket.transfers.is_some() {
+        return accept_set_up(index, &socket, flags);
+    }
     let limit = socket.options.lock().receive_limit;
     if limit.is_some() && !socket.is_nonblocking() {
         crate::transfer::wait_for_request(index, limit)?;
@@ -138,38 +148,61 @@ pub fn accept(number: c_int, flags: c_int) -> Result<(c_int, Address)> {
         false => AcceptFlags::SYNC,
     };
     loop {
-        let (new, peer) = raw::accept(index, wait.bits()).map_err(|error| {
-            // `shutdown` or `close` by another thread, whatever it looks like from below.
-            match socket.state() {
-                state if state.is_closed => EBADF,
-                state if state.is_read_shut => EINVAL,
-                _ => errors::accept(error),
-            }
-        })?;
+        let (new, peer) = raw::accept(index, wait.bits())
+            .map_err(|error| ended(&socket).unwrap_or_else(|| errors::accept(error)))?;
         // SCIF listens for all nodes; a socket bound to the loopback address does not.
         let is_local_only = state.bound.is_some_and(address::is_loopback);
         if is_local_only && peer.node() != node::own() {
             raw::close(new)?;
             continue;
         }
-        let accepted = answer(new, &socket).inspect_err(|_| {
-            // The error is told already.
-            let _ = raw::close(new);
-        })?;
+        let accepted = Socket::connected(socket.options.lock().clone());
         return Ok((give(new, accepted, flags)?, address_of(peer)));
     }
 }
 
-/// The socket of a connection that a listener has accepted, with what it has of the listener.
-fn answer(index: usize, listener: &Socket) -> Result<Socket> {
-    let mut socket = Socket::connected(listener.options.lock().clone());
-    if let Some(chosen) = &listener.transfers {
-        let transfers = chosen.lock().inherited();
-        let established = transfers::establish(index, &transfers, Side::Server)?;
-        socket.transfers = Some(Mutex::new(transfers));
-        transfers::finish(&socket, established);
+/// The error of an `accept` whose listener was closed or shut down by another thread, whatever that
+/// looks like from below.
+fn ended(listener: &Socket) -> Option<i32> {
+    match listener.state() {
+        state if state.is_closed => Some(EBADF),
+        state if state.is_read_shut => Some(EINVAL),
+        _ => None,
     }
-    Ok(socket)
+}
+
+/// `accept4` of Scheduled Transfers: the first connection that is set up.
+fn accept_set_up(index: usize, listener: &Socket, flags: c_int) -> Result<(c_int, Address)> {
+    let limit = listener.options.lock().receive_limit;
+    let waiting = Waiting::new(listener, 0, limit);
+    loop {
+        let next = greetings::next(index, listener);
+        match next {
+            Ok(accepted) => {
+                let mut socket = Socket::connected(listener.options.lock().clone());
+                let inherited = listener
+                    .transfers
+                    .as_ref()
+                    .map(|chosen| chosen.lock().inherited());
+                socket.transfers = inherited.map(Mutex::new);
+                transfers::finish(&socket, accepted.established);
+                let number = give(accepted.file.into_raw(), socket, flags)?;
+                return Ok((number, address_of(accepted.peer)));
+            }
+            Err(EAGAIN) => {}
+            Err(error) => return Err(ended(listener).unwrap_or(error)),
+        }
+        if let Some(error) = ended(listener) {
+            return Err(error);
+        }
+        // Not for long, as no event says that the listener was closed.
+        let part = waiting.at_most(LONGEST_WAIT);
+        match part.wait(index, event::IN) {
+            Ok(()) => {}
+            Err(EAGAIN) if !waiting.is_over() => {}
+            Err(error) => return Err(ended(listener).unwrap_or(error)),
+        }
+    }
 }
 
 /// The address of an end of a connection.

@@ -9,7 +9,7 @@ use syscall::flag::O_NONBLOCK;
 
 use crate::messages::Received;
 use crate::socket::{self, Socket};
-use crate::{Result, messages, transfer};
+use crate::{Result, greetings, messages, transfer};
 
 /// C's `struct iovec`.
 #[repr(C)]
@@ -150,6 +150,18 @@ extern "C" fn skiff_socket_readiness(number: c_int, events: c_int) -> c_int {
     socket::find(number)
         .and_then(look)
         .unwrap_or_else(|error| -error)
+}
+
+/// `poll`: stores descriptors that are to be watched for reading beside a socket's own, at most
+/// `most`; how many.
+///
+/// # Safety
+/// C's contract: there are `most` places.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn skiff_socket_watched(number: c_int, places: *mut c_int, most: usize) -> usize {
+    // SAFETY: the caller's promise.
+    let places = unsafe { core::slice::from_raw_parts_mut(places, most) };
+    socket::find(number).map_or(0, |(_, socket)| greetings::descriptors(&socket, places))
 }
 
 /// `ioctl` with `FIONREAD`: the bytes that can be received, or a negated error number.

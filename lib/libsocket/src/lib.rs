@@ -28,6 +28,8 @@ mod exports;
 #[cfg(target_os = "redox")]
 mod files;
 #[cfg(target_os = "redox")]
+mod greetings;
+#[cfg(target_os = "redox")]
 mod inet;
 #[cfg(target_os = "redox")]
 mod interfaces;

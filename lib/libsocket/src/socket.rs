@@ -17,8 +17,9 @@ use skiff_libc::descriptor;
 use syscall::error::{EALREADY, EBADF, EINPROGRESS, EISCONN, ENOTCONN, ENOTSOCK};
 use syscall::flag::{F_GETFL, O_NONBLOCK};
 
+use crate::greetings::Greeting;
 use crate::options::Options;
-use crate::transfers::{self, Side, Transfers};
+use crate::transfers::{self, Transfers};
 use crate::{Result, errors, messages, node};
 
 /// What a socket is used for.
@@ -42,6 +43,8 @@ pub struct State {
     pub phase: Phase,
     /// The address given to `bind`; `None` before that.
     pub bound: Option<u32>,
+    /// Of a listener: how many connections may wait.
+    pub backlog: usize,
     /// `SO_ERROR`: the error of a `connect` that did not wait; 0: none.
     pub error: i32,
     /// `shutdown` of the direction.
@@ -68,6 +71,8 @@ pub struct Socket {
     pub has_peeked: AtomicBool,
     /// Of sockets of Scheduled Transfers.
     pub transfers: Option<Mutex<Transfers>>,
+    /// Of their listeners: connections that are being set up, the oldest first.
+    pub greetings: Mutex<Vec<Greeting>>,
     /// A thread sets the connection up.
     is_establishing: AtomicBool,
 }
@@ -155,7 +160,7 @@ impl Socket {
             return None;
         }
         let chosen = transfers.lock().inherited();
-        let established = transfers::establish(number, &chosen, Side::Client);
+        let established = transfers::establish(number, &chosen);
         Some(established.map(|established| transfers::finish(self, established)))
     }
 

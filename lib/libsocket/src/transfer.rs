@@ -12,7 +12,7 @@ use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
 use syscall::error::{EAGAIN, EALREADY, EBADF, EFAULT, EINTR, EINVAL, EOPNOTSUPP, EPIPE};
 
 use crate::socket::{Phase, Socket, State};
-use crate::{Result, errors, messages, node};
+use crate::{Result, errors, greetings, messages, node};
 
 /// Flags of C's `send` and `recv`.
 pub mod flag {
@@ -86,6 +86,24 @@ impl Waiting {
     /// At most so long.
     pub fn limited(limit: Duration) -> Self {
         Self::Until(Instant::now() + limit)
+    }
+
+    /// The same, but at most so long.
+    pub fn at_most(self, limit: Duration) -> Self {
+        match (self, Self::limited(limit)) {
+            (Self::No, _) => Self::No,
+            (Self::Until(end), Self::Until(earlier)) if end < earlier => Self::Until(end),
+            (_, limited) => limited,
+        }
+    }
+
+    /// Whether the call must not wait any more.
+    pub fn is_over(self) -> bool {
+        match self {
+            Self::No => true,
+            Self::Until(end) => Instant::now() >= end,
+            Self::Yes => false,
+        }
     }
 
     /// Waits for one of the events.
@@ -346,6 +364,11 @@ pub fn readiness(number: usize, socket: &Socket, events: c_int) -> Result<c_int>
         Phase::Fresh if state.error != 0 => return Ok(reads | writes | event::ERR | event::HUP),
         Phase::Fresh => return Ok(writes | event::HUP),
         _ if state.is_read_shut && state.is_write_shut => Readiness::HUP,
+        Phase::Listening if socket.transfers.is_some() => {
+            let mut found = Readiness::empty();
+            found.set(Readiness::IN, greetings::is_ready(number, socket));
+            found
+        }
         phase => match &socket.transfers {
             Some(transfers) if phase == Phase::Connected => messages::readiness(number, transfers)?,
             _ => {

@@ -10,11 +10,11 @@ use libredox::Fd;
 use runtime::time::Instant;
 use scif::raw::{self, PollFd};
 use scif_abi::flags::{Readiness, SendFlags};
-use st::Link;
+use st::{Handshake, Link};
 use st_core::record::{Parameters, RECORD_BYTES, Record};
 use st_core::setup::{self, Refused};
 use syscall::error::{
-    ECONNREFUSED, ECONNRESET, EINVAL, EISCONN, ENOPROTOOPT, ENOTCONN, EPROTO, ETIMEDOUT,
+    ECONNREFUSED, ECONNRESET, EINVAL, EISCONN, ENOPROTOOPT, ENOTCONN, ENXIO, ETIMEDOUT,
 };
 
 use crate::Result;
@@ -46,8 +46,7 @@ const VIRTUAL_CHANNEL: c_int = 4;
 const UNIT_BITS: c_int = 20;
 const BUFFER_BITS: c_int = 12;
 
-/// How long a server waits for the request, and a client for the answer.
-const REQUEST_TIME: Duration = Duration::from_secs(10);
+/// How long a client waits for the answer.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
 /// A connection that is set up.
@@ -179,34 +178,23 @@ pub fn get(number: usize, socket: &Socket, name: c_int) -> Result<c_int> {
     Ok(value)
 }
 
-/// Which end of a connection.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Side {
-    /// The one that has connected.
-    Client,
-    /// The one that has accepted.
-    Server,
-}
-
-/// Sets up a connection over an endpoint that is connected.
+/// Sets up a connection over an endpoint that has connected.
 ///
 /// # Errors
-/// For the client `ECONNREFUSED`, for the server `EPROTO`: the ends do not agree. `EINVAL`: bad own
-/// options. `ETIMEDOUT`.
-pub fn establish(number: usize, transfers: &Transfers, side: Side) -> Result<Established> {
+/// `ECONNREFUSED`: the ends do not agree. `EINVAL`: bad own options. `ETIMEDOUT`.
+pub fn establish(number: usize, transfers: &Transfers) -> Result<Established> {
     let options = transfers.options.setup;
     let result = match options.bypass {
-        true => with_bypass(number, options, side),
-        false => without_bypass(number, options, side),
+        true => with_bypass(number, options),
+        false => without_bypass(number, options),
     };
-    result.map_err(|error| match (error, side) {
-        (st::Error::Refused(Refused::OwnOptions), _) => EINVAL,
-        (st::Error::TimedOut, Side::Client) => ETIMEDOUT,
-        (st::Error::Refused(_) | st::Error::Ended | st::Error::Broken, Side::Client) => {
-            ECONNREFUSED
-        }
-        (_, Side::Server) => EPROTO,
-        (error, Side::Client) => error.errno(),
+    result.map_err(|error| match error {
+        st::Error::Refused(Refused::OwnOptions) => EINVAL,
+        st::Error::TimedOut => ETIMEDOUT,
+        st::Error::Refused(_) | st::Error::Ended | st::Error::Broken => ECONNREFUSED,
+        // The server has gone again before its memory was mapped.
+        error if matches!(error.errno(), ENXIO | ECONNRESET | ENOTCONN) => ECONNREFUSED,
+        error => error.errno(),
     })
 }
 
@@ -217,57 +205,94 @@ pub fn finish(socket: &Socket, established: Established) {
     }
 }
 
-fn with_bypass(number: usize, options: setup::Options, side: Side) -> st::Result<Established> {
-    // The connection has a descriptor of its own: the program's stays the program's.
+/// The endpoint of a descriptor, with a descriptor of its own: the program's stays the program's.
+fn endpoint_of(number: usize) -> st::Result<scif::Endpoint> {
     let file = Fd::new(libredox::call::dup(number, b"")?);
     file.fcntl(syscall::flag::F_SETFD, libredox::flag::O_CLOEXEC as usize)?;
-    let endpoint = scif::Endpoint::from_file(file);
-    let options = st::Options::new()
-        .channels(options.channels)
-        .slots(options.slots);
-    let link = match side {
-        Side::Client => Link::request(endpoint, &options),
-        Side::Server => Link::answer(endpoint, &options),
-    }?;
-    Ok(Established {
-        own: link.own(),
-        peer: link.peer(),
-        link: Some(Arc::new(link)),
-    })
+    Ok(scif::Endpoint::from_file(file))
 }
 
-fn without_bypass(number: usize, options: setup::Options, side: Side) -> st::Result<Established> {
+fn options_of(options: setup::Options) -> st::Options {
+    st::Options::new()
+        .channels(options.channels)
+        .slots(options.slots)
+}
+
+fn with_bypass(number: usize, options: setup::Options) -> st::Result<Established> {
+    let link = Link::request(endpoint_of(number)?, &options_of(options))?;
+    Ok(Established::with(link))
+}
+
+impl Established {
+    /// With the bypass.
+    pub fn with(link: Link) -> Self {
+        Self {
+            own: link.own(),
+            peer: link.peer(),
+            link: Some(Arc::new(link)),
+        }
+    }
+}
+
+fn own_parameters(number: usize, options: setup::Options) -> st::Result<Parameters> {
     setup::layout(options)?;
-    let own = Parameters {
+    Ok(Parameters {
         port: raw::local(number).map_err(scif::Error::from)?.port(),
         key: (hal::random::word() as u32).max(1),
         bypass: false,
         channels: options.channels,
         slots: options.slots,
         window: 0,
-    };
-    let agreed = match side {
-        Side::Client => {
-            send(number, &Record::Request(own))?;
-            setup::connected(own, receive(number, ANSWER_TIME)?)?
-        }
-        Side::Server => match setup::accept(own, receive(number, REQUEST_TIME)?) {
-            Ok((agreed, answer)) => {
-                send(number, &answer)?;
-                agreed
-            }
-            Err(refused) => {
-                // What is told here is why; what the peer hears is the refusal, or the end.
-                let _ = send(number, &Record::Reject);
-                return Err(refused.into());
-            }
-        },
-    };
+    })
+}
+
+fn without_bypass(number: usize, options: setup::Options) -> st::Result<Established> {
+    let own = own_parameters(number, options)?;
+    send(number, &Record::Request(own))?;
+    let agreed = setup::connected(own, receive_answer(number)?)?;
     Ok(Established {
         own,
         peer: agreed.parameters,
         link: None,
     })
+}
+
+/// The server's side: a listener's options for a connection that it has accepted.
+impl Transfers {
+    /// Begins the set-up with the bypass; `None` without it, where [`answer`](Self::answer) is all.
+    ///
+    /// # Errors
+    /// `Refused(OwnOptions)`.
+    pub fn begin_answer(&self, number: usize) -> st::Result<Option<Handshake>> {
+        let options = self.options.setup;
+        match options.bypass {
+            true => Handshake::answer(endpoint_of(number)?, &options_of(options)).map(Some),
+            false => setup::layout(options).map(|_| None).map_err(Into::into),
+        }
+    }
+
+    /// Answers the request of a client without the bypass.
+    ///
+    /// # Errors
+    /// `Refused`; those of sending.
+    pub fn answer(&self, number: usize, request: Record) -> st::Result<Established> {
+        let own = own_parameters(number, self.options.setup)?;
+        match setup::accept(own, request) {
+            Ok((agreed, answer)) => {
+                send(number, &answer)?;
+                Ok(Established {
+                    own,
+                    peer: agreed.parameters,
+                    link: None,
+                })
+            }
+            Err(refused) => {
+                // What is told here is why; what the peer hears is the refusal, or the end.
+                let _ = send(number, &Record::Reject);
+                Err(refused.into())
+            }
+        }
+    }
 }
 
 fn send(number: usize, record: &Record) -> st::Result<()> {
@@ -279,8 +304,8 @@ fn send(number: usize, record: &Record) -> st::Result<()> {
     }
 }
 
-fn receive(number: usize, limit: Duration) -> st::Result<Record> {
-    let end = Instant::now() + limit;
+fn receive_answer(number: usize) -> st::Result<Record> {
+    let end = Instant::now() + ANSWER_TIME;
     let mut bytes = [0; RECORD_BYTES];
     let mut filled = 0;
     while filled < RECORD_BYTES {

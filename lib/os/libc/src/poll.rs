@@ -20,7 +20,14 @@ unsafe extern "C" {
     safe fn skiff_scif_readiness(number: c_int, events: c_int) -> c_int;
     /// What a socket is ready for, or a negated error number; in `libsocket`.
     safe fn skiff_socket_readiness(number: c_int, events: c_int) -> c_int;
+    /// Stores descriptors that are to be watched beside the socket's own; how many.
+    fn skiff_socket_watched(number: c_int, places: *mut c_int, most: usize) -> usize;
 }
+
+/// Most descriptors that are watched beside a socket's own.
+const MOST_WATCHED: usize = 128;
+/// What events of those are known by.
+const WATCHED: usize = usize::MAX;
 
 const IN: c_short = 0x01;
 const OUT: c_short = 0x04;
@@ -83,9 +90,11 @@ fn wait(entries: &mut [Entry], limit: Option<Duration>) -> Result<usize> {
         subscribe(&mut queue, entries, index, source)?;
     }
     let mut events = Vec::new();
+    let mut watched = Vec::new();
     loop {
         // After subscribing, so that nothing that happens in between is missed.
         let ready = look(entries, &sources);
+        watch(&mut queue, entries, &mut watched);
         let left = match deadline {
             _ if ready > 0 => Some(Duration::ZERO),
             None => None,
@@ -98,7 +107,7 @@ fn wait(entries: &mut [Entry], limit: Option<Duration>) -> Result<usize> {
             return Ok(ready);
         }
         queue.wait(left, &mut events)?;
-        for event in &events {
+        for event in events.iter().filter(|event| event.source != WATCHED) {
             let number = entries[event.source].number;
             for (entry, source) in entries.iter_mut().zip(&sources) {
                 if entry.number == number && *source == Source::Event {
@@ -155,6 +164,27 @@ fn subscribe(
             Ok(())
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Watches what sockets want to have watched beside themselves, as far as it is new: connections
+/// that listeners are setting up. What has come already makes an event.
+fn watch(queue: &mut Queue<usize>, entries: &[Entry], watched: &mut Vec<c_int>) {
+    for entry in entries
+        .iter()
+        .filter(|entry| descriptor::is_socket(entry.number))
+    {
+        let mut places = [0; MOST_WATCHED];
+        // SAFETY: the array has that many places.
+        let count =
+            unsafe { skiff_socket_watched(entry.number, places.as_mut_ptr(), MOST_WATCHED) };
+        for number in places.into_iter().take(count) {
+            if !watched.contains(&number) {
+                // One that has gone meanwhile has nothing to say.
+                let _ = queue.subscribe(number as usize, EventFlags::EVENT_READ, WATCHED);
+                watched.push(number);
+            }
+        }
     }
 }
 
