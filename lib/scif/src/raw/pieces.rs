@@ -18,7 +18,7 @@ use libredox::Fd;
 use scif_abi::call::Call;
 use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
 use syscall::PAGE_SIZE;
-use syscall::error::{EAGAIN, EFAULT, ENOTTY, ENXIO};
+use syscall::error::{EAGAIN, EBADF, EFAULT, EINTR, ENOTTY, ENXIO};
 use syscall::flag::{F_GETFL, O_NONBLOCK};
 
 use super::{
@@ -164,11 +164,15 @@ fn is_nonblocking(epd: usize) -> Result<bool> {
 /// The descriptor of the next connection of a listener.
 pub(super) fn accept(epd: usize) -> Result<Fd> {
     let mut wait = Wait::new(epd, Readiness::IN);
+    let mut has_waited = false;
     loop {
         match companion(epd, b"accept-now") {
             Err(EAGAIN) => wait.wait()?,
+            // Another thread has closed the listener meanwhile.
+            Err(EBADF) if has_waited => return Err(EINTR),
             result => return result,
         }
+        has_waited = true;
     }
 }
 

@@ -524,6 +524,12 @@ fn an_accept_waits_in_an_event_queue_on_redox() {
             assert_eq!(accept(EPD, 1), Ok((60, PortId::new(1, 2000))));
             let first = "dup 3 accept-now, call 64, open /scheme/event, call 64, call 64";
             assert!(log(stage).starts_with(first));
+            // Another thread closes the listener meanwhile.
+            stage.borrow_mut().dups.extend([EAGAIN, EBADF]);
+            answers(stage, &[Ok(0), Ok(0), Ok(1)]);
+            assert_eq!(accept(EPD, 1), Err(EINTR));
+            stage.borrow_mut().dups.push_back(EBADF);
+            assert_eq!(accept(EPD, 1), Err(EBADF));
         });
     });
 }
