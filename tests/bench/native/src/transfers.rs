@@ -315,17 +315,22 @@ impl Pair {
 
     /// Data of an end's whole memory, put or got.
     pub fn transfers(&self, name: &str, toward: bool) -> Test<'_> {
-        let mut data = vec![0; REGION];
-        pattern::fill(&mut data, 5);
+        let mut buffer = vec![0; REGION + PAGE];
+        // From a page boundary on, as memory for transfers is at its best.
+        let skip = buffer.as_ptr().align_offset(PAGE);
         let run = move |settings: &Settings| {
+            let data = &mut buffer[skip..skip + REGION];
+            if toward {
+                pattern::fill(data, 5);
+            }
             let [client, server] = &mut *self.ends.borrow_mut();
             let place = client.remote.at(0)?;
             let system = client.system.clone();
             let (rate, budget) = (settings.rate, settings.budget_ns);
             let samples = system.within(|| {
                 timing::rates(rate, REGION as u64, budget, || match toward {
-                    true => client.sender.put(&data, place),
-                    false => client.receiver.get(&mut data, place),
+                    true => client.sender.put(data, place),
+                    false => client.receiver.get(data, place),
                 })
             })?;
             let mut there = vec![0; REGION];

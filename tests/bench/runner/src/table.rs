@@ -287,9 +287,9 @@ pub const MEASURES: &[Measure] = &[
         Goal::AtLeast(0.95),
     ),
     measure(
-        "st_idle_1000",
-        "push and pull with 1,000 idle connections / with 1",
-        Source::At("st_idle_rtt", 1000),
+        "st_idle_100",
+        "push and pull with 100 idle connections / with 1",
+        Source::At("st_idle_rtt", 100),
         Against::Few(1),
         Goal::AtMost(1.1),
     ),

@@ -202,7 +202,8 @@ pub fn serve(port: Port) -> Result {
     loop {
         let link = match listener.accept() {
             Ok(link) => link,
-            Err(st::Error::Refused(_) | st::Error::TimedOut) => continue,
+            // A client that gives up is no reason to serve no other.
+            Err(st::Error::Refused(_) | st::Error::TimedOut | st::Error::Ended) => continue,
             Err(error) => return Err(error).context("accept"),
         };
         let mut halves = link.channel(0)?.split();
