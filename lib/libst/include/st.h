@@ -111,7 +111,7 @@ int st_detach(st_peer_t **handle);
 
 /* Returns when all that was pushed before is in the peer's memory. Two names for one function. */
 int st_fence(st_peer_t *handle);
-int st_flush(st_peer_t *handle);
+int st_flush(st_peer_t *handle) __asm__("st_fence");
 
 /* Lets the peer reach memory: len bytes at *ptr, whose pages it reaches as a whole, or, when *ptr is
  * NULL, memory of the library's, whose address is stored there. One range at a time for each

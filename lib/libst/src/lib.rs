@@ -158,7 +158,8 @@ unsafe extern "C" fn st_fence(handle: *mut Peer) -> c_int {
     unsafe { on(handle, |call| call.0.sender.lock().fence().map_err(number)) }
 }
 
-/// The other name of `st_fence`.
+/// The other name of `st_fence`, for programs that declare it themselves: `st.h` gives both names
+/// one function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn st_flush(handle: *mut Peer) -> c_int {
     // SAFETY: the same contract.
