@@ -27,6 +27,7 @@
 //! Times are nanoseconds of any clock that does not go backwards; calls that may have to wait say
 //! until when. A session without a connection is over after [`Options::patience`].
 
+mod receiving;
 mod transfer;
 
 use alloc::collections::VecDeque;
@@ -34,7 +35,7 @@ use alloc::collections::VecDeque;
 pub use self::transfer::{Data, Level, Mark, Token};
 
 use self::transfer::Transfer;
-use crate::queue::{Armed, Descriptor, Layout, QueueError, QueueMemory, Receiver, Sender};
+use crate::queue::{Descriptor, Layout, QueueError, QueueMemory, Receiver, Sender};
 use crate::record::SessionState;
 
 /// What a program chooses for a session.
@@ -66,6 +67,8 @@ pub enum Over {
     Broken,
     /// The program has ended it.
     Ended,
+    /// The peer's program has ended it.
+    EndedByPeer,
 }
 
 /// Why a transfer was not pushed.
@@ -208,6 +211,14 @@ impl<D> Session<D> {
         over
     }
 
+    /// Ends the session because the peer does what it may not.
+    pub fn break_off(&mut self) -> Over {
+        match self.over() {
+            Some(over) => over,
+            None => self.end_with(Over::Broken),
+        }
+    }
+
     /// Ends the session; what arrived can still be [received](Session::receive).
     pub fn end(&mut self) {
         if self.over().is_none() {
@@ -275,11 +286,12 @@ impl<D> Session<D> {
         Ok(())
     }
 
-    /// Takes the peer's answer that it does not know the session.
+    /// Takes the peer's word that it does not know the session, or not any more.
     pub fn refuse(&mut self) -> Over {
-        match self.over() {
-            Some(over) => over,
-            None => self.end_with(Over::Unknown),
+        match self.phase {
+            Phase::Over(over) => over,
+            Phase::Open(_) => self.end_with(Over::EndedByPeer),
+            Phase::Apart | Phase::Quoted { .. } => self.end_with(Over::Unknown),
         }
     }
 
@@ -417,6 +429,16 @@ impl<D> Session<D> {
         Ok(room)
     }
 
+    /// Whether there are transfers that were not sent on this connection.
+    pub fn is_behind(&self) -> bool {
+        self.sent < self.kept.len()
+    }
+
+    /// Whether a transfer was sent on this connection, or is taken.
+    pub fn is_sent(&self, token: &Token) -> bool {
+        token.number < self.mark().below
+    }
+
     /// Drops what the peer has taken on this connection.
     fn settle(&mut self) {
         let Phase::Open(sender) = &self.phase else {
@@ -498,66 +520,6 @@ impl<D> Session<D> {
     /// Transfers that are kept.
     pub fn kept(&self) -> usize {
         self.kept.len()
-    }
-
-    // ---- Receiving ----
-
-    /// Takes the next transfer for this end's program, with whether the peer is to be woken;
-    /// `None`: there is none. What has arrived comes first, also when the connection is lost or the
-    /// session over.
-    ///
-    /// # Errors
-    /// All of [`Fault`]. A peer that cannot be reached any more is found by the next send or arm.
-    pub fn receive<M: QueueMemory>(
-        &mut self,
-        mem: &mut M,
-    ) -> Result<Option<(Descriptor, bool)>, Fault<M::Error>> {
-        let Some(receiver) = &mut self.receiver else {
-            return self.check().map(|()| None).map_err(Fault::Over);
-        };
-        let descriptor = match receiver.peek(mem) {
-            Ok(Some(descriptor)) => descriptor,
-            Ok(None) => return self.check().map(|()| None).map_err(Fault::Over),
-            Err(error) => return Err(self.fault(error)),
-        };
-        // The transfer is the program's, whether or not the peer can be told.
-        let wake = receiver.take(mem, descriptor.kind()).unwrap_or(false);
-        self.received += 1;
-        Ok(Some((descriptor, wake)))
-    }
-
-    /// Asks the peer to wake us when it sends something, and looks once more. If nothing is there,
-    /// it is safe to sleep until woken, until another connection, or until the session is over.
-    ///
-    /// # Errors
-    /// All of [`Fault`].
-    pub fn arm<M: QueueMemory>(&mut self, mem: &mut M) -> Result<Armed, Fault<M::Error>> {
-        let nothing = Armed {
-            is_ready: false,
-            wake: false,
-        };
-        let Some(receiver) = &mut self.receiver else {
-            return self.check().map(|()| nothing).map_err(Fault::Over);
-        };
-        if receiver.is_ready(mem) {
-            return Ok(Armed {
-                is_ready: true,
-                wake: false,
-            });
-        }
-        match &self.phase {
-            Phase::Over(over) => Err(Fault::Over(*over)),
-            Phase::Apart | Phase::Quoted { .. } => Ok(nothing),
-            Phase::Open(_) => {
-                let armed = receiver.arm(mem);
-                armed.map_err(|error| self.fault(error))
-            }
-        }
-    }
-
-    /// Transfers that this end's program has taken, on all connections.
-    pub const fn received(&self) -> u64 {
-        self.received
     }
 
     /// Ends what a queue has failed in.

@@ -51,7 +51,7 @@ impl Deadline {
 }
 
 /// Monotonic time.
-fn now() -> Result<Duration> {
+pub fn now() -> Result<Duration> {
     let time = libredox::call::clock_gettime(CLOCK_MONOTONIC)?;
     Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }

@@ -5,6 +5,7 @@ use core::fmt;
 use scif_abi::error::Error as Errno;
 use st_core::queue::QueueError;
 use st_core::region::Unreachable;
+use st_core::reliable::Over;
 use st_core::setup::Refused;
 use syscall::error::{
     EAGAIN, EBUSY, ECONNREFUSED, ECONNRESET, EINVAL, ENOMEM, ENXIO, EPERM, EPROTO, ETIMEDOUT,
@@ -42,6 +43,10 @@ pub enum Error {
     Refused(Refused),
     /// The connection has ended: `ECONNRESET`. What has arrived before can still be pulled.
     Ended,
+    /// A session was without a connection for too long: `ETIMEDOUT`.
+    Expired,
+    /// The peer does not know the session, because its program has begun anew: `ECONNREFUSED`.
+    Forgotten,
     /// Another error of SCIF or the system: `ENODEV` the peer's node or the driver is lost,
     /// `EINTR`,
     /// `ENOMEM`, `EAGAIN` the limit on pinned pages, …
@@ -63,15 +68,21 @@ impl Error {
             Self::Refused(Refused::Rejected) => ECONNREFUSED,
             Self::Refused(_) => EPROTO,
             Self::Ended => ECONNRESET,
+            Self::Expired => ETIMEDOUT,
+            Self::Forgotten => ECONNREFUSED,
             Self::Scif(error) => error.errno(),
         }
     }
 
-    /// Whether the connection is at its end.
+    /// Whether the connection, or the session, is at its end.
     pub const fn is_end(self) -> bool {
         matches!(
             self,
-            Self::Ended | Self::Broken | Self::Scif(scif::Error::Scif(Errno::NoDevice))
+            Self::Ended
+                | Self::Broken
+                | Self::Expired
+                | Self::Forgotten
+                | Self::Scif(scif::Error::Scif(Errno::NoDevice))
         )
     }
 }
@@ -100,6 +111,17 @@ impl From<libredox::error::Error> for Error {
 impl From<Refused> for Error {
     fn from(refused: Refused) -> Self {
         Self::Refused(refused)
+    }
+}
+
+impl From<Over> for Error {
+    fn from(over: Over) -> Self {
+        match over {
+            Over::Expired => Self::Expired,
+            Over::Unknown => Self::Forgotten,
+            Over::Broken => Self::Broken,
+            Over::Ended | Over::EndedByPeer => Self::Ended,
+        }
     }
 }
 
@@ -135,6 +157,8 @@ impl fmt::Display for Error {
             Self::Exhausted => "no offsets are left",
             Self::Refused(reason) => return write!(f, "no connection ({reason:?})"),
             Self::Ended => "the connection has ended",
+            Self::Expired => "the session was without a connection for too long",
+            Self::Forgotten => "the peer does not know the session",
             Self::Scif(error) => return error.fmt(f),
         };
         f.write_str(text)

@@ -43,6 +43,7 @@
 //! | [`Sender::fence`] | returns when everything put before is in the peer's memory |
 //! | [`Sender::fetch_add`] … | changes a word of the peer's memory in one step |
 //! | [`Sender::raw`], [`Receiver::raw`] | level 0: Schedule Headers as they are |
+//! | [`Session`], [`SessionListener`] | level 2: what outlives connections and drivers |
 //!
 //! Headers of a channel arrive once and in order, and everything put before a header is there when
 //! the header is pulled. Between channels there is no order without [`Sender::fence`].
@@ -65,6 +66,7 @@ mod options;
 mod receiver;
 mod region;
 mod sender;
+mod session;
 mod shared;
 mod wait;
 mod wait_set;
@@ -81,6 +83,7 @@ pub use region::{Place, Region, Registered, Remote};
 pub use scif::raw::{Range, Source, Target};
 pub use scif::{Endpoint, Memory, NodeId, Port, PortId, View, Waiting};
 pub use sender::Sender;
+pub use session::{Level, Session, SessionListener, Token};
 pub use st_core::header::{Flags, Header, Operation};
 pub use st_core::setup::Refused;
 pub use wait_set::{Interest, WaitSet};

@@ -30,6 +30,20 @@ impl<'a> Words<'a> {
         &self.long[first..first + bytes.div_ceil(8)]
     }
 
+    /// Copies a slot's body, or the beginning of one.
+    #[inline]
+    fn read(&self, offset: usize, body: &mut [u8]) {
+        let words = self.body(offset, body.len());
+        let (whole, rest) = body.as_chunks_mut::<8>();
+        let mut words = words.iter().map(|word| word.load(Ordering::Relaxed));
+        for (bytes, word) in whole.iter_mut().zip(&mut words) {
+            *bytes = word.to_ne_bytes();
+        }
+        if let Some(word) = words.next() {
+            rest.copy_from_slice(&word.to_ne_bytes()[..rest.len()]);
+        }
+    }
+
     #[inline]
     fn short(&self, offset: usize) -> &'a AtomicU32 {
         &self.short[offset / 4]
@@ -64,6 +78,57 @@ impl<'a> Windows<'a> {
     }
 }
 
+/// The own window of a connection that is closed: what has arrived can be read, and nobody is told.
+pub struct Rest<'a>(Words<'a>);
+
+impl<'a> Rest<'a> {
+    /// The window in this view.
+    ///
+    /// # Errors
+    /// None for memory that can be read and written.
+    pub fn new(own: &'a View) -> crate::Result<Self> {
+        Words::of(own).map(Self)
+    }
+}
+
+impl QueueMemory for Rest<'_> {
+    type Error = Infallible;
+
+    fn load(&self, offset: usize) -> u32 {
+        self.0.short(offset).load(Ordering::Acquire)
+    }
+
+    fn load_long(&self, offset: usize) -> u64 {
+        self.0.long(offset).load(Ordering::Acquire)
+    }
+
+    fn clear(&mut self, offset: usize) -> u32 {
+        self.0.short(offset).swap(0, Ordering::SeqCst)
+    }
+
+    fn read(&self, offset: usize, body: &mut [u8]) {
+        self.0.read(offset, body);
+    }
+
+    fn store_peer(&mut self, _: usize, _: u32) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn store_peer_long(&mut self, _: usize, _: u64) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn write_peer(&mut self, _: usize, _: &[u8]) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn flush_peer(&mut self, _: usize) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn fence(&self) {}
+}
+
 impl QueueMemory for Windows<'_> {
     type Error = Infallible;
 
@@ -84,15 +149,7 @@ impl QueueMemory for Windows<'_> {
 
     #[inline]
     fn read(&self, offset: usize, body: &mut [u8]) {
-        let words = self.own.body(offset, body.len());
-        let (whole, rest) = body.as_chunks_mut::<8>();
-        let mut words = words.iter().map(|word| word.load(Ordering::Relaxed));
-        for (bytes, word) in whole.iter_mut().zip(&mut words) {
-            *bytes = word.to_ne_bytes();
-        }
-        if let Some(word) = words.next() {
-            rest.copy_from_slice(&word.to_ne_bytes()[..rest.len()]);
-        }
+        self.own.read(offset, body);
     }
 
     #[inline]

@@ -3,10 +3,10 @@
 use core::time::Duration;
 
 use scif::{DEFAULT_BACKLOG, Port, Waiting};
-use st_core::setup;
+use st_core::{reliable, setup};
 
-/// The options of an end: any port, 4 channels of 64 slots, adaptive waiting, unless told
-/// otherwise.
+/// The options of an end: any port, 4 channels of 64 slots, adaptive waiting, for sessions 64
+/// transfers that are kept and 30 s of patience, unless told otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub(crate) setup: setup::Options,
@@ -14,6 +14,8 @@ pub struct Options {
     pub(crate) backlog: i32,
     pub(crate) retry_for: Duration,
     pub(crate) waiting: Waiting,
+    kept: usize,
+    patience: Duration,
 }
 
 impl Default for Options {
@@ -31,6 +33,8 @@ impl Options {
             backlog: DEFAULT_BACKLOG,
             retry_for: Duration::ZERO,
             waiting: Waiting::Adaptive,
+            kept: 64,
+            patience: Duration::from_secs(30),
         }
     }
 
@@ -75,5 +79,28 @@ impl Options {
     pub const fn waiting(mut self, waiting: Waiting) -> Self {
         self.waiting = waiting;
         self
+    }
+
+    /// How many transfers a [session](crate::Session) keeps that the peer's program has not taken;
+    /// at least 1.
+    #[must_use]
+    pub const fn kept(mut self, transfers: usize) -> Self {
+        self.kept = transfers;
+        self
+    }
+
+    /// How long a [session](crate::Session) may be without a connection.
+    #[must_use]
+    pub const fn patience(mut self, time: Duration) -> Self {
+        self.patience = time;
+        self
+    }
+
+    /// What the engine of sessions is told.
+    pub(crate) fn session(&self) -> reliable::Options {
+        reliable::Options {
+            kept: self.kept.max(1),
+            patience: u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX),
+        }
     }
 }

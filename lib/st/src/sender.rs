@@ -45,7 +45,7 @@ impl Condition for Room<'_> {
 
 /// The bytes of a program's header; what it does not fill is 0.
 #[inline]
-fn message<T: IntoBytes + Immutable>(header: &T) -> [u8; MAX_HEADER_BYTES] {
+pub(crate) fn message<T: IntoBytes + Immutable>(header: &T) -> [u8; MAX_HEADER_BYTES] {
     const {
         assert!(
             size_of::<T>() <= MAX_HEADER_BYTES,

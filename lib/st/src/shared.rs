@@ -25,6 +25,9 @@ const BROKEN: u8 = 1;
 const ENDED: u8 = 2;
 const LOST: u8 = 3;
 
+/// What a peer says of sessions at most before it is heard.
+const MOST_TOLD: usize = 4;
+
 /// The number of the next connection of this program.
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
@@ -60,6 +63,8 @@ struct Parked {
 struct Inbox {
     connection: Connection,
     sleepers: Vec<SleeperSlot>,
+    /// What the peer has told of sessions and nobody has taken yet.
+    told: Vec<News>,
     /// Here, as a buffer on the stack would be cleared for each look.
     buffer: [u8; PIECE],
 }
@@ -96,6 +101,7 @@ impl Shared {
             inbox: Mutex::new(Inbox {
                 connection,
                 sleepers: Vec::new(),
+                told: Vec::new(),
                 buffer: [0; PIECE],
             }),
             outbox: Mutex::new(Vec::new()),
@@ -160,10 +166,15 @@ impl Shared {
     /// # Errors
     /// `Broken`, `Ended`, `ENODEV`.
     pub fn check(&self) -> Result<()> {
-        match self.endpoint.is_live() && self.over.load(Ordering::Relaxed) == LIVE {
+        match self.is_live() {
             true => Ok(()),
             false => Err(self.reason()),
         }
+    }
+
+    /// Whether the connection has not ended; takes no records.
+    pub fn is_live(&self) -> bool {
+        self.endpoint.is_live() && self.over.load(Ordering::Relaxed) == LIVE
     }
 
     /// Why the connection is at its end.
@@ -201,6 +212,20 @@ impl Shared {
         self.end()
     }
 
+    /// Closes the connection; the own queue window with what has arrived. `None`: others use the
+    /// connection still.
+    pub fn close(shared: Arc<Self>) -> Option<Memory> {
+        let Self {
+            peer_window,
+            endpoint,
+            own_window,
+            ..
+        } = Arc::into_inner(shared)?;
+        drop(peer_window);
+        drop(endpoint);
+        Some(own_window)
+    }
+
     /// Takes the records that have arrived, and wakes whom they concern but not `reader`; whether
     /// there were any.
     ///
@@ -233,6 +258,7 @@ impl Shared {
             any = true;
             let (endpoint, over) = (&self.endpoint, &self.over);
             let bytes = inbox.buffer.get(..count).unwrap_or(&[]);
+            let told = &mut inbox.told;
             let taken = inbox.connection.receive(bytes, |news| match news {
                 // Where it cannot be mapped, transfers go through the driver.
                 News::Announced(_, region) => {
@@ -240,11 +266,19 @@ impl Shared {
                 }
                 News::TakenBack(_, region) => endpoint.forget_window(region.offset),
                 News::Ended => over.store(ENDED, Ordering::Relaxed),
-                News::Wake(_) | News::Session(..) | News::NoSession(..) => {}
+                News::Wake(_) => {}
+                // A peer that keeps to the protocol has said no more by now.
+                News::Session(..) | News::NoSession(..) if told.len() == MOST_TOLD => {}
+                News::Session(..) | News::NoSession(..) => told.push(news),
             });
             inbox.wake(reader);
             taken.map_err(|_| self.end())?;
         }
+    }
+
+    /// What the peer has told of sessions, the oldest first.
+    pub fn take_told(&self) -> Vec<News> {
+        core::mem::take(&mut self.inbox.lock().told)
     }
 
     /// Notes that a thread is going to sleep, and takes the records that have arrived; whether

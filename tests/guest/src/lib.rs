@@ -165,3 +165,14 @@ pub fn counter(name: &str) -> Result<u64, String> {
     let value = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
     value.ok_or_else(|| alloc::format!("no counter {name}"))
 }
+
+/// The process whose name is `micd`.
+///
+/// # Errors
+/// A text that says what is missing.
+pub fn driver() -> Result<u32, String> {
+    let list = runtime::fs::read_to_string("/scheme/proc/ps").map_err(text("ps"))?;
+    let line = list.lines().find(|line| line.ends_with(" micd"));
+    let pid = line.and_then(|line| line.split(' ').next()?.parse().ok());
+    pid.ok_or_else(|| "micd does not run".into())
+}

@@ -16,7 +16,7 @@ use guest_tests::memory::{self, Frames};
 use guest_tests::peer::{self, ECHO, Peer, REPORT, Request, SINK, SOURCE};
 use guest_tests::peers::PORT;
 use guest_tests::windows::Remote;
-use guest_tests::{Suite, connect_patiently, counter, pattern, settled, text};
+use guest_tests::{Suite, connect_patiently, counter, driver, pattern, settled, text};
 use libredox::Fd;
 use libredox::flag::{O_CREAT, O_RDWR};
 use runtime::process::{self, Child, Command};
@@ -276,14 +276,6 @@ fn register(at: PortId) -> Result<u32, String> {
             return Ok(error.errno() as u32);
         }
     }
-}
-
-/// The process whose name is `micd`.
-fn driver() -> Result<u32, String> {
-    let list = fs::read_to_string("/scheme/proc/ps").map_err(text("ps"))?;
-    let line = list.lines().find(|line| line.ends_with(" micd"));
-    let pid = line.and_then(|line| line.split(' ').next()?.parse().ok());
-    pid.ok_or_else(|| "micd does not run".into())
 }
 
 /// The counters when only services use the driver: `scifrund` listens.

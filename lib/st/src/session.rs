@@ -1,0 +1,544 @@
+//! Level 2: sessions, which outlive their connections.
+
+mod attempt;
+mod desk;
+mod listener;
+mod waiting;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use scif::{Memory, RmaFlags, View, Waiting};
+use st_core::connection::News;
+use st_core::queue::{Descriptor, Kind};
+use st_core::record::Record;
+use st_core::reliable::{self, Data, Fault, Over, PushError};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+pub use self::listener::SessionListener;
+pub use st_core::reliable::{Level, Token};
+
+use self::attempt::Attempt;
+use self::desk::{Arrival, Desk};
+use self::waiting::Want;
+use crate::deadline::{Deadline, now};
+use crate::error::{Error, Result};
+use crate::link::connect;
+use crate::memory::Rest;
+use crate::options::Options;
+use crate::region::Registered;
+use crate::sender::message;
+use crate::shared::Shared;
+use crate::wait::Sleeper;
+use crate::{MAX_HEADER_BYTES, PortId};
+
+/// The only channel of a session's connections.
+const CHANNEL: u32 = 0;
+/// Headers that are pulled one after the other before the connection is looked after.
+const TURNS: u32 = 16;
+
+/// One end of a session, level 2: headers in both directions, and data that is put, which outlive
+/// the loss of a connection or of a driver.
+///
+/// What an end pushes it keeps until the peer's program has pulled it. When the connection is lost,
+/// the client makes another one, the server [listens](SessionListener) for it, and what was not
+/// pulled is sent again: each header arrives once and in order.
+///
+/// A session has no thread of its own. Calls that wait make and resume connections and send what is
+/// kept; a program that does something else for long calls [`try_pull`](Self::try_pull) now and
+/// then.
+///
+/// ```no_run
+/// # use st::{Deadline, Level, Options, PortId, Result, Session, SessionListener};
+/// # fn server() -> Result<()> {
+/// let mut session = SessionListener::bind(2052)?.accept()?;
+/// let number: u64 = session.pull()?;
+/// # drop(number);
+/// # Ok(()) }
+/// # fn client() -> Result<()> {
+/// let mut session = Session::connect(PortId::new(1, 2052), &Options::new())?;
+/// let token = session.push(&7_u64)?;
+/// session.wait(&token, Level::Taken, Deadline::after_ms(5000)?)?;
+/// # Ok(()) }
+/// ```
+///
+/// Dropping an end tells the peer, whose calls then give [`Error::Ended`] behind the headers that
+/// have arrived; what the peer has not received by then is lost, unless
+/// [`finish`](Self::finish) was called before.
+pub struct Session {
+    engine: reliable::Session<Block>,
+    /// The connection in use.
+    shared: Option<Arc<Shared>>,
+    /// Without one: the queue window of the one that was lost, which may hold headers.
+    rest: Option<Memory>,
+    /// Before the memory, which goes last.
+    registered: Option<Registered>,
+    memory: Option<Memory>,
+    /// The length of the peer's memory, when it has told.
+    peer_bytes: Option<u64>,
+    way: Way,
+    sleeper: Sleeper,
+    waiting: Waiting,
+    kept: usize,
+    turns: u32,
+}
+
+/// Data that goes to a place of the peer's memory.
+struct Block {
+    ahead: u64,
+    bytes: Vec<u8>,
+}
+
+/// How a session comes to its next connection.
+enum Way {
+    /// The client connects.
+    Client(Box<Attempt>),
+    /// The server is connected to.
+    Server(Arc<Desk>),
+}
+
+impl Session {
+    /// Begins a session with a program that [listens](SessionListener) for sessions: waits until it
+    /// has accepted.
+    ///
+    /// # Errors
+    /// As [`connect`]; `Expired`.
+    pub fn connect(to: PortId, options: &Options) -> Result<Self> {
+        let options = options.channels(CHANNEL + 1);
+        let link = connect(to, &options)?;
+        let engine = reliable::Session::new(key(), options.session(), nanoseconds()?);
+        let way = Way::Client(Box::new(Attempt::new(to, &options)?));
+        let mut session = Self::new(engine, way, &options)?;
+        session.enter(Arrival {
+            shared: link.shared,
+            state: None,
+        })?;
+        session.wait_for(&Want::Open, Deadline::Never)?;
+        Ok(session)
+    }
+
+    fn new(engine: reliable::Session<Block>, way: Way, options: &Options) -> Result<Self> {
+        Ok(Self {
+            engine,
+            shared: None,
+            rest: None,
+            registered: None,
+            memory: None,
+            peer_bytes: None,
+            way,
+            sleeper: Sleeper::new()?,
+            waiting: options.waiting,
+            kept: options.session().kept,
+            turns: 0,
+        })
+    }
+
+    /// Sends a header; waits as long as [as many](Options::kept) as are kept wait for the peer.
+    ///
+    /// # Errors
+    /// Those of the session's end: `Ended`, `Expired`, `Forgotten`, `Broken`.
+    pub fn push<T: IntoBytes + Immutable>(&mut self, header: &T) -> Result<Token> {
+        self.push_until(header, Deadline::Never)
+    }
+
+    /// As [`push`](Self::push); waits at most until the deadline.
+    ///
+    /// # Errors
+    /// As there, `WouldBlock`, `TimedOut`: the header will not be sent.
+    pub fn push_until<T: IntoBytes + Immutable>(
+        &mut self,
+        header: &T,
+        deadline: Deadline,
+    ) -> Result<Token> {
+        self.wait_for(&Want::Room, deadline)?;
+        self.keep(&message(header), Data::Nothing)
+    }
+
+    /// Puts a copy of the data `ahead` bytes behind the beginning of the peer's memory, then sends
+    /// a header: who pulls it finds the data there. Waits until the peer has
+    /// [mapped](Self::map) memory, and for room.
+    ///
+    /// The data is put again when the connection is lost before the header was pulled. A place may
+    /// be used again when the peer's program has pulled the header and looked at the data: when it
+    /// has answered, or when a header behind that one is [taken](Level::Taken).
+    ///
+    /// # Errors
+    /// As [`push`](Self::push); `Outside`.
+    pub fn put_with<T: IntoBytes + Immutable>(
+        &mut self,
+        data: &[u8],
+        ahead: u64,
+        header: &T,
+    ) -> Result<Token> {
+        self.put_with_until(data, ahead, header, Deadline::Never)
+    }
+
+    /// As [`put_with`](Self::put_with); waits at most until the deadline.
+    ///
+    /// # Errors
+    /// As there, `WouldBlock`, `TimedOut`: nothing will be put or sent.
+    pub fn put_with_until<T: IntoBytes + Immutable>(
+        &mut self,
+        data: &[u8],
+        ahead: u64,
+        header: &T,
+        deadline: Deadline,
+    ) -> Result<Token> {
+        self.wait_for(&Want::Remote, deadline)?;
+        let end = ahead.checked_add(data.len() as u64);
+        if end > self.peer_bytes || end.is_none() {
+            return Err(Error::Outside);
+        }
+        self.wait_for(&Want::Room, deadline)?;
+        let bytes = data.to_vec();
+        self.keep(&message(header), Data::Copied(Block { ahead, bytes }))
+    }
+
+    fn keep(&mut self, message: &[u8], data: Data<Block>) -> Result<Token> {
+        let descriptor = Descriptor::new(Kind::Message, message);
+        let pushed = self.engine.push(descriptor, data);
+        let token = pushed.map_err(|error| match error {
+            PushError::Full => Error::WouldBlock,
+            PushError::Over(over) => over.into(),
+        })?;
+        match self.is_live() {
+            true => self.send()?,
+            false => self.step(false)?,
+        }
+        Ok(token)
+    }
+
+    /// Receives a header; waits until there is one.
+    ///
+    /// # Errors
+    /// `Invalid`: the peer's header is of another kind. Those of the session's end, after the last
+    /// header that has arrived.
+    pub fn pull<T: FromBytes>(&mut self) -> Result<T> {
+        self.pull_until(Deadline::Never)
+    }
+
+    /// Receives a header if there is one.
+    ///
+    /// # Errors
+    /// As [`pull`](Self::pull).
+    pub fn try_pull<T: FromBytes>(&mut self) -> Result<Option<T>> {
+        match self.pull_until(Deadline::Now) {
+            Ok(header) => Ok(Some(header)),
+            Err(Error::WouldBlock) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Receives a header; waits for it at most until the deadline.
+    ///
+    /// # Errors
+    /// As [`pull`](Self::pull), `WouldBlock`, `TimedOut`.
+    pub fn pull_until<T: FromBytes>(&mut self, deadline: Deadline) -> Result<T> {
+        const {
+            assert!(
+                size_of::<T>() <= MAX_HEADER_BYTES,
+                "a header has at most 32 bytes"
+            )
+        };
+        self.turns += 1;
+        if self.turns >= TURNS {
+            self.turns = 0;
+            // Headers that have arrived come before the end.
+            let _ = self.step(false);
+        }
+        loop {
+            if let Some(descriptor) = self.receive()? {
+                let bytes = descriptor.bytes().get(..size_of::<T>());
+                let header = bytes.and_then(|bytes| T::read_from_bytes(bytes).ok());
+                return header.ok_or(Error::Invalid);
+            }
+            self.wait_for(&Want::Header, deadline)?;
+        }
+    }
+
+    fn receive(&mut self) -> Result<Option<Descriptor>> {
+        let received = match (&self.shared, &self.rest) {
+            (Some(shared), _) => {
+                let received = self.engine.receive(&mut shared.windows()?);
+                if let Ok(Some((_, true))) = received {
+                    shared.wake_peer(CHANNEL);
+                }
+                received
+            }
+            (None, Some(rest)) => self.engine.receive(&mut Rest::new(rest)?),
+            (None, None) => return self.check().map(|()| None),
+        };
+        match received.map_err(fault)? {
+            Some((descriptor, _)) if descriptor.kind() != Kind::Message => {
+                Err(self.engine.break_off().into())
+            }
+            received => Ok(received.map(|(descriptor, _)| descriptor)),
+        }
+    }
+
+    /// Lets the peer put data into this memory for as long as the session lives.
+    ///
+    /// # Errors
+    /// `Busy`: there is memory already. Those of the session's end.
+    pub fn map(&mut self, memory: Memory) -> Result<&View> {
+        self.check()?;
+        if self.memory.is_some() {
+            return Err(Error::Busy);
+        }
+        let memory = self.memory.insert(memory);
+        // A connection that cannot have it is lost; the next one gets it when it begins.
+        if let Some(shared) = &self.shared {
+            self.registered = Registered::new(shared, CHANNEL, memory.range()).ok();
+            if self.registered.is_none() {
+                self.give_up()?;
+            }
+        }
+        self.memory().ok_or(Error::Invalid)
+    }
+
+    /// The memory that was [mapped](Self::map).
+    pub fn memory(&self) -> Option<&View> {
+        self.memory.as_deref()
+    }
+
+    /// Waits until a transfer has reached a level.
+    ///
+    /// # Errors
+    /// `WouldBlock`, `TimedOut`; those of the session's end. [`status`](Self::status) tells how far
+    /// the transfer has come.
+    pub fn wait(&mut self, token: &Token, level: Level, deadline: Deadline) -> Result<()> {
+        self.wait_for(&Want::Level(token, level), deadline)
+    }
+
+    /// The level that a transfer has surely reached, also when the session is over.
+    pub fn status(&self, token: &Token) -> Level {
+        // Its data was copied, so that it is local at once.
+        self.engine.status(token).unwrap_or(Level::Local)
+    }
+
+    /// Takes a transfer back that the peer cannot have seen.
+    ///
+    /// # Errors
+    /// The token, when it was sent.
+    pub fn cancel(&mut self, token: Token) -> Result<(), Token> {
+        self.engine.cancel(token).map(drop)
+    }
+
+    /// Waits until the peer's program has taken everything that was pushed.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn finish(&mut self, deadline: Deadline) -> Result<()> {
+        self.wait_for(&Want::Taken, deadline)
+    }
+
+    /// Transfers that the peer's program is not known to have taken.
+    pub fn unfinished(&self) -> usize {
+        self.engine.kept()
+    }
+
+    /// Whether there is a connection now on which both ends have spoken.
+    pub fn is_connected(&self) -> bool {
+        self.shared.is_some() && self.engine.is_open()
+    }
+
+    /// Gives the present connection up, as if it had been lost: for tests, and for programs that
+    /// know more about the way than the driver.
+    ///
+    /// # Errors
+    /// Those of reading the clock.
+    pub fn disconnect(&mut self) -> Result<()> {
+        self.give_up()
+    }
+
+    /// Sets how calls wait from now on.
+    pub fn set_waiting(&mut self, waiting: Waiting) {
+        self.waiting = waiting;
+    }
+
+    fn check(&self) -> Result<()> {
+        self.engine.over().map_or(Ok(()), |over| Err(over.into()))
+    }
+
+    // ---- Connections ----
+
+    /// Goes over to a new connection.
+    fn enter(&mut self, arrival: Arrival) -> Result<()> {
+        let Arrival { shared, state } = arrival;
+        let agreed = shared.with_connection(|connection| *connection.agreed());
+        let told = self
+            .engine
+            .connect(CHANNEL, agreed.own, agreed.peer, nanoseconds()?)?;
+        self.close();
+        self.rest = None;
+        self.sleeper.watch(&shared)?;
+        let begin = || -> Result<Option<Registered>> {
+            shared.send(&Record::State {
+                channel: CHANNEL,
+                state: told,
+            })?;
+            let map = |memory: &Memory| Registered::new(&shared, CHANNEL, memory.range());
+            self.memory.as_ref().map(map).transpose()
+        };
+        let begun = begin();
+        self.shared = Some(shared);
+        match begun {
+            Ok(registered) => self.registered = registered,
+            // It was lost at once.
+            Err(_) => return self.give_up(),
+        }
+        match state {
+            Some(state) => Ok(self.engine.answer(state)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Closes the connection, as the peer must notice that it is over.
+    fn close(&mut self) {
+        self.registered = None;
+        if let Some(shared) = self.shared.take() {
+            shared.remove_sleeper(self.sleeper.id);
+            self.rest = Shared::close(shared);
+        }
+    }
+
+    /// The connection is lost, or is to be. What its queue holds can still be pulled.
+    fn give_up(&mut self) -> Result<()> {
+        self.close();
+        self.engine.lost(nanoseconds()?);
+        Ok(())
+    }
+
+    /// Does what can be done without waiting: takes the peer's words, sends what is kept, makes a
+    /// new connection. `wide`: looks for a new one although the present one seems to live.
+    fn step(&mut self, wide: bool) -> Result<()> {
+        self.engine.expire(nanoseconds()?);
+        self.check()?;
+        if let Some(shared) = self.shared.clone() {
+            let heard = shared.take_records(Some(self.sleeper.id));
+            for news in shared.take_told() {
+                self.hear(&shared, news)?;
+            }
+            let is_live = shared.is_live();
+            // What is given up is closed.
+            drop(shared);
+            match heard {
+                Ok(_) if is_live => self.send()?,
+                Err(Error::Broken) => return Err(self.engine.break_off().into()),
+                // The next step takes what was said last.
+                Ok(_) => {}
+                Err(_) => self.give_up()?,
+            }
+        }
+        let is_apart = self.shared.is_none();
+        let arrival = match &mut self.way {
+            Way::Client(attempt) if is_apart => attempt.advance()?,
+            Way::Server(desk) if is_apart || wide => desk.look_for(self.engine.key())?,
+            _ => None,
+        };
+        match arrival {
+            Some(arrival) => self.enter(arrival),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether there is a connection that has not ended.
+    fn is_live(&self) -> bool {
+        let shared = self.shared.as_ref();
+        shared.is_some_and(|shared| shared.is_live())
+    }
+
+    fn hear(&mut self, shared: &Shared, news: News) -> Result<()> {
+        match news {
+            News::Session(_, state) => Ok(self.engine.answer(state)?),
+            News::NoSession(_, key) if key == self.engine.key() => {
+                // What the peer has taken before it went counts.
+                let looked = self.engine.look(&shared.windows()?);
+                looked.map_err(fault)?;
+                Err(self.engine.refuse().into())
+            }
+            _ => Err(self.engine.break_off().into()),
+        }
+    }
+
+    /// Sends what is kept, as far as there is room.
+    fn send(&mut self) -> Result<()> {
+        let Some(shared) = &self.shared else {
+            return Ok(());
+        };
+        let mut windows = shared.windows()?;
+        let put = |_: &mut _, block: &Block| put(shared, block);
+        let sent = self.engine.advance(&mut windows, put).map_err(fault)?;
+        if sent.wake {
+            shared.wake_peer(CHANNEL);
+        }
+        match sent.held {
+            // The peer has yet to map its memory on this connection.
+            None | Some((_, Error::WouldBlock)) => Ok(()),
+            // Its memory is shorter than it was.
+            Some((_, Error::Outside)) => Err(self.engine.break_off().into()),
+            // The next step finds the end, and what the peer has said before it.
+            Some(_) if !shared.is_live() => Ok(()),
+            Some(_) => self.give_up(),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Way::Server(desk) = &self.way {
+            desk.forget(self.engine.key());
+        }
+        let Some(shared) = self.shared.as_ref().filter(|_| self.is_connected()) else {
+            return;
+        };
+        // A peer that cannot be told finds out.
+        if let Ok(mut windows) = shared.windows()
+            && let Ok(true) = self.engine.give_back(&mut windows)
+        {
+            shared.wake_peer(CHANNEL);
+        }
+        if self.engine.over().is_none() {
+            let (channel, key) = (CHANNEL, self.engine.key());
+            let _ = shared.send(&Record::NoSession { channel, key });
+        }
+        shared.remove_sleeper(self.sleeper.id);
+    }
+}
+
+/// Copies data into the peer's memory, completely before it returns.
+fn put(shared: &Shared, block: &Block) -> Result<()> {
+    let region = shared.with_connection(|connection| connection.announced(CHANNEL).region())?;
+    let end = block.ahead.checked_add(block.bytes.len() as u64);
+    if end.is_none_or(|end| end > region.length) {
+        return Err(Error::Outside);
+    }
+    if !block.bytes.is_empty() {
+        let offset = region.offset.wrapping_add_unsigned(block.ahead);
+        let bytes = block.bytes.as_slice().into();
+        shared
+            .endpoint
+            .vwrite_source(bytes, offset, RmaFlags::SYNC)?;
+        shared.drain();
+    }
+    Ok(())
+}
+
+/// A random number that is not 0.
+fn key() -> u64 {
+    hal::random::word().max(1)
+}
+
+/// Monotonic time as sessions count it.
+fn nanoseconds() -> Result<u64> {
+    Ok(u64::try_from(now()?.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The error of a queue; mapped windows can always be reached.
+fn fault<E>(fault: Fault<E>) -> Error {
+    match fault {
+        Fault::Over(over) => over.into(),
+        Fault::Memory(_) => Error::from(Over::Broken),
+    }
+}

@@ -1,0 +1,170 @@
+//! Where a server's sessions get their connections: one listener for all of them.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use hal::lock::Mutex;
+use scif::Port;
+use st_core::connection::News;
+use st_core::record::{Record, SessionState};
+
+use super::CHANNEL;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::link::Listener;
+use crate::options::Options;
+use crate::shared::Shared;
+
+/// How long a client may take to name its session.
+const NAMING_TIME: Duration = Duration::from_secs(10);
+/// Connections that are taken, or fail, at one look.
+const MOST_AT_ONCE: usize = 64;
+
+/// A connection for a session.
+pub struct Arrival {
+    pub shared: Arc<Shared>,
+    /// What the peer has told of the session.
+    pub state: Option<SessionState>,
+}
+
+/// The listener of a server, and the connections that wait for their sessions.
+pub struct Desk {
+    pub options: Options,
+    inside: Mutex<Inside>,
+}
+
+struct Inside {
+    /// None while there is no driver.
+    listener: Option<Listener>,
+    port: Port,
+    /// Connections whose clients have not named a session yet.
+    unnamed: Vec<(Arc<Shared>, Deadline)>,
+    /// New sessions that the program has not accepted.
+    new: VecDeque<(Arc<Shared>, SessionState)>,
+    /// The keys of sessions that live, with their next connections.
+    known: BTreeMap<u64, Option<Arrival>>,
+}
+
+impl Desk {
+    /// Listens.
+    ///
+    /// # Errors
+    /// As [`Listener::with_options`].
+    pub fn new(options: &Options) -> Result<Self> {
+        let listener = Listener::with_options(options)?;
+        let port = listener.port()?;
+        Ok(Self {
+            options: *options,
+            inside: Mutex::new(Inside {
+                listener: Some(listener),
+                port,
+                unnamed: Vec::new(),
+                new: VecDeque::new(),
+                known: BTreeMap::new(),
+            }),
+        })
+    }
+
+    /// The port, which stays the same when the driver begins anew.
+    pub fn port(&self) -> Port {
+        self.inside.lock().port
+    }
+
+    /// The descriptors on which something may come.
+    pub fn descriptors(&self) -> Vec<usize> {
+        let inside = self.inside.lock();
+        let listener = inside.listener.iter().flat_map(Listener::descriptors);
+        let unnamed = inside.unnamed.iter();
+        let unnamed = unnamed.map(|(shared, _)| shared.endpoint.fd());
+        listener.chain(unnamed).collect()
+    }
+
+    /// The next new session, whose key is known from now on.
+    ///
+    /// # Errors
+    /// Those of reading the clock.
+    pub fn next(&self) -> Result<Option<(Arc<Shared>, SessionState)>> {
+        let mut inside = self.inside.lock();
+        inside.serve(&self.options)?;
+        let next = inside.new.pop_front();
+        if let Some((_, state)) = &next {
+            inside.known.insert(state.key, None);
+        }
+        Ok(next)
+    }
+
+    /// A new connection for a session.
+    ///
+    /// # Errors
+    /// Those of reading the clock.
+    pub fn look_for(&self, key: u64) -> Result<Option<Arrival>> {
+        let mut inside = self.inside.lock();
+        inside.serve(&self.options)?;
+        Ok(inside.known.get_mut(&key).and_then(Option::take))
+    }
+
+    /// A session is over.
+    pub fn forget(&self, key: u64) {
+        self.inside.lock().known.remove(&key);
+    }
+}
+
+impl Inside {
+    /// Takes what has come, without waiting.
+    fn serve(&mut self, options: &Options) -> Result<()> {
+        if self.listener.is_none() {
+            // The driver may not be back yet.
+            self.listener = Listener::with_options(&options.port(self.port)).ok();
+        }
+        let deadline = Deadline::after(NAMING_TIME)?;
+        for _ in 0..MOST_AT_ONCE {
+            let Some(listener) = &self.listener else {
+                break;
+            };
+            match listener.try_accept() {
+                Ok(Some(link)) => self.unnamed.push((link.shared, deadline)),
+                Ok(None) => break,
+                Err(_) if listener.port().is_err() => self.listener = None,
+                // A client that went, or has other options.
+                Err(_) => {}
+            }
+        }
+        let mut index = 0;
+        while let Some((shared, deadline)) = self.unnamed.get(index) {
+            let heard = shared.take_records(None);
+            let told = shared.take_told();
+            match told.first() {
+                None if heard.is_ok() && deadline.left() != Err(Error::TimedOut) => index += 1,
+                Some(News::Session(CHANNEL, state)) => {
+                    let state = *state;
+                    let (shared, _) = self.unnamed.swap_remove(index);
+                    self.name(shared, state);
+                }
+                _ => drop(self.unnamed.swap_remove(index)),
+            }
+        }
+        Ok(())
+    }
+
+    /// A client has named its session.
+    fn name(&mut self, shared: Arc<Shared>, state: SessionState) {
+        // A connection that comes later takes the place of an earlier one.
+        self.new.retain(|(_, other)| other.key != state.key);
+        match self.known.get_mut(&state.key) {
+            Some(next) => {
+                *next = Some(Arrival {
+                    shared,
+                    state: Some(state),
+                });
+            }
+            None if state.is_new => self.new.push_back((shared, state)),
+            None => {
+                let (channel, key) = (CHANNEL, state.key);
+                // A client that cannot be told has gone.
+                let _ = shared.send(&Record::NoSession { channel, key });
+            }
+        }
+    }
+}

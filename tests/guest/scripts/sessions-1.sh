@@ -1,0 +1,4 @@
+# The server of sessions-0.sh.
+
+st-session serve
+exit "$?"
