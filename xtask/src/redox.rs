@@ -16,7 +16,7 @@ use std::path::Path;
 const FILES: &str = "config/redox";
 /// Packages that are checked with `std` and not installed: programs that every Redox has in its own
 /// form, and the examples.
-const CHECKED_ONLY: &[&str] = &["tools", "scif-examples"];
+const CHECKED_ONLY: &[&str] = &["tools", "scif-examples", "st-examples"];
 /// Directory of the drivers of a Redox installation.
 const DRIVERS: &str = "/usr/lib/drivers/";
 

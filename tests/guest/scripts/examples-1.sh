@@ -1,7 +1,8 @@
 # The servers of the examples, one after the other; examples-0.sh has the clients.
 
 failed=0
-for name in messages streams poll nonblocking registering mapping rma virtual fences signal; do
+for name in messages streams poll nonblocking registering mapping rma virtual fences signal \
+    st-ping st-put st-store st-session; do
     "example-$name" serve
     status=$?
     if [ "$status" -eq 0 ]; then

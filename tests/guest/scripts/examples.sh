@@ -1,4 +1,4 @@
-# Every example of lib/scif/examples within one node: both roles here.
+# Every example of lib/scif/examples and lib/st/examples within one node: both roles here.
 
 failed=0
 
@@ -11,7 +11,8 @@ step() {
     fi
 }
 
-for name in messages streams poll nonblocking registering mapping virtual fences signal; do
+for name in messages streams poll nonblocking registering mapping virtual fences signal \
+    st-ping st-put st-store st-session; do
     "example-$name" serve &
     server=$!
     "example-$name" 0
