@@ -65,10 +65,11 @@ pub const CLIENT_COPY_NS: u64 = 1_000_000_000;
 /// the clients with it.
 pub const CLIENT_LOOK_NS: u64 = 10 * CLIENT_RETRY_NS;
 
-/// Connections with one node that may have no endpoint here any more and wait for that node's last
-/// word. An honest peer answers at once; one that never does costs us this many blocks of pages,
-/// and then gets no further connections.
-pub const MAX_UNANSWERED: usize = 4096;
+/// Connections with one node that may have no endpoint here any more and wait for that node's final
+/// acknowledgement. An honest peer sends it at once, or when the last of its bypass handles closes;
+/// one that never does costs us this many blocks of at least two pages, 96 MiB, and then gets no
+/// further connections.
+pub const MAX_UNANSWERED: usize = 3 << 12;
 
 /// Messages to one node that may wait for room in its ring. An honest peer causes at most three for
 /// each connection, so only one that floods us and never reads gets here; its link is given up.
@@ -159,7 +160,8 @@ const fn quota(name: &'static str, per_user: u64, per_process: u64) -> Quota {
 pub const QUOTAS: [Quota; 9] = [
     // So that one program cannot use up all ports.
     quota("endpoints", MAX_ENDPOINTS as u64 / 2, 8192),
-    // Each has at least two pages, and at most 4096 (`MAX_UNANSWERED`) may wait for one node.
+    // Each has at least two pages. No user alone gets to what may wait for one node
+    // (`MAX_UNANSWERED`).
     quota("connects", 4096, 2048),
     // 40 bytes each when they wait; 128 for each of a thousand listeners.
     quota("backlog", 1 << 18, 1 << 17),
@@ -170,9 +172,10 @@ pub const QUOTAS: [Quota; 9] = [
     quota("transfers", 1 << 17, 1 << 16),
     // Each thread waits in one call at most, so this is a number of threads.
     quota("requests", 8192, 4096),
-    // Each may keep a connection that is closed, with its pages. No user alone gets to what may
-    // wait for one node (`MAX_UNANSWERED`).
-    quota("bypass", 1024, 512),
+    // A page each; 4,000 connections within a node have two. Each may keep a connection that is
+    // closed, with its pages, here and at the peer: no user alone gets to what may wait for one
+    // node (`MAX_UNANSWERED`).
+    quota("bypass", 8192, 4096),
     // One for each window, and as many again; with the share of the endpoints no user alone gets to
     // what there can be of all. Of texts that are 32 MiB (`TEXT_UNIT_BYTES`).
     quota("files", 1 << 16, 1 << 15),

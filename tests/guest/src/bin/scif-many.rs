@@ -1,4 +1,5 @@
-//! Many connections and many windows: all of them work, and nothing of them stays.
+//! Many connections and many windows: all of them work, the connections by their mapped rings, and
+//! nothing of them stays.
 //!
 //! `scif-many serve [CONNECTIONS]` at one node, then `scif-many NODE [CONNECTIONS [WINDOWS]]` at
 //! another: 1,000 connections and 10,000 windows if not given.
@@ -86,6 +87,7 @@ fn serve(connections: usize) -> Result<(), String> {
     for _ in 0..connections {
         endpoints.push(listener.accept().map_err(text("accept"))?.0);
     }
+    prepare(&endpoints)?;
     for endpoint in &endpoints {
         let number = hear(endpoint)?;
         tell(endpoint, number)?;
@@ -118,6 +120,10 @@ fn client(suite: &mut Suite, node: NodeId, connections: usize, windows: usize) {
         Err(error) => return suite.check("connections", Err(error)),
     };
     suite.check(
+        &format!("the rings of {connections} connections are mapped"),
+        prepare(&endpoints),
+    );
+    suite.check(
         &format!("{connections} connections carry bytes"),
         echo(&endpoints),
     );
@@ -141,6 +147,15 @@ fn connect(node: NodeId, count: usize) -> Result<Vec<Endpoint>, String> {
         endpoints.push(endpoint.map_err(text(&format!("connection {index}")))?);
     }
     Ok(endpoints)
+}
+
+/// Maps the rings of all connections.
+fn prepare(endpoints: &[Endpoint]) -> Result<(), String> {
+    for (index, endpoint) in endpoints.iter().enumerate() {
+        let mapped = endpoint.prepare();
+        mapped.map_err(text(&format!("rings of connection {index}")))?;
+    }
+    Ok(())
 }
 
 /// All carry a number there first, then all carry it back.
