@@ -4,10 +4,11 @@
 //! A side numbers what it holds by *slots* that the asker chooses: endpoints in one set of slots,
 //! memory (allocated or mapped) in another.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use scif_abi::Error;
+pub use crate::errno::Errno;
 
 /// Something that fits into a word.
 trait Word: Copy {
@@ -164,31 +165,6 @@ pub const NULL: u32 = u32::MAX;
 /// The memory slot that stands for an address, on a page boundary, where nothing is mapped.
 pub const NOWHERE: u32 = u32::MAX - 1;
 
-/// An error number.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Errno(pub i32);
-
-impl From<Error> for Errno {
-    fn from(error: Error) -> Errno {
-        Errno(error.errno())
-    }
-}
-
-impl fmt::Display for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Error::from_errno(self.0) {
-            Some(error) => f.write_str(error.symbol()),
-            None => write!(f, "error {}", self.0),
-        }
-    }
-}
-
-impl fmt::Debug for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 /// What a call gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
@@ -228,6 +204,28 @@ impl Reply {
             },
             extra: extra.iter().map(|word| *word as i64).collect(),
         })
+    }
+
+    /// An extra word.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn word(&self, index: usize) -> Result<i64, String> {
+        let word = self.extra.get(index).copied();
+        word.ok_or_else(|| alloc::format!("no extra word {index}: {self:?}"))
+    }
+}
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.result {
+            Ok(value) => write!(f, "{value}")?,
+            Err(errno) => write!(f, "{errno}")?,
+        }
+        match self.extra.is_empty() {
+            true => Ok(()),
+            false => write!(f, " {:?}", self.extra),
+        }
     }
 }
 
@@ -324,5 +322,7 @@ mod tests {
         }
         assert_eq!(Counts::of_words(&counts.words()), Some(counts));
         assert_eq!(Reply::decode(&[2, 0]), None);
+        let reply = Reply::decode(&[0, 3, u64::MAX]).unwrap();
+        assert_eq!((reply.word(0), reply.word(1).is_err()), (Ok(-1), true));
     }
 }

@@ -14,6 +14,7 @@ pub mod bench;
 pub mod call;
 pub mod cases;
 pub mod document;
+pub mod errno;
 pub mod pattern;
 pub mod run;
 pub mod st;

@@ -10,7 +10,6 @@ pub mod bench;
 pub mod call;
 pub mod driver;
 pub mod ends;
-pub mod errno;
 pub mod number;
 mod rows;
 pub mod run;

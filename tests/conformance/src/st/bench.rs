@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 use super::call::{Call, Reply};
 pub use super::driver::{Checked, Driver, Loss, Place, Side, Ticket};
 pub use super::ends::{Ask, End, Ends, Memory, Socket};
-use super::errno::Errno;
 pub use super::number;
 use super::number::*;
+use crate::errno::Errno;
 
 /// How often to look for something before it counts as not happening.
 const LOOKS: usize = 2000;
@@ -505,7 +505,7 @@ impl<'a> Bench<'a> {
     /// When one does.
     pub fn is_empty(&mut self, end: End) -> Checked {
         self.ok(end.socket.nonblocking(true))?;
-        self.fails(end.pull(true, 0, 0, 0), super::errno::EAGAIN)?;
+        self.fails(end.pull(true, 0, 0, 0), crate::errno::EAGAIN)?;
         self.ok(end.socket.nonblocking(false))
     }
 
@@ -581,7 +581,7 @@ impl<'a> Bench<'a> {
 
 /// What a call says at the end of a connection.
 fn is_lost(reply: &Reply) -> Checked {
-    use super::errno::{ECONNRESET, ENODEV};
+    use crate::errno::{ECONNRESET, ENODEV};
     match reply.result {
         Err(ECONNRESET | ENODEV) => Ok(()),
         _ => Err(format!("{reply}, not ECONNRESET or ENODEV")),

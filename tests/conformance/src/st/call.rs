@@ -4,11 +4,8 @@
 //! An end numbers its sockets and its handles (`st_peer_t`) by *slots* that the row chooses. Memory
 //! is named by its address at that end, 0 is NULL.
 
-use alloc::string::String;
+pub use crate::call::Reply;
 use alloc::vec::Vec;
-use core::fmt;
-
-pub use super::errno::Errno;
 
 /// What is passed for a slot or a place that is to be NULL, and for a header that is not given.
 pub const NOTHING: u64 = u64::MAX;
@@ -192,76 +189,14 @@ impl Call {
     }
 }
 
-/// What a call gave.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
-    /// Its result, or its errno.
-    pub result: Result<i64, Errno>,
-    /// What else it gave.
-    pub extra: Vec<i64>,
-}
-
-impl Reply {
-    /// A reply with nothing but a result.
-    pub fn of(result: Result<i64, Errno>) -> Reply {
-        Reply {
-            result,
-            extra: Vec::new(),
-        }
-    }
-
-    /// The reply these words are; `None` when they are none.
-    pub fn decode(words: &[u64]) -> Option<Reply> {
-        let (&[kind, value], extra) = words.split_first_chunk()?;
-        Some(Reply {
-            result: match kind {
-                0 => Ok(value as i64),
-                1 => Err(Errno(value as i32)),
-                _ => return None,
-            },
-            extra: extra.iter().map(|word| *word as i64).collect(),
-        })
-    }
-
-    /// An extra word.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn word(&self, index: usize) -> Result<i64, String> {
-        let word = self.extra.get(index).copied();
-        word.ok_or_else(|| alloc::format!("no extra word {index}: {self:?}"))
-    }
-}
-
-impl fmt::Display for Reply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.result {
-            Ok(value) => write!(f, "{value}")?,
-            Err(errno) => write!(f, "{errno}")?,
-        }
-        match self.extra.is_empty() {
-            true => Ok(()),
-            false => write!(f, " {:?}", self.extra),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Errno, NAMES, Reply};
+    use super::NAMES;
 
     #[test]
     fn names_fit_into_a_word_and_are_unique() {
         for (index, name) in NAMES.iter().enumerate() {
             assert!(name.len() <= 8 && !NAMES[..index].contains(name), "{name}");
         }
-    }
-
-    #[test]
-    fn replies_are_read() {
-        assert_eq!(Reply::decode(&[1, 22]), Some(Reply::of(Err(Errno(22)))));
-        let reply = Reply::decode(&[0, 3, u64::MAX]).unwrap();
-        assert_eq!((reply.result, reply.word(0)), (Ok(3), Ok(-1)));
-        assert!(reply.word(1).is_err() && Reply::decode(&[2, 0]).is_none());
     }
 }

@@ -1,7 +1,7 @@
 //! Calls of simulated programs: each goes on until it ends or has to wait.
 
+use conformance::errno::{self, Errno};
 use conformance::st::call::{Call, NOTHING, Reply};
-use conformance::st::errno::{self, Errno};
 use sim::st::ends::Failed;
 use st_core::combination::Combination;
 use st_core::header::{HEADER_BYTES, Header, PAYLOAD_BYTES};
@@ -312,7 +312,7 @@ impl Simulated {
         match *call {
             Call::Allocate { length, .. } => {
                 let at = self.programs[side].memory.allocate(length);
-                return Some(Reply::of(Ok(at as i64)));
+                return Some(Reply::plain(Ok(at as i64)));
             }
             Call::Fill {
                 address,

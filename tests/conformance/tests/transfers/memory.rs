@@ -155,6 +155,6 @@ impl Simulated {
     pub(super) fn same(&mut self, side: usize, at: u64, length: u64, value: u64) -> Outcome {
         let bytes = self.read(side, at, length);
         let count = bytes.iter().take_while(|byte| u64::from(**byte) == value);
-        Some(Reply::of(Ok(count.count() as i64)))
+        Some(Reply::plain(Ok(count.count() as i64)))
     }
 }

@@ -6,10 +6,10 @@ mod memory;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use conformance::errno::{self, Errno};
 use conformance::st::bench::number::*;
 use conformance::st::bench::{Checked, Driver, Loss, Place, Side, Ticket};
 use conformance::st::call::{Call, NOTHING, Reply};
-use conformance::st::errno::{self, Errno};
 use sim::st::ends::{Ends, Failed};
 use st_core::setup::{Options, Refused};
 
@@ -73,11 +73,11 @@ pub struct Simulated {
 type Outcome = Option<Reply>;
 
 fn ok() -> Outcome {
-    Some(Reply::of(Ok(0)))
+    Some(Reply::plain(Ok(0)))
 }
 
 fn err(errno: Errno) -> Outcome {
-    Some(Reply::of(Err(errno)))
+    Some(Reply::plain(Err(errno)))
 }
 
 fn with(extra: Vec<i64>) -> Outcome {
@@ -207,7 +207,7 @@ impl Simulated {
                 let connection = &mut self.connections[connection];
                 connection.is_hostile = true;
                 match connection.ends.send_anything(side, &bytes) {
-                    Ok(()) => Some(Reply::of(Ok(72))),
+                    Ok(()) => Some(Reply::plain(Ok(72))),
                     Err(failed) => err(number(failed)?),
                 }
             }

@@ -4,11 +4,11 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::six::{mapped, stream};
-use crate::st::bench::{Bench, Checked, End, Ends, Place, Side, ensure, number::*};
-use crate::st::call::{Call, NOTHING};
-use crate::st::errno::{
+use crate::errno::{
     EBADF, EBUSY, ECONNRESET, EFAULT, EINVAL, ENOTCONN, ENOTSOCK, ENXIO, EOPNOTSUPP,
 };
+use crate::st::bench::{Bench, Checked, End, Ends, Place, Side, ensure, number::*};
+use crate::st::call::{Call, NOTHING};
 use crate::st::{Row, row};
 
 /// Descriptors and handles are C's.

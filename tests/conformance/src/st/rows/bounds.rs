@@ -1,9 +1,9 @@
 //! Illegal combinations of arguments, and bounds of memory.
 
 use super::six::mapped;
+use crate::errno::{EAGAIN, EFAULT, EINVAL, ENXIO};
 use crate::st::bench::{Ask, Bench, Checked, End, Memory, Place, Side, ensure};
 use crate::st::call::{Call, NOTHING};
-use crate::st::errno::{EAGAIN, EFAULT, EINVAL, ENXIO};
 use crate::st::{Row, row};
 
 /// Local memory is the program's, which the machine never sees.
@@ -197,7 +197,7 @@ fn never_mapped(bench: &mut Bench<'_>) -> Checked {
         let waiting = bench.begin((side, call))?;
         bench.waits(waiting)?;
         bench.ok(others.b.socket.close())?;
-        bench.ends(waiting, Err(crate::st::errno::ECONNRESET))?;
+        bench.ends(waiting, Err(crate::errno::ECONNRESET))?;
     }
     Ok(())
 }

@@ -7,11 +7,11 @@ use st_core::queue::{LINE, Layout};
 use st_core::record::{Parameters, RECORD_BYTES, Record};
 
 use super::six::stream;
+use crate::errno::{ECONNRESET, ENODEV, EPROTO};
 use crate::st::bench::{
     Bench, Checked, End, Ends, Loss, Memory, Place, Side, Ticket, ensure, number::*,
 };
 use crate::st::call::Call;
-use crate::st::errno::{ECONNRESET, ENODEV, EPROTO};
 use crate::st::{Row, row};
 
 /// Both ends are on one node.

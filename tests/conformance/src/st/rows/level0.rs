@@ -3,9 +3,9 @@
 use alloc::format;
 
 use super::six::mapped;
+use crate::errno::{EAGAIN, EFAULT, EINVAL, ENXIO, EPERM, EPROTO};
 use crate::st::bench::{Ask, Bench, Checked, End, Memory, Side, ensure, number::*};
 use crate::st::call::{Call, NOTHING, Reply};
-use crate::st::errno::{EAGAIN, EFAULT, EINVAL, ENXIO, EPERM, EPROTO};
 use crate::st::{Row, row};
 
 pub const LEVEL_0: &[Row] = &[

@@ -4,9 +4,9 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::six::mapped;
+use crate::errno::{EAGAIN, EBUSY, EFAULT, EINVAL, ENXIO};
 use crate::st::bench::{Bench, Checked, End, Ends, Memory, Place, Side, ensure};
 use crate::st::call::{Call, NOTHING};
-use crate::st::errno::{EAGAIN, EBUSY, EFAULT, EINVAL, ENXIO};
 use crate::st::{Row, row};
 
 /// Addresses and pages are those of programs and of their system.

@@ -2,9 +2,9 @@
 
 use alloc::format;
 
+use crate::errno::EAGAIN;
 use crate::st::bench::{Bench, Checked, End, Ends, Memory, Side, ensure, number::*};
 use crate::st::call::Call;
-use crate::st::errno::EAGAIN;
 use crate::st::{Row, row};
 
 pub const SIX: &[Row] = &[

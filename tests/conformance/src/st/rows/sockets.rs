@@ -2,12 +2,12 @@
 
 use alloc::format;
 
-use crate::st::bench::{Ask, Bench, Checked, Memory, Place, Side, Socket, ensure, number::*};
-use crate::st::call::Call;
-use crate::st::errno::{
+use crate::errno::{
     EACCES, EADDRINUSE, EADDRNOTAVAIL, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, EINVAL,
     EISCONN, ENOPROTOOPT, EOPNOTSUPP, EPROTO, EPROTOTYPE,
 };
+use crate::st::bench::{Ask, Bench, Checked, Memory, Place, Side, Socket, ensure, number::*};
+use crate::st::call::Call;
 use crate::st::{Row, row};
 
 /// Sockets are the C library's.

@@ -1,6 +1,8 @@
-//! Error numbers of sockets and of `st.h`, which are Linux's.
+//! Error numbers of SCIF, of sockets and of `st.h`, which are Linux's.
 
 use core::fmt;
+
+use scif_abi::Error;
 
 /// An error number.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,6 +23,7 @@ macro_rules! errors {
 
 errors! {
     EPERM = 1,
+    ENOENT = 2,
     EINTR = 4,
     ENXIO = 6,
     EBADF = 9,
@@ -29,8 +32,11 @@ errors! {
     EACCES = 13,
     EFAULT = 14,
     EBUSY = 16,
+    EXDEV = 18,
     ENODEV = 19,
     EINVAL = 22,
+    ENOTTY = 25,
+    ENOSPC = 28,
     EPIPE = 32,
     EPROTO = 71,
     EBADMSG = 74,
@@ -47,6 +53,12 @@ errors! {
     ECONNREFUSED = 111,
     EHOSTUNREACH = 113,
     EINPROGRESS = 115,
+}
+
+impl From<Error> for Errno {
+    fn from(error: Error) -> Errno {
+        Errno(error.errno())
+    }
 }
 
 impl fmt::Display for Errno {
