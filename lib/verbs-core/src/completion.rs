@@ -113,20 +113,11 @@ impl CompletionQueue {
 #[cfg(test)]
 mod tests {
     use super::{Added, CompletionQueue};
-    use crate::types::{WcFlags, WcOpcode, WcStatus};
+    use crate::types::{WcOpcode, WcStatus};
     use crate::work::WorkCompletion;
 
     fn completion(id: u64, status: WcStatus) -> WorkCompletion {
-        WorkCompletion {
-            id,
-            status,
-            opcode: WcOpcode::Recv,
-            byte_len: 0,
-            immediate: 0,
-            qp: 7,
-            src_qp: 8,
-            flags: WcFlags::empty(),
-        }
+        WorkCompletion::new(id, 7, WcOpcode::Recv, status)
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A context: the objects of a program that has opened the device, and the calls on them.
 
+mod datagrams;
 mod progress;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -9,7 +10,7 @@ use crate::attributes::Attributes;
 use crate::completion::CompletionQueue;
 use crate::host::{Host, LaneId};
 use crate::keys::{KeyTable, Region};
-use crate::objects::{Event, Lane, Objects, Subject};
+use crate::objects::{Event, Lane, Objects, Route, Subject};
 use crate::queue_pair::QueuePair;
 use crate::record::Record;
 use crate::srq::SharedReceiveQueue;
@@ -35,6 +36,8 @@ pub const MAX_SGE: u32 = 32;
 pub const MAX_INLINE: u32 = 1024;
 /// Most shared receive queues.
 pub const MAX_SRQS: u32 = 1024;
+/// Most address handles.
+pub const MAX_AHS: u32 = 65536;
 
 /// A protection domain.
 #[derive(Debug)]
@@ -71,6 +74,8 @@ pub struct Counts {
     pub srqs: usize,
     /// Lanes.
     pub lanes: usize,
+    /// Address handles.
+    pub ahs: usize,
 }
 
 /// See the module.
@@ -94,6 +99,10 @@ impl Context {
                 cqs: Table::new(MAX_CQS),
                 srqs: Table::new(MAX_SRQS),
                 lanes: BTreeMap::new(),
+                handles: Table::new(MAX_AHS),
+                routes: BTreeMap::new(),
+                groups: BTreeMap::new(),
+                qkey_violations: 0,
                 events: VecDeque::new(),
                 overrun: Vec::new(),
                 places: Vec::new(),
@@ -119,6 +128,7 @@ impl Context {
             qps: self.qps.len(),
             srqs: self.objects.srqs.len(),
             lanes: self.objects.lanes.len(),
+            ahs: self.objects.handles.len(),
         }
     }
 
@@ -304,7 +314,7 @@ impl Context {
     /// `Invalid`: sizes, objects of another domain, or a number that is in use. `NotFound`:
     /// objects. `NotSupported`: the type. `NoMemory`.
     pub fn create_qp(&mut self, number: u32, init: QpInit) -> Result<()> {
-        if !matches!(init.kind, QpType::Rc | QpType::Uc) {
+        if !matches!(init.kind, QpType::Rc | QpType::Uc | QpType::Ud) {
             return Err(Error::NotSupported);
         }
         let capacity = &init.capacity;
@@ -352,8 +362,11 @@ impl Context {
     /// Ends a queue pair, with what was posted to it and its completions.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound`. `Busy`: it is a member of a group.
     pub fn destroy_qp(&mut self, number: u32) -> Result<()> {
+        if self.is_in_group(number) {
+            return Err(Error::Busy);
+        }
         let mut qp = self.qps.remove(&number).ok_or(Error::NotFound)?;
         self.active.remove(&number);
         qp.reset(&mut self.objects);
@@ -443,7 +456,7 @@ impl Context {
         if self.objects.lanes.contains_key(&lane) {
             return Err(Error::Invalid);
         }
-        self.objects.lanes.insert(lane, Lane::new(pd));
+        self.objects.lanes.insert(lane, Lane::new(Some(pd)));
         domain.users += 1;
         Ok(())
     }
@@ -451,11 +464,11 @@ impl Context {
     /// Has a queue pair use a lane for its peer, until it is reset or the lane ends.
     ///
     /// # Errors
-    /// `NotFound`. `Invalid`: another domain, or it has a lane.
+    /// `NotFound`. `Invalid`: another domain, it has a lane, or needs none.
     pub fn attach(&mut self, number: u32, lane: LaneId) -> Result<()> {
         let qp = self.qps.get_mut(&number).ok_or(Error::NotFound)?;
         let of = self.objects.lanes.get(&lane).ok_or(Error::NotFound)?;
-        if of.pd != qp.init.pd || qp.lane.is_some() {
+        if of.pd != Some(qp.init.pd) || qp.lane.is_some() || qp.init.kind == QpType::Ud {
             return Err(Error::Invalid);
         }
         qp.attach(&mut self.objects, lane);
@@ -476,6 +489,8 @@ impl Context {
                 qp.enter_error(&mut self.objects);
             }
         }
+        let routes = &mut self.objects.routes;
+        routes.retain(|_, route| *route != Route::Lane(lane));
         self.objects.tell(lane, Record::Bye);
         Ok(())
     }

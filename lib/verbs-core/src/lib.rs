@@ -3,6 +3,7 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
+//! | [`address`] | ports, address handles, and where a datagram comes from |
 //! | [`types`] | the enumerations and flags of the verbs, with their numbers |
 //! | [`attributes`] | what a program can change of a queue pair |
 //! | [`transition`] | the states of a queue pair and the attributes of each change |
@@ -21,6 +22,7 @@
 
 extern crate alloc;
 
+pub mod address;
 pub mod attributes;
 pub mod completion;
 pub mod context;
@@ -36,5 +38,5 @@ pub mod transition;
 pub mod types;
 pub mod work;
 
-pub use objects::{Event, Subject};
+pub use objects::{Destination, Event, Subject};
 pub use queue_pair::MAX_MESSAGE;

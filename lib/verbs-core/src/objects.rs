@@ -4,10 +4,11 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
+use crate::address::{AddressVector, Gid, LanePeer};
 use crate::completion::{Added, CompletionQueue};
 use crate::host::{LaneId, Place};
 use crate::keys::KeyTable;
-use crate::record::{Grant, HEADER_BYTES, Record};
+use crate::record::{DatagramPiece, Grant, HEADER_BYTES, Record};
 use crate::srq::SharedReceiveQueue;
 use crate::table::{Id, Table};
 use crate::types::EventType;
@@ -33,6 +34,43 @@ pub enum Event {
     Completion(Id),
     /// A lane is over: close its connection. Its number may be used again.
     LaneOver(LaneId),
+    /// Datagrams wait for a lane to there: answer with
+    /// [`Context::route`](crate::context::Context::route).
+    LaneWanted(Destination),
+}
+
+/// A queue pair somewhere, or all of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Destination {
+    /// The local identifier of its port, or of the group.
+    pub lid: u16,
+    /// Its number; [`MULTICAST_QPN`](crate::address::MULTICAST_QPN) for a group.
+    pub qpn: u32,
+}
+
+/// How datagrams get to a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// The owner was asked.
+    Wanted,
+    /// By this lane.
+    Lane(LaneId),
+    /// Not, for the next datagram that asks.
+    None,
+}
+
+/// An address handle.
+#[derive(Debug)]
+pub(crate) struct AddressHandle {
+    pub pd: Id,
+    pub vector: AddressVector,
+}
+
+/// A datagram that has not arrived as a whole: its first piece, and the bytes so far.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub first: DatagramPiece,
+    pub bytes: Vec<u8>,
 }
 
 /// What is known of a key of the peer.
@@ -51,8 +89,11 @@ pub(crate) enum Known {
 /// A lane.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    /// The protection domain of the queue pairs and regions that use it.
-    pub pd: Id,
+    /// The protection domain of the queue pairs and regions that use it; `None`: it is for
+    /// datagrams only.
+    pub pd: Option<Id>,
+    /// Who is at the other end.
+    pub peer: LanePeer,
     /// The peer's keys.
     pub known: BTreeMap<u32, Known>,
     /// The own keys that the peer may use, with their windows.
@@ -63,19 +104,29 @@ pub(crate) struct Lane {
     pub acks: BTreeSet<u32>,
     /// A record whose payload has not arrived as a whole.
     pub pending: Option<Record>,
+    /// The queue pair that has sent some of a datagram, and not all.
+    pub sender: Option<u32>,
+    /// Since when datagrams have found no room.
+    pub full_since: Option<u64>,
+    /// A datagram of the peer that has not arrived as a whole.
+    pub staged: Option<Staged>,
     /// The peer has said that nothing more comes.
     pub has_bye: bool,
 }
 
 impl Lane {
-    pub fn new(pd: Id) -> Lane {
+    pub fn new(pd: Option<Id>) -> Lane {
         Lane {
             pd,
+            peer: LanePeer::Unknown,
             known: BTreeMap::new(),
             exposed: BTreeMap::new(),
             outbox: VecDeque::new(),
             acks: BTreeSet::new(),
             pending: None,
+            sender: None,
+            full_since: None,
+            staged: None,
             has_bye: false,
         }
     }
@@ -87,6 +138,12 @@ pub(crate) struct Objects {
     pub cqs: Table<CompletionQueue>,
     pub srqs: Table<SharedReceiveQueue>,
     pub lanes: BTreeMap<LaneId, Lane>,
+    pub handles: Table<AddressHandle>,
+    pub routes: BTreeMap<Destination, Route>,
+    /// Queue pairs that receive what is sent to a group.
+    pub groups: BTreeMap<Gid, BTreeSet<u32>>,
+    /// Datagrams that had another key than their receiver.
+    pub qkey_violations: u32,
     pub events: VecDeque<Event>,
     /// Completion queues that were overrun, whose queue pairs are to fail.
     pub overrun: Vec<Id>,

@@ -1,21 +1,23 @@
 //! Queue pairs: their states, what is posted to them, and how they end.
 
+mod datagram;
 mod requester;
 mod responder;
 
 use alloc::collections::VecDeque;
 
+use crate::address::AddressVector;
 use crate::attributes::Attributes;
 use crate::host::LaneId;
 use crate::objects::{Objects, Subject};
 use crate::record::{Address, Ready, Record};
 use crate::types::{
-    AttributeMask, Error, EventType, Opcode, QpState, QpType, Result, SendFlags, WcFlags, WcOpcode,
-    WcStatus,
+    AttributeMask, Error, EventType, Opcode, QpState, QpType, Result, SendFlags, WcOpcode, WcStatus,
 };
 use crate::work::{Data, QpInit, ReceiveRequest, SendRequest, WorkCompletion, total};
 use crate::{attributes, transition};
 
+pub(crate) use self::datagram::Arrived;
 pub(crate) use self::requester::{Pause, known};
 
 /// Most bytes of a message.
@@ -41,6 +43,8 @@ enum Stage {
 #[derive(Debug)]
 struct Send {
     request: SendRequest,
+    /// Where a datagram goes.
+    to: AddressVector,
     stage: Stage,
     /// The peer may have seen some of it.
     has_begun: bool,
@@ -272,6 +276,7 @@ impl QueuePair {
     /// Drops everything, as if it were new.
     pub fn reset(&mut self, objects: &mut Objects) {
         self.leave(objects);
+        self.release_lanes(objects);
         self.return_incoming(objects);
         for cq in [self.init.send_cq, self.init.recv_cq] {
             if let Ok(queue) = objects.cqs.get_mut(cq) {
@@ -287,6 +292,7 @@ impl QueuePair {
             return;
         }
         self.leave(objects);
+        self.release_lanes(objects);
         self.state = QpState::Err;
         self.flush_sends(objects);
         if let Some(incoming) = self.incoming.take() {
@@ -341,6 +347,7 @@ impl QueuePair {
             return Err(Error::Invalid);
         }
         self.check_send(&request)?;
+        let to = self.vector(objects, &request)?;
         if self.sends.len() >= self.init.capacity.send_wr as usize {
             return Err(Error::NoMemory);
         }
@@ -350,6 +357,7 @@ impl QueuePair {
         }
         self.sends.push_back(Send {
             request,
+            to,
             stage: Stage::Waiting,
             has_begun: false,
             moved: 0,
@@ -360,9 +368,8 @@ impl QueuePair {
 
     fn check_send(&self, request: &SendRequest) -> Result<()> {
         let can = match request.opcode {
-            Opcode::Send | Opcode::SendWithImm | Opcode::RdmaWrite | Opcode::RdmaWriteWithImm => {
-                true
-            }
+            Opcode::Send | Opcode::SendWithImm => true,
+            Opcode::RdmaWrite | Opcode::RdmaWriteWithImm => self.init.kind != QpType::Ud,
             Opcode::RdmaRead | Opcode::AtomicCmpAndSwp | Opcode::AtomicFetchAndAdd => {
                 self.is_reliable()
             }
@@ -419,30 +426,15 @@ impl QueuePair {
             return;
         }
         let completion = WorkCompletion {
-            id: request.id,
-            status,
-            opcode: WcOpcode::from(request.opcode),
             byte_len: request.data.len() as u32,
-            immediate: 0,
-            qp: self.number,
-            src_qp: 0,
-            flags: WcFlags::empty(),
+            ..WorkCompletion::new(request.id, self.number, request.opcode.into(), status)
         };
         objects.complete(self.init.send_cq, completion, false);
     }
 
     /// Completes a receive that no message is in.
     fn complete_receive(&self, objects: &mut Objects, receive: &ReceiveRequest, status: WcStatus) {
-        let completion = WorkCompletion {
-            id: receive.id,
-            status,
-            opcode: WcOpcode::Recv,
-            byte_len: 0,
-            immediate: 0,
-            qp: self.number,
-            src_qp: 0,
-            flags: WcFlags::empty(),
-        };
+        let completion = WorkCompletion::new(receive.id, self.number, WcOpcode::Recv, status);
         objects.complete(self.init.recv_cq, completion, false);
     }
 

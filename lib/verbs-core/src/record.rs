@@ -6,12 +6,15 @@
 use bitflags::bitflags;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+use crate::address::GlobalRoute;
 use crate::types::Access;
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = size_of::<Header>();
 /// Most bytes of a payload: half of what the smallest ring of a connection takes.
 pub const MAX_PAYLOAD: usize = 2000;
+/// Most bytes of a datagram: of one packet.
+pub const MAX_DATAGRAM: u32 = 4096;
 
 /// A header as it is in memory; what its fields mean depends on the kind.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -113,6 +116,32 @@ pub struct Piece {
     pub payload: u32,
 }
 
+/// A piece of a datagram. Those of one datagram follow each other on a lane, without a piece of
+/// another one between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramPiece {
+    /// The queue pair that it is for, or all of a group.
+    pub destination: u32,
+    /// The queue pair that it is of.
+    pub source: u32,
+    /// The key that the receiver must have.
+    pub qkey: u32,
+    /// The port that it is of: of interest if somebody else passes it on.
+    pub slid: u16,
+    /// The service level.
+    pub service_level: u8,
+    /// The global route, if it has one.
+    pub global: Option<GlobalRoute>,
+    /// Marks.
+    pub marks: Marks,
+    /// Bytes of the datagram.
+    pub total: u32,
+    /// Its immediate data.
+    pub immediate: u32,
+    /// Bytes of this piece, which follow.
+    pub payload: u32,
+}
+
 /// A key that a peer may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -146,6 +175,8 @@ pub enum Record {
     Gone(Address, u32),
     /// A piece of a message.
     Message(Address, Piece),
+    /// A piece of a datagram.
+    Datagram(DatagramPiece),
     /// Messages before the first number have been taken; there are receives for those before the
     /// second one.
     Ack(Address, u32, u32),
@@ -177,9 +208,13 @@ const EXPOSE: u8 = 7;
 const GRANTED: u8 = 8;
 const REVOKE: u8 = 9;
 const BYE: u8 = 10;
+const DATAGRAM: u8 = 11;
 
 const WANTS_ANSWER: u8 = 1;
 const IS_SHARED: u8 = 2;
+
+/// Beside the marks of a datagram: it has a global route.
+const IS_GLOBAL: u8 = 1 << 5;
 
 impl Record {
     /// The header.
@@ -192,7 +227,11 @@ impl Record {
             | Record::Ack(address, ..)
             | Record::Refused(address, ..)
             | Record::Error(address, _) => Some(address),
-            Record::Expose(_) | Record::Granted(..) | Record::Revoke(_) | Record::Bye => None,
+            Record::Datagram(_)
+            | Record::Expose(_)
+            | Record::Granted(..)
+            | Record::Revoke(_)
+            | Record::Bye => None,
         };
         if let Some(address) = address {
             header.destination = address.destination.to_le();
@@ -259,6 +298,7 @@ impl Record {
                 header.value = key.to_le();
             }
             Record::Bye => header.kind = BYE,
+            Record::Datagram(piece) => encode_datagram(&piece, &mut header),
         }
         let mut bytes = [0; HEADER_BYTES];
         bytes.copy_from_slice(header.as_bytes());
@@ -279,7 +319,7 @@ impl Record {
         let (number, value) = (u32::from_le(header.number), u32::from_le(header.value));
         let (total, detail) = (u32::from_le(header.total), u16::from_le(header.detail));
         let payload = u32::from_le(header.payload);
-        if header.kind != MESSAGE && payload != 0 {
+        if !matches!(header.kind, MESSAGE | DATAGRAM) && payload != 0 {
             return Err(Broken);
         }
         Ok(match header.kind {
@@ -345,17 +385,82 @@ impl Record {
             }
             REVOKE => Record::Revoke(value),
             BYE => Record::Bye,
+            DATAGRAM => Record::Datagram(decode_datagram(&header)?),
             _ => return Err(Broken),
         })
     }
 }
 
+/// A datagram has no generation. Its `number` is service level, traffic class and flow label, its
+/// `total` the hop limit and the bytes.
+fn encode_datagram(piece: &DatagramPiece, header: &mut Header) {
+    let route = piece.global.unwrap_or_default();
+    let (level, class) = (
+        u32::from(piece.service_level),
+        u32::from(route.traffic_class),
+    );
+    let number = level << 28 | class << 20 | route.flow_label & 0xf_ffff;
+    let global = u8::from(piece.global.is_some()) * IS_GLOBAL;
+    header.kind = DATAGRAM;
+    header.flags = piece.marks.bits() | global;
+    header.detail = piece.slid.to_le();
+    header.payload = piece.payload.to_le();
+    header.destination = piece.destination.to_le();
+    header.source = piece.source.to_le();
+    header.generation = piece.qkey.to_le();
+    header.number = number.to_le();
+    header.total = (u32::from(route.hop_limit) << 16 | piece.total).to_le();
+    header.value = piece.immediate.to_le();
+    let (first, second) = route.gid.split_at(8);
+    header.first = u64::from_ne_bytes(first.try_into().unwrap_or_default());
+    header.second = u64::from_ne_bytes(second.try_into().unwrap_or_default());
+}
+
+fn decode_datagram(header: &Header) -> Result<DatagramPiece, Broken> {
+    let marks = Marks::from_bits(header.flags & !IS_GLOBAL).ok_or(Broken)?;
+    let (number, total) = (u32::from_le(header.number), u32::from_le(header.total));
+    let payload = u32::from_le(header.payload);
+    let [first, second] = [header.first, header.second].map(u64::to_ne_bytes);
+    let mut gid = [0; 16];
+    gid[..8].copy_from_slice(&first);
+    gid[8..].copy_from_slice(&second);
+    let route = GlobalRoute {
+        gid,
+        flow_label: number & 0xf_ffff,
+        traffic_class: (number >> 20) as u8,
+        hop_limit: (total >> 16) as u8,
+    };
+    let total = total & 0xffff;
+    let is_whole = marks.contains(Marks::FIRST | Marks::LAST);
+    let is_bad = marks.contains(Marks::WRITTEN)
+        || total > MAX_DATAGRAM
+        || payload > total
+        || payload as usize > MAX_PAYLOAD
+        || is_whole && payload != total;
+    if is_bad {
+        return Err(Broken);
+    }
+    Ok(DatagramPiece {
+        destination: u32::from_le(header.destination),
+        source: u32::from_le(header.source),
+        qkey: u32::from_le(header.generation),
+        slid: u16::from_le(header.detail),
+        service_level: (number >> 28) as u8,
+        global: (header.flags & IS_GLOBAL != 0).then_some(route),
+        marks,
+        total,
+        immediate: u32::from_le(header.value),
+        payload,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::{
-        Address, Answer, Broken, Fault, Grant, HEADER_BYTES, MAX_PAYLOAD, Marks, Piece, Ready,
-        Record, Refusal,
+        Address, Answer, Broken, DatagramPiece, Fault, Grant, HEADER_BYTES, MAX_DATAGRAM,
+        MAX_PAYLOAD, Marks, Piece, Ready, Record, Refusal,
     };
+    use crate::address::GlobalRoute;
     use crate::types::Access;
 
     #[test]
@@ -387,7 +492,30 @@ mod tests {
             access: Access::REMOTE_READ,
             window: 0x1234_5678_9abc_def0,
         };
+        let datagram = DatagramPiece {
+            destination: 0xff_ffff,
+            source: 7,
+            qkey: 0x1111_1111,
+            slid: 3,
+            service_level: 15,
+            global: Some(GlobalRoute {
+                gid: *b"0123456789abcdef",
+                flow_label: 0xf_fffe,
+                traffic_class: 0xab,
+                hop_limit: 255,
+            }),
+            marks: Marks::FIRST | Marks::SOLICITED,
+            total: MAX_DATAGRAM,
+            immediate: 5,
+            payload: MAX_PAYLOAD as u32,
+        };
+        let local = DatagramPiece {
+            global: None,
+            ..datagram
+        };
         let records = [
+            Record::Datagram(datagram),
+            Record::Datagram(local),
             Record::Ready(address, ready),
             Record::Gone(address, 4),
             Record::Message(address, piece),
@@ -413,7 +541,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let good = Record::Bye.encode();
-        for (offset, value) in [(0, 0), (0, 11), (0, 255), (4, 1)] {
+        for (offset, value) in [(0, 0), (0, 12), (0, 255), (4, 1)] {
             let mut bytes = good;
             bytes[offset] = value;
             assert_eq!(Record::decode(&bytes), Err(Broken), "{offset} {value}");
@@ -430,6 +558,17 @@ mod tests {
         assert!(!message(3, most - 1, most));
         assert!(!message(3, most + 1, most + 1));
         assert!(!message(32, 10, 10));
+        let datagram = |marks: u8, total: u32, payload: u32| {
+            let mut bytes = [0; HEADER_BYTES];
+            (bytes[0], bytes[1]) = (11, marks);
+            bytes[4..8].copy_from_slice(&payload.to_le_bytes());
+            bytes[24..28].copy_from_slice(&total.to_le_bytes());
+            Record::decode(&bytes).is_ok()
+        };
+        assert!(datagram(3, most, most) && datagram(1 | 32, MAX_DATAGRAM, most));
+        assert!(!datagram(3, most, most - 1) && !datagram(1, most - 1, most));
+        assert!(!datagram(1, MAX_DATAGRAM + 1, most) && !datagram(1, most + 1, most + 1));
+        assert!(!datagram(16 | 3, 0, 0) && !datagram(64, 1, 1));
         assert!(!message(16 | 3, 10, 1) && message(16 | 3, 10, 0));
     }
 }

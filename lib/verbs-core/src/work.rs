@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::address::Datagram;
 use crate::table::Id;
 use crate::types::{Opcode, SendFlags, WcFlags, WcOpcode, WcStatus};
 
@@ -74,6 +75,8 @@ pub struct SendRequest {
     pub compare_add: u64,
     /// What a compare-and-swap stores.
     pub swap: u64,
+    /// Where a datagram goes.
+    pub datagram: Datagram,
 }
 
 impl SendRequest {
@@ -88,6 +91,7 @@ impl SendRequest {
             remote: Remote::default(),
             compare_add: 0,
             swap: 0,
+            datagram: Datagram::default(),
         }
     }
 }
@@ -111,7 +115,7 @@ pub struct WorkCompletion {
     pub status: WcStatus,
     /// What it was.
     pub opcode: WcOpcode,
-    /// Bytes received, read, or exchanged.
+    /// Bytes received, read, or exchanged; with the 40 in front of a datagram.
     pub byte_len: u32,
     /// Immediate data, if `flags` say so.
     pub immediate: u32,
@@ -119,8 +123,30 @@ pub struct WorkCompletion {
     pub qp: u32,
     /// The peer's queue pair.
     pub src_qp: u32,
+    /// The local identifier of the port that a datagram comes from.
+    pub slid: u16,
+    /// The service level of a datagram.
+    pub service_level: u8,
     /// What else there is.
     pub flags: WcFlags,
+}
+
+impl WorkCompletion {
+    /// A completion of the queue pair `qp` that says nothing else.
+    pub fn new(id: u64, qp: u32, opcode: WcOpcode, status: WcStatus) -> WorkCompletion {
+        WorkCompletion {
+            id,
+            status,
+            opcode,
+            byte_len: 0,
+            immediate: 0,
+            qp,
+            src_qp: 0,
+            slid: 0,
+            service_level: 0,
+            flags: WcFlags::empty(),
+        }
+    }
 }
 
 /// The sizes of a queue pair's queues.

@@ -3,7 +3,7 @@
 
 use super::Context;
 use crate::host::{Host, LaneId, Place, Target};
-use crate::objects::{Event, Lane, record_bytes};
+use crate::objects::{Event, Lane, Route, record_bytes};
 use crate::queue_pair::{Pause, known};
 use crate::record::{Address, Answer, Broken, Grant, HEADER_BYTES, Record};
 use crate::types::{Access, Error, Result};
@@ -23,6 +23,14 @@ pub struct Progress {
     pub waits_for_room: bool,
     /// Something is to be done at this time, in nanoseconds.
     pub until: Option<u64>,
+}
+
+impl Progress {
+    /// Something is to be done at this time.
+    fn wake_at(&mut self, time: u64) {
+        let least = self.until.map_or(time, |known| known.min(time));
+        self.until = Some(least);
+    }
 }
 
 /// Why a lane is over.
@@ -78,9 +86,10 @@ impl Context {
                     self.active.remove(&number);
                 }
                 Pause::Room => progress.waits_for_room = true,
-                Pause::Until(until) => {
-                    let least = progress.until.map_or(until, |known| known.min(until));
-                    progress.until = Some(least);
+                Pause::Until(until) => progress.wake_at(until),
+                Pause::RoomUntil(until) => {
+                    progress.waits_for_room = true;
+                    progress.wake_at(until);
                 }
             }
         }
@@ -157,6 +166,7 @@ impl Context {
         };
         let payload = match &record {
             Record::Message(_, piece) => piece.payload as usize,
+            Record::Datagram(piece) => piece.payload as usize,
             _ => 0,
         };
         if bytes < payload {
@@ -184,6 +194,10 @@ impl Context {
             | Record::Ack(address, ..)
             | Record::Refused(address, ..)
             | Record::Error(address, _) => address,
+            Record::Datagram(piece) => {
+                self.receive_datagram(host, id, piece);
+                return Ok(());
+            }
             Record::Expose(key) => {
                 self.expose(host, id, *key);
                 return Ok(());
@@ -257,11 +271,9 @@ impl Context {
         let Some(lane) = self.objects.lanes.get_mut(&id) else {
             return;
         };
-        let region = self
-            .objects
-            .keys
-            .get(key)
-            .filter(|region| region.pd == lane.pd && region.access.intersects(Access::REMOTE));
+        let region = self.objects.keys.get(key).filter(|region| {
+            Some(region.pd) == lane.pd && region.access.intersects(Access::REMOTE)
+        });
         let answer = match region {
             None => Answer::Denied,
             Some(region) => {
@@ -340,7 +352,12 @@ impl Context {
             }
         }
         self.fail_overrun();
-        self.leave_domain(pd);
+        if let Some(pd) = pd {
+            self.leave_domain(pd);
+        }
+        self.objects
+            .routes
+            .retain(|_, route| *route != Route::Lane(id));
         self.objects.events.push_back(Event::LaneOver(id));
     }
 }

@@ -9,11 +9,11 @@ use crate::objects::{Known, Objects, record_bytes};
 use crate::record::{
     Answer, Broken, Fault, Grant, MAX_PAYLOAD, Marks, Piece, Ready, Record, Refusal,
 };
-use crate::types::{Access, Opcode, QpState, SendFlags, WcStatus};
+use crate::types::{Access, Opcode, QpState, QpType, SendFlags, WcStatus};
 use crate::work::{Data, SendRequest};
 
 /// How long an unreliable queue pair keeps a request for a peer that was never there.
-const UNRELIABLE_PATIENCE_NS: u64 = 500_000_000;
+pub(super) const UNRELIABLE_PATIENCE_NS: u64 = 500_000_000;
 
 /// What the next send waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +24,12 @@ pub(crate) enum Pause {
     Room,
     /// A time, or a record before.
     Until(u64),
+    /// Room on the lane, until this time.
+    RoomUntil(u64),
 }
 
 /// What became of a send.
-enum Step {
+pub(super) enum Step {
     /// It was handed over, or is over.
     Next,
     /// It waits.
@@ -93,7 +95,7 @@ impl QueuePair {
     }
 
     /// The send under way is over.
-    fn finish(&mut self, status: WcStatus) -> Step {
+    pub(super) fn finish(&mut self, status: WcStatus) -> Step {
         self.is_failing |= status != WcStatus::Success;
         self.patience = None;
         if let Some(send) = self.sends.get_mut(self.cursor) {
@@ -115,6 +117,9 @@ impl QueuePair {
         // The own mistakes count first, whatever the peer does.
         if !self.may_use_own(objects) {
             return self.finish(WcStatus::LocProtErr);
+        }
+        if self.init.kind == QpType::Ud {
+            return self.datagram(objects, host, now);
         }
         let (ready, lane) = match (self.peer, self.lane) {
             (Peer::Ready(ready), Some(lane)) => (ready, lane),
@@ -167,7 +172,7 @@ impl QueuePair {
         resolved.is_ok()
     }
 
-    fn wait_for_peer(&mut self, now: u64) -> Step {
+    pub(super) fn wait_for_peer(&mut self, now: u64) -> Step {
         let patience = match self.is_reliable() {
             true => self.attributes.patience(),
             false => Some(UNRELIABLE_PATIENCE_NS),
@@ -182,7 +187,7 @@ impl QueuePair {
         Step::Stay(Pause::Until(until))
     }
 
-    fn current(&mut self) -> Option<&mut Send> {
+    pub(super) fn current(&mut self) -> Option<&mut Send> {
         self.sends.get_mut(self.cursor)
     }
 
@@ -566,7 +571,7 @@ struct Work<'a> {
 }
 
 /// Copies bytes to places.
-fn write_places<H: Host>(host: &mut H, places: &[Place], mut bytes: &[u8]) {
+pub(super) fn write_places<H: Host>(host: &mut H, places: &[Place], mut bytes: &[u8]) {
     for place in places {
         let (now, later) = bytes.split_at(place.length.min(bytes.len()));
         host.write(place.address, now);

@@ -136,7 +136,7 @@ impl QueuePair {
         true
     }
 
-    fn take_receive(&mut self, objects: &mut Objects) -> Option<ReceiveRequest> {
+    pub(super) fn take_receive(&mut self, objects: &mut Objects) -> Option<ReceiveRequest> {
         let Some(srq) = self.init.srq else {
             return self.receives.pop_front();
         };
@@ -194,18 +194,17 @@ impl QueuePair {
         let is_written = piece.marks.contains(Marks::WRITTEN);
         let mut flags = WcFlags::empty();
         flags.set(WcFlags::WITH_IMM, piece.marks.contains(Marks::IMMEDIATE));
+        let opcode = match is_written {
+            true => WcOpcode::RecvRdmaWithImm,
+            false => WcOpcode::Recv,
+        };
+        let id = incoming.receive.id;
         let completion = WorkCompletion {
-            id: incoming.receive.id,
-            status: WcStatus::Success,
-            opcode: match is_written {
-                true => WcOpcode::RecvRdmaWithImm,
-                false => WcOpcode::Recv,
-            },
             byte_len: incoming.total,
             immediate: piece.immediate,
-            qp: self.number,
             src_qp: self.attributes.dest_qpn,
             flags,
+            ..WorkCompletion::new(id, self.number, opcode, WcStatus::Success)
         };
         let is_solicited = piece.marks.contains(Marks::SOLICITED);
         objects.complete(self.init.recv_cq, completion, is_solicited);

@@ -129,15 +129,21 @@ impl End {
             access: setup.access,
             ..setup.attributes
         };
-        let mask = M::PKEY_INDEX | M::PORT | M::ACCESS_FLAGS;
+        let last = match setup.kind {
+            QpType::Ud => M::QKEY,
+            _ => M::ACCESS_FLAGS,
+        };
+        let mask = M::PKEY_INDEX | M::PORT | last;
         self.modify(QpState::Init, attributes, mask);
     }
 
     pub fn enter_rtr(&mut self, setup: &Setup, peer: u32) {
-        let mut mask = M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
-        if setup.kind == QpType::Rc {
-            mask |= M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
-        }
+        let path = M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
+        let mask = match setup.kind {
+            QpType::Rc => path | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER,
+            QpType::Ud => M::empty(),
+            _ => path,
+        };
         let attributes = Attributes {
             dest_qpn: peer,
             ..setup.attributes

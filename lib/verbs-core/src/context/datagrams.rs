@@ -1,0 +1,251 @@
+//! What datagrams need of a context: address handles, lanes to any program, groups.
+
+use alloc::vec::Vec;
+
+use super::Context;
+use crate::address::{AddressVector, FIRST_MULTICAST_LID, Gid, LanePeer, MULTICAST_QPN, is_group};
+use crate::host::{Host, LaneId, Target};
+use crate::objects::{AddressHandle, Destination, Lane, Route, Staged};
+use crate::queue_pair::Arrived;
+use crate::record::{DatagramPiece, Marks};
+use crate::table::Id;
+use crate::types::{Error, QpType, Result};
+
+/// Most groups of a context.
+pub const MAX_GROUPS: usize = 64;
+/// Most members of a group.
+pub const MAX_MEMBERS: usize = 64;
+
+impl Context {
+    // ---- Address handles ----
+
+    /// Makes an address handle.
+    ///
+    /// # Errors
+    /// `NotFound`: the domain. `Invalid`: no local identifier, or values out of range. `NoMemory`.
+    pub fn create_ah(&mut self, pd: Id, vector: AddressVector) -> Result<Id> {
+        let domain = self.domains.get_mut(pd)?;
+        let route = vector.global.unwrap_or_default();
+        if vector.lid == 0 || vector.service_level > 15 || route.flow_label >> 20 != 0 {
+            return Err(Error::Invalid);
+        }
+        let id = self.objects.handles.insert(AddressHandle { pd, vector })?;
+        domain.users += 1;
+        Ok(id)
+    }
+
+    /// Ends an address handle. Datagrams that were posted with it are sent.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn destroy_ah(&mut self, ah: Id) -> Result<()> {
+        let handle = self.objects.handles.remove(ah)?;
+        self.leave_domain(handle.pd);
+        Ok(())
+    }
+
+    /// What an address handle stands for.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn ah(&self, ah: Id) -> Result<&AddressVector> {
+        Ok(&self.objects.handles.get(ah)?.vector)
+    }
+
+    // ---- Lanes ----
+
+    /// Takes a new connection as a lane that carries datagrams and nothing else: its peer reaches
+    /// no memory.
+    ///
+    /// # Errors
+    /// `Invalid`: the number is in use.
+    pub fn open_datagram_lane(&mut self, lane: LaneId) -> Result<()> {
+        if self.objects.lanes.contains_key(&lane) {
+            return Err(Error::Invalid);
+        }
+        self.objects.lanes.insert(lane, Lane::new(None));
+        Ok(())
+    }
+
+    /// Says who is at the other end of a lane. Completions of datagrams tell it.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn set_lane_peer(&mut self, lane: LaneId, peer: LanePeer) -> Result<()> {
+        let lane = self.objects.lanes.get_mut(&lane).ok_or(Error::NotFound)?;
+        lane.peer = peer;
+        Ok(())
+    }
+
+    /// Says by which lane of any kind datagrams get to a destination, until the lane ends: the
+    /// answer to [`Event::LaneWanted`](crate::Event::LaneWanted), after which
+    /// [`progress`](Context::progress) goes on. `None`: it cannot be reached; the next datagram
+    /// to there is dropped, and later ones ask again.
+    ///
+    /// # Errors
+    /// `NotFound`: the lane.
+    pub fn route(&mut self, destination: Destination, lane: Option<LaneId>) -> Result<()> {
+        let route = match lane {
+            Some(lane) if !self.objects.lanes.contains_key(&lane) => return Err(Error::NotFound),
+            Some(lane) => Route::Lane(lane),
+            None => Route::None,
+        };
+        self.objects.routes.insert(destination, route);
+        Ok(())
+    }
+
+    // ---- Groups ----
+
+    /// Has a queue pair receive what is sent to a group. A second time changes nothing.
+    ///
+    /// # Errors
+    /// `NotFound`: the queue pair. `Invalid`: its type, or no group. `NoMemory`.
+    pub fn attach_multicast(&mut self, number: u32, gid: Gid, lid: u16) -> Result<()> {
+        let qp = self.qps.get(&number).ok_or(Error::NotFound)?;
+        let is_good = (FIRST_MULTICAST_LID..u16::MAX).contains(&lid);
+        if qp.init.kind != QpType::Ud || !is_group(&gid) || !is_good {
+            return Err(Error::Invalid);
+        }
+        let groups = &mut self.objects.groups;
+        if groups.len() >= MAX_GROUPS && !groups.contains_key(&gid) {
+            return Err(Error::NoMemory);
+        }
+        let members = groups.entry(gid).or_default();
+        if members.len() >= MAX_MEMBERS && !members.contains(&number) {
+            return Err(Error::NoMemory);
+        }
+        members.insert(number);
+        Ok(())
+    }
+
+    /// Has a queue pair receive no more what is sent to a group.
+    ///
+    /// # Errors
+    /// `Invalid`: it did not.
+    pub fn detach_multicast(&mut self, number: u32, gid: Gid) -> Result<()> {
+        let groups = &mut self.objects.groups;
+        let members = groups.get_mut(&gid).ok_or(Error::Invalid)?;
+        if !members.remove(&number) {
+            return Err(Error::Invalid);
+        }
+        if members.is_empty() {
+            groups.remove(&gid);
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_in_group(&self, number: u32) -> bool {
+        let mut groups = self.objects.groups.values();
+        groups.any(|members| members.contains(&number))
+    }
+
+    /// Datagrams that were dropped because they had another key than their receiver.
+    pub fn qkey_violations(&self) -> u32 {
+        self.objects.qkey_violations
+    }
+
+    // ---- Receiving ----
+
+    /// Receives a piece of a datagram, whose bytes are there.
+    pub(super) fn receive_datagram<H: Host>(
+        &mut self,
+        host: &mut H,
+        id: LaneId,
+        piece: &DatagramPiece,
+    ) {
+        let Some(lane) = self.objects.lanes.get_mut(&id) else {
+            return;
+        };
+        let slid = match lane.peer {
+            LanePeer::Unknown => 0,
+            LanePeer::Port(lid) => lid,
+            LanePeer::Relay => piece.slid,
+        };
+        if piece.marks.contains(Marks::FIRST) {
+            lane.staged = None;
+        }
+        let is_whole = piece.marks.contains(Marks::FIRST | Marks::LAST);
+        if is_whole && piece.destination != MULTICAST_QPN {
+            if !self.deliver(host, piece, slid, piece.destination, &Arrived::On(id)) {
+                host.receive(id, Target::Nowhere(piece.payload as usize));
+            }
+            return;
+        }
+        if let Some(staged) = stage(lane, host, id, piece) {
+            let arrived = Arrived::Here(&staged.bytes);
+            for number in self.receivers(&staged.first) {
+                self.deliver(host, &staged.first, slid, number, &arrived);
+            }
+        }
+        self.fail_overrun();
+    }
+
+    /// Whom a datagram is for.
+    fn receivers(&self, piece: &DatagramPiece) -> Vec<u32> {
+        if piece.destination != MULTICAST_QPN {
+            return Vec::from([piece.destination]);
+        }
+        let group = piece.global.map(|route| route.gid);
+        let members = group.and_then(|gid| self.objects.groups.get(&gid));
+        members.into_iter().flatten().copied().collect()
+    }
+
+    /// Delivers a datagram, or drops it; whether its bytes were taken from the lane.
+    fn deliver<H: Host>(
+        &mut self,
+        host: &mut H,
+        piece: &DatagramPiece,
+        slid: u16,
+        number: u32,
+        from: &Arrived<'_>,
+    ) -> bool {
+        let objects = &mut self.objects;
+        let Some(qp) = self.qps.get_mut(&number) else {
+            return false;
+        };
+        let taken = qp.takes_datagram(objects, piece.qkey)
+            && qp.receive_datagram(objects, host, piece, slid, from);
+        self.fail_overrun();
+        taken
+    }
+}
+
+/// Takes a piece off the lane; the datagram, if that was the last one.
+fn stage<H: Host>(
+    lane: &mut Lane,
+    host: &mut H,
+    id: LaneId,
+    piece: &DatagramPiece,
+) -> Option<Staged> {
+    let payload = piece.payload as usize;
+    let is_first = piece.marks.contains(Marks::FIRST);
+    let mut staged = match lane.staged.take() {
+        _ if is_first => Staged {
+            first: *piece,
+            bytes: Vec::with_capacity(piece.total as usize),
+        },
+        Some(staged) if fits(&staged, piece) => staged,
+        // What is left of a datagram whose beginning is not there, or that has changed.
+        _ => {
+            host.receive(id, Target::Nowhere(payload));
+            return None;
+        }
+    };
+    let from = staged.bytes.len();
+    staged.bytes.resize(from + payload, 0);
+    let rest = staged.bytes.get_mut(from..).unwrap_or_default();
+    host.receive(id, Target::Bytes(rest));
+    if !piece.marks.contains(Marks::LAST) {
+        lane.staged = Some(staged);
+        return None;
+    }
+    Some(staged).filter(|staged| staged.bytes.len() == staged.first.total as usize)
+}
+
+/// Whether a piece goes on with a datagram.
+fn fits(staged: &Staged, piece: &DatagramPiece) -> bool {
+    let Staged { first, bytes } = staged;
+    let is_same = (first.destination, first.source, first.total)
+        == (piece.destination, piece.source, piece.total);
+    is_same && bytes.len() + piece.payload as usize <= first.total as usize
+}

@@ -1,0 +1,262 @@
+//! Datagrams: to any queue pair, by the lane that leads to its program.
+
+use core::mem::take;
+
+use super::requester::{Pause, Step, UNRELIABLE_PATIENCE_NS};
+use super::{QueuePair, Send};
+use crate::address::{AddressVector, GRH_BYTES, OWN_QKEY, route_header};
+use crate::host::{Host, LaneId, Source, Target};
+use crate::objects::{Destination, Event, Objects, Route, record_bytes};
+use crate::record::{DatagramPiece, MAX_DATAGRAM, MAX_PAYLOAD, Marks, Record};
+use crate::types::{Error, Opcode, QpType, Result, SendFlags, WcFlags, WcOpcode, WcStatus};
+use crate::work::{Data, SendRequest, WorkCompletion, total};
+
+/// Bits of a queue pair's number.
+const QPN_MASK: u32 = 0xff_ffff;
+
+/// Where the bytes of a datagram are that has arrived.
+pub(crate) enum Arrived<'a> {
+    /// Next on this lane.
+    On(LaneId),
+    /// Here.
+    Here(&'a [u8]),
+}
+
+impl QueuePair {
+    // ---- Sending ----
+
+    /// What the address handle of a request stands for.
+    pub(super) fn vector(&self, objects: &Objects, request: &SendRequest) -> Result<AddressVector> {
+        if self.init.kind != QpType::Ud {
+            return Ok(AddressVector::default());
+        }
+        let handle = objects.handles.get(request.datagram.ah);
+        let handle = handle.ok().filter(|handle| handle.pd == self.init.pd);
+        Ok(handle.ok_or(Error::Invalid)?.vector)
+    }
+
+    /// Moves the datagram at the cursor on.
+    pub(super) fn datagram<H: Host>(
+        &mut self,
+        objects: &mut Objects,
+        host: &mut H,
+        now: u64,
+    ) -> Step {
+        let Some(send) = self.sends.get(self.cursor) else {
+            return Step::Next;
+        };
+        if send.request.data.len() > u64::from(MAX_DATAGRAM) {
+            return self.finish(WcStatus::LocLenErr);
+        }
+        let destination = Destination {
+            lid: send.to.lid,
+            qpn: send.request.datagram.qpn & QPN_MASK,
+        };
+        let is_new = send.moved == 0;
+        let step = match objects.routes.get(&destination).copied() {
+            Some(Route::Lane(lane)) => self.send_datagram(objects, host, now, lane),
+            // The lane of its first piece has ended.
+            _ if !is_new => self.finish(WcStatus::Success),
+            Some(Route::None) => self.finish(WcStatus::Success),
+            Some(Route::Wanted) => self.wait_for_peer(now),
+            None => {
+                objects.routes.insert(destination, Route::Wanted);
+                objects.events.push_back(Event::LaneWanted(destination));
+                self.wait_for_peer(now)
+            }
+        };
+        if matches!(step, Step::Next) {
+            self.release_lanes(objects);
+            // The next one asks again.
+            let route = objects.routes.get(&destination);
+            if matches!(route, Some(Route::None | Route::Wanted)) {
+                objects.routes.remove(&destination);
+            }
+        }
+        step
+    }
+
+    fn send_datagram<H: Host>(
+        &mut self,
+        objects: &mut Objects,
+        host: &mut H,
+        now: u64,
+        id: LaneId,
+    ) -> Step {
+        loop {
+            let Some(send) = self.sends.get(self.cursor) else {
+                return Step::Next;
+            };
+            let Some(lane) = objects.lanes.get_mut(&id) else {
+                return self.finish(WcStatus::Success);
+            };
+            let is_own = lane.sender == Some(self.number);
+            if send.moved > 0 && !is_own {
+                // Another lane than that of its first piece.
+                return self.finish(WcStatus::Success);
+            }
+            let (moved, total) = (send.moved, send.request.data.len());
+            let rest = (total - moved).min(MAX_PAYLOAD as u64) as usize;
+            let is_free = lane.outbox.is_empty() && (is_own || lane.sender.is_none());
+            if !is_free || host.room(id) < record_bytes(rest) {
+                let since = *lane.full_since.get_or_insert(now);
+                let until = since.saturating_add(UNRELIABLE_PATIENCE_NS);
+                // Its peer does not run: nobody waits for that with each datagram.
+                return match now >= until {
+                    true => self.finish(WcStatus::Success),
+                    false => Step::Stay(Pause::RoomUntil(until)),
+                };
+            }
+            lane.full_since = None;
+            lane.sender = Some(self.number);
+            let is_last = moved + rest as u64 == total;
+            let piece = self.datagram_piece(send, rest, is_last);
+            let record = Record::Datagram(piece).encode();
+            match &send.request.data {
+                Data::Inline(bytes) => {
+                    let from = moved as usize;
+                    let bytes = bytes.get(from..from + rest).unwrap_or_default();
+                    host.send(id, &record, Source::Bytes(bytes));
+                }
+                Data::Segments(segments) => {
+                    let mut places = take(&mut objects.places);
+                    places.clear();
+                    let (pd, range) = (self.init.pd, (moved, rest as u64));
+                    let keys = &objects.keys;
+                    let resolved = keys.resolve(pd, segments, range, false, &mut places);
+                    if resolved.is_ok() {
+                        host.send(id, &record, Source::Memory(&places));
+                    }
+                    objects.places = places;
+                    if resolved.is_err() {
+                        return self.finish(WcStatus::LocProtErr);
+                    }
+                }
+            }
+            if let Some(send) = self.current() {
+                (send.moved, send.has_begun) = (moved + rest as u64, true);
+            }
+            if is_last {
+                return self.finish(WcStatus::Success);
+            }
+        }
+    }
+
+    fn datagram_piece(&self, send: &Send, rest: usize, is_last: bool) -> DatagramPiece {
+        let Send {
+            request, to, moved, ..
+        } = send;
+        let mut marks = Marks::empty();
+        marks.set(Marks::FIRST, *moved == 0);
+        marks.set(Marks::LAST, is_last);
+        let is_solicited = request.flags.contains(SendFlags::SOLICITED);
+        marks.set(Marks::SOLICITED, is_solicited);
+        let has_immediate = request.opcode == Opcode::SendWithImm;
+        marks.set(Marks::IMMEDIATE, has_immediate);
+        let datagram = &request.datagram;
+        DatagramPiece {
+            destination: datagram.qpn & QPN_MASK,
+            source: self.number,
+            qkey: match datagram.qkey & OWN_QKEY {
+                0 => datagram.qkey,
+                _ => self.attributes.qkey,
+            },
+            slid: 0,
+            service_level: to.service_level & 15,
+            global: to.global,
+            marks,
+            total: request.data.len() as u32,
+            immediate: request.immediate,
+            payload: rest as u32,
+        }
+    }
+
+    /// No datagram of this queue pair goes on.
+    pub(super) fn release_lanes(&self, objects: &mut Objects) {
+        if self.init.kind != QpType::Ud {
+            return;
+        }
+        for lane in objects.lanes.values_mut() {
+            if lane.sender == Some(self.number) {
+                lane.sender = None;
+            }
+        }
+    }
+
+    // ---- Receiving ----
+
+    /// Whether it takes datagrams with this key; if not for the key alone, that is counted.
+    pub fn takes_datagram(&self, objects: &mut Objects, qkey: u32) -> bool {
+        if self.init.kind != QpType::Ud || !self.is_receiving() {
+            return false;
+        }
+        let is_right = self.attributes.qkey == qkey;
+        objects.qkey_violations += u32::from(!is_right);
+        is_right
+    }
+
+    /// Puts a datagram of the port `slid` into a receive, or drops it; whether its bytes were taken
+    /// from the lane.
+    pub fn receive_datagram<H: Host>(
+        &mut self,
+        objects: &mut Objects,
+        host: &mut H,
+        piece: &DatagramPiece,
+        slid: u16,
+        from: &Arrived<'_>,
+    ) -> bool {
+        let Some(receive) = self.take_receive(objects) else {
+            return false;
+        };
+        let (head, body) = (GRH_BYTES as u64, u64::from(piece.total));
+        if head + body > total(&receive.segments) {
+            match self.init.srq {
+                None => self.receives.push_front(receive),
+                Some(_) => self.complete_receive(objects, &receive, WcStatus::LocLenErr),
+            }
+            return false;
+        }
+        let mut places = take(&mut objects.places);
+        places.clear();
+        let (pd, segments, keys) = (self.init.pd, &receive.segments, &objects.keys);
+        let mut resolved = keys.resolve(pd, segments, (0, head), true, &mut places);
+        let heads = places.len();
+        if resolved.is_ok() {
+            resolved = keys.resolve(pd, segments, (head, body), true, &mut places);
+        }
+        let (head_places, body_places) = places.split_at(heads);
+        if resolved.is_ok() {
+            if let Some(route) = &piece.global {
+                let header = route_header(route, slid, piece.total as usize);
+                super::requester::write_places(host, head_places, &header);
+            }
+            match from {
+                Arrived::On(lane) => host.receive(*lane, Target::Memory(body_places)),
+                Arrived::Here(bytes) => {
+                    super::requester::write_places(host, body_places, bytes);
+                }
+            }
+        }
+        objects.places = places;
+        if resolved.is_err() {
+            self.complete_receive(objects, &receive, WcStatus::LocProtErr);
+            self.enter_error(objects);
+            return false;
+        }
+        let mut flags = WcFlags::empty();
+        flags.set(WcFlags::WITH_IMM, piece.marks.contains(Marks::IMMEDIATE));
+        flags.set(WcFlags::GRH, piece.global.is_some());
+        let completion = WorkCompletion {
+            byte_len: piece.total + GRH_BYTES as u32,
+            immediate: piece.immediate,
+            src_qp: piece.source,
+            slid,
+            service_level: piece.service_level,
+            flags,
+            ..WorkCompletion::new(receive.id, self.number, WcOpcode::Recv, WcStatus::Success)
+        };
+        let is_solicited = piece.marks.contains(Marks::SOLICITED);
+        objects.complete(self.init.recv_cq, completion, is_solicited);
+        true
+    }
+}
