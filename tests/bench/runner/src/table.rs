@@ -1,418 +1,144 @@
-//! The table: all measures with their goals.
+//! The table: all measures with their goals, as `table.txt` has them.
+
+use std::sync::LazyLock;
 
 use crate::measures::{Against, Goal, Measure, Source};
 
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
+/// The file: a line for each measure; it begins with what the columns mean.
+const TEXT: &str = include_str!("table.txt");
 
-/// Two nodes that pass a word without SCIF.
-const PING_PONG: Source = Source::At("bare_pingpong", 8);
-/// Both packet sizes: the faster one counts.
-const TCP_RTT: Source = Source::Best(&[("tcp1500_rtt", 64), ("tcp65535_rtt", 64)]);
-/// The slower direction of ours against the faster message size of TCP.
-const RMA_1M: Source = Source::Worst(&[("rma_read", MIB), ("rma_write", MIB)]);
+/// All of them, in the order of the table.
+///
+/// # Panics
+/// At the first use, when a line of the file is wrong; a test reads it.
+pub static MEASURES: LazyLock<Vec<Measure>> = LazyLock::new(|| match parse(TEXT) {
+    Ok(measures) => measures,
+    Err(error) => panic!("table.txt: {error}"),
+});
 
-const fn measure(
-    name: &'static str,
-    title: &'static str,
-    ours: Source,
-    against: Against,
-    goal: Goal,
-) -> Measure {
-    Measure {
+/// The measures of a file, or what is wrong with which line.
+fn parse(text: &'static str) -> Result<Vec<Measure>, String> {
+    let lines = (1..).zip(text.lines());
+    let rows = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    rows.map(|(number, line)| row(line).map_err(|error| format!("line {number}: {error}")))
+        .collect()
+}
+
+/// The measure of a line.
+fn row(line: &'static str) -> Result<Measure, String> {
+    let columns: Vec<_> = line.split('|').map(str::trim).collect();
+    let [name, goal_is, ours, other, title] = columns[..] else {
+        return Err("there are five columns: name | goal | ours | against | what".to_string());
+    };
+    Ok(Measure {
         name,
         title,
-        ours,
-        against,
-        goal,
+        ours: source(ours)?,
+        against: against(other)?,
+        goal: goal(goal_is)?,
+    })
+}
+
+fn goal(text: &str) -> Result<Goal, String> {
+    let (kind, value): (fn(f64) -> Goal, &str) = match text.split_once(' ') {
+        Some(("<=", value)) => (Goal::AtMost, value),
+        Some((">=", value)) => (Goal::AtLeast, value),
+        Some((value, "times faster")) => (Goal::TimesFaster, value),
+        _ => return Err(format!("'{text}' is no goal")),
+    };
+    let value = value.parse();
+    value
+        .map(kind)
+        .map_err(|_| format!("'{text}' has no number"))
+}
+
+fn against(text: &'static str) -> Result<Against, String> {
+    match text.split_once(' ') {
+        None if text == "nothing" => Ok(Against::Nothing),
+        Some(("limit", rest)) => source(rest).map(Against::Limit),
+        Some(("peer", rest)) => source(rest).map(Against::Peer),
+        Some(("few", rest)) => size(rest).map(Against::Few),
+        _ => Err(format!("'{text}' is nothing to compare with")),
     }
 }
 
-/// All of them, in the order of the table.
-pub const MEASURES: &[Measure] = &[
-    measure(
-        "pio_rtt_8",
-        "8-byte round trip through mapped windows / raw ping-pong",
-        Source::At("pio_rtt", 8),
-        Against::Limit(PING_PONG),
-        Goal::AtMost(1.05),
-    ),
-    // The limit of round trips can run in turn with ours only between our nodes. Linux guests,
-    // which pass a word the same way at another time, show whether it is one.
-    measure(
-        "limit_pingpong",
-        "check of that limit: its best / the best between Linux guests",
-        Source::Least("bare_pingpong", 8),
-        Against::Peer(Source::Least("linux_pingpong", 8)),
-        Goal::AtMost(1.15),
-    ),
-    measure(
-        "rma_1m_read",
-        "RMA read, 1 MiB / best raw copy, same direction",
-        Source::At("rma_read", MIB),
-        Against::Limit(Source::At("bare_read", MIB)),
-        Goal::AtLeast(0.95),
-    ),
-    measure(
-        "rma_1m_write",
-        "RMA write, 1 MiB / best raw copy, same direction",
-        Source::At("rma_write", MIB),
-        Against::Limit(Source::At("bare_write", MIB)),
-        Goal::AtLeast(0.95),
-    ),
-    measure(
-        "rma_16m_read",
-        "RMA read, 16 MiB / best raw copy, same direction",
-        Source::At("rma_read", 16 * MIB),
-        Against::Limit(Source::At("bare_read", 16 * MIB)),
-        Goal::AtLeast(0.95),
-    ),
-    measure(
-        "rma_16m_write",
-        "RMA write, 16 MiB / best raw copy, same direction",
-        Source::At("rma_write", 16 * MIB),
-        Against::Limit(Source::At("bare_write", 16 * MIB)),
-        Goal::AtLeast(0.95),
-    ),
-    measure(
-        "rma_64m_read",
-        "RMA read, 64 MiB / best raw copy, same direction",
-        Source::At("rma_read", 64 * MIB),
-        Against::Limit(Source::At("bare_read", 64 * MIB)),
-        Goal::AtLeast(0.95),
-    ),
-    measure(
-        "rma_64m_write",
-        "RMA write, 64 MiB / best raw copy, same direction",
-        Source::At("rma_write", 64 * MIB),
-        Against::Limit(Source::At("bare_write", 64 * MIB)),
-        Goal::AtLeast(0.95),
-    ),
-    measure(
-        "own_rma_1m_read",
-        "RMA read, 1 MiB, pages of the programs' own / memory of SCIF's",
-        Source::At("own_rma_read", MIB),
-        Against::Limit(Source::At("rma_read", MIB)),
-        Goal::AtLeast(0.95),
-    ),
-    measure(
-        "own_rma_1m_write",
-        "RMA write, 1 MiB, pages of the programs' own / memory of SCIF's",
-        Source::At("own_rma_write", MIB),
-        Against::Limit(Source::At("rma_write", MIB)),
-        Goal::AtLeast(0.95),
-    ),
-    measure(
-        "register_64",
-        "registering 64 pages where they are / copying them to SCIF's memory for it",
-        Source::At("own_register", 256 * KIB),
-        Against::Peer(Source::At("copy_register", 256 * KIB)),
-        Goal::AtMost(1.5),
-    ),
-    measure(
-        "register_512",
-        "registering 512 pages where they are / copying them to SCIF's memory for it",
-        Source::At("own_register", 2 * MIB),
-        Against::Peer(Source::At("copy_register", 2 * MIB)),
-        Goal::AtMost(1.5),
-    ),
-    measure(
-        "unregister_512",
-        "unregistering them / unregistering and giving back the copy",
-        Source::At("own_unregister", 2 * MIB),
-        Against::Peer(Source::At("copy_unregister", 2 * MIB)),
-        Goal::AtMost(1.5),
-    ),
-    measure(
-        "half_peak_bytes",
-        "transfer size that reaches half of peak bandwidth, bytes",
-        Source::HalfPeak(&["rma_read", "rma_write"]),
-        Against::Nothing,
-        Goal::AtMost(16384.0),
-    ),
-    measure(
-        "msg_rtt_64_poll",
-        "64-byte message round trip, polling / raw ping-pong",
-        Source::At("msg_rtt_poll", 64),
-        Against::Limit(PING_PONG),
-        Goal::AtMost(2.5),
-    ),
-    measure(
-        "msg_rtt_64_poll_vs_tcp",
-        "the same, times faster than TCP",
-        Source::At("msg_rtt_poll", 64),
-        Against::Peer(TCP_RTT),
-        Goal::TimesFaster(300.0),
-    ),
-    measure(
-        "msg_rtt_64_block",
-        "64-byte round trip, both sleeping, times faster than TCP",
-        Source::At("msg_rtt_block", 64),
-        Against::Peer(TCP_RTT),
-        Goal::TimesFaster(2.0),
-    ),
-    measure(
-        "doorbell_rtt",
-        "the same / two bare doorbells",
-        Source::At("msg_rtt_block", 64),
-        Against::Limit(Source::At("bare_doorbell", 8)),
-        Goal::AtMost(1.5),
-    ),
-    measure(
-        "echo_beside_own",
-        "64-byte echo beside a thread that computes on the own node / without it",
-        Source::At("echo_own", 64),
-        Against::Limit(Source::At("echo_idle", 64)),
-        Goal::AtMost(2.0),
-    ),
-    measure(
-        "echo_beside_peer",
-        "64-byte echo beside a thread that computes on the peer's node / without it",
-        Source::At("echo_peer", 64),
-        Against::Limit(Source::At("echo_idle", 64)),
-        Goal::AtMost(2.0),
-    ),
-    measure(
-        "echo_block_beside_own",
-        "64-byte echo, sleeping, beside a thread that computes on the own node / without it",
-        Source::At("echo_own_block", 64),
-        Against::Limit(Source::At("echo_idle_block", 64)),
-        Goal::AtMost(2.0),
-    ),
-    measure(
-        "echo_block_beside_peer",
-        "64-byte echo, sleeping, beside a thread that computes on the peer's node / without it",
-        Source::At("echo_peer_block", 64),
-        Against::Limit(Source::At("echo_idle_block", 64)),
-        Goal::AtMost(2.0),
-    ),
-    measure(
-        "register_beside_own",
-        "registering 256 KiB beside a thread that computes on the own node / without it",
-        Source::At("register_own", 256 * KIB),
-        Against::Limit(Source::At("register_idle", 256 * KIB)),
-        Goal::AtMost(2.0),
-    ),
-    measure(
-        "register_beside_peer",
-        "registering 256 KiB beside a thread that computes on the peer's node / without it",
-        Source::At("register_peer", 256 * KIB),
-        Against::Limit(Source::At("register_idle", 256 * KIB)),
-        Goal::AtMost(2.0),
-    ),
-    measure(
-        "rma_vs_tcp_1500",
-        "RMA of 1 MiB / TCP stream, MTU 1500",
-        RMA_1M,
-        Against::Peer(Source::Best(&[
-            ("tcp1500_stream", MIB),
-            ("tcp1500_stream", 4 * MIB),
-        ])),
-        Goal::AtLeast(20.0),
-    ),
-    measure(
-        "rma_vs_tcp_65535",
-        "RMA of 1 MiB / TCP stream, MTU 65535",
-        RMA_1M,
-        Against::Peer(Source::Best(&[
-            ("tcp65535_stream", MIB),
-            ("tcp65535_stream", 4 * MIB),
-        ])),
-        Goal::AtLeast(14.0),
-    ),
-    measure(
-        "stream_4k",
-        "stream of 4 KiB messages / best raw copy of 4 KiB",
-        Source::At("stream", 4 * KIB),
-        Against::Limit(Source::Best(&[
-            ("bare_read", 4 * KIB),
-            ("bare_write", 4 * KIB),
-        ])),
-        Goal::AtLeast(0.5),
-    ),
-    measure(
-        "file_stream_64k",
-        "stream by read/write of 64 KiB / TCP, MTU 65535",
-        Source::At("file_stream", 64 * KIB),
-        Against::Peer(Source::At("tcp65535_stream", 64 * KIB)),
-        Goal::AtLeast(2.0),
-    ),
-    measure(
-        "idle_1000",
-        "round trip with 1,000 idle connections / with 1",
-        Source::At("idle_rtt", 1000),
-        Against::Few(1),
-        Goal::AtMost(1.1),
-    ),
-    measure(
-        "st_rtt",
-        "8 bytes by push and pull there and back / raw ping-pong",
-        Source::At("st_rtt", 8),
-        Against::Limit(PING_PONG),
-        Goal::AtMost(3.0),
-    ),
-    measure(
-        "st_put_rtt",
-        "the same, each header after a put of 8 bytes / raw ping-pong",
-        Source::At("st_put_rtt", 8),
-        Against::Limit(PING_PONG),
-        Goal::AtMost(4.0),
-    ),
-    measure(
-        "st_rtt_block",
-        "push and pull there and back, both sleeping / two bare doorbells",
-        Source::At("st_rtt_block", 8),
-        Against::Limit(Source::At("bare_doorbell", 8)),
-        Goal::AtMost(1.5),
-    ),
-    measure(
-        "st_rate",
-        "headers of 32 bytes one way / messages of 32 bytes by scif_send",
-        Source::At("st_stream", 32),
-        Against::Limit(Source::At("stream", 32)),
-        Goal::AtLeast(2.0),
-    ),
-    measure(
-        "st_put_1m",
-        "put of 1 MiB / best raw copy, same direction",
-        Source::At("st_put", MIB),
-        Against::Limit(Source::At("bare_write", MIB)),
-        Goal::AtLeast(0.95),
-    ),
-    measure(
-        "st_get_1m",
-        "get of 1 MiB / best raw copy, same direction",
-        Source::At("st_get", MIB),
-        Against::Limit(Source::At("bare_read", MIB)),
-        Goal::AtLeast(0.95),
-    ),
-    measure(
-        "st_idle_100",
-        "push and pull with 100 idle connections / with 1",
-        Source::At("st_idle_rtt", 100),
-        Against::Few(1),
-        Goal::AtMost(1.1),
-    ),
-    measure(
-        "loop_rma_1m",
-        "loopback: RMA of 1 MiB / one local copy",
-        Source::Worst(&[("loop_rma_read", MIB), ("loop_rma_write", MIB)]),
-        Against::Limit(Source::At("loop_local_copy", MIB)),
-        Goal::AtLeast(0.95),
-    ),
-    measure(
-        "loop_rtt_64",
-        "loopback: 64-byte round trip / plain shared-memory ring",
-        Source::At("loop_msg_rtt_poll", 64),
-        Against::Limit(Source::At("loop_ring_rtt", 64)),
-        Goal::AtMost(1.5),
-    ),
-    measure(
-        "boot",
-        "boot to shell / Linux guest to its first process",
-        Source::At("boot_skiff", 0),
-        Against::Peer(Source::At("boot_linux", 0)),
-        Goal::AtMost(0.5),
-    ),
-    measure(
-        "native_msg_rtt",
-        "native: message round trip / raw ping-pong",
-        Source::At("native_msg_rtt", 64),
-        Against::Limit(Source::At("native_pingpong", 8)),
-        Goal::AtMost(1.5),
-    ),
-    measure(
-        "native_client",
-        "native: message round trip by the client library / by the ring protocol alone",
-        Source::At("native_msg_rtt", 64),
-        Against::Limit(Source::At("native_ring_rtt", 64)),
-        Goal::AtMost(1.2),
-    ),
-    measure(
-        "native_rma_64k",
-        "native: RMA of 64 KiB / memcpy",
-        Source::Worst(&[("native_rma", 64 * KIB), ("native_rma_read", 64 * KIB)]),
-        Against::Limit(Source::At("native_memcpy", 64 * KIB)),
-        Goal::AtLeast(0.95),
-    ),
-    measure(
-        "native_rma_1m",
-        "native: RMA of 1 MiB / memcpy",
-        Source::Worst(&[("native_rma", MIB), ("native_rma_read", MIB)]),
-        Against::Limit(Source::At("native_memcpy", MIB)),
-        Goal::AtLeast(0.95),
-    ),
-    measure(
-        "native_rma_64m",
-        "native: RMA of 64 MiB / memcpy",
-        Source::Worst(&[("native_rma", 64 * MIB), ("native_rma_read", 64 * MIB)]),
-        Against::Limit(Source::At("native_memcpy", 64 * MIB)),
-        Goal::AtLeast(0.95),
-    ),
-    measure(
-        "native_vs_unix",
-        "native: message round trip, times faster than a UNIX socket",
-        Source::At("native_msg_rtt", 64),
-        Against::Peer(Source::At("native_unix_rtt", 64)),
-        Goal::TimesFaster(100.0),
-    ),
-    measure(
-        "native_vs_pipe",
-        "native: message round trip, times faster than a pipe",
-        Source::At("native_msg_rtt", 64),
-        Against::Peer(Source::At("native_pipe_rtt", 64)),
-        Goal::TimesFaster(100.0),
-    ),
-    measure(
-        "native_stream_4k",
-        "native: stream of 4 KiB messages / best of UNIX socket and pipe",
-        Source::At("native_stream", 4 * KIB),
-        Against::Peer(Source::Best(&[
-            ("native_unix_stream", 4 * KIB),
-            ("native_pipe_stream", 4 * KIB),
-        ])),
-        Goal::AtLeast(1.0),
-    ),
-    measure(
-        "native_st_rtt",
-        "native: 8 bytes by push and pull there and back / raw ping-pong",
-        Source::At("native_st_rtt", 8),
-        Against::Limit(Source::At("native_pingpong", 8)),
-        Goal::AtMost(1.2),
-    ),
-    measure(
-        "native_st_put_rtt",
-        "native: the same, each header after a put of 8 bytes / raw ping-pong",
-        Source::At("native_st_put_rtt", 8),
-        Against::Limit(Source::At("native_pingpong", 8)),
-        Goal::AtMost(1.6),
-    ),
-    measure(
-        "native_st_rate",
-        "native: headers of 32 bytes one way / messages of 32 bytes by scif_send",
-        Source::At("native_st_stream", 32),
-        Against::Limit(Source::At("native_stream", 32)),
-        Goal::AtLeast(2.0),
-    ),
-    measure(
-        "native_st_put_1m",
-        "native: put of 1 MiB / memcpy",
-        Source::At("native_st_put", MIB),
-        Against::Limit(Source::At("native_memcpy", MIB)),
-        Goal::AtLeast(0.95),
-    ),
-    measure(
-        "native_st_get_1m",
-        "native: get of 1 MiB / memcpy",
-        Source::At("native_st_get", MIB),
-        Against::Limit(Source::At("native_memcpy", MIB)),
-        Goal::AtLeast(0.95),
-    ),
-    measure(
-        "native_base_stream",
-        "native: stream by the drivers to a 4 KiB ring of a base peer / between nodes of ours",
-        Source::At("native_base_stream", 4095),
-        Against::Limit(Source::At("native_engine_stream", 4095)),
-        Goal::AtLeast(0.1),
-    ),
-];
+fn source(text: &'static str) -> Result<Source, String> {
+    // The table lives as long as the program.
+    let places = |rest: &'static str| -> Result<&'static [_], String> {
+        let places: Result<Vec<_>, _> = rest.split(", ").map(place).collect();
+        Ok(places?.leak())
+    };
+    match text.split_once(' ') {
+        Some(("least", rest)) => place(rest).map(|(test, size)| Source::Least(test, size)),
+        Some(("best", rest)) => places(rest).map(Source::Best),
+        Some(("worst", rest)) => places(rest).map(Source::Worst),
+        Some(("half-peak", rest)) => {
+            let tests: Vec<_> = rest.split(", ").collect();
+            Ok(Source::HalfPeak(tests.leak()))
+        }
+        _ => place(text).map(|(test, size)| Source::At(test, size)),
+    }
+}
+
+/// A test and a size.
+fn place(text: &'static str) -> Result<(&'static str, u64), String> {
+    let (test, bytes) = text
+        .split_once(' ')
+        .ok_or_else(|| format!("'{text}' is not a test and a size"))?;
+    Ok((test, size(bytes)?))
+}
+
+/// A number, with `K` or `M` behind it in KiB or MiB.
+fn size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.as_bytes() {
+        [.., b'K'] => (&text[..text.len() - 1], 1 << 10),
+        [.., b'M'] => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    let number: Result<u64, _> = digits.parse();
+    let bytes = number.ok().and_then(|number| number.checked_mul(unit));
+    bytes.ok_or_else(|| format!("'{text}' is no size"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_right() {
+        assert!(parse(TEXT).unwrap().len() > 50);
+    }
+
+    #[test]
+    fn every_kind_of_line_is_read() {
+        let text = "# not this\n\n\
+            a | <= 1.05 | least b 8 | limit best c 4K, d 2M | a / b\n\
+            e | 300 times faster | half-peak f, g | nothing | h\n\
+            i | >= 2 | worst j 1, k 2 | few 1 | l";
+        let measures = format!("{:?}", parse(text).unwrap());
+        let expected = [
+            r#"name: "a", title: "a / b", ours: Least("b", 8)"#,
+            r#"against: Limit(Best([("c", 4096), ("d", 2097152)])), goal: AtMost(1.05)"#,
+            r#"ours: HalfPeak(["f", "g"]), against: Nothing, goal: TimesFaster(300.0)"#,
+            r#"ours: Worst([("j", 1), ("k", 2)]), against: Few(1), goal: AtLeast(2.0)"#,
+        ];
+        for part in expected {
+            assert!(measures.contains(part), "{part} in {measures}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        for (line, error) in [
+            ("a | <= 1 | b 8 | nothing", "there are five columns"),
+            ("a | < 1 | b 8 | nothing | c", "'< 1' is no goal"),
+            ("a | <= x | b 8 | nothing | c", "'<= x' has no number"),
+            ("a | <= 1 | b | nothing | c", "'b' is not a test and a size"),
+            ("a | <= 1 | b 8T | nothing | c", "'8T' is no size"),
+            ("a | <= 1 | b 8 | near c 8 | c", "'near c 8' is nothing to"),
+        ] {
+            let found = parse(line).unwrap_err();
+            assert!(found.starts_with(&format!("line 1: {error}")), "{found}");
+        }
+    }
+}
