@@ -66,7 +66,9 @@ impl Engine {
             }
         } else {
             self.refused_window(ends, 0);
-            self.windows.take_back(mem, &mut self.cx, node, id);
+            let is_its = self.windows.take_back(mem, &mut self.cx, node, id);
+            // A message counts once, whichever of its ids is stale.
+            self.cx.stats.stale_ids += u64::from(connection.is_some() && !is_its);
             NodeMessage::RegisterNack {
                 peer,
                 user_window,
@@ -79,7 +81,8 @@ impl Engine {
     /// FREE_VIRT: the owner gives back a structure that it will not fill in.
     pub(crate) fn on_free_virtual(&mut self, mem: &mut dyn Memory, from: NodeId, user_window: u64) {
         let id = RemoteWindowId::from_number(user_window);
-        self.windows.take_back(mem, &mut self.cx, from, id);
+        let is_its = self.windows.take_back(mem, &mut self.cx, from, id);
+        self.cx.stats.stale_ids += u64::from(!is_its);
     }
 
     /// UNREGISTER: no new use from now on. Answered when nothing copies to or from the window any

@@ -447,3 +447,29 @@ fn a_flood_of_messages_does_not_hold_up_the_loop() {
         node.engine.check_invariants().unwrap();
     }
 }
+
+#[test]
+fn a_message_with_stale_ids_counts_once() {
+    let mut victim = victim();
+    let id = victim.id;
+    let (granted, _) = victim.grant(1).unwrap();
+    let stale = granted ^ 1 << 40;
+    for (peer, user_window) in [(id, stale), (id + 1, granted), (id + 1, stale)] {
+        let before = victim.engine().stats().stale_ids;
+        victim.say(NodeMessage::Register {
+            peer,
+            user_window,
+            owner_window: 5,
+        });
+        let counted = victim.engine().stats().stale_ids - before;
+        assert_eq!(counted, 1, "{peer} {user_window}");
+    }
+    let before = victim.engine().stats().stale_ids;
+    victim.say(NodeMessage::FreeVirtual {
+        kind: 0,
+        peer: id,
+        user_window: stale,
+        owner_window: 5,
+    });
+    assert_eq!(victim.engine().stats().stale_ids - before, 1);
+}

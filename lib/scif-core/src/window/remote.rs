@@ -172,14 +172,12 @@ impl Windows {
     /// The structure `id`, if it is granted to `node`.
     fn page_list_of(
         &self,
-        cx: &mut Context,
+        cx: &Context,
         node: NodeId,
         id: RemoteWindowId,
     ) -> Option<&PageListBuffer> {
         let own = cx.config.node;
-        let page_list = self.page_list(id).filter(|list| list.node(own) == node);
-        cx.stats.stale_ids += u64::from(page_list.is_none());
-        page_list
+        self.page_list(id).filter(|list| list.node(own) == node)
     }
 
     /// A structure is not needed any more: its pages are free again.
@@ -197,22 +195,24 @@ impl Windows {
         page_list.free(mem);
     }
 
-    /// Takes the structure `id` back from `node`: there will be no window.
+    /// Takes the structure `id` back from `node`: there will be no window. False: `node` has no
+    /// such structure.
     pub(crate) fn take_back(
         &mut self,
         mem: &mut dyn Memory,
         cx: &mut Context,
         node: NodeId,
         id: RemoteWindowId,
-    ) {
+    ) -> bool {
         if self.page_list_of(cx, node, id).is_none() {
-            return;
+            return false;
         }
         if let Some(Remote::Granted(page_list)) = self.remote.remove(id) {
             let usage = self.peer_usage(node);
             usage.windows = usage.windows.saturating_sub(1);
             self.free_page_list(mem, cx, node, page_list);
         }
+        true
     }
 
     /// Frees what was granted to `node`, which can no longer write to our memory.
