@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_CREAT, O_RDONLY};
-use syscall::error::{EEXIST, EINVAL, EIO, ENOENT, ENOSPC, Error, Result};
+use syscall::error::{EEXIST, EINVAL, EIO, ENOENT, ENOSPC, EOPNOTSUPP, Error, Result};
 
 use crate::directory;
 
@@ -29,7 +29,8 @@ pub struct Message {
 pub struct Interrupt {
     file: Fd,
     irq: u8,
-    cpu: u32,
+    /// The processor that a message names.
+    destination: u8,
 }
 
 /// The id of the boot processor, which takes the interrupts.
@@ -45,13 +46,21 @@ impl Interrupt {
     /// Reserves a free vector of a processor for a message-signalled interrupt.
     ///
     /// # Errors
-    /// `ENOSPC` when none is free, `EACCES` for callers other than root.
+    /// `ENOSPC` when none is free, `EACCES` for callers other than root, `EOPNOTSUPP` for a
+    /// processor that messages cannot name: without interrupt remapping those from id 255 on.
     pub fn allocate(cpu: u32) -> Result<Self> {
+        let destination = destination(cpu)?;
         let directory = format!("/scheme/irq/cpu-{cpu:02x}");
         for irq in free_numbers(&directory)? {
             let path = format!("{directory}/{irq}");
             match Fd::open(&path, O_CLOEXEC | O_CREAT, 0).map_err(Error::from) {
-                Ok(file) => return Ok(Self { file, irq, cpu }),
+                Ok(file) => {
+                    return Ok(Self {
+                        file,
+                        irq,
+                        destination,
+                    });
+                }
                 // Another driver was faster, or the listing names numbers that do not exist.
                 Err(Error {
                     errno: EEXIST | ENOENT,
@@ -68,7 +77,11 @@ impl Interrupt {
             return Err(Error::new(EINVAL));
         }
         let file = Fd::open(&format!("/scheme/irq/{irq}"), O_CLOEXEC, 0)?;
-        Ok(Self { file, irq, cpu: 0 })
+        Ok(Self {
+            file,
+            irq,
+            destination: 0,
+        })
     }
 
     /// The descriptor, to be subscribed for reading **before** the device is enabled.
@@ -84,7 +97,7 @@ impl Interrupt {
     /// What a device has to write to raise it: fixed delivery, edge, to its processor.
     pub fn message(&self) -> Message {
         Message {
-            address: 0xfee0_0000 | u64::from(self.cpu & 0xff) << 12,
+            address: 0xfee0_0000 | u64::from(self.destination) << 12,
             data: u32::from(VECTOR_BASE) + u32::from(self.irq),
         }
     }
@@ -116,6 +129,12 @@ impl Interrupt {
     }
 }
 
+/// What a message has in its eight bits for the processor; all ones are all processors.
+fn destination(cpu: u32) -> Result<u8> {
+    let number = u8::try_from(cpu).ok().filter(|number| *number != u8::MAX);
+    number.ok_or(Error::new(EOPNOTSUPP))
+}
+
 /// The free interrupt numbers a processor's directory lists.
 fn free_numbers(directory: &str) -> Result<Vec<u8>> {
     let names = directory::names(directory)?;
@@ -123,4 +142,18 @@ fn free_numbers(directory: &str) -> Result<Vec<u8>> {
     Ok(numbers
         .filter(|&number: &u8| number >= FIRST_MESSAGE_IRQ)
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_that_a_message_cannot_name_is_refused() {
+        assert_eq!(destination(0), Ok(0));
+        assert_eq!(destination(254), Ok(254));
+        for cpu in [255, 256, 0x1_0000, u32::MAX] {
+            assert_eq!(destination(cpu), Err(Error::new(EOPNOTSUPP)), "{cpu}");
+        }
+    }
 }

@@ -27,8 +27,9 @@ impl Vectors {
     /// device once, because what happened before is not reported.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` when the function has no MSI-X or fewer vectors, `EINVAL` when its table lies
-    /// outside its BAR, `ENOSPC` when the processor has no free vectors.
+    /// `EOPNOTSUPP` when the function has no MSI-X or fewer vectors, or messages cannot name the
+    /// processor; `EINVAL` when its table lies outside its BAR, `ENOSPC` when the processor has no
+    /// free vectors.
     pub fn set_up(function: &mut Function, cpu: u32, count: usize) -> Result<Self> {
         let FeatureInfo::MsiX {
             table_bar,
