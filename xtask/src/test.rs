@@ -232,13 +232,16 @@ fn check_format() -> Result<()> {
 fn lint_host(tests: &Tests) -> Result<()> {
     ensure_component("clippy", "clippy", packages::LINTER)?;
     quietly(host_cargo("clippy").args(["--all-targets", "--quiet", "--", "-D", "warnings"]))?;
-    // Not with --tests: that selects the programs too, which only build for the image.
-    let mut libraries = host_cargo("clippy");
-    libraries.args(["--lib", "--quiet"]);
-    for package in &tests.host_libraries {
-        libraries.args(["--package", package]);
+    // Not with --tests: that selects the programs too, which only build for the image. The profile
+    // `test` is the library with its tests.
+    for profile in ["dev", "test"] {
+        let mut libraries = host_cargo("clippy");
+        libraries.args(["--lib", "--quiet", "--profile", profile]);
+        for package in &tests.host_libraries {
+            libraries.args(["--package", package]);
+        }
+        quietly(libraries.args(["--", "-D", "warnings"]))?;
     }
-    quietly(libraries.args(["--", "-D", "warnings"]))?;
     // Nothing is linked here: no need for libFuzzer, which the build of its crate would compile.
     let mut targets = host_cargo("clippy");
     targets

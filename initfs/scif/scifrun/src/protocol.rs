@@ -23,6 +23,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use zerocopy::{IntoBytes, TryFromBytes};
+
 /// The port `scifrund` listens on: one of those that only root may bind.
 pub const PORT: u16 = 22;
 /// Of the protocol; both must have the same.
@@ -37,7 +39,7 @@ pub const STDIN_WINDOW: usize = 32 * 1024;
 pub const HEADER: usize = 8;
 
 /// What a frame is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes)]
 #[repr(u32)]
 #[allow(missing_docs)] // The table above says it.
 pub enum Kind {
@@ -55,22 +57,6 @@ pub enum Kind {
     Taken = 12,
     Exit = 13,
 }
-
-const KINDS: [Kind; 13] = [
-    Kind::Request,
-    Kind::File,
-    Kind::Data,
-    Kind::Start,
-    Kind::Stdin,
-    Kind::StdinEnd,
-    Kind::Signal,
-    Kind::Refused,
-    Kind::Started,
-    Kind::Stdout,
-    Kind::Stderr,
-    Kind::Taken,
-    Kind::Exit,
-];
 
 /// The peer does not keep to the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,10 +78,7 @@ pub fn header(kind: Kind, length: usize) -> [u8; HEADER] {
 pub fn parse_header(bytes: &[u8; HEADER]) -> Result<(Kind, usize), Malformed> {
     let mut fields = Fields(bytes);
     let (kind, length) = (fields.number()?, fields.number()? as usize);
-    let kind = KINDS
-        .into_iter()
-        .find(|known| *known as u32 == kind)
-        .ok_or(Malformed)?;
+    let kind = Kind::try_read_from_bytes(kind.as_bytes()).map_err(|_| Malformed)?;
     let most = match kind {
         Kind::Request => MAX_REQUEST,
         _ => MAX_PAYLOAD,
@@ -351,7 +334,7 @@ mod tests {
             text: "no".into(),
         };
         assert_eq!(Refusal::decode(&refusal.encode()), Ok(refusal));
-        for kind in KINDS {
+        for kind in [Kind::Request, Kind::Stdin, Kind::Exit] {
             assert_eq!(parse_header(&header(kind, 77)), Ok((kind, 77)));
         }
         assert_eq!(decode_exit(&encode_exit(3, 0)), Ok(3));

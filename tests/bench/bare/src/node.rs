@@ -14,6 +14,7 @@ use scif::{Endpoint, Listener, NodeId, Port};
 use scif_perf::perf::session::connect;
 use scif_perf::perf::wire::{hear, tell};
 use scif_perf::perf::{Context, Failure, Result, Settings};
+use zerocopy::{IntoBytes, TryFromBytes};
 
 use crate::link::Link;
 use crate::{copies, doorbells, pingpong};
@@ -27,7 +28,8 @@ const MAX_PIECES: u64 = 4096;
 const MAX_EXPORTED: u64 = 64 << 20;
 
 /// What the measuring side can ask for; each order has an argument and an answer.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, TryFromBytes)]
+#[repr(u64)]
 pub enum Order {
     /// Play ping-pong: the place, the rounds above [`PLACE_BITS`]. Answered before it begins.
     Play = 1,
@@ -42,15 +44,6 @@ pub enum Order {
     /// Let go of everything.
     Leave = 6,
 }
-
-const ORDERS: [Order; 6] = [
-    Order::Play,
-    Order::Fill,
-    Order::Sum,
-    Order::SetUpBell,
-    Order::Ring,
-    Order::Leave,
-];
 
 /// Bits of [`Order::Play`]'s argument that hold the place.
 pub const PLACE_BITS: u32 = 8;
@@ -198,8 +191,8 @@ fn attend(endpoint: &Endpoint, peer: NodeId) -> Result {
     let mut bell = None;
     loop {
         let (order, argument) = (hear(endpoint)?, hear(endpoint)?);
-        let known = ORDERS.into_iter().find(|known| *known as u64 == order);
-        match known.ok_or("an order nobody knows")? {
+        let order = Order::try_read_from_bytes(order.as_bytes());
+        match order.map_err(|_| Failure::from("an order nobody knows"))? {
             Order::Play => {
                 tell(endpoint, 0)?;
                 pingpong::answer(&court, argument)?;

@@ -11,7 +11,7 @@ use runtime::thread;
 use runtime::time::Duration;
 use scif::{Memory, Port, PortId};
 use st::{Deadline, Link, Listener, Options, Receiver, Region, Remote, Sender, Waiting};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes, TryFromBytes};
 
 use super::bandwidth::{self, Buffer, SEED};
 use super::growth;
@@ -35,7 +35,8 @@ const FIRST_ORDER: u64 = 10_000;
 type Header = [u64; 4];
 
 /// What a client asks for. Every order but the last one is answered by a header of a word.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, TryFromBytes)]
+#[repr(u64)]
 enum Verb {
     /// Map `argument` bytes, and serve this connection. Has no answer.
     Serve = 1,
@@ -54,17 +55,6 @@ enum Verb {
     /// Close all connections that stay.
     Forget = 8,
 }
-
-const VERBS: [Verb; 8] = [
-    Verb::Serve,
-    Verb::Echo,
-    Verb::EchoPuts,
-    Verb::Take,
-    Verb::Fill,
-    Verb::Sum,
-    Verb::Stay,
-    Verb::Forget,
-];
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
@@ -88,8 +78,8 @@ impl Order {
     }
 
     fn verb(&self) -> Result<Verb> {
-        let verb = VERBS.into_iter().find(|verb| *verb as u64 == self.verb);
-        verb.ok_or_else(|| Failure::from("an order nobody knows"))
+        let verb = Verb::try_read_from_bytes(self.verb.as_bytes());
+        verb.map_err(|_| Failure::from("an order nobody knows"))
     }
 
     fn waiting(&self) -> Waiting {

@@ -4,12 +4,13 @@
 use alloc::format;
 use scif::{Endpoint, RecvFlags, SendFlags, Waiting};
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
 
 use super::{Failure, Path, Result};
 
 /// What the server is to do. It answers with one word, except where noted.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, TryFromBytes)]
+#[repr(u32)]
 pub enum Verb {
     /// Send `count` messages of `size` bytes back; the answer is their checksum.
     Echo = 1,
@@ -42,22 +43,6 @@ pub enum Verb {
     /// Have a thread compute until the same request says 0: `count` is 1 to start it, 0 to stop it.
     Spin = 13,
 }
-
-const VERBS: [Verb; 13] = [
-    Verb::Echo,
-    Verb::Sink,
-    Verb::Source,
-    Verb::Lend,
-    Verb::Fill,
-    Verb::Sum,
-    Verb::Ping,
-    Verb::Release,
-    Verb::Multiply,
-    Verb::Forget,
-    Verb::Stop,
-    Verb::LendOwn,
-    Verb::Spin,
-];
 
 /// How a side waits for messages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -160,10 +145,9 @@ impl Request {
             _ => return Ok(None),
         }
         let record = Record::read_from_bytes(&bytes).map_err(|_| Failure::from("no request"))?;
-        let number = record.verb.get();
-        let verb = VERBS.into_iter().find(|verb| *verb as u32 == number);
+        let verb = Verb::try_read_from_bytes(record.verb.as_bytes());
         Ok(Some(Self {
-            verb: verb.ok_or("no request has that number")?,
+            verb: verb.map_err(|_| Failure::from("no request has that number"))?,
             wait: match record.wait.get() {
                 0 => Wait::Poll,
                 1 => Wait::Yield,
