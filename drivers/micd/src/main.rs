@@ -8,6 +8,7 @@
 extern crate alloc;
 
 mod events;
+mod keeper;
 mod pinner;
 mod server;
 
@@ -26,6 +27,7 @@ use micd::links::Links;
 use micd::memory::NodeMemory;
 use micd::node_exit::NodeExit;
 use micd::{trace, vmic, x100};
+use redox_scheme::Socket;
 use runtime::time::Instant;
 use scheme::Status;
 use scheme::daemon::{self, LEASE_VARIABLE, Lease, NOTIFY_VARIABLE};
@@ -35,6 +37,7 @@ use scif_abi::limits::HOST_NODE;
 use scif_core::{Config, Engine};
 
 use crate::events::{EventSource, Events};
+use crate::keeper::Keeper;
 use crate::server::Server;
 
 runtime::main!(main);
@@ -74,6 +77,9 @@ impl Time for Processor {
 }
 
 fn main() -> i32 {
+    if runtime::env::args().nth(1).as_deref() == Some(keeper::ARGUMENT) {
+        return keeper::run();
+    }
     let purpose = "drives the links to other nodes: the scheme `scif`; see `man scifctl`";
     if let Some(status) = runtime::env::answer_people("", purpose, 0) {
         return status;
@@ -105,7 +111,9 @@ fn run() -> Result<()> {
         let address = Function::inherit(&channel)?;
         log::info!("started for the function {address}");
     }
-    let micd = Micd::bring_up(for_root.as_deref())?;
+    let socket = Socket::nonblock()?;
+    let _keeper = Keeper::start(&socket);
+    let micd = Micd::bring_up(socket, for_root.as_deref())?;
     daemon::notify_ready(for_byte.as_deref())?;
     if let Err(error) = daemon::seal() {
         log::warn!("running with all names: {error}");
@@ -139,8 +147,9 @@ struct Micd {
 }
 
 impl Micd {
-    /// From the PCI functions to a scheme that is registered; `notify` names who registers it.
-    fn bring_up(notify: Option<&str>) -> Result<Self> {
+    /// From the PCI functions to a scheme that is registered, with this socket; `notify` names who
+    /// registers it.
+    fn bring_up(socket: Socket, notify: Option<&str>) -> Result<Self> {
         let started = (system_time(), ticks());
         let mut links = find_links();
         let copies = measure::measure(links.spare().as_ref());
@@ -165,7 +174,7 @@ impl Micd {
         if let Some(notice) = &power_off {
             events.subscribe(notice.fd(), EventSource::PowerOff)?;
         }
-        let server = Server::start(scif, links.copy_router(), notify)?;
+        let server = Server::start(socket, scif, links.copy_router(), notify)?;
         events.subscribe(server.fd(), EventSource::Requests)?;
         introduce(&links);
         let predecessor = Lease::inherited(runtime::env::var(LEASE_VARIABLE).as_deref())?;

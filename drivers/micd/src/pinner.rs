@@ -53,7 +53,7 @@ impl MemorySource {
 }
 
 /// A pipe: the end to read from, with these flags, and the end to write to.
-fn pipe(flags: i32) -> Result<(Fd, Fd)> {
+pub fn pipe(flags: i32) -> Result<(Fd, Fd)> {
     let output = Fd::open("/scheme/pipe", O_RDWR | O_CLOEXEC | flags, 0)?;
     let input = Fd::new(output.dup(b"write")?);
     Ok((output, input))

@@ -5,8 +5,8 @@ use alloc::rc::Rc;
 use hal::Result;
 use micd::copy_router::CopyRouter;
 use micd::memory::NodeMemory;
-use redox_scheme::Id;
-use scheme::daemon::{self, Mode};
+use redox_scheme::{Id, Socket};
+use scheme::daemon;
 use scheme::{SchemeLoop, Status};
 use scheme_scif::{Daemon, LoopCounters, SCHEME, Scif};
 use scif_core::Engine;
@@ -42,14 +42,21 @@ pub struct Server {
 }
 
 impl Server {
-    /// Registers the scheme; `notify` names who registers it.
+    /// Registers the scheme with this socket, which does not wait; `notify` names who registers it.
     ///
     /// # Errors
     /// Those of registering.
-    pub fn start(scif: Scif<Memory, Id>, copier: CopyRouter, notify: Option<&str>) -> Result<Self> {
+    pub fn start(
+        socket: Socket,
+        scif: Scif<Memory, Id>,
+        copier: CopyRouter,
+        notify: Option<&str>,
+    ) -> Result<Self> {
         let mut scheme = Daemon::new(scif, copier, is_gone);
-        let mut requests = daemon::start(SCHEME, Mode::EventDriven, notify, &mut scheme)?;
-        scheme.set_socket(Rc::clone(requests.socket()));
+        let socket = Rc::new(socket);
+        daemon::announce(&socket, SCHEME, notify, &mut scheme)?;
+        let mut requests = SchemeLoop::new(Rc::clone(&socket), false);
+        scheme.set_socket(socket);
         if !hal::kernel::settles_requests() {
             requests.look_for_unclaimed_handles();
         }

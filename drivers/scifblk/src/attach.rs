@@ -21,6 +21,8 @@ use scifblk::{Node, PORT, SCHEME};
 use syscall::error::{EIO, ENODEV, EPROTO};
 use syscall::flag::EventFlags;
 
+use crate::program::longest_sleep;
+
 /// Pause before a node that refused is asked again, the first time; then twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause.
@@ -174,7 +176,10 @@ pub fn run() -> Result<()> {
             Status::Closed => return Ok(()),
             Status::More => Some(Duration::ZERO),
             Status::Idle if nodes.is_none() => Some(FIRST_PAUSE),
-            Status::Idle => driver.next_attempt(),
+            Status::Idle => [driver.next_attempt(), longest_sleep()]
+                .into_iter()
+                .flatten()
+                .min(),
         };
         driver.queue.wait(limit, &mut ready)?;
     }

@@ -13,6 +13,7 @@ mod serve;
 mod program {
     use alloc::string::String;
     use alloc::vec::Vec;
+    use core::time::Duration;
 
     use scifblk::hello::MAX_BYTES;
     use scifblk::parse_size;
@@ -20,6 +21,13 @@ mod program {
     use crate::{attach, serve};
 
     runtime::main!(main);
+
+    /// The longest sleep in an event queue, if there is one: Redox's kernel does not report there
+    /// that a daemon has died, so it is looked whether the SCIF driver lives.
+    pub fn longest_sleep() -> Option<Duration> {
+        const LOOK: Duration = Duration::from_secs(1);
+        (!hal::kernel::settles_requests()).then_some(LOOK)
+    }
 
     const USAGE: &str = "\
 usage: scifblk serve SIZE   offers so much memory of this node as a disk (bytes, or with K or M)

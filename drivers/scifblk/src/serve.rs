@@ -14,6 +14,8 @@ use scifblk::hello::Hello;
 use syscall::error::ENODEV;
 use syscall::flag::EventFlags;
 
+use crate::program::longest_sleep;
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Source {
     Listener,
@@ -93,7 +95,7 @@ impl Server {
             // A client says nothing. What there is to read is that it has gone, or nonsense; either
             // way the connection is over, and with it the window.
             self.connections.retain(|_, endpoint| is_silent(endpoint));
-            self.queue.wait(None, &mut ready)?;
+            self.queue.wait(longest_sleep(), &mut ready)?;
         }
     }
 }

@@ -8,6 +8,7 @@ extern crate alloc;
 pub mod daemon;
 mod event_loop;
 mod handles;
+pub mod keeper;
 pub mod tree;
 
 #[cfg(not(target_os = "redox"))]

@@ -15,7 +15,7 @@ use runtime::{Error, Result, abi, fd, path, process, state};
 
 use crate::lease::{Lease, Memory};
 use crate::watchdog::Watchdog;
-use syscall::error::{ECHILD, EPIPE};
+use syscall::error::{ECHILD, EEXIST, EPIPE};
 use syscall::flag::O_RDWR;
 
 /// Number at which a daemon finds the pipe for its readiness.
@@ -67,6 +67,22 @@ impl Daemon {
 
     fn name(&self) -> &str {
         self.words.first().map_or("", String::as_str)
+    }
+}
+
+/// How long the name of a scheme may still be held by the keeper of a daemon that has died.
+const NAME_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Gives a scheme its name.
+fn register(name: &str, root: usize) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        match abi::register_scheme(state::namespace_fd(), name, root) {
+            Err(Error { errno: EEXIST }) if start.elapsed() < NAME_PATIENCE => {
+                sleep(Duration::from_millis(10));
+            }
+            result => return result,
+        }
     }
 }
 
@@ -188,7 +204,7 @@ impl Services {
         match ready {
             Ready::Scheme(name) => {
                 let root = fd::receive_fd_upper(read.raw(), &[])?;
-                abi::register_scheme(state::namespace_fd(), &name, root)?;
+                register(&name, root)?;
                 if name == "log" {
                     let log = path::open_upper("/scheme/log", syscall::O_WRONLY);
                     self.log = log.ok().map(Fd::new);

@@ -379,6 +379,11 @@ pub fn rename(process: usize, path: &str) -> Result<()> {
     fd::call_rw(process, &mut payload, &[ProcCall::Rename as u64]).map(|_| ())
 }
 
+/// Sets the name under which this process is listed.
+pub fn rename_own(name: &str) -> Result<()> {
+    rename(fd::check(state::proc_fd())?, name)
+}
+
 /// Sets all user and group ids of the process behind a process descriptor; `None` keeps them.
 pub fn set_ids(process: usize, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
     let (uid, gid) = (uid.unwrap_or(u32::MAX), gid.unwrap_or(u32::MAX));

@@ -27,7 +27,7 @@ pub struct SocketTransport {
 }
 
 impl SocketTransport {
-    pub(super) fn new(socket: Rc<Socket>, blocking: bool) -> Self {
+    pub(crate) fn new(socket: Rc<Socket>, blocking: bool) -> Self {
         Self { socket, blocking }
     }
 

@@ -1,8 +1,10 @@
 //! Processes, over `std::process`.
 
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 
-use syscall::error::Result;
+use libredox::Fd;
+use syscall::error::{EBADF, Error, Result};
 
 use super::number;
 use crate::env;
@@ -23,17 +25,35 @@ pub fn kill(pid: u32, signal: u32) -> Result<()> {
     Ok(libredox::call::kill(pid as usize, signal)?)
 }
 
+/// Sets the name under which this process is listed. Here that is its file's, which stays.
+pub fn rename_own(_name: &str) -> Result<()> {
+    Ok(())
+}
+
+/// A descriptor of its own for a stream.
+fn duplicate(stream: usize) -> Result<OwnedFd> {
+    let stream = libredox::call::dup(stream, b"")?;
+    let number = i32::try_from(stream).map_err(|_| Error::new(EBADF))?;
+    // SAFETY: the descriptor was made just now, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
 /// A process to be started.
 #[derive(Debug)]
 pub struct Command {
     command: std::process::Command,
+    /// Descriptors of standard input and output, where they are not this process's.
+    streams: [Option<usize>; 2],
 }
 
 impl Command {
     /// `program` with a slash is a path, else it is looked up in `PATH`.
     pub fn new(program: &str) -> Command {
         let command = std::process::Command::new(program);
-        Command { command }
+        Command {
+            command,
+            streams: [None; 2],
+        }
     }
 
     /// Adds an argument.
@@ -50,6 +70,18 @@ impl Command {
         self
     }
 
+    /// Sets standard input to this descriptor, which stays open here.
+    pub fn stdin(&mut self, stream: &Fd) -> &mut Self {
+        self.streams[0] = Some(stream.raw());
+        self
+    }
+
+    /// Sets standard output to this descriptor, which stays open here.
+    pub fn stdout(&mut self, stream: &Fd) -> &mut Self {
+        self.streams[1] = Some(stream.raw());
+        self
+    }
+
     /// Runs as this user (only root may change it).
     pub fn uid(&mut self, uid: u32) -> &mut Self {
         self.command.uid(uid);
@@ -62,8 +94,16 @@ impl Command {
         self
     }
 
-    /// Starts the process, with this one's environment, directory and streams.
+    /// Starts the process, with this one's environment and directory, and its streams unless
+    /// changed.
     pub fn spawn(&mut self) -> Result<Child> {
+        let [input, output] = self.streams;
+        if let Some(input) = input {
+            self.command.stdin(duplicate(input)?);
+        }
+        if let Some(output) = output {
+            self.command.stdout(duplicate(output)?);
+        }
         let child = self.command.env_clear().envs(env::vars()).spawn();
         child.map(|child| Child { child }).map_err(number)
     }
