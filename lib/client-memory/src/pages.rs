@@ -345,6 +345,13 @@ impl<'a> Readable<'a> {
         Ok(bytes)
     }
 
+    /// Copies bytes out, as many as there are and as there is room for.
+    pub fn copy_out(&self, to: &mut [u8]) {
+        let bytes = to.len().min(self.bytes);
+        // SAFETY: the source can be read (that is what it is), the target is a borrowed slice.
+        unsafe { copy::copy(self.start.as_ptr(), to.as_mut_ptr(), bytes) };
+    }
+
     /// At most `bytes` bytes from `offset` on; fewer, or none, where it ends.
     #[inline]
     #[must_use]
@@ -380,6 +387,14 @@ impl Writable<'_> {
                 from.len().min(self.bytes),
             )
         };
+    }
+
+    /// The word at its beginning; `None` unless it is aligned and all there.
+    pub fn word_u64(&self) -> Option<&AtomicU64> {
+        let word = self.start.cast::<u64>();
+        let is_whole = word.is_aligned() && self.bytes >= size_of::<u64>();
+        // SAFETY: the bytes are there, aligned, and others change them by atomic stores or copies.
+        is_whole.then(|| unsafe { AtomicU64::from_ptr(word.as_ptr()) })
     }
 
     /// Where it begins.

@@ -1,0 +1,68 @@
+//! Events that wait in a queue, and a descriptor that tells that there are some.
+
+use alloc::collections::VecDeque;
+
+use hal::lock::Mutex;
+use libredox::Fd;
+use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
+use syscall::flag::F_SETFL;
+
+use crate::error::Result;
+
+/// A queue of events. Its descriptor is the reading end of a pipe with a byte for each event, so
+/// that it works with `poll`, event queues and `O_NONBLOCK`.
+pub struct Events<T> {
+    reader: Fd,
+    writer: Fd,
+    waiting: Mutex<VecDeque<T>>,
+}
+
+impl<T> Events<T> {
+    /// An empty queue.
+    ///
+    /// # Errors
+    /// Those of opening a pipe.
+    pub fn new() -> Result<Self> {
+        let reader = Fd::open("/scheme/pipe", O_RDWR | O_CLOEXEC, 0)?;
+        let writer = Fd::new(reader.dup(b"write")?);
+        // An event more than a pipe holds must not stop who adds it: the reader is awake then.
+        writer.fcntl(F_SETFL, O_NONBLOCK as usize)?;
+        Ok(Self {
+            reader,
+            writer,
+            waiting: Mutex::new(VecDeque::new()),
+        })
+    }
+
+    /// The descriptor, ready to be read while there are events.
+    pub fn fd(&self) -> usize {
+        self.reader.raw()
+    }
+
+    /// Adds an event.
+    pub fn push(&self, event: T) {
+        let mut waiting = self.waiting.lock();
+        waiting.push_back(event);
+        // It fails when the pipe is full, and so ready.
+        let _ = self.writer.write(&[1]);
+    }
+
+    /// Waits for the next event and takes it, unless the descriptor has `O_NONBLOCK`.
+    ///
+    /// # Errors
+    /// `EAGAIN`, `EINTR`.
+    pub fn next(&self) -> Result<T> {
+        loop {
+            self.reader.read(&mut [0])?;
+            // What is not there any more was dropped with its object.
+            if let Some(event) = self.waiting.lock().pop_front() {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Drops events that wait.
+    pub fn drop_if(&self, mut is_unwanted: impl FnMut(&T) -> bool) {
+        self.waiting.lock().retain(|event| !is_unwanted(event));
+    }
+}

@@ -1,0 +1,384 @@
+//! The lanes of a context, and its memory: what the rules of verbs (`verbs-core`) need.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use verbs_core::host::{Atomic, Available, Host, LaneId, NotMoved, Place, Source, Target};
+use verbs_core::record::HEADER_BYTES;
+
+use crate::memory::Registered;
+use crate::stream::Stream;
+
+/// Bytes on their way on a lane within the context at most.
+const LOCAL_BYTES: usize = 64 * 1024;
+/// Bytes that are copied at a time within the context.
+const PIECE: usize = 4096;
+
+/// A lane.
+pub enum Lane {
+    /// To another program.
+    Stream(Box<Stream>),
+    /// Within the context.
+    Local(Local),
+}
+
+/// A lane between two queue pairs of the context.
+pub struct Local {
+    /// The other end, which may be this one.
+    pub peer: LaneId,
+    /// What has been sent to this end.
+    incoming: VecDeque<u8>,
+    windows: BTreeMap<u64, Place>,
+    next_window: u64,
+}
+
+impl Local {
+    pub fn new(peer: LaneId) -> Self {
+        Self {
+            peer,
+            incoming: VecDeque::new(),
+            windows: BTreeMap::new(),
+            next_window: 1,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Lanes {
+    pub memory: Registered,
+    lanes: Vec<Option<Lane>>,
+    /// The record that is being sent.
+    record: Vec<u8>,
+}
+
+impl Lanes {
+    /// Adds a lane.
+    pub fn insert(&mut self, lane: Lane) -> LaneId {
+        let id = self.next_id();
+        self.put_in(id, lane);
+        id
+    }
+
+    /// The number of the lane that is added next.
+    fn next_id(&self) -> LaneId {
+        let free = self.lanes.iter().position(Option::is_none);
+        LaneId(free.unwrap_or(self.lanes.len()) as u32)
+    }
+
+    fn put_in(&mut self, id: LaneId, lane: Lane) {
+        let index = id.0 as usize;
+        if index == self.lanes.len() {
+            self.lanes.push(None);
+        }
+        if let Some(slot) = self.lanes.get_mut(index) {
+            *slot = Some(lane);
+        }
+    }
+
+    /// Adds two lanes that are the ends of one another.
+    pub fn insert_pair(&mut self) -> (LaneId, LaneId) {
+        let one = self.insert(Lane::Local(Local::new(LaneId(0))));
+        let other = self.insert(Lane::Local(Local::new(one)));
+        self.put_in(one, Lane::Local(Local::new(other)));
+        (one, other)
+    }
+
+    /// Adds a lane that is its own other end.
+    pub fn insert_loop(&mut self) -> LaneId {
+        let id = self.next_id();
+        self.put_in(id, Lane::Local(Local::new(id)));
+        id
+    }
+
+    /// Ends a lane.
+    pub fn remove(&mut self, id: LaneId) -> Option<Lane> {
+        self.lanes.get_mut(id.0 as usize)?.take()
+    }
+
+    /// The connections.
+    pub fn streams(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.lanes.iter_mut().filter_map(|lane| match lane {
+            Some(Lane::Stream(stream)) => Some(&mut **stream),
+            _ => None,
+        })
+    }
+
+    fn lane(&mut self, id: LaneId) -> Option<&mut Lane> {
+        self.lanes.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// Where a part of the peer's window of a lane within the context lies.
+    fn place(
+        &mut self,
+        lane: LaneId,
+        window: u64,
+        offset: u64,
+        length: usize,
+    ) -> Result<Place, NotMoved> {
+        let peer = match self.lane(lane) {
+            Some(Lane::Local(local)) => local.peer,
+            _ => return Err(NotMoved::Ended),
+        };
+        let Some(Lane::Local(peer)) = self.lane(peer) else {
+            return Err(NotMoved::Ended);
+        };
+        let place = peer.windows.get(&window).ok_or(NotMoved::NoWindow)?;
+        let address = place.address.checked_add(offset);
+        let is_inside = offset.saturating_add(length as u64) <= place.length as u64;
+        match address.filter(|_| is_inside) {
+            Some(address) => Ok(Place { address, length }),
+            None => Err(NotMoved::NoWindow),
+        }
+    }
+
+    /// Copies within the program's memory, in ascending order.
+    fn copy(&mut self, from: Place, to: Place) {
+        let mut piece = [0; PIECE];
+        for done in (0..from.length).step_by(PIECE) {
+            let count = PIECE.min(from.length - done);
+            let piece = piece.get_mut(..count).unwrap_or_default();
+            self.read(from.address + done as u64, piece);
+            self.write(to.address + done as u64, piece);
+        }
+    }
+}
+
+/// An atomic operation on a word.
+fn operate(word: &AtomicU64, operation: Atomic) -> u64 {
+    match operation {
+        Atomic::CompareSwap(compare, swap) => {
+            let order = (Ordering::AcqRel, Ordering::Acquire);
+            match word.compare_exchange(compare, swap, order.0, order.1) {
+                Ok(before) | Err(before) => before,
+            }
+        }
+        Atomic::FetchAdd(value) => word.fetch_add(value, Ordering::AcqRel),
+    }
+}
+
+/// Gives what has arrived to a target.
+fn deliver(memory: &Registered, target: Target<'_>, bytes: &[u8]) {
+    match target {
+        Target::Bytes(to) => {
+            if let Some(to) = to.get_mut(..bytes.len()) {
+                to.copy_from_slice(bytes);
+            }
+        }
+        Target::Memory(places) => {
+            let mut rest = bytes;
+            for place in places {
+                let (now, later) = rest.split_at(place.length.min(rest.len()));
+                store(memory, place.address, now);
+                rest = later;
+            }
+        }
+        Target::Nowhere(_) => {}
+    }
+}
+
+/// Copies into the program's memory.
+fn store(memory: &Registered, address: u64, from: &[u8]) {
+    let length = from.len();
+    let range = memory.range(Place { address, length });
+    // It is not there when the program has unmapped what it has registered.
+    if let Some(mut to) = range.and_then(|range| range.writable()) {
+        to.copy_in(from);
+    }
+}
+
+impl Host for Lanes {
+    fn read(&mut self, address: u64, to: &mut [u8]) {
+        let length = to.len();
+        let range = self.memory.range(Place { address, length });
+        match range.and_then(|range| range.readable()) {
+            Some(from) => from.copy_out(to),
+            // The program has unmapped what it has registered.
+            None => to.fill(0),
+        }
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) {
+        store(&self.memory, address, from);
+    }
+
+    fn room(&mut self, lane: LaneId) -> usize {
+        let peer = match self.lane(lane) {
+            Some(Lane::Stream(stream)) => return stream.room(),
+            Some(Lane::Local(local)) => local.peer,
+            None => return 0,
+        };
+        match self.lane(peer) {
+            Some(Lane::Local(peer)) => LOCAL_BYTES.saturating_sub(peer.incoming.len()),
+            _ => 0,
+        }
+    }
+
+    fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) {
+        let mut record = core::mem::take(&mut self.record);
+        record.clear();
+        record.extend_from_slice(header);
+        match payload {
+            Source::Bytes(bytes) => record.extend_from_slice(bytes),
+            Source::Memory(places) => {
+                for place in places {
+                    let from = record.len();
+                    record.resize(from + place.length, 0);
+                    if let Some(to) = record.get_mut(from..) {
+                        self.read(place.address, to);
+                    }
+                }
+            }
+        }
+        let peer = match self.lane(lane) {
+            Some(Lane::Stream(stream)) => {
+                stream.send(&record);
+                None
+            }
+            Some(Lane::Local(local)) => Some(local.peer),
+            None => None,
+        };
+        if let Some(Lane::Local(peer)) = peer.and_then(|peer| self.lane(peer)) {
+            peer.incoming.extend(&record);
+        }
+        self.record = record;
+    }
+
+    fn available(&mut self, lane: LaneId) -> Available {
+        match self.lane(lane) {
+            Some(Lane::Stream(stream)) => stream.available(),
+            Some(Lane::Local(local)) => {
+                let (bytes, peer) = (local.incoming.len(), local.peer);
+                Available {
+                    bytes,
+                    has_ended: self.lane(peer).is_none(),
+                }
+            }
+            None => Available {
+                bytes: 0,
+                has_ended: true,
+            },
+        }
+    }
+
+    fn receive(&mut self, lane: LaneId, target: Target<'_>) {
+        let count = match &target {
+            Target::Bytes(bytes) => bytes.len(),
+            Target::Memory(places) => places.iter().map(|place| place.length).sum(),
+            Target::Nowhere(count) => *count,
+        };
+        let Self { memory, lanes, .. } = self;
+        match lanes.get_mut(lane.0 as usize).and_then(Option::as_mut) {
+            Some(Lane::Stream(stream)) => deliver(memory, target, stream.take(count)),
+            Some(Lane::Local(local)) => {
+                let count = count.min(local.incoming.len());
+                let bytes = local.incoming.make_contiguous();
+                deliver(memory, target, bytes.get(..count).unwrap_or_default());
+                local.incoming.drain(..count);
+            }
+            None => {}
+        }
+    }
+
+    fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Option<u64> {
+        let Self { memory, lanes, .. } = self;
+        match lanes.get_mut(lane.0 as usize)?.as_mut()? {
+            Lane::Stream(stream) => stream.expose(memory.range(place)?, writes),
+            Lane::Local(local) => {
+                let number = local.next_window;
+                local.next_window += 1;
+                local.windows.insert(number, place);
+                Some(number)
+            }
+        }
+    }
+
+    fn withdraw(&mut self, lane: LaneId, window: u64) {
+        match self.lane(lane) {
+            Some(Lane::Stream(stream)) => stream.withdraw(window),
+            Some(Lane::Local(local)) => {
+                local.windows.remove(&window);
+            }
+            None => {}
+        }
+    }
+
+    fn put(
+        &mut self,
+        lane: LaneId,
+        window: u64,
+        offset: u64,
+        from: Source<'_>,
+    ) -> Result<(), NotMoved> {
+        if let Some(Some(Lane::Stream(stream))) = self.lanes.get_mut(lane.0 as usize) {
+            match from {
+                Source::Bytes(bytes) => stream.put(bytes.into(), window, offset)?,
+                Source::Memory(places) => {
+                    let mut at = offset;
+                    for place in places {
+                        let range = self.memory.range(*place).ok_or(NotMoved::NoWindow)?;
+                        stream.put(range.into(), window, at)?;
+                        at += place.length as u64;
+                    }
+                }
+            }
+            stream.drain();
+            return Ok(());
+        }
+        match from {
+            Source::Bytes(bytes) => {
+                let to = self.place(lane, window, offset, bytes.len())?;
+                self.write(to.address, bytes);
+            }
+            Source::Memory(places) => {
+                let mut at = offset;
+                for from in places {
+                    let to = self.place(lane, window, at, from.length)?;
+                    self.copy(*from, to);
+                    at += from.length as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn get(
+        &mut self,
+        lane: LaneId,
+        window: u64,
+        offset: u64,
+        to: &[Place],
+    ) -> Result<(), NotMoved> {
+        let mut at = offset;
+        for place in to {
+            if let Some(Some(Lane::Stream(stream))) = self.lanes.get_mut(lane.0 as usize) {
+                let range = self.memory.range(*place).ok_or(NotMoved::NoWindow)?;
+                stream.get(range, window, at)?;
+            } else {
+                let from = self.place(lane, window, at, place.length)?;
+                self.copy(from, *place);
+            }
+            at += place.length as u64;
+        }
+        Ok(())
+    }
+
+    fn atomic(
+        &mut self,
+        lane: LaneId,
+        window: u64,
+        offset: u64,
+        operation: Atomic,
+    ) -> Result<u64, NotMoved> {
+        if let Some(Lane::Stream(stream)) = self.lane(lane) {
+            return stream.fetch(window, offset, |word| operate(word, operation));
+        }
+        let place = self.place(lane, window, offset, size_of::<u64>())?;
+        let range = self.memory.range(place).ok_or(NotMoved::NoWindow)?;
+        let memory = range.writable().ok_or(NotMoved::NoWindow)?;
+        let word = memory.word_u64().ok_or(NotMoved::NotSupported)?;
+        Ok(operate(word, operation))
+    }
+}

@@ -1,0 +1,404 @@
+//! How lanes come about: listeners, connections in the making, and which queue pair wants which
+//! lane.
+//!
+//! The number of a queue pair is the SCIF port of a listener of its protection domain, and an
+//! index: the number and the node tell a peer where to connect. A lane is between two such
+//! listeners, so between two protection domains; the one with the smaller address connects, and
+//! says in its first bytes which listener it belongs to.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use scif::{Endpoint, Errno, Listener, NodeId, Port, PortId, RecvFlags, SendFlags};
+use verbs_core::host::LaneId;
+use verbs_core::table::Id;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::error::{Error, Result};
+
+/// Bits of a queue pair's number that are the index.
+const INDEX_BITS: u32 = 8;
+/// Queue pairs of a listener.
+const INDICES: u32 = 1 << INDEX_BITS;
+/// The first four bytes of a lane.
+const MAGIC: u32 = u32::from_le_bytes(*b"VRBS");
+const VERSION: u32 = 1;
+/// Connections at most whose peers have said nothing.
+const MOST_SILENT: usize = 128;
+/// Pauses between tries to connect, in nanoseconds: the first, and the longest.
+const FIRST_PAUSE: u64 = 5_000_000;
+const LONGEST_PAUSE: u64 = 500_000_000;
+
+/// The first bytes of a lane.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C)]
+struct Hello {
+    magic: u32,
+    version: u32,
+    /// The ports of the listeners, of whom connects and of whom accepts.
+    from: u32,
+    to: u32,
+}
+
+/// What a lane joins.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Key {
+    /// The port of the own listener.
+    pub own: Port,
+    /// The peer's node.
+    pub node: NodeId,
+    /// The port of its listener.
+    pub peer: Port,
+}
+
+impl Key {
+    /// The lane of an own queue pair to another one.
+    pub fn new(own: u32, node: NodeId, peer: u32) -> Key {
+        Key {
+            own: (own >> INDEX_BITS) as Port,
+            node,
+            peer: (peer >> INDEX_BITS) as Port,
+        }
+    }
+
+    /// Whether the own end connects.
+    fn connects(self, node: NodeId) -> bool {
+        (node, self.own) < (self.node, self.peer)
+    }
+}
+
+/// A listener of a protection domain.
+pub struct Listening {
+    pub listener: Listener,
+    pub port: Port,
+    pub pd: Id,
+    /// Indices of queue pairs.
+    used: BTreeSet<u32>,
+    next: u32,
+    /// The event queue of the progress thread has it.
+    pub is_watched: bool,
+}
+
+/// A connection in the making.
+pub enum Pending {
+    /// It is to be made at this time.
+    Wanted { key: Key, at: u64, pause: u64 },
+    /// It is being made.
+    Connecting {
+        key: Key,
+        endpoint: Endpoint,
+        pause: u64,
+        is_watched: bool,
+    },
+    /// The peer is to say what it is for.
+    Accepted {
+        own: Port,
+        peer: PortId,
+        endpoint: Endpoint,
+        hello: Vec<u8>,
+        is_watched: bool,
+    },
+}
+
+/// A connection that has become a lane.
+pub struct Made {
+    pub key: Key,
+    pub pd: Id,
+    pub endpoint: Endpoint,
+}
+
+/// See the module.
+pub struct Links {
+    pub node: NodeId,
+    pub listeners: Vec<Listening>,
+    pub pending: Vec<Pending>,
+    pub lanes: BTreeMap<Key, LaneId>,
+    /// Lanes that queue pairs want or have, by number.
+    pub wants: BTreeMap<u32, Key>,
+}
+
+impl Links {
+    pub fn new(node: NodeId) -> Links {
+        Links {
+            node,
+            listeners: Vec::new(),
+            pending: Vec::new(),
+            lanes: BTreeMap::new(),
+            wants: BTreeMap::new(),
+        }
+    }
+
+    // ---- Numbers ----
+
+    /// A number for a queue pair of a protection domain.
+    ///
+    /// # Errors
+    /// Those of making a listener.
+    pub fn take_number(&mut self, pd: Id) -> Result<u32> {
+        let has_room = |of: &&mut Listening| of.pd == pd && of.used.len() < INDICES as usize;
+        if let Some(listening) = self.listeners.iter_mut().find(has_room) {
+            return listening.take_index().ok_or(Error::NoMemory);
+        }
+        let listener = Listener::bind(0)?;
+        let port = listener.port()?;
+        let mut listening = Listening {
+            listener,
+            port,
+            pd,
+            used: BTreeSet::new(),
+            next: 0,
+            is_watched: false,
+        };
+        let number = listening.take_index().ok_or(Error::NoMemory)?;
+        self.listeners.push(listening);
+        Ok(number)
+    }
+
+    /// Gives a number back.
+    pub fn give_back(&mut self, number: u32) {
+        self.wants.remove(&number);
+        let port = (number >> INDEX_BITS) as Port;
+        if let Some(listening) = self.listening(port) {
+            listening.used.remove(&(number % INDICES));
+        }
+    }
+
+    fn listening(&mut self, port: Port) -> Option<&mut Listening> {
+        self.listeners.iter_mut().find(|of| of.port == port)
+    }
+
+    /// The protection domain of a listener.
+    pub fn domain(&mut self, port: Port) -> Option<Id> {
+        self.listening(port).map(|of| of.pd)
+    }
+
+    /// Ends the listeners of a protection domain, and what belongs to them; their lanes.
+    pub fn close(&mut self, pd: Id) -> Vec<LaneId> {
+        let of = self.listeners.iter().filter(|of| of.pd == pd);
+        let ports: Vec<Port> = of.map(|of| of.port).collect();
+        self.listeners.retain(|of| of.pd != pd);
+        self.pending.retain(|pending| match pending {
+            Pending::Wanted { key, .. } | Pending::Connecting { key, .. } => {
+                !ports.contains(&key.own)
+            }
+            Pending::Accepted { own, .. } => !ports.contains(own),
+        });
+        let mut lanes = Vec::new();
+        self.lanes.retain(|key, lane| {
+            let is_its = ports.contains(&key.own);
+            if is_its {
+                lanes.push(*lane);
+            }
+            !is_its
+        });
+        lanes
+    }
+
+    // ---- Lanes ----
+
+    /// A queue pair wants a lane. If there is one, or one within the context can be made, the
+    /// caller does the rest; otherwise a connection is made, by this end or by the peer.
+    pub fn want(&mut self, number: u32, key: Key, now: u64) {
+        self.wants.insert(number, key);
+        let is_local = key.node == self.node && self.listening(key.peer).is_some();
+        if is_local || self.lanes.contains_key(&key) || !key.connects(self.node) {
+            return;
+        }
+        let is_its = |pending: &Pending| match pending {
+            Pending::Wanted { key: of, .. } | Pending::Connecting { key: of, .. } => *of == key,
+            Pending::Accepted { .. } => false,
+        };
+        if !self.pending.iter().any(is_its) {
+            self.pending.push(Pending::Wanted {
+                key,
+                at: now,
+                pause: FIRST_PAUSE,
+            });
+        }
+    }
+
+    /// Queue pairs that want this lane.
+    pub fn wanting(&self, key: Key) -> Vec<u32> {
+        let of = self.wants.iter().filter(|(_, wanted)| **wanted == key);
+        of.map(|(number, _)| *number).collect()
+    }
+
+    /// When a connection is to be tried again.
+    pub fn next_try(&self) -> Option<u64> {
+        let times = self.pending.iter().filter_map(|pending| match pending {
+            Pending::Wanted { at, .. } => Some(*at),
+            _ => None,
+        });
+        times.min()
+    }
+
+    /// Moves connections on; those that have become lanes.
+    pub fn advance(&mut self, now: u64) -> Vec<Made> {
+        self.accept();
+        let mut made = Vec::new();
+        for pending in core::mem::take(&mut self.pending) {
+            match self.step(pending, now) {
+                Step::Made(key, endpoint) => {
+                    if let Some(pd) = self.domain(key.own) {
+                        made.push(Made { key, pd, endpoint });
+                    }
+                }
+                Step::Later(pending) => self.pending.push(pending),
+                Step::Over => {}
+            }
+        }
+        made
+    }
+
+    fn accept(&mut self) {
+        for listening in &self.listeners {
+            // An error is the driver's end, which the lanes report.
+            while let Ok(Some((endpoint, peer))) = listening.listener.try_accept() {
+                self.pending.push(Pending::Accepted {
+                    own: listening.port,
+                    peer,
+                    endpoint,
+                    hello: Vec::new(),
+                    is_watched: false,
+                });
+            }
+        }
+        // Those that say nothing must not keep out those that do.
+        let is_silent = |pending: &Pending| matches!(pending, Pending::Accepted { .. });
+        while self.pending.iter().filter(|of| is_silent(of)).count() > MOST_SILENT {
+            if let Some(oldest) = self.pending.iter().position(is_silent) {
+                self.pending.remove(oldest);
+            }
+        }
+    }
+
+    fn step(&self, pending: Pending, now: u64) -> Step {
+        match pending {
+            Pending::Wanted { key, .. } if !self.wants.values().any(|of| *of == key) => Step::Over,
+            Pending::Wanted { at, .. } if now < at => Step::Later(pending),
+            Pending::Wanted { key, pause, .. } => {
+                let endpoint = Endpoint::open().and_then(|endpoint| {
+                    endpoint.set_nonblocking(true)?;
+                    Ok(endpoint)
+                });
+                match endpoint {
+                    Ok(endpoint) => self.connect(key, endpoint, pause, false, now),
+                    Err(_) => again(key, pause, now),
+                }
+            }
+            Pending::Connecting {
+                key,
+                endpoint,
+                pause,
+                is_watched,
+            } => self.connect(key, endpoint, pause, is_watched, now),
+            Pending::Accepted {
+                own,
+                peer,
+                endpoint,
+                mut hello,
+                is_watched,
+            } => {
+                let mut bytes = [0; size_of::<Hello>()];
+                let rest = size_of::<Hello>() - hello.len();
+                let buffer = bytes.get_mut(..rest).unwrap_or_default();
+                match endpoint.recv(buffer, RecvFlags::empty()) {
+                    Ok(count) => hello.extend_from_slice(bytes.get(..count).unwrap_or_default()),
+                    Err(_) => return Step::Over,
+                }
+                if hello.len() == size_of::<Hello>() {
+                    return match self.greeted(own, peer, &hello) {
+                        Some(key) => Step::Made(key, endpoint),
+                        None => Step::Over,
+                    };
+                }
+                Step::Later(Pending::Accepted {
+                    own,
+                    peer,
+                    endpoint,
+                    hello,
+                    is_watched,
+                })
+            }
+        }
+    }
+
+    fn connect(
+        &self,
+        key: Key,
+        endpoint: Endpoint,
+        pause: u64,
+        is_watched: bool,
+        now: u64,
+    ) -> Step {
+        match endpoint.connect(PortId::new(key.node, key.peer)) {
+            Ok(_) => {}
+            Err(scif::Error::Scif(Errno::InProgress)) => {
+                return Step::Later(Pending::Connecting {
+                    key,
+                    endpoint,
+                    pause,
+                    is_watched,
+                });
+            }
+            Err(_) => return again(key, pause, now),
+        }
+        let hello = Hello {
+            magic: MAGIC.to_le(),
+            version: VERSION.to_le(),
+            from: u32::from(key.own).to_le(),
+            to: u32::from(key.peer).to_le(),
+        };
+        // A new connection has room for it.
+        match endpoint.send(hello.as_bytes(), SendFlags::empty()) {
+            Ok(count) if count == size_of::<Hello>() => Step::Made(key, endpoint),
+            _ => again(key, pause, now),
+        }
+    }
+
+    /// What a peer has connected for.
+    fn greeted(&self, own: Port, peer: PortId, bytes: &[u8]) -> Option<Key> {
+        let mut hello = Hello::new_zeroed();
+        hello.as_mut_bytes().copy_from_slice(bytes);
+        let key = Key {
+            own,
+            node: peer.node(),
+            peer: Port::try_from(u32::from_le(hello.from)).ok()?,
+        };
+        let is_right = u32::from_le(hello.magic) == MAGIC
+            && u32::from_le(hello.version) == VERSION
+            && u32::from_le(hello.to) == u32::from(own)
+            && !key.connects(self.node)
+            && (key.node, key.peer) != (self.node, own);
+        is_right.then_some(key)
+    }
+}
+
+/// What became of a connection in the making.
+enum Step {
+    /// It is a lane.
+    Made(Key, Endpoint),
+    /// It goes on.
+    Later(Pending),
+    /// Nobody wants it, or the peer has gone.
+    Over,
+}
+
+fn again(key: Key, pause: u64, now: u64) -> Step {
+    Step::Later(Pending::Wanted {
+        key,
+        at: now.saturating_add(pause),
+        pause: (2 * pause).min(LONGEST_PAUSE),
+    })
+}
+
+impl Listening {
+    fn take_index(&mut self) -> Option<u32> {
+        let (next, used) = (self.next, &self.used);
+        let mut indices = (0..INDICES).map(|ahead| (next + ahead) % INDICES);
+        let index = indices.find(|index| !used.contains(index))?;
+        self.used.insert(index);
+        self.next = index + 1;
+        Some((u32::from(self.port) << INDEX_BITS) | index)
+    }
+}

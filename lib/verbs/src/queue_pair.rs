@@ -1,0 +1,356 @@
+//! Queue pairs as values.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use verbs_core::attributes::Attributes;
+use verbs_core::context::QpView;
+use verbs_core::types::{Access, AttributeMask as M, Opcode, QpState, QpType, SendFlags};
+use verbs_core::work::{Capacity, Data, QpInit, ReceiveRequest, Remote, Segment, SendRequest};
+
+use crate::device::lid;
+use crate::error::Result;
+use crate::objects::{CompletionQueue, Domain, ProtectionDomain, SharedReceiveQueue};
+
+/// A queue pair that is to be made.
+pub struct QueuePairBuilder<'a> {
+    domain: &'a ProtectionDomain,
+    kind: QpType,
+    send: &'a CompletionQueue,
+    receive: &'a CompletionQueue,
+    shared: Option<&'a SharedReceiveQueue>,
+    capacity: Capacity,
+    signal_all: bool,
+}
+
+impl<'a> QueuePairBuilder<'a> {
+    pub(crate) fn new(
+        domain: &'a ProtectionDomain,
+        kind: QpType,
+        [send, receive]: [&'a CompletionQueue; 2],
+    ) -> Self {
+        Self {
+            domain,
+            kind,
+            send,
+            receive,
+            shared: None,
+            capacity: Capacity {
+                send_wr: 128,
+                recv_wr: 128,
+                send_sge: 4,
+                recv_sge: 4,
+                inline: 0,
+            },
+            signal_all: false,
+        }
+    }
+
+    /// The sizes; without it 128 requests of 4 segments, and no inline data.
+    #[must_use]
+    pub fn capacity(mut self, capacity: Capacity) -> Self {
+        self.capacity = capacity;
+        self
+    }
+
+    /// Bytes of inline data at most.
+    #[must_use]
+    pub fn inline(mut self, bytes: u32) -> Self {
+        self.capacity.inline = bytes;
+        self
+    }
+
+    /// Receives come from a shared queue.
+    #[must_use]
+    pub fn shared(mut self, queue: &'a SharedReceiveQueue) -> Self {
+        self.shared = Some(queue);
+        self
+    }
+
+    /// Every send completes with an entry.
+    #[must_use]
+    pub fn signal_all(mut self) -> Self {
+        self.signal_all = true;
+        self
+    }
+
+    /// Makes it.
+    ///
+    /// # Errors
+    /// `Invalid`: sizes, or objects of another domain. `NotSupported`: the type. `NoMemory`; those
+    /// of making a listener.
+    pub fn build(self) -> Result<QueuePair> {
+        let domain = self.domain.0.clone();
+        let init = QpInit {
+            kind: self.kind,
+            pd: domain.id,
+            send_cq: self.send.0.id,
+            recv_cq: self.receive.0.id,
+            srq: self.shared.map(|queue| queue.0.id),
+            capacity: self.capacity,
+            signal_all: self.signal_all,
+        };
+        let number = domain.raw.create_qp(init, 0)?;
+        Ok(QueuePair {
+            number,
+            kind: self.kind,
+            _queues: [self.send.clone(), self.receive.clone()],
+            _shared: self.shared.cloned(),
+            domain,
+        })
+    }
+}
+
+/// Where a queue pair is: what its peer has to be told.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Address {
+    /// The local identifier of the node's port.
+    pub lid: u16,
+    /// The queue pair's number.
+    pub number: u32,
+    /// The first packet number.
+    pub psn: u32,
+}
+
+/// Times and limits of a connection between queue pairs; the codes are those of the verbs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Settings {
+    /// What the peer may do.
+    pub access: Access,
+    /// The time to wait for an answer, as a code.
+    pub timeout: u8,
+    /// Tries after the first one when there is no answer.
+    pub retries: u8,
+    /// Tries after the first one when there is no receive; 7 without end.
+    pub rnr_retries: u8,
+    /// How long a peer waits that found no receive, as a code.
+    pub rnr_timer: u8,
+    /// Reads and atomics under way, of either end.
+    pub reads: u8,
+}
+
+impl Default for Settings {
+    /// All access, half a second for an answer, and for a receive without end.
+    fn default() -> Self {
+        Self {
+            access: Access::REMOTE | Access::LOCAL_WRITE,
+            timeout: 14,
+            retries: 7,
+            rnr_retries: 7,
+            rnr_timer: 12,
+            reads: 16,
+        }
+    }
+}
+
+/// A queue pair, until the value goes.
+pub struct QueuePair {
+    number: u32,
+    kind: QpType,
+    _queues: [CompletionQueue; 2],
+    _shared: Option<SharedReceiveQueue>,
+    domain: Arc<Domain>,
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        // It is there: nobody else ends it.
+        let _ = self.domain.raw.destroy_qp(self.number);
+    }
+}
+
+impl QueuePair {
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> Address {
+        Address {
+            lid: lid(self.domain.raw.node()),
+            number: self.number,
+            psn: 0,
+        }
+    }
+
+    /// Its state, attributes and sizes.
+    ///
+    /// # Errors
+    /// None.
+    pub fn query(&self) -> Result<QpView> {
+        self.domain.raw.query_qp(self.number)
+    }
+
+    /// Changes attributes, and the state.
+    ///
+    /// # Errors
+    /// `NotSupported`: unknown bits of the mask. `Invalid`: a value, or the change of state with
+    /// this mask; then nothing has changed.
+    pub fn modify(&self, new: &Attributes, mask: M) -> Result<()> {
+        self.domain.raw.modify_qp(self.number, new, mask)
+    }
+
+    /// Makes it ready for receives to be posted.
+    ///
+    /// # Errors
+    /// `Invalid`: it is past that.
+    pub fn init(&self, settings: &Settings) -> Result<()> {
+        let attributes = Attributes {
+            state: QpState::Init,
+            access: settings.access,
+            ..Attributes::default()
+        };
+        let mask = M::STATE | M::PKEY_INDEX | M::PORT | M::ACCESS_FLAGS;
+        self.modify(&attributes, mask)
+    }
+
+    /// Connects it, after [`init`](Self::init), to the queue pair at an address, which does the
+    /// same. The peer need not be ready.
+    ///
+    /// # Errors
+    /// `Invalid`: it is not initialized, or a setting is out of range.
+    pub fn connect_to(&self, peer: Address, settings: &Settings) -> Result<()> {
+        let mut attributes = Attributes {
+            state: QpState::Rtr,
+            dlid: peer.lid,
+            dest_qpn: peer.number,
+            rq_psn: peer.psn,
+            path_mtu: 5,
+            min_rnr_timer: settings.rnr_timer,
+            max_dest_rd_atomic: settings.reads,
+            max_rd_atomic: settings.reads,
+            timeout: settings.timeout,
+            retry_cnt: settings.retries,
+            rnr_retry: settings.rnr_retries,
+            ..Attributes::default()
+        };
+        let is_reliable = self.kind == QpType::Rc;
+        let mut mask = M::STATE | M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
+        if is_reliable {
+            mask |= M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
+        }
+        self.modify(&attributes, mask)?;
+        attributes.state = QpState::Rts;
+        let mut mask = M::STATE | M::SQ_PSN;
+        if is_reliable {
+            mask |= M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
+        }
+        self.modify(&attributes, mask)
+    }
+
+    // ---- Posting ----
+
+    /// Posts a request of any kind.
+    ///
+    /// # Errors
+    /// `Invalid`: the state, the operation, too many segments or bytes. `NoMemory`: the queue is
+    /// full.
+    pub fn post(&self, request: SendRequest) -> Result<()> {
+        self.domain.raw.post_send(self.number, [request]).1
+    }
+
+    /// Sends a message, and completes when it is in a receive of the peer.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn send(&self, id: u64, segments: &[Segment]) -> Result<()> {
+        self.post(SendRequest::new(id, Opcode::Send, segments.to_vec()))
+    }
+
+    /// Sends a copy of these bytes.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn send_inline(&self, id: u64, bytes: &[u8]) -> Result<()> {
+        let mut request = SendRequest::new(id, Opcode::Send, Vec::new());
+        request.data = Data::Inline(bytes.to_vec());
+        request.flags |= SendFlags::INLINE;
+        self.post(request)
+    }
+
+    /// Writes the peer's memory.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn write(&self, id: u64, segments: &[Segment], to: Remote) -> Result<()> {
+        self.one_sided(id, Opcode::RdmaWrite, segments, to)
+    }
+
+    /// Writes the peer's memory, then completes a receive of the peer with 32 bits.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn write_with(
+        &self,
+        id: u64,
+        segments: &[Segment],
+        to: Remote,
+        immediate: u32,
+    ) -> Result<()> {
+        let mut request = SendRequest::new(id, Opcode::RdmaWriteWithImm, segments.to_vec());
+        (request.remote, request.immediate) = (to, immediate);
+        self.post(request)
+    }
+
+    /// Reads the peer's memory.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn read(&self, id: u64, segments: &[Segment], from: Remote) -> Result<()> {
+        self.one_sided(id, Opcode::RdmaRead, segments, from)
+    }
+
+    fn one_sided(
+        &self,
+        id: u64,
+        opcode: Opcode,
+        segments: &[Segment],
+        remote: Remote,
+    ) -> Result<()> {
+        let mut request = SendRequest::new(id, opcode, segments.to_vec());
+        request.remote = remote;
+        self.post(request)
+    }
+
+    /// Adds to 8 bytes of the peer's memory; the segment gets what was there.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn fetch_and_add(&self, id: u64, before: Segment, at: Remote, add: u64) -> Result<()> {
+        let mut request = SendRequest::new(id, Opcode::AtomicFetchAndAdd, alloc::vec![before]);
+        (request.remote, request.compare_add) = (at, add);
+        self.post(request)
+    }
+
+    /// Stores the second number in 8 bytes of the peer's memory if the first one is there; the
+    /// segment gets what was there.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub fn compare_and_swap(
+        &self,
+        id: u64,
+        before: Segment,
+        at: Remote,
+        (compare, swap): (u64, u64),
+    ) -> Result<()> {
+        let mut request = SendRequest::new(id, Opcode::AtomicCmpAndSwp, alloc::vec![before]);
+        request.remote = at;
+        (request.compare_add, request.swap) = (compare, swap);
+        self.post(request)
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    /// `Invalid`: the state, a shared receive queue, too many segments. `NoMemory`: the queue is
+    /// full.
+    pub fn receive(&self, id: u64, segments: &[Segment]) -> Result<()> {
+        let request = ReceiveRequest {
+            id,
+            segments: segments.to_vec(),
+        };
+        self.domain.raw.post_recv(self.number, [request]).1
+    }
+}

@@ -1,0 +1,485 @@
+//! The verbs with objects by handle, for other languages; nothing here owns an object.
+//!
+//! Threads may share a context. A call takes the context's lock, and moves on what it can.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use hal::lock::{Guard, Mutex};
+use scif::NodeId;
+use verbs_core::attributes::Attributes;
+use verbs_core::context::{self, Counts, Progress, QpView};
+use verbs_core::table::Id;
+use verbs_core::types::{AttributeMask, QpState};
+use verbs_core::work::{QpInit, ReceiveRequest, SendRequest, WorkCompletion};
+use verbs_core::{Subject, keys};
+
+use crate::bell::Bell;
+use crate::clock::Time;
+use crate::error::{Error, Result};
+use crate::events::Events;
+use crate::lanes::Lanes;
+use crate::links::{Key, Links};
+use crate::state::{Cq, State};
+use crate::worker::Worker;
+
+pub use crate::memory::Held;
+pub use crate::state::AsyncEvent;
+
+/// A completion channel: what arrives are the words that the program has given its completion
+/// queues.
+pub type Channel = Events<u64>;
+
+/// Polls in a row that find nothing before a thread gives way to others.
+const EMPTY_POLLS: u32 = 2000;
+/// Further ones.
+const MORE_POLLS: u32 = 400;
+
+/// A context of a program that has opened the device.
+#[derive(Clone)]
+pub struct Context {
+    shared: Arc<Shared>,
+}
+
+/// What the program's calls and the progress thread share.
+pub(crate) struct Shared {
+    pub(crate) state: Mutex<State>,
+    /// Calls that have looked for completions.
+    pub(crate) polls: AtomicU32,
+    /// Those in a row that have found none.
+    empty: AtomicU32,
+    pub(crate) bell: Bell,
+    events: Arc<Events<AsyncEvent>>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.state.lock().leave();
+        self.bell.ring();
+    }
+}
+
+impl Context {
+    /// Opens the device. `start` gives a thread to the context, which runs [`Worker::run`] until
+    /// the context goes.
+    ///
+    /// # Errors
+    /// Those of the scheme and of `start`.
+    pub fn open(start: impl FnOnce(Worker) -> Result<()>) -> Result<Self> {
+        let node = scif::nodes()?.own;
+        let events = Arc::new(Events::new()?);
+        let (bell, reader) = Bell::new()?;
+        let mut time = Time::new();
+        // Records for a former context at the same port are told apart by it.
+        let generation = time.now() as u32 ^ hal::clock::ticks() as u32;
+        let state = State {
+            core: context::Context::new(generation),
+            lanes: Lanes::default(),
+            links: Links::new(node),
+            time,
+            users: BTreeMap::new(),
+            cqs: BTreeMap::new(),
+            qps: BTreeMap::new(),
+            srqs: BTreeMap::new(),
+            events: events.clone(),
+            armed: BTreeSet::new(),
+            left: Progress::default(),
+            is_polled: false,
+            wakes_at: 0,
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            polls: AtomicU32::new(0),
+            empty: AtomicU32::new(0),
+            bell,
+            events,
+        });
+        start(Worker::new(Arc::downgrade(&shared), reader)?)?;
+        Ok(Self { shared })
+    }
+
+    fn lock(&self) -> Guard<'_, State> {
+        self.shared.state.lock()
+    }
+
+    /// The own node.
+    pub fn node(&self) -> NodeId {
+        self.lock().links.node
+    }
+
+    /// What there is.
+    pub fn counts(&self) -> Counts {
+        self.lock().core.counts()
+    }
+
+    /// Asynchronous events.
+    pub fn events(&self) -> &Arc<Events<AsyncEvent>> {
+        &self.shared.events
+    }
+
+    /// Tells all peers that nothing more comes: for programs that end without closing the context.
+    pub fn leave(&self) {
+        self.lock().leave();
+    }
+
+    /// Wakes the progress thread if it would look too late.
+    fn rouse(&self, state: &mut State) {
+        let left = state.left;
+        let is_early = left.until.is_some_and(|until| until < state.wakes_at);
+        let waits = left.waits_for_room && !state.is_polled;
+        if is_early || waits || left.is_busy {
+            self.shared.bell.ring();
+        }
+    }
+
+    /// Moves on, after a call that may have made work.
+    fn advance(&self, state: &mut State) {
+        state.advance();
+        self.rouse(state);
+    }
+
+    // ---- Protection domains and memory regions ----
+
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn alloc_pd(&self) -> Result<Id> {
+        let mut state = self.lock();
+        let pd = state.core.alloc_pd()?;
+        state.users.insert(pd, 0);
+        Ok(pd)
+    }
+
+    /// Ends a protection domain.
+    ///
+    /// # Errors
+    /// `NotFound`. `Busy`: something belongs to it.
+    pub fn dealloc_pd(&self, pd: Id) -> Result<()> {
+        let mut state = self.lock();
+        match state.users.get(&pd) {
+            None => return Err(Error::NotFound),
+            Some(0) => {}
+            Some(_) => return Err(Error::Busy),
+        }
+        state.close_lanes(pd);
+        state.core.dealloc_pd(pd)?;
+        state.users.remove(&pd);
+        Ok(())
+    }
+
+    /// Registers memory: `region` says which, in addresses of `held`. Its key, local and remote.
+    ///
+    /// # Errors
+    /// `NotFound`: the domain. `Invalid`: the length, the access, addresses with different offsets
+    /// in a page, or not in `held`. `NoMemory`.
+    pub fn register(&self, region: keys::Region, held: Held) -> Result<u32> {
+        let range = held.range();
+        let ahead = (region.start as usize).checked_sub(range.address());
+        let inside = ahead.and_then(|ahead| range.part(ahead, region.length as usize).ok());
+        inside.ok_or(Error::Invalid)?;
+        let mut state = self.lock();
+        let key = state.core.register(region)?;
+        state.lanes.memory.insert(key, held);
+        state.count(region.pd, 1);
+        Ok(key)
+    }
+
+    /// Ends a memory region; what it was made of. When this returns nobody copies to or from it.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn deregister(&self, key: u32) -> Result<Held> {
+        let mut state = self.lock();
+        let State { core, lanes, .. } = &mut *state;
+        let pd = core.region(key).ok_or(Error::NotFound)?.pd;
+        core.deregister(lanes, key)?;
+        let held = lanes.memory.remove(key).ok_or(Error::NotFound)?;
+        state.count(pd, -1);
+        self.advance(&mut state);
+        Ok(held)
+    }
+
+    // ---- Completion queues ----
+
+    /// Makes a completion queue. `user`: the program's word for it.
+    ///
+    /// # Errors
+    /// `Invalid`: the size. `NoMemory`.
+    pub fn create_cq(&self, size: u32, channel: Option<&Arc<Channel>>, user: u64) -> Result<Id> {
+        let mut state = self.lock();
+        let cq = state.core.create_cq(size)?;
+        let channel = channel.cloned();
+        state.cqs.insert(cq, Cq { channel, user });
+        Ok(cq)
+    }
+
+    /// Ends a completion queue; its events that wait are dropped.
+    ///
+    /// # Errors
+    /// `NotFound`. `Busy`: queue pairs complete there.
+    pub fn destroy_cq(&self, cq: Id) -> Result<()> {
+        let mut state = self.lock();
+        state.core.destroy_cq(cq)?;
+        state.armed.remove(&cq);
+        let of = state.cqs.remove(&cq);
+        drop(state);
+        if let Some((channel, user)) = of.as_ref().and_then(Cq::target) {
+            channel.drop_if(|of| *of == user);
+        }
+        self.forget(Subject::Cq(cq));
+        Ok(())
+    }
+
+    fn forget(&self, subject: Subject) {
+        self.shared.events.drop_if(|event| event.subject == subject);
+    }
+
+    /// Changes the size of a completion queue.
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: the size, or more completions are there.
+    pub fn resize_cq(&self, cq: Id, size: u32) -> Result<()> {
+        Ok(self.lock().core.resize_cq(cq, size)?)
+    }
+
+    /// Takes completions, at most as many as `into` has room for beyond its length, and appends
+    /// them; how many. When there are none, looks for what peers have sent.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn poll_cq(&self, cq: Id, most: usize, into: &mut Vec<WorkCompletion>) -> Result<usize> {
+        self.shared.polls.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.lock();
+        let mut count = take(&mut state, cq, most, into)?;
+        if count == 0 {
+            state.advance_once();
+            count = take(&mut state, cq, most, into)?;
+            self.rouse(&mut state);
+        }
+        drop(state);
+        match count {
+            0 => self.rest(),
+            _ => self.shared.empty.store(0, Ordering::Relaxed),
+        }
+        Ok(count)
+    }
+
+    /// Gives way to others from time to time: they may have to run before there is something.
+    fn rest(&self) {
+        let empty = self.shared.empty.fetch_add(1, Ordering::Relaxed);
+        if empty >= EMPTY_POLLS && empty.is_multiple_of(MORE_POLLS) {
+            hal::pause::yield_now();
+        }
+    }
+
+    /// Asks for an event at the next completion, or the next solicited one or error.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn req_notify_cq(&self, cq: Id, solicited_only: bool) -> Result<()> {
+        let mut state = self.lock();
+        state.core.req_notify_cq(cq, solicited_only)?;
+        if state.cqs.get(&cq).and_then(Cq::target).is_some() {
+            state.armed.insert(cq);
+            if state.is_polled {
+                // The program is about to sleep.
+                self.shared.bell.ring();
+            }
+        }
+        Ok(())
+    }
+
+    // ---- Shared receive queues ----
+
+    /// Makes a shared receive queue. `user`: the program's word for it.
+    ///
+    /// # Errors
+    /// `Invalid`: sizes. `NotFound`: the domain. `NoMemory`.
+    pub fn create_srq(
+        &self,
+        pd: Id,
+        (max_wr, max_sge): (u32, u32),
+        limit: u32,
+        user: u64,
+    ) -> Result<Id> {
+        let mut state = self.lock();
+        let srq = state.core.create_srq(pd, max_wr, max_sge, limit)?;
+        state.srqs.insert(srq, user);
+        state.count(pd, 1);
+        Ok(srq)
+    }
+
+    /// Ends a shared receive queue.
+    ///
+    /// # Errors
+    /// `NotFound`. `Busy`: queue pairs take from it.
+    pub fn destroy_srq(&self, srq: Id) -> Result<()> {
+        let mut state = self.lock();
+        let pd = state.core.srq(srq)?.pd;
+        state.core.destroy_srq(srq)?;
+        state.srqs.remove(&srq);
+        state.count(pd, -1);
+        drop(state);
+        self.forget(Subject::Srq(srq));
+        Ok(())
+    }
+
+    /// Sets the limit of a shared receive queue, below which an event tells once.
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: more than it holds.
+    pub fn set_srq_limit(&self, srq: Id, limit: u32) -> Result<()> {
+        Ok(self.lock().core.set_srq_limit(srq, limit)?)
+    }
+
+    /// Receives that a shared receive queue holds, segments of each, and the limit.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn query_srq(&self, srq: Id) -> Result<(u32, u32, u32)> {
+        let state = self.lock();
+        Ok(state.core.srq(srq)?.query())
+    }
+
+    /// Posts receives to a shared receive queue, up to the first that is refused; how many were
+    /// posted.
+    pub fn post_srq_recv(
+        &self,
+        srq: Id,
+        requests: impl IntoIterator<Item = ReceiveRequest>,
+    ) -> (usize, Result<()>) {
+        let mut state = self.lock();
+        let posted = each(requests, |request| state.core.post_srq_recv(srq, request));
+        self.advance(&mut state);
+        posted
+    }
+
+    // ---- Queue pairs ----
+
+    /// Makes a queue pair; its number. `user`: the program's word for it.
+    ///
+    /// # Errors
+    /// `Invalid`: sizes, or objects of another domain. `NotFound`: objects. `NotSupported`: the
+    /// type. `NoMemory`; those of making a listener.
+    pub fn create_qp(&self, init: QpInit, user: u64) -> Result<u32> {
+        let mut state = self.lock();
+        let number = state.links.take_number(init.pd)?;
+        if let Err(error) = state.core.create_qp(number, init) {
+            state.links.give_back(number);
+            return Err(error.into());
+        }
+        state.qps.insert(number, user);
+        state.count(init.pd, 1);
+        drop(state);
+        // The progress thread is to watch the listener.
+        self.shared.bell.ring();
+        Ok(number)
+    }
+
+    /// Ends a queue pair, with what was posted to it and its completions.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn destroy_qp(&self, number: u32) -> Result<()> {
+        let mut state = self.lock();
+        let pd = state.core.query_qp(number)?.init.pd;
+        state.core.destroy_qp(number)?;
+        state.links.give_back(number);
+        state.qps.remove(&number);
+        state.count(pd, -1);
+        self.advance(&mut state);
+        drop(state);
+        self.forget(Subject::Qp(number));
+        Ok(())
+    }
+
+    /// Changes a queue pair.
+    ///
+    /// # Errors
+    /// `NotFound`. `NotSupported`: unknown bits of the mask. `Invalid`: a value, or the change of
+    /// state with this mask; then nothing has changed.
+    pub fn modify_qp(&self, number: u32, new: &Attributes, mask: AttributeMask) -> Result<()> {
+        let mut state = self.lock();
+        state.core.modify_qp(number, new, mask)?;
+        match new.state {
+            _ if !mask.contains(AttributeMask::STATE) => {}
+            QpState::Rtr => {
+                let attributes = state.core.query_qp(number)?.attributes;
+                let node = attributes.dlid.wrapping_sub(1);
+                let key = Key::new(number, node, attributes.dest_qpn);
+                state.want(number, key);
+                self.shared.bell.ring();
+            }
+            QpState::Reset => {
+                state.links.wants.remove(&number);
+            }
+            _ => {}
+        }
+        self.advance(&mut state);
+        Ok(())
+    }
+
+    /// A queue pair.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn query_qp(&self, number: u32) -> Result<QpView> {
+        Ok(self.lock().core.query_qp(number)?)
+    }
+
+    /// Posts sends, up to the first that is refused; how many were posted.
+    pub fn post_send(
+        &self,
+        number: u32,
+        requests: impl IntoIterator<Item = SendRequest>,
+    ) -> (usize, Result<()>) {
+        let mut state = self.lock();
+        let posted = each(requests, |request| state.core.post_send(number, request));
+        state.advance_once();
+        self.rouse(&mut state);
+        posted
+    }
+
+    /// Posts receives, up to the first that is refused; how many were posted.
+    pub fn post_recv(
+        &self,
+        number: u32,
+        requests: impl IntoIterator<Item = ReceiveRequest>,
+    ) -> (usize, Result<()>) {
+        let mut state = self.lock();
+        let posted = each(requests, |request| state.core.post_recv(number, request));
+        state.advance_once();
+        self.rouse(&mut state);
+        posted
+    }
+}
+
+/// Makes a call for each item, up to the first that fails.
+fn each<T>(
+    items: impl IntoIterator<Item = T>,
+    mut call: impl FnMut(T) -> verbs_core::types::Result<()>,
+) -> (usize, Result<()>) {
+    let mut count = 0;
+    for item in items {
+        if let Err(error) = call(item) {
+            return (count, Err(error.into()));
+        }
+        count += 1;
+    }
+    (count, Ok(()))
+}
+
+/// Takes completions that are there.
+fn take(state: &mut State, cq: Id, most: usize, into: &mut Vec<WorkCompletion>) -> Result<usize> {
+    let mut count = 0;
+    while count < most
+        && let Some(completion) = state.core.poll_cq(cq)?
+    {
+        into.push(completion);
+        count += 1;
+    }
+    Ok(count)
+}

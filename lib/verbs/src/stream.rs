@@ -1,0 +1,204 @@
+//! A lane over a SCIF connection.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use scif::raw::{self, Range};
+use scif::{Endpoint, Errno, Protection, RecvFlags, RmaFlags, SendFlags};
+use syscall::flag::EventFlags;
+use verbs_core::host::{Available, NotMoved};
+use verbs_core::record::{HEADER_BYTES, MAX_PAYLOAD};
+
+/// Most bytes of a record.
+pub const MAX_RECORD: usize = HEADER_BYTES + MAX_PAYLOAD;
+/// Bytes that are taken from the connection at a time.
+const INBOX_BYTES: usize = 16 * 1024;
+
+/// See the module.
+pub struct Stream {
+    endpoint: Endpoint,
+    /// Bytes that have arrived: those of `inbox[from..to]`.
+    inbox: Vec<u8>,
+    from: usize,
+    to: usize,
+    /// The rest of what there was no room for.
+    outbox: Vec<u8>,
+    /// Nothing more arrives, and nothing can be sent.
+    has_ended: bool,
+    /// Whether to look for bytes though there is no sign of any.
+    looks: bool,
+    /// The own windows: by the number that the peer knows, where they begin and their bytes.
+    windows: BTreeMap<u64, (i64, u64)>,
+    /// What the event queue of the progress thread reports of it.
+    pub watched: EventFlags,
+    /// Something waits for room.
+    pub wants_room: bool,
+}
+
+impl Stream {
+    /// A connected endpoint that does not wait.
+    pub fn new(endpoint: Endpoint) -> Self {
+        // Where rings cannot be mapped, the driver moves what is sent.
+        let _ = endpoint.prepare();
+        Self {
+            endpoint,
+            inbox: vec![0; INBOX_BYTES],
+            from: 0,
+            to: 0,
+            outbox: Vec::new(),
+            has_ended: false,
+            looks: true,
+            windows: BTreeMap::new(),
+            watched: EventFlags::empty(),
+            wants_room: false,
+        }
+    }
+
+    pub fn fd(&self) -> usize {
+        self.endpoint.fd()
+    }
+
+    /// Whether all that was sent is on its way.
+    pub fn is_flushed(&self) -> bool {
+        self.outbox.is_empty() || self.has_ended
+    }
+
+    /// Asks the driver, about once a second, whether the connection lives.
+    pub fn check(&mut self) {
+        self.looks |= !self.endpoint.is_live();
+    }
+
+    // ---- The stream ----
+
+    /// Bytes that can be sent: those of a record, or none.
+    pub fn room(&mut self) -> usize {
+        self.flush();
+        self.wants_room = !self.outbox.is_empty();
+        match self.outbox.is_empty() && !self.has_ended {
+            true => MAX_RECORD,
+            false => 0,
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.outbox.is_empty() || self.has_ended {
+            return;
+        }
+        // The error is the end, which is reported behind what has arrived.
+        let sent = self.endpoint.send(&self.outbox, SendFlags::empty());
+        self.outbox.drain(..sent.unwrap_or(0));
+    }
+
+    /// Sends a record for which there is room.
+    pub fn send(&mut self, record: &[u8]) {
+        let sent = self.endpoint.send(record, SendFlags::empty());
+        let rest = record.get(sent.unwrap_or(0)..).unwrap_or_default();
+        self.outbox.extend_from_slice(rest);
+    }
+
+    pub fn available(&mut self) -> Available {
+        let bytes = self.to - self.from;
+        if bytes < MAX_RECORD && !self.has_ended && (self.looks || self.endpoint.has_news()) {
+            self.fill();
+        }
+        Available {
+            bytes: self.to - self.from,
+            has_ended: self.has_ended,
+        }
+    }
+
+    fn fill(&mut self) {
+        self.looks = false;
+        self.inbox.copy_within(self.from..self.to, 0);
+        (self.from, self.to) = (0, self.to - self.from);
+        let Some(buffer) = self.inbox.get_mut(self.to..) else {
+            return;
+        };
+        match self.endpoint.recv(buffer, RecvFlags::empty()) {
+            Ok(count) => self.to += count,
+            Err(scif::Error::Scif(Errno::Interrupted)) => self.looks = true,
+            Err(_) => self.has_ended = true,
+        }
+    }
+
+    /// Takes bytes that are available.
+    pub fn take(&mut self, count: usize) -> &[u8] {
+        let from = self.from;
+        self.from += count;
+        self.inbox.get(from..self.from).unwrap_or_default()
+    }
+
+    // ---- Windows ----
+
+    /// Makes memory a window.
+    pub fn expose(&mut self, range: Range<'_>, writes: bool) -> Option<u64> {
+        let (pages, ahead) = range.around()?;
+        let protection = match writes {
+            true => Protection::all(),
+            false => Protection::READ,
+        };
+        let offset = raw::register(self.fd(), pages, 0, protection.bits(), 0).ok()?;
+        let number = (offset as u64).wrapping_add(ahead as u64);
+        let length = pages.bytes() as u64;
+        self.windows.insert(number, (offset, length));
+        Some(number)
+    }
+
+    /// Takes a window back.
+    pub fn withdraw(&mut self, window: u64) {
+        if let Some((offset, length)) = self.windows.remove(&window) {
+            // The errors say that the connection has gone, and with it the window.
+            let _ = raw::unregister(self.fd(), offset, length);
+        }
+    }
+
+    /// Copies into the peer's window.
+    pub fn put(&mut self, from: raw::Source<'_>, window: u64, offset: u64) -> Result<(), NotMoved> {
+        let at = window.wrapping_add(offset) as i64;
+        let flags = RmaFlags::SYNC;
+        let moved = self.endpoint.vwrite_source(from, at, flags);
+        moved.map_err(|error| self.not_moved(error))
+    }
+
+    /// Has what was put arrive before what follows.
+    pub fn drain(&self) {
+        if self.endpoint.gathers() {
+            hal::mem::drain_writes();
+        }
+    }
+
+    /// Copies out of the peer's window.
+    pub fn get(&mut self, to: Range<'_>, window: u64, offset: u64) -> Result<(), NotMoved> {
+        let at = window.wrapping_add(offset) as i64;
+        let moved = self.endpoint.vread_target(to.into(), at, RmaFlags::SYNC);
+        moved.map_err(|error| self.not_moved(error))
+    }
+
+    /// Makes an atomic operation in the peer's window.
+    pub fn fetch(
+        &mut self,
+        window: u64,
+        offset: u64,
+        operation: impl FnOnce(&core::sync::atomic::AtomicU64) -> u64,
+    ) -> Result<u64, NotMoved> {
+        let at = window.wrapping_add(offset) as i64;
+        let before = self.endpoint.fetch(at, operation);
+        before.map_err(|error| self.not_moved(error))
+    }
+
+    fn not_moved(&mut self, error: scif::Error) -> NotMoved {
+        match error {
+            scif::Error::Scif(
+                Errno::ConnectionReset | Errno::NotConnected | Errno::NoDevice | Errno::Interrupted,
+            ) => {
+                self.looks = true;
+                NotMoved::Ended
+            }
+            scif::Error::Scif(Errno::NotSupported | Errno::InvalidArgument) => {
+                NotMoved::NotSupported
+            }
+            _ => NotMoved::NoWindow,
+        }
+    }
+}

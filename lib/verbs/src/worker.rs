@@ -1,0 +1,149 @@
+//! The progress thread of a context: makes connections, and serves the lanes as long as the
+//! program does not.
+//!
+//! A program that polls its completion queues does all the work in its own calls; then the thread
+//! has no lane in its event queue, so that no peer wakes it, and only looks every few milliseconds
+//! whether the program still polls. If it does not, or waits at a completion channel, the thread
+//! sleeps on the lanes.
+
+use alloc::sync::Weak;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+
+use hal::event::{Queue, Ready};
+use libredox::Fd;
+use syscall::flag::EventFlags;
+
+use crate::error::Result;
+use crate::links::Pending;
+use crate::raw::Shared;
+use crate::state::State;
+
+/// How often the thread looks whether the program polls, in nanoseconds.
+const LOOK_NS: u64 = 4_000_000;
+/// Its longest sleep, after which it looks whether the driver lives.
+const LONGEST_NS: u64 = 1_000_000_000;
+
+/// What the event queue reports.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Source {
+    Bell,
+    /// A lane, a listener or a connection in the making: all are looked at.
+    Link,
+}
+
+/// The work of the progress thread.
+pub struct Worker {
+    shared: Weak<Shared>,
+    queue: Queue<Source>,
+    bell: Fd,
+    /// Polls of the program when the thread looked last.
+    polls: u32,
+}
+
+impl Worker {
+    pub(crate) fn new(shared: Weak<Shared>, bell: Fd) -> Result<Self> {
+        let mut queue = Queue::new()?;
+        queue.subscribe(bell.raw(), EventFlags::EVENT_READ, Source::Bell)?;
+        Ok(Self {
+            shared,
+            queue,
+            bell,
+            polls: 0,
+        })
+    }
+
+    /// Works until the context goes.
+    ///
+    /// # Errors
+    /// Those of the event queue.
+    pub fn run(mut self) -> Result<()> {
+        let mut ready: Vec<Ready<Source>> = Vec::new();
+        while let Some(shared) = self.shared.upgrade() {
+            let limit = self.turn(&shared)?;
+            drop(shared);
+            self.queue
+                .wait(Some(Duration::from_nanos(limit)), &mut ready)?;
+        }
+        Ok(())
+    }
+
+    /// One turn; how long to sleep then.
+    fn turn(&mut self, shared: &Shared) -> Result<u64> {
+        shared.bell.quiet(&self.bell);
+        let mut state = shared.state.lock();
+        state.time.distrust();
+        let polls = shared.polls.load(Ordering::Relaxed);
+        let has_polled = core::mem::replace(&mut self.polls, polls) != polls;
+        state.is_polled = has_polled && state.armed.is_empty();
+        for stream in state.lanes.streams() {
+            stream.check();
+        }
+        state.advance_links();
+        self.watch(&mut state)?;
+        state.advance();
+        // Records may have found no room, or it may have come.
+        self.watch(&mut state)?;
+        let now = state.time.now();
+        let limit = self.limit(&state, now);
+        state.wakes_at = now.saturating_add(limit);
+        Ok(limit)
+    }
+
+    fn limit(&self, state: &State, now: u64) -> u64 {
+        let longest = match state.is_polled {
+            true => LOOK_NS,
+            false => LONGEST_NS,
+        };
+        if state.left.is_busy {
+            return 0;
+        }
+        let timer = state.left.until.into_iter();
+        let times = timer.chain(state.links.next_try());
+        let next = times.map(|time| time.saturating_sub(now)).min();
+        next.map_or(longest, |next| next.min(longest))
+    }
+
+    /// Has the event queue report what the thread is to look at, and nothing else.
+    fn watch(&mut self, state: &mut State) -> Result<()> {
+        let queue = &mut self.queue;
+        let is_polled = state.is_polled;
+        for stream in state.lanes.streams() {
+            let mut wanted = EventFlags::EVENT_READ;
+            wanted.set(EventFlags::EVENT_WRITE, stream.wants_room);
+            if is_polled {
+                wanted = EventFlags::empty();
+            }
+            if stream.watched != wanted {
+                queue.subscribe(stream.fd(), wanted, Source::Link)?;
+                stream.watched = wanted;
+            }
+        }
+        let links = &mut state.links;
+        for listening in links.listeners.iter_mut().filter(|of| !of.is_watched) {
+            let fd = listening.listener.fd();
+            queue.subscribe(fd, EventFlags::EVENT_READ, Source::Link)?;
+            listening.is_watched = true;
+        }
+        for pending in &mut links.pending {
+            let (endpoint, is_watched, flags) = match pending {
+                Pending::Wanted { .. } => continue,
+                Pending::Connecting {
+                    endpoint,
+                    is_watched,
+                    ..
+                } => (endpoint, is_watched, EventFlags::EVENT_WRITE),
+                Pending::Accepted {
+                    endpoint,
+                    is_watched,
+                    ..
+                } => (endpoint, is_watched, EventFlags::EVENT_READ),
+            };
+            if !core::mem::replace(is_watched, true) {
+                queue.subscribe(endpoint.fd(), flags, Source::Link)?;
+            }
+        }
+        Ok(())
+    }
+}
