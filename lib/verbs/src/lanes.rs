@@ -55,8 +55,20 @@ pub struct Lanes {
 }
 
 impl Lanes {
+    /// Adds a lane over a connection.
+    pub fn insert_stream(&mut self, stream: Stream) -> LaneId {
+        self.insert(Lane::Stream(Box::new(stream)))
+    }
+
+    /// All lanes.
+    pub fn ids(&self) -> Vec<LaneId> {
+        let lanes = self.lanes.iter().zip(0..);
+        let lanes = lanes.filter(|(lane, _)| lane.is_some());
+        lanes.map(|(_, index)| LaneId(index)).collect()
+    }
+
     /// Adds a lane.
-    pub fn insert(&mut self, lane: Lane) -> LaneId {
+    fn insert(&mut self, lane: Lane) -> LaneId {
         let id = self.next_id();
         self.put_in(id, lane);
         id

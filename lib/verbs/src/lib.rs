@@ -57,6 +57,7 @@ pub use objects::{
 };
 pub use queue_pair::{Address, QueuePair, QueuePairBuilder, Settings};
 pub use raw::AsyncEvent;
+pub use verbs_core::address::{self, AddressVector, Datagram, GlobalRoute};
 pub use verbs_core::attributes::Attributes;
 pub use verbs_core::types::{
     Access, AttributeMask, EventType, Opcode, QpState, QpType, SendFlags, WcFlags, WcOpcode,

@@ -40,10 +40,13 @@ struct Hello {
     to: u32,
 }
 
+/// The own port of a lane for datagrams, which belongs to no protection domain.
+const DATAGRAMS: Port = 0;
+
 /// What a lane joins.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Key {
-    /// The port of the own listener.
+    /// The port of the own listener; 0 for datagrams.
     pub own: Port,
     /// The peer's node.
     pub node: NodeId,
@@ -59,6 +62,20 @@ impl Key {
             node,
             peer: (peer >> INDEX_BITS) as Port,
         }
+    }
+
+    /// The lane of datagrams to a queue pair.
+    pub fn datagrams(node: NodeId, peer: u32) -> Key {
+        Key {
+            own: DATAGRAMS,
+            node,
+            peer: (peer >> INDEX_BITS) as Port,
+        }
+    }
+
+    /// Whether it is a lane for datagrams.
+    pub fn is_for_datagrams(self) -> bool {
+        self.own == DATAGRAMS
     }
 
     /// Whether the own end connects.
@@ -100,11 +117,14 @@ pub enum Pending {
     },
 }
 
-/// A connection that has become a lane.
-pub struct Made {
-    pub key: Key,
-    pub pd: Id,
-    pub endpoint: Endpoint,
+/// What has become of a connection.
+pub enum Made {
+    /// A lane of a protection domain.
+    Domain(Key, Id, Endpoint),
+    /// A lane for datagrams.
+    Datagrams(Key, Endpoint),
+    /// One for datagrams cannot be made.
+    Nothing(Key),
 }
 
 /// See the module.
@@ -232,16 +252,36 @@ impl Links {
         times.min()
     }
 
-    /// Moves connections on; those that have become lanes.
+    /// A lane for datagrams is wanted that is not there.
+    pub fn want_datagrams(&mut self, key: Key, now: u64) {
+        self.pending.push(Pending::Wanted {
+            key,
+            at: now,
+            pause: FIRST_PAUSE,
+        });
+    }
+
+    /// Whether a listener of the own context has this port.
+    pub fn is_own(&self, node: NodeId, port: Port) -> bool {
+        node == self.node && self.listeners.iter().any(|of| of.port == port)
+    }
+
+    /// Moves connections on; what has become of those that have ended or are lanes.
     pub fn advance(&mut self, now: u64) -> Vec<Made> {
         self.accept();
         let mut made = Vec::new();
         for pending in core::mem::take(&mut self.pending) {
             match self.step(pending, now) {
+                Step::Made(key, endpoint) if key.is_for_datagrams() => {
+                    made.push(Made::Datagrams(key, endpoint));
+                }
                 Step::Made(key, endpoint) => {
                     if let Some(pd) = self.domain(key.own) {
-                        made.push(Made { key, pd, endpoint });
+                        made.push(Made::Domain(key, pd, endpoint));
                     }
+                }
+                Step::Later(Pending::Wanted { key, .. }) if key.is_for_datagrams() => {
+                    made.push(Made::Nothing(key));
                 }
                 Step::Later(pending) => self.pending.push(pending),
                 Step::Over => {}
@@ -274,7 +314,7 @@ impl Links {
 
     fn step(&self, pending: Pending, now: u64) -> Step {
         match pending {
-            Pending::Wanted { key, .. } if !self.wants.values().any(|of| *of == key) => Step::Over,
+            Pending::Wanted { key, .. } if !self.is_wanted(key) => Step::Over,
             Pending::Wanted { at, .. } if now < at => Step::Later(pending),
             Pending::Wanted { key, pause, .. } => {
                 let endpoint = Endpoint::open().and_then(|endpoint| {
@@ -323,6 +363,10 @@ impl Links {
         }
     }
 
+    fn is_wanted(&self, key: Key) -> bool {
+        key.is_for_datagrams() || self.wants.values().any(|of| *of == key)
+    }
+
     fn connect(
         &self,
         key: Key,
@@ -360,17 +404,17 @@ impl Links {
     fn greeted(&self, own: Port, peer: PortId, bytes: &[u8]) -> Option<Key> {
         let mut hello = Hello::new_zeroed();
         hello.as_mut_bytes().copy_from_slice(bytes);
-        let key = Key {
-            own,
-            node: peer.node(),
-            peer: Port::try_from(u32::from_le(hello.from)).ok()?,
-        };
         let is_right = u32::from_le(hello.magic) == MAGIC
             && u32::from_le(hello.version) == VERSION
-            && u32::from_le(hello.to) == u32::from(own)
-            && !key.connects(self.node)
-            && (key.node, key.peer) != (self.node, own);
-        is_right.then_some(key)
+            && u32::from_le(hello.to) == u32::from(own);
+        let from = Port::try_from(u32::from_le(hello.from)).ok()?;
+        let key = Key {
+            own: if from == DATAGRAMS { DATAGRAMS } else { own },
+            node: peer.node(),
+            peer: from,
+        };
+        let is_its_turn = !key.connects(self.node) && (key.node, key.peer) != (self.node, own);
+        (is_right && (key.is_for_datagrams() || is_its_turn)).then_some(key)
     }
 }
 

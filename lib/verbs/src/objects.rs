@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 use core::ops::{Deref, Range};
 
 use scif::{Memory, View};
+use verbs_core::address::lid;
 use verbs_core::keys::Region;
 use verbs_core::table::Id;
 use verbs_core::types::{Access, QpType};
 use verbs_core::work::{ReceiveRequest, Remote, Segment, WorkCompletion};
 
-use crate::device::lid;
 use crate::error::{Error, Result};
 use crate::queue_pair::QueuePairBuilder;
 use crate::raw::{self, AsyncEvent};

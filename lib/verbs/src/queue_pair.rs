@@ -3,12 +3,12 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use verbs_core::address::lid;
 use verbs_core::attributes::Attributes;
 use verbs_core::context::QpView;
 use verbs_core::types::{Access, AttributeMask as M, Opcode, QpState, QpType, SendFlags};
 use verbs_core::work::{Capacity, Data, QpInit, ReceiveRequest, Remote, Segment, SendRequest};
 
-use crate::device::lid;
 use crate::error::Result;
 use crate::objects::{CompletionQueue, Domain, ProtectionDomain, SharedReceiveQueue};
 

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use hal::lock::{Guard, Mutex};
 use scif::NodeId;
+use verbs_core::address::{AddressVector, Gid};
 use verbs_core::attributes::Attributes;
 use verbs_core::context::{self, Counts, Progress, QpView};
 use verbs_core::table::Id;
@@ -85,6 +86,8 @@ impl Context {
             srqs: BTreeMap::new(),
             events: events.clone(),
             armed: BTreeSet::new(),
+            wanted: BTreeMap::new(),
+            own_datagrams: None,
             left: Progress::default(),
             is_polled: false,
             wakes_at: 0,
@@ -357,6 +360,51 @@ impl Context {
         posted
     }
 
+    // ---- Address handles ----
+
+    /// Makes an address handle.
+    ///
+    /// # Errors
+    /// `NotFound`: the domain. `Invalid`: no local identifier, or values out of range. `NoMemory`.
+    pub fn create_ah(&self, pd: Id, vector: AddressVector) -> Result<Id> {
+        let mut state = self.lock();
+        let ah = state.core.create_ah(pd, vector)?;
+        state.count(pd, 1);
+        Ok(ah)
+    }
+
+    /// Ends an address handle of a protection domain. Datagrams that were posted with it are sent.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn destroy_ah(&self, pd: Id, ah: Id) -> Result<()> {
+        let mut state = self.lock();
+        state.core.destroy_ah(ah)?;
+        state.count(pd, -1);
+        Ok(())
+    }
+
+    /// Has a queue pair receive what is sent to a group.
+    ///
+    /// # Errors
+    /// `NotFound`: the queue pair. `Invalid`: its type, or no group. `NoMemory`.
+    pub fn attach_multicast(&self, number: u32, gid: Gid, lid: u16) -> Result<()> {
+        Ok(self.lock().core.attach_multicast(number, gid, lid)?)
+    }
+
+    /// Ends that.
+    ///
+    /// # Errors
+    /// `Invalid`: it does not receive that.
+    pub fn detach_multicast(&self, number: u32, gid: Gid) -> Result<()> {
+        Ok(self.lock().core.detach_multicast(number, gid)?)
+    }
+
+    /// Datagrams that came with a wrong key.
+    pub fn qkey_violations(&self) -> u64 {
+        u64::from(self.lock().core.qkey_violations())
+    }
+
     // ---- Queue pairs ----
 
     /// Makes a queue pair; its number. `user`: the program's word for it.
@@ -406,7 +454,7 @@ impl Context {
         state.core.modify_qp(number, new, mask)?;
         match new.state {
             _ if !mask.contains(AttributeMask::STATE) => {}
-            QpState::Rtr => {
+            QpState::Rtr if state.is_connected_type(number)? => {
                 let attributes = state.core.query_qp(number)?.attributes;
                 let node = attributes.dlid.wrapping_sub(1);
                 let key = Key::new(number, node, attributes.dest_qpn);

@@ -1,18 +1,19 @@
 //! Everything of a context that its calls change, behind one lock.
 
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 
+use verbs_core::address::{self, LanePeer};
 use verbs_core::context::{Context, Progress};
 use verbs_core::host::LaneId;
 use verbs_core::table::Id;
-use verbs_core::types::EventType;
-use verbs_core::{Event, Subject};
+use verbs_core::types::{EventType, QpType};
+use verbs_core::{Destination, Event, Subject};
 
 use crate::clock::Time;
+use crate::error::Result;
 use crate::events::Events;
-use crate::lanes::{Lane, Lanes};
+use crate::lanes::Lanes;
 use crate::links::{Key, Links, Made};
 use crate::stream::Stream;
 
@@ -63,6 +64,10 @@ pub struct State {
     pub events: Arc<Events<AsyncEvent>>,
     /// Completion queues whose channel is to be told.
     pub armed: BTreeSet<Id>,
+    /// Destinations of datagrams that wait for a lane.
+    pub wanted: BTreeMap<Destination, Key>,
+    /// The lane for datagrams within the context.
+    pub own_datagrams: Option<LaneId>,
     /// What is left to do.
     pub left: Progress,
     /// The program polls: the progress thread leaves the lanes alone.
@@ -111,6 +116,11 @@ impl State {
                     });
                 }
                 Event::LaneOver(lane) => self.lane_over(lane),
+                Event::LaneWanted(destination) => {
+                    self.want_datagrams(destination);
+                    // The datagram can go on, or the progress thread is to make the lane.
+                    self.left.is_busy = true;
+                }
             }
         }
     }
@@ -128,6 +138,7 @@ impl State {
     // ---- Lanes ----
 
     fn lane_over(&mut self, lane: LaneId) {
+        self.own_datagrams.take_if(|own| *own == lane);
         self.links.lanes.retain(|_, of| *of != lane);
         self.lanes.remove(lane);
     }
@@ -180,12 +191,84 @@ impl State {
     /// Moves connections in the making on.
     pub fn advance_links(&mut self) {
         let now = self.time.now();
-        for Made { key, pd, endpoint } in self.links.advance(now) {
-            let lane = self
-                .lanes
-                .insert(Lane::Stream(Box::new(Stream::new(endpoint))));
-            self.open(key, pd, lane);
+        for made in self.links.advance(now) {
+            match made {
+                Made::Domain(key, pd, endpoint) => {
+                    let lane = self.lanes.insert_stream(Stream::new(endpoint));
+                    self.open(key, pd, lane);
+                }
+                Made::Datagrams(key, endpoint) => {
+                    let lane = self.lanes.insert_stream(Stream::new(endpoint));
+                    self.open_datagrams(key, lane);
+                }
+                Made::Nothing(key) => self.answer(key, None),
+            }
         }
+    }
+
+    // ---- Datagrams ----
+
+    /// Finds a lane for datagrams, or begins to make one. The members of a group are those of the
+    /// own context, as long as nobody passes datagrams on.
+    fn want_datagrams(&mut self, destination: Destination) {
+        let key = address::node(destination.lid)
+            .map(|node| Key::datagrams(node, destination.qpn))
+            .filter(|key| !self.links.is_own(key.node, key.peer));
+        let lane = match key {
+            None => self.own_datagram_lane(),
+            Some(key) => match self.links.lanes.get(&key) {
+                Some(lane) => Some(*lane),
+                None => {
+                    if self.wanted.values().all(|of| *of != key) {
+                        let now = self.time.now();
+                        self.links.want_datagrams(key, now);
+                    }
+                    self.wanted.insert(destination, key);
+                    return;
+                }
+            },
+        };
+        // The lane is there.
+        let _ = self.core.route(destination, lane);
+    }
+
+    /// The lane for datagrams within the context.
+    fn own_datagram_lane(&mut self) -> Option<LaneId> {
+        if self.own_datagrams.is_none() {
+            let lane = self.lanes.insert_loop();
+            self.core.open_datagram_lane(lane).ok()?;
+            let own = address::lid(self.links.node);
+            self.core.set_lane_peer(lane, LanePeer::Port(own)).ok()?;
+            self.own_datagrams = Some(lane);
+        }
+        self.own_datagrams
+    }
+
+    fn open_datagrams(&mut self, key: Key, lane: LaneId) {
+        let peer = LanePeer::Port(address::lid(key.node));
+        let opened = self.core.open_datagram_lane(lane);
+        let told = opened.and_then(|()| self.core.set_lane_peer(lane, peer));
+        if told.is_err() {
+            self.lanes.remove(lane);
+            return;
+        }
+        // That of a peer that has connected leads back to nobody: it does not say its port.
+        if key.peer != 0 {
+            self.links.lanes.insert(key, lane);
+            self.answer(key, Some(lane));
+        }
+    }
+
+    /// Says to datagrams that wait by which lane they get to their destination.
+    fn answer(&mut self, key: Key, lane: Option<LaneId>) {
+        let core = &mut self.core;
+        self.wanted.retain(|destination, of| {
+            if *of == key {
+                // The lane is there.
+                let _ = core.route(*destination, lane);
+            }
+            *of != key
+        });
     }
 
     /// Ends the lanes of a protection domain that nothing else belongs to.
@@ -216,11 +299,16 @@ impl State {
 
     /// Tells all peers that nothing more comes.
     pub fn leave(&mut self) {
-        let lanes: alloc::vec::Vec<LaneId> = self.links.lanes.values().copied().collect();
+        let lanes = self.lanes.ids();
         self.say_bye(&lanes);
     }
 
     // ---- Objects ----
+
+    /// Whether a queue pair has one peer.
+    pub fn is_connected_type(&self, number: u32) -> Result<bool> {
+        Ok(self.core.query_qp(number)?.init.kind != QpType::Ud)
+    }
 
     /// Counts an object of a protection domain, or no more.
     pub fn count(&mut self, pd: Id, change: i32) {
