@@ -296,28 +296,28 @@ static void call_backlog(uint16_t node) {
 
 /* 13: closing a listener wakes whoever waits in accept. */
 static void *blocked_accept(void *argument) {
-    struct attempt *waiting = argument;
+    struct attempt *attempt = argument;
     struct scif_portID peer;
     scif_epd_t epd;
-    waiting->result = scif_accept(waiting->epd, &peer, &epd, SCIF_ACCEPT_SYNC);
-    waiting->error = errno;
+    attempt->result = scif_accept(attempt->epd, &peer, &epd, SCIF_ACCEPT_SYNC);
+    attempt->error = errno;
     return NULL;
 }
 
 static void call_close_accept(uint16_t node) {
     (void)node;
-    struct attempt waiting = { 0, 0, 0, 0, listener(2013, 1) };
-    long before = stat_number("waiting");
+    struct attempt attempt = { 0, 0, 0, 0, listener(2013, 1) };
+    long before = waiting();
     pthread_t thread;
-    GIVES(pthread_create(&thread, NULL, blocked_accept, &waiting), 0);
-    for (int tries = 0; stat_number("waiting") <= before; tries++) {
+    GIVES(pthread_create(&thread, NULL, blocked_accept, &attempt), 0);
+    for (int tries = 0; waiting() <= before; tries++) {
         CHECK(tries < PATIENCE_MS / 2);
         pause_shortly();
     }
-    GIVES(scif_close(waiting.epd), 0);
+    GIVES(scif_close(attempt.epd), 0);
     GIVES(pthread_join(thread, NULL), 0);
-    GIVES(waiting.result, -1);
-    GIVES(waiting.error, EINTR);
+    GIVES(attempt.result, -1);
+    GIVES(attempt.error, EINTR);
     /* The port is free at once. */
     GIVES(scif_close(listener(2013, 1)), 0);
 }

@@ -109,7 +109,6 @@ static void call_the_lost(uint16_t node) {
         CHECK(tries < PATIENCE_MS / 10);
         usleep(10000);
     }
-    long before = stat_number("waiting");
     for (int i = 0; i < WAITERS; i++) {
         waiters[i].node = node;
         if (i == CONNECT)
@@ -124,9 +123,11 @@ static void call_the_lost(uint16_t node) {
                                    offset);
     CHECK(map != SCIF_MMAP_FAILED);
     CHECK(map[0] == 'w' && map[3 * PAGE] == 'w');
+    long before = waiting();
     for (int i = 0; i < WAITERS; i++)
         GIVES(pthread_create(&waiters[i].thread, NULL, wait_in_thread, &waiters[i]), 0);
-    for (int tries = 0; stat_number("waiting") < before + 3; tries++) {
+    /* All but the one that fences: that waits again and again. */
+    for (int tries = 0; waiting() < before + WAITERS - 1; tries++) {
         CHECK(tries < PATIENCE_MS / 10);
         usleep(10000);
     }

@@ -215,6 +215,12 @@ static inline long stat_number(const char *counter) {
     return text_number("/scheme/scif/stats", counter, 1);
 }
 
+/* How many wait for something in the driver: in a request, or with a file in an event queue, which
+   is how the library's calls wait on a kernel that does not end the requests of a dead driver. */
+static inline long waiting(void) {
+    return stat_number("waiting") + stat_number("watched");
+}
+
 static inline void *serving_side(void *argument) {
     ((const struct pattern *)argument)->serve();
     return NULL;

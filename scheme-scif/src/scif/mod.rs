@@ -66,7 +66,7 @@ pub struct LoopCounters {
 
 impl LoopCounters {
     /// Names and values for the file.
-    pub(crate) fn lines(&self) -> [(&'static str, u64); 8] {
+    pub(crate) fn lines(&self) -> [(&'static str, u64); 9] {
         [
             ("turns", self.turns),
             ("interrupts", self.interrupts),
@@ -76,6 +76,7 @@ impl LoopCounters {
             ("answer_writes", self.socket.writes),
             ("retries", self.socket.retries),
             ("others_first", self.socket.others_first),
+            ("watched", self.socket.watched),
         ]
     }
 }

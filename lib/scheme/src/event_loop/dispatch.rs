@@ -119,6 +119,7 @@ impl<T: Transport> SchemeLoop<T> {
         };
         if let (Op::Fevent { fd, req_flags, .. }, Ok(_)) = (&*op, &result) {
             self.subscriptions.insert(*fd, (*req_flags, copy(caller)));
+            self.counters.watched = self.subscriptions.len() as u64;
         }
         let opcode = if result.is_err() {
             CqeOpcode::RespondRegular

@@ -183,6 +183,8 @@ pub struct Counters {
     /// The most requests of other processes that were served while the only request of a process
     /// waited for its turn.
     pub others_first: u64,
+    /// Not since the start but now: open files that were given to an event queue.
+    pub watched: u64,
 }
 
 /// What a round begins with.
@@ -573,6 +575,7 @@ impl<T: Transport> SchemeLoop<T> {
 
     fn close<S: SchemeDaemon>(&mut self, id: usize, scheme: &mut S) {
         self.subscriptions.remove(&id);
+        self.counters.watched = self.subscriptions.len() as u64;
         let mut left = core::mem::take(&mut self.again);
         self.parked.of_handle(id, &mut left);
         for request in left.drain(..) {

@@ -427,6 +427,7 @@ fn subscribers_hear_of_changes_until_the_handle_is_closed() {
     let wanted = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
     fixture.send(Opcode::Fevent, 3, [1, wanted.bits() as u64, 0, 0, 0, 0]);
     assert_eq!(fixture.answers(), [(3, Ok(0))]);
+    assert_eq!(fixture.event_loop.counters().watched, 1);
     fixture.write(4, b"x");
     let answers = fixture.poll();
     assert_eq!(answers.len(), 2);
@@ -438,6 +439,7 @@ fn subscribers_hear_of_changes_until_the_handle_is_closed() {
     fixture.send(Opcode::CloseMsg, 0, [1, 0, 0, 0, 0, 0]);
     fixture.write(5, b"x");
     assert_eq!(fixture.answers(), [(5, Ok(1))]);
+    assert_eq!(fixture.event_loop.counters().watched, 0);
 }
 
 #[test]
