@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use crate::attributes::Attributes;
 use crate::completion::CompletionQueue;
 use crate::host::{Host, LaneId};
-use crate::keys::{KeyTable, Region};
+use crate::keys::{KeyTable, Region, WindowType};
 use crate::objects::{Event, Lane, Objects, Route, Subject};
 use crate::queue_pair::QueuePair;
 use crate::record::Record;
@@ -36,6 +36,8 @@ pub const MAX_SGE: u32 = 32;
 pub const MAX_INLINE: u32 = 1024;
 /// Most shared receive queues.
 pub const MAX_SRQS: u32 = 1024;
+/// Most memory windows.
+pub const MAX_MWS: usize = 4096;
 /// Most address handles.
 pub const MAX_AHS: u32 = 65536;
 
@@ -66,6 +68,8 @@ pub struct Counts {
     pub pds: usize,
     /// Memory regions.
     pub regions: usize,
+    /// Memory windows.
+    pub windows: usize,
     /// Completion queues.
     pub cqs: usize,
     /// Queue pairs.
@@ -104,6 +108,7 @@ impl Context {
                 groups: BTreeMap::new(),
                 qkey_violations: 0,
                 events: VecDeque::new(),
+                stale: Vec::new(),
                 overrun: Vec::new(),
                 places: Vec::new(),
             },
@@ -123,7 +128,8 @@ impl Context {
     pub fn counts(&self) -> Counts {
         Counts {
             pds: self.domains.len(),
-            regions: self.objects.keys.len(),
+            regions: self.objects.keys.len() - self.objects.keys.windows(),
+            windows: self.objects.keys.windows(),
             cqs: self.objects.cqs.len(),
             qps: self.qps.len(),
             srqs: self.objects.srqs.len(),
@@ -173,16 +179,56 @@ impl Context {
     /// Ends a memory region. When this returns nobody copies to or from it.
     ///
     /// # Errors
-    /// `NotFound`.
+    /// `NotFound`. `Busy`: memory windows are bound to it.
     pub fn deregister<H: Host>(&mut self, host: &mut H, key: u32) -> Result<()> {
         let region = self.objects.keys.deregister(key)?;
-        for (id, lane) in &mut self.objects.lanes {
-            if let Some(window) = lane.exposed.remove(&key) {
-                host.withdraw(*id, window);
-                lane.outbox.push_back(Record::Revoke(key));
-            }
-        }
+        self.objects.withdraw(host, key);
         self.leave_domain(region.pd);
+        Ok(())
+    }
+
+    /// Changes a memory region; its new key. When this returns nobody copies by the former one.
+    ///
+    /// # Errors
+    /// `NotFound`: the region or the domain. `Busy`: memory windows are bound to it. Those of
+    /// [`KeyTable::register`]; then nothing has changed.
+    pub fn reregister<H: Host>(&mut self, host: &mut H, key: u32, new: Region) -> Result<u32> {
+        let former = self.objects.keys.get(key).ok_or(Error::NotFound)?.pd;
+        self.domains.get(new.pd)?;
+        let new_key = self.objects.keys.reregister(key, new)?;
+        self.objects.withdraw(host, key);
+        self.domains.get_mut(new.pd)?.users += 1;
+        self.leave_domain(former);
+        Ok(new_key)
+    }
+
+    // ---- Memory windows ----
+
+    /// Makes a memory window, which is bound to nothing; a key that names it in
+    /// [`Bind::window`](crate::keys::Bind::window), and is not valid for peers.
+    ///
+    /// # Errors
+    /// `NotFound`: the domain. `NoMemory`.
+    pub fn alloc_mw(&mut self, pd: Id, kind: WindowType) -> Result<u32> {
+        let domain = self.domains.get_mut(pd)?;
+        if self.objects.keys.windows() >= MAX_MWS {
+            return Err(Error::NoMemory);
+        }
+        let key = self.objects.keys.allocate_window(pd, kind)?;
+        domain.users += 1;
+        Ok(key)
+    }
+
+    /// Ends a memory window, by any key of it. When this returns nobody copies by it.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn dealloc_mw<H: Host>(&mut self, host: &mut H, key: u32) -> Result<()> {
+        let (pd, former) = self.objects.keys.free_window(key)?;
+        if let Some(former) = former {
+            self.objects.withdraw(host, former);
+        }
+        self.leave_domain(pd);
         Ok(())
     }
 
@@ -370,6 +416,9 @@ impl Context {
         let mut qp = self.qps.remove(&number).ok_or(Error::NotFound)?;
         self.active.remove(&number);
         qp.reset(&mut self.objects);
+        // Nobody can use the windows of a queue pair that is not there.
+        let stale = self.objects.keys.unbind_all(number);
+        self.objects.stale.extend(stale);
         self.count_users(&qp.init, -1);
         self.objects.forget(Subject::Qp(number));
         Ok(())

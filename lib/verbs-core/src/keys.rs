@@ -1,7 +1,8 @@
-//! Memory regions and their keys.
+//! Memory regions and memory windows, and their keys.
 //!
 //! A key is the index of an entry in the table and, in its low 8 bits, a counter that changes with
 //! each registration at this index, so an old key fails. Index 0 is not used: no key is 0 to 255.
+//! With each binding of a memory window its owner gives it the counter.
 
 use alloc::vec::Vec;
 
@@ -12,7 +13,8 @@ use crate::work::Segment;
 
 /// Bits of a key that are the counter.
 const COUNTER_BITS: u32 = 8;
-/// Most regions of a context.
+const COUNTER_MASK: u32 = (1 << COUNTER_BITS) - 1;
+/// Most regions and windows of a context.
 pub const MAX_REGIONS: usize = 16384;
 /// Most bytes of a region: of one window of SCIF.
 pub const MAX_REGION_BYTES: u64 = 1 << 30;
@@ -44,18 +46,82 @@ impl Region {
     }
 }
 
-/// The memory regions of a context, by key.
+/// When a memory window can be bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum WindowType {
+    /// At any time, also when it is bound.
+    One = 1,
+    /// When it is not bound. It belongs to the queue pair that has bound it, and peers can have it
+    /// invalidated.
+    Two = 2,
+}
+
+/// A request to bind a memory window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind {
+    /// The window: any key of it.
+    pub window: u32,
+    /// Its new key, which differs from the former one in the low 8 bits, and there only.
+    pub key: u32,
+    /// The local key of the region.
+    pub region: u32,
+    /// The first byte, in the region's addresses.
+    pub address: u64,
+    /// Bytes; none ends the binding of a window of type 1.
+    pub length: u64,
+    /// What a peer may do; `ZERO_BASED`: its addresses count from 0.
+    pub access: Access,
+}
+
+/// What a memory window is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bound {
+    region: usize,
+    /// The queue pair that may be used, for type 2.
+    qp: Option<u32>,
+    reach: Reach,
+}
+
+/// Memory that a peer can reach by a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reach {
+    pub pd: Id,
+    /// Where it lies in the program's memory.
+    pub start: u64,
+    pub length: u64,
+    /// The address of its first byte in the peer's requests.
+    pub iova: u64,
+    pub access: Access,
+    /// The only queue pair of this context that can be used for it.
+    pub qp: Option<u32>,
+}
+
+/// The memory regions and windows of a context, by key.
 #[derive(Debug, Default)]
 pub struct KeyTable {
     entries: Vec<Entry>,
     /// Indices of free entries.
     free: Vec<usize>,
+    windows: usize,
 }
 
 #[derive(Debug)]
 struct Entry {
     counter: u8,
-    region: Option<Region>,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Free,
+    /// A region, and how many windows are bound to it.
+    Region(Region, u32),
+    Window {
+        pd: Id,
+        kind: WindowType,
+        bound: Option<Bound>,
+    },
 }
 
 /// A local key does not give the access that a request needs.
@@ -71,12 +137,51 @@ impl KeyTable {
     /// table is full.
     pub fn register(&mut self, region: Region) -> Result<u32> {
         check(&region)?;
+        self.insert(What::Region(region, 0))
+    }
+
+    /// Registers a region anew, by another key; the former one fails from now on.
+    ///
+    /// # Errors
+    /// `NotFound`. `Busy`: windows are bound to it. Those of [`register`](KeyTable::register); then
+    /// nothing has changed.
+    pub fn reregister(&mut self, key: u32, new: Region) -> Result<u32> {
+        check(&new)?;
+        let index = self.find_region(key)?;
+        let entry = self.entries.get_mut(index).ok_or(Error::NotFound)?;
+        entry.counter = entry.counter.wrapping_add(1);
+        entry.what = What::Region(new, 0);
+        Ok(key_of(index, entry.counter))
+    }
+
+    /// Ends a region; what it was. From now on its key fails.
+    ///
+    /// # Errors
+    /// `NotFound`. `Busy`: windows are bound to it.
+    pub fn deregister(&mut self, key: u32) -> Result<Region> {
+        let index = self.find_region(key)?;
+        match self.take(index) {
+            What::Region(region, _) => Ok(region),
+            What::Free | What::Window { .. } => Err(Error::NotFound),
+        }
+    }
+
+    /// The index of a region to which no window is bound.
+    fn find_region(&self, key: u32) -> Result<usize> {
+        match self.entry(key).map(|entry| &entry.what) {
+            Some(What::Region(_, 0)) => index_of(key).ok_or(Error::NotFound),
+            Some(What::Region(..)) => Err(Error::Busy),
+            _ => Err(Error::NotFound),
+        }
+    }
+
+    fn insert(&mut self, what: What) -> Result<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.entries.len() < MAX_REGIONS => {
                 self.entries.push(Entry {
                     counter: 0,
-                    region: None,
+                    what: What::Free,
                 });
                 self.entries.len() - 1
             }
@@ -84,34 +189,206 @@ impl KeyTable {
         };
         let entry = self.entries.get_mut(index).ok_or(Error::NotFound)?;
         entry.counter = entry.counter.wrapping_add(1);
-        entry.region = Some(region);
-        Ok(((index as u32 + 1) << COUNTER_BITS) | u32::from(entry.counter))
+        self.windows += usize::from(matches!(what, What::Window { .. }));
+        entry.what = what;
+        Ok(key_of(index, entry.counter))
     }
 
-    /// Ends a region; what it was. From now on its key fails.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn deregister(&mut self, key: u32) -> Result<Region> {
-        let index = Self::index(key).ok_or(Error::NotFound)?;
-        let entry = self.entries.get_mut(index).ok_or(Error::NotFound)?;
-        if u32::from(entry.counter) != key & ((1 << COUNTER_BITS) - 1) {
-            return Err(Error::NotFound);
-        }
-        let region = entry.region.take().ok_or(Error::NotFound)?;
+    fn take(&mut self, index: usize) -> What {
+        let Some(entry) = self.entries.get_mut(index) else {
+            return What::Free;
+        };
+        let what = core::mem::replace(&mut entry.what, What::Free);
+        self.windows -= usize::from(matches!(what, What::Window { .. }));
         self.free.push(index);
-        Ok(region)
+        what
     }
 
-    fn index(key: u32) -> Option<usize> {
-        ((key >> COUNTER_BITS) as usize).checked_sub(1)
+    fn entry(&self, key: u32) -> Option<&Entry> {
+        let entry = self.entries.get(index_of(key)?)?;
+        (u32::from(entry.counter) == key & COUNTER_MASK).then_some(entry)
     }
 
     /// The region of a key.
     pub fn get(&self, key: u32) -> Option<&Region> {
-        let entry = self.entries.get(Self::index(key)?)?;
-        let is_current = u32::from(entry.counter) == key & ((1 << COUNTER_BITS) - 1);
-        entry.region.as_ref().filter(|_| is_current)
+        match &self.entry(key)?.what {
+            What::Region(region, _) => Some(region),
+            What::Free | What::Window { .. } => None,
+        }
+    }
+
+    /// What a peer reaches by a key, if it is one for peers.
+    pub(crate) fn reach(&self, key: u32) -> Option<Reach> {
+        match &self.entry(key)?.what {
+            What::Region(region, _) if region.access.intersects(Access::REMOTE) => Some(Reach {
+                pd: region.pd,
+                start: region.start,
+                length: region.length,
+                iova: region.iova,
+                access: region.access & Access::REMOTE,
+                qp: None,
+            }),
+            What::Window { bound, .. } => bound.map(|bound| bound.reach),
+            What::Free | What::Region(..) => None,
+        }
+    }
+
+    // ---- Memory windows ----
+
+    /// Makes a memory window, which is bound to nothing; a key of it.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn allocate_window(&mut self, pd: Id, kind: WindowType) -> Result<u32> {
+        self.insert(What::Window {
+            pd,
+            kind,
+            bound: None,
+        })
+    }
+
+    /// Ends a memory window, by any key of it; its domain, and the key by which peers reached it.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn free_window(&mut self, key: u32) -> Result<(Id, Option<u32>)> {
+        let index = index_of(key).ok_or(Error::NotFound)?;
+        let entry = self.entries.get(index).ok_or(Error::NotFound)?;
+        let What::Window { pd, .. } = entry.what else {
+            return Err(Error::NotFound);
+        };
+        let former = self.unbind(index);
+        self.take(index);
+        Ok((pd, former))
+    }
+
+    /// Binds a window for a queue pair of a domain; the key that fails from now on.
+    ///
+    /// # Errors
+    /// The window or the region is none of this domain; the key is not new; the window is of type
+    /// 2 and bound, or would be bound to nothing; the range is not in the region; the region does
+    /// not allow windows, counts its addresses from 0, or does not give its owner what the peer
+    /// would have.
+    pub fn bind(
+        &mut self,
+        pd: Id,
+        qp: u32,
+        bind: &Bind,
+    ) -> core::result::Result<Option<u32>, Denied> {
+        let index = index_of(bind.window).ok_or(Denied)?;
+        let entry = self.entries.get(index).ok_or(Denied)?;
+        let What::Window {
+            pd: own,
+            kind,
+            bound,
+        } = entry.what
+        else {
+            return Err(Denied);
+        };
+        let is_two = kind == WindowType::Two;
+        let key = key_of(index, entry.counter);
+        let is_new = index_of(bind.key) == Some(index) && bind.key != key;
+        if own != pd || !is_new || is_two && (bound.is_some() || bind.length == 0) {
+            return Err(Denied);
+        }
+        let qp = is_two.then_some(qp);
+        let new = match bind.length {
+            0 => None,
+            _ => Some(self.bound(pd, qp, bind)?),
+        };
+        let former = self.unbind(index);
+        if let Some(Entry {
+            what: What::Region(_, windows),
+            ..
+        }) = new.and_then(|new| self.entries.get_mut(new.region))
+        {
+            *windows += 1;
+        }
+        if let Some(entry) = self.entries.get_mut(index) {
+            entry.counter = bind.key as u8;
+            entry.what = What::Window {
+                pd,
+                kind,
+                bound: new,
+            };
+        }
+        Ok(former)
+    }
+
+    /// What a window would be bound to.
+    fn bound(&self, pd: Id, qp: Option<u32>, bind: &Bind) -> core::result::Result<Bound, Denied> {
+        let region = self.get(bind.region).filter(|region| region.pd == pd);
+        let region = region.ok_or(Denied)?;
+        let allowed = Access::REMOTE | Access::ZERO_BASED;
+        let needs_write = bind
+            .access
+            .intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
+        let may = region.access.contains(Access::MW_BIND)
+            && !region.access.contains(Access::ZERO_BASED)
+            && allowed.contains(bind.access)
+            && (!needs_write || region.access.contains(Access::LOCAL_WRITE));
+        let start = region.place(bind.address, bind.length);
+        let start = start.filter(|_| may).ok_or(Denied)?;
+        let is_zero_based = bind.access.contains(Access::ZERO_BASED);
+        let reach = Reach {
+            pd,
+            start,
+            length: bind.length,
+            iova: if is_zero_based { 0 } else { bind.address },
+            access: bind.access & Access::REMOTE,
+            qp,
+        };
+        let region = index_of(bind.region).ok_or(Denied)?;
+        Ok(Bound { region, qp, reach })
+    }
+
+    /// Ends the binding of a window; the key that fails from now on.
+    fn unbind(&mut self, index: usize) -> Option<u32> {
+        let entry = self.entries.get_mut(index)?;
+        let What::Window { bound, .. } = &mut entry.what else {
+            return None;
+        };
+        let (bound, key) = (bound.take()?, key_of(index, entry.counter));
+        if let Some(Entry {
+            what: What::Region(_, windows),
+            ..
+        }) = self.entries.get_mut(bound.region)
+        {
+            *windows -= 1;
+        }
+        Some(key)
+    }
+
+    /// Invalidates the key of a window of type 2 that is bound to a queue pair of this domain.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn invalidate(&mut self, pd: Id, qp: u32, key: u32) -> core::result::Result<(), Denied> {
+        let is_it = match self.entry(key).map(|entry| &entry.what) {
+            Some(What::Window { bound, .. }) => {
+                bound.is_some_and(|bound| bound.reach.pd == pd && bound.qp == Some(qp))
+            }
+            _ => false,
+        };
+        let index = index_of(key).filter(|_| is_it).ok_or(Denied)?;
+        self.unbind(index).map(|_| ()).ok_or(Denied)
+    }
+
+    /// Ends the bindings of the windows of a queue pair; the keys that fail from now on.
+    pub(crate) fn unbind_all(&mut self, qp: u32) -> Vec<u32> {
+        if self.windows == 0 {
+            return Vec::new();
+        }
+        let is_its = |entry: &Entry| match entry.what {
+            What::Window { bound, .. } => bound.is_some_and(|bound| bound.qp == Some(qp)),
+            What::Free | What::Region(..) => false,
+        };
+        let all = 0..self.entries.len();
+        let its: Vec<_> = all
+            .filter(|index| self.entries.get(*index).is_some_and(is_its))
+            .collect();
+        let keys = its.into_iter().filter_map(|index| self.unbind(index));
+        keys.collect()
     }
 
     /// Adds to `places` where `length` bytes, `skip` bytes behind the beginning of `segments`, lie
@@ -154,24 +431,28 @@ impl KeyTable {
         if length == 0 { Ok(()) } else { Err(Denied) }
     }
 
-    /// Regions.
+    /// Regions and windows.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
+    }
+
+    /// Windows.
+    pub fn windows(&self) -> usize {
+        self.windows
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
 
-    /// Keys of a protection domain's regions.
-    pub fn keys_of(&self, pd: Id) -> impl Iterator<Item = u32> + '_ {
-        let entries = self.entries.iter().zip(1u32..);
-        entries.filter_map(move |(entry, index)| {
-            entry.region.filter(|region| region.pd == pd)?;
-            Some((index << COUNTER_BITS) | u32::from(entry.counter))
-        })
-    }
+fn index_of(key: u32) -> Option<usize> {
+    ((key >> COUNTER_BITS) as usize).checked_sub(1)
+}
+
+fn key_of(index: usize, counter: u8) -> u32 {
+    (index as u32 + 1) << COUNTER_BITS | u32::from(counter)
 }
 
 fn check(region: &Region) -> Result<()> {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::address::{AddressVector, Gid, LanePeer};
 use crate::completion::{Added, CompletionQueue};
-use crate::host::{LaneId, Place};
+use crate::host::{Host, LaneId, Place};
 use crate::keys::KeyTable;
 use crate::record::{DatagramPiece, Grant, HEADER_BYTES, Record};
 use crate::srq::SharedReceiveQueue;
@@ -145,6 +145,8 @@ pub(crate) struct Objects {
     /// Datagrams that had another key than their receiver.
     pub qkey_violations: u32,
     pub events: VecDeque<Event>,
+    /// Keys that fail, and whose windows are not withdrawn.
+    pub stale: Vec<u32>,
     /// Completion queues that were overrun, whose queue pairs are to fail.
     pub overrun: Vec<Id>,
     /// Memory for lists of places, kept for the next use.
@@ -178,6 +180,16 @@ impl Objects {
             Event::Async(_, of) => *of != subject,
             _ => true,
         });
+    }
+
+    /// A key fails from now on: when this returns no peer copies to or from its memory.
+    pub fn withdraw<H: Host>(&mut self, host: &mut H, key: u32) {
+        for (id, lane) in &mut self.lanes {
+            if let Some(window) = lane.exposed.remove(&key) {
+                host.withdraw(*id, window);
+                lane.outbox.push_back(Record::Revoke(key));
+            }
+        }
     }
 
     /// Sends a record on a lane as soon as there is room.

@@ -373,7 +373,9 @@ impl QueuePair {
             Opcode::RdmaRead | Opcode::AtomicCmpAndSwp | Opcode::AtomicFetchAndAdd => {
                 self.is_reliable()
             }
-            Opcode::LocalInv | Opcode::BindMw | Opcode::SendWithInv => false,
+            Opcode::LocalInv => self.init.kind != QpType::Ud,
+            Opcode::BindMw => self.init.kind != QpType::Ud && request.bind.is_some(),
+            Opcode::SendWithInv => self.is_reliable(),
         };
         let takes_data = request.opcode.writes_own();
         let is_marked = request.flags.contains(SendFlags::INLINE);

@@ -48,6 +48,8 @@ bitflags! {
         const IMMEDIATE = 1 << 3;
         /// The data was written to memory by the requester; the receive only tells so.
         const WRITTEN = 1 << 4;
+        /// The key that stands in place of immediate data is to be invalidated.
+        const INVALIDATE = 1 << 6;
     }
 }
 
@@ -110,7 +112,7 @@ pub struct Piece {
     pub number: u32,
     /// Bytes of the message.
     pub total: u32,
-    /// Its immediate data.
+    /// Its immediate data, or the key that it invalidates.
     pub immediate: u32,
     /// Bytes of this piece, which follow.
     pub payload: u32,
@@ -151,6 +153,8 @@ pub struct Grant {
     pub length: u64,
     /// What the peer may do.
     pub access: Access,
+    /// The only queue pair of the owner that can be used for it; 0: any.
+    pub qp: u32,
     /// The number of the window.
     pub window: u64,
 }
@@ -284,6 +288,7 @@ impl Record {
                 match answer {
                     Answer::Given(grant) => {
                         header.total = grant.access.bits().to_le();
+                        header.destination = grant.qp.to_le();
                         header.first = grant.start.to_le();
                         header.second = grant.length.to_le();
                         header.number = (grant.window as u32).to_le();
@@ -341,7 +346,9 @@ impl Record {
                 let marks = Marks::from_bits(header.flags).ok_or(Broken)?;
                 let is_written = marks.contains(Marks::WRITTEN);
                 let most = if is_written { 0 } else { total };
-                if payload > most || payload as usize > MAX_PAYLOAD {
+                let one = Marks::IMMEDIATE | Marks::WRITTEN;
+                let is_odd = marks.contains(Marks::INVALIDATE) && marks.intersects(one);
+                if is_odd || payload > most || payload as usize > MAX_PAYLOAD {
                     return Err(Broken);
                 }
                 let piece = Piece {
@@ -375,6 +382,7 @@ impl Record {
                         start: u64::from_le(header.first),
                         length: u64::from_le(header.second),
                         access: Access::from_bits_truncate(total),
+                        qp: address.destination,
                         window: u64::from(number) | (u64::from(address.source) << 32),
                     }),
                     1 => Answer::Denied,
@@ -432,7 +440,7 @@ fn decode_datagram(header: &Header) -> Result<DatagramPiece, Broken> {
     };
     let total = total & 0xffff;
     let is_whole = marks.contains(Marks::FIRST | Marks::LAST);
-    let is_bad = marks.contains(Marks::WRITTEN)
+    let is_bad = marks.intersects(Marks::WRITTEN | Marks::INVALIDATE)
         || total > MAX_DATAGRAM
         || payload > total
         || payload as usize > MAX_PAYLOAD
@@ -490,6 +498,7 @@ mod tests {
             start: u64::MAX - 5,
             length: 5,
             access: Access::REMOTE_READ,
+            qp: 0x12_3456,
             window: 0x1234_5678_9abc_def0,
         };
         let datagram = DatagramPiece {
@@ -570,5 +579,6 @@ mod tests {
         assert!(!datagram(1, MAX_DATAGRAM + 1, most) && !datagram(1, most + 1, most + 1));
         assert!(!datagram(16 | 3, 0, 0) && !datagram(64, 1, 1));
         assert!(!message(16 | 3, 10, 1) && message(16 | 3, 10, 0));
+        assert!(!message(64 | 16 | 3, 1, 0) && !message(64 | 8 | 3, 1, 1) && message(64 | 3, 1, 1));
     }
 }

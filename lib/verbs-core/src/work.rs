@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::address::Datagram;
+use crate::keys::Bind;
 use crate::table::Id;
 use crate::types::{Opcode, SendFlags, WcFlags, WcOpcode, WcStatus};
 
@@ -67,7 +68,7 @@ pub struct SendRequest {
     pub flags: SendFlags,
     /// What is sent; for reads and atomics, where the peer's data goes.
     pub data: Data,
-    /// The 32 bits of an operation with immediate data.
+    /// The 32 bits of an operation with immediate data, or the key that one invalidates.
     pub immediate: u32,
     /// The peer's memory, for one-sided operations.
     pub remote: Remote,
@@ -77,6 +78,8 @@ pub struct SendRequest {
     pub swap: u64,
     /// Where a datagram goes.
     pub datagram: Datagram,
+    /// The memory window that `BindMw` binds, and what to.
+    pub bind: Option<Bind>,
 }
 
 impl SendRequest {
@@ -92,6 +95,7 @@ impl SendRequest {
             compare_add: 0,
             swap: 0,
             datagram: Datagram::default(),
+            bind: None,
         }
     }
 }
@@ -117,7 +121,7 @@ pub struct WorkCompletion {
     pub opcode: WcOpcode,
     /// Bytes received, read, or exchanged; with the 40 in front of a datagram.
     pub byte_len: u32,
-    /// Immediate data, if `flags` say so.
+    /// Immediate data or the key that was invalidated, if `flags` say so.
     pub immediate: u32,
     /// The own queue pair.
     pub qp: u32,

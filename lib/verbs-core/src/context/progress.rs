@@ -3,7 +3,7 @@
 
 use super::Context;
 use crate::host::{Host, LaneId, Place, Target};
-use crate::objects::{Event, Lane, Route, record_bytes};
+use crate::objects::{Event, Known, Lane, Route, record_bytes};
 use crate::queue_pair::{Pause, known};
 use crate::record::{Address, Answer, Broken, Grant, HEADER_BYTES, Record};
 use crate::types::{Access, Error, Result};
@@ -52,6 +52,9 @@ impl Context {
     /// taken. `now`: nanoseconds of any clock that only goes forward.
     pub fn progress<H: Host>(&mut self, host: &mut H, now: u64) -> Progress {
         let mut progress = Progress::default();
+        while let Some(key) = self.objects.stale.pop() {
+            self.objects.withdraw(host, key);
+        }
         let mut next = self.objects.lanes.keys().next().copied();
         while let Some(lane) = next {
             progress.is_busy |= self.receive(host, lane, now);
@@ -207,7 +210,9 @@ impl Context {
                 return Ok(());
             }
             Record::Revoke(key) => {
-                if let Some(lane) = self.objects.lanes.get_mut(&id) {
+                if let Some(lane) = self.objects.lanes.get_mut(&id)
+                    && let Some(Known::Given(_)) = lane.known.get(key)
+                {
                     lane.known.remove(key);
                 }
                 return Ok(());
@@ -271,18 +276,16 @@ impl Context {
         let Some(lane) = self.objects.lanes.get_mut(&id) else {
             return;
         };
-        let region = self.objects.keys.get(key).filter(|region| {
-            Some(region.pd) == lane.pd && region.access.intersects(Access::REMOTE)
-        });
-        let answer = match region {
+        let reach = self.objects.keys.reach(key);
+        let answer = match reach.filter(|reach| Some(reach.pd) == lane.pd) {
             None => Answer::Denied,
-            Some(region) => {
+            Some(reach) => {
                 let place = Place {
-                    address: region.start,
-                    length: region.length as usize,
+                    address: reach.start,
+                    length: reach.length as usize,
                 };
                 let writes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-                let writes = region.access.intersects(writes);
+                let writes = reach.access.intersects(writes);
                 let known = lane.exposed.get(&key).copied();
                 let window = known.or_else(|| host.expose(id, place, writes));
                 match window {
@@ -290,9 +293,10 @@ impl Context {
                     Some(window) => {
                         lane.exposed.insert(key, window);
                         Answer::Given(Grant {
-                            start: region.iova,
-                            length: region.length,
-                            access: region.access & Access::REMOTE,
+                            start: reach.iova,
+                            length: reach.length,
+                            access: reach.access,
+                            qp: reach.qp.unwrap_or(0),
                             window,
                         })
                     }

@@ -5,6 +5,7 @@ use core::mem::take;
 
 use super::{Peer, QueuePair, Rnr, Send, Stage, is_before};
 use crate::host::{Atomic, Host, LaneId, NotMoved, Place, Source};
+use crate::keys::Denied;
 use crate::objects::{Known, Objects, record_bytes};
 use crate::record::{
     Answer, Broken, Fault, Grant, MAX_PAYLOAD, Marks, Piece, Ready, Record, Refusal,
@@ -114,6 +115,10 @@ impl QueuePair {
 
     /// Moves the send at the cursor on.
     fn step<H: Host>(&mut self, objects: &mut Objects, host: &mut H, now: u64) -> Step {
+        // What concerns the own memory alone needs no peer.
+        if let Some(step) = self.change_keys(objects, host) {
+            return step;
+        }
         // The own mistakes count first, whatever the peer does.
         if !self.may_use_own(objects) {
             return self.finish(WcStatus::LocProtErr);
@@ -152,6 +157,32 @@ impl QueuePair {
             send.request = request;
         }
         step
+    }
+
+    /// Binds a memory window or invalidates a key, if that is what comes next.
+    fn change_keys<H: Host>(&mut self, objects: &mut Objects, host: &mut H) -> Option<Step> {
+        let request = &self.sends.get(self.cursor)?.request;
+        let (pd, qp, keys) = (self.init.pd, self.number, &mut objects.keys);
+        let (former, status) = match request.opcode {
+            Opcode::BindMw => {
+                let bound = request.bind.ok_or(Denied);
+                let bound = bound.and_then(|bind| keys.bind(pd, qp, &bind));
+                (bound, WcStatus::MwBindErr)
+            }
+            Opcode::LocalInv => {
+                let key = request.immediate;
+                let invalid = keys.invalidate(pd, qp, key).map(|()| Some(key));
+                (invalid, WcStatus::LocQpOpErr)
+            }
+            _ => return None,
+        };
+        if let Ok(Some(former)) = former {
+            objects.withdraw(host, former);
+        }
+        Some(self.finish(match former {
+            Ok(_) => WcStatus::Success,
+            Err(Denied) => status,
+        }))
     }
 
     /// Whether the keys of the next send, of which nothing was handed over, are good.
@@ -286,6 +317,8 @@ impl QueuePair {
         marks.set(Marks::SOLICITED, is_solicited);
         let has_immediate = is_write || request.opcode == Opcode::SendWithImm;
         marks.set(Marks::IMMEDIATE, has_immediate);
+        let invalidates = request.opcode == Opcode::SendWithInv;
+        marks.set(Marks::INVALIDATE, invalidates);
         Piece {
             marks,
             number: self.sent,
@@ -372,7 +405,8 @@ impl QueuePair {
             let end = offset.checked_add(total);
             end.is_some_and(|end| end <= grant.length)
         };
-        let may = (grant.access & work.ready.access).contains(needs);
+        let is_for_peer = [0, self.attributes.dest_qpn].contains(&grant.qp);
+        let may = is_for_peer && (grant.access & work.ready.access).contains(needs);
         let Some(offset) = offset.filter(is_inside).filter(|_| may) else {
             return Err(self.wrong(objects, work.lane, Fault::Access));
         };

@@ -98,7 +98,7 @@ impl QueuePair {
             return Ok(false);
         }
         if is_last {
-            self.deliver(objects, piece);
+            self.deliver(objects, host, piece);
         }
         Ok(true)
     }
@@ -185,15 +185,25 @@ impl QueuePair {
     }
 
     /// A message is there.
-    fn deliver(&mut self, objects: &mut Objects, piece: &Piece) {
+    fn deliver<H: Host>(&mut self, objects: &mut Objects, host: &mut H, piece: &Piece) {
         let Some(incoming) = self.incoming.take() else {
             return;
         };
+        let invalidates = piece.marks.contains(Marks::INVALIDATE);
+        if invalidates {
+            let (pd, key) = (self.init.pd, piece.immediate);
+            if objects.keys.invalidate(pd, self.number, key).is_err() {
+                let receive = &incoming.receive;
+                return self.spoil(objects, receive, WcStatus::LocQpOpErr, Refusal::Unusable);
+            }
+            objects.withdraw(host, key);
+        }
         self.expected = self.expected.wrapping_add(1);
         self.owe_ack(objects);
         let is_written = piece.marks.contains(Marks::WRITTEN);
         let mut flags = WcFlags::empty();
         flags.set(WcFlags::WITH_IMM, piece.marks.contains(Marks::IMMEDIATE));
+        flags.set(WcFlags::WITH_INV, invalidates);
         let opcode = match is_written {
             true => WcOpcode::RecvRdmaWithImm,
             false => WcOpcode::Recv,

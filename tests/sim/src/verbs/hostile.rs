@@ -92,6 +92,7 @@ impl World {
                     start: rng.number(),
                     length: rng.number(),
                     access: Access::REMOTE,
+                    qp: 0,
                     window: u64::from(small(rng)),
                 };
                 Record::Granted(key, Answer::Given(grant))
