@@ -2,6 +2,7 @@
 
 mod datagrams;
 mod progress;
+mod shared;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -13,7 +14,6 @@ use crate::keys::{KeyTable, Region, WindowType};
 use crate::objects::{Event, Lane, Objects, Route, Subject};
 use crate::queue_pair::QueuePair;
 use crate::record::Record;
-use crate::srq::SharedReceiveQueue;
 use crate::table::{Id, Table};
 use crate::types::{AttributeMask, Error, QpState, QpType, Result};
 use crate::work::{QpInit, ReceiveRequest, SendRequest, WorkCompletion};
@@ -36,15 +36,17 @@ pub const MAX_SGE: u32 = 32;
 pub const MAX_INLINE: u32 = 1024;
 /// Most shared receive queues.
 pub const MAX_SRQS: u32 = 1024;
+/// Most XRC domains.
+pub const MAX_XRCDS: u32 = 1024;
 /// Most memory windows.
 pub const MAX_MWS: usize = 4096;
 /// Most address handles.
 pub const MAX_AHS: u32 = 65536;
 
-/// A protection domain.
+/// A protection domain, or an XRC domain.
 #[derive(Debug)]
 struct Domain {
-    /// Regions, queue pairs, shared receive queues and lanes.
+    /// Objects that belong to it.
     users: u32,
 }
 
@@ -80,12 +82,15 @@ pub struct Counts {
     pub lanes: usize,
     /// Address handles.
     pub ahs: usize,
+    /// XRC domains.
+    pub xrcds: usize,
 }
 
 /// See the module.
 pub struct Context {
     objects: Objects,
     domains: Table<Domain>,
+    xrc_domains: Table<Domain>,
     qps: BTreeMap<u32, QueuePair>,
     /// Queue pairs that have something to hand over, or wait for a time.
     active: BTreeSet<u32>,
@@ -113,6 +118,7 @@ impl Context {
                 places: Vec::new(),
             },
             domains: Table::new(MAX_PDS),
+            xrc_domains: Table::new(MAX_XRCDS),
             qps: BTreeMap::new(),
             active: BTreeSet::new(),
             generation: first_generation,
@@ -135,6 +141,7 @@ impl Context {
             srqs: self.objects.srqs.len(),
             lanes: self.objects.lanes.len(),
             ahs: self.objects.handles.len(),
+            xrcds: self.xrc_domains.len(),
         }
     }
 
@@ -295,74 +302,14 @@ impl Context {
         Ok(())
     }
 
-    // ---- Shared receive queues ----
-
-    /// Makes a shared receive queue.
-    ///
-    /// # Errors
-    /// `Invalid`: sizes. `NotFound`: the domain. `NoMemory`.
-    pub fn create_srq(&mut self, pd: Id, max_wr: u32, max_sge: u32, limit: u32) -> Result<Id> {
-        let domain = self.domains.get_mut(pd)?;
-        check_between(1, max_wr, MAX_WR)?;
-        check_between(1, max_sge, MAX_SGE)?;
-        check_between(0, limit, max_wr)?;
-        let queue = SharedReceiveQueue::new(pd, max_wr, max_sge, limit);
-        let id = self.objects.srqs.insert(queue)?;
-        domain.users += 1;
-        Ok(id)
-    }
-
-    /// Ends a shared receive queue.
-    ///
-    /// # Errors
-    /// `NotFound`. `Busy`: queue pairs take from it.
-    pub fn destroy_srq(&mut self, srq: Id) -> Result<()> {
-        let queue = self.objects.srqs.get(srq)?;
-        if queue.users > 0 {
-            return Err(Error::Busy);
-        }
-        let pd = queue.pd;
-        self.objects.srqs.remove(srq)?;
-        self.objects.forget(Subject::Srq(srq));
-        self.leave_domain(pd);
-        Ok(())
-    }
-
-    /// A shared receive queue.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn srq(&self, srq: Id) -> Result<&SharedReceiveQueue> {
-        self.objects.srqs.get(srq)
-    }
-
-    /// Sets the limit of a shared receive queue, below which an event tells once.
-    ///
-    /// # Errors
-    /// `NotFound`. `Invalid`: more than it holds.
-    pub fn set_srq_limit(&mut self, srq: Id, limit: u32) -> Result<()> {
-        self.objects.srqs.get_mut(srq)?.set_limit(limit)
-    }
-
-    /// Posts a receive to a shared receive queue.
-    ///
-    /// # Errors
-    /// `NotFound`. `Invalid`: too many segments. `NoMemory`: the queue is full.
-    pub fn post_srq_recv(&mut self, srq: Id, request: ReceiveRequest) -> Result<()> {
-        self.objects.srqs.get_mut(srq)?.post(request)
-    }
-
     // ---- Queue pairs ----
 
     /// Makes a queue pair of this number, which no other one of the node has.
     ///
     /// # Errors
     /// `Invalid`: sizes, objects of another domain, or a number that is in use. `NotFound`:
-    /// objects. `NotSupported`: the type. `NoMemory`.
+    /// objects. `NoMemory`.
     pub fn create_qp(&mut self, number: u32, init: QpInit) -> Result<()> {
-        if !matches!(init.kind, QpType::Rc | QpType::Uc | QpType::Ud) {
-            return Err(Error::NotSupported);
-        }
         let capacity = &init.capacity;
         check_between(0, capacity.send_wr, MAX_WR)?;
         check_between(0, capacity.recv_wr, MAX_WR)?;
@@ -376,22 +323,42 @@ impl Context {
         if self.qps.len() >= MAX_QPS {
             return Err(Error::NoMemory);
         }
-        self.domains.get(init.pd)?;
-        self.objects.cqs.get(init.send_cq)?;
-        self.objects.cqs.get(init.recv_cq)?;
-        if let Some(srq) = init.srq
-            && self.objects.srqs.get(srq)?.pd != init.pd
-        {
-            return Err(Error::Invalid);
-        }
+        self.check_parts(&init)?;
         self.count_users(&init, 1);
         self.qps.insert(number, QueuePair::new(number, init));
         Ok(())
     }
 
+    /// Checks the objects that a queue pair is made of.
+    fn check_parts(&self, init: &QpInit) -> Result<()> {
+        let is_target = init.kind == QpType::XrcRecv;
+        let is_xrc = is_target || init.kind == QpType::XrcSend;
+        if is_target != init.xrcd.is_some() || is_xrc && init.srq.is_some() {
+            return Err(Error::Invalid);
+        }
+        if let Some(xrcd) = init.xrcd {
+            return self.xrc_domains.get(xrcd).map(|_| ());
+        }
+        self.domains.get(init.pd)?;
+        self.objects.cqs.get(init.send_cq)?;
+        self.objects.cqs.get(init.recv_cq)?;
+        match init.srq.map(|srq| self.objects.srqs.get(srq)) {
+            None => Ok(()),
+            Some(Err(error)) => Err(error),
+            Some(Ok(srq)) if srq.pd != init.pd || srq.xrc.is_some() => Err(Error::Invalid),
+            Some(Ok(_)) => Ok(()),
+        }
+    }
+
     /// Counts a queue pair as a user of its objects, or no more.
     fn count_users(&mut self, init: &QpInit, change: i32) {
         let count = |users: &mut u32| *users = users.saturating_add_signed(change);
+        if let Some(xrcd) = init.xrcd {
+            if let Ok(domain) = self.xrc_domains.get_mut(xrcd) {
+                count(&mut domain.users);
+            }
+            return;
+        }
         if let Ok(domain) = self.domains.get_mut(init.pd) {
             count(&mut domain.users);
         }
@@ -486,8 +453,13 @@ impl Context {
     /// Queue pairs fail that complete into a queue that was overrun.
     fn fail_overrun(&mut self) {
         while let Some(cq) = self.objects.overrun.pop() {
+            let domains = self.objects.xrc_domains_of(cq);
             for qp in self.qps.values_mut() {
-                if qp.init.send_cq == cq || qp.init.recv_cq == cq {
+                let completes = match qp.init.xrcd {
+                    Some(xrcd) => domains.contains(&xrcd),
+                    None => qp.init.send_cq == cq || qp.init.recv_cq == cq,
+                };
+                if completes {
                     qp.enter_error(&mut self.objects);
                 }
             }
@@ -513,11 +485,17 @@ impl Context {
     /// Has a queue pair use a lane for its peer, until it is reset or the lane ends.
     ///
     /// # Errors
-    /// `NotFound`. `Invalid`: another domain, it has a lane, or needs none.
+    /// `NotFound`. `Invalid`: another domain, it has a lane, or needs none. The receiving half of
+    /// an XRC connection uses a lane of any domain, whose memory its peer reaches then.
     pub fn attach(&mut self, number: u32, lane: LaneId) -> Result<()> {
         let qp = self.qps.get_mut(&number).ok_or(Error::NotFound)?;
         let of = self.objects.lanes.get(&lane).ok_or(Error::NotFound)?;
-        if of.pd != Some(qp.init.pd) || qp.lane.is_some() || qp.init.kind == QpType::Ud {
+        let is_its = match qp.init.kind {
+            QpType::Ud => false,
+            QpType::XrcRecv => of.pd.is_some(),
+            _ => of.pd == Some(qp.init.pd),
+        };
+        if !is_its || qp.lane.is_some() {
             return Err(Error::Invalid);
         }
         qp.attach(&mut self.objects, lane);

@@ -182,6 +182,13 @@ impl Objects {
         });
     }
 
+    /// XRC domains with shared receive queues that complete in a queue.
+    pub fn xrc_domains_of(&self, cq: Id) -> Vec<Id> {
+        let queues = self.srqs.ids().filter_map(|id| self.srqs.get(id).ok()?.xrc);
+        let its = queues.filter(|xrc| xrc.cq == cq);
+        its.map(|xrc| xrc.domain).collect()
+    }
+
     /// A key fails from now on: when this returns no peer copies to or from its memory.
     pub fn withdraw<H: Host>(&mut self, host: &mut H, key: u32) {
         for (id, lane) in &mut self.lanes {

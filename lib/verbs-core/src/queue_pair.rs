@@ -1,5 +1,6 @@
 //! Queue pairs: their states, what is posted to them, and how they end.
 
+mod answers;
 mod datagram;
 mod requester;
 mod responder;
@@ -11,6 +12,7 @@ use crate::attributes::Attributes;
 use crate::host::LaneId;
 use crate::objects::{Objects, Subject};
 use crate::record::{Address, Ready, Record};
+use crate::table::Id;
 use crate::types::{
     AttributeMask, Error, EventType, Opcode, QpState, QpType, Result, SendFlags, WcOpcode, WcStatus,
 };
@@ -65,10 +67,21 @@ enum Peer {
     Gone,
 }
 
+/// Where a receive comes from and completes.
+#[derive(Clone, Copy, Debug)]
+struct Pool {
+    /// The shared receive queue, if it is one.
+    srq: Option<Id>,
+    /// The domain of the receive's memory.
+    pd: Id,
+    cq: Id,
+}
+
 /// A message that has not arrived as a whole.
 #[derive(Debug)]
 struct Incoming {
     receive: ReceiveRequest,
+    pool: Pool,
     number: u32,
     total: u32,
     got: u32,
@@ -152,7 +165,13 @@ impl QueuePair {
 
     /// Whether it has acknowledgements, and an error state that its sends lead to.
     fn is_reliable(&self) -> bool {
-        self.init.kind == QpType::Rc
+        let reliable = [QpType::Rc, QpType::XrcSend, QpType::XrcRecv];
+        reliable.contains(&self.init.kind)
+    }
+
+    /// Whether its receives are shared with other queue pairs.
+    fn is_shared(&self) -> bool {
+        self.init.srq.is_some() || self.init.xrcd.is_some()
     }
 
     /// Whether it takes what comes.
@@ -227,7 +246,7 @@ impl QueuePair {
         let ready = Ready {
             generation: self.generation,
             limit: self.published,
-            is_shared: self.init.srq.is_some(),
+            is_shared: self.is_shared(),
             wants_answer,
             access: self.attributes.access & crate::types::Access::REMOTE,
             rnr_timer: self.attributes.min_rnr_timer,
@@ -251,7 +270,7 @@ impl QueuePair {
 
     /// The number of the first message for which there is no receive.
     fn limit(&self) -> u32 {
-        let taken = self.incoming.is_some() && self.init.srq.is_none();
+        let taken = self.incoming.is_some() && !self.is_shared();
         let receives = self.receives.len() as u32 + u32::from(taken);
         self.expected.wrapping_add(receives)
     }
@@ -296,11 +315,12 @@ impl QueuePair {
         self.state = QpState::Err;
         self.flush_sends(objects);
         if let Some(incoming) = self.incoming.take() {
-            let flushed = WcStatus::WrFlushErr;
-            self.complete_receive(objects, &incoming.receive, flushed);
+            let (receive, pool) = (&incoming.receive, incoming.pool);
+            self.complete_receive(objects, pool, receive, WcStatus::WrFlushErr);
         }
+        let own = self.own_pool();
         while let Some(receive) = self.receives.pop_front() {
-            self.complete_receive(objects, &receive, WcStatus::WrFlushErr);
+            self.complete_receive(objects, own, &receive, WcStatus::WrFlushErr);
         }
         if self.init.srq.is_some() {
             objects.event(EventType::QpLastWqeReached, Subject::Qp(self.number));
@@ -368,6 +388,7 @@ impl QueuePair {
 
     fn check_send(&self, request: &SendRequest) -> Result<()> {
         let can = match request.opcode {
+            _ if self.init.kind == QpType::XrcRecv => false,
             Opcode::Send | Opcode::SendWithImm => true,
             Opcode::RdmaWrite | Opcode::RdmaWriteWithImm => self.init.kind != QpType::Ud,
             Opcode::RdmaRead | Opcode::AtomicCmpAndSwp | Opcode::AtomicFetchAndAdd => {
@@ -400,14 +421,15 @@ impl QueuePair {
         let segments = request.segments.len();
         let is_bad = segments > self.init.capacity.recv_sge as usize
             || total(&request.segments) > MAX_MESSAGE;
-        if self.state == QpState::Reset || self.init.srq.is_some() || is_bad {
+        let has_none = self.is_shared() || self.init.kind == QpType::XrcSend;
+        if self.state == QpState::Reset || has_none || is_bad {
             return Err(Error::Invalid);
         }
         if self.receives.len() >= self.init.capacity.recv_wr as usize {
             return Err(Error::NoMemory);
         }
         if self.state == QpState::Err {
-            self.complete_receive(objects, &request, WcStatus::WrFlushErr);
+            self.complete_receive(objects, self.own_pool(), &request, WcStatus::WrFlushErr);
             return Ok(());
         }
         self.receives.push_back(request);
@@ -435,9 +457,15 @@ impl QueuePair {
     }
 
     /// Completes a receive that no message is in.
-    fn complete_receive(&self, objects: &mut Objects, receive: &ReceiveRequest, status: WcStatus) {
+    fn complete_receive(
+        &self,
+        objects: &mut Objects,
+        pool: Pool,
+        receive: &ReceiveRequest,
+        status: WcStatus,
+    ) {
         let completion = WorkCompletion::new(receive.id, self.number, WcOpcode::Recv, status);
-        objects.complete(self.init.recv_cq, completion, false);
+        objects.complete(pool.cq, completion, false);
     }
 
     /// Tells that the send queue has drained, if it has and that is wanted.

@@ -73,6 +73,8 @@ pub enum Refusal {
     TooLong,
     /// The receive's memory cannot be used.
     Unusable,
+    /// There is no such shared receive queue.
+    NoQueue,
 }
 
 /// What was wrong with a one-sided request.
@@ -114,6 +116,8 @@ pub struct Piece {
     pub total: u32,
     /// Its immediate data, or the key that it invalidates.
     pub immediate: u32,
+    /// The shared receive queue that it is for, if its queue pair is of type XRC.
+    pub srq: u32,
     /// Bytes of this piece, which follow.
     pub payload: u32,
 }
@@ -262,6 +266,7 @@ impl Record {
                 header.number = piece.number.to_le();
                 header.total = piece.total.to_le();
                 header.value = piece.immediate.to_le();
+                header.first = u64::from(piece.srq).to_le();
                 header.payload = piece.payload.to_le();
             }
             Record::Ack(_, taken, limit) => {
@@ -356,6 +361,7 @@ impl Record {
                     number,
                     total,
                     immediate: value,
+                    srq: u64::from_le(header.first) as u32,
                     payload,
                 };
                 Record::Message(address, piece)
@@ -366,6 +372,7 @@ impl Record {
                     0 => Refusal::NotReady,
                     1 => Refusal::TooLong,
                     2 => Refusal::Unusable,
+                    3 => Refusal::NoQueue,
                     _ => return Err(Broken),
                 };
                 Record::Refused(address, number, refusal)
@@ -492,6 +499,7 @@ mod tests {
             number: 9,
             total: 1 << 20,
             immediate: 0xdead_beef,
+            srq: 0x00ff_fffe,
             payload: MAX_PAYLOAD as u32,
         };
         let grant = Grant {
@@ -532,6 +540,7 @@ mod tests {
             Record::Refused(address, 7, Refusal::NotReady),
             Record::Refused(address, 7, Refusal::TooLong),
             Record::Refused(address, 7, Refusal::Unusable),
+            Record::Refused(address, 7, Refusal::NoQueue),
             Record::Error(address, Fault::Access),
             Record::Error(address, Fault::Request),
             Record::Expose(8),

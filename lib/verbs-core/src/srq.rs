@@ -6,11 +6,22 @@ use crate::table::Id;
 use crate::types::{Error, Result};
 use crate::work::ReceiveRequest;
 
+/// What a shared receive queue of an XRC domain has of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xrc {
+    /// The domain.
+    pub domain: Id,
+    /// Where its receives complete.
+    pub cq: Id,
+}
+
 /// A receive queue that many queue pairs take from.
 #[derive(Debug)]
 pub struct SharedReceiveQueue {
     /// Its protection domain.
     pub pd: Id,
+    /// Its XRC domain, if it has one.
+    pub xrc: Option<Xrc>,
     entries: VecDeque<ReceiveRequest>,
     max_wr: u32,
     max_sge: u32,
@@ -24,6 +35,7 @@ impl SharedReceiveQueue {
     pub fn new(pd: Id, max_wr: u32, max_sge: u32, limit: u32) -> SharedReceiveQueue {
         SharedReceiveQueue {
             pd,
+            xrc: None,
             entries: VecDeque::new(),
             max_wr,
             max_sge,
@@ -72,6 +84,18 @@ impl SharedReceiveQueue {
             return Err(Error::Invalid);
         }
         self.limit = limit;
+        Ok(())
+    }
+
+    /// Changes how many receives it holds.
+    ///
+    /// # Errors
+    /// `Invalid`: fewer than are there, or than the limit.
+    pub fn resize(&mut self, max_wr: u32) -> Result<()> {
+        if (max_wr as usize) < self.entries.len() || max_wr < self.limit {
+            return Err(Error::Invalid);
+        }
+        self.max_wr = max_wr;
         Ok(())
     }
 

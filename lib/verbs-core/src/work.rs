@@ -78,6 +78,8 @@ pub struct SendRequest {
     pub swap: u64,
     /// Where a datagram goes.
     pub datagram: Datagram,
+    /// The peer's shared receive queue that a message of an XRC queue pair is for.
+    pub remote_srq: u32,
     /// The memory window that `BindMw` binds, and what to.
     pub bind: Option<Bind>,
 }
@@ -95,6 +97,7 @@ impl SendRequest {
             compare_add: 0,
             swap: 0,
             datagram: Datagram::default(),
+            remote_srq: 0,
             bind: None,
         }
     }
@@ -181,6 +184,9 @@ pub struct QpInit {
     pub recv_cq: Id,
     /// Where its receives come from, if not from a queue of its own.
     pub srq: Option<Id>,
+    /// The XRC domain, from whose shared receive queues peers choose: for `XrcRecv`, which uses
+    /// neither `pd` nor completion queues, and for it alone.
+    pub xrcd: Option<Id>,
     /// Sizes.
     pub capacity: Capacity,
     /// Every send completes with an entry.

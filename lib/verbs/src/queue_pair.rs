@@ -87,6 +87,7 @@ impl<'a> QueuePairBuilder<'a> {
             send_cq: self.send.0.id,
             recv_cq: self.receive.0.id,
             srq: self.shared.map(|queue| queue.0.id),
+            xrcd: None,
             capacity: self.capacity,
             signal_all: self.signal_all,
         };

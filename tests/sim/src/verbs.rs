@@ -355,6 +355,7 @@ impl World {
             send_cq: program.send_cq,
             recv_cq: program.recv_cq,
             srq: half.is_shared.then_some(program.srq),
+            xrcd: None,
             capacity,
             signal_all: false,
         };

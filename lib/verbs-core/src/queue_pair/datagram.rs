@@ -205,14 +205,15 @@ impl QueuePair {
         slid: u16,
         from: &Arrived<'_>,
     ) -> bool {
-        let Some(receive) = self.take_receive(objects) else {
+        let pool = self.own_pool();
+        let Some(receive) = self.take_receive(objects, pool) else {
             return false;
         };
         let (head, body) = (GRH_BYTES as u64, u64::from(piece.total));
         if head + body > total(&receive.segments) {
             match self.init.srq {
                 None => self.receives.push_front(receive),
-                Some(_) => self.complete_receive(objects, &receive, WcStatus::LocLenErr),
+                Some(_) => self.complete_receive(objects, pool, &receive, WcStatus::LocLenErr),
             }
             return false;
         }
@@ -239,7 +240,7 @@ impl QueuePair {
         }
         objects.places = places;
         if resolved.is_err() {
-            self.complete_receive(objects, &receive, WcStatus::LocProtErr);
+            self.complete_receive(objects, pool, &receive, WcStatus::LocProtErr);
             self.enter_error(objects);
             return false;
         }

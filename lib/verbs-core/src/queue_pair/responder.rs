@@ -2,10 +2,11 @@
 
 use core::mem::take;
 
-use super::{Incoming, Peer, QueuePair};
+use super::{Incoming, Peer, Pool, QueuePair};
 use crate::host::{Host, LaneId, Target};
 use crate::objects::{Objects, Subject};
 use crate::record::{Address, Broken, Fault, Marks, Piece, Record, Refusal};
+use crate::table::Id;
 use crate::types::{EventType, WcFlags, WcOpcode, WcStatus};
 use crate::work::{ReceiveRequest, WorkCompletion, total};
 
@@ -84,7 +85,7 @@ impl QueuePair {
         places.clear();
         let range = (u64::from(from), u64::from(piece.payload));
         let segments = &incoming.receive.segments;
-        let pd = self.init.pd;
+        let pd = incoming.pool.pd;
         let resolved = objects.keys.resolve(pd, segments, range, true, &mut places);
         if resolved.is_ok() {
             host.receive(lane, Target::Memory(&places));
@@ -92,8 +93,7 @@ impl QueuePair {
         objects.places = places;
         if resolved.is_err() {
             if let Some(incoming) = self.incoming.take() {
-                let receive = &incoming.receive;
-                self.spoil(objects, receive, WcStatus::LocProtErr, Refusal::Unusable);
+                self.spoil(objects, &incoming, WcStatus::LocProtErr, Refusal::Unusable);
             }
             return Ok(false);
         }
@@ -109,35 +109,70 @@ impl QueuePair {
         let is_too_long = |receive: &ReceiveRequest| {
             !is_written && u64::from(piece.total) > total(&receive.segments)
         };
-        let is_own = self.init.srq.is_none();
-        let Some(receive) = self.take_receive(objects) else {
+        let Some(pool) = self.pool(objects, piece.srq) else {
+            self.refuse(objects, Refusal::NoQueue);
+            objects.event(EventType::QpReqErr, Subject::Qp(self.number));
+            self.enter_error(objects);
+            return false;
+        };
+        let Some(receive) = self.take_receive(objects, pool) else {
             if self.is_reliable() {
                 let refused = Record::Refused(self.address(), self.expected, Refusal::NotReady);
                 objects.tell(lane, refused);
             }
             return false;
         };
-        if is_too_long(&receive) {
-            if self.is_reliable() {
-                self.spoil(objects, &receive, WcStatus::LocLenErr, Refusal::TooLong);
-            } else if is_own {
-                self.receives.push_front(receive);
-            } else {
-                self.complete_receive(objects, &receive, WcStatus::LocLenErr);
-            }
-            return false;
-        }
-        self.incoming = Some(Incoming {
+        let is_too_long = is_too_long(&receive);
+        let incoming = Incoming {
             receive,
+            pool,
             number: piece.number,
             total: piece.total,
             got: 0,
-        });
-        true
+        };
+        if !is_too_long {
+            self.incoming = Some(incoming);
+        } else if self.is_reliable() {
+            self.spoil(objects, &incoming, WcStatus::LocLenErr, Refusal::TooLong);
+        } else if pool.srq.is_none() {
+            self.receives.push_front(incoming.receive);
+        } else {
+            self.complete_receive(objects, pool, &incoming.receive, WcStatus::LocLenErr);
+        }
+        !is_too_long
     }
 
-    pub(super) fn take_receive(&mut self, objects: &mut Objects) -> Option<ReceiveRequest> {
-        let Some(srq) = self.init.srq else {
+    /// Where the receives of this queue pair come from and complete, if they are its own or of the
+    /// one queue that it shares.
+    pub(super) fn own_pool(&self) -> Pool {
+        Pool {
+            srq: self.init.srq,
+            pd: self.init.pd,
+            cq: self.init.recv_cq,
+        }
+    }
+
+    /// The same for a message that may have chosen.
+    fn pool(&self, objects: &Objects, chosen: u32) -> Option<Pool> {
+        let Some(xrcd) = self.init.xrcd else {
+            return Some(self.own_pool());
+        };
+        let id = Id(chosen);
+        let queue = objects.srqs.get(id).ok()?;
+        let xrc = queue.xrc.filter(|xrc| xrc.domain == xrcd)?;
+        Some(Pool {
+            srq: Some(id),
+            pd: queue.pd,
+            cq: xrc.cq,
+        })
+    }
+
+    pub(super) fn take_receive(
+        &mut self,
+        objects: &mut Objects,
+        pool: Pool,
+    ) -> Option<ReceiveRequest> {
+        let Some(srq) = pool.srq else {
             return self.receives.pop_front();
         };
         let (receive, is_below) = objects.srqs.get_mut(srq).ok()?.take()?;
@@ -152,7 +187,7 @@ impl QueuePair {
         let Some(incoming) = self.incoming.take() else {
             return;
         };
-        match self.init.srq {
+        match incoming.pool.srq {
             None => self.receives.push_front(incoming.receive),
             Some(srq) => {
                 if let Ok(queue) = objects.srqs.get_mut(srq) {
@@ -162,26 +197,40 @@ impl QueuePair {
         }
     }
 
+    /// A shared receive queue is gone, with the receive of a message under way.
+    pub fn lose_queue(&mut self, objects: &mut Objects, srq: Id) {
+        let is_its = |incoming: &mut Incoming| incoming.pool.srq == Some(srq);
+        if self.incoming.take_if(is_its).is_some() {
+            self.refuse(objects, Refusal::NoQueue);
+            objects.event(EventType::QpReqErr, Subject::Qp(self.number));
+            self.enter_error(objects);
+        }
+    }
+
     /// A receive fails, and the queue pair with it; the peer is told why.
     fn spoil(
         &mut self,
         objects: &mut Objects,
-        receive: &ReceiveRequest,
+        incoming: &Incoming,
         status: WcStatus,
         refusal: Refusal,
     ) {
-        self.complete_receive(objects, receive, status);
-        if let Some(lane) = self.lane.filter(|_| self.is_reliable()) {
-            objects.tell(
-                lane,
-                Record::Refused(self.address(), self.expected, refusal),
-            );
-            // The refusal says what was taken before.
-            if let Some(lane) = objects.lanes.get_mut(&lane) {
-                lane.acks.remove(&self.number);
-            }
-        }
+        self.complete_receive(objects, incoming.pool, &incoming.receive, status);
+        self.refuse(objects, refusal);
         self.enter_error(objects);
+    }
+
+    /// Tells the peer that the next message is not taken.
+    fn refuse(&mut self, objects: &mut Objects, refusal: Refusal) {
+        let Some(lane) = self.lane.filter(|_| self.is_reliable()) else {
+            return;
+        };
+        let refused = Record::Refused(self.address(), self.expected, refusal);
+        objects.tell(lane, refused);
+        // The refusal says what was taken before.
+        if let Some(lane) = objects.lanes.get_mut(&lane) {
+            lane.acks.remove(&self.number);
+        }
     }
 
     /// A message is there.
@@ -191,10 +240,10 @@ impl QueuePair {
         };
         let invalidates = piece.marks.contains(Marks::INVALIDATE);
         if invalidates {
-            let (pd, key) = (self.init.pd, piece.immediate);
+            let (pd, key) = (incoming.pool.pd, piece.immediate);
             if objects.keys.invalidate(pd, self.number, key).is_err() {
-                let receive = &incoming.receive;
-                return self.spoil(objects, receive, WcStatus::LocQpOpErr, Refusal::Unusable);
+                let (status, refusal) = (WcStatus::LocQpOpErr, Refusal::Unusable);
+                return self.spoil(objects, &incoming, status, refusal);
             }
             objects.withdraw(host, key);
         }
@@ -217,7 +266,7 @@ impl QueuePair {
             ..WorkCompletion::new(id, self.number, opcode, WcStatus::Success)
         };
         let is_solicited = piece.marks.contains(Marks::SOLICITED);
-        objects.complete(self.init.recv_cq, completion, is_solicited);
+        objects.complete(incoming.pool.cq, completion, is_solicited);
     }
 
     /// Has the peer told what was taken, when there is room.

@@ -96,6 +96,7 @@ impl End {
             send_cq,
             recv_cq,
             srq,
+            xrcd: None,
             capacity: capacity(),
             signal_all: setup.signal_all,
         };
@@ -140,7 +141,7 @@ impl End {
     pub fn enter_rtr(&mut self, setup: &Setup, peer: u32) {
         let path = M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
         let mask = match setup.kind {
-            QpType::Rc => path | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER,
+            QpType::Rc | QpType::XrcRecv => path | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER,
             QpType::Ud => M::empty(),
             _ => path,
         };
@@ -152,10 +153,12 @@ impl End {
     }
 
     pub fn enter_rts(&mut self, setup: &Setup) {
-        let mut mask = M::SQ_PSN;
-        if setup.kind == QpType::Rc {
-            mask |= M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
-        }
+        let retries = M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
+        let mask = match setup.kind {
+            QpType::Rc | QpType::XrcSend => M::SQ_PSN | M::TIMEOUT | retries,
+            QpType::XrcRecv => M::SQ_PSN | M::TIMEOUT,
+            QpType::Uc | QpType::Ud => M::SQ_PSN,
+        };
         self.modify(QpState::Rts, setup.attributes, mask);
     }
 

@@ -74,6 +74,7 @@ impl World {
                     number: small(rng),
                     total: payload + small(rng) % 5,
                     immediate: small(rng),
+                    srq: small(rng),
                     payload,
                 },
             ),

@@ -1,0 +1,134 @@
+//! Shared receive queues, and the domains of XRC, whose queue pairs choose among them.
+
+use super::{Context, Domain, MAX_SGE, MAX_WR, check_between};
+use crate::objects::Subject;
+use crate::srq::{SharedReceiveQueue, Xrc};
+use crate::table::Id;
+use crate::types::{Error, Result};
+use crate::work::ReceiveRequest;
+
+impl Context {
+    // ---- Shared receive queues ----
+
+    /// Makes a shared receive queue.
+    ///
+    /// # Errors
+    /// `Invalid`: sizes. `NotFound`: the domain. `NoMemory`.
+    pub fn create_srq(&mut self, pd: Id, max_wr: u32, max_sge: u32, limit: u32) -> Result<Id> {
+        let domain = self.domains.get_mut(pd)?;
+        check_between(1, max_wr, MAX_WR)?;
+        check_between(1, max_sge, MAX_SGE)?;
+        check_between(0, limit, max_wr)?;
+        let queue = SharedReceiveQueue::new(pd, max_wr, max_sge, limit);
+        let id = self.objects.srqs.insert(queue)?;
+        domain.users += 1;
+        Ok(id)
+    }
+
+    /// Makes a shared receive queue of an XRC domain, whose receives complete in a completion queue
+    /// of its own. Its number, by which peers choose it, is that of the handle.
+    ///
+    /// # Errors
+    /// Those of [`create_srq`](Context::create_srq). `NotFound`: the XRC domain, the completion
+    /// queue.
+    pub fn create_xrc_srq(
+        &mut self,
+        pd: Id,
+        xrc: Xrc,
+        max_wr: u32,
+        max_sge: u32,
+        limit: u32,
+    ) -> Result<Id> {
+        self.objects.cqs.get(xrc.cq)?;
+        self.xrc_domains.get(xrc.domain)?;
+        let id = self.create_srq(pd, max_wr, max_sge, limit)?;
+        self.objects.srqs.get_mut(id)?.xrc = Some(xrc);
+        self.objects.cqs.get_mut(xrc.cq)?.users += 1;
+        self.xrc_domains.get_mut(xrc.domain)?.users += 1;
+        Ok(id)
+    }
+
+    /// Ends a shared receive queue. Messages for one of an XRC domain, also those that have arrived
+    /// in part, fail with their queue pairs.
+    ///
+    /// # Errors
+    /// `NotFound`. `Busy`: queue pairs take from it.
+    pub fn destroy_srq(&mut self, srq: Id) -> Result<()> {
+        let queue = self.objects.srqs.get(srq)?;
+        if queue.users > 0 {
+            return Err(Error::Busy);
+        }
+        let (pd, xrc) = (queue.pd, queue.xrc);
+        self.objects.srqs.remove(srq)?;
+        self.objects.forget(Subject::Srq(srq));
+        self.leave_domain(pd);
+        if let Some(Xrc { domain, cq }) = xrc {
+            for qp in self.qps.values_mut() {
+                qp.lose_queue(&mut self.objects, srq);
+            }
+            if let Ok(queue) = self.objects.cqs.get_mut(cq) {
+                queue.users -= 1;
+            }
+            if let Ok(domain) = self.xrc_domains.get_mut(domain) {
+                domain.users -= 1;
+            }
+            self.fail_overrun();
+        }
+        Ok(())
+    }
+
+    /// A shared receive queue.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn srq(&self, srq: Id) -> Result<&SharedReceiveQueue> {
+        self.objects.srqs.get(srq)
+    }
+
+    /// Sets the limit of a shared receive queue, below which an event tells once.
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: more than it holds.
+    pub fn set_srq_limit(&mut self, srq: Id, limit: u32) -> Result<()> {
+        self.objects.srqs.get_mut(srq)?.set_limit(limit)
+    }
+
+    /// Changes how many receives a shared receive queue holds.
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: none, too many, fewer than are there or than its limit.
+    pub fn resize_srq(&mut self, srq: Id, max_wr: u32) -> Result<()> {
+        let queue = self.objects.srqs.get_mut(srq)?;
+        check_between(1, max_wr, MAX_WR)?;
+        queue.resize(max_wr)
+    }
+
+    /// Posts a receive to a shared receive queue.
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: too many segments. `NoMemory`: the queue is full.
+    pub fn post_srq_recv(&mut self, srq: Id, request: ReceiveRequest) -> Result<()> {
+        self.objects.srqs.get_mut(srq)?.post(request)
+    }
+
+    // ---- XRC domains ----
+
+    /// Makes an XRC domain.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn open_xrcd(&mut self) -> Result<Id> {
+        self.xrc_domains.insert(Domain { users: 0 })
+    }
+
+    /// Ends an XRC domain.
+    ///
+    /// # Errors
+    /// `NotFound`. `Busy`: queue pairs or shared receive queues belong to it.
+    pub fn close_xrcd(&mut self, xrcd: Id) -> Result<()> {
+        if self.xrc_domains.get(xrcd)?.users > 0 {
+            return Err(Error::Busy);
+        }
+        self.xrc_domains.remove(xrcd).map(|_| ())
+    }
+}

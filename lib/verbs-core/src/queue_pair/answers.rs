@@ -1,0 +1,123 @@
+//! What the peer says of itself, and of what it was sent.
+
+use super::{Peer, QueuePair, Send, Stage, is_before};
+use crate::objects::Objects;
+use crate::record::{Broken, Ready, Refusal};
+use crate::types::WcStatus;
+
+impl QueuePair {
+    /// The peer has taken all messages before a number, and has receives for those before a limit.
+    pub fn acknowledged(
+        &mut self,
+        objects: &mut Objects,
+        taken: u32,
+        limit: u32,
+    ) -> Result<(), Broken> {
+        self.take_over(taken)?;
+        if let Peer::Ready(ready) = &mut self.peer {
+            // The peer takes no receive back.
+            if is_before(limit, ready.limit) {
+                return Err(Broken);
+            }
+            ready.limit = limit;
+        }
+        self.settle(objects);
+        Ok(())
+    }
+
+    fn take_over(&mut self, taken: u32) -> Result<(), Broken> {
+        if is_before(taken, self.acked) || is_before(self.sent, taken) {
+            return Err(Broken);
+        }
+        if taken != self.acked {
+            self.rnr = None;
+        }
+        self.acked = taken;
+        Ok(())
+    }
+
+    /// The peer has refused a message, and has taken those before it.
+    pub fn refused(
+        &mut self,
+        objects: &mut Objects,
+        number: u32,
+        refusal: Refusal,
+        now: u64,
+    ) -> Result<(), Broken> {
+        if number == self.sent
+            && self
+                .sends
+                .get(self.cursor)
+                .is_none_or(|send| send.moved == 0)
+        {
+            return Err(Broken);
+        }
+        self.take_over(number)?;
+        let Peer::Ready(ready) = self.peer else {
+            return Ok(());
+        };
+        // The oldest message that was not taken; it may be under way.
+        let is_it = |send: &Send| match send.stage {
+            Stage::Sent(of) => of == number,
+            Stage::Waiting => send.moved > 0 || send.is_written,
+            Stage::Done(_) => false,
+        };
+        let Some(at) = self.sends.iter().position(is_it) else {
+            return Err(Broken);
+        };
+        self.cursor = at;
+        self.sent = number;
+        for send in self.sends.range_mut(at..) {
+            if !matches!(send.stage, Stage::Done(_)) {
+                send.stage = Stage::Waiting;
+                (send.moved, send.is_written) = (0, false);
+            }
+        }
+        match refusal {
+            Refusal::NotReady => {
+                self.not_ready(now, &ready, true);
+            }
+            Refusal::TooLong | Refusal::NoQueue => {
+                self.finish(WcStatus::RemInvReqErr);
+            }
+            Refusal::Unusable => {
+                self.finish(WcStatus::RemOpErr);
+            }
+        }
+        self.settle(objects);
+        Ok(())
+    }
+
+    /// The peer answers nothing any more.
+    pub fn peer_gone(&mut self, objects: &mut Objects) {
+        self.peer = Peer::Gone;
+        self.return_incoming(objects);
+        let is_under_way = self.sends.front().is_some_and(|send| send.has_begun);
+        if is_under_way && self.is_reliable() {
+            self.cursor = 0;
+            self.finish(WcStatus::RetryExcErr);
+            self.settle(objects);
+        }
+    }
+
+    /// The peer introduces itself. Whether it is to be answered.
+    pub fn meet(&mut self, objects: &mut Objects, ready: Ready) {
+        let is_same = match self.peer {
+            Peer::Ready(known) => known.generation == ready.generation,
+            Peer::Unknown | Peer::Gone => false,
+        };
+        if !is_same {
+            // Another life of the peer, which knows nothing of what was sent to the former one.
+            if matches!(self.peer, Peer::Ready(_)) {
+                self.peer_gone(objects);
+            }
+            (self.sent, self.acked, self.expected) = (0, 0, 0);
+            self.rnr = None;
+        }
+        self.patience = None;
+        self.peer = Peer::Ready(ready);
+        if ready.wants_answer && self.is_receiving() {
+            self.introduce(objects, false);
+        }
+    }
+}
