@@ -113,6 +113,7 @@ impl Context {
                 groups: BTreeMap::new(),
                 qkey_violations: 0,
                 events: VecDeque::new(),
+                stamp: 0,
                 stale: Vec::new(),
                 overrun: Vec::new(),
                 places: Vec::new(),

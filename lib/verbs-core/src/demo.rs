@@ -13,14 +13,77 @@ use crate::record::HEADER_BYTES;
 /// Where the memory of each program begins.
 pub const BASE: u64 = 0x1_0000;
 
-type Memory = Rc<RefCell<Vec<u8>>>;
+/// Memory of a program, from its first address on. Places must lie inside of it.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// The first address.
+    pub base: u64,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+}
+
+impl Memory {
+    /// What is at a place.
+    ///
+    /// # Panics
+    /// It lies outside.
+    pub fn get(&self, place: Place) -> &[u8] {
+        let at = (place.address - self.base) as usize;
+        &self.bytes[at..at + place.length]
+    }
+
+    /// The same, to change it.
+    ///
+    /// # Panics
+    /// It lies outside.
+    pub fn get_mut(&mut self, place: Place) -> &mut [u8] {
+        let at = (place.address - self.base) as usize;
+        &mut self.bytes[at..at + place.length]
+    }
+
+    /// Bytes on their way out.
+    pub fn gather(&self, from: Source<'_>) -> Vec<u8> {
+        match from {
+            Source::Bytes(bytes) => bytes.to_vec(),
+            Source::Memory(places) => {
+                let pieces = places.iter().map(|place| self.get(*place));
+                pieces.collect::<Vec<_>>().concat()
+            }
+        }
+    }
+
+    /// Puts bytes to places.
+    ///
+    /// # Panics
+    /// There are fewer or more.
+    pub fn scatter(&mut self, to: &[Place], mut bytes: &[u8]) {
+        for place in to {
+            let (now, later) = bytes.split_at(place.length);
+            self.get_mut(*place).copy_from_slice(now);
+            bytes = later;
+        }
+        assert!(bytes.is_empty(), "more bytes than places");
+    }
+
+    /// An atomic operation; what was there before.
+    pub fn atomic(&mut self, address: u64, operation: Atomic) -> u64 {
+        let word = self.get_mut(Place { address, length: 8 });
+        let before = u64::from_ne_bytes((&*word).try_into().unwrap_or_default());
+        if let Some(after) = operation.after(before) {
+            word.copy_from_slice(&after.to_ne_bytes());
+        }
+        before
+    }
+}
+
+type Shared = Rc<RefCell<Memory>>;
 
 /// A connection: what is on its way to each end, and the windows of each end.
 #[derive(Default)]
 struct Connection {
     bytes: [VecDeque<u8>; 2],
     windows: [BTreeMap<u64, (Place, bool)>; 2],
-    memories: [Memory; 2],
+    memories: [Shared; 2],
     has_ended: bool,
     next_window: u64,
 }
@@ -36,22 +99,28 @@ struct End {
 /// A program: its memory and its lanes.
 #[derive(Default)]
 pub struct Program {
-    memory: Memory,
+    memory: Shared,
     lanes: BTreeMap<LaneId, End>,
     /// Bytes that may be on their way to the peer of each lane.
     pub ring: usize,
     /// Windows that can still be exposed.
     pub windows_left: usize,
+    /// The buses of its lanes have atomic operations.
+    pub has_atomics: bool,
 }
 
 impl Program {
     /// A program with so many bytes of memory, at [`BASE`].
     pub fn new(bytes: usize) -> Program {
         Program {
-            memory: Rc::new(RefCell::new(vec![0; bytes])),
+            memory: Rc::new(RefCell::new(Memory {
+                base: BASE,
+                bytes: vec![0; bytes],
+            })),
             lanes: BTreeMap::new(),
             ring: 1 << 16,
             windows_left: usize::MAX,
+            has_atomics: true,
         }
     }
 
@@ -74,7 +143,7 @@ impl Program {
     /// Joins the program to itself: what it sends on the lane it receives there.
     pub fn join_self(&mut self, lane: LaneId) {
         let connection = Connection {
-            memories: [Rc::clone(&self.memory), Memory::default()],
+            memories: [Rc::clone(&self.memory), Shared::default()],
             ..Connection::default()
         };
         let connection = Rc::new(RefCell::new(connection));
@@ -101,13 +170,23 @@ impl Program {
         counts.sum()
     }
 
+    /// Ends all windows without a word to anybody.
+    pub fn forget_windows(&mut self) {
+        for end in self.lanes.values() {
+            end.connection.borrow_mut().windows[end.own].clear();
+        }
+    }
+
     /// Bytes of the program's memory.
     ///
     /// # Panics
     /// They lie outside of it.
     pub fn bytes(&self, address: u64, count: usize) -> Vec<u8> {
-        let at = (address - BASE) as usize;
-        self.memory.borrow()[at..at + count].to_vec()
+        let place = Place {
+            address,
+            length: count,
+        };
+        self.memory.borrow().get(place).to_vec()
     }
 
     /// Sends anything on a lane.
@@ -119,51 +198,29 @@ impl Program {
     fn end(&self, lane: LaneId) -> End {
         self.lanes.get(&lane).expect("no such lane").clone()
     }
-
-    fn gather(&self, from: Source<'_>) -> Vec<u8> {
-        match from {
-            Source::Bytes(bytes) => bytes.to_vec(),
-            Source::Memory(places) => {
-                let pieces = places
-                    .iter()
-                    .map(|place| self.bytes(place.address, place.length));
-                pieces.collect::<Vec<_>>().concat()
-            }
-        }
-    }
-
-    fn scatter(&mut self, to: &[Place], mut bytes: &[u8]) {
-        for place in to {
-            let (now, later) = bytes.split_at(place.length);
-            self.write(place.address, now);
-            bytes = later;
-        }
-        assert!(bytes.is_empty(), "more bytes than places");
-    }
 }
 
 impl End {
-    /// Where a range of the peer's window lies in the peer's memory.
+    /// The peer's memory, and where a range of its window lies there.
     fn remote(
         &self,
         window: u64,
         offset: u64,
-        count: usize,
+        length: usize,
         writes: bool,
-    ) -> Result<(Memory, usize), NotMoved> {
+    ) -> Result<(Shared, Place), NotMoved> {
         let connection = self.connection.borrow();
         if connection.has_ended {
             return Err(NotMoved::Ended);
         }
         let window = connection.windows[self.peer].get(&window);
         let (place, may_write) = *window.ok_or(NotMoved::NoWindow)?;
-        assert!(
-            offset as usize + count <= place.length,
-            "outside of a window"
-        );
+        let is_inside = offset as usize + length <= place.length;
+        assert!(is_inside, "outside of a window");
         assert!(may_write || !writes, "a store into a window to read");
+        let address = place.address + offset;
         let memory = Rc::clone(&connection.memories[self.peer]);
-        Ok((memory, (place.address + offset - BASE) as usize))
+        Ok((memory, Place { address, length }))
     }
 }
 
@@ -173,8 +230,11 @@ impl Host for Program {
     }
 
     fn write(&mut self, address: u64, from: &[u8]) {
-        let at = (address - BASE) as usize;
-        self.memory.borrow_mut()[at..at + from.len()].copy_from_slice(from);
+        let length = from.len();
+        let mut memory = self.memory.borrow_mut();
+        memory
+            .get_mut(Place { address, length })
+            .copy_from_slice(from);
     }
 
     fn room(&mut self, lane: LaneId) -> usize {
@@ -187,7 +247,7 @@ impl Host for Program {
     }
 
     fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) {
-        let payload = self.gather(payload);
+        let payload = self.memory.borrow().gather(payload);
         assert!(
             self.room(lane) >= HEADER_BYTES + payload.len(),
             "there is no room"
@@ -221,7 +281,7 @@ impl Host for Program {
         };
         match target {
             Target::Bytes(bytes) => bytes.copy_from_slice(&taken),
-            Target::Memory(places) => self.scatter(places, &taken),
+            Target::Memory(places) => self.memory.borrow_mut().scatter(places, &taken),
             Target::Nowhere(_) => {}
         }
     }
@@ -240,6 +300,7 @@ impl Host for Program {
         let end = self.end(lane);
         let removed = end.connection.borrow_mut().windows[end.own].remove(&window);
         assert!(removed.is_some(), "there is no such window");
+        self.windows_left = self.windows_left.saturating_add(1);
     }
 
     fn put(
@@ -249,9 +310,9 @@ impl Host for Program {
         offset: u64,
         from: Source<'_>,
     ) -> Result<(), NotMoved> {
-        let bytes = self.gather(from);
-        let (memory, at) = self.end(lane).remote(window, offset, bytes.len(), true)?;
-        memory.borrow_mut()[at..at + bytes.len()].copy_from_slice(&bytes);
+        let bytes = self.memory.borrow().gather(from);
+        let (memory, place) = self.end(lane).remote(window, offset, bytes.len(), true)?;
+        memory.borrow_mut().scatter(&[place], &bytes);
         Ok(())
     }
 
@@ -263,9 +324,9 @@ impl Host for Program {
         to: &[Place],
     ) -> Result<(), NotMoved> {
         let count = to.iter().map(|place| place.length).sum();
-        let (memory, at) = self.end(lane).remote(window, offset, count, false)?;
-        let bytes = memory.borrow()[at..at + count].to_vec();
-        self.scatter(to, &bytes);
+        let (memory, place) = self.end(lane).remote(window, offset, count, false)?;
+        let bytes = memory.borrow().get(place).to_vec();
+        self.memory.borrow_mut().scatter(to, &bytes);
         Ok(())
     }
 
@@ -276,17 +337,10 @@ impl Host for Program {
         offset: u64,
         operation: Atomic,
     ) -> Result<u64, NotMoved> {
-        let (memory, at) = self.end(lane).remote(window, offset, 8, true)?;
-        let mut memory = memory.borrow_mut();
-        let mut word = [0; 8];
-        word.copy_from_slice(&memory[at..at + 8]);
-        let before = u64::from_ne_bytes(word);
-        let after = match operation {
-            Atomic::CompareSwap(compare, swap) if compare == before => swap,
-            Atomic::CompareSwap(..) => before,
-            Atomic::FetchAdd(add) => before.wrapping_add(add),
-        };
-        memory[at..at + 8].copy_from_slice(&after.to_ne_bytes());
-        Ok(before)
+        let (memory, place) = self.end(lane).remote(window, offset, 8, true)?;
+        match self.has_atomics {
+            true => Ok(memory.borrow_mut().atomic(place.address, operation)),
+            false => Err(NotMoved::NotSupported),
+        }
     }
 }

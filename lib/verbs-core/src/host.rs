@@ -64,6 +64,16 @@ pub enum Atomic {
     FetchAdd(u64),
 }
 
+impl Atomic {
+    /// What it stores where this number is; `None`: nothing.
+    pub fn after(self, before: u64) -> Option<u64> {
+        match self {
+            Atomic::CompareSwap(compare, swap) => (before == compare).then_some(swap),
+            Atomic::FetchAdd(add) => Some(before.wrapping_add(add)),
+        }
+    }
+}
+
 /// The program's memory, the lanes' byte streams, and windows of registered memory on them.
 ///
 /// The context has checked what it passes: places lie in registered memory, and bytes that are to
@@ -126,4 +136,17 @@ pub trait Host {
         offset: u64,
         operation: Atomic,
     ) -> Result<u64, NotMoved>;
+
+    /// An atomic operation on 8 aligned bytes of the program's own memory, for a peer whose bus has
+    /// none; what was there before. A host whose peers also reach this memory by a bus that has
+    /// them must do it in one step.
+    fn atomic_own(&mut self, address: u64, operation: Atomic) -> u64 {
+        let mut word = [0; 8];
+        self.read(address, &mut word);
+        let before = u64::from_ne_bytes(word);
+        if let Some(after) = operation.after(before) {
+            self.write(address, &after.to_ne_bytes());
+        }
+        before
+    }
 }

@@ -330,6 +330,11 @@ impl KeyTable {
         let start = region.place(bind.address, bind.length);
         let start = start.filter(|_| may).ok_or(Denied)?;
         let is_zero_based = bind.access.contains(Access::ZERO_BASED);
+        // Aligned addresses must be aligned memory.
+        let has_atomics = bind.access.contains(Access::REMOTE_ATOMIC);
+        if is_zero_based && has_atomics && !start.is_multiple_of(8) {
+            return Err(Denied);
+        }
         let reach = Reach {
             pd,
             start,

@@ -86,6 +86,14 @@ pub(crate) enum Known {
     NoResources,
 }
 
+/// A key that a peer may use.
+#[derive(Debug)]
+pub(crate) struct Exposed {
+    pub window: u64,
+    /// It was made after those with smaller numbers.
+    pub stamp: u64,
+}
+
 /// A lane.
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -96,8 +104,8 @@ pub(crate) struct Lane {
     pub peer: LanePeer,
     /// The peer's keys.
     pub known: BTreeMap<u32, Known>,
-    /// The own keys that the peer may use, with their windows.
-    pub exposed: BTreeMap<u32, u64>,
+    /// The own keys that the peer may use.
+    pub exposed: BTreeMap<u32, Exposed>,
     /// Records that wait for room.
     pub outbox: VecDeque<Record>,
     /// Queue pairs whose peers are to be told how many messages were taken.
@@ -145,6 +153,8 @@ pub(crate) struct Objects {
     /// Datagrams that had another key than their receiver.
     pub qkey_violations: u32,
     pub events: VecDeque<Event>,
+    /// The stamp of the newest window.
+    pub stamp: u64,
     /// Keys that fail, and whose windows are not withdrawn.
     pub stale: Vec<u32>,
     /// Completion queues that were overrun, whose queue pairs are to fail.
@@ -192,11 +202,29 @@ impl Objects {
     /// A key fails from now on: when this returns no peer copies to or from its memory.
     pub fn withdraw<H: Host>(&mut self, host: &mut H, key: u32) {
         for (id, lane) in &mut self.lanes {
-            if let Some(window) = lane.exposed.remove(&key) {
-                host.withdraw(*id, window);
+            if let Some(exposed) = lane.exposed.remove(&key) {
+                host.withdraw(*id, exposed.window);
                 lane.outbox.push_back(Record::Revoke(key));
             }
         }
+    }
+
+    /// Takes the oldest window of all lanes back; whether there was one.
+    pub fn evict<H: Host>(&mut self, host: &mut H) -> bool {
+        let oldest = |lane: &Lane| {
+            let exposed = lane.exposed.iter();
+            exposed.map(|(key, of)| (of.stamp, *key)).min()
+        };
+        let lanes = self.lanes.iter_mut();
+        let found = lanes.filter_map(|(id, lane)| Some((oldest(lane)?, *id, lane)));
+        let Some(((_, key), id, lane)) = found.min_by_key(|(oldest, ..)| *oldest) else {
+            return false;
+        };
+        if let Some(exposed) = lane.exposed.remove(&key) {
+            host.withdraw(id, exposed.window);
+            lane.outbox.push_back(Record::Revoke(key));
+        }
+        true
     }
 
     /// Sends a record on a lane as soon as there is room.

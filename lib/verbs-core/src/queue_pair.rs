@@ -2,6 +2,7 @@
 
 mod answers;
 mod datagram;
+mod memory;
 mod requester;
 mod responder;
 
@@ -20,7 +21,8 @@ use crate::work::{Data, QpInit, ReceiveRequest, SendRequest, WorkCompletion, tot
 use crate::{attributes, transition};
 
 pub(crate) use self::datagram::Arrived;
-pub(crate) use self::requester::{Pause, known};
+pub(crate) use self::memory::known;
+pub(crate) use self::requester::Pause;
 
 /// Most bytes of a message.
 pub const MAX_MESSAGE: u64 = 1 << 31;
@@ -54,6 +56,10 @@ struct Send {
     moved: u64,
     /// The data of a write with immediate data is there.
     is_written: bool,
+    /// How often the peer's window was not there.
+    misses: u8,
+    /// The peer was asked to do this atomic operation.
+    is_asked: bool,
 }
 
 /// What the peer has said of itself.
@@ -382,6 +388,8 @@ impl QueuePair {
             has_begun: false,
             moved: 0,
             is_written: false,
+            misses: 0,
+            is_asked: false,
         });
         Ok(())
     }

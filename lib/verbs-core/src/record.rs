@@ -7,6 +7,7 @@ use bitflags::bitflags;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::address::GlobalRoute;
+use crate::host::Atomic;
 use crate::types::Access;
 
 /// Bytes of a header.
@@ -148,6 +149,17 @@ pub struct DatagramPiece {
     pub payload: u32,
 }
 
+/// An atomic operation for the owner of the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtomicCall {
+    /// What is to be done.
+    pub operation: Atomic,
+    /// Where.
+    pub address: u64,
+    /// The remote key.
+    pub key: u32,
+}
+
 /// A key that a peer may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -192,6 +204,10 @@ pub enum Record {
     Refused(Address, u32, Refusal),
     /// A one-sided request was wrong.
     Error(Address, Fault),
+    /// An atomic operation that the bus does not have.
+    Atomic(Address, AtomicCall),
+    /// What was there before it, or why it was not done.
+    AtomicDone(Address, Result<u64, Fault>),
     /// The peer wants to use a key.
     Expose(u32),
     /// The answer.
@@ -217,6 +233,8 @@ const GRANTED: u8 = 8;
 const REVOKE: u8 = 9;
 const BYE: u8 = 10;
 const DATAGRAM: u8 = 11;
+const ATOMIC: u8 = 12;
+const ATOMIC_DONE: u8 = 13;
 
 const WANTS_ANSWER: u8 = 1;
 const IS_SHARED: u8 = 2;
@@ -234,7 +252,9 @@ impl Record {
             | Record::Message(address, _)
             | Record::Ack(address, ..)
             | Record::Refused(address, ..)
-            | Record::Error(address, _) => Some(address),
+            | Record::Error(address, _)
+            | Record::Atomic(address, _)
+            | Record::AtomicDone(address, _) => Some(address),
             Record::Datagram(_)
             | Record::Expose(_)
             | Record::Granted(..)
@@ -309,6 +329,25 @@ impl Record {
             }
             Record::Bye => header.kind = BYE,
             Record::Datagram(piece) => encode_datagram(&piece, &mut header),
+            Record::Atomic(_, call) => {
+                header.kind = ATOMIC;
+                header.value = call.key.to_le();
+                header.number = (call.address as u32).to_le();
+                header.total = ((call.address >> 32) as u32).to_le();
+                let (flags, first, second) = match call.operation {
+                    Atomic::CompareSwap(compare, swap) => (0, compare, swap),
+                    Atomic::FetchAdd(add) => (1, add, 0),
+                };
+                header.flags = flags;
+                (header.first, header.second) = (first.to_le(), second.to_le());
+            }
+            Record::AtomicDone(_, result) => {
+                header.kind = ATOMIC_DONE;
+                match result {
+                    Ok(before) => header.first = before.to_le(),
+                    Err(fault) => header.detail = (fault as u16 + 1).to_le(),
+                }
+            }
         }
         let mut bytes = [0; HEADER_BYTES];
         bytes.copy_from_slice(header.as_bytes());
@@ -401,6 +440,29 @@ impl Record {
             REVOKE => Record::Revoke(value),
             BYE => Record::Bye,
             DATAGRAM => Record::Datagram(decode_datagram(&header)?),
+            ATOMIC => {
+                let (first, second) = (u64::from_le(header.first), u64::from_le(header.second));
+                let operation = match header.flags {
+                    0 => Atomic::CompareSwap(first, second),
+                    1 => Atomic::FetchAdd(first),
+                    _ => return Err(Broken),
+                };
+                let call = AtomicCall {
+                    operation,
+                    address: u64::from(number) | u64::from(total) << 32,
+                    key: value,
+                };
+                Record::Atomic(address, call)
+            }
+            ATOMIC_DONE => {
+                let result = match detail {
+                    0 => Ok(u64::from_le(header.first)),
+                    1 => Err(Fault::Access),
+                    2 => Err(Fault::Request),
+                    _ => return Err(Broken),
+                };
+                Record::AtomicDone(address, result)
+            }
             _ => return Err(Broken),
         })
     }
@@ -472,10 +534,11 @@ fn decode_datagram(header: &Header) -> Result<DatagramPiece, Broken> {
 #[cfg(test)]
 mod tests {
     use super::{
-        Address, Answer, Broken, DatagramPiece, Fault, Grant, HEADER_BYTES, MAX_DATAGRAM,
-        MAX_PAYLOAD, Marks, Piece, Ready, Record, Refusal,
+        Address, Answer, AtomicCall, Broken, DatagramPiece, Fault, Grant, HEADER_BYTES,
+        MAX_DATAGRAM, MAX_PAYLOAD, Marks, Piece, Ready, Record, Refusal,
     };
     use crate::address::GlobalRoute;
+    use crate::host::Atomic;
     use crate::types::Access;
 
     #[test]
@@ -526,6 +589,15 @@ mod tests {
             immediate: 5,
             payload: MAX_PAYLOAD as u32,
         };
+        let swap = AtomicCall {
+            operation: Atomic::CompareSwap(1 << 40, u64::MAX),
+            address: 0x1234_5678_9abc_def0,
+            key: 0x301,
+        };
+        let add = AtomicCall {
+            operation: Atomic::FetchAdd(7),
+            ..swap
+        };
         let local = DatagramPiece {
             global: None,
             ..datagram
@@ -543,6 +615,11 @@ mod tests {
             Record::Refused(address, 7, Refusal::NoQueue),
             Record::Error(address, Fault::Access),
             Record::Error(address, Fault::Request),
+            Record::Atomic(address, swap),
+            Record::Atomic(address, add),
+            Record::AtomicDone(address, Ok(u64::MAX)),
+            Record::AtomicDone(address, Err(Fault::Access)),
+            Record::AtomicDone(address, Err(Fault::Request)),
             Record::Expose(8),
             Record::Granted(9, Answer::Given(grant)),
             Record::Granted(9, Answer::Denied),
@@ -559,7 +636,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let good = Record::Bye.encode();
-        for (offset, value) in [(0, 0), (0, 12), (0, 255), (4, 1)] {
+        for (offset, value) in [(0, 0), (0, 14), (0, 255), (4, 1)] {
             let mut bytes = good;
             bytes[offset] = value;
             assert_eq!(Record::decode(&bytes), Err(Broken), "{offset} {value}");

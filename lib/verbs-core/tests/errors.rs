@@ -412,9 +412,15 @@ fn memory_that_is_taken_back_is_refused_at_once() {
     );
     right.context.deregister(&mut right.program, key).unwrap();
     assert_eq!(right.program.windows(), 0);
-    // The left end has not heard of it.
+    // The left end has not heard of it: it stores nothing, and asks.
+    left.fill(0, b"too late");
     write(&mut left, 0, 8, key);
     left.progress();
+    assert_eq!(
+        (right.bytes(0, 8), left.send_results()),
+        (vec![0; 8], vec![])
+    );
+    settle(&mut left, &mut right);
     assert_eq!(left.send_results(), [(1, RemAccessErr)]);
     settle(&mut left, &mut right);
     assert_eq!(right.qp_events(), [EventType::QpAccessErr]);

@@ -3,7 +3,8 @@
 
 use super::Context;
 use crate::host::{Host, LaneId, Place, Target};
-use crate::objects::{Event, Known, Lane, Route, record_bytes};
+use crate::keys::Reach;
+use crate::objects::{Event, Exposed, Known, Lane, Route, record_bytes};
 use crate::queue_pair::{Pause, known};
 use crate::record::{Address, Answer, Broken, Grant, HEADER_BYTES, Record};
 use crate::types::{Access, Error, Result};
@@ -13,6 +14,9 @@ const RECORDS_AT_ONCE: usize = 64;
 /// Records that may wait for room before a lane takes nothing more from its peer. Peers that keep
 /// to the rules never have so many to answer: two for each queue pair.
 const MOST_WAITING: usize = 4 * super::MAX_QPS;
+
+/// Windows that may go to make room for one.
+const MOST_EVICTED: usize = 16;
 
 /// What is left to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -196,7 +200,9 @@ impl Context {
             | Record::Message(address, _)
             | Record::Ack(address, ..)
             | Record::Refused(address, ..)
-            | Record::Error(address, _) => address,
+            | Record::Error(address, _)
+            | Record::Atomic(address, _)
+            | Record::AtomicDone(address, _) => address,
             Record::Datagram(piece) => {
                 self.receive_datagram(host, id, piece);
                 return Ok(());
@@ -260,6 +266,10 @@ impl Context {
                 qp.refused(objects, *number, *refusal, now)?;
             }
             (Record::Error(_, fault), Some(qp)) => qp.fault(objects, *fault),
+            (Record::Atomic(_, call), Some(qp)) => qp.do_atomic(objects, host, id, call),
+            (Record::AtomicDone(_, result), Some(qp)) => {
+                qp.atomic_done(objects, host, *result)?;
+            }
             _ => {}
         }
         if let Some(qp) = qp.filter(|qp| qp.has_work()) {
@@ -273,37 +283,57 @@ impl Context {
 
     /// The peer of a lane wants to use a key.
     fn expose<H: Host>(&mut self, host: &mut H, id: LaneId, key: u32) {
-        let Some(lane) = self.objects.lanes.get_mut(&id) else {
+        let Some(lane) = self.objects.lanes.get(&id) else {
             return;
         };
         let reach = self.objects.keys.reach(key);
         let answer = match reach.filter(|reach| Some(reach.pd) == lane.pd) {
             None => Answer::Denied,
             Some(reach) => {
-                let place = Place {
-                    address: reach.start,
-                    length: reach.length as usize,
-                };
-                let writes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-                let writes = reach.access.intersects(writes);
-                let known = lane.exposed.get(&key).copied();
-                let window = known.or_else(|| host.expose(id, place, writes));
-                match window {
-                    None => Answer::NoResources,
-                    Some(window) => {
-                        lane.exposed.insert(key, window);
-                        Answer::Given(Grant {
-                            start: reach.iova,
-                            length: reach.length,
-                            access: reach.access,
-                            qp: reach.qp.unwrap_or(0),
-                            window,
-                        })
-                    }
-                }
+                let known = lane.exposed.get(&key).map(|exposed| exposed.window);
+                let window = known.or_else(|| self.make_window(host, id, key, &reach));
+                window.map_or(Answer::NoResources, |window| {
+                    Answer::Given(Grant {
+                        start: reach.iova,
+                        length: reach.length,
+                        access: reach.access,
+                        qp: reach.qp.unwrap_or(0),
+                        window,
+                    })
+                })
             }
         };
-        lane.outbox.push_back(Record::Granted(key, answer));
+        self.objects.tell(id, Record::Granted(key, answer));
+    }
+
+    /// Makes memory a window of a lane. If there is no room for it, the oldest windows go: peers
+    /// that still need them ask again.
+    fn make_window<H: Host>(
+        &mut self,
+        host: &mut H,
+        id: LaneId,
+        key: u32,
+        reach: &Reach,
+    ) -> Option<u64> {
+        let place = Place {
+            address: reach.start,
+            length: reach.length as usize,
+        };
+        let writes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+        let writes = reach.access.intersects(writes);
+        let mut window = host.expose(id, place, writes);
+        for _ in 0..MOST_EVICTED {
+            if window.is_some() || !self.objects.evict(host) {
+                break;
+            }
+            window = host.expose(id, place, writes);
+        }
+        let window = window?;
+        self.objects.stamp += 1;
+        let stamp = self.objects.stamp;
+        let lane = self.objects.lanes.get_mut(&id)?;
+        lane.exposed.insert(key, Exposed { window, stamp });
+        Some(window)
     }
 
     /// The peer of a lane has answered.
@@ -345,7 +375,7 @@ impl Context {
             has_bye,
             ..
         } = lane;
-        for window in exposed.into_values() {
+        for Exposed { window, .. } in exposed.into_values() {
             host.withdraw(id, window);
         }
         let by_will = has_bye && has_ended;

@@ -2,6 +2,7 @@
 
 use core::mem::take;
 
+use super::memory::write_places;
 use super::requester::{Pause, Step, UNRELIABLE_PATIENCE_NS};
 use super::{QueuePair, Send};
 use crate::address::{AddressVector, GRH_BYTES, OWN_QKEY, route_header};
@@ -229,12 +230,12 @@ impl QueuePair {
         if resolved.is_ok() {
             if let Some(route) = &piece.global {
                 let header = route_header(route, slid, piece.total as usize);
-                super::requester::write_places(host, head_places, &header);
+                write_places(host, head_places, &header);
             }
             match from {
                 Arrived::On(lane) => host.receive(*lane, Target::Memory(body_places)),
                 Arrived::Here(bytes) => {
-                    super::requester::write_places(host, body_places, bytes);
+                    write_places(host, body_places, bytes);
                 }
             }
         }

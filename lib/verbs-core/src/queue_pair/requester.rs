@@ -4,11 +4,10 @@ use alloc::vec::Vec;
 use core::mem::take;
 
 use super::{Peer, QueuePair, Rnr, Send, Stage, is_before};
-use crate::host::{Atomic, Host, LaneId, NotMoved, Place, Source};
-use crate::keys::Denied;
-use crate::objects::{Known, Objects, record_bytes};
-use crate::record::{Answer, Fault, Grant, MAX_PAYLOAD, Marks, Piece, Ready, Record};
-use crate::types::{Access, Opcode, QpState, QpType, SendFlags, WcStatus};
+use crate::host::{Host, LaneId, Place, Source};
+use crate::objects::{Objects, record_bytes};
+use crate::record::{MAX_PAYLOAD, Marks, Piece, Ready, Record};
+use crate::types::{Opcode, QpState, QpType, SendFlags, WcStatus};
 use crate::work::{Data, SendRequest};
 
 /// How long an unreliable queue pair keeps a request for a peer that was never there.
@@ -104,7 +103,7 @@ impl QueuePair {
     }
 
     /// The send under way cannot be delivered: that is an error where it would be noticed.
-    fn undeliverable(&mut self, status: WcStatus) -> Step {
+    pub(super) fn undeliverable(&mut self, status: WcStatus) -> Step {
         match self.is_reliable() {
             true => self.finish(status),
             false => self.finish(WcStatus::Success),
@@ -155,32 +154,6 @@ impl QueuePair {
             send.request = request;
         }
         step
-    }
-
-    /// Binds a memory window or invalidates a key, if that is what comes next.
-    fn change_keys<H: Host>(&mut self, objects: &mut Objects, host: &mut H) -> Option<Step> {
-        let request = &self.sends.get(self.cursor)?.request;
-        let (pd, qp, keys) = (self.init.pd, self.number, &mut objects.keys);
-        let (former, status) = match request.opcode {
-            Opcode::BindMw => {
-                let bound = request.bind.ok_or(Denied);
-                let bound = bound.and_then(|bind| keys.bind(pd, qp, &bind));
-                (bound, WcStatus::MwBindErr)
-            }
-            Opcode::LocalInv => {
-                let key = request.immediate;
-                let invalid = keys.invalidate(pd, qp, key).map(|()| Some(key));
-                (invalid, WcStatus::LocQpOpErr)
-            }
-            _ => return None,
-        };
-        if let Ok(Some(former)) = former {
-            objects.withdraw(host, former);
-        }
-        Some(self.finish(match former {
-            Ok(_) => WcStatus::Success,
-            Err(Denied) => status,
-        }))
     }
 
     /// Whether the keys of the next send, of which nothing was handed over, are good.
@@ -355,151 +328,12 @@ impl QueuePair {
         });
         Step::Stay(Pause::Until(until))
     }
-
-    // ---- One-sided operations ----
-
-    /// Copies to or from the peer's memory.
-    fn one_sided<H: Host>(
-        &mut self,
-        objects: &mut Objects,
-        host: &mut H,
-        work: &mut Work<'_>,
-    ) -> Result<(), Step> {
-        let request = work.request;
-        let total = request.data.len();
-        // Behind messages that may still be refused nothing is done that could not be undone.
-        if work.ready.is_shared && self.is_reliable() && self.sent != self.acked {
-            return Err(Step::Stay(Pause::Event));
-        }
-        if request.opcode.is_atomic() && total != 8 {
-            return Err(self.finish(WcStatus::LocLenErr));
-        }
-        if total == 0 {
-            return Ok(());
-        }
-        let is_read = request.opcode.writes_own();
-        work.places.clear();
-        if let Data::Segments(segments) = &request.data {
-            let (pd, range) = (self.init.pd, (0, total));
-            let keys = &objects.keys;
-            let resolved = keys.resolve(pd, segments, range, is_read, work.places);
-            if resolved.is_err() {
-                return Err(self.finish(WcStatus::LocProtErr));
-            }
-        }
-        if is_read && self.attributes.max_rd_atomic == 0 {
-            return Err(self.finish(WcStatus::LocQpOpErr));
-        }
-        if is_read && work.ready.reads == 0 {
-            return Err(self.wrong(objects, work.lane, Fault::Request));
-        }
-        let grant = self.grant(objects, work)?;
-        let needs = match request.opcode {
-            Opcode::RdmaWrite | Opcode::RdmaWriteWithImm => Access::REMOTE_WRITE,
-            Opcode::RdmaRead => Access::REMOTE_READ,
-            _ => Access::REMOTE_ATOMIC,
-        };
-        let offset = request.remote.address.checked_sub(grant.start);
-        let is_inside = |offset: &u64| {
-            let end = offset.checked_add(total);
-            end.is_some_and(|end| end <= grant.length)
-        };
-        let is_for_peer = [0, self.attributes.dest_qpn].contains(&grant.qp);
-        let may = is_for_peer && (grant.access & work.ready.access).contains(needs);
-        let Some(offset) = offset.filter(is_inside).filter(|_| may) else {
-            return Err(self.wrong(objects, work.lane, Fault::Access));
-        };
-        if request.opcode.is_atomic() && !request.remote.address.is_multiple_of(8) {
-            return Err(self.wrong(objects, work.lane, Fault::Request));
-        }
-        if let Some(send) = self.current() {
-            send.has_begun = true;
-        }
-        let Work { lane, places, .. } = work;
-        let moved = match (request.opcode, &request.data) {
-            (Opcode::RdmaRead, _) => host.get(*lane, grant.window, offset, places),
-            (Opcode::AtomicCmpAndSwp | Opcode::AtomicFetchAndAdd, _) => {
-                let operation = match request.opcode {
-                    Opcode::AtomicCmpAndSwp => {
-                        Atomic::CompareSwap(request.compare_add, request.swap)
-                    }
-                    _ => Atomic::FetchAdd(request.compare_add),
-                };
-                let before = host.atomic(*lane, grant.window, offset, operation);
-                before.map(|before| write_places(host, places, &before.to_ne_bytes()))
-            }
-            (_, Data::Inline(bytes)) => host.put(*lane, grant.window, offset, Source::Bytes(bytes)),
-            (_, Data::Segments(_)) => host.put(*lane, grant.window, offset, Source::Memory(places)),
-        };
-        match moved {
-            Ok(()) => Ok(()),
-            Err(NotMoved::NoWindow) => Err(self.wrong(objects, work.lane, Fault::Access)),
-            Err(NotMoved::NotSupported) => Err(self.wrong(objects, work.lane, Fault::Request)),
-            // What had arrived before the end is still to be received; then everything fails.
-            Err(NotMoved::Ended) => Err(Step::Stay(Pause::Event)),
-        }
-    }
-
-    /// What the peer has said of the remote key; asks for it at first.
-    fn grant(&mut self, objects: &mut Objects, work: &Work<'_>) -> Result<Grant, Step> {
-        let key = work.request.remote.key;
-        let wait = Err(Step::Stay(Pause::Event));
-        let Some(lane) = objects.lanes.get_mut(&work.lane) else {
-            return wait;
-        };
-        match lane.known.get(&key).copied() {
-            Some(Known::Given(grant)) => Ok(grant),
-            Some(Known::Asked) => wait,
-            None => {
-                lane.known.insert(key, Known::Asked);
-                lane.outbox.push_back(Record::Expose(key));
-                wait
-            }
-            Some(Known::Denied) => {
-                lane.known.remove(&key);
-                Err(self.wrong(objects, work.lane, Fault::Access))
-            }
-            Some(Known::NoResources) => {
-                lane.known.remove(&key);
-                Err(self.undeliverable(WcStatus::RemOpErr))
-            }
-        }
-    }
-
-    /// A one-sided request is wrong: the peer's queue pair fails with this one, if it is reliable.
-    fn wrong(&mut self, objects: &mut Objects, lane: LaneId, fault: Fault) -> Step {
-        if self.is_reliable() {
-            objects.tell(lane, Record::Error(self.address(), fault));
-        }
-        self.undeliverable(match fault {
-            Fault::Access => WcStatus::RemAccessErr,
-            Fault::Request => WcStatus::RemInvReqErr,
-        })
-    }
 }
 
 /// A send that is being handed over.
-struct Work<'a> {
-    request: &'a SendRequest,
-    ready: Ready,
-    lane: LaneId,
-    places: &'a mut Vec<Place>,
-}
-
-/// Copies bytes to places.
-pub(super) fn write_places<H: Host>(host: &mut H, places: &[Place], mut bytes: &[u8]) {
-    for place in places {
-        let (now, later) = bytes.split_at(place.length.min(bytes.len()));
-        host.write(place.address, now);
-        bytes = later;
-    }
-}
-
-/// The answer to a wish for a key, as it is kept.
-pub(crate) fn known(answer: Answer) -> Known {
-    match answer {
-        Answer::Given(grant) => Known::Given(grant),
-        Answer::Denied => Known::Denied,
-        Answer::NoResources => Known::NoResources,
-    }
+pub(super) struct Work<'a> {
+    pub request: &'a SendRequest,
+    pub ready: Ready,
+    pub lane: LaneId,
+    pub places: &'a mut Vec<Place>,
 }

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use verbs_core::demo;
 use verbs_core::host::{Atomic, Available, Host, LaneId, NotMoved, Place, Source, Target};
 use verbs_core::record::HEADER_BYTES;
 
@@ -41,7 +42,9 @@ struct Link {
 
 /// A program's memory, and its life.
 pub struct Memory {
-    pub bytes: Vec<u8>,
+    pub memory: demo::Memory,
+    /// Windows that there is room for, on all lanes.
+    pub most_windows: usize,
     pub is_dead: bool,
     /// Stores that it makes before it dies.
     pub left: Option<u64>,
@@ -80,16 +83,25 @@ fn place_of(lane: LaneId) -> (usize, usize) {
 impl Net {
     /// Programs with so many bytes of memory each.
     pub fn new(programs: usize, bytes: usize, seed: u64, bug: Option<Bug>) -> Net {
-        let memory = || Memory {
-            bytes: vec![super::CANARY; bytes],
+        let mut rng = Rng::new(seed);
+        let mut memory = || Memory {
+            memory: demo::Memory {
+                base: BASE,
+                bytes: vec![super::CANARY; bytes],
+            },
+            most_windows: match rng.one_in(3) {
+                true => 1 + rng.below(3) as usize,
+                false => usize::MAX,
+            },
             is_dead: false,
             left: None,
             stores: 0,
         };
+        let programs = (0..programs).map(|_| memory()).collect();
         Net {
-            programs: (0..programs).map(|_| memory()).collect(),
+            programs,
             links: Vec::new(),
-            rng: Rng::new(seed),
+            rng,
             bug,
             is_hostile: false,
             fault: None,
@@ -205,9 +217,10 @@ impl Net {
                 if offset as usize + bytes.len() > place.length || !writes {
                     return self.complain("a store outside of a window");
                 }
-                let program = side.program;
-                let at = (place.address - BASE + offset) as usize;
-                self.programs[program].bytes[at..at + bytes.len()].copy_from_slice(&bytes);
+                let (program, length) = (side.program, bytes.len());
+                let address = place.address + offset;
+                let memory = &mut self.programs[program].memory;
+                memory.scatter(&[Place { address, length }], &bytes);
             }
         }
     }
@@ -244,26 +257,18 @@ impl Net {
     }
 
     fn gather(&self, program: usize, from: Source<'_>) -> Vec<u8> {
-        match from {
-            Source::Bytes(bytes) => bytes.to_vec(),
-            Source::Memory(places) => {
-                let memory = &self.programs[program].bytes;
-                let piece = |place: &Place| {
-                    let at = (place.address - BASE) as usize;
-                    memory[at..at + place.length].to_vec()
-                };
-                places.iter().map(piece).collect::<Vec<_>>().concat()
-            }
-        }
+        self.programs[program].memory.gather(from)
     }
 
-    fn scatter(&mut self, program: usize, to: &[Place], mut bytes: &[u8]) {
-        for place in to {
-            let (now, later) = bytes.split_at(place.length);
-            let at = (place.address - BASE) as usize;
-            self.programs[program].bytes[at..at + now.len()].copy_from_slice(now);
-            bytes = later;
-        }
+    fn scatter(&mut self, program: usize, to: &[Place], bytes: &[u8]) {
+        self.programs[program].memory.scatter(to, bytes);
+    }
+
+    /// Windows of a program.
+    fn windows_of(&self, program: usize) -> usize {
+        let sides = self.links.iter().flat_map(|link| &link.sides);
+        let own = sides.filter(|side| side.program == program);
+        own.map(|side| side.windows.len()).sum()
     }
 
     /// The system checks each range of a window. Peers that keep to the rules need no such check.
@@ -278,14 +283,14 @@ impl Net {
         Err(NotMoved::NoWindow)
     }
 
-    /// Where a range of the peer's window is: program and position.
+    /// Where a range of the peer's window is: program and place.
     fn remote(
         &mut self,
         lane: LaneId,
         window: u64,
         offset: u64,
-        count: usize,
-    ) -> Result<(usize, usize), NotMoved> {
+        length: usize,
+    ) -> Result<(usize, Place), NotMoved> {
         let (link, side) = place_of(lane);
         self.arrive(link, 1 - side, true);
         if self.links[link].sides[side].has_ended {
@@ -294,8 +299,9 @@ impl Net {
         let peer = &self.links[link].sides[1 - side];
         let (place, _) = *peer.windows.get(&window).ok_or(NotMoved::NoWindow)?;
         let program = peer.program;
-        self.check_inside(&place, offset, count)?;
-        Ok((program, (place.address - BASE + offset) as usize))
+        self.check_inside(&place, offset, length)?;
+        let address = place.address + offset;
+        Ok((program, Place { address, length }))
     }
 }
 
@@ -391,6 +397,9 @@ impl Host for Port {
         if !net.tick(self.program) {
             return None;
         }
+        if net.windows_of(self.program) >= net.programs[self.program].most_windows {
+            return None;
+        }
         let link = &mut net.links[link];
         link.windows += 1;
         let number = link.windows;
@@ -447,8 +456,8 @@ impl Host for Port {
     ) -> Result<(), NotMoved> {
         let count = to.iter().map(|place| place.length).sum();
         let mut net = self.net.borrow_mut();
-        let (program, at) = net.remote(lane, window, offset, count)?;
-        let bytes = net.programs[program].bytes[at..at + count].to_vec();
+        let (program, place) = net.remote(lane, window, offset, count)?;
+        let bytes = net.programs[program].memory.get(place).to_vec();
         net.scatter(self.program, to, &bytes);
         Ok(())
     }
@@ -464,15 +473,18 @@ impl Host for Port {
         if !net.tick(self.program) {
             return Err(NotMoved::Ended);
         }
-        let (program, at) = net.remote(lane, window, offset, 8)?;
-        let word = &mut net.programs[program].bytes[at..at + 8];
-        let before = u64::from_ne_bytes(word.try_into().unwrap_or_default());
-        let after = match operation {
-            Atomic::CompareSwap(compare, swap) if compare == before => swap,
-            Atomic::CompareSwap(..) => before,
-            Atomic::FetchAdd(add) => before.wrapping_add(add),
-        };
-        word.copy_from_slice(&after.to_ne_bytes());
-        Ok(before)
+        let (program, place) = net.remote(lane, window, offset, 8)?;
+        // Every third lane is on a bus without them.
+        match lane.0 / 2 % 3 {
+            0 => Err(NotMoved::NotSupported),
+            _ => Ok(net.programs[program]
+                .memory
+                .atomic(place.address, operation)),
+        }
+    }
+
+    fn atomic_own(&mut self, address: u64, operation: Atomic) -> u64 {
+        let mut net = self.net.borrow_mut();
+        net.programs[self.program].memory.atomic(address, operation)
     }
 }

@@ -134,7 +134,7 @@ impl Program {
     pub fn fill(&mut self, address: u64, number: u64, length: u64) {
         let at = (address - BASE) as usize;
         let mut net = self.port.net.borrow_mut();
-        let memory = &mut net.programs[self.port.program].bytes;
+        let memory = &mut net.programs[self.port.program].memory.bytes;
         for (byte, offset) in memory[at..at + length as usize].iter_mut().zip(0..) {
             *byte = data(number, offset);
         }
@@ -144,7 +144,7 @@ impl Program {
     pub fn holds(&self, address: u64, number: u64, skip: u64, length: u64) -> bool {
         let at = (address - BASE) as usize;
         let net = self.port.net.borrow();
-        let memory = &net.programs[self.port.program].bytes;
+        let memory = &net.programs[self.port.program].memory.bytes;
         let bytes = memory[at..at + length as usize].iter().zip(skip..);
         bytes
             .into_iter()
@@ -155,7 +155,7 @@ impl Program {
     pub fn set_word(&mut self, address: u64, value: u64) {
         let at = (address - BASE) as usize;
         let mut net = self.port.net.borrow_mut();
-        let memory = &mut net.programs[self.port.program].bytes;
+        let memory = &mut net.programs[self.port.program].memory.bytes;
         memory[at..at + 8].copy_from_slice(&value.to_ne_bytes());
     }
 
@@ -163,7 +163,7 @@ impl Program {
     pub fn word(&self, address: u64) -> u64 {
         let at = (address - BASE) as usize;
         let net = self.port.net.borrow();
-        let memory = &net.programs[self.port.program].bytes;
+        let memory = &net.programs[self.port.program].memory.bytes;
         u64::from_ne_bytes(memory[at..at + 8].try_into().unwrap_or_default())
     }
 
@@ -171,7 +171,7 @@ impl Program {
     pub fn is_unharmed(&self) -> bool {
         let canaries = |arena: &Arena| {
             let net = self.port.net.borrow();
-            let memory = &net.programs[self.port.program].bytes;
+            let memory = &net.programs[self.port.program].memory.bytes;
             let slots_end = arena.constant_start();
             [arena.base - PAGE, slots_end + PAGE, slots_end + 2 * PAGE]
                 .into_iter()

@@ -1,0 +1,295 @@
+//! Operations on memory: the peer's, which it has granted, and on the keys of the own one.
+
+use core::mem::take;
+
+use super::QueuePair;
+use super::requester::{Pause, Step, Work};
+use crate::host::{Atomic, Host, LaneId, NotMoved, Place, Source};
+use crate::keys::Denied;
+use crate::objects::{Known, Objects};
+use crate::record::{Answer, AtomicCall, Broken, Fault, Grant, Record};
+use crate::types::{Access, Opcode, WcStatus};
+use crate::work::{Data, SendRequest};
+
+/// How often a request finds its window gone before it gives up. The peer makes room for the
+/// windows of others between its answer and the copy only if it has very little.
+const MOST_MISSES: u8 = 16;
+
+impl QueuePair {
+    // ---- Own keys ----
+
+    /// Binds a memory window or invalidates a key, if that is what comes next.
+    pub(super) fn change_keys<H: Host>(
+        &mut self,
+        objects: &mut Objects,
+        host: &mut H,
+    ) -> Option<Step> {
+        let request = &self.sends.get(self.cursor)?.request;
+        let (pd, qp, keys) = (self.init.pd, self.number, &mut objects.keys);
+        let (former, status) = match request.opcode {
+            Opcode::BindMw => {
+                let bound = request.bind.ok_or(Denied);
+                let bound = bound.and_then(|bind| keys.bind(pd, qp, &bind));
+                (bound, WcStatus::MwBindErr)
+            }
+            Opcode::LocalInv => {
+                let key = request.immediate;
+                let invalid = keys.invalidate(pd, qp, key).map(|()| Some(key));
+                (invalid, WcStatus::LocQpOpErr)
+            }
+            _ => return None,
+        };
+        if let Ok(Some(former)) = former {
+            objects.withdraw(host, former);
+        }
+        Some(self.finish(match former {
+            Ok(_) => WcStatus::Success,
+            Err(Denied) => status,
+        }))
+    }
+
+    // ---- The peer's memory ----
+
+    /// Copies to or from the peer's memory.
+    pub(super) fn one_sided<H: Host>(
+        &mut self,
+        objects: &mut Objects,
+        host: &mut H,
+        work: &mut Work<'_>,
+    ) -> Result<(), Step> {
+        let request = work.request;
+        let total = request.data.len();
+        // Behind messages that may still be refused nothing is done that could not be undone.
+        if work.ready.is_shared && self.is_reliable() && self.sent != self.acked {
+            return Err(Step::Stay(Pause::Event));
+        }
+        if request.opcode.is_atomic() && total != 8 {
+            return Err(self.finish(WcStatus::LocLenErr));
+        }
+        if total == 0 {
+            return Ok(());
+        }
+        let is_read = request.opcode.writes_own();
+        work.places.clear();
+        if let Data::Segments(segments) = &request.data {
+            let (pd, range) = (self.init.pd, (0, total));
+            let keys = &objects.keys;
+            let resolved = keys.resolve(pd, segments, range, is_read, work.places);
+            if resolved.is_err() {
+                return Err(self.finish(WcStatus::LocProtErr));
+            }
+        }
+        if is_read && self.attributes.max_rd_atomic == 0 {
+            return Err(self.finish(WcStatus::LocQpOpErr));
+        }
+        if is_read && work.ready.reads == 0 {
+            return Err(self.wrong(objects, work.lane, Fault::Request));
+        }
+        let grant = self.grant(objects, work)?;
+        let needs = match request.opcode {
+            Opcode::RdmaWrite | Opcode::RdmaWriteWithImm => Access::REMOTE_WRITE,
+            Opcode::RdmaRead => Access::REMOTE_READ,
+            _ => Access::REMOTE_ATOMIC,
+        };
+        let offset = request.remote.address.checked_sub(grant.start);
+        let is_inside = |offset: &u64| {
+            let end = offset.checked_add(total);
+            end.is_some_and(|end| end <= grant.length)
+        };
+        let is_for_peer = [0, self.attributes.dest_qpn].contains(&grant.qp);
+        let may = is_for_peer && (grant.access & work.ready.access).contains(needs);
+        let Some(offset) = offset.filter(is_inside).filter(|_| may) else {
+            return Err(self.wrong(objects, work.lane, Fault::Access));
+        };
+        if request.opcode.is_atomic() && !request.remote.address.is_multiple_of(8) {
+            return Err(self.wrong(objects, work.lane, Fault::Request));
+        }
+        let Some(send) = self.current() else {
+            return Ok(());
+        };
+        send.has_begun = true;
+        if send.is_asked {
+            return Err(Step::Stay(Pause::Event));
+        }
+        let Work { lane, places, .. } = work;
+        let moved = match (request.opcode, &request.data) {
+            (Opcode::RdmaRead, _) => host.get(*lane, grant.window, offset, places),
+            (Opcode::AtomicCmpAndSwp | Opcode::AtomicFetchAndAdd, _) => {
+                let before = host.atomic(*lane, grant.window, offset, operation(request));
+                before.map(|before| write_places(host, places, &before.to_ne_bytes()))
+            }
+            (_, Data::Inline(bytes)) => host.put(*lane, grant.window, offset, Source::Bytes(bytes)),
+            (_, Data::Segments(_)) => host.put(*lane, grant.window, offset, Source::Memory(places)),
+        };
+        match moved {
+            Ok(()) => Ok(()),
+            Err(NotMoved::NoWindow) => Err(self.missed(objects, work)),
+            Err(NotMoved::NotSupported) if request.opcode.is_atomic() => {
+                Err(self.ask(objects, work))
+            }
+            Err(NotMoved::NotSupported) => Err(self.wrong(objects, work.lane, Fault::Request)),
+            // What had arrived before the end is still to be received; then everything fails.
+            Err(NotMoved::Ended) => Err(Step::Stay(Pause::Event)),
+        }
+    }
+
+    /// The peer's window is not there: the peer has taken the key back, or needed room for other
+    /// windows. It is asked which.
+    fn missed(&mut self, objects: &mut Objects, work: &Work<'_>) -> Step {
+        let Some(send) = self.current() else {
+            return Step::Next;
+        };
+        send.misses += 1;
+        if send.misses > MOST_MISSES {
+            return self.undeliverable(WcStatus::RemOpErr);
+        }
+        if let Some(lane) = objects.lanes.get_mut(&work.lane) {
+            lane.known.remove(&work.request.remote.key);
+        }
+        match self.grant(objects, work) {
+            Err(step) => step,
+            Ok(_) => Step::Stay(Pause::Event),
+        }
+    }
+
+    /// The lane's bus has no atomic operations: has the peer do this one.
+    fn ask(&mut self, objects: &mut Objects, work: &Work<'_>) -> Step {
+        let call = AtomicCall {
+            operation: operation(work.request),
+            address: work.request.remote.address,
+            key: work.request.remote.key,
+        };
+        objects.tell(work.lane, Record::Atomic(self.address(), call));
+        if let Some(send) = self.current() {
+            send.is_asked = true;
+        }
+        Step::Stay(Pause::Event)
+    }
+
+    /// The peer has done the atomic operation that it was asked for, or not.
+    pub fn atomic_done<H: Host>(
+        &mut self,
+        objects: &mut Objects,
+        host: &mut H,
+        result: Result<u64, Fault>,
+    ) -> Result<(), Broken> {
+        let pd = self.init.pd;
+        let Some(send) = self.current().filter(|send| send.is_asked) else {
+            return Err(Broken);
+        };
+        send.is_asked = false;
+        let status = match (result, &send.request.data) {
+            (Ok(before), Data::Segments(segments)) => {
+                let mut places = take(&mut objects.places);
+                places.clear();
+                let keys = &objects.keys;
+                let resolved = keys.resolve(pd, segments, (0, 8), true, &mut places);
+                if resolved.is_ok() {
+                    write_places(host, &places, &before.to_ne_bytes());
+                }
+                objects.places = places;
+                resolved.map_or(WcStatus::LocProtErr, |()| WcStatus::Success)
+            }
+            (Ok(_), Data::Inline(_)) => WcStatus::LocProtErr,
+            (Err(Fault::Access), _) => WcStatus::RemAccessErr,
+            (Err(Fault::Request), _) => WcStatus::RemInvReqErr,
+        };
+        self.finish(status);
+        self.settle(objects);
+        Ok(())
+    }
+
+    /// Does an atomic operation for the peer, in the order of what it sends.
+    pub fn do_atomic<H: Host>(
+        &mut self,
+        objects: &mut Objects,
+        host: &mut H,
+        lane: LaneId,
+        call: &AtomicCall,
+    ) {
+        let domain = objects.lanes.get(&lane).and_then(|lane| lane.pd);
+        let reach = objects.keys.reach(call.key).filter(|reach| {
+            let access = reach.access & self.attributes.access;
+            Some(reach.pd) == domain
+                && access.contains(Access::REMOTE_ATOMIC)
+                && reach.qp.is_none_or(|qp| qp == self.number)
+        });
+        let place = reach.and_then(|reach| {
+            let offset = call.address.checked_sub(reach.iova)?;
+            let is_inside = offset.checked_add(8)? <= reach.length;
+            is_inside.then(|| reach.start + offset)
+        });
+        let result = match place {
+            None => Err(Fault::Access),
+            Some(place) if !place.is_multiple_of(8) => Err(Fault::Request),
+            Some(place) => Ok(host.atomic_own(place, call.operation)),
+        };
+        objects.tell(lane, Record::AtomicDone(self.address(), result));
+        if let Err(fault) = result {
+            self.fault(objects, fault);
+        }
+    }
+
+    /// What the peer has said of the remote key; asks for it at first.
+    fn grant(&mut self, objects: &mut Objects, work: &Work<'_>) -> Result<Grant, Step> {
+        let key = work.request.remote.key;
+        let wait = Err(Step::Stay(Pause::Event));
+        let Some(lane) = objects.lanes.get_mut(&work.lane) else {
+            return wait;
+        };
+        match lane.known.get(&key).copied() {
+            Some(Known::Given(grant)) => Ok(grant),
+            Some(Known::Asked) => wait,
+            None => {
+                lane.known.insert(key, Known::Asked);
+                lane.outbox.push_back(Record::Expose(key));
+                wait
+            }
+            Some(Known::Denied) => {
+                lane.known.remove(&key);
+                Err(self.wrong(objects, work.lane, Fault::Access))
+            }
+            Some(Known::NoResources) => {
+                lane.known.remove(&key);
+                Err(self.undeliverable(WcStatus::RemOpErr))
+            }
+        }
+    }
+
+    /// A one-sided request is wrong: the peer's queue pair fails with this one, if it is reliable.
+    fn wrong(&mut self, objects: &mut Objects, lane: LaneId, fault: Fault) -> Step {
+        if self.is_reliable() {
+            objects.tell(lane, Record::Error(self.address(), fault));
+        }
+        self.undeliverable(match fault {
+            Fault::Access => WcStatus::RemAccessErr,
+            Fault::Request => WcStatus::RemInvReqErr,
+        })
+    }
+}
+
+/// The atomic operation of a request.
+fn operation(request: &SendRequest) -> Atomic {
+    match request.opcode {
+        Opcode::AtomicCmpAndSwp => Atomic::CompareSwap(request.compare_add, request.swap),
+        _ => Atomic::FetchAdd(request.compare_add),
+    }
+}
+
+/// Copies bytes to places.
+pub(super) fn write_places<H: Host>(host: &mut H, places: &[Place], mut bytes: &[u8]) {
+    for place in places {
+        let (now, later) = bytes.split_at(place.length.min(bytes.len()));
+        host.write(place.address, now);
+        bytes = later;
+    }
+}
+
+/// The answer to a wish for a key, as it is kept.
+pub(crate) fn known(answer: Answer) -> Known {
+    match answer {
+        Answer::Given(grant) => Known::Given(grant),
+        Answer::Denied => Known::Denied,
+        Answer::NoResources => Known::NoResources,
+    }
+}
