@@ -300,6 +300,10 @@ pub enum EventType {
     QpAccessErr = 3,
     /// A send queue has drained.
     SqDrained = 5,
+    /// A port can be used.
+    PortActive = 9,
+    /// A port cannot be used any more.
+    PortErr = 10,
     /// A shared receive queue has fallen below its limit.
     SrqLimitReached = 15,
     /// A queue pair in the error state takes nothing more from its shared receive queue.

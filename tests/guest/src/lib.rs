@@ -12,6 +12,7 @@ pub mod memory;
 pub mod pattern;
 pub mod peer;
 pub mod peers;
+pub mod uverbs;
 pub mod windows;
 
 use alloc::string::String;

@@ -132,6 +132,12 @@ pub const PAGES: &[Page] = &[
         "",
     ),
     page_of(
+        "ibd",
+        "",
+        "a service: the device of RDMA verbs, serves infiniband:",
+        SERVICE,
+    ),
+    page_of(
         "id",
         "[-u | -g]",
         "print user and group",
@@ -394,7 +400,7 @@ mod tests {
             .collect();
         let elsewhere = ["scif-perf", "scifblk", "scifctl", "scifrun", "sh"];
         let services = [
-            "acpid", "consoled", "init", "logd", "micd", "nsmgr", "pcid", "procmgr", "ps2d",
+            "acpid", "consoled", "ibd", "init", "logd", "micd", "nsmgr", "pcid", "procmgr", "ps2d",
             "ramfs", "scifrund", "zerod",
         ];
         programs.extend(services.map(String::from));

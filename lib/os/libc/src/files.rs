@@ -8,7 +8,7 @@ use runtime::{Error, Result, env, fd, fs, path, sys};
 use syscall::error::{EBADF, EFAULT, EINVAL, ERANGE, ESPIPE};
 use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
 
-use crate::{descriptor, errno, malloc, strings};
+use crate::{descriptor, errno, linux_names, malloc, strings};
 
 unsafe extern "C" {
     /// `readv` of a socket: the count, or a negated error number; in `libsocket`.
@@ -44,12 +44,10 @@ pub fn open_path(path: &str, flags: c_int, mode: c_uint) -> Result<c_int> {
     } else {
         0
     };
-    // The names of the character device on Linux.
-    let path = match path {
-        "/dev/scif" | "/dev/mic/scif" => "/scheme/scif/endpoint",
-        path => path,
+    let number = match path {
+        "/proc/cpuinfo" => linux_names::open_cpuinfo()?,
+        path => path::open(&linux_names::here(path), flags & !0o7777 | mode)?,
     };
-    let number = path::open(path, flags & !0o7777 | mode)?;
     Ok(descriptor::opened(number, flags & O_CLOEXEC != 0))
 }
 
@@ -257,7 +255,7 @@ unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_int {
     // SAFETY: the caller's string.
     let result = unsafe { path_of(path) }.and_then(|path| {
         let flags = if mode & W_OK != 0 { O_WRONLY } else { O_STAT };
-        fd::close(path::open(path, flags | O_CLOEXEC)?)
+        fd::close(path::open(&linux_names::here(path), flags | O_CLOEXEC)?)
     });
     errno::done(result)
 }
@@ -399,7 +397,7 @@ unsafe extern "C" fn stat(path: *const c_char, place: *mut Stat) -> c_int {
     // SAFETY: the caller's string and place for the structure.
     let result = unsafe {
         path_of(path)
-            .and_then(fs::metadata)
+            .and_then(|path| fs::metadata(&linux_names::here(path)))
             .map(|metadata| place.write((*metadata.stat()).into()))
     };
     errno::done(result)
@@ -496,7 +494,8 @@ struct Directory {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn opendir(path: *const c_char) -> *mut Directory {
     // SAFETY: the caller's string.
-    match unsafe { path_of(path) }.and_then(fs::read_dir) {
+    let directory = unsafe { path_of(path) };
+    match directory.and_then(|path| fs::read_dir(&linux_names::here(path))) {
         Ok(names) => {
             let entry = Entry {
                 inode: 0,
@@ -556,8 +555,9 @@ unsafe extern "C" fn closedir(directory: *mut Directory) -> c_int {
 unsafe extern "C" fn realpath(path: *const c_char, buffer: *mut c_char) -> *mut c_char {
     // SAFETY: the caller's string.
     let found = unsafe { path_of(path) }.and_then(|path| {
-        fs::metadata(path)?;
-        path::canonical(path)
+        let path = linux_names::here(path);
+        fs::metadata(&path)?;
+        path::canonical(&path)
     });
     match found {
         Ok(path) if buffer.is_null() => strings::duplicate(path.as_bytes()),

@@ -18,6 +18,7 @@ extern crate alloc;
 
 pub mod calendar;
 pub mod format;
+pub mod linux_names;
 pub mod number;
 pub mod random;
 pub mod scan;

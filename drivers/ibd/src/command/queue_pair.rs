@@ -1,0 +1,360 @@
+//! Queue pairs.
+
+use alloc::collections::BTreeMap;
+
+use syscall::error::{EBUSY, EINVAL, EOPNOTSUPP, EPERM, Error, Result};
+use verbs_abi::records as abi;
+use verbs_core::attributes::Attributes;
+use verbs_core::types::{Access, AttributeMask, QpState, QpType};
+use verbs_core::work::{Capacity, QpInit};
+
+use super::{Call, release_slots, remove};
+use crate::context::Context;
+use crate::device::{FIRST_LIBRARY_QPN, Shared};
+use crate::error::{fail, refused};
+use crate::identity::PORT;
+use crate::object::{Object, Qp};
+
+/// Numbers of queue pairs that mean something else: management, and multicast.
+const LAST_QPN: u32 = 0xff_fffe;
+/// The type of queue pairs for packets as they are on the wire.
+const RAW_PACKET: u8 = 8;
+/// The bit of keys of datagrams that only root may use.
+const PRIVILEGED_QKEY: u32 = 1 << 31;
+
+/// What is wanted of a queue pair.
+struct Wanted {
+    user_handle: u64,
+    kind: u8,
+    pd: u32,
+    send_cq: u32,
+    recv_cq: u32,
+    srq: Option<u32>,
+    capacity: Capacity,
+    signal_all: bool,
+    /// The number that the library has chosen.
+    number: Option<u32>,
+}
+
+fn kind_of(number: u8, is_root: bool) -> Result<QpType> {
+    let found = QpType::ALL
+        .into_iter()
+        .find(|kind| *kind as u32 == u32::from(number));
+    match (found, number) {
+        (Some(kind), _) => Ok(kind),
+        (None, RAW_PACKET) if is_root => fail(EOPNOTSUPP),
+        (None, RAW_PACKET) => fail(EPERM),
+        (None, _) => fail(EINVAL),
+    }
+}
+
+/// `EINVAL`: the type, a domain or queue that is not there, sizes, the number. `EPERM`: RAW_PACKET
+/// for others than root. `EOPNOTSUPP`: a type that the rules do not have. `ENOMEM`.
+fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateQpAnswer> {
+    let kind = kind_of(wanted.kind, call.is_root())?;
+    // Whatever is wrong with these handles is an argument that makes no sense.
+    let missing = |_| Error::new(EINVAL);
+    let objects = &call.context.objects;
+    let srq = wanted
+        .srq
+        .map(|handle| objects.srq(handle).map(|srq| srq.id));
+    let init = QpInit {
+        kind,
+        pd: objects.pd(wanted.pd).map_err(missing)?,
+        send_cq: objects.cq(wanted.send_cq).map_err(missing)?.id,
+        recv_cq: objects.cq(wanted.recv_cq).map_err(missing)?.id,
+        srq: srq.transpose().map_err(missing)?,
+        capacity: wanted.capacity,
+        signal_all: wanted.signal_all,
+        xrcd: None,
+    };
+    let number = match wanted.number {
+        None => call.shared.take_number()?,
+        Some(number) if (FIRST_LIBRARY_QPN..=LAST_QPN).contains(&number) => number,
+        Some(_) => return fail(EINVAL),
+    };
+    let created = call.context.core.create_qp(number, init).map_err(refused);
+    let qp = Qp {
+        number,
+        user_handle: wanted.user_handle,
+        pd: wanted.pd,
+        send_cq: wanted.send_cq,
+        recv_cq: wanted.recv_cq,
+        srq: wanted.srq,
+        destination: abi::Destination::default(),
+        other: abi::Destination::default(),
+        groups: BTreeMap::new(),
+        slots: slots(number, &wanted.capacity),
+    };
+    let inserted = created.and_then(|()| {
+        let slots = qp.slots;
+        let inserted = call.charge_slots(slots).and_then(|()| {
+            let inserted = call.insert(Object::Qp(qp));
+            if inserted.is_err() {
+                call.release_slots(slots);
+            }
+            inserted
+        });
+        if inserted.is_err() {
+            call.context.core.destroy_qp(number).map_err(refused)?;
+        }
+        inserted
+    });
+    if inserted.is_err() {
+        call.shared.return_number(number);
+    }
+    Ok(abi::CreateQpAnswer {
+        qp_handle: inserted?,
+        qpn: number,
+        max_send_wr: wanted.capacity.send_wr,
+        max_recv_wr: wanted.capacity.recv_wr,
+        max_send_sge: wanted.capacity.send_sge,
+        max_recv_sge: wanted.capacity.recv_sge,
+        max_inline_data: wanted.capacity.inline,
+        reserved: 0,
+    })
+}
+
+/// Places for elements of work requests: of a queue pair that the daemon runs.
+fn slots(number: u32, capacity: &Capacity) -> u64 {
+    let places = |requests: u32, elements: u32| u64::from(requests) * u64::from(elements.max(1));
+    let all =
+        places(capacity.send_wr, capacity.send_sge) + places(capacity.recv_wr, capacity.recv_sge);
+    if number < FIRST_LIBRARY_QPN { all } else { 0 }
+}
+
+/// The number in the provider's data behind the request `R`.
+fn number<R>(call: &Call<'_>) -> Option<u32> {
+    let provider = call.provider::<R, abi::CreateQpProvider>();
+    provider
+        .map(|provider| provider.qpn)
+        .filter(|number| *number != 0)
+}
+
+pub fn create_qp(call: &mut Call<'_>) -> Result<()> {
+    let request: abi::CreateQp = call.request()?;
+    let wanted = Wanted {
+        user_handle: request.user_handle,
+        kind: request.qp_type,
+        pd: request.pd_handle,
+        send_cq: request.send_cq_handle,
+        recv_cq: request.recv_cq_handle,
+        srq: (request.is_srq != 0).then_some(request.srq_handle),
+        capacity: Capacity {
+            send_wr: request.max_send_wr,
+            recv_wr: request.max_recv_wr,
+            send_sge: request.max_send_sge,
+            recv_sge: request.max_recv_sge,
+            inline: request.max_inline_data,
+        },
+        signal_all: request.sq_sig_all != 0,
+        number: number::<abi::CreateQp>(call),
+    };
+    let answer = create(call, &wanted)?;
+    call.answer(&answer);
+    Ok(())
+}
+
+/// `EINVAL`: `comp_mask`. `EOPNOTSUPP`: flags, a table of receive queues, a number of another queue
+/// pair.
+pub fn create_qp_ex(call: &mut Call<'_>) -> Result<()> {
+    let request: abi::CreateQpEx = call.request()?;
+    call.refuse_more::<abi::CreateQpEx>()?;
+    if request.comp_mask != 0 {
+        return fail(EINVAL);
+    }
+    if (
+        request.create_flags,
+        request.rwq_ind_tbl_handle,
+        request.source_qpn,
+    ) != (0, 0, 0)
+    {
+        return fail(EOPNOTSUPP);
+    }
+    let wanted = Wanted {
+        user_handle: request.user_handle,
+        kind: request.qp_type,
+        pd: request.pd_handle,
+        send_cq: request.send_cq_handle,
+        recv_cq: request.recv_cq_handle,
+        srq: (request.is_srq != 0).then_some(request.srq_handle),
+        capacity: Capacity {
+            send_wr: request.max_send_wr,
+            recv_wr: request.max_recv_wr,
+            send_sge: request.max_send_sge,
+            recv_sge: request.max_recv_sge,
+            inline: request.max_inline_data,
+        },
+        signal_all: request.sq_sig_all != 0,
+        number: number::<abi::CreateQpEx>(call),
+    };
+    let base = create(call, &wanted)?;
+    let response_length = call.response_length::<abi::CreateQpExAnswer>();
+    call.answer(&abi::CreateQpExAnswer {
+        base,
+        comp_mask: 0,
+        response_length,
+    });
+    Ok(())
+}
+
+/// Opens a queue pair of a domain that programs share; there are no such domains: `EOPNOTSUPP`.
+pub fn open_qp(call: &mut Call<'_>) -> Result<()> {
+    let request: abi::OpenQp = call.request()?;
+    call.context.objects.xrcd(request.pd_handle)?;
+    fail(EOPNOTSUPP)
+}
+
+pub fn query_qp(call: &mut Call<'_>) -> Result<()> {
+    let request: abi::QueryQp = call.request()?;
+    let qp = call.context.objects.qp(request.qp_handle)?;
+    let view = call.context.core.query_qp(qp.number).map_err(refused)?;
+    let (attributes, capacity) = (&view.attributes, &view.init.capacity);
+    let is_draining = view.state == QpState::Sqd && view.queued.0 > 0;
+    let answer = abi::QueryQpAnswer {
+        dest: qp.destination,
+        alt_dest: qp.other,
+        max_send_wr: capacity.send_wr,
+        max_recv_wr: capacity.recv_wr,
+        max_send_sge: capacity.send_sge,
+        max_recv_sge: capacity.recv_sge,
+        max_inline_data: capacity.inline,
+        qkey: attributes.qkey,
+        rq_psn: attributes.rq_psn,
+        sq_psn: attributes.sq_psn,
+        dest_qp_num: attributes.dest_qpn,
+        qp_access_flags: attributes.access.bits(),
+        pkey_index: attributes.pkey_index,
+        qp_state: view.state as u8,
+        cur_qp_state: view.state as u8,
+        path_mtu: attributes.path_mtu,
+        sq_draining: is_draining.into(),
+        max_rd_atomic: attributes.max_rd_atomic,
+        max_dest_rd_atomic: attributes.max_dest_rd_atomic,
+        min_rnr_timer: attributes.min_rnr_timer,
+        port_num: attributes.port,
+        timeout: attributes.timeout,
+        retry_cnt: attributes.retry_cnt,
+        rnr_retry: attributes.rnr_retry,
+        alt_port_num: qp.other.port_num,
+        sq_sig_all: view.init.signal_all.into(),
+        ..abi::QueryQpAnswer::default()
+    };
+    call.answer(&answer);
+    Ok(())
+}
+
+/// A state by its number.
+fn state_of(number: u8) -> Result<QpState> {
+    let mut states = QpState::ALL.into_iter();
+    let found = states.find(|state| *state as u32 == u32::from(number));
+    found.ok_or(Error::new(EINVAL))
+}
+
+/// An address that the port cannot reach: `EINVAL`.
+fn check_address(address: &abi::Destination) -> Result<()> {
+    let has_gid = address.is_global == 0 || address.sgid_index == 0;
+    match address.port_num == PORT && has_gid {
+        true => Ok(()),
+        false => fail(EINVAL),
+    }
+}
+
+/// `EOPNOTSUPP`: unknown bits of the mask. `EINVAL`: a value, or the change with this mask.
+/// `EPERM`: a privileged key for others than root. The queue pair stays as it is.
+fn modify(call: &mut Call<'_>, request: &abi::ModifyQp, known: AttributeMask) -> Result<()> {
+    let number = call.context.objects.qp(request.qp_handle)?.number;
+    let mask = AttributeMask::from_bits(request.attr_mask).filter(|mask| known.contains(*mask));
+    let mask = mask.ok_or(Error::new(EOPNOTSUPP))?;
+    let named = |bit: AttributeMask| mask.contains(bit);
+    let mut new = Attributes {
+        notify_drained: request.en_sqd_async_notify != 0,
+        access: Access::from_bits_retain(request.qp_access_flags),
+        pkey_index: request.pkey_index,
+        port: request.port_num,
+        qkey: request.qkey,
+        dlid: request.dest.dlid,
+        path_mtu: request.path_mtu,
+        timeout: request.timeout,
+        retry_cnt: request.retry_cnt,
+        rnr_retry: request.rnr_retry,
+        rq_psn: request.rq_psn,
+        sq_psn: request.sq_psn,
+        max_rd_atomic: request.max_rd_atomic,
+        max_dest_rd_atomic: request.max_dest_rd_atomic,
+        min_rnr_timer: request.min_rnr_timer,
+        dest_qpn: request.dest_qp_num,
+        ..Attributes::default()
+    };
+    if named(AttributeMask::STATE) {
+        new.state = state_of(request.qp_state)?;
+    }
+    if named(AttributeMask::CUR_STATE) {
+        new.cur_state = state_of(request.cur_qp_state)?;
+    }
+    if named(AttributeMask::AV) {
+        check_address(&request.dest)?;
+    }
+    if named(AttributeMask::ALT_PATH) {
+        check_address(&request.alt_dest)?;
+        if request.alt_port_num != PORT || request.alt_pkey_index != 0 {
+            return fail(EINVAL);
+        }
+    }
+    let is_privileged = request.qkey & PRIVILEGED_QKEY != 0 && !call.is_root();
+    if named(AttributeMask::QKEY) && is_privileged {
+        return fail(EPERM);
+    }
+    let modified = call.context.core.modify_qp(number, &new, mask);
+    modified.map_err(refused)?;
+    let qp = call.context.objects.qp_mut(request.qp_handle)?;
+    if named(AttributeMask::AV) {
+        qp.destination = request.dest;
+    }
+    if named(AttributeMask::ALT_PATH) {
+        qp.other = request.alt_dest;
+    }
+    Ok(())
+}
+
+pub fn modify_qp(call: &mut Call<'_>) -> Result<()> {
+    let request: abi::ModifyQp = call.request()?;
+    let known = AttributeMask::all().difference(AttributeMask::RATE_LIMIT);
+    modify(call, &request, known)
+}
+
+/// `EINVAL` also: a limit of the rate, which no type of queue pair here has.
+pub fn modify_qp_ex(call: &mut Call<'_>) -> Result<()> {
+    let request: abi::ModifyQpEx = call.request()?;
+    call.refuse_more::<abi::ModifyQpEx>()?;
+    modify(call, &request.base, AttributeMask::all())?;
+    let response_length = call.response_length::<abi::ModifyQpExAnswer>();
+    call.answer(&abi::ModifyQpExAnswer {
+        comp_mask: 0,
+        response_length,
+    });
+    Ok(())
+}
+
+/// `EBUSY`: it is in a multicast group.
+pub fn destroy_qp(call: &mut Call<'_>) -> Result<()> {
+    let request: abi::DestroyQp = call.request()?;
+    let events_reported = end_qp(call.shared, call.context, request.qp_handle)?;
+    call.answer(&abi::DestroyQpAnswer { events_reported });
+    Ok(())
+}
+
+/// How many events of it were read.
+pub fn end_qp(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<u32> {
+    let qp = context.objects.qp(handle)?;
+    if !qp.groups.is_empty() {
+        return fail(EBUSY);
+    }
+    let (number, slots) = (qp.number, qp.slots);
+    context.core.destroy_qp(number).map_err(refused)?;
+    shared.return_number(number);
+    remove(shared, context, handle);
+    release_slots(shared, context, slots);
+    let (_, events) = context.forget_events(handle, None);
+    Ok(events)
+}

@@ -1,0 +1,182 @@
+//! Shared receive queues, and the domains in which other programs use them.
+
+use syscall::error::{EBADF, EINVAL, EOPNOTSUPP, Result};
+use syscall::flag::{O_CREAT, O_EXCL};
+use verbs_abi::records as abi;
+
+use super::{Call, release_slots, remove};
+use crate::context::Context;
+use crate::device::Shared;
+use crate::error::{fail, refused};
+use crate::object::{Object, Srq};
+
+/// Types of shared receive queues.
+const BASIC: u32 = 0;
+const XRC: u32 = 1;
+
+/// Stands for no file.
+const NO_FILE: i32 = -1;
+
+/// What is wanted of a shared receive queue.
+struct Wanted {
+    user_handle: u64,
+    pd: u32,
+    max_wr: u32,
+    max_sge: u32,
+    limit: u32,
+}
+
+/// `EINVAL`: sizes. `ENOMEM`.
+fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<()> {
+    let pd = call.context.objects.pd(wanted.pd)?;
+    let core = &mut call.context.core;
+    let id = core.create_srq(pd, wanted.max_wr, wanted.max_sge, wanted.limit);
+    let id = id.map_err(refused)?;
+    let slots = u64::from(wanted.max_wr) * u64::from(wanted.max_sge);
+    let inserted = call.charge_slots(slots).and_then(|()| {
+        let srq = Srq {
+            id,
+            user_handle: wanted.user_handle,
+            pd: wanted.pd,
+            slots,
+        };
+        let inserted = call.insert(Object::Srq(srq));
+        if inserted.is_err() {
+            call.release_slots(slots);
+        }
+        inserted
+    });
+    match inserted {
+        Ok(srq_handle) => {
+            call.answer(&abi::CreateSrqAnswer {
+                srq_handle,
+                max_wr: wanted.max_wr,
+                max_sge: wanted.max_sge,
+                srqn: id.0,
+            });
+            Ok(())
+        }
+        Err(error) => {
+            call.context.core.destroy_srq(id).map_err(refused)?;
+            Err(error)
+        }
+    }
+}
+
+pub fn create_srq(call: &mut Call<'_>) -> Result<()> {
+    let request: abi::CreateSrq = call.request()?;
+    create(
+        call,
+        &Wanted {
+            user_handle: request.user_handle,
+            pd: request.pd_handle,
+            max_wr: request.max_wr,
+            max_sge: request.max_sge,
+            limit: request.srq_limit,
+        },
+    )
+}
+
+/// The same by its newer request. `EOPNOTSUPP`: a type that the rules do not have.
+pub fn create_xsrq(call: &mut Call<'_>) -> Result<()> {
+    let request: abi::CreateXsrq = call.request()?;
+    match request.srq_type {
+        BASIC => create(
+            call,
+            &Wanted {
+                user_handle: request.user_handle,
+                pd: request.pd_handle,
+                max_wr: request.max_wr,
+                max_sge: request.max_sge,
+                limit: request.srq_limit,
+            },
+        ),
+        XRC => {
+            let objects = &call.context.objects;
+            objects.pd(request.pd_handle)?;
+            objects.xrcd(request.xrcd_handle)?;
+            objects.cq(request.cq_handle)?;
+            fail(EOPNOTSUPP)
+        }
+        _ => fail(EOPNOTSUPP),
+    }
+}
+
+/// `EINVAL`: unknown bits of the mask, or a limit above the size. `EOPNOTSUPP`: another size.
+pub fn modify_srq(call: &mut Call<'_>) -> Result<()> {
+    let request: abi::ModifySrq = call.request()?;
+    let id = call.context.objects.srq(request.srq_handle)?.id;
+    if request.attr_mask & !(abi::SRQ_MAX_WR | abi::SRQ_LIMIT) != 0 {
+        return fail(EINVAL);
+    }
+    if request.attr_mask & abi::SRQ_MAX_WR != 0 {
+        return fail(EOPNOTSUPP);
+    }
+    if request.attr_mask & abi::SRQ_LIMIT != 0 {
+        let core = &mut call.context.core;
+        core.set_srq_limit(id, request.srq_limit).map_err(refused)?;
+    }
+    Ok(())
+}
+
+pub fn query_srq(call: &mut Call<'_>) -> Result<()> {
+    let request: abi::QuerySrq = call.request()?;
+    let id = call.context.objects.srq(request.srq_handle)?.id;
+    let queue = call.context.core.srq(id).map_err(refused)?;
+    let (max_wr, max_sge, srq_limit) = queue.query();
+    call.answer(&abi::QuerySrqAnswer {
+        max_wr,
+        max_sge,
+        srq_limit,
+        reserved: 0,
+    });
+    Ok(())
+}
+
+/// `EBUSY`: a queue pair takes from it.
+pub fn destroy_srq(call: &mut Call<'_>) -> Result<()> {
+    let request: abi::DestroySrq = call.request()?;
+    let events_reported = end_srq(call.shared, call.context, request.srq_handle)?;
+    call.answer(&abi::DestroySrqAnswer { events_reported });
+    Ok(())
+}
+
+/// How many events of it were read.
+pub fn end_srq(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<u32> {
+    let Srq { id, slots, .. } = *context.objects.srq(handle)?;
+    context.core.destroy_srq(id).map_err(refused)?;
+    remove(shared, context, handle);
+    release_slots(shared, context, slots);
+    let (_, events) = context.forget_events(handle, None);
+    Ok(events)
+}
+
+/// `EBADF`: a file, because the daemon does not see the program's descriptors. `EINVAL`: unknown
+/// flags, or neither a file nor `O_CREAT`.
+pub fn open_xrcd(call: &mut Call<'_>) -> Result<()> {
+    let request: abi::OpenXrcd = call.request()?;
+    let flags = request.oflags as usize;
+    if flags & !(O_CREAT | O_EXCL) != 0 {
+        return fail(EINVAL);
+    }
+    if request.fd != NO_FILE {
+        return fail(EBADF);
+    }
+    if flags & O_CREAT == 0 {
+        return fail(EINVAL);
+    }
+    let xrcd_handle = call.insert(Object::Xrcd)?;
+    call.answer(&abi::OpenXrcdAnswer { xrcd_handle });
+    Ok(())
+}
+
+pub fn close_xrcd(call: &mut Call<'_>) -> Result<()> {
+    let request: abi::CloseXrcd = call.request()?;
+    end_xrcd(call.shared, call.context, request.xrcd_handle)
+}
+
+pub fn end_xrcd(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<()> {
+    context.objects.xrcd(handle)?;
+    remove(shared, context, handle);
+    Ok(())
+}

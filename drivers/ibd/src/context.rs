@@ -1,0 +1,174 @@
+//! A context: what belongs to one open `uverbs0`.
+
+use alloc::vec::Vec;
+
+use verbs_abi::events::{AsyncRecord, CompletionRecord};
+use verbs_core::table::Id;
+use verbs_core::types::EventType;
+use verbs_core::{Event, Subject};
+
+use crate::events::{Record, Shared};
+use crate::object::{Cq, Name, Object, Table};
+
+/// A program that opened the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its process.
+    pub pid: usize,
+    /// Its user, by whose limits it is counted.
+    pub uid: u32,
+}
+
+/// See the module.
+pub struct Context {
+    /// Who opened it.
+    pub owner: Owner,
+    /// The rules, with the state of all objects.
+    pub core: verbs_core::context::Context,
+    /// The objects by handle.
+    pub objects: Table,
+    /// Whether GET_CONTEXT was done.
+    pub is_begun: bool,
+    /// The asynchronous events.
+    pub events: Shared,
+    /// The completion channels by number.
+    pub channels: Vec<Shared>,
+    /// The queues that have got events since the last look.
+    woken: Vec<Shared>,
+}
+
+impl Context {
+    /// A context without objects. `generation`: any number, best another one each time.
+    pub fn new(owner: Owner, generation: u32) -> Context {
+        Context {
+            owner,
+            core: verbs_core::context::Context::new(generation),
+            objects: Table::default(),
+            is_begun: false,
+            events: Shared::default(),
+            channels: Vec::new(),
+            woken: Vec::new(),
+        }
+    }
+
+    /// Makes a completion channel; its number.
+    pub fn add_channel(&mut self) -> u32 {
+        self.channels.push(Shared::default());
+        (self.channels.len() - 1) as u32
+    }
+
+    /// The channel of this number.
+    pub fn channel(&self, number: u32) -> Option<&Shared> {
+        self.channels.get(number as usize)
+    }
+
+    /// Moves the events that the rules have made to the queues of their descriptors. How many
+    /// asynchronous ones and how many completion events there were.
+    pub fn pass_events(&mut self) -> (u64, u64) {
+        let (mut asynchronous, mut completions) = (0, 0);
+        while let Some(event) = self.core.next_event() {
+            match event {
+                Event::Async(kind, subject) => {
+                    asynchronous += 1;
+                    self.pass_async(kind, subject);
+                }
+                Event::Completion(cq) => {
+                    completions += 1;
+                    self.pass_completion(cq);
+                }
+                Event::LaneOver(_) => {}
+                // Nobody can be reached from here yet: the datagram is dropped.
+                Event::LaneWanted(destination) => {
+                    let _ = self.core.route(destination, None);
+                }
+            }
+        }
+        (asynchronous, completions)
+    }
+
+    fn pass_async(&mut self, kind: EventType, subject: Subject) {
+        let name = match subject {
+            Subject::Qp(number) => Name::Qp(number),
+            Subject::Cq(id) => Name::Cq(id),
+            Subject::Srq(id) => Name::Srq(id),
+        };
+        let Some(handle) = self.objects.handle_of(name) else {
+            return;
+        };
+        let element = match self.objects.get(handle) {
+            Ok(Object::Qp(qp)) => qp.user_handle,
+            Ok(Object::Cq(cq)) => cq.user_handle,
+            Ok(Object::Srq(srq)) => srq.user_handle,
+            _ => return,
+        };
+        self.push_async(Some(handle), element, kind as u32);
+    }
+
+    fn pass_completion(&mut self, id: Id) {
+        let Some(handle) = self.objects.handle_of(Name::Cq(id)) else {
+            return;
+        };
+        let Ok(&Cq {
+            user_handle,
+            channel: Some(number),
+            ..
+        }) = self.objects.cq(handle)
+        else {
+            return;
+        };
+        if let Some(queue) = self.channel(number).cloned() {
+            let record = Record::Completion(CompletionRecord { user_handle });
+            queue.borrow_mut().push(Some(handle), record);
+            self.woken.push(queue);
+        }
+    }
+
+    /// Adds an asynchronous event about an object, or about the port.
+    pub fn push_async(&mut self, handle: Option<u32>, element: u64, event_type: u32) {
+        let record = AsyncRecord {
+            element,
+            event_type,
+            reserved: 0,
+        };
+        self.events.borrow_mut().push(handle, Record::Async(record));
+        self.woken.push(Shared::clone(&self.events));
+    }
+
+    /// The descriptors whose queues have got events since the last call.
+    pub fn take_woken(&mut self) -> Vec<usize> {
+        let mut descriptors = Vec::new();
+        for queue in self.woken.drain(..) {
+            descriptors.extend(&queue.borrow().descriptors);
+        }
+        descriptors
+    }
+
+    /// Forgets the events of an object that is no more; how many were read of completions and of
+    /// asynchronous ones.
+    pub fn forget_events(&mut self, handle: u32, channel: Option<u32>) -> (u32, u32) {
+        let of_channel = |queue: &Shared| queue.borrow_mut().forget(handle);
+        let completions = channel
+            .and_then(|number| self.channel(number))
+            .map(of_channel);
+        (
+            completions.unwrap_or(0),
+            self.events.borrow_mut().forget(handle),
+        )
+    }
+
+    /// Ends the queues of events; their descriptors.
+    pub fn end_queues(&mut self) -> Vec<usize> {
+        let queues = self.channels.iter().chain([&self.events]);
+        for queue in queues {
+            queue.borrow_mut().end();
+            self.woken.push(Shared::clone(queue));
+        }
+        self.take_woken()
+    }
+
+    /// Events that wait to be read.
+    pub fn waiting_events(&self) -> usize {
+        let queues = self.channels.iter().chain([&self.events]);
+        queues.map(|queue| queue.borrow().len()).sum()
+    }
+}

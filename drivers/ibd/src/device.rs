@@ -1,0 +1,239 @@
+//! The device: all contexts, and what they share.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use syscall::error::{EINVAL, EIO, ENOMEM, Error, Result};
+use verbs_core::address::Gid;
+use verbs_core::types::EventType;
+
+use crate::command::{self, Outcome};
+use crate::context::{Context, Owner};
+use crate::error::fail;
+use crate::identity::{MAX_GROUP_MEMBERS, MAX_GROUPS, MAX_MEMBERSHIPS, PORT, PortState};
+use crate::limits::{Accounts, Kind};
+
+/// Numbers of queue pairs below this one are of those that the daemon runs: they look like those of
+/// ports of SCIF that only root can bind.
+pub const FIRST_LIBRARY_QPN: u32 = 1024 << 8;
+/// The lowest number of such a queue pair.
+const FIRST_QPN: u32 = 60 << 8;
+
+/// The name of a context; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ContextId(pub u64);
+
+/// What has happened since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Commands, and those of them that were refused.
+    pub commands: u64,
+    /// As above.
+    pub refused: u64,
+    /// Events that were passed to descriptors.
+    pub async_events: u64,
+    /// As above.
+    pub completion_events: u64,
+    /// Work requests that were posted by commands.
+    pub posted: u64,
+    /// Completions that were polled by commands.
+    pub polled: u64,
+}
+
+/// What all contexts share.
+pub struct Shared {
+    /// The number of this node.
+    pub node: u16,
+    /// The state of the port.
+    pub port: PortState,
+    /// What users have.
+    pub accounts: Accounts,
+    /// What has happened.
+    pub totals: Totals,
+    /// Members of multicast groups.
+    groups: BTreeMap<Gid, usize>,
+    /// Numbers of queue pairs that the daemon gave.
+    numbers: BTreeSet<u32>,
+    next_number: u32,
+}
+
+impl Shared {
+    /// A number for a queue pair.
+    ///
+    /// # Errors
+    /// `ENOMEM`: all are in use.
+    pub fn take_number(&mut self) -> Result<u32> {
+        let count = FIRST_LIBRARY_QPN - FIRST_QPN;
+        if self.numbers.len() >= count as usize {
+            return fail(ENOMEM);
+        }
+        // A number that was given back is not given at once: its peers may still use it.
+        loop {
+            let number = self.next_number;
+            self.next_number = FIRST_QPN + (number - FIRST_QPN + 1) % count;
+            if self.numbers.insert(number) {
+                return Ok(number);
+            }
+        }
+    }
+
+    /// Gives a number back, if the daemon gave it.
+    pub fn return_number(&mut self, number: u32) {
+        self.numbers.remove(&number);
+    }
+
+    /// Counts a member of a group.
+    ///
+    /// # Errors
+    /// `ENOMEM`: too many groups or members.
+    pub fn join(&mut self, group: Gid) -> Result<()> {
+        let members = self.groups.get(&group).copied().unwrap_or(0);
+        let is_full = members >= MAX_GROUP_MEMBERS
+            || (members == 0 && self.groups.len() >= MAX_GROUPS)
+            || self.memberships() >= MAX_MEMBERSHIPS;
+        if is_full {
+            return fail(ENOMEM);
+        }
+        self.groups.insert(group, members + 1);
+        Ok(())
+    }
+
+    /// Counts one less.
+    pub fn leave(&mut self, group: &Gid) {
+        if let Some(members) = self.groups.get_mut(group) {
+            *members -= 1;
+            if *members == 0 {
+                self.groups.remove(group);
+            }
+        }
+    }
+
+    /// Members of all groups.
+    pub fn memberships(&self) -> usize {
+        self.groups.values().sum()
+    }
+}
+
+/// See the module.
+pub struct Device {
+    /// What all contexts share.
+    pub shared: Shared,
+    contexts: BTreeMap<ContextId, Context>,
+    last: u64,
+}
+
+impl Device {
+    /// The device of a node, without contexts.
+    pub fn new(node: u16) -> Device {
+        Device {
+            shared: Shared {
+                node,
+                port: PortState::Down,
+                accounts: Accounts::default(),
+                totals: Totals::default(),
+                groups: BTreeMap::new(),
+                numbers: BTreeSet::new(),
+                next_number: FIRST_QPN,
+            },
+            contexts: BTreeMap::new(),
+            last: 0,
+        }
+    }
+
+    /// Opens a context.
+    ///
+    /// # Errors
+    /// `ENOMEM`: the user has too many.
+    pub fn open(&mut self, owner: Owner) -> Result<ContextId> {
+        self.shared.accounts.charge(owner.uid, Kind::Contexts, 1)?;
+        self.last += 1;
+        let id = ContextId(self.last);
+        self.contexts
+            .insert(id, Context::new(owner, self.last as u32));
+        Ok(id)
+    }
+
+    /// Ends a context: its objects, those made last first, then the context. The descriptors of
+    /// events that have to be told.
+    pub fn close(&mut self, id: ContextId) -> Vec<usize> {
+        let Some(mut context) = self.contexts.remove(&id) else {
+            return Vec::new();
+        };
+        command::destroy_all(&mut self.shared, &mut context);
+        self.shared
+            .accounts
+            .release(context.owner.uid, Kind::Contexts, 1);
+        context.end_queues()
+    }
+
+    /// A context.
+    ///
+    /// # Errors
+    /// `EIO`: it has gone.
+    pub fn context(&self, id: ContextId) -> Result<&Context> {
+        self.contexts.get(&id).ok_or(Error::new(EIO))
+    }
+
+    /// A context, to be changed.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn context_mut(&mut self, id: ContextId) -> Result<&mut Context> {
+        self.contexts.get_mut(&id).ok_or(Error::new(EIO))
+    }
+
+    /// All contexts.
+    pub fn contexts(&self) -> impl Iterator<Item = (ContextId, &Context)> {
+        self.contexts.iter().map(|(id, context)| (*id, context))
+    }
+
+    /// Executes a command. `is_exact`: the bytes are the command and nothing more. The answer is at
+    /// most as long as the command has room for.
+    pub fn execute(&mut self, id: ContextId, bytes: &[u8], is_exact: bool) -> Outcome {
+        let Some(context) = self.contexts.get_mut(&id) else {
+            return (Vec::new(), fail(EIO));
+        };
+        let outcome = command::execute(&mut self.shared, context, bytes, is_exact);
+        let totals = &mut self.shared.totals;
+        totals.commands += 1;
+        totals.refused += u64::from(outcome.1.is_err());
+        let (asynchronous, completions) = context.pass_events();
+        totals.async_events += asynchronous;
+        totals.completion_events += completions;
+        outcome
+    }
+
+    /// Makes a completion channel of a context; its number.
+    ///
+    /// # Errors
+    /// `EIO`; `EINVAL`: the context has not begun; `EMFILE`: it has too many.
+    pub fn add_channel(&mut self, id: ContextId) -> Result<u32> {
+        let context = self.contexts.get_mut(&id).ok_or(Error::new(EIO))?;
+        if !context.is_begun {
+            return fail(EINVAL);
+        }
+        command::add_channel(&mut self.shared, context)
+    }
+
+    /// The port changes its state, which all contexts are told.
+    pub fn set_port(&mut self, state: PortState) {
+        if self.shared.port == state {
+            return;
+        }
+        self.shared.port = state;
+        let kind = match state {
+            PortState::Active => EventType::PortActive,
+            PortState::Down => EventType::PortErr,
+        };
+        for context in self.contexts.values_mut() {
+            context.push_async(None, PORT.into(), kind as u32);
+            self.shared.totals.async_events += 1;
+        }
+    }
+
+    /// The descriptors whose queues have got events since the last call.
+    pub fn take_woken(&mut self) -> Vec<usize> {
+        let contexts = self.contexts.values_mut();
+        contexts.flat_map(Context::take_woken).collect()
+    }
+}

@@ -1,0 +1,30 @@
+//! Errors of the layers below, as numbers.
+
+use syscall::error::{EBUSY, EINVAL, ENOENT, ENOMEM, ENOSPC, EOPNOTSUPP, Error, Result};
+use verbs_abi::frame::Malformed;
+
+/// An error with this number.
+pub fn fail<T>(errno: i32) -> Result<T> {
+    Err(Error::new(errno))
+}
+
+/// What the rules of verbs refuse.
+pub fn refused(error: verbs_core::types::Error) -> Error {
+    use verbs_core::types::Error as Refused;
+    Error::new(match error {
+        Refused::Invalid => EINVAL,
+        Refused::NoMemory => ENOMEM,
+        Refused::Busy => EBUSY,
+        Refused::NotFound => ENOENT,
+        Refused::NotSupported => EOPNOTSUPP,
+    })
+}
+
+/// A command that is none.
+pub fn malformed(error: Malformed) -> Error {
+    Error::new(match error {
+        Malformed::Invalid => EINVAL,
+        Malformed::Unknown => EOPNOTSUPP,
+        Malformed::TooShort => ENOSPC,
+    })
+}

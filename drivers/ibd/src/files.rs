@@ -1,0 +1,456 @@
+//! The text files: the class tree, as Linux has it below `/sys/class`, and tables of what there is.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use verbs_abi::{ABI_VERSION, PROVIDER_ABI_VERSION};
+use verbs_core::address::{gid, lid};
+
+use crate::context::Context;
+use crate::device::{ContextId, Device};
+use crate::identity::{DEVICE, FIRMWARE, PKEY, guid_text};
+use crate::limits::Kind;
+use crate::object::Object;
+
+/// Who looks: root sees what belongs to all users, others what is theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Viewer {
+    /// The user.
+    pub uid: u32,
+}
+
+impl Viewer {
+    fn sees(self, context: &Context) -> bool {
+        self.uid == 0 || self.uid == context.owner.uid
+    }
+}
+
+/// A file of the scheme that is text.
+type Text = fn(&Device, Viewer) -> String;
+
+/// The text files by their paths. Directories are what is before a slash.
+const FILES: &[(&str, Text)] = &[
+    ("class/infiniband/scif0/board_id", |_, _| line("SKIFF_SCIF")),
+    ("class/infiniband/scif0/fw_ver", |_, _| line(FIRMWARE)),
+    ("class/infiniband/scif0/hca_type", |_, _| line("SCIF")),
+    ("class/infiniband/scif0/hw_rev", |_, _| line("0x0")),
+    ("class/infiniband/scif0/node_desc", |device, _| {
+        format!("node {}\n", device.shared.node)
+    }),
+    ("class/infiniband/scif0/node_guid", |device, _| {
+        line(&guid_text(device.shared.node))
+    }),
+    ("class/infiniband/scif0/node_type", |_, _| line("1: CA")),
+    ("class/infiniband/scif0/ports/1/cap_mask", |_, _| {
+        line("0x00000000")
+    }),
+    ("class/infiniband/scif0/ports/1/gids/0", gid_text),
+    ("class/infiniband/scif0/ports/1/lid", |device, _| {
+        format!("{:#x}\n", lid(device.shared.node))
+    }),
+    ("class/infiniband/scif0/ports/1/lid_mask_count", |_, _| {
+        line("0")
+    }),
+    ("class/infiniband/scif0/ports/1/link_layer", |_, _| {
+        line("InfiniBand")
+    }),
+    ("class/infiniband/scif0/ports/1/phys_state", |device, _| {
+        state(device, 1)
+    }),
+    ("class/infiniband/scif0/ports/1/pkeys/0", |_, _| {
+        format!("{PKEY:#06x}\n")
+    }),
+    ("class/infiniband/scif0/ports/1/rate", |_, _| {
+        line("100 Gb/sec (4X EDR)")
+    }),
+    ("class/infiniband/scif0/ports/1/sm_lid", |_, _| {
+        format!("{:#x}\n", lid(0))
+    }),
+    ("class/infiniband/scif0/ports/1/sm_sl", |_, _| line("0")),
+    ("class/infiniband/scif0/ports/1/state", |device, _| {
+        state(device, 0)
+    }),
+    ("class/infiniband/scif0/sys_image_guid", |_, _| {
+        line(&guid_text(0))
+    }),
+    ("class/infiniband_verbs/abi_version", |_, _| {
+        format!("{ABI_VERSION}\n")
+    }),
+    ("class/infiniband_verbs/uverbs0/abi_version", |_, _| {
+        format!("{PROVIDER_ABI_VERSION}\n")
+    }),
+    ("class/infiniband_verbs/uverbs0/dev", |_, _| line("231:192")),
+    ("class/infiniband_verbs/uverbs0/ibdev", |_, _| line(DEVICE)),
+    ("contexts", contexts),
+    ("cqs", cqs),
+    ("devices", devices),
+    ("limits", |device, _| device.shared.accounts.text()),
+    ("mrs", mrs),
+    ("qps", qps),
+    ("srqs", srqs),
+    ("stats", stats),
+];
+
+fn line(text: &str) -> String {
+    format!("{text}\n")
+}
+
+fn gid_text(device: &Device, _: Viewer) -> String {
+    let groups: Vec<String> = gid(lid(device.shared.node))
+        .chunks(2)
+        .map(|pair| pair.iter().map(|byte| format!("{byte:02x}")).collect())
+        .collect();
+    line(&groups.join(":"))
+}
+
+fn state(device: &Device, which: usize) -> String {
+    let (number, name) = device.shared.port.names()[which];
+    format!("{number}: {name}\n")
+}
+
+/// A file or directory by its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The directory of this path, which is `""` for the root.
+    Directory,
+    /// The text file of this index.
+    Text(usize),
+}
+
+/// What has this path, without slashes at its ends.
+pub fn find(path: &str) -> Option<Found> {
+    if let Ok(index) = FILES.binary_search_by_key(&path, |(name, _)| name) {
+        return Some(Found::Text(index));
+    }
+    let below = |name: &str| {
+        name.strip_prefix(path)
+            .is_some_and(|rest| rest.starts_with('/'))
+    };
+    let is_directory = path.is_empty() || FILES.iter().any(|(name, _)| below(name));
+    is_directory.then_some(Found::Directory)
+}
+
+/// The path of a text file.
+pub fn path(index: usize) -> &'static str {
+    FILES.get(index).map_or("", |(path, _)| path)
+}
+
+/// What a text file says now.
+pub fn text(index: usize, device: &Device, viewer: Viewer) -> String {
+    FILES
+        .get(index)
+        .map_or_else(String::new, |(_, text)| text(device, viewer))
+}
+
+/// The names in a directory, and whether each is one itself.
+pub fn list(path: &str) -> Vec<(&'static str, bool)> {
+    let mut names: Vec<(&str, bool)> = Vec::new();
+    for (name, _) in FILES {
+        let rest = match path {
+            "" => Some(*name),
+            path => name
+                .strip_prefix(path)
+                .and_then(|rest| rest.strip_prefix('/')),
+        };
+        let Some(rest) = rest else {
+            continue;
+        };
+        let entry = match rest.split_once('/') {
+            Some((first, _)) => (first, true),
+            None => (rest, false),
+        };
+        if names.last() != Some(&entry) {
+            names.push(entry);
+        }
+    }
+    names
+}
+
+// ---- Tables ----
+
+fn devices(device: &Device, _: Viewer) -> String {
+    let shared = &device.shared;
+    let [(_, state), _] = shared.port.names();
+    format!(
+        "device node port state lid guid contexts\n{DEVICE} {} 1 {state} {:#x} {} {}\n",
+        shared.node,
+        lid(shared.node),
+        guid_text(shared.node),
+        device.contexts().count(),
+    )
+}
+
+/// A table with a line for each context that the viewer sees, or for each of its objects.
+fn table(
+    first: &str,
+    device: &Device,
+    viewer: Viewer,
+    mut add: impl FnMut(&mut String, ContextId, &Context),
+) -> String {
+    let mut text = line(first);
+    for (id, context) in device
+        .contexts()
+        .filter(|(_, context)| viewer.sees(context))
+    {
+        add(&mut text, id, context);
+    }
+    text
+}
+
+fn contexts(device: &Device, viewer: Viewer) -> String {
+    let first = "context pid uid objects channels events locked_pages";
+    table(first, device, viewer, |text, id, context| {
+        let pages = context.objects.iter().map(|(_, object)| match object {
+            Object::Mr(mr) => mr.pages,
+            _ => 0,
+        });
+        *text += &format!(
+            "{} {} {} {} {} {} {}\n",
+            id.0,
+            context.owner.pid,
+            context.owner.uid,
+            context.objects.len(),
+            context.channels.len(),
+            context.waiting_events(),
+            pages.sum::<u64>(),
+        );
+    })
+}
+
+fn mrs(device: &Device, viewer: Viewer) -> String {
+    let first = "context handle key start length iova access pd pages pid";
+    table(first, device, viewer, |text, id, context| {
+        for (handle, object) in context.objects.iter() {
+            if let Object::Mr(mr) = object {
+                let region = &mr.region;
+                *text += &format!(
+                    "{} {handle} {:#x} {:#x} {} {:#x} {:#x} {} {} {}\n",
+                    id.0,
+                    mr.shown,
+                    region.start,
+                    region.length,
+                    region.iova,
+                    region.access.bits(),
+                    mr.pd,
+                    mr.pages,
+                    context.owner.pid,
+                );
+            }
+        }
+    })
+}
+
+/// A handle, or `-` for none.
+fn or_none(handle: Option<u32>) -> String {
+    handle.map_or_else(|| "-".to_string(), |handle| handle.to_string())
+}
+
+fn cqs(device: &Device, viewer: Viewer) -> String {
+    let first = "context handle cqe channel pid";
+    table(first, device, viewer, |text, id, context| {
+        for (handle, object) in context.objects.iter() {
+            if let Object::Cq(cq) = object {
+                let channel = or_none(cq.channel);
+                let pid = context.owner.pid;
+                *text += &format!("{} {handle} {} {channel} {pid}\n", id.0, cq.cqe);
+            }
+        }
+    })
+}
+
+fn srqs(device: &Device, viewer: Viewer) -> String {
+    let first = "context handle max_wr max_sge limit queued pd pid";
+    table(first, device, viewer, |text, id, context| {
+        for (handle, object) in context.objects.iter() {
+            if let Object::Srq(srq) = object
+                && let Ok(queue) = context.core.srq(srq.id)
+            {
+                let (max_wr, max_sge, limit) = queue.query();
+                *text += &format!(
+                    "{} {handle} {max_wr} {max_sge} {limit} {} {} {}\n",
+                    id.0,
+                    queue.len(),
+                    srq.pd,
+                    context.owner.pid,
+                );
+            }
+        }
+    })
+}
+
+fn qps(device: &Device, viewer: Viewer) -> String {
+    let first = "context handle qpn type state pd send_cq recv_cq srq dest_lid dest_qpn pid";
+    table(first, device, viewer, |text, id, context| {
+        for (handle, object) in context.objects.iter() {
+            if let Object::Qp(qp) = object
+                && let Ok(view) = context.core.query_qp(qp.number)
+            {
+                *text += &format!(
+                    "{} {handle} {} {} {} {} {} {} {} {:#x} {} {}\n",
+                    id.0,
+                    qp.number,
+                    format!("{:?}", view.init.kind).to_uppercase(),
+                    format!("{:?}", view.state).to_uppercase(),
+                    qp.pd,
+                    qp.send_cq,
+                    qp.recv_cq,
+                    or_none(qp.srq),
+                    view.attributes.dlid,
+                    view.attributes.dest_qpn,
+                    context.owner.pid,
+                );
+            }
+        }
+    })
+}
+
+/// The name of the counter of an object's type.
+const TYPES: [&str; 7] = ["pds", "mrs", "cqs", "qps", "srqs", "ahs", "xrcds"];
+
+fn type_of(object: &Object) -> usize {
+    match object {
+        Object::Pd(..) => 0,
+        Object::Mr(_) => 1,
+        Object::Cq(_) => 2,
+        Object::Qp(_) => 3,
+        Object::Srq(_) => 4,
+        Object::Ah(_) => 5,
+        Object::Xrcd => 6,
+    }
+}
+
+fn stats(device: &Device, _: Viewer) -> String {
+    let mut counts = [0_u64; TYPES.len()];
+    let (mut channels, mut events) = (0, 0);
+    for (_, context) in device.contexts() {
+        channels += context.channels.len() as u64;
+        events += context.waiting_events() as u64;
+        for (_, object) in context.objects.iter() {
+            counts[type_of(object)] += 1;
+        }
+    }
+    let shared = &device.shared;
+    let totals = &shared.totals;
+    let now = [
+        ("contexts", device.contexts().count() as u64),
+        ("channels", channels),
+        ("waiting_events", events),
+        ("memberships", shared.memberships() as u64),
+        ("files", shared.accounts.total(Kind::Files)),
+        ("objects", shared.accounts.total(Kind::Objects)),
+        ("locked_pages", shared.accounts.total(Kind::LockedPages)),
+        ("slots", shared.accounts.total(Kind::Slots)),
+    ];
+    let since = [
+        ("commands", totals.commands),
+        ("refused", totals.refused),
+        ("async_events", totals.async_events),
+        ("completion_events", totals.completion_events),
+        ("posted", totals.posted),
+        ("polled", totals.polled),
+    ];
+    let types = TYPES.iter().copied().zip(counts);
+    let lines = types.chain(now).chain(since);
+    let lines = lines.map(|(counter, value)| format!("{counter} {value}\n"));
+    "counter value\n".to_string() + &lines.collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FILES, Found, Viewer, find, list, path, text};
+    use crate::context::Owner;
+    use crate::device::Device;
+    use crate::identity::PortState;
+
+    fn say(device: &Device, path: &str) -> String {
+        match find(path) {
+            Some(Found::Text(index)) => text(index, device, Viewer { uid: 0 }),
+            other => panic!("{path} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn paths_are_sorted_and_found() {
+        assert!(FILES.is_sorted_by_key(|(path, _)| path));
+        for (index, (name, _)) in FILES.iter().enumerate() {
+            assert_eq!(find(name), Some(Found::Text(index)));
+            assert_eq!(path(index), *name);
+        }
+        for directory in ["", "class", "class/infiniband/scif0/ports/1/gids"] {
+            assert_eq!(find(directory), Some(Found::Directory), "{directory}");
+        }
+        for none in [
+            "c",
+            "class/",
+            "class/infiniband/scif",
+            "stats/x",
+            "class/infiniband/scif01",
+        ] {
+            assert_eq!(find(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn directories_name_what_is_in_them() {
+        let names: Vec<&str> = list("").into_iter().map(|(name, _)| name).collect();
+        let root = [
+            "class", "contexts", "cqs", "devices", "limits", "mrs", "qps", "srqs", "stats",
+        ];
+        assert_eq!(names, root);
+        assert_eq!(
+            list("class"),
+            [("infiniband", true), ("infiniband_verbs", true)]
+        );
+        assert_eq!(list("class/infiniband"), [("scif0", true)]);
+        assert_eq!(list("class/infiniband/scif0/ports/1/pkeys"), [("0", false)]);
+    }
+
+    #[test]
+    fn the_class_tree_says_what_programs_look_for() {
+        let mut device = Device::new(2);
+        device.set_port(PortState::Active);
+        for (file, content) in [
+            ("class/infiniband/scif0/node_guid", "0253:4b49:0000:0002\n"),
+            (
+                "class/infiniband/scif0/sys_image_guid",
+                "0253:4b49:0000:0000\n",
+            ),
+            ("class/infiniband/scif0/node_type", "1: CA\n"),
+            ("class/infiniband/scif0/ports/1/lid", "0x3\n"),
+            ("class/infiniband/scif0/ports/1/sm_lid", "0x1\n"),
+            ("class/infiniband/scif0/ports/1/state", "4: ACTIVE\n"),
+            ("class/infiniband/scif0/ports/1/phys_state", "5: LinkUp\n"),
+            ("class/infiniband/scif0/ports/1/pkeys/0", "0xffff\n"),
+            (
+                "class/infiniband/scif0/ports/1/gids/0",
+                "fe80:0000:0000:0000:0253:4b49:0000:0002\n",
+            ),
+            ("class/infiniband_verbs/abi_version", "6\n"),
+            ("class/infiniband_verbs/uverbs0/ibdev", "scif0\n"),
+        ] {
+            assert_eq!(say(&device, file), content, "{file}");
+        }
+        device.set_port(PortState::Down);
+        assert_eq!(
+            say(&device, "class/infiniband/scif0/ports/1/state"),
+            "1: DOWN\n"
+        );
+    }
+
+    #[test]
+    fn users_see_their_own() {
+        let mut device = Device::new(0);
+        for uid in [1000, 1001] {
+            device.open(Owner { pid: 7, uid }).unwrap();
+        }
+        let Some(Found::Text(index)) = find("contexts") else {
+            panic!("no such file");
+        };
+        let lines = |uid| text(index, &device, Viewer { uid }).lines().count() - 1;
+        assert_eq!(
+            [lines(0), lines(1000), lines(1001), lines(1002)],
+            [2, 1, 1, 0]
+        );
+    }
+}

@@ -1,0 +1,38 @@
+//! The parts of `ibd` that need no machine: the device and its contexts, the commands of user
+//! verbs, the text files, the `infiniband` scheme.
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | [`identity`] | what the device says of itself |
+//! | [`limits`] | what one user may have |
+//! | [`events`] | the queues behind descriptors of events |
+//! | [`object`] | the objects of a context, by handle |
+//! | [`context`] | an open `uverbs0` |
+//! | [`command`] | the commands |
+//! | [`device`] | all contexts, and what they share |
+//! | [`files`] | the text files and the class tree |
+//! | [`scheme`](mod@scheme) | paths, descriptors, requests |
+//!
+//! The rules of verbs are those of `verbs-core`; what is here reads commands, keeps handles,
+//! counts, and cleans up.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+pub mod command;
+pub mod context;
+pub mod device;
+pub mod error;
+pub mod events;
+pub mod files;
+pub mod identity;
+pub mod lanes;
+pub mod limits;
+pub mod object;
+pub mod scheme;
+
+#[cfg(test)]
+mod tests;
+
+/// Name of the scheme.
+pub const SCHEME: &str = "infiniband";

@@ -1,0 +1,124 @@
+//! ibd: serves the device of RDMA verbs, the scheme `infiniband`.
+#![cfg_attr(target_os = "redox", no_std, no_main)]
+
+#[cfg(target_os = "redox")]
+mod program {
+    use core::time::Duration;
+
+    use hal::event::Queue;
+    use ibd::SCHEME;
+    use ibd::device::Device;
+    use ibd::identity::PortState;
+    use ibd::scheme::InfinibandScheme;
+    use libredox::Fd;
+    use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDONLY};
+    use runtime::time::sleep;
+    use scheme::Status;
+    use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
+    use syscall::error::{EAGAIN, Error, Result};
+    use syscall::flag::EventFlags;
+
+    runtime::main!(main);
+
+    /// Pause between two looks whether the SCIF driver is there again.
+    const PAUSE: Duration = Duration::from_millis(100);
+
+    #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+    enum Source {
+        Requests,
+        /// The nodes, which end with the SCIF driver.
+        Nodes,
+    }
+
+    fn main() -> i32 {
+        let purpose = "serves the device of RDMA verbs: the scheme `infiniband`";
+        if let Some(status) = runtime::env::answer_people("", purpose, 0) {
+            return status;
+        }
+        runtime::logging::init("ibd");
+        match run() {
+            Ok(()) => 0,
+            Err(error) => {
+                log::error!("stopped: {error}");
+                1
+            }
+        }
+    }
+
+    fn run() -> Result<()> {
+        let node = own_node()?;
+        let mut scheme = InfinibandScheme::new(Device::new(node));
+        let notify = runtime::env::var(NOTIFY_VARIABLE);
+        let mode = Mode::EventDriven;
+        let mut requests = daemon::start(SCHEME, mode, notify.as_deref(), &mut scheme)?;
+        let mut queue = Queue::new()?;
+        queue.subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
+        log::info!("device of node {node}");
+        let mut port = Port::new();
+        let mut ready = alloc::vec::Vec::new();
+        loop {
+            let state = port.look(&mut queue)?;
+            scheme.device().set_port(state);
+            let wait = match requests.poll(&mut scheme)? {
+                Status::Closed => return Ok(()),
+                Status::More => Some(Duration::ZERO),
+                Status::Idle => port.pause(),
+            };
+            queue.wait(wait, &mut ready)?;
+        }
+    }
+
+    /// The number of this node, once the SCIF driver is there.
+    fn own_node() -> Result<u16> {
+        loop {
+            match scif::nodes() {
+                Ok(nodes) => return Ok(nodes.own),
+                Err(error) => log::warn!("no SCIF driver yet: {error}"),
+            }
+            sleep(PAUSE);
+        }
+    }
+
+    /// The port, which is active as long as the SCIF driver is there.
+    struct Port {
+        nodes: Option<Fd>,
+    }
+
+    impl Port {
+        fn new() -> Port {
+            Port { nodes: None }
+        }
+
+        /// The state now.
+        fn look(&mut self, queue: &mut Queue<Source>) -> Result<PortState> {
+            if self.nodes.is_none() {
+                let flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+                if let Ok(nodes) = Fd::open("/scheme/scif/peers", flags, 0) {
+                    queue.subscribe(nodes.raw(), EventFlags::EVENT_READ, Source::Nodes)?;
+                    self.nodes = Some(nodes);
+                }
+            }
+            // What nodes come and go does not matter here.
+            while let Some(nodes) = &self.nodes {
+                match nodes.read(&mut [0; 64]).map_err(Error::from) {
+                    Ok(_) => {}
+                    Err(Error { errno: EAGAIN }) => return Ok(PortState::Active),
+                    Err(_) => self.nodes = None,
+                }
+            }
+            Ok(PortState::Down)
+        }
+
+        /// How long to wait for the next look, at most.
+        fn pause(&self) -> Option<Duration> {
+            self.nodes.is_none().then_some(PAUSE)
+        }
+    }
+}
+
+#[cfg(target_os = "redox")]
+extern crate alloc;
+
+/// The daemon runs on Redox only; elsewhere its library is tested.
+#[cfg(not(target_os = "redox"))]
+fn main() {}

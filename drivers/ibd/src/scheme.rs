@@ -1,0 +1,402 @@
+//! The scheme `infiniband`: paths, descriptors, requests.
+//!
+//! ```text
+//! /scheme/infiniband/uverbs0      a context for each open: commands by `call`, or by `write`
+//! /scheme/infiniband/class/…      the class tree
+//! /scheme/infiniband/contexts …   tables
+//! ```
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use redox_scheme::scheme::SchemeSync;
+use redox_scheme::{CallerCtx, OpenResult};
+use scheme::{Changes, Handles, NO_ID, SchemeDaemon, list_directory, read_at, tree};
+use syscall::data::Stat;
+use syscall::dirent::{DirentBuf, DirentKind};
+use syscall::error::{
+    EACCES, EBADF, EFAULT, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTTY, EOPNOTSUPP, Error, Result,
+};
+use syscall::flag::{EventFlags, MODE_CHR, O_ACCMODE, O_RDONLY, O_WRONLY};
+use verbs_abi::call;
+use verbs_abi::frame::Frame;
+
+use crate::SCHEME;
+use crate::context::Owner;
+use crate::device::{ContextId, Device};
+use crate::error::fail;
+use crate::events::Shared;
+use crate::files::{self, Found, Viewer};
+use crate::limits::Kind;
+
+/// Name of the file that programs open for a context.
+const UVERBS: &str = "uverbs0";
+
+struct Handle {
+    /// The user by whose limit it is counted.
+    uid: u32,
+    kind: What,
+}
+
+enum What {
+    /// The directory of this path.
+    Directory(String),
+    /// A text file, its content, and whether it is `limits` opened by root to write.
+    Text(usize, String, bool),
+    /// A context, and the answer to the last command that was written.
+    Context(ContextId, Vec<u8>),
+    /// A queue of events: of a context, or the channel of this number.
+    Events(Shared, Option<u32>),
+    /// Opened to ask about it only.
+    Name(String, Found),
+}
+
+/// The scheme's state.
+pub struct InfinibandScheme {
+    device: Device,
+    handles: Handles<Handle>,
+    woken: BTreeSet<usize>,
+}
+
+impl InfinibandScheme {
+    /// The scheme of this device.
+    pub fn new(device: Device) -> Self {
+        Self {
+            device,
+            handles: Handles::default(),
+            woken: BTreeSet::new(),
+        }
+    }
+
+    /// The device, to tell it of its port.
+    pub fn device(&mut self) -> &mut Device {
+        &mut self.device
+    }
+
+    fn add(&mut self, uid: u32, kind: What) -> Result<OpenResult> {
+        let is_context = matches!(kind, What::Context(..));
+        if !is_context {
+            self.device.shared.accounts.charge(uid, Kind::Files, 1)?;
+        }
+        let is_positioned = matches!(kind, What::Text(..));
+        let handle = Handle { uid, kind };
+        Ok(if is_positioned {
+            self.handles.open_positioned(handle)
+        } else {
+            self.handles.open(handle)
+        })
+    }
+
+    /// Opens a text file.
+    fn open_text(&mut self, index: usize, flags: usize, viewer: Viewer) -> Result<OpenResult> {
+        let writes = flags & O_ACCMODE & !O_RDONLY != 0;
+        let may_write = files::path(index) == "limits" && viewer.uid == 0;
+        if writes && !may_write {
+            return fail(EACCES);
+        }
+        let text = files::text(index, &self.device, viewer);
+        self.add(viewer.uid, What::Text(index, text, writes))
+    }
+
+    /// The context of a descriptor of `uverbs0`.
+    fn context(&self, id: usize) -> Result<ContextId> {
+        match self.handles.get(id)?.kind {
+            What::Context(context, _) => Ok(context),
+            _ => fail(ENOTTY),
+        }
+    }
+
+    /// The queue that `dup` of a context with this name is for.
+    fn queue(&mut self, context: ContextId, name: &str) -> Result<(Shared, Option<u32>)> {
+        match name {
+            "async" => {
+                let context = self.device.context(context)?;
+                match context.is_begun {
+                    true => Ok((Shared::clone(&context.events), None)),
+                    false => fail(EINVAL),
+                }
+            }
+            "channel" => {
+                let number = self.device.add_channel(context)?;
+                let channel = self.device.context(context)?.channel(number).cloned();
+                Ok((channel.ok_or(Error::new(ENOENT))?, Some(number)))
+            }
+            name => {
+                let number = name.strip_prefix("channel/").ok_or(Error::new(EINVAL))?;
+                let number: u32 = number.parse().map_err(|_| Error::new(EINVAL))?;
+                let channel = self.device.context(context)?.channel(number).cloned();
+                Ok((channel.ok_or(Error::new(ENOENT))?, Some(number)))
+            }
+        }
+    }
+
+    /// Notes who is to be told of events.
+    fn note_woken(&mut self) {
+        self.woken.extend(self.device.take_woken());
+    }
+}
+
+impl SchemeSync for InfinibandScheme {
+    fn scheme_root(&mut self) -> Result<usize> {
+        Ok(self.handles.add(Handle {
+            uid: NO_ID,
+            kind: What::Directory(String::new()),
+        }))
+    }
+
+    fn openat(
+        &mut self,
+        dir: usize,
+        path: &str,
+        flags: usize,
+        _fcntl_flags: u32,
+        ctx: &CallerCtx,
+    ) -> Result<OpenResult> {
+        let What::Directory(directory) = &self.handles.get(dir)?.kind else {
+            return fail(ENOTDIR);
+        };
+        let path = path.trim_matches('/');
+        let path = match (directory.as_str(), path) {
+            ("", path) => String::from(path),
+            (directory, "") => String::from(directory),
+            (directory, path) => format!("{directory}/{path}"),
+        };
+        let viewer = Viewer { uid: ctx.uid };
+        let is_context = path == UVERBS;
+        let found = match files::find(&path) {
+            _ if is_context => Found::Text(usize::MAX),
+            Some(found) => found,
+            None if is_below_file(&path) => return fail(ENOTDIR),
+            None => return fail(ENOENT),
+        };
+        let is_directory = found == Found::Directory;
+        if tree::check_open(is_directory, flags)? {
+            return self.add(viewer.uid, What::Name(path, found));
+        }
+        if is_directory {
+            return match flags & O_ACCMODE & O_WRONLY {
+                0 => self.add(viewer.uid, What::Directory(path)),
+                _ => fail(EISDIR),
+            };
+        }
+        match found {
+            Found::Text(index) if !is_context => self.open_text(index, flags, viewer),
+            _ => {
+                let owner = Owner {
+                    pid: ctx.pid,
+                    uid: ctx.uid,
+                };
+                let context = self.device.open(owner)?;
+                self.add(viewer.uid, What::Context(context, Vec::new()))
+            }
+        }
+    }
+
+    fn dup(&mut self, id: usize, name: &[u8], ctx: &CallerCtx) -> Result<OpenResult> {
+        let context = match self.context(id) {
+            Err(Error { errno: ENOTTY }) => return fail(EOPNOTSUPP),
+            context => context?,
+        };
+        let name = core::str::from_utf8(name).map_err(|_| Error::new(EINVAL))?;
+        let (queue, number) = self.queue(context, name)?;
+        let what = What::Events(Shared::clone(&queue), number);
+        let opened = self.add(ctx.uid, what)?;
+        if let OpenResult::ThisScheme { number, .. } = &opened {
+            queue.borrow_mut().descriptors.push(*number);
+        }
+        Ok(opened)
+    }
+
+    fn read(
+        &mut self,
+        id: usize,
+        buf: &mut [u8],
+        offset: u64,
+        _fcntl_flags: u32,
+        _ctx: &CallerCtx,
+    ) -> Result<usize> {
+        match &mut self.handles.get_mut(id)?.kind {
+            What::Directory(_) => fail(EISDIR),
+            What::Text(_, text, _) => Ok(read_at(text.as_bytes(), buf, offset)),
+            What::Context(_, answer) => {
+                let count = read_at(answer, buf, 0);
+                answer.drain(..count);
+                Ok(count)
+            }
+            What::Events(queue, _) => queue.borrow_mut().read(buf),
+            What::Name(..) => fail(EBADF),
+        }
+    }
+
+    fn write(
+        &mut self,
+        id: usize,
+        buf: &[u8],
+        _offset: u64,
+        _fcntl_flags: u32,
+        ctx: &CallerCtx,
+    ) -> Result<usize> {
+        let handle = self.handles.get_mut(id)?;
+        match &mut handle.kind {
+            What::Directory(_) => fail(EISDIR),
+            What::Text(_, _, true) => {
+                let text = core::str::from_utf8(buf).map_err(|_| Error::new(EINVAL))?;
+                self.device.shared.accounts.set(text)?;
+                Ok(buf.len())
+            }
+            What::Context(context, answer) => {
+                if ctx.uid != NO_ID && ctx.uid != handle.uid {
+                    return fail(EACCES);
+                }
+                // The daemon cannot store into the program; the answer is for the next `read`.
+                let frame = Frame::read(buf, true);
+                let wants = frame.is_ok_and(|frame| frame.room() > 0 && frame.response() != 0);
+                if wants {
+                    return fail(EFAULT);
+                }
+                let (bytes, result) = self.device.execute(*context, buf, true);
+                *answer = bytes;
+                self.note_woken();
+                result.map(|()| buf.len())
+            }
+            What::Events(..) => fail(EINVAL),
+            What::Text(..) | What::Name(..) => fail(EBADF),
+        }
+    }
+
+    fn call(
+        &mut self,
+        id: usize,
+        payload: &mut [u8],
+        metadata: &[u64],
+        _ctx: &CallerCtx,
+    ) -> Result<usize> {
+        let operation = metadata.first().copied().unwrap_or(0);
+        if let What::Events(_, Some(number)) = self.handles.get(id)?.kind {
+            return match operation {
+                call::CHANNEL_NUMBER => Ok(number as usize),
+                _ => fail(EINVAL),
+            };
+        }
+        let context = self.context(id)?;
+        if operation != call::EXECUTE {
+            return fail(EINVAL);
+        }
+        // Room that is not there cannot be filled after the command was done.
+        let frame = Frame::read(payload, false);
+        if frame.is_ok_and(|frame| frame.room() > payload.len()) {
+            return fail(EFAULT);
+        }
+        let (answer, result) = self.device.execute(context, payload, false);
+        let place = payload.get_mut(..answer.len()).ok_or(Error::new(EFAULT))?;
+        place.copy_from_slice(&answer);
+        self.note_woken();
+        result.map(|()| answer.len())
+    }
+
+    fn fevent(&mut self, id: usize, flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
+        let ready = match &self.handles.get(id)?.kind {
+            What::Events(queue, _) => {
+                let (is_ready, _) = queue.borrow().readiness();
+                if is_ready {
+                    EventFlags::EVENT_READ
+                } else {
+                    EventFlags::empty()
+                }
+            }
+            _ => EventFlags::EVENT_READ | EventFlags::EVENT_WRITE,
+        };
+        Ok(flags & ready)
+    }
+
+    fn fsize(&mut self, id: usize, _ctx: &CallerCtx) -> Result<u64> {
+        match &self.handles.get(id)?.kind {
+            What::Text(_, text, _) => Ok(text.len() as u64),
+            _ => Ok(0),
+        }
+    }
+
+    fn fstat(&mut self, id: usize, stat: &mut Stat, _ctx: &CallerCtx) -> Result<()> {
+        *stat = Stat {
+            st_nlink: 1,
+            ..Stat::default()
+        };
+        match &self.handles.get(id)?.kind {
+            What::Directory(_) | What::Name(_, Found::Directory) => tree::stat_directory(stat),
+            What::Text(_, text, _) => tree::stat_file(stat, text.len()),
+            What::Name(path, Found::Text(_)) if path != UVERBS => tree::stat_file(stat, 0),
+            _ => stat.st_mode = MODE_CHR | 0o666,
+        }
+        Ok(())
+    }
+
+    fn getdents<'buf>(
+        &mut self,
+        id: usize,
+        buf: DirentBuf<&'buf mut [u8]>,
+        opaque: u64,
+    ) -> Result<DirentBuf<&'buf mut [u8]>> {
+        let What::Directory(path) = &self.handles.get(id)?.kind else {
+            return fail(ENOTDIR);
+        };
+        let mut entries: Vec<(&str, DirentKind)> = files::list(path)
+            .into_iter()
+            .map(|(name, is_directory)| match is_directory {
+                true => (name, DirentKind::Directory),
+                false => (name, DirentKind::Regular),
+            })
+            .collect();
+        if path.is_empty() {
+            entries.push((UVERBS, DirentKind::CharDev));
+        }
+        list_directory(buf, opaque, entries)
+    }
+
+    fn fpath(&mut self, id: usize, buf: &mut [u8], _ctx: &CallerCtx) -> Result<usize> {
+        let name = match &self.handles.get(id)?.kind {
+            What::Directory(path) | What::Name(path, _) => path.clone(),
+            What::Text(index, ..) => String::from(files::path(*index)),
+            What::Context(..) => String::from(UVERBS),
+            What::Events(_, None) => format!("{UVERBS}/async"),
+            What::Events(_, Some(number)) => format!("{UVERBS}/channel/{number}"),
+        };
+        let path = format!("/scheme/{SCHEME}/{name}");
+        Ok(read_at(path.as_bytes(), buf, 0))
+    }
+
+    fn on_close(&mut self, id: usize) {
+        let Some(handle) = self.handles.remove(id) else {
+            return;
+        };
+        match handle.kind {
+            What::Context(context, _) => {
+                self.woken.extend(self.device.close(context));
+                return;
+            }
+            What::Events(queue, _) => queue.borrow_mut().descriptors.retain(|of| *of != id),
+            _ => {}
+        }
+        if handle.uid != NO_ID {
+            let accounts = &mut self.device.shared.accounts;
+            accounts.release(handle.uid, Kind::Files, 1);
+        }
+    }
+}
+
+/// Whether a part of the path is a file.
+fn is_below_file(path: &str) -> bool {
+    let cuts = path.match_indices('/');
+    cuts.map(|(at, _)| &path[..at])
+        .any(|before| before == UVERBS || matches!(files::find(before), Some(Found::Text(_))))
+}
+
+impl SchemeDaemon for InfinibandScheme {
+    fn changes(&mut self, changes: &mut Changes) {
+        self.note_woken();
+        for id in core::mem::take(&mut self.woken) {
+            changes.handle(id);
+        }
+    }
+}

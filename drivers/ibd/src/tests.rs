@@ -1,0 +1,9 @@
+//! Tests of the commands: a program that writes them, and the tables of what each does.
+
+mod errors;
+mod fixture;
+mod flow;
+mod frames;
+mod paths;
+mod posting;
+mod queue_errors;

@@ -1,0 +1,351 @@
+//! Programs that use commands as they are meant.
+
+use syscall::error::{EINVAL, EIO, EWOULDBLOCK, Error};
+use verbs_abi::command::Command::*;
+use verbs_abi::records as abi;
+use zerocopy::FromBytes;
+
+use super::fixture::*;
+use crate::context::Owner;
+use crate::device::Device;
+use crate::events::Shared;
+use crate::identity::PortState;
+
+fn query(fixture: &mut Fixture) -> abi::QueryQpAnswer {
+    let query = abi::QueryQp {
+        qp_handle: QP,
+        ..Default::default()
+    };
+    fixture.ask(QueryQp, &query)
+}
+
+fn poll(fixture: &mut Fixture, cq_handle: u32) -> Vec<abi::Completion> {
+    let poll = abi::PollCq {
+        cq_handle,
+        ne: 16,
+        ..Default::default()
+    };
+    let answer = fixture
+        .run(&plain(PollCq, zerocopy::IntoBytes::as_bytes(&poll), 1024))
+        .unwrap();
+    let (head, rest) = answer.split_at(8);
+    let count = u32::from_ne_bytes(head[..4].try_into().unwrap());
+    assert_eq!(rest.len(), count as usize * 48);
+    rest.chunks(48)
+        .map(|bytes| abi::Completion::read_from_bytes(bytes).unwrap())
+        .collect()
+}
+
+#[test]
+fn device_and_port_are_described() {
+    let mut fixture = Fixture::new();
+    fixture.device.set_port(PortState::Active);
+    let device: abi::QueryDeviceAnswer = fixture.ask(QueryDevice, &abi::QueryDevice::default());
+    assert_eq!(device.node_guid, [2, 0x53, 0x4b, 0x49, 0, 0, 0, 0]);
+    assert_eq!(
+        (device.max_qp, device.max_cqe, device.phys_port_cnt),
+        (4096, 65536, 1)
+    );
+    let request = abi::QueryPort {
+        port_num: 1,
+        ..Default::default()
+    };
+    let port: abi::QueryPortAnswer = fixture.ask(QueryPort, &request);
+    assert_eq!(
+        (port.lid, port.state, port.phys_state, port.link_layer),
+        (1, 4, 5, 1)
+    );
+    let answer = fixture.run(&extended(QueryDevice, &[0; 8], 304)).unwrap();
+    assert_eq!(answer[..8], device.fw_ver.to_ne_bytes());
+    assert_eq!(answer[180..184], 304_u32.to_ne_bytes());
+    // A shorter room cuts it; more is filled with zeros.
+    let answer = fixture.run(&extended(QueryDevice, &[0; 8], 184)).unwrap();
+    assert_eq!(
+        (answer.len(), &answer[180..184]),
+        (184, &184_u32.to_ne_bytes()[..])
+    );
+    let answer = fixture.run(&extended(QueryDevice, &[0; 8], 320)).unwrap();
+    assert_eq!((answer.len(), &answer[304..]), (320, &[0; 16][..]));
+}
+
+#[test]
+fn a_queue_pair_goes_through_its_states_and_flushes() {
+    let mut fixture = Fixture::new();
+    assert_eq!(query(&mut fixture).qp_state, 0);
+    for (request, state) in [(to_init(), 1), (to_rtr(), 2), (to_rts(), 3)] {
+        assert!(fixture.give(ModifyQp, &request).is_ok());
+        assert_eq!(query(&mut fixture).qp_state, state);
+    }
+    let answer = query(&mut fixture);
+    assert_eq!(
+        (answer.dest.dlid, answer.dest_qp_num, answer.path_mtu),
+        (1, 0x44_0000, 5)
+    );
+    assert_eq!(
+        (answer.timeout, answer.retry_cnt, answer.min_rnr_timer),
+        (14, 7, 12)
+    );
+    assert_eq!(
+        (answer.max_send_wr, answer.max_recv_sge, answer.port_num),
+        (4, 1, 1)
+    );
+    for id in [11, 12] {
+        assert!(fixture.run(&plain(PostRecv, &receive(QP, id), 4)).is_ok());
+    }
+    assert!(fixture.run(&plain(PostSend, &send(QP, 13), 4)).is_ok());
+    assert_eq!(poll(&mut fixture, CQ), []);
+    assert!(fixture.give(ModifyQp, &to_error()).is_ok());
+    let found = poll(&mut fixture, CQ);
+    const FLUSHED: u32 = 5;
+    let mut ids: Vec<u64> = found.iter().map(|completion| completion.wr_id).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [11, 12, 13]);
+    assert!(found.iter().all(|completion| completion.status == FLUSHED));
+    let number = found[0].qp_num;
+    let text = crate::files::find("qps");
+    let Some(crate::files::Found::Text(index)) = text else {
+        panic!("no file");
+    };
+    let text = crate::files::text(index, &fixture.device, crate::files::Viewer { uid: UID });
+    assert!(
+        text.contains(&format!(
+            " {QP} {number} RC ERR {PD} {CQ} {CQ} - 0x1 4456448 7\n"
+        )),
+        "{text}"
+    );
+    assert_eq!(
+        (fixture.counter("posted"), fixture.counter("polled")),
+        (3, 3)
+    );
+}
+
+#[test]
+fn the_request_that_is_not_posted_has_its_number_in_the_answer() {
+    let mut fixture = Fixture::new();
+    assert!(fixture.give(ModifyQp, &to_init()).is_ok());
+    let request = abi::PostRecv {
+        handle: QP,
+        wr_count: 6,
+        sge_count: 0,
+        wqe_size: 16,
+        ..Default::default()
+    };
+    let mut bytes = zerocopy::IntoBytes::as_bytes(&request).to_vec();
+    bytes.extend([0; 6 * 16]);
+    let (answer, result) =
+        fixture
+            .device
+            .execute(fixture.context, &plain(PostRecv, &bytes, 4), true);
+    assert_eq!(result, Err(Error::new(syscall::error::ENOMEM)));
+    assert_eq!(answer, 5_u32.to_ne_bytes());
+    assert_eq!(fixture.counter("posted"), 4);
+}
+
+fn channel(fixture: &Fixture, number: u32) -> Shared {
+    let context = fixture.device.context(fixture.context).unwrap();
+    Shared::clone(context.channel(number).unwrap())
+}
+
+#[test]
+fn an_armed_queue_tells_its_channel_once() {
+    let mut fixture = Fixture::empty();
+    assert!(fixture.give(AllocPd, &abi::AllocPd::default()).is_ok());
+    let made: abi::CreateCompChannelAnswer =
+        fixture.ask(CreateCompChannel, &abi::CreateCompChannel::default());
+    let with_channel = abi::CreateCq {
+        comp_channel: made.fd as i32,
+        ..create_cq()
+    };
+    assert!(fixture.give(CreateCq, &with_channel).is_ok());
+    let qp: abi::CreateQpAnswer = fixture.ask(CreateQp, &create_qp());
+    let with = |request| abi::ModifyQp {
+        qp_handle: qp.qp_handle,
+        ..request
+    };
+    assert!(fixture.give(ModifyQp, &with(to_init())).is_ok());
+    let queue = channel(&fixture, made.fd);
+    queue.borrow_mut().descriptors.push(77);
+    let mut buffer = [0; 8];
+    let would_block = Err(Error::new(EWOULDBLOCK));
+    for id in [1, 2] {
+        assert!(
+            fixture
+                .run(&plain(PostRecv, &receive(qp.qp_handle, id), 4))
+                .is_ok()
+        );
+    }
+    assert!(fixture.give(ModifyQp, &with(to_error())).is_ok());
+    // It was not armed.
+    assert_eq!(queue.borrow_mut().read(&mut buffer), would_block);
+    let arm = abi::ReqNotifyCq {
+        cq_handle: CQ,
+        solicited_only: 1,
+    };
+    assert!(fixture.give(ReqNotifyCq, &arm).is_ok());
+    for id in [3, 4] {
+        assert!(
+            fixture
+                .run(&plain(PostRecv, &receive(qp.qp_handle, id), 4))
+                .is_ok()
+        );
+    }
+    assert_eq!(fixture.device.take_woken(), [77]);
+    assert_eq!(queue.borrow_mut().read(&mut buffer), Ok(8));
+    assert_eq!(u64::from_ne_bytes(buffer), CQ_NAME);
+    assert_eq!(queue.borrow_mut().read(&mut buffer), would_block);
+    assert_eq!(poll(&mut fixture, CQ).len(), 4);
+    // What was read is said at the end; what was not is gone.
+    assert!(fixture.give(ReqNotifyCq, &arm).is_ok());
+    assert!(
+        fixture
+            .run(&plain(PostRecv, &receive(qp.qp_handle, 5), 4))
+            .is_ok()
+    );
+    assert_eq!(fixture.counter("waiting_events"), 1);
+    let end = abi::DestroyQp {
+        qp_handle: qp.qp_handle,
+        ..Default::default()
+    };
+    assert!(fixture.give(DestroyQp, &end).is_ok());
+    let end = abi::DestroyCq {
+        cq_handle: CQ,
+        ..Default::default()
+    };
+    let answer: abi::DestroyCqAnswer = fixture.ask(DestroyCq, &end);
+    assert_eq!(
+        (answer.comp_events_reported, answer.async_events_reported),
+        (1, 0)
+    );
+    assert_eq!(fixture.counter("waiting_events"), 0);
+    fixture.device.close(fixture.context);
+    assert_eq!(queue.borrow_mut().read(&mut buffer), Err(Error::new(EIO)));
+}
+
+#[test]
+fn an_overrun_is_an_event_of_the_queue_and_the_queue_pair() {
+    let mut fixture = Fixture::new();
+    let smaller = abi::ResizeCq {
+        cq_handle: CQ,
+        cqe: 2,
+        ..Default::default()
+    };
+    assert!(fixture.give(ResizeCq, &smaller).is_ok());
+    assert!(fixture.give(ModifyQp, &to_init()).is_ok());
+    for id in 0..3 {
+        assert!(fixture.run(&plain(PostRecv, &receive(QP, id), 4)).is_ok());
+    }
+    assert!(fixture.give(ModifyQp, &to_error()).is_ok());
+    let context = fixture.device.context(fixture.context).unwrap();
+    let events = Shared::clone(&context.events);
+    let mut buffer = [0; 16];
+    assert_eq!(
+        events.borrow_mut().read(&mut buffer[..15]),
+        Err(Error::new(EINVAL))
+    );
+    assert_eq!(events.borrow_mut().read(&mut buffer), Ok(16));
+    assert_eq!(buffer[..8], CQ_NAME.to_ne_bytes());
+    assert_eq!(buffer[8..12], 0_u32.to_ne_bytes());
+    let end = abi::DestroyQp {
+        qp_handle: QP,
+        ..Default::default()
+    };
+    assert!(fixture.give(DestroyQp, &end).is_ok());
+    let end = abi::DestroyCq {
+        cq_handle: CQ,
+        ..Default::default()
+    };
+    let answer: abi::DestroyCqAnswer = fixture.ask(DestroyCq, &end);
+    assert_eq!(
+        (answer.comp_events_reported, answer.async_events_reported),
+        (0, 1)
+    );
+}
+
+#[test]
+fn the_port_tells_all_contexts() {
+    let mut fixture = Fixture::new();
+    fixture.device.set_port(PortState::Active);
+    fixture.device.set_port(PortState::Active);
+    fixture.device.set_port(PortState::Down);
+    let context = fixture.device.context(fixture.context).unwrap();
+    let events = Shared::clone(&context.events);
+    let read = || {
+        let mut buffer = [0; 16];
+        let count = events.borrow_mut().read(&mut buffer);
+        count.map(|_| (buffer[0], buffer[8]))
+    };
+    const ACTIVE: u8 = 9;
+    const ERROR: u8 = 10;
+    assert_eq!([read(), read()], [Ok((1, ACTIVE)), Ok((1, ERROR))]);
+    assert_eq!(read(), Err(Error::new(EWOULDBLOCK)));
+}
+
+#[test]
+fn regions_are_counted_each_time() {
+    let mut fixture = Fixture::new();
+    assert_eq!(fixture.counter("locked_pages"), 2);
+    let second: abi::RegMrAnswer = fixture.ask(RegMr, &reg_mr());
+    assert_eq!(fixture.counter("locked_pages"), 4);
+    let change = abi::ReregMr {
+        mr_handle: second.mr_handle,
+        flags: 1,
+        start: 0x9000,
+        hca_va: 0x9000,
+        length: 1,
+        ..Default::default()
+    };
+    let answer: abi::ReregMrAnswer = fixture.ask(ReregMr, &change);
+    assert_ne!(answer.lkey, second.lkey);
+    assert_eq!(fixture.counter("locked_pages"), 3);
+    for mr_handle in [MR, second.mr_handle] {
+        assert!(fixture.give(DeregMr, &abi::DeregMr { mr_handle }).is_ok());
+    }
+    assert_eq!(fixture.counter("locked_pages"), 0);
+    // The key that a library gives is the one that is shown.
+    let request = [
+        zerocopy::IntoBytes::as_bytes(&reg_mr()),
+        &[7, 1, 0, 0, 0, 0, 0, 0],
+    ]
+    .concat();
+    let answer = fixture.run(&plain(RegMr, &request, 12)).unwrap();
+    assert_eq!(answer[4..], [7, 1, 0, 0, 7, 1, 0, 0]);
+}
+
+#[test]
+fn closing_ends_everything() {
+    let mut fixture = Fixture::new();
+    let with_srq = abi::CreateQp {
+        srq_handle: SRQ,
+        is_srq: 1,
+        ..create_qp()
+    };
+    assert!(fixture.give(CreateQp, &with_srq).is_ok());
+    let made: abi::CreateCompChannelAnswer =
+        fixture.ask(CreateCompChannel, &abi::CreateCompChannel::default());
+    let with_channel = abi::CreateCq {
+        comp_channel: made.fd as i32,
+        ..create_cq()
+    };
+    assert!(fixture.give(CreateCq, &with_channel).is_ok());
+    assert!(fixture.objects().iter().any(|count| *count > 0));
+    fixture.device.close(fixture.context);
+    assert!(
+        fixture.objects().iter().all(|count| *count == 0),
+        "{:?}",
+        fixture.objects()
+    );
+}
+
+#[test]
+fn a_user_has_so_many_contexts() {
+    let mut device = Device::new(0);
+    device.shared.accounts.set("contexts_per_user 2").unwrap();
+    let owner = Owner { pid: 1, uid: UID };
+    let first = device.open(owner).unwrap();
+    assert!(device.open(owner).is_ok());
+    let over = device.open(owner).map(|_| ());
+    assert_eq!(over, Err(Error::new(syscall::error::ENOMEM)));
+    assert!(device.open(Owner { pid: 2, uid: 0 }).is_ok());
+    device.close(first);
+    assert!(device.open(owner).is_ok());
+}

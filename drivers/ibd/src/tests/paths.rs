@@ -1,0 +1,341 @@
+//! The scheme behind the event loop, from a client's side.
+
+use redox_scheme::scheme::SchemeSync;
+use scheme::SchemeLoop;
+use scheme::fake::FakeSocket;
+use syscall::error::*;
+use syscall::flag::{EventFlags, O_DIRECTORY, O_RDONLY, O_RDWR, O_STAT, O_WRONLY};
+use syscall::schemev2::{CqeOpcode, Opcode, Sqe};
+use verbs_abi::call;
+use verbs_abi::command::Command;
+use verbs_abi::records as abi;
+use zerocopy::IntoBytes;
+
+use super::fixture::{UID, create_cq, extended, good, plain};
+use crate::device::Device;
+use crate::scheme::InfinibandScheme;
+
+struct Client {
+    socket: FakeSocket,
+    requests: SchemeLoop<FakeSocket>,
+    scheme: InfinibandScheme,
+    root: usize,
+    uid: u32,
+}
+
+impl Client {
+    fn new() -> Client {
+        let mut scheme = InfinibandScheme::new(Device::new(0));
+        let root = scheme.scheme_root().unwrap();
+        let socket = FakeSocket::default();
+        Client {
+            requests: SchemeLoop::with_transport(socket.clone()),
+            socket,
+            scheme,
+            root,
+            uid: UID,
+        }
+    }
+
+    /// The answer to a request; `None`: it waits.
+    fn request(&mut self, opcode: Opcode, args: [u64; 6]) -> Option<Result<usize>> {
+        self.socket.send(Sqe {
+            opcode: opcode as u8,
+            args,
+            ..Sqe::default()
+        });
+        self.requests.poll(&mut self.scheme).unwrap();
+        let answer = self.socket.answer();
+        answer.map(|answer| Error::demux(answer.result as usize))
+    }
+
+    fn open(&mut self, path: &str, flags: usize) -> Result<usize> {
+        let (at, length) = (path.as_ptr() as u64, path.len() as u64);
+        let args = [
+            self.root as u64,
+            at,
+            length,
+            flags as u64,
+            0,
+            self.uid.into(),
+        ];
+        self.request(Opcode::OpenAt, args).unwrap()
+    }
+
+    fn transfer(&mut self, opcode: Opcode, id: usize, bytes: &mut [u8]) -> Option<Result<usize>> {
+        let (at, length) = (bytes.as_mut_ptr() as u64, bytes.len() as u64);
+        self.request(opcode, [id as u64, at, length, 0, 0, self.uid.into()])
+    }
+
+    fn dup(&mut self, id: usize, name: &str) -> Result<usize> {
+        let mut name = name.as_bytes().to_vec();
+        self.transfer(Opcode::Dup, id, &mut name).unwrap()
+    }
+
+    fn write(&mut self, id: usize, bytes: &[u8]) -> Result<usize> {
+        self.transfer(Opcode::Write, id, &mut bytes.to_vec())
+            .unwrap()
+    }
+
+    fn read(&mut self, id: usize, count: usize) -> Option<Result<Vec<u8>>> {
+        let mut bytes = vec![0; count];
+        let result = self.transfer(Opcode::Read, id, &mut bytes)?;
+        Some(result.map(|count| bytes[..count].to_vec()))
+    }
+
+    fn text(&mut self, path: &str) -> String {
+        let id = self.open(path, O_RDONLY).unwrap();
+        let bytes = self.read(id, 65536).unwrap().unwrap();
+        self.close(id);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn call(&mut self, id: usize, payload: &mut [u8], operation: u64) -> Result<usize> {
+        let (at, length) = (payload.as_mut_ptr() as u64, payload.len() as u64);
+        let args = [id as u64, at, length, operation, 0, 0];
+        self.request(Opcode::Call, args).unwrap()
+    }
+
+    fn close(&mut self, id: usize) {
+        let answer = self.request(Opcode::CloseMsg, [id as u64, 0, 0, 0, 0, 0]);
+        assert_eq!(answer, None);
+    }
+
+    /// A context that has begun.
+    fn begun(&mut self) -> usize {
+        let id = self.open("uverbs0", O_RDWR).unwrap();
+        let (request, room, _) = good(Command::GetContext, false);
+        let command = plain(Command::GetContext, &request, room);
+        assert_eq!(self.write(id, &command), Ok(command.len()));
+        assert_eq!(
+            self.read(id, 100),
+            Some(Ok(vec![0xff, 0xff, 0xff, 0xff, 1, 0, 0, 0]))
+        );
+        id
+    }
+}
+
+fn error<T>(errno: i32) -> Result<T> {
+    Err(Error::new(errno))
+}
+
+#[test]
+fn paths_and_rights() {
+    let mut client = Client::new();
+    for (path, flags, errno) in [
+        ("nothing", O_RDONLY, ENOENT),
+        ("class/infiniband/scif1", O_RDONLY, ENOENT),
+        ("uverbs1", O_RDWR, ENOENT),
+        ("stats/x", O_RDONLY, ENOTDIR),
+        ("uverbs0/x", O_RDWR, ENOTDIR),
+        ("class/infiniband/scif0/fw_ver/x/y", O_RDONLY, ENOTDIR),
+        ("", O_RDONLY, EISDIR),
+        ("class", O_WRONLY | O_DIRECTORY, EISDIR),
+        ("stats", O_RDONLY | O_DIRECTORY, ENOTDIR),
+        ("uverbs0", O_RDWR | O_DIRECTORY, ENOTDIR),
+        ("stats", O_WRONLY, EACCES),
+        ("limits", O_RDWR, EACCES),
+        ("class/infiniband/scif0/node_desc", O_RDWR, EACCES),
+    ] {
+        assert_eq!(client.open(path, flags), error(errno), "{path}");
+    }
+    for path in [
+        "",
+        "class",
+        "/class/infiniband/scif0/ports/1/",
+        "class/infiniband_verbs",
+    ] {
+        let id = client.open(path, O_RDONLY | O_DIRECTORY).unwrap();
+        assert_eq!(client.read(id, 10), Some(error(EISDIR)));
+        client.close(id);
+    }
+    for path in ["", "uverbs0", "stats"] {
+        let id = client.open(path, O_STAT).unwrap();
+        assert_eq!(client.read(id, 10), Some(error(EBADF)), "{path}");
+        assert_eq!(client.write(id, &[0; 8]), error(EBADF), "{path}");
+        client.close(id);
+    }
+    assert_eq!(
+        client.text("class/infiniband_verbs/uverbs0/ibdev"),
+        "scif0\n"
+    );
+    assert_eq!(client.scheme.device().contexts().count(), 0);
+}
+
+#[test]
+fn root_changes_limits() {
+    let mut client = Client::new();
+    client.uid = 0;
+    let id = client.open("limits", O_WRONLY).unwrap();
+    assert_eq!(client.write(id, b"files_per_user 1\n"), Ok(17));
+    assert_eq!(client.write(id, b"files_per_user x\n"), error(EINVAL));
+    assert_eq!(client.write(id, &[0xff]), error(EINVAL));
+    // Root has a limit, too.
+    assert_eq!(client.open("stats", O_RDONLY), error(ENOMEM));
+    client.close(id);
+    assert!(client.text("limits").contains("files_per_user 1\n"));
+    assert_eq!(
+        client
+            .scheme
+            .device()
+            .shared
+            .accounts
+            .total(crate::limits::Kind::Files),
+        0
+    );
+}
+
+#[test]
+fn a_call_changes_its_payload_into_the_answer() {
+    let mut client = Client::new();
+    let id = client.begun();
+    let (request, room, _) = good(Command::QueryDevice, false);
+    let mut payload = plain(Command::QueryDevice, &request, room);
+    // There must be room for the answer in the payload.
+    assert_eq!(client.call(id, &mut payload, call::EXECUTE), error(EFAULT));
+    payload.resize(room, 0xaa);
+    assert_eq!(client.call(id, &mut payload, call::EXECUTE), Ok(176));
+    assert_eq!(payload[8..16], [2, 0x53, 0x4b, 0x49, 0, 0, 0, 0]);
+    for operation in [0, 2, 9, u64::MAX] {
+        assert_eq!(client.call(id, &mut payload, operation), error(EINVAL));
+    }
+    // Extended, where there is no address for the answer.
+    let mut payload = extended(Command::QueryDevice, &[0; 8], 304);
+    payload[8..16].fill(0);
+    payload.resize(304, 0);
+    assert_eq!(client.call(id, &mut payload, call::EXECUTE), Ok(304));
+    // An answer that is there although the command is refused.
+    let (request, ..) = good(Command::AllocPd, false);
+    let mut payload = plain(Command::AllocPd, &request, 4);
+    assert_eq!(client.call(id, &mut payload, call::EXECUTE), Ok(4));
+    let stats = client.open("stats", O_RDONLY).unwrap();
+    assert_eq!(
+        client.call(stats, &mut payload, call::EXECUTE),
+        error(ENOTTY)
+    );
+}
+
+#[test]
+fn a_write_has_its_answer_in_the_next_read() {
+    let mut client = Client::new();
+    let id = client.begun();
+    let (mut request, room, _) = good(Command::QueryPort, false);
+    let command = plain(Command::QueryPort, &request, room);
+    assert_eq!(client.write(id, &command), Ok(command.len()));
+    let answer = client.read(id, 10).unwrap().unwrap();
+    assert_eq!(answer.len(), 10);
+    assert_eq!(client.read(id, 100).unwrap().map(|rest| rest.len()), Ok(30));
+    assert_eq!(client.read(id, 100), Some(Ok(vec![])));
+    // Nobody could store the answer there, and nothing is done.
+    request[..8].copy_from_slice(&0x1000_u64.to_ne_bytes());
+    let command = plain(Command::QueryPort, &request, room);
+    assert_eq!(client.write(id, &command), error(EFAULT));
+    // Without an answer the field is another one.
+    let (request, ..) = good(Command::AllocPd, false);
+    let command = plain(Command::AllocPd, &request, 4);
+    assert_eq!(client.write(id, &command), Ok(16));
+    let command = plain(Command::DeallocPd, &[0; 4], 0);
+    assert_eq!(client.write(id, &command), Ok(12));
+    // Another user, who has been given the descriptor.
+    client.uid += 1;
+    assert_eq!(client.write(id, &command), error(EACCES));
+}
+
+#[test]
+fn descriptors_of_events() {
+    let mut client = Client::new();
+    let id = client.open("uverbs0", O_RDWR).unwrap();
+    assert_eq!(client.dup(id, "async"), error(EINVAL));
+    assert_eq!(client.dup(id, "channel"), error(EINVAL));
+    client.close(id);
+    let id = client.begun();
+    for (name, errno) in [
+        ("", EINVAL),
+        ("other", EINVAL),
+        ("channel/", EINVAL),
+        ("channel/x", EINVAL),
+        ("channel/0", ENOENT),
+        ("channel/-1", EINVAL),
+    ] {
+        assert_eq!(client.dup(id, name), error(errno), "{name}");
+    }
+    let events = client.dup(id, "async").unwrap();
+    let channel = client.dup(id, "channel").unwrap();
+    let same = client.dup(id, "channel/0").unwrap();
+    assert_eq!(client.dup(channel, "async"), error(EOPNOTSUPP));
+    assert_eq!(client.call(same, &mut [], call::CHANNEL_NUMBER), Ok(0));
+    assert_eq!(client.call(same, &mut [], call::EXECUTE), error(EINVAL));
+    assert_eq!(
+        client.call(events, &mut [], call::CHANNEL_NUMBER),
+        error(ENOTTY)
+    );
+    assert_eq!(client.write(channel, &[0; 8]), error(EINVAL));
+    // A read waits, and the port's state answers it.
+    assert_eq!(client.read(events, 16), None);
+    client
+        .scheme
+        .device()
+        .set_port(crate::identity::PortState::Active);
+    client.requests.retry_parked(&mut client.scheme).unwrap();
+    let answer = client.socket.answer().unwrap();
+    assert_eq!(answer.result, 16);
+    // Events come to an event queue as well.
+    let event = EventFlags::EVENT_READ.bits() as u64;
+    let args = [events as u64, event, 0, 0, 0, 0];
+    assert_eq!(client.request(Opcode::Fevent, args), Some(Ok(0)));
+    client
+        .scheme
+        .device()
+        .set_port(crate::identity::PortState::Down);
+    client.requests.retry_parked(&mut client.scheme).unwrap();
+    let answer = client.socket.answer().unwrap();
+    assert_eq!(answer.flags, CqeOpcode::SendFevent as u8);
+    // The context goes; who waits is told, and what was not read can be.
+    assert_eq!(client.read(channel, 8), None);
+    client.close_quietly(id);
+    let answers = [client.socket.answer(), client.socket.answer()].map(Option::unwrap);
+    let read = answers
+        .iter()
+        .find(|answer| answer.flags == CqeOpcode::RespondRegular as u8);
+    assert_eq!(Error::demux(read.unwrap().result as usize), error(EIO));
+    assert_eq!(
+        client.read(events, 16).unwrap().map(|record| record.len()),
+        Ok(16)
+    );
+    assert_eq!(client.read(events, 16), Some(error(EIO)));
+    for id in [events, channel, same] {
+        client.close(id);
+    }
+    let accounts = &client.scheme.device().shared.accounts;
+    assert_eq!(accounts.total(crate::limits::Kind::Files), 0);
+}
+
+impl Client {
+    /// Closes a descriptor whose end others are told.
+    fn close_quietly(&mut self, id: usize) {
+        self.socket.send(Sqe {
+            opcode: Opcode::CloseMsg as u8,
+            args: [id as u64, 0, 0, 0, 0, 0],
+            ..Sqe::default()
+        });
+        self.requests.poll(&mut self.scheme).unwrap();
+    }
+}
+
+#[test]
+fn queues_know_their_channels_by_number() {
+    let mut client = Client::new();
+    let id = client.begun();
+    client.dup(id, "channel").unwrap();
+    client.dup(id, "channel").unwrap();
+    for (comp_channel, expected) in [(0, Ok(8)), (1, Ok(8)), (2, error(EBADF))] {
+        let request = abi::CreateCq {
+            comp_channel,
+            ..create_cq()
+        };
+        let mut payload = plain(Command::CreateCq, request.as_bytes(), 8);
+        assert_eq!(client.call(id, &mut payload, call::EXECUTE), expected);
+    }
+    let text = client.text("cqs");
+    assert_eq!(text.lines().count(), 3);
+}

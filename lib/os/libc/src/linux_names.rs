@@ -1,0 +1,108 @@
+//! Files that programs know by their names on Linux, and what stands for them here.
+
+use alloc::borrow::Cow;
+use alloc::format;
+
+/// Linux's names of directories, and the ones here.
+const DIRECTORIES: [(&str, &str); 3] = [
+    ("/dev/infiniband", "/scheme/infiniband"),
+    (
+        "/sys/class/infiniband",
+        "/scheme/infiniband/class/infiniband",
+    ),
+    (
+        "/sys/class/infiniband_verbs",
+        "/scheme/infiniband/class/infiniband_verbs",
+    ),
+];
+
+/// The path here of a file that has another one on Linux; else the path as it is.
+pub fn here(path: &str) -> Cow<'_, str> {
+    // The names of the character device.
+    if matches!(path, "/dev/scif" | "/dev/mic/scif") {
+        return Cow::Borrowed("/scheme/scif/endpoint");
+    }
+    for (there, here) in DIRECTORIES {
+        match path.strip_prefix(there) {
+            Some("") => return Cow::Borrowed(here),
+            Some(rest) if rest.starts_with('/') => return Cow::Owned(format!("{here}{rest}")),
+            _ => {}
+        }
+    }
+    Cow::Borrowed(path)
+}
+
+/// What `/proc/cpuinfo` says of a processor whose time stamp counter counts so many times in a
+/// microsecond: the line that measuring programs look for.
+pub fn cpuinfo(megahertz: f64) -> alloc::string::String {
+    format!("processor\t: 0\ncpu MHz\t\t: {megahertz:.3}\n")
+}
+
+/// A pipe with what `/proc/cpuinfo` says.
+#[cfg(target_os = "redox")]
+pub fn open_cpuinfo() -> runtime::Result<usize> {
+    use hal::clock::Rate;
+    use runtime::time::Instant;
+    use runtime::{fd, path};
+
+    let rate = Rate::measure(|| Instant::now().as_nanos());
+    // A second in ticks, a million of which are a megahertz.
+    let megahertz = rate.map_or(0.0, |rate| rate.ticks(1_000_000_000) as f64 / 1e6);
+    let reader = path::open("/scheme/pipe", 0)?;
+    let written = fd::dup(reader, b"write").and_then(|writer| {
+        let written = fd::write(writer, cpuinfo(megahertz).as_bytes());
+        fd::close(writer).and(written)
+    });
+    match written {
+        Ok(_) => Ok(reader),
+        Err(error) => {
+            // The reader alone is of no use to anybody.
+            let _ = fd::close(reader);
+            Err(error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cpuinfo, here};
+
+    #[test]
+    fn names_of_linux_have_places_here() {
+        for (there, expected) in [
+            ("/dev/scif", "/scheme/scif/endpoint"),
+            ("/dev/mic/scif", "/scheme/scif/endpoint"),
+            ("/dev/infiniband", "/scheme/infiniband"),
+            ("/dev/infiniband/uverbs0", "/scheme/infiniband/uverbs0"),
+            (
+                "/sys/class/infiniband_verbs/uverbs0/ibdev",
+                "/scheme/infiniband/class/infiniband_verbs/uverbs0/ibdev",
+            ),
+            (
+                "/sys/class/infiniband/scif0/ports/1/lid",
+                "/scheme/infiniband/class/infiniband/scif0/ports/1/lid",
+            ),
+        ] {
+            assert_eq!(here(there), expected);
+        }
+        for same in [
+            "/dev/infiniband0",
+            "/sys/class/infiniband_mad",
+            "/dev/scif0",
+            "",
+            "file",
+        ] {
+            assert_eq!(here(same), same);
+        }
+    }
+
+    #[test]
+    fn measuring_programs_find_their_line() {
+        let text = cpuinfo(2399.99951);
+        let line = text.lines().find(|line| line.starts_with("cpu MHz"));
+        let number = line
+            .and_then(|line| line.split_once(": "))
+            .map(|(_, number)| number);
+        assert_eq!(number, Some("2400.000"));
+    }
+}

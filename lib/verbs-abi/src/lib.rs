@@ -1,0 +1,26 @@
+//! The command interface of user verbs (`ib_user_verbs.h`), without I/O: numbers, the frame of a
+//! command, and the structures of requests and answers as bytes.
+//!
+//! Everything here is read from bytes that a program wrote: a [`frame::Frame`] is checked as a
+//! whole before a structure is taken out of it, and a structure is a copy. Integers are in the byte
+//! order of the machine, as the interface is one between a program and its own node.
+#![no_std]
+
+pub mod command;
+pub mod events;
+pub mod frame;
+pub mod records;
+
+/// Version of the interface (`class/infiniband_verbs/abi_version`).
+pub const ABI_VERSION: u32 = 6;
+/// Version of the provider's data in the interface (`class/infiniband_verbs/uverbs0/abi_version`).
+pub const PROVIDER_ABI_VERSION: u32 = 1;
+
+/// What the scheme's `call` does on a descriptor of `uverbs0`: `metadata[0]`.
+pub mod call {
+    /// Executes a command. The payload is what a `write` would carry, and room for the answer; the
+    /// answer begins at the payload's first byte, and its length is the result.
+    pub const EXECUTE: u64 = 1;
+    /// The number of the channel that a descriptor of one is for; on such a descriptor, no payload.
+    pub const CHANNEL_NUMBER: u64 = 2;
+}
