@@ -1,7 +1,6 @@
 //! Virtual areas: what a user address space consists of.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec::Vec;
 
 use bitflags::bitflags;
 
@@ -198,26 +197,33 @@ impl<B: Backing> AreaList<B> {
         self.areas.insert(addr, area);
     }
 
-    /// Takes out everything in `[addr, addr + len)`, cutting areas at its borders.
-    pub fn remove(&mut self, addr: usize, len: usize) -> Vec<(usize, Area<B>)> {
+    /// Number of areas.
+    pub fn len(&self) -> usize {
+        self.areas.len()
+    }
+
+    /// Whether there is no area.
+    pub fn is_empty(&self) -> bool {
+        self.areas.is_empty()
+    }
+
+    /// Takes out everything in `[addr, addr + len)`, cutting areas at its borders. There may be
+    /// more than contiguous memory has room for.
+    pub fn remove(&mut self, addr: usize, len: usize) -> BTreeMap<usize, Area<B>> {
         // Most is taken out as it was put in.
         if self.areas.get(&addr).is_some_and(|area| area.len == len) {
             let taken = self.areas.remove(&addr).map(|area| (addr, area));
             self.dig(addr, len);
             return taken.into_iter().collect();
         }
+        let end = addr.saturating_add(len);
         self.cut(addr);
-        self.cut(addr.saturating_add(len));
-        let bases: Vec<usize> = self
-            .areas
-            .range(addr..addr.saturating_add(len))
-            .map(|(&base, _)| base)
-            .collect();
-        let mut taken = Vec::with_capacity(bases.len());
-        for base in bases {
+        self.cut(end);
+        let mut taken = BTreeMap::new();
+        while let Some((&base, _)) = self.areas.range(addr..end).next() {
             if let Some(area) = self.areas.remove(&base) {
                 self.dig(base, area.len);
-                taken.push((base, area));
+                taken.insert(base, area);
             }
         }
         taken
@@ -254,6 +260,7 @@ impl<B: Backing> AreaList<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     /// `Plain` continues anything plain; `File(offset)` only the same file.
     #[derive(Clone, Debug, PartialEq)]
@@ -322,11 +329,11 @@ mod tests {
         let mut l = AreaList::default();
         l.insert(10 * PAGE, area(10, RW, Test::File(0)));
         let out = l.remove(12 * PAGE, 3 * PAGE);
-        assert_eq!(out.len(), 1);
-        assert_eq!(
-            (out[0].0, &out[0].1.backing),
-            (12 * PAGE, &Test::File(2 * PAGE))
-        );
+        let out: Vec<_> = out
+            .iter()
+            .map(|(base, area)| (*base, &area.backing))
+            .collect();
+        assert_eq!(out, [(12 * PAGE, &Test::File(2 * PAGE))]);
         assert_eq!(
             list(&l),
             [

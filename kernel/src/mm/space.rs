@@ -21,6 +21,7 @@ mod fault;
 mod map;
 mod remap;
 
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -47,6 +48,8 @@ use super::{MIN_ADDRESS, PAGE_SIZE, USER_END};
 const EAGER_PAGES: usize = 4096;
 /// Longest run of contiguous memory, in pages (4 MiB).
 const MAX_CONTIGUOUS: usize = 1024;
+/// Areas of a space at most: lists of them fit into contiguous memory.
+const MAX_AREAS: usize = 1 << 16;
 /// Physical addresses end here.
 const PHYS_END: usize = 1 << 52;
 
@@ -72,12 +75,12 @@ pub struct AddrSpace {
 
 /// Areas taken out of a space; dropped only after its lock is released, because dropping one may
 /// drop another space.
-type Removed = Vec<(usize, Area<Backing>)>;
+type Removed = BTreeMap<usize, Area<Backing>>;
 
 fn unmapped(removed: Removed) -> Vec<Unmapped> {
     removed
-        .into_iter()
-        .filter_map(|(_, area)| match area.backing {
+        .into_values()
+        .filter_map(|area| match area.backing {
             Backing::Scheme(grant) => Some(Unmapped {
                 grant,
                 len: area.len,
@@ -124,8 +127,31 @@ impl Inner {
             .any(|(_, area)| area.pinned)
     }
 
+    /// Checks that an operation may add areas, or cut one into three: `ENOMEM`.
+    fn check_areas(&self) -> Result<()> {
+        match self.areas.len() + 2 <= MAX_AREAS {
+            true => Ok(()),
+            false => Err(Error::new(ENOMEM)),
+        }
+    }
+
+    /// A list with room for the entries of a range that are present; `ENOMEM` when memory has no
+    /// run of that length. To be made before anything changes.
+    fn room_for_entries(&mut self, addr: usize, len: usize) -> Result<Vec<(usize, Entry)>> {
+        let mut present = 0;
+        self.table.update(addr, len, |_, entry| {
+            present += 1;
+            entry
+        });
+        let mut entries = Vec::new();
+        let reserved = entries.try_reserve_exact(present);
+        reserved.map_err(|_| Error::new(ENOMEM))?;
+        Ok(entries)
+    }
+
     /// Finds the place for a new area and makes room there.
     fn place(&mut self, at: Placement, len: usize) -> Result<(usize, Removed)> {
+        self.check_areas()?;
         match at {
             Placement::Any => {
                 check_range(0, len)?;
@@ -133,7 +159,7 @@ impl Inner {
                     .areas
                     .find_hole(len, self.min, USER_END)
                     .ok_or(Error::new(ENOMEM))?;
-                Ok((addr, Vec::new()))
+                Ok((addr, Removed::new()))
             }
             Placement::Fixed(addr) => {
                 check_range(addr, len)?;
@@ -147,7 +173,7 @@ impl Inner {
                 if self.areas.overlapping(addr, len).next().is_some() {
                     return Err(Error::new(EEXIST));
                 }
-                Ok((addr, Vec::new()))
+                Ok((addr, Removed::new()))
             }
         }
     }
@@ -251,20 +277,21 @@ impl AddrSpace {
         if core::ptr::eq(Arc::as_ptr(source), self) {
             return Err(Error::new(EBUSY));
         }
-        {
-            let inner = source.inner.lock();
+        let mut entries = {
+            let mut inner = source.inner.lock();
+            inner.check_areas()?;
             if !inner.areas.covers(addr, len) {
                 return Err(Error::new(EFAULT));
             }
             if inner.has_pinned(addr, len) {
                 return Err(Error::new(EBUSY));
             }
-        }
+            inner.room_for_entries(addr, len)?
+        };
         let (here, replaced) = {
             let mut inner = self.inner.lock();
             inner.place(at, len)?
         };
-        let mut entries = Vec::new();
         let areas = {
             let mut inner = source.inner.lock();
             let areas = inner.areas.remove(addr, len);
@@ -330,6 +357,11 @@ impl AddrSpace {
         if inner.has_pinned(addr, len) {
             return Err(Error::new(EBUSY));
         }
+        let is_inside =
+            |(base, area): (usize, &Area<Backing>)| base < addr && addr + len < base + area.len;
+        if inner.areas.find(addr).is_some_and(is_inside) {
+            inner.check_areas()?;
+        }
         let removed = inner.take(addr, len);
         drop(inner);
         Ok(unmapped(removed))
@@ -353,6 +385,7 @@ impl AddrSpace {
     pub fn protect(&self, addr: usize, len: usize, prot: Prot) -> Result<()> {
         check_range(addr, len)?;
         let mut inner = self.inner.lock();
+        inner.check_areas()?;
         let forbidden = inner
             .areas
             .overlapping(addr, len)
@@ -367,8 +400,9 @@ impl AddrSpace {
         Ok(())
     }
 
-    /// All mappings in ascending order, as the `addrspace` handle shows them.
-    pub fn grants(&self) -> Vec<GrantDesc> {
+    /// At most `most` mappings in ascending order behind the first `skip`, as the `addrspace` handle
+    /// shows them.
+    pub fn grants(&self, skip: usize, most: usize) -> Vec<GrantDesc> {
         let inner = self.inner.lock();
         let describe = |(base, area): (usize, &Area<Backing>)| {
             let mut flags = GrantFlags::empty();
@@ -399,7 +433,24 @@ impl AddrSpace {
                 offset,
             }
         };
-        inner.areas.iter().map(describe).collect()
+        inner
+            .areas
+            .iter()
+            .skip(skip)
+            .take(most)
+            .map(describe)
+            .collect()
+    }
+
+    /// Private and shared bytes that are mapped; device memory counts as neither.
+    pub fn bytes(&self) -> (usize, usize) {
+        let inner = self.inner.lock();
+        let areas = inner.areas.iter();
+        areas.fold((0, 0), |(private, shared), (_, area)| match area.backing {
+            Backing::Physical { .. } => (private, shared),
+            Backing::Private | Backing::Contiguous => (private + area.len, shared),
+            _ => (private, shared + area.len),
+        })
     }
 
     /// The description behind the scheme mapping at exactly this address (`grant-fd-<hex>`).

@@ -4,7 +4,7 @@
 //! close (a pipe that carries a pipe that …), or in an error path. So dropping only notes what is
 //! to do; `scheme::reaper` does it.
 
-use alloc::collections::VecDeque;
+use alloc::collections::LinkedList;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use spin::Mutex;
@@ -31,7 +31,8 @@ pub enum Work {
     },
 }
 
-static QUEUE: Mutex<VecDeque<Work>> = Mutex::new(VecDeque::new());
+/// Longer than contiguous memory, perhaps: a program that ends drops all it has at once.
+static QUEUE: Mutex<LinkedList<Work>> = Mutex::new(LinkedList::new());
 /// The queue is not empty: every system call asks, and a load is cheaper than the lock.
 static PENDING: AtomicBool = AtomicBool::new(false);
 

@@ -10,7 +10,7 @@ use alloc::{
 use core::fmt::Write;
 
 use ::syscall::{
-    data::{GrantFlags, Stat},
+    data::Stat,
     dirent::{DirEntry, DirentKind},
     error::{EBADF, EINVAL, EISDIR, ENOENT, ENOTDIR, EPERM, Error, Result},
     flag::{MODE_DIR, MODE_FILE, UPPER_FDTBL_TAG},
@@ -33,6 +33,8 @@ use crate::{
 
 const PREFIX: &str = "/scheme/sys/";
 
+/// Longest text about all contexts or their files, in bytes.
+const MAX_TEXT: usize = 1 << 20;
 /// Longest command for a switch, in bytes.
 const MAX_COMMAND: usize = 256;
 
@@ -263,6 +265,21 @@ fn irqs() -> String {
     text
 }
 
+/// A text about everything there is, which may be much: it ends at [`MAX_TEXT`] bytes.
+#[derive(Default)]
+struct Text(String);
+
+impl Write for Text {
+    fn write_str(&mut self, part: &str) -> core::fmt::Result {
+        let fits = self.0.len() + part.len() <= MAX_TEXT;
+        if !fits || self.0.try_reserve(part.len()).is_err() {
+            return Err(core::fmt::Error);
+        }
+        self.0.push_str(part);
+        Ok(())
+    }
+}
+
 /// All contexts with pid and name, by pid.
 fn by_pid() -> Vec<(proc::Identity, ContextRef)> {
     let mut all: Vec<_> = proc::contexts()
@@ -274,22 +291,22 @@ fn by_pid() -> Vec<(proc::Identity, ContextRef)> {
 }
 
 fn block() -> String {
-    let mut text = String::new();
+    let mut text = Text::default();
     for (identity, context) in by_pid() {
         let _ = writeln!(text, "{}: {}", identity.pid, identity.name);
         if context.state() == State::Blocked {
             let _ = writeln!(text, "  waiting");
         }
     }
-    text
+    text.0
 }
 
 fn syscalls() -> String {
-    let mut text = String::new();
+    let mut text = Text::default();
     for (identity, _) in by_pid() {
         let _ = writeln!(text, "{}: {}", identity.pid, identity.name);
     }
-    text
+    text.0
 }
 
 fn state_letters(context: &ContextRef) -> &'static str {
@@ -303,26 +320,8 @@ fn state_letters(context: &ContextRef) -> &'static str {
     }
 }
 
-/// Private and shared bytes of an address space; device memory counts as neither.
-fn memory_of(context: &ContextRef) -> (usize, usize) {
-    let grants = context
-        .space()
-        .map(|space| space.grants())
-        .unwrap_or_default();
-    grants.iter().fold((0, 0), |(private, shared), grant| {
-        let is = |flags: GrantFlags| grant.flags.intersects(flags);
-        if is(GrantFlags::GRANT_PHYS) {
-            (private, shared)
-        } else if is(GrantFlags::GRANT_SHARED | GrantFlags::GRANT_SCHEME) {
-            (private, shared + grant.size)
-        } else {
-            (private + grant.size, shared)
-        }
-    })
-}
-
 fn contexts() -> String {
-    let mut text = String::new();
+    let mut text = Text::default();
     let _ = writeln!(
         text,
         "{:<6}{:<6}{:<6}{:<6}{:<6}{:<11}{:<12}{:<8}{:<8}{:<8}{:<8}NAME",
@@ -342,7 +341,7 @@ fn contexts() -> String {
     // The threads of a process share a space, whose tables are walked once.
     let mut counted = BTreeMap::new();
     for (identity, context) in by_pid() {
-        let (private, shared) = memory_of(&context);
+        let (private, shared) = context.space().map_or((0, 0), |space| space.bytes());
         let (pages, own) = context.space().map_or((0, 0), |space| {
             let pages = || space.pages();
             *counted.entry(Arc::as_ptr(&space)).or_insert_with(pages)
@@ -362,7 +361,7 @@ fn contexts() -> String {
             identity.name,
         );
     }
-    text
+    text.0
 }
 
 /// Hours, minutes, seconds and hundredths.
@@ -392,7 +391,7 @@ fn bytes(size: usize) -> String {
 
 /// Open descriptors of all processes. Daemons are not asked for paths: the reader may be one.
 fn iostat() -> String {
-    let mut text = String::new();
+    let mut text = Text::default();
     for (identity, context) in by_pid() {
         let _ = writeln!(text, "{}: {}", identity.pid, identity.name);
         for (fd, file) in proc::files_of(&context).entries() {
@@ -414,7 +413,7 @@ fn iostat() -> String {
             );
         }
     }
-    text
+    text.0
 }
 
 fn stat() -> String {

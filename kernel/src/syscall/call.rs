@@ -12,6 +12,7 @@ use super::{
     files::{lookup_all, lookup_one},
 };
 use crate::{
+    mm::frame,
     object::Description,
     proc,
     scheme::{self, SchemeRef},
@@ -110,6 +111,8 @@ fn single(fds: &[usize]) -> Result<usize> {
 /// Sends the descriptors the payload lists; they leave the caller's table unless FD_CLONE is set.
 /// Returns how many, whatever the scheme answers.
 fn send(fds: &[usize], payload: UserBuf, flags: CallFlags, metadata: &[u64]) -> Result<usize> {
+    // The lists may take a megabyte, for as long as the scheme does not answer.
+    frame::check_room()?;
     let table = proc::files();
     let list = payload.words(MAX_SENT)?;
     let target = table.get(single(fds)?)?;

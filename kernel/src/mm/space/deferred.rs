@@ -1,7 +1,7 @@
 //! Deferred work of address spaces: an address space ends with its last reference, which can be
 //! dropped anywhere, also where no message can be sent.
 
-use alloc::collections::VecDeque;
+use alloc::collections::LinkedList;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,8 @@ pub enum Deferred {
     Space(Arc<AddrSpace>),
 }
 
-static QUEUE: Mutex<VecDeque<Deferred>> = Mutex::new(VecDeque::new());
+/// Longer than contiguous memory, perhaps.
+static QUEUE: Mutex<LinkedList<Deferred>> = Mutex::new(LinkedList::new());
 /// The queue is not empty: every system call asks, and a load is cheaper than the lock.
 static PENDING: AtomicBool = AtomicBool::new(false);
 

@@ -286,7 +286,10 @@ impl AddrSpace {
     /// Pages that are present are lent in one walk along the tables, under one lock of the frames'
     /// counts; a daemon's windows have tens of thousands of pages.
     fn lend_all(&self, addr: usize, len: usize, prot: Prot) -> Result<Vec<Entry>> {
-        let mut entries = alloc::vec![Entry::EMPTY; len / PAGE_SIZE];
+        let mut entries = Vec::new();
+        let reserved = entries.try_reserve_exact(len / PAGE_SIZE);
+        reserved.map_err(|_| Error::new(ENOMEM))?;
+        entries.resize(len / PAGE_SIZE, Entry::EMPTY);
         {
             let mut inner = self.inner.lock();
             let Inner { areas, table, .. } = &mut *inner;

@@ -43,13 +43,13 @@ impl AddrSpace {
         {
             return Err(Error::new(EPERM));
         }
-        let (new, mut removed) = inner.place(at, new_size)?;
         let kept = old_size.min(new_size);
+        let mut entries = inner.room_for_entries(old, kept)?;
+        let (new, mut removed) = inner.place(at, new_size)?;
         if kept < old_size {
             removed.extend(inner.take(old + kept, old_size - kept));
         }
         let areas = inner.areas.remove(old, kept);
-        let mut entries = Vec::new();
         inner.table.update(old, kept, |page, entry| {
             entries.push((page, entry));
             Entry::EMPTY

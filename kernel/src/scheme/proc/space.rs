@@ -59,10 +59,9 @@ pub fn list(space: &AddrSpace, buf: UserBuf, offset: u64) -> Result<usize> {
     let Ok(offset) = usize::try_from(offset) else {
         return Ok(0);
     };
-    let grants = space.grants();
-    let rest = grants.iter().skip(offset / GRANT_SIZE).take(MAX_LISTED);
+    let grants = space.grants(offset / GRANT_SIZE, MAX_LISTED);
     let mut stored = 0;
-    for (grant, chunk) in rest.zip(buf.chunks(GRANT_SIZE)) {
+    for (grant, chunk) in grants.iter().zip(buf.chunks(GRANT_SIZE)) {
         chunk.write_all(grant)?;
         stored += GRANT_SIZE;
     }

@@ -9,7 +9,7 @@ mod request_buffer;
 mod socket;
 
 use alloc::{
-    collections::VecDeque,
+    collections::LinkedList,
     sync::{Arc, Weak},
     vec::Vec,
 };
@@ -44,8 +44,9 @@ type File = Arc<Description>;
 struct State {
     /// False once the daemon is gone.
     open: bool,
-    /// Requests the daemon has not read yet.
-    todo: VecDeque<Sqe>,
+    /// Requests the daemon has not read yet. There may be more than contiguous memory has room for:
+    /// a program that ends closes all its files at once.
+    todo: LinkedList<Sqe>,
     requests: Requests<ContextRef, File, AbandonedRequest>,
 }
 
@@ -102,7 +103,7 @@ impl UserScheme {
     pub fn new(id: SchemeId, daemon: &ContextRef) -> Self {
         let state = State {
             open: true,
-            todo: VecDeque::new(),
+            todo: LinkedList::new(),
             requests: Requests::new(),
         };
         Self {

@@ -31,6 +31,10 @@ const USER: u32 = 1000;
 const ROUNDS: usize = 300;
 /// The line by which a program reports that it runs until it is killed.
 const READY: &str = "ready";
+/// Pages that one program maps at most.
+const MANY: usize = 100_000;
+/// Bytes of a page.
+const PAGE: usize = hal::mem::PAGE;
 /// Pages that may differ: other programs run meanwhile.
 const TOLERANCE: usize = 32;
 
@@ -63,6 +67,8 @@ fn main() -> i32 {
         }
         ["choose"] => return i32::from(choose().is_err()),
         ["choose-copy"] => return errno(choose_copy()),
+        ["areas"] => return areas(),
+        ["files", count] => return files(count.parse().unwrap_or(0)),
         ["copy"] => {
             let mut text = String::new();
             if runtime::io::stdin().read_to_string(&mut text).is_err() {
@@ -87,6 +93,7 @@ fn main() -> i32 {
     let chosen = chosen.map_err(|error| error.errno);
     suite.equal("a table with its own chooser", chosen, Ok(Some(ELOOP)));
     too_much(&mut suite);
+    too_many(&mut suite);
     names(&mut suite);
     arguments_from_hell(&mut suite);
     threads(&mut suite);
@@ -310,6 +317,75 @@ fn too_much(suite: &mut Suite) {
     let lent = lent().map_err(|error| error.errno);
     suite.equal("a buffer without memory", lent, Ok(ENOMEM));
     suite.equal("the daemon goes on", errno(fs::read("/scheme/null")), 0);
+}
+
+/// Maps a page.
+fn map_page(rights: MapFlags) -> Result<usize> {
+    let map = syscall::Map {
+        offset: 0,
+        size: PAGE,
+        flags: rights | MapFlags::MAP_PRIVATE,
+        address: 0,
+    };
+    let record = [sys::NO_FD, (&raw const map).addr(), size_of_val(&map)];
+    let [a, b, c] = record;
+    sys::demux(probe::syscall(syscall::SYS_FMAP, [a, b, c, 0, 0, 0]))
+}
+
+/// Maps pages of which no two are one area, until there is no room for more; 0 then.
+fn areas() -> i32 {
+    for number in 0..MANY {
+        let rights = match number % 2 {
+            0 => MapFlags::PROT_READ,
+            _ => MapFlags::PROT_READ | MapFlags::PROT_WRITE,
+        };
+        match map_page(rights) {
+            Ok(_) => {}
+            Err(Error { errno: ENOMEM }) if number > 60_000 => return 0,
+            Err(error) => return error.errno,
+        }
+    }
+    255
+}
+
+/// Opens a file so many times, and says that it has; ends when it is killed.
+fn files(count: usize) -> i32 {
+    let opened: Result<Vec<Fd>> = (0..count)
+        .map(|_| Ok(Fd::new(path::open("/scheme/null", syscall::O_RDWR)?)))
+        .collect();
+    match opened {
+        Ok(_files) => {
+            runtime::print!("{READY}");
+            sleep(Duration::from_secs(3600));
+            0
+        }
+        Err(error) => error.errno,
+    }
+}
+
+/// What the kernel keeps of a program may be much, and the program ends all at once.
+fn too_many(suite: &mut Suite) {
+    let ended = run(&["areas"]).map(|status| status.code());
+    let ended = ended.map_err(|error| error.errno);
+    suite.equal("a program of very many areas", ended, Ok(Some(0)));
+    let killed = || -> Result<()> {
+        let mut children = Vec::new();
+        for _ in 0..3 {
+            let (mut said, output) = pipe()?;
+            let mut command = Command::new("process-test");
+            children.push(command.args(["files", "32000"]).stdout(&output).spawn()?);
+            drop(output);
+            said.read_exact(&mut [0; READY.len()])?;
+        }
+        fs::read("/scheme/sys/iostat")?;
+        children.iter_mut().try_for_each(|child| child.kill())?;
+        children
+            .iter_mut()
+            .try_for_each(|child| child.wait().map(drop))
+    };
+    let killed = errno(killed());
+    suite.equal("programs of very many files", killed, 0);
+    suite.equal("their daemon goes on", errno(fs::read("/scheme/null")), 0);
 }
 
 /// Has a new thread choose a copy of our file table that holds the handle it chooses with.
