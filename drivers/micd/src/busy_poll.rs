@@ -29,6 +29,18 @@ const LOOKS: u32 = 50;
 /// Most short sleeps between two polls, when polls were in vain.
 const MAX_BACKOFF: u32 = 64;
 
+/// What a poll has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Poll {
+    /// It saw something.
+    Seen,
+    /// It saw nothing, but a program has run and sleeps again: it may have asked for something. The
+    /// poll goes on when the driver has looked for that.
+    Interrupted,
+    /// It saw nothing, or did not pay: it is time to sleep.
+    Over,
+}
+
 /// Clock and processor.
 pub trait Time {
     /// The present time, in ticks.
@@ -48,6 +60,8 @@ pub struct BusyPoll {
     /// What `sleeps_left` was set to after the last poll in vain.
     backoff: u32,
     asleep_since: u64,
+    /// When a poll that was interrupted ends.
+    end: Option<u64>,
     /// Programs compute. The driver has to sleep before it polls again, as a kernel takes a context
     /// that never does for one that computes as well, and lets them go first.
     must_sleep: bool,
@@ -65,33 +79,42 @@ impl BusyPoll {
             sleeps_left: 1,
             backoff: 0,
             asleep_since: 0,
+            end: None,
             must_sleep: false,
         }
     }
 
-    /// Polls, if that may pay: whether `sees` saw something. Otherwise it is time to sleep.
-    pub fn poll(&mut self, time: &impl Time, mut sees: impl FnMut() -> bool) -> bool {
+    /// Polls, if that may pay.
+    pub fn poll(&mut self, time: &impl Time, mut sees: impl FnMut() -> bool) -> Poll {
+        let interrupted = self.end.take();
         if self.sleeps_left > 0 || self.must_sleep {
-            return false;
+            return Poll::Over;
         }
-        let end = time.ticks().saturating_add(self.poll);
+        let end = interrupted.unwrap_or_else(|| time.ticks().saturating_add(self.poll));
         loop {
             if (0..LOOKS).any(|_| sees()) {
                 self.backoff = 0;
-                return true;
+                return Poll::Seen;
             }
             let before = time.ticks();
             if before >= end {
                 self.backoff = (2 * self.backoff).clamp(1, MAX_BACKOFF);
                 self.sleeps_left = self.backoff;
-                return false;
+                return Poll::Over;
             }
             time.yield_now();
             let others = time.ticks().saturating_sub(before);
             if others >= self.others {
                 self.must_sleep = others >= self.turn;
                 // It may have come while others ran.
-                return sees();
+                return match (sees(), self.must_sleep) {
+                    (true, _) => Poll::Seen,
+                    (false, true) => Poll::Over,
+                    (false, false) => {
+                        self.end = Some(end);
+                        Poll::Interrupted
+                    }
+                };
             }
         }
     }
@@ -163,18 +186,19 @@ mod tests {
     #[test]
     fn it_polls_after_a_short_sleep_and_not_before() {
         let (mut policy, time) = (busy_poll(), fake(0));
-        assert!(!policy.poll(&time, || panic!("polled")));
+        assert_eq!(policy.poll(&time, || panic!("polled")), Poll::Over);
         sleep(&mut policy, &time, 2 * SHORT_SLEEP_NS);
-        assert!(!policy.poll(&time, || panic!("polled")));
+        assert_eq!(policy.poll(&time, || panic!("polled")), Poll::Over);
         sleep(&mut policy, &time, SHORT_SLEEP_NS / 2);
         let mut looks = 0;
-        assert!(policy.poll(&time, || {
+        let poll = policy.poll(&time, || {
             looks += 1;
             looks == 3 * LOOKS
-        }));
+        });
+        assert_eq!(poll, Poll::Seen);
         assert_eq!(time.yields.get(), 2);
         // It paid: the next poll needs no sleep.
-        assert!(policy.poll(&time, || true));
+        assert_eq!(policy.poll(&time, || true), Poll::Seen);
     }
 
     #[test]
@@ -187,10 +211,11 @@ mod tests {
             sleeps += 1;
             let mut looked = false;
             let start = time.now.get();
-            assert!(!policy.poll(&time, || {
+            let poll = policy.poll(&time, || {
                 looked = true;
                 false
-            }));
+            });
+            assert_eq!(poll, Poll::Over);
             if looked {
                 assert!(time.now.get() - start < POLL_NS + 10 * MICROSECOND);
                 before_looks.push(core::mem::take(&mut sleeps));
@@ -204,30 +229,38 @@ mod tests {
         let (mut policy, time) = (busy_poll(), fake(OTHERS_NS));
         sleep(&mut policy, &time, 1);
         let mut looks = 0;
-        assert!(!policy.poll(&time, || {
-            looks += 1;
-            false
-        }));
-        assert_eq!((looks, time.yields.get()), (LOOKS + 1, 1));
+        let mut poll = || {
+            policy.poll(&time, || {
+                looks += 1;
+                false
+            })
+        };
+        assert_eq!(poll(), Poll::Interrupted);
+        assert_eq!(time.yields.get(), 1);
+        // It ends when it would have ended without them.
+        while poll() == Poll::Interrupted {}
+        assert!(time.now.get() < POLL_NS + 2 * OTHERS_NS + 10 * MICROSECOND);
+        assert_eq!(looks, (LOOKS + 1) * time.yields.get() as u32 + LOOKS);
+        assert_eq!((policy.end, policy.sleeps_left), (None, 1));
     }
 
     #[test]
     fn what_came_while_others_ran_is_seen() {
         let (mut policy, time) = (busy_poll(), fake(OTHERS_NS));
         sleep(&mut policy, &time, 1);
-        assert!(policy.poll(&time, || time.yields.get() > 0));
+        assert_eq!(policy.poll(&time, || time.yields.get() > 0), Poll::Seen);
     }
 
     #[test]
     fn beside_programs_that_compute_it_sleeps_before_it_polls_again() {
         let (mut policy, time) = (busy_poll(), fake(TURN_NS));
         sleep(&mut policy, &time, 1);
-        assert!(policy.poll(&time, || time.yields.get() > 0));
-        assert!(!policy.poll(&time, || panic!("polled")));
+        assert_eq!(policy.poll(&time, || time.yields.get() > 0), Poll::Seen);
+        assert_eq!(policy.poll(&time, || panic!("polled")), Poll::Over);
         // There was work already, so it did not sleep.
         sleep(&mut policy, &time, 0);
-        assert!(!policy.poll(&time, || panic!("polled")));
+        assert_eq!(policy.poll(&time, || panic!("polled")), Poll::Over);
         sleep(&mut policy, &time, OTHERS_NS);
-        assert!(policy.poll(&time, || true));
+        assert_eq!(policy.poll(&time, || true), Poll::Seen);
     }
 }

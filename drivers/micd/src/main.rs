@@ -21,7 +21,7 @@ use hal::pause::yield_now;
 use hal::pci::{CHANNEL_VARIABLE, Function};
 use hal::power::PowerOffNotice;
 use hal::{Result, measure};
-use micd::busy_poll::{BusyPoll, Time};
+use micd::busy_poll::{BusyPoll, Poll, Time};
 use micd::function::MicFunction;
 use micd::links::Links;
 use micd::memory::NodeMemory;
@@ -291,22 +291,28 @@ impl Micd {
             // A busy client must not keep the links waiting.
             Status::More => Next::Sleep(Some(now)),
             Status::Idle if self.server.scif().is_busy() => Next::Sleep(Some(now)),
-            Status::Idle => self.poll_or_sleep(has_answered),
+            Status::Idle => self.poll_or_sleep(now, has_answered),
         }
     }
 
     /// Nothing is left to do: whether it pays to poll for more before the loop sleeps.
-    fn poll_or_sleep(&mut self, has_answered: bool) -> Next {
-        if self.server.expects_request(has_answered) || self.poll_messages() {
+    fn poll_or_sleep(&mut self, now: u64, has_answered: bool) -> Next {
+        if self.server.expects_request(has_answered) {
             return Next::Iterate;
+        }
+        match self.poll_messages() {
+            Poll::Seen => return Next::Iterate,
+            // The event queue says what was asked for.
+            Poll::Interrupted => return Next::Sleep(Some(now)),
+            Poll::Over => {}
         }
         let (engine, memory) = self.server.engine();
         engine.stop_polling(memory);
         Next::Sleep(self.deadline())
     }
 
-    /// Polls the rings of nodes, if that may pay; whether there are messages.
-    fn poll_messages(&mut self) -> bool {
+    /// Polls the rings, if that may pay.
+    fn poll_messages(&mut self) -> Poll {
         let (engine, memory) = self.server.engine();
         let sees = || engine.has_unpolled_messages(memory);
         self.busy_poll.poll(&Processor, sees)

@@ -49,6 +49,7 @@ impl Connections {
             rings: None,
             notify: Notifications::default(),
             awaits_credit: false,
+            polled_from: None,
             moved: [0; 2],
             queued: [0; 2],
             control_page: None,

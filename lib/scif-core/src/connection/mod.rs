@@ -8,6 +8,7 @@ pub(crate) mod clients;
 pub(crate) mod credit;
 pub(crate) mod handshake;
 pub(crate) mod notify;
+pub(crate) mod polled;
 pub(crate) mod stream;
 
 use alloc::collections::BTreeMap;
@@ -27,6 +28,7 @@ use crate::base::rule::{Violation, rule};
 use crate::base::table::{Key, Table};
 use crate::base::timers::Timer;
 use crate::connection::notify::Notifications;
+use crate::connection::polled::Polled;
 use crate::queue_pair::block::Block;
 use crate::queue_pair::control_page::ControlPage;
 use crate::queue_pair::rings::Rings;
@@ -71,6 +73,8 @@ pub(crate) struct Connection {
     notify: Notifications,
     /// A sender waits for room at the peer, which is one of the base protocol.
     awaits_credit: bool,
+    /// While it is polled for bytes: the peer's write index when that began.
+    polled_from: Option<u32>,
     /// Bytes sent and received by rings that were reset.
     moved: [u64; 2],
     /// Bytes not received yet, here and by the peer, at the last [`refresh`](Connections::refresh).
@@ -195,6 +199,8 @@ pub(crate) struct Connections {
     credit_updates: Vec<ConnectionId>,
     /// Connections with peers of the base protocol that have no room.
     credit_waiters: Vec<ConnectionId>,
+    /// Connections that are polled in place of notifications of bytes.
+    polled: Polled,
 }
 
 impl Connections {
@@ -207,6 +213,7 @@ impl Connections {
             notifications: Vec::new(),
             credit_updates: Vec::new(),
             credit_waiters: Vec::new(),
+            polled: Polled::default(),
         }
     }
 
@@ -293,6 +300,7 @@ impl Connections {
         for (id, connection) in self.table.iter() {
             connection.check(id, cx)?;
         }
+        self.polled.check(&self.table)?;
         let all = || self.table.iter().map(|(_, connection)| connection);
         let ring_bytes: usize = all().map(|c| c.block.ring_bytes() as usize).sum();
         rule(

@@ -100,11 +100,11 @@ impl Connections {
         };
         let mut found = rings.readiness(mem)?;
         if rings.is_armable() && connection.phase == Phase::Connected {
-            if found[0] == Some(false) {
-                found[0] = rings.arm_bytes(mem)?;
-            }
             if found[1] == Some(false) {
                 found[1] = rings.arm_room(mem)?;
+            }
+            if found[0] == Some(false) {
+                found[0] = self.polled.await_bytes(mem, cx, id, connection)?;
             }
         }
         let mut readiness = Readiness::empty();
@@ -168,7 +168,7 @@ impl Connections {
         if let Some(endpoint) = connection.endpoint {
             cx.events.changed(endpoint);
         }
-        connection.arm(mem, what)
+        self.arm(mem, cx, id, what)
     }
 
     /// Replaces the readiness that a subscriber is notified of. For what is new in it the peer is
@@ -194,7 +194,35 @@ impl Connections {
         if connection.is_mapped() {
             return self.notified(mem, cx, id, new);
         }
-        connection.arm(mem, new)
+        self.arm(mem, cx, id, new)
+    }
+
+    /// Sees to it that we learn of bytes (IN) and room (OUT), as far as they are subscribed to. (A
+    /// call that waits once does so when it finds none.)
+    ///
+    /// # Errors
+    /// The peer's memory is not there.
+    fn arm(
+        &mut self,
+        mem: &mut dyn Memory,
+        cx: &Context,
+        id: ConnectionId,
+        what: Readiness,
+    ) -> Result<(), RingError> {
+        let Some(connection) = self.table.get_mut(id) else {
+            return Ok(());
+        };
+        let what = what & connection.waiting;
+        let Some(rings) = connection.rings.as_mut().filter(|rings| rings.is_armable()) else {
+            return Ok(());
+        };
+        if what.contains(Readiness::OUT) {
+            rings.arm_room(mem)?;
+        }
+        if what.contains(Readiness::IN) {
+            self.polled.await_bytes(mem, cx, id, connection)?;
+        }
+        Ok(())
     }
 
     /// Begins (`holds`) or ends a transfer that takes several calls.
@@ -260,26 +288,5 @@ fn retry_ring_in(cx: &mut Context, id: ConnectionId, wait: u64) {
     let timer = Timer::RingRetry(id);
     if cx.timers.get(timer).is_none() {
         cx.timers.set(timer, cx.after(wait));
-    }
-}
-
-impl Connection {
-    /// Asks the peer to notify us of bytes (IN) and room (OUT), as far as they are subscribed to.
-    /// (A call that waits once arms when it finds none.)
-    ///
-    /// # Errors
-    /// The peer's memory is not there.
-    fn arm(&mut self, mem: &mut dyn Memory, what: Readiness) -> Result<(), RingError> {
-        let Some(rings) = self.rings.as_mut().filter(|rings| rings.is_armable()) else {
-            return Ok(());
-        };
-        let what = what & self.waiting;
-        if what.contains(Readiness::IN) {
-            rings.arm_bytes(mem)?;
-        }
-        if what.contains(Readiness::OUT) {
-            rings.arm_room(mem)?;
-        }
-        Ok(())
     }
 }

@@ -338,6 +338,18 @@ impl Rings {
         Ok(consumer.available(&access)?)
     }
 
+    /// Whether there are bytes; `None`: clients are too busy to tell.
+    pub(crate) fn has_bytes(&mut self, mem: &mut dyn Memory) -> Result<Option<bool>, RingError> {
+        let (access, _, consumer) = self.parts(mem);
+        Ok(consumer.peek(&access)?.map(|bytes| bytes > 0))
+    }
+
+    /// The peer's write index, unchecked.
+    pub(crate) fn written(&mut self, mem: &mut dyn Memory) -> u32 {
+        let (access, ..) = self.parts(mem);
+        access.load(Word::LocalWrite)
+    }
+
     /// Takes bytes out without giving their room back. For rings that no client shares.
     pub(crate) fn take_quietly(
         &mut self,

@@ -215,6 +215,66 @@ fn who_watches_is_not_rung_until_it_rests() {
 }
 
 #[test]
+fn a_driver_that_polls_sees_the_bytes_that_programs_wait_for() {
+    let mut fixture = Fixture::new(2);
+    let ends = [(); 2].map(|()| fixture.connect(0, 1));
+    // One end belongs to a subscriber, a call waits at the other.
+    let (subscriber, waiter) = (ends[0].1, ends[1].1);
+    fixture.nodes[1].engine.start_polling();
+    let (engine, memory) = fixture.parts(subscriber);
+    engine.set_waiting(memory, subscriber.id, Readiness::IN);
+    let waits = |fixture: &mut Fixture| {
+        let (engine, memory) = fixture.parts(waiter);
+        engine.arm(memory, waiter.id, Readiness::IN)
+    };
+    // What a turn finds, and what the driver is told by it.
+    let look = |fixture: &mut Fixture| {
+        let node = &mut fixture.nodes[1];
+        let sees = node.engine.has_unpolled_messages(&mut node.memory);
+        node.engine.tick(&mut node.memory, fixture.now);
+        node.engine.poll_rings(&mut node.memory);
+        let next = || node.engine.next_event(&mut node.memory);
+        let changed: vec::Vec<_> = core::iter::from_fn(next).collect();
+        node.engine.check_invariants().unwrap();
+        (sees, changed)
+    };
+    let told = |end: End| (true, vec![Event::Changed(end.id)]);
+    let nothing = (false, vec![]);
+    fixture.run();
+    let messages_before = messages(&fixture, 0);
+    for _ in 0..3 {
+        assert_eq!(waits(&mut fixture), Readiness::empty());
+        assert_eq!(look(&mut fixture), nothing);
+        assert_eq!(send(&mut fixture, ends[1].0, 5), 5);
+        assert_eq!(look(&mut fixture), told(waiter));
+        assert_eq!(look(&mut fixture), nothing);
+        assert_eq!(waits(&mut fixture), Readiness::IN);
+        receive(&mut fixture, waiter, 5);
+        // A subscriber is told of all that comes, whether the last was taken or not.
+        assert_eq!(send(&mut fixture, ends[0].0, 5), 5);
+        assert_eq!(look(&mut fixture), told(subscriber));
+        assert_eq!(look(&mut fixture), nothing);
+    }
+    fixture.nodes[1].engine.start_polling();
+    // Nobody was asked to notify anybody.
+    assert_eq!(rings(&mut fixture, 0), 0);
+    assert_eq!(messages(&fixture, 0), messages_before);
+    // What comes just before the driver rests is for the next turn,
+    assert_eq!(waits(&mut fixture), Readiness::empty());
+    assert_eq!(send(&mut fixture, ends[1].0, 5), 5);
+    let node = &mut fixture.nodes[1];
+    node.engine.stop_polling(&mut node.memory);
+    assert_eq!(node.engine.next_deadline(), Some(fixture.now));
+    assert_eq!(look(&mut fixture), (false, vec![Event::Changed(waiter.id)]));
+    receive(&mut fixture, waiter, 5);
+    // and peers notify it from then on.
+    assert_eq!(send(&mut fixture, ends[0].0, 5), 5);
+    assert!(rings(&mut fixture, 0) > 0);
+    assert!(messages(&fixture, 0) > messages_before);
+    assert_eq!(waits(&mut fixture), Readiness::empty());
+}
+
+#[test]
 fn a_side_that_finishes_can_still_receive() {
     for nodes in [1, 2] {
         let mut fixture = Fixture::new(nodes);

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use hal::aperture::Aperture;
+use hal::copy::Choices;
 use hal::dma::Scattered;
 use hal::mem::{PAGE, Region};
 use micd::hardware::{Doorbell, Identical};
@@ -103,7 +104,9 @@ pub fn connected_to(second: Second) -> Result<[Node; 2], Failure> {
             ..Config::new(node as NodeId)
         };
         let mut engine = Engine::new(config);
-        // As `micd` tells it of links between virtual machines.
+        // As `micd` tells it: the copies of its clients are made so,
+        engine.set_copy_hints(Choices::applied().numbers());
+        // and of links between virtual machines.
         engine.set_gathers(false);
         let mut memory = NodeMemory::new(Ram {
             region: rams[node].clone(),
