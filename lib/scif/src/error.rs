@@ -3,6 +3,7 @@
 use core::fmt;
 
 use scif_abi::error::Error as Errno;
+use syscall::error::{ENODEV, ESRCH};
 
 /// The result of a SCIF call.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -26,6 +27,15 @@ impl Error {
         }
     }
 
+    /// The error behind what the kernel said to a request. Of a daemon that has just died Redox's
+    /// kernel says `ESRCH` as long as its scheme is there.
+    const fn of_kernel(number: i32) -> Self {
+        Self::from_errno(match number {
+            ESRCH => ENODEV,
+            number => number,
+        })
+    }
+
     /// The error number.
     pub const fn errno(self) -> i32 {
         match self {
@@ -43,13 +53,13 @@ impl From<Errno> for Error {
 
 impl From<libredox::error::Error> for Error {
     fn from(error: libredox::error::Error) -> Self {
-        Self::from_errno(error.errno())
+        Self::of_kernel(error.errno())
     }
 }
 
 impl From<syscall::error::Error> for Error {
     fn from(error: syscall::error::Error) -> Self {
-        Self::from_errno(error.errno)
+        Self::of_kernel(error.errno)
     }
 }
 
@@ -91,6 +101,12 @@ mod tests {
         }
         assert_eq!(Error::from(Errno::NotConnected), Error::from_errno(107));
         assert_eq!(Error::from(11), Error::Scif(Errno::WouldBlock));
+    }
+
+    #[test]
+    fn a_daemon_that_died_is_no_device() {
+        let said = syscall::error::Error::new(syscall::error::ESRCH);
+        assert_eq!(Error::from(said), Error::Scif(Errno::NoDevice));
     }
 
     #[test]
