@@ -43,6 +43,75 @@ pub enum Path {
     Text(TextFile),
 }
 
+/// What the stream of a connection carries.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Content {
+    /// Bytes, as in SCIF.
+    Bytes,
+    /// Messages of Scheduled Transfers: names below the directory `stp`.
+    Messages,
+}
+
+/// The name of that directory.
+const MESSAGES: &str = "stp";
+
+/// An object, and what the connections carry that come of it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Name {
+    /// What connections carry.
+    pub content: Content,
+    /// The object; `Root` is the directory `stp` itself where they carry messages.
+    pub path: Path,
+}
+
+impl Name {
+    /// The name of an object whose connections carry bytes.
+    pub const fn of(path: Path) -> Self {
+        Self {
+            content: Content::Bytes,
+            path,
+        }
+    }
+
+    /// Reads a path relative to the scheme's root.
+    ///
+    /// # Errors
+    /// Those of [`Path::parse`]; `ENOENT` for a name below `stp` that has no connections.
+    pub fn parse(path: &str) -> Result<Self> {
+        let Some(rest) = path.strip_prefix(MESSAGES) else {
+            return Path::parse(path).map(Self::of);
+        };
+        let path = match rest.strip_prefix('/') {
+            None if rest.is_empty() => Path::Root,
+            None => return Path::parse(path).map(Self::of),
+            Some("") => return Err(Error::new(EINVAL)),
+            Some(rest) => Path::parse(rest)?,
+        };
+        match path {
+            Path::Endpoint | Path::Memory | Path::Peers | Path::Text(_) => Err(Error::new(ENOENT)),
+            path => Ok(Self {
+                content: Content::Messages,
+                path,
+            }),
+        }
+    }
+
+    /// Another object in the same place.
+    pub const fn with(self, path: Path) -> Self {
+        Self { path, ..self }
+    }
+}
+
+/// As it stands behind the scheme's root.
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.content == Content::Messages {
+            write!(f, "/{MESSAGES}")?;
+        }
+        write!(f, "{}", self.path)
+    }
+}
+
 /// The text files of the root directory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TextFile {
@@ -258,6 +327,44 @@ mod tests {
         for (path, meaning) in table {
             assert_eq!(Path::parse(path), Ok(meaning), "{path:?}");
             assert_eq!(meaning.to_string().trim_start_matches('/'), path);
+        }
+    }
+
+    #[test]
+    fn names_below_stp_are_those_of_connections() {
+        let connect = Path::Connect {
+            node: 1,
+            port: 2050,
+        };
+        let table = [
+            ("stp", Path::Root),
+            ("stp/1", Path::Node(1)),
+            ("stp/1/2050", connect),
+            ("stp/listen", Path::ListenDirectory),
+            ("stp/listen/0", Path::Listen(0)),
+            ("stp/accept", Path::AcceptDirectory),
+            ("stp/accept/2050", Path::Accept(2050)),
+        ];
+        for (name, path) in table {
+            let content = Content::Messages;
+            let parsed = Name::parse(name);
+            assert_eq!(parsed, Ok(Name { content, path }), "{name:?}");
+            assert_eq!(parsed.unwrap().to_string(), alloc::format!("/{name}"));
+        }
+        assert_eq!(Name::parse("1/2050"), Ok(Name::of(connect)));
+        let bad = [
+            ("stp/", EINVAL),
+            ("stp//1", EINVAL),
+            ("stp/1/0", EINVAL),
+            ("stp/stp/1", ENOENT),
+            ("stp/nodes", ENOENT),
+            ("stp/endpoint", ENOENT),
+            ("stp/memory", ENOENT),
+            ("stp/peers", ENOENT),
+            ("stpx/1", ENOENT),
+        ];
+        for (name, errno) in bad {
+            assert_eq!(Name::parse(name), Err(Error::new(errno)), "{name:?}");
         }
     }
 

@@ -9,12 +9,13 @@ use libscif::table;
 use runtime::sync::Mutex;
 use scif::raw::Range;
 use scif_abi::flags::Readiness;
+use st_core::frame::{Frame, HEAD_BYTES, MOST_BYTES};
 use syscall::error::{
     EBADF, ECONNRESET, EINTR, EMSGSIZE, ENOBUFS, ENOPROTOOPT, EOPNOTSUPP, EPIPE, EPROTO,
 };
 
 use crate::files::Part;
-use crate::packet::{self, HEAD_BYTES, MOST_BYTES, Progress, Unsent};
+use crate::packet::{Progress, Unsent};
 use crate::socket::Socket;
 use crate::transfer::{Waiting, event, flag, wait_for_connection};
 use crate::transfers::Transfers;
@@ -53,7 +54,7 @@ fn frame(parts: &[Part]) -> Result<Vec<u8>> {
     bytes
         .try_reserve_exact(HEAD_BYTES + total)
         .map_err(|_| ENOBUFS)?;
-    bytes.extend_from_slice(&packet::begin(total));
+    bytes.extend_from_slice(&Frame::Message(total).encode());
     for part in parts.iter().filter(|part| part.length > 0) {
         // SAFETY: C's memory by C's rules, which is only read.
         let range = unsafe { Range::new(part.start as usize, part.length) };
@@ -229,6 +230,6 @@ pub fn end(number: usize, socket: &Socket) {
     if let Ok(transfers) = kept(socket) {
         let waiting = Waiting::limited(CLOSE_TIME);
         // A peer that has gone need not be told.
-        let _ = post(number, transfers, &packet::end(), waiting);
+        let _ = post(number, transfers, &Frame::End.encode(), waiting);
     }
 }

@@ -1,39 +1,13 @@
 //! Messages that keep their boundaries, for `SOCK_SEQPACKET` sockets of Scheduled Transfers whose
 //! bypass is off: frames in the byte stream of a connection.
-//!
-//! A frame is a length and a kind, four bytes each, and the data. A frame of the kind *end* says
-//! that nothing more will be sent; a stream that ends without one was cut off.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Bytes of a frame before its data.
-pub const HEAD_BYTES: usize = 8;
-/// Most bytes of a message.
-pub const MOST_BYTES: usize = 1 << 30;
+use st_core::frame::{Frame, HEAD_BYTES, Malformed};
+
 /// Bytes that are taken from the stream at once.
 const STEP_BYTES: usize = 64 * 1024;
-
-const DATA: u32 = 0;
-const END: u32 = 1;
-
-/// The head of a frame.
-fn head(length: usize, kind: u32) -> [u8; HEAD_BYTES] {
-    let mut bytes = [0; HEAD_BYTES];
-    bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
-    bytes[4..].copy_from_slice(&kind.to_le_bytes());
-    bytes
-}
-
-/// The frame of a message of this many bytes, without its data, which is to be appended.
-pub fn begin(length: usize) -> [u8; HEAD_BYTES] {
-    head(length, DATA)
-}
-
-/// The frame that ends a stream.
-pub fn end() -> [u8; HEAD_BYTES] {
-    head(0, END)
-}
 
 /// What receiving has come to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,10 +19,6 @@ pub enum Progress {
     /// More bytes are needed.
     Incomplete,
 }
-
-/// The peer breaks the protocol.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Malformed;
 
 /// The messages of a stream, put together from its bytes.
 #[derive(Debug, Default)]
@@ -92,15 +62,12 @@ impl Assembler {
         let Some((head, data)) = self.bytes.split_first_chunk::<HEAD_BYTES>() else {
             return Ok(HEAD_BYTES - self.bytes.len());
         };
-        let [l0, l1, l2, l3, k0, k1, k2, k3] = *head;
-        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
-        match u32::from_le_bytes([k0, k1, k2, k3]) {
-            DATA if length <= MOST_BYTES => Ok(length - data.len()),
-            END if length == 0 => {
+        match Frame::decode(*head)? {
+            Frame::Message(length) => Ok(length - data.len()),
+            Frame::End => {
                 self.has_ended = true;
                 Ok(0)
             }
-            _ => Err(Malformed),
         }
     }
 
@@ -148,10 +115,12 @@ impl Unsent {
 
 #[cfg(test)]
 mod tests {
+    use st_core::frame::MOST_BYTES;
+
     use super::*;
 
     fn frame(message: &[u8]) -> Vec<u8> {
-        [&begin(message.len()), message].concat()
+        [&Frame::Message(message.len()).encode(), message].concat()
     }
 
     /// Reads from a list of pieces, each of which comes by itself.
@@ -178,7 +147,7 @@ mod tests {
         for message in messages {
             stream.extend(frame(message));
         }
-        stream.extend(end());
+        stream.extend(Frame::End.encode());
         for size in [1, 3, 8, 11, 4096, usize::MAX] {
             let mut input = pieces(&stream, size.min(stream.len()));
             let mut assembler = Assembler::default();
@@ -215,12 +184,8 @@ mod tests {
 
     #[test]
     fn what_is_no_frame_ends_the_stream() {
-        for bad in [
-            head(MOST_BYTES + 1, DATA),
-            head(1, END),
-            head(0, 2),
-            [0xff; 8],
-        ] {
+        let too_long = Frame::Message(MOST_BYTES + 1).encode();
+        for bad in [too_long, [1, 0, 0, 0, 1, 0, 0, 0], [0xff; 8]] {
             let mut input = pieces(&bad, 8);
             let mut assembler = Assembler::default();
             let progress = assembler.advance("broken", |buffer| by(&mut input, buffer));

@@ -7,6 +7,7 @@
 //! | [`descriptor`] | what a slot of a queue carries |
 //! | [`queue`] | the queues of headers: slots of one cache line, credits, sleeping and waking |
 //! | [`record`] | control messages that travel as bytes of the connection |
+//! | [`frame`] | messages in the byte stream, for ends whose bypass is off |
 //! | [`setup`] | what both ends tell each other before the first transfer, and what they agree on |
 //! | [`region`] | the peer's announced memory, and positions in it |
 //! | [`connection`] | what an end knows of its connection, fed with the bytes of its stream |
@@ -28,6 +29,7 @@ pub mod combination;
 pub mod connection;
 pub mod demo;
 pub mod descriptor;
+pub mod frame;
 pub mod header;
 pub mod level0;
 pub mod queue;

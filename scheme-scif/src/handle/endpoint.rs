@@ -1,9 +1,12 @@
 //! An endpoint and what the scheme keeps beside the engine's state.
 
+use alloc::boxed::Box;
+
 use scif_abi::PortId;
 use scif_abi::flags::Readiness;
 use scif_core::{EndpointId, Side};
 
+use crate::handle::messages::Messages;
 use crate::request::transfer_queue::TransferQueue;
 
 /// An endpoint behind a handle.
@@ -18,6 +21,8 @@ pub(crate) struct Endpoint<R> {
     subscribed: Option<Readiness>,
     outgoing: TransferQueue<R>,
     incoming: TransferQueue<R>,
+    /// Of a connection whose stream carries messages.
+    messages: Option<Box<Messages>>,
 }
 
 impl<R> Endpoint<R> {
@@ -30,6 +35,7 @@ impl<R> Endpoint<R> {
             subscribed: None,
             outgoing: TransferQueue::default(),
             incoming: TransferQueue::default(),
+            messages: None,
         }
     }
 
@@ -86,6 +92,16 @@ impl<R> Endpoint<R> {
     pub fn subscribe(&mut self, events: Option<Readiness>) -> Option<Readiness> {
         let before = core::mem::replace(&mut self.subscribed, events);
         events.filter(|_| events != before)
+    }
+
+    /// Its stream carries messages.
+    pub fn set_messages(&mut self, messages: Messages) {
+        self.messages = Some(Box::new(messages));
+    }
+
+    /// The messages that its stream carries, if it does.
+    pub fn messages(&mut self) -> Option<&mut Messages> {
+        self.messages.as_deref_mut()
     }
 
     /// The transfers that wait on one side.

@@ -1,6 +1,7 @@
 //! Handles: the object behind each file descriptor of the scheme, and the table of all handles.
 
 pub(crate) mod endpoint;
+pub(crate) mod messages;
 pub(crate) mod peer_lines;
 pub(crate) mod ranges;
 pub(crate) mod table;
@@ -18,20 +19,20 @@ use crate::handle::endpoint::Endpoint;
 use crate::handle::peer_lines::PeerLines;
 use crate::handle::ranges::{Range, Ranges};
 use crate::node_memory::{JoinId, Token};
-use crate::path::Path;
+use crate::path::{Content, Name, Path};
 
 /// The opened object, its access mode and its opener.
 #[derive(Clone, Copy)]
 pub(crate) struct Opening {
-    path: Path,
+    name: Name,
     access: Access,
     caller: Caller,
 }
 
 impl Opening {
-    pub fn new(path: Path, access: Access, caller: Caller) -> Self {
+    pub fn new(name: Name, access: Access, caller: Caller) -> Self {
         Self {
-            path,
+            name,
             access,
             caller,
         }
@@ -39,7 +40,13 @@ impl Opening {
 
     /// The same, as something that came of it: a listener's port is known once it is bound.
     pub fn at(self, path: Path) -> Self {
-        Self { path, ..self }
+        let name = self.name.with(path);
+        Self { name, ..self }
+    }
+
+    /// What was opened.
+    pub fn name(&self) -> Name {
+        self.name
     }
 
     /// Whose rights count, whoever uses the descriptor.
@@ -167,7 +174,17 @@ impl<R> Handle<R> {
 
     /// The path it was opened as, which `fpath` gives for all but connections.
     pub fn path(&self) -> Path {
-        self.opening.path
+        self.opening.name.path
+    }
+
+    /// What the stream of a connection carries that it is, or that comes of it.
+    pub fn content(&self) -> Content {
+        self.opening.name.content
+    }
+
+    /// The name it was opened by.
+    pub fn name(&self) -> Name {
+        self.opening.name
     }
 
     /// Its opener.

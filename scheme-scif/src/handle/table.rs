@@ -13,7 +13,7 @@ use crate::handle::endpoint::Endpoint;
 use crate::handle::{Handle, Kind, Opening};
 use crate::ids::HandleId;
 use crate::node_memory::Token;
-use crate::path::{Path, TextFile};
+use crate::path::{Name, Path, TextFile};
 
 /// The handle of the scheme's root directory.
 pub const ROOT: HandleId = scheme::ROOT;
@@ -36,7 +36,7 @@ impl<R> Handles<R> {
             uid: 0,
             gid: 0,
         };
-        let opening = Opening::new(Path::Root, Access::of_flags(0), nobody);
+        let opening = Opening::new(Name::of(Path::Root), Access::of_flags(0), nobody);
         Self {
             table: scheme::Handles::with_root(Handle::new(opening, Kind::Directory)),
             peers: Vec::new(),

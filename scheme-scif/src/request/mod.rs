@@ -54,6 +54,9 @@ pub(crate) enum AcceptSource {
 pub(crate) enum PendingOn {
     /// `open` of a connection; the endpoint has no handle yet.
     OpenConnect { endpoint: EndpointId },
+    /// `open` of a connection that carries messages: the handle that it gives once the connection
+    /// is set up.
+    OpenMessages { handle: HandleId },
     /// `connect` of an endpoint that has one.
     Connect { endpoint: EndpointId },
     /// An accept; `granted` is the new endpoint while its connector has not acknowledged.

@@ -12,7 +12,7 @@
 pub(crate) mod files;
 mod operation;
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use scif_abi::NodeId;
@@ -28,6 +28,7 @@ use crate::ids::{HandleId, RequestId};
 use crate::listener::Listeners;
 use crate::memory::MemoryObjects;
 use crate::node_memory::NodeMemory;
+use crate::path::{Content, Path};
 use crate::request::{Changes, Requests};
 
 /// Requests that may wait on a listener opened by path. An operation on an endpoint chooses its
@@ -91,6 +92,8 @@ pub struct Scif<M: NodeMemory, R> {
     objects: MemoryObjects<R, M::Space>,
     /// Slices of copying that this iteration still has.
     slices_left: usize,
+    /// Connections that carry messages and are not set up yet, with their handles.
+    greeting: BTreeMap<EndpointId, HandleId>,
     node_events: VecDeque<NodeEvent>,
     cards: Vec<Card>,
     loop_counters: LoopCounters,
@@ -109,6 +112,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             listeners: Listeners::default(),
             objects: MemoryObjects::default(),
             slices_left: 0,
+            greeting: BTreeMap::new(),
             node_events: VecDeque::new(),
             cards: Vec::new(),
             loop_counters: LoopCounters::default(),
@@ -176,7 +180,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     fn take_events(&mut self) {
         while let Some(event) = self.engine.next_event(&mut self.memory) {
             match event {
-                Event::Changed(endpoint) => self.requests.endpoint_changed(endpoint),
+                Event::Changed(endpoint) => {
+                    self.requests.endpoint_changed(endpoint);
+                    if let Some(&handle) = self.greeting.get(&endpoint) {
+                        self.go_on_with_set_up(handle);
+                    }
+                }
                 Event::Departed(endpoint) => self.requests.endpoint_gone(endpoint),
                 Event::Ring(node) => self.memory.ring(node),
                 Event::NodeUp(node) => {
@@ -223,11 +232,21 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
 
 /// Endpoints and their handles.
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
-    fn insert_endpoint(&mut self, opening: Opening, endpoint: Endpoint<R>) -> HandleId {
+    fn insert_endpoint(&mut self, opening: Opening, mut endpoint: Endpoint<R>) -> HandleId {
         let endpoint_id = endpoint.id();
+        let name = opening.name();
+        let has_messages = name.content == Content::Messages && !endpoint.is_listening();
+        if has_messages {
+            let is_server = matches!(name.path, Path::Accept(_));
+            self.carry_messages(&mut endpoint, is_server);
+        }
         let handle = Handle::new(opening, Kind::Endpoint(endpoint));
         let id = self.handles.insert(handle);
         self.requests.watch_for_handle(endpoint_id, id);
+        if has_messages {
+            self.greeting.insert(endpoint_id, id);
+            self.go_on_with_set_up(id);
+        }
         id
     }
 
@@ -242,6 +261,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 
     fn drop_endpoint(&mut self, endpoint: EndpointId) {
+        self.greeting.remove(&endpoint);
         self.engine.close(&mut self.memory, endpoint);
         // Requests' tickets have ended, and no event follows.
         self.requests.endpoint_gone(endpoint);

@@ -472,8 +472,8 @@ fn directories_can_be_listed_and_opened_below() {
         fixture.close(0, id);
         entries.into_iter().map(|(name, _)| name).collect()
     };
-    let all = "0 1 accept listen endpoint memory peers nodes ports connections windows mappings \
-               pins cards limits stats version";
+    let all = "0 1 accept listen stp endpoint memory peers nodes ports connections windows \
+               mappings pins cards limits stats version";
     assert_eq!(names(&mut fixture, "").join(" "), all);
     assert_eq!(names(&mut fixture, "0"), ["2050"]);
     assert_eq!(names(&mut fixture, "listen"), ["2050"]);

@@ -11,6 +11,7 @@ mod errors;
 mod later;
 mod mappings;
 mod memory;
+mod messages;
 mod operations;
 mod programs;
 mod rights;

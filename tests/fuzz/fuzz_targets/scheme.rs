@@ -22,13 +22,17 @@ const STRANGER: Caller = Caller {
     uid: 1001,
     gid: 1001,
 };
-const PATHS: [&str; 16] = [
+const PATHS: [&str; 20] = [
     "endpoint",
     "memory",
     "listen/2050",
     "0/2050",
     "1/2050",
     "accept/2050",
+    "stp/accept/2050",
+    "stp/listen/2050",
+    "stp/0/2050",
+    "stp/1/2050",
     "0/2051",
     "listen",
     "accept",

@@ -14,7 +14,8 @@ use crate::connection::{Connection, Connections, Phase};
 use crate::queue_pair::rings::{Moved, RingError};
 
 impl Connections {
-    /// Puts bytes into the peer's ring; the number of those that found room.
+    /// Puts bytes into the peer's ring, where `spare` bytes stay free; the number of those that
+    /// found room.
     ///
     /// # Errors
     /// The ring is spoilt.
@@ -24,6 +25,7 @@ impl Connections {
         cx: &mut Context,
         id: ConnectionId,
         bytes: &[u8],
+        spare: u32,
     ) -> Result<usize, RingError> {
         let Some(connection) = self.table.get_mut(id) else {
             return Ok(0);
@@ -31,7 +33,7 @@ impl Connections {
         let Some(rings) = &mut connection.rings else {
             return Ok(0);
         };
-        match rings.put(mem, bytes)? {
+        match rings.put(mem, bytes, spare)? {
             Moved::Bytes(count) => {
                 connection.failed_locks = 0;
                 if count == 0 {
@@ -47,6 +49,21 @@ impl Connections {
                 Ok(0)
             }
         }
+    }
+
+    /// Bytes for which there is room in the peer's ring, and its length; 0 without rings.
+    ///
+    /// # Errors
+    /// The ring is spoilt.
+    pub(crate) fn room(
+        &mut self,
+        mem: &mut dyn Memory,
+        id: ConnectionId,
+    ) -> Result<(u32, u32), RingError> {
+        let rings = self.table.get_mut(id).and_then(|c| c.rings.as_mut());
+        rings.map_or(Ok((0, 0)), |rings| {
+            Ok((rings.room(mem)?, rings.peer_ring_bytes()))
+        })
     }
 
     /// Takes bytes out of our ring.

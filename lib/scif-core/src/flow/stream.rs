@@ -23,21 +23,55 @@ impl Engine {
         id: EndpointId,
         bytes: &[u8],
     ) -> Result<usize, Error> {
-        let endpoint = self.endpoints.get(id)?;
+        self.send_beside(mem, id, bytes, 0)
+    }
+
+    /// As [`send`](Self::send), but `spare` bytes of the peer's ring stay free: who always leaves
+    /// them can send as many at any later time.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn send_beside(
+        &mut self,
+        mem: &mut dyn Memory,
+        id: EndpointId,
+        bytes: &[u8],
+        spare: u32,
+    ) -> Result<usize, Error> {
+        self.endpoints.get(id)?;
         if bytes.is_empty() {
             return Ok(0);
         }
-        let connection = match (endpoint.state(), endpoint.connection()) {
-            (EndpointState::Connected, Some(connection)) => connection,
-            (EndpointState::Disconnected, _) => return Err(Error::ConnectionReset),
-            _ => return Err(Error::NotConnected),
-        };
-        match (self.connections).send(mem, &mut self.cx, connection, bytes) {
+        let connection = self.sending_connection(id)?;
+        match (self.connections).send(mem, &mut self.cx, connection, bytes, spare) {
             Ok(count) => Ok(count),
             Err(_) => {
                 self.reset_connection(connection);
                 Err(Error::ConnectionReset)
             }
+        }
+    }
+
+    /// Bytes that [`send`](Self::send) would take now, and the bytes of the peer's ring, which can
+    /// never take as many at once.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn room(&mut self, mem: &mut dyn Memory, id: EndpointId) -> Result<(u32, u32), Error> {
+        let connection = self.sending_connection(id)?;
+        self.connections.room(mem, connection).map_err(|_| {
+            self.reset_connection(connection);
+            Error::ConnectionReset
+        })
+    }
+
+    /// The connection of an endpoint that may send.
+    fn sending_connection(&self, id: EndpointId) -> Result<ConnectionId, Error> {
+        let endpoint = self.endpoints.get(id)?;
+        match (endpoint.state(), endpoint.connection()) {
+            (EndpointState::Connected, Some(connection)) => Ok(connection),
+            (EndpointState::Disconnected, _) => Err(Error::ConnectionReset),
+            _ => Err(Error::NotConnected),
         }
     }
 
@@ -82,13 +116,8 @@ impl Engine {
     /// # Errors
     /// `EOPNOTSUPP`: the peer's node cannot be told that. `ENOTCONN`, `ECONNRESET`, `EBADF`.
     pub fn end_sending(&mut self, id: EndpointId) -> Result<(), Error> {
-        let endpoint = self.endpoints.get(id)?;
-        let connection = match (endpoint.state(), endpoint.connection()) {
-            (EndpointState::Connected, Some(connection)) => connection,
-            (EndpointState::Disconnected, _) => return Err(Error::ConnectionReset),
-            _ => return Err(Error::NotConnected),
-        };
-        let node = endpoint.peer().node();
+        let connection = self.sending_connection(id)?;
+        let node = self.endpoints.get(id)?.peer().node();
         if !self.nodes.understands(&self.cx, node, Extensions::FINISH) {
             return Err(Error::NotSupported);
         }

@@ -271,8 +271,14 @@ impl Rings {
         self.states.sides[side as usize].position
     }
 
-    /// Puts as many of `bytes`, which are some, as there is room for and makes them visible.
-    pub(crate) fn put(&mut self, mem: &mut dyn Memory, bytes: &[u8]) -> Result<Moved, RingError> {
+    /// Puts as many of `bytes`, which are some, as there is room for beside `spare` bytes, and
+    /// makes them visible.
+    pub(crate) fn put(
+        &mut self,
+        mem: &mut dyn Memory,
+        bytes: &[u8],
+        spare: u32,
+    ) -> Result<Moved, RingError> {
         let arms = self.is_armable;
         let (mut access, producer, _) = self.parts(mem);
         for _ in 0..ATTEMPTS {
@@ -280,12 +286,22 @@ impl Rings {
                 return Ok(Moved::Contended);
             }
             let checked = access.check_position(Side::Send);
-            let put = checked.and_then(|()| Ok(producer.put(&mut access, bytes)?));
+            let put = checked.and_then(|()| {
+                let most = match spare {
+                    0 => bytes.len(),
+                    _ => producer.room(&access)?.saturating_sub(spare) as usize,
+                };
+                let part = bytes.get(..most).unwrap_or(bytes);
+                Ok(producer.put(&mut access, part)?)
+            });
             access.end_transfer(Side::Send, *put.as_ref().unwrap_or(&0));
             let count = put?;
             // A peer of the base protocol notifies always.
-            if count > 0 || !arms || producer.arm(&mut access)? == Some(0) {
+            if count > 0 || !arms {
                 return Ok(Moved::Bytes(count));
+            }
+            if matches!(producer.arm(&mut access)?, Some(room) if room <= spare) {
+                return Ok(Moved::Bytes(0));
             }
         }
         Ok(Moved::Contended)

@@ -2,7 +2,6 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt::Write;
 
 use syscall::data::Stat;
 use syscall::dirent::DirentKind;
@@ -12,7 +11,7 @@ use syscall::flag::{F_GETFL, F_SETFL, O_NONBLOCK};
 use crate::handle::Kind;
 use crate::ids::{HandleId, RequestId};
 use crate::node_memory::NodeMemory;
-use crate::path::{Path, TextFile};
+use crate::path::{Content, Path, TextFile};
 use crate::scif::Scif;
 
 /// One line of a directory listing.
@@ -39,8 +38,13 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 let files =
                     TextFile::ALL.map(|file| (file.name().to_string(), DirentKind::Regular));
                 let devices = ["endpoint", "memory", "peers"];
+                let ends = [directory("accept".into()), directory("listen".into())];
+                if handle.content() == Content::Messages {
+                    return Ok(nodes.chain(ends).collect());
+                }
                 nodes
-                    .chain([directory("accept".into()), directory("listen".into())])
+                    .chain(ends)
+                    .chain([directory("stp".into())])
                     .chain(devices.map(|name| (name.to_string(), DirentKind::CharDev)))
                     .chain(files)
                     .collect()
@@ -67,19 +71,22 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// port it was given.
     pub fn name(&self, id: HandleId) -> Result<String> {
         let handle = self.handles.get(id)?;
-        let mut name = String::from("/scheme/scif");
-        let _ = match (handle.kind(), handle.path()) {
-            (Kind::Endpoint(endpoint), path) => {
+        let opened = handle.name();
+        let path = match handle.kind() {
+            Kind::Endpoint(endpoint) => {
                 let local = self.engine.local_port(endpoint.id()).unwrap_or_default();
                 match self.engine.peer(endpoint.id()) {
-                    Some(peer) => write!(name, "/{peer}"),
-                    None if endpoint.is_listening() => write!(name, "/listen/{}", local.port()),
-                    None => write!(name, "{path}"),
+                    Some(peer) => Path::Connect {
+                        node: peer.node(),
+                        port: peer.port(),
+                    },
+                    None if endpoint.is_listening() => Path::Listen(local.port()),
+                    None => opened.path,
                 }
             }
-            (_, path) => write!(name, "{path}"),
+            _ => opened.path,
         };
-        Ok(name)
+        Ok(alloc::format!("/scheme/scif{}", opened.with(path)))
     }
 
     /// Whether the kernel should keep a position for the handle.

@@ -12,7 +12,7 @@ use crate::handle::endpoint::Endpoint;
 use crate::handle::{Kind, Opening};
 use crate::ids::{HandleId, RequestId};
 use crate::node_memory::NodeMemory;
-use crate::path::Path;
+use crate::path::{Content, Path};
 use crate::request::{AcceptSource, PendingOn};
 use crate::scif::Scif;
 
@@ -30,7 +30,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// `"accept-wait"` and `"accept-now"` wait and do not, whatever it has.
     /// `dup(endpoint, "window")`, `"cached-window"`, `"own-window"`, `"bypass"`: a handle for
     /// mappings; `"memory"`: a memory handle, as opening that path gives it; `"end"`: one for
-    /// waiting until nothing of the endpoint is under way once it is closed.
+    /// waiting until nothing of the endpoint is under way once it is closed. Handles whose
+    /// connections carry messages have the first three.
     ///
     /// # Errors
     /// `EINVAL` for other names and for handles that do not listen; those of the others.
@@ -48,10 +49,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         if self.requests.pending(request).is_none() && self.handles.is_full() {
             return Err(Error::new(ENFILE));
         }
+        let has_messages = self.handles.get(id)?.content() == Content::Messages;
         let synchronous = match name {
             b"accept" => !self.handles.endpoint(id)?.is_nonblocking(),
             b"accept-wait" => true,
             b"accept-now" => false,
+            _ if has_messages => return Err(Error::new(EINVAL)),
             b"window" => return self.window_handle(id, caller, Kind::Window),
             b"cached-window" => return self.window_handle(id, caller, Kind::CachedWindow),
             b"bypass" => return self.bypass_handle(id, caller),
@@ -62,7 +65,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         };
         let endpoint = self.accept_from(id, caller, synchronous, request)?;
         let port = self.engine.local_port(endpoint).map_or(0, PortId::port);
-        let opening = Opening::new(Path::Accept(port), Access::BOTH, caller);
+        let name = self.handles.get(id)?.name().with(Path::Accept(port));
+        let opening = Opening::new(name, Access::BOTH, caller);
         Ok(self.insert_endpoint(opening, Endpoint::new(endpoint, false)))
     }
 

@@ -52,7 +52,10 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         };
         self.requests.resume(request);
         match result {
-            Ok(_) => Ok(self.insert_endpoint(opening, Endpoint::new(id, false))),
+            Ok(_) => {
+                let handle = self.insert_endpoint(opening, Endpoint::new(id, false));
+                self.finish_open_messages(handle, request)
+            }
             Err(error) => {
                 self.drop_endpoint(id);
                 Err(system(error))

@@ -1,7 +1,7 @@
 //! The ends of waits, of cancelled requests and of handles.
 
 use scif_abi::PortId;
-use scif_core::EndpointId;
+use scif_core::{EndpointId, Side};
 use syscall::error::{ECANCELED, Error, Result};
 
 use crate::error::would_block;
@@ -44,6 +44,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             ) => {
                 self.requests.unwatch(endpoint, request);
             }
+            Some(PendingOn::OpenMessages { handle }) => {
+                if let Ok(endpoint) = self.handles.endpoint_id(handle) {
+                    self.requests.unwatch(endpoint, request);
+                }
+            }
             Some(PendingOn::Departure { endpoint }) => {
                 self.requests.unwatch_closed(endpoint, request);
             }
@@ -67,6 +72,10 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 self.requests.resume(request);
                 self.drop_endpoint(endpoint);
             }
+            Some(PendingOn::OpenMessages { handle }) => {
+                self.end_wait(request);
+                self.give_up(handle);
+            }
             Some(PendingOn::Connect { endpoint }) => {
                 self.engine.connect_cancel(endpoint);
                 self.end_wait(request);
@@ -77,8 +86,13 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 }
                 self.end_wait(request);
             }
-            Some(PendingOn::Transfer { handle, .. }) => {
+            Some(PendingOn::Transfer { handle, side }) => {
                 moved = self.leave_queue(handle, request);
+                if moved > 0 && side == Side::Send && self.has_messages(handle) {
+                    // A part of a message is nothing to its receiver.
+                    self.cut_message(handle);
+                    moved = 0;
+                }
             }
             Some(PendingOn::Ready { .. } | PendingOn::Departure { .. }) => self.end_wait(request),
             Some(PendingOn::Ticket { ticket, .. }) => {
@@ -113,14 +127,15 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         let space = self.objects.take_space(id);
         self.refuse_space(space);
         match handle.into_kind() {
-            Kind::Endpoint(endpoint) => self.close_endpoint(id, &endpoint),
+            Kind::Endpoint(mut endpoint) => self.close_endpoint(id, &mut endpoint),
             Kind::Memory(Some(token)) => self.objects.release(&mut self.memory, token),
             Kind::Bypass(bypass) => self.engine.close_bypass(&mut self.memory, bypass.id()),
             _ => {}
         }
     }
 
-    fn close_endpoint(&mut self, id: HandleId, endpoint: &Endpoint<R>) {
+    fn close_endpoint(&mut self, id: HandleId, endpoint: &mut Endpoint<R>) {
+        self.end_messages(endpoint);
         if endpoint.is_listening() {
             self.close_listener(id, endpoint.id());
         }
@@ -147,7 +162,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 
     /// Closes the endpoint of a handle that stays.
-    fn close_early(&mut self, id: HandleId) -> Result<EndpointId> {
+    pub(in crate::scif) fn close_early(&mut self, id: HandleId) -> Result<EndpointId> {
         let endpoint = self.handles.endpoint_id(id)?;
         let here = |on: &PendingOn| match *on {
             PendingOn::Connect { endpoint: at } => at == endpoint,
@@ -166,8 +181,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             self.requests
                 .end_with(request, moved.map_err(|_| Error::new(ECANCELED)));
         }
-        if let Some(endpoint) = self.handles.take_endpoint(&mut self.engine, id)? {
-            self.close_endpoint(id, &endpoint);
+        if let Some(mut endpoint) = self.handles.take_endpoint(&mut self.engine, id)? {
+            self.close_endpoint(id, &mut endpoint);
         }
         self.requests.wake_handle(id);
         Ok(endpoint)

@@ -11,7 +11,7 @@ use crate::handle::{Handle, Kind, Opening};
 use crate::ids::{HandleId, RequestId};
 use crate::memory::Source;
 use crate::node_memory::{NodeMemory, PAGE, Token};
-use crate::path::Path;
+use crate::path::{Name, Path};
 use crate::request::PendingOn;
 use crate::scif::Scif;
 
@@ -26,7 +26,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         caller: Caller,
     ) -> Result<HandleId> {
         self.handles.endpoint(id)?;
-        let opening = Opening::new(Path::Memory, Access::BOTH, caller);
+        let opening = Opening::new(Name::of(Path::Memory), Access::BOTH, caller);
         let handle = Handle::new(opening, Kind::Memory(None));
         self.handles.insert_file(&mut self.engine, handle)
     }

@@ -9,6 +9,7 @@ mod bypass;
 mod connect;
 mod end;
 mod memory;
+mod messages;
 mod open;
 mod readiness;
 mod rma;
@@ -27,6 +28,7 @@ use crate::error::system;
 use crate::handle::Kind;
 use crate::ids::{HandleId, RequestId};
 use crate::node_memory::NodeMemory;
+use crate::path::Content;
 use crate::request::PendingOn;
 use crate::scif::Scif;
 use crate::scif::operation::transfer::Until;
@@ -58,6 +60,10 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         if call == Call::GetNodeIds {
             // Any descriptor of the scheme will do: the answer is the node's, not an endpoint's.
             return Ok(self.node_ids(payload));
+        }
+        let has_messages = self.handles.get(id)?.content() == Content::Messages;
+        if has_messages && !is_for_messages(&call) {
+            return Err(Error::new(ENOTTY));
         }
         match call {
             // Of handles beside the endpoint's own, too.
@@ -268,6 +274,14 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
         self.engine.online_nodes().count()
     }
+}
+
+/// Whether a connection that carries messages has this operation. Others would break its stream.
+fn is_for_messages(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::Poll { .. } | Call::Wait { .. } | Call::LocalPort | Call::PeerPort | Call::Shutdown
+    )
 }
 
 /// `node << 16 | port`.

@@ -11,7 +11,7 @@ use crate::handle::endpoint::Endpoint;
 use crate::handle::{Handle, Kind, Opening};
 use crate::ids::{HandleId, RequestId};
 use crate::node_memory::NodeMemory;
-use crate::path::Path;
+use crate::path::{Content, Name, Path};
 use crate::request::{AcceptSource, PendingOn};
 use crate::scif::{DEFAULT_BACKLOG, Scif};
 
@@ -33,8 +33,9 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         if let Some(ended) = self.requests.take_ended(request) {
             return ended;
         }
-        let path = self.resolve(directory, path)?;
-        let opening = Opening::new(path, Access::of_flags(flags), caller);
+        let name = self.resolve(directory, path)?;
+        let path = name.path;
+        let opening = Opening::new(name, Access::of_flags(flags), caller);
         let nonblocking = (flags | status) & O_NONBLOCK != 0;
         if let Some(pending) = self.requests.pending(request) {
             return self.resume_open(pending, opening, request);
@@ -115,21 +116,23 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             PendingOn::OpenConnect { endpoint } => {
                 self.finish_open_connect(endpoint, opening, request)
             }
+            PendingOn::OpenMessages { handle } => self.finish_open_messages(handle, request),
             _ => self.open_accept(opening, request),
         }
     }
 
-    /// The path that `path` names relative to a directory.
-    fn resolve(&self, directory: HandleId, path: &str) -> Result<Path> {
-        let prefix = match self.handles.get(directory)?.path() {
-            Path::Root => return Path::parse(path),
-            here if path.is_empty() => return Ok(here),
-            Path::Node(node) => alloc::format!("{node}"),
-            Path::ListenDirectory => "listen".into(),
-            Path::AcceptDirectory => "accept".into(),
-            _ => return Err(Error::new(ENOTDIR)),
-        };
-        Path::parse(&alloc::format!("{prefix}/{path}"))
+    /// What `path` names relative to a directory.
+    fn resolve(&self, directory: HandleId, path: &str) -> Result<Name> {
+        let here = self.handles.get(directory)?.name();
+        match (here.content, here.path) {
+            (Content::Bytes, Path::Root) => Name::parse(path),
+            _ if path.is_empty() => Ok(here),
+            (_, Path::Root | Path::Node(_) | Path::ListenDirectory | Path::AcceptDirectory) => {
+                let name = alloc::format!("{here}/{path}");
+                Name::parse(name.trim_start_matches('/'))
+            }
+            _ => Err(Error::new(ENOTDIR)),
+        }
     }
 
     /// # Errors

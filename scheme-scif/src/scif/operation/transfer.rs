@@ -59,6 +59,9 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         if buffer.is_empty() {
             return Ok(0);
         }
+        if self.has_messages(id) {
+            return self.read_messages(id, buffer, flags, request);
+        }
         if flags & O_NONBLOCK == 0 {
             return self.receive(id, buffer, Until::Any, request);
         }
@@ -87,6 +90,9 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
         if bytes.is_empty() {
             return Ok(0);
+        }
+        if self.has_messages(id) {
+            return self.write_message(id, bytes, flags, request);
         }
         if flags & O_NONBLOCK == 0 {
             return self.send(id, bytes, request);
@@ -151,7 +157,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
 
     /// A blocking transfer: moves bytes by `step`, which is given how many have been moved and
     /// returns how many more, 0 when it has to wait, or `None` when the transfer is complete.
-    fn transfer(
+    pub(in crate::scif) fn transfer(
         &mut self,
         id: HandleId,
         side: Side,

@@ -23,6 +23,7 @@ use crate::handle::ranges::Range;
 use crate::handle::{Handle, Kind, PageKind};
 use crate::ids::{HandleId, RequestId};
 use crate::node_memory::{NodeMemory, PAGE};
+use crate::path::Content;
 use crate::scif::Scif;
 
 /// Bytes of a window that are put together of pieces for one mapping, at most: a system call for
@@ -57,7 +58,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 | Kind::OwnWindow(_)
                 | Kind::Bypass(_)
                 | Kind::Closed
-        ) {
+        ) || handle.content() == Content::Messages
+        {
             return Err(Error::new(ENODEV));
         }
         let pages = (size as u64).div_ceil(PAGE);
