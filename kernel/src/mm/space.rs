@@ -400,8 +400,8 @@ impl AddrSpace {
         Ok(())
     }
 
-    /// At most `most` mappings in ascending order behind the first `skip`, as the `addrspace` handle
-    /// shows them.
+    /// At most `most` mappings in ascending order behind the first `skip`, as the `addrspace`
+    /// handle shows them.
     pub fn grants(&self, skip: usize, most: usize) -> Vec<GrantDesc> {
         let inner = self.inner.lock();
         let describe = |(base, area): (usize, &Area<Backing>)| {
