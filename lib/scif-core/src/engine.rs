@@ -3,8 +3,9 @@
 //! The calls are in `flow/`, as is the handling of peers' messages (`flow/dispatch.rs`); the
 //! driver's loop is in `run.rs`.
 
-use crate::base::config::{Config, Owner};
+use crate::base::config::Config;
 use crate::base::context::Context;
+use crate::base::owner::Owner;
 use crate::base::quota::{Resource, Scope};
 use crate::base::trace::Tracer;
 use crate::bypass::Bypass;

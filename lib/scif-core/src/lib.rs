@@ -58,11 +58,12 @@ mod run;
 mod view;
 mod window;
 
-pub use base::config::{Config, Owner};
+pub use base::config::Config;
 pub use base::event::Event;
 pub use base::fair_queue::FairQueue;
 pub use base::ids::{BypassId, EndpointId, RemoteWindowId, Ticket};
 pub use base::memory::{BadAddress, Memory, Place};
+pub use base::owner::Owner;
 pub use base::pages::{Pages, PinId, Run};
 pub use base::quota::{Limits, Resource, Scope};
 pub use base::rule::Violation;

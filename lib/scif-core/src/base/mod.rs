@@ -6,6 +6,7 @@ pub(crate) mod event;
 pub(crate) mod fair_queue;
 pub(crate) mod ids;
 pub(crate) mod memory;
+pub(crate) mod owner;
 pub(crate) mod pages;
 pub(crate) mod quota;
 pub(crate) mod rule;

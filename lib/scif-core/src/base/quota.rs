@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use scif_abi::Error;
 use scif_abi::limits::{QUOTAS, Quota};
 
-use crate::base::config::Owner;
+use crate::base::owner::Owner;
 use crate::base::rule::{Violation, rule};
 
 /// A resource that has a quota.

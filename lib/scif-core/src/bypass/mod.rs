@@ -7,9 +7,9 @@ use scif_abi::Error;
 use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_LOOK_NS, CLIENT_RETRY_NS, MAX_BYPASS_HANDLES};
 use scif_abi::trace::What;
 
-use crate::base::config::Owner;
 use crate::base::context::Context;
 use crate::base::ids::{BypassId, ConnectionId, EndpointId, RemoteWindowId, WindowId};
+use crate::base::owner::Owner;
 use crate::base::quota::Resource;
 use crate::base::table::Table;
 use crate::base::timers::Timer;

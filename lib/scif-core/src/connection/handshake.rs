@@ -5,10 +5,10 @@ use scif_abi::limits::{
     ANSWER_TIMEOUT_NS, CONNECT_TIMEOUT_NS, HANDSHAKE_TIMEOUT_NS, MAX_UNANSWERED, PAGE_BYTES,
 };
 
-use crate::base::config::Owner;
 use crate::base::context::{Context, Ends};
 use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::memory::Memory;
+use crate::base::owner::Owner;
 use crate::base::quota::Resource;
 use crate::base::timers::Timer;
 use crate::connection::notify::Notifications;

@@ -20,9 +20,9 @@ use scif_abi::limits::MAX_CONNECTIONS;
 use scif_abi::message::NodeMessage;
 use scif_ring::Side;
 
-use crate::base::config::Owner;
 use crate::base::context::{Context, Ends, Identity};
 use crate::base::ids::{ConnectionId, EndpointId};
+use crate::base::owner::Owner;
 use crate::base::quota::Resource;
 use crate::base::rule::{Violation, rule};
 use crate::base::table::{Key, Table};

@@ -2,9 +2,9 @@
 
 pub(crate) mod ports;
 
-use crate::base::config::Owner;
 use crate::base::context::{Context, Ends};
 use crate::base::ids::{ConnectionId, EndpointId};
+use crate::base::owner::Owner;
 use crate::base::quota::Resource;
 use crate::base::rule::{Violation, rule};
 use crate::base::table::Table;

@@ -1,9 +1,9 @@
 //! accept: the passive side of a connection, from the queued request to the acknowledged grant.
 
-use crate::base::config::Owner;
 use crate::base::context::Ends;
 use crate::base::ids::{ConnectionId, EndpointId};
 use crate::base::memory::Memory;
+use crate::base::owner::Owner;
 use crate::connection::Phase;
 use crate::endpoint::{EndpointState, Request};
 use crate::engine::Engine;

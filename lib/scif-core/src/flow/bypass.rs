@@ -13,9 +13,9 @@ use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::{Error, NodeId};
 use scif_ring::Side;
 
-use crate::base::config::Owner;
 use crate::base::ids::{BypassId, EndpointId};
 use crate::base::memory::{Memory, Place};
+use crate::base::owner::Owner;
 use crate::connection::Connection;
 use crate::endpoint::EndpointState;
 use crate::engine::Engine;

@@ -2,8 +2,8 @@
 
 use scif_abi::{Error, Port};
 
-use crate::base::config::Owner;
 use crate::base::ids::EndpointId;
+use crate::base::owner::Owner;
 use crate::engine::Engine;
 
 impl Engine {

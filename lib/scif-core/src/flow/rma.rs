@@ -3,9 +3,9 @@
 use scif_abi::Error;
 use scif_abi::flags::{Protection, RmaFlags};
 
-use crate::base::config::Owner;
 use crate::base::ids::{ChannelId, ConnectionId, EndpointId, Ticket};
 use crate::base::memory::Memory;
+use crate::base::owner::Owner;
 use crate::base::pages::{Chunks, Pages};
 use crate::call::PendingOn;
 use crate::engine::Engine;

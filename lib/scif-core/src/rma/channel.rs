@@ -11,9 +11,9 @@ use scif_abi::limits::{MAX_JOBS, MAX_PEER_FENCES};
 use scif_abi::message::NodeMessage;
 use scif_abi::{Error, NodeId};
 
-use crate::base::config::Owner;
 use crate::base::context::{Context, Identity};
 use crate::base::ids::{ChannelId, ConnectionId, EndpointId, Ticket};
+use crate::base::owner::Owner;
 use crate::base::quota::Resource;
 use crate::base::rule::{Violation, rule};
 use crate::call::Calls;

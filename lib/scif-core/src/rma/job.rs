@@ -3,9 +3,9 @@
 use scif_abi::Error;
 use scif_abi::flags::{Protection, RmaFlags};
 
-use crate::base::config::Owner;
 use crate::base::ids::Ticket;
 use crate::base::memory::{Memory, Place};
+use crate::base::owner::Owner;
 use crate::rma::copy_engine::{CopyEngine, CpuEngine, Descriptor};
 use crate::rma::span::Span;
 use crate::window::Windows;

@@ -1,7 +1,7 @@
 //! Rows of the scheme's text files.
 
-use crate::base::config::Owner;
 use crate::base::ids::EndpointId;
+use crate::base::owner::Owner;
 use crate::base::quota::{Resource, Scope};
 use crate::base::stats::Stats;
 use crate::connection::Connection;

@@ -7,11 +7,11 @@ use scif_abi::message::NodeMessage;
 use scif_abi::window::WindowFill;
 use scif_abi::{Error, NodeId, PortId};
 
-use crate::base::config::Owner;
 use crate::base::context::{Context, Ends, Identity};
 use crate::base::event::Event;
 use crate::base::ids::{ConnectionId, EndpointId, RemoteWindowId, Ticket, WindowId};
 use crate::base::memory::{Locality, Memory};
+use crate::base::owner::Owner;
 use crate::base::pages::{Chunks, Pages, PinId};
 use crate::base::quota::Resource;
 use crate::base::rule::{Violation, rule};
