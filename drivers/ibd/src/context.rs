@@ -1,5 +1,6 @@
 //! A context: what belongs to one open `uverbs0`.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use verbs_abi::events::{AsyncRecord, CompletionRecord};
@@ -8,6 +9,7 @@ use verbs_core::types::EventType;
 use verbs_core::{Event, Subject};
 
 use crate::events::{Record, Shared};
+use crate::lanes::Unconnected;
 use crate::object::{Cq, Name, Object, Table};
 
 /// A program that opened the device.
@@ -32,9 +34,11 @@ pub struct Context {
     /// The asynchronous events.
     pub events: Shared,
     /// The completion channels by number.
-    pub channels: Vec<Shared>,
+    pub channels: BTreeMap<u32, Shared>,
     /// The queues that have got events since the last look.
     woken: Vec<Shared>,
+    /// When something is to be done, in nanoseconds.
+    until: Option<u64>,
 }
 
 impl Context {
@@ -46,20 +50,27 @@ impl Context {
             objects: Table::default(),
             is_begun: false,
             events: Shared::default(),
-            channels: Vec::new(),
+            channels: BTreeMap::new(),
             woken: Vec::new(),
+            until: None,
         }
-    }
-
-    /// Makes a completion channel; its number.
-    pub fn add_channel(&mut self) -> u32 {
-        self.channels.push(Shared::default());
-        (self.channels.len() - 1) as u32
     }
 
     /// The channel of this number.
     pub fn channel(&self, number: u32) -> Option<&Shared> {
-        self.channels.get(number as usize)
+        self.channels.get(&number)
+    }
+
+    /// Moves the queue pairs on: requests whose peer has not answered for too long end. `now`:
+    /// nanoseconds of a clock that only goes forward.
+    pub fn progress(&mut self, now: u64) {
+        let progress = self.core.progress(&mut Unconnected, now);
+        self.until = progress.until;
+    }
+
+    /// When [`progress`](Context::progress) has something to do, in nanoseconds.
+    pub fn deadline(&self) -> Option<u64> {
+        self.until
     }
 
     /// Moves the events that the rules have made to the queues of their descriptors. How many
@@ -77,7 +88,7 @@ impl Context {
                     self.pass_completion(cq);
                 }
                 Event::LaneOver(_) => {}
-                // Nobody can be reached from here yet: the datagram is dropped.
+                // Nobody can be reached from here: the datagram is dropped.
                 Event::LaneWanted(destination) => {
                     let _ = self.core.route(destination, None);
                 }
@@ -158,7 +169,7 @@ impl Context {
 
     /// Ends the queues of events; their descriptors.
     pub fn end_queues(&mut self) -> Vec<usize> {
-        let queues = self.channels.iter().chain([&self.events]);
+        let queues = self.channels.values().chain([&self.events]);
         for queue in queues {
             queue.borrow_mut().end();
             self.woken.push(Shared::clone(queue));
@@ -168,7 +179,7 @@ impl Context {
 
     /// Events that wait to be read.
     pub fn waiting_events(&self) -> usize {
-        let queues = self.channels.iter().chain([&self.events]);
+        let queues = self.channels.values().chain([&self.events]);
         queues.map(|queue| queue.borrow().len()).sum()
     }
 }

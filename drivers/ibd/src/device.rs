@@ -40,6 +40,28 @@ pub struct Totals {
     pub polled: u64,
 }
 
+/// Numbers, of which the lowest free one is given next.
+#[derive(Debug, Default)]
+pub struct Numbers {
+    free: BTreeSet<u32>,
+    next: u32,
+}
+
+impl Numbers {
+    /// The lowest free number.
+    pub fn take(&mut self) -> u32 {
+        self.free.pop_first().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+
+    /// A number is free again.
+    pub fn give_back(&mut self, number: u32) {
+        self.free.insert(number);
+    }
+}
+
 /// What all contexts share.
 pub struct Shared {
     /// The number of this node.
@@ -50,6 +72,8 @@ pub struct Shared {
     pub accounts: Accounts,
     /// What has happened.
     pub totals: Totals,
+    /// Numbers of completion channels: of all contexts, so that none is taken for another one's.
+    pub channels: Numbers,
     /// Members of multicast groups.
     groups: BTreeMap<Gid, usize>,
     /// Numbers of queue pairs that the daemon gave.
@@ -131,6 +155,7 @@ impl Device {
                 port: PortState::Down,
                 accounts: Accounts::default(),
                 totals: Totals::default(),
+                channels: Numbers::default(),
                 groups: BTreeMap::new(),
                 numbers: BTreeSet::new(),
                 next_number: FIRST_QPN,
@@ -188,8 +213,9 @@ impl Device {
     }
 
     /// Executes a command. `is_exact`: the bytes are the command and nothing more. The answer is at
-    /// most as long as the command has room for.
-    pub fn execute(&mut self, id: ContextId, bytes: &[u8], is_exact: bool) -> Outcome {
+    /// most as long as the command has room for. `now`: nanoseconds of a clock that only goes
+    /// forward.
+    pub fn execute(&mut self, id: ContextId, bytes: &[u8], is_exact: bool, now: u64) -> Outcome {
         let Some(context) = self.contexts.get_mut(&id) else {
             return (Vec::new(), fail(EIO));
         };
@@ -197,10 +223,40 @@ impl Device {
         let totals = &mut self.shared.totals;
         totals.commands += 1;
         totals.refused += u64::from(outcome.1.is_err());
-        let (asynchronous, completions) = context.pass_events();
-        totals.async_events += asynchronous;
-        totals.completion_events += completions;
+        self.progress_of(id, now);
         outcome
+    }
+
+    /// Moves a context on, and its events to their descriptors.
+    fn progress_of(&mut self, id: ContextId, now: u64) {
+        let Some(context) = self.contexts.get_mut(&id) else {
+            return;
+        };
+        // Twice: a datagram asks first where to.
+        for _ in 0..2 {
+            context.progress(now);
+            let (asynchronous, completions) = context.pass_events();
+            self.shared.totals.async_events += asynchronous;
+            self.shared.totals.completion_events += completions;
+        }
+    }
+
+    /// Moves the contexts on whose time has come.
+    pub fn progress(&mut self, now: u64) {
+        let has_come = |context: &Context| context.deadline().is_some_and(|until| until <= now);
+        let contexts = self.contexts.iter();
+        let due = contexts
+            .filter(|(_, context)| has_come(context))
+            .map(|(id, _)| *id);
+        let due: Vec<ContextId> = due.collect();
+        for id in due {
+            self.progress_of(id, now);
+        }
+    }
+
+    /// When [`progress`](Device::progress) has something to do, in nanoseconds.
+    pub fn deadline(&self) -> Option<u64> {
+        self.contexts.values().filter_map(Context::deadline).min()
     }
 
     /// Makes a completion channel of a context; its number.

@@ -293,8 +293,8 @@ fn qps(device: &Device, viewer: Viewer) -> String {
                     format!("{:?}", view.init.kind).to_uppercase(),
                     format!("{:?}", view.state).to_uppercase(),
                     qp.pd,
-                    qp.send_cq,
-                    qp.recv_cq,
+                    or_none(qp.send_cq),
+                    or_none(qp.recv_cq),
                     or_none(qp.srq),
                     view.attributes.dlid,
                     view.attributes.dest_qpn,
@@ -306,7 +306,7 @@ fn qps(device: &Device, viewer: Viewer) -> String {
 }
 
 /// The name of the counter of an object's type.
-const TYPES: [&str; 7] = ["pds", "mrs", "cqs", "qps", "srqs", "ahs", "xrcds"];
+const TYPES: [&str; 8] = ["pds", "mrs", "cqs", "qps", "srqs", "ahs", "xrcds", "mws"];
 
 fn type_of(object: &Object) -> usize {
     match object {
@@ -316,7 +316,8 @@ fn type_of(object: &Object) -> usize {
         Object::Qp(_) => 3,
         Object::Srq(_) => 4,
         Object::Ah(_) => 5,
-        Object::Xrcd => 6,
+        Object::Xrcd(_) => 6,
+        Object::Mw(_) => 7,
     }
 }
 

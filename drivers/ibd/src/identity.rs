@@ -6,7 +6,9 @@ use alloc::string::String;
 use verbs_abi::records::{QueryDeviceAnswer, QueryPortAnswer};
 use verbs_core::address::{guid, lid};
 use verbs_core::attributes::MAX_READS;
-use verbs_core::context::{MAX_AHS, MAX_CQE, MAX_CQS, MAX_PDS, MAX_QPS, MAX_SGE, MAX_SRQS, MAX_WR};
+use verbs_core::context::{
+    MAX_AHS, MAX_CQE, MAX_CQS, MAX_MWS, MAX_PDS, MAX_QPS, MAX_SGE, MAX_SRQS, MAX_WR,
+};
 use verbs_core::keys::{MAX_REGION_BYTES, MAX_REGIONS};
 
 /// Name of the device.
@@ -36,6 +38,12 @@ mod capability {
     pub const SYS_IMAGE_GUID: u32 = 1 << 11;
     /// A missing receive is answered.
     pub const RC_RNR_NAK_GEN: u32 = 1 << 12;
+    /// Shared receive queues change their size.
+    pub const SRQ_RESIZE: u32 = 1 << 13;
+    /// There are memory windows.
+    pub const MEM_WINDOW: u32 = 1 << 17;
+    /// There are XRC domains.
+    pub const XRC: u32 = 1 << 20;
 }
 
 /// The state of the port.
@@ -84,7 +92,10 @@ pub fn device(node: u16) -> QueryDeviceAnswer {
         device_cap_flags: capability::UD_AV_PORT_ENFORCE
             | capability::PORT_ACTIVE_EVENT
             | capability::SYS_IMAGE_GUID
-            | capability::RC_RNR_NAK_GEN,
+            | capability::RC_RNR_NAK_GEN
+            | capability::SRQ_RESIZE
+            | capability::MEM_WINDOW
+            | capability::XRC,
         max_sge: MAX_SGE,
         max_sge_rd: MAX_SGE,
         max_cq: MAX_CQS,
@@ -95,6 +106,7 @@ pub fn device(node: u16) -> QueryDeviceAnswer {
         max_res_rd_atom: u32::from(MAX_READS) * MAX_QPS as u32,
         max_qp_init_rd_atom: MAX_READS.into(),
         atomic_cap: 1,
+        max_mw: MAX_MWS as u32,
         max_mcast_grp: MAX_GROUPS as u32,
         max_mcast_qp_attach: MAX_GROUP_MEMBERS as u32,
         max_total_mcast_qp_attach: MAX_MEMBERSHIPS as u32,

@@ -1,5 +1,5 @@
-//! What connects the contexts of this node. There is nothing yet: queue pairs are connected by the
-//! library in the programs, and the contexts here keep their state only.
+//! What the rules of verbs find around a context here: nothing. Queue pairs are connected by the
+//! library in the programs; one that commands post to has a peer that never answers.
 
 use verbs_core::host::{Atomic, Available, Host, LaneId, NotMoved, Place, Source, Target};
 use verbs_core::record::HEADER_BYTES;

@@ -12,7 +12,7 @@ mod program {
     use ibd::scheme::InfinibandScheme;
     use libredox::Fd;
     use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDONLY};
-    use runtime::time::sleep;
+    use runtime::time::{Instant, sleep};
     use scheme::Status;
     use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
     use syscall::error::{EAGAIN, Error, Result};
@@ -47,7 +47,7 @@ mod program {
 
     fn run() -> Result<()> {
         let node = own_node()?;
-        let mut scheme = InfinibandScheme::new(Device::new(node));
+        let mut scheme = InfinibandScheme::new(Device::new(node), system_time);
         let notify = runtime::env::var(NOTIFY_VARIABLE);
         let mode = Mode::EventDriven;
         let mut requests = daemon::start(SCHEME, mode, notify.as_deref(), &mut scheme)?;
@@ -59,13 +59,22 @@ mod program {
         loop {
             let state = port.look(&mut queue)?;
             scheme.device().set_port(state);
-            let wait = match requests.poll(&mut scheme)? {
+            let now = system_time();
+            scheme.device().progress(now);
+            let status = requests.poll(&mut scheme)?;
+            let deadlines = [port.deadline(now), scheme.device().deadline()];
+            let deadline = match status {
                 Status::Closed => return Ok(()),
-                Status::More => Some(Duration::ZERO),
-                Status::Idle => port.pause(),
+                Status::More => Some(now),
+                Status::Idle => deadlines.into_iter().flatten().min(),
             };
-            queue.wait(wait, &mut ready)?;
+            queue.wait_until(deadline, now, &mut ready)?;
         }
+    }
+
+    /// The monotonic clock, in nanoseconds.
+    fn system_time() -> u64 {
+        Instant::now().as_nanos()
     }
 
     /// The number of this node, once the SCIF driver is there.
@@ -109,9 +118,10 @@ mod program {
             Ok(PortState::Down)
         }
 
-        /// How long to wait for the next look, at most.
-        fn pause(&self) -> Option<Duration> {
-            self.nodes.is_none().then_some(PAUSE)
+        /// When to look again, if no event tells.
+        fn deadline(&self, now: u64) -> Option<u64> {
+            let pause = PAUSE.as_nanos() as u64;
+            self.nodes.is_none().then_some(now + pause)
         }
     }
 }

@@ -50,12 +50,12 @@ pub struct Qp {
     pub number: u32,
     /// The program's name for it.
     pub user_handle: u64,
-    /// Handles of the protection domain, and of the queues for sends and receives.
+    /// Handle of its protection domain, or of its XRC domain if it has that instead.
     pub pd: u32,
+    /// Handles of the queues for sends and receives.
+    pub send_cq: Option<u32>,
     /// As above.
-    pub send_cq: u32,
-    /// As above.
-    pub recv_cq: u32,
+    pub recv_cq: Option<u32>,
     /// Handle of the shared receive queue.
     pub srq: Option<u32>,
     /// Where its peer is, and the other path there.
@@ -96,8 +96,10 @@ pub enum Object {
     Srq(Srq),
     /// An address handle.
     Ah(Id),
+    /// A memory window, by a key of it.
+    Mw(u32),
     /// A domain of shared receive queues.
-    Xrcd,
+    Xrcd(Id),
 }
 
 /// Objects by handle.
@@ -246,13 +248,24 @@ impl Table {
         }
     }
 
-    /// Checks that the handle is one of a domain of shared receive queues.
+    /// The name of a domain of shared receive queues in the rules.
     ///
     /// # Errors
     /// `ENOENT`, `EINVAL`.
-    pub fn xrcd(&self, handle: u32) -> Result<()> {
+    pub fn xrcd(&self, handle: u32) -> Result<Id> {
         match self.get(handle)? {
-            Object::Xrcd => Ok(()),
+            Object::Xrcd(id) => Ok(*id),
+            _ => fail(EINVAL),
+        }
+    }
+
+    /// A key of a memory window.
+    ///
+    /// # Errors
+    /// `ENOENT`, `EINVAL`.
+    pub fn mw(&self, handle: u32) -> Result<u32> {
+        match self.get(handle)? {
+            Object::Mw(key) => Ok(*key),
             _ => fail(EINVAL),
         }
     }
@@ -290,7 +303,7 @@ mod tests {
     fn the_lowest_free_handle_is_given_next() {
         let mut table = Table::default();
         for handle in 0..4 {
-            assert_eq!(table.insert(Object::Xrcd), Ok(handle));
+            assert_eq!(table.insert(Object::Xrcd(Id(0))), Ok(handle));
         }
         assert!(table.remove(2).is_some() && table.remove(0).is_some());
         assert!(table.remove(2).is_none() && table.remove(9).is_none());
@@ -300,6 +313,6 @@ mod tests {
         assert_eq!(table.xrcd(2), Err(Error::new(ENOENT)));
         let newest: Vec<u32> = table.newest_first().map(|(handle, _)| handle).collect();
         assert_eq!(newest, [0, 3, 1]);
-        assert_eq!(table.insert(Object::Xrcd), Ok(2));
+        assert_eq!(table.insert(Object::Xrcd(Id(0))), Ok(2));
     }
 }

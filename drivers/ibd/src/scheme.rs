@@ -58,15 +58,18 @@ pub struct InfinibandScheme {
     device: Device,
     handles: Handles<Handle>,
     woken: BTreeSet<usize>,
+    /// Nanoseconds of a clock that only goes forward.
+    now: fn() -> u64,
 }
 
 impl InfinibandScheme {
-    /// The scheme of this device.
-    pub fn new(device: Device) -> Self {
+    /// The scheme of this device. `now`: nanoseconds of a clock that only goes forward.
+    pub fn new(device: Device, now: fn() -> u64) -> Self {
         Self {
             device,
             handles: Handles::default(),
             woken: BTreeSet::new(),
+            now,
         }
     }
 
@@ -238,6 +241,7 @@ impl SchemeSync for InfinibandScheme {
         _fcntl_flags: u32,
         ctx: &CallerCtx,
     ) -> Result<usize> {
+        let now = (self.now)();
         let handle = self.handles.get_mut(id)?;
         match &mut handle.kind {
             What::Directory(_) => fail(EISDIR),
@@ -256,7 +260,7 @@ impl SchemeSync for InfinibandScheme {
                 if wants {
                     return fail(EFAULT);
                 }
-                let (bytes, result) = self.device.execute(*context, buf, true);
+                let (bytes, result) = self.device.execute(*context, buf, true, now);
                 *answer = bytes;
                 self.note_woken();
                 result.map(|()| buf.len())
@@ -289,7 +293,7 @@ impl SchemeSync for InfinibandScheme {
         if frame.is_ok_and(|frame| frame.room() > payload.len()) {
             return fail(EFAULT);
         }
-        let (answer, result) = self.device.execute(context, payload, false);
+        let (answer, result) = self.device.execute(context, payload, false, (self.now)());
         let place = payload.get_mut(..answer.len()).ok_or(Error::new(EFAULT))?;
         place.copy_from_slice(&answer);
         self.note_woken();

@@ -24,10 +24,17 @@ dd if=/scheme/rand of=/scheme/disk.scif/0 bs=64K count=1 fullblock=1 status=none
 dd if=/scheme/rand of=/scheme/disk.scif/1 bs=64K count=1 fullblock=1 status=none
 before=$(sums)
 exec 7< /scheme/disk.scif/1
+# A program with the RDMA device open is told that its port goes and comes.
+has_context() { [ "$(cat /scheme/infiniband/contexts | wc -l)" -eq 2 ]; }
+uverbs-test port &
+watcher=$!
+until_true has_context
 micd=$(pid_of micd)
 kill -9 "$micd"
 until_true another micd "$micd"
 step micd-came-back $? "$(ps)"
+wait "$watcher"
+step port-events $? "other events than of the port"
 until_true disks_are_there
 step disks-came-back $? "$(ls /scheme/disk.scif)"
 [ "$(sums)" = "$before" ]

@@ -35,7 +35,11 @@ pub fn add_channel(shared: &mut Shared, context: &mut Context) -> Result<u32> {
     }
     let counted = shared.accounts.charge(context.owner.uid, Kind::Files, 1);
     counted.map_err(|_| Error::new(EMFILE))?;
-    Ok(context.add_channel())
+    let number = shared.channels.take();
+    context
+        .channels
+        .insert(number, crate::events::Shared::default());
+    Ok(number)
 }
 
 /// What is wanted of a completion queue.

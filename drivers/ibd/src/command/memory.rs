@@ -1,8 +1,8 @@
 //! Protection domains, memory regions and memory windows.
 
-use syscall::error::{EINVAL, EOPNOTSUPP, Result};
+use syscall::error::{EINVAL, Result};
 use verbs_abi::records as abi;
-use verbs_core::keys::Region;
+use verbs_core::keys::{Region, WindowType};
 use verbs_core::types::Access;
 
 use super::{Call, remove};
@@ -112,8 +112,9 @@ pub fn reg_mr(call: &mut Call<'_>) -> Result<()> {
     }
 }
 
-/// Changes a region, which gets another key. `EINVAL`: no change, an unknown one, or as for REG_MR;
-/// the region stays as it is.
+/// Changes a region, which gets another key. `EINVAL`: no change, an unknown one, or as for REG_MR.
+/// `EBUSY`: a memory window is bound to it. `ENOMEM`: the limit of the user's pages; those of
+/// before count as well.
 pub fn rereg_mr(call: &mut Call<'_>) -> Result<()> {
     let request: abi::ReregMr = call.request()?;
     let known = abi::REREG_TRANSLATION | abi::REREG_PD | abi::REREG_ACCESS;
@@ -134,8 +135,16 @@ pub fn rereg_mr(call: &mut Call<'_>) -> Result<()> {
     if has(abi::REREG_ACCESS) {
         region.access = Access::from_bits_retain(request.access_flags);
     }
-    let (key, pages) = register(call, region)?;
-    unregister(call, before.key)?;
+    let (uid, pages) = (call.context.owner.uid, pages(region.start, region.length));
+    call.shared.accounts.charge(uid, Kind::LockedPages, pages)?;
+    let core = &mut call.context.core;
+    let key = match core.reregister(&mut Unconnected, before.key, region) {
+        Ok(key) => key,
+        Err(error) => {
+            release(call.shared, call.context, pages);
+            return Err(refused(error));
+        }
+    };
     release(call.shared, call.context, before.pages);
     let shown = shown::<abi::ReregMr>(call, key);
     *call.context.objects.mr_mut(request.mr_handle)? = Mr {
@@ -171,19 +180,38 @@ fn release(shared: &mut Shared, context: &Context, pages: u64) {
     shared.accounts.release(uid, Kind::LockedPages, pages);
 }
 
-/// `EINVAL`: the type is neither 1 nor 2. There are no memory windows yet: `EOPNOTSUPP`.
+/// `EINVAL`: the type is neither 1 nor 2. `ENOMEM`: too many.
 pub fn alloc_mw(call: &mut Call<'_>) -> Result<()> {
     let request: abi::AllocMw = call.request()?;
-    call.context.objects.pd(request.pd_handle)?;
-    match request.mw_type {
-        1 | 2 => fail(EOPNOTSUPP),
-        _ => fail(EINVAL),
+    let pd = call.context.objects.pd(request.pd_handle)?;
+    let kind = match request.mw_type {
+        1 => WindowType::One,
+        2 => WindowType::Two,
+        _ => return fail(EINVAL),
+    };
+    let rkey = call.context.core.alloc_mw(pd, kind).map_err(refused)?;
+    match call.insert(Object::Mw(rkey)) {
+        Ok(mw_handle) => {
+            call.answer(&abi::AllocMwAnswer { mw_handle, rkey });
+            Ok(())
+        }
+        Err(error) => {
+            let core = &mut call.context.core;
+            core.dealloc_mw(&mut Unconnected, rkey).map_err(refused)?;
+            Err(error)
+        }
     }
 }
 
-/// No handle is one of a memory window: `ENOENT`, or `EINVAL` for one of something else.
 pub fn dealloc_mw(call: &mut Call<'_>) -> Result<()> {
     let request: abi::DeallocMw = call.request()?;
-    call.context.objects.get(request.mw_handle)?;
-    fail(EINVAL)
+    end_mw(call.shared, call.context, request.mw_handle)
+}
+
+pub fn end_mw(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<()> {
+    let key = context.objects.mw(handle)?;
+    let core = &mut context.core;
+    core.dealloc_mw(&mut Unconnected, key).map_err(refused)?;
+    remove(shared, context, handle);
+    Ok(())
 }

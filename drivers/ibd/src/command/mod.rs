@@ -279,10 +279,10 @@ pub fn destroy_all(shared: &mut Shared, context: &mut Context) {
             break;
         }
     }
-    let channels = context.channels.len() as u64;
-    shared
-        .accounts
-        .release(context.owner.uid, Kind::Files, channels);
+    for number in context.channels.keys() {
+        shared.channels.give_back(*number);
+        shared.accounts.release(context.owner.uid, Kind::Files, 1);
+    }
 }
 
 /// Destroys an object of any type.
@@ -299,6 +299,7 @@ fn destroy(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<()
         }
         Object::Srq(_) => srq::end_srq(shared, context, handle).map(|_| ()),
         Object::Ah(_) => address::end_ah(shared, context, handle),
-        Object::Xrcd => srq::end_xrcd(shared, context, handle),
+        Object::Xrcd(_) => srq::end_xrcd(shared, context, handle),
+        Object::Mw(_) => memory::end_mw(shared, context, handle),
     }
 }

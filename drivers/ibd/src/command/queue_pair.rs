@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use syscall::error::{EBUSY, EINVAL, EOPNOTSUPP, EPERM, Error, Result};
 use verbs_abi::records as abi;
 use verbs_core::attributes::Attributes;
+use verbs_core::table::Id;
 use verbs_core::types::{Access, AttributeMask, QpState, QpType};
 use verbs_core::work::{Capacity, QpInit};
 
@@ -48,25 +49,65 @@ fn kind_of(number: u8, is_root: bool) -> Result<QpType> {
     }
 }
 
-/// `EINVAL`: the type, a domain or queue that is not there, sizes, the number. `EPERM`: RAW_PACKET
-/// for others than root. `EOPNOTSUPP`: a type that the rules do not have. `ENOMEM`.
-fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateQpAnswer> {
-    let kind = kind_of(wanted.kind, call.is_root())?;
-    // Whatever is wrong with these handles is an argument that makes no sense.
+/// The objects that a queue pair is made of, by their names in the rules.
+struct Parts {
+    pd: Id,
+    send_cq: Id,
+    recv_cq: Id,
+    srq: Option<Id>,
+    xrcd: Option<Id>,
+}
+
+/// Whatever is wrong with these handles is an argument that makes no sense: `EINVAL`.
+fn parts(call: &Call<'_>, wanted: &Wanted, kind: QpType) -> Result<Parts> {
     let missing = |_| Error::new(EINVAL);
     let objects = &call.context.objects;
+    let cq = |handle| objects.cq(handle).map(|cq| cq.id).map_err(missing);
     let srq = wanted
         .srq
         .map(|handle| objects.srq(handle).map(|srq| srq.id));
+    let srq = srq.transpose().map_err(missing)?;
+    // The receiving half of an XRC connection has no more than its domain, which stands in the
+    // place of the other one.
+    if kind == QpType::XrcRecv {
+        const UNUSED: Id = Id(0);
+        return Ok(Parts {
+            pd: UNUSED,
+            send_cq: UNUSED,
+            recv_cq: UNUSED,
+            srq,
+            xrcd: Some(objects.xrcd(wanted.pd).map_err(missing)?),
+        });
+    }
+    let send_cq = cq(wanted.send_cq)?;
+    // The sending half receives nothing.
+    let recv_cq = match kind {
+        QpType::XrcSend => send_cq,
+        _ => cq(wanted.recv_cq)?,
+    };
+    Ok(Parts {
+        pd: objects.pd(wanted.pd).map_err(missing)?,
+        send_cq,
+        recv_cq,
+        srq,
+        xrcd: None,
+    })
+}
+
+/// `EINVAL`: the type, a domain or queue that is not there, sizes, the number. `EPERM`: RAW_PACKET
+/// for others than root. `EOPNOTSUPP`: RAW_PACKET for root. `ENOMEM`.
+fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateQpAnswer> {
+    let kind = kind_of(wanted.kind, call.is_root())?;
+    let parts = parts(call, wanted, kind)?;
     let init = QpInit {
         kind,
-        pd: objects.pd(wanted.pd).map_err(missing)?,
-        send_cq: objects.cq(wanted.send_cq).map_err(missing)?.id,
-        recv_cq: objects.cq(wanted.recv_cq).map_err(missing)?.id,
-        srq: srq.transpose().map_err(missing)?,
+        pd: parts.pd,
+        send_cq: parts.send_cq,
+        recv_cq: parts.recv_cq,
+        srq: parts.srq,
         capacity: wanted.capacity,
         signal_all: wanted.signal_all,
-        xrcd: None,
+        xrcd: parts.xrcd,
     };
     let number = match wanted.number {
         None => call.shared.take_number()?,
@@ -78,8 +119,8 @@ fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateQpAnswer> {
         number,
         user_handle: wanted.user_handle,
         pd: wanted.pd,
-        send_cq: wanted.send_cq,
-        recv_cq: wanted.recv_cq,
+        send_cq: (kind != QpType::XrcRecv).then_some(wanted.send_cq),
+        recv_cq: (!matches!(kind, QpType::XrcRecv | QpType::XrcSend)).then_some(wanted.recv_cq),
         srq: wanted.srq,
         destination: abi::Destination::default(),
         other: abi::Destination::default(),
@@ -198,7 +239,7 @@ pub fn create_qp_ex(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Opens a queue pair of a domain that programs share; there are no such domains: `EOPNOTSUPP`.
+/// Opens a queue pair of a domain that programs share; each domain is of one context: `EOPNOTSUPP`.
 pub fn open_qp(call: &mut Call<'_>) -> Result<()> {
     let request: abi::OpenQp = call.request()?;
     call.context.objects.xrcd(request.pd_handle)?;

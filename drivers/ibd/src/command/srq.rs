@@ -3,6 +3,7 @@
 use syscall::error::{EBADF, EINVAL, EOPNOTSUPP, Result};
 use syscall::flag::{O_CREAT, O_EXCL};
 use verbs_abi::records as abi;
+use verbs_core::srq::Xrc;
 
 use super::{Call, release_slots, remove};
 use crate::context::Context;
@@ -21,6 +22,7 @@ const NO_FILE: i32 = -1;
 struct Wanted {
     user_handle: u64,
     pd: u32,
+    xrc: Option<Xrc>,
     max_wr: u32,
     max_sge: u32,
     limit: u32,
@@ -30,7 +32,11 @@ struct Wanted {
 fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<()> {
     let pd = call.context.objects.pd(wanted.pd)?;
     let core = &mut call.context.core;
-    let id = core.create_srq(pd, wanted.max_wr, wanted.max_sge, wanted.limit);
+    let (max_wr, max_sge) = (wanted.max_wr, wanted.max_sge);
+    let id = match wanted.xrc {
+        Some(xrc) => core.create_xrc_srq(pd, xrc, max_wr, max_sge, wanted.limit),
+        None => core.create_srq(pd, max_wr, max_sge, wanted.limit),
+    };
     let id = id.map_err(refused)?;
     let slots = u64::from(wanted.max_wr) * u64::from(wanted.max_sge);
     let inserted = call.charge_slots(slots).and_then(|()| {
@@ -65,58 +71,81 @@ fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<()> {
 
 pub fn create_srq(call: &mut Call<'_>) -> Result<()> {
     let request: abi::CreateSrq = call.request()?;
-    create(
-        call,
-        &Wanted {
-            user_handle: request.user_handle,
-            pd: request.pd_handle,
-            max_wr: request.max_wr,
-            max_sge: request.max_sge,
-            limit: request.srq_limit,
-        },
-    )
+    let wanted = Wanted {
+        user_handle: request.user_handle,
+        pd: request.pd_handle,
+        xrc: None,
+        max_wr: request.max_wr,
+        max_sge: request.max_sge,
+        limit: request.srq_limit,
+    };
+    create(call, &wanted)
 }
 
-/// The same by its newer request. `EOPNOTSUPP`: a type that the rules do not have.
+/// The same by its newer request, also for an XRC domain. `EOPNOTSUPP`: other types.
 pub fn create_xsrq(call: &mut Call<'_>) -> Result<()> {
     let request: abi::CreateXsrq = call.request()?;
-    match request.srq_type {
-        BASIC => create(
-            call,
-            &Wanted {
-                user_handle: request.user_handle,
-                pd: request.pd_handle,
-                max_wr: request.max_wr,
-                max_sge: request.max_sge,
-                limit: request.srq_limit,
-            },
-        ),
+    let objects = &call.context.objects;
+    let xrc = match request.srq_type {
+        BASIC => None,
         XRC => {
-            let objects = &call.context.objects;
             objects.pd(request.pd_handle)?;
-            objects.xrcd(request.xrcd_handle)?;
-            objects.cq(request.cq_handle)?;
-            fail(EOPNOTSUPP)
+            Some(Xrc {
+                domain: objects.xrcd(request.xrcd_handle)?,
+                cq: objects.cq(request.cq_handle)?.id,
+            })
         }
-        _ => fail(EOPNOTSUPP),
-    }
+        _ => return fail(EOPNOTSUPP),
+    };
+    let wanted = Wanted {
+        user_handle: request.user_handle,
+        pd: request.pd_handle,
+        xrc,
+        max_wr: request.max_wr,
+        max_sge: request.max_sge,
+        limit: request.srq_limit,
+    };
+    create(call, &wanted)
 }
 
-/// `EINVAL`: unknown bits of the mask, or a limit above the size. `EOPNOTSUPP`: another size.
+/// `EINVAL`: unknown bits of the mask, a limit above the size, a size that is too small for the
+/// limit or for what is there. `ENOMEM`.
 pub fn modify_srq(call: &mut Call<'_>) -> Result<()> {
     let request: abi::ModifySrq = call.request()?;
-    let id = call.context.objects.srq(request.srq_handle)?.id;
+    let srq = *call.context.objects.srq(request.srq_handle)?;
     if request.attr_mask & !(abi::SRQ_MAX_WR | abi::SRQ_LIMIT) != 0 {
         return fail(EINVAL);
     }
-    if request.attr_mask & abi::SRQ_MAX_WR != 0 {
-        return fail(EOPNOTSUPP);
-    }
+    let core = &mut call.context.core;
+    let (_, max_sge, limit) = core.srq(srq.id).map_err(refused)?.query();
     if request.attr_mask & abi::SRQ_LIMIT != 0 {
-        let core = &mut call.context.core;
-        core.set_srq_limit(id, request.srq_limit).map_err(refused)?;
+        core.set_srq_limit(srq.id, request.srq_limit)
+            .map_err(refused)?;
     }
-    Ok(())
+    if request.attr_mask & abi::SRQ_MAX_WR == 0 {
+        return Ok(());
+    }
+    let slots = u64::from(request.max_wr) * u64::from(max_sge);
+    let counted = call.charge_slots(slots);
+    let resized = counted.and_then(|()| {
+        let resized = call.context.core.resize_srq(srq.id, request.max_wr);
+        if resized.is_err() {
+            call.release_slots(slots);
+        }
+        resized.map_err(refused)
+    });
+    match resized {
+        Ok(()) => {
+            call.release_slots(srq.slots);
+            call.context.objects.srq_mut(request.srq_handle)?.slots = slots;
+            Ok(())
+        }
+        Err(error) => {
+            let core = &mut call.context.core;
+            core.set_srq_limit(srq.id, limit).map_err(refused)?;
+            Err(error)
+        }
+    }
 }
 
 pub fn query_srq(call: &mut Call<'_>) -> Result<()> {
@@ -165,18 +194,28 @@ pub fn open_xrcd(call: &mut Call<'_>) -> Result<()> {
     if flags & O_CREAT == 0 {
         return fail(EINVAL);
     }
-    let xrcd_handle = call.insert(Object::Xrcd)?;
-    call.answer(&abi::OpenXrcdAnswer { xrcd_handle });
-    Ok(())
+    let xrcd = call.context.core.open_xrcd().map_err(refused)?;
+    match call.insert(Object::Xrcd(xrcd)) {
+        Ok(xrcd_handle) => {
+            call.answer(&abi::OpenXrcdAnswer { xrcd_handle });
+            Ok(())
+        }
+        Err(error) => {
+            call.context.core.close_xrcd(xrcd).map_err(refused)?;
+            Err(error)
+        }
+    }
 }
 
+/// `EBUSY`: a queue pair or a shared receive queue belongs to it.
 pub fn close_xrcd(call: &mut Call<'_>) -> Result<()> {
     let request: abi::CloseXrcd = call.request()?;
     end_xrcd(call.shared, call.context, request.xrcd_handle)
 }
 
 pub fn end_xrcd(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<()> {
-    context.objects.xrcd(handle)?;
+    let xrcd = context.objects.xrcd(handle)?;
+    context.core.close_xrcd(xrcd).map_err(refused)?;
     remove(shared, context, handle);
     Ok(())
 }

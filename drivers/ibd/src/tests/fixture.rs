@@ -18,6 +18,8 @@ pub const XRCD: u32 = 6;
 /// A completion queue and a protection domain that nothing uses.
 pub const FREE_CQ: u32 = 7;
 pub const FREE_PD: u32 = 8;
+/// A memory window.
+pub const MW: u32 = 9;
 /// A handle that no object has.
 pub const NONE: u32 = 99;
 /// The user of the program.
@@ -30,6 +32,8 @@ pub const QP_NAME: u64 = 0xc1;
 pub struct Fixture {
     pub device: Device,
     pub context: ContextId,
+    /// The time.
+    pub now: u64,
 }
 
 /// A plain command: header, request, provider's data.
@@ -268,7 +272,7 @@ pub fn good(command: Command, is_extended: bool) -> (Vec<u8>, usize, i32) {
             },
             8,
         ),
-        (DeallocMw, _) => of(abi::DeallocMw { mw_handle: MR }, 0),
+        (DeallocMw, _) => of(abi::DeallocMw { mw_handle: MW }, 0),
         (CreateCompChannel, _) => of(abi::CreateCompChannel::default(), 4),
         (CreateCq, false) => of(create_cq(), 8),
         (CreateCq, true) => of(
@@ -405,9 +409,9 @@ pub fn good(command: Command, is_extended: bool) -> (Vec<u8>, usize, i32) {
         (ModifyAh | QueryAh | RegSmr | QueryMr | BindMw | PeekCq, _) => (Vec::new(), 0, EOPNOTSUPP),
     };
     match command {
-        AllocMw | OpenQp => errno = EOPNOTSUPP,
-        // The queue pair is none for datagrams, and nothing is a memory window.
-        AttachMcast | DetachMcast | DeallocMw => errno = EINVAL,
+        OpenQp => errno = EOPNOTSUPP,
+        // The queue pair is none for datagrams.
+        AttachMcast | DetachMcast => errno = EINVAL,
         GetContext => errno = EINVAL,
         _ => {}
     }
@@ -426,7 +430,11 @@ impl Fixture {
         let mut device = Device::new(0);
         let owner = Owner { pid: 7, uid: UID };
         let context = device.open(owner).unwrap();
-        let mut fixture = Fixture { device, context };
+        let mut fixture = Fixture {
+            device,
+            context,
+            now: 0,
+        };
         let (request, room, _) = good(Command::GetContext, false);
         let begun = fixture.run(&plain(Command::GetContext, &request, room));
         assert_eq!(begun.map(|answer| answer.len()), Ok(8));
@@ -451,12 +459,18 @@ impl Fixture {
         make(Command::OpenXrcd, open_xrcd().as_bytes(), 4, XRCD);
         make(Command::CreateCq, free_cq.as_bytes(), 8, FREE_CQ);
         make(Command::AllocPd, pd.as_bytes(), 4, FREE_PD);
+        let window = abi::AllocMw {
+            pd_handle: PD,
+            mw_type: 1,
+            ..Default::default()
+        };
+        make(Command::AllocMw, window.as_bytes(), 8, MW);
         fixture
     }
 
     /// Executes a command; its answer, or the error's number.
     pub fn run(&mut self, command: &[u8]) -> Result<Vec<u8>, i32> {
-        let (answer, result) = self.device.execute(self.context, command, true);
+        let (answer, result) = self.device.execute(self.context, command, true, self.now);
         result.map(|()| answer).map_err(|error| error.errno)
     }
 
@@ -504,6 +518,7 @@ impl Fixture {
             "srqs",
             "ahs",
             "xrcds",
+            "mws",
             "contexts",
             "channels",
             "waiting_events",

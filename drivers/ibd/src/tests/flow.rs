@@ -135,7 +135,7 @@ fn the_request_that_is_not_posted_has_its_number_in_the_answer() {
     let (answer, result) =
         fixture
             .device
-            .execute(fixture.context, &plain(PostRecv, &bytes, 4), true);
+            .execute(fixture.context, &plain(PostRecv, &bytes, 4), true, 0);
     assert_eq!(result, Err(Error::new(syscall::error::ENOMEM)));
     assert_eq!(answer, 5_u32.to_ne_bytes());
     assert_eq!(fixture.counter("posted"), 4);
@@ -348,4 +348,93 @@ fn a_user_has_so_many_contexts() {
     assert!(device.open(Owner { pid: 2, uid: 0 }).is_ok());
     device.close(first);
     assert!(device.open(owner).is_ok());
+}
+
+#[test]
+fn a_channel_is_none_of_another_context() {
+    let mut fixture = Fixture::new();
+    let channel = abi::CreateCompChannel::default();
+    let own: abi::CreateCompChannelAnswer = fixture.ask(CreateCompChannel, &channel);
+    let first = fixture.context;
+    let owner = Owner { pid: 9, uid: UID };
+    fixture.context = fixture.device.open(owner).unwrap();
+    assert!(
+        fixture
+            .give(GetContext, &abi::GetContext::default())
+            .is_ok()
+    );
+    let other: abi::CreateCompChannelAnswer = fixture.ask(CreateCompChannel, &channel);
+    assert_ne!(own.fd, other.fd);
+    let with = |number: u32| abi::CreateCq {
+        comp_channel: number as i32,
+        ..create_cq()
+    };
+    assert_eq!(
+        fixture.give(CreateCq, &with(own.fd)),
+        Err(syscall::error::EBADF)
+    );
+    assert!(fixture.give(CreateCq, &with(other.fd)).is_ok());
+    fixture.device.close(first);
+    let next: abi::CreateCompChannelAnswer = fixture.ask(CreateCompChannel, &channel);
+    assert_eq!(next.fd, own.fd);
+}
+
+#[test]
+fn a_send_to_nobody_ends_when_its_time_is_over() {
+    let mut fixture = Fixture::new();
+    for request in [to_init(), to_rtr(), to_rts()] {
+        assert!(fixture.give(ModifyQp, &request).is_ok());
+    }
+    assert_eq!(fixture.device.deadline(), None);
+    assert!(fixture.run(&plain(PostSend, &send(QP, 1), 4)).is_ok());
+    // The time-out is 67 ms, eight times.
+    let until = fixture.device.deadline().unwrap();
+    assert_eq!(until, 8 * (4096 << 14));
+    fixture.device.progress(until - 1);
+    assert_eq!(poll(&mut fixture, CQ), []);
+    fixture.device.progress(until);
+    fixture.now = until;
+    let found = poll(&mut fixture, CQ);
+    const NO_ANSWER: u32 = 12;
+    let found: Vec<_> = found
+        .iter()
+        .map(|found| (found.wr_id, found.status))
+        .collect();
+    assert_eq!(found, [(1, NO_ANSWER)]);
+    assert_eq!(query(&mut fixture).qp_state, 6);
+    assert_eq!(fixture.device.deadline(), None);
+}
+
+#[test]
+fn a_datagram_to_nobody_is_dropped() {
+    let mut fixture = Fixture::new();
+    let datagrams = abi::CreateQp {
+        qp_type: 4,
+        ..create_qp()
+    };
+    let qp: abi::CreateQpAnswer = fixture.ask(CreateQp, &datagrams);
+    let qp_handle = qp.qp_handle;
+    for (state, mask) in [(1, 1 << 4 | 1 << 5 | 1 << 6), (2, 0), (3, 1 << 16)] {
+        let request = abi::ModifyQp {
+            qp_handle,
+            attr_mask: 1 | mask,
+            qp_state: state,
+            port_num: 1,
+            ..Default::default()
+        };
+        assert!(fixture.give(ModifyQp, &request).is_ok(), "to {state}");
+    }
+    let mut request = send(qp_handle, 7);
+    // Nothing to send, by a handle that is none, then by one that is.
+    request[32..36].fill(0);
+    request[48..52].copy_from_slice(&NONE.to_ne_bytes());
+    assert_eq!(fixture.run(&plain(PostSend, &request, 4)), Err(EINVAL));
+    request[48..52].copy_from_slice(&AH.to_ne_bytes());
+    assert!(fixture.run(&plain(PostSend, &request, 4)).is_ok());
+    let found = poll(&mut fixture, CQ);
+    let found: Vec<_> = found
+        .iter()
+        .map(|found| (found.wr_id, found.status))
+        .collect();
+    assert_eq!(found, [(7, 0)]);
 }

@@ -104,7 +104,11 @@ fn nothing_goes_before_get_context_and_it_goes_once() {
         let mut device = Device::new(0);
         let owner = crate::context::Owner { pid: 1, uid: 1 };
         let context = device.open(owner).unwrap();
-        let mut fixture = Fixture { device, context };
+        let mut fixture = Fixture {
+            device,
+            context,
+            now: 0,
+        };
         let (bytes, _) = frame(command, is_extended);
         let begins = command == Command::GetContext;
         let first = fixture.run(&bytes).map(|_| ());

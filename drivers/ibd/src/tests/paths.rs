@@ -25,7 +25,7 @@ struct Client {
 
 impl Client {
     fn new() -> Client {
-        let mut scheme = InfinibandScheme::new(Device::new(0));
+        let mut scheme = InfinibandScheme::new(Device::new(0), || 0);
         let root = scheme.scheme_root().unwrap();
         let socket = FakeSocket::default();
         Client {

@@ -174,7 +174,7 @@ fn limits_of_a_user() {
     let mut fixture = Fixture::new();
     let accounts = &mut fixture.device.shared.accounts;
     accounts
-        .set("objects_per_user 10\nslots_per_user 54")
+        .set("objects_per_user 11\nslots_per_user 54")
         .unwrap();
     let pd = abi::AllocPd::default();
     assert!(fixture.give(AllocPd, &pd).is_ok());

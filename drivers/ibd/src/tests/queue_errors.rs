@@ -1,6 +1,6 @@
 //! The table of refusals for queue pairs, shared receive queues and domains.
 
-use syscall::error::{EBADF, EINVAL, ENOENT, EOPNOTSUPP, EPERM};
+use syscall::error::{EBADF, EBUSY, EINVAL, ENOENT, EOPNOTSUPP, EPERM};
 use syscall::flag::{O_CREAT, O_EXCL};
 use verbs_abi::command::Command::*;
 use verbs_abi::records as abi;
@@ -385,7 +385,7 @@ fn shared_receive_queues_and_domains() {
         ),
         with(
             "for a domain",
-            EOPNOTSUPP,
+            0,
             abi::CreateXsrq {
                 srq_type: 1,
                 ..good
@@ -419,7 +419,26 @@ fn shared_receive_queues_and_domains() {
     check([
         case("nothing", ModifySrq, 0, change(0, 99)),
         case("an unknown bit", ModifySrq, EINVAL, change(4, 0)),
-        case("another size", ModifySrq, EOPNOTSUPP, change(1, 0)),
+        case("another size", ModifySrq, 0, change(1, 0)),
+        case("another size and limit", ModifySrq, 0, change(3, 8)),
+        case(
+            "a size that is none",
+            ModifySrq,
+            EINVAL,
+            abi::ModifySrq {
+                max_wr: 0,
+                ..change(3, 8)
+            },
+        ),
+        case(
+            "a size too large",
+            ModifySrq,
+            EINVAL,
+            abi::ModifySrq {
+                max_wr: 16385,
+                ..change(1, 0)
+            },
+        ),
         case("a limit above the size", ModifySrq, EINVAL, change(2, 9)),
         case("a limit", ModifySrq, 0, change(2, 8)),
     ]);
@@ -439,4 +458,75 @@ fn shared_receive_queues_and_domains() {
         ),
         case("of its own", OpenXrcd, 0, open(-1, O_CREAT | O_EXCL)),
     ]);
+}
+
+#[test]
+fn halves_of_xrc_connections() {
+    let mut fixture = Fixture::new();
+    let before = fixture.objects();
+    let sender = abi::CreateQp {
+        qp_type: 9,
+        recv_cq_handle: NONE,
+        ..create_qp()
+    };
+    let receiver = abi::CreateQp {
+        qp_type: 10,
+        pd_handle: XRCD,
+        send_cq_handle: NONE,
+        recv_cq_handle: NONE,
+        ..create_qp()
+    };
+    for bad in [
+        abi::CreateQp {
+            pd_handle: XRCD,
+            ..sender
+        },
+        abi::CreateQp {
+            send_cq_handle: NONE,
+            ..sender
+        },
+        abi::CreateQp {
+            pd_handle: PD,
+            ..receiver
+        },
+        abi::CreateQp {
+            is_srq: 1,
+            srq_handle: SRQ,
+            ..receiver
+        },
+    ] {
+        assert_eq!(fixture.give(CreateQp, &bad), Err(EINVAL));
+        assert_eq!(fixture.objects(), before);
+    }
+    let sender: abi::CreateQpAnswer = fixture.ask(CreateQp, &sender);
+    let receiver: abi::CreateQpAnswer = fixture.ask(CreateQp, &receiver);
+    let queue = abi::CreateXsrq {
+        srq_type: 1,
+        ..create_xsrq()
+    };
+    let queue: abi::CreateSrqAnswer = fixture.ask(CreateXsrq, &queue);
+    // One of a domain is not for other queue pairs.
+    let other = abi::CreateQp {
+        is_srq: 1,
+        srq_handle: queue.srq_handle,
+        ..create_qp()
+    };
+    assert_eq!(fixture.give(CreateQp, &other), Err(EINVAL));
+    let domain = abi::CloseXrcd { xrcd_handle: XRCD };
+    assert_eq!(fixture.give(CloseXrcd, &domain), Err(EBUSY));
+    for qp_handle in [sender.qp_handle, receiver.qp_handle] {
+        let end = abi::DestroyQp {
+            qp_handle,
+            ..Default::default()
+        };
+        assert!(fixture.give(DestroyQp, &end).is_ok());
+    }
+    assert_eq!(fixture.give(CloseXrcd, &domain), Err(EBUSY));
+    let end = abi::DestroySrq {
+        srq_handle: queue.srq_handle,
+        ..Default::default()
+    };
+    assert!(fixture.give(DestroySrq, &end).is_ok());
+    assert_eq!(fixture.objects(), before);
+    assert!(fixture.give(CloseXrcd, &domain).is_ok());
 }

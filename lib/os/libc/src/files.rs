@@ -8,7 +8,7 @@ use runtime::{Error, Result, env, fd, fs, path, sys};
 use syscall::error::{EBADF, EFAULT, EINVAL, ERANGE, ESPIPE};
 use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
 
-use crate::{descriptor, errno, linux_names, malloc, strings};
+use crate::{descriptor, errno, linux_names, malloc, strings, uverbs};
 
 unsafe extern "C" {
     /// `readv` of a socket: the count, or a negated error number; in `libsocket`.
@@ -46,7 +46,12 @@ pub fn open_path(path: &str, flags: c_int, mode: c_uint) -> Result<c_int> {
     };
     let number = match path {
         "/proc/cpuinfo" => linux_names::open_cpuinfo()?,
-        path => path::open(&linux_names::here(path), flags & !0o7777 | mode)?,
+        path => {
+            let path = linux_names::here(path);
+            let number = path::open(&path, flags & !0o7777 | mode)?;
+            uverbs::note_opened(&path);
+            number
+        }
     };
     Ok(descriptor::opened(number, flags & O_CLOEXEC != 0))
 }
@@ -121,6 +126,13 @@ pub fn write_raw(number: c_int, buffer: *const c_void, size: usize) -> Result<us
     if is_waited_for(number, size) {
         // SAFETY: the memory is only read.
         return of_library(unsafe { skiff_scif_write(number, buffer, size) });
+    }
+    if size > 0 && uverbs::is_device(number) {
+        // SAFETY: the caller's memory, and a command that its writer means.
+        return unsafe {
+            let command = core::slice::from_raw_parts(buffer.cast(), size);
+            uverbs::write(number, command)
+        };
     }
     let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
     // SAFETY: the kernel only reads, and answers EFAULT for a range that cannot be read.

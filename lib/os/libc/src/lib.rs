@@ -98,6 +98,8 @@ mod usage;
 #[cfg(target_os = "redox")]
 mod users;
 #[cfg(target_os = "redox")]
+mod uverbs;
+#[cfg(target_os = "redox")]
 mod waits;
 #[cfg(target_os = "redox")]
 mod wide;

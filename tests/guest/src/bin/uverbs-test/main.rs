@@ -29,7 +29,7 @@ use verbs_abi::records as abi;
 mod programs;
 mod world;
 
-use crate::programs::{as_user, leave, limits, linger, run, user};
+use crate::programs::{as_user, leave, limits, linger, port, run, user};
 use crate::world::*;
 
 runtime::main!(main);
@@ -40,6 +40,7 @@ fn main() -> i32 {
         Some("leave") => return leave(),
         Some("linger") => return linger(),
         Some("user") => return as_user(),
+        Some("port") => return port(),
         Some(_) => return 2,
     }
     let mut suite = Suite::new("uverbs-test");

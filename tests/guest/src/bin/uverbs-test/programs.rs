@@ -1,8 +1,9 @@
-//! Programs that end or are killed with everything open, other users, and limits.
+//! Programs that end or are killed with everything open, that wait for the port, other users, and
+//! limits.
 
 use alloc::string::String;
 
-use guest_tests::uverbs::{ROOT, bytes, present, text};
+use guest_tests::uverbs::{Context, ROOT, bytes, present, text};
 use guest_tests::{settled, text as as_text};
 use libredox::Fd;
 use libredox::flag::O_WRONLY;
@@ -137,4 +138,24 @@ pub fn limits() -> Result<(), String> {
         ([0, ENOMEM], 0) => Ok(()),
         other => Err(alloc::format!("{other:?}")),
     }
+}
+
+/// Waits until the port has gone and come again; each exit status says what was wrong.
+pub fn port() -> i32 {
+    const PORT_ACTIVE: u8 = 9;
+    const PORT_ERR: u8 = 10;
+    let Ok(context) = Context::begun() else {
+        return 11;
+    };
+    let Ok(events) = context.events("async") else {
+        return 12;
+    };
+    for (expected, status) in [(PORT_ERR, 13), (PORT_ACTIVE, 14)] {
+        let mut record = [0; 16];
+        // The port's number, and the type.
+        if events.read(&mut record) != Ok(16) || (record[0], record[8]) != (1, expected) {
+            return status;
+        }
+    }
+    0
 }

@@ -186,7 +186,7 @@ pub fn requests() -> Vec<(Command, Vec<u8>, usize, Errno)> {
         mw_type: 1,
         ..Default::default()
     };
-    add(AllocMw, bytes(&window), 8, EOPNOTSUPP);
+    add(AllocMw, bytes(&window), 8, 0);
     add(
         DeallocMw,
         bytes(&abi::DeallocMw { mw_handle: MR }),
