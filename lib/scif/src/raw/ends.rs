@@ -46,7 +46,8 @@ pub fn close(epd: usize) -> Result<()> {
 }
 
 /// Ends the endpoint as closing its last descriptor would, though descriptors may be left, and
-/// waits as [`close`] does.
+/// waits as [`close`] does. The peer learns of it when no program of this node has the connection's
+/// rings mapped any more; [`finish`] before ends the peer's receives at once.
 ///
 /// # Errors
 /// `EBADF`.
