@@ -4,7 +4,9 @@ mod pair;
 
 use pair::{End, LANE, REGION, Setup, pair, settle, wait};
 use verbs_core::attributes::{Attributes, rnr_time};
-use verbs_core::types::WcStatus::{LocProtErr, RnrRetryExcErr, Success, WrFlushErr};
+use verbs_core::types::WcStatus::{
+    LocProtErr, RemInvReqErr, RetryExcErr, RnrRetryExcErr, Success, WrFlushErr,
+};
 use verbs_core::types::{
     AttributeMask as M, Error, EventType, Opcode, QpState, SendFlags, WcFlags, WcOpcode,
 };
@@ -312,4 +314,58 @@ fn the_timer_of_the_responder_can_be_changed() {
     assert_eq!(left.send_results(), []);
     wait(&mut left, &mut right, 1);
     assert_eq!(left.send_results(), [(1, RnrRetryExcErr)]);
+}
+
+#[test]
+fn an_acknowledgement_counts_the_receive_of_a_message_under_way() {
+    let (mut left, mut right) = pair(&Setup::default());
+    right.receive(10, 0, 4000);
+    right.receive(11, 0, 4000);
+    settle(&mut left, &mut right);
+    // The first message and the beginning of the second one arrive together.
+    left.program.ring = 3000;
+    left.send(1, 0, 8);
+    left.send(2, 0, 4000);
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [(1, Success), (2, Success)]);
+    assert_eq!(right.receive_results(), [(10, Success), (11, Success)]);
+}
+
+#[test]
+fn a_queue_pair_that_fails_has_acknowledged_what_it_took() {
+    let mut setup = Setup::default();
+    setup.attributes.max_dest_rd_atomic = 0;
+    let (mut left, mut right) = pair(&setup);
+    right.receive(10, 0, 8);
+    settle(&mut left, &mut right);
+    // A message and a read that is not allowed arrive together.
+    left.send(1, 0, 8);
+    left.post(left.one_sided(2, Opcode::RdmaRead, (0, 8), (0, right.key)));
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [(1, Success), (2, RemInvReqErr)]);
+    assert_eq!(right.receive_results(), [(10, Success)]);
+    assert_eq!(right.qp_events(), [EventType::QpReqErr]);
+}
+
+#[test]
+fn what_was_sent_to_a_former_life_is_dropped() {
+    let setup = Setup::default();
+    let (mut left, mut right) = pair(&setup);
+    left.send(1, 0, 8);
+    right.receive(10, 0, 8);
+    settle(&mut left, &mut right);
+    right.receive(11, 0, 8);
+    settle(&mut left, &mut right);
+    left.send(2, 0, 8);
+    left.progress();
+    // The message is on its way when its receiver begins anew, with the same peer.
+    right.modify(QpState::Reset, Attributes::default(), M::empty());
+    right.enter_init(&setup);
+    right.context.attach(2, LANE).unwrap();
+    right.receive(20, 0, 8);
+    right.enter_rtr(&setup, 1);
+    right.progress();
+    assert_eq!(right.receive_results(), []);
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [(1, Success), (2, RetryExcErr)]);
 }
