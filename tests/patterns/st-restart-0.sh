@@ -4,7 +4,7 @@
 . /scheme/initfs/lib/steps.sh
 
 pid_of() { ps | grep " $1\$" | { read -r pid rest; echo "$pid"; }; }
-another() { [ -n "$(pid_of "$1")" ] && [ "$(pid_of "$1")" != "$2" ]; }
+another() { now=$(pid_of "$1"); [ -n "$now" ] && [ "$now" != "$2" ]; }
 
 st-storm 100 3 1 &
 storm=$!

@@ -3,7 +3,7 @@
 . /scheme/initfs/lib/steps.sh
 
 pid_of() { ps | grep " $1\$" | { read -r pid rest; echo "$pid"; }; }
-another() { [ -n "$(pid_of "$1")" ] && [ "$(pid_of "$1")" != "$2" ]; }
+another() { now=$(pid_of "$1"); [ -n "$now" ] && [ "$now" != "$2" ]; }
 linked() { [ "$(cat /scheme/scif/nodes 2> /dev/null | wc -l)" -ge 3 ]; }
 there() { [ -e "$1" ]; }
 gone() { [ ! -e "$1" ]; }

@@ -26,7 +26,7 @@ use scif::{
     Endpoint, Memory, NodeId, PollEntry, PortId, Protection, Readiness, RecvFlags, RmaFlags,
     SendFlags,
 };
-use syscall::error::{ECONNREFUSED, ECONNRESET, EINTR, ENODEV, ENOENT, ENOTCONN};
+use syscall::error::{ECONNREFUSED, ECONNRESET, EINTR, ENODEV, ENOENT, ENOTCONN, ESRCH};
 use zerocopy::IntoBytes;
 
 runtime::main!(main);
@@ -134,6 +134,15 @@ fn open_file(node: NodeId) -> Result<Fd, String> {
     Fd::open(&path, O_RDWR, 0).map_err(text("opening"))
 }
 
+/// The error number of a file that is used by system calls alone: Redox's kernel says `ESRCH` to a
+/// request with data while the requests of a dead daemon are ended.
+fn of_file(error: libredox::error::Error) -> u32 {
+    match error.errno() {
+        ESRCH if !hal::kernel::settles_requests() => ENODEV as u32,
+        number => number as u32,
+    }
+}
+
 /// Writes through the file, so that every byte that was counted is in the peer's ring.
 fn write(node: NodeId, round: u64) -> Result<u32, String> {
     let file = open_file(node)?;
@@ -145,7 +154,7 @@ fn write(node: NodeId, round: u64) -> Result<u32, String> {
         pattern::fill(3000 + round, done, &mut piece);
         match file.write(&piece) {
             Ok(count) => done += count as u64,
-            Err(error) => return Ok(error.errno() as u32),
+            Err(error) => return Ok(of_file(error)),
         }
         fd::lseek(said.raw(), 0, syscall::flag::SEEK_SET).map_err(text("seek"))?;
         said.write(&done.to_ne_bytes()).map_err(text("saying"))?;
@@ -166,7 +175,7 @@ fn read(node: NodeId, round: u64) -> Result<u32, String> {
                 }
                 done += count as u64;
             }
-            Err(error) => return Ok(error.errno() as u32),
+            Err(error) => return Ok(of_file(error)),
         }
     }
 }
