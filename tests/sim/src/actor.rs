@@ -3,6 +3,8 @@
 //! A program does one thing per turn and sleeps when a call finds nothing to do, until an event for
 //! one of its endpoints wakes it.
 
+mod stream;
+
 use std::collections::BTreeMap;
 use std::task::Poll;
 
@@ -13,9 +15,10 @@ use scif_core::{Connect, ConnectMode, EndpointId, Engine, Owner};
 use crate::mapping::Held;
 use crate::memory::NodeMemory;
 use crate::model::Model;
-use crate::rma::{Progress, RmaEnd};
-use crate::rng::{Rng, mix};
+use crate::rng::Rng;
 use crate::trace::Trace;
+
+pub use self::stream::Stream;
 
 /// What is known about the bytes of one direction of one stream.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +29,17 @@ pub struct Ledger {
     pub sent: u64,
     /// The link broke, so bytes may have been lost on the way to the receiver.
     pub link_lost: bool,
+}
+
+/// What ends of streams have done after one of them said that it sends no more.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HalfCloses {
+    /// Ends that said so.
+    pub said: u64,
+    /// Ends that were told, behind all bytes.
+    pub heard: u64,
+    /// Bytes sent the other way after that.
+    pub bytes: u64,
 }
 
 /// What a turn of a program is given.
@@ -42,6 +56,8 @@ pub struct Context<'a> {
     pub ledgers: &'a mut BTreeMap<u64, Ledger>,
     /// What registered memory must hold.
     pub model: &'a mut Model,
+    /// Streams that went on in one direction.
+    pub half_closes: &'a mut HalfCloses,
     /// Mappings of the node whose programs have ended.
     pub orphans: &'a mut Vec<Held>,
     /// What happened, for people.
@@ -92,6 +108,15 @@ pub enum Program {
     Connector(Connector),
     /// One end of a stream.
     Stream(Stream),
+}
+
+impl HalfCloses {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &HalfCloses) {
+        self.said += other.said;
+        self.heard += other.heard;
+        self.bytes += other.bytes;
+    }
 }
 
 impl Program {
@@ -362,231 +387,5 @@ impl Connector {
         }
         self.tries_left -= 1;
         Turn::Again
-    }
-}
-
-/// The byte at `offset` of the stream with this seed: the seed itself, then noise.
-fn stream_byte(seed: u64, offset: u64) -> u8 {
-    let word = if offset < 8 {
-        seed
-    } else {
-        mix(seed ^ offset >> 3)
-    };
-    (word >> (8 * (offset % 8))) as u8
-}
-
-/// One end of a connection: sends its own bytes, checks the peer's.
-#[derive(Debug)]
-pub struct Stream {
-    endpoint: EndpointId,
-    /// Whether this end connected. It closes first when both have nothing left to say.
-    active: bool,
-    seed: u64,
-    total: u64,
-    sent: u64,
-    /// The peer's seed as far as received, then whole.
-    peer_seed: [u8; 8],
-    received: u64,
-    /// Close as soon as this much was sent or received.
-    close_at: u64,
-    /// It acts in one of this number of turns.
-    laziness: u64,
-    /// Registered memory.
-    rma: RmaEnd,
-}
-
-impl Stream {
-    fn start(
-        context: &mut Context<'_>,
-        endpoint: EndpointId,
-        peer: PortId,
-        active: bool,
-    ) -> Stream {
-        let seed = context.rng.number();
-        let nodes = [context.node, usize::from(peer.node())];
-        context.ledgers.insert(
-            seed,
-            Ledger {
-                nodes,
-                sent: 0,
-                link_lost: false,
-            },
-        );
-        let close_at = if !context.is_calm && context.rng.one_in(4) {
-            context.rng.size(20_000)
-        } else {
-            u64::MAX
-        };
-        let long = context.rng.one_in(3);
-        let total = if context.is_calm {
-            8 + context.rng.size(5_000)
-        } else if long {
-            context.rng.below(60_000)
-        } else {
-            context.rng.size(5_000)
-        };
-        Stream {
-            endpoint,
-            active,
-            seed,
-            total,
-            sent: 0,
-            peer_seed: [0; 8],
-            received: 0,
-            close_at,
-            laziness: if context.is_calm {
-                1
-            } else {
-                1 + context.rng.size(10)
-            },
-            rma: RmaEnd::new(context, endpoint, seed, usize::from(peer.node())),
-        }
-    }
-
-    fn turn(&mut self, context: &mut Context<'_>) -> Turn {
-        let peer = (self.received >= 8).then_some(u64::from_le_bytes(self.peer_seed));
-        let progress = match self.rma.turn(context, peer) {
-            Ok(progress) => progress,
-            Err(what) => return Turn::Broken(what),
-        };
-        let is_busy = matches!(progress, Progress::Some);
-        match self.stream_turn(context) {
-            Turn::Sleep if is_busy => Turn::Again,
-            turn => turn,
-        }
-    }
-
-    fn stream_turn(&mut self, context: &mut Context<'_>) -> Turn {
-        if self.sent + self.received >= self.close_at {
-            return self.close(context);
-        }
-        let is_done = self.active && self.sent == self.total && self.rma.is_done();
-        if is_done && (context.finishing || context.rng.one_in(8)) {
-            return self.close(context);
-        }
-        if !context.finishing && !context.rng.one_in(self.laziness) {
-            return Turn::Again;
-        }
-        let send_first = context.rng.one_in(2);
-        let first = if send_first {
-            self.send(context)
-        } else {
-            self.recv(context)
-        };
-        match first {
-            // Only a program that can go on in neither direction sleeps.
-            Turn::Sleep if send_first => self.recv(context),
-            Turn::Sleep => self.send(context),
-            _ => first,
-        }
-    }
-
-    fn close(&mut self, context: &mut Context<'_>) -> Turn {
-        context.engine.close(context.memory, self.endpoint);
-        match self.rma.closed(context) {
-            Ok(()) => Turn::Done,
-            Err(what) => Turn::Broken(what),
-        }
-    }
-
-    fn send(&mut self, context: &mut Context<'_>) -> Turn {
-        let size = (1 + context.rng.size(10_000)).min(self.total - self.sent);
-        if size == 0 {
-            return Turn::Sleep;
-        }
-        let bytes: Vec<u8> = (self.sent..self.sent + size)
-            .map(|at| stream_byte(self.seed, at))
-            .collect();
-        match context.engine.send(context.memory, self.endpoint, &bytes) {
-            Ok(0) => Turn::Sleep,
-            Ok(count) => {
-                self.sent += count as u64;
-                if let Some(ledger) = context.ledgers.get_mut(&self.seed) {
-                    ledger.sent = self.sent;
-                }
-                Turn::Again
-            }
-            Err(Error::ConnectionReset) => {
-                // Nobody is left to send to; what came may still be read.
-                self.sent = self.total;
-                Turn::Again
-            }
-            Err(error) => Turn::Broken(format!("send: {error}")),
-        }
-    }
-
-    fn recv(&mut self, context: &mut Context<'_>) -> Turn {
-        let mut buffer = vec![0; 1 + context.rng.size(10_000) as usize];
-        let result = context
-            .engine
-            .recv(context.memory, self.endpoint, &mut buffer);
-        match result {
-            Ok(0) => Turn::Sleep,
-            Ok(count) => match self.check(&buffer[..count]) {
-                Ok(()) => match self.check_ledger(context) {
-                    Ok(()) => Turn::Again,
-                    Err(what) => Turn::Broken(what),
-                },
-                Err(what) => Turn::Broken(what),
-            },
-            Err(Error::ConnectionReset) => match self.check_end(context) {
-                Ok(()) => self.close(context),
-                Err(what) => Turn::Broken(what),
-            },
-            Err(error) => Turn::Broken(format!("recv: {error}")),
-        }
-    }
-
-    fn check(&mut self, bytes: &[u8]) -> Result<(), String> {
-        for byte in bytes {
-            if self.received < 8 {
-                self.peer_seed[self.received as usize] = *byte;
-            } else {
-                let seed = u64::from_le_bytes(self.peer_seed);
-                let expected = stream_byte(seed, self.received);
-                if *byte != expected {
-                    let at = self.received;
-                    return Err(format!("byte {at} is {byte:#x}, sent was {expected:#x}"));
-                }
-            }
-            self.received += 1;
-        }
-        Ok(())
-    }
-
-    /// No byte comes that was not sent, and what was sent and has not come is in a ring.
-    fn check_ledger(&self, context: &Context<'_>) -> Result<(), String> {
-        let seed = u64::from_le_bytes(self.peer_seed);
-        let known = (self.received >= 8).then(|| context.ledgers.get(&seed));
-        let Some(ledger) = known.flatten() else {
-            return Ok(());
-        };
-        let Some(under_way) = ledger.sent.checked_sub(self.received) else {
-            return Err("more bytes received than sent".into());
-        };
-        let ring = u64::from(context.engine.config().endpoint_ring_bytes);
-        if under_way >= ring && !ledger.link_lost {
-            return Err(format!("{under_way} bytes in a ring of {ring}"));
-        }
-        Ok(())
-    }
-
-    /// At the end of the stream everything that was sent must have been received.
-    fn check_end(&self, context: &Context<'_>) -> Result<(), String> {
-        if self.received < 8 {
-            return Ok(());
-        }
-        let seed = u64::from_le_bytes(self.peer_seed);
-        let Some(ledger) = context.ledgers.get(&seed) else {
-            return Err(format!("a stream with the unknown seed {seed:#x}"));
-        };
-        let lost = ledger.sent.checked_sub(self.received);
-        match lost {
-            None => Err("more bytes received than sent".into()),
-            Some(lost) if lost > 0 && !ledger.link_lost => {
-                Err(format!("{lost} of {} bytes were lost", ledger.sent))
-            }
-            Some(_) => Ok(()),
-        }
     }
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use scif_core::{Config, EndpointId, Engine, Memory, Resource, Scope, Stats};
 
-use crate::actor::{Context, Ledger, Program};
+use crate::actor::{Context, HalfCloses, Ledger, Program};
 use crate::dma::Copier;
 use crate::faults::{Fault, Faults};
 use crate::links::{Record, Side};
@@ -104,6 +104,8 @@ pub struct Report {
     pub faults: Faults,
     /// What was done with registered memory.
     pub registered: Counts,
+    /// Streams that went on in one direction.
+    pub half_closes: HalfCloses,
 }
 
 /// A program and whether it has something to do.
@@ -332,6 +334,7 @@ impl World {
             rng: &mut self.rng,
             ledgers: &mut self.ledgers,
             model: &mut self.model,
+            half_closes: &mut self.report.half_closes,
             orphans: &mut node.orphans,
             trace: &self.trace,
             is_calm: self.is_calm,

@@ -13,6 +13,7 @@ fn random_schedules_keep_every_rule() {
         sum.steps += report.steps;
         sum.faults.add(&report.faults);
         sum.registered.add(&report.registered);
+        sum.half_closes.add(&report.half_closes);
         sum.stats.connected += report.stats.connected;
         sum.stats.refused += report.stats.refused;
         sum.stats.doorbells_rung += report.stats.doorbells_rung;
@@ -41,6 +42,8 @@ fn random_schedules_keep_every_rule() {
     assert!(done.windows > 500 && done.unregistered > 50 && done.mappings > 100);
     assert!(done.transfers > 500 && done.bytes > 1_000_000 && done.refused > 500);
     assert!(done.marks > 50 && done.signals > 50);
+    let halves = sum.half_closes;
+    assert!(halves.said > 200 && halves.heard > 100 && halves.bytes > 10_000);
 }
 
 /// Each planted bug must be noticed by at least a quarter of a few seeds.

@@ -115,6 +115,7 @@ fn sessions_lose_and_double_nothing() {
     assert!(sum.connections > 2_000 && sum.received > 15_000 && sum.with_data > 4_000);
     assert!(sum.cancelled > 5_000 && sum.delivered > 10_000 && sum.full > 10_000);
     assert!(sum.timed_out > 2_000 && sum.sleeps > 5_000 && sum.over > 200 && sum.broken == 0);
+    assert!(sum.early > 500);
 }
 
 #[test]

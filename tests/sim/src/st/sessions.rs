@@ -52,6 +52,8 @@ pub struct SessionReport {
     pub steps: u64,
     /// Connections made.
     pub connections: u64,
+    /// Sessions whose client was back before their server had noticed that it was gone.
+    pub early: u64,
     /// What went wrong on purpose.
     pub faults: Faults,
     /// Transfers that arrived.
@@ -81,6 +83,7 @@ impl SessionReport {
     pub fn add(&mut self, other: &SessionReport) {
         self.steps += other.steps;
         self.connections += other.connections;
+        self.early += other.early;
         self.faults.add(&other.faults);
         self.received += other.received;
         self.with_data += other.with_data;

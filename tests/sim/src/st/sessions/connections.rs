@@ -29,6 +29,9 @@ impl World {
     pub(super) fn connect(&mut self) -> Result<(), String> {
         self.check()?;
         self.trace.note(|| "a new connection".to_string());
+        let sessions = self.places[1].channels.iter();
+        let sessions = sessions.filter_map(|channel| channel.session.as_ref());
+        self.report.early += sessions.filter(|session| session.is_open()).count() as u64;
         let ends = link(&mut self.rng, Some(&self.places))?;
         for (place, (connection, access)) in self.places.iter_mut().zip(ends) {
             (place.connection, place.access) = (connection, access);
