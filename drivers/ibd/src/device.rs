@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use syscall::error::{EINVAL, EIO, ENOMEM, Error, Result};
+use syscall::error::{EINVAL, EIO, ENODEV, ENOMEM, Error, Result};
 use verbs_core::address::Gid;
 use verbs_core::types::EventType;
 
@@ -144,6 +144,8 @@ pub struct Device {
     pub shared: Shared,
     contexts: BTreeMap<ContextId, Context>,
     last: u64,
+    /// Whether the number of the node is known.
+    is_placed: bool,
 }
 
 impl Device {
@@ -162,14 +164,32 @@ impl Device {
             },
             contexts: BTreeMap::new(),
             last: 0,
+            is_placed: true,
         }
+    }
+
+    /// The device of a node whose number is not known yet: nobody can open it.
+    pub fn unplaced() -> Device {
+        Device {
+            is_placed: false,
+            ..Device::new(0)
+        }
+    }
+
+    /// The number of the node is known; whether it was not.
+    pub fn set_node(&mut self, node: u16) -> bool {
+        self.shared.node = node;
+        !core::mem::replace(&mut self.is_placed, true)
     }
 
     /// Opens a context.
     ///
     /// # Errors
-    /// `ENOMEM`: the user has too many.
+    /// `ENODEV`: the number of the node is not known. `ENOMEM`: the user has too many.
     pub fn open(&mut self, owner: Owner) -> Result<ContextId> {
+        if !self.is_placed {
+            return fail(ENODEV);
+        }
         self.shared.accounts.charge(owner.uid, Kind::Contexts, 1)?;
         self.last += 1;
         let id = ContextId(self.last);

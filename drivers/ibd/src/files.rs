@@ -9,7 +9,7 @@ use verbs_core::address::{gid, lid};
 
 use crate::context::Context;
 use crate::device::{ContextId, Device};
-use crate::identity::{DEVICE, FIRMWARE, PKEY, guid_text};
+use crate::identity::{self, DEVICE, FIRMWARE, PKEY, guid_text};
 use crate::limits::Kind;
 use crate::object::Object;
 
@@ -85,6 +85,7 @@ const FILES: &[(&str, Text)] = &[
     ("contexts", contexts),
     ("cqs", cqs),
     ("devices", devices),
+    ("devinfo", devinfo),
     ("limits", |device, _| device.shared.accounts.text()),
     ("mrs", mrs),
     ("qps", qps),
@@ -179,6 +180,74 @@ fn devices(device: &Device, _: Viewer) -> String {
         guid_text(shared.node),
         device.contexts().count(),
     )
+}
+
+/// The device and its port in the manner of `ibv_devinfo -v`.
+fn devinfo(device: &Device, _: Viewer) -> String {
+    let node = device.shared.node;
+    let hca = identity::device(node);
+    let port = identity::port(node, device.shared.port);
+    let [(state, name), _] = device.shared.port.names();
+    let mut text = format!("hca_id:\t{DEVICE}\n");
+    let mut add = |depth: usize, name: &str, value: String| {
+        let name = format!("{name}:");
+        text += &format!("{}{name:<32}{value}\n", "\t".repeat(depth));
+    };
+    add(1, "transport", "InfiniBand (0)".into());
+    add(1, "fw_ver", FIRMWARE.into());
+    add(1, "node_guid", guid_text(node));
+    add(1, "sys_image_guid", guid_text(0));
+    for (name, value) in [
+        ("vendor_id", hca.vendor_id),
+        ("vendor_part_id", hca.vendor_part_id),
+        ("hw_ver", hca.hw_ver),
+        ("phys_port_cnt", hca.phys_port_cnt.into()),
+        ("max_qp", hca.max_qp),
+        ("max_qp_wr", hca.max_qp_wr),
+        ("max_sge", hca.max_sge),
+        ("max_sge_rd", hca.max_sge_rd),
+        ("max_cq", hca.max_cq),
+        ("max_cqe", hca.max_cqe),
+        ("max_mr", hca.max_mr),
+        ("max_mw", hca.max_mw),
+        ("max_pd", hca.max_pd),
+        ("max_qp_rd_atom", hca.max_qp_rd_atom),
+        ("max_ah", hca.max_ah),
+        ("max_srq", hca.max_srq),
+        ("max_srq_wr", hca.max_srq_wr),
+        ("max_srq_sge", hca.max_srq_sge),
+        ("max_mcast_grp", hca.max_mcast_grp),
+        ("max_mcast_qp_attach", hca.max_mcast_qp_attach),
+    ] {
+        add(1, name, format!("{value}"));
+    }
+    add(1, "max_mr_size", format!("{:#x}", hca.max_mr_size));
+    add(1, "page_size_cap", format!("{:#x}", hca.page_size_cap));
+    add(
+        1,
+        "device_cap_flags",
+        format!("{:#010x}", hca.device_cap_flags),
+    );
+    add(1, "atomic_cap", "ATOMIC_HCA (1)".into());
+    add(2, "port", "1".into());
+    add(3, "state", format!("PORT_{name} ({state})"));
+    for (name, mtu) in [("max_mtu", port.max_mtu), ("active_mtu", port.active_mtu)] {
+        // A code: 1 is 256 bytes.
+        add(3, name, format!("{} ({mtu})", 128_u32 << mtu));
+    }
+    add(3, "sm_lid", format!("{}", port.sm_lid));
+    add(3, "port_lid", format!("{}", port.lid));
+    add(3, "port_lmc", format!("{:#04x}", port.lmc));
+    add(3, "link_layer", "InfiniBand".into());
+    add(3, "max_msg_sz", format!("{:#x}", port.max_msg_sz));
+    add(3, "gid_tbl_len", format!("{}", port.gid_tbl_len));
+    add(3, "pkey_tbl_len", format!("{}", port.pkey_tbl_len));
+    add(
+        3,
+        "GID[  0]",
+        gid_text(device, Viewer { uid: 0 }).trim_end().into(),
+    );
+    text
 }
 
 /// A table with a line for each context that the viewer sees, or for each of its objects.
@@ -396,7 +465,8 @@ mod tests {
     fn directories_name_what_is_in_them() {
         let names: Vec<&str> = list("").into_iter().map(|(name, _)| name).collect();
         let root = [
-            "class", "contexts", "cqs", "devices", "limits", "mrs", "qps", "srqs", "stats",
+            "class", "contexts", "cqs", "devices", "devinfo", "limits", "mrs", "qps", "srqs",
+            "stats",
         ];
         assert_eq!(names, root);
         assert_eq!(
@@ -437,6 +507,25 @@ mod tests {
             say(&device, "class/infiniband/scif0/ports/1/state"),
             "1: DOWN\n"
         );
+    }
+
+    #[test]
+    fn the_device_is_described_for_people() {
+        let mut device = Device::new(1);
+        device.set_port(PortState::Active);
+        let text = say(&device, "devinfo");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        for expected in [
+            ["hca_id:", "scif0", "transport:"],
+            ["state:", "PORT_ACTIVE", "(4)"],
+            ["active_mtu:", "4096", "(5)"],
+            ["port_lid:", "2", "port_lmc:"],
+        ] {
+            assert!(
+                words.windows(3).any(|words| words == expected),
+                "{expected:?}: {text}"
+            );
+        }
     }
 
     #[test]

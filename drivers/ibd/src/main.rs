@@ -12,7 +12,7 @@ mod program {
     use ibd::scheme::InfinibandScheme;
     use libredox::Fd;
     use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDONLY};
-    use runtime::time::{Instant, sleep};
+    use runtime::time::Instant;
     use scheme::Status;
     use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
     use syscall::error::{EAGAIN, Error, Result};
@@ -46,18 +46,16 @@ mod program {
     }
 
     fn run() -> Result<()> {
-        let node = own_node()?;
-        let mut scheme = InfinibandScheme::new(Device::new(node), system_time);
+        let mut scheme = InfinibandScheme::new(Device::unplaced(), system_time);
         let notify = runtime::env::var(NOTIFY_VARIABLE);
         let mode = Mode::EventDriven;
         let mut requests = daemon::start(SCHEME, mode, notify.as_deref(), &mut scheme)?;
         let mut queue = Queue::new()?;
         queue.subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
-        log::info!("device of node {node}");
         let mut port = Port::new();
         let mut ready = alloc::vec::Vec::new();
         loop {
-            let state = port.look(&mut queue)?;
+            let state = port.look(&mut queue, scheme.device())?;
             scheme.device().set_port(state);
             let now = system_time();
             scheme.device().progress(now);
@@ -77,17 +75,6 @@ mod program {
         Instant::now().as_nanos()
     }
 
-    /// The number of this node, once the SCIF driver is there.
-    fn own_node() -> Result<u16> {
-        loop {
-            match scif::nodes() {
-                Ok(nodes) => return Ok(nodes.own),
-                Err(error) => log::warn!("no SCIF driver yet: {error}"),
-            }
-            sleep(PAUSE);
-        }
-    }
-
     /// The port, which is active as long as the SCIF driver is there.
     struct Port {
         nodes: Option<Fd>,
@@ -99,10 +86,14 @@ mod program {
         }
 
         /// The state now.
-        fn look(&mut self, queue: &mut Queue<Source>) -> Result<PortState> {
+        fn look(&mut self, queue: &mut Queue<Source>, device: &mut Device) -> Result<PortState> {
             if self.nodes.is_none() {
                 let flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
-                if let Ok(nodes) = Fd::open("/scheme/scif/peers", flags, 0) {
+                let nodes = Fd::open("/scheme/scif/peers", flags, 0);
+                if let (Ok(nodes), Ok(all)) = (nodes, scif::nodes()) {
+                    if device.set_node(all.own) {
+                        log::info!("device of node {}", all.own);
+                    }
                     queue.subscribe(nodes.raw(), EventFlags::EVENT_READ, Source::Nodes)?;
                     self.nodes = Some(nodes);
                 }

@@ -19,7 +19,7 @@ exec 7<&-
 until_true served
 step served-again $? "there are no files"
 uverbs-test || failed=1
-for table in devices contexts qps mrs stats limits; do
+for table in devinfo devices contexts qps mrs stats limits; do
     cat "/scheme/infiniband/$table" || failed=1
 done
 exit "$failed"

@@ -337,6 +337,17 @@ fn closing_ends_everything() {
 }
 
 #[test]
+fn nobody_opens_a_device_of_no_node() {
+    let mut device = Device::unplaced();
+    let owner = Owner { pid: 1, uid: UID };
+    let opened = device.open(owner).map(|_| ());
+    assert_eq!(opened, Err(Error::new(syscall::error::ENODEV)));
+    assert!(device.set_node(3) && !device.set_node(3));
+    assert!(device.open(owner).is_ok());
+    assert_eq!(device.shared.node, 3);
+}
+
+#[test]
 fn a_user_has_so_many_contexts() {
     let mut device = Device::new(0);
     device.shared.accounts.set("contexts_per_user 2").unwrap();
