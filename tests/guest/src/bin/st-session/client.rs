@@ -47,7 +47,12 @@ fn exactly_once(node: NodeId) -> Checked {
                 _ if sent + 1 == COUNT => order::FINISH,
                 _ => order::NOTHING,
             };
-            let pushed = session.put_with_until(&data, header.at, &header, Deadline::Now);
+            // Until the server's memory is known there is no room, and no answer to come either.
+            let deadline = match sent == received {
+                true => Deadline::after_ms(LONG).map_err(failed("clock"))?,
+                false => Deadline::Now,
+            };
+            let pushed = session.put_with_until(&data, header.at, &header, deadline);
             match pushed {
                 Ok(_) => sent += 1,
                 Err(Error::WouldBlock) => break,
