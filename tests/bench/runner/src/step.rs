@@ -186,7 +186,7 @@ impl Step {
             Self::Loopback => return Some(loopback(quick)),
             Self::Connections => {
                 let transfers = format!(
-                    "scif-perf 1 {} --test st_idle --poll --max 100",
+                    "scif-perf 1 {} --test st_idle --poll --max 1000",
                     turns(quick, 20, 5)
                 );
                 [vec![transfers], growth("idle", 4000, 1000)].concat()
