@@ -44,7 +44,16 @@ impl Registered {
             channel,
             region,
         };
-        shared.send(&record)?;
+        if let Err(error) = shared.send(&record) {
+            // What the peer was not told need not be taken back.
+            shared.with_connection(|connection| connection.take_back(channel));
+            let gone = raw::unregister(fd, offset, length).map_err(scif::Error::from);
+            // Windows have gone with a connection that has ended.
+            return match error {
+                Error::TimedOut => gone.map_err(Error::from).and(Err(error)),
+                error => Err(error),
+            };
+        }
         Ok(registered)
     }
 
@@ -68,7 +77,7 @@ impl Registered {
         let Some((record, region)) = taken else {
             return Ok(());
         };
-        let told = shared.send(&record);
+        let told = shared.post(&record);
         let gone = raw::unregister(shared.endpoint.fd(), region.offset, region.length);
         gone.map_err(scif::Error::from)?;
         told

@@ -225,7 +225,8 @@ impl Sender {
     ///
     /// # Errors
     /// `Busy`: memory is mapped on this channel. `EAGAIN`: the limit on pinned pages; `ENOMEM`;
-    /// those of the end.
+    /// `TimedOut`: the peer has made no call since it was told of about 1,800 maps and unmaps, nor
+    /// for 10 s from now; those of the end.
     pub fn map(&mut self, memory: Memory) -> Result<Region> {
         Region::new(&self.half.shared, self.half.channel, memory)
     }

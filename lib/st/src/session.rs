@@ -501,7 +501,7 @@ impl Drop for Session {
         }
         if self.engine.over().is_none() {
             let (channel, key) = (CHANNEL, self.engine.key());
-            let _ = shared.send(&Record::NoSession { channel, key });
+            let _ = shared.post(&Record::NoSession { channel, key });
         }
         shared.remove_sleeper(self.sleeper.id);
     }

@@ -4,14 +4,16 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use core::time::Duration;
 
 use hal::lock::Mutex;
 use libredox::Fd;
-use scif::{Endpoint, Mapping, Memory, RecvFlags, SendFlags, raw};
+use scif::{Endpoint, Mapping, Memory, PollEntry, Readiness, RecvFlags, SendFlags, poll, raw};
 use st_core::connection::{Connection, News};
 use st_core::queue;
 use st_core::record::{RECORD_BYTES, Record};
 
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::memory::Windows;
 
@@ -24,6 +26,9 @@ const LIVE: u8 = 0;
 const BROKEN: u8 = 1;
 const ENDED: u8 = 2;
 const LOST: u8 = 3;
+
+/// How long a call waits for room in the stream.
+const ROOM_TIME: Duration = Duration::from_secs(10);
 
 /// What a peer says of sessions at most before it is heard.
 const MOST_TOLD: usize = 4;
@@ -309,25 +314,66 @@ impl Shared {
         self.inbox.lock().sleepers.retain(|slot| slot.id != id);
     }
 
-    /// Sends a record.
+    /// Sends a record, behind all that did not fit before. Waits for room for [`ROOM_TIME`]: a peer
+    /// that makes no call takes nothing out of the stream.
+    ///
+    /// # Errors
+    /// `TimedOut`: nothing of the record was sent. Those of the end.
+    pub fn send(&self, record: &Record) -> Result<()> {
+        let mut is_begun = self.try_send(record)?;
+        if is_begun && self.outbox.lock().is_empty() {
+            return Ok(());
+        }
+        let deadline = Deadline::after(ROOM_TIME)?;
+        loop {
+            match deadline.left() {
+                // The rest goes with a later record.
+                Err(Error::TimedOut) if is_begun => return Ok(()),
+                left => {
+                    let mut entry = [PollEntry::new(&self.endpoint, Readiness::OUT)];
+                    poll(&mut entry, left?)?;
+                }
+            }
+            is_begun = is_begun || self.try_send(record)?;
+            if is_begun && self.send_rest(&mut self.outbox.lock())? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends a record if there is room for some of it; the rest goes before all that follows.
+    fn try_send(&self, record: &Record) -> Result<bool> {
+        let mut outbox = self.outbox.lock();
+        if !self.send_rest(&mut outbox)? {
+            return Ok(false);
+        }
+        let bytes = record.encode();
+        let sent = self.endpoint.send(&bytes, SendFlags::empty())?;
+        if sent > 0 {
+            outbox.extend_from_slice(&bytes[sent..]);
+        }
+        Ok(sent > 0)
+    }
+
+    /// Sends what did not fit before; whether that is all.
+    fn send_rest(&self, outbox: &mut Vec<u8>) -> Result<bool> {
+        if !outbox.is_empty() {
+            let sent = self.endpoint.send(outbox, SendFlags::empty())?;
+            outbox.drain(..sent);
+        }
+        Ok(outbox.is_empty())
+    }
+
+    /// Sends a record without waiting, or with what follows: for records that take back what the
+    /// peer was told, of which there are never more than channels.
     ///
     /// # Errors
     /// Those of the end.
-    pub fn send(&self, record: &Record) -> Result<()> {
-        let mut outbox = self.outbox.lock();
-        let rest = core::mem::take(&mut *outbox);
-        if !rest.is_empty() {
-            self.send_all(&rest)?;
+    pub fn post(&self, record: &Record) -> Result<()> {
+        if !self.try_send(record)? {
+            self.outbox.lock().extend_from_slice(&record.encode());
         }
-        self.send_all(&record.encode())
-    }
-
-    fn send_all(&self, bytes: &[u8]) -> Result<()> {
-        let sent = self.endpoint.send(bytes, SendFlags::BLOCK)?;
-        match sent == bytes.len() {
-            true => Ok(()),
-            false => Err(Error::Ended),
-        }
+        Ok(())
     }
 
     /// Wakes the peer, which sleeps on a channel. A stream without room is full of what wakes it
@@ -345,20 +391,8 @@ impl Shared {
 
     /// Sends a record if there is room.
     fn say(&self, record: &Record) {
-        let mut outbox = self.outbox.lock();
-        let now = SendFlags::empty();
-        let rest = outbox.len();
-        if rest > 0 {
-            let sent = self.endpoint.send(&outbox, now).unwrap_or(rest);
-            outbox.drain(..sent);
-            if !outbox.is_empty() {
-                return;
-            }
-        }
-        let bytes = record.encode();
-        if let Ok(sent @ 1..) = self.endpoint.send(&bytes, now) {
-            outbox.extend_from_slice(&bytes[sent..]);
-        }
+        // The error of a connection that has ended is the next call's.
+        let _ = self.try_send(record);
     }
 
     /// Takes the ends of a channel.

@@ -163,7 +163,7 @@ impl Inside {
             None => {
                 let (channel, key) = (CHANNEL, state.key);
                 // A client that cannot be told has gone.
-                let _ = shared.send(&Record::NoSession { channel, key });
+                let _ = shared.post(&Record::NoSession { channel, key });
             }
         }
     }

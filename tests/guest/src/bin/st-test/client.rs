@@ -13,7 +13,9 @@ use st::{
 };
 
 use super::server::cross;
-use super::{BYTES, COUNTER, Message, PORT, accepts, byte, deaths, kind, options, pattern, say};
+use super::{
+    BYTES, COUNTER, Message, PORT, accepts, byte, deaths, kind, options, pattern, say, silence,
+};
 
 type Checked<T = ()> = Result<T, String>;
 
@@ -126,6 +128,7 @@ pub fn check(node: NodeId) -> i32 {
     suite.check("other options are refused", refusals(node));
     suite.check("the peer closes", closes(&mut peer));
     accepts::check(&mut suite, node);
+    silence::check(&mut suite);
     deaths::check(&mut suite, node);
     let last = Peer::connect(node, PORT).and_then(|mut peer| peer.say(of(kind::QUIT, 0)));
     suite.check("the server goes on and ends", last);

@@ -12,6 +12,7 @@ mod accepts;
 mod client;
 mod deaths;
 mod server;
+mod silence;
 
 use st::{Options, Result, Sender};
 use zerocopy::{FromBytes, Immutable, IntoBytes};

@@ -1,0 +1,76 @@
+//! A peer that makes no call takes nothing out of its stream: maps end with an error, unmaps do not
+//! wait, and everything works again with the peer's next call.
+
+use alloc::string::String;
+
+use guest_tests::{Suite, text};
+use runtime::thread;
+use st::{Deadline, Error, Link, Listener, Memory, PortId, Sender};
+
+use super::options;
+
+/// Where this program listens itself.
+const OWN_PORT: u16 = 5303;
+/// More maps than the stream has room for.
+const MOST: u32 = 4000;
+
+pub fn check(suite: &mut Suite) {
+    suite.check("maps that a silent peer does not hear of", silence());
+}
+
+fn silence() -> Result<(), String> {
+    let here = scif::nodes().map_err(text("nodes"))?.own;
+    let to = PortId::new(here, OWN_PORT);
+    let listener = Listener::with_options(&options().port(OWN_PORT)).map_err(text("listen"))?;
+    let connecting = thread::spawn(move || st::connect(to, &options()));
+    let connecting = connecting.map_err(text("spawn"))?;
+    let silent = listener.accept().map_err(text("accept"))?;
+    let own = connecting.join().map_err(text("join"))?;
+    let own = own.map_err(text("connect"))?;
+    let (mut tx, _rx) = channel(&own)?;
+    let memory = Memory::new(4096).map_err(text("memory"))?;
+    let (memory, count) = map_until_refused(&mut tx, memory)?;
+    // About 3,640 records fit.
+    expect((1000..2000).contains(&count), "another number of maps")?;
+    // The peer's next call takes all that there is, and the next map is told.
+    let (mut silent_tx, mut silent_rx) = channel(&silent)?;
+    expect(
+        silent_rx.try_pull::<u64>() == Ok(None),
+        "a header of nobody",
+    )?;
+    let region = tx.map(memory).map_err(text("map again"))?;
+    let remote = silent_tx.remote(Deadline::Never).map_err(text("remote"))?;
+    let place = remote.at(8).map_err(text("place"))?;
+    silent_tx.put(b"heard", place).map_err(text("put"))?;
+    let mut bytes = [0; 5];
+    region.copy_out(8, &mut bytes).map_err(text("look"))?;
+    expect(&bytes == b"heard", "another content")?;
+    region.unmap().map_err(text("unmap"))?;
+    expect(
+        silent_tx.put(b"late", place) == Err(Error::Gone),
+        "a put into memory that was unmapped",
+    )
+}
+
+/// Maps and unmaps until the stream is full: the memory, and how often that went well.
+fn map_until_refused(tx: &mut Sender, mut memory: Memory) -> Result<(Memory, u32), String> {
+    for count in 0..MOST {
+        memory = match tx.map(memory) {
+            Ok(region) => region.unmap().map_err(text("unmap"))?,
+            Err(Error::TimedOut) => {
+                let memory = Memory::new(4096).map_err(text("memory"))?;
+                return Ok((memory, count));
+            }
+            Err(error) => return Err(text("map")(error)),
+        };
+    }
+    Err("maps of which nobody heard".into())
+}
+
+fn channel(link: &Link) -> Result<(Sender, st::Receiver), String> {
+    Ok(link.channel(0).map_err(text("channel"))?.split())
+}
+
+fn expect(condition: bool, what: &str) -> Result<(), String> {
+    condition.then_some(()).ok_or_else(|| what.into())
+}
