@@ -509,3 +509,40 @@ fn a_datagram_tells_its_channel() {
     settle(&mut left, &mut right);
     assert_eq!(right.events(), [Event::Completion(right.recv_cq)]);
 }
+
+#[test]
+fn queue_pairs_share_a_lane() {
+    let (mut left, mut right, ah) = routed(&setup());
+    left.program.ring = 2100;
+    let init = left.context.query_qp(1).unwrap().init;
+    left.context.create_qp(5, init).unwrap();
+    left.qp = 5;
+    left.enter_init(&setup());
+    left.enter_rtr(&setup(), 0);
+    left.enter_rts(&setup());
+    for id in 10..13 {
+        right.receive(id, 0, 5000);
+    }
+    // The second one waits for the end of what the first one has begun, also when that is reset.
+    left.qp = 1;
+    left.post(datagram(&left, 1, 4000, ah));
+    left.progress();
+    left.qp = 5;
+    left.post(datagram(&left, 2, 4000, ah));
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [(1, Success), (2, Success)]);
+    left.qp = 1;
+    left.post(datagram(&left, 3, 4000, ah));
+    left.progress();
+    left.modify(QpState::Reset, Attributes::default(), M::empty());
+    left.qp = 5;
+    left.post(datagram(&left, 4, 4000, ah));
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [(4, Success)]);
+    let sources: Vec<_> = right
+        .received()
+        .iter()
+        .map(|wc| (wc.id, wc.src_qp))
+        .collect();
+    assert_eq!(sources, [(10, 1), (11, 5), (12, 5)]);
+}

@@ -228,3 +228,41 @@ fn an_unaligned_atomic_is_refused_before_it_is_asked_for() {
     settle(&mut left, &mut right);
     assert_eq!(left.send_results(), [(1, RemInvReqErr)]);
 }
+
+#[test]
+fn the_oldest_window_goes() {
+    let (mut left, mut right) = pair(&Setup::default());
+    right.program.windows_left = 2;
+    let keys = [0, 1, 2].map(|at| page(&mut right, at, ALL));
+    for (at, key) in (0..).zip(keys) {
+        left.post(left.one_sided(at, Opcode::RdmaWrite, (0, 8), (at * 4096, key)));
+        settle(&mut left, &mut right);
+    }
+    assert_eq!(left.send_results(), [0, 1, 2].map(|id| (id, Success)));
+    // The other two are there: nobody has to be asked.
+    for at in [1, 2] {
+        let target = (at * 4096, keys[at as usize]);
+        left.post(left.one_sided(at, Opcode::RdmaWrite, (0, 8), target));
+        left.progress();
+        assert_eq!(left.send_results(), [(at, Success)]);
+    }
+}
+
+#[test]
+fn an_atomic_operation_is_asked_for_once() {
+    let (mut left, mut right) = ends();
+    right.receive(10, 256, 8);
+    settle(&mut left, &mut right);
+    let key = right.key;
+    left.post(left.one_sided(1, Opcode::RdmaRead, (8, 8), (72, key)));
+    settle(&mut left, &mut right);
+    let mut add = left.one_sided(2, Opcode::AtomicFetchAndAdd, (8, 8), (72, key));
+    add.compare_add = 1;
+    left.post(add);
+    left.progress();
+    left.send(3, 0, 8);
+    left.progress();
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [1, 2, 3].map(|id| (id, Success)));
+    assert_eq!(word(&right, 72), 1);
+}

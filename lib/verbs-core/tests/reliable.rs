@@ -369,3 +369,20 @@ fn what_was_sent_to_a_former_life_is_dropped() {
     settle(&mut left, &mut right);
     assert_eq!(left.send_results(), [(1, Success), (2, RetryExcErr)]);
 }
+
+#[test]
+fn the_receive_of_a_message_under_way_is_flushed_first() {
+    let (mut left, mut right) = pair(&Setup::default());
+    right.receive(10, 0, 4000);
+    right.receive(11, 0, 8);
+    settle(&mut left, &mut right);
+    left.program.ring = 2100;
+    left.send(1, 0, 4000);
+    left.progress();
+    right.progress();
+    right.modify(ERROR, Attributes::default(), M::empty());
+    assert_eq!(
+        right.receive_results(),
+        [(10, WrFlushErr), (11, WrFlushErr)]
+    );
+}
