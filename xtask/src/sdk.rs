@@ -2,11 +2,11 @@
 //!
 //! The libraries are one static library of Rust's, taken apart: libscif.a has the objects of the
 //! crates behind `scif.h`, libsocket.a those behind `sys/socket.h` and its kin, libst.a those
-//! behind `st.h`, libc.a all others, start-up code included. All they define is weak, so
-//! that a program may define any of their functions itself, `scif_send` as well as `malloc`: an
-//! object of Rust's holds many functions, and would otherwise clash with the program's as soon as
-//! one of the others is needed. Nothing in the directory names a place of this machine, so it can
-//! be moved and given away.
+//! behind `st.h`, libibverbs.a those behind `infiniband/verbs.h`, libc.a all others, start-up code
+//! included. All they define is weak, so that a program may define any of their functions itself,
+//! `scif_send` as well as `malloc`: an object of Rust's holds many functions, and would otherwise
+//! clash with the program's as soon as one of the others is needed. Nothing in the directory names a
+//! place of this machine, so it can be moved and given away.
 
 use crate::config;
 use crate::object;
@@ -27,6 +27,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("libscif.a", &["libscif", "scif"]),
     ("libsocket.a", &["libsocket"]),
     ("libst.a", &["libst", "st", "st_core"]),
+    ("libibverbs.a", &["libibverbs", "verbs", "verbs_core"]),
     ("libc.a", &[]),
 ];
 /// The crates of the C library, and of what compilers call for.
@@ -47,6 +48,7 @@ const HEADERS: &[&str] = &[
     "lib/libscif/include",
     "lib/libsocket/include",
     "lib/libst/include",
+    "lib/libibverbs/include",
 ];
 const COMPILER: &str = "lib/libscif/skiff-cc";
 

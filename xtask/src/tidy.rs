@@ -18,6 +18,7 @@ const UNSAFE_HOMES: &[&str] = &[
     "lib/libscif",
     "lib/libsocket",
     "lib/libst",
+    "lib/libibverbs",
     "lib/hal",
     "lib/scheme",
     "lib/client-memory",

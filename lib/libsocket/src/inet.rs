@@ -1,13 +1,18 @@
 //! The functions of `arpa/inet.h`.
 
+use alloc::format;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 use runtime::sync::Mutex;
 use skiff_libc::errno;
 use syscall::error::{EAFNOSUPPORT, EINVAL, ENOSPC};
 
 use crate::address::{self, AF_INET, TEXT_BYTES};
+
+/// The family of addresses that can be written as text and nothing else.
+const AF_INET6: c_int = 10;
 
 /// A C string as text; `None` when it is not UTF-8.
 ///
@@ -81,25 +86,38 @@ unsafe extern "C" fn inet_ntop(
     place: *mut c_char,
     size: u32,
 ) -> *const c_char {
-    let number = match () {
-        () if family != c_int::from(AF_INET) => EAFNOSUPPORT,
-        () if host.is_null() || place.is_null() => EINVAL,
-        () => {
-            // SAFETY: the caller's address.
-            let bytes = unsafe { host.cast::<[u8; 4]>().read() };
-            let (text, length) = address::format(u32::from_be_bytes(bytes));
-            if length < size as usize {
-                // SAFETY: the caller's place is as large.
-                unsafe {
-                    place
-                        .cast::<u8>()
-                        .copy_from_nonoverlapping(text.as_ptr(), length + 1);
-                }
-                return place;
-            }
-            ENOSPC
+    // SAFETY: the caller's address, of so many bytes for its family.
+    let text = match (family, unsafe { host.cast::<[u8; 4]>().as_ref() }) {
+        (AF_INET6, Some(_)) => {
+            // SAFETY: as above.
+            let bytes = unsafe { host.cast::<[u8; 16]>().read() };
+            Ok(format!("{}\0", Ipv6Addr::from(bytes)))
         }
+        (family, Some(bytes)) if family == c_int::from(AF_INET) => {
+            Ok(format!("{}\0", Ipv4Addr::from(*bytes)))
+        }
+        (AF_INET6, None) => Err(EINVAL),
+        (family, None) if family == c_int::from(AF_INET) => Err(EINVAL),
+        _ => Err(EAFNOSUPPORT),
     };
-    errno::set(number);
-    core::ptr::null()
+    let text = text.and_then(|text| match place.is_null() {
+        true => Err(EINVAL),
+        false if text.len() > size as usize => Err(ENOSPC),
+        false => Ok(text),
+    });
+    match text {
+        Ok(text) => {
+            // SAFETY: the caller's place is as large.
+            unsafe {
+                place
+                    .cast::<u8>()
+                    .copy_from_nonoverlapping(text.as_ptr(), text.len());
+            }
+            place
+        }
+        Err(number) => {
+            errno::set(number);
+            core::ptr::null()
+        }
+    }
 }

@@ -59,12 +59,15 @@ pub use queue_pair::{Address, QueuePair, QueuePairBuilder, Settings};
 pub use raw::AsyncEvent;
 pub use verbs_core::address::{self, AddressVector, Datagram, GlobalRoute};
 pub use verbs_core::attributes::Attributes;
+pub use verbs_core::keys::{Bind, Region, WindowType};
+pub use verbs_core::srq::Xrc;
 pub use verbs_core::types::{
     Access, AttributeMask, EventType, Opcode, QpState, QpType, SendFlags, WcFlags, WcOpcode,
     WcStatus,
 };
+pub use verbs_core::work::QpInit;
 pub use verbs_core::work::{
     Capacity, Data, ReceiveRequest, Remote, Segment, SendRequest, WorkCompletion,
 };
-pub use verbs_core::{Subject, context};
+pub use verbs_core::{Subject, context, table};
 pub use worker::Worker;

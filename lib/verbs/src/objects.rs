@@ -240,7 +240,9 @@ impl CompletionQueue {
     /// # Errors
     /// None.
     pub fn poll(&self, most: usize, into: &mut Vec<WorkCompletion>) -> Result<usize> {
-        self.0.raw.poll_cq(self.0.id, most, into)
+        self.0
+            .raw
+            .poll_cq(self.0.id, most, |completion| into.push(completion))
     }
 
     /// Asks to be told, by the channel, of the next completion; `solicited_only`: of the next one

@@ -2,20 +2,22 @@
 //!
 //! Threads may share a context. A call takes the context's lock, and moves on what it can.
 
+mod memory;
+mod shared;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use hal::lock::{Guard, Mutex};
 use scif::NodeId;
+use verbs_core::Subject;
 use verbs_core::address::{AddressVector, Gid};
 use verbs_core::attributes::Attributes;
 use verbs_core::context::{self, Counts, Progress, QpView};
 use verbs_core::table::Id;
 use verbs_core::types::{AttributeMask, QpState};
 use verbs_core::work::{QpInit, ReceiveRequest, SendRequest, WorkCompletion};
-use verbs_core::{Subject, keys};
 
 use crate::bell::Bell;
 use crate::clock::Time;
@@ -84,10 +86,12 @@ impl Context {
             cqs: BTreeMap::new(),
             qps: BTreeMap::new(),
             srqs: BTreeMap::new(),
+            xrcds: BTreeMap::new(),
             events: events.clone(),
             armed: BTreeSet::new(),
             wanted: BTreeMap::new(),
             own_datagrams: None,
+            wants_links: false,
             left: Progress::default(),
             is_polled: false,
             wakes_at: 0,
@@ -122,6 +126,11 @@ impl Context {
         &self.shared.events
     }
 
+    /// Whether it is the same context.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// Tells all peers that nothing more comes: for programs that end without closing the context.
     pub fn leave(&self) {
         self.lock().leave();
@@ -131,8 +140,9 @@ impl Context {
     fn rouse(&self, state: &mut State) {
         let left = state.left;
         let is_early = left.until.is_some_and(|until| until < state.wakes_at);
-        let waits = left.waits_for_room && !state.is_polled;
-        if is_early || waits || left.is_busy {
+        // While the program polls, it comes again by itself.
+        let is_left = (left.waits_for_room || left.is_busy) && !state.is_polled;
+        if is_early || is_left || core::mem::take(&mut state.wants_links) {
             self.shared.bell.ring();
         }
     }
@@ -141,68 +151,6 @@ impl Context {
     fn advance(&self, state: &mut State) {
         state.advance();
         self.rouse(state);
-    }
-
-    // ---- Protection domains and memory regions ----
-
-    /// Makes a protection domain.
-    ///
-    /// # Errors
-    /// `NoMemory`.
-    pub fn alloc_pd(&self) -> Result<Id> {
-        let mut state = self.lock();
-        let pd = state.core.alloc_pd()?;
-        state.users.insert(pd, 0);
-        Ok(pd)
-    }
-
-    /// Ends a protection domain.
-    ///
-    /// # Errors
-    /// `NotFound`. `Busy`: something belongs to it.
-    pub fn dealloc_pd(&self, pd: Id) -> Result<()> {
-        let mut state = self.lock();
-        match state.users.get(&pd) {
-            None => return Err(Error::NotFound),
-            Some(0) => {}
-            Some(_) => return Err(Error::Busy),
-        }
-        state.close_lanes(pd);
-        state.core.dealloc_pd(pd)?;
-        state.users.remove(&pd);
-        Ok(())
-    }
-
-    /// Registers memory: `region` says which, in addresses of `held`. Its key, local and remote.
-    ///
-    /// # Errors
-    /// `NotFound`: the domain. `Invalid`: the length, the access, addresses with different offsets
-    /// in a page, or not in `held`. `NoMemory`.
-    pub fn register(&self, region: keys::Region, held: Held) -> Result<u32> {
-        let range = held.range();
-        let ahead = (region.start as usize).checked_sub(range.address());
-        let inside = ahead.and_then(|ahead| range.part(ahead, region.length as usize).ok());
-        inside.ok_or(Error::Invalid)?;
-        let mut state = self.lock();
-        let key = state.core.register(region)?;
-        state.lanes.memory.insert(key, held);
-        state.count(region.pd, 1);
-        Ok(key)
-    }
-
-    /// Ends a memory region; what it was made of. When this returns nobody copies to or from it.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn deregister(&self, key: u32) -> Result<Held> {
-        let mut state = self.lock();
-        let State { core, lanes, .. } = &mut *state;
-        let pd = core.region(key).ok_or(Error::NotFound)?.pd;
-        core.deregister(lanes, key)?;
-        let held = lanes.memory.remove(key).ok_or(Error::NotFound)?;
-        state.count(pd, -1);
-        self.advance(&mut state);
-        Ok(held)
     }
 
     // ---- Completion queues ----
@@ -248,18 +196,26 @@ impl Context {
         Ok(self.lock().core.resize_cq(cq, size)?)
     }
 
-    /// Takes completions, at most as many as `into` has room for beyond its length, and appends
-    /// them; how many. When there are none, looks for what peers have sent.
+    /// Takes completions, at most so many, and gives each to `sink`; how many. When there are none,
+    /// looks for what peers have sent.
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn poll_cq(&self, cq: Id, most: usize, into: &mut Vec<WorkCompletion>) -> Result<usize> {
+    pub fn poll_cq(
+        &self,
+        cq: Id,
+        most: usize,
+        mut sink: impl FnMut(WorkCompletion),
+    ) -> Result<usize> {
         self.shared.polls.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock();
-        let mut count = take(&mut state, cq, most, into)?;
+        let mut count = take(&mut state, cq, most, &mut sink)?;
         if count == 0 {
-            state.advance_once();
-            count = take(&mut state, cq, most, into)?;
+            match state.is_polled {
+                true => state.advance_once(),
+                false => state.advance(),
+            }
+            count = take(&mut state, cq, most, &mut sink)?;
             self.rouse(&mut state);
         }
         drop(state);
@@ -293,71 +249,6 @@ impl Context {
             }
         }
         Ok(())
-    }
-
-    // ---- Shared receive queues ----
-
-    /// Makes a shared receive queue. `user`: the program's word for it.
-    ///
-    /// # Errors
-    /// `Invalid`: sizes. `NotFound`: the domain. `NoMemory`.
-    pub fn create_srq(
-        &self,
-        pd: Id,
-        (max_wr, max_sge): (u32, u32),
-        limit: u32,
-        user: u64,
-    ) -> Result<Id> {
-        let mut state = self.lock();
-        let srq = state.core.create_srq(pd, max_wr, max_sge, limit)?;
-        state.srqs.insert(srq, user);
-        state.count(pd, 1);
-        Ok(srq)
-    }
-
-    /// Ends a shared receive queue.
-    ///
-    /// # Errors
-    /// `NotFound`. `Busy`: queue pairs take from it.
-    pub fn destroy_srq(&self, srq: Id) -> Result<()> {
-        let mut state = self.lock();
-        let pd = state.core.srq(srq)?.pd;
-        state.core.destroy_srq(srq)?;
-        state.srqs.remove(&srq);
-        state.count(pd, -1);
-        drop(state);
-        self.forget(Subject::Srq(srq));
-        Ok(())
-    }
-
-    /// Sets the limit of a shared receive queue, below which an event tells once.
-    ///
-    /// # Errors
-    /// `NotFound`. `Invalid`: more than it holds.
-    pub fn set_srq_limit(&self, srq: Id, limit: u32) -> Result<()> {
-        Ok(self.lock().core.set_srq_limit(srq, limit)?)
-    }
-
-    /// Receives that a shared receive queue holds, segments of each, and the limit.
-    ///
-    /// # Errors
-    /// `NotFound`.
-    pub fn query_srq(&self, srq: Id) -> Result<(u32, u32, u32)> {
-        let state = self.lock();
-        Ok(state.core.srq(srq)?.query())
-    }
-
-    /// Posts receives to a shared receive queue, up to the first that is refused; how many were
-    /// posted.
-    pub fn post_srq_recv(
-        &self,
-        srq: Id,
-        requests: impl IntoIterator<Item = ReceiveRequest>,
-    ) -> (usize, Result<()>) {
-        let mut state = self.lock();
-        let posted = each(requests, |request| state.core.post_srq_recv(srq, request));
-        self.advance(&mut state);
-        posted
     }
 
     // ---- Address handles ----
@@ -401,8 +292,8 @@ impl Context {
     }
 
     /// Datagrams that came with a wrong key.
-    pub fn qkey_violations(&self) -> u64 {
-        u64::from(self.lock().core.qkey_violations())
+    pub fn qkey_violations(&self) -> u32 {
+        self.lock().core.qkey_violations()
     }
 
     // ---- Queue pairs ----
@@ -412,8 +303,14 @@ impl Context {
     /// # Errors
     /// `Invalid`: sizes, or objects of another domain. `NotFound`: objects. `NotSupported`: the
     /// type. `NoMemory`; those of making a listener.
-    pub fn create_qp(&self, init: QpInit, user: u64) -> Result<u32> {
+    pub fn create_qp(&self, mut init: QpInit, user: u64) -> Result<u32> {
         let mut state = self.lock();
+        if let Some(domain) = init.xrcd {
+            // Peers of the receiving half reach the memory of the domain's shared receive queues.
+            let pd = state.xrcds.get(&domain).ok_or(Error::NotFound)?;
+            let any = state.users.keys().next().copied();
+            init.pd = pd.or(any).ok_or(Error::Invalid)?;
+        }
         let number = state.links.take_number(init.pd)?;
         if let Err(error) = state.core.create_qp(number, init) {
             state.links.give_back(number);
@@ -521,12 +418,17 @@ fn each<T>(
 }
 
 /// Takes completions that are there.
-fn take(state: &mut State, cq: Id, most: usize, into: &mut Vec<WorkCompletion>) -> Result<usize> {
+fn take(
+    state: &mut State,
+    cq: Id,
+    most: usize,
+    sink: &mut impl FnMut(WorkCompletion),
+) -> Result<usize> {
     let mut count = 0;
     while count < most
         && let Some(completion) = state.core.poll_cq(cq)?
     {
-        into.push(completion);
+        sink(completion);
         count += 1;
     }
     Ok(count)

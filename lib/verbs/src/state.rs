@@ -61,6 +61,9 @@ pub struct State {
     /// The program's words.
     pub qps: BTreeMap<u32, u64>,
     pub srqs: BTreeMap<Id, u64>,
+    /// Domains of extended reliable connections, with the protection domain of the first shared
+    /// receive queue.
+    pub xrcds: BTreeMap<Id, Option<Id>>,
     pub events: Arc<Events<AsyncEvent>>,
     /// Completion queues whose channel is to be told.
     pub armed: BTreeSet<Id>,
@@ -68,6 +71,8 @@ pub struct State {
     pub wanted: BTreeMap<Destination, Key>,
     /// The lane for datagrams within the context.
     pub own_datagrams: Option<LaneId>,
+    /// The progress thread is to make a connection.
+    pub wants_links: bool,
     /// What is left to do.
     pub left: Progress,
     /// The program polls: the progress thread leaves the lanes alone.
@@ -118,7 +123,7 @@ impl State {
                 Event::LaneOver(lane) => self.lane_over(lane),
                 Event::LaneWanted(destination) => {
                     self.want_datagrams(destination);
-                    // The datagram can go on, or the progress thread is to make the lane.
+                    // It may be there.
                     self.left.is_busy = true;
                 }
             }
@@ -222,6 +227,7 @@ impl State {
                     if self.wanted.values().all(|of| *of != key) {
                         let now = self.time.now();
                         self.links.want_datagrams(key, now);
+                        self.wants_links = true;
                     }
                     self.wanted.insert(destination, key);
                     return;

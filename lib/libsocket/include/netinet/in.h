@@ -18,7 +18,7 @@ struct sockaddr_in {
     unsigned char sin_zero[8];
 };
 
-/* There is no AF_INET6: the types are here so that programs which can do without it compile. */
+/* There is no AF_INET6, but for inet_ntop: the types are here so that programs which can do without it compile. */
 struct in6_addr {
     union {
         uint8_t __bytes[16];

@@ -1,6 +1,7 @@
 /* Opening files. The flags are the system's own numbers, which are not Linux's. */
 #ifndef _FCNTL_H
 #define _FCNTL_H
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #define O_RDONLY 0x00010000

@@ -45,4 +45,18 @@ char *strerror(int number);
 int strerror_r(int number, char *place, size_t size);
 const char *strsignal(int number);
 __END_DECLS
+
+/* Copies on the stack of the function that asks for them. */
+#define strdupa(text) ({ \
+    const char *strdupa_from = (text); \
+    size_t strdupa_bytes = strlen(strdupa_from) + 1; \
+    (char *)memcpy(__builtin_alloca(strdupa_bytes), strdupa_from, strdupa_bytes); \
+})
+#define strndupa(text, limit) ({ \
+    const char *strdupa_from = (text); \
+    size_t strdupa_bytes = strnlen(strdupa_from, (limit)); \
+    char *strdupa_to = (char *)__builtin_alloca(strdupa_bytes + 1); \
+    strdupa_to[strdupa_bytes] = 0; \
+    (char *)memcpy(strdupa_to, strdupa_from, strdupa_bytes); \
+})
 #endif

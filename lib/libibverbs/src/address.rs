@@ -1,0 +1,200 @@
+//! Address handles, rates, and groups.
+
+use alloc::boxed::Box;
+use core::ffi::c_int;
+
+use syscall::error::EINVAL;
+use verbs::table::Id;
+use verbs::{AddressVector, GlobalRoute, address, device};
+
+use crate::place::get;
+use crate::types::{Ah, AhAttr, Context, Gid, Grh, Pd, Qp, Wc};
+use crate::{Result, errno_of, number, object};
+
+/// The local identifier of a destination: as it is, or that of its global one.
+pub fn lid_of(attr: &AhAttr) -> u16 {
+    match attr.dlid {
+        0 if attr.is_global != 0 => device::node_of(&attr.dgid.0).map_or(0, address::lid),
+        lid => lid,
+    }
+}
+
+fn create(pd: *mut Pd, attr: *const AhAttr) -> Result<Ah> {
+    // SAFETY: a domain of ours, its context, and the caller's structure.
+    let (domain, context, attr) = unsafe {
+        let domain = get(pd)?;
+        (domain, get(domain.context)?, get(attr)?)
+    };
+    if attr.port_num != 1 || attr.is_global != 0 && attr.sgid_index != 0 {
+        return Err(EINVAL);
+    }
+    let global = (attr.is_global != 0).then_some(GlobalRoute {
+        gid: attr.dgid.0,
+        flow_label: attr.flow_label,
+        traffic_class: attr.traffic_class,
+        hop_limit: attr.hop_limit,
+    });
+    let vector = AddressVector {
+        lid: lid_of(attr),
+        service_level: attr.sl,
+        global,
+    };
+    let id = context.raw.create_ah(domain.id(), vector);
+    Ok(Ah {
+        context: domain.context,
+        pd,
+        handle: id.map_err(errno_of)?.0,
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_create_ah(pd: *mut Pd, attr: *const AhAttr) -> *mut Ah {
+    object(create(pd, attr))
+}
+
+/// `IBV_WC_GRH`.
+const WITH_GRH: u32 = 1;
+
+fn answer_to(wc: *const Wc, grh: *const Grh, port: u8) -> Result<AhAttr> {
+    // SAFETY: the caller's completion.
+    let wc = unsafe { get(wc)? };
+    let mut attr = AhAttr {
+        dlid: wc.slid,
+        sl: wc.sl,
+        src_path_bits: wc.dlid_path_bits,
+        port_num: port,
+        ..AhAttr::default()
+    };
+    if wc.wc_flags & WITH_GRH != 0 {
+        // SAFETY: the caller's header, which the completion says is there.
+        let grh = unsafe { get(grh)? };
+        let first = u32::from_be(grh.version_tclass_flow);
+        attr.is_global = 1;
+        attr.dgid = grh.sgid;
+        attr.flow_label = first & 0xf_ffff;
+        attr.traffic_class = (first >> 20) as u8;
+        attr.hop_limit = grh.hop_limit;
+    }
+    Ok(attr)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_init_ah_from_wc(
+    _context: *mut Context,
+    port: u8,
+    wc: *const Wc,
+    grh: *const Grh,
+    to: *mut AhAttr,
+) -> c_int {
+    // SAFETY: the caller's place.
+    number(answer_to(wc, grh, port).map(|attr| unsafe { to.write(attr) }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_create_ah_from_wc(
+    pd: *mut Pd,
+    wc: *const Wc,
+    grh: *const Grh,
+    port: u8,
+) -> *mut Ah {
+    object(answer_to(wc, grh, port).and_then(|attr| create(pd, &attr)))
+}
+
+fn destroy(ah: *mut Ah) -> Result<()> {
+    // SAFETY: a handle of ours, its domain and its context.
+    let (of, domain, context) = unsafe {
+        let of = get(ah)?;
+        (of, get(of.pd)?, get(of.context)?)
+    };
+    let ended = context.raw.destroy_ah(domain.id(), Id(of.handle));
+    ended.map_err(errno_of)?;
+    // SAFETY: made by `object`; the caller does not use it any more.
+    unsafe { drop(Box::from_raw(ah)) };
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_destroy_ah(ah: *mut Ah) -> c_int {
+    number(destroy(ah))
+}
+
+// ---- Groups ----
+
+fn group<'a>(qp: *const Qp, gid: *const Gid) -> Result<(&'a Qp, &'a Context, Gid)> {
+    // SAFETY: a queue pair of ours, its context, and the caller's identifier.
+    unsafe {
+        let qp = get(qp)?;
+        Ok((qp, get(qp.context)?, *get(gid)?))
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_attach_mcast(qp: *const Qp, gid: *const Gid, lid: u16) -> c_int {
+    number(group(qp, gid).and_then(|(qp, context, gid)| {
+        let done = context.raw.attach_multicast(qp.qp_num, gid.0, lid);
+        done.map_err(errno_of)
+    }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_detach_mcast(qp: *const Qp, gid: *const Gid, _lid: u16) -> c_int {
+    number(group(qp, gid).and_then(|(qp, context, gid)| {
+        let done = context.raw.detach_multicast(qp.qp_num, gid.0);
+        done.map_err(errno_of)
+    }))
+}
+
+// ---- Rates ----
+
+/// Codes of rates, with the multiple of 2.5 Gbit/s and Mbit/s.
+const RATES: [(c_int, c_int, c_int); 23] = [
+    (2, 1, 2500),
+    (5, 2, 5000),
+    (3, 4, 10000),
+    (6, 8, 20000),
+    (4, 12, 30000),
+    (7, 16, 40000),
+    (8, 24, 60000),
+    (9, 32, 80000),
+    (10, 48, 120000),
+    (11, 6, 14062),
+    (12, 22, 56250),
+    (13, 45, 112500),
+    (14, 67, 168750),
+    (15, 10, 25781),
+    (16, 41, 103125),
+    (17, 82, 206250),
+    (18, 124, 309375),
+    (19, 11, 28125),
+    (20, 20, 53125),
+    (21, 160, 425000),
+    (22, 240, 637500),
+    (23, 320, 850000),
+    (24, 480, 1275000),
+];
+
+fn rate(rate: c_int) -> Option<&'static (c_int, c_int, c_int)> {
+    RATES.iter().find(|(code, ..)| *code == rate)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_rate_to_mult(code: c_int) -> c_int {
+    rate(code).map_or(-1, |(_, multiple, _)| *multiple)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mult_to_ibv_rate(multiple: c_int) -> c_int {
+    let found = RATES.iter().find(|(_, of, _)| *of == multiple);
+    found.map_or(0, |(code, ..)| *code)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_rate_to_mbps(code: c_int) -> c_int {
+    rate(code).map_or(-1, |(.., mbps)| *mbps)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> c_int {
+    let found = RATES.iter().find(|(.., of)| *of == mbps);
+    found.map_or(0, |(code, ..)| *code)
+}

@@ -1,0 +1,499 @@
+//! Protection domains, memory regions and memory windows.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use scif::Memory;
+use scif::raw::Range;
+use syscall::error::{EBUSY, EINVAL, EOPNOTSUPP, EPERM};
+use verbs::table::Id;
+use verbs::{Access, Opcode, SendFlags, SendRequest, WindowType};
+
+use crate::place::{get, get_mut};
+use crate::types::{BindInfo, Context, Mr, ParentDomainAttr, Pd, Qp};
+use crate::{Result, errno_of, none, number, object};
+
+impl Pd {
+    /// The handle of the domain.
+    pub fn id(&self) -> Id {
+        Id(self.handle)
+    }
+}
+
+fn alloc_pd(context: *mut Context) -> Result<Pd> {
+    // SAFETY: a context of ours.
+    let of = unsafe { get(context)? };
+    let id = of.raw.alloc_pd().map_err(errno_of)?;
+    Ok(Pd {
+        context,
+        handle: id.0,
+        is_parent: false,
+        parents: AtomicU32::new(0),
+        of: core::ptr::null(),
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_alloc_pd(context: *mut Context) -> *mut Pd {
+    object(alloc_pd(context))
+}
+
+fn dealloc_pd(pd: *mut Pd) -> Result<()> {
+    // SAFETY: a domain of ours, and its context.
+    let (domain, context) = unsafe {
+        let domain = get(pd)?;
+        (domain, get(domain.context)?)
+    };
+    if domain.is_parent {
+        // SAFETY: the domain that this one was made of, which cannot go before.
+        let of = unsafe { get(domain.of)? };
+        of.parents.fetch_sub(1, Ordering::Relaxed);
+    } else {
+        if domain.parents.load(Ordering::Relaxed) > 0 {
+            return Err(EBUSY);
+        }
+        context.raw.dealloc_pd(domain.id()).map_err(errno_of)?;
+    }
+    // SAFETY: made by `object`; the caller does not use it any more.
+    unsafe { drop(Box::from_raw(pd)) };
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_dealloc_pd(pd: *mut Pd) -> c_int {
+    number(dealloc_pd(pd))
+}
+
+/// The bits of the mask that need nothing from the library.
+const PARENT_MASK: u32 = 0b111;
+
+fn alloc_parent_domain(context: *mut Context, attr: *const ParentDomainAttr) -> Result<Pd> {
+    // SAFETY: the caller's structure, and a domain of ours.
+    let (attr, of) = unsafe {
+        let attr = get(attr)?;
+        (attr, get(attr.pd)?)
+    };
+    if attr.comp_mask & !PARENT_MASK != 0 {
+        return Err(EOPNOTSUPP);
+    }
+    of.parents.fetch_add(1, Ordering::Relaxed);
+    Ok(Pd {
+        context,
+        handle: of.handle,
+        is_parent: true,
+        parents: AtomicU32::new(0),
+        of,
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_alloc_parent_domain(
+    context: *mut Context,
+    attr: *const ParentDomainAttr,
+) -> *mut Pd {
+    object(alloc_parent_domain(context, attr))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_alloc_td(context: *mut Context, mask: *const u32) -> *mut *mut Context {
+    // SAFETY: the caller's structure of one number.
+    match unsafe { get(mask) } {
+        Ok(0) => object(Ok(context)),
+        _ => none(EINVAL),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_dealloc_td(td: *mut *mut Context) -> c_int {
+    if td.is_null() {
+        return EINVAL;
+    }
+    // SAFETY: made by `object`; the caller does not use it any more.
+    unsafe { drop(Box::from_raw(td)) };
+    0
+}
+
+// ---- Memory regions ----
+
+fn access_of(access: c_uint) -> Result<Access> {
+    let known = access & !Access::OPTIONAL_BITS;
+    Access::from_bits(known).ok_or(EINVAL)
+}
+
+/// Where and what of a registration.
+struct Wanted {
+    address: usize,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+}
+
+impl Wanted {
+    fn region(&self, pd: &Pd) -> Result<verbs::Region> {
+        let access = access_of(self.access)?;
+        let iova = match access.contains(Access::ZERO_BASED) {
+            true => (self.address % 4096) as u64,
+            false => self.iova,
+        };
+        Ok(verbs::Region {
+            pd: pd.id(),
+            start: self.address as u64,
+            length: self.length as u64,
+            iova,
+            access,
+        })
+    }
+
+    /// The region as C sees it.
+    fn result(&self, context: *mut Context, pd: *mut Pd, key: u32) -> Mr {
+        Mr {
+            context,
+            pd,
+            addr: self.address as *mut c_void,
+            length: self.length,
+            handle: key >> 8,
+            lkey: key,
+            rkey: key,
+        }
+    }
+
+    /// The memory.
+    fn range(&self) -> Result<Range<'static>> {
+        self.address.checked_add(self.length).ok_or(EINVAL)?;
+        // SAFETY: memory that the program gives for transfers, by C's rules.
+        Ok(unsafe { Range::new(self.address, self.length) })
+    }
+}
+
+fn register(pd: *mut Pd, wanted: &Wanted) -> Result<Mr> {
+    // SAFETY: a domain of ours, and its context.
+    let (domain, context) = unsafe {
+        let domain = get(pd)?;
+        (domain, get(domain.context)?)
+    };
+    let region = wanted.region(domain)?;
+    let held = wanted.range()?.into();
+    let key = context.raw.register(region, held).map_err(errno_of)?;
+    Ok(wanted.result(domain.context, pd, key))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_reg_mr(
+    pd: *mut Pd,
+    address: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> *mut Mr {
+    ibv_reg_mr_iova2(pd, address, length, address as u64, access as c_uint)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_reg_mr_iova(
+    pd: *mut Pd,
+    address: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_int,
+) -> *mut Mr {
+    ibv_reg_mr_iova2(pd, address, length, iova, access as c_uint)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut Pd,
+    address: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> *mut Mr {
+    let wanted = Wanted {
+        address: address as usize,
+        length,
+        iova,
+        access,
+    };
+    object(register(pd, &wanted))
+}
+
+/// Numbers of `enum ibv_rereg_mr_err_code`.
+const ERR_INPUT: c_int = -1;
+const ERR_CMD: c_int = -4;
+/// `enum ibv_rereg_mr_flags`.
+const CHANGE_TRANSLATION: c_int = 1;
+const CHANGE_PD: c_int = 2;
+const CHANGE_ACCESS: c_int = 4;
+const ALL_CHANGES: c_int = 7;
+
+fn reregister(
+    mr: *mut Mr,
+    flags: c_int,
+    new_pd: *mut Pd,
+    wanted: Wanted,
+) -> core::result::Result<(), (c_int, i32)> {
+    let input = |number| (ERR_INPUT, number);
+    // SAFETY: a region of ours, and its context.
+    let (region, context) = unsafe {
+        let region = get_mut(mr).map_err(input)?;
+        (region as &mut Mr, get((*mr).context).map_err(input)?)
+    };
+    if flags & !ALL_CHANGES != 0 || flags == 0 {
+        return Err(input(EINVAL));
+    }
+    let pd = match flags & CHANGE_PD {
+        0 => region.pd,
+        _ => new_pd,
+    };
+    // SAFETY: a domain of ours.
+    let domain = unsafe { get(pd) }.map_err(input)?;
+    let old = context.raw.region(region.lkey).ok_or(input(EINVAL))?;
+    let moves = flags & CHANGE_TRANSLATION != 0;
+    let mut new = old;
+    new.pd = domain.id();
+    if flags & CHANGE_ACCESS != 0 {
+        new.access = access_of(wanted.access).map_err(input)?;
+    }
+    let mut held = None;
+    if moves {
+        let at = wanted.region(domain).map_err(input)?;
+        (new.start, new.length, new.iova) = (at.start, at.length, at.iova);
+        held = Some(wanted.range().map_err(input)?.into());
+    }
+    let key = context.raw.reregister(region.lkey, new, held);
+    let key = key.map_err(|error| (ERR_CMD, errno_of(error)))?;
+    (region.lkey, region.rkey, region.handle) = (key, key, key >> 8);
+    region.pd = pd;
+    if moves {
+        (region.addr, region.length) = (wanted.address as *mut c_void, wanted.length);
+    }
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_rereg_mr(
+    mr: *mut Mr,
+    flags: c_int,
+    pd: *mut Pd,
+    address: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    let wanted = Wanted {
+        address: address as usize,
+        length,
+        iova: address as u64,
+        access: access as c_uint,
+    };
+    match reregister(mr, flags, pd, wanted) {
+        Ok(()) => 0,
+        Err((code, number)) => {
+            skiff_libc::errno::set(number);
+            code
+        }
+    }
+}
+
+// ---- Memory of the library's ----
+
+/// `struct ibv_buf`.
+pub struct Buf(Arc<Memory>);
+
+fn alloc_buf(pd: *const Pd, size: usize) -> Result<Buf> {
+    // SAFETY: a domain of ours.
+    unsafe { get(pd)? };
+    let size = size.checked_next_multiple_of(4096).filter(|size| *size > 0);
+    let size = size.ok_or(EINVAL)?;
+    // Ordinary memory will do when the user has all that the driver gives.
+    let memory = Memory::new(size).or_else(|_| Memory::ordinary(size));
+    memory
+        .map(|memory| Buf(Arc::new(memory)))
+        .map_err(|error| error.errno)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_alloc_buf(
+    pd: *const Pd,
+    size: usize,
+    place: *mut *mut Buf,
+) -> *mut c_void {
+    if place.is_null() {
+        return none(EINVAL);
+    }
+    match alloc_buf(pd, size) {
+        Ok(buf) => {
+            let address = buf.0.address() as *mut c_void;
+            // SAFETY: the caller's place.
+            unsafe { place.write(object(Ok(buf))) };
+            address
+        }
+        Err(number) => none(number),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_free_buf(buf: *mut Buf) {
+    if !buf.is_null() {
+        // SAFETY: made by `object`; the caller does not use it any more.
+        unsafe { drop(Box::from_raw(buf)) };
+    }
+}
+
+fn register_buf(pd: *mut Pd, buf: *const Buf, wanted: &Wanted) -> Result<Mr> {
+    // SAFETY: a domain and memory of ours, and the context.
+    let (domain, buf, context) = unsafe {
+        let domain = get(pd)?;
+        (domain, get(buf)?, get(domain.context)?)
+    };
+    let region = wanted.region(domain)?;
+    let held = buf.0.clone().into();
+    let key = context.raw.register(region, held).map_err(errno_of)?;
+    Ok(wanted.result(domain.context, pd, key))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_reg_buf_mr(
+    pd: *mut Pd,
+    buf: *const Buf,
+    address: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> *mut Mr {
+    let wanted = Wanted {
+        address: address as usize,
+        length,
+        iova: address as u64,
+        access: access as c_uint,
+    };
+    object(register_buf(pd, buf, &wanted))
+}
+
+fn deregister(mr: *mut Mr) -> Result<()> {
+    // SAFETY: a region of ours, and its context.
+    let (region, context) = unsafe {
+        let region = get(mr)?;
+        (region, get(region.context)?)
+    };
+    context.raw.deregister(region.lkey).map_err(errno_of)?;
+    // SAFETY: made by `object`; the caller does not use it any more.
+    unsafe { drop(Box::from_raw(mr)) };
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_dereg_mr(mr: *mut Mr) -> c_int {
+    number(deregister(mr))
+}
+
+// ---- Memory windows ----
+
+/// `struct ibv_mw`.
+#[repr(C)]
+pub struct Mw {
+    context: *mut Context,
+    pd: *mut Pd,
+    pub rkey: u32,
+    handle: u32,
+    kind: u32,
+}
+
+fn alloc_mw(pd: *mut Pd, kind: u32) -> Result<Mw> {
+    // SAFETY: a domain of ours, and its context.
+    let (domain, context) = unsafe {
+        let domain = get(pd)?;
+        (domain, get(domain.context)?)
+    };
+    let window = match kind {
+        1 => WindowType::One,
+        2 => WindowType::Two,
+        _ => return Err(EINVAL),
+    };
+    let rkey = context
+        .raw
+        .alloc_mw(domain.id(), window)
+        .map_err(errno_of)?;
+    Ok(Mw {
+        context: domain.context,
+        pd,
+        rkey,
+        handle: rkey >> 8,
+        kind,
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_alloc_mw(pd: *mut Pd, kind: u32) -> *mut Mw {
+    object(alloc_mw(pd, kind))
+}
+
+fn dealloc_mw(mw: *mut Mw) -> Result<()> {
+    // SAFETY: a window of ours, its domain and its context.
+    let (window, domain, context) = unsafe {
+        let window = get(mw)?;
+        (window, get(window.pd)?, get(window.context)?)
+    };
+    let ended = context.raw.dealloc_mw(domain.id(), window.rkey);
+    ended.map_err(errno_of)?;
+    // SAFETY: made by `object`; the caller does not use it any more.
+    unsafe { drop(Box::from_raw(mw)) };
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_dealloc_mw(mw: *mut Mw) -> c_int {
+    number(dealloc_mw(mw))
+}
+
+/// What a request to bind a window says; `key`: the new one.
+pub fn bind(window: &Mw, key: u32, info: &BindInfo) -> Result<verbs::Bind> {
+    // SAFETY: a region of ours, or none.
+    let region = unsafe { info.mr.as_ref() };
+    Ok(verbs::Bind {
+        window: window.rkey,
+        key,
+        region: region.map_or(0, |region| region.lkey),
+        address: info.addr,
+        length: info.length,
+        access: access_of(info.mw_access_flags)?,
+    })
+}
+
+/// `struct ibv_mw_bind`.
+#[repr(C)]
+pub struct MwBind {
+    wr_id: u64,
+    send_flags: c_uint,
+    info: BindInfo,
+}
+
+fn bind_first(qp: *const Qp, mw: *mut Mw, asked: *const MwBind) -> Result<()> {
+    // SAFETY: a queue pair and a window of ours, and the caller's structure.
+    let (qp, window, asked) = unsafe { (get(qp)?, get_mut(mw)?, get(asked)?) };
+    // SAFETY: the context of the queue pair; a region of ours, or none.
+    let (context, region) = unsafe { (get(qp.context)?, asked.info.mr.as_ref()) };
+    if window.kind != 1 || region.is_none() && (asked.info.addr, asked.info.length) != (0, 0) {
+        return Err(EINVAL);
+    }
+    if region.is_some_and(|region| region.pd != window.pd) {
+        return Err(EPERM);
+    }
+    let key = window.rkey & !0xff | (window.rkey.wrapping_add(1)) & 0xff;
+    let flags = SendFlags::from_bits(asked.send_flags).ok_or(EINVAL)?;
+    let request = SendRequest {
+        flags,
+        bind: Some(bind(window, key, &asked.info)?),
+        ..SendRequest::new(asked.wr_id, Opcode::BindMw, alloc::vec![])
+    };
+    context
+        .raw
+        .post_send(qp.qp_num, [request])
+        .1
+        .map_err(errno_of)?;
+    window.rkey = key;
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_bind_mw(qp: *const Qp, mw: *mut Mw, asked: *const MwBind) -> c_int {
+    number(bind_first(qp, mw, asked))
+}

@@ -1,0 +1,48 @@
+//! Objects and lists that C passes.
+
+use syscall::error::EINVAL;
+
+use crate::Result;
+
+/// What a pointer of C's leads to.
+///
+/// # Errors
+/// `EINVAL`: it is null.
+///
+/// # Safety
+/// It is null or leads to a valid value, which lives as long as the reference is used.
+pub unsafe fn get<'a, T>(pointer: *const T) -> Result<&'a T> {
+    // SAFETY: the caller's promise.
+    unsafe { pointer.as_ref() }.ok_or(EINVAL)
+}
+
+/// As [`get`], to be changed.
+///
+/// # Errors
+/// As there.
+///
+/// # Safety
+/// As there, and nothing else uses the value.
+pub unsafe fn get_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T> {
+    // SAFETY: the caller's promise.
+    unsafe { pointer.as_mut() }.ok_or(EINVAL)
+}
+
+/// An array of C's.
+///
+/// # Errors
+/// `EINVAL`: a negative length, or no array though there is a length.
+///
+/// # Safety
+/// The pointer is null or leads to so many valid values, which live as long as the slice is used.
+pub unsafe fn list<'a, T>(pointer: *const T, count: impl TryInto<usize>) -> Result<&'a [T]> {
+    let count = count.try_into().map_err(|_| EINVAL)?;
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if pointer.is_null() || !pointer.is_aligned() {
+        return Err(EINVAL);
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { core::slice::from_raw_parts(pointer, count) })
+}

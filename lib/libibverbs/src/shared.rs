@@ -1,0 +1,229 @@
+//! Shared receive queues, and domains of extended reliable connections.
+
+use alloc::boxed::Box;
+use core::ffi::{c_int, c_void};
+
+use syscall::error::{EBADF, EINVAL, EOPNOTSUPP};
+use verbs::Xrc;
+use verbs::table::Id;
+
+use crate::place::get;
+use crate::types::{Context, Got, Pd, Srq, SrqAttr, SrqInitAttr, SrqInitAttrEx};
+use crate::{Result, errno_of, number, object};
+
+/// `struct ibv_xrcd`.
+#[repr(C)]
+pub struct Xrcd {
+    context: *mut Context,
+    pub id: Id,
+}
+
+/// `struct ibv_xrcd_init_attr`.
+#[repr(C)]
+pub struct XrcdInitAttr {
+    comp_mask: u32,
+    fd: c_int,
+    flags: c_int,
+}
+
+fn open_xrcd(context: *mut Context, attr: *const XrcdInitAttr) -> Result<Xrcd> {
+    // SAFETY: a context of ours and the caller's structure.
+    let (of, attr) = unsafe { (get(context)?, get(attr)?) };
+    // Both must be said.
+    if attr.comp_mask != 0b11 {
+        return Err(EINVAL);
+    }
+    // A descriptor would stand for a domain that programs share.
+    if attr.fd < -1 {
+        return Err(EBADF);
+    }
+    let id = of.raw.open_xrcd().map_err(errno_of)?;
+    Ok(Xrcd { context, id })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_open_xrcd(context: *mut Context, attr: *const XrcdInitAttr) -> *mut Xrcd {
+    object(open_xrcd(context, attr))
+}
+
+fn close_xrcd(xrcd: *mut Xrcd) -> Result<()> {
+    // SAFETY: a domain of ours, and its context.
+    let (of, context) = unsafe {
+        let of = get(xrcd)?;
+        (of, get(of.context)?)
+    };
+    context.raw.close_xrcd(of.id).map_err(errno_of)?;
+    // SAFETY: made by `object`; the caller does not use it any more.
+    unsafe { drop(Box::from_raw(xrcd)) };
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_close_xrcd(xrcd: *mut Xrcd) -> c_int {
+    number(close_xrcd(xrcd))
+}
+
+// ---- Shared receive queues ----
+
+fn create(pd: *mut Pd, attr: &SrqInitAttr, xrc: Option<Xrc>) -> Result<*mut Srq> {
+    // SAFETY: a domain of ours and its context.
+    let (domain, context) = unsafe {
+        let domain = get(pd)?;
+        (domain, get(domain.context)?)
+    };
+    // The queue's address is the word in its events, so its memory comes first.
+    let mut srq = Box::new(Srq {
+        context: domain.context,
+        srq_context: attr.srq_context,
+        pd,
+        handle: 0,
+        id: Id(0),
+        events: Got::default(),
+    });
+    let word = (&raw const *srq).expose_provenance() as u64;
+    // A queue of no receives, or of no segments, could hold nothing: at least one is granted.
+    let sizes = (attr.attr.max_wr.max(1), attr.attr.max_sge.max(1));
+    let limit = attr.attr.srq_limit;
+    let made = match xrc {
+        None => context.raw.create_srq(domain.id(), sizes, limit, word),
+        Some(xrc) => {
+            let of = (domain.id(), xrc);
+            context.raw.create_xrc_srq(of, sizes, limit, word)
+        }
+    };
+    srq.id = made.map_err(errno_of)?;
+    srq.handle = srq.id.0;
+    Ok(Box::into_raw(srq))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_create_srq(pd: *mut Pd, attr: *mut SrqInitAttr) -> *mut Srq {
+    // SAFETY: the caller's structure.
+    let created = unsafe { get(attr) }.and_then(|attr| create(pd, attr, None));
+    created.unwrap_or_else(crate::none)
+}
+
+/// `enum ibv_srq_init_attr_mask` and `enum ibv_srq_type`.
+const TYPE: u32 = 1;
+const PD: u32 = 2;
+const XRC_BITS: u32 = 4 | 8;
+const BASIC: u32 = 0;
+const XRC: u32 = 1;
+
+fn create_extended(attr: *mut SrqInitAttrEx) -> Result<*mut Srq> {
+    // SAFETY: the caller's structure.
+    let of = unsafe { get(attr)? };
+    let kind = if of.comp_mask & TYPE == 0 {
+        BASIC
+    } else {
+        of.srq_type
+    };
+    if of.comp_mask & PD == 0 {
+        return Err(EINVAL);
+    }
+    let base = SrqInitAttr {
+        srq_context: of.srq_context,
+        attr: of.attr,
+    };
+    match kind {
+        BASIC => create(of.pd, &base, None),
+        XRC if of.comp_mask & XRC_BITS == XRC_BITS => {
+            // SAFETY: a domain and a completion queue of ours.
+            let (domain, cq) = unsafe { (get(of.xrcd.cast::<Xrcd>())?, get(of.cq)?) };
+            let xrc = Xrc {
+                domain: domain.id,
+                cq: cq.id,
+            };
+            create(of.pd, &base, Some(xrc))
+        }
+        XRC => Err(EINVAL),
+        _ => Err(EOPNOTSUPP),
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_create_srq_ex(_context: *mut Context, attr: *mut SrqInitAttrEx) -> *mut Srq {
+    create_extended(attr).unwrap_or_else(crate::none)
+}
+
+/// A queue and its context.
+///
+/// # Errors
+/// `EINVAL`: none.
+pub fn find<'a>(srq: *const Srq) -> Result<(&'a Srq, &'a Context)> {
+    // SAFETY: a queue of ours, whose context lives as long.
+    unsafe {
+        let srq = get(srq)?;
+        Ok((srq, get(srq.context)?))
+    }
+}
+
+const MAX_WR: c_int = 1;
+const LIMIT: c_int = 2;
+
+fn modify(srq: *mut Srq, attr: *const SrqAttr, mask: c_int) -> Result<()> {
+    let (of, context) = find(srq)?;
+    // SAFETY: the caller's structure.
+    let attr = unsafe { get(attr)? };
+    if mask & !(MAX_WR | LIMIT) != 0 {
+        return Err(EINVAL);
+    }
+    if mask & MAX_WR != 0 {
+        context
+            .raw
+            .resize_srq(of.id, attr.max_wr)
+            .map_err(errno_of)?;
+    }
+    if mask & LIMIT != 0 {
+        let set = context.raw.set_srq_limit(of.id, attr.srq_limit);
+        set.map_err(errno_of)?;
+    }
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_modify_srq(srq: *mut Srq, attr: *const SrqAttr, mask: c_int) -> c_int {
+    number(modify(srq, attr, mask))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_query_srq(srq: *mut Srq, to: *mut SrqAttr) -> c_int {
+    let found = find(srq).and_then(|(of, context)| {
+        let (max_wr, max_sge, srq_limit) = context.raw.query_srq(of.id).map_err(errno_of)?;
+        let found = SrqAttr {
+            max_wr,
+            max_sge,
+            srq_limit,
+        };
+        // SAFETY: the caller's place.
+        unsafe { to.write(found) };
+        Ok(())
+    });
+    number(found)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_get_srq_num(srq: *mut Srq, to: *mut u32) -> c_int {
+    // SAFETY: the caller's place.
+    number(find(srq).map(|(of, _)| unsafe { to.write(of.id.0) }))
+}
+
+fn destroy(srq: *mut Srq) -> Result<()> {
+    let (of, context) = find(srq)?;
+    context.raw.destroy_srq(of.id).map_err(errno_of)?;
+    of.events.settle();
+    // SAFETY: made by `create`; the caller does not use it any more.
+    unsafe { drop(Box::from_raw(srq)) };
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_destroy_srq(srq: *mut Srq) -> c_int {
+    number(destroy(srq))
+}
+
+/// Queue pairs cannot be used by two programs.
+#[unsafe(no_mangle)]
+extern "C" fn ibv_open_qp(_context: *mut Context, _attr: *const c_void) -> *mut c_void {
+    crate::none(EOPNOTSUPP)
+}
