@@ -5,8 +5,8 @@
 //! behind `st.h`, libibverbs.a those behind `infiniband/verbs.h`, libc.a all others, start-up code
 //! included. All they define is weak, so that a program may define any of their functions itself,
 //! `scif_send` as well as `malloc`: an object of Rust's holds many functions, and would otherwise
-//! clash with the program's as soon as one of the others is needed. Nothing in the directory names a
-//! place of this machine, so it can be moved and given away.
+//! clash with the program's as soon as one of the others is needed. Nothing in the directory names
+//! a place of this machine, so it can be moved and given away.
 
 use crate::config;
 use crate::object;

@@ -5,6 +5,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use client_memory::pages::Writable;
 use verbs_core::host::{Atomic, Available, Host, LaneId, NotMoved, Place, Source, Target};
 use verbs_core::record::HEADER_BYTES;
 
@@ -388,9 +389,15 @@ impl Host for Lanes {
             return stream.fetch(window, offset, |word| operate(word, operation));
         }
         let place = self.place(lane, window, offset, size_of::<u64>())?;
-        let range = self.memory.range(place).ok_or(NotMoved::NoWindow)?;
-        let memory = range.writable().ok_or(NotMoved::NoWindow)?;
-        let word = memory.word_u64().ok_or(NotMoved::NotSupported)?;
-        Ok(operate(word, operation))
+        Ok(self.atomic_own(place.address, operation))
+    }
+
+    fn atomic_own(&mut self, address: u64, operation: Atomic) -> u64 {
+        let length = size_of::<u64>();
+        let range = self.memory.range(Place { address, length });
+        let memory = range.and_then(|range| range.writable());
+        let word = memory.as_ref().and_then(Writable::word_u64);
+        // It is not there when the program has unmapped what it has registered.
+        word.map_or(0, |word| operate(word, operation))
     }
 }
