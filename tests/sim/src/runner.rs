@@ -10,6 +10,7 @@ use crate::faults::Faults;
 use crate::st::sessions::{self, SessionSettings};
 use crate::st::{self, StSettings};
 use crate::trace::Failure;
+use crate::verbs::{self, VerbsSettings};
 use crate::world::{Settings, Spoil};
 use crate::{bypass, hostile, world};
 
@@ -104,7 +105,7 @@ pub fn play_seed(seed: u64) -> (Total, Vec<Failure>) {
 }
 
 /// The worlds of Scheduled Transfers: one whose programs die, one with a hostile program, and the
-/// same for sessions.
+/// same for sessions and for RDMA verbs.
 ///
 /// # Errors
 /// The first rule that was broken.
@@ -124,12 +125,20 @@ fn play_transfers(seed: u64, total: &mut Total) -> Result<(), Failure> {
         };
         let report = sessions::run(seed, settings)?;
         total.count(report.steps, &report.faults);
+        let settings = VerbsSettings {
+            steps: STEPS,
+            is_hostile,
+            ..VerbsSettings::default()
+        };
+        let report = verbs::run(seed, settings)?;
+        total.count(report.steps, &report.faults);
     }
     Ok(())
 }
 
 /// Small worlds again and again: each allocation is refused in turn, then the client of each call
-/// is killed; a program of a transfer dies at each store, a session's connection is cut at each.
+/// is killed; a program of a transfer or of verbs dies at each store, a session's connection is cut
+/// at each.
 ///
 /// # Errors
 /// The first rule that was broken.
@@ -149,6 +158,9 @@ pub fn sweep(seed: u64, total: &mut Total) -> Result<(), Failure> {
         total.count(report.steps, &report.faults);
     })?;
     sessions::sweep(seed, SHORT_STEPS, |report| {
+        total.count(report.steps, &report.faults);
+    })?;
+    verbs::sweep(seed, SHORT_STEPS, |report| {
         total.count(report.steps, &report.faults);
     })
 }
