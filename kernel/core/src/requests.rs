@@ -5,6 +5,7 @@
 //! `W` is what wakes the client, `F` a passed file, `A` an abandoned request: what is to be cleared
 //! up when the answer comes and the client is gone.
 
+use alloc::collections::{BTreeMap, LinkedList};
 use alloc::vec::Vec;
 
 const EINTR: i32 = 4;
@@ -83,8 +84,12 @@ enum State<W, F, A> {
 /// All requests of one scheme that are not finished.
 #[derive(Debug)]
 pub struct Requests<W, F, A> {
-    slots: Vec<Option<State<W, F, A>>>,
+    /// By tag. There may be more than contiguous memory has room for: a program that ends unmaps
+    /// all it has at once.
+    slots: BTreeMap<usize, Option<State<W, F, A>>>,
     free: Vec<u32>,
+    /// Tags that were given out, the free ones among them.
+    tags: u32,
 }
 
 impl<W, F, A> Default for Requests<W, F, A> {
@@ -97,14 +102,15 @@ impl<W, F, A> Requests<W, F, A> {
     /// No requests.
     pub const fn new() -> Self {
         Self {
-            slots: Vec::new(),
+            slots: BTreeMap::new(),
             free: Vec::new(),
+            tags: 0,
         }
     }
 
     /// Number of requests that are not finished.
     pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.slots.len()
     }
 
     /// True when nothing is under way.
@@ -121,24 +127,24 @@ impl<W, F, A> Requests<W, F, A> {
             canceling: false,
             abandoned: None,
         };
-        if let Some(tag) = self.free.pop() {
-            if let Some(slot) = self.slots.get_mut(tag as usize) {
-                *slot = Some(state);
+        let tag = match self.free.pop() {
+            Some(tag) => tag,
+            None => {
+                let tag = self.tags;
+                self.tags = tag.checked_add(1)?;
+                tag
             }
-            return Some(tag);
-        }
-        let tag = u32::try_from(self.slots.len()).ok()?;
-        self.slots.push(Some(state));
+        };
+        self.slots.insert(tag as usize, Some(state));
         Some(tag)
     }
 
     fn slot(&mut self, tag: usize) -> Option<&mut Option<State<W, F, A>>> {
-        self.slots.get_mut(tag).filter(|slot| slot.is_some())
+        self.slots.get_mut(&tag)
     }
 
     fn finish(&mut self, tag: usize) {
-        if let (Some(slot), Ok(index)) = (self.slots.get_mut(tag), u32::try_from(tag)) {
-            *slot = None;
+        if let (Some(_), Ok(index)) = (self.slots.remove(&tag), u32::try_from(tag)) {
             self.free.push(index);
         }
     }
@@ -277,9 +283,8 @@ impl<W, F, A> Requests<W, F, A> {
     }
 
     /// The daemon is gone: answers every waiting request with `errno`.
-    pub fn fail_all(&mut self, errno: i32) -> Vec<Settled<W, F, A>> {
-        (0..self.slots.len())
-            .filter_map(|tag| u32::try_from(tag).ok())
+    pub fn fail_all(&mut self, errno: i32) -> LinkedList<Settled<W, F, A>> {
+        (0..self.tags)
             .filter_map(|tag| {
                 let result = Err(errno);
                 self.answer(

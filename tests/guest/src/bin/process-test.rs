@@ -17,11 +17,12 @@ use runtime::io::Read;
 use runtime::process::{self, Child, Command, ExitStatus};
 use runtime::time::{Duration, sleep};
 use runtime::{Error, Result, env, fd, fs, path, probe, state, sys, thread};
+use scif_abi::call::MemoryCall;
 use syscall::error::{
     EACCES, EBADF, ECHILD, EEXIST, EFAULT, EINVAL, ELOOP, ENODEV, ENOENT, ENOEXEC, ENOMEM, EPERM,
     ESRCH,
 };
-use syscall::flag::MapFlags;
+use syscall::flag::{CallFlags, MapFlags};
 
 runtime::main!(main);
 
@@ -68,6 +69,7 @@ fn main() -> i32 {
         ["choose"] => return i32::from(choose().is_err()),
         ["choose-copy"] => return errno(choose_copy()),
         ["areas"] => return areas(),
+        ["mappings"] => return errno(mappings()),
         ["files", count] => return files(count.parse().unwrap_or(0)),
         ["copy"] => {
             let mut text = String::new();
@@ -319,17 +321,16 @@ fn too_much(suite: &mut Suite) {
     suite.equal("the daemon goes on", errno(fs::read("/scheme/null")), 0);
 }
 
-/// Maps a page.
-fn map_page(rights: MapFlags) -> Result<usize> {
+/// Maps the first page of a file, or one of new memory.
+fn map_page(file: usize, flags: MapFlags) -> Result<usize> {
     let map = syscall::Map {
         offset: 0,
         size: PAGE,
-        flags: rights | MapFlags::MAP_PRIVATE,
+        flags,
         address: 0,
     };
-    let record = [sys::NO_FD, (&raw const map).addr(), size_of_val(&map)];
-    let [a, b, c] = record;
-    sys::demux(probe::syscall(syscall::SYS_FMAP, [a, b, c, 0, 0, 0]))
+    let words = [file, (&raw const map).addr(), size_of_val(&map), 0, 0, 0];
+    sys::demux(probe::syscall(syscall::SYS_FMAP, words))
 }
 
 /// Maps pages of which no two are one area, until there is no room for more; 0 then.
@@ -339,13 +340,24 @@ fn areas() -> i32 {
             0 => MapFlags::PROT_READ,
             _ => MapFlags::PROT_READ | MapFlags::PROT_WRITE,
         };
-        match map_page(rights) {
+        match map_page(sys::NO_FD, rights | MapFlags::MAP_PRIVATE) {
             Ok(_) => {}
             Err(Error { errno: ENOMEM }) if number > 60_000 => return 0,
             Err(error) => return error.errno,
         }
     }
     255
+}
+
+/// Maps a page of a daemon's memory so often that the daemon gets more messages at our end than
+/// contiguous memory of the kernel could hold.
+fn mappings() -> Result<()> {
+    let file = Fd::new(path::open("/scheme/scif/memory", syscall::O_RDWR)?);
+    file.call_wo(&[], CallFlags::empty(), &[MemoryCall::PROVIDE, 1])?;
+    for _ in 0..40_000 {
+        map_page(file.raw(), MapFlags::PROT_READ | MapFlags::MAP_SHARED)?;
+    }
+    Ok(())
 }
 
 /// Opens a file so many times, and says that it has; ends when it is killed.
@@ -368,6 +380,9 @@ fn too_many(suite: &mut Suite) {
     let ended = run(&["areas"]).map(|status| status.code());
     let ended = ended.map_err(|error| error.errno);
     suite.equal("a program of very many areas", ended, Ok(Some(0)));
+    let ended = run(&["mappings"]).map(|status| status.code());
+    let ended = ended.map_err(|error| error.errno);
+    suite.equal("a program of very many mappings", ended, Ok(Some(0)));
     let killed = || -> Result<()> {
         let mut children = Vec::new();
         for _ in 0..3 {
@@ -383,8 +398,7 @@ fn too_many(suite: &mut Suite) {
             .iter_mut()
             .try_for_each(|child| child.wait().map(drop))
     };
-    let killed = errno(killed());
-    suite.equal("programs of very many files", killed, 0);
+    suite.equal("programs of very many files", errno(killed()), 0);
     suite.equal("their daemon goes on", errno(fs::read("/scheme/null")), 0);
 }
 
