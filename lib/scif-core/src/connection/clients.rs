@@ -31,12 +31,14 @@ impl Connections {
         copy_routines: [u8; 4],
     ) -> Result<(u32, u32, [u32; 2]), Error> {
         let connection = self.table.get_mut(id).ok_or(Error::NotConnected)?;
+        // The peer may send no more already.
+        let state = connection.client_state();
         let rings = connection.rings.as_mut().ok_or(Error::NotConnected)?;
         if connection.control_page.is_none() {
             if !rings.have_own_pages(mem) {
                 return Err(Error::NotSupported);
             }
-            let page = ControlPage::new(mem, copy_routines).ok_or(Error::NoMemory)?;
+            let page = ControlPage::new(mem, copy_routines, state).ok_or(Error::NoMemory)?;
             rings.share(mem, page.address());
             connection.control_page = Some(page);
             cx.stats.pages += 1;

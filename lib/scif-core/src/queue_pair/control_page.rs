@@ -3,8 +3,8 @@
 //! the words in which clients count their copies.
 
 use scif_abi::bypass::{
-    CONTROL_BYTES, COPY_ROUTINES_OFFSET, EPOCH_OFFSET, FIRST_HANDLE, RMA_BUSY_SLOTS,
-    STATE_CONNECTED, STATE_OFFSET, rma_busy_offset, rma_busy_slot,
+    CONTROL_BYTES, COPY_ROUTINES_OFFSET, EPOCH_OFFSET, FIRST_HANDLE, RMA_BUSY_SLOTS, STATE_OFFSET,
+    rma_busy_offset, rma_busy_slot,
 };
 use scif_ring::validity::{self, ValidityMemory};
 
@@ -57,12 +57,16 @@ impl ValidityMemory for Words<'_> {
 }
 
 impl ControlPage {
-    /// Makes the page of a connected connection; `None`: no memory. `copy_routines` are hints to
-    /// clients.
-    pub(crate) fn new(mem: &mut dyn Memory, copy_routines: [u8; 4]) -> Option<ControlPage> {
+    /// Makes the page of a connection in `state`, one that clients know; `None`: no memory.
+    /// `copy_routines` are hints to clients.
+    pub(crate) fn new(
+        mem: &mut dyn Memory,
+        copy_routines: [u8; 4],
+        state: u32,
+    ) -> Option<ControlPage> {
         let address = mem.allocate(CONTROL_BYTES)?;
         mem.write(address + COPY_ROUTINES_OFFSET, &copy_routines);
-        mem.store_index(address + STATE_OFFSET, STATE_CONNECTED);
+        mem.store_index(address + STATE_OFFSET, state);
         Some(ControlPage {
             address,
             handles: 0,

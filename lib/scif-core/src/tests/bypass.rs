@@ -6,7 +6,7 @@ use scif_abi::Error;
 use scif_abi::bypass::{
     BYPASS_GATHERED, EPOCH_OFFSET, FIRST_HANDLE, LOCK_DAEMON, Part, RECEIVE_LOCK_OFFSET,
     RMA_BUSY_SLOTS, SEND_LOCK_OFFSET, SENT_OFFSET, STATE_CONNECTED, STATE_DISCONNECTED,
-    STATE_ENDED, STATE_OFFSET, rma_busy_offset,
+    STATE_ENDED, STATE_FINISHED, STATE_OFFSET, rma_busy_offset,
 };
 use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::limits::{CLIENT_COPY_NS, CLIENT_RETRY_NS};
@@ -49,6 +49,18 @@ fn receive(fixture: &mut Fixture, end: End) -> Result<Vec<u8>, Error> {
     let mut buffer = [0; 64];
     let count = engine.recv(memory, end.id, &mut buffer)?;
     Ok(buffer[..count].to_vec())
+}
+
+#[test]
+fn a_client_that_comes_behind_the_peers_last_byte_learns_of_that() {
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
+    let (engine, _) = fixture.parts(a);
+    assert_eq!(engine.end_sending(a.id), Ok(()));
+    fixture.run();
+    let (id, page) = open(&mut fixture, b);
+    assert_eq!(word(&fixture, b, page + STATE_OFFSET), STATE_FINISHED);
+    close(&mut fixture, b, id);
 }
 
 #[test]
