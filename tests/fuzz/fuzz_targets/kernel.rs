@@ -83,7 +83,7 @@ fn address_space(input: &mut Unstructured<'_>) -> Result<()> {
             }
             2 => {
                 let taken = list.remove(addr, len);
-                let bytes: usize = taken.iter().map(|(_, area)| area.len).sum();
+                let bytes: usize = taken.values().map(|area| area.len).sum();
                 let before = model.len();
                 model.retain(|page, _| !range.contains(page));
                 assert_eq!(bytes / PAGE, before - model.len());
