@@ -1,11 +1,14 @@
 /* What threads wait for: read-write locks, barriers, spin locks, semaphores, C11's threads. */
 #include "library.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <threads.h>
 #include <time.h>
 #include <unistd.h>
@@ -279,6 +282,135 @@ static void threads_and_processors(void) {
     CHECK(pthread_attr_destroy(&attributes) == 0);
 }
 
+static volatile int stop;
+
+/* Keeps heap and streams busy, so that a fork finds them in use. */
+static void *busy(void *argument) {
+    (void)argument;
+    while (!stop) {
+        char *block = malloc(100 + (size_t)rand() % 5000);
+        CHECK(block != NULL);
+        char text[32];
+        snprintf(text, sizeof text, "%p", (void *)block);
+        free(block);
+    }
+    return NULL;
+}
+
+static void *sleep_until_posted(void *argument) {
+    CHECK(sem_wait(argument) == 0);
+    return NULL;
+}
+
+static void *in_child(void *argument) {
+    return (char *)argument + 1;
+}
+
+/* What a child does: it has the process's memory and no other thread. */
+static int life_of_child(pid_t parent, int *value, int from_parent) {
+    char byte;
+    if (read(from_parent, &byte, 1) != 1 || byte != 'p' || *value != 1)
+        return 1;
+    *value = 2;
+    if (getppid() != parent || getpid() == parent)
+        return 2;
+    char *block = malloc(100000);
+    if (block == NULL)
+        return 3;
+    free(block);
+    pthread_t thread;
+    void *result;
+    if (pthread_create(&thread, NULL, in_child, "ab") != 0)
+        return 4;
+    if (pthread_join(thread, &result) != 0 || *(char *)result != 'b')
+        return 5;
+    pid_t grandchild = fork();
+    if (grandchild == 0)
+        _exit(9);
+    int status;
+    if (grandchild < 0 || waitpid(grandchild, &status, 0) != grandchild)
+        return 6;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 9 ? 42 : 7;
+}
+
+static void forks(void) {
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, busy, NULL) == 0);
+    pid_t own = getpid();
+    for (int i = 0; i < 10; i++) {
+        int *value = malloc(sizeof *value), to_child[2], status;
+        CHECK(value != NULL && pipe(to_child) == 0);
+        *value = 1;
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0)
+            _exit(life_of_child(own, value, to_child[0]));
+        /* Descriptors are the child's own: it still has the end that is closed here. */
+        CHECK(close(to_child[0]) == 0 && write(to_child[1], "p", 1) == 1);
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+        CHECK(WEXITSTATUS(status) == 42 && *value == 1 && getpid() == own);
+        CHECK(close(to_child[1]) == 0);
+        free(value);
+    }
+    stop = 1;
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    /* A thread that sleeps while another one forks is woken afterwards: its word has not moved. */
+    pthread_t sleeper;
+    void *page = NULL; /* Of its own, so that the child does not write to it first. */
+    CHECK(posix_memalign(&page, 4096, 4096) == 0);
+    sem_t *alone = page;
+    CHECK(sem_init(alone, 0, 0) == 0);
+    CHECK(pthread_create(&sleeper, NULL, sleep_until_posted, alone) == 0);
+    while (*(volatile unsigned long *)alone >> 32 == 0)
+        sched_yield();
+    usleep(20000); /* From there into the system. */
+    int until[2], ended;
+    CHECK(pipe(until) == 0);
+    pid_t copy = fork();
+    CHECK(copy >= 0);
+    if (copy == 0) {
+        char byte;
+        CHECK(close(until[1]) == 0);
+        _exit(read(until[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    CHECK(sem_post(alone) == 0 && pthread_join(sleeper, NULL) == 0);
+    free(page);
+    CHECK(close(until[0]) == 0 && close(until[1]) == 0);
+    CHECK(waitpid(copy, &ended, 0) == copy && WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
+    /* A child that runs another program. */
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        execl("/scheme/initfs/bin/sh", "sh", "-c", "exit 23", NULL);
+        _exit(1);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 23);
+}
+
+static void kinds_of_mutexes(void) {
+    pthread_mutexattr_t attributes;
+    pthread_mutex_t mutex;
+    CHECK(sizeof mutex == 12 && sizeof(pthread_cond_t) == 8 && sizeof(pthread_rwlock_t) == 4);
+    CHECK(pthread_mutexattr_init(&attributes) == 0);
+    CHECK(pthread_mutexattr_settype(&attributes, 17) == EINVAL);
+    CHECK(pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE) == 0);
+    CHECK(pthread_mutex_init(&mutex, &attributes) == 0);
+    int taken = 0;
+    while (pthread_mutex_lock(&mutex) == 0)
+        taken++;
+    CHECK(taken == 65536 && pthread_mutex_lock(&mutex) == EAGAIN);
+    while (pthread_mutex_unlock(&mutex) == 0)
+        taken--;
+    CHECK(taken == 0 && pthread_mutex_unlock(&mutex) == EPERM);
+    CHECK(pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK) == 0);
+    CHECK(pthread_mutex_init(&mutex, &attributes) == 0 && pthread_mutex_lock(&mutex) == 0);
+    CHECK(pthread_mutex_lock(&mutex) == EDEADLK && pthread_mutex_trylock(&mutex) == EBUSY);
+    CHECK(pthread_mutex_unlock(&mutex) == 0 && pthread_mutex_unlock(&mutex) == EPERM);
+}
+
 int main(void) {
     read_write_locks();
     barriers();
@@ -286,5 +418,7 @@ int main(void) {
     semaphores();
     c11();
     threads_and_processors();
+    kinds_of_mutexes();
+    forks();
     return finish("threads");
 }

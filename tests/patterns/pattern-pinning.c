@@ -1,7 +1,9 @@
-/* Registered memory stays where it is: patterns 60 to 65. */
+/* Registered memory stays where it is: patterns 60 to 66. */
 #include "pattern.h"
 
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define ALL (SCIF_PROT_READ | SCIF_PROT_WRITE)
 #define COUNT(array) (sizeof array / sizeof *array)
@@ -506,6 +508,54 @@ static void call_large(uint16_t node) {
     GIVES(munmap(memory, length), 0);
 }
 
+/* 66: a process that forks keeps its registered pages; the child has copies. */
+static void serve_fork(void) {
+    obey(serve_one(2066));
+}
+
+/* A child that finds the buffer filled with `seed` and stores something else there. */
+static pid_t child_with_copy(unsigned char *buffer, size_t length, unsigned seed) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        int right = mismatch_part(buffer, 0, length, seed) == length;
+        fill_part(buffer, 0, length, seed + 100);
+        right = right && mismatch_part(buffer, 0, length, seed + 100) == length;
+        _exit(right ? 3 : 4);
+    }
+    return child;
+}
+
+static void end_of_child(pid_t child) {
+    int status;
+    GIVES(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+}
+
+static void call_fork(uint16_t node) {
+    scif_epd_t epd = call_one(node, 2066);
+    size_t pages = 6, length = pages * PAGE;
+    unsigned char *heap = malloc((pages + 1) * PAGE);
+    CHECK(heap != NULL);
+    unsigned char *buffer = (unsigned char *)(((uintptr_t)heap + PAGE - 1) & ~(uintptr_t)(PAGE - 1));
+    fill_part(buffer, 0, length, 31);
+    off_t offset = scif_register(epd, buffer, length, 0, ALL, 0);
+    CHECK(offset != SCIF_REGISTER_FAILED);
+    for (unsigned seed = 31; seed < 39; seed += 2) {
+        pid_t child = child_with_copy(buffer, length, seed);
+        /* Before the child has ended and afterwards, in both directions. */
+        fill_part(buffer, 0, length, seed + 1);
+        give_order(epd, 'r', offset, 0, length, seed + 1);
+        give_order(epd, 'w', offset, 0, length, seed + 2);
+        CHECK(mismatch_part(buffer, 0, length, seed + 2) == length);
+        end_of_child(child);
+        give_order(epd, 'r', offset, 0, length, seed + 2);
+    }
+    give_order(epd, 'q', 0, 0, 0, 0);
+    GIVES(scif_close(epd), 0);
+    free(heap);
+}
+
 const struct pattern patterns[] = {
     { 60, "overlapping and neighbouring ranges in every order", serve_orders, call_orders },
     { 61, "threads register pieces of a heap that others use", serve_threads, call_threads },
@@ -513,6 +563,7 @@ const struct pattern patterns[] = {
     { 63, "transfers change nothing beside their target", serve_beside, call_beside },
     { 64, "a buffer of the heap, used by the peer where it is", serve_heap, call_heap },
     { 65, "a large window of scattered pages, mapped", serve_large, call_large },
+    { 66, "a process that forks keeps its registered pages", serve_fork, call_fork },
     { 0, NULL, NULL, NULL },
 };
 

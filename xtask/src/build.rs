@@ -45,7 +45,11 @@ pub fn command(settings: &Settings) -> Result<()> {
 /// The Debian packages that building it takes.
 pub fn packages(contents: &Contents) -> Result<Vec<Package>> {
     let mut wanted = toolchain::packages();
-    wanted.extend(sdk::packages_for(&c_programs(contents, &config::image()?)?));
+    let image = config::image()?;
+    wanted.extend(sdk::packages_for(&c_programs(contents, &image)?));
+    if !std_programs(contents, &image)?.is_empty() {
+        wanted.extend([packages::C_COMPILER, packages::ARCHIVER]);
+    }
     Ok(wanted)
 }
 
@@ -57,6 +61,13 @@ fn c_programs(contents: &Contents, image: &Image) -> Result<Vec<sdk::Program>> {
             .tests
             .want(std::slice::from_ref(&program.name), true)
     });
+    Ok(programs)
+}
+
+/// The names of the programs with Rust's standard library among the contents.
+fn std_programs(contents: &Contents, image: &Image) -> Result<Vec<String>> {
+    let mut programs = sdk::std_programs(&workspace::root().join(&image.test_std_programs))?;
+    programs.retain(|program| contents.tests.want(std::slice::from_ref(program), true));
     Ok(programs)
 }
 
@@ -85,8 +96,10 @@ pub fn build(contents: &Contents) -> Result<Parts> {
         eprintln!("    the first time this takes minutes: {FIRST_TIME}");
     }
     let c_programs = c_programs(contents, &image)?;
+    let std_programs = std_programs(contents, &image)?;
+    let takes_sdk = !(c_programs.is_empty() && std_programs.is_empty());
     let mut programs = [in_image.as_slice(), &others].concat();
-    if !c_programs.is_empty() {
+    if takes_sdk {
         // In the same call: most of what it takes is built for the others anyway.
         programs.push(sdk::PACKAGE.to_string());
     }
@@ -101,13 +114,26 @@ pub fn build(contents: &Contents) -> Result<Parts> {
             tree.insert(&format!("bin/{binary}"), read_built(&path)?, 0o755)?;
         }
     }
-    if !c_programs.is_empty() {
+    let mut linked = Vec::new();
+    let sdk = if takes_sdk {
+        Some(sdk::for_tests()?)
+    } else {
+        None
+    };
+    if let Some(sdk) = sdk.as_ref().filter(|_| !c_programs.is_empty()) {
         let step = Step::start(format!("compiling {} C programs", c_programs.len()));
-        for program in sdk::compile_all(&c_programs)? {
-            let name = program.file_name().unwrap_or_default().to_string_lossy();
-            tree.insert(&format!("bin/{name}"), read(&program)?, 0o755)?;
-        }
+        linked.extend(sdk::compile_all(sdk, &c_programs)?);
         step.done();
+    }
+    if let Some(sdk) = sdk.as_ref().filter(|_| !std_programs.is_empty()) {
+        let package = workspace::root().join(&image.test_std_programs);
+        let step = Step::start("building Rust's standard library and its tests".to_string());
+        linked.extend(sdk::build_std(sdk, &toolchain, &package, &std_programs)?);
+        step.done();
+    }
+    for program in linked {
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        tree.insert(&format!("bin/{name}"), read(&program)?, 0o755)?;
     }
     tree.insert("boot/kernel", read_built(&kernel)?, 0o644)?;
     for (inside, here) in &image.files {

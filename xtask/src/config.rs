@@ -23,6 +23,9 @@ pub struct Image {
     pub common_features: Vec<String>,
     /// Directory of C programs: in images made for tests each file becomes `bin/<name>`.
     pub test_c_programs: String,
+    /// A package whose programs use Rust's standard library: in images made for tests each becomes
+    /// `bin/<name>`.
+    pub test_std_programs: String,
     /// Directories or files of the project laid into the image: path inside = path here.
     pub files: BTreeMap<String, String>,
 }

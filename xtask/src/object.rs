@@ -1,5 +1,5 @@
 //! The symbol table of a relocatable object (ELF, 64 bits): which names the object defines for
-//! others, and making those weak.
+//! others, making those weak, and setting Rust's own names apart.
 
 use crate::elf::{u16_at, u32_at, u64_at};
 use harness::base::report::Result;
@@ -15,24 +15,44 @@ const UNDEFINED: u16 = 0;
 const GLOBAL: u8 = 1;
 const WEAK: u8 = 2;
 
-/// A symbol that the object defines for others.
+/// How Rust's names of functions begin (mangling v0), and what they begin with when set apart.
+const RUST: &[u8] = b"_R";
+const APART: &[u8] = b"_S";
+
+/// A symbol of an object and of others.
 struct Symbol {
     /// Where its byte of information is in the file.
     info: usize,
+    /// Where its name is in the file.
+    at: usize,
+    /// Whether it is defined here.
+    is_ours: bool,
     name: String,
 }
 
 /// The names an object defines for others.
 pub fn defined(object: &[u8]) -> Result<Vec<String>> {
-    let symbols = symbols(object)?.into_iter();
+    let symbols = symbols(object)?.into_iter().filter(|symbol| symbol.is_ours);
     Ok(symbols.map(|symbol| symbol.name).collect())
 }
 
 /// Makes weak what an object defines, and only that: a reference that is weak makes no linker look
 /// into an archive.
 pub fn weaken(object: &mut [u8]) -> Result<()> {
-    for symbol in symbols(object)? {
+    for symbol in symbols(object)?.iter().filter(|symbol| symbol.is_ours) {
         object[symbol.info] = WEAK << 4 | object[symbol.info] & 0xf;
+    }
+    Ok(())
+}
+
+/// Gives all names that Rust made another beginning, those of other objects among them. A program
+/// in Rust that is linked with such objects has its own allocator and panics, not theirs.
+pub fn set_apart(object: &mut [u8]) -> Result<()> {
+    for symbol in symbols(object)? {
+        // Names may share bytes, so this may have been done.
+        if object[symbol.at..].starts_with(RUST) {
+            object[symbol.at..][..APART.len()].copy_from_slice(APART);
+        }
     }
     Ok(())
 }
@@ -58,12 +78,19 @@ fn symbols(object: &[u8]) -> Result<Vec<Symbol>> {
             let is_ours = u16_at(object, symbol.saturating_add(6))? != UNDEFINED;
             let info = symbol.saturating_add(4);
             let binding = object.get(info).map(|info| info >> 4);
-            if is_ours && matches!(binding, Some(GLOBAL | WEAK)) {
-                let name = names.saturating_add(u32_at(object, symbol)? as usize);
-                let name = object.get(name..).unwrap_or_default();
+            if matches!(binding, Some(GLOBAL | WEAK)) {
+                let at = names.saturating_add(u32_at(object, symbol)? as usize);
+                let Some(name) = object.get(at..) else {
+                    return Err("an object with a name beyond its end".into());
+                };
                 let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
                 let name = String::from_utf8_lossy(name).into_owned();
-                found.push(Symbol { info, name });
+                found.push(Symbol {
+                    info,
+                    at,
+                    is_ours,
+                    name,
+                });
             }
         }
     }
@@ -133,10 +160,31 @@ mod tests {
     }
 
     #[test]
+    fn rusts_names_are_set_apart_whoever_defines_them() {
+        let mut file = object(
+            &[
+                (1, GLOBAL << 4, 5),
+                (6, GLOBAL << 4, UNDEFINED),
+                (6, WEAK << 4, UNDEFINED),
+                (10, GLOBAL << 4, 5),
+            ],
+            b"\0_Rab\0_Rc\0main\0",
+        );
+        set_apart(&mut file).unwrap();
+        let names: Vec<_> = symbols(&file)
+            .unwrap()
+            .into_iter()
+            .map(|symbol| symbol.name)
+            .collect();
+        assert_eq!(names, ["_Sab", "_Sc", "_Sc", "main"]);
+    }
+
+    #[test]
     fn damage_is_an_error_not_a_panic() {
         let file = object(&[(1, GLOBAL << 4, 5)], b"\0ours\0");
         for length in 0..file.len() {
             let _ = defined(&file[..length]);
+            let _ = set_apart(&mut file[..length].to_vec());
         }
         assert!(defined(b"!<arch>\n").is_err());
     }

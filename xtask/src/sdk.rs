@@ -5,12 +5,15 @@
 //! behind `st.h`, libibverbs.a those behind `infiniband/verbs.h`, libc.a all others, start-up code
 //! included. All they define is weak, so that a program may define any of their functions itself,
 //! `scif_send` as well as `malloc`: an object of Rust's holds many functions, and would otherwise
-//! clash with the program's as soon as one of the others is needed. Nothing in the directory names
-//! a place of this machine, so it can be moved and given away.
+//! clash with the program's as soon as one of the others is needed. Names that Rust made have
+//! another beginning than in a program in Rust, whose own standard library would otherwise take
+//! their place. Nothing in the directory names a place of this machine, so it can be moved and
+//! given away.
 
 use crate::config;
 use crate::object;
-use crate::toolchain::{self, Target};
+use crate::toolchain::{self, Target, Toolchain};
+use harness::base::cargo;
 use harness::base::packages::{self, Package};
 use harness::base::report::{Context, Failure, Result, Step};
 use harness::base::settings::{Purpose, Settings};
@@ -50,7 +53,8 @@ const HEADERS: &[&str] = &[
     "lib/libst/include",
     "lib/libibverbs/include",
 ];
-const COMPILER: &str = "lib/libscif/skiff-cc";
+/// The programs that build programs, in the project.
+const BUILDERS: &[&str] = &["lib/libscif/skiff-cc", "lib/sdk/skiff-cargo"];
 
 /// The command.
 pub fn command(_settings: &Settings) -> Result<()> {
@@ -89,10 +93,12 @@ fn lay_out(sdk: &Path) -> Result<()> {
         copy_tree(&workspace::root().join(headers), &fresh.join("include"))?;
     }
     split(&library, &fresh.join("lib"))?;
-    let compiler = fresh.join("bin/skiff-cc");
-    // The copy keeps the right to be executed.
-    std::fs::copy(workspace::root().join(COMPILER), &compiler)
-        .context(|| format!("write {}", compiler.display()))?;
+    for builder in BUILDERS {
+        let from = workspace::root().join(builder);
+        let to = fresh.join("bin").join(from.file_name().unwrap_or_default());
+        // The copy keeps the right to be executed.
+        std::fs::copy(from, &to).context(|| format!("write {}", to.display()))?;
+    }
     let problem = find_path(&fresh)?;
     if let Some(problem) = problem {
         return Err(format!("the SDK would hold a path of this machine: {problem}").into());
@@ -102,18 +108,52 @@ fn lay_out(sdk: &Path) -> Result<()> {
     std::fs::rename(&fresh, sdk).context(|| format!("put {} in place", sdk.display()))
 }
 
-/// Compiles programs of C and C++ with an SDK of their own, side by side, from the library that
-/// cargo made last; returns their files.
-pub fn compile_all(programs: &[Program]) -> Result<Vec<PathBuf>> {
+/// Lays out an SDK for the tests' programs, from the library that cargo made last; returns its
+/// place.
+pub fn for_tests() -> Result<PathBuf> {
     let place = Place::Patterns.path();
     make_dir(&place)?;
     let sdk = place.join("sdk");
     lay_out(&sdk)?;
+    Ok(sdk)
+}
+
+/// Compiles programs of C and C++ with an SDK, side by side; returns their files.
+pub fn compile_all(sdk: &Path, programs: &[Program]) -> Result<Vec<PathBuf>> {
     parallel(programs, |program| {
-        let file = place.join(&program.name);
-        compile(&sdk, program, &file)?;
+        let file = Place::Patterns.path().join(&program.name);
+        compile(sdk, program, &file)?;
         Ok(file)
     })
+}
+
+/// The names of the programs of a package that uses Rust's standard library.
+pub fn std_programs(package: &Path) -> Result<Vec<String>> {
+    let sources = entries(&package.join("src/bin"))?;
+    let stem = |source: &PathBuf| source.file_stem().map(|stem| stem.to_string_lossy().into());
+    Ok(sources.iter().filter_map(stem).collect())
+}
+
+/// Builds programs of such a package as a user does, by `skiff-cargo`; returns their files.
+pub fn build_std(
+    sdk: &Path,
+    toolchain: &Toolchain,
+    package: &Path,
+    programs: &[String],
+) -> Result<Vec<PathBuf>> {
+    let place = Place::Std.path();
+    let mut cargo = cargo::clean(Command::new(sdk.join("bin/skiff-cargo")));
+    cargo
+        .current_dir(package)
+        .env("SKIFF_TOOLCHAIN", toolchain.directory())
+        .env("CARGO_TARGET_DIR", &place)
+        .args(["build", "--release", "--locked"]);
+    for program in programs {
+        cargo.args(["--bin", program]);
+    }
+    run(&mut cargo)?;
+    let built = place.join(Target::Program.triple()).join("release");
+    Ok(programs.iter().map(|program| built.join(program)).collect())
 }
 
 /// Does the same to all, on all processors; the results in their order, or the first failure.
@@ -317,7 +357,7 @@ fn split(library: &Path, to: &Path) -> Result<()> {
     }
     hide_doubles(&members)?;
     for object in &members {
-        weaken(object)?;
+        prepare(object)?;
     }
     let mut rest = members;
     for (name, crates) in LIBRARIES {
@@ -364,10 +404,11 @@ fn localize(object: &Path, names: &str) -> Result<()> {
     run(Command::new("objcopy").arg(option).arg(object))
 }
 
-/// Makes what an object defines weak.
-fn weaken(path: &Path) -> Result<()> {
+/// Makes what an object defines weak, and sets Rust's names apart.
+fn prepare(path: &Path) -> Result<()> {
     let mut object = read(path)?;
     object::weaken(&mut object)?;
+    object::set_apart(&mut object)?;
     std::fs::write(path, object).context(|| format!("write {}", path.display()))
 }
 
@@ -426,7 +467,7 @@ mod tests {
 
     #[test]
     fn the_compiler_script_names_no_place() {
-        let script = std::fs::read_to_string(workspace::root().join(COMPILER)).unwrap();
+        let script = std::fs::read_to_string(workspace::root().join(BUILDERS[0])).unwrap();
         let code = script
             .lines()
             .filter(|line| !line.trim_start().starts_with('#'));

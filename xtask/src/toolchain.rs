@@ -191,6 +191,11 @@ fn minor_version(text: &str) -> Option<u32> {
 }
 
 impl Toolchain {
+    /// The directory that has its `bin`.
+    pub fn directory(&self) -> &Path {
+        self.bin.parent().unwrap_or(&self.bin)
+    }
+
     /// A call of cargo for one of the image's targets: the options are set, packages are not.
     pub fn cargo(&self, subcommand: &str, target: Target, purpose: Purpose) -> Command {
         let mut command = self.cargo_for(subcommand, target);

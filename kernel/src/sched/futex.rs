@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use spin::Mutex;
 
 use super::{WaitError, WaitQueue};
+use crate::mm::PAGE_SIZE;
 
 #[derive(Default)]
 struct Waiter {
@@ -20,6 +21,12 @@ static WAITERS: Mutex<BTreeMap<usize, Vec<Arc<Waiter>>>> = Mutex::new(BTreeMap::
 pub fn counts() -> (usize, usize) {
     let waiters = WAITERS.lock();
     (waiters.len(), waiters.values().map(Vec::len).sum())
+}
+
+/// Whether a context waits for a word in a frame, which must not leave the space that it waits in.
+pub fn is_waited_for(frame: usize) -> bool {
+    let words = frame..frame + PAGE_SIZE;
+    WAITERS.lock().range(words).next().is_some()
 }
 
 /// Blocks the current context until [`wake`] reaches it. `deadline` is absolute monotonic

@@ -150,3 +150,14 @@ extern "C" fn skiff_scif_forget(number: c_int) {
     unsafe { &*old }.detach();
     reclaim(row.retired.retire(old.expose_provenance()));
 }
+
+/// For the C library, in the child of a fork: the data paths' mappings are not there.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_scif_forked() {
+    for row in TABLE.iter().filter_map(spin::Once::get) {
+        for slot in row {
+            // What is in the box belongs to the parent, so it is left as it is, not dropped.
+            slot.bypass.store(null_mut(), Ordering::SeqCst);
+        }
+    }
+}

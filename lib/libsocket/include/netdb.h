@@ -8,9 +8,9 @@ struct addrinfo {
     int ai_family;
     int ai_socktype;
     int ai_protocol;
-    socklen_t ai_addrlen;
-    struct sockaddr *ai_addr;
+    size_t ai_addrlen;
     char *ai_canonname;
+    struct sockaddr *ai_addr;
     struct addrinfo *ai_next;
 };
 

@@ -22,9 +22,9 @@ use crate::{Result, errors, greetings, messages, node, transfers};
 const AF_UNSPEC: u16 = 0;
 const SOCK_STREAM: c_int = 1;
 const SOCK_SEQPACKET: c_int = 5;
-/// `SOCK_NONBLOCK` and `SOCK_CLOEXEC`, which are the flags of `open`.
-const NONBLOCK: c_int = syscall::flag::O_NONBLOCK as c_int;
-const CLOEXEC: c_int = 0x0100_0000;
+/// `SOCK_NONBLOCK` and `SOCK_CLOEXEC`, relibc's numbers.
+const NONBLOCK: c_int = 0o4_000;
+const CLOEXEC: c_int = 0o2_000_000;
 const IPPROTO_TCP: c_int = 6;
 /// `ESOCKTNOSUPPORT`, which the system does not have.
 const ESOCKTNOSUPPORT: i32 = 94;

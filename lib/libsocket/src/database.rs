@@ -33,16 +33,16 @@ const NI_NUMERICSERV: c_int = 2;
 const NI_NAMEREQD: c_int = 8;
 const HOST_NOT_FOUND: c_int = 1;
 
-/// C's `struct addrinfo`.
+/// C's `struct addrinfo`, in relibc's order.
 #[repr(C)]
 struct Info {
     flags: c_int,
     family: c_int,
     kind: c_int,
     protocol: c_int,
-    address_length: u32,
-    address: *mut c_void,
+    address_length: usize,
     name: *mut c_char,
+    address: *mut c_void,
     next: *mut Info,
 }
 
@@ -113,7 +113,7 @@ fn look_up(name: Option<&str>, service: Option<&str>, hints: &[c_int; 4]) -> Res
             family: AF_INET.into(),
             kind: SOCK_STREAM,
             protocol: IPPROTO_TCP,
-            address_length: SOCKADDR_BYTES as u32,
+            address_length: SOCKADDR_BYTES,
             address: null_mut(),
             name: null_mut(),
             next: null_mut(),

@@ -12,9 +12,10 @@ use crate::mm::paging::{Entry, PageTable};
 use crate::mm::phys;
 
 impl AddrSpace {
-    /// A copy of the space whose private memory is copied on the first write of either side.
-    /// Contiguous, scheme and borrowed mappings are not inherited.
-    pub fn clone_cow(&self) -> Result<Arc<AddrSpace>> {
+    /// A copy of the space whose private memory is copied on the first write of either side, but
+    /// for frames that `stays` says are known by their address: those are copied now, and remain
+    /// this space's. Contiguous, scheme and borrowed mappings are not inherited.
+    pub fn clone_cow(&self, stays: impl Fn(usize) -> bool) -> Result<Arc<AddrSpace>> {
         let copy = Self::empty()?;
         {
             let mut inner = self.inner.lock();
@@ -52,7 +53,7 @@ impl AddrSpace {
                     },
                 );
                 if private {
-                    clone_private(table, &mut target, base, len)?;
+                    clone_private(table, &mut target, base, len, &stays)?;
                 }
             }
         }
@@ -60,17 +61,24 @@ impl AddrSpace {
     }
 }
 
-/// Shares the private pages of a range with a clone, or copies those others are meant to see.
-fn clone_private(table: &mut PageTable, target: &mut Inner, base: usize, len: usize) -> Result<()> {
+/// Shares the private pages of a range with a clone, or copies those that others are meant to see
+/// or that stay.
+fn clone_private(
+    table: &mut PageTable,
+    target: &mut Inner,
+    base: usize,
+    len: usize,
+    stays: &impl Fn(usize) -> bool,
+) -> Result<()> {
     let mut failed = None;
     table.update(base, len, |addr, entry| {
         if failed.is_some() {
             return entry;
         }
         let phys = entry.phys();
-        let lent = frame::is_shared(phys) && frame::refs(phys) > 1;
+        let is_lent = frame::is_shared(phys) && frame::refs(phys) > 1;
         let mine = read_only(entry);
-        if lent {
+        if is_lent || stays(phys) {
             match frame::alloc_undefined() {
                 Some(copy) => {
                     phys::copy_frame(copy.phys(), phys);

@@ -17,7 +17,7 @@ use crate::{
     mm::{PAGE_SIZE, USER_END, UserBuf, space::AddrSpace},
     object::Description,
     proc,
-    sched::{Context, ContextRef},
+    sched::{Context, ContextRef, futex},
     scheme::{self, Opened, map_anonymous, notify_unmapped, placement, prot},
 };
 
@@ -30,7 +30,7 @@ const MAX_LISTED: usize = 16;
 pub fn open_part(context: ContextRef, space: &Arc<AddrSpace>, name: &str) -> Result<Opened> {
     let kind = match name {
         "empty" => Kind::AddrSpace(AddrSpace::new()?),
-        "exclusive" => Kind::AddrSpace(space.clone_cow()?),
+        "exclusive" => Kind::AddrSpace(space.clone_cow(futex::is_waited_for)?),
         "mmap-min-addr" => Kind::MmapMinAddr(space.clone()),
         _ => {
             let address = name.strip_prefix("grant-fd-").ok_or(Error::new(EINVAL))?;

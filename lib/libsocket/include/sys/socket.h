@@ -23,8 +23,8 @@ typedef unsigned short sa_family_t;
 #define SOCK_RAW 3
 #define SOCK_SEQPACKET 5
 /* The flags of open. */
-#define SOCK_NONBLOCK 0x00040000
-#define SOCK_CLOEXEC 0x01000000
+#define SOCK_NONBLOCK 04000
+#define SOCK_CLOEXEC 02000000
 
 #define SOL_SOCKET 1
 #define SO_DEBUG 1

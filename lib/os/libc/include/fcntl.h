@@ -30,7 +30,7 @@
 #define F_GETFL 3
 #define F_SETFL 4
 #define F_DUPFD_CLOEXEC 1030
-#define FD_CLOEXEC 1
+#define FD_CLOEXEC 0x01000000
 
 __BEGIN_DECLS
 int open(const char *path, int flags, ...);

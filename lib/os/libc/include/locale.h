@@ -4,13 +4,13 @@
 #include <features.h>
 #include <stddef.h>
 
-#define LC_CTYPE 0
-#define LC_NUMERIC 1
-#define LC_TIME 2
-#define LC_COLLATE 3
+#define LC_CTYPE 2
+#define LC_NUMERIC 5
+#define LC_TIME 6
+#define LC_COLLATE 1
 #define LC_MONETARY 4
-#define LC_MESSAGES 5
-#define LC_ALL 6
+#define LC_MESSAGES 3
+#define LC_ALL 0
 
 struct lconv {
     char *decimal_point, *thousands_sep, *grouping;

@@ -6,23 +6,31 @@
 #include <sched.h>
 #include <time.h>
 
-typedef unsigned pthread_key_t;
+typedef unsigned long pthread_key_t;
 typedef unsigned pthread_once_t;
-typedef int pthread_mutexattr_t;
-typedef int pthread_condattr_t;
+
+typedef struct {
+    int __kind;
+    int __reserved[4];
+} pthread_mutexattr_t;
+
+typedef struct {
+    int __clock;
+    int __reserved;
+} pthread_condattr_t;
 
 typedef struct {
     size_t __stack_size;
     int __detached;
     int __is_bound;
-    cpu_set_t __processors;
+    unsigned long __processors[2];
 } pthread_attr_t;
 
 typedef struct {
     unsigned __state;
-    int __kind;
-    const void *__owner;
-    size_t __depth;
+    unsigned __owner;
+    unsigned short __kind;
+    unsigned short __depth;
 } pthread_mutex_t;
 
 typedef struct {
@@ -30,13 +38,12 @@ typedef struct {
     int __clock;
 } pthread_cond_t;
 
-typedef int pthread_rwlockattr_t;
+typedef unsigned char pthread_rwlockattr_t;
 typedef int pthread_barrierattr_t;
 typedef unsigned pthread_spinlock_t;
 
 typedef struct {
     unsigned __state;
-    unsigned __writers;
 } pthread_rwlock_t;
 
 typedef struct {
@@ -44,18 +51,19 @@ typedef struct {
     unsigned __arrived;
     unsigned __round;
     unsigned __inside;
+    unsigned __reserved[2];
 } pthread_barrier_t;
 
-#define PTHREAD_MUTEX_NORMAL 0
 #define PTHREAD_MUTEX_DEFAULT 0
-#define PTHREAD_MUTEX_RECURSIVE 1
-#define PTHREAD_MUTEX_ERRORCHECK 2
+#define PTHREAD_MUTEX_ERRORCHECK 1
+#define PTHREAD_MUTEX_NORMAL 2
+#define PTHREAD_MUTEX_RECURSIVE 3
 #define PTHREAD_CREATE_JOINABLE 0
 #define PTHREAD_CREATE_DETACHED 1
 #define PTHREAD_MUTEX_INITIALIZER { 0, 0, 0, 0 }
-#define PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP { 0, PTHREAD_MUTEX_RECURSIVE, 0, 0 }
+#define PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP { 0, 0, PTHREAD_MUTEX_RECURSIVE, 0 }
 #define PTHREAD_COND_INITIALIZER { 0, 0 }
-#define PTHREAD_RWLOCK_INITIALIZER { 0, 0 }
+#define PTHREAD_RWLOCK_INITIALIZER { 0 }
 #define PTHREAD_BARRIER_SERIAL_THREAD (-1)
 #define PTHREAD_PROCESS_PRIVATE 0
 #define PTHREAD_PROCESS_SHARED 1

@@ -22,15 +22,31 @@
 #define SIGCHLD 17
 #define SIGCONT 18
 #define SIGSTOP 19
-#define NSIG 65
+#define SIGTSTP 20
+#define SIGTTIN 21
+#define SIGTTOU 22
+#define SIGURG 23
+#define SIGXCPU 24
+#define SIGXFSZ 25
+#define SIGVTALRM 26
+#define SIGPROF 27
+#define SIGWINCH 28
+#define SIGIO 29
+#define SIGPWR 30
+#define SIGSYS 31
+#define NSIG 32
 
 typedef int sig_atomic_t;
 typedef unsigned long sigset_t;
 typedef void (*sighandler_t)(int);
 typedef struct {
     int si_signo;
+    int si_errno;
     int si_code;
-    void *si_addr;
+    union {
+        void *si_addr;
+        int __reserved[28];
+    };
 } siginfo_t;
 
 #define SIG_DFL ((sighandler_t)0)
@@ -39,17 +55,22 @@ typedef struct {
 #define SIG_BLOCK 0
 #define SIG_UNBLOCK 1
 #define SIG_SETMASK 2
-#define SA_SIGINFO 4
-#define SA_RESTART 0x10000000
+#define SA_NOCLDWAIT 0x00000002
+#define SA_SIGINFO 0x02000000
+#define SA_ONSTACK 0x04000000
+#define SA_RESTART 0x08000000
+#define SA_NODEFER 0x10000000
+#define SA_RESETHAND 0x20000000
+#define SA_NOCLDSTOP 0x40000000
 
 struct sigaction {
     union {
         sighandler_t sa_handler;
         void (*sa_sigaction)(int, siginfo_t *, void *);
     };
-    sigset_t sa_mask;
     int sa_flags;
     void (*sa_restorer)(void);
+    sigset_t sa_mask;
 };
 
 __BEGIN_DECLS

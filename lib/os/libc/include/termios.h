@@ -21,17 +21,17 @@ struct termios {
     speed_t c_ospeed;
 };
 
-#define VINTR 0
-#define VQUIT 1
-#define VERASE 2
-#define VKILL 3
-#define VEOF 4
-#define VTIME 5
-#define VMIN 6
-#define VSTART 8
-#define VSTOP 9
+#define VINTR 8
+#define VQUIT 9
+#define VERASE 3
+#define VKILL 5
+#define VEOF 0
+#define VTIME 17
+#define VMIN 16
+#define VSTART 12
+#define VSTOP 13
 #define VSUSP 10
-#define VEOL 11
+#define VEOL 1
 
 #define IGNBRK 0000001
 #define BRKINT 0000002
@@ -42,43 +42,43 @@ struct termios {
 #define INLCR 0000100
 #define IGNCR 0000200
 #define ICRNL 0000400
-#define IXON 0002000
+#define IXON 01000
 #define IXANY 0004000
-#define IXOFF 0010000
+#define IXOFF 02000
 
 #define OPOST 0000001
-#define ONLCR 0000004
+#define ONLCR 02
 #define OCRNL 0000010
 #define ONOCR 0000020
 #define ONLRET 0000040
 
-#define CSIZE 0000060
+#define CSIZE 01400
 #define CS5 0000000
-#define CS6 0000020
-#define CS7 0000040
-#define CS8 0000060
-#define CSTOPB 0000100
-#define CREAD 0000200
-#define PARENB 0000400
-#define PARODD 0001000
-#define HUPCL 0002000
-#define CLOCAL 0004000
+#define CS6 0400
+#define CS7 01000
+#define CS8 01400
+#define CSTOPB 02000
+#define CREAD 04000
+#define PARENB 010000
+#define PARODD 020000
+#define HUPCL 040000
+#define CLOCAL 0100000
 
-#define ISIG 0000001
-#define ICANON 0000002
+#define ISIG 0x80
+#define ICANON 0x100
 #define ECHO 0000010
-#define ECHOE 0000020
-#define ECHOK 0000040
-#define ECHONL 0000100
-#define NOFLSH 0000200
-#define TOSTOP 0000400
-#define IEXTEN 0100000
+#define ECHOE 0x2
+#define ECHOK 0x4
+#define ECHONL 0x10
+#define NOFLSH 0x80000000
+#define TOSTOP 0x400000
+#define IEXTEN 0x400
 
 #define B0 0000000
 #define B9600 0000015
 #define B19200 0000016
 #define B38400 0000017
-#define B115200 0010002
+#define B115200 021
 
 #define TCSANOW 0
 #define TCSADRAIN 1

@@ -4,11 +4,11 @@
 #include <sys/types.h>
 
 #define CLOCKS_PER_SEC 1000000L
-#define CLOCK_REALTIME 0
-#define CLOCK_MONOTONIC 1
+#define CLOCK_REALTIME 1
+#define CLOCK_MONOTONIC 4
 #define CLOCK_PROCESS_CPUTIME_ID 2
 #define CLOCK_THREAD_CPUTIME_ID 3 /* EINVAL: see docs/c.md */
-#define CLOCK_MONOTONIC_RAW 4
+#define CLOCK_MONOTONIC_RAW 5
 #define TIMER_ABSTIME 1
 #define TIME_UTC 1
 

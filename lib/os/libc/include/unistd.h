@@ -26,8 +26,8 @@
 #define _SC_PAGESIZE 30
 #define _SC_PAGE_SIZE _SC_PAGESIZE
 #define _SC_IOV_MAX 60
-#define _SC_NPROCESSORS_CONF 83
-#define _SC_NPROCESSORS_ONLN 84
+#define _SC_NPROCESSORS_CONF 57
+#define _SC_NPROCESSORS_ONLN 58
 #define _SC_CPUTIME 138
 #define _SC_THREAD_CPUTIME 139
 
@@ -52,6 +52,14 @@ int isatty(int fd);
 int access(const char *path, int mode);
 int unlink(const char *path);
 int rmdir(const char *path);
+int chown(const char *path, uid_t user, gid_t group);
+int lchown(const char *path, uid_t user, gid_t group);
+int fchown(int fd, uid_t user, gid_t group);
+ssize_t readlink(const char *path, char *place, size_t size);
+/* EOPNOTSUPP: no file system here has links, no namespace a root. */
+int link(const char *from, const char *to);
+int symlink(const char *text, const char *path);
+int chroot(const char *path);
 int chdir(const char *path);
 char *getcwd(char *place, size_t size);
 
@@ -64,6 +72,11 @@ gid_t getgid(void);
 gid_t getegid(void);
 int setuid(uid_t user);
 int setgid(gid_t group);
+pid_t setsid(void);
+pid_t getsid(pid_t process);
+int setpgid(pid_t process, pid_t group);
+pid_t getpgid(pid_t process);
+pid_t getpgrp(void);
 pid_t fork(void);
 pid_t vfork(void);
 int execl(const char *program, const char *first, ...);

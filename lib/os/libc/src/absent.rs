@@ -106,8 +106,8 @@ unsafe extern "C" fn backtrace_symbols_fd(
 
 const LOCALE: &CStr = c"C";
 
-/// `LC_ALL`, the highest category.
-const ALL_CATEGORIES: c_int = 6;
+/// The categories, from `LC_ALL` to `LC_TIME`.
+const CATEGORIES: core::ops::RangeInclusive<c_int> = 0..=6;
 
 /// There is one locale, which "C", "POSIX" and the user's own ("") name; others are refused.
 #[unsafe(no_mangle)]
@@ -117,7 +117,7 @@ unsafe extern "C" fn setlocale(category: c_int, name: *const c_char) -> *mut c_c
         let name = unsafe { strings::bytes(name) };
         [b"".as_slice(), b"C", b"POSIX", b"C.UTF-8", b"C.utf8"].contains(&name)
     };
-    match known && (0..=ALL_CATEGORIES).contains(&category) {
+    match known && CATEGORIES.contains(&category) {
         true => LOCALE.as_ptr().cast_mut(),
         false => null_mut(),
     }

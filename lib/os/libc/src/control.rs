@@ -24,7 +24,9 @@ const NONBLOCKING: u32 = 0x5421;
 /// `F_DUPFD_CLOEXEC`.
 const DUPLICATE_CLOSING: usize = 1030;
 /// `FD_CLOEXEC`.
-const CLOSE_ON_EXEC: usize = 1;
+const CLOSE_ON_EXEC: usize = 0x0100_0000;
+/// What programs write that know its value elsewhere.
+const CLOSE_ON_EXEC_ELSEWHERE: usize = 1;
 
 fn control(number: c_int, command: c_int, argument: usize) -> Result<c_int> {
     let number = descriptor::check(number)?;
@@ -48,11 +50,17 @@ fn control(number: c_int, command: c_int, argument: usize) -> Result<c_int> {
         }
         syscall::F_GETFD => {
             fd::fcntl(number, command, 0)?;
-            Ok(descriptor::close_on_exec(number).into())
+            Ok(match descriptor::close_on_exec(number) {
+                true => CLOSE_ON_EXEC as c_int,
+                false => 0,
+            })
         }
         syscall::F_SETFD => {
             fd::fcntl(number, command, 0)?;
-            descriptor::set_close_on_exec(number, argument & CLOSE_ON_EXEC != 0);
+            descriptor::set_close_on_exec(
+                number,
+                argument & (CLOSE_ON_EXEC | CLOSE_ON_EXEC_ELSEWHERE) != 0,
+            );
             Ok(0)
         }
         syscall::F_SETFL => {

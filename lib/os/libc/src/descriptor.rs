@@ -38,6 +38,11 @@ static TABLE: Shared<Vec<Known>> = Shared::new(Vec::new());
 /// A bit for each descriptor a process can have: whether it is a socket.
 static SOCKETS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
+/// Runs `action` while no other thread changes the table; `action` must not use it.
+pub fn held<T>(action: impl FnOnce() -> T) -> T {
+    TABLE.with(|_| action())
+}
+
 fn socket_bit(number: usize) -> Option<(&'static AtomicU64, u64)> {
     SOCKETS
         .get(number / 64)

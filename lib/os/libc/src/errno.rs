@@ -15,6 +15,12 @@ extern "C" fn __errno_location() -> *mut c_int {
     unsafe { &raw mut (*tls::control()).errno }
 }
 
+/// relibc's name for the same.
+#[unsafe(no_mangle)]
+extern "C" fn __errno() -> *mut c_int {
+    __errno_location()
+}
+
 /// The calling thread's error number.
 pub fn get() -> c_int {
     // SAFETY: the thread's own word.

@@ -26,6 +26,8 @@ pub mod scan;
 #[cfg(target_os = "redox")]
 mod absent;
 #[cfg(target_os = "redox")]
+mod attributes;
+#[cfg(target_os = "redox")]
 mod builtins;
 #[cfg(target_os = "redox")]
 mod complex;
@@ -36,6 +38,8 @@ mod ctype;
 #[cfg(target_os = "redox")]
 pub mod descriptor;
 #[cfg(target_os = "redox")]
+mod directories;
+#[cfg(target_os = "redox")]
 mod environment;
 #[cfg(target_os = "redox")]
 pub mod errno;
@@ -43,6 +47,8 @@ pub mod errno;
 mod fenv;
 #[cfg(target_os = "redox")]
 mod files;
+#[cfg(target_os = "redox")]
+mod groups;
 #[cfg(target_os = "redox")]
 mod jump;
 #[cfg(target_os = "redox")]
@@ -93,6 +99,8 @@ mod time;
 mod tls;
 #[cfg(target_os = "redox")]
 mod transfers;
+#[cfg(target_os = "redox")]
+mod unwind;
 #[cfg(target_os = "redox")]
 mod usage;
 #[cfg(target_os = "redox")]

@@ -1,12 +1,14 @@
 //! The part of `pthread.h` that waits for other threads: mutexes, conditions, `pthread_once`.
+//!
+//! Sizes and numbers are relibc's, so that Rust's standard library for Redox finds what it expects.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use syscall::error::{EBUSY, EDEADLK, EINTR, EINVAL, EPERM, ETIMEDOUT, Error};
+use syscall::error::{EAGAIN, EBUSY, EDEADLK, EINTR, EINVAL, EPERM, ETIMEDOUT, Error};
 
 use crate::files::Timespec;
-use crate::pthread::{Record, own};
+use crate::pthread;
 use crate::{sync, time};
 
 /// `pthread_mutex_t`; all zero is a free one.
@@ -14,44 +16,79 @@ use crate::{sync, time};
 pub struct Mutex {
     /// 0 free, 1 taken, 2 taken and a thread may wait.
     state: AtomicU32,
+    /// The thread that has it, by its number; 0: none. Only of kinds that ask who has it.
+    owner: AtomicU32,
+    /// [`RECURSIVE`] and so on.
+    kind: u16,
+    /// How often its owner has taken it again.
+    depth: u16,
+}
+
+impl Mutex {
+    /// Whether it notices that its owner takes it again.
+    fn has_owner(&self) -> bool {
+        matches!(c_int::from(self.kind), CHECKED | RECURSIVE)
+    }
+}
+
+const DEFAULT: c_int = 0;
+const CHECKED: c_int = 1;
+const NORMAL: c_int = 2;
+/// `PTHREAD_MUTEX_RECURSIVE`.
+pub const RECURSIVE: c_int = 3;
+
+/// `pthread_mutexattr_t`.
+#[repr(C)]
+pub struct MutexAttributes {
     kind: c_int,
-    owner: *const Record,
-    depth: usize,
+    /// Other libraries' protocol, ceiling, sharing and robustness.
+    reserved: [c_int; 4],
 }
 
-const RECURSIVE: c_int = 1;
-const CHECKED: c_int = 2;
+impl MutexAttributes {
+    /// Those of a kind.
+    pub const fn of(kind: c_int) -> Self {
+        Self {
+            kind,
+            reserved: [0; 4],
+        }
+    }
+}
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_mutexattr_init(kind: *mut c_int) -> c_int {
+unsafe extern "C" fn pthread_mutexattr_init(place: *mut MutexAttributes) -> c_int {
     // SAFETY: the caller's place.
-    unsafe { *kind = 0 };
+    unsafe { place.write(MutexAttributes::of(DEFAULT)) };
     0
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn pthread_mutexattr_destroy(_kind: *mut c_int) -> c_int {
+extern "C" fn pthread_mutexattr_destroy(_place: *mut MutexAttributes) -> c_int {
     0
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_mutexattr_settype(place: *mut c_int, kind: c_int) -> c_int {
-    if !(0..=CHECKED).contains(&kind) {
+unsafe extern "C" fn pthread_mutexattr_settype(place: *mut MutexAttributes, kind: c_int) -> c_int {
+    if !matches!(kind, DEFAULT | CHECKED | NORMAL | RECURSIVE) {
         return EINVAL;
     }
     // SAFETY: initialised before.
-    unsafe { *place = kind };
+    unsafe { (*place).kind = kind };
     0
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_init(mutex: *mut Mutex, kind: *const c_int) -> c_int {
-    // SAFETY: the caller's place; the attribute is null or initialised.
+pub unsafe extern "C" fn pthread_mutex_init(
+    mutex: *mut Mutex,
+    attributes: *const MutexAttributes,
+) -> c_int {
+    // SAFETY: the caller's place; the attributes are null or initialised.
     unsafe {
+        let kind = attributes.as_ref().map_or(DEFAULT, |chosen| chosen.kind);
         mutex.write(Mutex {
             state: AtomicU32::new(0),
-            kind: kind.as_ref().copied().unwrap_or(0),
-            owner: core::ptr::null(),
+            owner: AtomicU32::new(0),
+            kind: kind as u16,
             depth: 0,
         });
     }
@@ -69,15 +106,20 @@ unsafe extern "C" fn pthread_mutex_destroy(mutex: *mut Mutex) -> c_int {
 
 /// Takes a mutex, waiting at most until the deadline.
 unsafe fn lock(mutex: *mut Mutex, deadline: Option<u64>, tries: bool) -> c_int {
-    // SAFETY: the caller's mutex. Owner and depth are only written by the thread that has it, and
-    // read here in a way that is right whatever another thread writes: equal only to our own.
+    // SAFETY: the caller's mutex. The depth is only touched by the thread that has it; the owner is
+    // equal to our own number only if we have it.
     unsafe {
         let state = &(*mutex).state;
-        let kind = (*mutex).kind;
-        if kind != 0 && (&raw const (*mutex).owner).read_volatile() == own() {
-            if kind == RECURSIVE {
-                (*mutex).depth += 1;
-                return 0;
+        let has_owner = (*mutex).has_owner();
+        if has_owner && (*mutex).owner.load(Ordering::Relaxed) == own() {
+            if c_int::from((*mutex).kind) == RECURSIVE {
+                return match (*mutex).depth.checked_add(1) {
+                    Some(depth) => {
+                        (*mutex).depth = depth;
+                        0
+                    }
+                    None => EAGAIN,
+                };
             }
             return if tries { EBUSY } else { EDEADLK };
         }
@@ -92,8 +134,8 @@ unsafe fn lock(mutex: *mut Mutex, deadline: Option<u64>, tries: bool) -> c_int {
                 }
             }
         }
-        if kind != 0 {
-            (&raw mut (*mutex).owner).write_volatile(own());
+        if has_owner {
+            (*mutex).owner.store(own(), Ordering::Relaxed);
         }
         0
     }
@@ -117,7 +159,7 @@ pub unsafe extern "C" fn pthread_mutex_timedlock(mutex: *mut Mutex, end: *const 
     // SAFETY: the caller's structure.
     let deadline = unsafe { &*end }
         .duration()
-        .and_then(|end| time::monotonic(0, end));
+        .and_then(|end| time::monotonic(time::CLOCK_REALTIME, end));
     match deadline {
         // SAFETY: the same contract.
         Some(deadline) => unsafe { lock(mutex, Some(deadline), false) },
@@ -129,15 +171,15 @@ pub unsafe extern "C" fn pthread_mutex_timedlock(mutex: *mut Mutex, end: *const 
 pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's mutex; see `lock`.
     unsafe {
-        if (*mutex).kind != 0 {
-            if (&raw const (*mutex).owner).read_volatile() != own() {
+        if (*mutex).has_owner() {
+            if (*mutex).owner.load(Ordering::Relaxed) != own() {
                 return EPERM;
             }
             if (*mutex).depth > 0 {
                 (*mutex).depth -= 1;
                 return 0;
             }
-            (&raw mut (*mutex).owner).write_volatile(core::ptr::null());
+            (*mutex).owner.store(0, Ordering::Relaxed);
         }
         if (*mutex).state.swap(0, Ordering::Release) == 2 {
             sync::wake(&(*mutex).state, 1);
@@ -146,47 +188,67 @@ pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
     0
 }
 
+/// The number of the calling thread.
+fn own() -> u32 {
+    pthread::gettid() as u32
+}
+
 /// `pthread_cond_t`; all zero is a usable one.
 #[repr(C)]
 pub struct Condition {
     /// Changes with every signal.
     sequence: AtomicU32,
-    /// Clock of the deadlines.
+    /// Clock of the deadlines; 0: that of the wall.
     clock: c_int,
 }
 
+/// `pthread_condattr_t`.
+#[repr(C)]
+pub struct ConditionAttributes {
+    clock: c_int,
+    /// Other libraries' sharing.
+    reserved: c_int,
+}
+
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_condattr_init(clock: *mut c_int) -> c_int {
+unsafe extern "C" fn pthread_condattr_init(place: *mut ConditionAttributes) -> c_int {
+    let initial = ConditionAttributes {
+        clock: time::CLOCK_REALTIME,
+        reserved: 0,
+    };
     // SAFETY: the caller's place.
-    unsafe { *clock = 0 };
+    unsafe { place.write(initial) };
     0
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn pthread_condattr_destroy(_clock: *mut c_int) -> c_int {
+extern "C" fn pthread_condattr_destroy(_place: *mut ConditionAttributes) -> c_int {
     0
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_condattr_setclock(place: *mut c_int, clock: c_int) -> c_int {
-    if !(0..=1).contains(&clock) {
+unsafe extern "C" fn pthread_condattr_setclock(
+    place: *mut ConditionAttributes,
+    clock: c_int,
+) -> c_int {
+    if !matches!(clock, time::CLOCK_REALTIME | time::CLOCK_MONOTONIC) {
         return EINVAL;
     }
     // SAFETY: initialised before.
-    unsafe { *place = clock };
+    unsafe { (*place).clock = clock };
     0
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_init(
     condition: *mut Condition,
-    clock: *const c_int,
+    attributes: *const ConditionAttributes,
 ) -> c_int {
-    // SAFETY: the caller's place; the attribute is null or initialised.
+    // SAFETY: the caller's place; the attributes are null or initialised.
     unsafe {
         condition.write(Condition {
             sequence: AtomicU32::new(0),
-            clock: clock.as_ref().copied().unwrap_or(0),
+            clock: attributes.as_ref().map_or(0, |chosen| chosen.clock),
         });
     }
     0
@@ -234,6 +296,11 @@ pub unsafe extern "C" fn pthread_cond_timedwait(
 ) -> c_int {
     // SAFETY: the caller's structures.
     let (end, clock) = unsafe { ((*end).duration(), (*condition).clock) };
+    let clock = if clock == 0 {
+        time::CLOCK_REALTIME
+    } else {
+        clock
+    };
     match end.and_then(|end| time::monotonic(clock, end)) {
         // SAFETY: the same contract.
         Some(deadline) => unsafe { wait(condition, mutex, Some(deadline)) },
@@ -280,4 +347,5 @@ pub unsafe extern "C" fn pthread_once(once: *mut u32, action: extern "C" fn()) -
 }
 
 // The sizes that `pthread.h` promises.
-const _: () = assert!(size_of::<Mutex>() == 24 && size_of::<Condition>() == 8);
+const _: () = assert!(size_of::<Mutex>() == 12 && size_of::<MutexAttributes>() == 20);
+const _: () = assert!(size_of::<Condition>() == 8 && size_of::<ConditionAttributes>() == 8);

@@ -1,5 +1,7 @@
-//! `sys/mman.h`. Protection and flag values are Linux's, as SCIF's `SCIF_PROT_*` and
-//! `SCIF_MAP_FIXED` are the same numbers; the system's own differ.
+//! `sys/mman.h`. Protection and flag values of C programs are Linux's, as SCIF's `SCIF_PROT_*` and
+//! `SCIF_MAP_FIXED` are the same numbers; the header names `skiff_mmap` and `skiff_mprotect`. The
+//! functions called `mmap` and `mprotect` take relibc's numbers, as Rust's standard library and the
+//! crate `libc` pass them.
 
 use core::ffi::{c_int, c_long, c_void};
 
@@ -33,6 +35,35 @@ const MAP_SHARED: c_int = 0x01;
 const MAP_PRIVATE: c_int = 0x02;
 const MAP_FIXED: c_int = 0x10;
 const MAP_ANONYMOUS: c_int = 0x20;
+
+/// relibc's numbers, where they are others.
+mod relibc {
+    use super::c_int;
+
+    pub const PROT_READ: c_int = 4;
+    pub const PROT_EXEC: c_int = 1;
+    pub const MAP_FIXED: c_int = 4;
+}
+
+/// A protection in relibc's numbers in those of Linux; what is unknown stays and is refused.
+fn protection_from(relibc: c_int) -> c_int {
+    let mut protection = relibc & !(relibc::PROT_READ | relibc::PROT_EXEC);
+    if relibc & relibc::PROT_READ != 0 {
+        protection |= PROT_READ;
+    }
+    if relibc & relibc::PROT_EXEC != 0 {
+        protection |= PROT_EXEC;
+    }
+    protection
+}
+
+/// Flags in relibc's numbers in those of Linux.
+fn flags_from(relibc: c_int) -> c_int {
+    match relibc & relibc::MAP_FIXED {
+        0 => relibc,
+        _ => relibc & !relibc::MAP_FIXED | MAP_FIXED,
+    }
+}
 
 const FAILED: *mut c_void = usize::MAX as *mut c_void;
 
@@ -107,6 +138,20 @@ unsafe extern "C" fn mmap(
     number: c_int,
     offset: c_long,
 ) -> *mut c_void {
+    let (protection, flags) = (protection_from(protection), flags_from(flags));
+    // SAFETY: the same contract.
+    unsafe { skiff_mmap(address, length, protection, flags, number, offset) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn skiff_mmap(
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    number: c_int,
+    offset: c_long,
+) -> *mut c_void {
     if flags & MAP_ANONYMOUS == 0 && matches!(descriptor::is_scif(number), Ok(true)) {
         // SAFETY: the same contract.
         return unsafe { skiff_scif_mmap(address, length, protection, flags, number, offset) };
@@ -148,6 +193,16 @@ unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mprotect(address: *mut c_void, length: usize, protection: c_int) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { skiff_mprotect(address, length, protection_from(protection)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn skiff_mprotect(
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+) -> c_int {
     let change = || {
         if !(address as usize).is_multiple_of(PAGE_SIZE) {
             return Err(Error::new(EINVAL));
@@ -162,10 +217,14 @@ unsafe extern "C" fn mprotect(address: *mut c_void, length: usize, protection: c
     errno::small(change().map(|_| 0))
 }
 
-/// Advice has no effect here, and MADV_DONTFORK none to have: there is no `fork`.
+/// Advice has no effect here; `EINVAL` for `MADV_DONTNEED`, whose effect programs rely on.
 #[unsafe(no_mangle)]
-extern "C" fn madvise(_address: *mut c_void, _length: usize, _advice: c_int) -> c_int {
-    0
+extern "C" fn madvise(_address: *mut c_void, _length: usize, advice: c_int) -> c_int {
+    const DONTNEED: c_int = 4;
+    match advice {
+        DONTNEED => errno::fail(EINVAL),
+        _ => 0,
+    }
 }
 
 /// Memory is never paged out.

@@ -6,10 +6,10 @@ use core::ffi::{c_char, c_int, c_long, c_uint};
 
 use runtime::process as system;
 use runtime::{Error, Result, state};
-use syscall::error::{EINVAL, ENOSYS};
+use syscall::error::EINVAL;
 
 use crate::sync::Shared;
-use crate::{environment, errno, signal, spawn, stream, strings};
+use crate::{descriptor, environment, errno, pthread, signal, spawn, stream, strings};
 
 type Handler = extern "C" fn();
 
@@ -167,16 +167,28 @@ unsafe extern "C" fn wait(status: *mut c_int) -> c_int {
     unsafe { waitpid(-1, status, 0) }
 }
 
-/// A process cannot be doubled: `docs/c.md` says what would be missing in the child. Programs are
-/// started by `posix_spawn`.
+/// The child has the calling thread alone. Memory that schemes have mapped is not in it, which is
+/// all that SCIF has mapped: endpoints work there, through the driver, once the parent has closed
+/// them.
 #[unsafe(no_mangle)]
 extern "C" fn fork() -> c_int {
-    errno::fail(ENOSYS)
+    // No other thread may be changing what a child needs until it runs another program.
+    let forked = descriptor::held(|| environment::held(|| stream::held(pthread::fork)));
+    if let Ok(0) = forked {
+        skiff_scif_forked();
+    }
+    errno::give(forked)
 }
 
+/// As `fork`: the child's memory is its own.
 #[unsafe(no_mangle)]
 extern "C" fn vfork() -> c_int {
     fork()
+}
+
+unsafe extern "C" {
+    /// Forgets what the parent's endpoints had mapped; in `libscif`.
+    safe fn skiff_scif_forked();
 }
 
 /// Runs a command by the shell; with a null command says that there is one.
@@ -200,13 +212,13 @@ unsafe extern "C" fn system(text: *const c_char) -> c_int {
 /// Descriptors a process can have.
 pub const OPEN_MAX: c_long = 65_536;
 
-/// Numbers of `sysconf`, Linux's.
+/// Numbers of `sysconf`, relibc's, and Linux's where relibc has none.
 const SC_CLOCK: c_int = 2;
 const SC_OPEN_MAX: c_int = 4;
 const SC_PAGESIZE: c_int = 30;
 const SC_IOV_MAX: c_int = 60;
-const SC_NPROCESSORS_CONF: c_int = 83;
-const SC_NPROCESSORS_ONLN: c_int = 84;
+const SC_NPROCESSORS_CONF: c_int = 57;
+const SC_NPROCESSORS_ONLN: c_int = 58;
 const SC_CPUTIME: c_int = 138;
 const SC_THREAD_CPUTIME: c_int = 139;
 /// Year and month of the edition of POSIX that an option follows.
@@ -254,13 +266,13 @@ extern "C" fn sched_yield() -> c_int {
 /// C's `struct utsname`.
 #[repr(C)]
 struct Names {
-    fields: [[c_char; 65]; 5],
+    fields: [[c_char; 65]; 6],
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn uname(place: *mut Names) -> c_int {
     let mut names = Names {
-        fields: [[0; 65]; 5],
+        fields: [[0; 65]; 6],
     };
     let texts = ["Redox", "skiff", "0.1", "0.1", "x86_64"];
     for (field, text) in names.fields.iter_mut().zip(texts) {

@@ -6,6 +6,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use runtime::process::Fork;
 use runtime::sys::NO_FD;
 use runtime::thread::{Builder, JoinHandle};
 use runtime::{Result, process, state};
@@ -69,7 +70,7 @@ fn next_id() -> c_int {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn gettid() -> c_int {
+pub extern "C" fn gettid() -> c_int {
     // SAFETY: the thread's own record lives as long as the thread.
     unsafe { &*own() }.id
 }
@@ -86,6 +87,22 @@ pub fn handle_of(thread: *const Record) -> Result<usize> {
     match record.thread.load(Ordering::Relaxed) {
         NO_FD => Err(Error::new(ESRCH)),
         thread => Ok(thread),
+    }
+}
+
+/// Doubles the process; the number of the child, 0 in the child.
+pub fn fork() -> Result<c_int> {
+    let thread = handle_of(own())?;
+    // SAFETY: the child's thread is the copy of this one; the libraries' own tables are held by the
+    // caller, and what the C program does there is its own matter.
+    match unsafe { process::fork(thread) }? {
+        Fork::Parent(child) => Ok(child as c_int),
+        Fork::Child(thread) => {
+            RUNNING.store(1, Ordering::Relaxed);
+            // SAFETY: the thread's own record, a copy of the parent's.
+            unsafe { &*own() }.thread.store(thread, Ordering::Relaxed);
+            Ok(0)
+        }
     }
 }
 
@@ -154,9 +171,13 @@ pub struct Attributes {
     detached: c_int,
     /// Whether the thread is to run on `processors` only.
     is_bound: c_int,
-    /// The processors, as long as C's `cpu_set_t`.
-    processors: usage::Set,
+    /// The first processors of a set; the structure has the size of relibc's.
+    processors: [u8; ATTRIBUTE_SET],
 }
+
+/// Bytes of the processors in a `pthread_attr_t`: 128 of them.
+const ATTRIBUTE_SET: usize = 16;
+const _: () = assert!(size_of::<Attributes>() == 32);
 
 const DEFAULT_STACK: usize = 1024 * 1024;
 
@@ -166,7 +187,7 @@ unsafe extern "C" fn pthread_attr_init(attributes: *mut Attributes) -> c_int {
         stack_size: DEFAULT_STACK,
         detached: 0,
         is_bound: 0,
-        processors: usage::ALL,
+        processors: [u8::MAX; ATTRIBUTE_SET],
     };
     // SAFETY: the caller's place for the structure.
     unsafe { attributes.write(initial) };
@@ -180,12 +201,15 @@ extern "C" fn pthread_attr_destroy(_attributes: *mut Attributes) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_attr_setstacksize(attributes: *mut Attributes, size: usize) -> c_int {
-    const SMALLEST: usize = 16 * 1024;
+    /// `PTHREAD_STACK_MIN`.
+    const SMALLEST: usize = 4096;
+    /// What the library itself needs of a stack.
+    const USABLE: usize = 16 * 1024;
     if size < SMALLEST {
         return EINVAL;
     }
     // SAFETY: initialised before.
-    unsafe { (*attributes).stack_size = size };
+    unsafe { (*attributes).stack_size = size.max(USABLE) };
     0
 }
 
@@ -209,7 +233,7 @@ unsafe extern "C" fn pthread_attr_getdetachstate(
     0
 }
 
-/// `EINVAL` for processors that this machine does not have alone.
+/// `EINVAL`: no processor of this machine is among the first 128.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_attr_setaffinity_np(
     attributes: *mut Attributes,
@@ -218,7 +242,12 @@ unsafe extern "C" fn pthread_attr_setaffinity_np(
 ) -> c_int {
     // SAFETY: the caller's set of that size.
     match unsafe { usage::read_set(size, set) } {
-        Ok(processors) => {
+        Ok(set) => {
+            let mut processors = [0; ATTRIBUTE_SET];
+            processors.copy_from_slice(&set[..ATTRIBUTE_SET]);
+            if processors == [0; ATTRIBUTE_SET] {
+                return EINVAL;
+            }
             // SAFETY: initialised before.
             unsafe {
                 (*attributes).processors = processors;
@@ -237,9 +266,18 @@ unsafe extern "C" fn pthread_attr_getaffinity_np(
     size: usize,
     set: *mut u8,
 ) -> c_int {
-    // SAFETY: initialised before; the caller's place of that size.
-    let written = unsafe { usage::write_set((*attributes).processors, size, set) };
+    // SAFETY: initialised before.
+    let processors = unsafe { (*attributes).processors };
+    // SAFETY: the caller's place of that size.
+    let written = unsafe { usage::write_set(widened(&processors), size, set) };
     written.err().map_or(0, |error| error.errno)
+}
+
+/// The kernel's set of the processors in an attribute.
+fn widened(processors: &[u8; ATTRIBUTE_SET]) -> usage::Set {
+    let mut set: usage::Set = [0; size_of::<usage::Set>()];
+    set[..ATTRIBUTE_SET].copy_from_slice(processors);
+    set
 }
 
 /// Threads have no names: only a name that would fit is accepted.
@@ -278,7 +316,7 @@ pub unsafe extern "C" fn pthread_create(
         Some(attributes) => (
             attributes.stack_size,
             attributes.detached != 0,
-            (attributes.is_bound != 0).then_some(attributes.processors),
+            (attributes.is_bound != 0).then_some(widened(&attributes.processors)),
         ),
         None => (DEFAULT_STACK, false, None),
     };
@@ -440,7 +478,7 @@ static KEYS_IN_USE: Shared<Vec<Option<Option<Destructor>>>> = Shared::new(Vec::n
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_key_create(
-    key: *mut u32,
+    key: *mut usize,
     destructor: Option<Destructor>,
 ) -> c_int {
     let index = KEYS_IN_USE.with(|keys| {
@@ -458,7 +496,7 @@ pub unsafe extern "C" fn pthread_key_create(
     match index {
         Some(index) => {
             // SAFETY: the caller's place.
-            unsafe { *key = index as u32 };
+            unsafe { *key = index };
             0
         }
         None => EAGAIN,
@@ -466,8 +504,8 @@ pub unsafe extern "C" fn pthread_key_create(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn pthread_key_delete(key: u32) -> c_int {
-    let known = KEYS_IN_USE.with(|keys| keys.get_mut(key as usize).and_then(Option::take));
+pub extern "C" fn pthread_key_delete(key: usize) -> c_int {
+    let known = KEYS_IN_USE.with(|keys| keys.get_mut(key).and_then(Option::take));
     if known.is_some() { 0 } else { EINVAL }
 }
 
@@ -477,17 +515,17 @@ fn values<T>(action: impl FnOnce(&mut [*mut c_void; KEYS]) -> T) -> T {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn pthread_setspecific(key: u32, value: *const c_void) -> c_int {
-    if !KEYS_IN_USE.with(|keys| keys.get(key as usize).is_some_and(Option::is_some)) {
+pub extern "C" fn pthread_setspecific(key: usize, value: *const c_void) -> c_int {
+    if !KEYS_IN_USE.with(|keys| keys.get(key).is_some_and(Option::is_some)) {
         return EINVAL;
     }
-    values(|values| values[key as usize] = value.cast_mut());
+    values(|values| values[key] = value.cast_mut());
     0
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn pthread_getspecific(key: u32) -> *mut c_void {
-    values(|values| values.get(key as usize).copied().unwrap_or(null_mut()))
+pub extern "C" fn pthread_getspecific(key: usize) -> *mut c_void {
+    values(|values| values.get(key).copied().unwrap_or(null_mut()))
 }
 
 /// Calls the destructors of the calling thread's values.

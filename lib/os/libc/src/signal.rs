@@ -51,9 +51,9 @@ extern "C" fn signal(number: c_int, handler: usize) -> usize {
 #[repr(C)]
 struct Action {
     handler: usize,
-    mask: u64,
     flags: c_int,
     restorer: usize,
+    mask: u64,
 }
 
 #[unsafe(no_mangle)]
@@ -66,9 +66,9 @@ unsafe extern "C" fn sigaction(number: c_int, new: *const Action, old: *mut Acti
     if !old.is_null() {
         let action = Action {
             handler: before,
-            mask: 0,
             flags: 0,
             restorer: 0,
+            mask: 0,
         };
         // SAFETY: the caller's place for the structure.
         unsafe { old.write(action) };

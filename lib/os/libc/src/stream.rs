@@ -55,6 +55,11 @@ pub struct File {
 /// All open streams, so that `exit` can write what waits.
 static OPEN: Shared<Vec<*mut File>> = Shared::new(Vec::new());
 
+/// Runs `action` while no other thread opens or closes a stream; `action` must not either.
+pub fn held<T>(action: impl FnOnce() -> T) -> T {
+    OPEN.with(|_| action())
+}
+
 macro_rules! standard {
     ($($name:ident)*) => {
         $(

@@ -12,24 +12,29 @@ use syscall::flag::O_RDWR;
 use crate::sync::Shared;
 use crate::{descriptor, errno};
 
-/// Bits of `c_iflag`, `c_oflag`, `c_cflag` and `c_lflag`, as in `termios.h`.
+/// Bits of `c_iflag`, `c_oflag`, `c_cflag` and `c_lflag`, as in `termios.h`: relibc's.
 const BRKINT: c_uint = 0o2;
 const ICRNL: c_uint = 0o400;
-const IXON: c_uint = 0o2000;
+const IXON: c_uint = 0o1000;
 const OPOST: c_uint = 0o1;
-const ONLCR: c_uint = 0o4;
-const CS8: c_uint = 0o60;
-const CREAD: c_uint = 0o200;
-const ISIG: c_uint = 0o1;
-const ICANON: c_uint = 0o2;
-const ECHO: c_uint = 0o10;
-const ECHOE: c_uint = 0o20;
-const ECHOK: c_uint = 0o40;
-const IEXTEN: c_uint = 0o10_0000;
+const ONLCR: c_uint = 0o2;
+const CS8: c_uint = 0o1400;
+const CREAD: c_uint = 0o4000;
+const ISIG: c_uint = 0x80;
+const ICANON: c_uint = 0x100;
+const ECHO: c_uint = 0x8;
+const ECHOE: c_uint = 0x2;
+const ECHOK: c_uint = 0x4;
+const IEXTEN: c_uint = 0x400;
 const B38400: c_uint = 0o17;
 
-const VTIME: usize = 5;
-const VMIN: usize = 6;
+const VEOF: usize = 0;
+const VERASE: usize = 3;
+const VKILL: usize = 5;
+const VINTR: usize = 8;
+const VQUIT: usize = 9;
+const VMIN: usize = 16;
+const VTIME: usize = 17;
 
 /// C's `struct termios`.
 #[repr(C)]
@@ -48,11 +53,11 @@ struct Settings {
 /// Those of a console that edits lines: ^C, ^\, erase, ^U, ^D.
 const LINES: Settings = {
     let mut characters = [0; 32];
-    characters[0] = 3;
-    characters[1] = 28;
-    characters[2] = 127;
-    characters[3] = 21;
-    characters[4] = 4;
+    characters[VINTR] = 3;
+    characters[VQUIT] = 28;
+    characters[VERASE] = 127;
+    characters[VKILL] = 21;
+    characters[VEOF] = 4;
     characters[VMIN] = 1;
     Settings {
         input: BRKINT | ICRNL | IXON,

@@ -8,7 +8,7 @@ use syscall::error::{EBUSY, ENOMEM, ETIMEDOUT};
 
 use crate::errno;
 use crate::files::Timespec;
-use crate::locks::{self, Condition, Mutex};
+use crate::locks::{self, Condition, Mutex, MutexAttributes};
 use crate::pthread::{self, Destructor, Record};
 use crate::time;
 
@@ -120,9 +120,13 @@ unsafe extern "C" fn thrd_exit(status: c_int) -> ! {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mtx_init(mutex: *mut Mutex, kind: c_int) -> c_int {
-    let kind = kind & RECURSIVE;
-    // SAFETY: the caller's place; C11's recursive kind has the number of POSIX's.
-    result(unsafe { locks::pthread_mutex_init(mutex, &raw const kind) })
+    let kind = match kind & RECURSIVE {
+        0 => 0,
+        _ => locks::RECURSIVE,
+    };
+    let attributes = MutexAttributes::of(kind);
+    // SAFETY: the caller's place.
+    result(unsafe { locks::pthread_mutex_init(mutex, &raw const attributes) })
 }
 
 #[unsafe(no_mangle)]
@@ -190,23 +194,23 @@ unsafe extern "C" fn cnd_broadcast(condition: *mut Condition) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn tss_create(key: *mut u32, destructor: Option<Destructor>) -> c_int {
+unsafe extern "C" fn tss_create(key: *mut usize, destructor: Option<Destructor>) -> c_int {
     // SAFETY: the same contract.
     result(unsafe { pthread::pthread_key_create(key, destructor) })
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tss_delete(key: u32) {
+extern "C" fn tss_delete(key: usize) {
     pthread::pthread_key_delete(key);
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tss_get(key: u32) -> *mut c_void {
+extern "C" fn tss_get(key: usize) -> *mut c_void {
     pthread::pthread_getspecific(key)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn tss_set(key: u32, value: *mut c_void) -> c_int {
+extern "C" fn tss_set(key: usize, value: *mut c_void) -> c_int {
     result(pthread::pthread_setspecific(key, value))
 }
 

@@ -17,11 +17,12 @@ use crate::strings;
 use crate::sync::Shared;
 use crate::usage;
 
-// Clock numbers of C programs, Linux's.
-const CLOCK_REALTIME: c_int = 0;
-const CLOCK_MONOTONIC: c_int = 1;
+/// Numbers of clocks, relibc's.
+pub const CLOCK_REALTIME: c_int = 1;
+/// As above.
+pub const CLOCK_MONOTONIC: c_int = 4;
 const CLOCK_PROCESS: c_int = 2;
-const CLOCK_RAW: c_int = 4;
+const CLOCK_RAW: c_int = 5;
 
 /// C's `struct timeval`.
 #[repr(C)]
@@ -34,7 +35,8 @@ impl Timeval {
     /// As a duration; `None` when it is not one.
     pub fn duration(&self) -> Option<Duration> {
         let seconds = u64::try_from(self.seconds).ok()?;
-        let micros = u64::try_from(self.microseconds).ok()?;
+        // Programs that use Rust's library store a number of 32 bits.
+        let micros = u64::try_from(self.microseconds as i32).ok()?;
         Duration::from_secs(seconds).checked_add(Duration::from_micros(micros))
     }
 }

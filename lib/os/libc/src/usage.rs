@@ -141,9 +141,6 @@ unsafe extern "C" fn setrlimit(resource: c_int, limit: *const Limit) -> c_int {
 /// The kernel's set of processors.
 pub type Set = [u8; 32];
 
-/// All processors.
-pub const ALL: Set = [u8::MAX; 32];
-
 /// Runs `action` on the handle of a thread's set of processors.
 fn with_set<T>(thread: usize, action: impl FnOnce(usize) -> Result<T>) -> Result<T> {
     let handle = fd::dup_upper(thread, b"sched-affinity")?;

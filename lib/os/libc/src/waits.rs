@@ -19,43 +19,39 @@ const ALL: usize = usize::MAX >> 1;
 unsafe fn deadline(end: *const Timespec) -> Result<u64, c_int> {
     // SAFETY: the caller's promise.
     let end = unsafe { &*end }.duration();
-    end.and_then(|end| time::monotonic(0, end)).ok_or(EINVAL)
+    end.and_then(|end| time::monotonic(time::CLOCK_REALTIME, end))
+        .ok_or(EINVAL)
 }
 
 /// `pthread_rwlock_t`; all zero is a free one. Readers come before writers.
 #[repr(C)]
 struct RwLock {
-    /// Readers that have it, or [`WRITER`].
+    /// Readers that have it, or [`WRITER`]; with [`WAITS`] when a thread may wait.
     state: AtomicU32,
-    /// Threads that wait.
-    waiting: AtomicU32,
 }
 
-const WRITER: u32 = u32::MAX;
+/// In the state: whoever frees the lock has to wake those that wait.
+const WAITS: u32 = 1 << 31;
+const WRITER: u32 = WAITS - 1;
 
 impl RwLock {
     /// Takes it; with `limit` asks for the end of the wait only when there is one.
     fn take(&self, writes: bool, limit: impl Fn() -> Result<Option<u64>, c_int>) -> c_int {
         loop {
             let state = self.state.load(Ordering::Relaxed);
-            let next = match (state, writes) {
+            let next = match (state & !WAITS, writes) {
                 (0, true) => WRITER,
                 (_, true) | (WRITER, false) => {
-                    let end = match limit() {
-                        Ok(end) => end,
-                        Err(number) => return number,
+                    match self.wait(state, &limit) {
+                        0 => continue,
+                        number => return number,
                     };
-                    self.waiting.fetch_add(1, Ordering::SeqCst);
-                    let waited = sync::wait(&self.state, state, end);
-                    self.waiting.fetch_sub(1, Ordering::Relaxed);
-                    if let Err(Error { errno: ETIMEDOUT }) = waited {
-                        return ETIMEDOUT;
-                    }
-                    continue;
                 }
                 (readers, false) if readers == WRITER - 1 => return EAGAIN,
                 (readers, false) => readers + 1,
             };
+            // Those that wait go on waiting: somebody has the lock.
+            let next = next | state & WAITS;
             let taken =
                 self.state
                     .compare_exchange_weak(state, next, Ordering::Acquire, Ordering::Relaxed);
@@ -65,20 +61,46 @@ impl RwLock {
         }
     }
 
+    /// Waits for another state than this one, in which somebody has the lock; 0, or an error
+    /// number.
+    fn wait(&self, state: u32, limit: impl Fn() -> Result<Option<u64>, c_int>) -> c_int {
+        let end = match limit() {
+            Ok(end) => end,
+            Err(number) => return number,
+        };
+        let marked = state | WAITS;
+        let swapped =
+            self.state
+                .compare_exchange(state, marked, Ordering::Relaxed, Ordering::Relaxed);
+        if swapped.is_err() {
+            return 0;
+        }
+        match sync::wait(&self.state, marked, end) {
+            Err(Error { errno: ETIMEDOUT }) => ETIMEDOUT,
+            // Any other answer leads to another look.
+            _ => 0,
+        }
+    }
+
     fn give_back(&self) -> c_int {
-        let state = self.state.load(Ordering::Relaxed);
-        let left = match state {
-            0 => return EPERM,
-            WRITER => {
-                self.state.store(0, Ordering::SeqCst);
+        let given_back = |state: u32| match state & !WAITS {
+            0 => None,
+            // The last one to leave clears the mark and wakes.
+            1 | WRITER => Some(0),
+            _ => Some(state - 1),
+        };
+        let update = self
+            .state
+            .fetch_update(Ordering::Release, Ordering::Relaxed, given_back);
+        match update {
+            Err(_) => EPERM,
+            Ok(before) => {
+                if before & WAITS != 0 && matches!(before & !WAITS, 1 | WRITER) {
+                    sync::wake(&self.state, ALL);
+                }
                 0
             }
-            _ => self.state.fetch_sub(1, Ordering::SeqCst) - 1,
-        };
-        if left == 0 && self.waiting.load(Ordering::SeqCst) != 0 {
-            sync::wake(&self.state, ALL);
         }
-        0
     }
 }
 
@@ -94,7 +116,6 @@ fn never() -> Result<Option<u64>, c_int> {
 unsafe extern "C" fn pthread_rwlock_init(lock: *mut RwLock, _attributes: *const c_void) -> c_int {
     let free = RwLock {
         state: AtomicU32::new(0),
-        waiting: AtomicU32::new(0),
     };
     // SAFETY: the caller's place.
     unsafe { lock.write(free) };
@@ -104,7 +125,7 @@ unsafe extern "C" fn pthread_rwlock_init(lock: *mut RwLock, _attributes: *const 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_rwlock_destroy(lock: *mut RwLock) -> c_int {
     // SAFETY: the caller's lock.
-    match unsafe { &*lock }.state.load(Ordering::Acquire) {
+    match unsafe { &*lock }.state.load(Ordering::Acquire) & !WAITS {
         0 => 0,
         _ => EBUSY,
     }
@@ -161,6 +182,8 @@ struct Barrier {
     round: AtomicU32,
     /// Threads that may still look at the words above.
     inside: AtomicU32,
+    /// For the size of relibc's.
+    reserved: [u32; 2],
 }
 
 #[unsafe(no_mangle)]
@@ -177,6 +200,7 @@ unsafe extern "C" fn pthread_barrier_init(
         arrived: AtomicU32::new(0),
         round: AtomicU32::new(0),
         inside: AtomicU32::new(0),
+        reserved: [0; 2],
     };
     // SAFETY: the caller's place.
     unsafe { barrier.write(fresh) };
@@ -368,4 +392,4 @@ unsafe extern "C" fn sem_getvalue(semaphore: *mut u64, place: *mut c_int) -> c_i
 }
 
 // The sizes that the headers promise.
-const _: () = assert!(size_of::<RwLock>() == 8 && size_of::<Barrier>() == 16);
+const _: () = assert!(size_of::<RwLock>() == 4 && size_of::<Barrier>() == 24);

@@ -47,6 +47,12 @@ unsafe impl Source for Anonymous {
 static HEAP: talc::TalcLock<spin::mutex::SpinMutex<(), YieldNow>, Anonymous> =
     talc::TalcLock::new(Anonymous);
 
+/// Keeps other threads out of the heap as long as the result lives; nothing may take or give back
+/// memory meanwhile.
+pub(crate) fn hold() -> impl Drop {
+    HEAP.lock()
+}
+
 /// Maps fresh zero pages at an address of the kernel's choice, between two pages without any
 /// right; `size` is a multiple of the page. Returns the address of the first page that can be used.
 pub(crate) fn map_guarded(size: usize) -> Result<usize> {

@@ -3,6 +3,7 @@
 //! A process is an object of the scheme `proc`, served by the process manager.
 
 mod exec;
+mod fork;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,6 +13,7 @@ use libredox::protocol::{ProcCall, ProcMeta};
 use syscall::error::{EACCES, EAGAIN, ECHILD, EINTR, EINVAL, EISDIR, ENOENT, Error, Result};
 use syscall::flag::CallFlags;
 
+pub use self::fork::{Fork, fork};
 pub use crate::exit_status::ExitStatus;
 
 use crate::elf::{self, Program};

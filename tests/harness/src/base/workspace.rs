@@ -40,6 +40,8 @@ pub enum Place {
     Sdk,
     /// C programs of the tests, and their SDK.
     Patterns,
+    /// Build of the tests' programs with Rust's standard library.
+    Std,
     /// Build of the fuzz targets, and inputs that were found.
     Fuzz,
     /// Results of the benchmark, what it downloads and builds.
@@ -64,6 +66,7 @@ impl Place {
             Self::Redox => "redox",
             Self::Sdk => "sdk",
             Self::Patterns => "patterns",
+            Self::Std => "std",
             Self::Fuzz => "fuzz",
             Self::Bench => "bench",
             Self::Address => "address",

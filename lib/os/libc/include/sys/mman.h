@@ -3,6 +3,9 @@
 #define _SYS_MMAN_H
 #include <sys/types.h>
 
+/* The numbers are Linux's, as programs give these to SCIF, too. They are not those of the functions
+ * mmap and mprotect of the library, which Rust's standard library calls. */
+
 #define PROT_NONE 0
 #define PROT_READ 1
 #define PROT_WRITE 2
@@ -28,9 +31,10 @@
 #define MS_SYNC 4
 
 __BEGIN_DECLS
-void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset);
+void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
+    __asm__("skiff_mmap");
 int munmap(void *address, size_t length);
-int mprotect(void *address, size_t length, int protection);
+int mprotect(void *address, size_t length, int protection) __asm__("skiff_mprotect");
 int madvise(void *address, size_t length, int advice);
 int msync(void *address, size_t length, int flags);
 int mlock(const void *address, size_t length);

@@ -19,6 +19,7 @@ struct stat {
     struct timespec st_atim;
     struct timespec st_mtim;
     struct timespec st_ctim;
+    unsigned long __padding[3];
 };
 #define st_atime st_atim.tv_sec
 #define st_mtime st_mtim.tv_sec
@@ -56,5 +57,9 @@ int stat(const char *path, struct stat *place);
 int lstat(const char *path, struct stat *place);
 int fstat(int fd, struct stat *place);
 int mkdir(const char *path, mode_t mode);
+int chmod(const char *path, mode_t mode);
+int fchmod(int fd, mode_t mode);
+/* EOPNOTSUPP: no pipe has a name. */
+int mkfifo(const char *path, mode_t mode);
 __END_DECLS
 #endif

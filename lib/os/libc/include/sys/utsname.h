@@ -9,6 +9,7 @@ struct utsname {
     char release[65];
     char version[65];
     char machine[65];
+    char domainname[65];
 };
 
 __BEGIN_DECLS

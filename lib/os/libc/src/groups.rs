@@ -1,0 +1,53 @@
+//! Process groups and sessions, which the process manager keeps.
+
+use core::ffi::c_int;
+
+use libredox::protocol::ProcCall;
+use runtime::{Result, fd, process, state};
+use syscall::error::{EINVAL, Error};
+
+use crate::errno;
+
+/// Asks the process manager; the numbers are those of its protocol.
+fn ask(call: ProcCall, numbers: &[u64]) -> Result<c_int> {
+    let manager = fd::check(state::proc_fd())?;
+    let mut request = [call as u64, 0, 0];
+    for (to, from) in request[1..].iter_mut().zip(numbers) {
+        *to = *from;
+    }
+    fd::call(manager, &request[..1 + numbers.len()]).map(|answer| answer as c_int)
+}
+
+/// A process's or group's number; negative ones name nothing.
+fn number(value: c_int) -> Result<u64> {
+    u64::try_from(value).map_err(|_| Error::new(EINVAL))
+}
+
+/// Makes the process the first of a new session and group. Result: its number.
+#[unsafe(no_mangle)]
+extern "C" fn setsid() -> c_int {
+    errno::give(ask(ProcCall::Setsid, &[]).map(|_| process::id() as c_int))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn getsid(process: c_int) -> c_int {
+    errno::give(number(process).and_then(|process| ask(ProcCall::Getsid, &[process])))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn setpgid(process: c_int, group: c_int) -> c_int {
+    let set = || ask(ProcCall::Setpgid, &[number(process)?, number(group)?]);
+    errno::give(set().map(|_| 0))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn getpgid(process: c_int) -> c_int {
+    /// Instead of a group: asks for the present one.
+    const PRESENT: u64 = u64::MAX;
+    errno::give(number(process).and_then(|process| ask(ProcCall::Setpgid, &[process, PRESENT])))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn getpgrp() -> c_int {
+    getpgid(0)
+}

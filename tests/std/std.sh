@@ -1,0 +1,3 @@
+# Rust's standard library: the status is the number of steps that failed.
+
+std-test
