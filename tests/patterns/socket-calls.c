@@ -173,6 +173,11 @@ static long do_option_short(int fd) {
 static long do_option_null(int fd) {
     return setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, NULL, 4);
 }
+/* As Rust's standard library has it: 32 bits of microseconds, and then anything. */
+static long do_option_half(int fd) {
+    struct timeval limit = { 1, 5 | 7L << 32 };
+    return setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+}
 static long do_option_time(int fd) {
     struct timeval limit = { 1, 1000000 };
     return setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
@@ -263,6 +268,7 @@ static const struct row {
     { "setsockopt, too short", fresh, do_option_short, -1, EINVAL },
     { "setsockopt without a value", fresh, do_option_null, -1, EFAULT },
     { "setsockopt, no time", fresh, do_option_time, -1, EDOM },
+    { "setsockopt, 32 bits of microseconds", fresh, do_option_half, 0, 0 },
     { "setsockopt of a file", file, do_option, -1, ENOTSOCK },
     { "getsockopt, unknown", fresh, do_get_unknown, -1, ENOPROTOOPT },
     { "getsockopt to nowhere", fresh, do_get_null, -1, EFAULT },

@@ -102,9 +102,10 @@ fn int_of(bytes: &[u8]) -> Result<c_int> {
 /// A `struct timeval`; 0 is no limit.
 fn limit_of(bytes: &[u8]) -> Result<Option<Duration>> {
     let (seconds, rest) = bytes.split_first_chunk().ok_or(EINVAL)?;
+    // Of 32 bits for Rust's standard library, as with relibc; what follows may be anything.
     let micros = rest.first_chunk().ok_or(EINVAL)?;
     let seconds = i64::from_ne_bytes(*seconds);
-    let micros = i64::from_ne_bytes(*micros);
+    let micros = i32::from_ne_bytes(*micros);
     if !(0..1_000_000).contains(&micros) {
         return Err(EDOM);
     }

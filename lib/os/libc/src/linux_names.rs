@@ -3,6 +3,17 @@
 use alloc::borrow::Cow;
 use alloc::format;
 
+/// Linux's names of files, and the ones here.
+const FILES: [(&str, &str); 7] = [
+    ("/dev/scif", "/scheme/scif/endpoint"),
+    ("/dev/mic/scif", "/scheme/scif/endpoint"),
+    ("/dev/null", "/scheme/null"),
+    ("/dev/zero", "/scheme/zero"),
+    ("/dev/random", "/scheme/rand"),
+    ("/dev/urandom", "/scheme/rand"),
+    ("/dev/tty", "/scheme/console"),
+];
+
 /// Linux's names of directories, and the ones here.
 const DIRECTORIES: [(&str, &str); 3] = [
     ("/dev/infiniband", "/scheme/infiniband"),
@@ -18,9 +29,8 @@ const DIRECTORIES: [(&str, &str); 3] = [
 
 /// The path here of a file that has another one on Linux; else the path as it is.
 pub fn here(path: &str) -> Cow<'_, str> {
-    // The names of the character device.
-    if matches!(path, "/dev/scif" | "/dev/mic/scif") {
-        return Cow::Borrowed("/scheme/scif/endpoint");
+    if let Some((_, here)) = FILES.iter().find(|(there, _)| *there == path) {
+        return Cow::Borrowed(here);
     }
     for (there, here) in DIRECTORIES {
         match path.strip_prefix(there) {
@@ -72,6 +82,7 @@ mod tests {
         for (there, expected) in [
             ("/dev/scif", "/scheme/scif/endpoint"),
             ("/dev/mic/scif", "/scheme/scif/endpoint"),
+            ("/dev/urandom", "/scheme/rand"),
             ("/dev/infiniband", "/scheme/infiniband"),
             ("/dev/infiniband/uverbs0", "/scheme/infiniband/uverbs0"),
             (

@@ -25,6 +25,7 @@ fn main() {
         step("files", files),
         step("directories", directories),
         step("names and rights", attributes),
+        step("devices by their names on Linux", devices),
         step("times", times),
         step("threads", threads),
         step("locks", locks),
@@ -174,6 +175,30 @@ fn attributes() {
         assert_eq!(link.unwrap_err().kind(), ErrorKind::Unsupported);
     }
     fs::remove_file(path).unwrap();
+}
+
+fn devices() {
+    let mut random = [[0; 32]; 2];
+    for bytes in &mut random {
+        File::open("/dev/urandom")
+            .unwrap()
+            .read_exact(bytes)
+            .unwrap();
+    }
+    assert_ne!(random[0], random[1]);
+    let mut zeros = [1; 32];
+    File::open("/dev/zero")
+        .unwrap()
+        .read_exact(&mut zeros)
+        .unwrap();
+    assert_eq!(zeros, [0; 32]);
+    let mut null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .unwrap();
+    null.write_all(b"gone").unwrap();
+    assert_eq!(null.read(&mut zeros).unwrap(), 0);
 }
 
 fn times() {
