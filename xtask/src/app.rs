@@ -126,6 +126,6 @@ mod tests {
             assert!(manifest.is_file(), "{line}");
             seen += 1;
         }
-        assert_eq!(seen, 2);
+        assert_eq!(seen, 3);
     }
 }

@@ -25,6 +25,8 @@ pub enum Space {
 pub enum Table<'a> {
     /// The same table.
     Same,
+    /// A copy.
+    Copy,
     /// Its own, filled through a handle of it.
     Own(&'a dyn Fn(usize) -> Result<(), String>),
 }
@@ -68,7 +70,7 @@ impl Child {
     pub fn start_with(
         suite: &Suite,
         space: Space,
-        table: Table<'_>,
+        table_of_child: Table<'_>,
         function: fn(usize) -> !,
         argument: usize,
     ) -> Result<Child, String> {
@@ -93,9 +95,14 @@ impl Child {
         let words = [memory, pointer, probe::context_entry()];
         must("select space", write_words(select, &words))?;
         must("switch space", sys::close(select))?;
-        match table {
-            Table::Same => {
-                let table = must("filetable", suite.dup(own, b"filetable"))?;
+        match table_of_child {
+            Table::Same | Table::Copy => {
+                let mut table = must("filetable", suite.dup(own, b"filetable"))?;
+                if matches!(table_of_child, Table::Copy) {
+                    let copy = must("copy", suite.dup(table, b"copy"))?;
+                    must("close", sys::close(table))?;
+                    table = copy;
+                }
                 let select = must(
                     "current-filetable",
                     suite.dup(context, b"current-filetable"),
@@ -211,6 +218,12 @@ fn store(argument: usize) -> ! {
     end(shared.proc_root, shared.slots)
 }
 
+fn close_one(argument: usize) -> ! {
+    let shared = read_shared(argument);
+    let _ = sys::close(shared.value);
+    end(shared.proc_root, shared.slots)
+}
+
 fn fault(argument: usize) -> ! {
     let shared = read_shared(argument);
     poke(0x5555_0000_0000, 1);
@@ -269,6 +282,10 @@ const CHECKS: &[Check] = &[
         clone_copies,
     ),
     (
+        "a copied file table has the same descriptors, and closes its own",
+        copied_table,
+    ),
+    (
         "an exception ends only its own context and is reported by status",
         exception_ends_one,
     ),
@@ -315,6 +332,19 @@ fn clone_copies(suite: &Suite) -> Verdict {
     let child = Child::start(suite, Space::Clone, store, share(suite, shared)?)?;
     child.join()?;
     expect("seen", peek(shared), 42)
+}
+
+fn copied_table(suite: &Suite) -> Verdict {
+    for (table, left) in [(Table::Copy, true), (Table::Same, false)] {
+        let own = must("cur-context", suite.dup(suite.root(PROC), b"cur-context"))?;
+        let argument = share(suite, own)?;
+        let child = Child::start_with(suite, Space::Same, table, close_one, argument)?;
+        child.join()?;
+        // The child has closed it in its own table.
+        let closed = sys::close(own);
+        hold(&format!("close: {closed:?}"), closed.is_ok() == left)?;
+    }
+    Ok(())
 }
 
 fn exception_ends_one(suite: &Suite) -> Verdict {
