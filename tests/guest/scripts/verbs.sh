@@ -1,7 +1,9 @@
-# RDMA verbs within one node; the victim dies.
+# RDMA verbs within one node, in Rust and in C by both compilers; the victim dies.
 
 failed=0
 verbs-test own || failed=1
+verbs-calls || failed=1
+verbs-calls-clang || failed=1
 verbs-test serve &
 server=$!
 verbs-test victim &

@@ -1,0 +1,382 @@
+/* RDMA verbs within a program: every kind of object, queue pairs that are connected to each other,
+ * and what is wrong with calls. */
+#include "library.h"
+#include <infiniband/driver.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <stdlib.h>
+
+#define GIVES(call, number) CHECK((long)(call) == (long)(number))
+
+#define BYTES 65536
+#define ALL (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
+             IBV_ACCESS_REMOTE_ATOMIC)
+
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+static struct ibv_port_attr port;
+
+/* A queue pair with memory and queues of its own. */
+struct end {
+    char *memory;
+    struct ibv_mr *mr;
+    struct ibv_cq *sends, *receives;
+    struct ibv_qp *qp;
+};
+
+static struct end make(enum ibv_qp_type type, struct ibv_srq *srq) {
+    struct end end = { 0 };
+    CHECK(posix_memalign((void **)&end.memory, 4096, BYTES) == 0);
+    memset(end.memory, 0, BYTES);
+    end.mr = ibv_reg_mr(pd, end.memory, BYTES, ALL);
+    CHECK(end.mr && end.mr->addr == end.memory && end.mr->length == BYTES);
+    end.sends = ibv_create_cq(context, 64, NULL, NULL, 0);
+    end.receives = ibv_create_cq(context, 64, NULL, NULL, 0);
+    CHECK(end.sends && end.receives && end.sends->cqe >= 64);
+    struct ibv_qp_init_attr init = {
+        .qp_context = &end, .send_cq = end.sends, .recv_cq = end.receives, .srq = srq,
+        .cap = { 16, 16, 4, 4, 128 }, .qp_type = type, .sq_sig_all = 1,
+    };
+    end.qp = ibv_create_qp(pd, &init);
+    CHECK(end.qp && end.qp->qp_type == type && end.qp->state == IBV_QPS_RESET);
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL, .qkey = 0x11111111,
+    };
+    int mask = type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
+    GIVES(ibv_modify_qp(end.qp, &attr, mask | IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT), 0);
+    return end;
+}
+
+static void end_it(struct end *end) {
+    GIVES(ibv_destroy_cq(end->sends), EBUSY);
+    GIVES(ibv_destroy_qp(end->qp), 0);
+    GIVES(ibv_destroy_cq(end->sends), 0);
+    GIVES(ibv_destroy_cq(end->receives), 0);
+    GIVES(ibv_dereg_mr(end->mr), 0);
+    free(end->memory);
+}
+
+static void join(struct ibv_qp *qp, uint32_t peer) {
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096, .dest_qp_num = peer,
+        .max_dest_rd_atomic = 4, .min_rnr_timer = 12,
+        .ah_attr = { .dlid = port.lid, .port_num = 1 },
+    };
+    int answers = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+    int retries = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+    int path = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+    if (qp->qp_type == IBV_QPT_UC)
+        answers = retries = 0;
+    if (qp->qp_type == IBV_QPT_UD)
+        answers = retries = path = 0;
+    GIVES(ibv_modify_qp(qp, &attr, IBV_QP_STATE | path | answers), 0);
+    attr.qp_state = IBV_QPS_RTS;
+    attr.timeout = 14;
+    attr.retry_cnt = attr.rnr_retry = 7;
+    attr.max_rd_atomic = 4;
+    GIVES(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | retries), 0);
+    CHECK(qp->state == IBV_QPS_RTS);
+}
+
+static struct ibv_wc next(struct ibv_cq *cq) {
+    struct ibv_wc wc;
+    int count;
+    for (long tries = 0; (count = ibv_poll_cq(cq, 1, &wc)) == 0; tries++) {
+        if (tries > 100000000) {
+            puts("verbs-calls: a completion does not come");
+            exit(101);
+        }
+    }
+    GIVES(count, 1);
+    return wc;
+}
+
+static void receive(struct end *end, uint64_t id, size_t at, uint32_t length) {
+    struct ibv_sge sge = { (uintptr_t)end->memory + at, length, end->mr->lkey };
+    struct ibv_recv_wr wr = { id, NULL, &sge, 1 }, *bad = NULL;
+    GIVES(ibv_post_recv(end->qp, &wr, &bad), 0);
+}
+
+/* A request for the beginning of the memory, and for the beginning of the peer's. */
+static struct ibv_send_wr request(struct ibv_sge *sge, struct end *end, struct end *peer,
+                                  enum ibv_wr_opcode opcode, uint32_t length) {
+    *sge = (struct ibv_sge){ (uintptr_t)end->memory, length, end->mr->lkey };
+    struct ibv_send_wr wr = { .wr_id = 77, .sg_list = sge, .num_sge = 1, .opcode = opcode };
+    wr.wr.rdma.remote_addr = (uintptr_t)peer->memory;
+    wr.wr.rdma.rkey = peer->mr->rkey;
+    return wr;
+}
+
+static struct ibv_wc post(struct end *end, struct ibv_send_wr *wr) {
+    struct ibv_send_wr *bad = NULL;
+    GIVES(ibv_post_send(end->qp, wr, &bad), 0);
+    struct ibv_wc wc = next(end->sends);
+    CHECK(wc.wr_id == wr->wr_id && wc.qp_num == end->qp->qp_num);
+    return wc;
+}
+
+static void devices(void) {
+    int count = 0;
+    struct ibv_device **list = ibv_get_device_list(&count);
+    CHECK(list && count == 1 && list[0] && !list[1]);
+    CHECK(strcmp(ibv_get_device_name(list[0]), "scif0") == 0);
+    CHECK(ibv_get_device_guid(list[0]) != 0);
+    context = ibv_open_device(list[0]);
+    CHECK(context && context->num_comp_vectors == 1 && context->device == list[0]);
+    ibv_free_device_list(list);
+    struct ibv_device_attr attr;
+    struct ibv_device_attr_ex more;
+    GIVES(ibv_query_device(context, &attr), 0);
+    GIVES(ibv_query_device_ex(context, NULL, &more), 0);
+    CHECK(attr.max_qp == more.orig_attr.max_qp && attr.phys_port_cnt == 1 && attr.max_qp_wr > 0);
+    GIVES(ibv_query_port(context, 1, &port), 0);
+    CHECK(port.state == IBV_PORT_ACTIVE && port.lid > 0);
+    GIVES(ibv_query_port(context, 2, &port), EINVAL);
+    union ibv_gid gid;
+    struct ibv_gid_entry entry;
+    GIVES(ibv_query_gid(context, 1, 0, &gid), 0);
+    GIVES(ibv_query_gid(context, 1, 1, &gid), -1);
+    GIVES(ibv_query_gid_ex(context, 1, 0, &entry, 0), 0);
+    CHECK(entry.gid.global.interface_id == gid.global.interface_id);
+    __be16 key;
+    GIVES(ibv_query_pkey(context, 1, 0, &key), 0);
+    GIVES(ibv_get_pkey_index(context, 1, key), 0);
+    CHECK(strcmp(ibv_wc_status_str(IBV_WC_SUCCESS), "success") == 0);
+    GIVES(ibv_rate_to_mult(IBV_RATE_10_GBPS), 4);
+    GIVES(mult_to_ibv_rate(4), IBV_RATE_10_GBPS);
+    CHECK(ibv_inc_rkey(0x12ff) == 0x1200);
+}
+
+static void memory(void) {
+    static char room[8192];
+    CHECK(!ibv_reg_mr(pd, room, 0, ALL) && errno == EINVAL);
+    CHECK(!ibv_reg_mr(pd, room, 8, IBV_ACCESS_REMOTE_WRITE) && errno == EINVAL);
+    struct ibv_mr *mr = ibv_reg_mr(pd, room, sizeof room, IBV_ACCESS_LOCAL_WRITE);
+    CHECK(mr != NULL);
+    uint32_t old = mr->rkey;
+    GIVES(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, ALL), 0);
+    CHECK(mr->rkey != old);
+    GIVES(ibv_dealloc_pd(pd), EBUSY);
+    struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_1);
+    CHECK(mw && mw->pd == pd);
+    GIVES(ibv_dealloc_mw(mw), 0);
+    GIVES(ibv_dereg_mr(mr), 0);
+    struct ibv_parent_domain_init_attr attr = { .pd = pd };
+    struct ibv_pd *parent = ibv_alloc_parent_domain(context, &attr);
+    CHECK(parent && parent != pd);
+    GIVES(ibv_dealloc_pd(pd), EBUSY);
+    GIVES(ibv_dealloc_pd(parent), 0);
+    struct ibv_alloc_dm_attr dm = { .length = 4096 };
+    CHECK(!ibv_alloc_dm(context, &dm) && errno == EOPNOTSUPP);
+}
+
+static void reliable(void) {
+    struct end one = make(IBV_QPT_RC, NULL), other = make(IBV_QPT_RC, NULL);
+    struct ibv_sge sge;
+    struct ibv_send_wr *bad = NULL;
+    struct ibv_send_wr wr = request(&sge, &one, &other, IBV_WR_SEND_WITH_IMM, 1000);
+    GIVES(ibv_post_send(one.qp, &wr, &bad), EINVAL);
+    CHECK(bad == &wr);
+    receive(&other, 5, 8192, 1000);
+    join(one.qp, other.qp->qp_num);
+    join(other.qp, one.qp->qp_num);
+
+    memset(one.memory, 'a', 1000);
+    wr.imm_data = 0x01020304;
+    CHECK(post(&one, &wr).status == IBV_WC_SUCCESS);
+    struct ibv_wc wc = next(other.receives);
+    CHECK(wc.wr_id == 5 && wc.opcode == IBV_WC_RECV && wc.byte_len == 1000);
+    CHECK((wc.wc_flags & IBV_WC_WITH_IMM) && wc.imm_data == 0x01020304);
+    CHECK(other.memory[8192] == 'a' && other.memory[9191] == 'a' && other.memory[9192] == 0);
+
+    wr = request(&sge, &one, &other, IBV_WR_RDMA_WRITE, 4097);
+    memset(one.memory, 'b', 4097);
+    CHECK(post(&one, &wr).opcode == IBV_WC_RDMA_WRITE && other.memory[4096] == 'b');
+    memset(other.memory, 'c', 4097);
+    wr.opcode = IBV_WR_RDMA_READ;
+    CHECK(post(&one, &wr).opcode == IBV_WC_RDMA_READ && one.memory[4096] == 'c');
+
+    wr = request(&sge, &one, &other, IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
+    *(uint64_t *)other.memory = 40;
+    wr.wr.atomic.remote_addr = (uintptr_t)other.memory;
+    wr.wr.atomic.rkey = other.mr->rkey;
+    wr.wr.atomic.compare_add = 2;
+    CHECK(post(&one, &wr).opcode == IBV_WC_FETCH_ADD);
+    CHECK(*(uint64_t *)one.memory == 40 && *(uint64_t *)other.memory == 42);
+    wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+    wr.wr.atomic.compare_add = 42;
+    wr.wr.atomic.swap = 7;
+    CHECK(post(&one, &wr).opcode == IBV_WC_COMP_SWAP && *(uint64_t *)other.memory == 7);
+
+    /* Inline data needs no key and may be changed at once. */
+    receive(&other, 6, 0, 64);
+    wr = request(&sge, &one, &other, IBV_WR_SEND, 64);
+    wr.send_flags = IBV_SEND_INLINE;
+    sge.lkey = 0;
+    memset(one.memory, 'd', 64);
+    GIVES(ibv_post_send(one.qp, &wr, &bad), 0);
+    memset(one.memory, 'e', 64);
+    CHECK(next(one.sends).status == IBV_WC_SUCCESS && next(other.receives).byte_len == 64);
+    CHECK(other.memory[63] == 'd');
+    sge.length = 129;
+    GIVES(ibv_post_send(one.qp, &wr, &bad), EINVAL);
+
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    GIVES(ibv_query_qp(one.qp, &attr, IBV_QP_STATE, &init), 0);
+    CHECK(attr.qp_state == IBV_QPS_RTS && attr.dest_qp_num == other.qp->qp_num);
+    CHECK(init.cap.max_inline_data == 128 && init.send_cq == one.sends && init.sq_sig_all);
+
+    /* A wrong key: both fail. */
+    wr = request(&sge, &one, &other, IBV_WR_RDMA_WRITE, 8);
+    wr.wr.rdma.rkey ^= 1;
+    CHECK(post(&one, &wr).status == IBV_WC_REM_ACCESS_ERR);
+    struct ibv_async_event event;
+    GIVES(ibv_get_async_event(context, &event), 0);
+    CHECK(event.event_type == IBV_EVENT_QP_ACCESS_ERR && event.element.qp == other.qp);
+    ibv_ack_async_event(&event);
+    GIVES(ibv_query_qp(one.qp, &attr, IBV_QP_STATE, &init), 0);
+    CHECK(attr.qp_state == IBV_QPS_ERR && one.qp->state == IBV_QPS_ERR);
+    end_it(&one);
+    end_it(&other);
+}
+
+static void unreliable(void) {
+    struct end one = make(IBV_QPT_UC, NULL), other = make(IBV_QPT_UC, NULL);
+    join(one.qp, other.qp->qp_num);
+    join(other.qp, one.qp->qp_num);
+    receive(&other, 1, 0, 100);
+    struct ibv_sge sge;
+    struct ibv_send_wr *bad = NULL, wr = request(&sge, &one, &other, IBV_WR_SEND, 100);
+    CHECK(post(&one, &wr).status == IBV_WC_SUCCESS && next(other.receives).byte_len == 100);
+    wr.opcode = IBV_WR_RDMA_READ;
+    GIVES(ibv_post_send(one.qp, &wr, &bad), EINVAL);
+    end_it(&one);
+    end_it(&other);
+}
+
+static void datagrams(void) {
+    struct end one = make(IBV_QPT_UD, NULL), other = make(IBV_QPT_UD, NULL);
+    join(one.qp, 0);
+    join(other.qp, 0);
+    struct ibv_ah_attr attr = { .dlid = port.lid, .port_num = 1 };
+    struct ibv_ah *ah = ibv_create_ah(pd, &attr);
+    CHECK(ah != NULL);
+    receive(&other, 1, 0, 140);
+    struct ibv_sge sge;
+    struct ibv_send_wr wr = request(&sge, &one, &other, IBV_WR_SEND, 100);
+    wr.wr.ud.ah = ah;
+    wr.wr.ud.remote_qpn = other.qp->qp_num;
+    wr.wr.ud.remote_qkey = 0x11111111;
+    memset(one.memory, 'f', 100);
+    CHECK(post(&one, &wr).status == IBV_WC_SUCCESS);
+    struct ibv_wc wc = next(other.receives);
+    CHECK(wc.byte_len == 140 && wc.src_qp == one.qp->qp_num && wc.slid == port.lid);
+    CHECK(other.memory[40] == 'f' && other.memory[139] == 'f');
+    GIVES(ibv_destroy_ah(ah), 0);
+    ah = ibv_create_ah_from_wc(pd, &wc, NULL, 1);
+    CHECK(ah != NULL);
+    GIVES(ibv_destroy_ah(ah), 0);
+    end_it(&one);
+    end_it(&other);
+}
+
+static void shared(void) {
+    struct ibv_srq_init_attr init = { .attr = { 8, 2, 0 } };
+    struct ibv_srq *srq = ibv_create_srq(pd, &init);
+    CHECK(srq != NULL);
+    struct end one = make(IBV_QPT_RC, NULL), other = make(IBV_QPT_RC, srq);
+    join(one.qp, other.qp->qp_num);
+    join(other.qp, one.qp->qp_num);
+    struct ibv_sge room = { (uintptr_t)other.memory, 100, other.mr->lkey };
+    struct ibv_recv_wr second = { 2, NULL, &room, 1 }, first = { 1, &second, &room, 1 };
+    struct ibv_recv_wr *bad = NULL;
+    GIVES(ibv_post_recv(other.qp, &first, &bad), EINVAL);
+    GIVES(ibv_post_srq_recv(srq, &first, &bad), 0);
+    struct ibv_srq_attr attr = { .srq_limit = 2 };
+    GIVES(ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT), 0);
+    GIVES(ibv_query_srq(srq, &attr), 0);
+    CHECK(attr.max_wr >= 8 && attr.srq_limit == 2);
+    struct ibv_sge sge;
+    struct ibv_send_wr wr = request(&sge, &one, &other, IBV_WR_SEND, 100);
+    CHECK(post(&one, &wr).status == IBV_WC_SUCCESS && next(other.receives).wr_id == 1);
+    struct ibv_async_event event;
+    GIVES(ibv_get_async_event(context, &event), 0);
+    CHECK(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == srq);
+    ibv_ack_async_event(&event);
+    GIVES(ibv_destroy_srq(srq), EBUSY);
+    end_it(&one);
+    end_it(&other);
+    GIVES(ibv_destroy_srq(srq), 0);
+}
+
+static void channels(void) {
+    struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+    CHECK(channel != NULL);
+    int word = 0;
+    struct end one = make(IBV_QPT_RC, NULL), other = make(IBV_QPT_RC, NULL);
+    struct ibv_cq_init_attr_ex attr = {
+        .cqe = 16, .cq_context = &word, .channel = channel, .wc_flags = IBV_WC_STANDARD_FLAGS,
+    };
+    struct ibv_cq_ex *cq = ibv_create_cq_ex(context, &attr);
+    CHECK(cq != NULL);
+    struct ibv_qp_init_attr_ex init = {
+        .send_cq = ibv_cq_ex_to_cq(cq), .recv_cq = other.receives, .cap = { 4, 4, 1, 1, 64 },
+        .qp_type = IBV_QPT_RC, .pd = pd, .send_ops_flags = IBV_QP_EX_WITH_SEND,
+        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+    };
+    struct ibv_qp *qp = ibv_create_qp_ex(context, &init);
+    struct ibv_qp_ex *extended = ibv_qp_to_qp_ex(qp);
+    CHECK(qp && extended && !ibv_qp_to_qp_ex(one.qp));
+    struct ibv_qp_attr first = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+    GIVES(ibv_modify_qp(qp, &first, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                                        IBV_QP_ACCESS_FLAGS), 0);
+    join(qp, one.qp->qp_num);
+    join(one.qp, qp->qp_num);
+    receive(&one, 3, 0, 64);
+    GIVES(ibv_req_notify_cq(ibv_cq_ex_to_cq(cq), 0), 0);
+    struct pollfd wait = { channel->fd, POLLIN, 0 };
+    GIVES(poll(&wait, 1, 0), 0);
+    ibv_wr_start(extended);
+    extended->wr_id = 9;
+    extended->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_send(extended);
+    char text[] = "extended";
+    ibv_wr_set_inline_data(extended, text, sizeof text);
+    GIVES(ibv_wr_complete(extended), 0);
+    GIVES(poll(&wait, 1, -1), 1);
+    struct ibv_cq *which = NULL;
+    void *what = NULL;
+    GIVES(ibv_get_cq_event(channel, &which, &what), 0);
+    CHECK(which == ibv_cq_ex_to_cq(cq) && what == &word);
+    ibv_ack_cq_events(which, 1);
+    struct ibv_poll_cq_attr none = { 0 };
+    GIVES(ibv_start_poll(cq, &none), 0);
+    CHECK(cq->wr_id == 9 && cq->status == IBV_WC_SUCCESS);
+    CHECK(ibv_wc_read_opcode(cq) == IBV_WC_SEND && ibv_wc_read_qp_num(cq) == qp->qp_num);
+    GIVES(ibv_next_poll(cq), ENOENT);
+    ibv_end_poll(cq);
+    CHECK(next(one.receives).byte_len == sizeof text && strcmp(one.memory, text) == 0);
+    GIVES(ibv_destroy_comp_channel(channel), EBUSY);
+    GIVES(ibv_destroy_qp(qp), 0);
+    GIVES(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+    end_it(&one);
+    end_it(&other);
+    GIVES(ibv_destroy_comp_channel(channel), 0);
+}
+
+int main(void) {
+    devices();
+    pd = ibv_alloc_pd(context);
+    CHECK(pd && pd->context == context);
+    GIVES(ibv_query_port(context, 1, &port), 0);
+    memory();
+    reliable();
+    unreliable();
+    datagrams();
+    shared();
+    channels();
+    GIVES(ibv_dealloc_pd(pd), 0);
+    GIVES(ibv_close_device(context), 0);
+    return finish("verbs");
+}
