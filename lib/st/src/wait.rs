@@ -10,7 +10,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use hal::event::Queue;
-use hal::kernel::settles_requests;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use scif::{BusyPoll, Waiting};
@@ -20,8 +19,7 @@ use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::shared::Shared;
 
-/// Longest sleep, after which the program looks whether the driver still lives, where the kernel
-/// does not say so.
+/// Longest sleep, after which the program looks whether the driver still lives.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// The number of the next sleeper.
@@ -50,8 +48,6 @@ pub struct Sleeper {
     reader: Fd,
     pub bell: Arc<Fd>,
     events: Vec<hal::event::Ready<u32>>,
-    /// Whether the kernel raises an event when the driver ends.
-    hears_of_ends: bool,
 }
 
 /// The number of no connection.
@@ -73,7 +69,6 @@ impl Sleeper {
             reader,
             bell,
             events: Vec::new(),
-            hears_of_ends: settles_requests(),
         })
     }
 
@@ -89,17 +84,14 @@ impl Sleeper {
         Ok(())
     }
 
-    /// Sleeps until something wakes it, at most so long (none: without limit), and at most
-    /// [`LONGEST`] where the end of the driver does not wake it.
+    /// Sleeps until something wakes it, at most so long (none: without limit) and at most
+    /// [`LONGEST`].
     ///
     /// # Errors
     /// Those of the event queue.
     pub fn sleep(&mut self, limit: Option<Duration>) -> Result<()> {
-        let limit = match self.hears_of_ends {
-            true => limit,
-            false => Some(limit.map_or(LONGEST, |limit| limit.min(LONGEST))),
-        };
-        self.queue.wait(limit, &mut self.events)?;
+        let limit = limit.map_or(LONGEST, |limit| limit.min(LONGEST));
+        self.queue.wait(Some(limit), &mut self.events)?;
         if self.events.iter().any(|event| event.source == BELL) {
             // It may have rung more than once; what is left wakes it once more for nothing.
             let _ = self.reader.read(&mut [0; 16]);
