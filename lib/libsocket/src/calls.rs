@@ -4,6 +4,7 @@ use core::ffi::c_int;
 use core::time::Duration;
 
 use runtime::sync::Mutex;
+use runtime::time::Instant;
 use scif::raw;
 use scif_abi::PortId;
 use scif_abi::flags::AcceptFlags;
@@ -224,10 +225,10 @@ pub fn connect(number: c_int, (family, to): (u16, Address)) -> Result<()> {
     if family != AF_INET {
         return Err(EAFNOSUPPORT);
     }
-    let was_connecting = matches!(socket.state().phase, Phase::Connecting(_));
+    let was_connecting = matches!(socket.state().phase, Phase::Connecting(..));
     socket.collect(index);
     match socket.state().phase {
-        Phase::Connecting(_) => return Err(EALREADY),
+        Phase::Connecting(..) => return Err(EALREADY),
         Phase::Listening => return Err(EOPNOTSUPP),
         Phase::Connected if was_connecting => return Ok(()),
         Phase::Connected => return Err(EISCONN),
@@ -244,6 +245,7 @@ pub fn connect(number: c_int, (family, to): (u16, Address)) -> Result<()> {
     if to.port == 0 {
         return Err(syscall::ECONNREFUSED);
     }
+    let since = Instant::now();
     match raw::connect(index, peer) {
         Ok(_) => {
             socket.establish(index).ok_or(EALREADY)??;
@@ -251,10 +253,10 @@ pub fn connect(number: c_int, (family, to): (u16, Address)) -> Result<()> {
             Ok(())
         }
         Err(EINPROGRESS) => {
-            socket.update(|state| state.phase = Phase::Connecting(peer));
+            socket.update(|state| state.phase = Phase::Connecting(peer, since));
             Err(EINPROGRESS)
         }
-        Err(error) => Err(errors::connect(error, node::is_online(node))),
+        Err(error) => Err(errors::connect(error, since.elapsed())),
     }
 }
 

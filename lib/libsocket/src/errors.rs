@@ -1,5 +1,9 @@
 //! What SCIF's errors mean to a user of sockets.
 
+use core::time::Duration;
+
+use scif_abi::limits::ANSWER_TIMEOUT_NS;
+
 /// Error numbers, which are Linux's. Here, because what this module decides is tested on machines
 /// without the system.
 pub mod number {
@@ -35,10 +39,16 @@ pub fn bind(error: i32, was_bound: bool) -> i32 {
     }
 }
 
-/// An error of `scif_connect`; `is_online`: the node is there, so it was its answer that was not.
-pub fn connect(error: i32, is_online: bool) -> i32 {
+/// After this time without an answer the driver gives a request up; a second less, as its clock is
+/// read at another moment.
+const NO_ANSWER: Duration = Duration::from_nanos(ANSWER_TIMEOUT_NS - 1_000_000_000);
+
+/// An error of `scif_connect` that came `waited` after the call. `ENODEV` means two things: before
+/// [`NO_ANSWER`] that the node is not there, from then on that nobody answered. Whether the node is
+/// there *now* says nothing, as it may have come meanwhile.
+pub fn connect(error: i32, waited: Duration) -> i32 {
     match error {
-        ENODEV if is_online => ETIMEDOUT,
+        ENODEV if waited >= NO_ANSWER => ETIMEDOUT,
         ENODEV => EHOSTUNREACH,
         ENOSPC => EADDRNOTAVAIL,
         // A connection that has ended: its endpoint cannot be used again.
@@ -92,11 +102,14 @@ mod tests {
 
     #[test]
     fn nodes_that_do_not_answer_are_told_from_those_that_are_not_there() {
-        assert_eq!(connect(ENODEV, false), EHOSTUNREACH);
-        assert_eq!(connect(ENODEV, true), ETIMEDOUT);
-        assert_eq!(connect(ECONNREFUSED, true), ECONNREFUSED);
-        assert_eq!(connect(EINVAL, true), EISCONN);
-        assert_eq!(connect(ENOSPC, true), EADDRNOTAVAIL);
+        let at_once = Duration::ZERO;
+        assert_eq!(connect(ENODEV, at_once), EHOSTUNREACH);
+        // It was lost while the call waited.
+        assert_eq!(connect(ENODEV, Duration::from_secs(5)), EHOSTUNREACH);
+        assert_eq!(connect(ENODEV, Duration::from_secs(30)), ETIMEDOUT);
+        assert_eq!(connect(ECONNREFUSED, at_once), ECONNREFUSED);
+        assert_eq!(connect(EINVAL, at_once), EISCONN);
+        assert_eq!(connect(ENOSPC, at_once), EADDRNOTAVAIL);
         assert_eq!(accept(ENODEV), ECONNABORTED);
         assert_eq!(accept(EAGAIN), EAGAIN);
     }

@@ -10,6 +10,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use runtime::sync::Mutex;
+use runtime::time::Instant;
 use scif::raw;
 use scif_abi::PortId;
 use scif_abi::flags::Readiness;
@@ -20,7 +21,7 @@ use syscall::flag::{F_GETFL, O_NONBLOCK};
 use crate::greetings::Greeting;
 use crate::options::Options;
 use crate::transfers::{self, Transfers};
-use crate::{Result, errors, messages, node};
+use crate::{Result, errors, messages};
 
 /// What a socket is used for.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -28,8 +29,8 @@ pub enum Phase {
     /// Nothing yet.
     #[default]
     Fresh,
-    /// `connect` has begun and its result has not been taken.
-    Connecting(PortId),
+    /// `connect` has begun, to where and when, and its result has not been taken.
+    Connecting(PortId, Instant),
     /// Connected, now or once.
     Connected,
     /// Accepts connections.
@@ -122,7 +123,7 @@ impl Socket {
     /// Takes the result of a `connect` that did not wait, if it is there: the phase is another one
     /// then, and a failure is the socket's error.
     pub fn collect(&self, number: usize) {
-        let Phase::Connecting(to) = self.state().phase else {
+        let Phase::Connecting(to, since) = self.state().phase else {
             return;
         };
         let is_over = raw::readiness(number, Readiness::OUT.bits())
@@ -137,11 +138,11 @@ impl Socket {
                 Some(result) => result,
             },
             Err(EINPROGRESS) => return,
-            Err(error) => Err(errors::connect(error, node::is_online(to.node()))),
+            Err(error) => Err(errors::connect(error, since.elapsed())),
         };
         self.update(|state| match result {
             // Another thread has taken it.
-            _ if state.phase != Phase::Connecting(to) => {}
+            _ if state.phase != Phase::Connecting(to, since) => {}
             Ok(()) => state.phase = Phase::Connected,
             Err(error) => {
                 state.phase = Phase::Fresh;
@@ -173,7 +174,7 @@ impl Socket {
         let state = self.state();
         match state.phase {
             Phase::Connected => Ok(state),
-            Phase::Connecting(_) => Err(EALREADY),
+            Phase::Connecting(..) => Err(EALREADY),
             _ => Err(match self.take_error() {
                 0 => ENOTCONN,
                 error => error,

@@ -360,7 +360,7 @@ pub fn readiness(number: usize, socket: &Socket, events: c_int) -> Result<c_int>
     let writes = events & (event::OUT | event::WRITE_NORMAL);
     let wanted = Readiness::IN | Readiness::OUT | Readiness::READ_HUP;
     let found = match state.phase {
-        Phase::Connecting(_) => return Ok(0),
+        Phase::Connecting(..) => return Ok(0),
         Phase::Fresh if state.error != 0 => return Ok(reads | writes | event::ERR | event::HUP),
         Phase::Fresh => return Ok(writes | event::HUP),
         _ if state.is_read_shut && state.is_write_shut => Readiness::HUP,
