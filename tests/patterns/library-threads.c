@@ -2,11 +2,15 @@
 #include "library.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <threads.h>
@@ -297,6 +301,62 @@ static void *busy(void *argument) {
     return NULL;
 }
 
+/* Keeps what the library remembers busy: descriptors, directory, handlers, keys, streams, sockets. */
+static void *busy_tables(void *argument) {
+    (void)argument;
+    while (!stop) {
+        int file = open("/dev/null", O_RDWR), copy = dup(file), one = socket(AF_INET, SOCK_STREAM, 0);
+        pthread_key_t key;
+        char text[64];
+        CHECK(file >= 0 && copy >= 0 && one >= 0);
+        CHECK(getcwd(text, sizeof text) != NULL && chdir("/tmp") == 0);
+        CHECK(signal(SIGUSR1, SIG_IGN) != SIG_ERR);
+        CHECK(pthread_key_create(&key, NULL) == 0 && pthread_key_delete(key) == 0);
+        FILE *stream = fdopen(copy, "w");
+        CHECK(stream != NULL && fputs("x", stream) >= 0 && fflush(stdout) == 0);
+        CHECK(close(one) == 0 && fclose(stream) == 0 && close(file) == 0);
+    }
+    return NULL;
+}
+
+/* What programs do between fork and exec, and a little more. */
+static int use_tables(void) {
+    int file = open("/dev/null", O_RDWR), pair[2], one = socket(AF_INET, SOCK_STREAM, 0);
+    pthread_key_t key;
+    char text[64];
+    if (file < 0 || one < 0 || pipe(pair) != 0 || dup2(file, pair[0]) != pair[0])
+        return 1;
+    if (chdir("/scheme") != 0 || getcwd(text, sizeof text) == NULL || strcmp(text, "/scheme") != 0)
+        return 2;
+    if (signal(SIGUSR1, SIG_DFL) == SIG_ERR || pthread_key_create(&key, NULL) != 0)
+        return 3;
+    FILE *stream = fopen("/dev/null", "w");
+    if (stream == NULL || fputs("x", stream) < 0 || fclose(stream) != 0 || fflush(stdout) != 0)
+        return 4;
+    return close(one) == 0 && close(file) == 0 && close(pair[1]) == 0 ? 0 : 5;
+}
+
+/* Locks that other threads hold at the moment of a fork are free in the child. */
+static void forks_beside_busy_tables(void) {
+    pthread_t threads[2];
+    stop = 0;
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, busy_tables, NULL) == 0);
+    for (int i = 0; i < 60; i++) {
+        pid_t child = fork();
+        int status;
+        CHECK(child >= 0);
+        if (child == 0)
+            _exit(use_tables());
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+        CHECK(WEXITSTATUS(status) == 0);
+    }
+    stop = 1;
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(chdir("/") == 0);
+}
+
 static void *sleep_until_posted(void *argument) {
     CHECK(sem_wait(argument) == 0);
     return NULL;
@@ -420,5 +480,6 @@ int main(void) {
     threads_and_processors();
     kinds_of_mutexes();
     forks();
+    forks_beside_busy_tables();
     return finish("threads");
 }

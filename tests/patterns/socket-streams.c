@@ -646,6 +646,93 @@ static void call_halves(uint16_t node) {
     GIVES(close(control), 0);
 }
 
+/* 63: a server that forks for each connection, as every book has it: what a child closes stays the
+ * parent's. */
+static void serve_forks(void) {
+    int on = listen_on(3063);
+    for (int i = 0; i < 4; i++) {
+        int fd = accept_on(on);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            char data[5000];
+            GIVES(close(on), 0);
+            read_all(fd, data, sizeof data);
+            write_all(fd, data, sizeof data);
+            read_end(fd);
+            GIVES(close(fd), 0);
+            _exit(60 + i);
+        }
+        GIVES(close(fd), 0);
+        int status;
+        GIVES(waitpid(child, &status, 0), child);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 60 + i);
+    }
+    /* The other way round: the parent serves, and its child closes the connection. */
+    int fd = accept_on(on), status;
+    await(fd, 'a');
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        _exit(close(fd) == 0 && close(on) == 0 ? 7 : 8);
+    GIVES(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    step(fd, 'b');
+    await(fd, 'c');
+    GIVES(close(fd), 0);
+    fd = accept_on(on);
+    step(fd, 'd');
+    GIVES(close(fd), 0);
+    GIVES(close(on), 0);
+    /* The same for an endpoint of SCIF and its listener. */
+    scif_epd_t at = listener(3163, 4), epd = accept_one(at);
+    expect(epd, 'a');
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        _exit(close(epd) == 0 && scif_close(at) == 0 ? 7 : 8);
+    GIVES(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    tell(epd, 'b');
+    expect(epd, 'c');
+    GIVES(scif_close(epd), 0);
+    epd = accept_one(at);
+    tell(epd, 'd');
+    GIVES(scif_close(epd), 0);
+    GIVES(scif_close(at), 0);
+}
+
+static void call_forks(uint16_t node) {
+    char data[5000], back[5000];
+    for (int i = 0; i < 4; i++) {
+        int fd = call_stream(node, 3063);
+        fill(data, sizeof data, i);
+        write_all(fd, data, sizeof data);
+        read_all(fd, back, sizeof back);
+        CHECK(mismatch(back, sizeof back, i) == sizeof back);
+        GIVES(shutdown(fd, SHUT_WR), 0);
+        read_end(fd);
+        GIVES(close(fd), 0);
+    }
+    int fd = call_stream(node, 3063);
+    step(fd, 'a');
+    await(fd, 'b');
+    step(fd, 'c');
+    read_end(fd);
+    GIVES(close(fd), 0);
+    fd = call_stream(node, 3063);
+    await(fd, 'd');
+    GIVES(close(fd), 0);
+    scif_epd_t epd = call_one(node, 3163);
+    tell(epd, 'a');
+    expect(epd, 'b');
+    tell(epd, 'c');
+    GIVES(scif_close(epd), 0);
+    epd = call_one(node, 3163);
+    expect(epd, 'd');
+    GIVES(scif_close(epd), 0);
+}
+
 const struct pattern patterns[] = {
     { 51, "echo server, by name", serve_echo, call_echo },
     { 52, "addresses of both ends", serve_addresses, call_addresses },
@@ -659,6 +746,7 @@ const struct pattern patterns[] = {
     { 60, "a socket and SCIF", serve_mixed, call_mixed },
     { 61, "threads on one socket", serve_both, call_both },
     { 62, "one direction shut down", serve_halves, call_halves },
+    { 63, "a server that forks", serve_forks, call_forks },
     { 0, NULL, NULL, NULL },
 };
 

@@ -5,6 +5,7 @@
 extern crate alloc;
 
 pub mod borrow;
+pub mod fork;
 pub mod mappings;
 pub mod memory;
 pub mod pages;

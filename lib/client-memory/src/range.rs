@@ -18,6 +18,23 @@ use hal::mem::PAGE;
 /// Where [`Range::copy_out`] lets the kernel read: both ends, reading one first.
 static PIPE: Mutex<Option<(Fd, Fd)>> = Mutex::new(None);
 
+/// Part of [`fork::before`](crate::fork::before).
+pub(crate) fn before_fork() {
+    PIPE.hold();
+}
+
+/// Part of [`fork::after`](crate::fork::after): the child makes a pipe of its own.
+///
+/// # Safety
+/// As for [`fork::after`](crate::fork::after).
+pub(crate) unsafe fn after_fork(in_child: bool) {
+    // SAFETY: the caller's promise.
+    let mut lock = unsafe { PIPE.regain() };
+    if in_child {
+        drop(lock.take());
+    }
+}
+
 /// Bytes that go through the pipe at a time, of the 64 KiB it holds.
 const PIPE_BYTES: usize = 32 * 1024;
 

@@ -80,6 +80,23 @@ fn around(mappings: &[Mapping], start: usize, write: bool) -> Option<(usize, usi
     found.filter(|(first, end)| *first <= start && start < *end)
 }
 
+/// Part of [`fork::before`](crate::fork::before).
+pub(crate) fn before_fork() {
+    WRITER.hold();
+}
+
+/// Part of [`fork::after`](crate::fork::after): what is in the child has to be found out anew.
+///
+/// # Safety
+/// As for [`fork::after`](crate::fork::after).
+pub(crate) unsafe fn after_fork(in_child: bool) {
+    // SAFETY: the caller's promise.
+    let _lock = unsafe { WRITER.regain() };
+    if in_child {
+        forget_those(|_, _| true);
+    }
+}
+
 /// Whether all of `bytes` bytes at `start` is memory that can be read, and written if `write` says
 /// so. None of a device's is.
 pub fn is_there(start: usize, bytes: usize, write: bool) -> bool {
@@ -111,12 +128,15 @@ pub fn is_there(start: usize, bytes: usize, write: bool) -> bool {
 pub fn forget(start: usize, bytes: usize) {
     let end = start.saturating_add(bytes);
     let _writer = WRITER.lock();
+    forget_those(|first, last| first < end && start < last);
+}
+
+/// Empties the slots of such ranges; the lock is the caller's.
+fn forget_those(which: impl Fn(usize, usize) -> bool) {
     change(|| {
         for slot in &SLOT {
             let (first, last) = (&slot.start, &slot.end);
-            let overlaps =
-                first.load(Ordering::Relaxed) < end && start < last.load(Ordering::Relaxed);
-            if overlaps {
+            if which(first.load(Ordering::Relaxed), last.load(Ordering::Relaxed)) {
                 first.store(0, Ordering::Relaxed);
                 last.store(0, Ordering::Relaxed);
             }

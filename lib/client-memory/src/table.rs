@@ -8,6 +8,23 @@ use hal::lock::Mutex;
 /// What this process knows about its own memory.
 static TABLE: Mutex<Table> = Mutex::new(Table::new());
 
+/// Part of [`fork::before`](crate::fork::before).
+pub(crate) fn before_fork() {
+    TABLE.hold();
+}
+
+/// Part of [`fork::after`](crate::fork::after): none of them is in the child.
+///
+/// # Safety
+/// As for [`fork::after`](crate::fork::after).
+pub(crate) unsafe fn after_fork(in_child: bool) {
+    // SAFETY: the caller's promise.
+    let mut lock = unsafe { TABLE.regain() };
+    if in_child {
+        *lock = Table::new();
+    }
+}
+
 /// The object that holds all of `bytes` bytes at `address`, and their offset in it.
 pub fn find(address: usize, bytes: usize) -> Option<(u64, u64)> {
     TABLE.lock().find(address, bytes)

@@ -53,6 +53,20 @@ impl<T> Mutex<T> {
         }
         Guard { mutex: self }
     }
+
+    /// Takes the lock beyond the life of a guard, for the time in which a fork copies memory.
+    pub fn hold(&self) {
+        core::mem::forget(self.lock());
+    }
+
+    /// The guard of a lock that is held, for each of the two processes after a fork.
+    ///
+    /// # Safety
+    /// [`hold`](Self::hold) was called, here or in the process that this one is a copy of, and this
+    /// function not since.
+    pub const unsafe fn regain(&self) -> Guard<'_, T> {
+        Guard { mutex: self }
+    }
 }
 
 impl<T> Drop for Guard<'_, T> {
@@ -83,6 +97,15 @@ impl<T> DerefMut for Guard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::Mutex;
+
+    #[test]
+    fn a_lock_that_is_held_can_be_regained() {
+        let lock = Mutex::new(1);
+        lock.hold();
+        // SAFETY: held above.
+        *unsafe { lock.regain() } += 1;
+        assert_eq!(*lock.lock(), 2);
+    }
 
     #[test]
     fn no_increment_is_lost() {

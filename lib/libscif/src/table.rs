@@ -16,6 +16,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use client_memory::retire::Retired;
 use scif::bypass::{Bypass, Waiting};
 
+use crate::user;
+
 /// Descriptors in a row of the table.
 const ROW: usize = 256;
 /// Rows, made when one of their numbers is used: for all descriptors a process can have.
@@ -151,9 +153,25 @@ extern "C" fn skiff_scif_forget(number: c_int) {
     reclaim(row.retired.retire(old.expose_provenance()));
 }
 
-/// For the C library, in the child of a fork: the data paths' mappings are not there.
+/// For the C library: a fork is about to copy this process's memory.
 #[unsafe(no_mangle)]
-extern "C" fn skiff_scif_forked() {
+extern "C" fn skiff_scif_before_fork() {
+    // Found out here, as in the child nobody may be in the middle of it.
+    waiting();
+    user::before_fork();
+    client_memory::fork::before();
+}
+
+/// For the C library, in both processes, afterwards. In the child the data paths' mappings are not
+/// there, and no memory is the daemon's.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_scif_after_fork(in_child: bool) {
+    // SAFETY: the C library calls the two in turn.
+    unsafe { client_memory::fork::after(in_child) };
+    user::after_fork(in_child);
+    if !in_child {
+        return;
+    }
     for row in TABLE.iter().filter_map(spin::Once::get) {
         for slot in row {
             // What is in the box belongs to the parent, so it is left as it is, not dropped.

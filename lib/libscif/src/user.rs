@@ -1,6 +1,8 @@
 //! Memory of the caller that may not be there: read and written through the kernel, which finds
 //! out.
 
+use core::mem;
+
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
 use runtime::sync::Mutex;
@@ -11,6 +13,22 @@ use crate::Result;
 
 /// A pipe of this process, both ends, reading one first; what is written comes back at once.
 static PIPE: Mutex<Option<(Fd, Fd)>> = Mutex::new(None);
+
+/// Keeps other threads from the pipe until [`after_fork`].
+pub fn before_fork() {
+    mem::forget(PIPE.lock());
+}
+
+/// Ends what [`before_fork`] began. The child makes a pipe of its own: what is in this one is the
+/// parent's too.
+pub fn after_fork(in_child: bool) {
+    if in_child {
+        // SAFETY: `before_fork` has taken the lock, and this process has one thread.
+        drop(unsafe { (*PIPE.as_mut_ptr()).take() });
+    }
+    // SAFETY: `before_fork` has taken the lock and dropped no guard.
+    unsafe { PIPE.force_unlock() };
+}
 
 /// Copies the bytes at an address out.
 ///

@@ -192,6 +192,18 @@ extern "C" fn skiff_socket_duplicated(number: c_int, copy: c_int) {
     }
 }
 
+/// `fork`, before memory is copied.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_socket_before_fork() {
+    socket::before_fork();
+}
+
+/// `fork`, afterwards, in both processes.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_socket_after_fork(in_child: bool) {
+    socket::after_fork(in_child);
+}
+
 /// `close` and its kin, before the descriptor is closed.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_socket_forget(number: c_int) {

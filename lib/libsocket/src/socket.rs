@@ -190,6 +190,25 @@ impl Socket {
 
 static TABLE: Mutex<Vec<Option<Arc<Socket>>>> = Mutex::new(Vec::new());
 
+/// Keeps other threads from the table until [`after_fork`].
+pub fn before_fork() {
+    core::mem::forget(TABLE.lock());
+}
+
+/// Ends what [`before_fork`] began. In the child each socket has one descriptor more, the
+/// parent's: closing all here ends nothing there.
+pub fn after_fork(in_child: bool) {
+    if in_child {
+        // SAFETY: `before_fork` has taken the lock, and this process has one thread.
+        let table = unsafe { &*TABLE.as_mut_ptr() };
+        for socket in table.iter().flatten() {
+            socket.descriptors.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    // SAFETY: `before_fork` has taken the lock and dropped no guard.
+    unsafe { TABLE.force_unlock() };
+}
+
 /// The socket of a descriptor, and the descriptor as the system takes it.
 ///
 /// # Errors

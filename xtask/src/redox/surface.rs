@@ -56,7 +56,14 @@ const WORDS: &[&str] = &[
 /// Conversions of the enums above, no values of them.
 const CONVERSIONS: &[&str] = &["try_from_raw", "from_bits_retain", "empty"];
 /// Functions that ask for an object by its name.
-const ASKING: &[&str] = &["companion", "dup", "dup2", "dup_upper", "openat_upper"];
+const ASKING: &[&str] = &[
+    "companion",
+    "dup",
+    "dup2",
+    "dup_at",
+    "dup_upper",
+    "openat_upper",
+];
 
 /// Compares.
 ///

@@ -31,6 +31,9 @@ struct Known {
     close_on_exec: bool,
     scif: Option<bool>,
     listening: bool,
+    /// The parent of this process had it when it forked: closing it here must not end what it
+    /// names.
+    copied: bool,
 }
 
 static TABLE: Shared<Vec<Known>> = Shared::new(Vec::new());
@@ -41,6 +44,16 @@ static SOCKETS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 /// Runs `action` while no other thread changes the table; `action` must not use it.
 pub fn held<T>(action: impl FnOnce() -> T) -> T {
     TABLE.with(|_| action())
+}
+
+/// In the child of a fork: all descriptors are copies of the parent's.
+pub fn forked() {
+    TABLE.with(|table| {
+        for known in table {
+            known.copied = true;
+            known.listening = false;
+        }
+    });
 }
 
 fn socket_bit(number: usize) -> Option<(&'static AtomicU64, u64)> {
@@ -154,7 +167,7 @@ pub fn close(number: c_int) -> Result<()> {
     let is_socket = forget_socket(number);
     skiff_scif_forget(number as c_int);
     // A socket has no windows that a close would have to wait for.
-    if known.scif == Some(true) && !is_socket {
+    if known.scif == Some(true) && !is_socket && !known.copied {
         match skiff_scif_close(number as c_int) {
             0 => return Ok(()),
             // A file of the scheme that is no endpoint.

@@ -172,12 +172,26 @@ unsafe extern "C" fn wait(status: *mut c_int) -> c_int {
 /// them.
 #[unsafe(no_mangle)]
 extern "C" fn fork() -> c_int {
-    // No other thread may be changing what a child needs until it runs another program.
-    let forked = descriptor::held(|| environment::held(|| stream::held(pthread::fork)));
-    if let Ok(0) = forked {
-        skiff_scif_forked();
+    skiff_scif_before_fork();
+    skiff_socket_before_fork();
+    // No other thread may be changing what a child needs.
+    let forked = held(|| {
+        descriptor::held(|| {
+            environment::held(|| stream::held(|| signal::held(|| pthread::held(pthread::fork))))
+        })
+    });
+    let in_child = matches!(forked, Ok(0));
+    if in_child {
+        descriptor::forked();
     }
+    skiff_socket_after_fork(in_child);
+    skiff_scif_after_fork(in_child);
     errno::give(forked)
+}
+
+/// Runs `action` while no other thread changes what `exit` calls; `action` must not either.
+fn held<T>(action: impl FnOnce() -> T) -> T {
+    AT_EXIT.with(|_| action())
 }
 
 /// As `fork`: the child's memory is its own.
@@ -187,8 +201,14 @@ extern "C" fn vfork() -> c_int {
 }
 
 unsafe extern "C" {
-    /// Forgets what the parent's endpoints had mapped; in `libscif`.
-    safe fn skiff_scif_forked();
+    /// Keeps the library's tables as they are until [`skiff_scif_after_fork`]; in `libscif`.
+    safe fn skiff_scif_before_fork();
+    /// In the child also forgets what the parent's endpoints had mapped.
+    safe fn skiff_scif_after_fork(in_child: bool);
+    /// Keeps the table of sockets as it is until [`skiff_socket_after_fork`]; in `libsocket`.
+    safe fn skiff_socket_before_fork();
+    /// In the child also notes that the parent has its sockets too.
+    safe fn skiff_socket_after_fork(in_child: bool);
 }
 
 /// Runs a command by the shell; with a null command says that there is one.

@@ -23,6 +23,11 @@ const ERROR: usize = usize::MAX;
 
 static HANDLERS: Shared<[usize; COUNT]> = Shared::new([DEFAULT; COUNT]);
 
+/// Runs `action` while no other thread changes a handler; `action` must not either.
+pub fn held<T>(action: impl FnOnce() -> T) -> T {
+    HANDLERS.with(|_| action())
+}
+
 fn exchange(number: c_int, handler: Option<usize>) -> Option<usize> {
     let index = usize::try_from(number)
         .ok()

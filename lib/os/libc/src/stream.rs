@@ -55,9 +55,20 @@ pub struct File {
 /// All open streams, so that `exit` can write what waits.
 static OPEN: Shared<Vec<*mut File>> = Shared::new(Vec::new());
 
-/// Runs `action` while no other thread opens or closes a stream; `action` must not either.
+/// How often [`held`] gives way to a thread that is using a stream.
+const PATIENCE: usize = 1000;
+
+/// Runs `action` while no other thread opens, closes or uses a stream; `action` must not either. A
+/// thread that sleeps in a stream keeps it.
 pub fn held<T>(action: impl FnOnce() -> T) -> T {
-    OPEN.with(|_| action())
+    OPEN.with(|open| {
+        // SAFETY: streams in the list live until they are taken out of it.
+        let streams = open.iter().map(|stream| unsafe { &**stream });
+        let _held: Vec<_> = streams
+            .filter_map(|stream| stream.state.hold(PATIENCE))
+            .collect();
+        action()
+    })
 }
 
 macro_rules! standard {

@@ -27,6 +27,17 @@ impl<T> Shared<T> {
     pub fn with<R>(&self, action: impl FnOnce(&mut T) -> R) -> R {
         action(&mut self.0.lock().0)
     }
+
+    /// Keeps other threads from the value as long as the result lives; none if a thread still has
+    /// it after `tries` turns.
+    pub fn hold(&self, tries: usize) -> Option<impl Sized> {
+        (0..tries).find_map(|_| {
+            self.0.try_lock().or_else(|| {
+                sys::yield_now();
+                None
+            })
+        })
+    }
 }
 
 /// Waits while `word` is `value`; at most until `deadline` (monotonic clock, nanoseconds).

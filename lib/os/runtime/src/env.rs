@@ -14,6 +14,11 @@ pub(crate) fn set_args(args: Vec<String>) {
     *ARGS.lock() = args;
 }
 
+/// Keeps arguments and variables as they are as long as the result lives.
+pub(crate) fn hold() -> impl Sized {
+    (ARGS.lock(), ENVIRONMENT.lock())
+}
+
 /// Runs `action` on the environment.
 pub(crate) fn environment<T>(action: impl FnOnce(&mut Vec<(String, String)>) -> T) -> T {
     action(&mut ENVIRONMENT.lock())

@@ -56,17 +56,21 @@ fn openat_into(dir: usize, path: &[u8], flags: usize, fcntl: usize, slot: usize)
     .map(|_| slot)
 }
 
+/// Asks the scheme of `fd` for the object `name`, at a number that the caller has reserved and
+/// gives back itself.
+pub(crate) fn dup_at(fd: usize, name: &[u8], slot: usize) -> Result<()> {
+    // SAFETY: the name is a live slice; the call writes no user memory.
+    unsafe {
+        sys::call(
+            syscall::SYS_DUP_INTO,
+            [fd, name.as_ptr() as usize, name.len(), slot, 0, 0],
+        )
+    }
+    .map(|_| ())
+}
+
 fn dup_into(fd: usize, name: &[u8], slot: usize) -> Result<usize> {
-    with_number(slot, |slot| {
-        // SAFETY: the name is a live slice; the call writes no user memory.
-        unsafe {
-            sys::call(
-                syscall::SYS_DUP_INTO,
-                [fd, name.as_ptr() as usize, name.len(), slot, 0, 0],
-            )
-        }
-    })
-    .map(|_| slot)
+    with_number(slot, |slot| dup_at(fd, name, slot).map(|()| slot))
 }
 
 /// Opens `path` below the directory `dir`, at the lowest free number.

@@ -84,6 +84,11 @@ pub fn used() -> Vec<usize> {
     all
 }
 
+/// Keeps the tables as they are as long as the result lives.
+pub(crate) fn hold() -> impl Sized {
+    (PLAIN.lock(), UPPER.lock())
+}
+
 /// Reserves the lowest free plain number.
 pub fn reserve() -> Result<usize> {
     PLAIN.lock().reserve().ok_or(Error::new(EMFILE))

@@ -74,6 +74,11 @@ pub(crate) fn set_pid(pid: usize) {
     PID.store(pid, Ordering::Relaxed);
 }
 
+/// Keeps the current directory as it is as long as the result lives.
+pub(crate) fn hold() -> impl Sized {
+    CURRENT_DIR.lock()
+}
+
 /// The current directory, an absolute path.
 pub fn current_dir() -> String {
     let dir = CURRENT_DIR.lock();

@@ -102,6 +102,11 @@ fn finish(status: Result<usize>, stack: usize, stack_size: usize) -> ! {
 /// Status handles of threads that ended, or are about to, since the last one looked.
 static LEFT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
+/// Keeps the list of ended threads as it is as long as the result lives.
+pub(crate) fn hold() -> impl Sized {
+    LEFT.lock()
+}
+
 /// Whether the thread behind a status handle does not run any more.
 fn is_over(status: usize) -> bool {
     let mut word = [0; size_of::<usize>()];

@@ -3,15 +3,16 @@
 //!
 //! The child has what the process had, but for mappings of schemes and memory that the kernel does
 //! not copy, and for the other threads. What those were doing stays undone there for ever, so a
-//! lock that one of them held stays taken: the heap's is held by `fork` itself, other libraries
-//! must see to theirs.
+//! lock that one of them held stays taken. The runtime's are held by `fork` itself while memory is
+//! copied; other libraries must see to theirs.
+
+use core::ptr;
 
 use libredox::Fd;
 use syscall::error::Result;
 
 use super::meta;
-use crate::state;
-use crate::{fd, heap, spawn};
+use crate::{env, fd, fdtable, heap, spawn, state, thread};
 
 core::arch::global_asm!(
     ".section .text.runtime_fork,\"ax\",@progbits",
@@ -61,27 +62,26 @@ unsafe extern "C" {
     fn runtime_fork_child() -> !;
 }
 
-/// What `runtime_fork` returns in the child and in the parent; the reason of a failure is in the
-/// record.
+/// What `runtime_fork` returns in the child and in the parent.
 const IN_CHILD: usize = 1;
 const IN_PARENT: usize = 0;
 
-/// What the two ends of a fork know of each other.
+/// The numbers of a fork's descriptors, which both ends know.
 struct Record {
     /// The calling thread.
-    thread: usize,
-    /// Descriptors that the child finds under the same numbers.
-    child: Descriptors,
-    result: Result<u32>,
-}
-
-/// The child's own handles; `former` is one of the parent's table.
-#[derive(Clone, Copy, Default)]
-struct Descriptors {
+    own_thread: usize,
+    /// Handles that the child is to have.
     process: usize,
     thread: usize,
-    filetable: usize,
+    /// The parent's file table and memory.
     former: usize,
+    space: usize,
+    /// Their copies, the child's: reserved numbers until [`double`] has made them.
+    filetable: usize,
+    copy: usize,
+    /// Where the child's stack begins.
+    stack: usize,
+    doubled: Result<()>,
 }
 
 /// What came of a fork.
@@ -102,98 +102,140 @@ pub enum Fork {
 /// In the child nothing may be used that was mapped by a scheme, and nothing that another thread
 /// may have been changing.
 pub unsafe fn fork(thread: usize) -> Result<Fork> {
-    let mut record = Record {
-        thread,
-        child: Descriptors::default(),
-        result: Err(syscall::Error::new(syscall::ENOSYS)),
-    };
-    // Held in both processes, and given back in both.
-    let heap = heap::hold();
-    // SAFETY: the record lives across the call; what follows runs once in each process, with a
-    // stack of its own.
-    let side = unsafe { runtime_fork((&raw mut record).cast()) };
-    drop(heap);
-    if side == IN_CHILD {
-        become_child(&record);
-        return Ok(Fork::Child(record.child.thread));
-    }
-    record.result.map(Fork::Parent)
-}
-
-/// First Rust code behind `runtime_fork` in the parent. It takes no memory: the heap is held.
-unsafe extern "C" fn double(record: *mut u8, stack: usize) -> usize {
-    // SAFETY: `fork`'s record, which nobody else knows.
-    let record = unsafe { &mut *record.cast::<Record>() };
-    record.result = make_child(record, stack);
-    IN_PARENT
-}
-
-fn make_child(record: &mut Record, stack: usize) -> Result<u32> {
     let own = fd::check(state::proc_fd())?;
     let process = Fd::new(fd::dup_upper(own, b"fork")?);
     let pid = meta(process.raw())?.pid;
-    let started = fill(record, &process, stack);
-    if started.is_err() {
+    let forked = prepare(thread, process).and_then(|mut record| {
+        // SAFETY: the caller's promise.
+        if unsafe { split(&mut record) } == IN_CHILD {
+            become_child(&record);
+            return Ok(Fork::Child(record.thread));
+        }
+        let started = record.doubled.and_then(|()| start(&record));
+        close_in_parent(&record);
+        started.map(|()| Fork::Parent(pid))
+    });
+    if forked.is_err() {
         // The half-made process must not stay behind; that it is gone is no reason to stop.
         let _ = super::kill(pid, 9).and_then(|()| super::wait_pid(pid, false));
     }
-    started.map(|()| pid)
+    forked
 }
 
-/// Gives the child its descriptors and memory, and lets it run. The copy of the table is made
-/// between the handles that the child is to have and those that it is not.
-fn fill(record: &mut Record, process: &Fd, stack: usize) -> Result<()> {
+/// Opens all that is opened before memory and file table are doubled.
+fn prepare(own_thread: usize, process: Fd) -> Result<Record> {
     let thread = Fd::new(fd::dup_upper(process.raw(), b"thread-0")?);
-    let former = Fd::new(fd::dup_upper(record.thread, b"filetable-binary")?);
-    let filetable = Fd::new(fd::dup_upper(former.raw(), b"copy")?);
+    let former = Fd::new(fd::dup_upper(own_thread, b"filetable-binary")?);
+    let space = Fd::new(fd::dup_upper(own_thread, b"addrspace")?);
+    let filetable = fdtable::reserve_upper()?;
+    let copy = fdtable::reserve_upper().inspect_err(|_| fdtable::release(filetable))?;
+    // From here on `close_in_parent` and `become_child` see to them.
+    Ok(Record {
+        own_thread,
+        process: process.into_raw(),
+        thread: thread.into_raw(),
+        former: former.into_raw(),
+        space: space.into_raw(),
+        filetable,
+        copy,
+        stack: 0,
+        doubled: Ok(()),
+    })
+}
 
-    let selection = Fd::new(fd::dup_upper(thread.raw(), b"current-filetable")?);
-    fd::write(selection.raw(), &filetable.raw().to_ne_bytes())?;
+/// Doubles memory and file table while no other thread is in the middle of a change to the
+/// runtime's own data; both processes come back, and give the locks back.
+///
+/// # Safety
+/// As for [`fork`].
+unsafe fn split(record: &mut Record) -> usize {
+    // In the order in which the runtime takes them inside each other.
+    let _held = (
+        env::hold(),
+        state::hold(),
+        thread::hold(),
+        fdtable::hold(),
+        heap::hold(),
+    );
+    // SAFETY: the record lives across the call; what follows runs once in each process, with a
+    // stack of its own.
+    unsafe { runtime_fork(ptr::from_mut(record).cast()) }
+}
+
+/// First Rust code behind `runtime_fork` in the parent. It takes neither memory nor numbers: both
+/// are held.
+unsafe extern "C" fn double(record: *mut u8, stack: usize) -> usize {
+    // SAFETY: `fork`'s record, which nobody else knows.
+    let record = unsafe { &mut *record.cast::<Record>() };
+    record.stack = stack;
+    // The memory last: the child goes by what it finds there.
+    record.doubled = fd::dup_at(record.former, b"copy", record.filetable)
+        .and_then(|()| fd::dup_at(record.space, b"exclusive", record.copy));
+    IN_PARENT
+}
+
+/// Gives the child its descriptors and memory, and lets it run.
+fn start(record: &Record) -> Result<()> {
+    let selection = Fd::new(fd::dup_upper(record.thread, b"current-filetable")?);
+    fd::write(selection.raw(), &record.filetable.to_ne_bytes())?;
     selection.close()?;
-    let number = filetable.raw();
+    let number = record.filetable;
     fd::send_fd(number, number, true, &[number as u64])?;
-    record.child = Descriptors {
-        process: process.raw(),
-        thread: thread.raw(),
-        filetable: number,
-        former: former.raw(),
-    };
 
     // Thread-local storage is at the same address.
     let mut bases = [0; 2 * size_of::<usize>()];
-    let registers = Fd::new(fd::dup_upper(record.thread, b"regs/env")?);
+    let registers = Fd::new(fd::dup_upper(record.own_thread, b"regs/env")?);
     fd::read(registers.raw(), &mut bases)?;
-    let registers = Fd::new(fd::dup_upper(thread.raw(), b"regs/env")?);
+    let registers = Fd::new(fd::dup_upper(record.thread, b"regs/env")?);
     fd::write(registers.raw(), &bases)?;
 
-    let own = Fd::new(fd::dup_upper(record.thread, b"addrspace")?);
-    let space = Fd::new(fd::dup_upper(own.raw(), b"exclusive")?);
     let entry = runtime_fork_child as *const () as usize;
-    spawn::select_space(thread.raw(), space.raw(), stack, entry)?.close()?;
-    spawn::start(thread.raw())
+    spawn::select_space(record.thread, record.copy, record.stack, entry)?.close()?;
+    spawn::start(record.thread)
+}
+
+/// Closes what was opened for the child, and gives back numbers that were only reserved.
+fn close_in_parent(record: &Record) {
+    for number in [
+        record.process,
+        record.thread,
+        record.former,
+        record.space,
+        record.filetable,
+        record.copy,
+    ] {
+        // A number that was only reserved is free afterwards too.
+        let _ = fd::close(number);
+    }
 }
 
 /// Puts the child's handles in the place of the parent's, of which it had copies.
 fn become_child(record: &Record) {
-    let child = record.child;
     let old = [
         state::proc_fd(),
         state::thread_fd(),
         state::filetable_fd(),
-        child.former,
+        record.former,
+        record.space,
     ];
     state::set_fds(
-        child.process,
-        child.thread,
+        record.process,
+        record.thread,
         state::namespace_fd(),
-        child.filetable,
+        record.filetable,
     );
     state::set_pid(0);
     for number in old {
         // The calling thread may have been the first one, or not; nothing depends on the rest.
         let _ = fd::close(number);
     }
-    if record.thread != old[1] {
-        let _ = fd::close(record.thread);
+    if record.own_thread != old[1] {
+        let _ = fd::close(record.own_thread);
+    }
+    // Numbers that other threads had reserved and not used yet, or closed and not given back.
+    for number in fdtable::used() {
+        if fd::fcntl(number, syscall::F_GETFD, 0).is_err() {
+            fdtable::release(number);
+        }
     }
 }
