@@ -168,13 +168,42 @@ impl Pages {
         Ok(unsafe { self.start.add(offset) })
     }
 
-    /// Loads the byte at `offset`, if there is one, and forgets it: its cache line is here then.
+    /// Asks for the cache line of the byte at `offset`; does nothing else, wherever that is.
     #[inline]
-    pub fn touch(&self, offset: usize) {
-        if let Ok(place) = self.place(offset, 1, false) {
-            // SAFETY: inside the mapping, which can be read. No caller relies on the value.
-            let _ = unsafe { place.as_ptr().read_volatile() };
+    pub fn prefetch(&self, offset: usize) {
+        let address = self.start.as_ptr().wrapping_add(offset);
+        copy::prefetch(address);
+    }
+
+    /// As [`put`](Self::put), of at most [`SMALL_BYTES`](copy::SMALL_BYTES) bytes, for which there
+    /// is one routine.
+    ///
+    /// # Errors
+    /// As there; `EFAULT` for more bytes.
+    #[inline]
+    pub fn put_short(&self, offset: usize, from: Readable<'_>) -> Result<()> {
+        let to = self.place(offset, from.bytes, true)?;
+        if from.bytes > copy::SMALL_BYTES {
+            return Err(Error::new(EFAULT));
         }
+        // SAFETY: the target is checked, the source known to be there.
+        unsafe { copy::copy_short(from.start.as_ptr(), to.as_ptr(), from.bytes) };
+        Ok(())
+    }
+
+    /// As [`take`](Self::take), of `bytes` bytes, at most [`SMALL_BYTES`](copy::SMALL_BYTES).
+    ///
+    /// # Errors
+    /// As there; `EFAULT` for more bytes or more than there is room for.
+    #[inline]
+    pub fn take_short(&self, offset: usize, to: &Writable<'_>, bytes: usize) -> Result<()> {
+        let from = self.place(offset, bytes, false)?;
+        if bytes > copy::SMALL_BYTES.min(to.bytes) {
+            return Err(Error::new(EFAULT));
+        }
+        // SAFETY: the source is checked, the target known to be there.
+        unsafe { copy::copy_short(from.as_ptr(), to.start.as_ptr(), bytes) };
+        Ok(())
     }
 
     /// Copies bytes of the program in, by the routine chosen for this kind of memory.

@@ -175,6 +175,7 @@ impl<'a> Range<'a> {
 
     /// The range for copies that are made here, if all of it is memory that can be read. None of a
     /// device's is.
+    #[inline]
     pub fn readable(self) -> Option<Readable<'a>> {
         let start = NonNull::new(self.address as *mut u8)?;
         let is_there = reachable::is_there(self.address, self.bytes, false);
@@ -183,6 +184,7 @@ impl<'a> Range<'a> {
     }
 
     /// As [`readable`](Self::readable), memory that can be read and written.
+    #[inline]
     pub fn writable(self) -> Option<Writable<'a>> {
         let start = NonNull::new(self.address as *mut u8)?;
         let is_there = reachable::is_there(self.address, self.bytes, true);

@@ -208,6 +208,23 @@ pub unsafe fn copy_by(routine: Routine, from: *const u8, to: *mut u8, bytes: usi
     }
 }
 
+/// As [`copy`], of at most [`SMALL_BYTES`], for which there is one routine. More is copied too, at
+/// the loop's speed.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline]
+pub unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: passed on.
+    unsafe { routines::words(from, to, bytes) };
+}
+
+/// Asks for the cache line at an address; nothing happens where there is no memory.
+#[inline]
+pub fn prefetch(address: *const u8) {
+    routines::prefetch(address);
+}
+
 /// As [`copy_by`], not inlined: there is time for a call.
 ///
 /// # Safety

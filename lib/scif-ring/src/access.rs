@@ -91,8 +91,8 @@ pub trait RingMemory {
     /// Copies out of the own ring, from `offset` on. Never beyond its end.
     fn read(&self, offset: usize, buffer: &mut [u8]);
 
-    /// Loads a byte of the own ring, never beyond its end, for its cache line's sake; does nothing
-    /// where that brings nothing.
+    /// Asks for the cache line of a byte of the own ring, never beyond its end; does nothing where
+    /// that brings nothing.
     #[inline]
     fn touch(&self, _offset: usize) {}
 

@@ -37,6 +37,15 @@ pub struct Moved {
     pub notify: bool,
 }
 
+/// What [`Consumer::take_short`] took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Bytes, at least one.
+    pub bytes: usize,
+    /// Room is to be given back: call [`Consumer::give_back`].
+    pub is_room_due: bool,
+}
+
 /// The ring the other side reads and this side writes.
 ///
 /// May be shared by threads: what is remembered here only saves looks at the index.
@@ -132,6 +141,33 @@ impl Producer {
         mem.set_position(Side::Send, sent);
         mem.store_peer(Word::LocalWrite, (sent & self.mask) as u32)?;
         Ok(count)
+    }
+
+    /// As `put_with` in the usual case and by few instructions: the room for all `bytes` bytes is
+    /// known without a look, and the ring does not end among them. Whether it did; if not, nothing
+    /// was put.
+    ///
+    /// # Errors
+    /// `Memory`.
+    #[inline]
+    pub fn put_short<M: RingMemory>(
+        &self,
+        mem: &mut M,
+        bytes: usize,
+        copy: impl FnOnce(&mut M, usize) -> Result<(), M::Error>,
+    ) -> Result<bool, M::Error> {
+        let sent = mem.position(Side::Send);
+        let offset = sent & self.mask;
+        let room = self.room_at(sent, self.seen.load(Ordering::Relaxed));
+        if room.min(self.mask.wrapping_sub(offset)) < bytes as u64 {
+            return Ok(false);
+        }
+        copy(mem, offset as usize)?;
+        let sent = sent.wrapping_add(bytes as u64);
+        // In this order, as in `put_with`.
+        mem.set_position(Side::Send, sent);
+        mem.store_peer(Word::LocalWrite, (sent & self.mask) as u32)?;
+        Ok(true)
     }
 
     /// As `put`, but all of `bytes` or nothing; whether it did.
@@ -246,15 +282,25 @@ pub struct Consumer {
     seen: AtomicU64,
     /// The position when we last gave room back.
     given: AtomicU64,
+    /// Most bytes whose room is kept back.
+    most_kept: u64,
 }
 
 impl Consumer {
     /// For a ring of `ring_bytes` bytes, a power of two of at most 2^31.
     pub const fn new(ring_bytes: u32) -> Consumer {
+        let mask = (ring_bytes as u64).wrapping_sub(1);
+        let quarter = mask / 4;
+        let beyond_base = mask.saturating_sub(BASE_RING_ROOM);
         Consumer {
-            mask: (ring_bytes as u64).wrapping_sub(1),
+            mask,
             seen: AtomicU64::new(0),
             given: AtomicU64::new(0),
+            most_kept: if quarter < beyond_base {
+                quarter
+            } else {
+                beyond_base
+            },
         }
     }
 
@@ -354,6 +400,48 @@ impl Consumer {
         Ok(count)
     }
 
+    /// As `take_with` in the usual case and by few instructions: takes what is there, at most `most`
+    /// bytes, if that is at least `least` bytes and no more than `limit`, and the ring does not end
+    /// among them. `copy` copies so many from an offset on. `None`: nothing was taken.
+    ///
+    /// # Errors
+    /// `BadIndex`; `Memory` when `copy` says so.
+    #[inline]
+    pub fn take_short<M: RingMemory>(
+        &self,
+        mem: &mut M,
+        (least, most, limit): (usize, usize, usize),
+        copy: impl FnOnce(&mut M, usize, usize) -> Result<(), M::Error>,
+    ) -> Result<Option<Taken>, RingError<M::Error>> {
+        let mask = self.mask;
+        let before = self.seen.load(Ordering::Acquire);
+        let given = self.given.load(Ordering::Relaxed);
+        let received = mem.position(Side::Receive);
+        let index = u64::from(mem.load(Word::LocalWrite));
+        let unread = index.wrapping_sub(received) & mask;
+        // As in `refresh`.
+        if index > mask || unread < self.there_at(received, before) {
+            return Err(RingError::BadIndex);
+        }
+        self.seen
+            .store(received.wrapping_add(unread), Ordering::Release);
+        let count = unread.min(most as u64);
+        let offset = received & mask;
+        let until_end = mask.wrapping_sub(offset);
+        if count < least as u64 || count > until_end.min(limit as u64) {
+            return Ok(None);
+        }
+        copy(mem, offset as usize, count as usize)?;
+        let received = received.wrapping_add(count);
+        mem.set_position(Side::Receive, received);
+        let filled = index.wrapping_sub(given) & mask;
+        let kept = received.wrapping_sub(given);
+        Ok(Some(Taken {
+            bytes: count as usize,
+            is_room_due: self.is_due(mem, filled, kept),
+        }))
+    }
+
     /// Gives the room of everything taken back if the other side waits for it, or sees more than
     /// a quarter of the ring filled; whether it did. Call it after each `take` that took something.
     ///
@@ -371,12 +459,18 @@ impl Consumer {
         let given = self.given.load(Ordering::Relaxed);
         let filled = u64::from(mem.load(Word::LocalWrite)).wrapping_sub(given) & self.mask;
         let kept = mem.position(Side::Receive).wrapping_sub(given);
-        let most = (self.mask / 4).min(self.mask.saturating_sub(BASE_RING_ROOM));
-        let is_due = filled.max(kept) > most || mem.load(Word::RoomArmed) != 0;
+        let is_due = self.is_due(mem, filled, kept);
         if is_due {
             self.publish(mem)?;
         }
         Ok(is_due)
+    }
+
+    /// Whether room is to be given back when `filled` bytes of the ring look full to the other
+    /// side, and the room of `kept` bytes has been kept back.
+    #[inline]
+    fn is_due<M: RingMemory>(&self, mem: &M, filled: u64, kept: u64) -> bool {
+        filled.max(kept) > self.most_kept || mem.load(Word::RoomArmed) != 0
     }
 
     /// Gives the room of everything taken back to the other side.

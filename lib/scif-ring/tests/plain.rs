@@ -39,6 +39,79 @@ fn bytes_come_out_as_they_went_in_round_and_round() {
     }
 }
 
+/// The short ways of `put_with` and `take_with` move the same bytes or none, at every place of the
+/// ring and however much of it is filled.
+#[test]
+fn short_ways_do_what_the_long_ones_do_or_nothing() {
+    let (mut left, mut right) = pair(64);
+    let (producer, consumer) = (Producer::new(64), Consumer::new(64));
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = |limit: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % limit as u64) as usize
+    };
+    let (mut sent, mut received) = (Vec::new(), Vec::new());
+    let mut short = [0_u32; 2];
+    for turn in 0..20_000 {
+        let bytes: Vec<u8> = (0..1 + next(30)).map(|byte| (turn + byte) as u8).collect();
+        let position = left.position(Side::Send);
+        let put = producer.put_short(&mut left, bytes.len(), |left, offset| {
+            assert!(offset + bytes.len() < 64, "beyond the ring's end");
+            left.write_peer(offset, &bytes)
+        });
+        let count = match put {
+            Ok(true) => {
+                short[0] += 1;
+                bytes.len()
+            }
+            _ => {
+                assert_eq!(left.position(Side::Send), position);
+                producer.put(&mut left, &bytes).unwrap()
+            }
+        };
+        sent.extend_from_slice(&bytes[..count]);
+        let mut buffer = vec![0; 1 + next(40)];
+        let (least, most, limit) = (1 + next(buffer.len()), buffer.len(), 1 + next(40));
+        let there = sent.len() - received.len();
+        let mut is_room_due = None;
+        let taken =
+            consumer.take_short(&mut right, (least, most, limit), |right, offset, count| {
+                assert!(offset + count < 64, "beyond the ring's end");
+                right.read(offset, &mut buffer[..count]);
+                Ok(())
+            });
+        let count = match taken {
+            Ok(Some(taken)) => {
+                short[1] += 1;
+                let count = taken.bytes;
+                assert!(count >= least && count <= limit && count == there.min(most));
+                is_room_due = Some(taken.is_room_due);
+                count
+            }
+            _ => consumer.take(&mut right, &mut buffer).unwrap(),
+        };
+        assert_eq!(count, there.min(most));
+        received.extend_from_slice(&buffer[..count]);
+        if count > 0 {
+            let given = consumer.give_back(&mut right).unwrap();
+            assert_eq!(given, is_room_due.unwrap_or(given));
+        }
+    }
+    assert_eq!(received, sent[..received.len()]);
+    assert!(short.into_iter().all(|count| count > 5000), "{short:?}");
+}
+
+#[test]
+fn short_ways_find_bad_indices() {
+    let (_, mut right) = pair(64);
+    let consumer = Consumer::new(64);
+    right.scribble(Word::LocalWrite, 64);
+    let taken = consumer.take_short(&mut right, (1, 8, 8), |_, _, _| panic!("nothing is there"));
+    assert_eq!(taken, Err(RingError::BadIndex));
+}
+
 #[test]
 fn one_byte_stays_free() {
     let (mut left, mut right) = pair(64);

@@ -99,6 +99,7 @@ impl Endpoint {
     }
 
     /// The descriptor, for event queues, `fcntl`-like calls and [`raw`].
+    #[inline]
     pub fn fd(&self) -> usize {
         self.file.0
     }
@@ -144,6 +145,7 @@ impl Endpoint {
     /// # Errors
     /// `ECONNRESET`, `ENOTCONN`. A connection that ends in the middle of a blocking send gives the
     /// count so far.
+    #[inline]
     pub fn send(&self, bytes: &[u8], flags: SendFlags) -> Result<usize> {
         Ok(self.bypass.send(self.fd(), bytes, flags.bits())?)
     }
@@ -153,6 +155,7 @@ impl Endpoint {
     /// # Errors
     /// `ECONNRESET` when the peer is gone and nothing is left, `ENOTCONN`. A connection that ends
     /// in the middle of a blocking receive gives the count so far.
+    #[inline]
     pub fn recv(&self, buffer: &mut [u8], flags: RecvFlags) -> Result<usize> {
         Ok(self.bypass.recv(self.fd(), buffer, flags.bits())?)
     }
@@ -185,6 +188,7 @@ impl Endpoint {
     /// programs that look again and again between other things. Unlike a
     /// [receive](Self::recv) without waiting it does not notice that the daemon has died
     /// ([`is_live`](Self::is_live) does). Always so unless [prepared](Self::prepare).
+    #[inline]
     pub fn has_news(&self) -> bool {
         self.bypass.has_news()
     }
@@ -259,6 +263,7 @@ impl Listener {
     }
 
     /// The descriptor, for event queues.
+    #[inline]
     pub fn fd(&self) -> usize {
         self.endpoint.fd()
     }

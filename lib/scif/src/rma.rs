@@ -90,6 +90,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`read_from`](Self::read_from).
+    #[inline]
     pub fn vwrite_to(&self, data: &[u8], remote: i64, flags: RmaFlags) -> Result<()> {
         Ok(self
             .bypass()
@@ -137,6 +138,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`read_from`](Self::read_from), and `EFAULT` for a bad address.
+    #[inline]
     pub fn vwrite_source(&self, from: Source<'_>, remote: i64, flags: RmaFlags) -> Result<()> {
         Ok(self
             .bypass()

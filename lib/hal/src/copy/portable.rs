@@ -4,6 +4,8 @@ pub fn saves_avx() -> bool {
     false
 }
 
+pub fn prefetch(_address: *const u8) {}
+
 /// Volatile, so that the compiler makes no call of it.
 pub unsafe fn words(from: *const u8, to: *mut u8, bytes: usize) {
     for index in 0..bytes {

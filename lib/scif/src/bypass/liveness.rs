@@ -27,19 +27,30 @@ const PERIOD: u64 = 2_500_000_000;
 /// round trip.
 const SENDS: u32 = 8;
 
-/// The times of the last probe and of the last poll that found nothing, by the processor's counter.
+/// When the daemon was probed last, and until when it need not be, by the processor's counter.
 #[derive(Default)]
 pub struct DaemonLiveness {
     /// Sends so far. Concurrent sends may be counted as one.
     sends: AtomicU32,
     probed: AtomicU64,
-    found_nothing: AtomicU64,
+    /// A probe is due from then on: [`PERIOD`] after the last one.
+    due: AtomicU64,
+    /// A program that finds nothing has done something else since its last poll from then on:
+    /// [`LOOKING`] after that.
+    elsewhere: AtomicU64,
 }
 
 impl DaemonLiveness {
     /// Notes that a call found nothing to move; whether the daemon is to be probed.
     pub fn is_wanted(&self) -> bool {
         self.is_wanted_at(ticks())
+    }
+
+    /// As [`is_wanted`](Self::is_wanted) by few instructions: when the answer is not a plain no,
+    /// nothing is noted, and `is_wanted` has to find it.
+    #[inline]
+    pub fn may_be_wanted(&self) -> bool {
+        self.may_be_wanted_at(ticks())
     }
 
     /// Whether the last probe is longer ago than [`PERIOD`].
@@ -51,15 +62,34 @@ impl DaemonLiveness {
     /// sender that always finds room must still notice it after some sends and some time.
     #[inline]
     pub fn is_due_to_send(&self) -> bool {
+        self.may_be_due_to_send() && self.is_due()
+    }
+
+    /// As [`is_due_to_send`](Self::is_due_to_send) without noting the probe: after a yes
+    /// [`is_due`](Self::is_due) has to find it.
+    #[inline]
+    pub fn may_be_due_to_send(&self) -> bool {
         let sends = self.sends.load(Ordering::Relaxed).wrapping_add(1);
         self.sends.store(sends, Ordering::Relaxed);
-        sends.is_multiple_of(SENDS) && self.is_due()
+        sends.is_multiple_of(SENDS) && ticks() > self.due.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn may_be_wanted_at(&self, now: u64) -> bool {
+        if now > self.due.load(Ordering::Relaxed) || now > self.elsewhere.load(Ordering::Relaxed) {
+            return true;
+        }
+        // Concurrent polls may be counted as one.
+        self.elsewhere
+            .store(now.wrapping_add(LOOKING), Ordering::Relaxed);
+        false
     }
 
     fn is_wanted_at(&self, now: u64) -> bool {
-        let before = self.found_nothing.swap(now, Ordering::Relaxed);
-        let was_elsewhere = now.wrapping_sub(before) > LOOKING;
-        self.is_after(if was_elsewhere { REST } else { PERIOD }, now)
+        let elsewhere = self.elsewhere.load(Ordering::Relaxed);
+        self.elsewhere
+            .store(now.wrapping_add(LOOKING), Ordering::Relaxed);
+        self.is_after(if now > elsewhere { REST } else { PERIOD }, now)
     }
 
     fn is_due_at(&self, now: u64) -> bool {
@@ -71,6 +101,7 @@ impl DaemonLiveness {
         let is_after = now.wrapping_sub(self.probed.load(Ordering::Relaxed)) > pause;
         if is_after {
             self.probed.store(now, Ordering::Relaxed);
+            self.due.store(now.wrapping_add(PERIOD), Ordering::Relaxed);
         }
         is_after
     }
@@ -89,6 +120,23 @@ mod tests {
         let looks = (START..START + 3 * PERIOD).step_by(LOOKING as usize);
         let asked = looks.filter(|now| liveness.is_wanted_at(*now));
         assert_eq!(asked.count(), 3);
+    }
+
+    #[test]
+    fn the_short_look_never_hides_a_probe() {
+        // Two programs poll alike; one looks by few instructions first.
+        let (long, short) = (DaemonLiveness::default(), DaemonLiveness::default());
+        let mut now = START;
+        let mut probes = 0;
+        for turn in 0..40_000_u64 {
+            now += [7, LOOKING, LOOKING + 1, 90, REST + 1, PERIOD / 50]
+                [(turn * turn % 13 % 6) as usize];
+            let wanted = long.is_wanted_at(now);
+            let found = short.may_be_wanted_at(now) && short.is_wanted_at(now);
+            assert_eq!(wanted, found, "at turn {turn}");
+            probes += u32::from(wanted);
+        }
+        assert!((100..20_000).contains(&probes), "{probes} probes");
     }
 
     #[test]

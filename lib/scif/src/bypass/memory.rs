@@ -4,6 +4,8 @@ use core::sync::atomic::Ordering;
 
 use client_memory::pages::{Pages, Readable, Writable};
 use hal::copy::Choices;
+#[cfg(doc)]
+use hal::copy::SMALL_BYTES;
 use hal::mem::drain_writes;
 use hal::mem::{PAGE, full_fence};
 use scif_abi::bypass::{
@@ -15,14 +17,13 @@ use syscall::error::Error;
 
 use super::control::Control;
 
-/// All memory that one call on the rings reaches; made anew for each call.
-#[derive(Clone, Copy)]
-pub struct Memory<'a> {
-    pub control: &'a Control,
+/// All memory that calls on the rings reach.
+pub struct Memory {
+    pub control: Control,
     /// The own queue pair page, and the ring behind it.
-    pub own: &'a Pages,
-    pub peer_page: &'a Pages,
-    pub peer_ring: &'a Pages,
+    pub own: Pages,
+    pub peer_page: Pages,
+    pub peer_ring: Pages,
     /// Whether stores into the peer's memory must be drained before the index is stored.
     pub gathers: bool,
     pub choices: Choices,
@@ -70,11 +71,23 @@ macro_rules! at_side {
     };
 }
 
-impl Memory<'_> {
+impl Memory {
     /// Copies bytes of the program into the peer's ring.
     #[inline]
     pub fn put(&self, offset: usize, bytes: Readable<'_>) -> Result<(), Error> {
         self.peer_ring.put(offset, bytes, self.choices)
+    }
+
+    /// As [`put`](Self::put), of at most [`SMALL_BYTES`] bytes.
+    #[inline]
+    pub fn put_short(&self, offset: usize, bytes: Readable<'_>) -> Result<(), Error> {
+        self.peer_ring.put_short(offset, bytes)
+    }
+
+    /// As [`take`](Self::take), of `bytes` bytes, at most [`SMALL_BYTES`].
+    #[inline]
+    pub fn take_short(&self, offset: usize, to: &Writable<'_>, bytes: usize) -> Result<(), Error> {
+        self.own.take_short(PAGE.wrapping_add(offset), to, bytes)
     }
 
     /// Copies out of the own ring to the program.
@@ -84,7 +97,7 @@ impl Memory<'_> {
     }
 }
 
-impl RingMemory for Memory<'_> {
+impl RingMemory for &Memory {
     type Error = Error;
 
     #[inline]
@@ -121,7 +134,7 @@ impl RingMemory for Memory<'_> {
 
     #[inline]
     fn touch(&self, offset: usize) {
-        self.own.touch(PAGE + offset);
+        self.own.prefetch(PAGE.wrapping_add(offset));
     }
 
     #[inline]

@@ -23,6 +23,7 @@ mod windows;
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use hal::copy::SMALL_BYTES;
 use hal::kernel::settles_requests;
 use hal::mem::PAGE;
 use hal::pause::yield_now;
@@ -30,7 +31,7 @@ use scif_abi::call::Call;
 use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
 use syscall::error::{EINTR, EINVAL, EOPNOTSUPP};
 
-use crate::raw::{self, Result, Source, Target};
+use crate::raw::{self, Data, Result, Room, Source, Target};
 use open::MappedRings;
 use rma::Local;
 use transfer::Outcome;
@@ -159,8 +160,22 @@ impl Bypass {
     /// # Errors
     /// As there.
     #[inline]
-    pub fn send<'a>(&self, epd: usize, data: impl Into<Source<'a>>, flags: u32) -> Result<usize> {
-        let data = data.into();
+    pub fn send<'a>(&self, epd: usize, data: impl Data<'a>, flags: u32) -> Result<usize> {
+        let bytes = data.bytes();
+        if is_short(bytes)
+            && flags & !SendFlags::BLOCK.bits() == 0
+            && let Some(rings) = self.rings.get()
+            && let Some(from) = data.readable()
+            && rings.send_short(from)
+        {
+            return Ok(bytes);
+        }
+        self.send_long(epd, data.into(), flags)
+    }
+
+    /// `scif_send` of any kind.
+    #[inline(never)]
+    fn send_long(&self, epd: usize, data: Source<'_>, flags: u32) -> Result<usize> {
         let blocking = flags == SendFlags::BLOCK.bits();
         let is_usual = (flags == 0 || blocking) && data.bytes() > 0;
         let mut sent = 0;
@@ -199,8 +214,27 @@ impl Bypass {
     /// # Errors
     /// As there.
     #[inline]
-    pub fn recv<'a>(&self, epd: usize, buffer: impl Into<Target<'a>>, flags: u32) -> Result<usize> {
-        let mut buffer = buffer.into();
+    pub fn recv<'a>(&self, epd: usize, mut buffer: impl Room<'a>, flags: u32) -> Result<usize> {
+        const BLOCK: u32 = RecvFlags::BLOCK.bits();
+        let bytes = buffer.bytes();
+        if let Some(rings) = self.rings.get()
+            && let Some(to) = buffer.writable()
+        {
+            let received = match flags {
+                BLOCK if is_short(bytes) => rings.recv_all_short(to),
+                0 if bytes > 0 => rings.recv_some_short(to),
+                _ => None,
+            };
+            if let Some(count) = received {
+                return Ok(count);
+            }
+        }
+        self.recv_long(epd, buffer.into(), flags)
+    }
+
+    /// `scif_recv` of any kind.
+    #[inline(never)]
+    fn recv_long(&self, epd: usize, mut buffer: Target<'_>, flags: u32) -> Result<usize> {
         let blocking = flags == RecvFlags::BLOCK.bits();
         let is_usual = (flags == 0 || blocking) && buffer.bytes() > 0;
         let least = if blocking { buffer.bytes() } else { 0 };
@@ -366,14 +400,28 @@ impl Bypass {
     ///
     /// # Errors
     /// As there.
+    #[inline]
     pub fn vwriteto<'a>(
         &self,
         epd: usize,
-        from: impl Into<Source<'a>>,
+        from: impl Data<'a>,
         remote: i64,
         flags: u32,
     ) -> Result<()> {
-        let from = from.into();
+        if is_short(from.bytes())
+            && rma::is_known(flags)
+            && let Some(rings) = self.rings.get()
+            && let Some(from) = from.readable()
+            && rings.put_short(from, remote)
+        {
+            return Ok(());
+        }
+        self.vwriteto_long(epd, from.into(), remote, flags)
+    }
+
+    /// `scif_vwriteto` of any length.
+    #[inline(never)]
+    fn vwriteto_long(&self, epd: usize, from: Source<'_>, remote: i64, flags: u32) -> Result<()> {
         let length = from.bytes() as u64;
         let done = from.readable().is_some_and(|from| {
             self.transfer(epd, Local::From(from), (remote, Use::Write), length, flags)
@@ -487,6 +535,12 @@ impl Bypass {
         let rings = self.rings.get();
         rings.is_some_and(|rings| rings.transfer(epd, local, remote, length, flags))
     }
+}
+
+/// Whether a call that needs this many bytes may go the short way.
+#[inline]
+const fn is_short(bytes: usize) -> bool {
+    bytes.wrapping_sub(1) < SMALL_BYTES
 }
 
 /// The result of a call that moved `moved` bytes itself and has the daemon move the rest.

@@ -3,10 +3,10 @@
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use client_memory::pages::Pages;
+use client_memory::pages::{Pages, Readable};
 use client_memory::placement::find_place;
 use client_memory::rights::Rights;
-use hal::copy::{Choices, Side};
+use hal::copy::{SMALL_BYTES as COPY_SHORT, Side};
 use hal::kernel::settles_requests;
 use libredox::Fd;
 use scif_abi::bypass::{BYPASS_GATHERED, BypassRecord, FIRST_HANDLE, Part};
@@ -43,20 +43,14 @@ impl Failure {
 
 /// The pages of one connection that this program has mapped, and the bypass handle behind them.
 pub struct MappedRings {
-    control: Control,
-    own: Pages,
-    peer_page: Pages,
-    peer_ring: Pages,
-    choices: Choices,
+    pub(super) memory: Memory,
     pub(super) producer: Producer,
     pub(super) consumer: Consumer,
     /// The number of the handle, stored into a lock word to take the lock.
     pub(super) number: u32,
-    /// Whether stores into the peer's memory must be drained before the index is stored.
-    gathers: bool,
     /// The state word for which everything mapped is valid; calls compare the present one with it.
     /// [`StateWord::ENDED`] when the rings cannot be used.
-    known: AtomicU64,
+    pub(super) known: AtomicU64,
     /// The peer's pages are not mapped any more.
     is_detached: AtomicBool,
     /// The descriptor for which the rings were mapped.
@@ -102,34 +96,36 @@ impl MappedRings {
         let control = Control::new(map(Part::Control, Side::Own)?, record.handle.get());
         let known = control.now();
         Ok(Self {
-            own: map(Part::Own, Side::Own)?,
-            peer_page: map(Part::PeerQueuePair, side)?,
-            peer_ring: map(Part::PeerRing, side)?,
-            choices: control.choices(),
+            memory: Memory {
+                own: map(Part::Own, Side::Own)?,
+                peer_page: map(Part::PeerQueuePair, side)?,
+                peer_ring: map(Part::PeerRing, side)?,
+                gathers: record.flags.get() & BYPASS_GATHERED != 0,
+                choices: control.choices(),
+                control,
+            },
             producer: Producer::new(peer),
             consumer: Consumer::new(own),
             number: record.handle.get(),
-            gathers: record.flags.get() & BYPASS_GATHERED != 0,
             known: AtomicU64::new(known.bits()),
             is_detached: AtomicBool::new(false),
             epd,
             is_closed: AtomicBool::new(false),
             liveness: DaemonLiveness::default(),
             rma: Box::new(Rma::new(side)),
-            control,
             file,
         })
     }
 
     /// Whether the memory of the peer is this node's.
     pub(super) fn is_loopback(&self) -> bool {
-        self.peer_ring.side() == Side::Own
+        self.memory.peer_ring.side() == Side::Own
     }
 
     /// Whether nothing has changed since the last [`refresh`](Self::refresh).
     #[inline]
     pub(super) fn is_current(&self) -> bool {
-        self.control.now().bits() == self.known.load(Ordering::Relaxed)
+        self.memory.control.now().bits() == self.known.load(Ordering::Relaxed)
     }
 
     /// Whether the peer puts no more bytes into the own ring, as of the last
@@ -141,18 +137,8 @@ impl MappedRings {
 
     /// The memory of the rings, if the connection lives and they can be used.
     #[inline]
-    pub(super) fn memory(&self) -> Option<Memory<'_>> {
-        if !self.is_current() && !self.refresh() {
-            return None;
-        }
-        Some(Memory {
-            control: &self.control,
-            own: &self.own,
-            peer_page: &self.peer_page,
-            peer_ring: &self.peer_ring,
-            gathers: self.gathers,
-            choices: self.choices,
-        })
+    pub(super) fn memory(&self) -> Option<&Memory> {
+        (self.is_current() || self.refresh()).then_some(&self.memory)
     }
 
     /// Unmaps windows that were unregistered since the last call.
@@ -169,7 +155,7 @@ impl MappedRings {
         if self.is_closed() {
             return false;
         }
-        let now = self.control.now();
+        let now = self.memory.control.now();
         // Their owner gets pages back only when no client has them mapped.
         self.rma.refresh(now);
         if !now.is_connected() || self.is_detached.load(Ordering::Relaxed) {
@@ -196,8 +182,8 @@ impl MappedRings {
             return;
         }
         // For want of memory either may fail; the pages are then unmapped with the handle.
-        let _ = self.peer_page.detach();
-        let _ = self.peer_ring.detach();
+        let _ = self.memory.peer_page.detach();
+        let _ = self.memory.peer_ring.detach();
     }
 
     /// Says that the descriptor is about to be closed: calls that are under way stop at their next
@@ -220,8 +206,9 @@ impl MappedRings {
     /// Whether the peer's pages are still the peer's memory. When a node is lost, its memory
     /// disappears behind all mappings at once, and the first word of its queue pair no longer
     /// reads as the magic number. If it does, all loads made before this one were good too.
+    #[inline]
     fn reaches_peer(&self) -> bool {
-        let magic = self.peer_page.u64_at::<{ MAGIC_OFFSET as usize }>();
+        let magic = self.memory.peer_page.u64_at::<{ MAGIC_OFFSET as usize }>();
         self.is_loopback() || magic.load(Ordering::Acquire) == QP_MAGIC
     }
 
@@ -286,13 +273,16 @@ impl MappedRings {
 
     /// Whether stores into the peer's memory may be gathered and arrive out of order.
     pub(super) fn gathers(&self) -> bool {
-        self.gathers
+        self.memory.gathers
     }
 
     /// Maps a range of the peer's windows, and again at its first use after others have gone;
     /// whether it is mapped.
     pub(super) fn prepare_window(&self, epd: usize, offset: i64, bytes: u64) -> bool {
-        !self.is_closed() && self.rma.prepare(epd, self.control.now(), offset, bytes)
+        !self.is_closed()
+            && self
+                .rma
+                .prepare(epd, self.memory.control.now(), offset, bytes)
     }
 
     /// Leaves a range that was prepared to its next uses.
@@ -310,9 +300,19 @@ impl MappedRings {
         if self.liveness.is_due() && !self.is_served() {
             return None;
         }
-        let state = (&self.control, &self.is_closed);
+        let state = (&self.memory.control, &self.is_closed);
         let value = self.rma.fetch(epd, state, offset, operation)?;
         self.reaches_peer().then_some(value)
+    }
+
+    /// Copies at most [`COPY_SHORT`] bytes to the peer's windows in the usual case; if not,
+    /// [`transfer`](Self::transfer) has to.
+    #[inline]
+    pub(super) fn put_short(&self, from: Readable<'_>, offset: i64) -> bool {
+        let state = (&self.memory.control, &self.is_closed);
+        !self.liveness.may_be_due_to_send()
+            && self.rma.put_short(state, from, offset)
+            && self.reaches_peer()
     }
 
     /// Copies between own memory and the peer's windows, if the bypass can do it.
@@ -325,15 +325,16 @@ impl MappedRings {
         flags: u32,
     ) -> bool {
         // A short copy takes less time than a reading of the counter.
-        let is_due = match length <= SMALL_BYTES {
+        let is_due = match length > COPY_SHORT as u64 && length <= SMALL_BYTES {
             true => self.liveness.is_due_to_send(),
+            // What the short way has left to this one too.
             false => self.liveness.is_due(),
         };
         if self.is_closed() || is_due && !self.is_served() {
             return false;
         }
-        let control = &self.control;
-        let (is_closed, choices) = (&self.is_closed, self.choices);
+        let control = &self.memory.control;
+        let (is_closed, choices) = (&self.is_closed, self.memory.choices);
         let rma = &self.rma;
         let state = (control, is_closed);
         // The daemon may have ended, and its successor moved the peer's memory, at any time.

@@ -11,6 +11,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use client_memory::pages::{Pages, Readable, Writable};
 use client_memory::placement::{self, are_apart};
 use client_memory::rights::Rights;
+#[cfg(doc)]
+use hal::copy;
 use hal::copy::{Choices, Side};
 use hal::lock::Mutex;
 use libredox::Fd;
@@ -308,6 +310,16 @@ impl CopyPlan<'_> {
     }
 }
 
+/// Whether a direct copy does what a transfer's flags ask for. It is complete on return, so that
+/// most make no difference.
+#[inline]
+pub const fn is_known(flags: u32) -> bool {
+    let known = RmaFlags::USECPU
+        .union(RmaFlags::USECACHE)
+        .union(RmaFlags::SYNC);
+    flags & !known.bits() == 0
+}
+
 impl Rma {
     /// Address spaces with nothing mapped. `side` says where the peer's memory is.
     pub fn new(side: Side) -> Self {
@@ -399,6 +411,34 @@ impl Rma {
         leave(&mut &*control, epoch).then_some(value)
     }
 
+    /// Copies at most [`copy::SMALL_BYTES`] bytes of the program to the peer's windows at `offset`
+    /// in the usual case: the mapping that was used last has the place, and is valid. `false`:
+    /// [`transfer`](Self::transfer) has to.
+    #[inline]
+    pub fn put_short(
+        &self,
+        (control, is_closed): (&Control, &AtomicBool),
+        from: Readable<'_>,
+        offset: i64,
+    ) -> bool {
+        let state = control.now();
+        let mut spaces = self.spaces.lock();
+        if spaces.state != state || !state.is_connected() || is_closed.load(Ordering::SeqCst) {
+            return false;
+        }
+        let windows = &mut spaces.peer.windows;
+        let Some((pages, at)) = windows.find_again(offset, from.len() as u64, Use::Write) else {
+            return false;
+        };
+        let epoch = state.epoch();
+        if !enter(&mut &*control, epoch) {
+            return false;
+        }
+        let put = pages.put_short(at, from);
+        let is_valid = leave(&mut &*control, epoch);
+        put.is_ok() && is_valid
+    }
+
     /// Copies `length` bytes between `local` and the peer's windows at `remote`, as long as the
     /// descriptor `epd` is not closed. `false`: not all of them were copied, and the daemon has to.
     #[expect(clippy::too_many_arguments, reason = "a connection's, then the call's")]
@@ -412,9 +452,7 @@ impl Rma {
         length: u64,
         flags: u32,
     ) -> bool {
-        // The copy is complete on return, so that most flags make no difference.
-        let known = RmaFlags::USECPU | RmaFlags::USECACHE | RmaFlags::SYNC;
-        if flags & !known.bits() != 0 || length == 0 {
+        if !is_known(flags) || length == 0 {
             return false;
         }
         let state = control.now();

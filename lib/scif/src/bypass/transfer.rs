@@ -5,9 +5,11 @@
 //! while, then sleeps in the daemon, which wakes it when the peer has moved something. After its
 //! first byte it holds the lock until the end, so that its bytes stay together.
 
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use client_memory::pages::{Readable, Writable};
+use hal::copy::SMALL_BYTES;
 use hal::kernel::settles_requests;
 use hal::pause::yield_now;
 use scif_abi::flags::{Kicks, Readiness};
@@ -67,18 +69,18 @@ pub(super) trait Direction {
     fn step(
         &mut self,
         rings: &MappedRings,
-        memory: &mut Memory<'_>,
+        memory: &mut &Memory,
         done: usize,
     ) -> Result<Step, RingError<Error>>;
 
     /// Whether any byte can be moved.
-    fn is_ready(rings: &MappedRings, memory: &Memory<'_>) -> Result<bool, RingError<Error>>;
+    fn is_ready(rings: &MappedRings, memory: &&Memory) -> Result<bool, RingError<Error>>;
 
     /// Whether a look without the lock shows that nothing can be moved.
-    fn is_idle(rings: &MappedRings, memory: &Memory<'_>) -> bool;
+    fn is_idle(rings: &MappedRings, memory: &&Memory) -> bool;
 
     /// Whether the peer asked for a notification; its request is taken back by this.
-    fn must_notify(rings: &MappedRings, memory: &mut Memory<'_>) -> bool;
+    fn must_notify(rings: &MappedRings, memory: &mut &Memory) -> bool;
 }
 
 /// A send.
@@ -93,11 +95,11 @@ impl Direction for Sending<'_> {
     fn step(
         &mut self,
         rings: &MappedRings,
-        memory: &mut Memory<'_>,
+        memory: &mut &Memory,
         done: usize,
     ) -> Result<Step, RingError<Error>> {
         let left = self.0.len() - done;
-        let put = |memory: &mut Memory<'_>, offset, from, count| {
+        let put = |memory: &mut &Memory, offset, from, count| {
             memory.put(offset, self.0.part(done + from, count))
         };
         let bytes = rings.producer.put_with(memory, left, put)?;
@@ -108,18 +110,18 @@ impl Direction for Sending<'_> {
     }
 
     #[inline]
-    fn is_ready(rings: &MappedRings, memory: &Memory<'_>) -> Result<bool, RingError<Error>> {
+    fn is_ready(rings: &MappedRings, memory: &&Memory) -> Result<bool, RingError<Error>> {
         Ok(rings.producer.room(memory)? > 0)
     }
 
     #[inline]
-    fn is_idle(_: &MappedRings, _: &Memory<'_>) -> bool {
+    fn is_idle(_: &MappedRings, _: &&Memory) -> bool {
         // There is nearly always room, so the look would be wasted.
         false
     }
 
     #[inline]
-    fn must_notify(rings: &MappedRings, memory: &mut Memory<'_>) -> bool {
+    fn must_notify(rings: &MappedRings, memory: &mut &Memory) -> bool {
         rings.producer.must_notify(memory)
     }
 }
@@ -135,12 +137,12 @@ impl Direction for Receiving<'_> {
     fn step(
         &mut self,
         rings: &MappedRings,
-        memory: &mut Memory<'_>,
+        memory: &mut &Memory,
         done: usize,
     ) -> Result<Step, RingError<Error>> {
         let left = self.0.len() - done;
         let to = &mut self.0;
-        let take = |memory: &mut Memory<'_>, offset, from, count| {
+        let take = |memory: &mut &Memory, offset, from, count| {
             memory.take(offset, &to.part(done + from, count))
         };
         let bytes = rings.consumer.take_with(memory, left, take)?;
@@ -151,23 +153,117 @@ impl Direction for Receiving<'_> {
     }
 
     #[inline]
-    fn is_ready(rings: &MappedRings, memory: &Memory<'_>) -> Result<bool, RingError<Error>> {
+    fn is_ready(rings: &MappedRings, memory: &&Memory) -> Result<bool, RingError<Error>> {
         Ok(!rings.consumer.is_empty(memory) && rings.consumer.available(memory)? > 0)
     }
 
     #[inline]
-    fn is_idle(rings: &MappedRings, memory: &Memory<'_>) -> bool {
+    fn is_idle(rings: &MappedRings, memory: &&Memory) -> bool {
         // Programs that poll look here far more often than they find something.
         rings.consumer.is_empty(memory)
     }
 
     #[inline]
-    fn must_notify(rings: &MappedRings, memory: &mut Memory<'_>) -> bool {
+    fn must_notify(rings: &MappedRings, memory: &mut &Memory) -> bool {
         rings.consumer.must_notify(memory)
     }
 }
 
 impl MappedRings {
+    /// `scif_send` of at least one and at most [`SMALL_BYTES`] bytes in the usual case: nothing has
+    /// changed, the lock is free, there is room. If not, nothing is sent and the long way does it
+    /// ([`send`](Self::send)).
+    ///
+    /// Here and in the receives no function is called whose result is looked at, so that everything
+    /// stays in registers.
+    #[inline(never)]
+    pub(super) fn send_short(&self, from: Readable<'_>) -> bool {
+        if !self.is_current() || self.liveness.may_be_due_to_send() {
+            return false;
+        }
+        let mut memory = &self.memory;
+        if !memory.try_lock(Side::Send, self.number) {
+            return false;
+        }
+        let put = |memory: &mut &Memory, offset| memory.put_short(offset, from);
+        let sent = self.producer.put_short(&mut memory, from.len(), put);
+        memory.unlock(Side::Send);
+        match sent {
+            Ok(true) if self.producer.must_notify(&mut memory) => self.notify_of_bytes(),
+            Ok(is_sent) => is_sent,
+            Err(_) => false,
+        }
+    }
+
+    /// The end of a short send: the peer sleeps.
+    #[cold]
+    #[inline(never)]
+    fn notify_of_bytes(&self) -> bool {
+        self.notify_peer(Kicks::BYTES);
+        true
+    }
+
+    /// `scif_recv` of all of at least one and at most [`SMALL_BYTES`] bytes in the usual case:
+    /// nothing has changed, the lock is free, all of them are there. The count; `None`: nothing was
+    /// received, and the long way has to.
+    #[inline(never)]
+    pub(super) fn recv_all_short(&self, to: Writable<'_>) -> Option<usize> {
+        if !self.is_current() {
+            return None;
+        }
+        self.take_short(&to, to.len())
+    }
+
+    /// As [`recv_all_short`](Self::recv_all_short), of what is there, which may be nothing.
+    #[inline(never)]
+    pub(super) fn recv_some_short(&self, to: Writable<'_>) -> Option<usize> {
+        let state = self.memory.control.now();
+        if state.bits() != self.known.load(Ordering::Relaxed) {
+            return None;
+        }
+        if !self.consumer.is_empty(&&self.memory) {
+            return self.take_short(&to, 1);
+        }
+        // The long way probes the daemon, or reports the end.
+        (!state.is_finished() && !self.liveness.may_be_wanted()).then_some(0)
+    }
+
+    /// Takes what is there if that is at least `least` bytes and at most [`SMALL_BYTES`].
+    #[inline]
+    fn take_short(&self, to: &Writable<'_>, least: usize) -> Option<usize> {
+        let mut memory = &self.memory;
+        if !memory.try_lock(Side::Receive, self.number) {
+            return None;
+        }
+        let take = |memory: &mut &Memory, offset, count| memory.take_short(offset, to, count);
+        let counts = (least, to.len(), SMALL_BYTES);
+        match self.consumer.take_short(&mut memory, counts, take) {
+            Ok(Some(taken)) if taken.is_room_due => self.give_back(taken.bytes),
+            Ok(Some(taken)) => {
+                memory.unlock(Side::Receive);
+                Some(taken.bytes)
+            }
+            _ => {
+                memory.unlock(Side::Receive);
+                None
+            }
+        }
+    }
+
+    /// The end of a short receive of so many bytes whose room the peer is to get back; the caller
+    /// holds the lock.
+    #[cold]
+    #[inline(never)]
+    fn give_back(&self, count: usize) -> Option<usize> {
+        let mut memory = &self.memory;
+        let given = self.consumer.give_back(&mut memory);
+        memory.unlock(Side::Receive);
+        if given == Ok(true) && self.consumer.must_notify(&mut memory) {
+            self.notify_peer(Kicks::ROOM);
+        }
+        Some(count)
+    }
+
     /// `scif_send` of at least one byte, which waits until `least` bytes are sent. `waiting` is the
     /// number of a [`Waiting`].
     #[inline]
@@ -191,7 +287,7 @@ impl MappedRings {
             return self.nothing(W::SIDE);
         }
         // Bytes sent after the daemon's death are lost; bytes received after it are good.
-        if W::SIDE == Side::Send && self.liveness.is_due_to_send() && !self.is_served() {
+        if W::SIDE == Side::Send && self.liveness.is_due() && !self.is_served() {
             return Outcome::Daemon(0);
         }
         let waits = least > 0;
@@ -248,7 +344,7 @@ impl MappedRings {
     /// Takes a contended lock if it is released soon; for a call that `waits`, whenever that is,
     /// where the daemon must not wait with data of a program ([`raw`]).
     #[cold]
-    fn lock(&self, memory: &mut Memory<'_>, side: Side, waits: bool) -> bool {
+    fn lock(&self, memory: &mut &Memory, side: Side, waits: bool) -> bool {
         let is_taken = (0..LOCK_TRIES).any(|_| {
             yield_now();
             memory.try_lock(side, self.number)
@@ -257,7 +353,7 @@ impl MappedRings {
     }
 
     /// Takes a lock that another transfer holds for long, unless the connection ends.
-    fn lock_patiently(&self, memory: &mut Memory<'_>, side: Side) -> bool {
+    fn lock_patiently(&self, memory: &mut &Memory, side: Side) -> bool {
         while self.is_current() && (!self.liveness.is_due() || self.is_served()) {
             if raw::poll(&mut [], Some(LOCK_PAUSE)).is_err() {
                 break;
@@ -281,7 +377,7 @@ impl MappedRings {
     fn rest<W: Direction>(
         &self,
         mut direction: W,
-        mut memory: Memory<'_>,
+        mut memory: &Memory,
         mut step: Step,
         least: usize,
         waiting: Waiting,
@@ -321,7 +417,7 @@ impl MappedRings {
     /// Waits until bytes may be moved. The caller holds the lock.
     pub(super) fn wait<W: Direction>(
         &self,
-        memory: &mut Memory<'_>,
+        memory: &mut &Memory,
         has_begun: bool,
         kicks: Kicks,
         waiting: Waiting,
@@ -385,7 +481,7 @@ impl MappedRings {
     /// Ends a wait before the sleep that would have passed the peer's request on. The connection
     /// may live on without this descriptor, so the peer is notified here.
     #[cold]
-    fn leave_to_daemon<W: Direction>(&self, memory: &mut Memory<'_>, kicks: Kicks) -> Waited {
+    fn leave_to_daemon<W: Direction>(&self, memory: &mut &Memory, kicks: Kicks) -> Waited {
         memory.unlock(W::SIDE);
         if !kicks.is_empty() {
             self.notify_peer(kicks);

@@ -22,39 +22,137 @@ pub enum Target<'a> {
     Range(Range<'a>),
 }
 
-impl<'a> From<&'a [u8]> for Source<'a> {
-    fn from(bytes: &'a [u8]) -> Self {
-        Self::Slice(bytes)
-    }
-}
-
-impl<'a> From<Range<'a>> for Source<'a> {
-    fn from(range: Range<'a>) -> Self {
-        Self::Range(range)
-    }
-}
-
-impl<'a> From<&'a mut [u8]> for Target<'a> {
-    fn from(bytes: &'a mut [u8]) -> Self {
-        Self::Slice(bytes)
-    }
-}
-
-impl<'a> From<Range<'a>> for Target<'a> {
-    fn from(range: Range<'a>) -> Self {
-        Self::Range(range)
-    }
-}
-
-impl<'a> Source<'a> {
+/// What becomes a [`Source`]; the two questions of the short way are answered before it does.
+pub trait Data<'a>: Into<Source<'a>> + Copy {
     /// Length in bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    fn bytes(self) -> usize;
+
+    /// The data, if it is there.
+    fn readable(self) -> Option<Readable<'a>>;
+}
+
+/// What becomes a [`Target`], likewise.
+pub trait Room<'a>: Into<Target<'a>> {
+    /// Length in bytes.
+    fn bytes(&self) -> usize;
+
+    /// The room, if it is there.
+    fn writable(&mut self) -> Option<Writable<'_>>;
+}
+
+impl<'a> Data<'a> for &'a [u8] {
+    #[inline]
+    fn bytes(self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn readable(self) -> Option<Readable<'a>> {
+        Some(self.into())
+    }
+}
+
+impl<'a> Data<'a> for Range<'a> {
+    #[inline]
+    fn bytes(self) -> usize {
+        Range::bytes(self)
+    }
+
+    #[inline]
+    fn readable(self) -> Option<Readable<'a>> {
+        Range::readable(self)
+    }
+}
+
+impl<'a> Data<'a> for Source<'a> {
+    #[inline]
+    fn bytes(self) -> usize {
         match self {
             Self::Slice(bytes) => bytes.len(),
             Self::Range(range) => range.bytes(),
         }
     }
 
+    #[inline]
+    fn readable(self) -> Option<Readable<'a>> {
+        match self {
+            Self::Slice(bytes) => Some(bytes.into()),
+            Self::Range(range) => range.readable(),
+        }
+    }
+}
+
+impl<'a> Room<'a> for &'a mut [u8] {
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn writable(&mut self) -> Option<Writable<'_>> {
+        Some((&mut **self).into())
+    }
+}
+
+impl<'a> Room<'a> for Range<'a> {
+    #[inline]
+    fn bytes(&self) -> usize {
+        Range::bytes(*self)
+    }
+
+    #[inline]
+    fn writable(&mut self) -> Option<Writable<'_>> {
+        Range::writable(*self)
+    }
+}
+
+impl<'a> Room<'a> for Target<'a> {
+    #[inline]
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Slice(bytes) => bytes.len(),
+            Self::Range(range) => range.bytes(),
+        }
+    }
+
+    #[inline]
+    fn writable(&mut self) -> Option<Writable<'_>> {
+        match self {
+            Self::Slice(bytes) => Some((&mut **bytes).into()),
+            Self::Range(range) => range.writable(),
+        }
+    }
+}
+
+impl<'a> From<&'a [u8]> for Source<'a> {
+    #[inline]
+    fn from(bytes: &'a [u8]) -> Self {
+        Self::Slice(bytes)
+    }
+}
+
+impl<'a> From<Range<'a>> for Source<'a> {
+    #[inline]
+    fn from(range: Range<'a>) -> Self {
+        Self::Range(range)
+    }
+}
+
+impl<'a> From<&'a mut [u8]> for Target<'a> {
+    #[inline]
+    fn from(bytes: &'a mut [u8]) -> Self {
+        Self::Slice(bytes)
+    }
+}
+
+impl<'a> From<Range<'a>> for Target<'a> {
+    #[inline]
+    fn from(range: Range<'a>) -> Self {
+        Self::Range(range)
+    }
+}
+
+impl<'a> Source<'a> {
     /// The data from `offset` on.
     pub(crate) fn rest(self, offset: usize) -> Result<Self> {
         Ok(match self {
@@ -70,14 +168,6 @@ impl<'a> Source<'a> {
             Self::Slice(bytes) => Self::Slice(&bytes[..count]),
             Self::Range(range) => Self::Range(range.part(0, count).map_err(system)?),
         })
-    }
-
-    /// The data, if it is there.
-    pub(crate) fn readable(self) -> Option<Readable<'a>> {
-        match self {
-            Self::Slice(bytes) => Some(bytes.into()),
-            Self::Range(range) => range.readable(),
-        }
     }
 }
 
@@ -107,22 +197,6 @@ impl<'a> Target<'a> {
         }
         .rest(offset)?
         .first(count)
-    }
-
-    /// Length in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Self::Slice(bytes) => bytes.len(),
-            Self::Range(range) => range.bytes(),
-        }
-    }
-
-    /// The room, if it is there.
-    pub(crate) fn writable(&mut self) -> Option<Writable<'_>> {
-        match self {
-            Self::Slice(bytes) => Some((&mut **bytes).into()),
-            Self::Range(range) => range.writable(),
-        }
     }
 }
 

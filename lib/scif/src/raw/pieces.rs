@@ -22,8 +22,8 @@ use syscall::error::{EAGAIN, EBADF, EFAULT, EINTR, ENOTTY, ENXIO};
 use syscall::flag::{F_GETFL, O_NONBLOCK};
 
 use super::{
-    PollFd, Range, Result, Source, Target, companion, fill, is_there, number, plain, poll, send,
-    with_payload,
+    Data, PollFd, Range, Result, Room, Source, Target, companion, fill, is_there, number, plain,
+    poll, send, with_payload,
 };
 
 /// Most bytes beside a request: no whole page, wherever they lie.

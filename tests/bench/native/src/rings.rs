@@ -143,6 +143,17 @@ impl Messages for End {
         }
         Ok(true)
     }
+
+    #[inline]
+    fn look(&self, buffer: &mut [u8]) -> Result<usize, Failure> {
+        if self.consumer.is_empty(&View(self)) {
+            return Ok(0);
+        }
+        let moved = self
+            .consumer
+            .receive(&mut View(self), self.holder(), buffer);
+        Ok(moved.map_err(fault)?.bytes)
+    }
 }
 
 impl View<'_> {
@@ -306,7 +317,7 @@ impl RingMemory for View<'_> {
 
     #[inline]
     fn touch(&self, offset: usize) {
-        self.0.own.touch(PAGE + offset);
+        self.0.own.prefetch(PAGE + offset);
     }
 
     #[inline]
