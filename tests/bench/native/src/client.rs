@@ -138,4 +138,10 @@ impl Messages for Client {
         }
         Ok(true)
     }
+
+    #[inline]
+    fn look(&self, buffer: &mut [u8]) -> Result<usize, Failure> {
+        let count = self.bypass.recv(ENDPOINT, buffer, 0);
+        count.map_err(failed("scif_recv"))
+    }
 }

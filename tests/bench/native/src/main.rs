@@ -11,6 +11,7 @@
 //! | `native_st_rtt` | 8 | ns | a header and one back by push and pull of `st`, polling |
 //! | `native_st_put_rtt` | 8 | ns | the same, each header after 8 bytes that are put |
 //! | `native_st_alone`, `native_st_put_alone` | 8 | ns | both with both ends on one thread |
+//! | `native_msg_alone` | 64 | ns | messages and looks for them with both ends on one thread |
 //! | `native_st_stream` | 32 | bytes_per_s | headers one after the other |
 //! | `native_st_put`, `native_st_get` | bytes | bytes_per_s | put and get of `st` |
 //! | `native_memcpy` | bytes | bytes_per_s | the C library's copy: the limit |
@@ -50,7 +51,7 @@ use messages::Pair;
 
 const HELP: &str = "\
 bench-native [options]: two nodes in one program, beside sockets, pipes and memcpy
-  --test LIST        groups to run: rtt, rma, stream, base, st (default: these), st-alone (to count
+  --test LIST        groups to run: rtt, rma, stream, base, st (default: these), alone (to count
                      instructions: both ends on one thread)
   --repetitions N    repetitions (default 20)
   --budget-ms N      time for one test in a repetition (default 20)
@@ -159,7 +160,7 @@ fn run() -> Result<(), Failure> {
         budget_ns: budget * 1_000_000,
         json: arguments.has("--json"),
     };
-    const GROUPS: [&str; 6] = ["rtt", "rma", "stream", "base", "st", "st-alone"];
+    const GROUPS: [&str; 6] = ["rtt", "rma", "stream", "base", "st", "alone"];
     let usual = GROUPS[..5].join(",");
     let list = arguments.text("--test").unwrap_or(&usual);
     if let Some(word) = list.split(',').find(|word| !GROUPS.contains(word)) {
@@ -216,7 +217,9 @@ fn run() -> Result<(), Failure> {
             ends.transfers("native_st_get", false),
         ])?;
     }
-    if wants("st-alone") {
+    if wants("alone") {
+        let clients = Pair::<Client>::start(memory::connected()?)?;
+        settings.run(vec![clients.alone("native_msg_alone", 64)])?;
         let ends = transfers::Pair::start(memory::connected()?)?;
         settings.run(vec![
             ends.alone("native_st_alone", false),

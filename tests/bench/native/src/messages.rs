@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hal::clock::ticks;
 use scif_perf::pattern;
 use scif_perf::report::Unit;
+use scif_perf::timing;
 
 use crate::memory::Node;
 use crate::{Failure, Settings, Test, threads};
@@ -25,6 +26,9 @@ pub trait Messages: Sized + Sync {
 
     /// Receives all of a message, polling; false when `stop` says that no more comes.
     fn receive(&self, buffer: &mut [u8], stop: Option<&AtomicBool>) -> Result<bool, Failure>;
+
+    /// Receives what there is, perhaps nothing; how many bytes.
+    fn look(&self, buffer: &mut [u8]) -> Result<usize, Failure>;
 }
 
 /// What the second node's thread does with each message.
@@ -118,6 +122,30 @@ impl<E: Messages> Pair<E> {
         }
     }
 
+    /// The same with both ends on one thread, so that nobody waits, and a look that finds nothing
+    /// after each message: for counting instructions.
+    pub fn alone(&self, name: &str, size: usize) -> Test<'_> {
+        let run = move |settings: &Settings| {
+            let (mut message, mut back) = (vec![0; size], vec![0; size]);
+            pattern::fill(&mut message, SEED);
+            let ends = [&self.client, &self.server];
+            let (rate, budget) = (settings.rate, settings.budget_ns);
+            let samples = timing::durations(rate, budget, || {
+                for (from, to) in [(ends[0], ends[1]), (ends[1], ends[0])] {
+                    from.within(|| send_alone(from, &message))?;
+                    to.within(|| receive_alone(to, &mut back))?;
+                    to.within(|| look_alone(to, &mut back))?;
+                }
+                Ok::<_, Failure>(())
+            })?;
+            match back == message {
+                true => Ok(samples),
+                false => Err("wrong bytes came".into()),
+            }
+        };
+        Test::new(name, size, Unit::Nanoseconds, run)
+    }
+
     /// Messages one after the other.
     pub fn stream(&self, name: &str, size: usize) -> Test<'_> {
         let this = self;
@@ -144,6 +172,28 @@ impl<E: Messages> Pair<E> {
             last = now;
         }
         Ok(samples)
+    }
+}
+
+/// A call of its own for each step, whose instructions can be counted; here and below.
+#[inline(never)]
+fn send_alone<E: Messages>(end: &E, message: &[u8]) -> Result<(), Failure> {
+    end.send(message)
+}
+
+#[inline(never)]
+fn receive_alone<E: Messages>(end: &E, buffer: &mut [u8]) -> Result<(), Failure> {
+    match end.receive(buffer, None)? {
+        true => Ok(()),
+        false => Err("a message was cut".into()),
+    }
+}
+
+#[inline(never)]
+fn look_alone<E: Messages>(end: &E, buffer: &mut [u8]) -> Result<(), Failure> {
+    match end.look(buffer)? {
+        0 => Ok(()),
+        _ => Err("more arrived than was sent".into()),
     }
 }
 
