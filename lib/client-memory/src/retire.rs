@@ -7,12 +7,14 @@
 
 use alloc::vec::Vec;
 
-use sync::{AtomicU32, Mutex, Ordering};
+use sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 
 /// Users of one place, and what was taken out of it.
 #[derive(Debug)]
 pub struct Retired<T> {
     users: AtomicU32,
+    /// Whether `kept` may have something, so that the usual `leave` takes no lock.
+    is_any_kept: AtomicBool,
     kept: Mutex<Vec<T>>,
 }
 
@@ -20,6 +22,7 @@ impl<T> Default for Retired<T> {
     fn default() -> Self {
         Self {
             users: AtomicU32::new(0),
+            is_any_kept: AtomicBool::new(false),
             kept: Mutex::new(Vec::new()),
         }
     }
@@ -27,27 +30,36 @@ impl<T> Default for Retired<T> {
 
 impl<T> Retired<T> {
     /// A thread is about to look at the place.
+    #[inline]
     pub fn enter(&self) {
         self.users.fetch_add(1, Ordering::AcqRel);
     }
 
     /// A thread that has entered uses nothing any more.
+    #[inline]
     #[must_use]
     pub fn leave(&self) -> Vec<T> {
-        match self.users.fetch_sub(1, Ordering::AcqRel) {
-            1 => self.unused(),
-            _ => Vec::new(),
+        let is_last = self.users.fetch_sub(1, Ordering::AcqRel) == 1;
+        // Whoever retires something sets this, then changes the count: either that change sees this
+        // thread gone, or this thread sees what it has set.
+        match is_last && self.is_any_kept.load(Ordering::Relaxed) {
+            true => self.unused(),
+            false => Vec::new(),
         }
     }
 
     /// This is not in its place any more, but threads that have entered may be using it.
     #[must_use]
     pub fn retire(&self, thing: T) -> Vec<T> {
-        self.kept.lock().push(thing);
+        let mut kept = self.kept.lock();
+        kept.push(thing);
+        self.is_any_kept.store(true, Ordering::Relaxed);
+        drop(kept);
         self.unused()
     }
 
     /// The values that no thread can be using any more.
+    #[cold]
     fn unused(&self) -> Vec<T> {
         // Waits for the lock: its holder may have counted this thread, which has left since.
         let mut kept = self.kept.lock();
@@ -56,20 +68,21 @@ impl<T> Retired<T> {
         if kept.is_empty() || self.users.fetch_add(0, Ordering::AcqRel) != 0 {
             return Vec::new();
         }
+        self.is_any_kept.store(false, Ordering::Relaxed);
         core::mem::take(&mut *kept)
     }
 }
 
 #[cfg(not(test))]
 mod sync {
-    pub use core::sync::atomic::{AtomicU32, Ordering};
+    pub use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     pub use hal::lock::Mutex;
 }
 
 /// The same, of the tool that tries every order of what threads do.
 #[cfg(test)]
 mod sync {
-    pub use loom::sync::atomic::{AtomicU32, Ordering};
+    pub use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     #[derive(Debug)]
     pub struct Mutex<T>(loom::sync::Mutex<T>);

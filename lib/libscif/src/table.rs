@@ -61,12 +61,14 @@ impl User {
 }
 
 impl Drop for User {
+    #[inline]
     fn drop(&mut self) {
         reclaim(self.0.retired.leave());
     }
 }
 
 /// Drops what was closed and is not used any more.
+#[inline]
 fn reclaim(boxes: Vec<usize>) {
     for address in boxes {
         // SAFETY: from `Box::into_raw` below, taken out of the slot once and given back once, when
@@ -120,6 +122,22 @@ pub fn with<T>(number: usize, action: impl FnOnce(&Bypass) -> T) -> T {
     }
     // SAFETY: from a box that is not dropped as long as `_user` is there.
     action(unsafe { &*bypass })
+}
+
+/// Does something with the data path of a number that is known to be an endpoint's, because it has
+/// one already. `None`: it has none, and the caller has to find out what the number is. Unlike the
+/// list of all descriptors this takes no lock.
+#[inline]
+pub fn with_known<T>(number: c_int, action: impl FnOnce(usize, &Bypass) -> T) -> Option<T> {
+    let number = usize::try_from(number).ok()?;
+    let slot = TABLE.get(number / ROW)?.get()?.get(number % ROW)?;
+    let _user = User::enter(slot);
+    let bypass = slot.bypass.load(Ordering::SeqCst);
+    if bypass.is_null() {
+        return None;
+    }
+    // SAFETY: as in `with`.
+    Some(action(number, unsafe { &*bypass }))
 }
 
 /// Unmaps what an endpoint's data path, if it has one, has mapped of windows that have gone.
