@@ -38,6 +38,17 @@ pub struct Totals {
     pub posted: u64,
     /// Completions that were polled by commands.
     pub polled: u64,
+    /// What queue pairs of libraries have done, by their reports: sends of all kinds and their
+    /// bytes.
+    pub sends: u64,
+    /// As above.
+    pub sent_bytes: u64,
+    /// Messages that came, and their bytes.
+    pub receives: u64,
+    /// As above.
+    pub received_bytes: u64,
+    /// Completions with an error.
+    pub errors: u64,
 }
 
 /// Numbers, of which the lowest free one is given next.
@@ -245,6 +256,15 @@ impl Device {
         totals.refused += u64::from(outcome.1.is_err());
         self.progress_of(id, now);
         outcome
+    }
+
+    /// Takes reports of a library about its objects; of how many the object was there.
+    ///
+    /// # Errors
+    /// `EIO`: the context has gone. `EINVAL`: these are none.
+    pub fn report(&mut self, id: ContextId, kind: u64, bytes: &[u8]) -> Result<usize> {
+        let context = self.contexts.get_mut(&id).ok_or(Error::new(EIO))?;
+        command::report::take(context, &mut self.shared.totals, kind, bytes)
     }
 
     /// Moves a context on, and its events to their descriptors.

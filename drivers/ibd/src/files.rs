@@ -4,11 +4,13 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use verbs_abi::records::QpReport;
 use verbs_abi::{ABI_VERSION, PROVIDER_ABI_VERSION};
 use verbs_core::address::{gid, lid};
+use verbs_core::context::QpView;
 
 use crate::context::Context;
-use crate::device::{ContextId, Device};
+use crate::device::{ContextId, Device, FIRST_LIBRARY_QPN};
 use crate::identity::{self, DEVICE, FIRMWARE, PKEY, guid_text};
 use crate::limits::Kind;
 use crate::object::Object;
@@ -45,6 +47,22 @@ const FILES: &[(&str, Text)] = &[
     ("class/infiniband/scif0/ports/1/cap_mask", |_, _| {
         line("0x00000000")
     }),
+    (
+        "class/infiniband/scif0/ports/1/counters/port_rcv_data",
+        |device, _| words(device.shared.totals.received_bytes),
+    ),
+    (
+        "class/infiniband/scif0/ports/1/counters/port_rcv_packets",
+        |device, _| number(device.shared.totals.receives),
+    ),
+    (
+        "class/infiniband/scif0/ports/1/counters/port_xmit_data",
+        |device, _| words(device.shared.totals.sent_bytes),
+    ),
+    (
+        "class/infiniband/scif0/ports/1/counters/port_xmit_packets",
+        |device, _| number(device.shared.totals.sends),
+    ),
     ("class/infiniband/scif0/ports/1/gids/0", gid_text),
     ("class/infiniband/scif0/ports/1/lid", |device, _| {
         format!("{:#x}\n", lid(device.shared.node))
@@ -95,6 +113,15 @@ const FILES: &[(&str, Text)] = &[
 
 fn line(text: &str) -> String {
     format!("{text}\n")
+}
+
+fn number(value: u64) -> String {
+    format!("{value}\n")
+}
+
+/// Bytes in words of four, as counters of ports have them.
+fn words(bytes: u64) -> String {
+    number(bytes / 4)
 }
 
 fn gid_text(device: &Device, _: Viewer) -> String {
@@ -316,13 +343,20 @@ fn or_none(handle: Option<u32>) -> String {
 }
 
 fn cqs(device: &Device, viewer: Viewer) -> String {
-    let first = "context handle cqe channel pid";
+    let first = "context handle cqe waiting completions channel pid";
     table(first, device, viewer, |text, id, context| {
         for (handle, object) in context.objects.iter() {
             if let Object::Cq(cq) = object {
-                let channel = or_none(cq.channel);
-                let pid = context.owner.pid;
-                *text += &format!("{} {handle} {} {channel} {pid}\n", id.0, cq.cqe);
+                let own = context.core.cq_traffic(cq.id).unwrap_or_default();
+                *text += &format!(
+                    "{} {handle} {} {} {} {} {}\n",
+                    id.0,
+                    cq.cqe,
+                    own.0 as u64 + u64::from(cq.report.waiting),
+                    own.1.saturating_add(cq.report.completions),
+                    or_none(cq.channel),
+                    context.owner.pid,
+                );
             }
         }
     })
@@ -339,7 +373,7 @@ fn srqs(device: &Device, viewer: Viewer) -> String {
                 *text += &format!(
                     "{} {handle} {max_wr} {max_sge} {limit} {} {} {}\n",
                     id.0,
-                    queue.len(),
+                    queue.len() as u64 + u64::from(srq.report.queued),
                     srq.pd,
                     context.owner.pid,
                 );
@@ -348,15 +382,34 @@ fn srqs(device: &Device, viewer: Viewer) -> String {
     })
 }
 
+/// What a library would report of a queue pair that the daemon runs itself.
+fn own_report(view: &QpView) -> QpReport {
+    QpReport {
+        queued_sends: view.queued.0 as u32,
+        queued_receives: view.queued.1 as u32,
+        sends: view.traffic.sends,
+        sent_bytes: view.traffic.sent_bytes,
+        receives: view.traffic.receives,
+        received_bytes: view.traffic.received_bytes,
+        errors: view.traffic.errors,
+        ..QpReport::default()
+    }
+}
+
 fn qps(device: &Device, viewer: Viewer) -> String {
-    let first = "context handle qpn type state pd send_cq recv_cq srq dest_lid dest_qpn pid";
+    let first = "context handle qpn type state pd send_cq recv_cq srq dest_lid dest_qpn \
+                 queued_sends queued_receives sends sent_bytes receives received_bytes errors pid";
     table(first, device, viewer, |text, id, context| {
         for (handle, object) in context.objects.iter() {
             if let Object::Qp(qp) = object
                 && let Ok(view) = context.core.query_qp(qp.number)
             {
+                let report = match qp.number < FIRST_LIBRARY_QPN {
+                    true => own_report(&view),
+                    false => qp.report,
+                };
                 *text += &format!(
-                    "{} {handle} {} {} {} {} {} {} {} {:#x} {} {}\n",
+                    "{} {handle} {} {} {} {} {} {} {} {:#x} {} {} {} {} {} {} {} {} {}\n",
                     id.0,
                     qp.number,
                     format!("{:?}", view.init.kind).to_uppercase(),
@@ -367,6 +420,13 @@ fn qps(device: &Device, viewer: Viewer) -> String {
                     or_none(qp.srq),
                     view.attributes.dlid,
                     view.attributes.dest_qpn,
+                    report.queued_sends,
+                    report.queued_receives,
+                    report.sends,
+                    report.sent_bytes,
+                    report.receives,
+                    report.received_bytes,
+                    report.errors,
                     context.owner.pid,
                 );
             }
@@ -419,6 +479,11 @@ fn stats(device: &Device, _: Viewer) -> String {
         ("completion_events", totals.completion_events),
         ("posted", totals.posted),
         ("polled", totals.polled),
+        ("sends", totals.sends),
+        ("sent_bytes", totals.sent_bytes),
+        ("receives", totals.receives),
+        ("received_bytes", totals.received_bytes),
+        ("errors", totals.errors),
     ];
     let types = TYPES.iter().copied().zip(counts);
     let lines = types.chain(now).chain(since);

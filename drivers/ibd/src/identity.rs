@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use verbs_abi::records::{QueryDeviceAnswer, QueryPortAnswer};
+use verbs_core::MAX_MESSAGE;
 use verbs_core::address::{guid, lid};
 use verbs_core::attributes::MAX_READS;
 use verbs_core::context::{
@@ -44,6 +45,10 @@ mod capability {
     pub const MEM_WINDOW: u32 = 1 << 17;
     /// There are XRC domains.
     pub const XRC: u32 = 1 << 20;
+    /// Keys can be invalidated by requests.
+    pub const MEM_MGT_EXTENSIONS: u32 = 1 << 21;
+    /// Memory windows of type 2 belong to a queue pair.
+    pub const MEM_WINDOW_TYPE_2B: u32 = 1 << 24;
 }
 
 /// The state of the port.
@@ -95,7 +100,9 @@ pub fn device(node: u16) -> QueryDeviceAnswer {
             | capability::RC_RNR_NAK_GEN
             | capability::SRQ_RESIZE
             | capability::MEM_WINDOW
-            | capability::XRC,
+            | capability::XRC
+            | capability::MEM_MGT_EXTENSIONS
+            | capability::MEM_WINDOW_TYPE_2B,
         max_sge: MAX_SGE,
         max_sge_rd: MAX_SGE,
         max_cq: MAX_CQS,
@@ -131,7 +138,7 @@ pub fn port(node: u16, state: PortState) -> QueryPortAnswer {
     const LINK_INFINIBAND: u8 = 1;
     let [(logical, _), (physical, _)] = state.names();
     QueryPortAnswer {
-        max_msg_sz: MAX_REGION_BYTES as u32,
+        max_msg_sz: MAX_MESSAGE as u32,
         gid_tbl_len: 1,
         pkey_tbl_len: 1,
         lid: lid(node),

@@ -47,12 +47,15 @@ mod program {
 
     fn run() -> Result<()> {
         let mut scheme = InfinibandScheme::new(Device::unplaced(), system_time);
+        let mut queue = Queue::new()?;
+        let mut port = Port::new();
+        // Behind the SCIF driver the device can be opened as soon as it is there.
+        let state = port.look(&mut queue, scheme.device())?;
+        scheme.device().set_port(state);
         let notify = runtime::env::var(NOTIFY_VARIABLE);
         let mode = Mode::EventDriven;
         let mut requests = daemon::start(SCHEME, mode, notify.as_deref(), &mut scheme)?;
-        let mut queue = Queue::new()?;
         queue.subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
-        let mut port = Port::new();
         let mut ready = alloc::vec::Vec::new();
         loop {
             let state = port.look(&mut queue, scheme.device())?;

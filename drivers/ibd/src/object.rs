@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use syscall::error::{EINVAL, ENOENT, ENOMEM, Error, Result};
-use verbs_abi::records::Destination;
+use verbs_abi::records::{CqReport, Destination, QpReport, SrqReport};
 use verbs_core::address::Gid;
 use verbs_core::keys::Region;
 use verbs_core::table::Id;
@@ -41,6 +41,8 @@ pub struct Cq {
     pub channel: Option<u32>,
     /// Completions that it holds.
     pub cqe: u32,
+    /// What its library has told of it.
+    pub report: CqReport,
 }
 
 /// A queue pair.
@@ -66,6 +68,8 @@ pub struct Qp {
     pub groups: BTreeMap<Gid, u16>,
     /// Places for elements that were counted for it.
     pub slots: u64,
+    /// What its library has told of it.
+    pub report: QpReport,
 }
 
 /// A shared receive queue.
@@ -79,6 +83,8 @@ pub struct Srq {
     pub pd: u32,
     /// Places for elements that were counted for it.
     pub slots: u64,
+    /// What its library has told of it.
+    pub report: SrqReport,
 }
 
 /// An object.

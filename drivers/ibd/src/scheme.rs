@@ -286,7 +286,7 @@ impl SchemeSync for InfinibandScheme {
         }
         let context = self.context(id)?;
         if operation != call::EXECUTE {
-            return fail(EINVAL);
+            return self.device.report(context, operation, payload);
         }
         // Room that is not there cannot be filled after the command was done.
         let frame = Frame::read(payload, false);

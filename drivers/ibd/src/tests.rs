@@ -7,3 +7,4 @@ mod frames;
 mod paths;
 mod posting;
 mod queue_errors;
+mod reports;

@@ -1,8 +1,10 @@
-//! Devices and ports. As long as there is no daemon that describes them, the library does.
+//! Devices and ports, as their daemon describes them.
 
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
-use core::ffi::{c_char, c_int};
+use core::ffi::{CStr, c_char, c_int};
 use core::mem::zeroed;
 use core::ptr::null;
 
@@ -10,7 +12,6 @@ use runtime::sync::Mutex;
 use runtime::thread;
 use syscall::error::{EINVAL, ENODATA, ENODEV};
 use verbs::address;
-use verbs::context as limits;
 use verbs::raw;
 
 use crate::place::get;
@@ -31,12 +32,11 @@ static DEVICE: Mutex<Option<&'static Device>> = Mutex::new(None);
 const PORT: u32 = 1;
 /// The only partition key, big endian.
 const PKEY: u16 = 0xffff;
-/// The local identifier of the node whose subnet manager is in charge.
-const SM_LID: u16 = 1;
-/// The speed of the port in Mbit/s, by width and speed as codes: 4 lanes of 25 Gbit/s.
-const WIDTH_4X: u8 = 2;
-const SPEED_25: u8 = 32;
-const SPEED: u64 = 100_000;
+/// The speed of the port in units of 100 Mbit/s: 4 lanes of 25 Gbit/s.
+const SPEED: u64 = 1_000;
+/// The class tree, as programs for Linux name it, and where it is.
+const CLASS: &str = "/sys/class/";
+const SCHEME_CLASS: &str = "/scheme/infiniband/class/";
 
 fn text<const N: usize>(words: &str) -> [c_char; N] {
     let mut text = [0; N];
@@ -64,7 +64,7 @@ fn device() -> &'static Device {
 type List = [*const Device; 2];
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *const Device {
+pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *const Device {
     // Without a driver there is no device.
     let count = verbs::devices().map_or(0, |found| found.len().min(1));
     let mut list: List = [null(); 2];
@@ -79,7 +79,7 @@ unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *const
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_free_device_list(list: *mut *const Device) {
+pub unsafe extern "C" fn ibv_free_device_list(list: *mut *const Device) {
     if !list.is_null() {
         // SAFETY: a list of ours, which the caller does not use any more.
         unsafe { drop(Box::from_raw(list.cast::<List>())) };
@@ -131,7 +131,7 @@ fn open() -> Result<Context> {
     open.push(raw.clone());
     Ok(Context {
         device: device(),
-        cmd_fd: -1,
+        cmd_fd: raw.device_fd() as c_int,
         async_fd: raw.events().fd() as c_int,
         num_comp_vectors: 1,
         raw,
@@ -139,7 +139,7 @@ fn open() -> Result<Context> {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ibv_open_device(device: *const Device) -> *mut Context {
+pub extern "C" fn ibv_open_device(device: *const Device) -> *mut Context {
     match device.is_null() {
         true => none(ENODEV),
         false => object(open()),
@@ -160,67 +160,61 @@ unsafe extern "C" fn ibv_close_device(context: *mut Context) -> c_int {
 
 // ---- Queries ----
 
-fn attributes() -> DeviceAttr {
+fn attributes(context: *const Context) -> Result<DeviceAttr> {
+    // SAFETY: a context of ours.
+    let context = unsafe { get(context)? };
+    let found = context.raw.query_device().map_err(errno_of)?;
     // SAFETY: numbers and arrays of numbers, for which 0 is a value.
     let none: DeviceAttr = unsafe { zeroed() };
-    DeviceAttr {
+    Ok(DeviceAttr {
         fw_ver: text(env!("CARGO_PKG_VERSION")),
-        node_guid: address::guid(own_lid()).to_be(),
-        sys_image_guid: address::guid(own_lid()).to_be(),
-        max_mr_size: 1 << 30,
-        page_size_cap: 4096,
-        max_qp: limits::MAX_QPS as c_int,
-        max_qp_wr: limits::MAX_WR as c_int,
-        // What the ports and queue pairs can do: UD_AV_PORT_ENFORCE, PORT_ACTIVE_EVENT,
-        // SYS_IMAGE_GUID, RC_RNR_NAK_GEN, SRQ_RESIZE, MEM_WINDOW, XRC, MEM_MGT_EXTENSIONS,
-        // MEM_WINDOW_TYPE_2B.
-        device_cap_flags: 1 << 6
-            | 1 << 10
-            | 1 << 11
-            | 1 << 12
-            | 1 << 13
-            | 1 << 17
-            | 1 << 20
-            | 1 << 21
-            | 1 << 24,
-        max_sge: limits::MAX_SGE as c_int,
-        max_sge_rd: limits::MAX_SGE as c_int,
-        max_cq: limits::MAX_CQS as c_int,
-        max_cqe: limits::MAX_CQE as c_int,
-        max_mr: 16384,
-        max_pd: limits::MAX_PDS as c_int,
-        max_qp_rd_atom: 128,
-        max_res_rd_atom: 16384,
-        max_qp_init_rd_atom: 128,
-        atomic_cap: 1,
-        max_mw: 16384,
-        max_mcast_grp: 64,
-        max_mcast_qp_attach: 64,
-        max_total_mcast_qp_attach: 4096,
-        max_ah: 65536,
-        max_srq: limits::MAX_SRQS as c_int,
-        max_srq_wr: limits::MAX_WR as c_int,
-        max_srq_sge: limits::MAX_SGE as c_int,
-        max_pkeys: 1,
-        local_ca_ack_delay: 15,
-        phys_port_cnt: 1,
+        node_guid: u64::from_ne_bytes(found.node_guid),
+        sys_image_guid: u64::from_ne_bytes(found.sys_image_guid),
+        max_mr_size: found.max_mr_size,
+        page_size_cap: found.page_size_cap,
+        vendor_id: found.vendor_id,
+        vendor_part_id: found.vendor_part_id,
+        hw_ver: found.hw_ver,
+        max_qp: found.max_qp as c_int,
+        max_qp_wr: found.max_qp_wr as c_int,
+        device_cap_flags: found.device_cap_flags,
+        max_sge: found.max_sge as c_int,
+        max_sge_rd: found.max_sge_rd as c_int,
+        max_cq: found.max_cq as c_int,
+        max_cqe: found.max_cqe as c_int,
+        max_mr: found.max_mr as c_int,
+        max_pd: found.max_pd as c_int,
+        max_qp_rd_atom: found.max_qp_rd_atom as c_int,
+        max_res_rd_atom: found.max_res_rd_atom as c_int,
+        max_qp_init_rd_atom: found.max_qp_init_rd_atom as c_int,
+        atomic_cap: found.atomic_cap as c_int,
+        max_mw: found.max_mw as c_int,
+        max_mcast_grp: found.max_mcast_grp as c_int,
+        max_mcast_qp_attach: found.max_mcast_qp_attach as c_int,
+        max_total_mcast_qp_attach: found.max_total_mcast_qp_attach as c_int,
+        max_ah: found.max_ah as c_int,
+        max_srq: found.max_srq as c_int,
+        max_srq_wr: found.max_srq_wr as c_int,
+        max_srq_sge: found.max_srq_sge as c_int,
+        max_pkeys: found.max_pkeys,
+        local_ca_ack_delay: found.local_ca_ack_delay,
+        phys_port_cnt: found.phys_port_cnt,
         ..none
-    }
+    })
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_query_device(_context: *mut Context, attr: *mut DeviceAttr) -> c_int {
+unsafe extern "C" fn ibv_query_device(context: *const Context, attr: *mut DeviceAttr) -> c_int {
     if attr.is_null() {
         return EINVAL;
     }
     // SAFETY: the caller's place.
-    unsafe { attr.write(attributes()) };
-    0
+    number(attributes(context).map(|found| unsafe { attr.write(found) }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_device_ex(
-    _context: *mut Context,
+    context: *const Context,
     input: *const u32,
     attr: *mut DeviceAttrEx,
 ) -> c_int {
@@ -229,17 +223,20 @@ unsafe extern "C" fn ibv_query_device_ex(
     if attr.is_null() || !is_known {
         return EINVAL;
     }
-    // SAFETY: numbers, for which 0 is a value.
-    let none: DeviceAttrEx = unsafe { zeroed() };
-    let found = DeviceAttrEx {
-        orig_attr: attributes(),
-        device_cap_flags_ex: u64::from(attributes().device_cap_flags),
-        phys_port_cnt_ex: 1,
-        ..none
-    };
+    let found = attributes(context).map(|orig_attr| {
+        let device_cap_flags_ex = u64::from(orig_attr.device_cap_flags);
+        let phys_port_cnt_ex = orig_attr.phys_port_cnt.into();
+        // SAFETY: numbers, for which 0 is a value.
+        let none: DeviceAttrEx = unsafe { zeroed() };
+        DeviceAttrEx {
+            orig_attr,
+            device_cap_flags_ex,
+            phys_port_cnt_ex,
+            ..none
+        }
+    });
     // SAFETY: the caller's place.
-    unsafe { attr.write(found) };
-    0
+    number(found.map(|found| unsafe { attr.write(found) }))
 }
 
 #[unsafe(no_mangle)]
@@ -255,34 +252,34 @@ unsafe extern "C" fn ibv_query_port(
     if u32::from(port) != PORT || attr.is_null() {
         return EINVAL;
     }
-    let found = PortAttr {
-        state: 4,
-        max_mtu: 5,
-        active_mtu: 5,
-        gid_tbl_len: 1,
-        port_cap_flags: 0,
-        max_msg_sz: 1 << 31,
-        bad_pkey_cntr: 0,
-        qkey_viol_cntr: context.raw.qkey_violations(),
-        pkey_tbl_len: 1,
-        lid: address::lid(context.raw.node()),
-        sm_lid: SM_LID,
-        lmc: 0,
-        max_vl_num: 1,
-        sm_sl: 0,
-        subnet_timeout: 0,
-        init_type_reply: 0,
-        active_width: WIDTH_4X,
-        active_speed: SPEED_25,
-        phys_state: 5,
-        link_layer: 1,
-        flags: 0,
+    let found = context.raw.query_port().map_err(errno_of);
+    let found = found.map(|found| PortAttr {
+        state: found.state.into(),
+        max_mtu: found.max_mtu.into(),
+        active_mtu: found.active_mtu.into(),
+        gid_tbl_len: found.gid_tbl_len as c_int,
+        port_cap_flags: found.port_cap_flags,
+        max_msg_sz: found.max_msg_sz,
+        bad_pkey_cntr: found.bad_pkey_cntr,
+        qkey_viol_cntr: found.qkey_viol_cntr,
+        pkey_tbl_len: found.pkey_tbl_len,
+        lid: found.lid,
+        sm_lid: found.sm_lid,
+        lmc: found.lmc,
+        max_vl_num: found.max_vl_num,
+        sm_sl: found.sm_sl,
+        subnet_timeout: found.subnet_timeout,
+        init_type_reply: found.init_type_reply,
+        active_width: found.active_width,
+        active_speed: found.active_speed,
+        phys_state: found.phys_state,
+        link_layer: found.link_layer,
+        flags: found.flags,
         port_cap_flags2: 0,
         active_speed_ex: 0,
-    };
+    });
     // SAFETY: the caller's place.
-    unsafe { attr.write(found) };
-    0
+    number(found.map(|found| unsafe { attr.write(found) }))
 }
 
 #[unsafe(no_mangle)]
@@ -295,7 +292,7 @@ unsafe extern "C" fn ibv_query_port_speed(
         return EINVAL;
     }
     // SAFETY: the caller's place.
-    unsafe { speed.write(SPEED / 100) };
+    unsafe { speed.write(SPEED) };
     0
 }
 
@@ -414,31 +411,33 @@ extern "C" fn ibv_is_fork_initialized() -> c_int {
     2
 }
 
-/// What the class tree would say of the device, by the names of its files.
-fn attribute(file: &str) -> Option<&'static str> {
-    Some(match file {
-        "fw_ver" => env!("CARGO_PKG_VERSION"),
-        "hca_type" | "board_id" => "SCIF",
-        "node_type" => "1: CA",
-        "abi_version" => "6",
-        "ibdev" => "scif0",
-        _ => return None,
-    })
+/// A file of the class tree, without what is behind its last line.
+fn attribute(directory: *const c_char, file: *const c_char) -> Option<String> {
+    if directory.is_null() || file.is_null() {
+        return None;
+    }
+    // SAFETY: texts of the caller's.
+    let (directory, file) = unsafe { (CStr::from_ptr(directory), CStr::from_ptr(file)) };
+    let path = format!("{}/{}", directory.to_str().ok()?, file.to_str().ok()?);
+    let path = match path.strip_prefix(CLASS) {
+        Some(rest) => format!("{SCHEME_CLASS}{rest}"),
+        None => path,
+    };
+    let text = runtime::fs::read_to_string(&path).ok()?;
+    Some(text.trim_end_matches('\n').into())
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_read_sysfs_file(
-    _directory: *const c_char,
+    directory: *const c_char,
     file: *const c_char,
     to: *mut u8,
     room: usize,
 ) -> c_int {
-    if file.is_null() || to.is_null() || room == 0 {
+    if to.is_null() || room == 0 {
         return -1;
     }
-    // SAFETY: a text of the caller's.
-    let file = unsafe { core::ffi::CStr::from_ptr(file) };
-    let Some(words) = file.to_str().ok().and_then(attribute) else {
+    let Some(words) = attribute(directory, file) else {
         return -1;
     };
     let count = words.len().min(room - 1);

@@ -52,8 +52,11 @@ fn next(context: *const Context, to: *mut AsyncEvent) -> Result<()> {
     // SAFETY: a context of ours.
     let context = unsafe { get(context)? };
     let event = context.raw.events().next().map_err(errno_of)?;
+    // The number of the port, if it is about that.
     let element = core::ptr::with_exposed_provenance_mut(event.user as usize);
-    of(element, event.subject)?.report();
+    if let Some(subject) = event.subject {
+        of(element, subject)?.report();
+    }
     let event = AsyncEvent {
         element,
         event_type: event.kind as u32,

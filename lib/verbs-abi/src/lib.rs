@@ -23,4 +23,11 @@ pub mod call {
     pub const EXECUTE: u64 = 1;
     /// The number of the channel that a descriptor of one is for; on such a descriptor, no payload.
     pub const CHANNEL_NUMBER: u64 = 2;
+    /// Tells what the objects of a library that moves data itself have done: the payload is a list
+    /// of [`QpReport`](crate::records::QpReport)s. The result is how many handles were known.
+    pub const REPORT_QPS: u64 = 3;
+    /// The same of completion queues, by [`CqReport`](crate::records::CqReport)s.
+    pub const REPORT_CQS: u64 = 4;
+    /// The same of shared receive queues, by [`SrqReport`](crate::records::SrqReport)s.
+    pub const REPORT_SRQS: u64 = 5;
 }

@@ -36,9 +36,11 @@ macro_rules! records {
 
 mod device;
 mod queues;
+mod report;
 
 pub use device::*;
 pub use queues::*;
+pub use report::*;
 
 /// `attr_mask` of MODIFY_SRQ: another size.
 pub const SRQ_MAX_WR: u32 = 1;

@@ -34,6 +34,8 @@ pub struct CompletionQueue {
     size: usize,
     armed: Armed,
     is_broken: bool,
+    /// Completions that have come.
+    added: u64,
     /// Queue pairs that complete here; one that sends and receives here counts twice.
     pub(crate) users: u32,
 }
@@ -46,6 +48,7 @@ impl CompletionQueue {
             size,
             armed: Armed::No,
             is_broken: false,
+            added: 0,
             users: 0,
         }
     }
@@ -61,6 +64,7 @@ impl CompletionQueue {
         }
         let counts = is_solicited || completion.status != WcStatus::Success;
         self.entries.push_back(completion);
+        self.added += 1;
         match self.armed {
             Armed::Any => {}
             Armed::Solicited if counts => {}
@@ -97,6 +101,11 @@ impl CompletionQueue {
     /// Removes the completions of a queue pair.
     pub fn purge(&mut self, qp: u32) {
         self.entries.retain(|completion| completion.qp != qp);
+    }
+
+    /// Completions that have come since it was made.
+    pub fn added(&self) -> u64 {
+        self.added
     }
 
     /// Completions that are there.

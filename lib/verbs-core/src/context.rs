@@ -12,7 +12,7 @@ use crate::completion::CompletionQueue;
 use crate::host::{Host, LaneId};
 use crate::keys::{KeyTable, Region, WindowType};
 use crate::objects::{Event, Lane, Objects, Route, Subject};
-use crate::queue_pair::QueuePair;
+use crate::queue_pair::{QueuePair, Traffic};
 use crate::record::Record;
 use crate::table::{Id, Table};
 use crate::types::{AttributeMask, Error, QpState, QpType, Result};
@@ -61,6 +61,8 @@ pub struct QpView {
     pub init: QpInit,
     /// Sends and receives that are queued.
     pub queued: (usize, usize),
+    /// What it has done.
+    pub traffic: Traffic,
 }
 
 /// How many objects of each kind there are.
@@ -240,6 +242,14 @@ impl Context {
         Ok(())
     }
 
+    /// Whether no memory window is bound to a memory region.
+    ///
+    /// # Errors
+    /// `NotFound`. `Busy`: one is.
+    pub fn check_unbound(&self, key: u32) -> Result<()> {
+        self.objects.keys.find_region(key).map(drop)
+    }
+
     /// A memory region.
     pub fn region(&self, key: u32) -> Option<&Region> {
         self.objects.keys.get(key)
@@ -292,6 +302,15 @@ impl Context {
     /// `NotFound`.
     pub fn poll_cq(&mut self, cq: Id) -> Result<Option<WorkCompletion>> {
         Ok(self.objects.cqs.get_mut(cq)?.poll())
+    }
+
+    /// Completions that a queue holds, and those that have come since it was made.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn cq_traffic(&self, cq: Id) -> Result<(usize, u64)> {
+        let queue = self.objects.cqs.get(cq)?;
+        Ok((queue.len(), queue.added()))
     }
 
     /// Asks for an event at the next completion, or the next solicited one or error.
@@ -422,7 +441,27 @@ impl Context {
             attributes: qp.attributes,
             init: qp.init,
             queued: qp.queued(),
+            traffic: qp.traffic,
         })
+    }
+
+    /// Takes over the state of a queue pair that lives in another context, of which this one keeps
+    /// the attributes: an error that it has come to by itself. Nothing completes here.
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: a state that a queue pair does not come to by itself.
+    pub fn follow_state(&mut self, number: u32, state: QpState) -> Result<()> {
+        let qp = self.qps.get_mut(&number).ok_or(Error::NotFound)?;
+        let is_possible = match state {
+            QpState::Err => qp.state != QpState::Reset,
+            QpState::Sqe => matches!(qp.state, QpState::Rts | QpState::Sqe),
+            _ => qp.state == state,
+        };
+        if !is_possible {
+            return Err(Error::Invalid);
+        }
+        qp.state = state;
+        Ok(())
     }
 
     /// Posts a send. It begins with the next [`progress`](Context::progress).

@@ -11,6 +11,11 @@ use crate::table::Id;
 use crate::types::{Access, Error, Result};
 use crate::work::Segment;
 
+/// The key that a region or window has when it is registered or bound anew in the place of `key`.
+pub const fn next_key(key: u32) -> u32 {
+    key & !COUNTER_MASK | key.wrapping_add(1) & COUNTER_MASK
+}
+
 /// Bits of a key that are the counter.
 const COUNTER_BITS: u32 = 8;
 const COUNTER_MASK: u32 = (1 << COUNTER_BITS) - 1;
@@ -167,7 +172,10 @@ impl KeyTable {
     }
 
     /// The index of a region to which no window is bound.
-    fn find_region(&self, key: u32) -> Result<usize> {
+    ///
+    /// # Errors
+    /// `NotFound`. `Busy`: one is.
+    pub fn find_region(&self, key: u32) -> Result<usize> {
         match self.entry(key).map(|entry| &entry.what) {
             Some(What::Region(_, 0)) => index_of(key).ok_or(Error::NotFound),
             Some(What::Region(..)) => Err(Error::Busy),

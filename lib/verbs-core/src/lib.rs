@@ -39,4 +39,4 @@ pub mod types;
 pub mod work;
 
 pub use objects::{Destination, Event, Subject};
-pub use queue_pair::MAX_MESSAGE;
+pub use queue_pair::{MAX_MESSAGE, Traffic};

@@ -104,6 +104,21 @@ struct Rnr {
     is_refused: bool,
 }
 
+/// What a queue pair has done since it was made; requests that failed are not in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Sends of all kinds that are complete.
+    pub sends: u64,
+    /// Their bytes, of reads and atomic operations those that came.
+    pub sent_bytes: u64,
+    /// Messages that are in a receive.
+    pub receives: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Completions with an error, of both queues.
+    pub errors: u64,
+}
+
 /// A queue pair.
 #[derive(Debug)]
 pub(crate) struct QueuePair {
@@ -137,6 +152,7 @@ pub(crate) struct QueuePair {
     expected: u32,
     /// The limit that the peer was told.
     published: u32,
+    pub traffic: Traffic,
 }
 
 impl QueuePair {
@@ -166,6 +182,7 @@ impl QueuePair {
             incoming: None,
             expected: 0,
             published: 0,
+            traffic: Traffic::default(),
         }
     }
 
@@ -308,7 +325,10 @@ impl QueuePair {
                 queue.purge(self.number);
             }
         }
-        *self = QueuePair::new(self.number, self.init);
+        *self = QueuePair {
+            traffic: self.traffic,
+            ..QueuePair::new(self.number, self.init)
+        };
     }
 
     /// Goes to the error state: everything that was posted is flushed.
@@ -452,7 +472,14 @@ impl QueuePair {
 
     // ---- Completing ----
 
-    fn complete_send(&self, objects: &mut Objects, request: &SendRequest, status: WcStatus) {
+    fn complete_send(&mut self, objects: &mut Objects, request: &SendRequest, status: WcStatus) {
+        match status {
+            WcStatus::Success => {
+                self.traffic.sends += 1;
+                self.traffic.sent_bytes += request.data.len();
+            }
+            _ => self.traffic.errors += 1,
+        }
         let is_wanted = self.init.signal_all || request.flags.contains(SendFlags::SIGNALED);
         if status == WcStatus::Success && !is_wanted {
             return;
@@ -466,14 +493,21 @@ impl QueuePair {
 
     /// Completes a receive that no message is in.
     fn complete_receive(
-        &self,
+        &mut self,
         objects: &mut Objects,
         pool: Pool,
         receive: &ReceiveRequest,
         status: WcStatus,
     ) {
+        self.traffic.errors += 1;
         let completion = WorkCompletion::new(receive.id, self.number, WcOpcode::Recv, status);
         objects.complete(pool.cq, completion, false);
+    }
+
+    /// Counts a message that is in a receive.
+    fn count_receive(&mut self, bytes: u32) {
+        self.traffic.receives += 1;
+        self.traffic.received_bytes += u64::from(bytes);
     }
 
     /// Tells that the send queue has drained, if it has and that is wanted.

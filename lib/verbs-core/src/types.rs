@@ -300,6 +300,8 @@ pub enum EventType {
     QpAccessErr = 3,
     /// A send queue has drained.
     SqDrained = 5,
+    /// The device is not there any more.
+    DeviceFatal = 8,
     /// A port can be used.
     PortActive = 9,
     /// A port cannot be used any more.

@@ -1,12 +1,12 @@
 //! The device, and what it can do.
 
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use scif::NodeId;
 use verbs_core::address::{self, Gid};
 
+use crate::daemon;
 use crate::error::Result;
 use crate::objects::Context;
 use crate::worker::Worker;
@@ -23,13 +23,10 @@ pub struct Device {
 /// The devices of the own node.
 ///
 /// # Errors
-/// Those of the scheme: there is no driver.
+/// `ENODEV`: nobody serves the scheme `infiniband`.
 pub fn devices() -> Result<Vec<Device>> {
-    let node = scif::nodes()?.own;
-    Ok(vec![Device {
-        name: String::from("scif0"),
-        node,
-    }])
+    let found = daemon::devices()?.into_iter();
+    Ok(found.map(|(name, node)| Device { name, node }).collect())
 }
 
 impl Device {

@@ -27,6 +27,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// The error with this number.
+    pub const fn from_errno(number: i32) -> Self {
+        match number {
+            EINVAL => Self::Invalid,
+            ENOMEM => Self::NoMemory,
+            EBUSY => Self::Busy,
+            ENOENT => Self::NotFound,
+            EOPNOTSUPP => Self::NotSupported,
+            number => Self::Scif(scif::Error::from_errno(number)),
+        }
+    }
+
     /// The error number.
     pub const fn errno(self) -> i32 {
         match self {
@@ -54,19 +66,19 @@ impl From<types::Error> for Error {
 
 impl From<scif::Error> for Error {
     fn from(error: scif::Error) -> Self {
-        Self::Scif(error)
+        Self::from_errno(error.errno())
     }
 }
 
 impl From<syscall::error::Error> for Error {
     fn from(error: syscall::error::Error) -> Self {
-        Self::Scif(error.into())
+        scif::Error::from(error).into()
     }
 }
 
 impl From<libredox::error::Error> for Error {
     fn from(error: libredox::error::Error) -> Self {
-        Self::Scif(error.into())
+        scif::Error::from(error).into()
     }
 }
 

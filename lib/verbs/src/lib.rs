@@ -35,6 +35,7 @@ extern crate alloc;
 mod bell;
 mod clock;
 mod connect;
+mod daemon;
 pub mod device;
 mod error;
 mod events;

@@ -10,6 +10,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use scif::{Endpoint, Errno, Listener, NodeId, Port, PortId, RecvFlags, SendFlags};
+use syscall::error::ENODEV;
 use verbs_core::host::LaneId;
 use verbs_core::table::Id;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -94,6 +95,8 @@ pub struct Listening {
     next: u32,
     /// The event queue of the progress thread has it.
     pub is_watched: bool,
+    /// The driver has died, and nobody reaches the listener any more.
+    is_dead: bool,
 }
 
 /// A connection in the making.
@@ -155,7 +158,8 @@ impl Links {
     /// # Errors
     /// Those of making a listener.
     pub fn take_number(&mut self, pd: Id) -> Result<u32> {
-        let has_room = |of: &&mut Listening| of.pd == pd && of.used.len() < INDICES as usize;
+        let has_room =
+            |of: &&mut Listening| of.pd == pd && !of.is_dead && of.used.len() < INDICES as usize;
         if let Some(listening) = self.listeners.iter_mut().find(has_room) {
             return listening.take_index().ok_or(Error::NoMemory);
         }
@@ -168,6 +172,7 @@ impl Links {
             used: BTreeSet::new(),
             next: 0,
             is_watched: false,
+            is_dead: false,
         };
         let number = listening.take_index().ok_or(Error::NoMemory)?;
         self.listeners.push(listening);
@@ -291,9 +296,17 @@ impl Links {
     }
 
     fn accept(&mut self) {
-        for listening in &self.listeners {
-            // An error is the driver's end, which the lanes report.
-            while let Ok(Some((endpoint, peer))) = listening.listener.try_accept() {
+        for listening in &mut self.listeners {
+            loop {
+                let (endpoint, peer) = match listening.listener.try_accept() {
+                    Ok(Some(accepted)) => accepted,
+                    Ok(None) => break,
+                    Err(error) => {
+                        // The driver's end, which the lanes report, or too many descriptors.
+                        listening.is_dead |= error.errno() == ENODEV;
+                        break;
+                    }
+                };
                 self.pending.push(Pending::Accepted {
                     own: listening.port,
                     peer,

@@ -7,20 +7,24 @@ mod shared;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
+use alloc::vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use hal::lock::{Guard, Mutex};
 use scif::NodeId;
+use verbs_abi::command::Command;
+use verbs_abi::records as abi;
 use verbs_core::Subject;
 use verbs_core::address::{AddressVector, Gid};
 use verbs_core::attributes::Attributes;
 use verbs_core::context::{self, Counts, Progress, QpView};
 use verbs_core::table::Id;
-use verbs_core::types::{AttributeMask, QpState};
+use verbs_core::types::{AttributeMask, QpState, QpType};
 use verbs_core::work::{QpInit, ReceiveRequest, SendRequest, WorkCompletion};
 
 use crate::bell::Bell;
 use crate::clock::Time;
+use crate::daemon::{Daemon, Name, News, PORT};
 use crate::error::{Error, Result};
 use crate::events::Events;
 use crate::lanes::Lanes;
@@ -30,6 +34,7 @@ use crate::worker::Worker;
 
 pub use crate::memory::Held;
 pub use crate::state::AsyncEvent;
+pub use verbs_abi::records::{QueryDeviceAnswer, QueryPortAnswer};
 
 /// A completion channel: what arrives are the words that the program has given its completion
 /// queues.
@@ -48,19 +53,32 @@ pub struct Context {
 
 /// What the program's calls and the progress thread share.
 pub(crate) struct Shared {
+    /// Taken before `state` by calls that make, change or end an object, and never by those that
+    /// post and poll.
+    pub(crate) daemon: Mutex<Daemon>,
     pub(crate) state: Mutex<State>,
     /// Calls that have looked for completions.
     pub(crate) polls: AtomicU32,
     /// Those in a row that have found none.
     empty: AtomicU32,
     pub(crate) bell: Bell,
-    events: Arc<Events<AsyncEvent>>,
+    pub(crate) events: Arc<Events<AsyncEvent>>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         self.state.lock().leave();
+        self.report();
         self.bell.ring();
+    }
+}
+
+impl Shared {
+    /// Tells the daemon what the objects have done.
+    pub(crate) fn report(&self) {
+        let mut daemon = self.daemon.lock();
+        let news = self.state.lock().news();
+        daemon.report(&news);
     }
 }
 
@@ -69,10 +87,11 @@ impl Context {
     /// the context goes.
     ///
     /// # Errors
-    /// Those of the scheme and of `start`.
+    /// `ENODEV`: there is no device. `NoMemory`: the user has too many contexts. Those of `start`.
     pub fn open(start: impl FnOnce(Worker) -> Result<()>) -> Result<Self> {
         let node = scif::nodes()?.own;
         let events = Arc::new(Events::new()?);
+        let (daemon, incoming) = Daemon::open(events.clone())?;
         let (bell, reader) = Bell::new()?;
         let mut time = Time::new();
         // Records for a former context at the same port are told apart by it.
@@ -97,18 +116,51 @@ impl Context {
             wakes_at: 0,
         };
         let shared = Arc::new(Shared {
+            daemon: Mutex::new(daemon),
             state: Mutex::new(state),
             polls: AtomicU32::new(0),
             empty: AtomicU32::new(0),
             bell,
             events,
         });
-        start(Worker::new(Arc::downgrade(&shared), reader)?)?;
+        start(Worker::new(Arc::downgrade(&shared), reader, incoming)?)?;
         Ok(Self { shared })
     }
 
     fn lock(&self) -> Guard<'_, State> {
         self.shared.state.lock()
+    }
+
+    fn daemon(&self) -> Guard<'_, Daemon> {
+        self.shared.daemon.lock()
+    }
+
+    /// The descriptor of the device, for commands of the program's own.
+    pub fn device_fd(&self) -> usize {
+        self.daemon().fd()
+    }
+
+    /// What the device can do.
+    ///
+    /// # Errors
+    /// `EIO`: the daemon has died.
+    pub fn query_device(&self) -> Result<QueryDeviceAnswer> {
+        let request = abi::QueryDevice::default();
+        self.daemon().ask(Command::QueryDevice, &request)
+    }
+
+    /// What the port is.
+    ///
+    /// # Errors
+    /// `EIO`: the daemon has died.
+    pub fn query_port(&self) -> Result<QueryPortAnswer> {
+        let request = abi::QueryPort {
+            port_num: PORT,
+            ..abi::QueryPort::default()
+        };
+        let mut port: QueryPortAnswer = self.daemon().ask(Command::QueryPort, &request)?;
+        port.qkey_viol_cntr = self.lock().core.qkey_violations();
+        Ok(port)
     }
 
     /// The own node.
@@ -134,6 +186,7 @@ impl Context {
     /// Tells all peers that nothing more comes: for programs that end without closing the context.
     pub fn leave(&self) {
         self.lock().leave();
+        self.shared.report();
     }
 
     /// Wakes the progress thread if it would look too late.
@@ -160,10 +213,28 @@ impl Context {
     /// # Errors
     /// `Invalid`: the size. `NoMemory`.
     pub fn create_cq(&self, size: u32, channel: Option<&Arc<Channel>>, user: u64) -> Result<Id> {
+        let mut daemon = self.daemon();
+        let cq = self.lock().core.create_cq(size)?;
+        let request = abi::CreateCq {
+            user_handle: user,
+            cqe: size,
+            comp_channel: -1,
+            ..abi::CreateCq::default()
+        };
+        let name = Name::Cq(cq);
+        let made = daemon.make::<_, abi::CreateCqAnswer>(name, Command::CreateCq, &request, &[]);
         let mut state = self.lock();
-        let cq = state.core.create_cq(size)?;
+        if let Err(error) = made {
+            state.core.destroy_cq(cq)?;
+            return Err(error);
+        }
         let channel = channel.cloned();
-        state.cqs.insert(cq, Cq { channel, user });
+        let of = Cq {
+            channel,
+            user,
+            size,
+        };
+        state.cqs.insert(cq, of);
         Ok(cq)
     }
 
@@ -172,11 +243,14 @@ impl Context {
     /// # Errors
     /// `NotFound`. `Busy`: queue pairs complete there.
     pub fn destroy_cq(&self, cq: Id) -> Result<()> {
+        let mut daemon = self.daemon();
         let mut state = self.lock();
         state.core.destroy_cq(cq)?;
         state.armed.remove(&cq);
         let of = state.cqs.remove(&cq);
         drop(state);
+        daemon.end(Name::Cq(cq));
+        drop(daemon);
         if let Some((channel, user)) = of.as_ref().and_then(Cq::target) {
             channel.drop_if(|of| *of == user);
         }
@@ -185,7 +259,8 @@ impl Context {
     }
 
     fn forget(&self, subject: Subject) {
-        self.shared.events.drop_if(|event| event.subject == subject);
+        let is_its = |event: &AsyncEvent| event.subject == Some(subject);
+        self.shared.events.drop_if(is_its);
     }
 
     /// Changes the size of a completion queue.
@@ -193,7 +268,28 @@ impl Context {
     /// # Errors
     /// `NotFound`. `Invalid`: the size, or more completions are there.
     pub fn resize_cq(&self, cq: Id, size: u32) -> Result<()> {
-        Ok(self.lock().core.resize_cq(cq, size)?)
+        let mut daemon = self.daemon();
+        let mut ask = |cqe: u32| -> Result<()> {
+            let request = abi::ResizeCq {
+                cq_handle: daemon.handle(Name::Cq(cq))?,
+                cqe,
+                ..abi::ResizeCq::default()
+            };
+            let answer: Result<abi::ResizeCqAnswer> = daemon.ask(Command::ResizeCq, &request);
+            answer.map(drop)
+        };
+        ask(size)?;
+        let mut state = self.lock();
+        let former = state.cqs.get(&cq).map_or(size, |of| of.size);
+        if let Err(error) = state.core.resize_cq(cq, size) {
+            drop(state);
+            ask(former)?;
+            return Err(error.into());
+        }
+        if let Some(of) = state.cqs.get_mut(&cq) {
+            of.size = size;
+        }
+        Ok(())
     }
 
     /// Takes completions, at most so many, and gives each to `sink`; how many. When there are none,
@@ -258,8 +354,31 @@ impl Context {
     /// # Errors
     /// `NotFound`: the domain. `Invalid`: no local identifier, or values out of range. `NoMemory`.
     pub fn create_ah(&self, pd: Id, vector: AddressVector) -> Result<Id> {
+        let mut daemon = self.daemon();
+        let global = vector.global.unwrap_or_default();
+        let request = abi::CreateAh {
+            pd_handle: daemon.handle(Name::Pd(pd))?,
+            attr: abi::AhAttributes {
+                dgid: global.gid,
+                flow_label: global.flow_label,
+                hop_limit: global.hop_limit,
+                traffic_class: global.traffic_class,
+                dlid: vector.lid,
+                sl: vector.service_level,
+                is_global: vector.global.is_some().into(),
+                port_num: PORT,
+                ..abi::AhAttributes::default()
+            },
+            ..abi::CreateAh::default()
+        };
+        let ah = self.lock().core.create_ah(pd, vector)?;
+        let name = Name::Ah(ah);
+        let made = daemon.make::<_, abi::CreateAhAnswer>(name, Command::CreateAh, &request, &[]);
         let mut state = self.lock();
-        let ah = state.core.create_ah(pd, vector)?;
+        if let Err(error) = made {
+            state.core.destroy_ah(ah)?;
+            return Err(error);
+        }
         state.count(pd, 1);
         Ok(ah)
     }
@@ -269,9 +388,12 @@ impl Context {
     /// # Errors
     /// `NotFound`.
     pub fn destroy_ah(&self, pd: Id, ah: Id) -> Result<()> {
+        let mut daemon = self.daemon();
         let mut state = self.lock();
         state.core.destroy_ah(ah)?;
         state.count(pd, -1);
+        drop(state);
+        daemon.end(Name::Ah(ah));
         Ok(())
     }
 
@@ -280,14 +402,34 @@ impl Context {
     /// # Errors
     /// `NotFound`: the queue pair. `Invalid`: its type, or no group. `NoMemory`.
     pub fn attach_multicast(&self, number: u32, gid: Gid, lid: u16) -> Result<()> {
-        Ok(self.lock().core.attach_multicast(number, gid, lid)?)
+        let mut daemon = self.daemon();
+        let request = abi::Multicast {
+            gid,
+            qp_handle: daemon.handle(Name::Qp(number))?,
+            mlid: lid,
+            reserved: 0,
+        };
+        self.lock().core.attach_multicast(number, gid, lid)?;
+        let told = daemon.ask::<_, ()>(Command::AttachMcast, &request);
+        if told.is_err() {
+            self.lock().core.detach_multicast(number, gid)?;
+        }
+        told
     }
 
     /// Ends that.
     ///
     /// # Errors
     /// `Invalid`: it does not receive that.
-    pub fn detach_multicast(&self, number: u32, gid: Gid) -> Result<()> {
+    pub fn detach_multicast(&self, number: u32, gid: Gid, lid: u16) -> Result<()> {
+        let mut daemon = self.daemon();
+        let request = abi::Multicast {
+            gid,
+            qp_handle: daemon.handle(Name::Qp(number))?,
+            mlid: lid,
+            reserved: 0,
+        };
+        daemon.ask::<_, ()>(Command::DetachMcast, &request)?;
         Ok(self.lock().core.detach_multicast(number, gid)?)
     }
 
@@ -304,6 +446,7 @@ impl Context {
     /// `Invalid`: sizes, or objects of another domain. `NotFound`: objects. `NotSupported`: the
     /// type. `NoMemory`; those of making a listener.
     pub fn create_qp(&self, mut init: QpInit, user: u64) -> Result<u32> {
+        let mut daemon = self.daemon();
         let mut state = self.lock();
         if let Some(domain) = init.xrcd {
             // Peers of the receiving half reach the memory of the domain's shared receive queues.
@@ -315,6 +458,18 @@ impl Context {
         if let Err(error) = state.core.create_qp(number, init) {
             state.links.give_back(number);
             return Err(error.into());
+        }
+        drop(state);
+        let request = create_qp(&daemon, &init, user);
+        let made = request.and_then(|request| {
+            let (name, command) = (Name::Qp(number), Command::CreateQp);
+            daemon.make::<_, abi::CreateQpAnswer>(name, command, &request, &[number, 0])
+        });
+        let mut state = self.lock();
+        if let Err(error) = made {
+            state.core.destroy_qp(number)?;
+            state.links.give_back(number);
+            return Err(error);
         }
         state.qps.insert(number, user);
         state.count(init.pd, 1);
@@ -329,14 +484,22 @@ impl Context {
     /// # Errors
     /// `NotFound`.
     pub fn destroy_qp(&self, number: u32) -> Result<()> {
+        let mut daemon = self.daemon();
         let mut state = self.lock();
-        let pd = state.core.query_qp(number)?.init.pd;
+        let view = state.core.query_qp(number)?;
+        let pd = view.init.pd;
         state.core.destroy_qp(number)?;
         state.links.give_back(number);
         state.qps.remove(&number);
         state.count(pd, -1);
         self.advance(&mut state);
         drop(state);
+        daemon.report(&News {
+            qps: vec![(number, view)],
+            ..News::default()
+        });
+        daemon.end(Name::Qp(number));
+        drop(daemon);
         self.forget(Subject::Qp(number));
         Ok(())
     }
@@ -347,6 +510,15 @@ impl Context {
     /// `NotFound`. `NotSupported`: unknown bits of the mask. `Invalid`: a value, or the change of
     /// state with this mask; then nothing has changed.
     pub fn modify_qp(&self, number: u32, new: &Attributes, mask: AttributeMask) -> Result<()> {
+        let mut daemon = self.daemon();
+        // It may have come to an error by itself, from which it is changed.
+        let view = self.lock().core.query_qp(number)?;
+        daemon.report(&News {
+            qps: vec![(number, view)],
+            ..News::default()
+        });
+        let request = modify_qp(daemon.handle(Name::Qp(number))?, new, mask);
+        daemon.ask::<_, ()>(Command::ModifyQp, &request)?;
         let mut state = self.lock();
         state.core.modify_qp(number, new, mask)?;
         match new.state {
@@ -399,6 +571,69 @@ impl Context {
         state.advance_once();
         self.rouse(&mut state);
         posted
+    }
+}
+
+/// What the daemon is asked to make a queue pair of.
+fn create_qp(daemon: &Daemon, init: &QpInit, user: u64) -> Result<abi::CreateQp> {
+    let domain = init.xrcd.map_or(Name::Pd(init.pd), Name::Xrcd);
+    let cq = |id: Id| match init.kind {
+        QpType::XrcRecv => Ok(0),
+        _ => daemon.handle(Name::Cq(id)),
+    };
+    let srq = init.srq.map(|srq| daemon.handle(Name::Srq(srq)));
+    let capacity = &init.capacity;
+    Ok(abi::CreateQp {
+        response: 0,
+        user_handle: user,
+        pd_handle: daemon.handle(domain)?,
+        send_cq_handle: cq(init.send_cq)?,
+        recv_cq_handle: cq(init.recv_cq)?,
+        srq_handle: srq.unwrap_or(Ok(0))?,
+        max_send_wr: capacity.send_wr,
+        max_recv_wr: capacity.recv_wr,
+        max_send_sge: capacity.send_sge,
+        max_recv_sge: capacity.recv_sge,
+        max_inline_data: capacity.inline,
+        sq_sig_all: init.signal_all.into(),
+        qp_type: init.kind as u8,
+        is_srq: init.srq.is_some().into(),
+        reserved: 0,
+    })
+}
+
+/// What the daemon is asked to change of a queue pair.
+fn modify_qp(qp_handle: u32, new: &Attributes, mask: AttributeMask) -> abi::ModifyQp {
+    let dest = abi::Destination {
+        dlid: new.dlid,
+        port_num: PORT,
+        ..abi::Destination::default()
+    };
+    abi::ModifyQp {
+        dest,
+        alt_dest: dest,
+        qp_handle,
+        attr_mask: mask.bits(),
+        qkey: new.qkey,
+        rq_psn: new.rq_psn,
+        sq_psn: new.sq_psn,
+        dest_qp_num: new.dest_qpn,
+        qp_access_flags: new.access.bits(),
+        pkey_index: new.pkey_index,
+        alt_pkey_index: 0,
+        qp_state: new.state as u8,
+        cur_qp_state: new.cur_state as u8,
+        path_mtu: new.path_mtu,
+        en_sqd_async_notify: new.notify_drained.into(),
+        max_rd_atomic: new.max_rd_atomic,
+        max_dest_rd_atomic: new.max_dest_rd_atomic,
+        min_rnr_timer: new.min_rnr_timer,
+        port_num: new.port,
+        timeout: new.timeout,
+        retry_cnt: new.retry_cnt,
+        rnr_retry: new.rnr_retry,
+        alt_port_num: PORT,
+        ..abi::ModifyQp::default()
     }
 }
 

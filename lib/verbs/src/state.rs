@@ -11,6 +11,7 @@ use verbs_core::types::{EventType, QpType};
 use verbs_core::{Destination, Event, Subject};
 
 use crate::clock::Time;
+use crate::daemon::News;
 use crate::error::Result;
 use crate::events::Events;
 use crate::lanes::Lanes;
@@ -27,9 +28,9 @@ const LAST_TURNS: usize = 1000;
 pub struct AsyncEvent {
     /// What has happened.
     pub kind: EventType,
-    /// To what.
-    pub subject: Subject,
-    /// The program's word for that object.
+    /// To what; none: to the port, or the device.
+    pub subject: Option<Subject>,
+    /// The program's word for that object; the number of the port.
     pub user: u64,
 }
 
@@ -39,6 +40,8 @@ pub struct Cq {
     pub channel: Option<Arc<Events<u64>>>,
     /// The program's word for it.
     pub user: u64,
+    /// Completions that it holds.
+    pub size: u32,
 }
 
 impl Cq {
@@ -116,7 +119,7 @@ impl State {
                     let user = self.user(subject);
                     self.events.push(AsyncEvent {
                         kind,
-                        subject,
+                        subject: Some(subject),
                         user,
                     });
                 }
@@ -310,6 +313,26 @@ impl State {
     }
 
     // ---- Objects ----
+
+    /// What the objects have done.
+    pub fn news(&self) -> News {
+        let core = &self.core;
+        let qps = self
+            .qps
+            .keys()
+            .map(|number| (*number, core.query_qp(*number)));
+        let cqs = self.cqs.keys().map(|id| (*id, core.cq_traffic(*id)));
+        let srqs = self.srqs.keys().map(|id| (*id, core.srq(*id)));
+        News {
+            qps: qps
+                .filter_map(|(number, view)| Some((number, view.ok()?)))
+                .collect(),
+            cqs: cqs.filter_map(|(id, of)| Some((id, of.ok()?))).collect(),
+            srqs: srqs
+                .filter_map(|(id, of)| Some((id, of.ok()?.len())))
+                .collect(),
+        }
+    }
 
     /// Whether a queue pair has one peer.
     pub fn is_connected_type(&self, number: u32) -> Result<bool> {

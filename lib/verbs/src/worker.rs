@@ -15,20 +15,25 @@ use hal::event::{Queue, Ready};
 use libredox::Fd;
 use syscall::flag::EventFlags;
 
+use crate::daemon::{self, PORT};
 use crate::error::Result;
 use crate::links::Pending;
-use crate::raw::Shared;
+use crate::raw::{AsyncEvent, Shared};
 use crate::state::State;
 
 /// How often the thread looks whether the program polls, in nanoseconds.
 const LOOK_NS: u64 = 4_000_000;
 /// Its longest sleep, after which it looks whether the driver lives.
 const LONGEST_NS: u64 = 1_000_000_000;
+/// How often the daemon is told what has been done.
+const REPORT_NS: u64 = LONGEST_NS;
 
 /// What the event queue reports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Source {
     Bell,
+    /// The device's events, or its end.
+    Device,
     /// A lane, a listener or a connection in the making: all are looked at.
     Link,
 }
@@ -38,18 +43,25 @@ pub struct Worker {
     shared: Weak<Shared>,
     queue: Queue<Source>,
     bell: Fd,
+    /// The device's events, while its daemon lives.
+    device: Option<Fd>,
+    /// When the daemon was told what the objects have done.
+    reported_at: u64,
     /// Polls of the program when the thread looked last.
     polls: u32,
 }
 
 impl Worker {
-    pub(crate) fn new(shared: Weak<Shared>, bell: Fd) -> Result<Self> {
+    pub(crate) fn new(shared: Weak<Shared>, bell: Fd, device: Fd) -> Result<Self> {
         let mut queue = Queue::new()?;
         queue.subscribe(bell.raw(), EventFlags::EVENT_READ, Source::Bell)?;
+        queue.subscribe(device.raw(), EventFlags::EVENT_READ, Source::Device)?;
         Ok(Self {
             shared,
             queue,
             bell,
+            device: Some(device),
+            reported_at: 0,
             polls: 0,
         })
     }
@@ -61,12 +73,41 @@ impl Worker {
     pub fn run(mut self) -> Result<()> {
         let mut ready: Vec<Ready<Source>> = Vec::new();
         while let Some(shared) = self.shared.upgrade() {
+            if ready.iter().any(|of| of.source == Source::Device) {
+                self.take_events(&shared);
+            }
             let limit = self.turn(&shared)?;
             drop(shared);
             self.queue
                 .wait(Some(Duration::from_nanos(limit)), &mut ready)?;
         }
         Ok(())
+    }
+
+    /// Passes events of the port on. When the daemon has died the context has no device any more.
+    fn take_events(&mut self, shared: &Shared) {
+        let Some(device) = &self.device else {
+            return;
+        };
+        let pass = |kind| {
+            shared.events.push(AsyncEvent {
+                kind,
+                subject: None,
+                user: PORT.into(),
+            });
+        };
+        if !daemon::take_events(device, pass) {
+            self.device = None;
+            shared.daemon.lock().lose();
+        }
+    }
+
+    /// Tells the daemon what has been done, once in a while.
+    fn report(&mut self, shared: &Shared, now: u64) {
+        if now.saturating_sub(self.reported_at) >= REPORT_NS {
+            self.reported_at = now;
+            shared.report();
+        }
     }
 
     /// One turn; how long to sleep then.
@@ -88,6 +129,8 @@ impl Worker {
         let now = state.time.now();
         let limit = self.limit(&state, now);
         state.wakes_at = now.saturating_add(limit);
+        drop(state);
+        self.report(shared, now);
         Ok(limit)
     }
 

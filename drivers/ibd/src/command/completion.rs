@@ -86,6 +86,7 @@ fn insert_cq(call: &mut Call<'_>, wanted: &Wanted, id: Id, channel: Option<u32>)
         user_handle: wanted.user_handle,
         channel,
         cqe: wanted.cqe,
+        report: abi::CqReport::default(),
     }));
     if inserted.is_err() {
         call.release_slots(wanted.cqe.into());

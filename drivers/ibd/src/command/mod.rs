@@ -6,6 +6,7 @@ mod device;
 mod memory;
 mod post;
 mod queue_pair;
+pub mod report;
 mod srq;
 
 use alloc::vec::Vec;

@@ -126,6 +126,7 @@ fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateQpAnswer> {
         other: abi::Destination::default(),
         groups: BTreeMap::new(),
         slots: slots(number, &wanted.capacity),
+        report: abi::QpReport::default(),
     };
     let inserted = created.and_then(|()| {
         let slots = qp.slots;
@@ -286,7 +287,7 @@ pub fn query_qp(call: &mut Call<'_>) -> Result<()> {
 }
 
 /// A state by its number.
-fn state_of(number: u8) -> Result<QpState> {
+pub fn state_of(number: u8) -> Result<QpState> {
     let mut states = QpState::ALL.into_iter();
     let found = states.find(|state| *state as u32 == u32::from(number));
     found.ok_or(Error::new(EINVAL))

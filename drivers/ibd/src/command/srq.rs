@@ -45,6 +45,7 @@ fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<()> {
             user_handle: wanted.user_handle,
             pd: wanted.pd,
             slots,
+            report: abi::SrqReport::default(),
         };
         let inserted = call.insert(Object::Srq(srq));
         if inserted.is_err() {

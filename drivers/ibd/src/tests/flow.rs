@@ -109,7 +109,7 @@ fn a_queue_pair_goes_through_its_states_and_flushes() {
     let text = crate::files::text(index, &fixture.device, crate::files::Viewer { uid: UID });
     assert!(
         text.contains(&format!(
-            " {QP} {number} RC ERR {PD} {CQ} {CQ} - 0x1 4456448 7\n"
+            " {QP} {number} RC ERR {PD} {CQ} {CQ} - 0x1 4456448 0 0 0 0 0 0 3 7\n"
         )),
         "{text}"
     );

@@ -258,6 +258,7 @@ impl QueuePair {
             ..WorkCompletion::new(receive.id, self.number, WcOpcode::Recv, WcStatus::Success)
         };
         let is_solicited = piece.marks.contains(Marks::SOLICITED);
+        self.count_receive(piece.total);
         objects.complete(self.init.recv_cq, completion, is_solicited);
         true
     }

@@ -266,6 +266,7 @@ impl QueuePair {
             ..WorkCompletion::new(id, self.number, opcode, WcStatus::Success)
         };
         let is_solicited = piece.marks.contains(Marks::SOLICITED);
+        self.count_receive(incoming.total);
         objects.complete(incoming.pool.cq, completion, is_solicited);
     }
 

@@ -1,10 +1,13 @@
 //! Protection domains, memory regions and memory windows.
 
+use verbs_abi::command::Command;
+use verbs_abi::records as abi;
 use verbs_core::keys;
 use verbs_core::keys::WindowType;
 use verbs_core::table::Id;
 
 use super::{Context, Held};
+use crate::daemon::{Daemon, Name};
 use crate::error::{Error, Result};
 use crate::state::State;
 
@@ -14,8 +17,16 @@ impl Context {
     /// # Errors
     /// `NoMemory`.
     pub fn alloc_pd(&self) -> Result<Id> {
+        let mut daemon = self.daemon();
+        let pd = self.lock().core.alloc_pd()?;
+        let request = abi::AllocPd::default();
+        let name = Name::Pd(pd);
+        let made = daemon.make::<_, abi::AllocPdAnswer>(name, Command::AllocPd, &request, &[]);
         let mut state = self.lock();
-        let pd = state.core.alloc_pd()?;
+        if let Err(error) = made {
+            state.core.dealloc_pd(pd)?;
+            return Err(error);
+        }
         state.users.insert(pd, 0);
         Ok(pd)
     }
@@ -25,6 +36,7 @@ impl Context {
     /// # Errors
     /// `NotFound`. `Busy`: something belongs to it.
     pub fn dealloc_pd(&self, pd: Id) -> Result<()> {
+        let mut daemon = self.daemon();
         let mut state = self.lock();
         match state.users.get(&pd) {
             None => return Err(Error::NotFound),
@@ -34,6 +46,8 @@ impl Context {
         state.close_lanes(pd);
         state.core.dealloc_pd(pd)?;
         state.users.remove(&pd);
+        drop(state);
+        daemon.end(Name::Pd(pd));
         Ok(())
     }
 
@@ -44,8 +58,24 @@ impl Context {
     /// in a page, or not in `held`. `NoMemory`.
     pub fn register(&self, region: keys::Region, held: Held) -> Result<u32> {
         check(&region, &held)?;
+        let mut daemon = self.daemon();
+        let request = abi::RegMr {
+            response: 0,
+            start: region.start,
+            length: region.length,
+            hca_va: region.iova,
+            pd_handle: daemon.handle(Name::Pd(region.pd))?,
+            access_flags: region.access.bits(),
+        };
+        let key = self.lock().core.register(region)?;
+        let (name, command) = (Name::region(key), Command::RegMr);
+        let made = daemon.make::<_, abi::RegMrAnswer>(name, command, &request, &[key, 0]);
         let mut state = self.lock();
-        let key = state.core.register(region)?;
+        if let Err(error) = made {
+            let State { core, lanes, .. } = &mut *state;
+            core.deregister(lanes, key)?;
+            return Err(error);
+        }
         state.lanes.memory.insert(key, held);
         state.count(region.pd, 1);
         Ok(key)
@@ -56,6 +86,7 @@ impl Context {
     /// # Errors
     /// `NotFound`. `Busy`: a memory window is bound to it.
     pub fn deregister(&self, key: u32) -> Result<Held> {
+        let mut daemon = self.daemon();
         let mut state = self.lock();
         let State { core, lanes, .. } = &mut *state;
         let pd = core.region(key).ok_or(Error::NotFound)?.pd;
@@ -63,6 +94,8 @@ impl Context {
         let held = lanes.memory.remove(key).ok_or(Error::NotFound)?;
         state.count(pd, -1);
         self.advance(&mut state);
+        drop(state);
+        daemon.end(Name::region(key));
         Ok(held)
     }
 
@@ -76,10 +109,23 @@ impl Context {
         if let Some(held) = &held {
             check(&new, held)?;
         }
+        let mut daemon = self.daemon();
+        let state = self.lock();
+        let old = *state.core.region(key).ok_or(Error::NotFound)?;
+        state.core.check_unbound(key)?;
+        drop(state);
+        rereg(&mut daemon, key, &new, keys::next_key(key))?;
         let mut state = self.lock();
         let State { core, lanes, .. } = &mut *state;
-        let old = *core.region(key).ok_or(Error::NotFound)?;
-        let fresh = core.reregister(lanes, key, new)?;
+        let fresh = match core.reregister(lanes, key, new) {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                // A window was bound in the meantime.
+                drop(state);
+                rereg(&mut daemon, key, &old, key)?;
+                return Err(error.into());
+            }
+        };
         let former = lanes.memory.remove(key).ok_or(Error::NotFound)?;
         lanes.memory.insert(fresh, held.unwrap_or(former));
         state.count(old.pd, -1);
@@ -98,8 +144,24 @@ impl Context {
     /// # Errors
     /// `NotFound`: the domain. `NoMemory`.
     pub fn alloc_mw(&self, pd: Id, kind: WindowType) -> Result<u32> {
+        let mut daemon = self.daemon();
+        let request = abi::AllocMw {
+            pd_handle: daemon.handle(Name::Pd(pd))?,
+            mw_type: match kind {
+                WindowType::One => 1,
+                WindowType::Two => 2,
+            },
+            ..abi::AllocMw::default()
+        };
+        let key = self.lock().core.alloc_mw(pd, kind)?;
+        let name = Name::window(key);
+        let made = daemon.make::<_, abi::AllocMwAnswer>(name, Command::AllocMw, &request, &[]);
         let mut state = self.lock();
-        let key = state.core.alloc_mw(pd, kind)?;
+        if let Err(error) = made {
+            let State { core, lanes, .. } = &mut *state;
+            core.dealloc_mw(lanes, key)?;
+            return Err(error);
+        }
         state.count(pd, 1);
         Ok(key)
     }
@@ -109,13 +171,31 @@ impl Context {
     /// # Errors
     /// `NotFound`.
     pub fn dealloc_mw(&self, pd: Id, key: u32) -> Result<()> {
+        let mut daemon = self.daemon();
         let mut state = self.lock();
         let State { core, lanes, .. } = &mut *state;
         core.dealloc_mw(lanes, key)?;
         state.count(pd, -1);
         self.advance(&mut state);
+        drop(state);
+        daemon.end(Name::window(key));
         Ok(())
     }
+}
+
+/// Has the daemon change the memory region of a key to `new`, whose key is `fresh`.
+fn rereg(daemon: &mut Daemon, key: u32, new: &keys::Region, fresh: u32) -> Result<()> {
+    let request = abi::ReregMr {
+        response: 0,
+        mr_handle: daemon.handle(Name::region(key))?,
+        flags: abi::REREG_TRANSLATION | abi::REREG_PD | abi::REREG_ACCESS,
+        start: new.start,
+        length: new.length,
+        hca_va: new.iova,
+        pd_handle: daemon.handle(Name::Pd(new.pd))?,
+        access_flags: new.access.bits(),
+    };
+    daemon.reregister(&request, fresh)
 }
 
 /// Checks that a region lies in memory.

@@ -1,12 +1,19 @@
 //! Shared receive queues, and domains of extended reliable connections.
 
+use syscall::flag::O_CREAT;
+use verbs_abi::command::Command;
+use verbs_abi::records as abi;
 use verbs_core::Subject;
 use verbs_core::srq::Xrc;
 use verbs_core::table::Id;
 use verbs_core::work::ReceiveRequest;
 
 use super::{Context, each};
+use crate::daemon::Name;
 use crate::error::Result;
+
+/// The type of shared receive queues of XRC domains.
+const XRC: u32 = 1;
 
 impl Context {
     /// Makes a shared receive queue. `user`: the program's word for it.
@@ -20,8 +27,28 @@ impl Context {
         limit: u32,
         user: u64,
     ) -> Result<Id> {
+        let mut daemon = self.daemon();
+        let request = abi::CreateSrq {
+            response: 0,
+            user_handle: user,
+            pd_handle: daemon.handle(Name::Pd(pd))?,
+            max_wr,
+            max_sge,
+            srq_limit: limit,
+        };
+        let srq = self.lock().core.create_srq(pd, max_wr, max_sge, limit)?;
+        let name = Name::Srq(srq);
+        let made = daemon.make::<_, abi::CreateSrqAnswer>(name, Command::CreateSrq, &request, &[]);
+        self.keep_srq(srq, pd, user, made)
+    }
+
+    /// Keeps a shared receive queue that the daemon has made, or not.
+    fn keep_srq(&self, srq: Id, pd: Id, user: u64, made: Result<()>) -> Result<Id> {
         let mut state = self.lock();
-        let srq = state.core.create_srq(pd, max_wr, max_sge, limit)?;
+        if let Err(error) = made {
+            state.core.destroy_srq(srq)?;
+            return Err(error);
+        }
         state.srqs.insert(srq, user);
         state.count(pd, 1);
         Ok(srq)
@@ -32,8 +59,20 @@ impl Context {
     /// # Errors
     /// `NoMemory`.
     pub fn open_xrcd(&self) -> Result<Id> {
+        let mut daemon = self.daemon();
+        let domain = self.lock().core.open_xrcd()?;
+        let request = abi::OpenXrcd {
+            response: 0,
+            fd: -1,
+            oflags: O_CREAT as u32,
+        };
+        let name = Name::Xrcd(domain);
+        let made = daemon.make::<_, abi::OpenXrcdAnswer>(name, Command::OpenXrcd, &request, &[]);
         let mut state = self.lock();
-        let domain = state.core.open_xrcd()?;
+        if let Err(error) = made {
+            state.core.close_xrcd(domain)?;
+            return Err(error);
+        }
         state.xrcds.insert(domain, None);
         Ok(domain)
     }
@@ -43,9 +82,12 @@ impl Context {
     /// # Errors
     /// `NotFound`. `Busy`: queue pairs or shared receive queues belong to it.
     pub fn close_xrcd(&self, domain: Id) -> Result<()> {
+        let mut daemon = self.daemon();
         let mut state = self.lock();
         state.core.close_xrcd(domain)?;
         state.xrcds.remove(&domain);
+        drop(state);
+        daemon.end(Name::Xrcd(domain));
         Ok(())
     }
 
@@ -60,10 +102,28 @@ impl Context {
         limit: u32,
         user: u64,
     ) -> Result<Id> {
+        let mut daemon = self.daemon();
+        let request = abi::CreateXsrq {
+            response: 0,
+            user_handle: user,
+            srq_type: XRC,
+            pd_handle: daemon.handle(Name::Pd(pd))?,
+            max_wr,
+            max_sge,
+            srq_limit: limit,
+            max_num_tags: 0,
+            xrcd_handle: daemon.handle(Name::Xrcd(of.domain))?,
+            cq_handle: daemon.handle(Name::Cq(of.cq))?,
+        };
+        let made = {
+            let mut state = self.lock();
+            state.core.create_xrc_srq(pd, of, max_wr, max_sge, limit)
+        };
+        let srq = made?;
+        let (name, command) = (Name::Srq(srq), Command::CreateXsrq);
+        let made = daemon.make::<_, abi::CreateSrqAnswer>(name, command, &request, &[]);
+        self.keep_srq(srq, pd, user, made)?;
         let mut state = self.lock();
-        let srq = state.core.create_xrc_srq(pd, of, max_wr, max_sge, limit)?;
-        state.srqs.insert(srq, user);
-        state.count(pd, 1);
         if let Some(domain) = state.xrcds.get_mut(&of.domain) {
             domain.get_or_insert(pd);
         }
@@ -75,12 +135,15 @@ impl Context {
     /// # Errors
     /// `NotFound`. `Busy`: queue pairs take from it.
     pub fn destroy_srq(&self, srq: Id) -> Result<()> {
+        let mut daemon = self.daemon();
         let mut state = self.lock();
         let pd = state.core.srq(srq)?.pd;
         state.core.destroy_srq(srq)?;
         state.srqs.remove(&srq);
         state.count(pd, -1);
         drop(state);
+        daemon.end(Name::Srq(srq));
+        drop(daemon);
         self.forget(Subject::Srq(srq));
         Ok(())
     }
@@ -90,6 +153,16 @@ impl Context {
     /// # Errors
     /// `NotFound`. `Invalid`: more than it holds.
     pub fn set_srq_limit(&self, srq: Id, limit: u32) -> Result<()> {
+        let mut daemon = self.daemon();
+        let srq_handle = daemon.handle(Name::Srq(srq))?;
+        let request = abi::ModifySrq {
+            srq_handle,
+            attr_mask: abi::SRQ_LIMIT,
+            max_wr: 0,
+            srq_limit: limit,
+        };
+        daemon.ask::<_, ()>(Command::ModifySrq, &request)?;
+        // The daemon has the same size, so this is not refused.
         Ok(self.lock().core.set_srq_limit(srq, limit)?)
     }
 
@@ -98,7 +171,26 @@ impl Context {
     /// # Errors
     /// `NotFound`. `Invalid`: the size, or more are there, or the limit is above it.
     pub fn resize_srq(&self, srq: Id, max_wr: u32) -> Result<()> {
-        Ok(self.lock().core.resize_srq(srq, max_wr)?)
+        let mut daemon = self.daemon();
+        let srq_handle = daemon.handle(Name::Srq(srq))?;
+        let mut ask = |max_wr: u32| {
+            let request = abi::ModifySrq {
+                srq_handle,
+                attr_mask: abi::SRQ_MAX_WR,
+                max_wr,
+                srq_limit: 0,
+            };
+            daemon.ask::<_, ()>(Command::ModifySrq, &request)
+        };
+        let (former, ..) = self.query_srq(srq)?;
+        ask(max_wr)?;
+        let resized = self.lock().core.resize_srq(srq, max_wr);
+        if let Err(error) = resized {
+            // More receives are there, of which the daemon does not know.
+            ask(former)?;
+            return Err(error.into());
+        }
+        Ok(())
     }
 
     /// Receives that a shared receive queue holds, segments of each, and the limit.

@@ -2,13 +2,15 @@
 //!
 //! `verbs-test serve` serves one client after the other until one says that it was the last.
 //! `verbs-test victim` serves one client and dies in the middle of it. `verbs-test NODE` checks
-//! everything against both on that node. `verbs-test own` checks queue pairs of one context.
+//! everything against both on that node. `verbs-test own` checks queue pairs of one context,
+//! `verbs-test daemon`, as root, what the daemon of the device knows of one, and kills it.
 #![no_std]
 #![no_main]
 
 extern crate alloc;
 
 mod client;
+mod daemon;
 mod end;
 mod own;
 mod server;
@@ -88,6 +90,7 @@ fn main() -> i32 {
         Some("serve") => server::serve(PORT, false),
         Some("victim") => server::serve(VICTIM_PORT, true),
         Some("own") => own::check(),
+        Some("daemon") => daemon::check(),
         Some(node) => match node.parse() {
             Ok(node) => client::check(node),
             Err(_) => 64,

@@ -1,0 +1,71 @@
+//! What libraries that move data themselves tell of their objects.
+
+use syscall::error::{EINVAL, Result};
+use verbs_abi::call;
+use verbs_abi::records::{CqReport, QpReport, SrqReport};
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+use super::queue_pair::state_of;
+use crate::context::Context;
+use crate::device::{FIRST_LIBRARY_QPN, Totals};
+use crate::error::fail;
+
+/// Takes reports of this kind; of how many the object was there. Numbers that a library makes up
+/// are seen by its own user, and by root.
+///
+/// # Errors
+/// `EINVAL`: no such kind, no whole number of reports.
+pub fn take(context: &mut Context, totals: &mut Totals, kind: u64, bytes: &[u8]) -> Result<usize> {
+    match kind {
+        call::REPORT_QPS => each(bytes, |report| qp(context, totals, report)),
+        call::REPORT_CQS => each(bytes, |report: &CqReport| {
+            let cq = context.objects.cq_mut(report.cq_handle);
+            cq.map(|cq| cq.report = *report).is_ok()
+        }),
+        call::REPORT_SRQS => each(bytes, |report: &SrqReport| {
+            let srq = context.objects.srq_mut(report.srq_handle);
+            srq.map(|srq| srq.report = *report).is_ok()
+        }),
+        _ => fail(EINVAL),
+    }
+}
+
+/// Has each report of a list taken; how many were.
+fn each<T: FromBytes + Immutable + KnownLayout>(
+    bytes: &[u8],
+    mut take: impl FnMut(&T) -> bool,
+) -> Result<usize> {
+    let mut count = 0;
+    for piece in bytes.chunks(size_of::<T>()) {
+        let Ok(report) = T::read_from_bytes(piece) else {
+            return fail(EINVAL);
+        };
+        count += usize::from(take(&report));
+    }
+    Ok(count)
+}
+
+fn qp(context: &mut Context, totals: &mut Totals, report: &QpReport) -> bool {
+    let Ok(qp) = context.objects.qp_mut(report.qp_handle) else {
+        return false;
+    };
+    if qp.number < FIRST_LIBRARY_QPN {
+        return false;
+    }
+    let number = qp.number;
+    let before = core::mem::replace(&mut qp.report, *report);
+    let add = |total: &mut u64, now: u64, then: u64| {
+        *total = total.wrapping_add(now.saturating_sub(then));
+    };
+    add(&mut totals.sends, report.sends, before.sends);
+    add(&mut totals.sent_bytes, report.sent_bytes, before.sent_bytes);
+    add(&mut totals.receives, report.receives, before.receives);
+    let (now, then) = (report.received_bytes, before.received_bytes);
+    add(&mut totals.received_bytes, now, then);
+    add(&mut totals.errors, report.errors, before.errors);
+    // Others than errors it has only by MODIFY_QP.
+    if let Ok(Ok(state)) = u8::try_from(report.state).map(state_of) {
+        let _ = context.core.follow_state(number, state);
+    }
+    true
+}

@@ -1,0 +1,30 @@
+//! What a library that moves data itself tells the daemon of its objects: nobody else can know.
+
+use syscall_derive::Layout;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+records! {
+    /// A queue pair. Numbers count since it was made; `state` is that of QUERY_QP.
+    QpReport, 56, 8 {
+        0 qp_handle: u32,
+        4 state: u32,
+        8 queued_sends: u32,
+        12 queued_receives: u32,
+        16 sends: u64,
+        24 sent_bytes: u64,
+        32 receives: u64,
+        40 received_bytes: u64,
+        48 errors: u64,
+    }
+    /// A completion queue: completions that it holds, and those that have come since it was made.
+    CqReport, 16, 8 {
+        0 cq_handle: u32,
+        4 waiting: u32,
+        8 completions: u64,
+    }
+    /// A shared receive queue: receives that it holds.
+    SrqReport, 8, 4 {
+        0 srq_handle: u32,
+        4 queued: u32,
+    }
+}
