@@ -174,7 +174,8 @@ impl Endpoint {
     }
 
     /// Makes a locked operation on the double word at `offset` of the peer's windows, in one step
-    /// for all programs that reach it; what `operation` returns, for example the former value:
+    /// for all programs that reach it; what `operation` returns, for example the former value.
+    /// `operation` is one access to the word: it must not use the endpoint.
     ///
     /// ```no_run
     /// # use core::sync::atomic::Ordering;

@@ -35,6 +35,8 @@ pub enum Request<'a> {
         address: usize,
         /// Bytes.
         bytes: usize,
+        /// Rights, as `PROT_READ` and `PROT_WRITE` have them.
+        protection: u32,
         /// Flags: 4 is `MAP_FIXED`.
         flags: u32,
         /// Of which file.
@@ -153,7 +155,7 @@ unsafe extern "C" fn redox_sys_call_v0(
 extern "C" fn redox_mmap_v1(
     address: *mut (),
     bytes: usize,
-    _protection: u32,
+    protection: u32,
     flags: u32,
     fd: usize,
     offset: u64,
@@ -161,6 +163,7 @@ extern "C" fn redox_mmap_v1(
     ask(Request::Map {
         address: address as usize,
         bytes,
+        protection,
         flags,
         fd,
         offset,

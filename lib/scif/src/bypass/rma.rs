@@ -28,8 +28,8 @@ use crate::raw;
 /// Most bytes of one copy, which bounds the time that the daemon waits for a copy under way.
 const SLICE_BYTES: u64 = 1 << 20;
 
-/// Most bytes of a transfer that is made while the list of mappings is locked: other threads wait
-/// hardly longer, and the mappings need not be counted.
+/// Most bytes of a transfer that is made while the list of mappings is locked. Other threads wait
+/// hardly longer for it, and the mappings need not be counted.
 pub const SMALL_BYTES: u64 = 4096;
 
 /// The local end of a transfer.
@@ -348,14 +348,18 @@ impl Rma {
             spaces.renew(state);
         }
         spaces.peer.windows.prepare(offset, bytes);
-        let need = Need {
-            offset,
-            bytes: bytes.min(MAX_BYTES / 2),
-            what: Use::Write,
-            // Nothing is known of the other end of transfers to come.
-            other: 0,
+        let mut cover = |what| {
+            let need = Need {
+                offset,
+                bytes: bytes.min(MAX_BYTES / 2),
+                what,
+                // Nothing is known of the other end of transfers to come.
+                other: 0,
+            };
+            spaces.peer.cover(epd, need)
         };
-        spaces.peer.cover(epd, need)
+        // The window may allow one of the two only.
+        cover(Use::Write) || cover(Use::Read)
     }
 
     /// Reverts the [`prepare`](Self::prepare) of the range that begins at `offset`.
@@ -364,7 +368,8 @@ impl Rma {
     }
 
     /// Makes a locked operation on a double word of the peer's windows, which is mapped for it;
-    /// what `operation` returns. `None`: it cannot be mapped, or its window goes.
+    /// what `operation` returns, which runs with the list of mappings locked. `None`: the word
+    /// cannot be mapped, or its window goes.
     pub fn fetch(
         &self,
         epd: usize,
@@ -374,7 +379,7 @@ impl Rma {
     ) -> Option<u64> {
         const BYTES: u64 = size_of::<u64>() as u64;
         let state = control.now();
-        if !state.is_connected() || is_closed.load(Ordering::SeqCst) {
+        if !state.is_connected() {
             return None;
         }
         let mut spaces = self.spaces.lock();
@@ -403,6 +408,11 @@ impl Rma {
         }
         let piece = spaces.peer.windows.find(offset, BYTES, Use::Write)?;
         let word = piece.pages.word_u64(piece.at).ok()?;
+        // After the mapping: a window mapped since the descriptor was closed may be that of another
+        // endpoint that has got its number.
+        if is_closed.load(Ordering::SeqCst) {
+            return None;
+        }
         let epoch = state.epoch();
         if !enter(&mut &*control, epoch) {
             return None;

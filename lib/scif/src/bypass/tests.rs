@@ -10,6 +10,7 @@ use client_memory::pages::Pages;
 use client_memory::rights::Rights;
 use hal::copy::Side as MemorySide;
 use hal::testing::host::{self, Request};
+use libredox::flag::PROT_WRITE;
 use scif_abi::bypass::{
     BypassRecord, EPOCH_OFFSET, Part, RECEIVE_LOCK_OFFSET, SEND_LOCK_OFFSET, STATE_CONNECTED,
     STATE_DISCONNECTED, STATE_FINISHED, STATE_OFFSET, rma_busy_offset,
@@ -21,7 +22,8 @@ use scif_abi::qp::{BYTES_ARMED_OFFSET, MAGIC_OFFSET, QP_MAGIC, ROOM_ARMED_OFFSET
 use scif_ring::validity::ValidityMemory;
 use scif_ring::{RingMemory, Side};
 use syscall::error::{
-    ECONNRESET, EINTR, EINVAL, ENODEV, ENOTCONN, ENXIO, EOPNOTSUPP, Error, Result as SystemResult,
+    EACCES, ECONNRESET, EINTR, EINVAL, ENODEV, ENOTCONN, ENXIO, EOPNOTSUPP, Error,
+    Result as SystemResult,
 };
 use syscall::flag::F_SETFD;
 use zerocopy::IntoBytes;
@@ -109,6 +111,8 @@ struct World {
     on_map: Option<Box<dyn FnOnce()>>,
     /// The peer's window is the left end's control page, so that a copy there changes it.
     is_control: bool,
+    /// The peer's window may be read only.
+    is_read_only: bool,
 }
 
 impl World {
@@ -155,10 +159,17 @@ impl World {
             Request::Map {
                 address,
                 bytes,
+                protection,
                 fd,
                 offset,
                 ..
-            } => self.map(address, bytes, fd, offset),
+            } => {
+                let is_window = fd / 100 * 100 == WINDOWS;
+                if is_window && self.is_read_only && protection & PROT_WRITE != 0 {
+                    return failure(EACCES);
+                }
+                self.map(address, bytes, fd, offset)
+            }
             Request::Call(fd, payload, metadata) => self.call(fd, payload, metadata),
             Request::Read(fd, buffer) => {
                 self.log.push(format!("read {fd} {}", buffer.len()));
@@ -303,6 +314,7 @@ fn play(test: impl FnOnce(&Stage, &Rc<Bypass>, &Rc<Bypass>)) {
         is_dead: false,
         on_map: None,
         is_control: false,
+        is_read_only: false,
     };
     let stage = Stage(Rc::new(RefCell::new(world)));
     let system = stage.clone();
@@ -943,6 +955,19 @@ fn a_prepared_window_is_written_without_the_daemon_from_the_first_byte_on() {
 }
 
 #[test]
+fn a_window_that_may_be_read_only_can_be_prepared() {
+    rings(|stage, left, _| {
+        stage.0.borrow_mut().is_read_only = true;
+        assert_eq!(left.prepare_window(LEFT, 4096, 8192), Ok(()));
+        assert_eq!(stage.log(), "map 0x10000 of 203");
+        stage.window(RIGHT)[5000].store(7, Relaxed);
+        let mut byte = [0];
+        left.vreadfrom(LEFT, byte.as_mut_slice(), 5000, 4).unwrap();
+        assert_eq!((byte, stage.log().as_str()), ([7], ""));
+    });
+}
+
+#[test]
 fn what_cannot_be_prepared_says_why() {
     play(|_, left, _| assert_eq!(left.prepare_window(LEFT, 0, 4096), Err(EOPNOTSUPP)));
     rings(|stage, left, _| {
@@ -979,6 +1004,18 @@ fn locked_operations_reach_the_peer_s_window() {
         assert_eq!(stage.log(), ["map 0x10000 of 203"; 2].join(", "));
         assert_eq!(add(left, WINDOW_BYTES as i64, 1), Err(ENXIO));
         assert_eq!(add(left, i64::MAX - 7, 1), Err(ENXIO));
+    });
+}
+
+#[test]
+fn a_locked_operation_is_not_made_through_a_descriptor_closed_meanwhile() {
+    rings(|stage, left, _| {
+        // Another thread closes the descriptor while this one maps: it may be of another endpoint.
+        let closed = left.clone();
+        stage.0.borrow_mut().on_map = Some(Box::new(move || closed.detach()));
+        let result = left.fetch(LEFT, 64, |word| word.fetch_add(1, Relaxed));
+        assert_eq!(result, Err(EINTR));
+        assert_eq!(get(stage.window(RIGHT), 64), 0);
     });
 }
 

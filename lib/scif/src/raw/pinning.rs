@@ -97,6 +97,7 @@ impl World {
                 flags,
                 fd,
                 offset,
+                ..
             } => self.map(address, bytes, flags, fd, offset),
             Request::Unmap(address, bytes) => {
                 (address..address + bytes).step_by(PAGE).for_each(|page| {

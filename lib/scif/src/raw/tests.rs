@@ -121,6 +121,7 @@ impl World {
                 flags,
                 fd,
                 offset,
+                ..
             } => self.map(address, bytes, flags, fd, offset),
             Request::Unmap(_, bytes) => {
                 self.log.push(format!("unmap {bytes:#x}"));
