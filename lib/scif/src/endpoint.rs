@@ -169,25 +169,25 @@ impl Endpoint {
         Ok(self.bypass.prepare(self.fd())?)
     }
 
-    /// Whether the connection lives: a look at own memory, and about once a second a question to
-    /// the daemon, whose death shows nowhere else. For programs that work on mappings alone; of
-    /// connections that are not [prepared](Self::prepare) the daemon is asked each time.
+    /// Whether the connection lives, by own memory and, about once a second, by a probe of the
+    /// daemon, whose death shows nowhere else. For programs that work on mappings alone. Unless the
+    /// endpoint is [prepared](Self::prepare), each call asks the daemon.
     pub fn is_live(&self) -> bool {
         self.bypass.is_live(self.fd())
     }
 
-    /// As [`is_live`](Self::is_live), but by a look at own memory alone, as every
-    /// [send](Self::send) makes it: that the peer's node has gone shows when the daemon has noticed
-    /// it. A look at the peer's memory crosses the bus and takes as long as a message.
+    /// As [`is_live`](Self::is_live), but by own memory alone, as every [send](Self::send) does:
+    /// the loss of the peer's node shows once the daemon has noticed it. A load from the peer's
+    /// memory crosses the bus and takes as long as a message.
     #[inline]
     pub fn is_connected(&self) -> bool {
         self.bypass.is_connected(self.fd())
     }
 
-    /// Whether bytes may have arrived, or the connection may have ended: a look at own memory, for
-    /// programs that look again and again between other things. Unlike a
-    /// [receive](Self::recv) without waiting it does not notice that the daemon has died
-    /// ([`is_live`](Self::is_live) does). Always so unless [prepared](Self::prepare).
+    /// Whether bytes may have arrived, or the connection may have ended, by own memory alone: for
+    /// programs that poll between other work. Unlike a [receive](Self::recv) without waiting it
+    /// does not notice that the daemon has died ([`is_live`](Self::is_live) does). Always true
+    /// unless [prepared](Self::prepare).
     #[inline]
     pub fn has_news(&self) -> bool {
         self.bypass.has_news()

@@ -27,8 +27,8 @@ impl Error {
         }
     }
 
-    /// The error behind what the kernel said to a request. Of a daemon that has just died Redox's
-    /// kernel says `ESRCH` as long as its scheme is there.
+    /// The error of a system call. Redox's kernel answers `ESRCH` for a daemon that has just died,
+    /// as long as its scheme is there.
     const fn of_kernel(number: i32) -> Self {
         Self::from_errno(match number {
             ESRCH => ENODEV,

@@ -13,7 +13,7 @@ use syscall::error::EIO;
 use syscall::flag::EventFlags;
 
 use crate::error::{Error, Result};
-use crate::raw::{at_most, now};
+use crate::raw::Deadline;
 
 /// Bytes of lines taken at a time.
 const READ_BYTES: usize = 512;
@@ -53,31 +53,23 @@ impl NodeEvents {
     /// The next event; waits for it, at most for `limit` (none: without limit).
     ///
     /// # Errors
-    /// Those of the scheme; `EIO` when it says something that is no event.
+    /// Those of the scheme; `EIO` for a line that is no event.
     pub fn next(&mut self, limit: Option<Duration>) -> Result<Option<NodeEvent>> {
         if let Some(event) = self.take()? {
             return Ok(Some(event));
         }
         let mut queue = Queue::new()?;
         queue.subscribe(self.fd(), EventFlags::EVENT_READ, ())?;
-        let end = match limit {
-            Some(limit) => now()?.checked_add(limit),
-            None => None,
-        };
+        let end = Deadline::after(limit)?;
         let mut ready = Vec::new();
         loop {
             // After subscribing, so that nothing that happens in between is missed.
             if let Some(event) = self.take()? {
                 return Ok(Some(event));
             }
-            let left = match end {
-                None => None,
-                Some(end) => match end.checked_sub(now()?) {
-                    None | Some(Duration::ZERO) => return Ok(None),
-                    left => left,
-                },
-            };
-            queue.wait(at_most(left), &mut ready)?;
+            if !end.wait(&mut queue, &mut ready)? {
+                return Ok(None);
+            }
         }
     }
 

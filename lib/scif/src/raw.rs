@@ -33,8 +33,8 @@ pub use data::{Data, Room, Source, Target};
 pub use ends::{accept, close, finish, shutdown};
 pub(crate) use pieces::MOST_BYTES;
 use pinned::Transfer;
+pub(crate) use poll::{Deadline, now};
 pub use poll::{PollFd, poll, poll_by};
-pub(crate) use poll::{at_most, now};
 
 /// The result of a call; the error is a positive error number.
 pub type Result<T> = core::result::Result<T, i32>;
@@ -47,28 +47,29 @@ const NO_TOKEN: u64 = 0;
 const BOUNCE_BYTES: usize = MOST_BYTES;
 
 fn number(error: libredox::error::Error) -> i32 {
-    interrupted(error.errno())
+    scif_number(error.errno())
 }
 
-/// A descriptor of what `name` means for an endpoint, of which only this library knows. It is
-/// not passed on to programs that this one becomes: a handle that lives on in one of them would
-/// keep the connection, and whatever was locked through it.
+/// A hidden descriptor: the object that `name` means for an endpoint. It is closed when the program
+/// executes another one, because a handle that lived on there would keep the connection, and
+/// whatever was locked through it.
 pub(crate) fn companion(epd: usize, name: &[u8]) -> Result<Fd> {
     let file = Fd::new(libredox::call::dup(epd, name).map_err(number)?);
-    // The flag of the descriptor has the value of the one of `open`. It is for relibc: our own
-    // runtime and C library pass on nothing that was not asked for.
+    // The descriptor's flag has the same value as the flag of `open`. It is for relibc: our own
+    // runtime and C library pass on only the descriptors that a program names.
     file.fcntl(F_SETFD, O_CLOEXEC as usize).map_err(number)?;
     Ok(file)
 }
 
 fn system(error: syscall::error::Error) -> i32 {
-    interrupted(error.errno)
+    scif_number(error.errno)
 }
 
-/// The daemon ends calls that wait on an endpoint that is being closed with `ECANCELED`, as a
-/// scheme cannot say `EINTR` of its own; that is SCIF's word for it. Of a daemon that has just died
-/// Redox's kernel says `ESRCH` as long as its scheme is there.
-fn interrupted(number: i32) -> i32 {
+/// SCIF's number for an error of a system call. The daemon ends calls that wait on an endpoint
+/// which is being closed with `ECANCELED`, because a scheme cannot answer `EINTR`, SCIF's number
+/// for it. Redox's kernel answers `ESRCH` for a daemon that has just died, as long as its scheme is
+/// there.
+fn scif_number(number: i32) -> i32 {
     match number {
         ECANCELED => EINTR,
         ESRCH => ENODEV,
@@ -76,9 +77,9 @@ fn interrupted(number: i32) -> i32 {
     }
 }
 
-/// The error number of a call on an endpoint whose payload is a range. A bad payload is `EFAULT`:
-/// Redox's kernel says `EINVAL` of whole pages that are not there, and `EPERM` where the rights are
-/// too few, which no daemon says of a payload.
+/// The error number of a call on an endpoint whose payload is a range. A bad payload is `EFAULT`.
+/// Redox's kernel answers `EINVAL` for whole pages that are not there, and `EPERM` where the rights
+/// are too few, an error that no daemon gives for a payload.
 fn refused(payload: Range<'_>, error: syscall::error::Error) -> i32 {
     match error.errno {
         EPERM => EFAULT,
@@ -214,8 +215,8 @@ pub fn send<'a>(epd: usize, data: impl Into<Source<'a>>, flags: u32) -> Result<u
     with_payload(epd, Call::Send { flags }, bounce)
 }
 
-/// Sends by `write`, which waits until all has been taken, unless the descriptor has `O_NONBLOCK`:
-/// that does not concern `scif_send`, so then it is waited here.
+/// Sends by `write`, which waits until all bytes are taken. With `O_NONBLOCK`, which does not
+/// concern `scif_send`, this function waits instead.
 fn send_all(epd: usize, data: Source<'_>) -> Result<usize> {
     let mut sent = 0;
     while sent < data.bytes() {
@@ -336,7 +337,7 @@ pub fn register(
     let provide = || provide(epd, memory, asked).map_err(refused);
     let known = provide()?;
     match ask(known.token, known.offset) {
-        // Unmapped behind our back since: what the table says is no longer so.
+        // The program has unmapped it meanwhile, and the table does not know.
         Err(EFAULT) if !known.is_pinned() => {
             shared::forget(memory);
             let fresh = provide()?;
@@ -346,7 +347,7 @@ pub fn register(
     }
 }
 
-/// Has the daemon know whole pages: by their object, or pinned.
+/// Makes whole pages known to the daemon: by their object, or pinned.
 fn provide(epd: usize, pages: Range<'_>, protection: Protection) -> Result<Provided> {
     let open = || companion(epd, b"memory").map_err(syscall::error::Error::new);
     shared::provide(pages, protection, open).map_err(system)

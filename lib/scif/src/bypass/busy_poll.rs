@@ -1,6 +1,6 @@
 //! Busy polling: how long a blocking call polls before it sleeps in the daemon.
 //!
-//! Polling costs no system call and sees the peer's bytes at once; sleeping costs two wake-ups and
+//! Polling costs no system call and finds the peer's bytes at once; sleeping costs two wake-ups and
 //! leaves the processor to others. A node may have a single processor, so a polling thread yields
 //! it from time to time: rarely at first, because a peer that polls too answers in a fraction of a
 //! microsecond; after every poll when the peer is a program of the same node, because nothing can
@@ -102,8 +102,8 @@ mod tests {
 
     #[test]
     fn numbers_name_policies() {
-        for way in [Waiting::Adaptive, Waiting::Poll, Waiting::Sleep] {
-            assert_eq!(Waiting::from_number(way as u8), way);
+        for policy in [Waiting::Adaptive, Waiting::Poll, Waiting::Sleep] {
+            assert_eq!(Waiting::from_number(policy as u8), policy);
         }
         assert_eq!(Waiting::from_number(77), Waiting::Adaptive);
     }

@@ -44,11 +44,11 @@ const FIRST_CALLS: u32 = 4;
 /// The count that stands for a descriptor whose rings cannot be mapped at all.
 const NEVER: u32 = u32::MAX;
 
-/// Waiting for another thread that is mapping the rings, which takes a dozen system calls: by
-/// yielding, because that thread may need this processor.
-struct GiveWay;
+/// The wait for another thread that is mapping the rings, which takes a dozen system calls. It
+/// yields, because that thread may need this processor.
+struct YieldingWait;
 
-impl spin::RelaxStrategy for GiveWay {
+impl spin::RelaxStrategy for YieldingWait {
     fn relax() {
         yield_now();
     }
@@ -57,7 +57,7 @@ impl spin::RelaxStrategy for GiveWay {
 /// The bypass of one descriptor of an endpoint.
 #[derive(Default)]
 pub struct Bypass {
-    rings: spin::once::Once<MappedRings, GiveWay>,
+    rings: spin::once::Once<MappedRings, YieldingWait>,
     /// Calls through the daemon so far, until the rings are mapped.
     calls: AtomicU32,
     /// A [`Waiting`].
@@ -112,9 +112,10 @@ impl Bypass {
         self.calls.store(calls, Ordering::Relaxed);
     }
 
-    /// The rings for a transfer of so many bytes, if they are mapped. Where the daemon must not
-    /// wait with much data of a program, they are mapped for the first long transfer that `waits`,
-    /// because only on the rings does such a transfer keep together ([`raw`]).
+    /// The rings for a transfer of `bytes` bytes, if they are mapped. Where the daemon must not
+    /// hold more than a page of a program's data while it waits, they are mapped for the first long
+    /// transfer that `waits`: only on the rings do the bytes of such a transfer stay together
+    /// ([`raw`]).
     #[inline]
     fn rings(&self, epd: usize, bytes: usize, waits: bool) -> Option<&MappedRings> {
         if waits && bytes > raw::MOST_BYTES && !self.rings.is_completed() && !settles_requests() {
@@ -454,7 +455,8 @@ impl Bypass {
         }
     }
 
-    /// Makes a locked operation on a double word of the peer's windows; what `operation` returns.
+    /// Makes a locked operation on a double word of the peer's windows; what `operation` returns,
+    /// which must not use this bypass.
     ///
     /// # Errors
     /// `EINVAL` unless the offset is a multiple of 8. `EOPNOTSUPP`: the rings are not mapped, or
@@ -493,8 +495,8 @@ impl Bypass {
         raw::plain(epd, call).err().unwrap_or(EOPNOTSUPP)
     }
 
-    /// Whether the connection lives; the daemon is asked about once a second, otherwise this is a
-    /// look at own memory. Without mapped rings the daemon is asked each time.
+    /// Whether the connection lives, by own memory and, about once a second, by a probe of the
+    /// daemon. Without mapped rings each call asks the daemon.
     pub fn is_live(&self, epd: usize) -> bool {
         match self.rings.get() {
             Some(rings) => rings.is_live(),
@@ -502,7 +504,7 @@ impl Bypass {
         }
     }
 
-    /// As [`is_live`](Self::is_live), without a look at the peer's memory.
+    /// As [`is_live`](Self::is_live), without a load from the peer's memory.
     #[inline]
     pub fn is_connected(&self, epd: usize) -> bool {
         match self.rings.get() {
@@ -511,8 +513,8 @@ impl Bypass {
         }
     }
 
-    /// Whether bytes may have arrived, or the connection may have ended: a look at own memory that
-    /// never asks the daemon. Always so without mapped rings.
+    /// Whether bytes may have arrived, or the connection may have ended, by own memory alone.
+    /// Always true without mapped rings.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.rings.get().is_none_or(MappedRings::has_news)

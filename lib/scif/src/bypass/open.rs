@@ -148,8 +148,8 @@ impl MappedRings {
         }
     }
 
-    /// Takes notice of a changed state word: unmaps windows that have gone, and the peer's pages
-    /// when the connection has. Returns whether the rings can be used.
+    /// Reads a changed state word: unmaps windows that have gone, and the peer's pages when the
+    /// connection has. Returns whether the rings can be used.
     #[cold]
     pub(super) fn refresh(&self) -> bool {
         if self.is_closed() {
@@ -227,20 +227,20 @@ impl MappedRings {
         Ok(Readiness::from_bits_truncate(ready as u16))
     }
 
-    /// Sleeps in an event queue: where nobody ends the requests of a dead daemon, no call may wait
-    /// in it.
+    /// Sleeps in an event queue: where the kernel does not end the requests of a dead daemon, no
+    /// call may wait in a request.
     #[cold]
     fn sleep_in_queue(&self, events: Readiness, kicks: Kicks) -> raw::Result<Readiness> {
         if !kicks.is_empty() {
             self.kick(kicks)?;
         }
         let mut entry = [PollFd::new(self.epd, events.bits())];
-        let look = |_: usize, entry: &PollFd| match self.is_current() {
+        let readiness = |_: usize, entry: &PollFd| match self.is_current() {
             true => raw::readiness(entry.epd, entry.events),
             // Windows have gone, or the connection has.
             false => Ok(events.bits()),
         };
-        raw::poll_by(&mut entry, None, look)?;
+        raw::poll_by(&mut entry, None, readiness)?;
         let ready = Readiness::from_bits_truncate(entry[0].revents);
         Ok(if self.is_current() {
             ready
@@ -262,7 +262,7 @@ impl MappedRings {
             && (!self.liveness.is_due_to_send() || self.is_served())
     }
 
-    /// Whether bytes may have arrived or the connection may have ended: a look at own memory alone.
+    /// Whether bytes may have arrived or the connection may have ended, by own memory alone.
     #[inline]
     pub(super) fn has_news(&self) -> bool {
         match self.memory() {
@@ -324,7 +324,7 @@ impl MappedRings {
         length: u64,
         flags: u32,
     ) -> bool {
-        // A short copy takes less time than a reading of the counter.
+        // A short copy takes less time than reading the counter.
         let is_due = match length > COPY_SHORT as u64 && length <= SMALL_BYTES {
             true => self.liveness.is_due_to_send(),
             // What the short way has left to this one too.

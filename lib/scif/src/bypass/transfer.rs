@@ -76,7 +76,7 @@ pub(super) trait Direction {
     /// Whether any byte can be moved.
     fn is_ready(rings: &MappedRings, memory: &&Memory) -> Result<bool, RingError<Error>>;
 
-    /// Whether a look without the lock shows that nothing can be moved.
+    /// Whether the rings show, without the lock, that nothing can be moved.
     fn is_idle(rings: &MappedRings, memory: &&Memory) -> bool;
 
     /// Whether the peer asked for a notification; its request is taken back by this.
@@ -116,7 +116,7 @@ impl Direction for Sending<'_> {
 
     #[inline]
     fn is_idle(_: &MappedRings, _: &&Memory) -> bool {
-        // There is nearly always room, so the look would be wasted.
+        // There is nearly always room, so the load would be wasted.
         false
     }
 
@@ -159,7 +159,7 @@ impl Direction for Receiving<'_> {
 
     #[inline]
     fn is_idle(rings: &MappedRings, memory: &&Memory) -> bool {
-        // Programs that poll look here far more often than they find something.
+        // Programs that poll call this far more often than they find something.
         rings.consumer.is_empty(memory)
     }
 
@@ -329,7 +329,7 @@ impl MappedRings {
     }
 
     /// Whether the peer sends no more, for a caller that receives and has found nothing. The daemon
-    /// looks once more, and reports the end.
+    /// reads the ring once more, and reports the end.
     #[inline]
     fn is_over(&self, side: Side) -> bool {
         side == Side::Receive && self.is_finished()

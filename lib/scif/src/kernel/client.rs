@@ -42,8 +42,8 @@ impl Registration {
         })
     }
 
-    /// The descriptor, for event queues: readable when [`dispatch`](Self::dispatch) has something
-    /// to tell.
+    /// The descriptor, for event queues: readable when [`dispatch`](Self::dispatch) has an event to
+    /// report.
     pub fn fd(&self) -> usize {
         self.events.fd()
     }
@@ -54,7 +54,7 @@ impl Registration {
     /// Those of the scheme.
     pub fn dispatch(&mut self, client: &mut impl Client) -> Result<()> {
         while let Some(event) = self.events.next(Some(Duration::ZERO))? {
-            self.present.tell(event, client);
+            self.present.apply(event, client);
         }
         Ok(())
     }
@@ -70,7 +70,8 @@ impl Registration {
 struct Present(BTreeSet<NodeId>);
 
 impl Present {
-    fn tell(&mut self, event: NodeEvent, client: &mut impl Client) {
+    /// Calls the client for an event that changes the set.
+    fn apply(&mut self, event: NodeEvent, client: &mut impl Client) {
         match event {
             NodeEvent::Added(node) => {
                 if self.0.insert(node) {
@@ -123,7 +124,7 @@ mod tests {
             Added(1),
         ];
         for event in events {
-            present.tell(event, &mut log);
+            present.apply(event, &mut log);
         }
         assert_eq!(log.0, [1, 2, -1, 1]);
         present.end(&mut log);

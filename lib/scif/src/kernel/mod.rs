@@ -1,8 +1,8 @@
 //! The calls that SCIF has for other drivers only: pinned pages, the addresses of the peer's pages,
 //! and nodes that come and go.
 //!
-//! On a microkernel a "kernel client" is a trusted driver task: these calls are root's, all other
-//! users else gets `EPERM` or `EACCES`. A driver whose device memory is the pages of a peer:
+//! On a microkernel a "kernel client" is a trusted driver task: only root may make these calls, and
+//! other users get `EPERM` or `EACCES`. A driver whose device memory is the pages of a peer:
 //!
 //! ```no_run
 //! # use std::rc::Rc;

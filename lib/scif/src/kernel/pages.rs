@@ -111,9 +111,9 @@ impl<E: Borrow<Endpoint>> RemotePages<E> {
         self.endpoint.borrow()
     }
 
-    /// Maps the pages into this program. Only pages of other nodes can be had like this: those of
-    /// the own node are this system's ordinary memory, which has an owner
-    /// ([`Endpoint::map`](crate::Endpoint::map) is for them).
+    /// Maps the pages into this program: pages of other nodes only. Those of the own node are
+    /// ordinary memory of this system, which has an owner
+    /// ([`Endpoint::map`](crate::Endpoint::map) maps them).
     ///
     /// # Errors
     /// `EPERM` for pages of the own node, `ENOMEM`, those of mapping device memory.
@@ -132,7 +132,7 @@ impl<E: Borrow<Endpoint>> RemotePages<E> {
         })
     }
 
-    /// `scif_put_pages`: gives the reference back. Dropping does the same and cannot tell of an
+    /// `scif_put_pages`: gives the reference back. Dropping does the same without reporting an
     /// error.
     ///
     /// # Errors
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_for_is_not() {
+    fn more_pages_than_a_call_holds_are_refused_without_a_call() {
         let endpoint = Endpoint::from_file(libredox::Fd::new(usize::MAX));
         let result = get_pages(&endpoint, 0, !0xfff);
         assert_eq!(result.err(), Some(Error::from_errno(ENOMEM)));

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use super::{Result, companion, local, number, peer, pieces, plain, with_payload};
 
-/// What to ask an endpoint for to wait until nothing of it is under way.
+/// The name of the object of an endpoint by which a program waits until nothing is under way.
 const END: &[u8] = b"end";
 
 /// `scif_close`: closes the descriptor. If it was the endpoint's last one, the endpoint ends, and
@@ -33,13 +33,13 @@ pub fn close(epd: usize) -> Result<()> {
             // There is no room for another descriptor, or no daemon to ask.
             Ok(_) | Err(ENODEV) => None,
             Err(EBADF) => return Err(EBADF),
-            Err(_) if matches!(error, ENODEV) => None,
+            Err(_) if error == ENODEV => None,
             Err(_) => return Err(ENOTTY),
         },
     };
     libredox::call::close(epd).map_err(number)?;
     if let Some(end) = end {
-        // An interrupted caller too has to know when its memory is its own again.
+        // An interrupted caller must know when its memory is its own again, too.
         while plain(end.raw(), Call::Shutdown) == Err(EINTR) {}
     }
     Ok(())
@@ -55,10 +55,10 @@ pub fn shutdown(epd: usize) -> Result<()> {
     plain(epd, Call::Shutdown).map(|_| ())
 }
 
-/// Says that no more bytes are sent; see [`Call::Finish`].
+/// Ends the bytes to the peer; the connection's other direction goes on. See [`Call::Finish`].
 ///
 /// # Errors
-/// `EOPNOTSUPP`: the peer's node cannot be told that; `EBADF`, `ECONNRESET`, `ENOTCONN`.
+/// `EOPNOTSUPP`: the peer's node has no message for it; `EBADF`, `ECONNRESET`, `ENOTCONN`.
 pub fn finish(epd: usize) -> Result<()> {
     plain(epd, Call::Finish).map(|_| ())
 }
@@ -79,7 +79,7 @@ pub fn accept(epd: usize, flags: u32) -> Result<(usize, PortId)> {
     Ok((new.into_raw(), from))
 }
 
-/// An accept with flags that there are not: what the daemon says to it.
+/// The daemon's error for an accept with unknown flags.
 fn refused_accept<T>(epd: usize, flags: u32) -> Result<T> {
     let mut record = AcceptRecord::default();
     let request = Call::AcceptRequest { flags, record };

@@ -1,12 +1,11 @@
-//! Data beside requests where the kernel does not settle those of the dead
-//! ([`hal::kernel::settles_requests`]): less than a page at a time, and never in a request that
-//! waits.
+//! Transfers in pieces of less than a page, none of which waits in a request: for kernels that do
+//! not settle the requests of the dead ([`hal::kernel::settles_requests`]).
 //!
 //! Such a kernel lends whole pages of a payload to the daemon together with a reference to the
 //! program's address space. If the program is killed before the answer, the daemon drops the last
 //! reference and waits for itself to unmap what the program had mapped of it. Pieces of a page are
 //! copied instead. A request that a dead daemon has is never answered there, so a call waits in an
-//! event queue, and asks again at intervals.
+//! event queue, and repeats its request at intervals.
 //!
 //! On such a kernel large blocking transfers of several processes through one endpoint may mix,
 //! where the rings cannot be mapped ([`crate::bypass`]).
@@ -26,10 +25,11 @@ use super::{
     poll, send, with_payload,
 };
 
-/// Most bytes beside a request: no whole page, wherever they lie.
+/// Most bytes of a payload that hold no whole page, wherever they lie.
 pub(crate) const MOST_BYTES: usize = PAGE_SIZE - 1;
 
-/// The pause after a wait that led to nothing: another program's transfer goes first.
+/// The pause after a wait after which nothing could be moved: another program's transfer goes
+/// first.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Whether this many bytes must go in pieces.
@@ -41,7 +41,7 @@ pub(super) fn are_needed(bytes: usize) -> bool {
 struct Wait {
     epd: usize,
     events: Readiness,
-    /// Whether the last wait led to nothing so far.
+    /// Whether nothing was moved since the last wait.
     was_vain: bool,
 }
 

@@ -9,8 +9,8 @@ use syscall::error::EFAULT;
 
 use super::{Result, pieces, provide, with_record};
 
-/// Bytes from which on a transfer is made with pinned pages in any case; fewer are beside the
-/// call where so many may be.
+/// Bytes from which on a transfer is made with pinned pages in any case; fewer are the payload of
+/// the call, where a payload may be that long.
 const PINNED_BYTES: usize = 64 * 1024;
 
 /// A transfer between memory that is not registered and the peer's windows.
@@ -31,7 +31,7 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// With a slice, if it is not better passed beside the call: complete when the call returns,
+    /// A transfer with a slice that is too long for a payload; complete when the call returns,
     /// whatever the flags say.
     pub fn of_slice(epd: usize, slice: &'a mut [u8], remote: i64, flags: u32) -> Option<Self> {
         let flags = flags & !RmaFlags::USECACHE.bits();
@@ -40,8 +40,8 @@ impl<'a> Transfer<'a> {
     }
 
     /// Makes the transfer with memory that the daemon knows: its own where `SCIF_RMA_USECACHE`
-    /// allows that, or pages that are pinned as long as the transfer runs. `None` when it is better
-    /// made in another way: the flag is a hint.
+    /// allows that, or pages that are pinned as long as the transfer runs. `None`: another way is
+    /// faster; the flag is a hint.
     pub fn run(
         &self,
         protection: Protection,
@@ -65,7 +65,7 @@ impl<'a> Transfer<'a> {
             if result != Err(EFAULT) {
                 return Some(result);
             }
-            // Unmapped behind our back since.
+            // The program has unmapped it meanwhile, and the table does not know.
             shared::forget(range);
         }
         if range.bytes() < PINNED_BYTES && !pieces::are_needed(range.bytes()) {

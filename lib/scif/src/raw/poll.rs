@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use hal::event::Queue;
+use hal::event::{Queue, Ready};
 use hal::kernel::settles_requests;
 use libredox::flag::CLOCK_MONOTONIC;
 use scif_abi::flags::Readiness;
@@ -11,8 +11,8 @@ use syscall::flag::EventFlags;
 
 use super::{Result, readiness};
 
-/// The time between two looks at endpoints of which no event has come.
-const LOOK: Duration = Duration::from_secs(1);
+/// The time between two polls of endpoints for which no event has come.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One endpoint to poll, by its descriptor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -66,10 +66,7 @@ pub fn poll_by(
         let subscribed = queue.subscribe(entry.epd, events, entry.epd);
         subscribed.map_err(|error| error.errno)?;
     }
-    let end = match limit {
-        Some(limit) => now()?.checked_add(limit),
-        None => None,
-    };
+    let end = Deadline::after(limit)?;
     let mut events = Vec::new();
     loop {
         // After subscribing, so that nothing that happens in between is missed.
@@ -77,25 +74,50 @@ pub fn poll_by(
         if ready > 0 {
             return Ok(ready);
         }
-        let left = match end {
-            None => None,
-            Some(end) => match end.checked_sub(now()?) {
-                None | Some(Duration::ZERO) => return Ok(0),
-                left => left,
-            },
-        };
-        queue
-            .wait(at_most(left), &mut events)
-            .map_err(|error| error.errno)?;
+        if !end.wait(&mut queue, &mut events)? {
+            return Ok(0);
+        }
     }
 }
 
-/// How long to wait at a time: where the daemon's death is no event, until the next look whether it
-/// lives.
-pub(crate) fn at_most(left: Option<Duration>) -> Option<Duration> {
-    match settles_requests() {
-        true => left,
-        false => Some(left.unwrap_or(LOOK).min(LOOK)),
+/// The end of waiting by an event queue, in monotonic time; `None`: without end.
+pub(crate) struct Deadline(Option<Duration>);
+
+impl Deadline {
+    /// The end of a wait that begins now and takes `limit` at most.
+    ///
+    /// # Errors
+    /// Those of the clock.
+    pub(crate) fn after(limit: Option<Duration>) -> Result<Self> {
+        Ok(Self(match limit {
+            Some(limit) => now()?.checked_add(limit),
+            None => None,
+        }))
+    }
+
+    /// Waits once; `false`: the end has come. Where the daemon's death is no event, the wait ends
+    /// after [`POLL_INTERVAL`] without an event, so that the caller asks the daemon.
+    ///
+    /// # Errors
+    /// Those of the event queue and the clock.
+    pub(crate) fn wait<T: Copy + PartialEq>(
+        &self,
+        queue: &mut Queue<T>,
+        events: &mut Vec<Ready<T>>,
+    ) -> Result<bool> {
+        let left = match self.0 {
+            None => None,
+            Some(end) => match end.checked_sub(now()?) {
+                None | Some(Duration::ZERO) => return Ok(false),
+                left => left,
+            },
+        };
+        let left = match settles_requests() {
+            true => left,
+            false => Some(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL)),
+        };
+        let waited = queue.wait(left, events);
+        waited.map(|_| true).map_err(|error| error.errno)
     }
 }
 
