@@ -1,9 +1,13 @@
-//! The registry behind the event queues: which queue watches which file.
+//! Event queues: the registry that knows which queue watches which file, and the events of one
+//! queue that wait to be read.
 //!
 //! A subscription joins a file, named by (scheme, number), to an event queue. Several queues may
 //! watch one file and one queue may watch a file under several descriptor numbers.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
 
 /// A file as the registry knows it: scheme id and the number its scheme uses for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +35,65 @@ pub struct Notice {
 struct Subscription {
     data: usize,
     flags: usize,
+}
+
+/// Events at the end of a queue among which an event is searched before it is queued: one that is
+/// there is not queued again. Events are edges, so a program that reads seldom needs each only
+/// once.
+const RECENT: usize = 16;
+
+/// Length from which on all of a queue is searched: its reader is not reading.
+const CROWDED: usize = 4096;
+
+/// Most events of a queue: two for each descriptor that a program can have. Their list is the
+/// largest that fits into contiguous memory.
+pub const MAX_EVENTS: usize = 1 << 17;
+
+/// The events of one queue that its program has not read.
+#[derive(Debug, Default)]
+pub struct EventList {
+    notices: VecDeque<Notice>,
+}
+
+impl EventList {
+    /// Adds an event, unless it is there already; whether the reader is to be woken. An event is
+    /// lost when [`MAX_EVENTS`] others wait, or memory has no room for the list: only a program
+    /// that subscribes and does not read gets there.
+    pub fn push(&mut self, notice: Notice) -> bool {
+        let searched = match self.notices.len() {
+            ..RECENT => 0,
+            RECENT..CROWDED => RECENT,
+            MAX_EVENTS.. => return false,
+            length => length,
+        };
+        if self
+            .notices
+            .iter()
+            .rev()
+            .take(searched)
+            .any(|other| *other == notice)
+            || self.notices.try_reserve(1).is_err()
+        {
+            return false;
+        }
+        self.notices.push_back(notice);
+        true
+    }
+
+    /// The event that came first.
+    pub fn first(&self) -> Option<&Notice> {
+        self.notices.front()
+    }
+
+    /// Drops the event that came first.
+    pub fn drop_first(&mut self) {
+        self.notices.pop_front();
+    }
+
+    /// Whether no event waits.
+    pub fn is_empty(&self) -> bool {
+        self.notices.is_empty()
+    }
 }
 
 /// Subscriptions of all queues.
@@ -297,5 +360,55 @@ mod tests {
         registry.subscribe(queue_file(2), 1, 30, 6, 0);
         assert_eq!(fire(&registry, 1), notices.get(..1).unwrap());
         assert_eq!(registry.watched_queues, 0);
+    }
+
+    /// The event number `id`.
+    fn event(id: usize) -> Notice {
+        Notice {
+            queue: 1,
+            id,
+            flags: 1,
+            data: 0,
+        }
+    }
+
+    #[test]
+    fn an_event_that_waits_already_is_not_queued_again() {
+        let mut events = EventList::default();
+        // The first few are not searched for.
+        for _ in 0..RECENT {
+            assert!(events.push(event(0)));
+        }
+        assert!(!events.push(event(0)));
+        for id in 1..=RECENT {
+            assert!(events.push(event(id)));
+        }
+        assert!(events.push(event(0)), "far from the end");
+        for id in RECENT..CROWDED {
+            events.push(event(id));
+        }
+        assert!(!events.push(event(1)), "anywhere in a crowded queue");
+        assert_eq!(events.first(), Some(&event(0)));
+        events.drop_first();
+        while events.first() == Some(&event(0)) {
+            events.drop_first();
+        }
+        assert_eq!(events.first(), Some(&event(1)));
+    }
+
+    #[test]
+    fn a_queue_that_nobody_reads_has_an_end() {
+        let mut events = EventList::default();
+        // Not by `push`, which would search all that is there.
+        for id in 0..MAX_EVENTS - 1 {
+            events.notices.push_back(event(id));
+        }
+        assert!(events.push(event(MAX_EVENTS)));
+        assert!(!events.push(event(MAX_EVENTS + 1)));
+        events.drop_first();
+        assert!(events.push(event(MAX_EVENTS + 1)));
+        assert!(!events.is_empty());
+        // The longest list is one run of memory: 4 MiB at most.
+        assert!(events.notices.capacity() * size_of::<Notice>() <= 4 << 20);
     }
 }

@@ -1,10 +1,6 @@
 //! `event`: queues of events on files.
 
-use alloc::{
-    collections::{BTreeMap, VecDeque},
-    string::String,
-    sync::Arc,
-};
+use alloc::{collections::BTreeMap, string::String, sync::Arc};
 
 use ::syscall::{
     EVENT_TIMEOUT_ID, EventFlags,
@@ -12,31 +8,23 @@ use ::syscall::{
     error::{EACCES, EAGAIN, EBADF, EINTR, EINVAL, Error, Result},
     flag::O_NONBLOCK,
 };
-use kernel_core::events::{FileKey, Notice, Registry};
+use kernel_core::events::{EventList, FileKey, Notice, Registry};
 use spin::Mutex;
 
 use super::{Caller, MAX_IO, Opened, Scheme, handles::ROOT, kernel_id};
 use crate::{
-    mm::UserBuf,
+    mm::{UserBuf, frame},
     object::SchemeId,
     proc,
     sched::{WaitError, WaitQueue},
     time::now_ns,
 };
 
-/// Events at the end of a queue among which an event is searched before it is queued: one that is
-/// there is not queued again. Events are edges, so a program that reads seldom needs each only
-/// once.
-const RECENT: usize = 16;
-
-/// Length from which on all of a queue is searched: its reader is not reading.
-const CROWDED: usize = 4096;
-
 const EVENT_SIZE: usize = size_of::<Event>();
 
 #[derive(Default)]
 struct Queue {
-    events: Mutex<VecDeque<Event>>,
+    events: Mutex<EventList>,
     /// Milliseconds the next blocking read waits at most.
     timeout: Mutex<Option<usize>>,
     readers: WaitQueue,
@@ -104,23 +92,10 @@ pub fn counts() -> (usize, usize) {
 
 impl Queue {
     fn push(&self, notice: Notice) {
-        let Notice {
-            id, flags, data, ..
-        } = notice;
-        let flags = EventFlags::from_bits_truncate(flags);
-        let mut events = self.events.lock();
-        let same = |event: &Event| event.id == id && event.flags == flags && event.data == data;
-        let looked_at = match events.len() {
-            ..RECENT => 0,
-            RECENT..CROWDED => RECENT,
-            length => length,
-        };
-        if events.iter().rev().take(looked_at).any(same) {
-            return;
+        let is_new = self.events.lock().push(notice);
+        if is_new {
+            self.readers.wake_all();
         }
-        events.push_back(Event { id, flags, data });
-        drop(events);
-        self.readers.wake_all();
     }
 
     /// Stores waiting events; `None` when there are none.
@@ -138,11 +113,16 @@ impl Queue {
         }
         let mut stored = 0;
         for chunk in buf.chunks(EVENT_SIZE) {
-            let Some(event) = events.front() else { break };
-            if let Err(error) = chunk.write_all(event) {
+            let Some(notice) = events.first() else { break };
+            let event = Event {
+                id: notice.id,
+                flags: EventFlags::from_bits_truncate(notice.flags),
+                data: notice.data,
+            };
+            if let Err(error) = chunk.write_all(&event) {
                 return Some(if stored > 0 { Ok(stored) } else { Err(error) });
             }
-            events.pop_front();
+            events.drop_first();
             stored += EVENT_SIZE;
         }
         Some(Ok(stored))
@@ -186,6 +166,10 @@ fn control(number: usize, queue: &Queue, event: &Event) -> Result<()> {
     if event.id == EVENT_TIMEOUT_ID {
         *queue.timeout.lock() = (!event.flags.is_empty()).then_some(event.data);
         return Ok(());
+    }
+    if !event.flags.is_empty() {
+        // A subscription takes memory; its end and time-outs do not.
+        frame::check_room()?;
     }
     let file = proc::file(event.id)?;
     let (scheme, watched) = (file.scheme(), file.number());
