@@ -1,12 +1,12 @@
-//! `kernel.acpi`: the root table of ACPI, and the request to power off for the ACPI daemon and for
-//! drivers that have something to end before.
+//! `kernel.acpi`: the root table of ACPI, and the request to power off, for the ACPI daemon and for
+//! drivers that must finish their work before.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ::syscall::{
     CallFlags, EventFlags,
     data::GlobalSchemes,
-    error::{EACCES, EINVAL, ENOENT, Error, Result},
+    error::{EACCES, EINVAL, ENOENT, ENOTDIR, Error, Result},
     flag::AcpiVerb,
 };
 
@@ -23,9 +23,8 @@ const KSTOP: usize = 4;
 /// The root object.
 pub const ROOT: usize = READ_TABLE | OPEN_KSTOP;
 
-/// How long those who have `kstop` open may take to power off or to end what they have to, in
-/// nanoseconds.
-const SHUTDOWN_PATIENCE: u64 = 1_000_000_000;
+/// Nanoseconds that the programs with `kstop` open may take to power off, or to finish their work.
+const SHUTDOWN_LIMIT_NS: u64 = 1_000_000_000;
 
 static STOP_REQUESTED: AtomicBool = AtomicBool::new(false);
 /// Open `kstop` handles.
@@ -43,6 +42,8 @@ impl Scheme for AcpiScheme {
         caller: Caller,
     ) -> Result<Opened> {
         match path {
+            // Nothing is below it, and only what `kstop` opens is counted.
+            _ if number == KSTOP => Err(Error::new(ENOTDIR)),
             "" | "/" => Opened::plain(number),
             "kstop" | "/kstop" if caller.uid != 0 || number & OPEN_KSTOP == 0 => {
                 Err(Error::new(EACCES))
@@ -96,7 +97,7 @@ pub fn request_shutdown() {
         KSTOP,
         EventFlags::EVENT_READ,
     );
-    let end = now_ns().saturating_add(SHUTDOWN_PATIENCE);
+    let end = now_ns().saturating_add(SHUTDOWN_LIMIT_NS);
     while KSTOP_HANDLES.load(Ordering::Relaxed) != 0 && now_ns() < end {
         sched::yield_now();
     }

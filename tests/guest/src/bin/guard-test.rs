@@ -19,7 +19,7 @@ use libredox::Fd;
 use runtime::probe::{self, Forbidden};
 use runtime::process::{Child, Command};
 use runtime::{Error, Result, env, fd, fs, path, state, sys, thread};
-use syscall::error::EOPNOTSUPP;
+use syscall::error::{ENOTDIR, EOPNOTSUPP};
 use syscall::flag::MapFlags;
 use syscall::{Map, PAGE_SIZE};
 
@@ -144,7 +144,17 @@ fn main() -> i32 {
         suite.check("acts", Err(alloc::format!("{error}")));
     }
     processor(&mut suite);
+    power_off(&mut suite);
     suite.finish()
+}
+
+/// Nothing is below the notice of power-off: the kernel counts who has it open and waits for them,
+/// and would miscount another way to it.
+fn power_off(suite: &mut Suite) {
+    let stop = path::open("/scheme/kernel.acpi/kstop", 0).map(Fd::new);
+    let below = stop.and_then(|stop| fd::openat_upper(stop.raw(), b"", 0, 0).map(Fd::new));
+    let below = below.map(drop).map_err(|error| error.errno);
+    suite.equal("an open below the notice of power-off", below, Err(ENOTDIR));
 }
 
 /// How a child that carries out an act ends: its signal.
