@@ -97,8 +97,8 @@ fn unmapped(removed: Removed) -> Vec<Unmapped> {
         .collect()
 }
 
-/// Checks a page-aligned range of user space.
-fn check_range(addr: usize, len: usize) -> Result<()> {
+/// Checks a range: whole pages, not empty, and in user space; else `EINVAL`.
+pub fn check_range(addr: usize, len: usize) -> Result<()> {
     let aligned = addr.is_multiple_of(PAGE_SIZE) && len.is_multiple_of(PAGE_SIZE);
     match addr.checked_add(len) {
         Some(end) if aligned && len > 0 && end <= USER_END => Ok(()),
@@ -556,7 +556,7 @@ fn reprotected(entry: Entry, prot: Prot) -> Entry {
     let narrowed = if entry.is_writable() || prot.is_empty() {
         prot
     } else {
-        // A page with no right but to store can be loaded from.
+        // Write-only pages are readable as well: x86 has no write-only mapping.
         (prot - Prot::WRITE) | Prot::READ
     };
     let mut flags = paging::user_flags(narrowed, entry.cache());

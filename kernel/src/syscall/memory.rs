@@ -8,19 +8,13 @@ use ::syscall::{
 
 use crate::mm::UserBuf;
 use crate::{
-    mm::{PAGE_SIZE, USER_END, space::Placement},
+    mm::{
+        PAGE_SIZE,
+        space::{Placement, check_range},
+    },
     proc, sched,
     scheme::{self, map_anonymous, notify_unmapped, prot},
 };
-
-/// Checks a range of whole pages, not empty and in user space: `EINVAL`.
-fn check_range(address: usize, size: usize) -> Result<()> {
-    let whole = address.is_multiple_of(PAGE_SIZE) && size.is_multiple_of(PAGE_SIZE) && size > 0;
-    match address.checked_add(size) {
-        Some(end) if whole && end <= USER_END => Ok(()),
-        _ => Err(Error::new(EINVAL)),
-    }
-}
 
 pub fn fmap(fd: usize, map: UserBuf) -> Result<usize> {
     let mut request = Map::default();
@@ -37,7 +31,6 @@ pub fn funmap(address: usize, len: usize) -> Result<usize> {
     let size = len
         .checked_next_multiple_of(PAGE_SIZE)
         .ok_or(Error::new(EINVAL))?;
-    check_range(address, size)?;
     notify_unmapped(sched::current_space()?.unmap(address, size)?);
     Ok(0)
 }

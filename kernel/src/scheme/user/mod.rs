@@ -162,7 +162,7 @@ impl UserScheme {
         trigger(MANAGER, self.id.0, EventFlags::EVENT_READ);
     }
 
-    /// Queues a request that nobody waits for.
+    /// Queues a request without a waiting client.
     fn post(&self, sqe: Sqe) {
         let mut state = self.state.lock();
         if !state.open {
@@ -255,16 +255,8 @@ impl UserScheme {
         rest: &[u64],
         caller: Caller,
     ) -> Result<Answer<File>> {
-        let mut buffer = RequestBuffer::of_buffer(&self.daemon_space()?, buf, access)?;
-        let (address, len) = buffer.range();
-        let mut args = [number as u64, address as u64, len as u64, 0, 0, 0];
-        for (place, arg) in args.iter_mut().skip(3).zip(rest) {
-            *place = *arg;
-        }
-        let sqe = signed_sqe(opcode, &args, caller);
-        let answer = self.request_with(sqe, Vec::new(), &mut buffer, Undo::of(opcode));
-        buffer.end()?;
-        answer
+        let buffer = RequestBuffer::of_buffer(&self.daemon_space()?, buf, access)?;
+        self.with_request_buffer(opcode, number, buffer, rest, caller)
     }
 
     /// A request whose second and third argument are a path.
@@ -276,7 +268,18 @@ impl UserScheme {
         rest: &[u64],
         caller: Caller,
     ) -> Result<Answer<File>> {
-        let mut buffer = RequestBuffer::of_bytes(&self.daemon_space()?, path.as_bytes())?;
+        let buffer = RequestBuffer::of_bytes(&self.daemon_space()?, path.as_bytes())?;
+        self.with_request_buffer(opcode, number, buffer, rest, caller)
+    }
+
+    fn with_request_buffer(
+        &self,
+        opcode: Opcode,
+        number: usize,
+        mut buffer: RequestBuffer,
+        rest: &[u64],
+        caller: Caller,
+    ) -> Result<Answer<File>> {
         let (address, len) = buffer.range();
         let mut args = [number as u64, address as u64, len as u64, 0, 0, 0];
         for (place, arg) in args.iter_mut().skip(3).zip(rest) {
@@ -558,7 +561,7 @@ impl Scheme for UserScheme {
     }
 
     fn unmapped_without_waiting(&self, number: usize, request: MunmapRequest) {
-        // The daemon must answer every Munmap, so it needs a tag even when nobody waits.
+        // The daemon must answer every Munmap, so it needs a tag even without a waiting client.
         let _ = self.begin(Self::munmap_sqe(number, request), None, Vec::new());
     }
 
