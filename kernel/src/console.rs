@@ -31,19 +31,19 @@ const TRANSMITTER_EMPTY: u8 = 0x20;
 /// Interrupt number of COM1.
 const IRQ: u8 = 4;
 /// Polls after which the transmitter is taken for absent.
-const PATIENCE: u32 = 1_000_000;
+const MAX_POLLS: u32 = 1_000_000;
 /// Bytes the transmitter takes at once when it is empty.
 const FIFO: usize = 16;
 
-/// Bytes of input kept from before the port is set up.
+/// Bytes of input that are kept from before the port is set up.
 const MAX_EARLY: usize = 256;
 /// Polls of the port after which a burst is taken to be over, about a millisecond.
 const BURST_POLLS: u32 = 1000;
-/// Input nobody reads is dropped beyond this.
+/// Bytes of unread input that are kept; more are dropped.
 const MAX_INPUT: usize = 4096;
 /// Output kept for a terminal: more than fits on the largest screen.
 const MAX_HISTORY: usize = 16 * 1024;
-/// How much of the log is kept.
+/// Bytes of the log that are kept.
 const MAX_LOG: usize = 64 * 1024;
 
 /// Woken when input arrives; wait with `read_input` as condition.
@@ -59,9 +59,9 @@ static OUTPUT: Mutex<Output> = Mutex::new(Output {
     screen_is_taken: false,
     history: History::new(),
 });
-/// There is output that the terminal's readers do not know of.
+/// Whether there is output of which the terminal's readers were not notified.
 static NEW_OUTPUT: AtomicBool = AtomicBool::new(false);
-/// There is a serial port, and its transmitter works.
+/// Whether there is a serial port with a transmitter that works.
 static SERIAL_WORKS: AtomicBool = AtomicBool::new(false);
 static LOG: Mutex<VecDeque<u8>> = Mutex::new(VecDeque::new());
 static HOOK: Once<fn()> = Once::new();
@@ -78,7 +78,7 @@ impl Serial {
             let mut polls = 0;
             while port::read8(LINE_STATUS) & TRANSMITTER_EMPTY == 0 {
                 polls += 1;
-                if polls == PATIENCE {
+                if polls == MAX_POLLS {
                     SERIAL_WORKS.store(false, Ordering::Relaxed);
                     return;
                 }
@@ -92,12 +92,12 @@ impl Serial {
 }
 
 struct Output {
-    /// The last byte written was no line end.
+    /// Whether the last byte written was no line end.
     line_open: bool,
     serial: Serial,
     /// Without room until there is a screen.
     screen: Grid,
-    /// A terminal draws on the screen.
+    /// Whether a terminal draws on the screen.
     screen_is_taken: bool,
     history: History<MAX_HISTORY>,
 }
@@ -197,8 +197,8 @@ pub fn find_screen(screen: Option<ScreenInfo>) {
     framebuffer::init_early(info, layout);
 }
 
-/// Takes the screen over on the kernel's own page tables, and says what consoles there are. Before
-/// there is an address space.
+/// Maps the screen on the kernel's own page tables, and logs which consoles there are. To be called
+/// before there is an address space.
 pub fn map_screen(screen: Option<ScreenInfo>) {
     match screen.map(|info| (info, framebuffer::layout(&info))) {
         None => log::info!("no screen: the loader set none up; messages go to the serial port"),

@@ -32,7 +32,7 @@ use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Called by the entry code in 64-bit mode, on the boot stack and the boot page tables, with
-/// interrupts off. `loader` says what `info` (a physical address) points to.
+/// interrupts off. `loader` is the kind of information at the physical address `info`.
 extern "C" fn start(loader: u32, info: u32) -> ! {
     console::init();
     arch::init_cpu();
@@ -52,7 +52,7 @@ extern "C" fn start(loader: u32, info: u32) -> ! {
 fn panic(info: &PanicInfo<'_>) -> ! {
     static PANICKING: AtomicBool = AtomicBool::new(false);
     arch::quiesce();
-    // A panic while the first one is reported must not go round in circles.
+    // A panic while the first one is reported must not be reported again and again.
     if !PANICKING.swap(true, Ordering::Relaxed) {
         let mut out = console::Emergency::new();
         // Output to port and screen does not fail.

@@ -120,8 +120,8 @@ pub fn set_offset(ns: i128) {
     *OFFSET.lock() = ns;
 }
 
-/// Calls `action` once when the monotonic clock reaches `deadline_ns` (at once-ish when it is
-/// past). Runs from the timer interrupt: it must not block; it may take any lock, as interrupts are
+/// Calls `action` once when the monotonic clock reaches `deadline_ns`; soon, when that is past. It
+/// runs in the timer interrupt and must not block. It may take any lock, because interrupts are
 /// taken only in user mode and in the idle loop, and the kernel runs on one processor at a time.
 pub fn at(deadline_ns: u64, action: Box<dyn FnOnce() + Send>) -> TimerId {
     let id = TIMERS.lock().add(deadline_ns, action);
@@ -142,7 +142,7 @@ pub(crate) fn arm_by(deadline_ns: u64) {
 }
 
 /// Makes sure that some processor's timer interrupts at `deadline_ns` or before; which one does not
-/// matter. One that is interrupted looks for the next timer then.
+/// matter. A processor that is interrupted arms its timer for the next deadline.
 fn arm_for_timers(deadline_ns: u64) {
     let is_armed = |processor: usize| ARMED[processor].load(Ordering::Relaxed) <= deadline_ns;
     if !smp::numbers(smp::online()).any(is_armed) {

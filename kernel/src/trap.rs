@@ -70,8 +70,8 @@ fn before_user_mode() {
 /// Handles an exception of the running program; returns when the program can go on.
 fn exception(exception: &Exception<'_>) {
     if !exception.is_on_own_stack() && sched::is_replaced() {
-        // Of registers that the context has no more: it goes on with those it was given while this
-        // processor waited for the lock.
+        // The exception belongs to registers that were replaced while this processor waited for the
+        // lock: the context goes on with the new ones.
         return;
     }
     let mut reason = "";
@@ -84,7 +84,7 @@ fn exception(exception: &Exception<'_>) {
     end_program(exception, reason)
 }
 
-/// Brings the page in, or says why not.
+/// Makes the page present; on failure, the reason for the report.
 fn page_fault(error: u64, address: usize) -> Result<(), &'static str> {
     let mut need = Prot::READ;
     need.set(Prot::WRITE, error & 2 != 0);
@@ -196,7 +196,7 @@ fn registers(out: &mut impl core::fmt::Write, f: &Frame) {
     }
 }
 
-/// An exception in the kernel itself is a bug (or broken hardware): report and stop.
+/// Reports an exception in the kernel itself, which is a bug or broken hardware, and stops.
 fn kernel_exception(exception: &Exception<'_>) -> ! {
     let &Exception {
         vector,

@@ -7,9 +7,8 @@ const SLEEP_TYPE_SHIFT: u16 = 10;
 const SLEEP_TYPES: u16 = 7 << SLEEP_TYPE_SHIFT;
 const SLEEP_ENABLE: u16 = 1 << 13;
 
-/// The word that begins the sleep of this type when it is written to a PM1 control register that
-/// reads
-/// `now`: all other bits stay.
+/// The word that begins the sleep of this type, for a PM1 control register whose value is `now`:
+/// all other bits stay.
 pub fn sleep_word(now: u16, sleep_type: u8) -> u16 {
     let sleep_type = (u16::from(sleep_type) << SLEEP_TYPE_SHIFT) & SLEEP_TYPES;
     now & !SLEEP_TYPES | sleep_type | SLEEP_ENABLE

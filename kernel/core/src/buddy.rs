@@ -3,9 +3,9 @@
 //! Blocks are powers of two up to 4 MiB. Once allocated, every frame of a block stands for itself:
 //! it has its own count and is freed alone; freeing merges neighbours again.
 //!
-//! Single frames are taken from the lowest free address, runs from the highest: a frame that is
-//! kept for long among many that are not would otherwise end up anywhere, and with one of them in
-//! each large block there is no long run any more although nearly all memory is free.
+//! Single frames are taken from the lowest free address, runs from the highest. Otherwise frames
+//! that are kept for long would end up in any large block, and one in each is enough that there is
+//! no long run although nearly all memory is free.
 
 use crate::bitset::{self, BitSet};
 

@@ -1,10 +1,11 @@
-//! How fast the machine's counters count, held against a timer of known speed, the *ruler*.
+//! Calibration: the rates of the machine's counters, measured with a timer of known speed, the
+//! *ruler*.
 //!
-//! A machine may stand still at any moment: an emulator's host runs something else, firmware
-//! interrupts. So no time is taken for granted: counters and ruler are read together at both ends
-//! of a window, each reading lies between two readings of the fastest counter, the sharpest of some
-//! readings counts, and the window is as long as the ruler says. What is still wrong shows in that
-//! windows disagree.
+//! A machine may stand still at any moment, because an emulator's host runs something else or
+//! firmware interrupts. So no interval is assumed. Counters and ruler are read together at both
+//! ends of a window, each reading lies between two readings of the fastest counter, the sharpest of
+//! some readings counts, and the ruler gives the length of the window. An error that is left shows
+//! as windows that disagree.
 
 use alloc::vec::Vec;
 
@@ -61,7 +62,7 @@ const WINDOWS: usize = 24;
 /// Two windows agree when their rates differ by less than this part.
 const PRECISION: u64 = 1000;
 /// Readings after which a ruler is taken for dead: longer than any window that ends.
-const PATIENCE: u32 = 4_000_000;
+const MAX_READINGS: u32 = 4_000_000;
 
 /// Measures until two windows agree, at most [`WINDOWS`]; `None` when the ruler does not count.
 pub fn measure(ruler: Ruler, mut read: impl FnMut() -> Reading) -> Option<Rates> {
@@ -91,7 +92,7 @@ fn window(ruler: Ruler, read: &mut impl FnMut() -> Reading) -> Option<Option<Rat
     };
     let start = sharpest(read);
     let length = ruler.frequency / WINDOWS_PER_SECOND;
-    (0..PATIENCE).find(|_| elapsed(&start, &read()) >= length)?;
+    (0..MAX_READINGS).find(|_| elapsed(&start, &read()) >= length)?;
     let end = sharpest(read);
     let ruled = elapsed(&start, &end);
     let rate = |ticks: u64| {
@@ -141,7 +142,7 @@ mod tests {
     struct Machine {
         ns: u64,
         seed: u64,
-        /// One of so many steps is followed by a standstill, of at most so long.
+        /// One of this number of steps is followed by a standstill, of at most this time (ns).
         still: (u64, u64),
         ruler: Ruler,
     }

@@ -1,4 +1,4 @@
-//! The newest bytes of a stream, for readers who come late or fall behind.
+//! The newest bytes of a stream, for readers that begin late or fall behind.
 
 /// The last `N` bytes that were written, and how many there were in all.
 pub struct History<const N: usize> {

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_hears_until_it_acknowledges() {
+    fn a_handle_reads_a_count_until_it_acknowledges_it() {
         let mut irqs = IrqCounts::new();
         assert_eq!(irqs.news(60, 0), None);
         irqs.raise(60);

@@ -8,7 +8,7 @@ pub const FRAME: u64 = 4096;
 /// Kinds of memory, numbered as in Redox's `KernelArgs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// RAM nobody uses.
+    /// Free RAM.
     Free = 1,
     /// RAM that holds loader data or ACPI tables.
     Reclaim = 2,

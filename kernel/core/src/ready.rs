@@ -1,4 +1,4 @@
-//! Which context runs next: those that were woken before those that compute.
+//! The choice of the context that runs next: woken contexts before computing ones.
 //!
 //! * A context is *woken* when what it waited for has come (an event, a message, a request, an
 //!   answer, an interrupt, a futex, a deadline), and when it starts. It goes before all that
@@ -9,10 +9,10 @@
 //! * So that nobody starves, a processor that woken contexts have had for [`WOKEN_TURN_NS`] is
 //!   *owed* to one that computes for [`COMPUTING_TURN_NS`], and wake-ups do not interrupt that. So
 //!   those that compute have a quarter of the processor at least, whatever wakes. What they have
-//!   had beyond that is counted, up to one such turn: who waits now and then, and leaves them a
-//!   quarter by that, is not held up.
-//! * Who yields goes behind the woken contexts; one that computes owes others of its kind such a
-//!   short turn, too.
+//!   had beyond that is counted, up to one such turn: woken contexts that leave them a quarter by
+//!   waiting now and then are not held up.
+//! * A context that yields goes behind the woken contexts; one that computes owes others of its
+//!   kind such a short turn, too.
 
 use alloc::collections::VecDeque;
 
@@ -77,7 +77,7 @@ pub struct Ready<T> {
 }
 
 impl<T> Ready<T> {
-    /// Nobody.
+    /// No contexts.
     pub const fn new() -> Self {
         Ready {
             first: VecDeque::new(),
@@ -258,9 +258,9 @@ mod tests {
     enum Program {
         /// Computes for ever.
         Compute,
-        /// Computes so long, then yields, for ever.
+        /// Computes for this time (ns), then yields, for ever.
         Poll(u64),
-        /// Works so long after each wake-up; the next one is so long after it slept.
+        /// Works for a time (ns) after each wake-up; the next one comes a pause after it slept.
         Wake { work: u64, pause: u64 },
     }
 
@@ -322,7 +322,7 @@ mod tests {
             self
         }
 
-        /// Runs for so long; shares are of this time.
+        /// Runs for this time; shares are of it.
         fn run(mut self, ns: u64) -> Self {
             let end = self.now + ns;
             self.ran_for = ns;

@@ -1,4 +1,4 @@
-//! Deadlines and what is to happen then.
+//! Timers: deadlines, and the action of each.
 
 use alloc::collections::BTreeMap;
 

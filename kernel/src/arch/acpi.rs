@@ -176,7 +176,7 @@ pub fn init(rsdp: Option<u64>) {
     }
 }
 
-/// Where the first IO-APIC is in machines that do not say.
+/// The address of the first IO-APIC where no table gives it.
 const STANDARD_IO_APIC: usize = 0xFEC0_0000;
 
 fn wire(tables: &AcpiTables<Physmap>) -> Result<(), AcpiError> {

@@ -42,7 +42,7 @@ const COMMAND_START: u32 = 6 << 8;
 const COMMAND_PENDING: u32 = 1 << 12;
 const COMMAND_ASSERT: u32 = 1 << 14;
 /// Polls after which an interrupt command is taken for lost.
-const PATIENCE: u32 = 1_000_000;
+const MAX_POLLS: u32 = 1_000_000;
 /// Highest id the xAPIC can send to; the one above means everybody.
 const X1_LAST_ID: u32 = 0xFE;
 
@@ -196,7 +196,7 @@ fn is_sent(id: u32, what: u32) -> bool {
     write(REG_DESTINATION, id << 24);
     write(REG_COMMAND, what);
     // The next command must not replace this one before it is on its way.
-    for _ in 0..PATIENCE {
+    for _ in 0..MAX_POLLS {
         if read(REG_COMMAND) & COMMAND_PENDING == 0 {
             return true;
         }

@@ -32,7 +32,7 @@ const ACPI_BITS: u32 = 0x00FF_FFFF;
 const LONGEST_MS: u64 = 54;
 /// Polls after which a timer is taken for dead: no port is read in less than 0.1 µs, so this is
 /// longer than any wait.
-const PATIENCE: u32 = 1_000_000;
+const MAX_POLLS: u32 = 1_000_000;
 
 /// The interval timer did not count.
 static STOPPED: AtomicBool = AtomicBool::new(false);
@@ -53,8 +53,9 @@ pub(super) fn set_acpi_timer(port: u16) {
     ACPI_TIMER.call_once(|| port);
 }
 
-/// Waits some milliseconds (at most 54) by polling; with what, or `None` when nothing counts: then
-/// the time that passed says nothing. The first wait finds out what counts and is longer, too.
+/// Waits some milliseconds (at most 54) by polling. Returns the timer that was polled; `None`: no
+/// timer counts, and the time that passed is unknown. The first wait finds the timer, and may take
+/// longer.
 pub fn wait_ms(ms: u64) -> Option<Ruler> {
     let ms = ms.min(LONGEST_MS);
     if !STOPPED.load(Ordering::Relaxed) {
@@ -68,13 +69,13 @@ pub fn wait_ms(ms: u64) -> Option<Ruler> {
 }
 
 impl Ruler {
-    /// A timer that can be read and counts: ACPI's timer, which takes one access, or else the
-    /// interval timer, which is started for it.
+    /// A timer that can be read and counts: ACPI's timer, which takes one access to read, or else
+    /// the interval timer, which is started for it.
     pub fn find() -> Option<Self> {
         let acpi = ACPI_TIMER.get().map(|&port| Self::Acpi(port));
         let counts = |ruler: &Self| {
             let first = ruler.read();
-            (0..PATIENCE).any(|_| ruler.read() != first)
+            (0..MAX_POLLS).any(|_| ruler.read() != first)
         };
         acpi.filter(counts).or_else(|| {
             let control = port::read8(CONTROL) & !(GATE | SPEAKER);
@@ -125,7 +126,7 @@ fn wait_interval(ms: u64) -> bool {
     port::write8(CHANNEL_2, count as u8);
     port::write8(CHANNEL_2, (count >> 8) as u8);
     port::write8(CONTROL, control | GATE);
-    for _ in 0..PATIENCE {
+    for _ in 0..MAX_POLLS {
         let control = port::read8(CONTROL);
         if control & (GATE | SPEAKER) != GATE {
             // Not what was written: no timer is there, and the output means nothing.
@@ -142,5 +143,5 @@ fn wait_interval(ms: u64) -> bool {
 fn wait_acpi(port: u16, ms: u64) -> bool {
     let ticks = (ACPI_FREQUENCY * ms / 1000) as u32;
     let start = port::read32(port);
-    (0..PATIENCE).any(|_| port::read32(port).wrapping_sub(start) & ACPI_BITS >= ticks)
+    (0..MAX_POLLS).any(|_| port::read32(port).wrapping_sub(start) & ACPI_BITS >= ticks)
 }

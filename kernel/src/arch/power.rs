@@ -29,10 +29,10 @@ enum Reset {
 
 static REGISTERS: Once<Registers> = Once::new();
 
-/// How long the firmware may take to give power management up, in waits of 10 ms.
+/// Waits of 10 ms that the firmware may take to give power management up.
 const ENABLE_WAITS: usize = 300;
-/// How long the machine may take to go off, in waits of 50 ms. Hardware is off at once; an emulator
-/// only notes the request, and goes on with the guest until a thread of its own gets a processor.
+/// Waits of 50 ms that the machine may take to go off. Hardware is off at once; an emulator only
+/// notes the request, and the guest goes on until a thread of the emulator gets a processor.
 const OFF_WAITS: usize = 100;
 const KEYBOARD_COMMAND: u16 = 0x64;
 const KEYBOARD_PULSE_RESET: u8 = 0xFE;

@@ -1,5 +1,5 @@
-//! Several processors: the lock that lets one of them into the kernel at a time, and what they ask
-//! of each other.
+//! Several processors: the lock that lets one of them into the kernel at a time, and the requests
+//! that they make to each other.
 //!
 //! A processor that comes from user mode or is interrupted in the idle loop takes the lock first
 //! ([`enter`]) and gives it back last ([`leave`]); the lock belongs to the processor and stays with
@@ -25,9 +25,9 @@ static ONLINE: AtomicU64 = AtomicU64::new(1);
 /// The processor that stops all others: APIC id + 1, or 0. By that id, because in an interrupt that
 /// cannot be masked `gs` may still be the program's.
 static STOPPING: AtomicU64 = AtomicU64::new(0);
-/// Polls after which a processor that does not come in is taken for dead. Not a time, because time
-/// also passes while an emulator stands still with the whole machine.
-const PATIENCE: u32 = 1 << 28;
+/// Polls after which a processor that does not come in is taken for dead. It is no time, because
+/// time also passes while an emulator stands still with the whole machine.
+const MAX_POLLS: u32 = 1 << 28;
 
 /// A processor as the others see it, and their requests to it.
 struct Slot {
@@ -46,9 +46,11 @@ static SLOTS: [Slot; cpu::MAX] = [const {
     }
 }; cpu::MAX];
 
-/// Load the kernel's own page tables, save the floating point state; the asker waits for it.
+/// The request to load the kernel's own page tables and to save the floating point state; the
+/// processor that asked waits for it.
 const DISPLACE: u8 = 1;
-/// Forget all translations of the kernel's addresses before anything else is done with the lock.
+/// The request to drop all translations of the kernel's addresses before anything else is done with
+/// the lock.
 const FLUSH_KERNEL: u8 = 2;
 
 fn here() -> &'static Slot {
@@ -98,7 +100,8 @@ pub fn enter() {
             spin_loop();
         }
     }
-    // Asked between the last look and the lock: only what nobody waits for.
+    // Requests that came between the last check and the lock: only those that no processor waits
+    // for.
     displaced |= answer();
     if displaced {
         (handlers().resume)();
@@ -111,7 +114,8 @@ pub fn leave() {
     LOCKED.store(false, Ordering::Release);
 }
 
-/// Does what others have asked of this processor; true when it has given up what its context needs.
+/// Serves the requests of other processors; true when this one has given up its context's page
+/// tables and floating point state.
 fn answer() -> bool {
     let slot = here();
     let requests = slot.requests.load(Ordering::Acquire);
@@ -160,7 +164,7 @@ pub fn displace(processor: usize) {
     } = &SLOTS[processor];
     requests.fetch_or(DISPLACE, Ordering::Release);
     call(processor);
-    for _ in 0..PATIENCE {
+    for _ in 0..MAX_POLLS {
         if requests.load(Ordering::Acquire) & DISPLACE == 0 {
             return;
         }

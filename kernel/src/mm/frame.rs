@@ -39,12 +39,12 @@ fn used(by: Use) -> usize {
     USED[by as usize].load(Ordering::Relaxed)
 }
 
-/// How much memory there is, and what the kernel itself has of it.
+/// The amount of memory, and the kernel's own share of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Stats {
     /// Frames the allocator manages.
     pub total: usize,
-    /// Frames nobody uses.
+    /// Free frames.
     pub free: usize,
     /// Frames of the longest run that can be had.
     pub largest: usize,

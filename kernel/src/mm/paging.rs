@@ -27,7 +27,7 @@ pub const STACKS: usize = 0xFFFF_FF00_0000_0000;
 
 const ENTRIES: usize = 512;
 const KERNEL_HALF: usize = ENTRIES / 2;
-/// Flags of the kernel's data; nobody else reaches it.
+/// Flags of the kernel's data, out of reach of programs.
 const KERNEL_DATA: Flags = Flags::PRESENT
     .union(Flags::WRITABLE)
     .union(Flags::NO_EXECUTE)
@@ -39,7 +39,7 @@ const LARGE: usize = 2 << 20;
 const PAT: u64 = 0x0007_0106_0007_0106;
 const IA32_PAT: u32 = 0x277;
 
-/// The top-level table all kernel halves are copied from; also what runs without a program.
+/// The top-level table that all kernel halves are copied from; it is loaded while no program runs.
 static KERNEL_ROOT: Once<usize> = Once::new();
 
 unsafe extern "C" {
@@ -338,8 +338,8 @@ impl Drop for PageTable {
         }
         tlb::exclude_others(self.root);
         free_below(self.root, 3, 0..KERNEL_HALF);
-        // A test that walks all tables takes a page of RAM with the kernel's entries for tables in
-        // use.
+        // A test that walks all tables would take a page of RAM with the kernel's entries for
+        // tables in use.
         phys::zero_frame(self.root);
         frame::free_raw(self.root, 1, Use::Tables);
     }

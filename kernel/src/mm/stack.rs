@@ -39,7 +39,7 @@ fn pages_of(slot: usize) -> impl Iterator<Item = usize> {
     (top_of(slot) - SIZE..top_of(slot)).step_by(PAGE_SIZE)
 }
 
-/// A kernel stack; dropped, it is kept for the next context.
+/// A kernel stack, which is kept for the next context when it is dropped.
 #[derive(Debug)]
 pub struct KernelStack {
     slot: usize,

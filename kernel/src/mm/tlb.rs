@@ -7,12 +7,11 @@ use spin::Once;
 pub struct Processors {
     /// Notes which page tables (physical address) this processor has loaded.
     pub set_root: fn(usize),
-    /// Makes sure that no other processor uses these page tables until the caller leaves the
-    /// kernel: before an entry goes or loses a right. Nothing of them is then cached elsewhere
-    /// either.
+    /// Makes sure that no other processor uses these page tables, or has translations of them,
+    /// until the caller leaves the kernel: to be called before an entry goes or loses a right.
     pub exclude_others: fn(usize),
-    /// Makes all other processors forget translations of the kernel's addresses before they can
-    /// use them: after a kernel page was unmapped that nobody uses any more.
+    /// Makes all other processors drop their translations of the kernel's addresses before they use
+    /// one again: to be called after a kernel page was unmapped.
     pub flush_kernel_elsewhere: fn(),
 }
 

@@ -3,10 +3,10 @@
 //! Every function answers `EFAULT` for ranges outside user space, unmapped pages and missing
 //! rights; absent lazy pages are faulted in.
 //!
-//! The program's page tables are the processor's, so a copy just tries: the few instructions of
-//! `user_copy` are the only ones of the kernel that may fault, and the handler continues behind
-//! them ([`after_fault`]). Only then the address space is asked, which brings pages in or says why
-//! not.
+//! The processor has the program's page tables loaded, so a copy is simply tried. The few
+//! instructions of `user_copy` are the only ones of the kernel that may fault, and the handler
+//! continues behind them ([`after_fault`]). Only then the address space makes the pages present, or
+//! gives the error.
 
 use alloc::{sync::Arc, vec};
 use core::arch::global_asm;

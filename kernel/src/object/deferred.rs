@@ -20,7 +20,7 @@ pub enum Work {
         /// The scheme's number for it.
         number: usize,
     },
-    /// A descriptor was closed whose scheme wants to know.
+    /// A descriptor was closed, of which its scheme asked to be notified.
     Detach {
         /// Its scheme.
         scheme: SchemeId,
@@ -31,9 +31,10 @@ pub enum Work {
     },
 }
 
-/// Longer than contiguous memory, perhaps: a program that ends drops all it has at once.
+/// The messages in their order. There may be more than contiguous memory has room for, because a
+/// program that ends drops everything at once.
 static QUEUE: Mutex<LinkedList<Work>> = Mutex::new(LinkedList::new());
-/// The queue is not empty: every system call asks, and a load is cheaper than the lock.
+/// Whether the queue is not empty: every system call asks, and a load is cheaper than the lock.
 static PENDING: AtomicBool = AtomicBool::new(false);
 
 /// Notes a message.

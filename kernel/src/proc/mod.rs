@@ -1,4 +1,4 @@
-//! Processes: who a context is, and its descriptors.
+//! Processes: the identity of a context, and its descriptors.
 
 mod table;
 
@@ -224,7 +224,7 @@ pub fn exception(context: &Context) -> Option<Exception> {
     data(context).lock().exception
 }
 
-/// Notes that a context asked for its own end: then it is not reported as killed.
+/// Notes that a context asked for its own end, so that it is not reported as killed.
 pub fn set_ended_itself(context: &Context) {
     data(context).lock().ended_itself = true;
 }
@@ -293,9 +293,8 @@ fn bequeath_run_time(context: &Context) {
     }
 }
 
-/// An unhandled exception in user mode, after the report was printed and before the context
-/// ends:
-/// records the status. `address` is the faulting address of a page fault, else 0.
+/// Records an unhandled exception in user mode, as the status of a context that is about to end.
+/// `address` is the faulting address of a page fault, else 0.
 pub fn on_exception(context: &ContextRef, vector: u8, code: u64, address: usize) {
     let exception = Exception {
         kind: usize::from(vector),

@@ -2,6 +2,7 @@
 //!
 //! `kernel_core::ready` decides which context runs next, and for how long; this module carries it
 //! out.
+//!
 //! The kernel runs with interrupts off, on one processor at a time (`arch::smp`), and is never
 //! preempted; it switches only in `WaitQueue::wait`, `yield_now`, `finish_exit` and on the way
 //! back to user mode. Never call these while a `spin` lock is held. A context can go on on another
@@ -56,8 +57,8 @@ static CPUS: [Mutex<Cpu>; cpu::MAX] = [const {
 /// The contexts that are ready: each runs on the first processor that asks and is allowed. Locked
 /// after a processor.
 static READY: Mutex<Ready<ContextRef>> = Mutex::new(Ready::new());
-/// By processor: its context may have to do something else than return to user mode: give way, stop
-/// or end.
+/// By processor: whether its context may have to do something else than return to user mode, which
+/// is to give way, stop or end.
 static RESCHEDULE: [AtomicBool; cpu::MAX] = [const { AtomicBool::new(false) }; cpu::MAX];
 /// The processors that sleep in the idle loop, by bits, but for those that were called.
 static IDLE: AtomicU64 = AtomicU64::new(0);
@@ -108,7 +109,7 @@ pub fn processor_of(context: &Context) -> Option<usize> {
 }
 
 /// Makes sure that a context is not in user mode on another processor, until the caller leaves the
-/// kernel. What it has in that processor's registers is then in memory.
+/// kernel. Its registers are then in memory.
 fn bring_in(context: &Context) {
     if !smp::several() {
         return;
@@ -180,7 +181,7 @@ pub fn stop(context: &ContextRef) {
     detain(context);
 }
 
-/// Lets a context find out before its next step in user mode that it is to end or stop.
+/// Makes a context check, before its next step in user mode, whether it has to end or stop.
 fn detain(context: &Context) {
     if let Some(processor) = processor_of(context) {
         RESCHEDULE[processor].store(true, Ordering::Relaxed);
@@ -264,16 +265,16 @@ pub fn finish_exit(context: ContextRef) -> ! {
     unreachable!("an ended context runs again")
 }
 
-/// Lets a context that waited for something run, and sees to it that a processor looks for it.
+/// Makes a context that waited ready to run, and makes a processor take it.
 fn make_ready(context: &ContextRef) {
     context.set_state(State::Runnable);
     READY.lock().wake(context.clone());
     announce(context);
 }
 
-/// Lets a processor look for a context that became ready: one that sleeps if there is one, else one
-/// that computes, else this one if the context may run here. One whose turn must not be
-/// interrupted looks when that ends.
+/// Makes a processor take a context that became ready: a sleeping processor if there is one, else
+/// one that computes, else this one if the context may run here. A processor whose turn must not be
+/// interrupted takes it when that turn ends.
 fn announce(context: &Context) {
     let set = context.processors();
     let this = cpu::index();
@@ -321,7 +322,7 @@ fn is_interruptible(number: usize, kind: Kind) -> bool {
 /// when nothing but a wake-up ends its turn.
 fn rest_of(cpu: &Cpu) -> u64 {
     let this = cpu::index();
-    // Another processor puts contexts back without a word to this one, which has to look for them.
+    // Another processor puts contexts back without notice to this one, which has to check for them.
     let longest = if smp::several() {
         ready::SLICE_NS
     } else {
@@ -402,7 +403,7 @@ fn switch() {
     machine::switch_to(next);
 }
 
-/// Lets a context wait that is stopped or has to give way, before it goes (back) to user mode. True
+/// Holds a context that is stopped or has to give way, before it goes (back) to user mode. True
 /// when it must end instead.
 pub(crate) fn before_user_mode() -> bool {
     while RESCHEDULE[cpu::index()].load(Ordering::Relaxed) {

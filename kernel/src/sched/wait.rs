@@ -23,7 +23,7 @@ pub fn wait_alone<T>(condition: impl FnMut() -> Option<T>) -> Result<T, WaitErro
     wait(None, None, condition)
 }
 
-/// Lets a context that waits look at its condition; without effect on others.
+/// Makes a context that waits check its condition; without effect on others.
 pub fn wake(context: &ContextRef) -> bool {
     let waits = context.state() == State::Blocked;
     if waits {

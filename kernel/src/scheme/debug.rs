@@ -1,7 +1,7 @@
-//! `debug`: the console. Writes go out, reads wait for input.
+//! `debug`: the console. Writes are output, reads wait for input.
 //!
 //! `screen`, of which there is one handle at a time, is for a terminal that shows the output on the
-//! screen in the kernel's place: reads give everything that goes out, from what is kept on, and
+//! screen in the kernel's place. Reads give all output, beginning with the oldest that is kept, and
 //! never wait; writes take cells (`kernel_core::screen::CELL_SIZE`). `dup(fd, "winsize")` gives a
 //! handle from which the screen's rows and columns are read, a `u16` each.
 

@@ -25,7 +25,7 @@ pub fn kill(context: &ContextRef) {
 /// Releases schemes, descriptors and address space of a context that ends, and announces its end.
 fn release(context: &ContextRef) {
     proc::forget(context);
-    // Schemes end first: a daemon's own descriptors need no answers from itself.
+    // Schemes end first, so that closing a daemon's own descriptors needs no answer from itself.
     creator_ended(context);
     proc::set_files(context, Arc::default());
     reaper::run();

@@ -12,8 +12,8 @@ use ::syscall::{
 use super::{kernel_id, trigger};
 use crate::{mm::UserBuf, sched::WaitQueue};
 
-/// Gives as many bytes as there are and fit, `most` at a time; waits for the first unless `flags`
-/// say not to (`EAGAIN`). `take` stores what is there and says how many that is.
+/// Gives the bytes that are there and fit, `most` at a time. Waits for the first one, or answers
+/// `EAGAIN` if `flags` has O_NONBLOCK. `take` stores the bytes and returns their number.
 pub fn read(
     buf: UserBuf,
     flags: u32,
@@ -34,7 +34,7 @@ pub fn read(
     buf.write(bytes.get(..count).unwrap_or(&[]))
 }
 
-/// Tells handles of a scheme that something can be read.
+/// Reports to event queues that these handles of a scheme can be read.
 pub fn announce(scheme: GlobalSchemes, handles: Vec<usize>) {
     for handle in handles {
         trigger(kernel_id(scheme), handle, EventFlags::EVENT_READ);

@@ -47,7 +47,7 @@ pub use exit::{exit_current, kill};
 pub use memory::map_anonymous;
 pub use sys::set_environment;
 
-/// Offset that says "no position": what unpositioned descriptions pass.
+/// The offset that stands for "no position": unpositioned descriptions pass it.
 pub const NO_OFFSET: u64 = u64::MAX;
 
 /// Bytes a kernel scheme handles in one call where it works record by record; the rest is left for
@@ -469,7 +469,7 @@ fn unmapped_without_waiting(piece: Unmapped) {
     }
 }
 
-/// Where a map request wants its memory: the address only counts with one of the fixed flags.
+/// The placement that a map request asks for: the address counts only with one of the fixed flags.
 pub fn placement(map: &Map) -> Placement {
     if map.flags.contains(MapFlags::MAP_FIXED_NOREPLACE) {
         Placement::FixedNoReplace(map.address)
@@ -536,7 +536,7 @@ fn root_number(id: GlobalSchemes) -> usize {
     }
 }
 
-/// Called at the end of each system call: does what was deferred.
+/// Called at the end of each system call: does the deferred work.
 pub fn after_call() {
     reaper::run();
     debug::announce_output();

@@ -1,8 +1,8 @@
-//! Work that follows from dropping something: close and unmap messages, and the last references to
-//! address spaces.
+//! The reaper: work that follows from dropped objects, which is close and unmap messages, and the
+//! last references to address spaces.
 //!
-//! Dropping only notes what is to do (`object::deferred`, `mm::space::next_deferred`); it is done
-//! at the end of the system call, at the end of a context, or before waiting. Nothing here blocks.
+//! A drop only queues the work (`object::deferred`, `mm::space::next_deferred`); it is done at the
+//! end of the system call, at the end of a context, or before a wait. Nothing here blocks.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +14,7 @@ use crate::{
 
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// Does all noted work, including what comes up meanwhile. Call it without locks held.
+/// Does all queued work, including what is queued meanwhile. Call it without locks held.
 pub fn run() {
     if !deferred::is_pending() && !space::has_deferred() {
         return;
@@ -42,7 +42,7 @@ fn send() -> bool {
     true
 }
 
-/// Does one thing that address spaces left; false when there is none.
+/// Does one piece of the address spaces' deferred work; false when there is none.
 fn release() -> bool {
     let Some(work) = space::next_deferred() else {
         return false;

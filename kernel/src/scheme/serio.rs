@@ -29,12 +29,12 @@ const STATUS: u16 = 0x64;
 const STATUS_FULL: u8 = 1;
 /// The byte comes from the mouse.
 const STATUS_MOUSE: u8 = 1 << 5;
-/// The status that a place without a controller reads as.
+/// The status where there is no controller.
 const NOTHING: u8 = 0xFF;
 /// Interrupt numbers of the two devices.
 const IRQS: [u8; 2] = [1, 12];
 
-/// Bytes nobody reads are dropped beyond this.
+/// Unread bytes that are kept; more are dropped.
 const MAX_INPUT: usize = 1024;
 /// Bytes taken at one interrupt; the controller holds one for each device.
 const BURST: usize = 16;
@@ -72,7 +72,7 @@ fn receive(_irq: u8) {
         let device = usize::from(status & STATUS_MOUSE != 0);
         let byte = port::read8(DATA);
         let mut queue = DEVICES[device].queue.lock();
-        // Without memory the byte is lost, as with nobody to read it.
+        // Without memory the byte is lost, as when the queue is full.
         if queue.len() < MAX_INPUT && queue.try_reserve(1).is_ok() {
             queue.push_back(byte);
             came[device] = true;
@@ -112,7 +112,7 @@ impl Scheme for SerioScheme {
         let opened = Opened::plain(HANDLES.lock().insert(device));
         irq::register(IRQS[device], receive);
         irq::unmask(IRQS[device]);
-        // What came before the interrupt was on would hold it off for ever.
+        // A byte from before the interrupt was on would hold it off for ever.
         receive(IRQS[device]);
         opened
     }

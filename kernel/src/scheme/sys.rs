@@ -265,7 +265,7 @@ fn irqs() -> String {
     text
 }
 
-/// A text about everything there is, which may be much: it ends at [`MAX_TEXT`] bytes.
+/// A text about all contexts or their files, cut off at [`MAX_TEXT`] bytes.
 #[derive(Default)]
 struct Text(String);
 
@@ -389,7 +389,7 @@ fn bytes(size: usize) -> String {
     }
 }
 
-/// Open descriptors of all processes. Daemons are not asked for paths: the reader may be one.
+/// Open descriptors of all processes, without paths of daemons: the reader may be one itself.
 fn iostat() -> String {
     let mut text = Text::default();
     for (identity, context) in by_pid() {

@@ -22,7 +22,7 @@ use crate::{
 const MAX_FDS: usize = 2;
 /// Longest descriptor list of the older form, in words.
 const MAX_LIST: usize = 16;
-/// Metadata words that are looked at.
+/// Metadata words that are read.
 const MAX_METADATA: usize = 3;
 /// Descriptors one call may send.
 const MAX_SENT: usize = 65_536;

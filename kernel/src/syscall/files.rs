@@ -78,20 +78,20 @@ pub fn unlinkat(dir: usize, path: UserBuf, flags: usize) -> Result<usize> {
     scheme.unlink(number, &path, flags).map(|()| 0)
 }
 
-/// The descriptor is closed in any case; `ENODEV`: the scheme could not be notified.
+/// Closes a descriptor, in any case; `ENODEV`: the scheme could not be notified.
 pub fn close(fd: usize) -> Result<usize> {
     let file = proc::files().take(fd)?;
     let is_last = Arc::strong_count(&file) == 1;
-    let told = if is_last {
+    let notified = if is_last {
         scheme::get(file.scheme()).map(drop)
     } else {
         Ok(())
     };
     close_descriptor(file);
-    told.map(|()| 0)
+    notified.map(|()| 0)
 }
 
-/// Without a name the description is shared, and its scheme gets no request.
+/// The description of a duplicate. Without a name it is shared, and its scheme gets no request.
 fn duplicate(fd: usize, name: UserBuf) -> Result<Arc<Description>> {
     let file = proc::file(fd)?;
     if name.is_empty() {
@@ -192,7 +192,7 @@ pub fn fchown(fd: usize, uid: u32, gid: u32) -> Result<usize> {
 pub fn fcntl(fd: usize, command: usize, argument: usize) -> Result<usize> {
     let file = proc::file(fd)?;
     match command {
-        // The caller searched a free number already.
+        // The caller has chosen a free number.
         F_DUPFD => return proc::files().insert(argument, file, EMFILE),
         // Close-on-exec is kept by the library.
         F_GETFD | F_SETFD => return Ok(0),

@@ -26,7 +26,7 @@ pub fn dispatch(number: usize, arguments: [usize; 6]) -> usize {
 /// The calls of Redox with their arguments in order.
 fn perform(number: usize, [b, c, d, e, f, g]: [usize; 6]) -> Result<usize> {
     let buf = UserBuf::new;
-    // Whatever may keep memory after it returns fails early when hardly any is left.
+    // Calls that may keep memory after they return fail early when hardly any is left.
     if matches!(
         number,
         SYS_OPENAT_INTO | SYS_OPENAT_INTO2 | SYS_DUP_INTO | SYS_DUP2 | SYS_FMAP | SYS_MREMAP

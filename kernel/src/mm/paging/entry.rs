@@ -40,7 +40,7 @@ impl Entry {
         Flags::from_bits_truncate(self.0)
     }
 
-    /// Whether a frame is entered, be it out of the program's reach.
+    /// Whether a frame is entered, even if it is out of the program's reach.
     pub fn is_present(self) -> bool {
         self.flags().intersects(Flags::PRESENT.union(KEPT))
     }
@@ -55,8 +55,9 @@ impl Entry {
         self.flags().contains(COUNTED)
     }
 
-    /// Whether a processor that still has the old entry in its translation cache does no harm: this
-    /// one allows the same and more. Who misses the new rights faults and looks again.
+    /// Whether this entry allows everything that the old one allows, so that a processor with the
+    /// old one in its translation cache does no harm. An access that needs a new right faults
+    /// there, and the processor reads the entry again.
     pub(super) fn only_adds_to(self, old: Entry) -> bool {
         const RIGHTS: Flags = Flags::PRESENT
             .union(Flags::USER_ACCESSIBLE)

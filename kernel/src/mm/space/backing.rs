@@ -55,7 +55,7 @@ pub(super) type SharedPages = Mutex<BTreeMap<usize, FrameRef>>;
 pub(super) enum Backing {
     /// Zero pages made on the first touch, copied on a store after a clone.
     Private,
-    /// Zero pages made on the first touch, the same for all who map them; `first` is the offset.
+    /// Zero pages made on the first touch, the same in every mapping; `first` is the offset.
     Shared {
         pages: Arc<SharedPages>,
         first: usize,

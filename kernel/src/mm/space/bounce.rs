@@ -1,9 +1,9 @@
 //! Bounce buffers: frames of the kernel that stay mapped in a daemon's address space, for copies of
 //! its clients' small buffers; and the places where larger buffers were mapped.
 //!
-//! Mapping and unmapping a page costs more than copying what little of it a request needs. The
-//! daemon can read and write a bounce buffer at any time, and sees there what earlier requests
-//! held; what it stores beside the buffer of its request goes nowhere.
+//! Mapping and unmapping a page costs more than copying the few bytes of it that a request needs.
+//! The daemon can read and write a bounce buffer at any time, and finds the bytes of earlier
+//! requests there; what it stores outside the buffer of its request reaches no client.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -64,7 +64,7 @@ pub(super) struct BounceBuffers {
 }
 
 impl AddrSpace {
-    /// A bounce buffer that nobody uses; `None` when all are in use or there is no memory.
+    /// A free bounce buffer; `None` when all are in use or there is no memory.
     pub fn take_bounce(&self) -> Option<BounceBuffer> {
         {
             let mut buffers = self.bounce.lock();
@@ -101,8 +101,8 @@ impl AddrSpace {
         self.bounce.lock().idle.push(buffer);
     }
 
-    /// Where to map a buffer of `len` bytes: where one was before, so that the search for a hole
-    /// does not take longer the more is mapped.
+    /// The place for a buffer of `len` bytes: where one was before, so that the time does not grow
+    /// with the number of mappings.
     pub(super) fn place_for_request(&self, len: usize) -> Placement {
         let mut buffers = self.bounce.lock();
         let fits = buffers.holes.iter().rposition(|&(_, room)| room >= len);

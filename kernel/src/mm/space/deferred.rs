@@ -10,18 +10,18 @@ use spin::Mutex;
 
 use super::{AddrSpace, Unmapped};
 
-/// One thing to do, with nothing on the stack and no lock held.
+/// A piece of deferred work, to be done with nothing on the stack and no lock held.
 pub enum Deferred {
-    /// A mapping vanished without a caller who sends Munmap.
+    /// A Munmap for a mapping that is gone, whose caller could not send it.
     Unmapped(Unmapped),
     /// A reference to drop. A chain of spaces that borrow from each other may be long, the
     /// kernel's stack is not.
     Space(Arc<AddrSpace>),
 }
 
-/// Longer than contiguous memory, perhaps.
+/// The work in its order. It may be longer than contiguous memory has room for.
 static QUEUE: Mutex<LinkedList<Deferred>> = Mutex::new(LinkedList::new());
-/// The queue is not empty: every system call asks, and a load is cheaper than the lock.
+/// Whether the queue is not empty: every system call asks, and a load is cheaper than the lock.
 static PENDING: AtomicBool = AtomicBool::new(false);
 
 /// Whether there is deferred work.

@@ -105,13 +105,13 @@ impl AddrSpace {
         Ok(page.phys + addr % PAGE_SIZE)
     }
 
-    /// Handles a page fault of the program: makes the page present with the right asked for, or
-    /// says why not (`EFAULT`: not mapped or not allowed, `ENOMEM`).
+    /// Handles a page fault of the program: makes the page present with the right asked for.
+    /// `EFAULT`: not mapped or not allowed; `ENOMEM`.
     pub(crate) fn fault(&self, addr: usize, need: Prot) -> Result<()> {
         self.page(addr, need, Asker::Program, 0).map(|_| ())
     }
 
-    /// Copies bytes out of the space; `EFAULT` as `mm::user` says.
+    /// Copies bytes out of the space; `EFAULT` as in `mm::user`.
     pub fn read(&self, addr: usize, bytes: &mut [u8]) -> Result<()> {
         check_copy(addr, bytes.len())?;
         let mut done = 0;
@@ -125,7 +125,7 @@ impl AddrSpace {
         Ok(())
     }
 
-    /// Copies bytes into the space; `EFAULT` as `mm::user` says.
+    /// Copies bytes into the space; `EFAULT` as in `mm::user`.
     pub fn write(&self, addr: usize, bytes: &[u8]) -> Result<()> {
         check_copy(addr, bytes.len())?;
         let mut done = 0;
@@ -256,8 +256,8 @@ impl AddrSpace {
                 let found = Entry::new(phys + (addr - base), flags);
                 if entry != found {
                     inner.enter(addr, found)?;
-                    // One fault for all pages of the table that this one is in: they cost nothing,
-                    // and a program that touches one page of a large device memory touches others.
+                    // One fault enters all pages of the table that this one is in: entries cost
+                    // nothing, and a program that uses one page of a large device uses others.
                     let first = (addr & !(TABLE_BYTES - 1)).max(base);
                     let last = (addr | (TABLE_BYTES - 1)).min(end - 1);
                     for at in (first..=last).step_by(PAGE_SIZE) {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Ranges up to this size are borrowed without a look at how much memory there is.
+/// Pages of a range that is borrowed without checking how much memory is free.
 const FEW_PAGES: usize = 64;
 
 impl AddrSpace {
@@ -76,7 +76,7 @@ impl AddrSpace {
             return Err(Error::new(EINVAL));
         }
         if frame::any_ram(phys, len) {
-            // No warning: drivers ask this way whether an address is RAM.
+            // No warning: drivers find out like this whether an address is RAM.
             log::debug!("mapping of physical {phys:#x}, length {len:#x}, refused: it is RAM");
             return Err(Error::new(EPERM));
         }
@@ -250,7 +250,7 @@ impl AddrSpace {
             prot,
             max_prot: prot,
             pinned: true,
-            // The pages of the edges are there, so nobody looks for them in the source.
+            // The pages of the edges are present, so they are never fetched from the source.
             backing: Backing::Borrowed {
                 source: Some(source.clone()),
                 addr: addr - before,
@@ -260,7 +260,8 @@ impl AddrSpace {
         self.add_present(place, area, entries).map(|(here, _)| here)
     }
 
-    /// Adds an area with pages by offset; those there is no memory for come with the first touch.
+    /// Adds an area with pages by offset; pages for which there is no memory now are entered at the
+    /// first touch.
     fn add_present(
         &self,
         at: Placement,
@@ -386,7 +387,7 @@ impl AddrSpace {
             }
         }
         for page in others {
-            // Failure is no harm: the first touch tries again and reports.
+            // Failure does no harm: the first touch tries again and reports.
             if let Ok(found) = self.lend(page, Prot::READ, 0) {
                 let mut rights = prot;
                 rights.set(
@@ -400,8 +401,7 @@ impl AddrSpace {
     }
 }
 
-/// The entry with which the owner of plain memory goes on when its page was lent: nobody copies the
-/// page on a store any more.
+/// The entry of a lent page for the owner of plain memory: a store does not copy the page any more.
 fn lent(entry: Entry, rights: Prot) -> Entry {
     let flags = paging::user_flags(rights, Cache::WriteBack) | COUNTED;
     Entry::new(entry.phys(), flags)

@@ -128,7 +128,7 @@ fn end_current(buf: UserBuf) -> Result<usize> {
     Ok(size_of::<usize>())
 }
 
-/// Sets who the context is.
+/// Sets the identity of the context.
 pub fn write_attributes(context: &Context, buf: UserBuf) -> Result<usize> {
     let mut attributes = ProcSchemeAttrs::default();
     buf.read_exact(&mut attributes)?;
@@ -218,7 +218,7 @@ pub fn write_sighandler(buf: UserBuf) -> Result<usize> {
     Ok(size_of::<SetSighandlerData>())
 }
 
-/// Calls on a context handle. Port access is for root only: unlike Redox, which forgets the check.
+/// Calls on a context handle. Port access is for root only, a check that Redox does not make.
 pub fn call(metadata: &[u64]) -> Result<usize> {
     let verb = metadata.first().and_then(|&verb| u8::try_from(verb).ok());
     match verb.and_then(ProcSchemeVerb::try_from_raw) {

@@ -133,8 +133,8 @@ pub fn choose(number: usize, buf: UserBuf) -> Result<usize> {
     Ok(size_of::<usize>())
 }
 
-/// Gives a context the chosen table. One whose last context has ended meanwhile is not there any
-/// more, and the context keeps what it has: closing a handle cannot report anything.
+/// Gives a context the chosen table. If the table's last context has ended meanwhile, there is no
+/// table any more and the context keeps its own: closing a handle cannot report an error.
 pub fn enter(context: &Context, table: &TableRef) {
     if let Some(table) = table.get() {
         proc::set_files(context, table);

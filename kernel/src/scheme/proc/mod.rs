@@ -1,7 +1,8 @@
 //! `kernel.proc`: contexts, their address spaces and file tables, as handles.
 //!
-//! The root is the *authority* of the process manager: it makes contexts and may set who they are.
-//! Handles of a context give everything else by name through dup; owning the handle is the right.
+//! The root is the *authority* of the process manager: it makes contexts and may set their
+//! identity. Handles of a context give everything else by name through dup; owning the handle is
+//! the right.
 
 mod context;
 mod filetable;
@@ -130,7 +131,7 @@ fn set_kind(number: usize, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// Makes a handle. Those with something to read from are positioned.
+/// Makes a handle; the readable ones are positioned.
 fn open(context: ContextRef, kind: Kind) -> Result<Opened> {
     let positioned = matches!(
         kind,

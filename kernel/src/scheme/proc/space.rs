@@ -174,7 +174,7 @@ pub fn choose(number: usize, buf: UserBuf) -> Result<usize> {
 /// Puts a context into a chosen address space. Must not block.
 pub fn enter(context: &Context, new: NewSpace) {
     // An instruction pointer outside user space leaves the context as it was: closing a handle
-    // cannot report anything.
+    // cannot report an error.
     if context.set_entry(new.ip, new.sp, new.argument).is_ok() {
         context.set_space(Some(new.space));
     }

@@ -1,4 +1,4 @@
-//! Abandoned requests: what is to be done when the answer comes and the client is gone.
+//! Abandoned requests: the clean-up when the answer comes and the client is gone.
 
 use ::syscall::schemev2::Opcode;
 
