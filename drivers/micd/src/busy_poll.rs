@@ -1,10 +1,10 @@
 //! The busy-poll policy: how long the driver polls for messages before it sleeps.
 //!
 //! A sleeper costs its peer a doorbell, and this node an interrupt and a wake-up, which take longer
-//! than the message itself. So when messages come shortly one after the other, the driver polls for
-//! the next one a while, as kernels do before they halt a processor. It polls only while no other
-//! program wants the processor, and only while that pays: after each poll in vain it polls again
-//! ever more seldom, so that a node at rest sleeps.
+//! than the message itself. So when messages follow each other closely, the driver polls for the
+//! next one for a while, as kernels do before they halt a processor. It polls only while no other
+//! program wants the processor, and only while that pays: after each poll in vain it waits for more
+//! short sleeps before the next poll, so that a node at rest sleeps.
 
 use hal::clock::Rate;
 
@@ -23,8 +23,8 @@ const OTHERS_NS: u64 = 15_000;
 /// `COMPUTING_TURN_NS` in `kernel/core/src/ready.rs`).
 const TURN_NS: u64 = 90_000;
 
-/// Looks at the rings between two times at which others get the processor.
-const LOOKS: u32 = 50;
+/// Polls of the rings between two yields of the processor.
+const POLLS: u32 = 50;
 
 /// Most short sleeps between two polls, when polls were in vain.
 const MAX_BACKOFF: u32 = 64;
@@ -34,8 +34,8 @@ const MAX_BACKOFF: u32 = 64;
 pub enum Poll {
     /// It saw something.
     Seen,
-    /// It saw nothing, but a program has run and sleeps again: it may have asked for something. The
-    /// poll goes on when the driver has looked for that.
+    /// It saw nothing, but a program has run and sleeps again, and may have made a request. The
+    /// poll goes on when the driver has read the event queue.
     Interrupted,
     /// It saw nothing, or did not pay: it is time to sleep.
     Over,
@@ -62,8 +62,8 @@ pub struct BusyPoll {
     asleep_since: u64,
     /// When a poll that was interrupted ends.
     end: Option<u64>,
-    /// Programs compute. The driver has to sleep before it polls again, as a kernel takes a context
-    /// that never does for one that computes as well, and lets them go first.
+    /// Whether programs compute. The driver then has to sleep before it polls again, because the
+    /// kernel takes a context that never sleeps for a computing one, and lets the others go first.
     must_sleep: bool,
 }
 
@@ -92,7 +92,7 @@ impl BusyPoll {
         }
         let end = interrupted.unwrap_or_else(|| time.ticks().saturating_add(self.poll));
         loop {
-            if (0..LOOKS).any(|_| sees()) {
+            if (0..POLLS).any(|_| sees()) {
                 self.backoff = 0;
                 return Poll::Seen;
             }
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// Each look at the clock takes a microsecond.
+    /// Each reading of the clock takes a microsecond.
     struct Fake {
         now: Cell<u64>,
         yields: Cell<u64>,
@@ -193,7 +193,7 @@ mod tests {
         let mut looks = 0;
         let poll = policy.poll(&time, || {
             looks += 1;
-            looks == 3 * LOOKS
+            looks == 3 * POLLS
         });
         assert_eq!(poll, Poll::Seen);
         assert_eq!(time.yields.get(), 2);
@@ -240,7 +240,7 @@ mod tests {
         // It ends when it would have ended without them.
         while poll() == Poll::Interrupted {}
         assert!(time.now.get() < POLL_NS + 2 * OTHERS_NS + 10 * MICROSECOND);
-        assert_eq!(looks, (LOOKS + 1) * time.yields.get() as u32 + LOOKS);
+        assert_eq!(looks, (POLLS + 1) * time.yields.get() as u32 + POLLS);
         assert_eq!((policy.end, policy.sleeps_left), (None, 1));
     }
 

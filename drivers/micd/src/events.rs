@@ -58,8 +58,8 @@ impl Events {
         self.queue.subscribe(fd, EventFlags::EVENT_READ, source)
     }
 
-    /// Sleeps until something comes, or until the deadline; `now` is the time at present. Whether
-    /// an interrupt of a link was among what came.
+    /// Sleeps until an event comes, or until the deadline; `now` is the time at present. Returns
+    /// whether an interrupt of a link was among the events.
     ///
     /// # Errors
     /// Those of the event scheme.
@@ -72,7 +72,7 @@ impl Events {
         Ok(sources().any(|source| matches!(source, EventSource::Link(_))))
     }
 
-    /// Takes what came while the driver slept.
+    /// Takes the events that came while the driver slept.
     pub fn take(&mut self) -> impl Iterator<Item = EventSource> {
         self.ready.drain(..).map(|event| event.source)
     }

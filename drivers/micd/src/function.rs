@@ -21,7 +21,7 @@ pub enum Step {
     Attach,
     /// Connect to the peer's queue pair: [`Outcome::Connected`].
     Connect {
-        /// The bus address of the peer where it is, as the peer says.
+        /// Its bus address for the peer, as the peer published it.
         queue_pair: u64,
     },
     /// Ask the peer to show that it is alive: [`Outcome::Probed`].

@@ -42,14 +42,14 @@ use crate::server::Server;
 
 runtime::main!(main);
 
-/// Bytes that can be on their way to one endpoint, as long as there are few. The base protocol's
-/// 4 KiB make a stream stop and start every page, each time with a doorbell and two changes of
-/// programs; with this much both sides of a stream of large blocks are at work all the time. A peer
-/// of the base protocol reads the size when it connects.
+/// Bytes that can be on their way to one endpoint, as long as there are few endpoints. With the
+/// base protocol's 4 KiB a stream stops and starts at every page, each time with a doorbell and two
+/// context switches; with a ring of this size both sides of a stream of large blocks work all the
+/// time. A peer of the base protocol reads the size when it connects.
 const RING_BYTES: u32 = 256 * 1024;
 
-/// Bytes of all rings together, apart from the page that each has at least: a hundred of the
-/// largest and then ever smaller ones. An eighth of the memory that a node usually has.
+/// Bytes of all rings together, apart from the page that each has at least: enough for a hundred of
+/// the largest, then rings get smaller. It is an eighth of the memory that a node usually has.
 const RING_BUDGET_BYTES: usize = 32 << 20;
 
 /// Nanoseconds between two updates of what the file `cards` shows.
@@ -137,18 +137,18 @@ struct Micd {
     events: Events,
     /// The memory of a micd that ran before this one: peers may still store into it.
     predecessor: Lease,
-    /// The kernel waits for us before it switches the machine off, until this is gone.
+    /// The notice of power-off. The kernel switches the machine off when it is dropped.
     power_off: Option<PowerOffNotice>,
     exit: NodeExit,
-    /// When to read again what the cards are doing.
+    /// When to read the states of the cards again.
     next_cards: u64,
     clock: Clock,
     busy_poll: BusyPoll,
 }
 
 impl Micd {
-    /// From the PCI functions to a scheme that is registered, with this socket; `notify` names who
-    /// registers it.
+    /// Opens the PCI functions and registers the scheme with this socket; `notify` names the pipe
+    /// to the program that registers it.
     fn bring_up(socket: Socket, notify: Option<&str>) -> Result<Self> {
         let started = (system_time(), ticks());
         let mut links = find_links();
@@ -295,7 +295,7 @@ impl Micd {
         }
     }
 
-    /// Nothing is left to do: whether it pays to poll for more before the loop sleeps.
+    /// The action when no work is left: polling, if that may pay, or sleep.
     fn poll_or_sleep(&mut self, now: u64, has_answered: bool) -> Next {
         if self.server.expects_request(has_answered) {
             return Next::Iterate;
@@ -346,8 +346,8 @@ impl Micd {
         self.exit.begin(now, engine, memory);
     }
 
-    /// The nodes know that this one leaves, or have had time to: no link is used any more, and the
-    /// kernel may switch the machine off.
+    /// Ends the exit when all nodes have acknowledged it, or had their time: no link is used any
+    /// more, and the kernel may switch the machine off.
     fn end_exit(&mut self, now: u64) {
         let (engine, _) = self.server.engine();
         if self.exit.ends(now, engine) {
@@ -388,7 +388,7 @@ fn rate_since((start, first): (u64, u64)) -> Option<Rate> {
     Rate::of(elapsed, ticks().saturating_sub(first))
 }
 
-/// Whether the notice that came is that of switching off.
+/// Whether the notice says that the machine is switched off.
 fn is_switched_off(notice: Option<&PowerOffNotice>) -> bool {
     let Some(notice) = notice else {
         return false;
@@ -410,31 +410,29 @@ fn notice_of_power_off() -> Option<PowerOffNotice> {
 
 /// Opens all MIC functions of this machine. Without any the node is alone, and a host.
 fn find_links() -> Links {
-    let mut functions: Vec<Box<dyn MicFunction>> = Vec::new();
-    let found = vmic::find().map(|(found, is_complete)| {
-        for vmic in found {
-            functions.push(Box::new(vmic));
-        }
-        is_complete
+    let mut functions = Vec::new();
+    let is_complete = find_functions(&mut functions).unwrap_or_else(|error| {
+        log::warn!("PCI functions cannot be listed ({error}): no more links than these");
+        false
     });
-    let found = found.and_then(|are_all| Ok((are_all, x100::slot::find()?)));
-    let is_complete = match found {
-        Ok((are_all, (slots, is_complete))) => {
-            for slot in slots {
-                let shall_run = slot.has_files();
-                x100::add(&mut functions, Box::new(slot), shall_run);
-            }
-            are_all && is_complete
-        }
-        Err(error) => {
-            log::warn!("PCI functions cannot be listed ({error}): no more links than these");
-            false
-        }
-    };
     Links::new(functions, is_complete)
 }
 
-/// Logs who this node is and which nodes it is linked with.
+/// Adds all MIC functions of this machine; whether none had to be left out.
+fn find_functions(functions: &mut Vec<Box<dyn MicFunction>>) -> Result<bool> {
+    let (links, has_all_links) = vmic::find()?;
+    for link in links {
+        functions.push(Box::new(link));
+    }
+    let (slots, has_all_cards) = x100::slot::find()?;
+    for slot in slots {
+        let shall_run = slot.has_files();
+        x100::add(functions, Box::new(slot), shall_run);
+    }
+    Ok(has_all_links && has_all_cards)
+}
+
+/// Logs the node's number, its role and its links.
 fn introduce(links: &Links) {
     let node = links.node();
     let role = if node == HOST_NODE { "host" } else { "card" };

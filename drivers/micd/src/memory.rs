@@ -1,10 +1,10 @@
 //! The memory the engine works on: this node's shared pages and the peers' RAM.
 //!
-//! A block's local address is its physical address; what a peer calls it, its [`Bus`] says. An
-//! aperture shows the RAM of its node from that node's physical address 0. A page of a program may
-//! be in another block already, as programs register it as often as they like; it gets a local
-//! address of its own then, by bits above the physical address (see [`PHYSICAL_BITS`]), because
-//! each block is at an address of its own in this task.
+//! A block's local address is its physical address; the peer's [`Bus`] gives its address for that
+//! peer. An aperture shows the RAM of its node from that node's physical address 0. A page of a
+//! program may be in another block already, because programs register it as often as they like.
+//! Each block is mapped at an address of its own in this task, so such a page gets another local
+//! address, by bits above the physical address (see [`PHYSICAL_BITS`]).
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -30,7 +30,7 @@ use crate::memory_object::{
 /// Bits of a local address that are the physical address: more than any processor has.
 const PHYSICAL_BITS: u32 = 52;
 
-/// The address for a peer that cannot reach a page: no address on any bus.
+/// The address of a page that a peer cannot reach: no address on any bus.
 const NOWHERE: u64 = !(PAGE as u64 - 1);
 
 /// Blocks that may share a page at most, beside the first.
@@ -40,7 +40,7 @@ fn physical_of(address: u64) -> u64 {
     address & ((1 << PHYSICAL_BITS) - 1)
 }
 
-/// A peer as this node reaches it, and is reached by it.
+/// A peer: how this node reaches it, and it reaches this node.
 pub struct Peer {
     /// Its memory.
     pub aperture: Aperture,
@@ -64,7 +64,7 @@ pub struct NodeMemory<S> {
     /// Own blocks by local address.
     blocks: BTreeMap<u64, Block>,
     allocated_bytes: usize,
-    /// Pieces of contiguous memory that were not there.
+    /// Allocations that failed.
     refused: u64,
     objects: BTreeMap<Token, Entry>,
     /// Ranges of this task's addresses that were made of pieces.
@@ -112,7 +112,7 @@ impl<S: BlockSource> NodeMemory<S> {
         self.peers.values().any(|peer| peer.gathers_stores)
     }
 
-    /// Whether every peer reaches this number of bytes.
+    /// Whether every peer reaches these bytes at a physical address.
     fn is_reached(&self, physical: u64, bytes: usize) -> bool {
         let last = physical + bytes.saturating_sub(1) as u64;
         let reaches =
@@ -135,7 +135,7 @@ impl<S: BlockSource> NodeMemory<S> {
             Place::Own(address) => {
                 let block = self.blocks.range(..=address).next_back();
                 let (start, block) = block.ok_or(BadAddress)?;
-                // The engine asks for what windows allow; a store would be this task's end.
+                // The engine checks windows' rights; a store here would end this task.
                 if access == Access::Write && !block.writable {
                     return Err(BadAddress);
                 }
@@ -328,7 +328,7 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
         address: u64,
         value: u32,
     ) -> Result<(), BadAddress> {
-        // A release store: the data written before is visible to who reads the index.
+        // A release store: data written before is visible to the peer that reads the index.
         let word = self.window(node, address, size_of::<u32>())?;
         if self.gathers() {
             drain_writes();

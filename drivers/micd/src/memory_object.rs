@@ -1,8 +1,8 @@
 //! Memory objects of this node: pages that programs map and peers reach.
 //!
-//! Either the system's memory, put together from physically contiguous pieces as large as there
-//! are, or a program's own pages, borrowed where they are. Both are one range of addresses in this
-//! task and a list of physical runs.
+//! An object is either the system's memory, put together from the largest physically contiguous
+//! pieces that are free, or a program's own pages, borrowed where they are. Both are one range of
+//! addresses in this task and a list of physical runs.
 
 use alloc::vec::Vec;
 

@@ -13,7 +13,7 @@ pub enum NodeExit {
     /// No exit was requested.
     #[default]
     NotBegun,
-    /// EXIT is sent, or will be as soon as nothing of ours touches the peers' memory.
+    /// EXIT is sent, or will be as soon as no copy of this node touches the peers' memory.
     Exiting {
         /// Time (ns) from which acknowledgements are not waited for any longer.
         until: u64,
@@ -44,7 +44,7 @@ impl NodeExit {
         ends
     }
 
-    /// When to look again at the latest.
+    /// When [`ends`](Self::ends) must be called at the latest.
     pub fn deadline(&self) -> Option<u64> {
         match self {
             NodeExit::Exiting { until } => Some(*until),

@@ -14,13 +14,12 @@ use syscall::error::{ESRCH, Error};
 
 use crate::pinner::MemorySource;
 
-/// Nanoseconds between two checks for processes that were killed while they waited in an open, and
-/// how many are asked about each time.
+/// Nanoseconds between two checks for processes that were killed while they waited in an open.
 const WATCH_NS: u64 = 1_000_000_000;
-/// As above.
+/// Processes of one such check.
 const WATCHED: usize = 32;
 
-/// Iterations in a row that answer requests before the event queue is asked: it may have more.
+/// Iterations in a row that answer requests before the event queue, which may have more, is read.
 const MAX_ANSWERING: u32 = 16;
 
 /// The memory of this node.
@@ -30,7 +29,7 @@ pub type Memory = NodeMemory<MemorySource>;
 pub struct Server {
     scheme: Daemon<Memory, CopyRouter>,
     requests: SchemeLoop,
-    /// What the socket had to offer last.
+    /// The result of the last read of the socket.
     status: Status,
     /// Whether the socket is read in this iteration.
     reads_requests: bool,
@@ -87,7 +86,7 @@ impl Server {
         self.scheme.scif().engine()
     }
 
-    /// What the socket had to offer last.
+    /// The result of the last read of the socket.
     pub fn status(&self) -> Status {
         self.status
     }
@@ -167,7 +166,7 @@ impl Server {
 
 /// Whether the process manager knows of no such process.
 fn is_gone(pid: usize) -> bool {
-    // Signal 0 is none: it is only looked whether it could be sent.
+    // Signal 0 is none: the manager only checks whether it could be sent.
     let sent = u32::try_from(pid).map(|pid| runtime::process::kill(pid, 0));
     matches!(sent, Ok(Err(Error { errno: ESRCH })))
 }

@@ -1,9 +1,9 @@
 //! The physical addresses at which the apertures of this node's links may be: each is used anew
 //! only when nothing can be mapped there any more.
 //!
-//! A mapping of a peer's memory cannot be taken back from a program. So the aperture leaves
-//! instead: it moves to the next address of its slot, and old mappings reach nothing. Three rules
-//! make that safe without any note that outlives the driver:
+//! A mapping of a peer's memory cannot be taken back from a program. So the aperture moves to the
+//! next address of its slot instead, and old mappings reach nothing. Three rules make that safe
+//! without any state that outlives the driver:
 //!
 //! * No address above the present one is mapped by any program.
 //! * Each move goes one aperture up.
@@ -13,11 +13,11 @@
 //! So a driver that finds the aperture at some address, and has no list of the programs that have
 //! it mapped there, just begins one aperture above.
 //!
-//! The slots are in the upper half of the physical address space, without its last eighth, where
-//! new firmware puts things. What holds there under QEMU: the root bus decodes every address that
-//! nothing else is at. On a real machine a function is reached only at addresses that the bridges
-//! above it forward, so slots would have to be cut out of their windows; and loads from an empty
-//! address give all ones by the bus's rules, while the emulator may give zeros.
+//! The slots are in the upper half of the physical address space, without its last eighth, which
+//! new firmware uses. Under QEMU the root bus decodes every address there that no other function
+//! has. On a real machine a function is reached only at addresses that the bridges above it
+//! forward, so slots would have to be cut out of their windows; and loads from an empty address
+//! give all ones by the bus's rules, while the emulator may give zeros.
 
 use core::ops::Range;
 

@@ -21,9 +21,9 @@ pub struct ApertureWindow {
     bytes: usize,
     /// The BAR's address; `None` when it cannot be moved any more, and is nowhere.
     address: Option<u64>,
-    /// At the present address, once asked for.
+    /// The mapping at the present address, once it was asked for.
     aperture: Option<Aperture>,
-    /// No address of the present place was given to any program.
+    /// Whether no address of the present place was given to any program.
     is_fresh: bool,
 }
 
@@ -62,8 +62,8 @@ impl ApertureWindow {
         self.bytes
     }
 
-    /// From here on nothing that anybody has mapped reaches the peer's memory; `false`: that cannot
-    /// be achieved.
+    /// Cuts the peer's memory off from everything that programs have mapped; `false`: that is not
+    /// possible.
     pub fn detach(&mut self) -> bool {
         if self.is_fresh {
             return true;

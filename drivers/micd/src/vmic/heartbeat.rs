@@ -14,7 +14,7 @@ pub struct Heartbeat {
     own: usize,
     beats: u64,
     peer_beats: u64,
-    /// For how long we have watched, without a beat of the peer.
+    /// Nanoseconds of watching without a beat of the peer.
     silent_ns: u64,
 }
 
@@ -39,10 +39,9 @@ impl Heartbeat {
         debug_assert!(beaten.is_ok());
     }
 
-    /// Notes whether the peer's heart has beaten in the time that has passed, in nanoseconds. A
-    /// look that comes late counts as one in time: while we stood still the peer may have as well,
-    /// as when both machines are guests of one host. Returns whether a silent peer is due to be
-    /// rung.
+    /// Checks for a beat of the peer in the time that has passed, in nanoseconds. A late check
+    /// counts as one in time: while this machine stood still the peer may have as well, as when
+    /// both are guests of one host. Returns whether a silent peer is due to be rung.
     pub fn listen(&mut self, memory: &Region, passed: u64, timing: LinkTiming) -> bool {
         let beats = memory.load_acquire_u64(heartbeat_offset(1 - self.own));
         if let Ok(beats) = beats

@@ -11,10 +11,9 @@
 //!                     Stopped (link failed) --------------+<-- link_failed, silence (Fail) --+
 //! ```
 //!
-//! Before our record says that the peer's memory is not written to any more, this must be true of
-//! everything that programs have mapped: whoever calls [`Link::done`] (but for a queue pair that
-//! was attached, or is usable), [`Link::link_failed`] or [`Link::leave`] has cut the aperture
-//! before.
+//! Our record promises that the peer's memory is not written to any more, which includes everything
+//! that programs have mapped. So the caller of [`Link::done`] (but for a queue pair that was
+//! attached, or is usable), [`Link::link_failed`] or [`Link::leave`] has cut the aperture before.
 //!
 //! A link that the fabric has cut ([`link::HEADER_DOWN`]) is as one with a silent peer: it fails,
 //! and no side binds until the link is mended.
@@ -81,7 +80,7 @@ pub struct Link {
     /// The records as they were when this side started.
     found: Found,
     now: u64,
-    next_look: u64,
+    next_check: u64,
     next_attach: u64,
     heartbeat: Heartbeat,
     /// Whether our record changed and the peer has not been rung.
@@ -140,7 +139,7 @@ impl Link {
             timing: Timing::default(),
             found,
             now: 0,
-            next_look: 0,
+            next_check: 0,
             next_attach: 0,
             heartbeat,
             announce: true,
@@ -163,11 +162,11 @@ impl Link {
         core::mem::take(&mut self.announce)
     }
 
-    /// When to look again at the latest.
+    /// When [`step`](Self::step) must be called at the latest.
     pub fn deadline(&self) -> u64 {
         match self.state {
-            State::Detached { since } => self.next_look.min(since),
-            _ => self.next_look,
+            State::Detached { since } => self.next_check.min(since),
+            _ => self.next_check,
         }
     }
 
@@ -180,8 +179,9 @@ impl Link {
         link::record_offset(self.own)
     }
 
-    /// The peer's record, copied once. A copy that was torn by a change counts as absent, or is
-    /// seen again at the next look: its generation is what everything hangs on.
+    /// The peer's record, copied once. A copy that was torn by a change counts as absent. A record
+    /// of another generation than before is another incarnation of the peer, so a missed change is
+    /// noticed at the next check.
     fn peer_record(&self) -> Record {
         self.whole_peer_record().unwrap_or(Record::new_zeroed())
     }
@@ -199,8 +199,9 @@ impl Link {
         (state == again && state == record.state.get()).then_some(record)
     }
 
-    /// Whether the peer writes no more to the memory of those who were this side before: it is
-    /// absent or stopped, has begun anew since this side started, or is nobody's or this side's.
+    /// Whether the peer writes no more to the memory of earlier drivers on this side: it is absent
+    /// or stopped, has begun anew since this driver started, or is bound to nobody or to this
+    /// driver.
     pub fn predecessor_is_quiesced(&self) -> bool {
         let Some(peer) = self.whole_peer_record() else {
             return false;
@@ -226,10 +227,10 @@ impl Link {
     pub fn step(&mut self, now: u64) -> Option<Step> {
         let passed = now.saturating_sub(self.now);
         self.now = now;
-        if now >= self.next_look {
-            self.next_look = now.saturating_add(self.timing.heartbeat_ns);
+        if now >= self.next_check {
+            self.next_check = now.saturating_add(self.timing.heartbeat_ns);
         }
-        // At doorbells, too: the peer may ask for a sign of life.
+        // At doorbells, too: the peer may be probing.
         self.heartbeat.beat(&self.memory);
         let peer = self.peer_record();
         let is_down = self.is_down();
@@ -309,13 +310,13 @@ impl Link {
         }
     }
 
-    /// The peer's memory cannot be cut off: nothing may be published any more, so that the peer
-    /// takes us for hung and keeps what we may write to.
+    /// Publishes nothing any more, because the peer's memory cannot be cut off: the peer then takes
+    /// this node for hung, and keeps the memory that programs here may write to.
     pub fn stop_publishing(&mut self) {
         self.state = State::Left;
     }
 
-    /// Stops writing to the peer's memory, and says so.
+    /// Publishes that this side does not write to the peer's memory any more.
     fn stop(&mut self, peer: u32) {
         self.publish_word(RECORD_STATE, STATE_STOPPED);
         self.state = State::Stopped { peer };
@@ -325,7 +326,7 @@ impl Link {
     pub fn set_timing(&mut self, timing: Timing) {
         if timing != self.timing {
             self.timing = timing;
-            self.next_look = self.now;
+            self.next_check = self.now;
         }
     }
 

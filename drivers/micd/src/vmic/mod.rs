@@ -75,9 +75,9 @@ impl Doorbell for VmicDoorbell {
     }
 }
 
-/// Finds and opens all link devices of this machine. A device that cannot be used is reported and
-/// left out; the flag says that there are none, whose peers may still write to the memory of a
-/// driver before this one: nothing on this side could keep them from it.
+/// Finds and opens all link devices of this machine. A device that cannot be used is logged and
+/// left out; the flag is true when there is none. The peer of a device that was left out may still
+/// write to the memory of an earlier driver, and nothing on this side can stop it.
 ///
 /// # Errors
 /// Those of the `pci` scheme.
@@ -102,7 +102,7 @@ pub fn find() -> Result<(Vec<Vmic>, bool)> {
     }
     let mut taken = Vec::new();
     for address in pci::list()? {
-        // Apertures are what moves; each keeps to its slot.
+        // Only apertures move, each within its slot.
         if pairs.iter().all(|(_, plain)| *plain != address) {
             taken.extend(access.memory_bars(address)?);
         }
@@ -130,7 +130,7 @@ impl Vmic {
     fn open(place: Address, plain: Address, slot: &AddressSlot) -> Result<Self> {
         let mut doorbell = Function::open(place)?;
         doorbell.enable()?;
-        // Before the link says that an earlier driver's connection is over.
+        // Before the link's record ends the connection of an earlier driver.
         let aperture = ApertureWindow::new(plain, slot)?;
         let registers = doorbell.map_bar(REGISTERS_BAR, Cache::Uncached)?;
         let registers = Registers::new(registers, REGISTERS_BYTES)?;
@@ -166,8 +166,8 @@ impl Vmic {
         })
     }
 
-    /// Makes sure that nothing of ours reaches the peer's memory, and then has the link's record
-    /// say so.
+    /// Makes sure that nothing of ours reaches the peer's memory, and then changes the link's
+    /// record by `publish`.
     fn detach_then(&mut self, publish: impl FnOnce(&mut Link)) {
         if self.aperture.detach() {
             publish(&mut self.link);

@@ -6,7 +6,7 @@ use super::slot::Slot;
 #[derive(Default)]
 pub(super) struct BusState {
     is_master: bool,
-    /// That could not be changed, which was logged.
+    /// Whether the last change failed, which was logged.
     is_stuck: bool,
 }
 

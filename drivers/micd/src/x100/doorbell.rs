@@ -50,7 +50,7 @@ impl Doorbell for CardDoorbell {
 /// Sends one of the interrupts of the first kind.
 pub(super) fn send_interrupt(registers: &dyn Mmio, number: usize) {
     let word = registers.read32(apicicr(number));
-    // A card that is gone is found out by those who look after it.
+    // The link's state machine notices that a card is gone.
     if word != ALL_ONES {
         registers.write32(apicicr(number), word | ICR_SEND);
     }

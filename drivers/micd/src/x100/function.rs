@@ -16,7 +16,7 @@ use syscall::error::{EAGAIN, EBUSY};
 use super::doorbell::send_interrupt;
 use super::liveness::PROBES;
 use super::registers::SHUTDOWN_INTERRUPT;
-use super::{DRAIN_NS, LOOK_NS, Link, SHUTDOWN_NS, State, X100, identity};
+use super::{CHECK_NS, DRAIN_NS, Link, SHUTDOWN_NS, State, X100, identity};
 use crate::function::{MicFunction, Outcome, Step};
 use crate::hardware::{Bus, Doorbell, Hardware};
 
@@ -70,16 +70,16 @@ impl MicFunction for X100 {
     fn set_timing(&mut self, timing: LinkTiming) {
         if timing != self.timing {
             self.timing = timing;
-            self.next_look = self.now;
+            self.next_check = self.now;
             self.liveness.restart_probes(self.now, timing);
         }
     }
 
     fn step(&mut self, now: u64) -> Option<Step> {
         self.now = now;
-        if self.next_look <= now {
+        if self.next_check <= now {
             // The DMA engine has to be watched, however rare heartbeats are.
-            self.next_look = now.saturating_add(self.timing.heartbeat_ns.min(LOOK_NS));
+            self.next_check = now.saturating_add(self.timing.heartbeat_ns.min(CHECK_NS));
         }
         self.stall_at = self.device.dma().borrow_mut().watch(now);
         if self.device.dma().borrow().is_stuck() {
@@ -97,13 +97,13 @@ impl MicFunction for X100 {
                 if !matches!(self.state, State::Gone { .. }) {
                     self.reset(now);
                 }
-                let until = now.saturating_add(LOOK_NS);
+                let until = now.saturating_add(CHECK_NS);
                 self.link = Link::Quieting { until };
                 None
             }
             Link::Quieting { until } if now >= until => {
                 if !self.is_quiet() {
-                    let until = now.saturating_add(LOOK_NS);
+                    let until = now.saturating_add(CHECK_NS);
                     self.link = Link::Quieting { until };
                     return None;
                 }
@@ -132,17 +132,17 @@ impl MicFunction for X100 {
             (_, Link::ToFail { .. }) | (State::Found, _) => self.now,
             (_, Link::Draining { until }) => until.min(self.now.saturating_add(DRAIN_NS)),
             (_, Link::Quieting { until }) => until,
-            (State::Resetting { look, .. }, _) => look,
+            (State::Resetting { check, .. }, _) => check,
             (State::Ready, Link::Down { since }) if self.boot.is_wanted() => since,
             (State::Loading, _) => self.now,
-            (State::Booting { until } | State::Stopping { until }, _) => until.min(self.next_look),
-            (State::Gone { look }, _) => look,
+            (State::Booting { until } | State::Stopping { until }, _) => until.min(self.next_check),
+            (State::Gone { check }, _) => check,
             (State::Failed, _) => u64::MAX,
             _ if is_up => {
                 let probe = self.liveness.probe_deadline();
-                self.next_look.min(probe.unwrap_or(u64::MAX))
+                self.next_check.min(probe.unwrap_or(u64::MAX))
             }
-            _ => self.next_look,
+            _ => self.next_check,
         };
         own.min(self.stall_at.unwrap_or(u64::MAX))
     }
@@ -164,7 +164,7 @@ impl MicFunction for X100 {
             self.reset(self.now);
         }
         self.boot.set_wanted(false);
-        self.state = State::Gone { look: u64::MAX };
+        self.state = State::Gone { check: u64::MAX };
     }
 
     fn predecessor_is_quiesced(&self) -> bool {
@@ -241,7 +241,7 @@ impl X100 {
             return;
         }
         let again = Link::Down {
-            since: self.now.saturating_add(LOOK_NS),
+            since: self.now.saturating_add(CHECK_NS),
         };
         let Some(queue_pair) = queue_pair else {
             self.link = again;

@@ -16,7 +16,7 @@ use super::registers::DOWNLOAD_ADDRESS;
 pub const MAX_COMMAND_LINE: usize = 2048;
 /// Load addresses above this are taken for a mistake of the firmware.
 const MAX_LOAD_ADDRESS: u64 = 1 << 31;
-/// Bytes that are written in one go: everybody else waits as long.
+/// Bytes that are written in one iteration of the driver's loop, in which all others wait.
 const PIECE: usize = 1 << 20;
 /// The end of the addresses and sizes that the card can be given, which have 32 bits.
 const REACH: u64 = 1 << 32;
@@ -71,7 +71,7 @@ impl core::fmt::Display for Unfit {
             Unfit::NoKernel => f.write_str("the uOS file is no x86 kernel image: no boot header"),
             Unfit::Truncated(there, declared) => write!(
                 f,
-                "the uOS file is truncated: it has {there} bytes and its header tells of {declared}"
+                "the uOS file is truncated: it has {there} bytes and {declared} by its header"
             ),
             Unfit::LoadAddress(address) => write!(
                 f,
@@ -127,8 +127,8 @@ fn declared_bytes(kernel: &[u8]) -> Option<u64> {
 }
 
 impl Files {
-    /// Where to load them, for the bootstrap that says `download` in SCRATCH2, into a card of so
-    /// many bytes.
+    /// The addresses to load them to, in a card with `card_bytes` bytes whose bootstrap has the
+    /// value `download` in SCRATCH2.
     ///
     /// # Errors
     /// See [`Unfit`].
@@ -184,9 +184,9 @@ impl Loading {
         }
     }
 
-    /// Bytes of the kernel, as the card is given them.
+    /// Bytes of the kernel, as a number for the card's register.
     pub fn kernel_bytes(&self) -> u32 {
-        // The plan says that it ends below 4 GiB.
+        // By the plan it ends below 4 GiB.
         self.files.kernel.len() as u32
     }
 

@@ -15,18 +15,18 @@ use super::registers::{
     SHUTDOWN_INTERRUPT, boot_processor, name,
 };
 use super::{
-    BOOT_NS, CRASHED, LOOK_NS, Link, READY_NS, SECOND_NS, State, X100, dma, identity, slot,
+    BOOT_NS, CHECK_NS, CRASHED, Link, READY_NS, SECOND_NS, State, X100, dma, identity, slot,
 };
 use crate::function::Step;
 
 impl X100 {
-    /// Resets the card. It may write to the host's memory until the look after that.
+    /// Resets the card. It may write to the host's memory until the check after that.
     pub(super) fn reset(&mut self, since: u64) {
         self.device.reset();
         self.boot.take_loading();
         self.resets.begin();
-        let look = self.now.saturating_add(LOOK_NS);
-        self.state = State::Resetting { since, look };
+        let check = self.now.saturating_add(CHECK_NS);
+        self.state = State::Resetting { since, check };
     }
 
     /// Whether the card writes to the host's memory no more, a second after it was reset or was
@@ -41,7 +41,7 @@ impl X100 {
         true
     }
 
-    /// Looks whether the firmware is ready after a reset.
+    /// Checks whether the firmware is ready after a reset.
     pub(super) fn check_firmware(&mut self, since: u64) {
         self.resets.end();
         let (post, download) = (self.read(POSTCODE), self.read(DOWNLOAD));
@@ -69,11 +69,11 @@ impl X100 {
             );
             return self.reset(since);
         }
-        let look = self.now.saturating_add(LOOK_NS);
-        self.state = State::Resetting { since, look };
+        let check = self.now.saturating_add(CHECK_NS);
+        self.state = State::Resetting { since, check };
     }
 
-    /// The firmware waits for an image: everything that the reset has undone is done again.
+    /// Sets the card up again after a reset, when its firmware waits for an image.
     pub(super) fn ready(&mut self) {
         self.device.set_bus_master(true);
         self.identity = Identity::read(self.device.registers());
@@ -192,8 +192,8 @@ impl X100 {
         let now = self.now;
         match (self.state, self.link) {
             (State::Found, _) => self.reset(now),
-            (State::Resetting { since, look }, _) if look <= now => self.check_firmware(since),
-            (State::Gone { look }, Link::Down { .. }) if look <= now => self.check_bus(),
+            (State::Resetting { since, check }, _) if check <= now => self.check_firmware(since),
+            (State::Gone { check }, Link::Down { .. }) if check <= now => self.check_bus(),
             (State::Ready, Link::Down { since }) if self.boot.is_wanted() && since <= now => {
                 self.link = Link::Attaching;
                 return Some(Step::Attach);
@@ -230,7 +230,7 @@ impl X100 {
         }
     }
 
-    /// Looks whether the card has published its queue pair.
+    /// Checks whether the card has published its queue pair.
     pub(super) fn check_device_page(&mut self) {
         let Ok(answer) = self.device.answer() else {
             return;
@@ -260,7 +260,7 @@ impl X100 {
         }
     }
 
-    /// Looks whether the card that we are connected with is still there.
+    /// Checks whether the connected card is still there.
     pub(super) fn check_card(&mut self, queue_pair: u64) {
         let answer = self.device.answer().map(|answer| answer.queue_pair);
         if answer != Ok(queue_pair) {
@@ -276,7 +276,7 @@ impl X100 {
         }
     }
 
-    /// The card's system says that it has ended.
+    /// Handles the card's report that its system has ended.
     pub(super) fn system_ended(&mut self, value: u32) {
         let name = self.device.name();
         match self.state {
@@ -294,7 +294,7 @@ impl X100 {
         self.bring_down(DownReason::Reset);
     }
 
-    /// Registers read all ones: the card is gone. What runs on it may not know.
+    /// Handles a card that is gone, whose registers read all ones. Its system may go on running.
     pub(super) fn card_is_gone(&mut self, register: usize) {
         log::error!(
             "{}: {} reads all ones: the card is not on the bus any more",
@@ -302,8 +302,8 @@ impl X100 {
             name(register)
         );
         self.device.abandon();
-        let look = self.now.saturating_add(LOOK_NS);
-        self.state = State::Gone { look };
+        let check = self.now.saturating_add(CHECK_NS);
+        self.state = State::Gone { check };
         self.link = match self.link {
             Link::Connected { .. } => Link::ToFail {
                 reason: DownReason::Cut,
@@ -313,14 +313,14 @@ impl X100 {
         };
     }
 
-    /// Looks whether a card that was gone is back: it may have been reset by itself.
+    /// Checks whether a card that was gone is back: it may have been reset by itself.
     pub(super) fn check_bus(&mut self) {
         if self.read(POSTCODE) != ALL_ONES {
             log::warn!("{}: the card is back on the bus", self.device.name());
             return self.reset(self.now);
         }
-        let look = self.now.saturating_add(LOOK_NS);
-        self.state = State::Gone { look };
+        let check = self.now.saturating_add(CHECK_NS);
+        self.state = State::Gone { check };
     }
 
     /// Whether its system is started, or runs.
@@ -331,12 +331,12 @@ impl X100 {
         )
     }
 
-    /// Whether it is worth asking how far its firmware is.
+    /// Whether its POST code can be read.
     pub(super) fn has_post_code(&self) -> bool {
         self.resets.has_ended() && !matches!(self.state, State::Gone { .. })
     }
 
-    /// Whether what runs on it may want something.
+    /// Whether its registers can be read and its interrupts served.
     pub(super) fn answers(&self) -> bool {
         !matches!(
             self.state,

@@ -64,15 +64,15 @@ use crate::function::MicFunction;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Between the reset and the first look at a register, and between two looks.
-const LOOK_NS: u64 = SECOND_NS;
-/// Until a card that does not get ready is given up.
+/// Nanoseconds between the reset and the first access to a register, and between two checks.
+const CHECK_NS: u64 = SECOND_NS;
+/// Nanoseconds after which a card that does not get ready is given up.
 const READY_NS: u64 = 300 * SECOND_NS;
-/// Until a card that was started must have answered.
+/// Nanoseconds in which a card that was started must answer.
 const BOOT_NS: u64 = 180 * SECOND_NS;
-/// Until a card that was asked to shut down is reset anyway.
+/// Nanoseconds after which a card that was asked to shut down is reset anyway.
 const SHUTDOWN_NS: u64 = 60 * SECOND_NS;
-/// Between two looks whether the DMA engine is done.
+/// Nanoseconds between two checks whether the DMA engine is done.
 const DRAIN_NS: u64 = SECOND_NS / 100;
 
 /// The card's doorbell by which it reports its state.
@@ -85,28 +85,28 @@ const CRASHED: u32 = 0xdead;
 enum State {
     /// Nothing is known yet.
     Found,
-    /// It was reset, the first time then; to be looked at next then.
-    Resetting { since: u64, look: u64 },
+    /// It is being reset, for the first time since `since`; to be checked at `check`.
+    Resetting { since: u64, check: u64 },
     /// Its firmware waits for an image.
     Ready,
     /// Its system is written into its memory.
     Loading,
-    /// Its system was started and has to answer until then.
+    /// Its system was started, and must answer before `until`.
     Booting { until: u64 },
     /// Its system has answered.
     Running,
-    /// Its system was asked to end, and has time until then.
+    /// Its system was asked to end, and has time until `until`.
     Stopping { until: u64 },
     /// It does not get ready.
     Failed,
-    /// It does not answer on the bus any more; to be looked for again then.
-    Gone { look: u64 },
+    /// It does not answer on the bus any more; to be checked again at `check`.
+    Gone { check: u64 },
 }
 
 /// The state of the link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Link {
-    /// There is none; it may be made from then on.
+    /// There is none; it may be made from `since` on.
     Down { since: u64 },
     /// [`Step::Attach`] was asked for.
     Attaching,
@@ -120,11 +120,11 @@ enum Link {
     ToFail { reason: DownReason },
     /// [`Step::Fail`] was asked for.
     Failing,
-    /// The DMA engine ends what it has begun, until then at most.
+    /// The DMA engine finishes its transfers, until `until` at most.
     Draining { until: u64 },
-    /// The card is reset or kept from the bus, and has time until then to notice.
+    /// The card is reset or kept from the bus, which takes effect by `until`.
     Quieting { until: u64 },
-    /// It writes no more, and [`Step::Detach`] was asked for.
+    /// The card writes no more, and [`Step::Detach`] was asked for.
     Detaching,
 }
 
@@ -139,7 +139,7 @@ pub struct X100 {
     resets: Resets,
     timing: LinkTiming,
     now: u64,
-    next_look: u64,
+    next_check: u64,
     /// When the DMA engine must have made progress.
     stall_at: Option<u64>,
 }
@@ -205,7 +205,7 @@ impl X100 {
             resets: Resets::default(),
             timing: LinkTiming::default(),
             now: 0,
-            next_look: 0,
+            next_check: 0,
             stall_at: None,
         })
     }
@@ -218,7 +218,7 @@ impl X100 {
         self.device.write(register, value);
     }
 
-    /// What was done by the DMA engine, and in its place, now and later.
+    /// The counters of copies by the DMA engine, and by the CPU in its place.
     pub fn counters(&self) -> Rc<Cell<dma::Counters>> {
         self.device.dma().borrow().counters()
     }

@@ -2,8 +2,8 @@
 //! The card finds it by scratchpads 14 and 15.
 //!
 //! The first 24 bytes are those of the mainline driver (`mic_common.h`, `mic_bootparam`). The last
-//! words are an extension: a card that counts the first of them up is watched by it, and a card
-//! that leaves them 0 speaks the base protocol and is asked for signs of life instead.
+//! word is an extension, the card's heartbeat: a card that leaves it 0 has the base protocol, and
+//! is probed instead.
 
 use hal::Result;
 use hal::mem::{PAGE, Region};
@@ -51,7 +51,8 @@ impl DevicePage {
         })
     }
 
-    /// Empties it and publishes this side's half. The queue pair is last: who sees it sees all.
+    /// Empties it and publishes this side's half. The queue pair is stored last: a card that reads
+    /// it reads the rest as well.
     ///
     /// # Errors
     /// None in practice: all places are inside the page.

@@ -4,8 +4,8 @@
 //! The facts are those of the published drivers, Intel's MPSS 3 (`include/mic/micsboxdefine.h`,
 //! `micdboxdefine.h`, `mic_sbox_md.h`, `mic_dma_md.h`, `micscif_smpt.h`; `host/uos_download.c`) and
 //! Linux 4.x (`drivers/misc/mic/host/mic_x100.h`, `drivers/dma/mic_x100_dma.h`). What is marked
-//! *assumed* is no fact: they rely on it, or it is the weakest behaviour that would explain what
-//! they do.
+//! *assumed* is no fact: the drivers rely on it, or it is the weakest behaviour that would explain
+//! their code.
 
 use alloc::format;
 use alloc::string::String;

@@ -3,11 +3,12 @@
 /// The last reset, and whether there was one.
 #[derive(Default)]
 pub(super) struct Resets {
-    /// Registers may be read: it was not reset in the last second.
+    /// Whether registers may be read, as the card was not reset in the last second.
     has_ended: bool,
-    /// It was reset since this driver runs, long enough ago, or is kept from the bus for good.
+    /// Whether it was reset since this driver started, long enough ago, or is kept from the bus for
+    /// good.
     was_reset: bool,
-    /// That its memory is still mapped was logged since it was reset.
+    /// Whether the log says, since the last reset, that its memory is still mapped.
     mapping_is_logged: bool,
 }
 

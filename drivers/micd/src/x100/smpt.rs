@@ -1,8 +1,8 @@
 //! The system memory page table: where the card sees the host's memory.
 //!
-//! 32 entries of 16 GiB each. At first entry *i* shows host memory from *i* × 16 GiB on, which is
-//! all that most machines have. Memory above takes entries that nothing was asked of yet. What
-//! was given out once stays until the link is made anew, so a card address never changes its
+//! The table has 32 entries of 16 GiB each. At first entry *i* shows host memory from *i* × 16 GiB
+//! on, which is all that most machines have. Memory above takes entries that are not in use yet. An
+//! entry in use stays as it is until the link is made anew, so a card address never changes its
 //! meaning while the card may use it. Neighbours in the host's memory are neighbours for the card,
 //! or cannot be reached: runs of pages cross the borders of entries.
 
@@ -162,7 +162,7 @@ mod tests {
             *written.0.borrow(),
             [(smpt(31), 40 << 2), (smpt(30), 39 << 2)]
         );
-        // What is not in use any more can be given to others.
+        // Entries that are not in use any more can be taken.
         table.forget();
         assert_eq!(table.keep(50 * PAGE), Some(SMPT_WINDOW + 31 * PAGE));
         table.forget();

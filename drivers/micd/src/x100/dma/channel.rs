@@ -72,7 +72,7 @@ pub(super) struct Channel {
     completed: u64,
     flights: VecDeque<Flight>,
     progress: Progress,
-    /// It has failed, and the CPU has not done its work yet.
+    /// Whether it has failed, and the CPU has not done its work yet.
     has_failed: bool,
 }
 
@@ -135,8 +135,8 @@ impl Channel {
         self.write(registers, DCAR, dcar | DCAR_MASK_HOST);
     }
 
-    /// Sets it up with an empty ring. False: it does not work. A steppings write nothing back, and
-    /// report all errors; an error is noticed there when nothing moves any more.
+    /// Sets it up with an empty ring; `false`: it does not work. A steppings write nothing back,
+    /// and report all errors; there an error is noticed by a channel that stands still.
     pub fn set_up(
         &mut self,
         registers: &dyn Mmio,
@@ -240,15 +240,15 @@ impl Channel {
         Some(limit)
     }
 
-    /// Stops it, as it has failed: what is on its way is the CPU's from now on. Nothing may be
-    /// copied behind its back, or twice.
+    /// Stops it, because it has failed: the CPU does the transfers on their way from now on. The
+    /// engine must copy nothing after that, and nothing may be copied twice.
     pub fn begin_mending(&mut self, registers: &dyn Mmio) {
         self.turn_off(registers);
         self.note_completions();
         self.state = State::Mending;
     }
 
-    /// What the CPU is to do next of a channel that failed; it changes to what is left of it.
+    /// The next transfer for the CPU on a channel that failed; the caller replaces it by its rest.
     pub fn first_left(&mut self) -> Option<&mut Descriptor> {
         self.flights.front_mut().map(|flight| &mut flight.what)
     }

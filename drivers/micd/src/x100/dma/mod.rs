@@ -43,7 +43,7 @@ pub struct Counters {
     pub cpu_bytes: u64,
     /// Transfers that the CPU did again after an error.
     pub repeated: u64,
-    /// Errors of channels.
+    /// Channels that failed.
     pub errors: u64,
 }
 
@@ -64,7 +64,7 @@ pub struct Dma {
     /// Whether the tail is read from DTPR, as DSTAT does not count: A steppings.
     is_first_stepping: bool,
     channels: Vec<Channel>,
-    /// What each of SCIF's channels uses.
+    /// The hardware channel of each of SCIF's channels.
     assigned: BTreeMap<u64, Assigned>,
     next: usize,
     /// A channel has failed in a way that only a reset of the card ends.
@@ -105,8 +105,8 @@ fn slice(descriptor: Descriptor) -> (Descriptor, Option<Descriptor>) {
     (copy(0, part), (rest > 0).then(|| copy(part, rest)))
 }
 
-/// Whether the engine cannot copy between two places, as one is shifted against the other. What
-/// follows the lowest bits of an address is the same for the card.
+/// Whether the engine cannot copy between two places because one is shifted against the other. The
+/// lowest bits of an address are the same for the card.
 fn is_shifted(from: Place, to: Place) -> bool {
     let lowest = |place| match place {
         Place::Own(address) | Place::Peer(_, address) => address % DMA_ALIGN,
@@ -232,7 +232,7 @@ impl Dma {
         }
     }
 
-    /// What one of SCIF's channels uses.
+    /// The hardware channel of one of SCIF's channels.
     fn assigned(&mut self, channel: u64) -> Assigned {
         let next = &mut self.next;
         *self.assigned.entry(channel).or_insert_with(|| {
@@ -242,7 +242,7 @@ impl Dma {
         })
     }
 
-    /// Whether all is done that one of SCIF's channels was given.
+    /// Whether all transfers of one of SCIF's channels are done.
     fn is_done(&mut self, assigned: Assigned) -> bool {
         let channel = &mut self.channels[assigned.index];
         channel.note_completions();
@@ -342,7 +342,7 @@ impl Dma {
             .map_err(|_| SubmitError::Failed)
     }
 
-    /// Goes on with what is to be done with a channel that has failed.
+    /// Continues the repair of a channel that has failed.
     fn repair(&mut self, mem: &mut dyn Memory, index: usize) {
         let channel = &self.channels[index];
         match channel.state() {
@@ -352,7 +352,7 @@ impl Dma {
         }
     }
 
-    /// Says what is wrong with a channel that failed, and stops it.
+    /// Logs the error of a channel that failed, and stops it.
     fn recover(&mut self, index: usize) {
         let channel = &mut self.channels[index];
         let registers = &*self.registers;
