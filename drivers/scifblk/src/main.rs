@@ -30,7 +30,7 @@ mod program {
     }
 
     const USAGE: &str = "\
-usage: scifblk serve SIZE   offers so much memory of this node as a disk (bytes, or with K or M)
+usage: scifblk serve SIZE   offers memory of this node as a disk (bytes, or with K or M)
        scifblk attach       makes the disks of all nodes files below /scheme/disk.scif";
 
     fn main() -> i32 {

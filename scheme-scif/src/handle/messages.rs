@@ -47,7 +47,7 @@ enum Arriving {
 pub(crate) enum Wanted<'a> {
     /// Bytes of this head.
     Head(&'a mut [u8]),
-    /// At most so many bytes of a message.
+    /// A piece of a message, up to a number of bytes.
     Data(usize),
     /// Nothing any more.
     Nothing,

@@ -16,7 +16,7 @@ use libfuzzer_sys::fuzz_target;
 
 const VECTORS: usize = 2;
 /// A server that says nothing for so long has hung.
-const PATIENCE: Duration = Duration::from_secs(20);
+const READ_LIMIT: Duration = Duration::from_secs(20);
 
 /// A client as QEMU is one, and how many words it has read.
 struct Client {
@@ -29,7 +29,7 @@ impl Client {
         let stream = UnixStream::connect(fabric.socket(node, 1 - node));
         let stream = stream.expect("the server listens");
         stream
-            .set_read_timeout(Some(PATIENCE))
+            .set_read_timeout(Some(READ_LIMIT))
             .expect("a time limit above 0");
         Self { stream, words: 0 }
     }

@@ -20,7 +20,7 @@ pub type Errno = i32;
 /// A context: an open `uverbs0`.
 pub struct Context(pub Fd);
 
-/// A plain command with room for an answer of so many bytes.
+/// A plain command with room for an answer of this length.
 pub fn command(command: Command, request: &[u8], room: usize) -> Vec<u8> {
     let header = abi::Header {
         command: command.number(),

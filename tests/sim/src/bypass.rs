@@ -59,7 +59,7 @@ pub struct BypassReport {
     /// Pieces copied by programs themselves.
     pub copies: u64,
     /// Times a program found the lock taken, or the engine did.
-    pub in_the_way: u64,
+    pub contended: u64,
     /// Handles refused because the peer does not speak the extension.
     pub refused: u64,
 }
@@ -71,7 +71,7 @@ impl BypassReport {
         self.sleeps += other.sleeps;
         self.copies += other.copies;
         self.wakes += other.wakes;
-        self.in_the_way += other.in_the_way;
+        self.contended += other.contended;
         self.steps += other.steps;
         self.faults.add(&other.faults);
         self.refused += other.refused;

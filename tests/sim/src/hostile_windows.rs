@@ -503,7 +503,7 @@ impl Registered {
         }
     }
 
-    /// Takes results, or loses patience.
+    /// Takes results, or gives up after a while.
     fn collect(&mut self, engine: &mut Engine, memory: &mut NodeMemory, rng: &mut Rng) {
         self.tickets.retain(|ticket| {
             if rng.one_in(50) {

@@ -151,8 +151,8 @@ impl World {
                 continue;
             }
             for number in 0..self.nodes.len() {
-                any |=
-                    self.nodes[number].frozen_since.is_none() && self.lose_patience(number, other);
+                any |= self.nodes[number].frozen_since.is_none()
+                    && self.fail_silent_link(number, other);
             }
         }
         any
@@ -310,7 +310,7 @@ impl World {
     }
 
     /// The driver thinks that the peer is silent and gives the link up; false when there is none.
-    pub(crate) fn lose_patience(&mut self, number: usize, other: usize) -> bool {
+    pub(crate) fn fail_silent_link(&mut self, number: usize, other: usize) -> bool {
         let node = &mut self.nodes[number];
         let (Some(engine), Side::Connected(_)) = (&mut node.engine, node.sides[other]) else {
             return false;

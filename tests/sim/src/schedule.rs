@@ -75,7 +75,7 @@ impl World {
                 self.lose_node(number, which);
             }
             980 => {
-                self.lose_patience(number, other);
+                self.fail_silent_link(number, other);
             }
             981..990 => {
                 self.touch_orphan(number)?;

@@ -92,8 +92,8 @@ pub struct StSettings {
     pub steps: u64,
     /// A planted mistake.
     pub bug: Option<Bug>,
-    /// The program at this end of the first connection dies after so many stores there; nobody else
-    /// dies.
+    /// The end of the first connection whose program dies, and the number of its stores there
+    /// before that; no other program dies.
     pub kill: Option<(usize, u64)>,
     /// One program stores and sends anything.
     pub is_hostile: bool,
@@ -126,7 +126,7 @@ struct Channel {
     is_attached: bool,
     /// A pull sleeps.
     pull_sleeps: bool,
-    /// A push sleeps until so many slots can be filled.
+    /// The number of free slots until which a push sleeps.
     push_sleeps: Option<u64>,
     /// What was pushed here and has not been pulled at the other end.
     sent: VecDeque<Sent>,

@@ -93,7 +93,7 @@ pub struct VerbsSettings {
     pub steps: u64,
     /// A planted mistake.
     pub bug: Option<Bug>,
-    /// The first program dies after so many stores; nobody else dies.
+    /// The first program dies after this number of stores; no other one dies.
     pub kill: Option<u64>,
     /// The last program sends and stores anything.
     pub is_hostile: bool,

@@ -27,7 +27,7 @@ use syscall::error::{EIO, ENOSPC};
 
 use crate::card::{self, Accesses, Card};
 use crate::host::{HostRam, Source};
-use crate::uos::{Manners, Uos, checksum};
+use crate::uos::{Behaviour, Uos, checksum};
 
 /// The card's node.
 pub const CARD: NodeId = 1;
@@ -145,7 +145,7 @@ pub struct Fixture {
     /// What runs on it.
     pub uos: Option<Uos>,
     /// How the next system behaves.
-    pub manners: Manners,
+    pub behaviour: Behaviour,
     /// The files in the host's file system.
     pub files: Rc<RefCell<Files>>,
     /// The machine's memory.
@@ -215,7 +215,7 @@ impl Fixture {
         Self {
             card,
             uos: None,
-            manners: Manners::default(),
+            behaviour: Behaviour::default(),
             files,
             links,
             engine: Engine::new(Config::new(0)),
@@ -255,7 +255,7 @@ impl Fixture {
             match interrupt {
                 None => {}
                 Some(card::Interrupt::Boot) => {
-                    let uos = Uos::start(&self.card, self.manners, self.sum);
+                    let uos = Uos::start(&self.card, self.behaviour, self.sum);
                     self.uos = Some(uos.expect("the card's system"));
                     return true;
                 }
@@ -337,8 +337,8 @@ impl Fixture {
         panic!("it never gets quiet");
     }
 
-    /// Runs until this is so, with time jumping to deadlines when all is quiet, for at most so many
-    /// simulated seconds.
+    /// Runs until `is_so`, for at most `seconds` of simulated time, which jumps to the next
+    /// deadline when all is quiet. Returns whether it was so.
     pub fn run_until(&mut self, seconds: u64, mut is_so: impl FnMut(&mut Self) -> bool) -> bool {
         let end = self.now + seconds * 1_000_000_000;
         let mut quiet = 0;

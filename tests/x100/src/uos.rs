@@ -21,7 +21,7 @@ const FIRST_PAGE: u64 = 48 << 20;
 
 /// How the system behaves.
 #[derive(Clone, Copy, Debug)]
-pub struct Manners {
+pub struct Behaviour {
     /// The doorbell it listens to: 0 to 7 APICICR, 8 to 15 RDMASR.
     pub doorbell: u8,
     /// Whether each index is stored twice, as a doorbell may overtake the last store.
@@ -36,7 +36,7 @@ pub struct Manners {
     pub is_polite: bool,
 }
 
-impl Default for Manners {
+impl Default for Behaviour {
     fn default() -> Self {
         Self {
             doorbell: 8,
@@ -204,7 +204,7 @@ pub struct Uos {
     pub memory: CardMemory,
     /// Uses of pages that have ended.
     pub released: Vec<PinId>,
-    manners: Manners,
+    behaviour: Behaviour,
     /// Resets of the card when it was started: another one ends it.
     resets: u32,
     /// The device page.
@@ -237,7 +237,7 @@ pub fn checksum(bytes: &[u8]) -> u32 {
 
 impl Uos {
     /// Starts what the host has loaded, if it is the kernel with this checksum.
-    pub fn start(card: &Rc<RefCell<Card>>, manners: Manners, sum: u32) -> Result<Self, String> {
+    pub fn start(card: &Rc<RefCell<Card>>, behaviour: Behaviour, sum: u32) -> Result<Self, String> {
         let (own, resets, bytes, page) = {
             let card = card.borrow();
             let page = u64::from(card.scratchpad(15)) << 32 | u64::from(card.scratchpad(14));
@@ -264,7 +264,7 @@ impl Uos {
             next: FIRST_PAGE,
             free: BTreeMap::new(),
             late: None,
-            stores_twice: manners.stores_twice,
+            stores_twice: behaviour.stores_twice,
         };
         let mut node = [0];
         let read = memory.peer_read(0, page + AT_NODE as u64, &mut node);
@@ -274,14 +274,14 @@ impl Uos {
             engine: Engine::new(Config::new(node[0].into())),
             memory,
             released: Vec::new(),
-            manners,
+            behaviour,
             resets,
             page,
             beats: 0,
             command_line: String::from_utf8_lossy(&line).into_owned(),
             ram_disk,
         };
-        if manners.is_alive {
+        if behaviour.is_alive {
             uos.join()?;
         }
         Ok(uos)
@@ -311,8 +311,8 @@ impl Uos {
         }
         let own = self.engine.attach(&mut self.memory, 0);
         let own = own.map_err(|error| error.to_string())?;
-        self.set_page(AT_CARD_DOORBELL, &[self.manners.doorbell]);
-        let told = self.manners.queue_pair.unwrap_or(own);
+        self.set_page(AT_CARD_DOORBELL, &[self.behaviour.doorbell]);
+        let told = self.behaviour.queue_pair.unwrap_or(own);
         self.set_page(AT_CARD_QUEUE_PAIR, &told.to_le_bytes());
         let up = self.engine.link_up(&mut self.memory, 0, host);
         up.map_err(|error| error.to_string())?;
@@ -328,13 +328,13 @@ impl Uos {
 
     /// Its system stops with this state.
     pub fn end(&mut self, state: u32) {
-        self.manners.is_alive = false;
+        self.behaviour.is_alive = false;
         self.card.borrow_mut().ring_host(1, state);
     }
 
     /// It hangs: nothing is done any more.
     pub fn hang(&mut self) {
-        self.manners.is_alive = false;
+        self.behaviour.is_alive = false;
     }
 
     /// It takes its queue pair back.
@@ -344,7 +344,7 @@ impl Uos {
 
     /// One turn of its loop; whether anything happened.
     pub fn turn(&mut self, now: u64) -> bool {
-        if !self.manners.is_alive {
+        if !self.behaviour.is_alive {
             return false;
         }
         self.memory.settle();
@@ -355,18 +355,18 @@ impl Uos {
                 break;
             };
             happened = true;
-            let own = match self.manners.doorbell {
+            let own = match self.behaviour.doorbell {
                 number @ 0..8 => Interrupt::Apic(number.into()),
                 number => Interrupt::Rdma(usize::from(number) - 8),
             };
             if interrupt == own {
                 self.engine.doorbell(&mut self.memory, 0);
-            } else if interrupt == Interrupt::Apic(1) && self.manners.is_polite {
+            } else if interrupt == Interrupt::Apic(1) && self.behaviour.is_polite {
                 self.end(3);
                 return true;
             }
         }
-        if self.manners.has_heart {
+        if self.behaviour.has_heart {
             self.beats += 1;
             let beats = self.beats;
             self.set_page(AT_HEARTBEAT, &beats.to_le_bytes());

@@ -71,14 +71,14 @@ impl Daemon {
 }
 
 /// How long the name of a scheme may still be held by the keeper of a daemon that has died.
-const NAME_PATIENCE: Duration = Duration::from_secs(2);
+const NAME_LIMIT: Duration = Duration::from_secs(2);
 
 /// Gives a scheme its name.
 fn register(name: &str, root: usize) -> Result<()> {
     let start = Instant::now();
     loop {
         match abi::register_scheme(state::namespace_fd(), name, root) {
-            Err(Error { errno: EEXIST }) if start.elapsed() < NAME_PATIENCE => {
+            Err(Error { errno: EEXIST }) if start.elapsed() < NAME_LIMIT => {
                 sleep(Duration::from_millis(10));
             }
             result => return result,

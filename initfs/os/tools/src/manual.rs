@@ -101,7 +101,7 @@ pub const PAGES: &[Page] = &[
         "[path…] [expression]",
         "list files below directories",
         "-name pattern  whose name matches\n-type f|d      files, or directories\n\
-         -maxdepth n    at most so many levels below the path\n\
+         -maxdepth n    at most n levels below the path\n\
          -size +n|-n    more or less than n bytes\n\
          -print         print (done in any case)\n! before a test turns it round\n",
     ),
@@ -225,14 +225,14 @@ pub const PAGES: &[Page] = &[
         "measure SCIF between this node and another one",
         "-s           serve: on the other node, first\n\
          --test name  one test: msg_rtt, rma_read…\n\
-         --size n     of so many bytes\n-n count     so many times\n\
+         --size n     size in bytes\n-n count     number of times\n\
          scif-perf --help lists all tests and options\n",
     ),
     page_of(
         "scifblk",
         "serve size | attach",
         "disks of other nodes' memory",
-        "serve size  offer so much memory of this node (64M)\n\
+        "serve size  offer memory of this node (64M)\n\
          attach      make the disks of all nodes files of /scheme/disk.scif\n",
     ),
     page_of(

@@ -108,7 +108,7 @@ impl<T: Text> Pager<T> {
         self.has_ended
     }
 
-    /// Reads on until there are so many lines, as far as the text goes.
+    /// Reads on until there are this many lines, or the text ends.
     fn read(&mut self, lines: usize) {
         while !self.is_complete && self.lines.len() < lines {
             match self.text.next_line() {

@@ -5,7 +5,7 @@ use core::cmp::Ordering;
 
 /// How keys are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Manner {
+pub struct Comparison {
     /// By the number at the beginning.
     pub numeric: bool,
     /// The other way round.
@@ -14,7 +14,7 @@ pub struct Manner {
     pub fold: bool,
 }
 
-impl Manner {
+impl Comparison {
     /// Sets what a letter means; false: nothing.
     pub fn set(&mut self, letter: char) -> bool {
         match letter {
@@ -34,18 +34,18 @@ pub struct Key {
     first: usize,
     /// Last field, included.
     last: usize,
-    /// Its own manner; none: that of all.
-    manner: Option<Manner>,
+    /// Its own comparison; none: that of all.
+    comparison: Option<Comparison>,
 }
 
 impl Key {
     /// Reads `2`, `2,3`, `2n`, `2,2nr`; `None` when it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut manner = Manner::default();
+        let mut comparison = Comparison::default();
         let mut part = |text: &str| {
             let digits = text.bytes().take_while(u8::is_ascii_digit).count();
             let (number, letters) = text.split_at(digits);
-            let known = letters.chars().all(|letter| manner.set(letter));
+            let known = letters.chars().all(|letter| comparison.set(letter));
             number
                 .parse::<usize>()
                 .ok()
@@ -58,7 +58,7 @@ impl Key {
         Some(Key {
             first,
             last,
-            manner: (manner != Manner::default()).then_some(manner),
+            comparison: (comparison != Comparison::default()).then_some(comparison),
         })
     }
 }
@@ -66,8 +66,8 @@ impl Key {
 /// What decides the order.
 #[derive(Clone, Debug, Default)]
 pub struct Sorting {
-    /// The manner of all keys without one of their own.
-    pub manner: Manner,
+    /// The comparison of all keys without one of their own.
+    pub comparison: Comparison,
     /// Between fields; none: where blanks begin.
     pub separator: Option<u8>,
     /// The keys, the first one first; none: whole lines.
@@ -86,7 +86,7 @@ impl Sorting {
         }
         lines.sort_by(|a, b| {
             // Where the keys are the same, all of the line decides.
-            let whole = if self.manner.reverse {
+            let whole = if self.comparison.reverse {
                 b.cmp(a)
             } else {
                 a.cmp(b)
@@ -97,11 +97,11 @@ impl Sorting {
 
     fn compare_keys(&self, a: &[u8], b: &[u8]) -> Ordering {
         if self.keys.is_empty() {
-            return compare(a, b, self.manner);
+            return compare(a, b, self.comparison);
         }
         let orders = self.keys.iter().map(|key| {
-            let manner = key.manner.unwrap_or(self.manner);
-            compare(self.part(a, key), self.part(b, key), manner)
+            let comparison = key.comparison.unwrap_or(self.comparison);
+            compare(self.part(a, key), self.part(b, key), comparison)
         });
         orders.fold(Ordering::Equal, Ordering::then)
     }
@@ -131,16 +131,16 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-fn compare(a: &[u8], b: &[u8], manner: Manner) -> Ordering {
-    let order = if manner.numeric {
+fn compare(a: &[u8], b: &[u8], comparison: Comparison) -> Ordering {
+    let order = if comparison.numeric {
         compare_numbers(a, b)
-    } else if manner.fold {
+    } else if comparison.fold {
         let upper = |byte: &u8| byte.to_ascii_uppercase();
         a.iter().map(upper).cmp(b.iter().map(upper))
     } else {
         a.cmp(b)
     };
-    if manner.reverse {
+    if comparison.reverse {
         order.reverse()
     } else {
         order
@@ -196,25 +196,25 @@ mod tests {
         String::from_utf8(lines.join(&b'|')).unwrap()
     }
 
-    fn manner(letters: &str) -> Sorting {
+    fn comparison(letters: &str) -> Sorting {
         let mut sorting = Sorting::default();
-        assert!(letters.chars().all(|letter| sorting.manner.set(letter)));
+        assert!(letters.chars().all(|letter| sorting.comparison.set(letter)));
         sorting
     }
 
     #[test]
-    fn manners() {
-        assert_eq!(sorted(&manner(""), "b|a|B|10|9"), "10|9|B|a|b");
-        assert_eq!(sorted(&manner("r"), "b|a|c"), "c|b|a");
-        assert_eq!(sorted(&manner("f"), "b|C|A|a"), "A|a|b|C");
+    fn comparisons() {
+        assert_eq!(sorted(&comparison(""), "b|a|B|10|9"), "10|9|B|a|b");
+        assert_eq!(sorted(&comparison("r"), "b|a|c"), "c|b|a");
+        assert_eq!(sorted(&comparison("f"), "b|C|A|a"), "A|a|b|C");
         assert_eq!(
-            sorted(&manner("n"), "10|9|-1|x|1.5|1.25|-10|007|0"),
+            sorted(&comparison("n"), "10|9|-1|x|1.5|1.25|-10|007|0"),
             "-10|-1|0|x|1.25|1.5|007|9|10"
         );
-        assert_eq!(sorted(&manner("nr"), "1|3|2"), "3|2|1");
+        assert_eq!(sorted(&comparison("nr"), "1|3|2"), "3|2|1");
         let unique = Sorting {
             unique: true,
-            ..manner("f")
+            ..comparison("f")
         };
         assert_eq!(sorted(&unique, "b|A|a|B|b"), "A|b");
     }

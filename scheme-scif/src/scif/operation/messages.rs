@@ -132,7 +132,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(bytes.len())
     }
 
-    /// Whether a frame of so many bytes goes now as a whole.
+    /// Whether a frame of this length can be sent as a whole now.
     ///
     /// # Errors
     /// `EAGAIN`: not now. `EMSGSIZE`: it never will.

@@ -360,7 +360,7 @@ fn mappings() -> Result<()> {
     Ok(())
 }
 
-/// Opens a file so many times, and says that it has; ends when it is killed.
+/// Opens a file `count` times, then prints [`READY`]; ends when it is killed.
 fn files(count: usize) -> i32 {
     let opened: Result<Vec<Fd>> = (0..count)
         .map(|_| Ok(Fd::new(path::open("/scheme/null", syscall::O_RDWR)?)))

@@ -46,7 +46,7 @@ fn main() -> i32 {
         .and_then(|word| word.parse().ok())
         .unwrap_or(1000_usize);
     suite.check("warm-up", churn(&peer, WARM_UP));
-    // Both ends of the last connection are closed, and the farewell is answered.
+    // Both ends of the last connection are closed, and the last UNREGISTER is answered.
     let is_calm = || [counter("connections"), counter("connections_closing")];
     let calm = [Ok(0), Ok(0)];
     suite.equal("connections of the warm-up", settled(is_calm, &calm), calm);

@@ -6,7 +6,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// How long the threads of a QEMU may take to stop: one that waits for a disk is late.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(60);
 /// Between two looks whether all threads have stopped.
 const POLL: Duration = Duration::from_millis(5);
 
@@ -26,12 +26,12 @@ pub fn during<T>(child: &Child, body: impl FnOnce() -> Result<T>) -> Result<T> {
 /// Waits until a process has stopped after the signal. The signal is only sent when `kill`
 /// returns: each thread goes on until it sees it.
 fn wait_for_stop(process: u32) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + LIMIT;
     while !stands_still(process)? {
         if Instant::now() > deadline {
             return Err(format!(
                 "process {process} still runs {} s after it was told to stop",
-                PATIENCE.as_secs()
+                LIMIT.as_secs()
             )
             .into());
         }

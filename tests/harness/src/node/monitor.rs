@@ -12,18 +12,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long QEMU may take to answer, and to connect.
-const PATIENCE: Duration = Duration::from_secs(20);
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// Between looks whether it has connected.
 const POLL: Duration = Duration::from_millis(5);
 /// Between two looks at a screen.
 pub const SCREEN_POLL: Duration = Duration::from_millis(300);
 /// How long a text may take to appear on one: only a guest that hangs takes so long.
-const SCREEN_PATIENCE: Duration = Duration::from_secs(60);
+const SCREEN_LIMIT: Duration = Duration::from_secs(60);
 
 /// Between two looks for the echo of a key.
 const ECHO_POLL: Duration = Duration::from_millis(30);
 /// How long the echo of a key is waited for.
-const ECHO_PATIENCE: Duration = Duration::from_secs(10);
+const ECHO_LIMIT: Duration = Duration::from_secs(10);
 
 /// A connection with a QEMU that has been, or will be, started with the socket's name.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Monitor {
 
     /// Looks for a row that begins with a text until there is one, for a while.
     pub fn find(&mut self, text: &str) -> Result<()> {
-        let deadline = Instant::now() + SCREEN_PATIENCE;
+        let deadline = Instant::now() + SCREEN_LIMIT;
         loop {
             let screen = self.screen()?;
             if screen.rows.iter().any(|row| row.starts_with(text)) {
@@ -101,7 +101,7 @@ impl Monitor {
     /// row. When a message came behind the letter it is never seen there: after a while it is taken
     /// for typed. Who reads the line knows whether it was.
     fn echo(&mut self, letter: char, before: &str) -> Result<String> {
-        let deadline = Instant::now() + ECHO_PATIENCE;
+        let deadline = Instant::now() + ECHO_LIMIT;
         loop {
             let row = self.cursor_row()?;
             if (row != before && row.ends_with(letter)) || Instant::now() > deadline {
@@ -137,7 +137,7 @@ impl Monitor {
     }
 
     fn accept(&self) -> Result<BufReader<UnixStream>> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + ANSWER_LIMIT;
         let stream = loop {
             match self.listener.accept() {
                 Ok((stream, _)) => break stream,
@@ -146,7 +146,7 @@ impl Monitor {
                     return Err(format!(
                         "QEMU's monitor did not connect within {} s ({error}): see what QEMU says \
                          in node<i>-qemu.log beside {}",
-                        PATIENCE.as_secs(),
+                        ANSWER_LIMIT.as_secs(),
                         self.pictures.display()
                     )
                     .into());
@@ -154,7 +154,7 @@ impl Monitor {
             }
         };
         let set = stream.set_nonblocking(false);
-        set.and_then(|()| stream.set_read_timeout(Some(PATIENCE)))
+        set.and_then(|()| stream.set_read_timeout(Some(ANSWER_LIMIT)))
             .context(|| "set up the monitor's connection".to_string())?;
         Ok(BufReader::new(stream))
     }

@@ -218,7 +218,7 @@ impl World {
         let moved = match moved {
             Ok(moved) => moved,
             Err(RingError::Locked) => {
-                self.report.in_the_way += 1;
+                self.report.contended += 1;
                 return Ok(());
             }
             // It died; what it did shows in the position.

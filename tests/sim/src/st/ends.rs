@@ -249,7 +249,7 @@ impl Ends {
         }
     }
 
-    /// The offset of bytes at an address of the peer's, or so many bytes behind its beginning.
+    /// The offset of an address of the peer's, or of a distance from its beginning, in bytes.
     fn remote(&mut self, side: usize, channel: u32, at: At, bytes: usize) -> Result<i64> {
         self.live(side)?;
         let announced = self.ends[side].connection.announced(channel);
@@ -488,7 +488,7 @@ impl Ends {
         self.link.borrow_mut().cut();
     }
 
-    /// A side's program dies at its next store but so many.
+    /// A side's program dies after this number of further stores.
     pub fn kill_after(&mut self, side: usize, stores: u64) {
         self.link.borrow_mut().kill_after(side, stores);
     }

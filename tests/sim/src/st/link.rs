@@ -62,7 +62,7 @@ pub enum Kind {
 enum Target {
     /// The queue window, at an offset.
     Queue(usize),
-    /// Registered memory at an offset, at so many bytes from its beginning.
+    /// The place of a distance, in bytes, from the beginning of the memory registered at an offset.
     Region(i64, usize),
 }
 
@@ -123,7 +123,7 @@ pub(super) struct Link {
     /// Both sides live on without it.
     is_cut: bool,
     rng: Rng,
-    /// In one of so many accesses some stores arrive.
+    /// One of this number of accesses makes some stores arrive.
     delay: u64,
     /// Stores of which nobody knows when they arrive, and to whom they go.
     late: Vec<(usize, Store)>,
@@ -345,7 +345,7 @@ impl Link {
         }
     }
 
-    /// A side's program dies at its next store but so many.
+    /// A side's program dies after this number of further stores.
     pub(super) fn kill_after(&mut self, side: usize, stores: u64) {
         self.sides[side].left = Some(stores);
     }

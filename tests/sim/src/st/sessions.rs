@@ -104,7 +104,8 @@ pub struct SessionSettings {
     pub steps: u64,
     /// A planted mistake.
     pub bug: Option<SessionBug>,
-    /// The first connection is cut after so many stores of this end, and no other one is.
+    /// The end and the number of its stores after which the first connection is cut; no other one
+    /// is.
     pub cut: Option<(usize, u64)>,
     /// The second program quotes and stores anything.
     pub is_hostile: bool,

@@ -81,7 +81,7 @@ fn place_of(lane: LaneId) -> (usize, usize) {
 }
 
 impl Net {
-    /// Programs with so many bytes of memory each.
+    /// Programs with memory of this size each.
     pub fn new(programs: usize, bytes: usize, seed: u64, bug: Option<Bug>) -> Net {
         let mut rng = Rng::new(seed);
         let mut memory = || Memory {

@@ -222,12 +222,12 @@ fn memory_stays_as_long_as_a_card_that_does_not_answer_cannot_be_kept_from_the_b
 fn a_doorbell_that_does_not_exist_or_has_another_meaning_is_refused() {
     for (doorbell, what) in [(16, "doorbell 16 of 16"), (1, "is taken"), (7, "is taken")] {
         let mut fixture = Fixture::new(2);
-        fixture.manners.doorbell = doorbell;
+        fixture.behaviour.doorbell = doorbell;
         let words = said(|| {
             assert!(fixture.run_until(60, |fixture| fixture.card.borrow().resets == 2));
         });
         assert!(words.contains(what), "{words}");
-        fixture.manners.doorbell = 8;
+        fixture.behaviour.doorbell = 8;
         fixture.boot();
         fixture.check();
     }
@@ -237,10 +237,10 @@ fn a_doorbell_that_does_not_exist_or_has_another_meaning_is_refused() {
 fn a_queue_pair_that_cannot_be_is_refused() {
     for address in [MEMORY as u64, u64::MAX, 0x80_0000_0000, 4] {
         let mut fixture = Fixture::new(2);
-        fixture.manners.queue_pair = Some(address);
+        fixture.behaviour.queue_pair = Some(address);
         assert!(fixture.run_until(60, |fixture| fixture.card.borrow().resets == 2));
         assert!(fixture.news.is_empty());
-        fixture.manners.queue_pair = None;
+        fixture.behaviour.queue_pair = None;
         fixture.boot();
         fixture.check();
     }

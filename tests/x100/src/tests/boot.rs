@@ -8,7 +8,7 @@ use syscall::error::{EBUSY, Error};
 
 use crate::fixture::{CARD, Fixture, pattern};
 use crate::tests::log::said;
-use crate::uos::Manners;
+use crate::uos::Behaviour;
 
 /// Steppings: A0, B0, C0, B1.
 const STEPPINGS: [u32; 4] = [0, 1, 2, 3];
@@ -39,7 +39,7 @@ fn a_card_boots_and_is_online() {
 fn each_kind_of_doorbell_works() {
     for doorbell in [0, 3, 6, 8, 15] {
         let mut fixture = Fixture::new(2);
-        fixture.manners.doorbell = doorbell;
+        fixture.behaviour.doorbell = doorbell;
         fixture.boot();
         fixture.connect();
         fixture.check();
@@ -111,7 +111,7 @@ fn an_administrator_resets_boots_and_shuts_down() {
 #[test]
 fn a_card_that_does_not_shut_down_is_reset() {
     let mut fixture = Fixture::new(2);
-    fixture.manners.is_polite = false;
+    fixture.behaviour.is_polite = false;
     fixture.boot();
     fixture.command(Command::Shutdown).unwrap();
     assert!(!fixture.run_until(50, |fixture| fixture.state() != "stopping"));
@@ -151,7 +151,7 @@ fn a_system_that_hangs_is_noticed_by_its_heart() {
 /// A card of the base protocol, which has no heart.
 fn base_card() -> Fixture {
     let mut fixture = Fixture::new(2);
-    fixture.manners.has_heart = false;
+    fixture.behaviour.has_heart = false;
     fixture.boot();
     fixture
 }
@@ -237,15 +237,15 @@ fn a_queue_pair_that_is_withdrawn_ends_the_link() {
 #[test]
 fn a_system_that_never_answers_is_given_up_after_three_times() {
     let mut fixture = Fixture::new(2);
-    fixture.manners = Manners {
+    fixture.behaviour = Behaviour {
         is_alive: false,
-        ..Manners::default()
+        ..Behaviour::default()
     };
     assert!(fixture.run_until(700, |fixture| fixture.card.borrow().resets == 4));
     assert!(fixture.run_until(20, |fixture| fixture.state() == "ready"));
     assert!(!fixture.run_until(400, |fixture| fixture.state() != "ready"));
     // It was repaired.
-    fixture.manners = Manners::default();
+    fixture.behaviour = Behaviour::default();
     fixture.command(Command::Boot).unwrap();
     fixture.boot();
     fixture.check();
@@ -276,7 +276,7 @@ fn files_are_loaded_piece_by_piece() {
 #[test]
 fn a_system_that_crashes_while_it_boots_is_given_up_after_three_times() {
     let mut fixture = Fixture::new(2);
-    fixture.manners.is_alive = false;
+    fixture.behaviour.is_alive = false;
     let words = said(|| {
         for resets in 2..=4 {
             assert!(fixture.run_until(60, |fixture| fixture.uos.is_some()));
@@ -318,7 +318,7 @@ fn commands_are_carried_out_in_every_state() {
             let result = fixture.command(command);
             assert_eq!(result.is_err(), is_refused, "{command:?} in {state}");
             fixture.card.borrow_mut().faults = Default::default();
-            fixture.manners = Manners::default();
+            fixture.behaviour = Behaviour::default();
             let runs_in_the_end = match (command, state) {
                 (Command::Boot, _) => true,
                 (Command::Reset, _) => false,
@@ -346,7 +346,7 @@ fn in_state(state: &str) -> Fixture {
     match state {
         "resetting" => fixture.run_until(2, |_| false),
         "booting" => {
-            fixture.manners.is_alive = false;
+            fixture.behaviour.is_alive = false;
             fixture.run_until(60, |fixture| fixture.uos.is_some())
         }
         "failed" => {

@@ -38,7 +38,7 @@ fn messages_go_both_ways() {
 fn the_accesses_for_a_message_of_64_bytes_are_counted() {
     for (doorbell, reads) in [(8, 0), (3, 1)] {
         let mut fixture = Fixture::new(2);
-        fixture.manners.doorbell = doorbell;
+        fixture.behaviour.doorbell = doorbell;
         fixture.boot();
         let (end, other) = fixture.connect();
         // A side that finds its ring empty is rung for the next message.

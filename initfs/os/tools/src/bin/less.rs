@@ -16,7 +16,7 @@ use tools::pager::{self, Pager, Text};
 runtime::main!(main);
 
 const STANDARD_OUTPUT: usize = 1;
-/// A terminal that does not tell its size has so many rows and columns.
+/// Rows and columns of a terminal whose size is unknown.
 const USUAL_SIZE: (usize, usize) = (24, 80);
 
 fn main() -> i32 {

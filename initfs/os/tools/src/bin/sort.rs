@@ -23,7 +23,7 @@ fn main() -> i32 {
                 Some(key) => sorting.keys.push(key),
                 None => return io::usage(Some(text)),
             },
-            (letter, None) if sorting.manner.set(letter) => {}
+            (letter, None) if sorting.comparison.set(letter) => {}
             _ => return io::usage(Some(words.word())),
         }
     }

@@ -182,7 +182,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// A buffer of so many bytes.
+    /// A buffer of this length.
     pub fn new(length: usize, other: usize) -> Result<Self> {
         let mut bytes = Vec::new();
         let whole = length + (CACHE_ENTRIES + 1) * PAGE;

@@ -22,20 +22,20 @@ pub struct Session<'a> {
 }
 
 /// How long connecting is tried, and after which part of it that is said.
-const PATIENCE: Duration = Duration::from_secs(20);
+const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 const SILENT: Duration = Duration::from_secs(1);
 
 /// Connects, and tries again for 20 s while no server listens there yet, or the node is still to
 /// boot.
 pub fn connect(to: PortId) -> Result<Endpoint> {
     let (node, port) = (to.node(), to.port());
-    let patiently = |patience| Options::new().retry_for(patience).connect(to);
-    match patiently(SILENT) {
+    let connect = |limit| Options::new().retry_for(limit).connect(to);
+    match connect(SILENT) {
         Err(Error::Scif(Errno::ConnectionRefused | Errno::NoDevice)) => {
             runtime::eprintln!(
                 "waiting for node {node}, port {port}: does `scif-perf -s` run there?"
             );
-            patiently(PATIENCE - SILENT).context(&format!(
+            connect(CONNECT_LIMIT - SILENT).context(&format!(
                 "connecting for 20 s to node {node}, port {port} (does `scif-perf -s` run there?)"
             ))
         }

@@ -27,7 +27,7 @@ use crate::samples::Samples;
 pub const AHEAD: Port = 3;
 
 /// How long connecting is tried while no server listens there yet.
-const PATIENCE: Duration = Duration::from_secs(20);
+const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 /// How long the server waits for a client's first order.
 const FIRST_ORDER: u64 = 10_000;
 
@@ -232,7 +232,7 @@ fn server(settings: &Settings) -> PortId {
 
 /// A new connection; its first order.
 fn connect(settings: &Settings, order: Order) -> Result<(Link, (Sender, Receiver))> {
-    let options = Options::new().channels(1).retry_for(PATIENCE);
+    let options = Options::new().channels(1).retry_for(CONNECT_LIMIT);
     let to = server(settings);
     let link = st::connect(to, &options).context("connecting for transfers")?;
     let mut halves = link.channel(0)?.split();

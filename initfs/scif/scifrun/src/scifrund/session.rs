@@ -22,7 +22,7 @@ use crate::pump::{self, Output};
 /// The signal that tells programs that their user has gone, as from a terminal.
 const SIGHUP: u32 = 1;
 /// How long it is waited for the end of a program that was killed, and between two looks.
-const PATIENCE: Duration = Duration::from_secs(2);
+const END_LIMIT: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Where runs with files have their directories.
@@ -57,7 +57,7 @@ pub fn main(fd: usize) -> i32 {
 /// The client has gone: ends the program, what it has started, and this process.
 fn abandon(pid: u32, directory: &Directory) -> i32 {
     // The program first: what its directory holds must not change while it is removed.
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + END_LIMIT;
     while process::kill(pid, SIGHUP).is_ok() && Instant::now() < end {
         sleep(LOOK);
     }

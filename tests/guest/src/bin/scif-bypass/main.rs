@@ -73,7 +73,7 @@ fn main() -> i32 {
         suite.check("peer", Err(error));
         return suite.finish();
     }
-    // The farewell of that connection is answered by now.
+    // The last message of that connection is answered by now.
     let is_over = |now: &Counters| now.as_ref().is_ok_and(|now| now[CLOSING] == 0);
     let before = at_rest(counters, is_over);
     suite.check("rings can be mapped", can_be_mapped(&peer));

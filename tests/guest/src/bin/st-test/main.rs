@@ -57,7 +57,7 @@ mod kind {
     pub const DRAIN: u32 = 7;
     /// Push `number` headers on channel `at`, and only then pull as many.
     pub const CROSS: u32 = 8;
-    /// Answer after so many milliseconds.
+    /// Answer after this number of milliseconds.
     pub const SLEEP: u32 = 9;
     /// Take memory back while it is written, and watch it for `number` milliseconds.
     pub const STORM: u32 = 10;

@@ -119,7 +119,7 @@ impl End {
     }
 }
 
-/// Polls until there are so many completions.
+/// Polls until there are this many completions.
 pub fn wait(queue: &CompletionQueue, count: usize) -> Checked<Vec<WorkCompletion>> {
     let mut found = Vec::new();
     let start = Instant::now();

@@ -61,7 +61,7 @@ mod kind {
     pub const DESTROY: u32 = 9;
     /// Take the memory back, and register it anew; the new key.
     pub const RENEW: u32 = 10;
-    /// Do nothing for so many milliseconds, then answer.
+    /// Do nothing for this number of milliseconds, then answer.
     pub const SLEEP: u32 = 11;
     /// The double word at `at`.
     pub const WORD: u32 = 12;

@@ -7,7 +7,7 @@ use std::io::IoSliceMut;
 use std::time::Duration;
 
 /// For what comes at once, unless the machine is starved.
-const PATIENCE: Duration = Duration::from_secs(60);
+const READ_LIMIT: Duration = Duration::from_secs(60);
 
 struct Fake {
     stream: UnixStream,
@@ -16,7 +16,7 @@ struct Fake {
 impl Fake {
     fn connect(fabric: &Fabric, node: usize, peer: usize) -> Self {
         let stream = UnixStream::connect(fabric.socket(node, peer)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(READ_LIMIT)).unwrap();
         Self { stream }
     }
 
@@ -82,7 +82,7 @@ fn start_relayed(nodes: usize, relayed: bool) -> (RunDirectory, Fabric) {
 fn heard(doorbell: &OwnedFd) -> u64 {
     let mut polled = [PollFd::new(doorbell, PollFlags::IN)];
     let limit = rustix::event::Timespec {
-        tv_sec: PATIENCE.as_secs() as i64,
+        tv_sec: READ_LIMIT.as_secs() as i64,
         tv_nsec: 0,
     };
     assert_eq!(

@@ -10,8 +10,8 @@ use super::{At, End, Ends, Failed, Result};
 pub type Arrived = (Header, u64, Option<[u8; PAYLOAD_BYTES]>);
 
 impl Ends {
-    /// Carries out a header of level 0: with the local bytes of a put, or room for so many; what
-    /// came.
+    /// Carries out a header of level 0: with the local bytes of a put, or room for those of a get;
+    /// what came.
     ///
     /// # Errors
     /// All of [`Failed`] but `OtherLevel`.
