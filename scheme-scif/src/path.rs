@@ -43,7 +43,7 @@ pub enum Path {
     Text(TextFile),
 }
 
-/// What the stream of a connection carries.
+/// The content of a connection's stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Content {
     /// Bytes, as in SCIF.
@@ -58,7 +58,7 @@ const MESSAGES: &str = "stp";
 /// An object, and what the connections carry that come of it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Name {
-    /// What connections carry.
+    /// The content of the connections' streams.
     pub content: Content,
     /// The object; `Root` is the directory `stp` itself where they carry messages.
     pub path: Path,
@@ -123,7 +123,7 @@ pub enum TextFile {
     Connections,
     /// Windows of this node, and of its peers as far as they are in use here.
     Windows,
-    /// What programs of this node have mapped.
+    /// The mappings of this node's programs.
     Mappings,
     /// Pages of programs that are pinned where they are.
     Pins,

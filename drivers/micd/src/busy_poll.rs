@@ -29,7 +29,7 @@ const POLLS: u32 = 50;
 /// Most short sleeps between two polls, when polls were in vain.
 const MAX_BACKOFF: u32 = 64;
 
-/// What a poll has led to.
+/// The outcome of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {
     /// It saw something.
@@ -57,7 +57,7 @@ pub struct BusyPoll {
     turn: u64,
     /// Short sleeps before the next poll; 0: the next time counts.
     sleeps_left: u32,
-    /// What `sleeps_left` was set to after the last poll in vain.
+    /// The value of `sleeps_left` after the last poll in vain.
     backoff: u32,
     asleep_since: u64,
     /// When a poll that was interrupted ends.

@@ -96,7 +96,7 @@ enum State {
     Attached(Rc<Endpoint>),
 }
 
-/// What comes of one step.
+/// The result of one step.
 enum Step {
     /// More can be done at once.
     Again(State),

@@ -53,7 +53,7 @@ fn without_driver(error: Error) -> Result<()> {
     }
 }
 
-/// What there is as long as the SCIF driver lives.
+/// The state that lives as long as the SCIF driver.
 struct Server {
     pages: PinnedPages,
     listener: Listener,

@@ -37,7 +37,7 @@ unsafe extern "C" {
     fn redox_write_v1(fd: usize, bytes: *const u8, count: usize) -> usize;
 }
 
-/// What borrowing needs; open before the daemon gives up its names.
+/// The files for borrowing, which are opened before the daemon gives up its names.
 pub struct Borrower {
     translation: Fd,
     physical: Fd,

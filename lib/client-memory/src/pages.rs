@@ -93,7 +93,7 @@ impl Pages {
         self.bytes
     }
 
-    /// What the mapping allows.
+    /// The rights of the mapping.
     pub fn protection(&self) -> Rights {
         self.protection
     }

@@ -64,7 +64,7 @@ impl Pin {
         Ok(Self { file, token })
     }
 
-    /// What `register` and the cached transfers of the daemon call the pages.
+    /// The number of the pages for `register` and the cached transfers of the daemon.
     pub fn token(&self) -> u64 {
         self.token
     }

@@ -12,7 +12,7 @@ use hal::mem::PAGE;
 use libredox::call::{MmapArgs, mmap, munmap};
 use libredox::flag::MAP_PRIVATE;
 
-/// What tables of an emulator have at least.
+/// The fewest entries of an emulator's table.
 const FEWEST_ENTRIES: usize = 64;
 /// The largest table that is thought of. Page numbers are chosen modulo this.
 const MOST_ENTRIES: usize = 1 << 16;

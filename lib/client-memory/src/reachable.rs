@@ -22,7 +22,7 @@ struct Slot {
     writable: AtomicUsize,
 }
 
-/// What is remembered, guarded by `CHANGES`.
+/// The remembered ranges, guarded by `CHANGES`.
 static SLOT: [Slot; SLOTS] = [const {
     Slot {
         start: AtomicUsize::new(0),

@@ -1,4 +1,4 @@
-//! What a mapping allows.
+//! Rights of a mapping.
 
 use libredox::flag::{PROT_READ, PROT_WRITE};
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use hal::lock::Mutex;
 
-/// What this process knows about its own memory.
+/// The table of this process's memory that the daemon knows.
 static TABLE: Mutex<Table> = Mutex::new(Table::new());
 
 /// Part of [`fork::before`](crate::fork::before).

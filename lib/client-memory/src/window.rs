@@ -131,7 +131,7 @@ fn reserve(bytes: usize) -> Result<usize> {
 /// Maps a part of a scheme's file, shared, at `address` or where the kernel likes.
 ///
 /// # Safety
-/// What lies at `address` may be replaced.
+/// The caller may replace whatever is mapped at `address`.
 pub(crate) unsafe fn map(
     file: &Fd,
     offset: usize,

@@ -74,7 +74,7 @@ const TRUST_NS: u64 = 10_000_000;
 /// the counter.
 pub struct Clock {
     rate: Option<Rate>,
-    /// What the system's clock and the counter showed together.
+    /// The values of the system's clock and the counter at one time.
     asked: (u64, u64),
     /// Ticks for which the counter is trusted.
     trust: u64,

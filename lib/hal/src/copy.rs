@@ -145,7 +145,7 @@ impl Choices {
         self.0[pair_index(from, to)]
     }
 
-    /// What this process uses.
+    /// The routines that this process uses.
     pub fn applied() -> Self {
         let number = |place: &AtomicU8| place.load(Ordering::Relaxed);
         Self::from_numbers(CHOSEN.each_ref().map(number))
@@ -159,7 +159,7 @@ impl Choices {
     }
 }
 
-/// What this process uses; routines that are available only.
+/// The routines that this process uses, all of which are available.
 static CHOSEN: [AtomicU8; 4] = [const { AtomicU8::new(Routine::Words as u8) }; 4];
 
 /// Copies `bytes` bytes of own memory; neither place needs alignment and both may change meanwhile.

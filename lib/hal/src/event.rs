@@ -15,7 +15,7 @@ use syscall::flag::{CLOCK_MONOTONIC, EVENT_TIMEOUT_ID, EventFlags};
 /// Events taken by one wait.
 const EVENTS_PER_READ: usize = 32;
 
-/// What the events of the clock carry, in place of a source's index.
+/// The data of the clock's events, in place of a source's index.
 const ALARM: usize = usize::MAX;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
@@ -35,7 +35,7 @@ pub struct Queue<T> {
 pub struct Ready<T> {
     /// Which source.
     pub source: T,
-    /// What it is ready for.
+    /// The operations it is ready for.
     pub flags: EventFlags,
 }
 

@@ -16,12 +16,12 @@ const FIRST_MESSAGE_IRQ: u8 = 16;
 /// Reads of one interrupt's count before giving up on keeping pace with it.
 const ACKNOWLEDGE_ROUNDS: usize = 8;
 
-/// What a device writes to raise a message-signalled interrupt.
+/// The message that a device writes to raise an interrupt.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Message {
     /// Where it writes.
     pub address: u64,
-    /// What it writes.
+    /// The value that it writes.
     pub data: u32,
 }
 
@@ -94,7 +94,7 @@ impl Interrupt {
         self.irq
     }
 
-    /// What a device has to write to raise it: fixed delivery, edge, to its processor.
+    /// The message with which a device raises it: fixed delivery, edge, to its processor.
     pub fn message(&self) -> Message {
         Message {
             address: 0xfee0_0000 | u64::from(self.destination) << 12,
@@ -129,7 +129,7 @@ impl Interrupt {
     }
 }
 
-/// What a message has in its eight bits for the processor; all ones are all processors.
+/// A processor's number as a message has it, in eight bits, of which all ones are all processors.
 fn destination(cpu: u32) -> Result<u8> {
     let number = u8::try_from(cpu).ok().filter(|number| *number != u8::MAX);
     number.ok_or(Error::new(EOPNOTSUPP))

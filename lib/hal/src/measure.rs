@@ -24,7 +24,7 @@ const ROUNDS: core::ops::RangeInclusive<usize> = 3..=8;
 /// start-up stays short even where a bus is slow.
 const TICKS_FOR_PAIR: u64 = 3_000_000;
 
-/// What [`measure`] found.
+/// The result of [`measure`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Measurement {
     /// The fastest routine of each pair.

@@ -70,7 +70,7 @@ impl Word for u16 {}
 impl Word for u32 {}
 impl Word for u64 {}
 
-/// What keeps the memory of a region.
+/// The owner of a region's memory.
 enum Backing {
     /// A mapping made by this process, undone with the last region.
     Mapping {
@@ -166,7 +166,7 @@ impl Region {
         }
     }
 
-    /// What kind of memory it is.
+    /// The kind of memory.
     pub fn side(&self) -> Side {
         match *self.backing {
             Backing::Mapping { side, .. } => side,

@@ -44,7 +44,7 @@ const MAP_FIXED: c_int = 0x10;
 /// `mmap`'s `MAP_SHARED` and `MAP_PRIVATE`.
 const MAP_SHARED: c_int = 0x01;
 const MAP_PRIVATE: c_int = 0x02;
-/// What `scif_get_driver_version` says, and the ioctl for it.
+/// The version for `scif_get_driver_version` and its ioctl.
 const VERSION: c_int = 1;
 
 unsafe extern "C" {

@@ -78,7 +78,7 @@ fn end_requests<T: Transport>(transport: &mut T, mut pause: impl FnMut()) -> Res
     Ok(ended)
 }
 
-/// What was found in the socket.
+/// The result of a read of the socket.
 #[derive(Default)]
 struct Found {
     /// Anything, notices of closed files included.

@@ -103,7 +103,7 @@ pub const FIRST_HANDLE: u32 = 2;
 /// index could overtake the bytes it is about. They have to be drained before.
 pub const BYPASS_GATHERED: u32 = 2;
 
-/// What `fmap` of a bypass handle maps.
+/// The parts that `fmap` of a bypass handle maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The control page.
@@ -151,7 +151,7 @@ impl Part {
     }
 }
 
-/// What a bypass client has to know, from `Call::BypassInfo`.
+/// The description of a connection for a bypass client, from `Call::BypassInfo`.
 #[derive(
     Clone,
     Copy,

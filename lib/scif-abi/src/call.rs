@@ -49,7 +49,7 @@ pub struct AcceptRecord {
     pub handle: U64,
 }
 
-/// What register registers.
+/// The memory, place and rights of a registration.
 #[derive(
     Clone,
     Copy,
@@ -160,7 +160,7 @@ pub struct CachedRecord {
     pub reserved: U32,
 }
 
-/// What fence_signal writes, and where.
+/// The values that fence_signal writes, and their places.
 #[derive(
     Clone,
     Copy,
@@ -181,13 +181,13 @@ pub struct SignalRecord {
     /// Offset in the own registered address space.
     #[layout(offset = 0)]
     pub local_offset: I64,
-    /// What is written there.
+    /// The value that is written there.
     #[layout(offset = 8)]
     pub local_value: U64,
     /// Offset in the peer's registered address space.
     #[layout(offset = 16)]
     pub remote_offset: I64,
-    /// What is written there.
+    /// The value that is written there.
     #[layout(offset = 24)]
     pub remote_value: U64,
     /// [`FenceFlags`](crate::flags::FenceFlags).
@@ -198,7 +198,7 @@ pub struct SignalRecord {
     pub reserved: U32,
 }
 
-/// What stands before the page addresses in the answer to [`Call::GetPages`].
+/// The header of the page addresses in the answer to [`Call::GetPages`].
 #[derive(
     Clone,
     Copy,
@@ -294,7 +294,7 @@ pub enum Call {
     /// `scif_register`. Result: the window's offset.
     #[op(8)]
     Register {
-        /// What, where and how.
+        /// The memory, its place and its rights.
         #[payload]
         record: RegisterRecord,
     },
@@ -366,7 +366,7 @@ pub enum Call {
     /// `scif_fence_signal`. Result: 0.
     #[op(17)]
     FenceSignal {
-        /// What to write, where and when.
+        /// The values to write, their places and their time.
         #[payload]
         record: SignalRecord,
     },
@@ -405,7 +405,7 @@ pub enum Call {
         #[word(0)]
         kicks: u32,
     },
-    /// What a bypass handle is for. Result: 0, and the record is filled in.
+    /// The description of a bypass handle. Result: 0, and the record is filled in.
     #[op(22)]
     BypassInfo {
         /// In: zero; out: the rings of this handle.
@@ -498,7 +498,7 @@ pub struct PinRecord {
     /// Bytes, a multiple of the page size, not 0.
     #[layout(offset = 8)]
     pub length: U64,
-    /// What windows of the pages may allow: [`Protection`](crate::flags::Protection).
+    /// The rights that windows of the pages may have: [`Protection`](crate::flags::Protection).
     #[layout(offset = 16)]
     pub protection: U32,
     /// 0 or [`UNCHARGED`](PinRecord::UNCHARGED).

@@ -1,4 +1,4 @@
-//! What the derive macro `Operation` builds on: words, payloads and the error of a decoder.
+//! The base of the derive macro `Operation`: words, payloads and the error of a decoder.
 
 use core::fmt;
 
@@ -91,7 +91,7 @@ pub trait Operation<const WORDS: usize>: Sized {
     /// The operation that `number`, `words` and `payload` describe.
     ///
     /// # Errors
-    /// What is wrong with them; see [`DecodeError`].
+    /// The error of a decoder; see [`DecodeError`].
     fn decode(
         number: Self::Number,
         words: [u64; WORDS],

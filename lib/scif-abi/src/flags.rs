@@ -3,7 +3,8 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// What `poll` reports. The values are the header's `SCIF_POLL*`, which are those of `poll(2)`.
+    /// The events that `poll` reports. The values are the header's `SCIF_POLL*`, which are those of
+    /// `poll(2)`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct Readiness: u16 {
         /// A byte can be received, or a connection request waits.
@@ -41,8 +42,8 @@ bitflags! {
         const SYNC = 1;
     }
 
-    /// What a window allows to the peer and to RMA calls: the `prot_flags` of register. The values
-    /// are those of `mmap`'s `PROT_READ` and `PROT_WRITE` in the C header.
+    /// The rights of the peer and of RMA calls to a window: the `prot_flags` of register. The
+    /// values are those of `mmap`'s `PROT_READ` and `PROT_WRITE` in the C header.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct Protection: u32 {
         /// `SCIF_PROT_READ`: the window may be read.
@@ -73,7 +74,7 @@ bitflags! {
         const ORDERED = 8;
     }
 
-    /// What `Call::Kick` and `Call::Wait` have the daemon tell the peer.
+    /// The notifications that the daemon sends to the peer for `Call::Kick` and `Call::Wait`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct Kicks: u32 {
         /// Bytes have been put into its ring.

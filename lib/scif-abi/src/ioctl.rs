@@ -337,7 +337,7 @@ pub enum Plan {
 }
 
 impl Ioctl {
-    /// What to do.
+    /// The operation.
     ///
     /// # Errors
     /// `EINVAL` for a negative length.
@@ -542,7 +542,7 @@ mod tests {
         decoded.plan().unwrap()
     }
 
-    /// What ioctl number `number` must mean when its structure is `counting`.
+    /// The meaning that ioctl number `number` must have when its structure is `counting`.
     fn expected(number: usize) -> Plan {
         let rma = RmaRecord {
             local_offset: (field(0, 8) as i64).into(),

@@ -51,7 +51,7 @@ pub const STATE_READY: u32 = 1;
 /// The side gave up the connection and waits for the other one to connect anew.
 pub const STATE_STOPPED: u32 = 2;
 
-/// What the fabric server says about a link.
+/// The fabric server's description of a link.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Layout)]
 #[layout(size = 64, align = 1)]
 #[repr(C)]
@@ -73,7 +73,7 @@ pub struct Header {
     pub reserved: [u8; 44],
 }
 
-/// What one side says about itself.
+/// One side's description of itself.
 #[derive(
     Clone,
     Copy,

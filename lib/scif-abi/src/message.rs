@@ -47,7 +47,7 @@ impl Extensions {
         EXTENSION_SIGNATURE | self.bits()
     }
 
-    /// What a peer's word offers. Unknown bits are ignored.
+    /// The extensions that a peer's word offers. Unknown bits are ignored.
     pub fn from_word(word: u32) -> Extensions {
         if word & 0xffff_0000 == EXTENSION_SIGNATURE {
             Extensions::from_bits_truncate(word)
@@ -81,7 +81,7 @@ pub struct Message {
     /// Port it is for.
     #[layout(offset = 4)]
     pub destination: PortId,
-    /// What it means.
+    /// The meaning of the message.
     #[layout(offset = 8)]
     pub opcode: U32,
     /// Meaning depends on the opcode.
@@ -100,7 +100,7 @@ impl Message {
         }
     }
 
-    /// What the message says.
+    /// The content of the message.
     ///
     /// # Errors
     /// `UnknownOperation` for opcodes this stack does not know, `WordOutOfRange` for bad values.
@@ -109,7 +109,7 @@ impl Message {
     }
 }
 
-/// What a node queue pair message says. The mainline name of each is in its description.
+/// The content of a node queue pair message. The mainline name of each is in its description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Operation)]
 #[operation(number = u32, words = 4)]
 pub enum NodeMessage {
@@ -357,7 +357,7 @@ pub enum NodeMessage {
         /// The owner's id of the window.
         #[word(2)]
         owner_window: u64,
-        /// What it was for: always 19, the opcode of REGISTER.
+        /// The opcode of the message that is answered: always 19, REGISTER.
         #[word(3)]
         kind: u64,
     },

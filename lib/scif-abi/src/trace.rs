@@ -28,7 +28,7 @@ pub const VERSION: u32 = 1;
 /// Bytes of a trace: 1,636 entries.
 pub const TRACE_BYTES: usize = 64 * 1024;
 
-/// What a trace begins with.
+/// The header of a trace.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Layout)]
 #[layout(size = 64, align = 1)]
 #[repr(C)]
@@ -101,7 +101,7 @@ pub const ENTRY_BYTES: usize = size_of::<Entry>();
 /// Names the kinds of events once: for the enum, its numbers and their words.
 macro_rules! events {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $words:literal;)*) => {
-        /// What happened.
+        /// The kind of the event.
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
         #[repr(u16)]
         pub enum What {

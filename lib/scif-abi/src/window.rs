@@ -154,7 +154,7 @@ impl WindowRecord {
     }
 }
 
-/// What the owner writes into a structure it was lent.
+/// The content that the owner writes into a structure granted to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowFill {
     /// Chunks in the tables.

@@ -11,7 +11,7 @@ use core::convert::Infallible;
 use crate::access::{RingMemory, Side, Word};
 use crate::validity::ValidityMemory;
 
-/// What one side owns.
+/// The memory of one side.
 struct Own {
     words: [Cell<u32>; 4],
     ring: RefCell<Vec<u8>>,

@@ -28,7 +28,7 @@ impl<E> From<E> for RingError<E> {
     }
 }
 
-/// What a call moved.
+/// The bytes that a call moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// Bytes.

@@ -6,7 +6,7 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{Attribute, Data, DeriveInput, Error, Fields, LitInt, Result, Token, Type, Variant};
 
-/// What `#[operation(number = T, words = N)]` says.
+/// The arguments of `#[operation(number = T, words = N)]`.
 struct Header {
     number: Type,
     words: usize,

@@ -32,7 +32,7 @@ enum Stage {
     Failed(i32),
 }
 
-/// What is arriving.
+/// The part of a message that is arriving.
 #[derive(Clone, Copy)]
 enum Arriving {
     /// The head of the next frame, so far.
@@ -43,7 +43,7 @@ enum Arriving {
     Nothing,
 }
 
-/// What to receive next.
+/// The bytes to receive next.
 pub(crate) enum Wanted<'a> {
     /// Bytes of this head.
     Head(&'a mut [u8]),
@@ -137,7 +137,7 @@ impl Messages {
         None
     }
 
-    /// What to receive, when the set-up is done.
+    /// The bytes to receive, when the set-up is done.
     pub fn wanted(&mut self) -> Wanted<'_> {
         match &mut self.arriving {
             Arriving::Head(head, filled) => {

@@ -44,7 +44,7 @@ impl Opening {
         Self { name, ..self }
     }
 
-    /// What was opened.
+    /// The opened object.
     pub fn name(&self) -> Name {
         self.name
     }

@@ -145,7 +145,7 @@ impl<R: RequestId> Requests<R> {
         self.pending.len()
     }
 
-    /// What a request is pending on; `None`: it has begun nothing.
+    /// The event that a request is pending on; `None`: it has begun nothing.
     pub fn pending(&self, request: R) -> Option<PendingOn> {
         self.pending.get(&request).copied()
     }

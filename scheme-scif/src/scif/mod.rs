@@ -61,7 +61,7 @@ pub struct LoopCounters {
     pub turns: u64,
     /// Interrupts of links.
     pub interrupts: u64,
-    /// What it has done with the scheme's socket.
+    /// The counters of the scheme's socket.
     pub socket: scheme::Counters,
 }
 

@@ -14,7 +14,7 @@ use core::fmt::{self, Write};
 
 use crate::samples::Summary;
 
-/// What the numbers of a measurement mean.
+/// The meaning of a measurement's numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unit {
     /// Nanoseconds: less is better.

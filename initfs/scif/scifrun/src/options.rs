@@ -42,7 +42,7 @@ pub struct Transfer {
     pub name: String,
 }
 
-/// What is to be done.
+/// The action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// The node.
@@ -63,7 +63,7 @@ pub struct Options {
     pub no_input: bool,
 }
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Run a program.
@@ -77,7 +77,7 @@ pub enum Command {
 /// Reads the words after the program's name.
 ///
 /// # Errors
-/// What is wrong, for people.
+/// The error, for people.
 pub fn parse(words: &[String]) -> Result<Command, String> {
     let mut options = Options::default();
     let mut remote = false;

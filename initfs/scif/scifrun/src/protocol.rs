@@ -38,7 +38,7 @@ pub const STDIN_WINDOW: usize = 32 * 1024;
 /// Bytes of a frame before its payload.
 pub const HEADER: usize = 8;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes)]
 #[repr(u32)]
 #[allow(missing_docs)] // The table above says it.
@@ -89,7 +89,7 @@ pub fn parse_header(bytes: &[u8; HEADER]) -> Result<(Kind, usize), Malformed> {
     Ok((kind, length))
 }
 
-/// What is to be run, and how.
+/// The program to run, and its environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// User it runs as.
@@ -269,7 +269,7 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// What is left of a payload.
+/// The rest of a payload.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

@@ -31,7 +31,7 @@ const COMMAND: u16 = 0x04;
 const COMMAND_MEMORY: u32 = 1 << 1;
 /// Bit of the command register: the function may write to memory and send interrupts.
 const COMMAND_MASTER: u32 = 1 << 2;
-/// What the command register reads as when no function is there.
+/// The value of the command register where no function is.
 const COMMAND_NOBODY: u32 = 0xffff;
 /// Register of the first base address register.
 const FIRST_BAR: u16 = 0x10;
@@ -335,8 +335,8 @@ impl Function {
     }
 }
 
-/// What to write so that memory is not decoded and nothing else changes: the status bits in the
-/// upper half are cleared by writing ones.
+/// The value to write so that memory is not decoded and nothing else changes: the status bits in
+/// the upper half are cleared by writing ones.
 fn command_without_memory(command: u32) -> u32 {
     command & 0xffff & !COMMAND_MEMORY
 }

@@ -27,7 +27,7 @@ pub enum Feature {
     MsiX,
 }
 
-/// What is to be changed in a feature.
+/// A change of a feature.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SetFeature {
     /// MSI: each part if given.
@@ -173,7 +173,7 @@ pub struct InterruptLine {
     pub route: Option<(u32, [u32; 3], u64)>,
 }
 
-/// What a function is.
+/// The description of a function.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Identity {
     /// Vendor.
@@ -733,8 +733,8 @@ mod tests {
         hex.as_bytes().chunks(2).map(pair).collect()
     }
 
-    /// What Redox's pcid says of QEMU's card with memory shared between machines: before the ROM,
-    /// the ROM, and after it.
+    /// The answer of Redox's pcid for QEMU's card with memory shared between machines: before the
+    /// ROM, the ROM, and after it.
     const CARD: [&str; 2] = [
         "010000000000000800010000000000bdfe00010000010000000010bdfe0010000002000000000000\
          00c00000000000100000000000000000000000000000000000",

@@ -14,7 +14,7 @@ use syscall::error::{ENOMEM, ENOSYS, EOVERFLOW, Error, Result};
 
 use crate::mem::PAGE;
 
-/// What a program asks of the system.
+/// A request of a program to the system.
 #[derive(Debug)]
 pub enum Request<'a> {
     /// Opens a path.

@@ -6,7 +6,7 @@
 //! [`SchemeDaemon::changes`] that the handle changed. So a handler must leave no trace before it
 //! can succeed, or find its own trace again by `ctx.id`.
 //!
-//! What the loop takes care of, so that no daemon has to:
+//! The duties of the loop, which no daemon has to care about:
 //! - a request with `O_NONBLOCK` that would block is answered `EAGAIN`, never kept;
 //! - a cancelled request is answered `ECANCELED` (the kernel turns it into `EINTR`);
 //! - subscriptions are remembered and events posted when a changed handle is ready;
@@ -167,7 +167,7 @@ pub enum Status {
     Closed,
 }
 
-/// What a loop has done since its start, to judge how much one turn is worth.
+/// Counters of a loop since its start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
     /// Requests taken, notices of closed handles and cancellations included.
@@ -187,7 +187,7 @@ pub struct Counters {
     pub watched: u64,
 }
 
-/// What a round begins with.
+/// The requests that a round begins with.
 enum Taken {
     /// All requests that waited; whether there were any, or some wait for their turn.
     All(bool),
@@ -207,7 +207,7 @@ pub struct SchemeLoop<T = SocketTransport> {
     answers: Vec<Cqe>,
     parked: ParkedRequests,
     unclaimed: UnclaimedHandles,
-    /// What is subscribed per handle, with the last subscriber's identity.
+    /// The subscribed events of each handle, with the last subscriber's identity.
     subscriptions: HashMap<usize, (EventFlags, CallerCtx)>,
     changes: Changes,
     /// The changes that are being applied: the other of two lists that are swapped.
@@ -313,7 +313,7 @@ impl<T: Transport> SchemeLoop<T> {
         }
     }
 
-    /// What the loop has done so far.
+    /// The counters of the loop so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }

@@ -32,7 +32,7 @@ pub struct PinId(pub u64);
 /// over, [`Event::Unpin`](crate::Event::Unpin) says so; until then the pages stay pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pages {
-    /// What to report when they are no longer used.
+    /// The value to report when they are no longer used.
     pub pin: PinId,
     /// The pages, in the order of the range they back.
     pub runs: Vec<Run>,

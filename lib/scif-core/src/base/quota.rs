@@ -109,7 +109,7 @@ impl Limits {
     }
 }
 
-/// What each user, or each process, has.
+/// The resources of each user, or each process.
 type Used = BTreeMap<u32, [u64; QUOTAS.len()]>;
 
 /// The quotas of all users and processes.
@@ -133,7 +133,7 @@ impl Quotas {
         }
     }
 
-    /// What a user, or a process, has.
+    /// The resources of a user, or a process.
     pub(crate) fn used(&self, resource: Resource, scope: Scope, number: u32) -> u64 {
         let used = self.used[scope as usize].get(&number);
         used.map_or(0, |used| used[resource as usize])
@@ -203,7 +203,7 @@ impl Quotas {
         })
     }
 
-    /// What all users, or all processes, have together.
+    /// The resources of all users, or all processes, together.
     pub(crate) fn total(&self, resource: Resource, scope: Scope) -> u64 {
         let all = self.used[scope as usize].values();
         all.map(|used| used[resource as usize]).sum()

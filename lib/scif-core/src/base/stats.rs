@@ -1,6 +1,6 @@
 //! Counters of an engine, for the `stats` file and for tests.
 
-/// What an engine has done and seen since it was made, and what it holds now.
+/// Counters of an engine since it was made, and the resources that it holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Bytes taken from senders.

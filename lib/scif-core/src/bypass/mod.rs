@@ -18,7 +18,7 @@ use crate::base::timers::Timer;
 #[derive(Debug)]
 struct BypassHandle {
     connection: ConnectionId,
-    /// What it stores into lock words.
+    /// The value that it stores into lock words.
     number: u32,
     /// The owner whose quota it counts in.
     owner: Owner,

@@ -11,7 +11,7 @@ use crate::base::ids::{ChannelId, ConnectionId, EndpointId, Ticket, WindowId};
 use crate::base::rule::{Violation, rule};
 use crate::base::table::{Key, Table};
 
-/// What a call waits for, and what there is to undo when it is abandoned.
+/// The event that a call waits for, and the steps to undo when it is abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PendingOn {
     /// Copies; nothing to undo, they run on.
@@ -140,7 +140,7 @@ impl Calls {
         Some(call.pending_on)
     }
 
-    /// What a call waits or waited for, and whether it has its result.
+    /// The event that a call waits or waited for, and whether the call has its result.
     pub(crate) fn state(&self, id: Ticket) -> Option<(PendingOn, bool)> {
         let call = self.table.get(id)?;
         Some((call.pending_on, call.result.is_some()))

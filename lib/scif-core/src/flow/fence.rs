@@ -23,11 +23,11 @@ const SIGNAL_BYTES: u64 = 8;
 pub struct Signal {
     /// Offset in the own registered address space; used with SIGNAL_LOCAL.
     pub local_offset: i64,
-    /// What to store there.
+    /// The value to store there.
     pub local_value: u64,
     /// Offset in the peer's registered address space; used with SIGNAL_REMOTE.
     pub remote_offset: i64,
-    /// What to store there.
+    /// The value to store there.
     pub remote_value: u64,
     /// `FenceFlags` bits.
     pub flags: u32,

@@ -204,7 +204,7 @@ impl Engine {
     }
 }
 
-/// What poll reports when the rings need not be looked at; `None` when they do.
+/// The events that poll reports where the rings need not be read; `None`: they must be.
 fn poll_without_rings(endpoint: &Endpoint) -> Option<Readiness> {
     if let Some(attempt) = endpoint
         .attempt()

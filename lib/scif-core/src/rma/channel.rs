@@ -387,7 +387,7 @@ impl Transfers {
         Some(mark)
     }
 
-    /// What a mark of a connection stands for; `None`: it was not given out.
+    /// The transfers that a mark of a connection stands for; `None`: it was not given out.
     pub(crate) fn find_mark(&self, connection: ConnectionId, mark: u32) -> Option<Marked> {
         let channel = self.of(connection)?;
         channel.marks.find(mark, channel.retired)

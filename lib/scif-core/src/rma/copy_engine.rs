@@ -27,7 +27,7 @@ pub enum Descriptor {
     Store {
         /// Destination, a multiple of 4.
         to: Place,
-        /// What to store, little endian.
+        /// The value to store, little endian.
         value: u64,
     },
 }

@@ -20,7 +20,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// What the local and the remote window have to allow.
+    /// The rights that the local and the remote window must have.
     pub(crate) fn needs(self) -> (Protection, Protection) {
         match self {
             Direction::Read => (Protection::WRITE, Protection::READ),
@@ -53,7 +53,7 @@ pub(super) struct Virtual {
     pub(super) is_ordered: bool,
 }
 
-/// What a job does.
+/// The work of a job.
 #[derive(Debug)]
 pub(super) enum Work {
     Copy(Copy),
@@ -166,7 +166,7 @@ impl Job {
         }
     }
 
-    /// What it reads and writes.
+    /// The windows that it reads and writes.
     pub(super) fn spans(&self) -> impl Iterator<Item = &Span> {
         self.work.spans()
     }
@@ -253,7 +253,7 @@ fn store_step(to: &Span, value: u64, windows: &Windows) -> Step {
 }
 
 impl Work {
-    /// What it reads and writes.
+    /// The windows that it reads and writes.
     pub(super) fn spans(&self) -> impl Iterator<Item = &Span> {
         let (first, second) = match self {
             Work::Copy(copy) => (&copy.from, Some(&copy.to)),

@@ -12,7 +12,7 @@ const MARK_MODULUS: u64 = 1 << 30;
 /// The bits of a mark in a message; the mainline driver extends the sign of an `int`.
 pub(crate) const MARK_BITS: u64 = 0x7fff_ffff;
 
-/// What a mark stands for.
+/// The transfers that a mark stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Marked {
     /// Jobs that are done.
@@ -82,7 +82,8 @@ impl Marks {
         Some(u64::from(REMOTE_MARK | mark))
     }
 
-    /// What a mark stands for when `retired` jobs are done; `None`: it was not given out here.
+    /// The transfers that a mark stands for when `retired` jobs are done; `None`: it was not given
+    /// out here.
     pub(super) fn find(&self, mark: u32, retired: u64) -> Option<Marked> {
         if mark & REMOTE_MARK == 0 {
             let jobs = self.jobs(mark)?;

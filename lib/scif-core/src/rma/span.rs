@@ -151,7 +151,7 @@ impl Span {
         self.chunks(windows)?.run(self.chunk, self.at)
     }
 
-    /// What follows `bytes` bytes further on in the same window.
+    /// The place `bytes` bytes further on in the same window.
     pub(crate) fn run_after(&self, windows: &Windows, bytes: u64) -> Option<(Place, u64)> {
         self.chunks(windows)?.place(self.at + bytes)
     }

@@ -33,7 +33,7 @@ pub struct PortInfo {
     pub port: Port,
     /// The endpoint that owns it.
     pub endpoint: EndpointId,
-    /// What the endpoint does.
+    /// The state of the endpoint.
     pub state: EndpointState,
     /// Requests that wait (listeners).
     pub requests: usize,

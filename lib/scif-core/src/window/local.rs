@@ -73,7 +73,7 @@ pub struct WindowInfo {
     pub pages: u64,
     /// Physically contiguous runs of pages.
     pub chunks: usize,
-    /// What it allows.
+    /// The rights of the peer to it.
     pub protection: Protection,
     /// How far registering or unregistering is.
     pub state: WindowState,

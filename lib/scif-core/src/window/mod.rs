@@ -44,7 +44,7 @@ struct Spaces {
     references: BTreeMap<u64, PageReference>,
 }
 
-/// What is kept for one peer.
+/// Resources held here on behalf of one peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PeerUsage {
     /// Pages granted for window structures.

@@ -190,7 +190,7 @@ impl PageListBuffer {
     }
 }
 
-/// What the owner of a window may write to.
+/// The structure that the owner of a window may write to.
 #[derive(Clone, Copy)]
 struct Target<'a> {
     locality: Locality,
@@ -213,7 +213,7 @@ impl Target<'_> {
 /// `granted`.
 ///
 /// # Errors
-/// What was granted is not usable.
+/// The granted structure is not usable.
 pub(crate) fn fill(
     mem: &mut dyn Memory,
     locality: Locality,

@@ -13,7 +13,7 @@ use crate::base::pages::PAGE;
 use crate::base::rule::{Violation, rule};
 use crate::window::Windows;
 
-/// What [`Engine::map`](crate::Engine::map) gave.
+/// The result of [`Engine::map`](crate::Engine::map).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapped {
     /// For [`Engine::unmap`](crate::Engine::unmap).
@@ -26,7 +26,7 @@ pub struct Mapped {
     pub pages: u64,
 }
 
-/// What [`Engine::map_pieces`](crate::Engine::map_pieces) gave.
+/// The result of [`Engine::map_pieces`](crate::Engine::map_pieces).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappedPieces {
     /// For [`Engine::unmap`](crate::Engine::unmap).
@@ -35,7 +35,7 @@ pub struct MappedPieces {
     pub pieces: Vec<(Place, u64)>,
 }
 
-/// What [`Engine::get_pages`](crate::Engine::get_pages) gave.
+/// The result of [`Engine::get_pages`](crate::Engine::get_pages).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReferencedPages {
     /// For [`Engine::put_pages`](crate::Engine::put_pages); never 0.
@@ -53,7 +53,7 @@ pub(super) struct PageReference {
     pages: u64,
 }
 
-/// What is left of a window of a lost node: mappings that lead nowhere.
+/// The rest of a window of a lost node: mappings that reach no memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OrphanedMapping {
     node: NodeId,

@@ -49,7 +49,7 @@ pub struct MappingInfo {
     pub offset: i64,
     /// Pages of the window.
     pub pages: u64,
-    /// What it allows.
+    /// The rights to it.
     pub protection: Protection,
     /// The user who opened our end, unless that is closed.
     pub user: Option<u32>,

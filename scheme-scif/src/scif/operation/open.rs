@@ -121,7 +121,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// What `path` names relative to a directory.
+    /// The object that `path` names relative to a directory.
     fn resolve(&self, directory: HandleId, path: &str) -> Result<Name> {
         let here = self.handles.get(directory)?.name();
         match (here.content, here.path) {

@@ -230,7 +230,7 @@ const PLAIN: Program = Program {
     serve: None,
 };
 
-/// What to measure, and how long.
+/// The measurement, and its duration.
 #[derive(Clone)]
 pub struct Settings {
     program: Program,

@@ -17,7 +17,7 @@ use super::wire::{Channel, Request, Verb, hear, tell};
 use super::{Context, Result};
 use crate::pattern::{self, Sum};
 
-/// What all connections share.
+/// The state that all connections share.
 struct Shared {
     idle: Mutex<Vec<Endpoint>>,
     stopped: AtomicBool,

@@ -17,7 +17,7 @@ pub use hal::mem::PAGE;
 pub struct Session<'a> {
     /// The connection.
     pub endpoint: Endpoint,
-    /// What to measure.
+    /// The measurement.
     pub settings: &'a Settings,
 }
 

@@ -92,7 +92,7 @@ struct Record {
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// What to do.
+    /// The work to do.
     pub verb: Verb,
     /// How to wait for messages.
     pub wait: Wait,

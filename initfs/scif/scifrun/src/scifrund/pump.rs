@@ -67,7 +67,7 @@ enum Source {
     News,
 }
 
-/// What comes from a program.
+/// The streams of a program, which the pump sends to the client.
 pub struct Output {
     /// To the client.
     pub connection: Arc<Connection>,
