@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(list(&l), [(0, 6, RW, Test::Plain)]);
     }
 
-    /// What `find_hole` finds, by a walk along all areas.
+    /// The result of `find_hole`, by a walk along all areas.
     fn find_by_walk(l: &AreaList<Test>, len: usize, min: usize, end: usize) -> Option<usize> {
         let mut best: Option<(usize, usize)> = None;
         let mut start = min;

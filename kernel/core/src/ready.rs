@@ -29,7 +29,7 @@ const WOKEN_SHARES: u64 = 3;
 /// Why a context runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What it waited for has come.
+    /// The event that it waited for has come.
     Woken,
     /// It has run for long.
     Computing,
@@ -253,7 +253,7 @@ mod tests {
     const MICROSECOND: u64 = 1000;
     const SECOND: u64 = 1_000_000_000;
 
-    /// What a context does.
+    /// The work of a context.
     #[derive(Clone, Copy)]
     enum Program {
         /// Computes for ever.
@@ -268,7 +268,7 @@ mod tests {
         program: Program,
         /// Processors it may run on, by bits.
         set: u64,
-        /// What it does before it waits or yields.
+        /// Its work (ns) before it waits or yields.
         left: u64,
         /// When it is woken; `None`: it can run.
         wakes_at: Option<u64>,
@@ -398,7 +398,7 @@ mod tests {
             }
         }
 
-        /// What a context has had of one processor, in percent.
+        /// The share of one processor that a context has had, in percent.
         fn share(&self, context: usize) -> u64 {
             self.contexts[context].ran * 100 / self.ran_for
         }

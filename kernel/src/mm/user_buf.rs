@@ -66,7 +66,7 @@ impl UserBuf {
         self.split_at(count).0
     }
 
-    /// What follows the first `count` bytes.
+    /// The bytes behind the first `count` ones.
     pub fn skip(self, count: usize) -> Self {
         self.split_at(count).1
     }

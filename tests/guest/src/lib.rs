@@ -157,7 +157,7 @@ pub fn at_rest<T: PartialEq>(mut look: impl FnMut() -> T, enough: impl Fn(&T) ->
 /// The value of a counter of the `stats` file.
 ///
 /// # Errors
-/// What is missing, as a text.
+/// A description of the missing part.
 pub fn counter(name: &str) -> Result<u64, String> {
     let stats = runtime::fs::read_to_string("/scheme/scif/stats").map_err(text("stats"))?;
     let line = stats

@@ -23,7 +23,7 @@ impl Frames {
     /// As the kernel counts now (`sys/stat`, `sys/context`).
     ///
     /// # Errors
-    /// What is missing, as a text.
+    /// A description of the missing part.
     pub fn now() -> Result<Self, String> {
         let stat = runtime::fs::read_to_string("/scheme/sys/stat").map_err(text("stat"))?;
         if !hal::kernel::settles_requests() && !stat.contains("frames_") {

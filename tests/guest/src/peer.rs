@@ -20,7 +20,7 @@ pub const PORT: u16 = 3000;
 /// Largest piece it sends or receives at a time, in bytes.
 pub const MAX_PIECE: usize = 256 * 1024;
 
-/// What the peer is to do with a connection.
+/// The order to the peer for a connection.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Request {
@@ -228,7 +228,7 @@ impl Peer {
     /// node, started here.
     ///
     /// # Errors
-    /// What failed, as a text.
+    /// A description of the failure.
     pub fn from_arguments() -> Result<Self, String> {
         let own = scif::nodes().map_err(text("node ids"))?.own;
         let node = runtime::env::args().nth(1);
@@ -257,7 +257,7 @@ impl Peer {
     /// A connection with a request said.
     ///
     /// # Errors
-    /// What failed, as a text.
+    /// A description of the failure.
     pub fn connect(&self, request: &Request) -> Result<Endpoint, String> {
         let endpoint = connect_patiently(self.at).map_err(text("connecting to scif-peer"))?;
         endpoint
@@ -269,7 +269,7 @@ impl Peer {
     /// The report at the end of a [`SINK`] connection.
     ///
     /// # Errors
-    /// What failed, as a text.
+    /// A description of the failure.
     pub fn report(endpoint: &Endpoint) -> Result<Report, String> {
         let mut bytes = [0; size_of::<Report>()];
         let count = endpoint
@@ -284,7 +284,7 @@ impl Peer {
     /// The report of the last stream, over a connection of its own.
     ///
     /// # Errors
-    /// What failed, as a text.
+    /// A description of the failure.
     pub fn last_report(&self) -> Result<Report, String> {
         let request = Request {
             verb: REPORT.into(),

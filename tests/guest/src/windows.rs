@@ -13,12 +13,12 @@ use crate::{pattern, settled, text};
 
 /// Bytes before and behind a range that must stay as they are.
 pub const GUARD: usize = 64;
-/// What they hold.
+/// Their content.
 pub const GUARD_BYTE: u8 = 0xa5;
 /// Bytes that are made or compared at a time.
 const PIECE: usize = 64 * 1024;
 
-/// What to do; the meaning of the numbers is that of the command.
+/// The order; the meaning of the numbers is that of the command.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Command {
@@ -218,7 +218,7 @@ impl Remote {
     /// A connection to a peer, which gets memory of `bytes` bytes.
     ///
     /// # Errors
-    /// What failed, as a text.
+    /// A description of the failure.
     pub fn new(peer: &Peer, bytes: usize) -> Result<Self, String> {
         let remote = Self::connect(peer)?;
         remote.memory(bytes, false)?;
@@ -228,7 +228,7 @@ impl Remote {
     /// A connection to a peer, which has the memory that one from this node [kept](Self::keep).
     ///
     /// # Errors
-    /// What failed, as a text.
+    /// A description of the failure.
     pub fn recall(peer: &Peer) -> Result<Self, String> {
         let remote = Self::connect(peer)?;
         let recalled = remote.on_range(RECALL, 0, 0, 0, 0);
@@ -248,7 +248,7 @@ impl Remote {
     /// Lets the peer keep its memory when this connection ends.
     ///
     /// # Errors
-    /// What failed, as a text.
+    /// A description of the failure.
     pub fn keep(&self) -> Result<(), String> {
         let kept = self.on_range(KEEP, 0, 0, 0, 0);
         kept.map(|_| ()).map_err(failed("keeping memory"))
@@ -257,7 +257,7 @@ impl Remote {
     /// Gives the peer other memory.
     ///
     /// # Errors
-    /// What failed, as a text.
+    /// A description of the failure.
     pub fn memory(&self, bytes: usize, ordinary: bool) -> Result<(), String> {
         self.set_up(bytes, ordinary)
             .map_err(failed("giving it memory"))
@@ -316,7 +316,7 @@ impl Remote {
     /// Fills a part of the peer's memory.
     ///
     /// # Errors
-    /// What failed, as a text.
+    /// A description of the failure.
     pub fn fill(&self, place: usize, length: usize, seed: u64) -> Result<(), String> {
         self.put(place, length, seed).map_err(failed("filling"))
     }
@@ -347,7 +347,7 @@ impl Remote {
     /// Clears a part of the peer's memory and puts guards around it.
     ///
     /// # Errors
-    /// What failed, as a text.
+    /// A description of the failure.
     pub fn frame(&self, place: usize, length: usize) -> Result<(), String> {
         let framed = self.on_range(FRAME, place, length, 0, 0);
         framed.map(|_| ()).map_err(failed("putting guards"))
@@ -357,7 +357,7 @@ impl Remote {
     /// are looked at.
     ///
     /// # Errors
-    /// What failed, as a text, or where the difference is.
+    /// A description of the failure, or the place of the difference.
     pub fn compare(
         &self,
         place: usize,
@@ -398,7 +398,7 @@ impl Remote {
     /// Lets the peer wait for a word in its memory.
     ///
     /// # Errors
-    /// What failed, as a text, or that it does not come.
+    /// A description of the failure, or that nothing came.
     pub fn wait_for(&self, place: usize, value: u64) -> Result<(), String> {
         let waited = self.on_range(AWAIT, place, 0, value, 0);
         match waited.map_err(failed("waiting"))? {
@@ -410,7 +410,7 @@ impl Remote {
     /// Lets the peer store a word.
     ///
     /// # Errors
-    /// What failed, as a text.
+    /// A description of the failure.
     pub fn store(&self, place: usize, value: u64) -> Result<(), String> {
         let stored = self.on_range(STORE, place, 0, value, 0);
         stored.map(|_| ()).map_err(failed("storing"))
@@ -419,7 +419,7 @@ impl Remote {
     /// Lets the peer start to add to a word; [`added`](Self::added) waits until it has.
     ///
     /// # Errors
-    /// What failed, as a text.
+    /// A description of the failure.
     pub fn start_adding(&self, place: usize, times: usize) -> Result<(), String> {
         let command = Command {
             verb: ADD.into(),
@@ -434,7 +434,7 @@ impl Remote {
     /// See [`start_adding`](Self::start_adding).
     ///
     /// # Errors
-    /// What failed, as a text.
+    /// A description of the failure.
     pub fn added(&self) -> Result<(), String> {
         self.answer().map(|_| ()).map_err(text("adding"))
     }

@@ -20,7 +20,7 @@ use crate::trace::Trace;
 
 pub use self::stream::Stream;
 
-/// What is known about the bytes of one direction of one stream.
+/// The known bytes of one direction of one stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger {
     /// Sending and receiving node.
@@ -31,7 +31,7 @@ pub struct Ledger {
     pub link_lost: bool,
 }
 
-/// What ends of streams have done after one of them said that it sends no more.
+/// The acts of the ends of streams after one of them has finished sending.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HalfCloses {
     /// Ends that said so.
@@ -42,7 +42,7 @@ pub struct HalfCloses {
     pub bytes: u64,
 }
 
-/// What a turn of a program is given.
+/// The arguments for a turn of a program.
 pub struct Context<'a> {
     /// Its node.
     pub node: usize,
@@ -54,13 +54,13 @@ pub struct Context<'a> {
     pub rng: &'a mut Rng,
     /// All streams' ledgers, by the sender's seed.
     pub ledgers: &'a mut BTreeMap<u64, Ledger>,
-    /// What registered memory must hold.
+    /// The content that registered memory must have.
     pub model: &'a mut Model,
     /// Streams that went on in one direction.
     pub half_closes: &'a mut HalfCloses,
     /// Mappings of the node whose programs have ended.
     pub orphans: &'a mut Vec<Held>,
-    /// What happened, for people.
+    /// The log, for people.
     pub trace: &'a Trace,
     /// Whether programs shall rather use registered memory than send.
     pub is_calm: bool,
@@ -130,7 +130,7 @@ impl Program {
         format!("{kind} {:#x}", id.number())
     }
 
-    /// What it has mapped.
+    /// Its mappings.
     pub(crate) fn held(&self) -> &[Held] {
         match self {
             Program::Stream(stream) => stream.rma.held(),

@@ -2,7 +2,7 @@
 //! engine for the same end: sending, receiving, polling, sleeping, dying in the middle, stopping
 //! with a lock held, and storing nonsense wherever they can.
 //!
-//! What must hold: each direction of a connection carries its bytes once and in order whoever moves
+//! The checks: each direction of a connection carries its bytes once and in order whoever moves
 //! them; when nothing happens any more, nobody sleeps beside bytes or room; a program that stores
 //! nonsense spoils its own connection only; nobody touches memory that is not in use (the memory
 //! watches that); in the end every page is back.
@@ -43,12 +43,12 @@ const OWNER: Owner = Owner {
     user: 0,
 };
 
-/// What a run has done.
+/// The counts of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BypassReport {
     /// Steps taken.
     pub steps: u64,
-    /// What went wrong on purpose.
+    /// The faults that the simulator caused.
     pub faults: Faults,
     /// Bytes moved by the engine, and by programs themselves.
     pub bytes: [u64; 2],
@@ -99,7 +99,7 @@ struct Program {
     end: (usize, usize),
     /// Its handle, if it works on the rings itself.
     bypass: Option<Handle>,
-    /// What it sleeps for.
+    /// The event that it sleeps for.
     sleeps: Readiness,
     /// Notifications that it has not sent yet.
     kicks: Kicks,
@@ -115,7 +115,7 @@ struct Handle {
     mapped: Mapped,
     producer: Producer,
     consumer: Consumer,
-    /// What it has mapped of the other end's window.
+    /// The mapped part of the other end's window.
     copying: Option<Copying>,
 }
 
@@ -123,7 +123,7 @@ struct Handle {
 struct Dead {
     node: usize,
     id: BypassId,
-    /// What it has mapped of the other end's window.
+    /// The mapped part of the other end's window.
     window: Option<scif_core::Mapped>,
 }
 
@@ -147,7 +147,7 @@ struct Connection {
     nodes: [usize; 2],
     ends: [EndpointId; 2],
     is_open: [bool; 2],
-    /// What each end sends.
+    /// The bytes that each end sends.
     streams: [Stream; 2],
     /// Bytes the engine has sent of a transfer in several parts, while one is under way.
     turns: [Option<u64>; 2],

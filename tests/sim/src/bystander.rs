@@ -1,7 +1,7 @@
 //! A third node beside a hostile peer and its victim: a real engine, with a connection and windows
 //! to the victim, whose ids the hostile node can guess.
 //!
-//! What must hold: its link stays, each byte of its streams and windows is what one of the two put
+//! The checks: its link stays, each byte of its streams and windows is what one of the two put
 //! there, and in the end nothing is left of the connection.
 
 use std::cell::RefCell;
@@ -64,7 +64,7 @@ fn text<T, E: std::fmt::Debug>(result: Result<T, E>, what: &str) -> Result<T, St
     result.map_err(|error| format!("the third node: {what}: {error:?}"))
 }
 
-/// What end `end` sends as its byte number `at`.
+/// The byte number `at` that the end `end` sends.
 fn byte(end: usize, at: u64) -> u8 {
     mix(at << 1 | end as u64) as u8
 }

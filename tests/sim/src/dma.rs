@@ -16,7 +16,7 @@ pub struct Copier {
     max_bytes: u32,
 }
 
-/// What is queued on each channel.
+/// The copies queued on each channel.
 #[derive(Default)]
 struct Queue {
     channels: BTreeMap<u64, Channel>,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What can go wrong around an engine.
+/// Faults around an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A doorbell was rung and did not arrive.

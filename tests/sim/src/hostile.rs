@@ -25,7 +25,7 @@ pub(crate) const VICTIM: u16 = 0;
 pub(crate) const HOSTILE: u16 = 1;
 const PORT: u16 = 2000;
 
-/// What came of it.
+/// The counts of a hostile world.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HostileReport {
     /// Connections with the hostile node that were established.
@@ -52,7 +52,7 @@ pub struct HostileReport {
     pub transfers: u64,
     /// Mappings of the hostile node's windows.
     pub mappings: u64,
-    /// What it did.
+    /// Its acts.
     pub faults: Faults,
 }
 
@@ -141,7 +141,7 @@ impl Hostile {
         }
     }
 
-    /// What an honest peer would answer. It keeps connections alive long enough to be attacked.
+    /// The answer of an honest peer. It keeps connections alive long enough to be attacked.
     fn plan_answer(&mut self, opcode: u32, words: [u64; 4]) {
         let [first, second, third, _] = words;
         match opcode {
@@ -303,7 +303,7 @@ struct Victim {
 /// Runs one attack.
 ///
 /// # Errors
-/// What the victim did wrong.
+/// The mistake of the victim.
 pub fn run_hostile(seed: u64, steps: u64) -> Result<HostileReport, Failure> {
     play("hostile peer", seed, |trace| attack(seed, steps, trace))
 }

@@ -1,7 +1,7 @@
 //! The hostile peer's windows: page lists, structures and answers that may mean anything, and the
 //! victim's programs that register, copy, fence and map all the same.
 //!
-//! What must hold: memory that was registered for reading only, and all that belongs to the stream
+//! The checks: memory that was registered for reading only, and all that belongs to the stream
 //! within the node, keeps its content; nothing outside of registered memory is touched (the memory
 //! itself notices); every page is given back in the end.
 
@@ -130,7 +130,7 @@ fn some_offset(rng: &mut Rng) -> u64 {
     rng.below(12) * PAGE
 }
 
-/// What an honest peer would answer to a message about windows or fences.
+/// The answer of an honest peer to a message about windows or fences.
 pub(crate) fn answer(
     peer: &mut ScriptedPeer,
     rng: &mut Rng,
@@ -179,7 +179,7 @@ pub(crate) fn request(rng: &mut Rng, victim_id: u64) -> Words {
 /// Memory of the victim's programs that the engine was given.
 struct Pinned {
     pages: Vec<u64>,
-    /// What it must hold until it is released, when nobody may write to it.
+    /// The content that it must have until it is released, when nobody may write to it.
     content: Option<Vec<u8>>,
 }
 
@@ -187,7 +187,7 @@ struct Pinned {
 pub(crate) struct Neighbours {
     /// The page of each end.
     pages: [u64; 2],
-    /// What they must hold.
+    /// The content that they must have.
     content: [Vec<u8>; 2],
     /// The copy under way: from which end, where, and how many bytes.
     copy: Option<(Ticket, usize, usize, usize)>,
@@ -282,7 +282,7 @@ impl Neighbours {
     }
 }
 
-/// What the victim's programs do with registered memory.
+/// The work of the victim's programs with registered memory.
 pub(crate) struct Registered {
     fabric: Rc<RefCell<Fabric>>,
     copier: Copier,

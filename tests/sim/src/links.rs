@@ -180,7 +180,7 @@ impl World {
         self.nodes[number].is_away = false;
     }
 
-    /// What is on its way between these nodes may be lost.
+    /// Messages on their way between these nodes may be lost.
     pub(crate) fn lose_ledgers(&mut self, number: usize, other: Option<usize>) {
         self.model.lose(number, other);
         for node in &mut self.nodes {

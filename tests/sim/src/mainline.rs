@@ -55,7 +55,7 @@ struct End {
     read: u32,
 }
 
-/// What went over the link since it was last looked at.
+/// Messages that went over the link since the last check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Doorbells we rang.
@@ -72,7 +72,7 @@ pub struct Mainline {
     pub talk: Talk,
     /// Whether its driver runs. Otherwise its ring fills.
     pub runs: bool,
-    /// What went over the link.
+    /// Messages that went over the link.
     pub traffic: Traffic,
     now: u64,
     ends: BTreeMap<u64, End>,

@@ -23,7 +23,7 @@ pub struct Held {
     name: Name,
     /// Place of each page and the same in the model.
     pages: Vec<(Place, Segment)>,
-    /// What may be done with them.
+    /// The rights to them.
     protection: u32,
     /// Own node and the peer's.
     pub nodes: [usize; 2],

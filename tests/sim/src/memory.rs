@@ -28,7 +28,7 @@ pub const CORRUPTION_INTERVAL: u64 = 5;
 /// Blocks between two that are not given back.
 pub const LEAK_INTERVAL: u64 = 20;
 
-/// What a page of a node is used for.
+/// The use of a page of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Free,
@@ -36,11 +36,11 @@ enum Use {
     Engine,
     /// Pinned memory of a program.
     Pinned,
-    /// What a driver that died has left: peers may still store there.
+    /// Memory that a dead driver has left: peers may still store there.
     Left,
 }
 
-/// What freed pinned pages hold, so that a later read of them is noticed.
+/// The content of freed pinned pages, so that a later read of them is noticed.
 const POISON: u8 = 0xdd;
 
 /// One node's memory.
@@ -81,11 +81,11 @@ pub struct Fabric {
     pub late_asks: Option<LateAsks>,
     /// A node whose memory anybody may store to, allocated or not.
     pub lawless: Option<usize>,
-    /// What went wrong first.
+    /// The first failure.
     pub fault: Option<String>,
     /// Stores on their way, when they take time.
     pub(crate) stores: Option<Stores>,
-    /// What happened, for people.
+    /// The log, for people.
     pub(crate) trace: Trace,
     /// One in eight allocations is refused.
     is_scarce: bool,

@@ -26,7 +26,7 @@ pub type Key = (usize, u64);
 pub struct Pin {
     /// Local address of each page.
     pages: Vec<u64>,
-    /// What it holds, but for transfers under way.
+    /// Its content, but for transfers under way.
     content: Vec<u8>,
     /// Windows and transfers the engine was given it for and has not released.
     uses: u32,
@@ -54,7 +54,7 @@ pub struct Transfer {
     pub from: Vec<Segment>,
     /// Destination, unless it is no pinned memory.
     pub to: Vec<Segment>,
-    /// What arrives there.
+    /// The bytes that arrive there.
     pub data: Vec<u8>,
     /// The last byte arrives last.
     pub is_ordered: bool,
@@ -72,7 +72,7 @@ struct Use {
     transfer: Option<u64>,
 }
 
-/// What was done, to see that a simulation did something.
+/// Counts that show that a simulation did something.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Windows registered.
@@ -120,7 +120,7 @@ pub struct Model {
     has_died: bool,
     /// When set (a canary), pages are unpinned when their window is unregistered.
     pub unpins_early: bool,
-    /// What was done.
+    /// The counts.
     pub counts: Counts,
 }
 
@@ -318,7 +318,7 @@ impl Model {
         self.ends.retain(|_, end| end.node != node);
     }
 
-    /// What must be gone in the end.
+    /// The pins and uses that must be gone in the end.
     pub fn left_over(&self) -> [usize; 2] {
         [self.pins.len(), self.uses.len()]
     }
@@ -364,7 +364,7 @@ impl Model {
         bytes.copied().collect()
     }
 
-    /// What is really there.
+    /// The real content.
     fn actual(&self, pin: Key, bytes: Range<usize>) -> Vec<u8> {
         let Some(entry) = self.pins.get(&pin) else {
             return Vec::new();

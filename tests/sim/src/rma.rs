@@ -15,7 +15,7 @@ use crate::spaces::{Cover, End, Window, WindowState};
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 
-/// What a turn came to.
+/// The result of a turn.
 pub(crate) enum Progress {
     /// Something was done.
     Some,
@@ -30,7 +30,7 @@ pub(crate) struct Outstanding {
     pub(crate) kind: Kind,
 }
 
-/// What kind of call it is.
+/// The kind of the call.
 #[derive(Debug)]
 pub(crate) enum Kind {
     /// The window, which has its offset already if that is fixed.
@@ -49,12 +49,12 @@ pub(crate) enum Kind {
         id: u64,
         direction: Direction,
         data: Vec<u8>,
-        /// What a read must find.
+        /// The bytes that a read must find.
         expected: Vec<u8>,
     },
-    /// What was under way when it was asked for.
+    /// The transfers under way when it was asked for.
     Mark(Vec<u64>),
-    /// What must be over.
+    /// The transfers that must be over.
     Wait(Vec<u64>),
     /// End and use of each window that must not end before the peer has looked for it.
     Signal(Vec<(u64, u64)>),
@@ -81,7 +81,7 @@ pub(crate) struct RmaEnd {
     mappings: Mappings,
 }
 
-/// What a call may come to.
+/// The possible results of a call.
 pub(crate) struct Expectation {
     /// It may fail with these.
     pub(crate) errors: Vec<Error>,
@@ -185,7 +185,7 @@ impl RmaEnd {
         self.actions_left == 0 && self.outstanding.is_empty()
     }
 
-    /// What is mapped.
+    /// The mappings.
     pub(crate) fn held(&self) -> &[Held] {
         self.mappings.held()
     }

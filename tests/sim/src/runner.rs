@@ -35,7 +35,7 @@ const MOST_VIOLATIONS: u64 = 10;
 /// Between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(2);
 
-/// What many worlds came to.
+/// The result of many worlds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Total {
     /// Seeds that are done.
@@ -44,7 +44,7 @@ pub struct Total {
     pub worlds: u64,
     /// Steps taken in them.
     pub steps: u64,
-    /// What went wrong on purpose.
+    /// The faults that the simulator caused.
     pub faults: Faults,
     /// Worlds in which a rule was broken.
     pub violations: u64,

@@ -67,7 +67,7 @@ pub struct End {
     pub is_broken: bool,
 }
 
-/// What is known about a range of a registered address space.
+/// The known state of a range of a registered address space.
 #[derive(Debug, Default)]
 pub struct Cover {
     /// The memory behind it, when there is a window for every byte.

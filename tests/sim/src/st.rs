@@ -5,7 +5,7 @@
 //! are woken, attach and detach, close and are killed, all at random. Their stores are under way as
 //! long as the memory model allows ([`link`]).
 //!
-//! What must hold: every header arrives once and in order with its bytes, and its data before it;
+//! The checks: every header arrives once and in order with its bytes, and its data before it;
 //! when nothing happens any more, nobody sleeps beside a header or beside room; what a dead program
 //! had sent arrives before the end of the connection is seen; a position in memory that was taken
 //! back is refused; a peer that stores anything costs itself the connection, and others nothing; in
@@ -39,12 +39,12 @@ const CONNECTIONS: usize = 4;
 /// Rounds after which everything must have come to rest.
 const MOST_ROUNDS: usize = 10_000;
 
-/// What a run has done.
+/// The counts of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StReport {
     /// Steps taken.
     pub steps: u64,
-    /// What went wrong on purpose.
+    /// The faults that the simulator caused.
     pub faults: Faults,
     /// Headers that arrived.
     pub pulled: u64,
@@ -85,7 +85,7 @@ impl StReport {
     }
 }
 
-/// What happens in a world beside the usual.
+/// Events of a world beside the usual ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StSettings {
     /// Steps.
@@ -128,7 +128,7 @@ struct Channel {
     pull_sleeps: bool,
     /// The number of free slots until which a push sleeps.
     push_sleeps: Option<u64>,
-    /// What was pushed here and has not been pulled at the other end.
+    /// Headers pushed here that were not pulled at the other end.
     sent: VecDeque<Sent>,
     /// Positions in the peer's memory, perhaps of former generations.
     positions: Vec<Position>,
@@ -142,7 +142,7 @@ struct Place {
     access: Access,
     connection: Connection,
     channels: Vec<Channel>,
-    /// What the peer has not heard yet: announced or taken back.
+    /// Announcements that have not reached the peer: memory announced or taken back.
     told: VecDeque<News>,
     ended: Option<End>,
     is_hostile: bool,
@@ -521,7 +521,7 @@ impl World {
         Ok(self.report)
     }
 
-    /// What lives has nothing under way, and all room.
+    /// Checks that living connections have nothing under way, and all room.
     fn check_emptied(&mut self, which: usize) -> Result<(), String> {
         let both_live = [which, which ^ 1].map(|end| self.places[end].ended.is_none());
         if both_live != [true; 2] || !self.is_strict(which) {

@@ -60,7 +60,7 @@ impl Talk {
         talk
     }
 
-    /// What the engine wants done.
+    /// The requests of the engine.
     ///
     /// # Panics
     /// When a rule of the engine is broken.

@@ -79,7 +79,7 @@ impl Trace {
         });
     }
 
-    /// What is kept.
+    /// The events that are kept.
     fn take(&self) -> Vec<String> {
         self.0.borrow_mut().lines.drain(..).collect()
     }
@@ -88,7 +88,7 @@ impl Trace {
 /// A broken rule, and how to see it again.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// What kind of world it was.
+    /// The kind of the world.
     pub world: &'static str,
     /// The seed of the run.
     pub seed: u64,

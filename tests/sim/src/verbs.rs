@@ -5,7 +5,7 @@
 //! receives; they drain queues, fail, begin anew, leave and are killed between any two stores. What
 //! they store is under way for some time (`net`).
 //!
-//! What must hold: every request completes once and in order, with a result that what was done
+//! The checks: every request completes once and in order, with a result that what was done
 //! allows; a message arrives once, in order, with its bytes, and behind the data that was written
 //! before it; what has completed has arrived; memory that no peer may write stays as it was; a peer
 //! that sends anything costs itself the lane, and others nothing; in the end no object and no
@@ -33,7 +33,7 @@ use crate::faults::{Fault, Faults};
 use crate::rng::Rng;
 use crate::trace::{Failure, Trace, play};
 
-/// What memory is filled with that nobody may write.
+/// The filling of memory that nobody may write.
 const CANARY: u8 = 0xa5;
 /// Pairs of queue pairs of a world at a time.
 const PAIRS: usize = 4;
@@ -49,12 +49,12 @@ pub enum Bug {
     WindowsStay,
 }
 
-/// What a run has done.
+/// The counts of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VerbsReport {
     /// Steps taken.
     pub steps: u64,
-    /// What went wrong on purpose.
+    /// The faults that the simulator caused.
     pub faults: Faults,
     /// Sends that succeeded.
     pub sent: u64,
@@ -86,7 +86,7 @@ impl VerbsReport {
     }
 }
 
-/// What happens in a world beside the usual.
+/// Events of a world beside the usual ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VerbsSettings {
     /// Steps.

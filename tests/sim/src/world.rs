@@ -34,7 +34,7 @@ pub enum Canary {
     LostFree,
     /// Pages of a window are unpinned when it is unregistered, although something still uses them.
     EarlyUnpin,
-    /// What a dead driver has left is used again at once.
+    /// Memory that a dead driver has left is used again at once.
     EarlyReuse,
     /// A silent peer is never given up.
     EndlessPatience,
@@ -61,7 +61,7 @@ pub enum Spoil {
     Call(u64),
 }
 
-/// What to simulate.
+/// The world to simulate.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Determines everything random.
@@ -89,7 +89,7 @@ impl Settings {
     }
 }
 
-/// What a run without failure did.
+/// The counts of a run without failure.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
     /// Steps taken, rounds of winding down included.
@@ -100,9 +100,9 @@ pub struct Report {
     pub calls: u64,
     /// Sum of the engines' counters.
     pub stats: Stats,
-    /// What went wrong on purpose.
+    /// The faults that the simulator caused.
     pub faults: Faults,
-    /// What was done with registered memory.
+    /// The uses of registered memory.
     pub registered: Counts,
     /// Streams that went on in one direction.
     pub half_closes: HalfCloses,
@@ -248,7 +248,7 @@ impl World {
         world
     }
 
-    /// What kind of memory and links this world has.
+    /// The kinds of memory and links of this world.
     fn set_fabric(&mut self, is_plain: bool) {
         let mut fabric = self.fabric.borrow_mut();
         fabric.trace = self.trace.clone();
@@ -323,7 +323,7 @@ impl World {
         self.trace.note(|| format!("node {number} begins"));
     }
 
-    /// What a turn of a program of a node is given, and the node's programs; `None` while it is
+    /// The arguments for a turn of a program of a node, and the node's programs; `None` while it is
     /// switched off.
     pub(crate) fn context(&mut self, number: usize) -> Option<(Context<'_>, &mut Vec<Slot>)> {
         let node = &mut self.nodes[number];

@@ -11,7 +11,7 @@ const OWNER: Owner = Owner {
 };
 const TOTAL: usize = 256 << 10;
 
-/// What a stream of [`TOTAL`] bytes took.
+/// The costs of a stream of [`TOTAL`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cost {
     sent: u64,

@@ -37,7 +37,7 @@ const LENGTHS: [u64; 10] = [
     u64::MAX,
 ];
 
-/// What the header documents for these calls on a connected endpoint.
+/// The errors that the header documents for these calls on a connected endpoint.
 const DOCUMENTED: [Error; 5] = [
     Error::InvalidArgument,
     Error::NoSuchAddress,
@@ -111,7 +111,7 @@ impl Fixture {
         while self.engine.next_event(memory).is_some() {}
     }
 
-    /// What must be the same after every refused call.
+    /// The state that must be the same after every refused call.
     fn trace(&self) -> [u64; 7] {
         let stats = self.engine.stats();
         [

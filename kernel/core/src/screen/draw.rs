@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    /// What is stored, by offset; each place once.
+    /// The stored values by offset; each place once.
     fn stored(info: &ScreenInfo, at: (usize, usize), cell: Cell) -> BTreeMap<usize, u32> {
         let layout = Layout::of(info, 46).unwrap();
         let mut map = BTreeMap::new();

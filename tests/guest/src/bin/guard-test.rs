@@ -1,5 +1,5 @@
-//! What programs must not do to themselves or the kernel: run over a stack or a chunk of the heap,
-//! change code, execute data, touch the kernel's half of the addresses, use privileged
+//! Acts that programs must not carry out on themselves or the kernel: run over a stack or a chunk
+//! of the heap, change code, execute data, touch the kernel's half of the addresses, use privileged
 //! instructions. A child tries each and must be killed for it, with nothing else harmed.
 //!
 //! `guard-test`, as root, on one node; it starts itself with the name of an act for the children.
@@ -42,7 +42,7 @@ const RETURN: u8 = 0xC3;
 
 static CONSTANT: [u8; 64] = [RETURN; 64];
 
-/// What a child does, by name. None of it may return.
+/// The acts of the children, by name. None may return.
 const ACTS: &[(&str, fn())] = &[
     ("overflow-stack", || {
         overflow(0);

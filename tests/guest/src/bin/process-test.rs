@@ -375,7 +375,7 @@ fn files(count: usize) -> i32 {
     }
 }
 
-/// What the kernel keeps of a program may be much, and the program ends all at once.
+/// Programs of which the kernel keeps much, and which end all at once.
 fn too_many(suite: &mut Suite) {
     let ended = run(&["areas"]).map(|status| status.code());
     let ended = ended.map_err(|error| error.errno);

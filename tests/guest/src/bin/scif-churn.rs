@@ -16,7 +16,7 @@ use scif::{RecvFlags, SendFlags};
 
 runtime::main!(main);
 
-/// What must be as it was. The node rings' contents need no memory of their own.
+/// The counters that must be as they were. The node rings' contents need no memory of their own.
 const COUNTERS: &[&str] = &[
     "endpoints",
     "connections",

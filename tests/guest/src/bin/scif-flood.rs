@@ -33,7 +33,7 @@ const ECHOES: u64 = 30;
 const REQUESTS_PER_ECHO: u64 = 2;
 /// Bytes of an echo.
 const MESSAGE: usize = 64;
-/// What floods.
+/// The kinds of floods.
 const KINDS: [&str; 4] = ["polls", "connects", "sends", "copies"];
 /// Requests of a program that the driver serves in a round (`scheme`).
 const PER_ROUND: u64 = 8;
@@ -87,7 +87,7 @@ fn flood(kind: &str, node: NodeId) -> i32 {
     1
 }
 
-/// What one thread does, for ever unless it fails; `shared` is the connection that is polled.
+/// The work of one thread, for ever unless it fails; `shared` is the connection that is polled.
 fn flood_by(kind: &str, at: PortId, shared: Option<usize>) -> Result<(), String> {
     match kind {
         "polls" => {
@@ -130,7 +130,7 @@ fn flood_by(kind: &str, at: PortId, shared: Option<usize>) -> Result<(), String>
     }
 }
 
-/// What a measurement found.
+/// The result of a measurement.
 struct Measured {
     /// Of the whole, for one echo.
     nanoseconds: u64,

@@ -46,7 +46,7 @@ const WARM_UPS: u64 = 4;
 /// kill that always costs something shows in the second.
 const MOST: [i64; 2] = [16, 4];
 
-/// What must be as before once the dead are gone.
+/// The counters that must be as before once the dead are gone.
 const COUNTERS: [&str; 13] = [
     "handles",
     "waiting",
@@ -62,7 +62,7 @@ const COUNTERS: [&str; 13] = [
     "mapped_pages",
     "jobs",
 ];
-/// What services have: `scifrund` listens, and `ibd` reads the file `peers`.
+/// The handles of services: `scifrund` listens, and `ibd` reads the file `peers`.
 const SERVICES: [(&str, u64); 2] = [("handles", 2), ("endpoints", 1)];
 
 fn main() -> i32 {

@@ -30,7 +30,7 @@ const PAGE: usize = hal::mem::PAGE;
 /// Pages of the memory that all windows show.
 const PAGES: usize = 16;
 
-/// What must be as it was once everything is closed.
+/// The counters that must be as they were once everything is closed.
 const COUNTERS: [&str; 8] = [
     "endpoints",
     "connections",

@@ -423,7 +423,7 @@ fn probe() -> Result<(), String> {
     expect("after the end", seen.0, Vec::new())
 }
 
-/// What only root may do, tried by another user.
+/// Calls for root only, tried by another user.
 fn user() -> i32 {
     let refused = |result: i32| result == EPERM || result == EACCES;
     let check = || -> Result<(), String> {

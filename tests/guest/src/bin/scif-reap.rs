@@ -18,7 +18,7 @@ use scif::{Errno, Error, Initiator, Memory, Protection, RmaFlags};
 
 runtime::main!(main);
 
-/// What has to be the same before and after.
+/// The counters that must be the same before and after.
 const COUNTERS: [&str; 11] = [
     "handles",
     "waiting",

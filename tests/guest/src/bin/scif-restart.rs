@@ -60,7 +60,7 @@ fn main() -> i32 {
     }
 }
 
-/// What the victims do until micd is killed.
+/// The acts of the victims until micd is killed.
 const ROLES: [&str; 12] = [
     "send", "write", "recv", "read", "echo", "accept", "poll", "silent", "rma", "target", "map",
     "register",

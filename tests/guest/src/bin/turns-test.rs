@@ -26,7 +26,7 @@ const MOST_ROUNDS: u64 = 500_000;
 const ROUNDS: u64 = 64;
 
 static STOP: AtomicBool = AtomicBool::new(false);
-/// What the counting thread counts.
+/// The counts of the counting thread.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 /// Odd: it is the turn of the thread that answers.
 static TOKEN: AtomicU32 = AtomicU32::new(0);
@@ -53,7 +53,7 @@ fn main() -> i32 {
     suite.finish()
 }
 
-/// What happened while two threads woke each other.
+/// The counts of a time in which two threads woke each other.
 struct Seen {
     rounds: u64,
     /// Rounds in which the counting thread ran.

@@ -1,7 +1,7 @@
 //! Windows of both ends, and programs that copy to them on their own: they count themselves as
 //! busy, look at the epoch, copy piece by piece, and may stop or die between any two steps.
 //!
-//! What must hold: once unregister has returned nobody copies to the window any more; its pages
+//! The checks: once unregister has returned nobody copies to the window any more; its pages
 //! stay as long as anybody has them mapped; every unregister returns within a time that is known.
 
 use scif_abi::Error;

@@ -1,4 +1,4 @@
-//! What the programs do, by the engine or with the rings themselves.
+//! The work of the programs, by the engine or with the rings themselves.
 
 use scif_abi::Error;
 use scif_abi::bypass::{STATE_CONNECTED, STATE_DISCONNECTED};

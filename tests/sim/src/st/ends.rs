@@ -90,7 +90,7 @@ impl Ends {
     /// Sets a connection up between a client (side 0) and a server (side 1).
     ///
     /// # Errors
-    /// What each of them finds.
+    /// The errors that each of them finds.
     pub fn set_up(
         options: [Options; 2],
         ports: [u16; 2],
@@ -152,7 +152,7 @@ impl Ends {
         Ok(Ends { link, ends, rng })
     }
 
-    /// What an end has told, and what its peer has told it.
+    /// The parameters that an end has sent, and those of its peer.
     pub fn parameters(&self, side: usize) -> [Parameters; 2] {
         let connection = &self.ends[side].connection;
         [*connection.own(), connection.agreed().parameters]

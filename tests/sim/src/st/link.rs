@@ -48,7 +48,7 @@ pub enum Bug {
     LateData,
 }
 
-/// What joins the two ends.
+/// The kind of memory between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Memory that both ends share.
@@ -94,7 +94,7 @@ impl Store {
     }
 }
 
-/// What an end has.
+/// The state of an end.
 #[derive(Default)]
 struct Side {
     /// Its queue window.

@@ -1,4 +1,4 @@
-//! What programs do with persistent memory: map, unmap, and positions in the peer's.
+//! The work of programs with persistent memory: map, unmap, and positions in the peer's.
 //!
 //! Mapped memory has cells: the peer puts data into the even ones, the owner prepares data to be
 //! got in the odd ones, and the last one is for data without a header, which tells its generation.

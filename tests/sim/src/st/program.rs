@@ -1,4 +1,4 @@
-//! What programs do with a channel: push, pull, sleep and wake, attach and detach.
+//! The work of programs with a channel: push, pull, sleep and wake, attach and detach.
 
 use st_core::connection::News;
 use st_core::queue::{Descriptor, Kind, MAX_DESCRIPTOR, QueueError, Sent as Stored};

@@ -1,7 +1,7 @@
 //! Worlds of level 2: two programs with sessions on the channels of a connection, which is cut at
 //! any store and made again.
 //!
-//! What must hold: every transfer arrives once and in order, with its data, however often the
+//! The checks: every transfer arrives once and in order, with its data, however often the
 //! connection is lost; a level that a transfer is said to have reached is true; who waits for a
 //! transfer to be taken is woken, or told in time that it will not be.
 
@@ -24,7 +24,7 @@ use crate::trace::{Failure, Trace, play};
 const CHANNELS: u32 = 2;
 /// Cells of each end's memory, for each channel.
 const CELLS: usize = 8;
-/// What sessions have.
+/// The options of sessions.
 const OPTIONS: Options = Options {
     kept: 12,
     patience: 4_000,
@@ -45,7 +45,7 @@ pub enum SessionBug {
     ShortQuote,
 }
 
-/// What a run has done.
+/// The counts of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SessionReport {
     /// Steps taken.
@@ -54,7 +54,7 @@ pub struct SessionReport {
     pub connections: u64,
     /// Sessions whose client was back before their server had noticed that it was gone.
     pub early: u64,
-    /// What went wrong on purpose.
+    /// The faults that the simulator caused.
     pub faults: Faults,
     /// Transfers that arrived.
     pub received: u64,
@@ -97,7 +97,7 @@ impl SessionReport {
     }
 }
 
-/// What happens in a world beside the usual.
+/// Events of a world beside the usual ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SessionSettings {
     /// Steps.
@@ -126,7 +126,7 @@ struct Channel {
     session: Option<Session<Put>>,
     /// The connection that the session uses.
     access: Access,
-    /// What was pushed here and has not been taken at the other end.
+    /// Transfers pushed here that were not taken at the other end.
     pushed: Vec<Pushed>,
     tokens: Vec<Token>,
     /// A program waits here until its last transfer is taken.

@@ -64,7 +64,7 @@ pub struct Net {
     pub fault: Option<String>,
 }
 
-/// What one program reaches.
+/// The memory that one program reaches.
 #[derive(Clone)]
 pub struct Port {
     pub net: Rc<RefCell<Net>>,

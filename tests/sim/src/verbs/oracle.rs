@@ -1,4 +1,5 @@
-//! What a world expects of the queue pairs of a pair, and what their programs do with them.
+//! The oracle: the results that a world expects of a pair of queue pairs, and the work of their
+//! programs.
 
 use std::collections::VecDeque;
 
@@ -13,7 +14,7 @@ const PARTS: u64 = 4;
 /// Bytes of a part.
 const PART: u64 = 1024;
 
-/// What a posted send does.
+/// The effect of a posted send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Does {
     /// A message arrives.

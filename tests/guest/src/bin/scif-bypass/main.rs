@@ -22,7 +22,7 @@ use scif::{Endpoint, RecvFlags, SendFlags, Waiting};
 
 runtime::main!(main);
 
-/// What must be as before when everything is over.
+/// The counters that must be as before when everything is over.
 const COUNTERS: [&str; 9] = [
     "handles",
     "endpoints",

@@ -28,7 +28,7 @@ pub fn checks(suite: &mut Suite, peer: &Peer) {
     suite.check("a call after unregister is ENXIO", after(peer));
 }
 
-/// What the two threads share.
+/// The state that the two threads share.
 struct Shared {
     remote: Remote,
     stop: AtomicBool,

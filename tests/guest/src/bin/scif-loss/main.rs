@@ -1,5 +1,6 @@
-//! What a node's loss does to the others: its power is cut in the middle of everything, it freezes,
-//! its link is cut, and it comes back; and nothing of it stays, and nothing of ours reaches it.
+//! The loss of a node, as the others see it: its power is cut in the middle of everything, it
+//! freezes, its link is cut, and it comes back; and nothing of it stays, and nothing of ours
+//! reaches it.
 //!
 //! `scif-loss`: the suite; node 1 is the one that is lost.
 //! `scif-loss kills COUNT`: kills node 1 COUNT times in mid-transfer and counts what is left.
@@ -38,8 +39,8 @@ const SILENCE_MS: u64 = 800;
 /// measurement.
 const NOTICE_LIMIT_MS: u64 = 15_000;
 
-/// What must be as it was in the end: counters of the file `stats`, and `ports`, the lines of the
-/// file of that name.
+/// The values that must be in the end as they were: counters of the file `stats`, and `ports`, the
+/// lines of the file of that name.
 pub const COUNTERS: [&str; 12] = [
     "ports",
     "handles",

@@ -14,7 +14,7 @@ pub fn launcher(order: &str) {
 /// Whether a node is online.
 ///
 /// # Errors
-/// What failed, as a text.
+/// A description of the failure.
 pub fn is_online(node: u16) -> Result<bool, String> {
     let nodes = runtime::fs::read_to_string("/scheme/scif/nodes").map_err(text("nodes"))?;
     let number = alloc::format!("{node}");

@@ -15,7 +15,7 @@ const BEGUN: &str = "/tmp/loss-begun";
 const STOP: &str = "/tmp/loss-stop";
 const BYTES: usize = 256 * 1024;
 const WORD: usize = 8;
-/// What is read where nothing answers: all ones on a bus; the emulator may give zeros.
+/// The value of loads where nothing answers: all ones on a bus; the emulator may give zeros.
 const EMPTY: [u64; 2] = [u64::MAX, 0];
 
 /// Forgets earlier runs.

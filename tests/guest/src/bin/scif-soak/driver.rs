@@ -27,7 +27,7 @@ const PROGRESS: Duration = Duration::from_secs(10);
 /// How long a node may take to be missed, and to be back.
 const NODE_PATIENCE: Duration = Duration::from_secs(120);
 
-/// What must be in the end what it was in the beginning.
+/// The counters that must be in the end as in the beginning.
 const COUNTERS: [&str; 10] = [
     "endpoints",
     "connections",
@@ -145,7 +145,7 @@ struct Band {
     until_kill: u64,
 }
 
-/// What a program is there for.
+/// The purpose of a program.
 #[derive(Clone, Copy)]
 enum Part {
     Server(u16),

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use runtime::fd;
 
-/// What a worker does in one go.
+/// One piece of a worker's work.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// A stream to the peer.

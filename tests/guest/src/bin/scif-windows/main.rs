@@ -32,7 +32,7 @@ const FIXED: u32 = 0x10;
 const READ: u32 = 1;
 const READ_WRITE: u32 = 3;
 
-/// What must be as it was in the end.
+/// The counters that must be in the end as they were.
 const COUNTERS: [&str; 7] = [
     "windows",
     "remote_windows",

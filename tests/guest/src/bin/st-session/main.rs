@@ -35,7 +35,7 @@ const PLACE: usize = 512;
 /// Headers in each direction.
 const COUNT: u64 = 2000;
 
-/// What is wrong; the number is the exit status.
+/// Failures; the number is the exit status.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(i32)]
 enum Failure {
@@ -59,7 +59,7 @@ enum Failure {
 
 type Checked<T = ()> = Result<T, Failure>;
 
-/// What travels.
+/// The header that is sent.
 #[derive(Clone, Copy, Debug, Default, Eq, FromBytes, Immutable, IntoBytes, PartialEq)]
 #[repr(C)]
 struct Header {
@@ -68,7 +68,7 @@ struct Header {
     /// Where its data is.
     at: u64,
     length: u32,
-    /// What the server is to do.
+    /// The order to the server.
     order: u32,
 }
 

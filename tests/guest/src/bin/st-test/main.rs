@@ -28,7 +28,7 @@ const BYTES: usize = 1 << 20;
 /// Where both sides count in it.
 const COUNTER: usize = 4096;
 
-/// What the client asks of the server; the answers have the same form.
+/// Requests of the client to the server; the answers have the same form.
 #[derive(Clone, Copy, Debug, Default, Eq, FromBytes, Immutable, IntoBytes, PartialEq)]
 #[repr(C)]
 struct Message {

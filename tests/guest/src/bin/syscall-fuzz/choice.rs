@@ -37,7 +37,7 @@ pub const CALL_NUMBERS: [usize; 28] = [
     SYS_YIELD,
 ];
 
-/// What the pool is opened from; some need root, some are busy: whatever opens is used.
+/// The paths that the pool is opened from; some need root, some are busy: whatever opens is used.
 pub const PATHS: &[&str] = &[
     "/scheme/pipe",
     "/scheme/pipe",

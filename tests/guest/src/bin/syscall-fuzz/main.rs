@@ -48,7 +48,7 @@ const FRAMES: i64 = 512;
 const SECONDS: u64 = 20;
 const SEED: u64 = 1;
 
-/// What `scif:` must hold as many of as before.
+/// The resources of which `scif:` must hold as many as before.
 const COUNTERS: [&str; 8] = [
     "handles",
     "waiting",
@@ -96,7 +96,7 @@ fn main() -> i32 {
     suite.finish()
 }
 
-/// What a storm came to.
+/// The result of a storm.
 #[derive(Default)]
 struct Sum {
     lives: u64,
@@ -212,7 +212,7 @@ fn look_after(life: &mut Slot, sum: &mut Sum) -> Result<bool> {
     Ok(status.is_some())
 }
 
-/// What the system holds.
+/// The resources that the system holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     counters: Vec<u64>,

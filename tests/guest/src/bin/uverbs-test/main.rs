@@ -294,7 +294,7 @@ fn used(suite: &mut Suite) {
     suite.equal("once", context.give(DeallocPd, &pd), Err(ENOENT));
 }
 
-/// What is refused for other reasons; the host's tests have the whole table.
+/// Commands that are refused for other reasons; the host's tests have the whole table.
 fn refused(suite: &mut Suite) {
     let Ok(world) = World::new() else {
         return suite.holds("objects for refusals", false);

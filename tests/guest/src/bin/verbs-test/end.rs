@@ -1,4 +1,4 @@
-//! What both sides have: a context, and for each connection memory and a queue pair.
+//! The state of both sides: a context, and for each connection memory and a queue pair.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -24,7 +24,7 @@ const PORT: u16 = 5400;
 /// Where the victim listens.
 const VICTIM_PORT: u16 = 5401;
 
-/// What the client asks of the server; the answers have the same form.
+/// Requests of the client to the server; the answers have the same form.
 #[derive(Clone, Copy, Debug, Default, Eq, FromBytes, Immutable, IntoBytes, PartialEq)]
 #[repr(C)]
 struct Message {

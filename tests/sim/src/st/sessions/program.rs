@@ -1,4 +1,4 @@
-//! What programs do with a session: push, receive, wait, cancel, sleep.
+//! The work of programs with a session: push, receive, wait, cancel, sleep.
 
 use st_core::queue::{Descriptor, Kind, MAX_DESCRIPTOR, QueueMemory};
 use st_core::reliable::{Data, Level, PushError, Wait};
@@ -164,7 +164,7 @@ impl World {
         self.check_levels(side, number)
     }
 
-    /// What transfers are said to have reached is true.
+    /// Checks that transfers have reached the state that is reported.
     pub(super) fn check_levels(&mut self, side: usize, number: usize) -> Result<(), String> {
         let peer = &self.places[1 - side];
         let channel = &self.places[side].channels[number];
