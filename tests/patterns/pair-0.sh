@@ -4,4 +4,5 @@ failed=0
 for program in messages connections windows pinning lengths ioctl posted; do
     pattern-$program call 1 || failed=1
 done
+pattern-pinning-clang call 1 || failed=1
 exit "$failed"

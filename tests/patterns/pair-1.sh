@@ -3,3 +3,4 @@
 for program in messages connections windows pinning lengths ioctl posted; do
     pattern-$program serve || exit
 done
+pattern-pinning-clang serve

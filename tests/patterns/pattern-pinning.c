@@ -211,7 +211,7 @@ static void call_orders(uint16_t node) {
 }
 
 /* 61: threads that register pieces of the heap, beside others that use the heap. */
-enum { REGISTERING = 4, COMPUTING = 4, ROUNDS = 60 };
+enum { REGISTERING = 8, COMPUTING = 4, ROUNDS = 40 };
 
 static void *obeying_thread(void *argument) {
     obey((scif_epd_t)(intptr_t)argument);

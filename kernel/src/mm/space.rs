@@ -127,9 +127,14 @@ impl Inner {
             .any(|(_, area)| area.pinned)
     }
 
-    /// Checks that an operation may add areas, or cut one into three: `ENOMEM`.
+    /// Checks that an operation may add an area, or cut one into three: `ENOMEM`.
     fn check_areas(&self) -> Result<()> {
-        match self.areas.len() + 2 <= MAX_AREAS {
+        self.check_more_areas(0)
+    }
+
+    /// As `check_areas`, for an operation that also adds so many.
+    fn check_more_areas(&self, more: usize) -> Result<()> {
+        match self.areas.len() + more + 2 <= MAX_AREAS {
             true => Ok(()),
             false => Err(Error::new(ENOMEM)),
         }
@@ -277,7 +282,7 @@ impl AddrSpace {
         if core::ptr::eq(Arc::as_ptr(source), self) {
             return Err(Error::new(EBUSY));
         }
-        let mut entries = {
+        let (moved, mut entries) = {
             let mut inner = source.inner.lock();
             inner.check_areas()?;
             if !inner.areas.covers(addr, len) {
@@ -286,10 +291,12 @@ impl AddrSpace {
             if inner.has_pinned(addr, len) {
                 return Err(Error::new(EBUSY));
             }
-            inner.room_for_entries(addr, len)?
+            let moved = inner.areas.overlapping(addr, len).count();
+            (moved, inner.room_for_entries(addr, len)?)
         };
         let (here, replaced) = {
             let mut inner = self.inner.lock();
+            inner.check_more_areas(moved)?;
             inner.place(at, len)?
         };
         let areas = {

@@ -125,12 +125,12 @@ unsafe extern "C" fn setlocale(category: c_int, name: *const c_char) -> *mut c_c
 
 /// C's `struct lconv`: ten texts, and fourteen numbers that are not known.
 #[repr(C)]
-struct Conventions {
+pub struct Conventions {
     texts: [*const c_char; 10],
     numbers: [u8; 14],
 }
 
-static CONVENTIONS: Shared<Conventions> = Shared::new(Conventions {
+pub static CONVENTIONS: Shared<Conventions> = Shared::new(Conventions {
     texts: {
         let mut texts = [c"".as_ptr(); 10];
         texts[0] = c".".as_ptr();

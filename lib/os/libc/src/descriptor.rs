@@ -201,7 +201,7 @@ pub fn is_scif(number: c_int) -> Result<bool> {
 }
 
 /// The descriptors that came with the program.
-static GIVEN: Shared<Vec<usize>> = Shared::new(Vec::new());
+pub static GIVEN: Shared<Vec<usize>> = Shared::new(Vec::new());
 
 /// Takes note of the descriptors that came with the program; called before any other is made.
 pub fn adopt() {

@@ -14,12 +14,7 @@ use crate::{errno, strings};
 static mut environ: *mut *mut c_char = null_mut();
 
 /// The vector this library made last, whose memory it may give back.
-static OWN: crate::sync::Shared<Vec<*mut c_char>> = crate::sync::Shared::new(Vec::new());
-
-/// Runs `action` while no other thread changes the environment; `action` must not use it.
-pub fn held<T>(action: impl FnOnce() -> T) -> T {
-    OWN.with(|_| action())
-}
+pub static OWN: crate::sync::Shared<Vec<*mut c_char>> = crate::sync::Shared::new(Vec::new());
 
 /// Takes over the variables that the program was started with.
 pub fn adopt() {

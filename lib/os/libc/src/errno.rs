@@ -80,7 +80,7 @@ pub fn message(number: c_int) -> alloc::string::String {
     }
 }
 
-static MESSAGE: Shared<[u8; 64]> = Shared::new([0; 64]);
+pub(crate) static MESSAGE: Shared<[u8; 64]> = Shared::new([0; 64]);
 
 /// The text lies in memory that the next call overwrites, as C allows.
 #[unsafe(no_mangle)]

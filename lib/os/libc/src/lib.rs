@@ -48,6 +48,8 @@ mod fenv;
 #[cfg(target_os = "redox")]
 mod files;
 #[cfg(target_os = "redox")]
+mod fork;
+#[cfg(target_os = "redox")]
 mod groups;
 #[cfg(target_os = "redox")]
 mod jump;

@@ -103,13 +103,13 @@ unsafe extern "C" fn error(status: c_int, number: c_int, format: *const c_char, 
 }
 
 /// What `openlog` and `setlogmask` have set.
-struct Log {
+pub struct Log {
     name: Option<Vec<u8>>,
     options: c_int,
     mask: c_int,
 }
 
-static LOG: Shared<Log> = Shared::new(Log {
+pub static LOG: Shared<Log> = Shared::new(Log {
     name: None,
     options: 0,
     mask: 0xff,

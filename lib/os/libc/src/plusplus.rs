@@ -9,7 +9,7 @@ use crate::sync::Shared;
 #[unsafe(no_mangle)]
 static __dso_handle: c_int = 0;
 
-static DESTRUCTORS: Shared<Vec<(extern "C" fn(*mut u8), *mut u8)>> = Shared::new(Vec::new());
+pub static DESTRUCTORS: Shared<Vec<(extern "C" fn(*mut u8), *mut u8)>> = Shared::new(Vec::new());
 
 #[unsafe(no_mangle)]
 extern "C" fn __cxa_atexit(

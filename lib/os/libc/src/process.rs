@@ -9,11 +9,11 @@ use runtime::{Error, Result, state};
 use syscall::error::EINVAL;
 
 use crate::sync::Shared;
-use crate::{descriptor, environment, errno, pthread, signal, spawn, stream, strings};
+use crate::{environment, errno, signal, spawn, stream, strings};
 
 type Handler = extern "C" fn();
 
-static AT_EXIT: Shared<Vec<Handler>> = Shared::new(Vec::new());
+pub static AT_EXIT: Shared<Vec<Handler>> = Shared::new(Vec::new());
 
 unsafe extern "C" {
     static __fini_array_start: [Handler; 0];
@@ -165,50 +165,6 @@ unsafe extern "C" fn waitpid(process: c_int, status: *mut c_int, options: c_int)
 unsafe extern "C" fn wait(status: *mut c_int) -> c_int {
     // SAFETY: the same contract.
     unsafe { waitpid(-1, status, 0) }
-}
-
-/// The child has the calling thread alone. Memory that schemes have mapped is not in it, which is
-/// all that SCIF has mapped: endpoints work there, through the driver, once the parent has closed
-/// them.
-#[unsafe(no_mangle)]
-extern "C" fn fork() -> c_int {
-    skiff_scif_before_fork();
-    skiff_socket_before_fork();
-    // No other thread may be changing what a child needs.
-    let forked = held(|| {
-        descriptor::held(|| {
-            environment::held(|| stream::held(|| signal::held(|| pthread::held(pthread::fork))))
-        })
-    });
-    let in_child = matches!(forked, Ok(0));
-    if in_child {
-        descriptor::forked();
-    }
-    skiff_socket_after_fork(in_child);
-    skiff_scif_after_fork(in_child);
-    errno::give(forked)
-}
-
-/// Runs `action` while no other thread changes what `exit` calls; `action` must not either.
-fn held<T>(action: impl FnOnce() -> T) -> T {
-    AT_EXIT.with(|_| action())
-}
-
-/// As `fork`: the child's memory is its own.
-#[unsafe(no_mangle)]
-extern "C" fn vfork() -> c_int {
-    fork()
-}
-
-unsafe extern "C" {
-    /// Keeps the library's tables as they are until [`skiff_scif_after_fork`]; in `libscif`.
-    safe fn skiff_scif_before_fork();
-    /// In the child also forgets what the parent's endpoints had mapped.
-    safe fn skiff_scif_after_fork(in_child: bool);
-    /// Keeps the table of sockets as it is until [`skiff_socket_after_fork`]; in `libsocket`.
-    safe fn skiff_socket_before_fork();
-    /// In the child also notes that the parent has its sockets too.
-    safe fn skiff_socket_after_fork(in_child: bool);
 }
 
 /// Runs a command by the shell; with a null command says that there is one.

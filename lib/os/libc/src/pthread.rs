@@ -474,12 +474,7 @@ extern "C" fn pthread_equal(a: *const Record, b: *const Record) -> c_int {
 }
 
 /// Destructors of the keys in use.
-static KEYS_IN_USE: Shared<Vec<Option<Option<Destructor>>>> = Shared::new(Vec::new());
-
-/// Runs `action` while no other thread makes or deletes a key; `action` must not either.
-pub fn held<T>(action: impl FnOnce() -> T) -> T {
-    KEYS_IN_USE.with(|_| action())
-}
+pub static KEYS_IN_USE: Shared<Vec<Option<Option<Destructor>>>> = Shared::new(Vec::new());
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_key_create(

@@ -72,15 +72,18 @@ pub fn signed(state: u64) -> i64 {
 }
 
 #[cfg(target_os = "redox")]
+pub(crate) use c::{FORMER, GENERATOR};
+
+#[cfg(target_os = "redox")]
 mod c {
     use core::ffi::{c_double, c_long};
 
     use super::{Generator, fraction, positive, signed, state_of, words_of};
     use crate::sync::Shared;
 
-    static GENERATOR: Shared<Generator> = Shared::new(Generator::new());
+    pub(crate) static GENERATOR: Shared<Generator> = Shared::new(Generator::new());
     /// The state that `seed48` replaced.
-    static FORMER: Shared<[u16; 3]> = Shared::new([0; 3]);
+    pub(crate) static FORMER: Shared<[u16; 3]> = Shared::new([0; 3]);
 
     fn own() -> u64 {
         GENERATOR.with(|generator| {

@@ -21,12 +21,7 @@ const DEFAULT: usize = 0;
 const IGNORE: usize = 1;
 const ERROR: usize = usize::MAX;
 
-static HANDLERS: Shared<[usize; COUNT]> = Shared::new([DEFAULT; COUNT]);
-
-/// Runs `action` while no other thread changes a handler; `action` must not either.
-pub fn held<T>(action: impl FnOnce() -> T) -> T {
-    HANDLERS.with(|_| action())
-}
+pub static HANDLERS: Shared<[usize; COUNT]> = Shared::new([DEFAULT; COUNT]);
 
 fn exchange(number: c_int, handler: Option<usize>) -> Option<usize> {
     let index = usize::try_from(number)

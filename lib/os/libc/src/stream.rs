@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use runtime::{Error, Result, fd, io};
 use syscall::error::{EBADF, EINTR};
 
-use crate::sync::Shared;
+use crate::sync::{Lock, Shared};
 use crate::{descriptor, errno, files};
 
 /// Bytes read ahead, and bytes that may wait to be written.
@@ -55,19 +55,19 @@ pub struct File {
 /// All open streams, so that `exit` can write what waits.
 static OPEN: Shared<Vec<*mut File>> = Shared::new(Vec::new());
 
-/// How often [`held`] gives way to a thread that is using a stream.
-const PATIENCE: usize = 1000;
-
 /// Runs `action` while no other thread opens, closes or uses a stream; `action` must not either. A
 /// thread that sleeps in a stream keeps it.
 pub fn held<T>(action: impl FnOnce() -> T) -> T {
     OPEN.with(|open| {
-        // SAFETY: streams in the list live until they are taken out of it.
-        let streams = open.iter().map(|stream| unsafe { &**stream });
-        let _held: Vec<_> = streams
-            .filter_map(|stream| stream.state.hold(PATIENCE))
-            .collect();
-        action()
+        // SAFETY: `close` takes streams out of the list before they end.
+        let states = || open.iter().map(|file| unsafe { &(**file).state });
+        let taken: Vec<bool> = states().map(Lock::take).collect();
+        let result = action();
+        for (state, _) in states().zip(taken).filter(|(_, taken)| *taken) {
+            // SAFETY: taken above.
+            unsafe { state.open() };
+        }
+        result
     })
 }
 

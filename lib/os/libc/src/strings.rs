@@ -349,7 +349,7 @@ unsafe extern "C" fn strtok_r(
     }
 }
 
-static TOKEN: crate::sync::Shared<*mut c_char> = crate::sync::Shared::new(null_mut());
+pub static TOKEN: crate::sync::Shared<*mut c_char> = crate::sync::Shared::new(null_mut());
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strtok(text: *mut c_char, members: *const c_char) -> *mut c_char {

@@ -27,16 +27,41 @@ impl<T> Shared<T> {
     pub fn with<R>(&self, action: impl FnOnce(&mut T) -> R) -> R {
         action(&mut self.0.lock().0)
     }
+}
 
-    /// Keeps other threads from the value as long as the result lives; none if a thread still has
-    /// it after `tries` turns.
-    pub fn hold(&self, tries: usize) -> Option<impl Sized> {
-        (0..tries).find_map(|_| {
-            self.0.try_lock().or_else(|| {
+/// A lock that `fork` takes.
+pub trait Lock: Sync {
+    /// Takes the lock, unless its holder keeps it for long, as one that waits for input does;
+    /// whether it is taken.
+    fn take(&self) -> bool;
+
+    /// Opens the lock.
+    ///
+    /// # Safety
+    /// [`take`](Self::take) has taken it, here or in the process that this one is a copy of.
+    unsafe fn open(&self);
+}
+
+/// How often a lock is tried. A holder for a few instructions has run by then.
+const TRIES: usize = 1000;
+
+impl<T> Lock for Shared<T> {
+    fn take(&self) -> bool {
+        (0..TRIES).any(|_| match self.0.try_lock() {
+            Some(guard) => {
+                core::mem::forget(guard);
+                true
+            }
+            None => {
                 sys::yield_now();
-                None
-            })
+                false
+            }
         })
+    }
+
+    unsafe fn open(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.force_unlock() };
     }
 }
 

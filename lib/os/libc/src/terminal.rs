@@ -39,7 +39,7 @@ const VTIME: usize = 17;
 /// C's `struct termios`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Settings {
+pub struct Settings {
     input: c_uint,
     output: c_uint,
     control: c_uint,
@@ -72,7 +72,7 @@ const LINES: Settings = {
 };
 
 /// The settings as the program made them.
-static SETTINGS: Shared<Settings> = Shared::new(LINES);
+pub static SETTINGS: Shared<Settings> = Shared::new(LINES);
 
 /// Whether a descriptor is the console, and in which way.
 #[derive(Clone, Copy, PartialEq)]

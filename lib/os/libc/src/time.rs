@@ -214,7 +214,7 @@ extern "C" fn usleep(micros: c_uint) -> c_int {
 
 /// C's `struct tm`.
 #[repr(C)]
-struct Broken {
+pub struct Broken {
     second: c_int,
     minute: c_int,
     hour: c_int,
@@ -302,7 +302,7 @@ unsafe extern "C" fn localtime_r(time: *const i64, place: *mut Broken) -> *mut B
     unsafe { gmtime_r(time, place) }
 }
 
-static BROKEN: Shared<Broken> = Shared::new(Broken::NONE);
+pub static BROKEN: Shared<Broken> = Shared::new(Broken::NONE);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gmtime(time: *const i64) -> *mut Broken {
@@ -423,7 +423,7 @@ unsafe extern "C" fn asctime_r(broken: *const Broken, buffer: *mut c_char) -> *m
     }
 }
 
-static TEXT: Shared<[c_char; 26]> = Shared::new([0; 26]);
+pub static TEXT: Shared<[c_char; 26]> = Shared::new([0; 26]);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn asctime(broken: *const Broken) -> *mut c_char {

@@ -10,7 +10,7 @@ use crate::sync::Shared;
 
 /// C's `struct passwd`.
 #[repr(C)]
-struct User {
+pub struct User {
     name: *mut c_char,
     password: *mut c_char,
     user: c_uint,
@@ -22,7 +22,7 @@ struct User {
 
 /// C's `struct group`.
 #[repr(C)]
-struct Group {
+pub struct Group {
     name: *mut c_char,
     password: *mut c_char,
     group: c_uint,
@@ -48,9 +48,9 @@ const ROOT: User = User {
     shell: text(c"/scheme/initfs/bin/sh"),
 };
 
-static USER: Shared<User> = Shared::new(ROOT);
-static MEMBERS: Shared<[*mut c_char; 1]> = Shared::new([null_mut()]);
-static GROUP: Shared<Group> = Shared::new(Group {
+pub static USER: Shared<User> = Shared::new(ROOT);
+pub static MEMBERS: Shared<[*mut c_char; 1]> = Shared::new([null_mut()]);
+pub static GROUP: Shared<Group> = Shared::new(Group {
     name: text(NAME),
     password: text(PASSWORD),
     group: 0,

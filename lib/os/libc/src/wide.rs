@@ -22,7 +22,7 @@ const INCOMPLETE: usize = usize::MAX - 1;
 /// `mbstate_t`: the bytes of a character that has begun.
 #[repr(C)]
 #[derive(Default)]
-struct Partial {
+pub struct Partial {
     bytes: [u8; 4],
     count: u32,
 }
@@ -52,7 +52,7 @@ impl Partial {
 }
 
 /// For calls without a state of their own.
-static STATE: Shared<Partial> = Shared::new(Partial {
+pub static STATE: Shared<Partial> = Shared::new(Partial {
     bytes: [0; 4],
     count: 0,
 });

@@ -14,6 +14,7 @@ use syscall::flag::{ADDRSPACE_OP_MMAP, MapFlags, SEEK_SET, UPPER_FDTBL_TAG};
 
 use crate::elf::{self, Program, ReadAt};
 use crate::state::aux;
+use crate::sync::Mutex;
 use crate::{fd, sys};
 
 /// End of the stack of a new program. Directly below the top of user memory lies the kernel's
@@ -89,6 +90,7 @@ pub fn load(
     }
     let stack = load_stack(space.raw(), launch, &auxiliary)?;
 
+    let _choosing = hold_choices();
     select_space(thread, space.raw(), stack, program.entry)?.close()?;
     Ok(())
 }
@@ -108,6 +110,16 @@ pub(crate) fn elf_auxiliary(program: &Program) -> Vec<(usize, usize)> {
         (6, PAGE_SIZE),
         (9, program.entry),
     ]
+}
+
+/// Held from opening a handle that chooses a thread's memory or descriptors until it is closed.
+/// The choice takes effect when the handle is closed for the last time, and a process that another
+/// thread forks meanwhile would have a copy of it: the thread would start with nothing chosen.
+static CHOOSING: Mutex<()> = Mutex::new(());
+
+/// Keeps other threads from choosing as long as the result lives.
+pub(crate) fn hold_choices() -> impl Drop {
+    CHOOSING.lock()
 }
 
 /// Chooses where a thread goes on. The switch happens when the returned handle is closed.

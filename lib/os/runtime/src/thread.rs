@@ -254,6 +254,7 @@ pub fn set_main_fs_base(address: usize) -> Result<()> {
 fn run(thread: usize, pointer: usize) -> Result<()> {
     let space = Fd::new(fd::dup_upper(state::thread_fd(), b"addrspace")?);
     let files = Fd::new(fd::dup_upper(state::thread_fd(), b"filetable")?);
+    let choosing = spawn::hold_choices();
     let selection = Fd::new(fd::dup_upper(thread, b"current-filetable")?);
     fd::write(selection.raw(), &files.raw().to_ne_bytes())?;
     selection.close()?;
@@ -265,6 +266,7 @@ fn run(thread: usize, pointer: usize) -> Result<()> {
         words.map(usize::to_ne_bytes).as_flattened(),
     )?;
     selection.close()?;
+    drop(choosing);
     spawn::start(thread)
 }
 

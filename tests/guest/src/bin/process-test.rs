@@ -17,12 +17,11 @@ use runtime::io::Read;
 use runtime::process::{self, Child, Command, ExitStatus};
 use runtime::time::{Duration, sleep};
 use runtime::{Error, Result, env, fd, fs, path, probe, state, sys, thread};
-use scif_abi::call::MemoryCall;
 use syscall::error::{
     EACCES, EBADF, ECHILD, EEXIST, EFAULT, EINVAL, ELOOP, ENODEV, ENOENT, ENOEXEC, ENOMEM, EPERM,
     ESRCH,
 };
-use syscall::flag::{CallFlags, MapFlags};
+use syscall::flag::MapFlags;
 
 runtime::main!(main);
 
@@ -32,10 +31,6 @@ const USER: u32 = 1000;
 const ROUNDS: usize = 300;
 /// The line by which a program reports that it runs until it is killed.
 const READY: &str = "ready";
-/// Pages that one program maps at most.
-const MANY: usize = 100_000;
-/// Bytes of a page.
-const PAGE: usize = hal::mem::PAGE;
 /// Pages that may differ: other programs run meanwhile.
 const TOLERANCE: usize = 32;
 
@@ -68,9 +63,6 @@ fn main() -> i32 {
         }
         ["choose"] => return i32::from(choose().is_err()),
         ["choose-copy"] => return errno(choose_copy()),
-        ["areas"] => return areas(),
-        ["mappings"] => return errno(mappings()),
-        ["files", count] => return files(count.parse().unwrap_or(0)),
         ["copy"] => {
             let mut text = String::new();
             if runtime::io::stdin().read_to_string(&mut text).is_err() {
@@ -95,7 +87,6 @@ fn main() -> i32 {
     let chosen = chosen.map_err(|error| error.errno);
     suite.equal("a table with its own chooser", chosen, Ok(Some(ELOOP)));
     too_much(&mut suite);
-    too_many(&mut suite);
     names(&mut suite);
     arguments_from_hell(&mut suite);
     threads(&mut suite);
@@ -319,87 +310,6 @@ fn too_much(suite: &mut Suite) {
     let lent = lent().map_err(|error| error.errno);
     suite.equal("a buffer without memory", lent, Ok(ENOMEM));
     suite.equal("the daemon goes on", errno(fs::read("/scheme/null")), 0);
-}
-
-/// Maps the first page of a file, or one of new memory.
-fn map_page(file: usize, flags: MapFlags) -> Result<usize> {
-    let map = syscall::Map {
-        offset: 0,
-        size: PAGE,
-        flags,
-        address: 0,
-    };
-    let words = [file, (&raw const map).addr(), size_of_val(&map), 0, 0, 0];
-    sys::demux(probe::syscall(syscall::SYS_FMAP, words))
-}
-
-/// Maps pages of which no two are one area, until there is no room for more; 0 then.
-fn areas() -> i32 {
-    for number in 0..MANY {
-        let rights = match number % 2 {
-            0 => MapFlags::PROT_READ,
-            _ => MapFlags::PROT_READ | MapFlags::PROT_WRITE,
-        };
-        match map_page(sys::NO_FD, rights | MapFlags::MAP_PRIVATE) {
-            Ok(_) => {}
-            Err(Error { errno: ENOMEM }) if number > 60_000 => return 0,
-            Err(error) => return error.errno,
-        }
-    }
-    255
-}
-
-/// Maps a page of a daemon's memory so often that the daemon gets more messages at our end than
-/// contiguous memory of the kernel could hold.
-fn mappings() -> Result<()> {
-    let file = Fd::new(path::open("/scheme/scif/memory", syscall::O_RDWR)?);
-    file.call_wo(&[], CallFlags::empty(), &[MemoryCall::PROVIDE, 1])?;
-    for _ in 0..40_000 {
-        map_page(file.raw(), MapFlags::PROT_READ | MapFlags::MAP_SHARED)?;
-    }
-    Ok(())
-}
-
-/// Opens a file `count` times, then prints [`READY`]; ends when it is killed.
-fn files(count: usize) -> i32 {
-    let opened: Result<Vec<Fd>> = (0..count)
-        .map(|_| Ok(Fd::new(path::open("/scheme/null", syscall::O_RDWR)?)))
-        .collect();
-    match opened {
-        Ok(_files) => {
-            runtime::print!("{READY}");
-            sleep(Duration::from_secs(3600));
-            0
-        }
-        Err(error) => error.errno,
-    }
-}
-
-/// Programs of which the kernel keeps much, and which end all at once.
-fn too_many(suite: &mut Suite) {
-    let ended = run(&["areas"]).map(|status| status.code());
-    let ended = ended.map_err(|error| error.errno);
-    suite.equal("a program of very many areas", ended, Ok(Some(0)));
-    let ended = run(&["mappings"]).map(|status| status.code());
-    let ended = ended.map_err(|error| error.errno);
-    suite.equal("a program of very many mappings", ended, Ok(Some(0)));
-    let killed = || -> Result<()> {
-        let mut children = Vec::new();
-        for _ in 0..3 {
-            let (mut said, output) = pipe()?;
-            let mut command = Command::new("process-test");
-            children.push(command.args(["files", "32000"]).stdout(&output).spawn()?);
-            drop(output);
-            said.read_exact(&mut [0; READY.len()])?;
-        }
-        fs::read("/scheme/sys/iostat")?;
-        children.iter_mut().try_for_each(|child| child.kill())?;
-        children
-            .iter_mut()
-            .try_for_each(|child| child.wait().map(drop))
-    };
-    suite.equal("programs of very many files", errno(killed()), 0);
-    suite.equal("their daemon goes on", errno(fs::read("/scheme/null")), 0);
 }
 
 /// Has a new thread choose a copy of our file table that holds the handle it chooses with.

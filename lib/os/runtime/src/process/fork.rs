@@ -154,6 +154,7 @@ unsafe fn split(record: &mut Record) -> usize {
         env::hold(),
         state::hold(),
         thread::hold(),
+        spawn::hold_choices(),
         fdtable::hold(),
         heap::hold(),
     );
@@ -176,9 +177,11 @@ unsafe extern "C" fn double(record: *mut u8, stack: usize) -> usize {
 
 /// Gives the child its descriptors and memory, and lets it run.
 fn start(record: &Record) -> Result<()> {
+    let choosing = spawn::hold_choices();
     let selection = Fd::new(fd::dup_upper(record.thread, b"current-filetable")?);
     fd::write(selection.raw(), &record.filetable.to_ne_bytes())?;
     selection.close()?;
+    drop(choosing);
     let number = record.filetable;
     fd::send_fd(number, number, true, &[number as u64])?;
 
@@ -190,7 +193,10 @@ fn start(record: &Record) -> Result<()> {
     fd::write(registers.raw(), &bases)?;
 
     let entry = runtime_fork_child as *const () as usize;
-    spawn::select_space(record.thread, record.copy, record.stack, entry)?.close()?;
+    {
+        let _choosing = spawn::hold_choices();
+        spawn::select_space(record.thread, record.copy, record.stack, entry)?.close()?;
+    }
     spawn::start(record.thread)
 }
 

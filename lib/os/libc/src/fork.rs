@@ -1,0 +1,80 @@
+//! `fork`, with the locks of this library and of those above it: a child has no thread but its own,
+//! so a lock that another thread holds would stay taken there. All are taken before memory is
+//! copied, so that what is behind them is whole in the child, and opened in both processes.
+
+use core::ffi::c_int;
+
+use crate::sync::Lock;
+use crate::{
+    absent, descriptor, environment, errno, messages, plusplus, process, pthread, random, signal,
+    stream, strings, terminal, time, users, wide,
+};
+
+/// Values of the library that threads take turns with, besides streams and the table of
+/// descriptors.
+const LOCKS: [&dyn Lock; 19] = [
+    &messages::LOG,
+    &signal::HANDLERS,
+    &environment::OWN,
+    &process::AT_EXIT,
+    &plusplus::DESTRUCTORS,
+    &users::USER,
+    &users::MEMBERS,
+    &users::GROUP,
+    &strings::TOKEN,
+    &wide::STATE,
+    &pthread::KEYS_IN_USE,
+    &descriptor::GIVEN,
+    &time::BROKEN,
+    &time::TEXT,
+    &absent::CONVENTIONS,
+    &terminal::SETTINGS,
+    &errno::MESSAGE,
+    &random::GENERATOR,
+    &random::FORMER,
+];
+
+unsafe extern "C" {
+    /// Keeps the library's tables as they are until [`skiff_scif_after_fork`]; in `libscif`.
+    safe fn skiff_scif_before_fork();
+    /// In the child also forgets what the parent's endpoints had mapped.
+    safe fn skiff_scif_after_fork(in_child: bool);
+    /// Keeps the table of sockets as it is until [`skiff_socket_after_fork`]; in `libsocket`.
+    safe fn skiff_socket_before_fork();
+    /// In the child also notes that the parent has its sockets too.
+    safe fn skiff_socket_after_fork(in_child: bool);
+}
+
+/// Runs `action` while no other thread uses one of the values.
+fn held<T>(action: impl FnOnce() -> T) -> T {
+    let taken = LOCKS.map(Lock::take);
+    let result = action();
+    for (lock, _) in LOCKS.iter().zip(taken).filter(|(_, taken)| *taken) {
+        // SAFETY: taken above.
+        unsafe { lock.open() };
+    }
+    result
+}
+
+/// The child has the calling thread alone. Memory that schemes have mapped is not in it, which is
+/// all that SCIF has mapped: endpoints work there, through the driver, once the parent has closed
+/// them.
+#[unsafe(no_mangle)]
+extern "C" fn fork() -> c_int {
+    skiff_scif_before_fork();
+    skiff_socket_before_fork();
+    let forked = stream::held(|| held(|| descriptor::held(pthread::fork)));
+    let in_child = matches!(forked, Ok(0));
+    if in_child {
+        descriptor::forked();
+    }
+    skiff_socket_after_fork(in_child);
+    skiff_scif_after_fork(in_child);
+    errno::give(forked)
+}
+
+/// As `fork`: the child's memory is its own.
+#[unsafe(no_mangle)]
+extern "C" fn vfork() -> c_int {
+    fork()
+}

@@ -1,0 +1,111 @@
+/* A process that forks while its other threads are in the middle of everything: no lock of the
+   library is taken in the child. */
+#include "library.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CHILDREN = 40, PATIENCE_S = 60 };
+
+static volatile int stop;
+static FILE *shared;
+
+/* Names are looked up in the current directory, which is copied for that. */
+static void use_files(void) {
+    int fd = open("null", O_RDWR);
+    CHECK(fd >= 0);
+    int copy = dup(fd);
+    CHECK(copy >= 0 && fcntl(copy, F_SETFD, FD_CLOEXEC) == 0);
+    char place[64];
+    CHECK(getcwd(place, sizeof place) != NULL && strcmp(place, "/scheme") == 0);
+    CHECK(close(copy) == 0 && close(fd) == 0);
+}
+
+static void use_streams(void) {
+    FILE *own = fopen("null", "w");
+    CHECK(own != NULL && fprintf(own, "%d\n", rand()) > 0);
+    CHECK(fprintf(shared, "%f %s\n", drand48(), getenv("FORKING")) > 0);
+    CHECK(own == NULL || fclose(own) == 0);
+}
+
+static void use_tables(void) {
+    pthread_key_t key;
+    CHECK(pthread_key_create(&key, NULL) == 0 && pthread_setspecific(key, "x") == 0);
+    CHECK(pthread_key_delete(key) == 0);
+    time_t now = time(NULL);
+    CHECK(localtime(&now) != NULL);
+    CHECK(signal(SIGUSR1, SIG_IGN) != SIG_ERR);
+}
+
+static void *nothing(void *argument) {
+    return argument;
+}
+
+static void use_threads(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0);
+}
+
+static void (*const uses[])(void) = { use_files, use_streams, use_tables, use_threads };
+enum { USES = sizeof uses / sizeof *uses };
+
+static void *busy(void *argument) {
+    while (!stop)
+        (*(void (*const *)(void))argument)();
+    return NULL;
+}
+
+static int handlers;
+
+static void at_end(void) {
+    handlers++;
+}
+
+/* The child's status, or -1 when it has to be killed. */
+static int status_of(pid_t child) {
+    struct timespec begin, now;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    int status;
+    do {
+        pid_t ended = waitpid(child, &status, WNOHANG);
+        CHECK(ended == 0 || ended == child);
+        if (ended != 0)
+            return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        usleep(2000);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec - begin.tv_sec < PATIENCE_S);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
+    return -1;
+}
+
+int main(void) {
+    CHECK(chdir("/scheme") == 0 && setenv("FORKING", "yes", 1) == 0);
+    shared = fopen("null", "w");
+    CHECK(shared != NULL && atexit(at_end) == 0);
+    pthread_t threads[USES];
+    for (int i = 0; i < USES; i++)
+        CHECK(pthread_create(&threads[i], NULL, busy, (void *)&uses[i]) == 0);
+    for (int i = 0; i < CHILDREN && failures == 0; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            int before = failures;
+            for (int use = 0; use < USES; use++)
+                uses[use]();
+            /* Not _exit: handlers run, streams are flushed. */
+            exit(failures == before ? 7 : 8);
+        }
+        CHECK(status_of(child) == 7);
+    }
+    stop = 1;
+    for (int i = 0; i < USES; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(handlers == 0);
+    return finish("fork");
+}
