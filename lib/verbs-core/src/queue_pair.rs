@@ -198,7 +198,7 @@ impl QueuePair {
     }
 
     /// Whether it takes what comes.
-    fn is_receiving(&self) -> bool {
+    pub fn is_receiving(&self) -> bool {
         let states = [QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe];
         states.contains(&self.state)
     }

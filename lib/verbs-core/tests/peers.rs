@@ -4,6 +4,7 @@ mod pair;
 
 use pair::{LANE, REGION, Setup, apart, pair, settle, wait};
 use verbs_core::attributes::Attributes;
+use verbs_core::record::Record;
 use verbs_core::types::WcStatus::{LocProtErr, RetryExcErr, Success, WrFlushErr};
 use verbs_core::types::{AttributeMask as M, Error, EventType, QpState};
 use verbs_core::{Event, Subject};
@@ -58,6 +59,25 @@ fn nobody_else_is_let_in() {
     wait(&mut left, &mut right, 1 << 40);
     assert_eq!(left.send_results(), [(1, RetryExcErr)]);
     assert_eq!(right.receive_results(), []);
+}
+
+#[test]
+fn a_lane_alone_reaches_no_memory() {
+    let setup = Setup::default();
+    let (mut left, mut right) = apart(&setup);
+    let ask = |left: &mut pair::End, right: &mut pair::End| {
+        let key = right.key;
+        left.program.inject(LANE, &Record::Expose(key).encode());
+        right.progress();
+        right.program.windows()
+    };
+    // Its queue pair is in INIT, then connected, then it has failed.
+    assert_eq!(ask(&mut left, &mut right), 0);
+    right.enter_rtr(&setup, 1);
+    assert_eq!(ask(&mut left, &mut right), 1);
+    let (mut left, mut right) = pair(&setup);
+    right.modify(ERROR, Attributes::default(), M::empty());
+    assert_eq!(ask(&mut left, &mut right), 0);
 }
 
 #[test]

@@ -386,3 +386,22 @@ fn the_receive_of_a_message_under_way_is_flushed_first() {
         [(10, WrFlushErr), (11, WrFlushErr)]
     );
 }
+
+#[test]
+fn a_receive_that_is_posted_before_the_peer_is_known_counts() {
+    let setup = Setup::default();
+    let (mut left, mut right) = pair::apart(&setup);
+    left.enter_rtr(&setup, 2);
+    left.enter_rts(&setup);
+    settle(&mut left, &mut right);
+    // The right end introduces itself, and tells of a receive before it has an answer.
+    right.enter_rtr(&setup, 1);
+    right.progress();
+    right.receive(10, 0, 8);
+    right.progress();
+    settle(&mut left, &mut right);
+    left.send(1, 0, 8);
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [(1, Success)]);
+    assert_eq!(right.receive_results(), [(10, Success)]);
+}

@@ -281,12 +281,15 @@ impl Context {
 
     // ---- Keys ----
 
-    /// The peer of a lane wants to use a key.
+    /// The peer of a lane wants to use a key. It reaches memory by a queue pair that is connected
+    /// to one of its own, and not by a lane alone, which anybody can make.
     fn expose<H: Host>(&mut self, host: &mut H, id: LaneId, key: u32) {
         let Some(lane) = self.objects.lanes.get(&id) else {
             return;
         };
-        let reach = self.objects.keys.reach(key);
+        let mut qps = self.qps.values();
+        let is_connected = qps.any(|qp| qp.lane == Some(id) && qp.is_receiving());
+        let reach = self.objects.keys.reach(key).filter(|_| is_connected);
         let answer = match reach.filter(|reach| Some(reach.pd) == lane.pd) {
             None => Answer::Denied,
             Some(reach) => {

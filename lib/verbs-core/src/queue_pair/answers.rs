@@ -118,6 +118,9 @@ impl QueuePair {
         self.peer = Peer::Ready(ready);
         if ready.wants_answer && self.is_receiving() {
             self.introduce(objects, false);
+        } else if !is_same {
+            // Receives that were told of before the peer was known were told to nobody.
+            self.owe_ack(objects);
         }
     }
 }
