@@ -138,6 +138,15 @@ static void devices(void) {
     GIVES(ibv_query_gid(context, 1, 1, &gid), -1);
     GIVES(ibv_query_gid_ex(context, 1, 0, &entry, 0), 0);
     CHECK(entry.gid.global.interface_id == gid.global.interface_id);
+    struct ibv_gid_entry entries[2];
+    GIVES(ibv_query_gid_table(context, entries, 2, 0), 1);
+    CHECK(entries[0].gid.global.interface_id == gid.global.interface_id);
+    GIVES(ibv_query_gid_table(context, entries, 2, 1), -EINVAL);
+    GIVES(ibv_query_gid_ex(context, 1, 1, &entry, 0), EINVAL);
+    uint64_t speed = 0;
+    GIVES(ibv_query_port_speed(context, 1, &speed), 0);
+    CHECK(speed > 0 && more.phys_port_cnt_ex == 1);
+    GIVES(ibv_is_fork_initialized(), IBV_FORK_UNNEEDED);
     __be16 key;
     GIVES(ibv_query_pkey(context, 1, 0, &key), 0);
     GIVES(ibv_get_pkey_index(context, 1, key), 0);
@@ -168,6 +177,38 @@ static void memory(void) {
     GIVES(ibv_dealloc_pd(parent), 0);
     struct ibv_alloc_dm_attr dm = { .length = 4096 };
     CHECK(!ibv_alloc_dm(context, &dm) && errno == EOPNOTSUPP);
+}
+
+/* Memory of the library's: several regions of it, and a message from it. */
+static void buffers(void) {
+    struct ibv_buf *buf = NULL;
+    char *room = ibv_alloc_buf(pd, 8192, &buf);
+    CHECK(room && buf);
+    struct ibv_mr *whole = ibv_reg_buf_mr(pd, buf, room, 8192, ALL);
+    struct ibv_mr *half = ibv_reg_buf_mr(pd, buf, room + 4096, 4096, ALL);
+    CHECK(whole && half && whole->lkey != half->lkey);
+    CHECK(!ibv_reg_buf_mr(pd, buf, room, 8193, ALL) && errno == EINVAL);
+    CHECK(!ibv_reg_buf_mr(pd, buf, room + 4096, 8192, ALL) && errno == EINVAL);
+    struct ibv_pd *second = ibv_alloc_pd(context);
+    CHECK(second && !ibv_reg_buf_mr(second, buf, room, 8192, ALL) && errno == EINVAL);
+    GIVES(ibv_dealloc_pd(second), 0);
+
+    struct end one = make(IBV_QPT_RC, NULL), other = make(IBV_QPT_RC, NULL);
+    struct ibv_sge sge;
+    receive(&other, 5, 0, 8);
+    join(one.qp, other.qp->qp_num);
+    join(other.qp, one.qp->qp_num);
+    memcpy(room + 4096, "a buffer", 8);
+    struct ibv_send_wr wr = request(&sge, &one, &other, IBV_WR_SEND, 8);
+    sge.addr = (uintptr_t)room + 4096;
+    sge.lkey = half->lkey;
+    CHECK(post(&one, &wr).status == IBV_WC_SUCCESS);
+    CHECK(next(other.receives).byte_len == 8 && memcmp(other.memory, "a buffer", 8) == 0);
+    end_it(&one);
+    end_it(&other);
+    GIVES(ibv_dereg_mr(whole), 0);
+    GIVES(ibv_dereg_mr(half), 0);
+    ibv_free_buf(buf);
 }
 
 static void reliable(void) {
@@ -371,6 +412,7 @@ int main(void) {
     CHECK(pd && pd->context == context);
     GIVES(ibv_query_port(context, 1, &port), 0);
     memory();
+    buffers();
     reliable();
     unreliable();
     datagrams();

@@ -1,48 +1,33 @@
-//! `behaviour`: writes `docs/behaviour.md` and `docs/st-behaviour.md` anew from the data of the
-//! conformance suite, and `docs/verbs-behaviour.md` from the rows of `verbs-core`.
+//! `behaviour`: writes `docs/behaviour.md`, `docs/st-behaviour.md` and `docs/verbs-behaviour.md`
+//! anew from the data of the conformance suite.
 
 use harness::base::cargo;
 use harness::base::report::{Context, Result};
 use harness::base::settings::Settings;
 
-/// The pages, and the tests that compare them, which write them in the mode for that.
-const PAGES: [(&str, [&str; 5]); 2] = [
-    (
-        "docs/behaviour.md docs/st-behaviour.md",
-        [
-            "--package",
-            "conformance",
-            "--test",
-            "document",
-            "the_document_is_written",
-        ],
-    ),
-    (
-        "docs/verbs-behaviour.md",
-        [
-            "--package",
-            "verbs-core",
-            "--test",
-            "errors",
-            "the_page_is_written",
-        ],
-    ),
+/// The pages.
+const PAGES: &str = "docs/behaviour.md docs/st-behaviour.md docs/verbs-behaviour.md";
+/// The tests that compare them, which write them in the mode for that.
+const TESTS: [&str; 5] = [
+    "--package",
+    "conformance",
+    "--test",
+    "document",
+    "the_document_is_written",
 ];
 
 /// The command.
 pub fn command(_settings: &Settings) -> Result<()> {
-    for (pages, test) in PAGES {
-        let mut command = cargo::in_project();
-        command.args(["test", "--quiet"]).args(test);
-        command.env("SKIFF_REWRITE", "1");
-        let output = command.output().context(|| "start cargo".to_string())?;
-        if !output.status.success() {
-            // Cargo speaks on one, the test on the other.
-            eprint!("{}", String::from_utf8_lossy(&output.stderr));
-            eprint!("{}", String::from_utf8_lossy(&output.stdout));
-            return Err(format!("{pages} not written: the reason is above").into());
-        }
-        println!("{pages}");
+    let mut command = cargo::in_project();
+    command.args(["test", "--quiet"]).args(TESTS);
+    command.env("SKIFF_REWRITE", "1");
+    let output = command.output().context(|| "start cargo".to_string())?;
+    if !output.status.success() {
+        // Cargo speaks on one, the test on the other.
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        eprint!("{}", String::from_utf8_lossy(&output.stdout));
+        return Err(format!("{PAGES} not written: the reason is above").into());
     }
+    println!("{PAGES}");
     Ok(())
 }

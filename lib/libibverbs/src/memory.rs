@@ -296,18 +296,24 @@ extern "C" fn ibv_rereg_mr(
 
 // ---- Memory of the library's ----
 
-/// `struct ibv_buf`.
-pub struct Buf(Arc<Memory>);
+/// `struct ibv_buf`: memory, and the domain that it was allocated for.
+pub struct Buf {
+    memory: Arc<Memory>,
+    pd: Id,
+}
 
 fn alloc_buf(pd: *const Pd, size: usize) -> Result<Buf> {
     // SAFETY: a domain of ours.
-    unsafe { get(pd)? };
+    let pd = unsafe { get(pd)? }.id();
     let size = size.checked_next_multiple_of(4096).filter(|size| *size > 0);
     let size = size.ok_or(EINVAL)?;
     // Ordinary memory will do when the user has all that the driver gives.
     let memory = Memory::new(size).or_else(|_| Memory::ordinary(size));
     memory
-        .map(|memory| Buf(Arc::new(memory)))
+        .map(|memory| Buf {
+            memory: Arc::new(memory),
+            pd,
+        })
         .map_err(|error| error.errno)
 }
 
@@ -322,7 +328,7 @@ unsafe extern "C" fn ibv_alloc_buf(
     }
     match alloc_buf(pd, size) {
         Ok(buf) => {
-            let address = buf.0.address() as *mut c_void;
+            let address = buf.memory.address() as *mut c_void;
             // SAFETY: the caller's place.
             unsafe { place.write(object(Ok(buf))) };
             address
@@ -345,8 +351,11 @@ fn register_buf(pd: *mut Pd, buf: *const Buf, wanted: &Wanted) -> Result<Mr> {
         let domain = get(pd)?;
         (domain, get(buf)?, get(domain.context)?)
     };
+    if domain.id() != buf.pd {
+        return Err(EINVAL);
+    }
     let region = wanted.region(domain)?;
-    let held = buf.0.clone().into();
+    let held = buf.memory.clone().into();
     let key = context.raw.register(region, held).map_err(errno_of)?;
     Ok(wanted.result(domain.context, pd, key))
 }

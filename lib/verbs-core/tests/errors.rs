@@ -1,12 +1,12 @@
-//! What each error means to both ends of a connection.
+//! What each error means to both ends of a connection, where memory and rights change meanwhile.
+//! Who gets which error is a table: `tests/conformance/src/verbs/rows/errors.rs`.
 
 mod pair;
-mod rows;
 
 use pair::{ALL, End, Setup, pair, settle};
-use rows::{ROWS, other_region};
 use verbs_core::attributes::Attributes;
 use verbs_core::demo::BASE;
+use verbs_core::keys::Region;
 use verbs_core::types::WcStatus::{
     LocProtErr, LocQpOpErr, RemAccessErr, RemInvReqErr, RemOpErr, Success, WrFlushErr,
 };
@@ -23,70 +23,16 @@ fn read_own(left: &mut End, key: u32) {
     left.post(left.one_sided(1, Opcode::RdmaRead, (0, 8), (0, key)));
 }
 
-#[test]
-fn who_gets_which_error() {
-    for row in ROWS {
-        for before in 0..3u64 {
-            let setup = Setup {
-                kind: row.kind,
-                ..Setup::default()
-            };
-            let (mut left, mut right) = pair(&setup);
-            let (mut sends, mut receives) = (Vec::new(), Vec::new());
-            for id in 0..before {
-                right.receive(20 + id, 0, 64);
-                left.send(30 + id, 0, 64);
-                sends.push((30 + id, Success));
-                receives.push((20 + id, Success));
-            }
-            for id in [10, 11] {
-                right.receive(id, 0, 64);
-            }
-            (row.post)(&mut left, &mut right);
-            left.send(2, 0, 8);
-            settle(&mut left, &mut right);
-            let (what, outcome) = (row.what, row.outcome);
-            sends.extend(outcome.sends);
-            receives.extend(outcome.receives);
-            assert_eq!(left.send_results(), sends, "{what}");
-            assert_eq!(right.receive_results(), receives, "{what}");
-            assert_eq!([left.state(), right.state()], outcome.states, "{what}");
-            assert_eq!(right.qp_events(), Vec::from_iter(outcome.event), "{what}");
-            assert_eq!(left.qp_events(), [], "{what}");
-            if left.state() == ERROR {
-                // What is posted from now on is flushed.
-                left.send(3, 0, 8);
-                left.receive(4, 0, 8);
-                assert_eq!(left.send_results(), [(3, WrFlushErr)], "{what}");
-                assert_eq!(left.receive_results(), [(4, WrFlushErr)], "{what}");
-            }
-        }
-    }
-}
-
-/// The page that users read has these rows. `SKIFF_REWRITE` writes it anew.
-#[test]
-fn the_page_is_written() {
-    const BEGIN: &str = "<!-- rows of lib/verbs-core/tests/rows -->\n";
-    const END: &str = "<!-- end of rows -->\n";
-    let own = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let path = &own
-        .ancestors()
-        .nth(2)
-        .unwrap()
-        .join("docs/verbs-behaviour.md");
-    let page = std::fs::read_to_string(path).unwrap();
-    let (head, rest) = page.split_once(BEGIN).unwrap();
-    let (_, tail) = rest.split_once(END).unwrap();
-    let written = format!("{head}{BEGIN}{}{END}{tail}", rows::table());
-    if std::env::var_os("SKIFF_REWRITE").is_some() {
-        std::fs::write(path, &written).unwrap();
-    }
-    let now = std::fs::read_to_string(path).unwrap();
-    assert!(
-        now == written,
-        "docs/verbs-behaviour.md is not what the rows say: run `cargo xtask behaviour`"
-    );
+/// A page of the region with other rights.
+fn other_region(end: &mut End, access: Access) -> u32 {
+    let region = Region {
+        pd: end.pd,
+        start: BASE,
+        length: 4096,
+        iova: BASE,
+        access,
+    };
+    end.context.register(region).unwrap()
 }
 
 #[test]

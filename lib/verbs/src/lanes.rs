@@ -106,6 +106,16 @@ impl Lanes {
         id
     }
 
+    /// Windows on the program's memory.
+    pub fn exposed(&self) -> usize {
+        let lanes = self.lanes.iter().flatten();
+        let counts = lanes.map(|lane| match lane {
+            Lane::Stream(stream) => stream.exposed(),
+            Lane::Local(local) => local.windows.len(),
+        });
+        counts.sum()
+    }
+
     /// Ends a lane.
     pub fn remove(&mut self, id: LaneId) -> Option<Lane> {
         self.lanes.get_mut(id.0 as usize)?.take()

@@ -173,6 +173,11 @@ impl Context {
         self.lock().core.counts()
     }
 
+    /// Windows on the program's memory that peers can use now.
+    pub fn exposed(&self) -> usize {
+        self.lock().lanes.exposed()
+    }
+
     /// Asynchronous events.
     pub fn events(&self) -> &Arc<Events<AsyncEvent>> {
         &self.shared.events

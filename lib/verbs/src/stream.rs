@@ -64,6 +64,11 @@ impl Stream {
         self.outbox.is_empty() || self.has_ended
     }
 
+    /// Own windows of this connection.
+    pub fn exposed(&self) -> usize {
+        self.windows.len()
+    }
+
     /// Asks the driver, about once a second, whether the connection lives.
     pub fn check(&mut self) {
         self.looks |= !self.endpoint.is_live();

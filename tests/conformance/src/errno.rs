@@ -25,6 +25,7 @@ errors! {
     EPERM = 1,
     ENOENT = 2,
     EINTR = 4,
+    EIO = 5,
     ENXIO = 6,
     EBADF = 9,
     EAGAIN = 11,

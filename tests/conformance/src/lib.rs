@@ -19,6 +19,7 @@ pub mod pattern;
 pub mod run;
 pub mod st;
 pub mod table;
+pub mod verbs;
 
 pub use bench::{Bench, Driver, Place, Side};
 pub use call::{Call, Counts, Errno, Reply};

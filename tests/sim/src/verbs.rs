@@ -13,7 +13,7 @@
 
 mod ending;
 mod hostile;
-mod net;
+pub mod net;
 mod oracle;
 mod program;
 

@@ -11,3 +11,4 @@ pub mod executor;
 mod memory;
 mod node;
 pub mod transfers;
+pub mod verbs;

@@ -64,13 +64,15 @@ fn simulator() -> Result<()> {
         "sim",
         "--test",
         "st",
+        "--test",
+        "verbs",
     ]);
     let status = command.status().context(|| "start cargo".to_string())?;
     if status.success() {
         return Ok(());
     }
-    Err(
-        format!("{status}: see above; again: cargo test -p conformance --test sim --test st")
-            .into(),
+    Err(format!(
+        "{status}: see above; again: cargo test -p conformance --test sim --test st --test verbs"
     )
+    .into())
 }

@@ -42,9 +42,11 @@ struct Link {
 
 /// A program's memory, and its life.
 pub struct Memory {
+    /// Its bytes.
     pub memory: demo::Memory,
     /// Windows that there is room for, on all lanes.
     pub most_windows: usize,
+    /// It has died.
     pub is_dead: bool,
     /// Stores that it makes before it dies.
     pub left: Option<u64>,
@@ -54,9 +56,12 @@ pub struct Memory {
 
 /// All of it.
 pub struct Net {
+    /// The programs, by number.
     pub programs: Vec<Memory>,
     links: Vec<Link>,
+    /// What decides which store arrives when.
     pub rng: Rng,
+    /// A planted mistake.
     pub bug: Option<Bug>,
     /// A program may claim windows that it does not have.
     pub is_hostile: bool,
@@ -67,7 +72,9 @@ pub struct Net {
 /// The memory that one program reaches.
 #[derive(Clone)]
 pub struct Port {
+    /// The whole.
     pub net: Rc<RefCell<Net>>,
+    /// The program's number.
     pub program: usize,
 }
 
@@ -265,7 +272,7 @@ impl Net {
     }
 
     /// Windows of a program.
-    fn windows_of(&self, program: usize) -> usize {
+    pub fn windows_of(&self, program: usize) -> usize {
         let sides = self.links.iter().flat_map(|link| &link.sides);
         let own = sides.filter(|side| side.program == program);
         own.map(|side| side.windows.len()).sum()

@@ -1,6 +1,6 @@
 //! The client: checks every operation against the server.
 
-use guest_tests::{Suite, text};
+use guest_tests::{Suite, counter, text};
 use runtime::time::{Duration, Instant, sleep};
 use scif::{Endpoint, NodeId, Options, PortId};
 use verbs::{
@@ -130,7 +130,7 @@ pub fn check(node: NodeId) -> i32 {
         }
     };
     type Check = fn(&Context, NodeId) -> Checked;
-    let checks: [(&str, Check); 16] = [
+    let checks: [(&str, Check); 17] = [
         ("messages arrive whole and in order", messages),
         ("messages of any length", lengths),
         ("inline and immediate data", inline),
@@ -150,6 +150,7 @@ pub fn check(node: NodeId) -> i32 {
         ("memory taken back", taken_back),
         ("a channel wakes a sleeper", sleeper),
         ("a queue pair that is destroyed", destroyed),
+        ("no request to the driver", no_request),
     ];
     for (name, check) in checks {
         suite.check(name, check(&context, node));
@@ -509,6 +510,30 @@ fn destroyed(context: &Context, node: NodeId) -> Checked {
     let found = wait(&peer.own.receives, 1)?.remove(0);
     same("receive", found.status, WcStatus::WrFlushErr)?;
     same("own state", peer.state()?, QpState::Err)
+}
+
+/// Writes and polls need no driver while the program is awake. Other programs make requests now and
+/// then, and the library asks once a second whether the driver lives.
+fn no_request(context: &Context, node: NodeId) -> Checked {
+    const WRITES: u64 = 5000;
+    let peer = Peer::rc(context, node)?;
+    let segment = peer.own.segment(0, 64)?;
+    let write = |number| -> Checked {
+        let written = peer.own.pair.write(number, &[segment], peer.place(0));
+        written.map_err(text("write"))?;
+        peer.done(WcStatus::Success).map(drop)
+    };
+    // The key is asked for at its first use.
+    write(0)?;
+    let before = counter("requests")?;
+    for number in 1..=WRITES {
+        write(number)?;
+    }
+    let requests = counter("requests")? - before;
+    match requests < WRITES / 10 {
+        true => Ok(()),
+        false => Err(alloc::format!("{requests} requests for {WRITES} writes")),
+    }
 }
 
 fn killed(context: &Context, node: NodeId) -> Checked {

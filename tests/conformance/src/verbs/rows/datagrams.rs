@@ -1,0 +1,312 @@
+//! Datagrams: what arrives, and what is dropped by whom.
+
+use alloc::vec;
+
+use verbs_core::address::{AddressVector, Datagram, GRH_BYTES, GlobalRoute, OWN_QKEY, gid};
+use verbs_core::table::Id;
+use verbs_core::types::WcStatus::{LocLenErr, LocProtErr, Success, WrFlushErr};
+use verbs_core::types::{Access, Error, Opcode, QpState, QpType, WcFlags, WcOpcode};
+use verbs_core::work::{ReceiveRequest, Segment, SendRequest};
+
+use crate::verbs::bench::{Bench, Checked, OTHER, QKEY, Qp, Side, Spec, Thing, handle, same};
+use crate::verbs::{Row, row};
+
+const UD: Spec = Spec::new(QpType::Ud);
+/// Bytes in front of a datagram.
+const GRH: u32 = GRH_BYTES as u32;
+
+pub const DATAGRAMS: &[Row] = &[
+    row("ud", lengths),
+    row("ud-immediate", immediate),
+    row("ud-grh", route),
+    row("ud-own-key", own_key),
+    row("ud-wrong-key", wrong_key),
+    row("ud-nobody", nobody),
+    row("ud-no-receive", no_receive),
+    row("ud-short", short),
+    row("ud-too-long", too_long),
+    row("ud-local", local),
+    row("ud-receive-key", receive_key),
+    row("ud-shared-short", shared_short),
+    row("ud-state", in_init),
+    row("ah", handles),
+    row("mcast", groups),
+];
+
+/// An address handle to a port.
+fn address(bench: &mut Bench<'_>, qp: &Qp, vector: AddressVector) -> Checked<Id> {
+    let make =
+        |end: &mut dyn crate::verbs::bench::Verbs| Ok(vec![end.create_ah(qp.pd, vector)?.0.into()]);
+    let words = bench.ok("create_ah", qp.side, make)?;
+    let ah = handle(&words);
+    bench.own(qp.side, Thing::Ah(qp.pd, ah));
+    Ok(ah)
+}
+
+fn plain(lid: u16) -> AddressVector {
+    AddressVector {
+        lid,
+        ..AddressVector::default()
+    }
+}
+
+fn ready(bench: &mut Bench<'_>, side: Side, spec: &Spec) -> Checked<Qp> {
+    let qp = bench.qp(side, spec)?;
+    bench.init(&qp, spec)?;
+    bench.rtr(&qp, spec, (0, 0))?;
+    bench.rts(&qp, spec)?;
+    Ok(qp)
+}
+
+/// Both, and A's address of B.
+fn ends(bench: &mut Bench<'_>, spec: &Spec) -> Checked<(Qp, Qp, Id)> {
+    let (a, b) = (ready(bench, Side::A, &UD)?, ready(bench, Side::B, spec)?);
+    let ah = address(bench, &a, plain(b.lid))?;
+    Ok((a, b, ah))
+}
+
+fn datagram(a: &Qp, id: u64, length: u32, (ah, qpn, qkey): (Id, u32, u32)) -> SendRequest {
+    SendRequest {
+        datagram: Datagram { ah, qpn, qkey },
+        ..a.send(id, length)
+    }
+}
+
+/// One that arrives: what was sent before it has arrived or was dropped.
+fn arrives(bench: &mut Bench<'_>, a: &Qp, b: &Qp, ah: Id) -> Checked {
+    bench.receive(b, 90, 0x4000, 8 + GRH)?;
+    bench.post(a, &datagram(a, 9, 8, (ah, b.number, QKEY)))?;
+    bench.sent(a, &[(9, Success)])?;
+    bench.received(b, &[(90, Success)]).map(drop)
+}
+
+fn lengths(bench: &mut Bench<'_>) -> Checked {
+    let (a, b, ah) = ends(bench, &UD)?;
+    let bytes = vec![0x3c; 4096];
+    bench.fill(Side::A, 0, &bytes)?;
+    for length in [0, 1, 2001, 4096] {
+        bench.fill(Side::B, 0, &vec![0; 4136])?;
+        bench.receive(&b, 10, 0, 4096 + GRH)?;
+        bench.post(&a, &datagram(&a, 1, length, (ah, b.number, QKEY)))?;
+        bench.sent(&a, &[(1, Success)])?;
+        let wc = bench.received(&b, &[(10, Success)])?[0];
+        let what = (wc.opcode, wc.byte_len, wc.src_qp, wc.slid, wc.flags);
+        let expected = (
+            WcOpcode::Recv,
+            length + GRH,
+            a.number,
+            a.lid,
+            WcFlags::empty(),
+        );
+        same("completion", what, expected)?;
+        bench.holds(Side::B, GRH.into(), &bytes[..length as usize])?;
+    }
+    Ok(())
+}
+
+fn immediate(bench: &mut Bench<'_>) -> Checked {
+    let (a, b, ah) = ends(bench, &UD)?;
+    bench.receive(&b, 10, 0, 8 + GRH)?;
+    let mut request = datagram(&a, 1, 8, (ah, b.number, QKEY));
+    (request.opcode, request.immediate) = (Opcode::SendWithImm, 55);
+    bench.post(&a, &request)?;
+    bench.sent(&a, &[(1, Success)])?;
+    let wc = bench.received(&b, &[(10, Success)])?[0];
+    same(
+        "completion",
+        (wc.flags, wc.immediate),
+        (WcFlags::WITH_IMM, 55),
+    )
+}
+
+fn route(bench: &mut Bench<'_>) -> Checked {
+    let (a, b, _) = ends(bench, &UD)?;
+    let global = GlobalRoute {
+        gid: gid(b.lid),
+        flow_label: 5,
+        traffic_class: 6,
+        hop_limit: 7,
+    };
+    let vector = AddressVector {
+        service_level: 3,
+        global: Some(global),
+        ..plain(b.lid)
+    };
+    let ah = address(bench, &a, vector)?;
+    bench.receive(&b, 10, 0, 8 + GRH)?;
+    bench.post(&a, &datagram(&a, 1, 8, (ah, b.number, QKEY)))?;
+    bench.sent(&a, &[(1, Success)])?;
+    let wc = bench.received(&b, &[(10, Success)])?[0];
+    same(
+        "flags and level",
+        (wc.flags, wc.service_level),
+        (WcFlags::GRH, 3),
+    )?;
+    bench.holds(Side::B, 8, &gid(a.lid))?;
+    bench.holds(Side::B, 24, &gid(b.lid))
+}
+
+fn own_key(bench: &mut Bench<'_>) -> Checked {
+    let (a, b, ah) = ends(bench, &UD)?;
+    bench.receive(&b, 10, 0, 8 + GRH)?;
+    bench.post(&a, &datagram(&a, 1, 8, (ah, b.number, OWN_QKEY | 99)))?;
+    bench.sent(&a, &[(1, Success)])?;
+    bench.received(&b, &[(10, Success)]).map(drop)
+}
+
+fn violations(bench: &mut Bench<'_>) -> Checked<u64> {
+    let words = bench.ok("violations", Side::B, |end| {
+        Ok(vec![end.qkey_violations().into()])
+    })?;
+    Ok(words[0])
+}
+
+fn wrong_key(bench: &mut Bench<'_>) -> Checked {
+    let (a, b, ah) = ends(bench, &UD)?;
+    let before = violations(bench)?;
+    bench.receive(&b, 10, 0, 8 + GRH)?;
+    bench.post(&a, &datagram(&a, 1, 8, (ah, b.number, QKEY + 1)))?;
+    bench.post(&a, &datagram(&a, 2, 8, (ah, b.number, QKEY)))?;
+    bench.sent(&a, &[(1, Success), (2, Success)])?;
+    bench.received(&b, &[(10, Success)])?;
+    same("violations", violations(bench)?, before + 1)
+}
+
+fn nobody(bench: &mut Bench<'_>) -> Checked {
+    let (a, b, ah) = ends(bench, &UD)?;
+    let nowhere = address(bench, &a, plain(60))?;
+    bench.post(&a, &datagram(&a, 1, 8, (ah, b.number ^ 0x7f, QKEY)))?;
+    bench.post(&a, &datagram(&a, 2, 8, (nowhere, b.number, QKEY)))?;
+    bench.sent(&a, &[(1, Success), (2, Success)])?;
+    arrives(bench, &a, &b, ah)
+}
+
+fn no_receive(bench: &mut Bench<'_>) -> Checked {
+    let (a, b, ah) = ends(bench, &UD)?;
+    bench.post(&a, &datagram(&a, 1, 8, (ah, b.number, QKEY)))?;
+    bench.sent(&a, &[(1, Success)])?;
+    bench.quiet()?;
+    arrives(bench, &a, &b, ah)
+}
+
+fn short(bench: &mut Bench<'_>) -> Checked {
+    let (a, b, ah) = ends(bench, &UD)?;
+    bench.receive(&b, 10, 0, 64)?;
+    for (id, length) in [(1, 25), (2, 24)] {
+        bench.post(&a, &datagram(&a, id, length, (ah, b.number, QKEY)))?;
+    }
+    bench.sent(&a, &[(1, Success), (2, Success)])?;
+    let wc = bench.received(&b, &[(10, Success)])?[0];
+    same("length", wc.byte_len, 24 + GRH)
+}
+
+fn stopped(bench: &mut Bench<'_>, a: &Qp, b: &Qp, ah: Id) -> Checked {
+    bench.state(a, QpState::Sqe)?;
+    bench.post(a, &datagram(a, 2, 8, (ah, b.number, QKEY)))?;
+    bench.sent(a, &[(2, WrFlushErr)])?;
+    let back = address(bench, b, plain(a.lid))?;
+    bench.receive(a, 20, 0, 8 + GRH)?;
+    bench.post(b, &datagram(b, 30, 8, (back, a.number, QKEY)))?;
+    bench.sent(b, &[(30, Success)])?;
+    bench.received(a, &[(20, Success)])?;
+    bench.to(a, QpState::Rts)?;
+    arrives(bench, a, b, ah)
+}
+
+fn too_long(bench: &mut Bench<'_>) -> Checked {
+    let (a, b, ah) = ends(bench, &UD)?;
+    bench.post(&a, &datagram(&a, 1, 4097, (ah, b.number, QKEY)))?;
+    bench.sent(&a, &[(1, LocLenErr)])?;
+    stopped(bench, &a, &b, ah)
+}
+
+fn local(bench: &mut Bench<'_>) -> Checked {
+    let (a, b, ah) = ends(bench, &UD)?;
+    let segment = Segment {
+        key: 0,
+        ..a.segment(0, 8)
+    };
+    let request = SendRequest {
+        data: verbs_core::work::Data::Segments(vec![segment]),
+        ..datagram(&a, 1, 8, (ah, b.number, QKEY))
+    };
+    bench.post(&a, &request)?;
+    bench.sent(&a, &[(1, LocProtErr)])?;
+    stopped(bench, &a, &b, ah)
+}
+
+fn receive_key(bench: &mut Bench<'_>) -> Checked {
+    let (a, b, ah) = ends(bench, &UD)?;
+    let key = bench.page(&b, Access::REMOTE_READ)?;
+    let segment = Segment {
+        key,
+        ..b.segment(OTHER, 64)
+    };
+    let segments = vec![segment];
+    bench.post_receive(&b, &ReceiveRequest { id: 10, segments })?;
+    bench.post(&a, &datagram(&a, 1, 8, (ah, b.number, QKEY)))?;
+    bench.sent(&a, &[(1, Success)])?;
+    bench.received(&b, &[(10, LocProtErr)])?;
+    bench.state(&b, QpState::Err)
+}
+
+fn shared_short(bench: &mut Bench<'_>) -> Checked {
+    let spec = Spec { shared: true, ..UD };
+    let (a, b, ah) = ends(bench, &spec)?;
+    bench.receive(&b, 10, 0, 40)?;
+    bench.post(&a, &datagram(&a, 1, 8, (ah, b.number, QKEY)))?;
+    bench.sent(&a, &[(1, Success)])?;
+    bench.received(&b, &[(10, LocLenErr)]).map(drop)
+}
+
+fn in_init(bench: &mut Bench<'_>) -> Checked {
+    let (a, b) = (ready(bench, Side::A, &UD)?, bench.qp(Side::B, &UD)?);
+    let ah = address(bench, &a, plain(b.lid))?;
+    bench.init(&b, &UD)?;
+    bench.receive(&b, 10, 0, 8 + GRH)?;
+    bench.post(&a, &datagram(&a, 1, 8, (ah, b.number, QKEY)))?;
+    bench.sent(&a, &[(1, Success)])?;
+    bench.quiet()
+}
+
+fn handles(bench: &mut Bench<'_>) -> Checked {
+    let a = ready(bench, Side::A, &UD)?;
+    let level = AddressVector {
+        service_level: 16,
+        ..plain(1)
+    };
+    for bad in [plain(0), level] {
+        bench.fails("create_ah", Side::A, Error::Invalid, |end| {
+            end.create_ah(a.pd, bad).map(drop)
+        })?;
+    }
+    let ah = address(bench, &a, plain(1))?;
+    bench.run("destroy_ah", Side::A, |end| end.destroy_ah(a.pd, ah))?;
+    bench.forget(Side::A, Thing::Ah(a.pd, ah));
+    bench.fails("destroy_ah", Side::A, Error::NotFound, |end| {
+        end.destroy_ah(a.pd, ah)
+    })
+}
+
+fn groups(bench: &mut Bench<'_>) -> Checked {
+    let a = ready(bench, Side::A, &UD)?;
+    let rc = bench.qp(Side::A, &Spec::new(QpType::Rc))?;
+    let mut group = [0; 16];
+    (group[0], group[1], group[15]) = (0xff, 0x12, 9);
+    for _ in 0..2 {
+        bench.run("attach", Side::A, |end| {
+            end.attach_multicast(a.number, group)
+        })?;
+    }
+    for (number, gid) in [(a.number, gid(1)), (rc.number, group)] {
+        bench.fails("attach", Side::A, Error::Invalid, |end| {
+            end.attach_multicast(number, gid)
+        })?;
+    }
+    bench.run("detach", Side::A, |end| {
+        end.detach_multicast(a.number, group)
+    })?;
+    bench.fails("detach", Side::A, Error::Invalid, |end| {
+        end.detach_multicast(a.number, group)
+    })
+}

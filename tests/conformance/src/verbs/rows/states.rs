@@ -1,0 +1,455 @@
+//! Posting in each state, and what each state does.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use verbs_core::attributes::Attributes;
+use verbs_core::types::WcStatus::{LocProtErr, Success, WrFlushErr};
+use verbs_core::types::{AttributeMask as M, Error, EventType, Opcode, QpState, QpType};
+use verbs_core::work::{ReceiveRequest, SendRequest};
+
+use crate::verbs::bench::{Bench, Checked, Qp, Side, Spec, same};
+use crate::verbs::{Row, row};
+
+const RC: Spec = Spec::new(QpType::Rc);
+
+pub const POSTING: &[Row] = &[
+    row("post-early", early_sends),
+    row("post-recv-reset", early_receives),
+    row("post-full", full),
+    row("post-sges", elements),
+    row("post-opcode", opcodes),
+    row("post-inline", inline),
+    row("post-shared", of_shared),
+];
+
+pub const STATES: &[Row] = &[
+    row("state-init", in_init),
+    row("state-rtr", in_rtr),
+    row("state-sqd", in_sqd),
+    row("state-sqd-incoming", sqd_receives),
+    row("state-sqe", in_sqe),
+    row("state-err", in_err),
+    row("state-reset", in_reset),
+    row("state-query", query),
+    row("state-cur", current),
+    row("state-values", values),
+];
+
+fn try_send(bench: &mut Bench<'_>, qp: &Qp, request: &SendRequest, error: Error) -> Checked {
+    let number = qp.number;
+    bench.fails("post_send", qp.side, error, |end| {
+        end.post_send(number, request.clone())
+    })
+}
+
+fn try_receive(bench: &mut Bench<'_>, qp: &Qp, error: Error) -> Checked {
+    let (number, request) = (qp.number, qp.receive(1, 0, 8));
+    bench.fails("post_recv", qp.side, error, |end| {
+        end.post_recv(number, request.clone())
+    })
+}
+
+fn early_sends(bench: &mut Bench<'_>) -> Checked {
+    let (a, b) = (bench.qp(Side::A, &RC)?, bench.qp(Side::B, &RC)?);
+    let request = a.send(1, 8);
+    try_send(bench, &a, &request, Error::Invalid)?;
+    bench.init(&a, &RC)?;
+    try_send(bench, &a, &request, Error::Invalid)?;
+    bench.rtr(&a, &RC, (b.lid, b.number))?;
+    try_send(bench, &a, &request, Error::Invalid)
+}
+
+fn early_receives(bench: &mut Bench<'_>) -> Checked {
+    let (a, b) = (bench.qp(Side::A, &RC)?, bench.qp(Side::B, &RC)?);
+    try_receive(bench, &b, Error::Invalid)?;
+    bench.init(&b, &RC)?;
+    bench.receive(&b, 10, 0, 8)?;
+    bench.init(&a, &RC)?;
+    bench.rtr(&a, &RC, (b.lid, b.number))?;
+    bench.rtr(&b, &RC, (a.lid, a.number))?;
+    bench.receive(&b, 11, 0, 8)?;
+    same("queued", bench.queued(&b)?, (0, 2))?;
+    bench.rts(&a, &RC)?;
+    bench.send(&a, 1, 8)?;
+    bench.send(&a, 2, 8)?;
+    bench.sent(&a, &[(1, Success), (2, Success)])?;
+    bench
+        .received(&b, &[(10, Success), (11, Success)])
+        .map(drop)
+}
+
+fn full(bench: &mut Bench<'_>) -> Checked {
+    let mut spec = RC;
+    spec.capacity.send_wr = 3;
+    spec.capacity.recv_wr = 3;
+    let (a, b) = bench.pair(&spec)?;
+    for id in 1..=3 {
+        bench.send(&a, id, 8)?;
+        bench.receive(&a, 10 + id, 0, 8)?;
+    }
+    try_send(bench, &a, &a.send(4, 8), Error::NoMemory)?;
+    try_receive(bench, &a, Error::NoMemory)?;
+    same("queued", bench.queued(&a)?, (3, 3))?;
+    for id in 21..24 {
+        bench.receive(&b, id, 0, 8)?;
+    }
+    bench.sent(&a, &[(1, Success), (2, Success), (3, Success)])?;
+    bench.received(&b, &[(21, Success), (22, Success), (23, Success)])?;
+    let shared = Spec { shared: true, ..RC };
+    let c = bench.qp(Side::A, &shared)?;
+    for id in 0..16 {
+        bench.receive(&c, id, 0, 8)?;
+    }
+    let (srq, request) = (c.srq.unwrap_or(c.pd), c.receive(16, 0, 8));
+    bench.fails("post_srq_recv", Side::A, Error::NoMemory, |end| {
+        end.post_srq_recv(srq, request.clone())
+    })
+}
+
+fn elements(bench: &mut Bench<'_>) -> Checked {
+    let (a, _) = bench.pair(&RC)?;
+    let three = SendRequest::new(1, Opcode::Send, vec![a.segment(0, 1); 3]);
+    try_send(bench, &a, &three, Error::Invalid)?;
+    let three = ReceiveRequest {
+        id: 1,
+        segments: vec![a.segment(0, 1); 3],
+    };
+    bench.fails("post_recv", Side::A, Error::Invalid, |end| {
+        end.post_recv(a.number, three.clone())
+    })
+}
+
+fn opcodes(bench: &mut Bench<'_>) -> Checked {
+    let (rc, _) = bench.pair(&RC)?;
+    let bind = SendRequest::new(1, Opcode::BindMw, Vec::new());
+    try_send(bench, &rc, &bind, Error::Invalid)?;
+    let (uc, far) = bench.pair(&Spec::new(QpType::Uc))?;
+    for opcode in [
+        Opcode::RdmaRead,
+        Opcode::AtomicCmpAndSwp,
+        Opcode::AtomicFetchAndAdd,
+    ] {
+        let request = uc.one_sided(1, opcode, 8, far.place(0, far.key));
+        try_send(bench, &uc, &request, Error::Invalid)?;
+    }
+    let spec = Spec::new(QpType::Ud);
+    let ud = bench.qp(Side::A, &spec)?;
+    bench.init(&ud, &spec)?;
+    bench.rtr(&ud, &spec, (0, 0))?;
+    bench.rts(&ud, &spec)?;
+    for opcode in [
+        Opcode::RdmaWrite,
+        Opcode::RdmaWriteWithImm,
+        Opcode::RdmaRead,
+        Opcode::AtomicFetchAndAdd,
+        Opcode::SendWithInv,
+        Opcode::LocalInv,
+    ] {
+        let request = ud.one_sided(1, opcode, 8, far.place(0, far.key));
+        try_send(bench, &ud, &request, Error::Invalid)?;
+    }
+    Ok(())
+}
+
+fn inline(bench: &mut Bench<'_>) -> Checked {
+    let (a, b) = bench.pair(&RC)?;
+    try_send(
+        bench,
+        &a,
+        &Qp::inline(1, Opcode::Send, &[0; 129]),
+        Error::Invalid,
+    )?;
+    try_send(
+        bench,
+        &a,
+        &Qp::inline(1, Opcode::RdmaRead, &[0; 8]),
+        Error::Invalid,
+    )?;
+    bench.receive(&b, 10, 0, 128)?;
+    bench.post(&a, &Qp::inline(2, Opcode::Send, &[7; 128]))?;
+    bench.sent(&a, &[(2, Success)])?;
+    bench.received(&b, &[(10, Success)])?;
+    bench.holds(Side::B, 0, &[7; 128])
+}
+
+fn of_shared(bench: &mut Bench<'_>) -> Checked {
+    let shared = Spec { shared: true, ..RC };
+    let (_, b) = bench.pair(&shared)?;
+    try_receive(bench, &b, Error::Invalid)
+}
+
+/// Connected as far as A can send and B is in this state.
+fn b_in(bench: &mut Bench<'_>, state: QpState) -> Checked<(Qp, Qp)> {
+    let (a, b) = (bench.qp(Side::A, &RC)?, bench.qp(Side::B, &RC)?);
+    bench.init(&a, &RC)?;
+    bench.init(&b, &RC)?;
+    bench.rtr(&a, &RC, (b.lid, b.number))?;
+    bench.rts(&a, &RC)?;
+    if state == QpState::Rtr {
+        bench.rtr(&b, &RC, (a.lid, a.number))?;
+    }
+    bench.state(&b, state)?;
+    Ok((a, b))
+}
+
+fn in_init(bench: &mut Bench<'_>) -> Checked {
+    let (a, b) = b_in(bench, QpState::Init)?;
+    bench.receive(&b, 10, 0, 8)?;
+    bench.send(&a, 1, 8)?;
+    bench.quiet()?;
+    bench.rtr(&b, &RC, (a.lid, a.number))?;
+    bench.sent(&a, &[(1, Success)])?;
+    bench.received(&b, &[(10, Success)]).map(drop)
+}
+
+fn in_rtr(bench: &mut Bench<'_>) -> Checked {
+    let (a, b) = b_in(bench, QpState::Rtr)?;
+    bench.receive(&b, 10, 0, 8)?;
+    bench.send(&a, 1, 8)?;
+    bench.sent(&a, &[(1, Success)])?;
+    bench.received(&b, &[(10, Success)])?;
+    try_send(bench, &b, &b.send(1, 8), Error::Invalid)
+}
+
+/// To SQD, or from there to RTS; with the event that is asked for.
+fn drain(bench: &mut Bench<'_>, qp: &Qp, notify: bool) -> Checked {
+    let new = Attributes {
+        state: QpState::Sqd,
+        notify_drained: notify,
+        ..Attributes::default()
+    };
+    bench.modify(qp, new, M::STATE | M::EN_SQD_ASYNC_NOTIFY)
+}
+
+fn in_sqd(bench: &mut Bench<'_>) -> Checked {
+    let (a, b) = bench.pair(&RC)?;
+    for id in 10..13 {
+        bench.receive(&b, id, 0, 8)?;
+    }
+    bench.send(&a, 1, 8)?;
+    bench.sent(&a, &[(1, Success)])?;
+    drain(bench, &a, true)?;
+    bench.events(Side::A, &[(EventType::SqDrained, a.number)])?;
+    bench.send(&a, 2, 8)?;
+    bench.send(&a, 3, 8)?;
+    bench.received(&b, &[(10, Success)])?;
+    bench.quiet()?;
+    same("queued", bench.queued(&a)?.0, 2)?;
+    bench.to(&a, QpState::Rts)?;
+    bench.sent(&a, &[(2, Success), (3, Success)])?;
+    bench
+        .received(&b, &[(11, Success), (12, Success)])
+        .map(drop)
+}
+
+fn sqd_receives(bench: &mut Bench<'_>) -> Checked {
+    let (a, b) = bench.pair(&RC)?;
+    drain(bench, &b, false)?;
+    bench.receive(&b, 10, 0, 8)?;
+    bench.send(&a, 1, 8)?;
+    bench.sent(&a, &[(1, Success)])?;
+    bench.received(&b, &[(10, Success)])?;
+    bench.state(&b, QpState::Sqd)
+}
+
+fn in_sqe(bench: &mut Bench<'_>) -> Checked {
+    let (a, b) = bench.pair(&Spec::new(QpType::Uc))?;
+    bench.receive(&a, 20, 0x100, 8)?;
+    let mut bad = a.send(1, 8);
+    bad.data = verbs_core::work::Data::Segments(vec![verbs_core::work::Segment {
+        key: 0,
+        ..a.segment(0, 8)
+    }]);
+    bench.post(&a, &bad)?;
+    bench.sent(&a, &[(1, LocProtErr)])?;
+    bench.state(&a, QpState::Sqe)?;
+    bench.send(&a, 2, 8)?;
+    bench.sent(&a, &[(2, WrFlushErr)])?;
+    bench.send(&b, 30, 8)?;
+    bench.sent(&b, &[(30, Success)])?;
+    bench.received(&a, &[(20, Success)])?;
+    bench.to(&a, QpState::Rts)?;
+    bench.receive(&b, 10, 0, 8)?;
+    bench.send(&a, 3, 8)?;
+    bench.sent(&a, &[(3, Success)])?;
+    bench.received(&b, &[(10, Success)]).map(drop)
+}
+
+fn in_err(bench: &mut Bench<'_>) -> Checked {
+    let (a, _) = bench.pair(&RC)?;
+    for id in 1..=3 {
+        bench.send(&a, id, 8)?;
+        bench.receive(&a, 10 + id, 0, 8)?;
+    }
+    bench.to(&a, QpState::Err)?;
+    bench.send(&a, 4, 8)?;
+    bench.receive(&a, 14, 0, 8)?;
+    let flushed = |from: u64| Vec::from_iter((from..from + 4).map(|id| (id, WrFlushErr)));
+    bench.sent(&a, &flushed(1))?;
+    bench.received(&a, &flushed(11)).map(drop)
+}
+
+fn in_reset(bench: &mut Bench<'_>) -> Checked {
+    let (a, b) = bench.pair(&RC)?;
+    for id in 10..13 {
+        bench.receive(&b, id, 0, 8)?;
+    }
+    bench.send(&a, 1, 8)?;
+    bench.sent(&a, &[(1, Success)])?;
+    bench.to(&b, QpState::Reset)?;
+    same("queued", bench.queued(&b)?, (0, 0))?;
+    bench.quiet()?;
+    bench.to(&a, QpState::Reset)?;
+    bench.connect(&a, &b, &RC)?;
+    bench.receive(&b, 20, 0, 8)?;
+    bench.send(&a, 2, 8)?;
+    bench.sent(&a, &[(2, Success)])?;
+    bench.received(&b, &[(20, Success)]).map(drop)
+}
+
+fn query(bench: &mut Bench<'_>) -> Checked {
+    let (a, b) = (bench.qp(Side::A, &RC)?, bench.qp(Side::B, &RC)?);
+    bench.init(&a, &RC)?;
+    bench.state(&a, QpState::Init)?;
+    bench.rtr(&a, &RC, (b.lid, b.number))?;
+    bench.state(&a, QpState::Rtr)?;
+    bench.rts(&a, &RC)?;
+    bench.state(&a, QpState::Rts)?;
+    let words = bench.ok("query_qp", Side::A, |end| {
+        let view = end.query_qp(a.number)?;
+        let of = view.attributes;
+        let numbers = [
+            of.dlid.into(),
+            of.dest_qpn,
+            of.access.bits(),
+            of.path_mtu.into(),
+            of.timeout.into(),
+            of.retry_cnt.into(),
+            of.rnr_retry.into(),
+            of.min_rnr_timer.into(),
+            of.max_rd_atomic.into(),
+            of.max_dest_rd_atomic.into(),
+            of.port.into(),
+            view.init.capacity.send_wr,
+            view.init.capacity.inline,
+        ];
+        Ok(numbers.map(u64::from).to_vec())
+    })?;
+    let expected = [
+        u64::from(b.lid),
+        b.number.into(),
+        RC.access.bits().into(),
+        5,
+        18,
+        7,
+        7,
+        12,
+        4,
+        4,
+        1,
+        16,
+        128,
+    ];
+    same("attributes", &words[..], &expected[..])
+}
+
+fn refused(bench: &mut Bench<'_>, qp: &Qp, new: Attributes, mask: M) -> Checked {
+    let look = |end: &mut dyn crate::verbs::bench::Verbs| {
+        let view = end.query_qp(qp.number)?;
+        let state = view.state as u64;
+        let of = view.attributes;
+        Ok(vec![
+            state,
+            of.path_mtu.into(),
+            of.min_rnr_timer.into(),
+            of.timeout.into(),
+            of.dest_qpn.into(),
+        ])
+    };
+    let before = bench.ok("query_qp", qp.side, look)?;
+    bench.fails("modify_qp", qp.side, Error::Invalid, |end| {
+        end.modify_qp(qp.number, &new, mask)
+    })?;
+    same("attributes", bench.ok("query_qp", qp.side, look)?, before)
+}
+
+fn current(bench: &mut Bench<'_>) -> Checked {
+    let (a, _) = bench.pair(&RC)?;
+    let new = |cur_state| Attributes {
+        state: QpState::Rts,
+        cur_state,
+        ..Attributes::default()
+    };
+    for wrong in [QpState::Rtr, QpState::Sqd, QpState::Reset, QpState::Err] {
+        refused(bench, &a, new(wrong), M::STATE | M::CUR_STATE)?;
+    }
+    bench.modify(&a, new(QpState::Rts), M::STATE | M::CUR_STATE)
+}
+
+fn values(bench: &mut Bench<'_>) -> Checked {
+    let (a, b) = (bench.qp(Side::A, &RC)?, bench.qp(Side::B, &RC)?);
+    bench.init(&a, &RC)?;
+    let mask = M::STATE
+        | M::AV
+        | M::PATH_MTU
+        | M::DEST_QPN
+        | M::RQ_PSN
+        | M::MAX_DEST_RD_ATOMIC
+        | M::MIN_RNR_TIMER;
+    let good = Attributes {
+        state: QpState::Rtr,
+        dlid: b.lid,
+        dest_qpn: b.number,
+        ..RC.attributes
+    };
+    for path_mtu in [0, 6] {
+        refused(bench, &a, Attributes { path_mtu, ..good }, mask)?;
+    }
+    let bad = [
+        Attributes {
+            min_rnr_timer: 32,
+            ..good
+        },
+        Attributes {
+            dest_qpn: 1 << 24,
+            ..good
+        },
+        Attributes {
+            max_dest_rd_atomic: 129,
+            ..good
+        },
+    ];
+    for new in bad {
+        refused(bench, &a, new, mask)?;
+    }
+    bench.modify(&a, good, mask)?;
+    let mask =
+        M::STATE | M::SQ_PSN | M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
+    let good = Attributes {
+        state: QpState::Rts,
+        ..RC.attributes
+    };
+    let bad = [
+        Attributes {
+            timeout: 32,
+            ..good
+        },
+        Attributes {
+            retry_cnt: 8,
+            ..good
+        },
+        Attributes {
+            rnr_retry: 8,
+            ..good
+        },
+        Attributes {
+            max_rd_atomic: 129,
+            ..good
+        },
+    ];
+    for new in bad {
+        refused(bench, &a, new, mask)?;
+    }
+    bench.modify(&a, good, mask)
+}

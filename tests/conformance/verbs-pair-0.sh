@@ -1,0 +1,3 @@
+# A of the rows of RDMA verbs between host and card.
+
+verbs-conformance pair 1
