@@ -400,9 +400,9 @@ impl Consumer {
         Ok(count)
     }
 
-    /// As `take_with` in the usual case and by few instructions: takes what is there, at most `most`
-    /// bytes, if that is at least `least` bytes and no more than `limit`, and the ring does not end
-    /// among them. `copy` copies so many from an offset on. `None`: nothing was taken.
+    /// As `take_with` in the usual case and by few instructions: takes what is there, at most
+    /// `most` bytes, if that is at least `least` bytes and no more than `limit`, and the ring does
+    /// not end among them. `copy` copies so many from an offset on. `None`: nothing was taken.
     ///
     /// # Errors
     /// `BadIndex`; `Memory` when `copy` says so.

@@ -214,8 +214,8 @@ impl<P> Windows<P> {
         })
     }
 
-    /// The mapping that was found last and the first byte in it, if it has all of a range and may be
-    /// used so.
+    /// The mapping that was found last and the first byte in it, if it has all of a range and may
+    /// be used so.
     #[inline]
     pub fn find_again(&mut self, offset: i64, bytes: u64, what: Use) -> Option<(&P, usize)> {
         let entry = self.entries.get_mut(self.last)?;

@@ -1,5 +1,5 @@
-//! Programs that map, open and move very much: the kernel refuses what is too much, and goes on when
-//! they end all at once.
+//! Programs that map, open and move very much: the kernel refuses what is too much, and goes on
+//! when they end all at once.
 //!
 //! `process-limits`, on one node; it starts itself with an argument for the other parts.
 #![no_std]

@@ -244,7 +244,8 @@ impl Verbs for End {
     }
 
     fn detach_multicast(&mut self, number: u32, gid: address::Gid) -> Result<()> {
-        self.raw.detach_multicast(number, gid).map_err(own)
+        let lid = address::FIRST_MULTICAST_LID;
+        self.raw.detach_multicast(number, gid, lid).map_err(own)
     }
 
     fn qkey_violations(&mut self) -> u32 {
@@ -252,12 +253,15 @@ impl Verbs for End {
     }
 
     fn next_event(&mut self) -> Option<(EventType, u32)> {
-        let event = self.raw.events().next().ok()?;
-        let about = match event.subject {
-            Subject::Qp(number) => number,
-            Subject::Cq(id) | Subject::Srq(id) => id.0,
-        };
-        Some((event.kind, about))
+        loop {
+            let event = self.raw.events().next().ok()?;
+            match event.subject {
+                Some(Subject::Qp(number)) => return Some((event.kind, number)),
+                Some(Subject::Cq(id) | Subject::Srq(id)) => return Some((event.kind, id.0)),
+                // The rows are not about the port.
+                None => {}
+            }
+        }
     }
 
     fn counts(&mut self) -> Counts {
