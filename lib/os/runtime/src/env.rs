@@ -14,6 +14,7 @@ pub(crate) fn set_args(args: Vec<String>) {
     *ARGS.lock() = args;
 }
 
+#[cfg(not(feature = "std"))]
 /// Keeps arguments and variables as they are as long as the result lives.
 pub(crate) fn hold() -> impl Sized {
     (ARGS.lock(), ENVIRONMENT.lock())
