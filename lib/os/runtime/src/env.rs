@@ -14,8 +14,8 @@ pub(crate) fn set_args(args: Vec<String>) {
     *ARGS.lock() = args;
 }
 
-#[cfg(not(feature = "std"))]
 /// Keeps arguments and variables as they are as long as the result lives.
+#[cfg(not(feature = "std"))]
 pub(crate) fn hold() -> impl Sized {
     (ARGS.lock(), ENVIRONMENT.lock())
 }
