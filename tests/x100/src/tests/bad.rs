@@ -142,7 +142,7 @@ fn truncated_and_wrong_files_are_not_loaded() {
     for (file, words) in [
         (
             short,
-            "the uOS file is truncated: it has 290000 bytes and its header tells of 300000",
+            "the uOS file is truncated: it has 290000 bytes and 300000 by its header",
         ),
         (vec![7; 300_000], "no x86 kernel image"),
         (Vec::new(), "no x86 kernel image"),
