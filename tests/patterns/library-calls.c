@@ -3,6 +3,7 @@
 
 #include <asm/types.h>
 #include <byteswap.h>
+#include <ctype.h>
 #include <dlfcn.h>
 #include <endian.h>
 #include <err.h>
@@ -10,11 +11,14 @@
 #include <execinfo.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <inttypes.h>
+#include <langinfo.h>
 #include <libgen.h>
 #include <linux/errno.h>
 #include <linux/types.h>
 #include <locale.h>
 #include <net/if.h>
+#include <nl_types.h>
 #include <pthread.h>
 #include <pwd.h>
 #include <sched.h>
@@ -25,6 +29,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysinfo.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -412,6 +417,67 @@ static void absent(void) {
     CHECK(!setlocale(99, "C") && !strcmp(localeconv()->decimal_point, "."));
 }
 
+/* Names that begin at a directory, times, file systems. */
+static void directories(void) {
+    char path[] = "/tmp/at-XXXXXX";
+    struct stat stat;
+    CHECK(mkdtemp(path));
+    int at = open(path, O_RDONLY | O_DIRECTORY);
+    CHECK(at >= 0 && mkdirat(at, "inner", 0700) == 0);
+    int file = openat(at, "inner/file", O_RDWR | O_CREAT, 0600);
+    CHECK(file >= 0 && write(file, "12345", 5) == 5);
+    CHECK(fstatat(at, "inner/file", &stat, 0) == 0 && stat.st_size == 5 && S_ISREG(stat.st_mode));
+    CHECK(fstatat(AT_FDCWD, path, &stat, 0) == 0 && S_ISDIR(stat.st_mode));
+    CHECK(faccessat(at, "inner", F_OK, 0) == 0 && fchmodat(at, "inner/file", 0640, 0) == 0);
+    CHECK(fstat(file, &stat) == 0 && (stat.st_mode & 0777) == 0640);
+    FAILS(openat(at, "nothing", O_RDONLY), ENOENT);
+    FAILS(openat(99, "inner", O_RDONLY), EBADF);
+    struct timespec wrong[2] = {{1, -1}, {1, 0}};
+    FAILS(utimensat(at, "inner/file", wrong, 0), EINVAL);
+    FAILS(futimens(99, NULL), EBADF);
+    struct statvfs system;
+    FAILS(statvfs("/tmp/nothing", &system), ENOENT);
+    CHECK(pathconf("/tmp", _PC_PATH_MAX) == 4096 && fpathconf(at, _PC_NAME_MAX) == 255);
+    FAILS(pathconf("/tmp", 99), EINVAL);
+    CHECK(close(file) == 0 && unlinkat(at, "inner/file", 0) == 0);
+    FAILS(unlinkat(at, "inner/file", 0), ENOENT);
+    CHECK(unlinkat(at, "inner", AT_REMOVEDIR) == 0 && close(at) == 0 && rmdir(path) == 0);
+    char name[L_tmpnam];
+    CHECK(tmpnam(name) == name && access(name, F_OK) == -1 && tmpnam(NULL));
+    fpos_t position;
+    FILE *stream = tmpfile();
+    CHECK(fputs("abc", stream) >= 0 && fgetpos(stream, &position) == 0 && fputs("d", stream) >= 0);
+    CHECK(fsetpos(stream, &position) == 0 && getc(stream) == 'd' && fclose(stream) == 0);
+}
+
+static void locales(void) {
+    locale_t locale = newlocale(LC_ALL_MASK, "C", NULL);
+    CHECK(locale && newlocale(LC_ALL_MASK, "", NULL) == locale && duplocale(locale) == locale);
+    errno = 0;
+    CHECK(!newlocale(LC_ALL_MASK, "de_DE", NULL) && errno == ENOENT);
+    CHECK(uselocale(NULL) == LC_GLOBAL_LOCALE && uselocale(locale) == LC_GLOBAL_LOCALE);
+    CHECK(uselocale(LC_GLOBAL_LOCALE) == locale && uselocale(NULL) == LC_GLOBAL_LOCALE);
+    CHECK(isdigit_l('7', locale) && !isalpha_l('7', locale));
+    CHECK(strtod_l("2.5", NULL, locale) == 2.5);
+    freelocale(locale);
+    CHECK(!strcmp(nl_langinfo(CODESET), "UTF-8") && !strcmp(nl_langinfo(RADIXCHAR), "."));
+    CHECK(!strcmp(nl_langinfo(DAY_1), "Sunday") && !strcmp(nl_langinfo(ABDAY_7), "Sat"));
+    CHECK(!strcmp(nl_langinfo(MON_12), "December") && !strcmp(nl_langinfo(ABMON_1), "Jan"));
+    CHECK(!strcmp(nl_langinfo(-1), "") && !strcmp(nl_langinfo(9999), ""));
+    CHECK(catopen("any", 0) == (nl_catd)-1);
+    imaxdiv_t parts = imaxdiv(-7, 2);
+    CHECK(parts.quot == -3 && parts.rem == -1 && imaxabs(-7) == 7);
+    stack_t stack = {.ss_sp = malloc(SIGSTKSZ), .ss_size = SIGSTKSZ}, old;
+    CHECK(sigaltstack(NULL, &old) == 0 && old.ss_flags == SS_DISABLE);
+    CHECK(sigaltstack(&stack, NULL) == 0 && sigaltstack(NULL, &old) == 0);
+    CHECK(old.ss_sp == stack.ss_sp && old.ss_size == SIGSTKSZ && old.ss_flags == 0);
+    stack.ss_size = 16;
+    FAILS(sigaltstack(&stack, NULL), ENOMEM);
+    stack.ss_flags = SS_DISABLE;
+    CHECK(sigaltstack(&stack, &old) == 0 && old.ss_size == SIGSTKSZ);
+    free(stack.ss_sp);
+}
+
 static void terminals(void) {
     struct termios lines, bytes;
     int ends[2];
@@ -464,6 +530,8 @@ int main(int count, char **arguments) {
     numbers();
     messages(arguments[0]);
     programs(arguments[0]);
+    directories();
+    locales();
     terminals();
     absent();
     return finish("calls");

@@ -2,6 +2,7 @@
 #include "library.h"
 
 #include <stdlib.h>
+#include <time.h>
 #include <wchar.h>
 #include <wctype.h>
 
@@ -76,7 +77,60 @@ static void kinds(void) {
     CHECK(!iswalpha(WEOF) && iswblank(L'\t') && iswalnum(L'x') && iswgraph(L'x') && iswprint(L' '));
 }
 
+/* Bytes and characters with a limit on what is read. */
+static void pieces(void) {
+    const char *bytes = "a\xc3\xa4" "b";
+    wchar_t place[8];
+    mbstate_t state = {0};
+    /* The second character is cut: the state keeps its beginning. */
+    CHECK(mbsnrtowcs(place, &bytes, 2, 8, &state) == 1 && place[0] == L'a' && !mbsinit(&state));
+    CHECK(mbsnrtowcs(place, &bytes, 9, 8, &state) == 2 && place[0] == 0xe4 && place[1] == L'b');
+    CHECK(bytes == NULL && mbsinit(&state));
+    const wchar_t *wide = L"a\u00e4b";
+    char text[8] = "";
+    CHECK(wcsnrtombs(text, &wide, 2, 8, NULL) == 3 && !memcmp(text, "a\xc3\xa4", 3));
+    CHECK(*wide == L'b' && wcsnrtombs(text, &wide, 1, 0, NULL) == 0 && *wide == L'b');
+    CHECK(wcsxfrm(place, L"abc", 8) == 3 && !wcscmp(place, L"abc") && strxfrm(text, "xy", 8) == 2);
+    CHECK(wcstoll(L"-9000000000", NULL, 10) == -9000000000 && wcstof(L"1.5", NULL) == 1.5F);
+    CHECK(wcstoull(L"ffffffffffffffff", NULL, 16) == 0xffffffffffffffffULL);
+    CHECK(iswctype(L'7', wctype("digit")) && !iswctype(L'x', wctype("digit")) && !wctype("none"));
+    CHECK(towctrans(L'a', wctrans("toupper")) == L'A' && !wctrans("none"));
+}
+
+static void streams(void) {
+    wchar_t place[8], word[8];
+    FILE *file = tmpfile();
+    CHECK(file && fputws(L"gr\u00fc\u00dfe\n", file) >= 0 && fputwc(0x20ac, file) == 0x20ac);
+    CHECK(fwprintf(file, L" %d %ls|%5s\n", 7, L"\u00fc", "x") > 0);
+    rewind(file);
+    CHECK(fgetws(place, 4, file) && !wcscmp(place, L"gr\u00fc"));
+    CHECK(fgetws(place, 8, file) && !wcscmp(place, L"\u00dfe\n"));
+    CHECK(getwc(file) == 0x20ac && ungetwc(0x20ac, file) == 0x20ac && fgetwc(file) == 0x20ac);
+    int number = 0;
+    char rest[16] = "";
+    CHECK(fwscanf(file, L"%d %s", &number, rest) == 2 && number == 7);
+    CHECK(!strcmp(rest, "\xc3\xbc|") && fwide(file, 0) == 0);
+    rewind(file);
+    CHECK(fwrite("\xff", 1, 1, file) == 1);
+    rewind(file);
+    errno = 0;
+    CHECK(fgetwc(file) == WEOF && errno == EILSEQ && ferror(file));
+    CHECK(fclose(file) == 0);
+    CHECK(swprintf(place, 8, L"%03d%lc", 7, 0xe4) == 4 && !wcscmp(place, L"007\u00e4"));
+    CHECK(swprintf(place, 4, L"%s", "abcd") == -1 && place[3] == 0);
+    CHECK(swscanf(L"12 x", L"%d%ls", &number, word) >= 1 && number == 12);
+    struct tm date = {.tm_year = 126, .tm_mon = 10, .tm_mday = 23};
+    wchar_t day[16];
+    CHECK(wcsftime(day, 16, L"%Y-%m-%d", &date) == 10 && !wcscmp(day, L"2026-11-23"));
+    CHECK(wcsftime(day, 10, L"%Y-%m-%d", &date) == 0);
+    char text[16];
+    CHECK(snprintf(text, 16, "%ls|%.3ls|%lc", L"\u00e4", L"a\u00e4\u00e4", 0xe4) == 9);
+    CHECK(!strcmp(text, "\xc3\xa4|a\xc3\xa4|\xc3\xa4"));
+}
+
 int main(void) {
+    pieces();
+    streams();
     characters();
     strings_of_bytes();
     wide_strings();

@@ -116,7 +116,7 @@ pub fn build(contents: &Contents) -> Result<Parts> {
     }
     let mut linked = Vec::new();
     let sdk = if takes_sdk {
-        Some(sdk::for_tests()?)
+        Some(sdk::for_tests(&c_programs)?)
     } else {
         None
     };

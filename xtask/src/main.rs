@@ -23,10 +23,12 @@ mod tidy;
 mod columns;
 mod config;
 mod elf;
+mod files;
 mod initfs;
 mod layers;
 mod object;
 mod pages;
+mod plusplus;
 mod progress;
 mod toolchain;
 

@@ -1,4 +1,4 @@
-//! `sdk`: writes headers, libraries and `skiff-cc` for C programs to `target/sdk`.
+//! `sdk`: writes headers, libraries and compilers for C, C++ and Rust programs to `target/sdk`.
 //!
 //! The libraries are one static library of Rust's, taken apart: libscif.a has the objects of the
 //! crates behind `scif.h`, libsocket.a those behind `sys/socket.h` and its kin, libst.a those
@@ -11,16 +11,17 @@
 //! given away.
 
 use crate::config;
+use crate::files::{archive, copy_tree, entries, make_dir, parallel, read, remove, run};
 use crate::object;
+use crate::plusplus;
 use crate::toolchain::{self, Target, Toolchain};
 use harness::base::cargo;
 use harness::base::packages::{self, Package};
-use harness::base::report::{Context, Failure, Result, Step};
+use harness::base::report::{Context, Result, Step};
 use harness::base::settings::{Purpose, Settings};
 use harness::base::workspace::{self, Place};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The package whose static library it is, and the file cargo makes.
 pub const PACKAGE: &str = "sdk";
@@ -36,7 +37,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
 /// The crates of the C library, and of what compilers call for.
 const C_LIBRARY: &str = "skiff_libc";
 const BUILTINS: &str = "compiler_builtins";
-/// Libraries that programs name though all of them is in libc.a.
+/// Libraries that programs name though all of them is in libc.a or in those of C++.
 const EMPTY: &[&str] = &[
     "libm.a",
     "libpthread.a",
@@ -44,6 +45,8 @@ const EMPTY: &[&str] = &[
     "libdl.a",
     "libnsl.a",
     "libresolv.a",
+    "libstdc++.a",
+    "libgcc_s.a",
 ];
 /// Where headers come from, in the project.
 const HEADERS: &[&str] = &[
@@ -59,7 +62,7 @@ const BUILDERS: &[&str] = &["lib/libscif/skiff-cc", "lib/sdk/skiff-cargo"];
 /// The command.
 pub fn command(_settings: &Settings) -> Result<()> {
     let mut wanted = toolchain::packages();
-    wanted.push(packages::ARCHIVER);
+    wanted.extend([packages::ARCHIVER, packages::CXX_COMPILER]);
     packages::ensure(&wanted)?;
     let toolchain = toolchain::find()?;
     let step = Step::start(format!("building the C libraries with {}", toolchain.name));
@@ -68,7 +71,11 @@ pub fn command(_settings: &Settings) -> Result<()> {
     run(cargo.args(config::image()?.common_features()))?;
     step.done();
     let sdk = Place::Sdk.path();
-    lay_out(&sdk)?;
+    let with_plusplus = packages::can_download();
+    if !with_plusplus {
+        eprintln!("    no apt-get here: the SDK is made without the library of C++");
+    }
+    lay_out(&sdk, with_plusplus)?;
     println!("{}", workspace::display(&sdk));
     println!(
         "compile with: {} -o program program.c",
@@ -77,8 +84,9 @@ pub fn command(_settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Lays the SDK out in a directory, from the library that cargo made last.
-fn lay_out(sdk: &Path) -> Result<()> {
+/// Lays the SDK out in a directory, from the library that cargo made last; with the library of C++
+/// if that is wanted.
+fn lay_out(sdk: &Path, with_plusplus: bool) -> Result<()> {
     let library = Target::Program.place().path();
     let library = library
         .join(Target::Program.triple())
@@ -99,6 +107,13 @@ fn lay_out(sdk: &Path) -> Result<()> {
         // The copy keeps the right to be executed.
         std::fs::copy(from, &to).context(|| format!("write {}", to.display()))?;
     }
+    // One program: it looks at its name.
+    let other = fresh.join("bin/skiff-c++");
+    std::os::unix::fs::symlink("skiff-cc", &other)
+        .context(|| format!("write {}", other.display()))?;
+    if with_plusplus {
+        plusplus::add(&fresh)?;
+    }
     let problem = find_path(&fresh)?;
     if let Some(problem) = problem {
         return Err(format!("the SDK would hold a path of this machine: {problem}").into());
@@ -110,11 +125,11 @@ fn lay_out(sdk: &Path) -> Result<()> {
 
 /// Lays out an SDK for the tests' programs, from the library that cargo made last; returns its
 /// place.
-pub fn for_tests() -> Result<PathBuf> {
+pub fn for_tests(programs: &[Program]) -> Result<PathBuf> {
     let place = Place::Patterns.path();
     make_dir(&place)?;
     let sdk = place.join("sdk");
-    lay_out(&sdk)?;
+    lay_out(&sdk, programs.iter().any(Program::is_plusplus))?;
     Ok(sdk)
 }
 
@@ -156,38 +171,6 @@ pub fn build_std(
     Ok(programs.iter().map(|program| built.join(program)).collect())
 }
 
-/// Does the same to all, on all processors; the results in their order, or the first failure.
-fn parallel<T: Sync, R: Send>(
-    items: &[T],
-    work: impl Fn(&T) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
-    let next = AtomicUsize::new(0);
-    let take = || {
-        let mut done = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(index) else {
-                return done;
-            };
-            done.push((index, work(item)));
-        }
-    };
-    let mut done: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(take)).collect();
-        let threads = threads.into_iter();
-        // A thread that panicked has said why.
-        threads
-            .flat_map(|thread| thread.join().unwrap_or_default())
-            .collect()
-    });
-    if done.len() != items.len() {
-        return Err(Failure::silent(1));
-    }
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, result)| result).collect()
-}
-
 /// A program of C or C++.
 pub struct Program {
     /// What it is called in the image.
@@ -198,6 +181,10 @@ pub struct Program {
 }
 
 impl Program {
+    fn is_plusplus(&self) -> bool {
+        self.language == Language::CPlusPlus
+    }
+
     /// The Debian package with its compiler.
     fn package(&self) -> Package {
         match (self.compiler, self.language) {
@@ -216,11 +203,8 @@ pub fn packages_for(programs: &[Program]) -> Vec<Package> {
             wanted.push(package);
         }
     }
-    // Clang's C++ has its headers from there.
-    if programs
-        .iter()
-        .any(|program| program.language == Language::CPlusPlus)
-    {
+    // It compiles the library of C++, whoever compiles the programs.
+    if programs.iter().any(Program::is_plusplus) {
         wanted.push(packages::CXX_COMPILER);
     }
     if !programs.is_empty() {
@@ -276,6 +260,16 @@ impl Language {
             Self::CPlusPlus => "-std=gnu++17",
         }
     }
+
+    /// Options against warnings: gcc guesses about functions of the C++ library's headers, too.
+    fn quiet(self, compiler: &str) -> &'static [&'static str] {
+        match (self, compiler) {
+            (Self::CPlusPlus, "gcc") => {
+                &["-Wno-maybe-uninitialized", "-Wno-alloc-size-larger-than"]
+            }
+            _ => &[],
+        }
+    }
 }
 
 /// Compiles one program; the messages of the compiler, warnings included, are errors.
@@ -284,58 +278,12 @@ fn compile(sdk: &Path, program: &Program, file: &Path) -> Result<()> {
     command
         .env("SKIFF_CC", program.compiler)
         .arg(program.language.standard())
-        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-s", "-o"])
+        .args(["-O2", "-Wall", "-Wextra", "-Werror"])
+        .args(program.language.quiet(program.compiler))
+        .args(["-s", "-o"])
         .arg(file)
         .arg(&program.source);
     run(&mut command)
-}
-
-/// Runs a program to its end; what it printed is shown if it failed.
-fn run(command: &mut Command) -> Result<()> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().context(|| format!("start {name}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    eprint!("{}", String::from_utf8_lossy(&output.stdout));
-    eprint!("{}", String::from_utf8_lossy(&output.stderr));
-    Err(Failure::from(format!("{name} failed: {}", output.status)))
-}
-
-fn make_dir(path: &Path) -> Result<()> {
-    std::fs::create_dir_all(path).context(|| format!("create {}", path.display()))
-}
-
-fn remove(path: &Path) -> Result<()> {
-    match std::fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(format!("cannot remove {}: {error}", path.display()).into())
-        }
-        _ => Ok(()),
-    }
-}
-
-fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
-    let doing = || format!("list {}", directory.display());
-    let mut entries = Vec::new();
-    for entry in std::fs::read_dir(directory).context(doing)? {
-        entries.push(entry.context(doing)?.path());
-    }
-    entries.sort();
-    Ok(entries)
-}
-
-fn copy_tree(from: &Path, to: &Path) -> Result<()> {
-    for path in entries(from)? {
-        let target = to.join(path.file_name().unwrap_or_default());
-        if path.is_dir() {
-            make_dir(&target)?;
-            copy_tree(&path, &target)?;
-        } else {
-            std::fs::copy(&path, &target).context(|| format!("copy {}", path.display()))?;
-        }
-    }
-    Ok(())
 }
 
 /// Takes the static library apart into the SDK's two.
@@ -410,15 +358,6 @@ fn prepare(path: &Path) -> Result<()> {
     object::weaken(&mut object)?;
     object::set_apart(&mut object)?;
     std::fs::write(path, object).context(|| format!("write {}", path.display()))
-}
-
-fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).context(|| format!("read {}", path.display()))
-}
-
-/// Makes an archive with an index, the same bytes for the same objects.
-fn archive(path: &Path, objects: &[PathBuf]) -> Result<()> {
-    run(Command::new("ar").arg("rcsD").arg(path).args(objects))
 }
 
 /// The crate an object belongs to: `scif-0123.scif.4567-cgu.0.rcgu.o` is of `scif`.

@@ -24,6 +24,12 @@
 #define O_NOCTTY 0
 #define O_LARGEFILE 0
 
+#define AT_FDCWD (-100)
+#define AT_SYMLINK_NOFOLLOW 0x0200
+#define AT_REMOVEDIR 0x0400
+#define AT_SYMLINK_FOLLOW 0x2000
+#define AT_EACCESS 0x0400
+
 #define F_DUPFD 0
 #define F_GETFD 1
 #define F_SETFD 2
@@ -34,6 +40,7 @@
 
 __BEGIN_DECLS
 int open(const char *path, int flags, ...);
+int openat(int directory, const char *path, int flags, ...);
 int creat(const char *path, mode_t mode);
 int fcntl(int fd, int command, ...);
 __END_DECLS

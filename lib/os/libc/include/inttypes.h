@@ -2,6 +2,7 @@
 #ifndef _INTTYPES_H
 #define _INTTYPES_H
 #include <features.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define PRId8 "hhd"
@@ -71,8 +72,16 @@
 #define SCNxPTR "lx"
 #define SCNxMAX "lx"
 
+typedef struct {
+    intmax_t quot, rem;
+} imaxdiv_t;
+
 __BEGIN_DECLS
+intmax_t imaxabs(intmax_t value);
+imaxdiv_t imaxdiv(intmax_t number, intmax_t by);
 intmax_t strtoimax(const char *text, char **end, int base);
 uintmax_t strtoumax(const char *text, char **end, int base);
+intmax_t wcstoimax(const wchar_t *text, wchar_t **end, int base);
+uintmax_t wcstoumax(const wchar_t *text, wchar_t **end, int base);
 __END_DECLS
 #endif

@@ -24,8 +24,25 @@ struct lconv {
     char int_p_sign_posn, int_n_sign_posn;
 };
 
+#define LC_COLLATE_MASK (1 << LC_COLLATE)
+#define LC_CTYPE_MASK (1 << LC_CTYPE)
+#define LC_MESSAGES_MASK (1 << LC_MESSAGES)
+#define LC_MONETARY_MASK (1 << LC_MONETARY)
+#define LC_NUMERIC_MASK (1 << LC_NUMERIC)
+#define LC_TIME_MASK (1 << LC_TIME)
+#define LC_ALL_MASK                                                                            \
+    (LC_COLLATE_MASK | LC_CTYPE_MASK | LC_MESSAGES_MASK | LC_MONETARY_MASK | LC_NUMERIC_MASK | \
+     LC_TIME_MASK)
+#define LC_GLOBAL_LOCALE ((locale_t)-1)
+
+typedef struct __skiff_locale *locale_t;
+
 __BEGIN_DECLS
 char *setlocale(int category, const char *name);
 struct lconv *localeconv(void);
+locale_t newlocale(int mask, const char *name, locale_t base);
+locale_t duplocale(locale_t locale);
+locale_t uselocale(locale_t locale);
+void freelocale(locale_t locale);
 __END_DECLS
 #endif

@@ -63,6 +63,17 @@ typedef struct {
 #define SA_RESETHAND 0x20000000
 #define SA_NOCLDSTOP 0x40000000
 
+#define SS_ONSTACK 1
+#define SS_DISABLE 2
+#define MINSIGSTKSZ 2048
+#define SIGSTKSZ 8192
+
+typedef struct {
+    void *ss_sp;
+    int ss_flags;
+    size_t ss_size;
+} stack_t;
+
 struct sigaction {
     union {
         sighandler_t sa_handler;
@@ -85,6 +96,7 @@ int sigdelset(sigset_t *set, int number);
 int sigismember(const sigset_t *set, int number);
 int sigprocmask(int how, const sigset_t *set, sigset_t *old);
 int pthread_sigmask(int how, const sigset_t *set, sigset_t *old);
+int sigaltstack(const stack_t *stack, stack_t *old);
 void psignal(int number, const char *text);
 __END_DECLS
 #endif

@@ -1,4 +1,4 @@
-/* Streams and formatted text. Not there: wide streams, %n$ arguments, popen. */
+/* Streams and formatted text. Not there: %n$ arguments, popen. */
 #ifndef _STDIO_H
 #define _STDIO_H
 #include <features.h>
@@ -17,6 +17,8 @@ typedef long fpos_t;
 #define SEEK_CUR 1
 #define SEEK_END 2
 #define P_tmpdir "/tmp"
+#define L_tmpnam 20
+#define TMP_MAX 0x7fffffff
 #define _IOFBF 0
 #define _IOLBF 1
 #define _IONBF 2
@@ -61,10 +63,13 @@ int fseeko(FILE *file, off_t offset, int whence);
 long ftell(FILE *file);
 off_t ftello(FILE *file);
 void rewind(FILE *file);
+int fgetpos(FILE *file, fpos_t *place);
+int fsetpos(FILE *file, const fpos_t *place);
 void perror(const char *text);
 int remove(const char *path);
 int rename(const char *from, const char *to);
 FILE *tmpfile(void);
+char *tmpnam(char *place);
 
 int printf(const char *format, ...) __printf_like(1, 2);
 int fprintf(FILE *file, const char *format, ...) __printf_like(2, 3);

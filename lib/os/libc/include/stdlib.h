@@ -3,6 +3,7 @@
 #define _STDLIB_H
 #include <features.h>
 #include <alloca.h>
+#include <locale.h>
 #include <stddef.h>
 
 #define EXIT_SUCCESS 0
@@ -42,6 +43,9 @@ unsigned long long strtoull(const char *text, char **end, int base);
 double strtod(const char *text, char **end);
 float strtof(const char *text, char **end);
 long double strtold(const char *text, char **end);
+double strtod_l(const char *text, char **end, locale_t locale);
+float strtof_l(const char *text, char **end, locale_t locale);
+long double strtold_l(const char *text, char **end, locale_t locale);
 
 int abs(int value);
 long labs(long value);
@@ -87,6 +91,8 @@ _Noreturn void exit(int status);
 _Noreturn void _Exit(int status);
 _Noreturn void abort(void);
 int atexit(void (*handler)(void));
+int at_quick_exit(void (*handler)(void));
+_Noreturn void quick_exit(int status);
 int system(const char *command);
 char *realpath(const char *path, char *place);
 __END_DECLS

@@ -2,6 +2,7 @@
 #ifndef _STRING_H
 #define _STRING_H
 #include <features.h>
+#include <locale.h>
 #include <stddef.h>
 #include <strings.h>
 
@@ -27,6 +28,9 @@ size_t strlcat(char *__restrict_ptr to, const char *__restrict_ptr from, size_t 
 int strcmp(const char *a, const char *b);
 int strncmp(const char *a, const char *b, size_t count);
 int strcoll(const char *a, const char *b);
+int strcoll_l(const char *a, const char *b, locale_t locale);
+size_t strxfrm(char *place, const char *text, size_t size);
+size_t strxfrm_l(char *place, const char *text, size_t size, locale_t locale);
 char *strchr(const char *text, int c);
 char *strrchr(const char *text, int c);
 char *strchrnul(const char *text, int c);

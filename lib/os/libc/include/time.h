@@ -1,6 +1,7 @@
 /* Time and dates; a node knows no zone but UTC. */
 #ifndef _TIME_H
 #define _TIME_H
+#include <locale.h>
 #include <sys/types.h>
 
 #define CLOCKS_PER_SEC 1000000L
@@ -51,5 +52,7 @@ char *asctime(const struct tm *date);
 char *asctime_r(const struct tm *date, char *place);
 char *ctime(const time_t *time);
 size_t strftime(char *place, size_t size, const char *format, const struct tm *date);
+size_t strftime_l(char *place, size_t size, const char *format, const struct tm *date,
+                  locale_t locale);
 __END_DECLS
 #endif

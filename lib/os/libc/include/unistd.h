@@ -31,6 +31,12 @@
 #define _SC_CPUTIME 138
 #define _SC_THREAD_CPUTIME 139
 
+#define _PC_LINK_MAX 0
+#define _PC_NAME_MAX 3
+#define _PC_PATH_MAX 4
+#define _PC_PIPE_BUF 5
+#define _PC_NO_TRUNC 7
+
 __BEGIN_DECLS
 extern char **environ;
 
@@ -50,7 +56,9 @@ int pipe(int pair[2]);
 int pipe2(int pair[2], int flags);
 int isatty(int fd);
 int access(const char *path, int mode);
+int faccessat(int directory, const char *path, int mode, int flags);
 int unlink(const char *path);
+int unlinkat(int directory, const char *path, int flags);
 int rmdir(const char *path);
 int chown(const char *path, uid_t user, gid_t group);
 int lchown(const char *path, uid_t user, gid_t group);
@@ -90,6 +98,8 @@ _Noreturn void _exit(int status);
 unsigned sleep(unsigned seconds);
 int usleep(useconds_t micros);
 long sysconf(int name);
+long pathconf(const char *path, int name);
+long fpathconf(int fd, int name);
 int getpagesize(void);
 int gethostname(char *place, size_t size);
 __END_DECLS

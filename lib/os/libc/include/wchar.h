@@ -1,9 +1,14 @@
-/* Wide characters, which are Unicode's; text in bytes is UTF-8. Not there: wide streams and formats. */
+/* Wide characters, which are Unicode's; text in bytes is UTF-8, that of streams too. In formats,
+ * widths and precisions count bytes of it. */
 #ifndef _WCHAR_H
 #define _WCHAR_H
 #include <features.h>
+#include <locale.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <time.h>
 
 typedef unsigned wint_t;
 typedef struct {
@@ -19,6 +24,8 @@ size_t mbrtowc(wchar_t *place, const char *text, size_t limit, mbstate_t *state)
 size_t wcrtomb(char *place, wchar_t c, mbstate_t *state);
 size_t mbsrtowcs(wchar_t *place, const char **text, size_t limit, mbstate_t *state);
 size_t wcsrtombs(char *place, const wchar_t **text, size_t limit, mbstate_t *state);
+size_t mbsnrtowcs(wchar_t *place, const char **text, size_t bytes, size_t limit, mbstate_t *state);
+size_t wcsnrtombs(char *place, const wchar_t **text, size_t count, size_t limit, mbstate_t *state);
 wint_t btowc(int byte);
 int wctob(wint_t c);
 
@@ -31,6 +38,9 @@ wchar_t *wcsncat(wchar_t *to, const wchar_t *from, size_t count);
 int wcscmp(const wchar_t *a, const wchar_t *b);
 int wcsncmp(const wchar_t *a, const wchar_t *b, size_t count);
 int wcscoll(const wchar_t *a, const wchar_t *b);
+int wcscoll_l(const wchar_t *a, const wchar_t *b, locale_t locale);
+size_t wcsxfrm(wchar_t *place, const wchar_t *text, size_t size);
+size_t wcsxfrm_l(wchar_t *place, const wchar_t *text, size_t size, locale_t locale);
 wchar_t *wcschr(const wchar_t *text, wchar_t c);
 wchar_t *wcsrchr(const wchar_t *text, wchar_t c);
 wchar_t *wcsstr(const wchar_t *text, const wchar_t *wanted);
@@ -46,6 +56,35 @@ int wmemcmp(const wchar_t *a, const wchar_t *b, size_t count);
 wchar_t *wmemchr(const wchar_t *start, wchar_t c, size_t count);
 long wcstol(const wchar_t *text, wchar_t **end, int base);
 unsigned long wcstoul(const wchar_t *text, wchar_t **end, int base);
+long long wcstoll(const wchar_t *text, wchar_t **end, int base);
+unsigned long long wcstoull(const wchar_t *text, wchar_t **end, int base);
 double wcstod(const wchar_t *text, wchar_t **end);
+float wcstof(const wchar_t *text, wchar_t **end);
+long double wcstold(const wchar_t *text, wchar_t **end);
+size_t wcsftime(wchar_t *place, size_t size, const wchar_t *format, const struct tm *date);
+
+wint_t fgetwc(FILE *file);
+wint_t getwc(FILE *file);
+wint_t getwchar(void);
+wint_t ungetwc(wint_t c, FILE *file);
+wchar_t *fgetws(wchar_t *place, int size, FILE *file);
+wint_t fputwc(wchar_t c, FILE *file);
+wint_t putwc(wchar_t c, FILE *file);
+wint_t putwchar(wchar_t c);
+int fputws(const wchar_t *text, FILE *file);
+int fwide(FILE *file, int mode);
+
+int wprintf(const wchar_t *format, ...);
+int fwprintf(FILE *file, const wchar_t *format, ...);
+int swprintf(wchar_t *place, size_t size, const wchar_t *format, ...);
+int vwprintf(const wchar_t *format, va_list list);
+int vfwprintf(FILE *file, const wchar_t *format, va_list list);
+int vswprintf(wchar_t *place, size_t size, const wchar_t *format, va_list list);
+int wscanf(const wchar_t *format, ...);
+int fwscanf(FILE *file, const wchar_t *format, ...);
+int swscanf(const wchar_t *text, const wchar_t *format, ...);
+int vwscanf(const wchar_t *format, va_list list);
+int vfwscanf(FILE *file, const wchar_t *format, va_list list);
+int vswscanf(const wchar_t *text, const wchar_t *format, va_list list);
 __END_DECLS
 #endif

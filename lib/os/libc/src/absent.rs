@@ -1,15 +1,14 @@
-//! `dlfcn.h`, `execinfo.h` and `locale.h`: what a static program without names of its functions and
-//! with one locale can honestly say.
+//! `dlfcn.h`, `execinfo.h` and `nl_types.h`: what a static program without names of its functions
+//! and without catalogs of messages can honestly say.
 
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use syscall::error::ENOMEM;
+use syscall::error::{EBADF, ENOENT, ENOMEM};
 
-use crate::sync::Shared;
-use crate::{errno, files, malloc, strings};
+use crate::{errno, files, malloc};
 
 /// Whether a call has failed since the last look at the message.
 static FAILED: AtomicBool = AtomicBool::new(false);
@@ -104,43 +103,25 @@ unsafe extern "C" fn backtrace_symbols_fd(
     }
 }
 
-const LOCALE: &CStr = c"C";
-
-/// The categories, from `LC_ALL` to `LC_TIME`.
-const CATEGORIES: core::ops::RangeInclusive<c_int> = 0..=6;
-
-/// There is one locale, which "C", "POSIX" and the user's own ("") name; others are refused.
+/// There are no catalogs: C's `(nl_catd)-1`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn setlocale(category: c_int, name: *const c_char) -> *mut c_char {
-    let known = name.is_null() || {
-        // SAFETY: the caller's string.
-        let name = unsafe { strings::bytes(name) };
-        [b"".as_slice(), b"C", b"POSIX", b"C.UTF-8", b"C.utf8"].contains(&name)
-    };
-    match known && CATEGORIES.contains(&category) {
-        true => LOCALE.as_ptr().cast_mut(),
-        false => null_mut(),
-    }
+extern "C" fn catopen(_name: *const c_char, _flags: c_int) -> *mut c_void {
+    errno::set(ENOENT);
+    usize::MAX as *mut c_void
 }
 
-/// C's `struct lconv`: ten texts, and fourteen numbers that are not known.
-#[repr(C)]
-pub struct Conventions {
-    texts: [*const c_char; 10],
-    numbers: [u8; 14],
+/// The text that stands in for a message that no catalog has.
+#[unsafe(no_mangle)]
+extern "C" fn catgets(
+    _catalog: *mut c_void,
+    _set: c_int,
+    _message: c_int,
+    text: *mut c_char,
+) -> *mut c_char {
+    text
 }
 
-pub static CONVENTIONS: Shared<Conventions> = Shared::new(Conventions {
-    texts: {
-        let mut texts = [c"".as_ptr(); 10];
-        texts[0] = c".".as_ptr();
-        texts
-    },
-    // CHAR_MAX: not known.
-    numbers: [i8::MAX as u8; 14],
-});
-
 #[unsafe(no_mangle)]
-extern "C" fn localeconv() -> *mut c_void {
-    CONVENTIONS.with(|conventions| (&raw mut *conventions).cast())
+extern "C" fn catclose(_catalog: *mut c_void) -> c_int {
+    errno::fail(EBADF)
 }

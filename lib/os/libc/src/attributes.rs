@@ -1,12 +1,14 @@
-//! Rights, owners and links of files. No scheme here has links, so making one fails.
+//! Rights, owners, times and links of files, and file systems. No scheme here has links, so making
+//! one fails.
 
 use core::ffi::{c_char, c_int};
 
+use libredox::data::TimeSpec;
 use libredox::flag::{O_CLOEXEC, O_PATH};
 use runtime::{Result, fd, fs, path};
 use syscall::error::{EINVAL, EOPNOTSUPP, Error};
 
-use crate::files::path_of;
+use crate::files::{Timespec, path_of};
 use crate::{descriptor, errno, linux_names};
 
 /// Does something to the file at a path; a link is never followed, as there is none.
@@ -94,4 +96,151 @@ extern "C" fn mkfifo(_path: *const c_char, _mode: u32) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn chroot(_path: *const c_char) -> c_int {
     errno::fail(EOPNOTSUPP)
+}
+
+/// C's `UTIME_NOW` and `UTIME_OMIT`, in the place of nanoseconds.
+const NOW: i64 = (1 << 30) - 1;
+const OMIT: i64 = (1 << 30) - 2;
+
+/// The times of access and change that a call sets: the caller's, or the present ones for null.
+///
+/// # Safety
+/// `times` is null or has two.
+unsafe fn wanted(number: usize, times: *const Timespec) -> Result<[TimeSpec; 2]> {
+    let present = || {
+        let now = runtime::time::unix_time();
+        (now.as_secs() as i64, i64::from(now.subsec_nanos()))
+    };
+    let stat = fd::fstat(number)?;
+    let old = [
+        (stat.st_atime as i64, i64::from(stat.st_atime_nsec)),
+        (stat.st_mtime as i64, i64::from(stat.st_mtime_nsec)),
+    ];
+    let mut result = [TimeSpec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    }; 2];
+    for (index, place) in result.iter_mut().enumerate() {
+        let (seconds, nanoseconds) = if times.is_null() {
+            present()
+        } else {
+            // SAFETY: the caller's two structures.
+            let time = unsafe { *times.add(index) };
+            match time.nanoseconds {
+                NOW => present(),
+                OMIT => old[index],
+                0..1_000_000_000 => (time.seconds, time.nanoseconds),
+                _ => return Err(Error::new(EINVAL)),
+            }
+        };
+        place.tv_sec = seconds;
+        place.tv_nsec = nanoseconds as _;
+    }
+    Ok(result)
+}
+
+/// # Safety
+/// `times` is null or has two.
+unsafe fn change_times(number: usize, times: *const Timespec) -> Result<()> {
+    // SAFETY: the same contract.
+    let times = unsafe { wanted(number, times) }?;
+    libredox::call::futimens(number, &times).map_err(|error| Error::new(error.errno()))
+}
+
+/// `utimensat` for a whole path.
+///
+/// # Safety
+/// `path` is a string, `times` null or two.
+pub unsafe fn set_times(path: *const c_char, times: *const Timespec) -> c_int {
+    // SAFETY: the same contract.
+    unsafe {
+        errno::done(with_file(path, |number| {
+            change_times(number, times).map_err(|error| libredox::error::Error::new(error.errno))
+        }))
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn futimens(number: c_int, times: *const Timespec) -> c_int {
+    // SAFETY: the same contract.
+    errno::done(unsafe { descriptor::check(number).and_then(|number| change_times(number, times)) })
+}
+
+/// C's `struct timeval`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Timeval {
+    seconds: i64,
+    microseconds: i64,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn utimes(path: *const c_char, times: *const Timeval) -> c_int {
+    if times.is_null() {
+        // SAFETY: the same contract.
+        return unsafe { set_times(path, core::ptr::null()) };
+    }
+    // SAFETY: the caller's two structures.
+    let times = [0, 1].map(|index| unsafe { *times.add(index) });
+    if times
+        .iter()
+        .any(|time| !(0..1_000_000).contains(&time.microseconds))
+    {
+        return errno::fail(EINVAL);
+    }
+    let times = times.map(|time| Timespec {
+        seconds: time.seconds,
+        nanoseconds: time.microseconds * 1000,
+    });
+    // SAFETY: the caller's string.
+    unsafe { set_times(path, times.as_ptr()) }
+}
+
+/// C's `struct statvfs`.
+#[repr(C)]
+struct FileSystem {
+    block_size: u64,
+    fragment_size: u64,
+    blocks: u64,
+    free: u64,
+    available: u64,
+    /// How many files there can be is not known.
+    files: [u64; 3],
+    id: u64,
+    flags: u64,
+    name_max: u64,
+}
+
+fn file_system(number: usize) -> libredox::error::Result<FileSystem> {
+    let found = libredox::call::fstatvfs(number)?;
+    Ok(FileSystem {
+        block_size: found.f_bsize as u64,
+        fragment_size: found.f_bsize as u64,
+        blocks: found.f_blocks as u64,
+        free: found.f_bfree as u64,
+        available: found.f_bavail as u64,
+        files: [0; 3],
+        id: 0,
+        flags: 0,
+        name_max: 255,
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn statvfs(path: *const c_char, place: *mut FileSystem) -> c_int {
+    // SAFETY: the caller's string and place.
+    errno::done(unsafe {
+        with_file(path, |number| {
+            place.write(file_system(number)?);
+            Ok(())
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fstatvfs(number: c_int, place: *mut FileSystem) -> c_int {
+    let found = descriptor::check(number)
+        .and_then(|number| file_system(number).map_err(|error| Error::new(error.errno())));
+    // SAFETY: the caller's place.
+    errno::done(found.map(|found| unsafe { place.write(found) }))
 }

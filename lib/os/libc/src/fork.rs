@@ -6,17 +6,18 @@ use core::ffi::c_int;
 
 use crate::sync::Lock;
 use crate::{
-    absent, descriptor, environment, errno, messages, plusplus, process, pthread, random, signal,
-    stream, strings, terminal, time, users, wide,
+    descriptor, environment, errno, locale, messages, plusplus, process, pthread, random, signal,
+    stream, strings, terminal, time, transfers, users, wide,
 };
 
 /// Values of the library that threads take turns with, besides streams and the table of
 /// descriptors.
-const LOCKS: [&dyn Lock; 19] = [
+const LOCKS: [&dyn Lock; 21] = [
     &messages::LOG,
     &signal::HANDLERS,
     &environment::OWN,
     &process::AT_EXIT,
+    &process::AT_QUICK_EXIT,
     &plusplus::DESTRUCTORS,
     &users::USER,
     &users::MEMBERS,
@@ -27,11 +28,12 @@ const LOCKS: [&dyn Lock; 19] = [
     &descriptor::GIVEN,
     &time::BROKEN,
     &time::TEXT,
-    &absent::CONVENTIONS,
+    &locale::CONVENTIONS,
     &terminal::SETTINGS,
     &errno::MESSAGE,
     &random::GENERATOR,
     &random::FORMER,
+    &transfers::NAME,
 ];
 
 unsafe extern "C" {

@@ -14,6 +14,8 @@ pub trait Arguments {
     fn pointer(&mut self) -> usize;
     /// The bytes of the string at `pointer`, at most `limit`.
     fn string(&mut self, pointer: usize, limit: Option<usize>) -> Vec<u8>;
+    /// The wide string at `pointer` as UTF-8, whole characters of at most `limit` bytes.
+    fn wide_string(&mut self, pointer: usize, limit: Option<usize>) -> Vec<u8>;
     /// Stores the count of `%n` at `pointer`, in `bytes` bytes.
     fn store(&mut self, pointer: usize, bytes: usize, count: i64);
     /// The message of the present error number, for `%m`.
@@ -252,11 +254,20 @@ fn convert(
             0 => pad(output, specification, b"(nil)"),
             value => pad(output, specification, format!("{value:#x}").as_bytes()),
         },
+        b'c' if length == Length::Long => {
+            // Of a wrong character nothing is printed.
+            let wide = char::from_u32(arguments.integer(false) as u32);
+            let text = wide.map(String::from).unwrap_or_default();
+            pad(output, specification, text.as_bytes());
+        }
         b'c' => pad(output, specification, &[integer() as u8]),
         b's' => match arguments.pointer() {
             0 => pad(output, specification, b"(null)"),
             pointer => {
-                let text = arguments.string(pointer, specification.precision);
+                let text = match length {
+                    Length::Long => arguments.wide_string(pointer, specification.precision),
+                    _ => arguments.string(pointer, specification.precision),
+                };
                 pad(output, specification, &text);
             }
         },
@@ -523,6 +534,9 @@ mod tests {
         fn string(&mut self, _: usize, limit: Option<usize>) -> Vec<u8> {
             let limit = limit.unwrap_or(usize::MAX).min(self.text.len());
             self.text.as_bytes()[..limit].to_vec()
+        }
+        fn wide_string(&mut self, pointer: usize, limit: Option<usize>) -> Vec<u8> {
+            self.string(pointer, limit)
         }
         fn store(&mut self, _: usize, bytes: usize, count: i64) {
             self.stored.push((bytes, count));

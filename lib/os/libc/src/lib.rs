@@ -26,6 +26,8 @@ pub mod scan;
 #[cfg(target_os = "redox")]
 mod absent;
 #[cfg(target_os = "redox")]
+mod at;
+#[cfg(target_os = "redox")]
 mod attributes;
 #[cfg(target_os = "redox")]
 mod builtins;
@@ -53,6 +55,8 @@ mod fork;
 mod groups;
 #[cfg(target_os = "redox")]
 mod jump;
+#[cfg(target_os = "redox")]
+mod locale;
 #[cfg(target_os = "redox")]
 mod locks;
 #[cfg(target_os = "redox")]
@@ -113,3 +117,9 @@ mod uverbs;
 mod waits;
 #[cfg(target_os = "redox")]
 mod wide;
+#[cfg(target_os = "redox")]
+mod wide_kinds;
+#[cfg(target_os = "redox")]
+mod wide_numbers;
+#[cfg(target_os = "redox")]
+mod wide_streams;

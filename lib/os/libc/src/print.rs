@@ -9,7 +9,7 @@ use syscall::error::ENOMEM;
 use crate::format::{self, Arguments, Output};
 use crate::scan::{self, Input, Targets};
 use crate::stream::{self, File, State};
-use crate::{descriptor, errno, strings};
+use crate::{descriptor, errno, strings, wide};
 
 /// Arguments of a format, from C.
 struct List<'a, 'b> {
@@ -48,6 +48,12 @@ impl Arguments for List<'_, '_> {
                 None => strings::bytes(text).to_vec(),
             }
         }
+    }
+
+    fn wide_string(&mut self, pointer: usize, limit: Option<usize>) -> Vec<u8> {
+        // SAFETY: the pointer was an argument for `%ls`: a wide string, of which no more characters
+        // are read than have room in `limit` bytes.
+        unsafe { wide::text(pointer as *const i32, limit.unwrap_or(usize::MAX)) }
     }
 
     fn store(&mut self, pointer: usize, bytes: usize, count: i64) {
@@ -139,7 +145,7 @@ unsafe extern "C" fn vsprintf(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn vfprintf(
+pub unsafe extern "C" fn vfprintf(
     file: *mut File,
     format: *const c_char,
     mut list: VaList<'_>,
@@ -277,7 +283,7 @@ impl Input for &mut State {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn vsscanf(
+pub unsafe extern "C" fn vsscanf(
     text: *const c_char,
     format: *const c_char,
     mut list: VaList<'_>,
@@ -291,7 +297,7 @@ unsafe extern "C" fn vsscanf(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn vfscanf(
+pub unsafe extern "C" fn vfscanf(
     file: *mut File,
     format: *const c_char,
     mut list: VaList<'_>,

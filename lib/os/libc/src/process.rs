@@ -43,6 +43,23 @@ pub fn leave(status: c_int) -> ! {
     system::exit(status)
 }
 
+/// What `quick_exit` calls.
+pub static AT_QUICK_EXIT: Shared<Vec<Handler>> = Shared::new(Vec::new());
+
+#[unsafe(no_mangle)]
+extern "C" fn at_quick_exit(handler: Handler) -> c_int {
+    AT_QUICK_EXIT.with(|handlers| handlers.push(handler));
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn quick_exit(status: c_int) -> ! {
+    while let Some(handler) = AT_QUICK_EXIT.with(Vec::pop) {
+        handler();
+    }
+    system::exit(status)
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn exit(status: c_int) -> ! {
     leave(status)

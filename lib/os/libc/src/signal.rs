@@ -4,7 +4,7 @@
 use core::ffi::{c_char, c_int};
 use core::ptr::null;
 
-use syscall::error::EINVAL;
+use syscall::error::{EINVAL, ENOMEM};
 
 use crate::sync::Shared;
 use crate::{errno, process, strings};
@@ -185,4 +185,50 @@ unsafe extern "C" fn psignal(number: c_int, text: *const c_char) {
         "{}: signal {number}",
         alloc::string::String::from_utf8_lossy(text)
     );
+}
+
+/// C's `stack_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Alternate {
+    start: *mut u8,
+    flags: c_int,
+    size: usize,
+}
+
+impl Alternate {
+    /// C's `SS_DISABLE`: no other stack.
+    const DISABLED: c_int = 2;
+    /// C's `MINSIGSTKSZ`.
+    const LEAST: usize = 2048;
+    /// What a thread begins with.
+    pub const NONE: Self = Self {
+        start: core::ptr::null_mut(),
+        flags: Self::DISABLED,
+        size: 0,
+    };
+}
+
+/// Remembers the stack. Handlers run on the stack of their caller, `raise` or `abort`, whatever it
+/// is: no signal comes while another stack would be needed.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigaltstack(new: *const Alternate, old: *mut Alternate) -> c_int {
+    // SAFETY: the control block of the calling thread, which no other uses.
+    let kept = unsafe { &mut (*crate::tls::control()).alternate };
+    // SAFETY: null, or the caller's structures.
+    unsafe {
+        let before = *kept;
+        if let Some(new) = new.as_ref() {
+            match new.flags {
+                Alternate::DISABLED => *kept = Alternate::NONE,
+                0 if new.size < Alternate::LEAST => return errno::fail(ENOMEM),
+                0 => *kept = *new,
+                _ => return errno::fail(EINVAL),
+            }
+        }
+        if let Some(old) = old.as_mut() {
+            *old = before;
+        }
+    }
+    0
 }

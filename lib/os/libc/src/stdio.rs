@@ -434,6 +434,25 @@ unsafe extern "C" fn rewind(file: *mut File) {
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn fgetpos(file: *mut File, place: *mut c_long) -> c_int {
+    // SAFETY: the caller's open stream and place.
+    unsafe {
+        let position = ftell(file);
+        if position < 0 {
+            return -1;
+        }
+        *place = position;
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fsetpos(file: *mut File, place: *const c_long) -> c_int {
+    // SAFETY: the caller's open stream and place.
+    unsafe { fseek(file, *place, 0) }
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn perror(text: *const c_char) {
     let message = errno::message(errno::get());
     // SAFETY: null or the caller's string; the standard error is open.

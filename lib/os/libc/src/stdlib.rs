@@ -170,6 +170,16 @@ extern "C" fn lldiv(number: c_longlong, by: c_longlong) -> Division<c_longlong> 
     ldiv(number, by)
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn imaxabs(value: c_long) -> c_long {
+    labs(value)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn imaxdiv(number: c_long, by: c_long) -> Division<c_long> {
+    ldiv(number, by)
+}
+
 type Compare = unsafe extern "C" fn(*const c_void, *const c_void) -> c_int;
 
 /// Sorts by moving the elements into the order of their sorted numbers: stable, and no comparison

@@ -204,6 +204,19 @@ unsafe extern "C" fn strcmp(a: *const c_char, b: *const c_char) -> c_int {
     unsafe { compare(a, b, usize::MAX, |byte| byte) }
 }
 
+/// The order of strings is that of their bytes: what compares like the text is the text.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn strxfrm(place: *mut c_char, text: *const c_char, size: usize) -> usize {
+    // SAFETY: the caller's string, and a place of `size` bytes.
+    unsafe {
+        let length = bytes(text).len();
+        if length < size {
+            place.copy_from_nonoverlapping(text, length + 1);
+        }
+        length
+    }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strcoll(a: *const c_char, b: *const c_char) -> c_int {
     // SAFETY: the caller's strings.

@@ -9,6 +9,7 @@ use core::arch::asm;
 use core::ptr::{NonNull, addr_of};
 
 use crate::pthread::Record;
+use crate::signal::Alternate;
 
 /// What the library knows of a thread.
 #[repr(C)]
@@ -23,6 +24,10 @@ pub struct Control {
     pub record: *const Record,
     /// Stack pointer to go back to for `pthread_exit`, 0 when there is none.
     pub leave: usize,
+    /// What the thread has passed to `sigaltstack`.
+    pub alternate: Alternate,
+    /// What the thread has passed to `uselocale`.
+    pub locale: *const u8,
 }
 
 // Compilers put the protector's value there.
@@ -138,6 +143,8 @@ impl Block {
                 errno: 0,
                 record: core::ptr::null(),
                 leave: 0,
+                alternate: Alternate::NONE,
+                locale: core::ptr::null(),
             });
         }
         Some(Block {

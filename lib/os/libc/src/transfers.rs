@@ -11,6 +11,7 @@ use syscall::flag::{O_CREAT, O_DIRECTORY, O_EXCL, O_RDWR, O_WRONLY};
 
 use crate::files::{open_path, path_of};
 use crate::stream::{self, File, Mode};
+use crate::sync::Shared;
 use crate::{descriptor, errno, strings};
 
 const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
@@ -154,6 +155,40 @@ unsafe extern "C" fn mkdtemp(path: *mut c_char) -> *mut c_char {
             core::ptr::null_mut()
         }
     }
+}
+
+/// C's `L_tmpnam`.
+const NAME_LENGTH: usize = 20;
+
+/// What `tmpnam` gives callers that bring no place.
+pub static NAME: Shared<[u8; NAME_LENGTH]> = Shared::new([0; NAME_LENGTH]);
+
+/// A name that no file has; null when none was found. Another process may take it: `mkstemp` does
+/// not leave that time.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tmpnam(place: *mut c_char) -> *mut c_char {
+    let free = |path: &str| match runtime::fs::metadata(path) {
+        Ok(_) => Err(Error::new(EEXIST)),
+        Err(_) => Ok(0),
+    };
+    let mut path = *b"/tmp/name-XXXXXX\0\0\0\0";
+    // SAFETY: a local string.
+    if unsafe { with_free_name(path.as_mut_ptr().cast(), free) }.is_err() {
+        return core::ptr::null_mut();
+    }
+    if place.is_null() {
+        return NAME.with(|name| {
+            *name = path;
+            name.as_mut_ptr().cast()
+        });
+    }
+    // SAFETY: the caller's place has that many bytes.
+    unsafe {
+        place
+            .cast::<u8>()
+            .copy_from_nonoverlapping(path.as_ptr(), NAME_LENGTH)
+    };
+    place
 }
 
 /// A stream over a file without a name.

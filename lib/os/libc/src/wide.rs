@@ -1,7 +1,9 @@
-//! `wchar.h`, `wctype.h` and the wide characters of `stdlib.h`: a `wchar_t` is a Unicode character,
-//! text in bytes is UTF-8. Wide streams and formats are not there.
+//! `wchar.h` and the wide characters of `stdlib.h`: a `wchar_t` is a Unicode character,
+//! text in bytes is UTF-8. Wide streams and formats are in `wide_streams.rs`.
 
-use core::ffi::{c_char, c_int, c_long, c_ulong};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ffi::c_int;
 use core::ptr::{null, null_mut};
 use core::slice;
 
@@ -11,10 +13,11 @@ use crate::sync::Shared;
 use crate::{errno, malloc};
 
 /// `wchar_t`.
-type Wide = i32;
+pub type Wide = i32;
 /// `wint_t`, whose largest value stands for the end.
-type WideOrEnd = u32;
-const END: WideOrEnd = u32::MAX;
+pub type WideOrEnd = u32;
+/// That value.
+pub const END: WideOrEnd = u32::MAX;
 /// What the functions on bytes give for a wrong and for an incomplete character.
 const WRONG: usize = usize::MAX;
 const INCOMPLETE: usize = usize::MAX - 1;
@@ -170,17 +173,37 @@ unsafe extern "C" fn mbsrtowcs(
     limit: usize,
     state: *mut Partial,
 ) -> usize {
-    let mut count = 0;
+    // SAFETY: the same contract.
+    unsafe { mbsnrtowcs(place, text, usize::MAX, limit, state) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mbsnrtowcs(
+    place: *mut Wide,
+    text: *mut *const u8,
+    bytes: usize,
+    limit: usize,
+    state: *mut Partial,
+) -> usize {
+    let (mut count, mut left) = (0, bytes);
     // SAFETY: the caller's string, read up to its end; no more than `limit` places are filled.
     unsafe {
         let mut next = *text;
         loop {
-            if !place.is_null() && count == limit {
-                *text = next;
+            if left == 0 || !place.is_null() && count == limit {
+                if !place.is_null() {
+                    *text = next;
+                }
                 return count;
             }
             let mut wide = 0;
-            let length = mbrtowc(&raw mut wide, next, 4, state);
+            let length = mbrtowc(&raw mut wide, next, left.min(4), state);
+            // The bytes end within a character: the state keeps its beginning.
+            if length == INCOMPLETE {
+                next = next.add(left);
+                left = 0;
+                continue;
+            }
             if length == WRONG {
                 if !place.is_null() {
                     *text = next;
@@ -197,6 +220,7 @@ unsafe extern "C" fn mbsrtowcs(
                 return count;
             }
             next = next.add(length);
+            left -= length;
             count += 1;
         }
     }
@@ -214,16 +238,35 @@ unsafe extern "C" fn wcsrtombs(
     place: *mut u8,
     text: *mut *const Wide,
     limit: usize,
+    state: *mut Partial,
+) -> usize {
+    // SAFETY: the same contract.
+    unsafe { wcsnrtombs(place, text, usize::MAX, limit, state) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcsnrtombs(
+    place: *mut u8,
+    text: *mut *const Wide,
+    wides: usize,
+    limit: usize,
     _state: *mut Partial,
 ) -> usize {
-    let mut count = 0;
+    let (mut count, mut taken) = (0, 0);
     // SAFETY: the caller's string, read up to its end; no more than `limit` bytes are filled.
     unsafe {
         let mut next = *text;
         loop {
+            if taken == wides {
+                return count;
+            }
+            taken += 1;
             let mut bytes = [0; 4];
             let length = wcrtomb(bytes.as_mut_ptr(), *next, null_mut());
             if length == WRONG {
+                if !place.is_null() {
+                    *text = next;
+                }
                 return WRONG;
             }
             let ends = *next == 0;
@@ -270,9 +313,28 @@ extern "C" fn wctob(wide: WideOrEnd) -> c_int {
 ///
 /// # Safety
 /// It is one, and it is not written to meanwhile.
-unsafe fn wides<'a>(text: *const Wide) -> &'a [Wide] {
+pub unsafe fn wides<'a>(text: *const Wide) -> &'a [Wide] {
     // SAFETY: the caller's promise.
     unsafe { slice::from_raw_parts(text, wcslen(text)) }
+}
+
+/// A wide string as UTF-8: whole characters of at most `limit` bytes, up to a wrong one.
+///
+/// # Safety
+/// It is one, as far as it is read.
+pub unsafe fn text(wide: *const Wide, limit: usize) -> Vec<u8> {
+    let mut text = String::new();
+    for index in 0.. {
+        // SAFETY: neither the zero nor the limit has been reached.
+        match char::from_u32(unsafe { *wide.add(index) } as u32) {
+            Some(c) if c != '\0' && text.len() + c.len_utf8() <= limit => text.push(c),
+            _ => break,
+        }
+        if text.len() == limit {
+            break;
+        }
+    }
+    text.into_bytes()
 }
 
 fn at(text: *const Wide, index: Option<usize>) -> *mut Wide {
@@ -353,6 +415,19 @@ unsafe extern "C" fn wcsncmp(a: *const Wide, b: *const Wide, count: usize) -> c_
 unsafe extern "C" fn wcscoll(a: *const Wide, b: *const Wide) -> c_int {
     // SAFETY: the same contract.
     unsafe { wcscmp(a, b) }
+}
+
+/// What compares like the text is the text.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcsxfrm(place: *mut Wide, text: *const Wide, size: usize) -> usize {
+    // SAFETY: the caller's string, and a place of `size` characters.
+    unsafe {
+        let length = wcslen(text);
+        if length < size {
+            place.copy_from_nonoverlapping(text, length + 1);
+        }
+        length
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -484,98 +559,4 @@ unsafe extern "C" fn wmemchr(start: *const Wide, wanted: Wide, count: usize) -> 
     // SAFETY: the caller's range.
     let all = unsafe { slice::from_raw_parts(start, count) };
     at(start, all.iter().position(|wide| *wide == wanted))
-}
-
-unsafe extern "C" {
-    fn strtol(text: *const c_char, end: *mut *mut c_char, base: c_int) -> c_long;
-    fn strtoul(text: *const c_char, end: *mut *mut c_char, base: c_int) -> c_ulong;
-    fn strtod(text: *const c_char, end: *mut *mut c_char) -> f64;
-}
-
-/// Reads a number by the function for bytes: each character that can be part of one is a byte.
-///
-/// # Safety
-/// The caller's string, and a place for a pointer or null.
-unsafe fn number<T>(
-    text: *const Wide,
-    end: *mut *mut Wide,
-    read: impl FnOnce(*const c_char, *mut *mut c_char) -> T,
-) -> T {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let byte = |wide: &Wide| u8::try_from(*wide).ok().filter(u8::is_ascii);
-        let mut bytes: alloc::vec::Vec<u8> = wides(text).iter().map_while(byte).collect();
-        bytes.push(0);
-        let start = bytes.as_ptr().cast::<c_char>();
-        let mut stop = null_mut();
-        let value = read(start, &raw mut stop);
-        if !end.is_null() {
-            *end = text.add(stop as usize - start as usize).cast_mut();
-        }
-        value
-    }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn wcstol(text: *const Wide, end: *mut *mut Wide, base: c_int) -> c_long {
-    // SAFETY: the same contract.
-    unsafe { number(text, end, |text, end| strtol(text, end, base)) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn wcstoul(text: *const Wide, end: *mut *mut Wide, base: c_int) -> c_ulong {
-    // SAFETY: the same contract.
-    unsafe { number(text, end, |text, end| strtoul(text, end, base)) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn wcstod(text: *const Wide, end: *mut *mut Wide) -> f64 {
-    // SAFETY: the same contract.
-    unsafe { number(text, end, |text, end| strtod(text, end)) }
-}
-
-macro_rules! classes {
-    ($($name:ident = $of:expr;)*) => { $(
-        #[unsafe(no_mangle)]
-        extern "C" fn $name(wide: WideOrEnd) -> c_int {
-            let of: fn(char) -> bool = $of;
-            char::from_u32(wide).is_some_and(of).into()
-        }
-    )* };
-}
-
-classes! {
-    iswalnum = char::is_alphanumeric;
-    iswalpha = char::is_alphabetic;
-    iswblank = |c| c == ' ' || c == '\t';
-    iswcntrl = char::is_control;
-    iswdigit = |c| c.is_ascii_digit();
-    iswgraph = |c| !c.is_control() && !c.is_whitespace();
-    iswlower = char::is_lowercase;
-    iswprint = |c| !c.is_control();
-    iswpunct = |c| !c.is_control() && !c.is_whitespace() && !c.is_alphanumeric();
-    iswspace = char::is_whitespace;
-    iswupper = char::is_uppercase;
-    iswxdigit = |c| c.is_ascii_hexdigit();
-}
-
-/// The other case, when it is one character.
-fn changed(wide: WideOrEnd, change: impl FnOnce(char) -> Option<char>) -> WideOrEnd {
-    char::from_u32(wide)
-        .and_then(change)
-        .map_or(wide, WideOrEnd::from)
-}
-
-fn only(mut characters: impl Iterator<Item = char>) -> Option<char> {
-    characters.next().filter(|_| characters.next().is_none())
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn towlower(wide: WideOrEnd) -> WideOrEnd {
-    changed(wide, |c| only(c.to_lowercase()))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn towupper(wide: WideOrEnd) -> WideOrEnd {
-    changed(wide, |c| only(c.to_uppercase()))
 }

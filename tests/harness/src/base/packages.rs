@@ -45,11 +45,12 @@ pub const ARCHIVER: Package = Package {
     sign: "ar",
     why: "puts the C libraries of the SDK together",
 };
-/// Compiles the engine of the fuzz targets, and programs of the tests.
+/// Compiles the library of C++ in the SDK, the engine of the fuzz targets, and programs of the
+/// tests.
 pub const CXX_COMPILER: Package = Package {
     name: "g++",
     sign: "g++",
-    why: "compiles the C++ programs of the tests and libFuzzer",
+    why: "compiles the library of C++, the C++ programs of the tests and libFuzzer",
 };
 /// Compiles the C programs of the tests.
 pub const C_COMPILER: Package = Package {
@@ -235,6 +236,16 @@ fn first_dependency(text: &str, prefix: &str) -> Option<String> {
         .map(str::to_string)
 }
 
+/// Whether packages can be downloaded here: only on Debian and its kin.
+pub fn can_download() -> bool {
+    let tool = Package {
+        name: "apt",
+        sign: "apt-get",
+        why: "downloads packages",
+    };
+    tool.present()
+}
+
 /// Downloads a package into a directory without installing it; gives its file. Anybody may.
 pub fn download(package: &str, directory: &Path) -> Result<PathBuf> {
     let get = || {
@@ -280,6 +291,32 @@ pub fn unpack(file: &Path, directory: &Path) -> Result<()> {
     }
     Err(format!(
         "dpkg-deb cannot unpack {}: remove it, then try again",
+        file.display()
+    )
+    .into())
+}
+
+/// Unpacks some directories of a package, named as in the package, into a directory.
+pub fn unpack_part(file: &Path, parts: &[String], directory: &Path) -> Result<()> {
+    let mut archive = Command::new("dpkg-deb")
+        .arg("--fsys-tarfile")
+        .arg(file)
+        .stdout(Stdio::piped())
+        .spawn()
+        .context(|| "start dpkg-deb".to_string())?;
+    let tar = Command::new("tar")
+        .args(["--extract", "--directory"])
+        .arg(directory)
+        .args(parts)
+        .stdin(archive.stdout.take().map_or_else(Stdio::null, Stdio::from))
+        .status();
+    let status = archive.wait().context(|| "wait for dpkg-deb".to_string())?;
+    if status.success() && tar.context(|| "start tar".to_string())?.success() {
+        return Ok(());
+    }
+    Err(format!(
+        "cannot take {} out of {}: remove it, then try again",
+        parts.join(" "),
         file.display()
     )
     .into())

@@ -40,6 +40,8 @@ pub enum Place {
     Sdk,
     /// C programs of the tests, and their SDK.
     Patterns,
+    /// Sources and build of the library of C++.
+    PlusPlus,
     /// Build of the tests' programs with Rust's standard library.
     Std,
     /// Build of the fuzz targets, and inputs that were found.
@@ -66,6 +68,7 @@ impl Place {
             Self::Redox => "redox",
             Self::Sdk => "sdk",
             Self::Patterns => "patterns",
+            Self::PlusPlus => "plusplus",
             Self::Std => "std",
             Self::Fuzz => "fuzz",
             Self::Bench => "bench",

@@ -35,6 +35,7 @@ struct stat {
 #define S_IFIFO 0010000
 #define S_ISREG(mode) (((mode) & S_IFMT) == S_IFREG)
 #define S_ISDIR(mode) (((mode) & S_IFMT) == S_IFDIR)
+#define S_ISBLK(mode) (((mode) & S_IFMT) == S_IFBLK)
 #define S_ISCHR(mode) (((mode) & S_IFMT) == S_IFCHR)
 #define S_ISFIFO(mode) (((mode) & S_IFMT) == S_IFIFO)
 #define S_ISSOCK(mode) (((mode) & S_IFMT) == S_IFSOCK)
@@ -52,13 +53,21 @@ struct stat {
 #define S_IXOTH 0001
 #define S_IRWXO 0007
 
+#define UTIME_NOW ((1L << 30) - 1L)
+#define UTIME_OMIT ((1L << 30) - 2L)
+
 __BEGIN_DECLS
 int stat(const char *path, struct stat *place);
 int lstat(const char *path, struct stat *place);
 int fstat(int fd, struct stat *place);
+int fstatat(int directory, const char *path, struct stat *place, int flags);
 int mkdir(const char *path, mode_t mode);
+int mkdirat(int directory, const char *path, mode_t mode);
 int chmod(const char *path, mode_t mode);
 int fchmod(int fd, mode_t mode);
+int fchmodat(int directory, const char *path, mode_t mode, int flags);
+int utimensat(int directory, const char *path, const struct timespec times[2], int flags);
+int futimens(int fd, const struct timespec times[2]);
 /* EOPNOTSUPP: no pipe has a name. */
 int mkfifo(const char *path, mode_t mode);
 __END_DECLS

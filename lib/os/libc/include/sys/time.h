@@ -38,6 +38,7 @@ struct timezone {
 
 __BEGIN_DECLS
 int gettimeofday(struct timeval *time, void *zone);
+int utimes(const char *path, const struct timeval times[2]);
 __END_DECLS
 #include <sys/select.h>
 #endif

@@ -1,0 +1,110 @@
+//! `wctype.h`: kinds of wide characters, by Unicode's tables, and their other case.
+
+use core::ffi::{c_char, c_int, c_ulong};
+
+use crate::strings;
+use crate::wide::WideOrEnd;
+
+macro_rules! classes {
+    ($($name:ident = $of:expr;)*) => { $(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(wide: WideOrEnd) -> c_int {
+            let of: fn(char) -> bool = $of;
+            char::from_u32(wide).is_some_and(of).into()
+        }
+    )* };
+}
+
+classes! {
+    iswalnum = char::is_alphanumeric;
+    iswalpha = char::is_alphabetic;
+    iswblank = |c| c == ' ' || c == '\t';
+    iswcntrl = char::is_control;
+    iswdigit = |c| c.is_ascii_digit();
+    iswgraph = |c| !c.is_control() && !c.is_whitespace();
+    iswlower = char::is_lowercase;
+    iswprint = |c| !c.is_control();
+    iswpunct = |c| !c.is_control() && !c.is_whitespace() && !c.is_alphanumeric();
+    iswspace = char::is_whitespace;
+    iswupper = char::is_uppercase;
+    iswxdigit = |c| c.is_ascii_hexdigit();
+}
+
+/// The other case, when it is one character.
+fn changed(wide: WideOrEnd, change: impl FnOnce(char) -> Option<char>) -> WideOrEnd {
+    char::from_u32(wide)
+        .and_then(change)
+        .map_or(wide, WideOrEnd::from)
+}
+
+fn only(mut characters: impl Iterator<Item = char>) -> Option<char> {
+    characters.next().filter(|_| characters.next().is_none())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn towlower(wide: WideOrEnd) -> WideOrEnd {
+    changed(wide, |c| only(c.to_lowercase()))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn towupper(wide: WideOrEnd) -> WideOrEnd {
+    changed(wide, |c| only(c.to_uppercase()))
+}
+
+/// The kinds of characters that have a name; a `wctype_t` is a place here plus 1.
+const KINDS: [(&[u8], extern "C" fn(WideOrEnd) -> c_int); 12] = [
+    (b"alnum", iswalnum),
+    (b"alpha", iswalpha),
+    (b"blank", iswblank),
+    (b"cntrl", iswcntrl),
+    (b"digit", iswdigit),
+    (b"graph", iswgraph),
+    (b"lower", iswlower),
+    (b"print", iswprint),
+    (b"punct", iswpunct),
+    (b"space", iswspace),
+    (b"upper", iswupper),
+    (b"xdigit", iswxdigit),
+];
+/// The mappings that have a name; a `wctrans_t` is a place here plus 1.
+const MAPPINGS: [(&[u8], extern "C" fn(WideOrEnd) -> WideOrEnd); 2] =
+    [(b"tolower", towlower), (b"toupper", towupper)];
+
+/// The place of a name plus 1; 0 when it is not there.
+///
+/// # Safety
+/// `name` is a string.
+unsafe fn named<T>(list: &[(&[u8], T)], name: *const c_char) -> c_ulong {
+    // SAFETY: the same contract.
+    let name = unsafe { strings::bytes(name) };
+    let place = list.iter().position(|(known, _)| *known == name);
+    place.map_or(0, |place| place as c_ulong + 1)
+}
+
+/// What a `wctype_t` or `wctrans_t` stands for.
+fn of_number<'a, T>(list: &'a [(&[u8], T)], number: c_ulong) -> Option<&'a T> {
+    let place = usize::try_from(number).ok()?.checked_sub(1)?;
+    list.get(place).map(|(_, value)| value)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wctype(name: *const c_char) -> c_ulong {
+    // SAFETY: the same contract.
+    unsafe { named(&KINDS, name) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn iswctype(wide: WideOrEnd, kind: c_ulong) -> c_int {
+    of_number(&KINDS, kind).map_or(0, |is| is(wide))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wctrans(name: *const c_char) -> c_ulong {
+    // SAFETY: the same contract.
+    unsafe { named(&MAPPINGS, name) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn towctrans(wide: WideOrEnd, mapping: c_ulong) -> WideOrEnd {
+    of_number(&MAPPINGS, mapping).map_or(wide, |map| map(wide))
+}

@@ -1,0 +1,86 @@
+//! Numbers in wide strings.
+
+use alloc::vec::Vec;
+use core::ffi::{c_char, c_int, c_long, c_ulong};
+use core::ptr::null_mut;
+
+use crate::wide::{Wide, wides};
+
+unsafe extern "C" {
+    fn strtol(text: *const c_char, end: *mut *mut c_char, base: c_int) -> c_long;
+    fn strtoul(text: *const c_char, end: *mut *mut c_char, base: c_int) -> c_ulong;
+    fn strtod(text: *const c_char, end: *mut *mut c_char) -> f64;
+    fn strtof(text: *const c_char, end: *mut *mut c_char) -> f32;
+}
+
+/// Reads a number by the function for bytes: each character that can be part of one is a byte.
+///
+/// # Safety
+/// The caller's string, and a place for a pointer or null.
+unsafe fn number<T>(
+    text: *const Wide,
+    end: *mut *mut Wide,
+    read: impl FnOnce(*const c_char, *mut *mut c_char) -> T,
+) -> T {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let byte = |wide: &Wide| u8::try_from(*wide).ok().filter(u8::is_ascii);
+        let mut bytes: Vec<u8> = wides(text).iter().map_while(byte).collect();
+        bytes.push(0);
+        let start = bytes.as_ptr().cast::<c_char>();
+        let mut stop = null_mut();
+        let value = read(start, &raw mut stop);
+        if !end.is_null() {
+            *end = text.add(stop as usize - start as usize).cast_mut();
+        }
+        value
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcstol(text: *const Wide, end: *mut *mut Wide, base: c_int) -> c_long {
+    // SAFETY: the same contract.
+    unsafe { number(text, end, |text, end| strtol(text, end, base)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcstoul(text: *const Wide, end: *mut *mut Wide, base: c_int) -> c_ulong {
+    // SAFETY: the same contract.
+    unsafe { number(text, end, |text, end| strtoul(text, end, base)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcstod(text: *const Wide, end: *mut *mut Wide) -> f64 {
+    // SAFETY: the same contract.
+    unsafe { number(text, end, |text, end| strtod(text, end)) }
+}
+
+macro_rules! same_numbers {
+    ($($name:ident = $other:ident: $type:ty;)*) => { $(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(text: *const Wide, end: *mut *mut Wide, base: c_int) -> $type {
+            // SAFETY: the same contract.
+            unsafe { $other(text, end, base) }
+        }
+    )* };
+}
+
+same_numbers! {
+    wcstoll = wcstol: c_long;
+    wcstoull = wcstoul: c_ulong;
+    wcstoimax = wcstol: c_long;
+    wcstoumax = wcstoul: c_ulong;
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcstof(text: *const Wide, end: *mut *mut Wide) -> f32 {
+    // SAFETY: the same contract.
+    unsafe { number(text, end, |text, end| strtof(text, end)) }
+}
+
+/// A `long double` is a `double` here.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn wcstold(text: *const Wide, end: *mut *mut Wide) -> f64 {
+    // SAFETY: the same contract.
+    unsafe { wcstod(text, end) }
+}

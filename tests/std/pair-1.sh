@@ -1,0 +1,3 @@
+# The server of pair-0.sh.
+
+std-pair serve

@@ -1,0 +1,218 @@
+//! The standard library of C++ in the SDK: LLVM's libc++, libc++abi and libunwind, compiled for the
+//! C library of the SDK.
+//!
+//! Debian packages these libraries for its own C library only, whose numbers and structures are
+//! other ones. The sources, unchanged but for a few lines, are in the package of the compiler
+//! Emscripten, which compiles them too. They are downloaded once and compiled again when the
+//! headers of the C library, the compiler or the script that calls it change.
+
+use crate::files::{archive, copy_tree, entries, make_dir, parallel, read, remove, run};
+use harness::base::packages;
+use harness::base::report::{Context, Result, Step};
+use harness::base::workspace::{self, Place};
+use std::hash::{DefaultHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The package, and where the libraries are in it.
+const PACKAGE: &str = "emscripten";
+const INSIDE: &str = "./usr/share/emscripten/system/lib";
+const PARTS: [&str; 3] = ["libcxx", "libcxxabi", "libunwind"];
+/// The start of a line of the sources that holds for Emscripten alone, and what it becomes: LLVM
+/// has no such line. The tables of exceptions are not WebAssembly's.
+const MENDED: (&str, &str, &str) = (
+    "libcxxabi/src/cxa_personality.cpp",
+    "#define __USING_SJLJ_OR_WASM_EXCEPTIONS__",
+    "#define UNUSED_SJLJ_OR_WASM_EXCEPTIONS",
+);
+/// What libc++ is to know of the C library, in the project.
+const CONFIG: &str = "lib/sdk/libc++.config";
+/// The compiler of the libraries, in the SDK.
+const COMPILER: &str = "bin/skiff-c++";
+/// The C library's headers, in the project: what the compiled libraries depend on.
+const C_HEADERS: &str = "lib/os/libc/include";
+
+/// A library: its archive, where its sources are, and which of them belong to it.
+struct Library {
+    archive: &'static str,
+    sources: &'static [&'static str],
+    takes: fn(&str) -> bool,
+}
+
+const LIBRARIES: [Library; 3] = [
+    Library {
+        archive: "libc++.a",
+        sources: &["libcxx/src", "libcxx/src/filesystem"],
+        takes: |name| name.ends_with(".cpp"),
+    },
+    Library {
+        archive: "libc++abi.a",
+        sources: &["libcxxabi/src"],
+        // `new` and `delete` are in libc++ as well; the other is for programs without exceptions.
+        takes: |name| {
+            let others = ["stdlib_new_delete.cpp", "cxa_noexception.cpp"];
+            name.ends_with(".cpp") && !others.contains(&name)
+        },
+    },
+    Library {
+        archive: "libunwind.a",
+        sources: &["libunwind/src"],
+        takes: |name| {
+            let wanted = [
+                "libunwind.cpp",
+                "UnwindLevel1.c",
+                "UnwindLevel1-gcc-ext.c",
+                "UnwindRegistersRestore.S",
+                "UnwindRegistersSave.S",
+            ];
+            wanted.contains(&name)
+        },
+    },
+];
+
+/// Puts headers and libraries into an SDK that has everything else.
+pub fn add(sdk: &Path) -> Result<()> {
+    let place = workspace::make(Place::PlusPlus)?;
+    let sources = place.join("sources");
+    if !sources.exists() {
+        fetch(&place, &sources)?;
+    }
+    let headers = sdk.join("include/c++/v1");
+    make_dir(&headers)?;
+    for part in ["libcxx/include", "libcxxabi/include"] {
+        copy_tree(&sources.join(part), &headers)?;
+    }
+    let config = workspace::root().join(CONFIG);
+    let to = headers.join("__config_site");
+    std::fs::copy(config, &to).context(|| format!("write {}", to.display()))?;
+    let libraries = place.join("lib");
+    let key = key(sdk)?;
+    let known = std::fs::read_to_string(libraries.join("key"));
+    if known.ok().as_ref() != Some(&key) {
+        let step = Step::start("compiling the standard library of C++".to_string());
+        remove(&libraries)?;
+        make_dir(&libraries)?;
+        for library in &LIBRARIES {
+            library.compile(sdk, &sources, &libraries)?;
+        }
+        std::fs::write(libraries.join("key"), key).context(|| "write the key".to_string())?;
+        step.done();
+    }
+    for library in &LIBRARIES {
+        let to = sdk.join("lib").join(library.archive);
+        std::fs::copy(libraries.join(library.archive), &to)
+            .context(|| format!("write {}", to.display()))?;
+    }
+    Ok(())
+}
+
+/// Downloads the package and takes the sources out of it.
+fn fetch(place: &Path, sources: &Path) -> Result<()> {
+    let step = Step::start("fetching the sources of the standard library of C++".to_string());
+    let file = packages::download(PACKAGE, place)?;
+    let fresh = place.join("fresh");
+    remove(&fresh)?;
+    make_dir(&fresh)?;
+    let inside: Vec<String> = PARTS
+        .iter()
+        .map(|part| format!("{INSIDE}/{part}"))
+        .collect();
+    packages::unpack_part(&file, &inside, &fresh)?;
+    mend(&fresh.join(INSIDE))?;
+    std::fs::rename(fresh.join(INSIDE), sources)
+        .context(|| format!("put {} in place", sources.display()))?;
+    remove(&fresh)?;
+    // A hundred megabytes of which three were needed.
+    std::fs::remove_file(&file).context(|| format!("remove {}", file.display()))?;
+    step.done();
+    Ok(())
+}
+
+/// Takes out of the sources what holds for Emscripten alone.
+fn mend(sources: &Path) -> Result<()> {
+    let (file, theirs, ours) = MENDED;
+    let path = sources.join(file);
+    let text = String::from_utf8_lossy(&read(&path)?).into_owned();
+    if text.matches(theirs).count() != 1 {
+        return Err(format!("{PACKAGE} is another version: {file} has no line {theirs}").into());
+    }
+    let text = text.replace(theirs, ours);
+    std::fs::write(&path, text).context(|| format!("write {}", path.display()))
+}
+
+/// What tells whether the libraries have to be compiled again.
+fn key(sdk: &Path) -> Result<String> {
+    let mut hasher = DefaultHasher::new();
+    add_tree(&mut hasher, &workspace::root().join(C_HEADERS))?;
+    for path in [workspace::root().join(CONFIG), sdk.join(COMPILER)] {
+        hasher.write(&read(&path)?);
+    }
+    let version = Command::new(sdk.join(COMPILER)).arg("--version").output();
+    hasher.write(&version.context(|| format!("start {COMPILER}"))?.stdout);
+    Ok(format!("{:016x}", hasher.finish()))
+}
+
+fn add_tree(hasher: &mut DefaultHasher, directory: &Path) -> Result<()> {
+    for path in entries(directory)? {
+        if path.is_dir() {
+            add_tree(hasher, &path)?;
+        } else {
+            hasher.write(path.as_os_str().as_encoded_bytes());
+            hasher.write(&read(&path)?);
+        }
+    }
+    Ok(())
+}
+
+impl Library {
+    /// Compiles its sources and puts them into its archive.
+    fn compile(&self, sdk: &Path, sources: &Path, to: &Path) -> Result<()> {
+        let mut files = Vec::new();
+        for directory in self.sources {
+            files.extend(
+                entries(&sources.join(directory))?
+                    .into_iter()
+                    .filter(|file| {
+                        let name = file.file_name().unwrap_or_default().to_string_lossy();
+                        (self.takes)(&name)
+                    }),
+            );
+        }
+        let objects = to.join("objects");
+        remove(&objects)?;
+        make_dir(&objects)?;
+        let compiled = parallel(&files, |file| compile(sdk, sources, file, &objects))?;
+        archive(&to.join(self.archive), &compiled)?;
+        remove(&objects)
+    }
+}
+
+/// Compiles one source; its object.
+fn compile(sdk: &Path, sources: &Path, file: &Path, objects: &Path) -> Result<PathBuf> {
+    let mut name = file.file_name().unwrap_or_default().to_os_string();
+    name.push(".o");
+    let object = objects.join(name);
+    let is_plusplus = file.extension().is_some_and(|extension| extension == "cpp");
+    let mut command = Command::new(sdk.join(if is_plusplus {
+        COMPILER
+    } else {
+        "bin/skiff-cc"
+    }));
+    if is_plusplus {
+        command.arg("-std=gnu++20");
+    }
+    command
+        // Warnings of other people's code, and the places of their sources, help nobody here.
+        .args(["-O2", "-w", "-c", "-DNDEBUG", "-fexceptions"])
+        .args(["-D_LIBCPP_BUILDING_LIBRARY", "-DLIBCXX_BUILDING_LIBCXXABI"])
+        .args([
+            "-D_LIBCXXABI_BUILDING_LIBRARY",
+            "-D_LIBUNWIND_IS_NATIVE_ONLY",
+        ])
+        .arg(format!("-ffile-prefix-map={}=", sources.display()));
+    for headers in ["libcxx", "libcxx/src", "libunwind/include"] {
+        command.arg("-I").arg(sources.join(headers));
+    }
+    run(command.arg("-o").arg(&object).arg(file))?;
+    Ok(object)
+}
