@@ -3,8 +3,11 @@
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
 
 pub mod borrow;
+pub mod descriptor;
 pub mod fork;
 pub mod mappings;
 pub mod memory;

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use client_memory::descriptor::Descriptor;
 use libredox::Fd;
 use scif_abi::error::Error as Errno;
 use scif_abi::flags::{AcceptFlags, Readiness, RecvFlags, SendFlags};
@@ -23,22 +24,10 @@ pub struct Endpoint {
     file: Descriptor,
 }
 
-/// A descriptor that is closed as `scif_close` does it.
-struct Descriptor(usize);
-
-impl Descriptor {
-    fn close(self) -> raw::Result<()> {
-        let number = self.0;
-        core::mem::forget(self);
-        raw::close(number)
-    }
-}
-
-impl Drop for Descriptor {
-    fn drop(&mut self) {
-        // The error says that it is no endpoint (any more); a drop cannot report it.
-        let _ = raw::close(self.0);
-    }
+/// As `scif_close` does it. The error says that it is no endpoint (any more); a drop cannot report
+/// it.
+fn close(number: usize) {
+    let _ = raw::close(number);
 }
 
 /// An endpoint that listens.
@@ -89,7 +78,7 @@ impl Endpoint {
     pub fn from_file(file: Fd) -> Self {
         Self {
             bypass: Bypass::new(),
-            file: Descriptor(file.into_raw()),
+            file: Descriptor::new(file, close),
         }
     }
 
@@ -101,7 +90,13 @@ impl Endpoint {
     /// The descriptor, for event queues, `fcntl`-like calls and [`raw`].
     #[inline]
     pub fn fd(&self) -> usize {
-        self.file.0
+        self.file.number()
+    }
+
+    /// The descriptor with its owner.
+    #[cfg(feature = "std")]
+    pub(crate) fn descriptor(&self) -> &Descriptor {
+        &self.file
     }
 
     /// Sets or clears `O_NONBLOCK`, which concerns [`connect`](Self::connect) and
@@ -247,7 +242,7 @@ impl Endpoint {
     pub fn close(self) -> Result<()> {
         let Self { bypass, file } = self;
         drop(bypass);
-        Ok(file.close()?)
+        Ok(raw::close(file.into_raw())?)
     }
 }
 

@@ -46,6 +46,8 @@
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
 
 pub mod bypass;
 mod endpoint;
@@ -57,6 +59,8 @@ mod options;
 mod poll;
 pub mod raw;
 mod rma;
+#[cfg(feature = "std")]
+mod std_io;
 mod window;
 
 pub use bypass::{BusyPoll, Waiting};

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Condvar, Mutex, Once, RwLock, mpsc};
@@ -37,6 +37,7 @@ fn main() {
         step("sockets", sockets),
         step("sockets that do not wait", sockets_that_do_not_wait),
         step("messages of SCIF", messages),
+        step("streams of SCIF", streams),
         step("memory", memory),
     ];
     std::process::exit(status(&passed));
@@ -451,6 +452,32 @@ fn messages() {
     assert_eq!(&bytes, b"hello");
     drop(peer);
     server.join().unwrap();
+}
+
+/// A connection of SCIF as a stream of the standard library.
+fn streams() {
+    let listener = scif::Listener::bind(4101).unwrap();
+    assert!(listener.as_fd().as_raw_fd() >= 0);
+    let server = thread::spawn(move || {
+        let (peer, _) = listener.accept().unwrap();
+        // Each line back, in capitals; the end of the stream is the end of the lines.
+        for line in BufReader::new(&peer).lines() {
+            writeln!(&peer, "{}", line.unwrap().to_uppercase()).unwrap();
+        }
+    });
+    let own = scif::nodes().unwrap().own;
+    let mut peer = scif::connect(PortId::new(own, 4101)).unwrap();
+    assert_eq!(peer.as_fd().as_raw_fd(), peer.as_raw_fd());
+    let lines: String = (0..1000).map(|number| format!("line {number}\n")).collect();
+    peer.write_all(lines.as_bytes()).unwrap();
+    let mut back = vec![0; lines.len()];
+    peer.read_exact(&mut back).unwrap();
+    assert_eq!(String::from_utf8(back).unwrap(), lines.to_uppercase());
+    drop(peer);
+    server.join().unwrap();
+    let refused = scif::connect(PortId::new(own, 4101)).map(drop);
+    let refused = io::Error::from(refused.unwrap_err());
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
 }
 
 fn memory() {

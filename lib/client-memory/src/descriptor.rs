@@ -1,0 +1,65 @@
+//! A descriptor with a way of its own to be closed, which the standard library can borrow.
+
+use libredox::Fd;
+
+/// An open descriptor. It is closed when the value goes, by a function of the owner's.
+pub struct Descriptor {
+    number: usize,
+    close: fn(usize),
+}
+
+impl Descriptor {
+    /// Takes a descriptor over.
+    pub fn new(file: Fd, close: fn(usize)) -> Self {
+        Self {
+            number: file.into_raw(),
+            close,
+        }
+    }
+
+    /// Its number.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Gives it up: the caller closes it.
+    pub fn into_raw(self) -> usize {
+        let number = self.number;
+        core::mem::forget(self);
+        number
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        (self.close)(self.number);
+    }
+}
+
+#[cfg(feature = "std")]
+impl std::os::fd::AsFd for Descriptor {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        use std::os::fd::{BorrowedFd, RawFd};
+        // SAFETY: `new` took it from its owner, and nothing closes it before this value goes, which
+        // the result borrows. Numbers of open descriptors never come near the largest `RawFd`.
+        unsafe { BorrowedFd::borrow_raw(self.number as RawFd) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn it_is_closed_once_by_its_own_function() {
+        static CLOSED: AtomicUsize = AtomicUsize::new(0);
+        fn close(number: usize) {
+            CLOSED.fetch_add(number, Ordering::Relaxed);
+        }
+        drop(Descriptor::new(Fd::new(40), close));
+        assert_eq!(CLOSED.load(Ordering::Relaxed), 40);
+        assert_eq!(Descriptor::new(Fd::new(2), close).into_raw(), 2);
+        assert_eq!(CLOSED.load(Ordering::Relaxed), 40);
+    }
+}
