@@ -18,6 +18,7 @@ impl Descriptor {
     }
 
     /// Its number.
+    #[inline]
     pub fn number(&self) -> usize {
         self.number
     }
@@ -44,6 +45,14 @@ impl std::os::fd::AsFd for Descriptor {
         // the result borrows. Numbers of open descriptors never come near the largest `RawFd`.
         unsafe { BorrowedFd::borrow_raw(self.number as RawFd) }
     }
+}
+
+/// Lends a descriptor to the standard library.
+#[cfg(feature = "std")]
+pub fn lend(file: &Fd) -> std::os::fd::BorrowedFd<'_> {
+    use std::os::fd::{BorrowedFd, RawFd};
+    // SAFETY: its owner closes it, whom the result borrows; numbers as above.
+    unsafe { BorrowedFd::borrow_raw(file.raw() as RawFd) }
 }
 
 #[cfg(test)]

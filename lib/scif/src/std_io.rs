@@ -16,7 +16,8 @@ impl From<Error> for std::io::Error {
     }
 }
 
-/// The end of the stream, [`Errno::ConnectionReset`], is 0 bytes here, as for sockets.
+/// The end of the stream, [`Errno::ConnectionReset`], is 0 bytes here, as for sockets, for whatever
+/// reads by this trait. `endpoint.read(…)` itself is [`Endpoint::read`], where it is the error.
 impl Read for &Endpoint {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         match Endpoint::read(self, buffer) {

@@ -54,6 +54,8 @@
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
 
 mod channel;
 mod deadline;
@@ -68,6 +70,8 @@ mod region;
 mod sender;
 mod session;
 mod shared;
+#[cfg(feature = "std")]
+mod std_io;
 mod wait;
 mod wait_set;
 

@@ -39,6 +39,12 @@ impl<T> Events<T> {
         self.reader.raw()
     }
 
+    /// The descriptor with its owner.
+    #[cfg(feature = "std")]
+    pub(crate) fn reader(&self) -> &Fd {
+        &self.reader
+    }
+
     /// Adds an event.
     pub fn push(&self, event: T) {
         let mut waiting = self.waiting.lock();

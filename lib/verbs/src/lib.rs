@@ -31,6 +31,8 @@
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
 
 mod bell;
 mod clock;
@@ -46,6 +48,8 @@ mod objects;
 mod queue_pair;
 pub mod raw;
 mod state;
+#[cfg(feature = "std")]
+mod std_io;
 mod stream;
 mod worker;
 

@@ -276,6 +276,12 @@ impl CompletionChannel {
         self.0.next()
     }
 
+    /// Its queue of events.
+    #[cfg(feature = "std")]
+    pub(crate) fn raw(&self) -> &raw::Channel {
+        &self.0
+    }
+
     /// The descriptor, ready to be read while there are events.
     pub fn fd(&self) -> usize {
         self.0.fd()
