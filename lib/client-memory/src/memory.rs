@@ -27,6 +27,8 @@ pub struct View {
     start: NonNull<u8>,
     bytes: usize,
     protection: Rights,
+    /// The length if it may be both read and written, else 0.
+    shared: usize,
 }
 
 // SAFETY: all accesses are atomic ones or copies by machine instructions, made for memory that
@@ -78,11 +80,18 @@ impl View {
     /// long as the value and is reached through no reference.
     unsafe fn new(address: usize, bytes: usize, protection: Rights) -> Result<Self> {
         let start = NonNull::new(address as *mut u8).ok_or(Error::new(EFAULT))?;
-        Ok(Self {
+        Ok(Self::of(start, bytes, protection))
+    }
+
+    /// As [`new`](Self::new), for callers that keep its promise.
+    const fn of(start: NonNull<u8>, bytes: usize, protection: Rights) -> Self {
+        let is_shared = protection.read && protection.write;
+        Self {
             start,
             bytes,
             protection,
-        })
+            shared: if is_shared { bytes } else { 0 },
+        }
     }
 
     /// Length in bytes, whole pages.
@@ -208,11 +217,12 @@ impl View {
     /// `EACCES` when the mapping cannot be both read and written.
     #[inline]
     pub fn words_u32(&self) -> Result<&[AtomicU32]> {
-        self.place(0, self.bytes, PAGE, false)?;
-        let start = self.place(0, self.bytes, PAGE, true)?;
+        if self.shared == 0 {
+            return Err(Error::new(EACCES));
+        }
         // SAFETY: the whole mapping, which lives as long as the borrow and begins at a page. Atomic
         // integers may change under a shared reference.
-        Ok(unsafe { core::slice::from_raw_parts(start.as_ptr().cast(), self.bytes / 4) })
+        Ok(unsafe { core::slice::from_raw_parts(self.start.as_ptr().cast(), self.shared / 4) })
     }
 
     /// All of it as words of 64 bits, likewise.
@@ -221,10 +231,11 @@ impl View {
     /// As [`words_u32`](Self::words_u32).
     #[inline]
     pub fn words_u64(&self) -> Result<&[AtomicU64]> {
-        self.place(0, self.bytes, PAGE, false)?;
-        let start = self.place(0, self.bytes, PAGE, true)?;
+        if self.shared == 0 {
+            return Err(Error::new(EACCES));
+        }
         // SAFETY: as for `words_u32`.
-        Ok(unsafe { core::slice::from_raw_parts(start.as_ptr().cast(), self.bytes / 8) })
+        Ok(unsafe { core::slice::from_raw_parts(self.start.as_ptr().cast(), self.shared / 8) })
     }
 
     /// Reads a value that its writer published: what was written before it is visible after.
@@ -362,16 +373,13 @@ impl Memory {
             start,
             bytes,
             protection,
+            ..
         } = self.view;
         core::mem::forget(self);
         // SAFETY: `offset` lies inside the mapping.
         let middle = unsafe { start.add(offset) };
         let part = |start, bytes| Self {
-            view: View {
-                start,
-                bytes,
-                protection,
-            },
+            view: View::of(start, bytes, protection),
         };
         Ok((part(start, offset), part(middle, bytes - offset)))
     }

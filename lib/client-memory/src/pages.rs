@@ -28,8 +28,20 @@ const MAP_FIXED_NOREPLACE: u32 = MapFlags::MAP_FIXED_NOREPLACE.bits() as u32;
 pub struct Pages {
     start: NonNull<u8>,
     bytes: usize,
-    protection: Rights,
+    /// The length where it may be read and written, 0 where not.
+    readable: usize,
+    writable: usize,
     side: Side,
+}
+
+/// A mapping by value: through a reference to [`Pages`] the compiler would load the address again
+/// after each look at a word.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapped<'a> {
+    start: NonNull<u8>,
+    readable: usize,
+    writable: usize,
+    pages: PhantomData<&'a Pages>,
 }
 
 // SAFETY: all accesses are atomic ones or copies by machine instructions, made for memory that
@@ -75,7 +87,8 @@ impl Pages {
         Ok(Self {
             start,
             bytes,
-            protection,
+            readable: if protection.read { bytes } else { 0 },
+            writable: if protection.write { bytes } else { 0 },
             side,
         })
     }
@@ -95,7 +108,21 @@ impl Pages {
 
     /// The rights of the mapping.
     pub fn protection(&self) -> Rights {
-        self.protection
+        Rights {
+            read: self.readable > 0,
+            write: self.writable > 0,
+        }
+    }
+
+    /// The mapping by value.
+    #[inline]
+    pub fn mapped(&self) -> Mapped<'_> {
+        Mapped {
+            start: self.start,
+            readable: self.readable,
+            writable: self.writable,
+            pages: PhantomData,
+        }
     }
 
     /// Whose memory it is.
@@ -106,10 +133,7 @@ impl Pages {
     /// The word at `OFFSET`, on the first page and aligned.
     #[inline]
     pub fn u32_at<const OFFSET: usize>(&self) -> &AtomicU32 {
-        const { assert!(OFFSET + 4 <= PAGE && OFFSET.is_multiple_of(4)) };
-        // SAFETY: inside the first page, which is mapped as long as `self` lives. An atomic integer
-        // may change under a shared reference.
-        unsafe { AtomicU32::from_ptr(self.start.add(OFFSET).cast().as_ptr()) }
+        self.mapped().u32_at::<OFFSET>()
     }
 
     /// One of `COUNT` words (a power of two) that are `STEP` bytes apart from `OFFSET` on, all on
@@ -124,16 +148,14 @@ impl Pages {
             assert!(OFFSET.is_multiple_of(4) && STEP.is_multiple_of(4));
         };
         let offset = OFFSET + STEP * (index % COUNT);
-        // SAFETY: as for `u32_at`, as the index is smaller than `COUNT`.
+        // SAFETY: as for `Mapped::u32_at`, as the index is smaller than `COUNT`.
         unsafe { AtomicU32::from_ptr(self.start.add(offset).cast().as_ptr()) }
     }
 
     /// The word at `OFFSET`, on the first page and aligned.
     #[inline]
     pub fn u64_at<const OFFSET: usize>(&self) -> &AtomicU64 {
-        const { assert!(OFFSET + 8 <= PAGE && OFFSET.is_multiple_of(8)) };
-        // SAFETY: as for `u32_at`.
-        unsafe { AtomicU64::from_ptr(self.start.add(OFFSET).cast().as_ptr()) }
+        self.mapped().u64_at::<OFFSET>()
     }
 
     /// The word at an offset.
@@ -144,7 +166,7 @@ impl Pages {
     #[inline]
     pub fn word_u64(&self, offset: usize) -> Result<&AtomicU64> {
         let place = self.place(offset, size_of::<u64>(), true)?;
-        if !self.protection.read || !offset.is_multiple_of(align_of::<u64>()) {
+        if self.readable == 0 || !offset.is_multiple_of(align_of::<u64>()) {
             return Err(Error::new(EFAULT));
         }
         // SAFETY: inside the mapping, which lives as long as `self`, and aligned, as mappings begin
@@ -155,55 +177,16 @@ impl Pages {
     /// A checked place for an access of `bytes` bytes.
     #[inline]
     fn place(&self, offset: usize, bytes: usize, write: bool) -> Result<NonNull<u8>> {
-        let inside = offset <= self.bytes && bytes <= self.bytes - offset;
-        let allowed = if write {
-            self.protection.write
-        } else {
-            self.protection.read
-        };
-        if !inside || !allowed {
-            return Err(Error::new(EFAULT));
-        }
-        // SAFETY: `offset` is at most the length of the mapping.
-        Ok(unsafe { self.start.add(offset) })
+        self.mapped().place(offset, bytes, write)
     }
 
-    /// Asks for the cache line of the byte at `offset`; does nothing else, wherever that is.
-    #[inline]
-    pub fn prefetch(&self, offset: usize) {
-        let address = self.start.as_ptr().wrapping_add(offset);
-        copy::prefetch(address);
-    }
-
-    /// As [`put`](Self::put), of at most [`SMALL_BYTES`](copy::SMALL_BYTES) bytes, for which there
-    /// is one routine.
+    /// As [`Mapped::put_short`].
     ///
     /// # Errors
-    /// As there; `EFAULT` for more bytes.
+    /// As there.
     #[inline]
     pub fn put_short(&self, offset: usize, from: Readable<'_>) -> Result<()> {
-        let to = self.place(offset, from.bytes, true)?;
-        if from.bytes > copy::SMALL_BYTES {
-            return Err(Error::new(EFAULT));
-        }
-        // SAFETY: the target is checked, the source known to be there.
-        unsafe { copy::copy_short(from.start.as_ptr(), to.as_ptr(), from.bytes) };
-        Ok(())
-    }
-
-    /// As [`take`](Self::take), of `bytes` bytes, at most [`SMALL_BYTES`](copy::SMALL_BYTES).
-    ///
-    /// # Errors
-    /// As there; `EFAULT` for more bytes or more than there is room for.
-    #[inline]
-    pub fn take_short(&self, offset: usize, to: &Writable<'_>, bytes: usize) -> Result<()> {
-        let from = self.place(offset, bytes, false)?;
-        if bytes > copy::SMALL_BYTES.min(to.bytes) {
-            return Err(Error::new(EFAULT));
-        }
-        // SAFETY: the source is checked, the target known to be there.
-        unsafe { copy::copy_short(from.as_ptr(), to.start.as_ptr(), bytes) };
-        Ok(())
+        self.mapped().put_short(offset, from)
     }
 
     /// Copies bytes of the program in, by the routine chosen for this kind of memory.
@@ -280,6 +263,74 @@ impl Pages {
         // SAFETY: the mapping is this value's own, no reference but to atomic words leads there,
         // and what replaces it can be read and written.
         unsafe { mmap(arguments)? };
+        Ok(())
+    }
+}
+
+impl<'a> Mapped<'a> {
+    /// The word at `OFFSET`, on the first page and aligned.
+    #[inline]
+    pub fn u32_at<const OFFSET: usize>(self) -> &'a AtomicU32 {
+        const { assert!(OFFSET + 4 <= PAGE && OFFSET.is_multiple_of(4)) };
+        // SAFETY: inside the first page, which is mapped as long as the mapping lives. An atomic
+        // integer may change under a shared reference.
+        unsafe { AtomicU32::from_ptr(self.start.add(OFFSET).cast().as_ptr()) }
+    }
+
+    /// The word at `OFFSET`, on the first page and aligned.
+    #[inline]
+    pub fn u64_at<const OFFSET: usize>(self) -> &'a AtomicU64 {
+        const { assert!(OFFSET + 8 <= PAGE && OFFSET.is_multiple_of(8)) };
+        // SAFETY: as for `u32_at`.
+        unsafe { AtomicU64::from_ptr(self.start.add(OFFSET).cast().as_ptr()) }
+    }
+
+    /// A checked place for an access of `bytes` bytes.
+    #[inline]
+    fn place(self, offset: usize, bytes: usize, write: bool) -> Result<NonNull<u8>> {
+        let end = if write { self.writable } else { self.readable };
+        let Some(behind) = offset.checked_add(bytes) else {
+            return Err(Error::new(EFAULT));
+        };
+        if behind > end {
+            return Err(Error::new(EFAULT));
+        }
+        // SAFETY: `offset` is at most the length of the mapping.
+        Ok(unsafe { self.start.add(offset) })
+    }
+
+    /// Asks for the cache line of the byte at `offset`; does nothing else, wherever that is.
+    #[inline]
+    pub fn prefetch(self, offset: usize) {
+        let address = self.start.as_ptr().wrapping_add(offset);
+        copy::prefetch(address);
+    }
+
+    /// As [`put`](Pages::put), of at most [`SMALL_BYTES`](copy::SMALL_BYTES) bytes, for which there
+    /// is one routine. (It copies more, too.)
+    ///
+    /// # Errors
+    /// As there.
+    #[inline(always)]
+    pub fn put_short(self, offset: usize, from: Readable<'_>) -> Result<()> {
+        let to = self.place(offset, from.bytes, true)?;
+        // SAFETY: the target is checked, the source known to be there.
+        unsafe { copy::copy_short(from.start.as_ptr(), to.as_ptr(), from.bytes) };
+        Ok(())
+    }
+
+    /// As [`take`](Pages::take), of `bytes` bytes, at most [`SMALL_BYTES`](copy::SMALL_BYTES).
+    ///
+    /// # Errors
+    /// As there; `EFAULT` for more bytes than there is room for.
+    #[inline(always)]
+    pub fn take_short(self, offset: usize, to: &Writable<'_>, bytes: usize) -> Result<()> {
+        let from = self.place(offset, bytes, false)?;
+        if bytes > to.bytes {
+            return Err(Error::new(EFAULT));
+        }
+        // SAFETY: the source is checked, the target known to be there.
+        unsafe { copy::copy_short(from.as_ptr(), to.start.as_ptr(), bytes) };
         Ok(())
     }
 }

@@ -208,15 +208,15 @@ pub unsafe fn copy_by(routine: Routine, from: *const u8, to: *mut u8, bytes: usi
     }
 }
 
-/// As [`copy`], of at most [`SMALL_BYTES`], for which there is one routine. More is copied too, at
-/// the loop's speed.
+/// As [`copy`], of at most [`SMALL_BYTES`], for which there is one routine. More is copied too, but
+/// perhaps not by the fastest routine.
 ///
 /// # Safety
 /// As for [`copy`].
 #[inline]
 pub unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: passed on.
-    unsafe { routines::words(from, to, bytes) };
+    unsafe { routines::short(from, to, bytes) };
 }
 
 /// Asks for the cache line at an address; nothing happens where there is no memory.

@@ -116,4 +116,12 @@ pub trait RingMemory {
 
     /// Gives the lock of a side back (release).
     fn unlock(&mut self, side: Side);
+
+    /// As `unlock`, then a full fence as [`fence`](RingMemory::fence): one instruction where a
+    /// locked one is both.
+    #[inline]
+    fn unlock_and_fence(&mut self, side: Side) {
+        self.unlock(side);
+        self.fence();
+    }
 }

@@ -64,4 +64,4 @@ mod ring;
 pub mod validity;
 
 pub use access::{RingMemory, Side, Word};
-pub use ring::{Consumer, Moved, Producer, RingError, Taken};
+pub use ring::{Consumer, Found, Moved, Producer, RingError};

@@ -37,13 +37,16 @@ pub struct Moved {
     pub notify: bool,
 }
 
-/// What [`Consumer::take_short`] took.
+/// Bytes that [`Consumer::find_short`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
-    /// Bytes, at least one.
+pub struct Found {
+    /// Where they are in the ring.
+    pub offset: usize,
+    /// How many: at least one, if `wanted` has never said 0.
     pub bytes: usize,
-    /// Room is to be given back: call [`Consumer::give_back`].
-    pub is_room_due: bool,
+    /// The position in front of them, and the one behind all that are there.
+    received: u64,
+    put: u64,
 }
 
 /// The ring the other side reads and this side writes.
@@ -81,11 +84,17 @@ impl Producer {
         if !mem.try_lock(Side::Send, holder) {
             return Err(RingError::Locked);
         }
-        let put = self.put(mem, bytes);
-        mem.unlock(Side::Send);
-        let bytes = put?;
-        let notify = bytes > 0 && self.must_notify(mem);
-        Ok(Moved { bytes, notify })
+        match self.put(mem, bytes) {
+            Ok(bytes @ 1..) => {
+                let notify = self.unlock_and_must_notify(mem);
+                Ok(Moved { bytes, notify })
+            }
+            put => {
+                mem.unlock(Side::Send);
+                let notify = false;
+                put.map(|bytes| Moved { bytes, notify })
+            }
+        }
     }
 
     /// As `send`, for a caller that holds the lock; does not check for a wake-up.
@@ -156,17 +165,21 @@ impl Producer {
         bytes: usize,
         copy: impl FnOnce(&mut M, usize) -> Result<(), M::Error>,
     ) -> Result<bool, M::Error> {
+        let mask = self.mask;
+        let Some(most) = mask.checked_sub(bytes as u64) else {
+            return Ok(false);
+        };
         let sent = mem.position(Side::Send);
-        let offset = sent & self.mask;
-        let room = self.room_at(sent, self.seen.load(Ordering::Relaxed));
-        if room.min(self.mask.wrapping_sub(offset)) < bytes as u64 {
+        let unread = sent.wrapping_sub(self.seen.load(Ordering::Relaxed));
+        let offset = sent & mask;
+        if unread > most || offset > most {
             return Ok(false);
         }
         copy(mem, offset as usize)?;
         let sent = sent.wrapping_add(bytes as u64);
         // In this order, as in `put_with`.
         mem.set_position(Side::Send, sent);
-        mem.store_peer(Word::LocalWrite, (sent & self.mask) as u32)?;
+        mem.store_peer(Word::LocalWrite, (sent & mask) as u32)?;
         Ok(true)
     }
 
@@ -202,6 +215,15 @@ impl Producer {
     pub fn must_notify<M: RingMemory>(&self, mem: &mut M) -> bool {
         // The index must be visible before this look: the other side stores its wish, then looks.
         mem.fence();
+        mem.load(Word::BytesArmed) != 0 && mem.clear(Word::BytesArmed) != 0
+    }
+
+    /// Gives the lock back after a `put`; whether the other side is to be woken, as
+    /// [`must_notify`](Producer::must_notify).
+    #[inline]
+    pub fn unlock_and_must_notify<M: RingMemory>(&self, mem: &mut M) -> bool {
+        // The fence is that of `must_notify`: it comes after the index, too.
+        mem.unlock_and_fence(Side::Send);
         mem.load(Word::BytesArmed) != 0 && mem.clear(Word::BytesArmed) != 0
     }
 
@@ -400,22 +422,22 @@ impl Consumer {
         Ok(count)
     }
 
-    /// As `take_with` in the usual case and by few instructions: takes what is there, at most
-    /// `most` bytes, if that is at least `least` bytes and no more than `limit`, and the ring does
-    /// not end among them. `copy` copies so many from an offset on. `None`: nothing was taken.
+    /// The first half of `take_with` in the usual case and by few instructions: finds as many bytes as
+    /// `wanted` says when it is told how many are there, if the ring does not end among them.
+    /// `None`: there are none such.
+    ///
+    /// In two halves because the copy between them, as an argument, would be a call.
     ///
     /// # Errors
-    /// `BadIndex`; `Memory` when `copy` says so.
-    #[inline]
-    pub fn take_short<M: RingMemory>(
+    /// `BadIndex`.
+    #[inline(always)]
+    pub fn find_short<M: RingMemory>(
         &self,
-        mem: &mut M,
-        (least, most, limit): (usize, usize, usize),
-        copy: impl FnOnce(&mut M, usize, usize) -> Result<(), M::Error>,
-    ) -> Result<Option<Taken>, RingError<M::Error>> {
+        mem: &M,
+        wanted: impl FnOnce(usize) -> Option<usize>,
+    ) -> Result<Option<Found>, RingError<M::Error>> {
         let mask = self.mask;
         let before = self.seen.load(Ordering::Acquire);
-        let given = self.given.load(Ordering::Relaxed);
         let received = mem.position(Side::Receive);
         let index = u64::from(mem.load(Word::LocalWrite));
         let unread = index.wrapping_sub(received) & mask;
@@ -423,23 +445,32 @@ impl Consumer {
         if index > mask || unread < self.there_at(received, before) {
             return Err(RingError::BadIndex);
         }
-        self.seen
-            .store(received.wrapping_add(unread), Ordering::Release);
-        let count = unread.min(most as u64);
+        let put = received.wrapping_add(unread);
+        self.seen.store(put, Ordering::Release);
+        let Some(bytes) = wanted(unread as usize) else {
+            return Ok(None);
+        };
         let offset = received & mask;
-        let until_end = mask.wrapping_sub(offset);
-        if count < least as u64 || count > until_end.min(limit as u64) {
+        if bytes as u64 > unread.min(mask.wrapping_sub(offset)) {
             return Ok(None);
         }
-        copy(mem, offset as usize, count as usize)?;
-        let received = received.wrapping_add(count);
-        mem.set_position(Side::Receive, received);
-        let filled = index.wrapping_sub(given) & mask;
-        let kept = received.wrapping_sub(given);
-        Ok(Some(Taken {
-            bytes: count as usize,
-            is_room_due: self.is_due(mem, filled, kept),
+        Ok(Some(Found {
+            offset: offset as usize,
+            bytes,
+            received,
+            put,
         }))
+    }
+
+    /// The second half, once the bytes are copied: they are taken. Whether their room may have to be
+    /// given back, by [`give_back`](Consumer::give_back).
+    #[inline(always)]
+    pub fn take_found<M: RingMemory>(&self, mem: &mut M, found: Found) -> bool {
+        let received = found.received.wrapping_add(found.bytes as u64);
+        mem.set_position(Side::Receive, received);
+        // At least as much as `give_back` finds, which is the one to decide.
+        let filled = found.put.wrapping_sub(self.given.load(Ordering::Relaxed));
+        filled > self.most_kept || mem.load(Word::RoomArmed) != 0
     }
 
     /// Gives the room of everything taken back if the other side waits for it, or sees more than
@@ -527,12 +558,12 @@ impl Consumer {
     /// index is not "nothing", so that the next take finds it.
     #[inline]
     pub fn is_empty<M: RingMemory>(&self, mem: &M) -> bool {
-        let received = mem.position(Side::Receive);
+        let offset = mem.position(Side::Receive) & self.mask;
         // The next bytes come with the index, each with a cache line of their own: on their way at
         // the same time instead of one after the other.
-        mem.touch((received & self.mask) as usize);
+        mem.touch(offset as usize);
         // In this order: whatever others take meanwhile, at the second load nothing was there.
-        u64::from(mem.load(Word::LocalWrite)) == received & self.mask
+        u64::from(mem.load(Word::LocalWrite)) == offset
     }
 
     /// Asks the other side to wake us when bytes come, and looks once more; as `peek`. If there are

@@ -75,19 +75,17 @@ fn short_ways_do_what_the_long_ones_do_or_nothing() {
         let mut buffer = vec![0; 1 + next(40)];
         let (least, most, limit) = (1 + next(buffer.len()), buffer.len(), 1 + next(40));
         let there = sent.len() - received.len();
+        let wanted =
+            |there: usize| Some(there.min(most)).filter(|count| (least..=limit).contains(count));
         let mut is_room_due = None;
-        let taken =
-            consumer.take_short(&mut right, (least, most, limit), |right, offset, count| {
-                assert!(offset + count < 64, "beyond the ring's end");
-                right.read(offset, &mut buffer[..count]);
-                Ok(())
-            });
-        let count = match taken {
-            Ok(Some(taken)) => {
+        let count = match consumer.find_short(&right, wanted) {
+            Ok(Some(found)) => {
                 short[1] += 1;
-                let count = taken.bytes;
+                let (offset, count) = (found.offset, found.bytes);
+                assert!(offset + count < 64, "beyond the ring's end");
                 assert!(count >= least && count <= limit && count == there.min(most));
-                is_room_due = Some(taken.is_room_due);
+                right.read(offset, &mut buffer[..count]);
+                is_room_due = Some(consumer.take_found(&mut right, found));
                 count
             }
             _ => consumer.take(&mut right, &mut buffer).unwrap(),
@@ -105,11 +103,11 @@ fn short_ways_do_what_the_long_ones_do_or_nothing() {
 
 #[test]
 fn short_ways_find_bad_indices() {
-    let (_, mut right) = pair(64);
+    let (_, right) = pair(64);
     let consumer = Consumer::new(64);
     right.scribble(Word::LocalWrite, 64);
-    let taken = consumer.take_short(&mut right, (1, 8, 8), |_, _, _| panic!("nothing is there"));
-    assert_eq!(taken, Err(RingError::BadIndex));
+    let found = consumer.find_short(&right, |_| panic!("nothing is there"));
+    assert_eq!(found, Err(RingError::BadIndex));
 }
 
 #[test]

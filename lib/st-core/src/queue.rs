@@ -13,7 +13,8 @@
 //! ```
 //!
 //! # A slot
-//! A slot is one cache line: 56 bytes of body, its kind, and a sequence number that is stored last.
+//! A slot is one cache line: 56 bytes of body, then its kind and a sequence number, which are one
+//! double word that is stored last.
 //! The number is the slot's turn (1 in the first round, 2 in the next), so a receiver loads one
 //! line to see that a slot is filled and to have what is in it. A descriptor that is longer than a
 //! body takes two slots; the second one is filled first.
@@ -49,9 +50,9 @@ const TAKEN: usize = 0;
 const ARMED: usize = 8;
 const ROOM: usize = 12;
 
-/// Offsets behind the body of a slot.
-const KIND: usize = 56;
-const SEQUENCE: usize = 60;
+/// The offset of the double word behind the body of a slot: its kind, and in the upper half the
+/// sequence number.
+const TAIL: usize = 56;
 
 /// A word of a channel's line that asks for a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +108,7 @@ impl Layout {
         Lane {
             words: LINE * line,
             first: LINE * (self.channels as usize + line * self.slots as usize),
+            end: LINE * (self.channels as usize + (line + 1) * self.slots as usize),
             slots: self.slots as u64,
         }
     }
@@ -119,6 +121,8 @@ struct Lane {
     words: usize,
     /// The offset of the first slot.
     first: usize,
+    /// The offset behind the last slot.
+    end: usize,
     /// Slots: a power of two.
     slots: u64,
 }
@@ -149,12 +153,25 @@ impl Lane {
             sequence: round.wrapping_add(1) as u32,
         }
     }
+
+    /// The slot behind another one.
+    #[inline]
+    const fn after(&self, slot: Slot) -> Slot {
+        let at = slot.at.wrapping_add(LINE);
+        if at != self.end {
+            return Slot { at, ..slot };
+        }
+        Slot {
+            at: self.first,
+            sequence: slot.sequence.wrapping_add(1),
+        }
+    }
 }
 
 impl Slot {
     #[inline]
-    const fn word(&self, word: usize) -> usize {
-        self.at.wrapping_add(word)
+    const fn tail(&self) -> usize {
+        self.at.wrapping_add(TAIL)
     }
 }
 
@@ -299,14 +316,15 @@ impl Sender {
             let place = self.lane.slot(self.pushed + slot);
             fill(mem, place, descriptor.kind, body)?;
         }
-        Ok(Some(self.sent(mem, slots)))
+        let next = self.lane.slot(self.pushed.wrapping_add(slots));
+        Ok(Some(self.sent(mem, slots, next)))
     }
 
     /// As [`send`](Sender::send), a header of level 1: the shortest way.
     ///
     /// # Errors
     /// All of [`QueueError`].
-    #[inline]
+    #[inline(always)]
     pub fn send_message<M: QueueMemory>(
         &mut self,
         mem: &mut M,
@@ -316,14 +334,15 @@ impl Sender {
             return Ok(None);
         }
         fill(mem, self.next, Kind::Message, message)?;
-        Ok(Some(self.sent(mem, 1)))
+        let next = self.lane.after(self.next);
+        Ok(Some(self.sent(mem, 1, next)))
     }
 
-    /// Notes that slots were filled.
+    /// Notes that slots were filled, before the slot `next`.
     #[inline]
-    fn sent<M: QueueMemory>(&mut self, mem: &mut M, slots: u64) -> Sent {
+    fn sent<M: QueueMemory>(&mut self, mem: &mut M, slots: u64, next: Slot) -> Sent {
         self.pushed = self.pushed.wrapping_add(slots);
-        self.next = self.lane.slot(self.pushed);
+        self.next = next;
         let wake = take_wish(mem, self.lane.word(ARMED));
         Sent { wake }
     }
@@ -366,8 +385,6 @@ pub enum Next {
     Nothing,
     /// A header, which was taken.
     Message {
-        /// The header.
-        message: [u8; PAYLOAD_BYTES],
         /// The peer sleeps until something is taken: wake it.
         wake: bool,
     },
@@ -384,6 +401,8 @@ pub struct Receiver {
     taken: u64,
     /// Slots whose return was stored.
     given: u64,
+    /// Most slots whose return is kept back, plus one.
+    quarter: u64,
     /// The slot with the number `taken`.
     next: Slot,
 }
@@ -396,6 +415,7 @@ impl Receiver {
             lane,
             taken: 0,
             given: 0,
+            quarter: if lane.slots < 4 { 1 } else { lane.slots / 4 },
             next: lane.slot(0),
         }
     }
@@ -403,7 +423,7 @@ impl Receiver {
     /// Whether a descriptor is there.
     #[inline]
     pub fn is_ready<M: QueueMemory>(&self, mem: &M) -> bool {
-        is_filled(mem, self.next)
+        filled(mem, self.next).is_some()
     }
 
     /// The next descriptor, which stays; `None`: there is none.
@@ -414,16 +434,15 @@ impl Receiver {
         &self,
         mem: &M,
     ) -> Result<Option<Descriptor>, QueueError<M::Error>> {
-        if !self.is_ready(mem) {
+        let Some(kind) = filled(mem, self.next) else {
             return Ok(None);
-        }
-        let kind = mem.load(self.next.word(KIND));
+        };
         let kind = Kind::from_word(kind).ok_or(QueueError::Broken)?;
         let mut bytes = [0; MAX_DESCRIPTOR];
         for (slot, to) in (0..).zip(bytes[..kind.bytes()].chunks_mut(BODY_BYTES)) {
             let slot = self.lane.slot(self.taken + slot);
             // The sender fills the last slot first.
-            if !is_filled(mem, slot) {
+            if filled(mem, slot).is_none() {
                 return Err(QueueError::Broken);
             }
             mem.read(slot.at, to);
@@ -446,29 +465,28 @@ impl Receiver {
         Ok(Some(Received { descriptor, wake }))
     }
 
-    /// As [`receive`](Receiver::receive), a header of level 1: the shortest way. A descriptor of
-    /// another kind stays.
+    /// As [`receive`](Receiver::receive), a header of level 1, of which `message` gets as many bytes
+    /// as it has room for: the shortest way. A descriptor of another kind stays.
     ///
     /// # Errors
     /// All of [`QueueError`].
-    #[inline]
+    #[inline(always)]
     pub fn receive_message<M: QueueMemory>(
         &mut self,
         mem: &mut M,
+        message: &mut [u8],
     ) -> Result<Next, QueueError<M::Error>> {
-        if !self.is_ready(mem) {
-            return Ok(Next::Nothing);
-        }
         let slot = self.next;
-        match Kind::from_word(mem.load(slot.word(KIND))) {
-            Some(Kind::Message) => {}
-            Some(_) => return Ok(Next::Other),
-            None => return Err(QueueError::Broken),
+        match filled(mem, slot).map(Kind::from_word) {
+            Some(Some(Kind::Message)) => {}
+            Some(Some(_)) => return Ok(Next::Other),
+            Some(None) => return Err(QueueError::Broken),
+            None => return Ok(Next::Nothing),
         }
-        let mut message = [0; PAYLOAD_BYTES];
-        mem.read(slot.at, &mut message);
-        let wake = self.take(mem, Kind::Message)?;
-        Ok(Next::Message { message, wake })
+        let bytes = message.len().min(PAYLOAD_BYTES);
+        mem.read(slot.at, &mut message[..bytes]);
+        let wake = self.took(mem, 1, self.lane.after(slot))?;
+        Ok(Next::Message { wake })
     }
 
     /// Takes the descriptor that [`peek`](Receiver::peek) has shown, of this kind; whether the peer
@@ -482,11 +500,22 @@ impl Receiver {
         mem: &mut M,
         kind: Kind,
     ) -> Result<bool, QueueError<M::Error>> {
-        self.taken = self.taken.wrapping_add(kind.slots());
-        self.next = self.lane.slot(self.taken);
-        let wish = self.lane.word(ROOM);
-        let quarter = (self.lane.slots / 4).max(1);
-        if self.taken.wrapping_sub(self.given) < quarter && mem.load(wish) == 0 {
+        let next = self.lane.slot(self.taken.wrapping_add(kind.slots()));
+        self.took(mem, kind.slots(), next)
+    }
+
+    /// Notes that slots were taken, before the slot `next`; whether the peer is to be woken.
+    #[inline]
+    fn took<M: QueueMemory>(
+        &mut self,
+        mem: &mut M,
+        slots: u64,
+        next: Slot,
+    ) -> Result<bool, QueueError<M::Error>> {
+        self.taken = self.taken.wrapping_add(slots);
+        self.next = next;
+        let kept = self.taken.wrapping_sub(self.given);
+        if kept < self.quarter && mem.load(self.lane.word(ROOM)) == 0 {
             return Ok(false);
         }
         self.give_back(mem)
@@ -531,14 +560,15 @@ pub struct Armed {
 #[inline]
 fn fill<M: QueueMemory>(mem: &mut M, slot: Slot, kind: Kind, body: &[u8]) -> Result<(), M::Error> {
     mem.write_peer(slot.at, body)?;
-    mem.store_peer(slot.word(KIND), kind as u32)?;
-    mem.store_peer(slot.word(SEQUENCE), slot.sequence)
+    let tail = u64::from(slot.sequence) << 32 | kind as u64;
+    mem.store_peer_long(slot.tail(), tail)
 }
 
-/// Whether a slot of the own window is filled.
+/// The word for the kind of what is in a slot of the own window, if it is filled.
 #[inline]
-fn is_filled<M: QueueMemory>(mem: &M, slot: Slot) -> bool {
-    mem.load(slot.word(SEQUENCE)) == slot.sequence
+fn filled<M: QueueMemory>(mem: &M, slot: Slot) -> Option<u32> {
+    let tail = mem.load_long(slot.tail());
+    ((tail >> 32) as u32 == slot.sequence).then_some(tail as u32)
 }
 
 /// Stores a wish into the peer's window, and sees to it that it is there before the next look.

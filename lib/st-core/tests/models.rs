@@ -15,12 +15,12 @@ use st_core::queue::{Descriptor, Kind, LINE, Layout, Next, QueueMemory, Receiver
 /// One channel of two slots.
 const SLOTS: u32 = 2;
 
-/// One end's window: the channel's double word, its two other words, and of each slot its kind, its
-/// sequence and one byte of its body.
+/// One end's window: the channel's double word, its two other words, and of each slot its double
+/// word (kind and sequence) and one byte of its body.
 struct Window {
     taken: AtomicU64,
     wishes: [AtomicU32; 2],
-    slots: [[AtomicU32; 3]; SLOTS as usize],
+    slots: [(AtomicU64, AtomicU32); SLOTS as usize],
     bell: Notify,
 }
 
@@ -29,7 +29,7 @@ impl Window {
         Arc::new(Window {
             taken: AtomicU64::new(0),
             wishes: [(); 2].map(|()| AtomicU32::new(0)),
-            slots: [(); SLOTS as usize].map(|()| [(); 3].map(|()| AtomicU32::new(0))),
+            slots: [(); SLOTS as usize].map(|()| (AtomicU64::new(0), AtomicU32::new(0))),
             bell: Notify::new(),
         })
     }
@@ -40,9 +40,16 @@ impl Window {
         match (line, at) {
             (0, 8) => &self.wishes[0],
             (0, 12) => &self.wishes[1],
-            (1.., 56) => &self.slots[line - 1][0],
-            (1.., 60) => &self.slots[line - 1][1],
             _ => panic!("there is no word at {offset}"),
+        }
+    }
+
+    /// The double word at an offset of the real layout.
+    fn long(&self, offset: usize) -> &AtomicU64 {
+        match (offset / LINE, offset % LINE) {
+            (0, 0) => &self.taken,
+            (line @ 1.., 56) => &self.slots[line - 1].0,
+            _ => panic!("there is no double word at {offset}"),
         }
     }
 }
@@ -61,8 +68,7 @@ impl<const FENCES: bool> QueueMemory for End<FENCES> {
     }
 
     fn load_long(&self, offset: usize) -> u64 {
-        assert_eq!(offset, 0);
-        self.own.taken.load(Acquire)
+        self.own.long(offset).load(Acquire)
     }
 
     fn clear(&mut self, offset: usize) -> u32 {
@@ -70,7 +76,7 @@ impl<const FENCES: bool> QueueMemory for End<FENCES> {
     }
 
     fn read(&self, offset: usize, body: &mut [u8]) {
-        let value = self.own.slots[offset / LINE - 1][2].load(Relaxed);
+        let value = self.own.slots[offset / LINE - 1].1.load(Relaxed);
         body[0] = value as u8;
     }
 
@@ -80,14 +86,13 @@ impl<const FENCES: bool> QueueMemory for End<FENCES> {
     }
 
     fn store_peer_long(&mut self, offset: usize, value: u64) -> Result<(), Infallible> {
-        assert_eq!(offset, 0);
-        self.peer.taken.store(value, Release);
+        self.peer.long(offset).store(value, Release);
         Ok(())
     }
 
     fn write_peer(&mut self, offset: usize, body: &[u8]) -> Result<(), Infallible> {
         let slot = &self.peer.slots[offset / LINE - 1];
-        slot[2].store(body[0].into(), Relaxed);
+        slot.1.store(body[0].into(), Relaxed);
         Ok(())
     }
 
@@ -137,8 +142,9 @@ fn receive_all<const FENCES: bool>(mem: &mut End<FENCES>, layout: Layout, values
     let mut receiver = Receiver::new(layout, 0);
     for value in values {
         loop {
-            if let Next::Message { message, wake } = receiver.receive_message(mem).unwrap() {
-                assert_eq!(message[0], *value);
+            let mut message = [0];
+            if let Next::Message { wake } = receiver.receive_message(mem, &mut message).unwrap() {
+                assert_eq!(message, [*value]);
                 if wake {
                     mem.peer.bell.notify();
                 }

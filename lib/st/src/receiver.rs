@@ -83,10 +83,11 @@ impl Receiver {
                 "a header has at most 32 bytes"
             )
         };
-        let message = self.next(deadline)?;
-        // Never too short, as was checked above.
-        let header = T::read_from_prefix(&message);
-        header.map_or(Err(Error::Invalid), |(header, _)| Ok(header))
+        let mut message = [0; MAX_HEADER_BYTES];
+        let message = &mut message[..size_of::<T>()];
+        self.next(message, deadline)?;
+        // Of the right size, as was checked above.
+        T::read_from_bytes(message).map_err(|_| Error::Invalid)
     }
 
     /// Copies data out of the peer's memory, without a word to its program. The data is there when
@@ -174,18 +175,18 @@ impl Receiver {
         Ok(self.queue.is_ready(&self.half.shared.windows()?))
     }
 
-    /// Takes the next descriptor, which must be a header of level 1.
-    #[inline]
-    fn next(&mut self, deadline: Deadline) -> Result<[u8; MAX_HEADER_BYTES]> {
+    /// Takes the next descriptor, which must be a header of level 1, and stores its first bytes.
+    #[inline(always)]
+    fn next(&mut self, message: &mut [u8], deadline: Deadline) -> Result<()> {
         loop {
             let shared = &self.half.shared;
-            let found = self.queue.receive_message(&mut shared.windows()?);
+            let found = self.queue.receive_message(&mut shared.windows()?, message);
             match found.map_err(|error| shared.queue_error(error))? {
-                Next::Message { message, wake } => {
+                Next::Message { wake } => {
                     if wake {
                         shared.wake_peer(self.half.channel);
                     }
-                    return Ok(message);
+                    return Ok(());
                 }
                 Next::Nothing => self.wait_for_descriptor(deadline)?,
                 Next::Other => return Err(Error::OtherLevel),
@@ -215,6 +216,7 @@ impl Receiver {
         Ok(())
     }
 
+    #[cold]
     fn wait_for_descriptor(&mut self, deadline: Deadline) -> Result<()> {
         let Half {
             shared,

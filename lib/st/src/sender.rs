@@ -170,7 +170,13 @@ impl Sender {
         // The slot first: this half alone fills it.
         self.wait_for_room(1, deadline)?;
         self.put_source(data, to)?;
-        self.send_message(&message(header), Deadline::Now)
+        // The connection was there for the data; whether it has ended since is not asked twice.
+        self.half.shared.check_over()?;
+        let message = message(header);
+        match self.try_send_message(&message)? {
+            true => Ok(()),
+            false => self.wait_and_send_message(&message, Deadline::Now),
+        }
     }
 
     /// Returns when everything that this end has put before is in the peer's memory, for whoever
@@ -311,20 +317,40 @@ impl Sender {
     /// Sends a header of level 1.
     #[inline]
     fn send_message(&mut self, message: &[u8; MAX_HEADER_BYTES], deadline: Deadline) -> Result<()> {
+        self.half.shared.check_sending()?;
+        match self.try_send_message(message)? {
+            true => Ok(()),
+            false => self.wait_and_send_message(message, deadline),
+        }
+    }
+
+    /// The same when there is no room.
+    #[cold]
+    #[inline(never)]
+    fn wait_and_send_message(
+        &mut self,
+        message: &[u8; MAX_HEADER_BYTES],
+        deadline: Deadline,
+    ) -> Result<()> {
         loop {
-            let shared = &self.half.shared;
-            shared.check_sending()?;
-            let sent = self.queue.send_message(&mut shared.windows()?, message);
-            match sent.map_err(|error| shared.queue_error(error))? {
-                Some(sent) => {
-                    if sent.wake {
-                        shared.wake_peer(self.half.channel);
-                    }
-                    return Ok(());
-                }
-                None => self.wait_for_more_room(1, deadline)?,
+            self.wait_for_more_room(1, deadline)?;
+            self.half.shared.check_sending()?;
+            if self.try_send_message(message)? {
+                return Ok(());
             }
         }
+    }
+
+    /// Sends a header of level 1 if there is room; whether there was.
+    #[inline(always)]
+    fn try_send_message(&mut self, message: &[u8; MAX_HEADER_BYTES]) -> Result<bool> {
+        let shared = &self.half.shared;
+        let sent = self.queue.send_message(&mut shared.windows()?, message);
+        let sent = sent.map_err(|error| shared.queue_error(error))?;
+        if sent.is_some_and(|sent| sent.wake) {
+            shared.wake_peer(self.half.channel);
+        }
+        Ok(sent.is_some())
     }
 
     pub(crate) fn send(&mut self, descriptor: &Descriptor, deadline: Deadline) -> Result<()> {

@@ -166,6 +166,18 @@ impl Shared {
         }
     }
 
+    /// Fails when the peer has said that it ends, or has broken the protocol.
+    ///
+    /// # Errors
+    /// As [`check_sending`](Self::check_sending).
+    #[inline]
+    pub fn check_over(&self) -> Result<()> {
+        match self.over.load(Ordering::Relaxed) {
+            LIVE => Ok(()),
+            _ => Err(self.reason()),
+        }
+    }
+
     /// Fails at the end of the connection.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ pub unsafe fn words(from: *const u8, to: *mut u8, bytes: usize) {
 }
 
 pub use words as avx;
+pub use words as short;
 pub use words as sse2;
 pub use words as streaming;
 pub use words as string_bytes;

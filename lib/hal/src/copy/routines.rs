@@ -26,11 +26,9 @@ pub fn saves_avx() -> bool {
 /// Asks for the cache line at an address.
 #[inline]
 pub fn prefetch(address: *const u8) {
+    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     // SAFETY: a hint, which never faults and changes nothing that a program sees.
-    unsafe {
-        asm!("prefetcht0 [{at}]", at = in(reg) address,
-            options(nostack, preserves_flags, readonly));
-    }
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 
 /// One access of a given size: the instruction's operand is named by the register's modifier.
@@ -50,7 +48,7 @@ macro_rules! move_one {
     };
 }
 
-/// With two registers for values only, because it is part of the short ways of messages, which have
+/// With two registers for values only, because it is part of the ways of small transfers, which have
 /// none to spare.
 #[inline]
 pub unsafe fn words(from: *const u8, to: *mut u8, bytes: usize) {
@@ -96,9 +94,47 @@ pub unsafe fn words(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
+/// For copies of few bytes, and part of the short ways of messages: pieces of 64 bytes by four
+/// registers of 16 bytes, then the rest.
+#[inline(always)]
+pub unsafe fn short(from: *const u8, to: *mut u8, bytes: usize) {
+    const PIECE_BYTES: usize = 64;
+    let (mut source, mut target, mut left) = (from, to, bytes);
+    while left >= PIECE_BYTES {
+        // SAFETY: see the module.
+        unsafe {
+            asm!(
+                "movups {a}, [{from}]",
+                "movups {b}, [{from} + 16]",
+                "movups {c}, [{from} + 32]",
+                "movups {d}, [{from} + 48]",
+                "movups [{to}], {a}",
+                "movups [{to} + 16], {b}",
+                "movups [{to} + 32], {c}",
+                "movups [{to} + 48], {d}",
+                from = in(reg) source,
+                to = in(reg) target,
+                a = out(xmm_reg) _,
+                b = out(xmm_reg) _,
+                c = out(xmm_reg) _,
+                d = out(xmm_reg) _,
+                options(nostack, preserves_flags)
+            );
+        }
+        left = left.wrapping_sub(PIECE_BYTES);
+        if left == 0 {
+            return;
+        }
+        source = source.wrapping_add(PIECE_BYTES);
+        target = target.wrapping_add(PIECE_BYTES);
+    }
+    // SAFETY: the rest of the same ranges.
+    unsafe { rest(source, target, left) };
+}
+
 /// Fewer than 64 bytes: pieces of 32, 16 and 8, of which each is there or not, then the bytes that
-/// are no word.
-#[inline]
+/// are no word. Always inlined: for a call the short ways of messages would save registers.
+#[inline(always)]
 unsafe fn rest(from: *const u8, to: *mut u8, bytes: usize) {
     let (mut source, mut target) = (from, to);
     if bytes & 32 != 0 {

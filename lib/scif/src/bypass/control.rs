@@ -1,8 +1,8 @@
 //! The control page of a connection, as a bypass client sees it; see [`scif_abi::bypass`].
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
-use client_memory::pages::Pages;
+use client_memory::pages::{Mapped, Pages};
 use hal::copy::Choices;
 use scif_abi::bypass::{
     COPY_ROUTINES_OFFSET, EPOCH_OFFSET, RMA_BUSY_OFFSET, RMA_BUSY_SLOTS, RMA_BUSY_STEP,
@@ -23,6 +23,15 @@ impl StateWord {
     /// The state word of a connection that has ended.
     pub const ENDED: Self = Self(STATE_ENDED as u64);
 
+    /// The state word of a control page now.
+    #[inline]
+    pub fn of(page: Mapped<'_>) -> Self {
+        // Both with one load.
+        const { assert!(EPOCH_OFFSET == STATE_OFFSET + 4) };
+        let word = page.u64_at::<{ STATE_OFFSET as usize }>();
+        Self(word.load(Ordering::Acquire))
+    }
+
     /// Whether the connection lives.
     #[inline]
     pub const fn is_connected(self) -> bool {
@@ -33,6 +42,15 @@ impl StateWord {
     #[inline]
     pub const fn is_finished(self) -> bool {
         self.0 as u32 == STATE_FINISHED
+    }
+
+    /// The same word as long as the peer may put bytes into the own ring; else one that no
+    /// connection has.
+    pub const fn unfinished(self) -> Self {
+        match self.0 as u32 {
+            STATE_CONNECTED => self,
+            _ => Self(u64::MAX),
+        }
     }
 
     /// The epoch, which changes when a window goes.
@@ -79,22 +97,19 @@ impl Control {
     /// The state word now.
     #[inline]
     pub fn now(&self) -> StateWord {
-        // Both with one load.
-        const { assert!(EPOCH_OFFSET == STATE_OFFSET + 4) };
-        let word = self.pages.u64_at::<{ STATE_OFFSET as usize }>();
-        StateWord(word.load(Ordering::Acquire))
+        StateWord::of(self.page())
+    }
+
+    /// The page.
+    #[inline]
+    pub fn page(&self) -> Mapped<'_> {
+        self.pages.mapped()
     }
 
     /// The word at an offset.
     #[inline]
-    pub fn u32_at<const OFFSET: usize>(&self) -> &AtomicU32 {
+    fn u32_at<const OFFSET: usize>(&self) -> &AtomicU32 {
         self.pages.u32_at::<OFFSET>()
-    }
-
-    /// The word at an offset.
-    #[inline]
-    pub fn u64_at<const OFFSET: usize>(&self) -> &AtomicU64 {
-        self.pages.u64_at::<OFFSET>()
     }
 
     /// The copy routines that the daemon measured as the fastest on this machine.

@@ -12,9 +12,12 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use hal::clock::ticks;
 
-/// Most ticks of the processor's counter between two polls of a program that only polls: some ten
-/// microseconds, less than a sleep takes.
+/// Most ticks of the processor's counter between two polls that are noted, of a program that only
+/// polls: some ten microseconds, less than a sleep takes.
 const LOOKING: u64 = 60_000;
+/// Ticks after a poll that was noted in which further ones are not. A program that polls at least
+/// as often is never taken for one that did something else, as two of these make a [`LOOKING`].
+const UNNOTED: u64 = LOOKING / 2;
 /// Fewest ticks between two probes, whatever the program did in between: some milliseconds, of
 /// which a probe takes a few percent at most.
 const REST: u64 = 5_000_000;
@@ -35,9 +38,10 @@ pub struct DaemonLiveness {
     probed: AtomicU64,
     /// A probe is due from then on: [`PERIOD`] after the last one.
     due: AtomicU64,
-    /// A program that finds nothing has done something else since its last poll from then on:
-    /// [`LOOKING`] after that.
-    elsewhere: AtomicU64,
+    /// When a program found nothing last, of the polls that are noted.
+    polled: AtomicU64,
+    /// A poll that finds nothing is noted from then on: [`UNNOTED`] after the last one.
+    noted: AtomicU64,
 }
 
 impl DaemonLiveness {
@@ -46,8 +50,7 @@ impl DaemonLiveness {
         self.is_wanted_at(ticks())
     }
 
-    /// As [`is_wanted`](Self::is_wanted) by few instructions: when the answer is not a plain no,
-    /// nothing is noted, and `is_wanted` has to find it.
+    /// Whether [`is_wanted`](Self::is_wanted) has to be asked: by few instructions, and not noted.
     #[inline]
     pub fn may_be_wanted(&self) -> bool {
         self.may_be_wanted_at(ticks())
@@ -76,20 +79,17 @@ impl DaemonLiveness {
 
     #[inline]
     fn may_be_wanted_at(&self, now: u64) -> bool {
-        if now > self.due.load(Ordering::Relaxed) || now > self.elsewhere.load(Ordering::Relaxed) {
-            return true;
-        }
-        // Concurrent polls may be counted as one.
-        self.elsewhere
-            .store(now.wrapping_add(LOOKING), Ordering::Relaxed);
-        false
+        now > self.noted.load(Ordering::Relaxed)
     }
 
     fn is_wanted_at(&self, now: u64) -> bool {
-        let elsewhere = self.elsewhere.load(Ordering::Relaxed);
-        self.elsewhere
-            .store(now.wrapping_add(LOOKING), Ordering::Relaxed);
-        self.is_after(if now > elsewhere { REST } else { PERIOD }, now)
+        // Concurrent polls may be counted as one.
+        let polled = self.polled.load(Ordering::Relaxed);
+        self.polled.store(now, Ordering::Relaxed);
+        self.noted
+            .store(now.wrapping_add(UNNOTED), Ordering::Relaxed);
+        let was_elsewhere = now.wrapping_sub(polled) > LOOKING;
+        self.is_after(if was_elsewhere { REST } else { PERIOD }, now)
     }
 
     fn is_due_at(&self, now: u64) -> bool {
@@ -124,19 +124,42 @@ mod tests {
 
     #[test]
     fn the_short_look_never_hides_a_probe() {
-        // Two programs poll alike; one looks by few instructions first.
-        let (long, short) = (DaemonLiveness::default(), DaemonLiveness::default());
+        // Programs that poll and now and then sleep, all by the short look first.
+        let liveness = DaemonLiveness::default();
         let mut now = START;
-        let mut probes = 0;
+        let (mut slept, mut probes) = (0, 0);
         for turn in 0..40_000_u64 {
-            now += [7, LOOKING, LOOKING + 1, 90, REST + 1, PERIOD / 50]
+            let pause = [7, UNNOTED, LOOKING + 1, 90, REST + 1, PERIOD / 50]
                 [(turn * turn % 13 % 6) as usize];
-            let wanted = long.is_wanted_at(now);
-            let found = short.may_be_wanted_at(now) && short.is_wanted_at(now);
-            assert_eq!(wanted, found, "at turn {turn}");
+            now += pause;
+            let wanted = liveness.may_be_wanted_at(now) && liveness.is_wanted_at(now);
+            // Whoever did something else for so long finds out, whatever it did before.
+            assert!(wanted || pause <= REST, "at turn {turn}");
+            slept += u32::from(pause > REST);
             probes += u32::from(wanted);
         }
-        assert!((100..20_000).contains(&probes), "{probes} probes");
+        assert!(
+            slept > 5000 && probes < 2 * slept,
+            "{slept}, {probes} probes"
+        );
+    }
+
+    #[test]
+    fn a_program_that_only_polls_is_rarely_noted_and_probes_once_in_a_period() {
+        for step in [1000, UNNOTED / 3 * 2, UNNOTED, UNNOTED + 1, LOOKING] {
+            let liveness = DaemonLiveness::default();
+            let (mut noted, mut probes) = (0, 0);
+            for now in (START..START + 3 * PERIOD).step_by(step as usize) {
+                let may_be = liveness.may_be_wanted_at(now);
+                noted += u64::from(may_be);
+                probes += u32::from(may_be && liveness.is_wanted_at(now));
+            }
+            assert_eq!(probes, 3, "polls {step} ticks apart");
+            assert!(
+                noted <= 3 * PERIOD / UNNOTED + 1,
+                "{noted} of polls {step} apart"
+            );
+        }
     }
 
     #[test]

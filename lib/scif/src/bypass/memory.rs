@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use client_memory::pages::{Pages, Readable, Writable};
+use client_memory::pages::{Mapped, Pages, Readable, Writable};
 use hal::copy::Choices;
 #[cfg(doc)]
 use hal::copy::SMALL_BYTES;
@@ -15,7 +15,7 @@ use scif_abi::qp::{BYTES_ARMED_OFFSET, LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET, RO
 use scif_ring::{RingMemory, Side, Word};
 use syscall::error::Error;
 
-use super::control::Control;
+use super::control::{Control, StateWord};
 
 /// All memory that calls on the rings reach.
 pub struct Memory {
@@ -27,6 +27,15 @@ pub struct Memory {
     /// Whether stores into the peer's memory must be drained before the index is stored.
     pub gathers: bool,
     pub choices: Choices,
+}
+
+/// What one call on the rings reaches, with the addresses of the words by value.
+#[derive(Clone, Copy)]
+pub struct Reach<'a> {
+    all: &'a Memory,
+    control: Mapped<'a>,
+    own: Mapped<'a>,
+    gathers: bool,
 }
 
 /// Applies an action to a word whose offset is a constant.
@@ -72,16 +81,41 @@ macro_rules! at_side {
 }
 
 impl Memory {
+    /// What a call reaches.
+    #[inline]
+    pub fn reach(&self) -> Reach<'_> {
+        Reach {
+            all: self,
+            control: self.control.page(),
+            own: self.own.mapped(),
+            gathers: self.gathers,
+        }
+    }
+}
+
+impl Reach<'_> {
+    /// The connection's state word now.
+    #[inline]
+    pub fn state(self) -> StateWord {
+        StateWord::of(self.control)
+    }
+
+    /// Whether stores into the peer's memory must be drained before the index is stored.
+    #[inline]
+    pub fn gathers(self) -> bool {
+        self.gathers
+    }
+
     /// Copies bytes of the program into the peer's ring.
     #[inline]
     pub fn put(&self, offset: usize, bytes: Readable<'_>) -> Result<(), Error> {
-        self.peer_ring.put(offset, bytes, self.choices)
+        self.all.peer_ring.put(offset, bytes, self.all.choices)
     }
 
     /// As [`put`](Self::put), of at most [`SMALL_BYTES`] bytes.
     #[inline]
     pub fn put_short(&self, offset: usize, bytes: Readable<'_>) -> Result<(), Error> {
-        self.peer_ring.put_short(offset, bytes)
+        self.all.peer_ring.mapped().put_short(offset, bytes)
     }
 
     /// As [`take`](Self::take), of `bytes` bytes, at most [`SMALL_BYTES`].
@@ -93,11 +127,11 @@ impl Memory {
     /// Copies out of the own ring to the program.
     #[inline]
     pub fn take(&self, offset: usize, to: &Writable<'_>) -> Result<(), Error> {
-        self.own.take(PAGE + offset, to, self.choices)
+        self.all.own.take(PAGE + offset, to, self.all.choices)
     }
 }
 
-impl RingMemory for &Memory {
+impl RingMemory for Reach<'_> {
     type Error = Error;
 
     #[inline]
@@ -116,13 +150,13 @@ impl RingMemory for &Memory {
         if self.gathers {
             drain_writes();
         }
-        at_word!(self.peer_page, word, at => at.store(value, Ordering::Release));
+        at_word!(self.all.peer_page, word, at => at.store(value, Ordering::Release));
         Ok(())
     }
 
     #[inline]
     fn flush_peer(&mut self, word: Word) -> Result<(), Error> {
-        at_word!(self.peer_page, word, at => at.load(Ordering::Acquire));
+        at_word!(self.all.peer_page, word, at => at.load(Ordering::Acquire));
         Ok(())
     }
 
@@ -170,5 +204,12 @@ impl RingMemory for &Memory {
     fn unlock(&mut self, side: Side) {
         at_side!(self.control, side, u32_at, SEND_LOCK_OFFSET, RECEIVE_LOCK_OFFSET,
             at => at.store(LOCK_FREE, Ordering::Release));
+    }
+
+    #[inline]
+    fn unlock_and_fence(&mut self, side: Side) {
+        // A locked exchange is a full fence.
+        at_side!(self.control, side, u32_at, SEND_LOCK_OFFSET, RECEIVE_LOCK_OFFSET,
+            at => at.swap(LOCK_FREE, Ordering::SeqCst));
     }
 }

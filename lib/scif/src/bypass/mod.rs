@@ -221,13 +221,21 @@ impl Bypass {
         if let Some(rings) = self.rings.get()
             && let Some(to) = buffer.writable()
         {
-            let received = match flags {
-                BLOCK if is_short(bytes) => rings.recv_all_short(to),
-                0 if bytes > 0 => rings.recv_some_short(to),
-                _ => None,
-            };
-            if let Some(count) = received {
-                return Ok(count);
+            match flags {
+                BLOCK if is_short(bytes) => {
+                    if rings.recv_all_short(to) {
+                        return Ok(bytes);
+                    }
+                }
+                0 if bytes > 0 => {
+                    if rings.finds_nothing() {
+                        return Ok(0);
+                    }
+                    if let Some(count) = rings.recv_some_short(to) {
+                        return Ok(count);
+                    }
+                }
+                _ => {}
             }
         }
         self.recv_long(epd, buffer.into(), flags)

@@ -20,7 +20,7 @@ use zerocopy::IntoBytes;
 
 use super::control::{Control, StateWord};
 use super::liveness::DaemonLiveness;
-use super::memory::Memory;
+use super::memory::{Memory, Reach};
 use super::rma::{Local, Rma, SMALL_BYTES};
 use super::windows::Use;
 use crate::raw::{self, PollFd};
@@ -51,6 +51,9 @@ pub struct MappedRings {
     /// The state word for which everything mapped is valid; calls compare the present one with it.
     /// [`StateWord::ENDED`] when the rings cannot be used.
     pub(super) known: AtomicU64,
+    /// The same as long as the peer may put bytes into the own ring, else a word that no connection
+    /// has ([`StateWord::unfinished`]).
+    pub(super) unfinished: AtomicU64,
     /// The peer's pages are not mapped any more.
     is_detached: AtomicBool,
     /// The descriptor for which the rings were mapped.
@@ -108,6 +111,7 @@ impl MappedRings {
             consumer: Consumer::new(own),
             number: record.handle.get(),
             known: AtomicU64::new(known.bits()),
+            unfinished: AtomicU64::new(known.unfinished().bits()),
             is_detached: AtomicBool::new(false),
             epd,
             is_closed: AtomicBool::new(false),
@@ -128,6 +132,12 @@ impl MappedRings {
         self.memory.control.now().bits() == self.known.load(Ordering::Relaxed)
     }
 
+    /// As [`is_current`](Self::is_current), for a call that has the memory at hand.
+    #[inline]
+    pub(super) fn is_current_in(&self, memory: Reach<'_>) -> bool {
+        memory.state().bits() == self.known.load(Ordering::Relaxed)
+    }
+
     /// Whether the peer puts no more bytes into the own ring, as of the last
     /// [`refresh`](Self::refresh).
     #[inline]
@@ -137,8 +147,8 @@ impl MappedRings {
 
     /// The memory of the rings, if the connection lives and they can be used.
     #[inline]
-    pub(super) fn memory(&self) -> Option<&Memory> {
-        (self.is_current() || self.refresh()).then_some(&self.memory)
+    pub(super) fn memory(&self) -> Option<Reach<'_>> {
+        (self.is_current() || self.refresh()).then(|| self.memory.reach())
     }
 
     /// Unmaps windows that were unregistered since the last call.
@@ -162,13 +172,20 @@ impl MappedRings {
             self.unmap_peer();
             return false;
         }
-        self.known.store(now.bits(), Ordering::SeqCst);
+        self.note(now);
         // A concurrent close either is seen here or stores its own word last.
         if self.is_closed() {
-            self.known.store(StateWord::ENDED.bits(), Ordering::SeqCst);
+            self.note(StateWord::ENDED);
             return false;
         }
         true
+    }
+
+    /// Notes for which state word everything mapped is valid.
+    fn note(&self, known: StateWord) {
+        self.known.store(known.bits(), Ordering::SeqCst);
+        let unfinished = known.unfinished();
+        self.unfinished.store(unfinished.bits(), Ordering::SeqCst);
     }
 
     /// Whether the descriptor is closed, so that its number may mean another file.
@@ -191,7 +208,7 @@ impl MappedRings {
     /// elsewhere.
     pub(super) fn detach(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
-        self.known.store(StateWord::ENDED.bits(), Ordering::SeqCst);
+        self.note(StateWord::ENDED);
     }
 
     /// Has the daemon notify the peer.
@@ -309,9 +326,12 @@ impl MappedRings {
     /// [`transfer`](Self::transfer) has to.
     #[inline]
     pub(super) fn put_short(&self, from: Readable<'_>, offset: i64) -> bool {
-        let state = (&self.memory.control, &self.is_closed);
-        !self.liveness.may_be_due_to_send()
-            && self.rma.put_short(state, from, offset)
+        let control = &self.memory.control;
+        let state = control.now();
+        // What is known is the word of a connection that has ended once the descriptor is closed.
+        state.bits() == self.known.load(Ordering::SeqCst)
+            && !self.liveness.may_be_due_to_send()
+            && self.rma.put_short(control, state, from, offset)
             && self.reaches_peer()
     }
 

@@ -422,18 +422,19 @@ impl Rma {
     }
 
     /// Copies at most [`copy::SMALL_BYTES`] bytes of the program to the peer's windows at `offset`
-    /// in the usual case: the mapping that was used last has the place, and is valid. `false`:
+    /// in the usual case: the mapping that was used last has the place, and is valid in `state`, the
+    /// present one of a connection that lives and whose descriptor is open. `false`:
     /// [`transfer`](Self::transfer) has to.
     #[inline]
     pub fn put_short(
         &self,
-        (control, is_closed): (&Control, &AtomicBool),
+        control: &Control,
+        state: StateWord,
         from: Readable<'_>,
         offset: i64,
     ) -> bool {
-        let state = control.now();
         let mut spaces = self.spaces.lock();
-        if spaces.state != state || !state.is_connected() || is_closed.load(Ordering::SeqCst) {
+        if spaces.state != state {
             return false;
         }
         let windows = &mut spaces.peer.windows;

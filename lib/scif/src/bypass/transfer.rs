@@ -17,7 +17,7 @@ use scif_ring::{RingError, RingMemory, Side};
 use syscall::error::{EINTR, Error};
 
 use super::busy_poll::{BusyPoll, Waiting};
-use super::memory::Memory;
+use super::memory::Reach;
 use super::open::MappedRings;
 use crate::raw;
 
@@ -69,18 +69,18 @@ pub(super) trait Direction {
     fn step(
         &mut self,
         rings: &MappedRings,
-        memory: &mut &Memory,
+        memory: &mut Reach<'_>,
         done: usize,
     ) -> Result<Step, RingError<Error>>;
 
     /// Whether any byte can be moved.
-    fn is_ready(rings: &MappedRings, memory: &&Memory) -> Result<bool, RingError<Error>>;
+    fn is_ready(rings: &MappedRings, memory: &Reach<'_>) -> Result<bool, RingError<Error>>;
 
     /// Whether the rings show, without the lock, that nothing can be moved.
-    fn is_idle(rings: &MappedRings, memory: &&Memory) -> bool;
+    fn is_idle(rings: &MappedRings, memory: &Reach<'_>) -> bool;
 
     /// Whether the peer asked for a notification; its request is taken back by this.
-    fn must_notify(rings: &MappedRings, memory: &mut &Memory) -> bool;
+    fn must_notify(rings: &MappedRings, memory: &mut Reach<'_>) -> bool;
 }
 
 /// A send.
@@ -95,11 +95,11 @@ impl Direction for Sending<'_> {
     fn step(
         &mut self,
         rings: &MappedRings,
-        memory: &mut &Memory,
+        memory: &mut Reach<'_>,
         done: usize,
     ) -> Result<Step, RingError<Error>> {
         let left = self.0.len() - done;
-        let put = |memory: &mut &Memory, offset, from, count| {
+        let put = |memory: &mut Reach<'_>, offset, from, count| {
             memory.put(offset, self.0.part(done + from, count))
         };
         let bytes = rings.producer.put_with(memory, left, put)?;
@@ -110,18 +110,18 @@ impl Direction for Sending<'_> {
     }
 
     #[inline]
-    fn is_ready(rings: &MappedRings, memory: &&Memory) -> Result<bool, RingError<Error>> {
+    fn is_ready(rings: &MappedRings, memory: &Reach<'_>) -> Result<bool, RingError<Error>> {
         Ok(rings.producer.room(memory)? > 0)
     }
 
     #[inline]
-    fn is_idle(_: &MappedRings, _: &&Memory) -> bool {
+    fn is_idle(_: &MappedRings, _: &Reach<'_>) -> bool {
         // There is nearly always room, so the load would be wasted.
         false
     }
 
     #[inline]
-    fn must_notify(rings: &MappedRings, memory: &mut &Memory) -> bool {
+    fn must_notify(rings: &MappedRings, memory: &mut Reach<'_>) -> bool {
         rings.producer.must_notify(memory)
     }
 }
@@ -137,12 +137,12 @@ impl Direction for Receiving<'_> {
     fn step(
         &mut self,
         rings: &MappedRings,
-        memory: &mut &Memory,
+        memory: &mut Reach<'_>,
         done: usize,
     ) -> Result<Step, RingError<Error>> {
         let left = self.0.len() - done;
         let to = &mut self.0;
-        let take = |memory: &mut &Memory, offset, from, count| {
+        let take = |memory: &mut Reach<'_>, offset, from, count| {
             memory.take(offset, &to.part(done + from, count))
         };
         let bytes = rings.consumer.take_with(memory, left, take)?;
@@ -153,18 +153,18 @@ impl Direction for Receiving<'_> {
     }
 
     #[inline]
-    fn is_ready(rings: &MappedRings, memory: &&Memory) -> Result<bool, RingError<Error>> {
+    fn is_ready(rings: &MappedRings, memory: &Reach<'_>) -> Result<bool, RingError<Error>> {
         Ok(!rings.consumer.is_empty(memory) && rings.consumer.available(memory)? > 0)
     }
 
     #[inline]
-    fn is_idle(rings: &MappedRings, memory: &&Memory) -> bool {
+    fn is_idle(rings: &MappedRings, memory: &Reach<'_>) -> bool {
         // Programs that poll call this far more often than they find something.
         rings.consumer.is_empty(memory)
     }
 
     #[inline]
-    fn must_notify(rings: &MappedRings, memory: &mut &Memory) -> bool {
+    fn must_notify(rings: &MappedRings, memory: &mut Reach<'_>) -> bool {
         rings.consumer.must_notify(memory)
     }
 }
@@ -178,20 +178,24 @@ impl MappedRings {
     /// stays in registers.
     #[inline(never)]
     pub(super) fn send_short(&self, from: Readable<'_>) -> bool {
-        if !self.is_current() || self.liveness.may_be_due_to_send() {
+        let mut memory = self.memory.reach();
+        // A peer for which stores are drained is left to the long way: one more call here, and
+        // registers would be saved for it.
+        if !self.is_current_in(memory) || memory.gathers() || self.liveness.may_be_due_to_send() {
             return false;
         }
-        let mut memory = &self.memory;
         if !memory.try_lock(Side::Send, self.number) {
             return false;
         }
-        let put = |memory: &mut &Memory, offset| memory.put_short(offset, from);
+        let put = |memory: &mut Reach<'_>, offset| memory.put_short(offset, from);
         let sent = self.producer.put_short(&mut memory, from.len(), put);
-        memory.unlock(Side::Send);
-        match sent {
-            Ok(true) if self.producer.must_notify(&mut memory) => self.notify_of_bytes(),
-            Ok(is_sent) => is_sent,
-            Err(_) => false,
+        if sent != Ok(true) {
+            memory.unlock(Side::Send);
+            return false;
+        }
+        match self.producer.unlock_and_must_notify(&mut memory) {
+            true => self.notify_of_bytes(),
+            false => true,
         }
     }
 
@@ -204,50 +208,63 @@ impl MappedRings {
     }
 
     /// `scif_recv` of all of at least one and at most [`SMALL_BYTES`] bytes in the usual case:
-    /// nothing has changed, the lock is free, all of them are there. The count; `None`: nothing was
+    /// nothing has changed, the lock is free, all of them are there. Whether it did; if not, nothing
+    /// was received, and the long way has to.
+    #[inline(never)]
+    pub(super) fn recv_all_short(&self, to: Writable<'_>) -> bool {
+        let bytes = to.len();
+        let wanted = |there: usize| (there >= bytes).then_some(bytes);
+        self.take_short(&to, wanted).is_some()
+    }
+
+    /// As [`recv_all_short`](Self::recv_all_short), of what is there; the count. `None`: nothing was
     /// received, and the long way has to.
     #[inline(never)]
-    pub(super) fn recv_all_short(&self, to: Writable<'_>) -> Option<usize> {
-        if !self.is_current() {
-            return None;
-        }
-        self.take_short(&to, to.len())
-    }
-
-    /// As [`recv_all_short`](Self::recv_all_short), of what is there, which may be nothing.
-    #[inline(never)]
     pub(super) fn recv_some_short(&self, to: Writable<'_>) -> Option<usize> {
-        let state = self.memory.control.now();
-        if state.bits() != self.known.load(Ordering::Relaxed) {
-            return None;
-        }
-        if !self.consumer.is_empty(&&self.memory) {
-            return self.take_short(&to, 1);
-        }
-        // The long way probes the daemon, or reports the end.
-        (!state.is_finished() && !self.liveness.may_be_wanted()).then_some(0)
+        let most = to.len();
+        let wanted = |there: usize| {
+            let count = there.min(most);
+            (1..=SMALL_BYTES).contains(&count).then_some(count)
+        };
+        self.take_short(&to, wanted)
     }
 
-    /// Takes what is there if that is at least `least` bytes and at most [`SMALL_BYTES`].
-    #[inline]
-    fn take_short(&self, to: &Writable<'_>, least: usize) -> Option<usize> {
-        let mut memory = &self.memory;
-        if !memory.try_lock(Side::Receive, self.number) {
+    /// Whether there is nothing to receive, and nothing else to find out by a receive that does not
+    /// wait.
+    #[inline(never)]
+    pub(super) fn finds_nothing(&self) -> bool {
+        let memory = self.memory.reach();
+        // The long way reports the end, or probes the daemon.
+        memory.state().bits() == self.unfinished.load(Ordering::Relaxed)
+            && self.consumer.is_empty(&memory)
+            && !self.liveness.may_be_wanted()
+    }
+
+    /// Takes as many bytes as `wanted` says when it is told how many are there.
+    #[inline(always)]
+    fn take_short(
+        &self,
+        to: &Writable<'_>,
+        wanted: impl FnOnce(usize) -> Option<usize>,
+    ) -> Option<usize> {
+        let mut memory = self.memory.reach();
+        if !self.is_current_in(memory) || !memory.try_lock(Side::Receive, self.number) {
             return None;
         }
-        let take = |memory: &mut &Memory, offset, count| memory.take_short(offset, to, count);
-        let counts = (least, to.len(), SMALL_BYTES);
-        match self.consumer.take_short(&mut memory, counts, take) {
-            Ok(Some(taken)) if taken.is_room_due => self.give_back(taken.bytes),
-            Ok(Some(taken)) => {
-                memory.unlock(Side::Receive);
-                Some(taken.bytes)
-            }
-            _ => {
-                memory.unlock(Side::Receive);
-                None
-            }
+        let found = self.consumer.find_short(&memory, wanted);
+        let Some(found) = found.ok().flatten() else {
+            memory.unlock(Side::Receive);
+            return None;
+        };
+        if memory.take_short(found.offset, to, found.bytes).is_err() {
+            memory.unlock(Side::Receive);
+            return None;
         }
+        if self.consumer.take_found(&mut memory, found) {
+            return self.give_back(found.bytes);
+        }
+        memory.unlock(Side::Receive);
+        Some(found.bytes)
     }
 
     /// The end of a short receive of so many bytes whose room the peer is to get back; the caller
@@ -255,7 +272,7 @@ impl MappedRings {
     #[cold]
     #[inline(never)]
     fn give_back(&self, count: usize) -> Option<usize> {
-        let mut memory = &self.memory;
+        let mut memory = self.memory.reach();
         let given = self.consumer.give_back(&mut memory);
         memory.unlock(Side::Receive);
         if given == Ok(true) && self.consumer.must_notify(&mut memory) {
@@ -344,7 +361,7 @@ impl MappedRings {
     /// Takes a contended lock if it is released soon; for a call that `waits`, whenever that is,
     /// where the daemon must not wait with data of a program ([`raw`]).
     #[cold]
-    fn lock(&self, memory: &mut &Memory, side: Side, waits: bool) -> bool {
+    fn lock(&self, memory: &mut Reach<'_>, side: Side, waits: bool) -> bool {
         let is_taken = (0..LOCK_TRIES).any(|_| {
             yield_now();
             memory.try_lock(side, self.number)
@@ -353,7 +370,7 @@ impl MappedRings {
     }
 
     /// Takes a lock that another transfer holds for long, unless the connection ends.
-    fn lock_patiently(&self, memory: &mut &Memory, side: Side) -> bool {
+    fn lock_patiently(&self, memory: &mut Reach<'_>, side: Side) -> bool {
         while self.is_current() && (!self.liveness.is_due() || self.is_served()) {
             if raw::poll(&mut [], Some(LOCK_PAUSE)).is_err() {
                 break;
@@ -377,7 +394,7 @@ impl MappedRings {
     fn rest<W: Direction>(
         &self,
         mut direction: W,
-        mut memory: &Memory,
+        mut memory: Reach<'_>,
         mut step: Step,
         least: usize,
         waiting: Waiting,
@@ -417,7 +434,7 @@ impl MappedRings {
     /// Waits until bytes may be moved. The caller holds the lock.
     pub(super) fn wait<W: Direction>(
         &self,
-        memory: &mut &Memory,
+        memory: &mut Reach<'_>,
         has_begun: bool,
         kicks: Kicks,
         waiting: Waiting,
@@ -481,7 +498,7 @@ impl MappedRings {
     /// Ends a wait before the sleep that would have passed the peer's request on. The connection
     /// may live on without this descriptor, so the peer is notified here.
     #[cold]
-    fn leave_to_daemon<W: Direction>(&self, memory: &mut &Memory, kicks: Kicks) -> Waited {
+    fn leave_to_daemon<W: Direction>(&self, memory: &mut Reach<'_>, kicks: Kicks) -> Waited {
         memory.unlock(W::SIDE);
         if !kicks.is_empty() {
             self.notify_peer(kicks);

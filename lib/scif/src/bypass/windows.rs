@@ -223,8 +223,11 @@ impl<P> Windows<P> {
         if bytes > rest || !what.is_allowed(entry.rights) {
             return None;
         }
-        self.clock = self.clock.wrapping_add(1);
-        entry.used = self.clock;
+        // The one that was found last is the one that was used last, already.
+        if entry.used != self.clock {
+            self.clock = self.clock.wrapping_add(1);
+            entry.used = self.clock;
+        }
         Some((&*entry.pages, offset.wrapping_sub(entry.offset) as usize))
     }
 

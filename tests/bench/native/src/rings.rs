@@ -317,7 +317,7 @@ impl RingMemory for View<'_> {
 
     #[inline]
     fn touch(&self, offset: usize) {
-        self.0.own.prefetch(PAGE + offset);
+        self.0.own.mapped().prefetch(PAGE + offset);
     }
 
     #[inline]

@@ -347,8 +347,9 @@ impl Ends {
         } = &mut self.ends[side];
         // What was sent before the end arrives before it.
         let is_down = access.is_down();
-        match receivers[channel as usize].receive_message(access) {
-            Ok(Next::Message { message, wake }) => {
+        let mut message = [0; PAYLOAD_BYTES];
+        match receivers[channel as usize].receive_message(access, &mut message) {
+            Ok(Next::Message { wake }) => {
                 if wake {
                     self.wake(side, channel)?;
                 }
