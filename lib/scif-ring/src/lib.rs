@@ -60,8 +60,10 @@
 
 mod access;
 pub mod demo;
+mod outcome;
 mod ring;
 pub mod validity;
 
 pub use access::{RingMemory, Side, Word};
-pub use ring::{Consumer, Found, Moved, Producer, RingError};
+pub use outcome::{Found, Moved, RingError};
+pub use ring::{Consumer, Producer};

@@ -3,51 +3,13 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::access::{RingMemory, Side, Word};
+use crate::outcome::{Found, Moved, RingError};
 
 /// Times `peek` tries to see position and index at one moment.
 const PEEKS: usize = 64;
 
 /// Bytes that a ring of the base protocol takes: 4 KiB, of which one stays free.
 const BASE_RING_ROOM: u64 = 4095;
-
-/// Why a ring was not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RingError<E> {
-    /// Another client of this end holds the lock. From `send`, `receive` and `drain` only.
-    Locked,
-    /// The index the other side stored, or a position of this end, cannot be: the ring is spoilt.
-    BadIndex,
-    /// The other side's memory cannot be reached.
-    Memory(E),
-}
-
-impl<E> From<E> for RingError<E> {
-    #[inline]
-    fn from(error: E) -> RingError<E> {
-        RingError::Memory(error)
-    }
-}
-
-/// The bytes that a call moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moved {
-    /// Bytes.
-    pub bytes: usize,
-    /// The other side sleeps and asked for it: wake it.
-    pub notify: bool,
-}
-
-/// Bytes that [`Consumer::find_short`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Where they are in the ring.
-    pub offset: usize,
-    /// How many: at least one, if `wanted` has never said 0.
-    pub bytes: usize,
-    /// The position in front of them, and the one behind all that are there.
-    received: u64,
-    put: u64,
-}
 
 /// The ring the other side reads and this side writes.
 ///
@@ -422,8 +384,8 @@ impl Consumer {
         Ok(count)
     }
 
-    /// The first half of `take_with` in the usual case and by few instructions: finds as many bytes as
-    /// `wanted` says when it is told how many are there, if the ring does not end among them.
+    /// The first half of `take_with` in the usual case and by few instructions: finds as many bytes
+    /// as `wanted` says when it is told how many are there, if the ring does not end among them.
     /// `None`: there are none such.
     ///
     /// In two halves because the copy between them, as an argument, would be a call.
@@ -462,8 +424,8 @@ impl Consumer {
         }))
     }
 
-    /// The second half, once the bytes are copied: they are taken. Whether their room may have to be
-    /// given back, by [`give_back`](Consumer::give_back).
+    /// The second half, once the bytes are copied: they are taken. Whether their room may have to
+    /// be given back, by [`give_back`](Consumer::give_back).
     #[inline(always)]
     pub fn take_found<M: RingMemory>(&self, mem: &mut M, found: Found) -> bool {
         let received = found.received.wrapping_add(found.bytes as u64);

@@ -465,8 +465,8 @@ impl Receiver {
         Ok(Some(Received { descriptor, wake }))
     }
 
-    /// As [`receive`](Receiver::receive), a header of level 1, of which `message` gets as many bytes
-    /// as it has room for: the shortest way. A descriptor of another kind stays.
+    /// As [`receive`](Receiver::receive), a header of level 1, of which `message` gets as many
+    /// bytes as it has room for: the shortest way. A descriptor of another kind stays.
     ///
     /// # Errors
     /// All of [`QueueError`].

@@ -221,21 +221,17 @@ impl Bypass {
         if let Some(rings) = self.rings.get()
             && let Some(to) = buffer.writable()
         {
-            match flags {
-                BLOCK if is_short(bytes) => {
-                    if rings.recv_all_short(to) {
-                        return Ok(bytes);
-                    }
+            if flags == BLOCK {
+                if is_short(bytes) && rings.recv_all_short(to) {
+                    return Ok(bytes);
                 }
-                0 if bytes > 0 => {
-                    if rings.finds_nothing() {
-                        return Ok(0);
-                    }
-                    if let Some(count) = rings.recv_some_short(to) {
-                        return Ok(count);
-                    }
+            } else if flags == 0 && bytes > 0 {
+                if rings.finds_nothing() {
+                    return Ok(0);
                 }
-                _ => {}
+                if let Some(count) = rings.recv_some_short(to) {
+                    return Ok(count);
+                }
             }
         }
         self.recv_long(epd, buffer.into(), flags)

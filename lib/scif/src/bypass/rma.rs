@@ -422,8 +422,8 @@ impl Rma {
     }
 
     /// Copies at most [`copy::SMALL_BYTES`] bytes of the program to the peer's windows at `offset`
-    /// in the usual case: the mapping that was used last has the place, and is valid in `state`, the
-    /// present one of a connection that lives and whose descriptor is open. `false`:
+    /// in the usual case: the mapping that was used last has the place, and is valid in `state`,
+    /// the present one of a connection that lives and whose descriptor is open. `false`:
     /// [`transfer`](Self::transfer) has to.
     #[inline]
     pub fn put_short(

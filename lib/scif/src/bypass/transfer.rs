@@ -208,8 +208,8 @@ impl MappedRings {
     }
 
     /// `scif_recv` of all of at least one and at most [`SMALL_BYTES`] bytes in the usual case:
-    /// nothing has changed, the lock is free, all of them are there. Whether it did; if not, nothing
-    /// was received, and the long way has to.
+    /// nothing has changed, the lock is free, all of them are there. Whether it did; if not,
+    /// nothing was received, and the long way has to.
     #[inline(never)]
     pub(super) fn recv_all_short(&self, to: Writable<'_>) -> bool {
         let bytes = to.len();
@@ -217,8 +217,8 @@ impl MappedRings {
         self.take_short(&to, wanted).is_some()
     }
 
-    /// As [`recv_all_short`](Self::recv_all_short), of what is there; the count. `None`: nothing was
-    /// received, and the long way has to.
+    /// As [`recv_all_short`](Self::recv_all_short), of what is there; the count. `None`: nothing
+    /// was received, and the long way has to.
     #[inline(never)]
     pub(super) fn recv_some_short(&self, to: Writable<'_>) -> Option<usize> {
         let most = to.len();

@@ -122,8 +122,8 @@ impl<E: Messages> Pair<E> {
         }
     }
 
-    /// The same with both ends on one thread, so that nobody waits, and looks that find nothing after
-    /// each message, as a program makes that polls: for counting instructions.
+    /// The same with both ends on one thread, so that nobody waits, and looks that find nothing
+    /// after each message, as a program makes that polls: for counting instructions.
     pub fn alone(&self, name: &str, size: usize) -> Test<'_> {
         /// Looks after each message: of those that come soon after each other most are the same.
         const LOOKS: u32 = 20;
