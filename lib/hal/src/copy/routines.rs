@@ -48,8 +48,8 @@ macro_rules! move_one {
     };
 }
 
-/// With two registers for values only, because it is part of the ways of small transfers, which have
-/// none to spare.
+/// With two registers for values only, because it is part of the ways of small transfers, which
+/// have none to spare.
 #[inline]
 pub unsafe fn words(from: *const u8, to: *mut u8, bytes: usize) {
     const ROUND_BYTES: usize = 64;
