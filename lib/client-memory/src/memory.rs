@@ -80,11 +80,15 @@ impl View {
     /// long as the value and is reached through no reference.
     unsafe fn new(address: usize, bytes: usize, protection: Rights) -> Result<Self> {
         let start = NonNull::new(address as *mut u8).ok_or(Error::new(EFAULT))?;
-        Ok(Self::of(start, bytes, protection))
+        // SAFETY: passed on.
+        Ok(unsafe { Self::of(start, bytes, protection) })
     }
 
-    /// As [`new`](Self::new), for callers that keep its promise.
-    const fn of(start: NonNull<u8>, bytes: usize, protection: Rights) -> Self {
+    /// As [`new`](Self::new).
+    ///
+    /// # Safety
+    /// As there.
+    const unsafe fn of(start: NonNull<u8>, bytes: usize, protection: Rights) -> Self {
         let is_shared = protection.read && protection.write;
         Self {
             start,
@@ -379,7 +383,8 @@ impl Memory {
         // SAFETY: `offset` lies inside the mapping.
         let middle = unsafe { start.add(offset) };
         let part = |start, bytes| Self {
-            view: View::of(start, bytes, protection),
+            // SAFETY: a part of the mapping, which is this value's no more.
+            view: unsafe { View::of(start, bytes, protection) },
         };
         Ok((part(start, offset), part(middle, bytes - offset)))
     }
