@@ -1,14 +1,19 @@
 //! The command interface of user verbs (`ib_user_verbs.h`), without I/O: numbers, the frame of a
-//! command, and the structures of requests and answers as bytes.
+//! command, and the structures of requests and answers as bytes; and that of management datagrams
+//! (`ib_user_mad.h`).
 //!
 //! Everything here is read from bytes that a program wrote: a [`frame::Frame`] is checked as a
 //! whole before a structure is taken out of it, and a structure is a copy. Integers are in the byte
 //! order of the machine, as the interface is one between a program and its own node.
 #![no_std]
 
+#[macro_use]
+mod layouts;
+
 pub mod command;
 pub mod events;
 pub mod frame;
+pub mod mad;
 pub mod records;
 
 /// Version of the interface (`class/infiniband_verbs/abi_version`).

@@ -4,36 +4,6 @@
 //! alignment; a difference does not compile. Names are those of the header; `response`, the address
 //! for the answer, is the program's and is not looked at here.
 
-macro_rules! records {
-    ($($(#[$doc:meta])* $name:ident, $size:literal, $align:literal {
-        $($offset:literal $field:ident: $kind:ty,)*
-    })*) => {
-        $($(#[$doc])*
-        #[derive(
-            Clone,
-            Copy,
-            Debug,
-            Default,
-            PartialEq,
-            Eq,
-            FromBytes,
-            IntoBytes,
-            Immutable,
-            KnownLayout,
-            Layout,
-        )]
-        #[layout(size = $size, align = $align)]
-        #[repr(C)]
-        pub struct $name {
-            $(
-                #[doc = concat!("`", stringify!($field), "`, at byte ", $offset, ".")]
-                #[layout(offset = $offset)]
-                pub $field: $kind,
-            )*
-        })*
-    };
-}
-
 mod device;
 mod queues;
 mod report;

@@ -1,0 +1,35 @@
+//! Management datagrams without I/O (docs/mad.md): agents, requests that wait for an answer, long
+//! messages in segments, and the agents that are built in.
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | [`mad`], [`attributes`] | datagrams and their attributes as bytes |
+//! | [`packet`], [`frame`] | a datagram with its addresses, and between two daemons |
+//! | [`fabric`] | the topology, and where a directed route leads |
+//! | [`agents`] | who has registered for which datagrams |
+//! | [`rmpp`] | messages that are longer than a datagram |
+//! | [`port`] | the agents of a port at work |
+//! | [`sma`], [`pma`], [`sa`] | subnet management, counters, subnet administration |
+//! | [`descriptor`] | an open `umad0` |
+//! | [`node`] | all of it together |
+//!
+//! Nothing here makes a system call, reads a clock or keeps a global: time is an argument, in
+//! nanoseconds.
+#![no_std]
+
+extern crate alloc;
+
+pub mod agents;
+pub mod attributes;
+pub mod descriptor;
+pub mod error;
+pub mod fabric;
+pub mod frame;
+pub mod mad;
+pub mod node;
+pub mod packet;
+pub mod pma;
+pub mod port;
+pub mod rmpp;
+pub mod sa;
+pub mod sma;

@@ -1,0 +1,619 @@
+//! A node in the fabric: its port with the programs' descriptors, the agents that are built in, and
+//! what travels to other nodes.
+//!
+//! The system around it opens and closes descriptors, says which nodes are there, carries the
+//! datagrams of [`Node::next_frame`] and gives those of others to [`Node::receive`].
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use verbs_abi::mad::{RegisterAgent, RegisterAgent2, USER_RMPP, request};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::agents::{AgentId, Owner, Registration};
+use crate::attributes::attribute;
+use crate::descriptor::{self, Descriptor};
+use crate::error::{Error, Result};
+use crate::fabric::{Fabric, MANAGER, NODE_PORT, Place, switch_port};
+use crate::frame::{self, FRAME_BYTES, Malformed};
+use crate::mad::{BASE_VERSION, GSI_QKEY, Mad, PERMISSIVE_LID, class, method};
+use crate::packet::{Destination, Packet};
+use crate::pma::{self, Traffic};
+use crate::port::{Claimed, Delivery, Happened, Port, Request};
+use crate::sa::subscribers::Notice;
+use crate::sa::{self, Administration};
+use crate::sma::{self, DATA_BYTES, Effect, Knowledge};
+
+/// Bytes that a datagram has on a link: with the headers of packet, transport and check sums.
+const PACKET_BYTES: u64 = 256 + 8 + 12 + 8 + 6;
+/// Milliseconds until a subscriber is told again, and how often.
+const REPORT_TIMEOUT_MS: u32 = 1000;
+const REPORT_RETRIES: u32 = 3;
+/// How often segments of an answer of subnet administration are sent again.
+const ANSWER_RETRIES: u32 = 5;
+
+/// What programs are told by asynchronous events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The subnet manager asks programs to register anew.
+    ClientReregister,
+}
+
+/// The agents that are built in besides those that answer at once.
+#[derive(Debug)]
+struct Manager {
+    administration: Administration,
+    /// The agent that answers requests and tells subscribers.
+    requests: AgentId,
+    /// The agent that gets traps.
+    traps: AgentId,
+    last_report: u32,
+}
+
+/// What the agents of subnet management look at.
+struct Known<'a> {
+    has_sm_bit: bool,
+    qkey_violations: u16,
+    administration: Option<&'a Administration>,
+}
+
+impl Knowledge for Known<'_> {
+    fn has_sm_bit(&self) -> bool {
+        self.has_sm_bit
+    }
+
+    fn qkey_violations(&self) -> u16 {
+        self.qkey_violations
+    }
+
+    fn sm_info(&self) -> Option<[u8; DATA_BYTES]> {
+        self.administration.map(Administration::sm_info)
+    }
+
+    fn group_ports(&self, lid: u16) -> u128 {
+        self.administration.map_or(0, |of| of.groups.ports(lid))
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Node {
+    fabric: Fabric,
+    port: Port,
+    manager: Option<Manager>,
+    descriptors: BTreeMap<u64, Descriptor>,
+    last_descriptor: u64,
+    has_sm_bit: bool,
+    qkey_violations: u16,
+    counters: pma::Counters,
+    /// Traffic besides datagrams, and that of datagrams.
+    other_traffic: Traffic,
+    own_traffic: Traffic,
+    inbox: VecDeque<(Place, Packet)>,
+    outbox: VecDeque<(u16, Packet)>,
+    events: VecDeque<Event>,
+    woken: BTreeSet<u64>,
+}
+
+impl Node {
+    /// A node that is alone.
+    pub fn new(own: u16) -> Node {
+        let fabric = Fabric::new(own);
+        let mut port = Port::new(fabric.own_place().lid());
+        let manager = (own == MANAGER).then(|| manager(&mut port)).flatten();
+        Node {
+            fabric,
+            port,
+            manager,
+            descriptors: BTreeMap::new(),
+            last_descriptor: 0,
+            has_sm_bit: false,
+            qkey_violations: 0,
+            counters: pma::Counters::default(),
+            other_traffic: Traffic::default(),
+            own_traffic: Traffic::default(),
+            inbox: VecDeque::new(),
+            outbox: VecDeque::new(),
+            events: VecDeque::new(),
+            woken: BTreeSet::new(),
+        }
+    }
+
+    /// The topology.
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// The port.
+    pub fn port(&self) -> &Port {
+        &self.port
+    }
+
+    // ---- What is around ----
+
+    /// The own port goes up or down.
+    pub fn set_up(&mut self, is_up: bool, now: u64) {
+        let gone: Vec<u16> = self.fabric.nodes().collect();
+        if !self.fabric.set_up(is_up) {
+            return;
+        }
+        let own = self.fabric.own();
+        let others = gone.into_iter().filter(|node| !is_up && *node != own);
+        for node in others.collect::<Vec<_>>() {
+            self.node_changed(node, false, now);
+        }
+        self.run(now);
+    }
+
+    /// Another node comes or goes.
+    pub fn set_online(&mut self, node: u16, is_online: bool, now: u64) {
+        if self.fabric.set_online(node, is_online) {
+            self.node_changed(node, is_online, now);
+            self.run(now);
+        }
+    }
+
+    fn node_changed(&mut self, node: u16, is_online: bool, now: u64) {
+        let Some(manager) = &mut self.manager else {
+            return;
+        };
+        for notice in manager.administration.node_changed(node, is_online) {
+            self.report(&notice, now);
+        }
+    }
+
+    /// Traffic of the port besides management datagrams.
+    pub fn set_traffic(&mut self, traffic: Traffic) {
+        self.other_traffic = traffic;
+    }
+
+    /// All traffic of the port.
+    pub fn traffic(&self) -> Traffic {
+        let (one, other) = (&self.own_traffic, &self.other_traffic);
+        Traffic {
+            sent_bytes: one.sent_bytes.wrapping_add(other.sent_bytes),
+            received_bytes: one.received_bytes.wrapping_add(other.received_bytes),
+            sent_packets: one.sent_packets.wrapping_add(other.sent_packets),
+            received_packets: one.received_packets.wrapping_add(other.received_packets),
+            discarded: one.discarded.wrapping_add(other.discarded),
+        }
+    }
+
+    /// The capabilities of the port (`cap_mask`).
+    pub fn capabilities(&self) -> u32 {
+        sma::capabilities(self.has_sm_bit)
+    }
+
+    /// The bit of a subnet manager, which `issm0` sets and clears.
+    pub fn set_sm_bit(&mut self, has_sm_bit: bool) {
+        self.has_sm_bit = has_sm_bit;
+    }
+
+    // ---- Descriptors ----
+
+    /// Opens a descriptor; its number.
+    pub fn open(&mut self) -> u64 {
+        self.last_descriptor += 1;
+        let descriptor = Descriptor::default();
+        self.descriptors.insert(self.last_descriptor, descriptor);
+        self.last_descriptor
+    }
+
+    /// Closes a descriptor: its agents go, and what waits to be read.
+    pub fn close(&mut self, number: u64) {
+        if let Some(descriptor) = self.descriptors.remove(&number) {
+            for agent in descriptor.agents() {
+                self.port.unregister(agent);
+            }
+        }
+        self.woken.remove(&number);
+    }
+
+    /// A descriptor.
+    pub fn descriptor(&self, number: u64) -> Option<&Descriptor> {
+        self.descriptors.get(&number)
+    }
+
+    fn descriptor_mut(&mut self, number: u64) -> Result<&mut Descriptor> {
+        self.descriptors.get_mut(&number).ok_or(Error::Io)
+    }
+
+    /// A request of `ioctl`, whose structure is changed in place.
+    ///
+    /// # Errors
+    /// `Unknown`: no such request. `Invalid`: the payload is shorter than the structure; a value is
+    /// not possible; a method belongs to another agent. `NoMemory`: the descriptor has 32 agents.
+    pub fn control(&mut self, number: u64, asked: u64, payload: &mut [u8]) -> Result<()> {
+        match asked {
+            request::REGISTER_AGENT => {
+                let (asked, _) =
+                    RegisterAgent::read_from_prefix(payload).map_err(|_| Error::Invalid)?;
+                let id = self.register(number, descriptor::registration(&asked), false)?;
+                payload[..size_of::<u32>()].copy_from_slice(&id.to_ne_bytes());
+            }
+            request::REGISTER_AGENT2 => {
+                let (mut asked, _) =
+                    RegisterAgent2::read_from_prefix(payload).map_err(|_| Error::Invalid)?;
+                let result = self.register2(number, &mut asked);
+                payload[..size_of::<RegisterAgent2>()].copy_from_slice(asked.as_bytes());
+                result?;
+            }
+            request::UNREGISTER_AGENT => {
+                let (id, _) = u32::read_from_prefix(payload).map_err(|_| Error::Invalid)?;
+                let agent = self.descriptor_mut(number)?.remove(id)?;
+                self.port.unregister(agent);
+            }
+            request::ENABLE_PKEY => self.descriptor_mut(number)?.enable_pkey()?,
+            _ => return Err(Error::Unknown),
+        }
+        Ok(())
+    }
+
+    fn register2(&mut self, number: u64, asked: &mut RegisterAgent2) -> Result<()> {
+        if !matches!(asked.qpn, 0 | 1) {
+            return Err(Error::Invalid);
+        }
+        if asked.flags & !USER_RMPP != 0 {
+            asked.flags = USER_RMPP;
+            return Err(Error::Invalid);
+        }
+        asked.id = self.register(number, descriptor::registration2(asked)?, true)?;
+        Ok(())
+    }
+
+    fn register(&mut self, number: u64, asked: Registration, is_second: bool) -> Result<u32> {
+        if !matches!(asked.qpn, 0 | 1) {
+            return Err(Error::Invalid);
+        }
+        let id = self.descriptor_mut(number)?.free_number()?;
+        let agent = self.port.register(Owner::User(number), asked)?;
+        self.descriptor_mut(number)?.add(id, agent, is_second);
+        Ok(id as u32)
+    }
+
+    /// What a program writes: a message for an agent to send. The bytes of it.
+    ///
+    /// # Errors
+    /// `Invalid`: the length, the agent's number, an index, a route that the port does not send, or a
+    /// send of the same transaction is not over. `Io`: no such agent. `NoMemory`.
+    pub fn write(&mut self, number: u64, bytes: &[u8], now: u64) -> Result<usize> {
+        let descriptor = self.descriptors.get(&number).ok_or(Error::Io)?;
+        let mut request = descriptor.request(bytes)?;
+        let mad = Mad::padded(&request.message);
+        if mad.header.class == class::SUBNET_DIRECTED {
+            let arrival = self.fabric.direct(request.to.lid, &mad.smp())?;
+            // Nobody answers what leads nowhere now, or the port there does later.
+            let responder = arrival.map(|arrival| arrival.place.lid());
+            request.responder = responder.unwrap_or(PERMISSIVE_LID);
+        }
+        self.port.send(request, now)?;
+        self.run(now);
+        Ok(bytes.len())
+    }
+
+    /// What a program reads: the next message. The bytes of it.
+    ///
+    /// # Errors
+    /// Those of [`Descriptor::read`]. `Io`: no such descriptor.
+    pub fn read(&mut self, number: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.descriptor_mut(number)?.read(buffer)
+    }
+
+    /// The descriptors that have got something to read since the last call.
+    pub fn take_woken(&mut self) -> BTreeSet<u64> {
+        core::mem::take(&mut self.woken)
+    }
+
+    /// The next event for programs.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    // ---- Time, and other nodes ----
+
+    /// Does what is due.
+    pub fn progress(&mut self, now: u64) {
+        self.port.progress(now);
+        self.run(now);
+    }
+
+    /// When [`progress`](Self::progress) has something to do, in nanoseconds.
+    pub fn deadline(&self) -> Option<u64> {
+        self.port.deadline()
+    }
+
+    /// The next record for another node's daemon.
+    pub fn next_frame(&mut self) -> Option<(u16, [u8; FRAME_BYTES])> {
+        let (node, packet) = self.outbox.pop_front()?;
+        Some((node, frame::encode(&packet)))
+    }
+
+    /// A record from the daemon of another node.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn receive(
+        &mut self,
+        peer: u16,
+        bytes: &[u8; FRAME_BYTES],
+        now: u64,
+    ) -> core::result::Result<(), Malformed> {
+        let packet = frame::decode(bytes, peer, self.fabric.own())?;
+        if let Some(place) = Place::of(packet.to.lid) {
+            self.inbox.push_back((place, packet));
+        }
+        self.run(now);
+        Ok(())
+    }
+
+    /// Counts a record that was not carried.
+    pub fn count_discarded(&mut self) {
+        self.own_traffic.discarded += 1;
+    }
+
+    // ---- Carrying ----
+
+    /// Carries what is in the boxes until they are empty. Each agent that is built in answers a
+    /// request once, so that they become empty.
+    fn run(&mut self, now: u64) {
+        loop {
+            if let Some(packet) = self.port.next_packet() {
+                self.send(packet);
+            } else if let Some((place, packet)) = self.inbox.pop_front() {
+                self.arrive(place, &packet, now);
+            } else if let Some(delivery) = self.port.next_delivery() {
+                self.deliver(delivery, now);
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// A datagram leaves the own port.
+    fn send(&mut self, mut packet: Packet) {
+        if packet.mad.header.class != class::SUBNET_DIRECTED {
+            match self.fabric.is_up() {
+                true => self.carry(packet),
+                false => self.count_discarded(),
+            }
+            return;
+        }
+        let smp = packet.mad.smp();
+        match self.fabric.direct(packet.to.lid, &smp) {
+            Ok(Some(arrival)) => {
+                packet.to.lid = arrival.place.lid();
+                packet.mad = Mad::from_smp(arrival.smp);
+                self.carry(packet);
+            }
+            _ => self.count_discarded(),
+        }
+    }
+
+    /// A datagram whose destination is known goes there.
+    fn carry(&mut self, packet: Packet) {
+        let own = self.fabric.own();
+        let place = Place::of(packet.to.lid);
+        match place {
+            Some(place) if place.daemon() == own => {
+                self.count_sent();
+                self.inbox.push_back((place, packet));
+            }
+            Some(place) if self.fabric.reaches(place) => {
+                self.count_sent();
+                self.outbox.push_back((place.daemon(), packet));
+            }
+            _ => self.count_discarded(),
+        }
+    }
+
+    fn count_sent(&mut self) {
+        self.own_traffic.sent_packets += 1;
+        self.own_traffic.sent_bytes += PACKET_BYTES;
+    }
+
+    /// A datagram has come to a place that this node answers for.
+    fn arrive(&mut self, place: Place, packet: &Packet, now: u64) {
+        if place == self.fabric.own_place() {
+            self.own_traffic.received_packets += 1;
+            self.own_traffic.received_bytes += PACKET_BYTES;
+        }
+        if packet.to.qpn == 1 && packet.to.qkey != GSI_QKEY {
+            self.qkey_violations = self.qkey_violations.saturating_add(1);
+            return;
+        }
+        if !is_valid(packet) {
+            return;
+        }
+        if let Some(answer) = self.answer_at_once(place, packet) {
+            self.carry(packet.answer(answer));
+            return;
+        }
+        let is_port = place == self.fabric.own_place();
+        let claimed = match is_port {
+            true => self.port.receive(packet, now),
+            false => Claimed::No,
+        };
+        if claimed == Claimed::No
+            && let Some(answer) = sma::unmatched(&packet.mad)
+        {
+            self.carry(packet.answer(answer));
+        }
+    }
+
+    /// The answer of the agents of subnet and performance management.
+    fn answer_at_once(&mut self, place: Place, packet: &Packet) -> Option<Mad> {
+        let class = packet.mad.header.class;
+        let is_port = place == self.fabric.own_place();
+        if class::is_subnet(class) {
+            let known = Known {
+                has_sm_bit: self.has_sm_bit,
+                qkey_violations: self.qkey_violations,
+                administration: self.manager.as_ref().map(|of| &of.administration),
+            };
+            let entered = entered(place, packet);
+            let (answer, effect) = sma::process(&self.fabric, &known, place, entered, &packet.mad)?;
+            if effect == Effect::ClientReregister {
+                self.events.push_back(Event::ClientReregister);
+            }
+            return Some(answer);
+        }
+        if class == class::PERFORMANCE && is_port {
+            let traffic = self.traffic();
+            return self.counters.process(NODE_PORT, &traffic, &packet.mad);
+        }
+        None
+    }
+
+    /// Gives an agent what happened to it.
+    fn deliver(&mut self, delivery: Delivery, now: u64) {
+        let Owner::User(number) = delivery.owner else {
+            self.manage(delivery, now);
+            return;
+        };
+        let descriptor = self.descriptors.get_mut(&number);
+        if descriptor.is_some_and(|of| of.push(delivery.agent, delivery.what)) {
+            self.woken.insert(number);
+        }
+    }
+
+    // ---- The manager ----
+
+    /// Something for the manager.
+    fn manage(&mut self, delivery: Delivery, now: u64) {
+        let capabilities = self.capabilities();
+        let (Some(manager), Happened::Received { packet, message }) =
+            (&mut self.manager, delivery.what)
+        else {
+            return;
+        };
+        // A subscriber's answer ends the report; there is nothing more to do.
+        if packet.mad.header.is_response() {
+            return;
+        }
+        if delivery.agent == manager.traps {
+            self.take_trap(&packet, now);
+            return;
+        }
+        let administration = &mut manager.administration;
+        let answer = administration.answer(&self.fabric, capabilities, &packet, &message);
+        let agent = manager.requests;
+        if let Some(message) = answer {
+            self.send_own(agent, packet.back(), message, 0, ANSWER_RETRIES, now);
+        }
+    }
+
+    /// A trap: its sender is told that it has come, and so are the subscribers.
+    fn take_trap(&mut self, packet: &Packet, now: u64) {
+        let Some(agent) = self.manager.as_ref().map(|manager| manager.traps) else {
+            return;
+        };
+        let mut smp = packet.mad.smp();
+        smp.header.method = method::TRAP_REPRESS;
+        let message = Mad::from_smp(smp).bytes().to_vec();
+        self.send_own(agent, packet.back(), message, 0, 0, now);
+        if packet.mad.header.attribute.get() == attribute::NOTICE {
+            let notice = Notice::of_trap(packet.source, &packet.mad.smp().data);
+            self.report(&notice, now);
+        }
+    }
+
+    /// Tells the subscribers.
+    fn report(&mut self, notice: &Notice, now: u64) {
+        let Some(manager) = &mut self.manager else {
+            return;
+        };
+        let agent = manager.requests;
+        for to in manager.administration.subscribers.of(notice) {
+            let Some(manager) = &mut self.manager else {
+                return;
+            };
+            manager.last_report = manager.last_report.wrapping_add(1);
+            let number = manager.last_report;
+            let mut message = notice.report();
+            message[12..16].copy_from_slice(&number.to_be_bytes());
+            self.send_own(agent, to, message, REPORT_TIMEOUT_MS, REPORT_RETRIES, now);
+        }
+    }
+
+    fn send_own(
+        &mut self,
+        agent: AgentId,
+        to: Destination,
+        message: Vec<u8>,
+        timeout_ms: u32,
+        retries: u32,
+        now: u64,
+    ) {
+        let request = Request {
+            agent,
+            to,
+            responder: to.lid,
+            message,
+            timeout_ms,
+            retries,
+        };
+        // A manager that has too much to do answers nothing; who asks asks again.
+        let _ = self.port.send(request, now);
+    }
+}
+
+/// Registers the agents of the manager.
+fn manager(port: &mut Port) -> Option<Manager> {
+    // GetTraceTable and GetMulti are answered with a refusal.
+    const METHODS: [u8; 6] = [
+        method::GET,
+        method::SET,
+        method::GET_TABLE,
+        method::DELETE,
+        0x13,
+        0x14,
+    ];
+    let requests = Registration {
+        qpn: 1,
+        class: class::SUBNET_ADMINISTRATION,
+        class_version: sa::CLASS_VERSION,
+        methods: METHODS.iter().fold(0, |mask, method| mask | 1 << method),
+        rmpp_version: 1,
+        ..Registration::default()
+    };
+    let traps = Registration {
+        qpn: 0,
+        class: class::SUBNET_LID,
+        class_version: 1,
+        methods: 1 << method::TRAP,
+        ..Registration::default()
+    };
+    Some(Manager {
+        administration: Administration::default(),
+        requests: port.register(Owner::BuiltIn, requests).ok()?,
+        traps: port.register(Owner::BuiltIn, traps).ok()?,
+        last_report: 0,
+    })
+}
+
+/// The port of a place by which a datagram has come.
+fn entered(place: Place, packet: &Packet) -> u8 {
+    let smp = packet.mad.smp();
+    let count = usize::from(smp.hop_count());
+    let is_directed = smp.header.class == class::SUBNET_DIRECTED && count > 0;
+    match (place, Place::of(packet.source)) {
+        (Place::Node(_), _) => NODE_PORT,
+        (Place::Switch, _) if is_directed => smp.return_path.get(count).copied().unwrap_or(0),
+        (Place::Switch, Some(Place::Node(node))) => switch_port(node),
+        (Place::Switch, _) => 0,
+    }
+}
+
+/// Whether a datagram fits the queue pair that it is for (`validate_mad`).
+fn is_valid(packet: &Packet) -> bool {
+    let header = &packet.mad.header;
+    let is_known = header.base_version == BASE_VERSION;
+    // Connection management knows one method but for its ClassPortInfo.
+    let is_connection = header.class == class::COMMUNICATION
+        && header.attribute.get() != attribute::CLASS_PORT_INFO
+        && header.method != method::SEND;
+    let belongs = class::is_subnet(header.class) == (packet.to.qpn == 0) && packet.to.qpn <= 1;
+    is_known && belongs && !is_connection
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,606 @@
+//! The agents of one port at work: requests that wait for an answer, long messages in both
+//! directions, and who gets what arrives.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use crate::agents::{AgentId, Agents, Owner, Registration};
+use crate::error::{Error, Result};
+use crate::mad::{HEADER_BYTES, Header, MAD_BYTES, Mad, class};
+use crate::packet::{Destination, Packet};
+use crate::rmpp::{
+    self, ACK_TIMEOUT_NS, Acknowledged, Incoming, MESSAGE_TIMEOUT_NS, Outgoing, Transfer, kind,
+    reason,
+};
+
+/// Most sends of an owner that wait for an answer or an acknowledgement.
+pub const MAX_SENDS: usize = 4096;
+/// Most bytes of long messages that an owner sends.
+pub const MAX_SEND_BYTES: usize = 64 << 20;
+
+/// What an agent sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Who.
+    pub agent: AgentId,
+    /// Where to.
+    pub to: Destination,
+    /// The port where it really goes, if that is known: other ports cannot answer.
+    pub responder: u16,
+    /// All headers and the data.
+    pub message: Vec<u8>,
+    /// Milliseconds to wait for an answer; 0: none is expected.
+    pub timeout_ms: u32,
+    /// How often it is sent again.
+    pub retries: u32,
+}
+
+/// What happened to an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// A message has arrived: the first datagram, then the data of the others.
+    Received {
+        /// Its first datagram with its addresses.
+        packet: Packet,
+        /// All of it.
+        message: Vec<u8>,
+    },
+    /// No answer has come.
+    TimedOut {
+        /// What was asked, without the message.
+        request: Request,
+        /// The header that was sent.
+        header: Header,
+    },
+}
+
+/// Something for an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The agent.
+    pub agent: AgentId,
+    /// Whose it is.
+    pub owner: Owner,
+    /// What.
+    pub what: Happened,
+}
+
+/// Whether somebody was there for a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claimed {
+    /// It was for an agent, or is an answer that nobody waits for.
+    Yes,
+    /// It is a request that no agent has registered for.
+    No,
+}
+
+/// What names a send that is not over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    agent: AgentId,
+    tid: u64,
+    class: u8,
+    /// Of an answer: the port that it is for.
+    answers: Option<u16>,
+    /// Tells segments of one transaction that a program sends itself apart.
+    number: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    Short(Mad),
+    Long(Outgoing),
+}
+
+/// A send that is not over.
+#[derive(Clone, Debug)]
+struct Sending {
+    owner: Owner,
+    request: Request,
+    body: Body,
+    retries_left: u32,
+    deadline: u64,
+    /// Bytes that count for the owner.
+    bytes: usize,
+}
+
+impl Sending {
+    fn header(&self) -> Header {
+        match &self.body {
+            Body::Short(mad) => mad.header,
+            Body::Long(outgoing) => outgoing.first().header,
+        }
+    }
+
+    /// Whether a datagram from this port can be its answer.
+    fn is_from(&self, lid: u16) -> bool {
+        self.request.responder == lid
+    }
+}
+
+/// Counters of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Datagrams that agents sent, segments and acknowledgements included.
+    pub sent: u64,
+    /// Datagrams that agents got.
+    pub received: u64,
+    /// Answers that nobody waited for, and datagrams that fit no agent.
+    pub dropped: u64,
+    /// Sends that no answer came for.
+    pub timed_out: u64,
+    /// Datagrams that were sent again.
+    pub sent_again: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Port {
+    lid: u16,
+    agents: Agents,
+    sends: BTreeMap<Key, Sending>,
+    timers: BTreeSet<(u64, Key)>,
+    incoming: Incoming,
+    outbox: VecDeque<Packet>,
+    deliveries: VecDeque<Delivery>,
+    /// What has happened since the start.
+    pub counters: Counters,
+}
+
+impl Port {
+    /// The port with this local identifier.
+    pub fn new(lid: u16) -> Port {
+        Port {
+            lid,
+            agents: Agents::default(),
+            sends: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            incoming: Incoming::default(),
+            outbox: VecDeque::new(),
+            deliveries: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Its agents.
+    pub fn agents(&self) -> &Agents {
+        &self.agents
+    }
+
+    /// Registers an agent.
+    ///
+    /// # Errors
+    /// `Invalid`, `NoMemory`.
+    pub fn register(&mut self, owner: Owner, registration: Registration) -> Result<AgentId> {
+        self.agents.register(owner, registration)
+    }
+
+    /// Removes an agent: its sends are cancelled without a word.
+    pub fn unregister(&mut self, agent: AgentId) {
+        if self.agents.remove(agent).is_none() {
+            return;
+        }
+        let of_agent = self.sends.keys().filter(|key| key.agent == agent);
+        let keys: Vec<Key> = of_agent.copied().collect();
+        for key in keys {
+            self.end(key);
+        }
+        self.incoming.forget_agent(agent);
+    }
+
+    /// Sends that are not over.
+    pub fn sends(&self) -> usize {
+        self.sends.len()
+    }
+
+    /// Messages that are put together.
+    pub fn incoming(&self) -> rmpp::Kept {
+        self.incoming.kept()
+    }
+
+    /// The next datagram to be carried.
+    pub fn next_packet(&mut self) -> Option<Packet> {
+        self.outbox.pop_front()
+    }
+
+    /// The next thing for an agent.
+    pub fn next_delivery(&mut self) -> Option<Delivery> {
+        self.deliveries.pop_front()
+    }
+
+    // ---- Sending ----
+
+    /// Sends a message. `now`: nanoseconds of a clock that only goes forward.
+    ///
+    /// # Errors
+    /// `Io`: no such agent. `Invalid`: the length, or a send of this transaction is not over.
+    /// `NoMemory`: too many sends of the owner are not over.
+    pub fn send(&mut self, mut request: Request, now: u64) -> Result<()> {
+        let agent = *self.agents.get(request.agent).ok_or(Error::Io)?;
+        let mut message = core::mem::take(&mut request.message);
+        let mut mad = Mad::padded(&message);
+        let class = mad.header.class;
+        if message.len() < class::header_bytes(class) {
+            return Err(Error::Invalid);
+        }
+        let is_active = class::has_rmpp(class) && rmpp::is_active(&mad);
+        let is_long = is_active && agent.registration.has_kernel_rmpp();
+        let limit = if is_long {
+            rmpp::MAX_MESSAGE
+        } else {
+            MAD_BYTES
+        };
+        if message.len() > limit {
+            return Err(Error::Invalid);
+        }
+        let is_response = mad.header.is_response();
+        if !is_response {
+            // Answers find the agent by it, and agents cannot take another one's name.
+            let low = mad.header.tid.get() & u64::from(u32::MAX);
+            mad.header.tid = (u64::from(request.agent.0) << 32 | low).into();
+            message[..HEADER_BYTES].copy_from_slice(&mad.bytes()[..HEADER_BYTES]);
+        }
+        let mut key = Key {
+            agent: request.agent,
+            tid: mad.header.tid.get(),
+            class,
+            answers: is_response.then_some(request.responder),
+            number: 0,
+        };
+        // Segments that a program makes have one transaction.
+        let is_segment = is_active && !is_long;
+        while self.sends.contains_key(&key) {
+            if !is_segment {
+                return Err(Error::Invalid);
+            }
+            key.number += 1;
+        }
+        let is_over = request.timeout_ms == 0 && !is_long;
+        if is_over {
+            self.post(request.agent, request.to, mad);
+            return Ok(());
+        }
+        let bytes = message.len();
+        self.check_limits(agent.owner, bytes)?;
+        let body = match is_long {
+            true => Body::Long(Outgoing::new(message)),
+            false => Body::Short(mad),
+        };
+        let deadline = now.saturating_add(wait(&request, is_long));
+        let sending = Sending {
+            owner: agent.owner,
+            retries_left: request.retries,
+            request,
+            body,
+            deadline,
+            bytes,
+        };
+        self.sends.insert(key, sending);
+        self.timers.insert((deadline, key));
+        match is_long {
+            true => self.pump(key),
+            false => self.post(key.agent, self.sends[&key].request.to, mad),
+        }
+        Ok(())
+    }
+
+    fn check_limits(&self, owner: Owner, bytes: usize) -> Result<()> {
+        let of_owner = self.sends.values().filter(|of| of.owner == owner);
+        let (count, used) =
+            of_owner.fold((0, bytes), |(count, used), of| (count + 1, used + of.bytes));
+        match count >= MAX_SENDS || used > MAX_SEND_BYTES {
+            true => Err(Error::NoMemory),
+            false => Ok(()),
+        }
+    }
+
+    /// Gives a datagram of an agent to the carrier.
+    fn post(&mut self, agent: AgentId, to: Destination, mad: Mad) {
+        let qpn = self.agents.get(agent).map_or(1, |of| of.registration.qpn);
+        self.counters.sent += 1;
+        self.outbox.push_back(Packet {
+            source: self.lid,
+            source_qpn: qpn,
+            to,
+            mad,
+        });
+    }
+
+    /// Sends the segments for which the window has room.
+    fn pump(&mut self, key: Key) {
+        while let Some(sending) = self.sends.get_mut(&key)
+            && let Body::Long(outgoing) = &mut sending.body
+            && let Some(mad) = outgoing.next()
+        {
+            let to = sending.request.to;
+            self.post(key.agent, to, mad);
+        }
+    }
+
+    /// A send is over.
+    fn end(&mut self, key: Key) -> Option<Sending> {
+        let sending = self.sends.remove(&key)?;
+        self.timers.remove(&(sending.deadline, key));
+        Some(sending)
+    }
+
+    /// Moves the time of a send.
+    fn set_deadline(&mut self, key: Key, deadline: u64) {
+        if let Some(sending) = self.sends.get_mut(&key) {
+            self.timers.remove(&(sending.deadline, key));
+            sending.deadline = deadline;
+            self.timers.insert((deadline, key));
+        }
+    }
+
+    // ---- Time ----
+
+    /// Does what is due.
+    pub fn progress(&mut self, now: u64) {
+        while let Some((deadline, key)) = self.timers.first().copied()
+            && deadline <= now
+        {
+            self.retry(key, now);
+        }
+        for (transfer, mad) in self.incoming.expire(now) {
+            let to = Destination {
+                lid: transfer.lid,
+                qpn: transfer.qpn,
+                qkey: crate::mad::GSI_QKEY,
+                ..Destination::default()
+            };
+            self.post(transfer.agent, to, mad);
+        }
+    }
+
+    /// When [`progress`](Self::progress) has something to do.
+    pub fn deadline(&self) -> Option<u64> {
+        let sends = self.timers.first().map(|(deadline, _)| *deadline);
+        sends.into_iter().chain(self.incoming.deadline()).min()
+    }
+
+    /// Nothing has come for a send.
+    fn retry(&mut self, key: Key, now: u64) {
+        let Some(sending) = self.sends.get_mut(&key) else {
+            return;
+        };
+        let again = match &mut sending.body {
+            _ if sending.retries_left == 0 => None,
+            Body::Short(mad) => Some(*mad),
+            Body::Long(outgoing) => outgoing.again(),
+        };
+        let Some(mad) = again else {
+            self.time_out(key);
+            return;
+        };
+        sending.retries_left -= 1;
+        let is_long = matches!(sending.body, Body::Long(_));
+        let wait = wait(&sending.request, is_long);
+        let to = sending.request.to;
+        self.counters.sent_again += 1;
+        self.post(key.agent, to, mad);
+        self.pump(key);
+        self.set_deadline(key, now.saturating_add(wait));
+    }
+
+    fn time_out(&mut self, key: Key) {
+        let Some(sending) = self.end(key) else {
+            return;
+        };
+        self.counters.timed_out += 1;
+        let what = Happened::TimedOut {
+            header: sending.header(),
+            request: sending.request,
+        };
+        self.deliver(key.agent, what);
+    }
+
+    // ---- Receiving ----
+
+    /// A datagram for this port, which fits its queue pair.
+    pub fn receive(&mut self, packet: &Packet, now: u64) -> Claimed {
+        let mad = &packet.mad;
+        let is_response = mad.header.is_response();
+        let agent = match is_response {
+            true => self.agents.for_response(mad),
+            false => self.agents.for_request(mad),
+        };
+        let Some(id) = agent else {
+            self.counters.dropped += u64::from(is_response);
+            return if is_response {
+                Claimed::Yes
+            } else {
+                Claimed::No
+            };
+        };
+        let registration = self.agents.get(id).map(|agent| agent.registration);
+        let registration = registration.unwrap_or_default();
+        if registration.qpn != packet.to.qpn {
+            self.counters.dropped += 1;
+            return Claimed::Yes;
+        }
+        self.counters.received += 1;
+        let has_rmpp = class::has_rmpp(mad.header.class) && rmpp::is_active(mad);
+        if has_rmpp && registration.has_kernel_rmpp() {
+            self.receive_segment(id, packet, now);
+        } else {
+            let is_for_program = has_rmpp && !registration.has_kernel_rmpp();
+            self.hand_over(id, packet, mad.bytes().to_vec(), is_for_program);
+        }
+        Claimed::Yes
+    }
+
+    /// Gives a whole message to an agent, and ends the send that it answers.
+    fn hand_over(&mut self, agent: AgentId, packet: &Packet, message: Vec<u8>, always: bool) {
+        if packet.mad.header.is_response() {
+            match self.waiting_for(agent, packet) {
+                Some(key) => {
+                    self.end(key);
+                }
+                None if always => {}
+                None => {
+                    self.counters.dropped += 1;
+                    return;
+                }
+            }
+        }
+        let packet = *packet;
+        self.deliver(agent, Happened::Received { packet, message });
+    }
+
+    fn deliver(&mut self, agent: AgentId, what: Happened) {
+        if let Some(of) = self.agents.get(agent) {
+            let owner = of.owner;
+            self.deliveries.push_back(Delivery { agent, owner, what });
+        }
+    }
+
+    /// The request of an agent that an answer is for.
+    fn waiting_for(&self, agent: AgentId, packet: &Packet) -> Option<Key> {
+        self.find(agent, packet, None)
+    }
+
+    /// The send that a datagram from the other end is about.
+    fn find(&self, agent: AgentId, packet: &Packet, answers: Option<u16>) -> Option<Key> {
+        let first = Key {
+            agent,
+            tid: packet.mad.header.tid.get(),
+            class: packet.mad.header.class,
+            answers,
+            number: 0,
+        };
+        let last = Key {
+            number: u32::MAX,
+            ..first
+        };
+        let of_transaction = self.sends.range(first..=last);
+        let mut from_there = of_transaction.filter(|(_, of)| of.is_from(packet.source));
+        from_there.next().map(|(key, _)| *key)
+    }
+
+    /// The long message that an acknowledgement is about.
+    fn sending_of(&self, agent: AgentId, packet: &Packet) -> Option<Key> {
+        // A request is acknowledged with the bit of answers, an answer without.
+        let answers = match packet.mad.header.is_response() {
+            true => None,
+            false => Some(packet.source),
+        };
+        self.find(agent, packet, answers)
+    }
+
+    fn receive_segment(&mut self, agent: AgentId, packet: &Packet, now: u64) {
+        let header = packet.mad.rmpp();
+        if header.version != rmpp::VERSION {
+            self.refuse(agent, packet, reason::BAD_VERSION);
+            return;
+        }
+        let aborts = rmpp::reason::TOTAL_TIME..=rmpp::reason::LAST;
+        match header.kind {
+            kind::DATA => self.receive_data(agent, packet, now),
+            kind::ACK if header.status != 0 => self.refuse(agent, packet, reason::BAD_STATUS),
+            kind::ACK => self.receive_ack(agent, packet, now),
+            kind::STOP if header.status == reason::NO_RESOURCES => self.give_up(agent, packet),
+            kind::ABORT if aborts.contains(&header.status) => self.give_up(agent, packet),
+            kind::STOP | kind::ABORT => self.refuse(agent, packet, reason::BAD_STATUS),
+            _ => self.refuse(agent, packet, reason::BAD_KIND),
+        }
+    }
+
+    fn receive_data(&mut self, agent: AgentId, packet: &Packet, now: u64) {
+        let header = &packet.mad.header;
+        let transfer = Transfer {
+            agent,
+            lid: packet.source,
+            qpn: packet.source_qpn,
+            tid: header.tid.get(),
+            class: [header.class, header.class_version],
+            method: header.method,
+        };
+        if header.is_response() {
+            match self.waiting_for(agent, packet) {
+                // The answer has begun: the request is over when the answer is given up.
+                Some(key) => {
+                    let until = now.saturating_add(MESSAGE_TIMEOUT_NS);
+                    let deadline = self.sends[&key].deadline.max(until);
+                    self.set_deadline(key, deadline);
+                }
+                None if self.incoming.knows(&transfer) => {}
+                None => {
+                    self.counters.dropped += 1;
+                    return;
+                }
+            }
+        }
+        let step = self.incoming.data(transfer, &packet.mad, now);
+        if let Some(mad) = step.answer {
+            self.post(agent, packet.back(), mad);
+        }
+        if let Some(message) = step.message {
+            let first = Packet {
+                mad: Mad::padded(&message),
+                ..*packet
+            };
+            self.hand_over(agent, &first, message, false);
+        }
+    }
+
+    fn receive_ack(&mut self, agent: AgentId, packet: &Packet, now: u64) {
+        let Some(key) = self.sending_of(agent, packet) else {
+            return;
+        };
+        let Some(sending) = self.sends.get_mut(&key) else {
+            return;
+        };
+        let Body::Long(outgoing) = &mut sending.body else {
+            return;
+        };
+        let header = packet.mad.rmpp();
+        match outgoing.acknowledge(header.segment.get(), header.length.get()) {
+            Acknowledged::Wrong(reason) => self.refuse(agent, packet, reason),
+            Acknowledged::Nothing => {}
+            Acknowledged::Progress => {
+                sending.retries_left = sending.request.retries;
+                let wait = wait(&sending.request, true);
+                self.set_deadline(key, now.saturating_add(wait));
+                self.pump(key);
+            }
+            Acknowledged::All if sending.request.timeout_ms == 0 => {
+                self.end(key);
+            }
+            Acknowledged::All => {
+                let wait = wait(&sending.request, false);
+                self.set_deadline(key, now.saturating_add(wait));
+            }
+        }
+    }
+
+    /// A segment is wrong: the message it is about ends here and there.
+    fn refuse(&mut self, agent: AgentId, packet: &Packet, reason: u8) {
+        self.give_up(agent, packet);
+        let header_bytes = class::header_bytes(packet.mad.header.class);
+        let mad = rmpp::abort(&packet.mad, header_bytes, reason);
+        self.post(agent, packet.back(), mad);
+    }
+
+    /// Ends the long message that a datagram is about. Who sent it is not told: its answer does not
+    /// come.
+    fn give_up(&mut self, agent: AgentId, packet: &Packet) {
+        if let Some(key) = self.sending_of(agent, packet)
+            && let Some(sending) = self.sends.get(&key)
+            && let Body::Long(outgoing) = &sending.body
+            && !outgoing.is_complete()
+        {
+            self.end(key);
+        }
+    }
+}
+
+/// Nanoseconds to wait: for an answer, or for an acknowledgement of a long message.
+fn wait(request: &Request, is_long: bool) -> u64 {
+    let timeout = u64::from(request.timeout_ms) * 1_000_000;
+    match (is_long, timeout) {
+        (true, 0) => ACK_TIMEOUT_NS,
+        (true, timeout) => timeout.min(ACK_TIMEOUT_NS),
+        (false, timeout) => timeout,
+    }
+}

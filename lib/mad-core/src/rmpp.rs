@@ -1,0 +1,109 @@
+//! RMPP: how a message that is longer than a datagram travels in segments (InfiniBand specification
+//! volume 1, 13.6).
+//!
+//! A segment has at most 220 bytes behind the headers of datagram and RMPP, of which classes use
+//! some for a header of their own that each segment repeats. The receiver acknowledges the first
+//! segment and then the last one of each window; the sender sends again from the last one that was
+//! acknowledged when nothing comes.
+
+mod incoming;
+mod outgoing;
+
+pub use incoming::{Incoming, Kept, Step, Transfer};
+pub use outgoing::{Acknowledged, Outgoing};
+
+use crate::mad::{Mad, RmppHeader, method};
+
+/// The version of RMPP.
+pub const VERSION: u8 = 1;
+/// Bytes of a segment behind the headers of datagram and RMPP.
+pub const SEGMENT_BYTES: u32 = 220;
+/// Segments of a window.
+pub const WINDOW: u32 = 64;
+/// The longest message: bytes with all headers.
+pub const MAX_MESSAGE: usize = 8 << 20;
+/// Nanoseconds until a sender sends again, at most.
+pub const ACK_TIMEOUT_NS: u64 = 2_000_000_000;
+/// Nanoseconds without a new segment until a receiver gives a message up. A fixed time for the whole
+/// message, as Linux has it, is too short for a long one over a wire that loses one datagram in twenty.
+pub const MESSAGE_TIMEOUT_NS: u64 = 40_000_000_000;
+/// Nanoseconds for which a receiver answers segments of a message that it has.
+pub const LINGER_NS: u64 = 10_000_000_000;
+
+/// What a segment is.
+pub mod kind {
+    /// A piece of a message.
+    pub const DATA: u8 = 1;
+    /// Acknowledges pieces.
+    pub const ACK: u8 = 2;
+    /// The receiver has no room.
+    pub const STOP: u8 = 3;
+    /// One end gives up.
+    pub const ABORT: u8 = 4;
+}
+
+/// Flags of a segment.
+pub mod flag {
+    /// RMPP is in use.
+    pub const ACTIVE: u8 = 1;
+    /// The first segment.
+    pub const FIRST: u8 = 2;
+    /// The last one.
+    pub const LAST: u8 = 4;
+    /// All of them.
+    pub const ALL: u8 = 7;
+}
+
+/// Why a message ends early.
+pub mod reason {
+    /// STOP: no room.
+    pub const NO_RESOURCES: u8 = 1;
+    /// The first value of ABORT. The whole took too long.
+    pub const TOTAL_TIME: u8 = 118;
+    /// LAST and the length do not go together.
+    pub const BAD_LENGTH: u8 = 119;
+    /// FIRST and the number do not go together.
+    pub const BAD_FIRST: u8 = 120;
+    /// The type is unknown.
+    pub const BAD_KIND: u8 = 121;
+    /// The end of the new window is before the acknowledged segment.
+    pub const WINDOW_TOO_SMALL: u8 = 122;
+    /// A segment is acknowledged that was not sent.
+    pub const SEGMENT_TOO_BIG: u8 = 123;
+    /// The status is not possible here.
+    pub const BAD_STATUS: u8 = 124;
+    /// The version is unknown.
+    pub const BAD_VERSION: u8 = 125;
+    /// The last value of ABORT.
+    pub const LAST: u8 = 127;
+}
+
+/// Whether RMPP is in use in a datagram of a class that has it.
+pub fn is_active(mad: &Mad) -> bool {
+    mad.rmpp().flags & flag::ACTIVE != 0
+}
+
+/// What answers a segment: its headers with another type, from the other end.
+fn answer(to: &Mad, header_bytes: usize, kind: u8, status: u8, segment: u32, length: u32) -> Mad {
+    let mut mad = Mad::padded(&to.bytes()[..header_bytes]);
+    mad.header.method ^= method::RESPONSE;
+    let asked = to.rmpp();
+    mad.set_rmpp(RmppHeader {
+        version: VERSION,
+        kind,
+        flags: asked.flags & !flag::ALL | flag::ACTIVE,
+        status,
+        segment: segment.into(),
+        length: length.into(),
+    });
+    mad
+}
+
+/// The refusal of a segment.
+pub fn abort(to: &Mad, header_bytes: usize, reason: u8) -> Mad {
+    let kind = match reason {
+        reason::NO_RESOURCES => kind::STOP,
+        _ => kind::ABORT,
+    };
+    answer(to, header_bytes, kind, reason, 0, 0)
+}

@@ -1,0 +1,496 @@
+//! The receivers of messages of one port: each puts the segments of one message together.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::{
+    LINGER_NS, MAX_MESSAGE, MESSAGE_TIMEOUT_NS, SEGMENT_BYTES, WINDOW, abort, answer, flag, kind,
+    reason,
+};
+use crate::agents::AgentId;
+use crate::mad::{MAD_BYTES, Mad, RMPP_HEADER_BYTES, class};
+
+/// Most messages that are put together at a time, and that are remembered for their last ACK.
+const MAX_TRANSFERS: usize = 256;
+/// Most bytes of all messages that are not whole.
+const MAX_BYTES: usize = 32 << 20;
+
+/// What names a message on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Transfer {
+    /// The agent that it is for.
+    pub agent: AgentId,
+    /// Where it comes from: port and queue pair.
+    pub lid: u16,
+    /// As above.
+    pub qpn: u32,
+    /// Transaction, class with its version, and method.
+    pub tid: u64,
+    /// As above.
+    pub class: [u8; 2],
+    /// As above.
+    pub method: u8,
+}
+
+/// What is to be done after a segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// A datagram for the sender.
+    pub answer: Option<Mad>,
+    /// The message, if it is whole: the first datagram as it came, then the data of the others.
+    pub message: Option<Vec<u8>>,
+}
+
+impl Step {
+    fn answer(mad: Mad) -> Step {
+        Step {
+            answer: Some(mad),
+            message: None,
+        }
+    }
+}
+
+/// One message.
+#[derive(Clone, Debug)]
+struct Receiver {
+    /// The first segment, which has the headers of answers.
+    first: Mad,
+    /// The message so far, up to segment `whole`.
+    message: Vec<u8>,
+    /// Segments beyond it that have arrived.
+    early: BTreeMap<u32, Mad>,
+    /// The last segment without a gap before it.
+    whole: u32,
+    acknowledged: u32,
+    window: u32,
+    is_complete: bool,
+    deadline: u64,
+}
+
+impl Receiver {
+    fn new(first: Mad, now: u64) -> Receiver {
+        Receiver {
+            first,
+            message: Vec::new(),
+            early: BTreeMap::new(),
+            whole: 0,
+            acknowledged: 0,
+            window: 1,
+            is_complete: false,
+            deadline: now.saturating_add(MESSAGE_TIMEOUT_NS),
+        }
+    }
+
+    fn header_bytes(&self) -> usize {
+        class::header_bytes(self.first.header.class)
+    }
+
+    fn ack(&mut self) -> Mad {
+        self.acknowledged = self.whole;
+        let (whole, window) = (self.whole, self.window);
+        answer(
+            &self.first,
+            self.header_bytes(),
+            kind::ACK,
+            0,
+            whole,
+            window,
+        )
+    }
+
+    /// Bytes that it keeps.
+    fn bytes(&self) -> usize {
+        self.message.len() + self.early.len() * MAD_BYTES
+    }
+
+    /// Puts the next segment behind the others; whether it is the last one.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    fn append(&mut self, mad: &Mad, now: u64) -> Result<bool, u8> {
+        let header_bytes = self.header_bytes();
+        let rmpp = mad.rmpp();
+        let is_last = rmpp.flags & flag::LAST != 0;
+        let of_class = (header_bytes - RMPP_HEADER_BYTES) as u32;
+        let length = match is_last {
+            true => rmpp.length.get(),
+            false => SEGMENT_BYTES,
+        };
+        if length < of_class || length > SEGMENT_BYTES {
+            return Err(reason::BAD_LENGTH);
+        }
+        let end = RMPP_HEADER_BYTES + length as usize;
+        let start = if self.whole == 0 { 0 } else { header_bytes };
+        let piece = &mad.bytes()[start..end];
+        if self.message.len() + piece.len() > MAX_MESSAGE {
+            return Err(reason::NO_RESOURCES);
+        }
+        self.message.extend_from_slice(piece);
+        self.whole += 1;
+        self.deadline = now.saturating_add(MESSAGE_TIMEOUT_NS);
+        Ok(is_last)
+    }
+
+    /// A segment has come.
+    fn take(&mut self, mad: Mad, now: u64) -> Result<Step, u8> {
+        let number = mad.rmpp().segment.get();
+        if number > self.window && !self.is_complete {
+            return Ok(Step::default());
+        }
+        if number <= self.acknowledged || self.is_complete {
+            return Ok(Step::answer(self.ack()));
+        }
+        if number != self.whole + 1 {
+            // A second copy replaces nothing.
+            if number > self.whole {
+                self.early.entry(number).or_insert(mad);
+            }
+            return Ok(Step::default());
+        }
+        let mut next = Some(mad);
+        while let Some(mad) = next {
+            if self.append(&mad, now)? {
+                self.is_complete = true;
+                self.early.clear();
+                self.deadline = now.saturating_add(LINGER_NS);
+                return Ok(Step {
+                    answer: Some(self.ack()),
+                    message: Some(core::mem::take(&mut self.message)),
+                });
+            }
+            next = self.early.remove(&(self.whole + 1));
+        }
+        if self.whole == self.window {
+            self.window = self.window.saturating_add(WINDOW);
+            return Ok(Step::answer(self.ack()));
+        }
+        Ok(Step::default())
+    }
+}
+
+/// The messages that are on their way to a port.
+#[derive(Clone, Debug, Default)]
+pub struct Incoming {
+    receivers: BTreeMap<Transfer, Receiver>,
+    /// Bytes that they keep.
+    bytes: usize,
+}
+
+/// What there is, for tests and tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Messages that are not whole.
+    pub open: usize,
+    /// Messages of which only the last ACK is remembered.
+    pub complete: usize,
+    /// Bytes of those that are not whole.
+    pub bytes: usize,
+}
+
+impl Incoming {
+    /// A segment with data. `now`: nanoseconds.
+    pub fn data(&mut self, transfer: Transfer, mad: &Mad, now: u64) -> Step {
+        let header_bytes = class::header_bytes(mad.header.class);
+        let rmpp = mad.rmpp();
+        let refuse = |reason| Step::answer(abort(mad, header_bytes, reason));
+        if rmpp.status != 0 {
+            return refuse(reason::BAD_STATUS);
+        }
+        let number = rmpp.segment.get();
+        if (number == 1) != (rmpp.flags & flag::FIRST != 0) {
+            return refuse(reason::BAD_FIRST);
+        }
+        let is_known = self.knows(&transfer);
+        if !is_known && number != 1 {
+            return Step::default();
+        }
+        if !is_known && !self.has_room() {
+            return refuse(reason::NO_RESOURCES);
+        }
+        let receiver = self
+            .receivers
+            .entry(transfer)
+            .or_insert_with(|| Receiver::new(*mad, now));
+        let before = receiver.bytes();
+        let taken = receiver.take(*mad, now);
+        self.bytes = self.bytes - before + receiver.bytes();
+        let taken = match taken {
+            Ok(_) if self.bytes > MAX_BYTES => Err(reason::NO_RESOURCES),
+            taken => taken,
+        };
+        taken.unwrap_or_else(|reason| {
+            self.forget(&transfer);
+            refuse(reason)
+        })
+    }
+
+    /// Whether a message has begun, or is remembered for its last ACK.
+    pub fn knows(&self, transfer: &Transfer) -> bool {
+        self.receivers.contains_key(transfer)
+    }
+
+    /// Whether one more message can begin. One that is whole makes room.
+    fn has_room(&mut self) -> bool {
+        if self.receivers.len() < MAX_TRANSFERS {
+            return true;
+        }
+        let complete = self.receivers.iter().filter(|(_, of)| of.is_complete);
+        let oldest = complete.min_by_key(|(_, of)| of.deadline);
+        let Some(transfer) = oldest.map(|(transfer, _)| *transfer) else {
+            return false;
+        };
+        self.forget(&transfer);
+        true
+    }
+
+    fn forget(&mut self, transfer: &Transfer) {
+        if let Some(receiver) = self.receivers.remove(transfer) {
+            self.bytes -= receiver.bytes();
+        }
+    }
+
+    /// An agent has gone: its messages too.
+    pub fn forget_agent(&mut self, agent: AgentId) {
+        let of_agent = self.receivers.keys().filter(|of| of.agent == agent);
+        let transfers: Vec<Transfer> = of_agent.copied().collect();
+        for transfer in transfers {
+            self.forget(&transfer);
+        }
+    }
+
+    /// Gives up what takes too long; the datagrams that say so to the senders.
+    pub fn expire(&mut self, now: u64) -> Vec<(Transfer, Mad)> {
+        let due = self.receivers.iter().filter(|(_, of)| of.deadline <= now);
+        let due: Vec<Transfer> = due.map(|(transfer, _)| *transfer).collect();
+        let mut answers = Vec::new();
+        for transfer in due {
+            if let Some(receiver) = self.receivers.get(&transfer)
+                && !receiver.is_complete
+            {
+                let header_bytes = receiver.header_bytes();
+                let mad = abort(&receiver.first, header_bytes, reason::TOTAL_TIME);
+                answers.push((transfer, mad));
+            }
+            self.forget(&transfer);
+        }
+        answers
+    }
+
+    /// When [`expire`](Self::expire) has something to do.
+    pub fn deadline(&self) -> Option<u64> {
+        self.receivers.values().map(|of| of.deadline).min()
+    }
+
+    /// What there is.
+    pub fn kept(&self) -> Kept {
+        let complete = self.receivers.values().filter(|of| of.is_complete).count();
+        Kept {
+            open: self.receivers.len() - complete,
+            complete,
+            bytes: self.bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Incoming, MAX_TRANSFERS, Transfer};
+    use crate::agents::AgentId;
+    use crate::mad::Mad;
+    use crate::rmpp::{Outgoing, WINDOW, flag, kind, reason};
+    use alloc::vec::Vec;
+
+    fn transfer(tid: u64) -> Transfer {
+        Transfer {
+            agent: AgentId(1),
+            lid: 2,
+            qpn: 1,
+            tid,
+            class: [3, 2],
+            method: 0x92,
+        }
+    }
+
+    fn message(data: usize) -> Vec<u8> {
+        let mut message = Vec::from([1, 3, 2, 0x92]);
+        message.resize(56, 9);
+        message.extend((0..data).map(|at| (at / 7) as u8));
+        message
+    }
+
+    /// All segments of a message.
+    fn segments(data: usize) -> Vec<Mad> {
+        let mut outgoing = Outgoing::new(message(data));
+        outgoing.acknowledge(0, u32::MAX);
+        core::iter::from_fn(|| outgoing.next()).collect()
+    }
+
+    /// Kind, status, segment and length of an answer.
+    fn says(mad: &Mad) -> (u8, u8, u32, u32) {
+        let rmpp = mad.rmpp();
+        assert_eq!(mad.header.method, 0x12);
+        (
+            rmpp.kind,
+            rmpp.status,
+            rmpp.segment.get(),
+            rmpp.length.get(),
+        )
+    }
+
+    #[test]
+    fn a_message_of_one_segment_is_whole_at_once() {
+        for data in [0, 1, 199, 200] {
+            let mut incoming = Incoming::default();
+            let step = incoming.data(transfer(1), &segments(data)[0], 0);
+            assert_eq!(says(&step.answer.unwrap()), (kind::ACK, 0, 1, 1));
+            let whole = step.message.unwrap();
+            assert_eq!(whole.len(), 56 + data);
+            assert_eq!(whole[56..], message(data)[56..]);
+            assert_eq!(incoming.kept().complete, 1);
+        }
+    }
+
+    #[test]
+    fn segments_are_put_together_in_any_order() {
+        let all = segments(200 * 5 + 3);
+        assert_eq!(all.len(), 6);
+        let mut incoming = Incoming::default();
+        let first = incoming.data(transfer(1), &all[0], 0);
+        assert_eq!(says(&first.answer.unwrap()), (kind::ACK, 0, 1, 1 + WINDOW));
+        for at in [3, 5, 1, 1, 4] {
+            let step = incoming.data(transfer(1), &all[at], 0);
+            assert_eq!((step.answer, step.message), (None, None), "{at}");
+        }
+        assert_eq!(incoming.kept().open, 1);
+        let last = incoming.data(transfer(1), &all[2], 0);
+        assert_eq!(says(&last.answer.unwrap()), (kind::ACK, 0, 6, 1 + WINDOW));
+        let whole = last.message.unwrap();
+        assert_eq!(whole[56..], message(200 * 5 + 3)[56..]);
+        assert_eq!(incoming.kept().bytes, 0);
+        // Copies that come later are answered with the same.
+        let copy = incoming.data(transfer(1), &all[0], 0);
+        assert_eq!(says(&copy.answer.unwrap()), (kind::ACK, 0, 6, 1 + WINDOW));
+        assert_eq!(copy.message, None);
+    }
+
+    #[test]
+    fn the_last_segment_of_a_window_is_acknowledged() {
+        let all = segments(200 * 200);
+        let mut incoming = Incoming::default();
+        let mut acks = Vec::new();
+        for mad in &all {
+            let step = incoming.data(transfer(1), mad, 0);
+            acks.extend(step.answer.map(|mad| (says(&mad).2, says(&mad).3)));
+        }
+        assert_eq!(
+            acks,
+            [(1, 65), (65, 129), (129, 193), (193, 257), (200, 257)]
+        );
+    }
+
+    #[test]
+    fn segments_beyond_the_window_are_dropped() {
+        let all = segments(200 * 200);
+        let mut incoming = Incoming::default();
+        incoming.data(transfer(1), &all[0], 0);
+        for mad in &all[65..] {
+            assert_eq!(incoming.data(transfer(1), mad, 0), super::Step::default());
+        }
+        assert_eq!(incoming.kept().bytes, 256);
+    }
+
+    #[test]
+    fn wrong_segments_are_refused() {
+        let good = segments(500);
+        let changed = |mad: &Mad, change: fn(&mut crate::mad::RmppHeader)| {
+            let (mut mad, mut rmpp) = (*mad, mad.rmpp());
+            change(&mut rmpp);
+            mad.set_rmpp(rmpp);
+            mad
+        };
+        let says_of = |incoming: &mut Incoming, mad: &Mad| {
+            let step = incoming.data(transfer(1), mad, 0);
+            says(&step.answer.unwrap())
+        };
+        let mut incoming = Incoming::default();
+        let bad = changed(&good[0], |rmpp| rmpp.status = 1);
+        assert_eq!(says_of(&mut incoming, &bad), (4, reason::BAD_STATUS, 0, 0));
+        let bad = changed(&good[0], |rmpp| rmpp.flags &= !flag::FIRST);
+        assert_eq!(says_of(&mut incoming, &bad), (4, reason::BAD_FIRST, 0, 0));
+        let bad = changed(&good[1], |rmpp| rmpp.flags |= flag::FIRST);
+        assert_eq!(says_of(&mut incoming, &bad), (4, reason::BAD_FIRST, 0, 0));
+        assert_eq!(incoming.kept().open, 0);
+        for length in [0, 19, 221, u32::MAX] {
+            incoming.data(transfer(1), &good[0], 0);
+            incoming.data(transfer(1), &good[1], 0);
+            let (mut bad, mut rmpp) = (good[2], good[2].rmpp());
+            rmpp.length = length.into();
+            bad.set_rmpp(rmpp);
+            assert_eq!(says_of(&mut incoming, &bad), (4, reason::BAD_LENGTH, 0, 0));
+            assert_eq!((incoming.kept().open, incoming.kept().bytes), (0, 0));
+        }
+        // In the middle of nothing.
+        assert_eq!(
+            incoming.data(transfer(1), &good[1], 0),
+            super::Step::default()
+        );
+    }
+
+    #[test]
+    fn what_takes_too_long_is_given_up() {
+        let all = segments(500);
+        let mut incoming = Incoming::default();
+        incoming.data(transfer(1), &all[0], 5);
+        incoming.data(transfer(1), &all[2], 7);
+        let until = incoming.deadline().unwrap();
+        assert_eq!(until, 5 + super::MESSAGE_TIMEOUT_NS);
+        // Each segment that moves the message on gives it more time.
+        incoming.data(transfer(1), &all[1], 9);
+        assert_eq!(incoming.kept().open, 0);
+        incoming = Incoming::default();
+        incoming.data(transfer(1), &all[0], 4);
+        incoming.data(transfer(1), &all[1], 5);
+        assert!(incoming.expire(until - 1).is_empty());
+        let given_up = incoming.expire(until);
+        assert_eq!(says(&given_up[0].1), (4, reason::TOTAL_TIME, 0, 0));
+        assert_eq!((incoming.kept().open, incoming.deadline()), (0, None));
+        // One that is whole is forgotten without a word.
+        incoming.data(transfer(2), &segments(1)[0], 0);
+        assert!(incoming.expire(super::LINGER_NS).is_empty());
+        assert_eq!(incoming.kept().complete, 0);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let (short, long) = (segments(1), segments(500));
+        let mut incoming = Incoming::default();
+        for tid in 0..2 * MAX_TRANSFERS as u64 {
+            let step = incoming.data(transfer(tid), &short[0], tid);
+            assert!(step.message.is_some());
+        }
+        for tid in 1000..1000 + MAX_TRANSFERS as u64 {
+            let step = incoming.data(transfer(tid), &long[0], 0);
+            assert_eq!(says(&step.answer.unwrap()).0, kind::ACK);
+        }
+        let step = incoming.data(transfer(1), &short[0], 0);
+        let refusal = (kind::STOP, reason::NO_RESOURCES, 0, 0);
+        assert_eq!(says(&step.answer.unwrap()), refusal);
+        assert_eq!(incoming.kept().open, MAX_TRANSFERS);
+        incoming.forget_agent(AgentId(1));
+        assert_eq!((incoming.kept().open, incoming.kept().bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_message_without_end_is_stopped() {
+        let mut incoming = Incoming::default();
+        let mut outgoing = Outgoing::new(message(super::MAX_MESSAGE));
+        outgoing.acknowledge(0, u32::MAX);
+        let refused = core::iter::from_fn(|| outgoing.next()).find_map(|mad| {
+            let answer = incoming.data(transfer(1), &mad, 0).answer?;
+            (answer.rmpp().kind != kind::ACK).then_some(answer)
+        });
+        let refusal = (kind::STOP, reason::NO_RESOURCES, 0, 0);
+        assert_eq!(says(&refused.unwrap()), refusal);
+        assert_eq!(incoming.kept().bytes, 0);
+    }
+}

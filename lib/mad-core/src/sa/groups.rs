@@ -1,0 +1,280 @@
+//! Multicast groups: who is a member of what, and which local identifier a group has.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use verbs_core::address::{Gid, gid, is_group};
+
+use super::records::{Query, Record, exactly, life_time, member};
+use super::{Answer, refusal};
+use crate::attributes::{get, put};
+use crate::fabric::{Fabric, Place, switch_port};
+use crate::sma::{FIRST_GROUP, GROUP_ENTRIES, MTU_4096, PKEY, RATE_100};
+
+/// Most members of all groups.
+const MAX_MEMBERS: usize = 4096;
+
+/// Bits of components of a membership.
+mod component {
+    pub const MGID: u32 = 0;
+    pub const PORT_GID: u32 = 1;
+    pub const QKEY: u32 = 2;
+    pub const MTU_SELECTOR: u32 = 4;
+    pub const TRAFFIC_CLASS: u32 = 6;
+    pub const PKEY: u32 = 7;
+    pub const RATE_SELECTOR: u32 = 8;
+    pub const SERVICE_LEVEL: u32 = 12;
+    pub const FLOW_LABEL: u32 = 13;
+    pub const JOIN_STATE: u32 = 16;
+}
+
+/// What a request must have to make a group.
+const NEEDED_TO_CREATE: u64 = 1 << component::QKEY
+    | 1 << component::TRAFFIC_CLASS
+    | 1 << component::PKEY
+    | 1 << component::SERVICE_LEVEL
+    | 1 << component::FLOW_LABEL;
+
+/// The first byte of identifiers that the manager makes, and what follows.
+const MADE: [u8; 8] = [0xff, 0x12, 0xa0, 0x1b, 0, 0, 0, 0];
+/// The state of a member that receives: others only send, or only make no group live.
+const FULL_MEMBER: u64 = 1;
+
+#[derive(Clone, Debug)]
+struct Group {
+    lid: u16,
+    /// The record of the group, without a member.
+    record: Record,
+    /// Join states of its members.
+    members: BTreeMap<Place, u64>,
+    /// It is there without members.
+    is_permanent: bool,
+}
+
+/// All groups.
+#[derive(Clone, Debug)]
+pub struct Groups {
+    groups: BTreeMap<Gid, Group>,
+    made: u64,
+}
+
+impl Default for Groups {
+    /// The group of broadcasts of IP over InfiniBand is always there, as managers make it.
+    fn default() -> Groups {
+        const BROADCAST: Gid = [
+            0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,
+        ];
+        const QKEY: u64 = 0x0b1b;
+        let mut record = blank(&BROADCAST, FIRST_GROUP);
+        put(&mut record, member::QKEY, QKEY);
+        put(&mut record, member::SCOPE, 2);
+        let group = Group {
+            lid: FIRST_GROUP,
+            record,
+            members: BTreeMap::new(),
+            is_permanent: true,
+        };
+        Groups {
+            groups: BTreeMap::from([(BROADCAST, group)]),
+            made: 0,
+        }
+    }
+}
+
+/// The record of a group with what all groups have.
+fn blank(mgid: &Gid, lid: u16) -> Record {
+    let mut record = Vec::new();
+    record.resize(member::BYTES, 0);
+    record[..16].copy_from_slice(mgid);
+    for (field, value) in [
+        (member::MLID, lid.into()),
+        (member::MTU, exactly(MTU_4096)),
+        (member::PKEY, PKEY.into()),
+        (member::RATE, exactly(RATE_100)),
+        (member::LIFE, life_time()),
+    ] {
+        put(&mut record, field, value);
+    }
+    record
+}
+
+/// The port that a request names as member.
+///
+/// # Errors
+/// `TOO_FEW_COMPONENTS`; `BAD_GID`: no port that is there; `DENIED`: another node's port.
+fn named_port(fabric: &Fabric, from: u16, query: &Query<'_>) -> Result<Place, u16> {
+    if !query.has(component::PORT_GID) || !query.has(component::JOIN_STATE) {
+        return Err(refusal::TOO_FEW_COMPONENTS);
+    }
+    let place = Place::of(from).ok_or(refusal::DENIED)?;
+    let named: Gid = core::array::from_fn(|at| query.data[16 + at]);
+    let mut ports = fabric.nodes().map(Place::Node).chain([Place::Switch]);
+    let port = ports.find(|place| gid(place.lid()) == named);
+    match port {
+        None => Err(refusal::BAD_GID),
+        // Nobody joins or leaves for others.
+        Some(port) if port != place => Err(refusal::DENIED),
+        Some(port) => Ok(port),
+    }
+}
+
+impl Groups {
+    /// A record for each member, and one for each group that has none.
+    pub fn records(&self) -> Vec<Record> {
+        let of_group = |group: &Group| {
+            let with =
+                |(place, state): (&Place, &u64)| member_record(&group.record, *place, *state);
+            let mut records: Vec<Record> = group.members.iter().map(with).collect();
+            if records.is_empty() {
+                records.push(group.record.clone());
+            }
+            records
+        };
+        self.groups.values().flat_map(of_group).collect()
+    }
+
+    /// Ports of the switch behind which members are.
+    pub fn ports(&self, lid: u16) -> u128 {
+        let group = self.groups.values().find(|group| group.lid == lid);
+        let members = group.into_iter().flat_map(|group| group.members.keys());
+        members.fold(0, |ports, place| match place {
+            Place::Switch => ports | 1,
+            Place::Node(node) => ports | 1_u128.checked_shl(switch_port(*node).into()).unwrap_or(0),
+        })
+    }
+
+    /// Set of a membership: joins a group, which is made if it is not there.
+    pub fn join(&mut self, fabric: &Fabric, from: u16, query: &Query<'_>) -> Answer {
+        let place = named_port(fabric, from, query)?;
+        let state = query.value(member::JOIN_STATE);
+        let mgid: Gid = core::array::from_fn(|at| query.data[at]);
+        let is_named = query.has(component::MGID) && mgid != [0; 16];
+        if state == 0 {
+            return Err(refusal::INVALID);
+        }
+        if is_named && !is_group(&mgid) {
+            return Err(refusal::BAD_GID);
+        }
+        let known = self.groups.get(&mgid).filter(|_| is_named);
+        let is_member = known.is_some_and(|group| group.members.contains_key(&place));
+        let members: usize = self.groups.values().map(|group| group.members.len()).sum();
+        if members >= MAX_MEMBERS && !is_member {
+            return Err(refusal::NO_RESOURCES);
+        }
+        let mgid = match known {
+            Some(group) => {
+                check_same(group, query)?;
+                mgid
+            }
+            None => self.create(is_named.then_some(mgid), state, query)?,
+        };
+        let group = self.groups.get_mut(&mgid).ok_or(refusal::INVALID)?;
+        let states = group.members.entry(place).or_default();
+        *states |= state;
+        let states = *states;
+        Ok(Vec::from([member_record(&group.record, place, states)]))
+    }
+
+    fn create(&mut self, mgid: Option<Gid>, state: u64, query: &Query<'_>) -> Result<Gid, u16> {
+        if query.mask & NEEDED_TO_CREATE != NEEDED_TO_CREATE {
+            return Err(refusal::TOO_FEW_COMPONENTS);
+        }
+        if state & FULL_MEMBER == 0 || !can_be_had(query, MTU_4096, RATE_100) {
+            return Err(refusal::INVALID);
+        }
+        if query.value(member::PKEY) & 0x7fff != u64::from(PKEY & 0x7fff) {
+            return Err(refusal::INVALID);
+        }
+        let mut lids = FIRST_GROUP..FIRST_GROUP + GROUP_ENTRIES;
+        let is_free = |lid: &u16| self.groups.values().all(|group| group.lid != *lid);
+        let lid = lids.find(is_free).ok_or(refusal::NO_RESOURCES)?;
+        let mgid = mgid.unwrap_or_else(|| {
+            self.made += 1;
+            let mut made = [0; 16];
+            made[..8].copy_from_slice(&MADE);
+            made[8..].copy_from_slice(&self.made.to_be_bytes());
+            made
+        });
+        let mut record = blank(&mgid, lid);
+        for field in [
+            member::QKEY,
+            member::TRAFFIC_CLASS,
+            member::PKEY,
+            member::SERVICE_LEVEL,
+            member::FLOW_LABEL,
+            member::HOP_LIMIT,
+            member::SCOPE,
+        ] {
+            put(&mut record, field, query.value(field));
+        }
+        let group = Group {
+            lid,
+            record,
+            members: BTreeMap::new(),
+            is_permanent: false,
+        };
+        self.groups.insert(mgid, group);
+        Ok(mgid)
+    }
+
+    /// Delete of a membership: leaves states of a group, which goes with its last member.
+    pub fn leave(&mut self, fabric: &Fabric, from: u16, query: &Query<'_>) -> Answer {
+        let place = named_port(fabric, from, query)?;
+        let mgid: Gid = core::array::from_fn(|at| query.data[at]);
+        let group = self.groups.get_mut(&mgid).ok_or(refusal::INVALID)?;
+        let states = group.members.get_mut(&place).ok_or(refusal::INVALID)?;
+        let left = *states & query.value(member::JOIN_STATE);
+        if left == 0 {
+            return Err(refusal::INVALID);
+        }
+        *states &= !left;
+        let remaining = *states;
+        let record = member_record(&group.record, place, remaining);
+        if remaining == 0 {
+            group.members.remove(&place);
+        }
+        self.remove_empty();
+        Ok(Vec::from([record]))
+    }
+
+    /// A port has gone.
+    pub fn forget(&mut self, place: Place) {
+        for group in self.groups.values_mut() {
+            group.members.remove(&place);
+        }
+        self.remove_empty();
+    }
+
+    fn remove_empty(&mut self) {
+        self.groups
+            .retain(|_, group| group.is_permanent || !group.members.is_empty());
+    }
+}
+
+/// Checks that a request to join asks for what the group is.
+fn check_same(group: &Group, query: &Query<'_>) -> Result<(), u16> {
+    let same = |bit: u32, field| !query.has(bit) || query.value(field) == get(&group.record, field);
+    let pkey = query.value(member::PKEY) ^ get(&group.record, member::PKEY);
+    let is_same = same(component::QKEY, member::QKEY)
+        && same(component::TRAFFIC_CLASS, member::TRAFFIC_CLASS)
+        && same(component::SERVICE_LEVEL, member::SERVICE_LEVEL)
+        && same(component::FLOW_LABEL, member::FLOW_LABEL)
+        && (!query.has(component::PKEY) || pkey & 0x7fff == 0)
+        && can_be_had(query, MTU_4096, RATE_100);
+    if is_same {
+        Ok(())
+    } else {
+        Err(refusal::INVALID)
+    }
+}
+
+fn can_be_had(query: &Query<'_>, mtu: u8, rate: u8) -> bool {
+    query.fits(component::MTU_SELECTOR, member::MTU, mtu)
+        && query.fits(component::RATE_SELECTOR, member::RATE, rate)
+}
+
+fn member_record(group: &Record, place: Place, state: u64) -> Record {
+    let mut record = group.clone();
+    record[16..32].copy_from_slice(&gid(place.lid()));
+    put(&mut record, member::JOIN_STATE, state);
+    record
+}

@@ -1,0 +1,255 @@
+//! Groups and subscriptions, by the requests of ports.
+
+use alloc::vec::Vec;
+use verbs_core::address::gid;
+
+use super::{Administration, records::member, refusal};
+use crate::attributes::{Field, get, put};
+use crate::fabric::{Fabric, Place};
+use crate::mad::{Mad, method, status};
+use crate::packet::{Destination, Packet};
+
+/// Bits of a membership: the group, the port, the state.
+const JOIN: u64 = 1 | 1 << 1 | 1 << 16;
+/// And what is needed to make a group.
+const CREATE: u64 = JOIN | 1 << 2 | 1 << 6 | 1 << 7 | 1 << 12 | 1 << 13;
+const IPOIB: [u64; 2] = [0xff12_401b_ffff_0000, 0xffff_ffff];
+const OTHER: [u64; 2] = [0xff12_401b_ffff_0000, 5];
+
+fn fabric() -> Fabric {
+    let mut fabric = Fabric::new(0);
+    fabric.set_up(true);
+    fabric.set_online(1, true);
+    fabric.set_online(2, true);
+    fabric
+}
+
+fn ask(sa: &mut Administration, node: u16, method: u8, number: u16, asked: Asked) -> Answered {
+    let mut mad = Mad::padded(&[1, 3, 2, method]);
+    mad.header.attribute = number.into();
+    mad.bytes_mut()[48..56].copy_from_slice(&asked.mask.to_be_bytes());
+    for (field, value) in asked.fields {
+        put(&mut mad.bytes_mut()[56..], field, value);
+    }
+    let packet = Packet {
+        source: node + 1,
+        source_qpn: 1,
+        to: Destination::default(),
+        mad,
+    };
+    let message = sa.answer(&fabric(), 0, &packet, mad.bytes());
+    let message = message.expect("each request has an answer");
+    let size = usize::from(message[45]) * 8;
+    let records = message[56..].chunks(size.max(1));
+    Answered {
+        method: message[3],
+        status: u16::from_be_bytes([message[4], message[5]]),
+        records: records.map(Vec::from).collect(),
+    }
+}
+
+struct Asked {
+    mask: u64,
+    fields: Vec<(Field, u64)>,
+}
+
+struct Answered {
+    method: u8,
+    status: u16,
+    records: Vec<Vec<u8>>,
+}
+
+fn membership(mask: u64, group: [u64; 2], node: u16, state: u64) -> Asked {
+    let port = u128::from_be_bytes(gid(node + 1));
+    let fields = [
+        (member::MGID[0], group[0]),
+        (member::MGID[1], group[1]),
+        (member::PORT_GID[0], (port >> 64) as u64),
+        (member::PORT_GID[1], port as u64),
+        (member::QKEY, 0x1234),
+        (member::PKEY, 0xffff),
+        (member::JOIN_STATE, state),
+    ];
+    Asked {
+        mask,
+        fields: Vec::from(fields),
+    }
+}
+
+#[test]
+fn the_group_of_broadcasts_is_always_there() {
+    let mut sa = Administration::default();
+    let joined = ask(&mut sa, 1, method::SET, 0x38, membership(JOIN, IPOIB, 1, 1));
+    assert_eq!((joined.method, joined.status), (0x81, 0));
+    assert_eq!(get(&joined.records[0], member::MLID), 0xc000);
+    assert_eq!(get(&joined.records[0], member::QKEY), 0x0b1b);
+    assert_eq!(sa.groups.ports(0xc000), 1 << 2);
+    let left = ask(
+        &mut sa,
+        1,
+        method::DELETE,
+        0x38,
+        membership(JOIN, IPOIB, 1, 1),
+    );
+    assert_eq!((left.method, left.status), (0x95, 0));
+    assert_eq!(sa.groups.ports(0xc000), 0);
+    let table = Asked {
+        mask: 0,
+        fields: Vec::new(),
+    };
+    let all = ask(&mut sa, 1, method::GET_TABLE, 0x38, table);
+    assert_eq!((all.status, all.records.len()), (0, 1));
+}
+
+#[test]
+fn a_group_lives_from_its_first_member_to_its_last() {
+    let mut sa = Administration::default();
+    let join = |sa: &mut Administration, node, mask, state| {
+        ask(
+            sa,
+            node,
+            method::SET,
+            0x38,
+            membership(mask, OTHER, node, state),
+        )
+    };
+    assert_eq!(
+        join(&mut sa, 1, JOIN, 1).status,
+        refusal::TOO_FEW_COMPONENTS
+    );
+    assert_eq!(join(&mut sa, 1, CREATE, 4).status, refusal::INVALID);
+    let made = join(&mut sa, 1, CREATE, 1);
+    assert_eq!(
+        (made.status, get(&made.records[0], member::MLID)),
+        (0, 0xc001)
+    );
+    let second = join(&mut sa, 2, JOIN, 4);
+    assert_eq!(get(&second.records[0], member::JOIN_STATE), 4);
+    assert_eq!(sa.groups.ports(0xc001), 1 << 2 | 1 << 3);
+    // Another key than the group's.
+    let mut wrong = membership(CREATE, OTHER, 2, 1);
+    wrong.fields.push((member::QKEY, 1));
+    assert_eq!(
+        ask(&mut sa, 2, method::SET, 0x38, wrong).status,
+        refusal::INVALID
+    );
+    let leave = |sa: &mut Administration, node, state| {
+        ask(
+            sa,
+            node,
+            method::DELETE,
+            0x38,
+            membership(JOIN, OTHER, node, state),
+        )
+        .status
+    };
+    assert_eq!(leave(&mut sa, 1, 2), refusal::INVALID);
+    assert_eq!(leave(&mut sa, 1, 1), 0);
+    assert_eq!(leave(&mut sa, 1, 1), refusal::INVALID);
+    sa.node_changed(2, false);
+    assert_eq!(sa.groups.ports(0xc001), 0);
+    assert_eq!(
+        join(&mut sa, 2, JOIN, 1).status,
+        refusal::TOO_FEW_COMPONENTS
+    );
+}
+
+#[test]
+fn nobody_joins_for_others() {
+    let mut sa = Administration::default();
+    let other = ask(&mut sa, 1, method::SET, 0x38, membership(JOIN, IPOIB, 2, 1));
+    assert_eq!(other.status, refusal::DENIED);
+    let nobody = ask(&mut sa, 1, method::SET, 0x38, membership(JOIN, IPOIB, 9, 1));
+    assert_eq!(nobody.status, refusal::BAD_GID);
+    let no_group = membership(JOIN, [0xfe80 << 48, 1], 1, 1);
+    let no_group = ask(&mut sa, 1, method::SET, 0x38, no_group);
+    assert_eq!(no_group.status, refusal::BAD_GID);
+    let no_state = ask(&mut sa, 1, method::SET, 0x38, membership(3, IPOIB, 1, 1));
+    assert_eq!(no_state.status, refusal::TOO_FEW_COMPONENTS);
+}
+
+#[test]
+fn tables_of_groups_are_full_at_some_time() {
+    let mut sa = Administration::default();
+    let join = |sa: &mut Administration, group| {
+        let asked = membership(CREATE, [OTHER[0], group], 1, 1);
+        ask(sa, 1, method::SET, 0x38, asked).status
+    };
+    for group in 1..64 {
+        assert_eq!(join(&mut sa, group), 0);
+    }
+    assert_eq!(join(&mut sa, 64), refusal::NO_RESOURCES);
+    assert_eq!(join(&mut sa, 63), 0);
+    // One that the manager names.
+    sa.node_changed(1, false);
+    let named = ask(
+        &mut sa,
+        1,
+        method::SET,
+        0x38,
+        membership(CREATE, [0, 0], 1, 1),
+    );
+    assert_eq!(
+        get(&named.records[0], member::MGID[0]),
+        0xff12_a01b_0000_0000
+    );
+}
+
+fn inform(subscribe: u64) -> Asked {
+    let fields = [
+        ((176, 8), 1),
+        ((184, 8), subscribe),
+        ((192, 16), 0xffff),
+        ((208, 16), 64),
+    ];
+    Asked {
+        mask: 0,
+        fields: Vec::from(fields),
+    }
+}
+
+#[test]
+fn subscriptions_begin_and_end() {
+    let mut sa = Administration::default();
+    let set = |sa: &mut Administration, node, subscribe| {
+        ask(sa, node, method::SET, 3, inform(subscribe)).status
+    };
+    assert_eq!(set(&mut sa, 1, 0), refusal::INVALID);
+    assert_eq!(
+        (set(&mut sa, 1, 1), set(&mut sa, 1, 1), set(&mut sa, 2, 1)),
+        (0, 0, 0)
+    );
+    assert_eq!(set(&mut sa, 1, 2), refusal::INVALID);
+    let [come] = &sa.node_changed(7, true)[..] else {
+        panic!("one notice");
+    };
+    assert_eq!(sa.subscribers.of(come).len(), 2);
+    let [gone] = &sa.node_changed(7, false)[..] else {
+        panic!("one notice");
+    };
+    assert!(sa.subscribers.of(gone).is_empty(), "they asked for trap 64");
+    assert_eq!(set(&mut sa, 1, 0), 0);
+    sa.node_changed(2, false);
+    assert!(sa.subscribers.records().is_empty());
+}
+
+#[test]
+fn versions_and_methods_that_are_unknown_are_refused() {
+    let mut sa = Administration::default();
+    let none = || Asked {
+        mask: 0,
+        fields: Vec::new(),
+    };
+    assert_eq!(
+        ask(&mut sa, 1, 0x14, 0x11, none()).status,
+        status::METHOD_UNKNOWN
+    );
+    assert_eq!(
+        ask(&mut sa, 1, method::SET, 0x11, none()).status,
+        status::ATTRIBUTE_UNKNOWN
+    );
+    let before = get(&sa.sm_info(), (128, 32));
+    assert_eq!(ask(&mut sa, 1, method::GET, 0x18, none()).records.len(), 1);
+    assert_eq!(get(&sa.sm_info(), (128, 32)), before + 1);
+    assert_eq!(Place::Node(0).lid(), 1);
+}
