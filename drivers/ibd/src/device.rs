@@ -12,6 +12,7 @@ use crate::context::{Context, Owner};
 use crate::error::fail;
 use crate::identity::{MAX_GROUP_MEMBERS, MAX_GROUPS, MAX_MEMBERSHIPS, PORT, PortState};
 use crate::limits::{Accounts, Kind};
+use crate::mad::Mads;
 
 /// Numbers of queue pairs below this one are of those that the daemon runs: they look like those of
 /// ports of SCIF that only root can bind.
@@ -153,6 +154,8 @@ impl Shared {
 pub struct Device {
     /// What all contexts share.
     pub shared: Shared,
+    /// Management datagrams.
+    pub mads: Mads,
     contexts: BTreeMap<ContextId, Context>,
     last: u64,
     /// Whether the number of the node is known.
@@ -173,6 +176,11 @@ impl Device {
                 numbers: BTreeSet::new(),
                 next_number: FIRST_QPN,
             },
+            mads: {
+                let mut mads = Mads::default();
+                mads.place(node);
+                mads
+            },
             contexts: BTreeMap::new(),
             last: 0,
             is_placed: true,
@@ -183,6 +191,7 @@ impl Device {
     pub fn unplaced() -> Device {
         Device {
             is_placed: false,
+            mads: Mads::default(),
             ..Device::new(0)
         }
     }
@@ -190,6 +199,7 @@ impl Device {
     /// The number of the node is known; whether it was not.
     pub fn set_node(&mut self, node: u16) -> bool {
         self.shared.node = node;
+        self.mads.place(node);
         !core::mem::replace(&mut self.is_placed, true)
     }
 
@@ -324,6 +334,19 @@ impl Device {
         for context in self.contexts.values_mut() {
             context.push_async(None, PORT.into(), kind as u32);
             self.shared.totals.async_events += 1;
+        }
+    }
+
+    /// Tells all contexts what management datagrams have asked for.
+    pub fn pass_mad_events(&mut self) {
+        while let Some(event) = self.mads.next_event() {
+            let kind = match event {
+                mad_core::node::Event::ClientReregister => EventType::ClientReregister,
+            };
+            for context in self.contexts.values_mut() {
+                context.push_async(None, PORT.into(), kind as u32);
+                self.shared.totals.async_events += 1;
+            }
         }
     }
 

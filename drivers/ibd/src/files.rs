@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::device::{ContextId, Device, FIRST_LIBRARY_QPN};
 use crate::identity::{self, DEVICE, FIRMWARE, PKEY, guid_text};
 use crate::limits::Kind;
+use crate::mad::text as mad;
 use crate::object::Object;
 
 /// Who looks: root sees what belongs to all users, others what is theirs.
@@ -33,20 +34,19 @@ type Text = fn(&Device, Viewer) -> String;
 
 /// The text files by their paths. Directories are what is before a slash.
 const FILES: &[(&str, Text)] = &[
+    ("agents", mad::agents),
     ("class/infiniband/scif0/board_id", |_, _| line("SKIFF_SCIF")),
     ("class/infiniband/scif0/fw_ver", |_, _| line(FIRMWARE)),
     ("class/infiniband/scif0/hca_type", |_, _| line("SCIF")),
     ("class/infiniband/scif0/hw_rev", |_, _| line("0x0")),
     ("class/infiniband/scif0/node_desc", |device, _| {
-        format!("node {}\n", device.shared.node)
+        format!("skiff node {}\n", device.shared.node)
     }),
     ("class/infiniband/scif0/node_guid", |device, _| {
         line(&guid_text(device.shared.node))
     }),
     ("class/infiniband/scif0/node_type", |_, _| line("1: CA")),
-    ("class/infiniband/scif0/ports/1/cap_mask", |_, _| {
-        line("0x00000000")
-    }),
+    ("class/infiniband/scif0/ports/1/cap_mask", mad::capabilities),
     (
         "class/infiniband/scif0/ports/1/counters/port_rcv_data",
         |device, _| words(device.shared.totals.received_bytes),
@@ -92,6 +92,11 @@ const FILES: &[(&str, Text)] = &[
     ("class/infiniband/scif0/sys_image_guid", |_, _| {
         line(&guid_text(0))
     }),
+    ("class/infiniband_mad/abi_version", mad::abi_version),
+    ("class/infiniband_mad/issm0/ibdev", mad::ibdev),
+    ("class/infiniband_mad/issm0/port", mad::port),
+    ("class/infiniband_mad/umad0/ibdev", mad::ibdev),
+    ("class/infiniband_mad/umad0/port", mad::port),
     ("class/infiniband_verbs/abi_version", |_, _| {
         format!("{ABI_VERSION}\n")
     }),
@@ -104,6 +109,7 @@ const FILES: &[(&str, Text)] = &[
     ("cqs", cqs),
     ("devices", devices),
     ("devinfo", devinfo),
+    ("fabric", mad::fabric),
     ("limits", |device, _| device.shared.accounts.text()),
     ("mrs", mrs),
     ("qps", qps),
@@ -562,6 +568,10 @@ mod tests {
                 "class/infiniband/scif0/ports/1/gids/0",
                 "fe80:0000:0000:0000:0253:4b49:0000:0002\n",
             ),
+            ("class/infiniband_mad/abi_version", "5\n"),
+            ("class/infiniband_mad/umad0/ibdev", "scif0\n"),
+            ("class/infiniband_mad/issm0/port", "1\n"),
+            ("class/infiniband/scif0/ports/1/cap_mask", "0x0201480c\n"),
             ("class/infiniband_verbs/abi_version", "6\n"),
             ("class/infiniband_verbs/uverbs0/ibdev", "scif0\n"),
         ] {

@@ -10,7 +10,9 @@
 //! | [`context`] | an open `uverbs0` |
 //! | [`command`] | the commands |
 //! | [`device`] | all contexts, and what they share |
+//! | [`mad`] | `umad0` and `issm0`: management datagrams |
 //! | [`files`] | the text files and the class tree |
+//! | `wire` | what carries management datagrams between nodes; on Redox only |
 //! | [`scheme`](mod@scheme) | paths, descriptors, requests |
 //!
 //! The rules of verbs are those of `verbs-core`; what is here reads commands, keeps handles,
@@ -28,8 +30,11 @@ pub mod files;
 pub mod identity;
 pub mod lanes;
 pub mod limits;
+pub mod mad;
 pub mod object;
 pub mod scheme;
+#[cfg(target_os = "redox")]
+pub mod wire;
 
 #[cfg(test)]
 mod tests;

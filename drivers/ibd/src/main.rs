@@ -9,7 +9,9 @@ mod program {
     use ibd::SCHEME;
     use ibd::device::Device;
     use ibd::identity::PortState;
+    use ibd::mad::Mads;
     use ibd::scheme::InfinibandScheme;
+    use ibd::wire::Wire;
     use libredox::Fd;
     use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDONLY};
     use runtime::time::Instant;
@@ -28,6 +30,8 @@ mod program {
         Requests,
         /// The nodes, which end with the SCIF driver.
         Nodes,
+        /// Connections to the daemons of other nodes.
+        Wire,
     }
 
     fn main() -> i32 {
@@ -50,20 +54,40 @@ mod program {
         let mut queue = Queue::new()?;
         let mut port = Port::new();
         // Behind the SCIF driver the device can be opened as soon as it is there.
-        let state = port.look(&mut queue, scheme.device())?;
+        let state = port.look(&mut queue, scheme.device(), system_time())?;
         scheme.device().set_port(state);
         let notify = runtime::env::var(NOTIFY_VARIABLE);
         let mode = Mode::EventDriven;
         let mut requests = daemon::start(SCHEME, mode, notify.as_deref(), &mut scheme)?;
         queue.subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
+        let mut wire = Wire::default();
         let mut ready = alloc::vec::Vec::new();
         loop {
-            let state = port.look(&mut queue, scheme.device())?;
-            scheme.device().set_port(state);
             let now = system_time();
+            let state = port.look(&mut queue, scheme.device(), now)?;
+            scheme.device().set_port(state);
+            scheme.device().mads.set_up(state == PortState::Active, now);
             scheme.device().progress(now);
+            scheme.device().mads.progress(now);
             let status = requests.poll(&mut scheme)?;
-            let deadlines = [port.deadline(now), scheme.device().deadline()];
+            let device = scheme.device();
+            match state {
+                PortState::Active => wire.run(&mut device.mads, &mut queue, Source::Wire, now)?,
+                PortState::Down => wire.clear(),
+            }
+            device.pass_mad_events();
+            // What has come for programs is given to them.
+            let status = match (status, requests.poll(&mut scheme)?) {
+                (Status::Closed, _) | (_, Status::Closed) => Status::Closed,
+                (_, last) => last,
+            };
+            let device = scheme.device();
+            let deadlines = [
+                port.deadline(now),
+                device.deadline(),
+                device.mads.deadline(),
+                wire.deadline(),
+            ];
             let deadline = match status {
                 Status::Closed => return Ok(()),
                 Status::More => Some(now),
@@ -78,6 +102,20 @@ mod program {
         Instant::now().as_nanos()
     }
 
+    /// Tells of the nodes that come and go, a line for each: `added 1`.
+    fn note_nodes(lines: &[u8], mads: &mut Mads, now: u64) {
+        let lines = core::str::from_utf8(lines).unwrap_or_default().lines();
+        // Before the first node the port comes up.
+        mads.set_up(true, now);
+        for line in lines {
+            if let Some((what, node)) = line.split_once(' ')
+                && let Ok(node) = node.parse()
+            {
+                mads.set_online(node, what == "added", now);
+            }
+        }
+    }
+
     /// The port, which is active as long as the SCIF driver is there.
     struct Port {
         nodes: Option<Fd>,
@@ -89,7 +127,12 @@ mod program {
         }
 
         /// The state now.
-        fn look(&mut self, queue: &mut Queue<Source>, device: &mut Device) -> Result<PortState> {
+        fn look(
+            &mut self,
+            queue: &mut Queue<Source>,
+            device: &mut Device,
+            now: u64,
+        ) -> Result<PortState> {
             if self.nodes.is_none() {
                 let flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
                 let nodes = Fd::open("/scheme/scif/peers", flags, 0);
@@ -101,10 +144,10 @@ mod program {
                     self.nodes = Some(nodes);
                 }
             }
-            // What nodes come and go does not matter here.
+            let mut lines = [0; 512];
             while let Some(nodes) = &self.nodes {
-                match nodes.read(&mut [0; 64]).map_err(Error::from) {
-                    Ok(_) => {}
+                match nodes.read(&mut lines).map_err(Error::from) {
+                    Ok(length) => note_nodes(&lines[..length], &mut device.mads, now),
                     Err(Error { errno: EAGAIN }) => return Ok(PortState::Active),
                     Err(_) => self.nodes = None,
                 }

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! /scheme/infiniband/uverbs0      a context for each open: commands by `call`, or by `write`
+//! /scheme/infiniband/umad0        management datagrams
+//! /scheme/infiniband/issm0        the bit of a subnet manager, while it is open
 //! /scheme/infiniband/class/…      the class tree
 //! /scheme/infiniband/contexts …   tables
 //! ```
@@ -12,12 +14,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use redox_scheme::scheme::SchemeSync;
-use redox_scheme::{CallerCtx, OpenResult};
+use redox_scheme::{CallerCtx, Id, OpenResult};
 use scheme::{Changes, Handles, NO_ID, SchemeDaemon, list_directory, read_at, tree};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{
-    EACCES, EBADF, EFAULT, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTTY, EOPNOTSUPP, Error, Result,
+    EACCES, EBADF, ECANCELED, EFAULT, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTTY, EOPNOTSUPP, Error,
+    Result,
 };
 use syscall::flag::{EventFlags, MODE_CHR, O_ACCMODE, O_RDONLY, O_WRONLY};
 use verbs_abi::call;
@@ -30,9 +33,12 @@ use crate::error::fail;
 use crate::events::Shared;
 use crate::files::{self, Found, Viewer};
 use crate::limits::Kind;
+use crate::mad::{ISSM, UMAD};
 
 /// Name of the file that programs open for a context.
 const UVERBS: &str = "uverbs0";
+/// All files of the root that are devices.
+const DEVICES: [&str; 3] = [ISSM, UMAD, UVERBS];
 
 struct Handle {
     /// The user by whose limit it is counted.
@@ -49,6 +55,10 @@ enum What {
     Context(ContextId, Vec<u8>),
     /// A queue of events: of a context, or the channel of this number.
     Events(Shared, Option<u32>),
+    /// `umad0`, by its number in the node.
+    Mads(u64),
+    /// `issm0`.
+    Manager,
     /// Opened to ask about it only.
     Name(String, Found),
 }
@@ -101,6 +111,35 @@ impl InfinibandScheme {
         }
         let text = files::text(index, &self.device, viewer);
         self.add(viewer.uid, What::Text(index, text, writes))
+    }
+
+    /// Opens `umad0`.
+    fn open_mads(&mut self, owner: Owner) -> Result<OpenResult> {
+        if owner.uid != 0 {
+            return fail(EACCES);
+        }
+        let number = self.device.mads.open(owner)?;
+        let opened = self.add(owner.uid, What::Mads(number));
+        match &opened {
+            Ok(OpenResult::ThisScheme { number: handle, .. }) => {
+                self.device.mads.set_handle(number, *handle);
+            }
+            _ => self.device.mads.close(number),
+        }
+        opened
+    }
+
+    /// Opens `issm0`.
+    fn open_manager(&mut self, owner: Owner, request: Id) -> Result<OpenResult> {
+        if owner.uid != 0 {
+            return fail(EACCES);
+        }
+        self.device.mads.take_sm(request)?;
+        let opened = self.add(owner.uid, What::Manager);
+        if opened.is_err() {
+            self.device.mads.release_sm();
+        }
+        opened
     }
 
     /// The context of a descriptor of `uverbs0`.
@@ -167,9 +206,9 @@ impl SchemeSync for InfinibandScheme {
             (directory, path) => format!("{directory}/{path}"),
         };
         let viewer = Viewer { uid: ctx.uid };
-        let is_context = path == UVERBS;
+        let is_device = DEVICES.contains(&path.as_str());
         let found = match files::find(&path) {
-            _ if is_context => Found::Text(usize::MAX),
+            _ if is_device => Found::Text(usize::MAX),
             Some(found) => found,
             None if is_below_file(&path) => return fail(ENOTDIR),
             None => return fail(ENOENT),
@@ -184,13 +223,15 @@ impl SchemeSync for InfinibandScheme {
                 _ => fail(EISDIR),
             };
         }
+        let owner = Owner {
+            pid: ctx.pid,
+            uid: ctx.uid,
+        };
         match found {
-            Found::Text(index) if !is_context => self.open_text(index, flags, viewer),
+            Found::Text(index) if !is_device => self.open_text(index, flags, viewer),
+            _ if path == UMAD => self.open_mads(owner),
+            _ if path == ISSM => self.open_manager(owner, ctx.id),
             _ => {
-                let owner = Owner {
-                    pid: ctx.pid,
-                    uid: ctx.uid,
-                };
                 let context = self.device.open(owner)?;
                 self.add(viewer.uid, What::Context(context, Vec::new()))
             }
@@ -229,6 +270,8 @@ impl SchemeSync for InfinibandScheme {
                 Ok(count)
             }
             What::Events(queue, _) => queue.borrow_mut().read(buf),
+            What::Mads(number) => self.device.mads.read(*number, buf),
+            What::Manager => fail(EINVAL),
             What::Name(..) => fail(EBADF),
         }
     }
@@ -265,7 +308,13 @@ impl SchemeSync for InfinibandScheme {
                 self.note_woken();
                 result.map(|()| buf.len())
             }
-            What::Events(..) => fail(EINVAL),
+            What::Mads(number) => {
+                let written = self.device.mads.write(*number, buf, now);
+                self.device.pass_mad_events();
+                self.note_woken();
+                written
+            }
+            What::Events(..) | What::Manager => fail(EINVAL),
             What::Text(..) | What::Name(..) => fail(EBADF),
         }
     }
@@ -278,6 +327,10 @@ impl SchemeSync for InfinibandScheme {
         _ctx: &CallerCtx,
     ) -> Result<usize> {
         let operation = metadata.first().copied().unwrap_or(0);
+        if let What::Mads(number) = self.handles.get(id)?.kind {
+            let done = self.device.mads.control(number, operation, payload);
+            return done.map(|()| 0);
+        }
         if let What::Events(_, Some(number)) = self.handles.get(id)?.kind {
             return match operation {
                 call::CHANNEL_NUMBER => Ok(number as usize),
@@ -310,6 +363,7 @@ impl SchemeSync for InfinibandScheme {
                     EventFlags::empty()
                 }
             }
+            What::Mads(number) => self.device.mads.readiness(*number),
             _ => EventFlags::EVENT_READ | EventFlags::EVENT_WRITE,
         };
         Ok(flags & ready)
@@ -330,7 +384,12 @@ impl SchemeSync for InfinibandScheme {
         match &self.handles.get(id)?.kind {
             What::Directory(_) | What::Name(_, Found::Directory) => tree::stat_directory(stat),
             What::Text(_, text, _) => tree::stat_file(stat, text.len()),
-            What::Name(path, Found::Text(_)) if path != UVERBS => tree::stat_file(stat, 0),
+            What::Name(path, Found::Text(_)) if !DEVICES.contains(&path.as_str()) => {
+                tree::stat_file(stat, 0);
+            }
+            // Management datagrams are root's.
+            What::Mads(_) | What::Manager => stat.st_mode = MODE_CHR | 0o600,
+            What::Name(path, _) if path != UVERBS => stat.st_mode = MODE_CHR | 0o600,
             _ => stat.st_mode = MODE_CHR | 0o666,
         }
         Ok(())
@@ -353,7 +412,7 @@ impl SchemeSync for InfinibandScheme {
             })
             .collect();
         if path.is_empty() {
-            entries.push((UVERBS, DirentKind::CharDev));
+            entries.extend(DEVICES.map(|name| (name, DirentKind::CharDev)));
         }
         list_directory(buf, opaque, entries)
     }
@@ -363,6 +422,8 @@ impl SchemeSync for InfinibandScheme {
             What::Directory(path) | What::Name(path, _) => path.clone(),
             What::Text(index, ..) => String::from(files::path(*index)),
             What::Context(..) => String::from(UVERBS),
+            What::Mads(_) => String::from(UMAD),
+            What::Manager => String::from(ISSM),
             What::Events(_, None) => format!("{UVERBS}/async"),
             What::Events(_, Some(number)) => format!("{UVERBS}/channel/{number}"),
         };
@@ -380,6 +441,8 @@ impl SchemeSync for InfinibandScheme {
                 return;
             }
             What::Events(queue, _) => queue.borrow_mut().descriptors.retain(|of| *of != id),
+            What::Mads(number) => self.device.mads.close(number),
+            What::Manager => self.device.mads.release_sm(),
             _ => {}
         }
         if handle.uid != NO_ID {
@@ -392,15 +455,25 @@ impl SchemeSync for InfinibandScheme {
 /// Whether a part of the path is a file.
 fn is_below_file(path: &str) -> bool {
     let cuts = path.match_indices('/');
-    cuts.map(|(at, _)| &path[..at])
-        .any(|before| before == UVERBS || matches!(files::find(before), Some(Found::Text(_))))
+    cuts.map(|(at, _)| &path[..at]).any(|before| {
+        DEVICES.contains(&before) || matches!(files::find(before), Some(Found::Text(_)))
+    })
 }
 
 impl SchemeDaemon for InfinibandScheme {
     fn changes(&mut self, changes: &mut Changes) {
         self.note_woken();
-        for id in core::mem::take(&mut self.woken) {
+        let (handles, request) = self.device.mads.take_woken();
+        for id in core::mem::take(&mut self.woken).into_iter().chain(handles) {
             changes.handle(id);
         }
+        if let Some(request) = request {
+            changes.request(request);
+        }
+    }
+
+    fn on_cancel(&mut self, request: Id) -> Result<usize> {
+        self.device.mads.give_up_sm(request);
+        fail(ECANCELED)
     }
 }

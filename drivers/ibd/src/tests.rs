@@ -4,6 +4,7 @@ mod errors;
 mod fixture;
 mod flow;
 mod frames;
+mod mads;
 mod paths;
 mod posting;
 mod queue_errors;

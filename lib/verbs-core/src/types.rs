@@ -310,6 +310,8 @@ pub enum EventType {
     SrqLimitReached = 15,
     /// A queue pair in the error state takes nothing more from its shared receive queue.
     QpLastWqeReached = 16,
+    /// The subnet manager asks programs to register anew.
+    ClientReregister = 17,
 }
 
 /// Why a call fails; each has its number in C.

@@ -15,16 +15,17 @@ use super::fixture::{UID, create_cq, extended, good, plain};
 use crate::device::Device;
 use crate::scheme::InfinibandScheme;
 
-struct Client {
-    socket: FakeSocket,
+/// A program that uses the scheme.
+pub struct Client {
+    pub socket: FakeSocket,
     requests: SchemeLoop<FakeSocket>,
-    scheme: InfinibandScheme,
-    root: usize,
-    uid: u32,
+    pub scheme: InfinibandScheme,
+    pub root: usize,
+    pub uid: u32,
 }
 
 impl Client {
-    fn new() -> Client {
+    pub fn new() -> Client {
         let mut scheme = InfinibandScheme::new(Device::new(0), || 0);
         let root = scheme.scheme_root().unwrap();
         let socket = FakeSocket::default();
@@ -38,7 +39,7 @@ impl Client {
     }
 
     /// The answer to a request; `None`: it waits.
-    fn request(&mut self, opcode: Opcode, args: [u64; 6]) -> Option<Result<usize>> {
+    pub fn request(&mut self, opcode: Opcode, args: [u64; 6]) -> Option<Result<usize>> {
         self.socket.send(Sqe {
             opcode: opcode as u8,
             args,
@@ -49,7 +50,7 @@ impl Client {
         answer.map(|answer| Error::demux(answer.result as usize))
     }
 
-    fn open(&mut self, path: &str, flags: usize) -> Result<usize> {
+    pub fn open(&mut self, path: &str, flags: usize) -> Result<usize> {
         let (at, length) = (path.as_ptr() as u64, path.len() as u64);
         let args = [
             self.root as u64,
@@ -62,47 +63,62 @@ impl Client {
         self.request(Opcode::OpenAt, args).unwrap()
     }
 
-    fn transfer(&mut self, opcode: Opcode, id: usize, bytes: &mut [u8]) -> Option<Result<usize>> {
+    pub fn transfer(
+        &mut self,
+        opcode: Opcode,
+        id: usize,
+        bytes: &mut [u8],
+    ) -> Option<Result<usize>> {
         let (at, length) = (bytes.as_mut_ptr() as u64, bytes.len() as u64);
         self.request(opcode, [id as u64, at, length, 0, 0, self.uid.into()])
     }
 
-    fn dup(&mut self, id: usize, name: &str) -> Result<usize> {
+    pub fn dup(&mut self, id: usize, name: &str) -> Result<usize> {
         let mut name = name.as_bytes().to_vec();
         self.transfer(Opcode::Dup, id, &mut name).unwrap()
     }
 
-    fn write(&mut self, id: usize, bytes: &[u8]) -> Result<usize> {
+    pub fn write(&mut self, id: usize, bytes: &[u8]) -> Result<usize> {
         self.transfer(Opcode::Write, id, &mut bytes.to_vec())
             .unwrap()
     }
 
-    fn read(&mut self, id: usize, count: usize) -> Option<Result<Vec<u8>>> {
+    pub fn read(&mut self, id: usize, count: usize) -> Option<Result<Vec<u8>>> {
         let mut bytes = vec![0; count];
         let result = self.transfer(Opcode::Read, id, &mut bytes)?;
         Some(result.map(|count| bytes[..count].to_vec()))
     }
 
-    fn text(&mut self, path: &str) -> String {
+    pub fn text(&mut self, path: &str) -> String {
         let id = self.open(path, O_RDONLY).unwrap();
         let bytes = self.read(id, 65536).unwrap().unwrap();
         self.close(id);
         String::from_utf8(bytes).unwrap()
     }
 
-    fn call(&mut self, id: usize, payload: &mut [u8], operation: u64) -> Result<usize> {
+    pub fn call(&mut self, id: usize, payload: &mut [u8], operation: u64) -> Result<usize> {
         let (at, length) = (payload.as_mut_ptr() as u64, payload.len() as u64);
         let args = [id as u64, at, length, operation, 0, 0];
         self.request(Opcode::Call, args).unwrap()
     }
 
-    fn close(&mut self, id: usize) {
+    pub fn close(&mut self, id: usize) {
         let answer = self.request(Opcode::CloseMsg, [id as u64, 0, 0, 0, 0, 0]);
         assert_eq!(answer, None);
     }
 
+    /// Closes a file whose end lets a request that waits be answered.
+    pub fn close_with_answer(&mut self, id: usize) {
+        self.socket.send(Sqe {
+            opcode: Opcode::CloseMsg as u8,
+            args: [id as u64, 0, 0, 0, 0, 0],
+            ..Sqe::default()
+        });
+        self.requests.poll(&mut self.scheme).unwrap();
+    }
+
     /// A context that has begun.
-    fn begun(&mut self) -> usize {
+    pub fn begun(&mut self) -> usize {
         let id = self.open("uverbs0", O_RDWR).unwrap();
         let (request, room, _) = good(Command::GetContext, false);
         let command = plain(Command::GetContext, &request, room);
@@ -115,7 +131,7 @@ impl Client {
     }
 }
 
-fn error<T>(errno: i32) -> Result<T> {
+pub fn error<T>(errno: i32) -> Result<T> {
     Err(Error::new(errno))
 }
 

@@ -20,5 +20,12 @@ __BEGIN_DECLS
 DIR *opendir(const char *path);
 struct dirent *readdir(DIR *directory);
 int closedir(DIR *directory);
+
+/* All entries for which `selects` is not 0 (NULL: all), in the order of `compare` (NULL: any): how many; -1 with errno. The
+   caller frees each and the array. */
+int scandir(const char *path, struct dirent ***entries, int (*selects)(const struct dirent *),
+            int (*compare)(const struct dirent **, const struct dirent **));
+/* The order of names. */
+int alphasort(const struct dirent **one, const struct dirent **other);
 __END_DECLS
 #endif

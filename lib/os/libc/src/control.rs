@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_ulong};
 use runtime::{Error, Result, fd};
 use syscall::error::{EINVAL, ENOTTY};
 
-use crate::{descriptor, errno};
+use crate::{descriptor, errno, umad};
 
 unsafe extern "C" {
     /// The requests of `scif_ioctl.h`, in `libscif`.
@@ -90,7 +90,7 @@ unsafe extern "C" fn fcntl(number: c_int, command: c_int, mut arguments: ...) ->
     errno::give(control(number, command, argument as usize))
 }
 
-/// SCIF's requests, and two of sockets.
+/// SCIF's requests, those for management datagrams, and two of sockets.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ioctl(number: c_int, request: c_ulong, mut arguments: ...) -> c_int {
     match (request as u32, descriptor::is_socket(number)) {
@@ -107,6 +107,11 @@ unsafe extern "C" fn ioctl(number: c_int, request: c_ulong, mut arguments: ...) 
             // SAFETY: the caller's place for a number.
             unsafe { *arguments.arg::<*mut c_int>() = bytes };
             return 0;
+        }
+        _ if umad::is_request(number, request) => {
+            // SAFETY: the caller's structure, whose length is in the number of the request; the one
+            // without does not look at what is read here.
+            return errno::give(unsafe { umad::ioctl(number, request, arguments.arg::<usize>()) });
         }
         _ => {}
     }

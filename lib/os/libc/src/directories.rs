@@ -2,12 +2,13 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::ffi::{c_char, c_int};
+use core::ffi::{CStr, c_char, c_int};
 
-use runtime::fs;
+use runtime::{Error, Result, fs};
+use syscall::error::ENOMEM;
 
 use crate::files::path_of;
-use crate::{errno, linux_names};
+use crate::{errno, linux_names, malloc};
 
 /// C's `struct dirent`.
 #[repr(C)]
@@ -86,6 +87,110 @@ unsafe extern "C" fn closedir(directory: *mut Directory) -> c_int {
     // SAFETY: what `opendir` gave, which the caller gives up.
     drop(unsafe { Box::from_raw(directory) });
     0
+}
+
+/// Which entries a caller of `scandir` wants, and in what order.
+type Selects = unsafe extern "C" fn(*const Entry) -> c_int;
+type Compare = unsafe extern "C" fn(*mut *const Entry, *mut *const Entry) -> c_int;
+
+/// Copies of the entries that are wanted, each in memory that the caller frees.
+///
+/// # Safety
+/// `directory` is what `opendir` gave.
+unsafe fn copies(
+    directory: *mut Directory,
+    selects: Option<Selects>,
+    found: &mut Vec<*const Entry>,
+) -> Result<()> {
+    loop {
+        errno::set(0);
+        // SAFETY: the caller's promise.
+        let entry = unsafe { readdir(directory) };
+        if entry.is_null() {
+            return match errno::get() {
+                0 => Ok(()),
+                error => Err(Error::new(error)),
+            };
+        }
+        // SAFETY: an entry that stands until the next call, for the caller's function.
+        if selects.is_some_and(|selects| unsafe { selects(entry) } == 0) {
+            continue;
+        }
+        let copy: *mut Entry = malloc::allocate(size_of::<Entry>(), 0).cast();
+        if copy.is_null() {
+            return Err(Error::new(ENOMEM));
+        }
+        // SAFETY: both have room for an entry.
+        unsafe { copy.copy_from_nonoverlapping(entry, 1) };
+        found.push(copy);
+    }
+}
+
+/// Puts entries into the caller's order. An order that contradicts itself gives any order.
+fn sort(found: &mut [*const Entry], compare: Compare) {
+    for end in 1..found.len() {
+        let mut at = end;
+        while at > 0 {
+            let (mut one, mut other) = (found[at - 1], found[at]);
+            // SAFETY: two entries, for the caller's function.
+            if unsafe { compare(&raw mut one, &raw mut other) } <= 0 {
+                break;
+            }
+            found.swap(at - 1, at);
+            at -= 1;
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scandir(
+    path: *const c_char,
+    entries: *mut *mut *const Entry,
+    selects: Option<Selects>,
+    compare: Option<Compare>,
+) -> c_int {
+    // SAFETY: the caller's string.
+    let directory = unsafe { opendir(path) };
+    if directory.is_null() {
+        return -1;
+    }
+    let mut found = Vec::new();
+    // SAFETY: what `opendir` gave, which is given up behind it.
+    let copied = unsafe {
+        let copied = copies(directory, selects, &mut found);
+        closedir(directory);
+        copied
+    };
+    if let Some(compare) = compare {
+        sort(&mut found, compare);
+    }
+    let bytes = size_of::<*const Entry>() * found.len().max(1);
+    let array: *mut *const Entry = match copied {
+        Ok(()) => malloc::allocate(bytes, 0).cast(),
+        Err(_) => core::ptr::null_mut(),
+    };
+    if array.is_null() {
+        for entry in found {
+            // SAFETY: made above, and nobody has it.
+            unsafe { malloc::free(entry.cast_mut().cast()) };
+        }
+        return errno::fail(copied.map_or_else(|error| error.errno, |()| ENOMEM));
+    }
+    // SAFETY: room for that many, and the caller's place for an array.
+    unsafe {
+        array.copy_from_nonoverlapping(found.as_ptr(), found.len());
+        *entries = array;
+    }
+    found.len() as c_int
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn alphasort(one: *mut *const Entry, other: *mut *const Entry) -> c_int {
+    // SAFETY: two entries, whose names end with a zero byte.
+    let names = unsafe {
+        [one, other].map(|entry| CStr::from_ptr((&raw const (**entry).name).cast::<c_char>()))
+    };
+    names[0].cmp(names[1]) as c_int
 }
 
 // The size that `dirent.h` and relibc promise.

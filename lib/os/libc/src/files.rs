@@ -6,7 +6,7 @@ use runtime::{Error, Result, env, fd, fs, path, sys};
 use syscall::error::{EBADF, EFAULT, EINVAL, ERANGE, ESPIPE};
 use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
 
-use crate::{descriptor, errno, linux_names, malloc, strings, uverbs};
+use crate::{descriptor, errno, linux_names, malloc, strings, umad, uverbs};
 
 unsafe extern "C" {
     /// `readv` of a socket: the count, or a negated error number; in `libsocket`.
@@ -48,6 +48,7 @@ pub fn open_path(path: &str, flags: c_int, mode: c_uint) -> Result<c_int> {
             let path = linux_names::here(path);
             let number = path::open(&path, flags & !0o7777 | mode)?;
             uverbs::note_opened(&path);
+            umad::note_opened(&path);
             number
         }
     };

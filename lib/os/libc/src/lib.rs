@@ -106,6 +106,8 @@ mod tls;
 #[cfg(target_os = "redox")]
 mod transfers;
 #[cfg(target_os = "redox")]
+mod umad;
+#[cfg(target_os = "redox")]
 mod unwind;
 #[cfg(target_os = "redox")]
 mod usage;

@@ -15,11 +15,15 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 /// Linux's names of directories, and the ones here.
-const DIRECTORIES: [(&str, &str); 3] = [
+const DIRECTORIES: [(&str, &str); 4] = [
     ("/dev/infiniband", "/scheme/infiniband"),
     (
         "/sys/class/infiniband",
         "/scheme/infiniband/class/infiniband",
+    ),
+    (
+        "/sys/class/infiniband_mad",
+        "/scheme/infiniband/class/infiniband_mad",
     ),
     (
         "/sys/class/infiniband_verbs",
@@ -90,6 +94,11 @@ mod tests {
                 "/scheme/infiniband/class/infiniband_verbs/uverbs0/ibdev",
             ),
             (
+                "/sys/class/infiniband_mad/umad0/port",
+                "/scheme/infiniband/class/infiniband_mad/umad0/port",
+            ),
+            ("/dev/infiniband/umad0", "/scheme/infiniband/umad0"),
+            (
                 "/sys/class/infiniband/scif0/ports/1/lid",
                 "/scheme/infiniband/class/infiniband/scif0/ports/1/lid",
             ),
@@ -98,7 +107,7 @@ mod tests {
         }
         for same in [
             "/dev/infiniband0",
-            "/sys/class/infiniband_mad",
+            "/sys/class/infiniband_madam",
             "/dev/scif0",
             "",
             "file",

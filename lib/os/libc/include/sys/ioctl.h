@@ -1,4 +1,4 @@
-/* ioctl: the requests of scif_ioctl.h and two of sockets are all there are. */
+/* ioctl: the requests of scif_ioctl.h, those for umad files of InfiniBand devices and two of sockets are all there are. */
 #ifndef _SYS_IOCTL_H
 #define _SYS_IOCTL_H
 #include <features.h>

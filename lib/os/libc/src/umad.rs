@@ -1,0 +1,65 @@
+//! Requests of `ioctl` for management datagrams of RDMA devices: each is a call of the device's
+//! daemon whose payload is the structure that Linux has for it (docs/infiniband.md).
+
+use alloc::vec;
+use core::ffi::{c_int, c_ulong};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use runtime::{Error, Result, fd};
+use syscall::error::EFAULT;
+
+use crate::descriptor;
+
+/// What descriptors of the device are called.
+const DEVICE: &str = "/scheme/infiniband/umad";
+/// The group of its requests.
+const GROUP: u32 = 0x1b;
+
+/// Whether this program has opened the device at all.
+static HAS_DEVICE: AtomicBool = AtomicBool::new(false);
+
+/// A file of this path was opened.
+pub fn note_opened(path: &str) {
+    if path.starts_with(DEVICE) {
+        HAS_DEVICE.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether it is a request of this group to such a device.
+pub fn is_request(number: c_int, request: c_ulong) -> bool {
+    if request as u32 >> 8 & 0xff != GROUP || !HAS_DEVICE.load(Ordering::Relaxed) {
+        return false;
+    }
+    let mut path = [0; 40];
+    let length = descriptor::check(number).and_then(|number| fd::fpath(number, &mut path));
+    let path = length.ok().and_then(|length| path.get(..length));
+    path.is_some_and(|path| path.starts_with(DEVICE.as_bytes()))
+}
+
+/// Makes a request.
+///
+/// # Errors
+/// `EFAULT`: no argument where there must be one. Those of the request.
+///
+/// # Safety
+/// `argument` is the address of as many bytes as the number of the request says.
+pub unsafe fn ioctl(number: c_int, request: c_ulong, argument: usize) -> Result<c_int> {
+    let device = descriptor::check(number)?;
+    let length = request as usize >> 16 & 0x3fff;
+    if length > 0 && argument == 0 {
+        return Err(Error::new(EFAULT));
+    }
+    let mut payload = vec![0; length];
+    let place = argument as *mut u8;
+    if length > 0 {
+        // SAFETY: the caller's promise; the copy is this function's own.
+        unsafe { payload.as_mut_ptr().copy_from_nonoverlapping(place, length) };
+    }
+    let result = fd::call_rw(device, &mut payload, &[u64::from(request as u32)]);
+    if length > 0 {
+        // A refused request may have changed its structure, too.
+        // SAFETY: as above.
+        unsafe { place.copy_from_nonoverlapping(payload.as_ptr(), length) };
+    }
+    result.map(|_| 0)
+}

@@ -1,0 +1,319 @@
+//! Management datagrams for Rust programs, by the file `umad0` (docs/mad.md).
+//!
+//! A [`Port`] is an open `umad0`. A program registers [agents](Port::register), sends messages with
+//! them, and receives answers and the requests that it has registered for. Datagrams are those of
+//! `mad_core::mad`.
+#![no_std]
+
+extern crate alloc;
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use hal::event::Queue;
+use libredox::Fd;
+use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
+use mad_core::agents::Registration;
+use mad_core::mad::{GSI_QKEY, MAD_BYTES, Mad, OPENIB_OUI, PERMISSIVE_LID, class, method};
+use mad_core::packet::Destination;
+use syscall::error::{EAGAIN, EINTR, ENOSPC, Error, Result};
+use syscall::flag::EventFlags;
+use verbs_abi::mad::{RegisterAgent2, USER_RMPP, UserMad, request};
+use zerocopy::{FromBytes, IntoBytes};
+
+pub use mad_core;
+
+/// Where the file is.
+const UMAD: &str = "/scheme/infiniband/umad0";
+/// The request to find out who is there.
+const NODE_INFO: u16 = 0x11;
+
+/// The number of an agent of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agent(pub u32);
+
+/// A message that has arrived, or a send that was not answered.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// Whom it is for.
+    pub agent: Agent,
+    /// Whether it is a send that was not answered: the message is the header that was sent.
+    pub has_timed_out: bool,
+    /// Where it comes from, as the address of an answer.
+    pub from: Destination,
+    /// All headers and the data.
+    pub message: Vec<u8>,
+}
+
+impl Received {
+    /// Its first datagram.
+    pub fn mad(&self) -> Mad {
+        Mad::padded(&self.message)
+    }
+}
+
+/// How long a send waits for an answer, and how often it is made again.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Milliseconds; 0: no answer is expected.
+    pub timeout_ms: u32,
+    /// Further tries.
+    pub retries: u32,
+}
+
+impl Patience {
+    /// No answer is expected.
+    pub const NONE: Patience = Patience {
+        timeout_ms: 0,
+        retries: 0,
+    };
+    /// As the tools of InfiniBand have it: a second, and three more tries.
+    pub const USUAL: Patience = Patience {
+        timeout_ms: 1000,
+        retries: 3,
+    };
+}
+
+/// An open `umad0`.
+pub struct Port {
+    file: Fd,
+}
+
+impl Port {
+    /// Opens the port.
+    ///
+    /// # Errors
+    /// Those of the open: `EACCES` for others than root, `ENXIO` before the node has its number.
+    pub fn open() -> Result<Port> {
+        let file = Fd::open(UMAD, O_RDWR | O_CLOEXEC | O_NONBLOCK, 0)?;
+        Ok(Port { file })
+    }
+
+    /// The descriptor, for event queues.
+    pub fn fd(&self) -> usize {
+        self.file.raw()
+    }
+
+    /// A request of `ioctl`.
+    ///
+    /// # Errors
+    /// Those of the request.
+    pub fn control(&self, number: u64, payload: &mut [u8]) -> Result<()> {
+        let flags = syscall::CallFlags::READ | syscall::CallFlags::WRITE;
+        self.file.call_rw(payload, flags, &[number])?;
+        Ok(())
+    }
+
+    /// Registers an agent.
+    ///
+    /// # Errors
+    /// `EINVAL`: a value is not possible, or a method belongs to another agent. `ENOMEM`: there are
+    /// 32.
+    pub fn register(&self, asked: &Registration) -> Result<Agent> {
+        let [a, b, c] = asked.oui;
+        let asked = RegisterAgent2 {
+            qpn: asked.qpn,
+            mgmt_class: asked.class,
+            mgmt_class_version: asked.class_version,
+            flags: if asked.user_rmpp { USER_RMPP } else { 0 },
+            method_mask: [asked.methods as u64, (asked.methods >> 64) as u64],
+            oui: u32::from_be_bytes([0, a, b, c]),
+            rmpp_version: asked.rmpp_version,
+            ..RegisterAgent2::default()
+        };
+        let mut payload: [u8; size_of::<RegisterAgent2>()] = zerocopy::transmute!(asked);
+        self.control(request::REGISTER_AGENT2, &mut payload)?;
+        let [a, b, c, d, ..] = payload;
+        Ok(Agent(u32::from_ne_bytes([a, b, c, d])))
+    }
+
+    /// Removes an agent.
+    ///
+    /// # Errors
+    /// `EINVAL`: there is no such agent.
+    pub fn unregister(&self, agent: Agent) -> Result<()> {
+        let mut payload = agent.0.to_ne_bytes();
+        self.control(request::UNREGISTER_AGENT, &mut payload)
+    }
+
+    /// Sends a message with all its headers.
+    ///
+    /// # Errors
+    /// `EINVAL`, `EIO`, `ENOMEM`: docs/mad.md.
+    pub fn send(
+        &self,
+        agent: Agent,
+        to: &Destination,
+        message: &[u8],
+        patience: Patience,
+    ) -> Result<()> {
+        let route = to.global.unwrap_or_default();
+        let header = UserMad {
+            id: agent.0,
+            timeout_ms: patience.timeout_ms,
+            retries: patience.retries,
+            qpn: to.qpn.to_be_bytes(),
+            qkey: to.qkey.to_be_bytes(),
+            lid: to.lid.to_be_bytes(),
+            sl: to.service_level,
+            grh_present: to.global.is_some().into(),
+            hop_limit: route.hop_limit,
+            traffic_class: route.traffic_class,
+            gid: route.gid,
+            flow_label: route.flow_label.to_be_bytes(),
+            ..UserMad::default()
+        };
+        self.file.write(&[header.as_bytes(), message].concat())?;
+        Ok(())
+    }
+
+    /// Reads into a buffer as the file does: header and message.
+    ///
+    /// # Errors
+    /// `EAGAIN`, `EINVAL`, `ENOSPC`: docs/mad.md.
+    pub fn read(&self, buffer: &mut [u8]) -> Result<usize> {
+        Ok(self.file.read(buffer)?)
+    }
+
+    /// The next message that is there, however long.
+    ///
+    /// # Errors
+    /// `EAGAIN`: there is none.
+    pub fn take(&self) -> Result<Received> {
+        let mut buffer = vec![0; size_of::<UserMad>() + MAD_BYTES];
+        let length = match self.read(&mut buffer) {
+            Err(Error { errno: ENOSPC }) => {
+                let (header, _) = UserMad::read_from_prefix(&buffer).unwrap_or_default();
+                buffer.resize(header.length as usize, 0);
+                self.read(&mut buffer)?
+            }
+            result => result?,
+        };
+        buffer.truncate(length);
+        let (header, message) = UserMad::read_from_prefix(&buffer).unwrap_or_default();
+        let qpn = u32::from_be_bytes(header.qpn);
+        Ok(Received {
+            agent: Agent(header.id),
+            has_timed_out: header.status != 0,
+            from: Destination {
+                lid: u16::from_be_bytes(header.lid),
+                qpn,
+                qkey: GSI_QKEY,
+                service_level: header.sl,
+                global: None,
+            },
+            message: message.to_vec(),
+        })
+    }
+
+    /// The next message; waits for it, at most for `limit` (none: without limit). `None`: no message
+    /// came.
+    ///
+    /// # Errors
+    /// Those of the file and of event queues.
+    pub fn receive(&self, limit: Option<Duration>) -> Result<Option<Received>> {
+        let mut queue = Queue::new()?;
+        queue.subscribe(self.fd(), EventFlags::EVENT_READ, ())?;
+        let mut ready = Vec::new();
+        let mut has_waited = false;
+        loop {
+            match self.take() {
+                Ok(received) => return Ok(Some(received)),
+                Err(Error { errno: EAGAIN }) if has_waited && limit.is_some() => return Ok(None),
+                Err(Error {
+                    errno: EAGAIN | EINTR,
+                }) => {}
+                Err(error) => return Err(error),
+            }
+            queue.wait(limit, &mut ready)?;
+            has_waited = ready.is_empty();
+        }
+    }
+
+    /// Sends a request and waits for its answer; `None`: none came in time. Other messages that come
+    /// meanwhile are dropped: a program that serves uses a port of its own for that.
+    ///
+    /// # Errors
+    /// Those of both.
+    pub fn ask(
+        &self,
+        agent: Agent,
+        to: &Destination,
+        message: &[u8],
+        patience: Patience,
+    ) -> Result<Option<Received>> {
+        self.send(agent, to, message, patience)?;
+        let asked = Mad::padded(message).header.tid.get() as u32;
+        loop {
+            let Some(received) = self.receive(None)? else {
+                continue;
+            };
+            let is_it = received.agent == agent && received.mad().header.tid.get() as u32 == asked;
+            match (is_it, received.has_timed_out) {
+                (true, true) => return Ok(None),
+                (true, false) => return Ok(Some(received)),
+                (false, _) => {}
+            }
+        }
+    }
+}
+
+/// The address of an agent of subnet management.
+pub fn subnet(lid: u16) -> Destination {
+    Destination {
+        lid,
+        ..Destination::default()
+    }
+}
+
+/// The address of agents of all other classes.
+pub fn general(lid: u16) -> Destination {
+    Destination {
+        lid,
+        qpn: 1,
+        qkey: GSI_QKEY,
+        ..Destination::default()
+    }
+}
+
+/// An agent that sends requests of a class, and gets nothing but answers.
+pub fn client(class: u8, class_version: u8) -> Registration {
+    Registration {
+        qpn: if class::is_subnet(class) { 0 } else { 1 },
+        class,
+        class_version,
+        oui: if class::is_vendor(class) {
+            OPENIB_OUI
+        } else {
+            [0; 3]
+        },
+        rmpp_version: class::has_rmpp(class).into(),
+        ..Registration::default()
+    }
+}
+
+/// A Get.
+pub fn get(class: u8, class_version: u8, attribute: u16, modifier: u32, tid: u32) -> Mad {
+    let mut mad = Mad::padded(&[1, class, class_version, method::GET]);
+    mad.header.attribute = attribute.into();
+    mad.header.modifier = modifier.into();
+    mad.header.tid = u64::from(tid).into();
+    mad
+}
+
+/// A Get of subnet management by a directed route, whose ports are `path`.
+pub fn directed(attribute: u16, modifier: u32, path: &[u8], tid: u32) -> Mad {
+    let mut smp = get(class::SUBNET_DIRECTED, 1, attribute, modifier, tid).smp();
+    let hops = path.len().min(smp.initial_path.len() - 1);
+    smp.header.hops = [0, hops as u8];
+    smp.directed_source = PERMISSIVE_LID.into();
+    smp.directed_destination = PERMISSIVE_LID.into();
+    smp.initial_path[1..=hops].copy_from_slice(&path[..hops]);
+    Mad::from_smp(smp)
+}
+
+/// A Get of NodeInfo, which every port answers.
+pub fn node_info(tid: u32) -> Mad {
+    get(class::SUBNET_LID, 1, NODE_INFO, 0, tid)
+}
