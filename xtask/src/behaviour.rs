@@ -1,19 +1,33 @@
 //! `behaviour`: writes `docs/behaviour.md`, `docs/st-behaviour.md` and `docs/verbs-behaviour.md`
-//! anew from the data of the conformance suite.
+//! anew from the data of the conformance suite, and `docs/mad-behaviour.md` from the rows of
+//! `mad-core`.
 
 use harness::base::cargo;
 use harness::base::report::{Context, Result};
 use harness::base::settings::Settings;
 
-/// The pages.
-const PAGES: &str = "docs/behaviour.md docs/st-behaviour.md docs/verbs-behaviour.md";
-/// The tests that compare them, which write them in the mode for that.
-const TESTS: [&str; 5] = [
-    "--package",
-    "conformance",
-    "--test",
-    "document",
-    "the_document_is_written",
+/// The pages, and the tests that compare them, which write them in the mode for that.
+const PAGES: [(&str, [&str; 5]); 2] = [
+    (
+        "docs/behaviour.md docs/st-behaviour.md docs/verbs-behaviour.md",
+        [
+            "--package",
+            "conformance",
+            "--test",
+            "document",
+            "the_document_is_written",
+        ],
+    ),
+    (
+        "docs/mad-behaviour.md",
+        [
+            "--package",
+            "mad-core",
+            "--test",
+            "rules",
+            "the_page_is_written",
+        ],
+    ),
 ];
 
 /// The command.

@@ -12,6 +12,7 @@
 //! | [`sma`], [`pma`], [`sa`] | subnet management, counters, subnet administration |
 //! | [`descriptor`] | an open `umad0` |
 //! | [`node`] | all of it together |
+//! | [`demo`] | nodes with programs for tests |
 //!
 //! Nothing here makes a system call, reads a clock or keeps a global: time is an argument, in
 //! nanoseconds.
@@ -21,6 +22,7 @@ extern crate alloc;
 
 pub mod agents;
 pub mod attributes;
+pub mod demo;
 pub mod descriptor;
 pub mod error;
 pub mod fabric;

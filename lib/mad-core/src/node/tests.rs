@@ -1,141 +1,12 @@
 //! Nodes with programs: what they write and read, and what the agents that are built in answer.
 
-use alloc::vec;
-use alloc::vec::Vec;
-
 use verbs_abi::mad::{RegisterAgent, RegisterAgent2, UserMad, request};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::Node;
 use crate::attributes::{attribute, get, node_info, port_info};
+use crate::demo::{MS, World, directed, mad, sender, server, to};
 use crate::error::Error;
-use crate::mad::{GSI_QKEY, Mad, OPENIB_OUI, PERMISSIVE_LID, method};
-
-const MS: u64 = 1_000_000;
-
-/// Nodes that reach each other without loss.
-struct World {
-    nodes: Vec<Node>,
-    now: u64,
-}
-
-impl World {
-    fn new(count: u16) -> World {
-        let mut nodes: Vec<Node> = (0..count).map(Node::new).collect();
-        for (own, node) in nodes.iter_mut().enumerate() {
-            node.set_up(true, 0);
-            for other in 0..count {
-                node.set_online(other, true, 0);
-            }
-            assert_eq!(node.fabric().own(), own as u16);
-        }
-        let mut world = World { nodes, now: 0 };
-        world.settle();
-        world
-    }
-
-    /// Carries everything.
-    fn settle(&mut self) {
-        loop {
-            let mut frames = Vec::new();
-            for (from, node) in self.nodes.iter_mut().enumerate() {
-                while let Some((to, frame)) = node.next_frame() {
-                    frames.push((from as u16, to, frame));
-                }
-            }
-            if frames.is_empty() {
-                return;
-            }
-            for (from, to, frame) in frames {
-                if let Some(node) = self.nodes.get_mut(usize::from(to)) {
-                    assert_eq!(node.receive(from, &frame, self.now), Ok(()));
-                }
-            }
-        }
-    }
-
-    /// A program with an agent, by REGISTER_AGENT2: node and descriptor.
-    fn program(&mut self, node: usize, asked: RegisterAgent2) -> (usize, u64) {
-        let descriptor = self.nodes[node].open();
-        assert_eq!(self.register(node, descriptor, asked), Ok(0));
-        (node, descriptor)
-    }
-
-    fn register(&mut self, node: usize, at: u64, asked: RegisterAgent2) -> Result<u32, Error> {
-        let mut payload = asked.as_bytes().to_vec();
-        let control = self.nodes[node].control(at, request::REGISTER_AGENT2, &mut payload);
-        let answered = RegisterAgent2::read_from_bytes(&payload).unwrap();
-        control.map(|()| answered.id)
-    }
-
-    fn write(&mut self, at: (usize, u64), header: UserMad, mad: &[u8]) -> Result<usize, Error> {
-        let bytes = [header.as_bytes(), mad].concat();
-        let written = self.nodes[at.0].write(at.1, &bytes, self.now);
-        self.settle();
-        written
-    }
-
-    fn read(&mut self, at: (usize, u64)) -> Result<(UserMad, Vec<u8>), Error> {
-        let mut buffer = vec![0; 2 << 20];
-        let length = self.nodes[at.0].read(at.1, &mut buffer)?;
-        let (header, _) = UserMad::read_from_prefix(&buffer).unwrap();
-        assert_eq!(header.length as usize, length);
-        Ok((header, buffer[64..length].to_vec()))
-    }
-
-    fn pass(&mut self, ns: u64) {
-        self.now += ns;
-        for node in &mut self.nodes {
-            node.progress(self.now);
-        }
-        self.settle();
-    }
-}
-
-fn sender(qpn: u32, class: u8, version: u8, rmpp_version: u8) -> RegisterAgent2 {
-    RegisterAgent2 {
-        qpn,
-        mgmt_class: class,
-        mgmt_class_version: version,
-        rmpp_version,
-        ..RegisterAgent2::default()
-    }
-}
-
-fn server(class: u8) -> RegisterAgent2 {
-    RegisterAgent2 {
-        oui: 0x001405,
-        method_mask: [1 << method::GET | 1 << method::SEND, 0],
-        ..sender(1, class, 1, 1)
-    }
-}
-
-fn to(lid: u16, qpn: u32) -> UserMad {
-    UserMad {
-        timeout_ms: 100,
-        qpn: qpn.to_be_bytes(),
-        qkey: GSI_QKEY.to_be_bytes(),
-        lid: lid.to_be_bytes(),
-        ..UserMad::default()
-    }
-}
-
-fn mad(class: u8, version: u8, method: u8, number: u16, tid: u32) -> Mad {
-    let mut mad = Mad::padded(&[1, class, version, method]);
-    mad.header.attribute = number.into();
-    mad.header.tid = u64::from(tid).into();
-    mad
-}
-
-fn directed(number: u16, modifier: u32, path: &[u8]) -> Mad {
-    let mut smp = mad(0x81, 1, method::GET, number, 9).smp();
-    smp.header.hops = [0, path.len() as u8];
-    smp.header.modifier = modifier.into();
-    smp.directed_source = PERMISSIVE_LID.into();
-    smp.directed_destination = PERMISSIVE_LID.into();
-    smp.initial_path[1..=path.len()].copy_from_slice(path);
-    Mad::from_smp(smp)
-}
+use crate::mad::{Mad, OPENIB_OUI, PERMISSIVE_LID, method};
 
 #[test]
 fn directed_routes_reach_every_node_and_the_switch() {
@@ -304,17 +175,20 @@ fn agents_end_with_their_descriptor() {
     let mut world = World::new(1);
     let (_, first) = world.program(0, server(0x32));
     let second = world.nodes[0].open();
-    assert_eq!(world.register(0, second, server(0x32)), Err(Error::Invalid));
+    assert_eq!(
+        world.register((0, second), server(0x32)),
+        Err(Error::Invalid)
+    );
     let asked = mad(4, 1, method::SEND, 0, 3);
     assert!(world.write((0, first), to(5, 1), asked.bytes()).is_ok());
     assert_eq!(world.nodes[0].port().sends(), 1);
     world.nodes[0].close(first);
     assert_eq!(world.nodes[0].port().sends(), 0);
-    assert_eq!(world.register(0, second, server(0x32)), Ok(0));
+    assert_eq!(world.register((0, second), server(0x32)), Ok(0));
     for number in 1..32 {
-        assert_eq!(world.register(0, second, sender(1, 0, 0, 0)), Ok(number));
+        assert_eq!(world.register((0, second), sender(1, 0, 0, 0)), Ok(number));
     }
-    let more = world.register(0, second, sender(1, 0, 0, 0));
+    let more = world.register((0, second), sender(1, 0, 0, 0));
     assert_eq!(more, Err(Error::NoMemory));
 }
 

@@ -1,0 +1,89 @@
+//! The rules of management datagrams as rows that run. `docs/mad-behaviour.md` is written from them.
+
+mod rules {
+    pub mod agents;
+    pub mod dispatch;
+    pub mod messages;
+    pub mod transfers;
+}
+
+use mad_core::demo::World;
+use mad_core::error::Error;
+
+/// A rule: what a program or a peer does, and what comes of it.
+pub struct Row {
+    /// What is done.
+    pub what: &'static str,
+    /// What comes of it, as the page says it.
+    pub result: &'static str,
+    /// Does it in a world of three nodes; what came of it.
+    pub run: fn(&mut World) -> String,
+}
+
+/// A row.
+pub const fn row(what: &'static str, result: &'static str, run: fn(&mut World) -> String) -> Row {
+    Row { what, result, run }
+}
+
+/// The name of an error, or `ok`.
+pub fn said<T>(result: Result<T, Error>) -> String {
+    String::from(match result {
+        Ok(_) => "ok",
+        Err(Error::Invalid) => "EINVAL",
+        Err(Error::Io) => "EIO",
+        Err(Error::WouldBlock) => "EAGAIN",
+        Err(Error::NoMemory) => "ENOMEM",
+        Err(Error::NoSpace) => "ENOSPC",
+        Err(Error::Unknown) => "ENOTTY",
+    })
+}
+
+/// All rows, by the section of the page.
+const SECTIONS: [(&str, &[Row]); 4] = [
+    ("Registering", rules::agents::ROWS),
+    ("Writing and reading", rules::messages::ROWS),
+    ("RMPP", rules::transfers::ROWS),
+    ("Who gets what arrives", rules::dispatch::ROWS),
+];
+
+#[test]
+fn every_rule_holds() {
+    for (section, rows) in SECTIONS {
+        for row in rows {
+            let mut world = World::new(3);
+            let found = (row.run)(&mut world);
+            assert_eq!(found, row.result, "{section}: {}", row.what);
+        }
+    }
+}
+
+fn page() -> String {
+    let mut page = String::from(
+        "# What the rules of management datagrams answer\n\n\
+         The rules of [management datagrams](mad.md) as rows that run, each between three nodes, by\n\
+         `cargo test -p mad-core --test rules`; `cargo xtask behaviour` writes this page.\n",
+    );
+    for (section, rows) in SECTIONS {
+        page += &format!("\n## {section}\n\n| what | result |\n| --- | --- |\n");
+        for row in rows {
+            page += &format!("| {} | {} |\n", row.what, row.result);
+        }
+    }
+    page
+}
+
+/// `SKIFF_REWRITE` writes the page anew.
+#[test]
+fn the_page_is_written() {
+    let own = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let project = own.ancestors().nth(2).expect("the project");
+    let path = project.join("docs/mad-behaviour.md");
+    if std::env::var_os("SKIFF_REWRITE").is_some() {
+        std::fs::write(&path, page()).expect("the page can be written");
+    }
+    let now = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        now == page(),
+        "docs/mad-behaviour.md is not what the rows say: run `cargo xtask behaviour`"
+    );
+}

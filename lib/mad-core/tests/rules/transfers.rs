@@ -1,0 +1,219 @@
+//! Long messages: agents for which the port segments, and one that does so itself.
+
+use mad_core::demo::{MS, Program, World, mad, server, to};
+use mad_core::mad::{Mad, OPENIB_OUI, RmppHeader, method};
+use mad_core::rmpp::{flag, kind};
+use verbs_abi::mad::{RegisterAgent2, USER_RMPP, UserMad};
+
+use crate::{Row, row, said};
+
+const CLASS: u8 = 0x33;
+
+/// A message with so many bytes of data, with RMPP.
+fn message(data: usize) -> Vec<u8> {
+    let mut message = mad(CLASS, 1, method::GET, 0, 7).bytes()[..40].to_vec();
+    message[26] = flag::ACTIVE;
+    message[37..40].copy_from_slice(&OPENIB_OUI);
+    message.extend((0..data).map(|at| (at % 250) as u8));
+    message
+}
+
+/// An agent on node 2 that gets messages whole, and one on node 1 that sends each segment itself.
+fn ends(world: &mut World) -> (Program, Program) {
+    let at = world.program(2, server(CLASS));
+    let by_hand = RegisterAgent2 {
+        flags: USER_RMPP,
+        method_mask: [0, 0],
+        ..server(CLASS)
+    };
+    (at, world.program(1, by_hand))
+}
+
+fn segment(number: u32, flags: u8, length: u32) -> Mad {
+    let mut mad = Mad::padded(&message(216));
+    mad.set_rmpp(RmppHeader {
+        version: 1,
+        kind: kind::DATA,
+        flags: flags | flag::ACTIVE,
+        status: 0,
+        segment: number.into(),
+        length: length.into(),
+    });
+    mad
+}
+
+/// What a segment from the program is answered with.
+fn answer(world: &mut World, change: fn(&mut RmppHeader)) -> String {
+    let (_, from) = ends(world);
+    let mut mad = segment(1, flag::FIRST, 440);
+    let mut header = mad.rmpp();
+    change(&mut header);
+    mad.set_rmpp(header);
+    send(world, from, &mad);
+    read_answer(world, from)
+}
+
+fn send(world: &mut World, from: Program, mad: &Mad) {
+    let header = UserMad {
+        timeout_ms: 0,
+        ..to(3, 1)
+    };
+    assert!(world.write(from, header, mad.bytes()).is_ok());
+}
+
+fn read_answer(world: &mut World, from: Program) -> String {
+    let Ok((_, message)) = world.read(from) else {
+        return "nothing".into();
+    };
+    let rmpp = Mad::padded(&message).rmpp();
+    match rmpp.kind {
+        kind::ACK => format!("ACK {} {}", rmpp.segment, rmpp.length),
+        kind::STOP => format!("STOP {}", rmpp.status),
+        kind::ABORT => format!("ABORT {}", rmpp.status),
+        other => format!("{other}"),
+    }
+}
+
+/// A message there and back between agents for which the port segments: sizes of data.
+fn there(world: &mut World, data: usize) -> String {
+    let at = world.program(2, server(CLASS));
+    let from = world.program(
+        1,
+        RegisterAgent2 {
+            method_mask: [0, 0],
+            ..server(CLASS)
+        },
+    );
+    let asked = message(data);
+    assert!(world.write(from, to(3, 1), &asked).is_ok());
+    let (_, got) = world.read(at).expect("it arrives");
+    let before = world.nodes[1].port().counters.sent;
+    let is_same = got.len() == asked.len() && got[40..] == asked[40..];
+    format!(
+        "{}, {before} sent",
+        if is_same { "whole" } else { "changed" }
+    )
+}
+
+pub const ROWS: &[Row] = &[
+    row(
+        "a message without data between agents with RMPP",
+        "whole, 1 sent",
+        |world| there(world, 0),
+    ),
+    row("216 bytes of data: a segment", "whole, 1 sent", |world| {
+        there(world, 216)
+    }),
+    row("217 bytes", "whole, 2 sent", |world| there(world, 217)),
+    row("65 segments: a window", "whole, 65 sent", |world| {
+        there(world, 65 * 216)
+    }),
+    row("1 MiB", "whole, 4855 sent", |world| there(world, 1 << 20)),
+    row(
+        "8 MiB with its headers, and a byte more",
+        "ok EINVAL",
+        |world| {
+            let from = world.program(1, server(CLASS));
+            let mut asked = message(0);
+            asked.resize(8 << 20, 0);
+            let fits = said(world.write(from, to(3, 1), &asked));
+            asked.push(0);
+            asked[15] = 8;
+            format!("{fits} {}", said(world.write(from, to(3, 1), &asked)))
+        },
+    ),
+    row(
+        "a program's own first segment of two",
+        "ACK 1 65",
+        |world| answer(world, |_| {}),
+    ),
+    row("one that is first and last", "ACK 1 1", |world| {
+        answer(world, |rmpp| (rmpp.flags, rmpp.length) = (7, 220.into()))
+    }),
+    row("version 2", "ABORT 125", |world| {
+        answer(world, |rmpp| rmpp.version = 2)
+    }),
+    row("an unknown type", "ABORT 121", |world| {
+        answer(world, |rmpp| rmpp.kind = 9)
+    }),
+    row("DATA with a status", "ABORT 124", |world| {
+        answer(world, |rmpp| rmpp.status = 1)
+    }),
+    row("segment 1 without FIRST", "ABORT 120", |world| {
+        answer(world, |rmpp| rmpp.flags = 1)
+    }),
+    row("segment 2 with FIRST", "ABORT 120", |world| {
+        answer(world, |rmpp| rmpp.segment = 2.into())
+    }),
+    row(
+        "LAST with a length of 221, and of 3",
+        "ABORT 119 ABORT 119",
+        |world| {
+            let long = answer(world, |rmpp| (rmpp.flags, rmpp.length) = (7, 221.into()));
+            let mut world = World::new(3);
+            let short = answer(&mut world, |rmpp| (rmpp.flags, rmpp.length) = (7, 3.into()));
+            format!("{long} {short}")
+        },
+    ),
+    row("segment 2 of no message", "nothing", |world| {
+        answer(world, |rmpp| (rmpp.segment, rmpp.flags) = (2.into(), 1))
+    }),
+    row("segment 66, beyond the window", "nothing", |world| {
+        let (_, from) = ends(world);
+        send(world, from, &segment(1, flag::FIRST, 0));
+        assert_eq!(read_answer(world, from), "ACK 1 65");
+        send(world, from, &segment(66, 0, 0));
+        read_answer(world, from)
+    }),
+    row("segment 1 again", "ACK 1 65", |world| {
+        let (_, from) = ends(world);
+        send(world, from, &segment(1, flag::FIRST, 0));
+        assert_eq!(read_answer(world, from), "ACK 1 65");
+        send(world, from, &segment(1, flag::FIRST, 0));
+        read_answer(world, from)
+    }),
+    row(
+        "segments 1, 3 (last), 2: the answers, and what arrives",
+        "ACK 1 65, nothing, ACK 3 65; 658 bytes",
+        |world| {
+            let (at, from) = ends(world);
+            let mut said = Vec::new();
+            for mad in [
+                segment(1, flag::FIRST, 0),
+                segment(3, flag::LAST, 190),
+                segment(2, 0, 0),
+            ] {
+                send(world, from, &mad);
+                said.push(read_answer(world, from));
+            }
+            let (_, message) = world.read(at).expect("it is whole");
+            format!("{}; {} bytes", said.join(", "), message.len())
+        },
+    ),
+    row("40 s without a new segment", "ABORT 118", |world| {
+        let (_, from) = ends(world);
+        send(world, from, &segment(1, flag::FIRST, 0));
+        assert_eq!(read_answer(world, from), "ACK 1 65");
+        world.pass(39_999 * MS);
+        assert_eq!(read_answer(world, from), "nothing");
+        world.pass(MS);
+        read_answer(world, from)
+    }),
+    row(
+        "a long message that nobody acknowledges, no answer expected",
+        "status 110",
+        |world| {
+            let from = world.program(1, server(CLASS));
+            let header = UserMad {
+                timeout_ms: 0,
+                ..to(3, 1)
+            };
+            world.nodes[2].set_up(false, 0);
+            world.nodes[1].set_online(2, false, 0);
+            assert!(world.write(from, header, &message(1000)).is_ok());
+            world.pass(2000 * MS);
+            let status = world.read(from).map(|(header, _)| header.status);
+            format!("status {}", status.unwrap_or_default())
+        },
+    ),
+];
