@@ -61,32 +61,37 @@ mod program {
         let mut requests = daemon::start(SCHEME, mode, notify.as_deref(), &mut scheme)?;
         queue.subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
         let mut wire = Wire::default();
+        // Whether something may have come from other nodes.
+        let mut has_come = true;
         let mut ready = alloc::vec::Vec::new();
         loop {
             let now = system_time();
             let state = port.look(&mut queue, scheme.device(), now)?;
-            scheme.device().set_port(state);
-            scheme.device().mads.set_up(state == PortState::Active, now);
-            scheme.device().progress(now);
-            scheme.device().mads.progress(now);
-            let status = requests.poll(&mut scheme)?;
             let device = scheme.device();
-            match state {
-                PortState::Active => wire.run(&mut device.mads, &mut queue, Source::Wire, now)?,
-                PortState::Down => wire.clear(),
+            device.set_port(state);
+            device.mads.set_up(state == PortState::Active, now);
+            device.progress(now);
+            device.mads.progress(now);
+            if state == PortState::Down {
+                wire.clear();
+                has_come = true;
+            } else if has_come || wire.deadline().is_some_and(|until| until <= now) {
+                has_come = wire.take(&mut device.mads, &mut queue, Source::Wire, now)?;
             }
             device.pass_mad_events();
-            // What has come for programs is given to them.
-            let status = match (status, requests.poll(&mut scheme)?) {
-                (Status::Closed, _) | (_, Status::Closed) => Status::Closed,
-                (_, last) => last,
-            };
+            let status = requests.poll(&mut scheme)?;
             let device = scheme.device();
+            if state == PortState::Active {
+                wire.give(&mut device.mads, &mut queue, Source::Wire, now)?;
+            }
             let deadlines = [
                 port.deadline(now),
                 device.deadline(),
                 device.mads.deadline(),
-                wire.deadline(),
+                wire.deadline().filter(|_| state == PortState::Active),
+                has_come
+                    .then_some(now)
+                    .filter(|_| state == PortState::Active),
             ];
             let deadline = match status {
                 Status::Closed => return Ok(()),
@@ -94,6 +99,7 @@ mod program {
                 Status::Idle => deadlines.into_iter().flatten().min(),
             };
             queue.wait_until(deadline, now, &mut ready)?;
+            has_come |= ready.iter().any(|of| of.source == Source::Wire);
         }
     }
 

@@ -22,7 +22,7 @@ const PRIVILEGED: core::ops::Range<Port> = 512..1024;
 const MAX_WAITING: usize = 4096;
 /// Connections of peers at most.
 const MAX_INCOMING: usize = 256;
-/// Nanoseconds until a node that refused a connection is tried again.
+/// Nanoseconds until a node that refused a connection, or the own port, is tried again.
 const PAUSE: u64 = 50_000_000;
 
 /// A connection to the daemon of a node.
@@ -55,6 +55,8 @@ struct Incoming {
 #[derive(Default)]
 pub struct Wire {
     listener: Option<Listener>,
+    /// When to try to listen, if that has failed.
+    listen_at: u64,
     links: BTreeMap<NodeId, Link>,
     incoming: Vec<Incoming>,
 }
@@ -65,47 +67,65 @@ impl Wire {
         *self = Wire::default();
     }
 
-    /// Takes what has come, and sends what is to go. `source`: what events of connections are called
-    /// in the queue.
+    /// Takes what has come, after an event; whether more is there. `source`: what events of
+    /// connections are called in the queue.
     ///
     /// # Errors
     /// Those of the event queue.
-    pub fn run<T: Copy + PartialEq>(
+    pub fn take<T: Copy + PartialEq>(
+        &mut self,
+        mads: &mut Mads,
+        queue: &mut Queue<T>,
+        source: T,
+        now: u64,
+    ) -> Result<bool> {
+        self.listen(queue, source, now)?;
+        self.accept(queue, source)?;
+        Ok(self.receive(mads, now))
+    }
+
+    /// Sends what is to go.
+    ///
+    /// # Errors
+    /// Those of the event queue.
+    pub fn give<T: Copy + PartialEq>(
         &mut self,
         mads: &mut Mads,
         queue: &mut Queue<T>,
         source: T,
         now: u64,
     ) -> Result<()> {
-        self.listen(queue, source)?;
-        self.accept(queue, source)?;
-        // What comes may be answered, and answers may come at once.
-        loop {
-            let has_come = self.receive(mads, now);
-            self.post(mads, queue, source, now)?;
-            self.send(mads, now);
-            if !has_come {
-                return Ok(());
+        self.post(mads);
+        for (node, link) in &mut self.links {
+            if !link.waiting.is_empty() {
+                link.connect(*node, queue, source, now)?;
+                link.send(*node, mads, now);
             }
         }
+        Ok(())
     }
 
-    /// When a node is to be tried again for which records wait.
+    /// When to listen again.
     pub fn deadline(&self) -> Option<u64> {
-        let links = self.links.values();
-        let until = links.filter_map(|link| match link.outgoing {
-            Outgoing::Refused(until) if !link.waiting.is_empty() => Some(until),
-            _ => None,
-        });
-        until.min()
+        self.listener.is_none().then_some(self.listen_at)
     }
 
-    fn listen<T: Copy + PartialEq>(&mut self, queue: &mut Queue<T>, source: T) -> Result<()> {
-        if self.listener.is_none()
-            && let Ok(listener) = Listener::bind(PORT)
-        {
-            queue.subscribe(listener.fd(), EventFlags::EVENT_READ, source)?;
-            self.listener = Some(listener);
+    fn listen<T: Copy + PartialEq>(
+        &mut self,
+        queue: &mut Queue<T>,
+        source: T,
+        now: u64,
+    ) -> Result<()> {
+        if self.listener.is_some() || now < self.listen_at {
+            return Ok(());
+        }
+        match Listener::bind(PORT) {
+            Ok(listener) => {
+                queue.subscribe(listener.fd(), EventFlags::EVENT_READ, source)?;
+                self.listener = Some(listener);
+            }
+            // A daemon before this one may still have the port.
+            Err(_) => self.listen_at = now + PAUSE,
         }
         Ok(())
     }
@@ -130,9 +150,9 @@ impl Wire {
         Ok(())
     }
 
-    /// Takes the records that have come; whether there were any.
+    /// Takes the records that have come; whether there may be more.
     fn receive(&mut self, mads: &mut Mads, now: u64) -> bool {
-        let mut has_come = false;
+        let mut has_more = false;
         self.incoming.retain_mut(|incoming| {
             // A peer that sends without end must not keep the others waiting.
             for _ in 0..64 {
@@ -144,84 +164,81 @@ impl Wire {
                 }
                 if incoming.received == FRAME_BYTES {
                     incoming.received = 0;
-                    has_come = true;
                     if !mads.receive(incoming.node, &incoming.frame, now) {
                         log::warn!("node {} sends what is no record", incoming.node);
                         return false;
                     }
                 }
             }
-            has_come = true;
+            has_more = true;
             true
         });
-        has_come
+        has_more
     }
 
     /// Puts records to where they go.
-    fn post<T: Copy + PartialEq>(
-        &mut self,
-        mads: &mut Mads,
-        queue: &mut Queue<T>,
-        source: T,
-        now: u64,
-    ) -> Result<()> {
+    fn post(&mut self, mads: &mut Mads) {
         while let Some((node, frame)) = mads.next_frame() {
             let link = self.links.entry(node).or_insert_with(|| Link {
                 outgoing: Outgoing::Refused(0),
                 waiting: VecDeque::new(),
                 sent: 0,
             });
-            if link.waiting.len() >= MAX_WAITING {
-                mads.count_discarded();
-                continue;
+            match link.waiting.len() < MAX_WAITING {
+                true => link.waiting.push_back(frame),
+                false => mads.count_discarded(),
             }
-            link.waiting.push_back(frame);
         }
-        for (node, link) in &mut self.links {
-            if let Outgoing::Refused(until) = link.outgoing
-                && until <= now
-                && !link.waiting.is_empty()
-            {
-                link.outgoing = match connect(*node) {
-                    Some((endpoint, is_connected)) => {
-                        let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
-                        queue.subscribe(endpoint.fd(), events, source)?;
-                        match is_connected {
-                            true => Outgoing::Connected(endpoint),
-                            false => Outgoing::Connecting(endpoint),
-                        }
-                    }
-                    None => Outgoing::Refused(now + PAUSE),
+    }
+}
+
+impl Link {
+    /// Begins a connection, or finds out what has become of it.
+    fn connect<T: Copy + PartialEq>(
+        &mut self,
+        node: NodeId,
+        queue: &mut Queue<T>,
+        source: T,
+        now: u64,
+    ) -> Result<()> {
+        let failed = Outgoing::Refused(now + PAUSE);
+        self.outgoing = match core::mem::replace(&mut self.outgoing, failed) {
+            Outgoing::Refused(until) if until <= now => {
+                let Some((endpoint, is_connected)) = connect(node) else {
+                    return Ok(());
                 };
+                let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
+                queue.subscribe(endpoint.fd(), events, source)?;
+                match is_connected {
+                    true => Outgoing::Connected(endpoint),
+                    false => Outgoing::Connecting(endpoint),
+                }
             }
-        }
+            Outgoing::Connecting(endpoint) => match endpoint.connect(PortId::new(node, PORT)) {
+                Ok(_) | Err(Error::Scif(Errno::IsConnected)) => Outgoing::Connected(endpoint),
+                Err(Error::Scif(Errno::InProgress)) => Outgoing::Connecting(endpoint),
+                Err(_) => return Ok(()),
+            },
+            outgoing => outgoing,
+        };
         Ok(())
     }
 
-    fn send(&mut self, mads: &mut Mads, now: u64) {
-        for (node, link) in &mut self.links {
-            if let Outgoing::Connecting(endpoint) = &link.outgoing {
-                let result = endpoint.connect(PortId::new(*node, PORT));
-                let is_refused = match result {
-                    Ok(_) | Err(Error::Scif(Errno::IsConnected)) => false,
-                    Err(Error::Scif(Errno::InProgress)) => continue,
-                    Err(_) => true,
-                };
-                let outgoing = core::mem::replace(&mut link.outgoing, Outgoing::Refused(now));
-                link.outgoing = match outgoing {
-                    Outgoing::Connecting(endpoint) if !is_refused => Outgoing::Connected(endpoint),
-                    _ => Outgoing::Refused(now + PAUSE),
-                };
+    fn send(&mut self, node: NodeId, mads: &mut Mads, now: u64) {
+        if let Outgoing::Connected(endpoint) = &self.outgoing
+            && !flush(endpoint, &mut self.waiting, &mut self.sent)
+        {
+            // A record of which a part has gone is lost with the connection.
+            if core::mem::take(&mut self.sent) > 0 {
+                self.waiting.pop_front();
+                mads.count_discarded();
             }
-            if let Outgoing::Connected(endpoint) = &link.outgoing
-                && !flush(endpoint, &mut link.waiting, &mut link.sent)
-            {
-                // A record of which a part has gone is lost with the connection.
-                if core::mem::take(&mut link.sent) > 0 {
-                    link.waiting.pop_front();
-                    mads.count_discarded();
-                }
-                link.outgoing = Outgoing::Refused(now + PAUSE);
+            log::info!("connection to node {node} ended");
+            self.outgoing = Outgoing::Refused(now + PAUSE);
+        }
+        if let Outgoing::Refused(_) = self.outgoing {
+            for _ in self.waiting.drain(..) {
+                mads.count_discarded();
             }
         }
     }
