@@ -217,7 +217,8 @@ impl Mads {
     /// Opens `issm0`, which sets the bit of a subnet manager, for this request.
     ///
     /// # Errors
-    /// `ENXIO`: the number of the node is not known. `EWOULDBLOCK`: it is open; the request is tried
+    /// `ENXIO`: the number of the node is not known. `EWOULDBLOCK`: it is open; the request is
+    /// tried
     /// again when it is not.
     pub fn take_sm(&mut self, request: Id) -> Result<()> {
         let node = self.node.as_mut().ok_or(Error::new(ENXIO))?;

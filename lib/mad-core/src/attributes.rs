@@ -1,7 +1,9 @@
-//! The attributes of subnet and performance management, as bytes (InfiniBand specification volume 1,
+//! The attributes of subnet and performance management, as bytes (InfiniBand specification volume
+//! 1,
 //! 14.2.5 and 16.1.3).
 //!
-//! A field is named by its first bit and its number of bits, as the specification counts them: bit 0
+//! A field is named by its first bit and its number of bits, as the specification counts them: bit
+//! 0
 //! is the highest one of byte 0.
 
 /// Numbers of attributes.

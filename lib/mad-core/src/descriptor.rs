@@ -104,7 +104,8 @@ impl Descriptor {
     /// What a program wrote, as a request to its agent.
     ///
     /// # Errors
-    /// `Invalid`: too short, no such number, a P_Key or GID index other than 0. `Io`: no agent has the
+    /// `Invalid`: too short, no such number, a P_Key or GID index other than 0. `Io`: no agent has
+    /// the
     /// number.
     pub fn request(&self, bytes: &[u8]) -> Result<Request> {
         let header_bytes = self.header_bytes();
@@ -179,7 +180,8 @@ impl Descriptor {
     ///
     /// # Errors
     /// `Invalid`: no room for the header and the first datagram; the message stays. `WouldBlock`.
-    /// `NoSpace`: no room for all of a long message, whose header and first datagram were stored; it
+    /// `NoSpace`: no room for all of a long message, whose header and first datagram were stored;
+    /// it
     /// stays.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let header_bytes = self.header_bytes();

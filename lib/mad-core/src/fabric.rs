@@ -194,7 +194,8 @@ impl Fabric {
         }
     }
 
-    /// Where a datagram of a directed route ends that is sent from the own port to `lid`; `None`: it
+    /// Where a datagram of a directed route ends that is sent from the own port to `lid`; `None`:
+    /// it
     /// is lost on its way.
     ///
     /// # Errors

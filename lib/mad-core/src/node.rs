@@ -4,49 +4,35 @@
 //! The system around it opens and closes descriptors, says which nodes are there, carries the
 //! datagrams of [`Node::next_frame`] and gives those of others to [`Node::receive`].
 
+mod manager;
+
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use verbs_abi::mad::{RegisterAgent, RegisterAgent2, USER_RMPP, request};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::agents::{AgentId, Owner, Registration};
+use crate::agents::{Owner, Registration};
 use crate::attributes::attribute;
 use crate::descriptor::{self, Descriptor};
 use crate::error::{Error, Result};
 use crate::fabric::{Fabric, MANAGER, NODE_PORT, Place, switch_port};
 use crate::frame::{self, FRAME_BYTES, Malformed};
 use crate::mad::{BASE_VERSION, GSI_QKEY, Mad, PERMISSIVE_LID, class, method};
-use crate::packet::{Destination, Packet};
+use crate::packet::Packet;
 use crate::pma::{self, Traffic};
-use crate::port::{Claimed, Delivery, Happened, Port, Request};
-use crate::sa::subscribers::Notice;
-use crate::sa::{self, Administration};
+use crate::port::{Claimed, Delivery, Port};
+use crate::sa::Administration;
 use crate::sma::{self, DATA_BYTES, Effect, Knowledge};
+use manager::Manager;
 
 /// Bytes that a datagram has on a link: with the headers of packet, transport and check sums.
 const PACKET_BYTES: u64 = 256 + 8 + 12 + 8 + 6;
-/// Milliseconds until a subscriber is told again, and how often.
-const REPORT_TIMEOUT_MS: u32 = 1000;
-const REPORT_RETRIES: u32 = 3;
-/// How often segments of an answer of subnet administration are sent again.
-const ANSWER_RETRIES: u32 = 5;
 
 /// What programs are told by asynchronous events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The subnet manager asks programs to register anew.
     ClientReregister,
-}
-
-/// The agents that are built in besides those that answer at once.
-#[derive(Debug)]
-struct Manager {
-    administration: Administration,
-    /// The agent that answers requests and tells subscribers.
-    requests: AgentId,
-    /// The agent that gets traps.
-    traps: AgentId,
-    last_report: u32,
 }
 
 /// What the agents of subnet management look at.
@@ -99,7 +85,7 @@ impl Node {
     pub fn new(own: u16) -> Node {
         let fabric = Fabric::new(own);
         let mut port = Port::new(fabric.own_place().lid());
-        let manager = (own == MANAGER).then(|| manager(&mut port)).flatten();
+        let manager = (own == MANAGER).then(|| Manager::new(&mut port)).flatten();
         Node {
             fabric,
             port,
@@ -273,7 +259,8 @@ impl Node {
     /// What a program writes: a message for an agent to send. The bytes of it.
     ///
     /// # Errors
-    /// `Invalid`: the length, the agent's number, an index, a route that the port does not send, or a
+    /// `Invalid`: the length, the agent's number, an index, a route that the port does not send, or
+    /// a
     /// send of the same transaction is not over. `Io`: no such agent. `NoMemory`.
     pub fn write(&mut self, number: u64, bytes: &[u8], now: u64) -> Result<usize> {
         let descriptor = self.descriptors.get(&number).ok_or(Error::Io)?;
@@ -474,120 +461,6 @@ impl Node {
             self.woken.insert(number);
         }
     }
-
-    // ---- The manager ----
-
-    /// Something for the manager.
-    fn manage(&mut self, delivery: Delivery, now: u64) {
-        let capabilities = self.capabilities();
-        let (Some(manager), Happened::Received { packet, message }) =
-            (&mut self.manager, delivery.what)
-        else {
-            return;
-        };
-        // A subscriber's answer ends the report; there is nothing more to do.
-        if packet.mad.header.is_response() {
-            return;
-        }
-        if delivery.agent == manager.traps {
-            self.take_trap(&packet, now);
-            return;
-        }
-        let administration = &mut manager.administration;
-        let answer = administration.answer(&self.fabric, capabilities, &packet, &message);
-        let agent = manager.requests;
-        if let Some(message) = answer {
-            self.send_own(agent, packet.back(), message, 0, ANSWER_RETRIES, now);
-        }
-    }
-
-    /// A trap: its sender is told that it has come, and so are the subscribers.
-    fn take_trap(&mut self, packet: &Packet, now: u64) {
-        let Some(agent) = self.manager.as_ref().map(|manager| manager.traps) else {
-            return;
-        };
-        let mut smp = packet.mad.smp();
-        smp.header.method = method::TRAP_REPRESS;
-        let message = Mad::from_smp(smp).bytes().to_vec();
-        self.send_own(agent, packet.back(), message, 0, 0, now);
-        if packet.mad.header.attribute.get() == attribute::NOTICE {
-            let notice = Notice::of_trap(packet.source, &packet.mad.smp().data);
-            self.report(&notice, now);
-        }
-    }
-
-    /// Tells the subscribers.
-    fn report(&mut self, notice: &Notice, now: u64) {
-        let Some(manager) = &mut self.manager else {
-            return;
-        };
-        let agent = manager.requests;
-        for to in manager.administration.subscribers.of(notice) {
-            let Some(manager) = &mut self.manager else {
-                return;
-            };
-            manager.last_report = manager.last_report.wrapping_add(1);
-            let number = manager.last_report;
-            let mut message = notice.report();
-            message[12..16].copy_from_slice(&number.to_be_bytes());
-            self.send_own(agent, to, message, REPORT_TIMEOUT_MS, REPORT_RETRIES, now);
-        }
-    }
-
-    fn send_own(
-        &mut self,
-        agent: AgentId,
-        to: Destination,
-        message: Vec<u8>,
-        timeout_ms: u32,
-        retries: u32,
-        now: u64,
-    ) {
-        let request = Request {
-            agent,
-            to,
-            responder: to.lid,
-            message,
-            timeout_ms,
-            retries,
-        };
-        // A manager that has too much to do answers nothing; who asks asks again.
-        let _ = self.port.send(request, now);
-    }
-}
-
-/// Registers the agents of the manager.
-fn manager(port: &mut Port) -> Option<Manager> {
-    // GetTraceTable and GetMulti are answered with a refusal.
-    const METHODS: [u8; 6] = [
-        method::GET,
-        method::SET,
-        method::GET_TABLE,
-        method::DELETE,
-        0x13,
-        0x14,
-    ];
-    let requests = Registration {
-        qpn: 1,
-        class: class::SUBNET_ADMINISTRATION,
-        class_version: sa::CLASS_VERSION,
-        methods: METHODS.iter().fold(0, |mask, method| mask | 1 << method),
-        rmpp_version: 1,
-        ..Registration::default()
-    };
-    let traps = Registration {
-        qpn: 0,
-        class: class::SUBNET_LID,
-        class_version: 1,
-        methods: 1 << method::TRAP,
-        ..Registration::default()
-    };
-    Some(Manager {
-        administration: Administration::default(),
-        requests: port.register(Owner::BuiltIn, requests).ok()?,
-        traps: port.register(Owner::BuiltIn, traps).ok()?,
-        last_report: 0,
-    })
 }
 
 /// The port of a place by which a datagram has come.

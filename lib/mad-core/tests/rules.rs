@@ -1,4 +1,5 @@
-//! The rules of management datagrams as rows that run. `docs/mad-behaviour.md` is written from them.
+//! The rules of management datagrams as rows that run. `docs/mad-behaviour.md` is written from
+//! them.
 
 mod rules {
     pub mod agents;
@@ -60,8 +61,8 @@ fn every_rule_holds() {
 fn page() -> String {
     let mut page = String::from(
         "# What the rules of management datagrams answer\n\n\
-         The rules of [management datagrams](mad.md) as rows that run, each between three nodes, by\n\
-         `cargo test -p mad-core --test rules`; `cargo xtask behaviour` writes this page.\n",
+         The rules of [management datagrams](mad.md) as rows that run, each between three nodes,\n\
+         by `cargo test -p mad-core --test rules`; `cargo xtask behaviour` writes this page.\n",
     );
     for (section, rows) in SECTIONS {
         page += &format!("\n## {section}\n\n| what | result |\n| --- | --- |\n");

@@ -207,7 +207,8 @@ impl Port {
         })
     }
 
-    /// The next message; waits for it, at most for `limit` (none: without limit). `None`: no message
+    /// The next message; waits for it, at most for `limit` (none: without limit). `None`: no
+    /// message
     /// came.
     ///
     /// # Errors
@@ -231,7 +232,8 @@ impl Port {
         }
     }
 
-    /// Sends a request and waits for its answer; `None`: none came in time. Other messages that come
+    /// Sends a request and waits for its answer; `None`: none came in time. Other messages that
+    /// come
     /// meanwhile are dropped: a program that serves uses a port of its own for that.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
-//! User access to management datagrams (`ib_user_mad.h`, version 5): the frame of a read or write of
+//! User access to management datagrams (`ib_user_mad.h`, version 5): the frame of a read or write
+//! of
 //! `umad0`, and the requests of its `ioctl`.
 //!
 //! On the scheme a request is a `call` whose `metadata[0]` is the number of the request and whose

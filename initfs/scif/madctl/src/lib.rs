@@ -1,4 +1,5 @@
-//! What `madctl` shows, apart from how it asks: the fabric as a table and as a drawing, and times of
+//! What `madctl` shows, apart from how it asks: the fabric as a table and as a drawing, and times
+//! of
 //! answers.
 #![cfg_attr(not(test), no_std)]
 

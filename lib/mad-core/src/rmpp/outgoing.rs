@@ -26,7 +26,8 @@ pub struct Outgoing {
     header_bytes: usize,
     /// Number of segments, at least 1.
     segments: u32,
-    /// `acknowledged` <= `sent` <= `segments`; `sent` may be beyond `window` when it was sent again.
+    /// `acknowledged` <= `sent` <= `segments`; `sent` may be beyond `window` when it was sent
+    /// again.
     acknowledged: u32,
     sent: u32,
     /// The last segment that may be sent.

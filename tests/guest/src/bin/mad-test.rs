@@ -1,7 +1,8 @@
 //! Management datagrams: `umad0` and `issm0` through the kernel, the agents that are built in, long
 //! messages, and another node.
 //!
-//! `mad-test`, as root, on one node; `mad-test serve` on a node answers `mad-test <node>` on another
+//! `mad-test`, as root, on one node; `mad-test serve` on a node answers `mad-test <node>` on
+//! another
 //! one until it is told to end.
 #![no_std]
 #![no_main]
