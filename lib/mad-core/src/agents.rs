@@ -286,8 +286,10 @@ mod tests {
 
     #[test]
     fn numbers_have_24_bits_and_are_not_used_again_at_once() {
-        let mut agents = Agents::default();
-        agents.last = (1 << 24) - 2;
+        let mut agents = Agents {
+            last: (1 << 24) - 2,
+            ..Agents::default()
+        };
         let methods = Registration {
             methods: 0,
             ..VENDOR

@@ -35,6 +35,10 @@ pub struct Request {
 }
 
 /// What happened to an agent.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most are of the larger kind, and each is handed over once"
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happened {
     /// A message has arrived: the first datagram, then the data of the others.
@@ -85,6 +89,10 @@ struct Key {
     number: u32,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are of the larger kind"
+)]
 #[derive(Clone, Debug)]
 enum Body {
     Short(Mad),
@@ -309,7 +317,7 @@ impl Port {
     fn pump(&mut self, key: Key) {
         while let Some(sending) = self.sends.get_mut(&key)
             && let Body::Long(outgoing) = &mut sending.body
-            && let Some(mad) = outgoing.next()
+            && let Some(mad) = outgoing.next_segment()
         {
             let to = sending.request.to;
             self.post(key.agent, to, mad);

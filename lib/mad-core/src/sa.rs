@@ -6,6 +6,7 @@ pub mod groups;
 pub mod records;
 pub mod subscribers;
 
+use alloc::vec;
 use alloc::vec::Vec;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -153,8 +154,7 @@ fn only_one(records: Vec<Record>) -> Answer {
 fn class_port_info() -> Record {
     /// Multicast is there, and PortInfo records are found by capabilities.
     const CAPABILITIES: u64 = 1 << 9 | 1 << 13;
-    let mut record = Vec::new();
-    record.resize(72, 0);
+    let mut record = vec![0; 72];
     for (field, value) in [
         (class_port_info::BASE_VERSION, 1),
         (class_port_info::CLASS_VERSION, CLASS_VERSION.into()),

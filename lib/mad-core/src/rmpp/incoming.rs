@@ -322,7 +322,7 @@ mod tests {
     fn segments(data: usize) -> Vec<Mad> {
         let mut outgoing = Outgoing::new(message(data));
         outgoing.acknowledge(0, u32::MAX);
-        core::iter::from_fn(|| outgoing.next()).collect()
+        core::iter::from_fn(|| outgoing.next_segment()).collect()
     }
 
     /// Kind, status, segment and length of an answer.
@@ -485,7 +485,7 @@ mod tests {
         let mut incoming = Incoming::default();
         let mut outgoing = Outgoing::new(message(super::MAX_MESSAGE));
         outgoing.acknowledge(0, u32::MAX);
-        let refused = core::iter::from_fn(|| outgoing.next()).find_map(|mad| {
+        let refused = core::iter::from_fn(|| outgoing.next_segment()).find_map(|mad| {
             let answer = incoming.data(transfer(1), &mad, 0).answer?;
             (answer.rmpp().kind != kind::ACK).then_some(answer)
         });

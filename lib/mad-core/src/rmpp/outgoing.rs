@@ -95,7 +95,7 @@ impl Outgoing {
     }
 
     /// The next segment, if the window has room for one.
-    pub fn next(&mut self) -> Option<Mad> {
+    pub fn next_segment(&mut self) -> Option<Mad> {
         if self.sent >= self.segments.min(self.window) {
             return None;
         }
@@ -198,13 +198,13 @@ mod tests {
     #[test]
     fn the_window_bounds_what_is_sent() {
         let mut outgoing = Outgoing::new(message(3, 56, 200 * 100));
-        assert!(outgoing.next().is_some() && outgoing.next().is_none());
+        assert!(outgoing.next_segment().is_some() && outgoing.next_segment().is_none());
         assert_eq!(outgoing.acknowledge(1, 65), Acknowledged::Progress);
-        assert_eq!(core::iter::from_fn(|| outgoing.next()).count(), 64);
+        assert_eq!(core::iter::from_fn(|| outgoing.next_segment()).count(), 64);
         assert_eq!(outgoing.acknowledge(1, 65), Acknowledged::Nothing);
         assert_eq!(outgoing.acknowledge(65, 129), Acknowledged::Progress);
         assert_eq!(outgoing.acknowledge(1, 65), Acknowledged::Nothing);
-        assert_eq!(core::iter::from_fn(|| outgoing.next()).count(), 35);
+        assert_eq!(core::iter::from_fn(|| outgoing.next_segment()).count(), 35);
         assert_eq!(outgoing.acknowledge(100, 129), Acknowledged::All);
         assert!(outgoing.again().is_none());
     }
@@ -212,24 +212,24 @@ mod tests {
     #[test]
     fn nothing_acknowledged_begins_again() {
         let mut outgoing = Outgoing::new(message(3, 56, 200 * 10));
-        assert!(outgoing.next().is_some());
+        assert!(outgoing.next_segment().is_some());
         assert_eq!(outgoing.acknowledge(1, 5), Acknowledged::Progress);
-        assert_eq!(core::iter::from_fn(|| outgoing.next()).count(), 4);
+        assert_eq!(core::iter::from_fn(|| outgoing.next_segment()).count(), 4);
         assert_eq!(outgoing.acknowledge(3, 5), Acknowledged::Progress);
         let again = outgoing.again().unwrap();
         assert_eq!(again.rmpp().segment.get(), 4);
-        assert_eq!(core::iter::from_fn(|| outgoing.next()).count(), 1);
+        assert_eq!(core::iter::from_fn(|| outgoing.next_segment()).count(), 1);
         // A window that the receiver does not open is tried beyond.
         assert_eq!(outgoing.acknowledge(5, 5), Acknowledged::Progress);
-        assert!(outgoing.next().is_none());
+        assert!(outgoing.next_segment().is_none());
         assert_eq!(outgoing.again().unwrap().rmpp().segment.get(), 6);
-        assert!(outgoing.next().is_none());
+        assert!(outgoing.next_segment().is_none());
     }
 
     #[test]
     fn wrong_acks_end_the_message() {
         let mut outgoing = Outgoing::new(message(3, 56, 200 * 10));
-        outgoing.next();
+        outgoing.next_segment();
         let wrong = Acknowledged::Wrong;
         assert_eq!(outgoing.acknowledge(1, 0), wrong(reason::WINDOW_TOO_SMALL));
         assert_eq!(outgoing.acknowledge(2, 9), wrong(reason::SEGMENT_TOO_BIG));

@@ -1,6 +1,7 @@
 //! Multicast groups: who is a member of what, and which local identifier a group has.
 
 use alloc::collections::BTreeMap;
+use alloc::vec;
 use alloc::vec::Vec;
 use verbs_core::address::{Gid, gid, is_group};
 
@@ -82,8 +83,7 @@ impl Default for Groups {
 
 /// The record of a group with what all groups have.
 fn blank(mgid: &Gid, lid: u16) -> Record {
-    let mut record = Vec::new();
-    record.resize(member::BYTES, 0);
+    let mut record = vec![0; member::BYTES];
     record[..16].copy_from_slice(mgid);
     for (field, value) in [
         (member::MLID, lid.into()),

@@ -1,6 +1,7 @@
 //! The records of the database, made from the topology when they are asked for, and which of them
 //! match.
 
+use alloc::vec;
 use alloc::vec::Vec;
 use verbs_core::address::gid;
 
@@ -289,8 +290,7 @@ impl Query<'_> {
 
 /// A record of so many bytes that begins with a local identifier.
 fn record(bytes: usize, lid: u16) -> Record {
-    let mut record = Vec::new();
-    record.resize(bytes, 0);
+    let mut record = vec![0; bytes];
     put(&mut record, (0, 16), lid.into());
     record
 }
@@ -389,8 +389,7 @@ fn paths(fabric: &Fabric, query: &Query<'_>) -> Vec<Record> {
 }
 
 fn path_record(from: Place, to: Place) -> Record {
-    let mut record = Vec::new();
-    record.resize(64, 0);
+    let mut record = vec![0; 64];
     record[8..24].copy_from_slice(&gid(to.lid()));
     record[24..40].copy_from_slice(&gid(from.lid()));
     for (field, value) in [
