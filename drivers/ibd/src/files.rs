@@ -536,13 +536,17 @@ mod tests {
     fn directories_name_what_is_in_them() {
         let names: Vec<&str> = list("").into_iter().map(|(name, _)| name).collect();
         let root = [
-            "class", "contexts", "cqs", "devices", "devinfo", "limits", "mrs", "qps", "srqs",
-            "stats",
+            "agents", "class", "contexts", "cqs", "devices", "devinfo", "fabric", "limits", "mrs",
+            "qps", "srqs", "stats",
         ];
         assert_eq!(names, root);
         assert_eq!(
             list("class"),
-            [("infiniband", true), ("infiniband_verbs", true)]
+            [
+                ("infiniband", true),
+                ("infiniband_mad", true),
+                ("infiniband_verbs", true)
+            ]
         );
         assert_eq!(list("class/infiniband"), [("scif0", true)]);
         assert_eq!(list("class/infiniband/scif0/ports/1/pkeys"), [("0", false)]);

@@ -217,17 +217,19 @@ impl Mads {
     /// Opens `issm0`, which sets the bit of a subnet manager, for this request.
     ///
     /// # Errors
-    /// `ENXIO`: the number of the node is not known. `EWOULDBLOCK`: it is open; the request is
-    /// tried
-    /// again when it is not.
-    pub fn take_sm(&mut self, request: Id) -> Result<()> {
+    /// `ENXIO`: the number of the node is not known. It is open, or others wait for it: `EAGAIN`,
+    /// or `EWOULDBLOCK` if the request `waits`, which is tried again when it is free.
+    pub fn take_sm(&mut self, request: Id, waits: bool) -> Result<()> {
         let node = self.node.as_mut().ok_or(Error::new(ENXIO))?;
         let is_first = self.waiting.front().is_none_or(|first| *first == request);
         if self.is_sm_taken || !is_first {
+            if !waits {
+                return fail(EAGAIN);
+            }
             if !self.waiting.contains(&request) {
                 self.waiting.push_back(request);
             }
-            return fail(EAGAIN);
+            return fail(EWOULDBLOCK);
         }
         self.waiting.pop_front();
         self.is_sm_taken = true;

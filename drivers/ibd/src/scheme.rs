@@ -22,7 +22,7 @@ use syscall::error::{
     EACCES, EBADF, ECANCELED, EFAULT, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTTY, EOPNOTSUPP, Error,
     Result,
 };
-use syscall::flag::{EventFlags, MODE_CHR, O_ACCMODE, O_RDONLY, O_WRONLY};
+use syscall::flag::{EventFlags, MODE_CHR, O_ACCMODE, O_NONBLOCK, O_RDONLY, O_WRONLY};
 use verbs_abi::call;
 use verbs_abi::frame::Frame;
 
@@ -130,11 +130,11 @@ impl InfinibandScheme {
     }
 
     /// Opens `issm0`.
-    fn open_manager(&mut self, owner: Owner, request: Id) -> Result<OpenResult> {
+    fn open_manager(&mut self, owner: Owner, request: Id, waits: bool) -> Result<OpenResult> {
         if owner.uid != 0 {
             return fail(EACCES);
         }
-        self.device.mads.take_sm(request)?;
+        self.device.mads.take_sm(request, waits)?;
         let opened = self.add(owner.uid, What::Manager);
         if opened.is_err() {
             self.device.mads.release_sm();
@@ -230,7 +230,7 @@ impl SchemeSync for InfinibandScheme {
         match found {
             Found::Text(index) if !is_device => self.open_text(index, flags, viewer),
             _ if path == UMAD => self.open_mads(owner),
-            _ if path == ISSM => self.open_manager(owner, ctx.id),
+            _ if path == ISSM => self.open_manager(owner, ctx.id, flags & O_NONBLOCK == 0),
             _ => {
                 let context = self.device.open(owner)?;
                 self.add(viewer.uid, What::Context(context, Vec::new()))

@@ -191,7 +191,7 @@ fn reading(suite: &mut Suite) {
     let length = u32::from_ne_bytes([buffer[16], buffer[17], buffer[18], buffer[19]]) as usize;
     suite.holds(
         "the length is told",
-        length > 320 && (length - 64 - 56) % 72 == 0,
+        length > 320 && (length - 64 - 56).is_multiple_of(72),
     );
     suite.equal(
         "the first datagram",
