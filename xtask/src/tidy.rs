@@ -19,6 +19,7 @@ const UNSAFE_HOMES: &[&str] = &[
     "lib/libsocket",
     "lib/libst",
     "lib/libibverbs",
+    "lib/libibumad",
     "lib/hal",
     "lib/scheme",
     "lib/client-memory",

@@ -1,5 +1,5 @@
 //! The libraries for C programs of the image, together: SCIF, sockets, Scheduled
-//! Transfers, RDMA verbs, and the C library under them.
+//! Transfers, RDMA verbs, management datagrams, and the C library under them.
 #![no_std]
 
-use {libibverbs as _, libscif as _, libsocket as _, libst as _};
+use {libibumad as _, libibverbs as _, libscif as _, libsocket as _, libst as _};

@@ -54,6 +54,7 @@ __END_DECLS
 #define ENOSTR 60
 #define ENODATA 61
 #define ETIME 62
+#define ENONET 64
 #define ENOLINK 67
 #define EPROTO 71
 #define EBADMSG 74

@@ -102,5 +102,7 @@ long pathconf(const char *path, int name);
 long fpathconf(int fd, int name);
 int getpagesize(void);
 int gethostname(char *place, size_t size);
+int getdomainname(char *place, size_t size);
+char *getpass(const char *prompt);
 __END_DECLS
 #endif

@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::ffi::{c_char, c_int, c_long, c_uint};
+use core::ffi::{CStr, c_char, c_int, c_long, c_uint};
 
 use runtime::process as system;
 use runtime::{Error, Result, state};
@@ -278,18 +278,34 @@ unsafe extern "C" fn uname(place: *mut Names) -> c_int {
     0
 }
 
-/// Every node has the same name; SCIF's node number tells them apart.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn gethostname(buffer: *mut c_char, size: usize) -> c_int {
-    const NAME: &[u8] = b"skiff\0";
-    if size < NAME.len() {
+/// Stores a name with its 0.
+///
+/// # Safety
+/// `buffer` has room for `size` bytes.
+unsafe fn store_name(name: &CStr, buffer: *mut c_char, size: usize) -> c_int {
+    let name = name.to_bytes_with_nul();
+    if size < name.len() {
         return errno::fail(EINVAL);
     }
     // SAFETY: the caller's buffer is long enough.
     unsafe {
         buffer
             .cast::<u8>()
-            .copy_from_nonoverlapping(NAME.as_ptr(), NAME.len())
+            .copy_from_nonoverlapping(name.as_ptr(), name.len())
     };
     0
+}
+
+/// Every node has the same name; SCIF's node number tells them apart.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn gethostname(buffer: *mut c_char, size: usize) -> c_int {
+    // SAFETY: the caller's buffer.
+    unsafe { store_name(c"skiff", buffer, size) }
+}
+
+/// No node belongs to a domain, which Linux says in these words.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getdomainname(buffer: *mut c_char, size: usize) -> c_int {
+    // SAFETY: the caller's buffer.
+    unsafe { store_name(c"(none)", buffer, size) }
 }

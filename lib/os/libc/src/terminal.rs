@@ -1,12 +1,14 @@
-//! `termios.h`: the console in its two ways, by lines and byte by byte.
+//! `termios.h`: the console in its two ways, by lines and byte by byte; `getpass`.
 //!
 //! The console's scheme has a handle for each way. Changing the way puts the other handle in the
 //! place of the program's descriptor; other descriptors of the console stay as they are.
 
-use core::ffi::{c_int, c_uint};
+use alloc::vec::Vec;
+use core::ffi::{CStr, c_char, c_int, c_uint};
+use core::ptr::null_mut;
 
 use runtime::{Error, Result, fd, path};
-use syscall::error::{EINVAL, ENOTTY};
+use syscall::error::{EINTR, EINVAL, ENOTTY};
 use syscall::flag::O_RDWR;
 
 use crate::sync::Shared;
@@ -118,6 +120,61 @@ fn set(number: c_int, settings: &Settings) -> Result<()> {
     }
     SETTINGS.with(|known| *known = *settings);
     Ok(())
+}
+
+/// Bytes of a password at most.
+const PASSWORD_BYTES: usize = 128;
+
+/// What was typed last for [`getpass`], with a 0 behind.
+static PASSWORD: Shared<[u8; PASSWORD_BYTES + 1]> = Shared::new([0; PASSWORD_BYTES + 1]);
+
+/// Reads a line that the console does not show; from other descriptors the next line.
+fn read_hidden(prompt: &[u8]) -> Result<Vec<u8>> {
+    const INTERRUPT: u8 = 3;
+    const END: u8 = 4;
+    let console = match way(0) {
+        Ok(_) => Some(fd::dup(descriptor::check(0)?, b"raw")?),
+        Err(_) => None,
+    };
+    // Who has closed the place for messages sees no prompt.
+    let _ = fd::write(2, prompt);
+    let mut typed = Vec::new();
+    let result = loop {
+        let mut byte = [0];
+        let from = console.unwrap_or(0);
+        match (fd::read_once(from, &mut byte), console) {
+            (Err(error), _) => break Err(error),
+            (Ok(0), _) => break Ok(()),
+            (Ok(_), Some(_)) if byte[0] == INTERRUPT => break Err(Error::new(EINTR)),
+            (Ok(_), Some(_)) if matches!(byte[0], END | b'\r') => break Ok(()),
+            (Ok(_), Some(_)) if matches!(byte[0], 8 | 127) => drop(typed.pop()),
+            (Ok(_), _) if byte[0] == b'\n' => break Ok(()),
+            (Ok(_), _) if typed.len() < PASSWORD_BYTES => typed.push(byte[0]),
+            (Ok(_), _) => {}
+        }
+    };
+    if let Some(console) = console {
+        let _ = fd::write(2, b"\n");
+        fd::close(console)?;
+    }
+    result.map(|()| typed)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getpass(prompt: *const c_char) -> *mut c_char {
+    // SAFETY: the caller's text.
+    let prompt = unsafe { CStr::from_ptr(prompt) };
+    match read_hidden(prompt.to_bytes()) {
+        Ok(typed) => PASSWORD.with(|password| {
+            password.fill(0);
+            password[..typed.len()].copy_from_slice(&typed);
+            password.as_mut_ptr().cast()
+        }),
+        Err(error) => {
+            errno::set(error.errno);
+            null_mut()
+        }
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -1,0 +1,126 @@
+/* Datagrams of subnet administration. */
+#ifndef _UMAD_SA_H
+#define _UMAD_SA_H
+#include <infiniband/umad_types.h>
+
+#define UMAD_SA_SELECTOR_SHIFT 6
+#define UMAD_SA_SELECTOR_MASK 3
+#define UMAD_SA_RATE_MTU_PKT_LIFE_MASK 0x3f
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+  UMAD_SA_CLASS_VERSION = 2
+};
+
+enum {
+  UMAD_SA_METHOD_GET_TABLE = 0x12,
+  UMAD_SA_METHOD_GET_TRACE_TABLE,
+  UMAD_SA_METHOD_GET_MULTI,
+  UMAD_SA_METHOD_DELETE,
+  UMAD_SA_METHOD_GET_TABLE_RESP = 0x92,
+  UMAD_SA_METHOD_GET_MULTI_RESP = 0x94,
+  UMAD_SA_METHOD_DELETE_RESP
+};
+
+/* The upper half of a status. */
+enum {
+  UMAD_SA_STATUS_SUCCESS,
+  UMAD_SA_STATUS_NO_RESOURCES,
+  UMAD_SA_STATUS_REQ_INVALID,
+  UMAD_SA_STATUS_NO_RECORDS,
+  UMAD_SA_STATUS_TOO_MANY_RECORDS,
+  UMAD_SA_STATUS_INVALID_GID,
+  UMAD_SA_STATUS_INSUF_COMPS,
+  UMAD_SA_STATUS_REQ_DENIED,
+  UMAD_SA_STATUS_PRI_SUGGESTED
+};
+
+enum {
+  UMAD_SA_ATTR_NODE_REC = 0x11,
+  UMAD_SA_ATTR_PORT_INFO_REC,
+  UMAD_SA_ATTR_SLVL_REC,
+  UMAD_SA_ATTR_SWITCH_INFO_REC,
+  UMAD_SA_ATTR_LINEAR_FT_REC,
+  UMAD_SA_ATTR_RANDOM_FT_REC,
+  UMAD_SA_ATTR_MCAST_FT_REC,
+  UMAD_SA_ATTR_SM_INFO_REC,
+  UMAD_SA_ATTR_LINK_SPD_WIDTH_TABLE_REC,
+  UMAD_SA_ATTR_LINK_REC = 0x20,
+  UMAD_SA_ATTR_GUID_INFO_REC = 0x30,
+  UMAD_SA_ATTR_SERVICE_REC,
+  UMAD_SA_ATTR_PKEY_TABLE_REC = 0x33,
+  UMAD_SA_ATTR_PATH_REC = 0x35,
+  UMAD_SA_ATTR_VL_ARB_REC,
+  UMAD_SA_ATTR_MCMEMBER_REC = 0x38,
+  UMAD_SA_ATTR_TRACE_REC,
+  UMAD_SA_ATTR_MULTI_PATH_REC,
+  UMAD_SA_ATTR_SERVICE_ASSOC_REC,
+  UMAD_SA_ATTR_HIERARCHY_INFO_REC,
+  UMAD_SA_ATTR_CABLE_INFO_REC,
+  UMAD_SA_ATTR_PORT_INFO_EXT_REC,
+  UMAD_SA_ATTR_INFORM_INFO_REC = 0xf3
+};
+
+/* Bits of cap_mask, and those of cap_mask2. */
+enum {
+  UMAD_SA_CAP_MASK_IS_SUBNET_OPT_REC_SUP = 1 << 8,
+  UMAD_SA_CAP_MASK_IS_UD_MCAST_SUP = 1 << 9,
+  UMAD_SA_CAP_MASK_IS_MULTIPATH_SUP = 1 << 10,
+  UMAD_SA_CAP_MASK_IS_REINIT_SUP = 1 << 11,
+  UMAD_SA_CAP_MASK_IS_GID_SCOPED_MULTIPATH_SUP = 1 << 12,
+  UMAD_SA_CAP_MASK_IS_PORTINFO_CAP_MASK_MATCH_SUP = 1 << 13,
+  UMAD_SA_CAP_MASK_IS_LINK_SPEED_WIDTH_PAIRS_REC_SUP = 1 << 14,
+  UMAD_SA_CAP_MASK_IS_PA_SERVICES_SUP = 1 << 15
+};
+enum {
+  UMAD_SA_CAP_MASK2_IS_UNPATH_REPATH_SUP = 1 << 0,
+  UMAD_SA_CAP_MASK2_IS_QOS_SUP = 1 << 1,
+  UMAD_SA_CAP_MASK2_IS_REV_PATH_PKEY_MEM_BIT_SUP = 1 << 2,
+  UMAD_SA_CAP_MASK2_IS_MCAST_TOP_SUP = 1 << 3,
+  UMAD_SA_CAP_MASK2_IS_HIERARCHY_INFO_SUP = 1 << 4,
+  UMAD_SA_CAP_MASK2_IS_ADDITIONAL_GUID_SUP = 1 << 5,
+  UMAD_SA_CAP_MASK2_IS_FULL_PORTINFO_REC_SUP = 1 << 6,
+  UMAD_SA_CAP_MASK2_IS_EXT_SPEEDS_SUP = 1 << 7,
+  UMAD_SA_CAP_MASK2_IS_MCAST_SERVICE_REC_SUP = 1 << 8,
+  UMAD_SA_CAP_MASK2_IS_CABLE_INFO_REC_SUP = 1 << 9,
+  UMAD_SA_CAP_MASK2_IS_PORT_INFO_CAPMASK2_MATCH_SUP = 1 << 10,
+  UMAD_SA_CAP_MASK2_IS_PORT_INFO_EXT_REC_SUP = 1 << 11
+};
+
+/* How the rate, MTU or lifetime that is asked for compares with that of the answer. */
+enum {
+  UMAD_SA_SELECTOR_GREATER_THAN,
+  UMAD_SA_SELECTOR_LESS_THAN,
+  UMAD_SA_SELECTOR_EXACTLY,
+  UMAD_SA_SELECTOR_LARGEST_AVAIL,
+  UMAD_SA_SELECTOR_SMALLEST_AVAIL = UMAD_SA_SELECTOR_LARGEST_AVAIL
+};
+
+enum {
+  UMAD_LEN_SA_DATA = 200
+};
+
+/* The key is no multiple of 8 bytes from the beginning. */
+struct umad_sa_packet {
+  struct umad_hdr mad_hdr;
+  struct umad_rmpp_hdr rmpp_hdr;
+  uint8_t sm_key[8];
+  __be16 attr_offset;
+  __be16 reserved;
+  __be64 comp_mask;
+  uint8_t data[UMAD_LEN_SA_DATA];
+};
+
+static inline uint8_t umad_sa_get_rate_mtu_or_life(uint8_t field) { return field & UMAD_SA_RATE_MTU_PKT_LIFE_MASK; }
+
+static inline uint8_t umad_sa_set_rate_mtu_or_life(uint8_t selector, uint8_t value) {
+  return (uint8_t)(selector << UMAD_SA_SELECTOR_SHIFT) | umad_sa_get_rate_mtu_or_life(value);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,63 @@
+//! The functions of `infiniband/umad.h` and `infiniband/umad_str.h`, for C programs of the image.
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | [`device`] | the device and its port, as the class tree describes them |
+//! | [`frame`] | the fields of what is read and written |
+//! | [`port`] | the file `umad0`: agents, sends, receives |
+//! | [`names`] | what numbers are called |
+//!
+//! There is one device with one port (docs/mad.md), so that each search ends with it or with
+//! nothing. Functions return a negated error number, unless the header says otherwise.
+#![no_std]
+
+extern crate alloc;
+
+mod device;
+mod frame;
+mod names;
+mod port;
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, Ordering};
+
+/// A result whose error is a positive error number.
+type Result<T> = core::result::Result<T, c_int>;
+
+/// The level of messages about what is done.
+static LEVEL: AtomicI32 = AtomicI32::new(0);
+
+/// A result as most functions have it.
+fn negated(result: Result<c_int>) -> c_int {
+    result.unwrap_or_else(|error| -error)
+}
+
+/// Tells people of what is done, if they have asked for that.
+fn note(level: c_int, text: impl FnOnce() -> alloc::string::String) {
+    if LEVEL.load(Ordering::Relaxed) >= level {
+        warn(&text());
+    }
+}
+
+/// Tells people.
+fn warn(text: &str) {
+    runtime::eprintln!("ibwarn: [{}] {text}", runtime::process::id());
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn umad_init() -> c_int {
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn umad_done() -> c_int {
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn umad_debug(level: c_int) -> c_int {
+    if level >= 0 {
+        LEVEL.store(level, Ordering::Relaxed);
+    }
+    LEVEL.load(Ordering::Relaxed)
+}
