@@ -38,6 +38,21 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A password comes from where other input does, if that is no console. */
+static void passwords(void) {
+    int pair[2], input = dup(0);
+    CHECK(pipe(pair) == 0 && write(pair[1], "secret\nmore\n", 12) == 12);
+    CHECK(dup2(pair[0], 0) == 0);
+    const char *first = getpass("");
+    CHECK(first && strcmp(first, "secret") == 0);
+    const char *second = getpass("");
+    CHECK(second && strcmp(second, "more") == 0);
+    CHECK(dup2(input, 0) == 0 && close(input) == 0 && close(pair[0]) == 0 && close(pair[1]) == 0);
+    char domain[16];
+    CHECK(getdomainname(domain, sizeof domain) == 0 && strcmp(domain, "(none)") == 0);
+    FAILS(getdomainname(domain, 3), EINVAL);
+}
+
 static void positions(void) {
     char path[] = "/tmp/library-XXXXXX", text[16] = "";
     int fd = mkstemp(path);
@@ -533,6 +548,7 @@ int main(int count, char **arguments) {
     directories();
     locales();
     terminals();
+    passwords();
     absent();
     return finish("calls");
 }

@@ -3,6 +3,8 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use mad_core::node::Node;
+use mad_core::pma::Traffic;
 use syscall::error::{EINVAL, EIO, ENODEV, ENOMEM, Error, Result};
 use verbs_core::address::Gid;
 use verbs_core::types::EventType;
@@ -274,7 +276,22 @@ impl Device {
     /// `EIO`: the context has gone. `EINVAL`: these are none.
     pub fn report(&mut self, id: ContextId, kind: u64, bytes: &[u8]) -> Result<usize> {
         let context = self.contexts.get_mut(&id).ok_or(Error::new(EIO))?;
-        command::report::take(context, &mut self.shared.totals, kind, bytes)
+        let count = command::report::take(context, &mut self.shared.totals, kind, bytes);
+        let totals = &self.shared.totals;
+        self.mads.set_traffic(Traffic {
+            sent_bytes: totals.sent_bytes,
+            received_bytes: totals.received_bytes,
+            sent_packets: totals.sends,
+            received_packets: totals.receives,
+            discarded: 0,
+        });
+        count
+    }
+
+    /// All that has passed the port: the traffic of verbs, by the reports of libraries, and
+    /// management datagrams.
+    pub fn traffic(&self) -> Traffic {
+        self.mads.node().map(Node::traffic).unwrap_or_default()
     }
 
     /// Moves a context on, and its events to their descriptors.

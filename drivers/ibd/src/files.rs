@@ -49,19 +49,19 @@ const FILES: &[(&str, Text)] = &[
     ("class/infiniband/scif0/ports/1/cap_mask", mad::capabilities),
     (
         "class/infiniband/scif0/ports/1/counters/port_rcv_data",
-        |device, _| words(device.shared.totals.received_bytes),
+        |device, _| words(device.traffic().received_bytes),
     ),
     (
         "class/infiniband/scif0/ports/1/counters/port_rcv_packets",
-        |device, _| number(device.shared.totals.receives),
+        |device, _| number(device.traffic().received_packets),
     ),
     (
         "class/infiniband/scif0/ports/1/counters/port_xmit_data",
-        |device, _| words(device.shared.totals.sent_bytes),
+        |device, _| words(device.traffic().sent_bytes),
     ),
     (
         "class/infiniband/scif0/ports/1/counters/port_xmit_packets",
-        |device, _| number(device.shared.totals.sends),
+        |device, _| number(device.traffic().sent_packets),
     ),
     ("class/infiniband/scif0/ports/1/gids/0", gid_text),
     ("class/infiniband/scif0/ports/1/lid", |device, _| {

@@ -2,6 +2,8 @@
 
 failed=0
 mad-test || failed=1
+umad-calls || failed=1
+umad-calls-clang || failed=1
 cat /scheme/infiniband/fabric || failed=1
 cat /scheme/infiniband/agents || failed=1
 madctl || failed=1

@@ -146,3 +146,25 @@ fn reports_of_nothing_change_nothing() {
     let (fixture, handle) = with_pair();
     assert_eq!(line(&fixture, "qps", handle), before);
 }
+
+#[test]
+fn what_is_reported_has_passed_the_port() {
+    let (mut fixture, handle) = with_pair();
+    let counters = |fixture: &Fixture| {
+        let all = ["xmit_packets", "xmit_data", "rcv_packets", "rcv_data"];
+        all.map(|name| {
+            let path = format!("class/infiniband/scif0/ports/1/counters/port_{name}");
+            let Some(files::Found::Text(index)) = files::find(&path) else {
+                panic!("no file {path}");
+            };
+            files::text(index, &fixture.device, files::Viewer { uid: UID })
+        })
+    };
+    assert_eq!(counters(&fixture), ["0\n"; 4]);
+    let bytes = report(handle, 3, 20);
+    let context = fixture.context;
+    let taken = fixture.device.report(context, REPORT_QPS, bytes.as_bytes());
+    assert_eq!(taken, Ok(1));
+    assert_eq!(counters(&fixture), ["20\n", "50\n", "5\n", "125\n"]);
+    assert_eq!(fixture.device.traffic().sent_bytes, 200);
+}
