@@ -53,6 +53,28 @@ static void passwords(void) {
     FAILS(getdomainname(domain, 3), EINVAL);
 }
 
+/* A read changes no byte behind those it gives, however much room it is told of. */
+static void short_reads(void) {
+    char path[] = "/tmp/library-XXXXXX";
+    static char room[3 * 4096];
+    int fd = mkstemp(path);
+    CHECK(fd >= 0 && write(fd, "0123456789", 10) == 10);
+    const size_t places[] = { 0, 1, 100, 4090, 4096, 5000 };
+    for (size_t at = 0; at < sizeof places / sizeof *places; at++) {
+        char *place = room + places[at];
+        size_t count = sizeof room - places[at], wrong = 0;
+        memset(room, 'x', sizeof room);
+        CHECK(pread(fd, place, count, 0) == 10 && memcmp(place, "0123456789", 10) == 0);
+        for (size_t byte = 0; byte < sizeof room; byte++)
+            wrong += (room + byte < place || room + byte >= place + 10) && room[byte] != 'x';
+        CHECK(wrong == 0);
+        memset(room, 'x', sizeof room);
+        CHECK(pread(fd, place, 64, 4) == 6 && place[6] == 'x' && place[63] == 'x');
+        CHECK(pread(fd, place, 64, 10) == 0 && place[0] == '4' && place[6] == 'x');
+    }
+    CHECK(close(fd) == 0 && unlink(path) == 0);
+}
+
 static void positions(void) {
     char path[] = "/tmp/library-XXXXXX", text[16] = "";
     int fd = mkstemp(path);
@@ -535,6 +557,7 @@ int main(int count, char **arguments) {
     if (count > 1)
         return message_of(arguments[1]);
     positions();
+    short_reads();
     names();
     users();
     bytes();

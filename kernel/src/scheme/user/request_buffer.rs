@@ -260,16 +260,20 @@ impl Drop for RequestBuffer {
     }
 }
 
-/// Prepares a part of a frame for the daemon, and says what to copy back from it.
+/// Prepares a part of a frame for the daemon, and says what to copy back from it. What the daemon
+/// does not change comes back as it was: a read may store less than there is room for, and a
+/// program may have other data there.
 fn fill(
     frame: &FrameRef,
     offset: usize,
     part: UserBuf,
     access: Access,
 ) -> Result<Option<CopyBack>> {
-    if access.contains(Access::READ) {
-        part.read_to_frame(frame, offset)?;
-    } else {
+    let copied = part.read_to_frame(frame, offset);
+    if copied.is_err() {
+        if access.contains(Access::READ) {
+            return copied.map(|()| None);
+        }
         // Bytes of other requests there must not reach this client.
         frame.zero(offset, part.len());
     }
