@@ -162,7 +162,9 @@ static void begin(int class_, int version, int method, int attribute) {
     mad()->class_version = (uint8_t)version;
     mad()->method = (uint8_t)method;
     mad()->attr_id = htobe16((uint16_t)attribute);
-    mad()->tid = htobe64(0x1122334455667788);
+    /* One of a long message that has come is not to be used again for a while. */
+    static uint32_t transaction = 0x55667788;
+    mad()->tid = htobe64((uint64_t)0x11223344 << 32 | transaction++);
 }
 
 static void questions(void) {

@@ -2,6 +2,7 @@
 
 failed=0
 mad-test || failed=1
+mad-test hostile || failed=1
 umad-calls || failed=1
 umad-calls-clang || failed=1
 cat /scheme/infiniband/fabric || failed=1

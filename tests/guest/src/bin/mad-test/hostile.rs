@@ -1,0 +1,291 @@
+//! Programs that flood, lie and die: what they get, that others notice nothing, and that nothing of
+//! them is left.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use guest_tests::{Suite, settled};
+use runtime::process::Command;
+use runtime::time::sleep;
+use syscall::error::{EINVAL, ENOMEM};
+use umad::mad_core::agents::Registration;
+use umad::mad_core::mad::{Mad, OPENIB_OUI, class, method};
+use umad::mad_core::rmpp::{flag, kind};
+use umad::{Agent, Patience, Port, client, general, get, node_info, subnet};
+
+use super::{CLASS, errno, message, server, text};
+
+/// Datagrams of a flood.
+const FLOOD: u32 = 5000;
+/// Sends that wait for an answer at most.
+const MAX_SENDS: u32 = 4096;
+/// A port that is not there.
+const NOBODY: u16 = 0x99;
+/// For an answer that will not come.
+const SHORT: Patience = Patience {
+    timeout_ms: 3000,
+    retries: 0,
+};
+
+/// A program that is served while the others do what they want.
+struct Victim {
+    port: Port,
+    subnet: Agent,
+    tid: u32,
+}
+
+impl Victim {
+    fn new() -> Victim {
+        let port = Port::open().expect("umad0 opens");
+        let subnet = port.register(&client(1, 1)).expect("an agent");
+        let tid = 0x5000;
+        Victim { port, subnet, tid }
+    }
+
+    /// Whether the own port answers.
+    fn is_served(&mut self) -> bool {
+        self.tid += 1;
+        let mad = node_info(self.tid);
+        let patience = Patience {
+            timeout_ms: 20_000,
+            retries: 0,
+        };
+        let answer = self
+            .port
+            .ask(self.subnet, &subnet(1), mad.bytes(), patience);
+        answer.is_ok_and(|answer| answer.is_some())
+    }
+}
+
+pub fn test(suite: &mut Suite) {
+    let before = text("agents");
+    let mut victim = Victim::new();
+    flood(suite, &mut victim);
+    unanswered(suite, &mut victim);
+    unknown_classes(suite, &mut victim);
+    stolen_transactions(suite, &mut victim);
+    wrong_segments(suite, &mut victim);
+    killed(suite, &mut victim);
+    drop(victim);
+    let left = settled(|| text("agents"), &before);
+    suite.equal("nothing is left of them", left, before);
+}
+
+/// Requests to nobody, and to the own port, for whose answers nobody waits.
+fn flood(suite: &mut Suite, victim: &mut Victim) {
+    let port = Port::open().expect("umad0 opens");
+    let agent = port.register(&client(1, 1)).expect("an agent");
+    let mut refused = 0;
+    let mut served = 0;
+    for number in 0..FLOOD {
+        let to = subnet(if number % 2 == 0 { 1 } else { NOBODY });
+        let sent = port.send(agent, &to, node_info(number).bytes(), Patience::NONE);
+        refused += u32::from(sent.is_err());
+        if number % 500 == 0 {
+            served += u32::from(victim.is_served());
+        }
+    }
+    suite.equal("a flood is taken", refused, 0);
+    suite.equal("others are served meanwhile", served, FLOOD / 500);
+    let mut buffer = [0; 320];
+    suite.holds("and no answer is kept", port.read(&mut buffer).is_err());
+}
+
+fn unanswered(suite: &mut Suite, victim: &mut Victim) {
+    let port = Port::open().expect("umad0 opens");
+    let agent = port.register(&client(1, 1)).expect("an agent");
+    let long = Patience {
+        timeout_ms: 600_000,
+        retries: 0,
+    };
+    let send = |number| port.send(agent, &subnet(NOBODY), node_info(number).bytes(), long);
+    let taken = (0..MAX_SENDS).filter(|number| send(*number).is_ok());
+    suite.equal("sends that wait", taken.count() as u32, MAX_SENDS);
+    suite.equal("one more", errno(send(MAX_SENDS)), ENOMEM);
+    suite.holds("others may send", victim.is_served());
+    suite.equal("the agent goes with them", errno(port.unregister(agent)), 0);
+}
+
+/// Datagrams of all classes and versions by which one can try to reach somebody.
+fn unknown_classes(suite: &mut Suite, victim: &mut Victim) {
+    let port = Port::open().expect("umad0 opens");
+    let any = Registration {
+        qpn: 1,
+        ..Registration::default()
+    };
+    let agent = port
+        .register(&any)
+        .expect("an agent that belongs to no class");
+    let mut strange = 0;
+    for number in 0..=u8::MAX {
+        for method in [method::SEND, method::GET_RESPONSE, 0x7f] {
+            let mut mad = Mad::padded(&[1, number, 1, method]);
+            mad.header.tid = u64::from(number).into();
+            let sent = errno(port.send(agent, &general(1), mad.bytes(), Patience::NONE));
+            strange += u32::from(!matches!(sent, 0 | EINVAL));
+        }
+    }
+    suite.equal("unknown classes are sent or refused", strange, 0);
+    for number in [5_u8, 8, 9, 0x11, 0x21, 0x2f, 0x50, 0x60, 0xff] {
+        let mad = get(number, 1, 1, 0, u32::from(number));
+        let answer = port.ask(agent, &general(1), mad.bytes(), Patience::USUAL);
+        let status = answer
+            .ok()
+            .flatten()
+            .map(|answer| answer.mad().header.status.get());
+        suite.equal("Get of a class without agents", status, Some(0x0c));
+    }
+    suite.holds("others are served", victim.is_served());
+}
+
+/// Answers with the transaction of another program's request, which waits.
+fn stolen_transactions(suite: &mut Suite, victim: &mut Victim) {
+    let port = Port::open().expect("umad0 opens");
+    let agent = port.register(&client(1, 1)).expect("an agent");
+    victim.tid += 1;
+    let asked = node_info(victim.tid);
+    let sent = victim
+        .port
+        .send(victim.subnet, &subnet(NOBODY), asked.bytes(), SHORT);
+    suite.equal("a request to nobody", errno(sent), 0);
+    let agents = settled(|| text("agents").lines().count(), &3);
+    suite.equal("agents of both", agents, 3);
+    // Agents have numbers of 24 bits from 1 on; whichever it is, the answer is from the wrong port.
+    for guess in 1..1000_u64 {
+        let mut answer = node_info(0);
+        answer.header.method = method::GET_RESPONSE;
+        answer.header.tid = (guess << 32 | u64::from(victim.tid)).into();
+        let sent = port.send(agent, &subnet(1), answer.bytes(), Patience::NONE);
+        if sent.is_err() {
+            suite.equal("an answer", errno(sent), 0);
+        }
+    }
+    let got = victim.port.receive(Some(Duration::from_secs(20)));
+    let got = got.ok().flatten().map(|got| got.has_timed_out);
+    suite.equal("stolen transactions answer nobody", got, Some(true));
+    suite.holds("the next request is answered", victim.is_served());
+}
+
+/// A segment of a vendor's message.
+fn segment(tid: u32, kind: u8, flags: u8, number: u32, length: u32) -> Mad {
+    let mut bytes: Vec<u8> = get(CLASS, 1, 1, 0, tid).bytes().to_vec();
+    bytes[24..28].copy_from_slice(&[1, kind, flags, 0]);
+    bytes[28..32].copy_from_slice(&number.to_be_bytes());
+    bytes[32..36].copy_from_slice(&length.to_be_bytes());
+    bytes[37..40].copy_from_slice(&OPENIB_OUI);
+    Mad::padded(&bytes)
+}
+
+/// Segments that make no message, between whole ones.
+fn wrong_segments(suite: &mut Suite, victim: &mut Victim) {
+    let serving = victim.port.register(&server()).expect("an agent");
+    let port = Port::open().expect("umad0 opens");
+    let own = Registration {
+        user_rmpp: true,
+        ..client(CLASS, 1)
+    };
+    let agent = port.register(&own).expect("an agent with USER_RMPP");
+    let active = flag::ACTIVE;
+    let first = active | flag::FIRST;
+    let last = active | flag::LAST;
+    let mut tid = 0;
+    let mut refused = 0;
+    for (kind, flags, number, length) in [
+        (kind::DATA, active, 1, 0),
+        (kind::DATA, first, 2, 0),
+        (kind::DATA, first | last, 1, 221),
+        (kind::DATA, first | last, 1, 3),
+        (kind::DATA, first, 1, u32::MAX),
+        (kind::DATA, last, u32::MAX, 100),
+        (kind::DATA, active, 66, 0),
+        (kind::ACK, active, 5, 1),
+        (kind::ACK, active, u32::MAX, u32::MAX),
+        (kind::STOP, active, 0, 0),
+        (kind::ABORT, active, 0, 0),
+        (9, active, 0, 0),
+        (kind::DATA, u8::MAX, 0, 0),
+    ] {
+        for _ in 0..20 {
+            tid += 1;
+            let mad = segment(tid, kind, flags, number, length);
+            let sent = port.send(agent, &general(1), mad.bytes(), Patience::NONE);
+            refused += u32::from(sent.is_err());
+        }
+    }
+    suite.equal("wrong segments are sent", refused, 0);
+    // Messages that begin and never end.
+    for _ in 0..300 {
+        tid += 1;
+        let mad = segment(tid, kind::DATA, first, 1, 0);
+        let sent = port.send(agent, &general(1), mad.bytes(), Patience::NONE);
+        refused += u32::from(sent.is_err());
+    }
+    suite.equal("beginnings without end are sent", refused, 0);
+    let come = victim.port.receive(Some(Duration::from_millis(100)));
+    suite.holds("none of them makes a message", matches!(come, Ok(None)));
+    // The room for messages of one agent is full: when it goes, there is room again.
+    suite.equal("the agent goes", errno(victim.port.unregister(serving)), 0);
+    victim.port.register(&server()).expect("an agent");
+    let honest = Port::open().expect("umad0 opens");
+    let sender = honest.register(&client(CLASS, 1)).expect("an agent");
+    let whole = message(7, 90_000, 3000);
+    let sent = honest.send(sender, &general(1), &whole, Patience::USUAL);
+    suite.equal("a whole message is sent", errno(sent), 0);
+    let got = victim.port.receive(Some(Duration::from_secs(20)));
+    let got = got
+        .ok()
+        .flatten()
+        .map(|got| got.message[40..] == whole[40..]);
+    suite.equal("and comes", got, Some(true));
+}
+
+/// What `mad-test hold` does until it is killed.
+pub fn hold() -> i32 {
+    let port = Port::open().expect("umad0 opens");
+    let mut agents = Vec::new();
+    for number in 0..31 {
+        let asked = Registration {
+            methods: 1 << (method::GET + number),
+            ..client(class::DEVICE_MANAGEMENT, 1)
+        };
+        agents.extend(port.register(&asked));
+    }
+    let sender = port.register(&client(CLASS, 1)).expect("an agent");
+    let long = Patience {
+        timeout_ms: 600_000,
+        retries: 9,
+    };
+    for tid in 0..100 {
+        let sent = port.send(sender, &general(NOBODY), &message(1, tid, 20_000), long);
+        if agents.len() != 31 || sent.is_err() {
+            return 1;
+        }
+    }
+    loop {
+        sleep(Duration::from_secs(1));
+    }
+}
+
+fn killed(suite: &mut Suite, victim: &mut Victim) {
+    let before = text("agents");
+    let count = before.lines().count() + 32;
+    let mut command = Command::new("mad-test");
+    command.args(["hold"]);
+    let Ok(mut child) = command.spawn() else {
+        suite.check("a program starts", Err("it did not".into()));
+        return;
+    };
+    let agents = settled(|| text("agents").lines().count(), &count);
+    suite.equal("it has all agents", agents, count);
+    let port = Port::open().expect("umad0 opens");
+    let same = Registration {
+        methods: 1 << method::GET,
+        ..client(class::DEVICE_MANAGEMENT, 1)
+    };
+    suite.equal("its methods are taken", errno(port.register(&same)), EINVAL);
+    suite.holds("it is killed", child.kill().is_ok() && child.wait().is_ok());
+    let left = settled(|| text("agents"), &before);
+    suite.equal("its agents go with it", left, before);
+    suite.equal("its methods are free", errno(port.register(&same)), 0);
+    suite.holds("others are served", victim.is_served());
+}
