@@ -1,7 +1,7 @@
 //! The fields of what `umad0` reads and writes.
 //!
-//! The program's structure is a [`UserMad`], whose last eight bytes belong to the datagram for files
-//! without indices of P_Keys. [`port`](crate::port) asks for them as soon as a file is opened.
+//! The program's structure is a [`UserMad`], whose last eight bytes belong to the datagram in files
+//! without indices of P_Keys. [`port`](crate::port) asks for them when it opens a file.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering};

@@ -46,10 +46,32 @@ pub fn here(path: &str) -> Cow<'_, str> {
     Cow::Borrowed(path)
 }
 
-/// What `/proc/cpuinfo` says of a processor whose time stamp counter counts so many times in a
-/// microsecond: the line that measuring programs look for.
-pub fn cpuinfo(megahertz: f64) -> alloc::string::String {
-    format!("processor\t: 0\ncpu MHz\t\t: {megahertz:.3}\n")
+/// What `/proc/cpuinfo` says of a processor of this model, whose time stamp counter counts so many
+/// times in a microsecond: the lines that programs look for.
+pub fn cpuinfo(model: &str, megahertz: f64) -> alloc::string::String {
+    format!("processor\t: 0\nmodel name\t: {model}\ncpu MHz\t\t: {megahertz:.3}\n")
+}
+
+/// What the processor calls itself.
+#[cfg(target_os = "redox")]
+fn model() -> alloc::string::String {
+    use core::arch::x86_64::__cpuid;
+
+    /// The first leaf beyond those of Intel, which says which the last one is; then the three with
+    /// the name.
+    const HIGHEST_EXTENDED: u32 = 0x8000_0000;
+    const NAME: core::ops::RangeInclusive<u32> = 0x8000_0002..=0x8000_0004;
+    if __cpuid(HIGHEST_EXTENDED).eax < *NAME.end() {
+        return "unknown".into();
+    }
+    let leaves = NAME.map(__cpuid);
+    let words = leaves.flat_map(|leaf| [leaf.eax, leaf.ebx, leaf.ecx, leaf.edx]);
+    let bytes = words.flat_map(u32::to_le_bytes);
+    let name: alloc::string::String = bytes
+        .filter(|byte| byte.is_ascii_graphic() || *byte == b' ')
+        .map(char::from)
+        .collect();
+    name.trim().into()
 }
 
 /// A pipe with what `/proc/cpuinfo` says.
@@ -64,7 +86,7 @@ pub fn open_cpuinfo() -> runtime::Result<usize> {
     let megahertz = rate.map_or(0.0, |rate| rate.ticks(1_000_000_000) as f64 / 1e6);
     let reader = path::open("/scheme/pipe", 0)?;
     let written = fd::dup(reader, b"write").and_then(|writer| {
-        let written = fd::write(writer, cpuinfo(megahertz).as_bytes());
+        let written = fd::write(writer, cpuinfo(&model(), megahertz).as_bytes());
         fd::close(writer).and(written)
     });
     match written {
@@ -118,7 +140,8 @@ mod tests {
 
     #[test]
     fn measuring_programs_find_their_line() {
-        let text = cpuinfo(2399.99951);
+        let text = cpuinfo("A processor", 2399.99951);
+        assert!(text.contains("\nmodel name\t: A processor\n"));
         let line = text.lines().find(|line| line.starts_with("cpu MHz"));
         let number = line
             .and_then(|line| line.split_once(": "))
