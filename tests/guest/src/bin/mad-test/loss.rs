@@ -7,7 +7,7 @@ use umad::mad_core::agents::Registration;
 use umad::mad_core::mad::{Mad, PERMISSIVE_LID, method};
 use umad::{Agent, Patience, Port, client, directed, general, get};
 
-use super::{CLASS, END, data, errno, message, text};
+use super::{CLASS, END, data, errno, text};
 
 /// Traps of ports that come into service and leave it.
 const CAME: u16 = 64;
@@ -93,16 +93,10 @@ impl Watcher {
         Some(answer.ok()??.mad().header.status.get())
     }
 
-    /// Asks the server on the node; whether it answers. It may still have to start.
+    /// Asks the server on the node; whether it answers.
     fn tell(&mut self, attribute: u16) -> bool {
-        let patience = Patience {
-            timeout_ms: 500,
-            retries: 120,
-        };
-        let asked = message(attribute, self.next(), 8);
         let to = general(self.node + 1);
-        let answer = self.port.ask(self.peer, &to, &asked, patience);
-        answer.is_ok_and(|answer| answer.is_some())
+        super::ask_server(&self.port, self.peer, &to, attribute, &mut self.tid)
     }
 
     /// The state of the node's port of the switch.
