@@ -132,10 +132,32 @@ pub const PAGES: &[Page] = &[
         "",
     ),
     page_of(
+        "ib-perf",
+        "-s | [options] [node]",
+        "measure RDMA verbs between this node and another one",
+        "-s           serve: on the other node, first\n\
+         --test name  one test: send_lat, write_bw…\n\
+         --size n     of so many bytes\n-n count     so many times\n\
+         ib-perf --help lists all tests and options\n",
+    ),
+    page_of(
+        "ibctl",
+        "…",
+        "the RDMA device, and what programs do with it; ibctl --help",
+        "",
+    ),
+    page_of(
         "ibd",
         "",
         "a service: the device of RDMA verbs, serves infiniband:",
         SERVICE,
+    ),
+    page_of("ibv_devices", "", "list the RDMA devices of this node", ""),
+    page_of(
+        "ibv_devinfo",
+        "[-v] [-l] [-d device]",
+        "what the RDMA device and its port are",
+        "-v  all that is known\n-l  names only\n-d  of this device\n",
     ),
     page_of(
         "id",
@@ -398,7 +420,17 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .map(|name| name.trim_end_matches(".rs").into())
             .collect();
-        let elsewhere = ["scif-perf", "scifblk", "scifctl", "scifrun", "sh"];
+        let elsewhere = [
+            "ib-perf",
+            "ibctl",
+            "ibv_devices",
+            "ibv_devinfo",
+            "scif-perf",
+            "scifblk",
+            "scifctl",
+            "scifrun",
+            "sh",
+        ];
         let services = [
             "acpid", "consoled", "ibd", "init", "logd", "micd", "nsmgr", "pcid", "procmgr", "ps2d",
             "ramfs", "scifrund", "zerod",

@@ -48,6 +48,16 @@ impl Samples {
         }
     }
 
+    /// The same samples, each multiplied by `factor`.
+    #[must_use]
+    pub fn scaled(&self, factor: f64) -> Self {
+        let scaled = |list: &[f64]| list.iter().map(|sample| sample * factor).collect();
+        Self {
+            all: scaled(&self.all),
+            medians: scaled(&self.medians),
+        }
+    }
+
     /// The percentiles; `None` without samples.
     pub fn summary(mut self) -> Option<Summary> {
         self.all.sort_unstable_by(f64::total_cmp);
@@ -88,6 +98,16 @@ mod tests {
         let percentiles = (summary.p50, summary.p90, summary.p99);
         assert_eq!(percentiles, (50.0, 90.0, 99.0));
         assert_eq!(summary.repetitions, [25.0, 75.0]);
+    }
+
+    #[test]
+    fn samples_are_scaled_with_their_medians() {
+        let mut samples = Samples::new();
+        samples.add(vec![1.0, 2.0, 4.0]);
+        let summary = samples.scaled(8.0).summary().unwrap();
+        assert_eq!((summary.min, summary.max), (8.0, 32.0));
+        assert_eq!(summary.repetitions, [16.0]);
+        assert_eq!(samples.summary().unwrap().max, 4.0);
     }
 
     #[test]

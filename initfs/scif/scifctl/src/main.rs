@@ -10,7 +10,6 @@ extern crate alloc;
 
 #[cfg(target_os = "redox")]
 mod program {
-    use alloc::collections::BTreeMap;
     use alloc::string::String;
     use alloc::vec::Vec;
 
@@ -18,10 +17,11 @@ mod program {
     use runtime::io::Read;
     use runtime::time::{Duration, Instant, sleep};
     use runtime::{env, eprintln, print, println};
+    use scifctl::files::{Files, STATUS_USAGE, show};
     use scifctl::holdings::{self, Sources};
     use scifctl::table::Table;
     use scifctl::trace;
-    use syscall::error::{EACCES, EBUSY, EINVAL, EPERM};
+    use syscall::error::{EACCES, EBUSY, EPERM};
 
     runtime::main!(main);
 
@@ -45,17 +45,19 @@ usage: scifctl                      node, nodes and connections at a glance
        scifctl wait NODE [SECONDS]  waits until a node is online (60 s; then status 1)
        scifctl version";
 
-    const SCIF: &str = "/scheme/scif";
+    const SCIF: Files = Files {
+        program: "scifctl",
+        directory: "/scheme/scif",
+    };
+    /// Which values of limits the driver takes.
+    const LIMITS: &str =
+        "times are 1 to 86400000 ms, and silence_ms is at least twice heartbeat_ms";
     const TRACE: &str = "/scheme/log/trace/micd";
-    const PROCESSES: &str = "/scheme/proc/ps";
 
     /// How long `wait` waits by default.
     const WAIT_SECONDS: &str = "60";
     /// Time between two looks whether a node is online.
     const WAIT_STEP: Duration = Duration::from_millis(50);
-
-    /// Wrong arguments.
-    const STATUS_USAGE: i32 = 2;
 
     fn main() -> i32 {
         let arguments: Vec<String> = env::args().skip(1).collect();
@@ -65,7 +67,7 @@ usage: scifctl                      node, nodes and connections at a glance
             [
                 file @ ("nodes" | "cards" | "ports" | "connections" | "windows" | "mappings"
                 | "stats"),
-            ] => scif(file).and_then(|text| show(Table::parse(&text))),
+            ] => scif(file).map(|text| show(Table::parse(&text))),
             [command @ ("boot" | "reset" | "shutdown"), card] => command_card(command, card),
             ["version"] => scif("version").map(|text| print!("{text}")),
             ["programs"] => programs(None),
@@ -76,12 +78,10 @@ usage: scifctl                      node, nodes and connections at a glance
                     Err(STATUS_USAGE)
                 }
             },
-            ["pins"] => scif("pins").and_then(|text| show(Table::parse(&text))),
-            ["stats", ref names @ ..] => return counters(names),
-            ["limits"] => {
-                scif("limits").and_then(|text| show(Table::with_columns("limit value", &text)))
-            }
-            ["limits", name, value] => set_limit(name, value),
+            ["pins"] => scif("pins").map(|text| show(Table::parse(&text))),
+            ["stats", ref names @ ..] => SCIF.counters(names),
+            ["limits"] => SCIF.limits(),
+            ["limits", name, value] => SCIF.set_limit(name, value, LIMITS),
             ["trace", ref rest @ ..] => trace(rest),
             ["peers"] => peers(false),
             ["peers", "watch"] => peers(true),
@@ -99,7 +99,7 @@ usage: scifctl                      node, nodes and connections at a glance
                 println!("{USAGE}");
                 return 0;
             }
-            _ => return not_understood(&words),
+            _ => return SCIF.not_understood(&words, USAGE),
         };
         match result {
             Ok(()) => 0,
@@ -107,39 +107,9 @@ usage: scifctl                      node, nodes and connections at a glance
         }
     }
 
-    /// Says which words mean nothing here, and what would.
-    fn not_understood(words: &[&str]) -> i32 {
-        eprintln!("scifctl: `{}` is not understood", words.join(" "));
-        eprintln!("{USAGE}");
-        STATUS_USAGE
-    }
-
-    fn read(path: &str) -> Result<String, i32> {
-        fs::read_to_string(path).map_err(|error| failed(path, error))
-    }
-
-    fn failed(path: &str, error: runtime::Error) -> i32 {
-        eprintln!("scifctl: {path}: {error}");
-        if error.errno == syscall::error::ENOENT || error.errno == syscall::error::ENODEV {
-            eprintln!("scifctl: is its daemon running?");
-        }
-        1
-    }
-
     /// A file of the `scif:` scheme.
     fn scif(file: &str) -> Result<String, i32> {
-        read(&alloc::format!("{SCIF}/{file}"))
-    }
-
-    /// Prints a table, with the names of programs.
-    fn show(mut table: Table) -> Result<(), i32> {
-        // Without a list of processes their numbers must do.
-        let processes = fs::read_to_string(PROCESSES).unwrap_or_default();
-        let processes = Table::parse(&processes);
-        let names: BTreeMap<&str, &str> = processes.pairs("pid", "name").collect();
-        table.name_programs(&names);
-        print!("{}", table.text());
-        Ok(())
+        SCIF.read(file)
     }
 
     /// Prints what programs hold.
@@ -147,7 +117,7 @@ usage: scifctl                      node, nodes and connections at a glance
         let names = ["ports", "connections", "mappings", "pins"];
         let [ports, connections, mappings, pins] = names.map(scif);
         let (ports, connections, mappings, pins) = (ports?, connections?, mappings?, pins?);
-        show(holdings::table(
+        let table = holdings::table(
             Sources {
                 ports: &ports,
                 connections: &connections,
@@ -155,7 +125,9 @@ usage: scifctl                      node, nodes and connections at a glance
                 pins: &pins,
             },
             only,
-        ))
+        );
+        show(table);
+        Ok(())
     }
 
     fn overview() -> Result<(), i32> {
@@ -183,26 +155,6 @@ usage: scifctl                      node, nodes and connections at a glance
             .collect()
     }
 
-    /// Prints the values of the named counters, one a line: what a script compares.
-    fn counters(names: &[&str]) -> i32 {
-        let table = match scif("stats") {
-            Ok(text) => Table::parse(&text),
-            Err(status) => return status,
-        };
-        let mut status = 0;
-        for name in names {
-            let mut counters = table.pairs("counter", "value");
-            match counters.find(|(counter, _)| counter == name) {
-                Some((_, value)) => println!("{value}"),
-                None => {
-                    eprintln!("scifctl: no counter is named {name}; `scifctl stats` lists them");
-                    status = 1;
-                }
-            }
-        }
-        status
-    }
-
     /// Prints the driver's latest events, oldest first.
     fn trace(all: &[&str]) -> Result<(), i32> {
         let (path, words) = match all {
@@ -219,7 +171,7 @@ usage: scifctl                      node, nodes and connections at a glance
             eprintln!("scifctl: trace {all}: must be COUNT or old COUNT, a number of events");
             return Err(STATUS_USAGE);
         };
-        let bytes = fs::read(&path).map_err(|error| failed(&path, error))?;
+        let bytes = fs::read(&path).map_err(|error| SCIF.failed(&path, error))?;
         match trace::lines(&bytes, count) {
             Some(lines) => {
                 print!("{lines}");
@@ -251,7 +203,7 @@ usage: scifctl                      node, nodes and connections at a glance
             }
             return Err(1);
         };
-        let path = alloc::format!("{SCIF}/cards");
+        let path = SCIF.path("cards");
         let line = alloc::format!("{command} {card}\n");
         fs::write(&path, line).map_err(|error| match error.errno {
             EBUSY => {
@@ -261,43 +213,9 @@ usage: scifctl                      node, nodes and connections at a glance
                 );
                 1
             }
-            EACCES | EPERM => only_root(&alloc::format!("{command} {card}")),
-            _ => failed(&path, error),
+            EACCES | EPERM => SCIF.only_root(&alloc::format!("{command} {card}")),
+            _ => SCIF.failed(&path, error),
         })
-    }
-
-    fn set_limit(name: &str, value: &str) -> Result<(), i32> {
-        if value.parse::<u64>().is_err() {
-            eprintln!("scifctl: limits {name} {value}: the value must be a whole number");
-            return Err(STATUS_USAGE);
-        }
-        let limits = Table::with_columns("limit value", &scif("limits")?);
-        if !limits
-            .pairs("limit", "value")
-            .any(|(limit, _)| limit == name)
-        {
-            eprintln!("scifctl: no limit is named {name}; `scifctl limits` lists them");
-            return Err(1);
-        }
-        let path = alloc::format!("{SCIF}/limits");
-        let line = alloc::format!("{name} {value}\n");
-        fs::write(&path, line).map_err(|error| match error.errno {
-            EINVAL => {
-                eprintln!(
-                    "scifctl: limits {name} {value}: times are 1 to 86400000 ms, and silence_ms \
-                     is at least twice heartbeat_ms"
-                );
-                1
-            }
-            EACCES | EPERM => only_root(&alloc::format!("limits {name}")),
-            _ => failed(&path, error),
-        })
-    }
-
-    /// Reports what the rights of the user do not suffice for.
-    fn only_root(what: &str) -> i32 {
-        eprintln!("scifctl: {what}: only root may do that");
-        1
     }
 
     /// Waits until a node is online.
@@ -323,13 +241,13 @@ usage: scifctl                      node, nodes and connections at a glance
     /// Prints the nodes that are there, which the file tells first; then, to watch, the others as
     /// they come and go.
     fn peers(watch: bool) -> Result<(), i32> {
-        let path = alloc::format!("{SCIF}/peers");
-        let mut file = File::open(&path).map_err(|error| failed(&path, error))?;
+        let path = SCIF.path("peers");
+        let mut file = File::open(&path).map_err(|error| SCIF.failed(&path, error))?;
         let mut buffer = [0; 4096];
         loop {
             let count = file
                 .read(&mut buffer)
-                .map_err(|error| failed(&path, error))?;
+                .map_err(|error| SCIF.failed(&path, error))?;
             let lines = buffer.get(..count).unwrap_or(&[]);
             print!("{}", String::from_utf8_lossy(lines));
             if !watch || count == 0 {

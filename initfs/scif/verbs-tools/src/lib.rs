@@ -1,0 +1,10 @@
+//! The parts of the programs for RDMA verbs: descriptions of the device, what its objects do, and
+//! measurements between two programs.
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+
+pub mod devinfo;
+#[cfg(target_os = "redox")]
+pub mod perf;
+pub mod traffic;

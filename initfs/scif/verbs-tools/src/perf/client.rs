@@ -1,0 +1,165 @@
+//! The measuring role: each measurement has a connection and a queue pair of its own.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use hal::clock::ticks;
+use scif::PortId;
+use scif_perf::report::Unit;
+use scif_perf::samples::Samples;
+use verbs::Context;
+
+use super::end::{self, End};
+use super::wire::{self, Kind, Order};
+use super::{BANDWIDTH_SIZE, Context as _, LATENCY_SIZE, Result, Settings};
+
+/// Bytes of an atomic operation.
+const WORD: u64 = 8;
+/// Rounds that are not counted, as the first ones make connections and windows.
+const WARM_UP: u64 = 16;
+
+/// Measures what is asked for.
+pub fn measure(settings: &Settings) -> Result {
+    let context = end::open()?;
+    for kind in &settings.kinds {
+        let default = match kind.is_stream() {
+            true => BANDWIDTH_SIZE,
+            false => LATENCY_SIZE,
+        };
+        let sizes = match (&settings.sizes, kind.is_atomic()) {
+            (_, true) => [WORD].to_vec(),
+            (Some(sizes), false) => sizes.clone(),
+            (None, false) => [default].to_vec(),
+        };
+        for size in sizes {
+            one(settings, &context, *kind, size)?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends the server.
+pub fn stop(server: PortId) -> Result {
+    let endpoint = verbs::connect(server).context("the server")?;
+    wire::order(&endpoint, None)
+}
+
+/// One test with one size.
+fn one(settings: &Settings, context: &Context, kind: Kind, size: u64) -> Result {
+    let mut samples = Samples::new();
+    for _ in 0..settings.repetitions {
+        samples.add(repetition(settings, context, kind, size)?);
+    }
+    if !kind.is_stream() {
+        settings.print(kind.name(), size, Unit::Nanoseconds, samples);
+        return Ok(());
+    }
+    // Samples are requests per second.
+    if !kind.is_atomic() {
+        let bytes = samples.scaled(size as f64);
+        settings.print(kind.name(), size, Unit::BytesPerSecond, bytes);
+    }
+    let stem = kind.name().split('_').next().unwrap_or_default();
+    let rate: String = [stem, "_rate"].concat();
+    settings.print(&rate, size, Unit::PerSecond, samples);
+    Ok(())
+}
+
+fn repetition(settings: &Settings, context: &Context, kind: Kind, size: u64) -> Result<Vec<f64>> {
+    let endpoint = verbs::connect(settings.server);
+    let endpoint = endpoint.context("no server there (`ib-perf -s`)")?;
+    let order = Order {
+        kind,
+        size,
+        rounds: settings.rounds + WARM_UP,
+        depth: settings.depth,
+        has_events: settings.has_events,
+    };
+    wire::order(&endpoint, Some(&order))?;
+    let mut end = End::connect(context, &endpoint, &order)?;
+    if kind == Kind::SendLat {
+        end.receive(order.depth as usize)?;
+    }
+    wire::meet(&endpoint)?;
+    let samples = match kind.is_stream() {
+        true => stream(settings, &mut end, &order)?,
+        false => latency(settings, &mut end, &order)?,
+    };
+    wire::meet(&endpoint)?;
+    Ok(samples)
+}
+
+/// Nanoseconds of each round.
+fn latency(settings: &Settings, end: &mut End, order: &Order) -> Result<Vec<f64>> {
+    let mut samples = Vec::new();
+    for round in 1..=order.rounds {
+        let start = ticks();
+        let share = match order.kind {
+            Kind::SendLat => {
+                end.send()?;
+                end.receives.wait_all(1)?;
+                0.5
+            }
+            Kind::WriteLat => {
+                end.write_mark(round as u8)?;
+                end.wait_for_mark(round as u8)?;
+                0.5
+            }
+            _ => {
+                post(end, order.kind)?;
+                end.sends.wait_all(1)?;
+                1.0
+            }
+        };
+        let time = settings.rate.between(start, ticks());
+        if round > WARM_UP {
+            samples.push(time * share);
+        }
+        if order.kind == Kind::SendLat {
+            end.receive(1)?;
+        }
+        if matches!(order.kind, Kind::SendLat | Kind::WriteLat) {
+            end.sends.take(order.depth as usize)?;
+        }
+    }
+    Ok(samples)
+}
+
+/// Posts a request that completes.
+fn post(end: &End, kind: Kind) -> Result {
+    let (own, peer) = (end.outgoing()?, end.peer);
+    let posted = match kind {
+        Kind::SendLat | Kind::SendBw => return end.send(),
+        Kind::WriteLat | Kind::WriteBw => end.pair.write(0, &[own], peer),
+        Kind::ReadLat | Kind::ReadBw => end.pair.read(0, &[own], peer),
+        Kind::AtomicLat | Kind::AtomicRate => end.pair.fetch_and_add(0, own, peer, 1),
+    };
+    posted.context("a request")
+}
+
+/// Requests per second, of each so many completions as requests are under way.
+fn stream(settings: &Settings, end: &mut End, order: &Order) -> Result<Vec<f64>> {
+    let mut samples = Vec::new();
+    let depth = u64::from(order.depth);
+    let (mut posted, mut completed) = (0, 0);
+    let mut mark = (ticks(), 0);
+    while completed < order.rounds {
+        while posted < order.rounds && posted - completed < depth {
+            post(end, order.kind)?;
+            posted += 1;
+        }
+        completed += end.sends.wait(order.depth as usize)? as u64;
+        let (at, before) = mark;
+        let is_last = completed == order.rounds && samples.is_empty();
+        if completed - before >= depth || is_last {
+            let now = ticks();
+            let seconds = settings.rate.between(at, now) / 1e9;
+            // The first ones make the windows.
+            if before > 0 || is_last {
+                samples.push((completed - before) as f64 / seconds);
+            }
+            mark = (now, completed);
+        }
+    }
+    Ok(samples)
+}

@@ -1,0 +1,237 @@
+//! What both sides have of a measurement: a queue pair, its completion queues, and memory.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use hal::pause::yield_now;
+use runtime::thread;
+use scif::{Endpoint, Memory};
+use verbs::{
+    Access, CompletionChannel, CompletionQueue, Context, MemoryRegion, ProtectionDomain, QpState,
+    QpType, QueuePair, Remote, Segment, Settings, WcStatus,
+};
+
+use super::wire::{self, Order};
+use super::{Context as _, Failure, Result};
+
+/// Bytes that are sent inline when a message has at most so many.
+const INLINE: usize = 64;
+/// Looks at a byte between two looks at the queue pair.
+const LOOKS: u32 = 256;
+/// Further looks before others are let run.
+const MANY_LOOKS: u32 = 16 * LOOKS;
+
+/// A context with a thread of this program.
+pub fn open() -> Result<Context> {
+    let devices = verbs::devices().context("the device")?;
+    let device = devices
+        .first()
+        .ok_or(Failure::new("there is no RDMA device"))?;
+    let start = |worker: verbs::Worker| {
+        let run = move || {
+            if let Err(error) = worker.run() {
+                runtime::eprintln!("ib-perf: the progress thread ends: {error}");
+            }
+        };
+        thread::spawn(run).map(drop).map_err(verbs::Error::from)
+    };
+    device.open(start).context("the device")
+}
+
+/// See the module. Its memory has a half for what is sent and a half for what comes.
+pub struct End {
+    pub pair: QueuePair,
+    pub sends: Completions,
+    pub receives: Completions,
+    pub region: MemoryRegion,
+    /// The half of the peer's memory for what comes.
+    pub peer: Remote,
+    size: usize,
+    _domain: ProtectionDomain,
+}
+
+/// A completion queue, and how it is waited for.
+pub struct Completions {
+    queue: CompletionQueue,
+    channel: Option<CompletionChannel>,
+    found: Vec<verbs::WorkCompletion>,
+}
+
+impl Completions {
+    fn new(context: &Context, size: u32, has_events: bool) -> Result<Self> {
+        let channel = match has_events {
+            true => Some(context.completion_channel().context("a channel")?),
+            false => None,
+        };
+        let queue = match &channel {
+            Some(channel) => context.completion_queue_with(size, channel, 0),
+            None => context.completion_queue(size),
+        };
+        Ok(Self {
+            queue: queue.context("a completion queue")?,
+            channel,
+            found: Vec::new(),
+        })
+    }
+
+    /// Takes completions that are there, at most `most`; how many.
+    pub fn take(&mut self, most: usize) -> Result<usize> {
+        self.found.clear();
+        let count = self.queue.poll(most, &mut self.found).context("poll")?;
+        for completion in &self.found {
+            if completion.status != WcStatus::Success {
+                let (id, status) = (completion.id, completion.status);
+                return Err(Failure(format!("request {id} ended with {status:?}")));
+            }
+        }
+        Ok(count)
+    }
+
+    /// Waits for completions, at most `most`; how many.
+    pub fn wait(&mut self, most: usize) -> Result<usize> {
+        loop {
+            let count = self.take(most)?;
+            if count > 0 {
+                return Ok(count);
+            }
+            let Some(channel) = &self.channel else {
+                continue;
+            };
+            self.queue.request_notification(false).context("arm")?;
+            // What came before that does not tell.
+            let count = self.queue.poll(most, &mut self.found).context("poll")?;
+            if count == 0 {
+                channel.next().context("the channel")?;
+                continue;
+            }
+            match self.found.iter().find(|of| of.status != WcStatus::Success) {
+                None => return Ok(count),
+                Some(bad) => return Err(Failure(format!("a request ended with {:?}", bad.status))),
+            }
+        }
+    }
+
+    /// Waits for as many completions.
+    pub fn wait_all(&mut self, count: usize) -> Result {
+        let mut got = 0;
+        while got < count {
+            got += self.wait(count - got)?;
+        }
+        Ok(())
+    }
+}
+
+impl End {
+    /// Makes this side, and connects it with the one of the program at the other end, which does
+    /// the same.
+    pub fn connect(context: &Context, endpoint: &Endpoint, order: &Order) -> Result<Self> {
+        let size = order.size as usize;
+        let domain = context.protection_domain().context("a protection domain")?;
+        // Ordinary memory will do when the user has all that the driver gives.
+        let bytes = 2 * size.next_multiple_of(4096);
+        let memory = Memory::new(bytes).or_else(|_| Memory::ordinary(bytes));
+        let memory = memory.context("memory")?;
+        let access = Access::REMOTE | Access::LOCAL_WRITE;
+        let region = domain.register(memory, access).context("registering")?;
+        let completions = |context| Completions::new(context, 2 * order.depth, order.has_events);
+        let (sends, receives) = (completions(context)?, completions(context)?);
+        let capacity = verbs::Capacity {
+            send_wr: order.depth,
+            recv_wr: order.depth,
+            send_sge: 1,
+            recv_sge: 1,
+            inline: INLINE as u32,
+        };
+        let builder = domain.queue_pair(QpType::Rc, &sends.queue, &receives.queue);
+        let pair = builder.capacity(capacity).build().context("a queue pair")?;
+        let settings = Settings::default();
+        pair.init(&settings).context("init")?;
+        let mut end = Self {
+            peer: Remote::default(),
+            pair,
+            sends,
+            receives,
+            region,
+            size,
+            _domain: domain,
+        };
+        end.pair.meet(endpoint, &settings).context("connecting")?;
+        end.peer = wire::exchange(endpoint, end.region.remote(end.half()))?;
+        Ok(end)
+    }
+
+    fn half(&self) -> usize {
+        self.size.next_multiple_of(4096)
+    }
+
+    /// What is sent.
+    pub fn outgoing(&self) -> Result<Segment> {
+        self.region.segment(0..self.size).context("a segment")
+    }
+
+    /// What comes.
+    fn incoming(&self) -> Result<Segment> {
+        let at = self.half();
+        self.region.segment(at..at + self.size).context("a segment")
+    }
+
+    /// Posts receives.
+    pub fn receive(&self, count: usize) -> Result {
+        for _ in 0..count {
+            let posted = self.pair.receive(0, &[self.incoming()?]);
+            posted.context("a receive")?;
+        }
+        Ok(())
+    }
+
+    /// Sends a message.
+    pub fn send(&self) -> Result {
+        let sent = match self.size <= INLINE {
+            true => {
+                let mut bytes = [0; INLINE];
+                let bytes = bytes.get_mut(..self.size).unwrap_or_default();
+                self.region.copy_out(0, bytes).context("memory")?;
+                self.pair.send_inline(0, bytes)
+            }
+            false => self.pair.send(0, &[self.outgoing()?]),
+        };
+        sent.context("a send")
+    }
+
+    /// Writes to the peer, with `mark` as the last byte.
+    pub fn write_mark(&self, mark: u8) -> Result {
+        let last = self.size - 1;
+        self.region.copy_in(last, &[mark]).context("memory")?;
+        let written = self.pair.write(0, &[self.outgoing()?], self.peer);
+        written.context("a write")
+    }
+
+    /// Waits until the peer has written with this mark.
+    pub fn wait_for_mark(&mut self, mark: u8) -> Result {
+        let at = self.half() + self.size - 1;
+        let mut looks = 0_u32;
+        loop {
+            let mut last = [0];
+            self.region.copy_out(at, &mut last).context("memory")?;
+            if last == [mark] {
+                return Ok(());
+            }
+            looks = looks.wrapping_add(1);
+            if looks.is_multiple_of(LOOKS) {
+                self.sends.take(16)?;
+                self.check()?;
+            }
+            if looks >= MANY_LOOKS && looks.is_multiple_of(LOOKS) {
+                yield_now();
+            }
+        }
+    }
+
+    /// Whether the connection still holds.
+    fn check(&self) -> Result {
+        match self.pair.query().context("query")?.state {
+            QpState::Err => Err(Failure::new("the peer has gone")),
+            _ => Ok(()),
+        }
+    }
+}
