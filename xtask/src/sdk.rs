@@ -2,8 +2,9 @@
 //!
 //! The libraries are one static library of Rust's, taken apart: libscif.a has the objects of the
 //! crates behind `scif.h`, libsocket.a those behind `sys/socket.h` and its kin, libst.a those
-//! behind `st.h`, libibverbs.a those behind `infiniband/verbs.h`, libibumad.a those behind
-//! `infiniband/umad.h`, libc.a all others, start-up code included. All they define is weak, so that
+//! behind `st.h`, libibverbs.a those behind `infiniband/verbs.h` and
+//! `rdma/rdma_cma.h`, libibumad.a those behind `infiniband/umad.h`, libc.a all others, start-up
+//! code included. All they define is weak, so that
 //! a program may define any of their functions itself, `scif_send` as well as `malloc`: an object
 //! of Rust's holds many functions, and would otherwise clash with the program's as soon as one of
 //! the others is needed. Names that Rust made have another beginning than in a program in Rust,
@@ -48,6 +49,7 @@ const EMPTY: &[&str] = &[
     "libresolv.a",
     "libstdc++.a",
     "libgcc_s.a",
+    "librdmacm.a",
 ];
 /// Where headers come from, in the project.
 const HEADERS: &[&str] = &[

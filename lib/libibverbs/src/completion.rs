@@ -28,12 +28,12 @@ fn create_channel(context: *mut Context) -> Result<CompChannel> {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ibv_create_comp_channel(context: *mut Context) -> *mut CompChannel {
+pub extern "C" fn ibv_create_comp_channel(context: *mut Context) -> *mut CompChannel {
     object(create_channel(context))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut CompChannel) -> c_int {
+pub unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut CompChannel) -> c_int {
     // SAFETY: a channel of ours.
     match unsafe { get(channel) } {
         Err(error) => return error,
@@ -90,7 +90,7 @@ fn pointer(result: Result<*mut Cq>) -> *mut Cq {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ibv_create_cq(
+pub extern "C" fn ibv_create_cq(
     context: *mut Context,
     cqe: c_int,
     cq_context: *mut c_void,
@@ -166,7 +166,7 @@ fn destroy(cq: *mut Cq) -> Result<()> {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ibv_destroy_cq(cq: *mut Cq) -> c_int {
+pub extern "C" fn ibv_destroy_cq(cq: *mut Cq) -> c_int {
     number(destroy(cq))
 }
 

@@ -1,4 +1,4 @@
-//! The functions of `infiniband/verbs.h`, for C programs of the image, over the library `verbs`.
+//! The functions of `infiniband/verbs.h` and `rdma/rdma_cma.h`, for C programs of the image, over the library `verbs`.
 //!
 //! Objects are structures that C sees the beginning of. Functions that give an object return null
 //! with `errno`; those that give an int return the error number, unless `verbs.h` says otherwise.
@@ -8,6 +8,7 @@ extern crate alloc;
 
 mod absent;
 mod address;
+mod cm;
 mod completion;
 mod device;
 mod event;

@@ -36,7 +36,7 @@ fn alloc_pd(context: *mut Context) -> Result<Pd> {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ibv_alloc_pd(context: *mut Context) -> *mut Pd {
+pub extern "C" fn ibv_alloc_pd(context: *mut Context) -> *mut Pd {
     object(alloc_pd(context))
 }
 

@@ -101,7 +101,7 @@ fn create(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, attr: *mut QpInitAttr) -> *mut Qp {
+pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, attr: *mut QpInitAttr) -> *mut Qp {
     let created = || {
         // SAFETY: a domain of ours and the caller's structure.
         let (domain, attr) = unsafe { (get(pd)?, get(attr)?) };
@@ -183,7 +183,7 @@ fn destroy(qp: *mut Qp) -> Result<()> {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ibv_destroy_qp(qp: *mut Qp) -> c_int {
+pub extern "C" fn ibv_destroy_qp(qp: *mut Qp) -> c_int {
     number(destroy(qp))
 }
 
@@ -246,7 +246,7 @@ fn modify(qp: *mut Qp, attr: *const QpAttr, mask: c_int) -> Result<()> {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ibv_modify_qp(qp: *mut Qp, attr: *const QpAttr, mask: c_int) -> c_int {
+pub extern "C" fn ibv_modify_qp(qp: *mut Qp, attr: *const QpAttr, mask: c_int) -> c_int {
     number(modify(qp, attr, mask))
 }
 

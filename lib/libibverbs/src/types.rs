@@ -285,6 +285,7 @@ pub struct QpCap {
 }
 
 /// `struct ibv_qp_init_attr`.
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub struct QpInitAttr {
     pub qp_context: *mut c_void,

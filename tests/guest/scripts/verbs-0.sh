@@ -1,5 +1,14 @@
 # RDMA verbs between two nodes: the client. The server: verbs-1.sh.
 
-failed=0
+. /scheme/initfs/lib/steps.sh
+
 verbs-test 1 || failed=1
+verbs-manager node1
+step connections $? "see above"
+verbs-manager node1 die
+step connections-death $? "see above"
+until_true verbs-hello node1
+step tutorial-c $? "see above"
+until_true verbs-first 1
+step tutorial-rust $? "see above"
 exit "$failed"

@@ -1,6 +1,7 @@
 # RDMA verbs within one node, in Rust and in C by both compilers; the victim dies.
 
-failed=0
+. /scheme/initfs/lib/steps.sh
+
 verbs-test own || failed=1
 verbs-calls || failed=1
 verbs-calls-clang || failed=1
@@ -10,5 +11,32 @@ verbs-test victim &
 victim=$!
 verbs-test 0 || failed=1
 wait "$server" || failed=1
+verbs-test daemon || failed=1
+# Connections by address, as programs for librdmacm make them, and the tutorials.
+for compiler in "" -clang; do
+    "verbs-manager$compiler" serve &
+    server=$!
+    "verbs-manager$compiler" localhost
+    step "connections$compiler" $? "see above"
+    wait "$server"
+    step "connections-server$compiler" $? "see above"
+    "verbs-manager$compiler" serve &
+    server=$!
+    "verbs-manager$compiler" localhost die
+    step "connections-death$compiler" $? "see above"
+    wait "$server"
+done
+verbs-hello &
+server=$!
+until_true verbs-hello localhost
+step tutorial-c $? "see above"
+wait "$server"
+step tutorial-c-server $? "see above"
+verbs-first &
+server=$!
+until_true verbs-first 0
+step tutorial-rust $? "see above"
+wait "$server"
+step tutorial-rust-server $? "see above"
 wait "$victim"
 exit "$failed"

@@ -1,0 +1,297 @@
+//! Addresses of C, and `rdma_getaddrinfo`.
+
+use alloc::boxed::Box;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::null_mut;
+
+use libsocket::address::{self, AF_INET, Address, SOCKADDR_BYTES};
+use libsocket::services;
+use syscall::error::{EAFNOSUPPORT, EINVAL};
+
+use super::event::EventChannel;
+use super::id::{self, Id, PS_TCP, RC};
+use super::queue_pair;
+use crate::Result;
+use crate::place::{get, get_mut};
+use crate::types::{Pd, QpInitAttr};
+
+/// Errors of looking an address up.
+const EAI_NONAME: c_int = -2;
+const EAI_FAMILY: c_int = -6;
+const EAI_SERVICE: c_int = -8;
+/// C's `AF_INET6`, and the bytes of its addresses.
+const AF_INET6: u16 = 10;
+const SOCKADDR6_BYTES: usize = 28;
+/// `RAI_PASSIVE`.
+const PASSIVE: c_int = 1;
+/// `RAI_NUMERICHOST`.
+const NUMERIC_HOST: c_int = 2;
+
+/// `struct sockaddr_storage`.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+pub struct Storage {
+    address: [u8; SOCKADDR_BYTES],
+    rest: [u8; 112],
+}
+
+impl Storage {
+    /// The address in it, if there is one.
+    pub fn get(&self) -> Option<Address> {
+        let (family, address) = Address::from_bytes(&self.address);
+        (family == AF_INET).then_some(address)
+    }
+
+    /// Puts an address in.
+    pub fn set(&mut self, address: Address) {
+        self.address = address.to_bytes();
+    }
+
+    /// An address of C's.
+    ///
+    /// # Errors
+    /// `EINVAL`: none. `EAFNOSUPPORT`: one of another family, or of IPv6 that stands for none of
+    /// IPv4.
+    ///
+    /// # Safety
+    /// The pointer is null or leads to an address of its family's length.
+    pub unsafe fn read(place: *const Storage) -> Result<Address> {
+        if place.is_null() {
+            return Err(EINVAL);
+        }
+        let place = place.cast::<u8>();
+        // SAFETY: the caller's promise: each address begins with its family.
+        let family = unsafe { place.cast::<u16>().read_unaligned() };
+        if family == AF_INET6 {
+            let mut bytes = [0; SOCKADDR6_BYTES];
+            // SAFETY: addresses of this family have so many bytes.
+            unsafe { place.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+            return of_six(&bytes).ok_or(EAFNOSUPPORT);
+        }
+        if family != AF_INET {
+            return Err(EAFNOSUPPORT);
+        }
+        let mut bytes = [0; SOCKADDR_BYTES];
+        // SAFETY: addresses of this family have so many bytes.
+        unsafe { place.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+        Ok(Address::from_bytes(&bytes).1)
+    }
+}
+
+/// The address of IPv4 that a `struct sockaddr_in6` stands for: `::`, `::1`, `::ffff:a.b.c.d`.
+fn of_six(bytes: &[u8; SOCKADDR6_BYTES]) -> Option<Address> {
+    let [_, _, p0, p1, _, _, _, _, address @ .., _, _, _, _] = *bytes;
+    let host = match u128::from_be_bytes(address) {
+        0 => address::ANY,
+        1 => address::LOOPBACK,
+        mapped if mapped >> 32 == 0xffff => mapped as u32,
+        _ => return None,
+    };
+    Some(Address {
+        host,
+        port: u16::from_be_bytes([p0, p1]),
+    })
+}
+
+/// The own node.
+///
+/// # Errors
+/// `ENODEV`: there is no driver.
+pub fn own_node() -> Result<scif::NodeId> {
+    let nodes = scif::nodes().map_err(|error| error.errno())?;
+    Ok(nodes.own)
+}
+
+/// `struct rdma_addrinfo`.
+#[repr(C)]
+pub struct Info {
+    flags: c_int,
+    family: c_int,
+    qp_type: c_int,
+    port_space: c_int,
+    source_length: u32,
+    destination_length: u32,
+    source: *mut Storage,
+    destination: *mut Storage,
+    source_name: *mut c_char,
+    destination_name: *mut c_char,
+    route_length: usize,
+    route: *mut c_void,
+    connect_length: usize,
+    connect: *mut c_void,
+    next: *mut Info,
+}
+
+/// A result, and what its pointers lead to.
+#[repr(C)]
+struct Found {
+    info: Info,
+    address: Storage,
+}
+
+/// A text of C's; none: not UTF-8.
+///
+/// # Safety
+/// The pointer is null or leads to a text.
+unsafe fn text<'a>(place: *const c_char) -> core::result::Result<Option<&'a str>, ()> {
+    if place.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(place) };
+    text.to_str().map(Some).map_err(|_| ())
+}
+
+fn look_up(
+    name: Option<&str>,
+    service: Option<&str>,
+    flags: c_int,
+) -> core::result::Result<Address, c_int> {
+    let port = service.map_or(Some(0), services::port_of);
+    let port = port.ok_or(EAI_SERVICE)?;
+    let own = own_node().map_err(|_| EAI_NONAME)?;
+    let host = match name {
+        None if service.is_none() => return Err(EAI_NONAME),
+        None if flags & PASSIVE != 0 => address::ANY,
+        None => address::LOOPBACK,
+        Some(name) if flags & NUMERIC_HOST != 0 => address::parse(name).ok_or(EAI_NONAME)?,
+        Some(name) => address::by_name(name, own).ok_or(EAI_NONAME)?,
+    };
+    Ok(Address { host, port })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rdma_getaddrinfo(
+    name: *const c_char,
+    service: *const c_char,
+    hints: *const Info,
+    place: *mut *mut Info,
+) -> c_int {
+    // SAFETY: each is null or what the caller says it is.
+    let (Ok(name), Ok(service), hints) = (unsafe { (text(name), text(service), hints.as_ref()) })
+    else {
+        return EAI_NONAME;
+    };
+    let flags = hints.map_or(0, |hints| hints.flags);
+    let family = hints.map_or(0, |hints| hints.family);
+    if place.is_null() || family != 0 && family != c_int::from(AF_INET) {
+        return EAI_FAMILY;
+    }
+    let address = match look_up(name, service, flags) {
+        Ok(address) => address,
+        Err(error) => return error,
+    };
+    let of = |number: fn(&Info) -> c_int, default: u32| {
+        let wanted = hints.map(number).filter(|wanted| *wanted != 0);
+        wanted.unwrap_or(default as c_int)
+    };
+    let mut found = Box::new(Found {
+        info: Info {
+            flags,
+            family: AF_INET.into(),
+            qp_type: of(|hints| hints.qp_type, RC),
+            port_space: of(|hints| hints.port_space, PS_TCP),
+            source_length: 0,
+            destination_length: 0,
+            source: null_mut(),
+            destination: null_mut(),
+            source_name: null_mut(),
+            destination_name: null_mut(),
+            route_length: 0,
+            route: null_mut(),
+            connect_length: 0,
+            connect: null_mut(),
+            next: null_mut(),
+        },
+        address: Storage {
+            address: address.to_bytes(),
+            rest: [0; 112],
+        },
+    });
+    let at = &raw mut found.address;
+    match flags & PASSIVE {
+        0 => (found.info.destination, found.info.destination_length) = (at, SOCKADDR_BYTES as u32),
+        _ => (found.info.source, found.info.source_length) = (at, SOCKADDR_BYTES as u32),
+    }
+    // SAFETY: the caller's place. A result begins with what C sees of it.
+    unsafe { place.write(Box::into_raw(found).cast()) };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rdma_freeaddrinfo(info: *mut Info) {
+    if !info.is_null() {
+        // SAFETY: a result of ours, which the caller does not use any more.
+        unsafe { drop(Box::from_raw(info.cast::<Found>())) };
+    }
+}
+
+// ---- Endpoints: ids made from such results ----
+
+fn create_endpoint(info: &Info, pd: *mut Pd, attr: *mut QpInitAttr) -> Result<*mut Id> {
+    let no_channel: *mut EventChannel = null_mut();
+    let id = id::create(no_channel, null_mut(), info.port_space as u32)?;
+    let made = fill(id, info, pd, attr);
+    if let Err(number) = made {
+        // SAFETY: it was just made.
+        unsafe { id::rdma_destroy_id(id) };
+        return Err(number);
+    }
+    Ok(id)
+}
+
+/// What a call that gives -1 says.
+fn said(result: c_int) -> Result<()> {
+    match result {
+        0 => Ok(()),
+        _ => Err(skiff_libc::errno::get()),
+    }
+}
+
+fn fill(id: *mut Id, info: &Info, pd: *mut Pd, attr: *mut QpInitAttr) -> Result<()> {
+    // SAFETY: the caller's structure, or none.
+    let attr = unsafe { attr.as_mut() };
+    if info.flags & PASSIVE != 0 {
+        said(id::rdma_bind_addr(id, info.source))?;
+        if let Some(attr) = attr {
+            // SAFETY: the id that was just made.
+            unsafe { get_mut(id)? }.for_requests = Some((pd.expose_provenance(), *attr));
+        }
+        return Ok(());
+    }
+    let source: *const Storage = info.source;
+    said(id::rdma_resolve_addr(id, source, info.destination, 0))?;
+    said(id::rdma_resolve_route(id, 0))?;
+    match attr {
+        // SAFETY: as above.
+        Some(attr) => queue_pair::create(unsafe { get_mut(id)? }, pd, attr),
+        None => Ok(()),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rdma_create_ep(
+    place: *mut *mut Id,
+    info: *const Info,
+    pd: *mut Pd,
+    attr: *mut QpInitAttr,
+) -> c_int {
+    if place.is_null() {
+        return crate::minus_one(Err(EINVAL));
+    }
+    // SAFETY: the caller's result of `rdma_getaddrinfo`, or of its own.
+    let made = unsafe { get(info) }.and_then(|info| create_endpoint(info, pd, attr));
+    // SAFETY: the caller's place.
+    crate::minus_one(made.map(|id| unsafe { place.write(id) }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rdma_destroy_ep(id: *mut Id) {
+    // SAFETY: an id of ours, which the caller does not use any more.
+    unsafe {
+        if let Ok(of) = get_mut(id) {
+            queue_pair::destroy(of);
+        }
+        id::rdma_destroy_id(id);
+    }
+}

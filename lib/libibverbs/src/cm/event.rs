@@ -1,0 +1,357 @@
+//! Event channels, and the events that news become when the program takes them.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::{null, null_mut};
+
+use libsocket::address::{self, Address};
+use scif::PortId;
+use syscall::error::{ECONNREFUSED, EINVAL, EIO};
+
+use super::address::own_node;
+use super::frame::{Frame, Kind};
+use super::id::{ConnParam, Id};
+use super::link::{self, Channel, LinkId, Matter, News, Whom};
+use super::queue_pair;
+use crate::place::{get, get_mut};
+use crate::{Result, errno_of, minus_one, none};
+
+/// `enum rdma_cm_event_type`.
+pub mod kind {
+    pub const ADDR_RESOLVED: u32 = 0;
+    pub const ADDR_ERROR: u32 = 1;
+    pub const ROUTE_RESOLVED: u32 = 2;
+    pub const CONNECT_REQUEST: u32 = 4;
+    pub const CONNECT_RESPONSE: u32 = 5;
+    pub const CONNECT_ERROR: u32 = 6;
+    pub const UNREACHABLE: u32 = 7;
+    pub const REJECTED: u32 = 8;
+    pub const ESTABLISHED: u32 = 9;
+    pub const DISCONNECTED: u32 = 10;
+}
+
+/// Names of events, by number.
+const NAMES: [&CStr; 16] = [
+    c"RDMA_CM_EVENT_ADDR_RESOLVED",
+    c"RDMA_CM_EVENT_ADDR_ERROR",
+    c"RDMA_CM_EVENT_ROUTE_RESOLVED",
+    c"RDMA_CM_EVENT_ROUTE_ERROR",
+    c"RDMA_CM_EVENT_CONNECT_REQUEST",
+    c"RDMA_CM_EVENT_CONNECT_RESPONSE",
+    c"RDMA_CM_EVENT_CONNECT_ERROR",
+    c"RDMA_CM_EVENT_UNREACHABLE",
+    c"RDMA_CM_EVENT_REJECTED",
+    c"RDMA_CM_EVENT_ESTABLISHED",
+    c"RDMA_CM_EVENT_DISCONNECTED",
+    c"RDMA_CM_EVENT_DEVICE_REMOVAL",
+    c"RDMA_CM_EVENT_MULTICAST_JOIN",
+    c"RDMA_CM_EVENT_MULTICAST_ERROR",
+    c"RDMA_CM_EVENT_ADDR_CHANGE",
+    c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
+];
+
+/// `struct rdma_event_channel`, and the news.
+#[repr(C)]
+pub struct EventChannel {
+    fd: c_int,
+    pub news: Arc<Channel>,
+}
+
+/// The union of `struct rdma_cm_event`, as long as its longer member.
+#[repr(C)]
+union Param {
+    conn: ConnParam,
+    ud: [u64; 8],
+}
+
+/// `struct rdma_cm_event`, and what is the library's alone.
+#[repr(C)]
+pub struct Event {
+    id: *mut Id,
+    listen_id: *mut Id,
+    event: u32,
+    status: c_int,
+    param: Param,
+    /// What `private_data` leads to.
+    private: Vec<u8>,
+}
+
+/// Makes an event channel.
+///
+/// # Errors
+/// Those of opening a pipe.
+pub fn create_channel() -> Result<*mut EventChannel> {
+    let news = Arc::new(Channel::new().map_err(errno_of)?);
+    let fd = news.fd() as c_int;
+    Ok(Box::into_raw(Box::new(EventChannel { fd, news })))
+}
+
+/// Ends an event channel.
+pub fn destroy_channel(channel: *mut EventChannel) {
+    if !channel.is_null() {
+        // SAFETY: made by `create_channel`; the caller does not use it any more.
+        unsafe { drop(Box::from_raw(channel)) };
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rdma_create_event_channel() -> *mut EventChannel {
+    create_channel().unwrap_or_else(none)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rdma_destroy_event_channel(channel: *mut EventChannel) {
+    destroy_channel(channel);
+}
+
+// ---- What news mean ----
+
+/// An event about an id.
+fn event(id: *mut Id, kind: u32, status: c_int) -> Box<Event> {
+    Box::new(Event {
+        id,
+        listen_id: null_mut(),
+        event: kind,
+        status,
+        param: Param { ud: [0; 8] },
+        private: Vec::new(),
+    })
+}
+
+/// Puts what a peer has said into an event. Reads that it answers are those that the own end asks
+/// for, and the other way round.
+fn describe(event: &mut Event, frame: Frame) {
+    let terms = frame.terms;
+    event.private = frame.private;
+    let private_data: *const c_void = match event.private.is_empty() {
+        true => null(),
+        false => event.private.as_ptr().cast(),
+    };
+    event.param.conn = ConnParam {
+        private_data,
+        private_data_len: event.private.len() as u8,
+        responder_resources: terms.initiator_depth,
+        initiator_depth: terms.responder_resources,
+        flow_control: terms.flow_control,
+        retry_count: terms.retry_count,
+        rnr_retry_count: terms.rnr_retry_count,
+        srq: terms.srq,
+        qp_num: terms.qp_num,
+    };
+}
+
+/// A new id for a peer that wants a connection.
+fn request(listener: *mut Id, link: LinkId, peer: PortId, frame: Frame) -> Result<Box<Event>> {
+    // SAFETY: an id of ours, which is not destroyed while its events are taken.
+    let of = unsafe { get(listener)? };
+    let channel = match of.is_sync {
+        true => create_channel()?,
+        false => of.channel,
+    };
+    let mut new = Id::new(channel, of.context, of.is_sync);
+    new.use_device()?;
+    let own = address::of_node(own_node()?);
+    let port = of.route.source.get().map_or(0, |source| source.port);
+    new.route.source.set(Address { host: own, port });
+    new.route.destination.set(Address {
+        host: address::of_node(peer.node()),
+        port: peer.port(),
+    });
+    (new.link, new.peer, new.terms) = (link, peer.node(), frame.terms);
+    if of.is_sync {
+        link::redirect(link, new.news()?.clone());
+    }
+    let id = Box::into_raw(new);
+    link::adopt(link, id.expose_provenance());
+    let mut told = event(id, kind::CONNECT_REQUEST, 0);
+    told.listen_id = listener;
+    describe(&mut told, frame);
+    Ok(told)
+}
+
+/// The peer has agreed: the queue pair is connected, and the peer is told that it is.
+fn reply(id: *mut Id, frame: Frame) -> Box<Event> {
+    // SAFETY: an id of ours, which is not destroyed while its events are taken.
+    let Ok(of) = (unsafe { get_mut(id) }) else {
+        return event(id, kind::CONNECT_ERROR, -EINVAL);
+    };
+    let own = of.terms;
+    of.terms = frame.terms;
+    let mut told = match of.qp.is_null() {
+        // The program connects its own queue pair, and says so.
+        true => event(id, kind::CONNECT_RESPONSE, 0),
+        false => match queue_pair::connect(of, &own) {
+            Ok(()) => {
+                link::send(of.link, &Frame::plain(Kind::Ready));
+                event(id, kind::ESTABLISHED, 0)
+            }
+            Err(number) => {
+                link::send(of.link, &Frame::plain(Kind::Disconnect));
+                event(id, kind::CONNECT_ERROR, -number)
+            }
+        },
+    };
+    describe(&mut told, frame);
+    told
+}
+
+/// The event that news become; none: about an id that has gone.
+fn become_event(news: News) -> Option<Box<Event>> {
+    let place = match news.whom {
+        Whom::Id(place) => Some(place),
+        Whom::Link(link) => link::owner(link),
+    };
+    let Some(place) = place else {
+        if let Matter::Request(link, ..) = news.matter {
+            link::end(link);
+        }
+        return None;
+    };
+    let id: *mut Id = core::ptr::with_exposed_provenance_mut(place);
+    Some(match news.matter {
+        Matter::Done(kind, status) => event(id, kind, status),
+        Matter::Request(link, peer, frame) => match request(id, link, peer, frame) {
+            Ok(told) => told,
+            Err(_) => {
+                link::send(link, &Frame::plain(Kind::Reject));
+                link::end(link);
+                return None;
+            }
+        },
+        Matter::Reply(frame) => reply(id, frame),
+        Matter::Rejected(status, private) => {
+            let mut told = event(id, kind::REJECTED, status);
+            let frame = Frame {
+                private,
+                ..Frame::plain(Kind::Reject)
+            };
+            describe(&mut told, frame);
+            told
+        }
+        Matter::Unreachable(status) => event(id, kind::UNREACHABLE, status),
+        Matter::Ready => event(id, kind::ESTABLISHED, 0),
+        Matter::Disconnected => event(id, kind::DISCONNECTED, 0),
+    })
+}
+
+fn next(channel: *const EventChannel) -> Result<*mut Event> {
+    // SAFETY: a channel of ours.
+    let news = unsafe { get(channel)? }.news.clone();
+    loop {
+        let news = news.next().map_err(errno_of)?;
+        if let Some(event) = become_event(news) {
+            count(&event).report();
+            return Ok(Box::into_raw(event));
+        }
+    }
+}
+
+/// The counts of the id whose end waits for an event: of a request the listener.
+fn count(event: &Event) -> &crate::types::Got {
+    let of = match event.listen_id.is_null() {
+        true => event.id,
+        false => event.listen_id,
+    };
+    // SAFETY: an id of ours, whose end waits for the acknowledgement.
+    unsafe { &(*of).events }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rdma_get_cm_event(
+    channel: *const EventChannel,
+    place: *mut *mut Event,
+) -> c_int {
+    if place.is_null() {
+        return minus_one(Err(EINVAL));
+    }
+    // SAFETY: the caller's place.
+    minus_one(next(channel).map(|event| unsafe { place.write(event) }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rdma_ack_cm_event(event: *mut Event) -> c_int {
+    if event.is_null() {
+        return minus_one(Err(EINVAL));
+    }
+    // SAFETY: an event that `next` gave, which the caller does not use any more.
+    let event = unsafe { Box::from_raw(event) };
+    count(&event).acknowledge(1);
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rdma_event_str(event: u32) -> *const c_char {
+    let name = NAMES.get(event as usize);
+    name.map_or(c"UNKNOWN EVENT", |name| *name).as_ptr()
+}
+
+// ---- Ids without a channel of the program ----
+
+/// Gives the last event of an id back.
+pub fn release(id: &mut Id) {
+    let event = core::mem::replace(&mut id.event, null_mut());
+    if !event.is_null() {
+        // SAFETY: an event of ours; the program may look at it until the next one.
+        unsafe { rdma_ack_cm_event(event) };
+    }
+}
+
+/// Waits for the event of the call that an id has just made, and keeps it.
+///
+/// # Errors
+/// What the event says: `ECONNREFUSED`, `EHOSTUNREACH`, …
+pub fn complete(id: *mut Id) -> Result<()> {
+    // SAFETY: an id of ours, which one thread uses at a time.
+    let channel = unsafe {
+        let of = get_mut(id)?;
+        release(of);
+        of.channel
+    };
+    let event = next(channel)?;
+    // SAFETY: as above, and the event that was just made.
+    let (kind, status) = unsafe {
+        (*id).event = event;
+        ((*event).event, (*event).status)
+    };
+    match (kind, status) {
+        (_, 0) => Ok(()),
+        (kind::REJECTED, _) => Err(ECONNREFUSED),
+        (_, status) if status < 0 => Err(-status),
+        _ => Err(EIO),
+    }
+}
+
+fn get_request(listener: *mut Id) -> Result<*mut Id> {
+    // SAFETY: an id of ours.
+    let is_its = unsafe { get(listener)? }.is_sync;
+    if !is_its {
+        return Err(EINVAL);
+    }
+    complete(listener)?;
+    // SAFETY: as above, with the event that it has got.
+    let (of, told) = unsafe {
+        let of = get(listener)?;
+        (of, get(of.event)?)
+    };
+    if told.event != kind::CONNECT_REQUEST {
+        return Err(EINVAL);
+    }
+    let id = told.id;
+    if let Some((pd, attr)) = &of.for_requests {
+        let pd = core::ptr::with_exposed_provenance_mut(*pd);
+        // SAFETY: the id that was just made.
+        queue_pair::create(unsafe { get_mut(id)? }, pd, &mut { *attr })?;
+    }
+    Ok(id)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rdma_get_request(listener: *mut Id, place: *mut *mut Id) -> c_int {
+    if place.is_null() {
+        return minus_one(Err(EINVAL));
+    }
+    // SAFETY: the caller's place.
+    minus_one(get_request(listener).map(|id| unsafe { place.write(id) }))
+}

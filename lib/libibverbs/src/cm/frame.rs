@@ -1,0 +1,138 @@
+//! What the two ends of a connection tell each other about it.
+
+use alloc::vec::Vec;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// The first bytes of a frame.
+const MAGIC: u32 = u32::from_le_bytes(*b"RDCM");
+
+/// Kinds of frames.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Who connects wants a connection.
+    Request = 1,
+    /// Who was asked agrees.
+    Reply = 2,
+    /// Or not.
+    Reject = 3,
+    /// Who has asked can receive.
+    Ready = 4,
+    /// An end ends the connection.
+    Disconnect = 5,
+    /// The other one has seen that.
+    Disconnected = 6,
+}
+
+impl Kind {
+    const ALL: [Kind; 6] = [
+        Kind::Request,
+        Kind::Reply,
+        Kind::Reject,
+        Kind::Ready,
+        Kind::Disconnect,
+        Kind::Disconnected,
+    ];
+}
+
+/// What a frame begins with. Numbers are in little-endian order.
+#[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C)]
+struct Header {
+    magic: u32,
+    kind: u8,
+    private_bytes: u8,
+    responder_resources: u8,
+    initiator_depth: u8,
+    flow_control: u8,
+    retry_count: u8,
+    rnr_retry_count: u8,
+    srq: u8,
+    qp_num: u32,
+}
+
+/// Attributes of a connection that the ends tell each other.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Terms {
+    pub responder_resources: u8,
+    pub initiator_depth: u8,
+    pub flow_control: u8,
+    pub retry_count: u8,
+    pub rnr_retry_count: u8,
+    pub srq: u8,
+    pub qp_num: u32,
+}
+
+/// A frame.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Frame {
+    pub kind: Kind,
+    pub terms: Terms,
+    /// Bytes of the programs, at most 255.
+    pub private: Vec<u8>,
+}
+
+impl Frame {
+    /// A frame without attributes.
+    pub fn plain(kind: Kind) -> Frame {
+        Frame {
+            kind,
+            terms: Terms::default(),
+            private: Vec::new(),
+        }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        let terms = &self.terms;
+        let header = Header {
+            magic: MAGIC.to_le(),
+            kind: self.kind as u8,
+            private_bytes: self.private.len() as u8,
+            responder_resources: terms.responder_resources,
+            initiator_depth: terms.initiator_depth,
+            flow_control: terms.flow_control,
+            retry_count: terms.retry_count,
+            rnr_retry_count: terms.rnr_retry_count,
+            srq: terms.srq,
+            qp_num: terms.qp_num.to_le(),
+        };
+        [header.as_bytes(), &self.private].concat()
+    }
+
+    /// Takes the next frame out of what has arrived, if all of it is there.
+    ///
+    /// # Errors
+    /// What has arrived is no frame.
+    pub fn take(arrived: &mut Vec<u8>) -> Result<Option<Frame>, ()> {
+        let Ok((header, rest)) = Header::read_from_prefix(arrived) else {
+            return Ok(None);
+        };
+        let kind = Kind::ALL
+            .into_iter()
+            .find(|kind| *kind as u8 == header.kind);
+        let kind = kind
+            .filter(|_| u32::from_le(header.magic) == MAGIC)
+            .ok_or(())?;
+        let length = usize::from(header.private_bytes);
+        let Some(private) = rest.get(..length) else {
+            return Ok(None);
+        };
+        let frame = Frame {
+            kind,
+            terms: Terms {
+                responder_resources: header.responder_resources,
+                initiator_depth: header.initiator_depth,
+                flow_control: header.flow_control,
+                retry_count: header.retry_count,
+                rnr_retry_count: header.rnr_retry_count,
+                srq: header.srq,
+                qp_num: u32::from_le(header.qp_num),
+            },
+            private: private.to_vec(),
+        };
+        arrived.drain(..size_of::<Header>() + length);
+        Ok(Some(frame))
+    }
+}

@@ -1,0 +1,454 @@
+//! The SCIF connections of ids, and the thread that moves them on.
+//!
+//! The thread of a program begins with its first id and sleeps as long as nothing happens on a
+//! connection. What has happened it puts into the event channel of the id as [`News`].
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hal::event::{Queue, Ready};
+use hal::lock::Mutex;
+use libredox::Fd;
+use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
+use runtime::thread;
+use scif::{Endpoint, Errno, Listener, PortId, RecvFlags, SendFlags};
+use syscall::error::{EHOSTUNREACH, ETIMEDOUT};
+use syscall::flag::EventFlags;
+use verbs::Events;
+
+use super::frame::{Frame, Kind};
+use crate::{Result, errno_of};
+
+/// Connections at most whose peers have not said what they want.
+const MOST_SILENT: usize = 128;
+/// Bytes of frames that wait to be looked at.
+const MOST_BYTES: usize = 4096;
+/// Why a connection is refused when nobody listens: `IB_CM_REJ_INVALID_SERVICE_ID`.
+const NO_SERVICE: i32 = 8;
+/// And by the program that does: `IB_CM_REJ_CONSUMER_DEFINED`.
+pub const BY_PROGRAM: i32 = 28;
+
+/// The number of a connection or listener; 0 is none.
+pub type LinkId = u64;
+
+/// What an id is told of.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Matter {
+    /// Something that was done at once: the number of the event, and the status.
+    Done(u32, i32),
+    /// A peer wants a connection with this listener.
+    Request(LinkId, PortId, Frame),
+    /// The peer agrees.
+    Reply(Frame),
+    /// The peer, or its node, does not.
+    Rejected(i32, Vec<u8>),
+    /// The peer's node is not there.
+    Unreachable(i32),
+    /// The peer that has asked can receive.
+    Ready,
+    /// The connection has ended.
+    Disconnected,
+}
+
+/// Whom news are for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Whom {
+    /// The id at this address.
+    Id(usize),
+    /// The id of this connection.
+    Link(LinkId),
+}
+
+/// See the module.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct News {
+    pub whom: Whom,
+    pub matter: Matter,
+}
+
+/// News that wait to be taken.
+pub type Channel = Events<News>;
+
+enum Transport {
+    Listener(Listener),
+    Endpoint(Endpoint),
+}
+
+enum Stage {
+    Listening,
+    /// It is being made, and the request is sent then.
+    Connecting(PortId, Frame),
+    /// The peer is to say what it wants of the listener.
+    Silent(LinkId, PortId),
+    /// Both know of each other.
+    Open,
+    /// The program knows that it has ended.
+    Over,
+}
+
+struct Link {
+    transport: Transport,
+    stage: Stage,
+    arrived: Vec<u8>,
+    /// Whether the peer has answered, or was answered.
+    is_answered: bool,
+    channel: Arc<Channel>,
+    /// The address of its id; 0 as long as it has none.
+    owner: usize,
+    watched: EventFlags,
+}
+
+/// All connections of the program.
+struct Links {
+    links: BTreeMap<LinkId, Link>,
+    last: LinkId,
+    /// The bell that wakes the thread, once there is one.
+    bell: Option<Fd>,
+}
+
+static LINKS: Mutex<Links> = Mutex::new(Links {
+    links: BTreeMap::new(),
+    last: 0,
+    bell: None,
+});
+
+impl Links {
+    fn add(&mut self, transport: Transport, stage: Stage, channel: Arc<Channel>) -> LinkId {
+        self.last += 1;
+        let link = Link {
+            transport,
+            stage,
+            arrived: Vec::new(),
+            is_answered: false,
+            channel,
+            owner: 0,
+            watched: EventFlags::empty(),
+        };
+        self.links.insert(self.last, link);
+        self.last
+    }
+
+    /// Wakes the thread, which is made if there is none.
+    fn ring(&mut self) -> Result<()> {
+        if self.bell.is_none() {
+            let flags = O_RDWR | O_CLOEXEC | O_NONBLOCK;
+            let reader = Fd::open("/scheme/pipe", flags, 0).map_err(|error| error.errno())?;
+            let writer = Fd::new(reader.dup(b"write").map_err(|error| error.errno())?);
+            let worker = Worker::new(reader).map_err(errno_of)?;
+            let run = move || {
+                // Without an event queue connections stay as they are; there is nobody to tell.
+                let _ = worker.run();
+            };
+            thread::spawn(run).map(drop).map_err(|error| error.errno)?;
+            self.bell = Some(writer);
+        }
+        if let Some(bell) = &self.bell {
+            // It fails when the pipe is full, and then the thread is awake.
+            let _ = bell.write(&[1]);
+        }
+        Ok(())
+    }
+}
+
+// ---- What ids do ----
+
+/// Listens for an id.
+///
+/// # Errors
+/// Those of making the thread.
+pub fn listen(listener: Listener, channel: Arc<Channel>, owner: usize) -> Result<LinkId> {
+    let mut links = LINKS.lock();
+    let id = links.add(Transport::Listener(listener), Stage::Listening, channel);
+    own(&mut links, id, owner);
+    links.ring()?;
+    Ok(id)
+}
+
+/// Connects an id; what becomes of it is told by news.
+///
+/// # Errors
+/// Those of opening an endpoint, and of making the thread.
+pub fn connect(to: PortId, request: Frame, channel: Arc<Channel>, owner: usize) -> Result<LinkId> {
+    let endpoint = Endpoint::open().map_err(|error| error.errno())?;
+    endpoint
+        .set_nonblocking(true)
+        .map_err(|error| error.errno())?;
+    let mut links = LINKS.lock();
+    let stage = Stage::Connecting(to, request);
+    let id = links.add(Transport::Endpoint(endpoint), stage, channel);
+    own(&mut links, id, owner);
+    links.ring()?;
+    Ok(id)
+}
+
+fn own(links: &mut Links, id: LinkId, owner: usize) {
+    if let Some(link) = links.links.get_mut(&id) {
+        link.owner = owner;
+    }
+}
+
+/// Gives a connection that a peer has asked for to its id.
+pub fn adopt(id: LinkId, owner: usize) {
+    own(&mut LINKS.lock(), id, owner);
+}
+
+/// The address of the id of a connection.
+pub fn owner(id: LinkId) -> Option<usize> {
+    let links = LINKS.lock();
+    let owner = links.links.get(&id).map(|link| link.owner);
+    owner.filter(|owner| *owner != 0)
+}
+
+/// Has the news of a connection go to another channel.
+pub fn redirect(id: LinkId, channel: Arc<Channel>) {
+    if let Some(link) = LINKS.lock().links.get_mut(&id) {
+        link.channel = channel;
+    }
+}
+
+/// Sends a frame; whether the peer is there to get it.
+pub fn send(id: LinkId, frame: &Frame) -> bool {
+    let mut links = LINKS.lock();
+    let Some(link) = links.links.get_mut(&id) else {
+        return false;
+    };
+    if matches!(frame.kind, Kind::Reply | Kind::Reject) {
+        link.is_answered = true;
+    }
+    link.send(frame)
+}
+
+/// Ends a connection or listener, and those that wait for the listener.
+pub fn end(id: LinkId) {
+    let mut links = LINKS.lock();
+    links.links.remove(&id);
+    links.links.retain(|_, link| match &link.stage {
+        Stage::Silent(listener, _) => *listener != id,
+        _ => true,
+    });
+}
+
+impl Link {
+    fn send(&self, frame: &Frame) -> bool {
+        let bytes = frame.bytes();
+        match &self.transport {
+            // Frames are few and small: there is room.
+            Transport::Endpoint(endpoint) => {
+                endpoint.send(&bytes, SendFlags::empty()) == Ok(bytes.len())
+            }
+            Transport::Listener(_) => false,
+        }
+    }
+
+    fn fd(&self) -> usize {
+        match &self.transport {
+            Transport::Listener(listener) => listener.fd(),
+            Transport::Endpoint(endpoint) => endpoint.fd(),
+        }
+    }
+
+    fn wanted(&self) -> EventFlags {
+        match self.stage {
+            Stage::Connecting(..) => EventFlags::EVENT_WRITE,
+            Stage::Over => EventFlags::empty(),
+            _ => EventFlags::EVENT_READ,
+        }
+    }
+
+    /// Tells the id that the connection has ended, once.
+    fn disconnected(&mut self) -> Matter {
+        self.stage = Stage::Over;
+        Matter::Disconnected
+    }
+
+    /// Takes what has arrived; `false`: nothing more comes.
+    fn fill(&mut self) -> bool {
+        let Transport::Endpoint(endpoint) = &self.transport else {
+            return false;
+        };
+        let mut buffer = [0; 512];
+        while self.arrived.len() < MOST_BYTES {
+            match endpoint.recv(&mut buffer, RecvFlags::empty()) {
+                Ok(0) => return true,
+                Ok(count) => self
+                    .arrived
+                    .extend_from_slice(buffer.get(..count).unwrap_or_default()),
+                Err(scif::Error::Scif(Errno::Interrupted)) => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// What a frame of the peer means.
+    fn understand(&mut self, frame: Frame) -> Option<Matter> {
+        match frame.kind {
+            Kind::Reply if !self.is_answered => {
+                self.is_answered = true;
+                Some(Matter::Reply(frame))
+            }
+            Kind::Reject if !self.is_answered => {
+                self.stage = Stage::Over;
+                Some(Matter::Rejected(BY_PROGRAM, frame.private))
+            }
+            Kind::Ready => Some(Matter::Ready),
+            Kind::Disconnect => {
+                self.send(&Frame::plain(Kind::Disconnected));
+                Some(self.disconnected())
+            }
+            Kind::Disconnected => Some(self.disconnected()),
+            // A peer that says what has no meaning now.
+            Kind::Request | Kind::Reply | Kind::Reject => Some(self.disconnected()),
+        }
+    }
+
+    /// Moves it on as far as that goes; what is to be told, and whether it is of no use any more.
+    fn step(&mut self, id: LinkId) -> (Vec<News>, bool) {
+        let news = |matter| News {
+            whom: Whom::Link(id),
+            matter,
+        };
+        let mut told = Vec::new();
+        if let Stage::Connecting(to, request) = &self.stage {
+            let Transport::Endpoint(endpoint) = &self.transport else {
+                return (told, true);
+            };
+            let failed = match endpoint.connect(*to) {
+                Err(scif::Error::Scif(Errno::InProgress)) => return (told, false),
+                Err(error) => Some(error),
+                Ok(_) => None,
+            };
+            let request = request.clone();
+            match failed {
+                None => {
+                    self.stage = Stage::Open;
+                    self.send(&request);
+                }
+                Some(error) => {
+                    self.stage = Stage::Over;
+                    told.push(news(match error {
+                        scif::Error::Scif(Errno::ConnectionRefused) => {
+                            Matter::Rejected(NO_SERVICE, Vec::new())
+                        }
+                        scif::Error::Scif(Errno::NoDevice) => Matter::Unreachable(-EHOSTUNREACH),
+                        _ => Matter::Unreachable(-ETIMEDOUT),
+                    }));
+                    return (told, false);
+                }
+            }
+        }
+        let has_more = self.fill();
+        loop {
+            let taken = Frame::take(&mut self.arrived);
+            match (&self.stage, taken) {
+                (Stage::Over | Stage::Listening, _) => return (told, false),
+                (Stage::Silent(listener, peer), Ok(Some(frame))) => {
+                    if frame.kind != Kind::Request {
+                        return (told, true);
+                    }
+                    let whom = Whom::Link(*listener);
+                    let matter = Matter::Request(id, *peer, frame);
+                    told.push(News { whom, matter });
+                    self.stage = Stage::Open;
+                }
+                (Stage::Silent(..), Err(())) => return (told, true),
+                (Stage::Silent(..), Ok(None)) => return (told, !has_more),
+                (_, Ok(Some(frame))) => told.extend(self.understand(frame).map(news)),
+                (_, Ok(None)) if has_more => return (told, false),
+                (_, Ok(None) | Err(())) => {
+                    told.push(news(self.disconnected()));
+                    return (told, false);
+                }
+            }
+        }
+    }
+}
+
+// ---- The thread ----
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Source {
+    Bell,
+    /// A connection or listener: all are looked at.
+    Link,
+}
+
+struct Worker {
+    queue: Queue<Source>,
+    bell: Fd,
+}
+
+impl Worker {
+    fn new(bell: Fd) -> verbs::Result<Self> {
+        let mut queue = Queue::new()?;
+        queue.subscribe(bell.raw(), EventFlags::EVENT_READ, Source::Bell)?;
+        Ok(Self { queue, bell })
+    }
+
+    /// Works until the program ends.
+    fn run(mut self) -> verbs::Result<()> {
+        let mut ready: Vec<Ready<Source>> = Vec::new();
+        loop {
+            if ready.iter().any(|of| of.source == Source::Bell) {
+                // It says only that there is something to do.
+                let _ = self.bell.read(&mut [0; 64]);
+            }
+            self.turn()?;
+            self.queue.wait(None, &mut ready)?;
+        }
+    }
+
+    fn turn(&mut self) -> verbs::Result<()> {
+        let mut links = LINKS.lock();
+        accept(&mut links);
+        let ids: Vec<LinkId> = links.links.keys().copied().collect();
+        for id in ids {
+            let Some(link) = links.links.get_mut(&id) else {
+                continue;
+            };
+            let (told, is_useless) = link.step(id);
+            for news in told {
+                link.channel.push(news);
+            }
+            if is_useless {
+                links.links.remove(&id);
+                continue;
+            }
+            let wanted = link.wanted();
+            if link.watched != wanted {
+                self.queue.subscribe(link.fd(), wanted, Source::Link)?;
+                link.watched = wanted;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes connections that peers have made.
+fn accept(links: &mut Links) {
+    let mut accepted = Vec::new();
+    for (id, link) in &links.links {
+        if let Transport::Listener(listener) = &link.transport {
+            // An error is the driver's end.
+            while let Ok(Some((endpoint, peer))) = listener.try_accept() {
+                accepted.push((*id, endpoint, peer, link.channel.clone()));
+            }
+        }
+    }
+    for (listener, endpoint, peer, channel) in accepted {
+        // Who cannot be heard without waiting is not heard.
+        if endpoint.set_nonblocking(true).is_ok() {
+            let stage = Stage::Silent(listener, peer);
+            links.add(Transport::Endpoint(endpoint), stage, channel);
+        }
+    }
+    // Those that say nothing must not keep out those that do.
+    let is_silent = |link: &Link| matches!(link.stage, Stage::Silent(..));
+    while links.links.values().filter(|link| is_silent(link)).count() > MOST_SILENT {
+        let oldest = links.links.iter().find(|(_, link)| is_silent(link));
+        if let Some(id) = oldest.map(|(id, _)| *id) {
+            links.links.remove(&id);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The functions of `rdma/rdma_cma.h`: queue pairs connected by address and port.
+//!
+//! An id that listens is a listener of SCIF, one that is connected has a SCIF connection beside its
+//! queue pair, for what the ends tell each other of it: [`frame`]. A thread of the library moves
+//! these connections on and puts news into event channels: [`link`]. What news mean is done in the
+//! call that takes them out: [`event`].
+
+mod address;
+mod event;
+mod frame;
+mod id;
+mod link;
+mod queue_pair;
