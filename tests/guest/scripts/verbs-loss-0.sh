@@ -1,0 +1,11 @@
+# The other node loses its power while programs of RDMA verbs are killed.
+
+failed=0
+verbs-storm until-loss 5 1 &
+storm=$!
+sleep 4
+echo "LAUNCHER kill 1"
+wait "$storm" || failed=1
+scif-kills idle || failed=1
+verbs-storm idle || failed=1
+exit "$failed"

@@ -1,0 +1,24 @@
+# micd, and the daemon of the RDMA device, are killed while programs of RDMA verbs are; those that are
+# left get on with the next one.
+
+. /scheme/initfs/lib/steps.sh
+
+pid_of() { ps | grep " $1\$" | { read -r pid rest; echo "$pid"; }; }
+another() { now=$(pid_of "$1"); [ -n "$now" ] && [ "$now" != "$2" ]; }
+
+verbs-storm 40 3 1 &
+storm=$!
+for daemon in ibd micd ibd micd; do
+    sleep 1
+    before=$(pid_of "$daemon")
+    kill -9 "$before"
+    until_true another "$daemon" "$before"
+    step "$daemon-came-back" $? "$(ps)"
+done
+wait "$storm"
+step storm $? "the programs"
+scif-kills idle
+step idle $? "something is left"
+verbs-storm idle
+step idle-device $? "the device has something"
+exit "$failed"

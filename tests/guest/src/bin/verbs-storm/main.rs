@@ -1,0 +1,323 @@
+//! Programs of RDMA verbs that are killed at random moments.
+//!
+//! `verbs-storm KILLS SEED NODE` runs two servers and two clients of NODE's servers, and kills one
+//! of the four again and again, in whatever it may be doing. The others must see the documented
+//! completions and events: what had arrived is delivered in order and whole, every request
+//! completes once, the oldest that did not succeed with RETRY_EXC_ERR, all behind it flushed, with
+//! QP_FATAL once. In the end those that are left must still get on. A second one runs on the other
+//! node; both end together.
+//!
+//! `verbs-storm until-loss SEED NODE` kills until the other node is lost.
+//!
+//! The programs are `verbs-storm server SEED PORT` and `verbs-storm client SEED NODE PORT`, which
+//! go on until they are killed; `verbs-storm once SEED NODE PORT` is a client with one session that
+//! must succeed. `verbs-storm idle`: whether the device has nothing any more.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+mod client;
+mod end;
+mod server;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use guest_tests::pattern::Random;
+use guest_tests::{Suite, peer, settled, text, uverbs};
+use runtime::process::{Child, Command};
+use runtime::time::{Duration, Instant, sleep};
+use runtime::{fs, println};
+use scif::{Endpoint, Listener, NodeId, Options, PortId, RecvFlags, SendFlags};
+
+runtime::main!(main);
+
+/// Ports of the servers, and where both storms meet.
+const PORTS: [u16; 2] = [5410, 5411];
+const MEETING: u16 = 5412;
+/// Longest life of a program between two kills.
+const LONGEST_LIFE_MS: u64 = 150;
+/// How long the other storm, or a session that must succeed, may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How a session of a program did not go on.
+pub enum Trouble {
+    /// Somebody is not there, or not any more: try again.
+    Gone,
+    /// Something is wrong.
+    Wrong(String),
+}
+
+/// The result of a step of a session.
+pub type Step<T = ()> = Result<T, Trouble>;
+
+/// Tells what is wrong.
+pub fn wrong<T>(what: impl Into<String>) -> Step<T> {
+    Err(Trouble::Wrong(what.into()))
+}
+
+fn main() -> i32 {
+    let arguments = peer::arguments();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let number = |word: &str| word.parse::<u64>().unwrap_or_default();
+    match words[..] {
+        ["idle"] => idle(),
+        ["server", seed, port] => report(server::run(number(seed), number(port) as u16)),
+        [role @ ("client" | "once"), seed, node, port] => {
+            let to = PortId::new(number(node) as NodeId, number(port) as u16);
+            report(client::run(number(seed), to, role == "once"))
+        }
+        ["until-loss", seed, node] => storm(None, number(seed), number(node) as NodeId),
+        [kills, seed, node] => storm(Some(number(kills)), number(seed), number(node) as NodeId),
+        _ => 2,
+    }
+}
+
+fn report(result: Result<(), String>) -> i32 {
+    match result {
+        Ok(()) => 0,
+        Err(what) => {
+            println!("verbs-storm: {what}");
+            1
+        }
+    }
+}
+
+fn idle() -> i32 {
+    let mut suite = Suite::new("verbs-storm");
+    let nothing = || uverbs::present().map(|counts| counts.iter().all(|(_, count)| *count == 0));
+    // The file that is read is open.
+    let is_idle = || {
+        let counts = uverbs::present().unwrap_or_default();
+        counts
+            .iter()
+            .all(|(name, count)| *count == 0 || name == "files")
+    };
+    let found = settled(is_idle, &true);
+    let result = match found {
+        true => Ok(()),
+        false => Err(alloc::format!("{:?}, {:?}", nothing(), uverbs::present())),
+    };
+    suite.check("idle device", result);
+    suite.finish()
+}
+
+// ---- The storm ----
+
+/// One of the four programs.
+struct Program {
+    words: Vec<String>,
+    child: Child,
+}
+
+/// Seeds of all programs that were started.
+struct Seeds(Vec<u64>);
+
+fn start(role: &[String], random: &mut Random, seeds: &mut Seeds) -> Result<Program, String> {
+    let seed = random.up_to(1 << 30);
+    seeds.0.push(seed);
+    let mut words = role.to_vec();
+    words.insert(1, alloc::format!("{seed}"));
+    let mut command = Command::new("verbs-storm");
+    command.args(words.iter().map(String::as_str));
+    let child = command.spawn().map_err(text("starting"))?;
+    let words = role.to_vec();
+    Ok(Program { words, child })
+}
+
+fn end(program: &mut Program) -> Result<(), String> {
+    let named = |error: String| alloc::format!("{:?}: {error}", program.words);
+    program
+        .child
+        .kill()
+        .map_err(text("killing"))
+        .map_err(named)?;
+    let status = program.child.wait().map_err(text("waiting"))?;
+    match status.signal() {
+        Some(9) => Ok(()),
+        _ => Err(named(alloc::format!("it ended by itself, {status}"))),
+    }
+}
+
+/// The other storm.
+struct Other {
+    endpoint: Endpoint,
+}
+
+impl Other {
+    fn meet(node: NodeId) -> Result<Other, String> {
+        let own = scif::nodes().map_err(text("nodes"))?.own;
+        let endpoint = match own < node {
+            true => {
+                let listener = Listener::bind(MEETING).map_err(text("listen"))?;
+                listener.accept().map_err(text("accept"))?.0
+            }
+            false => {
+                let patient = Options::new().retry_for(PATIENCE);
+                let to = PortId::new(node, MEETING);
+                patient.connect(to).map_err(text("connect"))?
+            }
+        };
+        Ok(Other { endpoint })
+    }
+
+    /// Waits until the other one has come as far. The connection may have gone with a driver.
+    fn wait(&self, own: NodeId, node: NodeId) -> Result<Option<Other>, String> {
+        let sent = self.endpoint.send(&[1], SendFlags::BLOCK);
+        let heard = sent.and_then(|_| self.endpoint.recv(&mut [0], RecvFlags::BLOCK));
+        match heard {
+            Ok(_) => Ok(None),
+            Err(_) if own != node => Other::meet(node).map(Some),
+            Err(error) => Err(alloc::format!("the other storm: {error}")),
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.endpoint.recv(&mut [0], RecvFlags::empty()).is_err()
+    }
+}
+
+/// Kills so many times, or until the other node is lost.
+fn storm(kills: Option<u64>, seed: u64, node: NodeId) -> i32 {
+    let mut suite = Suite::new("verbs-storm");
+    let result = rage(&mut suite, kills, seed, node);
+    suite.check("the storm", result);
+    suite.finish()
+}
+
+fn rage(suite: &mut Suite, kills: Option<u64>, seed: u64, node: NodeId) -> Result<(), String> {
+    let own = scif::nodes().map_err(text("nodes"))?.own;
+    let mut random = Random::new(seed);
+    let mut seeds = Seeds(Vec::new());
+    // Within a node nobody else is met.
+    let mut other = match own == node {
+        true => None,
+        false => Some(Other::meet(node)?),
+    };
+    let mut programs = Vec::new();
+    for port in PORTS {
+        let (to, port) = (alloc::format!("{node}"), alloc::format!("{port}"));
+        let server = [String::from("server"), port.clone()];
+        programs.push(start(&server, &mut random, &mut seeds)?);
+        let client = [String::from("client"), to, port];
+        programs.push(start(&client, &mut random, &mut seeds)?);
+    }
+    let mut done = 0;
+    loop {
+        sleep(Duration::from_millis(random.up_to(LONGEST_LIFE_MS)));
+        let is_over = match kills {
+            Some(kills) => done == kills,
+            None => other.as_ref().is_some_and(Other::is_lost),
+        };
+        if is_over {
+            break;
+        }
+        let victim = random.up_to(4) as usize % programs.len();
+        let result = end(&mut programs[victim]);
+        done += 1;
+        if let Err(error) = result {
+            suite.check(&alloc::format!("kill {done}"), Err(error));
+        }
+        let words = programs[victim].words.clone();
+        programs[victim] = start(&words, &mut random, &mut seeds)?;
+    }
+    if kills.is_some() {
+        if let Some(met) = &other {
+            other = met.wait(own, node)?.or(other);
+        }
+        for port in PORTS {
+            let (to, at) = (alloc::format!("{node}"), alloc::format!("{port}"));
+            let mut command = Command::new("verbs-storm");
+            command.args(["once", "1", &to, &at]);
+            let mut child = command.spawn().map_err(text("the last client"))?;
+            let last = child.wait().map_err(text("waiting"))?;
+            let result = match last.success() {
+                true => Ok(()),
+                false => Err(alloc::format!("{last}")),
+            };
+            suite.check(&alloc::format!("the server at {port} serves"), result);
+        }
+        if let Some(met) = &other {
+            met.wait(own, node)?;
+        }
+    } else {
+        // Those that are left are told of the loss before they die.
+        sleep(Duration::from_millis(20 * LONGEST_LIFE_MS));
+    }
+    for program in &mut programs {
+        end(program)?;
+    }
+    let (ended, lost) = tally(&seeds);
+    println!("verbs-storm: {done} kills; sessions that ended: {ended}, that were lost: {lost}");
+    match ended > 0 && lost > 0 {
+        true => Ok(()),
+        false => Err("nothing happened".into()),
+    }
+}
+
+// ---- What the programs have seen ----
+
+/// Where a program says what its sessions came to.
+fn notes(seed: u64) -> String {
+    alloc::format!("/tmp/verbs-storm-{seed}")
+}
+
+/// Sessions of a program.
+#[derive(Default)]
+pub struct Tally {
+    seed: u64,
+    ended: u64,
+    lost: u64,
+}
+
+impl Tally {
+    /// None yet.
+    pub fn new(seed: u64) -> Tally {
+        Tally {
+            seed,
+            ..Tally::default()
+        }
+    }
+
+    /// One more, which was lost or ended in order.
+    pub fn add(&mut self, was_lost: bool) {
+        match was_lost {
+            true => self.lost += 1,
+            false => self.ended += 1,
+        }
+        let text = alloc::format!("{} {}", self.ended, self.lost);
+        if let Err(error) = fs::write(&notes(self.seed), text.as_bytes()) {
+            println!("verbs-storm: notes: {error}");
+        }
+    }
+}
+
+fn tally(seeds: &Seeds) -> (u64, u64) {
+    let mut sum = (0, 0);
+    for seed in &seeds.0 {
+        // A program that was killed before its first session's end has none.
+        let Ok(text) = fs::read_to_string(&notes(*seed)) else {
+            continue;
+        };
+        let mut numbers = text.split(' ').filter_map(|word| word.parse::<u64>().ok());
+        sum.0 += numbers.next().unwrap_or_default();
+        sum.1 += numbers.next().unwrap_or_default();
+    }
+    sum
+}
+
+/// A time after which what does not come is wrong.
+pub struct Patience(Instant);
+
+impl Patience {
+    /// From now on.
+    pub fn new() -> Patience {
+        Patience(Instant::now())
+    }
+
+    /// Whether it has run out.
+    pub fn is_over(&self) -> bool {
+        self.0.elapsed() > PATIENCE
+    }
+}
