@@ -65,6 +65,16 @@ expect st_stream 32 bytes_per_s
 expect st_put 4096 bytes_per_s
 expect st_get 4096 bytes_per_s
 
+run scif-perf 1 $few -n 20 --size 4K --max 16 --test verbs
+expect rdma_write_rtt 8 ns
+expect rdma_send_rtt 64 ns
+expect rdma_stream 64 bytes_per_s
+expect rdma_write 4096 bytes_per_s
+expect rdma_read 4096 bytes_per_s
+for count in 1 16; do
+    expect rdma_pairs_rtt $count ns
+done
+
 run scif-perf 1 $few -n 20 --size 4K,64K --pairs 1,3 --test costs
 for test in register unregister map unmap; do
     expect $test 4096 ns

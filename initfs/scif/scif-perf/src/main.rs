@@ -27,6 +27,11 @@
 //! | `st_stream` | 32 | bytes_per_s | headers one way |
 //! | `st_put`, `st_get` | bytes | bytes_per_s | put and get |
 //! | `st_idle_rtt` | connections | ns | as `st_rtt`, beside idle connections |
+//! | `rdma_write_rtt` | 8 | ns | a word by RDMA WRITE and one back, both polling memory |
+//! | `rdma_send_rtt` | 64 | ns | a SEND and one back, by polled queues or completion channels |
+//! | `rdma_stream` | 64 | bytes_per_s | SENDs one way, one of 16 signaled |
+//! | `rdma_write`, `rdma_read` | bytes | bytes_per_s | RDMA WRITE and READ, until they complete |
+//! | `rdma_pairs_rtt` | queue pairs | ns | a SEND and one back over each queue pair in turn |
 //! | `nodes_rtt` | nodes | ns | round trip of 64 bytes with this number of nodes online |
 //!
 //! `path` in a line is `bypass` (the calls of the library) or `file` (`read` and `write`); `wait`

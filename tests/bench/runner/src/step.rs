@@ -243,6 +243,12 @@ fn pair(quick: bool) -> Vec<String> {
         format!("scif-bare 1 {fast} --test stream+st_stream --size 32"),
         format!("scif-bare 1 {copies} --test bare_write+st_put --size 1M"),
         format!("scif-bare 1 {copies} --test bare_read+st_get --size 1M"),
+        format!("scif-bare 1 {fast} --test bare_pingpong+rdma_write_rtt --poll"),
+        format!("scif-bare 1 {fast} --test msg_rtt+rdma_send_rtt --size 64 --poll"),
+        format!("scif-bare 1 {fast} --test bare_doorbell+rdma_send_rtt --block"),
+        format!("scif-bare 1 {fast} --test stream+rdma_stream --size 64"),
+        format!("scif-bare 1 {copies} --test rma_write+rdma_write,rma_read+rdma_read --size 1M"),
+        format!("scif-bare 1 {fast} --test rdma_pairs --poll"),
         format!("scif-bare 1 {} --test file_stream --stop", effort(quick)),
     ]
 }

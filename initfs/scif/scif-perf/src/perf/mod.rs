@@ -9,6 +9,7 @@ mod server;
 pub mod session;
 mod transfers;
 mod turns;
+mod verbs;
 pub mod wire;
 
 use alloc::format;
@@ -41,7 +42,7 @@ scif-perf NODE [options]       measures against the server on that node
   --path bypass|file how messages go: by the library's calls, or by read and write of the file
   --pairs LIST       numbers of pairs for the test pairs (default 1,2,4,8)
   --max N            largest count of the growth tests
-  --port P           the server's port (default 1200); it uses the next three as well
+  --port P           the server's port (default 1200); it uses the next four as well
   --json             a JSON object per line instead of a table
   --quiet            no progress on standard error (nor with --json)
   --stop             end the server afterwards
@@ -52,6 +53,8 @@ tests:
   growth             idle windows pages st_idle
   transfers          st_rtt st_put_rtt st_stream st_put st_get: Scheduled Transfers, by push and
                      pull, headers one way, put and get
+  verbs              rdma_write_rtt rdma_send_rtt rdma_stream rdma_write rdma_read rdma_pairs: RDMA
+                     verbs, by words that are written, messages, transfers, many queue pairs
   own                own_rma_write own_rma_read own_register copy_register (to compare with)
   beside             echo_idle echo_own echo_peer register_idle register_own register_peer:
                      means, beside a thread that only computes nowhere, here, on the peer's node
@@ -103,6 +106,17 @@ const GROUPS: &[(&str, &[&str])] = &[
     (
         "transfers",
         &["st_rtt", "st_put_rtt", "st_stream", "st_put", "st_get"],
+    ),
+    (
+        "verbs",
+        &[
+            "rdma_write_rtt",
+            "rdma_send_rtt",
+            "rdma_stream",
+            "rdma_write",
+            "rdma_read",
+            "rdma_pairs",
+        ],
     ),
     (
         "own",
@@ -159,6 +173,12 @@ impl From<String> for Failure {
 
 impl From<scif::Error> for Failure {
     fn from(error: scif::Error) -> Self {
+        Self(format!("{error}"))
+    }
+}
+
+impl From<::verbs::Error> for Failure {
+    fn from(error: ::verbs::Error) -> Self {
         Self(format!("{error}"))
     }
 }
@@ -381,8 +401,8 @@ fn run(line: &Arguments, program: Program) -> Result {
         return Ok(());
     }
     let port: Port = line.number("--port", PORT)?;
-    if port > Port::MAX - transfers::AHEAD {
-        let most = Port::MAX - transfers::AHEAD;
+    if port > Port::MAX - verbs::AHEAD {
+        let most = Port::MAX - verbs::AHEAD;
         return Err(format!("--port {port}: at most {most}, as the next ones are used too").into());
     }
     if line.has("-s") {
@@ -396,6 +416,12 @@ fn run(line: &Arguments, program: Program) -> Result {
         }
         let run = move || {
             if let Err(failure) = transfers::serve(port + transfers::AHEAD) {
+                runtime::eprintln!("scif-perf: {failure}");
+            }
+        };
+        runtime::thread::spawn(run).context("a thread")?;
+        let run = move || {
+            if let Err(failure) = verbs::serve(port + verbs::AHEAD) {
                 runtime::eprintln!("scif-perf: {failure}");
             }
         };
@@ -530,5 +556,6 @@ fn measure(settings: &Settings) -> Result {
     costs::run(settings)?;
     growth::run(settings)?;
     transfers::run(settings)?;
+    verbs::run(settings)?;
     beside::run(settings)
 }

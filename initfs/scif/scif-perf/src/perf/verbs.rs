@@ -1,0 +1,590 @@
+//! RDMA verbs: round trips of writes and of messages, messages one way, writes and reads, and round
+//! trips over many queue pairs. The server has a port of its own for them; orders go over a
+//! connection beside the queue pairs.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use ::verbs::{
+    self as rdma, Access, CompletionChannel, CompletionQueue, Context as Device, MemoryRegion,
+    QpType, QueuePair, Remote, SendFlags as Flags, SendRequest, Settings as Times, WcStatus,
+    WorkCompletion,
+};
+use hal::clock::ticks;
+use hal::pause::yield_now;
+use runtime::thread;
+use runtime::time::Duration;
+use scif::{Endpoint, Listener, Memory, Options, Port, PortId, RecvFlags, SendFlags};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, TryFromBytes};
+
+use super::bandwidth::{self, SEED};
+use super::growth;
+use super::latency::{rounds_of, with_table};
+use super::server::{fill, sum};
+use super::session::PAGE;
+use super::wire::Wait;
+use super::{Context, Failure, Result, Settings};
+use crate::report::Unit;
+use crate::samples::Samples;
+
+/// How far behind the server's port the one for these tests is.
+pub const AHEAD: Port = 4;
+
+/// How long connecting is tried while no server listens there yet.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes of a message, and receives that are posted on each queue pair.
+const MESSAGE: usize = 64;
+const RECEIVES: u64 = 64;
+/// Sends between two completions of a stream.
+const BATCH: u64 = 16;
+/// Where messages lie, behind the words that are written.
+const OUT: usize = PAGE;
+const IN: usize = 2 * PAGE;
+/// Bytes of memory of each end, beside what is written and read.
+const LEAST: usize = 4 * PAGE;
+
+/// What a client asks for. Every order but the first is answered by one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, TryFromBytes)]
+#[repr(u64)]
+enum Verb {
+    /// Make so many queue pairs, with `bytes` of memory, and connect them; the answer has the
+    /// memory's address and key.
+    Connect = 1,
+    /// Answer so many messages on each queue pair in turn.
+    Echo = 2,
+    /// Answer so many words that are written.
+    EchoWrites = 3,
+    /// Take so many messages.
+    Take = 4,
+    /// Fill the memory with the pattern of a seed.
+    Fill = 5,
+    /// The checksum of the memory.
+    Sum = 6,
+}
+
+/// An order, or an answer.
+#[derive(Clone, Copy, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C)]
+struct Order {
+    verb: u64,
+    argument: u64,
+    bytes: u64,
+    key: u32,
+    sleeps: u32,
+}
+
+impl Order {
+    fn new(verb: Verb, argument: u64) -> Self {
+        Self {
+            verb: verb as u64,
+            argument,
+            ..Self::default()
+        }
+    }
+}
+
+fn say(endpoint: &Endpoint, order: Order) -> Result {
+    match endpoint.send(order.as_bytes(), SendFlags::BLOCK)? {
+        count if count == size_of::<Order>() => Ok(()),
+        _ => Err("the other end has gone".into()),
+    }
+}
+
+fn hear(endpoint: &Endpoint) -> Result<Option<Order>> {
+    let mut order = Order::new_zeroed();
+    // It has gone when there is none.
+    match endpoint.recv(order.as_mut_bytes(), RecvFlags::BLOCK) {
+        Ok(count) if count == size_of::<Order>() => Ok(Some(order)),
+        _ => Ok(None),
+    }
+}
+
+/// One end: queue pairs of one domain, which complete in one queue for sends and one for receives.
+struct End {
+    pairs: Vec<QueuePair>,
+    region: MemoryRegion,
+    sends: CompletionQueue,
+    receives: CompletionQueue,
+    channel: CompletionChannel,
+    far: Remote,
+    /// How completions are waited for.
+    wait: Wait,
+    found: Vec<WorkCompletion>,
+    _device: Device,
+}
+
+fn device() -> Result<Device> {
+    let device = rdma::devices()?.remove(0);
+    let start = |worker: rdma::Worker| {
+        let run = move || {
+            if let Err(error) = worker.run() {
+                runtime::eprintln!("scif-perf: the progress thread: {error}");
+            }
+        };
+        thread::spawn(run).map(drop).map_err(rdma::Error::from)
+    };
+    Ok(device.open(start)?)
+}
+
+impl End {
+    /// Makes the queue pairs and connects each with the other end's.
+    fn new(endpoint: &Endpoint, pairs: u64, bytes: u64, wait: Wait) -> Result<Self> {
+        let device = device()?;
+        let domain = device.protection_domain()?;
+        let bytes = LEAST.max((bytes as usize).next_multiple_of(PAGE));
+        let access = Access::REMOTE | Access::LOCAL_WRITE;
+        let region = domain.register(Memory::new(bytes)?, access)?;
+        let channel = device.completion_channel()?;
+        let room = (pairs * RECEIVES) as u32 * 2;
+        let sends = device.completion_queue(room)?;
+        let receives = device.completion_queue_with(room, &channel, 1)?;
+        let times = Times::default();
+        let mut made = Vec::new();
+        for _ in 0..pairs {
+            let builder = domain.queue_pair(QpType::Rc, &sends, &receives);
+            let pair = builder.inline(MESSAGE as u32).build()?;
+            pair.init(&times)?;
+            for number in 0..RECEIVES {
+                pair.receive(number, &[region.segment(IN..IN + MESSAGE)?])?;
+            }
+            pair.meet(endpoint, &times)?;
+            made.push(pair);
+        }
+        let own = region.remote(0);
+        let place = Order {
+            argument: own.address,
+            key: own.key,
+            ..Order::default()
+        };
+        say(endpoint, place)?;
+        let place = hear(endpoint)?.ok_or("the other end has gone")?;
+        Ok(Self {
+            pairs: made,
+            region,
+            sends,
+            receives,
+            channel,
+            far: Remote {
+                address: place.argument,
+                key: place.key,
+            },
+            wait,
+            found: Vec::new(),
+            _device: device,
+        })
+    }
+
+    fn pair(&self, number: u64) -> Result<&QueuePair> {
+        let index = number % self.pairs.len().max(1) as u64;
+        self.pairs.get(index as usize).ok_or("no queue pair".into())
+    }
+
+    fn far(&self, at: usize) -> Remote {
+        Remote {
+            address: self.far.address + at as u64,
+            ..self.far
+        }
+    }
+
+    /// Sends a message, unsignaled but for every so many.
+    #[inline]
+    fn send(&mut self, number: u64) -> Result {
+        self.region.write(OUT, number)?;
+        let segment = self.region.segment(OUT..OUT + MESSAGE)?;
+        let mut request = SendRequest::new(number, rdma::Opcode::Send, alloc::vec![segment]);
+        if number % BATCH != 0 {
+            request.flags = Flags::empty();
+        }
+        self.pair(number)?.post(request)?;
+        if number % BATCH == 0 {
+            self.sends.poll(BATCH as usize, &mut self.found)?;
+            self.check_sends()?;
+        }
+        Ok(())
+    }
+
+    fn check_sends(&mut self) -> Result {
+        let bad = self
+            .found
+            .drain(..)
+            .find(|wc| wc.status != WcStatus::Success);
+        match bad {
+            None => Ok(()),
+            Some(wc) => Err(format!("a send ends {:?}", wc.status).into()),
+        }
+    }
+
+    /// Waits for the next message, and posts its receive again.
+    #[inline]
+    fn take(&mut self) -> Result<u64> {
+        let mut is_armed = false;
+        while self.receives.poll(1, &mut self.found)? == 0 {
+            match self.wait {
+                Wait::Block if is_armed => {
+                    self.channel.next()?;
+                    is_armed = false;
+                }
+                Wait::Block => {
+                    self.receives.request_notification(false)?;
+                    is_armed = true;
+                }
+                Wait::Yield => yield_now(),
+                Wait::Poll | Wait::Usual => {}
+            }
+        }
+        let wc = self.found.pop().ok_or("no completion")?;
+        if wc.status != WcStatus::Success {
+            return Err(format!("a receive ends {:?}", wc.status).into());
+        }
+        let number = self.region.read::<u64>(IN)?;
+        let pair = self.pairs.iter().find(|pair| pair.number() == wc.qp);
+        let pair = pair.ok_or("a queue pair that nobody knows")?;
+        pair.receive(wc.id, &[self.region.segment(IN..IN + MESSAGE)?])?;
+        Ok(number)
+    }
+
+    /// Writes a word into the other end's memory.
+    #[inline]
+    fn write(&mut self, number: u64) -> Result {
+        self.region.write(8, number)?;
+        let segment = self.region.segment(8..16)?;
+        let far = self.far(0);
+        self.pair(0)?.write(number, &[segment], far)?;
+        if self.sends.poll(1, &mut self.found)? > 0 {
+            self.check_sends()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a word that the other end writes; polls the memory and nothing else, as programs
+    /// do that wait for the last byte.
+    #[inline]
+    fn written(&self, number: u64) -> Result {
+        while self.region.read::<u64>(0)? != number {
+            if self.wait == Wait::Yield {
+                yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for all sends.
+    fn flush(&mut self) -> Result {
+        let segment = self.region.segment(8..8)?;
+        for number in 0..self.pairs.len() as u64 {
+            let far = self.far(0);
+            self.pair(number)?.write(u64::MAX, &[segment], far)?;
+        }
+        let mut left = self.pairs.len();
+        while left > 0 {
+            self.sends.poll(1, &mut self.found)?;
+            left -= self.found.iter().filter(|wc| wc.id == u64::MAX).count();
+            self.check_sends()?;
+        }
+        Ok(())
+    }
+
+    /// Does what the client orders until it goes.
+    fn attend(&mut self, endpoint: &Endpoint) -> Result {
+        while let Some(order) = hear(endpoint)? {
+            self.wait = match order.sleeps {
+                1 => Wait::Block,
+                2 => Wait::Yield,
+                _ => Wait::Poll,
+            };
+            let verb = Verb::try_read_from_bytes(order.verb.as_bytes());
+            let verb = verb.map_err(|_| Failure::from("an order nobody knows"))?;
+            let mut answer = order;
+            match verb {
+                Verb::Echo => {
+                    for _ in 0..order.argument {
+                        let number = self.take()?;
+                        self.send(number)?;
+                    }
+                    self.flush()?;
+                }
+                Verb::EchoWrites => {
+                    for number in 1..=order.argument {
+                        self.written(number)?;
+                        self.write(number)?;
+                    }
+                    self.region.write(0, 0_u64)?;
+                }
+                Verb::Take => {
+                    answer.argument = 0;
+                    for number in 1..=order.argument {
+                        answer.argument += u64::from(self.take()? == number);
+                    }
+                }
+                Verb::Fill => fill(&self.region, self.region.len(), order.argument)?,
+                Verb::Sum => answer.argument = sum(&self.region, order.bytes as usize)?,
+                Verb::Connect => return Err("an order that comes first only".into()),
+            }
+            say(endpoint, answer)?;
+        }
+        Ok(())
+    }
+}
+
+/// Serves these tests; runs until the program ends.
+pub fn serve(port: Port) -> Result {
+    let listener = Listener::bind(port).context(&format!("port {port}"))?;
+    loop {
+        let (endpoint, _) = listener.accept().context("accept")?;
+        let attend = move || {
+            let served = hear(&endpoint).and_then(|order| match order {
+                Some(order) => End::new(&endpoint, order.argument, order.bytes, Wait::Poll)
+                    .and_then(|mut end| end.attend(&endpoint)),
+                None => Ok(()),
+            });
+            if let Err(failure) = served {
+                runtime::eprintln!("scif-perf: a client of verbs: {failure}");
+            }
+        };
+        thread::spawn(attend).context("a thread")?;
+    }
+}
+
+/// The measuring end.
+struct Client<'a> {
+    end: End,
+    endpoint: Endpoint,
+    settings: &'a Settings,
+}
+
+impl<'a> Client<'a> {
+    fn open(settings: &'a Settings, wait: Wait, pairs: u64, bytes: u64) -> Result<Self> {
+        let to = PortId::new(settings.server.node(), settings.server.port() + AHEAD);
+        let patient = Options::new().retry_for(PATIENCE);
+        let endpoint = patient.connect(to).context("connecting for verbs")?;
+        let order = Order {
+            bytes,
+            ..Order::new(Verb::Connect, pairs)
+        };
+        say(&endpoint, order)?;
+        let end = End::new(&endpoint, pairs, bytes, wait)?;
+        Ok(Self {
+            end,
+            endpoint,
+            settings,
+        })
+    }
+
+    fn order(&mut self, verb: Verb, argument: u64, bytes: u64) -> Result {
+        let order = Order {
+            bytes,
+            sleeps: match self.end.wait {
+                Wait::Block => 1,
+                Wait::Yield => 2,
+                Wait::Poll | Wait::Usual => 0,
+            },
+            ..Order::new(verb, argument)
+        };
+        say(&self.endpoint, order)
+    }
+
+    fn answer(&mut self) -> Result<u64> {
+        let answer = hear(&self.endpoint)?.ok_or("the server has gone")?;
+        Ok(answer.argument)
+    }
+
+    /// Nanoseconds of each of so many round trips.
+    fn play(&mut self, writes: bool, rounds: u64) -> Result<Vec<f64>> {
+        self.order(
+            if writes { Verb::EchoWrites } else { Verb::Echo },
+            rounds,
+            0,
+        )?;
+        let mut times = Vec::with_capacity(rounds as usize);
+        let mut last = ticks();
+        for number in 1..=rounds {
+            let back = match writes {
+                true => {
+                    self.end.write(number)?;
+                    self.end.written(number)?;
+                    number
+                }
+                false => {
+                    self.end.send(number)?;
+                    self.end.take()?
+                }
+            };
+            let now = ticks();
+            times.push(self.settings.rate.between(last, now));
+            last = now;
+            if back != number {
+                return Err("a wrong message came back".into());
+            }
+        }
+        self.end.region.write(0, 0_u64)?;
+        self.answer()?;
+        self.end.flush()?;
+        Ok(times)
+    }
+
+    fn rounds(&mut self, writes: bool) -> Result<u64> {
+        const WARM_UP: u64 = 64;
+        let warm = self.play(writes, WARM_UP)?;
+        let one = warm.iter().sum::<f64>() / WARM_UP as f64;
+        Ok(self.settings.rounds(one))
+    }
+
+    /// Nanoseconds until the other end has taken so many messages.
+    fn pour(&mut self, messages: u64) -> Result<f64> {
+        self.order(Verb::Take, messages, 0)?;
+        let start = ticks();
+        for number in 1..=messages {
+            while self.end.send_if_room(number)? {}
+        }
+        match self.answer()? == messages {
+            true => Ok(self.settings.rate.between(start, ticks())),
+            false => Err("messages came out of order".into()),
+        }
+    }
+}
+
+impl End {
+    /// Sends the next message of a stream; whether its queue was full.
+    fn send_if_room(&mut self, number: u64) -> Result<bool> {
+        match self.send_inline(number) {
+            Ok(()) => Ok(false),
+            Err(rdma::Error::NoMemory) => {
+                self.sends.poll(BATCH as usize, &mut self.found)?;
+                self.check_sends()?;
+                Ok(true)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn send_inline(&mut self, number: u64) -> rdma::Result<()> {
+        let mut bytes = [0; MESSAGE];
+        if let Some(word) = bytes.first_chunk_mut() {
+            *word = number.to_ne_bytes();
+        }
+        let mut request = SendRequest::new(number, rdma::Opcode::Send, Vec::new());
+        request.data = rdma::Data::Inline(bytes.to_vec());
+        request.flags = Flags::INLINE;
+        if number % BATCH == 0 {
+            request.flags |= Flags::SIGNALED;
+        }
+        match self.pairs.first() {
+            Some(pair) => pair.post(request),
+            None => Err(rdma::Error::Invalid),
+        }
+    }
+}
+
+/// Runs the tests of this module that are asked for.
+pub fn run(settings: &Settings) -> Result {
+    if settings.wants("rdma_write_rtt") {
+        round_trips(settings, "rdma_write_rtt", true, settings.polling())?;
+    }
+    if settings.wants("rdma_send_rtt") {
+        for wait in settings.waits() {
+            round_trips(settings, "rdma_send_rtt", false, wait).context("rdma_send_rtt")?;
+        }
+    }
+    if settings.wants("rdma_stream") {
+        stream(settings).context("rdma_stream")?;
+    }
+    for (test, toward) in [("rdma_write", true), ("rdma_read", false)] {
+        if settings.wants(test) {
+            transfers(settings, test, toward).context(test)?;
+        }
+    }
+    if settings.wants("rdma_pairs") {
+        pairs(settings).context("rdma_pairs")?;
+    }
+    Ok(())
+}
+
+fn round_trips(settings: &Settings, test: &str, writes: bool, wait: Wait) -> Result {
+    let size = if writes { 8 } else { MESSAGE as u64 };
+    let mut client = Client::open(settings, wait, 1, 0)?;
+    let rounds = client.rounds(writes)?;
+    let mut samples = Samples::new();
+    for repetition in 1..=settings.repetitions {
+        settings.repetition(test, size, repetition)?;
+        samples.add(client.play(writes, rounds)?);
+    }
+    settings.print_with(test, size, Unit::Nanoseconds, samples, |line| {
+        line.with_text("wait", wait.name())
+    });
+    Ok(())
+}
+
+/// One stream after the other, as streams of messages.
+fn stream(settings: &Settings) -> Result {
+    const RUNS: u64 = 5;
+    const WARM_UP: u64 = 64;
+    let size = MESSAGE as u64;
+    let mut client = Client::open(settings, settings.polling(), 1, 0)?;
+    client.pour(WARM_UP)?;
+    let one = client.pour(WARM_UP)? / WARM_UP as f64;
+    let count = (settings.rounds(one) / RUNS).max(WARM_UP);
+    let mut samples = Samples::new();
+    for repetition in 1..=settings.repetitions {
+        settings.repetition("rdma_stream", size, repetition)?;
+        let mut rates = Vec::new();
+        for _ in 0..RUNS {
+            let nanoseconds = client.pour(count)?;
+            rates.push((count * size) as f64 * 1e9 / nanoseconds.max(1.0));
+        }
+        samples.add(rates);
+    }
+    settings.print("rdma_stream", size, Unit::BytesPerSecond, samples);
+    Ok(())
+}
+
+/// Writes to and reads from all of the server's memory.
+fn transfers(settings: &Settings, test: &str, toward: bool) -> Result {
+    let bytes = bandwidth::whole(settings);
+    let mut client = Client::open(settings, settings.polling(), 1, bytes as u64)?;
+    match toward {
+        true => fill(&client.end.region, bytes, SEED)?,
+        false => {
+            client.order(Verb::Fill, SEED, 0)?;
+            client.answer()?;
+        }
+    }
+    let mut transfer = |size: usize| -> Result {
+        let end = &mut client.end;
+        let segment = end.region.segment(0..size)?;
+        let far = end.far(0);
+        match toward {
+            true => end.pair(0)?.write(1, &[segment], far)?,
+            false => end.pair(0)?.read(1, &[segment], far)?,
+        }
+        while end.sends.poll(1, &mut end.found)? == 0 {}
+        end.check_sends()
+    };
+    transfer(bytes)?;
+    bandwidth::measure(settings, test, &mut transfer)?;
+    let own = sum(&client.end.region, bytes)?;
+    client.order(Verb::Sum, 0, bytes as u64)?;
+    match client.answer()? == own {
+        true => Ok(()),
+        false => Err("wrong bytes arrived".into()),
+    }
+}
+
+/// Round trips over one queue pair after the other.
+fn pairs(settings: &Settings) -> Result {
+    let test = "rdma_pairs_rtt";
+    let wait = settings.polling();
+    with_table(settings, MESSAGE as u64, |play| {
+        for count in growth::steps(settings, &[1, 16, 256], 256) {
+            let mut client = Client::open(settings, wait, count, 0)?;
+            let (rounds, yards) = (client.rounds(false)?, rounds_of(settings, play)?);
+            let (mut samples, mut yard) = (Samples::new(), Samples::new());
+            for repetition in 1..=settings.repetitions {
+                settings.repetition(test, count, repetition)?;
+                samples.add(client.play(false, rounds)?);
+                yard.add(play(yards)?);
+            }
+            growth::print_both(settings, test, count, [samples, yard], Some(wait));
+        }
+        Ok(())
+    })
+}
