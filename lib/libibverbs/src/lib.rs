@@ -1,4 +1,5 @@
-//! The functions of `infiniband/verbs.h` and `rdma/rdma_cma.h`, for C programs of the image, over the library `verbs`.
+//! The functions of `infiniband/verbs.h` and `rdma/rdma_cma.h`, for C programs of the image, over
+//! the library `verbs`.
 //!
 //! Objects are structures that C sees the beginning of. Functions that give an object return null
 //! with `errno`; those that give an int return the error number, unless `verbs.h` says otherwise.

@@ -6,11 +6,11 @@
 //! | test | unit | what |
 //! | --- | --- | --- |
 //! | `send_lat` | ns | half of the time of a message and one back |
-//! | `write_lat` | ns | half of the time of an RDMA WRITE and one back, both sides looking at the last byte |
+//! | `write_lat` | ns | half of the time of an RDMA WRITE and one back, both by polling |
 //! | `read_lat` | ns | an RDMA READ, until its completion |
 //! | `atomic_lat` | ns | a fetch-and-add, until its completion |
 //! | `send_bw`, `write_bw`, `read_bw` | bytes_per_s | requests of this size, many under way |
-//! | `send_rate`, `write_rate`, `read_rate`, `atomic_rate` | per_s | the same as requests per second |
+//! | `send_rate`, `write_rate`, `read_rate`, `atomic_rate` | per_s | as requests per second |
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 
 #[cfg(target_os = "redox")]

@@ -1,5 +1,5 @@
-//! `ibctl`: what the daemon of the RDMA device knows of contexts, queue pairs, completion queues and
-//! memory regions, for people and scripts, in the manner of `scifctl`.
+//! `ibctl`: what the daemon of the RDMA device knows of contexts, queue pairs, completion queues
+//! and memory regions, for people and scripts, in the manner of `scifctl`.
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 
 #[cfg(target_os = "redox")]
