@@ -2,14 +2,13 @@
 //!
 //! The libraries are one static library of Rust's, taken apart: libscif.a has the objects of the
 //! crates behind `scif.h`, libsocket.a those behind `sys/socket.h` and its kin, libst.a those
-//! behind `st.h`, libibverbs.a those behind `infiniband/verbs.h` and
-//! `rdma/rdma_cma.h`, libibumad.a those behind `infiniband/umad.h`, libc.a all others, start-up
-//! code included. All they define is weak, so that
-//! a program may define any of their functions itself, `scif_send` as well as `malloc`: an object
-//! of Rust's holds many functions, and would otherwise clash with the program's as soon as one of
-//! the others is needed. Names that Rust made have another beginning than in a program in Rust,
-//! whose own standard library would otherwise take their place. Nothing in the directory names a
-//! place of this machine, so it can be moved and given away.
+//! behind `st.h`, libibverbs.a those behind `infiniband/verbs.h` and `rdma/rdma_cma.h`, libc.a all
+//! others, start-up code included. All they define is weak, so that a program may define any of
+//! their functions itself, `scif_send` as well as `malloc`: an object of Rust's holds many
+//! functions, and would otherwise clash with the program's as soon as one of the others is needed.
+//! Names that Rust made have another beginning than in a program in Rust, whose own standard
+//! library would otherwise take their place. Nothing in the directory names a place of this
+//! machine, so it can be moved and given away.
 
 use crate::config;
 use crate::files::{archive, copy_tree, entries, make_dir, parallel, read, remove, run};
