@@ -100,7 +100,7 @@ static void request(struct rdma_cm_event *asked) {
 }
 
 static int serve(void) {
-    struct rdma_cm_id *listener, *other;
+    struct rdma_cm_id *listener = NULL, *other;
     struct rdma_addrinfo hints = { .ai_flags = RAI_PASSIVE }, *found;
     CHECK(rdma_getaddrinfo(NULL, PORT, &hints, &found) == 0);
     struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons(atoi(PORT)) };
@@ -263,7 +263,7 @@ static void reach(void) {
     while (!is_there) {
         struct rdma_cm_id *id = resolved(server->ai_dst_addr);
         struct rdma_conn_param param = parameters("no");
-        struct rdma_cm_event *found;
+        struct rdma_cm_event *found = NULL;
         CHECK(rdma_connect(id, &param) == 0 && rdma_get_cm_event(channel, &found) == 0);
         CHECK(found->event == RDMA_CM_EVENT_REJECTED);
         is_there = found->status == 28;

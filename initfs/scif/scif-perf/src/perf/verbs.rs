@@ -192,11 +192,11 @@ impl End {
         self.region.write(OUT, number)?;
         let segment = self.region.segment(OUT..OUT + MESSAGE)?;
         let mut request = SendRequest::new(number, rdma::Opcode::Send, alloc::vec![segment]);
-        if number % BATCH != 0 {
+        if !number.is_multiple_of(BATCH) {
             request.flags = Flags::empty();
         }
         self.pair(number)?.post(request)?;
-        if number % BATCH == 0 {
+        if number.is_multiple_of(BATCH) {
             self.sends.poll(BATCH as usize, &mut self.found)?;
             self.check_sends()?;
         }
@@ -465,7 +465,7 @@ impl End {
         let mut request = SendRequest::new(number, rdma::Opcode::Send, Vec::new());
         request.data = rdma::Data::Inline(bytes.to_vec());
         request.flags = Flags::INLINE;
-        if number % BATCH == 0 {
+        if number.is_multiple_of(BATCH) {
             request.flags |= Flags::SIGNALED;
         }
         match self.pairs.first() {
