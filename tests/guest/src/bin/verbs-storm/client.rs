@@ -8,7 +8,7 @@ use scif::{Options, PortId, RecvFlags};
 use verbs::Remote;
 
 use super::end::{CONSTANT, End, SLOT, SLOTS, WORD, byte};
-use super::{PATIENCE, Patience, Step, Tally, Trouble, wrong};
+use super::{Deadline, Step, TIME_LIMIT, Tally, Trouble, wrong};
 
 /// Messages without an answer, at most: fewer than slots.
 const MOST_WITHOUT_ANSWER: u32 = 8;
@@ -23,18 +23,18 @@ pub const PLACE: usize = 12;
 pub fn run(seed: u64, to: PortId, once: bool) -> Result<(), String> {
     let mut random = Random::new(seed);
     let mut tally = Tally::new(seed);
-    let patience = Patience::new();
+    let deadline = Deadline::from_now();
     loop {
         match session(&mut random, to, once) {
             Ok(was_lost) => {
                 tally.add(was_lost);
                 match (once, was_lost) {
                     (true, false) => return Ok(()),
-                    _ if once && patience.is_over() => return Err("the server dies".into()),
+                    _ if once && deadline.has_passed() => return Err("the server dies".into()),
                     _ => {}
                 }
             }
-            Err(Trouble::Gone) if once && patience.is_over() => {
+            Err(Trouble::Gone) if once && deadline.has_passed() => {
                 return Err("there is no server".into());
             }
             Err(Trouble::Gone) => sleep(Duration::from_millis(5)),
@@ -56,7 +56,7 @@ struct Session {
 /// One session; whether the server was lost.
 fn session(random: &mut Random, to: PortId, is_patient: bool) -> Step<bool> {
     let limit = if is_patient {
-        PATIENCE
+        TIME_LIMIT
     } else {
         Duration::from_millis(200)
     };
@@ -107,12 +107,12 @@ impl Session {
                 }
             }
         }
-        let patience = Patience::new();
+        let deadline = Deadline::from_now();
         while self.answered < self.sent || self.end.outstanding() > 0 {
             if !self.look()? {
                 return self.lost();
             }
-            if patience.is_over() {
+            if deadline.has_passed() {
                 return wrong("answers do not come");
             }
         }
@@ -147,12 +147,12 @@ impl Session {
 
     /// Waits for all sends; `false`: one has failed.
     fn flush(&mut self) -> Step<bool> {
-        let patience = Patience::new();
+        let deadline = Deadline::from_now();
         while self.end.outstanding() > 0 {
             if !self.look()? {
                 return Ok(false);
             }
-            if patience.is_over() {
+            if deadline.has_passed() {
                 return wrong("a send hangs");
             }
         }

@@ -13,7 +13,7 @@ use verbs::{
     Segment, Settings, WcStatus, WorkCompletion,
 };
 
-use super::{Patience, Step, Trouble, wrong};
+use super::{Deadline, Step, Trouble, wrong};
 
 /// Slots of the memory, each for the data of one message, and their bytes.
 pub const SLOTS: u32 = 16;
@@ -225,12 +225,12 @@ impl End {
     /// The peer has died: everything completes as documented. `had_traffic`: the queue pairs were
     /// connected.
     pub fn is_lost(&mut self, had_traffic: bool) -> Step {
-        let patience = Patience::new();
+        let deadline = Deadline::from_now();
         while !self.posted.is_empty() || !self.waiting.is_empty() {
             self.finish_sends()?;
             // What had arrived is delivered before the flush.
             self.messages()?;
-            if patience.is_over() {
+            if deadline.has_passed() {
                 let (sends, receives) = (self.posted.len(), self.waiting.len());
                 return wrong(alloc::format!("{sends} sends and {receives} receives hang"));
             }
@@ -240,8 +240,8 @@ impl End {
             return wrong(alloc::format!("the state is {state:?}"));
         }
         let mut events = Vec::new();
-        let patience = Patience::new();
-        while had_traffic && events.is_empty() && !patience.is_over() {
+        let deadline = Deadline::from_now();
+        while had_traffic && events.is_empty() && !deadline.has_passed() {
             self.take_events(&mut events)?;
         }
         self.take_events(&mut events)?;
@@ -274,9 +274,9 @@ impl End {
         } = self;
         drop((pair, region));
         drop((sends, receives));
-        let patience = Patience::new();
+        let deadline = Deadline::from_now();
         while context.raw().counts() != Counts::default() {
-            if patience.is_over() {
+            if deadline.has_passed() {
                 return wrong(alloc::format!("left: {:?}", context.raw().counts()));
             }
         }

@@ -39,7 +39,7 @@ const MEETING: u16 = 5412;
 /// Longest life of a program between two kills.
 const LONGEST_LIFE_MS: u64 = 150;
 /// How long the other storm, or a session that must succeed, may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// How a session of a program did not go on.
 pub enum Trouble {
@@ -154,7 +154,7 @@ impl Other {
                 listener.accept().map_err(text("accept"))?.0
             }
             false => {
-                let patient = Options::new().retry_for(PATIENCE);
+                let patient = Options::new().retry_for(TIME_LIMIT);
                 let to = PortId::new(node, MEETING);
                 patient.connect(to).map_err(text("connect"))?
             }
@@ -308,16 +308,16 @@ fn tally(seeds: &Seeds) -> (u64, u64) {
 }
 
 /// A time after which what does not come is wrong.
-pub struct Patience(Instant);
+pub struct Deadline(Instant);
 
-impl Patience {
-    /// From now on.
-    pub fn new() -> Patience {
-        Patience(Instant::now())
+impl Deadline {
+    /// `TIME_LIMIT` from now on.
+    pub fn from_now() -> Deadline {
+        Deadline(Instant::now())
     }
 
-    /// Whether it has run out.
-    pub fn is_over(&self) -> bool {
-        self.0.elapsed() > PATIENCE
+    /// Whether the time has passed.
+    pub fn has_passed(&self) -> bool {
+        self.0.elapsed() > TIME_LIMIT
     }
 }

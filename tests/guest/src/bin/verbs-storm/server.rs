@@ -7,7 +7,7 @@ use scif::{Endpoint, Listener, RecvFlags, SendFlags};
 
 use super::client::{DATA, LEAVE, PLAIN};
 use super::end::{End, SLOT, SLOTS, byte};
-use super::{Patience, Step, Tally, Trouble, wrong};
+use super::{Deadline, Step, Tally, Trouble, wrong};
 
 /// Serves one client after the other until it is killed.
 pub fn run(seed: u64, port: u16) -> Result<(), String> {
@@ -73,8 +73,8 @@ fn serve(end: &mut End, endpoint: &Endpoint) -> Step<bool> {
         // A client that dies before it is connected leaves a receiver that waits for ever, as on
         // InfiniBand.
         let has_ended = endpoint.recv(&mut [0], RecvFlags::empty()).is_err();
-        let since = since_end.get_or_insert_with(Patience::new);
-        match (has_ended, since.is_over()) {
+        let since = since_end.get_or_insert_with(Deadline::from_now);
+        match (has_ended, since.has_passed()) {
             (false, _) => since_end = None,
             (true, _) if end.arrived == 0 => return Err(Trouble::Gone),
             (true, true) => return wrong("nothing tells of a client's death"),
@@ -103,13 +103,13 @@ fn lost(end: &mut End) -> Step<bool> {
 
 /// The client has all answers; it leaves in order, and that tells nothing.
 fn leave(end: &mut End) -> Step<bool> {
-    let patience = Patience::new();
+    let deadline = Deadline::from_now();
     while end.outstanding() > 0 {
         // It may have gone before the acknowledgement of what it had taken.
         if !end.finish_sends()? {
             return Ok(true);
         }
-        if patience.is_over() {
+        if deadline.has_passed() {
             return wrong("an answer hangs");
         }
     }
