@@ -18,7 +18,10 @@ fn main() -> i32 {
 
 fn run(server: Option<u16>) -> Result<()> {
     let device = verbs::devices()?.remove(0);
-    let context = device.open(|worker| Ok(drop(thread::spawn(move || worker.run())?)))?;
+    let context = device.open(|worker| {
+        thread::spawn(move || worker.run())?;
+        Ok(())
+    })?;
     let (domain, queue) = (context.protection_domain()?, context.completion_queue(16)?);
     let region = domain.register(Memory::new(4096)?, Access::REMOTE | Access::LOCAL_WRITE)?;
     let pair = domain.queue_pair(QpType::Rc, &queue, &queue).build()?;
