@@ -127,13 +127,18 @@ pub fn text(path: &str) -> Result<String, Errno> {
 /// # Errors
 /// Those of reading it.
 pub fn present() -> Result<Vec<(String, u64)>, Errno> {
-    const SINCE_START: [&str; 6] = [
+    const SINCE_START: [&str; 11] = [
         "commands",
         "refused",
         "async_events",
         "completion_events",
         "posted",
         "polled",
+        "sends",
+        "sent_bytes",
+        "receives",
+        "received_bytes",
+        "errors",
     ];
     let text = text("stats")?;
     let lines = text.lines().skip(1).filter_map(|line| {

@@ -62,8 +62,8 @@ const COUNTERS: [&str; 13] = [
     "mapped_pages",
     "jobs",
 ];
-/// The handles of services: `scifrund` listens, and `ibd` reads the file `peers`.
-const SERVICES: [(&str, u64); 2] = [("handles", 2), ("endpoints", 1)];
+/// The handles of services: `scifrund` and `ibd` listen, and `ibd` reads the file `peers`.
+const SERVICES: [(&str, u64); 2] = [("handles", 3), ("endpoints", 2)];
 
 fn main() -> i32 {
     let arguments = peer::arguments();
