@@ -94,6 +94,15 @@ impl Attack {
         }
     }
 
+    /// The victim has `more` windows than `then`, when only its own traffic had some.
+    fn has_windows_more(&self, then: &Order, more: u64) -> Checked {
+        let now = self.ask(LOOK)?.windows;
+        match now == then.windows + more {
+            true => Ok(()),
+            false => Err(alloc::format!("{now} windows, before {}", then.windows)),
+        }
+    }
+
     /// A lane to the port of a queue pair, from a port of the attacker's choice.
     fn lane(&self, qpn: u32, from: u32) -> Checked<Lane> {
         let to = PortId::new(self.node, (qpn >> 8) as u16);
@@ -132,10 +141,7 @@ impl Attack {
                 lane.is_denied(key)?;
             }
         }
-        match self.ask(LOOK)?.windows {
-            0 => Ok(()),
-            windows => Err(alloc::format!("{windows} windows")),
-        }
+        self.has_windows_more(&victim, 0)
     }
 
     fn connected(&mut self) -> Checked {
@@ -150,10 +156,7 @@ impl Attack {
         for key in [own, other] {
             lane.is_denied(key)?;
         }
-        match self.ask(LOOK)?.windows {
-            2 => Ok(()),
-            windows => Err(alloc::format!("{windows} windows")),
-        }
+        self.has_windows_more(&victim, 2)
     }
 
     fn guesses(&mut self) -> Checked {

@@ -38,6 +38,13 @@ pub fn gone(error: &Error) -> Trouble {
     }
 }
 
+/// Events of the device and its port, which come when their daemon or the SCIF driver dies.
+const DEVICE_EVENTS: [EventType; 3] = [
+    EventType::DeviceFatal,
+    EventType::PortErr,
+    EventType::PortActive,
+];
+
 /// One end of a session.
 pub struct End {
     pub pair: QueuePair,
@@ -108,8 +115,19 @@ impl End {
         for at in 0..SLOT {
             end.store(CONSTANT + at, &[byte(7, at)])?;
         }
-        end.pair.meet(endpoint, &settings).map_err(gone)?;
+        let met = end.pair.meet(endpoint, &settings);
+        met.map_err(|error| end.why_not_met(&error))?;
         Ok(end)
+    }
+
+    /// A queue pair that has gone to the error state, as its peer died meanwhile, is not connected
+    /// any more: `EINVAL`.
+    fn why_not_met(&self, error: &Error) -> Trouble {
+        match self.pair.query() {
+            Ok(now) if now.state == QpState::Err => Trouble::Gone,
+            Ok(now) => Trouble::Wrong(alloc::format!("connecting in {:?}: {error}", now.state)),
+            Err(_) => gone(error),
+        }
     }
 
     pub fn store(&self, at: usize, bytes: &[u8]) -> Step {
@@ -251,10 +269,12 @@ impl End {
         }
     }
 
-    /// Takes the events that are there.
+    /// Takes the events of queue pairs that are there.
     fn take_events(&self, into: &mut Vec<EventType>) -> Step {
         loop {
             match self.context.next_event() {
+                // Of a daemon or a driver that is killed as well.
+                Ok(event) if DEVICE_EVENTS.contains(&event.kind) => {}
                 Ok(event) => into.push(event.kind),
                 Err(Error::Scif(error)) if error.errno() == EAGAIN => return Ok(()),
                 Err(error) => return wrong(alloc::format!("the events: {error}")),

@@ -177,7 +177,16 @@ impl Other {
     }
 }
 
-/// Kills so many times, or until the other node is lost.
+/// The longest time between two kills: longer where the loss of a node is to find sessions that go
+/// on.
+fn longest_life_ms(kills: Option<u64>) -> u64 {
+    match kills {
+        Some(_) => LONGEST_LIFE_MS,
+        None => 6 * LONGEST_LIFE_MS,
+    }
+}
+
+/// Kills `kills` times, or until the other node is lost.
 fn storm(kills: Option<u64>, seed: u64, node: NodeId) -> i32 {
     let mut suite = Suite::new("verbs-storm");
     let result = rage(&mut suite, kills, seed, node);
@@ -204,7 +213,7 @@ fn rage(suite: &mut Suite, kills: Option<u64>, seed: u64, node: NodeId) -> Resul
     }
     let mut done = 0;
     loop {
-        sleep(Duration::from_millis(random.up_to(LONGEST_LIFE_MS)));
+        sleep(Duration::from_millis(random.up_to(longest_life_ms(kills))));
         let is_over = match kills {
             Some(kills) => done == kills,
             None => other.as_ref().is_some_and(Other::is_lost),
