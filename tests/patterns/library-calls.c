@@ -476,7 +476,16 @@ static void directories(void) {
     FAILS(statvfs("/tmp/nothing", &system), ENOENT);
     CHECK(pathconf("/tmp", _PC_PATH_MAX) == 4096 && fpathconf(at, _PC_NAME_MAX) == 255);
     FAILS(pathconf("/tmp", 99), EINVAL);
-    CHECK(close(file) == 0 && unlinkat(at, "inner/file", 0) == 0);
+    CHECK(close(file) == 0 && renameat(at, "inner/file", at, "moved") == 0);
+    FAILS(renameat2(at, "moved", at, "inner", RENAME_NOREPLACE), EEXIST);
+    FAILS(renameat2(at, "nothing", at, "inner/file", RENAME_NOREPLACE), ENOENT);
+    FAILS(renameat2(at, "inner", at, "outer", RENAME_NOREPLACE), EINVAL);
+    FAILS(renameat2(at, "moved", at, "inner/file", 99), EINVAL);
+    FAILS(faccessat(at, "inner/file", F_OK, 0), ENOENT);
+    CHECK(renameat2(at, "moved", at, "inner/file", RENAME_NOREPLACE) == 0);
+    CHECK(fstatat(at, "inner/file", &stat, 0) == 0 && stat.st_size == 5);
+    FAILS(faccessat(at, "moved", F_OK, 0), ENOENT);
+    CHECK(unlinkat(at, "inner/file", 0) == 0);
     FAILS(unlinkat(at, "inner/file", 0), ENOENT);
     CHECK(unlinkat(at, "inner", AT_REMOVEDIR) == 0 && close(at) == 0 && rmdir(path) == 0);
     char name[L_tmpnam];

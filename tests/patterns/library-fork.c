@@ -67,6 +67,31 @@ static void at_end(void) {
     handlers++;
 }
 
+/* What the handlers around a fork have done, in their order. */
+static char called[8];
+
+static void call(char name) {
+    called[strlen(called)] = name;
+}
+
+static void before_1(void) { call('a'); }
+static void before_2(void) { call('b'); }
+static void parent_1(void) { call('p'); }
+static void parent_2(void) { call('q'); }
+static void child_1(void) { call('c'); }
+
+static void handlers_of_forks(void) {
+    CHECK(pthread_atfork(before_1, parent_1, child_1) == 0);
+    CHECK(pthread_atfork(before_2, parent_2, NULL) == 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(strcmp(called, "bac") == 0 ? 7 : 8);
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    CHECK(strcmp(called, "bapq") == 0);
+    memset(called, 0, sizeof called);
+}
+
 /* The child's status, or -1 when it has to be killed. */
 static int status_of(pid_t child) {
     struct timespec begin, now;
@@ -106,6 +131,7 @@ int main(void) {
     stop = 1;
     for (int i = 0; i < USES; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
+    handlers_of_forks();
     CHECK(handlers == 0);
     return finish("fork");
 }

@@ -131,6 +131,7 @@ int pthread_spin_trylock(pthread_spinlock_t *lock);
 int pthread_spin_unlock(pthread_spinlock_t *lock);
 
 int pthread_once(pthread_once_t *once, void (*action)(void));
+int pthread_atfork(void (*before)(void), void (*in_parent)(void), void (*in_child)(void));
 int pthread_key_create(pthread_key_t *key, void (*destructor)(void *));
 int pthread_key_delete(pthread_key_t key);
 int pthread_setspecific(pthread_key_t key, const void *value);

@@ -68,6 +68,10 @@ int fsetpos(FILE *file, const fpos_t *place);
 void perror(const char *text);
 int remove(const char *path);
 int rename(const char *from, const char *to);
+int renameat(int from_directory, const char *from, int to_directory, const char *to);
+#define RENAME_NOREPLACE 1
+int renameat2(int from_directory, const char *from, int to_directory, const char *to,
+              unsigned flags);
 FILE *tmpfile(void);
 char *tmpnam(char *place);
 

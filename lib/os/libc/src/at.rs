@@ -6,12 +6,12 @@ use alloc::format;
 use alloc::string::String;
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
-use runtime::{Result, fd};
+use runtime::{Result, fs};
 use syscall::error::{EINVAL, Error};
 use syscall::flag::O_CREAT;
 
 use crate::files::{self, path_of};
-use crate::{descriptor, errno};
+use crate::{descriptor, errno, transfers};
 
 /// C's `AT_FDCWD`: names begin at the working directory.
 const HERE: c_int = -100;
@@ -28,7 +28,7 @@ unsafe fn joined(directory: c_int, name: *const c_char) -> Result<CString> {
         String::from(name)
     } else {
         let mut buffer = [0; 4096];
-        let length = fd::fpath(descriptor::check(directory)?, &mut buffer)?;
+        let length = runtime::fd::fpath(descriptor::check(directory)?, &mut buffer)?;
         let start = core::str::from_utf8(&buffer[..length]).map_err(|_| Error::new(EINVAL))?;
         format!("{}/{name}", start.trim_end_matches('/'))
     };
@@ -142,6 +142,54 @@ unsafe extern "C" fn unlinkat(directory: c_int, name: *const c_char, flags: c_in
     };
     // SAFETY: see above.
     unsafe { with_path(directory, name, remove) }
+}
+
+/// Linux's `RENAME_NOREPLACE`.
+const RENAME_NOREPLACE: c_uint = 1;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn renameat(
+    from_directory: c_int,
+    from: *const c_char,
+    to_directory: c_int,
+    to: *const c_char,
+) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { renameat2(from_directory, from, to_directory, to, 0) }
+}
+
+/// With `RENAME_NOREPLACE` a file that nobody had before takes the name first, so that no other
+/// program's file is replaced; directories cannot be renamed that way.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn renameat2(
+    from_directory: c_int,
+    from: *const c_char,
+    to_directory: c_int,
+    to: *const c_char,
+    flags: c_uint,
+) -> c_int {
+    // SAFETY: the caller's strings.
+    let paths = unsafe { (joined(from_directory, from), joined(to_directory, to)) };
+    let rename = |from: CString, to: CString| {
+        let [from, to] = [&from, &to].map(|path| path.to_str().map_err(|_| Error::new(EINVAL)));
+        let (from, to) = (from?, to?);
+        match flags {
+            0 => fs::rename(from, to),
+            RENAME_NOREPLACE if fs::metadata(from)?.is_dir() => Err(Error::new(EINVAL)),
+            RENAME_NOREPLACE => {
+                descriptor::close(transfers::open_new(to)?)?;
+                // The error that the caller is told of is the one of renaming.
+                fs::rename(from, to).inspect_err(|_| {
+                    let _ = fs::remove_file(to);
+                })
+            }
+            _ => Err(Error::new(EINVAL)),
+        }
+    };
+    errno::done(match paths {
+        (Ok(from), Ok(to)) => rename(from, to),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    })
 }
 
 /// Limits of paths and of what is behind them; -1 without an error number when there is none.

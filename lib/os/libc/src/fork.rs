@@ -2,9 +2,10 @@
 //! so a lock that another thread holds would stay taken there. All are taken before memory is
 //! copied, so that what is behind them is whole in the child, and opened in both processes.
 
+use alloc::vec::Vec;
 use core::ffi::c_int;
 
-use crate::sync::Lock;
+use crate::sync::{Lock, Shared};
 use crate::{
     descriptor, environment, errno, locale, messages, plusplus, process, pthread, random, signal,
     stream, strings, terminal, time, transfers, users, wide,
@@ -12,7 +13,8 @@ use crate::{
 
 /// Values of the library that threads take turns with, besides streams and the table of
 /// descriptors.
-const LOCKS: [&dyn Lock; 21] = [
+const LOCKS: [&dyn Lock; 22] = [
+    &HANDLERS,
     &messages::LOG,
     &signal::HANDLERS,
     &environment::OWN,
@@ -49,13 +51,33 @@ unsafe extern "C" {
 
 /// Runs `action` while no other thread uses one of the values.
 fn held<T>(action: impl FnOnce() -> T) -> T {
-    let taken = LOCKS.map(Lock::take);
+    LOCKS.iter().for_each(|lock| lock.take());
     let result = action();
-    for (lock, _) in LOCKS.iter().zip(taken).filter(|(_, taken)| *taken) {
+    for lock in LOCKS {
         // SAFETY: taken above.
         unsafe { lock.open() };
     }
     result
+}
+
+/// A handler of `pthread_atfork`.
+type Handler = Option<unsafe extern "C" fn()>;
+
+/// Handlers for before a fork, and for afterwards in the parent and in the child.
+pub static HANDLERS: Shared<Vec<[Handler; 3]>> = Shared::new(Vec::new());
+
+#[unsafe(no_mangle)]
+extern "C" fn pthread_atfork(before: Handler, in_parent: Handler, in_child: Handler) -> c_int {
+    HANDLERS.with(|handlers| handlers.push([before, in_parent, in_child]));
+    0
+}
+
+/// Calls handlers, which may add others.
+fn call(handlers: impl Iterator<Item = Handler>) {
+    for handler in handlers.flatten() {
+        // SAFETY: the program's functions, which take nothing.
+        unsafe { handler() };
+    }
 }
 
 /// The child has the calling thread alone. Memory that schemes have mapped is not in it, which is
@@ -63,6 +85,9 @@ fn held<T>(action: impl FnOnce() -> T) -> T {
 /// them.
 #[unsafe(no_mangle)]
 extern "C" fn fork() -> c_int {
+    let handlers = HANDLERS.with(|handlers| handlers.clone());
+    // The last one that was given comes first, as it may use what others keep.
+    call(handlers.iter().rev().map(|[before, ..]| *before));
     skiff_scif_before_fork();
     skiff_socket_before_fork();
     let forked = stream::held(|| held(|| descriptor::held(pthread::fork)));
@@ -72,6 +97,7 @@ extern "C" fn fork() -> c_int {
     }
     skiff_socket_after_fork(in_child);
     skiff_scif_after_fork(in_child);
+    call(handlers.iter().map(|each| each[1 + usize::from(in_child)]));
     errno::give(forked)
 }
 

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, Ordering};
+use core::time::Duration;
 
 use runtime::{Error, Result, fd, io};
 use syscall::error::{EBADF, EINTR};
@@ -55,13 +56,17 @@ pub struct File {
 /// All open streams, so that `exit` can write what waits.
 static OPEN: Shared<Vec<*mut File>> = Shared::new(Vec::new());
 
+/// How long a thread may be in a stream before it counts as asleep there. A processor of a virtual
+/// machine can be without a real one for tens of milliseconds.
+const LONGEST: Duration = Duration::from_millis(250);
+
 /// Runs `action` while no other thread opens, closes or uses a stream; `action` must not either. A
 /// thread that sleeps in a stream keeps it.
 pub fn held<T>(action: impl FnOnce() -> T) -> T {
     OPEN.with(|open| {
         // SAFETY: `close` takes streams out of the list before they end.
         let states = || open.iter().map(|file| unsafe { &(**file).state });
-        let taken: Vec<bool> = states().map(Lock::take).collect();
+        let taken: Vec<bool> = states().map(|state| state.take_within(LONGEST)).collect();
         let result = action();
         for (state, _) in states().zip(taken).filter(|(_, taken)| *taken) {
             // SAFETY: taken above.

@@ -1,10 +1,12 @@
 //! Locks for this library's own data, and the futex behind POSIX's.
 
 use core::sync::atomic::AtomicU32;
+use core::time::Duration;
 
 use runtime::Result;
 use runtime::sync::Mutex;
 use runtime::sys;
+use runtime::time::Instant;
 
 /// A value that threads take turns with. Unlike a plain lock it can hold raw pointers, as C's data
 /// does.
@@ -31,9 +33,8 @@ impl<T> Shared<T> {
 
 /// A lock that `fork` takes.
 pub trait Lock: Sync {
-    /// Takes the lock, unless its holder keeps it for long, as one that waits for input does;
-    /// whether it is taken.
-    fn take(&self) -> bool;
+    /// Takes the lock. Its holder keeps it for moments; how long they last is up to who runs.
+    fn take(&self);
 
     /// Opens the lock.
     ///
@@ -42,21 +43,9 @@ pub trait Lock: Sync {
     unsafe fn open(&self);
 }
 
-/// How often a lock is tried. A holder for a few instructions has run by then.
-const TRIES: usize = 1000;
-
 impl<T> Lock for Shared<T> {
-    fn take(&self) -> bool {
-        (0..TRIES).any(|_| match self.0.try_lock() {
-            Some(guard) => {
-                core::mem::forget(guard);
-                true
-            }
-            None => {
-                sys::yield_now();
-                false
-            }
-        })
+    fn take(&self) {
+        core::mem::forget(self.0.lock());
     }
 
     unsafe fn open(&self) {
@@ -64,6 +53,27 @@ impl<T> Lock for Shared<T> {
         unsafe { self.0.force_unlock() };
     }
 }
+
+impl<T> Shared<T> {
+    /// Takes the lock, unless its holder keeps it for longer than `limit`, as one that waits for
+    /// input does; whether it is taken.
+    pub fn take_within(&self, limit: Duration) -> bool {
+        let start = Instant::now();
+        loop {
+            if let Some(guard) = self.0.try_lock() {
+                core::mem::forget(guard);
+                return true;
+            }
+            if start.elapsed() > limit {
+                return false;
+            }
+            runtime::time::sleep(PAUSE);
+        }
+    }
+}
+
+/// Between two looks at a lock, for the holder to run.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Waits while `word` is `value`; at most until `deadline` (monotonic clock, nanoseconds).
 ///

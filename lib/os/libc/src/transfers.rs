@@ -131,7 +131,7 @@ unsafe fn with_free_name(
 }
 
 /// Opens a file that no other process has.
-fn open_new(path: &str) -> Result<c_int> {
+pub fn open_new(path: &str) -> Result<c_int> {
     open_path(path, (O_RDWR | O_CREAT | O_EXCL) as c_int, 0o600)
 }
 
