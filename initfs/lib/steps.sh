@@ -16,15 +16,15 @@ step() {
     fi
 }
 
-# until_true COMMAND [ARGUMENT…]: looks until the command succeeds, at most a minute or so. Its
-# status is that of a last look.
+# until_true COMMAND [ARGUMENT…]: tries until the command succeeds, at most a minute or so; fails if
+# it never does. It succeeds once only.
 until_true() {
     tries=0
-    until "$@" || [ "$tries" -gt 600 ]; do
+    until "$@"; do
         tries=$((tries + 1))
+        [ "$tries" -lt 600 ] || return 1
         sleep 0.1
     done
-    "$@"
 }
 
 # say_done NODE PORT: says "done" to whoever accepts there, within some minutes, and waits until the

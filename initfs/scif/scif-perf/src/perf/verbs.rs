@@ -4,6 +4,7 @@
 
 use alloc::format;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use ::verbs::{
     self as rdma, Access, CompletionChannel, CompletionQueue, Context as Device, MemoryRegion,
@@ -37,7 +38,7 @@ const MESSAGE: usize = 64;
 const RECEIVES: u64 = 64;
 /// Sends between two completions of a stream.
 const BATCH: u64 = 16;
-/// Where messages lie, behind the words that are written.
+/// Where messages lie, behind the words that are written; those that arrive have a page.
 const OUT: usize = PAGE;
 const IN: usize = 2 * PAGE;
 /// Bytes of memory of each end, beside what is written and read.
@@ -113,6 +114,12 @@ struct End {
     _device: Device,
 }
 
+/// The place of a receive; those of all queue pairs are at the same places.
+fn place(receive: u64) -> Range<usize> {
+    let start = IN + (receive % RECEIVES) as usize * MESSAGE;
+    start..start + MESSAGE
+}
+
 fn device() -> Result<Device> {
     let device = rdma::devices()?.remove(0);
     let start = |worker: rdma::Worker| {
@@ -145,7 +152,7 @@ impl End {
             let pair = builder.inline(MESSAGE as u32).build()?;
             pair.init(&times)?;
             for number in 0..RECEIVES {
-                pair.receive(number, &[region.segment(IN..IN + MESSAGE)?])?;
+                pair.receive(number, &[region.segment(place(number))?])?;
             }
             pair.meet(endpoint, &times)?;
             made.push(pair);
@@ -236,10 +243,11 @@ impl End {
         if wc.status != WcStatus::Success {
             return Err(format!("a receive ends {:?}", wc.status).into());
         }
-        let number = self.region.read::<u64>(IN)?;
+        let at = place(wc.id);
+        let number = self.region.read::<u64>(at.start)?;
         let pair = self.pairs.iter().find(|pair| pair.number() == wc.qp);
         let pair = pair.ok_or("a queue pair that nobody knows")?;
-        pair.receive(wc.id, &[self.region.segment(IN..IN + MESSAGE)?])?;
+        pair.receive(wc.id, &[self.region.segment(at)?])?;
         Ok(number)
     }
 

@@ -131,7 +131,7 @@ fn files(suite: &mut Suite) {
     suite.equal(
         "the class tree",
         names("class"),
-        list(&["infiniband", "infiniband_verbs"]),
+        list(&["infiniband", "infiniband_mad", "infiniband_verbs"]),
     );
     suite.equal("the devices", names("class/infiniband"), list(&["scif0"]));
     for (path, flags, expected) in [

@@ -56,6 +56,8 @@ pub struct End {
     posted: VecDeque<u64>,
     waiting: VecDeque<u64>,
     next: u64,
+    /// The newest send after which the queue pair still sent: it was posted before any failure.
+    newest_live: u64,
     /// Messages that have arrived.
     pub arrived: u64,
     has_failed: bool,
@@ -105,6 +107,7 @@ impl End {
             posted: VecDeque::new(),
             waiting: VecDeque::new(),
             next: 0,
+            newest_live: 0,
             arrived: 0,
             has_failed: false,
             has_flushed: false,
@@ -123,11 +126,18 @@ impl End {
     /// A queue pair that has gone to the error state, as its peer died meanwhile, is not connected
     /// any more: `EINVAL`.
     fn why_not_met(&self, error: &Error) -> Trouble {
-        match self.pair.query() {
-            Ok(now) if now.state == QpState::Err => Trouble::Gone,
-            Ok(now) => Trouble::Wrong(alloc::format!("connecting in {:?}: {error}", now.state)),
-            Err(_) => gone(error),
+        match (error, self.state()) {
+            (Error::Invalid, Some(QpState::Err)) => Trouble::Gone,
+            (Error::Invalid, state) => {
+                Trouble::Wrong(alloc::format!("connecting in {state:?}: {error}"))
+            }
+            _ => gone(error),
         }
+    }
+
+    /// The state of the queue pair; `None`: the device has gone.
+    fn state(&self) -> Option<QpState> {
+        self.pair.query().ok().map(|now| now.state)
     }
 
     pub fn store(&self, at: usize, bytes: &[u8]) -> Step {
@@ -185,8 +195,13 @@ impl End {
         Ok(found)
     }
 
-    /// Takes completions of sends. `false`: one has failed.
+    /// Takes completions of sends. `false`: one has failed. The first to fail was lost with the
+    /// peer, unless all that were posted before had arrived: then it is one that was posted
+    /// afterwards, which is flushed.
     pub fn finish_sends(&mut self) -> Step<bool> {
+        if self.state() == Some(QpState::Rts) {
+            self.newest_live = self.next;
+        }
         for wc in self.poll(&self.sends)? {
             let expected = self.posted.pop_front();
             if expected != Some(wc.id) {
@@ -196,6 +211,7 @@ impl End {
                 (WcStatus::Success, false) => {}
                 (WcStatus::RetryExcErr, false) => self.has_failed = true,
                 (WcStatus::WrFlushErr, true) => {}
+                (WcStatus::WrFlushErr, false) if wc.id > self.newest_live => self.has_failed = true,
                 (status, after) => {
                     return wrong(alloc::format!("a send ends {status:?}, after one: {after}"));
                 }
