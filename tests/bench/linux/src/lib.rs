@@ -1,12 +1,15 @@
-//! `bench-linux`: what two Linux guests reach with what Linux offers them: TCP over virtio-net and
-//! memory shared by `ivshmem`. `make bench` boots the guests and reads the results on the console.
+//! `bench-linux`: what two Linux guests reach with what Linux offers them: TCP over virtio-net,
+//! memory shared by `ivshmem`, and RDMA verbs by `rdma_rxe`. `make bench` boots the guests and reads
+//! the results on the console.
 //!
-//! `bench-linux server` answers; `bench-linux client <address> <effort>` measures and prints a line
-//! of JSON for each result, with a progress line (`# …`) before it. The effort is `full`, `brief`
-//! (only what ours is compared with) or `quick` (the same in a hurry).
+//! `bench-linux server` answers; `bench-linux client <address> <subject> <effort>` measures and
+//! prints a line of JSON for each result, with a progress line (`# …`) before it. The subject is
+//! `tcp` (with the shared memory) or `rdma`, the effort `full`, `brief` (only what ours is compared
+//! with) or `quick` (the same in a hurry).
 
 mod memory;
 mod protocol;
+mod rdma;
 mod report;
 mod tcp;
 
@@ -48,13 +51,11 @@ pub fn run(words: &[String]) -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let result = match words[..] {
         ["server"] => tcp::serve(),
-        ["client", address, "full"] => client(address, FULL),
-        ["client", address, "brief"] => client(address, BRIEF),
-        ["client", address, "quick"] => client(address, QUICK),
-        _ => {
-            eprintln!("usage: bench-linux server | bench-linux client <address> full|brief|quick");
-            return ExitCode::from(2);
-        }
+        ["client", address, subject, effort] => match (measures(subject), effort_of(effort)) {
+            (Some(measures), Some(effort)) => client(address, measures, effort),
+            _ => return usage(),
+        },
+        _ => return usage(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -65,9 +66,36 @@ pub fn run(words: &[String]) -> ExitCode {
     }
 }
 
-fn client(address: &str, effort: Effort) -> Result<()> {
+fn usage() -> ExitCode {
+    eprintln!("usage: bench-linux server | bench-linux client <address> tcp|rdma full|brief|quick");
+    ExitCode::from(2)
+}
+
+/// What measures a part of a subject.
+type Measure = fn(&mut protocol::Server, Effort) -> Result<()>;
+
+/// The parts of a subject.
+fn measures(subject: &str) -> Option<&'static [Measure]> {
+    match subject {
+        "tcp" => Some(&[tcp::measure, memory::measure]),
+        "rdma" => Some(&[rdma::measure]),
+        _ => None,
+    }
+}
+
+fn effort_of(name: &str) -> Option<Effort> {
+    match name {
+        "full" => Some(FULL),
+        "brief" => Some(BRIEF),
+        "quick" => Some(QUICK),
+        _ => None,
+    }
+}
+
+fn client(address: &str, measures: &[Measure], effort: Effort) -> Result<()> {
     let mut server = protocol::Server::connect(address)?;
-    tcp::measure(&mut server, effort)?;
-    memory::measure(&mut server, effort)?;
+    for measure in measures {
+        measure(&mut server, effort)?;
+    }
     server.end()
 }

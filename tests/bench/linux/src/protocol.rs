@@ -1,6 +1,7 @@
-//! The protocol between client and server: the client names a job in three words, and both do their
+//! The protocol between client and server: the client names a job in four words, and both do their
 //! part of it over the same connection.
 
+use crate::rdma::Program;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -35,31 +36,50 @@ pub enum Job {
         /// Words.
         count: u64,
     },
+    /// Run a program of RDMA verbs; a byte when it listens, and another one when it has ended.
+    Verbs {
+        /// The program.
+        program: Program,
+        /// Bytes of a message.
+        bytes: u64,
+        /// Messages.
+        count: u64,
+    },
     /// End.
     End,
 }
 
 /// Bytes of a job on the wire.
-const JOB_BYTES: usize = 24;
+const JOB_BYTES: usize = 32;
 
 impl Job {
-    fn words(self) -> [u64; 3] {
+    fn words(self) -> [u64; 4] {
         match self {
-            Self::Echo { bytes, count } => [1, bytes, count],
-            Self::Sink { bytes } => [2, bytes, 0],
-            Self::Mtu { bytes } => [3, bytes, 0],
-            Self::Words { count } => [4, count, 0],
-            Self::End => [5, 0, 0],
+            Self::Echo { bytes, count } => [1, bytes, count, 0],
+            Self::Sink { bytes } => [2, bytes, 0, 0],
+            Self::Mtu { bytes } => [3, bytes, 0, 0],
+            Self::Words { count } => [4, count, 0, 0],
+            Self::End => [5, 0, 0, 0],
+            Self::Verbs {
+                program,
+                bytes,
+                count,
+            } => [6, bytes, count, program.number()],
         }
     }
 
-    fn of_words(words: [u64; 3]) -> Option<Self> {
+    fn of_words(words: [u64; 4]) -> Option<Self> {
         Some(match words {
-            [1, bytes, count] => Self::Echo { bytes, count },
-            [2, bytes, _] => Self::Sink { bytes },
-            [3, bytes, _] => Self::Mtu { bytes },
-            [4, count, _] => Self::Words { count },
+            [1, bytes, count, _] => Self::Echo { bytes, count },
+            [2, bytes, ..] => Self::Sink { bytes },
+            [3, bytes, ..] => Self::Mtu { bytes },
+            [4, count, ..] => Self::Words { count },
             [5, ..] => Self::End,
+            [6, bytes, count, number] => Self::Verbs {
+                program: Program::of_number(number)?,
+                bytes,
+                count,
+            },
             _ => return None,
         })
     }
@@ -68,7 +88,7 @@ impl Job {
     pub fn receive(stream: &mut TcpStream) -> Result<Self> {
         let mut record = [0; JOB_BYTES];
         stream.read_exact(&mut record)?;
-        let mut words = [0; 3];
+        let mut words = [0; 4];
         for (word, bytes) in words.iter_mut().zip(record.as_chunks::<8>().0) {
             *word = u64::from_le_bytes(*bytes);
         }
@@ -116,6 +136,11 @@ impl Server {
         mtu(bytes)?;
         self.stream = connected(&self.address)?;
         Ok(())
+    }
+
+    /// The server's address.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// Gives the server a job.
@@ -172,12 +197,17 @@ mod tests {
             Job::Sink { bytes: 1 << 30 },
             Job::Mtu { bytes: 65535 },
             Job::Words { count: 7 },
+            Job::Verbs {
+                program: Program::Write,
+                bytes: 1 << 20,
+                count: 9,
+            },
             Job::End,
         ];
         for job in jobs {
             assert_eq!(Job::of_words(job.words()), Some(job));
         }
-        assert_eq!(Job::of_words([0, 1, 2]), None);
-        assert_eq!(Job::of_words([6, 1, 2]), None);
+        assert_eq!(Job::of_words([0, 1, 2, 3]), None);
+        assert_eq!(Job::of_words([6, 1, 2, 3]), None);
     }
 }

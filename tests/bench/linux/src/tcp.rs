@@ -3,6 +3,7 @@
 use crate::Effort;
 use crate::memory;
 use crate::protocol::{self, Job, Server};
+use crate::rdma;
 use crate::report::{self, Unit};
 use std::io::{Read, Result, Write};
 use std::net::TcpStream;
@@ -151,6 +152,14 @@ fn attend(stream: &mut TcpStream) -> Result<bool> {
                 let memory = memory::shared()?;
                 stream.write_all(&[1])?;
                 memory::answer(memory, count);
+            }
+            Job::Verbs {
+                program,
+                bytes,
+                count,
+            } => {
+                rdma::serve(program, bytes, count, || stream.write_all(&[1]))?;
+                stream.write_all(&[1])?;
             }
             Job::End => return Ok(true),
         }

@@ -26,7 +26,7 @@ use harness::base::report::{Context, Failure, Result};
 use harness::base::settings::{Purpose, Settings};
 use harness::base::workspace::{self, Place};
 use harness::node::image::{Builder, Contents, Image};
-use linux::Linux;
+use linux::{Kind, Linux};
 use results::{Entry, Setting};
 use sample::{Line, Samples};
 use std::time::Instant;
@@ -47,6 +47,8 @@ struct Bench<'a> {
     images: Option<(Box<dyn Image>, Box<dyn Image>)>,
     /// The peers, when a step boots them.
     linux: Option<Linux>,
+    /// Linux guests that measure RDMA verbs.
+    rdma: Option<Linux>,
     samples: Samples,
     /// Steps that failed, with the reason.
     failures: Vec<(String, String)>,
@@ -80,7 +82,11 @@ pub fn command(builder: &dyn Builder, settings: &Settings) -> Result<()> {
             false => None,
         },
         linux: match any(Step::boots_linux) {
-            true => Some(Linux::prepare()?),
+            true => Some(Linux::prepare(Kind::Tcp)?),
+            false => None,
+        },
+        rdma: match any(|step| step == Step::LinuxRdma) {
+            true => Some(Linux::prepare(Kind::Rdma)?),
             false => None,
         },
         samples: Samples::default(),
@@ -131,6 +137,13 @@ impl Bench<'_> {
             }
             Step::LinuxPair | Step::LinuxSizes => {
                 linux?.pair(&self.node, pin, step.linux_effort(self.quick), &mut line)?;
+            }
+            Step::LinuxRdma => {
+                let rdma = self
+                    .rdma
+                    .as_ref()
+                    .ok_or("no Linux guest with RDMA was prepared")?;
+                rdma.pair(&self.node, pin, step.linux_effort(self.quick), &mut line)?;
             }
             Step::Native => native::run(self.quick, &mut line)?,
             _ => {

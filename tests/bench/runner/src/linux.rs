@@ -1,8 +1,9 @@
-//! The peers: two Linux guests with Debian's cloud kernel and busybox, under the same QEMU settings
-//! as our nodes, with TCP over virtio-net and a piece of shared memory between them.
+//! The peers: two Linux guests with busybox under the same QEMU settings as our nodes, joined by
+//! virtio-net and a piece of shared memory. With Debian's cloud kernel they measure TCP, with the
+//! general one, which alone has the module, RDMA verbs by `rdma_rxe`.
 //!
-//! Kernel and busybox come from Debian packages that are downloaded and unpacked below
-//! `target/bench`, not installed: a machine needs no second kernel for this.
+//! Kernels, busybox and the programs of rdma-core come from Debian packages that are downloaded and
+//! unpacked below `target/bench`, not installed: a machine needs no second kernel for this.
 
 use crate::cpio::Archive;
 use crate::native;
@@ -14,6 +15,7 @@ use harness::base::workspace::{self, Place};
 use harness::network::shared_memory::new_memory;
 use harness::node::launch;
 use harness::suite::console_protocol::Splitter;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -22,9 +24,107 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// The package that depends on the newest kernel for virtual machines.
-const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
+/// What Linux guests measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// TCP.
+    Tcp,
+    /// RDMA verbs over UDP in software.
+    Rdma,
+}
+
+impl Kind {
+    /// The package that depends on the newest kernel of this kind.
+    fn kernel_package(self) -> &'static str {
+        match self {
+            Self::Tcp => "linux-image-cloud-amd64",
+            Self::Rdma => "linux-image-amd64",
+        }
+    }
+
+    /// What the guests' program is told to measure.
+    fn subject(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Rdma => "rdma",
+        }
+    }
+
+    /// Packages besides kernel and busybox.
+    fn packages(self) -> &'static [&'static str] {
+        match self {
+            Self::Tcp => &[],
+            Self::Rdma => RDMA_PACKAGES,
+        }
+    }
+
+    /// Modules in the order they are loaded.
+    fn modules(self) -> Vec<&'static str> {
+        match self {
+            Self::Tcp => MODULES.to_vec(),
+            Self::Rdma => [MODULES, RDMA_MODULES].concat(),
+        }
+    }
+}
+
 const BUSYBOX_PACKAGE: &str = "busybox-static";
+/// Programs and libraries of the RDMA guests, with the C library that they are linked to.
+const RDMA_PACKAGES: &[&str] = &[
+    "ibverbs-utils",
+    "libibverbs1",
+    "ibverbs-providers",
+    "libnl-3-200",
+    "libnl-route-3-200",
+    "libc6",
+    "iproute2",
+    "libmnl0",
+    "libbsd0",
+    "libmd0",
+    "libcap2",
+    "perftest",
+    "librdmacm1",
+    "libpci3",
+    "libudev1",
+    "zlib1g",
+];
+/// Files of these packages: the program that makes the device, the pingpong and the bandwidth test,
+/// the driver in user space, and the libraries of all.
+const RDMA_FILES: &[&str] = &[
+    "usr/bin/rdma",
+    "usr/bin/ibv_rc_pingpong",
+    "usr/bin/ib_write_bw",
+    "etc/libibverbs.d/rxe.driver",
+    "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
+    "usr/lib/x86_64-linux-gnu/libibverbs.so.1",
+    "lib/x86_64-linux-gnu/libnl-3.so.200",
+    "usr/lib/x86_64-linux-gnu/libnl-route-3.so.200",
+    "usr/lib/x86_64-linux-gnu/libmnl.so.0",
+    "usr/lib/x86_64-linux-gnu/libbsd.so.0",
+    "usr/lib/x86_64-linux-gnu/libmd.so.0",
+    "lib/x86_64-linux-gnu/libcap.so.2",
+    "lib/x86_64-linux-gnu/libc.so.6",
+    "lib/x86_64-linux-gnu/libm.so.6",
+    "usr/lib/x86_64-linux-gnu/libudev.so.1",
+    "lib/x86_64-linux-gnu/libz.so.1",
+    "usr/lib/x86_64-linux-gnu/libefa.so.1",
+    "usr/lib/x86_64-linux-gnu/libmlx5.so.1",
+    "usr/lib/x86_64-linux-gnu/libpci.so.3",
+    "usr/lib/x86_64-linux-gnu/librdmacm.so.1",
+];
+/// The dynamic linker: its file, and where programs look for it.
+const LINKER: (&str, &str) = (
+    "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+    "lib64/ld-linux-x86-64.so.2",
+);
+/// Modules that `rdma_rxe` needs besides, and itself.
+const RDMA_MODULES: &[&str] = &[
+    "udp_tunnel.ko",
+    "ip6_udp_tunnel.ko",
+    "crc32_generic.ko",
+    "ib_core.ko",
+    "ib_uverbs.ko",
+    "rdma_rxe.ko",
+];
 /// Modules that virtio-net needs, in the order they are loaded.
 const MODULES: &[&str] = &[
     "failover.ko",
@@ -62,8 +162,9 @@ pub struct Linux {
 }
 
 /// The first process of a guest. `job`, `role`, and `effort` come from the kernel's command line.
-fn init_script() -> String {
-    let modules: Vec<_> = MODULES
+fn init_script(kind: Kind) -> String {
+    let modules: Vec<_> = kind
+        .modules()
         .iter()
         .map(|module| format!("$b insmod /modules/{module} || exit 1\n"))
         .collect();
@@ -76,26 +177,36 @@ fn init_script() -> String {
          {}\
          $b ip link set dev lo up\n\
          $b ip addr add 10.0.0.1$role/24 dev eth0 && $b ip link set dev eth0 up || exit 1\n\
+         {}\
          if [ \"$role\" = 0 ]; then\n\
-         \x20   /bin/bench-linux client 10.0.0.11 $effort\n\
+         \x20   /bin/bench-linux client 10.0.0.11 {} $effort\n\
          else\n\
          \x20   /bin/bench-linux server\n\
          fi\n\
          echo {PROGRAM_ENDED}$?\n\
          $b poweroff -f\n",
-        modules.concat()
+        modules.concat(),
+        match kind {
+            Kind::Tcp => "",
+            Kind::Rdma =>
+                "$b mount -t devtmpfs dev /dev && /usr/bin/rdma link add rxe0 type rxe netdev eth0 || exit 1\n",
+        },
+        kind.subject()
     )
 }
 
 impl Linux {
-    /// Fetches and builds what is missing.
-    pub fn prepare() -> Result<Self> {
-        let directory = Place::Bench.path().join("linux");
+    /// Fetches and builds what is missing for guests of a kind.
+    pub fn prepare(kind: Kind) -> Result<Self> {
+        let directory = Place::Bench.path().join(match kind {
+            Kind::Tcp => "linux",
+            Kind::Rdma => "linux-rdma",
+        });
         std::fs::create_dir_all(&directory)
             .context(|| format!("create {}", directory.display()))?;
         let root = directory.join("root");
         if kernel_in(&root).is_none() || !root.join("bin/busybox").is_file() {
-            download(&directory, &root)?;
+            download(kind, &directory, &root)?;
         }
         let (kernel, version) =
             kernel_in(&root).ok_or("the Linux package holds no kernel: remove target/bench")?;
@@ -103,15 +214,18 @@ impl Linux {
         let busybox = read(&root.join("bin/busybox"))?;
 
         let boot_files = directory.join("boot.cpio");
-        write(&boot_files, base(&busybox).finish())?;
-        let mut archive = base(&busybox);
+        write(&boot_files, base(kind, &busybox).finish())?;
+        let mut archive = base(kind, &busybox);
         archive.file("bin/bench-linux", &program);
         archive.directory("modules");
-        for module in MODULES {
+        for module in kind.modules() {
             let modules = root.join("lib/modules").join(&version).join("kernel");
             let path = find(&modules, module)
                 .ok_or_else(|| format!("the Linux package {version} has no module {module}"))?;
             archive.file(&format!("modules/{module}"), &read(&path)?);
+        }
+        if kind == Kind::Rdma {
+            add_rdma(&mut archive, &root)?;
         }
         let pair_files = directory.join("pair.cpio");
         write(&pair_files, archive.finish())?;
@@ -356,13 +470,31 @@ fn listens(list: &str, socket: &Path) -> bool {
     })
 }
 
-fn base(busybox: &[u8]) -> Archive {
+/// Adds the files of the RDMA guests, each where its package has it.
+fn add_rdma(archive: &mut Archive, root: &Path) -> Result<()> {
+    let same = RDMA_FILES.iter().map(|name| (*name, *name));
+    let files: Vec<_> = same.chain([LINKER]).collect();
+    let above = |name| Path::new(name).ancestors().skip(1);
+    let directories: BTreeSet<_> = files.iter().flat_map(|(_, name)| above(*name)).collect();
+    for directory in directories
+        .iter()
+        .filter(|path| !path.as_os_str().is_empty())
+    {
+        archive.directory(&directory.display().to_string());
+    }
+    for (file, name) in files {
+        archive.file(name, &read(&root.join(file))?);
+    }
+    Ok(())
+}
+
+fn base(kind: Kind, busybox: &[u8]) -> Archive {
     let mut archive = Archive::default();
-    for name in ["bin", "proc", "sys"] {
+    for name in ["bin", "dev", "proc", "sys", "tmp"] {
         archive.directory(name);
     }
     archive.file("bin/busybox", busybox);
-    archive.file("init", init_script().as_bytes());
+    archive.file("init", init_script(kind).as_bytes());
     archive
 }
 
@@ -400,11 +532,17 @@ fn find(directory: &Path, name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Downloads the packages and unpacks them into `root`.
-fn download(directory: &Path, root: &Path) -> Result<()> {
-    let step = Step::start("fetching Debian's cloud kernel and busybox for the Linux guests");
-    let kernel = packages::dependency(KERNEL_PACKAGE, "linux-image-")?;
-    for package in [kernel.as_str(), BUSYBOX_PACKAGE] {
+/// Downloads the packages of a kind and unpacks them into `root`.
+fn download(kind: Kind, directory: &Path, root: &Path) -> Result<()> {
+    let step = Step::start(match kind {
+        Kind::Tcp => "fetching Debian's cloud kernel and busybox for the Linux guests",
+        Kind::Rdma => "fetching Debian's kernel and RDMA programs for the Linux guests",
+    });
+    let kernel = packages::dependency(kind.kernel_package(), "linux-image-")?;
+    for package in [kernel.as_str(), BUSYBOX_PACKAGE]
+        .iter()
+        .chain(kind.packages())
+    {
         let file = packages::download(package, directory)?;
         packages::unpack(&file, root)?;
     }
@@ -473,9 +611,11 @@ mod tests {
 
     #[test]
     fn the_first_process_reports_itself_first() {
-        let script = init_script();
-        let second = script.lines().nth(1).unwrap();
-        assert_eq!(second, format!("echo {FIRST_PROCESS}"));
-        assert!(MODULES.iter().all(|module| script.contains(module)));
+        for kind in [Kind::Tcp, Kind::Rdma] {
+            let script = init_script(kind);
+            let second = script.lines().nth(1).unwrap();
+            assert_eq!(second, format!("echo {FIRST_PROCESS}"));
+            assert!(kind.modules().iter().all(|module| script.contains(module)));
+        }
     }
 }

@@ -21,6 +21,8 @@ pub enum Step {
     Loopback,
     /// Programs on this machine, without QEMU.
     Native,
+    /// Two Linux guests: RDMA verbs by software over their network cards.
+    LinuxRdma,
     /// Two Linux guests: TCP and shared memory, all sizes.
     LinuxSizes,
     /// Two of our nodes: all sizes, and what connecting, registering and mapping cost.
@@ -40,6 +42,7 @@ const REPEATED: &[Step] = &[
     Step::LinuxBoot,
     Step::SkiffBoot,
     Step::LinuxPair,
+    Step::LinuxRdma,
     Step::Pair,
     Step::Beside,
     Step::Loopback,
@@ -111,6 +114,7 @@ impl Step {
             Self::LinuxBoot => "linux-boot",
             Self::SkiffBoot => "skiff-boot",
             Self::LinuxPair => "linux-pair",
+            Self::LinuxRdma => "linux-rdma",
             Self::Pair => "skiff-pair",
             Self::Beside => "skiff-beside",
             Self::Loopback => "skiff-loopback",
@@ -130,6 +134,7 @@ impl Step {
             Self::LinuxBoot => "Linux guest: boot to its first process".to_string(),
             Self::SkiffBoot => "our node: boot to the shell's prompt".to_string(),
             Self::LinuxPair => "two Linux guests: TCP".to_string(),
+            Self::LinuxRdma => "two Linux guests: RDMA verbs over virtio-net".to_string(),
             Self::Pair => "two of our nodes: limits and ours in turn".to_string(),
             Self::Beside => "two of our nodes: beside a thread that computes".to_string(),
             Self::Loopback => "one of our nodes: loopback".to_string(),
@@ -156,7 +161,7 @@ impl Step {
         self == Self::SkiffBoot || self.on_nodes(false).is_some()
     }
 
-    /// Whether it boots Linux guests.
+    /// Whether it boots Linux guests with the usual kernel.
     pub fn boots_linux(self) -> bool {
         matches!(self, Self::LinuxBoot | Self::LinuxPair | Self::LinuxSizes)
     }
@@ -197,6 +202,7 @@ impl Step {
             Self::LinuxBoot
             | Self::SkiffBoot
             | Self::LinuxPair
+            | Self::LinuxRdma
             | Self::LinuxSizes
             | Self::Native => return None,
         };
@@ -326,7 +332,7 @@ mod tests {
         assert_eq!(all[REPEATED.len()], (Step::LinuxBoot, 2));
         let only = steps(2, Some("linux"));
         assert!(only.iter().all(|(step, _)| step.name().contains("linux")));
-        assert_eq!(only.len(), 5);
+        assert_eq!(only.len(), 7);
         assert!(steps(2, Some("no such step")).is_empty());
     }
 
@@ -344,7 +350,8 @@ mod tests {
     #[test]
     fn every_step_runs_somewhere() {
         for (step, _) in steps(1, None) {
-            let places = [step.boots_ours(), step.boots_linux(), step == Step::Native];
+            let alone = matches!(step, Step::Native | Step::LinuxRdma);
+            let places = [step.boots_ours(), step.boots_linux(), alone];
             assert_eq!(places.iter().filter(|place| **place).count(), 1, "{step:?}");
         }
     }
