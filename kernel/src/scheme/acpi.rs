@@ -10,7 +10,7 @@ use ::syscall::{
     flag::AcpiVerb,
 };
 
-use super::{Caller, Opened, Scheme, kernel_id, trigger};
+use super::{Caller, OpenResult, Scheme, kernel_id, trigger};
 use crate::{arch::acpi::root_table, mm::UserBuf, sched, time::now_ns};
 
 /// Handle bit: may read the root table.
@@ -40,17 +40,17 @@ impl Scheme for AcpiScheme {
         _flags: usize,
         _fcntl_flags: u32,
         caller: Caller,
-    ) -> Result<Opened> {
+    ) -> Result<OpenResult> {
         match path {
             // Nothing is below it, and only what `kstop` opens is counted.
             _ if number == KSTOP => Err(Error::new(ENOTDIR)),
-            "" | "/" => Opened::plain(number),
+            "" | "/" => OpenResult::plain(number),
             "kstop" | "/kstop" if caller.uid != 0 || number & OPEN_KSTOP == 0 => {
                 Err(Error::new(EACCES))
             }
             "kstop" | "/kstop" => {
                 KSTOP_HANDLES.fetch_add(1, Ordering::Relaxed);
-                Opened::plain(KSTOP)
+                OpenResult::plain(KSTOP)
             }
             _ => Err(Error::new(ENOENT)),
         }

@@ -18,7 +18,7 @@ use kernel_core::screen::{CELL_SIZE, Cell};
 use spin::Mutex;
 
 use super::{
-    Caller, MAX_IO, Opened, Scheme,
+    Caller, MAX_IO, OpenResult, Scheme,
     handles::{Handles, ROOT},
     input,
 };
@@ -75,7 +75,7 @@ fn get(number: usize) -> Result<Handle> {
 
 /// A handle for the terminal that takes the screen over: `ENODEV` without a screen, `EBUSY` when
 /// there is a terminal.
-fn open_screen() -> Result<Opened> {
+fn open_screen() -> Result<OpenResult> {
     console::screen_layout().ok_or(Error::new(ENODEV))?;
     let mut all = HANDLES.lock();
     if all
@@ -85,7 +85,7 @@ fn open_screen() -> Result<Opened> {
         return Err(Error::new(EBUSY));
     }
     console::take_screen();
-    Opened::plain(all.insert(Handle::Screen(0)))
+    OpenResult::plain(all.insert(Handle::Screen(0)))
 }
 
 /// Gives a terminal output that it has not read; `EAGAIN` when there is none.
@@ -143,7 +143,7 @@ impl Scheme for DebugScheme {
         _flags: usize,
         _fcntl_flags: u32,
         caller: Caller,
-    ) -> Result<Opened> {
+    ) -> Result<OpenResult> {
         if number != ROOT {
             return Err(Error::new(EACCES));
         }
@@ -151,13 +151,13 @@ impl Scheme for DebugScheme {
             return Err(Error::new(EPERM));
         }
         match path {
-            "" | "no-preserve" => Opened::plain(HANDLES.lock().insert(Handle::Console)),
+            "" | "no-preserve" => OpenResult::plain(HANDLES.lock().insert(Handle::Console)),
             "screen" => open_screen(),
             _ => Err(Error::new(ENOENT)),
         }
     }
 
-    fn dup(&self, number: usize, name: UserBuf, _caller: Caller) -> Result<Opened> {
+    fn dup(&self, number: usize, name: UserBuf, _caller: Caller) -> Result<OpenResult> {
         let mut bytes = [0_u8; SIZE_NAME.len()];
         match get(number)? {
             Handle::Screen(_) if name.len() == bytes.len() => name.read_exact(&mut bytes)?,
@@ -167,7 +167,7 @@ impl Scheme for DebugScheme {
         if bytes != *SIZE_NAME {
             return Err(Error::new(EINVAL));
         }
-        Opened::plain(HANDLES.lock().insert(Handle::Size))
+        OpenResult::plain(HANDLES.lock().insert(Handle::Size))
     }
 
     fn read(&self, number: usize, buf: UserBuf, flags: u32) -> Result<usize> {

@@ -5,17 +5,17 @@ use ::syscall::{
     error::{ENODEV, Error, Result},
 };
 
-use super::{Caller, Opened, Scheme};
+use super::{Caller, OpenResult, Scheme};
 use crate::mm::UserBuf;
 
 pub struct DtbScheme;
 
 impl Scheme for DtbScheme {
-    fn open(&self, _: usize, _: &str, _: usize, _: u32, _: Caller) -> Result<Opened> {
+    fn open(&self, _: usize, _: &str, _: usize, _: u32, _: Caller) -> Result<OpenResult> {
         Err(Error::new(ENODEV))
     }
 
-    fn dup(&self, _: usize, _: UserBuf, _: Caller) -> Result<Opened> {
+    fn dup(&self, _: usize, _: UserBuf, _: Caller) -> Result<OpenResult> {
         Err(Error::new(ENODEV))
     }
 

@@ -11,7 +11,7 @@ use ::syscall::{
 use kernel_core::events::{EventList, FileKey, Notice, Registry};
 use spin::Mutex;
 
-use super::{Caller, MAX_IO, Opened, Scheme, handles::ROOT, kernel_id};
+use super::{Caller, MAX_IO, OpenResult, Scheme, handles::ROOT, kernel_id};
 use crate::{
     mm::{UserBuf, frame},
     object::SchemeId,
@@ -200,7 +200,7 @@ impl Scheme for EventScheme {
         _flags: usize,
         _fcntl_flags: u32,
         _caller: Caller,
-    ) -> Result<Opened> {
+    ) -> Result<OpenResult> {
         if number != ROOT {
             return Err(Error::new(EACCES));
         }
@@ -208,7 +208,7 @@ impl Scheme for EventScheme {
         let number = queues.next;
         queues.next += 1;
         queues.list.insert(number, Arc::default());
-        Opened::plain(number)
+        OpenResult::plain(number)
     }
 
     fn read(&self, number: usize, buf: UserBuf, flags: u32) -> Result<usize> {

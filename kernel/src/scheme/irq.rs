@@ -17,7 +17,7 @@ use kernel_core::irq_counts::{IRQ_COUNT, IrqCounts, LEGACY_IRQS};
 use spin::Mutex;
 
 use super::{
-    Caller, NO_OFFSET, Opened, Scheme, dirents,
+    Caller, NO_OFFSET, OpenResult, Scheme, dirents,
     handles::{Handles, ROOT},
     kernel_id, trigger,
 };
@@ -194,15 +194,15 @@ impl Scheme for IrqScheme {
         flags: usize,
         _fcntl_flags: u32,
         caller: Caller,
-    ) -> Result<Opened> {
+    ) -> Result<OpenResult> {
         if number != ROOT || caller.uid != 0 {
             return Err(Error::new(EACCES));
         }
         let handle = parse(path.trim_start_matches('/'), flags)?;
         let number = HANDLES.lock().insert(handle);
         match handle {
-            Handle::Top | Handle::Cpu(_) => Opened::positioned(number),
-            Handle::Bsp | Handle::Irq { .. } => Opened::plain(number),
+            Handle::Top | Handle::Cpu(_) => OpenResult::positioned(number),
+            Handle::Bsp | Handle::Irq { .. } => OpenResult::plain(number),
         }
     }
 

@@ -9,7 +9,7 @@ use ::syscall::{
 };
 
 use super::{
-    Caller, FIRST_USER, MAX_SCHEMES, Opened, Scheme, SchemeId, USER_SCHEMES, user::UserScheme,
+    Caller, FIRST_USER, MAX_SCHEMES, OpenResult, Scheme, SchemeId, USER_SCHEMES, user::UserScheme,
     user_scheme,
 };
 use crate::{
@@ -33,7 +33,7 @@ fn socket(number: usize) -> Result<Arc<UserScheme>> {
 }
 
 /// Makes a scheme served by the current context.
-fn create() -> Result<Opened> {
+fn create() -> Result<OpenResult> {
     let mut schemes = USER_SCHEMES.lock();
     let start = schemes.next;
     let mut id = start;
@@ -54,11 +54,11 @@ fn create() -> Result<Opened> {
     };
     let scheme = Arc::new(UserScheme::new(SchemeId(id), &sched::current()));
     schemes.list.insert(SchemeId(id), scheme);
-    Opened::plain(id)
+    OpenResult::plain(id)
 }
 
 /// Makes a description of the daemon's own scheme from `NewFdParams`.
-fn create_file(scheme: &UserScheme, params: UserBuf) -> Result<Opened> {
+fn create_file(scheme: &UserScheme, params: UserBuf) -> Result<OpenResult> {
     let mut bytes = [0_u8; PARAMS_SIZE];
     params.read_exact(&mut bytes)?;
     let word = |index: usize| {
@@ -73,7 +73,7 @@ fn create_file(scheme: &UserScheme, params: UserBuf) -> Result<Opened> {
         flags: word(2) as u32,
         internal,
     };
-    Ok(Opened::Other(Arc::new(Description::new(
+    Ok(OpenResult::External(Arc::new(Description::new(
         scheme.id(),
         word(1) as usize,
         state,
@@ -90,7 +90,7 @@ fn socket_call(metadata: &[u64]) -> Result<(SchemeSocketCall, usize)> {
 }
 
 impl Scheme for Manager {
-    fn dup(&self, number: usize, name: UserBuf, caller: Caller) -> Result<Opened> {
+    fn dup(&self, number: usize, name: UserBuf, caller: Caller) -> Result<OpenResult> {
         if number != CAPABILITY {
             return create_file(&*socket(number)?, name);
         }

@@ -9,7 +9,7 @@ use ::syscall::{
 };
 use kernel_core::memory_path::{self, Kind, MemoryPath, Options};
 
-use super::{Caller, Opened, Scheme, handles::ROOT, notify_unmapped, placement, prot};
+use super::{Caller, OpenResult, Scheme, handles::ROOT, notify_unmapped, placement, prot};
 use crate::{
     mm::{
         PAGE_SIZE, UserBuf, frame,
@@ -69,18 +69,18 @@ impl Scheme for MemoryScheme {
         _flags: usize,
         _fcntl_flags: u32,
         caller: Caller,
-    ) -> Result<Opened> {
+    ) -> Result<OpenResult> {
         if number != ROOT {
             return Err(Error::new(EACCES));
         }
         if path.trim_start_matches('/') == "scheme-root" {
-            return Opened::plain(ROOT);
+            return OpenResult::plain(ROOT);
         }
         let path = MemoryPath::parse(path).ok_or(Error::new(ENOENT))?;
         if caller.uid != 0 && !path.is_unprivileged() {
             return Err(Error::new(EACCES));
         }
-        Opened::plain(path.to_number())
+        OpenResult::plain(path.to_number())
     }
 
     fn call(

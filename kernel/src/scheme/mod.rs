@@ -56,29 +56,29 @@ pub const MAX_IO: usize = 64 * 1024;
 
 /// The result of an open or dup.
 #[derive(Debug)]
-pub enum Opened {
+pub enum OpenResult {
     /// A new object of the same scheme.
-    Here(usize, InternalFlags),
+    SchemeLocal(usize, InternalFlags),
     /// Any description.
-    Other(Arc<Description>),
+    External(Arc<Description>),
 }
 
-impl Opened {
+impl OpenResult {
     /// An object of the same scheme whose position the kernel does not keep.
     pub fn plain(number: usize) -> Result<Self> {
-        Ok(Self::Here(number, InternalFlags::empty()))
+        Ok(Self::SchemeLocal(number, InternalFlags::empty()))
     }
 
     /// An object of the same scheme whose position the kernel keeps.
     pub fn positioned(number: usize) -> Result<Self> {
-        Ok(Self::Here(number, InternalFlags::POSITIONED))
+        Ok(Self::SchemeLocal(number, InternalFlags::POSITIONED))
     }
 
     /// The description for it: a new one with `flags` when it is an object of `scheme`.
     pub fn into_description(self, scheme: SchemeId, flags: u32) -> Arc<Description> {
         match self {
-            Self::Other(description) => description,
-            Self::Here(number, internal) => {
+            Self::External(description) => description,
+            Self::SchemeLocal(number, internal) => {
                 let state = DescriptionState {
                     offset: 0,
                     flags,
@@ -121,12 +121,12 @@ pub trait Scheme: Send + Sync {
         _flags: usize,
         _fcntl_flags: u32,
         _caller: Caller,
-    ) -> Result<Opened> {
+    ) -> Result<OpenResult> {
         unsupported()
     }
 
     /// Makes a new object from an object and a name.
-    fn dup(&self, _number: usize, _name: UserBuf, _caller: Caller) -> Result<Opened> {
+    fn dup(&self, _number: usize, _name: UserBuf, _caller: Caller) -> Result<OpenResult> {
         unsupported()
     }
 
@@ -513,7 +513,8 @@ pub fn publish_roots(table: &FileTable) -> Vec<u8> {
     let insert = |scheme: SchemeId, number: usize| {
         let fd = UPPER_FDTBL_TAG | scheme.0;
         let flags = (O_CREAT | O_RDWR) as u32;
-        let file = Opened::Here(number, InternalFlags::empty()).into_description(scheme, flags);
+        let file =
+            OpenResult::SchemeLocal(number, InternalFlags::empty()).into_description(scheme, flags);
         // The table is new and the numbers differ, so there is room.
         table.insert(fd, file, EINVAL).unwrap_or(usize::MAX)
     };

@@ -18,7 +18,7 @@ use ::syscall::{
 use kernel_core::pipe::{PipeBuffer, PipeState};
 use spin::Mutex;
 
-use super::{Caller, Opened, Scheme, deliver_files, handles::ROOT, kernel_id, trigger};
+use super::{Caller, OpenResult, Scheme, deliver_files, handles::ROOT, kernel_id, trigger};
 use crate::{mm::UserBuf, object::Description, sched::WaitQueue};
 
 const WRITE_END: usize = 1;
@@ -97,9 +97,9 @@ fn leads_to(files: &[Arc<Description>], target: usize) -> bool {
 }
 
 /// Makes the write end of a pipe; it can be made once.
-fn make_writer(number: usize) -> Result<Opened> {
+fn make_writer(number: usize) -> Result<OpenResult> {
     if read_end(number)?.buffer.lock().make_writer() {
-        Opened::plain(number | WRITE_END)
+        OpenResult::plain(number | WRITE_END)
     } else {
         Err(Error::new(EBADF))
     }
@@ -163,7 +163,7 @@ impl Scheme for PipeScheme {
         _flags: usize,
         _fcntl_flags: u32,
         _caller: Caller,
-    ) -> Result<Opened> {
+    ) -> Result<OpenResult> {
         if number != ROOT {
             return if path == "write" {
                 make_writer(number & !WRITE_END)
@@ -173,7 +173,7 @@ impl Scheme for PipeScheme {
         }
         match path.trim_start_matches('/') {
             "" => {}
-            "scheme-root" => return Opened::plain(ROOT),
+            "scheme-root" => return OpenResult::plain(ROOT),
             _ => return Err(Error::new(ENOENT)),
         }
         let pipe = Pipe {
@@ -185,10 +185,10 @@ impl Scheme for PipeScheme {
         let number = pipes.next;
         pipes.next += 2;
         pipes.list.insert(number, Arc::new(pipe));
-        Opened::plain(number)
+        OpenResult::plain(number)
     }
 
-    fn dup(&self, number: usize, name: UserBuf, _caller: Caller) -> Result<Opened> {
+    fn dup(&self, number: usize, name: UserBuf, _caller: Caller) -> Result<OpenResult> {
         let mut bytes = [0_u8; 5];
         if number & WRITE_END != 0 {
             return Err(Error::new(EBADF));

@@ -13,7 +13,7 @@ use ::syscall::{
 use spin::Mutex;
 
 use super::{
-    Caller, Opened, Scheme,
+    Caller, OpenResult, Scheme,
     handles::{Handles, ROOT},
     input,
 };
@@ -98,7 +98,7 @@ impl Scheme for SerioScheme {
         _flags: usize,
         _fcntl_flags: u32,
         caller: Caller,
-    ) -> Result<Opened> {
+    ) -> Result<OpenResult> {
         let device = match path.trim_start_matches('/') {
             _ if number != ROOT => return Err(Error::new(EACCES)),
             _ if caller.uid != 0 => return Err(Error::new(EPERM)),
@@ -109,7 +109,7 @@ impl Scheme for SerioScheme {
         if port::read8(STATUS) == NOTHING {
             return Err(Error::new(ENODEV));
         }
-        let opened = Opened::plain(HANDLES.lock().insert(device));
+        let opened = OpenResult::plain(HANDLES.lock().insert(device));
         irq::register(IRQS[device], receive);
         irq::unmask(IRQS[device]);
         // A byte from before the interrupt was on would hold it off for ever.

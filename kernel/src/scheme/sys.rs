@@ -18,7 +18,7 @@ use ::syscall::{
 use spin::{Mutex, Once};
 
 use super::{
-    Caller, Opened, Scheme, SchemeRef, acpi, dirents, event_counts,
+    Caller, OpenResult, Scheme, SchemeRef, acpi, dirents, event_counts,
     handles::{Handles, ROOT},
     irq, pipe,
 };
@@ -113,10 +113,10 @@ impl Scheme for SysScheme {
         _flags: usize,
         _fcntl_flags: u32,
         caller: Caller,
-    ) -> Result<Opened> {
+    ) -> Result<OpenResult> {
         let path = path.trim_matches('/');
         if path.is_empty() {
-            return Opened::positioned(HANDLES.lock().insert(Handle::Top));
+            return OpenResult::positioned(HANDLES.lock().insert(Handle::Top));
         }
         let &(name, kind) = FILES
             .iter()
@@ -125,7 +125,7 @@ impl Scheme for SysScheme {
         if matches!(kind, Kind::Switch(_)) && caller.uid != 0 {
             return Err(Error::new(EPERM));
         }
-        Opened::positioned(HANDLES.lock().insert(Handle::File {
+        OpenResult::positioned(HANDLES.lock().insert(Handle::File {
             name,
             kind,
             text: None,

@@ -11,7 +11,7 @@ use ::syscall::{
 use spin::Mutex;
 
 use super::{
-    Caller, MAX_IO, Opened, Scheme,
+    Caller, MAX_IO, OpenResult, Scheme,
     handles::{Handles, ROOT},
     kernel_id, trigger,
 };
@@ -117,12 +117,12 @@ impl Scheme for TimeScheme {
         _flags: usize,
         _fcntl_flags: u32,
         _caller: Caller,
-    ) -> Result<Opened> {
+    ) -> Result<OpenResult> {
         if number != ROOT {
             return Err(Error::new(EACCES));
         }
         let handle = parse(path).ok_or(Error::new(ENOENT))?;
-        Opened::plain(HANDLES.lock().insert(handle))
+        OpenResult::plain(HANDLES.lock().insert(handle))
     }
 
     fn read(&self, number: usize, buf: UserBuf, _flags: u32) -> Result<usize> {

@@ -11,7 +11,7 @@ use verbs::raw::Channel;
 use verbs::{WcStatus, WorkCompletion};
 
 use crate::place::{get, get_mut};
-use crate::types::{CompChannel, Context, Cq, CqInitAttrEx, Got, Wc};
+use crate::types::{CompChannel, Context, Cq, CqInitAttrEx, EventCounts, Wc};
 use crate::{Result, errno_of, minus_one, number, object};
 
 fn create_channel(context: *mut Context) -> Result<CompChannel> {
@@ -72,8 +72,8 @@ fn create(
         wr_id: 0,
         id: verbs::table::Id(0),
         current: Mutex::new(None),
-        completions: Got::default(),
-        events: Got::default(),
+        completions: EventCounts::default(),
+        events: EventCounts::default(),
     });
     let name = (&raw const *cq).expose_provenance() as u64;
     let made = of.raw.create_cq(size, events.map(|of| &of.events), name);

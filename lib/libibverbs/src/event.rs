@@ -7,13 +7,13 @@ use runtime::time::{Duration, sleep};
 use verbs::Subject;
 
 use crate::place::get;
-use crate::types::{AsyncEvent, Context, Cq, Got, Qp, Srq};
+use crate::types::{AsyncEvent, Context, Cq, EventCounts, Qp, Srq};
 use crate::{Result, errno_of, minus_one};
 
 /// How often the end of an object looks for acknowledgements.
 const LOOK: Duration = Duration::from_millis(1);
 
-impl Got {
+impl EventCounts {
     /// The program has got an event.
     pub fn report(&self) {
         self.reported.fetch_add(1, Ordering::SeqCst);
@@ -37,7 +37,7 @@ impl Got {
 }
 
 /// The counts of the object that an event is about; none of those that are no object's.
-fn of<'a>(element: *mut c_void, subject: Subject) -> Result<&'a Got> {
+fn of<'a>(element: *mut c_void, subject: Subject) -> Result<&'a EventCounts> {
     // SAFETY: events of an object go with it, and its word is its address.
     unsafe {
         Ok(match subject {

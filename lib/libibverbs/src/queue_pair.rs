@@ -14,7 +14,7 @@ use crate::address::lid_of;
 use crate::place::get;
 use crate::shared::Xrcd;
 use crate::types::{
-    AhAttr, Context, Cq, Gid, Got, Pd, Qp, QpAttr, QpCap, QpInitAttr, QpInitAttrEx, Srq,
+    AhAttr, Context, Cq, EventCounts, Gid, Pd, Qp, QpAttr, QpCap, QpInitAttr, QpInitAttrEx, Srq,
 };
 use crate::{Result, errno_of, number};
 
@@ -92,7 +92,7 @@ fn create(
         wr_flags: 0,
         is_extended,
         building: Mutex::new((Vec::new(), Ok(()))),
-        events: Got::default(),
+        events: EventCounts::default(),
     });
     let word = (&raw const *qp).expose_provenance() as u64;
     qp.qp_num = owner.raw.create_qp(init, word).map_err(errno_of)?;

@@ -8,7 +8,7 @@ use verbs::Xrc;
 use verbs::table::Id;
 
 use crate::place::get;
-use crate::types::{Context, Got, Pd, Srq, SrqAttr, SrqInitAttr, SrqInitAttrEx};
+use crate::types::{Context, EventCounts, Pd, Srq, SrqAttr, SrqInitAttr, SrqInitAttrEx};
 use crate::{Result, errno_of, number, object};
 
 /// `struct ibv_xrcd`.
@@ -78,7 +78,7 @@ fn create(pd: *mut Pd, attr: &SrqInitAttr, xrc: Option<Xrc>) -> Result<*mut Srq>
         pd,
         handle: 0,
         id: Id(0),
-        events: Got::default(),
+        events: EventCounts::default(),
     });
     let word = (&raw const *srq).expose_provenance() as u64;
     // A queue of no receives, or of no segments, could hold nothing: at least one is granted.

@@ -77,7 +77,7 @@ pub struct CompChannel {
 
 /// Events of an object that a program has got, and those that it has acknowledged.
 #[derive(Default)]
-pub struct Got {
+pub struct EventCounts {
     pub reported: AtomicU32,
     pub acknowledged: AtomicU32,
 }
@@ -96,8 +96,8 @@ pub struct Cq {
     pub id: Id,
     /// The completion that is read in place.
     pub current: Mutex<Option<WorkCompletion>>,
-    pub completions: Got,
-    pub events: Got,
+    pub completions: EventCounts,
+    pub events: EventCounts,
 }
 
 /// `struct ibv_srq`.
@@ -108,7 +108,7 @@ pub struct Srq {
     pub pd: *mut Pd,
     pub handle: u32,
     pub id: Id,
-    pub events: Got,
+    pub events: EventCounts,
 }
 
 /// `struct ibv_qp_ex`, which begins as `struct ibv_qp`.
@@ -130,7 +130,7 @@ pub struct Qp {
     pub is_extended: bool,
     /// Requests between `ibv_wr_start` and `ibv_wr_complete`, and the first mistake.
     pub building: Mutex<(Vec<SendRequest>, Result<(), i32>)>,
-    pub events: Got,
+    pub events: EventCounts,
 }
 
 /// `union ibv_gid`.

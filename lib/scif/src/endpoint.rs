@@ -184,8 +184,8 @@ impl Endpoint {
     /// does not notice that the daemon has died ([`is_live`](Self::is_live) does). Always true
     /// unless [prepared](Self::prepare).
     #[inline]
-    pub fn has_news(&self) -> bool {
-        self.bypass.has_news()
+    pub fn may_be_readable(&self) -> bool {
+        self.bypass.may_be_readable()
     }
 
     /// Whether stores into the peer's memory through mappings may be gathered, so that they arrive

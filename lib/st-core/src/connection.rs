@@ -32,7 +32,7 @@ pub enum Refusal {
 
 /// What a record of the peer changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum Update {
     /// It has announced memory on a channel.
     Announced(u32, Region),
     /// It has taken memory back.
@@ -168,7 +168,7 @@ impl Connection {
     pub fn receive(
         &mut self,
         mut bytes: &[u8],
-        mut report: impl FnMut(News),
+        mut report: impl FnMut(Update),
     ) -> Result<(), Broken> {
         while !bytes.is_empty() && !self.is_broken {
             let count = bytes.len().min(RECORD_BYTES - self.filled);
@@ -182,7 +182,7 @@ impl Connection {
             self.filled = 0;
             let record = Record::decode(&self.begun).map_err(|_| Broken);
             match record.and_then(|record| self.take(record)) {
-                Ok(news) => report(news),
+                Ok(update) => report(update),
                 Err(Broken) => self.is_broken = true,
             }
         }
@@ -192,7 +192,7 @@ impl Connection {
         }
     }
 
-    fn take(&mut self, record: Record) -> Result<News, Broken> {
+    fn take(&mut self, record: Record) -> Result<Update, Broken> {
         let count = self.own.channels;
         let known = |channel: u32| match channel < count {
             true => Ok(channel as usize),
@@ -202,7 +202,7 @@ impl Connection {
             Record::Announce { channel, region } => {
                 let announced = &mut self.channels[known(channel)?].peer;
                 announced.announce(region).map_err(|_| Broken)?;
-                Ok(News::Announced(channel, region))
+                Ok(Update::Announced(channel, region))
             }
             Record::TakeBack {
                 channel,
@@ -211,23 +211,23 @@ impl Connection {
                 let announced = &mut self.channels[known(channel)?].peer;
                 let region = announced.region().map_err(|_| Broken)?;
                 match announced.take_back(generation) {
-                    true => Ok(News::TakenBack(channel, region)),
+                    true => Ok(Update::TakenBack(channel, region)),
                     false => Err(Broken),
                 }
             }
             Record::Wake { channel } => {
                 known(channel)?;
-                Ok(News::Wake(channel))
+                Ok(Update::Wake(channel))
             }
             Record::State { channel, state } => {
                 known(channel)?;
-                Ok(News::Session(channel, state))
+                Ok(Update::Session(channel, state))
             }
             Record::NoSession { channel, key } => {
                 known(channel)?;
-                Ok(News::NoSession(channel, key))
+                Ok(Update::NoSession(channel, key))
             }
-            Record::Disconnect => Ok(News::Ended),
+            Record::Disconnect => Ok(Update::Ended),
             // Set-up is over, and an end is not answered: SCIF's connection ends by itself.
             _ => Err(Broken),
         }
@@ -257,10 +257,10 @@ mod tests {
         (client, Connection::new(server, at_server))
     }
 
-    fn tell(to: &mut Connection, record: Record) -> Result<Option<News>, Broken> {
-        let mut news = None;
-        to.receive(&record.encode(), |found| news = Some(found))?;
-        Ok(news)
+    fn tell(to: &mut Connection, record: Record) -> Result<Option<Update>, Broken> {
+        let mut update = None;
+        to.receive(&record.encode(), |found| update = Some(found))?;
+        Ok(update)
     }
 
     #[test]
@@ -275,11 +275,11 @@ mod tests {
                 stream.extend(Record::Wake { channel: 1 }.encode());
                 stream.extend(left.take_back(3).unwrap().0.encode());
             }
-            let mut news = 0;
+            let mut update = 0;
             for bytes in stream.chunks(piece) {
-                right.receive(bytes, |_| news += 1).unwrap();
+                right.receive(bytes, |_| update += 1).unwrap();
             }
-            assert_eq!(news, 15);
+            assert_eq!(update, 15);
             assert_eq!(right.announced(3).region(), Err(Unreachable::Gone));
             assert_eq!(right.announced(2).region(), Err(Unreachable::NotYet));
         }
@@ -322,7 +322,10 @@ mod tests {
     #[test]
     fn an_end_that_is_announced_is_news() {
         let (_, mut right) = pair();
-        assert_eq!(tell(&mut right, Record::Disconnect), Ok(Some(News::Ended)));
+        assert_eq!(
+            tell(&mut right, Record::Disconnect),
+            Ok(Some(Update::Ended))
+        );
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Half {
         };
         // What has been told before this call is known after it. No more than a look: whoever puts
         // or gets again and again must not ask the driver whether it lives.
-        if self.shared.has_news() {
+        if self.shared.may_be_readable() {
             self.shared.take_records(None)?;
         } else {
             self.shared.check_sending()?;

@@ -79,9 +79,9 @@ impl<'a> Windows<'a> {
 }
 
 /// The own window of a connection that is closed: what has arrived can be read, and nobody is told.
-pub struct Rest<'a>(Words<'a>);
+pub struct ClosedWindow<'a>(Words<'a>);
 
-impl<'a> Rest<'a> {
+impl<'a> ClosedWindow<'a> {
     /// The window in this view.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-impl QueueMemory for Rest<'_> {
+impl QueueMemory for ClosedWindow<'_> {
     type Error = Infallible;
 
     fn load(&self, offset: usize) -> u32 {

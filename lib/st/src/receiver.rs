@@ -162,8 +162,8 @@ impl Receiver {
         if filled.arm()? {
             return Ok(true);
         }
-        let news = self.half.shared.take_records(None);
-        let alive = news.and_then(|_| self.half.shared.check());
+        let update = self.half.shared.take_records(None);
+        let alive = update.and_then(|_| self.half.shared.check());
         match filled.look()? {
             true => Ok(true),
             false => alive.map(|()| false),

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use scif::{Memory, RmaFlags, View, Waiting};
-use st_core::connection::News;
+use st_core::connection::Update;
 use st_core::queue::{Descriptor, Kind};
 use st_core::record::Record;
 use st_core::reliable::{self, Data, Fault, Over, PushError};
@@ -25,7 +25,7 @@ use self::waiting::Want;
 use crate::deadline::{Deadline, now};
 use crate::error::{Error, Result};
 use crate::link::connect;
-use crate::memory::Rest;
+use crate::memory::ClosedWindow;
 use crate::options::Options;
 use crate::region::Registered;
 use crate::sender::message;
@@ -77,7 +77,7 @@ pub struct Session {
     memory: Option<Memory>,
     /// The length of the peer's memory, when it has told.
     peer_bytes: Option<u64>,
-    way: Way,
+    way: Reconnect,
     sleeper: Sleeper,
     waiting: Waiting,
     kept: usize,
@@ -91,7 +91,7 @@ struct Block {
 }
 
 /// How a session comes to its next connection.
-enum Way {
+enum Reconnect {
     /// The client connects.
     Client(Box<Attempt>),
     /// The server is connected to.
@@ -108,7 +108,7 @@ impl Session {
         let options = options.channels(CHANNEL + 1);
         let link = connect(to, &options)?;
         let engine = reliable::Session::new(key(), options.session(), nanoseconds()?);
-        let way = Way::Client(Box::new(Attempt::new(to, &options)?));
+        let way = Reconnect::Client(Box::new(Attempt::new(to, &options)?));
         let mut session = Self::new(engine, way, &options)?;
         session.enter(Arrival {
             shared: link.shared,
@@ -118,7 +118,7 @@ impl Session {
         Ok(session)
     }
 
-    fn new(engine: reliable::Session<Block>, way: Way, options: &Options) -> Result<Self> {
+    fn new(engine: reliable::Session<Block>, way: Reconnect, options: &Options) -> Result<Self> {
         Ok(Self {
             engine,
             shared: None,
@@ -266,7 +266,7 @@ impl Session {
                 }
                 received
             }
-            (None, Some(rest)) => self.engine.receive(&mut Rest::new(rest)?),
+            (None, Some(rest)) => self.engine.receive(&mut ClosedWindow::new(rest)?),
             (None, None) => return self.check().map(|()| None),
         };
         match received.map_err(fault)? {
@@ -417,8 +417,8 @@ impl Session {
         self.check()?;
         if let Some(shared) = self.shared.clone() {
             let heard = shared.take_records(Some(self.sleeper.id));
-            for news in shared.take_told() {
-                self.hear(&shared, news)?;
+            for update in shared.take_told() {
+                self.hear(&shared, update)?;
             }
             let is_live = shared.is_live();
             // What is given up is closed.
@@ -433,8 +433,8 @@ impl Session {
         }
         let is_apart = self.shared.is_none();
         let arrival = match &mut self.way {
-            Way::Client(attempt) if is_apart => attempt.advance()?,
-            Way::Server(desk) if is_apart || wide => desk.look_for(self.engine.key())?,
+            Reconnect::Client(attempt) if is_apart => attempt.advance()?,
+            Reconnect::Server(desk) if is_apart || wide => desk.look_for(self.engine.key())?,
             _ => None,
         };
         match arrival {
@@ -449,10 +449,10 @@ impl Session {
         shared.is_some_and(|shared| shared.is_live())
     }
 
-    fn hear(&mut self, shared: &Shared, news: News) -> Result<()> {
-        match news {
-            News::Session(_, state) => Ok(self.engine.answer(state)?),
-            News::NoSession(_, key) if key == self.engine.key() => {
+    fn hear(&mut self, shared: &Shared, update: Update) -> Result<()> {
+        match update {
+            Update::Session(_, state) => Ok(self.engine.answer(state)?),
+            Update::NoSession(_, key) if key == self.engine.key() => {
                 // What the peer has taken before it went counts.
                 let looked = self.engine.look(&shared.windows()?);
                 looked.map_err(fault)?;
@@ -487,7 +487,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Way::Server(desk) = &self.way {
+        if let Reconnect::Server(desk) = &self.way {
             desk.forget(self.engine.key());
         }
         let Some(shared) = self.shared.as_ref().filter(|_| self.is_connected()) else {

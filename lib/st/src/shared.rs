@@ -9,7 +9,7 @@ use core::time::Duration;
 use hal::lock::Mutex;
 use libredox::Fd;
 use scif::{Endpoint, Mapping, Memory, PollEntry, Readiness, RecvFlags, SendFlags, poll, raw};
-use st_core::connection::{Connection, News};
+use st_core::connection::{Connection, Update};
 use st_core::queue;
 use st_core::record::{RECORD_BYTES, Record};
 
@@ -69,7 +69,7 @@ struct Inbox {
     connection: Connection,
     sleepers: Vec<SleeperSlot>,
     /// What the peer has told of sessions and nobody has taken yet.
-    told: Vec<News>,
+    told: Vec<Update>,
     /// Here, as a buffer on the stack would be cleared for each look.
     buffer: [u8; PIECE],
 }
@@ -149,8 +149,8 @@ impl Shared {
 
     /// Whether records may have arrived, or the connection may have ended: a look at own memory.
     #[inline]
-    pub fn has_news(&self) -> bool {
-        self.endpoint.has_news()
+    pub fn may_be_readable(&self) -> bool {
+        self.endpoint.may_be_readable()
     }
 
     /// Fails at the end of the connection, without a look at the peer's memory: for calls that
@@ -276,17 +276,17 @@ impl Shared {
             let (endpoint, over) = (&self.endpoint, &self.over);
             let bytes = inbox.buffer.get(..count).unwrap_or(&[]);
             let told = &mut inbox.told;
-            let taken = inbox.connection.receive(bytes, |news| match news {
+            let taken = inbox.connection.receive(bytes, |update| match update {
                 // Where it cannot be mapped, transfers go through the driver.
-                News::Announced(_, region) => {
+                Update::Announced(_, region) => {
                     let _ = endpoint.prepare_window(region.offset, region.length);
                 }
-                News::TakenBack(_, region) => endpoint.forget_window(region.offset),
-                News::Ended => over.store(ENDED, Ordering::Relaxed),
-                News::Wake(_) => {}
+                Update::TakenBack(_, region) => endpoint.forget_window(region.offset),
+                Update::Ended => over.store(ENDED, Ordering::Relaxed),
+                Update::Wake(_) => {}
                 // A peer that keeps to the protocol has said no more by now.
-                News::Session(..) | News::NoSession(..) if told.len() == MOST_TOLD => {}
-                News::Session(..) | News::NoSession(..) => told.push(news),
+                Update::Session(..) | Update::NoSession(..) if told.len() == MOST_TOLD => {}
+                Update::Session(..) | Update::NoSession(..) => told.push(update),
             });
             inbox.wake(reader);
             taken.map_err(|_| self.end())?;
@@ -294,7 +294,7 @@ impl Shared {
     }
 
     /// What the peer has told of sessions, the oldest first.
-    pub fn take_told(&self) -> Vec<News> {
+    pub fn take_told(&self) -> Vec<Update> {
         core::mem::take(&mut self.inbox.lock().told)
     }
 

@@ -128,7 +128,7 @@ pub fn wait(
     }
     loop {
         // No more than a look: whoever does not sleep must not ask the driver again and again.
-        if shared.has_news() && take_or(shared, condition, None)?.is_some() {
+        if shared.may_be_readable() && take_or(shared, condition, None)?.is_some() {
             return Ok(());
         }
         if let Err(end) = shared.check() {

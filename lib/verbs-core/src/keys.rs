@@ -85,12 +85,12 @@ struct Bound {
     region: usize,
     /// The queue pair that may be used, for type 2.
     qp: Option<u32>,
-    reach: Reach,
+    reach: KeyedRange,
 }
 
 /// Memory that a peer can reach by a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reach {
+pub(crate) struct KeyedRange {
     pub pd: Id,
     /// Where it lies in the program's memory.
     pub start: u64,
@@ -226,16 +226,18 @@ impl KeyTable {
     }
 
     /// What a peer reaches by a key, if it is one for peers.
-    pub(crate) fn reach(&self, key: u32) -> Option<Reach> {
+    pub(crate) fn reach(&self, key: u32) -> Option<KeyedRange> {
         match &self.entry(key)?.what {
-            What::Region(region, _) if region.access.intersects(Access::REMOTE) => Some(Reach {
-                pd: region.pd,
-                start: region.start,
-                length: region.length,
-                iova: region.iova,
-                access: region.access & Access::REMOTE,
-                qp: None,
-            }),
+            What::Region(region, _) if region.access.intersects(Access::REMOTE) => {
+                Some(KeyedRange {
+                    pd: region.pd,
+                    start: region.start,
+                    length: region.length,
+                    iova: region.iova,
+                    access: region.access & Access::REMOTE,
+                    qp: None,
+                })
+            }
             What::Window { bound, .. } => bound.map(|bound| bound.reach),
             What::Free | What::Region(..) => None,
         }
@@ -343,7 +345,7 @@ impl KeyTable {
         if is_zero_based && has_atomics && !start.is_multiple_of(8) {
             return Err(Denied);
         }
-        let reach = Reach {
+        let reach = KeyedRange {
             pd,
             start,
             length: bind.length,

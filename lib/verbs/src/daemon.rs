@@ -63,7 +63,7 @@ impl Name {
 
 /// What a context has done since it told the daemon last.
 #[derive(Default)]
-pub struct News {
+pub struct Changes {
     pub qps: Vec<(u32, QpView)>,
     /// Completions that wait, and those that have come.
     pub cqs: Vec<(Id, (usize, u64))>,
@@ -260,15 +260,15 @@ impl Daemon {
     // ---- Reports ----
 
     /// Tells the daemon what objects have done, of those with something new.
-    pub fn report(&mut self, news: &News) {
+    pub fn report(&mut self, changes: &Changes) {
         let mut qps = Vec::new();
-        for (number, view) in &news.qps {
+        for (number, view) in &changes.qps {
             let handle = self.handles.get(&Name::Qp(*number)).copied();
             let report = handle.map(|handle| qp_report(handle, view));
             qps.extend(changed(&mut self.qps, *number, report));
         }
         let mut cqs = Vec::new();
-        for (id, (waiting, completions)) in &news.cqs {
+        for (id, (waiting, completions)) in &changes.cqs {
             let handle = self.handles.get(&Name::Cq(*id)).copied();
             let report = handle.map(|cq_handle| abi::CqReport {
                 cq_handle,
@@ -278,7 +278,7 @@ impl Daemon {
             cqs.extend(changed(&mut self.cqs, *id, report));
         }
         let mut srqs = Vec::new();
-        for (id, queued) in &news.srqs {
+        for (id, queued) in &changes.srqs {
             let handle = self.handles.get(&Name::Srq(*id)).copied();
             let report = handle.map(|srq_handle| abi::SrqReport {
                 srq_handle,

@@ -121,7 +121,7 @@ pub enum Pending {
 }
 
 /// What has become of a connection.
-pub enum Made {
+pub enum Established {
     /// A lane of a protection domain.
     Domain(Key, Id, Endpoint),
     /// A lane for datagrams.
@@ -272,21 +272,21 @@ impl Links {
     }
 
     /// Moves connections on; what has become of those that have ended or are lanes.
-    pub fn advance(&mut self, now: u64) -> Vec<Made> {
+    pub fn advance(&mut self, now: u64) -> Vec<Established> {
         self.accept();
         let mut made = Vec::new();
         for pending in core::mem::take(&mut self.pending) {
             match self.step(pending, now) {
-                Step::Made(key, endpoint) if key.is_for_datagrams() => {
-                    made.push(Made::Datagrams(key, endpoint));
+                Step::Established(key, endpoint) if key.is_for_datagrams() => {
+                    made.push(Established::Datagrams(key, endpoint));
                 }
-                Step::Made(key, endpoint) => {
+                Step::Established(key, endpoint) => {
                     if let Some(pd) = self.domain(key.own) {
-                        made.push(Made::Domain(key, pd, endpoint));
+                        made.push(Established::Domain(key, pd, endpoint));
                     }
                 }
                 Step::Later(Pending::Wanted { key, .. }) if key.is_for_datagrams() => {
-                    made.push(Made::Nothing(key));
+                    made.push(Established::Nothing(key));
                 }
                 Step::Later(pending) => self.pending.push(pending),
                 Step::Over => {}
@@ -361,7 +361,7 @@ impl Links {
                 }
                 if hello.len() == size_of::<Hello>() {
                     return match self.greeted(own, peer, &hello) {
-                        Some(key) => Step::Made(key, endpoint),
+                        Some(key) => Step::Established(key, endpoint),
                         None => Step::Over,
                     };
                 }
@@ -408,7 +408,7 @@ impl Links {
         };
         // A new connection has room for it.
         match endpoint.send(hello.as_bytes(), SendFlags::empty()) {
-            Ok(count) if count == size_of::<Hello>() => Step::Made(key, endpoint),
+            Ok(count) if count == size_of::<Hello>() => Step::Established(key, endpoint),
             _ => again(key, pause, now),
         }
     }
@@ -434,7 +434,7 @@ impl Links {
 /// What became of a connection in the making.
 enum Step {
     /// It is a lane.
-    Made(Key, Endpoint),
+    Established(Key, Endpoint),
     /// It goes on.
     Later(Pending),
     /// Nobody wants it, or the peer has gone.

@@ -8,26 +8,26 @@ use scif::raw::Range;
 use verbs_core::host::Place;
 
 /// Memory of the program that is registered.
-pub enum Held {
+pub enum Backing {
     /// The program's, by address.
     Range(Range<'static>),
     /// A mapping of its own.
     Memory(Arc<Memory>),
 }
 
-impl From<Range<'static>> for Held {
+impl From<Range<'static>> for Backing {
     fn from(range: Range<'static>) -> Self {
         Self::Range(range)
     }
 }
 
-impl From<Arc<Memory>> for Held {
+impl From<Arc<Memory>> for Backing {
     fn from(memory: Arc<Memory>) -> Self {
         Self::Memory(memory)
     }
 }
 
-impl Held {
+impl Backing {
     /// Where it is.
     pub fn range(&self) -> Range<'_> {
         match self {
@@ -41,21 +41,21 @@ impl Held {
 #[derive(Default)]
 pub struct Registered {
     /// By first address and key.
-    regions: BTreeMap<(usize, u32), Held>,
+    regions: BTreeMap<(usize, u32), Backing>,
     /// First addresses by key.
     starts: BTreeMap<u32, usize>,
 }
 
 impl Registered {
     /// Adds the memory of a key.
-    pub fn insert(&mut self, key: u32, held: Held) {
+    pub fn insert(&mut self, key: u32, held: Backing) {
         let start = held.range().address();
         self.starts.insert(key, start);
         self.regions.insert((start, key), held);
     }
 
     /// Removes the memory of a key.
-    pub fn remove(&mut self, key: u32) -> Option<Held> {
+    pub fn remove(&mut self, key: u32) -> Option<Backing> {
         let start = self.starts.remove(&key)?;
         self.regions.remove(&(start, key))
     }

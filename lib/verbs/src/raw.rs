@@ -25,7 +25,7 @@ use verbs_core::work::{QpInit, ReceiveRequest, SendRequest, WorkCompletion};
 
 use crate::bell::Bell;
 use crate::clock::Time;
-use crate::daemon::{Daemon, Name, News, PORT};
+use crate::daemon::{Changes, Daemon, Name, PORT};
 use crate::error::{Error, Result};
 use crate::events::Events;
 use crate::lanes::Lanes;
@@ -34,7 +34,7 @@ use crate::state::{Cq, State};
 use crate::worker::Worker;
 use request::{create_qp, each, modify_qp};
 
-pub use crate::memory::Held;
+pub use crate::memory::Backing;
 pub use crate::state::AsyncEvent;
 pub use verbs_abi::records::{QueryDeviceAnswer, QueryPortAnswer};
 
@@ -79,8 +79,8 @@ impl Shared {
     /// Tells the daemon what the objects have done.
     pub(crate) fn report(&self) {
         let mut daemon = self.daemon.lock();
-        let news = self.state.lock().news();
-        daemon.report(&news);
+        let changes = self.state.lock().changes();
+        daemon.report(&changes);
     }
 }
 
@@ -501,9 +501,9 @@ impl Context {
         state.count(pd, -1);
         self.advance(&mut state);
         drop(state);
-        daemon.report(&News {
+        daemon.report(&Changes {
             qps: vec![(number, view)],
-            ..News::default()
+            ..Changes::default()
         });
         daemon.end(Name::Qp(number));
         drop(daemon);
@@ -520,9 +520,9 @@ impl Context {
         let mut daemon = self.daemon();
         // It may have come to an error by itself, from which it is changed.
         let view = self.lock().core.query_qp(number)?;
-        daemon.report(&News {
+        daemon.report(&Changes {
             qps: vec![(number, view)],
-            ..News::default()
+            ..Changes::default()
         });
         let request = modify_qp(daemon.handle(Name::Qp(number))?, new, mask);
         daemon.ask::<_, ()>(Command::ModifyQp, &request)?;

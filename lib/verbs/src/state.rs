@@ -11,11 +11,11 @@ use verbs_core::types::{EventType, QpType};
 use verbs_core::{Destination, Event, Subject};
 
 use crate::clock::Time;
-use crate::daemon::News;
+use crate::daemon::Changes;
 use crate::error::Result;
 use crate::events::Events;
 use crate::lanes::Lanes;
-use crate::links::{Key, Links, Made};
+use crate::links::{Established, Key, Links};
 use crate::stream::Stream;
 
 /// Turns in a row while there is something to do.
@@ -201,15 +201,15 @@ impl State {
         let now = self.time.now();
         for made in self.links.advance(now) {
             match made {
-                Made::Domain(key, pd, endpoint) => {
+                Established::Domain(key, pd, endpoint) => {
                     let lane = self.lanes.insert_stream(Stream::new(endpoint));
                     self.open(key, pd, lane);
                 }
-                Made::Datagrams(key, endpoint) => {
+                Established::Datagrams(key, endpoint) => {
                     let lane = self.lanes.insert_stream(Stream::new(endpoint));
                     self.open_datagrams(key, lane);
                 }
-                Made::Nothing(key) => self.answer(key, None),
+                Established::Nothing(key) => self.answer(key, None),
             }
         }
     }
@@ -315,7 +315,7 @@ impl State {
     // ---- Objects ----
 
     /// What the objects have done.
-    pub fn news(&self) -> News {
+    pub fn changes(&self) -> Changes {
         let core = &self.core;
         let qps = self
             .qps
@@ -323,7 +323,7 @@ impl State {
             .map(|number| (*number, core.query_qp(*number)));
         let cqs = self.cqs.keys().map(|id| (*id, core.cq_traffic(*id)));
         let srqs = self.srqs.keys().map(|id| (*id, core.srq(*id)));
-        News {
+        Changes {
             qps: qps
                 .filter_map(|(number, view)| Some((number, view.ok()?)))
                 .collect(),

@@ -104,7 +104,8 @@ impl Stream {
 
     pub fn available(&mut self) -> Available {
         let bytes = self.to - self.from;
-        if bytes < MAX_RECORD && !self.has_ended && (self.looks || self.endpoint.has_news()) {
+        if bytes < MAX_RECORD && !self.has_ended && (self.looks || self.endpoint.may_be_readable())
+        {
             self.fill();
         }
         Available {

@@ -442,7 +442,7 @@ fn a_large_write_is_not_mixed_with_what_clients_send() {
 }
 
 #[test]
-fn clients_learn_of_the_end_and_let_go() {
+fn clients_learn_of_the_end_and_release() {
     on_both(|fixture, to| {
         let before = state(fixture);
         let (near, far) = ends(fixture, to);

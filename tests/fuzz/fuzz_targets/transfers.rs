@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use st_core::connection::{Connection, News};
+use st_core::connection::{Connection, Update};
 use st_core::demo::{Cut, End, pair};
 use st_core::header::{HEADER_BYTES, Header};
 use st_core::level0::{Action, plan};
@@ -105,7 +105,7 @@ fn records(input: &mut Unstructured<'_>) -> Result<()> {
         assert!(!is_broken || (heard.is_err() && news.is_empty()));
         is_broken = heard.is_err();
         for new in news {
-            if let News::Announced(channel, region) = new {
+            if let Update::Announced(channel, region) = new {
                 let announced = connection.announced(channel);
                 assert_eq!(announced.region(), Ok(region));
                 let end = announced.at(region.length - 1, 1).expect("the last byte");

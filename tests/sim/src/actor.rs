@@ -70,7 +70,7 @@ pub struct Context<'a> {
 
 /// How a turn ended.
 #[derive(Debug)]
-pub enum Turn {
+pub enum StepResult {
     /// Call again.
     Again,
     /// Sleep until an event for one of the endpoints.
@@ -85,16 +85,16 @@ pub enum Turn {
     Broken(String),
 }
 
-impl Turn {
+impl StepResult {
     /// For the trace.
     pub fn name(&self) -> &'static str {
         match self {
-            Turn::Again => "goes on",
-            Turn::Sleep => "sleeps",
-            Turn::Done => "is done",
-            Turn::Spawn(_) => "has accepted",
-            Turn::Become(_) => "is connected",
-            Turn::Broken(_) => "finds a rule broken",
+            StepResult::Again => "goes on",
+            StepResult::Sleep => "sleeps",
+            StepResult::Done => "is done",
+            StepResult::Spawn(_) => "has accepted",
+            StepResult::Become(_) => "is connected",
+            StepResult::Broken(_) => "finds a rule broken",
         }
     }
 }
@@ -139,7 +139,7 @@ impl Program {
     }
 
     /// One turn.
-    pub fn turn(&mut self, context: &mut Context<'_>) -> Turn {
+    pub fn turn(&mut self, context: &mut Context<'_>) -> StepResult {
         match self {
             Program::Listener(listener) => listener.turn(context),
             Program::Connector(connector) => connector.turn(context),
@@ -239,13 +239,13 @@ impl Listener {
         })
     }
 
-    fn turn(&mut self, context: &mut Context<'_>) -> Turn {
+    fn turn(&mut self, context: &mut Context<'_>) -> StepResult {
         if let Some(new) = self.accepting {
             return self.finish(context, new);
         }
         if context.finishing || self.accepts_left == 0 {
             context.engine.close(context.memory, self.endpoint);
-            return Turn::Done;
+            return StepResult::Done;
         }
         match context
             .engine
@@ -254,37 +254,37 @@ impl Listener {
             Ok(new) => {
                 self.accepts_left -= 1;
                 self.accepting = Some(new);
-                Turn::Again
+                StepResult::Again
             }
             Err(Error::WouldBlock) => {
                 if context.engine.poll(context.memory, self.endpoint) != Readiness::empty() {
-                    return Turn::Broken("nothing to accept, but poll says so".into());
+                    return StepResult::Broken("nothing to accept, but poll says so".into());
                 }
-                Turn::Sleep
+                StepResult::Sleep
             }
-            Err(Error::NoMemory) => Turn::Again,
-            Err(error) => Turn::Broken(format!("accept_start: {error}")),
+            Err(Error::NoMemory) => StepResult::Again,
+            Err(error) => StepResult::Broken(format!("accept_start: {error}")),
         }
     }
 
-    fn finish(&mut self, context: &mut Context<'_>, new: EndpointId) -> Turn {
+    fn finish(&mut self, context: &mut Context<'_>, new: EndpointId) -> StepResult {
         match context.engine.accept_finish(new) {
             Poll::Pending if context.rng.one_in(20) => {
                 context.engine.close(context.memory, new);
                 self.accepting = None;
-                Turn::Again
+                StepResult::Again
             }
-            Poll::Pending => Turn::Sleep,
+            Poll::Pending => StepResult::Sleep,
             Poll::Ready(Ok(peer)) => {
                 self.accepting = None;
                 let stream = Stream::start(context, new, peer, false);
-                Turn::Spawn(Box::new(Program::Stream(stream)))
+                StepResult::Spawn(Box::new(Program::Stream(stream)))
             }
             Poll::Ready(Err(Error::WouldBlock | Error::NoDevice)) => {
                 self.accepting = None;
-                Turn::Again
+                StepResult::Again
             }
-            Poll::Ready(Err(error)) => Turn::Broken(format!("accept_finish: {error}")),
+            Poll::Ready(Err(error)) => StepResult::Broken(format!("accept_finish: {error}")),
         }
     }
 }
@@ -324,7 +324,7 @@ impl Connector {
         })
     }
 
-    fn turn(&mut self, context: &mut Context<'_>) -> Turn {
+    fn turn(&mut self, context: &mut Context<'_>) -> StepResult {
         if !self.under_way {
             return match context
                 .engine
@@ -332,30 +332,32 @@ impl Connector {
             {
                 Ok(Connect::Started) => {
                     self.under_way = true;
-                    Turn::Again
+                    StepResult::Again
                 }
-                Ok(Connect::Done(_)) => Turn::Broken("connect collected what never was".into()),
+                Ok(Connect::Done(_)) => {
+                    StepResult::Broken("connect collected what never was".into())
+                }
                 Err(Error::NoDevice | Error::NoMemory | Error::NoSpace) => self.failed(context),
-                Err(error) => Turn::Broken(format!("connect: {error}")),
+                Err(error) => StepResult::Broken(format!("connect: {error}")),
             };
         }
         if context.rng.one_in(30) {
             context.engine.connect_cancel(self.endpoint);
             if context.rng.one_in(2) {
                 context.engine.close(context.memory, self.endpoint);
-                return Turn::Done;
+                return StepResult::Done;
             }
         }
         match self.result(context) {
-            Poll::Pending => Turn::Sleep,
+            Poll::Pending => StepResult::Sleep,
             Poll::Ready(Ok(_)) => {
                 let stream = Stream::start(context, self.endpoint, self.to, true);
-                Turn::Become(Box::new(Program::Stream(stream)))
+                StepResult::Become(Box::new(Program::Stream(stream)))
             }
             Poll::Ready(Err(Error::ConnectionRefused | Error::NoDevice | Error::Interrupted)) => {
                 self.failed(context)
             }
-            Poll::Ready(Err(error)) => Turn::Broken(format!("connect ended with {error}")),
+            Poll::Ready(Err(error)) => StepResult::Broken(format!("connect ended with {error}")),
         }
     }
 
@@ -379,13 +381,13 @@ impl Connector {
         }
     }
 
-    fn failed(&mut self, context: &mut Context<'_>) -> Turn {
+    fn failed(&mut self, context: &mut Context<'_>) -> StepResult {
         self.under_way = false;
         if self.tries_left == 0 || context.finishing {
             context.engine.close(context.memory, self.endpoint);
-            return Turn::Done;
+            return StepResult::Done;
         }
         self.tries_left -= 1;
-        Turn::Again
+        StepResult::Again
     }
 }

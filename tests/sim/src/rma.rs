@@ -331,7 +331,7 @@ impl RmaEnd {
                 before.into_iter().try_for_each(|id| model.complete(id))?;
             }
             (Kind::Unregister, Some(_)) => model.counts.unregistered += 1,
-            (Kind::Signal(windows), _) => model.let_go(&windows),
+            (Kind::Signal(windows), _) => model.release(&windows),
             (Kind::Mark(_) | Kind::Wait(_) | Kind::Unregister, None) => {}
         }
         Ok(())

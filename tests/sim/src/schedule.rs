@@ -4,7 +4,7 @@ use scif_abi::PortId;
 use scif_abi::flags::Readiness;
 use scif_core::{Event, Owner};
 
-use crate::actor::{Connector, Listener, Program, Turn};
+use crate::actor::{Connector, Listener, Program, StepResult};
 use crate::faults::Fault;
 use crate::links::Side;
 use crate::world::{Canary, Slot, Spoil, World};
@@ -128,20 +128,20 @@ impl World {
         let turn = slot.program.turn(&mut context);
         trace.note(|| format!("node {number}: {name}: {}", turn.name()));
         match turn {
-            Turn::Again => {}
-            Turn::Sleep => slot.awake = false,
-            Turn::Done => {
+            StepResult::Again => {}
+            StepResult::Sleep => slot.awake = false,
+            StepResult::Done => {
                 programs.swap_remove(index);
             }
-            Turn::Spawn(program) => {
+            StepResult::Spawn(program) => {
                 programs.push(Slot {
                     program: *program,
                     process,
                     awake: true,
                 });
             }
-            Turn::Become(program) => slot.program = *program,
-            Turn::Broken(what) => return Err(format!("node {number}: {what}")),
+            StepResult::Become(program) => slot.program = *program,
+            StepResult::Broken(what) => return Err(format!("node {number}: {what}")),
         }
         self.report.calls += 1;
         if self.settings.spoil == Some(Spoil::Call(self.report.calls)) {

@@ -104,7 +104,7 @@ impl Model {
     }
 
     /// Signals that named these windows have been answered.
-    pub fn let_go(&mut self, windows: &[(u64, u64)]) {
+    pub fn release(&mut self, windows: &[(u64, u64)]) {
         for (end, use_id) in windows {
             let end = self.ends.get_mut(end);
             let windows = end.into_iter().flat_map(|end| &mut end.windows);

@@ -20,7 +20,7 @@ pub mod sessions;
 
 use std::collections::VecDeque;
 
-use st_core::connection::{Connection, News};
+use st_core::connection::{Connection, Update};
 use st_core::queue::{Descriptor, Receiver, Sender};
 use st_core::record::{Parameters, Record};
 use st_core::region::Position;
@@ -143,7 +143,7 @@ struct Place {
     connection: Connection,
     channels: Vec<Channel>,
     /// Announcements that have not reached the peer: memory announced or taken back.
-    told: VecDeque<News>,
+    told: VecDeque<Update>,
     ended: Option<End>,
     is_hostile: bool,
     /// It has not stored anything yet that it may not.

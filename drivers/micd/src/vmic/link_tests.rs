@@ -541,7 +541,7 @@ fn the_memory_of_a_driver_that_died_is_let_go_when_the_peer_begins_anew() {
 
 #[test]
 fn a_peer_that_is_not_there_or_never_bound_has_let_go() {
-    let let_go = |fixture: &Fixture| {
+    let released = |fixture: &Fixture| {
         fixture.sides[1]
             .as_ref()
             .unwrap()
@@ -551,24 +551,24 @@ fn a_peer_that_is_not_there_or_never_bound_has_let_go() {
     let mut fixture = both();
     fixture.kill(0);
     fixture.boot(1);
-    assert!(let_go(&fixture));
+    assert!(released(&fixture));
     // Its machine comes back and takes up the link with the new driver only.
     fixture.boot(0);
     fixture.settle();
-    assert!(fixture.connected() && let_go(&fixture));
+    assert!(fixture.connected() && released(&fixture));
     // A peer that published and waits has written to nobody.
     let mut fixture = Fixture::new();
     fixture.boot(0);
     fixture.turn(0);
     fixture.boot(1);
-    assert!(let_go(&fixture));
+    assert!(released(&fixture));
     fixture.settle();
-    assert!(fixture.connected() && let_go(&fixture));
+    assert!(fixture.connected() && released(&fixture));
     // One that gave the link up writes no more, though it waits for a word.
     let mut fixture = both();
     fixture.sides[0].as_mut().unwrap().link.link_failed();
     fixture.boot(1);
-    assert!(let_go(&fixture));
+    assert!(released(&fixture));
 }
 
 #[test]

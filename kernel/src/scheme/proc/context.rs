@@ -13,14 +13,14 @@ use crate::{
     mm::UserBuf,
     proc::{self, Affinity},
     sched::{self, Context, ContextRef, State},
-    scheme::{self, Opened, notify_unmapped},
+    scheme::{self, OpenResult, notify_unmapped},
 };
 
 /// Bytes of `FloatRegisters`; the processor's own layout is longer and starts with them.
 const FLOAT_SIZE: usize = size_of::<FloatRegisters>();
 
 /// Opens a part of a context by name: `EINVAL` for an unknown one.
-pub fn open_part(context: ContextRef, name: &str) -> Result<Opened> {
+pub fn open_part(context: ContextRef, name: &str) -> Result<OpenResult> {
     let kind = match name {
         "open_via_dup" => Kind::OpenViaDup,
         "addrspace" => Kind::AddrSpace(context.space().ok_or(Error::new(ENOENT))?),

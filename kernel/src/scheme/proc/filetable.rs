@@ -18,7 +18,7 @@ use crate::{
     object::Description,
     proc::{self, FileTable},
     sched::{Context, ContextRef},
-    scheme::{Opened, kernel_id},
+    scheme::{OpenResult, kernel_id},
 };
 
 /// Descriptors one Close may name.
@@ -72,7 +72,7 @@ pub fn open_part(
     binary: bool,
     listing: Arc<[u8]>,
     name: &str,
-) -> Result<Opened> {
+) -> Result<OpenResult> {
     let kind = match (name, table) {
         ("copy", TableRef::Borrowed(_)) => {
             let table = TableRef::Owned(Arc::new(alive(table)?.copy()));

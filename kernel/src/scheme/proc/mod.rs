@@ -22,7 +22,7 @@ use ::syscall::{
 use spin::Mutex;
 
 use super::{
-    Caller, Opened, Scheme,
+    Caller, OpenResult, Scheme,
     handles::{Handles, ROOT},
     kernel_id, trigger,
 };
@@ -132,21 +132,21 @@ fn set_kind(number: usize, kind: Kind) -> Result<()> {
 }
 
 /// Makes a handle; the readable ones are positioned.
-fn open(context: ContextRef, kind: Kind) -> Result<Opened> {
+fn open(context: ContextRef, kind: Kind) -> Result<OpenResult> {
     let positioned = matches!(
         kind,
         Kind::AddrSpace(_) | Kind::FileTable { .. } | Kind::Affinity | Kind::MmapMinAddr(_)
     );
     let number = HANDLES.lock().insert(Handle { context, kind });
     if positioned {
-        Opened::positioned(number)
+        OpenResult::positioned(number)
     } else {
-        Opened::plain(number)
+        OpenResult::plain(number)
     }
 }
 
 /// Contexts by name, for the holder of the authority.
-fn open_by_authority(name: &str) -> Result<Opened> {
+fn open_by_authority(name: &str) -> Result<OpenResult> {
     match name {
         "" => Err(Error::new(EINVAL)),
         "cur-context" => open(sched::current(), Kind::OpenViaDup),
@@ -158,14 +158,14 @@ fn open_by_authority(name: &str) -> Result<Opened> {
             };
             let number = HANDLES.lock().insert(handle);
             proc::set_owner(&context, number);
-            Opened::plain(number)
+            OpenResult::plain(number)
         }
         _ => Err(Error::new(ENOENT)),
     }
 }
 
 impl Scheme for ProcScheme {
-    fn dup(&self, number: usize, name: UserBuf, _caller: Caller) -> Result<Opened> {
+    fn dup(&self, number: usize, name: UserBuf, _caller: Caller) -> Result<OpenResult> {
         if name.len() > MAX_NAME {
             return Err(Error::new(EINVAL));
         }

@@ -18,7 +18,7 @@ use crate::{
     object::Description,
     proc,
     sched::{Context, ContextRef, futex},
-    scheme::{self, Opened, map_anonymous, notify_unmapped, placement, prot},
+    scheme::{self, OpenResult, map_anonymous, notify_unmapped, placement, prot},
 };
 
 const GRANT_SIZE: usize = size_of::<GrantDesc>();
@@ -27,7 +27,7 @@ const GRANT_SIZE: usize = size_of::<GrantDesc>();
 const MAX_LISTED: usize = 16;
 
 /// Opens a part of an address space by name.
-pub fn open_part(context: ContextRef, space: &Arc<AddrSpace>, name: &str) -> Result<Opened> {
+pub fn open_part(context: ContextRef, space: &Arc<AddrSpace>, name: &str) -> Result<OpenResult> {
     let kind = match name {
         "empty" => Kind::AddrSpace(AddrSpace::new()?),
         "exclusive" => Kind::AddrSpace(space.clone_cow(futex::is_waited_for)?),
@@ -41,7 +41,7 @@ pub fn open_part(context: ContextRef, space: &Arc<AddrSpace>, name: &str) -> Res
 }
 
 /// The description behind the scheme mapping at a hexadecimal address.
-fn grant_file(space: &AddrSpace, address: &str) -> Result<Opened> {
+fn grant_file(space: &AddrSpace, address: &str) -> Result<OpenResult> {
     let address = usize::from_str_radix(address, 16).map_err(|_| Error::new(EINVAL))?;
     if !address.is_multiple_of(PAGE_SIZE) {
         return Err(Error::new(EINVAL));
@@ -51,7 +51,7 @@ fn grant_file(space: &AddrSpace, address: &str) -> Result<Opened> {
         .description
         .downcast::<Description>()
         .map_err(|_| Error::new(EBADF))?;
-    Ok(Opened::Other(file))
+    Ok(OpenResult::External(file))
 }
 
 /// Stores the mappings from position `offset` on.

@@ -24,8 +24,8 @@ use kernel_core::requests::{Answer, Requests};
 use spin::Mutex;
 
 use super::{
-    Caller, MANAGER, MunmapRequest, Opened, Scheme, SchemeId, USER_SCHEMES, deliver_files, event,
-    notify_unmapped, placement, prot, reaper, std_fs_metadata, trigger,
+    Caller, MANAGER, MunmapRequest, OpenResult, Scheme, SchemeId, USER_SCHEMES, deliver_files,
+    event, notify_unmapped, placement, prot, reaper, std_fs_metadata, trigger,
 };
 use crate::{
     mm::{
@@ -87,13 +87,16 @@ fn value(answer: Answer<File>) -> Result<usize> {
     }
 }
 
-fn opened(answer: Answer<File>) -> Result<Opened> {
+fn opened(answer: Answer<File>) -> Result<OpenResult> {
     match answer {
         Answer::Value { result, extra, .. } => {
             let number = result.map_err(Error::new)?;
-            Ok(Opened::Here(number, InternalFlags::from_extra(extra)?))
+            Ok(OpenResult::SchemeLocal(
+                number,
+                InternalFlags::from_extra(extra)?,
+            ))
         }
-        Answer::Fd(file) => Ok(Opened::Other(file)),
+        Answer::Fd(file) => Ok(OpenResult::External(file)),
         Answer::Fds(_) => Err(Error::new(EIO)),
     }
 }
@@ -344,12 +347,12 @@ impl Scheme for UserScheme {
         flags: usize,
         fcntl_flags: u32,
         caller: Caller,
-    ) -> Result<Opened> {
+    ) -> Result<OpenResult> {
         let rest = [flags as u64, u64::from(fcntl_flags)];
         opened(self.with_path(Opcode::OpenAt, number, path, &rest, caller)?)
     }
 
-    fn dup(&self, number: usize, name: UserBuf, caller: Caller) -> Result<Opened> {
+    fn dup(&self, number: usize, name: UserBuf, caller: Caller) -> Result<OpenResult> {
         opened(self.with_buffer(Opcode::Dup, number, name, Access::READ, &[], caller)?)
     }
 

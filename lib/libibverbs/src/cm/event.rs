@@ -1,4 +1,4 @@
-//! Event channels, and the events that news become when the program takes them.
+//! Event channels, and the events of programs that those of links become when they are taken.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -13,7 +13,7 @@ use syscall::error::{ECONNREFUSED, EINVAL, EIO};
 use super::address::own_node;
 use super::frame::{Frame, Kind};
 use super::id::{ConnParam, Id};
-use super::link::{self, Channel, LinkId, Matter, News, Whom};
+use super::link::{self, Channel, LinkEvent, LinkEventKind, LinkId, Target};
 use super::queue_pair;
 use crate::place::{get, get_mut};
 use crate::{Result, errno_of, minus_one, none};
@@ -52,11 +52,11 @@ const NAMES: [&CStr; 16] = [
     c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
 ];
 
-/// `struct rdma_event_channel`, and the news.
+/// `struct rdma_event_channel`, and the events that wait in it.
 #[repr(C)]
 pub struct EventChannel {
     fd: c_int,
-    pub news: Arc<Channel>,
+    pub events: Arc<Channel>,
 }
 
 /// The union of `struct rdma_cm_event`, as long as its longer member.
@@ -83,9 +83,9 @@ pub struct Event {
 /// # Errors
 /// Those of opening a pipe.
 pub fn create_channel() -> Result<*mut EventChannel> {
-    let news = Arc::new(Channel::new().map_err(errno_of)?);
-    let fd = news.fd() as c_int;
-    Ok(Box::into_raw(Box::new(EventChannel { fd, news })))
+    let events = Arc::new(Channel::new().map_err(errno_of)?);
+    let fd = events.fd() as c_int;
+    Ok(Box::into_raw(Box::new(EventChannel { fd, events })))
 }
 
 /// Ends an event channel.
@@ -106,7 +106,7 @@ extern "C" fn rdma_destroy_event_channel(channel: *mut EventChannel) {
     destroy_channel(channel);
 }
 
-// ---- What news mean ----
+// ---- What events mean ----
 
 /// An event about an id.
 fn event(id: *mut Id, kind: u32, status: c_int) -> Box<Event> {
@@ -123,7 +123,7 @@ fn event(id: *mut Id, kind: u32, status: c_int) -> Box<Event> {
 /// Puts what a peer has said into an event. Reads that it answers are those that the own end asks
 /// for, and the other way round.
 fn describe(event: &mut Event, frame: Frame) {
-    let terms = frame.terms;
+    let parameters = frame.parameters;
     event.private = frame.private;
     let private_data: *const c_void = match event.private.is_empty() {
         true => null(),
@@ -132,13 +132,13 @@ fn describe(event: &mut Event, frame: Frame) {
     event.param.conn = ConnParam {
         private_data,
         private_data_len: event.private.len() as u8,
-        responder_resources: terms.initiator_depth,
-        initiator_depth: terms.responder_resources,
-        flow_control: terms.flow_control,
-        retry_count: terms.retry_count,
-        rnr_retry_count: terms.rnr_retry_count,
-        srq: terms.srq,
-        qp_num: terms.qp_num,
+        responder_resources: parameters.initiator_depth,
+        initiator_depth: parameters.responder_resources,
+        flow_control: parameters.flow_control,
+        retry_count: parameters.retry_count,
+        rnr_retry_count: parameters.rnr_retry_count,
+        srq: parameters.srq,
+        qp_num: parameters.qp_num,
     };
 }
 
@@ -159,9 +159,9 @@ fn request(listener: *mut Id, link: LinkId, peer: PortId, frame: Frame) -> Resul
         host: address::of_node(peer.node()),
         port: peer.port(),
     });
-    (new.link, new.peer, new.terms) = (link, peer.node(), frame.terms);
+    (new.link, new.peer, new.parameters) = (link, peer.node(), frame.parameters);
     if of.is_sync {
-        link::redirect(link, new.news()?.clone());
+        link::redirect(link, new.link_events()?.clone());
     }
     let id = Box::into_raw(new);
     link::adopt(link, id.expose_provenance());
@@ -177,8 +177,8 @@ fn reply(id: *mut Id, frame: Frame) -> Box<Event> {
     let Ok(of) = (unsafe { get_mut(id) }) else {
         return event(id, kind::CONNECT_ERROR, -EINVAL);
     };
-    let own = of.terms;
-    of.terms = frame.terms;
+    let own = of.parameters;
+    of.parameters = frame.parameters;
     let mut told = match of.qp.is_null() {
         // The program connects its own queue pair, and says so.
         true => event(id, kind::CONNECT_RESPONSE, 0),
@@ -197,22 +197,22 @@ fn reply(id: *mut Id, frame: Frame) -> Box<Event> {
     told
 }
 
-/// The event that news become; none: about an id that has gone.
-fn become_event(news: News) -> Option<Box<Event>> {
-    let place = match news.whom {
-        Whom::Id(place) => Some(place),
-        Whom::Link(link) => link::owner(link),
+/// The event of the program that a link's event becomes; none: its id has gone.
+fn become_event(what: LinkEvent) -> Option<Box<Event>> {
+    let place = match what.target {
+        Target::Id(place) => Some(place),
+        Target::Link(link) => link::owner(link),
     };
     let Some(place) = place else {
-        if let Matter::Request(link, ..) = news.matter {
+        if let LinkEventKind::Request(link, ..) = what.kind {
             link::end(link);
         }
         return None;
     };
     let id: *mut Id = core::ptr::with_exposed_provenance_mut(place);
-    Some(match news.matter {
-        Matter::Done(kind, status) => event(id, kind, status),
-        Matter::Request(link, peer, frame) => match request(id, link, peer, frame) {
+    Some(match what.kind {
+        LinkEventKind::Done(kind, status) => event(id, kind, status),
+        LinkEventKind::Request(link, peer, frame) => match request(id, link, peer, frame) {
             Ok(told) => told,
             Err(_) => {
                 link::send(link, &Frame::plain(Kind::Reject));
@@ -220,8 +220,8 @@ fn become_event(news: News) -> Option<Box<Event>> {
                 return None;
             }
         },
-        Matter::Reply(frame) => reply(id, frame),
-        Matter::Rejected(status, private) => {
+        LinkEventKind::Reply(frame) => reply(id, frame),
+        LinkEventKind::Rejected(status, private) => {
             let mut told = event(id, kind::REJECTED, status);
             let frame = Frame {
                 private,
@@ -230,18 +230,18 @@ fn become_event(news: News) -> Option<Box<Event>> {
             describe(&mut told, frame);
             told
         }
-        Matter::Unreachable(status) => event(id, kind::UNREACHABLE, status),
-        Matter::Ready => event(id, kind::ESTABLISHED, 0),
-        Matter::Disconnected => event(id, kind::DISCONNECTED, 0),
+        LinkEventKind::Unreachable(status) => event(id, kind::UNREACHABLE, status),
+        LinkEventKind::Ready => event(id, kind::ESTABLISHED, 0),
+        LinkEventKind::Disconnected => event(id, kind::DISCONNECTED, 0),
     })
 }
 
 fn next(channel: *const EventChannel) -> Result<*mut Event> {
     // SAFETY: a channel of ours.
-    let news = unsafe { get(channel)? }.news.clone();
+    let events = unsafe { get(channel)? }.events.clone();
     loop {
-        let news = news.next().map_err(errno_of)?;
-        if let Some(event) = become_event(news) {
+        let event = events.next().map_err(errno_of)?;
+        if let Some(event) = become_event(event) {
             count(&event).report();
             return Ok(Box::into_raw(event));
         }
@@ -249,7 +249,7 @@ fn next(channel: *const EventChannel) -> Result<*mut Event> {
 }
 
 /// The counts of the id whose end waits for an event: of a request the listener.
-fn count(event: &Event) -> &crate::types::Got {
+fn count(event: &Event) -> &crate::types::EventCounts {
     let of = match event.listen_id.is_null() {
         true => event.id,
         false => event.listen_id,

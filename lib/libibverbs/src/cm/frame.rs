@@ -54,7 +54,7 @@ struct Header {
 
 /// Attributes of a connection that the ends tell each other.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Terms {
+pub struct ConnectionParameters {
     pub responder_resources: u8,
     pub initiator_depth: u8,
     pub flow_control: u8,
@@ -68,7 +68,7 @@ pub struct Terms {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Frame {
     pub kind: Kind,
-    pub terms: Terms,
+    pub parameters: ConnectionParameters,
     /// Bytes of the programs, at most 255.
     pub private: Vec<u8>,
 }
@@ -78,25 +78,25 @@ impl Frame {
     pub fn plain(kind: Kind) -> Frame {
         Frame {
             kind,
-            terms: Terms::default(),
+            parameters: ConnectionParameters::default(),
             private: Vec::new(),
         }
     }
 
     /// Its bytes.
     pub fn bytes(&self) -> Vec<u8> {
-        let terms = &self.terms;
+        let parameters = &self.parameters;
         let header = Header {
             magic: MAGIC.to_le(),
             kind: self.kind as u8,
             private_bytes: self.private.len() as u8,
-            responder_resources: terms.responder_resources,
-            initiator_depth: terms.initiator_depth,
-            flow_control: terms.flow_control,
-            retry_count: terms.retry_count,
-            rnr_retry_count: terms.rnr_retry_count,
-            srq: terms.srq,
-            qp_num: terms.qp_num.to_le(),
+            responder_resources: parameters.responder_resources,
+            initiator_depth: parameters.initiator_depth,
+            flow_control: parameters.flow_control,
+            retry_count: parameters.retry_count,
+            rnr_retry_count: parameters.rnr_retry_count,
+            srq: parameters.srq,
+            qp_num: parameters.qp_num.to_le(),
         };
         [header.as_bytes(), &self.private].concat()
     }
@@ -121,7 +121,7 @@ impl Frame {
         };
         let frame = Frame {
             kind,
-            terms: Terms {
+            parameters: ConnectionParameters {
                 responder_resources: header.responder_resources,
                 initiator_depth: header.initiator_depth,
                 flow_control: header.flow_control,

@@ -16,13 +16,13 @@ use syscall::error::{
 
 use super::address::{Storage, own_node};
 use super::event::{self, Event, EventChannel, kind};
-use super::frame::{Frame, Kind, Terms};
-use super::link::{self, Channel, LinkId, Matter, News, Whom};
+use super::frame::{ConnectionParameters, Frame, Kind};
+use super::link::{self, Channel, LinkEvent, LinkEventKind, LinkId, Target};
 use super::queue_pair;
 use crate::device::{ibv_free_device_list, ibv_get_device_list, ibv_open_device};
 use crate::memory::ibv_alloc_pd;
 use crate::place::{get, get_mut, list};
-use crate::types::{CompChannel, Context, Cq, Gid, Got, Pd, Qp, QpInitAttr, Srq};
+use crate::types::{CompChannel, Context, Cq, EventCounts, Gid, Pd, Qp, QpInitAttr, Srq};
 use crate::{Result, minus_one};
 
 /// `enum rdma_port_space`: the one that can be had.
@@ -73,12 +73,12 @@ pub struct Id {
     /// The endpoint that keeps the port of an id that is bound and does not listen.
     bound: Option<Endpoint>,
     /// What was agreed with the peer, and its node.
-    pub terms: Terms,
+    pub parameters: ConnectionParameters,
     pub peer: NodeId,
     /// What ids of requests get: of an endpoint that listens.
     pub for_requests: Option<(usize, QpInitAttr)>,
     /// Events of it that the program has got.
-    pub events: Got,
+    pub events: EventCounts,
 }
 
 /// `struct rdma_conn_param`.
@@ -164,10 +164,10 @@ impl Id {
             link: 0,
             is_sync,
             bound: None,
-            terms: Terms::default(),
+            parameters: ConnectionParameters::default(),
             peer: 0,
             for_requests: None,
-            events: Got::default(),
+            events: EventCounts::default(),
         })
     }
 
@@ -176,13 +176,13 @@ impl Id {
         (&raw const *self).expose_provenance()
     }
 
-    /// Where its news go.
+    /// Where events of its links go.
     ///
     /// # Errors
     /// `EINVAL`: it has no channel.
-    pub fn news(&self) -> Result<&Arc<Channel>> {
+    pub fn link_events(&self) -> Result<&Arc<Channel>> {
         // SAFETY: a channel of ours, which lives as long as its ids.
-        Ok(&unsafe { get(self.channel)? }.news)
+        Ok(&unsafe { get(self.channel)? }.events)
     }
 
     /// Has it use the device.
@@ -197,9 +197,9 @@ impl Id {
 
     /// Tells it that something is done.
     fn done(&self, event: u32, status: i32) -> Result<()> {
-        self.news()?.push(News {
-            whom: Whom::Id(self.place()),
-            matter: Matter::Done(event, status),
+        self.link_events()?.push(LinkEvent {
+            target: Target::Id(self.place()),
+            kind: LinkEventKind::Done(event, status),
         });
         Ok(())
     }
@@ -240,7 +240,7 @@ impl Id {
         // As with sockets a backlog of 0 still lets one wait.
         let listener = endpoint.listen(backlog.max(1));
         let listener = listener.map_err(|error| error.errno())?;
-        self.link = link::listen(listener, self.news()?.clone(), self.place())?;
+        self.link = link::listen(listener, self.link_events()?.clone(), self.place())?;
         Ok(())
     }
 
@@ -269,24 +269,24 @@ impl Id {
             return Err(EINVAL);
         }
         let to = self.route.destination.get().ok_or(EINVAL)?;
-        let (terms, private) = self.offer(param)?;
-        self.terms = terms;
+        let (parameters, private) = self.offer(param)?;
+        self.parameters = parameters;
         let frame = Frame {
             kind: Kind::Request,
-            terms,
+            parameters,
             private,
         };
         let to = PortId::new(self.peer, to.port);
-        self.link = link::connect(to, frame, self.news()?.clone(), self.place())?;
+        self.link = link::connect(to, frame, self.link_events()?.clone(), self.place())?;
         Ok(())
     }
 
     /// What it tells the peer of itself.
-    fn offer(&self, param: Option<&ConnParam>) -> Result<(Terms, Vec<u8>)> {
+    fn offer(&self, param: Option<&ConnParam>) -> Result<(ConnectionParameters, Vec<u8>)> {
         // SAFETY: a queue pair of ours, or none.
         let qp = unsafe { self.qp.as_ref() };
         let Some(param) = param else {
-            let terms = Terms {
+            let parameters = ConnectionParameters {
                 responder_resources: MOST_RESOURCES,
                 initiator_depth: MOST_RESOURCES,
                 retry_count: MOST_RETRIES,
@@ -295,12 +295,12 @@ impl Id {
                 qp_num: qp.map_or(0, |qp| qp.qp_num),
                 flow_control: 0,
             };
-            return Ok((terms, Vec::new()));
+            return Ok((parameters, Vec::new()));
         };
         if param.retry_count > MOST_RETRIES || param.rnr_retry_count > MOST_RETRIES {
             return Err(EINVAL);
         }
-        let terms = Terms {
+        let parameters = ConnectionParameters {
             responder_resources: param.responder_resources.min(MOST_RESOURCES),
             initiator_depth: param.initiator_depth.min(MOST_RESOURCES),
             flow_control: param.flow_control,
@@ -312,24 +312,24 @@ impl Id {
         let bytes = param.private_data.cast::<u8>();
         // SAFETY: the caller's bytes.
         let private = unsafe { list(bytes, param.private_data_len)? };
-        Ok((terms, private.to_vec()))
+        Ok((parameters, private.to_vec()))
     }
 
     fn accept(&mut self, param: Option<&ConnParam>) -> Result<()> {
         if self.link == 0 {
             return Err(EINVAL);
         }
-        let (mut terms, private) = self.offer(param)?;
+        let (mut parameters, private) = self.offer(param)?;
         if param.is_none() {
             // What the peer has asked for, from its side.
-            terms.responder_resources = self.terms.initiator_depth;
-            terms.initiator_depth = self.terms.responder_resources;
+            parameters.responder_resources = self.parameters.initiator_depth;
+            parameters.initiator_depth = self.parameters.responder_resources;
         }
-        queue_pair::connect(self, &terms)?;
+        queue_pair::connect(self, &parameters)?;
         let kind = Kind::Reply;
         let reply = Frame {
             kind,
-            terms,
+            parameters,
             private,
         };
         match link::send(self.link, &reply) {
@@ -393,11 +393,12 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut Id) -> c_int {
         link::end(link);
     }
     // What it was not told of goes with it, and connections that it has not heard of.
-    if let Ok(news) = of.news() {
+    if let Ok(events) = of.link_events() {
         let mut orphans = Vec::new();
-        news.drop_if(|of| {
-            let is_its = of.whom == Whom::Id(place) || link != 0 && of.whom == Whom::Link(link);
-            if let (true, Matter::Request(orphan, ..)) = (is_its, &of.matter) {
+        events.drop_if(|of| {
+            let is_its =
+                of.target == Target::Id(place) || link != 0 && of.target == Target::Link(link);
+            if let (true, LinkEventKind::Request(orphan, ..)) = (is_its, &of.kind) {
                 orphans.push(*orphan);
             }
             is_its
@@ -545,7 +546,7 @@ extern "C" fn rdma_migrate_id(id: *mut Id, channel: *mut EventChannel) -> c_int 
             false => channel,
         };
         id.is_sync = is_sync;
-        link::redirect(id.link, id.news()?.clone());
+        link::redirect(id.link, id.link_events()?.clone());
         if let Some(former) = former {
             event::destroy_channel(former);
         }

@@ -1,7 +1,7 @@
 //! The SCIF connections of ids, and the thread that moves them on.
 //!
 //! The thread of a program begins with its first id and sleeps as long as nothing happens on a
-//! connection. What has happened it puts into the event channel of the id as [`News`].
+//! connection. What has happened it puts into the event channel of the id as [`LinkEvent`].
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -34,7 +34,7 @@ pub type LinkId = u64;
 
 /// What an id is told of.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Matter {
+pub enum LinkEventKind {
     /// Something that was done at once: the number of the event, and the status.
     Done(u32, i32),
     /// A peer wants a connection with this listener.
@@ -51,24 +51,24 @@ pub enum Matter {
     Disconnected,
 }
 
-/// Whom news are for.
+/// The id or link that an event is for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Whom {
+pub enum Target {
     /// The id at this address.
     Id(usize),
     /// The id of this connection.
     Link(LinkId),
 }
 
-/// See the module.
+/// What has happened to an id or a link.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct News {
-    pub whom: Whom,
-    pub matter: Matter,
+pub struct LinkEvent {
+    pub target: Target,
+    pub kind: LinkEventKind,
 }
 
-/// News that wait to be taken.
-pub type Channel = Events<News>;
+/// Events that wait to be taken.
+pub type Channel = Events<LinkEvent>;
 
 enum Transport {
     Listener(Listener),
@@ -165,7 +165,7 @@ pub fn listen(listener: Listener, channel: Arc<Channel>, owner: usize) -> Result
     Ok(id)
 }
 
-/// Connects an id; what becomes of it is told by news.
+/// Connects an id; what becomes of it is told by event.
 ///
 /// # Errors
 /// Those of opening an endpoint, and of making the thread.
@@ -200,7 +200,7 @@ pub fn owner(id: LinkId) -> Option<usize> {
     owner.filter(|owner| *owner != 0)
 }
 
-/// Has the news of a connection go to another channel.
+/// Has the event of a connection go to another channel.
 pub fn redirect(id: LinkId, channel: Arc<Channel>) {
     if let Some(link) = LINKS.lock().links.get_mut(&id) {
         link.channel = channel;
@@ -257,9 +257,9 @@ impl Link {
     }
 
     /// Tells the id that the connection has ended, once.
-    fn disconnected(&mut self) -> Matter {
+    fn disconnected(&mut self) -> LinkEventKind {
         self.stage = Stage::Over;
-        Matter::Disconnected
+        LinkEventKind::Disconnected
     }
 
     /// Takes what has arrived; `false`: nothing more comes.
@@ -282,17 +282,17 @@ impl Link {
     }
 
     /// What a frame of the peer means.
-    fn understand(&mut self, frame: Frame) -> Option<Matter> {
+    fn understand(&mut self, frame: Frame) -> Option<LinkEventKind> {
         match frame.kind {
             Kind::Reply if !self.is_answered => {
                 self.is_answered = true;
-                Some(Matter::Reply(frame))
+                Some(LinkEventKind::Reply(frame))
             }
             Kind::Reject if !self.is_answered => {
                 self.stage = Stage::Over;
-                Some(Matter::Rejected(BY_PROGRAM, frame.private))
+                Some(LinkEventKind::Rejected(BY_PROGRAM, frame.private))
             }
-            Kind::Ready => Some(Matter::Ready),
+            Kind::Ready => Some(LinkEventKind::Ready),
             Kind::Disconnect => {
                 self.send(&Frame::plain(Kind::Disconnected));
                 Some(self.disconnected())
@@ -304,10 +304,10 @@ impl Link {
     }
 
     /// Moves it on as far as that goes; what is to be told, and whether it is of no use any more.
-    fn step(&mut self, id: LinkId) -> (Vec<News>, bool) {
-        let news = |matter| News {
-            whom: Whom::Link(id),
-            matter,
+    fn step(&mut self, id: LinkId) -> (Vec<LinkEvent>, bool) {
+        let event = |kind| LinkEvent {
+            target: Target::Link(id),
+            kind,
         };
         let mut told = Vec::new();
         if let Stage::Connecting(to, request) = &self.stage {
@@ -327,12 +327,14 @@ impl Link {
                 }
                 Some(error) => {
                     self.stage = Stage::Over;
-                    told.push(news(match error {
+                    told.push(event(match error {
                         scif::Error::Scif(Errno::ConnectionRefused) => {
-                            Matter::Rejected(NO_SERVICE, Vec::new())
+                            LinkEventKind::Rejected(NO_SERVICE, Vec::new())
                         }
-                        scif::Error::Scif(Errno::NoDevice) => Matter::Unreachable(-EHOSTUNREACH),
-                        _ => Matter::Unreachable(-ETIMEDOUT),
+                        scif::Error::Scif(Errno::NoDevice) => {
+                            LinkEventKind::Unreachable(-EHOSTUNREACH)
+                        }
+                        _ => LinkEventKind::Unreachable(-ETIMEDOUT),
                     }));
                     return (told, false);
                 }
@@ -347,17 +349,17 @@ impl Link {
                     if frame.kind != Kind::Request {
                         return (told, true);
                     }
-                    let whom = Whom::Link(*listener);
-                    let matter = Matter::Request(id, *peer, frame);
-                    told.push(News { whom, matter });
+                    let target = Target::Link(*listener);
+                    let kind = LinkEventKind::Request(id, *peer, frame);
+                    told.push(LinkEvent { target, kind });
                     self.stage = Stage::Open;
                 }
                 (Stage::Silent(..), Err(())) => return (told, true),
                 (Stage::Silent(..), Ok(None)) => return (told, !has_more),
-                (_, Ok(Some(frame))) => told.extend(self.understand(frame).map(news)),
+                (_, Ok(Some(frame))) => told.extend(self.understand(frame).map(event)),
                 (_, Ok(None)) if has_more => return (told, false),
                 (_, Ok(None) | Err(())) => {
-                    told.push(news(self.disconnected()));
+                    told.push(event(self.disconnected()));
                     return (told, false);
                 }
             }
@@ -408,8 +410,8 @@ impl Worker {
                 continue;
             };
             let (told, is_useless) = link.step(id);
-            for news in told {
-                link.channel.push(news);
+            for event in told {
+                link.channel.push(event);
             }
             if is_useless {
                 links.links.remove(&id);

@@ -6,7 +6,7 @@ use core::ptr::null_mut;
 use syscall::error::EINVAL;
 use verbs::{Access, AttributeMask as M, QpState, address};
 
-use super::frame::Terms;
+use super::frame::ConnectionParameters;
 use super::id::{self, Id, RC};
 use crate::Result;
 use crate::completion::{
@@ -124,11 +124,11 @@ pub fn destroy(id: &mut Id) {
 ///
 /// # Errors
 /// Those of `ibv_modify_qp`.
-pub fn connect(id: &mut Id, own: &Terms) -> Result<()> {
+pub fn connect(id: &mut Id, own: &ConnectionParameters) -> Result<()> {
     if id.qp.is_null() {
         return Ok(());
     }
-    let peer = id.terms;
+    let peer = id.parameters;
     let mut attr = QpAttr {
         qp_state: QpState::Rtr as u32,
         path_mtu: MTU,

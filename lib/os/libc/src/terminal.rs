@@ -78,7 +78,7 @@ pub static SETTINGS: Shared<Settings> = Shared::new(LINES);
 
 /// Whether a descriptor is the console, and in which way.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum Mode {
     Lines,
     Bytes,
 }
@@ -87,31 +87,31 @@ enum Way {
 ///
 /// # Errors
 /// `EBADF`, `ENOTTY`.
-fn way(number: c_int) -> Result<Way> {
+fn mode(number: c_int) -> Result<Mode> {
     let mut path = [0; 32];
     let index = descriptor::check(number)?;
     fd::fcntl(index, syscall::F_GETFD, 0)?;
     let length = fd::fpath(index, &mut path).map_err(|_| Error::new(ENOTTY))?;
     match path.get(..length) {
-        Some(b"/scheme/console/raw") => Ok(Way::Bytes),
-        Some(path) if path.starts_with(b"/scheme/console") => Ok(Way::Lines),
+        Some(b"/scheme/console/raw") => Ok(Mode::Bytes),
+        Some(path) if path.starts_with(b"/scheme/console") => Ok(Mode::Lines),
         _ => Err(Error::new(ENOTTY)),
     }
 }
 
 fn set(number: c_int, settings: &Settings) -> Result<()> {
-    let now = way(number)?;
+    let now = mode(number)?;
     let wanted = match settings.local & (ICANON | ECHO) {
-        0 if settings.characters[VMIN] > 0 && settings.characters[VTIME] == 0 => Way::Bytes,
-        both if both == ICANON | ECHO => Way::Lines,
+        0 if settings.characters[VMIN] > 0 && settings.characters[VTIME] == 0 => Mode::Bytes,
+        both if both == ICANON | ECHO => Mode::Lines,
         _ => return Err(Error::new(EINVAL)),
     };
     if now != wanted {
         let index = descriptor::check(number)?;
         let flags = fd::fcntl(index, syscall::F_GETFL, 0)?;
         let other = match wanted {
-            Way::Bytes => fd::dup(index, b"raw"),
-            Way::Lines => path::open("/scheme/console", O_RDWR),
+            Mode::Bytes => fd::dup(index, b"raw"),
+            Mode::Lines => path::open("/scheme/console", O_RDWR),
         }?;
         let moved =
             fd::fcntl(other, syscall::F_SETFL, flags).and_then(|_| fd::dup2(other, index, b""));
@@ -132,7 +132,7 @@ static PASSWORD: Shared<[u8; PASSWORD_BYTES + 1]> = Shared::new([0; PASSWORD_BYT
 fn read_hidden(prompt: &[u8]) -> Result<Vec<u8>> {
     const INTERRUPT: u8 = 3;
     const END: u8 = 4;
-    let console = match way(0) {
+    let console = match mode(0) {
         Ok(_) => Some(fd::dup(descriptor::check(0)?, b"raw")?),
         Err(_) => None,
     };
@@ -179,12 +179,12 @@ unsafe extern "C" fn getpass(prompt: *const c_char) -> *mut c_char {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tcgetattr(number: c_int, settings: *mut Settings) -> c_int {
-    errno::done(way(number).map(|way| {
+    errno::done(mode(number).map(|way| {
         let mut known = SETTINGS.with(|known| *known);
         // Another program may have left the descriptor in the other way.
         match way {
-            Way::Lines => known.local |= ICANON | ECHO,
-            Way::Bytes => known.local &= !(ICANON | ECHO),
+            Mode::Lines => known.local |= ICANON | ECHO,
+            Mode::Bytes => known.local &= !(ICANON | ECHO),
         }
         // SAFETY: the caller's structure.
         unsafe { settings.write(known) };
@@ -204,7 +204,7 @@ unsafe extern "C" fn tcsetattr(number: c_int, when: c_int, settings: *const Sett
 /// Output is never held back.
 #[unsafe(no_mangle)]
 extern "C" fn tcdrain(number: c_int) -> c_int {
-    errno::done(way(number).map(drop))
+    errno::done(mode(number).map(drop))
 }
 
 #[unsafe(no_mangle)]

@@ -31,7 +31,7 @@ pub struct Memory {
 
 /// What one call on the rings reaches, with the addresses of the words by value.
 #[derive(Clone, Copy)]
-pub struct Reach<'a> {
+pub struct RingWords<'a> {
     all: &'a Memory,
     control: Mapped<'a>,
     own: Mapped<'a>,
@@ -83,8 +83,8 @@ macro_rules! at_side {
 impl Memory {
     /// What a call reaches.
     #[inline]
-    pub fn reach(&self) -> Reach<'_> {
-        Reach {
+    pub fn words(&self) -> RingWords<'_> {
+        RingWords {
             all: self,
             control: self.control.page(),
             own: self.own.mapped(),
@@ -93,7 +93,7 @@ impl Memory {
     }
 }
 
-impl Reach<'_> {
+impl RingWords<'_> {
     /// The connection's state word now.
     #[inline]
     pub fn state(self) -> StateWord {
@@ -131,7 +131,7 @@ impl Reach<'_> {
     }
 }
 
-impl RingMemory for Reach<'_> {
+impl RingMemory for RingWords<'_> {
     type Error = Error;
 
     #[inline]

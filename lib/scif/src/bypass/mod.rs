@@ -520,8 +520,8 @@ impl Bypass {
     /// Whether bytes may have arrived, or the connection may have ended, by own memory alone.
     /// Always true without mapped rings.
     #[inline]
-    pub fn has_news(&self) -> bool {
-        self.rings.get().is_none_or(MappedRings::has_news)
+    pub fn may_be_readable(&self) -> bool {
+        self.rings.get().is_none_or(MappedRings::may_be_readable)
     }
 
     /// Whether stores into the peer's memory may be gathered, so that they arrive out of order

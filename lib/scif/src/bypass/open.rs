@@ -20,7 +20,7 @@ use zerocopy::IntoBytes;
 
 use super::control::{Control, StateWord};
 use super::liveness::DaemonLiveness;
-use super::memory::{Memory, Reach};
+use super::memory::{Memory, RingWords};
 use super::rma::{Local, Rma, SMALL_BYTES};
 use super::windows::Use;
 use crate::raw::{self, PollFd};
@@ -134,7 +134,7 @@ impl MappedRings {
 
     /// As [`is_current`](Self::is_current), for a call that has the memory at hand.
     #[inline]
-    pub(super) fn is_current_in(&self, memory: Reach<'_>) -> bool {
+    pub(super) fn is_current_in(&self, memory: RingWords<'_>) -> bool {
         memory.state().bits() == self.known.load(Ordering::Relaxed)
     }
 
@@ -147,8 +147,8 @@ impl MappedRings {
 
     /// The memory of the rings, if the connection lives and they can be used.
     #[inline]
-    pub(super) fn memory(&self) -> Option<Reach<'_>> {
-        (self.is_current() || self.refresh()).then(|| self.memory.reach())
+    pub(super) fn memory(&self) -> Option<RingWords<'_>> {
+        (self.is_current() || self.refresh()).then(|| self.memory.words())
     }
 
     /// Unmaps windows that were unregistered since the last call.
@@ -281,7 +281,7 @@ impl MappedRings {
 
     /// Whether bytes may have arrived or the connection may have ended, by own memory alone.
     #[inline]
-    pub(super) fn has_news(&self) -> bool {
+    pub(super) fn may_be_readable(&self) -> bool {
         match self.memory() {
             Some(memory) => !self.consumer.is_empty(&memory),
             None => true,

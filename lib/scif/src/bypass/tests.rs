@@ -1034,14 +1034,14 @@ fn a_locked_operation_whose_window_goes_meanwhile_does_not_count() {
 #[test]
 fn who_works_on_mappings_alone_learns_of_the_end() {
     rings(|stage, left, right| {
-        assert!(left.is_live(LEFT) && !left.has_news());
+        assert!(left.is_live(LEFT) && !left.may_be_readable());
         put(stage.control(LEFT), EPOCH_OFFSET, 1);
-        assert!(left.is_live(LEFT) && !left.has_news());
+        assert!(left.is_live(LEFT) && !left.may_be_readable());
         right.send(RIGHT, [1; 8].as_slice(), 0).unwrap();
-        assert!(left.has_news());
+        assert!(left.may_be_readable());
         left.recv(LEFT, [0; 8].as_mut_slice(), 0).unwrap();
-        assert!(!left.has_news());
+        assert!(!left.may_be_readable());
         put(stage.control(LEFT), STATE_OFFSET, STATE_DISCONNECTED);
-        assert!(!left.is_live(LEFT) && left.has_news());
+        assert!(!left.is_live(LEFT) && left.may_be_readable());
     });
 }

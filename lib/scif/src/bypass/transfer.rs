@@ -17,7 +17,7 @@ use scif_ring::{RingError, RingMemory, Side};
 use syscall::error::{EINTR, Error};
 
 use super::busy_poll::{BusyPoll, Waiting};
-use super::memory::Reach;
+use super::memory::RingWords;
 use super::open::MappedRings;
 use crate::raw;
 
@@ -69,18 +69,18 @@ pub(super) trait Direction {
     fn step(
         &mut self,
         rings: &MappedRings,
-        memory: &mut Reach<'_>,
+        memory: &mut RingWords<'_>,
         done: usize,
     ) -> Result<Step, RingError<Error>>;
 
     /// Whether any byte can be moved.
-    fn is_ready(rings: &MappedRings, memory: &Reach<'_>) -> Result<bool, RingError<Error>>;
+    fn is_ready(rings: &MappedRings, memory: &RingWords<'_>) -> Result<bool, RingError<Error>>;
 
     /// Whether the rings show, without the lock, that nothing can be moved.
-    fn is_idle(rings: &MappedRings, memory: &Reach<'_>) -> bool;
+    fn is_idle(rings: &MappedRings, memory: &RingWords<'_>) -> bool;
 
     /// Whether the peer asked for a notification; its request is taken back by this.
-    fn must_notify(rings: &MappedRings, memory: &mut Reach<'_>) -> bool;
+    fn must_notify(rings: &MappedRings, memory: &mut RingWords<'_>) -> bool;
 }
 
 /// A send.
@@ -95,11 +95,11 @@ impl Direction for Sending<'_> {
     fn step(
         &mut self,
         rings: &MappedRings,
-        memory: &mut Reach<'_>,
+        memory: &mut RingWords<'_>,
         done: usize,
     ) -> Result<Step, RingError<Error>> {
         let left = self.0.len() - done;
-        let put = |memory: &mut Reach<'_>, offset, from, count| {
+        let put = |memory: &mut RingWords<'_>, offset, from, count| {
             memory.put(offset, self.0.part(done + from, count))
         };
         let bytes = rings.producer.put_with(memory, left, put)?;
@@ -110,18 +110,18 @@ impl Direction for Sending<'_> {
     }
 
     #[inline]
-    fn is_ready(rings: &MappedRings, memory: &Reach<'_>) -> Result<bool, RingError<Error>> {
+    fn is_ready(rings: &MappedRings, memory: &RingWords<'_>) -> Result<bool, RingError<Error>> {
         Ok(rings.producer.room(memory)? > 0)
     }
 
     #[inline]
-    fn is_idle(_: &MappedRings, _: &Reach<'_>) -> bool {
+    fn is_idle(_: &MappedRings, _: &RingWords<'_>) -> bool {
         // There is nearly always room, so the load would be wasted.
         false
     }
 
     #[inline]
-    fn must_notify(rings: &MappedRings, memory: &mut Reach<'_>) -> bool {
+    fn must_notify(rings: &MappedRings, memory: &mut RingWords<'_>) -> bool {
         rings.producer.must_notify(memory)
     }
 }
@@ -137,12 +137,12 @@ impl Direction for Receiving<'_> {
     fn step(
         &mut self,
         rings: &MappedRings,
-        memory: &mut Reach<'_>,
+        memory: &mut RingWords<'_>,
         done: usize,
     ) -> Result<Step, RingError<Error>> {
         let left = self.0.len() - done;
         let to = &mut self.0;
-        let take = |memory: &mut Reach<'_>, offset, from, count| {
+        let take = |memory: &mut RingWords<'_>, offset, from, count| {
             memory.take(offset, &to.part(done + from, count))
         };
         let bytes = rings.consumer.take_with(memory, left, take)?;
@@ -153,18 +153,18 @@ impl Direction for Receiving<'_> {
     }
 
     #[inline]
-    fn is_ready(rings: &MappedRings, memory: &Reach<'_>) -> Result<bool, RingError<Error>> {
+    fn is_ready(rings: &MappedRings, memory: &RingWords<'_>) -> Result<bool, RingError<Error>> {
         Ok(!rings.consumer.is_empty(memory) && rings.consumer.available(memory)? > 0)
     }
 
     #[inline]
-    fn is_idle(rings: &MappedRings, memory: &Reach<'_>) -> bool {
+    fn is_idle(rings: &MappedRings, memory: &RingWords<'_>) -> bool {
         // Programs that poll call this far more often than they find something.
         rings.consumer.is_empty(memory)
     }
 
     #[inline]
-    fn must_notify(rings: &MappedRings, memory: &mut Reach<'_>) -> bool {
+    fn must_notify(rings: &MappedRings, memory: &mut RingWords<'_>) -> bool {
         rings.consumer.must_notify(memory)
     }
 }
@@ -178,7 +178,7 @@ impl MappedRings {
     /// stays in registers.
     #[inline(never)]
     pub(super) fn send_short(&self, from: Readable<'_>) -> bool {
-        let mut memory = self.memory.reach();
+        let mut memory = self.memory.words();
         // A peer for which stores are drained is left to the long way: one more call here, and
         // registers would be saved for it.
         if !self.is_current_in(memory) || memory.gathers() || self.liveness.may_be_due_to_send() {
@@ -187,7 +187,7 @@ impl MappedRings {
         if !memory.try_lock(Side::Send, self.number) {
             return false;
         }
-        let put = |memory: &mut Reach<'_>, offset| memory.put_short(offset, from);
+        let put = |memory: &mut RingWords<'_>, offset| memory.put_short(offset, from);
         let sent = self.producer.put_short(&mut memory, from.len(), put);
         if sent != Ok(true) {
             memory.unlock(Side::Send);
@@ -233,7 +233,7 @@ impl MappedRings {
     /// wait.
     #[inline(never)]
     pub(super) fn finds_nothing(&self) -> bool {
-        let memory = self.memory.reach();
+        let memory = self.memory.words();
         // The long way reports the end, or probes the daemon.
         memory.state().bits() == self.unfinished.load(Ordering::Relaxed)
             && self.consumer.is_empty(&memory)
@@ -247,7 +247,7 @@ impl MappedRings {
         to: &Writable<'_>,
         wanted: impl FnOnce(usize) -> Option<usize>,
     ) -> Option<usize> {
-        let mut memory = self.memory.reach();
+        let mut memory = self.memory.words();
         if !self.is_current_in(memory) || !memory.try_lock(Side::Receive, self.number) {
             return None;
         }
@@ -272,7 +272,7 @@ impl MappedRings {
     #[cold]
     #[inline(never)]
     fn give_back(&self, count: usize) -> Option<usize> {
-        let mut memory = self.memory.reach();
+        let mut memory = self.memory.words();
         let given = self.consumer.give_back(&mut memory);
         memory.unlock(Side::Receive);
         if given == Ok(true) && self.consumer.must_notify(&mut memory) {
@@ -361,7 +361,7 @@ impl MappedRings {
     /// Takes a contended lock if it is released soon; for a call that `waits`, whenever that is,
     /// where the daemon must not wait with data of a program ([`raw`]).
     #[cold]
-    fn lock(&self, memory: &mut Reach<'_>, side: Side, waits: bool) -> bool {
+    fn lock(&self, memory: &mut RingWords<'_>, side: Side, waits: bool) -> bool {
         let is_taken = (0..LOCK_TRIES).any(|_| {
             yield_now();
             memory.try_lock(side, self.number)
@@ -370,7 +370,7 @@ impl MappedRings {
     }
 
     /// Takes a lock that another transfer holds for long, unless the connection ends.
-    fn lock_patiently(&self, memory: &mut Reach<'_>, side: Side) -> bool {
+    fn lock_patiently(&self, memory: &mut RingWords<'_>, side: Side) -> bool {
         while self.is_current() && (!self.liveness.is_due() || self.is_served()) {
             if raw::poll(&mut [], Some(LOCK_PAUSE)).is_err() {
                 break;
@@ -394,7 +394,7 @@ impl MappedRings {
     fn rest<W: Direction>(
         &self,
         mut direction: W,
-        mut memory: Reach<'_>,
+        mut memory: RingWords<'_>,
         mut step: Step,
         least: usize,
         waiting: Waiting,
@@ -434,7 +434,7 @@ impl MappedRings {
     /// Waits until bytes may be moved. The caller holds the lock.
     pub(super) fn wait<W: Direction>(
         &self,
-        memory: &mut Reach<'_>,
+        memory: &mut RingWords<'_>,
         has_begun: bool,
         kicks: Kicks,
         waiting: Waiting,
@@ -498,7 +498,7 @@ impl MappedRings {
     /// Ends a wait before the sleep that would have passed the peer's request on. The connection
     /// may live on without this descriptor, so the peer is notified here.
     #[cold]
-    fn leave_to_daemon<W: Direction>(&self, memory: &mut Reach<'_>, kicks: Kicks) -> Waited {
+    fn leave_to_daemon<W: Direction>(&self, memory: &mut RingWords<'_>, kicks: Kicks) -> Waited {
         memory.unlock(W::SIDE);
         if !kicks.is_empty() {
             self.notify_peer(kicks);

@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use hal::lock::Mutex;
 use scif::Port;
-use st_core::connection::News;
+use st_core::connection::Update;
 use st_core::record::{Record, SessionState};
 
 use super::CHANNEL;
@@ -137,7 +137,7 @@ impl Inside {
             let told = shared.take_told();
             match told.first() {
                 None if heard.is_ok() && deadline.left() != Err(Error::TimedOut) => index += 1,
-                Some(News::Session(CHANNEL, state)) => {
+                Some(Update::Session(CHANNEL, state)) => {
                     let state = *state;
                     let (shared, _) = self.unnamed.swap_remove(index);
                     self.name(shared, state);

@@ -10,7 +10,7 @@ use st_core::reliable;
 use syscall::flag::EventFlags;
 
 use super::desk::{Arrival, Desk};
-use super::{CHANNEL, Session, Way, nanoseconds};
+use super::{CHANNEL, Reconnect, Session, nanoseconds};
 use crate::error::Result;
 use crate::options::Options;
 
@@ -79,7 +79,7 @@ impl SessionListener {
                 self.desk.forget(state.key);
                 continue;
             };
-            let mut session = Session::new(engine, Way::Server(self.desk.clone()), options)?;
+            let mut session = Session::new(engine, Reconnect::Server(self.desk.clone()), options)?;
             session.enter(Arrival {
                 shared,
                 state: Some(state),

@@ -8,7 +8,7 @@ use st_core::reliable::{Level, Token};
 use super::{CHANNEL, Session, fault};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::memory::Rest;
+use crate::memory::ClosedWindow;
 
 /// Between two looks for a new connection.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -76,7 +76,7 @@ impl Session {
         Ok(match want {
             Want::Open => false,
             Want::Header => match &self.rest {
-                Some(rest) => self.engine.is_ready(&Rest::new(rest)?),
+                Some(rest) => self.engine.is_ready(&ClosedWindow::new(rest)?),
                 None => false,
             },
             Want::Remote => self.peer_bytes.is_some(),
@@ -134,7 +134,9 @@ impl Session {
     /// Whether a step may do something: a look at own memory.
     fn has_work(&self) -> bool {
         match &self.shared {
-            Some(shared) => self.engine.is_behind() || shared.has_news() || !shared.is_live(),
+            Some(shared) => {
+                self.engine.is_behind() || shared.may_be_readable() || !shared.is_live()
+            }
             None => true,
         }
     }
@@ -159,7 +161,7 @@ impl Session {
             self.engine.arm_taken(&mut windows).map_err(fault)?;
         }
         // The end is found by the next step.
-        let news = shared.fall_asleep(self.sleeper.id).unwrap_or(true);
-        Ok(!news && !self.look(want)?)
+        let update = shared.fall_asleep(self.sleeper.id).unwrap_or(true);
+        Ok(!update && !self.look(want)?)
     }
 }

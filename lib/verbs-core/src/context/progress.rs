@@ -3,7 +3,7 @@
 
 use super::Context;
 use crate::host::{Host, LaneId, Place, Target};
-use crate::keys::Reach;
+use crate::keys::KeyedRange;
 use crate::objects::{Event, Exposed, Known, Lane, Route, record_bytes};
 use crate::queue_pair::{Pause, known};
 use crate::record::{Address, Answer, Broken, Grant, HEADER_BYTES, Record};
@@ -316,7 +316,7 @@ impl Context {
         host: &mut H,
         id: LaneId,
         key: u32,
-        reach: &Reach,
+        reach: &KeyedRange,
     ) -> Option<u64> {
         let place = Place {
             address: reach.start,

@@ -6,7 +6,7 @@ use verbs_core::keys;
 use verbs_core::keys::WindowType;
 use verbs_core::table::Id;
 
-use super::{Context, Held};
+use super::{Backing, Context};
 use crate::daemon::{Daemon, Name};
 use crate::error::{Error, Result};
 use crate::state::State;
@@ -56,7 +56,7 @@ impl Context {
     /// # Errors
     /// `NotFound`: the domain. `Invalid`: the length, the access, addresses with different offsets
     /// in a page, or not in `held`. `NoMemory`.
-    pub fn register(&self, region: keys::Region, held: Held) -> Result<u32> {
+    pub fn register(&self, region: keys::Region, held: Backing) -> Result<u32> {
         check(&region, &held)?;
         let mut daemon = self.daemon();
         let request = abi::RegMr {
@@ -85,7 +85,7 @@ impl Context {
     ///
     /// # Errors
     /// `NotFound`. `Busy`: a memory window is bound to it.
-    pub fn deregister(&self, key: u32) -> Result<Held> {
+    pub fn deregister(&self, key: u32) -> Result<Backing> {
         let mut daemon = self.daemon();
         let mut state = self.lock();
         let State { core, lanes, .. } = &mut *state;
@@ -105,7 +105,7 @@ impl Context {
     /// # Errors
     /// `NotFound`. `Busy`: a memory window is bound to the region. As
     /// [`register`](Self::register).
-    pub fn reregister(&self, key: u32, new: keys::Region, held: Option<Held>) -> Result<u32> {
+    pub fn reregister(&self, key: u32, new: keys::Region, held: Option<Backing>) -> Result<u32> {
         if let Some(held) = &held {
             check(&new, held)?;
         }
@@ -199,7 +199,7 @@ fn rereg(daemon: &mut Daemon, key: u32, new: &keys::Region, fresh: u32) -> Resul
 }
 
 /// Checks that a region lies in memory.
-fn check(region: &keys::Region, held: &Held) -> Result<()> {
+fn check(region: &keys::Region, held: &Backing) -> Result<()> {
     let range = held.range();
     let ahead = (region.start as usize).checked_sub(range.address());
     let inside = ahead.and_then(|ahead| range.part(ahead, region.length as usize).ok());

@@ -123,12 +123,12 @@ fn shift(private: &Region, other: usize) -> usize {
 
 /// A way to copy: where, and by which routine.
 #[derive(Clone, Copy)]
-struct Way {
+struct Method {
     place: usize,
     routine: Routine,
 }
 
-impl Way {
+impl Method {
     fn name(self) -> String {
         format!("{} at place {}", self.routine, self.place)
     }
@@ -144,7 +144,7 @@ struct Copies {
 
 impl Copies {
     /// Copies this number of bytes.
-    fn copy(&self, way: Way, bytes: usize) -> Result {
+    fn copy(&self, way: Method, bytes: usize) -> Result {
         // Between two turns the choice is the one that other tests in turn rely on.
         let others = Choices::applied();
         Choices::from_numbers([way.routine.number(); 4]).apply();
@@ -154,15 +154,15 @@ impl Copies {
     }
 
     /// Every way there is.
-    fn ways(&self) -> impl Iterator<Item = Way> {
+    fn ways(&self) -> impl Iterator<Item = Method> {
         let routines = Routine::ALL.into_iter().filter(|one| one.is_available());
         let places = 0..self.places.len();
-        routines.flat_map(move |routine| places.clone().map(move |place| Way { place, routine }))
+        routines.flat_map(move |routine| places.clone().map(move |place| Method { place, routine }))
     }
 
     /// The fastest ways of a size by a short look, the fastest first.
-    fn candidates(&self, bytes: usize) -> Result<Vec<Way>> {
-        let mut tried: Vec<(u64, Way)> = self.ways().map(|way| (u64::MAX, way)).collect();
+    fn candidates(&self, bytes: usize) -> Result<Vec<Method>> {
+        let mut tried: Vec<(u64, Method)> = self.ways().map(|way| (u64::MAX, way)).collect();
         // All ways again and again, not one after the other: the machine may be slow for a while.
         for _ in 0..TRIES {
             for (least, way) in &mut tried {

@@ -34,7 +34,7 @@ const NO_FD: usize = 1 << 30;
 const LOOKS: usize = 1000;
 
 /// What a call made besides its reply.
-enum Made {
+enum Created {
     Nothing,
     Endpoint(u32, usize),
     Memory(u32, Region),
@@ -42,7 +42,7 @@ enum Made {
 
 struct Done {
     reply: Reply,
-    made: Made,
+    made: Created,
 }
 
 type Work = Box<dyn FnOnce() -> Done + Send>;
@@ -50,7 +50,7 @@ type Work = Box<dyn FnOnce() -> Done + Send>;
 fn plain(answer: Answer) -> Done {
     Done {
         reply: Reply::plain(answer),
-        made: Made::Nothing,
+        made: Created::Nothing,
     }
 }
 
@@ -199,11 +199,11 @@ impl Executor {
 
     fn take(&mut self, done: Done) -> Reply {
         match done.made {
-            Made::Nothing => {}
-            Made::Endpoint(slot, fd) => {
+            Created::Nothing => {}
+            Created::Endpoint(slot, fd) => {
                 self.endpoints.insert(slot, Slot::new(fd));
             }
-            Made::Memory(slot, region) => self.memory.insert(slot, region),
+            Created::Memory(slot, region) => self.memory.insert(slot, region),
         }
         done.reply
     }
@@ -254,7 +254,7 @@ impl Executor {
                 return Box::new(move || match raw::open() {
                     Ok(fd) => Done {
                         reply: Reply::plain(Ok(0)),
-                        made: Made::Endpoint(slot, fd),
+                        made: Created::Endpoint(slot, fd),
                     },
                     Err(error) => plain(Err(Errno(error))),
                 });
@@ -320,7 +320,7 @@ impl Executor {
                         result: Ok(0),
                         extra: counts.words(),
                     },
-                    made: Made::Nothing,
+                    made: Created::Nothing,
                 },
                 Err(errno) => plain(Err(errno)),
             }),
@@ -333,7 +333,7 @@ impl Executor {
             } => Box::new(move || match memory::map(fd, offset, length, protection) {
                 Ok(region) => Done {
                     reply: Reply::plain(Ok(0)),
-                    made: Made::Memory(memory, region),
+                    made: Created::Memory(memory, region),
                 },
                 Err(errno) => plain(Err(errno)),
             }),
@@ -345,7 +345,7 @@ impl Executor {
             } => Box::new(move || match get_pages(fd, offset, length) {
                 Ok((region, reply)) => Done {
                     reply,
-                    made: Made::Memory(into, region),
+                    made: Created::Memory(into, region),
                 },
                 Err(errno) => plain(Err(errno)),
             }),
@@ -463,7 +463,7 @@ fn open_file(slot: u32) -> Done {
     match libredox::call::open("/scheme/scif/version", O_RDONLY, 0) {
         Ok(fd) => Done {
             reply: Reply::plain(Ok(0)),
-            made: Made::Endpoint(slot, fd),
+            made: Created::Endpoint(slot, fd),
         },
         Err(error) => plain(Err(Errno(error.errno()))),
     }
@@ -476,7 +476,7 @@ fn accept(fd: usize, into: u32, flags: u32) -> Done {
                 result: Ok(0),
                 extra: vec![peer.node().into(), peer.port().into()],
             },
-            made: Made::Endpoint(into, new),
+            made: Created::Endpoint(into, new),
         },
         Err(error) => plain(Err(Errno(error))),
     }
@@ -492,7 +492,7 @@ fn receive(slot: &Slot, length: usize, flags: u32, seed: u64, from: u64) -> Done
                     result: Ok(count as i64),
                     extra: vec![wrong.map_or(-1, |index| index as i64)],
                 },
-                made: Made::Nothing,
+                made: Created::Nothing,
             }
         }
         Err(error) => plain(Err(Errno(error))),
@@ -510,7 +510,7 @@ fn poll(slots: [Slot; 2], events: u16, timeout_ms: i32) -> Done {
                 result: Ok(ready as i64),
                 extra: entries.iter().map(|entry| entry.revents.into()).collect(),
             },
-            made: Made::Nothing,
+            made: Created::Nothing,
         },
         Err(error) => plain(Err(Errno(error))),
     }
@@ -526,7 +526,7 @@ fn node_ids(room: usize) -> Done {
                     result: Ok(count as i64),
                     extra: core::iter::once(own.into()).chain(stored).collect(),
                 },
-                made: Made::Nothing,
+                made: Created::Nothing,
             }
         }
         Err(error) => plain(Err(Errno(error))),

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use conformance::st::bench::{Checked, Driver, Loss, Place, Side, Ticket};
+use conformance::st::bench::{Checked, Driver, NodeFailure, Place, Side, Ticket};
 use conformance::st::call::{Call, Reply};
 use runtime::println;
 use runtime::process::{Child, Command};
@@ -238,22 +238,22 @@ impl Driver for Guest {
         Ok(())
     }
 
-    fn lose(&mut self, loss: Loss) -> Checked {
+    fn lose(&mut self, loss: NodeFailure) -> Checked {
         let [a, b] = self.nodes;
         self.launch(&match loss {
-            Loss::Power => format!("kill {b}"),
-            Loss::Freeze => format!("freeze {b}"),
-            Loss::Cut => format!("cut {a} {b}"),
+            NodeFailure::Power => format!("kill {b}"),
+            NodeFailure::Freeze => format!("freeze {b}"),
+            NodeFailure::Cut => format!("cut {a} {b}"),
         });
         Ok(())
     }
 
-    fn restore(&mut self, loss: Loss) -> Checked {
+    fn restore(&mut self, loss: NodeFailure) -> Checked {
         let [a, b] = self.nodes;
         self.launch(&match loss {
-            Loss::Power => format!("start {b}"),
-            Loss::Freeze => format!("thaw {b}"),
-            Loss::Cut => format!("heal {a} {b}"),
+            NodeFailure::Power => format!("start {b}"),
+            NodeFailure::Freeze => format!("thaw {b}"),
+            NodeFailure::Cut => format!("heal {a} {b}"),
         });
         self.agent(Side::B).again()
     }

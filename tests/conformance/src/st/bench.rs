@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::call::{Call, Reply};
-pub use super::driver::{Checked, Driver, Loss, Place, Side, Ticket};
+pub use super::driver::{Checked, Driver, NodeFailure, Place, Side, Ticket};
 pub use super::ends::{Ask, End, Ends, Memory, Socket};
 pub use super::number;
 use super::number::*;

@@ -65,7 +65,7 @@ pub type Checked<T = ()> = Result<T, String>;
 
 /// What the launcher of nodes is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
+pub enum NodeFailure {
     /// B's node loses its power.
     Power,
     /// B's node stops, until it is lost.
@@ -99,7 +99,7 @@ pub trait Driver {
     /// The driver of A's node dies, and comes back.
     fn kill_driver(&mut self) -> Checked;
     /// B's node is lost for A's.
-    fn lose(&mut self, loss: Loss) -> Checked;
+    fn lose(&mut self, loss: NodeFailure) -> Checked;
     /// It comes back, and with it the program, a new one after a loss of power.
-    fn restore(&mut self, loss: Loss) -> Checked;
+    fn restore(&mut self, loss: NodeFailure) -> Checked;
 }

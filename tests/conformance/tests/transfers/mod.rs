@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use conformance::errno::{self, Errno};
 use conformance::st::bench::number::*;
-use conformance::st::bench::{Checked, Driver, Loss, Place, Side, Ticket};
+use conformance::st::bench::{Checked, Driver, NodeFailure, Place, Side, Ticket};
 use conformance::st::call::{Call, NOTHING, Reply};
 use sim::st::ends::{Ends, Failed};
 use st_core::setup::{Options, Refused};
@@ -543,7 +543,7 @@ impl Driver for Simulated {
         Ok(())
     }
 
-    fn lose(&mut self, _loss: Loss) -> Checked {
+    fn lose(&mut self, _loss: NodeFailure) -> Checked {
         for connection in self.live_connections(1) {
             self.connections[connection].ends.cut_power(1);
         }
@@ -551,7 +551,7 @@ impl Driver for Simulated {
         Ok(())
     }
 
-    fn restore(&mut self, _loss: Loss) -> Checked {
+    fn restore(&mut self, _loss: NodeFailure) -> Checked {
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use scif_abi::flags::Readiness;
 use scif_abi::{Error, PortId};
 use scif_core::EndpointId;
 
-use super::{Context, Ledger, Turn};
+use super::{Context, Ledger, StepResult};
 use crate::rma::{Progress, RmaEnd};
 use crate::rng::mix;
 
@@ -92,20 +92,20 @@ impl Stream {
         }
     }
 
-    pub(super) fn turn(&mut self, context: &mut Context<'_>) -> Turn {
+    pub(super) fn turn(&mut self, context: &mut Context<'_>) -> StepResult {
         let peer = (self.received >= 8).then_some(u64::from_le_bytes(self.peer_seed));
         let progress = match self.rma.turn(context, peer) {
             Ok(progress) => progress,
-            Err(what) => return Turn::Broken(what),
+            Err(what) => return StepResult::Broken(what),
         };
         let is_busy = matches!(progress, Progress::Some);
         match self.stream_turn(context) {
-            Turn::Sleep if is_busy => Turn::Again,
+            StepResult::Sleep if is_busy => StepResult::Again,
             turn => turn,
         }
     }
 
-    fn stream_turn(&mut self, context: &mut Context<'_>) -> Turn {
+    fn stream_turn(&mut self, context: &mut Context<'_>) -> StepResult {
         if self.sent + self.received >= self.close_at {
             return self.close(context);
         }
@@ -114,7 +114,7 @@ impl Stream {
             return self.close(context);
         }
         if !context.finishing && !context.rng.one_in(self.laziness) {
-            return Turn::Again;
+            return StepResult::Again;
         }
         let send_first = context.rng.one_in(2);
         let first = if send_first {
@@ -124,21 +124,21 @@ impl Stream {
         };
         match first {
             // Only a program that can go on in neither direction sleeps.
-            Turn::Sleep if send_first => self.recv(context),
-            Turn::Sleep => self.send(context),
+            StepResult::Sleep if send_first => self.recv(context),
+            StepResult::Sleep => self.send(context),
             _ => first,
         }
     }
 
-    fn close(&mut self, context: &mut Context<'_>) -> Turn {
+    fn close(&mut self, context: &mut Context<'_>) -> StepResult {
         context.engine.close(context.memory, self.endpoint);
         match self.rma.closed(context) {
-            Ok(()) => Turn::Done,
-            Err(what) => Turn::Broken(what),
+            Ok(()) => StepResult::Done,
+            Err(what) => StepResult::Broken(what),
         }
     }
 
-    fn send(&mut self, context: &mut Context<'_>) -> Turn {
+    fn send(&mut self, context: &mut Context<'_>) -> StepResult {
         let size = (1 + context.rng.size(10_000)).min(self.total - self.sent);
         if size == 0 {
             return self.finish(context);
@@ -147,7 +147,7 @@ impl Stream {
             .map(|at| stream_byte(self.seed, at))
             .collect();
         match context.engine.send(context.memory, self.endpoint, &bytes) {
-            Ok(0) => Turn::Sleep,
+            Ok(0) => StepResult::Sleep,
             Ok(count) => {
                 self.sent += count as u64;
                 if self.is_peer_finished {
@@ -156,71 +156,73 @@ impl Stream {
                 if let Some(ledger) = context.ledgers.get_mut(&self.seed) {
                     ledger.sent = self.sent;
                 }
-                Turn::Again
+                StepResult::Again
             }
             Err(Error::ConnectionReset) => {
                 // Nobody is left to send to; what came may still be read.
                 self.sent = self.total;
-                Turn::Again
+                StepResult::Again
             }
-            Err(error) => Turn::Broken(format!("send: {error}")),
+            Err(error) => StepResult::Broken(format!("send: {error}")),
         }
     }
 
     /// With all bytes sent: may say that no more come.
-    fn finish(&mut self, context: &mut Context<'_>) -> Turn {
+    fn finish(&mut self, context: &mut Context<'_>) -> StepResult {
         if self.is_finished || !context.rng.one_in(3) {
-            return Turn::Sleep;
+            return StepResult::Sleep;
         }
         match context.engine.end_sending(self.endpoint) {
             Ok(()) => {
                 self.is_finished = true;
                 context.half_closes.said += 1;
-                Turn::Again
+                StepResult::Again
             }
             // The receiving side notices that.
-            Err(Error::ConnectionReset) => Turn::Sleep,
-            Err(error) => Turn::Broken(format!("end_sending: {error}")),
+            Err(Error::ConnectionReset) => StepResult::Sleep,
+            Err(error) => StepResult::Broken(format!("end_sending: {error}")),
         }
     }
 
-    fn recv(&mut self, context: &mut Context<'_>) -> Turn {
+    fn recv(&mut self, context: &mut Context<'_>) -> StepResult {
         let mut buffer = vec![0; 1 + context.rng.size(10_000) as usize];
         let result = context
             .engine
             .recv(context.memory, self.endpoint, &mut buffer);
         match result {
-            Ok(0) => Turn::Sleep,
-            Ok(_) if self.is_peer_finished => Turn::Broken("bytes behind the last".to_string()),
+            Ok(0) => StepResult::Sleep,
+            Ok(_) if self.is_peer_finished => {
+                StepResult::Broken("bytes behind the last".to_string())
+            }
             Ok(count) => match self.check(&buffer[..count]) {
                 Ok(()) => match self.check_ledger(context) {
-                    Ok(()) => Turn::Again,
-                    Err(what) => Turn::Broken(what),
+                    Ok(()) => StepResult::Again,
+                    Err(what) => StepResult::Broken(what),
                 },
-                Err(what) => Turn::Broken(what),
+                Err(what) => StepResult::Broken(what),
             },
             Err(Error::ConnectionReset) => match self.check_end(context) {
                 Ok(()) => self.end(context),
-                Err(what) => Turn::Broken(what),
+                Err(what) => StepResult::Broken(what),
             },
-            Err(error) => Turn::Broken(format!("recv: {error}")),
+            Err(error) => StepResult::Broken(format!("recv: {error}")),
         }
     }
 
     /// Nothing comes any more: goes on sending if the peer has only said so, else closes.
-    fn end(&mut self, context: &mut Context<'_>) -> Turn {
+    fn end(&mut self, context: &mut Context<'_>) -> StepResult {
         let ready = context.engine.poll(context.memory, self.endpoint);
         if ready.contains(Readiness::HUP) {
             return self.close(context);
         }
         if !ready.contains(Readiness::READ_HUP) {
-            return Turn::Broken(format!("an end that poll does not know: {ready:?}"));
+            return StepResult::Broken(format!("an end that poll does not know: {ready:?}"));
         }
         if !self.is_peer_finished {
             self.is_peer_finished = true;
             context.half_closes.heard += 1;
         }
-        Turn::Sleep
+        StepResult::Sleep
     }
 
     fn check(&mut self, bytes: &[u8]) -> Result<(), String> {

@@ -3,7 +3,7 @@
 //! Mapped memory has cells: the peer puts data into the even ones, the owner prepares data to be
 //! got in the odd ones, and the last one is for data without a header, which tells its generation.
 
-use st_core::connection::News;
+use st_core::connection::Update;
 use st_core::region::Unreachable;
 
 use super::World;
@@ -33,7 +33,7 @@ impl World {
         let announced = place.connection.announce(channel, base, length, offset);
         let record = announced.map_err(|refusal| format!("not announced: {refusal:?}"))?;
         if let Some(region) = place.connection.own_region(channel) {
-            place.told.push_back(News::Announced(channel, region));
+            place.told.push_back(Update::Announced(channel, region));
         }
         self.report.maps += 1;
         self.tell(which, record);
@@ -47,7 +47,7 @@ impl World {
         let Some((record, region)) = place.connection.take_back(channel) else {
             return Ok(());
         };
-        place.told.push_back(News::TakenBack(channel, region));
+        place.told.push_back(Update::TakenBack(channel, region));
         self.tell(which, record);
         if self.places[which].ended.is_some() {
             return Ok(());

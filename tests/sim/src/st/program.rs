@@ -1,6 +1,6 @@
 //! The work of programs with a channel: push, pull, sleep and wake, attach and detach.
 
-use st_core::connection::News;
+use st_core::connection::Update;
 use st_core::queue::{Descriptor, Kind, MAX_DESCRIPTOR, QueueError, Sent as Stored};
 use st_core::record::Record;
 
@@ -127,7 +127,7 @@ impl World {
         let is_strict = self.is_strict(which);
         let mut woken = Vec::new();
         for news in all {
-            if let News::Wake(channel) = news {
+            if let Update::Wake(channel) = news {
                 let number = channel as usize;
                 let channel = &mut self.places[which].channels[number];
                 let slept = (channel.pull_sleeps, channel.push_sleeps.is_some());

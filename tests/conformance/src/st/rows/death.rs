@@ -9,7 +9,7 @@ use st_core::record::{Parameters, RECORD_BYTES, Record};
 use super::six::stream;
 use crate::errno::{ECONNRESET, ENODEV, EPROTO};
 use crate::st::bench::{
-    Bench, Checked, End, Ends, Loss, Memory, Place, Side, Ticket, ensure, number::*,
+    Bench, Checked, End, Ends, Memory, NodeFailure, Place, Side, Ticket, ensure, number::*,
 };
 use crate::st::call::Call;
 use crate::st::{Row, row};
@@ -179,7 +179,7 @@ const SILENCE_MS: u64 = 6000;
 fn node_lost(bench: &mut Bench<'_>) -> Checked {
     if bench.place() == Place::Sim {
         let scene = begin(bench)?;
-        bench.driver().lose(Loss::Power)?;
+        bench.driver().lose(NodeFailure::Power)?;
         // Some may be on their way, and are lost with it.
         return finish(bench, scene, 0);
     }
@@ -194,7 +194,7 @@ fn node_lost(bench: &mut Bench<'_>) -> Checked {
 }
 
 fn each_loss(bench: &mut Bench<'_>) -> Checked {
-    for loss in [Loss::Power, Loss::Freeze, Loss::Cut] {
+    for loss in [NodeFailure::Power, NodeFailure::Freeze, NodeFailure::Cut] {
         let named = |what| format!("{loss:?}: {what}");
         // Of a node that comes back too: it is to notice that it was lost.
         let milliseconds = SILENCE_MS;

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use st_core::connection::News;
+use st_core::connection::Update;
 use st_core::queue::Layout;
 use st_core::record::{Record, SessionState};
 use st_core::reliable::{Fault, Over, Session};
@@ -134,9 +134,9 @@ impl World {
         }
         for new in news {
             match new {
-                News::Wake(channel) => self.look_again(side, channel as usize)?,
-                News::Session(channel, state) => self.answer(side, channel as usize, state)?,
-                News::NoSession(channel, _) => {
+                Update::Wake(channel) => self.look_again(side, channel as usize)?,
+                Update::Session(channel, state) => self.answer(side, channel as usize, state)?,
+                Update::NoSession(channel, _) => {
                     let channel = &mut self.places[side].channels[channel as usize];
                     if let Some(session) = &mut channel.session {
                         session.refuse();
