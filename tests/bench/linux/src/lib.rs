@@ -1,6 +1,6 @@
 //! `bench-linux`: what two Linux guests reach with what Linux offers them: TCP over virtio-net,
-//! memory shared by `ivshmem`, and RDMA verbs by `rdma_rxe`. `make bench` boots the guests and reads
-//! the results on the console.
+//! memory shared by `ivshmem`, and RDMA verbs by `rdma_rxe`. `make bench` boots the guests and
+//! reads the results on the console.
 //!
 //! `bench-linux server` answers; `bench-linux client <address> <subject> <effort>` measures and
 //! prints a line of JSON for each result, with a progress line (`# …`) before it. The subject is

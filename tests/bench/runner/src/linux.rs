@@ -149,6 +149,10 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// How long the first QEMU may take to offer the network's socket.
 const SOCKET: Duration = Duration::from_secs(10);
 
+/// Makes the device of RDMA verbs in a guest.
+const RDMA_START: &str = "$b mount -t devtmpfs dev /dev || exit 1\n\
+     /usr/bin/rdma link add rxe0 type rxe netdev eth0 || exit 1\n";
+
 /// What Linux guests are started from.
 #[derive(Debug)]
 pub struct Linux {
@@ -188,8 +192,7 @@ fn init_script(kind: Kind) -> String {
         modules.concat(),
         match kind {
             Kind::Tcp => "",
-            Kind::Rdma =>
-                "$b mount -t devtmpfs dev /dev && /usr/bin/rdma link add rxe0 type rxe netdev eth0 || exit 1\n",
+            Kind::Rdma => RDMA_START,
         },
         kind.subject()
     )
