@@ -5,8 +5,10 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -92,6 +94,50 @@ static void handlers_of_forks(void) {
     memset(called, 0, sizeof called);
 }
 
+/* Anonymous memory that is mapped shared is the same in both. */
+static void shared_memory(void) {
+    volatile int *words = mmap(NULL, 2 * sizeof *words, PROT_READ | PROT_WRITE,
+                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(words != MAP_FAILED);
+    words[0] = 1;
+    pid_t child = fork();
+    if (child == 0) {
+        words[1] = words[0] + 1;
+        _exit(7);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    CHECK(words[1] == 2 && munmap((void *)words, 2 * sizeof *words) == 0);
+}
+
+/* The parent chooses the processors of a child, as programs do that start one for each. */
+static void processors_of_a_child(void) {
+    int go[2];
+    CHECK(pipe(go) == 0);
+    cpu_set_t all, one, found;
+    CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    pid_t child = fork();
+    if (child == 0) {
+        char byte;
+        CHECK(read(go[0], &byte, 1) == 1);
+        CHECK(sched_getaffinity(0, sizeof found, &found) == 0 && CPU_EQUAL(&found, &one));
+        /* What the parent's children are is no matter of the child's. */
+        CHECK(sched_setaffinity(getppid(), sizeof all, &all) == -1 && errno == ESRCH);
+        _exit(failures == 0 ? 7 : 8);
+    }
+    CHECK(sched_getaffinity(child, sizeof found, &found) == 0 && CPU_EQUAL(&found, &all));
+    CHECK(sched_setaffinity(child, sizeof one, &one) == 0);
+    CHECK(sched_getaffinity(child, sizeof found, &found) == 0 && CPU_EQUAL(&found, &one));
+    CHECK(sched_getaffinity(0, sizeof found, &found) == 0 && CPU_EQUAL(&found, &all));
+    CHECK(write(go[1], "x", 1) == 1);
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    CHECK(sched_setaffinity(child, sizeof one, &one) == -1 && errno == ESRCH);
+    CHECK(close(go[0]) == 0 && close(go[1]) == 0);
+}
+
 /* The child's status, or -1 when it has to be killed. */
 static int status_of(pid_t child) {
     struct timespec begin, now;
@@ -132,6 +178,8 @@ int main(void) {
     for (int i = 0; i < USES; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
     handlers_of_forks();
+    shared_memory();
+    processors_of_a_child();
     CHECK(handlers == 0);
     return finish("fork");
 }

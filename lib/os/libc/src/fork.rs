@@ -7,8 +7,8 @@ use core::ffi::c_int;
 
 use crate::sync::{Lock, Shared};
 use crate::{
-    descriptor, environment, errno, locale, messages, plusplus, process, pthread, random, signal,
-    stream, strings, terminal, time, transfers, users, wide,
+    children, descriptor, environment, errno, locale, messages, plusplus, process, pthread, random,
+    signal, stream, strings, terminal, time, transfers, users, wide,
 };
 
 /// Values of the library that threads take turns with, besides streams and the table of
@@ -90,7 +90,7 @@ extern "C" fn fork() -> c_int {
     call(handlers.iter().rev().map(|[before, ..]| *before));
     skiff_scif_before_fork();
     skiff_socket_before_fork();
-    let forked = stream::held(|| held(|| descriptor::held(pthread::fork)));
+    let forked = children::kept(|| stream::held(|| held(|| descriptor::held(pthread::fork))));
     let in_child = matches!(forked, Ok(0));
     if in_child {
         descriptor::forked();

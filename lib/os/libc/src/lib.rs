@@ -32,6 +32,8 @@ mod attributes;
 #[cfg(target_os = "redox")]
 mod builtins;
 #[cfg(target_os = "redox")]
+mod children;
+#[cfg(target_os = "redox")]
 mod complex;
 #[cfg(target_os = "redox")]
 mod control;

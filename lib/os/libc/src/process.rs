@@ -9,7 +9,7 @@ use runtime::{Error, Result, state};
 use syscall::error::EINVAL;
 
 use crate::sync::Shared;
-use crate::{environment, errno, signal, spawn, stream, strings};
+use crate::{children, environment, errno, signal, spawn, stream, strings};
 
 type Handler = extern "C" fn();
 
@@ -167,6 +167,7 @@ unsafe extern "C" fn waitpid(process: c_int, status: *mut c_int, options: c_int)
     let process = u32::try_from(process).unwrap_or(0);
     match system::wait_pid(process, options & WNOHANG != 0) {
         Ok(Some((process, end))) => {
+            children::ended(process);
             if !status.is_null() {
                 // SAFETY: the caller's place for a number.
                 unsafe { *status = end.into_raw() };

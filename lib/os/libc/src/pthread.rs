@@ -90,20 +90,18 @@ pub fn handle_of(thread: *const Record) -> Result<usize> {
     }
 }
 
-/// Doubles the process; the number of the child, 0 in the child.
-pub fn fork() -> Result<c_int> {
+/// Doubles the process.
+pub fn fork() -> Result<Fork> {
     let thread = handle_of(own())?;
     // SAFETY: the child's thread is the copy of this one; the libraries' own tables are held by the
     // caller, and what the C program does there is its own matter.
-    match unsafe { process::fork(thread) }? {
-        Fork::Parent(child) => Ok(child as c_int),
-        Fork::Child(thread) => {
-            RUNNING.store(1, Ordering::Relaxed);
-            // SAFETY: the thread's own record, a copy of the parent's.
-            unsafe { &*own() }.thread.store(thread, Ordering::Relaxed);
-            Ok(0)
-        }
+    let forked = unsafe { process::fork(thread) }?;
+    if let Fork::Child(thread) = forked {
+        RUNNING.store(1, Ordering::Relaxed);
+        // SAFETY: the thread's own record, a copy of the parent's.
+        unsafe { &*own() }.thread.store(thread, Ordering::Relaxed);
     }
+    Ok(forked)
 }
 
 /// Runs the C program's `main`; returns its status, which is 0 after `pthread_exit`.

@@ -6,10 +6,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use runtime::{Error, Result, fd, fs, process};
-use syscall::error::{EINVAL, EPERM, ESRCH};
+use syscall::error::{EINVAL, EPERM};
 
 use crate::pthread::{self, Record};
-use crate::{errno, process as own_process};
+use crate::{children, errno, process as own_process};
 
 /// C's `struct timeval`.
 #[repr(C)]
@@ -204,9 +204,8 @@ pub unsafe fn read_set(size: usize, place: *const u8) -> Result<Set> {
 
 /// # Safety
 /// `place` is the caller's set of `size` bytes.
-unsafe fn get_set(thread: *const Record, size: usize, place: *mut u8) -> Result<()> {
+unsafe fn get_set(thread: usize, size: usize, place: *mut u8) -> Result<()> {
     let mut set: Set = [0; 32];
-    let thread = pthread::handle_of(thread)?;
     with_set(thread, |handle| fd::read(handle, &mut set))?;
     // SAFETY: the same contract.
     unsafe { write_set(set, size, place) }
@@ -214,30 +213,35 @@ unsafe fn get_set(thread: *const Record, size: usize, place: *mut u8) -> Result<
 
 /// # Safety
 /// `place` is the caller's set of `size` bytes.
-unsafe fn set_set(thread: *const Record, size: usize, place: *const u8) -> Result<()> {
+unsafe fn set_set(thread: usize, size: usize, place: *const u8) -> Result<()> {
     // SAFETY: the same contract.
     let set = unsafe { read_set(size, place) }?;
-    bind(thread, &set)
+    with_set(thread, |handle| fd::write(handle, &set)).map(|_| ())
 }
 
-/// The calling thread, which is all that 0 and the own process's number can mean.
-fn calling(process: c_int) -> Result<*const Record> {
-    match process != 0 && process as u32 != process::id() {
-        true => Err(Error::new(ESRCH)),
-        false => Ok(pthread::own()),
+/// Runs `action` on the thread that a process's number means: the calling one for 0 and the own
+/// number, the first one of a child that `fork` has made.
+fn with_thread(process: c_int, action: impl FnOnce(usize) -> Result<()>) -> Result<()> {
+    match process as u32 {
+        pid if pid == 0 || pid == process::id() => action(pthread::handle_of(pthread::own())?),
+        pid => children::with_thread(pid, action),
     }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sched_getaffinity(process: c_int, size: usize, set: *mut u8) -> c_int {
     // SAFETY: the same contract.
-    errno::done(calling(process).and_then(|thread| unsafe { get_set(thread, size, set) }))
+    errno::done(with_thread(process, |thread| unsafe {
+        get_set(thread, size, set)
+    }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sched_setaffinity(process: c_int, size: usize, set: *const u8) -> c_int {
     // SAFETY: the same contract.
-    errno::done(calling(process).and_then(|thread| unsafe { set_set(thread, size, set) }))
+    errno::done(with_thread(process, |thread| unsafe {
+        set_set(thread, size, set)
+    }))
 }
 
 fn number(result: Result<()>) -> c_int {
@@ -251,7 +255,7 @@ unsafe extern "C" fn pthread_getaffinity_np(
     set: *mut u8,
 ) -> c_int {
     // SAFETY: the same contract.
-    number(unsafe { get_set(thread, size, set) })
+    number(pthread::handle_of(thread).and_then(|thread| unsafe { get_set(thread, size, set) }))
 }
 
 #[unsafe(no_mangle)]
@@ -261,7 +265,7 @@ unsafe extern "C" fn pthread_setaffinity_np(
     set: *const u8,
 ) -> c_int {
     // SAFETY: the same contract.
-    number(unsafe { set_set(thread, size, set) })
+    number(pthread::handle_of(thread).and_then(|thread| unsafe { set_set(thread, size, set) }))
 }
 
 /// The processor that runs the calling thread, by the number its own registers give it.

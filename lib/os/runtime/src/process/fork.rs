@@ -87,8 +87,13 @@ struct Record {
 /// What came of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fork {
-    /// The caller is the parent of the process with this id.
-    Parent(u32),
+    /// The caller is the parent.
+    Parent {
+        /// The child's process id.
+        pid: u32,
+        /// A descriptor of the child's thread, the caller's to close.
+        thread: usize,
+    },
     /// The caller is the child; its thread has this descriptor.
     Child(usize),
 }
@@ -113,7 +118,14 @@ pub unsafe fn fork(thread: usize) -> Result<Fork> {
         }
         let started = record.doubled.and_then(|()| start(&record));
         close_in_parent(&record);
-        started.map(|()| Fork::Parent(pid))
+        let thread = record.thread;
+        match started {
+            Ok(()) => Ok(Fork::Parent { pid, thread }),
+            Err(error) => {
+                let _ = fd::close(thread);
+                Err(error)
+            }
+        }
     });
     if forked.is_err() {
         // The half-made process must not stay behind; that it is gone is no reason to stop.
@@ -200,11 +212,11 @@ fn start(record: &Record) -> Result<()> {
     spawn::start(record.thread)
 }
 
-/// Closes what was opened for the child, and gives back numbers that were only reserved.
+/// Closes what was opened for the child but its thread, and gives back numbers that were only
+/// reserved.
 fn close_in_parent(record: &Record) {
     for number in [
         record.process,
-        record.thread,
         record.former,
         record.space,
         record.filetable,
