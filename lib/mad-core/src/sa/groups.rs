@@ -40,13 +40,21 @@ const MADE: [u8; 8] = [0xff, 0x12, 0xa0, 0x1b, 0, 0, 0, 0];
 /// The state of a member that receives: others only send, or only make no group live.
 const FULL_MEMBER: u64 = 1;
 
+/// A port in a group.
+#[derive(Clone, Copy, Debug, Default)]
+struct Member {
+    /// Its join states.
+    state: u64,
+    /// Another port has joined for it (ProxyJoin), and others may change that.
+    is_proxy: bool,
+}
+
 #[derive(Clone, Debug)]
 struct Group {
     lid: u16,
     /// The record of the group, without a member.
     record: Record,
-    /// Join states of its members.
-    members: BTreeMap<Place, u64>,
+    members: BTreeMap<Place, Member>,
     /// It is there without members.
     is_permanent: bool,
 }
@@ -100,20 +108,27 @@ fn blank(mgid: &Gid, lid: u16) -> Record {
 /// The port that a request names as member.
 ///
 /// # Errors
-/// `TOO_FEW_COMPONENTS`; `BAD_GID`: no port that is there; `DENIED`: another node's port.
-fn named_port(fabric: &Fabric, from: u16, query: &Query<'_>) -> Result<Place, u16> {
+/// `TOO_FEW_COMPONENTS`; `BAD_GID`: no port that is there.
+fn named_port(fabric: &Fabric, query: &Query<'_>) -> Result<Place, u16> {
     if !query.has(component::PORT_GID) || !query.has(component::JOIN_STATE) {
         return Err(refusal::TOO_FEW_COMPONENTS);
     }
-    let place = Place::of(from).ok_or(refusal::DENIED)?;
     let named: Gid = core::array::from_fn(|at| query.data[16 + at]);
     let mut ports = fabric.nodes().map(Place::Node).chain([Place::Switch]);
     let port = ports.find(|place| gid(place.lid()) == named);
-    match port {
-        None => Err(refusal::BAD_GID),
-        // Nobody joins or leaves for others.
-        Some(port) if port != place => Err(refusal::DENIED),
-        Some(port) => Ok(port),
+    port.ok_or(refusal::BAD_GID)
+}
+
+/// Checks that a port may change a membership: its own, or one that was made for another port,
+/// as all ports are of one partition.
+///
+/// # Errors
+/// `DENIED`: the other port has joined itself.
+fn may_change(member: Option<&Member>, port: Place, from: u16) -> Result<(), u16> {
+    let is_own = Place::of(from) == Some(port);
+    match member {
+        Some(member) if !member.is_proxy && !is_own => Err(refusal::DENIED),
+        _ => Ok(()),
     }
 }
 
@@ -122,7 +137,7 @@ impl Groups {
     pub fn records(&self) -> Vec<Record> {
         let of_group = |group: &Group| {
             let with =
-                |(place, state): (&Place, &u64)| member_record(&group.record, *place, *state);
+                |(place, member): (&Place, &Member)| member_record(&group.record, *place, *member);
             let mut records: Vec<Record> = group.members.iter().map(with).collect();
             if records.is_empty() {
                 records.push(group.record.clone());
@@ -144,7 +159,7 @@ impl Groups {
 
     /// Set of a membership: joins a group, which is made if it is not there.
     pub fn join(&mut self, fabric: &Fabric, from: u16, query: &Query<'_>) -> Answer {
-        let place = named_port(fabric, from, query)?;
+        let place = named_port(fabric, query)?;
         let state = query.value(member::JOIN_STATE);
         let mgid: Gid = core::array::from_fn(|at| query.data[at]);
         let is_named = query.has(component::MGID) && mgid != [0; 16];
@@ -155,7 +170,9 @@ impl Groups {
             return Err(refusal::BAD_GID);
         }
         let known = self.groups.get(&mgid).filter(|_| is_named);
-        let is_member = known.is_some_and(|group| group.members.contains_key(&place));
+        let member = known.and_then(|group| group.members.get(&place));
+        may_change(member, place, from)?;
+        let is_member = member.is_some();
         let members: usize = self.groups.values().map(|group| group.members.len()).sum();
         if members >= MAX_MEMBERS && !is_member {
             return Err(refusal::NO_RESOURCES);
@@ -168,10 +185,11 @@ impl Groups {
             None => self.create(is_named.then_some(mgid), state, query)?,
         };
         let group = self.groups.get_mut(&mgid).ok_or(refusal::INVALID)?;
-        let states = group.members.entry(place).or_default();
-        *states |= state;
-        let states = *states;
-        Ok(Vec::from([member_record(&group.record, place, states)]))
+        let member = group.members.entry(place).or_default();
+        member.state |= state;
+        member.is_proxy = Place::of(from) != Some(place);
+        let member = *member;
+        Ok(Vec::from([member_record(&group.record, place, member)]))
     }
 
     fn create(&mut self, mgid: Option<Gid>, state: u64, query: &Query<'_>) -> Result<Gid, u16> {
@@ -218,18 +236,19 @@ impl Groups {
 
     /// Delete of a membership: leaves states of a group, which goes with its last member.
     pub fn leave(&mut self, fabric: &Fabric, from: u16, query: &Query<'_>) -> Answer {
-        let place = named_port(fabric, from, query)?;
+        let place = named_port(fabric, query)?;
         let mgid: Gid = core::array::from_fn(|at| query.data[at]);
         let group = self.groups.get_mut(&mgid).ok_or(refusal::INVALID)?;
-        let states = group.members.get_mut(&place).ok_or(refusal::INVALID)?;
-        let left = *states & query.value(member::JOIN_STATE);
+        let member = group.members.get_mut(&place).ok_or(refusal::INVALID)?;
+        may_change(Some(member), place, from)?;
+        let left = member.state & query.value(member::JOIN_STATE);
         if left == 0 {
             return Err(refusal::INVALID);
         }
-        *states &= !left;
-        let remaining = *states;
+        member.state &= !left;
+        let remaining = *member;
         let record = member_record(&group.record, place, remaining);
-        if remaining == 0 {
+        if remaining.state == 0 {
             group.members.remove(&place);
         }
         self.remove_empty();
@@ -272,9 +291,10 @@ fn can_be_had(query: &Query<'_>, mtu: u8, rate: u8) -> bool {
         && query.fits(component::RATE_SELECTOR, member::RATE, rate)
 }
 
-fn member_record(group: &Record, place: Place, state: u64) -> Record {
+fn member_record(group: &Record, place: Place, of: Member) -> Record {
     let mut record = group.clone();
     record[16..32].copy_from_slice(&gid(place.lid()));
-    put(&mut record, member::JOIN_STATE, state);
+    put(&mut record, member::JOIN_STATE, of.state);
+    put(&mut record, member::PROXY_JOIN, of.is_proxy.into());
     record
 }

@@ -151,6 +151,7 @@ pub mod member {
         HOP_LIMIT: 376, 8;
         SCOPE: 384, 4;
         JOIN_STATE: 388, 4;
+        PROXY_JOIN: 392, 1;
     }
     /// The group, in two halves.
     pub const MGID: [crate::attributes::Field; 2] = [(0, 64), (64, 64)];

@@ -155,10 +155,29 @@ fn a_group_lives_from_its_first_member_to_its_last() {
 }
 
 #[test]
-fn nobody_joins_for_others() {
+fn a_port_may_join_for_another_one_that_has_not_joined_itself() {
     let mut sa = Administration::default();
-    let other = ask(&mut sa, 1, method::SET, 0x38, membership(JOIN, IPOIB, 2, 1));
-    assert_eq!(other.status, refusal::DENIED);
+    let change = |sa: &mut Administration, from, method, node| {
+        ask(sa, from, method, 0x38, membership(JOIN, IPOIB, node, 1))
+    };
+    let joined = change(&mut sa, 1, method::SET, 2);
+    assert_eq!(joined.status, 0);
+    assert_eq!(get(&joined.records[0], member::PROXY_JOIN), 1);
+    assert_eq!(sa.groups.ports(0xc000), 1 << 3);
+    assert_eq!(change(&mut sa, 0, method::DELETE, 2).status, 0);
+    assert_eq!(sa.groups.ports(0xc000), 0);
+    // Its own membership is its own.
+    let joined = change(&mut sa, 2, method::SET, 2);
+    assert_eq!(get(&joined.records[0], member::PROXY_JOIN), 0);
+    for method in [method::SET, method::DELETE] {
+        assert_eq!(change(&mut sa, 1, method, 2).status, refusal::DENIED);
+    }
+    assert_eq!(sa.groups.ports(0xc000), 1 << 3);
+}
+
+#[test]
+fn members_are_ports_that_are_there_and_groups_are_named_as_such() {
+    let mut sa = Administration::default();
     let nobody = ask(&mut sa, 1, method::SET, 0x38, membership(JOIN, IPOIB, 9, 1));
     assert_eq!(nobody.status, refusal::BAD_GID);
     let no_group = membership(JOIN, [0xfe80 << 48, 1], 1, 1);
