@@ -115,6 +115,8 @@ pub mod port_info {
         SPEED_ENABLED: 284, 4;
         NEIGHBOUR_MTU: 288, 4;
         VL_CAPABILITY: 296, 4;
+        VL_HIGH_CAPACITY: 312, 8;
+        VL_LOW_CAPACITY: 320, 8;
         MTU_CAPABILITY: 332, 4;
         OPERATIONAL_VLS: 344, 4;
         PKEY_VIOLATIONS: 368, 16;

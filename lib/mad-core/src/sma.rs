@@ -121,6 +121,8 @@ pub fn port_info(fabric: &Fabric, place: Place, port: u8, entered: u8) -> Option
         (port_info::MTU_CAPABILITY, MTU_4096.into()),
         (port_info::VL_CAPABILITY, 1),
         (port_info::OPERATIONAL_VLS, 1),
+        (port_info::VL_HIGH_CAPACITY, 1),
+        (port_info::VL_LOW_CAPACITY, 1),
     ] {
         put(&mut data, field, value);
     }
@@ -253,10 +255,12 @@ impl Asked<'_> {
             (attribute::PKEY_TABLE, _) => is_first(pkey_table()),
             (attribute::SL_TO_VL, _) => Some([0; DATA_BYTES]),
             (attribute::VL_ARBITRATION, _) => {
-                // Four blocks; lane 0 has the only weight.
+                // Blocks 1 and 2 are the table of low priority, 3 and 4 that of high priority:
+                // the only entry of each is lane 0.
+                let block = self.modifier >> 16;
                 let mut data = [0; DATA_BYTES];
-                data[1] = 1;
-                matches!(self.modifier >> 16, 1..=4).then_some(data)
+                data[1] = u8::from(block % 2 == 1);
+                matches!(block, 1..=4).then_some(data)
             }
             (attribute::SWITCH_INFO, Place::Switch) => Some(switch_info()),
             (attribute::LINEAR_FORWARDING, Place::Switch) => {
@@ -427,6 +431,16 @@ mod tests {
             );
             assert_eq!(found, (state, physical), "{port}");
             assert_eq!(get(&info, port_info::LID) == 0x100, port == 0);
+        }
+        let port = data(Place::Node(0), attribute::PORT_INFO, 1);
+        let entries = (
+            get(&port, port_info::VL_LOW_CAPACITY),
+            get(&port, port_info::VL_HIGH_CAPACITY),
+        );
+        assert_eq!(entries, (1, 1));
+        for (block, weight) in [(1, 1), (2, 0), (3, 1), (4, 0)] {
+            let table = data(Place::Node(0), attribute::VL_ARBITRATION, block << 16 | 1);
+            assert_eq!(table[..2], [0, weight], "{block}");
         }
         let table = data(Place::Switch, attribute::LINEAR_FORWARDING, 0);
         assert_eq!(table[..10], [255, 1, 2, 3, 4, 5, 6, 7, 8, 255]);
