@@ -563,6 +563,18 @@ mod tests {
                 "0253:4b49:0000:0000\n",
             ),
             ("class/infiniband/scif0/node_type", "1: CA\n"),
+            ("class/infiniband/scif0/fw_ver", "0.1.0\n"),
+            ("class/infiniband/scif0/hw_rev", "0x0\n"),
+            ("class/infiniband/scif0/hca_type", "SCIF\n"),
+            ("class/infiniband/scif0/board_id", "SKIFF_SCIF\n"),
+            ("class/infiniband/scif0/node_desc", "skiff node 2\n"),
+            ("class/infiniband/scif0/ports/1/lid_mask_count", "0\n"),
+            ("class/infiniband/scif0/ports/1/sm_sl", "0\n"),
+            (
+                "class/infiniband/scif0/ports/1/rate",
+                "100 Gb/sec (4X EDR)\n",
+            ),
+            ("class/infiniband/scif0/ports/1/link_layer", "InfiniBand\n"),
             ("class/infiniband/scif0/ports/1/lid", "0x3\n"),
             ("class/infiniband/scif0/ports/1/sm_lid", "0x1\n"),
             ("class/infiniband/scif0/ports/1/state", "4: ACTIVE\n"),
@@ -574,10 +586,14 @@ mod tests {
             ),
             ("class/infiniband_mad/abi_version", "5\n"),
             ("class/infiniband_mad/umad0/ibdev", "scif0\n"),
+            ("class/infiniband_mad/umad0/port", "1\n"),
+            ("class/infiniband_mad/issm0/ibdev", "scif0\n"),
             ("class/infiniband_mad/issm0/port", "1\n"),
             ("class/infiniband/scif0/ports/1/cap_mask", "0x0201480c\n"),
             ("class/infiniband_verbs/abi_version", "6\n"),
             ("class/infiniband_verbs/uverbs0/ibdev", "scif0\n"),
+            ("class/infiniband_verbs/uverbs0/abi_version", "1\n"),
+            ("class/infiniband_verbs/uverbs0/dev", "231:192\n"),
         ] {
             assert_eq!(say(&device, file), content, "{file}");
         }

@@ -16,6 +16,9 @@ use crate::rmpp::{self, ACK_TIMEOUT_NS, Incoming, Outgoing};
 pub const MAX_SENDS: usize = 4096;
 /// Most bytes of long messages that an owner sends.
 pub const MAX_SEND_BYTES: usize = 64 << 20;
+/// Bytes behind a single datagram that are not sent: there are programs that count the header in
+/// front of it twice (`mcm_rereg_test` of rdma-core).
+const SURPLUS: usize = size_of::<verbs_abi::mad::UserMad>();
 
 /// What an agent sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,9 +240,11 @@ impl Port {
         } else {
             MAD_BYTES
         };
-        if message.len() > limit {
+        let surplus = if is_long { 0 } else { SURPLUS };
+        if message.len() > limit + surplus {
             return Err(Error::Invalid);
         }
+        message.truncate(limit);
         let is_response = mad.header.is_response();
         if !is_response {
             // Answers find the agent by it, and agents cannot take another one's name.

@@ -333,6 +333,42 @@ pub const ROWS: &[Row] = &[
         },
     ),
     row(
+        "TrapRepress, and a Send of class 5 with bit 0 of the modifier, where a program has \
+         registered for both",
+        "dropped dropped",
+        |world| {
+            let answers = |class, method, bit: u32, world: &mut World| {
+                let asked = RegisterAgent2 {
+                    method_mask: [1_u64 << method, 0],
+                    ..sender(u32::from(class != 1), class, 1, 0)
+                };
+                let at = world.program(2, asked);
+                let mut message = mad(class, 1, method, 0, 1);
+                message.header.modifier = bit.into();
+                told(
+                    world,
+                    u32::from(class != 1),
+                    to(3, u32::from(class != 1)),
+                    &message,
+                );
+                reads(world, at)
+            };
+            assert_eq!(answers(5, method::SEND, 2, world), "read");
+            let repress = answers(1, method::TRAP_REPRESS, 0, world);
+            let bit = answers(5, method::SEND, 1, &mut World::new(3));
+            format!("{repress} {bit}")
+        },
+    ),
+    row(
+        "Get of NodeInfo with an M_Key, as ours is 0",
+        "0x81, status 0x0",
+        |world| {
+            let mut asked = subnet(attribute::NODE_INFO).smp();
+            asked.m_key = 0x1234.into();
+            status(world, 0, 3, &Mad::from_smp(asked))
+        },
+    ),
+    row(
         "a Trap to node 0: its sender gets",
         "0x07, status 0x0",
         |world| status(world, 0, 1, &mad(1, 1, method::TRAP, attribute::NOTICE, 1)),

@@ -95,6 +95,48 @@ fn there(world: &mut World, data: usize) -> String {
     )
 }
 
+/// What a port that sends a message of five segments answers to an ACK from a program.
+fn answer_to_ack(world: &mut World, segment: u32, window: u32) -> String {
+    let by_hand = RegisterAgent2 {
+        flags: USER_RMPP,
+        ..server(CLASS)
+    };
+    let at = world.program(2, by_hand);
+    let asking = RegisterAgent2 {
+        method_mask: [0, 0],
+        ..server(CLASS)
+    };
+    let from = world.program(1, asking);
+    assert!(world.write(from, to(3, 1), &message(1000)).is_ok());
+    let (_, first) = world.read(at).expect("the first segment");
+    let mut ack = Mad::padded(&first);
+    ack.header.method = method::GET_RESPONSE;
+    ack.set_rmpp(RmppHeader {
+        version: 1,
+        kind: kind::ACK,
+        flags: flag::ACTIVE,
+        status: 0,
+        segment: segment.into(),
+        length: window.into(),
+    });
+    let header = UserMad {
+        timeout_ms: 0,
+        ..to(2, 1)
+    };
+    assert!(world.write(at, header, ack.bytes()).is_ok());
+    match world.read(at) {
+        Ok((_, message)) => {
+            let rmpp = Mad::padded(&message).rmpp();
+            match rmpp.kind {
+                kind::DATA => format!("segment {}", rmpp.segment),
+                kind::ABORT => format!("ABORT {}", rmpp.status),
+                other => format!("{other}"),
+            }
+        }
+        Err(_) => "nothing".into(),
+    }
+}
+
 pub const ROWS: &[Row] = &[
     row(
         "a message without data between agents with RMPP",
@@ -188,6 +230,32 @@ pub const ROWS: &[Row] = &[
             }
             let (_, message) = world.read(at).expect("it is whole");
             format!("{}; {} bytes", said.join(", "), message.len())
+        },
+    ),
+    row(
+        "ACK 1 with a window to 3; with a window to 0; ACK 6 of 5 segments",
+        "segment 2; ABORT 122; ABORT 123",
+        |world| {
+            let said = answer_to_ack(world, 1, 3);
+            let small = answer_to_ack(&mut World::new(3), 1, 0);
+            let large = answer_to_ack(&mut World::new(3), 6, 70);
+            format!("{said}; {small}; {large}")
+        },
+    ),
+    row(
+        "256 messages that begin and do not end; one more",
+        "ACK 1 65; STOP 1",
+        |world| {
+            let (_, from) = ends(world);
+            let mut begin = |tid: u64| {
+                let mut mad = segment(1, flag::FIRST, 0);
+                mad.header.tid = tid.into();
+                send(world, from, &mad);
+                read_answer(world, from)
+            };
+            let taken = (1..=256).map(&mut begin).filter(|said| said == "ACK 1 65");
+            assert_eq!(taken.count(), 256);
+            format!("ACK 1 65; {}", begin(257))
         },
     ),
     row("40 s without a new segment", "ABORT 118", |world| {
