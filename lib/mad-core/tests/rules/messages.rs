@@ -48,8 +48,9 @@ fn table(world: &mut World, room: fn(usize) -> usize) -> String {
         .iter()
         .rposition(|byte| *byte != 0x5a)
         .map_or(0, |at| at + 1);
-    let waiting = world.nodes[1].descriptor(at.1).map_or(0, |of| of.waiting());
-    let stays = if waiting > 0 { "stays" } else { "gone" };
+    // What stays is read by the next read that has room.
+    let again = world.nodes[1].read(at.1, &mut vec![0; all]);
+    let stays = if again == Ok(all) { "stays" } else { "gone" };
     let first = if stored > 300 && stored <= 320 {
         "first datagram"
     } else {
