@@ -110,8 +110,9 @@ impl Frames {
 }
 
 /// Looks until at most `most` frames fewer are free than `before`, without a few in bounce buffers,
-/// and nothing changes any more, and prints the holders that have more or fewer. What was found is the next check's `before`. Where
-/// frames are not counted there is nothing to check, which is printed.
+/// and nothing changes any more, and prints the holders that have more or fewer. What was found is
+/// the next check's `before`. Where frames are not counted there is nothing to check, which is
+/// printed.
 pub fn check(suite: &mut Suite, name: &str, before: &mut Result<Frames, String>, most: i64) {
     if before.as_ref().is_err_and(|error| error == NOT_COUNTED) {
         println!("{name}: {NOT_COUNTED}");

@@ -199,7 +199,7 @@ mod tests {
              2000 iters in 6.48 seconds = 3239.32 usec/iter\n";
         assert_eq!(Program::Sleeping.read(pingpong), Some(3_239_320.0));
         assert_eq!(Program::Polling.read("2000 iters in vain\n"), None);
-        let bandwidth = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n \
+        let bandwidth = " #bytes #iterations BW peak[MB/sec] BW average[MB/sec] MsgRate[Mpps]\n \
              1048576    20             12.50              8.00    \t\t   0.000008\n\
              ---------------------------------------\n";
         assert_eq!(Program::Write.read(bandwidth), Some(8.0 * 1048576.0));
