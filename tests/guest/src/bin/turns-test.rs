@@ -14,6 +14,7 @@ use alloc::string::String;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use guest_tests::Suite;
+use runtime::time::{Duration, sleep};
 use runtime::{fs, probe, thread};
 use syscall::{FUTEX_WAIT, FUTEX_WAKE};
 
@@ -25,6 +26,8 @@ const TURNS: u64 = 200;
 const MOST_ROUNDS: u64 = 500_000;
 /// Rounds between two looks at the kernel's count.
 const ROUNDS: u64 = 64;
+/// Time in which a thread that is about to sleep does so.
+const PAUSE: Duration = Duration::from_millis(1);
 
 static STOP: AtomicBool = AtomicBool::new(false);
 /// The counts of the counting thread.
@@ -104,11 +107,16 @@ fn see(turns: u64) -> Result<Seen, String> {
         last = count;
     };
     while seen.moved < turns && seen.rounds < MOST_ROUNDS {
-        for _ in 0..ROUNDS {
-            round();
+        let moved = seen.moved;
+        let both_slept = round();
+        look(&mut seen);
+        seen.rounds += 1;
+        if !both_slept {
+            // The round does not count. Both sleep now.
+            sleep(PAUSE);
             look(&mut seen);
+            seen.moved = moved;
         }
-        seen.rounds += ROUNDS;
     }
     seen.owed = owed()? - first;
     look(&mut seen);
@@ -132,20 +140,26 @@ fn count() {
     }
 }
 
-/// Wakes the answering thread, and is woken by it.
-fn round() {
+/// Wakes the answering thread, and is woken by it. `false`: one of them did not sleep. If one ran
+/// for so long that it counts as one that computes, each wake-up that it gives interrupts it, and
+/// it has its answer before it sleeps.
+fn round() -> bool {
     let token = TOKEN.fetch_add(1, Ordering::Release) + 1;
-    futex(FUTEX_WAKE, 1);
+    let has_woken = futex(FUTEX_WAKE, 1) == 1;
+    let mut was_woken = false;
     while TOKEN.load(Ordering::Acquire) == token {
-        futex(FUTEX_WAIT, token);
+        was_woken |= futex(FUTEX_WAIT, token) == 0;
     }
+    has_woken && was_woken
 }
 
 fn answer() {
     while !STOP.load(Ordering::Acquire) {
         let token = TOKEN.load(Ordering::Acquire);
         match token % 2 {
-            0 => futex(FUTEX_WAIT, token),
+            0 => {
+                futex(FUTEX_WAIT, token);
+            }
             _ => {
                 TOKEN.fetch_add(1, Ordering::Release);
                 futex(FUTEX_WAKE, 1);
@@ -154,11 +168,12 @@ fn answer() {
     }
 }
 
-fn futex(operation: usize, value: u32) {
-    // An answer other than 0 (the word has changed, nobody waits) leads to another look.
+/// The call's answer: of a wake-up the number of threads that were woken, of a wait 0 if the thread
+/// slept.
+fn futex(operation: usize, value: u32) -> usize {
     let address = (&raw const TOKEN).addr();
     probe::syscall(
         syscall::SYS_FUTEX,
         [address, operation, value as usize, 0, 0, 0],
-    );
+    )
 }
