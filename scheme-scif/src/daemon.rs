@@ -24,7 +24,7 @@ use crate::access::Caller;
 use crate::handle::table::ROOT;
 use crate::node_memory::NodeMemory;
 use crate::scif::Scif;
-use crate::scif::files::Entry;
+use crate::scif::files::DirectoryEntry;
 
 /// [`Scif`] behind the interface of a scheme daemon.
 pub struct Daemon<M: NodeMemory, C> {
@@ -177,7 +177,7 @@ impl<M: NodeMemory<Space = Fd>, C: CopyEngine> SchemeSync for Daemon<M, C> {
         buffer: DirentBuf<&'buf mut [u8]>,
         opaque: u64,
     ) -> Result<DirentBuf<&'buf mut [u8]>> {
-        let entries: Vec<Entry> = self.scif.list(id)?;
+        let entries: Vec<DirectoryEntry> = self.scif.list(id)?;
         let entries = entries.iter().map(|(name, kind)| (name.as_str(), *kind));
         list_directory(buffer, opaque, entries)
     }

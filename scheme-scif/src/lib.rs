@@ -38,5 +38,5 @@ pub use handle::table::{MAX_HANDLES, ROOT};
 pub use ids::{HandleId, RequestId};
 pub use node_memory::{Doorbells, JoinId, NodeMemory, ObjectMemory, Progress, Token, View};
 pub use request::Changes;
-pub use scif::files::{Entry, SCHEME};
+pub use scif::files::{DirectoryEntry, SCHEME};
 pub use scif::{DEFAULT_BACKLOG, LoopCounters, NodeEvent, Scif};

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CHILDREN = 40, PATIENCE_S = 60 };
+enum { CHILDREN = 40, TIMEOUT_S = 60 };
 
 static volatile int stop;
 static FILE *shared;
@@ -150,7 +150,7 @@ static int status_of(pid_t child) {
             return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
         usleep(2000);
         clock_gettime(CLOCK_MONOTONIC, &now);
-    } while (now.tv_sec - begin.tv_sec < PATIENCE_S);
+    } while (now.tv_sec - begin.tv_sec < TIMEOUT_S);
     CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
     return -1;
 }

@@ -32,7 +32,7 @@ static void serve_tools(void) {
     GIVES(scif_bind(on, 130), 130);
     GIVES(scif_listen(on, 5), 0);
     struct scif_pollepd entry = { on, SCIF_POLLIN, 0 };
-    GIVES(scif_poll(&entry, 1, PATIENCE_MS), 1);
+    GIVES(scif_poll(&entry, 1, TIMEOUT_MS), 1);
     GIVES(entry.revents, SCIF_POLLIN);
     struct scif_portID peer = { 0xffff, 0 };
     scif_epd_t epd = -1;
@@ -94,7 +94,7 @@ static void serve_array(void) {
         int ready = scif_poll(set, count, 20);
         CHECK(ready >= 0);
         if (ready == 0) {
-            CHECK(quiet++ < PATIENCE_MS / 20);
+            CHECK(quiet++ < TIMEOUT_MS / 20);
             continue;
         }
         int seen = 0;
@@ -215,7 +215,7 @@ static void call_refused(uint16_t node) {
     int got, tries = 0;
     while ((got = scif_connect(epd, &to)) < 0) {
         GIVES(errno, ECONNREFUSED);
-        CHECK(tries++ < PATIENCE_MS / 2);
+        CHECK(tries++ < TIMEOUT_MS / 2);
         pause_shortly();
     }
     GIVES(got, port);
@@ -311,7 +311,7 @@ static void call_close_accept(uint16_t node) {
     pthread_t thread;
     GIVES(pthread_create(&thread, NULL, blocked_accept, &attempt), 0);
     for (int tries = 0; waiting() <= before; tries++) {
-        CHECK(tries < PATIENCE_MS / 2);
+        CHECK(tries < TIMEOUT_MS / 2);
         pause_shortly();
     }
     GIVES(scif_close(attempt.epd), 0);
@@ -328,7 +328,7 @@ static void serve_close_queue(void) {
     scif_epd_t on = listener(2114, 8);
     tell(control, 'l');
     for (int tries = 0; text_number("/scheme/scif/ports", "2114", 2) < 2; tries++) {
-        CHECK(tries < PATIENCE_MS / 2);
+        CHECK(tries < TIMEOUT_MS / 2);
         pause_shortly();
     }
     GIVES(scif_close(on), 0);
@@ -530,7 +530,7 @@ static void serve_nonblocking(void) {
 static int collect(scif_epd_t epd, struct scif_portID *to) {
     FAILS(scif_connect(epd, to), EINPROGRESS);
     struct pollfd entry = { scif_get_fd(epd), POLLOUT, 0 };
-    GIVES(poll(&entry, 1, PATIENCE_MS), 1);
+    GIVES(poll(&entry, 1, TIMEOUT_MS), 1);
     CHECK(entry.revents & POLLOUT);
     return scif_connect(epd, to);
 }
@@ -549,7 +549,7 @@ static void call_nonblocking(uint16_t node) {
     int port, tries = 0;
     while ((port = collect(epd, &to)) < 0) {
         GIVES(errno, ECONNREFUSED);
-        CHECK(tries++ < PATIENCE_MS / 2);
+        CHECK(tries++ < TIMEOUT_MS / 2);
         pause_shortly();
     }
     CHECK(port >= SCIF_PORT_RSVD);

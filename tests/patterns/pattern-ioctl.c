@@ -85,7 +85,7 @@ static void call_ioctl(uint16_t node) {
     struct scifioctl_connect to = { .peer = { node, 2040 } };
     for (int tries = 0; ioctl(fd, SCIF_CONNECT, &to) < 0; tries++) {
         GIVES(errno, ECONNREFUSED);
-        CHECK(tries < PATIENCE_MS / 2);
+        CHECK(tries < TIMEOUT_MS / 2);
         pause_shortly();
     }
     GIVES(to.self.node, self);

@@ -68,7 +68,7 @@ static void wait_in_connect(struct waiter *waiter) {
 
 static void wait_in_poll(struct waiter *waiter) {
     struct scif_pollepd entry = { waiter->epd, SCIF_POLLIN, 0 };
-    waiter->result = scif_poll(&entry, 1, PATIENCE_MS);
+    waiter->result = scif_poll(&entry, 1, TIMEOUT_MS);
     errno = entry.revents;
 }
 
@@ -106,7 +106,7 @@ static void call_the_lost(uint16_t node) {
         [FENCE] = { .wait = wait_in_fence },
     };
     for (int tries = 0; online(node) != 2; tries++) {
-        CHECK(tries < PATIENCE_MS / 10);
+        CHECK(tries < TIMEOUT_MS / 10);
         usleep(10000);
     }
     for (int i = 0; i < WAITERS; i++) {
@@ -128,7 +128,7 @@ static void call_the_lost(uint16_t node) {
         GIVES(pthread_create(&waiters[i].thread, NULL, wait_in_thread, &waiters[i]), 0);
     /* All but the one that fences: that waits again and again. */
     for (int tries = 0; waiting() < before + WAITERS - 1; tries++) {
-        CHECK(tries < PATIENCE_MS / 10);
+        CHECK(tries < TIMEOUT_MS / 10);
         usleep(10000);
     }
 
@@ -147,7 +147,7 @@ static void call_the_lost(uint16_t node) {
     GIVES(waiters[FENCE].result, -1);
     CHECK(is_loss(waiters[FENCE].error));
     for (int tries = 0; online(node) != -1; tries++) {
-        CHECK(tries < PATIENCE_MS / 10);
+        CHECK(tries < TIMEOUT_MS / 10);
         usleep(10000);
     }
     struct scif_portID to = { node, 2033 };
@@ -166,7 +166,7 @@ static void call_the_lost(uint16_t node) {
      * waits for the power to be off, and a node that boots must not be started again. */
     printf("LAUNCHER start %d\n", node);
     for (int tries = 0; online(node) != 2; tries++) {
-        CHECK(tries < 2 * PATIENCE_MS / 100);
+        CHECK(tries < 2 * TIMEOUT_MS / 100);
         usleep(100000);
     }
     connect_to(fresh, node, 2033);

@@ -33,7 +33,7 @@ static void nothing_left(struct left before) {
         if (now.windows <= before.windows && now.mapped <= before.mapped &&
             now.pinned <= before.pinned)
             return;
-        if (tries >= PATIENCE_MS / 20)
+        if (tries >= TIMEOUT_MS / 20)
             failed(__FILE__, __LINE__, "left: %ld windows, %ld mapped pages, %ld pinned",
                    now.windows - before.windows, now.mapped - before.mapped,
                    now.pinned - before.pinned);
@@ -337,7 +337,7 @@ static void serve_fence(void) {
     volatile uint64_t *flag = (volatile uint64_t *)(memory + FLAG_AT);
     for (unsigned round = 1; round <= 8; round++) {
         for (int tries = 0; *flag != round; tries++) {
-            CHECK(tries < PATIENCE_MS);
+            CHECK(tries < TIMEOUT_MS);
             usleep(1000);
         }
         CHECK(mismatch(memory, SIGNAL_BYTES, round) == SIGNAL_BYTES);
@@ -368,7 +368,7 @@ static void call_fence(uint16_t node) {
                                 SCIF_FENCE_INIT_SELF | SCIF_SIGNAL_LOCAL | SCIF_SIGNAL_REMOTE), 0);
         expect(epd, 'n');
         for (int tries = 0; *done != 1000 + round; tries++) {
-            CHECK(tries < PATIENCE_MS);
+            CHECK(tries < TIMEOUT_MS);
             usleep(1000);
         }
     }
@@ -404,7 +404,7 @@ static void serve_ordered(void) {
         unsigned char wanted = (unsigned char)((16 * PAGE - 1) * 31 +
                                                ((16 * PAGE - 1) >> 8) * 7 + round);
         for (int tries = 0; *last != wanted; tries++) {
-            CHECK(tries < PATIENCE_MS);
+            CHECK(tries < TIMEOUT_MS);
             usleep(1000);
         }
         CHECK(mismatch(memory, 16 * PAGE, round) == 16 * PAGE);

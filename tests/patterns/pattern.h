@@ -20,7 +20,7 @@
 
 #define PAGE 4096
 /* Long enough for a busy machine; whoever waits this long has failed. */
-#define PATIENCE_MS 60000
+#define TIMEOUT_MS 60000
 
 struct pattern {
     int number;
@@ -119,7 +119,7 @@ static inline void connect_to(scif_epd_t epd, uint16_t node, uint16_t port) {
     int tries = 0;
     while (scif_connect(epd, &to) < 0) {
         CHECK(errno == ECONNREFUSED || errno == ENODEV);
-        CHECK(tries++ < PATIENCE_MS / 2);
+        CHECK(tries++ < TIMEOUT_MS / 2);
         pause_shortly();
     }
 }
@@ -164,7 +164,7 @@ static inline int64_t told_number(scif_epd_t epd) {
 /* Waits for one of `events`, or the peer's end; returns what is there. */
 static inline int wait_for(scif_epd_t epd, int events) {
     struct scif_pollepd entry = { epd, (short)events, 0 };
-    GIVES(scif_poll(&entry, 1, PATIENCE_MS), 1);
+    GIVES(scif_poll(&entry, 1, TIMEOUT_MS), 1);
     return entry.revents;
 }
 

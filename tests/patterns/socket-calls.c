@@ -527,7 +527,7 @@ int main(void) {
     check_ends_of_listeners();
     /* What was closed is gone, soon. */
     for (int tries = 0; stat_number("endpoints") > before; tries++) {
-        CHECK(tries < PATIENCE_MS / 2);
+        CHECK(tries < TIMEOUT_MS / 2);
         pause_shortly();
     }
     printf("socket-calls: ok\n");

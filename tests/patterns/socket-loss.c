@@ -36,7 +36,7 @@ static void call_and_lose(uint16_t node) {
             if (try_connect(fds[kind], node, 3090 + kind) == 0)
                 break;
             CHECK(errno == ECONNREFUSED || errno == EHOSTUNREACH);
-            CHECK(tries < PATIENCE_MS / 2);
+            CHECK(tries < TIMEOUT_MS / 2);
             GIVES(close(fds[kind]), 0);
             pause_shortly();
         }
@@ -48,7 +48,7 @@ static void call_and_lose(uint16_t node) {
     GIVES(recv(fds[PACKETS], text, 16, MSG_PEEK), 4);
     printf("LAUNCHER kill %d\n", node);
     fflush(stdout);
-    while (!(poll_one(fds[STREAM], 0, PATIENCE_MS) & POLLHUP))
+    while (!(poll_one(fds[STREAM], 0, TIMEOUT_MS) & POLLHUP))
         ;
     /* What had arrived comes first. An end that nobody has asked for is no end of a file. */
     GIVES(recv(fds[STREAM], text, sizeof text, 0), 1);

@@ -43,7 +43,7 @@ static int call_packets(int node, uint16_t port) {
     int fd;
     for (int tries = 0; (fd = try_packets(node, port, 0)) < 0; tries++) {
         CHECK(errno == ECONNREFUSED || errno == EHOSTUNREACH);
-        CHECK(tries < PATIENCE_MS / 2);
+        CHECK(tries < TIMEOUT_MS / 2);
         pause_shortly();
     }
     return fd;
@@ -86,7 +86,7 @@ static void serve_boundaries(void) {
     FAILS(recv(fd, text, 1, MSG_DONTWAIT), EAGAIN);
     GIVES(poll_one(fd, POLLIN, 0), 0);
     say(fd, "go on");
-    CHECK(poll_one(fd, POLLIN, PATIENCE_MS) & POLLIN);
+    CHECK(poll_one(fd, POLLIN, TIMEOUT_MS) & POLLIN);
     GIVES(read(fd, text, sizeof text), 4);
     /* An orderly end. */
     read_end(fd);
@@ -150,7 +150,7 @@ static void call_large(uint16_t node) {
             total++;
         } else {
             CHECK(count == -1 && errno == EAGAIN);
-            CHECK(poll_one(fd, POLLOUT, PATIENCE_MS) & POLLOUT);
+            CHECK(poll_one(fd, POLLOUT, TIMEOUT_MS) & POLLOUT);
             waits++;
         }
         CHECK(total < 5000);
@@ -304,14 +304,14 @@ static void serve_mute(void) {
         FAILS(accept(on, NULL, NULL), EAGAIN);
         step(control, 'l');
         /* One that says nothing makes no event; the next one does. */
-        CHECK(poll_one(on, POLLIN, PATIENCE_MS) == POLLIN);
+        CHECK(poll_one(on, POLLIN, TIMEOUT_MS) == POLLIN);
         CHECK((fd = accept(on, NULL, NULL)) >= 0);
         GIVES(option(fd, IPPROTO_STP, ST_BYPASS), bypass);
         FAILS(accept(on, NULL, NULL), EAGAIN);
         CHECK(poll_one(on, POLLIN, 0) == 0);
         close_connected(fd, control);
         /* It goes. */
-        CHECK(poll_one(on, POLLIN, PATIENCE_MS) == POLLIN);
+        CHECK(poll_one(on, POLLIN, TIMEOUT_MS) == POLLIN);
         FAILS(accept(on, NULL, NULL), EPROTO);
         FAILS(accept(on, NULL, NULL), EAGAIN);
         step(control, 'n');

@@ -136,7 +136,7 @@ static void call_connects(uint16_t node) {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     CHECK(fd >= 0 && fcntl(fd, F_GETFL) & O_NONBLOCK);
     FAILS(try_connect(fd, node, 3053), EINPROGRESS);
-    int found = poll_one(fd, POLLOUT, PATIENCE_MS);
+    int found = poll_one(fd, POLLOUT, TIMEOUT_MS);
     CHECK((found & (POLLOUT | POLLERR)) == (POLLOUT | POLLERR));
     GIVES(option(fd, SOL_SOCKET, SO_ERROR), ECONNREFUSED);
     GIVES(option(fd, SOL_SOCKET, SO_ERROR), 0);
@@ -144,10 +144,10 @@ static void call_connects(uint16_t node) {
     step(control, 'r');
     await(control, 'l');
     FAILS(try_connect(fd, node, 3053), EINPROGRESS);
-    GIVES(poll_one(fd, POLLOUT, PATIENCE_MS), POLLOUT);
+    GIVES(poll_one(fd, POLLOUT, TIMEOUT_MS), POLLOUT);
     GIVES(option(fd, SOL_SOCKET, SO_ERROR), 0);
     FAILS(try_connect(fd, node, 3053), EISCONN);
-    CHECK(poll_one(fd, POLLIN, PATIENCE_MS) == POLLIN);
+    CHECK(poll_one(fd, POLLIN, TIMEOUT_MS) == POLLIN);
     await(fd, 'x');
     char byte;
     FAILS(recv(fd, &byte, 1, 0), EAGAIN);
@@ -166,7 +166,7 @@ static void serve_full(void) {
     GIVES(close(on), 0);
     on = listen_on(3054);
     set_waiting(on, 0);
-    CHECK(poll_one(on, POLLIN, PATIENCE_MS) & POLLIN);
+    CHECK(poll_one(on, POLLIN, TIMEOUT_MS) & POLLIN);
     int fd = accept4(on, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     CHECK(fd >= 0 && fcntl(fd, F_GETFL) & O_NONBLOCK && fcntl(fd, F_GETFD) & FD_CLOEXEC);
     int control = serve_stream(3154);
@@ -175,7 +175,7 @@ static void serve_full(void) {
     char *data = malloc(total);
     CHECK(data != NULL);
     for (int64_t done = 0; done < total;) {
-        CHECK(poll_one(fd, POLLIN, PATIENCE_MS) & POLLIN);
+        CHECK(poll_one(fd, POLLIN, TIMEOUT_MS) & POLLIN);
         ssize_t count = read(fd, data + done, total - done);
         CHECK(count > 0);
         done += count;
@@ -208,7 +208,7 @@ static void call_full(uint16_t node) {
     GIVES(poll_one(fd, POLLOUT, 0), 0);
     write_all(control, &total, sizeof total);
     await(control, 'k');
-    CHECK(poll_one(fd, POLLOUT, PATIENCE_MS) & POLLOUT);
+    CHECK(poll_one(fd, POLLOUT, TIMEOUT_MS) & POLLOUT);
     step(control, 'd');
     GIVES(close(fd), 0);
     GIVES(close(control), 0);
@@ -222,7 +222,7 @@ static void serve_many(void) {
         struct pollfd entries[5] = { { on, POLLIN, 0 }, { pair[0], POLLIN, 0 } };
         for (int i = 0; i < count; i++)
             entries[2 + i] = (struct pollfd){ clients[i], POLLIN, 0 };
-        CHECK(poll(entries, 2 + count, PATIENCE_MS) > 0);
+        CHECK(poll(entries, 2 + count, TIMEOUT_MS) > 0);
         CHECK(!(entries[1].revents & POLLIN));
         for (int i = 0; i < count; i++)
             if (entries[2 + i].revents & POLLIN) {
@@ -280,7 +280,7 @@ static void serve_parts(void) {
     char a[3], b[5], c[100];
     struct iovec parts[] = { { a, sizeof a }, { NULL, 0 }, { b, sizeof b }, { c, sizeof c } };
     /* What is there, and no more: the second half is sent when the first one is here. */
-    CHECK(poll_one(fd, POLLIN, PATIENCE_MS) & POLLIN);
+    CHECK(poll_one(fd, POLLIN, TIMEOUT_MS) & POLLIN);
     GIVES(recv(fd, c, 2, MSG_PEEK), 2);
     CHECK(!memcmp(c, "on", 2));
     int there = 0;
@@ -401,7 +401,7 @@ static void *read_until_end(void *argument) {
 static void call_ends(uint16_t node) {
     int fd = call_stream(node, 3058);
     char text[100];
-    while (!(poll_one(fd, 0, PATIENCE_MS) & POLLHUP))
+    while (!(poll_one(fd, 0, TIMEOUT_MS) & POLLHUP))
         ;
     CHECK(poll_one(fd, POLLIN | POLLRDHUP, 0) == (POLLIN | POLLHUP | POLLRDHUP));
     GIVES(recv(fd, text, sizeof text, 0), 10);
@@ -454,7 +454,7 @@ static void call_limits(uint16_t node) {
     int fd = call_stream(node, 3059);
     await(fd, 'g');
     write_all(fd, "1234567", 7);
-    while (!(poll_one(fd, 0, PATIENCE_MS) & POLLHUP))
+    while (!(poll_one(fd, 0, TIMEOUT_MS) & POLLHUP))
         ;
     GIVES(close(fd), 0);
 }
@@ -567,7 +567,7 @@ static void serve_halves(void) {
         FD_SET(fd, &readable);
         step(fd, 'w');
         if (round == 0)
-            CHECK(poll_one(fd, POLLIN | POLLRDHUP, PATIENCE_MS) == (POLLIN | POLLRDHUP));
+            CHECK(poll_one(fd, POLLIN | POLLRDHUP, TIMEOUT_MS) == (POLLIN | POLLRDHUP));
         else if (round == 1)
             GIVES(select(fd + 1, &readable, NULL, NULL, NULL), 1);
         read_end(fd);
@@ -580,7 +580,7 @@ static void serve_halves(void) {
     read_end(fd);
     write_all(fd, "nobody reads this", 17);
     step(control, 'k');
-    while (!(poll_one(fd, 0, PATIENCE_MS) & POLLHUP))
+    while (!(poll_one(fd, 0, TIMEOUT_MS) & POLLHUP))
         ;
     read_end(fd);
     FAILS(send(fd, "x", 1, 0), EPIPE);

@@ -75,7 +75,7 @@ static int call_stream(int node, uint16_t port) {
     int fd = stream();
     for (int tries = 0; try_connect(fd, node, port) < 0; tries++) {
         CHECK(errno == ECONNREFUSED || errno == EHOSTUNREACH);
-        CHECK(tries < PATIENCE_MS / 2);
+        CHECK(tries < TIMEOUT_MS / 2);
         pause_shortly();
     }
     return fd;

@@ -34,7 +34,7 @@ static struct end call_end(int node, uint16_t port) {
         if (try_connect(end.fd, node, port) == 0)
             break;
         CHECK(errno == ECONNREFUSED || errno == EHOSTUNREACH);
-        CHECK(tries < PATIENCE_MS / 2);
+        CHECK(tries < TIMEOUT_MS / 2);
         GIVES(close(end.fd), 0);
         pause_shortly();
     }

@@ -47,7 +47,7 @@ static int put(int node, uint16_t port, char **messages) {
         if (try_connect(fd, node, port) == 0)
             break;
         CHECK(errno == ECONNREFUSED || errno == EHOSTUNREACH);
-        CHECK(tries < PATIENCE_MS / 2);
+        CHECK(tries < TIMEOUT_MS / 2);
         close(fd);
         pause_shortly();
     }

@@ -3,7 +3,7 @@
 
 use crate::toolchain::{self, Target};
 use harness::base::packages;
-use harness::base::report::{Context, Result, Step};
+use harness::base::report::{Context, Result, TimedStep};
 use harness::base::settings::{Purpose, Settings};
 use harness::base::workspace;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub fn build(package: &Path) -> Result<PathBuf> {
     let toolchain = toolchain::find()?;
     keep_versions(package)?;
     let place = package.join(PLACE);
-    let step = Step::start(format!("building with {}", toolchain.name));
+    let step = TimedStep::start(format!("building with {}", toolchain.name));
     let mut cargo = toolchain.cargo("build", Target::Program, Purpose::Release);
     cargo
         .env("CARGO_TARGET_DIR", &place)

@@ -9,7 +9,7 @@ use crate::progress::{self, Build};
 use crate::sdk;
 use crate::toolchain::{self, Target, Toolchain};
 use harness::base::packages::{self, Package};
-use harness::base::report::{Context, Result, Step};
+use harness::base::report::{Context, Result, TimedStep};
 use harness::base::settings::{Purpose, Settings};
 use harness::base::workspace::{self, Place};
 use harness::node::image::{Additions, Contents};
@@ -88,7 +88,7 @@ pub fn build(contents: &Contents) -> Result<Parts> {
             }
         }
     }
-    let step = Step::start(format!(
+    let step = TimedStep::start(format!(
         "building kernel and programs with {}",
         toolchain.name
     ));
@@ -121,13 +121,13 @@ pub fn build(contents: &Contents) -> Result<Parts> {
         None
     };
     if let Some(sdk) = sdk.as_ref().filter(|_| !c_programs.is_empty()) {
-        let step = Step::start(format!("compiling {} C programs", c_programs.len()));
+        let step = TimedStep::start(format!("compiling {} C programs", c_programs.len()));
         linked.extend(sdk::compile_all(sdk, &c_programs)?);
         step.done();
     }
     if let Some(sdk) = sdk.as_ref().filter(|_| !std_programs.is_empty()) {
         let package = workspace::root().join(&image.test_std_programs);
-        let step = Step::start("building Rust's standard library and its tests".to_string());
+        let step = TimedStep::start("building Rust's standard library and its tests".to_string());
         linked.extend(sdk::build_std(sdk, &toolchain, &package, &std_programs)?);
         step.done();
     }

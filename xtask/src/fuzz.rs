@@ -7,7 +7,7 @@
 
 use harness::base::cargo;
 use harness::base::packages;
-use harness::base::report::{Context, Failure, Result, Step};
+use harness::base::report::{Context, Failure, Result, TimedStep};
 use harness::base::settings::Settings;
 use harness::base::workspace::{self, Place};
 use std::collections::VecDeque;
@@ -111,7 +111,7 @@ fn build(targets: &[String]) -> Result<()> {
     for target in targets {
         command.args(["--bin", target]);
     }
-    let step = Step::start(format!("building the fuzz targets {}", targets.join(" ")));
+    let step = TimedStep::start(format!("building the fuzz targets {}", targets.join(" ")));
     let status = command.status().context(|| "start cargo".to_string())?;
     if status.success() {
         step.done();

@@ -6,7 +6,7 @@
 
 use crate::build::{self, Parts};
 use harness::base::packages::{self, Package};
-use harness::base::report::{Context, Failure, Result, Step};
+use harness::base::report::{Context, Failure, Result, TimedStep};
 use harness::base::settings::{Boot, Purpose, Settings};
 use harness::base::workspace::{self, Place};
 use harness::node::image::{Additions, BootFiles, Builder, Contents, Image, packages_for};
@@ -51,7 +51,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     let initfs_path = directory.join("initfs");
     std::fs::write(&initfs_path, &initfs).context(|| format!("write {}", initfs_path.display()))?;
     let iso = directory.join("skiff.iso");
-    let step = Step::start("making the ISO image");
+    let step = TimedStep::start("making the ISO image");
     make_iso(&iso, &parts.kernel, &initfs_path, MENU_SECONDS, MENU)?;
     step.done();
     let bytes = std::fs::metadata(&iso).map_or(0, |data| data.len());

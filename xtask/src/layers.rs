@@ -417,7 +417,7 @@ uses = ["low"]
 "lib/engine" = ["base", "window call", "rma", "flow"]
 "#;
 
-    const ROOT: &str = "//! Root.\nmod base;\npub use flow::rma::{Rma, Way as Lane};\n";
+    const ROOT: &str = "//! Root.\nmod base;\npub use flow::rma::{Rma, Marks as Fences};\n";
 
     const NONE: [usize; 0] = [];
 
@@ -481,7 +481,7 @@ uses = ["low"]
         assert_eq!(lines(rma, "use super::super::flow::X;\n"), [1]);
         assert_eq!(lines(rma, "// crate::flow is not used\n"), NONE);
         // By way of the root.
-        assert_eq!(lines(rma, "use crate::{Lane, Engine};\n"), [1]);
+        assert_eq!(lines(rma, "use crate::{Fences, Engine};\n"), [1]);
         // Not beside it either.
         assert_eq!(
             lines("lib/engine/src/call.rs", "use crate::window::Space;\n"),

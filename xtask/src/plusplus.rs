@@ -8,7 +8,7 @@
 
 use crate::files::{archive, copy_tree, entries, make_dir, parallel, read, remove, run};
 use harness::base::packages;
-use harness::base::report::{Context, Result, Step};
+use harness::base::report::{Context, Result, TimedStep};
 use harness::base::workspace::{self, Place};
 use std::hash::{DefaultHasher, Hasher};
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ pub fn add(sdk: &Path) -> Result<()> {
     let key = key(sdk)?;
     let known = std::fs::read_to_string(libraries.join("key"));
     if known.ok().as_ref() != Some(&key) {
-        let step = Step::start("compiling the standard library of C++".to_string());
+        let step = TimedStep::start("compiling the standard library of C++".to_string());
         remove(&libraries)?;
         make_dir(&libraries)?;
         for library in &LIBRARIES {
@@ -108,7 +108,7 @@ pub fn add(sdk: &Path) -> Result<()> {
 
 /// Downloads the package and takes the sources out of it.
 fn fetch(place: &Path, sources: &Path) -> Result<()> {
-    let step = Step::start("fetching the sources of the standard library of C++".to_string());
+    let step = TimedStep::start("fetching the sources of the standard library of C++".to_string());
     let file = packages::download(PACKAGE, place)?;
     let fresh = place.join("fresh");
     remove(&fresh)?;

@@ -17,7 +17,7 @@ use crate::plusplus;
 use crate::toolchain::{self, Target, Toolchain};
 use harness::base::cargo;
 use harness::base::packages::{self, Package};
-use harness::base::report::{Context, Result, Step};
+use harness::base::report::{Context, Result, TimedStep};
 use harness::base::settings::{Purpose, Settings};
 use harness::base::workspace::{self, Place};
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ pub fn command(_settings: &Settings) -> Result<()> {
     wanted.extend([packages::ARCHIVER, packages::CXX_COMPILER]);
     packages::ensure(&wanted)?;
     let toolchain = toolchain::find()?;
-    let step = Step::start(format!("building the C libraries with {}", toolchain.name));
+    let step = TimedStep::start(format!("building the C libraries with {}", toolchain.name));
     let mut cargo = toolchain.cargo("build", Target::Program, Purpose::Release);
     cargo.args(["--quiet", "--package", PACKAGE]);
     run(cargo.args(config::image()?.common_features()))?;

@@ -2,7 +2,7 @@
 //! state machine of its link.
 //!
 //! A function knows registers and how two nodes find each other's queue pairs over them. It knows
-//! neither endpoints nor messages: it asks for steps ([`Step`]) and gets the outcome of each
+//! neither endpoints nor messages: it asks for steps ([`LinkStep`]) and gets the outcome of each
 //! ([`Outcome`]). Kinds: `vmic` (two virtual machines) and `x100` (the Xeon Phi coprocessor).
 
 use hal::{Error, Result};
@@ -16,7 +16,7 @@ use crate::hardware::Hardware;
 
 /// A step that a link needs. Each step that was done has one [`Outcome`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Step {
+pub enum LinkStep {
     /// Make a queue pair for the peer: [`Outcome::Attached`].
     Attach,
     /// Connect to the peer's queue pair: [`Outcome::Connected`].
@@ -40,27 +40,27 @@ pub enum Step {
 /// The outcome of a step.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
-    /// Of [`Step::Attach`].
+    /// Of [`LinkStep::Attach`].
     Attached {
         /// The bus address of the queue pair; `None`: there was no memory, and the function asks
         /// again later.
         queue_pair: Option<u64>,
     },
-    /// Of [`Step::Connect`].
+    /// Of [`LinkStep::Connect`].
     Connected {
         /// Whether the peer's queue pair is one.
         is_usable: bool,
     },
-    /// Of [`Step::Probe`], unless one side has left meanwhile.
+    /// Of [`LinkStep::Probe`], unless one side has left meanwhile.
     Probed {
         /// Messages that have come from the peer over this link so far; the answer to this probe is
         /// not among them.
         messages: u64,
     },
-    /// Of [`Step::Fail`]: programs know that the peer is lost. A function that can do so cuts off
-    /// what they have mapped of it before the peer learns that the link failed.
+    /// Of [`LinkStep::Fail`]: programs know that the peer is lost. A function that can do so cuts
+    /// off what they have mapped of it before the peer learns that the link failed.
     Failed,
-    /// Of [`Step::Detach`]. Likewise.
+    /// Of [`LinkStep::Detach`]. Likewise.
     Detached,
 }
 
@@ -77,7 +77,7 @@ pub trait MicFunction: Hardware {
 
     /// The next step; `now` is the time in nanoseconds of any monotonic clock. To be
     /// called after an interrupt and at [`deadline`](Self::deadline), until it returns `None`.
-    fn step(&mut self, now: u64) -> Option<Step>;
+    fn step(&mut self, now: u64) -> Option<LinkStep>;
 
     /// A step was done.
     fn done(&mut self, outcome: Outcome);

@@ -47,9 +47,9 @@ pub trait Hardware {
     fn start(&mut self) -> Result<()>;
 
     /// The peer's memory, for the link that is about to be made: to be asked for at each
-    /// [`Step::Attach`](crate::function::Step::Attach). `is_mapped`: some program still has it
-    /// mapped since an earlier link. A function that can cuts those mappings off; the others make
-    /// no link before they end.
+    /// [`LinkStep::Attach`](crate::function::LinkStep::Attach). `is_mapped`: some program still has
+    /// it mapped since an earlier link. A function that can cuts those mappings off; the others
+    /// make no link before they end.
     ///
     /// # Errors
     /// `ENODEV` when it cannot be reached any more; `EAGAIN`: not now, which was logged; `ENOMEM`.

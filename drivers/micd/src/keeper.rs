@@ -31,7 +31,7 @@ impl Keeper {
     /// Starts it for this socket. To be called while micd has no memory that devices or peers use:
     /// starting a process may copy the memory.
     pub fn start(socket: &Socket) -> Option<Self> {
-        if hal::kernel::settles_requests() {
+        if hal::kernel::ends_abandoned_requests() {
             return None;
         }
         let report =

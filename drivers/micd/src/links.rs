@@ -13,7 +13,7 @@ use scif_core::Engine;
 use syscall::error::{EAGAIN, ENODEV};
 
 use crate::copy_router::CopyRouter;
-use crate::function::{MicFunction, Outcome, Step};
+use crate::function::{LinkStep, MicFunction, Outcome};
 use crate::memory::{Peer, PeerMemory};
 
 /// Steps of one link in one iteration: a whole cycle has five; more than two cycles mean that the
@@ -218,7 +218,7 @@ impl Links {
 
 /// Does what a function asks for; `None`: one side has left meanwhile, and there is no outcome.
 fn carry_out(
-    step: Step,
+    step: LinkStep,
     function: &mut dyn MicFunction,
     engine: &mut Engine,
     memory: &mut impl PeerMemory,
@@ -226,11 +226,11 @@ fn carry_out(
     let peer = function.peer();
     log::debug!("link with node {peer}: {step:?}");
     Some(match step {
-        Step::Attach => {
+        LinkStep::Attach => {
             let queue_pair = attach(function, engine, memory);
             Outcome::Attached { queue_pair }
         }
-        Step::Connect { queue_pair } => {
+        LinkStep::Connect { queue_pair } => {
             let result = engine.link_up(memory, peer, queue_pair);
             if let Err(error) = result {
                 log::warn!("link with node {peer}: {error}");
@@ -238,15 +238,15 @@ fn carry_out(
             let is_usable = result.is_ok();
             Outcome::Connected { is_usable }
         }
-        Step::Probe => {
+        LinkStep::Probe => {
             let messages = engine.probe_peer(memory, peer)?;
             Outcome::Probed { messages }
         }
-        Step::Fail { reason } => {
+        LinkStep::Fail { reason } => {
             engine.link_failed(peer, reason);
             Outcome::Failed
         }
-        Step::Detach => {
+        LinkStep::Detach => {
             engine.link_down(memory, peer);
             Outcome::Detached
         }

@@ -56,7 +56,7 @@ impl Server {
         daemon::announce(&socket, SCHEME, notify, &mut scheme)?;
         let mut requests = SchemeLoop::new(Rc::clone(&socket), false);
         scheme.set_socket(socket);
-        if !hal::kernel::settles_requests() {
+        if !hal::kernel::ends_abandoned_requests() {
             requests.look_for_unclaimed_handles();
         }
         Ok(Self {

@@ -6,7 +6,7 @@ mod ring;
 use alloc::boxed::Box;
 
 use ring::Ring;
-use scif_abi::trace::{Entry, What};
+use scif_abi::trace::{TraceEntry, What};
 use scif_core::{Engine, Tracer};
 
 /// Name of the trace.
@@ -15,7 +15,7 @@ pub const NAME: &str = "micd";
 struct Recorder(Ring);
 
 impl Tracer for Recorder {
-    fn record(&mut self, entry: Entry) {
+    fn record(&mut self, entry: TraceEntry) {
         self.0.record(entry);
     }
 }

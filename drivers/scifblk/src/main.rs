@@ -26,7 +26,7 @@ mod program {
     /// that a daemon has died, so it is looked whether the SCIF driver lives.
     pub fn longest_sleep() -> Option<Duration> {
         const LOOK: Duration = Duration::from_secs(1);
-        (!hal::kernel::settles_requests()).then_some(LOOK)
+        (!hal::kernel::ends_abandoned_requests()).then_some(LOOK)
     }
 
     const USAGE: &str = "\

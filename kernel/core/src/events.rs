@@ -185,7 +185,7 @@ impl Registry {
 
     /// Has `tell` queue what is to be queued when `flags` happen on `file`. A queue that receives
     /// something becomes readable itself: queues watching it get a notice with `readable`, each
-    /// queue passing the news on once.
+    /// queue passing the event on once.
     pub fn trigger(
         &self,
         file: FileKey,

@@ -50,7 +50,7 @@ impl IrqCounts {
     }
 
     /// The result of a read of a handle: the count, when the handle has not read it yet.
-    pub fn news(&self, irq: u8, acknowledged: usize) -> Option<usize> {
+    pub fn new_count(&self, irq: u8, acknowledged: usize) -> Option<usize> {
         Some(self.count(irq)).filter(|&count| count != acknowledged)
     }
 
@@ -102,14 +102,14 @@ mod tests {
     #[test]
     fn a_handle_reads_a_count_until_it_acknowledges_it() {
         let mut irqs = IrqCounts::new();
-        assert_eq!(irqs.news(60, 0), None);
+        assert_eq!(irqs.new_count(60, 0), None);
         irqs.raise(60);
         irqs.raise(60);
-        assert_eq!(irqs.news(60, 0), Some(2));
+        assert_eq!(irqs.new_count(60, 0), Some(2));
         irqs.raise(60);
         assert!(!irqs.is_current(60, 2));
         assert!(irqs.is_current(60, 3));
-        assert_eq!(irqs.news(60, 3), None);
+        assert_eq!(irqs.new_count(60, 3), None);
     }
 
     #[test]

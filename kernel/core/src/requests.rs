@@ -59,7 +59,7 @@ pub enum TagError {
 
 /// The work that remains after an answer, to be done without locks held.
 #[derive(Debug)]
-pub struct Settled<W, F, A> {
+pub struct Completed<W, F, A> {
     /// The client to wake, unless it gave up.
     pub waiter: Option<W>,
     /// Files that nobody collected.
@@ -156,7 +156,7 @@ impl<W, F, A> Requests<W, F, A> {
         &mut self,
         tag: u32,
         reply: Reply<F>,
-    ) -> Result<Settled<W, F, A>, (TagError, Reply<F>)> {
+    ) -> Result<Completed<W, F, A>, (TagError, Reply<F>)> {
         let Some(slot) = self.slot(tag as usize) else {
             return Err((TagError::Unknown, reply));
         };
@@ -203,7 +203,7 @@ impl<W, F, A> Requests<W, F, A> {
                 Answer::Fds(moved) => files.extend(moved),
             }
         }
-        Ok(Settled {
+        Ok(Completed {
             waiter,
             files,
             abandoned,
@@ -283,7 +283,7 @@ impl<W, F, A> Requests<W, F, A> {
     }
 
     /// The daemon is gone: answers every waiting request with `errno`.
-    pub fn fail_all(&mut self, errno: i32) -> LinkedList<Settled<W, F, A>> {
+    pub fn fail_all(&mut self, errno: i32) -> LinkedList<Completed<W, F, A>> {
         (0..self.tags)
             .filter_map(|tag| {
                 let result = Err(errno);
@@ -368,10 +368,10 @@ mod tests {
         let mut table = Table::new();
         let tag = table.begin(Some('a'), vec![1]).unwrap();
         assert!(table.abandon(tag, "pages").is_none());
-        let settled = table.answer(tag, Reply::Fd(2)).unwrap();
-        assert_eq!(settled.waiter, None);
-        assert_eq!(settled.abandoned, Some("pages"));
-        assert_eq!(settled.files, [1, 2]);
+        let completed = table.answer(tag, Reply::Fd(2)).unwrap();
+        assert_eq!(completed.waiter, None);
+        assert_eq!(completed.abandoned, Some("pages"));
+        assert_eq!(completed.files, [1, 2]);
         assert!(table.is_empty());
 
         let tag = table.begin(Some('a'), vec![]).unwrap();
@@ -388,9 +388,9 @@ mod tests {
         for (result, unclaimed) in [(Ok(7), Some(7)), (Err(ECANCELED), None)] {
             let tag = table.begin(Some('a'), vec![]).unwrap();
             assert!(table.abandon(tag, "handle").is_none());
-            let settled = table.answer(tag, value(result)).unwrap();
+            let completed = table.answer(tag, value(result)).unwrap();
             assert_eq!(
-                (settled.abandoned, settled.unclaimed),
+                (completed.abandoned, completed.unclaimed),
                 (Some("handle"), unclaimed)
             );
             let tag = table.begin(Some('a'), vec![]).unwrap();
@@ -407,8 +407,8 @@ mod tests {
         assert_eq!(table.take_files(tag as usize), Ok(vec![2, 3]));
         assert_eq!(table.take_first_file(tag as usize), Ok(None));
         assert_eq!(table.put_files(tag as usize, vec![8, 9]), Ok(vec![]));
-        let settled = table.answer(tag, Reply::Fds).unwrap();
-        assert!(settled.files.is_empty());
+        let completed = table.answer(tag, Reply::Fds).unwrap();
+        assert!(completed.files.is_empty());
         assert_eq!(table.take_files(tag as usize), Err(TagError::Answered));
         assert_eq!(table.take(tag), Some(Answer::Fds(vec![8, 9])));
         assert_eq!(table.take_files(99), Err(TagError::Unknown));
@@ -433,14 +433,17 @@ mod tests {
         let orphan = table.begin(None, vec![4]).unwrap();
         table.abandon(orphan, "pages");
         table.answer(answered, value(Ok(3))).unwrap();
-        let settled = table.fail_all(19);
-        assert_eq!(settled.len(), 2);
+        let completed = table.fail_all(19);
+        assert_eq!(completed.len(), 2);
         assert_eq!(
-            settled.iter().filter_map(|s| s.waiter).collect::<Vec<_>>(),
+            completed
+                .iter()
+                .filter_map(|s| s.waiter)
+                .collect::<Vec<_>>(),
             ['a']
         );
         assert_eq!(
-            settled
+            completed
                 .iter()
                 .filter_map(|s| s.abandoned)
                 .collect::<Vec<_>>(),

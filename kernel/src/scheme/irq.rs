@@ -220,8 +220,8 @@ impl Scheme for IrqScheme {
             Handle::Irq {
                 irq, acknowledged, ..
             } => {
-                let news = COUNTS.lock().news(irq, acknowledged);
-                match news {
+                let new_count = COUNTS.lock().new_count(irq, acknowledged);
+                match new_count {
                     Some(count) => buf.write_word(count).map(|()| WORD),
                     None => Ok(0),
                 }

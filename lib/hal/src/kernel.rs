@@ -2,11 +2,11 @@
 //! daemon has died. docs/redox.md, "Killed clients", compares the two.
 
 #[cfg(target_os = "redox")]
-pub use asked::settles_requests;
+pub use asked::ends_abandoned_requests;
 
 /// As the test has it.
 #[cfg(not(target_os = "redox"))]
-pub use crate::testing::host::settles_requests;
+pub use crate::testing::host::ends_abandoned_requests;
 
 #[cfg(target_os = "redox")]
 mod asked {
@@ -26,18 +26,18 @@ mod asked {
 
     static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-    /// Whether the kernel settles requests whose caller or daemon has died, as this project's does:
+    /// Whether the kernel ends requests whose caller or daemon has died, as this project's does:
     /// a daemon is told of a caller that was killed, what it makes for the dead is closed again, it
     /// never tears their address spaces down, and requests to a dead daemon end. Redox's kernel
     /// does none of this. One that does not say which it is counts as Redox's.
     ///
     /// It is asked once: a program that gives up its names calls this before.
-    pub fn settles_requests() -> bool {
+    pub fn ends_abandoned_requests() -> bool {
         match KNOWN.load(Ordering::Relaxed) {
             UNKNOWN => {
-                let settles = ask();
-                KNOWN.store(if settles { YES } else { NO }, Ordering::Relaxed);
-                settles
+                let ends = ask();
+                KNOWN.store(if ends { YES } else { NO }, Ordering::Relaxed);
+                ends
             }
             known => known == YES,
         }

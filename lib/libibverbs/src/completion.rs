@@ -154,8 +154,8 @@ fn find<'a>(cq: *const Cq) -> Result<(&'a Cq, &'a Context)> {
 fn destroy(cq: *mut Cq) -> Result<()> {
     let (of, context) = find(cq)?;
     context.raw.destroy_cq(of.id).map_err(errno_of)?;
-    of.completions.settle();
-    of.events.settle();
+    of.completions.wait_acknowledged();
+    of.events.wait_acknowledged();
     // SAFETY: a channel of ours, or none.
     if let Some(channel) = unsafe { of.channel.as_ref() } {
         channel.users.fetch_sub(1, Ordering::Relaxed);

@@ -25,7 +25,7 @@ impl EventCounts {
     }
 
     /// Waits until all events that the program has got are acknowledged.
-    pub fn settle(&self) {
+    pub fn wait_acknowledged(&self) {
         let owed = || {
             let reported = self.reported.load(Ordering::SeqCst);
             reported.wrapping_sub(self.acknowledged.load(Ordering::SeqCst)) as i32

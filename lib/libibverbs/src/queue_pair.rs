@@ -176,7 +176,7 @@ pub fn find<'a>(qp: *const Qp) -> Result<(&'a Qp, &'a Context)> {
 fn destroy(qp: *mut Qp) -> Result<()> {
     let (of, context) = find(qp)?;
     context.raw.destroy_qp(of.qp_num).map_err(errno_of)?;
-    of.events.settle();
+    of.events.wait_acknowledged();
     // SAFETY: made by `create`; the caller does not use it any more.
     unsafe { drop(Box::from_raw(qp)) };
     Ok(())

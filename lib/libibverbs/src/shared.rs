@@ -211,7 +211,7 @@ extern "C" fn ibv_get_srq_num(srq: *mut Srq, to: *mut u32) -> c_int {
 fn destroy(srq: *mut Srq) -> Result<()> {
     let (of, context) = find(srq)?;
     context.raw.destroy_srq(of.id).map_err(errno_of)?;
-    of.events.settle();
+    of.events.wait_acknowledged();
     // SAFETY: made by `create`; the caller does not use it any more.
     unsafe { drop(Box::from_raw(srq)) };
     Ok(())

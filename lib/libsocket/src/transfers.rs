@@ -10,7 +10,7 @@ use libredox::Fd;
 use runtime::time::Instant;
 use scif::raw::{self, PollFd};
 use scif_abi::flags::{Readiness, SendFlags};
-use st::{Handshake, Link};
+use st::{Connection, Handshake};
 use st_core::record::{Parameters, RECORD_BYTES, Record};
 use st_core::setup::{self, Refused};
 use syscall::error::{
@@ -55,7 +55,7 @@ pub struct Established {
     own: Parameters,
     peer: Parameters,
     /// With the bypass: the connection as the library of transfers has it.
-    pub link: Option<Arc<Link>>,
+    pub link: Option<Arc<Connection>>,
 }
 
 /// What a socket of Scheduled Transfers keeps.
@@ -219,13 +219,13 @@ fn options_of(options: setup::Options) -> st::Options {
 }
 
 fn with_bypass(number: usize, options: setup::Options) -> st::Result<Established> {
-    let link = Link::request(endpoint_of(number)?, &options_of(options))?;
+    let link = Connection::request(endpoint_of(number)?, &options_of(options))?;
     Ok(Established::with(link))
 }
 
 impl Established {
     /// With the bypass.
-    pub fn with(link: Link) -> Self {
+    pub fn with(link: Connection) -> Self {
         Self {
             own: link.own(),
             peer: link.peer(),

@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use libsocket::socket::{self, Socket};
 use runtime::sync::Mutex;
 use skiff_libc::errno;
-use st::{Deadline, Link, Receiver, Sender, Waiting};
+use st::{Connection, Deadline, Receiver, Sender, Waiting};
 use syscall::error::{EBADF, EBUSY, EFAULT, EINVAL, EOPNOTSUPP};
 
 use memory::Mapped;
@@ -34,7 +34,7 @@ pub struct Peer {
     mapped: Mutex<Option<Mapped>>,
     sender: Mutex<Sender>,
     receiver: Mutex<Receiver>,
-    _link: Arc<Link>,
+    _link: Arc<Connection>,
     /// Threads that are in a call.
     calls: AtomicU32,
 }

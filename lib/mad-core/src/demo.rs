@@ -38,7 +38,7 @@ impl World {
             }
         }
         let mut world = World { nodes, now: 0 };
-        world.settle();
+        world.run_until_idle();
         world
     }
 
@@ -46,7 +46,7 @@ impl World {
     ///
     /// # Panics
     /// A node sends what is no record.
-    pub fn settle(&mut self) {
+    pub fn run_until_idle(&mut self) {
         loop {
             let mut frames = Vec::new();
             for (from, node) in self.nodes.iter_mut().enumerate() {
@@ -113,7 +113,7 @@ impl World {
     /// Those of the write.
     pub fn write_bytes(&mut self, at: Program, bytes: &[u8]) -> Result<usize> {
         let written = self.nodes[at.0].write(at.1, bytes, self.now);
-        self.settle();
+        self.run_until_idle();
         written
     }
 
@@ -139,7 +139,7 @@ impl World {
         for node in &mut self.nodes {
             node.progress(self.now);
         }
-        self.settle();
+        self.run_until_idle();
     }
 }
 

@@ -9,7 +9,7 @@
 mod incoming;
 mod outgoing;
 
-pub use incoming::{Incoming, Kept, Step, Transfer};
+pub use incoming::{Incoming, Kept, SegmentOutcome, Transfer};
 pub use outgoing::{Acknowledged, Outgoing};
 
 use crate::mad::{Mad, RmppHeader, method};

@@ -143,7 +143,7 @@ impl World {
     }
 
     /// Goes on until nothing is on its way.
-    fn settle(&mut self) -> Vec<(usize, Happened)> {
+    fn run_until_idle(&mut self) -> Vec<(usize, Happened)> {
         let steps = std::iter::from_fn(|| Some(self.step()).filter(|got| !got.is_empty()));
         steps.flatten().collect()
     }
@@ -261,7 +261,7 @@ fn a_wire_that_loses_everything_is_told_to_the_sender() {
         let wire = Wire { lost: 1000, ..GOOD };
         let mut world = World::new(1, wire);
         world.send(0, message(method::GET, 5, length), 100);
-        let got = world.settle();
+        let got = world.run_until_idle();
         assert!(matches!(got[..], [(0, Happened::TimedOut { .. })]));
         assert_eq!(world.now, 31 * 100 * MS);
         world.check_empty();
@@ -275,7 +275,7 @@ fn what_does_not_come_to_its_end_leaves_nothing() {
         let mut world = World::new(seed, wire);
         let asked = message(method::GET, 5, 3000);
         world.send(0, asked.clone(), 100);
-        for (at, what) in world.settle() {
+        for (at, what) in world.run_until_idle() {
             match what {
                 Happened::Received { message, .. } => {
                     assert_eq!((at, &message[40..]), (1, &asked[40..]), "seed {seed}");

@@ -1,5 +1,5 @@
 //! Ends the requests of a scheme whose daemon has died, for kernels that do not
-//! (`hal::kernel::settles_requests`): on Redox's the callers would wait for ever.
+//! (`hal::kernel::ends_abandoned_requests`): on Redox's the callers would wait for ever.
 //!
 //! A request can be answered by whoever holds the scheme's socket. So the daemon starts a second
 //! process, the keeper, which has a descriptor of the socket and the reading end of a pipe whose

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0  Header
-//! 64  Entry × slots     entry number n is in slot n % slots
+//! 64  TraceEntry × slots     entry number n is in slot n % slots
 //! ```
 //!
 //! One daemon writes, anybody with the right to may read at any time, also when the daemon is gone.
@@ -66,7 +66,7 @@ pub struct Header {
 )]
 #[layout(size = 40, align = 1)]
 #[repr(C)]
-pub struct Entry {
+pub struct TraceEntry {
     /// Number of the event plus one; 0 while the entry is written, or empty.
     #[layout(offset = 0)]
     pub sequence: U64,
@@ -96,7 +96,7 @@ pub struct Entry {
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = size_of::<Header>();
 /// Bytes of an entry.
-pub const ENTRY_BYTES: usize = size_of::<Entry>();
+pub const ENTRY_BYTES: usize = size_of::<TraceEntry>();
 
 /// Names the kinds of events once: for the enum, its numbers and their words.
 macro_rules! events {
@@ -193,7 +193,7 @@ pub const fn entry_offset(number: u64, slots: u32) -> usize {
 
 /// The header and the entries of a copy of a trace that are whole, in the order of their slots;
 /// sort them by their sequence. `None` when it is no trace of this version.
-pub fn whole_entries(bytes: &[u8]) -> Option<(Header, impl Iterator<Item = Entry> + use<'_>)> {
+pub fn whole_entries(bytes: &[u8]) -> Option<(Header, impl Iterator<Item = TraceEntry> + use<'_>)> {
     let (header, rest) = Header::read_from_prefix(bytes).ok()?;
     let slots = header.slots.get();
     if header.magic.get() != MAGIC || header.version.get() != VERSION {
@@ -204,7 +204,7 @@ pub fn whole_entries(bytes: &[u8]) -> Option<(Header, impl Iterator<Item = Entry
         .take(slots as usize)
         .zip(0_u64..)
         .filter_map(move |(bytes, slot)| {
-            let entry = Entry::read_from_bytes(bytes).ok()?;
+            let entry = TraceEntry::read_from_bytes(bytes).ok()?;
             let number = entry.sequence.get().checked_sub(1)?;
             (number % u64::from(slots) == slot).then_some(entry)
         });
@@ -272,7 +272,7 @@ pub fn is_traced(opcode: u32) -> bool {
     )
 }
 
-impl Entry {
+impl TraceEntry {
     /// An event, without its number and time.
     pub fn new(what: What, node: u16, ports: [u16; 2], value: u64) -> Self {
         let mut entry = Self::new_zeroed();
@@ -286,7 +286,7 @@ impl Entry {
 }
 
 /// One line for a reader: time in seconds, the other node, the ports, what happened.
-impl fmt::Display for Entry {
+impl fmt::Display for TraceEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = self.time.get() / 1000;
         let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
@@ -348,14 +348,14 @@ mod tests {
 
     #[test]
     fn entries_are_lines() {
-        let mut entry = Entry::new(What::Sent, 1, [2050, 1088], 9);
+        let mut entry = TraceEntry::new(What::Sent, 1, [2050, 1088], 9);
         entry.time = 12_345_678_901.into();
         let line = "[   12.345678] node   1   2050 - 1088   sent CNCT_REQ";
         assert_eq!(entry.to_string(), line);
-        let entry = Entry::new(What::Attached, 2, [0, 0], 0x1000);
+        let entry = TraceEntry::new(What::Attached, 2, [0, 0], 0x1000);
         let line = "[    0.000000] node   2                 link: queue pair made at 0x1000";
         assert_eq!(entry.to_string(), line);
-        let mut unknown = Entry::new(What::Online, 0, [0, 0], 7);
+        let mut unknown = TraceEntry::new(What::Online, 0, [0, 0], 7);
         unknown.what = 999.into();
         assert!(unknown.to_string().ends_with("event 999 of value 0x7"));
     }
@@ -366,7 +366,7 @@ mod tests {
         let mut trace: Vec<u8> = std::vec![0; bytes];
         trace[..HEADER_BYTES].copy_from_slice(Header::new(3, bytes).as_bytes());
         let mut put = |slot: usize, sequence: u64| {
-            let mut entry = Entry::new(What::Online, 1, [0, 0], 0);
+            let mut entry = TraceEntry::new(What::Online, 1, [0, 0], 0);
             entry.sequence = sequence.into();
             let place = HEADER_BYTES + slot * ENTRY_BYTES;
             trace[place..place + ENTRY_BYTES].copy_from_slice(entry.as_bytes());

@@ -88,8 +88,8 @@ pub fn node_number(word: &str) -> Result<NodeId> {
 /// # Errors
 /// The last one.
 pub fn connect(to: PortId) -> scif::Result<Endpoint> {
-    let patience = Duration::from_secs(20);
-    Options::new().retry_for(patience).connect(to)
+    let time_limit = Duration::from_secs(20);
+    Options::new().retry_for(time_limit).connect(to)
 }
 
 /// Sends a number to the other side: the offset of a window, or that something is done.

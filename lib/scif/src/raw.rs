@@ -16,7 +16,7 @@ mod poll;
 use client_memory::rights::Rights;
 use client_memory::shared::{self, Provided};
 use client_memory::{range, window};
-use hal::kernel::settles_requests;
+use hal::kernel::ends_abandoned_requests;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
 use scif_abi::call::{Call, RegisterRecord, RmaRecord, SignalRecord};
@@ -199,7 +199,7 @@ fn port_id(word: usize) -> PortId {
 pub fn send<'a>(epd: usize, data: impl Into<Source<'a>>, flags: u32) -> Result<usize> {
     let data = data.into();
     if flags == SendFlags::BLOCK.bits() && data.bytes() > 0 {
-        return match settles_requests() {
+        return match ends_abandoned_requests() {
             true => send_all(epd, data),
             false => pieces::send_all(epd, data),
         };
@@ -242,7 +242,7 @@ pub fn recv<'a>(epd: usize, buffer: impl Into<Target<'a>>, flags: u32) -> Result
     let buffer = buffer.into();
     if let Some(flags) = RecvFlags::from_bits(flags)
         && buffer.bytes() > 0
-        && !settles_requests()
+        && !ends_abandoned_requests()
     {
         return pieces::recv(epd, buffer, flags.contains(RecvFlags::BLOCK));
     }
@@ -259,7 +259,7 @@ pub fn recv<'a>(epd: usize, buffer: impl Into<Target<'a>>, flags: u32) -> Result
 /// As [`recv`]; `EAGAIN`.
 pub fn read<'a>(epd: usize, buffer: impl Into<Target<'a>>) -> Result<usize> {
     let buffer = buffer.into();
-    if buffer.bytes() > 0 && !settles_requests() {
+    if buffer.bytes() > 0 && !ends_abandoned_requests() {
         return pieces::read(epd, buffer);
     }
     read_file(epd, buffer)
@@ -282,7 +282,7 @@ fn read_file(file: usize, buffer: Target<'_>) -> Result<usize> {
 /// As [`send`]; `EAGAIN`.
 pub fn write<'a>(epd: usize, data: impl Into<Source<'a>>) -> Result<usize> {
     let data = data.into();
-    if data.bytes() > 0 && !settles_requests() {
+    if data.bytes() > 0 && !ends_abandoned_requests() {
         return pieces::write(epd, data);
     }
     write_file(epd, data)

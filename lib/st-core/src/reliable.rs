@@ -25,7 +25,7 @@
 //!
 //! # Time
 //! Times are nanoseconds of any clock that does not go backwards; calls that may have to wait say
-//! until when. A session without a connection is over after [`Options::patience`].
+//! until when. A session that has no connection for [`Options::reconnect_timeout`] is over.
 
 mod receiving;
 mod transfer;
@@ -44,14 +44,14 @@ pub struct Options {
     /// Transfers that may be kept, at least 1.
     pub kept: usize,
     /// Nanoseconds after which a session without a connection is over.
-    pub patience: u64,
+    pub reconnect_timeout: u64,
 }
 
 impl Default for Options {
     fn default() -> Options {
         Options {
             kept: 64,
-            patience: 30_000_000_000,
+            reconnect_timeout: 30_000_000_000,
         }
     }
 }
@@ -316,7 +316,7 @@ impl<D> Session<D> {
     /// When the session is over unless there is another connection.
     pub fn expires(&self) -> Option<u64> {
         let since = self.apart_since.filter(|_| self.over().is_none())?;
-        Some(since.saturating_add(self.options.patience))
+        Some(since.saturating_add(self.options.reconnect_timeout))
     }
 
     // ---- Sending ----
@@ -361,7 +361,7 @@ impl<D> Session<D> {
         };
         let ended = self.send_due(mem, &mut put, &mut advanced);
         ended.map_err(|error| self.fault(error))?;
-        self.settle();
+        self.drop_taken();
         Ok(advanced)
     }
 
@@ -407,7 +407,7 @@ impl<D> Session<D> {
         if let Phase::Open(sender) = &mut self.phase {
             let room = sender.room(mem);
             room.map_err(|error| self.fault(error))?;
-            self.settle();
+            self.drop_taken();
         }
         Ok(())
     }
@@ -425,7 +425,7 @@ impl<D> Session<D> {
         };
         let room = sender.arm(mem);
         let room = room.map_err(|error| self.fault(error))?;
-        self.settle();
+        self.drop_taken();
         Ok(room)
     }
 
@@ -440,7 +440,7 @@ impl<D> Session<D> {
     }
 
     /// Drops what the peer has taken on this connection.
-    fn settle(&mut self) {
+    fn drop_taken(&mut self) {
         let Phase::Open(sender) = &self.phase else {
             return;
         };

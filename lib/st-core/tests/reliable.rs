@@ -9,7 +9,7 @@ use st_core::reliable::{Data, Fault, Level, Options, Over, PushError, Session, T
 const KEY: u64 = 0x5e55_10e0;
 const OPTIONS: Options = Options {
     kept: 16,
-    patience: 1000,
+    reconnect_timeout: 1000,
 };
 
 type End2 = Session<u64>;

@@ -5,13 +5,13 @@ use core::time::Duration;
 use hal::mem::PAGE;
 use scif::raw;
 use scif::{Endpoint, Mapping, Memory, Protection, RecvFlags, SendFlags};
-use st_core::connection::Connection;
+use st_core::connection::Connection as ProtocolState;
 use st_core::record::{Parameters, RECORD_BYTES, Record};
 use st_core::setup::{self, Agreed, Refused};
 
+use crate::connection::Connection;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::link::Link;
 use crate::options::Options;
 use crate::shared::Shared;
 
@@ -24,8 +24,8 @@ const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// one thread can serve many peers: those that are quick are done first.
 ///
 /// ```no_run
-/// # use st::{Endpoint, Handshake, Link, Options, Result};
-/// # fn f(endpoint: Endpoint) -> Result<Option<Link>> {
+/// # use st::{Endpoint, Handshake, Connection, Options, Result};
+/// # fn f(endpoint: Endpoint) -> Result<Option<Connection>> {
 /// let mut handshake = Handshake::answer(endpoint, &Options::new())?;
 /// // Again whenever `handshake.endpoint()` is readable.
 /// if handshake.advance()? {
@@ -120,7 +120,7 @@ impl Handshake {
     ///
     /// # Errors
     /// `Refused`; those of registering and mapping memory and of the end of the connection.
-    pub fn finish(self) -> Result<Link> {
+    pub fn finish(self) -> Result<Connection> {
         let record = match self.filled {
             RECORD_BYTES => Record::decode(&self.bytes).map_err(|_| Refused::Protocol),
             _ => Err(Refused::Protocol),
@@ -130,7 +130,7 @@ impl Handshake {
             Side::Client(window, own) => {
                 let agreed = setup::connected(own, record?)?;
                 let peer = map(&endpoint, &agreed)?;
-                (window, peer, Connection::new(own, agreed))
+                (window, peer, ProtocolState::new(own, agreed))
             }
             Side::Server => match answer(&endpoint, record, &options) {
                 Ok(parts) => parts,
@@ -143,7 +143,7 @@ impl Handshake {
         };
         let is_local = endpoint.local()?.node() == endpoint.peer()?.node();
         let shared = Shared::new(endpoint, window, peer, connection, is_local);
-        Ok(Link::new(shared, &options))
+        Ok(Connection::new(shared, &options))
     }
 }
 
@@ -151,13 +151,13 @@ fn answer(
     endpoint: &Endpoint,
     request: Result<Record, Refused>,
     options: &Options,
-) -> Result<(Memory, Mapping, Connection)> {
+) -> Result<(Memory, Mapping, ProtocolState)> {
     let request = request?;
     let (window, own) = prepare(endpoint, options)?;
     let (agreed, answer) = setup::accept(own, request)?;
     let peer = map(endpoint, &agreed)?;
     send(endpoint, &answer)?;
-    Ok((window, peer, Connection::new(own, agreed)))
+    Ok((window, peer, ProtocolState::new(own, agreed)))
 }
 
 /// Maps the rings and registers the queue window of a new connection.

@@ -58,11 +58,11 @@ extern crate alloc;
 extern crate std;
 
 mod channel;
+mod connection;
 mod deadline;
 mod error;
 mod handshake;
 mod level0;
-mod link;
 mod memory;
 mod options;
 mod receiver;
@@ -76,11 +76,11 @@ mod wait;
 mod wait_set;
 
 pub use channel::Channel;
+pub use connection::{Connection, Listener, connect};
 pub use deadline::Deadline;
 pub use error::{Error, Result};
 pub use handshake::Handshake;
 pub use level0::{Arrived, Local, Payload};
-pub use link::{Link, Listener, connect};
 pub use options::Options;
 pub use receiver::Receiver;
 pub use region::{Place, Region, Registered, Remote};

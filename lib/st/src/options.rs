@@ -6,7 +6,7 @@ use scif::{DEFAULT_BACKLOG, Port, Waiting};
 use st_core::{reliable, setup};
 
 /// The options of an end: any port, 4 channels of 64 slots, adaptive waiting, for sessions 64
-/// transfers that are kept and 30 s of patience, unless told otherwise.
+/// transfers that are kept and 30 s to connect again, unless told otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub(crate) setup: setup::Options,
@@ -15,7 +15,7 @@ pub struct Options {
     pub(crate) retry_for: Duration,
     pub(crate) waiting: Waiting,
     kept: usize,
-    patience: Duration,
+    reconnect_timeout: Duration,
 }
 
 impl Default for Options {
@@ -34,7 +34,7 @@ impl Options {
             retry_for: Duration::ZERO,
             waiting: Waiting::Adaptive,
             kept: 64,
-            patience: Duration::from_secs(30),
+            reconnect_timeout: Duration::from_secs(30),
         }
     }
 
@@ -91,8 +91,8 @@ impl Options {
 
     /// How long a [session](crate::Session) may be without a connection.
     #[must_use]
-    pub const fn patience(mut self, time: Duration) -> Self {
-        self.patience = time;
+    pub const fn reconnect_timeout(mut self, time: Duration) -> Self {
+        self.reconnect_timeout = time;
         self
     }
 
@@ -100,7 +100,7 @@ impl Options {
     pub(crate) fn session(&self) -> reliable::Options {
         reliable::Options {
             kept: self.kept.max(1),
-            patience: u64::try_from(self.patience.as_nanos()).unwrap_or(u64::MAX),
+            reconnect_timeout: u64::try_from(self.reconnect_timeout.as_nanos()).unwrap_or(u64::MAX),
         }
     }
 }

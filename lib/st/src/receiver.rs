@@ -148,8 +148,8 @@ impl Receiver {
     }
 
     /// Whether a header can be pulled now. If not, the peer has been asked to make the connection's
-    /// [endpoint](crate::Link::endpoint) readable when that changes: for programs that wait in an
-    /// event queue of their own, and then call this again.
+    /// [endpoint](crate::Connection::endpoint) readable when that changes: for programs that wait
+    /// in an event queue of their own, and then call this again.
     ///
     /// # Errors
     /// Those of the end.

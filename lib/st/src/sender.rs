@@ -260,8 +260,8 @@ impl Sender {
     }
 
     /// Whether a header can be sent now. If not, the peer has been asked to make the connection's
-    /// [endpoint](crate::Link::endpoint) readable when that changes: for programs that wait in an
-    /// event queue of their own, and then call this again.
+    /// [endpoint](crate::Connection::endpoint) readable when that changes: for programs that wait
+    /// in an event queue of their own, and then call this again.
     ///
     /// # Errors
     /// Those of the end.

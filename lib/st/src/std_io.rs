@@ -4,8 +4,8 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
+use crate::connection::Connection;
 use crate::error::Error;
-use crate::link::Link;
 
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
@@ -13,14 +13,14 @@ impl From<Error> for std::io::Error {
     }
 }
 
-/// The descriptor of the [endpoint](Link::endpoint) below.
-impl AsFd for Link {
+/// The descriptor of the [endpoint](Connection::endpoint) below.
+impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.endpoint().as_fd()
     }
 }
 
-impl AsRawFd for Link {
+impl AsRawFd for Connection {
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
     }

@@ -55,21 +55,21 @@ impl Received {
 
 /// How long a send waits for an answer, and how often it is made again.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct RetryPolicy {
     /// Milliseconds; 0: no answer is expected.
     pub timeout_ms: u32,
     /// Further tries.
     pub retries: u32,
 }
 
-impl Patience {
+impl RetryPolicy {
     /// No answer is expected.
-    pub const NONE: Patience = Patience {
+    pub const NONE: RetryPolicy = RetryPolicy {
         timeout_ms: 0,
         retries: 0,
     };
     /// As the tools of InfiniBand have it: a second, and three more tries.
-    pub const USUAL: Patience = Patience {
+    pub const USUAL: RetryPolicy = RetryPolicy {
         timeout_ms: 1000,
         retries: 3,
     };
@@ -146,13 +146,13 @@ impl Port {
         agent: Agent,
         to: &Destination,
         message: &[u8],
-        patience: Patience,
+        retry: RetryPolicy,
     ) -> Result<()> {
         let route = to.global.unwrap_or_default();
         let header = UserMad {
             id: agent.0,
-            timeout_ms: patience.timeout_ms,
-            retries: patience.retries,
+            timeout_ms: retry.timeout_ms,
+            retries: retry.retries,
             qpn: to.qpn.to_be_bytes(),
             qkey: to.qkey.to_be_bytes(),
             lid: to.lid.to_be_bytes(),
@@ -243,9 +243,9 @@ impl Port {
         agent: Agent,
         to: &Destination,
         message: &[u8],
-        patience: Patience,
+        retry: RetryPolicy,
     ) -> Result<Option<Received>> {
-        self.send(agent, to, message, patience)?;
+        self.send(agent, to, message, retry)?;
         let asked = Mad::padded(message).header.tid.get() as u32;
         loop {
             let Some(received) = self.receive(None)? else {

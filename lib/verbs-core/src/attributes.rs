@@ -119,7 +119,7 @@ impl Attributes {
     }
 
     /// How long a peer may be silent before a request fails, in nanoseconds; `None`: for ever.
-    pub fn patience(&self) -> Option<u64> {
+    pub fn response_timeout(&self) -> Option<u64> {
         let tries = u64::from(self.retry_cnt) + 1;
         (self.timeout > 0).then(|| tries * (4096 << self.timeout))
     }

@@ -140,8 +140,8 @@ pub(crate) struct QueuePair {
     acked: u32,
     /// A send has failed, and completes when those before it have.
     is_failing: bool,
-    /// When the patience with a peer ends that was never there.
-    patience: Option<u64>,
+    /// When the request under way fails, unless the peer has introduced itself before.
+    peer_deadline: Option<u64>,
     rnr: Option<Rnr>,
     /// The program has not been told that the send queue has drained, and wants to.
     owes_drained: bool,
@@ -175,7 +175,7 @@ impl QueuePair {
             sent: 0,
             acked: 0,
             is_failing: false,
-            patience: None,
+            peer_deadline: None,
             rnr: None,
             owes_drained: false,
             receives: VecDeque::new(),

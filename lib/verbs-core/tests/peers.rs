@@ -20,9 +20,9 @@ fn a_peer_that_never_comes_exceeds_the_retries() {
     left.enter_rts(&setup);
     left.send(1, 0, 8);
     left.send(2, 0, 8);
-    let patience = 3 * 4096 * 1024;
+    let timeout = 3 * 4096 * 1024;
     settle(&mut left, &mut right);
-    wait(&mut left, &mut right, patience - 1);
+    wait(&mut left, &mut right, timeout - 1);
     assert_eq!(left.send_results(), []);
     wait(&mut left, &mut right, 1);
     assert_eq!(left.send_results(), [(1, RetryExcErr), (2, WrFlushErr)]);

@@ -80,5 +80,5 @@ fn commands_are_told_to_the_driver() {
         NodeEvent::Card(2, CardCommand::Shutdown),
         NodeEvent::Card(2, CardCommand::Reset),
     ];
-    assert_eq!(fixture.nodes[0].news, told);
+    assert_eq!(fixture.nodes[0].node_events, told);
 }

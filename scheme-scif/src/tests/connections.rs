@@ -382,7 +382,10 @@ fn a_nonblocking_open_connects_in_the_background() {
 #[test]
 fn losing_a_node_resets_its_connections() {
     let mut fixture = Fixture::new(3);
-    assert_eq!(fixture.nodes[0].news, [NodeEvent::Up(1), NodeEvent::Up(2)]);
+    assert_eq!(
+        fixture.nodes[0].node_events,
+        [NodeEvent::Up(1), NodeEvent::Up(2)]
+    );
     let (client, server) = fixture.pair(0, 1, 2050);
     fixture.write(1, server, b"last words").unwrap();
     let blocked = fixture.start_write(0, client, &[7; 100_000]);
@@ -390,7 +393,7 @@ fn losing_a_node_resets_its_connections() {
     let connect = fixture.start_open(0, "1/2051");
     let _ = listener;
     fixture.lose(1);
-    assert!(fixture.nodes[0].news.contains(&NodeEvent::Down(1)));
+    assert!(fixture.nodes[0].node_events.contains(&NodeEvent::Down(1)));
     assert!(fixture.answer(0, blocked).unwrap().0.unwrap() > 0);
     assert_eq!(fixture.answer(0, connect).unwrap().0, error(ENODEV));
     assert_eq!(fixture.open(0, "1/2050"), error(ENODEV));

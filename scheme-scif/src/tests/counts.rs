@@ -100,7 +100,7 @@ fn connect_register_map_and_close_cost_fixed_numbers_of_messages() {
 }
 
 /// What the driver does after each batch of requests; `true` when `handle` is to be looked at.
-fn settle(fixture: &mut Fixture, node: usize, handle: usize) -> bool {
+fn finish_batch(fixture: &mut Fixture, node: usize, handle: usize) -> bool {
     let changes = fixture.nodes[node].scif.take_changes(&mut CpuEngine);
     let changed = changes.handles.contains(&handle);
     changes.handles.clear();
@@ -122,16 +122,16 @@ fn a_message_allocates_nothing() {
     let mut round = |fixture: &mut Fixture| {
         let read = fixture.nodes[1].scif.read(far, &mut buffer, u64::MAX, 0, 5);
         assert_eq!(read, error(EWOULDBLOCK));
-        assert!(!settle(fixture, 1, far));
+        assert!(!finish_batch(fixture, 1, far));
         assert_eq!(fixture.nodes[0].scif.write(near, &message, 0, 9), Ok(64));
-        settle(fixture, 0, near);
+        finish_batch(fixture, 0, near);
         doorbell(fixture, 1);
-        assert!(settle(fixture, 1, far));
+        assert!(finish_batch(fixture, 1, far));
         let read = fixture.nodes[1].scif.read(far, &mut buffer, u64::MAX, 0, 5);
         assert_eq!(read, Ok(64));
-        settle(fixture, 1, far);
+        finish_batch(fixture, 1, far);
         doorbell(fixture, 0);
-        settle(fixture, 0, near);
+        finish_batch(fixture, 0, near);
     };
     // Tables and lists grow to the size that is needed, once.
     for _ in 0..4 {

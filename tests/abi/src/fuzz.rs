@@ -16,7 +16,7 @@ use syscall::{Map, MapFlags, O_CREAT, O_DIRECTORY, O_NONBLOCK, O_RDWR, PAGE_SIZE
 /// Calls of one round.
 const CALLS: usize = 1500;
 /// How long a round may take before it is stopped, in steps of a millisecond.
-const PATIENCE: usize = 400;
+const MOST_TRIES: usize = 400;
 /// First of the descriptors a round starts with, and how many there are at most.
 const FIRST_FD: usize = 0;
 const FDS: usize = 48;
@@ -248,7 +248,7 @@ fn one(suite: &Suite, seed: usize) -> Result<bool, String> {
     let child = Child::start_with(suite, Space::Clone, Table::Own(&fill), round, record)?;
     let kill = child.privileged_status(suite)?;
     let mut late = true;
-    for _ in 0..PATIENCE {
+    for _ in 0..MOST_TRIES {
         if child.ended_with()?.is_some() {
             late = false;
             break;

@@ -23,7 +23,7 @@ use zerocopy::FromBytes;
 const SLOTS: u32 = 8;
 const OPTIONS: Options = Options {
     kept: 6,
-    patience: 100,
+    reconnect_timeout: 100,
 };
 
 fn own() -> Parameters {

@@ -121,8 +121,8 @@ fn unreachable_success() -> (Endpoint, Endpoint) {
 /// # Errors
 /// The last one.
 pub fn connect_patiently(to: PortId) -> scif::Result<Endpoint> {
-    let patience = Duration::from_secs(20);
-    Options::new().retry_for(patience).connect(to)
+    let time_limit = Duration::from_secs(20);
+    Options::new().retry_for(time_limit).connect(to)
 }
 
 /// Looks again and again until the value is the wanted one, at most 20 s; returns the last value,

@@ -31,7 +31,7 @@ impl Frames {
     /// A description of the missing part.
     pub fn now() -> Result<Self, String> {
         let stat = runtime::fs::read_to_string("/scheme/sys/stat").map_err(text("stat"))?;
-        if !hal::kernel::settles_requests() && !stat.contains("frames_") {
+        if !hal::kernel::ends_abandoned_requests() && !stat.contains("frames_") {
             return Err(NOT_COUNTED.into());
         }
         let table = runtime::fs::read_to_string("/scheme/sys/context").map_err(text("context"))?;

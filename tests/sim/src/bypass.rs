@@ -269,7 +269,7 @@ impl World {
                 .link_up(&mut node.mem, 1 - at as NodeId, addresses[1 - at]);
             expect(up, "link up")?;
         }
-        self.settle()
+        self.run_until_idle()
     }
 
     /// Connects two endpoints.
@@ -290,10 +290,10 @@ impl World {
             engine.connect(mem, active, to, ConnectMode::Blocking),
             "connect",
         )?;
-        self.settle()?;
+        self.run_until_idle()?;
         let Node { engine, mem, .. } = &mut self.nodes[b];
         let passive = expect(engine.accept_start(mem, listener, OWNER), "accept")?;
-        self.settle()?;
+        self.run_until_idle()?;
         let Node { engine, mem, .. } = &mut self.nodes[b];
         engine.close(mem, listener);
         let stream = |rng: &mut Rng| Stream {
@@ -496,7 +496,7 @@ impl World {
     }
 
     /// Lets everything happen that happens by itself.
-    fn settle(&mut self) -> Result<(), String> {
+    fn run_until_idle(&mut self) -> Result<(), String> {
         for _ in 0..12 {
             for node in 0..2 {
                 self.turn(node)?;

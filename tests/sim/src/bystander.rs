@@ -100,16 +100,16 @@ impl Bystander {
             copy: None,
             copies: 0,
         };
-        new.settle((&mut *victim.0, &mut *victim.1));
+        new.run_until_idle((&mut *victim.0, &mut *victim.1));
         let own = text(victim.0.open(Owner::default()), "open")?;
         let to = PortId::new(BYSTANDER, PORT);
         let mode = ConnectMode::Blocking;
         text(victim.0.connect(victim.1, own, to, mode), "connect")?;
-        new.settle((&mut *victim.0, &mut *victim.1));
+        new.run_until_idle((&mut *victim.0, &mut *victim.1));
         let (engine, memory) = (&mut new.engine, &mut new.memory);
         let accepted = engine.accept_start(memory, listener, Owner::default());
         new.ends = [own, text(accepted, "accept")?];
-        new.settle((&mut *victim.0, &mut *victim.1));
+        new.run_until_idle((&mut *victim.0, &mut *victim.1));
         new.engine.close(&mut new.memory, listener);
         for (end, node) in [VICTIM, BYSTANDER].into_iter().enumerate() {
             let pinned = fabric.borrow_mut().pin(usize::from(node), 1, rng);
@@ -129,7 +129,7 @@ impl Bystander {
             memory.write(page.unwrap_or(0), &zeros);
             let ticket = engine.register(memory, id, given, 0, BOTH, FIXED);
             let ticket = text(ticket, "register")?;
-            new.settle((&mut *victim.0, &mut *victim.1));
+            new.run_until_idle((&mut *victim.0, &mut *victim.1));
             let (engine, _) = new.side(end, (&mut *victim.0, &mut *victim.1));
             if engine.finish(ticket) != Some(Ok(0)) {
                 return Err("the third node's window is not registered".into());
@@ -156,7 +156,7 @@ impl Bystander {
     }
 
     /// Lets both do what there is to do, before anything else happens.
-    fn settle(&mut self, victim: Side<'_>) {
+    fn run_until_idle(&mut self, victim: Side<'_>) {
         let (engine, memory) = victim;
         for _ in 0..8 {
             while engine.next_event(memory).is_some() {}
@@ -281,7 +281,7 @@ impl Bystander {
     ) -> Result<(), String> {
         engine.close(memory, self.ends[0]);
         self.engine.close(&mut self.memory, self.ends[1]);
-        self.settle((&mut *engine, &mut *memory));
+        self.run_until_idle((&mut *engine, &mut *memory));
         let stats = self.engine.stats();
         let left = [stats.connections, stats.windows, stats.remote_windows];
         if left != [0; 3] || stats.links_failed + stats.rings_reset != 0 {

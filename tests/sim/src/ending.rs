@@ -20,7 +20,7 @@ impl World {
     pub(crate) fn wind_down(&mut self) -> Result<(), String> {
         self.finishing = true;
         self.fabric.borrow_mut().end_scarcity();
-        let is_endless = self.settings.canary == Some(Canary::EndlessPatience);
+        let is_endless = self.settings.canary == Some(Canary::NoLinkTimeout);
         if is_endless || self.settings.spoil.is_none() && self.rng.one_in(4) {
             self.freeze(0);
         }
@@ -31,7 +31,7 @@ impl World {
             self.wake_all(number);
         }
         // First those that can: nobody waits for a node that stands still.
-        self.settle()?;
+        self.run_until_idle()?;
         for number in 0..self.nodes.len() {
             if self.nodes[number].frozen_since.is_some() {
                 self.thaw(number);
@@ -39,7 +39,7 @@ impl World {
                 self.wake_all(number);
             }
         }
-        self.settle()?;
+        self.run_until_idle()?;
         self.check_gone()
     }
 
@@ -50,7 +50,7 @@ impl World {
     }
 
     /// Goes on until nothing happens and all programs of nodes that run have ended.
-    fn settle(&mut self) -> Result<(), String> {
+    fn run_until_idle(&mut self) -> Result<(), String> {
         let mut last_look = self.now;
         for _ in 0..MOST_ROUNDS {
             self.begin_step();
@@ -126,8 +126,8 @@ impl World {
         if !busy {
             busy = self.fabric.borrow_mut().land_all();
         }
-        let is_patient = self.settings.canary == Some(Canary::EndlessPatience);
-        if !is_patient {
+        let is_endless = self.settings.canary == Some(Canary::NoLinkTimeout);
+        if !is_endless {
             busy |= self.give_up_silent();
         }
         Ok(busy)

@@ -301,7 +301,7 @@ impl World {
         self.lose_ledgers(number, Some(other));
     }
 
-    pub(crate) fn impatient_link_down(&mut self, number: usize, other: usize) {
+    pub(crate) fn early_link_down(&mut self, number: usize, other: usize) {
         let node = &mut self.nodes[number];
         if let (Some(engine), Side::Connected(_)) = (&mut node.engine, node.sides[other]) {
             engine.link_down(&mut node.memory, other as u16);

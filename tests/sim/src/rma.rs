@@ -269,7 +269,7 @@ impl RmaEnd {
         } else {
             match context.engine.finish(ticket) {
                 Some(result) => result,
-                // Now and then somebody has no patience.
+                // At times a program does not wait.
                 None if !context.finishing && context.rng.one_in(200) => {
                     let Outstanding { ticket, kind } = self.outstanding.swap_remove(index);
                     context.engine.abandon(context.memory, ticket);

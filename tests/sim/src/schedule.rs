@@ -25,7 +25,7 @@ impl World {
     pub(crate) fn random_step(&mut self) -> Result<(), String> {
         self.now += 1 + self.rng.size(1_000_000);
         self.move_stores();
-        if self.settings.canary != Some(Canary::EndlessPatience) {
+        if self.settings.canary != Some(Canary::NoLinkTimeout) {
             self.give_up_silent();
         }
         let number = self.rng.below(self.nodes.len() as u64) as usize;
@@ -67,8 +67,8 @@ impl World {
             958..960 => self.kill_random_process(number),
             960..964 => self.lose_node(number, choice),
             964..970 => self.come_back(number),
-            970..980 if self.settings.canary == Some(Canary::ImpatientLink) => {
-                self.impatient_link_down(number, other);
+            970..980 if self.settings.canary == Some(Canary::EarlyLinkDown) => {
+                self.early_link_down(number, other);
             }
             970..976 if self.is_stormy => {
                 let which = 960 + self.rng.below(4);

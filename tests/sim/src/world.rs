@@ -37,13 +37,13 @@ pub enum Canary {
     /// Memory that a dead driver has left is used again at once.
     EarlyReuse,
     /// A silent peer is never given up.
-    EndlessPatience,
+    NoLinkTimeout,
     /// A driver that asks for doorbells polls its ring before the other side can see the request.
     LateAsk,
     /// Now and then one byte of a transfer is changed on the bus.
     CorruptByte,
     /// A link is taken down although the peer still writes.
-    ImpatientLink,
+    EarlyLinkDown,
     /// Now and then a copy of registered memory is not made.
     SkippedCopy,
     /// The copy engine reports descriptors as executed before they are.

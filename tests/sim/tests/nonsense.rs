@@ -86,7 +86,7 @@ impl Fixture {
             let ticket = fixture
                 .engine
                 .register(&mut fixture.memory, end, given, 0, 3, 0x10);
-            fixture.settle();
+            fixture.run_until_idle();
             let result = fixture.engine.finish(ticket.unwrap());
             assert_eq!(result, Some(Ok(0)));
         }
@@ -105,7 +105,7 @@ impl Fixture {
         }
     }
 
-    fn settle(&mut self) {
+    fn run_until_idle(&mut self) {
         let memory = &mut self.memory;
         while self.engine.pump(memory, &mut CpuEngine, 1 << 20) {}
         while self.engine.next_event(memory).is_some() {}
@@ -137,7 +137,7 @@ impl Fixture {
             let error = call(&mut self.engine, &mut self.memory, end, given).expect_err(what);
             assert!(DOCUMENTED.contains(&error), "{what}: {error}");
         }
-        self.settle();
+        self.run_until_idle();
         assert_eq!(self.trace(), before, "{what}");
         self.engine.check_invariants().unwrap();
     }

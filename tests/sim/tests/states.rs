@@ -38,7 +38,7 @@ impl Node {
     }
 
     /// Lets all messages arrive.
-    fn settle(&mut self) {
+    fn run_until_idle(&mut self) {
         while self.engine.next_event(&mut *self.memory).is_some() {}
         self.engine.check_invariants().unwrap();
     }
@@ -76,7 +76,7 @@ impl Node {
         let new = self
             .engine
             .accept_start(&mut *self.memory, listener, ROOT)?;
-        self.settle();
+        self.run_until_idle();
         match self.engine.accept_finish(new) {
             Poll::Ready(Ok(_)) => Ok(new),
             Poll::Ready(Err(error)) => Err(error),
@@ -105,7 +105,7 @@ impl Node {
         let listener = self.listener(5);
         let active = self.open();
         assert_eq!(self.connect(active, mode), Ok(Connect::Started));
-        self.settle();
+        self.run_until_idle();
         let passive = self.accept(listener).unwrap();
         (active, passive, listener)
     }
@@ -161,13 +161,13 @@ fn endpoint_in(state: State) -> (Node, EndpointId) {
                 ConnectMode::NonBlocking
             };
             node.connect(id, mode).unwrap();
-            node.settle();
+            node.run_until_idle();
             id
         }
         State::RefusedUncollected => {
             let id = node.open();
             node.connect(id, ConnectMode::NonBlocking).unwrap();
-            node.settle();
+            node.run_until_idle();
             id
         }
         State::Connected | State::Disconnected => {
@@ -175,7 +175,7 @@ fn endpoint_in(state: State) -> (Node, EndpointId) {
             assert_eq!(node.engine.connect_result(active), Poll::Ready(Ok(1088)));
             if state == State::Disconnected {
                 node.close(passive);
-                node.settle();
+                node.run_until_idle();
             }
             active
         }
@@ -183,7 +183,7 @@ fn endpoint_in(state: State) -> (Node, EndpointId) {
             let (active, passive, _) = node.pair(ConnectMode::NonBlocking);
             if state == State::DisconnectedUncollected {
                 node.close(passive);
-                node.settle();
+                node.run_until_idle();
             }
             active
         }
@@ -268,9 +268,9 @@ fn every_call_in_every_state() {
         for (state, expected) in STATES.into_iter().zip(expected) {
             let (mut node, id) = endpoint_in(state);
             assert_eq!(call(&mut node, id), expected, "{name} in state {state:?}");
-            node.settle();
+            node.run_until_idle();
             node.close(id);
-            node.settle();
+            node.run_until_idle();
         }
     }
 }
@@ -300,7 +300,7 @@ fn poll_in_every_state() {
     node.send(active, b"x").unwrap();
     assert_eq!(node.poll(passive), both);
     node.close(active);
-    node.settle();
+    node.run_until_idle();
     assert_eq!(node.poll(passive), Readiness::IN | Readiness::HUP);
     assert_eq!(node.recv(passive, &mut [0; 9]), Ok(1));
     assert_eq!(node.poll(passive), Readiness::HUP);
@@ -308,7 +308,7 @@ fn poll_in_every_state() {
     assert_eq!(node.poll(passive), Readiness::NVAL);
     let other = node.open();
     node.connect(other, ConnectMode::NonBlocking).unwrap();
-    node.settle();
+    node.run_until_idle();
     assert_eq!(node.poll(listener), Readiness::IN);
 }
 
@@ -374,7 +374,7 @@ fn backlogs() {
     let [first, second] = [node.open(), node.open()];
     node.connect(first, ConnectMode::Blocking).unwrap();
     node.connect(second, ConnectMode::Blocking).unwrap();
-    node.settle();
+    node.run_until_idle();
     assert_eq!(node.engine.connect_result(first), Poll::Pending);
     let refused = Poll::Ready(Err(Error::ConnectionRefused));
     assert_eq!(node.engine.connect_result(second), refused);
@@ -382,7 +382,7 @@ fn backlogs() {
     assert_eq!(node.engine.connect_result(first), Poll::Ready(Ok(1088)));
     // The same endpoint, which kept its port, tries again and finds room.
     node.connect(second, ConnectMode::Blocking).unwrap();
-    node.settle();
+    node.run_until_idle();
     node.accept(id).unwrap();
     assert_eq!(node.engine.connect_result(second), Poll::Ready(Ok(1089)));
     let huge = node.bound(2001);
@@ -406,7 +406,7 @@ fn destinations_are_checked_before_the_state() {
     let fresh = node.open();
     let refused = node.connect_to(fresh, PortId::new(0, 9), blocking);
     assert_eq!(refused, Ok(Connect::Started));
-    node.settle();
+    node.run_until_idle();
     let result = node.engine.connect_result(fresh);
     assert_eq!(result, Poll::Ready(Err(Error::ConnectionRefused)));
 }
@@ -417,15 +417,15 @@ fn closing_a_listener_refuses_its_queue_and_frees_its_port() {
     let (active, passive, listener) = node.pair(ConnectMode::Blocking);
     let waiting = node.open();
     node.connect(waiting, ConnectMode::Blocking).unwrap();
-    node.settle();
+    node.run_until_idle();
     node.close(listener);
-    node.settle();
+    node.run_until_idle();
     let refused = Poll::Ready(Err(Error::ConnectionRefused));
     assert_eq!(node.engine.connect_result(waiting), refused);
     // At once, although a connection it accepted lives on at the same port.
     let next = node.listener(1);
     node.connect(waiting, ConnectMode::Blocking).unwrap();
-    node.settle();
+    node.run_until_idle();
     let second = node.accept(next).unwrap();
     for (from, to) in [(active, passive), (passive, active), (waiting, second)] {
         assert_eq!(node.send(from, b"still here"), Ok(10));
@@ -439,16 +439,16 @@ fn a_peer_that_closes_at_once_leaves_its_bytes() {
     let listener = node.listener(1);
     let active = node.open();
     node.connect(active, ConnectMode::Blocking).unwrap();
-    node.settle();
+    node.run_until_idle();
     let new = node
         .engine
         .accept_start(&mut *node.memory, listener, ROOT)
         .unwrap();
-    node.settle();
+    node.run_until_idle();
     assert_eq!(node.engine.connect_result(active), Poll::Ready(Ok(1088)));
     node.send(active, b"bye").unwrap();
     node.close(active);
-    node.settle();
+    node.run_until_idle();
     // The accept still succeeds, on an endpoint that is disconnected already.
     assert_eq!(
         node.engine.accept_finish(new),
@@ -467,17 +467,17 @@ fn a_connector_that_gives_up_does_not_stay_in_the_queue() {
     let listener = node.listener(1);
     let active = node.open();
     node.connect(active, ConnectMode::Blocking).unwrap();
-    node.settle();
+    node.run_until_idle();
     assert_eq!(node.poll(listener), Readiness::IN);
     node.engine.connect_cancel(active);
-    node.settle();
+    node.run_until_idle();
     assert_eq!(node.poll(listener), Readiness::empty());
     assert_eq!(node.accept(listener), Err(Error::WouldBlock));
     assert_eq!(node.engine.state(active), Some(EndpointState::Bound));
     assert_eq!(node.engine.stats().connections, 0);
     // It can connect again.
     node.connect(active, ConnectMode::Blocking).unwrap();
-    node.settle();
+    node.run_until_idle();
     node.accept(listener).unwrap();
 }
 
@@ -487,14 +487,14 @@ fn a_withdrawn_grant_ends_the_accept() {
     let listener = node.listener(1);
     let active = node.open();
     node.connect(active, ConnectMode::Blocking).unwrap();
-    node.settle();
+    node.run_until_idle();
     let new = node
         .engine
         .accept_start(&mut *node.memory, listener, ROOT)
         .unwrap();
     assert_eq!(node.engine.accept_finish(new), Poll::Pending);
     node.close(active);
-    node.settle();
+    node.run_until_idle();
     assert_eq!(
         node.engine.accept_finish(new),
         Poll::Ready(Err(Error::WouldBlock))
@@ -509,13 +509,13 @@ fn an_acceptor_that_dies_resets_the_connector() {
     let listener = node.listener(1);
     let active = node.open();
     node.connect(active, ConnectMode::Blocking).unwrap();
-    node.settle();
+    node.run_until_idle();
     let new = node
         .engine
         .accept_start(&mut *node.memory, listener, ROOT)
         .unwrap();
     node.close(new);
-    node.settle();
+    node.run_until_idle();
     assert_eq!(node.engine.connect_result(active), Poll::Ready(Ok(1088)));
     assert_eq!(node.recv(active, &mut [0]), Err(Error::ConnectionReset));
     node.close(active);
@@ -529,7 +529,7 @@ fn a_connect_that_nobody_accepts_times_out() {
     let active = node.open();
     node.engine.tick(&mut *node.memory, 1000);
     node.connect(active, ConnectMode::Blocking).unwrap();
-    node.settle();
+    node.run_until_idle();
     assert_eq!(node.engine.next_deadline(), Some(1000 + CONNECT_TIMEOUT_NS));
     node.engine
         .tick(&mut *node.memory, 999 + CONNECT_TIMEOUT_NS);
@@ -544,7 +544,7 @@ fn a_connect_that_nobody_accepts_times_out() {
         node.engine.connect_result(active),
         Poll::Ready(Err(Error::NoDevice))
     );
-    node.settle();
+    node.run_until_idle();
     assert_eq!(node.engine.stats().connections, 0);
     assert_eq!(node.engine.next_deadline(), None);
 }
@@ -555,7 +555,7 @@ fn a_grant_that_nobody_acknowledges_times_out() {
     let listener = node.listener(1);
     let active = node.open();
     node.connect(active, ConnectMode::Blocking).unwrap();
-    node.settle();
+    node.run_until_idle();
     let new = node
         .engine
         .accept_start(&mut *node.memory, listener, ROOT)
@@ -567,7 +567,7 @@ fn a_grant_that_nobody_acknowledges_times_out() {
         Poll::Ready(Err(Error::NoDevice))
     );
     // The late acknowledgement is answered by a close.
-    node.settle();
+    node.run_until_idle();
     assert_eq!(node.engine.state(active), Some(EndpointState::Disconnected));
 }
 

@@ -162,7 +162,7 @@ pub struct Fixture {
     /// Uses of the host's pages that have ended.
     pub released: Vec<PinId>,
     /// Nodes that came and went.
-    pub news: Vec<Event>,
+    pub node_events: Vec<Event>,
     /// Checksum of the kernel that the card is to be given.
     sum: u32,
     /// Descriptors that the DMA engine executes in a turn.
@@ -224,7 +224,7 @@ impl Fixture {
             copier,
             counters,
             released: Vec::new(),
-            news: Vec::new(),
+            node_events: Vec::new(),
             sum,
             dma_per_turn: usize::MAX,
             now: 1,
@@ -305,10 +305,10 @@ impl Fixture {
                 Event::Ring(node) => memory.ring(node),
                 Event::Unpin(pin) => self.released.push(pin),
                 Event::LinkFailed(node) => {
-                    self.news.push(event);
+                    self.node_events.push(event);
                     self.links.link_failed(node);
                 }
-                Event::NodeUp(_) | Event::NodeDown(_) => self.news.push(event),
+                Event::NodeUp(_) | Event::NodeDown(_) => self.node_events.push(event),
                 Event::Changed(_) | Event::Departed(_) => {}
             }
         }
@@ -326,7 +326,7 @@ impl Fixture {
     }
 
     /// Runs until nothing happens for some turns.
-    pub fn settle(&mut self) {
+    pub fn run_until_idle(&mut self) {
         let mut quiet = 0;
         for _ in 0..1_000_000 {
             quiet = if self.turn() { 0 } else { quiet + 1 };
@@ -381,7 +381,7 @@ impl Fixture {
             "{:?}",
             self.info()
         );
-        self.settle();
+        self.run_until_idle();
     }
 
     /// What `scifctl cards` would show.
@@ -435,13 +435,13 @@ impl Fixture {
         let id = self.engine.open(USER).unwrap();
         let (to, mode) = (PortId::new(CARD, 2050), ConnectMode::Blocking);
         self.engine.connect(&mut self.memory, id, to, mode).unwrap();
-        self.settle();
+        self.run_until_idle();
         let uos = self.uos.as_mut().unwrap();
         let accepted = uos
             .engine
             .accept_start(&mut uos.memory, listener, USER)
             .unwrap();
-        self.settle();
+        self.run_until_idle();
         let uos = self.uos.as_mut().unwrap();
         assert!(uos.engine.accept_finish(accepted).is_ready());
         assert!(self.engine.connect_result(id).is_ready());
@@ -488,7 +488,7 @@ impl Fixture {
             .engine
             .register(&mut uos.memory, id, pages, offset, 3, 0x10);
         let ticket = ticket.unwrap();
-        self.settle();
+        self.run_until_idle();
         let uos = self.uos.as_mut().unwrap();
         let result = uos.engine.finish(ticket);
         result.expect("the call is done").unwrap();
@@ -497,7 +497,7 @@ impl Fixture {
 
     /// Waits for a call of the host.
     pub fn finish(&mut self, ticket: Ticket) -> u64 {
-        self.settle();
+        self.run_until_idle();
         let result = self.engine.finish(ticket);
         result.expect("the call is done").unwrap()
     }

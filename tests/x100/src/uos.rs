@@ -85,7 +85,7 @@ impl CardMemory {
     }
 
     /// What is on its way arrives.
-    fn settle(&mut self) {
+    fn deliver_late_store(&mut self) {
         if let Some((address, value)) = self.late.take()
             && let Ok(word) = self.host(address, 4)
         {
@@ -165,7 +165,7 @@ impl Memory for CardMemory {
     }
 
     fn peer_write(&mut self, _node: NodeId, address: u64, bytes: &[u8]) -> Result<(), BadAddress> {
-        self.settle();
+        self.deliver_late_store();
         let region = self.host(address, bytes.len())?;
         region.write_bytes(0, bytes).map_err(|_| BadAddress)
     }
@@ -173,20 +173,20 @@ impl Memory for CardMemory {
     fn peer_store_index(&mut self, _: NodeId, address: u64, value: u32) -> Result<(), BadAddress> {
         self.host(address, 4)?;
         for _ in 0..1 + u8::from(self.stores_twice) {
-            self.settle();
+            self.deliver_late_store();
             self.late = Some((address, value));
         }
         Ok(())
     }
 
     fn copy(&mut self, from: Place, to: Place, bytes: usize) -> Result<(), BadAddress> {
-        self.settle();
+        self.deliver_late_store();
         let (from, to) = (self.place(from, bytes)?, self.place(to, bytes)?);
         to.copy_from(0, &from, 0, bytes).map_err(|_| BadAddress)
     }
 
     fn store_u64(&mut self, to: Place, value: u64) -> Result<(), BadAddress> {
-        self.settle();
+        self.deliver_late_store();
         let to = self.place(to, 8)?;
         to.write_bytes(0, &value.to_le_bytes())
             .map_err(|_| BadAddress)
@@ -347,7 +347,7 @@ impl Uos {
         if !self.behaviour.is_alive {
             return false;
         }
-        self.memory.settle();
+        self.memory.deliver_late_store();
         let mut happened = false;
         loop {
             let interrupt = self.card.borrow_mut().take_interrupt();

@@ -8,7 +8,7 @@ use hal::Result;
 use hal::aperture::Aperture;
 use hal::irq::Interrupt;
 use hal::mem::{PAGE, Region};
-use micd::function::{MicFunction, Outcome, Step};
+use micd::function::{LinkStep, MicFunction, Outcome};
 use micd::hardware::{Doorbell, Hardware};
 use micd::links::Links;
 use micd::memory::NodeMemory;
@@ -97,7 +97,7 @@ impl MicFunction for Wire {
         self.link.set_timing(timing);
     }
 
-    fn step(&mut self, now: u64) -> Option<Step> {
+    fn step(&mut self, now: u64) -> Option<LinkStep> {
         let step = self.link.step(now);
         if self.link.take_announcement() {
             self.peer_bell.ring();

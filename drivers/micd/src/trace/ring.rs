@@ -3,7 +3,7 @@
 
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_CREAT, O_RDWR};
-use scif_abi::trace::{ENTRY_BYTES, Entry, Header, TRACE_BYTES, entry_offset, slots};
+use scif_abi::trace::{ENTRY_BYTES, Header, TRACE_BYTES, TraceEntry, entry_offset, slots};
 use zerocopy::IntoBytes;
 
 use hal::Result;
@@ -48,7 +48,7 @@ impl Ring {
     }
 
     /// Writes an entry over the oldest one. It gets its number here.
-    pub fn record(&mut self, mut entry: Entry) {
+    pub fn record(&mut self, mut entry: TraceEntry) {
         let place = entry_offset(self.next, self.slots);
         self.next += 1;
         entry.sequence = 0.into();
@@ -78,14 +78,14 @@ mod tests {
             region.read_bytes(0, &mut bytes).expect("inside");
             let (header, entries) = whole_entries(&bytes).expect("a trace");
             assert_eq!((header.node.get(), header.slots.get()), (2, 3));
-            let mut entries: Vec<Entry> = entries.collect();
+            let mut entries: Vec<TraceEntry> = entries.collect();
             entries.sort_by_key(|entry| entry.sequence.get());
             let values = entries.iter().map(|e| (e.sequence.get(), e.value.get()));
             values.collect::<Vec<_>>()
         };
         assert_eq!(read(&region), []);
         for value in 10..15 {
-            ring.record(Entry::new(What::Sent, 1, [2, 3], value));
+            ring.record(TraceEntry::new(What::Sent, 1, [2, 3], value));
         }
         assert_eq!(read(&region), [(3, 12), (4, 13), (5, 14)]);
     }

@@ -29,7 +29,7 @@ use scif_core::DownReason;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::heartbeat::Heartbeat;
-use crate::function::{Outcome, Step};
+use crate::function::{LinkStep, Outcome};
 
 /// Nanoseconds until a queue pair is asked for again for which there was no memory.
 const ATTACH_RETRY_NS: u64 = 1_000_000_000;
@@ -49,17 +49,17 @@ const SPARE_OFFSET: usize = link::MIN_LINK_BYTES.next_multiple_of(PAGE);
 enum State {
     /// No queue pair; wanted at this time.
     Detached { since: u64 },
-    /// [`Step::Attach`] was asked for.
+    /// [`LinkStep::Attach`] was asked for.
     Attaching,
     /// Our queue pair is published, for no peer yet.
     Published,
     /// Our queue pair belongs to this incarnation of the peer.
     Bound { peer: u32 },
-    /// [`Step::Connect`] was asked for.
+    /// [`LinkStep::Connect`] was asked for.
     Connecting { peer: u32 },
-    /// [`Step::Fail`] was asked for.
+    /// [`LinkStep::Fail`] was asked for.
     Failing { peer: u32 },
-    /// [`Step::Detach`] was asked for.
+    /// [`LinkStep::Detach`] was asked for.
     Detaching,
     /// Both use each other's queue pair.
     Connected { peer: u32 },
@@ -224,7 +224,7 @@ impl Link {
     }
 
     /// The next step; see [`MicFunction::step`](crate::function::MicFunction::step).
-    pub fn step(&mut self, now: u64) -> Option<Step> {
+    pub fn step(&mut self, now: u64) -> Option<LinkStep> {
         let passed = now.saturating_sub(self.now);
         self.now = now;
         if now >= self.next_check {
@@ -242,7 +242,7 @@ impl Link {
             State::Detached { since } if since <= now => {
                 self.next_attach = now.saturating_add(ATTACH_INTERVAL_NS);
                 self.state = State::Attaching;
-                Some(Step::Attach)
+                Some(LinkStep::Attach)
             }
             State::Published if peer.may_bind(self.generation) && !is_down => {
                 let generation = peer.generation.get();
@@ -253,7 +253,7 @@ impl Link {
             State::Bound { peer: bound } if !is(bound) => self.detach(),
             State::Bound { peer: bound } if peer.is_bound_to(self.generation) && !is_down => {
                 self.state = State::Connecting { peer: bound };
-                Some(Step::Connect {
+                Some(LinkStep::Connect {
                     queue_pair: peer.queue_pair.get(),
                 })
             }
@@ -266,7 +266,7 @@ impl Link {
                     false => DownReason::Silent,
                 };
                 self.state = State::Failing { peer: bound };
-                Some(Step::Fail { reason })
+                Some(LinkStep::Fail { reason })
             }
             State::Stopped { peer: bound } if !is(bound) => self.detach(),
             _ => None,
@@ -279,9 +279,9 @@ impl Link {
     }
 
     /// The peer can no longer reach us through the old queue pair.
-    fn detach(&mut self) -> Option<Step> {
+    fn detach(&mut self) -> Option<LinkStep> {
         self.state = State::Detaching;
-        Some(Step::Detach)
+        Some(LinkStep::Detach)
     }
 
     /// A step was done; see [`MicFunction::done`](crate::function::MicFunction::done).

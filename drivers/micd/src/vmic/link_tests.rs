@@ -12,7 +12,7 @@ use scif_core::DownReason;
 use zerocopy::IntoBytes;
 
 use super::{Link, NotALink, Timing};
-use crate::function::{Outcome, Step};
+use crate::function::{LinkStep, Outcome};
 
 const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 const SILENCE_NS: u64 = 30_000_000_000;
@@ -24,7 +24,7 @@ struct Side {
     queue_pair: Option<u64>,
     /// The peer's queue pair this side writes to, if it does.
     writes_to: Option<u64>,
-    history: Vec<Step>,
+    history: Vec<LinkStep>,
     alive: bool,
 }
 
@@ -84,7 +84,7 @@ impl Fixture {
         };
         side.history.push(step);
         match step {
-            Step::Attach => {
+            LinkStep::Attach => {
                 assert_eq!(side.queue_pair, None);
                 self.queue_pairs += 1;
                 side.queue_pair = Some(self.queue_pairs);
@@ -92,17 +92,17 @@ impl Fixture {
                     queue_pair: side.queue_pair,
                 });
             }
-            Step::Connect { queue_pair } => {
+            LinkStep::Connect { queue_pair } => {
                 assert_eq!(side.writes_to, None);
                 side.writes_to = Some(queue_pair);
                 side.link.done(Outcome::Connected { is_usable: true });
             }
-            Step::Fail { .. } => {
+            LinkStep::Fail { .. } => {
                 side.writes_to = None;
                 side.link.done(Outcome::Failed);
             }
-            Step::Probe => panic!("it has a heart"),
-            Step::Detach => {
+            LinkStep::Probe => panic!("it has a heart"),
+            LinkStep::Detach => {
                 side.writes_to = None;
                 side.link.done(Outcome::Detached);
                 let freed = side.queue_pair.take();
@@ -115,7 +115,7 @@ impl Fixture {
         true
     }
 
-    fn settle(&mut self) {
+    fn run_until_idle(&mut self) {
         for _ in 0..100 {
             self.now += LOOK_INTERVAL_NS / 10;
             self.turn(0);
@@ -145,7 +145,7 @@ fn both() -> Fixture {
     let mut fixture = Fixture::new();
     fixture.boot(0);
     fixture.boot(1);
-    fixture.settle();
+    fixture.run_until_idle();
     assert!(fixture.connected());
     fixture
 }
@@ -155,7 +155,7 @@ fn two_sides_find_each_other() {
     let fixture = both();
     for side in fixture.sides.iter().flatten() {
         assert_eq!(side.history.len(), 2);
-        assert_eq!(side.history[0], Step::Attach);
+        assert_eq!(side.history[0], LinkStep::Attach);
     }
 }
 
@@ -166,7 +166,7 @@ fn a_late_side_is_found() {
     fixture.pass(3 * SILENCE_NS);
     assert!(!fixture.connected());
     fixture.boot(0);
-    fixture.settle();
+    fixture.run_until_idle();
     assert!(fixture.connected());
 }
 
@@ -174,12 +174,12 @@ fn a_late_side_is_found() {
 fn a_machine_that_goes_is_noticed_and_found_again() {
     let mut fixture = both();
     fixture.kill(1);
-    fixture.settle();
+    fixture.run_until_idle();
     let left = fixture.sides[0].as_ref().unwrap();
     assert_eq!(left.writes_to, None);
-    assert!(left.history.contains(&Step::Detach));
+    assert!(left.history.contains(&LinkStep::Detach));
     fixture.boot(1);
-    fixture.settle();
+    fixture.run_until_idle();
     assert!(fixture.connected());
 }
 
@@ -190,14 +190,14 @@ fn a_restart_between_two_looks_is_noticed() {
     fixture.sides[1] = None;
     fixture.boot(1);
     while fixture.turn(1) {}
-    fixture.settle();
+    fixture.run_until_idle();
     assert!(fixture.connected());
     assert!(
         fixture.sides[0]
             .as_ref()
             .unwrap()
             .history
-            .contains(&Step::Detach)
+            .contains(&LinkStep::Detach)
     );
 }
 
@@ -213,7 +213,7 @@ fn a_queue_pair_that_an_earlier_incarnation_used_is_not_used_again() {
         }
         let before = fixture.sides[1].as_ref().unwrap().writes_to;
         fixture.boot(1);
-        fixture.settle();
+        fixture.run_until_idle();
         assert!(fixture.connected(), "restart after {steps} steps");
         if let Some(used) = before {
             assert_ne!(fixture.sides[0].as_ref().unwrap().queue_pair, Some(used));
@@ -228,11 +228,11 @@ fn a_hung_side_is_lost_and_its_memory_kept() {
     fixture.pass(2 * SILENCE_NS);
     let waiting = fixture.sides[0].as_ref().unwrap();
     let reason = DownReason::Silent;
-    assert_eq!(waiting.history.last(), Some(&Step::Fail { reason }));
+    assert_eq!(waiting.history.last(), Some(&LinkStep::Fail { reason }));
     assert!(waiting.queue_pair.is_some() && waiting.writes_to.is_none());
     // It wakes up, sees that it was given up, and both begin anew.
     fixture.sides[1].as_mut().unwrap().alive = true;
-    fixture.settle();
+    fixture.run_until_idle();
     assert!(fixture.connected());
 }
 
@@ -248,7 +248,7 @@ fn nothing_is_said_before_it_is_done() {
     let mut fixture = both();
     fixture.kill(1);
     let side = fixture.sides[0].as_mut().unwrap();
-    assert_eq!(side.link.step(fixture.now), Some(Step::Detach));
+    assert_eq!(side.link.step(fixture.now), Some(LinkStep::Detach));
     assert_eq!(side.link.step(fixture.now), None);
     assert_eq!(state(&fixture, 0), STATE_READY);
     fixture.sides[0]
@@ -262,7 +262,7 @@ fn nothing_is_said_before_it_is_done() {
     let reason = DownReason::Silent;
     let looks = 2 * SILENCE_NS / LOOK_INTERVAL_NS;
     let lost = (1..looks).find_map(|look| side.link.step(fixture.now + look * LOOK_INTERVAL_NS));
-    assert_eq!(lost, Some(Step::Fail { reason }));
+    assert_eq!(lost, Some(LinkStep::Fail { reason }));
     assert_eq!(state(&fixture, 0), STATE_READY);
     fixture.sides[0]
         .as_mut()
@@ -279,7 +279,7 @@ fn a_side_that_cannot_be_cut_off_is_as_one_that_hangs() {
     fixture.sides[0].as_mut().unwrap().link.link_failed();
     fixture.sides[0].as_mut().unwrap().writes_to = None;
     let side = fixture.sides[1].as_mut().unwrap();
-    assert_eq!(side.link.step(fixture.now), Some(Step::Detach));
+    assert_eq!(side.link.step(fixture.now), Some(LinkStep::Detach));
     side.link.stop_publishing();
     fixture.pass(3 * SILENCE_NS);
     assert!(fixture.sides[0].as_ref().unwrap().queue_pair.is_some());
@@ -291,7 +291,7 @@ fn a_side_that_cannot_be_cut_off_is_as_one_that_hangs() {
 fn a_cut_link_is_lost_on_both_sides_and_found_again() {
     let mut fixture = both();
     fixture.memory.write(HEADER_DOWN, 1_u32).unwrap();
-    fixture.settle();
+    fixture.run_until_idle();
     let reason = DownReason::Cut;
     // The first one's record says to the other that the link was given up.
     assert!(
@@ -299,7 +299,7 @@ fn a_cut_link_is_lost_on_both_sides_and_found_again() {
             .as_ref()
             .unwrap()
             .history
-            .contains(&Step::Fail { reason })
+            .contains(&LinkStep::Fail { reason })
     );
     assert!(
         fixture
@@ -312,16 +312,16 @@ fn a_cut_link_is_lost_on_both_sides_and_found_again() {
     assert!(!fixture.connected());
     for side in fixture.sides.iter().flatten() {
         // Each has seen that the other one let go, and has its memory back.
-        assert!(side.history.contains(&Step::Detach));
+        assert!(side.history.contains(&LinkStep::Detach));
     }
     fixture.memory.write(HEADER_DOWN, 0_u32).unwrap();
-    fixture.settle();
+    fixture.run_until_idle();
     assert!(fixture.connected());
     // A cut that is over before the second side looks leaves both with a new link.
     fixture.memory.write(HEADER_DOWN, 1_u32).unwrap();
     fixture.turn(0);
     fixture.memory.write(HEADER_DOWN, 0_u32).unwrap();
-    fixture.settle();
+    fixture.run_until_idle();
     assert!(fixture.connected());
     // One that nobody looked at is none.
     let before: Vec<usize> = fixture
@@ -332,7 +332,7 @@ fn a_cut_link_is_lost_on_both_sides_and_found_again() {
         .collect();
     fixture.memory.write(HEADER_DOWN, 1_u32).unwrap();
     fixture.memory.write(HEADER_DOWN, 0_u32).unwrap();
-    fixture.settle();
+    fixture.run_until_idle();
     let after: Vec<usize> = fixture
         .sides
         .iter()
@@ -428,7 +428,7 @@ fn timing_is_taken_over_by_a_link_that_runs() {
     }
     let reason = DownReason::Silent;
     let lost = fixture.sides[0].as_ref().unwrap();
-    assert_eq!(lost.history.last(), Some(&Step::Fail { reason }));
+    assert_eq!(lost.history.last(), Some(&LinkStep::Fail { reason }));
 }
 
 #[test]
@@ -444,14 +444,14 @@ fn a_link_given_up_is_reset_by_both() {
     let mut fixture = both();
     fixture.sides[0].as_mut().unwrap().link.link_failed();
     fixture.sides[0].as_mut().unwrap().writes_to = None;
-    fixture.settle();
+    fixture.run_until_idle();
     assert!(fixture.connected());
     // Both at once.
     for side in fixture.sides.iter_mut().flatten() {
         side.link.link_failed();
         side.writes_to = None;
     }
-    fixture.settle();
+    fixture.run_until_idle();
     assert!(fixture.connected());
 }
 
@@ -466,13 +466,13 @@ fn an_unusable_queue_pair_is_tried_anew() {
     for _ in 0..8 {
         fixture.turn(1);
         let side = fixture.sides[0].as_mut().unwrap();
-        if let Some(Step::Connect { .. }) = side.link.step(fixture.now) {
+        if let Some(LinkStep::Connect { .. }) = side.link.step(fixture.now) {
             side.link.done(Outcome::Connected { is_usable: false });
             refused = true;
             break;
         }
     }
-    fixture.settle();
+    fixture.run_until_idle();
     assert!(refused && fixture.connected());
 }
 
@@ -481,7 +481,7 @@ fn a_side_that_left_is_gone() {
     let mut fixture = both();
     fixture.sides[1].as_mut().unwrap().link.leave();
     fixture.sides[1].as_mut().unwrap().writes_to = None;
-    fixture.settle();
+    fixture.run_until_idle();
     let other = fixture.sides[0].as_ref().unwrap();
     assert_eq!(other.writes_to, None);
     assert_eq!(
@@ -528,7 +528,7 @@ fn the_memory_of_a_driver_that_died_is_let_go_when_the_peer_begins_anew() {
             .link
             .predecessor_is_quiesced()
     );
-    fixture.settle();
+    fixture.run_until_idle();
     assert!(fixture.connected());
     assert!(
         fixture.sides[1]
@@ -554,7 +554,7 @@ fn a_peer_that_is_not_there_or_never_bound_has_let_go() {
     assert!(released(&fixture));
     // Its machine comes back and takes up the link with the new driver only.
     fixture.boot(0);
-    fixture.settle();
+    fixture.run_until_idle();
     assert!(fixture.connected() && released(&fixture));
     // A peer that published and waits has written to nobody.
     let mut fixture = Fixture::new();
@@ -562,7 +562,7 @@ fn a_peer_that_is_not_there_or_never_bound_has_let_go() {
     fixture.turn(0);
     fixture.boot(1);
     assert!(released(&fixture));
-    fixture.settle();
+    fixture.run_until_idle();
     assert!(fixture.connected() && released(&fixture));
     // One that gave the link up writes no more, though it waits for a word.
     let mut fixture = both();
@@ -576,10 +576,10 @@ fn without_memory_attaching_is_tried_again() {
     let mut fixture = Fixture::new();
     fixture.boot(0);
     let side = fixture.sides[0].as_mut().unwrap();
-    assert_eq!(side.link.step(1), Some(Step::Attach));
+    assert_eq!(side.link.step(1), Some(LinkStep::Attach));
     side.link.done(Outcome::Attached { queue_pair: None });
     assert_eq!(side.link.step(2), None);
-    assert_eq!(side.link.step(2 + LOOK_INTERVAL_NS), Some(Step::Attach));
+    assert_eq!(side.link.step(2 + LOOK_INTERVAL_NS), Some(LinkStep::Attach));
 }
 
 #[test]
@@ -609,15 +609,15 @@ fn a_peer_that_writes_noise_into_its_record_does_no_harm() {
             .unwrap();
         let side = fixture.sides[0].as_mut().unwrap();
         match side.link.step(round as u64 * 50_000_000) {
-            Some(Step::Attach) => side.link.done(Outcome::Attached {
+            Some(LinkStep::Attach) => side.link.done(Outcome::Attached {
                 queue_pair: Some(1),
             }),
-            Some(Step::Connect { .. }) => side.link.done(Outcome::Connected {
+            Some(LinkStep::Connect { .. }) => side.link.done(Outcome::Connected {
                 is_usable: round % 5 != 0,
             }),
-            Some(Step::Fail { .. }) => side.link.done(Outcome::Failed),
-            Some(Step::Detach) => side.link.done(Outcome::Detached),
-            Some(Step::Probe) => panic!("it has a heart"),
+            Some(LinkStep::Fail { .. }) => side.link.done(Outcome::Failed),
+            Some(LinkStep::Detach) => side.link.done(Outcome::Detached),
+            Some(LinkStep::Probe) => panic!("it has a heart"),
             None => {}
         }
     }
@@ -642,16 +642,16 @@ fn a_restless_peer_does_not_keep_us_busy() {
         let side = fixture.sides[0].as_mut().unwrap();
         while let Some(step) = side.link.step(fixture.now) {
             match step {
-                Step::Attach => {
+                LinkStep::Attach => {
                     attached += 1;
                     side.link.done(Outcome::Attached {
                         queue_pair: Some(1),
                     });
                 }
-                Step::Connect { .. } => side.link.done(Outcome::Connected { is_usable: true }),
-                Step::Fail { .. } => side.link.done(Outcome::Failed),
-                Step::Detach => side.link.done(Outcome::Detached),
-                Step::Probe => panic!("it has a heart"),
+                LinkStep::Connect { .. } => side.link.done(Outcome::Connected { is_usable: true }),
+                LinkStep::Fail { .. } => side.link.done(Outcome::Failed),
+                LinkStep::Detach => side.link.done(Outcome::Detached),
+                LinkStep::Probe => panic!("it has a heart"),
             }
         }
     }

@@ -34,7 +34,7 @@ use syscall::error::{EINVAL, ENODEV};
 use self::address_pool::AddressSlot;
 use self::aperture_window::{ApertureWindow, MEMORY_BAR};
 use self::link::Link;
-use crate::function::{MicFunction, Outcome, Step};
+use crate::function::{LinkStep, MicFunction, Outcome};
 use crate::hardware::{Doorbell, Hardware};
 
 /// Vendor and device of both kinds of ivshmem.
@@ -228,7 +228,7 @@ impl MicFunction for Vmic {
         self.link.set_timing(timing);
     }
 
-    fn step(&mut self, now: u64) -> Option<Step> {
+    fn step(&mut self, now: u64) -> Option<LinkStep> {
         let step = self.link.step(now);
         self.announce();
         step

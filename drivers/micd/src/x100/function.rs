@@ -16,8 +16,8 @@ use syscall::error::{EAGAIN, EBUSY};
 use super::doorbell::send_interrupt;
 use super::liveness::PROBES;
 use super::registers::SHUTDOWN_INTERRUPT;
-use super::{CHECK_NS, DRAIN_NS, Link, SHUTDOWN_NS, State, X100, identity};
-use crate::function::{MicFunction, Outcome, Step};
+use super::{CHECK_NS, DRAIN_NS, LinkState, SHUTDOWN_NS, State, X100, identity};
+use crate::function::{LinkStep, MicFunction, Outcome};
 use crate::hardware::{Bus, Doorbell, Hardware};
 
 impl Hardware for X100 {
@@ -75,7 +75,7 @@ impl MicFunction for X100 {
         }
     }
 
-    fn step(&mut self, now: u64) -> Option<Step> {
+    fn step(&mut self, now: u64) -> Option<LinkStep> {
         self.now = now;
         if self.next_check <= now {
             // The DMA engine has to be watched, however rare heartbeats are.
@@ -89,28 +89,31 @@ impl MicFunction for X100 {
             self.serve_interrupts();
         }
         match self.link {
-            Link::ToFail { reason } => {
-                self.link = Link::Failing;
-                Some(Step::Fail { reason })
+            LinkState::ToFail { reason } => {
+                self.link = LinkState::Failing;
+                Some(LinkStep::Fail { reason })
             }
-            Link::Draining { until } if now >= until || self.is_drained() => {
+            LinkState::Draining { until } if now >= until || self.is_drained() => {
                 if !matches!(self.state, State::Gone { .. }) {
                     self.reset(now);
                 }
                 let until = now.saturating_add(CHECK_NS);
-                self.link = Link::Quieting { until };
+                self.link = LinkState::Quieting { until };
                 None
             }
-            Link::Quieting { until } if now >= until => {
+            LinkState::Quieting { until } if now >= until => {
                 if !self.is_quiet() {
                     let until = now.saturating_add(CHECK_NS);
-                    self.link = Link::Quieting { until };
+                    self.link = LinkState::Quieting { until };
                     return None;
                 }
-                self.link = Link::Detaching;
-                Some(Step::Detach)
+                self.link = LinkState::Detaching;
+                Some(LinkStep::Detach)
             }
-            Link::Failing | Link::Draining { .. } | Link::Quieting { .. } | Link::Detaching => None,
+            LinkState::Failing
+            | LinkState::Draining { .. }
+            | LinkState::Quieting { .. }
+            | LinkState::Detaching => None,
             _ => self.step_up(),
         }
     }
@@ -126,14 +129,14 @@ impl MicFunction for X100 {
     }
 
     fn deadline(&self) -> u64 {
-        let is_up = matches!(self.link, Link::Connected { .. });
+        let is_up = matches!(self.link, LinkState::Connected { .. });
         let own = match (self.state, self.link) {
             _ if is_up && self.device.dma().borrow().is_stuck() => self.now,
-            (_, Link::ToFail { .. }) | (State::Found, _) => self.now,
-            (_, Link::Draining { until }) => until.min(self.now.saturating_add(DRAIN_NS)),
-            (_, Link::Quieting { until }) => until,
+            (_, LinkState::ToFail { .. }) | (State::Found, _) => self.now,
+            (_, LinkState::Draining { until }) => until.min(self.now.saturating_add(DRAIN_NS)),
+            (_, LinkState::Quieting { until }) => until,
             (State::Resetting { check, .. }, _) => check,
-            (State::Ready, Link::Down { since }) if self.boot.is_wanted() => since,
+            (State::Ready, LinkState::Down { since }) if self.boot.is_wanted() => since,
             (State::Loading, _) => self.now,
             (State::Booting { until } | State::Stopping { until }, _) => until.min(self.next_check),
             (State::Gone { check }, _) => check,
@@ -148,7 +151,7 @@ impl MicFunction for X100 {
     }
 
     fn link_failed(&mut self) {
-        if let Link::Connected { .. } = self.link {
+        if let LinkState::Connected { .. } = self.link {
             self.link = self.draining();
         }
     }
@@ -237,10 +240,10 @@ impl MicFunction for X100 {
 /// The consequences of the outcome of a step.
 impl X100 {
     fn attached(&mut self, queue_pair: Option<u64>) {
-        if self.link != Link::Attaching {
+        if self.link != LinkState::Attaching {
             return;
         }
-        let again = Link::Down {
+        let again = LinkState::Down {
             since: self.now.saturating_add(CHECK_NS),
         };
         let Some(queue_pair) = queue_pair else {
@@ -248,7 +251,7 @@ impl X100 {
             return;
         };
         self.device.publish(queue_pair);
-        self.link = Link::Published;
+        self.link = LinkState::Published;
         self.begin_boot();
         if self.state == State::Ready {
             // Nothing to boot: the queue pair is taken back.
@@ -257,7 +260,7 @@ impl X100 {
     }
 
     fn connected(&mut self, is_usable: bool) {
-        let Link::Connecting { queue_pair } = self.link else {
+        let LinkState::Connecting { queue_pair } = self.link else {
             return;
         };
         if !is_usable {
@@ -266,7 +269,7 @@ impl X100 {
         }
         self.liveness.start(self.now, self.timing);
         self.boot.forget_failures();
-        self.link = Link::Connected { queue_pair };
+        self.link = LinkState::Connected { queue_pair };
         if let State::Booting { .. } = self.state {
             self.state = State::Running;
         }
@@ -284,16 +287,16 @@ impl X100 {
     }
 
     fn failed(&mut self) {
-        if self.link == Link::Failing {
+        if self.link == LinkState::Failing {
             self.link = self.draining();
         }
     }
 
     fn detached(&mut self) {
-        if self.link == Link::Detaching {
+        if self.link == LinkState::Detaching {
             self.device.smpt().forget();
             let since = self.now;
-            self.link = Link::Down { since };
+            self.link = LinkState::Down { since };
         }
     }
 }

@@ -15,9 +15,9 @@ use super::registers::{
     SHUTDOWN_INTERRUPT, boot_processor, name,
 };
 use super::{
-    BOOT_NS, CHECK_NS, CRASHED, Link, READY_NS, SECOND_NS, State, X100, dma, identity, slot,
+    BOOT_NS, CHECK_NS, CRASHED, LinkState, READY_NS, SECOND_NS, State, X100, dma, identity, slot,
 };
-use crate::function::Step;
+use crate::function::LinkStep;
 
 impl X100 {
     /// Resets the card. It may write to the host's memory until the check after that.
@@ -153,9 +153,11 @@ impl X100 {
     /// The link is to be ended, and the card to be reset.
     pub(super) fn bring_down(&mut self, reason: DownReason) {
         self.link = match self.link {
-            Link::Connected { .. } => Link::ToFail { reason },
-            Link::Attaching | Link::Published | Link::Connecting { .. } => self.draining(),
-            Link::Down { .. } => {
+            LinkState::Connected { .. } => LinkState::ToFail { reason },
+            LinkState::Attaching | LinkState::Published | LinkState::Connecting { .. } => {
+                self.draining()
+            }
+            LinkState::Down { .. } => {
                 self.reset(self.now);
                 return;
             }
@@ -169,9 +171,9 @@ impl X100 {
         dma.is_idle() || dma.is_stuck()
     }
 
-    pub(super) fn draining(&self) -> Link {
+    pub(super) fn draining(&self) -> LinkState {
         let until = self.now.saturating_add(dma::STALL_NS);
-        Link::Draining { until }
+        LinkState::Draining { until }
     }
 
     /// A boot came to nothing.
@@ -188,15 +190,15 @@ impl X100 {
     }
 
     /// The next step as long as the link is not being ended.
-    pub(super) fn step_up(&mut self) -> Option<Step> {
+    pub(super) fn step_up(&mut self) -> Option<LinkStep> {
         let now = self.now;
         match (self.state, self.link) {
             (State::Found, _) => self.reset(now),
             (State::Resetting { since, check }, _) if check <= now => self.check_firmware(since),
-            (State::Gone { check }, Link::Down { .. }) if check <= now => self.check_bus(),
-            (State::Ready, Link::Down { since }) if self.boot.is_wanted() && since <= now => {
-                self.link = Link::Attaching;
-                return Some(Step::Attach);
+            (State::Gone { check }, LinkState::Down { .. }) if check <= now => self.check_bus(),
+            (State::Ready, LinkState::Down { since }) if self.boot.is_wanted() && since <= now => {
+                self.link = LinkState::Attaching;
+                return Some(LinkStep::Attach);
             }
             (State::Loading, _) => self.go_on_loading(),
             (State::Booting { until }, _) if until <= now => {
@@ -217,14 +219,14 @@ impl X100 {
             _ => {}
         }
         match self.link {
-            Link::Published if self.state != State::Loading => self.check_device_page(),
-            Link::Connected { queue_pair } => self.check_card(queue_pair),
+            LinkState::Published if self.state != State::Loading => self.check_device_page(),
+            LinkState::Connected { queue_pair } => self.check_card(queue_pair),
             _ => {}
         }
         match self.link {
-            Link::Connecting { queue_pair } => Some(Step::Connect { queue_pair }),
-            Link::Connected { .. } if self.liveness.take_probe(now, self.timing) => {
-                Some(Step::Probe)
+            LinkState::Connecting { queue_pair } => Some(LinkStep::Connect { queue_pair }),
+            LinkState::Connected { .. } if self.liveness.take_probe(now, self.timing) => {
+                Some(LinkStep::Probe)
             }
             _ => None,
         }
@@ -255,7 +257,7 @@ impl X100 {
             }
             queue_pair => {
                 self.device.doorbell().set_number(Some(number));
-                self.link = Link::Connecting { queue_pair };
+                self.link = LinkState::Connecting { queue_pair };
             }
         }
     }
@@ -305,10 +307,12 @@ impl X100 {
         let check = self.now.saturating_add(CHECK_NS);
         self.state = State::Gone { check };
         self.link = match self.link {
-            Link::Connected { .. } => Link::ToFail {
+            LinkState::Connected { .. } => LinkState::ToFail {
                 reason: DownReason::Cut,
             },
-            Link::Attaching | Link::Published | Link::Connecting { .. } => self.draining(),
+            LinkState::Attaching | LinkState::Published | LinkState::Connecting { .. } => {
+                self.draining()
+            }
             other => other,
         };
     }

@@ -105,26 +105,26 @@ enum State {
 
 /// The state of the link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Link {
+enum LinkState {
     /// There is none; it may be made from `since` on.
     Down { since: u64 },
-    /// [`Step::Attach`] was asked for.
+    /// [`LinkStep::Attach`] was asked for.
     Attaching,
     /// The card may find our queue pair.
     Published,
-    /// [`Step::Connect`] was asked for, with the card's queue pair.
+    /// [`LinkStep::Connect`] was asked for, with the card's queue pair.
     Connecting { queue_pair: u64 },
     /// Both use each other's queue pair.
     Connected { queue_pair: u64 },
     /// To be ended.
     ToFail { reason: DownReason },
-    /// [`Step::Fail`] was asked for.
+    /// [`LinkStep::Fail`] was asked for.
     Failing,
     /// The DMA engine finishes its transfers, until `until` at most.
     Draining { until: u64 },
     /// The card is reset or kept from the bus, which takes effect by `until`.
     Quieting { until: u64 },
-    /// The card writes no more, and [`Step::Detach`] was asked for.
+    /// The card writes no more, and [`LinkStep::Detach`] was asked for.
     Detaching,
 }
 
@@ -133,7 +133,7 @@ pub struct X100 {
     device: Device,
     identity: Identity,
     state: State,
-    link: Link,
+    link: LinkState,
     boot: Boot,
     liveness: Liveness,
     resets: Resets,
@@ -199,7 +199,7 @@ impl X100 {
             device,
             identity: Identity::default(),
             state: State::Found,
-            link: Link::Down { since: 0 },
+            link: LinkState::Down { since: 0 },
             boot: Boot::new(shall_run),
             liveness: Liveness::default(),
             resets: Resets::default(),

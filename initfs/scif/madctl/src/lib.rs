@@ -70,7 +70,7 @@ pub struct Peer {
 
 /// A port of the switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Link {
+pub struct SwitchPort {
     /// Its number.
     pub port: u8,
     /// Its state, as a code.
@@ -89,7 +89,7 @@ pub struct Fabric {
     /// As above.
     pub lid: u16,
     /// Its ports.
-    pub links: Vec<Link>,
+    pub links: Vec<SwitchPort>,
 }
 
 /// The text of a NodeDescription.
@@ -116,7 +116,7 @@ pub fn lid(data: &[u8]) -> u16 {
 }
 
 /// A port of the switch from its PortInfo.
-pub fn link(port: u8, data: &[u8]) -> Link {
+pub fn link(port: u8, data: &[u8]) -> SwitchPort {
     let width = match get(data, port_info::WIDTH_ACTIVE) {
         1 => 1,
         2 => 4,
@@ -136,7 +136,7 @@ pub fn link(port: u8, data: &[u8]) -> Link {
         (_, 4) => "QDR",
         _ => "?",
     };
-    Link {
+    SwitchPort {
         port,
         state: get(data, port_info::STATE) as u8,
         rate: format!("{width}X-{speed}"),

@@ -10,13 +10,13 @@ mod program {
     use alloc::string::String;
     use alloc::vec::Vec;
 
-    use madctl::{Counters, Fabric, Link, Peer};
+    use madctl::{Counters, Fabric, Peer, SwitchPort};
     use runtime::time::{Duration, Instant, sleep};
     use runtime::{env, eprintln, print, println};
     use syscall::error::{EACCES, Error};
     use umad::mad_core::attributes::attribute;
     use umad::mad_core::mad::{Mad, PERMISSIVE_LID, class};
-    use umad::{Agent, Patience, Port, client, directed, general, get, node_info, subnet};
+    use umad::{Agent, Port, RetryPolicy, client, directed, general, get, node_info, subnet};
 
     runtime::main!(main);
 
@@ -32,12 +32,12 @@ usage: madctl                        links of the fabric, with states, rates and
     /// How often `ping` asks.
     const PINGS: usize = 4;
     /// How long each of them waits.
-    const PING: Patience = Patience {
+    const PING: RetryPolicy = RetryPolicy {
         timeout_ms: 1000,
         retries: 0,
     };
     /// For ports behind links that may just go down.
-    const SHORT: Patience = Patience {
+    const SHORT: RetryPolicy = RetryPolicy {
         timeout_ms: 300,
         retries: 2,
     };
@@ -152,7 +152,7 @@ usage: madctl                        links of the fabric, with states, rates and
             Ok(good.map(|mad: Mad| Counters::read(&mad.bytes()[DATA..])))
         }
 
-        fn link(&mut self, port: u8) -> Result<Option<Link>, Error> {
+        fn link(&mut self, port: u8) -> Result<Option<SwitchPort>, Error> {
             let info = self.directed(attribute::PORT_INFO, port.into(), &[1])?;
             let Some(info) = info else {
                 return Ok(None);

@@ -4,12 +4,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-use scif_abi::trace::{Entry, whole_entries};
+use scif_abi::trace::{TraceEntry, whole_entries};
 
 /// The latest `count` events of a trace, a line each, oldest first; `None` when it is none.
 pub fn lines(trace: &[u8], count: usize) -> Option<String> {
     let (_, entries) = whole_entries(trace)?;
-    let mut entries: Vec<Entry> = entries.collect();
+    let mut entries: Vec<TraceEntry> = entries.collect();
     entries.sort_by_key(|entry| entry.sequence.get());
     let first = entries.len().saturating_sub(count);
     let mut text = String::new();
@@ -32,7 +32,7 @@ mod tests {
         let mut trace = alloc::vec![0; bytes];
         trace[..HEADER_BYTES].copy_from_slice(Header::new(1, bytes).as_bytes());
         for (slot, sequence, what) in [(0, 3, What::Online), (1, 2, What::Lost)] {
-            let mut entry = Entry::new(what, 1, [0, 0], 0);
+            let mut entry = TraceEntry::new(what, 1, [0, 0], 0);
             entry.sequence = sequence.into();
             let place = HEADER_BYTES + slot * ENTRY_BYTES;
             trace[place..place + ENTRY_BYTES].copy_from_slice(entry.as_bytes());

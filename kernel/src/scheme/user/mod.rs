@@ -138,13 +138,13 @@ impl UserScheme {
     /// Removes the scheme. Callers that wait for an answer get `ENODEV`, and callers that wait for
     /// an event of a file are woken.
     pub fn shut_down(&self) {
-        let settled = {
+        let completed = {
             let mut state = self.state.lock();
             state.open = false;
             state.todo.clear();
             state.requests.fail_all(ENODEV)
         };
-        for request in settled {
+        for request in completed {
             // Its files and memory are dropped with it.
             if let Some(waiter) = request.waiter {
                 sched::wake(&waiter);

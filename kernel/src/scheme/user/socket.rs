@@ -149,12 +149,12 @@ impl UserScheme {
 
     fn answer(&self, tag: u32, reply: Reply<File>) -> Result<()> {
         let answered = self.state.lock().requests.answer(tag, reply);
-        let settled = answered.map_err(|(error, _reply)| answer_error(error))?;
-        if let Some(waiter) = settled.waiter {
+        let completed = answered.map_err(|(error, _reply)| answer_error(error))?;
+        if let Some(waiter) = completed.waiter {
             sched::wake(&waiter);
         }
-        if let Some(abandoned) = settled.abandoned {
-            self.clear_up(abandoned, settled.unclaimed);
+        if let Some(abandoned) = completed.abandoned {
+            self.clear_up(abandoned, completed.unclaimed);
         }
         // Files that nobody collected are dropped here.
         Ok(())

@@ -78,8 +78,8 @@ pub fn on_redox<T>(test: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Whether the kernel settles requests whose caller or daemon has died.
-pub fn settles_requests() -> bool {
+/// Whether the kernel ends requests whose caller or daemon has died.
+pub fn ends_abandoned_requests() -> bool {
     !IS_REDOX.get()
 }
 

@@ -171,7 +171,7 @@ impl Id {
         })
     }
 
-    /// Its address, by which news find it.
+    /// Its address, by which events find it.
     fn place(&self) -> usize {
         (&raw const *self).expose_provenance()
     }
@@ -406,7 +406,7 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut Id) -> c_int {
         orphans.into_iter().for_each(link::end);
     }
     event::release(of);
-    of.events.settle();
+    of.events.wait_acknowledged();
     let own = of.is_sync.then_some(of.channel);
     // SAFETY: made by `create`, or for a request; the caller does not use it any more.
     unsafe { drop(Box::from_raw(id)) };

@@ -2,8 +2,8 @@
 //!
 //! An id that listens is a listener of SCIF, one that is connected has a SCIF connection beside its
 //! queue pair, for what the ends tell each other of it: [`frame`]. A thread of the library moves
-//! these connections on and puts news into event channels: [`link`]. What news mean is done in the
-//! call that takes them out: [`event`].
+//! these connections on and puts events into event channels: [`link`]. What an event does is done
+//! in the call that takes it out: [`event`].
 
 mod address;
 mod event;

@@ -314,7 +314,7 @@ fn subscribers_hear_of_nodes_that_come_and_go() {
     assert_eq!(world.read(at).unwrap().1[3..6], [0x81, 0, 0]);
     for (is_online, trap) in [(true, 64), (false, 65)] {
         world.nodes[0].set_online(5, is_online, world.now);
-        world.settle();
+        world.run_until_idle();
         let (header, message) = world.read(at).unwrap();
         assert_eq!((header.status, message[3]), (0, method::REPORT));
         assert_eq!(message[56 + 5], trap);

@@ -34,16 +34,16 @@ pub struct Transfer {
 
 /// What is to be done after a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Step {
+pub struct SegmentOutcome {
     /// A datagram for the sender.
     pub answer: Option<Mad>,
     /// The message, if it is whole: the first datagram as it came, then the data of the others.
     pub message: Option<Vec<u8>>,
 }
 
-impl Step {
-    fn answer(mad: Mad) -> Step {
-        Step {
+impl SegmentOutcome {
+    fn answer(mad: Mad) -> SegmentOutcome {
+        SegmentOutcome {
             answer: Some(mad),
             message: None,
         }
@@ -132,20 +132,20 @@ impl Receiver {
     }
 
     /// A segment has come.
-    fn take(&mut self, mad: Mad, now: u64) -> Result<Step, u8> {
+    fn take(&mut self, mad: Mad, now: u64) -> Result<SegmentOutcome, u8> {
         let number = mad.rmpp().segment.get();
         if number > self.window && !self.is_complete {
-            return Ok(Step::default());
+            return Ok(SegmentOutcome::default());
         }
         if number <= self.acknowledged || self.is_complete {
-            return Ok(Step::answer(self.ack()));
+            return Ok(SegmentOutcome::answer(self.ack()));
         }
         if number != self.whole + 1 {
             // A second copy replaces nothing.
             if number > self.whole {
                 self.early.entry(number).or_insert(mad);
             }
-            return Ok(Step::default());
+            return Ok(SegmentOutcome::default());
         }
         let mut next = Some(mad);
         while let Some(mad) = next {
@@ -153,7 +153,7 @@ impl Receiver {
                 self.is_complete = true;
                 self.early.clear();
                 self.deadline = now.saturating_add(LINGER_NS);
-                return Ok(Step {
+                return Ok(SegmentOutcome {
                     answer: Some(self.ack()),
                     message: Some(core::mem::take(&mut self.message)),
                 });
@@ -162,9 +162,9 @@ impl Receiver {
         }
         if self.whole == self.window {
             self.window = self.window.saturating_add(WINDOW);
-            return Ok(Step::answer(self.ack()));
+            return Ok(SegmentOutcome::answer(self.ack()));
         }
-        Ok(Step::default())
+        Ok(SegmentOutcome::default())
     }
 }
 
@@ -189,10 +189,10 @@ pub struct Kept {
 
 impl Incoming {
     /// A segment with data. `now`: nanoseconds.
-    pub fn data(&mut self, transfer: Transfer, mad: &Mad, now: u64) -> Step {
+    pub fn data(&mut self, transfer: Transfer, mad: &Mad, now: u64) -> SegmentOutcome {
         let header_bytes = class::header_bytes(mad.header.class);
         let rmpp = mad.rmpp();
-        let refuse = |reason| Step::answer(abort(mad, header_bytes, reason));
+        let refuse = |reason| SegmentOutcome::answer(abort(mad, header_bytes, reason));
         if rmpp.status != 0 {
             return refuse(reason::BAD_STATUS);
         }
@@ -202,7 +202,7 @@ impl Incoming {
         }
         let is_known = self.knows(&transfer);
         if !is_known && number != 1 {
-            return Step::default();
+            return SegmentOutcome::default();
         }
         if !is_known && !self.has_room() {
             return refuse(reason::NO_RESOURCES);
@@ -394,7 +394,10 @@ mod tests {
         let mut incoming = Incoming::default();
         incoming.data(transfer(1), &all[0], 0);
         for mad in &all[65..] {
-            assert_eq!(incoming.data(transfer(1), mad, 0), super::Step::default());
+            assert_eq!(
+                incoming.data(transfer(1), mad, 0),
+                super::SegmentOutcome::default()
+            );
         }
         assert_eq!(incoming.kept().bytes, 256);
     }
@@ -432,7 +435,7 @@ mod tests {
         // In the middle of nothing.
         assert_eq!(
             incoming.data(transfer(1), &good[1], 0),
-            super::Step::default()
+            super::SegmentOutcome::default()
         );
     }
 

@@ -90,10 +90,12 @@ fn of_library(result: isize) -> Result<usize> {
     usize::try_from(result).map_err(|_| Error::new(-result as c_int))
 }
 
-/// Whether a transfer is the business of the library of SCIF: where the kernel does not settle the
+/// Whether a transfer is the business of the library of SCIF: where the kernel does not end the
 /// requests of the dead, none may wait in the driver with much data.
 fn is_waited_for(number: c_int, size: usize) -> bool {
-    size > 0 && !hal::kernel::settles_requests() && descriptor::is_scif(number).unwrap_or(false)
+    size > 0
+        && !hal::kernel::ends_abandoned_requests()
+        && descriptor::is_scif(number).unwrap_or(false)
 }
 
 /// Reads into raw memory.

@@ -3,13 +3,13 @@
 
 use alloc::boxed::Box;
 
-use scif_abi::trace::{Entry, What};
+use scif_abi::trace::{TraceEntry, What};
 use scif_abi::{NodeId, Port};
 
 /// A keeper of the latest events. Called seldom: never for the bytes of connections.
 pub trait Tracer {
     /// Takes an event; only its number is missing.
-    fn record(&mut self, entry: Entry);
+    fn record(&mut self, entry: TraceEntry);
 }
 
 /// The tracer, if there is one.
@@ -32,7 +32,7 @@ impl Trace {
         value: u64,
     ) {
         if let Some(tracer) = &mut self.0 {
-            let mut entry = Entry::new(what, node, ports, value);
+            let mut entry = TraceEntry::new(what, node, ports, value);
             entry.time = now.into();
             tracer.record(entry);
         }

@@ -24,7 +24,7 @@ mod windows;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use hal::copy::SMALL_BYTES;
-use hal::kernel::settles_requests;
+use hal::kernel::ends_abandoned_requests;
 use hal::mem::PAGE;
 use hal::pause::yield_now;
 use scif_abi::call::Call;
@@ -118,7 +118,11 @@ impl Bypass {
     /// ([`raw`]).
     #[inline]
     fn rings(&self, epd: usize, bytes: usize, waits: bool) -> Option<&MappedRings> {
-        if waits && bytes > raw::MOST_BYTES && !self.rings.is_completed() && !settles_requests() {
+        if waits
+            && bytes > raw::MOST_BYTES
+            && !self.rings.is_completed()
+            && !ends_abandoned_requests()
+        {
             self.try_to_map(epd);
         }
         self.rings.get()

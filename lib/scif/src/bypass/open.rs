@@ -7,7 +7,7 @@ use client_memory::pages::{Pages, Readable};
 use client_memory::placement::find_place;
 use client_memory::rights::Rights;
 use hal::copy::{SMALL_BYTES as COPY_SHORT, Side};
-use hal::kernel::settles_requests;
+use hal::kernel::ends_abandoned_requests;
 use libredox::Fd;
 use scif_abi::bypass::{BYPASS_GATHERED, BypassRecord, FIRST_HANDLE, Part};
 use scif_abi::call::Call;
@@ -236,7 +236,7 @@ impl MappedRings {
     /// # Errors
     /// Those of the daemon; `EINTR`.
     pub(super) fn sleep(&self, events: Readiness, kicks: Kicks) -> raw::Result<Readiness> {
-        if !settles_requests() {
+        if !ends_abandoned_requests() {
             return self.sleep_in_queue(events, kicks);
         }
         let (events, kicks) = (events.bits(), kicks.bits());

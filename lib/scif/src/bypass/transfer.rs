@@ -10,7 +10,7 @@ use core::time::Duration;
 
 use client_memory::pages::{Readable, Writable};
 use hal::copy::SMALL_BYTES;
-use hal::kernel::settles_requests;
+use hal::kernel::ends_abandoned_requests;
 use hal::pause::yield_now;
 use scif_abi::flags::{Kicks, Readiness};
 use scif_ring::{RingError, RingMemory, Side};
@@ -366,7 +366,7 @@ impl MappedRings {
             yield_now();
             memory.try_lock(side, self.number)
         });
-        is_taken || waits && !settles_requests() && self.lock_patiently(memory, side)
+        is_taken || waits && !ends_abandoned_requests() && self.lock_patiently(memory, side)
     }
 
     /// Takes a lock that another transfer holds for long, unless the connection ends.

@@ -1,6 +1,6 @@
 //! The beginning of endpoints with a connection, and the end of endpoints.
 
-use hal::kernel::settles_requests;
+use hal::kernel::ends_abandoned_requests;
 use scif_abi::PortId;
 use scif_abi::call::{AcceptRecord, Call};
 use scif_abi::flags::AcceptFlags;
@@ -71,7 +71,7 @@ pub fn accept(epd: usize, flags: u32) -> Result<(usize, PortId)> {
     // In one call: there is no moment in which a connection is accepted and has no owner.
     let new = match AcceptFlags::from_bits(flags) {
         Some(flags) if !flags.contains(AcceptFlags::SYNC) => companion(epd, b"accept-now")?,
-        Some(_) if settles_requests() => companion(epd, b"accept-wait")?,
+        Some(_) if ends_abandoned_requests() => companion(epd, b"accept-wait")?,
         Some(_) => pieces::accept(epd)?,
         None => return refused_accept(epd, flags),
     };

@@ -1,5 +1,5 @@
 //! Transfers in pieces of less than a page, none of which waits in a request: for kernels that do
-//! not settle the requests of the dead ([`hal::kernel::settles_requests`]).
+//! not end the requests of the dead ([`hal::kernel::ends_abandoned_requests`]).
 //!
 //! Such a kernel lends whole pages of a payload to the daemon together with a reference to the
 //! program's address space. If the program is killed before the answer, the daemon drops the last
@@ -12,7 +12,7 @@
 
 use core::time::Duration;
 
-use hal::kernel::settles_requests;
+use hal::kernel::ends_abandoned_requests;
 use libredox::Fd;
 use scif_abi::call::Call;
 use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// Whether this many bytes must go in pieces.
 pub(super) fn are_needed(bytes: usize) -> bool {
-    bytes > MOST_BYTES && !settles_requests()
+    bytes > MOST_BYTES && !ends_abandoned_requests()
 }
 
 /// A wait for an endpoint, in an event queue.

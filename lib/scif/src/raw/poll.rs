@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use hal::event::{Queue, Ready};
-use hal::kernel::settles_requests;
+use hal::kernel::ends_abandoned_requests;
 use libredox::flag::CLOCK_MONOTONIC;
 use scif_abi::flags::Readiness;
 use syscall::flag::EventFlags;
@@ -112,7 +112,7 @@ impl Deadline {
                 left => left,
             },
         };
-        let left = match settles_requests() {
+        let left = match ends_abandoned_requests() {
             true => left,
             false => Some(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL)),
         };

@@ -11,9 +11,9 @@ use st_core::connection::Update;
 use st_core::record::{Record, SessionState};
 
 use super::CHANNEL;
+use crate::connection::Listener;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::link::Listener;
 use crate::options::Options;
 use crate::shared::Shared;
 

@@ -21,7 +21,7 @@ impl QueuePair {
             }
             ready.limit = limit;
         }
-        self.settle(objects);
+        self.complete_sends(objects);
         Ok(())
     }
 
@@ -84,7 +84,7 @@ impl QueuePair {
                 self.finish(WcStatus::RemOpErr);
             }
         }
-        self.settle(objects);
+        self.complete_sends(objects);
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl QueuePair {
         if is_under_way && self.is_reliable() {
             self.cursor = 0;
             self.finish(WcStatus::RetryExcErr);
-            self.settle(objects);
+            self.complete_sends(objects);
         }
     }
 
@@ -114,7 +114,7 @@ impl QueuePair {
             (self.sent, self.acked, self.expected) = (0, 0, 0);
             self.rnr = None;
         }
-        self.patience = None;
+        self.peer_deadline = None;
         self.peer = Peer::Ready(ready);
         if ready.wants_answer && self.is_receiving() {
             self.introduce(objects, false);

@@ -3,7 +3,7 @@
 use core::mem::take;
 
 use super::memory::write_places;
-use super::requester::{Pause, Step, UNRELIABLE_PATIENCE_NS};
+use super::requester::{Pause, Step, UNRELIABLE_TIMEOUT_NS};
 use super::{QueuePair, Send};
 use crate::address::{AddressVector, GRH_BYTES, OWN_QKEY, route_header};
 use crate::host::{Host, LaneId, Source, Target};
@@ -101,7 +101,7 @@ impl QueuePair {
             let is_free = lane.outbox.is_empty() && (is_own || lane.sender.is_none());
             if !is_free || host.room(id) < record_bytes(rest) {
                 let since = *lane.full_since.get_or_insert(now);
-                let until = since.saturating_add(UNRELIABLE_PATIENCE_NS);
+                let until = since.saturating_add(UNRELIABLE_TIMEOUT_NS);
                 // Its peer does not run: nobody waits for that with each datagram.
                 return match now >= until {
                     true => self.finish(WcStatus::Success),

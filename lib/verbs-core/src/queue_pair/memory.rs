@@ -195,7 +195,7 @@ impl QueuePair {
             (Err(Fault::Request), _) => WcStatus::RemInvReqErr,
         };
         self.finish(status);
-        self.settle(objects);
+        self.complete_sends(objects);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use crate::types::{Opcode, QpState, QpType, SendFlags, WcStatus};
 use crate::work::{Data, SendRequest};
 
 /// How long an unreliable queue pair keeps a request for a peer that was never there.
-pub(super) const UNRELIABLE_PATIENCE_NS: u64 = 500_000_000;
+pub(super) const UNRELIABLE_TIMEOUT_NS: u64 = 500_000_000;
 
 /// What the next send waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl QueuePair {
     /// Hands over what can be handed over now.
     pub fn advance<H: Host>(&mut self, objects: &mut Objects, host: &mut H, now: u64) -> Pause {
         loop {
-            self.settle(objects);
+            self.complete_sends(objects);
             let Some(send) = self.sends.get(self.cursor) else {
                 return Pause::Event;
             };
@@ -61,8 +61,8 @@ impl QueuePair {
         }
     }
 
-    /// Completes what is over, in order.
-    pub(super) fn settle(&mut self, objects: &mut Objects) {
+    /// Completes the sends that are over, in order.
+    pub(super) fn complete_sends(&mut self, objects: &mut Objects) {
         while let Some(front) = self.sends.front() {
             let status = match front.stage {
                 Stage::Done(status) => status,
@@ -95,7 +95,7 @@ impl QueuePair {
     /// The send under way is over.
     pub(super) fn finish(&mut self, status: WcStatus) -> Step {
         self.is_failing |= status != WcStatus::Success;
-        self.patience = None;
+        self.peer_deadline = None;
         if let Some(send) = self.sends.get_mut(self.cursor) {
             send.stage = Stage::Done(status);
         }
@@ -175,14 +175,16 @@ impl QueuePair {
     }
 
     pub(super) fn wait_for_peer(&mut self, now: u64) -> Step {
-        let patience = match self.is_reliable() {
-            true => self.attributes.patience(),
-            false => Some(UNRELIABLE_PATIENCE_NS),
+        let timeout = match self.is_reliable() {
+            true => self.attributes.response_timeout(),
+            false => Some(UNRELIABLE_TIMEOUT_NS),
         };
-        let Some(patience) = patience else {
+        let Some(timeout) = timeout else {
             return Step::Stay(Pause::Event);
         };
-        let until = *self.patience.get_or_insert(now.saturating_add(patience));
+        let until = *self
+            .peer_deadline
+            .get_or_insert(now.saturating_add(timeout));
         if now >= until {
             return self.undeliverable(WcStatus::RetryExcErr);
         }
@@ -266,7 +268,7 @@ impl QueuePair {
                 break;
             }
         }
-        self.patience = None;
+        self.peer_deadline = None;
         if !self.is_reliable() {
             return self.finish(WcStatus::Success);
         }

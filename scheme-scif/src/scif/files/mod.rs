@@ -25,7 +25,7 @@ use crate::path::TextFile;
 use crate::scif::Scif;
 use crate::scif::files::text::Table;
 
-pub use status::Entry;
+pub use status::DirectoryEntry;
 
 /// The scheme's name, under which it is registered.
 pub const SCHEME: &str = "scif";

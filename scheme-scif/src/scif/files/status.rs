@@ -15,14 +15,14 @@ use crate::path::{Content, Path, TextFile};
 use crate::scif::Scif;
 
 /// One line of a directory listing.
-pub type Entry = (String, DirentKind);
+pub type DirectoryEntry = (String, DirentKind);
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// The entries of a directory.
     ///
     /// # Errors
     /// `ENOTDIR`.
-    pub fn list(&self, id: HandleId) -> Result<Vec<Entry>> {
+    pub fn list(&self, id: HandleId) -> Result<Vec<DirectoryEntry>> {
         let handle = self.handles.get(id)?;
         if !matches!(handle.kind(), Kind::Directory) {
             return Err(Error::new(ENOTDIR));

@@ -32,7 +32,7 @@ const CONTROL: usize = 12;
 const WORD: usize = 15 * PAGE;
 
 /// The longest wait for one doorbell: none is lost, but the other side may not get to run.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// An interrupt of the own, and the peer's doorbell.
 pub struct Bell {
@@ -90,7 +90,7 @@ impl Bell {
     /// Sleeps until this doorbell comes.
     fn sleep_until(&mut self, court: &Court, word: u64) -> Result {
         loop {
-            let waited = self.events.wait(Some(PATIENCE), &mut self.ready);
+            let waited = self.events.wait(Some(TIME_LIMIT), &mut self.ready);
             waited.context("waiting for a doorbell")?;
             if self.ready.is_empty() {
                 return Err("the doorbell did not come".into());

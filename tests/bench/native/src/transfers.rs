@@ -18,7 +18,7 @@ use scif_abi::flags::MapFlags;
 use scif_perf::pattern;
 use scif_perf::report::Unit;
 use scif_perf::timing;
-use st::{Deadline, Link, Memory, Options, Receiver, Region, Remote, Sender};
+use st::{Connection, Deadline, Memory, Options, Receiver, Region, Remote, Sender};
 use syscall::error::{EINVAL, ENXIO, Error, Result as SystemResult};
 
 use crate::client::{self, ENDPOINT};
@@ -166,7 +166,10 @@ struct End {
 }
 
 impl End {
-    fn open(system: System, open: impl FnOnce(Endpoint) -> st::Result<Link>) -> st::Result<Self> {
+    fn open(
+        system: System,
+        open: impl FnOnce(Endpoint) -> st::Result<Connection>,
+    ) -> st::Result<Self> {
         system.within(|| {
             let endpoint = Endpoint::from_file(Fd::new(ENDPOINT));
             // Nobody here moves bytes in place of the driver, as it does before rings are mapped.
@@ -247,8 +250,8 @@ impl Pair {
         };
         let options = Options::new().waiting(Waiting::Poll);
         let ends = std::thread::scope(|scope| {
-            let server = scope.spawn(|| End::open(server, |end| Link::answer(end, &options)));
-            let client = End::open(client, |end| Link::request(end, &options))?;
+            let server = scope.spawn(|| End::open(server, |end| Connection::answer(end, &options)));
+            let client = End::open(client, |end| Connection::request(end, &options))?;
             let server = server.join().map_err(|_| "the second thread panicked")?;
             Ok::<_, Failure>([client, server?])
         })?;

@@ -9,7 +9,7 @@ use crate::cpio::Archive;
 use crate::native;
 use harness::base::config::Node;
 use harness::base::packages;
-use harness::base::report::{Context, Result, Step};
+use harness::base::report::{Context, Result, TimedStep};
 use harness::base::run_directory::RunDirectory;
 use harness::base::workspace::{self, Place};
 use harness::network::shared_memory::new_memory;
@@ -537,7 +537,7 @@ fn find(directory: &Path, name: &str) -> Option<PathBuf> {
 
 /// Downloads the packages of a kind and unpacks them into `root`.
 fn download(kind: Kind, directory: &Path, root: &Path) -> Result<()> {
-    let step = Step::start(match kind {
+    let step = TimedStep::start(match kind {
         Kind::Tcp => "fetching Debian's cloud kernel and busybox for the Linux guests",
         Kind::Rdma => "fetching Debian's kernel and RDMA programs for the Linux guests",
     });

@@ -2,7 +2,7 @@
 //! without QEMU is run.
 
 use harness::base::cargo;
-use harness::base::report::{Context, Result, Step};
+use harness::base::report::{Context, Result, TimedStep};
 use harness::base::workspace::Place;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub const NATIVE: &str = "bench-native";
 /// libraries; gives its file.
 pub fn build(package: &str) -> Result<PathBuf> {
     const TRIPLE: &str = "x86_64-unknown-linux-gnu";
-    let step = Step::start(format!("building {package}"));
+    let step = TimedStep::start(format!("building {package}"));
     let target = Place::Bench.path().join("build");
     let status = cargo::in_project()
         // Two of their dependencies use unstable features (see `test`).

@@ -141,7 +141,7 @@ impl Simulated {
     }
 
     /// Everything that happens now.
-    fn settle(&mut self) {
+    fn run_until_idle(&mut self) {
         let mut quiet = 0;
         while quiet < QUIET_ROUNDS {
             self.link();
@@ -173,13 +173,13 @@ impl Driver for Simulated {
 
     fn at(&mut self, side: Side, job: Job<'_>) -> Checked<Reply> {
         let reply = job(&mut self.ends[side as usize]);
-        self.settle();
+        self.run_until_idle();
         Ok(reply)
     }
 
     fn pause(&mut self) {
         self.now += PAUSE_NS;
-        self.settle();
+        self.run_until_idle();
     }
 
     fn kill(&mut self, side: Side) -> Checked {
@@ -190,7 +190,7 @@ impl Driver for Simulated {
             .retain(|joined| joined.domains.iter().all(|(of, _)| *of != side));
         self.ends[side as usize] = End::new(&self.net, self.programs, side);
         self.programs += 1;
-        self.settle();
+        self.run_until_idle();
         Ok(())
     }
 }

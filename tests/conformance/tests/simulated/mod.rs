@@ -71,7 +71,7 @@ impl Simulated {
     }
 
     /// Lets everything happen that can.
-    fn settle(&mut self) {
+    fn run_until_idle(&mut self) {
         loop {
             let mut busy = self.world.pump();
             for index in 0..self.jobs.len() {
@@ -248,19 +248,19 @@ impl Driver for Simulated {
             work,
             done,
         });
-        self.settle();
+        self.run_until_idle();
         self.world.check()?;
         Ok(Ticket(self.last_ticket))
     }
 
     fn is_done(&mut self, ticket: Ticket) -> Result<bool, String> {
-        self.settle();
+        self.run_until_idle();
         let job = self.jobs.iter().find(|job| job.ticket == ticket.0);
         Ok(job.is_none_or(|job| job.done.is_some()))
     }
 
     fn finish(&mut self, ticket: Ticket) -> Result<Reply, String> {
-        self.settle();
+        self.run_until_idle();
         let found = self.jobs.iter().position(|job| job.ticket == ticket.0);
         let index = found.ok_or("an unknown ticket")?;
         let job = self.jobs.remove(index);
@@ -269,7 +269,7 @@ impl Driver for Simulated {
     }
 
     fn pause(&mut self) -> bool {
-        self.settle();
+        self.run_until_idle();
         false
     }
 }

@@ -285,7 +285,7 @@ impl Simulated {
         let ends = &mut self.connections[connection].ends;
         let offset = ends.map(side, channel, at, content)?;
         // Mapping enters the system: what was stored before is visible when it returns.
-        ends.settle(side);
+        ends.deliver_stores(side);
         if let Some(handle) = self.programs[side].handles.get_mut(&number) {
             handle.mapped = Some((at, length, offset));
         }
@@ -415,7 +415,7 @@ impl Simulated {
             } => Ok(vec![self.map(side, handle, address, length)? as i64]),
             Call::Unmap { address, .. } => match self.unmap(side, handle) {
                 Some(_) => {
-                    self.connections[connection].ends.settle(side);
+                    self.connections[connection].ends.deliver_stores(side);
                     Ok(vec![address as i64])
                 }
                 None => Err(Failed::NoSuchAddress),

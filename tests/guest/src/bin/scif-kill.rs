@@ -44,7 +44,7 @@ fn main() -> i32 {
     suite.check("a killed accept frees its port", killed_accept());
     suite.check("a killed connect withdraws", killed_connect());
     // Within the node the peer accepts, in a request or, on Redox's kernel, in an event queue.
-    let accepts = arguments.is_empty() && hal::kernel::settles_requests();
+    let accepts = arguments.is_empty() && hal::kernel::ends_abandoned_requests();
     let wanted = Ok(u64::from(accepts));
     let waiting = settled(|| counter("waiting"), &wanted);
     suite.equal("waiting requests", waiting, wanted);

@@ -17,7 +17,7 @@ use syscall::flag::EventFlags;
 runtime::main!(main);
 
 /// For what comes at once, unless the machine is starved.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// Bytes that no endpoint's ring can take at once.
 const LARGER_THAN_A_RING: usize = 2 << 20;
@@ -203,7 +203,7 @@ fn polling() -> Result<(), String> {
     let client = nonblocking()?;
     let _ = client.connect(to);
     let mut entries = [PollEntry::new(&listener, Readiness::IN)];
-    let count = scif::poll(&mut entries, Some(PATIENCE)).map_err(text("poll"))?;
+    let count = scif::poll(&mut entries, Some(TIME_LIMIT)).map_err(text("poll"))?;
     expect(
         count == 1 && entries[0].revents == Readiness::IN,
         "a request is not seen",
@@ -223,7 +223,7 @@ fn polling() -> Result<(), String> {
     )?;
     drop(server);
     let mut entries = [PollEntry::new(&client, Readiness::empty())];
-    let count = scif::poll(&mut entries, Some(PATIENCE)).map_err(text("poll"))?;
+    let count = scif::poll(&mut entries, Some(TIME_LIMIT)).map_err(text("poll"))?;
     expect(
         count == 1 && entries[0].revents.contains(Readiness::HUP),
         "the hang-up is not seen",
@@ -255,7 +255,7 @@ fn events() -> Result<(), String> {
     expect(ready.is_empty(), "an event though nothing is there")?;
     client.send(b"x", SendFlags::BLOCK).map_err(text("send"))?;
     queue
-        .wait(Some(PATIENCE), &mut ready)
+        .wait(Some(TIME_LIMIT), &mut ready)
         .map_err(text("wait"))?;
     expect(
         ready.iter().any(|event| event.flags.contains(read)),

@@ -138,7 +138,7 @@ fn open_file(node: NodeId) -> Result<Fd, String> {
 /// request with data while the requests of a dead daemon are ended.
 fn of_file(error: libredox::error::Error) -> u32 {
     match error.errno() {
-        ESRCH if !hal::kernel::settles_requests() => ENODEV as u32,
+        ESRCH if !hal::kernel::ends_abandoned_requests() => ENODEV as u32,
         number => number as u32,
     }
 }
@@ -468,7 +468,7 @@ const MOST: [i64; 2] = [128, 4];
 
 fn test(node: NodeId) -> i32 {
     let mut suite = Suite::new("scif-restart");
-    // The link comes up before the other node's programs do, and files are opened without patience.
+    // The link comes up before the other node's programs do, and opening a file tries once.
     let there = connect_patiently(PortId::new(node, PORT));
     suite.check("the peer", there.map(drop).map_err(text("connecting")));
     // What is used for the first time, in all programs, is used before frames are counted.

@@ -28,7 +28,7 @@ use syscall::{Error, FUTEX_WAIT, FUTEX_WAKE, Map, PAGE_SIZE};
 runtime::main!(main);
 
 /// How often something is looked for that must come: far more than it takes.
-const PATIENCE: usize = 200_000;
+const MOST_TRIES: usize = 200_000;
 /// Mappings replaced while another thread stores to them.
 const REPLACEMENTS: u64 = 200;
 /// Pages that another thread stores to, and how often it is sent back to its beginning.
@@ -149,7 +149,7 @@ fn side_by_side(processors: usize) -> core::result::Result<(), String> {
     static COUNTS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
     let threads = counters(processors - 1, &STOP, &COUNTS).map_err(text)?;
     let mut most = Vec::new();
-    for _ in 0..PATIENCE {
+    for _ in 0..MOST_TRIES {
         let now = running();
         if now.len() > most.len() {
             most = now;
@@ -418,7 +418,7 @@ fn stacks(processors: usize) -> core::result::Result<(), String> {
 
 /// Whether something comes true while this thread looks, and now and then lets others run.
 fn eventually(mut is_true: impl FnMut() -> bool) -> bool {
-    for _ in 0..PATIENCE {
+    for _ in 0..MOST_TRIES {
         for _ in 0..64 {
             if is_true() {
                 return true;

@@ -71,7 +71,7 @@ fn watch() -> Result<Seen, String> {
     let text = |error| format!("{error}");
     let answering = thread::spawn(answer).map_err(text)?;
     let counting = thread::spawn(count).map_err(text)?;
-    let seen = settle().and_then(|()| see(TURNS));
+    let seen = run_until_owed().and_then(|()| see(TURNS));
     STOP.store(true, Ordering::Release);
     wake(&ANSWERING);
     answering.join().map_err(text)?;
@@ -81,7 +81,7 @@ fn watch() -> Result<Seen, String> {
 
 /// Plays rounds until the counting thread, which was woken when it started, counts as one that
 /// computes.
-fn settle() -> Result<(), String> {
+fn run_until_owed() -> Result<(), String> {
     let first = owed()?;
     for number in 0..MOST_ROUNDS {
         round();

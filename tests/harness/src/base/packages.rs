@@ -1,6 +1,6 @@
 //! Programs this tool calls that come from Debian packages, and how to get the missing ones.
 
-use crate::base::report::{Context, Failure, Result, Step};
+use crate::base::report::{Context, Failure, Result, TimedStep};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -184,7 +184,7 @@ pub fn ensure(packages: &[Package]) -> Result<()> {
         )
         .into());
     }
-    let step = Step::start(format!("installing {}", names.join(" ")));
+    let step = TimedStep::start(format!("installing {}", names.join(" ")));
     apt(&["update"])?;
     let mut words: Vec<_> = install.split(' ').skip(1).collect();
     words.extend(&names);

@@ -59,12 +59,12 @@ impl<T, E: std::fmt::Display> Context<T> for std::result::Result<T, E> {
 }
 
 /// Prints the start of a piece of work and, when finished, how long it took.
-pub struct Step {
+pub struct TimedStep {
     what: String,
     start: Instant,
 }
 
-impl Step {
+impl TimedStep {
     /// Announces the work on standard error, so that a program's own output stays clean.
     pub fn start(what: impl Into<String>) -> Self {
         let what = what.into();

@@ -5,7 +5,7 @@
 //! memory that begins with a signature, at the start of a page.
 
 use crate::base::report::{Context, Result};
-use scif_abi::trace::{Entry, MAGIC, TRACE_BYTES, whole_entries};
+use scif_abi::trace::{MAGIC, TRACE_BYTES, TraceEntry, whole_entries};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -25,7 +25,7 @@ pub fn save(memory: &File, to: &Path) -> Result<usize> {
         let Some((header, entries)) = whole_entries(&trace) else {
             continue;
         };
-        let mut entries: Vec<Entry> = entries.collect();
+        let mut entries: Vec<TraceEntry> = entries.collect();
         entries.sort_by_key(|entry| entry.sequence.get());
         count += entries.len();
         // Writing to a string does not fail.
@@ -87,7 +87,7 @@ mod tests {
         let place = (3 << 20) + 5 * PAGE as u64;
         let header = Header::new(2, TRACE_BYTES);
         memory.write_all_at(header.as_bytes(), place).unwrap();
-        let mut entry = Entry::new(What::Online, 1, [0, 0], 0);
+        let mut entry = TraceEntry::new(What::Online, 1, [0, 0], 0);
         entry.sequence = 1.into();
         let first = place + HEADER_BYTES as u64;
         memory.write_all_at(entry.as_bytes(), first).unwrap();

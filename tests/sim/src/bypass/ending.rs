@@ -30,7 +30,7 @@ impl World {
             }
         }
         self.clean_up_all();
-        self.settle()?;
+        self.run_until_idle()?;
         // A program that finds its connection over releases it.
         let is_over = |program: &Program| {
             let handle = program.bypass.as_ref();
@@ -40,19 +40,19 @@ impl World {
         while let Some(which) = self.programs.iter().position(is_over) {
             self.leave(which)?;
         }
-        self.settle()?;
+        self.run_until_idle()?;
         self.check_sleepers()?;
         self.stir()?;
         self.drain()?;
         while !self.programs.is_empty() {
             self.leave(0)?;
         }
-        self.settle_windows()?;
+        self.wait_for_copies()?;
         for at in 0..self.connections.len() {
             self.close_end(at, 0);
             self.close_end(at, 1);
         }
-        self.settle()?;
+        self.run_until_idle()?;
         self.check_windows_gone()?;
         for (number, node) in self.nodes.iter().enumerate() {
             let stats = node.engine.stats();
@@ -94,7 +94,7 @@ impl World {
                     self.received(at, side, &buffer[..count])?;
                 }
             }
-            self.settle()?;
+            self.run_until_idle()?;
             self.check_sleepers()?;
         }
         Ok(())

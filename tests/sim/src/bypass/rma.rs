@@ -286,15 +286,15 @@ impl World {
     }
 
     /// Time enough for whatever waits for copies that never end.
-    pub(super) fn settle_windows(&mut self) -> Result<(), String> {
+    pub(super) fn wait_for_copies(&mut self) -> Result<(), String> {
         let waits = |window: &Window| window.state != State::Live;
-        self.settle()?;
+        self.run_until_idle()?;
         for _ in 0..4 * CLIENT_COPY_NS / CLIENT_LOOK_NS {
             if !self.windows.values().any(waits) {
                 break;
             }
             self.now += CLIENT_LOOK_NS;
-            self.settle()?;
+            self.run_until_idle()?;
         }
         match self.windows.iter().find(|(_, window)| waits(window)) {
             Some(((at, side), _)) => Err(format!(

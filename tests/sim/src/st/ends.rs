@@ -273,7 +273,7 @@ impl Ends {
         let by_daemon = self.rng.one_in(4);
         if by_daemon {
             // Whoever enters the system has nothing under way any more.
-            self.settle(side);
+            self.deliver_stores(side);
         }
         match self.ends[side].access.put(offset, bytes, by_daemon) {
             Ok(()) => Ok(()),
@@ -443,7 +443,7 @@ impl Ends {
     }
 
     /// Everything that a side has stored arrives.
-    pub fn settle(&mut self, side: usize) {
+    pub fn deliver_stores(&mut self, side: usize) {
         self.link.borrow_mut().land_all(1 - side);
     }
 

@@ -27,7 +27,7 @@ const CELLS: usize = 8;
 /// The options of sessions.
 const OPTIONS: Options = Options {
     kept: 12,
-    patience: 4_000,
+    reconnect_timeout: 4_000,
 };
 /// Transfers of a channel that a program remembers.
 const MOST_TOKENS: usize = 40;
@@ -70,7 +70,7 @@ pub struct SessionReport {
     pub timed_out: u64,
     /// Waits that slept.
     pub sleeps: u64,
-    /// Sessions that were over, by their patience or because the peer began anew.
+    /// Sessions that were over, by their timeout or because the peer began anew.
     pub over: u64,
     /// Sessions that were over because of what the peer told.
     pub broken: u64,
@@ -319,7 +319,7 @@ impl World {
             }
             23 if may_cut && self.rng.one_in(30) => {
                 self.cut();
-                self.now += OPTIONS.patience;
+                self.now += OPTIONS.reconnect_timeout;
             }
             24..28 if self.is_cut => self.connect()?,
             28 if self.rng.one_in(10) => self.come_to_rest()?,
@@ -347,7 +347,7 @@ impl World {
     // ---- Rest ----
 
     /// Everything arrives, and all that is woken by it acts, until nothing is under way.
-    fn settle(&mut self) -> Result<(), String> {
+    fn run_until_idle(&mut self) -> Result<(), String> {
         for _ in 0..MOST_ROUNDS {
             for side in 0..2 {
                 let access = &self.places[side].access;
@@ -364,7 +364,7 @@ impl World {
 
     /// Everything arrives; nobody may sleep beside what it waits for.
     fn come_to_rest(&mut self) -> Result<(), String> {
-        self.settle()?;
+        self.run_until_idle()?;
         if self.is_cut || !self.is_strict() {
             return Ok(());
         }

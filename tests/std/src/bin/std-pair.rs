@@ -23,7 +23,7 @@ const TRANSFERS: u16 = 4113;
 const VERBS: u16 = 4114;
 
 /// How long a client waits for its server to listen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// One side of a step; the node is the server's.
 type Side = fn(u16) -> io::Result<()>;
@@ -58,7 +58,7 @@ fn pattern(length: usize, seed: u8) -> Vec<u8> {
 }
 
 fn connect(node: u16, port: u16) -> io::Result<Endpoint> {
-    let options = Options::new().retry_for(PATIENCE);
+    let options = Options::new().retry_for(TIME_LIMIT);
     Ok(options.connect(PortId::new(node, port))?)
 }
 
@@ -184,7 +184,8 @@ fn patiently<T>(attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
     loop {
         match attempt() {
             Err(error)
-                if error.kind() == ErrorKind::ConnectionRefused && start.elapsed() < PATIENCE => {}
+                if error.kind() == ErrorKind::ConnectionRefused && start.elapsed() < TIME_LIMIT => {
+            }
             result => return result,
         }
         thread::sleep(Duration::from_millis(20));
@@ -221,7 +222,7 @@ fn serve_transfers(_own: u16) -> io::Result<()> {
 }
 
 fn transfer(server: u16) -> io::Result<()> {
-    let options = st::Options::new().retry_for(PATIENCE);
+    let options = st::Options::new().retry_for(TIME_LIMIT);
     let link = st::connect(PortId::new(server, TRANSFERS), &options)?;
     let (mut tx, mut rx) = link.channel(0)?.split();
     let memory = tx.remote(Deadline::Never)?;

@@ -175,7 +175,9 @@ fn a_card_that_vanishes_takes_nothing_with_it() {
     let (end, _) = fixture.connect();
     fixture.card.borrow_mut().faults.is_gone = true;
     let words = said(|| {
-        assert!(fixture.run_until(5, |fixture| fixture.news.contains(&Event::NodeDown(CARD))));
+        assert!(fixture.run_until(5, |fixture| {
+            fixture.node_events.contains(&Event::NodeDown(CARD))
+        }));
     });
     assert!(
         words.contains("SICR0 (BAR 4 + 0x19004) reads all ones"),
@@ -203,7 +205,9 @@ fn memory_stays_as_long_as_a_card_that_does_not_answer_cannot_be_kept_from_the_b
         (faults.is_gone, faults.no_config) = (true, true);
     }
     let words = said(|| {
-        assert!(fixture.run_until(5, |fixture| fixture.news.contains(&Event::NodeDown(CARD))));
+        assert!(fixture.run_until(5, |fixture| {
+            fixture.node_events.contains(&Event::NodeDown(CARD))
+        }));
     });
     let stays = "0000--03--00.0: the PCI command register: bus mastering stays on";
     assert!(words.contains(stays), "{words}");
@@ -239,7 +243,7 @@ fn a_queue_pair_that_cannot_be_is_refused() {
         let mut fixture = Fixture::new(2);
         fixture.behaviour.queue_pair = Some(address);
         assert!(fixture.run_until(60, |fixture| fixture.card.borrow().resets == 2));
-        assert!(fixture.news.is_empty());
+        assert!(fixture.node_events.is_empty());
         fixture.behaviour.queue_pair = None;
         fixture.boot();
         fixture.check();

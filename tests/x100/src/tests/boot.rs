@@ -28,7 +28,7 @@ fn a_card_boots_and_is_online() {
         let uos = fixture.uos.as_ref().unwrap();
         assert_eq!(uos.command_line, " mem=128M quiet");
         assert_eq!(uos.ram_disk, b"the initial file system");
-        assert_eq!(fixture.news, [Event::NodeUp(CARD)]);
+        assert_eq!(fixture.node_events, [Event::NodeUp(CARD)]);
         assert_eq!(fixture.card.borrow().resets, 1);
         assert!(fixture.links.predecessor_is_quiesced());
         fixture.check();
@@ -89,7 +89,7 @@ fn an_administrator_resets_boots_and_shuts_down() {
     fixture.command(Command::Reset).unwrap();
     assert!(fixture.run_until(60, |fixture| fixture.state() == "ready"));
     assert_eq!(
-        fixture.news,
+        fixture.node_events,
         [
             Event::NodeUp(CARD),
             Event::NodeDown(CARD),
@@ -142,8 +142,12 @@ fn a_system_that_hangs_is_noticed_by_its_heart() {
     let mut fixture = Fixture::new(2);
     fixture.boot();
     fixture.uos.as_mut().unwrap().hang();
-    assert!(!fixture.run_until(25, |fixture| fixture.news.contains(&Event::NodeDown(CARD))));
-    assert!(fixture.run_until(10, |fixture| fixture.news.contains(&Event::NodeDown(CARD))));
+    assert!(!fixture.run_until(25, |fixture| {
+        fixture.node_events.contains(&Event::NodeDown(CARD))
+    }));
+    assert!(fixture.run_until(10, |fixture| {
+        fixture.node_events.contains(&Event::NodeDown(CARD))
+    }));
     fixture.boot();
     fixture.check();
 }
@@ -159,7 +163,7 @@ fn base_card() -> Fixture {
 #[test]
 fn a_base_protocol_card_that_has_nothing_to_say_answers() {
     let mut fixture = base_card();
-    let lost = |fixture: &mut Fixture| fixture.news.contains(&Event::NodeDown(CARD));
+    let lost = |fixture: &mut Fixture| fixture.node_events.contains(&Event::NodeDown(CARD));
     assert!(!fixture.run_until(300, lost));
     // One question in 10 s, and one answer to each.
     let heard = fixture.engine.stats().messages_received;
@@ -179,7 +183,7 @@ fn a_base_protocol_card_that_hangs_is_noticed_by_its_silence() {
     let (end, _) = fixture.connect();
     assert!(!fixture.run_until(15, |fixture| !fixture.is_online()));
     fixture.uos.as_mut().unwrap().hang();
-    let lost = |fixture: &mut Fixture| fixture.news.contains(&Event::NodeDown(CARD));
+    let lost = |fixture: &mut Fixture| fixture.node_events.contains(&Event::NodeDown(CARD));
     assert!(!fixture.run_until(25, lost));
     let words = said(|| assert!(fixture.run_until(20, lost)));
     let expected = "0000--03--00.0: its system is silent: 3 questions in 30000 ms";
@@ -202,7 +206,9 @@ fn a_base_protocol_card_that_left_is_not_asked() {
     let mut fixture = base_card();
     let uos = fixture.uos.as_mut().unwrap();
     uos.engine.leave(&mut uos.memory);
-    assert!(fixture.run_until(5, |fixture| fixture.news.contains(&Event::NodeDown(CARD))));
+    assert!(fixture.run_until(5, |fixture| {
+        fixture.node_events.contains(&Event::NodeDown(CARD))
+    }));
     let resets = fixture.card.borrow().resets;
     assert!(!fixture.run_until(100, |fixture| fixture.card.borrow().resets != resets));
     fixture.check();
@@ -216,7 +222,7 @@ fn the_silence_that_is_allowed_can_be_set() {
         silence_ns: 900_000_000,
     };
     fixture.links.set_timing(timing);
-    let lost = |fixture: &mut Fixture| fixture.news.contains(&Event::NodeDown(CARD));
+    let lost = |fixture: &mut Fixture| fixture.node_events.contains(&Event::NodeDown(CARD));
     assert!(!fixture.run_until(60, lost));
     fixture.uos.as_mut().unwrap().hang();
     assert!(fixture.run_until(2, lost));
@@ -229,7 +235,9 @@ fn a_queue_pair_that_is_withdrawn_ends_the_link() {
     let mut fixture = Fixture::new(2);
     fixture.boot();
     fixture.uos.as_mut().unwrap().withdraw();
-    assert!(fixture.run_until(5, |fixture| fixture.news.contains(&Event::NodeDown(CARD))));
+    assert!(fixture.run_until(5, |fixture| {
+        fixture.node_events.contains(&Event::NodeDown(CARD))
+    }));
     fixture.boot();
     fixture.check();
 }

@@ -135,8 +135,8 @@ fn a_card_and_a_virtual_machine_are_there_at_once() {
     // The card goes; the other link does not notice.
     both.fixture.command(CardCommand::Reset).unwrap();
     both.until(|both| both.fixture.state() == "ready");
-    assert!(both.fixture.news.contains(&Event::NodeDown(CARD)));
-    assert!(!both.fixture.news.contains(&Event::NodeDown(OTHER)));
+    assert!(both.fixture.node_events.contains(&Event::NodeDown(CARD)));
+    assert!(!both.fixture.node_events.contains(&Event::NodeDown(OTHER)));
     both.write(far_end);
     both.fixture.check();
 }

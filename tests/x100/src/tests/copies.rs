@@ -207,7 +207,7 @@ fn fences_come_behind_the_copies() {
         flags: flags.bits(),
     };
     let signal = fixture.engine.fence_signal(windows.end, signal).unwrap();
-    fixture.settle();
+    fixture.run_until_idle();
     // Nothing is done as long as the engine does not move.
     assert_eq!(fixture.engine.finish(wait), None);
     assert_eq!(
@@ -247,7 +247,7 @@ fn fill_up(dma_per_turn: usize) {
         let at = [i % 64 * 4096, (i * 7) % 64 * 4096];
         tickets.push(start(&mut fixture, &windows, Direction::Write, at, PAGE));
     }
-    fixture.settle();
+    fixture.run_until_idle();
     fixture.dma_per_turn = dma_per_turn;
     for ticket in tickets {
         fixture.finish(ticket);
@@ -330,7 +330,7 @@ fn the_cpu_copies_in_slices() {
     // Left on a channel that failed.
     fixture.dma_per_turn = 0;
     let ticket = start(&mut fixture, &windows, Direction::Write, [0, 0], 8 * MIB);
-    fixture.settle();
+    fixture.run_until_idle();
     fixture.card.borrow_mut().faults.dma_errors = 1;
     fixture.dma_per_turn = 1;
     let mut turns = 0;
@@ -354,7 +354,7 @@ fn a_channel_that_stands_still_is_noticed() {
     fixture.memory.write(windows.host, &data);
     fixture.dma_per_turn = 0;
     let ticket = start(&mut fixture, &windows, Direction::Write, [0, 0], MIB);
-    let is_down = |fixture: &mut Fixture| fixture.news.contains(&Event::NodeDown(CARD));
+    let is_down = |fixture: &mut Fixture| fixture.node_events.contains(&Event::NodeDown(CARD));
     assert!(!fixture.run_until(4, is_down));
     let words = said(|| assert!(fixture.run_until(3, is_down)));
     // It is not known what of it still arrives, so the card has to be reset.
@@ -450,7 +450,7 @@ fn a_status_descriptor_that_fails_is_repaired() {
         };
         let signal = fixture.engine.fence_signal(windows.end, signal);
         let signal = signal.unwrap();
-        fixture.settle();
+        fixture.run_until_idle();
         // The copy and its two, then the store of the signal.
         fixture.dma_per_turn = 1;
         (0..3).for_each(|_| _ = fixture.turn());
@@ -495,7 +495,7 @@ fn a_reset_in_the_middle_of_a_transfer_ends_it() {
     assert!(fixture.run_until(2, |fixture| fixture.card.borrow().resets == 2));
     fixture.engine.close(&mut fixture.memory, windows.end);
     assert!(fixture.run_until(60, |fixture| fixture.state() == "ready"));
-    fixture.settle();
+    fixture.run_until_idle();
     assert_eq!(fixture.released.len(), 1);
     let stats = fixture.engine.stats();
     assert_eq!((stats.jobs, stats.windows, stats.remote_windows), (0, 0, 0));
@@ -528,7 +528,9 @@ fn a_card_that_resets_itself_in_the_middle_of_a_transfer_is_lost_and_comes_back(
     }
     fixture.dma_per_turn = usize::MAX;
     fixture.card.borrow_mut().reset();
-    assert!(fixture.run_until(60, |fixture| fixture.news.contains(&Event::NodeDown(CARD))));
+    assert!(fixture.run_until(60, |fixture| {
+        fixture.node_events.contains(&Event::NodeDown(CARD))
+    }));
     fixture.engine.close(&mut fixture.memory, windows.end);
     // No driver can keep away from registers in the second after a reset that it did not order.
     fixture.card.borrow_mut().complaints.clear();
@@ -551,7 +553,7 @@ fn the_last_byte_of_an_ordered_copy_arrives_last() {
         PAGE,
         flags,
     );
-    fixture.settle();
+    fixture.run_until_idle();
     // The engine has not moved, so neither has what must be behind its copy.
     let found = of_card(&fixture, &windows, PAGE);
     assert_eq!((found[0], found[PAGE - 1]), (0, 0));

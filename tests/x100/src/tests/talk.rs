@@ -13,7 +13,7 @@ fn messages_go_both_ways() {
             fixture.engine.send(&mut fixture.memory, end, &sent),
             Ok(3000)
         );
-        fixture.settle();
+        fixture.run_until_idle();
         let uos = fixture.uos.as_mut().unwrap();
         let mut got = vec![0; 4000];
         assert_eq!(uos.engine.recv(&mut uos.memory, other, &mut got), Ok(3000));
@@ -22,14 +22,14 @@ fn messages_go_both_ways() {
             uos.engine.send(&mut uos.memory, other, &sent[5..]),
             Ok(2995)
         );
-        fixture.settle();
+        fixture.run_until_idle();
         assert_eq!(
             fixture.engine.recv(&mut fixture.memory, end, &mut got),
             Ok(2995)
         );
         assert_eq!(got[..2995], sent[5..]);
         fixture.engine.close(&mut fixture.memory, end);
-        fixture.settle();
+        fixture.run_until_idle();
         fixture.check();
     }
 }
@@ -48,7 +48,7 @@ fn the_accesses_for_a_message_of_64_bytes_are_counted() {
             fixture.engine.recv(&mut fixture.memory, end, &mut [0; 64]),
             Ok(0)
         );
-        fixture.settle();
+        fixture.run_until_idle();
         let (there, _) = fixture.count(|fixture| {
             fixture
                 .engine
@@ -56,17 +56,17 @@ fn the_accesses_for_a_message_of_64_bytes_are_counted() {
                 .unwrap();
             // No look at the link is due meanwhile: what is counted is the message's.
             assert!(fixture.links.deadline() > Some(fixture.now + 1_000_000));
-            fixture.settle();
+            fixture.run_until_idle();
         });
         let uos = fixture.uos.as_mut().unwrap();
         uos.engine
             .recv(&mut uos.memory, other, &mut [0; 64])
             .unwrap();
-        fixture.settle();
+        fixture.run_until_idle();
         let (back, _) = fixture.count(|fixture| {
             let uos = fixture.uos.as_mut().unwrap();
             uos.engine.send(&mut uos.memory, other, &[7; 64]).unwrap();
-            fixture.settle();
+            fixture.run_until_idle();
         });
         println!(
             "x100: 64 bytes to the card, doorbell {doorbell}: {there:?}; to the host: {back:?}"

@@ -10,7 +10,7 @@ use runtime::sync::Mutex;
 use runtime::thread;
 use runtime::time::Duration;
 use scif::{Memory, Port, PortId};
-use st::{Deadline, Link, Listener, Options, Receiver, Region, Remote, Sender, Waiting};
+use st::{Connection, Deadline, Listener, Options, Receiver, Region, Remote, Sender, Waiting};
 use zerocopy::{FromBytes, Immutable, IntoBytes, TryFromBytes};
 
 use super::bandwidth::{self, Buffer, SEED};
@@ -134,7 +134,7 @@ impl End {
     }
 
     /// Does what the client orders until it goes.
-    fn attend(&mut self, idle: &Mutex<Vec<Link>>) -> Result {
+    fn attend(&mut self, idle: &Mutex<Vec<Connection>>) -> Result {
         loop {
             self.set_waiting(Waiting::Adaptive);
             // The client has gone when there is none.
@@ -231,7 +231,7 @@ fn server(settings: &Settings) -> PortId {
 }
 
 /// A new connection; its first order.
-fn connect(settings: &Settings, order: Order) -> Result<(Link, (Sender, Receiver))> {
+fn connect(settings: &Settings, order: Order) -> Result<(Connection, (Sender, Receiver))> {
     let options = Options::new().channels(1).retry_for(CONNECT_LIMIT);
     let to = server(settings);
     let link = st::connect(to, &options).context("connecting for transfers")?;

@@ -32,7 +32,7 @@ use crate::samples::Samples;
 pub const AHEAD: Port = 4;
 
 /// How long connecting is tried while no server listens there yet.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// Bytes of a message, and receives that are posted on each queue pair.
 const MESSAGE: usize = 64;
 const RECEIVES: u64 = 64;
@@ -363,7 +363,7 @@ struct Client<'a> {
 impl<'a> Client<'a> {
     fn open(settings: &'a Settings, wait: Wait, pairs: u64, bytes: u64) -> Result<Self> {
         let to = PortId::new(settings.server.node(), settings.server.port() + AHEAD);
-        let patient = Options::new().retry_for(PATIENCE);
+        let patient = Options::new().retry_for(TIME_LIMIT);
         let endpoint = patient.connect(to).context("connecting for verbs")?;
         let order = Order {
             bytes,

@@ -1,8 +1,8 @@
 //! The threads that pass a program's streams on.
 //!
 //! One thread takes the input, in its own pace, out of a pipe into the program's; one waits for the
-//! program's end. Both tell a third one through a pipe of *news*; that one alone sends to the
-//! client: output, errors and the news.
+//! program's end. Both tell a third one through a pipe of *reports*; that one alone sends to the
+//! client: output, errors and what the reports say.
 
 use alloc::format;
 use alloc::string::String;
@@ -20,27 +20,28 @@ use syscall::flag::{EventFlags, F_SETFL, O_NONBLOCK};
 
 /// Bytes passed on at once.
 const BLOCK: usize = 16 * 1024;
-/// Bytes of one piece of news: what, and a number.
-const NEWS: usize = 8;
+/// Bytes of a report: its kind, and a number.
+const REPORT_BYTES: usize = 8;
 /// This number of bytes of input was taken.
 const TAKEN: u32 = 1;
 /// The program has ended, with this status as waiting tells it.
 const ENDED: u32 = 2;
 
-fn piece_of_news(what: u32, number: u32) -> [u8; NEWS] {
-    let mut bytes = [0; NEWS];
+/// A report for the thread that sends to the client.
+fn report(what: u32, number: u32) -> [u8; REPORT_BYTES] {
+    let mut bytes = [0; REPORT_BYTES];
     bytes[..4].copy_from_slice(&what.to_ne_bytes());
     bytes[4..].copy_from_slice(&number.to_ne_bytes());
     bytes
 }
 
-/// The news of the program's end.
-pub fn ended(status: i32) -> [u8; NEWS] {
-    piece_of_news(ENDED, status.cast_unsigned())
+/// The report of the program's end.
+pub fn ended(status: i32) -> [u8; REPORT_BYTES] {
+    report(ENDED, status.cast_unsigned())
 }
 
 /// Passes input on to its end. A program that takes no more must not hold its client up.
-pub fn input(from: &Fd, to: Fd, news: &Fd) {
+pub fn input(from: &Fd, to: Fd, reports: &Fd) {
     let mut to = Some(to);
     let mut block = alloc::vec![0; BLOCK];
     loop {
@@ -56,7 +57,7 @@ pub fn input(from: &Fd, to: Fd, news: &Fd) {
             to = None;
         }
         // A block is less than 4 GiB.
-        let _ = runtime::io::write_all(news.raw(), &piece_of_news(TAKEN, count as u32));
+        let _ = runtime::io::write_all(reports.raw(), &report(TAKEN, count as u32));
     }
 }
 
@@ -64,7 +65,7 @@ pub fn input(from: &Fd, to: Fd, news: &Fd) {
 enum Source {
     Stdout,
     Stderr,
-    News,
+    Reports,
 }
 
 /// The streams of a program, which the pump sends to the client.
@@ -76,7 +77,7 @@ pub struct Output {
     /// Its errors.
     pub stderr: Fd,
     /// From the other threads.
-    pub news: Fd,
+    pub reports: Fd,
     /// Names of files that are sent in the end.
     pub fetch: Vec<String>,
     /// Where they are.
@@ -113,7 +114,7 @@ impl Output {
         let sources = [
             (&self.stdout, Source::Stdout),
             (&self.stderr, Source::Stderr),
-            (&self.news, Source::News),
+            (&self.reports, Source::Reports),
         ];
         for (file, source) in sources {
             libredox::call::fcntl(file.raw(), F_SETFL, O_NONBLOCK)?;
@@ -141,8 +142,8 @@ impl Output {
                     Read::End => *stream = None,
                 }
             }
-            let mut piece = [0; NEWS];
-            if let Read::Bytes(NEWS) = read(&self.news, &mut piece) {
+            let mut piece = [0; REPORT_BYTES];
+            if let Read::Bytes(REPORT_BYTES) = read(&self.reports, &mut piece) {
                 idle = false;
                 let (pieces, _) = piece.as_chunks();
                 let [what, number] = [0, 1].map(|index| u32::from_ne_bytes(pieces[index]));

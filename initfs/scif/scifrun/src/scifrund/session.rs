@@ -204,7 +204,8 @@ fn start(
     directory: &Directory,
 ) -> Answer<Session> {
     let pipes = || Ok::<_, Error>((pipe()?, pipe()?, pipe()?, pipe()?, pipe()?));
-    let (stdin, stdout, stderr, input, news) = pipes().map_err(|error| refusal("pipes", error))?;
+    let (stdin, stdout, stderr, input, reports) =
+        pipes().map_err(|error| refusal("pipes", error))?;
     enter(request, directory)?;
     let name = &request.arguments[0];
     let mut command = Command::new(name);
@@ -232,15 +233,15 @@ fn start(
         refusal("threads", error)
     };
     let taken =
-        Fd::new(libredox::call::dup(news.1.raw(), b"").map_err(|error| failed(error.into()))?);
+        Fd::new(libredox::call::dup(reports.1.raw(), b"").map_err(|error| failed(error.into()))?);
     thread::spawn(move || pump::input(&input.0, stdin.1, &taken)).map_err(failed)?;
-    let news_writer = news.1;
-    thread::spawn(move || wait_for(child, &news_writer)).map_err(failed)?;
+    let report_writer = reports.1;
+    thread::spawn(move || wait_for(child, &report_writer)).map_err(failed)?;
     let output = Output {
         connection: connection.clone(),
         stdout: stdout.0,
         stderr: stderr.0,
-        news: news.0,
+        reports: reports.0,
         fetch: request.fetch.clone(),
         directory: directory.0.clone().unwrap_or_default(),
         is_over: Arc::default(),
@@ -289,10 +290,10 @@ fn enter(request: &Request, directory: &Directory) -> Answer<()> {
 }
 
 /// Waits for the end of the program and tells it.
-fn wait_for(mut child: Child, news: &Fd) {
+fn wait_for(mut child: Child, reports: &Fd) {
     let status = child.wait().map_or(0, |status| status.into_raw());
     // The reader ends with this process only.
-    let _ = runtime::io::write_all(news.raw(), &pump::ended(status));
+    let _ = runtime::io::write_all(reports.raw(), &pump::ended(status));
 }
 
 impl Session {

@@ -11,7 +11,7 @@ use syscall::error::{EINVAL, ENOMEM};
 use umad::mad_core::agents::Registration;
 use umad::mad_core::mad::{Mad, OPENIB_OUI, class, method};
 use umad::mad_core::rmpp::{flag, kind};
-use umad::{Agent, Patience, Port, client, general, get, node_info, subnet};
+use umad::{Agent, Port, RetryPolicy, client, general, get, node_info, subnet};
 
 use super::{CLASS, errno, message, server, text};
 
@@ -22,7 +22,7 @@ const MAX_SENDS: u32 = 4096;
 /// A port that is not there.
 const NOBODY: u16 = 0x99;
 /// For an answer that will not come.
-const SHORT: Patience = Patience {
+const SHORT: RetryPolicy = RetryPolicy {
     timeout_ms: 3000,
     retries: 0,
 };
@@ -46,13 +46,11 @@ impl Victim {
     fn is_served(&mut self) -> bool {
         self.tid += 1;
         let mad = node_info(self.tid);
-        let patience = Patience {
+        let retry = RetryPolicy {
             timeout_ms: 20_000,
             retries: 0,
         };
-        let answer = self
-            .port
-            .ask(self.subnet, &subnet(1), mad.bytes(), patience);
+        let answer = self.port.ask(self.subnet, &subnet(1), mad.bytes(), retry);
         answer.is_ok_and(|answer| answer.is_some())
     }
 }
@@ -79,7 +77,7 @@ fn flood(suite: &mut Suite, victim: &mut Victim) {
     let mut served = 0;
     for number in 0..FLOOD {
         let to = subnet(if number % 2 == 0 { 1 } else { NOBODY });
-        let sent = port.send(agent, &to, node_info(number).bytes(), Patience::NONE);
+        let sent = port.send(agent, &to, node_info(number).bytes(), RetryPolicy::NONE);
         refused += u32::from(sent.is_err());
         if number % 500 == 0 {
             served += u32::from(victim.is_served());
@@ -94,7 +92,7 @@ fn flood(suite: &mut Suite, victim: &mut Victim) {
 fn unanswered(suite: &mut Suite, victim: &mut Victim) {
     let port = Port::open().expect("umad0 opens");
     let agent = port.register(&client(1, 1)).expect("an agent");
-    let long = Patience {
+    let long = RetryPolicy {
         timeout_ms: 600_000,
         retries: 0,
     };
@@ -121,14 +119,14 @@ fn unknown_classes(suite: &mut Suite, victim: &mut Victim) {
         for method in [method::SEND, method::GET_RESPONSE, 0x7f] {
             let mut mad = Mad::padded(&[1, number, 1, method]);
             mad.header.tid = u64::from(number).into();
-            let sent = errno(port.send(agent, &general(1), mad.bytes(), Patience::NONE));
+            let sent = errno(port.send(agent, &general(1), mad.bytes(), RetryPolicy::NONE));
             strange += u32::from(!matches!(sent, 0 | EINVAL));
         }
     }
     suite.equal("unknown classes are sent or refused", strange, 0);
     for number in [5_u8, 8, 9, 0x11, 0x21, 0x2f, 0x50, 0x60, 0xff] {
         let mad = get(number, 1, 1, 0, u32::from(number));
-        let answer = port.ask(agent, &general(1), mad.bytes(), Patience::USUAL);
+        let answer = port.ask(agent, &general(1), mad.bytes(), RetryPolicy::USUAL);
         let status = answer
             .ok()
             .flatten()
@@ -155,7 +153,7 @@ fn stolen_transactions(suite: &mut Suite, victim: &mut Victim) {
         let mut answer = node_info(0);
         answer.header.method = method::GET_RESPONSE;
         answer.header.tid = (guess << 32 | u64::from(victim.tid)).into();
-        let sent = port.send(agent, &subnet(1), answer.bytes(), Patience::NONE);
+        let sent = port.send(agent, &subnet(1), answer.bytes(), RetryPolicy::NONE);
         if sent.is_err() {
             suite.equal("an answer", errno(sent), 0);
         }
@@ -208,7 +206,7 @@ fn wrong_segments(suite: &mut Suite, victim: &mut Victim) {
         for _ in 0..20 {
             tid += 1;
             let mad = segment(tid, kind, flags, number, length);
-            let sent = port.send(agent, &general(1), mad.bytes(), Patience::NONE);
+            let sent = port.send(agent, &general(1), mad.bytes(), RetryPolicy::NONE);
             refused += u32::from(sent.is_err());
         }
     }
@@ -217,7 +215,7 @@ fn wrong_segments(suite: &mut Suite, victim: &mut Victim) {
     for _ in 0..300 {
         tid += 1;
         let mad = segment(tid, kind::DATA, first, 1, 0);
-        let sent = port.send(agent, &general(1), mad.bytes(), Patience::NONE);
+        let sent = port.send(agent, &general(1), mad.bytes(), RetryPolicy::NONE);
         refused += u32::from(sent.is_err());
     }
     suite.equal("beginnings without end are sent", refused, 0);
@@ -229,7 +227,7 @@ fn wrong_segments(suite: &mut Suite, victim: &mut Victim) {
     let honest = Port::open().expect("umad0 opens");
     let sender = honest.register(&client(CLASS, 1)).expect("an agent");
     let whole = message(7, 90_000, 3000);
-    let sent = honest.send(sender, &general(1), &whole, Patience::USUAL);
+    let sent = honest.send(sender, &general(1), &whole, RetryPolicy::USUAL);
     suite.equal("a whole message is sent", errno(sent), 0);
     let got = victim.port.receive(Some(Duration::from_secs(20)));
     let got = got
@@ -251,7 +249,7 @@ pub fn hold() -> i32 {
         agents.extend(port.register(&asked));
     }
     let sender = port.register(&client(CLASS, 1)).expect("an agent");
-    let long = Patience {
+    let long = RetryPolicy {
         timeout_ms: 600_000,
         retries: 9,
     };

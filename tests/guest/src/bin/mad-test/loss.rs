@@ -5,7 +5,7 @@ use core::time::Duration;
 use guest_tests::{Suite, settled};
 use umad::mad_core::agents::Registration;
 use umad::mad_core::mad::{Mad, PERMISSIVE_LID, method};
-use umad::{Agent, Patience, Port, client, directed, general, get};
+use umad::{Agent, Port, RetryPolicy, client, directed, general, get};
 
 use super::{CLASS, END, data, errno, text};
 
@@ -89,7 +89,7 @@ impl Watcher {
         let to = general(MANAGER);
         let answer = self
             .port
-            .ask(self.subscriber, &to, mad.bytes(), Patience::USUAL);
+            .ask(self.subscriber, &to, mad.bytes(), RetryPolicy::USUAL);
         Some(answer.ok()??.mad().header.status.get())
     }
 
@@ -129,7 +129,7 @@ impl Watcher {
                 self.subscriber,
                 &report.from,
                 answer.bytes(),
-                Patience::NONE,
+                RetryPolicy::NONE,
             );
             if errno(sent) != 0 {
                 return None;

@@ -26,7 +26,7 @@ use mad_core::packet::Destination;
 use runtime::fs;
 use runtime::time::sleep;
 use syscall::error::{EAGAIN, EBADF, EINVAL, EIO, ENOMEM, ENOSPC, ENOTTY, Error};
-use umad::{Agent, Patience, Port, client, directed, general, get, mad_core, node_info, subnet};
+use umad::{Agent, Port, RetryPolicy, client, directed, general, get, mad_core, node_info, subnet};
 
 runtime::main!(main);
 
@@ -69,7 +69,7 @@ fn text(name: &str) -> alloc::string::String {
 
 /// The attribute in an answer of subnet management.
 fn data(port: &Port, agent: umad::Agent, lid: u16, mad: &Mad) -> Option<(u16, [u8; 64])> {
-    let answer = port.ask(agent, &subnet(lid), mad.bytes(), Patience::USUAL);
+    let answer = port.ask(agent, &subnet(lid), mad.bytes(), RetryPolicy::USUAL);
     let smp = answer.ok()??.mad().smp();
     Some((smp.header.status.get(), smp.data))
 }
@@ -116,7 +116,7 @@ fn registering(suite: &mut Suite) {
         umad::Agent(3),
         &subnet(1),
         node_info(1).bytes(),
-        Patience::USUAL,
+        RetryPolicy::USUAL,
     );
     suite.equal("a send of no agent", errno(sent), EIO);
     for number in 0..32 {
@@ -140,7 +140,7 @@ fn asking(suite: &mut Suite) {
         agent,
         &subnet(PERMISSIVE_LID),
         wrong.bytes(),
-        Patience::USUAL,
+        RetryPolicy::USUAL,
     );
     suite.equal("another port", errno(sent), EINVAL);
     let by_lid = port.register(&client(1, 1)).expect("an agent");
@@ -155,13 +155,13 @@ fn asking(suite: &mut Suite) {
     let counters = port.register(&client(4, 1)).expect("an agent");
     let mut mad = get(4, 1, 0x12, 0, 6);
     mad.rest[64 - HEADER_BYTES + 1] = 1;
-    let answer = port.ask(counters, &general(1), mad.bytes(), Patience::USUAL);
+    let answer = port.ask(counters, &general(1), mad.bytes(), RetryPolicy::USUAL);
     let sent = answer.ok().flatten().map(|answer| {
         let bytes = answer.mad();
         bytes.bytes()[64 + 32..64 + 36].iter().any(|byte| *byte > 0)
     });
     suite.equal("counters", sent, Some(true));
-    let nobody = Patience {
+    let nobody = RetryPolicy {
         timeout_ms: 20,
         retries: 1,
     };
@@ -181,7 +181,7 @@ fn reading(suite: &mut Suite) {
     mad.header.method = method::GET_TABLE;
     let mut buffer = vec![0x5a; 8192];
     suite.equal("nothing there", errno(port.read(&mut buffer)), EAGAIN);
-    let sent = port.send(agent, &general(1), mad.bytes(), Patience::USUAL);
+    let sent = port.send(agent, &general(1), mad.bytes(), RetryPolicy::USUAL);
     suite.equal("a query", errno(sent), 0);
     suite.equal(
         "shorter than the header",
@@ -272,7 +272,7 @@ fn serve(suite: &mut Suite) {
         };
         let mut answer = asked.message.clone();
         answer[3] = method::GET_RESPONSE;
-        let sent = port.send(agent, &asked.from, &answer, Patience::NONE);
+        let sent = port.send(agent, &asked.from, &answer, RetryPolicy::NONE);
         if sent.is_err() {
             suite.equal("an answer", errno(sent), 0);
         }
@@ -302,13 +302,13 @@ fn message(attribute: u16, tid: u32, bytes: usize) -> Vec<u8> {
 /// request, or nobody answers. Whether it answers.
 fn ask_server(port: &Port, agent: Agent, to: &Destination, attribute: u16, tid: &mut u32) -> bool {
     const TRIES: u32 = 600;
-    let patience = Patience {
+    let retry = RetryPolicy {
         timeout_ms: 500,
         retries: 0,
     };
     for _ in 0..TRIES {
         *tid += 1;
-        let answer = port.ask(agent, to, &message(attribute, *tid, 8), patience);
+        let answer = port.ask(agent, to, &message(attribute, *tid, 8), retry);
         match answer {
             Ok(Some(answer)) if answer.mad().header.status.get() == 0 => return true,
             Ok(Some(_)) => sleep(Duration::from_millis(100)),
@@ -326,7 +326,7 @@ fn pair(suite: &mut Suite, node: u16) {
     let mut tid = 100;
     let is_there = ask_server(&port, agent, &to, 1, &mut tid);
     suite.holds("the server answers", is_there);
-    let long = Patience {
+    let long = RetryPolicy {
         timeout_ms: 60_000,
         retries: 3,
     };
@@ -363,7 +363,7 @@ fn pair(suite: &mut Suite, node: u16) {
     let mut mad = get(3, 2, 0x20, 0, 92);
     mad.header.method = method::GET_TABLE;
     let links = port
-        .ask(query, &general(1), mad.bytes(), Patience::USUAL)
+        .ask(query, &general(1), mad.bytes(), RetryPolicy::USUAL)
         .ok()
         .flatten();
     let links = links.map(|answer| (answer.message.len() - 56) / 8);

@@ -18,7 +18,7 @@ const PORT: u16 = 4099;
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long the others may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 const STOP: u8 = b's';
 const STOPPED: u8 = b'd';
@@ -52,7 +52,7 @@ impl Leader {
         let start = Instant::now();
         let mut stopped = 0;
         // One that is booting right now comes late.
-        while stopped < nodes && start.elapsed() < PATIENCE {
+        while stopped < nodes && start.elapsed() < TIME_LIMIT {
             self.turn();
             self.followers.retain(|follower| {
                 let said = follower.send(&[STOP], SendFlags::BLOCK).is_ok();

@@ -25,7 +25,7 @@ const KILL_TURNS: u64 = 20;
 /// Between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
 /// How long a node may take to be missed, and to be back.
-const NODE_PATIENCE: Duration = Duration::from_secs(120);
+const NODE_TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// The counters that must be in the end as in the beginning.
 const COUNTERS: [&str; 10] = [
@@ -284,10 +284,10 @@ impl Reaper {
                 self.go(State::Booting(node));
             }
             State::Booting(node) if nodes.contains(&node) => self.go(State::Idle),
-            State::Killed(node) if waited > NODE_PATIENCE => {
+            State::Killed(node) if waited > NODE_TIME_LIMIT => {
                 return Err(format!("node {node} was killed and is still online"));
             }
-            State::Booting(node) if waited > NODE_PATIENCE => {
+            State::Booting(node) if waited > NODE_TIME_LIMIT => {
                 return Err(format!("node {node} was booted and is not online"));
             }
             _ => {}

@@ -24,9 +24,9 @@ pub fn run(node: NodeId) -> Checked {
     Ok(())
 }
 
-fn begin(node: NodeId, patience: Duration) -> Checked<Session> {
+fn begin(node: NodeId, reconnect_timeout: Duration) -> Checked<Session> {
     let options = options().retry_for(Duration::from_secs(30));
-    let options = options.patience(patience);
+    let options = options.reconnect_timeout(reconnect_timeout);
     let session = Session::connect(PortId::new(node, PORT), &options);
     let mut session = session.map_err(failed("connect"))?;
     let memory = Memory::new(PLACES * PLACE).map_err(|_| Failure::Setup)?;

@@ -6,7 +6,7 @@ use guest_tests::{Suite, text};
 use runtime::thread;
 use runtime::time::Duration;
 use scif::{Endpoint, NodeId};
-use st::{Error, Link, Listener, PortId};
+use st::{Connection, Error, Listener, PortId};
 
 use super::client::Peer;
 use super::{Message, PORT, kind, options};
@@ -33,7 +33,7 @@ fn slow(node: NodeId) -> Result<(), String> {
     quick.say(of(kind::CLOSE))?;
     drop(quick);
     // The server has waited for it, too.
-    let link = Link::request(slow, &options()).map_err(text("request"))?;
+    let link = Connection::request(slow, &options()).map_err(text("request"))?;
     let (tx, rx) = link.channel(0).map_err(text("channel"))?.split();
     let mut late = Peer { link, tx, rx };
     late.ask(of(kind::SLEEP))?;

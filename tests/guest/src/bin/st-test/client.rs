@@ -8,8 +8,8 @@ use guest_tests::{Suite, counter, text};
 use runtime::time::Duration;
 use scif::NodeId;
 use st::{
-    Deadline, Error, Flags, Header, Interest, Link, Local, Memory, Operation, PortId, Receiver,
-    Refused, Remote, Sender, Target, WaitSet, Waiting, connect,
+    Connection, Deadline, Error, Flags, Header, Interest, Local, Memory, Operation, PortId,
+    Receiver, Refused, Remote, Sender, Target, WaitSet, Waiting, connect,
 };
 
 use super::server::cross;
@@ -21,7 +21,7 @@ type Checked<T = ()> = Result<T, String>;
 
 /// Both halves of channel 0, and the connection.
 pub struct Peer {
-    pub link: Link,
+    pub link: Connection,
     pub tx: Sender,
     pub rx: Receiver,
 }

@@ -10,7 +10,7 @@ use super::client::Peer;
 use super::{BYTES, Message, VICTIM_PORT, kind, options};
 
 /// How the victim is waited for.
-const WAYS: [(&str, Waiting); 3] = [
+const WAITING: [(&str, Waiting); 3] = [
     ("polling", Waiting::Poll),
     ("adaptive", Waiting::Adaptive),
     ("sleeping", Waiting::Sleep),
@@ -19,7 +19,7 @@ const WAYS: [(&str, Waiting); 3] = [
 /// Three victims that die in the middle of everything, one that dies beside a full queue, and a
 /// client with other options.
 pub fn check(suite: &mut Suite, node: NodeId) {
-    for (name, waiting) in WAYS {
+    for (name, waiting) in WAITING {
         let name = alloc::format!("a peer dies, {name}");
         suite.check(&name, dies(node, waiting));
     }

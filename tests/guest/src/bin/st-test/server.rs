@@ -6,8 +6,8 @@ use runtime::process::exit;
 use runtime::time::{Duration, sleep};
 use runtime::{println, thread};
 use st::{
-    Arrived, Deadline, Header, Link, Listener, Local, Memory, Receiver, Region, Result, Sender,
-    Waiting,
+    Arrived, Connection, Deadline, Header, Listener, Local, Memory, Receiver, Region, Result,
+    Sender, Waiting,
 };
 
 use super::{BYTES, COUNTER, Message, byte, kind, options, say};
@@ -41,7 +41,7 @@ pub fn serve(port: u16, is_victim: bool) -> i32 {
 }
 
 /// Serves one connection; whether it was the last one.
-fn talk(link: &Link) -> Result<bool> {
+fn talk(link: &Connection) -> Result<bool> {
     let (mut tx, mut rx) = link.channel(0)?.split();
     let mut region: Option<Region> = None;
     loop {
@@ -171,7 +171,7 @@ fn raw_back(tx: &mut Sender, rx: &mut Receiver) -> Result<()> {
 }
 
 /// Pushes and puts without end, and dies some time later.
-fn die(link: &Link, tx: &mut Sender) -> ! {
+fn die(link: &Connection, tx: &mut Sender) -> ! {
     let dead = thread::spawn(|| {
         sleep(Duration::from_millis(150));
         exit(DEATH)

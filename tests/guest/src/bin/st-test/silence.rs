@@ -5,7 +5,7 @@ use alloc::string::String;
 
 use guest_tests::{Suite, text};
 use runtime::thread;
-use st::{Deadline, Error, Link, Listener, Memory, PortId, Sender};
+use st::{Connection, Deadline, Error, Listener, Memory, PortId, Sender};
 
 use super::options;
 
@@ -67,7 +67,7 @@ fn map_until_refused(tx: &mut Sender, mut memory: Memory) -> Result<(Memory, u32
     Err("maps of which nobody heard".into())
 }
 
-fn channel(link: &Link) -> Result<(Sender, st::Receiver), String> {
+fn channel(link: &Connection) -> Result<(Sender, st::Receiver), String> {
     Ok(link.channel(0).map_err(text("channel"))?.split())
 }
 

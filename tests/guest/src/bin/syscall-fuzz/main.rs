@@ -33,7 +33,7 @@ runtime::main!(main);
 /// Lives at a time.
 const LIVES: usize = 4;
 /// How long a life may say nothing before it is killed: it waits for something.
-const PATIENCE: Duration = Duration::from_millis(700);
+const TIME_LIMIT: Duration = Duration::from_millis(700);
 /// After how long of silence one that was killed must have ended: much longer than a busy machine
 /// takes.
 const DEATH: Duration = Duration::from_secs(60);
@@ -194,7 +194,7 @@ fn look_after(life: &mut Slot, sum: &mut Sum) -> Result<bool> {
                 return Err(Error::new(ETIMEDOUT));
             }
         }
-        None if life.heard.elapsed() >= PATIENCE => {
+        None if life.heard.elapsed() >= TIME_LIMIT => {
             // It may end in this moment.
             let _ = life.child.kill();
             life.is_killed = true;

@@ -14,7 +14,7 @@ use verbs_core::types::Access;
 use super::{CLAIMED, Checked, LOOK, Order, PAGE, PORT, PREPARE, QUIT, hear, say};
 
 /// How long the victim may take for anything.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// Rounds of anything, and records of each.
 const ROUNDS: u64 = 40;
 const RECORDS: u64 = 60;
@@ -37,7 +37,7 @@ struct Lane {
 
 pub fn attack(node: NodeId, seed: u64) -> i32 {
     let mut suite = Suite::new("verbs-hostile");
-    let patient = Options::new().retry_for(PATIENCE);
+    let patient = Options::new().retry_for(TIME_LIMIT);
     let control = match patient.connect(PortId::new(node, PORT)) {
         Ok(control) => control,
         Err(error) => {
@@ -106,7 +106,7 @@ impl Attack {
     /// A lane to the port of a queue pair, from a port of the attacker's choice.
     fn lane(&self, qpn: u32, from: u32) -> Checked<Lane> {
         let to = PortId::new(self.node, (qpn >> 8) as u16);
-        let endpoint = Options::new().retry_for(PATIENCE).connect(to);
+        let endpoint = Options::new().retry_for(TIME_LIMIT).connect(to);
         let endpoint = endpoint.map_err(text("connect"))?;
         let mut hello = b"VRBS".to_vec();
         for word in [1, from, qpn >> 8] {
@@ -347,7 +347,7 @@ impl Attack {
         let to = PortId::new(self.node, (victim.qpn >> 8) as u16);
         let mut silent = Vec::new();
         for _ in 0..160 {
-            let patient = Options::new().retry_for(PATIENCE);
+            let patient = Options::new().retry_for(TIME_LIMIT);
             silent.push(patient.connect(to).map_err(text("connect"))?);
         }
         // Who has something to say is heard.
@@ -392,7 +392,7 @@ impl Lane {
             let rest = header.get_mut(count..).unwrap_or_default();
             let got = self.endpoint.recv(rest, RecvFlags::empty());
             count += got.map_err(text("the lane"))?;
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIME_LIMIT {
                 return Err("the victim says nothing".into());
             }
             sleep(Duration::from_micros(200));

@@ -13,7 +13,7 @@ use verbs::{
 use super::{CANARY, CLAIMED, Checked, LOOK, Order, PAGE, PORT, PREPARE, QUIT, hear, say};
 
 /// How long a round of the own traffic may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// Regions of the attacked domain, and one of another domain.
 struct Memories {
@@ -89,7 +89,7 @@ impl Own {
         while sent.len() < 2 || received.is_empty() {
             self.sends.poll(2, &mut sent).map_err(text("poll"))?;
             self.receives.poll(1, &mut received).map_err(text("poll"))?;
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIME_LIMIT {
                 return Err("the own traffic stands still".into());
             }
         }
@@ -106,7 +106,7 @@ impl Own {
 fn only_own_lane(context: &Context) -> Checked {
     let start = Instant::now();
     while context.raw().counts().lanes > 1 {
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > TIME_LIMIT {
             return Err("a lane stays".into());
         }
         sleep(Duration::from_millis(1));

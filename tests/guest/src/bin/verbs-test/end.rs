@@ -19,7 +19,7 @@ pub const BYTES: usize = 4 << 20;
 /// Completions of a queue.
 const COMPLETIONS: u32 = 1024;
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// One side of a connection.
 pub struct End {
@@ -126,7 +126,7 @@ pub fn wait(queue: &CompletionQueue, count: usize) -> Checked<Vec<WorkCompletion
     while found.len() < count {
         let most = count - found.len();
         let new = queue.poll(most, &mut found).map_err(text("poll"))?;
-        if new == 0 && start.elapsed() > PATIENCE {
+        if new == 0 && start.elapsed() > TIME_LIMIT {
             return Err(alloc::format!("{} of {count} completions", found.len()));
         }
     }

@@ -7,7 +7,6 @@ use core::time::Duration;
 use hal::event::Queue;
 use hal::lock::Mutex;
 use scif::{Endpoint, PollEntry, Port, PortId, Readiness, poll};
-use st_core::connection::Connection;
 use st_core::record::Parameters;
 use st_core::setup;
 use syscall::flag::EventFlags;
@@ -86,7 +85,7 @@ impl Listener {
     /// Those of SCIF's accept. `Refused` when a peer's parameters cannot be agreed on, `TimedOut`
     /// when it says nothing for 10 s, or when more than the backlog's peers say nothing:
     /// that connection is closed, and the listener goes on.
-    pub fn accept(&self) -> Result<Link> {
+    pub fn accept(&self) -> Result<Connection> {
         let mut events = self.events.lock();
         let events = match &mut *events {
             Some(events) => events,
@@ -121,7 +120,7 @@ impl Listener {
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
-    pub fn try_accept(&self) -> Result<Option<Link>> {
+    pub fn try_accept(&self) -> Result<Option<Connection>> {
         let mut greeted = self.greeted.lock();
         let mut index = 0;
         while let Some(next) = greeted.get_mut(index) {
@@ -158,20 +157,20 @@ impl Listener {
 /// # Errors
 /// Those of SCIF's connect: `ECONNREFUSED` when no program listens there, `ENODEV` when there is no
 /// such node, …; `Refused` when the options of both ends do not agree.
-pub fn connect(to: PortId, options: &Options) -> Result<Link> {
+pub fn connect(to: PortId, options: &Options) -> Result<Connection> {
     setup::layout(options.setup)?;
     let scif = scif::Options::new().port(options.port);
-    Link::request(scif.retry_for(options.retry_for).connect(to)?, options)
+    Connection::request(scif.retry_for(options.retry_for).connect(to)?, options)
 }
 
 /// One end of a connection. Its channels are attached one by one; the connection lives as long as
 /// any of them does.
-pub struct Link {
+pub struct Connection {
     pub(crate) shared: Arc<Shared>,
     options: Options,
 }
 
-impl Link {
+impl Connection {
     /// Opens the conversation over a connected endpoint, whose other end calls
     /// [`answer`](Self::answer). Programs that must not wait here use a [`Handshake`].
     ///
@@ -233,7 +232,7 @@ impl Link {
 
     /// What the peer has told.
     pub fn peer(&self) -> Parameters {
-        let agreed = |connection: &mut Connection| connection.agreed().parameters;
+        let agreed = |protocol: &mut st_core::connection::Connection| protocol.agreed().parameters;
         self.shared.with_connection(agreed)
     }
 }
