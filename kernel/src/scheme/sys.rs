@@ -434,6 +434,7 @@ fn stat() -> String {
         let _ = write!(text, " {irq}");
     }
     let boot_time = time::realtime_ns().saturating_sub(u128::from(time::now_ns())) / 1_000_000_000;
+    let (bounce, idle_bounce) = bounce_frames();
     let _ = write!(
         text,
         "\nboot_time: {boot_time}\n\
@@ -451,7 +452,8 @@ fn stat() -> String {
          frames_heap: {}\n\
          frames_tables: {}\n\
          frames_stacks: {}\n\
-         frames_bounce: {}\n\
+         frames_bounce: {bounce}\n\
+         frames_bounce_idle: {idle_bounce}\n\
          turns_woken: {}\n\
          turns_computing: {}\n\
          turns_owed: {}\n",
@@ -465,7 +467,6 @@ fn stat() -> String {
         memory.heap,
         memory.tables,
         memory.stacks,
-        bounce_frames(),
         turns.woken,
         turns.computing,
         turns.owed,

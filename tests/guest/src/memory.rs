@@ -11,10 +11,8 @@ use crate::{Suite, at_rest, text};
 /// What there is instead of numbers on Redox's kernel, which counts no frames.
 const NOT_COUNTED: &str = "this kernel counts no frames";
 
-/// The holder of bounce buffers.
-const BOUNCE: &str = "bounce";
-/// Frames that bounce buffers may have more than before: requests that waited at the same time.
-const MOST_BOUNCE: i64 = 16;
+/// The holder of bounce buffers that no request holds.
+const IDLE_BOUNCE: &str = "idle bounce";
 
 /// Frames in use, by holder. One frame is 4 KiB.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,10 +56,13 @@ impl Frames {
             ("kernel heap", "frames_heap"),
             ("page tables", "frames_tables"),
             ("kernel stacks", "frames_stacks"),
-            (BOUNCE, "frames_bounce"),
+            (IDLE_BOUNCE, "frames_bounce_idle"),
         ] {
             parts.push((String::from(name), frames(line)?));
         }
+        let held = frames("frames_bounce")?.checked_sub(frames("frames_bounce_idle")?);
+        let held = held.ok_or("sys/stat has more idle bounce buffers than there are")?;
+        parts.push((String::from("held bounce"), held));
         for (_, name, own) in programs(table)? {
             match parts.iter_mut().find(|(known, _)| known == name) {
                 Some((_, sum)) => *sum += own,
@@ -76,14 +77,11 @@ impl Frames {
     }
 
     /// The number of frames that are free no more since then; negative when there are more. Bounce
-    /// buffers are left out: a daemon has as many as requests waited for it at the same time.
+    /// buffers that no request holds are left out: a daemon keeps as many as requests waited for it
+    /// at the same time, up to the kernel's limit.
     pub fn lost_since(&self, before: &Self) -> i64 {
-        before.free as i64 - self.free as i64 - self.bounce_since(before)
-    }
-
-    /// The number of frames that are in bounce buffers since then; negative when there are fewer.
-    fn bounce_since(&self, before: &Self) -> i64 {
-        self.count(BOUNCE) - before.count(BOUNCE)
+        let kept = self.count(IDLE_BOUNCE) - before.count(IDLE_BOUNCE);
+        before.free as i64 - self.free as i64 - kept
     }
 
     /// The frames of a holder.
@@ -101,27 +99,20 @@ impl Frames {
             (change != 0).then(|| format!("{name} {change:+}"))
         });
         let changes: Vec<String> = changes.collect();
-        format!(
-            "{} fewer free: {}",
-            self.lost_since(before),
-            changes.join(", ")
-        )
+        format!("{} lost: {}", self.lost_since(before), changes.join(", "))
     }
 }
 
-/// Looks until at most `most` frames fewer are free than `before`, without a few in bounce buffers,
-/// and nothing changes any more, and prints the holders that have more or fewer. What was found is
-/// the next check's `before`. Where frames are not counted there is nothing to check, which is
-/// printed.
+/// Looks until at most `most` frames are lost since `before` and nothing changes any more, and
+/// prints the holders that have more or fewer. What was found is the next check's `before`. Where
+/// frames are not counted there is nothing to check, which is printed.
 pub fn check(suite: &mut Suite, name: &str, before: &mut Result<Frames, String>, most: i64) {
     if before.as_ref().is_err_and(|error| error == NOT_COUNTED) {
         println!("{name}: {NOT_COUNTED}");
         return;
     }
     let found = before.clone().and_then(|before| {
-        let is_enough = |now: &Frames| {
-            now.lost_since(&before) <= most && now.bounce_since(&before) <= MOST_BOUNCE
-        };
+        let is_enough = |now: &Frames| now.lost_since(&before) <= most;
         let now = at_rest(Frames::now, |now| now.as_ref().is_ok_and(is_enough))?;
         let changes = now.changes_since(&before);
         println!("{name}: {changes}");

@@ -20,10 +20,15 @@ const FRAMES: usize = 2;
 
 /// Frames of all bounce buffers.
 static BOUNCE_FRAMES: AtomicUsize = AtomicUsize::new(0);
+/// Frames of those that no request holds.
+static IDLE_FRAMES: AtomicUsize = AtomicUsize::new(0);
 
-/// Frames of the bounce buffers of all address spaces.
-pub fn bounce_frames() -> usize {
-    BOUNCE_FRAMES.load(Ordering::Relaxed)
+/// Frames of the bounce buffers of all address spaces, and how many of them no request holds.
+pub fn bounce_frames() -> (usize, usize) {
+    (
+        BOUNCE_FRAMES.load(Ordering::Relaxed),
+        IDLE_FRAMES.load(Ordering::Relaxed),
+    )
 }
 
 /// A bounce buffer: room for one small buffer.
@@ -63,12 +68,32 @@ pub(super) struct BounceBuffers {
     holes: Vec<(usize, usize)>,
 }
 
+impl BounceBuffers {
+    /// Takes a buffer that no request holds.
+    fn take_idle(&mut self) -> Option<BounceBuffer> {
+        let buffer = self.idle.pop()?;
+        IDLE_FRAMES.fetch_sub(FRAMES, Ordering::Relaxed);
+        Some(buffer)
+    }
+
+    fn put_idle(&mut self, buffer: BounceBuffer) {
+        self.idle.push(buffer);
+        IDLE_FRAMES.fetch_add(FRAMES, Ordering::Relaxed);
+    }
+}
+
+impl Drop for BounceBuffers {
+    fn drop(&mut self) {
+        while self.take_idle().is_some() {}
+    }
+}
+
 impl AddrSpace {
     /// A free bounce buffer; `None` when all are in use or there is no memory.
     pub fn take_bounce(&self) -> Option<BounceBuffer> {
         {
             let mut buffers = self.bounce.lock();
-            if let Some(buffer) = buffers.idle.pop() {
+            if let Some(buffer) = buffers.take_idle() {
                 return Some(buffer);
             }
             if buffers.made == MAX_BOUNCE {
@@ -98,7 +123,7 @@ impl AddrSpace {
 
     /// Gives a bounce buffer back to the address space it was taken from.
     pub fn put_bounce(&self, buffer: BounceBuffer) {
-        self.bounce.lock().idle.push(buffer);
+        self.bounce.lock().put_idle(buffer);
     }
 
     /// The place for a buffer of `len` bytes: where one was before, so that the time does not grow
