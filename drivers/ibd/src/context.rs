@@ -8,7 +8,7 @@ use verbs_core::table::Id;
 use verbs_core::types::EventType;
 use verbs_core::{Event, Subject};
 
-use crate::events::{Record, Shared};
+use crate::events::{Record, SharedQueue};
 use crate::lanes::Unconnected;
 use crate::object::{Cq, Name, Object, Table};
 
@@ -23,7 +23,7 @@ pub struct Owner {
 
 /// See the module.
 pub struct Context {
-    /// Who opened it.
+    /// The user and process that opened it.
     pub owner: Owner,
     /// The rules, with the state of all objects.
     pub core: verbs_core::context::Context,
@@ -32,11 +32,11 @@ pub struct Context {
     /// Whether GET_CONTEXT was done.
     pub is_begun: bool,
     /// The asynchronous events.
-    pub events: Shared,
+    pub events: SharedQueue,
     /// The completion channels by number.
-    pub channels: BTreeMap<u32, Shared>,
+    pub channels: BTreeMap<u32, SharedQueue>,
     /// The queues that have got events since the last look.
-    woken: Vec<Shared>,
+    woken: Vec<SharedQueue>,
     /// When something is to be done, in nanoseconds.
     until: Option<u64>,
 }
@@ -49,7 +49,7 @@ impl Context {
             core: verbs_core::context::Context::new(generation),
             objects: Table::default(),
             is_begun: false,
-            events: Shared::default(),
+            events: SharedQueue::default(),
             channels: BTreeMap::new(),
             woken: Vec::new(),
             until: None,
@@ -57,7 +57,7 @@ impl Context {
     }
 
     /// The channel of this number.
-    pub fn channel(&self, number: u32) -> Option<&Shared> {
+    pub fn channel(&self, number: u32) -> Option<&SharedQueue> {
         self.channels.get(&number)
     }
 
@@ -142,7 +142,7 @@ impl Context {
             reserved: 0,
         };
         self.events.borrow_mut().push(handle, Record::Async(record));
-        self.woken.push(Shared::clone(&self.events));
+        self.woken.push(SharedQueue::clone(&self.events));
     }
 
     /// The descriptors whose queues have got events since the last call.
@@ -157,7 +157,7 @@ impl Context {
     /// Forgets the events of an object that is no more; how many were read of completions and of
     /// asynchronous ones.
     pub fn forget_events(&mut self, handle: u32, channel: Option<u32>) -> (u32, u32) {
-        let of_channel = |queue: &Shared| queue.borrow_mut().forget(handle);
+        let of_channel = |queue: &SharedQueue| queue.borrow_mut().forget(handle);
         let completions = channel
             .and_then(|number| self.channel(number))
             .map(of_channel);
@@ -172,7 +172,7 @@ impl Context {
         let queues = self.channels.values().chain([&self.events]);
         for queue in queues {
             queue.borrow_mut().end();
-            self.woken.push(Shared::clone(queue));
+            self.woken.push(SharedQueue::clone(queue));
         }
         self.take_woken()
     }

@@ -8,7 +8,7 @@ pub fn fail<T>(errno: i32) -> Result<T> {
     Err(Error::new(errno))
 }
 
-/// What the rules of verbs refuse.
+/// The error number of a refusal by the rules of verbs.
 pub fn refused(error: verbs_core::types::Error) -> Error {
     use verbs_core::types::Error as Refused;
     Error::new(match error {

@@ -15,7 +15,7 @@ use crate::error::fail;
 /// Events that wait before one that says the same as a waiting one is dropped.
 const MANY: usize = 1024;
 
-/// What one read gives.
+/// The record that one read gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// An asynchronous event.
@@ -34,7 +34,7 @@ impl Record {
 }
 
 /// A queue that a context and descriptors share.
-pub type Shared = Rc<RefCell<Queue>>;
+pub type SharedQueue = Rc<RefCell<Queue>>;
 
 /// A queue of events.
 #[derive(Debug, Default)]

@@ -1,5 +1,7 @@
 //! The text files: the class tree, as Linux has it below `/sys/class`, and tables of what there is.
 
+mod mad;
+
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -10,13 +12,13 @@ use verbs_core::address::{gid, lid};
 use verbs_core::context::QpView;
 
 use crate::context::Context;
-use crate::device::{ContextId, Device, FIRST_LIBRARY_QPN};
+use crate::device::{ContextId, Device};
 use crate::identity::{self, DEVICE, FIRMWARE, PKEY, guid_text};
 use crate::limits::Kind;
-use crate::mad::text as mad;
 use crate::object::Object;
+use crate::shared::FIRST_LIBRARY_QPN;
 
-/// Who looks: root sees what belongs to all users, others what is theirs.
+/// The user that reads a file: root sees the objects of all users, others see their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Viewer {
     /// The user.
@@ -152,7 +154,7 @@ pub enum Found {
     Text(usize),
 }
 
-/// What has this path, without slashes at its ends.
+/// The file or directory with this path, which has no slashes at its ends.
 pub fn find(path: &str) -> Option<Found> {
     if let Ok(index) = FILES.binary_search_by_key(&path, |(name, _)| name) {
         return Some(Found::Text(index));
@@ -170,7 +172,7 @@ pub fn path(index: usize) -> &'static str {
     FILES.get(index).map_or("", |(path, _)| path)
 }
 
-/// What a text file says now.
+/// The text of a file at this moment.
 pub fn text(index: usize, device: &Device, viewer: Viewer) -> String {
     FILES
         .get(index)
@@ -388,7 +390,7 @@ fn srqs(device: &Device, viewer: Viewer) -> String {
     })
 }
 
-/// What a library would report of a queue pair that the daemon runs itself.
+/// The report of a queue pair that the daemon runs itself, as a library would make it.
 fn own_report(view: &QpView) -> QpReport {
     QpReport {
         queued_sends: view.queued.0 as u32,

@@ -1,4 +1,4 @@
-//! What the device and its port say of themselves.
+//! The identity and the properties of the device and its port.
 
 use alloc::format;
 use alloc::string::String;

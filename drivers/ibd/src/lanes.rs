@@ -1,8 +1,9 @@
-//! What the rules of verbs find around a context here: nothing. Queue pairs are connected by the
+//! The lanes of a context in the daemon: there are none. Queue pairs are connected by the
 //! library in the programs; one that commands post to has a peer that never answers.
 
-use verbs_core::host::{Atomic, Available, Host, LaneId, NotMoved, Place, Source, Target};
+use verbs_core::host::{Available, Host, LaneId, NotMoved, Place, Source, Target};
 use verbs_core::record::HEADER_BYTES;
+use verbs_core::types::Atomic;
 
 /// A context without lanes, and without a way to its program's memory.
 #[derive(Debug)]

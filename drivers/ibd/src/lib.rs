@@ -9,7 +9,8 @@
 //! | [`object`] | the objects of a context, by handle |
 //! | [`context`] | an open `uverbs0` |
 //! | [`command`] | the commands |
-//! | [`device`] | all contexts, and what they share |
+//! | [`shared`] | what all contexts share: accounts, totals, numbers |
+//! | [`device`] | all contexts, and how they move on |
 //! | [`mad`] | `umad0` and `issm0`: management datagrams |
 //! | [`files`] | the text files and the class tree |
 //! | `wire` | what carries management datagrams between nodes; on Redox only |
@@ -33,6 +34,7 @@ pub mod limits;
 pub mod mad;
 pub mod object;
 pub mod scheme;
+pub mod shared;
 #[cfg(target_os = "redox")]
 pub mod wire;
 

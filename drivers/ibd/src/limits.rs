@@ -1,4 +1,4 @@
-//! What one user may have at a time, root included.
+//! The limits of each user, root included.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -8,7 +8,7 @@ use syscall::error::{EINVAL, ENOMEM, Error, Result};
 
 use crate::error::fail;
 
-/// What is counted for each user.
+/// The resources that are counted for each user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Open `uverbs0`.
@@ -79,12 +79,12 @@ impl Accounts {
         }
     }
 
-    /// What a user has.
+    /// The amount of a resource that a user holds.
     pub fn used(&self, uid: u32, kind: Kind) -> u64 {
         self.users.get(&uid).map_or(0, |user| user[kind as usize])
     }
 
-    /// What all users have.
+    /// The amount of a resource that all users hold.
     pub fn total(&self, kind: Kind) -> u64 {
         self.users.values().map(|user| user[kind as usize]).sum()
     }
@@ -139,7 +139,7 @@ mod tests {
             assert_eq!(accounts.charge(uid, Kind::Files, 1), Ok(()));
         }
         assert_eq!(accounts.total(Kind::Contexts), 4);
-        // Who has more than a new limit keeps it.
+        // A user that has more than a new limit keeps it.
         assert_eq!(accounts.set("contexts_per_user 1"), Ok(()));
         assert_eq!(accounts.used(1000, Kind::Contexts), 2);
         accounts.release(1000, Kind::Contexts, 2);

@@ -1,11 +1,4 @@
-//! User access to management datagrams: `umad0`, `issm0`, and the text files about both. The rules
-//! are those of `mad-core`.
-//!
-//! | module | what it has |
-//! | --- | --- |
-//! | [`text`] | the files of the class tree, `agents` and `fabric` |
-
-pub mod text;
+//! User access to management datagrams: `umad0` and `issm0`. The rules are those of `mad-core`.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -31,7 +24,7 @@ pub const ISSM: &str = "issm0";
 /// An open `umad0`.
 #[derive(Clone, Copy, Debug)]
 pub struct User {
-    /// Who opened it.
+    /// The user and process that opened it.
     pub owner: Owner,
     /// The descriptor of the scheme.
     pub handle: usize,
@@ -95,7 +88,7 @@ impl Mads {
         }
     }
 
-    /// What has passed the port besides management datagrams.
+    /// Sets the traffic of the port besides management datagrams.
     pub fn set_traffic(&mut self, traffic: Traffic) {
         if let Some(node) = &mut self.node {
             node.set_traffic(traffic);
@@ -202,7 +195,7 @@ impl Mads {
         node.control(number, request, payload).map_err(refused)
     }
 
-    /// What an open `umad0` is ready for.
+    /// The readiness of an open `umad0`.
     pub fn readiness(&self, number: u64) -> EventFlags {
         let node = self.node.as_ref();
         let descriptor = node.and_then(|node| node.descriptor(number));

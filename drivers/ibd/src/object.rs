@@ -22,7 +22,7 @@ pub struct Mr {
     pub key: u32,
     /// Its key as its program knows it: the same, or the one that the library gave.
     pub shown: u32,
-    /// What was registered.
+    /// The registered memory.
     pub region: Region,
     /// The handle of its protection domain.
     pub pd: u32,
@@ -41,7 +41,7 @@ pub struct Cq {
     pub channel: Option<u32>,
     /// Completions that it holds.
     pub cqe: u32,
-    /// What its library has told of it.
+    /// The last report of its library.
     pub report: CqReport,
 }
 
@@ -68,7 +68,7 @@ pub struct Qp {
     pub groups: BTreeMap<Gid, u16>,
     /// Places for elements that were counted for it.
     pub slots: u64,
-    /// What its library has told of it.
+    /// The last report of its library.
     pub report: QpReport,
 }
 
@@ -83,7 +83,7 @@ pub struct Srq {
     pub pd: u32,
     /// Places for elements that were counted for it.
     pub slots: u64,
-    /// What its library has told of it.
+    /// The last report of its library.
     pub report: SrqReport,
 }
 

@@ -30,7 +30,7 @@ use crate::SCHEME;
 use crate::context::Owner;
 use crate::device::{ContextId, Device};
 use crate::error::fail;
-use crate::events::Shared;
+use crate::events::SharedQueue;
 use crate::files::{self, Found, Viewer};
 use crate::limits::Kind;
 use crate::mad::{ISSM, UMAD};
@@ -54,7 +54,7 @@ enum What {
     /// A context, and the answer to the last command that was written.
     Context(ContextId, Vec<u8>),
     /// A queue of events: of a context, or the channel of this number.
-    Events(Shared, Option<u32>),
+    Events(SharedQueue, Option<u32>),
     /// `umad0`, by its number in the node.
     Mads(u64),
     /// `issm0`.
@@ -151,12 +151,12 @@ impl InfinibandScheme {
     }
 
     /// The queue that `dup` of a context with this name is for.
-    fn queue(&mut self, context: ContextId, name: &str) -> Result<(Shared, Option<u32>)> {
+    fn queue(&mut self, context: ContextId, name: &str) -> Result<(SharedQueue, Option<u32>)> {
         match name {
             "async" => {
                 let context = self.device.context(context)?;
                 match context.is_begun {
-                    true => Ok((Shared::clone(&context.events), None)),
+                    true => Ok((SharedQueue::clone(&context.events), None)),
                     false => fail(EINVAL),
                 }
             }
@@ -245,7 +245,7 @@ impl SchemeSync for InfinibandScheme {
         };
         let name = core::str::from_utf8(name).map_err(|_| Error::new(EINVAL))?;
         let (queue, number) = self.queue(context, name)?;
-        let what = What::Events(Shared::clone(&queue), number);
+        let what = What::Events(SharedQueue::clone(&queue), number);
         let opened = self.add(ctx.uid, what)?;
         if let OpenResult::ThisScheme { number, .. } = &opened {
             queue.borrow_mut().descriptors.push(*number);

@@ -1,4 +1,4 @@
-//! What carries management datagrams between the daemons of two nodes: SCIF connections to port 61.
+//! Transport of management datagrams between the daemons of two nodes: SCIF connections to port 61.
 //!
 //! A connection carries records from the node that made it to the one that accepted it. A record
 //! that cannot be carried is dropped, as a datagram may be; who sent it asks again.
@@ -35,7 +35,7 @@ enum Outgoing {
     Refused(u64),
 }
 
-/// What goes to a node.
+/// The connection to a node.
 struct Link {
     outgoing: Outgoing,
     waiting: VecDeque<[u8; FRAME_BYTES]>,

@@ -6,7 +6,7 @@
 //! | none | given | puts data | gets data |
 //! | given | given | puts data, then sends a header | receives a header, then gets data |
 
-/// What a push or a pull does.
+/// The effect of a push or a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combination {
     /// A header only.

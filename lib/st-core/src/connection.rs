@@ -1,4 +1,4 @@
-//! What an end knows of its connection: announcements of both sides, and the peer's records as
+//! The state of a connection at one end: announcements of both sides, and the peer's records as
 //! they arrive.
 //!
 //! A [`Connection`] is fed with the bytes of the connection's stream and says what is new. It gives
@@ -14,7 +14,7 @@ use crate::setup::Agreed;
 /// Where announced memory begins in the registered address space: above what SCIF gives out by
 /// itself.
 pub const FIRST_OFFSET: i64 = 1 << 40;
-/// What offsets of announced memory are multiples of, so that mappings of any size fit.
+/// Offsets of announced memory are multiples of this, so that mappings of any size fit.
 pub const OFFSET_STEP: u64 = 4 << 20;
 
 /// The peer breaks the protocol: the connection is to be ended.
@@ -30,7 +30,7 @@ pub enum Refusal {
     Exhausted,
 }
 
-/// What a record of the peer changes.
+/// The change that a record of the peer makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
     /// It has announced memory on a channel.
@@ -83,12 +83,12 @@ impl Connection {
         }
     }
 
-    /// What this end has told in set-up.
+    /// The parameters of this end, as told in set-up.
     pub const fn own(&self) -> &Parameters {
         &self.own
     }
 
-    /// What both ends have agreed on.
+    /// The parameters that both ends have agreed on.
     pub const fn agreed(&self) -> &Agreed {
         &self.agreed
     }
@@ -98,7 +98,7 @@ impl Connection {
         channel < self.own.channels
     }
 
-    /// What the peer has announced on a channel; nothing on one that does not exist.
+    /// The peer's announcement on a channel; none on one that does not exist.
     pub fn announced(&self, channel: u32) -> Announced {
         let channel = self.channels.get(channel as usize);
         channel.map_or(Announced::default(), |channel| channel.peer)

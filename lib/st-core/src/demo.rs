@@ -35,7 +35,7 @@ pub fn pair(left: Layout, right: Layout) -> (End, End) {
 }
 
 impl End {
-    /// Cuts the way to the peer after so many more stores.
+    /// Cuts the way to the peer after `stores` more stores.
     pub fn cut_after(&self, stores: u64) {
         *self.left.borrow_mut() = Some(stores);
     }

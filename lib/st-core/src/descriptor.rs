@@ -1,10 +1,11 @@
-//! What a slot of a queue carries: descriptors.
+//! Descriptors: the contents of a queue's slots.
 
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::header::{HEADER_BYTES, Header, PAYLOAD_BYTES};
-use crate::queue::BODY_BYTES;
 
+/// Bytes of a descriptor that a slot holds.
+pub const BODY_BYTES: usize = 56;
 /// Bytes of the length behind a header of level 0.
 const LENGTH_BYTES: usize = size_of::<u64>();
 

@@ -12,10 +12,10 @@ pub const MOST_BYTES: usize = 1 << 30;
 const DATA: u32 = 0;
 const END: u32 = 1;
 
-/// What the head of a frame says.
+/// The decoded head of a frame.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Frame {
-    /// A message of so many bytes follows; at most [`MOST_BYTES`].
+    /// A message of this number of bytes follows; at most [`MOST_BYTES`].
     Message(usize),
     /// Nothing follows.
     End,
@@ -38,7 +38,7 @@ impl Frame {
         head
     }
 
-    /// What these bytes are the head of.
+    /// Decodes the head of a frame.
     ///
     /// # Errors
     /// [`Malformed`]: an unknown kind, a message that is too long, an end with a length.

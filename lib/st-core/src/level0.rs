@@ -19,12 +19,12 @@ pub enum Function {
     Clear,
 }
 
-/// What moves with a header.
+/// The data that moves with a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Nothing.
     Nothing,
-    /// The local bytes go so many bytes behind the beginning of the peer's memory.
+    /// The local bytes go to this offset in the peer's memory.
     Put(u64),
     /// Bytes from there come.
     Get(u64),
@@ -32,12 +32,12 @@ pub enum Action {
     Fetch(u64, Function),
 }
 
-/// What an operation does.
+/// The effect of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The header with ports and key.
     pub header: Header,
-    /// What moves.
+    /// The data that moves.
     pub action: Action,
     /// Whether the peer gets a descriptor.
     pub is_delivered: bool,
@@ -53,7 +53,7 @@ pub enum Refused {
     NotAllowed,
 }
 
-/// What an operation with `length` bytes of local memory does; `has_payload`: it has an optional
+/// The effect of an operation with `length` bytes of local memory; `has_payload`: with an optional
 /// payload.
 ///
 /// # Errors

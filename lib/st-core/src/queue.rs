@@ -32,12 +32,10 @@
 
 use crate::header::PAYLOAD_BYTES;
 
-pub use crate::descriptor::{Descriptor, Kind, MAX_DESCRIPTOR};
+pub use crate::descriptor::{BODY_BYTES, Descriptor, Kind, MAX_DESCRIPTOR};
 
 /// Bytes of a cache line: of a slot, and of a channel's words.
 pub const LINE: usize = 64;
-/// Bytes of a slot's body.
-pub const BODY_BYTES: usize = 56;
 /// Fewest slots of a channel.
 pub const MIN_SLOTS: u32 = 8;
 /// Most slots of a channel.
@@ -378,7 +376,7 @@ pub struct Received {
     pub wake: bool,
 }
 
-/// What a receiver of headers of level 1 finds.
+/// The result of looking for a header of level 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nothing.

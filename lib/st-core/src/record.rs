@@ -26,7 +26,7 @@ const CHANNELS: u8 = 0x80;
 const WINDOW: u8 = 0x81;
 const SESSION: u8 = 0x82;
 
-/// What an end tells about itself in set-up.
+/// The parameters that an end tells in set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// Its port.
@@ -43,7 +43,7 @@ pub struct Parameters {
     pub window: i64,
 }
 
-/// What an end tells about a session of level 2 when a connection begins.
+/// The state of a session of level 2 that an end tells when a connection begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionState {
     /// The session's key, which only its two ends know.
@@ -92,7 +92,7 @@ pub enum Record {
     State {
         /// The channel.
         channel: u32,
-        /// What this end knows of the session.
+        /// The state of the session at this end.
         state: SessionState,
     },
     /// Answers [`State`](Record::State): there is no such session.
@@ -235,7 +235,7 @@ fn set_up(operation: Operation, end: Parameters, payload: &mut Payload) -> Heade
     }
 }
 
-/// What a record of set-up says.
+/// Decodes a record of set-up.
 fn parameters(header: &Header, entries: &Entries<'_>) -> Result<Parameters, Malformed> {
     let [low, high, bypass] = entries.get(CHANNELS)?;
     Ok(Parameters {

@@ -38,7 +38,7 @@ use self::transfer::Transfer;
 use crate::queue::{Descriptor, Layout, QueueError, QueueMemory, Receiver, Sender};
 use crate::record::SessionState;
 
-/// What a program chooses for a session.
+/// The options of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Transfers that may be kept, at least 1.
@@ -113,7 +113,7 @@ pub enum Wait {
     Over(Over),
 }
 
-/// What a session has of a connection.
+/// The state of a session's connection.
 #[derive(Debug)]
 enum Phase {
     /// No connection.
@@ -270,7 +270,7 @@ impl<D> Session<D> {
         };
         let dropped = state.taken.checked_sub(self.acknowledged);
         let dropped = dropped.filter(|dropped| *dropped <= self.exposed as u64);
-        // Who has never heard of us has sent and taken nothing.
+        // A peer that has never heard of this session has sent and taken nothing.
         let is_possible = !state.is_new || (self.received == 0 && state.taken == 0);
         let Some(dropped) = dropped.filter(|_| is_possible && state.key == self.key) else {
             return Err(self.end_with(Over::Broken));
@@ -453,7 +453,7 @@ impl<D> Session<D> {
         }
     }
 
-    /// What has been sent up to now: for a fence. When a fence that began after this has shown that
+    /// The transfers sent up to now: for a fence. When a fence that began after this has shown that
     /// all stores have arrived, and the connection lives, call [`delivered`](Session::delivered).
     pub fn mark(&self) -> Mark {
         let first_unsent = self.kept.get(self.sent);

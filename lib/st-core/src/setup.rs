@@ -13,7 +13,7 @@
 use crate::queue::{Layout, MAX_CHANNELS, MAX_SLOTS, MIN_SLOTS};
 use crate::record::{Parameters, Record};
 
-/// What a program chooses for an end.
+/// The options of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Whether transfers bypass the operating system.
@@ -51,14 +51,14 @@ pub enum Refused {
     Protocol,
 }
 
-/// What two ends have agreed on.
+/// The parameters that two ends have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
     /// The layout of the own queue window.
     pub own: Layout,
     /// The layout of the peer's queue window.
     pub peer: Layout,
-    /// What the peer has told.
+    /// The peer's parameters.
     pub parameters: Parameters,
 }
 

@@ -131,7 +131,7 @@ fn the_short_way_is_the_long_one() {
     assert_eq!((nothing, message), (Ok(Next::Nothing), [0; 32]));
     let bytes: [u8; 32] = core::array::from_fn(|at| at as u8 + 1);
     for round in 0..20 {
-        // What one way sends the other receives.
+        // Data sent in one form is received in the other.
         let descriptor = Descriptor::new(Kind::Message, &bytes);
         sender.send(&mut left, &descriptor).unwrap().unwrap();
         // As many bytes of it as are asked for, of any number of them.

@@ -70,7 +70,7 @@ fn levels_are_reached_one_by_one() {
     let mark = client.mark();
     client.delivered(mark);
     assert_eq!(client.status(&token), Some(Level::Delivered));
-    // Who waits for more asks to be woken.
+    // A receiver that waits for more asks to be woken.
     let until = Wait::Until(Some(50));
     assert_eq!(client.wait(&token, Level::Taken, 10, Some(50)), until);
     assert_eq!(client.arm_taken(&mut left), Ok(7));

@@ -38,7 +38,7 @@ fn consumer(port: Port) -> Result {
     for number in 0..COUNT {
         let block: Block = rx.pull()?;
         ensure(block.number == number, "another block")?;
-        // What was put before the header is there when the header is.
+        // Data that was put before the header is there when the header is.
         region.copy_out(block.at as usize, &mut bytes)?;
         ensure(bytes == content(number), "not what was put")?;
         tx.push(&block)?;

@@ -26,7 +26,7 @@ impl Deadline {
         Ok(now()?.checked_add(time).map_or(Self::Never, Self::At))
     }
 
-    /// So many milliseconds from now on.
+    /// A deadline this number of milliseconds from now on.
     ///
     /// # Errors
     /// Those of reading the clock.

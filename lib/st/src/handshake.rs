@@ -4,7 +4,9 @@ use core::time::Duration;
 
 use hal::mem::PAGE;
 use scif::raw;
-use scif::{Endpoint, Mapping, Memory, Protection, RecvFlags, SendFlags};
+use scif::{
+    Endpoint, Mapping, Memory, PollEntry, Protection, Readiness, RecvFlags, SendFlags, poll,
+};
 use st_core::connection::Connection as ProtocolState;
 use st_core::record::{Parameters, RECORD_BYTES, Record};
 use st_core::setup::{self, Agreed, Refused};
@@ -42,6 +44,34 @@ pub struct Handshake {
     filled: usize,
     /// Until when it has to come.
     deadline: Deadline,
+}
+
+impl Connection {
+    /// Opens the conversation over a connected endpoint, whose other end calls
+    /// [`answer`](Self::answer). Programs that must not wait here use a [`Handshake`].
+    ///
+    /// # Errors
+    /// As [`connect`](crate::connect).
+    pub fn request(endpoint: Endpoint, options: &Options) -> Result<Self> {
+        Self::wait_for(Handshake::request(endpoint, options)?)
+    }
+
+    /// Answers [`request`](Self::request) over a connected endpoint.
+    ///
+    /// # Errors
+    /// As [`Listener::accept`](crate::Listener::accept).
+    pub fn answer(endpoint: Endpoint, options: &Options) -> Result<Self> {
+        Self::wait_for(Handshake::answer(endpoint, options)?)
+    }
+
+    fn wait_for(mut handshake: Handshake) -> Result<Self> {
+        while !handshake.advance()? {
+            let left = handshake.deadline().left()?;
+            let mut entry = [PollEntry::new(handshake.endpoint(), Readiness::IN)];
+            poll(&mut entry, left)?;
+        }
+        handshake.finish()
+    }
 }
 
 /// Which end this is.

@@ -9,6 +9,7 @@ use st_core::queue::{Descriptor, Kind};
 
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::half::transfer_error;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
 
@@ -20,9 +21,9 @@ pub type Payload = [u8; PAYLOAD_BYTES];
 pub enum Local<'a> {
     /// None: nothing moves.
     Nothing,
-    /// What goes to the peer.
+    /// The data that goes to the peer.
     From(Source<'a>),
-    /// Where what comes from the peer goes, also the former value of a locked operation.
+    /// The place for data from the peer, also for the former value of a locked operation.
     To(Target<'a>),
 }
 
@@ -123,7 +124,7 @@ impl Sender {
         };
         let offset = from.check(shared, bytes as u64)?;
         let read = shared.endpoint.vread_target(to, offset, RmaFlags::SYNC);
-        read.map_err(crate::channel::transfer_error)
+        read.map_err(transfer_error)
     }
 }
 

@@ -23,7 +23,7 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// The double words of a slot's body, or of its beginning, of so many bytes.
+    /// The double words of the first `bytes` bytes of a slot's body.
     #[inline]
     fn body(&self, offset: usize, bytes: usize) -> &'a [AtomicU64] {
         let first = offset / 8;

@@ -1,4 +1,4 @@
-//! What a program chooses for its end of a connection.
+//! The options of one end of a connection.
 
 use core::time::Duration;
 
@@ -46,7 +46,7 @@ impl Options {
     }
 
     /// Slots of each queue in which this end receives: a power of two, 8 to 4096. The peer's pushes
-    /// wait when so many headers are not yet pulled.
+    /// wait when this number of headers is not yet pulled.
     #[must_use]
     pub const fn slots(mut self, slots: u32) -> Self {
         self.setup.slots = slots;
@@ -60,7 +60,7 @@ impl Options {
         self
     }
 
-    /// How many connections may wait to be accepted.
+    /// The number of connections that may wait to be accepted.
     #[must_use]
     pub const fn backlog(mut self, backlog: i32) -> Self {
         self.backlog = backlog;
@@ -81,7 +81,7 @@ impl Options {
         self
     }
 
-    /// How many transfers a [session](crate::Session) keeps that the peer's program has not taken;
+    /// Transfers that a [session](crate::Session) keeps until the peer's program has taken them;
     /// at least 1.
     #[must_use]
     pub const fn kept(mut self, transfers: usize) -> Self {
@@ -96,7 +96,7 @@ impl Options {
         self
     }
 
-    /// What the engine of sessions is told.
+    /// The options as the engine of sessions takes them.
     pub(crate) fn session(&self) -> reliable::Options {
         reliable::Options {
             kept: self.kept.max(1),

@@ -6,9 +6,9 @@ use st_core::queue::{self, Descriptor, Kind, Next};
 use zerocopy::FromBytes;
 
 use crate::MAX_HEADER_BYTES;
-use crate::channel::{Half, transfer_error};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::half::{Half, transfer_error};
 use crate::region::{Place, Remote};
 use crate::shared::Shared;
 use crate::wait::{Condition, wait};

@@ -45,7 +45,7 @@ impl Registered {
             region,
         };
         if let Err(error) = shared.send(&record) {
-            // What the peer was not told need not be taken back.
+            // An announcement that the peer has not seen need not be taken back.
             shared.with_connection(|connection| connection.take_back(channel));
             let gone = raw::unregister(fd, offset, length).map_err(scif::Error::from);
             // Windows have gone with a connection that has ended.
@@ -63,7 +63,7 @@ impl Registered {
     /// # Errors
     /// `Ended` and others: the connection has gone, and with it the peer's access.
     pub fn unmap(self) -> Result<()> {
-        // What is taken back is not taken back again when the value goes.
+        // Memory that is taken back here is not taken back again when the value goes.
         self.end()
     }
 
@@ -171,7 +171,7 @@ impl Remote {
         self.region.generation
     }
 
-    /// The place so many bytes behind its beginning.
+    /// The place `ahead` bytes behind its beginning.
     ///
     /// # Errors
     /// `Outside`.

@@ -8,9 +8,9 @@ use st_core::queue::{self, Descriptor};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::MAX_HEADER_BYTES;
-use crate::channel::{Half, transfer_error};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::half::{Half, transfer_error};
 use crate::region::{Place, Region, Registered, Remote};
 use crate::shared::Shared;
 use crate::wait::{Condition, wait};
@@ -289,7 +289,7 @@ impl Sender {
         room.look()
     }
 
-    /// Waits until so many slots can be filled.
+    /// Waits until `slots` slots can be filled.
     #[inline]
     pub(crate) fn wait_for_room(&mut self, slots: u64, deadline: Deadline) -> Result<()> {
         match self.queue.free() >= slots {

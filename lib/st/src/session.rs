@@ -22,9 +22,9 @@ pub use st_core::reliable::{Level, Token};
 use self::attempt::Attempt;
 use self::desk::{Arrival, Desk};
 use self::waiting::Want;
-use crate::connection::connect;
 use crate::deadline::{Deadline, now};
 use crate::error::{Error, Result};
+use crate::listener::connect;
 use crate::memory::ClosedWindow;
 use crate::options::Options;
 use crate::region::Registered;
@@ -41,7 +41,7 @@ const TURNS: u32 = 16;
 /// One end of a session, level 2: headers in both directions, and data that is put, which outlive
 /// the loss of a connection or of a driver.
 ///
-/// What an end pushes it keeps until the peer's program has pulled it. When the connection is lost,
+/// An end keeps each transfer until the peer's program has pulled it. When the connection is lost,
 /// the client makes another one, the server [listens](SessionListener) for it, and what was not
 /// pulled is sent again: each header arrives once and in order.
 ///
@@ -421,7 +421,7 @@ impl Session {
                 self.hear(&shared, update)?;
             }
             let is_live = shared.is_live();
-            // What is given up is closed.
+            // A connection that is given up is closed.
             drop(shared);
             match heard {
                 Ok(_) if is_live => self.send()?,
@@ -453,7 +453,7 @@ impl Session {
         match update {
             Update::Session(_, state) => Ok(self.engine.answer(state)?),
             Update::NoSession(_, key) if key == self.engine.key() => {
-                // What the peer has taken before it went counts.
+                // Transfers that the peer took before it went count as taken.
                 let looked = self.engine.look(&shared.windows()?);
                 looked.map_err(fault)?;
                 Err(self.engine.refuse().into())

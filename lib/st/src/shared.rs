@@ -1,4 +1,4 @@
-//! What all parts of a connection share: the endpoint, the queue windows, the peer's records and
+//! The state that all parts of a connection share: endpoint, queue windows, the peer's records and
 //! who sleeps.
 
 use alloc::sync::Arc;
@@ -20,8 +20,8 @@ use crate::memory::Windows;
 /// Bytes of the stream that are taken at a time.
 const PIECE: usize = 16 * RECORD_BYTES;
 
-/// What is known of the end of a connection: nothing; the peer has broken the protocol; it has said
-/// that it ends; SCIF has said that it is over.
+/// The end of a connection, as far as it is known: none; the peer has broken the protocol; the peer
+/// has said that it ends; SCIF has said that it is over.
 const LIVE: u8 = 0;
 const BROKEN: u8 = 1;
 const ENDED: u8 = 2;
@@ -30,7 +30,7 @@ const LOST: u8 = 3;
 /// How long a call waits for room in the stream.
 const ROOM_TIME: Duration = Duration::from_secs(10);
 
-/// What a peer says of sessions at most before it is heard.
+/// Most records about sessions that a peer may send before one is taken.
 const MOST_TOLD: usize = 4;
 
 /// The number of the next connection of this program.
@@ -68,7 +68,7 @@ struct Parked {
 struct Inbox {
     connection: Connection,
     sleepers: Vec<SleeperSlot>,
-    /// What the peer has told of sessions and nobody has taken yet.
+    /// The peer's records about sessions that were not taken yet.
     told: Vec<Update>,
     /// Here, as a buffer on the stack would be cleared for each look.
     buffer: [u8; PIECE],
@@ -293,7 +293,7 @@ impl Shared {
         }
     }
 
-    /// What the peer has told of sessions, the oldest first.
+    /// The peer's records about sessions, the oldest first.
     pub fn take_told(&self) -> Vec<Update> {
         core::mem::take(&mut self.inbox.lock().told)
     }

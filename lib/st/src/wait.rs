@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// The number of the next sleeper.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// What a thread waits for.
+/// A condition that a thread waits for.
 pub trait Condition {
     /// Whether it holds.
     ///

@@ -5,15 +5,15 @@ use alloc::vec::Vec;
 
 use scif::{BusyPoll, Waiting};
 
-use crate::channel::Half;
 use crate::deadline::Deadline;
 use crate::error::Result;
+use crate::half::Half;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
 use crate::shared::Shared;
 use crate::wait::Sleeper;
 
-/// What to wait for.
+/// A condition to wait for.
 pub enum Interest<'a> {
     /// A header to pull.
     Header(&'a mut Receiver),

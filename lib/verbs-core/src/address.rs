@@ -21,7 +21,7 @@ const GID_PREFIX: u64 = 0xfe80 << 48;
 const FIRST_GUID: u64 = 0x0253_4b49_0000_0000;
 /// The byte with which global identifiers of groups begin.
 const MULTICAST_GID: u8 = 0xff;
-/// What follows the route header, by the number that the documents give it.
+/// The header that follows the route header, by the number that the documents give it.
 const NEXT_HEADER: u8 = 0x1b;
 
 /// A global identifier: of a port, or of a group of receivers.
@@ -56,7 +56,7 @@ pub const fn is_group(gid: &Gid) -> bool {
     gid[0] == MULTICAST_GID
 }
 
-/// What the global route header of a datagram says of its way.
+/// The route of a datagram, from its global route header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GlobalRoute {
     /// The destination.
@@ -65,11 +65,11 @@ pub struct GlobalRoute {
     pub flow_label: u32,
     /// The traffic class.
     pub traffic_class: u8,
-    /// How many routers may be on the way.
+    /// The number of routers that may be on the way.
     pub hop_limit: u8,
 }
 
-/// What an address handle stands for.
+/// The destination that an address handle stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddressVector {
     /// The local identifier of the destination's port, or of a group.
@@ -101,7 +101,7 @@ impl Default for Datagram {
     }
 }
 
-/// Who is at the other end of a lane.
+/// The other end of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LanePeer {
     /// Nobody has said.
@@ -113,7 +113,7 @@ pub enum LanePeer {
     Relay,
 }
 
-/// The global route header of a datagram of so many bytes from this port.
+/// The global route header of a datagram of `bytes` bytes from this port.
 pub fn route_header(route: &GlobalRoute, source: u16, bytes: usize) -> [u8; GRH_BYTES] {
     const VERSION: u32 = 6;
     let first = VERSION << 28 | u32::from(route.traffic_class) << 20 | route.flow_label & 0xf_ffff;

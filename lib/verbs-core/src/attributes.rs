@@ -4,7 +4,7 @@ use crate::types::{Access, AttributeMask as M, Error, QpState, Result};
 
 /// Most reads and atomics of a queue pair at a time.
 pub const MAX_READS: u8 = 128;
-/// Numbers of queue pairs have so many bits.
+/// Bits of the number of a queue pair.
 const QPN_BITS: u32 = 24;
 
 /// The attributes of a queue pair. A modification looks at those that its mask names.
@@ -16,7 +16,7 @@ pub struct Attributes {
     pub cur_state: QpState,
     /// An event tells that the send queue has drained.
     pub notify_drained: bool,
-    /// What the peer may do.
+    /// The access that the peer has.
     pub access: Access,
     /// The index of the partition key: 0, there is one.
     pub pkey_index: u16,

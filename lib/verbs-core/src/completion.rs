@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use crate::types::WcStatus;
 use crate::work::WorkCompletion;
 
-/// What a completion channel waits for.
+/// The events that a completion channel waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Armed {
     No,
@@ -14,7 +14,7 @@ enum Armed {
     Any,
 }
 
-/// What adding a completion has led to.
+/// The result of adding a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     /// It is there.
@@ -41,7 +41,7 @@ pub struct CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// An empty queue for so many completions.
+    /// An empty queue for `size` completions.
     pub fn new(size: usize) -> CompletionQueue {
         CompletionQueue {
             entries: VecDeque::new(),

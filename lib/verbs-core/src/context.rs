@@ -50,22 +50,22 @@ struct Domain {
     users: u32,
 }
 
-/// What [`Context::query_qp`] shows of a queue pair.
+/// The state of a queue pair as [`Context::query_qp`] shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpView {
     /// Its state.
     pub state: QpState,
     /// Its attributes; `state` and `cur_state` are those of the last modification.
     pub attributes: Attributes,
-    /// What it was made of.
+    /// The objects and sizes it was made with.
     pub init: QpInit,
     /// Sends and receives that are queued.
     pub queued: (usize, usize),
-    /// What it has done.
+    /// Its traffic.
     pub traffic: Traffic,
 }
 
-/// How many objects of each kind there are.
+/// The number of objects of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Protection domains.
@@ -133,7 +133,7 @@ impl Context {
         self.objects.events.pop_front()
     }
 
-    /// What there is.
+    /// The number of objects of each kind.
     pub fn counts(&self) -> Counts {
         Counts {
             pds: self.domains.len(),
@@ -215,7 +215,7 @@ impl Context {
     // ---- Memory windows ----
 
     /// Makes a memory window, which is bound to nothing; a key that names it in
-    /// [`Bind::window`](crate::keys::Bind::window), and is not valid for peers.
+    /// [`Bind::window`](crate::work::Bind::window), and is not valid for peers.
     ///
     /// # Errors
     /// `NotFound`: the domain. `NoMemory`.

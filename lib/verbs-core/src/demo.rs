@@ -7,8 +7,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use crate::host::{Atomic, Available, Host, LaneId, NotMoved, Place, Source, Target};
+use crate::host::{Available, Host, LaneId, NotMoved, Place, Source, Target};
 use crate::record::HEADER_BYTES;
+use crate::types::Atomic;
 
 /// Where the memory of each program begins.
 pub const BASE: u64 = 0x1_0000;
@@ -18,12 +19,12 @@ pub const BASE: u64 = 0x1_0000;
 pub struct Memory {
     /// The first address.
     pub base: u64,
-    /// What is in it.
+    /// Its contents.
     pub bytes: Vec<u8>,
 }
 
 impl Memory {
-    /// What is at a place.
+    /// The bytes at a place.
     ///
     /// # Panics
     /// It lies outside.
@@ -110,7 +111,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program with so many bytes of memory, at [`BASE`].
+    /// A program with `bytes` bytes of memory, at [`BASE`].
     pub fn new(bytes: usize) -> Program {
         Program {
             memory: Rc::new(RefCell::new(Memory {

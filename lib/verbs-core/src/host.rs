@@ -1,6 +1,7 @@
-//! What a context needs from the system around it.
+//! The interface between a context and the system around it: memory, lanes and windows.
 
 use crate::record::HEADER_BYTES;
+use crate::types::Atomic;
 
 /// A lane: the number that the owner of a context has given to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +21,7 @@ pub struct Place {
 pub enum Source<'a> {
     /// These bytes.
     Bytes(&'a [u8]),
-    /// What is in the program's memory.
+    /// Places in the program's memory.
     Memory(&'a [Place]),
 }
 
@@ -31,11 +32,11 @@ pub enum Target<'a> {
     Bytes(&'a mut [u8]),
     /// Into the program's memory.
     Memory(&'a [Place]),
-    /// So many bytes are dropped.
+    /// This number of bytes is dropped.
     Nowhere(usize),
 }
 
-/// What there is to receive on a lane.
+/// The bytes that can be received on a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Available {
     /// Bytes.
@@ -55,25 +56,6 @@ pub enum NotMoved {
     NotSupported,
 }
 
-/// An atomic operation on 8 bytes, in the machine's byte order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Atomic {
-    /// Stores the second number if the first one is there.
-    CompareSwap(u64, u64),
-    /// Adds a number.
-    FetchAdd(u64),
-}
-
-impl Atomic {
-    /// What it stores where this number is; `None`: nothing.
-    pub fn after(self, before: u64) -> Option<u64> {
-        match self {
-            Atomic::CompareSwap(compare, swap) => (before == compare).then_some(swap),
-            Atomic::FetchAdd(add) => Some(before.wrapping_add(add)),
-        }
-    }
-}
-
 /// The program's memory, the lanes' byte streams, and windows of registered memory on them.
 ///
 /// The context has checked what it passes: places lie in registered memory, and bytes that are to
@@ -91,8 +73,8 @@ pub trait Host {
     /// Sends a header and its payload, for which there is room. They become visible together.
     fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>);
 
-    /// What can be received. Whether the lane has ended is looked at first: what had been sent
-    /// before the end is among the bytes.
+    /// The bytes that can be received. Whether the lane has ended is checked first: bytes sent
+    /// before the end are among them.
     fn available(&mut self, lane: LaneId) -> Available;
 
     /// Receives bytes that are available, as many as the target takes.

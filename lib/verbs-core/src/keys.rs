@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use crate::host::Place;
 use crate::table::Id;
 use crate::types::{Access, Error, Result};
-use crate::work::Segment;
+use crate::work::{Bind, Segment};
 
 /// The key that a region or window has when it is registered or bound anew in the place of `key`.
 pub const fn next_key(key: u32) -> u32 {
@@ -37,7 +37,7 @@ pub struct Region {
     pub length: u64,
     /// The address of its first byte in requests.
     pub iova: u64,
-    /// What may be done with it.
+    /// The permitted access.
     pub access: Access,
 }
 
@@ -62,24 +62,7 @@ pub enum WindowType {
     Two = 2,
 }
 
-/// A request to bind a memory window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bind {
-    /// The window: any key of it.
-    pub window: u32,
-    /// Its new key, which differs from the former one in the low 8 bits, and there only.
-    pub key: u32,
-    /// The local key of the region.
-    pub region: u32,
-    /// The first byte, in the region's addresses.
-    pub address: u64,
-    /// Bytes; none ends the binding of a window of type 1.
-    pub length: u64,
-    /// What a peer may do; `ZERO_BASED`: its addresses count from 0.
-    pub access: Access,
-}
-
-/// What a memory window is bound to.
+/// The binding of a memory window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bound {
     region: usize,
@@ -225,7 +208,7 @@ impl KeyTable {
         }
     }
 
-    /// What a peer reaches by a key, if it is one for peers.
+    /// The memory that a peer reaches by a key, if it is one for peers.
     pub(crate) fn reach(&self, key: u32) -> Option<KeyedRange> {
         match &self.entry(key)?.what {
             What::Region(region, _) if region.access.intersects(Access::REMOTE) => {
@@ -325,7 +308,7 @@ impl KeyTable {
         Ok(former)
     }
 
-    /// What a window would be bound to.
+    /// The binding that a request asks for, checked.
     fn bound(&self, pd: Id, qp: Option<u32>, bind: &Bind) -> core::result::Result<Bound, Denied> {
         let region = self.get(bind.region).filter(|region| region.pd == pd);
         let region = region.ok_or(Denied)?;

@@ -1,5 +1,5 @@
-//! What the queue pairs of a context share: keys, completion queues, shared receive queues, lanes
-//! and events.
+//! The objects that the queue pairs of a context share: keys, completion queues, shared receive
+//! queues, lanes and events.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use crate::table::{Id, Table};
 use crate::types::EventType;
 use crate::work::WorkCompletion;
 
-/// What an event is about.
+/// The object that an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// The queue pair of this number.
@@ -73,7 +73,7 @@ pub(crate) struct Staged {
     pub bytes: Vec<u8>,
 }
 
-/// What is known of a key of the peer.
+/// The state of a key of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     /// The peer was asked.
@@ -100,7 +100,7 @@ pub(crate) struct Lane {
     /// The protection domain of the queue pairs and regions that use it; `None`: it is for
     /// datagrams only.
     pub pd: Option<Id>,
-    /// Who is at the other end.
+    /// The other end.
     pub peer: LanePeer,
     /// The peer's keys.
     pub known: BTreeMap<u32, Known>,
@@ -235,7 +235,7 @@ impl Objects {
     }
 }
 
-/// Bytes of a record with a payload of so many bytes.
+/// Bytes of a record with a payload of `payload` bytes.
 pub(crate) const fn record_bytes(payload: usize) -> usize {
     HEADER_BYTES + payload
 }

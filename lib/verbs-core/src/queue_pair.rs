@@ -62,7 +62,7 @@ struct Send {
     is_asked: bool,
 }
 
-/// What the peer has said of itself.
+/// The peer's state, as it has announced it.
 #[derive(Clone, Copy, Debug)]
 enum Peer {
     /// Nothing yet.
@@ -104,7 +104,7 @@ struct Rnr {
     is_refused: bool,
 }
 
-/// What a queue pair has done since it was made; requests that failed are not in it.
+/// The traffic of a queue pair since it was made, without requests that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Sends of all kinds that are complete.

@@ -7,8 +7,7 @@ use bitflags::bitflags;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::address::GlobalRoute;
-use crate::host::Atomic;
-use crate::types::Access;
+use crate::types::{Access, Atomic};
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = size_of::<Header>();
@@ -78,7 +77,7 @@ pub enum Refusal {
     NoQueue,
 }
 
-/// What was wrong with a one-sided request.
+/// The error of a one-sided request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It had no right to its access.
@@ -87,7 +86,7 @@ pub enum Fault {
     Request,
 }
 
-/// What a queue pair tells its peer of itself.
+/// The parameters that a queue pair announces to its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
     /// Its generation.
@@ -98,7 +97,7 @@ pub struct Ready {
     pub is_shared: bool,
     /// The peer is to tell the same of itself.
     pub wants_answer: bool,
-    /// What the peer may do.
+    /// The access that the peer has.
     pub access: Access,
     /// The code of the time that a refused message waits.
     pub rnr_timer: u8,
@@ -152,7 +151,7 @@ pub struct DatagramPiece {
 /// An atomic operation for the owner of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicCall {
-    /// What is to be done.
+    /// The operation.
     pub operation: Atomic,
     /// Where.
     pub address: u64,
@@ -167,7 +166,7 @@ pub struct Grant {
     pub start: u64,
     /// Bytes.
     pub length: u64,
-    /// What the peer may do.
+    /// The access that the peer has.
     pub access: Access,
     /// The only queue pair of the owner that can be used for it; 0: any.
     pub qp: u32,
@@ -206,7 +205,7 @@ pub enum Record {
     Error(Address, Fault),
     /// An atomic operation that the bus does not have.
     Atomic(Address, AtomicCall),
-    /// What was there before it, or why it was not done.
+    /// The former value, or the reason why the operation was not done.
     AtomicDone(Address, Result<u64, Fault>),
     /// The peer wants to use a key.
     Expose(u32),
@@ -354,7 +353,7 @@ impl Record {
         bytes
     }
 
-    /// What a header says.
+    /// Decodes a header.
     ///
     /// # Errors
     /// It makes no sense.
@@ -538,8 +537,8 @@ mod tests {
         MAX_DATAGRAM, MAX_PAYLOAD, Marks, Piece, Ready, Record, Refusal,
     };
     use crate::address::GlobalRoute;
-    use crate::host::Atomic;
     use crate::types::Access;
+    use crate::types::Atomic;
 
     #[test]
     fn what_is_written_is_read() {

@@ -6,7 +6,7 @@ use crate::table::Id;
 use crate::types::{Error, Result};
 use crate::work::ReceiveRequest;
 
-/// What a shared receive queue of an XRC domain has of its own.
+/// The part of a shared receive queue that only one of an XRC domain has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xrc {
     /// The domain.
@@ -31,7 +31,7 @@ pub struct SharedReceiveQueue {
 }
 
 impl SharedReceiveQueue {
-    /// An empty queue for so many receives of so many segments.
+    /// An empty queue for `max_wr` receives of at most `max_sge` segments each.
     pub fn new(pd: Id, max_wr: u32, max_sge: u32, limit: u32) -> SharedReceiveQueue {
         SharedReceiveQueue {
             pd,

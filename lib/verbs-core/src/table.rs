@@ -18,7 +18,7 @@ pub struct Table<T> {
 }
 
 impl<T> Table<T> {
-    /// An empty table of at most so many objects.
+    /// An empty table of at most `most` objects.
     pub const fn new(most: u32) -> Table<T> {
         Table {
             slots: Vec::new(),

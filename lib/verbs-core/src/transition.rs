@@ -95,7 +95,7 @@ const RULES: &[Rule] = &[
     rule(Sqe, Rts, UC, NONE, M::CUR_STATE.union(M::ACCESS_FLAGS)),
 ];
 
-/// What a change of state must name and may name beside the state itself; `None`: there is no such
+/// The attributes that a change of state must name, and those it may name; `None`: there is no such
 /// change.
 pub fn attributes(from: QpState, to: QpState, kind: QpType) -> Option<(M, M)> {
     match (from, to) {

@@ -2,6 +2,25 @@
 
 use bitflags::bitflags;
 
+/// An atomic operation on 8 bytes, in the machine's byte order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomic {
+    /// Stores the second number if the first one is there.
+    CompareSwap(u64, u64),
+    /// Adds a number.
+    FetchAdd(u64),
+}
+
+impl Atomic {
+    /// The number to store where `before` is; `None`: nothing is stored.
+    pub fn after(self, before: u64) -> Option<u64> {
+        match self {
+            Atomic::CompareSwap(compare, swap) => (before == compare).then_some(swap),
+            Atomic::FetchAdd(add) => Some(before.wrapping_add(add)),
+        }
+    }
+}
+
 /// The type of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -73,7 +92,7 @@ bitflags! {
         const CUR_STATE = 1 << 1;
         /// Whether an event tells that the send queue has drained.
         const EN_SQD_ASYNC_NOTIFY = 1 << 2;
-        /// What the peer may do with this queue pair.
+        /// The access that the peer has through this queue pair.
         const ACCESS_FLAGS = 1 << 3;
         /// The partition key's index.
         const PKEY_INDEX = 1 << 4;
@@ -115,7 +134,7 @@ bitflags! {
 }
 
 bitflags! {
-    /// What may be done with a memory region or by the peer of a queue pair.
+    /// Access to a memory region, or of the peer of a queue pair.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Access: u32 {
         /// The owner's own receives, reads and atomics may write to it.
@@ -138,7 +157,7 @@ bitflags! {
 }
 
 impl Access {
-    /// What a peer can be given.
+    /// The access that can be given to a peer.
     pub const REMOTE: Access = Access::REMOTE_WRITE
         .union(Access::REMOTE_READ)
         .union(Access::REMOTE_ATOMIC);
@@ -235,7 +254,7 @@ pub enum WcStatus {
     RnrRetryExcErr = 13,
 }
 
-/// What a completion is about.
+/// The operation that a completion is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum WcOpcode {
@@ -274,7 +293,7 @@ impl From<Opcode> for WcOpcode {
 }
 
 bitflags! {
-    /// What else a completion says.
+    /// Further properties of a completion.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct WcFlags: u32 {
         /// The first 40 bytes of the receive are a global route header.
@@ -286,7 +305,7 @@ bitflags! {
     }
 }
 
-/// What an asynchronous event says.
+/// The kinds of asynchronous events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum EventType {

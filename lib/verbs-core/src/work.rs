@@ -3,9 +3,8 @@
 use alloc::vec::Vec;
 
 use crate::address::Datagram;
-use crate::keys::Bind;
 use crate::table::Id;
-use crate::types::{Opcode, SendFlags, WcFlags, WcOpcode, WcStatus};
+use crate::types::{Access, Opcode, SendFlags, WcFlags, WcOpcode, WcStatus};
 
 /// A scatter-gather element: some registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,24 +56,41 @@ pub struct Remote {
     pub key: u32,
 }
 
+/// A request to bind a memory window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind {
+    /// The window: any key of it.
+    pub window: u32,
+    /// Its new key, which differs from the former one in the low 8 bits, and there only.
+    pub key: u32,
+    /// The local key of the region.
+    pub region: u32,
+    /// The first byte, in the region's addresses.
+    pub address: u64,
+    /// Bytes; none ends the binding of a window of type 1.
+    pub length: u64,
+    /// The access that a peer has; `ZERO_BASED`: its addresses count from 0.
+    pub access: Access,
+}
+
 /// A work request for a send queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendRequest {
     /// The program's number for it.
     pub id: u64,
-    /// What is to be done.
+    /// The operation.
     pub opcode: Opcode,
     /// How.
     pub flags: SendFlags,
-    /// What is sent; for reads and atomics, where the peer's data goes.
+    /// The data to send; for reads and atomics, the place for the peer's data.
     pub data: Data,
     /// The 32 bits of an operation with immediate data, or the key that one invalidates.
     pub immediate: u32,
     /// The peer's memory, for one-sided operations.
     pub remote: Remote,
-    /// What an atomic operation adds, or compares with.
+    /// The number that an atomic operation adds, or compares with.
     pub compare_add: u64,
-    /// What a compare-and-swap stores.
+    /// The number that a compare-and-swap stores.
     pub swap: u64,
     /// Where a datagram goes.
     pub datagram: Datagram,
@@ -120,7 +136,7 @@ pub struct WorkCompletion {
     pub id: u64,
     /// How it ended.
     pub status: WcStatus,
-    /// What it was.
+    /// The operation that has completed.
     pub opcode: WcOpcode,
     /// Bytes received, read, or exchanged; with the 40 in front of a datagram.
     pub byte_len: u32,
@@ -134,7 +150,7 @@ pub struct WorkCompletion {
     pub slid: u16,
     /// The service level of a datagram.
     pub service_level: u8,
-    /// What else there is.
+    /// Further properties.
     pub flags: WcFlags,
 }
 
@@ -171,7 +187,7 @@ pub struct Capacity {
     pub inline: u32,
 }
 
-/// What a queue pair is made of.
+/// The objects and sizes that a queue pair is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpInit {
     /// Its type.

@@ -1,4 +1,4 @@
-//! What each error means to both ends of a connection, where memory and rights change meanwhile.
+//! The errors at both ends of a connection whose memory and rights change meanwhile.
 //! Who gets which error is a table: `tests/conformance/src/verbs/rows/errors.rs`.
 
 mod pair;

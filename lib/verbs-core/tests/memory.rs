@@ -5,9 +5,9 @@ mod pair;
 
 use pair::{ALL, End, Setup, pair, settle};
 use verbs_core::demo::BASE;
-use verbs_core::host::Atomic;
 use verbs_core::keys::Region;
 use verbs_core::record::{Address, AtomicCall, Record};
+use verbs_core::types::Atomic;
 use verbs_core::types::WcStatus::{
     LocProtErr, RemAccessErr, RemInvReqErr, RemOpErr, Success, WrFlushErr,
 };

@@ -88,7 +88,7 @@ fn a_peer_that_leaves_in_order() {
             ..Setup::default()
         };
         let (mut left, mut right) = pair(&setup);
-        // What it has sent arrives; then nothing happens.
+        // Its messages arrive; then nothing happens.
         left.receive(1, 0, 8);
         left.receive(2, 0, 8);
         settle(&mut left, &mut right);

@@ -1,4 +1,4 @@
-//! What queue pairs and completion queues have done, and a queue pair that lives elsewhere.
+//! The traffic of queue pairs and completion queues, and a queue pair that lives elsewhere.
 
 mod pair;
 

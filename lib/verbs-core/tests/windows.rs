@@ -5,12 +5,12 @@ mod pair;
 use pair::{ALL, End, REGION, Setup, pair, settle};
 use verbs_core::context::Counts;
 use verbs_core::demo::BASE;
-use verbs_core::keys::{Bind, Region, WindowType};
+use verbs_core::keys::{Region, WindowType};
 use verbs_core::types::WcStatus::{
     LocProtErr, LocQpOpErr, MwBindErr, RemAccessErr, RemOpErr, Success, WrFlushErr,
 };
 use verbs_core::types::{Access, Error, EventType, Opcode, QpState, QpType, WcFlags, WcOpcode};
-use verbs_core::work::{QpInit, ReceiveRequest, SendRequest};
+use verbs_core::work::{Bind, QpInit, ReceiveRequest, SendRequest};
 
 const KINDS: [WindowType; 2] = [WindowType::One, WindowType::Two];
 
@@ -64,7 +64,7 @@ fn ends(kind: WindowType) -> (End, End, u32, u32) {
     (left, right, window, region)
 }
 
-/// What a write of 8 bytes by a key leads to.
+/// The result of a write of 8 bytes by a key.
 fn write(
     left: &mut End,
     right: &mut End,
@@ -286,7 +286,7 @@ fn a_key_is_invalidated_here() {
     assert_eq!(right.program.windows(), 0);
     settle(&mut left, &mut right);
     assert_eq!(write(&mut left, &mut right, 64, wanted.key), [RemAccessErr]);
-    // What is no key of a window of type 2 that is bound here.
+    // Keys that are none of a window of type 2 that is bound here.
     let bad: [fn(&mut End, u32) -> u32; 4] = [
         |_, window| window,
         |end, _| end.key,

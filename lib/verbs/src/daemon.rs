@@ -1,4 +1,4 @@
-//! What the daemon of the device knows of a context: the objects by handle, their states and what
+//! The daemon's view of a context: the objects by handle, their states and what
 //! they have done, for its accounts, its text files and its cleanup (docs/infiniband.md). Data
 //! passes by it.
 //!
@@ -24,8 +24,7 @@ use verbs_core::types::EventType;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::error::{Error, Result};
-use crate::events::Events;
-use crate::state::AsyncEvent;
+use crate::events::{AsyncEvent, Events};
 
 /// Where the device is.
 pub const DIRECTORY: &str = "/scheme/infiniband";
@@ -61,7 +60,7 @@ impl Name {
     }
 }
 
-/// What a context has done since it told the daemon last.
+/// The changes of a context since its last report to the daemon.
 #[derive(Default)]
 pub struct Changes {
     pub qps: Vec<(u32, QpView)>,

@@ -6,8 +6,21 @@ use hal::lock::Mutex;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use syscall::flag::F_SETFL;
+use verbs_core::Subject;
+use verbs_core::types::EventType;
 
 use crate::error::Result;
+
+/// An asynchronous event.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AsyncEvent {
+    /// The kind of the event.
+    pub kind: EventType,
+    /// To what; none: to the port, or the device.
+    pub subject: Option<Subject>,
+    /// The program's word for that object; the number of the port.
+    pub user: u64,
+}
 
 /// A queue of events. Its descriptor is the reading end of a pipe with a byte for each event, so
 /// that it works with `poll`, event queues and `O_NONBLOCK`.
@@ -60,7 +73,7 @@ impl<T> Events<T> {
     pub fn next(&self) -> Result<T> {
         loop {
             self.reader.read(&mut [0])?;
-            // What is not there any more was dropped with its object.
+            // An event that is not there any more was dropped with its object.
             if let Some(event) = self.waiting.lock().pop_front() {
                 return Ok(event);
             }

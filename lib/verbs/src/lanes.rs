@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use client_memory::pages::Writable;
-use verbs_core::host::{Atomic, Available, Host, LaneId, NotMoved, Place, Source, Target};
+use verbs_core::host::{Available, Host, LaneId, NotMoved, Place, Source, Target};
 use verbs_core::record::HEADER_BYTES;
+use verbs_core::types::Atomic;
 
 use crate::memory::Registered;
 use crate::stream::Stream;
@@ -29,7 +30,7 @@ pub enum Lane {
 pub struct Local {
     /// The other end, which may be this one.
     pub peer: LaneId,
-    /// What has been sent to this end.
+    /// The bytes that were sent to this end.
     incoming: VecDeque<u8>,
     windows: BTreeMap<u64, Place>,
     next_window: u64,

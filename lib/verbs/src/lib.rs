@@ -45,6 +45,7 @@ mod lanes;
 mod links;
 mod memory;
 mod objects;
+mod open_context;
 mod queue_pair;
 pub mod raw;
 mod state;
@@ -64,7 +65,7 @@ pub use queue_pair::{Address, QueuePair, QueuePairBuilder, Settings};
 pub use raw::AsyncEvent;
 pub use verbs_core::address::{self, AddressVector, Datagram, GlobalRoute};
 pub use verbs_core::attributes::Attributes;
-pub use verbs_core::keys::{Bind, Region, WindowType};
+pub use verbs_core::keys::{Region, WindowType};
 pub use verbs_core::srq::Xrc;
 pub use verbs_core::types::{
     Access, AttributeMask, EventType, Opcode, QpState, QpType, SendFlags, WcFlags, WcOpcode,
@@ -72,7 +73,7 @@ pub use verbs_core::types::{
 };
 pub use verbs_core::work::QpInit;
 pub use verbs_core::work::{
-    Capacity, Data, ReceiveRequest, Remote, Segment, SendRequest, WorkCompletion,
+    Bind, Capacity, Data, ReceiveRequest, Remote, Segment, SendRequest, WorkCompletion,
 };
 pub use verbs_core::{Subject, context, table};
 pub use worker::Worker;

@@ -44,7 +44,7 @@ struct Hello {
 /// The own port of a lane for datagrams, which belongs to no protection domain.
 const DATAGRAMS: Port = 0;
 
-/// What a lane joins.
+/// The two protection domains, or programs, that a lane joins.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Key {
     /// The port of the own listener; 0 for datagrams.
@@ -120,7 +120,7 @@ pub enum Pending {
     },
 }
 
-/// What has become of a connection.
+/// The state of a connection.
 pub enum Established {
     /// A lane of a protection domain.
     Domain(Key, Id, Endpoint),
@@ -413,7 +413,7 @@ impl Links {
         }
     }
 
-    /// What a peer has connected for.
+    /// The lane that a peer has connected for; `None`: the first bytes are no greeting.
     fn greeted(&self, own: Port, peer: PortId, bytes: &[u8]) -> Option<Key> {
         let mut hello = Hello::new_zeroed();
         hello.as_mut_bytes().copy_from_slice(bytes);
@@ -431,7 +431,7 @@ impl Links {
     }
 }
 
-/// What became of a connection in the making.
+/// The outcome of a step of a connection in the making.
 enum Step {
     /// It is a lane.
     Established(Key, Endpoint),

@@ -8,11 +8,10 @@ use scif::{Memory, View};
 use verbs_core::address::lid;
 use verbs_core::keys::Region;
 use verbs_core::table::Id;
-use verbs_core::types::{Access, QpType};
+use verbs_core::types::Access;
 use verbs_core::work::{ReceiveRequest, Remote, Segment, WorkCompletion};
 
 use crate::error::{Error, Result};
-use crate::queue_pair::QueuePairBuilder;
 use crate::raw::{self, AsyncEvent};
 use crate::worker::Worker;
 
@@ -48,7 +47,7 @@ impl Context {
         Ok(ProtectionDomain(Arc::new(Domain { raw, id })))
     }
 
-    /// Makes a queue for so many completions.
+    /// Makes a queue for `size` completions.
     ///
     /// # Errors
     /// `Invalid`: the size. `NoMemory`.
@@ -144,7 +143,7 @@ impl ProtectionDomain {
         })
     }
 
-    /// Makes a shared receive queue for so many receives of so many segments.
+    /// Makes a shared receive queue for `max_wr` receives of at most `max_sge` segments each.
     ///
     /// # Errors
     /// `Invalid`: sizes. `NoMemory`.
@@ -152,16 +151,6 @@ impl ProtectionDomain {
         let id = self.0.raw.create_srq(self.0.id, (max_wr, max_sge), 0, 0)?;
         let domain = self.0.clone();
         Ok(SharedReceiveQueue(Arc::new(Receives { domain, id })))
-    }
-
-    /// Describes a queue pair that is to be made.
-    pub fn queue_pair<'a>(
-        &'a self,
-        kind: QpType,
-        send: &'a CompletionQueue,
-        receive: &'a CompletionQueue,
-    ) -> QueuePairBuilder<'a> {
-        QueuePairBuilder::new(self, kind, [send, receive])
     }
 }
 
@@ -192,7 +181,7 @@ impl MemoryRegion {
         })
     }
 
-    /// The place so many bytes behind its beginning, for a peer's requests.
+    /// The place `offset` bytes behind its beginning, for a peer's requests.
     pub fn remote(&self, offset: usize) -> Remote {
         Remote {
             address: (self.memory.address() + offset) as u64,

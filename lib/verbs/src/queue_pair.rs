@@ -12,6 +12,18 @@ use verbs_core::work::{Capacity, Data, QpInit, ReceiveRequest, Remote, Segment, 
 use crate::error::Result;
 use crate::objects::{CompletionQueue, Domain, ProtectionDomain, SharedReceiveQueue};
 
+impl ProtectionDomain {
+    /// Describes a queue pair that is to be made.
+    pub fn queue_pair<'a>(
+        &'a self,
+        kind: QpType,
+        send: &'a CompletionQueue,
+        receive: &'a CompletionQueue,
+    ) -> QueuePairBuilder<'a> {
+        QueuePairBuilder::new(self, kind, [send, receive])
+    }
+}
+
 /// A queue pair that is to be made.
 pub struct QueuePairBuilder<'a> {
     domain: &'a ProtectionDomain,
@@ -116,7 +128,7 @@ pub struct Address {
 /// Times and limits of a connection between queue pairs; the codes are those of the verbs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Settings {
-    /// What the peer may do.
+    /// The access that the peer has.
     pub access: Access,
     /// The time to wait for an answer, as a code.
     pub timeout: u8,

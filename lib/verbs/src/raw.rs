@@ -30,12 +30,13 @@ use crate::error::{Error, Result};
 use crate::events::Events;
 use crate::lanes::Lanes;
 use crate::links::{Key, Links};
+use crate::open_context::SharedContext;
 use crate::state::{Cq, State};
 use crate::worker::Worker;
 use request::{create_qp, each, modify_qp};
 
+pub use crate::events::AsyncEvent;
 pub use crate::memory::Backing;
-pub use crate::state::AsyncEvent;
 pub use verbs_abi::records::{QueryDeviceAnswer, QueryPortAnswer};
 
 /// A completion channel: what arrives are the words that the program has given its completion
@@ -50,38 +51,7 @@ const MORE_POLLS: u32 = 400;
 /// A context of a program that has opened the device.
 #[derive(Clone)]
 pub struct Context {
-    shared: Arc<Shared>,
-}
-
-/// What the program's calls and the progress thread share.
-pub(crate) struct Shared {
-    /// Taken before `state` by calls that make, change or end an object, and never by those that
-    /// post and poll.
-    pub(crate) daemon: Mutex<Daemon>,
-    pub(crate) state: Mutex<State>,
-    /// Calls that have looked for completions.
-    pub(crate) polls: AtomicU32,
-    /// Those in a row that have found none.
-    empty: AtomicU32,
-    pub(crate) bell: Bell,
-    pub(crate) events: Arc<Events<AsyncEvent>>,
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.state.lock().leave();
-        self.report();
-        self.bell.ring();
-    }
-}
-
-impl Shared {
-    /// Tells the daemon what the objects have done.
-    pub(crate) fn report(&self) {
-        let mut daemon = self.daemon.lock();
-        let changes = self.state.lock().changes();
-        daemon.report(&changes);
-    }
+    shared: Arc<SharedContext>,
 }
 
 impl Context {
@@ -117,7 +87,7 @@ impl Context {
             is_polled: false,
             wakes_at: 0,
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedContext {
             daemon: Mutex::new(daemon),
             state: Mutex::new(state),
             polls: AtomicU32::new(0),
@@ -142,7 +112,7 @@ impl Context {
         self.daemon().fd()
     }
 
-    /// What the device can do.
+    /// The properties and limits of the device.
     ///
     /// # Errors
     /// `EIO`: the daemon has died.
@@ -151,7 +121,7 @@ impl Context {
         self.daemon().ask(Command::QueryDevice, &request)
     }
 
-    /// What the port is.
+    /// The state and properties of the port.
     ///
     /// # Errors
     /// `EIO`: the daemon has died.
@@ -170,7 +140,7 @@ impl Context {
         self.lock().links.node
     }
 
-    /// What there is.
+    /// The number of objects of each kind.
     pub fn counts(&self) -> Counts {
         self.lock().core.counts()
     }
@@ -299,8 +269,8 @@ impl Context {
         Ok(())
     }
 
-    /// Takes completions, at most so many, and gives each to `sink`; how many. When there are none,
-    /// looks for what peers have sent.
+    /// Takes at most `most` completions and gives each to `sink`; returns their number. When there
+    /// are none, looks for what peers have sent.
     ///
     /// # Errors
     /// `NotFound`.

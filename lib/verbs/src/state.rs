@@ -7,13 +7,13 @@ use verbs_core::address::{self, LanePeer};
 use verbs_core::context::{Context, Progress};
 use verbs_core::host::LaneId;
 use verbs_core::table::Id;
-use verbs_core::types::{EventType, QpType};
+use verbs_core::types::QpType;
 use verbs_core::{Destination, Event, Subject};
 
 use crate::clock::Time;
 use crate::daemon::Changes;
 use crate::error::Result;
-use crate::events::Events;
+use crate::events::{AsyncEvent, Events};
 use crate::lanes::Lanes;
 use crate::links::{Established, Key, Links};
 use crate::stream::Stream;
@@ -23,18 +23,7 @@ const TURNS: usize = 16;
 /// Turns that wait for a peer to make room for the last records of a lane.
 const LAST_TURNS: usize = 1000;
 
-/// An asynchronous event.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct AsyncEvent {
-    /// What has happened.
-    pub kind: EventType,
-    /// To what; none: to the port, or the device.
-    pub subject: Option<Subject>,
-    /// The program's word for that object; the number of the port.
-    pub user: u64,
-}
-
-/// What is known of a completion queue besides its completions.
+/// The state of a completion queue besides its completions.
 pub struct Cq {
     /// Where its events go.
     pub channel: Option<Arc<Events<u64>>>,
@@ -76,7 +65,7 @@ pub struct State {
     pub own_datagrams: Option<LaneId>,
     /// The progress thread is to make a connection.
     pub wants_links: bool,
-    /// What is left to do.
+    /// The work that is left.
     pub left: Progress,
     /// The program polls: the progress thread leaves the lanes alone.
     pub is_polled: bool,
@@ -314,7 +303,7 @@ impl State {
 
     // ---- Objects ----
 
-    /// What the objects have done.
+    /// The changes of all objects.
     pub fn changes(&self) -> Changes {
         let core = &self.core;
         let qps = self

@@ -30,7 +30,7 @@ pub struct Stream {
     looks: bool,
     /// The own windows: by the number that the peer knows, where they begin and their bytes.
     windows: BTreeMap<u64, (i64, u64)>,
-    /// What the event queue of the progress thread reports of it.
+    /// The events of it that the progress thread's event queue reports.
     pub watched: EventFlags,
     /// Something waits for room.
     pub wants_room: bool,

@@ -17,8 +17,9 @@ use syscall::flag::EventFlags;
 
 use crate::daemon::{self, PORT};
 use crate::error::Result;
+use crate::events::AsyncEvent;
 use crate::links::Pending;
-use crate::raw::{AsyncEvent, Shared};
+use crate::open_context::SharedContext;
 use crate::state::State;
 
 /// How often the thread looks whether the program polls, in nanoseconds.
@@ -28,7 +29,7 @@ const LONGEST_NS: u64 = 1_000_000_000;
 /// How often the daemon is told what has been done.
 const REPORT_NS: u64 = LONGEST_NS;
 
-/// What the event queue reports.
+/// The sources of the event queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Source {
     Bell,
@@ -40,7 +41,7 @@ enum Source {
 
 /// The work of the progress thread.
 pub struct Worker {
-    shared: Weak<Shared>,
+    shared: Weak<SharedContext>,
     queue: Queue<Source>,
     bell: Fd,
     /// The device's events, while its daemon lives.
@@ -52,7 +53,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(shared: Weak<Shared>, bell: Fd, device: Fd) -> Result<Self> {
+    pub(crate) fn new(shared: Weak<SharedContext>, bell: Fd, device: Fd) -> Result<Self> {
         let mut queue = Queue::new()?;
         queue.subscribe(bell.raw(), EventFlags::EVENT_READ, Source::Bell)?;
         queue.subscribe(device.raw(), EventFlags::EVENT_READ, Source::Device)?;
@@ -85,7 +86,7 @@ impl Worker {
     }
 
     /// Passes events of the port on. When the daemon has died the context has no device any more.
-    fn take_events(&mut self, shared: &Shared) {
+    fn take_events(&mut self, shared: &SharedContext) {
         let Some(device) = &self.device else {
             return;
         };
@@ -103,7 +104,7 @@ impl Worker {
     }
 
     /// Tells the daemon what has been done, once in a while.
-    fn report(&mut self, shared: &Shared, now: u64) {
+    fn report(&mut self, shared: &SharedContext, now: u64) {
         if now.saturating_sub(self.reported_at) >= REPORT_NS {
             self.reported_at = now;
             shared.report();
@@ -111,7 +112,7 @@ impl Worker {
     }
 
     /// One turn; how long to sleep then.
-    fn turn(&mut self, shared: &Shared) -> Result<u64> {
+    fn turn(&mut self, shared: &SharedContext) -> Result<u64> {
         shared.bell.quiet(&self.bell);
         let mut state = shared.state.lock();
         state.time.distrust();

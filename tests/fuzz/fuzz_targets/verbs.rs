@@ -12,23 +12,23 @@ use verbs_core::address::{AddressVector, Datagram, GlobalRoute, LanePeer};
 use verbs_core::attributes::Attributes;
 use verbs_core::context::{Context, Counts};
 use verbs_core::demo::{BASE, Program};
-use verbs_core::host::{Atomic, Host, LaneId};
-use verbs_core::keys::{Bind, Region, WindowType};
+use verbs_core::host::{Host, LaneId};
+use verbs_core::keys::{Region, WindowType};
 use verbs_core::record::{
     Address, Answer, AtomicCall, DatagramPiece, Fault, Grant, HEADER_BYTES, Marks, Piece, Ready,
     Record, Refusal,
 };
 use verbs_core::srq::Xrc;
 use verbs_core::table::Id;
-use verbs_core::types::{Access, AttributeMask as M, Opcode, QpState, QpType};
+use verbs_core::types::{Access, Atomic, AttributeMask as M, Opcode, QpState, QpType};
 use verbs_core::work::{
-    Capacity, QpInit, ReceiveRequest, Remote, Segment, SendRequest, WorkCompletion,
+    Bind, Capacity, QpInit, ReceiveRequest, Remote, Segment, SendRequest, WorkCompletion,
 };
 use verbs_core::{Destination, Event};
 
 const LANES: [LaneId; 2] = [LaneId(0), LaneId(1)];
 const PAGE: u64 = 4096;
-/// What no peer may write: a page that it may read, and one without a region.
+/// Memory that no peer may write: a page that it may read, and one without a region.
 const CANARY: u8 = 0xa5;
 const QKEY: u32 = 9;
 /// The queue pairs: reliable, with shared receives, unreliable, the halves of XRC, datagrams. Their

@@ -7,10 +7,10 @@ use verbs_core::types::QpType;
 
 use super::{Call, remove};
 use crate::context::Context;
-use crate::device::Shared;
 use crate::error::{fail, refused};
 use crate::identity::PORT;
 use crate::object::Object;
+use crate::shared::Shared;
 
 /// Local identifiers of groups; the last one is for all.
 const MULTICAST_LIDS: core::ops::Range<u16> = verbs_core::address::FIRST_MULTICAST_LID..0xffff;

@@ -7,11 +7,11 @@ use verbs_core::work::WorkCompletion;
 
 use super::{Call, release_slots, remove};
 use crate::context::Context;
-use crate::device::Shared;
 use crate::error::{fail, refused};
 use crate::identity::{COMPLETION_VECTORS, PORT};
 use crate::limits::Kind;
 use crate::object::{Cq, Object};
+use crate::shared::Shared;
 
 /// Stands for no channel.
 const NO_CHANNEL: i32 = -1;
@@ -38,11 +38,11 @@ pub fn add_channel(shared: &mut Shared, context: &mut Context) -> Result<u32> {
     let number = shared.channels.take();
     context
         .channels
-        .insert(number, crate::events::Shared::default());
+        .insert(number, crate::events::SharedQueue::default());
     Ok(number)
 }
 
-/// What is wanted of a completion queue.
+/// The properties that a request asks of a completion queue.
 struct Wanted {
     user_handle: u64,
     cqe: u32,
@@ -214,7 +214,7 @@ pub fn destroy_cq(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How many events of it were read: completion events and asynchronous ones.
+/// Destroys a completion queue; the events of it that were read: completion and asynchronous ones.
 pub fn end_cq(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<(u32, u32)> {
     let cq = *context.objects.cq(handle)?;
     context.core.destroy_cq(cq.id).map_err(refused)?;

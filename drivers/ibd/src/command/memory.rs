@@ -7,11 +7,11 @@ use verbs_core::types::Access;
 
 use super::{Call, remove};
 use crate::context::Context;
-use crate::device::Shared;
 use crate::error::{fail, refused};
 use crate::lanes::Unconnected;
 use crate::limits::Kind;
 use crate::object::{Mr, Object};
+use crate::shared::Shared;
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;

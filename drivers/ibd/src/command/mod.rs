@@ -18,10 +18,10 @@ use verbs_abi::records::{self as abi};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::context::Context;
-use crate::device::Shared;
 use crate::error::{fail, malformed};
 use crate::limits::Kind;
 use crate::object::Object;
+use crate::shared::Shared;
 
 pub use completion::add_channel;
 
@@ -33,7 +33,7 @@ struct Call<'a> {
     answer: Vec<u8>,
 }
 
-/// What a command ends with: the answer, which may be there also when it is refused, and the
+/// The outcome of a command: the answer, which may be there also when it is refused, and the
 /// result.
 pub type Outcome = (Vec<u8>, Result<()>);
 
@@ -113,14 +113,14 @@ fn release_slots(shared: &mut Shared, context: &Context, count: u64) {
         .release(context.owner.uid, Kind::Slots, count);
 }
 
-/// What a command is.
+/// A command of the table.
 struct Row {
     command: Command,
     is_extended: bool,
     /// Bytes of the request and of the fixed part of the answer.
     request: usize,
     answer: usize,
-    /// What does it.
+    /// The function that executes it.
     run: fn(&mut Call<'_>) -> Result<()>,
 }
 
@@ -206,7 +206,7 @@ const TABLE: &[Row] = &[
     plain::<abi::CloseXrcd, Nothing>(Command::CloseXrcd, srq::close_xrcd),
 ];
 
-/// What the tests go over: each command, whether it is extended, the bytes of its request and those
+/// The table for tests: each command, whether it is extended, the bytes of its request and those
 /// of its answer.
 #[cfg(test)]
 pub fn table() -> impl Iterator<Item = (Command, bool, usize, usize)> {
@@ -273,7 +273,7 @@ pub fn destroy_all(shared: &mut Shared, context: &mut Context) {
             .collect();
         let before = newest.len();
         for handle in newest {
-            // What is in use has its turn when its users have gone.
+            // An object in use is destroyed in a later round, when its users have gone.
             let _ = destroy(shared, context, handle);
         }
         if context.objects.is_empty() || context.objects.len() == before {

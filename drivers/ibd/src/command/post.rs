@@ -10,8 +10,8 @@ use verbs_core::work::{Data, ReceiveRequest, Remote, Segment, SendRequest};
 use zerocopy::FromBytes;
 
 use super::Call;
-use crate::device::FIRST_LIBRARY_QPN;
 use crate::error::{fail, refused};
+use crate::shared::FIRST_LIBRARY_QPN;
 
 /// The operations that a command can post.
 const OPCODES: [Opcode; 10] = [

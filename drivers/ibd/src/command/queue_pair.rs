@@ -11,10 +11,10 @@ use verbs_core::work::{Capacity, QpInit};
 
 use super::{Call, release_slots, remove};
 use crate::context::Context;
-use crate::device::{FIRST_LIBRARY_QPN, Shared};
 use crate::error::{fail, refused};
 use crate::identity::PORT;
 use crate::object::{Object, Qp};
+use crate::shared::{FIRST_LIBRARY_QPN, Shared};
 
 /// Numbers of queue pairs that mean something else: management, and multicast.
 const LAST_QPN: u32 = 0xff_fffe;
@@ -23,7 +23,7 @@ const RAW_PACKET: u8 = 8;
 /// The bit of keys of datagrams that only root may use.
 const PRIVILEGED_QKEY: u32 = 1 << 31;
 
-/// What is wanted of a queue pair.
+/// The properties that a request asks of a queue pair.
 struct Wanted {
     user_handle: u64,
     kind: u8,
@@ -386,7 +386,7 @@ pub fn destroy_qp(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How many events of it were read.
+/// Destroys a queue pair; the number of its events that were read.
 pub fn end_qp(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<u32> {
     let qp = context.objects.qp(handle)?;
     if !qp.groups.is_empty() {

@@ -1,4 +1,4 @@
-//! What libraries that move data themselves tell of their objects.
+//! Reports about objects by libraries that move data themselves.
 
 use syscall::error::{EINVAL, Result};
 use verbs_abi::call;
@@ -7,8 +7,8 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::queue_pair::state_of;
 use crate::context::Context;
-use crate::device::{FIRST_LIBRARY_QPN, Totals};
 use crate::error::fail;
+use crate::shared::{FIRST_LIBRARY_QPN, Totals};
 
 /// Takes reports of this kind; of how many the object was there. Numbers that a library makes up
 /// are seen by its own user, and by root.

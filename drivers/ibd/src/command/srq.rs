@@ -7,9 +7,9 @@ use verbs_core::srq::Xrc;
 
 use super::{Call, release_slots, remove};
 use crate::context::Context;
-use crate::device::Shared;
 use crate::error::{fail, refused};
 use crate::object::{Object, Srq};
+use crate::shared::Shared;
 
 /// Types of shared receive queues.
 const BASIC: u32 = 0;
@@ -18,7 +18,7 @@ const XRC: u32 = 1;
 /// Stands for no file.
 const NO_FILE: i32 = -1;
 
-/// What is wanted of a shared receive queue.
+/// The properties that a request asks of a shared receive queue.
 struct Wanted {
     user_handle: u64,
     pd: u32,
@@ -171,7 +171,7 @@ pub fn destroy_srq(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How many events of it were read.
+/// Destroys a shared receive queue; the number of its events that were read.
 pub fn end_srq(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<u32> {
     let Srq { id, slots, .. } = *context.objects.srq(handle)?;
     context.core.destroy_srq(id).map_err(refused)?;

@@ -1,4 +1,4 @@
-//! What each command refuses: a table. Here is what concerns the device, memory and completion.
+//! A table of what each command refuses: here of the device, of memory and of completion.
 
 use syscall::error::{EBADF, EBUSY, EINVAL, ENOENT, ENOMEM, ENOSPC, EOPNOTSUPP};
 use verbs_abi::command::Command::{self, *};
@@ -7,7 +7,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use super::fixture::*;
 
-/// What is done, and what comes of it; 0 is success.
+/// A step and its result; 0 is success.
 pub type Case = (&'static str, Command, Vec<u8>, i32);
 
 pub fn case<T: IntoBytes + Immutable>(

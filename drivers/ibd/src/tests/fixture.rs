@@ -25,7 +25,7 @@ pub const NONE: u32 = 99;
 /// The user of the program.
 pub const UID: u32 = 1000;
 
-/// What the program's objects are called by it.
+/// The program's own names for its objects.
 pub const CQ_NAME: u64 = 0xc0;
 pub const QP_NAME: u64 = 0xc1;
 
@@ -508,7 +508,7 @@ impl Fixture {
             .unwrap()
     }
 
-    /// What there is now.
+    /// The objects there are.
     pub fn objects(&self) -> Vec<u64> {
         let names = [
             "pds",

@@ -8,7 +8,7 @@ use zerocopy::FromBytes;
 use super::fixture::*;
 use crate::context::Owner;
 use crate::device::Device;
-use crate::events::Shared;
+use crate::events::SharedQueue;
 use crate::identity::PortState;
 
 fn query(fixture: &mut Fixture) -> abi::QueryQpAnswer {
@@ -141,9 +141,9 @@ fn the_request_that_is_not_posted_has_its_number_in_the_answer() {
     assert_eq!(fixture.counter("posted"), 4);
 }
 
-fn channel(fixture: &Fixture, number: u32) -> Shared {
+fn channel(fixture: &Fixture, number: u32) -> SharedQueue {
     let context = fixture.device.context(fixture.context).unwrap();
-    Shared::clone(context.channel(number).unwrap())
+    SharedQueue::clone(context.channel(number).unwrap())
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn an_armed_queue_tells_its_channel_once() {
     assert_eq!(u64::from_ne_bytes(buffer), CQ_NAME);
     assert_eq!(queue.borrow_mut().read(&mut buffer), would_block);
     assert_eq!(poll(&mut fixture, CQ).len(), 4);
-    // What was read is said at the end; what was not is gone.
+    // The end tells how many events were read; those that were not are dropped.
     assert!(fixture.give(ReqNotifyCq, &arm).is_ok());
     assert!(
         fixture
@@ -236,7 +236,7 @@ fn an_overrun_is_an_event_of_the_queue_and_the_queue_pair() {
     }
     assert!(fixture.give(ModifyQp, &to_error()).is_ok());
     let context = fixture.device.context(fixture.context).unwrap();
-    let events = Shared::clone(&context.events);
+    let events = SharedQueue::clone(&context.events);
     let mut buffer = [0; 16];
     assert_eq!(
         events.borrow_mut().read(&mut buffer[..15]),
@@ -268,7 +268,7 @@ fn the_port_tells_all_contexts() {
     fixture.device.set_port(PortState::Active);
     fixture.device.set_port(PortState::Down);
     let context = fixture.device.context(fixture.context).unwrap();
-    let events = Shared::clone(&context.events);
+    let events = SharedQueue::clone(&context.events);
     let read = || {
         let mut buffer = [0; 16];
         let count = events.borrow_mut().read(&mut buffer);

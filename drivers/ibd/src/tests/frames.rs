@@ -1,4 +1,4 @@
-//! What concerns the frame of every command.
+//! Tests of the frame that every command has.
 
 use syscall::error::{EINVAL, EIO, ENOENT, ENOSPC, EOPNOTSUPP};
 use verbs_abi::command::Command;

@@ -1,4 +1,4 @@
-//! What a library that moves data itself tells of its objects, and what is seen of that.
+//! Reports of a library that moves data itself, and the files that show them.
 
 use syscall::error::{EINVAL, EIO, Error};
 use verbs_abi::call::{REPORT_CQS, REPORT_QPS, REPORT_SRQS};

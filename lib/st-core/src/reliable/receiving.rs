@@ -1,4 +1,4 @@
-//! What a session does with what arrives.
+//! The receiving half of a session.
 
 use super::{Fault, Phase, Session};
 use crate::queue::{Armed, Descriptor, QueueMemory};

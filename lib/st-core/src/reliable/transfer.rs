@@ -39,7 +39,7 @@ pub enum Data<D> {
 }
 
 impl<D> Data<D> {
-    /// What there is to put.
+    /// The data to put, if there is any.
     pub(super) const fn get(&self) -> Option<&D> {
         match self {
             Data::Nothing => None,
@@ -48,7 +48,7 @@ impl<D> Data<D> {
     }
 }
 
-/// What has been sent at a moment.
+/// The transfers sent up to a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Transfers with lower numbers, sent or dropped.

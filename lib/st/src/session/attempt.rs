@@ -46,7 +46,7 @@ impl Attempt {
         let now = now()?;
         let rest = Phase::Pausing(now.saturating_add(PAUSE));
         let phase = core::mem::replace(&mut self.phase, rest);
-        // What a failed try has left goes with it.
+        // A failed try is dropped with all that it has made.
         let next = match phase {
             Phase::Pausing(until) if now < until => Ok(Phase::Pausing(until)),
             Phase::Pausing(_) => self.begin(),

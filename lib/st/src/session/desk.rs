@@ -11,9 +11,9 @@ use st_core::connection::Update;
 use st_core::record::{Record, SessionState};
 
 use super::CHANNEL;
-use crate::connection::Listener;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
+use crate::listener::Listener;
 use crate::options::Options;
 use crate::shared::Shared;
 
@@ -25,7 +25,7 @@ const MOST_AT_ONCE: usize = 64;
 /// A connection for a session.
 pub struct Arrival {
     pub shared: Arc<Shared>,
-    /// What the peer has told of the session.
+    /// The peer's record about the session.
     pub state: Option<SessionState>,
 }
 

@@ -61,7 +61,7 @@ impl SessionListener {
                 // One that has gone meanwhile has nothing to report.
                 let _ = events.subscribe(fd, EventFlags::EVENT_READ, ());
             }
-            // What has come before it was watched is an event.
+            // Data that came before the file was watched is an event.
             events.wait(Some(LONGEST), &mut Vec::new())?;
         }
     }

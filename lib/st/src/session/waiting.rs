@@ -13,7 +13,7 @@ use crate::memory::ClosedWindow;
 /// Between two looks for a new connection.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What a call waits for.
+/// The condition that a call waits for.
 pub enum Want<'a> {
     /// Both ends have spoken.
     Open,

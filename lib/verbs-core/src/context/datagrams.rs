@@ -1,4 +1,4 @@
-//! What datagrams need of a context: address handles, lanes to any program, groups.
+//! Datagrams of a context: address handles, lanes to any program, groups.
 
 use alloc::vec::Vec;
 
@@ -44,7 +44,7 @@ impl Context {
         Ok(())
     }
 
-    /// What an address handle stands for.
+    /// The destination that an address handle stands for.
     ///
     /// # Errors
     /// `NotFound`.
@@ -225,7 +225,7 @@ fn stage<H: Host>(
             bytes: Vec::with_capacity(piece.total as usize),
         },
         Some(staged) if fits(&staged, piece) => staged,
-        // What is left of a datagram whose beginning is not there, or that has changed.
+        // Skips the rest of a datagram whose beginning is not there, or that has changed.
         _ => {
             host.receive(id, Target::Nowhere(payload));
             return None;

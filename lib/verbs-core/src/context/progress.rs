@@ -1,5 +1,5 @@
-//! What moves a context on: records that have arrived, requests that can be handed over, times that
-//! have come.
+//! The progress of a context: records that have arrived, requests that can be handed over, times
+//! that have come.
 
 use super::Context;
 use crate::host::{Host, LaneId, Place, Target};
@@ -12,13 +12,13 @@ use crate::types::{Access, Error, Result};
 /// Records that one lane handles before the next one has its turn.
 const RECORDS_AT_ONCE: usize = 64;
 /// Records that may wait for room before a lane takes nothing more from its peer. Peers that keep
-/// to the rules never have so many to answer: two for each queue pair.
+/// to the rules never have that number to answer: two for each queue pair.
 const MOST_WAITING: usize = 4 * super::MAX_QPS;
 
 /// Windows that may go to make room for one.
 const MOST_EVICTED: usize = 16;
 
-/// What is left to do.
+/// The work that is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Something was done or is there to be done: call again before sleeping.

@@ -1,4 +1,4 @@
-//! What the peer says of itself, and of what it was sent.
+//! Records about the peer's state, and its answers to what it was sent.
 
 use super::{Peer, QueuePair, Send, Stage, is_before};
 use crate::objects::Objects;

@@ -26,7 +26,7 @@ pub(crate) enum Arrived<'a> {
 impl QueuePair {
     // ---- Sending ----
 
-    /// What the address handle of a request stands for.
+    /// The destination that the address handle of a request stands for.
     pub(super) fn vector(&self, objects: &Objects, request: &SendRequest) -> Result<AddressVector> {
         if self.init.kind != QpType::Ud {
             return Ok(AddressVector::default());

@@ -4,11 +4,11 @@ use core::mem::take;
 
 use super::QueuePair;
 use super::requester::{Pause, Step, Work};
-use crate::host::{Atomic, Host, LaneId, NotMoved, Place, Source};
+use crate::host::{Host, LaneId, NotMoved, Place, Source};
 use crate::keys::Denied;
 use crate::objects::{Known, Objects};
 use crate::record::{Answer, AtomicCall, Broken, Fault, Grant, Record};
-use crate::types::{Access, Opcode, WcStatus};
+use crate::types::{Access, Atomic, Opcode, WcStatus};
 use crate::work::{Data, SendRequest};
 
 /// How often a request finds its window gone before it gives up. The peer makes room for the
@@ -128,7 +128,7 @@ impl QueuePair {
                 Err(self.ask(objects, work))
             }
             Err(NotMoved::NotSupported) => Err(self.wrong(objects, work.lane, Fault::Request)),
-            // What had arrived before the end is still to be received; then everything fails.
+            // Records that arrived before the end are still received; then everything fails.
             Err(NotMoved::Ended) => Err(Step::Stay(Pause::Event)),
         }
     }
@@ -230,7 +230,7 @@ impl QueuePair {
         }
     }
 
-    /// What the peer has said of the remote key; asks for it at first.
+    /// The peer's answer about the remote key; the first call asks for it.
     fn grant(&mut self, objects: &mut Objects, work: &Work<'_>) -> Result<Grant, Step> {
         let key = work.request.remote.key;
         let wait = Err(Step::Stay(Pause::Event));

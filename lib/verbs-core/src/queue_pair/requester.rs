@@ -13,7 +13,7 @@ use crate::work::{Data, SendRequest};
 /// How long an unreliable queue pair keeps a request for a peer that was never there.
 pub(super) const UNRELIABLE_TIMEOUT_NS: u64 = 500_000_000;
 
-/// What the next send waits for.
+/// The reason why the next send waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
     /// A record or a call.
@@ -26,7 +26,7 @@ pub(crate) enum Pause {
     RoomUntil(u64),
 }
 
-/// What became of a send.
+/// The result of a step of a send.
 pub(super) enum Step {
     /// It was handed over, or is over.
     Next,
@@ -82,7 +82,7 @@ impl QueuePair {
         self.look_drained(objects);
     }
 
-    /// What a failed send does to its queue pair.
+    /// Changes the state of the queue pair after a failed send.
     fn fail(&mut self, objects: &mut Objects) {
         if self.is_reliable() {
             self.enter_error(objects);
@@ -112,7 +112,7 @@ impl QueuePair {
 
     /// Moves the send at the cursor on.
     fn step<H: Host>(&mut self, objects: &mut Objects, host: &mut H, now: u64) -> Step {
-        // What concerns the own memory alone needs no peer.
+        // Requests that concern the own memory alone need no peer.
         if let Some(step) = self.change_keys(objects, host) {
             return step;
         }

@@ -53,7 +53,7 @@ impl QueuePair {
         piece: &Piece,
     ) -> Result<bool, Broken> {
         if self.is_reliable() && piece.number != self.expected {
-            // What was sent behind a message that was refused comes again.
+            // Messages sent behind one that was refused are sent again by the peer.
             return Ok(false);
         }
         if piece.marks.contains(Marks::FIRST) {

@@ -296,7 +296,7 @@ pub fn apart(setup: &Setup) -> (End, End) {
 
 /// Lets everything happen that happens now.
 pub fn settle(left: &mut End, right: &mut End) {
-    // What the one sends in a quiet round the other receives in the next one.
+    // Records sent in a quiet round are received in the next one.
     let mut quiet = 0;
     for _ in 0..10_000 {
         let busy = left.progress().is_busy | right.progress().is_busy;

@@ -9,7 +9,7 @@ use verbs_core::work::QpInit;
 use crate::daemon::{Daemon, Name, PORT};
 use crate::error::Result;
 
-/// What the daemon is asked to make a queue pair of.
+/// The request to the daemon to make a queue pair.
 pub(super) fn create_qp(daemon: &Daemon, init: &QpInit, user: u64) -> Result<abi::CreateQp> {
     let domain = init.xrcd.map_or(Name::Pd(init.pd), Name::Xrcd);
     let cq = |id: Id| match init.kind {
@@ -37,7 +37,7 @@ pub(super) fn create_qp(daemon: &Daemon, init: &QpInit, user: u64) -> Result<abi
     })
 }
 
-/// What the daemon is asked to change of a queue pair.
+/// The request to the daemon to change a queue pair.
 pub(super) fn modify_qp(qp_handle: u32, new: &Attributes, mask: AttributeMask) -> abi::ModifyQp {
     let dest = abi::Destination {
         dlid: new.dlid,

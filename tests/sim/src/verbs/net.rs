@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use verbs_core::demo;
-use verbs_core::host::{Atomic, Available, Host, LaneId, NotMoved, Place, Source, Target};
+use verbs_core::host::{Available, Host, LaneId, NotMoved, Place, Source, Target};
 use verbs_core::record::HEADER_BYTES;
+use verbs_core::types::Atomic;
 
 use super::Bug;
 use crate::rng::Rng;
@@ -59,7 +60,7 @@ pub struct Net {
     /// The programs, by number.
     pub programs: Vec<Memory>,
     links: Vec<Link>,
-    /// What decides which store arrives when.
+    /// The source of numbers that decides which store arrives when.
     pub rng: Rng,
     /// A planted mistake.
     pub bug: Option<Bug>,

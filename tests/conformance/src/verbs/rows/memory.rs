@@ -3,12 +3,12 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use verbs_core::keys::{Bind, Region, WindowType};
+use verbs_core::keys::{Region, WindowType};
 use verbs_core::types::WcStatus::{
     LocQpOpErr, MwBindErr, RemAccessErr, RemOpErr, Success, WrFlushErr,
 };
 use verbs_core::types::{Access, Error, EventType, Opcode, QpState, QpType, WcFlags, WcOpcode};
-use verbs_core::work::SendRequest;
+use verbs_core::work::{Bind, SendRequest};
 
 use crate::verbs::bench::{ALL, Bench, Checked, OTHER, Qp, Side, Spec, Thing, same};
 use crate::verbs::{Row, row};

@@ -9,8 +9,8 @@ use mad_core::fabric::{Fabric, Place};
 use mad_core::node::Node;
 use verbs_abi::mad::ABI_VERSION;
 
+use super::Viewer;
 use crate::device::Device;
-use crate::files::Viewer;
 use crate::identity::{DEVICE, guid_text};
 
 /// Version of the interface.
@@ -113,7 +113,7 @@ pub fn fabric(device: &Device, _: Viewer) -> String {
             ),
             false => "- -".to_string(),
         };
-        // What passes other ports is known there: a tool asks for it by datagrams.
+        // The traffic of other ports is known there: a tool asks for it by datagrams.
         text += &match link.node == node.fabric().own() {
             true => {
                 let of = node.traffic();

@@ -1,0 +1,42 @@
+//! An open context: what the program's calls and the progress thread share.
+
+use alloc::sync::Arc;
+use core::sync::atomic::AtomicU32;
+
+use hal::lock::Mutex;
+
+use crate::bell::Bell;
+use crate::daemon::Daemon;
+use crate::events::{AsyncEvent, Events};
+use crate::state::State;
+
+/// See the module.
+pub(crate) struct SharedContext {
+    /// Taken before `state` by calls that make, change or end an object, and never by those that
+    /// post and poll.
+    pub(crate) daemon: Mutex<Daemon>,
+    pub(crate) state: Mutex<State>,
+    /// Calls that have looked for completions.
+    pub(crate) polls: AtomicU32,
+    /// Those in a row that have found none.
+    pub(crate) empty: AtomicU32,
+    pub(crate) bell: Bell,
+    pub(crate) events: Arc<Events<AsyncEvent>>,
+}
+
+impl Drop for SharedContext {
+    fn drop(&mut self) {
+        self.state.lock().leave();
+        self.report();
+        self.bell.ring();
+    }
+}
+
+impl SharedContext {
+    /// Tells the daemon what the objects have done.
+    pub(crate) fn report(&self) {
+        let mut daemon = self.daemon.lock();
+        let changes = self.state.lock().changes();
+        daemon.report(&changes);
+    }
+}
