@@ -1,10 +1,10 @@
 //! `counts`: measures size and structure of the project, also of another commit in a directory of
 //! its own.
 
-use crate::layers::{self, Layers, Sources, code};
+use crate::layers::{self, Layers};
+use crate::modules::{self, Sources, code};
 use harness::base::report::{Context, Result};
 use harness::base::settings::Settings;
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Types and files that are shown.
@@ -12,9 +12,6 @@ const SHOWN: usize = 6;
 /// The engine's crate, and where its main type may have methods.
 const ENGINE: &str = "lib/scif-core";
 const ENGINE_HOMES: &[&str] = &["engine.rs", "run.rs", "flow/", "view/"];
-/// What of `tests` is a tool.
-const TOOLS: &[&str] = &["tests/harness", "tests/bench/runner"];
-
 /// The command.
 pub fn command(settings: &Settings) -> Result<()> {
     let own = harness::base::workspace::root();
@@ -28,20 +25,23 @@ pub fn command(settings: &Settings) -> Result<()> {
 
 fn report(root: &Path, layers: &Layers) -> Result<String> {
     let (mut lines, mut upward) = (0, 0);
-    let (mut files, mut types, mut circles) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut crates, mut files, mut types) = (Vec::new(), Vec::new(), Vec::new());
+    let mut circles = Vec::new();
     let (mut engine, mut strangers) = (0, 0);
     for (directory, name, _) in layers::crates(root)? {
         let sources = Sources::read(&root.join(&directory))?;
-        if directory.starts_with("tests") && !TOOLS.contains(&directory.as_str()) {
+        if layers::is_test_crate(&directory) {
             continue;
         }
+        let mut own = 0;
         for (path, text) in &sources.0 {
-            if layers::is_test(path) {
+            if modules::is_test(path) {
                 continue;
             }
             let code = code(text);
             let count = code.lines().count();
             lines += count;
+            own += count;
             files.push((count, format!("{directory}/src/{path}")));
             types.extend(fields(&code).map(|(count, kind)| (count, format!("{name}::{kind}"))));
             if directory == ENGINE && has_methods(&code, "Engine") {
@@ -49,18 +49,22 @@ fn report(root: &Path, layers: &Layers) -> Result<String> {
                 strangers += usize::from(!ENGINE_HOMES.iter().any(|home| path.starts_with(home)));
             }
         }
+        crates.push((own, directory.clone()));
         upward += layers.check_sources(&directory, &sources).len();
-        let folders = folders(&sources);
-        circles.extend(in_circles(&sources, &folders).map(|circle| format!("{name}: {circle}")));
+        for circle in sources.circles() {
+            let folder = format!("{directory}/src/{}", circle.folder);
+            let folder = folder.trim_end_matches('/');
+            circles.push(format!("{folder}: {}", circle.modules.join(" ")));
+        }
     }
     let longest = files.iter().map(|(count, _)| *count).max().unwrap_or(0);
-    let mut text = format!("lines outside tests      {lines}\n");
+    let mut text = format!("lines outside tests      {lines}\n{}", all(crates));
     text += &format!("longest file             {longest}\n{}", largest(files));
     text += &format!("fields of a type\n{}", largest(types));
     text += &format!("files with impl Engine   {engine}, {strangers} of them elsewhere than in ");
     text += &format!("{}\n", ENGINE_HOMES.join(" "));
     text += &format!("upward imports           {upward}\n");
-    text += &format!("circles of folders       {}\n", circles.len());
+    text += &format!("circles of modules       {}\n", circles.len());
     for circle in circles {
         text += &format!("    {circle}\n");
     }
@@ -70,8 +74,15 @@ fn report(root: &Path, layers: &Layers) -> Result<String> {
 /// The largest of what was counted, a line each.
 fn largest(mut counted: Vec<(usize, String)>) -> String {
     counted.sort_by(|one, other| other.cmp(one));
-    let shown = counted.iter().take(SHOWN);
-    shown
+    counted.truncate(SHOWN);
+    all(counted)
+}
+
+/// All that was counted, the largest first, a line each.
+fn all(mut counted: Vec<(usize, String)>) -> String {
+    counted.sort_by(|one, other| other.cmp(one));
+    let lines = counted.iter();
+    lines
         .map(|(count, name)| format!("    {count:5} {name}\n"))
         .collect()
 }
@@ -111,49 +122,6 @@ fn has_methods(code: &str, name: &str) -> bool {
     code.lines().any(own)
 }
 
-/// The modules at a crate's root that have a folder.
-fn folders(sources: &Sources) -> BTreeSet<String> {
-    let folders = sources.0.keys().filter_map(|path| path.split_once('/'));
-    folders.map(|(folder, _)| folder.to_string()).collect()
-}
-
-/// What can be reached over the arrows from `from` on.
-fn reached<'a>(
-    uses: &'a BTreeMap<String, BTreeSet<String>>,
-    from: &'a String,
-) -> BTreeSet<&'a String> {
-    let (mut known, mut left) = (BTreeSet::new(), vec![from]);
-    while let Some(at) = left.pop() {
-        let next = uses.get(at).into_iter().flatten();
-        left.extend(next.filter(|to| known.insert(*to)));
-    }
-    known
-}
-
-/// The circles of folders that import each other, each with its folders.
-fn in_circles(sources: &Sources, folders: &BTreeSet<String>) -> impl Iterator<Item = String> {
-    let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (_, own, imports) in sources
-        .modules()
-        .filter(|(_, own, _)| folders.contains(own))
-    {
-        let imported = imports.into_iter().map(|import| import.module);
-        let imported = imported.filter(|module| folders.contains(module) && *module != own);
-        uses.entry(own.clone()).or_default().extend(imported);
-    }
-    let mut circles = BTreeSet::new();
-    for folder in folders {
-        let both = reached(&uses, folder)
-            .into_iter()
-            .filter(|to| reached(&uses, to).contains(folder));
-        let circle: Vec<&str> = both.map(String::as_str).collect();
-        if !circle.is_empty() {
-            circles.insert(circle.join(" "));
-        }
-    }
-    circles.into_iter()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,21 +142,5 @@ mod tests {
         assert!(has_methods("impl Engine<T> {\n", "Engine"));
         assert!(!has_methods("impl Engines {\n", "Engine"));
         assert!(!has_methods("impl Drop for Engine {\n", "Engine"));
-    }
-
-    #[test]
-    fn circles_are_found() {
-        let files = [
-            ("lib.rs", "pub use c::X;\n"),
-            ("a/mod.rs", "use crate::b::B;\n"),
-            ("b/mod.rs", "use crate::X;\n"),
-            ("c/mod.rs", "use crate::a;\n"),
-            ("d/mod.rs", "use crate::a;\nuse crate::e;\n"),
-            ("e.rs", "use crate::d;\n"),
-        ];
-        let files = files.map(|(path, text)| (path.to_string(), text.to_string()));
-        let sources = Sources(files.into());
-        let found: Vec<_> = in_circles(&sources, &folders(&sources)).collect();
-        assert_eq!(found, ["a b c"]);
     }
 }

@@ -1,6 +1,7 @@
 //! The layers of the project (`config/layers.toml`): which crate may use which, and within a crate
 //! which folder. Dependencies point down.
 
+use crate::modules::{Circle, Import, Sources};
 use harness::base::report::{Context, Result};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use std::path::Path;
 pub const FILE: &str = "config/layers.toml";
 /// The page with its picture.
 pub const PAGE: &str = "docs/architecture.md";
-/// What the picture stands between.
+/// The lines before and behind the picture.
 const BEGIN: &str = "<!-- config/layers.toml -->\n```\n";
 const END: &str = "```\n";
 
@@ -22,6 +23,9 @@ pub struct Layers {
     /// The crate's directory → its folders, lowest first; those of one word list do not use each
     /// other.
     folders: BTreeMap<String, Vec<String>>,
+    /// Folder with sources → the circles of its modules that are known and stay: the modules of
+    /// each, in the order of their names.
+    circles: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -30,15 +34,6 @@ struct Group {
     name: String,
     crates: Vec<String>,
     uses: Vec<String>,
-}
-
-/// A name that a source takes out of another module of its crate.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Import {
-    /// Line, counted from 1.
-    pub line: usize,
-    /// The module at the crate's root.
-    pub module: String,
 }
 
 impl Layers {
@@ -55,7 +50,7 @@ impl Layers {
         })
     }
 
-    /// What is wrong with the groups themselves: each uses only what stands before it.
+    /// The faults of the groups themselves: each uses only what stands before it.
     fn check_groups(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut known = BTreeSet::new();
@@ -71,7 +66,7 @@ impl Layers {
         wrong
     }
 
-    /// What is wrong with the crates that the crate `name` uses; `uses` are all of the project's.
+    /// The crates that the crate `name` must not use; `uses` are all of the project's that it does.
     fn check_crate(&self, name: &str, uses: &BTreeSet<String>) -> Vec<String> {
         let Some((group, place)) = self.place(name) else {
             return vec![format!("the crate '{name}' is in no group of {FILE}")];
@@ -88,7 +83,7 @@ impl Layers {
             .collect()
     }
 
-    /// What is wrong with the imports of a crate's sources, by path and line.
+    /// The imports of a crate's sources that point upward, by path and line.
     pub fn check_sources(
         &self,
         directory: &str,
@@ -97,23 +92,75 @@ impl Layers {
         let Some(order) = self.folders.get(directory) else {
             return Vec::new();
         };
+        let mut wrong = Vec::new();
         let layer = |name: &str| {
             let has = |layer: &String| layer.split(' ').any(|known| known == name);
             order.iter().position(has)
         };
-        let mut wrong = Vec::new();
-        for (inside, own, imports) in sources.modules() {
-            let mut complain = |line, what| {
-                wrong.push((format!("{directory}/src/{inside}"), line, what));
+        for source in sources.imports() {
+            let Some(own) = source.module.first().filter(|own| *own != "bin") else {
+                continue;
             };
-            let Some(place) = layer(&own) else {
+            let mut complain = |line, what| {
+                wrong.push((format!("{directory}/src/{}", source.path), line, what));
+            };
+            let Some(place) = layer(own) else {
                 complain(1, format!("the module '{own}' is in no layer of {FILE}"));
                 continue;
             };
-            for Import { line, module } in imports {
-                if module != own && layer(&module).is_some_and(|other| other >= place) {
+            for Import { line, path } in &source.imports {
+                let Some(module) = path.first().filter(|module| *module != own) else {
+                    continue;
+                };
+                let is_upward = layer(module).is_some_and(|other| other >= place);
+                if is_upward && !self.are_in_circle(directory, own, module) {
                     let what = format!("'{own}' must not use '{module}', which is not below it");
-                    complain(line, format!("{what} ({FILE})"));
+                    complain(*line, format!("{what} ({FILE})"));
+                }
+            }
+        }
+        wrong
+    }
+
+    /// Whether two modules at a crate's root are in a circle that the file names.
+    fn are_in_circle(&self, directory: &str, one: &str, other: &str) -> bool {
+        let circles = self.circles.get(&format!("{directory}/src"));
+        circles.into_iter().flatten().any(|circle| {
+            let has = |name: &str| circle.split(' ').any(|known| known == name);
+            has(one) && has(other)
+        })
+    }
+
+    /// The circles of a crate's modules that are wrong: each must be one that the file names,
+    /// and each that the file names must be there.
+    fn check_circles(&self, directory: &str, found: &[Circle]) -> Vec<(String, usize, String)> {
+        let mut wrong = Vec::new();
+        let place = |circle: &Circle| format!("{directory}/src/{}", circle.folder);
+        let known = |folder: &str| self.circles.get(folder).into_iter().flatten();
+        for circle in found {
+            let folder = place(circle);
+            let modules = circle.modules.join(" ");
+            if known(folder.trim_end_matches('/')).any(|known| *known == modules) {
+                continue;
+            }
+            for (path, line, from, to) in &circle.arrows {
+                let what = format!("'{from}' uses '{to}' within the circle {modules}");
+                wrong.push((format!("{directory}/src/{path}"), *line, what));
+            }
+        }
+        let own = |folder: &&String| {
+            let rest = folder.strip_prefix(directory);
+            rest.is_some_and(|rest| rest == "/src" || rest.starts_with("/src/"))
+        };
+        for folder in self.circles.keys().filter(own) {
+            for modules in known(folder) {
+                let is_there = |circle: &Circle| {
+                    place(circle).trim_end_matches('/') == folder
+                        && circle.modules.join(" ") == *modules
+                };
+                if !found.iter().any(is_there) {
+                    let what = format!("there is no circle '{modules}' in {folder} any more");
+                    wrong.push((FILE.to_string(), 1, what));
                 }
             }
         }
@@ -169,47 +216,6 @@ impl Layers {
 /// Width of the crates in the picture, in characters.
 const CRATES_WIDTH: usize = 56;
 
-/// The sources of a crate: path in its `src`, and text.
-pub struct Sources(pub BTreeMap<String, String>);
-
-impl Sources {
-    /// Reads those of the crate in a directory; none where there is no `src`.
-    pub fn read(directory: &Path) -> Result<Self> {
-        let (top, mut found) = (directory.join("src"), BTreeMap::new());
-        let mut directories = vec![top.clone()];
-        while let Some(directory) = directories.pop().filter(|directory| directory.is_dir()) {
-            let shown = || format!("read {}", directory.display());
-            for item in std::fs::read_dir(&directory).context(shown)? {
-                let path = item.context(shown)?.path();
-                if path.is_dir() {
-                    directories.push(path);
-                } else if path.extension().is_some_and(|extension| extension == "rs") {
-                    let shown = || format!("read {}", path.display());
-                    let name = path.strip_prefix(&top).unwrap_or(&path);
-                    let text = std::fs::read_to_string(&path).context(shown)?;
-                    found.insert(name.to_string_lossy().into_owned(), text);
-                }
-            }
-        }
-        Ok(Self(found))
-    }
-
-    /// Each source that is neither root nor test: its path, its module at the crate's root, and
-    /// what it imports from modules there.
-    pub fn modules(&self) -> impl Iterator<Item = (&str, String, Vec<Import>)> {
-        let mut exported = BTreeMap::new();
-        for root in ["main.rs", "lib.rs"] {
-            exported.extend(self.0.get(root).into_iter().flat_map(|text| exports(text)));
-        }
-        self.0.iter().filter_map(move |(inside, text)| {
-            let module = module_path(inside);
-            let own = module.first().filter(|own| *own != "bin")?.clone();
-            let imports = imports(&module, text, &exported);
-            (!is_test(inside)).then_some((inside.as_str(), own, imports))
-        })
-    }
-}
-
 /// The crates of the project: directory, name, and the project's crates that it uses.
 pub fn crates(root: &Path) -> Result<Vec<(String, String, BTreeSet<String>)>> {
     let manifest = |directory: &str| -> Result<toml::Table> {
@@ -255,6 +261,28 @@ pub fn crates(root: &Path) -> Result<Vec<(String, String, BTreeSet<String>)>> {
     Ok(crates)
 }
 
+/// Folders of `tests` that are tools.
+const TOOLS: &[&str] = &["tests/harness", "tests/bench/runner"];
+
+/// Whether the crate of a directory is a test as a whole, whose modules need no order.
+pub fn is_test_crate(directory: &str) -> bool {
+    directory.starts_with("tests/") && !TOOLS.contains(&directory)
+}
+
+/// Modules at the root from which on a crate must have an order.
+const MANY_MODULES: usize = 4;
+
+/// Complains of a crate that has many modules and no order of them.
+fn needs_order(directory: &str, sources: &Sources) -> Option<(String, usize, String)> {
+    let sources = sources.imports();
+    let modules = sources.iter().filter_map(|source| source.module.first());
+    let modules: BTreeSet<&String> = modules.filter(|module| *module != "bin").collect();
+    (modules.len() >= MANY_MODULES).then(|| {
+        let what = format!("'{directory}' has {} modules, and no order", modules.len());
+        (FILE.to_string(), 1, what)
+    })
+}
+
 /// All that is wrong with the project in a directory: path, line and what to do.
 pub fn complaints(root: &Path) -> Result<Vec<(String, usize, String)>> {
     let read =
@@ -271,133 +299,17 @@ pub fn complaints(root: &Path) -> Result<Vec<(String, usize, String)>> {
         for what in layers.check_crate(&name, &uses) {
             found.push((format!("{directory}/Cargo.toml"), 1, what));
         }
-        found.extend(layers.check_sources(&directory, &Sources::read(&root.join(&directory))?));
+        let sources = Sources::read(&root.join(&directory))?;
+        found.extend(layers.check_sources(&directory, &sources));
+        if is_test_crate(&directory) {
+            continue;
+        }
+        found.extend(layers.check_circles(&directory, &sources.circles()));
+        if !layers.folders.contains_key(&directory) {
+            found.extend(needs_order(&directory, &sources));
+        }
     }
     Ok(found)
-}
-
-/// Whether a source is a test as a whole.
-pub fn is_test(inside: &str) -> bool {
-    let mut parts = inside.split('/');
-    parts.any(|part| part == "tests" || part.ends_with("tests.rs"))
-}
-
-/// The module of a source, from the crate's root on: `a/b.rs` is `a`, `b`; empty for the root.
-fn module_path(inside: &str) -> Vec<String> {
-    let path = inside.trim_end_matches(".rs");
-    let path = path.strip_suffix("/mod").unwrap_or(path);
-    match path {
-        "lib" | "main" => Vec::new(),
-        path => path.split('/').map(str::to_string).collect(),
-    }
-}
-
-/// Where the names come from that a crate's root passes on from its modules.
-fn exports(root: &str) -> BTreeMap<String, String> {
-    let mut exports = BTreeMap::new();
-    for statement in code(root).split(';') {
-        let Some((_, tree)) = statement.rsplit_once("use ") else {
-            continue;
-        };
-        for path in expand(tree.trim()) {
-            let path = path
-                .trim_start_matches("crate::")
-                .trim_start_matches("self::");
-            if let Some((module, _)) = path.split_once("::") {
-                let name = path.rsplit([':', ' ']).next().unwrap_or_default();
-                exports.insert(name.to_string(), module.to_string());
-            }
-        }
-    }
-    exports
-}
-
-/// All names that a source of the module `own` takes from its crate's root, or from a module there.
-/// Its unit tests do not count.
-fn imports(own: &[String], text: &str, exports: &BTreeMap<String, String>) -> Vec<Import> {
-    let text = code(text);
-    let mut imports = Vec::new();
-    for word in ["crate::", "super::"] {
-        for (at, _) in text.match_indices(word) {
-            let before = text[..at].chars().next_back();
-            if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
-                continue;
-            }
-            // As many steps up as there are words, of which all but the last lead to the root.
-            let rest = text[at..].trim_start_matches("super::");
-            let steps = (text.len() - at - rest.len()) / "super::".len();
-            if word == "super::" && steps != own.len() {
-                continue;
-            }
-            let rest = rest.strip_prefix("crate::").unwrap_or(rest);
-            let line = 1 + text[..at].matches('\n').count();
-            for path in expand(first_tree(rest)) {
-                let name = path.split("::").next().unwrap_or_default().trim();
-                let module = exports.get(name).map_or(name, String::as_str).to_string();
-                imports.push(Import { line, module });
-            }
-        }
-    }
-    imports
-}
-
-/// A source without comments and unit tests; lines stay where they are.
-pub fn code(text: &str) -> String {
-    let mut code = String::with_capacity(text.len());
-    let mut lines = text.lines().peekable();
-    while let Some(line) = lines.next() {
-        if line.trim() == "#[cfg(test)]" {
-            let next = lines.next().unwrap_or_default().trim();
-            if next.starts_with("mod ") && next.ends_with('{') {
-                break;
-            }
-            code.push('\n');
-        } else {
-            code += line.split("//").next().unwrap_or_default();
-        }
-        code.push('\n');
-    }
-    code
-}
-
-/// The path or tree of paths that a text begins with: `a::b` or `{a::b, c}` or `a::{b, c}`.
-fn first_tree(text: &str) -> &str {
-    let mut depth = 0;
-    let end = text.find(|c: char| {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            _ => {}
-        }
-        let is_part = c.is_alphanumeric() || "_:{".contains(c) || depth > 0 || c == '}';
-        depth < 0 || !is_part
-    });
-    &text[..end.unwrap_or(text.len())]
-}
-
-/// The paths of a tree: `a::{b, c::d}` is `a::b` and `a::c::d`.
-fn expand(tree: &str) -> Vec<String> {
-    let tree = tree.trim();
-    let Some((prefix, rest)) = tree.split_once('{') else {
-        return vec![tree.to_string()];
-    };
-    let inner = rest.rsplit_once('}').map_or(rest, |(inner, _)| inner);
-    let (mut depth, mut start, mut paths) = (0, 0, Vec::new());
-    for (at, c) in inner.char_indices().chain([(inner.len(), ',')]) {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                let part = inner[start..at].trim();
-                if !part.is_empty() {
-                    paths.extend(expand(part).iter().map(|path| format!("{prefix}{path}")));
-                }
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    paths
 }
 
 #[cfg(test)]
@@ -414,7 +326,10 @@ name = "high"
 crates = ["engine"]
 uses = ["low"]
 [folders]
-"lib/engine" = ["base", "window call", "rma", "flow"]
+"lib/engine" = ["base", "tick tock call window", "rma", "flow"]
+[circles]
+"lib/engine/src" = ["tick tock"]
+"lib/engine/src/rma" = ["job mark"]
 "#;
 
     const ROOT: &str = "//! Root.\nmod base;\npub use flow::rma::{Rma, Marks as Fences};\n";
@@ -497,12 +412,71 @@ uses = ["low"]
             lines("lib/engine/src/lib.rs", "use crate::flow::X;\n"),
             NONE
         );
+        // In a circle that is known.
+        assert_eq!(lines("lib/engine/src/tick.rs", "use crate::tock;\n"), NONE);
+        assert_eq!(lines("lib/engine/src/tick.rs", "use crate::call;\n"), [1]);
         let test = "fn f() {}\n#[cfg(test)]\nmod tests {\n    use crate::flow::X;\n}\n";
         assert_eq!(lines(rma, test), NONE);
         assert_eq!(
             lines("lib/engine/src/rma/tests.rs", "use crate::flow::X;\n"),
             NONE
         );
+    }
+
+    #[test]
+    fn a_circle_is_found_unless_it_is_known() {
+        let layers = layers();
+        let check = |files: &[(&str, &str)]| {
+            let files = files
+                .iter()
+                .map(|(path, text)| (path.to_string(), text.to_string()));
+            let found = layers.check_circles("lib/engine", &Sources(files.collect()).circles());
+            found
+                .into_iter()
+                .map(|(path, line, _)| format!("{path}:{line}"))
+                .collect::<Vec<_>>()
+        };
+        let known = [
+            ("tick.rs", "use crate::tock;\n"),
+            ("tock.rs", "use crate::tick;\n"),
+            ("rma/job.rs", "use super::mark::Mark;\n"),
+            ("rma/mark.rs", "use super::job::Job;\n"),
+        ];
+        assert_eq!(check(&known), [""; 0]);
+        // Those that are gone are named no more.
+        assert_eq!(check(&known[..2]), [format!("{FILE}:1")]);
+        assert_eq!(check(&[]).len(), 2);
+        let other = [
+            ("base.rs", "\nuse crate::flow;\n"),
+            ("flow/mod.rs", "use crate::base::Table;\n"),
+        ];
+        assert_eq!(
+            check(&[&known[..], &other[..]].concat()),
+            ["lib/engine/src/base.rs:2", "lib/engine/src/flow/mod.rs:1"]
+        );
+        // A third module in the circle makes it another one.
+        let longer = [
+            known[0],
+            known[1],
+            known[2],
+            ("rma/mark.rs", "use super::{job::Job, pump};\n"),
+            ("rma/pump.rs", "use crate::rma::job::Job;\n"),
+        ];
+        assert_eq!(check(&longer).len(), 5);
+    }
+
+    #[test]
+    fn a_crate_with_many_modules_needs_an_order() {
+        let sources = |count: usize| {
+            let files = (0..count).map(|number| (format!("m{number}.rs"), String::new()));
+            Sources(
+                files
+                    .chain([("lib.rs".to_string(), String::new())])
+                    .collect(),
+            )
+        };
+        assert_eq!(needs_order("lib/a", &sources(MANY_MODULES - 1)), None);
+        assert!(needs_order("lib/a", &sources(MANY_MODULES)).is_some());
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod elf;
 mod files;
 mod initfs;
 mod layers;
+mod modules;
 mod object;
 mod pages;
 mod plusplus;
