@@ -66,7 +66,7 @@ pub struct Wanted {
 pub struct Frames {
     /// Physical address of the first.
     pub physical: u64,
-    /// How many.
+    /// Their number.
     pub pages: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What this library remembers of its process, when that is doubled by `fork`.
+//! The state that this library keeps for its process, when `fork` doubles it.
 //!
 //! The child has copies of the program's pages, but not what schemes have mapped. So it forgets
 //! which ranges are memory of the daemon and which are there, and makes pipes of its own.

@@ -125,7 +125,7 @@ impl Pages {
         }
     }
 
-    /// Whose memory it is.
+    /// The origin of the memory.
     pub fn side(&self) -> Side {
         self.side
     }

@@ -123,8 +123,8 @@ pub fn is_there(start: usize, bytes: usize, write: bool) -> bool {
     end <= last
 }
 
-/// What lies in the range is gone, or can be used in fewer ways than before. To be called after
-/// that has happened: what others have found out meanwhile goes too.
+/// Forgets a range that was unmapped, or that has fewer rights than before. To be called after
+/// that has happened: findings of other threads made meanwhile are dropped too.
 pub fn forget(start: usize, bytes: usize) {
     let end = start.saturating_add(bytes);
     let _writer = WRITER.lock();

@@ -138,7 +138,7 @@ mod tests {
         forget(range.part(0x10, 3).unwrap());
         assert!(known(range).is_none());
         assert!(known(part).is_some());
-        // What loses rights is no longer known: it is asked for its rights each time.
+        // Memory that loses rights is forgotten here, so its rights are asked for each time.
         changed(part);
         assert!(known(part).is_none());
         forget(range);

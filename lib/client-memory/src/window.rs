@@ -51,7 +51,7 @@ pub fn map_window(
     }
     let start = match address {
         Some(address) => {
-            // What is there is about to go.
+            // The former mapping is about to go.
             table::remove(address, bytes);
             address
         }

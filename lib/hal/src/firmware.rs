@@ -140,7 +140,7 @@ impl Handler for FirmwareMemory {
         drop(unsafe { alloc::boxed::Box::from_raw(kept) });
     }
 
-    // What follows serves the AML interpreter, which this program does not run.
+    // The functions below serve the AML interpreter, which this program does not run.
     fn read_u8(&self, _address: usize) -> u8 {
         u8::MAX
     }

@@ -34,7 +34,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// How many bytes a routine moves in 100 ticks between a pair of sides; `None`: not measured.
+    /// The bytes that a routine moves in 100 ticks between a pair of sides; `None`: not measured.
     pub fn rate(&self, routine: Routine, from: Side, to: Side) -> Option<u64> {
         let ticks = self.ticks[pair_index(from, to)][usize::from(routine.number())]?;
         Some(100 * MEASURED_BYTES as u64 / ticks.max(1))

@@ -444,7 +444,7 @@ pub fn map_physical(physical: u64, bytes: usize, cache: Cache) -> Result<Region>
     PhysicalMemory::open(cache)?.map(physical, bytes)
 }
 
-/// How many bits a physical address of this machine has.
+/// Bits of a physical address of this machine.
 pub fn physical_bits() -> u32 {
     const HIGHEST_EXTENDED: u32 = 0x8000_0000;
     const ADDRESS_SIZES: u32 = 0x8000_0008;

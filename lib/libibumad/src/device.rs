@@ -152,7 +152,7 @@ fn device_name() -> Name {
 
 // ---- Ports ----
 
-/// What the tree says of the port.
+/// The properties of the port, from the class tree.
 fn read_port() -> Option<Port> {
     let value = |file: &str| number(of_port(file)).map(|value| value as c_uint);
     let gid: [u8; 16] = groups(of_port("gids/0"))?;

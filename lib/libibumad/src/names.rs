@@ -1,4 +1,4 @@
-//! What numbers of management datagrams are called.
+//! Names of the numbers in management datagrams.
 
 use core::ffi::{CStr, c_char};
 

@@ -131,7 +131,7 @@ unsafe extern "C" fn umad_get_issm_path(
 // ---- Sends and receives ----
 
 /// # Safety
-/// The caller's frame, with so many bytes behind its header.
+/// The caller's frame, with this number of bytes behind its header.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn umad_send(
     file: c_int,

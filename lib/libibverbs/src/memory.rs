@@ -453,7 +453,7 @@ extern "C" fn ibv_dealloc_mw(mw: *mut Mw) -> c_int {
     number(dealloc_mw(mw))
 }
 
-/// What a request to bind a window says; `key`: the new one.
+/// A request to bind a window, as the verbs take it; `key`: the new one.
 pub fn bind(window: &Mw, key: u32, info: &BindInfo) -> Result<verbs::Bind> {
     // SAFETY: a region of ours, or none.
     let region = unsafe { info.mr.as_ref() };

@@ -1,4 +1,4 @@
-//! What numbers are called.
+//! Names of enumerations' values.
 
 use core::ffi::{CStr, c_char, c_int};
 

@@ -4,7 +4,7 @@ use syscall::error::EINVAL;
 
 use crate::Result;
 
-/// What a pointer of C's leads to.
+/// The value that a pointer of C's points to.
 ///
 /// # Errors
 /// `EINVAL`: it is null.
@@ -34,7 +34,7 @@ pub unsafe fn get_mut<'a, T>(pointer: *mut T) -> Result<&'a mut T> {
 /// `EINVAL`: a negative length, or no array though there is a length.
 ///
 /// # Safety
-/// The pointer is null or leads to so many valid values, which live as long as the slice is used.
+/// The pointer is null or leads to `count` valid values, which live as long as the slice is used.
 pub unsafe fn list<'a, T>(pointer: *const T, count: impl TryInto<usize>) -> Result<&'a [T]> {
     let count = count.try_into().map_err(|_| EINVAL)?;
     if count == 0 {

@@ -50,7 +50,7 @@ pub fn flags(bits: u32) -> Result<SendFlags> {
 /// Segments of a request.
 ///
 /// # Safety
-/// The pointer is null or leads to so many segments.
+/// The pointer is null or leads to this number of segments.
 unsafe fn segments(from: *const Sge, count: c_int) -> Result<Vec<Segment>> {
     if count > MAX_SGE as c_int {
         return Err(EINVAL);

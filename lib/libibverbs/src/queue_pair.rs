@@ -30,7 +30,7 @@ fn kind_of(number: u32) -> Result<QpType> {
     }
 }
 
-/// What a queue pair belongs to besides the attributes.
+/// The objects that a queue pair belongs to, besides its attributes.
 struct Domains {
     pd: *mut Pd,
     xrcd: Option<Id>,

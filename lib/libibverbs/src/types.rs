@@ -441,7 +441,7 @@ pub struct SendWr {
     pub bind_mw: BindMw,
 }
 
-/// What depends on a request's operation.
+/// The part of a request that depends on its operation.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub union SendWrUnion {
@@ -474,7 +474,7 @@ pub struct Ud {
     pub remote_qkey: u32,
 }
 
-/// What binds a memory window.
+/// The part of a request that binds a memory window.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct BindMw {

@@ -480,7 +480,7 @@ unsafe fn map(
     let at = (flags & MAP_FIXED != 0).then(|| unsafe { range(address, length) });
     let mapped = raw::mmap(number, at, length, protection as u32, offset)?;
     if let Some(at) = at {
-        // What was registered from there is no longer the memory at these addresses.
+        // Windows registered from there no longer have the memory at these addresses.
         shared::forget(at);
     }
     Ok(mapped)

@@ -1,4 +1,4 @@
-//! What belongs to each endpoint descriptor of a C program: its [`Bypass`] data path.
+//! The table of a C program's endpoint descriptors: the [`Bypass`] data path of each.
 //!
 //! C knows numbers only, so the table is indexed by them. A number means something else after
 //! `close` and `dup2`; the C library says so ([`skiff_scif_forget`]) before the number is free.
@@ -192,7 +192,7 @@ extern "C" fn skiff_scif_after_fork(in_child: bool) {
     }
     for row in TABLE.iter().filter_map(spin::Once::get) {
         for slot in row {
-            // What is in the box belongs to the parent, so it is left as it is, not dropped.
+            // The box belongs to the parent, so it is left as it is, not dropped.
             slot.bypass.store(null_mut(), Ordering::SeqCst);
         }
     }

@@ -15,7 +15,7 @@ const NUMBER_BITS: u32 = 24;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AgentId(pub u32);
 
-/// Whose agent it is.
+/// The owner of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// The port itself: it is asked when no program has registered.
@@ -24,7 +24,7 @@ pub enum Owner {
     User(u64),
 }
 
-/// What an agent asks for.
+/// The registration of an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registration {
     /// The queue pair: 0 or 1.
@@ -73,7 +73,7 @@ impl Registration {
         }
     }
 
-    /// What requests for it look like.
+    /// The requests that it takes.
     fn routes(&self) -> impl Iterator<Item = Route> + '_ {
         let methods = (0..128).filter(|method| self.methods >> method & 1 != 0);
         let methods = methods.filter(|_| self.class != 0);
@@ -84,13 +84,13 @@ impl Registration {
 /// An agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agent {
-    /// Whose it is.
+    /// The owner.
     pub owner: Owner,
-    /// What it has asked for.
+    /// Its registration.
     pub registration: Registration,
 }
 
-/// What of a request decides who gets it.
+/// The fields of a request that decide which agent gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Route {
     class: u8,

@@ -10,15 +10,15 @@
 pub mod attribute {
     /// Of every class but subnet management: what the agent can do.
     pub const CLASS_PORT_INFO: u16 = 0x01;
-    /// What has happened.
+    /// Notice: an event of the fabric.
     pub const NOTICE: u16 = 0x02;
-    /// What a subscriber wants to hear.
+    /// InformInfo: a subscription to notices.
     pub const INFORM_INFO: u16 = 0x03;
     /// Subnet management: text.
     pub const NODE_DESCRIPTION: u16 = 0x10;
-    /// What the node is.
+    /// NodeInfo: the node.
     pub const NODE_INFO: u16 = 0x11;
-    /// What the switch is.
+    /// SwitchInfo: the switch.
     pub const SWITCH_INFO: u16 = 0x12;
     /// Global identifiers of a port.
     pub const GUID_INFO: u16 = 0x14;
@@ -181,7 +181,7 @@ pub mod capability {
     pub const COMMUNICATION: u32 = 1 << 16;
     /// Programs can be asked to register anew.
     pub const CLIENT_REREGISTER: u32 = 1 << 25;
-    /// What every port has.
+    /// The properties that all ports have.
     pub const ALWAYS: u32 =
         NOTICE | TRAP | SYSTEM_GUID | EXTENDED_SPEEDS | COMMUNICATION | CLIENT_REREGISTER;
 }

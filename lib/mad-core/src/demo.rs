@@ -28,7 +28,7 @@ pub struct World {
 pub type Program = (usize, u64);
 
 impl World {
-    /// So many nodes, which know each other.
+    /// A fabric of `count` nodes, which know each other.
     pub fn new(count: u16) -> World {
         let mut nodes: Vec<Node> = (0..count).map(Node::new).collect();
         for node in &mut nodes {

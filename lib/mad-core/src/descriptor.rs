@@ -101,7 +101,7 @@ impl Descriptor {
         self.segments
     }
 
-    /// What a program wrote, as a request to its agent.
+    /// The bytes that a program wrote, as a request to its agent.
     ///
     /// # Errors
     /// `Invalid`: too short, no such number, a P_Key or GID index other than 0. `Io`: no agent has
@@ -256,7 +256,7 @@ fn timed_out(id: u32, length: u32, request: &Request) -> UserMad {
     }
 }
 
-/// What REGISTER_AGENT asks for.
+/// The registration that REGISTER_AGENT asks for.
 pub fn registration(asked: &RegisterAgent) -> Registration {
     let words = asked.method_mask.iter().rev();
     let methods = words.fold(0, |mask, word| mask << 32 | u128::from(*word));
@@ -271,7 +271,7 @@ pub fn registration(asked: &RegisterAgent) -> Registration {
     }
 }
 
-/// What REGISTER_AGENT2 asks for.
+/// The registration that REGISTER_AGENT2 asks for.
 ///
 /// # Errors
 /// `Invalid`: an organisation of more than 24 bits.

@@ -35,7 +35,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// What has this local identifier, whether it is there or not.
+    /// The place with this local identifier, whether it is there or not.
     pub fn of(lid: u16) -> Option<Place> {
         match lid {
             SWITCH_LID => Some(Place::Switch),
@@ -59,7 +59,7 @@ impl Place {
         guid(self.lid())
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> String {
         match self {
             Place::Node(node) => format!("skiff node {node}"),
@@ -182,7 +182,7 @@ impl Fabric {
         self.is_up && self.is_online(place.daemon())
     }
 
-    /// What is at the other end of a port's link, and by which port it is entered.
+    /// The other end of a port's link, and the port by which the link enters it.
     fn next(&self, place: Place, out: u8) -> Option<(Place, u8)> {
         match place {
             Place::Node(node) => {

@@ -10,7 +10,7 @@ use crate::packet::{Destination, Packet};
 
 /// Bytes of a record.
 pub const FRAME_BYTES: usize = 304;
-/// What each record begins with: a version of this format.
+/// The first bytes of each record: a version of this format.
 const MARK: u32 = 0x3144_414d;
 /// The bit of `flags` of a datagram with a global route.
 const GLOBAL: u8 = 1;

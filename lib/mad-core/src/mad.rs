@@ -196,7 +196,7 @@ pub struct RmppHeader {
     pub length: U32,
 }
 
-/// What a datagram of subnet management has behind its header.
+/// The part of a datagram of subnet management behind its header.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -237,7 +237,7 @@ impl Smp {
     }
 }
 
-/// What a datagram of subnet administration has in front of its records.
+/// The part of a datagram of subnet administration in front of its records.
 #[derive(
     Clone,
     Copy,

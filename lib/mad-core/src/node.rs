@@ -28,14 +28,14 @@ use manager::Manager;
 /// Bytes that a datagram has on a link: with the headers of packet, transport and check sums.
 const PACKET_BYTES: u64 = 256 + 8 + 12 + 8 + 6;
 
-/// What programs are told by asynchronous events.
+/// The events that programs get as asynchronous events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The subnet manager asks programs to register anew.
     ClientReregister,
 }
 
-/// What the agents of subnet management look at.
+/// The state that the agents of subnet management read.
 struct Known<'a> {
     has_sm_bit: bool,
     qkey_violations: u16,
@@ -256,7 +256,7 @@ impl Node {
         Ok(id as u32)
     }
 
-    /// What a program writes: a message for an agent to send. The bytes of it.
+    /// Takes a message that a program writes, for an agent to send; the result is its length.
     ///
     /// # Errors
     /// `Invalid`: the length, the agent's number, an index, a route that the port does not send, or
@@ -277,7 +277,7 @@ impl Node {
         Ok(bytes.len())
     }
 
-    /// What a program reads: the next message. The bytes of it.
+    /// Stores the next message for a program that reads; the result is its length.
     ///
     /// # Errors
     /// Those of [`Descriptor::read`]. `Io`: no such descriptor.

@@ -48,7 +48,7 @@ impl Packet {
         }
     }
 
-    /// What answers it.
+    /// The packet that answers it.
     pub fn answer(&self, mad: Mad) -> Packet {
         Packet {
             source: self.to.lid,

@@ -15,7 +15,7 @@ const WORD: u64 = 4;
 const PORT_SELECT: Field = (8, 8);
 const COUNTER_SELECT: Field = (16, 16);
 
-/// What has passed a port since the start of its node.
+/// The traffic of a port since the start of its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Bytes that went out, and that came in.

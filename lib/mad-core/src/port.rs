@@ -20,10 +20,10 @@ pub const MAX_SEND_BYTES: usize = 64 << 20;
 /// front of it twice (`mcm_rereg_test` of rdma-core).
 const SURPLUS: usize = size_of::<verbs_abi::mad::UserMad>();
 
-/// What an agent sends.
+/// A message that an agent sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Who.
+    /// The agent.
     pub agent: AgentId,
     /// Where to.
     pub to: Destination,
@@ -37,7 +37,7 @@ pub struct Request {
     pub retries: u32,
 }
 
-/// What happened to an agent.
+/// An event of an agent.
 #[expect(
     clippy::large_enum_variant,
     reason = "most are of the larger kind, and each is handed over once"
@@ -53,7 +53,7 @@ pub enum Happened {
     },
     /// No answer has come.
     TimedOut {
-        /// What was asked, without the message.
+        /// The request, without its message.
         request: Request,
         /// The header that was sent.
         header: Header,
@@ -65,9 +65,9 @@ pub enum Happened {
 pub struct Delivery {
     /// The agent.
     pub agent: AgentId,
-    /// Whose it is.
+    /// The owner.
     pub owner: Owner,
-    /// What.
+    /// The event.
     pub what: Happened,
 }
 
@@ -80,7 +80,7 @@ pub enum Claimed {
     No,
 }
 
-/// What names a send that is not over.
+/// The key of a send that is not over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     agent: AgentId,
@@ -153,7 +153,7 @@ pub struct Port {
     incoming: Incoming,
     outbox: VecDeque<Packet>,
     deliveries: VecDeque<Delivery>,
-    /// What has happened since the start.
+    /// The counters since the start.
     pub counters: Counters,
 }
 

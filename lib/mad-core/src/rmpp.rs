@@ -32,7 +32,7 @@ pub const MESSAGE_TIMEOUT_NS: u64 = 40_000_000_000;
 /// Nanoseconds for which a receiver answers segments of a message that it has.
 pub const LINGER_NS: u64 = 10_000_000_000;
 
-/// What a segment is.
+/// The kinds of segments.
 pub mod kind {
     /// A piece of a message.
     pub const DATA: u8 = 1;
@@ -85,7 +85,7 @@ pub fn is_active(mad: &Mad) -> bool {
     mad.rmpp().flags & flag::ACTIVE != 0
 }
 
-/// What answers a segment: its headers with another type, from the other end.
+/// The answer to a segment: its headers with another type, from the other end.
 fn answer(to: &Mad, header_bytes: usize, kind: u8, status: u8, segment: u32, length: u32) -> Mad {
     let mut mad = Mad::padded(&to.bytes()[..header_bytes]);
     mad.header.method ^= method::RESPONSE;

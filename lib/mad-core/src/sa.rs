@@ -43,7 +43,7 @@ pub mod refusal {
     pub const DENIED: u16 = 0x0700;
 }
 
-/// What a request leads to: records, or a refusal.
+/// The result of a request: records, or a refusal.
 type Answer = core::result::Result<Vec<Record>, u16>;
 
 /// The database and what belongs to it.
@@ -51,7 +51,7 @@ type Answer = core::result::Result<Vec<Record>, u16>;
 pub struct Administration {
     /// Multicast groups.
     pub groups: Groups,
-    /// Who wants to hear of what.
+    /// The subscriptions to notices.
     pub subscribers: Subscribers,
     /// Requests that were answered, which shows that the manager is alive.
     activity: u32,

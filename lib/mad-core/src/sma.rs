@@ -24,24 +24,24 @@ pub const RATE_100: u8 = 16;
 const LINEAR_ENTRIES: u16 = 1024;
 /// Entries of its table of groups.
 pub const GROUP_ENTRIES: u16 = 64;
-/// What an entry has that leads nowhere.
+/// The port number of an entry that leads nowhere.
 const NO_PORT: u8 = 0xff;
 /// The first identifier of a group.
 pub const FIRST_GROUP: u16 = 0xc000;
 
-/// What the agents know besides the topology.
+/// The state of the agents besides the topology.
 pub trait Knowledge {
     /// Whether a subnet manager of a program has taken the own port.
     fn has_sm_bit(&self) -> bool;
     /// Datagrams with another key than that of the queue pair.
     fn qkey_violations(&self) -> u16;
-    /// What SMInfo says, if the port has a manager.
+    /// The contents of SMInfo, if the port has a manager.
     fn sm_info(&self) -> Option<[u8; DATA_BYTES]>;
     /// Ports of the switch that have members of the group: bit p for port p.
     fn group_ports(&self, lid: u16) -> u128;
 }
 
-/// What is done besides answering.
+/// The effects besides the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing.
@@ -212,7 +212,7 @@ fn group_block(known: &dyn Knowledge, modifier: u32) -> Option<[u8; DATA_BYTES]>
     Some(data)
 }
 
-/// What a request asks for and where it has arrived.
+/// The attribute that a request asks for, and the place where it has arrived.
 struct Asked<'a> {
     fabric: &'a Fabric,
     known: &'a dyn Knowledge,

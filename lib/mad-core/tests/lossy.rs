@@ -43,7 +43,7 @@ struct World {
     wire: Wire,
     random: Random,
     now: u64,
-    /// What is on the wire, and to whom.
+    /// The datagrams on the wire, and their receivers.
     flying: VecDeque<(usize, Packet)>,
 }
 
@@ -160,7 +160,7 @@ impl World {
     }
 }
 
-/// A message of so many bytes of data.
+/// A message of this number of bytes of data.
 fn message(method: u8, tid: u64, data: usize) -> Vec<u8> {
     let mut mad = Mad::padded(&[1, CLASS, 1, method]);
     mad.header.tid = tid.into();

@@ -13,9 +13,9 @@ use mad_core::error::Error;
 
 /// A rule: what a program or a peer does, and what comes of it.
 pub struct Row {
-    /// What is done.
+    /// The step.
     pub what: &'static str,
-    /// What comes of it, as the page says it.
+    /// Its result, in the page's words.
     pub result: &'static str,
     /// Does it in a world of three nodes; what came of it.
     pub run: fn(&mut World) -> String,

@@ -80,7 +80,7 @@ impl<H> Handles<H> {
         self.open.remove(&number)
     }
 
-    /// How many are open.
+    /// The number of open handles.
     #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
         self.open.len()

@@ -26,7 +26,7 @@ use syscall::schemev2::{Cqe, CqeOpcode, Sqe, SqeFlags};
 
 use crate::event_loop::{SocketTransport, Transport};
 
-/// The last tag has been tried when so many numbers in a row were none. More requests than this
+/// The search for tags ends after this number of free ones in a row. More requests than this
 /// never wait at once.
 const FREE_TAGS: u32 = 4096;
 /// Pauses without a request after which the keeper goes. As long as it is there, its daemon's

@@ -55,7 +55,7 @@ pub const COPY_ROUTINES_OFFSET: u64 = 256;
 /// Offset of the first of [`RMA_BUSY_SLOTS`] words: see [`rma_busy_offset`].
 pub const RMA_BUSY_OFFSET: u64 = 1024;
 
-/// How many words there are that count copies. Handles that are open at the same time have one
+/// The number of words that count copies. Handles that are open at the same time have one
 /// each, unless there are more of them.
 pub const RMA_BUSY_SLOTS: usize = 32;
 

@@ -433,8 +433,8 @@ pub enum Call {
     /// The effect of `scif_close` at once, also while mappings keep the open file alive. Result: 0.
     #[op(67)]
     Shutdown,
-    /// How much of the peer's windows one `fmap` can map: the bytes from the offset on that lie in
-    /// one contiguous piece, at most `length`. Result: that many; errors as `scif_mmap`.
+    /// Bytes of the peer's windows that one `fmap` can map: those from the offset on that lie in
+    /// one contiguous piece, at most `length`. Result: their number; errors as `scif_mmap`.
     #[op(68)]
     MapRun {
         /// Offset in the peer's registered address space, a multiple of the page size.

@@ -136,7 +136,7 @@ pub const MAX_JOBS: usize = 4096;
 /// Fences (WAIT, SIG_*) of one node that may wait here; more are refused (NACK).
 pub const MAX_PEER_FENCES: usize = 4096;
 
-/// How much of something users and processes may have at one time, unless the file `limits` says
+/// The limits of a resource for users and processes at one time, unless the file `limits` says
 /// otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Quota {

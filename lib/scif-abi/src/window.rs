@@ -101,7 +101,7 @@ pub struct WindowRecord {
     /// List pointers.
     #[layout(offset = 56)]
     pub private_list: [U64; 2],
-    /// Whose window: an enumeration of the mainline driver.
+    /// The owner of a window: an enumeration of the mainline driver.
     #[layout(offset = 72)]
     pub private_kind: U32,
     /// The owner's id of the window; written by the owner.

@@ -1,4 +1,4 @@
-//! What lies on the wire, byte by byte, and whether docs/wire.md says the same.
+//! The bytes on the wire, one by one, compared with docs/wire.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -89,7 +89,7 @@ impl Engine {
         self.cx.quotas.limits.set(resource, scope, value);
     }
 
-    /// How much a user, or a process, has.
+    /// The amount of a resource that a user, or a process, holds.
     pub fn used(&self, resource: Resource, scope: Scope, number: u32) -> u64 {
         self.cx.quotas.used(resource, scope, number)
     }

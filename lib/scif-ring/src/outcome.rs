@@ -1,4 +1,4 @@
-//! What the two ends of a ring answer.
+//! The results of calls on the two ends of a ring.
 
 /// Why a ring was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Moved {
 pub struct Found {
     /// Where they are in the ring.
     pub offset: usize,
-    /// How many: at least one, if `wanted` has never said 0.
+    /// Bytes: at least one, if `wanted` has never said 0.
     pub bytes: usize,
     /// The position in front of them, and the one behind all that are there.
     pub(crate) received: u64,

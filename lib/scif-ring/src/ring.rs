@@ -448,7 +448,7 @@ impl Consumer {
     /// `Memory`.
     #[inline]
     pub fn give_back<M: RingMemory>(&self, mem: &mut M) -> Result<bool, RingError<M::Error>> {
-        // What others have given back since counts as filled: too early is harmless.
+        // Room that others have given back since counts as filled: too early is harmless.
         let given = self.given.load(Ordering::Relaxed);
         let filled = u64::from(mem.load(Word::LocalWrite)).wrapping_sub(given) & self.mask;
         let kept = mem.position(Side::Receive).wrapping_sub(given);

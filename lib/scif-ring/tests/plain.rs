@@ -1,4 +1,4 @@
-//! What takes no threads: contents, wrapping, bad indices, positions shared by several.
+//! Tests without threads: contents, wrapping, bad indices, positions shared by several.
 
 use std::cell::RefCell;
 
@@ -139,7 +139,7 @@ fn whoever_comes_later_goes_on_at_the_position() {
     assert_eq!(receive(&late_consumer, &mut right, 4), b"newo");
     assert_eq!(receive(&consumer, &mut right, 4), b"ld");
     assert_eq!(left.position(Side::Send), 4006);
-    // What one has seen is far behind what others did: it must look, not guess.
+    // One user's index is far behind those of others: it must look, not guess.
     for _ in 0..100 {
         producer.send(&mut left, ME, &[1; 40]).unwrap();
         assert_eq!(receive(&consumer, &mut right, 40).len(), 40);
@@ -221,7 +221,7 @@ fn room_is_kept_back_while_there_is_plenty_and_nobody_waits() {
     assert_eq!(producer.arm(&mut left), Ok(Some(16380)));
     assert!(take(&mut right, 1).notify);
     assert_eq!(producer.peek(&left), Ok(Some(16382)));
-    // Who gives room back knows nothing of what others have given: too early is harmless.
+    // A user that gives room back does not know what others have given: too early is harmless.
     let other = Consumer::new(RING);
     assert_eq!(other.receive(&mut right, ME, &mut [0]), Ok(moved(1)));
     assert_eq!(producer.peek(&left), Ok(Some(RING - 1)));
@@ -314,7 +314,7 @@ struct Watched {
     end: End,
     /// Stores until it dies; `None`: it does not.
     life: Option<u32>,
-    /// What happens before the next load of an index.
+    /// An action before the next load of an index.
     meanwhile: RefCell<Option<Box<dyn FnOnce()>>>,
 }
 

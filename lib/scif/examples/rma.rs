@@ -30,7 +30,7 @@ fn length() -> usize {
     mib << 20
 }
 
-/// What a sum is called.
+/// The name of a sum.
 fn name(direction: &str) -> String {
     let name = runtime::env::args().nth(3);
     alloc::format!("{}-{direction}", name.as_deref().unwrap_or("rma"))

@@ -54,7 +54,7 @@ impl Options {
         self
     }
 
-    /// How many requests may wait to be accepted.
+    /// The number of requests that may wait to be accepted.
     #[must_use]
     pub const fn backlog(mut self, backlog: i32) -> Self {
         self.backlog = backlog;

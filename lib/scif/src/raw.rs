@@ -319,7 +319,7 @@ pub fn register(
         };
         with_record(epd, Call::Register { record }).map(|offset| offset as i64)
     };
-    // What the daemon would refuse anyway need not be pinned before.
+    // Memory for a call that the daemon refuses anyway need not be pinned before.
     let asked = Protection::from_bits(protection).ok_or(EINVAL)?;
     if asked.is_empty() || flags & !MapFlags::FIXED.bits() != 0 {
         return Err(EINVAL);
@@ -556,7 +556,7 @@ pub fn set_nonblocking(epd: usize, nonblocking: bool) -> Result<()> {
     result.map(|_| ()).map_err(number)
 }
 
-/// What an endpoint is ready for, of `events` and `ERR` and `HUP`, without waiting.
+/// The readiness of an endpoint, without waiting: of `events`, and `ERR` and `HUP`.
 ///
 /// # Errors
 /// `EBADF`.

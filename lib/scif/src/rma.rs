@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::raw::{self, Range, Source, Target};
 use crate::window::Part;
 
-/// Whose transfers a fence is about.
+/// The side whose transfers a fence is about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Initiator {
     /// Those that were started through this endpoint.
@@ -47,7 +47,7 @@ impl Mark {
 pub struct Signal {
     /// Where, in a registered address space.
     pub offset: i64,
-    /// What.
+    /// The value.
     pub value: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What one `read` of a descriptor of events gives.
+//! The records that one `read` of a descriptor of events gives.
 
 use syscall_derive::Layout;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

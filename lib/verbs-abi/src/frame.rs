@@ -143,7 +143,7 @@ impl<'a> Frame<'a> {
             .map_err(|_| Malformed::TooShort)
     }
 
-    /// What follows the structure of `T` in the request: the provider's data of a plain command,
+    /// Bytes behind the structure of `T` in the request: the provider's data of a plain command,
     /// lists of work requests, and what an extended request has that this version does not know.
     pub fn behind<T>(&self) -> &'a [u8] {
         self.request.get(size_of::<T>()..).unwrap_or_default()

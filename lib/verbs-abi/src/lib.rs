@@ -21,7 +21,7 @@ pub const ABI_VERSION: u32 = 6;
 /// Version of the provider's data in the interface (`class/infiniband_verbs/uverbs0/abi_version`).
 pub const PROVIDER_ABI_VERSION: u32 = 1;
 
-/// What the scheme's `call` does on a descriptor of `uverbs0`: `metadata[0]`.
+/// The operations of the scheme's `call` on a descriptor of `uverbs0`: `metadata[0]`.
 pub mod call {
     /// Executes a command. The payload is what a `write` would carry, and room for the answer; the
     /// answer begins at the payload's first byte, and its length is the result.

@@ -37,7 +37,7 @@ enum Stage {
 enum Arriving {
     /// The head of the next frame, so far.
     Head([u8; HEAD_BYTES], usize),
-    /// So many more bytes of a message.
+    /// This number of further bytes of a message.
     Data(usize),
     /// Nothing, in order.
     Nothing,
@@ -98,8 +98,8 @@ impl Messages {
         }
     }
 
-    /// So many more bytes of the peer's record are there. The answer to it, if it is complete and
-    /// wants one; there is room for it in a ring that is empty.
+    /// Takes `count` more bytes of the peer's record. Returns the answer to it, if it is complete
+    /// and wants one; there is room for it in a ring that is empty.
     pub fn greet(&mut self, count: usize) -> Option<[u8; RECORD_BYTES]> {
         let Stage::Greeting {
             own,
@@ -148,7 +148,7 @@ impl Messages {
         }
     }
 
-    /// So many bytes of what is wanted have arrived.
+    /// Counts `count` bytes of the wanted ones as arrived.
     ///
     /// # Errors
     /// `EPROTO`: they are no frame. Every transfer fails from now on.

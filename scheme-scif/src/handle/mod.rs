@@ -49,7 +49,7 @@ impl Opening {
         self.name
     }
 
-    /// Whose rights count, whoever uses the descriptor.
+    /// The user and group whose rights count, whatever process uses the descriptor.
     pub fn caller(&self) -> Caller {
         self.caller
     }
@@ -59,8 +59,8 @@ impl Opening {
 pub(crate) struct Handle<R> {
     opening: Opening,
     kind: Kind<R>,
-    /// What programs have mapped through it (memory handles keep that with their object), by page
-    /// of the offset it was mapped at.
+    /// The pages that programs have mapped through it (memory handles keep them with their object),
+    /// by page of the offset they were mapped at.
     mapped: Ranges<PageKind>,
     /// For how many files it counts for its caller; endpoints and bypass handles have limits of
     /// their own.
@@ -116,7 +116,7 @@ impl Bypass {
         self.id
     }
 
-    /// Whose rings they are; it may have been closed.
+    /// The endpoint of the rings; it may have been closed.
     pub fn endpoint(&self) -> EndpointId {
         self.endpoint
     }
@@ -177,7 +177,7 @@ impl<R> Handle<R> {
         self.opening.name.path
     }
 
-    /// What the stream of a connection carries that it is, or that comes of it.
+    /// The contents of the stream of the connection that it is, or that comes of it.
     pub fn content(&self) -> Content {
         self.opening.name.content
     }

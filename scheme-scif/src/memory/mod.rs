@@ -107,7 +107,7 @@ pub(crate) struct MemoryObjects<R, S> {
     building: BTreeMap<Token, Building<R>>,
     /// Address spaces that programs sent over memory handles, until they say what to pin.
     spaces: BTreeMap<HandleId, S>,
-    /// How many pages are mapped of each range that was made of pieces.
+    /// The number of mapped pages of each range that was made of pieces.
     joins: BTreeMap<JoinId, u64>,
     /// Pages of objects by the user they count against.
     usage: BTreeMap<u32, u64>,

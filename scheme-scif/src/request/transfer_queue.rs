@@ -35,7 +35,7 @@ impl<R: Copy + Eq> TransferQueue<R> {
         self.waiting.front() == Some(&request)
     }
 
-    /// How many bytes the request has moved, if it is at the front; otherwise it is in the queue
+    /// The bytes that the request has moved, if it is at the front; otherwise it is in the queue
     /// from now on. A request that finds the queue empty moves bytes without entering it: most are
     /// done at once.
     pub fn enter(&mut self, request: R) -> Option<usize> {

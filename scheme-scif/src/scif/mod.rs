@@ -165,7 +165,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     pub fn take_changes(&mut self, copier: &mut dyn CopyEngine) -> &mut Changes<R> {
         self.take_events();
         if self.engine.awaits_copies() {
-            // What has completed may be all that there is to do.
+            // The completed transfers may be all that there is to do.
             self.engine.pump(&mut self.memory, copier, COPY_SLICE_BYTES);
             self.take_events();
         }

@@ -38,7 +38,7 @@ impl Random {
     }
 }
 
-/// What a program has mapped, as the kernel keeps it.
+/// A program's mappings, as the kernel keeps them.
 struct Mapping {
     node: usize,
     id: HandleId,

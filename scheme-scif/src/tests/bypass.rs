@@ -335,7 +335,7 @@ fn subscribers_hear_of_every_change() {
             fixture.nodes[0].events.clear();
             assert_eq!(fixture.write(to, far, b"news"), Ok(4));
             assert!(fixture.nodes[0].events.contains(&near));
-            // What the event loop asks then.
+            // The request that the event loop makes then.
             let both = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
             assert_eq!(fixture.ready(0, near), both);
             assert_eq!(client.receive(fixture, 9), b"news");

@@ -65,7 +65,7 @@ fn a_close_that_is_waited_for_ends_after_every_transfer() {
             fixture.run_until(|fixture| !fixture.is_kept(node, wait));
             assert_eq!(fixture.answer(node, wait).unwrap().0, Ok(0));
             assert!(fixture.peek(target.0, target.1.address, data.len()) == data);
-            // What is stored from now on stays where it is.
+            // Bytes stored from now on stay where they are.
             fixture.poke(source.0, source.1.address, &vec![0xaa; data.len()]);
             fixture.run();
             assert!(fixture.peek(target.0, target.1.address, data.len()) == data);

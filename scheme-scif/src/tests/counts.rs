@@ -24,7 +24,7 @@ fn total(fixture: &mut Fixture) -> Cost {
     }
 }
 
-/// What `step` costs: (messages, doorbells) of node 0, then of node 1.
+/// The cost of `step`: (messages, doorbells) of node 0, then of node 1.
 fn cost<T>(fixture: &mut Fixture, step: impl FnOnce(&mut Fixture) -> T) -> (T, [(u64, u64); 2]) {
     let before = total(fixture);
     let result = step(fixture);
@@ -99,7 +99,7 @@ fn connect_register_map_and_close_cost_fixed_numbers_of_messages() {
     assert_eq!(life(&mut fixture, 1000), COSTS);
 }
 
-/// What the driver does after each batch of requests; `true` when `handle` is to be looked at.
+/// The driver's work after each batch of requests; `true` when `handle` has an event.
 fn finish_batch(fixture: &mut Fixture, node: usize, handle: usize) -> bool {
     let changes = fixture.nodes[node].scif.take_changes(&mut CpuEngine);
     let changed = changes.handles.contains(&handle);

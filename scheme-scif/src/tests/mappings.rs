@@ -295,7 +295,7 @@ fn pages_of_a_peer_for_drivers() {
             .chunks(8)
             .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()))
             .collect();
-        // What the owner stores in its pages is at these addresses of its memory.
+        // Bytes that the owner stores in its pages are at these addresses of its memory.
         for (page, address) in addresses.iter().enumerate() {
             fixture.poke(to, theirs.address + page * PAGE, &[page as u8 + 1]);
             let offset = address - PHYSICAL * to as u64;

@@ -296,7 +296,7 @@ fn pinned_pages_last_as_long_as_their_handle() {
     assert!(pin(&mut fixture, memory, &pages, record(3, 1)).is_ok());
     assert_eq!(fixture.counter(0, "memory_pages"), 3);
     assert!(fixture.text(0, "pins").contains("1000  77   3      0\n"));
-    // Whose they are has them mapped.
+    // Their owner has them mapped.
     let flags = shared(MapFlags::PROT_READ);
     assert_eq!(fixture.map(0, memory, 0, PAGE, flags), error(EACCES));
     assert_eq!(

@@ -136,7 +136,7 @@ fn a_blocking_receive_waits_for_the_whole_buffer() {
     let (result, payload) = fixture.answer(1, request).unwrap();
     assert_eq!(result, Ok(20_000));
     assert!(payload[..1000].iter().all(|&b| b == 1) && payload[1000..].iter().all(|&b| b == 2));
-    // What is left when the peer goes, is given; then the reset.
+    // Bytes left when the peer goes are given first; then the reset.
     let request = fixture.start_call(1, server, &[0; 20_000], receive);
     fixture.close(0, client);
     assert_eq!(fixture.answer(1, request).unwrap().0, Ok(500));

@@ -131,7 +131,7 @@ fn open_files_and_their_texts_are_limited() {
     files.push(fixture.open_with(0, "version", O_RDONLY, sister).unwrap());
     assert_eq!(fixture.open_with(0, "version", O_RDONLY, sister), full);
     assert!(fixture.open_with(0, "version", O_RDONLY, OTHER).is_ok());
-    // What is left of an endpoint that was shut down is a file, even if there are too many then.
+    // An endpoint that was shut down stays a file, even if there are too many then.
     let shut = scif_abi::call::Call::Shutdown;
     assert_eq!(super::programs::call(&mut fixture, 0, second, shut), Ok(0));
     for id in files {

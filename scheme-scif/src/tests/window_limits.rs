@@ -1,4 +1,4 @@
-//! How much memory and how many windows can be registered.
+//! The limits of registered memory and of windows.
 
 use scif_abi::call::Call;
 use scif_abi::limits::{MAX_WINDOWS, QUOTAS};

@@ -91,7 +91,7 @@ fn memory_is_for_its_user_and_root() {
     assert!(register(&mut fixture, 0, near, record(own, PAGE, 3)).is_ok());
     let (root, _) = fixture.pair(0, 1, 2060);
     assert!(register(&mut fixture, 0, root, record(theirs, PAGE, 3)).is_ok());
-    // What is registered stays when its maker closes the memory; nothing new is made of it.
+    // Registered memory stays when its maker closes it; nothing new is made of it.
     forget(&mut fixture, 0, theirs, 2);
     assert_eq!(
         register(&mut fixture, 0, root, record(theirs, PAGE, 3)),
@@ -461,7 +461,7 @@ fn waiting_calls_can_be_given_up() {
                 continue;
             }
             assert_eq!(fixture.cancel(0, request), error(ECANCELED), "{op:?}");
-            // What cannot be undone runs to its end; then everything is as it was.
+            // A request that cannot be undone runs to its end; then everything is as it was.
             assert_eq!(state(fixture), before);
         }
         // The same with a payload that is moved in slices: given up after the first.
@@ -556,7 +556,7 @@ fn pinned_pages_are_registered_and_released() {
     let write = Call::CachedWriteTo { record };
     assert_eq!(call(&mut fixture, 0, near, write), Ok(0));
     assert_eq!(fixture.peek(1, theirs.address, 8), data[5..13]);
-    // What was pinned to be read is not written, by windows or by transfers.
+    // Pages pinned to be read are not written, by windows or by transfers.
     let constant = pinned(&mut fixture, 1);
     let writable = fixed(constant, 0x20000, 2);
     assert_eq!(register(&mut fixture, 0, near, writable), error(EFAULT));

@@ -201,7 +201,7 @@ pub struct FunctionConfig {
     pub rom: Option<Rom>,
     /// Its interrupt line.
     pub interrupt_line: Option<InterruptLine>,
-    /// What.
+    /// The function's identity.
     pub identity: Identity,
 }
 
@@ -850,7 +850,7 @@ mod tests {
             for length in 8..bytes.len() {
                 match Response::decode(&bytes[8..length]) {
                     Err(_) => {}
-                    // What is left of a configuration can be one without the ROM; the length that
+                    // A shortened configuration can be one without the ROM; the length that
                     // precedes a message says that it is not.
                     Ok(Response::Config(FunctionConfig { rom: None, .. })) => {}
                     Ok(other) => panic!("{length} bytes are {other:?}"),

@@ -64,7 +64,7 @@ impl Storage {
         let family = unsafe { place.cast::<u16>().read_unaligned() };
         if family == AF_INET6 {
             let mut bytes = [0; SOCKADDR6_BYTES];
-            // SAFETY: addresses of this family have so many bytes.
+            // SAFETY: addresses of this family have the bytes of the array.
             unsafe { place.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
             return of_six(&bytes).ok_or(EAFNOSUPPORT);
         }
@@ -72,7 +72,7 @@ impl Storage {
             return Err(EAFNOSUPPORT);
         }
         let mut bytes = [0; SOCKADDR_BYTES];
-        // SAFETY: addresses of this family have so many bytes.
+        // SAFETY: addresses of this family have the bytes of the array.
         unsafe { place.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
         Ok(Address::from_bytes(&bytes).1)
     }
@@ -240,7 +240,7 @@ fn create_endpoint(info: &Info, pd: *mut Pd, attr: *mut QpInitAttr) -> Result<*m
     Ok(id)
 }
 
-/// What a call that gives -1 says.
+/// The error number of a call that gives -1.
 fn said(result: c_int) -> Result<()> {
     match result {
         0 => Ok(()),

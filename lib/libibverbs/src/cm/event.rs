@@ -74,7 +74,7 @@ pub struct Event {
     event: u32,
     status: c_int,
     param: Param,
-    /// What `private_data` leads to.
+    /// The bytes that `private_data` points to.
     private: Vec<u8>,
 }
 

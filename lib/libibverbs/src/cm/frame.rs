@@ -1,4 +1,4 @@
-//! What the two ends of a connection tell each other about it.
+//! Frames in which the two ends of a connection set it up and end it.
 
 use alloc::vec::Vec;
 
@@ -11,13 +11,13 @@ const MAGIC: u32 = u32::from_le_bytes(*b"RDCM");
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Who connects wants a connection.
+    /// The client asks for a connection.
     Request = 1,
-    /// Who was asked agrees.
+    /// The server agrees.
     Reply = 2,
     /// Or not.
     Reject = 3,
-    /// Who has asked can receive.
+    /// The client can receive.
     Ready = 4,
     /// An end ends the connection.
     Disconnect = 5,
@@ -36,7 +36,7 @@ impl Kind {
     ];
 }
 
-/// What a frame begins with. Numbers are in little-endian order.
+/// The head of a frame. Numbers are in little-endian order.
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 struct Header {

@@ -29,7 +29,7 @@ use crate::{Result, minus_one};
 pub const PS_TCP: u32 = 0x0106;
 /// `IBV_QPT_RC`.
 pub const RC: u32 = 2;
-/// What `struct rdma_conn_param` says when there is none.
+/// The values of `struct rdma_conn_param` when there is none.
 const MOST_RESOURCES: u8 = 128;
 const MOST_RETRIES: u8 = 7;
 /// Options that are accepted and have no effect here.
@@ -72,10 +72,10 @@ pub struct Id {
     pub is_sync: bool,
     /// The endpoint that keeps the port of an id that is bound and does not listen.
     bound: Option<Endpoint>,
-    /// What was agreed with the peer, and its node.
+    /// The parameters agreed with the peer, and its node.
     pub parameters: ConnectionParameters,
     pub peer: NodeId,
-    /// What ids of requests get: of an endpoint that listens.
+    /// Of an endpoint that listens: the domain and the queue pair's attributes for ids of requests.
     pub for_requests: Option<(usize, QpInitAttr)>,
     /// Events of it that the program has got.
     pub events: EventCounts,
@@ -281,7 +281,7 @@ impl Id {
         Ok(())
     }
 
-    /// What it tells the peer of itself.
+    /// The parameters and private data that it offers to the peer.
     fn offer(&self, param: Option<&ConnParam>) -> Result<(ConnectionParameters, Vec<u8>)> {
         // SAFETY: a queue pair of ours, or none.
         let qp = unsafe { self.qp.as_ref() };
@@ -321,7 +321,7 @@ impl Id {
         }
         let (mut parameters, private) = self.offer(param)?;
         if param.is_none() {
-            // What the peer has asked for, from its side.
+            // The peer's wishes, as seen from this side.
             parameters.responder_resources = self.parameters.initiator_depth;
             parameters.initiator_depth = self.parameters.responder_resources;
         }
@@ -392,7 +392,7 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut Id) -> c_int {
     if link != 0 {
         link::end(link);
     }
-    // What it was not told of goes with it, and connections that it has not heard of.
+    // Events that it has not taken go with it, and connections that it has not heard of.
     if let Ok(events) = of.link_events() {
         let mut orphans = Vec::new();
         events.drop_if(|of| {

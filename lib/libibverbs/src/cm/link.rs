@@ -32,7 +32,7 @@ pub const BY_PROGRAM: i32 = 28;
 /// The number of a connection or listener; 0 is none.
 pub type LinkId = u64;
 
-/// What an id is told of.
+/// The kind of an event.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum LinkEventKind {
     /// Something that was done at once: the number of the event, and the status.
@@ -60,7 +60,7 @@ pub enum Target {
     Link(LinkId),
 }
 
-/// What has happened to an id or a link.
+/// An event of an id or a link.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LinkEvent {
     pub target: Target,
@@ -281,7 +281,7 @@ impl Link {
         true
     }
 
-    /// What a frame of the peer means.
+    /// The event that a frame of the peer makes, if any.
     fn understand(&mut self, frame: Frame) -> Option<LinkEventKind> {
         match frame.kind {
             Kind::Reply if !self.is_answered => {
@@ -439,7 +439,7 @@ fn accept(links: &mut Links) {
         }
     }
     for (listener, endpoint, peer, channel) in accepted {
-        // Who cannot be heard without waiting is not heard.
+        // A connection that cannot be read without waiting is dropped.
         if endpoint.set_nonblocking(true).is_ok() {
             let stage = Stage::Silent(listener, peer);
             links.add(Transport::Endpoint(endpoint), stage, channel);

@@ -30,7 +30,7 @@ fn modify(id: &Id, attr: &QpAttr, mask: M) -> Result<()> {
     }
 }
 
-/// A completion queue for so many completions, and its channel.
+/// A completion queue for `size` completions, and its channel.
 fn create_queue(context: *mut Context, size: u32) -> Result<(*mut CompChannel, *mut Cq)> {
     let channel = ibv_create_comp_channel(context);
     if channel.is_null() {

@@ -15,7 +15,7 @@ const MAX_TRANSFERS: usize = 256;
 /// Most bytes of all messages that are not whole.
 const MAX_BYTES: usize = 32 << 20;
 
-/// What names a message on its way.
+/// The key of a message on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Transfer {
     /// The agent that it is for.
@@ -32,7 +32,7 @@ pub struct Transfer {
     pub method: u8,
 }
 
-/// What is to be done after a segment.
+/// The outcome of a segment: an answer, a complete message, both or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SegmentOutcome {
     /// A datagram for the sender.
@@ -176,7 +176,7 @@ pub struct Incoming {
     bytes: usize,
 }
 
-/// What there is, for tests and tables.
+/// The contents, for tests and tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// Messages that are not whole.
@@ -281,7 +281,7 @@ impl Incoming {
         self.receivers.values().map(|of| of.deadline).min()
     }
 
-    /// What there is.
+    /// The contents.
     pub fn kept(&self) -> Kept {
         let complete = self.receivers.values().filter(|of| of.is_complete).count();
         Kept {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::{SEGMENT_BYTES, VERSION, flag, kind, reason};
 use crate::mad::{MAD_BYTES, Mad, RMPP_HEADER_BYTES, RmppHeader, class};
 
-/// What an ACK has done.
+/// The effect of an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledged {
     /// Nothing: it is an old one.
@@ -56,7 +56,7 @@ impl Outgoing {
         self.segment(1)
     }
 
-    /// How many segments there are.
+    /// The number of segments.
     pub fn segments(&self) -> u32 {
         self.segments
     }
@@ -152,7 +152,7 @@ mod tests {
     use crate::rmpp::reason;
     use alloc::vec::Vec;
 
-    /// A message of class `class` with so many bytes of data.
+    /// A message of class `class` with `data` bytes of data.
     fn message(class: u8, header: usize, data: usize) -> Vec<u8> {
         let mut message = Vec::from([1, class, 1, 0x92]);
         message.resize(header, 0);

@@ -28,7 +28,7 @@ mod component {
     pub const JOIN_STATE: u32 = 16;
 }
 
-/// What a request must have to make a group.
+/// The components that a request must have to make a group.
 const NEEDED_TO_CREATE: u64 = 1 << component::QKEY
     | 1 << component::TRAFFIC_CLASS
     | 1 << component::PKEY

@@ -289,7 +289,7 @@ impl Query<'_> {
     }
 }
 
-/// A record of so many bytes that begins with a local identifier.
+/// A record of `bytes` bytes that begins with a local identifier.
 fn record(bytes: usize, lid: u16) -> Record {
     let mut record = vec![0; bytes];
     put(&mut record, (0, 16), lid.into());

@@ -150,7 +150,7 @@ impl Subscribers {
         Ok(Vec::from([record]))
     }
 
-    /// Who is to be told.
+    /// The subscribers that get a notice.
     pub fn of(&self, notice: &Notice) -> Vec<Destination> {
         let wants = self.subscriptions.iter().filter(|of| of.wants(notice));
         wants.map(|of| of.to).collect()

@@ -1,4 +1,4 @@
-//! Who gets a datagram.
+//! The receiver of a datagram.
 
 use mad_core::attributes::attribute;
 use mad_core::demo::{MS, Program, World, directed, mad, sender, server, to};
@@ -7,7 +7,7 @@ use verbs_abi::mad::{RegisterAgent2, UserMad};
 
 use crate::{Row, row, said};
 
-/// What a program on node 1 reads after it has sent a datagram to a port.
+/// The datagram that a program on node 1 reads after it has sent one to a port.
 fn told(world: &mut World, qpn: u32, header: UserMad, asked: &Mad) -> String {
     let from = world.program(1, sender(qpn, 0, 0, 0));
     assert!(world.write(from, header, asked.bytes()).is_ok());

@@ -33,7 +33,7 @@ fn route(world: &mut World, hops: [u8; 2], path: &[u8]) -> String {
     said(world.write(at, to(PERMISSIVE_LID, 0), asked.bytes()))
 }
 
-/// What is read of a table of the subnet: six segments, with so much less room than it needs.
+/// The bytes read of a table of the subnet (six segments), with this much less room than needed.
 fn table(world: &mut World, room: fn(usize) -> usize) -> String {
     let at = world.program(1, sender(1, 3, 2, 1));
     let asked = mad(3, 2, method::GET_TABLE, 0x12, 1);
@@ -48,7 +48,7 @@ fn table(world: &mut World, room: fn(usize) -> usize) -> String {
         .iter()
         .rposition(|byte| *byte != 0x5a)
         .map_or(0, |at| at + 1);
-    // What stays is read by the next read that has room.
+    // The rest is read by the next read that has room.
     let again = world.nodes[1].read(at.1, &mut vec![0; all]);
     let stays = if again == Ok(all) { "stays" } else { "gone" };
     let first = if stored > 300 && stored <= 320 {

@@ -9,7 +9,7 @@ use crate::{Row, row, said};
 
 const CLASS: u8 = 0x33;
 
-/// A message with so many bytes of data, with RMPP.
+/// A message with this number of bytes of data, with RMPP.
 fn message(data: usize) -> Vec<u8> {
     let mut message = mad(CLASS, 1, method::GET, 0, 7).bytes()[..40].to_vec();
     message[26] = flag::ACTIVE;
@@ -42,7 +42,7 @@ fn segment(number: u32, flags: u8, length: u32) -> Mad {
     mad
 }
 
-/// What a segment from the program is answered with.
+/// The answer to a segment from the program.
 fn answer(world: &mut World, change: fn(&mut RmppHeader)) -> String {
     let (_, from) = ends(world);
     let mut mad = segment(1, flag::FIRST, 440);
@@ -95,7 +95,7 @@ fn there(world: &mut World, data: usize) -> String {
     )
 }
 
-/// What a port that sends a message of five segments answers to an ACK from a program.
+/// The answer of a port that sends a message of five segments to an ACK from a program.
 fn answer_to_ack(world: &mut World, segment: u32, window: u32) -> String {
     let by_hand = RegisterAgent2 {
         flags: USER_RMPP,

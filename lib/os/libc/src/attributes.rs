@@ -204,7 +204,7 @@ struct FileSystem {
     blocks: u64,
     free: u64,
     available: u64,
-    /// How many files there can be is not known.
+    /// The number of files that there can be is not known.
     files: [u64; 3],
     id: u64,
     flags: u64,

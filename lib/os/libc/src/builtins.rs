@@ -1,5 +1,5 @@
-//! What compilers call for on processors without an instruction for it, as far as the compiler's
-//! own library does not have it.
+//! Functions that compilers call on processors without an instruction for them, as far as the
+//! compiler's own library does not have them.
 
 use core::ffi::c_int;
 

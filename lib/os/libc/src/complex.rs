@@ -70,8 +70,8 @@ complex!(f64: unary cexpl = exp, clogl = ln, csqrtl = sqrt, csinl = sin, ccosl =
     casinhl = asinh, cacoshl = acosh, catanhl = atanh;
     creal creall cimag cimagl cabs cabsl carg cargl conj conjl cproj cprojl cpow cpowl);
 
-/// What compilers call for the product of two complex numbers (real and imaginary parts of each in
-/// turn) and for their quotient, with C's rules for infinities.
+/// The functions that compilers call for the product of two complex numbers (real and imaginary
+/// parts of each in turn) and for their quotient, with C's rules for infinities.
 macro_rules! arithmetic {
     ($float:ty: $multiply:ident $divide:ident $scale:path, $exponent:path) => {
         #[unsafe(no_mangle)]

@@ -25,7 +25,7 @@ const NONBLOCKING: u32 = 0x5421;
 const DUPLICATE_CLOSING: usize = 1030;
 /// `FD_CLOEXEC`.
 const CLOSE_ON_EXEC: usize = 0x0100_0000;
-/// What programs write that know its value elsewhere.
+/// The value in programs that were compiled with other headers.
 const CLOSE_ON_EXEC_ELSEWHERE: usize = 1;
 
 fn control(number: c_int, command: c_int, argument: usize) -> Result<c_int> {

@@ -1,4 +1,4 @@
-//! What this library remembers of file descriptors: close-on-exec, which the kernel does not know;
+//! This library's table of file descriptors: close-on-exec, which the kernel does not know;
 //! which are SCIF's, so that not every `poll` has to ask; and which are sockets, whose calls are
 //! made by the library of sockets above this one.
 

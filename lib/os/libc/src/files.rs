@@ -85,7 +85,7 @@ extern "C" fn close(number: c_int) -> c_int {
     errno::done(descriptor::close(number))
 }
 
-/// What a call of a library above this one gives.
+/// The result of a call of a library above this one.
 fn of_library(result: isize) -> Result<usize> {
     usize::try_from(result).map_err(|_| Error::new(-result as c_int))
 }

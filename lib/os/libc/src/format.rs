@@ -563,7 +563,7 @@ mod tests {
         assert!(arguments.values.is_empty(), "{format} left arguments");
     }
 
-    // What glibc prints for the same calls.
+    // The output of glibc for the same calls.
     #[test]
     fn integers() {
         use Value::Integer as I;

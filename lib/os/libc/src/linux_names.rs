@@ -46,13 +46,13 @@ pub fn here(path: &str) -> Cow<'_, str> {
     Cow::Borrowed(path)
 }
 
-/// What `/proc/cpuinfo` says of a processor of this model, whose time stamp counter counts so many
-/// times in a microsecond: the lines that programs look for.
+/// The text of `/proc/cpuinfo` for a processor of this model, with the rate of its time stamp
+/// counter in megahertz: the lines that programs look for.
 pub fn cpuinfo(model: &str, megahertz: f64) -> alloc::string::String {
     format!("processor\t: 0\nmodel name\t: {model}\ncpu MHz\t\t: {megahertz:.3}\n")
 }
 
-/// What the processor calls itself.
+/// The processor's name for itself.
 #[cfg(target_os = "redox")]
 fn model() -> alloc::string::String {
     use core::arch::x86_64::__cpuid;

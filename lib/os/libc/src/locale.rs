@@ -57,7 +57,7 @@ extern "C" fn localeconv() -> *mut c_void {
     CONVENTIONS.with(|conventions| (&raw mut *conventions).cast())
 }
 
-/// What a `locale_t` points to.
+/// The only value that a `locale_t` points to.
 static ONLY: u8 = 0;
 
 /// C's `locale_t`.

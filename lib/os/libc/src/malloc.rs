@@ -10,7 +10,7 @@ use syscall::error::{EINVAL, ENOMEM};
 
 use crate::errno;
 
-/// What lies before a block.
+/// The header before a block.
 #[repr(C)]
 struct Header {
     /// Size of the heap's block.

@@ -102,7 +102,7 @@ unsafe extern "C" fn error(status: c_int, number: c_int, format: *const c_char, 
     }
 }
 
-/// What `openlog` and `setlogmask` have set.
+/// The settings of `openlog` and `setlogmask`.
 pub struct Log {
     name: Option<Vec<u8>>,
     options: c_int,

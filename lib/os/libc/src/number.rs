@@ -157,7 +157,7 @@ fn exponent_length(text: &[u8], letter: u8) -> usize {
     if digits == 0 { 0 } else { 1 + sign + digits }
 }
 
-/// What follows `0x`. Digits beyond the precision of a double are cut, not rounded.
+/// The digits behind `0x`. Those beyond the precision of a double are cut, not rounded.
 fn hexadecimal(text: &[u8]) -> (f64, usize) {
     let (mut mantissa, mut scale) = (0_u64, 0_i32);
     let (mut at, mut digits, mut point) = (0, 0, false);

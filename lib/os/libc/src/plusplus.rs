@@ -1,4 +1,4 @@
-//! What compilers of C++ call for, besides the C++ library: the destructors of static objects.
+//! Functions that compilers of C++ call besides the C++ library: the destructors of static objects.
 
 use alloc::vec::Vec;
 use core::ffi::c_int;

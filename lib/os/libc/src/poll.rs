@@ -16,9 +16,9 @@ use crate::time::Timeval;
 use crate::{descriptor, errno};
 
 unsafe extern "C" {
-    /// What an endpoint is ready for, or a negated error number; in `libscif`.
+    /// The readiness of an endpoint, or a negated error number; in `libscif`.
     safe fn skiff_scif_readiness(number: c_int, events: c_int) -> c_int;
-    /// What a socket is ready for, or a negated error number; in `libsocket`.
+    /// The readiness of a socket, or a negated error number; in `libsocket`.
     safe fn skiff_socket_readiness(number: c_int, events: c_int) -> c_int;
     /// Stores descriptors that are to be watched beside the socket's own; how many.
     fn skiff_socket_watched(number: c_int, places: *mut c_int, most: usize) -> usize;
@@ -26,7 +26,7 @@ unsafe extern "C" {
 
 /// Most descriptors that are watched beside a socket's own.
 const MOST_WATCHED: usize = 128;
-/// What events of those are known by.
+/// The key of events of those descriptors.
 const WATCHED: usize = usize::MAX;
 
 const IN: c_short = 0x01;

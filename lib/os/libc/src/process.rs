@@ -43,7 +43,7 @@ pub fn leave(status: c_int) -> ! {
     system::exit(status)
 }
 
-/// What `quick_exit` calls.
+/// The functions that `quick_exit` calls.
 pub static AT_QUICK_EXIT: Shared<Vec<Handler>> = Shared::new(Vec::new());
 
 #[unsafe(no_mangle)]
@@ -93,7 +93,7 @@ extern "C" fn abort() -> ! {
     end_abnormally()
 }
 
-/// What `assert` calls.
+/// The function that `assert` calls.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __assert_fail(
     expression: *const c_char,

@@ -24,13 +24,13 @@ const KEYS: usize = 64;
 /// How often the destructors of a thread's values are called while they set new ones.
 const DESTRUCTOR_ROUNDS: usize = 4;
 
-/// What `pthread_t` points to: shared by the thread itself and the thread that may join it.
+/// The structure behind a `pthread_t`: shared by the thread and the one that may join it.
 pub struct Record {
     /// Taken by the one that joins or detaches; none for the first thread.
     handle: Shared<Option<JoinHandle<Value>>>,
     /// The thread's descriptor, [`NO_FD`] when it has run.
     thread: AtomicUsize,
-    /// What `gettid` gives.
+    /// The result of `gettid`.
     id: c_int,
     values: Shared<[*mut c_void; KEYS]>,
 }
@@ -201,7 +201,7 @@ extern "C" fn pthread_attr_destroy(_attributes: *mut Attributes) -> c_int {
 unsafe extern "C" fn pthread_attr_setstacksize(attributes: *mut Attributes, size: usize) -> c_int {
     /// `PTHREAD_STACK_MIN`.
     const SMALLEST: usize = 4096;
-    /// What the library itself needs of a stack.
+    /// The bytes of a stack that the library itself needs.
     const USABLE: usize = 16 * 1024;
     if size < SMALLEST {
         return EINVAL;

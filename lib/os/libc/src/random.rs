@@ -9,9 +9,9 @@ const LIMIT: u64 = 1 << 48;
 pub struct Generator {
     /// The last state.
     pub state: u64,
-    /// What it is multiplied by.
+    /// The multiplier.
     pub factor: u64,
-    /// What is added.
+    /// The increment.
     pub addend: u64,
 }
 

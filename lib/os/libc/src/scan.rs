@@ -117,7 +117,7 @@ fn literal(input: &mut Counted<'_>, byte: u8) -> End {
     }
 }
 
-/// What stands from a `%` to the letter of the conversion, and the set of `%[…]`.
+/// A conversion, from its `%` to its letter, and the set of `%[…]`.
 struct Specification {
     /// `*`: what is read is not stored.
     suppressed: bool,
@@ -127,7 +127,7 @@ struct Specification {
     bytes: usize,
     /// The letter.
     letter: u8,
-    /// What `%[…]` takes; empty for other letters.
+    /// The set of bytes that `%[…]` takes; empty for other letters.
     set: Set,
 }
 
@@ -391,7 +391,7 @@ mod tests {
         );
     }
 
-    // What glibc gives for the same calls.
+    // The results of glibc for the same calls.
     #[test]
     fn as_the_standard_says() {
         check("12 -7 0x1f", "%d%i %x", 3, &["12:4", "-7:4", "31:4"]);

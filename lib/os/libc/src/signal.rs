@@ -201,7 +201,7 @@ impl Alternate {
     const DISABLED: c_int = 2;
     /// C's `MINSIGSTKSZ`.
     const LEAST: usize = 2048;
-    /// What a thread begins with.
+    /// The state that a thread begins with.
     pub const NONE: Self = Self {
         start: core::ptr::null_mut(),
         flags: Self::DISABLED,

@@ -12,7 +12,7 @@ use syscall::error::{EBADF, EFAULT, EINVAL, ENOENT, EOPNOTSUPP};
 
 use crate::{descriptor, environment, errno, files, stream, strings};
 
-/// What `posix_spawn` does to the new program's descriptors.
+/// A change that `posix_spawn` makes to the new program's descriptors.
 enum Action {
     Duplicate {
         from: c_int,
@@ -107,8 +107,8 @@ struct Attributes {
     mask: u64,
 }
 
-/// What flags ask for that is so anyway: no program has other ids than who starts it, handles
-/// signals or has some blocked, and each child is its own from the start.
+/// Flags without an effect, as they ask for what is so anyway: no program has other ids than its
+/// parent, handles signals or has some blocked, and each child is its own from the start.
 const NEEDLESS_FLAGS: c_short = RESET_IDS | SET_DEFAULTS | SET_MASK | USE_VFORK;
 const RESET_IDS: c_short = 0x01;
 const SET_DEFAULTS: c_short = 0x04;

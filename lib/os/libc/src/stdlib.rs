@@ -73,7 +73,7 @@ same! {
     strtoull = strtoul: c_ulong;
     strtoimax = strtol: c_long;
     strtoumax = strtoul: c_ulong;
-    // What glibc's headers turn `strtol` and the others into, for objects compiled with them.
+    // The names that glibc's headers give `strtol` and the others, for objects compiled with them.
     __isoc23_strtol = strtol: c_long;
     __isoc23_strtoul = strtoul: c_ulong;
 }

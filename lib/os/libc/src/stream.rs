@@ -1,4 +1,4 @@
-//! What a `FILE` is: a descriptor with a buffer. A stream is either being read or being written;
+//! The type `FILE`: a descriptor with a buffer. A stream is either being read or being written;
 //! changing between the two gives up what was read ahead, or writes what waits.
 
 use alloc::boxed::Box;

@@ -125,7 +125,7 @@ fn set(number: c_int, settings: &Settings) -> Result<()> {
 /// Bytes of a password at most.
 const PASSWORD_BYTES: usize = 128;
 
-/// What was typed last for [`getpass`], with a 0 behind.
+/// The last line typed for [`getpass`], with a 0 behind.
 static PASSWORD: Shared<[u8; PASSWORD_BYTES + 1]> = Shared::new([0; PASSWORD_BYTES + 1]);
 
 /// Reads a line that the console does not show; from other descriptors the next line.
@@ -136,7 +136,7 @@ fn read_hidden(prompt: &[u8]) -> Result<Vec<u8>> {
         Ok(_) => Some(fd::dup(descriptor::check(0)?, b"raw")?),
         Err(_) => None,
     };
-    // Who has closed the place for messages sees no prompt.
+    // A program that has closed the place for messages shows no prompt.
     let _ = fd::write(2, prompt);
     let mut typed = Vec::new();
     let result = loop {
@@ -215,7 +215,7 @@ extern "C" fn tcflow(number: c_int, action: c_int) -> c_int {
     }
 }
 
-/// What was typed stays.
+/// The characters that were typed stay.
 #[unsafe(no_mangle)]
 extern "C" fn tcflush(number: c_int, queue: c_int) -> c_int {
     match (0..=2).contains(&queue) {

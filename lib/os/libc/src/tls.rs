@@ -11,7 +11,7 @@ use core::ptr::{NonNull, addr_of};
 use crate::pthread::Record;
 use crate::signal::Alternate;
 
-/// What the library knows of a thread.
+/// The control block of a thread.
 #[repr(C)]
 pub struct Control {
     /// Points to itself.
@@ -20,13 +20,13 @@ pub struct Control {
     guard: usize,
     /// The thread's `errno`.
     pub errno: i32,
-    /// What `pthread_self` gives; null only before start-up is over.
+    /// The result of `pthread_self`; null only before start-up is over.
     pub record: *const Record,
     /// Stack pointer to go back to for `pthread_exit`, 0 when there is none.
     pub leave: usize,
-    /// What the thread has passed to `sigaltstack`.
+    /// The stack that the thread has passed to `sigaltstack`.
     pub alternate: Alternate,
-    /// What the thread has passed to `uselocale`.
+    /// The locale that the thread has passed to `uselocale`.
     pub locale: *const u8,
 }
 

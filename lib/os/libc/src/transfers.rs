@@ -1,4 +1,4 @@
-//! What files have beside `files.rs`: transfers at a position, lengths, other names, and files with
+//! Further calls on files: transfers at a position, lengths, other names, and files with
 //! names that are not taken.
 
 use alloc::string::String;
@@ -160,7 +160,7 @@ unsafe extern "C" fn mkdtemp(path: *mut c_char) -> *mut c_char {
 /// C's `L_tmpnam`.
 const NAME_LENGTH: usize = 20;
 
-/// What `tmpnam` gives callers that bring no place.
+/// The result of `tmpnam` for callers that bring no place.
 pub static NAME: Shared<[u8; NAME_LENGTH]> = Shared::new([0; NAME_LENGTH]);
 
 /// A name that no file has; null when none was found. Another process may take it: `mkstemp` does

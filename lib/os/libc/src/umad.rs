@@ -10,7 +10,7 @@ use syscall::error::EFAULT;
 
 use crate::descriptor;
 
-/// What descriptors of the device are called.
+/// The path of the device's descriptors.
 const DEVICE: &str = "/scheme/infiniband/umad";
 /// The group of its requests.
 const GROUP: u32 = 0x1b;

@@ -62,7 +62,7 @@ struct Found {
     reserved: [u64; 7],
 }
 
-/// What libgcc asks for the tables of an address: 0, or -1 when there are none.
+/// The function by which libgcc finds the tables of an address: 0, or -1 when there are none.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _dl_find_object(address: *const c_void, place: *mut Found) -> c_int {
     let address = address as u64;

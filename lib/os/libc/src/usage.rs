@@ -33,7 +33,7 @@ pub const RUN_TIME_STEP: Duration = Duration::from_millis(10);
 /// The time that the threads of this process have run, those that have ended included, by the
 /// kernel's list of all threads.
 pub fn run_time() -> Result<Duration> {
-    /// What was told last, in nanoseconds. A kernel that forgets what ended threads have run
+    /// The last result, in nanoseconds. A kernel that forgets the time of ended threads
     /// (Redox's) stops the clock for a while, but does not set it back.
     static LAST: AtomicU64 = AtomicU64::new(0);
     let text = fs::read_to_string("/scheme/sys/context")?;

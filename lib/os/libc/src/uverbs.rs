@@ -12,7 +12,7 @@ use syscall::error::{EBADF, EFAULT};
 
 use crate::descriptor;
 
-/// What descriptors of a device are called.
+/// The path of a device's descriptors.
 const DEVICE: &str = "/scheme/infiniband/uverbs";
 
 /// Operations of the scheme's `call`: to execute a command, and to tell a channel's number.

@@ -18,7 +18,7 @@ pub type Wide = i32;
 pub type WideOrEnd = u32;
 /// That value.
 pub const END: WideOrEnd = u32::MAX;
-/// What the functions on bytes give for a wrong and for an incomplete character.
+/// The results of the functions on bytes for a wrong and for an incomplete character.
 const WRONG: usize = usize::MAX;
 const INCOMPLETE: usize = usize::MAX - 1;
 
@@ -417,7 +417,7 @@ unsafe extern "C" fn wcscoll(a: *const Wide, b: *const Wide) -> c_int {
     unsafe { wcscmp(a, b) }
 }
 
-/// What compares like the text is the text.
+/// The transformed text is the text itself: it compares the same.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn wcsxfrm(place: *mut Wide, text: *const Wide, size: usize) -> usize {
     // SAFETY: the caller's string, and a place of `size` characters.

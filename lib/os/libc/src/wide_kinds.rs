@@ -81,7 +81,7 @@ unsafe fn named<T>(list: &[(&[u8], T)], name: *const c_char) -> c_ulong {
     place.map_or(0, |place| place as c_ulong + 1)
 }
 
-/// What a `wctype_t` or `wctrans_t` stands for.
+/// The entry of a list that a `wctype_t` or `wctrans_t` stands for.
 fn of_number<'a, T>(list: &'a [(&[u8], T)], number: c_ulong) -> Option<&'a T> {
     let place = usize::try_from(number).ok()?.checked_sub(1)?;
     list.get(place).map(|(_, value)| value)

@@ -196,7 +196,7 @@ pub fn fcntl(fd: usize, command: usize, argument: usize) -> Result<usize> {
     }
 }
 
-/// What a call does with its payload.
+/// The use that a call makes of its payload.
 #[derive(Clone, Copy)]
 enum Direction {
     None,

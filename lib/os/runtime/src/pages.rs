@@ -57,7 +57,7 @@ impl Deref for Pages {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: so many bytes are mapped there, and only this value leads to them.
+        // SAFETY: these bytes are mapped, and only this value leads to them.
         unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.size) }
     }
 }

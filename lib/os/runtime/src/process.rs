@@ -56,7 +56,7 @@ pub fn id() -> u32 {
     state::pid() as u32
 }
 
-/// What the process manager knows about the process behind a process descriptor.
+/// The process manager's record of the process behind a process descriptor.
 pub fn meta(process: usize) -> Result<ProcMeta> {
     let mut bytes = [0; size_of::<ProcMeta>()];
     if fd::read(process, &mut bytes)? != bytes.len() {

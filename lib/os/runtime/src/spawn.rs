@@ -41,7 +41,7 @@ pub mod slot {
     pub const FREE: usize = UPPER_FDTBL_TAG | 4;
 }
 
-/// What a new program gets.
+/// The arguments, environment and descriptors of a new program.
 #[derive(Default)]
 pub struct Launch<'a> {
     /// Arguments, the first being the program's name.
@@ -101,7 +101,7 @@ pub(crate) fn empty_space(thread: usize) -> Result<Fd> {
     Ok(Fd::new(fd::dup_upper(first.raw(), b"empty")?))
 }
 
-/// What every ELF program finds in its auxiliary vector.
+/// The entries of every ELF program's auxiliary vector.
 pub(crate) fn elf_auxiliary(program: &Program) -> Vec<(usize, usize)> {
     alloc::vec![
         (3, program.headers),

@@ -125,7 +125,7 @@ unsafe fn read_arguments(block: *const usize) {
 
 /// Records the descriptors that exist already, so that no new one is put on their numbers.
 fn mark_inherited(known: &[usize], filetable: usize) {
-    // What is known from the vector, and the three standard descriptors whether they exist or not.
+    // The descriptors named by the vector, and the three standard ones whether they exist or not.
     for &fd in known.iter().chain(&[0, 1, 2]) {
         let _ = fdtable::mark(fd);
     }

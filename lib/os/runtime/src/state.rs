@@ -1,4 +1,4 @@
-//! What a process knows about itself: its descriptors and its directory.
+//! The state of the process: its descriptors and its directory.
 
 use alloc::string::String;
 use core::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! What threads tell each other: a lock for moments, and a signal to sleep for.
+//! Synchronization of threads: a lock for short times, and a signal to sleep for.
 
 #[cfg(not(feature = "std"))]
 mod signal;

@@ -43,7 +43,7 @@ unsafe extern "C" {
     fn runtime_thread_start() -> !;
 }
 
-/// What a new thread finds on its stack.
+/// The data on a new thread's stack.
 struct Start {
     main: Box<dyn FnOnce() + Send>,
     /// Set when the thread has run, for the thread that joins it.

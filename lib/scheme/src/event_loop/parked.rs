@@ -147,7 +147,7 @@ impl<T> ParkedRequests<T> {
         }
     }
 
-    /// What is kept of each request, in no particular order; not of those that are looked at.
+    /// The value kept for each request, in no particular order, but for those being looked at.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let waiting = self.entries.iter().flatten();
         waiting.filter_map(|entry| entry.parked.as_ref())

@@ -147,7 +147,7 @@ pub trait Memory {
     fn fence(&mut self);
 }
 
-/// Whose memory the other side of a connection is in.
+/// The node in whose memory the other side of a connection lies: this one or the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Locality {
     /// Ours: a connection within the node.

@@ -93,7 +93,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How much of `resource` one `scope` may have.
+    /// The limit of `resource` for one `scope`.
     pub fn get(&self, resource: Resource, scope: Scope) -> u64 {
         self.0[resource as usize][scope as usize]
     }

@@ -169,7 +169,7 @@ impl Bypass {
     }
 }
 
-// What waits for copies of clients.
+// The work that waits for copies of clients.
 impl Bypass {
     /// Whether the last one that began to wait is of this connection.
     pub(crate) fn is_quiescing(&self, connection: ConnectionId) -> bool {

@@ -64,7 +64,7 @@ impl Polled {
         if !self.is_polling || connection.node() == cx.config.node {
             return false;
         }
-        // What has come since is new for whoever was first.
+        // Events since then are new for the first caller.
         if connection.polled_from.is_some() {
             return true;
         }

@@ -512,7 +512,7 @@ impl Endpoints {
         self.table.iter()
     }
 
-    /// How many there are.
+    /// The number of endpoints.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }

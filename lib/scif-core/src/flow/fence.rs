@@ -33,7 +33,7 @@ pub struct Signal {
     pub flags: u32,
 }
 
-/// Whose address space an offset is in.
+/// The side whose address space an offset is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoreSide {
     Own,

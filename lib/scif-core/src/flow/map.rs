@@ -12,8 +12,8 @@ use crate::window::references::{Mapped, MappedPieces, ReferencedPages};
 use crate::window::space::check_range;
 
 impl Engine {
-    /// How many bytes of the peer's registered address space from `offset` on, at most `length`,
-    /// are contiguous, so that one [`Engine::map`] can cover them.
+    /// The length of the contiguous part of the peer's registered address space that begins at
+    /// `offset`, at most `length`: one [`Engine::map`] can cover it.
     ///
     /// # Errors
     /// `EINVAL`: offset negative or unaligned, length unaligned or 0, or the end beyond the last
@@ -45,8 +45,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// How many bytes of the peer's registered address space from `offset` on, at most `length`,
-    /// are in one window, so that one [`Engine::map_pieces`] can cover them.
+    /// The length of the part of the peer's registered address space that begins at `offset` and
+    /// lies in one window, at most `length`: one [`Engine::map_pieces`] can cover it.
     ///
     /// # Errors
     /// As [`Engine::map_run`].

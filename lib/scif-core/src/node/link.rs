@@ -246,7 +246,7 @@ impl Link {
 
     /// Whether there may be messages without a doorbell.
     pub(super) fn has_unpolled_messages(&mut self, mem: &mut dyn Memory) -> bool {
-        // What is left of those seen already is for the next iteration.
+        // Messages that were seen and are left belong to the next iteration.
         let looks = self.is_doorbell_suppressed && !self.has_unread && !self.is_dismissed;
         looks && self.has_messages(mem)
     }

@@ -17,7 +17,7 @@ pub(crate) struct ControlPage {
     address: u64,
     /// Handles that are open.
     handles: usize,
-    /// How many of them count their copies in each of the page's words.
+    /// The number of handles that count their copies in each of the page's words.
     slots: [u32; RMA_BUSY_SLOTS],
     /// Number of the next handle.
     next: u32,

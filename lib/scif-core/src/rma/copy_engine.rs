@@ -18,7 +18,7 @@ pub enum Descriptor {
         from: Place,
         /// Destination.
         to: Place,
-        /// How many, at least 1 and at most [`CopyEngine::max_bytes`].
+        /// Bytes, at least 1 and at most [`CopyEngine::max_bytes`].
         bytes: u32,
         /// Everything submitted before on this channel must be visible before any of these bytes.
         fence: bool,

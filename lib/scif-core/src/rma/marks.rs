@@ -26,7 +26,7 @@ pub(crate) enum Marked {
 /// The marks of a channel.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    /// How many were given out; the last one's number.
+    /// The number of marks given out, which is the last one's number.
     taken: u64,
     /// Number of each mark that is not reached, and of jobs it stands for; both ascending.
     open: VecDeque<(u64, u64)>,

@@ -200,7 +200,7 @@ fn a_locked_ring_is_not_an_empty_one() {
     send(&mut fixture, a, b"last").unwrap();
     fixture.close(a);
     fixture.run();
-    // Who has the lock may be about to take the bytes, or not: the end has not come.
+    // The holder of the lock may be about to take the bytes, or not: the end has not come.
     receive_nothing(&mut fixture, b);
     fixture.nodes[1].memory.store_index(lock, 0);
     assert_eq!(receive(&mut fixture, b).unwrap(), b"last");
@@ -483,7 +483,7 @@ fn who_copies_all_the_time_is_waited_for_each_time() {
         watch(&mut fixture, CLIENT_COPY_NS / 2);
         assert!(is_done(&mut fixture, a, ticket));
     }
-    // What it counts stays its own.
+    // Its counts stay its own.
     set_busy(&mut fixture, b, page, FIRST_HANDLE, 0);
     assert!(unregister(&mut fixture, a).1);
     close(&mut fixture, b, other);

@@ -8,7 +8,7 @@ use super::std::rc::Rc;
 
 use crate::{CopyEngine, CpuEngine, Descriptor, Memory, Place, SubmitError, Submitted};
 
-/// What the engine has queued and done.
+/// The engine's queued and completed work.
 #[derive(Default)]
 pub struct Order {
     queue: VecDeque<(u64, Descriptor)>,

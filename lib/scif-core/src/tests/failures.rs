@@ -12,7 +12,7 @@ use crate::{ConnectMode, DownReason, Event, LinkState, Memory, Signal};
 /// The queue pair for node 1: the first block that node 0 has allocated.
 const QUEUE_PAIR: u64 = PAGE;
 
-/// What node 0 has when its link fails.
+/// The objects of node 0 when its link fails.
 struct Setting {
     fixture: Fixture,
     /// One end of a connection; both ends have a window at offset 0.

@@ -475,7 +475,7 @@ impl Fixture {
         all
     }
 
-    /// What pages hold.
+    /// The contents of pages.
     pub fn content(&self, node: usize, pages: &Pages) -> Vec<u8> {
         let mut all = Vec::new();
         for run in &pages.runs {

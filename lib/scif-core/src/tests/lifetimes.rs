@@ -1,4 +1,4 @@
-//! What outlives what: windows, mappings and copies beyond unregister, close and the loss of nodes.
+//! Lifetimes of windows, mappings and copies beyond unregister, close and the loss of nodes.
 
 use super::std::prelude::v1::*;
 
@@ -293,7 +293,7 @@ fn a_close_tells_when_it_has_ended() {
         node.engine.doorbell(&mut node.memory, b.node as u16);
     }
     assert_eq!(known_epoch, 1);
-    // What was closed without windows and copies, or is unknown, leaves nothing.
+    // A connection closed without windows and copies, or an unknown one, leaves nothing.
     let listener = node.engine.open(USER).unwrap();
     assert!(!node.engine.is_departing(listener));
     node.engine.close(&mut node.memory, listener);

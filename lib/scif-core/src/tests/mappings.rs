@@ -134,7 +134,7 @@ fn own_windows_are_found_with_their_pieces() {
             let result = engine.local_part(b.id, offset, length, protection);
             assert_eq!(result, Err(error), "{offset} {length} {protection}");
         }
-        // What is the owner's here is the peer's there, and the same page.
+        // The owner's page here is the peer's there, and it is the same page.
         let (engine, memory) = fixture.parts(a);
         let none = engine.local_part(a.id, 0, PAGE, READ);
         assert_eq!(none, Err(Error::NoSuchAddress));

@@ -28,7 +28,7 @@ fn messages(fixture: &Fixture, node: usize) -> u64 {
     fixture.nodes[node].engine.stats().messages_sent
 }
 
-/// What a node rings for.
+/// The events for which a node rings.
 fn rings(fixture: &mut Fixture, node: usize) -> usize {
     let node = &mut fixture.nodes[node];
     let next = || node.engine.next_event(&mut node.memory);
@@ -195,7 +195,7 @@ fn who_watches_is_not_rung_until_it_rests() {
         look(&mut fixture);
         assert_eq!(received(&fixture), before + round);
     }
-    // What comes just before it rests is for the next turn.
+    // A message that comes just before it rests is for the next iteration.
     assert_eq!(tell(&mut fixture), 0);
     let node = &mut fixture.nodes[1];
     node.engine.stop_polling(&mut node.memory);
@@ -227,7 +227,7 @@ fn a_driver_that_polls_sees_the_bytes_that_programs_wait_for() {
         let (engine, memory) = fixture.parts(waiter);
         engine.arm(memory, waiter.id, Readiness::IN)
     };
-    // What a turn finds, and what the driver is told by it.
+    // The events that an iteration finds, and those that it reports to the driver.
     let look = |fixture: &mut Fixture| {
         let node = &mut fixture.nodes[1];
         let sees = node.engine.has_unpolled_messages(&mut node.memory);

@@ -92,7 +92,7 @@ fn what_the_peer_keeps_of_page_lists_is_limited() {
     let offset = (fits * bytes) as i64;
     let ticket = fixture.start_register(a, &pages, offset, BOTH, FIXED);
     assert_eq!(fixture.finish(a, ticket), Err(Error::NotConnected));
-    // What goes makes room.
+    // A window that goes makes room.
     assert_eq!(fixture.unregister(a, 0, bytes), Ok(0));
     fixture.register(a, &pages, offset, BOTH);
 }
@@ -260,7 +260,7 @@ fn pinned_pages_are_limited_by_user() {
         fixture.register(a, &pages, 0, BOTH);
         let again = |fixture: &mut Fixture| fixture.start_register(a, &pages, 0x10000, BOTH, FIXED);
         assert_eq!(again(fixture), Err(Error::WouldBlock));
-        // What a kernel-mode client has pinned does not count.
+        // Pages that a kernel-mode client has pinned do not count.
         let mut free = fixture.pin(a.node, &[2]);
         free.is_charged = false;
         fixture.register(a, &free, 0x8000, BOTH);

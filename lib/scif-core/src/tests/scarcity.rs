@@ -1,4 +1,4 @@
-//! What connections do where memory is scarce, or has gone.
+//! Connections where memory is scarce, or has gone.
 
 use super::std::vec;
 

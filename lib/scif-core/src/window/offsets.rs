@@ -20,7 +20,7 @@ pub struct LocalPart {
     pub pin: PinId,
     /// Where it is: contiguous pieces in order, with their bytes.
     pub pieces: Vec<(Place, u64)>,
-    /// How many bytes, a multiple of the page size.
+    /// Bytes, a multiple of the page size.
     pub bytes: u64,
 }
 

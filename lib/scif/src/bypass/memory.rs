@@ -29,7 +29,7 @@ pub struct Memory {
     pub choices: Choices,
 }
 
-/// What one call on the rings reaches, with the addresses of the words by value.
+/// The memory that one call on the rings accesses, with the addresses of the words by value.
 #[derive(Clone, Copy)]
 pub struct RingWords<'a> {
     all: &'a Memory,
@@ -81,7 +81,7 @@ macro_rules! at_side {
 }
 
 impl Memory {
-    /// What a call reaches.
+    /// The memory that a call accesses.
     #[inline]
     pub fn words(&self) -> RingWords<'_> {
         RingWords {

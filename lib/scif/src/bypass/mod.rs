@@ -314,7 +314,7 @@ impl Bypass {
         self.through_daemon(epd, || raw::read(epd, buffer))
     }
 
-    /// What an endpoint is ready for; see [`raw::readiness`].
+    /// The readiness of an endpoint; see [`raw::readiness`].
     ///
     /// # Errors
     /// As there.

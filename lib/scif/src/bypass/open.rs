@@ -328,7 +328,7 @@ impl MappedRings {
     pub(super) fn put_short(&self, from: Readable<'_>, offset: i64) -> bool {
         let control = &self.memory.control;
         let state = control.now();
-        // What is known is the word of a connection that has ended once the descriptor is closed.
+        // Once the descriptor is closed, the known word is that of a connection that has ended.
         state.bits() == self.known.load(Ordering::SeqCst)
             && !self.liveness.may_be_due_to_send()
             && self.rma.put_short(control, state, from, offset)
@@ -347,7 +347,7 @@ impl MappedRings {
         // A short copy takes less time than reading the counter.
         let is_due = match length > COPY_SHORT as u64 && length <= SMALL_BYTES {
             true => self.liveness.is_due_to_send(),
-            // What the short way has left to this one too.
+            // The check that the fast path leaves to this function too.
             false => self.liveness.is_due(),
         };
         if self.is_closed() || is_due && !self.is_served() {

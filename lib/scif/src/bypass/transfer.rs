@@ -267,7 +267,7 @@ impl MappedRings {
         Some(found.bytes)
     }
 
-    /// The end of a short receive of so many bytes whose room the peer is to get back; the caller
+    /// The end of a short receive whose bytes are given back to the peer as room; the caller
     /// holds the lock.
     #[cold]
     #[inline(never)]

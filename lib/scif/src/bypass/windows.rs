@@ -37,7 +37,7 @@ const MAX_MOVES: u8 = 3;
 /// Ranges whose first use is remembered.
 const CANDIDATES: usize = 64;
 
-/// What a transfer does with the memory.
+/// The access that a transfer makes to the memory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Use {
     /// Copy out of it.
@@ -47,7 +47,7 @@ pub enum Use {
 }
 
 impl Use {
-    /// What a mapping for this has to allow.
+    /// The protection that a mapping for this needs.
     const fn rights(self) -> Rights {
         Rights {
             read: matches!(self, Use::Read),

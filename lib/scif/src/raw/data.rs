@@ -22,7 +22,7 @@ pub enum Target<'a> {
     Range(Range<'a>),
 }
 
-/// What becomes a [`Source`]; the two questions of the short way are answered before it does.
+/// Types that become a [`Source`]; the two questions of the fast path are answered before that.
 pub trait Data<'a>: Into<Source<'a>> + Copy {
     /// Length in bytes.
     fn bytes(self) -> usize;
@@ -31,7 +31,7 @@ pub trait Data<'a>: Into<Source<'a>> + Copy {
     fn readable(self) -> Option<Readable<'a>>;
 }
 
-/// What becomes a [`Target`], likewise.
+/// Types that become a [`Target`], likewise.
 pub trait Room<'a>: Into<Target<'a>> {
     /// Length in bytes.
     fn bytes(&self) -> usize;

@@ -27,7 +27,7 @@ const PAGES: usize = 16;
 const READ: usize = 1;
 const BOTH: usize = 3;
 
-/// What is at a page of the program.
+/// The mapping at a page of the program.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Page {
     /// Names the frame; no two frames have the same name.
@@ -219,7 +219,7 @@ impl World {
     }
 }
 
-/// What the program does. Pages are numbers within its memory, which is partly the daemon's.
+/// An action of the program. Pages are numbers within its memory, which is partly the daemon's.
 #[derive(Clone, Debug)]
 enum Op {
     Register {

@@ -82,7 +82,7 @@ records! {
         0 comp_mask: u32,
         4 reserved: u32,
     }
-    /// What the extended answer has behind the plain one.
+    /// The part of the extended answer behind the plain one.
     QueryDeviceExtension, 128, 8 {
         0 comp_mask: u32,
         4 response_length: u32,

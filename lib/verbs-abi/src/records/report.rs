@@ -1,4 +1,4 @@
-//! What a library that moves data itself tells the daemon of its objects: nobody else can know.
+//! Reports to the daemon of a library that moves data itself about its objects.
 
 use syscall_derive::Layout;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

@@ -208,7 +208,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
 
     /// Goes on with the set-up of a connection, as its peer has said something, or as it is new.
     pub(in crate::scif) fn go_on_with_set_up(&mut self, id: HandleId) {
-        // What is wrong with the connection is the next transfer's to say.
+        // A fault of the connection is reported by the next transfer.
         let is_over = !matches!(self.set_up(id), Ok(false));
         if is_over && let Ok(endpoint) = self.handles.endpoint_id(id) {
             self.greeting.remove(&endpoint);
@@ -240,7 +240,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 return Ok(false);
             }
             if let Some(answer) = messages.greet(count) {
-                // What a peer has sent that has gone can be received.
+                // Data that a peer sent before it went can be received.
                 let _ = self.engine.send(&mut self.memory, number, &answer);
             }
         }

@@ -2,7 +2,7 @@
 //! crates `libredox`, `redox-scheme` and `redox_event` call. The names, the arguments and the
 //! structures are relibc's; each returns a value or a negated error number.
 //!
-//! What needs signals delivered to user code answers ENOSYS: nothing here handles signals.
+//! Calls that need signals delivered to user code answer ENOSYS: nothing here handles signals.
 
 mod files;
 mod system;

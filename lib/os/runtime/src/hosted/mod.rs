@@ -1,4 +1,4 @@
-//! What differs when there is a standard library: on a Redox installation, where relibc and `std`
+//! The part that differs with a standard library: on a Redox installation, where relibc and `std`
 //! give a program its start, its heap and its threads.
 //!
 //! The modules have the names and functions of those they stand for, as far as programs of a Redox

@@ -18,7 +18,7 @@ core::arch::global_asm!(
     ".section .text.runtime_fork,\"ax\",@progbits",
     ".global runtime_fork",
     ".type runtime_fork,@function",
-    // What a function keeps for its caller goes onto the stack, of which the child has a copy.
+    // Registers kept for the caller go onto the stack, of which the child has a copy.
     "runtime_fork:",
     "push rbx",
     "push rbp",
@@ -62,7 +62,7 @@ unsafe extern "C" {
     fn runtime_fork_child() -> !;
 }
 
-/// What `runtime_fork` returns in the child and in the parent.
+/// The results of `runtime_fork` in the child and in the parent.
 const IN_CHILD: usize = 1;
 const IN_PARENT: usize = 0;
 
@@ -84,7 +84,7 @@ struct Record {
     doubled: Result<()>,
 }
 
-/// What came of a fork.
+/// The outcome of a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fork {
     /// The caller is the parent.
