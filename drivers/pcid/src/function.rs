@@ -29,7 +29,7 @@ const DEFAULT_LINE: u8 = 9;
 pub struct Function {
     /// Where it is.
     pub address: PciAddress,
-    /// What it is and where its registers are, as drivers get it.
+    /// The identity and the registers of a function, as drivers get them.
     pub config: FunctionConfig,
     /// The capability for message-signalled interrupts.
     pub msi: Option<MsiCapability>,

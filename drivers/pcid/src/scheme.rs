@@ -78,7 +78,7 @@ impl PciScheme {
         }
     }
 
-    /// What a path names; nothing is taken yet.
+    /// The function that a path names; nothing is taken yet.
     fn resolve(&self, path: &str) -> Result<Kind> {
         let not_found = Error::new(ENOENT);
         let (first, rest) = path.split_once('/').unwrap_or((path, ""));

@@ -19,7 +19,7 @@ pub const STATUS_OUTPUT_FULL: u8 = 1 << 0;
 pub const STATUS_INPUT_FULL: u8 = 1 << 1;
 /// Status: the byte in `DATA` comes from the mouse.
 pub const STATUS_MOUSE: u8 = 1 << 5;
-/// What a place without a controller reads as.
+/// The value that a port without a controller reads as.
 pub const NOTHING: u8 = 0xFF;
 
 /// Controller commands.
@@ -77,7 +77,7 @@ pub trait Ports {
     fn wait_ms(&mut self);
 }
 
-/// What went wrong.
+/// A fault of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Status reads as all ones.
@@ -109,9 +109,9 @@ impl fmt::Display for Fault {
 /// A controller that is set up, and its keyboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// What the controller found out about itself.
+    /// The result of the controller's own test.
     pub self_test: SelfTest,
-    /// What the keyboard said.
+    /// The keyboard's answer.
     pub keyboard: Keyboard,
 }
 
@@ -122,7 +122,7 @@ pub enum SelfTest {
     Passed,
     /// It says that it does not. Many a PC's firmware says so of a keyboard that works.
     Failed {
-        /// What it answered.
+        /// Its answer.
         answer: u8,
     },
 }
@@ -140,7 +140,7 @@ impl fmt::Display for SelfTest {
     }
 }
 
-/// What the keyboard said when it was set up.
+/// The keyboard's answer at its set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keyboard {
     /// It is there.

@@ -20,7 +20,7 @@ const CAPS_LOCK: u8 = 0x3A;
 const NUM_LOCK: u8 = 0x45;
 const ESCAPE: u8 = 0x1B;
 
-/// What codes 0x00 to 0x39 mean without and with shift; 0: nothing here.
+/// The characters of codes 0x00 to 0x39 without and with shift; 0: none.
 const PLAIN: &[u8; 0x3A] =
     b"\0\x1b1234567890-=\x7f\tqwertyuiop[]\r\0asdfghjkl;'`\0\\zxcvbnm,./\0*\0 ";
 const SHIFTED: &[u8; 0x3A] =
@@ -65,7 +65,7 @@ impl Bytes {
         }
     }
 
-    /// What to send.
+    /// The bytes to send.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

@@ -1,4 +1,4 @@
-//! What the server of a disk says first, and all it says: how large the disk is and where its pages
+//! The only message of a disk's server, sent first: how large the disk is and where its pages
 //! are in the connection's registered address space.
 
 use crate::disk::BLOCK;

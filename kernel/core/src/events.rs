@@ -102,7 +102,7 @@ pub struct Registry {
     files: BTreeMap<FileKey, BTreeMap<(usize, usize), Subscription>>,
     /// Scheme id of the queues themselves.
     queues: usize,
-    /// How many of the files are queues.
+    /// The number of files that are queues.
     watched_queues: usize,
 }
 

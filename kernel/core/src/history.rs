@@ -21,7 +21,7 @@ impl<const N: usize> History<N> {
         }
     }
 
-    /// How many bytes were ever written.
+    /// The number of bytes that were ever written.
     pub fn written(&self) -> u64 {
         self.written
     }

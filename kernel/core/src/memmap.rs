@@ -34,7 +34,7 @@ impl Area {
     }
 }
 
-/// How many areas a map can hold.
+/// The number of areas that a map can hold.
 pub const CAPACITY: usize = 128;
 
 /// A list of areas in no order, those of one kind that touch in one piece. Areas of different kinds
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(map.areas().len(), 2);
     }
 
-    /// What a PC with a long list would be: much memory, and small areas up to the last place.
+    /// The map of a PC with a long list: much memory, and small areas up to the last place.
     fn full_map() -> MemoryMap {
         let mut map = MemoryMap::new();
         for i in 0..CAPACITY as u64 - 1 {

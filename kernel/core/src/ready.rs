@@ -146,7 +146,7 @@ impl<T> Ready<T> {
         all.any(|run| may_run(&run.context))
     }
 
-    /// How many turns there were.
+    /// The turns so far.
     pub fn turns(&self) -> Turns {
         self.turns
     }

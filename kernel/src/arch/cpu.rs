@@ -133,7 +133,7 @@ pub fn features() -> Features {
     }
 }
 
-/// How many bits a physical address has.
+/// Bits of a physical address.
 pub fn physical_address_bits() -> u32 {
     const SIZES: u32 = 0x8000_0008;
     // The width on processors that do not report it.

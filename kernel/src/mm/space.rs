@@ -132,7 +132,7 @@ impl Inner {
         self.check_more_areas(0)
     }
 
-    /// As `check_areas`, for an operation that also adds so many.
+    /// As `check_areas`, for an operation that also adds `more` areas.
     fn check_more_areas(&self, more: usize) -> Result<()> {
         match self.areas.len() + more + 2 <= MAX_AREAS {
             true => Ok(()),

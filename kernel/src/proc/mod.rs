@@ -119,7 +119,7 @@ pub fn contexts() -> Vec<ContextRef> {
     CONTEXTS.lock().values().filter_map(Weak::upgrade).collect()
 }
 
-/// How many contexts were ever made.
+/// The number of contexts that were ever made.
 pub fn created() -> usize {
     CREATED.load(Ordering::Relaxed)
 }

@@ -342,7 +342,7 @@ fn is_wanted() -> bool {
     READY.lock().waits(|context| context.may_run_on(this))
 }
 
-/// How many turns there were.
+/// The turns so far.
 pub fn turns() -> ready::Turns {
     READY.lock().turns()
 }

@@ -26,7 +26,7 @@ use core::ops::Range;
 pub fn space(physical_bits: u32, taken: &[u64]) -> Range<u64> {
     let half = 1_u64 << physical_bits.saturating_sub(1).min(62);
     let end = half / 4 * 7;
-    // What begins below the middle ends there at the latest: places of functions are multiples of
+    // A place that begins below the middle ends there at the latest: places are multiples of
     // their sizes.
     let first = taken.iter().copied().filter(|place| *place >= half).min();
     half..first.map_or(end, |first| first.min(end))

@@ -236,7 +236,7 @@ fn a_hung_side_is_lost_and_its_memory_kept() {
     assert!(fixture.connected());
 }
 
-/// What the record says is true only when what was asked for has been done.
+/// The record is true only when the step that was asked for has been done.
 #[test]
 fn nothing_is_said_before_it_is_done() {
     let state = |fixture: &Fixture, side| -> u32 {

@@ -180,7 +180,7 @@ impl Device {
 
     /// Resets the card. It may write to the host's memory for a while.
     pub fn reset(&mut self) {
-        // What cannot be done to our own page cannot be done at all.
+        // An access that fails on our own page cannot be done at all.
         if let Err(error) = self.page.withdraw() {
             log::error!("{}: the device page: {error}", self.name);
         }

@@ -30,9 +30,9 @@ struct Model {
     spoiled: Option<(u8, Option<u8>, usize)>,
     /// How long the controller takes to answer.
     answers_after_ms: u32,
-    /// What the mouse sends before each answer.
+    /// The bytes that the mouse sends before each answer.
     mouse_talks: Option<u8>,
-    /// What the keyboard had sent when it got a command.
+    /// The bytes that the keyboard had sent when it got a command.
     held: Option<u8>,
     /// How often the keyboard asks to repeat.
     deaf: usize,

@@ -10,7 +10,7 @@ use syscall::flag::{MODE_DIR, MODE_FILE, MODE_SYMLINK};
 const INODE_SIZE: usize = 20;
 const ENTRY_SIZE: usize = 8;
 
-/// What an inode is.
+/// The kind of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Plain file.

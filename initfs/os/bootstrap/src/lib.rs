@@ -1,4 +1,4 @@
-//! What bootstrap knows without the system: the boot [`image`]'s file system.
+//! The part of bootstrap that needs no system: the file system of the boot [`image`].
 #![no_std]
 
 extern crate alloc;

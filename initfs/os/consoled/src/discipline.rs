@@ -96,7 +96,7 @@ impl Discipline {
     /// foreground; `foreground` tells whether there are any.
     pub fn key(&mut self, byte: u8, foreground: bool, out: &mut Vec<u8>) -> bool {
         if byte == INTERRUPT && !self.waits(Reader::Raw) {
-            // What was typed before comes first.
+            // Input that was typed before comes first.
             self.work(out);
             if foreground || !self.editing() {
                 self.interrupt(out);
@@ -173,7 +173,7 @@ impl Discipline {
         }
     }
 
-    /// What there is for a reader: the count of bytes stored, 0 at the end of the input; `None`:
+    /// Reads for a reader: the count of bytes stored, 0 at the end of the input; `None`:
     /// it has to wait.
     pub fn read(&mut self, reader: Reader, buf: &mut [u8]) -> Option<usize> {
         if reader == Reader::Raw {
@@ -240,7 +240,7 @@ mod tests {
             self.discipline.work(&mut Vec::new());
         }
 
-        /// What the reader gets that waits, if anything is there.
+        /// The data for the reader that waits, if there is any.
         fn fetch(&mut self, reader: Reader) -> Option<String> {
             let mut buf = [0; 256];
             let count = self.discipline.read(reader, &mut buf)?;
@@ -330,7 +330,7 @@ mod tests {
         session.begin(Reader::Completer);
         session.press(b"ca\tx\r");
         assert_eq!(session.fetch(Reader::Completer).as_deref(), Some("ca\t"));
-        // What was typed behind it waits for the answer.
+        // Input that was typed behind it waits for the answer.
         assert_eq!(session.fetch(Reader::Completer), None);
         session.discipline.terminal().insert("t ", &mut Vec::new());
         session.begin(Reader::Completer);

@@ -20,7 +20,7 @@ const BELL: u8 = 7;
 /// Moves the cursor one column to the left.
 const BACKSPACE: u8 = 8;
 
-/// What a key led to, beside a changed line.
+/// The effect of a key, beside a changed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The line is complete.
@@ -37,7 +37,7 @@ pub enum Action {
 
 /// A search through the history (^R).
 struct Search {
-    /// What is looked for.
+    /// The text that is searched for.
     text: Vec<char>,
     /// Where in the history it was found; none: nowhere, or nothing is looked for yet.
     found: Option<usize>,
@@ -55,7 +55,7 @@ pub struct Editor {
     /// Position in the history, and the line that was begun before going there.
     browsing: Option<(usize, Vec<char>)>,
     search: Option<Search>,
-    /// What the screen shows of the line, the column of the screen's cursor in it, and which
+    /// The part of the line on the screen, the column of the screen's cursor in it, and which
     /// character comes first.
     shown: Vec<char>,
     column: usize,
@@ -213,7 +213,7 @@ impl Editor {
         self.search = Some(search);
     }
 
-    /// What is to be seen, and the place of the cursor in it.
+    /// The visible part, and the place of the cursor in it.
     fn visible(&self) -> (Vec<char>, usize) {
         let Some(search) = &self.search else {
             return (self.line.clone(), self.cursor);
@@ -307,7 +307,7 @@ impl Editor {
             .count();
         let is_mark = |c: Option<&char>| c.is_some_and(|c| char_width(*c) == 0);
         if same < self.shown.len() || same < wanted.len() {
-            // What belongs to a character is printed behind it.
+            // Marks that belong to a character are printed behind it.
             while same > 0 && (is_mark(self.shown.get(same)) || is_mark(wanted.get(same))) {
                 same -= 1;
             }

@@ -155,7 +155,7 @@ impl ScreenPort {
     /// Shows what was sent to the port since the last time, by whomever.
     fn refresh(&mut self) {
         let mut block = [0; SHOWN_AT_ONCE];
-        // What ends it is that there is nothing more.
+        // The loop ends when there is nothing more.
         while let Ok(count @ 1..) = self.port.read(&mut block) {
             self.screen.write(&block[..count]);
         }
@@ -234,7 +234,7 @@ impl Console {
         }
         let mut out = Vec::new();
         let mut block = [0; 4096];
-        // What ends it is that there is nothing more, or that the log is gone for good.
+        // The loop ends when there is nothing more, or when the log is gone for good.
         while let Ok(count @ 1..) = log.read(&mut block) {
             self.discipline.terminal().log(&block[..count], &mut out);
         }

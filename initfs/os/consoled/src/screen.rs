@@ -8,7 +8,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What one place of the screen shows.
+/// The contents of one place of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// The letter (Latin-1); 0 shows nothing, as a space does.

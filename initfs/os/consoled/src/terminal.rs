@@ -131,7 +131,7 @@ impl Terminal {
             return;
         }
         let used = columns(&self.partial);
-        // What is longer than a row, or not known as a whole, stays where it is.
+        // A line that is longer than a row, or not known as a whole, stays where it is.
         let partial = if used < self.width() && self.partial.len() < MAX_PROMPT {
             self.erase(used, out);
             core::mem::take(&mut self.partial)
@@ -457,7 +457,7 @@ mod tests {
         );
         session.press(b"c\r");
         assert_eq!(session.actions, [Action::Line("abc".into())]);
-        // What is longer than a row stays where it is.
+        // A line that is longer than a row stays where it is.
         session.print(&"x".repeat(79));
         session.log("[5] five\n");
         let rows = session.screen.text();

@@ -52,7 +52,7 @@ impl Lease {
         }
     }
 
-    /// What was not given free. The holder of the pipe must have ended.
+    /// Ends the lease; the memory that was not freed. The holder of the pipe must have ended.
     pub fn end(self) -> Memory {
         let Lease { memory, waiting } = self;
         // There is no result that could be missing.

@@ -1,4 +1,4 @@
-//! What init knows without the system: the [`script`] language, and how often a daemon may end.
+//! The part of init that needs no system: the [`script`] language, and how often a daemon may end.
 #![no_std]
 
 extern crate alloc;

@@ -18,7 +18,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What a line asks for.
+/// The meaning of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action {
     /// Nothing but the variables.
@@ -35,7 +35,7 @@ pub enum Action {
     Run(Vec<String>),
 }
 
-/// What becomes of a daemon that ended.
+/// The treatment of a daemon that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
     /// Nothing.
@@ -51,9 +51,9 @@ pub enum Restart {
 pub struct Line {
     /// Variables set by leading words.
     pub variables: Vec<(String, String)>,
-    /// What becomes of the daemon that the action starts.
+    /// The treatment of the daemon that the action starts.
     pub restart: Restart,
-    /// What to do.
+    /// The action.
     pub action: Action,
 }
 
@@ -182,7 +182,7 @@ mod tests {
         // Not a name, so a program.
         assert_eq!(action("1A=2"), Action::Run(words("1A=2")));
         assert_eq!(action("echo $NODE $ $NONE"), Action::Echo(words("1 $ ")));
-        // What a variable brings is a word, not another assignment in front of nothing.
+        // The value of a variable is a word, not another assignment in front of nothing.
         assert_eq!(action("run A=1"), Action::Run(words("run A=1")));
     }
 

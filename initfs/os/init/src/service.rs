@@ -240,7 +240,7 @@ impl Services {
     }
 
     fn ended(&mut self, pid: u32, status: ExitStatus) {
-        // What is not in the table is an orphan that was passed on to init.
+        // A process that is not in the table is an orphan that was passed on to init.
         if let Some(name) = self.running.remove(&pid) {
             let level = if status.success() { "INFO" } else { "ERROR" };
             self.say(

@@ -12,7 +12,7 @@ const WAITING_BYTES: usize = 64 * 1024;
 pub struct Console {
     /// The debug port, if there is one.
     port: Option<Fd>,
-    /// What a reader did not read yet; none: there is no reader.
+    /// The bytes that the reader has not read yet; `None`: there is no reader.
     waiting: Option<VecDeque<u8>>,
     changed: bool,
 }

@@ -1,6 +1,6 @@
 //! The log daemon: scheme `log`.
 //!
-//! What is written is split into lines; each gets the time since the boot, is kept (the newest
+//! Text that is written is split into lines; each gets the time since the boot, is kept (the newest
 //! [`KEPT_BYTES`]), and is copied to the console unless its level is too low. Reading gives all
 //! lines that were kept when the file was opened. A line that begins with a level (`ERROR`, `WARN`,
 //! `INFO`, `DEBUG`, `TRACE`) has that level, any other counts as `INFO`.
@@ -87,11 +87,11 @@ fn run() -> Result<()> {
 
 enum Handle {
     Root,
-    /// What the console is to show.
+    /// The lines for the console.
     Console,
     /// The directory of traces.
     Traces,
-    /// What was in a trace when it was opened, and its name if it may be mapped.
+    /// The contents of a trace when it was opened, and its name if it may be mapped.
     Trace {
         name: String,
         snapshot: Vec<u8>,

@@ -39,7 +39,7 @@ impl Traces {
         self.traces.keys().map(String::as_str)
     }
 
-    /// What is in a trace now.
+    /// The contents of a trace at this moment.
     ///
     /// # Errors
     /// `ENOENT`.

@@ -17,7 +17,7 @@ use syscall::flag::FobtainFdFlags;
 
 use crate::namespace::{Namespace, is_valid_name};
 
-/// What the holder of a namespace descriptor may do beside opening names.
+/// The rights of the holder of a namespace descriptor beside opening names.
 mod permission {
     /// List the names.
     pub const LIST: usize = 1;

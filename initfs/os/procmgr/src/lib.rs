@@ -1,4 +1,4 @@
-//! What the process manager knows, without the system calls: the [`table`] of processes and the
+//! The state of the process manager, without the system calls: the [`table`] of processes and the
 //! [`process`]es in it.
 #![no_std]
 

@@ -1,4 +1,4 @@
-//! What is kept about a process.
+//! The process manager's record of a process.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

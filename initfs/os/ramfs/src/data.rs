@@ -121,7 +121,7 @@ impl Data {
                 .truncate(if start == 0 { index } else { index + 1 });
             if let Some(chunk) = self.chunks.get_mut(index) {
                 let keep = start.next_multiple_of(STEP).min(chunk.len());
-                // What comes back when the file grows again must be zero.
+                // Bytes that come back when the file grows again must be zero.
                 chunk.shorten(keep, start);
             }
             self.chunks.shrink_to_fit();

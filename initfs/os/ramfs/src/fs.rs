@@ -23,7 +23,7 @@ pub const ROOT: Inode = 1;
 /// Longest name of a directory entry, in bytes.
 pub const MAX_NAME: usize = 255;
 
-/// What a file or directory costs beside its content, in bytes: about what its records take.
+/// The cost of a file or directory beside its content, in bytes: about the size of its records.
 const NODE_COST: u64 = 256;
 
 /// A file system in memory.

@@ -58,7 +58,7 @@ const LEVELS: &[&[&str]] = &[
     &["*", "/", "%"],
 ];
 
-/// What may follow an operator and make it another one.
+/// The characters that may follow an operator and make it another one.
 fn continues(operator: &str, after: &str) -> bool {
     let next = after.bytes().next();
     match operator {

@@ -19,7 +19,7 @@ pub struct List {
 /// One element of a [`List`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// What to run.
+    /// The command.
     pub body: AndOr,
     /// It ended in `&`.
     pub background: bool,
@@ -34,7 +34,7 @@ pub struct AndOr {
     pub rest: Vec<(Connector, Pipeline)>,
 }
 
-/// What stands between two pipelines.
+/// The operator between two pipelines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connector {
     /// `&&`: run the next one after success.
@@ -57,7 +57,7 @@ pub struct Pipeline {
 /// One command with its redirections.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// What it is.
+    /// The kind.
     pub kind: CommandKind,
     /// Applied from left to right.
     pub redirects: Vec<Redirect>,
@@ -111,7 +111,7 @@ pub enum CommandKind {
     },
     /// `case word in pattern | pattern) … ;; esac`
     Case {
-        /// What is compared.
+        /// The word that is compared.
         word: Word,
         /// Patterns and body of every arm.
         arms: Vec<(Vec<Word>, List)>,
@@ -189,7 +189,7 @@ pub enum Part {
     Parameter {
         /// Variable name, digits of a positional parameter, or one of `? $ ! # @ * - 0`.
         name: String,
-        /// What to do with it.
+        /// The operation on it.
         operation: Operation,
         /// Inside double quotes.
         quoted: bool,

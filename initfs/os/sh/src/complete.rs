@@ -10,18 +10,18 @@ pub trait Names {
     fn commands(&self) -> Vec<String>;
     /// All variables.
     fn variables(&self) -> Vec<String>;
-    /// What is in a directory (`.`: the current one), and whether each is a directory itself.
+    /// The entries of a directory (`.`: the current one), and whether each is a directory itself.
     fn files(&mut self, directory: &str) -> Vec<(String, bool)>;
     /// The home directory.
     fn home(&self) -> Option<String>;
 }
 
-/// What to do about a word.
+/// The completion of a word.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Completion {
     /// To be inserted at the cursor.
     pub insert: String,
-    /// What there is to choose from, when nothing can be inserted.
+    /// The choices, when nothing can be inserted.
     pub choices: Vec<String>,
 }
 

@@ -8,7 +8,7 @@ use crate::arith::{self, Variables};
 use crate::ast::{List, Operation, Part, Word};
 use crate::pattern;
 
-/// What expansion needs from the shell. Variables come from [`Variables`].
+/// The interface of expansion to the shell. Variables come from [`Variables`].
 pub trait Context: Variables {
     /// The value of a special parameter (`? $ ! # - 0`).
     fn special(&self, name: char) -> Option<String>;

@@ -28,7 +28,7 @@ pub const NULL_PATH: &str = "/scheme/null";
 pub struct SyntaxError {
     /// Line where it was noticed, from 1.
     pub line: u32,
-    /// What is wrong.
+    /// The error.
     pub message: String,
     /// The text ended too early: more lines could complete it.
     pub incomplete: bool,

@@ -275,7 +275,7 @@ impl<S: System> Shell<S> {
 
     /// Notices when a text is nothing but one simple command in the foreground.
     pub(crate) fn look_for_lone_command(&mut self, text: &str) {
-        // What does not parse is reported when it is run.
+        // A text that does not parse is reported when it is run.
         let Ok(list) = parser::parse(text) else {
             return;
         };

@@ -83,7 +83,7 @@ pub trait System {
     fn current_dir(&self) -> String;
     /// Changes the current directory.
     fn change_dir(&mut self, path: &str) -> Result<()>;
-    /// What is under the path.
+    /// The kind of file at a path.
     fn facts(&self, path: &str) -> Option<Facts>;
     /// The names in a directory, without `.` and `..`.
     fn names(&self, path: &str) -> Result<Vec<String>>;

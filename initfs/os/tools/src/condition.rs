@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 
-/// What a path is.
+/// The kind of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -19,7 +19,7 @@ pub enum Kind {
 /// The facts about a path that conditions ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
     /// Length in bytes.
     pub size: u64,

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-/// What a list counts.
+/// The unit that a list counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::printf::escape;
 
-/// What `echo` writes for these arguments (without the program's name). `-n`: no line end; `-e`:
+/// The output of `echo` for these arguments (without the program's name). `-n`: no line end; `-e`:
 /// backslash escapes; `-E`: none (the default).
 pub fn text(arguments: &[String]) -> Vec<u8> {
     let mut newline = true;

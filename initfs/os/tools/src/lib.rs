@@ -1,4 +1,4 @@
-//! What the small programs share.
+//! Functions that the small programs share.
 //!
 //! The modules here are pure and tested on the host; [`io`] and [`trees`], only on the target,
 //! read, write and report. The shell uses [`echo`], [`printf`] and [`condition`] for its builtins,

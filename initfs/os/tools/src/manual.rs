@@ -3,16 +3,16 @@
 use alloc::format;
 use alloc::string::String;
 
-/// What is to be known of a program.
+/// The manual of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
     /// Its name.
     pub name: &'static str,
     /// Its arguments.
     pub arguments: &'static str,
-    /// What it does, in one line.
+    /// Its purpose, in one line.
     pub purpose: &'static str,
-    /// What its options mean, a line each; may be empty.
+    /// Its options, a line each; may be empty.
     pub details: &'static str,
 }
 
@@ -33,9 +33,9 @@ const fn page_of(
     }
 }
 
-/// What is to be said of those that the others need.
+/// The text about services that start with the system.
 const FIRST: &str = "the system starts with it\n";
-/// What is to be said of all other services.
+/// The text about all other services.
 const SERVICE: &str = "start scripts start it (/scheme/initfs/lib/init.d)\n";
 
 /// All pages, by name.

@@ -8,7 +8,7 @@ use crate::regex::{self, Regex};
 
 /// Columns between tabulator stops.
 const TAB: usize = 8;
-/// What `h` shows in the last row.
+/// The help that `h` shows in the last row.
 const HELP: &str = "space b: page  d u: half  j k: line  g G: ends  /text n N: search  q: quit";
 
 /// A text whose later lines are read when they are needed.
@@ -78,7 +78,7 @@ pub struct Pager<T> {
     rows: usize,
     columns: usize,
     search: Option<Regex>,
-    /// What is being typed behind `/`.
+    /// The text typed behind `/`.
     typed: Option<String>,
     /// Said once in the last row.
     message: Option<String>,
@@ -248,7 +248,7 @@ impl<T: Text> Pager<T> {
         }
     }
 
-    /// What to send to the terminal for the whole screen.
+    /// The bytes that make the terminal show the whole screen.
     pub fn screen(&mut self) -> String {
         let mut screen = String::from("\x1b[H");
         let mut place = Some(self.top);

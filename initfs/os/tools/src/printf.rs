@@ -116,7 +116,7 @@ fn once(
 /// The arguments that are left.
 type Arguments<'a> = core::slice::Iter<'a, String>;
 
-/// What stands from a `%` to the letter of the conversion.
+/// A conversion, from its `%` to its letter.
 #[derive(Default)]
 struct Specification {
     /// `-`: the padding is behind.

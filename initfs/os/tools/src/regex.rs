@@ -28,7 +28,7 @@ pub enum Syntax {
     Fixed,
 }
 
-/// What is to match.
+/// The options of an expression.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// How the text is read.
@@ -158,7 +158,7 @@ impl<'a> Rewriter<'a> {
         (self.begins, self.repeated) = (false, false);
     }
 
-    /// What matches at a place, and cannot be repeated.
+    /// Expressions that match at a place, and cannot be repeated.
     fn anchor(&mut self, text: &str) {
         self.out.push_str(text);
         self.repeated = false;
@@ -167,7 +167,7 @@ impl<'a> Rewriter<'a> {
     fn operator(&mut self, c: char) -> Result<(), String> {
         match c {
             '(' => {
-                // What the library makes of a question mark here is no part of POSIX.
+                // The library's meaning of a question mark here is no part of POSIX.
                 self.out.push('(');
                 (self.begins, self.repeated) = (true, false);
             }

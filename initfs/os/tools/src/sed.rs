@@ -60,7 +60,7 @@ pub struct Script {
     number: u64,
 }
 
-/// What comes of a line.
+/// The outcome of a line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// To be printed, line ends included.

@@ -63,7 +63,7 @@ impl Key {
     }
 }
 
-/// What decides the order.
+/// The key that decides the order.
 #[derive(Clone, Debug, Default)]
 pub struct Sorting {
     /// The comparison of all keys without one of their own.

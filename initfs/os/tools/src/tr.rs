@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What becomes of characters.
+/// A replacement of characters.
 #[derive(Debug)]
 pub struct Translation {
     from: Vec<char>,

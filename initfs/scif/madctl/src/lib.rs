@@ -1,6 +1,4 @@
-//! What `madctl` shows, apart from how it asks: the fabric as a table and as a drawing, and times
-//! of
-//! answers.
+//! The views of `madctl`: the fabric as a table and as a drawing, and times of answers.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
@@ -36,7 +34,7 @@ impl Counters {
         }
     }
 
-    /// What was counted since an earlier look.
+    /// The counts since an earlier look.
     pub fn since(&self, earlier: &Counters) -> Counters {
         Counters {
             sent_bytes: self.sent_bytes.wrapping_sub(earlier.sent_bytes),
@@ -55,7 +53,7 @@ impl Counters {
     }
 }
 
-/// What is at the other end of a link.
+/// The other end of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
     /// Its text.
@@ -64,7 +62,7 @@ pub struct Peer {
     pub guid: u64,
     /// The local identifier of its port.
     pub lid: u16,
-    /// What its port has counted, if it says so.
+    /// The counters of its port, if it tells them.
     pub counters: Option<Counters>,
 }
 
@@ -77,7 +75,7 @@ pub struct SwitchPort {
     pub state: u8,
     /// Its rate.
     pub rate: String,
-    /// What is at the other end, if that answers.
+    /// The other end, if that answers.
     pub peer: Option<Peer>,
 }
 
@@ -95,7 +93,7 @@ pub struct Fabric {
 /// The text of a NodeDescription.
 pub fn description(data: &[u8]) -> String {
     let text = data.split(|byte| *byte == 0).next().unwrap_or_default();
-    // What another node says is shown to people: control characters are not.
+    // Text of another node is shown to people, but for control characters.
     let text = String::from_utf8_lossy(text);
     text.chars().filter(|of| !of.is_control()).collect()
 }

@@ -31,7 +31,7 @@ impl Files {
         format!("{}/{file}", self.directory)
     }
 
-    /// What a file says.
+    /// The contents of a file.
     ///
     /// # Errors
     /// 1.

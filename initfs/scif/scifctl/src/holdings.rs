@@ -23,7 +23,7 @@ pub struct Sources<'a> {
 /// Kind, name and state of what a row tells of, from its cells by column.
 type Describe = dyn Fn(&dyn Fn(&str) -> String) -> Option<[String; 3]>;
 
-/// What the programs hold: columns `pid`, `kind`, `name` and `state`, of one program or of all,
+/// The table of what programs hold: `pid`, `kind`, `name` and `state`, of one program or of all,
 /// those with the lowest process numbers first.
 pub fn table(sources: Sources<'_>, only: Option<u32>) -> Table {
     let mut lines: Vec<(u32, String)> = Vec::new();

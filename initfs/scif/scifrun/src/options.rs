@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::protocol::is_plain_name;
 
-/// What `--help` prints.
+/// The text of `--help`.
 pub const HELP: &str = "\
 usage: scifrun [OPTION…] NODE PROGRAM [ARGUMENT…]
 

@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-/// What is printed without `-v`: the names of rdma-core's program.
+/// The lines printed without `-v`: the names are those of rdma-core's program.
 const SHORT: &[&str] = &[
     "hca_id",
     "transport",

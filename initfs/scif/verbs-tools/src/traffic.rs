@@ -1,4 +1,4 @@
-//! What the objects of the device do: by program, and between two looks.
+//! The traffic of the device's objects: by program, and between two looks.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -14,7 +14,7 @@ fn number(row: &Row<'_>, column: &str) -> u64 {
     cell.unwrap_or(0)
 }
 
-/// What queue pairs have done between two looks at the table `qps`, `seconds` apart: those of the
+/// The rates of queue pairs between two looks at the table `qps`, `seconds` apart: those of the
 /// second look, the busiest first.
 pub fn rates(before: &Table, after: &Table, seconds: f64) -> Table {
     let name = |row: &Row<'_>| ["context", "handle", "qpn"].map(|column| number(row, column));
@@ -71,7 +71,7 @@ pub struct Sources<'a> {
 /// Name and state of what a row tells of.
 type Describe = fn(&dyn Fn(&str) -> String) -> [String; 2];
 
-/// What the programs hold: columns `pid`, `kind`, `name`, `state`, of one program or of all, those
+/// The table of what programs hold: `pid`, `kind`, `name`, `state`, of one program or of all, those
 /// with the lowest process numbers first.
 pub fn holdings(sources: Sources<'_>, only: Option<u32>) -> Table {
     let of: [(&str, &str, Describe); 4] = [

@@ -360,7 +360,7 @@ impl Parser<'_> {
                         _ => words.push(word),
                     }
                 }
-                // What is redirected before a name is no definition of a function.
+                // A redirection before a name begins no definition of a function.
                 token
                     if token.is("(")
                         && assignments.is_empty()

@@ -23,7 +23,7 @@ pub(super) enum Plan {
     Shell,
 }
 
-/// What has become of one command of a pipeline.
+/// The state of one command of a pipeline.
 enum Started<F> {
     /// It runs.
     Process(Pid),

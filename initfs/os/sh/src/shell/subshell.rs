@@ -1,4 +1,4 @@
-//! What subshells in this process and background jobs leave behind.
+//! Subshells in this process, and background jobs: the state that is put back after them.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -9,7 +9,7 @@ use super::{Descriptors, Flow, Options, Run, Shell, Variable};
 use crate::ast::Command;
 use crate::system::{Pid, System};
 
-/// What a subshell may change without anybody noticing.
+/// The part of the shell's state that a subshell may change for itself.
 #[derive(Clone)]
 pub(super) struct State<F> {
     variables: BTreeMap<String, Variable>,

@@ -60,7 +60,7 @@ fn main() -> i32 {
 }
 
 fn list(path: &str, title: bool, options: &Options, out: &mut String) -> runtime::Result<()> {
-    // What does not tell its attributes may still be a directory.
+    // A file that does not tell its attributes may still be a directory.
     let data = fs::metadata(path);
     if let Ok(data) = &data
         && !data.is_dir()

@@ -12,7 +12,7 @@ fn main() -> i32 {
     if let Some(status) = io::no_arguments() {
         return status;
     }
-    // What was written to the console a moment ago shall still be seen.
+    // Text that was written to the console a moment ago shall still be seen.
     runtime::time::sleep(Duration::from_millis(50));
     match runtime::fs::write("/scheme/sys/kstop", "shutdown") {
         Ok(()) => 0,

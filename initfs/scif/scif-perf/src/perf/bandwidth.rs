@@ -103,7 +103,7 @@ pub fn whole(settings: &Settings) -> usize {
     (largest as usize).next_multiple_of(PAGE)
 }
 
-/// What the server's window holds at the other end, for comparison.
+/// The contents of the server's window at the other end, for comparison.
 struct Ends<'a, 's> {
     session: &'a Session<'s>,
     bytes: usize,
@@ -134,7 +134,7 @@ impl Ends<'_, '_> {
     }
 }
 
-/// What patterns begin with.
+/// The first word of patterns.
 pub const SEED: u64 = 0x5eed;
 
 /// Transfers between windows: of the programs' own memory at both ends, or of the daemons'.

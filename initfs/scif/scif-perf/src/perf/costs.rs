@@ -169,7 +169,7 @@ fn connecting(settings: &Settings) -> Result {
     session.ask(&Request::new(Verb::Forget, 0)).map(|_| ())
 }
 
-/// What the threads of a test agree on.
+/// The state that the threads of a test share.
 struct Start {
     ready: AtomicU64,
     go: AtomicU64,

@@ -70,7 +70,7 @@ pub struct Table<'a> {
     /// The words with the number, the own one and the peer's.
     numbers: [&'a AtomicU64; 2],
     wait: Wait,
-    /// What is thrown besides the number; empty when a ball is only a word.
+    /// The data sent besides the number; empty when a message is only a word.
     ball: Vec<u8>,
 }
 
@@ -187,7 +187,7 @@ fn ping(settings: &Settings, test: &str, size: u64) -> Result {
 /// Plays `rounds` rounds through mapped windows; the nanoseconds of each.
 pub type Play<'a> = &'a mut dyn FnMut(u64) -> Result<Vec<f64>>;
 
-/// How many rounds make a repetition, after some that do not count.
+/// The number of rounds that make a repetition, after some that do not count.
 pub fn rounds_of(settings: &Settings, play: Play<'_>) -> Result<u64> {
     const WARM_UP: u64 = 200;
     let warm = play(WARM_UP)?;

@@ -232,7 +232,7 @@ pub struct Extra {
     pub run: fn(&Settings) -> Result,
 }
 
-/// What another program adds to `scif-perf`.
+/// The tests that another program adds to `scif-perf`.
 #[derive(Clone, Copy)]
 pub struct Program {
     /// Printed before the own help.
@@ -315,7 +315,7 @@ impl Settings {
         }
     }
 
-    /// How many calls that take `one` nanoseconds make a repetition.
+    /// The number of calls of `one` nanoseconds that make a repetition.
     pub fn rounds(&self, one: f64) -> u64 {
         const LEAST: u64 = 20;
         const MOST: u64 = 50_000;

@@ -34,7 +34,7 @@ const FIRST_ORDER: u64 = 10_000;
 /// A header in full.
 type Header = [u64; 4];
 
-/// What a client asks for. Every order but the last one is answered by a header of a word.
+/// The orders of a client. Every order but the last one is answered by a header of a word.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, TryFromBytes)]
 #[repr(u64)]
 enum Verb {
@@ -287,7 +287,7 @@ impl<'a> Client<'a> {
         Ok(times)
     }
 
-    /// How many rounds make a repetition, after some that do not count.
+    /// The number of rounds that make a repetition, after some that do not count.
     fn rounds(&mut self, puts: bool) -> Result<u64> {
         const WARM_UP: u64 = 20;
         let warm = self.play(puts, WARM_UP)?;

@@ -15,7 +15,7 @@ use runtime::thread;
 
 use super::{Context, Failure, Result, Settings};
 
-/// What wakes one of the threads.
+/// A pipe by which one of the threads is woken.
 struct Bell {
     reader: Fd,
     writer: Fd,

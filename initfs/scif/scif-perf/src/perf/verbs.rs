@@ -44,18 +44,18 @@ const IN: usize = 2 * PAGE;
 /// Bytes of memory of each end, beside what is written and read.
 const LEAST: usize = 4 * PAGE;
 
-/// What a client asks for. Every order but the first is answered by one.
+/// The orders of a client. Every order but the first is answered by one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, TryFromBytes)]
 #[repr(u64)]
 enum Verb {
-    /// Make so many queue pairs, with `bytes` of memory, and connect them; the answer has the
+    /// Make this number of queue pairs with `bytes` of memory and connect them; the answer has the
     /// memory's address and key.
     Connect = 1,
-    /// Answer so many messages on each queue pair in turn.
+    /// Answer this number of messages on each queue pair in turn.
     Echo = 2,
-    /// Answer so many words that are written.
+    /// Answer this number of words that are written.
     EchoWrites = 3,
-    /// Take so many messages.
+    /// Take this number of messages.
     Take = 4,
     /// Fill the memory with the pattern of a seed.
     Fill = 5,
@@ -193,7 +193,7 @@ impl End {
         }
     }
 
-    /// Sends a message, unsignaled but for every so many.
+    /// Sends a message; one of `BATCH` is signaled.
     #[inline]
     fn send(&mut self, number: u64) -> Result {
         self.region.write(OUT, number)?;
@@ -396,7 +396,7 @@ impl<'a> Client<'a> {
         Ok(answer.argument)
     }
 
-    /// Nanoseconds of each of so many round trips.
+    /// Nanoseconds of each of `rounds` round trips.
     fn play(&mut self, writes: bool, rounds: u64) -> Result<Vec<f64>> {
         self.order(
             if writes { Verb::EchoWrites } else { Verb::Echo },
@@ -437,7 +437,7 @@ impl<'a> Client<'a> {
         Ok(self.settings.rounds(one))
     }
 
-    /// Nanoseconds until the other end has taken so many messages.
+    /// Nanoseconds until the other end has taken `messages` messages.
     fn pour(&mut self, messages: u64) -> Result<f64> {
         self.order(Verb::Take, messages, 0)?;
         let start = ticks();

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unali
 
 use super::{Failure, Path, Result};
 
-/// What the server is to do. It answers with one word, except where noted.
+/// The orders to the server. It answers with one word, except where noted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, TryFromBytes)]
 #[repr(u32)]
 pub enum Verb {
@@ -68,7 +68,7 @@ impl Wait {
         }
     }
 
-    /// What to do between two looks.
+    /// Waits between two looks.
     #[inline]
     pub fn pause(self) {
         if self == Self::Yield {
@@ -100,7 +100,7 @@ pub struct Request {
     pub path: Path,
     /// Bytes.
     pub size: u64,
-    /// How many, or another number.
+    /// A count, or another number.
     pub count: u64,
     /// A place in the client's registered memory.
     pub offset: i64,

@@ -95,7 +95,7 @@ mod client {
             environment: options.environment.clone(),
             fetch: options.get.iter().map(|get| get.name.clone()).collect(),
         };
-        // What the other side says when it refuses comes after it has stopped to listen.
+        // The other side's reason for a refusal comes after it has stopped to listen.
         let sent = send(&connection, options, &request)?;
         let credit = match (sent, options.no_input) {
             (Ok(()), false) => {
@@ -197,7 +197,7 @@ mod client {
         let _ = connection.send(Kind::StdinEnd, &[]);
     }
 
-    /// What listens to the other side.
+    /// The reader of messages from the other side.
     struct Client<'a> {
         options: &'a Options,
         credit: Option<Fd>,

@@ -87,7 +87,7 @@ pub struct Output {
     pub is_over: Arc<AtomicBool>,
 }
 
-/// What there is to read.
+/// The result of a read.
 enum Read {
     Bytes(usize),
     Nothing,

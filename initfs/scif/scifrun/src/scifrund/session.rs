@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Where runs with files have their directories.
 const DIRECTORIES: &str = "/tmp";
 
-/// What the client asked for, or why it is not done.
+/// A result, or the refusal that the client gets.
 type Answer<T> = core::result::Result<T, Refusal>;
 /// Something, or the client is gone or talks nonsense.
 type Outcome<T> = core::result::Result<T, Failure>;
@@ -99,7 +99,7 @@ fn remove_tree(path: &str, depth: u32) {
             match name {
                 "." | ".." => {}
                 _ if entry.is_dir() && depth < MAX_DEPTH => remove_tree(&below, depth + 1),
-                // What cannot be removed is left to its owner.
+                // Files that cannot be removed are left to their owner.
                 _ => drop(fs::remove_file(&below)),
             }
         }

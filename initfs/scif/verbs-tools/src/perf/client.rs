@@ -137,7 +137,7 @@ fn post(end: &End, kind: Kind) -> Result {
     posted.context("a request")
 }
 
-/// Requests per second, of each so many completions as requests are under way.
+/// Requests per second, with a completion for each batch of requests under way.
 fn stream(settings: &Settings, end: &mut End, order: &Order) -> Result<Vec<f64>> {
     let mut samples = Vec::new();
     let depth = u64::from(order.depth);

@@ -1,4 +1,4 @@
-//! What both sides have of a measurement: a queue pair, its completion queues, and memory.
+//! One side of a measurement: a queue pair, its completion queues, and memory.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use verbs::{
 use super::wire::{self, Order};
 use super::{Context as _, Failure, Result};
 
-/// Bytes that are sent inline when a message has at most so many.
+/// A message of at most this number of bytes is sent inline.
 const INLINE: usize = 64;
 /// Looks at a byte between two looks at the queue pair.
 const LOOKS: u32 = 256;
@@ -98,7 +98,7 @@ impl Completions {
                 continue;
             };
             self.queue.request_notification(false).context("arm")?;
-            // What came before that does not tell.
+            // Completions that came before do not tell.
             let count = self.queue.poll(most, &mut self.found).context("poll")?;
             if count == 0 {
                 channel.next().context("the channel")?;
@@ -164,12 +164,12 @@ impl End {
         self.size.next_multiple_of(4096)
     }
 
-    /// What is sent.
+    /// The memory that is sent.
     pub fn outgoing(&self) -> Result<Segment> {
         self.region.segment(0..self.size).context("a segment")
     }
 
-    /// What comes.
+    /// The memory that is received into.
     fn incoming(&self) -> Result<Segment> {
         let at = self.half();
         self.region.segment(at..at + self.size).context("a segment")

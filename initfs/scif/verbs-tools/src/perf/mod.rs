@@ -91,7 +91,7 @@ impl Display for Failure {
     }
 }
 
-/// What to measure, and how often.
+/// The measurement, and how often it is made.
 struct Settings {
     server: PortId,
     rate: Rate,

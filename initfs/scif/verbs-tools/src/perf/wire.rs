@@ -1,4 +1,4 @@
-//! What client and server tell each other over a SCIF connection beside the queue pairs.
+//! Messages of client and server over a SCIF connection beside the queue pairs.
 
 use scif::{Endpoint, RecvFlags, SendFlags};
 use verbs::Remote;
@@ -61,7 +61,7 @@ impl Kind {
     }
 }
 
-/// What the server is to do.
+/// The order to the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
     pub kind: Kind,
@@ -125,7 +125,7 @@ pub fn order(endpoint: &Endpoint, order: Option<&Order>) -> Result {
     tell(endpoint, &record)
 }
 
-/// What the server is to do; `None`: end.
+/// The next order to the server; `None`: end.
 ///
 /// # Errors
 /// The connection has ended, or asks for what makes no sense.
