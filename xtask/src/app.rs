@@ -31,7 +31,7 @@ pub fn build(package: &Path) -> Result<PathBuf> {
     let mut cargo = toolchain.cargo("build", Target::Program, Purpose::Release);
     cargo
         .env("CARGO_TARGET_DIR", &place)
-        // What the image's programs have by the project's own profile.
+        // Settings that programs of the image have by the project's own profile.
         .env("CARGO_PROFILE_RELEASE_PANIC", "abort")
         .env("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "true")
         .arg("--manifest-path")
@@ -60,7 +60,7 @@ fn keep_versions(package: &Path) -> Result<()> {
         .context(|| format!("write {}", lock.display()))
 }
 
-/// What cargo prints for other programs; what it prints for people goes to the terminal.
+/// Cargo's output for other programs; its output for people goes to the terminal.
 fn output_of(cargo: &mut Command) -> Result<String> {
     let output = cargo.stderr(Stdio::inherit()).output();
     let output = output.context(|| "start cargo".to_string())?;

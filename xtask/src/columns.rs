@@ -9,10 +9,10 @@ pub const CODE: &str = "scheme-scif/src/scif/files/mod.rs";
 pub const PAGE: &str = "docs/scheme.md";
 /// The head of its table.
 const HEAD: &str = "| file | columns |";
-/// What begins a table in the code.
+/// The text that begins a table in the code.
 const TABLE: &str = "Table::new(";
 
-/// What is wrong with the page, in a sentence for each file.
+/// The faults of the page, in a sentence for each file.
 pub fn complaints(code: &str, page: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     let (_, page) = page.split_once(HEAD).unwrap_or_default();

@@ -22,7 +22,7 @@ pub const PACKAGE: &str = "fuzz";
 const PLACE: &str = "tests/fuzz";
 /// The target of the programs, named so that build scripts do not get the flags below.
 pub const TRIPLE: &str = "x86_64-unknown-linux-gnu";
-/// What libFuzzer needs to see: which branches were taken, and what was compared with what. Checks
+/// Flags that show libFuzzer which branches were taken, and what was compared with what. Checks
 /// for overflow and the like are on.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
                      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -43,7 +43,7 @@ const SHOWN_LINES: usize = 60;
 /// Time between two lines of progress.
 const PULSE: Duration = Duration::from_secs(10);
 
-/// What came of one target.
+/// The result of one target.
 struct Outcome {
     target: String,
     executions: u64,

@@ -113,7 +113,7 @@ impl Image for Parts {
 const SCREEN_DRIVER: &str = "if [ \"$grub_platform\" = efi ]; then\n    insmod efi_gop\nelse\n    \
                              insmod vbe\nfi\n";
 
-/// What GRUB is to do: show the menu for so long, then boot the first entry.
+/// The configuration of GRUB: it shows the menu for `seconds`, then boots the first entry.
 fn grub_script(seconds: u32, menu: &[Entry<'_>]) -> String {
     let mut script = format!("set timeout={seconds}\nset default=0\n{SCREEN_DRIVER}");
     for Entry {

@@ -1,7 +1,7 @@
 //! Names in the documentation: a path of the project or a command of `make` in code type must
 //! exist. So a file cannot move without its name in the pages.
 
-/// What a page can name. Each function knows whether there is such a thing.
+/// Things that a page can name. Each function knows whether there is such a thing.
 pub struct Names<Top, Path, Source, Command> {
     /// A directory in the project's root.
     pub is_top: Top,
@@ -13,7 +13,7 @@ pub struct Names<Top, Path, Source, Command> {
     pub is_command: Command,
 }
 
-/// What is wrong, with the number of its line.
+/// The faults, each with the number of its line.
 pub fn complaints(
     text: &str,
     names: &Names<

@@ -25,7 +25,7 @@ const MENDED: (&str, &str, &str) = (
     "#define __USING_SJLJ_OR_WASM_EXCEPTIONS__",
     "#define UNUSED_SJLJ_OR_WASM_EXCEPTIONS",
 );
-/// What libc++ is to know of the C library, in the project.
+/// The configuration of libc++ for the C library, in the project.
 const CONFIG: &str = "lib/sdk/libc++.config";
 /// The compiler of the libraries, in the SDK.
 const COMPILER: &str = "bin/skiff-c++";
@@ -140,7 +140,7 @@ fn mend(sources: &Path) -> Result<()> {
     std::fs::write(&path, text).context(|| format!("write {}", path.display()))
 }
 
-/// What tells whether the libraries have to be compiled again.
+/// The key of a build of the libraries: with another one they are compiled again.
 fn key(sdk: &Path) -> Result<String> {
     let mut hasher = DefaultHasher::new();
     add_tree(&mut hasher, &workspace::root().join(C_HEADERS))?;

@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// One call of cargo.
 pub struct Build<'a> {
-    /// What is built, for the message of a failure.
+    /// The name of what is built, for the message of a failure.
     pub what: String,
     /// Makes the call, without options about its output.
     pub cargo: &'a (dyn Fn() -> Command + Sync),
@@ -90,7 +90,7 @@ fn built(line: &str) -> Option<String> {
     Some(target.name)
 }
 
-/// What all calls came to.
+/// The progress of all calls of cargo.
 struct Progress {
     start: Instant,
     is_terminal: bool,
@@ -100,7 +100,7 @@ struct Progress {
 #[derive(Default)]
 struct State {
     built: usize,
-    /// How many units there are, once that is known.
+    /// The number of units, once that is known.
     total: Option<usize>,
     has_ended: bool,
     /// When something was shown.

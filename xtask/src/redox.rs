@@ -129,7 +129,7 @@ fn recipe_packages(recipe: &Recipe) -> Result<Vec<String>> {
     }
 }
 
-/// What ordinary users may open, from the file that the image configuration lays down.
+/// The schemes that ordinary users may open, from the file of the image configuration.
 fn login_schemes(image: &toml::Table) -> Result<Vec<String>> {
     #[derive(Deserialize)]
     struct File {

@@ -176,7 +176,7 @@ pub fn build_std(
 
 /// A program of C or C++.
 pub struct Program {
-    /// What it is called in the image.
+    /// Its name in the image.
     pub name: String,
     source: PathBuf,
     language: Language,
@@ -240,7 +240,7 @@ pub fn programs(directory: &Path) -> Result<Vec<Program>> {
 const COMPILERS: [(&str, &str); 2] = [("gcc", ""), (CLANG, "-clang")];
 const CLANG: &str = "clang";
 
-/// What a source is written in.
+/// The language of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Language {
     C,

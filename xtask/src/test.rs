@@ -69,8 +69,8 @@ pub fn command(settings: &Settings) -> Result<()> {
     score.conclude()
 }
 
-/// What the stages boot. A whole run tests what is given away. Single stages are a matter of
-/// seconds: they get what their scripts name, compiled for trying out.
+/// The contents of the image that the stages boot. A whole run tests what is given away. Single
+/// stages are a matter of seconds: they get what their scripts name, compiled for trying out.
 fn contents(settings: &Settings, suites: &[&Suite], demo: bool) -> Result<Contents> {
     let purpose = settings.given_purpose()?;
     if settings.only().is_none() {

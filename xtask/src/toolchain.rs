@@ -18,7 +18,7 @@ const CHOICE: &str = "SKIFF_TOOLCHAIN";
 /// Path below a sysroot that shows that the library source is there.
 const SOURCE_SIGN: &str = "lib/rustlib/src/rust/library/core/src/lib.rs";
 
-/// What a build is for.
+/// The purpose of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The kernel: no operating system below it.

@@ -12,7 +12,7 @@ const STACK: usize = 16 * PAGE_SIZE;
 /// Descriptor numbers that a child may use.
 const CHILD_SLOTS: usize = 16;
 
-/// Whose memory a child sees.
+/// The memory that a child sees.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Space {
     /// The same address space: a thread.
@@ -21,7 +21,7 @@ pub enum Space {
     Clone,
 }
 
-/// Whose descriptors a child has.
+/// The descriptors that a child has.
 pub enum Table<'a> {
     /// The same table.
     Same,
@@ -201,7 +201,7 @@ pub fn end(suite_root_proc: usize, slot: usize) -> ! {
     }
 }
 
-/// What children need to know; it lies in memory both sides see.
+/// Data for children; it lies in memory that both sides see.
 #[derive(Clone, Copy)]
 pub struct Shared {
     /// kernel.proc root.

@@ -132,7 +132,7 @@ fn answer(sqe: &Sqe, memory: usize) {
     }
 }
 
-/// What the daemon has seen since the last look.
+/// The requests that the daemon has seen since the last look.
 fn log() -> Vec<u8> {
     let mut seen = alloc::vec![0; 4096];
     let n = sys::read(LOG_READ, &mut seen).unwrap_or(0);

@@ -31,7 +31,7 @@ pub fn word(page: usize, index: usize) -> usize {
     runtime::probe::peek_word(page + 8 * index) as usize
 }
 
-/// What a client does: the call its page names.
+/// A client makes the call that its page names.
 pub fn client(argument: usize) -> ! {
     let shared = contexts::read_shared(argument);
     let page = shared.value;

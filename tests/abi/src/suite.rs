@@ -10,7 +10,7 @@ pub type Verdict = Result<(), String>;
 /// A check: what it is about, in words that `abi: ok` and `abi: FAIL` give, and the check itself.
 pub type Check = (&'static str, fn(&Suite) -> Verdict);
 
-/// What every check may use: the roots the kernel handed out, and free descriptor numbers.
+/// The means of every check: the roots the kernel handed out, and free descriptor numbers.
 pub struct Suite {
     /// Descriptor of the root of each kernel scheme, by scheme id.
     roots: [Option<usize>; 32],

@@ -81,14 +81,14 @@ pub trait Driver {
 pub struct Ask {
     /// The program.
     pub side: Side,
-    /// What.
+    /// The call.
     pub call: Call,
 }
 
 /// An endpoint of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ep {
-    /// Whose.
+    /// The side it belongs to.
     pub side: Side,
     /// Its number there.
     pub slot: u32,
@@ -97,13 +97,13 @@ pub struct Ep {
 /// Memory of a side: allocated, or a mapping of the peer's windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mem {
-    /// Whose.
+    /// The side it belongs to.
     pub side: Side,
     /// Its number there.
     pub slot: u32,
 }
 
-/// What a step of a case can say besides its value: what is wrong.
+/// The fault that a step of a case can end with instead of its value.
 pub type Checked<T = ()> = Result<T, String>;
 
 /// How often to look again before giving up; with a guest's pauses of 10 ms that is 20 s.
@@ -324,7 +324,7 @@ impl<'a> Bench<'a> {
         Err(format!("{:?} stays {last:?}, not {wanted}", ask.call))
     }
 
-    /// What both nodes hold.
+    /// The counts of both nodes.
     ///
     /// # Errors
     /// Those of the place.
@@ -391,7 +391,7 @@ impl<'a> Bench<'a> {
     /// Those of the place, and a call that never ends.
     pub fn clear(&mut self) -> Checked {
         let reset = Call::Reset {};
-        // What waits for the other side ends by its end.
+        // A call that waits for the other side ends by its end.
         for side in [Side::B, Side::User, Side::A] {
             self.ok(Ask { side, call: reset })?;
         }

@@ -165,12 +165,12 @@ pub const NULL: u32 = u32::MAX;
 /// The memory slot that stands for an address, on a page boundary, where nothing is mapped.
 pub const NOWHERE: u32 = u32::MAX - 1;
 
-/// What a call gave.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Its return value, or its errno.
     pub result: Result<i64, Errno>,
-    /// What else it gave.
+    /// Its further results.
     pub extra: Vec<i64>,
 }
 

@@ -28,7 +28,7 @@ pub struct Row {
     pub number: u32,
     /// The call, and when.
     pub condition: &'static str,
-    /// What happens.
+    /// The expected result.
     pub result: &'static str,
     case: fn(&mut Bench<'_>) -> Checked,
     /// Places where there is nothing to show: why.

@@ -8,7 +8,7 @@ use scif_abi::Error;
 use crate::bench::{Ask, Bench, Checked, Place};
 use crate::cases;
 
-/// What Skiff does.
+/// Skiff's behaviour.
 #[derive(Clone, Copy, Debug)]
 pub enum Ours {
     /// Fails with this.
@@ -39,11 +39,11 @@ pub enum Test {
 pub struct Row {
     /// When.
     pub condition: &'static str,
-    /// What the documents say.
+    /// The behaviour by the documents.
     pub documents: &'static str,
-    /// What the drivers do; when they differ, the older one / mainline's.
+    /// The behaviour of the drivers; when they differ, the older one / mainline's.
     pub drivers: &'static str,
-    /// What Skiff does.
+    /// Skiff's behaviour.
     pub ours: Ours,
     /// Why, where that is a choice.
     pub why: &'static str,
@@ -60,7 +60,7 @@ pub struct Section {
     pub title: &'static str,
     /// A word for names of cases.
     pub word: &'static str,
-    /// What a reader has to know besides.
+    /// A note for the reader.
     pub about: &'static str,
     /// Its rows.
     pub rows: &'static [Row],

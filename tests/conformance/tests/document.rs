@@ -88,7 +88,7 @@ fn rows_of_verbs_have_names_of_their_own() {
     }
     let refusals = conformance::verbs::commands::refusals();
     assert!(refusals.iter().all(Option::is_some) && refusals.len() > 100);
-    // So many changes of state there are; none was left out.
+    // The number of changes of state: none was left out.
     let counts = conformance::verbs::transitions::counts();
     assert_eq!(counts, (10_780, 486));
 }

@@ -1,4 +1,4 @@
-//! What is read before there is anybody to ask: the loader's tables, the initfs image and programs.
+//! Input read while the kernel boots: the loader's tables, the initfs image and programs.
 //! Damaged ones are refused with an error, and whatever is accepted lies where it may.
 #![no_main]
 

@@ -37,7 +37,7 @@ struct Play {
     peer: ScriptedPeer,
     /// Numbers seen in the victim's messages: ids and addresses.
     seen: Vec<u64>,
-    /// What a sensible peer would say next.
+    /// The next message of a sensible peer.
     answers: Vec<(u32, [u64; 4])>,
     engine: Engine,
     memory: NodeMemory,
@@ -236,7 +236,7 @@ impl Play {
         Ok(())
     }
 
-    /// What the peer does.
+    /// An action of the peer.
     fn peer_step(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
         let ports = [PORT, PORT + u16::from(u8::arbitrary(input)? & 1)];
         match u8::arbitrary(input)? % 10 {
@@ -326,7 +326,7 @@ impl Play {
         self.fabric.borrow_mut().unpin(VICTIM.into(), &pages);
     }
 
-    /// What programs of the victim do.
+    /// An action of the victim's programs.
     fn client_step(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
         let id = *input.choose(&self.endpoints)?;
         let count = usize::from(u8::arbitrary(input)?);

@@ -72,7 +72,7 @@ struct Directory(PathBuf);
 impl Directory {
     fn new() -> Self {
         let path = std::env::temp_dir().join(format!("skiff-fuzz-{}", std::process::id()));
-        // What an earlier run with this number has left.
+        // Files that an earlier run with this number has left.
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).expect("a directory for sockets");
         Self(path)

@@ -34,7 +34,7 @@ impl Backing for Run {
     }
 }
 
-/// What a page of the model holds.
+/// The contents of a page of the model.
 type Page = (usize, Prot);
 
 /// Pages the model knows.
@@ -273,7 +273,7 @@ fn pipe(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What the model knows of a request.
+/// A request in the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
     Waiting { has_client: bool, files: usize },

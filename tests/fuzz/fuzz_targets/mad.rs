@@ -209,7 +209,7 @@ impl World {
         Ok(())
     }
 
-    /// What goes to other nodes can be read there.
+    /// Datagrams to other nodes can be read there.
     fn carry(&mut self) {
         while let Some((to, frame)) = self.node.next_frame() {
             let packet = decode(&frame, 0, to).expect("nodes speak for themselves");
@@ -281,6 +281,6 @@ fuzz_target!(|bytes: &[u8]| {
                 .is_none_or(|message| message.len() <= MAX_MESSAGE)
         );
     }
-    // What is cut off is no story.
+    // An input that is cut off is no story.
     let _ = run(&mut Unstructured::new(bytes));
 });

@@ -33,7 +33,7 @@ where
     let Ok(decoded) = T::decode(number, words, &payload) else {
         return Ok(());
     };
-    // What comes with an operation that has no structure is its data, and none of the decoder's.
+    // Bytes with an operation that has no structure are its data, and none of the decoder's.
     if decoded.payload().is_empty() {
         assert_eq!(expected, Some(0), "{decoded:?}");
     } else {
@@ -87,7 +87,7 @@ fn ioctl(input: &mut Unstructured<'_>) -> Result<()> {
     input.fill_buffer(accepted.as_mut_bytes())?;
     ioctl.complete(u64::arbitrary(input)?, own, accepted);
     assert_eq!(ioctl.payload().len(), length);
-    // What a call returns never changes what the program asked for.
+    // The results of a call never change its arguments.
     if ioctl.payload() == payload {
         assert_eq!(ioctl.plan(), plan);
     }

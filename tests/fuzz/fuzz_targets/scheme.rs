@@ -48,7 +48,7 @@ const NAMES: [&[u8]; 5] = [b"accept", b"window", b"own-window", b"bypass", b"x"]
 /// Pages for memory objects on each node: so few that they run out.
 const OBJECT_PAGES: u64 = 300;
 
-/// What a program has mapped, as the kernel keeps it.
+/// A program's mappings, as the kernel keeps them.
 #[derive(Clone, Copy)]
 struct Mapping {
     node: usize,

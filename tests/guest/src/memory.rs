@@ -8,7 +8,7 @@ use runtime::println;
 
 use crate::{Suite, at_rest, text};
 
-/// What there is instead of numbers on Redox's kernel, which counts no frames.
+/// The text instead of numbers on Redox's kernel, which counts no frames.
 const NOT_COUNTED: &str = "this kernel counts no frames";
 
 /// The holder of bounce buffers that no request holds.
@@ -18,7 +18,7 @@ const IDLE_BOUNCE: &str = "idle bounce";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frames {
     free: u64,
-    /// What is in use: a part of the kernel, or the programs of a name, and how many it has.
+    /// A user of memory: a part of the kernel, or the programs of a name, and its count.
     parts: Vec<(String, u64)>,
 }
 

@@ -50,7 +50,7 @@ const MAX_PLACES: usize = 4096;
 const TOKEN: u64 = 1;
 const PAGES: u64 = 8;
 
-/// What an attacker likes to write into an index, size or address.
+/// Values that an attacker likes to write into an index, size or address.
 const CRAFTED: [u64; 12] = [
     0,
     1,
@@ -312,7 +312,7 @@ impl Hostile {
         })
     }
 
-    /// What a driver does in a turn of its loop. Interrupts are not waited for here.
+    /// One iteration of a driver's loop. Interrupts are not waited for here.
     fn turn(&mut self) {
         let now = Instant::now().as_nanos();
         let (engine, memory) = (&mut self.engine, &mut self.memory);

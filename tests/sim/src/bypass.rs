@@ -37,7 +37,7 @@ use crate::trace::{Failure, Trace, play};
 const EXTENSION_WORD: u64 = 244;
 /// Longest transfer of one call, in bytes.
 const MAX_BYTES: u64 = 300;
-/// Whose everything is.
+/// The owner of everything.
 const OWNER: Owner = Owner {
     process: 1,
     user: 0,

@@ -146,7 +146,7 @@ impl CopyEngine for Copier {
     }
 
     fn forget(&mut self, channel: u64) {
-        // What is still queued is executed all the same, so that forgetting too early is noticed.
+        // Queued descriptors are executed all the same, so that forgetting too early is noticed.
         if let Some(queue) = &mut self.queue {
             queue
                 .channels

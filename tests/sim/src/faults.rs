@@ -107,17 +107,17 @@ impl Faults {
         self.note_many(fault, 1);
     }
 
-    /// So many more.
+    /// Adds `count` faults.
     pub fn note_many(&mut self, fault: Fault, count: u64) {
         self.0[fault as usize] += count;
     }
 
-    /// How many of one kind.
+    /// The number of one kind.
     pub fn count(&self, fault: Fault) -> u64 {
         self.0[fault as usize]
     }
 
-    /// How many of all kinds.
+    /// The number of all kinds.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }

@@ -525,7 +525,7 @@ impl Victim {
 
     fn finish(mut self, fabric: &Rc<RefCell<Fabric>>) -> Result<HostileReport, String> {
         let stats = self.engine.stats();
-        // What the third node has begun ends first.
+        // The calls that the third node has begun end first.
         for _ in 0..100 {
             let (engine, memory) = (&mut self.engine, &mut self.memory);
             self.registered.pump(engine, memory, 1 << 20)?;

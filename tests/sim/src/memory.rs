@@ -138,7 +138,7 @@ impl Fabric {
         self.reach[node].fill(None);
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn nodes(&self) -> usize {
         self.rams.len()
     }
@@ -246,7 +246,7 @@ impl Fabric {
         self.is_scarce = false;
     }
 
-    /// How many were refused.
+    /// The number of those that were refused.
     pub fn refused(&self) -> u64 {
         self.refused
     }

@@ -30,7 +30,7 @@ pub(crate) struct Stores {
     queues: BTreeMap<(usize, usize), VecDeque<Store>>,
     /// They arrive in any order (a canary).
     is_unordered: bool,
-    /// How many there have been.
+    /// The number of stores so far.
     count: u64,
 }
 

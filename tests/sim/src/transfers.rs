@@ -383,7 +383,7 @@ impl RmaEnd {
                 errors.push(Error::InvalidArgument);
                 is_bad = true;
             }
-            // What only the peer finds out it would tell much later.
+            // An error that only the peer finds would come much later.
             if by_peer && !cover.is_good {
                 return Ok(());
             }

@@ -104,7 +104,7 @@ fn who_watches_sees_the_room_that_a_mainline_node_makes() {
     assert_eq!(std::mem::take(&mut mainline.changed), [ours]);
     let Talk { engine, memory, .. } = &mut mainline.talk;
     assert_eq!(engine.send(memory, ours, &[1; 905]), Ok(905));
-    // What it tells now is old.
+    // The number it tells now is old.
     mainline.tell_read(theirs);
     mainline.turn();
     assert_eq!(mainline.traffic.sent, 2);

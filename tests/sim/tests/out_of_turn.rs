@@ -320,7 +320,7 @@ fn who_floods_and_does_not_read_is_not_heard_until_it_reads() {
 fn what_waits_for_a_peer_that_does_not_read_is_limited() {
     let mut pair = Pair::new(BYTES);
     let Talk { engine, memory, .. } = &mut pair.talk;
-    // What the ring takes besides is little.
+    // The ring takes little besides.
     for count in 0..=MAX_QUEUED_MESSAGES + 100 {
         let Ok(ticket) = engine.fence_mark(pair.endpoint, 2) else {
             assert!(count >= MAX_QUEUED_MESSAGES);

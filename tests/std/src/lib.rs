@@ -1,4 +1,4 @@
-//! What the test programs share: steps that say how they end.
+//! The common part of the test programs: steps that say how they end.
 
 /// Runs a step; a panic in it is reported and fails the program.
 pub fn step(name: &str, action: impl FnOnce() + std::panic::UnwindSafe) -> bool {

@@ -32,7 +32,7 @@ const SETTLE_NS: u64 = 1_000_000_000;
 /// Nanoseconds that the firmware needs.
 const FIRMWARE_NS: u64 = 4_500_000_000;
 
-/// What goes wrong.
+/// The faults of the card.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// The firmware never gets ready.
@@ -43,7 +43,7 @@ pub struct Faults {
     pub is_gone: bool,
     /// The configuration space does not answer.
     pub no_config: bool,
-    /// What SCRATCH2 reads as instead.
+    /// The value that SCRATCH2 reads as instead.
     pub download: Option<u32>,
     /// The host's DMA channels report an error as soon as they work.
     pub dead_channels: bool,
@@ -53,7 +53,7 @@ pub struct Faults {
     pub status_errors: u32,
 }
 
-/// What the card's processors are interrupted for.
+/// The reasons for interrupts of the card's processors.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Interrupt {
     /// APICICR of this number.
@@ -82,7 +82,7 @@ pub struct Card {
     /// The card's memory.
     pub memory: Region,
     host: Rc<HostRam>,
-    /// What goes wrong.
+    /// The faults of the card.
     pub faults: Faults,
     /// Whether the card may write to the host's memory and send messages (PCI: bus master). Who
     /// finds a card on the bus turns it off, as something may run on it.
@@ -96,7 +96,7 @@ pub struct Card {
     /// Entries that the card has used since they were written.
     used: [bool; SMPT_ENTRIES],
     sicr: u32,
-    /// What the host has read from SICR0 and not acknowledged.
+    /// The bits that the host has read from SICR0 and not acknowledged.
     seen: u32,
     sice: u32,
     mxar: u32,
@@ -110,11 +110,11 @@ pub struct Card {
     interrupts: VecDeque<Interrupt>,
     dcr: u32,
     pub(crate) channels: Vec<Channel>,
-    /// What the DMA engine has done.
+    /// The counts of the DMA engine.
     pub done: Done,
-    /// What the host has done wrong.
+    /// The errors of the host.
     pub complaints: Vec<String>,
-    /// What the host has done at all.
+    /// The accesses of the host.
     pub accesses: Accesses,
     /// How often it had drained gathered stores when it last had the card poll what it had
     /// stored.

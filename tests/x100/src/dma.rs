@@ -50,7 +50,7 @@ pub struct Channel {
     plain: Option<[u64; 2]>,
 }
 
-/// What the channels have done.
+/// The counts of the channels.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Done {
     /// Descriptors.
@@ -76,7 +76,7 @@ impl Channel {
         SMPT_WINDOW + (entry << SMPT_SHIFT) + within
     }
 
-    /// What the reset leaves.
+    /// The state after a reset.
     pub fn reset(&mut self) {
         *self = Self::default();
     }

@@ -42,7 +42,7 @@ pub const USER: Owner = Owner {
     user: 1000,
 };
 
-/// What is wrong with the slot.
+/// The fault of the slot.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SlotFaults {
     /// No MSI-X vector is free.
@@ -77,13 +77,13 @@ impl Interrupts for NoInterrupts {
 
 /// The slot of the card.
 pub struct ModelSlot {
-    /// What is in it.
+    /// The card in it.
     pub card: Rc<RefCell<Card>>,
     /// The machine's memory.
     pub host: Rc<HostRam>,
-    /// What is to be booted.
+    /// The image to be booted.
     pub files: Rc<RefCell<Files>>,
-    /// What is wrong with it.
+    /// Its fault.
     pub faults: SlotFaults,
 }
 
@@ -142,7 +142,7 @@ pub fn kernel(bytes: usize) -> Vec<u8> {
 pub struct Fixture {
     /// The hardware.
     pub card: Rc<RefCell<Card>>,
-    /// What runs on it.
+    /// The system that runs on it.
     pub uos: Option<Uos>,
     /// How the next system behaves.
     pub behaviour: Behaviour,
@@ -154,10 +154,10 @@ pub struct Fixture {
     pub links: Links,
     /// The host's SCIF.
     pub engine: Engine,
-    /// What that works on.
+    /// The memory that it works on.
     pub memory: NodeMemory<Source>,
     copier: CopyRouter,
-    /// What the driver's side of the DMA engine has done.
+    /// The counts of the driver's side of the DMA engine.
     pub counters: Rc<Cell<Counters>>,
     /// Uses of the host's pages that have ended.
     pub released: Vec<PinId>,
@@ -384,17 +384,17 @@ impl Fixture {
         self.run_until_idle();
     }
 
-    /// What `scifctl cards` would show.
+    /// The row that `scifctl cards` would show.
     pub fn info(&self) -> CardInfo {
         self.links.cards().remove(0)
     }
 
-    /// What the card does, in one word.
+    /// The state of the card, in one word.
     pub fn state(&self) -> &'static str {
         self.info().state.name()
     }
 
-    /// What an administrator says.
+    /// An administrator's command.
     pub fn command(&mut self, command: CardCommand) -> Result<()> {
         self.links.command(self.now, CARD, command)
     }

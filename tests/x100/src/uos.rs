@@ -30,7 +30,7 @@ pub struct Behaviour {
     pub has_heart: bool,
     /// Whether it does anything at all.
     pub is_alive: bool,
-    /// What it publishes as the address of its queue pair instead.
+    /// The address that it publishes as that of its queue pair instead.
     pub queue_pair: Option<u64>,
     /// Whether it heeds a request to shut down.
     pub is_polite: bool,
@@ -84,7 +84,7 @@ impl CardMemory {
         }
     }
 
-    /// What is on its way arrives.
+    /// A store on its way arrives.
     fn deliver_late_store(&mut self) {
         if let Some((address, value)) = self.late.take()
             && let Ok(word) = self.host(address, 4)
@@ -200,7 +200,7 @@ pub struct Uos {
     card: Rc<RefCell<Card>>,
     /// Its SCIF.
     pub engine: Engine,
-    /// What that works on.
+    /// The memory that it works on.
     pub memory: CardMemory,
     /// Uses of pages that have ended.
     pub released: Vec<PinId>,
@@ -216,7 +216,7 @@ pub struct Uos {
     pub ram_disk: Vec<u8>,
 }
 
-/// What the firmware finds of the kernel.
+/// The kernel as the firmware finds it.
 fn kernel_sum(memory: &Region, bytes: u32) -> u32 {
     let mut kernel = vec![0; bytes as usize];
     sure(memory.read_bytes(LOAD as usize, &mut kernel));

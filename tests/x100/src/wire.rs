@@ -134,7 +134,7 @@ pub struct Other {
     links: Links,
     /// Its SCIF.
     pub engine: Engine,
-    /// What that works on.
+    /// The memory that it works on.
     pub memory: NodeMemory<Source>,
     bell: Bell,
 }

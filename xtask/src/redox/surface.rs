@@ -1,7 +1,7 @@
 //! Compares the tables in `docs/redox.md` with what the programs of the image use of the kernel:
 //! whatever is used has a row, every row is used, and every row names a check of the ABI test.
 //!
-//! What is used is found by its names in the sources: constants of the published crates, paths of
+//! Uses are found by their names in the sources: constants of the published crates, paths of
 //! kernel schemes, names with which descriptors are duplicated, methods of scheme daemons.
 
 use harness::base::report::{Context, Result};
@@ -130,7 +130,7 @@ fn code(text: &str) -> String {
     lines.fold(String::new(), |code, line| code + line + "\n")
 }
 
-/// What a source uses.
+/// The parts of the interface that a source uses.
 fn uses(code: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     found.extend(constants(code));

@@ -26,7 +26,7 @@ const SIZES: &[u64] = &[4 << 10, 1 << 20, 16 << 20, 64 << 20];
 /// Bytes that are compared after a copy, of the beginning: more takes longer than measuring.
 pub const MAX_VERIFIED: usize = 1 << 20;
 
-/// How many of the ways to copy a size are measured after all were tried.
+/// The number of ways to copy a size that are measured after all were tried.
 const CANDIDATES: usize = 3;
 /// Times each way is tried; the fastest counts.
 const TRIES: usize = 6;

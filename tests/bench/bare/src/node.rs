@@ -27,7 +27,7 @@ const MAX_PIECES: u64 = 4096;
 /// Bytes of an exported area at most.
 const MAX_EXPORTED: u64 = 64 << 20;
 
-/// What the measuring side can ask for; each order has an argument and an answer.
+/// Orders of the measuring side; each has an argument and an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, TryFromBytes)]
 #[repr(u64)]
 pub enum Order {

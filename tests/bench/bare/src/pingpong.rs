@@ -58,7 +58,7 @@ fn catch(own: &AtomicU64, ball: u64) -> Result {
     Err("the ball does not come".into())
 }
 
-/// What cannot happen, in words.
+/// The text of an error that cannot happen.
 pub fn bounds(error: BoundsError) -> Failure {
     alloc::format!("{error}").into()
 }

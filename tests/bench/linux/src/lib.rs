@@ -16,7 +16,7 @@ mod tcp;
 use std::io::Result;
 use std::process::ExitCode;
 
-/// How much is measured.
+/// The effort of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Repetitions of each measure; one more, dropped, comes first.
@@ -71,7 +71,7 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// What measures a part of a subject.
+/// The function that measures a part of a subject.
 type Measure = fn(&mut protocol::Server, Effort) -> Result<()>;
 
 /// The parts of a subject.

@@ -66,7 +66,7 @@ impl Program {
             .spawn()
     }
 
-    /// What it measured: nanoseconds of a round trip, or bytes in a second.
+    /// Its result: nanoseconds of a round trip, or bytes in a second.
     fn read(self, output: &str) -> Option<f64> {
         match self {
             Self::Polling | Self::Sleeping => microseconds(output).map(|time| time * 1e3),

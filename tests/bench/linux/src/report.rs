@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-/// What the numbers of a result count.
+/// The unit of a result's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.

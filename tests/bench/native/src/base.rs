@@ -13,7 +13,7 @@ use crate::{Failure, Settings, Test};
 
 /// Bytes of a stream.
 const BYTES: usize = 256 << 10;
-/// What fits into the ring.
+/// The bytes that fit into the ring.
 const FILLING: usize = BASE_RING_BYTES as usize - 1;
 
 /// Streams to a base node and to one of ours, and the two copies that each byte of either takes.

@@ -31,7 +31,7 @@ pub struct Client {
     system: System,
 }
 
-/// What `micd` answers.
+/// The answers of `micd`.
 #[derive(Clone, Copy)]
 pub struct System {
     handle: Handle,
@@ -131,7 +131,7 @@ impl Messages for Client {
                 if is_last_look {
                     return Ok(false);
                 }
-                // What was sent before it stopped is there now.
+                // Bytes sent before it stopped are there now.
                 is_last_look = stop.load(Ordering::Acquire);
             }
             got += count;

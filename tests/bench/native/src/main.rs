@@ -61,7 +61,7 @@ bench-native [options]: two nodes in one program, beside sockets, pipes and memc
 /// Why something could not be measured.
 pub type Failure = Box<dyn std::error::Error>;
 
-/// What to measure, and how long.
+/// The measurement, and its duration.
 pub struct Settings {
     /// The counter's rate.
     pub rate: Rate,

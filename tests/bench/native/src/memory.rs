@@ -77,7 +77,7 @@ pub struct Node {
     pub ram: Region,
 }
 
-/// What the second node is.
+/// The kind of the second node.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Second {
     /// A node as the first one.

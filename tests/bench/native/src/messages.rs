@@ -31,7 +31,7 @@ pub trait Messages: Sized + Sync {
     fn look(&self, buffer: &mut [u8]) -> Result<usize, Failure>;
 }
 
-/// What the second node's thread does with each message.
+/// The work of the second node's thread with each message.
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
     Echo,
@@ -199,7 +199,7 @@ fn look_alone<E: Messages>(end: &E, buffer: &mut [u8]) -> Result<(), Failure> {
     }
 }
 
-/// What the messages of streams are made of.
+/// The contents of streams' messages.
 const SEED: u64 = 11;
 
 fn serve<E: Messages>(end: &E, role: Role, size: usize, stop: &AtomicBool) -> Result<(), Failure> {

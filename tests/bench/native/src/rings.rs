@@ -136,7 +136,7 @@ impl Messages for End {
                 if is_last_look {
                     return Ok(false);
                 }
-                // What was sent before it stopped is there now.
+                // Bytes sent before it stopped are there now.
                 is_last_look = stop.load(Ordering::Acquire);
             }
             got += bytes;

@@ -30,7 +30,7 @@ const MEMORY: usize = 10;
 const WINDOWS: usize = 11;
 const EVENTS: usize = 12;
 
-/// What the monotonic clock counts from.
+/// The zero of the monotonic clock.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Bytes that an end maps for its peer.
@@ -50,7 +50,7 @@ struct Window {
     bytes: u64,
 }
 
-/// What `micd` knows of an end's memory.
+/// The memory of an end, as `micd` has it.
 #[derive(Default)]
 struct Registered {
     /// The address of the memory object that was made last, which is also its token.
@@ -71,7 +71,7 @@ impl Registered {
     }
 }
 
-/// What a program of one end sees of the system.
+/// The system as a program of one end sees it.
 #[derive(Clone)]
 struct System {
     rings: client::System,

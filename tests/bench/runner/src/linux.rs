@@ -24,7 +24,7 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// What Linux guests measure.
+/// The measurements of Linux guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// TCP.
@@ -42,7 +42,7 @@ impl Kind {
         }
     }
 
-    /// What the guests' program is told to measure.
+    /// The measurement's name for the guests' program.
     fn subject(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -136,9 +136,9 @@ const MODULES: &[&str] = &[
     "virtio_pci.ko",
     "virtio_net.ko",
 ];
-/// What the first process prints before anything else.
+/// The line that the first process prints before anything else.
 const FIRST_PROCESS: &str = "BENCH first process";
-/// What a guest prints when its program ended, with the program's status.
+/// The line that a guest prints when its program has ended, with the program's status.
 const PROGRAM_ENDED: &str = "BENCH program ended with status ";
 /// The guests' program; static, because the guests have no libraries.
 const PROGRAM: &str = "bench-linux";
@@ -153,7 +153,7 @@ const SOCKET: Duration = Duration::from_secs(10);
 const RDMA_START: &str = "$b mount -t devtmpfs dev /dev || exit 1\n\
      /usr/bin/rdma link add rxe0 type rxe netdev eth0 || exit 1\n";
 
-/// What Linux guests are started from.
+/// The files that Linux guests are started from.
 #[derive(Debug)]
 pub struct Linux {
     /// The kernel's version.
@@ -257,7 +257,7 @@ impl Linux {
         }
     }
 
-    /// Boots two guests that measure, with so much `effort` (a word of the program); `line` gets
+    /// Boots two guests that measure with this `effort` (a word of the program); `line` gets
     /// the lines of the one that reports.
     pub fn pair(
         &self,

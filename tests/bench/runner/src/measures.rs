@@ -1,4 +1,4 @@
-//! What is compared with what: values, ratios and goals.
+//! The comparisons: values, ratios and goals.
 
 use crate::sample::{Sample, Samples, pairs};
 
@@ -17,12 +17,12 @@ pub enum Source {
     HalfPeak(&'static [&'static str]),
 }
 
-/// What our value is held against.
+/// The value that ours is compared with.
 #[derive(Debug, Clone, Copy)]
 pub enum Against {
-    /// What the machine can do at most.
+    /// The limit of the machine.
     Limit(Source),
-    /// What a user would take instead.
+    /// The system that a user would take instead.
     Peer(Source),
     /// The same with few of what grows: this size of the same test. Between the two lie seconds,
     /// so both are first divided by their yardsticks (see [`relative`]).
@@ -38,7 +38,7 @@ pub enum Goal {
     AtMost(f64),
     /// Ours divided by the other must reach this.
     AtLeast(f64),
-    /// The other divided by ours must reach this: so many times faster (for times).
+    /// The other divided by ours must reach this factor (for times).
     TimesFaster(f64),
 }
 
@@ -80,11 +80,11 @@ impl Goal {
 pub struct Measure {
     /// Short name, in `results.json`.
     pub name: &'static str,
-    /// What it is, for people.
+    /// Its title, for people.
     pub title: &'static str,
     /// Our value.
     pub ours: Source,
-    /// What it is held against.
+    /// The value it is compared with.
     pub against: Against,
     /// The goal.
     pub goal: Goal,
@@ -95,7 +95,7 @@ pub struct Measure {
 pub struct Value {
     /// The median.
     pub median: f64,
-    /// What it counts.
+    /// Its unit.
     pub unit: String,
     /// All repetitions; none when the value is no median of them.
     pub sample: Sample,
@@ -169,8 +169,8 @@ fn half_peak(samples: &Samples, tests: &[&str]) -> Result<Value, String> {
     })
 }
 
-/// How many times its yardstick each repetition of a test of what grows took. The yardstick (the
-/// test `…_yard`) runs in turn with it and cannot depend on what grows: it takes the machine's
+/// The time of each repetition of a test of growth, as a multiple of its yardstick. The yardstick
+/// (the test `…_yard`) runs in turn with it and cannot depend on what grows: it takes the machine's
 /// changing speed out.
 pub fn relative(samples: &Samples, test: &str, size: u64) -> Result<Vec<f64>, String> {
     let of = |test: &str| {

@@ -10,7 +10,7 @@ use harness::suite::suite_run::{Observer, Run};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What the console ends with when the shell waits for the first command.
+/// The console's last bytes when the shell waits for the first command.
 const PROMPT: &[u8] = b" # ";
 /// Longest boot.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
@@ -92,7 +92,7 @@ const TIMER_KHZ: u64 = 62_500;
 /// A guest whose reading is more than this part off is refused: 2 %.
 const MOST_OFF: u64 = 50;
 
-/// What our kernel says of its local timer: `kernel: clock: TSC <MHz> MHz, timer <kHz> kHz`.
+/// Our kernel's line about its local timer: `kernel: clock: TSC <MHz> MHz, timer <kHz> kHz`.
 fn timer_khz(text: &str) -> Option<u64> {
     let (_, rest) = text.split_once("kernel: clock: ")?;
     let (_, rest) = rest.split_once(", timer ")?;

@@ -167,7 +167,7 @@ fn messages(samples: &Samples) -> Plot {
 struct Growth {
     file: &'static str,
     title: &'static str,
-    /// What there is more and more of.
+    /// The quantity that grows.
     of: &'static str,
     scale: Scale,
     /// Names of the curves, each with its test.
@@ -282,7 +282,7 @@ mod tests {
             points("percentiles", "message, polling, 64 B"),
             [(0.0, 700.0)]
         );
-        // What was not measured has no plot.
+        // A quantity that was not measured has no plot.
         let shown = plots.iter().filter(|named| named.plot.render().is_some());
         let shown: Vec<_> = shown.map(|named| named.file).collect();
         let measured = ["bandwidth", "percentiles", "messages", "growth-connections"];

@@ -12,9 +12,9 @@ use serde::Serialize;
 pub struct Entry {
     /// Short name.
     pub name: &'static str,
-    /// What it is.
+    /// Its title.
     pub title: &'static str,
-    /// What `ours`, `limit` and `peer` count: `ns`, `bytes_per_s` or `bytes`.
+    /// The unit of `ours`, `limit` and `peer`: `ns`, `bytes_per_s` or `bytes`.
     pub unit: String,
     /// Our median.
     pub ours: Option<f64>,
@@ -27,7 +27,7 @@ pub struct Entry {
     pub ratio: Option<f64>,
     /// Lower and upper quartile of those ratios.
     pub ratio_spread: Option<[f64; 2]>,
-    /// How many ratios.
+    /// The number of ratios.
     pub pairs: usize,
     /// Whether neighbours followed each other, or were of the same boot.
     pub neighbours: Option<Neighbours>,
@@ -131,7 +131,7 @@ fn entry(measure: &Measure, samples: &Samples) -> Entry {
         (None, Some(ours), Against::Nothing) => Some(ours.median),
         _ => None,
     };
-    // What is shown beside a ratio are the values behind it.
+    // The values shown beside a ratio are those behind it.
     let paired = |value: fn(&Ratios) -> Option<f64>| found.as_ref().and_then(value);
     let all = |value: &Option<Value>| value.as_ref().map(|value| value.median);
     let shown = paired(|found| found.other).or(all(&other));

@@ -208,12 +208,12 @@ fn is_better(unit: &str, run: &Run, than: &Run) -> bool {
     }
 }
 
-/// What a line of a console was.
+/// The meaning of a console's line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
     /// A result, taken; in words, unless it is one of several routines.
     Result(Option<String>),
-    /// What comes next.
+    /// The next expected line.
     Progress(String),
     /// A result that says that a measure failed, or that cannot be understood.
     Failure(String),

@@ -4,7 +4,7 @@ use crate::nodes::Nodes;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What one step measures.
+/// A step of the benchmark, by what it measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// A Linux guest, from the start of QEMU to its first process.
@@ -128,7 +128,7 @@ impl Step {
         }
     }
 
-    /// What it measures, for people.
+    /// Its title, for people.
     pub fn title(self) -> String {
         match self {
             Self::LinuxBoot => "Linux guest: boot to its first process".to_string(),
@@ -148,7 +148,7 @@ impl Step {
         }
     }
 
-    /// What is put before the names of its tests: programs do not know what they run beside.
+    /// The prefix of the names of its tests: programs do not know what they run beside.
     pub fn prefix(self) -> &'static str {
         match self {
             Self::Loopback => "loop_",
@@ -166,7 +166,7 @@ impl Step {
         matches!(self, Self::LinuxBoot | Self::LinuxPair | Self::LinuxSizes)
     }
 
-    /// How much the Linux guests measure, as their program calls it.
+    /// The effort of the Linux guests, as their program calls it.
     pub fn linux_effort(self, quick: bool) -> &'static str {
         match self {
             _ if quick => "quick",

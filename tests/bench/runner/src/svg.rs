@@ -35,7 +35,7 @@ pub enum Scale {
 /// An axis.
 #[derive(Debug, Clone, Copy)]
 pub struct Axis {
-    /// What it shows.
+    /// The title.
     pub label: &'static str,
     /// How values are placed.
     pub scale: Scale,
@@ -59,7 +59,7 @@ pub struct Series {
 /// A plot.
 #[derive(Debug, Clone)]
 pub struct Plot {
-    /// What it shows.
+    /// The title.
     pub title: &'static str,
     /// From left to right.
     pub x: Axis,

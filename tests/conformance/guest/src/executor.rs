@@ -33,7 +33,7 @@ const NO_FD: usize = 1 << 30;
 /// Looks, a millisecond apart, until a call that was made waits for certain.
 const LOOKS: usize = 1000;
 
-/// What a call made besides its reply.
+/// The objects that a call made, besides its reply.
 enum Created {
     Nothing,
     Endpoint(u32, usize),
@@ -241,7 +241,7 @@ impl Executor {
         let ended = raw::shutdown(fd);
         let closed = raw::close(fd);
         if closed == Err(ENOTTY) {
-            // What is no endpoint stays open, so there is a descriptor to close.
+            // A descriptor that is no endpoint stays open, so there is one to close.
             drop(Fd::new(fd));
         }
         nothing(closed.and(ended))
@@ -449,11 +449,11 @@ fn simple(slot: &Slot, call: &Call) -> Answer {
             flags,
         )),
         Call::Poll { events, .. } => match bypass.readiness(fd, events as u16) {
-            // What scif_poll says of a descriptor that is none of an endpoint.
+            // The result of scif_poll for a descriptor that is none of an endpoint.
             Err(EBADF | ENOTTY) => Ok(Readiness::NVAL.bits().into()),
             result => answer(result),
         },
-        // What a simulator can do and a guest cannot.
+        // Calls that a simulator can make and a guest cannot.
         _ => Err(Errno(EINVAL)),
     }
 }

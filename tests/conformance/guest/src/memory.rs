@@ -21,13 +21,13 @@ use zerocopy::FromBytes;
 /// The result of something done here.
 pub type Answer = Result<i64, Errno>;
 
-/// What a slot of memory is.
+/// The kind of a slot of memory.
 pub enum Region {
     /// Memory of this process.
     Own(Arc<Memory>),
     /// A mapping: the parts that are still there, by their position.
     Mapped(BTreeMap<usize, Memory>),
-    /// What get_pages gave, and on which endpoint.
+    /// The result of get_pages, and its endpoint.
     Got { endpoint: usize, cookie: u64 },
 }
 

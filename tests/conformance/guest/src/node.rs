@@ -37,7 +37,7 @@ pub fn counts() -> Result<Counts, Errno> {
     })
 }
 
-/// How many requests wait in the daemon.
+/// The number of requests that wait in the daemon.
 pub fn waiting() -> i64 {
     read("stats")
         .ok()

@@ -40,7 +40,7 @@ const STATES: [(State, &str); 11] = [
     (State::File, "another file"),
 ];
 
-/// What a call gives in a state.
+/// The result of a call in a state.
 #[derive(Clone, Copy, Debug)]
 enum Gives {
     /// A value.
@@ -254,7 +254,7 @@ impl Cell {
             Gives::Success => b.ok(ask).map(|_| ()),
             Gives::Value(value) => b.gives(ask, value),
             Gives::Bits(bits) => b.gives(ask, bits.into()),
-            // What has begun does leave a trace.
+            // A call that has begun does leave a trace.
             Gives::Fails(Error::InProgress) => b.in_progress(ask),
             Gives::Fails(error) => b.fails(ask, error),
         }

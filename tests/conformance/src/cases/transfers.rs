@@ -91,7 +91,7 @@ const LARGE: [(i64, i64, i64); 4] = [
     (0, 4096, 4 << 20),
 ];
 
-/// What moves.
+/// The data that moves.
 pub const DATA: Section = Section {
     title: "RMA: the data",
     word: "data",

@@ -22,7 +22,7 @@ const FEW_LOOKS: usize = 5;
 const FIRST_PORT: u64 = 4000;
 const PORTS: u64 = 1000;
 
-/// What stays the same over all rows of a run.
+/// The state that stays the same over all rows of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Run {
     /// Listeners so far.
@@ -525,7 +525,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// What both nodes hold when everything has been used once, and nothing is on its way.
+    /// The counts of both nodes when everything has been used once, and nothing is on its way.
     ///
     /// # Errors
     /// Those of the place; when it does not come to rest.
@@ -551,7 +551,7 @@ impl<'a> Bench<'a> {
         Err(format!("the nodes do not come to rest: {last:?}"))
     }
 
-    /// What both nodes hold.
+    /// The counts of both nodes.
     ///
     /// # Errors
     /// Those of the place.
@@ -579,7 +579,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// What a call says at the end of a connection.
+/// Checks that a call ends with an error of a lost connection.
 fn is_lost(reply: &Reply) -> Checked {
     use crate::errno::{ECONNRESET, ENODEV};
     match reply.result {

@@ -7,7 +7,7 @@
 pub use crate::call::Reply;
 use alloc::vec::Vec;
 
-/// What is passed for a slot or a place that is to be NULL, and for a header that is not given.
+/// The value passed for a slot or a place that is to be NULL, and for a header that is not given.
 pub const NOTHING: u64 = u64::MAX;
 
 macro_rules! calls {

@@ -1,4 +1,4 @@
-//! What a place of the rows can do.
+//! The interface of a place where rows are run.
 
 use alloc::string::String;
 
@@ -31,7 +31,7 @@ impl Place {
         }
     }
 
-    /// How many calls those rows make that make very many.
+    /// The number of calls of those rows that make very many.
     pub const fn many(self) -> u64 {
         match self {
             Place::Sim => 2_000,
@@ -60,10 +60,10 @@ pub struct Ticket {
     pub number: u32,
 }
 
-/// What a step can say besides its value: what is wrong.
+/// The fault that a step can end with instead of its value.
 pub type Checked<T = ()> = Result<T, String>;
 
-/// What the launcher of nodes is asked for.
+/// A request to the launcher of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeFailure {
     /// B's node loses its power.
@@ -80,7 +80,7 @@ pub trait Driver {
     fn place(&self) -> Place;
     /// The node of a side.
     fn node(&self, side: Side) -> u16;
-    /// How many calls those rows make that make very many.
+    /// The number of calls of those rows that make very many.
     fn many(&self) -> u64;
     /// Makes a call and waits for its end.
     fn call(&mut self, side: Side, call: &Call) -> Checked<Reply>;
@@ -94,7 +94,7 @@ pub trait Driver {
     fn pause(&mut self);
     /// A side's program dies now; another one takes its place.
     fn kill(&mut self, side: Side) -> Checked;
-    /// The same in so many milliseconds, or after so many stores to the peer; waits for it.
+    /// The same after this number of milliseconds, or of stores to the peer; waits for it.
     fn kill_later(&mut self, side: Side, when: u64) -> Checked;
     /// The driver of A's node dies, and comes back.
     fn kill_driver(&mut self) -> Checked;

@@ -10,7 +10,7 @@ pub type Ask = (Side, Call);
 /// A socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Socket {
-    /// Whose.
+    /// The side it belongs to.
     pub side: Side,
     /// Its number there.
     pub slot: u64,
@@ -19,7 +19,7 @@ pub struct Socket {
 /// A channel of a connection at one end: a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Whose.
+    /// The side it belongs to.
     pub side: Side,
     /// Its number there; [`NOTHING`] for NULL.
     pub slot: u64,
@@ -39,7 +39,7 @@ pub struct Ends {
 /// Memory at an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Whose.
+    /// The side it belongs to.
     pub side: Side,
     /// Its address there.
     pub at: u64,

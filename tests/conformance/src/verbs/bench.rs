@@ -378,7 +378,7 @@ impl<'a> Bench<'a> {
         self.run("post_send", qp.side, call)
     }
 
-    /// Posts a SEND of so many bytes from the region's beginning on.
+    /// Posts a SEND of this number of bytes from the region's beginning on.
     ///
     /// # Errors
     /// Those of the call.
@@ -399,7 +399,7 @@ impl<'a> Bench<'a> {
         self.run("post_recv", qp.side, call)
     }
 
-    /// Posts a receive of so many bytes at a place of the region.
+    /// Posts a receive of this number of bytes at a place of the region.
     ///
     /// # Errors
     /// Those of the call.

@@ -75,7 +75,7 @@ pub trait Verbs {
     /// The next asynchronous event, and the number of the queue pair, the completion queue or the
     /// shared receive queue that it is about.
     fn next_event(&mut self) -> Option<(EventType, u32)>;
-    /// What there is.
+    /// The numbers of objects.
     fn counts(&mut self) -> Counts;
     /// Windows on its memory that peers could use.
     fn exposed(&mut self) -> u64;

@@ -13,7 +13,7 @@ pub struct Case {
     pub file: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// What shows it.
+    /// The test that shows it.
     pub shown: Shown,
 }
 

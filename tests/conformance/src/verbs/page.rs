@@ -15,7 +15,7 @@ const COMMANDS_HEAD: &str = include_str!("page/commands.txt");
 const CHANGES_HEAD: &str = include_str!("page/changes.txt");
 const DEFECTS_HEAD: &str = include_str!("page/defects.txt");
 
-/// What shows a statement.
+/// The test that shows a statement.
 pub enum Shown {
     /// Rows with these names.
     Rows(Vec<&'static str>),
@@ -32,7 +32,7 @@ pub enum Shown {
 }
 
 impl Shown {
-    /// What a cell of a table names.
+    /// The tests that a cell of a table names.
     pub fn parse(cell: &'static str) -> Option<Shown> {
         let (kind, rest) = cell.split_once(": ")?;
         Some(match kind {
@@ -65,7 +65,7 @@ impl Shown {
         }
     }
 
-    /// What of it is not there. Files are for the caller, who can read them.
+    /// The named tests that do not exist. Files are for the caller, who can read them.
     pub fn missing(&self) -> Option<&'static str> {
         let unless = |what, found: bool| (!found).then_some(what);
         match self {

@@ -55,7 +55,7 @@ pub enum Side {
     B = 1,
 }
 
-/// What a job at an end gives: words that both ends learn, or the error of a call.
+/// The result of a job at an end: words that both ends learn, or the error of a call.
 pub type Reply = Result<Vec<u64>, Error>;
 /// A job at an end.
 pub type Job<'a> = &'a mut dyn FnMut(&mut dyn Verbs) -> Reply;
@@ -79,14 +79,14 @@ pub trait Driver {
     fn kill(&mut self, side: Side) -> Checked;
 }
 
-/// What a queue pair is made of.
+/// The attributes of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     /// Its type.
     pub kind: QpType,
     /// Receives are shared.
     pub shared: bool,
-    /// What the peer may do.
+    /// The access that the peer has.
     pub access: Access,
     /// Attributes of all changes to RTS.
     pub attributes: Attributes,

@@ -55,7 +55,7 @@ impl Totals {
     }
 }
 
-/// How many rows there are.
+/// The number of rows.
 pub fn count() -> usize {
     let cases = SECTIONS.iter().map(|(_, rows)| rows.len());
     ERRORS.len() + cases.sum::<usize>()

@@ -100,7 +100,7 @@ pub struct Change {
     pub mask: u32,
 }
 
-/// Who carries changes out.
+/// The machine that carries changes out.
 pub trait Changes {
     /// Tries a change of a queue pair that is in its first state, with values that are good;
     /// whether it was accepted. `None`: no program can bring a queue pair of this type there.
@@ -191,7 +191,7 @@ pub fn run(place: &str, changes: &mut dyn Changes, print: &mut dyn FnMut(&str)) 
     totals
 }
 
-/// How many changes are tried, and how many of them are right.
+/// The number of changes that are tried, and of those that are right.
 pub fn counts() -> (usize, usize) {
     let (mut tried, mut right) = (0, 0);
     for from in STATES {

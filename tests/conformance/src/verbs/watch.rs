@@ -1,4 +1,4 @@
-//! What a row looks at: completions, events, states; and what must be left in the end.
+//! Checks of a row: completions, events, states, and the objects left in the end.
 
 use alloc::format;
 use alloc::string::String;
@@ -41,7 +41,7 @@ impl Bench<'_> {
         Ok(entries.filter_map(super::wc_of_words).collect())
     }
 
-    /// Waits for so many completions of a queue.
+    /// Waits for this number of completions of a queue.
     ///
     /// # Errors
     /// They do not come.

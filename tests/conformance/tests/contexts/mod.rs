@@ -17,7 +17,7 @@ use end::End;
 
 /// Programs that there can be, one after the other.
 const PROGRAMS: usize = 8;
-/// What a pause lasts.
+/// The duration of a pause.
 const PAUSE_NS: u64 = 200_000;
 /// Rounds without anything to do until nothing is under way: what was sent may take some to arrive.
 const QUIET_ROUNDS: u32 = 12;

@@ -10,7 +10,7 @@ use verbs_abi::frame::Frame;
 use verbs_core::transition::check;
 use verbs_core::types::{AttributeMask, QpState, QpType};
 
-/// What the daemon does around commands.
+/// The daemon's work around commands.
 pub struct Local {
     device: ibd::device::Device,
     context: Option<ContextId>,

@@ -192,7 +192,7 @@ impl Model {
         }
     }
 
-    /// What poll reports when IN and OUT are asked for.
+    /// The events that poll reports when IN and OUT are asked for.
     pub(super) fn poll(&self, slot: usize) -> i64 {
         let endpoint = &self.endpoints[slot];
         let readable = endpoint.arrived > endpoint.received;

@@ -87,7 +87,7 @@ pub enum Op {
     Load { memory: usize, word: usize },
 }
 
-/// What a call may give.
+/// The results that a call may have.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expected {
     /// This value.
@@ -229,7 +229,7 @@ impl Model {
         (open as i64, ports as i64)
     }
 
-    /// What the call must give; the model is then as after it.
+    /// The result that the call must have; the model is then as after it.
     pub fn step(&mut self, op: &Op) -> Expected {
         match *op {
             Op::Open { slot } => self.open(slot),

@@ -170,7 +170,7 @@ impl Model {
         } else {
             (ours, theirs)
         };
-        // What a copy between overlapping ranges gives is not said anywhere.
+        // The result of a copy between overlapping ranges is not defined anywhere.
         let targets: std::collections::BTreeSet<Byte> = target.iter().copied().collect();
         if source.iter().any(|byte| targets.contains(byte)) || targets.len() < target.len() {
             return Expected::Skip;
@@ -217,7 +217,7 @@ impl Model {
     }
 }
 
-/// What a signal stores on the own side.
+/// The word that a signal stores on the own side.
 pub const LOCAL_VALUE: u64 = 0x0102_0304_0506_0708;
-/// What it stores on the peer's.
+/// The word that it stores on the peer's.
 pub const REMOTE_VALUE: u64 = 0x1112_1314_1516_1718;

@@ -21,7 +21,7 @@ pub struct Job {
     pub done: Option<Reply>,
 }
 
-/// What is left to do.
+/// The rest of the work.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// Nothing.

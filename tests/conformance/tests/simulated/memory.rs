@@ -14,13 +14,13 @@ use super::jobs::Work;
 use super::world::{PAGE_BYTES, Pinnable};
 use super::{Answer, Simulated, index, reply};
 
-/// What a slot of memory is.
+/// The kind of a slot of memory.
 pub enum Region {
     /// Memory of the program.
     Own(PinId),
     /// Pages of the peer's windows; those unmapped are `None`.
     Mapped(Vec<Option<(RemoteWindowId, Place)>>),
-    /// What get_pages gave.
+    /// The result of get_pages.
     Got { endpoint: EndpointId, cookie: u64 },
 }
 
@@ -238,7 +238,7 @@ impl Simulated {
         Ok(pieces)
     }
 
-    /// What a program reads.
+    /// The bytes that a program reads.
     fn read(&self, holder: usize, slot: u32, at: i64, length: usize) -> Result<Vec<u8>, Error> {
         let memory = &self.world.nodes[self.holders[holder].node].memory;
         let mut bytes = Vec::new();
@@ -261,7 +261,7 @@ impl Simulated {
         Ok(i64::from_le_bytes(word))
     }
 
-    /// What a program writes.
+    /// Stores the bytes that a program writes.
     pub(super) fn write(&mut self, holder: usize, slot: u32, at: i64, bytes: &[u8]) -> Answer {
         let pieces = self.pieces(holder, slot, at, bytes.len())?;
         let memory = &mut self.world.nodes[self.holders[holder].node].memory;

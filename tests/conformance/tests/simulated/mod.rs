@@ -17,7 +17,7 @@ use jobs::{Job, Work};
 use memory::Region;
 use world::World;
 
-/// What one side holds.
+/// The objects of one side.
 struct Holder {
     node: usize,
     owner: Owner,

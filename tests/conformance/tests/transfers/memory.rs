@@ -72,7 +72,7 @@ pub fn pattern(length: u64, seed: u64) -> Vec<u8> {
 }
 
 impl Simulated {
-    /// What is mapped of a program: address, length, connection, offset.
+    /// The mappings of a program: address, length, connection, offset.
     fn mapped(&self, side: usize) -> Vec<(u64, u64, usize, i64)> {
         let handles = self.programs[side].handles.values();
         let mapped = handles.filter_map(|handle| {
@@ -151,7 +151,7 @@ impl Simulated {
         with(vec![place.map_or(-1, |place| place as i64)])
     }
 
-    /// How many bytes have a value.
+    /// The number of bytes with a value.
     pub(super) fn same(&mut self, side: usize, at: u64, length: u64, value: u64) -> Outcome {
         let bytes = self.read(side, at, length);
         let count = bytes.iter().take_while(|byte| u64::from(**byte) == value);

@@ -64,12 +64,12 @@ pub struct Simulated {
     next_job: u32,
     /// Sockets of A that connect, with the port.
     connecting: VecDeque<(u64, u64)>,
-    /// What became of them.
+    /// Their results.
     connected: BTreeMap<u64, Result<usize, Errno>>,
     fault: Option<String>,
 }
 
-/// What a call gives: `None` when it has to wait.
+/// The result of a call: `None` when it has to wait.
 type Outcome = Option<Reply>;
 
 fn ok() -> Outcome {
@@ -302,7 +302,7 @@ impl Simulated {
             return;
         };
         if let Some(connection) = socket.connection {
-            // What is mapped is the program's again.
+            // Mapped memory is the program's again.
             let handles = &self.programs[side].handles;
             let of = |(number, handle): (&u64, &Handle)| {
                 (handle.connection == connection).then_some(*number)

@@ -136,7 +136,7 @@ fn mappings() -> Result<()> {
     Ok(())
 }
 
-/// Opens a file so many times, and says that it has; ends when it is killed.
+/// Opens a file this number of times, and says so; ends when it is killed.
 fn files(count: usize) -> i32 {
     let opened: Result<Vec<Fd>> = (0..count)
         .map(|_| Ok(Fd::new(path::open("/scheme/null", syscall::O_RDWR)?)))
@@ -158,7 +158,7 @@ fn pipe() -> Result<(Fd, Fd)> {
     Ok((read, write))
 }
 
-/// What the kernel keeps of a program may be much, and the program ends all at once.
+/// The kernel may keep much for a program, which ends all at once.
 fn too_many(suite: &mut Suite) {
     suite.equal(
         "a program of very many areas",

@@ -499,7 +499,7 @@ fn free() -> usize {
 
 fn memory(suite: &mut Suite) {
     let _ = run(&["exit", "0"]);
-    // What ended before is cleared away behind our back.
+    // Contexts that ended before are cleared away meanwhile.
     let before = at_rest(free, |_| true);
     let failed = (0..ROUNDS).filter(|_| run(&["exit", "0"]).is_err()).count();
     suite.equal("many processes", failed, 0);

@@ -169,7 +169,7 @@ fn moved(direction: &str) -> Result<u64, String> {
 fn kill(peer: &Peer, role: &str, direction: &str, bytes: u64) -> Result<(), String> {
     // The peer must be there before the victim runs into it.
     peer.last_report()?;
-    // What the two say about what to do counts as well.
+    // Messages between the two about the test count as well.
     let enough = moved(direction)? + 2 * size_of::<Request>() as u64 + bytes;
     let node = alloc::format!("{}", peer.at.node());
     let mut child = Command::new("scif-kill")

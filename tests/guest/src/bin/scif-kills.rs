@@ -258,7 +258,7 @@ fn victim(seed: u64, node: NodeId) -> i32 {
             node
         };
         let at = PortId::new(there, peers::PORT);
-        // What came of it does not matter: it is the killing that counts.
+        // The result does not matter: the kill is the test.
         let _ = match random.up_to(12) {
             1 => scif::connect(at).map(drop).map_err(text("connect")),
             2 => files(at),

@@ -344,7 +344,7 @@ fn end_of(mut victims: Vec<Victim>) -> Result<(), String> {
 /// One death of micd.
 fn round(suite: &mut Suite, node: NodeId, round: u64) -> Result<(), String> {
     let at = PortId::new(node, PORT);
-    // What is acknowledged in this round.
+    // The number acknowledged in this round.
     match fs::remove_file(ACKNOWLEDGED) {
         Err(error) if error.errno != ENOENT => return Err(text("removing the file")(error)),
         _ => {}
@@ -471,7 +471,7 @@ fn test(node: NodeId) -> i32 {
     // The link comes up before the other node's programs do, and opening a file tries once.
     let there = connect_patiently(PortId::new(node, PORT));
     suite.check("the peer", there.map(drop).map_err(text("connecting")));
-    // What is used for the first time, in all programs, is used before frames are counted.
+    // Everything is used once, in all programs, before frames are counted.
     let result = round(&mut suite, node, 0);
     suite.check("round 0", result);
     let mut frames = Frames::at_rest();

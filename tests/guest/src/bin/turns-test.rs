@@ -31,7 +31,7 @@ const ROUNDS: u64 = 64;
 static STOP: AtomicBool = AtomicBool::new(false);
 /// The counts of the counting thread.
 static COUNT: AtomicU64 = AtomicU64::new(0);
-/// What the main thread sleeps on. Its value never changes, so each wait sleeps.
+/// The word that the main thread sleeps on. Its value never changes, so each wait sleeps.
 static MAIN: AtomicU32 = AtomicU32::new(0);
 /// The same of the answering thread.
 static ANSWERING: AtomicU32 = AtomicU32::new(0);

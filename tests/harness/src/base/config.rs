@@ -29,7 +29,7 @@ pub struct Node {
     /// Whether a guest that resets itself boots again, or its QEMU ends.
     #[serde(default)]
     pub reboots: bool,
-    /// What a PC has besides.
+    /// The further devices of a PC.
     #[serde(default)]
     pub parts: PcParts,
 }
@@ -74,14 +74,14 @@ pub struct Suite {
     pub bootstrap: Option<String>,
     /// Hard limit in seconds.
     pub timeout_s: u64,
-    /// What must happen.
+    /// The expected outcome.
     #[serde(default)]
     pub expect: Expect,
-    /// What a line of a console must contain: the reason, where a failure is expected.
+    /// The text that a line of a console must contain: the reason of an expected failure.
     pub says: Option<String>,
     /// How its nodes get their kernel; as BOOT= says if not given here.
     pub boot: Option<Boot>,
-    /// What its nodes have or lack.
+    /// The hardware that its nodes have or lack.
     #[serde(default)]
     pub parts: PcParts,
     /// QEMU's machine, if not as usual.
@@ -105,7 +105,7 @@ pub struct Suite {
     /// Programs that may be killed by exceptions; any other exception fails the suite.
     #[serde(default)]
     pub exceptions_of: Vec<String>,
-    /// What the reports of exceptions must contain, in their order; with none it does not matter.
+    /// Texts that the reports of exceptions must contain, in order; with none it does not matter.
     #[serde(default)]
     pub exceptions: Vec<String>,
 }

@@ -19,7 +19,7 @@ pub const QEMU: Package = Package {
     sign: "qemu-system-x86_64",
     why: "runs the nodes",
 };
-/// What every run of nodes calls.
+/// The programs that every run of nodes calls.
 pub const NODES: &[Package] = &[
     QEMU,
     Package {
@@ -72,7 +72,7 @@ pub const UEFI: Package = Package {
 };
 /// Where the package `UEFI` puts the firmware, in one piece.
 pub const UEFI_FIRMWARE: &str = "/usr/share/ovmf/OVMF.fd";
-/// What the ISO image needs.
+/// The programs that the ISO image needs.
 pub const ISO: &[Package] = &[
     Package {
         name: "grub-common",
@@ -131,8 +131,8 @@ pub const FORMATTER: Package = Package {
     why: "checks the format of the sources",
 };
 
-/// What building, running and testing call; a toolchain has its own search (`toolchain`), and
-/// cargo's components theirs (`test::ensure_components`).
+/// The programs that building, running and testing call; a toolchain has its own search
+/// (`toolchain`), and cargo's components theirs (`test::ensure_components`).
 pub fn all() -> Vec<Package> {
     let mut all = vec![UEFI, LINKER, ARCHIVER];
     all.extend([C_COMPILER, CXX_COMPILER, CLANG]);

@@ -5,7 +5,7 @@ use std::time::Instant;
 /// The failure of a command, and its exit status.
 #[derive(Debug)]
 pub struct Failure {
-    /// What was wrong, with which value, and what to do about it. Empty: already printed.
+    /// The fault, with its value, and what to do about it. Empty: already printed.
     pub message: String,
     /// Exit status of the tool, never 0.
     pub status: u8,

@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What its name begins with; the process that made it and a number follow.
+/// The beginning of its name; the process that made it and a number follow.
 const PREFIX: &str = "skiff-";
 
 /// A private directory for sockets and files of one run, removed afterwards.

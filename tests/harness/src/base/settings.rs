@@ -118,7 +118,7 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|setting| setting.key)
 }
 
-/// What is printed below the commands.
+/// The text below the commands.
 pub fn help() -> String {
     let mut text = String::new();
     for Explained { key, value, what } in ALL {
@@ -145,7 +145,7 @@ pub enum Boot {
     Uefi,
 }
 
-/// What QEMU executes guest code with.
+/// QEMU's way to execute guest code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accel {
     /// The emulator: works everywhere.
@@ -156,7 +156,7 @@ pub enum Accel {
     Auto,
 }
 
-/// What a build is made for.
+/// The purpose of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To be used, measured or given away: as fast as it gets.
@@ -286,7 +286,7 @@ impl Settings {
         }
     }
 
-    /// What to execute guests with.
+    /// The way to execute guests.
     pub fn accel(&self) -> Result<Accel> {
         match self.values.get("ACCEL").map(String::as_str) {
             None | Some("tcg") => Ok(Accel::Tcg),
@@ -296,7 +296,7 @@ impl Settings {
         }
     }
 
-    /// What programs are compiled for, if given.
+    /// The purpose that programs are compiled for, if given.
     pub fn given_purpose(&self) -> Result<Option<Purpose>> {
         match self.values.get("BUILD").map(String::as_str) {
             None => Ok(None),
@@ -306,7 +306,7 @@ impl Settings {
         }
     }
 
-    /// What programs are compiled for: trying out, unless BUILD= says otherwise.
+    /// The purpose that programs are compiled for: trying out, unless BUILD= says otherwise.
     pub fn purpose(&self) -> Result<Purpose> {
         Ok(self.given_purpose()?.unwrap_or(Purpose::Edit))
     }

@@ -9,7 +9,7 @@ use crate::base::settings::Settings;
 use crate::node::image::{Builder, Contents, prepare};
 use crate::suite::suites::{self, Show};
 
-/// What the names of its guest suites begin with; the rest is the place.
+/// The beginning of the names of its guest suites; the rest is the place.
 const PREFIX: &str = "conformance-";
 
 /// The command.

@@ -14,8 +14,8 @@ const COUNT: u64 = 100;
 /// How long one kill may take, with the load before and the boot behind it.
 const LIMIT_S: u64 = 120;
 
-/// What the node that is killed does, as in the suite of this name. Its heart must beat as often
-/// as the first one expects.
+/// The script of the node that is killed, as in the suite of this name. Its heart must beat as
+/// often as the first one expects.
 const VICTIM: &str = "tests/guest/scripts/loss-1.sh";
 
 /// The command.

@@ -42,7 +42,7 @@ const PROTOCOL_VERSION: i64 = 0;
 /// In place of a peer's id: the descriptor is the shared memory.
 const MEMORY_MESSAGE: i64 = -1;
 
-/// What a fabric is made of.
+/// The options of a fabric.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Directory for the sockets; its path must be short (a socket address has 108 bytes).
@@ -57,7 +57,7 @@ pub struct Options {
     pub relayed: bool,
 }
 
-/// What becomes of a link.
+/// A change of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// It is cut.
@@ -68,14 +68,14 @@ pub enum Fault {
     Doorbells(Faults),
 }
 
-/// What the doorbells of a link had to stand until now, since it was last asked.
+/// The faults of a link's doorbells since the last call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// What was asked for.
+    /// The faults that were asked for.
     pub faults: Faults,
-    /// How many were rung.
+    /// The number of doorbells that were rung.
     pub rung: u64,
-    /// How many of them were lost.
+    /// The number of those that were lost.
     pub lost: u64,
 }
 
@@ -187,9 +187,9 @@ struct Link {
 struct Side {
     node: usize,
     listener: UnixListener,
-    /// What its QEMU listens to.
+    /// The eventfd that its QEMU listens to.
     doorbells: Vec<OwnedFd>,
-    /// What the other side rings instead, when doorbells are relayed.
+    /// The eventfd that the other side rings instead, when doorbells are relayed.
     relays: Vec<OwnedFd>,
     client: Option<Client>,
 }
@@ -259,7 +259,7 @@ impl Link {
     fn join(&mut self, index: usize, stream: UnixStream) -> Result<()> {
         let (side, peer) = (&self.sides[index], &self.sides[1 - index]);
         let joined = Client { stream };
-        // What was rung before it was there is not for it.
+        // Doorbells rung before it was there are not for it.
         side.doorbells.iter().for_each(|doorbell| {
             silence(doorbell);
         });
@@ -433,7 +433,7 @@ impl Client {
     }
 }
 
-/// What poll reported about one side.
+/// The events that poll reported about one side.
 #[derive(Clone, Default)]
 struct Happened {
     listener: bool,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// What becomes of the doorbells of a link.
+/// The faults of a link's doorbells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Faults {
     /// Doorbells that are lost: the first number of each of the second number.

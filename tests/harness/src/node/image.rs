@@ -7,7 +7,7 @@ use crate::base::settings::{Boot, Purpose, Settings};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What a node is started from.
+/// The image that a node is started from.
 #[derive(Debug, Clone)]
 pub enum BootFiles {
     /// QEMU loads these itself.
@@ -73,7 +73,7 @@ impl TestPrograms {
 }
 
 impl Contents {
-    /// What a user gets: no test programs.
+    /// The image that a user gets: no test programs.
     pub fn product(purpose: Purpose) -> Self {
         Self::named_in(purpose, [])
     }
@@ -86,7 +86,7 @@ impl Contents {
         }
     }
 
-    /// What the benchmark boots.
+    /// The image that the benchmark boots.
     pub fn bench() -> Self {
         Self {
             purpose: Purpose::Release,
@@ -94,7 +94,7 @@ impl Contents {
         }
     }
 
-    /// What a user gets, and the test programs whose names are words of these scripts.
+    /// The image that a user gets, and the test programs whose names are words of these scripts.
     pub fn named_in<'a>(purpose: Purpose, scripts: impl IntoIterator<Item = &'a str>) -> Self {
         let in_name = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
         let (mut words, mut beginnings) = (BTreeSet::new(), BTreeSet::new());
@@ -120,7 +120,7 @@ impl Contents {
     }
 }
 
-/// What a run adds to an image.
+/// Files that a run adds to an image.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Additions<'a> {
     /// The program that the kernel starts, if not the bootstrap.
@@ -181,7 +181,7 @@ pub fn prepare(
     builder.build(contents)
 }
 
-/// What it takes to boot nodes so, beside QEMU.
+/// The programs needed to boot nodes so, beside QEMU.
 pub fn packages_for(boot: Boot) -> Vec<Package> {
     let mut wanted = Vec::new();
     if boot != Boot::Direct {

@@ -25,7 +25,7 @@ pub struct Guest {
     pub kvm: bool,
     /// Processor core to bind it to.
     pub core: Option<usize>,
-    /// What it boots.
+    /// The image that it boots.
     pub boot: BootFiles,
     /// The RAM of every node by node number, this one's included.
     pub memories: Vec<PathBuf>,
@@ -120,7 +120,7 @@ impl Guest {
         );
     }
 
-    /// What it boots.
+    /// The image that it boots.
     fn add_boot(&self, words: &mut Words) {
         match &self.boot {
             BootFiles::Direct {

@@ -35,7 +35,7 @@ const POLL: Duration = Duration::from_millis(5);
 /// Console output kept for those who attach later.
 const BACKLOG_BYTES: usize = 64 * 1024;
 
-/// What the machine is made of.
+/// The parts of the machine.
 #[derive(Debug)]
 pub struct Plan {
     /// Name of the folder for logs below `target/run`.
@@ -48,7 +48,7 @@ pub struct Plan {
     pub kvm: bool,
     /// Whether nodes are bound to cores.
     pub pin: bool,
-    /// What each node boots.
+    /// The image that each node boots.
     pub boot: Vec<BootFiles>,
     /// Nodes that `start_node` will start.
     pub late: Vec<usize>,

@@ -36,7 +36,7 @@ const MOST: u64 = 2 << 30;
 
 type Table = [u64; ENTRIES];
 
-/// What was looked at.
+/// The counts of what was checked.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Audit {
     /// Address spaces, each with the tables of a program.

@@ -19,7 +19,7 @@ impl StartRequest {
     /// Says how it went.
     pub fn answer(mut self, started: &Result<()>) {
         if let Err(failure) = started {
-            // Who asked may have gone.
+            // The program that asked may have gone.
             let _ = self.stream.write_all(failure.message.as_bytes());
         }
     }
@@ -47,7 +47,7 @@ pub fn listen(directory: &Path) -> Result<Receiver<StartRequest>> {
 
 fn take(stream: UnixStream, sender: &Sender<StartRequest>) {
     let mut line = String::new();
-    // What is no request gets no answer but the end of the connection.
+    // Bytes that are no request get no answer but the end of the connection.
     if BufReader::new(&stream).read_line(&mut line).is_ok()
         && let Ok(node) = line.trim().parse()
     {

@@ -30,7 +30,7 @@ impl Splitter {
         lines
     }
 
-    /// What is left when the console ends.
+    /// The rest of a line, when the console ends.
     pub fn finish(&mut self) -> Option<String> {
         if self.partial.is_empty() {
             None
@@ -70,7 +70,7 @@ pub enum Meaning {
     Step {
         /// Name of the step.
         name: String,
-        /// What went wrong, if it did.
+        /// The failure, if there was one.
         failure: Option<String>,
     },
     /// `VALUE <name>: <value>`: must be the same on every node that prints it.
@@ -86,7 +86,7 @@ pub enum Meaning {
     BadOrder(String),
 }
 
-/// What a script can ask the launcher for.
+/// A request of a script to the launcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
     /// `start <node>`: boot a late node, or one that was killed.
@@ -112,7 +112,7 @@ pub enum Order {
     Screen(usize, String),
 }
 
-/// What a line means, if anything.
+/// The meaning of a line, if it has one.
 pub fn meaning(line: &str) -> Option<Meaning> {
     // A report may follow text that had no line end, so the kernel's is searched for everywhere.
     if line.contains("KERNEL PANIC: ") {

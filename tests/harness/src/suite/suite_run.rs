@@ -50,7 +50,7 @@ pub struct Run {
     pub timeout: Duration,
     /// How to boot.
     pub boot: Boot,
-    /// What executes the nodes.
+    /// The way the nodes are executed.
     pub accel: Accel,
     /// Whether to bind nodes to cores.
     pub pin: bool,
@@ -76,7 +76,7 @@ pub enum NodeEnd {
     Killed,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// By node.

@@ -286,7 +286,7 @@ impl World {
             return;
         };
         self.report.faults.note(Fault::ClientKilled);
-        // What it had moved when it died has been moved.
+        // Bytes that it had moved when it died have been moved.
         let connection = &mut self.connections[at];
         if !connection.is_spoilt {
             connection.streams[side].sent = handle.mapped.position(Side::Send);

@@ -177,7 +177,7 @@ impl Ends {
 
     /// Whether something has happened since a call of this end fell asleep.
     pub fn is_awake(&mut self, side: usize) -> bool {
-        // What is broken is the next call's to say.
+        // The next call reports a broken connection.
         let _ = self.hear(side);
         std::mem::take(&mut self.ends[side].is_awake)
     }
@@ -345,7 +345,7 @@ impl Ends {
         let End {
             access, receivers, ..
         } = &mut self.ends[side];
-        // What was sent before the end arrives before it.
+        // Data sent before the end arrives before it.
         let is_down = access.is_down();
         let mut message = [0; PAYLOAD_BYTES];
         match receivers[channel as usize].receive_message(access, &mut message) {

@@ -372,7 +372,7 @@ impl World {
 
     fn sent(&mut self, wc: &WorkCompletion) -> Result<(), String> {
         let (at, side) = self.find(wc.qp)?;
-        // What has completed has arrived: the peer's completions are there.
+        // A completed send has arrived: the peer's completions are there.
         let peer = self.pairs[at].halves[1 - side].program;
         self.drain_receives(peer)?;
         loop {

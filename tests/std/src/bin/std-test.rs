@@ -43,7 +43,7 @@ fn main() {
     std::process::exit(status(&passed));
 }
 
-/// What the children of [`processes`] do.
+/// The work of the children of [`processes`].
 fn child(words: &[String]) -> ! {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {

@@ -330,7 +330,7 @@ fn commands_are_carried_out_in_every_state() {
             let runs_in_the_end = match (command, state) {
                 (Command::Boot, _) => true,
                 (Command::Reset, _) => false,
-                // What was refused changes nothing.
+                // A refused command changes nothing.
                 (Command::Shutdown, "resetting" | "gone") => true,
                 (Command::Shutdown, _) => false,
             };

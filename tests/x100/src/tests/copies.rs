@@ -311,7 +311,7 @@ fn channels_that_fail_together_are_repaired() {
     fixture.check();
 }
 
-/// What the CPU does in the place of the engine does not keep others waiting.
+/// Copies by the CPU in the place of the engine keep no others waiting.
 #[test]
 fn the_cpu_copies_in_slices() {
     let mut fixture = Fixture::new(2);

@@ -57,7 +57,7 @@ fn batch(fixture: &mut Fixture, side: &mut Side, random: &mut Random) {
         let length = 1 + random.below(most);
         let [from, mut to] = [0; 2].map(|_| range * RANGE + random.below(RANGE - length - 64));
         if random.below(2) == 0 {
-            // What the engine can do; else the CPU has to.
+            // Copies that the engine can do; else the CPU has to.
             to = to / 64 * 64 + from % 64;
         }
         let flags = [RmaFlags::SYNC, RmaFlags::SYNC | RmaFlags::ORDERED][random.below(2)];

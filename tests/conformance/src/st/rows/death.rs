@@ -60,7 +60,7 @@ pub const DEATH: &[Row] = &[
 
 const RANGE: u64 = 64 * 1024;
 
-/// What A is in when its peer goes.
+/// The call that A is in when its peer goes.
 struct Scene {
     ends: Ends,
     /// A's own mapped memory.
@@ -294,7 +294,7 @@ fn between(bench: &mut Bench<'_>) -> Checked {
 
 // ---- A peer that breaks the rules ----
 
-/// What it does.
+/// The call.
 #[derive(Clone, Copy, Debug)]
 enum Nonsense {
     /// A slot that is filled with a kind that is none.

@@ -84,7 +84,7 @@ pub const SIX: &[Row] = &[
     ),
 ];
 
-/// A connection whose ends have mapped so much memory each.
+/// A connection whose ends have mapped this number of bytes each.
 pub fn mapped(bench: &mut Bench<'_>, bytes: u64) -> Checked<(Ends, Memory, Memory)> {
     let ends = bench.ends_joined()?;
     let at_a = bench.map(ends.a, bytes)?;
@@ -206,7 +206,7 @@ fn pull_first(bench: &mut Bench<'_>) -> Checked {
     Ok(())
 }
 
-/// Pushes so many headers at one end and pulls them at the other, at the same time.
+/// Pushes this number of headers at one end and pulls them at the other, at the same time.
 pub fn stream(bench: &mut Bench<'_>, from: End, to: End, count: u64) -> Checked {
     let pushing = pushes(bench, from, count)?;
     let pulling = pulls(bench, to, count)?;

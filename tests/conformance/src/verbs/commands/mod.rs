@@ -30,7 +30,7 @@ pub trait Device {
     /// # Errors
     /// Those of the place.
     fn open(&mut self) -> Checked;
-    /// Executes a command by `call`, with room for an answer of so many bytes.
+    /// Executes a command by `call`, with room for an answer of this number of bytes.
     ///
     /// # Errors
     /// Those of the command.
@@ -40,7 +40,7 @@ pub trait Device {
     /// # Errors
     /// Those of the command.
     fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno>;
-    /// What there is of everything.
+    /// The numbers of all objects.
     ///
     /// # Errors
     /// Those of the place.
@@ -332,7 +332,7 @@ impl Runner<'_> {
     }
 
     fn other_context(&mut self) -> Checked {
-        // What another program, or an earlier one, has means nothing here.
+        // Handles of another program, or of an earlier one, mean nothing here.
         self.bench()?;
         self.is_fresh = false;
         self.device.open()?;
@@ -388,7 +388,7 @@ fn frames<'a>() -> [Frames<'a>; 10] {
     ]
 }
 
-/// What the conditions of [`frames`] are, in words, and what each gives.
+/// The conditions of [`frames`] in words, and the result of each.
 const FRAMES: [(&str, &str); 10] = [
     (
         "as it should be",
@@ -512,7 +512,7 @@ const PRESENT: [&str; 12] = [
     "slots",
 ];
 
-/// What the file says of them.
+/// Their rows in the file.
 pub fn present(stats: &str) -> Vec<u64> {
     let value = |name: &&str| {
         let mut lines = stats.lines().filter_map(|line| line.split_once(' '));
@@ -522,5 +522,5 @@ pub fn present(stats: &str) -> Vec<u64> {
     PRESENT.iter().filter_map(value).collect()
 }
 
-/// What a context that has gone answers.
+/// The answer of a context that has gone.
 pub const GONE: Errno = EIO;

@@ -19,7 +19,7 @@ pub struct Good {
     pub request: usize,
     pub answer: usize,
     pub fields: &'static [Field],
-    /// What it gives on the bench's objects.
+    /// Its result on the bench's objects.
     pub result: Option<Errno>,
 }
 
@@ -295,7 +295,7 @@ fn parsed(fields: &str) -> Option<Vec<Field>> {
     fields.split_whitespace().map(field).collect()
 }
 
-/// What a command gives by name: an error, or that it works.
+/// The result of a command by name: an error, or that it works.
 fn ending(name: &str) -> Option<Option<Errno>> {
     const ERRORS: [Errno; 8] = [
         EBADF, EBUSY, EINVAL, ENOENT, ENOMEM, ENOSPC, EOPNOTSUPP, EPERM,

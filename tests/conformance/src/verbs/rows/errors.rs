@@ -1,4 +1,4 @@
-//! Who gets which error, as data: one request between two queue pairs, and what both ends see.
+//! The table of errors: one request between two queue pairs, and the completions of both ends.
 
 mod table;
 
@@ -50,7 +50,7 @@ pub enum Far {
     With(Access),
 }
 
-/// What is posted.
+/// The request.
 pub struct Request {
     /// The operation.
     pub opcode: Opcode,
@@ -60,7 +60,7 @@ pub struct Request {
     pub own: Own,
     /// The peer's.
     pub far: Far,
-    /// What the responder's queue pair allows.
+    /// The access that the responder's queue pair allows.
     pub access: Access,
     /// Reads that it allows, and that the requester's does.
     pub reads: [u8; 2],
@@ -69,7 +69,7 @@ pub struct Request {
 /// Numbers and results of completions, in order.
 type Results = &'static [(u64, WcStatus)];
 
-/// What both ends see.
+/// The completions of both ends.
 pub struct Outcome {
     /// The request has the number 1, the SEND of 8 bytes behind it 2.
     pub sends: Results,
@@ -85,11 +85,11 @@ pub struct Outcome {
 pub struct ErrorRow {
     /// The type of both queue pairs.
     pub kind: QpType,
-    /// What is wrong, in words.
+    /// The fault, in words.
     pub what: &'static str,
     /// The request.
     pub request: Request,
-    /// What comes of it.
+    /// The outcome.
     pub outcome: &'static Outcome,
 }
 
@@ -133,7 +133,7 @@ impl ErrorRow {
         })
     }
 
-    /// Runs it, behind so many good messages.
+    /// Runs it, behind this number of good messages.
     ///
     /// # Errors
     /// What was other than the row says.
@@ -164,10 +164,10 @@ impl ErrorRow {
         bench.state(&b, far)?;
         let event = self.outcome.event.map(|event| (event, b.number));
         bench.events(Side::B, &Vec::from_iter(event))?;
-        // What was refused has stored nothing.
+        // A refused request has stored nothing.
         bench.holds(Side::B, OTHER, &[0x5a; 64])?;
         if own == QpState::Err {
-            // What is posted from now on is flushed.
+            // Requests posted from now on are flushed.
             bench.send(&a, 3, 8)?;
             bench.receive(&a, 4, 0, 8)?;
             bench.sent(&a, &[(3, WrFlushErr)])?;

@@ -213,7 +213,7 @@ fn last_bytes(bench: &mut Bench<'_>) -> Checked {
     Ok(())
 }
 
-/// So many tries, and the responder's timer.
+/// The number of tries, and the responder's timer.
 pub fn retries(count: u8, timer: u8) -> Spec {
     let mut spec = RC;
     (spec.attributes.rnr_retry, spec.attributes.min_rnr_timer) = (count, timer);
@@ -327,7 +327,7 @@ fn arm(bench: &mut Bench<'_>, qp: &Qp, solicited_only: bool) -> Checked {
     })
 }
 
-/// What the channel of the receives was told once the message is there.
+/// The events of the receives' channel once the message is there.
 fn told(bench: &mut Bench<'_>, a: &Qp, b: &Qp, flags: SendFlags) -> Checked<u64> {
     bench.receive(b, 10, 0, 8)?;
     let mut request = a.send(1, 8);

@@ -237,7 +237,7 @@ fn wrong_segments(suite: &mut Suite, victim: &mut Victim) {
     suite.equal("and comes", got, Some(true));
 }
 
-/// What `mad-test hold` does until it is killed.
+/// The work of `mad-test hold` until it is killed.
 pub fn hold() -> i32 {
     let port = Port::open().expect("umad0 opens");
     let mut agents = Vec::new();

@@ -107,7 +107,7 @@ impl Watcher {
         Some(data[32] & 15)
     }
 
-    /// What the node says by a directed route.
+    /// The node's answer by a directed route.
     fn node_info(&mut self) -> Option<u8> {
         let path = [1, self.node as u8 + 1];
         let mad = directed(0x11, 0, &path, self.next());

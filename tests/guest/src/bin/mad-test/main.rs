@@ -34,7 +34,7 @@ runtime::main!(main);
 const CLASS: u8 = 0x35;
 /// The attribute that ends the server.
 const END: u16 = 0xff;
-/// What `serve` may take at most.
+/// The longest time that `serve` may take.
 const LIMIT: Duration = Duration::from_secs(100);
 
 fn main() -> i32 {
@@ -289,7 +289,7 @@ fn serve(suite: &mut Suite) {
     }
 }
 
-/// A message for the server with so many bytes of data.
+/// A message for the server with this number of bytes of data.
 fn message(attribute: u16, tid: u32, bytes: usize) -> Vec<u8> {
     let mut message = get(CLASS, 1, attribute, 0, tid).bytes()[..40].to_vec();
     message[26] = 1;

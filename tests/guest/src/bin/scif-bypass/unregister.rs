@@ -102,7 +102,7 @@ fn copy(shared: &Shared, writes: bool) -> Result<(), String> {
     while !shared.stop.load(Ordering::Relaxed) {
         let first = shared.round.load(Ordering::SeqCst);
         let result = if writes {
-            // What belongs there, so that reading it back is no surprise.
+            // The expected contents, so that reading them back is no surprise.
             endpoint.vwrite_to(&[0xee; 5000], OFFSET + 777, RmaFlags::empty())
         } else {
             endpoint.vread_from(&mut buffer, OFFSET, RmaFlags::empty())

@@ -52,7 +52,7 @@ fn holds(memory: &Memory, seed: u64) -> Result<(), String> {
     }
 }
 
-/// What `scif_writeto` was given is what arrives, whatever is stored after the close.
+/// The bytes that `scif_writeto` was given arrive, whatever is stored after the close.
 pub fn writes(peer: &Peer) -> Result<(), String> {
     for is_dropped in [false, true] {
         let ends = Ends::new(peer)?;
@@ -69,7 +69,7 @@ pub fn writes(peer: &Peer) -> Result<(), String> {
     Ok(())
 }
 
-/// What `scif_readfrom` was to bring is there after the close, and nothing is stored later.
+/// The bytes of `scif_readfrom` are there after the close, and nothing is stored later.
 pub fn reads(peer: &Peer) -> Result<(), String> {
     let ends = Ends::new(peer)?;
     ends.remote.fill(0, BYTES, 43)?;

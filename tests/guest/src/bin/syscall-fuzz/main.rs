@@ -75,7 +75,7 @@ fn main() -> i32 {
         return 2;
     };
     let mut suite = Suite::new("syscall-fuzz");
-    // What is only made once is made before the first count.
+    // Objects that are made only once are made before the first count.
     suite.check("everything answers before", everything_answers());
     let before = calm();
     match storm(seed, Duration::from_secs(seconds)) {
@@ -166,7 +166,7 @@ fn begin(seed: u64) -> Result<Slot> {
     let null = Fd::new(path::open("/scheme/null", syscall::O_RDWR)?);
     let mut command = Command::new("syscall-fuzz");
     command.arg("--life").arg(alloc::format!("{seed}"));
-    // What it writes at random must not look like a report of anything.
+    // Its random output must not look like a report of anything.
     command.stdin(&null).stdout(&null).stderr(&null);
     command.fd(life::REPORT, write.raw());
     if seed % 2 == 1 {

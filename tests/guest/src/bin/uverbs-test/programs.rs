@@ -82,7 +82,7 @@ pub fn user() -> Result<(), String> {
     }
 }
 
-/// What another user finds while root has a context; each exit status says what was wrong.
+/// The view of another user while root has a context; each exit status says what was wrong.
 pub fn as_user() -> i32 {
     let lines = |path: &str| text(path).map(|text| text.lines().count());
     if lines("contexts") != Ok(1) || lines("qps") != Ok(1) || lines("mrs") != Ok(1) {

@@ -266,7 +266,7 @@ pub fn requests() -> Vec<(Command, Vec<u8>, usize, Errno)> {
         ..Default::default()
     };
     add(OpenXrcd, bytes(&xrcd), 4, 0);
-    // What ends an object; the objects are given up in an order in which they can be.
+    // The command that ends an object; objects are ended in an order that is possible.
     let qp = abi::DestroyQp {
         qp_handle: QP,
         ..Default::default()

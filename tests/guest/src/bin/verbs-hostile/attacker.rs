@@ -350,7 +350,7 @@ impl Attack {
             let patient = Options::new().retry_for(TIME_LIMIT);
             silent.push(patient.connect(to).map_err(text("connect"))?);
         }
-        // Who has something to say is heard.
+        // Peers that have sent something are read.
         let (lane, victim) = self.wanted_lane()?;
         lane.grant(victim.keys[0])?.map(drop).ok_or("denied".into())
     }

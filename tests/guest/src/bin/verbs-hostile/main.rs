@@ -29,12 +29,12 @@ const PORT: u16 = 5420;
 const CLAIMED: u32 = 1 << 8 | 5;
 /// Bytes of each region.
 const PAGE: usize = 4096;
-/// What memory is filled with that nobody else may write.
+/// The contents of memory that nobody else may write.
 const CANARY: u8 = 0xa5;
 
 type Checked<T = ()> = Result<T, String>;
 
-/// What the victim is asked for, and what it answers with.
+/// Requests to the victim, and its answers.
 #[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 struct Order {

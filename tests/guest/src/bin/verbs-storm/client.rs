@@ -95,7 +95,7 @@ impl Session {
         }
     }
 
-    /// Sends so many messages and leaves. `false`: the server was lost.
+    /// Sends this number of messages and leaves. `false`: the server was lost.
     fn play(&mut self, random: &mut Random, count: u32) -> Step<bool> {
         while self.sent < count {
             if !self.request(random)? {

@@ -1,4 +1,4 @@
-//! What both kinds of programs have: a queue pair with memory, and the rules for what completes.
+//! One end: a queue pair with memory, and the rules for its completions.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -262,7 +262,7 @@ impl End {
         let deadline = Deadline::from_now();
         while !self.posted.is_empty() || !self.waiting.is_empty() {
             self.finish_sends()?;
-            // What had arrived is delivered before the flush.
+            // Messages that had arrived are delivered before the flush.
             self.messages()?;
             if deadline.has_passed() {
                 let (sends, receives) = (self.posted.len(), self.waiting.len());

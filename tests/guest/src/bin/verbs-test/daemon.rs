@@ -1,4 +1,4 @@
-//! What the daemon of the device knows of a context, its limits, and its death.
+//! Tests of the device's daemon: its view of a context, its limits, and its death.
 
 use alloc::format;
 use alloc::string::String;
@@ -146,7 +146,7 @@ fn limit() -> Checked {
     if second != Err(verbs::Error::NoMemory) {
         return Err(format!("{second:?} beyond the limit"));
     }
-    // What was refused has left nothing.
+    // Refused commands have left nothing.
     let locked = read("stats")?;
     let locked = locked
         .lines()
@@ -179,7 +179,7 @@ fn death() -> Checked {
     if (event.kind, event.subject) != (EventType::DeviceFatal, None) {
         return Err(format!("{event:?}"));
     }
-    // What is connected stays connected.
+    // Connected queue pairs stay connected.
     message(&end)?;
     let refused = context.protection_domain().map(drop);
     let number = refused.map_err(verbs::Error::errno);

@@ -178,7 +178,7 @@ impl World {
             // It has begun anew, and this was for the former one.
             return Ok(());
         };
-        // Who waited before looks again.
+        // Calls that waited before look again.
         channel.receives = false;
         channel.waits = None;
         match session.answer(state) {
@@ -215,7 +215,7 @@ impl World {
             channel.pushed.clear();
             channel.tokens.clear();
             if side == 0 {
-                // What the server pushed to the former program arrives nowhere.
+                // Headers that the server pushed to the former program arrive nowhere.
                 self.places[1].channels[number].session = None;
                 self.places[1].channels[number].pushed.clear();
                 self.places[1].channels[number].tokens.clear();
