@@ -186,7 +186,7 @@ fn accept_set_up(index: usize, listener: &Socket, flags: c_int) -> Result<(c_int
                     .as_ref()
                     .map(|chosen| chosen.lock().inherited());
                 socket.transfers = inherited.map(Mutex::new);
-                transfers::finish(&socket, accepted.established);
+                socket.set_established(accepted.established);
                 let number = give(accepted.file.into_raw(), socket, flags)?;
                 return Ok((number, address_of(accepted.peer)));
             }

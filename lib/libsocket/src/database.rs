@@ -46,7 +46,7 @@ struct Info {
     next: *mut Info,
 }
 
-/// What `getaddrinfo` allocates: the structure and what it points to. The structure is first, so
+/// A result of `getaddrinfo`: the structure and what it points to. The structure is first, so
 /// that its address is the one of the whole.
 #[repr(C)]
 struct Found {
@@ -135,7 +135,7 @@ unsafe extern "C" fn getaddrinfo(
         let text = |place: *const c_char| (!place.is_null()).then(|| text_of(place));
         (text(name), text(service), hints.as_ref())
     };
-    // What is not UTF-8 names nothing.
+    // A name that is not UTF-8 names nothing.
     let (Some(name), Some(service)) = (
         name.map_or(Some(None), |name| name.map(Some)),
         service.map_or(Some(None), |service| service.map(Some)),
@@ -271,7 +271,7 @@ struct Service {
 /// A structure of C's, and the text and the list that it leads to.
 type Whole<T> = (T, Vec<u8>, [*mut c_char; 2]);
 
-/// What the functions return that have no place of the caller's; the next call overwrites it.
+/// The results of functions that return no memory of the caller's; the next call overwrites them.
 struct Answer<T>(Mutex<Option<Box<Whole<T>>>>);
 
 // SAFETY: the pointers lead to what is in the box itself, or to constants; what is done with them

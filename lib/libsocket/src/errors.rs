@@ -1,4 +1,4 @@
-//! What SCIF's errors mean to a user of sockets.
+//! The translation of SCIF's errors into those of sockets.
 
 use core::time::Duration;
 

@@ -6,9 +6,9 @@ use skiff_libc::errno;
 use syscall::error::{EFAULT, EINVAL, EOPNOTSUPP};
 
 use crate::address::{Address, SOCKADDR_BYTES};
-use crate::files::{self, Part};
 use crate::messages::Received;
-use crate::{Result, calls, options, socket};
+use crate::parts::{self, Part};
+use crate::{Result, calls, files, option_calls, socket};
 
 /// `socklen_t`.
 type Length = u32;
@@ -213,7 +213,7 @@ unsafe extern "C" fn sendmsg(number: c_int, message: *const Message, flags: c_in
         return errno::fail(EOPNOTSUPP);
     }
     // SAFETY: the caller's parts.
-    let parts = unsafe { files::parts_of(message.parts, message.count) };
+    let parts = unsafe { parts::parts_of(message.parts, message.count) };
     send_parts(number, parts, flags)
 }
 
@@ -248,7 +248,7 @@ unsafe extern "C" fn recvmsg(number: c_int, message: *mut Message, flags: c_int)
         return errno::fail(EFAULT);
     };
     // SAFETY: the caller's parts.
-    let parts = unsafe { files::parts_of(message.parts, message.count) };
+    let parts = unsafe { parts::parts_of(message.parts, message.count) };
     let received = receive_parts(number, parts, flags);
     count(received.map(|received| {
         message.name_length = 0;
@@ -275,7 +275,7 @@ unsafe extern "C" fn getsockopt(
         if room > c_int::MAX as usize {
             return Err(EINVAL);
         }
-        let (bytes, count) = options::get(index, &socket, level, name)?;
+        let (bytes, count) = option_calls::get(index, &socket, level, name)?;
         let bytes = &bytes[..count.min(room)];
         // SAFETY: the same contract.
         unsafe { store(value, length, bytes) }
@@ -303,6 +303,6 @@ unsafe extern "C" fn setsockopt(
                 .cast::<u8>()
                 .copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len());
         }
-        options::set(index, &socket, level, name, bytes)
+        option_calls::set(index, &socket, level, name, bytes)
     }))
 }

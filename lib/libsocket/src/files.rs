@@ -1,28 +1,16 @@
-//! What the C library calls for descriptors that are sockets.
+//! The functions that the C library calls for descriptors that are sockets.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 
 use scif::raw::Range;
 use skiff_libc::descriptor;
-use syscall::error::{EBADF, EFAULT, EINVAL, EMSGSIZE};
+use syscall::error::{EBADF, EINVAL};
 use syscall::flag::O_NONBLOCK;
 
 use crate::messages::Received;
+use crate::parts::{Part, parts_of};
 use crate::socket::{self, Socket};
-use crate::{Result, greetings, messages, transfer};
-
-/// C's `struct iovec`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Part {
-    /// The first byte.
-    pub start: *mut c_void,
-    /// The number of bytes.
-    pub length: usize,
-}
-
-/// Most parts of a transfer (`IOV_MAX`).
-const MOST_PARTS: usize = 1024;
+use crate::{Result, closing, greetings, messages, readiness, transfer};
 
 unsafe extern "C" {
     /// Lets go of an endpoint's rings; in `libscif`.
@@ -34,22 +22,6 @@ fn give(result: Result<usize>) -> isize {
     match result {
         Ok(value) => value as isize,
         Err(error) => -(error as isize),
-    }
-}
-
-/// The parts that a C program names.
-///
-/// # Safety
-/// C's contract: there are `count` parts.
-pub unsafe fn parts_of<'a>(parts: *const Part, count: usize) -> Result<&'a [Part]> {
-    match count {
-        0 => Ok(&[]),
-        _ if parts.is_null() => Err(EFAULT),
-        1..=MOST_PARTS => {
-            // SAFETY: the caller's promise.
-            Ok(unsafe { core::slice::from_raw_parts(parts, count) })
-        }
-        _ => Err(EMSGSIZE),
     }
 }
 
@@ -107,7 +79,7 @@ pub fn receive(index: usize, socket: &Socket, parts: &[Part], flags: c_int) -> R
     if socket.transfers.is_some() {
         return messages::receive(index, socket, parts, flags);
     }
-    // What is behind the first part cannot be peeked at.
+    // Bytes behind the first part cannot be peeked at.
     let parts = &parts[..if flags & PEEK != 0 {
         parts.len().min(1)
     } else {
@@ -145,7 +117,7 @@ unsafe extern "C" fn skiff_socket_write(number: c_int, parts: *const Part, count
 #[unsafe(no_mangle)]
 extern "C" fn skiff_socket_readiness(number: c_int, events: c_int) -> c_int {
     let look = |(index, socket): (_, alloc::sync::Arc<Socket>)| {
-        transfer::readiness(index, &socket, events)
+        readiness::readiness(index, &socket, events)
     };
     socket::find(number)
         .and_then(look)
@@ -208,7 +180,7 @@ extern "C" fn skiff_socket_after_fork(in_child: bool) {
 #[unsafe(no_mangle)]
 extern "C" fn skiff_socket_forget(number: c_int) {
     if let Ok(index) = usize::try_from(number) {
-        socket::remove(index);
+        closing::close(index);
     }
 }
 

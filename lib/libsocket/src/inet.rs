@@ -86,7 +86,7 @@ unsafe extern "C" fn inet_ntop(
     place: *mut c_char,
     size: u32,
 ) -> *const c_char {
-    // SAFETY: the caller's address, of so many bytes for its family.
+    // SAFETY: the caller's address, whose length its family gives.
     let text = match (family, unsafe { host.cast::<[u8; 4]>().as_ref() }) {
         (AF_INET6, Some(_)) => {
             // SAFETY: as above.

@@ -22,11 +22,15 @@ pub mod services;
 #[cfg(target_os = "redox")]
 mod calls;
 #[cfg(target_os = "redox")]
+mod closing;
+#[cfg(target_os = "redox")]
 mod database;
 #[cfg(target_os = "redox")]
 mod exports;
 #[cfg(target_os = "redox")]
 mod files;
+#[cfg(target_os = "redox")]
+mod greeting;
 #[cfg(target_os = "redox")]
 mod greetings;
 #[cfg(target_os = "redox")]
@@ -38,7 +42,13 @@ mod messages;
 #[cfg(target_os = "redox")]
 mod node;
 #[cfg(target_os = "redox")]
+mod option_calls;
+#[cfg(target_os = "redox")]
 mod options;
+#[cfg(target_os = "redox")]
+mod parts;
+#[cfg(target_os = "redox")]
+mod readiness;
 #[cfg(target_os = "redox")]
 pub mod socket;
 #[cfg(target_os = "redox")]

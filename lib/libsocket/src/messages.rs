@@ -14,8 +14,8 @@ use syscall::error::{
     EBADF, ECONNRESET, EINTR, EMSGSIZE, ENOBUFS, ENOPROTOOPT, EOPNOTSUPP, EPIPE, EPROTO,
 };
 
-use crate::files::Part;
 use crate::packet::{Progress, Unsent};
+use crate::parts::Part;
 use crate::socket::Socket;
 use crate::transfer::{Waiting, event, flag, wait_for_connection};
 use crate::transfers::Transfers;
@@ -27,7 +27,7 @@ const END_OF_RECORD: c_int = 0x80;
 /// How long `close` waits for room for what did not fit.
 const CLOSE_TIME: Duration = Duration::from_secs(30);
 
-/// What was received.
+/// The result of receiving.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Received {
     /// Bytes.
@@ -36,7 +36,7 @@ pub struct Received {
     pub flags: c_int,
 }
 
-/// What the socket keeps of its messages.
+/// The state of a socket's messages.
 fn kept(socket: &Socket) -> Result<&Mutex<Transfers>> {
     let transfers = socket.transfers.as_ref().ok_or(ENOPROTOOPT)?;
     match transfers.lock().has_bypass() {
@@ -199,7 +199,7 @@ fn deliver(message: &[u8], parts: &[Part], flags: c_int) -> Result<Received> {
     })
 }
 
-/// What messages are ready for: IN, OUT and HUP as SCIF has them.
+/// The readiness of a socket of messages: IN, OUT and HUP as SCIF has them.
 pub fn readiness(number: usize, transfers: &Mutex<Transfers>) -> Result<Readiness> {
     let mut kept = transfers.lock();
     let ring = |wanted: Readiness| {

@@ -1,4 +1,4 @@
-//! `getsockopt` and `setsockopt`.
+//! The options that a program has set on a socket.
 
 use alloc::collections::BTreeMap;
 use core::ffi::c_int;
@@ -6,24 +6,17 @@ use core::time::Duration;
 
 use syscall::error::{EDOM, EINVAL, ENOPROTOOPT};
 
-use crate::socket::{Phase, Socket};
-use crate::{Result, transfers};
+use crate::Result;
 
-const SOL_SOCKET: c_int = 1;
+/// The level of options of all sockets.
+pub const SOL_SOCKET: c_int = 1;
 const IPPROTO_IP: c_int = 0;
-const IPPROTO_TCP: c_int = 6;
-const AF_INET: c_int = 2;
-const SOCK_STREAM: c_int = 1;
-const SOCK_SEQPACKET: c_int = 5;
+/// The level of TCP's options.
+pub const IPPROTO_TCP: c_int = 6;
 
-const SO_TYPE: c_int = 3;
-const SO_ERROR: c_int = 4;
 const SO_LINGER: c_int = 13;
 const SO_RCVTIMEO: c_int = 20;
 const SO_SNDTIMEO: c_int = 21;
-const SO_ACCEPTCONN: c_int = 30;
-const SO_PROTOCOL: c_int = 38;
-const SO_DOMAIN: c_int = 39;
 
 /// `SO_BUSY_POLL`: how calls of `st.h` wait.
 const BUSY_POLL: (c_int, c_int, c_int) = (SOL_SOCKET, 46, 0);
@@ -70,7 +63,7 @@ const REMEMBERED: &[(c_int, c_int, c_int)] = &[
     (IPPROTO_TCP, 18, 0),
 ];
 
-/// What `SO_SNDBUF` and the like say first: the size of a connection's ring.
+/// The first value of `SO_SNDBUF` and the like: the size of a connection's ring.
 const RING_BYTES: c_int = 256 * 1024;
 
 /// The options of a socket. Accepted ones have their listener's.
@@ -92,9 +85,63 @@ impl Options {
         let value = self.numbers.get(&(level, name)).copied();
         value.unwrap_or(first) > 0
     }
+
+    /// Sets an option.
+    ///
+    /// # Errors
+    /// `EINVAL` too short, `EDOM`, `ENOPROTOOPT`.
+    pub fn set(&mut self, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
+        match (level, name) {
+            (SOL_SOCKET, SO_LINGER) => {
+                let seconds = int_of(value.get(4..).unwrap_or_default())?;
+                self.linger = [int_of(value)?, seconds];
+            }
+            (SOL_SOCKET, SO_RCVTIMEO) => self.receive_limit = limit_of(value)?,
+            (SOL_SOCKET, SO_SNDTIMEO) => self.send_limit = limit_of(value)?,
+            (level, name) if first_value(level, name).is_some() => {
+                self.numbers.insert((level, name), int_of(value)?);
+            }
+            _ => return Err(ENOPROTOOPT),
+        }
+        Ok(())
+    }
+
+    /// An option's value: the bytes and how many.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT`.
+    pub fn get(&self, level: c_int, name: c_int) -> Result<([u8; 16], usize)> {
+        match (level, name) {
+            (SOL_SOCKET, SO_LINGER) => {
+                let mut bytes = [0; 16];
+                let [on, seconds] = self.linger.map(c_int::to_ne_bytes);
+                bytes[..4].copy_from_slice(&on);
+                bytes[4..8].copy_from_slice(&seconds);
+                Ok((bytes, 8))
+            }
+            (SOL_SOCKET, SO_RCVTIMEO) => Ok((limit_bytes(self.receive_limit), 16)),
+            (SOL_SOCKET, SO_SNDTIMEO) => Ok((limit_bytes(self.send_limit), 16)),
+            (level, name) => {
+                let first = first_value(level, name).ok_or(ENOPROTOOPT)?;
+                let value = self.numbers.get(&(level, name)).copied();
+                Ok(number_bytes(value.unwrap_or(first)))
+            }
+        }
+    }
 }
 
-fn int_of(bytes: &[u8]) -> Result<c_int> {
+/// A number as `getsockopt` gives it.
+pub fn number_bytes(value: c_int) -> ([u8; 16], usize) {
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&value.to_ne_bytes());
+    (bytes, 4)
+}
+
+/// The number that `setsockopt` was given.
+///
+/// # Errors
+/// `EINVAL`: too short.
+pub fn int_of(bytes: &[u8]) -> Result<c_int> {
     let first = bytes.first_chunk().ok_or(EINVAL)?;
     Ok(c_int::from_ne_bytes(*first))
 }
@@ -123,77 +170,7 @@ fn limit_bytes(limit: Option<Duration>) -> [u8; 16] {
     bytes
 }
 
-/// Sets an option.
-///
-/// # Errors
-/// `EINVAL` too short, `EDOM`, `ENOPROTOOPT`; those of [`transfers::set`].
-pub fn set(number: usize, socket: &Socket, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
-    if level == transfers::LEVEL && socket.transfers.is_some() {
-        return transfers::set(number, socket, name, int_of(value)?);
-    }
-    let mut options = socket.options.lock();
-    match (level, name) {
-        (SOL_SOCKET, SO_LINGER) => {
-            let seconds = int_of(value.get(4..).unwrap_or_default())?;
-            options.linger = [int_of(value)?, seconds];
-        }
-        (SOL_SOCKET, SO_RCVTIMEO) => options.receive_limit = limit_of(value)?,
-        (SOL_SOCKET, SO_SNDTIMEO) => options.send_limit = limit_of(value)?,
-        (level, name) if first_value(level, name).is_some() => {
-            options.numbers.insert((level, name), int_of(value)?);
-        }
-        _ => return Err(ENOPROTOOPT),
-    }
-    Ok(())
-}
-
 fn first_value(level: c_int, name: c_int) -> Option<c_int> {
     let is_it = |option: &&(c_int, c_int, c_int)| (option.0, option.1) == (level, name);
     REMEMBERED.iter().find(is_it).map(|option| option.2)
-}
-
-/// An option's value: the bytes and how many.
-///
-/// # Errors
-/// `ENOPROTOOPT`.
-pub fn get(number: usize, socket: &Socket, level: c_int, name: c_int) -> Result<([u8; 16], usize)> {
-    let is_for_transfers = socket.transfers.is_some();
-    let value = match (level, name) {
-        (transfers::LEVEL, name) if is_for_transfers => transfers::get(number, socket, name)?,
-        (SOL_SOCKET, SO_TYPE) if is_for_transfers => SOCK_SEQPACKET,
-        (SOL_SOCKET, SO_PROTOCOL) if is_for_transfers => transfers::LEVEL,
-        (SOL_SOCKET, SO_TYPE) => SOCK_STREAM,
-        (SOL_SOCKET, SO_DOMAIN) => AF_INET,
-        (SOL_SOCKET, SO_PROTOCOL) => IPPROTO_TCP,
-        (SOL_SOCKET, SO_ERROR) => {
-            socket.collect(number);
-            socket.take_error()
-        }
-        (SOL_SOCKET, SO_ACCEPTCONN) => (socket.state().phase == Phase::Listening).into(),
-        (SOL_SOCKET, SO_LINGER) => {
-            let mut bytes = [0; 16];
-            let [on, seconds] = socket.options.lock().linger.map(c_int::to_ne_bytes);
-            bytes[..4].copy_from_slice(&on);
-            bytes[4..8].copy_from_slice(&seconds);
-            return Ok((bytes, 8));
-        }
-        (SOL_SOCKET, SO_RCVTIMEO) => {
-            return Ok((limit_bytes(socket.options.lock().receive_limit), 16));
-        }
-        (SOL_SOCKET, SO_SNDTIMEO) => {
-            return Ok((limit_bytes(socket.options.lock().send_limit), 16));
-        }
-        (level, name) => {
-            let first = first_value(level, name).ok_or(ENOPROTOOPT)?;
-            let options = socket.options.lock();
-            options
-                .numbers
-                .get(&(level, name))
-                .copied()
-                .unwrap_or(first)
-        }
-    };
-    let mut bytes = [0; 16];
-    bytes[..4].copy_from_slice(&value.to_ne_bytes());
-    Ok((bytes, 4))
 }

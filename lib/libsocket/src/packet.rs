@@ -9,7 +9,7 @@ use st_core::frame::{Frame, HEAD_BYTES, Malformed};
 /// Bytes that are taken from the stream at once.
 const STEP_BYTES: usize = 64 * 1024;
 
-/// What receiving has come to.
+/// The progress of receiving a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Progress {
     /// A message is there.

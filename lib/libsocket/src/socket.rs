@@ -18,12 +18,12 @@ use skiff_libc::descriptor;
 use syscall::error::{EALREADY, EBADF, EINPROGRESS, EISCONN, ENOTCONN, ENOTSOCK};
 use syscall::flag::{F_GETFL, O_NONBLOCK};
 
-use crate::greetings::Greeting;
+use crate::greeting::Greeting;
 use crate::options::Options;
-use crate::transfers::{self, Transfers};
-use crate::{Result, errors, messages};
+use crate::transfers::{self, Established, Transfers};
+use crate::{Result, errors};
 
-/// What a socket is used for.
+/// The use of a socket.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Phase {
     /// Nothing yet.
@@ -37,10 +37,10 @@ pub enum Phase {
     Listening,
 }
 
-/// What changes in the life of a socket.
+/// The part of a socket's state that changes in its life.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct State {
-    /// What it is used for.
+    /// Its use.
     pub phase: Phase,
     /// The address given to `bind`; `None` before that.
     pub bound: Option<u32>,
@@ -162,7 +162,19 @@ impl Socket {
         }
         let chosen = transfers.lock().inherited();
         let established = transfers::establish(number, &chosen);
-        Some(established.map(|established| transfers::finish(self, established)))
+        Some(established.map(|established| self.set_established(established)))
+    }
+
+    /// Records that a connection of Scheduled Transfers is set up.
+    pub fn set_established(&self, established: Established) {
+        if let Some(transfers) = &self.transfers {
+            transfers.lock().set_established(established);
+        }
+    }
+
+    /// Counts a descriptor less; whether it was the last one.
+    pub fn drop_descriptor(&self) -> bool {
+        self.descriptors.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
     /// The state of a socket that can transfer data.
@@ -258,38 +270,14 @@ pub fn opened(index: usize, socket: Socket, close_on_exec: bool) -> c_int {
     number
 }
 
-/// Forgets a descriptor that is about to be closed. Calls of other threads go on with what they
-/// have, but a listener's end, and a connection's with the bypass.
-pub fn remove(index: usize) {
-    let Some(Some(socket)) = TABLE.lock().get(index).cloned() else {
-        return;
-    };
-    let is_last = socket.descriptors.fetch_sub(1, Ordering::Relaxed) == 1;
-    if is_last {
-        let state = socket.state();
-        let is_open = state.phase == Phase::Connected && !state.is_write_shut;
-        if is_open && socket.transfers.is_some() {
-            messages::end(index, &socket);
-        }
-        socket.update(|state| state.is_closed = true);
-    }
-    TABLE.lock()[index] = None;
-    let has_bypass = |transfers: &Mutex<Transfers>| transfers.lock().has_bypass();
-    let is_shared = match socket.state().phase {
-        Phase::Listening => true,
-        Phase::Connected => socket.transfers.as_ref().is_some_and(has_bypass),
-        _ => false,
-    };
-    if is_last && is_shared {
-        // A channel that is attached has memory of the peer mapped: SCIF's connection ends when it
-        // is detached. The peer is to hear of it now.
-        let established = |transfers: &Mutex<Transfers>| transfers.lock().established().ok();
-        let established = socket.transfers.as_ref().and_then(established);
-        if let Some(link) = established.and_then(|established| established.link) {
-            link.say_end();
-        }
-        // Threads that wait in `accept`, and the bypass, keep the file open, so closing alone would
-        // end nothing. What has gone already needs nothing more.
-        let _ = raw::shutdown(index);
+/// The socket of a descriptor of the system, if it is one that is known.
+pub fn get(index: usize) -> Option<Arc<Socket>> {
+    TABLE.lock().get(index).cloned().flatten()
+}
+
+/// Forgets the socket of a descriptor.
+pub fn take(index: usize) {
+    if let Some(place) = TABLE.lock().get_mut(index) {
+        *place = None;
     }
 }

@@ -1,4 +1,4 @@
-//! Sending, receiving and readiness: the data path of stream sockets, which is `lib/scif`'s.
+//! Sending and receiving: the data path of stream sockets, which is `lib/scif`'s.
 
 use alloc::vec;
 use core::ffi::{c_int, c_short, c_ulong};
@@ -8,11 +8,11 @@ use core::time::Duration;
 use libscif::table;
 use runtime::time::Instant;
 use scif::raw::{self, Range};
-use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
+use scif_abi::flags::{RecvFlags, SendFlags};
 use syscall::error::{EAGAIN, EALREADY, EBADF, EFAULT, EINTR, EINVAL, EOPNOTSUPP, EPIPE};
 
-use crate::socket::{Phase, Socket, State};
-use crate::{Result, errors, greetings, messages, node};
+use crate::socket::{Socket, State};
+use crate::{Result, errors, node};
 
 /// Flags of C's `send` and `recv`.
 pub mod flag {
@@ -241,7 +241,7 @@ pub fn receive(number: usize, socket: &Socket, buffer: Range<'_>, flags: c_int) 
     }
 }
 
-/// What a call on the ring that failed gives.
+/// The result for the caller of a failed call on the ring.
 fn ended(number: usize, socket: &Socket, error: i32) -> Result<usize> {
     match error {
         EBADF | EINTR if socket.state().is_read_shut => Ok(0),
@@ -347,54 +347,4 @@ pub fn wait_for_connection(number: usize, socket: &Socket, waiting: Waiting) -> 
             result => return result,
         }
     }
-}
-
-/// What a socket is ready for, of `events` and `ERR` and `HUP`.
-///
-/// # Errors
-/// `EBADF`.
-pub fn readiness(number: usize, socket: &Socket, events: c_int) -> Result<c_int> {
-    socket.collect(number);
-    let state = socket.state();
-    let reads = events & (event::IN | event::READ_NORMAL);
-    let writes = events & (event::OUT | event::WRITE_NORMAL);
-    let wanted = Readiness::IN | Readiness::OUT | Readiness::READ_HUP;
-    let found = match state.phase {
-        Phase::Connecting(..) => return Ok(0),
-        Phase::Fresh if state.error != 0 => return Ok(reads | writes | event::ERR | event::HUP),
-        Phase::Fresh => return Ok(writes | event::HUP),
-        _ if state.is_read_shut && state.is_write_shut => Readiness::HUP,
-        Phase::Listening if socket.transfers.is_some() => {
-            let mut found = Readiness::empty();
-            found.set(Readiness::IN, greetings::is_ready(number, socket));
-            found
-        }
-        phase => match &socket.transfers {
-            Some(transfers) if phase == Phase::Connected => messages::readiness(number, transfers)?,
-            _ => {
-                let found = table::with(number, |bypass| bypass.readiness(number, wanted.bits()))?;
-                Readiness::from_bits_truncate(found)
-            }
-        },
-    };
-    let mut ready = 0;
-    if found.contains(Readiness::IN) || state.is_read_shut || !socket.peeked.lock().is_empty() {
-        ready |= reads;
-    }
-    if found.contains(Readiness::OUT) || state.is_write_shut {
-        ready |= writes;
-    }
-    if found.contains(Readiness::READ_HUP) {
-        ready |= events & event::READ_HUP;
-    }
-    // Both directions have ended, if each was shut down by its sender.
-    let is_over = found.contains(Readiness::READ_HUP) && state.is_write_shut;
-    if found.contains(Readiness::HUP) || is_over {
-        // Whatever is tried ends at once.
-        ready |= reads | writes | event::HUP | events & event::READ_HUP;
-    }
-    if found.contains(Readiness::ERR) {
-        ready |= event::ERR;
-    }
-    Ok(ready)
 }

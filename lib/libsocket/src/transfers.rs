@@ -1,4 +1,4 @@
-//! What sockets of Scheduled Transfers have beside others: their options, and the set-up of their
+//! The state of sockets of Scheduled Transfers: their options, and the set-up of their
 //! connections.
 
 use alloc::collections::BTreeMap;
@@ -13,13 +13,10 @@ use scif_abi::flags::{Readiness, SendFlags};
 use st::{Connection, Handshake};
 use st_core::record::{Parameters, RECORD_BYTES, Record};
 use st_core::setup::{self, Refused};
-use syscall::error::{
-    ECONNREFUSED, ECONNRESET, EINVAL, EISCONN, ENOPROTOOPT, ENOTCONN, ENXIO, ETIMEDOUT,
-};
+use syscall::error::{ECONNREFUSED, ECONNRESET, EINVAL, ENOPROTOOPT, ENOTCONN, ENXIO, ETIMEDOUT};
 
 use crate::Result;
 use crate::packet::{Assembler, Unsent};
-use crate::socket::{Phase, Socket};
 
 /// `IPPROTO_STP`.
 pub const LEVEL: c_int = 118;
@@ -58,18 +55,18 @@ pub struct Established {
     pub link: Option<Arc<Connection>>,
 }
 
-/// What a socket of Scheduled Transfers keeps.
+/// The state of a socket of Scheduled Transfers.
 #[derive(Default)]
 pub struct Transfers {
     options: Chosen,
     established: Option<Established>,
     /// Messages that are coming.
     pub assembler: Assembler,
-    /// What did not fit into the ring.
+    /// Bytes that did not fit into the ring.
     pub unsent: Unsent,
 }
 
-/// What a program chooses.
+/// The options that a program has chosen.
 #[derive(Clone)]
 pub struct Chosen {
     setup: setup::Options,
@@ -103,6 +100,62 @@ impl Transfers {
         self.options.setup.bypass
     }
 
+    /// Whether there is an option of this name that can be set.
+    pub fn can_set(name: c_int) -> bool {
+        HINTS.contains(&name) || [BYPASS, LOCAL_SLOTS, TOLD_SLOTS, CHANNELS].contains(&name)
+    }
+
+    /// Sets an option.
+    ///
+    /// # Errors
+    /// `EINVAL`: a bad value.
+    pub fn set_option(&mut self, name: c_int, value: c_int) -> Result<()> {
+        let options = &mut self.options;
+        match name {
+            BYPASS if matches!(value, 0 | 1) => options.setup.bypass = value == 1,
+            // Values out of range are refused by connect and accept.
+            LOCAL_SLOTS | TOLD_SLOTS if value > 0 => options.setup.slots = value as u32,
+            CHANNELS if value > 0 => options.setup.channels = value as u32,
+            VIRTUAL_CHANNEL if !(1..=3).contains(&value) => return Err(EINVAL),
+            _ if HINTS.contains(&name) => {
+                options.hints.insert(name, value);
+            }
+            _ => return Err(EINVAL),
+        }
+        Ok(())
+    }
+
+    /// An option of the socket with this descriptor.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT`; `ENOTCONN` for what the peer tells.
+    pub fn option(&self, number: usize, name: c_int) -> Result<c_int> {
+        let setup = self.options.setup;
+        let established = self.established();
+        let value = match name {
+            BYPASS => setup.bypass.into(),
+            LOCAL_SLOTS | TOLD_SLOTS => setup.slots as c_int,
+            CHANNELS => setup.channels as c_int,
+            LOCAL_KEY => established?.own.key as c_int,
+            REMOTE_KEY => established?.peer.key as c_int,
+            REMOTE_SLOTS => established?.peer.slots as c_int,
+            LOCAL_PORT => raw::local(number)?.port().into(),
+            REMOTE_PORT => established?.peer.port.into(),
+            LOCAL_UNIT => UNIT_BITS,
+            LOCAL_BUFFER => BUFFER_BITS,
+            REMOTE_UNIT => established.map(|_| UNIT_BITS)?,
+            REMOTE_BUFFER => established.map(|_| BUFFER_BITS)?,
+            name if HINTS.contains(&name) => self.options.hints.get(&name).copied().unwrap_or(0),
+            _ => return Err(ENOPROTOOPT),
+        };
+        Ok(value)
+    }
+
+    /// Records a connection that is set up.
+    pub fn set_established(&mut self, established: Established) {
+        self.established = Some(established);
+    }
+
     /// The connection.
     ///
     /// # Errors
@@ -110,72 +163,6 @@ impl Transfers {
     pub fn established(&self) -> Result<Established> {
         self.established.clone().ok_or(ENOTCONN)
     }
-}
-
-/// Sets an option of the level.
-///
-/// # Errors
-/// `EINVAL` a bad value, or the socket is bound; `EISCONN` it listens or is connected;
-/// `ENOPROTOOPT`.
-pub fn set(number: usize, socket: &Socket, name: c_int, value: c_int) -> Result<()> {
-    let is_hint = HINTS.contains(&name);
-    if !is_hint && ![BYPASS, LOCAL_SLOTS, TOLD_SLOTS, CHANNELS].contains(&name) {
-        return Err(ENOPROTOOPT);
-    }
-    let state = socket.state();
-    match state.phase {
-        Phase::Fresh => {}
-        _ => return Err(EISCONN),
-    }
-    let is_bound = state.bound.is_some() || raw::local(number).is_ok_and(|end| end.port() != 0);
-    if is_bound {
-        return Err(EINVAL);
-    }
-    let Some(transfers) = &socket.transfers else {
-        return Err(ENOPROTOOPT);
-    };
-    let mut transfers = transfers.lock();
-    let options = &mut transfers.options;
-    match name {
-        BYPASS if matches!(value, 0 | 1) => options.setup.bypass = value == 1,
-        // What is out of range is refused by connect and accept.
-        LOCAL_SLOTS | TOLD_SLOTS if value > 0 => options.setup.slots = value as u32,
-        CHANNELS if value > 0 => options.setup.channels = value as u32,
-        VIRTUAL_CHANNEL if !(1..=3).contains(&value) => return Err(EINVAL),
-        _ if is_hint => {
-            options.hints.insert(name, value);
-        }
-        _ => return Err(EINVAL),
-    }
-    Ok(())
-}
-
-/// An option of the level.
-///
-/// # Errors
-/// `ENOPROTOOPT`; `ENOTCONN` for what the peer tells.
-pub fn get(number: usize, socket: &Socket, name: c_int) -> Result<c_int> {
-    socket.collect(number);
-    let transfers = socket.transfers.as_ref().ok_or(ENOPROTOOPT)?.lock();
-    let setup = transfers.options.setup;
-    let established = transfers.established();
-    let value = match name {
-        BYPASS => setup.bypass.into(),
-        LOCAL_SLOTS | TOLD_SLOTS => setup.slots as c_int,
-        CHANNELS => setup.channels as c_int,
-        LOCAL_KEY => established?.own.key as c_int,
-        REMOTE_KEY => established?.peer.key as c_int,
-        REMOTE_SLOTS => established?.peer.slots as c_int,
-        LOCAL_PORT => raw::local(number)?.port().into(),
-        REMOTE_PORT => established?.peer.port.into(),
-        LOCAL_UNIT => UNIT_BITS,
-        LOCAL_BUFFER => BUFFER_BITS,
-        REMOTE_UNIT => established.map(|_| UNIT_BITS)?,
-        REMOTE_BUFFER => established.map(|_| BUFFER_BITS)?,
-        name if HINTS.contains(&name) => transfers.options.hints.get(&name).copied().unwrap_or(0),
-        _ => return Err(ENOPROTOOPT),
-    };
-    Ok(value)
 }
 
 /// Sets up a connection over an endpoint that has connected.
@@ -196,13 +183,6 @@ pub fn establish(number: usize, transfers: &Transfers) -> Result<Established> {
         error if matches!(error.errno(), ENXIO | ECONNRESET | ENOTCONN) => ECONNREFUSED,
         error => error.errno(),
     })
-}
-
-/// Records a connection that is set up.
-pub fn finish(socket: &Socket, established: Established) {
-    if let Some(transfers) = &socket.transfers {
-        transfers.lock().established = Some(established);
-    }
 }
 
 /// The endpoint of a descriptor, with a descriptor of its own: the program's stays the program's.
@@ -287,7 +267,7 @@ impl Transfers {
                 })
             }
             Err(refused) => {
-                // What is told here is why; what the peer hears is the refusal, or the end.
+                // This end returns the reason; the peer gets the refusal, or the end.
                 let _ = send(number, &Record::Reject);
                 Err(refused.into())
             }

@@ -1,0 +1,117 @@
+//! A connection of Scheduled Transfers that is being set up: its peer has not said yet what it
+//! wants.
+
+use alloc::boxed::Box;
+use core::time::Duration;
+
+use libredox::Fd;
+use runtime::time::Instant;
+use scif::raw;
+use scif_abi::PortId;
+use st::Handshake;
+use st_core::record::{RECORD_BYTES, Record};
+use st_core::setup::Refused;
+use syscall::error::{EINVAL, EPROTO};
+
+use crate::Result;
+use crate::transfers::{Established, Transfers};
+
+/// How long a peer may take for its request.
+const REQUEST_TIME: Duration = Duration::from_secs(10);
+
+/// A connection that is being set up.
+pub struct Greeting {
+    /// The descriptor that the program gets in the end.
+    file: Fd,
+    peer: PortId,
+    stage: Stage,
+}
+
+enum Stage {
+    /// With the bypass: the library of transfers has it.
+    Bypass(Box<Handshake>),
+    /// Without: the request so far, and when it must be there.
+    Request([u8; RECORD_BYTES], usize, Instant),
+    /// It has failed.
+    Failed(i32),
+}
+
+/// A connection that is set up.
+pub struct Accepted {
+    /// Its descriptor.
+    pub file: Fd,
+    /// The other end.
+    pub peer: PortId,
+    /// The parameters of both ends.
+    pub established: Established,
+}
+
+impl Greeting {
+    /// Begins with a connection that was accepted, with the options of its listener.
+    pub fn begin(file: Fd, peer: PortId, listener: &Transfers) -> Self {
+        let deadline = Instant::now() + REQUEST_TIME;
+        let stage = match listener.begin_answer(file.raw()) {
+            Ok(Some(handshake)) => Stage::Bypass(Box::new(handshake)),
+            Ok(None) => Stage::Request([0; RECORD_BYTES], 0, deadline),
+            Err(error) => Stage::Failed(error_of(error)),
+        };
+        Self { file, peer, stage }
+    }
+
+    /// Ends it, as a peer's fault.
+    pub fn fail(&mut self) {
+        self.stage = Stage::Failed(EPROTO);
+    }
+
+    /// The descriptor, which is readable when more has come.
+    pub fn descriptor(&self) -> usize {
+        self.file.raw()
+    }
+
+    /// Takes what has come; whether it is all. An error stays one.
+    pub fn advance(&mut self) -> Result<bool> {
+        match &mut self.stage {
+            Stage::Bypass(handshake) => handshake.advance().map_err(error_of),
+            Stage::Failed(error) => Err(*error),
+            Stage::Request(bytes, filled, deadline) => {
+                while *filled < RECORD_BYTES {
+                    let count = raw::recv(self.file.raw(), &mut bytes[*filled..], 0);
+                    match count.map_err(|_| EPROTO)? {
+                        0 if Instant::now() > *deadline => return Err(EPROTO),
+                        0 => return Ok(false),
+                        count => *filled += count,
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// The connection, when all has come.
+    ///
+    /// # Errors
+    /// `EPROTO`; `EINVAL`: bad own options.
+    pub fn finish(self, listener: &Transfers) -> Result<Accepted> {
+        let established = match self.stage {
+            Stage::Bypass(handshake) => handshake.finish().map(Established::with),
+            Stage::Request(bytes, ..) => {
+                let request = Record::decode(&bytes).map_err(|_| Refused::Protocol.into());
+                request.and_then(|request| listener.answer(self.file.raw(), request))
+            }
+            Stage::Failed(error) => return Err(error),
+        };
+        Ok(Accepted {
+            file: self.file,
+            peer: self.peer,
+            established: established.map_err(error_of)?,
+        })
+    }
+}
+
+/// The error that a server gets for a set-up that has failed.
+fn error_of(error: st::Error) -> i32 {
+    match error {
+        st::Error::Refused(Refused::OwnOptions) => EINVAL,
+        _ => EPROTO,
+    }
+}
