@@ -28,6 +28,8 @@ pub struct Stream {
     has_ended: bool,
     /// Whether to look for bytes though there is no sign of any.
     looks: bool,
+    /// The driver of the connection has died: behind what has arrived nothing comes.
+    is_dead: bool,
     /// The own windows: by the number that the peer knows, where they begin and their bytes.
     windows: BTreeMap<u64, (i64, u64)>,
     /// The events of it that the progress thread's event queue reports.
@@ -49,6 +51,7 @@ impl Stream {
             outbox: Vec::new(),
             has_ended: false,
             looks: true,
+            is_dead: false,
             windows: BTreeMap::new(),
             watched: EventFlags::empty(),
             wants_room: false,
@@ -72,6 +75,11 @@ impl Stream {
     /// Asks the driver, about once a second, whether the connection lives.
     pub fn check(&mut self) {
         self.looks |= !self.endpoint.is_live();
+    }
+
+    /// The driver of the connection has died.
+    pub fn lose_driver(&mut self) {
+        self.is_dead = true;
     }
 
     // ---- The stream ----
@@ -104,7 +112,9 @@ impl Stream {
 
     pub fn available(&mut self) -> Available {
         let bytes = self.to - self.from;
-        if bytes < MAX_RECORD && !self.has_ended && (self.looks || self.endpoint.may_be_readable())
+        if bytes < MAX_RECORD
+            && !self.has_ended
+            && (self.looks || self.is_dead || self.endpoint.may_be_readable())
         {
             self.fill();
         }
@@ -122,6 +132,7 @@ impl Stream {
             return;
         };
         match self.endpoint.recv(buffer, RecvFlags::empty()) {
+            Ok(0) => self.has_ended |= self.is_dead,
             Ok(count) => self.to += count,
             Err(scif::Error::Scif(Errno::Interrupted)) => self.looks = true,
             Err(_) => self.has_ended = true,

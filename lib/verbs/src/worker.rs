@@ -13,6 +13,7 @@ use core::time::Duration;
 
 use hal::event::{Queue, Ready};
 use libredox::Fd;
+use syscall::error::ENODEV;
 use syscall::flag::EventFlags;
 
 use crate::daemon::{self, PORT};
@@ -77,7 +78,7 @@ impl Worker {
             if ready.iter().any(|of| of.source == Source::Device) {
                 self.take_events(&shared);
             }
-            let limit = self.turn(&shared)?;
+            let limit = self.turn(&shared);
             drop(shared);
             self.queue
                 .wait(Some(Duration::from_nanos(limit)), &mut ready)?;
@@ -112,7 +113,7 @@ impl Worker {
     }
 
     /// One turn; how long to sleep then.
-    fn turn(&mut self, shared: &SharedContext) -> Result<u64> {
+    fn turn(&mut self, shared: &SharedContext) -> u64 {
         shared.bell.quiet(&self.bell);
         let mut state = shared.state.lock();
         state.time.distrust();
@@ -123,16 +124,16 @@ impl Worker {
             stream.check();
         }
         state.advance_links();
-        self.watch(&mut state)?;
+        self.watch(&mut state);
         state.advance();
         // Records may have found no room, or it may have come.
-        self.watch(&mut state)?;
+        self.watch(&mut state);
         let now = state.time.now();
         let limit = self.limit(&state, now);
         state.wakes_at = now.saturating_add(limit);
         drop(state);
         self.report(shared, now);
-        Ok(limit)
+        limit
     }
 
     fn limit(&self, state: &State, now: u64) -> u64 {
@@ -149,9 +150,11 @@ impl Worker {
         next.map_or(longest, |next| next.min(longest))
     }
 
-    /// Has the event queue report what the thread is to look at, and nothing else.
-    fn watch(&mut self, state: &mut State) -> Result<()> {
+    /// Has the event queue report what the thread is to look at, and nothing else. A file that the
+    /// event queue refuses is looked at again in the next turn; its driver's death ends a lane.
+    fn watch(&mut self, state: &mut State) {
         let queue = &mut self.queue;
+        let mut watch = |fd, flags| queue.subscribe(fd, flags, Source::Link);
         let is_polled = state.is_polled;
         for stream in state.lanes.streams() {
             let mut wanted = EventFlags::EVENT_READ;
@@ -159,16 +162,24 @@ impl Worker {
             if is_polled {
                 wanted = EventFlags::empty();
             }
-            if stream.watched != wanted {
-                queue.subscribe(stream.fd(), wanted, Source::Link)?;
-                stream.watched = wanted;
+            if stream.watched == wanted {
+                continue;
+            }
+            match watch(stream.fd(), wanted) {
+                Ok(()) => stream.watched = wanted,
+                Err(error) if error.errno == ENODEV => {
+                    stream.watched = wanted;
+                    stream.lose_driver();
+                    state.left.is_busy = true;
+                }
+                Err(_) => {}
             }
         }
         let links = &mut state.links;
         for listening in links.listeners.iter_mut().filter(|of| !of.is_watched) {
-            let fd = listening.listener.fd();
-            queue.subscribe(fd, EventFlags::EVENT_READ, Source::Link)?;
-            listening.is_watched = true;
+            let watched = watch(listening.listener.fd(), EventFlags::EVENT_READ);
+            // Of a dead driver accepting tells.
+            listening.is_watched = watched.map_or_else(|error| error.errno == ENODEV, |()| true);
         }
         for pending in &mut links.pending {
             let (endpoint, is_watched, flags) = match pending {
@@ -184,10 +195,9 @@ impl Worker {
                     ..
                 } => (endpoint, is_watched, EventFlags::EVENT_READ),
             };
-            if !core::mem::replace(is_watched, true) {
-                queue.subscribe(endpoint.fd(), flags, Source::Link)?;
+            if !*is_watched {
+                *is_watched = watch(endpoint.fd(), flags).is_ok();
             }
         }
-        Ok(())
     }
 }

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use guest_tests::{Suite, settled, text};
 use runtime::fs;
 use runtime::process::Command;
+use runtime::time::{Duration, sleep};
 use scif::Memory;
 use verbs::{Context, EventType, QpType, Segment, WcStatus};
 
@@ -24,6 +25,11 @@ pub fn check() -> i32 {
     suite.check("a limit of locked pages", limit());
     suite.equal("what is left of both", settled(rows, &before), before);
     suite.check("death and return of the daemon", death());
+    let driver = driver_death();
+    suite.check(
+        "death of the driver, just before a program stops polling",
+        driver,
+    );
     suite.finish()
 }
 
@@ -158,23 +164,42 @@ fn limit() -> Checked {
     register()?.map(drop).map_err(text("the third"))
 }
 
-/// The daemon's process.
-fn daemon() -> Option<String> {
-    let processes = fs::read_to_string("/scheme/proc/ps").ok()?;
-    let row = processes.lines().find(|line| line.ends_with(" ibd"))?;
-    Some(row.split_whitespace().next()?.into())
+/// The process of a daemon.
+fn process(name: &str) -> Checked<String> {
+    let processes = fs::read_to_string("/scheme/proc/ps").map_err(text("ps"))?;
+    let mut rows = processes.lines().map(str::split_whitespace);
+    let row = rows.find(|row| row.clone().last() == Some(name));
+    let process = row.and_then(|mut row| row.next());
+    Ok(process.ok_or_else(|| format!("there is no {name}"))?.into())
+}
+
+/// Kills a process; `meanwhile` is called until it is dead.
+fn kill(process: &str, mut meanwhile: impl FnMut() -> Checked) -> Checked {
+    let killed = Command::new("/scheme/initfs/bin/kill")
+        .args(["-9", process])
+        .spawn();
+    let mut child = killed.map_err(text("kill"))?;
+    while child.try_wait().map_err(text("kill"))?.is_none() {
+        meanwhile()?;
+    }
+    Ok(())
+}
+
+/// Waits until another process is the daemon of this name, and there is a device.
+fn another(name: &str, former: &str) -> Checked {
+    let is_back = || process(name).is_ok_and(|now| now != former) && verbs::devices().is_ok();
+    match settled(is_back, &true) {
+        true => Ok(()),
+        false => Err(format!("no other {name} has come")),
+    }
 }
 
 fn death() -> Checked {
     let context = end::open()?;
     let end = connected(&context)?;
     message(&end)?;
-    let former = daemon().ok_or("there is no daemon")?;
-    let killed = Command::new("/scheme/initfs/bin/kill")
-        .args(["-9", &former])
-        .spawn()
-        .and_then(|mut child| child.wait());
-    killed.map_err(text("kill"))?;
+    let former = process("ibd")?;
+    kill(&former, || Ok(()))?;
     let event = context.next_event().map_err(text("event"))?;
     if (event.kind, event.subject) != (EventType::DeviceFatal, None) {
         return Err(format!("{event:?}"));
@@ -188,10 +213,55 @@ fn death() -> Checked {
     }
     // Ends of objects need no daemon.
     drop((end, context));
-    let is_back = || daemon().is_some_and(|now| now != former) && verbs::devices().is_ok();
-    if !settled(is_back, &true) {
-        return Err("no other daemon has come".into());
-    }
+    another("ibd", &former)?;
     let context = end::open()?;
     message(&connected(&context)?)
+}
+
+/// While a program polls, the progress thread has no lane in its event queue. It takes them in
+/// again when the program stops, which an event queue refuses for files of a dead driver.
+fn driver_death() -> Checked {
+    let contexts = [end::open()?, end::open()?];
+    let ends = [
+        End::new(&contexts[0], QpType::Rc, None)?,
+        End::new(&contexts[1], QpType::Rc, None)?,
+    ];
+    let settings = settings(end::all());
+    for end in &ends {
+        end.pair.init(&settings).map_err(text("init"))?;
+        end.receive(1, 0, 64)?;
+    }
+    let [one, other] = &ends;
+    for (end, peer) in [(one, other), (other, one)] {
+        let connected = end.pair.connect_to(peer.pair.address(), &settings);
+        connected.map_err(text("connect"))?;
+    }
+    // The lane is there when a message has arrived.
+    let segment = one.segment(64, 64)?;
+    one.pair.send(1, &[segment]).map_err(text("send"))?;
+    wait(&one.sends, 1)?;
+    wait(&other.receives, 1)?;
+    let former = process("micd")?;
+    let mut found = Vec::new();
+    kill(&former, || {
+        let polled = one.receives.poll(1, &mut found).map_err(text("poll"));
+        polled.map(drop)
+    })?;
+    // The thread may have asked the driver just before.
+    if found.is_empty() {
+        sleep(Duration::from_millis(100));
+        found = wait(&one.receives, 1)?;
+    }
+    if found.iter().any(|wc| wc.status != WcStatus::WrFlushErr) {
+        return Err(format!("{found:?}"));
+    }
+    loop {
+        match contexts[0].next_event().map_err(text("event"))?.kind {
+            EventType::QpFatal => break,
+            EventType::PortErr | EventType::PortActive => {}
+            kind => return Err(format!("{kind:?}")),
+        }
+    }
+    drop((ends, contexts));
+    another("micd", &former)
 }
