@@ -190,6 +190,8 @@ pub struct Processor {
     balance_ns: i64,
     /// It is the turn of one that computes.
     owes: bool,
+    /// How often it came to be.
+    debts: u64,
 }
 
 impl Processor {
@@ -198,6 +200,7 @@ impl Processor {
         Processor {
             balance_ns: 0,
             owes: false,
+            debts: 0,
         }
     }
 
@@ -207,7 +210,9 @@ impl Processor {
         match run.kind {
             Kind::Woken => {
                 self.balance_ns = self.balance_ns.saturating_add_unsigned(ns).min(LIMIT);
-                self.owes |= self.balance_ns == LIMIT;
+                if self.balance_ns == LIMIT {
+                    self.begin_to_owe();
+                }
             }
             Kind::Computing => {
                 let paid = ns.saturating_mul(WOKEN_SHARES);
@@ -229,8 +234,19 @@ impl Processor {
         run.kind == Kind::Woken || !self.owes
     }
 
+    /// How often it came to owe a turn to a context that computes. In between, every wake-up
+    /// interrupts one that computes.
+    pub fn debts(&self) -> u64 {
+        self.debts
+    }
+
     fn owe(&mut self) {
         self.balance_ns = WOKEN_TURN_NS.cast_signed();
+        self.begin_to_owe();
+    }
+
+    fn begin_to_owe(&mut self) {
+        self.debts += u64::from(!self.owes);
         self.owes = true;
     }
 
@@ -617,5 +633,7 @@ mod tests {
             owed: 1,
         };
         assert_eq!(ready.turns(), turns);
+        // One to others while it was woken itself, and one to it.
+        assert_eq!(processor.debts(), 2);
     }
 }

@@ -347,6 +347,11 @@ pub fn turns() -> ready::Turns {
     READY.lock().turns()
 }
 
+/// How often a processor came to owe a turn to a context that computes.
+pub fn debts() -> u64 {
+    CPUS.iter().map(|cpu| cpu.lock().turns.debts()).sum()
+}
+
 /// Lets a context run on these processors only, by bits; on any when none of them runs.
 pub fn set_processors(context: &ContextRef, set: u64) {
     context.set_processors(set);

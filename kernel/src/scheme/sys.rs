@@ -456,7 +456,8 @@ fn stat() -> String {
          frames_bounce_idle: {idle_bounce}\n\
          turns_woken: {}\n\
          turns_computing: {}\n\
-         turns_owed: {}\n",
+         turns_owed: {}\n\
+         turns_due: {}\n",
         proc::created(),
         all.len(),
         count(State::Runnable),
@@ -470,6 +471,7 @@ fn stat() -> String {
         turns.woken,
         turns.computing,
         turns.owed,
+        sched::debts(),
     );
     text
 }

@@ -1,10 +1,10 @@
-//! The scheduler as programs see it: two threads that wake each other run before a third one that
-//! only counts, and that one still has its turns.
+//! The scheduler as programs see it: a woken thread runs before one that only counts, and that one
+//! still has its turns.
 //!
-//! `turns-test`, on a node with one processor. It compares what it sees with the kernel's count of
-//! turns (`/scheme/sys/stat`). No check depends on how long something takes: on a slow machine a
-//! turn can be over before the thread counts once, and a thread that the host holds up for a slice
-//! counts as one that computes until it sleeps.
+//! `turns-test`, on a node with one processor. It compares what it sees with the kernel's counts
+//! (`/scheme/sys/stat`). No check depends on how long something takes: on a slow machine a turn can
+//! be over before the thread counts once, and a thread that the host holds up has used its turn,
+//! which the kernel counts.
 #![no_std]
 #![no_main]
 
@@ -20,17 +20,28 @@ use syscall::{FUTEX_WAIT, FUTEX_WAKE};
 
 runtime::main!(main);
 
-/// Rounds in which the counting thread has to run.
+/// Turns that the counting thread has to have.
 const TURNS: u64 = 200;
 /// Rounds after which it counts as starved: it has one of about 15 on a fast machine, and more on a
 /// slow one.
-const MOST_ROUNDS: u64 = 200_000;
+const MOST_ROUNDS: u64 = 100_000;
 /// Rounds between two looks at the kernel's count.
 const ROUNDS: u64 = 64;
+/// Wake-ups by the counting thread, beside those that a turn it is owed may have held up.
+const WAKE_UPS: u64 = 1000;
+/// As many are not played: a turn is owed all the time.
+const MOST_WAKE_UPS: u64 = 20_000;
+/// Counts before each of these wake-ups: they take much longer than the woken thread does, so that
+/// no turn is owed to the counting thread unless the host has held up another one.
+const COUNTS: u64 = 5000;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 /// The counts of the counting thread.
 static COUNT: AtomicU64 = AtomicU64::new(0);
+/// The last wake-up that the main thread asked of the counting thread.
+static ASKED: AtomicU64 = AtomicU64::new(0);
+/// The last wake-up after which the counting thread has gone on.
+static WENT_ON: AtomicU64 = AtomicU64::new(0);
 /// The word that the main thread sleeps on. Its value never changes, so each wait sleeps.
 static MAIN: AtomicU32 = AtomicU32::new(0);
 /// The same of the answering thread.
@@ -38,94 +49,130 @@ static ANSWERING: AtomicU32 = AtomicU32::new(0);
 
 fn main() -> i32 {
     let mut suite = Suite::new("turns-test");
-    match watch() {
-        Ok(Seen {
-            rounds,
-            moved,
-            owed,
-        }) => {
-            runtime::println!(
-                "turns-test: in {rounds} rounds of two wake-ups the computing thread ran in \
-                 {moved}, and was owed {owed} turns"
-            );
-            // Without preemption the computing thread runs in each round. It may run in some
-            // without being owed a turn: when the host has held up one of the others.
-            suite.holds("who was woken goes first", moved <= owed + rounds / 8);
-            suite.holds("who computes has its turns", moved >= TURNS);
-        }
-        Err(why) => suite.check("threads that wake each other", Err(why)),
-    }
+    let threads = watch(&mut suite);
+    suite.check("threads", threads);
     suite.finish()
 }
 
-/// The counts of a time in which two threads woke each other.
-struct Seen {
-    rounds: u64,
-    /// Rounds in which the counting thread ran.
-    moved: u64,
-    /// Turns of contexts that compute for which woken ones had to wait.
-    owed: u64,
-}
-
-fn watch() -> Result<Seen, String> {
+/// Starts the threads, and checks what they see.
+fn watch(suite: &mut Suite) -> Result<(), String> {
     let text = |error| format!("{error}");
     let answering = thread::spawn(answer).map_err(text)?;
     let counting = thread::spawn(count).map_err(text)?;
-    let seen = run_until_owed().and_then(|()| see(TURNS));
+    suite.check(
+        "who computes has its turns",
+        run_until_owed().and_then(|()| share()),
+    );
+    suite.check("who is woken interrupts who computes", interrupt());
     STOP.store(true, Ordering::Release);
     wake(&ANSWERING);
     answering.join().map_err(text)?;
-    counting.join().map_err(text)?;
-    seen
+    counting.join().map_err(text)
 }
 
 /// Plays rounds until the counting thread, which was woken when it started, counts as one that
 /// computes.
 fn run_until_owed() -> Result<(), String> {
-    let first = owed()?;
+    let first = kernel_count("turns_owed")?;
     for number in 0..MOST_ROUNDS {
         round();
-        if number % ROUNDS == 0 && owed()? > first {
+        if number % ROUNDS == 0 && kernel_count("turns_owed")? > first {
             return Ok(());
         }
     }
     Err(format!("no turn was owed in {MOST_ROUNDS} rounds"))
 }
 
-/// Plays rounds until the counting thread ran in this number of them, or has starved.
-fn see(turns: u64) -> Result<Seen, String> {
-    let first = owed()?;
-    let mut seen = Seen {
-        rounds: 0,
-        moved: 0,
-        owed: 0,
-    };
+/// Plays rounds until the counting thread was owed its turns and ran in as many rounds. On a slow
+/// machine it does not count in each turn.
+fn share() -> Result<(), String> {
+    let first = kernel_count("turns_owed")?;
+    let (mut rounds, mut moved, mut owed) = (0, 0, 0);
     let mut last = COUNT.load(Ordering::Relaxed);
-    while seen.moved < turns && seen.rounds < MOST_ROUNDS {
-        round();
-        let count = COUNT.load(Ordering::Relaxed);
-        seen.moved += u64::from(count != last);
-        seen.rounds += 1;
-        last = count;
+    while (moved < TURNS || owed < TURNS) && rounds < MOST_ROUNDS {
+        for _ in 0..ROUNDS {
+            round();
+            let count = COUNT.load(Ordering::Relaxed);
+            moved += u64::from(count != last);
+            last = count;
+        }
+        rounds += ROUNDS;
+        owed = kernel_count("turns_owed")? - first;
     }
-    seen.owed = owed()? - first;
-    Ok(seen)
+    let seen = format!(
+        "in {rounds} rounds of two wake-ups the computing thread ran in {moved}, and was owed \
+         {owed} turns"
+    );
+    runtime::println!("turns-test: {seen}");
+    match moved >= TURNS && owed >= TURNS {
+        true => Ok(()),
+        false => Err(seen),
+    }
 }
 
-/// `turns_owed` of the kernel.
-fn owed() -> Result<u64, String> {
+/// Has the counting thread wake the main one. It goes on before the main thread has run only while
+/// it is owed a turn, which holds up one wake-up: the next one is not asked for before that turn is
+/// over.
+fn interrupt() -> Result<(), String> {
+    let first = kernel_count("turns_due")?;
+    // A turn that became due before that may hold up this one.
+    is_late();
+    let (mut wake_ups, mut late, mut due) = (0, 0, 0);
+    while wake_ups < due + WAKE_UPS && late <= due && wake_ups < MOST_WAKE_UPS {
+        let was_late = is_late();
+        wake_ups += 1;
+        late += u64::from(was_late);
+        if was_late || wake_ups % ROUNDS == 0 {
+            due = kernel_count("turns_due")? - first;
+        }
+    }
+    let seen = format!(
+        "after {late} of {wake_ups} wake-ups the computing thread went on first, and {due} turns \
+         became due to it"
+    );
+    runtime::println!("turns-test: {seen}");
+    match late <= due && wake_ups >= due + WAKE_UPS {
+        true => Ok(()),
+        false => Err(seen),
+    }
+}
+
+/// Sleeps until the counting thread wakes this one; whether that one has gone on before.
+fn is_late() -> bool {
+    let asked = ASKED.fetch_add(1, Ordering::AcqRel) + 1;
+    sleep_on(&MAIN);
+    WENT_ON.load(Ordering::Acquire) == asked
+}
+
+/// A count of the kernel.
+fn kernel_count(name: &str) -> Result<u64, String> {
     let stat = fs::read_to_string("/scheme/sys/stat").map_err(|error| format!("{error}"))?;
-    let line = stat
+    let value = stat
         .lines()
-        .find_map(|line| line.strip_prefix("turns_owed: "));
-    line.and_then(|value| value.parse().ok())
-        .ok_or_else(|| String::from("sys/stat has no turns_owed"))
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    value
+        .and_then(|value| value.parse().ok())
+        .ok_or_else(|| format!("sys/stat has no {name}"))
 }
 
-/// Computes.
+/// Computes, and wakes the main thread when that asks for it.
 fn count() {
+    let mut woken = 0;
     while !STOP.load(Ordering::Acquire) {
         COUNT.fetch_add(1, Ordering::Relaxed);
+        let asked = ASKED.load(Ordering::Acquire);
+        if asked == woken {
+            continue;
+        }
+        for _ in 0..COUNTS {
+            COUNT.fetch_add(1, Ordering::Relaxed);
+        }
+        // Until the main thread sleeps. A thread that yields is no longer one that computes.
+        while futex(&MAIN, FUTEX_WAKE, 1) != 1 {
+            core::hint::spin_loop();
+        }
+        WENT_ON.store(asked, Ordering::Release);
+        woken = asked;
     }
 }
 
