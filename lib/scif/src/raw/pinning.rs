@@ -1,17 +1,20 @@
 //! Random registrations of a program's memory against a model of pages and frames: the pages stay
 //! the program's whatever is registered, and each window is of the frames that were at its
 //! addresses when it was made. A sequence that fails is shrunk.
+//!
+//! `SKIFF_MODEL_RUNS` sequences (400) from the seed `SKIFF_MODEL_SEED` (1).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::str::FromStr;
 
 use client_memory::memory::Memory;
 use client_memory::shared;
 use hal::testing::host::{self, Request, THREAD};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use scif_abi::call::{MemoryCall, PinRecord, RegisterRecord, SEND_SPACE};
 use syscall::error::{EFAULT, Error};
 use zerocopy::FromBytes;
@@ -344,22 +347,32 @@ fn run(stage: &Rc<RefCell<World>>, ops: &[Op], memory: &Memory) -> Result<(), Te
     Ok(())
 }
 
-#[test]
-fn windows_are_of_the_program_s_own_pages() {
+fn setting<T: FromStr>(name: &str, usual: T) -> T {
+    let text = std::env::var(name).ok();
+    text.map_or(usual, |text| {
+        text.parse().unwrap_or_else(|_| panic!("{name}={text}"))
+    })
+}
+
+fn runner(runs: u32, seed: u64) -> TestRunner {
     let config = Config {
         failure_persistence: None,
-        ..Config::with_cases(400)
+        ..Config::with_cases(runs)
     };
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+}
+
+#[test]
+fn windows_are_of_the_program_s_own_pages() {
+    let runs = setting("SKIFF_MODEL_RUNS", 400);
+    let seed = setting("SKIFF_MODEL_SEED", 1);
     for is_daemons in [false, true] {
-        let mut runner = TestRunner::new_with_rng(
-            config.clone(),
-            proptest::test_runner::TestRng::deterministic_rng(
-                proptest::test_runner::RngAlgorithm::ChaCha,
-            ),
-        );
+        let mut runner = runner(runs, seed);
         let result = runner.run(&vec(op(), 1..40), |ops| play(&ops, is_daemons));
         if let Err(error) = result {
-            panic!("daemon memory {is_daemons}: {error}");
+            panic!("seed {seed}, daemon memory {is_daemons}: {error}");
         }
     }
 }
