@@ -1,102 +1,13 @@
-/* Registered memory stays where it is: patterns 60 to 66. */
-#include "pattern.h"
+/* Registered memory stays where it is: patterns 60 to 62, 64 to 66 and 70. */
+#include "orders.h"
 
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ALL (SCIF_PROT_READ | SCIF_PROT_WRITE)
-#define COUNT(array) (sizeof array / sizeof *array)
-
-/* Byte `i` of a buffer that was filled with `seed`. */
-static unsigned char byte_at(size_t i, unsigned seed) {
-    return (unsigned char)(i * 31 + (i >> 8) * 7 + seed);
-}
-
-static void fill_part(unsigned char *place, size_t first, size_t length, unsigned seed) {
-    for (size_t i = 0; i < length; i++)
-        place[i] = byte_at(first + i, seed);
-}
-
-static size_t mismatch_part(const unsigned char *place, size_t first, size_t length,
-                            unsigned seed) {
-    for (size_t i = 0; i < length; i++)
-        if (place[i] != byte_at(first + i, seed))
-            return i;
-    return length;
-}
-
-/*
- * What a serving side is asked for. It knows nothing of the caller's memory but offsets of windows:
- * `place` bytes behind `offset`, `length` bytes that are bytes `first` and following of a buffer
- * that was filled with `seed`.
- */
-struct order {
-    char what; /* 'r' compare, 'w' write, 'e' a write that must fail with EACCES, 'm' map, compare and
-                  store what was filled with the next seed, 'q' quit */
-    char pad[3];
-    uint32_t seed;
-    int64_t offset;
-    uint64_t first, length;
-};
-
-/* Maps a window, compares what is there and stores something else. */
-static size_t map_and_store(scif_epd_t epd, const struct order *order) {
-    unsigned char *place = scif_mmap(NULL, order->length, ALL, 0, epd, order->offset);
-    CHECK(place != SCIF_MMAP_FAILED);
-    size_t right = mismatch_part(place, order->first, order->length, order->seed);
-    fill_part(place, order->first, order->length, order->seed + 1);
-    GIVES(scif_munmap(place, order->length), 0);
-    return right;
-}
-
-/* Obeys one connection's orders until the last; answers each with how many bytes were right. */
-static void obey(scif_epd_t epd) {
-    for (;;) {
-        struct order order;
-        recv_all(epd, &order, sizeof order);
-        if (order.what == 'q')
-            break;
-        if (order.what == 'm') {
-            tell_number(epd, (int64_t)map_and_store(epd, &order));
-            continue;
-        }
-        unsigned char *copy = malloc(order.length);
-        CHECK(copy != NULL);
-        size_t right = order.length;
-        if (order.what == 'r') {
-            GIVES(scif_vreadfrom(epd, copy, order.length, order.offset, SCIF_RMA_SYNC), 0);
-            right = mismatch_part(copy, order.first, order.length, order.seed);
-        } else {
-            fill_part(copy, order.first, order.length, order.seed);
-            int result = scif_vwriteto(epd, copy, order.length, order.offset, SCIF_RMA_SYNC);
-            if (order.what == 'e')
-                CHECK(result == -1 && errno == EACCES);
-            else
-                GIVES(result, 0);
-        }
-        free(copy);
-        tell_number(epd, (int64_t)right);
-    }
-    wait_for_end(epd);
-    GIVES(scif_close(epd), 0);
-}
-
-static void give_order(scif_epd_t epd, char what, off_t offset, size_t first, size_t length,
-                       unsigned seed) {
-    struct order order = { what, { 0 }, seed, offset, first, length };
-    send_all(epd, &order, sizeof order);
-    if (what == 'q')
-        return;
-    size_t right = (size_t)told_number(epd);
-    if (right != length)
-        failed(__FILE__, __LINE__, "the peer found %zu of %zu bytes right, order %c at %ld", right,
-               length, what, (long)offset);
-}
-
-/* 60: overlapping and neighbouring ranges, registered in every order. */
-static void serve_orders(void) {
-    scif_epd_t epd = serve_one(2060);
+/* Obeys orders, and registers a window that the calling side reads. */
+static void obey_with_window(uint16_t port) {
+    scif_epd_t epd = serve_one(port);
     unsigned char *memory = NULL;
     GIVES(posix_memalign((void **)&memory, PAGE, 4 * PAGE), 0);
     fill_part(memory, 0, 4 * PAGE, 200);
@@ -107,13 +18,18 @@ static void serve_orders(void) {
     free(memory);
 }
 
+/* 60: overlapping and neighbouring ranges, registered in every order. */
+static void serve_orders(void) {
+    obey_with_window(2060);
+}
+
 struct range {
     size_t first, pages;
 };
 
 /* What programs register that round buffers out to pages: neighbours share pages. */
 static const struct range ranges[] = { { 4, 4 }, { 2, 8 }, { 8, 5 }, { 7, 1 }, { 0, 14 } };
-enum { RANGES = COUNT(ranges), BUFFER_PAGES = 14 };
+enum { RANGES = sizeof ranges / sizeof *ranges, BUFFER_PAGES = 14 };
 
 struct window {
     struct range range;
@@ -157,12 +73,14 @@ static void play_order(scif_epd_t epd, unsigned char *buffer, const size_t *orde
         CHECK(mismatch_part(target, 5, part, 200) == part);
         check_windows(epd, buffer, windows, i + 1, &seed);
     }
-    for (size_t i = 0; i < RANGES; i++) {
+    for (size_t left = RANGES; left > 0;) {
         /* Not in the order in which they came. */
-        size_t at = (i * 3 + 1) % RANGES;
+        size_t at = left / 2;
         struct window gone = windows[at];
         GIVES(scif_unregister(epd, gone.offset, gone.range.pages * PAGE), 0);
         FAILS(scif_unregister(epd, gone.offset, gone.range.pages * PAGE), ENXIO);
+        windows[at] = windows[--left];
+        check_windows(epd, buffer, windows, left, &seed);
     }
 }
 
@@ -363,97 +281,6 @@ static void call_constants(uint16_t node) {
     free(memory);
 }
 
-/* 63: transfers of virtual addresses change nothing but their target, whoever stores beside it. */
-static void serve_beside(void) {
-    scif_epd_t on = listener(2063, 4);
-    unsigned char *memory = NULL;
-    size_t length = 80 * PAGE;
-    GIVES(posix_memalign((void **)&memory, PAGE, length), 0);
-    for (;;) {
-        scif_epd_t epd = accept_one(on);
-        fill_part(memory, 0, length, 9);
-        off_t offset = scif_register(epd, memory, length, 0, ALL, 0);
-        CHECK(offset != SCIF_REGISTER_FAILED);
-        tell_number(epd, offset);
-        char step = 0;
-        recv_all(epd, &step, 1);
-        tell(epd, 'k');
-        wait_for_end(epd);
-        GIVES(scif_close(epd), 0);
-        if (step == 'q')
-            break;
-    }
-    GIVES(scif_close(on), 0);
-    free(memory);
-}
-
-struct beside {
-    volatile uint32_t *words[4];
-    uint32_t counts[4];
-    int stop;
-};
-
-static void *storing_thread(void *argument) {
-    struct beside *beside = argument;
-    while (!__atomic_load_n(&beside->stop, __ATOMIC_SEQ_CST))
-        for (size_t i = 0; i < COUNT(beside->words); i++)
-            if (beside->words[i]) {
-                /* Plain stores, as programs make them. */
-                *beside->words[i] = *beside->words[i] + 1;
-                beside->counts[i]++;
-                if (*beside->words[i] != beside->counts[i])
-                    failed(__FILE__, __LINE__, "word %zu is %u after %u stores", i,
-                           *beside->words[i], beside->counts[i]);
-            }
-    return NULL;
-}
-
-static void call_beside(uint16_t node) {
-    static const size_t sizes[] = { 100, 5000, 70000, 300000 };
-    for (size_t i = 0; i < 2 * COUNT(sizes); i++) {
-        /* A connection of its own: the first transfers of one go another way than later ones. */
-        scif_epd_t epd = call_one(node, 2063);
-        off_t remote = told_number(epd);
-        size_t length = sizes[i / 2];
-        int reads = i % 2;
-        unsigned char *memory = NULL;
-        GIVES(posix_memalign((void **)&memory, PAGE, length + 2 * PAGE), 0);
-        memset(memory, 0, length + 2 * PAGE);
-        unsigned char *part = memory + 72;
-        struct beside beside = { { NULL }, { 0 }, 0 };
-        /* Right before and right behind; into a source itself, too. */
-        beside.words[0] = (uint32_t *)(void *)(part - 8);
-        beside.words[1] = (uint32_t *)(void *)(memory + ((72 + length + 7) & ~(size_t)7));
-        if (!reads) {
-            beside.words[2] = (uint32_t *)(void *)part;
-            beside.words[3] = (uint32_t *)(void *)(part + ((length - 8) & ~(size_t)7));
-        }
-        pthread_t other;
-        GIVES(pthread_create(&other, NULL, storing_thread, &beside), 0);
-        for (int round = 0; round < 40; round++) {
-            int flags = round % 3 == 2 ? SCIF_RMA_USECACHE | SCIF_RMA_SYNC : SCIF_RMA_SYNC;
-            if (reads) {
-                GIVES(scif_vreadfrom(epd, part, length, remote + 1000, flags), 0);
-                CHECK(mismatch_part(part, 1000, length, 9) == length);
-            } else {
-                /* Not over what is read later. */
-                GIVES(scif_vwriteto(epd, part, length < 700 ? length : 700, remote, flags), 0);
-                if (length > 700)
-                    GIVES(scif_vwriteto(epd, part, length, remote + 1000, flags), 0);
-            }
-        }
-        __atomic_store_n(&beside.stop, 1, __ATOMIC_SEQ_CST);
-        GIVES(pthread_join(other, NULL), 0);
-        for (size_t word = 0; word < COUNT(beside.words); word++)
-            if (beside.words[word])
-                CHECK(*beside.words[word] == beside.counts[word]);
-        free(memory);
-        tell(epd, i + 1 == 2 * COUNT(sizes) ? 'q' : 'n');
-        expect(epd, 'k');
-        GIVES(scif_close(epd), 0);
-    }
-}
-
 /* 64: what malloc gives, read and written by the peer where it is. */
 static void serve_heap(void) {
     obey(serve_one(2064));
@@ -556,14 +383,74 @@ static void call_fork(uint16_t node) {
     free(heap);
 }
 
+/* 70: memory that processes share. */
+static void serve_shared(void) {
+    obey_with_window(2070);
+}
+
+/* A child that waits for a byte over the pipe, finds the buffer filled with `seed` and fills it with
+ * the next one. */
+static pid_t child_that_shares(unsigned char *buffer, size_t length, unsigned seed, int ends[2]) {
+    GIVES(pipe(ends), 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        char step = 0;
+        int right = read(ends[0], &step, 1) == 1 && mismatch_part(buffer, 0, length, seed) == length;
+        fill_part(buffer, 0, length, seed + 1);
+        _exit(right ? 3 : 4);
+    }
+    return child;
+}
+
+static void let_child_end(pid_t child, int ends[2]) {
+    GIVES(write(ends[1], "", 1), 1);
+    end_of_child(child);
+    GIVES(close(ends[0]), 0);
+    GIVES(close(ends[1]), 0);
+}
+
+static void call_shared(uint16_t node) {
+    scif_epd_t epd = call_one(node, 2070);
+    off_t remote = told_number(epd);
+    size_t order[RANGES] = { 0, 1, 2, 3, 4 }, length = BUFFER_PAGES * PAGE;
+    unsigned char *shared = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                                 -1, 0);
+    CHECK(shared != MAP_FAILED);
+    play_order(epd, shared, order, remote);
+    /* Windows from before the child began and from afterwards are of the pages that it has. */
+    int ends[2];
+    off_t before = scif_register(epd, shared, length, 0, ALL, 0);
+    CHECK(before != SCIF_REGISTER_FAILED);
+    pid_t child = child_that_shares(shared, length, 50, ends);
+    off_t after = scif_register(epd, shared, length, 0, ALL, 0);
+    CHECK(after != SCIF_REGISTER_FAILED);
+    give_order(epd, 'w', before, 0, length, 50);
+    give_order(epd, 'r', after, 0, length, 50);
+    let_child_end(child, ends);
+    give_order(epd, 'r', before, 0, length, 51);
+    give_order(epd, 'r', after, 0, length, 51);
+    CHECK(mismatch_part(shared, 0, length, 51) == length);
+    /* They stay when this process has the pages no longer. */
+    child = child_that_shares(shared, length, 60, ends);
+    GIVES(munmap(shared, length), 0);
+    give_order(epd, 'w', before, 0, length, 60);
+    give_order(epd, 'r', after, 0, length, 60);
+    let_child_end(child, ends);
+    give_order(epd, 'r', before, 0, length, 61);
+    give_order(epd, 'r', after, 0, length, 61);
+    give_order(epd, 'q', 0, 0, 0, 0);
+    GIVES(scif_close(epd), 0);
+}
+
 const struct pattern patterns[] = {
     { 60, "overlapping and neighbouring ranges in every order", serve_orders, call_orders },
     { 61, "threads register pieces of a heap that others use", serve_threads, call_threads },
     { 62, "constants, and rights of the pages each time", serve_constants, call_constants },
-    { 63, "transfers change nothing beside their target", serve_beside, call_beside },
     { 64, "a buffer of the heap, used by the peer where it is", serve_heap, call_heap },
     { 65, "a large window of scattered pages, mapped", serve_large, call_large },
     { 66, "a process that forks keeps its registered pages", serve_fork, call_fork },
+    { 70, "memory that processes share", serve_shared, call_shared },
     { 0, NULL, NULL, NULL },
 };
 
