@@ -321,7 +321,8 @@ impl<R: Copy, S> MemoryObjects<R, S> {
     /// # Errors
     /// `EINVAL` for no bytes; `EFAULT` when the object has fewer, or is not the caller's, or
     /// was pinned to be read and is to be written, or when a provided page is mapped by nobody:
-    /// what the program means by its address is then something else.
+    /// what the program means by its address is then something else. The library maps an object
+    /// once, so that a page which is mapped anywhere is mapped where the library has it.
     pub fn pages_for_use(
         &mut self,
         token: Token,

@@ -364,6 +364,26 @@ fn runner(runs: u32, seed: u64) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
 }
 
+/// The daemon only asks whether memory that it provides is mapped anywhere. That is where the
+/// library's table has it: the library maps it once, and keeps nothing to map it with again.
+#[test]
+fn provided_memory_is_mapped_at_one_place() {
+    let stage = Rc::new(RefCell::new(World::default()));
+    let system = stage.clone();
+    let answer = move |request: Request<'_>| system.borrow_mut().answer(request);
+    host::play(answer, || {
+        let memory = Memory::new(PAGES * PAGE).unwrap();
+        let world = stage.borrow();
+        let mapped: Vec<u64> = world.pages.values().map(|page| page.frame).collect();
+        let objects: Vec<&MemoryObject> = world.objects.values().collect();
+        assert_eq!(objects.len(), 1);
+        assert_eq!(mapped, objects[0].frames);
+        assert!(world.handles.is_empty(), "handles {:?}", world.handles);
+        drop(world);
+        drop(memory);
+    });
+}
+
 #[test]
 fn windows_are_of_the_program_s_own_pages() {
     let runs = setting("SKIFF_MODEL_RUNS", 400);
