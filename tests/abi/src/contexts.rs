@@ -151,7 +151,7 @@ impl Child {
         Ok((word(0), word(8)))
     }
 
-    /// What the context ended with, however it did, as `status`; `None` while it goes on. It is one
+    /// The context's end, however it came, as `status`; `None` while it goes on. It is one
     /// look: on another processor the context may end between two.
     pub fn ended_with(&self) -> Result<Option<(usize, usize)>, String> {
         let (status, detail) = self.status()?;

@@ -1,9 +1,9 @@
 //! Random system calls: whatever a program asks for, the kernel and the other programs go on.
 //!
-//! Off by default; the boot option `ABI_FUZZ=<rounds>` or `ABI_FUZZ=<first>..<end>` runs so many
-//! child contexts, each making calls with arguments that are half sensible, half hostile. A round
-//! is named by its seed. It is meant for the kernel of this project: the upstream one is known to
-//! stop on some of these calls.
+//! Off by default; the boot option `ABI_FUZZ=<rounds>` or `ABI_FUZZ=<first>..<end>` runs a child
+//! context for each round, which makes calls with arguments that are half sensible, half hostile.
+//! A round is named by its seed. It is meant for the kernel of this project: the upstream one is
+//! known to stop on some of these calls.
 
 use crate::contexts::{self, Child, Space, Table};
 use crate::suite::{Suite, Verdict, must, scheme_id::*};

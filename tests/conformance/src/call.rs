@@ -229,8 +229,8 @@ impl fmt::Display for Reply {
     }
 }
 
-/// What a node holds. A call that fails leaves all of it as it was, and after a case everything is
-/// as before.
+/// The counts of a node. A call that fails leaves them as they were, and after a case they are as
+/// before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Endpoints that are open.

@@ -94,7 +94,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What half of the sequences begin with, so that they get further: listeners on both nodes, a
+/// The beginning of half of the sequences, so that they get further: listeners on both nodes, a
 /// connection between the nodes and one within a node, and windows.
 fn prelude() -> Vec<Op> {
     let mut ops: Vec<Op> = (0..2 * SLOTS - 2).map(|slot| Op::Open { slot }).collect();

@@ -1,4 +1,4 @@
-//! What a hostile peer of a connection of Scheduled Transfers writes: set-up, records, queues and
+//! The bytes of a hostile peer of a connection of Scheduled Transfers: set-up, records, queues and
 //! quotes of sessions. What is accepted means the same when it is written again and lies inside
 //! what was announced; the rest is an error. As long as both ends keep to the rules, headers come
 //! out as they went in, once, also over connections that are cut.

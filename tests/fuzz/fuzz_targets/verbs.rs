@@ -1,4 +1,4 @@
-//! What a hostile peer of RDMA verbs sends: any records on a lane of connections and on one of
+//! The records of a hostile peer of RDMA verbs: any on a lane of connections and on one of
 //! datagrams, while the program posts, binds, takes back and polls. What is accepted means the same
 //! when it is written again. Memory that no peer may write stays as it was; each request completes
 //! once and in order; when all has gone, nothing is left.

@@ -3,7 +3,7 @@
 //! node's memory: messages, indexes, bytes of rings, queue pair structures, window structures and
 //! tables; and ring its doorbell without end.
 //!
-//! `scif-hostile SEED ROUNDS [NODE]`: so many links with the node (0 if not given) are made and
+//! `scif-hostile SEED ROUNDS [NODE]`: ROUNDS links with the node (0 if not given) are made and
 //! spoilt. What is done follows from SEED, as far as the other node's answers come in the same
 //! order.
 #![no_std]
@@ -154,7 +154,7 @@ impl Memory for Spoiler {
         self.memory.read(address, buffer);
     }
     fn write(&mut self, address: u64, bytes: &[u8]) {
-        // What the other node reads here, a queue pair structure, may be spoilt too; but not so
+        // The queue pair structure that the other node reads here may be spoilt too; but not so
         // that it is sent to places where it would spoil this node.
         if self.slips() {
             let mut spoilt = self.spoil(bytes);

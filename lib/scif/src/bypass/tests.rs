@@ -45,7 +45,7 @@ const WINDOWS: usize = 200;
 /// An event queue.
 const EVENTS: usize = 900;
 const OWN_WINDOWS: usize = 300;
-/// What `dup` answers for the bypass handles: registered at offset 0 on each side.
+/// Bytes of the memory registered at offset 0 on each side.
 const WINDOW_BYTES: u64 = 64 * 1024;
 const BLOCK: u32 = 1;
 /// Where nothing is.
@@ -93,11 +93,11 @@ type Action = Box<dyn FnOnce() -> SystemResult<usize>>;
 struct World {
     ends: [End; 2],
     log: Vec<String>,
-    /// What `dup(…, "bypass")` fails with.
+    /// The error of `dup(…, "bypass")`, if it fails.
     refusal: Option<i32>,
     /// Answers of the daemon to transfers.
     answers: VecDeque<SystemResult<usize>>,
-    /// What happens during sleeps, and the readiness after each.
+    /// The events during sleeps, and the readiness after each.
     sleeps: VecDeque<Action>,
     /// Descriptors that programs would inherit which this one becomes.
     inherited: BTreeSet<usize>,
@@ -107,7 +107,7 @@ struct World {
     is_far: bool,
     /// The daemon has died.
     is_dead: bool,
-    /// What happens while a window is mapped.
+    /// An action while a window is mapped.
     on_map: Option<Box<dyn FnOnce()>>,
     /// The peer's window is the left end's control page, so that a copy there changes it.
     is_control: bool,
@@ -511,7 +511,7 @@ fn a_peer_that_finishes_ends_receives_alone() {
         assert_eq!(right.recv(RIGHT, buffer.as_mut_slice(), BLOCK), Ok(4));
         assert_eq!(&buffer[..4], b"last");
         assert_eq!(stage.log(), "sleep 1 0, call 7 4");
-        // What is not there, and who is ready, is for the daemon to say.
+        // The daemon says which endpoints are not there and which are ready.
         stage.answer(failure(ECONNRESET));
         assert_eq!(right.recv(RIGHT, buffer.as_mut_slice(), 0), Err(ECONNRESET));
         assert_eq!(stage.log(), "call 7 8");
@@ -835,7 +835,7 @@ fn windows_that_have_gone_are_not_touched() {
         stage.log();
         put(stage.control(LEFT), EPOCH_OFFSET, 1);
         stage.window(RIGHT)[0].store(1, Relaxed);
-        // What was mapped is let go of, and has to be used again to be worth it again.
+        // The mapping is released, and has to be used often again before it is made again.
         left.vwriteto(LEFT, data.as_slice(), 0, 0).unwrap();
         assert_eq!(stage.log(), "call 13 64");
         assert_eq!(stage.window(RIGHT)[0].load(Relaxed), 1);

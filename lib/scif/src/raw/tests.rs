@@ -25,13 +25,13 @@ const GRANT_RW: usize = 3;
 /// A system with one endpoint, whose answers are prepared.
 #[derive(Default)]
 struct World {
-    /// What happened, in words.
+    /// The calls that were made, in words.
     log: Vec<String>,
     /// Payloads of the calls on the endpoint.
     payloads: Vec<Vec<u8>>,
-    /// What the endpoint answers; `Ok(0)` when nothing is left.
+    /// The answers of the endpoint; `Ok(0)` when none is left.
     answers: VecDeque<syscall::error::Result<usize>>,
-    /// What a pipe says to being written to.
+    /// The results of writes to a pipe.
     pipe: VecDeque<syscall::error::Result<usize>>,
     /// Why descriptors of the endpoint are refused; none when nothing is left.
     dups: VecDeque<i32>,
@@ -184,7 +184,7 @@ fn ordinary(stage: &Stage, bytes: usize) -> Memory {
     memory
 }
 
-/// What happened since the last look.
+/// The calls made since the last look.
 fn log(stage: &Stage) -> String {
     core::mem::take(&mut stage.borrow_mut().log).join(", ")
 }
@@ -204,7 +204,7 @@ fn last_payload<T: FromBytes>(stage: &Stage) -> T {
     T::read_from_bytes(&payload[16..]).unwrap()
 }
 
-/// What pinning asks of the system.
+/// The calls that pinning makes.
 const PINNING: &str = "dup 3 memory, call 85 on 60, call 83 on 60";
 
 #[test]
@@ -373,7 +373,7 @@ fn large_transfers_pin_their_pages() {
             2,
             "it may go on behind the caller's back"
         );
-        // What cannot be pinned goes another way.
+        // For memory that cannot be pinned another call is made.
         answers(stage, &[Ok(1), failure(EAGAIN), Ok(0)]);
         vwriteto(EPD, odd, 0x9000, 0).unwrap();
         assert_eq!(log(stage), format!("{PINNING}, close 60, call 13"));
@@ -440,7 +440,7 @@ fn blocking_sends_write_and_others_call() {
         answers(stage, &[Ok(4000), Ok(6000)]);
         assert_eq!(send(EPD, &data[..], 1), Ok(10_000));
         assert_eq!(log(stage), "write 10000, write 6000");
-        // What was taken before an error counts.
+        // Bytes taken before an error count.
         answers(stage, &[Ok(4000), failure(ECONNRESET)]);
         assert_eq!(send(EPD, &data[..], 1), Ok(4000));
         answers(stage, &[failure(ECONNRESET)]);
@@ -456,7 +456,7 @@ fn blocking_sends_write_and_others_call() {
     });
 }
 
-/// What is beside each call on the endpoint, without its words.
+/// The payload bytes of each call on the endpoint.
 fn sizes(stage: &Stage) -> Vec<usize> {
     let payloads = core::mem::take(&mut stage.borrow_mut().payloads);
     payloads.iter().map(|payload| payload.len() - 16).collect()
@@ -481,7 +481,7 @@ fn no_whole_page_is_beside_a_request_on_redox() {
             assert_eq!(read(EPD, memory.range()), Ok(9));
             assert_eq!(sizes(stage), [4095, 4095, 4095]);
             assert!(!log(stage).contains("write"));
-            // What was moved before an error counts.
+            // Bytes moved before an error count.
             answers(stage, &[Ok(4095), failure(ECONNRESET)]);
             assert_eq!(send(EPD, &slice[..], 1), Ok(4095));
             answers(stage, &[Ok(4095), failure(ECONNRESET)]);
@@ -548,7 +548,7 @@ fn an_accept_that_fails_leaves_no_descriptor_and_takes_no_connection() {
         answers(stage, &[Ok(1 << 16 | 2050)]);
         assert_eq!(accept(EPD, 1), Ok((60, PortId::new(1, 2050))));
         assert_eq!(log(stage), "dup 3 accept-wait, call 66 on 60");
-        // Who refuses flags that there are not is the daemon.
+        // The daemon refuses unknown flags.
         answers(stage, &[failure(EINVAL)]);
         assert_eq!(accept(EPD, 6), Err(EINVAL));
         assert_eq!(log(stage), "call 4");
@@ -575,7 +575,7 @@ fn a_close_waits_for_what_is_under_way() {
             assert_eq!(close(EPD), Ok(()));
             assert_eq!(log(stage), format!("dup 3 end, {calls}close 3"));
         }
-        // What is no endpoint stays open.
+        // A file that is no endpoint stays open.
         for error in [ENOTTY, EINVAL] {
             stage.borrow_mut().dups.push_back(error);
             answers(stage, &[failure(ENOTTY)]);
@@ -620,7 +620,7 @@ fn mappings_are_made_of_runs() {
         assert_eq!(mmap(EPD, None, 2 * PAGE, 3, 0), Err(ENXIO));
         assert_eq!(log(stage), "call 68, call 68");
 
-        // What was reserved goes when a run cannot be mapped.
+        // The reserved addresses are freed when a run cannot be mapped.
         answers(stage, &[Ok(PAGE), Ok(PAGE)]);
         let made = stage.borrow().fixed_maps;
         stage.borrow_mut().bad_map = made + 2;

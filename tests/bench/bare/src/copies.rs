@@ -1,7 +1,7 @@
 //! Raw copies in each direction, with each routine of the copy library, and a look whether the
 //! bytes arrived.
 //!
-//! What counts is the best copy there is, so each size is tried with every routine and at several
+//! The best copy counts, so each size is tried with every routine and at several
 //! places first, and the fastest few are measured, in turn.
 
 use alloc::format;
@@ -30,7 +30,7 @@ pub const MAX_VERIFIED: usize = 1 << 20;
 const CANDIDATES: usize = 3;
 /// Times each way is tried; the fastest counts.
 const TRIES: usize = 6;
-/// How many times slower than the fastest way one must be not to be tried again: by more than the
+/// The factor by which a way must be slower than the fastest not to be tried again: more than the
 /// machine's speed changes.
 const HOPELESS: u64 = 2;
 

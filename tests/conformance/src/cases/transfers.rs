@@ -60,7 +60,7 @@ fn transfer(
     flags: u32,
     (from, to, length): (i64, i64, i64),
 ) -> Checked {
-    // What the destination holds before and what the source holds after is told apart by the seed.
+    // The seed tells the former contents of the destination from those of the source.
     let (source, target, local, remote) = match kind.reads() {
         true => (e.remote, e.local, to, from),
         false => (e.local, e.remote, from, to),

@@ -1,4 +1,4 @@
-//! What rows are written with: two ends that make calls, connections between them, and the rule for
+//! The means of rows: two ends that make calls, connections between them, and the rule for
 //! every row: it leaves nothing behind on either node.
 
 use alloc::format;

@@ -1,4 +1,4 @@
-//! What rows are written with: two ends, queue pairs between them, and the rule for every row: what
+//! The means of rows: two ends, queue pairs between them, and the rule for every row: what
 //! it does not expect does not happen, and nothing is left.
 
 use alloc::format;

@@ -55,7 +55,7 @@ impl Model {
         }
     }
 
-    /// What a bad argument gives, which is looked at before the state. On an endpoint that is
+    /// The error of a bad argument, which is checked before the state. On an endpoint that is
     /// closed two things are wrong.
     fn bad_argument(&self, slot: usize) -> Expected {
         let mut errors = vec![Error::InvalidArgument];

@@ -139,7 +139,7 @@ fn any_bytes_keep_the_cursor_inside() {
         picture.write("");
         picture.cursor();
     }
-    // What is painted is what is wanted.
+    // The painted cells are the wanted ones.
     for (row, cells) in picture.cells.iter().enumerate() {
         for (column, cell) in cells.iter().enumerate() {
             assert_eq!(cell.letter, picture.screen.wanted[row][column].letter);

@@ -35,7 +35,7 @@ const LOST: u16 = 1;
 const WATCHED: usize = 96 << 20;
 /// Silence that is allowed in these tests, in milliseconds.
 const SILENCE_MS: u64 = 800;
-/// What may be at most of it until the loss is reported, in milliseconds: a limit, not a
+/// The longest time until the loss is reported, in milliseconds: a limit, not a
 /// measurement.
 const NOTICE_LIMIT_MS: u64 = 15_000;
 

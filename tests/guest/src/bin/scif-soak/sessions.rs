@@ -186,7 +186,7 @@ fn window(at: PortId, bytes: usize) -> Result<(Remote, i64), Trouble> {
     Ok((remote, offset))
 }
 
-/// What was found somewhere: as it must be, or not; not counts only while the server is there, as
+/// A finding: as it must be, or not. "Not" counts only while the server is there, as
 /// memory of a node that is gone reads as anything.
 fn confirm(remote: &Remote, range: &Range, found: Option<u64>, what: &str) -> Result<(), Trouble> {
     let Some(position) = found else {
