@@ -257,6 +257,14 @@ impl Language {
         }
     }
 
+    /// What compiles it, in the SDK.
+    fn builder(self) -> &'static str {
+        match self {
+            Self::C => "bin/skiff-cc",
+            Self::CPlusPlus => "bin/skiff-c++",
+        }
+    }
+
     fn standard(self) -> &'static str {
         match self {
             Self::C => "-std=gnu11",
@@ -277,7 +285,7 @@ impl Language {
 
 /// Compiles one program; the messages of the compiler, warnings included, are errors.
 fn compile(sdk: &Path, program: &Program, file: &Path) -> Result<()> {
-    let mut command = Command::new(sdk.join("bin/skiff-cc"));
+    let mut command = Command::new(sdk.join(program.language.builder()));
     command
         .env("SKIFF_CC", program.compiler)
         .arg(program.language.standard())
@@ -405,6 +413,122 @@ mod tests {
         assert_eq!(of("a.c"), Some(Language::C));
         assert_eq!(of("a.cc"), Some(Language::CPlusPlus));
         assert_eq!((of("a.h"), of("a.sh"), of("c")), (None, None, None));
+    }
+
+    /// An SDK of empty files in a temporary directory, and compilers in its `compilers` that print
+    /// how they are called.
+    struct Builders(PathBuf);
+
+    impl Builders {
+        fn new(name: &str) -> Self {
+            let place = format!("skiff-builders-{}-{name}", std::process::id());
+            let place = std::env::temp_dir().join(place);
+            let write = |file: &str, text: &str| {
+                let file = place.join(file);
+                make_dir(file.parent().unwrap()).unwrap();
+                std::fs::write(&file, text).unwrap();
+                file
+            };
+            for file in ["scif.h", "stddef.h", "c++/v1/vector"] {
+                write(&format!("include/{file}"), "");
+            }
+            for (library, _) in LIBRARIES {
+                write(&format!("lib/{library}"), "");
+            }
+            let compiler = format!(
+                "#!/bin/sh\ncase $1 in\n--version) echo \"${{0##*/}}\";;\n\
+                 -dumpmachine) echo x86_64-linux-gnu;;\n\
+                 -print-file-name=include) echo {}/include;;\n\
+                 *) echo \"${{0##*/}} $*\";;\nesac\n",
+                place.display()
+            );
+            let script = std::fs::read_to_string(workspace::root().join(BUILDERS[0])).unwrap();
+            let mut executables = vec![write("bin/skiff-cc", &script)];
+            executables.push(write("bin/skiff-c++", &script));
+            for name in ["gcc", "g++", "clang", "clang++", "clang-19", "clang++-19"] {
+                executables.push(write(&format!("compilers/{name}"), &compiler));
+            }
+            for executable in executables {
+                let rights = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+                std::fs::set_permissions(executable, rights).unwrap();
+            }
+            Self(place)
+        }
+
+        /// Calls a script with words, and with `SKIFF_CC` unless that is empty: the words that the
+        /// compiler got behind its own name, or the script's message.
+        fn call(&self, script: &str, compiler: &str, words: &[&str]) -> Result<String> {
+            let mut command = Command::new("sh");
+            let others = std::env::var("PATH").unwrap();
+            let path = format!("{}/compilers:{others}", self.0.display());
+            command.env("PATH", path).env_remove("SKIFF_CC");
+            if !compiler.is_empty() {
+                command.env("SKIFF_CC", compiler);
+            }
+            command.arg(self.0.join("bin").join(script)).args(words);
+            let output = command.output().unwrap();
+            let text = |bytes| String::from_utf8(bytes).unwrap();
+            match output.status.success() {
+                true => Ok(text(output.stdout)),
+                false => Err(text(output.stderr).into()),
+            }
+        }
+    }
+
+    impl Drop for Builders {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn the_script_of_cplusplus_calls_a_compiler_of_cplusplus() {
+        let builders = Builders::new("plusplus");
+        for (asked, called) in [
+            ("", "g++ "),
+            ("gcc", "g++ "),
+            ("g++", "g++ "),
+            ("clang", "clang++ "),
+            ("clang-19", "clang++-19 "),
+        ] {
+            // A C source, too, is C++ to it.
+            let line = builders.call("skiff-c++", asked, &["-c", "a.c"]).unwrap();
+            assert!(line.starts_with(called), "{asked}: {line}");
+            assert!(line.contains("/include/c++/v1 "), "{asked}: {line}");
+            let line = builders.call("skiff-cc", "", &["-c", "a.c"]).unwrap();
+            assert!(line.starts_with("gcc ") && !line.contains("c++"), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_compiler_script_knows_the_language_and_the_inputs() {
+        let builders = Builders::new("inputs");
+        let call = |words: &[&str]| builders.call("skiff-cc", "", words);
+        for words in [
+            ["-x", "c++", "a"],
+            ["-xc++", "-c", "a"],
+            ["-o", "a", "a.cc"],
+        ] {
+            let line = call(&words).unwrap();
+            assert!(line.contains("/include/c++/v1 "), "{words:?}: {line}");
+        }
+        for words in [
+            ["-x", "c", "-"],
+            ["-o", "a.cc", "a.c"],
+            ["-MF", "a.C", "a.c"],
+        ] {
+            let line = call(&words).unwrap();
+            assert!(!line.contains("c++/v1"), "{words:?}: {line}");
+            assert!(line.contains(" -nostdlib "), "{words:?}: {line}");
+        }
+        // A question goes to the compiler as it is, unless there is something to compile.
+        assert_eq!(call(&["-v"]).unwrap(), "gcc -v\n");
+        assert!(call(&["-v", "a.c"]).unwrap().contains(" -nostdlib "));
+        for words in [&["-O2"][..], &["-xc"], &["-o", "a"], &[]] {
+            assert!(call(words).unwrap_err().message.contains("no input files"));
+        }
+        let shared = call(&["-shared", "-o", "a.so", "a.c"]).unwrap_err().message;
+        assert!(shared.contains("no shared libraries"), "{shared}");
     }
 
     #[test]
