@@ -48,7 +48,11 @@ pub fn packages(contents: &Contents) -> Result<Vec<Package>> {
     let image = config::image()?;
     wanted.extend(sdk::packages_for(&c_programs(contents, &image)?));
     if !std_programs(contents, &image)?.is_empty() {
-        wanted.extend([packages::C_COMPILER, packages::ARCHIVER]);
+        wanted.extend([
+            packages::C_COMPILER,
+            packages::CXX_COMPILER,
+            packages::ARCHIVER,
+        ]);
     }
     Ok(wanted)
 }
@@ -116,7 +120,7 @@ pub fn build(contents: &Contents) -> Result<Parts> {
     }
     let mut linked = Vec::new();
     let sdk = if takes_sdk {
-        Some(sdk::for_tests(&c_programs)?)
+        Some(sdk::for_tests(&c_programs, !std_programs.is_empty())?)
     } else {
         None
     };

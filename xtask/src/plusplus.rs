@@ -17,6 +17,8 @@ use std::process::Command;
 /// The package, and where the libraries are in it.
 const PACKAGE: &str = "emscripten";
 const INSIDE: &str = "./usr/share/emscripten/system/lib";
+/// Where the sources are kept.
+const SOURCES: &str = "sources";
 const PARTS: [&str; 3] = ["libcxx", "libcxxabi", "libunwind"];
 /// The start of a line of the sources that holds for Emscripten alone, and what it becomes: LLVM
 /// has no such line. The tables of exceptions are not WebAssembly's.
@@ -27,6 +29,20 @@ const MENDED: (&str, &str, &str) = (
 );
 /// The configuration of libc++ for the C library, in the project.
 const CONFIG: &str = "lib/sdk/libc++.config";
+/// How each source is compiled. Warnings of other people's code help nobody here.
+const OPTIONS: &[&str] = &[
+    "-O2",
+    "-w",
+    "-c",
+    "-DNDEBUG",
+    "-fexceptions",
+    "-D_LIBCPP_BUILDING_LIBRARY",
+    "-DLIBCXX_BUILDING_LIBCXXABI",
+    "-D_LIBCXXABI_BUILDING_LIBRARY",
+    "-D_LIBUNWIND_IS_NATIVE_ONLY",
+];
+/// What sources in C++ are compiled with besides.
+const PLUSPLUS_OPTIONS: &[&str] = &["-std=gnu++20"];
 /// The compiler of the libraries, in the SDK.
 const COMPILER: &str = "bin/skiff-c++";
 /// The C library's headers, in the project: what the compiled libraries depend on.
@@ -70,10 +86,18 @@ const LIBRARIES: [Library; 3] = [
     },
 ];
 
+/// The library that Rust's standard library asks for to unwind: here the one of C++ does that.
+const OF_GCC: &str = "libgcc_eh.a";
+
+/// Whether the libraries can be made here: the sources are there, or can be downloaded.
+pub fn can_be_made() -> bool {
+    Place::PlusPlus.path().join(SOURCES).exists() || packages::can_download()
+}
+
 /// Puts headers and libraries into an SDK that has everything else.
 pub fn add(sdk: &Path) -> Result<()> {
     let place = workspace::make(Place::PlusPlus)?;
-    let sources = place.join("sources");
+    let sources = place.join(SOURCES);
     if !sources.exists() {
         fetch(&place, &sources)?;
     }
@@ -86,7 +110,7 @@ pub fn add(sdk: &Path) -> Result<()> {
     let to = headers.join("__config_site");
     std::fs::copy(config, &to).context(|| format!("write {}", to.display()))?;
     let libraries = place.join("lib");
-    let key = key(sdk)?;
+    let key = key(sdk, &sources)?;
     let known = std::fs::read_to_string(libraries.join("key"));
     if known.ok().as_ref() != Some(&key) {
         let step = TimedStep::start("compiling the standard library of C++".to_string());
@@ -103,7 +127,7 @@ pub fn add(sdk: &Path) -> Result<()> {
         std::fs::copy(libraries.join(library.archive), &to)
             .context(|| format!("write {}", to.display()))?;
     }
-    Ok(())
+    archive(&sdk.join("lib").join(OF_GCC), &[])
 }
 
 /// Downloads the package and takes the sources out of it.
@@ -140,10 +164,16 @@ fn mend(sources: &Path) -> Result<()> {
     std::fs::write(&path, text).context(|| format!("write {}", path.display()))
 }
 
-/// The key of a build of the libraries: with another one they are compiled again.
-fn key(sdk: &Path) -> Result<String> {
+/// The key of a build of the libraries, from all that they are made of: with another one they are
+/// compiled again.
+fn key(sdk: &Path, sources: &Path) -> Result<String> {
     let mut hasher = DefaultHasher::new();
-    add_tree(&mut hasher, &workspace::root().join(C_HEADERS))?;
+    for tree in [workspace::root().join(C_HEADERS), sources.to_path_buf()] {
+        add_tree(&mut hasher, &tree)?;
+    }
+    for option in [OPTIONS, PLUSPLUS_OPTIONS].concat() {
+        hasher.write(option.as_bytes());
+    }
     for path in [workspace::root().join(CONFIG), sdk.join(COMPILER)] {
         hasher.write(&read(&path)?);
     }
@@ -199,16 +229,11 @@ fn compile(sdk: &Path, sources: &Path, file: &Path, objects: &Path) -> Result<Pa
         "bin/skiff-cc"
     }));
     if is_plusplus {
-        command.arg("-std=gnu++20");
+        command.args(PLUSPLUS_OPTIONS);
     }
     command
-        // Warnings of other people's code, and the places of their sources, help nobody here.
-        .args(["-O2", "-w", "-c", "-DNDEBUG", "-fexceptions"])
-        .args(["-D_LIBCPP_BUILDING_LIBRARY", "-DLIBCXX_BUILDING_LIBCXXABI"])
-        .args([
-            "-D_LIBCXXABI_BUILDING_LIBRARY",
-            "-D_LIBUNWIND_IS_NATIVE_ONLY",
-        ])
+        .args(OPTIONS)
+        // The places of the sources help nobody either.
         .arg(format!("-ffile-prefix-map={}=", sources.display()));
     for headers in ["libcxx", "libcxx/src", "libunwind/include"] {
         command.arg("-I").arg(sources.join(headers));

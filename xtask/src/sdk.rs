@@ -74,7 +74,7 @@ pub fn command(_settings: &Settings) -> Result<()> {
     run(cargo.args(config::image()?.common_features()))?;
     step.done();
     let sdk = Place::Sdk.path();
-    let with_plusplus = packages::can_download();
+    let with_plusplus = plusplus::can_be_made();
     if !with_plusplus {
         eprintln!("    no apt-get here: the SDK is made without the library of C++");
     }
@@ -127,12 +127,19 @@ fn lay_out(sdk: &Path, with_plusplus: bool) -> Result<()> {
 }
 
 /// Lays out an SDK for the tests' programs, from the library that cargo made last; returns its
-/// place.
-pub fn for_tests(programs: &[Program]) -> Result<PathBuf> {
+/// place. Programs in C++ need its library, and those with Rust's standard library take it when it
+/// can be had, as a user's SDK does.
+pub fn for_tests(programs: &[Program], with_std: bool) -> Result<PathBuf> {
     let place = Place::Patterns.path();
     make_dir(&place)?;
     let sdk = place.join("sdk");
-    lay_out(&sdk, programs.iter().any(Program::is_plusplus))?;
+    let plusplus = programs.iter().find(|program| program.is_plusplus());
+    if let (Some(program), false) = (plusplus, plusplus::can_be_made()) {
+        let name = &program.name;
+        return Err(format!("{name} is in C++, whose library is made with apt-get alone").into());
+    }
+    let wanted = plusplus.is_some() || with_std;
+    lay_out(&sdk, wanted && plusplus::can_be_made())?;
     Ok(sdk)
 }
 
@@ -152,6 +159,10 @@ pub fn std_programs(package: &Path) -> Result<Vec<String>> {
     Ok(sources.iter().filter_map(stem).collect())
 }
 
+/// What the names of programs end in whose panics abort, and the profile that builds them.
+const ABORTS: &str = "-abort";
+const ABORTING: &str = "aborting";
+
 /// Builds programs of such a package as a user does, by `skiff-cargo`; returns their files.
 pub fn build_std(
     sdk: &Path,
@@ -160,18 +171,27 @@ pub fn build_std(
     programs: &[String],
 ) -> Result<Vec<PathBuf>> {
     let place = Place::Std.path();
-    let mut cargo = cargo::clean(Command::new(sdk.join("bin/skiff-cargo")));
-    cargo
-        .current_dir(package)
-        .env("SKIFF_TOOLCHAIN", toolchain.directory())
-        .env("CARGO_TARGET_DIR", &place)
-        .args(["build", "--release", "--locked"]);
-    for program in programs {
-        cargo.args(["--bin", program]);
+    let mut built = Vec::new();
+    for profile in ["release", ABORTING] {
+        let is_of = |program: &&String| program.ends_with(ABORTS) == (profile == ABORTING);
+        let chosen: Vec<&String> = programs.iter().filter(is_of).collect();
+        if chosen.is_empty() {
+            continue;
+        }
+        let mut cargo = cargo::clean(Command::new(sdk.join("bin/skiff-cargo")));
+        cargo
+            .current_dir(package)
+            .env("SKIFF_TOOLCHAIN", toolchain.directory())
+            .env("CARGO_TARGET_DIR", &place)
+            .args(["build", "--profile", profile, "--locked"]);
+        let directory = place.join(Target::Program.triple()).join(profile);
+        for program in chosen {
+            cargo.args(["--bin", program]);
+            built.push(directory.join(program));
+        }
+        run(&mut cargo)?;
     }
-    run(&mut cargo)?;
-    let built = place.join(Target::Program.triple()).join("release");
-    Ok(programs.iter().map(|program| built.join(program)).collect())
+    Ok(built)
 }
 
 /// A program of C or C++.

@@ -73,7 +73,7 @@ fn ensure(condition: bool, what: &str) -> io::Result<()> {
 
 const SENT: usize = 3_000_001;
 
-/// Everything back, until the client has gone.
+/// Reads until the client has gone, and compares.
 fn serve_bytes(_own: u16) -> io::Result<()> {
     let (mut peer, _) = scif::Listener::bind(BYTES)?.accept()?;
     let mut copy = Vec::new();

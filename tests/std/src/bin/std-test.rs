@@ -32,6 +32,7 @@ fn main() {
         step("locks", locks),
         step("values of threads", thread_values),
         step("panics", panics),
+        step("messages of panics", messages_of_panics),
         step("processes", processes),
         step("many threads start processes", processes_of_threads),
         step("sockets", sockets),
@@ -59,6 +60,12 @@ fn child(words: &[String]) -> ! {
             std::process::exit(0)
         }
         ["abort"] => std::process::abort(),
+        ["panic"] => panic!("{MESSAGE}"),
+        ["panic", "named"] => {
+            let thread = thread::Builder::new().name("named".into());
+            let panicked = thread.spawn(|| panic!("{MESSAGE}")).unwrap().join();
+            std::process::exit(if panicked.is_err() { 5 } else { 6 })
+        }
         ["sleep"] => loop {
             thread::sleep(Duration::from_secs(60));
         },
@@ -326,6 +333,49 @@ fn panics() {
         std::panic::resume_unwind(Box::new(()));
     });
     assert!(thread.join().is_err() && poisoned.is_poisoned());
+}
+
+/// What children say when they panic; `std-abort` says the same.
+const MESSAGE: &str = "no more of it";
+
+/// The message is on the standard error output, and the status says how the child ended.
+fn messages_of_panics() {
+    let said = |command: &mut Command, thread: &str, file: &str| {
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        let mut lines = text.lines().skip_while(|line| line.is_empty());
+        // The number of the thread is between its name and the place.
+        let first = lines.next().unwrap_or_default();
+        assert!(first.starts_with(&format!("thread '{thread}' ")), "{text}");
+        assert!(first.contains(&format!(" panicked at {file}:")), "{text}");
+        assert_eq!(lines.next(), Some(MESSAGE), "{text}");
+        let rest: Vec<String> = lines.map(str::to_string).collect();
+        (output.status, rest.join("\n"))
+    };
+    let own = "src/bin/std-test.rs";
+    let (status, rest) = said(own_program().arg("panic"), "main", own);
+    assert_eq!(status.code(), Some(101));
+    assert!(
+        rest.starts_with("note: run with `RUST_BACKTRACE=1`"),
+        "{rest}"
+    );
+    let mut traced = own_program();
+    let (status, rest) = said(
+        traced.arg("panic").env("RUST_BACKTRACE", "full"),
+        "main",
+        own,
+    );
+    assert_eq!(status.code(), Some(101));
+    // Frames without names, which are stripped.
+    assert!(rest.starts_with("stack backtrace:\n   0: "), "{rest}");
+    assert!(rest.contains("\n   5: "), "{rest}");
+    let (status, _) = said(own_program().args(["panic", "named"]), "named", own);
+    assert_eq!(status.code(), Some(5));
+    // A program whose panics abort.
+    use std::os::unix::process::ExitStatusExt;
+    let other = "src/bin/std-abort.rs";
+    let (status, _) = said(&mut Command::new("std-abort"), "main", other);
+    assert_eq!((status.signal(), status.code()), (Some(6), None));
 }
 
 fn processes() {
