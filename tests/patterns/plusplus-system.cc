@@ -1,6 +1,7 @@
 // The parts of C++'s standard library that are over the system: threads, time, files, directories;
 // and a connection of SCIF between threads that throw.
 #include "library.h"
+#include "plusplus.h"
 
 #include <algorithm>
 #include <atomic>
@@ -18,8 +19,6 @@
 #include <system_error>
 #include <thread>
 #include <vector>
-
-#include <scif.h>
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
@@ -170,43 +169,19 @@ void files() {
     CHECK(fs::remove_all(root) == 6 && !fs::exists(root));
 }
 
-// An endpoint whose calls throw.
-class Endpoint {
-public:
-    explicit Endpoint(scif_epd_t epd = scif_open()) : epd_(checked(epd, "open")) {}
-    Endpoint(const Endpoint &) = delete;
-    ~Endpoint() { scif_close(epd_); }
-    operator scif_epd_t() const { return epd_; }
-
-    static int checked(int result, const char *what) {
-        if (result < 0)
-            throw std::system_error(errno, std::generic_category(), what);
-        return result;
-    }
-
-private:
-    scif_epd_t epd_;
-};
-
 void connections() {
     Endpoint listener;
-    uint16_t port = Endpoint::checked(scif_bind(listener, 0), "bind");
-    Endpoint::checked(scif_listen(listener, 1), "listen");
-    scif_portID self{0, port};
+    scif_portID self{0, listener.listen(0, 1)};
     scif_get_nodeIDs(nullptr, 0, &self.node);
     auto echoed = std::async(std::launch::async, [&] {
-        scif_portID peer;
-        scif_epd_t accepted;
-        Endpoint::checked(scif_accept(listener, &peer, &accepted, SCIF_ACCEPT_SYNC), "accept");
-        Endpoint connection(accepted);
+        Endpoint connection = listener.accept();
         std::string text(5, ' ');
-        Endpoint::checked(scif_recv(connection, &text[0], 5, SCIF_RECV_BLOCK), "receive");
+        connection.receive(&text[0], 5);
         return text;
     });
     Endpoint connection;
     Endpoint::checked(scif_connect(connection, &self), "connect");
-    Endpoint::checked(scif_send(connection, const_cast<char *>("hello"), 5, SCIF_SEND_BLOCK),
-                      "send");
+    connection.send("hello", 5);
     CHECK(echoed.get() == "hello");
     try {
         Endpoint unknown;
