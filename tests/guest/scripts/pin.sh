@@ -26,6 +26,14 @@ listening() { scifctl ports | grep "3333.*cat$" > /dev/null; }
 cat /scheme/scif/accept/3333 > /dev/null &
 until_true listening
 step program-named $? "$(scifctl ports)"
+[ "$(scifctl ports port=3333 state=listening | wc -l)" = 2 ] && [ "$(scifctl ports port=1 | wc -l)" = 1 ]
+step rows-chosen $? "$(scifctl ports port=3333 state=listening)"
+scifctl ports port=3333 --json | grep '^\[{"port":3333,"state":"listening",.*"program":"cat"}\]$' > /dev/null
+step json $? "$(scifctl ports port=3333 --json)"
+! scifctl ports nothing=1 2> /dev/null
+step no-such-column $? "taken"
+scifctl watch 1 1 > /dev/null
+step watch $? "see above"
 scifctl programs | grep "port *3333 *listening *cat$" > /dev/null
 step program-holds $? "$(scifctl programs)"
 [ "$(scifctl programs 999999 | wc -l)" -eq 1 ]

@@ -130,11 +130,16 @@ impl Files {
 }
 
 /// Prints a table, with the names of programs.
-pub fn show(mut table: Table) {
+pub fn show(table: Table) {
+    print!("{}", with_programs(table).text());
+}
+
+/// The table with the names of programs.
+pub fn with_programs(mut table: Table) -> Table {
     // Without a list of processes their numbers must do.
     let processes = fs::read_to_string(PROCESSES).unwrap_or_default();
     let processes = Table::parse(&processes);
     let names: BTreeMap<&str, &str> = processes.pairs("pid", "name").collect();
     table.name_programs(&names);
-    print!("{}", table.text());
+    table
 }

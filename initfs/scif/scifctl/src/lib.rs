@@ -8,5 +8,6 @@ extern crate alloc;
 #[cfg(target_os = "redox")]
 pub mod files;
 pub mod holdings;
+pub mod rates;
 pub mod table;
 pub mod trace;

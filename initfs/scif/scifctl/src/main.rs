@@ -17,8 +17,9 @@ mod program {
     use runtime::io::Read;
     use runtime::time::{Duration, Instant, sleep};
     use runtime::{env, eprintln, print, println};
-    use scifctl::files::{Files, STATUS_USAGE, show};
+    use scifctl::files::{Files, STATUS_USAGE, show, with_programs};
     use scifctl::holdings::{self, Sources};
+    use scifctl::rates::rates;
     use scifctl::table::Table;
     use scifctl::trace;
     use syscall::error::{EACCES, EBUSY, EPERM};
@@ -36,6 +37,10 @@ usage: scifctl                      node, nodes and connections at a glance
        scifctl mappings             what programs have mapped of it
        scifctl pins                 memory pinned where it is
        scifctl programs [PID]       what each program holds: ports, connections, mappings, pins
+       scifctl TABLE [--json] [COLUMN=VALUE...]   one of these tables, limits or stats: as JSON,
+                                    or rows only whose column has the value; of NODE/PORT
+                                    also NODE or /PORT
+       scifctl watch [SECONDS [N]]  what connections move, every so many seconds (1), N times
        scifctl stats [NAME...]      all counters, or the values of the named ones
        scifctl limits               limits
        scifctl limits NAME VALUE    sets one (root)
@@ -54,6 +59,9 @@ usage: scifctl                      node, nodes and connections at a glance
         "times are 1 to 86400000 ms, and silence_ms is at least twice heartbeat_ms";
     const TRACE: &str = "/scheme/log/trace/micd";
 
+    /// Asks for a table as JSON.
+    const JSON: &str = "--json";
+
     /// How long `wait` waits by default.
     const WAIT_SECONDS: &str = "60";
     /// Time between two looks whether a node is online.
@@ -65,22 +73,23 @@ usage: scifctl                      node, nodes and connections at a glance
         let result = match words[..] {
             [] => overview(),
             [
-                file @ ("nodes" | "cards" | "ports" | "connections" | "windows" | "mappings"
-                | "stats"),
-            ] => scif(file).map(|text| show(Table::parse(&text))),
+                name @ ("nodes" | "cards" | "ports" | "connections" | "windows" | "mappings"
+                | "pins" | "limits" | "programs" | "stats"),
+                ref how @ ..,
+            ] if how.iter().all(|word| *word == JSON || word.contains('=')) => table(name, how),
             [command @ ("boot" | "reset" | "shutdown"), card] => command_card(command, card),
             ["version"] => scif("version").map(|text| print!("{text}")),
-            ["programs"] => programs(None),
             ["programs", pid] => match pid.parse() {
-                Ok(pid) => programs(Some(pid)),
+                Ok(pid) => programs(Some(pid)).map(show),
                 Err(_) => {
                     eprintln!("scifctl: {pid} is no process number; `scifctl programs` lists them");
                     Err(STATUS_USAGE)
                 }
             },
-            ["pins"] => scif("pins").map(|text| show(Table::parse(&text))),
             ["stats", ref names @ ..] => SCIF.counters(names),
-            ["limits"] => SCIF.limits(),
+            ["watch"] => watch("1", None),
+            ["watch", seconds] => watch(seconds, None),
+            ["watch", seconds, count] => watch(seconds, Some(count)),
             ["limits", name, value] => SCIF.set_limit(name, value, LIMITS),
             ["trace", ref rest @ ..] => trace(rest),
             ["peers"] => peers(false),
@@ -112,12 +121,59 @@ usage: scifctl                      node, nodes and connections at a glance
         SCIF.read(file)
     }
 
-    /// Prints what programs hold.
-    fn programs(only: Option<u32>) -> Result<(), i32> {
+    /// Prints a table as `how` says: as JSON, or only rows of these values.
+    fn table(name: &str, how: &[&str]) -> Result<(), i32> {
+        let table = match name {
+            "programs" => programs(None)?,
+            "limits" => Table::with_columns("limit value", &scif("limits")?),
+            file => Table::parse(&scif(file)?),
+        };
+        let mut table = with_programs(table);
+        for (column, value) in how.iter().filter_map(|word| word.split_once('=')) {
+            table.keep(column, value).map_err(|columns| {
+                eprintln!("scifctl: {name} has no column {column}; it has {columns}");
+                STATUS_USAGE
+            })?;
+        }
+        match how.contains(&JSON) {
+            true => print!("{}", table.json()),
+            false => print!("{}", table.text()),
+        }
+        Ok(())
+    }
+
+    /// Prints what connections move, again and again.
+    fn watch(seconds: &str, count: Option<&str>) -> Result<(), i32> {
+        let number = |word: &str| word.parse::<u64>().ok().filter(|number| *number > 0);
+        let (Some(pause), Some(turns)) = (number(seconds), count.map_or(Some(u64::MAX), number))
+        else {
+            eprintln!("scifctl: watch: SECONDS and N are whole numbers above 0");
+            return Err(STATUS_USAGE);
+        };
+        let (mut before, mut at) = (Table::parse(&scif("connections")?), Instant::now());
+        for turn in 0..turns {
+            sleep(Duration::from_secs(pause));
+            let after = Table::parse(&scif("connections")?);
+            let passed = at.elapsed();
+            at = Instant::now();
+            if turn > 0 {
+                println!();
+            }
+            match after.is_empty() {
+                true => println!("no connections"),
+                false => show(rates(&before, &after, passed.as_secs_f64())),
+            }
+            before = after;
+        }
+        Ok(())
+    }
+
+    /// What programs hold.
+    fn programs(only: Option<u32>) -> Result<Table, i32> {
         let names = ["ports", "connections", "mappings", "pins"];
         let [ports, connections, mappings, pins] = names.map(scif);
         let (ports, connections, mappings, pins) = (ports?, connections?, mappings?, pins?);
-        let table = holdings::table(
+        Ok(holdings::table(
             Sources {
                 ports: &ports,
                 connections: &connections,
@@ -125,9 +181,7 @@ usage: scifctl                      node, nodes and connections at a glance
                 pins: &pins,
             },
             only,
-        );
-        show(table);
-        Ok(())
+        ))
     }
 
     fn overview() -> Result<(), i32> {

@@ -2,6 +2,7 @@
 //! columns separated by blanks.
 
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -44,7 +45,7 @@ impl Table {
 
     /// Reads lines that no line with names precedes.
     pub fn with_columns(columns: &str, text: &str) -> Self {
-        Self::parse(&alloc::format!("{columns}\n{text}"))
+        Self::parse(&format!("{columns}\n{text}"))
     }
 
     /// Number of rows.
@@ -98,6 +99,37 @@ impl Table {
         }
     }
 
+    /// Keeps the rows whose cell in a column fits `value`: it is `value`; or it is `node/port` and
+    /// `value` is the node, or the port behind a `/`.
+    ///
+    /// # Errors
+    /// The names of the columns, when none has this name.
+    pub fn keep(&mut self, column: &str, value: &str) -> Result<(), String> {
+        let index = self.column(column).ok_or_else(|| self.columns.join(" "))?;
+        let fits = |cell: &str| {
+            let is_part =
+                |(node, port): (&str, &str)| node == value || value.strip_prefix('/') == Some(port);
+            cell == value || cell.split_once('/').is_some_and(is_part)
+        };
+        self.rows
+            .retain(|row| row.get(index).is_some_and(|cell| fits(cell)));
+        Ok(())
+    }
+
+    /// The table as JSON: an array with an object for each row, one a line. Cells of digits are
+    /// numbers, `-` is `null`, all others are strings.
+    pub fn json(&self) -> String {
+        let rows = self.rows.iter().map(|row| {
+            let pairs = self.columns.iter().zip(row);
+            let pairs: Vec<String> = pairs
+                .map(|(name, cell)| format!("{}:{}", json_string(name), json_value(cell)))
+                .collect();
+            format!("{{{}}}", pairs.join(","))
+        });
+        let rows: Vec<String> = rows.collect();
+        format!("[{}]\n", rows.join(",\n"))
+    }
+
     /// The text: each column as wide as its widest cell, numbers to the right, no blanks at the
     /// ends of lines.
     pub fn text(&self) -> String {
@@ -107,9 +139,9 @@ impl Table {
             let mut line = String::new();
             for (cell, &(width, is_number)) in row.iter().zip(&widths) {
                 let padded = if is_number {
-                    alloc::format!("{cell:>width$}  ")
+                    format!("{cell:>width$}  ")
                 } else {
-                    alloc::format!("{cell:<width$}  ")
+                    format!("{cell:<width$}  ")
                 };
                 line.push_str(&padded);
             }
@@ -133,9 +165,64 @@ impl Table {
     }
 }
 
+/// JSON has no numbers that begin with 0.
+fn json_value(cell: &str) -> String {
+    let is_number = cell.bytes().all(|byte| byte.is_ascii_digit());
+    match cell {
+        "-" => String::from("null"),
+        "0" => String::from("0"),
+        _ if is_number && !cell.is_empty() && !cell.starts_with('0') => cell.to_string(),
+        _ => json_string(cell),
+    }
+}
+
+fn json_string(text: &str) -> String {
+    let mut json = String::from('"');
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => json.extend(['\\', letter]),
+            letter if letter.is_control() => {
+                json.push_str(&format!("\\u{:04x}", u32::from(letter)));
+            }
+            letter => json.push(letter),
+        }
+    }
+    json.push('"');
+    json
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_are_chosen_by_node_and_port() {
+        let kept = |column: &str, value: &str| {
+            let mut table =
+                Table::parse("id local peer\n7 0/95 1/2050\n12 0/2050 10/95\n95 0/1 -\n");
+            table.keep(column, value).unwrap();
+            let ids = table.rows().filter_map(|row| row.cell("id"));
+            ids.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(kept("peer", "1"), "7");
+        assert_eq!(kept("peer", "/95"), "12");
+        assert_eq!(kept("peer", "1/2050"), "7");
+        assert_eq!(kept("local", "0"), "7 12 95");
+        assert_eq!(kept("id", "95"), "95");
+        assert_eq!(kept("peer", "2050"), "");
+        assert_eq!(kept("peer", "/"), "");
+        let mut table = Table::parse("id local\n7 0/95\n");
+        assert_eq!(table.keep("node", "0"), Err("id local".to_string()));
+    }
+
+    #[test]
+    fn a_table_is_json() {
+        let table = Table::parse("id why name\n7 - a\"b\\\n0 007 \u{1}\n");
+        let json = "[{\"id\":7,\"why\":null,\"name\":\"a\\\"b\\\\\"},\n\
+                    {\"id\":0,\"why\":\"007\",\"name\":\"\\u0001\"}]\n";
+        assert_eq!(table.json(), json);
+        assert_eq!(Table::parse("id\n").json(), "[]\n");
+    }
 
     #[test]
     fn columns_are_aligned() {
