@@ -200,7 +200,7 @@ impl Pages {
         // routines only, here and below.
         unsafe {
             let source = from.start.as_ptr();
-            let routine = choices.routine(Side::Own, self.side);
+            let routine = choices.routine(Side::Own, self.side, from.bytes);
             copy::copy_by(routine, source, to.as_ptr(), from.bytes);
         }
         Ok(())
@@ -216,7 +216,7 @@ impl Pages {
         // SAFETY: the source is checked, the target known to be there.
         unsafe {
             let target = to.start.as_ptr();
-            let routine = choices.routine(self.side, Side::Own);
+            let routine = choices.routine(self.side, Side::Own, to.bytes);
             copy::copy_by(routine, from.as_ptr(), target, to.bytes);
         }
         Ok(())
@@ -240,7 +240,7 @@ impl Pages {
         // SAFETY: both are checked.
         unsafe {
             let target = to.as_ptr();
-            let routine = choices.routine(from.side, self.side);
+            let routine = choices.routine(from.side, self.side, bytes);
             copy::copy_by(routine, source.as_ptr(), target, bytes);
         }
         Ok(())

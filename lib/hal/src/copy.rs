@@ -3,8 +3,9 @@
 //! Which one that is depends on what runs the code, not on what the processor says it can do: under
 //! QEMU's translator a loop of 8-byte accesses moves 4 to 6 GB/s where `rep movsb` moves half a
 //! gigabyte and vector code two; on hardware the order is another one, and yet another towards
-//! memory behind a bus. So the choice is measured, once, by one process ([`crate::measure`]), for
-//! each pair of [`Side`]s. Other programs get its results ([`Choices::from_numbers`]). Until then,
+//! memory behind a bus; and what wins in the first cache need not win beyond the last one. So the
+//! choice is measured, once, by one process ([`crate::measure`]), for each pair of [`Side`]s and
+//! each [`SizeClass`]. Other programs get its results ([`Choices::from_numbers`]). Until then,
 //! and on other processors, the loop is used.
 
 use core::fmt;
@@ -45,6 +46,42 @@ pub(crate) const PAIRS: [(Side, Side); 4] = [
 /// The place of a pair in [`PAIRS`].
 pub(crate) const fn pair_index(from: Side, to: Side) -> usize {
     2 * from as usize + to as usize
+}
+
+/// How long a copy is: what caches it fits into.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SizeClass {
+    /// Below 16 KiB: source and target fit into the first cache.
+    Short = 0,
+    /// Below 256 KiB: into the second.
+    Middle = 1,
+    /// All others.
+    Long = 2,
+}
+
+impl SizeClass {
+    /// All of them, in the order of their sizes.
+    pub const ALL: [Self; 3] = [Self::Short, Self::Middle, Self::Long];
+
+    /// The class of a copy of this number of bytes.
+    #[inline]
+    pub const fn of(bytes: usize) -> Self {
+        match bytes {
+            0..0x4000 => Self::Short,
+            0x4000..0x4_0000 => Self::Middle,
+            _ => Self::Long,
+        }
+    }
+}
+
+impl fmt::Display for SizeClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Short => "short",
+            Self::Middle => "middle",
+            Self::Long => "long",
+        })
+    }
 }
 
 /// A way of copying. The numbers are known to other processes.
@@ -112,13 +149,16 @@ impl fmt::Display for Routine {
     }
 }
 
-/// The routine for each pair of sides.
+/// The routines of one pair of sides, by [`SizeClass`].
+pub(crate) type Routines = [Routine; SizeClass::ALL.len()];
+
+/// The routine for each pair of sides and each size.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Choices([Routine; 4]);
+pub struct Choices([Routines; 4]);
 
 impl Default for Choices {
     fn default() -> Self {
-        Self([Routine::Words; 4])
+        Self::of_all(Routine::Words)
     }
 }
 
@@ -126,41 +166,71 @@ impl Choices {
     /// From another process's numbers: own to own, own to aperture, aperture to own, aperture to
     /// aperture. Whatever they are, the result can be used.
     pub fn from_numbers(numbers: [u8; 4]) -> Self {
-        Self(numbers.map(Routine::from_number))
+        Self(numbers.map(unpacked))
+    }
+
+    /// The same routine everywhere; the loop if it is not available.
+    pub fn of_all(routine: Routine) -> Self {
+        let routine = Routine::from_number(routine.number());
+        Self([[routine; SizeClass::ALL.len()]; PAIRS.len()])
     }
 
     /// These routines, each available, in the order of [`PAIRS`].
-    pub(crate) fn of(routines: [Routine; PAIRS.len()]) -> Self {
+    pub(crate) fn of(routines: [Routines; PAIRS.len()]) -> Self {
         Self(routines)
     }
 
     /// The numbers, for other processes.
     pub fn numbers(self) -> [u8; 4] {
-        self.0.map(Routine::number)
+        self.0.map(packed)
     }
 
-    /// The routine for copies from one side to the other.
+    /// The routine for copies of this number of bytes from one side to the other.
     #[inline]
-    pub fn routine(self, from: Side, to: Side) -> Routine {
-        self.0[pair_index(from, to)]
+    pub fn routine(self, from: Side, to: Side, bytes: usize) -> Routine {
+        self.0[pair_index(from, to)][SizeClass::of(bytes) as usize]
     }
 
     /// The routines that this process uses.
     pub fn applied() -> Self {
-        let number = |place: &AtomicU8| place.load(Ordering::Relaxed);
-        Self::from_numbers(CHOSEN.each_ref().map(number))
+        let routine = |place: &AtomicU8| Routine::from_number(place.load(Ordering::Relaxed));
+        Self(CHOSEN.each_ref().map(|pair| pair.each_ref().map(routine)))
     }
 
     /// Makes this process use them for its [regions](crate::mem::Region) from now on.
     pub fn apply(self) {
-        for (place, number) in CHOSEN.iter().zip(self.numbers()) {
-            place.store(number, Ordering::Relaxed);
+        let places = CHOSEN.iter().flatten();
+        for (place, routine) in places.zip(self.0.as_flattened()) {
+            place.store(routine.number(), Ordering::Relaxed);
         }
     }
 }
 
-/// The routines that this process uses, all of which are available.
-static CHOSEN: [AtomicU8; 4] = [const { AtomicU8::new(Routine::Words as u8) }; 4];
+/// The routines of a pair as one number: that of the short copies' routine, and how far behind it,
+/// counted around, the other two are. So the number of a routine alone means that it is for all.
+fn packed([short, middle, long]: Routines) -> u8 {
+    const COUNT: u8 = Routine::ALL.len() as u8;
+    let behind = |routine: Routine| (routine.number() + COUNT - short.number()) % COUNT;
+    short.number() + COUNT * (behind(middle) + COUNT * behind(long))
+}
+
+/// The routines that [`packed`] gave this number for; the loop for those that do not exist here.
+fn unpacked(number: u8) -> Routines {
+    const COUNT: u8 = Routine::ALL.len() as u8;
+    let (short, middle, long) = (
+        number % COUNT,
+        number / COUNT % COUNT,
+        number / COUNT / COUNT,
+    );
+    if long >= COUNT {
+        return [Routine::Words; SizeClass::ALL.len()];
+    }
+    [0, middle, long].map(|behind| Routine::from_number((short + behind) % COUNT))
+}
+
+/// The routines that this process uses, all of which are available: by pair and size class.
+static CHOSEN: [[AtomicU8; SizeClass::ALL.len()]; PAIRS.len()] =
+    [const { [const { AtomicU8::new(Routine::Words as u8) }; SizeClass::ALL.len()] }; PAIRS.len()];
 
 /// Copies `bytes` bytes of own memory; neither place needs alignment and both may change meanwhile.
 /// Where the ranges overlap and the target is the higher one, the content becomes a mixture.
@@ -186,7 +256,8 @@ pub(crate) unsafe fn copy_between(
     to: *mut u8,
     bytes: usize,
 ) {
-    let number = CHOSEN[pair_index(from_side, to_side)].load(Ordering::Relaxed);
+    let chosen = &CHOSEN[pair_index(from_side, to_side)][SizeClass::of(bytes) as usize];
+    let number = chosen.load(Ordering::Relaxed);
     let routine = Routine::ALL[usize::from(number)];
     // SAFETY: passed on; `apply` stores numbers of available routines only.
     unsafe { copy_by(routine, from, to, bytes) };
@@ -331,29 +402,47 @@ mod tests {
 
     #[test]
     fn numbers_from_outside_are_always_usable() {
-        assert_eq!(
-            Choices::from_numbers([0, 6, 255, 7]).numbers(),
-            [0, 0, 0, 0]
-        );
+        let beyond = Choices::from_numbers([0, 216, 255, 217]);
+        assert_eq!(beyond.numbers(), [0, 0, 0, 0]);
+        for number in 0..216 {
+            let is_available = unpacked(number).iter().all(|one| *one != Routine::Words);
+            if is_available {
+                assert_eq!(packed(unpacked(number)), number);
+            }
+        }
+        let routines = [Routine::Sse2, Routine::Words, Routine::Streaming];
+        assert_eq!(unpacked(packed(routines)), routines);
         for routine in Routine::ALL {
             let number = routine.number();
             assert_eq!(Routine::ALL[usize::from(number)], routine);
             let expected = if routine.is_available() { number } else { 0 };
             assert_eq!(Routine::from_number(number).number(), expected);
         }
-        let choices = Choices([
-            Routine::Words,
-            Routine::Sse2,
-            Routine::Streaming,
-            Routine::StringBytes,
-        ]);
-        assert_eq!(choices.routine(Side::Own, Side::Own), Routine::Words);
-        assert_eq!(choices.routine(Side::Own, Side::Aperture), Routine::Sse2);
-        assert_eq!(
-            choices.routine(Side::Aperture, Side::Own),
-            Routine::Streaming
-        );
-        let last = choices.routine(Side::Aperture, Side::Aperture);
-        assert_eq!(last, Routine::StringBytes);
+        let choices = Choices::from_numbers([0, 1, 3, 4]);
+        for bytes in [1, 100_000, 1 << 20] {
+            let routine = |from, to| choices.routine(from, to, bytes);
+            assert_eq!(routine(Side::Own, Side::Own), Routine::Words);
+            assert_eq!(routine(Side::Own, Side::Aperture), Routine::Sse2);
+            assert_eq!(routine(Side::Aperture, Side::Own), Routine::Streaming);
+            let last = routine(Side::Aperture, Side::Aperture);
+            assert_eq!(last, Routine::StringBytes);
+        }
+    }
+
+    #[test]
+    fn each_size_has_a_routine_of_its_own() {
+        let routines = [Routine::Words, Routine::Sse2, Routine::StringWords];
+        let choices = Choices::of([routines; 4]);
+        let known = Choices::from_numbers(choices.numbers());
+        for (bytes, routine) in [
+            (0, Routine::Words),
+            ((16 << 10) - 1, Routine::Words),
+            (16 << 10, Routine::Sse2),
+            ((256 << 10) - 1, Routine::Sse2),
+            (256 << 10, Routine::StringWords),
+            (usize::MAX, Routine::StringWords),
+        ] {
+            assert_eq!(known.routine(Side::Aperture, Side::Own, bytes), routine);
+        }
     }
 }

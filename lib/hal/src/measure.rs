@@ -3,18 +3,24 @@
 use core::fmt;
 
 use crate::clock::ticks;
-use crate::copy::{Choices, PAIRS, Routine, Side, pair_index};
+use crate::copy::{Choices, PAIRS, Routine, Routines, Side, SizeClass, pair_index};
 use crate::mem::Region;
 
-/// Bytes of one measured copy: enough for a loop to get going, and all of it in the cache.
-const MEASURED_BYTES: usize = 4096;
-
-/// Bytes of aperture that [`measure`] needs: a source, a target, and a bit between them.
-pub const APERTURE_BYTES: usize = 2 * MEASURED_BYTES + GAP_BYTES;
+/// Bytes of one measured copy of each [`SizeClass`]: enough for a loop to get going.
+const MEASURED_BYTES: [usize; SizeClass::ALL.len()] = [4 << 10, 64 << 10, 512 << 10];
 
 /// Between source and target: distances of a large power of two are slow under an emulator, which
 /// would be measured instead.
 const GAP_BYTES: usize = 4096 + 64;
+
+/// Bytes of aperture that [`measure`] needs at least, for short copies: a source, a target, and a
+/// bit between them.
+pub const APERTURE_BYTES: usize = room(SizeClass::Short);
+
+/// Bytes that measuring copies of a class takes on each side.
+const fn room(class: SizeClass) -> usize {
+    2 * MEASURED_BYTES[class as usize] + GAP_BYTES
+}
 
 /// Copies of each routine for a pair; the fastest counts, as the first may meet cold code and any
 /// may be interrupted.
@@ -24,65 +30,89 @@ const ROUNDS: core::ops::RangeInclusive<usize> = 3..=8;
 /// start-up stays short even where a bus is slow.
 const TICKS_FOR_PAIR: u64 = 3_000_000;
 
+/// A routine that took this number of times longer than the best one at once is not tried again.
+const HOPELESS: u64 = 4;
+
+/// Ticks of the fastest copy of each routine; `None`: not tried.
+type Ticks = [Option<u64>; Routine::ALL.len()];
+
 /// The result of [`measure`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Measurement {
-    /// The fastest routine of each pair.
+    /// The fastest routine of each pair and size class.
     pub choices: Choices,
-    /// Ticks of the fastest copy, by pair and routine; `None`: not tried.
-    ticks: [[Option<u64>; Routine::ALL.len()]; PAIRS.len()],
+    /// By pair and size class.
+    ticks: [[Ticks; SizeClass::ALL.len()]; PAIRS.len()],
 }
 
 impl Measurement {
-    /// The bytes that a routine moves in 100 ticks between a pair of sides; `None`: not measured.
-    pub fn rate(&self, routine: Routine, from: Side, to: Side) -> Option<u64> {
-        let ticks = self.ticks[pair_index(from, to)][usize::from(routine.number())]?;
-        Some(100 * MEASURED_BYTES as u64 / ticks.max(1))
+    /// How many bytes a routine moves in 100 ticks between a pair of sides; `None`: not measured.
+    pub fn rate(&self, routine: Routine, from: Side, to: Side, class: SizeClass) -> Option<u64> {
+        let ticks = &self.ticks[pair_index(from, to)][class as usize];
+        let ticks = ticks[usize::from(routine.number())]?;
+        Some(100 * MEASURED_BYTES[class as usize] as u64 / ticks.max(1))
     }
 }
 
 impl fmt::Display for Measurement {
-    /// Each pair's choice and its rate.
+    /// Each pair's choices and their rates.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         for (from, to) in PAIRS {
-            let routine = self.choices.routine(from, to);
-            if let Some(rate) = self.rate(routine, from, to) {
-                write!(f, "{separator}{from} to {to} {routine} {rate}")?;
-                separator = ", ";
+            for class in SizeClass::ALL {
+                let bytes = MEASURED_BYTES[class as usize];
+                let routine = self.choices.routine(from, to, bytes);
+                if let Some(rate) = self.rate(routine, from, to, class) {
+                    write!(f, "{separator}{from} to {to} {class} {routine} {rate}")?;
+                    separator = ", ";
+                }
             }
         }
         f.write_str(" (bytes in 100 ticks)")
     }
 }
 
-/// Measures all available routines and chooses the fastest for each pair of sides. `aperture` is
-/// memory behind a bus of at least [`APERTURE_BYTES`] whose content is unused; without it the
-/// pairs it belongs to get what is fastest between own memory. Takes a few milliseconds.
+/// Measures all available routines and chooses the fastest for each pair of sides and each size
+/// class. `aperture` is memory behind a bus of at least [`APERTURE_BYTES`] whose content is unused;
+/// without it the pairs it belongs to get what is fastest between own memory, and where it has no
+/// room for a size class, that class gets what is fastest for the one below. Takes some ten
+/// milliseconds.
 pub fn measure(aperture: Option<&Region>) -> Measurement {
-    let own = Region::heap(APERTURE_BYTES);
-    let aperture = aperture.filter(|region| region.len() >= APERTURE_BYTES);
-    let memory = |side| match side {
-        Side::Own => Some(&own),
-        Side::Aperture => aperture,
-    };
-    let mut ticks = [[None; Routine::ALL.len()]; PAIRS.len()];
+    let own = Region::heap(room(SizeClass::Long));
+    let mut ticks = [[[None; Routine::ALL.len()]; SizeClass::ALL.len()]; PAIRS.len()];
     for (ticks, (from, to)) in ticks.iter_mut().zip(PAIRS) {
-        if let (Some(from), Some(to)) = (memory(from), memory(to)) {
-            *ticks = measure_pair(from, to);
+        for (ticks, class) in ticks.iter_mut().zip(SizeClass::ALL) {
+            let memory = |side| match side {
+                Side::Own => Some(&own),
+                Side::Aperture => aperture.filter(|region| region.len() >= room(class)),
+            };
+            if let (Some(from), Some(to)) = (memory(from), memory(to)) {
+                *ticks = measure_pair(from, to, MEASURED_BYTES[class as usize]);
+            }
         }
     }
-    let mut fastest = [Routine::Words; PAIRS.len()];
-    for index in 0..PAIRS.len() {
-        fastest[index] = fastest_of(&ticks[index]).unwrap_or(fastest[0]);
-    }
     Measurement {
-        choices: Choices::of(fastest),
+        choices: Choices::of(chosen(&ticks)),
         ticks,
     }
 }
 
-fn fastest_of(ticks: &[Option<u64>; Routine::ALL.len()]) -> Option<Routine> {
+/// The fastest routines of all pairs.
+fn chosen(ticks: &[[Ticks; SizeClass::ALL.len()]; PAIRS.len()]) -> [Routines; PAIRS.len()] {
+    let mut chosen = [[Routine::Words; SizeClass::ALL.len()]; PAIRS.len()];
+    for (pair, ticks) in ticks.iter().enumerate() {
+        // Without a measurement a pair is as the first one.
+        chosen[pair] = chosen[0];
+        let mut below = None;
+        for (class, ticks) in ticks.iter().enumerate() {
+            below = fastest_of(ticks).or(below);
+            chosen[pair][class] = below.unwrap_or(chosen[pair][class]);
+        }
+    }
+    chosen
+}
+
+fn fastest_of(ticks: &Ticks) -> Option<Routine> {
     let measured = Routine::ALL.into_iter().zip(ticks);
     let measured = measured.filter_map(|(routine, ticks)| Some((routine, (*ticks)?)));
     measured
@@ -90,12 +120,12 @@ fn fastest_of(ticks: &[Option<u64>; Routine::ALL.len()]) -> Option<Routine> {
         .map(|(routine, _)| routine)
 }
 
-/// Both regions have [`APERTURE_BYTES`].
-fn measure_pair(from: &Region, to: &Region) -> [Option<u64>; Routine::ALL.len()] {
-    const TARGET: usize = MEASURED_BYTES + GAP_BYTES;
+/// Both regions have room for two copies and the gap.
+fn measure_pair(from: &Region, to: &Region, bytes: usize) -> Ticks {
+    let target = bytes + GAP_BYTES;
     let mut best = [None; Routine::ALL.len()];
     // Pages that were never touched are no matter of routines.
-    if to.copy_from(TARGET, from, 0, MEASURED_BYTES).is_err() {
+    if to.copy_from(target, from, 0, bytes).is_err() {
         return best;
     }
     let begin = ticks();
@@ -104,13 +134,18 @@ fn measure_pair(from: &Region, to: &Region) -> [Option<u64>; Routine::ALL.len()]
             break;
         }
         for routine in Routine::ALL.into_iter().filter(|r| r.is_available()) {
+            let slot = usize::from(routine.number());
+            let least = best.iter().flatten().copied().min();
+            let is_hopeless = |own: u64| least.is_some_and(|least| own / HOPELESS > least);
+            if best[slot].is_some_and(is_hopeless) {
+                continue;
+            }
             let start = ticks();
             // SAFETY: the routine is available.
-            let copied = unsafe { to.copy_from_by(routine, TARGET, from, 0, MEASURED_BYTES) };
+            let copied = unsafe { to.copy_from_by(routine, target, from, 0, bytes) };
             let ticks = ticks().wrapping_sub(start);
             if copied.is_ok() {
-                let slot = &mut best[usize::from(routine.number())];
-                *slot = Some(slot.map_or(ticks, |best: u64| best.min(ticks)));
+                best[slot] = Some(best[slot].map_or(ticks, |best: u64| best.min(ticks)));
             }
         }
     }
@@ -121,33 +156,55 @@ fn measure_pair(from: &Region, to: &Region) -> [Option<u64>; Routine::ALL.len()]
 mod tests {
     use super::*;
 
+    const NONE: Ticks = [None; Routine::ALL.len()];
+
     #[test]
     fn the_fastest_routine_is_chosen_for_each_pair() {
         let ticks = [Some(9), None, Some(4), Some(5), None, Some(8)];
         assert_eq!(fastest_of(&ticks), Some(Routine::Avx));
-        assert_eq!(fastest_of(&[None; 6]), None);
+        assert_eq!(fastest_of(&NONE), None);
 
         let alone = measure(None);
         let short = measure(Some(&Region::heap(APERTURE_BYTES - 1)));
-        let both = measure(Some(&Region::heap(APERTURE_BYTES)));
+        let both = measure(Some(&Region::heap(room(SizeClass::Long))));
         for routine in Routine::ALL.into_iter().filter(|r| r.is_available()) {
             let index = usize::from(routine.number());
-            assert!(alone.ticks[0][index].is_some_and(|ticks| ticks > 0));
-            assert!(both.ticks.iter().all(|pair| pair[index].is_some()));
+            let is_measured = |ticks: &Ticks| ticks[index].is_some_and(|ticks| ticks > 0);
+            assert!(alone.ticks[0].iter().all(is_measured));
+            assert!(both.ticks.as_flattened().iter().all(is_measured));
         }
-        assert_eq!(alone.ticks[1..], [[None; 6]; 3]);
-        assert_eq!(short.ticks[1..], [[None; 6]; 3]);
-        let own = alone.choices.routine(Side::Own, Side::Own);
-        assert_eq!(alone.choices, Choices::of([own; 4]));
+        assert_eq!(alone.ticks[1..], [[NONE; 3]; 3]);
+        assert_eq!(short.ticks[1..], [[NONE; 3]; 3]);
         for ((from, to), ticks) in PAIRS.into_iter().zip(&both.ticks) {
-            let choice = both.choices.routine(from, to);
-            let chosen = ticks[usize::from(choice.number())];
-            assert!(ticks.iter().flatten().all(|&other| chosen <= Some(other)));
+            for (ticks, bytes) in ticks.iter().zip(MEASURED_BYTES) {
+                let own = alone.choices.routine(Side::Own, Side::Own, bytes);
+                assert_eq!(alone.choices.routine(from, to, bytes), own);
+                let choice = both.choices.routine(from, to, bytes);
+                let chosen = ticks[usize::from(choice.number())];
+                assert!(ticks.iter().flatten().all(|&other| chosen <= Some(other)));
+            }
         }
+        let own = alone.choices.routine(Side::Own, Side::Own, 1);
         let lines = [&alone, &both].map(|found| alloc::format!("{found}"));
-        assert!(lines[0].starts_with(&alloc::format!("own to own {own}")));
-        assert!(!lines[0].contains("aperture") && lines[1].contains("aperture to aperture"));
-        assert_eq!(alone.rate(own, Side::Own, Side::Aperture), None);
-        assert!(both.rate(Routine::Words, Side::Own, Side::Aperture) > Some(0));
+        assert!(lines[0].starts_with(&alloc::format!("own to own short {own}")));
+        assert!(!lines[0].contains("aperture") && lines[1].contains("aperture to aperture long"));
+        let rate = |found: &Measurement, class| {
+            found.rate(Routine::Words, Side::Own, Side::Aperture, class)
+        };
+        assert_eq!(rate(&alone, SizeClass::Short), None);
+        assert!(rate(&both, SizeClass::Long) > Some(0));
+    }
+
+    #[test]
+    fn a_class_without_room_is_as_the_one_below() {
+        let one = |routine: Routine| {
+            let mut ticks = NONE;
+            ticks[usize::from(routine.number())] = Some(1);
+            ticks
+        };
+        let own = [Routine::Words, Routine::Sse2, Routine::Streaming];
+        let short_only = [one(Routine::Sse2), NONE, NONE];
+        let chosen = chosen(&[own.map(one), [NONE; 3], short_only, [NONE; 3]]);
+        assert_eq!(chosen, [own, own, [Routine::Sse2; 3], own]);
     }
 }

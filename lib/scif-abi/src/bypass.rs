@@ -49,7 +49,8 @@ pub const RECEIVE_LOCK_OFFSET: u64 = 128;
 pub const RECEIVED_OFFSET: u64 = 136;
 
 /// Offset of four `u8`: which copy routine is the fastest from own memory to own, from own to the
-/// aperture, from the aperture to own, and within the aperture. Numbers of `hal::copy`.
+/// aperture, from the aperture to own, and within the aperture. Numbers of `hal::copy`, each of
+/// which says the routines for short, middle and long copies.
 pub const COPY_ROUTINES_OFFSET: u64 = 256;
 
 /// Offset of the first of [`RMA_BUSY_SLOTS`] words: see [`rma_busy_offset`].

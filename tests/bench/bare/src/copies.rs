@@ -147,7 +147,7 @@ impl Copies {
     fn copy(&self, way: Method, bytes: usize) -> Result {
         // Between two turns the choice is the one that other tests in turn rely on.
         let others = Choices::applied();
-        Choices::from_numbers([way.routine.number(); 4]).apply();
+        Choices::of_all(way.routine).apply();
         let copied = self.places[way.place].copy(&self.private, self.toward, bytes);
         others.apply();
         copied
