@@ -41,6 +41,8 @@ pub use busy_poll::{BusyPoll, Waiting};
 
 /// Calls that go through the daemon before anything is mapped.
 const FIRST_CALLS: u32 = 4;
+/// How often this number doubles while mapping fails, which costs the daemon a request each time.
+const MOST_DOUBLINGS: u32 = 10;
 /// The count that stands for a descriptor whose rings cannot be mapped at all.
 const NEVER: u32 = u32::MAX;
 
@@ -58,8 +60,10 @@ impl spin::RelaxStrategy for YieldingWait {
 #[derive(Default)]
 pub struct Bypass {
     rings: spin::once::Once<MappedRings, YieldingWait>,
-    /// Calls through the daemon so far, until the rings are mapped.
+    /// Calls through the daemon since the rings could not be mapped, until they are.
     calls: AtomicU32,
+    /// How often they could not be.
+    failures: AtomicU32,
     /// A [`Waiting`].
     waiting: AtomicU8,
 }
@@ -70,6 +74,7 @@ impl Bypass {
         Self {
             rings: spin::once::Once::new(),
             calls: AtomicU32::new(0),
+            failures: AtomicU32::new(0),
             waiting: AtomicU8::new(Waiting::Adaptive as u8),
         }
     }
@@ -93,9 +98,10 @@ impl Bypass {
         if calls == NEVER || self.rings.is_completed() {
             return;
         }
+        let doublings = self.failures.load(Ordering::Relaxed).min(MOST_DOUBLINGS);
         // Concurrent calls may be counted as one.
         match calls + 1 {
-            FIRST_CALLS.. => self.try_to_map(epd),
+            calls if calls >= FIRST_CALLS << doublings => self.try_to_map(epd),
             calls => self.calls.store(calls, Ordering::Relaxed),
         }
     }
@@ -107,6 +113,9 @@ impl Bypass {
             return;
         }
         let rings = self.rings.try_call_once(|| MappedRings::new(epd));
+        if rings.is_err() {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
         let is_final = rings.is_err_and(|failure| !failure.is_temporary());
         let calls = if is_final { NEVER } else { 0 };
         self.calls.store(calls, Ordering::Relaxed);

@@ -22,7 +22,7 @@ use scif_abi::qp::{BYTES_ARMED_OFFSET, MAGIC_OFFSET, QP_MAGIC, ROOM_ARMED_OFFSET
 use scif_ring::validity::ValidityMemory;
 use scif_ring::{RingMemory, Side};
 use syscall::error::{
-    EACCES, ECONNRESET, EINTR, EINVAL, ENODEV, ENOTCONN, ENXIO, EOPNOTSUPP, Error,
+    EACCES, ECONNRESET, EINTR, EINVAL, EMFILE, ENODEV, ENOTCONN, ENXIO, EOPNOTSUPP, Error,
     Result as SystemResult,
 };
 use syscall::flag::F_SETFD;
@@ -695,6 +695,30 @@ fn a_refusal_is_final_or_not() {
         assert!(calls(right, RIGHT, 20) > 1);
         stage.0.borrow_mut().refusal = None;
         while right.recv(RIGHT, [0; 8].as_mut_slice(), 0) == Ok(8) {}
+        assert!(stage.log().ends_with("bypass"));
+    });
+}
+
+/// A program beyond its share of mapped connections does not ask for one more again and again.
+#[test]
+fn rings_that_cannot_be_had_are_asked_for_ever_more_rarely() {
+    play(|stage, left, _| {
+        let asked = |calls| {
+            for _ in 0..calls {
+                assert_eq!(left.recv(LEFT, [0; 8].as_mut_slice(), 0), Ok(8));
+            }
+            stage.log().matches("bypass").count()
+        };
+        stage.0.borrow_mut().refusal = Some(EMFILE);
+        assert_eq!(asked(FIRST_CALLS), 1);
+        assert_eq!(asked(2 * FIRST_CALLS), 1);
+        assert_eq!(asked(4 * FIRST_CALLS), 1);
+        // It never gives up.
+        assert!(asked(40_000) >= 10);
+        assert!(asked(40_000) <= 10);
+        stage.0.borrow_mut().refusal = None;
+        let calls = (0..).take_while(|_| left.recv(LEFT, [0; 8].as_mut_slice(), 0) == Ok(8));
+        assert!(calls.count() <= FIRST_CALLS as usize * 1024);
         assert!(stage.log().ends_with("bypass"));
     });
 }
