@@ -60,6 +60,8 @@ pub struct BypassReport {
     pub copies: u64,
     /// Times a program found the lock taken, or the engine did.
     pub contended: u64,
+    /// Messages that programs sent the short way, and those they received so.
+    pub short: [u64; 2],
     /// Handles refused because the peer does not speak the extension.
     pub refused: u64,
 }
@@ -75,6 +77,7 @@ impl BypassReport {
         self.steps += other.steps;
         self.faults.add(&other.faults);
         self.refused += other.refused;
+        self.short = [0, 1].map(|at| self.short[at] + other.short[at]);
     }
 }
 

@@ -13,6 +13,7 @@ fn programs_and_engine_share_rings() {
     println!("{sum:?}");
     // A simulator that does nothing would find nothing.
     assert!(sum.bytes.iter().all(|bytes| *bytes > 1_000_000));
+    assert!(sum.short.iter().all(|count| *count > 4_000), "{sum:?}");
     assert!(sum.sleeps > 10_000 && sum.wakes > 5_000 && sum.contended > 1_000);
     assert!(sum.faults.count(Fault::ClientKilled) > 500);
     assert!(sum.faults.count(Fault::ClientScribbled) > 100 && sum.refused > 50);

@@ -4,11 +4,60 @@ use scif_abi::Error;
 use scif_abi::bypass::{STATE_CONNECTED, STATE_DISCONNECTED};
 use scif_abi::flags::{Kicks, Readiness};
 use scif_core::Place;
-use scif_ring::{RingError, RingMemory, Side};
+use scif_ring::{Moved, RingError, RingMemory, Side};
 
 use crate::faults::Fault;
 
-use super::{Bug, Connection, Dead, MAX_BYTES, Node, World, expect, mapped};
+use super::{Bug, Connection, Dead, Handle, MAX_BYTES, Node, World, expect, mapped};
+
+/// What moving bytes gives.
+type Outcome = Result<Moved, RingError<mapped::Dead>>;
+
+/// Sends all bytes the short way, as the client library does; nothing when that cannot be, and then
+/// nothing was sent.
+fn send_short(handle: &mut Handle, bytes: &[u8]) -> Option<Outcome> {
+    let (producer, mapped) = (&handle.producer, &mut handle.mapped);
+    if !mapped.try_lock(Side::Send, handle.number) {
+        return None;
+    }
+    let put = |mapped: &mut mapped::Mapped, offset| mapped.write_peer(offset, bytes);
+    match producer.put_short(mapped, bytes.len(), put) {
+        Ok(true) => Some(Ok(Moved {
+            bytes: bytes.len(),
+            notify: producer.unlock_and_must_notify(mapped),
+        })),
+        Ok(false) => {
+            mapped.unlock(Side::Send);
+            None
+        }
+        Err(dead) => Some(Err(RingError::Memory(dead))),
+    }
+}
+
+/// Receives what there is the short way, as the client library does; nothing when that cannot be,
+/// and then nothing was received.
+fn take_short(handle: &mut Handle, buffer: &mut [u8]) -> Option<Outcome> {
+    let (consumer, mapped) = (&handle.consumer, &mut handle.mapped);
+    if !mapped.try_lock(Side::Receive, handle.number) {
+        return None;
+    }
+    let wanted = |there: usize| Some(there.min(buffer.len())).filter(|count| *count > 0);
+    let Some(found) = consumer.find_short(mapped, wanted).ok().flatten() else {
+        mapped.unlock(Side::Receive);
+        return None;
+    };
+    mapped.read(found.offset, &mut buffer[..found.bytes]);
+    let bytes = found.bytes;
+    let given = match consumer.take_found(mapped, found) {
+        true => consumer.give_back(mapped),
+        false => Ok(false),
+    };
+    mapped.unlock(Side::Receive);
+    Some(given.map(|given| Moved {
+        bytes,
+        notify: given && consumer.must_notify(mapped),
+    }))
+}
 
 impl World {
     /// A program does something.
@@ -196,12 +245,25 @@ impl World {
             false => (Readiness::IN, Kicks::ROOM),
         };
         let mut buffer = vec![0; count as usize];
+        let is_short = self.rng.one_in(2);
         let moved = if sends {
             let stream = connection.streams[side];
             let bytes = stream.bytes(stream.sent, count);
-            handle
-                .producer
-                .send(&mut handle.mapped, handle.number, &bytes)
+            match is_short.then(|| send_short(handle, &bytes)).flatten() {
+                Some(moved) => {
+                    self.report.short[0] += 1;
+                    moved
+                }
+                None => handle
+                    .producer
+                    .send(&mut handle.mapped, handle.number, &bytes),
+            }
+        } else if is_short
+            && state == STATE_CONNECTED
+            && let Some(moved) = take_short(handle, &mut buffer)
+        {
+            self.report.short[1] += 1;
+            moved
         } else if state == STATE_CONNECTED {
             handle
                 .consumer
@@ -210,7 +272,7 @@ impl World {
             let drained = handle
                 .consumer
                 .drain(&mut handle.mapped, handle.number, &mut buffer);
-            drained.map(|bytes| scif_ring::Moved {
+            drained.map(|bytes| Moved {
                 bytes,
                 notify: false,
             })
