@@ -35,11 +35,32 @@ impl<T> Retired<T> {
         self.users.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// As [`enter`](Self::enter) by the only thread there is, without a locked instruction.
+    #[inline]
+    pub fn enter_alone(&self) {
+        let users = self.users.load(Ordering::Relaxed);
+        self.users.store(users.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// As [`leave`](Self::leave) by the only thread there is, without a locked instruction.
+    #[inline]
+    #[must_use]
+    pub fn leave_alone(&self) -> Vec<T> {
+        let users = self.users.load(Ordering::Relaxed).wrapping_sub(1);
+        self.users.store(users, Ordering::Relaxed);
+        self.after_leaving(users == 0)
+    }
+
     /// A thread that has entered uses nothing any more.
     #[inline]
     #[must_use]
     pub fn leave(&self) -> Vec<T> {
         let is_last = self.users.fetch_sub(1, Ordering::AcqRel) == 1;
+        self.after_leaving(is_last)
+    }
+
+    #[inline]
+    fn after_leaving(&self, is_last: bool) -> Vec<T> {
         // Whoever retires something sets this, then changes the count: either that change sees this
         // thread gone, or this thread sees what it has set.
         match is_last && self.is_any_kept.load(Ordering::Relaxed) {
@@ -154,6 +175,27 @@ mod tests {
             for thread in threads {
                 thread.join().unwrap();
             }
+            assert_eq!(place.is_gone.load(Ordering::Acquire), 1, "kept for ever");
+        });
+    }
+
+    /// A thread that was alone before there were others; it takes a value away in the middle.
+    #[test]
+    fn the_only_thread_counts_itself_too() {
+        loom::model(|| {
+            let place = Arc::new(Place::default());
+            place.number.store(7, Ordering::Release);
+            place.retired.enter_alone();
+            place.forget();
+            assert_eq!(place.is_gone.load(Ordering::Acquire), 0, "in use");
+            (*place).drop(place.retired.leave_alone());
+            assert_eq!(place.is_gone.load(Ordering::Acquire), 1, "kept for ever");
+            place.is_gone.store(0, Ordering::Release);
+            place.number.store(8, Ordering::Release);
+            let other = Arc::clone(&place);
+            let other = thread::spawn(move || other.use_it());
+            place.forget();
+            other.join().unwrap();
             assert_eq!(place.is_gone.load(Ordering::Acquire), 1, "kept for ever");
         });
     }

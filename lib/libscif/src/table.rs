@@ -14,6 +14,7 @@ use core::ptr::{null_mut, with_exposed_provenance_mut};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use client_memory::retire::Retired;
+use runtime::thread;
 use scif::bypass::{Bypass, Waiting};
 
 use crate::user;
@@ -55,7 +56,10 @@ struct User(&'static Slot);
 
 impl User {
     fn enter(slot: &'static Slot) -> Self {
-        slot.retired.enter();
+        match thread::is_alone() {
+            true => slot.retired.enter_alone(),
+            false => slot.retired.enter(),
+        }
         Self(slot)
     }
 }
@@ -63,7 +67,11 @@ impl User {
 impl Drop for User {
     #[inline]
     fn drop(&mut self) {
-        reclaim(self.0.retired.leave());
+        // A call that began alone ends alone, or there is another thread and this is counted.
+        reclaim(match thread::is_alone() {
+            true => self.0.retired.leave_alone(),
+            false => self.0.retired.leave(),
+        });
     }
 }
 

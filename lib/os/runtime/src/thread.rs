@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use libredox::Fd;
 use syscall::PAGE_SIZE;
@@ -140,6 +141,16 @@ impl<T> JoinHandle<T> {
     }
 }
 
+/// Whether the process has never had a second thread.
+static IS_ALONE: AtomicBool = AtomicBool::new(true);
+
+/// Whether the calling thread is the only one that the process has ever had: what only threads of
+/// one process share needs no locked instruction then. It stays true until the caller starts one.
+#[inline]
+pub fn is_alone() -> bool {
+    IS_ALONE.load(Ordering::Relaxed)
+}
+
 /// Starts a thread that runs `main`.
 pub fn spawn<T: Send + 'static>(
     main: impl FnOnce() -> T + Send + 'static,
@@ -209,6 +220,8 @@ impl Builder {
         let pointer = stack + stack_size - PAGE_SIZE / 16;
         // SAFETY: the address lies in the stack that was mapped just now, 256 bytes below its end.
         unsafe { (pointer as *mut usize).write(start as usize) };
+        // Before there is another thread that could find out otherwise.
+        IS_ALONE.store(false, Ordering::Relaxed);
         match run(thread.raw(), pointer) {
             Ok(()) => {
                 // The thread closes its handle itself.

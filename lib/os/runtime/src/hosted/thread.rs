@@ -23,6 +23,12 @@ impl<T> JoinHandle<T> {
     }
 }
 
+/// Whether the calling thread is known to be the only one that the process has ever had: never
+/// here.
+pub fn is_alone() -> bool {
+    false
+}
+
 /// Starts a thread that runs `main`.
 pub fn spawn<T: Send + 'static>(
     main: impl FnOnce() -> T + Send + 'static,
