@@ -60,18 +60,14 @@ pub fn packages(contents: &Contents) -> Result<Vec<Package>> {
 /// The C programs among the contents.
 fn c_programs(contents: &Contents, image: &Image) -> Result<Vec<sdk::Program>> {
     let mut programs = sdk::programs(&workspace::root().join(&image.test_c_programs))?;
-    programs.retain(|program| {
-        contents
-            .tests
-            .want(std::slice::from_ref(&program.name), true)
-    });
+    programs.retain(|program| contents.tests.want(std::slice::from_ref(&program.name)));
     Ok(programs)
 }
 
 /// The names of the programs with Rust's standard library among the contents.
 fn std_programs(contents: &Contents, image: &Image) -> Result<Vec<String>> {
     let mut programs = sdk::std_programs(&workspace::root().join(&image.test_std_programs))?;
-    programs.retain(|program| contents.tests.want(std::slice::from_ref(program), true));
+    programs.retain(|program| contents.tests.want(std::slice::from_ref(program)));
     Ok(programs)
 }
 
@@ -87,7 +83,7 @@ pub fn build(contents: &Contents) -> Result<Parts> {
         (&image.test_bootstraps, &mut others),
     ] {
         for package in packages {
-            if contents.tests.want(&binaries(package)?, false) {
+            if contents.tests.want(&binaries(package)?) {
                 chosen.push(package.clone());
             }
         }

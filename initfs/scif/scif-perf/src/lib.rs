@@ -9,6 +9,7 @@ pub mod arguments;
 pub mod pattern;
 #[cfg(target_os = "redox")]
 pub mod perf;
+pub mod pour;
 pub mod report;
 pub mod samples;
 pub mod timing;

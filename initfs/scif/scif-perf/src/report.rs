@@ -23,6 +23,8 @@ pub enum Unit {
     BytesPerSecond,
     /// Connections, messages, … per second: more is better.
     PerSecond,
+    /// Bytes that something occupies: less is better.
+    Bytes,
 }
 
 impl Unit {
@@ -32,12 +34,13 @@ impl Unit {
             Self::Nanoseconds => "ns",
             Self::BytesPerSecond => "bytes_per_s",
             Self::PerSecond => "per_s",
+            Self::Bytes => "bytes",
         }
     }
 
     /// Whether the greatest value is the best.
     fn more_is_better(self) -> bool {
-        !matches!(self, Self::Nanoseconds)
+        !matches!(self, Self::Nanoseconds | Self::Bytes)
     }
 
     /// The unit of the table and what a value has to be divided by for it.
@@ -47,6 +50,7 @@ impl Unit {
             Self::Nanoseconds => ("us", 1e3),
             Self::BytesPerSecond => ("MB/s", 1e6),
             Self::PerSecond => ("/s", 1.0),
+            Self::Bytes => ("bytes", 1.0),
         }
     }
 }

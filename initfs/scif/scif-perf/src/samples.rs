@@ -76,8 +76,8 @@ impl Samples {
     }
 }
 
-/// The smallest of the sorted samples that `percent` of 100 samples do not exceed.
-fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
+/// The smallest of the sorted samples that `percent` of 100 samples do not exceed; none of none.
+pub fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied()
 }

@@ -12,6 +12,7 @@
 //! | `bare_pingpong` | 8 | ns | both sides poll a word of their own memory and store the other's |
 //! | `bare_write` | bytes | bytes_per_s | own memory to the peer's, through the aperture |
 //! | `bare_read` | bytes | bytes_per_s | the peer's memory to the own |
+//! | `bare_copy_read` | bytes | bytes_per_s | messages one after the other, which the peer reads |
 //! | `bare_doorbell` | 8 | ns | a doorbell and one back, both sides asleep until it comes |
 //!
 //! A limit must be the best that can be had, and under an emulator that depends on addresses: pages
@@ -28,6 +29,7 @@ mod doorbells;
 mod link;
 mod node;
 mod pingpong;
+mod streams;
 
 use scif_perf::perf::{Extra, Program};
 
@@ -35,7 +37,7 @@ runtime::main!(main);
 
 const HELP: &str = "\
 scif-bare: scif-perf with tests of what two nodes can do without SCIF; run it as root on both
-  bare_pingpong bare_doorbell bare_write bare_read
+  bare_pingpong bare_doorbell bare_write bare_read bare_copy_read
   for example: scif-bare -s, and on node 0: scif-bare 1 --test bare_pingpong+pio_rtt
 ";
 
@@ -59,6 +61,10 @@ fn main() -> i32 {
             Extra {
                 name: "bare_read",
                 run: copies::read,
+            },
+            Extra {
+                name: "bare_copy_read",
+                run: streams::run,
             },
         ],
         serve: Some(node::serve),

@@ -17,7 +17,7 @@ use scif_perf::perf::{Context, Failure, Result, Settings};
 use zerocopy::{IntoBytes, TryFromBytes};
 
 use crate::link::Link;
-use crate::{copies, doorbells, pingpong};
+use crate::{copies, doorbells, pingpong, streams};
 
 /// Pages of the words. What both sides use must not collide in an emulator's address cache, which
 /// depends on addresses neither side chooses: there are several places to try.
@@ -43,6 +43,9 @@ pub enum Order {
     Ring = 5,
     /// Let go of everything.
     Leave = 6,
+    /// Read messages as [`streams`] writes them. Answered before it begins, and with the sum of the
+    /// last one at the end.
+    Read = 7,
 }
 
 /// Bits of [`Order::Play`]'s argument that hold the place.
@@ -140,6 +143,11 @@ impl Node {
         hear(&self.endpoint).context("the other side")
     }
 
+    /// The second answer to an order that has two.
+    pub fn hear(&self) -> Result<u64> {
+        hear(&self.endpoint).context("the other side")
+    }
+
     /// Has the other side release everything.
     pub fn leave(self) -> Result {
         self.order(Order::Leave, 0).map(|_| ())
@@ -211,6 +219,10 @@ fn attend(endpoint: &Endpoint, peer: NodeId) -> Result {
                 let bell = bell.as_mut().ok_or("there is no bell")?;
                 tell(endpoint, 0)?;
                 bell.answer(&court, argument)?;
+            }
+            Order::Read => {
+                tell(endpoint, 0)?;
+                tell(endpoint, streams::answer(&court, area()?, argument)?)?;
             }
             Order::Leave => break,
         }

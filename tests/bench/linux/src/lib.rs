@@ -23,6 +23,8 @@ pub struct Effort {
     pub repetitions: usize,
     /// Round trips of a repetition.
     pub round_trips: u64,
+    /// Connections of a repetition, made and closed.
+    pub connections: u64,
     /// Rough length of a repetition of a stream, in milliseconds.
     pub stream_ms: u64,
     /// Rough length of a repetition of a copy, in milliseconds.
@@ -34,6 +36,7 @@ pub struct Effort {
 const FULL: Effort = Effort {
     repetitions: 5,
     round_trips: 500,
+    connections: 50,
     stream_ms: 120,
     copy_ms: 25,
     all: true,
@@ -42,6 +45,7 @@ const BRIEF: Effort = Effort { all: false, ..FULL };
 const QUICK: Effort = Effort {
     repetitions: 2,
     round_trips: 200,
+    connections: 20,
     stream_ms: 50,
     ..BRIEF
 };

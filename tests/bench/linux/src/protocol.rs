@@ -7,6 +7,8 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 7000;
+/// The port of connections that are only made and closed.
+const SECOND_PORT: u16 = 7001;
 /// How long the server's guest may take to boot.
 const BOOT: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_millis(20);
@@ -45,6 +47,11 @@ pub enum Job {
         /// Messages.
         count: u64,
     },
+    /// Accept and close `count` connections on another port; a byte when it listens there.
+    Accept {
+        /// Connections.
+        count: u64,
+    },
     /// End.
     End,
 }
@@ -65,6 +72,7 @@ impl Job {
                 bytes,
                 count,
             } => [6, bytes, count, program.number()],
+            Self::Accept { count } => [7, count, 0, 0],
         }
     }
 
@@ -80,6 +88,7 @@ impl Job {
                 bytes,
                 count,
             },
+            [7, count, ..] => Self::Accept { count },
             _ => return None,
         })
     }
@@ -153,6 +162,11 @@ impl Server {
         self.stream.read_exact(&mut [0])
     }
 
+    /// Connects to the second port, and closes the connection.
+    pub fn connect_and_close(&self) -> Result<()> {
+        TcpStream::connect((self.address.as_str(), SECOND_PORT)).map(drop)
+    }
+
     /// Ends the server.
     pub fn end(mut self) -> Result<()> {
         self.start(Job::End)
@@ -163,6 +177,11 @@ fn connected(address: &str) -> Result<TcpStream> {
     let stream = TcpStream::connect((address, PORT))?;
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+/// Listens on the second port.
+pub fn listen_second() -> Result<TcpListener> {
+    TcpListener::bind(("0.0.0.0", SECOND_PORT))
 }
 
 /// Listens as the server.
@@ -202,6 +221,7 @@ mod tests {
                 bytes: 1 << 20,
                 count: 9,
             },
+            Job::Accept { count: 8 },
             Job::End,
         ];
         for job in jobs {

@@ -46,6 +46,16 @@ pub fn measure(server: &mut Server, effort: Effort) -> Result<()> {
         }
         let test = format!("tcp{mtu}_rtt");
         report::result(&test, ROUND_TRIP_BYTES as u64, Unit::Nanoseconds, &all);
+        report::progress(&format!("TCP, MTU {mtu}: connecting and closing"));
+        let mut all = Vec::new();
+        for repetition in 0..=effort.repetitions {
+            let times = connections(server, effort.connections)?;
+            if repetition > 0 {
+                all.push(times);
+            }
+        }
+        let test = format!("tcp{mtu}_connect");
+        report::result(&test, 1, Unit::Nanoseconds, &all);
         let sizes = if effort.all {
             &STREAM_BYTES[..]
         } else {
@@ -73,6 +83,21 @@ fn round_trips(server: &mut Server, count: u64) -> Result<Vec<f64>> {
         server.stream.read_exact(&mut message)?;
         times.push(start.elapsed().as_nanos() as f64);
     }
+    Ok(times)
+}
+
+/// The time of each connection that is made and closed, in nanoseconds.
+fn connections(server: &mut Server, count: u64) -> Result<Vec<f64>> {
+    server.start(Job::Accept { count })?;
+    server.wait()?;
+    let mut times = Vec::new();
+    for _ in 0..count {
+        let start = Instant::now();
+        server.connect_and_close()?;
+        times.push(start.elapsed().as_nanos() as f64);
+    }
+    // The last one is accepted, too.
+    server.wait()?;
     Ok(times)
 }
 
@@ -159,6 +184,14 @@ fn attend(stream: &mut TcpStream) -> Result<bool> {
                 count,
             } => {
                 rdma::serve(program, bytes, count, || stream.write_all(&[1]))?;
+                stream.write_all(&[1])?;
+            }
+            Job::Accept { count } => {
+                let listener = protocol::listen_second()?;
+                stream.write_all(&[1])?;
+                for _ in 0..count {
+                    drop(listener.accept()?);
+                }
                 stream.write_all(&[1])?;
             }
             Job::End => return Ok(true),

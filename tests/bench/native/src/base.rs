@@ -78,7 +78,8 @@ fn pour(nodes: &mut [Node; 2], bytes: &[u8], arrived: &mut [u8]) -> Result<(), F
     Ok(())
 }
 
-fn turn(node: &mut Node) {
+/// Lets a driver do what it has to do now.
+pub fn turn(node: &mut Node) {
     let memory = &mut node.memory;
     node.engine.doorbell(memory, node.peer);
     node.engine.pump(memory, &mut CpuEngine, usize::MAX);

@@ -17,8 +17,11 @@
 //! | `native_memcpy` | bytes | bytes_per_s | the C library's copy: the limit |
 //! | `native_rma`, `native_rma_read` | bytes | bytes_per_s | `writeto`, `readfrom` by a client |
 //! | `native_engine_rma`, `native_engine_rma_read` | bytes | bytes_per_s | the same by the engine |
+//! | `native_copy_read` | 4096 | bytes_per_s | copies that a second thread reads: the limit |
 //! | `native_stream` | 32, 4096 | bytes_per_s | messages one after the other by `scif_send` |
 //! | `native_ring_stream` | 4096 | bytes_per_s | the same by the ring protocol alone |
+//! | `native_connect` | 1 | ns | connecting, accepting and closing by both drivers |
+//! | `native_unix_connect` | 1 | ns | the same with UNIX sockets, by one thread |
 //! | `native_base_stream` | 4095 | bytes_per_s | by the drivers to a 4 KiB ring of a base peer |
 //! | `native_engine_stream` | 4095 | bytes_per_s | by the drivers between nodes of ours |
 //! | `native_base_copies` | 4095 | bytes_per_s | what fills and empties such a ring: the limit |
@@ -29,9 +32,11 @@
 
 mod base;
 mod client;
+mod connects;
 mod memory;
 mod messages;
 mod raw;
+mod read_copies;
 mod rings;
 mod rma;
 mod streams;
@@ -51,8 +56,8 @@ use messages::Pair;
 
 const HELP: &str = "\
 bench-native [options]: two nodes in one program, beside sockets, pipes and memcpy
-  --test LIST        groups to run: rtt, rma, stream, base, st (default: these), alone (to count
-                     instructions: both ends on one thread)
+  --test LIST        groups to run: rtt, rma, stream, connect, base, st (default: these), alone (to
+                     count instructions: both ends on one thread)
   --repetitions N    repetitions (default 20)
   --budget-ms N      time for one test in a repetition (default 20)
   --quick            3 repetitions of 5 ms
@@ -80,6 +85,8 @@ pub struct Test<'a> {
     name: String,
     size: u64,
     unit: Unit,
+    /// Which of several ways to do the same; the best one counts.
+    routine: String,
     run: Repetition<'a>,
 }
 
@@ -95,8 +102,16 @@ impl<'a> Test<'a> {
             name: name.to_string(),
             size: size as u64,
             unit,
+            routine: String::new(),
             run: Box::new(run),
         }
+    }
+
+    /// The same as one of several ways.
+    #[must_use]
+    pub fn by(mut self, routine: &str) -> Self {
+        self.routine = routine.to_string();
+        self
     }
 }
 
@@ -119,6 +134,10 @@ impl Settings {
             if let Some(summary) = samples.summary() {
                 let line = Line::new(&test.name, test.size, test.unit, summary);
                 let line = line.with_text("turns", &turns);
+                let line = match test.routine.as_str() {
+                    "" => line,
+                    routine => line.with_text("routine", routine),
+                };
                 if self.json {
                     println!("{}", line.json());
                 } else {
@@ -160,8 +179,8 @@ fn run() -> Result<(), Failure> {
         budget_ns: budget * 1_000_000,
         json: arguments.has("--json"),
     };
-    const GROUPS: [&str; 6] = ["rtt", "rma", "stream", "base", "st", "alone"];
-    let usual = GROUPS[..5].join(",");
+    const GROUPS: [&str; 7] = ["rtt", "rma", "stream", "connect", "base", "st", "alone"];
+    let usual = GROUPS[..6].join(",");
     let list = arguments.text("--test").unwrap_or(&usual);
     if let Some(word) = list.split(',').find(|word| !GROUPS.contains(word)) {
         return Err(format!("there is no group '{word}'").into());
@@ -193,8 +212,12 @@ fn run() -> Result<(), Failure> {
             rings.stream("native_ring_stream", 4096),
             clients.stream("native_stream", 4096),
         ];
+        tests.extend(read_copies::tests()?);
         tests.extend(streams::streams(4096)?);
         settings.run(tests)?;
+    }
+    if wants("connect") {
+        settings.run(connects::tests()?)?;
     }
     if wants("base") {
         base::run(&settings)?;

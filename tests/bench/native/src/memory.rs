@@ -24,10 +24,10 @@ use crate::Failure;
 const RAM_BYTES: usize = 80 << 20;
 
 /// Bytes of the endpoints' rings, as `micd` has them.
-const RING_BYTES: u32 = 64 * 1024;
+const RING_BYTES: u32 = 256 * 1024;
 
 /// The port the second node listens on.
-const PORT: u16 = 2050;
+pub const PORT: u16 = 2050;
 
 /// Turns of both engines until something must have happened.
 const TURNS: usize = 100;
@@ -96,6 +96,13 @@ pub fn connected() -> Result<[Node; 2], Failure> {
 
 /// As [`connected`], with a second node of this kind.
 pub fn connected_to(second: Second) -> Result<[Node; 2], Failure> {
+    let mut nodes = linked(second)?;
+    connect(&mut nodes)?;
+    Ok(nodes)
+}
+
+/// Two nodes with a link between them, whose endpoints are not bound.
+pub fn linked(second: Second) -> Result<[Node; 2], Failure> {
     let rams = [aligned(RAM_BYTES)?, aligned(RAM_BYTES)?];
     let make = |node: usize| {
         let is_base = node == 1 && second == Second::Base;
@@ -148,7 +155,6 @@ pub fn connected_to(second: Second) -> Result<[Node; 2], Failure> {
         up.map_err(said("link up"))?;
     }
     turns(&mut nodes);
-    connect(&mut nodes)?;
     Ok(nodes)
 }
 
@@ -158,7 +164,7 @@ pub fn said<E: std::fmt::Debug>(what: &str) -> impl Fn(E) -> Failure {
 }
 
 /// Zeroed memory from a page boundary on.
-fn aligned(bytes: usize) -> Result<Region, Failure> {
+pub fn aligned(bytes: usize) -> Result<Region, Failure> {
     let region = Region::heap(bytes + PAGE);
     let skip = region.address().next_multiple_of(PAGE) - region.address();
     region.part(skip, bytes).map_err(said("memory"))

@@ -12,7 +12,7 @@ use crate::memory::{self, Node, said};
 use crate::rings::Windows;
 use crate::{Failure, Settings, Test};
 
-const SIZES: &[usize] = &[4 << 10, 64 << 10, 1 << 20, 64 << 20];
+const SIZES: &[usize] = &[4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20];
 const WINDOW: usize = 64 << 20;
 
 /// The call ends when the data is where it shall be, and the CPU copies.

@@ -1,13 +1,14 @@
 //! The comparisons: values, ratios and goals.
 
 use crate::sample::{Sample, Samples, pairs};
+use serde::Serialize;
 
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy)]
 pub enum Source {
     /// The median of a test at a size.
     At(&'static str, u64),
-    /// The least repetition of a test at a size: what it takes when nothing disturbs it.
+    /// The least repetition of each boot of a test at a size: what it takes undisturbed.
     Least(&'static str, u64),
     /// The best of several: the shortest time, the highest rate.
     Best(&'static [(&'static str, u64)]),
@@ -67,12 +68,33 @@ impl Goal {
     }
 
     /// Whether a ratio is good enough.
-    pub fn met(self, ratio: f64) -> bool {
+    fn met(self, ratio: f64) -> bool {
         match self {
             Self::AtMost(most) => ratio <= most,
             Self::AtLeast(least) | Self::TimesFaster(least) => ratio >= least,
         }
     }
+
+    /// The verdict on a ratio with the quartiles of the ratios behind it.
+    pub fn verdict(self, quartiles: [f64; 2]) -> Verdict {
+        match quartiles.map(|ratio| self.met(ratio)) {
+            [true, true] => Verdict::Met,
+            [false, false] => Verdict::Missed,
+            _ => Verdict::Undecided,
+        }
+    }
+}
+
+/// Whether a goal is met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Both quartiles are good enough.
+    Met,
+    /// Neither is.
+    Missed,
+    /// The goal lies between the quartiles, or there are too few ratios for quartiles.
+    Undecided,
 }
 
 /// A measure of the table.
@@ -139,7 +161,7 @@ fn extreme(samples: &Samples, places: &[(&str, u64)], best: bool) -> Result<Valu
     let mut chosen: Option<Value> = None;
     for (test, size) in places {
         let value = at(samples, test, *size)?;
-        let higher_is_better = value.unit != "ns";
+        let higher_is_better = !matches!(value.unit.as_str(), "ns" | "bytes");
         let better = |old: &Value| (value.median > old.median) == (higher_is_better == best);
         if chosen.as_ref().is_none_or(better) {
             chosen = Some(value);
@@ -211,6 +233,18 @@ mod tests {
     }
 
     #[test]
+    fn a_goal_between_the_quartiles_is_undecided() {
+        let most = Goal::AtMost(2.0);
+        assert_eq!(most.verdict([1.0, 2.0]), Verdict::Met);
+        assert_eq!(most.verdict([1.9, 2.1]), Verdict::Undecided);
+        assert_eq!(most.verdict([2.1, 3.0]), Verdict::Missed);
+        let least = Goal::AtLeast(2.0);
+        assert_eq!(least.verdict([2.0, 3.0]), Verdict::Met);
+        assert_eq!(least.verdict([1.9, 2.1]), Verdict::Undecided);
+        assert_eq!(least.verdict([1.0, 1.9]), Verdict::Missed);
+    }
+
+    #[test]
     fn the_best_time_is_short_and_the_best_rate_high() {
         let samples = samples(&[
             ("a", 1, "ns", 10.0),
@@ -226,13 +260,19 @@ mod tests {
     }
 
     #[test]
-    fn the_least_repetition_stands_alone() {
+    fn the_least_repetition_of_each_boot_counts() {
         let mut samples = samples(&[("a", 1, "ns", 30.0)]);
         samples.begin(7);
-        let line = r#"{"test":"a","size":1,"unit":"ns","repetitions":[20,10,40]}"#;
-        samples.take("", line);
+        for repetitions in ["[20,10,40]", "[15]"] {
+            let line =
+                format!(r#"{{"test":"a","size":1,"unit":"ns","repetitions":{repetitions}}}"#);
+            samples.take("", &line);
+        }
         let value = Source::Least("a", 1).value(&samples).unwrap();
-        assert_eq!((value.median, value.sample.repetitions), (10.0, vec![10.0]));
+        assert_eq!(
+            (value.median, value.sample.repetitions),
+            (20.0, vec![30.0, 10.0])
+        );
     }
 
     #[test]

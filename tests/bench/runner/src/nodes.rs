@@ -1,9 +1,9 @@
 //! Runs on our own nodes: boot to shell, the bare nodes that give the limits, and `scif-perf`.
 
-use harness::base::report::{Failure, Result};
+use harness::base::report::{Context, Failure, Result};
 use harness::base::run_directory::RunDirectory;
 use harness::base::settings::Settings;
-use harness::node::image::{Additions, Image};
+use harness::node::image::{Additions, BootFiles, Image};
 use harness::node::machine::{Event, Machine, Plan};
 use harness::suite::console_protocol::Meaning;
 use harness::suite::suite_run::{Observer, Run};
@@ -15,13 +15,39 @@ const PROMPT: &[u8] = b" # ";
 /// Longest boot.
 const BOOT_LIMIT: Duration = Duration::from_secs(60);
 
-/// Boots one node, alone, with a shell on its console; nanoseconds from the start of QEMU to the
-/// shell's first prompt.
-pub fn boot(settings: &Settings, image: &dyn Image) -> Result<f64> {
+/// A boot to the shell.
+pub struct Booted {
+    /// Nanoseconds from the start of QEMU to the shell's first prompt.
+    pub nanoseconds: f64,
+    /// Bytes of the kernel and the files that were booted.
+    pub image_bytes: f64,
+}
+
+/// The bytes of everything a node is started from.
+fn image_bytes(boot: &[BootFiles]) -> Result<f64> {
+    let mut all = 0;
+    for files in boot {
+        let paths = match files {
+            BootFiles::Direct { kernel, initfs, .. } => vec![kernel, initfs],
+            BootFiles::Iso { image, .. } => vec![image],
+        };
+        for path in paths {
+            let metadata = std::fs::metadata(path);
+            all += metadata
+                .context(|| format!("look at {}", path.display()))?
+                .len();
+        }
+    }
+    Ok(all as f64)
+}
+
+/// Boots one node, alone, with a shell on its console.
+pub fn boot(settings: &Settings, image: &dyn Image) -> Result<Booted> {
     let run = Run::new("bench-boot", settings, BOOT_LIMIT)?;
     let directory = RunDirectory::new()?;
     let lines = ["SKIFF_CONSOLE=1".to_string()];
     let boot = image.boot_files(run.boot, &Additions::default(), &lines, directory.path())?;
+    let image_bytes = image_bytes(&boot)?;
     let plan = Plan {
         name: run.name,
         config: run.config,
@@ -42,7 +68,10 @@ pub fn boot(settings: &Settings, image: &dyn Image) -> Result<f64> {
                 let at = start.elapsed();
                 seen.extend_from_slice(&bytes);
                 if seen.ends_with(PROMPT) {
-                    return Ok(at.as_nanos() as f64);
+                    return Ok(Booted {
+                        nanoseconds: at.as_nanos() as f64,
+                        image_bytes,
+                    });
                 }
             }
             Some(Event::Ended { .. }) => {

@@ -1,6 +1,6 @@
 //! The generated part of `docs/performance.md`: where the results are from, the table, the plots.
 
-use crate::results::{Entry, HEADS, Setting, rows};
+use crate::results::{Entry, HEADS, Setting, counts, rows};
 use crate::sample::Neighbours;
 use harness::base::report::Result;
 
@@ -14,8 +14,9 @@ pub fn generated(setting: &Setting, entries: &[Entry], plots: &[(String, &str)])
         "Measured {}, {} boots of each step; machine: {}; {}; peers: Linux {}.\n\n",
         setting.date, setting.boots, setting.machine, setting.emulator, setting.linux
     );
-    let met = entries.iter().filter(|e| e.goal_met == Some(true)).count();
-    text.push_str(&format!("{met} of {} goals are met.\n\n", entries.len()));
+    let counts = counts(entries);
+    text.push_str(&format!("Of {} goals: {counts}.\n\n", entries.len()));
+    text.push_str(&format!("{}\n\n", setting.noise.text()));
     let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let mut heads = HEADS.map(str::to_string).to_vec();
     heads.extend(["pairs".to_string(), "name".to_string()]);
@@ -27,10 +28,10 @@ pub fn generated(setting: &Setting, entries: &[Entry], plots: &[(String, &str)])
         let near = match entry.neighbours {
             Some(Neighbours::Turns) => "in turn",
             Some(Neighbours::Boots) => "by boot",
-            None => "–",
+            None => "values",
         };
         cells.push(match entry.pairs {
-            0 => near.to_string(),
+            0 => "–".to_string(),
             pairs => format!("{pairs} {near}"),
         });
         cells.push(format!("`{}`", entry.name));
@@ -90,8 +91,8 @@ mod tests {
             rows.iter()
                 .all(|row| row.matches('|').count() == HEADS.len() + 3)
         );
-        assert!(text.contains("| 1.00 | 1.00 to 1.00 | at most 1.05 | met |"));
-        assert!(text.contains("2 of "));
+        assert!(text.contains("| 1.00 | 1.00 to 1.00 | at most 1.05 | undecided |"));
+        assert!(text.contains(" goals: 0 met, 0 missed, 2 undecided, "));
         assert!(text.contains("Not measured: `boot`"));
         assert!(text.ends_with("![what](a/b.svg)\n"));
     }

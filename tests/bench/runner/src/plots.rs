@@ -79,9 +79,35 @@ pub fn plots(samples: &Samples) -> Vec<Named> {
     plots
 }
 
+/// Of several tests the fastest at each size, as [`over_sizes`].
+fn fastest(samples: &Samples, name: &str, tests: &[&str], unit: f64) -> Series {
+    let mut line = series(name, Points::new(), true);
+    for test in tests {
+        let one = over_sizes(samples, name, test, unit, true);
+        for (point, spread) in one.points.into_iter().zip(one.quartiles) {
+            match line.points.iter().position(|(size, _)| *size == point.0) {
+                Some(at) if line.points[at].1 < point.1 => {
+                    (line.points[at], line.quartiles[at]) = (point, spread);
+                }
+                Some(_) => {}
+                None => {
+                    line.points.push(point);
+                    line.quartiles.push(spread);
+                }
+            }
+        }
+    }
+    line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    line.quartiles.sort_by(|a, b| a.0.total_cmp(&b.0));
+    line
+}
+
+/// Raw copies, in our nodes and in Linux guests.
+const RAW_COPIES: [&str; 4] = ["bare_write", "bare_read", "linux_write", "linux_read"];
+
 fn bandwidth(samples: &Samples) -> Plot {
+    let limit = fastest(samples, "limit: fastest raw copy", &RAW_COPIES, 1e9);
     let lines = [
-        ("raw copy to the peer", "bare_write", true),
         ("RMA, write", "rma_write", false),
         ("RMA, read", "rma_read", false),
         ("messages, user level", "stream", false),
@@ -91,6 +117,7 @@ fn bandwidth(samples: &Samples) -> Plot {
         ("TCP, MTU 1500", "tcp1500_stream", true),
     ];
     let lines = lines.map(|(name, test, dashed)| over_sizes(samples, name, test, 1e9, dashed));
+    let lines = [vec![limit], lines.into()].concat();
     Plot {
         title: "Bandwidth against transfer size: median and quartiles",
         x: SIZE,
@@ -99,7 +126,7 @@ fn bandwidth(samples: &Samples) -> Plot {
             scale: Scale::Linear,
             format: plain,
         },
-        series: lines.into(),
+        series: lines,
     }
 }
 
@@ -120,15 +147,20 @@ fn percentiles(samples: &Samples) -> Plot {
         ("TCP, MTU 1500, 64 B", "tcp1500_rtt", 64, true),
     ];
     let lines = lines.map(|(name, test, size, dashed)| {
-        let values = samples
-            .get(test, size)
-            .map(|sample| [sample.median(), median(&sample.p90), median(&sample.p99)]);
-        let points = values.into_iter().flatten().enumerate();
-        let points = points.filter_map(|(index, value)| Some((index as f64, value?)));
-        series(name, points.collect(), dashed)
+        let mut line = series(name, Points::new(), dashed);
+        let sample = samples.get(test, size).unwrap_or_default();
+        let percentiles = [&sample.repetitions, &sample.p90, &sample.p99];
+        for (place, values) in percentiles.into_iter().enumerate() {
+            let place = place as f64;
+            line.points
+                .extend(median(values).map(|median| (place, median)));
+            let quartiles = quartiles(values);
+            line.quartiles.extend(quartiles.map(|pair| (place, pair)));
+        }
+        line
     });
     Plot {
-        title: "Round trips: percentiles",
+        title: "Round trips: percentiles, median and quartiles of the repetitions of each",
         x: Axis {
             label: "share of the round trips that were at least so fast",
             scale: Scale::Names(&["50 %", "90 %", "99 %"]),
@@ -178,14 +210,14 @@ struct Growth {
 const GROWTH: [Growth; 4] = [
     Growth {
         file: "growth-connections",
-        title: "Cost against idle connections, as a ratio to the fewest",
+        title: "Cost against idle connections, as a ratio to the fewest: median and quartiles",
         of: "number of idle connections",
         scale: Scale::Log(10.0),
         curves: &[("round trip", "idle_rtt")],
     },
     Growth {
         file: "growth-windows",
-        title: "Cost against windows, as a ratio to the fewest",
+        title: "Cost against windows, as a ratio to the fewest: median and quartiles",
         of: "number of windows",
         scale: Scale::Log(10.0),
         curves: &[
@@ -195,14 +227,14 @@ const GROWTH: [Growth; 4] = [
     },
     Growth {
         file: "growth-pages",
-        title: "Cost against mapped pages, as a ratio to the fewest",
+        title: "Cost against mapped pages, as a ratio to the fewest: median and quartiles",
         of: "number of mapped pages",
         scale: Scale::Log(10.0),
         curves: &[("round trip", "pages_rtt"), ("RMA of 4 KiB", "pages_rma")],
     },
     Growth {
         file: "growth-nodes",
-        title: "Cost against nodes, as a ratio to the fewest",
+        title: "Cost against nodes, as a ratio to the fewest: median and quartiles",
         of: "number of nodes",
         scale: Scale::Linear,
         curves: &[("round trip", "nodes_rtt")],
@@ -214,15 +246,23 @@ const GROWTH: [Growth; 4] = [
 fn growth(samples: &Samples, what: &Growth) -> Plot {
     let curve = |(name, test): &(&str, &str)| {
         let sizes = samples.series(test).into_iter().map(|(size, _)| size);
-        let points: Points = sizes
-            .filter_map(|size| {
-                let yardsticks = median(&relative(samples, test, size).ok()?)?;
-                Some((size.max(1) as f64, yardsticks))
-            })
-            .collect();
-        let first = points.first().map_or(1.0, |(_, first)| *first);
-        let relative = points.into_iter().map(|(x, y)| (x, y / first));
-        series(name, relative.collect(), false)
+        let mut line = series(name, Points::new(), false);
+        for size in sizes {
+            let yardsticks = relative(samples, test, size).unwrap_or_default();
+            let place = size.max(1) as f64;
+            line.points
+                .extend(median(&yardsticks).map(|median| (place, median)));
+            let quartiles = quartiles(&yardsticks);
+            line.quartiles.extend(quartiles.map(|pair| (place, pair)));
+        }
+        let first = line.points.first().map_or(1.0, |(_, first)| *first);
+        for (_, value) in &mut line.points {
+            *value /= first;
+        }
+        for (_, pair) in &mut line.quartiles {
+            *pair = pair.map(|value| value / first);
+        }
+        line
     };
     Plot {
         title: what.title,
@@ -282,11 +322,32 @@ mod tests {
             points("percentiles", "message, polling, 64 B"),
             [(0.0, 700.0)]
         );
-        // A quantity that was not measured has no plot.
+        // Every point shows its spread.
+        for named in plots.iter() {
+            for line in &named.plot.series {
+                let spread = line.quartiles.iter().map(|(place, _)| *place);
+                let places = line.points.iter().map(|(place, _)| *place);
+                assert!(spread.eq(places), "{}: {}", named.file, line.name);
+            }
+        }
+        // What was not measured has no plot.
         let shown = plots.iter().filter(|named| named.plot.render().is_some());
         let shown: Vec<_> = shown.map(|named| named.file).collect();
         let measured = ["bandwidth", "percentiles", "messages", "growth-connections"];
         assert_eq!(shown, [&measured[..], &["growth-nodes"]].concat());
+    }
+
+    #[test]
+    fn the_limit_is_the_fastest_copy_of_each_size() {
+        let samples = samples(&[
+            ("bare_write", 64, "bytes_per_s", 1e9),
+            ("linux_write", 64, "bytes_per_s", 3e9),
+            ("bare_read", 4096, "bytes_per_s", 6e9),
+            ("linux_read", 4096, "bytes_per_s", 5e9),
+        ]);
+        let plot = bandwidth(&samples);
+        assert_eq!(plot.series[0].points, [(64.0, 3.0), (4096.0, 6.0)]);
+        assert_eq!(plot.series[0].quartiles[0], (64.0, [3.0, 3.0]));
     }
 
     #[test]

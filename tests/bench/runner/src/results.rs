@@ -1,6 +1,7 @@
 //! The results: one entry for each measure, as a table and as `results.json`.
 
-use crate::measures::{Against, Measure, Source, Value, relative};
+use crate::measures::{Against, Measure, Source, Value, Verdict, relative};
+use crate::noise::Noise;
 use crate::numbers::{absolute, digits};
 use crate::sample::{Neighbours, Sample, Samples, median, pairs, quartiles};
 use crate::table::MEASURES;
@@ -27,7 +28,7 @@ pub struct Entry {
     pub ratio: Option<f64>,
     /// Lower and upper quartile of those ratios.
     pub ratio_spread: Option<[f64; 2]>,
-    /// The number of ratios.
+    /// How many ratios, or values where there is nothing to compare with.
     pub pairs: usize,
     /// Whether neighbours followed each other, or were of the same boot.
     pub neighbours: Option<Neighbours>,
@@ -35,8 +36,8 @@ pub struct Entry {
     pub goal: f64,
     /// `at most` or `at least`.
     pub goal_is: &'static str,
-    /// Whether the ratio is good enough; nothing when there is no ratio.
-    pub goal_met: Option<bool>,
+    /// Whether the quartiles of the ratios are good enough; nothing when there is no ratio.
+    pub verdict: Option<Verdict>,
     /// Number of repetitions, of ours and of the other.
     pub repetitions: Vec<usize>,
     /// Least and largest repetition, of ours and of the other.
@@ -62,12 +63,19 @@ pub struct Setting {
     pub boots: u64,
     /// Whether this was only a smoke run.
     pub quick: bool,
+    /// How much the machine disturbed the run.
+    pub noise: Noise,
 }
+
+/// Fewest ratios, or values, that have quartiles: those of fewer are their least and largest one,
+/// or a single one.
+const LEAST_PAIRS: usize = 3;
 
 /// The ratios of a measure: of each pair of neighbours, with what both values were.
 struct Ratios {
     neighbours: Neighbours,
     ratios: Vec<f64>,
+    quartiles: Option<[f64; 2]>,
     ours: Option<f64>,
     other: Option<f64>,
 }
@@ -80,9 +88,11 @@ fn ratios(measure: &Measure, ours: &Value, other: &Value) -> Result<Ratios, Stri
     }
     let (of_ours, of_other): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
     let ratio = |(ours, other): &(f64, f64)| measure.goal.ratio(*ours, *other);
+    let ratios: Vec<f64> = pairs.iter().map(ratio).collect();
     Ok(Ratios {
         neighbours,
-        ratios: pairs.iter().map(ratio).collect(),
+        quartiles: quartiles(&ratios),
+        ratios,
         ours: median(&of_ours),
         other: median(&of_other),
     })
@@ -93,10 +103,19 @@ fn grown(measure: &Measure, few: u64, samples: &Samples) -> Result<Ratios, Strin
     let Source::At(test, many) = measure.ours else {
         return Err("only a test at a size can be compared with fewer".to_string());
     };
-    let base = median(&relative(samples, test, few)?).ok_or("nothing was measured")?;
+    let few = relative(samples, test, few)?;
+    let base = median(&few).ok_or("nothing was measured")?;
     let many = relative(samples, test, many)?;
+    // The few vary as well: each of the many with each of them shows the spread of both.
+    let each = many
+        .iter()
+        .flat_map(|many| few.iter().map(move |few| (*many, *few)));
+    let all: Vec<f64> = each
+        .map(|(many, few)| measure.goal.ratio(many, few))
+        .collect();
     Ok(Ratios {
         neighbours: Neighbours::Turns,
+        quartiles: quartiles(&all),
         ratios: many
             .iter()
             .map(|many| measure.goal.ratio(*many, base))
@@ -131,7 +150,22 @@ fn entry(measure: &Measure, samples: &Samples) -> Entry {
         (None, Some(ours), Against::Nothing) => Some(ours.median),
         _ => None,
     };
-    // The values shown beside a ratio are those behind it.
+    let (spread, count) = match (&found, &ours, measure.against) {
+        (Some(found), ..) => (found.quartiles, found.ratios.len()),
+        (None, Some(ours), Against::Nothing) => {
+            let values = &ours.sample.repetitions;
+            (quartiles(values), values.len())
+        }
+        _ => (None, 0),
+    };
+    let verdict = match (ratio, spread) {
+        (Some(_), Some(spread)) if count >= LEAST_PAIRS => Some(measure.goal.verdict(spread)),
+        (Some(_), Some(_)) => Some(Verdict::Undecided),
+        // A value that is counted and does not vary.
+        (Some(ratio), None) => Some(measure.goal.verdict([ratio, ratio])),
+        (None, _) => None,
+    };
+    // What is shown beside a ratio are the values behind it.
     let paired = |value: fn(&Ratios) -> Option<f64>| found.as_ref().and_then(value);
     let all = |value: &Option<Value>| value.as_ref().map(|value| value.median);
     let shown = paired(|found| found.other).or(all(&other));
@@ -149,12 +183,12 @@ fn entry(measure: &Measure, samples: &Samples) -> Entry {
         limit: shown.filter(|_| is_limit),
         peer: shown.filter(|_| !is_limit),
         ratio,
-        ratio_spread: found.as_ref().and_then(|found| quartiles(&found.ratios)),
-        pairs: found.as_ref().map_or(0, |found| found.ratios.len()),
+        ratio_spread: spread,
+        pairs: count,
         neighbours: found.as_ref().map(|found| found.neighbours),
         goal: measure.goal.value(),
         goal_is: measure.goal.kind(),
-        goal_met: ratio.map(|ratio| measure.goal.met(ratio)),
+        verdict,
         repetitions: samples()
             .map(|sample| sample.repetitions.len())
             .filter(|count| *count > 0)
@@ -239,9 +273,10 @@ pub fn rows(entries: &[Entry]) -> Vec<[String; 7]> {
             Some(value) => absolute(value, &entry.unit),
             None => "–".to_string(),
         };
-        let verdict = match entry.goal_met {
-            Some(true) => "met",
-            Some(false) => "MISSED",
+        let verdict = match entry.verdict {
+            Some(Verdict::Met) => "met",
+            Some(Verdict::Missed) => "MISSED",
+            Some(Verdict::Undecided) => "undecided",
             None => "NOT MEASURED",
         };
         let ratio = entry.ratio.map_or("–".to_string(), |ratio| {
@@ -266,6 +301,21 @@ pub fn rows(entries: &[Entry]) -> Vec<[String; 7]> {
         ]
     };
     entries.iter().map(row).collect()
+}
+
+/// How many entries have each verdict, in words.
+pub fn counts(entries: &[Entry]) -> String {
+    let count = |verdict: Option<Verdict>| {
+        let such = entries.iter().filter(|entry| entry.verdict == verdict);
+        such.count()
+    };
+    format!(
+        "{} met, {} missed, {} undecided, {} not measured",
+        count(Some(Verdict::Met)),
+        count(Some(Verdict::Missed)),
+        count(Some(Verdict::Undecided)),
+        count(None)
+    )
 }
 
 /// Heads of those columns.
@@ -326,6 +376,7 @@ pub mod tests {
             commit: "c".to_string(),
             boots: 3,
             quick: false,
+            noise: Noise::default(),
         }
     }
 
@@ -345,13 +396,15 @@ pub mod tests {
         ]);
         let entries = entries(&samples);
         let pio = found(&entries, "pio_rtt_8");
-        assert_eq!((pio.ratio, pio.goal_met), (Some(1.1), Some(false)));
+        // One pair has no quartiles.
+        let undecided = Some(Verdict::Undecided);
+        assert_eq!((pio.ratio, pio.verdict), (Some(1.1), undecided));
         assert_eq!((pio.limit, pio.peer), (Some(300.0), None));
         assert_eq!(pio.spread, [[330.0, 330.0], [300.0, 300.0]]);
         let check = found(&entries, "limit_pingpong");
-        assert_eq!((check.ratio, check.goal_met), (Some(1.25), Some(false)));
+        assert_eq!((check.ratio, check.verdict), (Some(1.25), undecided));
         let tcp = found(&entries, "msg_rtt_64_poll_vs_tcp");
-        assert_eq!((tcp.ratio, tcp.goal_met), (Some(350.0), Some(true)));
+        assert_eq!((tcp.ratio, tcp.verdict), (Some(350.0), undecided));
         assert_eq!((tcp.limit, tcp.peer), (None, Some(350_000.0)));
     }
 
@@ -361,7 +414,7 @@ pub mod tests {
         assert_eq!(entries.len(), MEASURES.len());
         let pio = found(&entries, "pio_rtt_8");
         assert_eq!(
-            (pio.ours, pio.ratio, pio.goal_met),
+            (pio.ours, pio.ratio, pio.verdict),
             (Some(330.0), None, None)
         );
         let error = pio.error.as_deref();
@@ -395,7 +448,76 @@ pub mod tests {
         assert!((lower - 1.1).abs() < 1e-9 && (upper - 1.1).abs() < 1e-9);
         assert_eq!((pio.pairs, pio.neighbours), (5, Some(Neighbours::Turns)));
         assert_eq!((pio.ours, pio.limit), (Some(220.0), Some(200.0)));
+        assert_eq!(pio.verdict, Some(Verdict::Missed));
         assert_eq!(pio.repetitions, [5, 5]);
+    }
+
+    #[test]
+    fn a_median_on_the_right_side_is_not_enough() {
+        let verdict = |repetitions: &str| {
+            let mut samples = Samples::default();
+            for (test, repetitions) in [("pio_rtt", repetitions), ("bare_pingpong", "[10,10,10]")] {
+                let line = format!(
+                    "{{\"test\":\"{test}\",\"size\":8,\"unit\":\"ns\",\"turns\":\"t\",\
+                     \"repetitions\":{repetitions}}}"
+                );
+                samples.take("", &line);
+            }
+            let entries = entries(&samples);
+            let pio = found(&entries, "pio_rtt_8");
+            (pio.ratio, pio.verdict)
+        };
+        let ratio = Some(1.0);
+        assert_eq!(verdict("[9,10,10.4]"), (ratio, Some(Verdict::Met)));
+        assert_eq!(verdict("[9,10,10.6]"), (ratio, Some(Verdict::Undecided)));
+        assert_eq!(verdict("[11,11,12]").1, Some(Verdict::Missed));
+    }
+
+    #[test]
+    fn a_value_without_another_has_quartiles_too() {
+        let mut samples = Samples::default();
+        let line = |values: &str| {
+            format!(
+                "{{\"test\":\"idle_memory\",\"size\":1000,\"unit\":\"bytes\",\
+                 \"repetitions\":{values}}}"
+            )
+        };
+        samples.take("", &line("[20000,20000,30000]"));
+        let found = |samples: &Samples| {
+            let entries = entries(samples);
+            let memory = found(&entries, "idle_memory").clone();
+            (
+                memory.ratio,
+                memory.ratio_spread,
+                memory.pairs,
+                memory.verdict,
+            )
+        };
+        let spread = Some([20_000.0, 30_000.0]);
+        let undecided = (Some(20_000.0), spread, 3, Some(Verdict::Undecided));
+        assert_eq!(found(&samples), undecided);
+    }
+
+    #[test]
+    fn growth_shows_the_spread_of_the_few_and_of_the_many() {
+        let mut samples = Samples::default();
+        for (test, size, repetitions) in [
+            ("idle_rtt", 1, "[8,10,12]"),
+            ("idle_rtt_yard", 1, "[1,1,1]"),
+            ("idle_rtt", 1000, "[10,10,10]"),
+            ("idle_rtt_yard", 1000, "[1,1,1]"),
+        ] {
+            let line = format!(
+                "{{\"test\":\"{test}\",\"size\":{size},\"unit\":\"ns\",\"turns\":\"t {size}\",\
+                 \"repetitions\":{repetitions}}}"
+            );
+            samples.take("", &line);
+        }
+        let entries = entries(&samples);
+        let idle = found(&entries, "idle_1000");
+        assert_eq!((idle.ratio, idle.pairs), (Some(1.0), 3));
+        assert_eq!(idle.ratio_spread, Some([10.0 / 12.0, 1.25]));
+        assert_eq!(idle.verdict, Some(Verdict::Undecided));
     }
 
     #[test]
@@ -432,7 +554,8 @@ pub mod tests {
         let text = json(&setting(), &entries, &samples, &failures).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["measures"][0]["name"], "pio_rtt_8");
-        assert_eq!(value["measures"][0]["goal_met"], true);
+        assert_eq!(value["measures"][0]["verdict"], "undecided");
+        assert!(value["setting"]["noise"]["limits"].is_array());
         assert_eq!(value["measures"][0]["neighbours"], "boots");
         assert_eq!(value["measures"][0]["ratio"], 1.0);
         assert!(value["measures"][2]["error"].is_string());
@@ -453,7 +576,7 @@ pub mod tests {
         let lines: Vec<_> = text.lines().collect();
         assert!(lines[0].starts_with("measure "));
         assert!(lines[1].contains("1.10  1.10 to 1.10  at most 1.05"));
-        assert!(lines[1].contains("MISSED"));
+        assert!(lines[1].contains("undecided"));
         let column = |line: &str| line.find("at most").map(|at| line[..at].chars().count());
         let columns: Vec<_> = lines.iter().filter_map(|line| column(line)).collect();
         assert!(columns.len() > 1 && columns.iter().all(|at| *at == columns[0]));

@@ -79,7 +79,7 @@ pub struct Run {
 /// All repetitions of a measure.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Sample {
-    /// `ns` or `bytes_per_s`.
+    /// `ns`, `bytes_per_s`, `per_s` or `bytes`.
     pub unit: String,
     /// Single values behind the repetitions.
     pub n: u64,
@@ -119,14 +119,14 @@ impl Sample {
         spread(&self.repetitions)
     }
 
-    /// Only the least repetition, of no boot: every other one of its kind is its neighbour.
+    /// Only the least repetition of each boot.
     pub fn least(&self) -> Self {
-        let least = self.repetitions.iter().copied().reduce(f64::min);
-        let run = Run {
-            repetitions: least.into_iter().collect(),
+        let least = self.boots().into_iter().map(|boot| Run {
+            boot,
+            repetitions: (self.of_boot(boot).into_iter().reduce(f64::min).into_iter()).collect(),
             ..Run::default()
-        };
-        Self::of(&self.unit, [&run])
+        });
+        Self::of(&self.unit, &least.collect::<Vec<_>>())
     }
 
     /// The repetitions of a boot.
@@ -203,7 +203,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 fn is_better(unit: &str, run: &Run, than: &Run) -> bool {
     let (one, other) = (median(&run.repetitions), median(&than.repetitions));
     match unit {
-        "ns" => one < other,
+        "ns" | "bytes" => one < other,
         _ => one > other,
     }
 }
@@ -294,15 +294,15 @@ impl Samples {
         Ok(())
     }
 
-    /// Adds a time that this tool took itself.
-    pub fn add_time(&mut self, test: &str, nanoseconds: f64) {
+    /// Adds a value that this tool took itself.
+    pub fn add_value(&mut self, test: &str, counts: &str, value: f64) {
         let boot = self.boot;
         let (unit, runs) = self.runs.entry((test.to_string(), 0)).or_default();
-        *unit = "ns".to_string();
+        *unit = counts.to_string();
         runs.push(Run {
             boot,
             n: 1,
-            repetitions: vec![nanoseconds],
+            repetitions: vec![value],
             ..Run::default()
         });
     }

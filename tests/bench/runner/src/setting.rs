@@ -1,12 +1,13 @@
 //! The circumstances of a measurement: the machine, the programs' versions, the day.
 
+use crate::noise::Noise;
 use crate::results::Setting;
 use harness::base::workspace;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Reads all of it; a value that cannot be read is reported as unknown.
-pub fn read(linux: &str, boots: u64, quick: bool) -> Setting {
+pub fn read(linux: &str, boots: u64, quick: bool, noise: Noise) -> Setting {
     Setting {
         date: today(),
         machine: machine(),
@@ -15,6 +16,7 @@ pub fn read(linux: &str, boots: u64, quick: bool) -> Setting {
         commit: commit(),
         boots,
         quick,
+        noise,
     }
 }
 

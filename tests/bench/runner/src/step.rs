@@ -1,6 +1,8 @@
 //! The steps of a run: what each boots or starts, and the scripts of those that run on our nodes.
 
 use crate::nodes::Nodes;
+use harness::base::settings::Purpose;
+use harness::node::image::Contents;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,6 +19,10 @@ pub enum Step {
     Pair,
     /// Two of our nodes: beside a thread that computes.
     Beside,
+    /// Four of our nodes, two of which only are there: the echoes of [`Beside`](Self::Beside).
+    BesideFour,
+    /// Two of our nodes: messages by C programs and by Rust programs.
+    Languages,
     /// One of our nodes: connections inside it.
     Loopback,
     /// Programs on this machine, without QEMU.
@@ -45,6 +51,8 @@ const REPEATED: &[Step] = &[
     Step::LinuxRdma,
     Step::Pair,
     Step::Beside,
+    Step::BesideFour,
+    Step::Languages,
     Step::Loopback,
     Step::Native,
     Step::Connections,
@@ -63,15 +71,27 @@ const SINGLE: &[Step] = &[
 ];
 
 /// The steps with the number of their boot. Steps of one boot stand together, so that what is
-/// compared is measured shortly one after the other.
-pub fn steps(boots: u64, only: Option<&str>) -> Vec<(Step, u64)> {
+/// compared is measured shortly one after the other. A smoke run leaves out what would be the same
+/// as another step there.
+pub fn steps(boots: u64, only: Option<&str>, quick: bool) -> Vec<(Step, u64)> {
     let selected = |step: &&Step| only.is_none_or(|word| step.name().contains(word));
     let repeated = |boot| {
         let steps = REPEATED.iter().filter(selected);
         steps.map(move |step| (*step, boot))
     };
-    let once = SINGLE.iter().filter(selected).map(|step| (*step, ONCE));
+    let is_other = |step: &&Step| !quick || **step != Step::LinuxSizes;
+    let once = SINGLE.iter().filter(selected).filter(is_other);
+    let once = once.map(|step| (*step, ONCE));
     (1..=boots).flat_map(repeated).chain(once).collect()
+}
+
+/// The image of these steps: what a user gets, and the test programs that their scripts name.
+pub fn contents(steps: &[(Step, u64)], quick: bool) -> Contents {
+    let nodes = steps.iter().filter_map(|(step, _)| step.on_nodes(quick));
+    let scripts: Vec<String> = nodes
+        .flat_map(|nodes| nodes.scripts.into_values())
+        .collect();
+    Contents::named_in(Purpose::Release, scripts.iter().map(String::as_str))
 }
 
 /// The names of all steps, for ONLY=.
@@ -117,6 +137,8 @@ impl Step {
             Self::LinuxRdma => "linux-rdma",
             Self::Pair => "skiff-pair",
             Self::Beside => "skiff-beside",
+            Self::BesideFour => "skiff-four",
+            Self::Languages => "skiff-languages",
             Self::Loopback => "skiff-loopback",
             Self::Native => "native",
             Self::LinuxSizes => "linux-sizes",
@@ -137,6 +159,8 @@ impl Step {
             Self::LinuxRdma => "two Linux guests: RDMA verbs over virtio-net".to_string(),
             Self::Pair => "two of our nodes: limits and ours in turn".to_string(),
             Self::Beside => "two of our nodes: beside a thread that computes".to_string(),
+            Self::BesideFour => "four of our nodes on two cores".to_string(),
+            Self::Languages => "two of our nodes: C and Rust".to_string(),
             Self::Loopback => "one of our nodes: loopback".to_string(),
             Self::Native => "without QEMU".to_string(),
             Self::LinuxSizes => "two Linux guests: all sizes".to_string(),
@@ -152,13 +176,10 @@ impl Step {
     pub fn prefix(self) -> &'static str {
         match self {
             Self::Loopback => "loop_",
+            Self::BesideFour => "four_",
+            Self::Languages => "lang_",
             _ => "",
         }
-    }
-
-    /// Whether it boots our image.
-    pub fn boots_ours(self) -> bool {
-        self == Self::SkiffBoot || self.on_nodes(false).is_some()
     }
 
     /// Whether it boots Linux guests with the usual kernel.
@@ -188,6 +209,7 @@ impl Step {
             Self::Pair => pair(quick),
             Self::Sizes => sizes(quick),
             Self::Beside => beside(quick),
+            Self::Languages => languages(quick),
             Self::Loopback => return Some(loopback(quick)),
             Self::Connections => {
                 let transfers = format!(
@@ -198,7 +220,8 @@ impl Step {
             }
             Self::Windows => growth("windows", 100000, 100),
             Self::Pages => growth("pages", 65536, 256),
-            Self::Nodes(nodes) => return Some(many(nodes, quick)),
+            Self::Nodes(nodes) => return Some(many(self, nodes, quick)),
+            Self::BesideFour => return Some(many(self, 4, quick)),
             Self::LinuxBoot
             | Self::SkiffBoot
             | Self::LinuxPair
@@ -209,6 +232,7 @@ impl Step {
         let server: &[&str] = match self {
             Self::Pair | Self::Sizes => &["scif-bare -s"],
             Self::Windows => &MANY_WINDOWS,
+            Self::Languages => &["message-times &\ntrue", "scif-perf -s"],
             _ => &["scif-perf -s"],
         };
         let server: Vec<_> = server.iter().map(|line| line.to_string()).collect();
@@ -239,10 +263,12 @@ fn pair(quick: bool) -> Vec<String> {
         format!("scif-bare 1 {fast} --test bare_doorbell+msg_rtt --size 64 --block"),
         format!("scif-bare 1 {copies} --test bare_write+rma_write --size 1M,16M,64M"),
         format!("scif-bare 1 {copies} --test bare_read+rma_read --size 1M,16M,64M"),
-        format!("scif-bare 1 {fast} --test bare_write+bare_read+stream --size 4K"),
+        format!("scif-bare 1 {fast} --test bare_write+bare_read+bare_copy_read+stream --size 4K"),
         format!(
             "scif-bare 1 {copies} --test own_rma_write+rma_write,own_rma_read+rma_read --size 1M"
         ),
+        format!("scif-bare 1 {copies} --test bare_write+own_rma_write --size 16M,64M"),
+        format!("scif-bare 1 {copies} --test bare_read+own_rma_read --size 16M,64M"),
         format!("scif-bare 1 {copies} --test own_register+copy_register --size 256K,2M"),
         format!("scif-bare 1 {fast} --test bare_pingpong+st_rtt+st_put_rtt --poll"),
         format!("scif-bare 1 {fast} --test bare_doorbell+st_rtt --block"),
@@ -255,6 +281,7 @@ fn pair(quick: bool) -> Vec<String> {
         format!("scif-bare 1 {fast} --test stream+rdma_stream --size 64"),
         format!("scif-bare 1 {copies} --test rma_write+rdma_write,rma_read+rdma_read --size 1M"),
         format!("scif-bare 1 {fast} --test rdma_pairs --poll"),
+        format!("scif-bare 1 {copies} --test connect"),
         format!("scif-bare 1 {} --test file_stream --stop", effort(quick)),
     ]
 }
@@ -268,6 +295,24 @@ fn beside(quick: bool) -> Vec<String> {
         format!("scif-perf 1 {effort} --test {echo} --block"),
         format!("scif-perf 1 {effort} --test register_idle+register_own+register_peer --stop"),
     ]
+}
+
+/// Node 0's part of messages by C programs and by Rust programs: some repetitions of each, in turn.
+fn languages(quick: bool) -> Vec<String> {
+    let (rounds, repetitions) = if quick { (2, 2) } else { (6, 8) };
+    let mut lines = Vec::new();
+    for round in 1..=rounds {
+        let (rust, c) = match round == rounds {
+            true => (" --stop", " stop"),
+            false => ("", ""),
+        };
+        lines.push(format!("message-times 1 {repetitions}{c}"));
+        lines.push(format!(
+            "scif-perf 1 --json --repetitions {repetitions} --budget-ms 4 --test msg_rtt \
+             --size 64 --poll{rust}"
+        ));
+    }
+    lines
 }
 
 /// Node 0's part of the curves.
@@ -303,17 +348,28 @@ fn loopback(quick: bool) -> Nodes {
 }
 
 /// Round trips between two nodes while the others only are there.
-fn many(nodes: usize, quick: bool) -> Nodes {
-    let effort = turns(quick, 20, 5);
+fn many(step: Step, nodes: usize, quick: bool) -> Nodes {
     // One line is the table's head.
     let seen = "$(cat /scheme/scif/nodes | wc -l)";
-    let lines = [
-        format!("until [ \"{seen}\" -gt {nodes} ]; do sleep 0.2; done"),
-        format!("scif-perf 1 {effort} --test nodes --poll --stop"),
-    ];
+    let mut lines = vec![format!(
+        "until [ \"{seen}\" -gt {nodes} ]; do sleep 0.2; done"
+    )];
+    match step {
+        Step::BesideFour => {
+            let effort = turns(quick, 18, 20);
+            lines.push(format!("scif-perf 1 {effort} --test echo_idle"));
+            lines.push(format!(
+                "scif-perf 1 {effort} --test echo_idle --block --stop"
+            ));
+        }
+        _ => {
+            let effort = turns(quick, 20, 5);
+            lines.push(format!("scif-perf 1 {effort} --test nodes --poll --stop"));
+        }
+    }
     let server = ["scif-perf -s".to_string()];
     Nodes {
-        name: Step::Nodes(nodes).name(),
+        name: step.name(),
         nodes,
         scripts: BTreeMap::from([(0, script(&lines)), (1, script(&server))]),
         limit: Duration::from_secs(120),
@@ -326,14 +382,14 @@ mod tests {
 
     #[test]
     fn steps_of_one_boot_stand_together() {
-        let all = steps(2, None);
+        let all = steps(2, None, false);
         assert_eq!(all.len(), 2 * REPEATED.len() + SINGLE.len());
         assert_eq!(all[0], (Step::LinuxBoot, 1));
         assert_eq!(all[REPEATED.len()], (Step::LinuxBoot, 2));
-        let only = steps(2, Some("linux"));
+        let only = steps(2, Some("linux"), false);
         assert!(only.iter().all(|(step, _)| step.name().contains("linux")));
         assert_eq!(only.len(), 7);
-        assert!(steps(2, Some("no such step")).is_empty());
+        assert!(steps(2, Some("no such step"), false).is_empty());
     }
 
     #[test]
@@ -348,10 +404,23 @@ mod tests {
     }
 
     #[test]
+    fn the_image_has_the_programs_of_its_steps() {
+        let wants = |only: &str, program: &str| {
+            let contents = contents(&steps(1, Some(only), true), true);
+            contents.tests.want(&[program.to_string()])
+        };
+        assert!(wants("skiff-pair", "scif-bare"));
+        assert!(!wants("skiff-pair", "message-times"));
+        assert!(wants("skiff-languages", "message-times"));
+        assert!(!wants("skiff-languages", "message-times-clang"));
+    }
+
+    #[test]
     fn every_step_runs_somewhere() {
-        for (step, _) in steps(1, None) {
+        for (step, _) in steps(1, None, false) {
             let alone = matches!(step, Step::Native | Step::LinuxRdma);
-            let places = [step.boots_ours(), step.boots_linux(), alone];
+            let ours = step == Step::SkiffBoot || step.on_nodes(false).is_some();
+            let places = [ours, step.boots_linux(), alone];
             assert_eq!(places.iter().filter(|place| **place).count(), 1, "{step:?}");
         }
     }

@@ -42,8 +42,6 @@ pub struct Contents {
 pub enum TestPrograms {
     /// All of them.
     All,
-    /// Those in Rust, among them the benchmarks' own.
-    Rust,
     /// Of each package one of whose programs scripts name, all; and so of those in C.
     Named {
         /// The words of the scripts.
@@ -55,11 +53,10 @@ pub enum TestPrograms {
 }
 
 impl TestPrograms {
-    /// Whether programs, which come together, are wanted. `in_c`: they are written in C.
-    pub fn want(&self, programs: &[String], in_c: bool) -> bool {
+    /// Whether programs, which come together, are wanted.
+    pub fn want(&self, programs: &[String]) -> bool {
         match self {
             Self::All => true,
-            Self::Rust => !in_c,
             Self::Named { words, beginnings } => {
                 let begins = |program: &String| {
                     let mut beginnings = beginnings.iter();
@@ -86,15 +83,7 @@ impl Contents {
         }
     }
 
-    /// The image that the benchmark boots.
-    pub fn bench() -> Self {
-        Self {
-            purpose: Purpose::Release,
-            tests: TestPrograms::Rust,
-        }
-    }
-
-    /// The image that a user gets, and the test programs whose names are words of these scripts.
+    /// What a user gets, and the test programs whose names are words of these scripts.
     pub fn named_in<'a>(purpose: Purpose, scripts: impl IntoIterator<Item = &'a str>) -> Self {
         let in_name = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
         let (mut words, mut beginnings) = (BTreeSet::new(), BTreeSet::new());
@@ -201,18 +190,18 @@ mod tests {
     fn test_programs_are_chosen_by_the_words_of_scripts() {
         let script = "# comment\nscif-kills 40 7 1 || exit 1\npattern-windows serve &\n";
         let chosen = Contents::named_in(Purpose::Edit, [script]).tests;
-        let wants = |program: &str, in_c| chosen.want(&[program.to_string()], in_c);
-        assert!(wants("scif-kills", false) && wants("pattern-windows", true));
-        assert!(!wants("scif-kill", false) && !wants("pattern", true));
+        let wants = |program: &str| chosen.want(&[program.to_string()]);
+        assert!(wants("scif-kills") && wants("pattern-windows"));
+        assert!(!wants("scif-kill") && !wants("pattern"));
         let begun = "pattern-$name call - $other --flag-";
         let begun = Contents::named_in(Purpose::Edit, [begun]).tests;
-        assert!(begun.want(&["pattern-windows".to_string()], true));
-        assert!(!begun.want(&["pat".to_string(), "--flag-x".to_string()], true));
+        assert!(begun.want(&["pattern-windows".to_string()]));
+        assert!(!begun.want(&["pat".to_string(), "--flag-x".to_string()]));
         let by = Contents::named_in(Purpose::Edit, ["interpose$compiler; other \"$x\""]).tests;
-        assert!(by.want(&["interpose-clang".to_string()], true));
-        assert!(!by.want(&["others".to_string()], true));
+        assert!(by.want(&["interpose-clang".to_string()]));
+        assert!(!by.want(&["others".to_string()]));
         let product = Contents::product(Purpose::Release).tests;
-        assert!(!product.want(&["scif-kills".to_string()], false));
-        assert!(TestPrograms::All.want(&[], true) && !TestPrograms::Rust.want(&[], true));
+        assert!(!product.want(&["scif-kills".to_string()]));
+        assert!(TestPrograms::All.want(&[]));
     }
 }

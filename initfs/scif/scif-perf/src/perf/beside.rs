@@ -1,9 +1,11 @@
 //! Round trips and registering beside a thread that only computes: on no node, on the own one, on
 //! the server's.
 //!
-//! Each value is the mean of a repetition, not its median: a program that waits for the processor
-//! now and then waits long, and a median would not show it.
+//! Besides the median of each repetition there is a result of its slowest calls (the test `…_p99`
+//! or `…_p90`): a program that waits for the processor now and then waits long, and a median would
+//! not show it.
 
+use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hint::black_box;
@@ -18,8 +20,8 @@ use super::latency::path_name;
 use super::session::Session;
 use super::wire::{Request, Verb, Wait};
 use super::{Context, Result, Settings};
-use crate::report::Unit;
-use crate::samples::Samples;
+use crate::report::{Line, Unit};
+use crate::samples::{Samples, percentile};
 
 /// The tests: what is done, and where a thread computes meanwhile.
 const TESTS: &[(&str, Work, Place)] = &[
@@ -132,11 +134,40 @@ fn beside<T>(session: &Session<'_>, place: Place, work: impl FnOnce() -> Result<
     result
 }
 
-fn mean(times: &[f64]) -> Vec<f64> {
-    [times.iter().sum::<f64>() / times.len().max(1) as f64].to_vec()
+/// Medians of repetitions, and another percentile of each.
+struct Spread {
+    all: Samples,
+    tail: Samples,
+    /// Which percentile.
+    percent: usize,
+}
+
+impl Spread {
+    fn new(percent: usize) -> Self {
+        Self {
+            all: Samples::new(),
+            tail: Samples::new(),
+            percent,
+        }
+    }
+
+    fn add(&mut self, mut repetition: Vec<f64>) {
+        repetition.sort_unstable_by(f64::total_cmp);
+        let tail = percentile(&repetition, self.percent);
+        self.tail.add(tail.into_iter().collect());
+        self.all.add(repetition);
+    }
+
+    fn print(self, settings: &Settings, test: &str, size: u64, keys: impl Fn(Line) -> Line) {
+        let tail = format!("{test}_p{}", self.percent);
+        settings.print_with(test, size, Unit::Nanoseconds, self.all, &keys);
+        settings.print_with(&tail, size, Unit::Nanoseconds, self.tail, &keys);
+    }
 }
 
 fn echo(settings: &Settings, test: &str, place: Place, size: u64) -> Result {
+    /// A repetition has hundreds of round trips and more.
+    const TAIL: usize = 99;
     let wait = match settings.waits().contains(&Wait::Block) && settings.waits().len() == 1 {
         true => Wait::Block,
         false => Wait::Usual,
@@ -146,14 +177,15 @@ fn echo(settings: &Settings, test: &str, place: Place, size: u64) -> Result {
     let message = alloc::vec![0x5a; size as usize];
     const WARM_UP: u64 = 20;
     let warm = session.echo(wait, &message, WARM_UP)?;
-    let rounds = settings.rounds(mean(&warm)[0]);
-    let mut samples = Samples::new();
+    let rounds = settings.rounds(warm.iter().sum::<f64>() / WARM_UP as f64);
+    let mut spread = Spread::new(TAIL);
     for repetition in 1..=settings.repetitions {
         settings.repetition(test, size, repetition)?;
-        let times = beside(&asking, place, || session.echo(wait, &message, rounds))?;
-        samples.add(mean(&times));
+        spread.add(beside(&asking, place, || {
+            session.echo(wait, &message, rounds)
+        })?);
     }
-    settings.print_with(test, size, Unit::Nanoseconds, samples, |line| {
+    spread.print(settings, test, size, |line| {
         line.with_text("path", path_name(settings))
             .with_text("wait", wait.name())
     });
@@ -161,14 +193,16 @@ fn echo(settings: &Settings, test: &str, place: Place, size: u64) -> Result {
 }
 
 fn register(settings: &Settings, test: &str, place: Place, size: u64) -> Result {
-    /// As few as there must be for a mean.
-    const LEAST: usize = 5;
+    /// A repetition has some hundred windows at most.
+    const TAIL: usize = 90;
+    /// As few as there must be for that.
+    const LEAST: usize = 10;
     let session = Session::open(settings)?;
     let memory = Memory::new(size as usize).context("memory for a window")?;
-    let mut samples = Samples::new();
+    let mut spread = Spread::new(TAIL);
     for repetition in 1..=settings.repetitions {
         settings.repetition(test, size, repetition)?;
-        let times = beside(&session, place, || {
+        spread.add(beside(&session, place, || {
             let mut times = Vec::new();
             let limit = ticks() + settings.rate.ticks(settings.budget_ns);
             while times.len() < LEAST || ticks() < limit {
@@ -178,9 +212,8 @@ fn register(settings: &Settings, test: &str, place: Place, size: u64) -> Result 
                 window.unregister()?;
             }
             Ok(times)
-        })?;
-        samples.add(mean(&times));
+        })?);
     }
-    settings.print(test, size, Unit::Nanoseconds, samples);
+    spread.print(settings, test, size, |line| line);
     Ok(())
 }

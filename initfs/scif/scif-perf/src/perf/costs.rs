@@ -15,6 +15,7 @@ use super::wire::{Request, Verb, Wait};
 use super::{Context, Failure, Result, Settings};
 use crate::report::Unit;
 use crate::samples::Samples;
+use crate::timing;
 
 /// Sizes of windows unless others are asked for.
 const WINDOWS: &[u64] = &[4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20];
@@ -166,6 +167,14 @@ fn connecting(settings: &Settings) -> Result {
         || Ok(scif::connect(to)?),
         |endpoint| Ok(endpoint.close()?),
     )?;
+    let mut samples = Samples::new();
+    for repetition in 1..=settings.repetitions {
+        settings.repetition("connect_close", 1, repetition)?;
+        let both = || -> Result { Ok(scif::connect(to)?.close()?) };
+        let times = timing::durations(settings.rate, settings.budget_ns, both)?;
+        samples.add(times);
+    }
+    settings.print("connect_close", 1, Unit::Nanoseconds, samples);
     session.ask(&Request::new(Verb::Forget, 0)).map(|_| ())
 }
 

@@ -1,5 +1,5 @@
 //! Costs against the number of connections, windows, mapped pages and nodes: the data path should
-//! not grow with them.
+//! not grow with them. And the memory of each connection and each window, of both nodes together.
 //!
 //! Between the few and the many lie seconds, and in seconds the machine's speed changes by more
 //! than what is looked for. So every repetition is followed by one of a yardstick, which nothing
@@ -13,6 +13,7 @@ use scif::{Mapping, Memory, Protection, RmaFlags, View};
 
 use super::costs::idle_port;
 use super::latency::{Play, rounds_of, with_table};
+use super::server::free_memory;
 use super::session::{PAGE, Session, connect};
 use super::wire::{Request, Verb, Wait};
 use super::{Context, Result, Settings};
@@ -88,8 +89,42 @@ pub fn print_both(
     }
 }
 
+/// Free memory of both nodes before there was anything to measure.
+struct Unused<'a, 's> {
+    session: &'a Session<'s>,
+    bytes: u64,
+}
+
+impl<'a, 's> Unused<'a, 's> {
+    /// Fewest of what is counted: with less of it the sizes in which programs ask for memory count.
+    const LEAST: u64 = 100;
+
+    fn now(session: &'a Session<'s>) -> Result<Self> {
+        let bytes = Self::free(session)?;
+        Ok(Self { session, bytes })
+    }
+
+    fn free(session: &Session<'_>) -> Result<u64> {
+        Ok(free_memory()? + session.ask(&Request::new(Verb::Free, 0))?)
+    }
+
+    /// Prints how many bytes of both nodes each of `number` things occupies.
+    fn print(&self, test: &str, number: u64) -> Result {
+        if number < Self::LEAST {
+            return Ok(());
+        }
+        let used = self.bytes.saturating_sub(Self::free(self.session)?);
+        let mut samples = Samples::new();
+        samples.add([used as f64 / number as f64].to_vec());
+        let settings = self.session.settings;
+        settings.print(test, number, Unit::Bytes, samples);
+        Ok(())
+    }
+}
+
 fn idle(settings: &Settings) -> Result {
     let session = Session::open(settings)?;
+    let unused = Unused::now(&session)?;
     let mut open = Vec::new();
     with_table(settings, MESSAGE as u64, |play| {
         for count in steps(settings, &[1, 10, 100, 1000, 2000, 4000], 1000) {
@@ -97,6 +132,7 @@ fn idle(settings: &Settings) -> Result {
                 settings.progress("connecting", open.len() as u64, 1);
                 open.push(connect(idle_port(settings)).context("one more connection")?);
             }
+            unused.print("idle_memory", count)?;
             round_trips(&session, play, "idle_rtt", count)?;
         }
         Ok(())
@@ -148,6 +184,7 @@ fn windows(settings: &Settings) -> Result {
         mapped: &mapped,
     };
     let numbers = steps(settings, &[1, 10, 100, 1000, 10_000, 100_000], 10_000);
+    let unused = Unused::now(&session)?;
     with_table(settings, MESSAGE as u64, |play| {
         for count in numbers {
             settings.progress("registering", count, 1);
@@ -156,6 +193,7 @@ fn windows(settings: &Settings) -> Result {
                 ..Request::new(Verb::Multiply, 0)
             };
             let last = session.ask(&more)? as i64;
+            unused.print("window_memory", count)?;
             transfers.measure("windows_rma", count, last)?;
             round_trips(&session, play, "windows_rtt", count)?;
         }

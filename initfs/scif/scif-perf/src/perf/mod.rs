@@ -50,14 +50,15 @@ tests:
   latency            pio_rtt msg_rtt
   bandwidth          rma_write rma_read pio_write pio_read stream file_stream
   costs              register map connect pairs
-  growth             idle windows pages st_idle
+  growth             idle windows pages st_idle; the first two with the memory of each
   transfers          st_rtt st_put_rtt st_stream st_put st_get: Scheduled Transfers, by push and
                      pull, headers one way, put and get
   verbs              rdma_write_rtt rdma_send_rtt rdma_stream rdma_write rdma_read rdma_pairs: RDMA
                      verbs, by words that are written, messages, transfers, many queue pairs
   own                own_rma_write own_rma_read own_register copy_register (to compare with)
   beside             echo_idle echo_own echo_peer register_idle register_own register_peer:
-                     means, beside a thread that only computes nowhere, here, on the peer's node
+                     beside a thread that only computes nowhere, here, on the peer's node; with the
+                     slowest of 100 echoes (p99) and of 10 windows (p90)
   others             ring_rtt vrma_write vrma_read local_copy stream_read file_stream_read nodes
 examples:
   scif-perf -s &

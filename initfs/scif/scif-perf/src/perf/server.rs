@@ -5,6 +5,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use libredox::Fd;
+use libredox::flag::O_CLOEXEC;
 use runtime::sync::Mutex;
 use runtime::thread;
 use runtime::time::Duration;
@@ -142,6 +144,7 @@ fn carry_out(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result 
             drop(before);
             tell(endpoint, 0)
         }
+        Verb::Free => tell(endpoint, free_memory()?),
         Verb::Stop => {
             shared.stopped.store(true, Ordering::Release);
             tell(endpoint, 0)
@@ -206,6 +209,17 @@ pub fn touched(bytes: usize) -> Result<Memory> {
     let memory = Memory::ordinary(bytes).context("memory of one's own")?;
     memory.fill(0, bytes, 1)?;
     Ok(memory)
+}
+
+/// Bytes of free memory of this node.
+pub fn free_memory() -> Result<u64> {
+    let read = || {
+        let zeroed = Fd::open("/scheme/memory/zeroed", O_CLOEXEC, 0)?;
+        libredox::call::fstatvfs(zeroed.raw())
+    };
+    let status = read().map_err(runtime::Error::from);
+    let status = status.context("the node's free memory")?;
+    Ok(status.f_bavail * status.f_bsize as u64)
 }
 
 /// The connection may have ended, and the window with it.

@@ -42,6 +42,8 @@ pub enum Verb {
     LendOwn = 12,
     /// Have a thread compute until the same request says 0: `count` is 1 to start it, 0 to stop it.
     Spin = 13,
+    /// The answer is the number of free bytes of the server's node.
+    Free = 14,
 }
 
 /// How a side waits for messages.
