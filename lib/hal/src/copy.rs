@@ -48,7 +48,7 @@ pub(crate) const fn pair_index(from: Side, to: Side) -> usize {
     2 * from as usize + to as usize
 }
 
-/// How long a copy is: what caches it fits into.
+/// The class of a copy by its length: which caches it fits into.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SizeClass {
     /// Below 16 KiB: source and target fit into the first cache.

@@ -46,7 +46,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// How many bytes a routine moves in 100 ticks between a pair of sides; `None`: not measured.
+    /// The bytes that a routine moves in 100 ticks between a pair of sides; `None`: not measured.
     pub fn rate(&self, routine: Routine, from: Side, to: Side, class: SizeClass) -> Option<u64> {
         let ticks = &self.ticks[pair_index(from, to)][class as usize];
         let ticks = ticks[usize::from(routine.number())]?;

@@ -40,7 +40,7 @@ pub struct Slots<'a, M> {
     pub memory: &'a M,
     /// Bytes of a message.
     pub bytes: usize,
-    /// How many.
+    /// Their number.
     pub count: u64,
     /// Number of messages that were written, stored by the writer.
     pub written: &'a AtomicU64,
@@ -48,7 +48,7 @@ pub struct Slots<'a, M> {
     pub freed: &'a AtomicU64,
 }
 
-/// Why a stream ends early.
+/// The reason why a stream ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     /// The slots are not inside their memory.

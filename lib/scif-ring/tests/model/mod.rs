@@ -10,7 +10,7 @@ use loom::thread;
 
 use scif_ring::{Consumer, Producer, RingError, RingMemory, Side, Word};
 
-/// What one side owns.
+/// The state of one side.
 pub struct Own {
     pub words: [AtomicU32; 4],
     pub ring: Vec<AtomicU8>,
@@ -142,7 +142,7 @@ pub fn send_all<const F: bool>(
     Ok(())
 }
 
-/// Takes so many bytes, `at_once` at a time; sleeps when there are none.
+/// Takes this number of bytes, `at_once` at a time; sleeps when there are none.
 pub fn receive_all<const F: bool>(
     mut end: End<F>,
     ring: u32,
@@ -165,7 +165,7 @@ pub fn receive_all<const F: bool>(
     Ok(received)
 }
 
-/// A model of at most so many preemptions; the most steps is a guard against endless runs.
+/// A model with a limit of preemptions; the limit of steps is a guard against endless runs.
 pub fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(preemptions);

@@ -41,7 +41,7 @@ pub use busy_poll::{BusyPoll, Waiting};
 
 /// Calls that go through the daemon before anything is mapped.
 const FIRST_CALLS: u32 = 4;
-/// How often this number doubles while mapping fails, which costs the daemon a request each time.
+/// The times this number doubles while mapping fails, which costs the daemon a request each time.
 const MOST_DOUBLINGS: u32 = 10;
 /// The count that stands for a descriptor whose rings cannot be mapped at all.
 const NEVER: u32 = u32::MAX;
@@ -62,7 +62,7 @@ pub struct Bypass {
     rings: spin::once::Once<MappedRings, YieldingWait>,
     /// Calls through the daemon since the rings could not be mapped, until they are.
     calls: AtomicU32,
-    /// How often they could not be.
+    /// The times they could not be.
     failures: AtomicU32,
     /// A [`Waiting`].
     waiting: AtomicU8,

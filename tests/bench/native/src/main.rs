@@ -85,7 +85,7 @@ pub struct Test<'a> {
     name: String,
     size: u64,
     unit: Unit,
-    /// Which of several ways to do the same; the best one counts.
+    /// The name of one of several ways to do the same; the best one counts.
     routine: String,
     run: Repetition<'a>,
 }

@@ -5,7 +5,7 @@ use crate::numbers::{absolute, digits};
 use crate::sample::{Samples, quartiles};
 use serde::Serialize;
 
-/// What disturbed a run.
+/// The disturbances of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Noise {
     /// Each step, in order.
@@ -21,9 +21,9 @@ pub struct Taken {
     pub step: String,
     /// Seconds of all processors together.
     pub seconds: f64,
-    /// What the hypervisor gave to other machines while a program wanted to run here.
+    /// The share that the hypervisor gave to other machines while a program wanted to run here.
     pub stolen: f64,
-    /// What other programs of this machine used.
+    /// The share that other programs of this machine used.
     pub others: f64,
 }
 
@@ -34,7 +34,7 @@ pub struct Repeated {
     pub test: &'static str,
     /// The test's size in bytes.
     pub size: u64,
-    /// What the values count: `ns` or `bytes_per_s`.
+    /// The unit of the values: `ns` or `bytes_per_s`.
     pub unit: String,
     /// Number of repetitions.
     pub repetitions: usize,
@@ -95,7 +95,7 @@ impl Times {
         })
     }
 
-    /// What others took between two readings.
+    /// The shares that others took between two readings.
     pub fn taken(before: Option<Self>, after: Option<Self>, step: &str) -> Option<Taken> {
         let (before, after) = (before?, after?);
         let all = after.all.checked_sub(before.all).filter(|all| *all > 0)? as f64;
@@ -136,7 +136,7 @@ impl Noise {
         taken.sum::<f64>() / seconds.max(f64::MIN_POSITIVE)
     }
 
-    /// In words: a paragraph.
+    /// The paragraph that says it.
     pub fn text(&self) -> String {
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
         let shares = |part: fn(&Taken) -> f64| {

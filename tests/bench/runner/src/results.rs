@@ -28,7 +28,7 @@ pub struct Entry {
     pub ratio: Option<f64>,
     /// Lower and upper quartile of those ratios.
     pub ratio_spread: Option<[f64; 2]>,
-    /// How many ratios, or values where there is nothing to compare with.
+    /// The number of ratios, or of values where there is nothing to compare with.
     pub pairs: usize,
     /// Whether neighbours followed each other, or were of the same boot.
     pub neighbours: Option<Neighbours>,
