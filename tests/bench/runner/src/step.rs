@@ -240,7 +240,7 @@ impl Step {
             name: self.name(),
             nodes: 2,
             scripts: BTreeMap::from([(0, script(&lines)), (1, script(&server))]),
-            limit: Duration::from_secs(240),
+            limit: Duration::from_secs(600),
         })
     }
 }
