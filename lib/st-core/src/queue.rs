@@ -30,148 +30,18 @@
 //! swaps it to 0 and then has to wake the sleeper. A full fence lies between store and look on both
 //! sides, so one of the two sees the other's store. Waking is the caller's work ([`Sent::wake`]).
 
+mod layout;
+
 use crate::header::PAYLOAD_BYTES;
+use layout::{Lane, Slot};
 
 pub use crate::descriptor::{BODY_BYTES, Descriptor, Kind, MAX_DESCRIPTOR};
-
-/// Bytes of a cache line: of a slot, and of a channel's words.
-pub const LINE: usize = 64;
-/// Fewest slots of a channel.
-pub const MIN_SLOTS: u32 = 8;
-/// Most slots of a channel.
-pub const MAX_SLOTS: u32 = 4096;
-/// Most channels of a connection.
-pub const MAX_CHANNELS: u32 = 64;
+pub use layout::{LINE, Layout, MAX_CHANNELS, MAX_SLOTS, MIN_SLOTS};
 
 /// Offsets in the line of a channel.
 const TAKEN: usize = 0;
 const ARMED: usize = 8;
 const ROOM: usize = 12;
-
-/// The offset of the double word behind the body of a slot: its kind, and in the upper half the
-/// sequence number.
-const TAIL: usize = 56;
-
-/// A word of a channel's line that asks for a wake-up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// The peer sleeps until this end sends.
-    Header,
-    /// The peer sleeps until this end takes.
-    Room,
-}
-
-/// The layout of a queue window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    channels: u32,
-    slots: u32,
-}
-
-impl Layout {
-    /// The window of an end that receives on `channels` channels of `slots` slots each; `None` when
-    /// one of them is out of range or `slots` is no power of two. Connections have at least
-    /// [`MIN_SLOTS`]; the queues themselves work with as few as the longest descriptor takes.
-    pub const fn new(channels: u32, slots: u32) -> Option<Layout> {
-        let good = channels > 0
-            && channels <= MAX_CHANNELS
-            && slots.is_power_of_two()
-            && slots as u64 >= Kind::HeaderWithPayload.slots()
-            && slots <= MAX_SLOTS;
-        if good {
-            Some(Layout { channels, slots })
-        } else {
-            None
-        }
-    }
-
-    /// Channels.
-    pub const fn channels(self) -> u32 {
-        self.channels
-    }
-
-    /// Slots of each channel.
-    pub const fn slots(self) -> u32 {
-        self.slots
-    }
-
-    /// Bytes of the window, at most 17 MiB.
-    pub const fn bytes(self) -> usize {
-        (self.channels as usize) * LINE * (1 + self.slots as usize)
-    }
-
-    /// The part that a channel has.
-    const fn lane(self, channel: u32) -> Lane {
-        let line = channel as usize;
-        Lane {
-            words: LINE * line,
-            first: LINE * (self.channels as usize + line * self.slots as usize),
-            end: LINE * (self.channels as usize + (line + 1) * self.slots as usize),
-            slots: self.slots as u64,
-        }
-    }
-}
-
-/// The part of a queue window that a channel has.
-#[derive(Clone, Copy, Debug)]
-struct Lane {
-    /// The offset of the channel's line of words.
-    words: usize,
-    /// The offset of the first slot.
-    first: usize,
-    /// The offset behind the last slot.
-    end: usize,
-    /// Slots: a power of two.
-    slots: u64,
-}
-
-/// A slot: where it is, and the number that says that it is filled. Kept for the next slot, as
-/// every look needs it.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    at: usize,
-    sequence: u32,
-}
-
-impl Lane {
-    /// The offset of a word.
-    #[inline]
-    const fn word(&self, word: usize) -> usize {
-        // Inside the window, here and below.
-        self.words.wrapping_add(word)
-    }
-
-    /// The slot with the number `count`, counted from 0 without end.
-    #[inline]
-    const fn slot(&self, count: u64) -> Slot {
-        let index = (count & self.slots.wrapping_sub(1)) as usize;
-        let round = count >> self.slots.trailing_zeros();
-        Slot {
-            at: self.first.wrapping_add(LINE.wrapping_mul(index)),
-            sequence: round.wrapping_add(1) as u32,
-        }
-    }
-
-    /// The slot behind another one.
-    #[inline]
-    const fn after(&self, slot: Slot) -> Slot {
-        let at = slot.at.wrapping_add(LINE);
-        if at != self.end {
-            return Slot { at, ..slot };
-        }
-        Slot {
-            at: self.first,
-            sequence: slot.sequence.wrapping_add(1),
-        }
-    }
-}
-
-impl Slot {
-    #[inline]
-    const fn tail(&self) -> usize {
-        self.at.wrapping_add(TAIL)
-    }
-}
 
 /// The memory of one end: its own queue window and the peer's.
 ///
@@ -336,6 +206,33 @@ impl Sender {
         Ok(Some(self.sent(mem, 1, next)))
     }
 
+    /// Sends headers of level 1, in order, as long as there is room and another one; how many. The
+    /// peer's wish is looked at once, behind the last one: it can take the first before, but is
+    /// woken for all of them.
+    ///
+    /// # Errors
+    /// All of [`QueueError`].
+    #[inline]
+    pub fn send_messages<M: QueueMemory>(
+        &mut self,
+        mem: &mut M,
+        messages: &mut impl Iterator<Item = [u8; PAYLOAD_BYTES]>,
+    ) -> Result<(u64, Sent), QueueError<M::Error>> {
+        let first = self.pushed;
+        while self.free() > 0 || self.room(mem)? > 0 {
+            // Asked only for what has a place.
+            let Some(message) = messages.next() else {
+                break;
+            };
+            fill(mem, self.next, Kind::Message, &message)?;
+            self.next = self.lane.after(self.next);
+            self.pushed = self.pushed.wrapping_add(1);
+        }
+        let count = self.pushed.wrapping_sub(first);
+        let wake = count > 0 && take_wish(mem, self.lane.word(ARMED));
+        Ok((count, Sent { wake }))
+    }
+
     /// Notes that slots were filled, before the slot `next`.
     #[inline]
     fn sent<M: QueueMemory>(&mut self, mem: &mut M, slots: u64, next: Slot) -> Sent {
@@ -487,6 +384,38 @@ impl Receiver {
         Ok(Next::Message { wake })
     }
 
+    /// Takes the headers of level 1 that are there, in order and up to the first descriptor of
+    /// level 0, and stores the first bytes of each; `messages` are their places. At most a quarter
+    /// of the slots at a time, so that their return does not wait for the rest. How many, and
+    /// whether the peer is to be woken.
+    ///
+    /// # Errors
+    /// All of [`QueueError`]; `Broken` only when nothing was taken before.
+    #[inline]
+    pub fn receive_messages<'a, M: QueueMemory>(
+        &mut self,
+        mem: &mut M,
+        messages: impl Iterator<Item = &'a mut [u8]>,
+    ) -> Result<(u64, bool), QueueError<M::Error>> {
+        let mut next = self.next;
+        let mut count = 0;
+        for message in messages.take(self.quarter as usize) {
+            match filled(mem, next).map(Kind::from_word) {
+                Some(Some(Kind::Message)) => {}
+                Some(None) if count == 0 => return Err(QueueError::Broken),
+                _ => break,
+            }
+            let bytes = message.len().min(PAYLOAD_BYTES);
+            mem.read(next.at, &mut message[..bytes]);
+            next = self.lane.after(next);
+            count += 1;
+        }
+        match count {
+            0 => Ok((0, false)),
+            count => Ok((count, self.took(mem, count, next)?)),
+        }
+    }
+
     /// Takes the descriptor that [`peek`](Receiver::peek) has shown, of this kind; whether the peer
     /// is to be woken.
     ///
@@ -531,7 +460,8 @@ impl Receiver {
 
     /// Asks the peer to wake us when it sends something, and looks once more. If nothing is there,
     /// it is safe to sleep until woken. All slots are returned before, so that no end waits for the
-    /// other one.
+    /// other one. A wish of an earlier call cannot be relied on: the peer may have seen it beside
+    /// something that was taken since, and clear it late.
     ///
     /// # Errors
     /// All of [`QueueError`].

@@ -137,6 +137,51 @@ fn send_all<const FENCES: bool>(mem: &mut End<FENCES>, layout: Layout, values: &
     }
 }
 
+/// The same by calls that send as many as there is room for.
+fn send_in_one<const FENCES: bool>(mem: &mut End<FENCES>, layout: Layout, values: &[u8]) {
+    let mut sender = Sender::new(layout, 0);
+    let mut messages = values.iter().map(|value| {
+        let mut message = [0; PAYLOAD_BYTES];
+        message[0] = *value;
+        message
+    });
+    while messages.len() > 0 {
+        let (count, sent) = sender.send_messages(mem, &mut messages).unwrap();
+        if sent.wake {
+            mem.peer.bell.notify();
+        }
+        if count == 0 && sender.arm(mem).unwrap() == 0 {
+            mem.own.bell.wait();
+        }
+    }
+}
+
+/// Receives by calls that take what is there, and sleeps while that is nothing.
+fn receive_in_one<const FENCES: bool>(mem: &mut End<FENCES>, layout: Layout, values: &[u8]) {
+    let mut receiver = Receiver::new(layout, 0);
+    let mut taken = Vec::new();
+    while taken.len() < values.len() {
+        let mut message = [[0]; 2];
+        let places = message.iter_mut().map(|message| &mut message[..]);
+        let (count, wake) = receiver.receive_messages(mem, places).unwrap();
+        taken.extend(message.as_flattened()[..count as usize].iter().copied());
+        if wake {
+            mem.peer.bell.notify();
+        }
+        if count > 0 {
+            continue;
+        }
+        let armed = receiver.arm(mem).unwrap();
+        if armed.wake {
+            mem.peer.bell.notify();
+        }
+        if !armed.is_ready {
+            mem.own.bell.wait();
+        }
+    }
+    assert_eq!(taken, values);
+}
+
 /// Receives, and sleeps while there is nothing.
 fn receive_all<const FENCES: bool>(mem: &mut End<FENCES>, layout: Layout, values: &[u8]) {
     let mut receiver = Receiver::new(layout, 0);
@@ -207,6 +252,16 @@ fn room_or_wish<const FENCES: bool>() {
 #[test]
 fn headers_arrive_once_in_order_and_sleepers_are_woken() {
     check(2, || stream::<true>(&[7, 8, 9]));
+}
+
+#[test]
+fn headers_of_one_call_arrive_once_in_order_and_sleepers_are_woken() {
+    check(2, || {
+        let (mut left, mut right, layout) = pair::<true>();
+        let sender = thread::spawn(move || send_in_one(&mut left, layout, &[7, 8, 9]));
+        receive_in_one(&mut right, layout, &[7, 8, 9]);
+        sender.join().unwrap();
+    });
 }
 
 #[test]

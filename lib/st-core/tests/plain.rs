@@ -2,7 +2,7 @@
 
 use st_core::demo::{End, pair as both};
 use st_core::queue::{
-    Descriptor, Kind, LINE, Layout, Next, QueueError, QueueMemory, Receiver, Sender,
+    Descriptor, Kind, LINE, Layout, Next, QueueError, QueueMemory, Receiver, Sender, Sent,
 };
 
 /// Two ends with windows of this layout.
@@ -109,6 +109,65 @@ fn a_peer_that_stores_anything_ends_only_its_own_connection() {
             Err(QueueError::Broken)
         );
     }
+}
+
+#[test]
+fn several_headers_by_one_call_are_those_of_several_calls() {
+    let layout = Layout::new(1, 8).unwrap();
+    let (mut left, mut right) = pair(layout);
+    let (mut sender, mut receiver) = (Sender::new(layout, 0), Receiver::new(layout, 0));
+    let header = |number: u8| [number; 32];
+    let (mut sent, mut received) = (0_u8, 0_u8);
+    for round in 0..100 {
+        // As many as have room, of those that there are.
+        let free = 8 - (sent.wrapping_sub(received));
+        let wanted = round % 12;
+        let mut headers = (0..wanted).map(|at| header(sent.wrapping_add(at)));
+        let (count, wish) = sender.send_messages(&mut left, &mut headers).unwrap();
+        // Slots are given back a quarter at a time.
+        assert!(count as u8 <= free.min(wanted) && !wish.wake);
+        assert!(count as u8 >= free.saturating_sub(2).min(wanted));
+        assert_eq!(headers.len(), usize::from(wanted) - count as usize);
+        sent = sent.wrapping_add(count as u8);
+        loop {
+            let mut bytes = [[0; 9]; 3];
+            let places = bytes.iter_mut().map(|bytes| &mut bytes[..]);
+            let (count, wake) = receiver.receive_messages(&mut right, places).unwrap();
+            // A quarter of the slots, or the rest of what was sent.
+            assert_eq!(count, u64::from(sent.wrapping_sub(received).min(2)));
+            assert!(!wake);
+            for bytes in bytes.iter().take(count as usize) {
+                assert_eq!(*bytes, [received; 9]);
+                received = received.wrapping_add(1);
+            }
+            assert!(bytes[count as usize..].iter().all(|rest| *rest == [0; 9]));
+            if count == 0 {
+                break;
+            }
+        }
+    }
+    assert_eq!(sent, received);
+}
+
+#[test]
+fn several_headers_wake_once_and_stop_before_another_level() {
+    let layout = Layout::new(1, 8).unwrap();
+    let (mut left, mut right) = pair(layout);
+    let (mut sender, mut receiver) = (Sender::new(layout, 0), Receiver::new(layout, 0));
+    assert!(!receiver.arm(&mut right).unwrap().is_ready);
+    let sent = sender.send_messages(&mut left, &mut [[1; 32]; 1].into_iter());
+    assert_eq!(sent, Ok((1, Sent { wake: true })));
+    let other = Descriptor::new(Kind::Header, &[5; 40]);
+    assert!(!sender.send(&mut left, &other).unwrap().unwrap().wake);
+    let mut take = |mem: &mut End| {
+        let mut bytes = [[0; 32]; 2];
+        receiver.receive_messages(mem, bytes.iter_mut().map(|bytes| &mut bytes[..]))
+    };
+    assert_eq!(take(&mut right), Ok((1, false)));
+    assert_eq!(take(&mut right), Ok((0, false)));
+    // An unknown kind in its place.
+    left.store_peer_long(2 * LINE + 56, 1 << 32 | 77).unwrap();
+    assert_eq!(take(&mut right), Err(QueueError::Broken));
 }
 
 #[test]

@@ -35,6 +35,7 @@
 //! | call | what it does |
 //! | --- | --- |
 //! | [`Sender::push`] | sends a header |
+//! | [`Sender::push_all`], [`Receiver::pull_some`] | several headers by one call |
 //! | [`Sender::put`] | copies data into the peer's memory; the peer's program does not notice |
 //! | [`Sender::put_with`] | the same, then sends a header |
 //! | [`Receiver::pull`] | receives a header |

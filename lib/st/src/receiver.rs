@@ -3,7 +3,7 @@
 use scif::raw::Target;
 use scif::{RmaFlags, Waiting};
 use st_core::queue::{self, Descriptor, Kind, Next};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::MAX_HEADER_BYTES;
 use crate::deadline::Deadline;
@@ -88,6 +88,44 @@ impl Receiver {
         self.next(message, deadline)?;
         // Of the right size, as was checked above.
         T::read_from_bytes(message).map_err(|_| Error::Invalid)
+    }
+
+    /// Receives headers into the first of these places, in order, and says how many: those that are
+    /// there, but not more than a quarter of the own queue. Waits until there is one. For each of
+    /// them this costs less than a [`pull`](Self::pull).
+    ///
+    /// # Errors
+    /// As [`pull`](Self::pull). `OtherLevel`: the next descriptor is one of level 0.
+    pub fn pull_some<T: FromBytes + IntoBytes>(&mut self, headers: &mut [T]) -> Result<usize> {
+        self.pull_some_until(headers, Deadline::Never)
+    }
+
+    /// As [`pull_some`](Self::pull_some); waits at most until the deadline.
+    ///
+    /// # Errors
+    /// As there, `WouldBlock`, `TimedOut`.
+    pub fn pull_some_until<T: FromBytes + IntoBytes>(
+        &mut self,
+        headers: &mut [T],
+        deadline: Deadline,
+    ) -> Result<usize> {
+        const {
+            assert!(
+                size_of::<T>() <= MAX_HEADER_BYTES,
+                "a header has at most 32 bytes"
+            )
+        };
+        let shared = &self.half.shared;
+        let places = headers.iter_mut().map(IntoBytes::as_mut_bytes);
+        let found = self.queue.receive_messages(&mut shared.windows()?, places);
+        let (count, wake) = found.map_err(|error| shared.queue_error(error))?;
+        if wake {
+            shared.wake_peer(self.half.channel);
+        }
+        match headers.first_mut() {
+            Some(first) if count == 0 => self.next(first.as_mut_bytes(), deadline).map(|()| 1),
+            _ => Ok(count as usize),
+        }
     }
 
     /// Copies data out of the peer's memory, without a word to its program. The data is there when

@@ -93,6 +93,39 @@ impl Sender {
         self.send_message(&message(header), deadline)
     }
 
+    /// Sends headers in order; waits as long as the peer's queue is full. For each that has room
+    /// this costs less than a [`push`](Self::push): whether the peer sleeps or has ended is looked
+    /// up once for all of them.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push); some headers may have been sent then.
+    pub fn push_all<T: IntoBytes + Immutable>(&mut self, headers: &[T]) -> Result<()> {
+        let mut messages = headers.iter().map(message);
+        loop {
+            self.send_messages(&mut messages)?;
+            if messages.len() == 0 {
+                return Ok(());
+            }
+            self.wait_for_more_room(1, Deadline::Never)?;
+        }
+    }
+
+    /// As [`push_all`](Self::push_all), as many as have room; how many.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push). `WouldBlock`: none of them has room.
+    pub fn try_push_all<T: IntoBytes + Immutable>(&mut self, headers: &[T]) -> Result<usize> {
+        let mut messages = headers.iter().map(message);
+        match self.send_messages(&mut messages)? {
+            0 if !headers.is_empty() => {
+                // The peer may have said that it ends.
+                self.wait_for_more_room(1, Deadline::Now)?;
+                self.send_messages(&mut messages)
+            }
+            sent => Ok(sent),
+        }
+    }
+
     /// Copies data into the peer's memory, without a word to its program. The data may be changed
     /// when this returns.
     ///
@@ -351,6 +384,22 @@ impl Sender {
             shared.wake_peer(self.half.channel);
         }
         Ok(sent.is_some())
+    }
+
+    /// Sends headers of level 1 as long as there is room; how many.
+    #[inline]
+    fn send_messages(
+        &mut self,
+        messages: &mut impl Iterator<Item = [u8; MAX_HEADER_BYTES]>,
+    ) -> Result<usize> {
+        let shared = &self.half.shared;
+        shared.check_sending()?;
+        let sent = self.queue.send_messages(&mut shared.windows()?, messages);
+        let (count, sent) = sent.map_err(|error| shared.queue_error(error))?;
+        if sent.wake {
+            shared.wake_peer(self.half.channel);
+        }
+        Ok(count as usize)
     }
 
     pub(crate) fn send(&mut self, descriptor: &Descriptor, deadline: Deadline) -> Result<()> {

@@ -1,0 +1,128 @@
+//! Where the channels and slots of a queue window are.
+
+use crate::descriptor::Kind;
+
+/// Bytes of a cache line: of a slot, and of a channel's words.
+pub const LINE: usize = 64;
+/// Fewest slots of a channel.
+pub const MIN_SLOTS: u32 = 8;
+/// Most slots of a channel.
+pub const MAX_SLOTS: u32 = 4096;
+/// Most channels of a connection.
+pub const MAX_CHANNELS: u32 = 64;
+
+/// The offset of the double word behind the body of a slot: its kind, and in the upper half the
+/// sequence number.
+const TAIL: usize = 56;
+
+/// The layout of a queue window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    channels: u32,
+    slots: u32,
+}
+
+impl Layout {
+    /// The window of an end that receives on `channels` channels of `slots` slots each; `None` when
+    /// one of them is out of range or `slots` is no power of two. Connections have at least
+    /// [`MIN_SLOTS`]; the queues themselves work with as few as the longest descriptor takes.
+    pub const fn new(channels: u32, slots: u32) -> Option<Layout> {
+        let good = channels > 0
+            && channels <= MAX_CHANNELS
+            && slots.is_power_of_two()
+            && slots as u64 >= Kind::HeaderWithPayload.slots()
+            && slots <= MAX_SLOTS;
+        if good {
+            Some(Layout { channels, slots })
+        } else {
+            None
+        }
+    }
+
+    /// Channels.
+    pub const fn channels(self) -> u32 {
+        self.channels
+    }
+
+    /// Slots of each channel.
+    pub const fn slots(self) -> u32 {
+        self.slots
+    }
+
+    /// Bytes of the window, at most 17 MiB.
+    pub const fn bytes(self) -> usize {
+        (self.channels as usize) * LINE * (1 + self.slots as usize)
+    }
+
+    /// The part that a channel has.
+    pub(super) const fn lane(self, channel: u32) -> Lane {
+        let line = channel as usize;
+        Lane {
+            words: LINE * line,
+            first: LINE * (self.channels as usize + line * self.slots as usize),
+            end: LINE * (self.channels as usize + (line + 1) * self.slots as usize),
+            slots: self.slots as u64,
+        }
+    }
+}
+
+/// The part of a queue window that a channel has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lane {
+    /// The offset of the channel's line of words.
+    words: usize,
+    /// The offset of the first slot.
+    first: usize,
+    /// The offset behind the last slot.
+    end: usize,
+    /// Slots: a power of two.
+    pub(super) slots: u64,
+}
+
+/// A slot: where it is, and the number that says that it is filled. Kept for the next slot, as
+/// every look needs it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) at: usize,
+    pub(super) sequence: u32,
+}
+
+impl Lane {
+    /// The offset of a word.
+    #[inline]
+    pub(super) const fn word(&self, word: usize) -> usize {
+        // Inside the window, here and below.
+        self.words.wrapping_add(word)
+    }
+
+    /// The slot with the number `count`, counted from 0 without end.
+    #[inline]
+    pub(super) const fn slot(&self, count: u64) -> Slot {
+        let index = (count & self.slots.wrapping_sub(1)) as usize;
+        let round = count >> self.slots.trailing_zeros();
+        Slot {
+            at: self.first.wrapping_add(LINE.wrapping_mul(index)),
+            sequence: round.wrapping_add(1) as u32,
+        }
+    }
+
+    /// The slot behind another one.
+    #[inline]
+    pub(super) const fn after(&self, slot: Slot) -> Slot {
+        let at = slot.at.wrapping_add(LINE);
+        if at != self.end {
+            return Slot { at, ..slot };
+        }
+        Slot {
+            at: self.first,
+            sequence: slot.sequence.wrapping_add(1),
+        }
+    }
+}
+
+impl Slot {
+    #[inline]
+    pub(super) const fn tail(&self) -> usize {
+        self.at.wrapping_add(TAIL)
+    }
+}
