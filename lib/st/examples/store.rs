@@ -45,7 +45,7 @@ fn server(port: Port) -> Result {
         let mut interests: Vec<_> = receivers.collect();
         let ready = set.wait(&mut interests, Deadline::Never)?;
         // From the last one on, as those that have ended are removed.
-        for index in ready.into_iter().rev() {
+        for &index in ready.iter().rev() {
             let Some((tx, rx)) = channels.get_mut(index) else {
                 continue;
             };

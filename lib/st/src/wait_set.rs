@@ -2,11 +2,12 @@
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use scif::{BusyPoll, Waiting};
 
 use crate::deadline::Deadline;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::half::Half;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
@@ -37,6 +38,18 @@ impl Interest<'_> {
         }
     }
 
+    /// Whether it is there, or the connection has ended, by what the peer has told and what the
+    /// driver knows.
+    fn attend(&mut self) -> bool {
+        let shared = &self.half().shared;
+        let is_live = match shared.may_be_readable() {
+            true => shared.take_records(None).is_ok() && shared.is_live(),
+            false => shared.is_live(),
+        };
+        // The next call says which end it is.
+        !is_live || self.look().unwrap_or(true)
+    }
+
     /// Whether it is there, or the connection has ended; the peer is asked to say so when it comes.
     fn arm(&mut self) -> bool {
         let ready = match self {
@@ -48,7 +61,16 @@ impl Interest<'_> {
     }
 }
 
+/// How many of those that were there last are looked at in each round of polling.
+const RECENT: usize = 4;
+/// In how many rounds one of all is looked at: pages that nobody touches take long to reach.
+const ROUNDS: u32 = 8;
+
 /// Waits for any of many channels, of any connections.
+///
+/// Polling looks at those that were there last in each round, and at all others in turn, so that
+/// a thousand of them do not delay the few on which something happens. A sleep asks each connection
+/// anew.
 ///
 /// ```no_run
 /// # use st::{Deadline, Interest, Receiver, Result, WaitSet};
@@ -57,7 +79,7 @@ impl Interest<'_> {
 /// loop {
 ///     let mut both = [Interest::Header(&mut a), Interest::Header(&mut b)];
 ///     for index in set.wait(&mut both, Deadline::Never)? {
-///         let Interest::Header(rx) = &mut both[index] else { continue };
+///         let Interest::Header(rx) = &mut both[*index] else { continue };
 ///         while let Some(number) = rx.try_pull::<u64>()? {
 ///             // …
 ///             # drop(number);
@@ -70,6 +92,13 @@ pub struct WaitSet {
     sleeper: Sleeper,
     watched: Vec<Weak<Shared>>,
     waiting: Waiting,
+    /// What the last wait returned.
+    ready: Vec<usize>,
+    /// Some of those that were there last.
+    recent: Vec<usize>,
+    /// Of all, the one that is looked at next, and the one whose connection is.
+    next: usize,
+    next_connection: usize,
 }
 
 impl WaitSet {
@@ -82,6 +111,10 @@ impl WaitSet {
             sleeper: Sleeper::new()?,
             watched: Vec::new(),
             waiting: Waiting::Adaptive,
+            ready: Vec::new(),
+            recent: Vec::new(),
+            next: 0,
+            next_connection: 0,
         })
     }
 
@@ -90,46 +123,114 @@ impl WaitSet {
         self.waiting = waiting;
     }
 
-    /// Waits until some of these are there, and returns their indices. A connection that has ended
-    /// counts: the next call on it gives the error. Nothing when the deadline has passed.
+    /// Waits until some of these are there, and returns their indices in rising order; others may
+    /// be there, too, and are found by the next calls. A connection that has ended counts: the next
+    /// call on it gives the error. It is noticed when nothing else is there. Nothing when the
+    /// deadline has passed.
     ///
     /// # Errors
-    /// Those of the event queue.
-    pub fn wait(
-        &mut self,
-        interests: &mut [Interest<'_>],
-        deadline: Deadline,
-    ) -> Result<Vec<usize>> {
-        let is_local = interests
-            .iter()
-            .all(|interest| interest.half().shared.is_local);
+    /// Those of the event queue and of reading the clock.
+    pub fn wait(&mut self, interests: &mut [Interest<'_>], deadline: Deadline) -> Result<&[usize]> {
+        self.ready.clear();
+        if deadline == Deadline::Now {
+            self.keep(interests, Interest::attend);
+        } else if !self.poll(interests, deadline)? {
+            self.sleep(interests, deadline)?;
+        }
+        if !self.ready.is_empty() {
+            self.recent.clear();
+            self.recent.extend(self.ready.iter().take(RECENT));
+        }
+        Ok(&self.ready)
+    }
+
+    /// Looks until some are there or the deadline has passed; `false`: the time for polling is used
+    /// up.
+    fn poll(&mut self, interests: &mut [Interest<'_>], deadline: Deadline) -> Result<bool> {
+        // As the one that was there last: to look at a thousand of them would take too long.
+        let likely = interests.get(self.recent.first().copied().unwrap_or(0));
+        let is_local = likely.is_none_or(|interest| interest.half().shared.is_local);
         let mut busy_poll = BusyPoll::new(self.waiting, is_local);
         loop {
-            for _ in 0..busy_poll.spins() {
-                let ready = indices(interests, |interest| interest.look().unwrap_or(true));
-                if !ready.is_empty() {
-                    return Ok(ready);
+            for round in 0..busy_poll.spins() {
+                if round % ROUNDS == 0 {
+                    self.next = after(self.next, interests);
+                    self.look_at(interests, self.next);
+                }
+                self.look_at_recent(interests);
+                if !self.ready.is_empty() {
+                    return Ok(true);
                 }
                 core::hint::spin_loop();
             }
-            if deadline == Deadline::Now || !busy_poll.give_way() {
-                break;
+            // Before others run, all of them. Records and ends of one connection only, as both take
+            // longer than a look.
+            self.keep(interests, |interest| interest.look().unwrap_or(true));
+            self.attend_next(interests);
+            if !self.ready.is_empty() || time_left(deadline)?.is_none() {
+                return Ok(true);
+            }
+            if !busy_poll.give_way() {
+                return Ok(false);
             }
         }
+    }
+
+    /// Keeps the indices of all that are ready.
+    fn keep<'a>(
+        &mut self,
+        interests: &mut [Interest<'a>],
+        mut is_ready: impl FnMut(&mut Interest<'a>) -> bool,
+    ) {
+        for (index, interest) in interests.iter_mut().enumerate() {
+            if is_ready(interest) {
+                self.ready.push(index);
+            }
+        }
+    }
+
+    /// Looks at those that were there last.
+    #[inline]
+    fn look_at_recent(&mut self, interests: &mut [Interest<'_>]) {
+        for at in 0..self.recent.len() {
+            self.look_at(interests, self.recent[at]);
+        }
+        self.ready.sort_unstable();
+        self.ready.dedup();
+    }
+
+    #[inline]
+    fn look_at(&mut self, interests: &mut [Interest<'_>], index: usize) {
+        let is_there = |interest: &mut Interest<'_>| interest.look().unwrap_or(true);
+        if interests.get_mut(index).is_some_and(is_there) {
+            self.ready.push(index);
+        }
+    }
+
+    /// Takes the records of one connection, the next one, and sees whether it has ended.
+    fn attend_next(&mut self, interests: &mut [Interest<'_>]) {
+        self.next_connection = after(self.next_connection, interests);
+        let next = interests.get_mut(self.next_connection);
+        if self.ready.is_empty() && next.is_some_and(Interest::attend) {
+            self.ready.push(self.next_connection);
+        }
+    }
+
+    /// Sleeps until some are there or the deadline has passed.
+    fn sleep(&mut self, interests: &mut [Interest<'_>], deadline: Deadline) -> Result<()> {
         self.watch(interests)?;
         loop {
             for shared in self.watched.iter().filter_map(Weak::upgrade) {
                 // Errors are found again by those whom they concern.
                 let _ = shared.fall_asleep(self.sleeper.id);
             }
-            let ready = indices(interests, Interest::arm);
-            if !ready.is_empty() {
-                return Ok(ready);
+            self.keep(interests, Interest::arm);
+            if !self.ready.is_empty() {
+                return Ok(());
             }
-            match deadline.left() {
-                Ok(left) => self.sleeper.sleep(left)?,
-                Err(crate::Error::WouldBlock | crate::Error::TimedOut) => return Ok(ready),
-                Err(error) => return Err(error),
+            match time_left(deadline)? {
+                Some(left) => self.sleeper.sleep(left)?,
+                None => return Ok(()),
             }
         }
     }
@@ -157,12 +258,20 @@ impl Drop for WaitSet {
     }
 }
 
-/// The indices of those that are ready.
-fn indices<'a>(
-    interests: &mut [Interest<'a>],
-    mut is_ready: impl FnMut(&mut Interest<'a>) -> bool,
-) -> Vec<usize> {
-    let each = interests.iter_mut().enumerate();
-    each.filter_map(|(index, interest)| is_ready(interest).then_some(index))
-        .collect()
+/// The index behind another one, without end.
+#[inline]
+fn after(index: usize, interests: &[Interest<'_>]) -> usize {
+    match index + 1 {
+        next if next < interests.len() => next,
+        _ => 0,
+    }
+}
+
+/// For how long a wait may go on (none: without limit); `None`: the deadline has passed.
+fn time_left(deadline: Deadline) -> Result<Option<Option<Duration>>> {
+    match deadline.left() {
+        Ok(left) => Ok(Some(left)),
+        Err(Error::WouldBlock | Error::TimedOut) => Ok(None),
+        Err(error) => Err(error),
+    }
 }

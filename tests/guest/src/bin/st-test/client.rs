@@ -8,16 +8,17 @@ use guest_tests::{Suite, counter, text};
 use runtime::time::Duration;
 use scif::NodeId;
 use st::{
-    Connection, Deadline, Error, Flags, Header, Interest, Local, Memory, Operation, PortId,
-    Receiver, Refused, Remote, Sender, Target, WaitSet, Waiting, connect,
+    Connection, Deadline, Error, Flags, Header, Local, Memory, Operation, PortId, Receiver,
+    Refused, Remote, Sender, Target, Waiting, connect,
 };
 
 use super::server::cross;
 use super::{
-    BYTES, COUNTER, Message, PORT, accepts, byte, deaths, kind, options, pattern, say, silence,
+    BYTES, COUNTER, Message, PORT, accepts, byte, deaths, kind, many, options, pattern, say,
+    silence,
 };
 
-type Checked<T = ()> = Result<T, String>;
+pub type Checked<T = ()> = Result<T, String>;
 
 /// Both halves of channel 0, and the connection.
 pub struct Peer {
@@ -58,7 +59,7 @@ impl Peer {
     }
 }
 
-fn of(kind: u32, number: u64) -> Message {
+pub fn of(kind: u32, number: u64) -> Message {
     Message {
         kind,
         number,
@@ -76,11 +77,11 @@ fn part(kind: u32, at: usize, length: usize, seed: u32) -> Message {
     }
 }
 
-fn ensure(condition: bool, what: &str) -> Checked {
+pub fn ensure(condition: bool, what: &str) -> Checked {
     condition.then_some(()).ok_or_else(|| what.into())
 }
 
-fn same<T: PartialEq + core::fmt::Debug>(found: T, expected: T) -> Checked {
+pub fn same<T: PartialEq + core::fmt::Debug>(found: T, expected: T) -> Checked {
     match found == expected {
         true => Ok(()),
         false => Err(alloc::format!("found {found:?}, expected {expected:?}")),
@@ -101,7 +102,7 @@ pub fn check(node: NodeId) -> i32 {
         }
     };
     type Check = fn(&mut Peer) -> Checked;
-    let checks: [(&str, Check); 18] = [
+    let checks: [(&str, Check); 20] = [
         ("headers arrive unchanged and in order", headers),
         ("no request while both look", no_requests),
         ("a put shows in the peer's memory alone", puts),
@@ -109,6 +110,7 @@ pub fn check(node: NodeId) -> i32 {
         ("a header comes behind its data", puts_with),
         ("data is got after a header", pull_gets),
         ("a full queue stops a push and no earlier", full),
+        ("several headers by one call", many::several),
         ("both directions at once", both_ways),
         ("a sleeper is woken", sleeps),
         ("places outside are refused", outside),
@@ -118,7 +120,8 @@ pub fn check(node: NodeId) -> i32 {
         ("memory is mapped once at a time", mapping),
         ("level 0 carries headers as they are", level0),
         ("level 0 moves data", level0_data),
-        ("one wait for many channels", wait_set),
+        ("one wait for many channels", many::wait_set),
+        ("one wait ends at its deadline", many::wait_set_in_time),
         ("unmapped under puts", storm),
     ];
     for (name, check) in checks {
@@ -501,32 +504,6 @@ fn level0_data(peer: &mut Peer) -> Checked {
     let local = Local::From(data.as_slice().into());
     let outside = peer.tx.raw(&beyond, None, local, Deadline::Never);
     same(outside, Err(Error::Outside))
-}
-
-fn wait_set(peer: &mut Peer) -> Checked {
-    let mut set = WaitSet::new().map_err(text("set"))?;
-    let (mut tx, mut rx) = peer.link.channel(1).map_err(text("channel"))?.split();
-    let soon = Deadline::after_ms(20).map_err(text("clock"))?;
-    let mut wait = |peer: &mut Peer, rx: &mut Receiver, deadline| {
-        let mut both = [Interest::Header(&mut peer.rx), Interest::Header(rx)];
-        set.wait(&mut both, deadline).map_err(text("wait"))
-    };
-    same(wait(peer, &mut rx, soon)?, vec![])?;
-    for round in 0..10 {
-        peer.say(of(kind::SLEEP, round))?;
-        same(wait(peer, &mut rx, Deadline::Never)?, vec![0])?;
-        peer.rx.pull::<Message>().map_err(text("answer"))?;
-        peer.say(Message {
-            at: 1,
-            ..of(kind::CROSS, 1)
-        })?;
-        tx.push(&0_u64).map_err(text("push"))?;
-        let ready = wait(peer, &mut rx, Deadline::Never)?;
-        ensure(!ready.is_empty(), "nothing is ready")?;
-        rx.pull::<u64>().map_err(text("pull"))?;
-        peer.rx.pull::<Message>().map_err(text("answer"))?;
-    }
-    Ok(())
 }
 
 fn storm(peer: &mut Peer) -> Checked {

@@ -4,10 +4,10 @@ use alloc::string::String;
 
 use guest_tests::{Suite, text};
 use scif::NodeId;
-use st::{Deadline, Error, Memory, Waiting};
+use st::{Deadline, Error, Interest, Memory, WaitSet, Waiting};
 
 use super::client::Peer;
-use super::{BYTES, Message, VICTIM_PORT, kind, options};
+use super::{BYTES, Message, PORT, VICTIM_PORT, kind, options};
 
 /// How the victim is waited for.
 const WAITING: [(&str, Waiting); 3] = [
@@ -16,12 +16,16 @@ const WAITING: [(&str, Waiting); 3] = [
     ("sleeping", Waiting::Sleep),
 ];
 
-/// Three victims that die in the middle of everything, one that dies beside a full queue, and a
-/// client with other options.
+/// Three victims that die in the middle of everything, three beside a wait for many channels, one
+/// beside a full queue, and a client with other options.
 pub fn check(suite: &mut Suite, node: NodeId) {
     for (name, waiting) in WAITING {
         let name = alloc::format!("a peer dies, {name}");
         suite.check(&name, dies(node, waiting));
+    }
+    for (name, waiting) in WAITING {
+        let name = alloc::format!("a peer dies beside a wait for many channels, {name}");
+        suite.check(&name, dies_watched(node, waiting));
     }
     suite.check("a peer dies beside a push that waits", dies_full(node));
     suite.check("other channels are refused", other_channels(node));
@@ -62,6 +66,24 @@ fn dies(node: NodeId, waiting: Waiting) -> Result<(), String> {
     // The memory is the program's again, whatever the end says.
     let _ = region.unmap();
     Ok(())
+}
+
+/// The wait has no deadline and another peer, which stays silent and lives.
+fn dies_watched(node: NodeId, waiting: Waiting) -> Result<(), String> {
+    let mut living = Peer::connect(node, PORT)?;
+    let mut peer = Peer::connect(node, VICTIM_PORT)?;
+    let mut set = WaitSet::new().map_err(text("set"))?;
+    set.set_waiting(waiting);
+    peer.say(of(kind::DIE_QUIETLY))?;
+    let mut both = [
+        Interest::Header(&mut living.rx),
+        Interest::Header(&mut peer.rx),
+    ];
+    let ready = set.wait(&mut both, Deadline::Never).map_err(text("wait"))?;
+    expect(ready == [1], ready)?;
+    let end = peer.rx.pull::<u64>().err();
+    expect(end.is_some_and(Error::is_end), end)?;
+    living.say(of(kind::CLOSE))
 }
 
 fn dies_full(node: NodeId) -> Result<(), String> {
