@@ -25,8 +25,9 @@
 //! | `st_rtt` | 8 | ns | a header by push and pull and one back (Scheduled Transfers) |
 //! | `st_put_rtt` | 8 | ns | the same, each header after 8 bytes that are put |
 //! | `st_stream` | 32 | bytes_per_s | headers one way |
+//! | `st_stream_several` | 32 | bytes_per_s | the same, 16 sent and taken by a call |
 //! | `st_put`, `st_get` | bytes | bytes_per_s | put and get |
-//! | `st_idle_rtt` | connections | ns | as `st_rtt`, beside idle connections |
+//! | `st_idle_rtt` | connections | ns | as `st_rtt`, by waits for it and for idle ones |
 //! | `rdma_write_rtt` | 8 | ns | a word by RDMA WRITE and one back, both polling memory |
 //! | `rdma_send_rtt` | 64 | ns | a SEND and one back, by polled queues or completion channels |
 //! | `rdma_stream` | 64 | bytes_per_s | SENDs one way, one of 16 signaled |

@@ -51,8 +51,9 @@ tests:
   bandwidth          rma_write rma_read pio_write pio_read stream file_stream
   costs              register map connect pairs
   growth             idle windows pages st_idle; the first two with the memory of each
-  transfers          st_rtt st_put_rtt st_stream st_put st_get: Scheduled Transfers, by push and
-                     pull, headers one way, put and get
+  transfers          st_rtt st_put_rtt st_stream st_stream_several st_put st_get: Scheduled
+                     Transfers, by push and pull, headers one way by one call each or 16 by one,
+                     put and get
   verbs              rdma_write_rtt rdma_send_rtt rdma_stream rdma_write rdma_read rdma_pairs: RDMA
                      verbs, by words that are written, messages, transfers, many queue pairs
   own                own_rma_write own_rma_read own_register copy_register (to compare with)
@@ -106,7 +107,14 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("growth", &["idle", "windows", "pages", "st_idle"]),
     (
         "transfers",
-        &["st_rtt", "st_put_rtt", "st_stream", "st_put", "st_get"],
+        &[
+            "st_rtt",
+            "st_put_rtt",
+            "st_stream",
+            "st_stream_several",
+            "st_put",
+            "st_get",
+        ],
     ),
     (
         "verbs",

@@ -10,7 +10,10 @@ use runtime::sync::Mutex;
 use runtime::thread;
 use runtime::time::Duration;
 use scif::{Memory, Port, PortId};
-use st::{Connection, Deadline, Listener, Options, Receiver, Region, Remote, Sender, Waiting};
+use st::{
+    Connection, Deadline, Interest, Listener, Options, Receiver, Region, Remote, Sender, WaitSet,
+    Waiting,
+};
 use zerocopy::{FromBytes, Immutable, IntoBytes, TryFromBytes};
 
 use super::bandwidth::{self, Buffer, SEED};
@@ -34,6 +37,15 @@ const FIRST_ORDER: u64 = 10_000;
 /// A header in full.
 type Header = [u64; 4];
 
+/// The header with this number.
+#[inline]
+fn header(number: u64) -> Header {
+    [number, !number, !number, !number]
+}
+
+/// Headers of one call of the tests that send several.
+const SEVERAL: usize = 16;
+
 /// The orders of a client. Every order but the last one is answered by a header of a word.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, TryFromBytes)]
 #[repr(u64)]
@@ -50,10 +62,14 @@ enum Verb {
     Fill = 5,
     /// The checksum of the mapped memory.
     Sum = 6,
-    /// Let this connection be. Has no answer.
+    /// Let this connection be idle. Has no answer.
     Stay = 7,
-    /// Close all connections that stay.
+    /// Close all connections that are idle.
     Forget = 8,
+    /// As `Take`, several headers by one call.
+    TakeSome = 9,
+    /// As `Echo`, by a wait for this connection and for all that are idle.
+    EchoWatching = 10,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
@@ -100,6 +116,39 @@ fn waiting(wait: Wait) -> Waiting {
     }
 }
 
+/// Channels on which nothing happens.
+type Idle = Vec<(Sender, Receiver)>;
+
+/// A wait for a channel and for all that are idle.
+struct Watch<'a> {
+    set: WaitSet,
+    /// The channel, then the idle ones.
+    interests: Vec<Interest<'a>>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(receiver: &'a mut Receiver, idle: &'a mut Idle, waiting: Waiting) -> Result<Self> {
+        let idle = idle.iter_mut().map(|(_, receiver)| receiver);
+        let all = core::iter::once(receiver).chain(idle);
+        let mut set = WaitSet::new()?;
+        set.set_waiting(waiting);
+        Ok(Self {
+            set,
+            interests: all.map(Interest::Header).collect(),
+        })
+    }
+
+    /// The next header of the channel.
+    #[inline]
+    fn pull(&mut self) -> Result<u64> {
+        let ready = self.set.wait(&mut self.interests, Deadline::Never)?;
+        match (ready, self.interests.first_mut()) {
+            ([0], Some(Interest::Header(receiver))) => Ok(receiver.pull()?),
+            _ => Err("something happened on an idle connection".into()),
+        }
+    }
+}
+
 /// One end: a channel, and memory that both ends have mapped on it.
 struct End {
     sender: Sender,
@@ -134,7 +183,7 @@ impl End {
     }
 
     /// Does what the client orders until it goes.
-    fn attend(&mut self, idle: &Mutex<Vec<Connection>>) -> Result {
+    fn attend(&mut self, idle: &Mutex<Idle>) -> Result {
         loop {
             self.set_waiting(Waiting::Adaptive);
             // The client has gone when there is none.
@@ -146,11 +195,16 @@ impl End {
                 Verb::Echo => self.echo(order.argument)?,
                 Verb::EchoPuts => self.echo_puts(order.argument)?,
                 Verb::Take => self.take(order.argument)?,
+                Verb::TakeSome => self.take_some(order.argument)?,
                 Verb::Fill => {
                     fill(&self.own, self.own.len(), order.argument)?;
                     0
                 }
                 Verb::Sum => sum(&self.own, self.own.len())?,
+                Verb::EchoWatching => {
+                    let (rounds, waiting) = (order.argument, order.waiting());
+                    self.echo_watching(rounds, &mut idle.lock(), waiting)?
+                }
                 Verb::Forget => core::mem::take(&mut *idle.lock()).len() as u64,
                 Verb::Serve | Verb::Stay => return Err("an order that comes first only".into()),
             };
@@ -174,11 +228,32 @@ impl End {
         Ok(0)
     }
 
+    fn echo_watching(&mut self, rounds: u64, idle: &mut Idle, waiting: Waiting) -> Result<u64> {
+        let mut watch = Watch::new(&mut self.receiver, idle, waiting)?;
+        for _ in 0..rounds {
+            let number = watch.pull()?;
+            self.sender.push(&number)?;
+        }
+        Ok(0)
+    }
+
     fn take(&mut self, headers: u64) -> Result<u64> {
         let mut right = 0;
         for number in 0..headers {
-            let wanted = [number, !number, !number, !number];
-            right += u64::from(self.receiver.pull::<Header>()? == wanted);
+            right += u64::from(self.receiver.pull::<Header>()? == header(number));
+        }
+        Ok(right)
+    }
+
+    fn take_some(&mut self, headers: u64) -> Result<u64> {
+        let (mut taken, mut right) = (0, 0);
+        let mut some = [Header::default(); SEVERAL];
+        while taken < headers {
+            let count = self.receiver.pull_some(&mut some)?;
+            for (number, found) in (taken..).zip(&some[..count]) {
+                right += u64::from(*found == header(number));
+            }
+            taken += count as u64;
         }
         Ok(right)
     }
@@ -203,7 +278,7 @@ pub fn serve(port: Port) -> Result {
         // A client that has gone meanwhile wants nothing.
         let Ok(order) = first else { continue };
         if order.verb()? == Verb::Stay {
-            idle.lock().push(link);
+            idle.lock().push(halves);
             continue;
         }
         let idle = idle.clone();
@@ -216,6 +291,26 @@ pub fn serve(port: Port) -> Result {
         thread::spawn(attend).context("a thread")?;
     }
 }
+
+/// How many headers a call of a stream sends and takes.
+#[derive(Clone, Copy)]
+enum Calls {
+    One,
+    /// [`SEVERAL`].
+    Several,
+}
+
+impl Calls {
+    fn verb(self) -> Verb {
+        match self {
+            Self::One => Verb::Take,
+            Self::Several => Verb::TakeSome,
+        }
+    }
+}
+
+/// Round trips that do not count.
+const WARM_UP: u64 = 20;
 
 /// The measuring end.
 struct Client<'a> {
@@ -287,22 +382,50 @@ impl<'a> Client<'a> {
         Ok(times)
     }
 
-    /// The number of rounds that make a repetition, after some that do not count.
-    fn rounds(&mut self, puts: bool) -> Result<u64> {
-        const WARM_UP: u64 = 20;
-        let warm = self.play(puts, WARM_UP)?;
-        Ok(self
-            .settings
-            .rounds(warm.iter().sum::<f64>() / WARM_UP as f64))
+    /// The same by waits for this connection and for all that are idle, at both ends.
+    fn play_watching(&mut self, idle: &mut Idle, rounds: u64) -> Result<Vec<f64>> {
+        self.order(Verb::EchoWatching, rounds)?;
+        let mut times = Vec::with_capacity(rounds as usize);
+        let mut watch = Watch::new(&mut self.end.receiver, idle, self.waiting)?;
+        let mut last = ticks();
+        for number in 1..=rounds {
+            self.end.sender.push(&number)?;
+            let back = watch.pull()?;
+            let now = ticks();
+            times.push(self.settings.rate.between(last, now));
+            last = now;
+            if back != number {
+                return Err("a wrong header came back".into());
+            }
+        }
+        drop(watch);
+        self.answer()?;
+        Ok(times)
     }
 
-    /// Nanoseconds until the other end has taken `headers` headers.
-    fn pour(&mut self, headers: u64) -> Result<f64> {
-        self.order(Verb::Take, headers)?;
+    /// The number of rounds that make a repetition, by some that do not count.
+    fn rounds(&self, warm: &[f64]) -> u64 {
+        let mean = warm.iter().sum::<f64>() / warm.len().max(1) as f64;
+        self.settings.rounds(mean)
+    }
+
+    /// Nanoseconds until the other end has taken `headers` headers, sent one or several by a call.
+    fn pour(&mut self, headers: u64, by: Calls) -> Result<f64> {
+        self.order(by.verb(), headers)?;
         let start = ticks();
-        for number in 0..headers {
-            let header: Header = [number, !number, !number, !number];
-            self.end.sender.push(&header)?;
+        match by {
+            Calls::One => {
+                for number in 0..headers {
+                    self.end.sender.push(&header(number))?;
+                }
+            }
+            Calls::Several => {
+                for first in (0..headers).step_by(SEVERAL) {
+                    let some: [_; SEVERAL] = core::array::from_fn(|at| header(first + at as u64));
+                    let count = (headers - first).min(SEVERAL as u64) as usize;
+                    self.end.sender.push_all(&some[..count])?;
+                }
+            }
         }
         match self.answer()? == headers {
             true => Ok(self.settings.rate.between(start, ticks())),
@@ -329,8 +452,13 @@ pub fn run(settings: &Settings) -> Result {
             }
         }
     }
-    if settings.wants("st_stream") {
-        stream(settings).context("st_stream")?;
+    for (test, by) in [
+        ("st_stream", Calls::One),
+        ("st_stream_several", Calls::Several),
+    ] {
+        if settings.wants(test) {
+            stream(settings, test, by).context(test)?;
+        }
     }
     for (test, toward) in [("st_put", true), ("st_get", false)] {
         if settings.wants(test) {
@@ -346,7 +474,8 @@ pub fn run(settings: &Settings) -> Result {
 fn round_trips(settings: &Settings, test: &str, puts: bool, wait: Wait) -> Result {
     const SIZE: u64 = size_of::<u64>() as u64;
     let mut client = Client::open(settings, waiting(wait), SIZE)?;
-    let rounds = client.rounds(puts)?;
+    let warm = client.play(puts, WARM_UP)?;
+    let rounds = client.rounds(&warm);
     let mut samples = Samples::new();
     for repetition in 1..=settings.repetitions {
         settings.repetition(test, SIZE, repetition)?;
@@ -359,25 +488,25 @@ fn round_trips(settings: &Settings, test: &str, puts: bool, wait: Wait) -> Resul
 }
 
 /// One stream after the other, as streams of messages.
-fn stream(settings: &Settings) -> Result {
+fn stream(settings: &Settings, test: &str, by: Calls) -> Result {
     const RUNS: u64 = 5;
     const WARM_UP: u64 = 32;
     const SIZE: u64 = size_of::<Header>() as u64;
     let mut client = Client::open(settings, Waiting::Adaptive, SIZE)?;
-    client.pour(WARM_UP)?;
-    let one = client.pour(WARM_UP)? / WARM_UP as f64;
+    client.pour(WARM_UP, by)?;
+    let one = client.pour(WARM_UP, by)? / WARM_UP as f64;
     let count = (settings.rounds(one) / RUNS).max(WARM_UP);
     let mut samples = Samples::new();
     for repetition in 1..=settings.repetitions {
-        settings.repetition("st_stream", SIZE, repetition)?;
+        settings.repetition(test, SIZE, repetition)?;
         let mut rates = Vec::new();
         for _ in 0..RUNS {
-            let nanoseconds = client.pour(count)?;
+            let nanoseconds = client.pour(count, by)?;
             rates.push((count * SIZE) as f64 * 1e9 / nanoseconds.max(1.0));
         }
         samples.add(rates);
     }
-    settings.print("st_stream", SIZE, Unit::BytesPerSecond, samples);
+    settings.print(test, SIZE, Unit::BytesPerSecond, samples);
     Ok(())
 }
 
@@ -405,27 +534,28 @@ fn transfers(settings: &Settings, test: &str, toward: bool) -> Result {
     client.compare(buffer.sum(bytes))
 }
 
-/// Round trips beside connections that are only there.
+/// Round trips beside connections that are only there: each is attached and watched at both ends.
 fn idle(settings: &Settings) -> Result {
     /// Bytes of the yardstick's ball: a cache line.
     const LINE: u64 = 64;
     let test = "st_idle_rtt";
     let wait = settings.polling();
     let mut client = Client::open(settings, waiting(wait), LINE)?;
-    let mut open = Vec::new();
+    let mut open = Idle::new();
     with_table(settings, LINE, |play| {
         for count in growth::steps(settings, &[1, 10, 100, 1000], 1000) {
             while (open.len() as u64) < count {
                 settings.progress("connecting", open.len() as u64, 1);
                 let stay = Order::new(Verb::Stay, Waiting::Adaptive, 0);
-                let (link, _) = connect(settings, stay).context("one more connection")?;
-                open.push(link);
+                let (_, halves) = connect(settings, stay).context("one more connection")?;
+                open.push(halves);
             }
-            let (rounds, yards) = (client.rounds(false)?, rounds_of(settings, play)?);
+            let warm = client.play_watching(&mut open, WARM_UP)?;
+            let (rounds, yards) = (client.rounds(&warm), rounds_of(settings, play)?);
             let (mut samples, mut yard) = (Samples::new(), Samples::new());
             for repetition in 1..=settings.repetitions {
                 settings.repetition(test, count, repetition)?;
-                samples.add(client.play(false, rounds)?);
+                samples.add(client.play_watching(&mut open, rounds)?);
                 yard.add(play(yards)?);
             }
             growth::print_both(settings, test, count, [samples, yard], Some(wait));
