@@ -6,6 +6,7 @@ for compiler in '' -clang; do
     socket-streams$compiler || failed=1
     socket-messages$compiler || failed=1
     st-transfers$compiler || failed=1
+    st-names$compiler || failed=1
     block-store-server$compiler 2 &
     server=$!
     block-store-client$compiler 0 || failed=1

@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod fence;
 mod level0;
 mod level1;
 mod memory;
@@ -150,18 +151,4 @@ unsafe extern "C" fn st_detach(handle: *mut *mut Peer) -> c_int {
         handle.write(null_mut());
     }
     0
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn st_fence(handle: *mut Peer) -> c_int {
-    // SAFETY: the same contract.
-    unsafe { on(handle, |call| call.0.sender.lock().fence().map_err(number)) }
-}
-
-/// The other name of `st_fence`, for programs that declare it themselves: `st.h` gives both names
-/// one function.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn st_flush(handle: *mut Peer) -> c_int {
-    // SAFETY: the same contract.
-    unsafe { st_fence(handle) }
 }
