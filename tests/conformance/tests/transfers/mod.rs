@@ -18,6 +18,8 @@ use memory::Space;
 
 /// Steps after which a call that has not ended waits for ever.
 const MOST_STEPS: usize = 20_000;
+/// Steps of a frozen node before it is lost.
+const FROZEN_STEPS: usize = 500;
 /// Steps after which a call that sleeps looks by itself.
 const LONGEST: usize = 1000;
 
@@ -67,6 +69,8 @@ pub struct Simulated {
     /// Their results.
     connected: BTreeMap<u64, Result<usize, Errno>>,
     fault: Option<String>,
+    /// The second program makes no step.
+    is_frozen: bool,
 }
 
 /// The result of a call: `None` when it has to wait.
@@ -112,6 +116,7 @@ impl Simulated {
             connecting: VecDeque::new(),
             connected: BTreeMap::new(),
             fault: None,
+            is_frozen: false,
         }
     }
 
@@ -397,6 +402,10 @@ impl Simulated {
     }
 
     fn work(&mut self, number: u32) {
+        let of_frozen = |job: &Job| self.is_frozen && job.side == 1;
+        if self.jobs.get(&number).is_some_and(of_frozen) {
+            return;
+        }
         let Some(mut job) = self.jobs.remove(&number) else {
             return;
         };
@@ -543,15 +552,28 @@ impl Driver for Simulated {
         Ok(())
     }
 
-    fn lose(&mut self, _loss: NodeFailure) -> Checked {
-        for connection in self.live_connections(1) {
-            self.connections[connection].ends.cut_power(1);
+    fn lose(&mut self, loss: NodeFailure) -> Checked {
+        self.is_frozen = loss == NodeFailure::Freeze;
+        if self.is_frozen {
+            for _ in 0..FROZEN_STEPS {
+                self.step();
+            }
         }
-        self.forget(1);
+        for connection in self.live_connections(1) {
+            let ends = &mut self.connections[connection].ends;
+            match loss {
+                NodeFailure::Power => ends.cut_power(1),
+                NodeFailure::Freeze | NodeFailure::Cut => ends.cut(),
+            }
+        }
+        if loss == NodeFailure::Power {
+            self.forget(1);
+        }
         Ok(())
     }
 
     fn restore(&mut self, _loss: NodeFailure) -> Checked {
+        self.is_frozen = false;
         Ok(())
     }
 }

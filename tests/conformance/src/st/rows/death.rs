@@ -178,14 +178,19 @@ const SILENCE_MS: u64 = 6000;
 
 fn node_lost(bench: &mut Bench<'_>) -> Checked {
     if bench.place() == Place::Sim {
-        let scene = begin(bench)?;
-        bench.driver().lose(NodeFailure::Power)?;
-        // Some may be on their way, and are lost with it.
-        return finish(bench, scene, 0);
+        // Steps are its time, and some headers may be on their way and are lost.
+        return each_loss(bench, |_| Ok(()), 0);
     }
     let milliseconds = SILENCE_MS;
     let before = bench.word((Side::A, Call::Silence { milliseconds }))?;
-    let result = each_loss(bench);
+    // Of a node that comes back too: it is to notice that it was lost.
+    let shorten = |bench: &mut Bench<'_>| {
+        let milliseconds = SILENCE_MS;
+        bench
+            .word((Side::B, Call::Silence { milliseconds }))
+            .map(drop)
+    };
+    let result = each_loss(bench, shorten, 10);
     let milliseconds = before as u64;
     for side in [Side::A, Side::B] {
         bench.word((side, Call::Silence { milliseconds }))?;
@@ -193,15 +198,18 @@ fn node_lost(bench: &mut Bench<'_>) -> Checked {
     result
 }
 
-fn each_loss(bench: &mut Bench<'_>) -> Checked {
+/// `begin_with` comes first each time; A then pulls `arrived` headers at least.
+fn each_loss(
+    bench: &mut Bench<'_>,
+    begin_with: impl Fn(&mut Bench<'_>) -> Checked,
+    arrived: u64,
+) -> Checked {
     for loss in [NodeFailure::Power, NodeFailure::Freeze, NodeFailure::Cut] {
         let named = |what| format!("{loss:?}: {what}");
-        // Of a node that comes back too: it is to notice that it was lost.
-        let milliseconds = SILENCE_MS;
-        bench.word((Side::B, Call::Silence { milliseconds }))?;
+        begin_with(bench)?;
         let scene = begin(bench).map_err(named)?;
         bench.driver().lose(loss)?;
-        let found = finish(bench, scene, 10);
+        let found = finish(bench, scene, arrived);
         bench.driver().restore(loss)?;
         found.map_err(named)?;
         bench.clear()?;

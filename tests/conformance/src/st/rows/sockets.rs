@@ -1,10 +1,11 @@
 //! Sockets and their options.
 
 use alloc::format;
+use alloc::vec::Vec;
 
 use crate::errno::{
     EACCES, EADDRINUSE, EADDRNOTAVAIL, ECONNREFUSED, ECONNRESET, EHOSTUNREACH, EINPROGRESS, EINVAL,
-    EISCONN, ENOPROTOOPT, EOPNOTSUPP, EPROTO, EPROTOTYPE,
+    EISCONN, ENOPROTOOPT, EOPNOTSUPP, EPROTO, EPROTOTYPE, ETIMEDOUT,
 };
 use crate::st::bench::{Ask, Bench, Checked, Memory, Place, Side, Socket, ensure, number::*};
 use crate::st::call::Call;
@@ -83,8 +84,8 @@ pub const SOCKETS: &[Row] = &[
     row(
         11,
         "connect to a port without listener, to a node that is not there, to a SCIF server that \
-         talks",
-        "`ECONNREFUSED`, `EHOSTUNREACH`, `ECONNREFUSED`; no trace",
+         talks, to one that accepts and says nothing",
+        "`ECONNREFUSED`, `EHOSTUNREACH`, `ECONNREFUSED`, after 30 s `ETIMEDOUT`; no trace",
         nobody,
     )
     .except(SOCKET),
@@ -362,8 +363,34 @@ fn nobody(bench: &mut Bench<'_>) -> Checked {
         bench.ok((Side::B, Call::Close { socket: into }))?;
         bench.ok(socket.close())?;
     }
+    mute(bench, server, port)?;
     bench.ok((Side::B, Call::Close { socket: server }))?;
     bench.settles_at(&before)
+}
+
+/// The same server says nothing: both kinds of sockets wait side by side.
+fn mute(bench: &mut Bench<'_>, server: u64, port: u64) -> Checked {
+    let mut waiting = Vec::new();
+    for bypass in [0, 1] {
+        let socket = bench.socket_with(Side::A, &[(ST_BYPASS, bypass)])?;
+        let connecting = bench.begin(bench.connect(socket, port))?;
+        let into = bench.slot();
+        let call = Call::ScifAccept {
+            socket: server,
+            into,
+        };
+        let accepting = bench.begin((Side::B, call))?;
+        bench.ends(accepting, Ok(0))?;
+        waiting.push((socket, into, connecting));
+    }
+    for (socket, into, connecting) in waiting {
+        let reply = bench.take(connecting)?;
+        let is_right = reply.result == Err(ETIMEDOUT);
+        ensure(is_right, || format!("a server that says nothing: {reply}"))?;
+        bench.ok((Side::B, Call::Close { socket: into }))?;
+        bench.ok(socket.close())?;
+    }
+    Ok(())
 }
 
 fn bind(bench: &mut Bench<'_>) -> Checked {
