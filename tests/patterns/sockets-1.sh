@@ -5,6 +5,8 @@ for program in socket-streams socket-messages st-transfers; do
     $program serve || failed=1
     $program call 0 || failed=1
 done
+st-matrix work || failed=1
+st-matrix host host || failed=1
 block-store-client 0 || failed=1
 block-store-server 2 || failed=1
 exit "$failed"

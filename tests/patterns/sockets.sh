@@ -7,6 +7,10 @@ for compiler in '' -clang; do
     socket-messages$compiler || failed=1
     st-transfers$compiler || failed=1
     st-names$compiler || failed=1
+    st-matrix$compiler work &
+    worker=$!
+    st-matrix$compiler host node0 || failed=1
+    wait "$worker" || failed=1
     block-store-server$compiler 2 &
     server=$!
     block-store-client$compiler 0 || failed=1
