@@ -31,8 +31,8 @@ impl Host for Unconnected {
 
     fn receive(&mut self, _lane: LaneId, _target: Target<'_>) {}
 
-    fn expose(&mut self, _lane: LaneId, _place: Place, _writes: bool) -> Option<u64> {
-        None
+    fn expose(&mut self, _lane: LaneId, _place: Place, _writes: bool) -> Result<u64, NotMoved> {
+        Err(NotMoved::Ended)
     }
 
     fn withdraw(&mut self, _lane: LaneId, _window: u64) {}

@@ -108,6 +108,8 @@ pub struct Program {
     pub windows_left: usize,
     /// The buses of its lanes have atomic operations.
     pub has_atomics: bool,
+    /// There is a driver, which makes windows.
+    pub has_driver: bool,
 }
 
 impl Program {
@@ -122,6 +124,7 @@ impl Program {
             ring: 1 << 16,
             windows_left: usize::MAX,
             has_atomics: true,
+            has_driver: true,
         }
     }
 
@@ -287,14 +290,18 @@ impl Host for Program {
         }
     }
 
-    fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Option<u64> {
-        self.windows_left = self.windows_left.checked_sub(1)?;
+    fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Result<u64, NotMoved> {
         let end = self.end(lane);
+        if !self.has_driver || end.connection.borrow().has_ended {
+            return Err(NotMoved::Ended);
+        }
+        let left = self.windows_left.checked_sub(1);
+        self.windows_left = left.ok_or(NotMoved::NoWindow)?;
         let mut connection = end.connection.borrow_mut();
         connection.next_window += 1;
         let number = connection.next_window;
         connection.windows[end.own].insert(number, (place, writes));
-        Some(number)
+        Ok(number)
     }
 
     fn withdraw(&mut self, lane: LaneId, window: u64) {

@@ -81,8 +81,11 @@ pub trait Host {
     fn receive(&mut self, lane: LaneId, target: Target<'_>);
 
     /// Makes memory of the program a window of a lane, which a peer may write to or only read; its
-    /// number, by which the peer names it. `None`: there is no room for another window.
-    fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Option<u64>;
+    /// number, by which the peer names it.
+    ///
+    /// # Errors
+    /// `Ended`; `NoWindow`: there is no room for another window.
+    fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Result<u64, NotMoved>;
 
     /// Ends a window of the own memory. When this returns nobody copies to or from it.
     fn withdraw(&mut self, lane: LaneId, window: u64);

@@ -349,4 +349,4 @@ pub enum Error {
 }
 
 /// The result of a call.
-pub type Result<T> = core::result::Result<T, Error>;
+pub type Result<T, E = Error> = core::result::Result<T, E>;

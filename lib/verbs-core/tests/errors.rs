@@ -8,7 +8,7 @@ use verbs_core::attributes::Attributes;
 use verbs_core::demo::BASE;
 use verbs_core::keys::Region;
 use verbs_core::types::WcStatus::{
-    LocProtErr, LocQpOpErr, RemAccessErr, RemInvReqErr, RemOpErr, Success, WrFlushErr,
+    LocProtErr, LocQpOpErr, RemAccessErr, RemInvReqErr, RemOpErr, RetryExcErr, Success, WrFlushErr,
 };
 use verbs_core::types::{Access, AttributeMask as M, EventType, Opcode, QpState};
 use verbs_core::work::{ReceiveRequest, Segment, SendRequest};
@@ -170,4 +170,19 @@ fn nothing_is_checked_for_no_bytes() {
     left.post(SendRequest::new(2, Opcode::RdmaRead, Vec::new()));
     settle(&mut left, &mut right);
     assert_eq!(left.send_results(), [(1, Success), (2, Success)]);
+}
+
+/// A program may ask for a window of a driver that has just died, before it finds the end of its
+/// connections.
+#[test]
+fn who_has_lost_the_lane_does_not_call_it_a_lack_of_windows() {
+    let (mut left, mut right) = pair(&Setup::default());
+    let key = other_region(&mut right, ALL);
+    write(&mut left, 0, 8, key);
+    right.program.has_driver = false;
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), []);
+    right.program.cut(pair::LANE);
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [(1, RetryExcErr)]);
 }

@@ -306,15 +306,20 @@ impl Host for Lanes {
         }
     }
 
-    fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Option<u64> {
+    fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Result<u64, NotMoved> {
         let Self { memory, lanes, .. } = self;
-        match lanes.get_mut(lane.0 as usize)?.as_mut()? {
-            Lane::Stream(stream) => stream.expose(memory.range(place)?, writes),
+        let lane = lanes.get_mut(lane.0 as usize).and_then(Option::as_mut);
+        match lane.ok_or(NotMoved::Ended)? {
+            Lane::Stream(stream) => {
+                // It is not there when the program has unmapped what it has registered.
+                let range = memory.range(place).ok_or(NotMoved::NoWindow)?;
+                stream.expose(range, writes)
+            }
             Lane::Local(local) => {
                 let number = local.next_window;
                 local.next_window += 1;
                 local.windows.insert(number, place);
-                Some(number)
+                Ok(number)
             }
         }
     }

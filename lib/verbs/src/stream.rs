@@ -149,17 +149,22 @@ impl Stream {
     // ---- Windows ----
 
     /// Makes memory a window.
-    pub fn expose(&mut self, range: Range<'_>, writes: bool) -> Option<u64> {
-        let (pages, ahead) = range.around()?;
+    pub fn expose(&mut self, range: Range<'_>, writes: bool) -> Result<u64, NotMoved> {
+        let (pages, ahead) = range.around().ok_or(NotMoved::NoWindow)?;
         let protection = match writes {
             true => Protection::all(),
             false => Protection::READ,
         };
-        let offset = raw::register(self.fd(), pages, 0, protection.bits(), 0).ok()?;
+        let registered = raw::register(self.fd(), pages, 0, protection.bits(), 0);
+        let mut ended = |error| self.not_moved(scif::Error::from_errno(error));
+        let offset = registered.map_err(|error| match ended(error) {
+            NotMoved::Ended => NotMoved::Ended,
+            _ => NotMoved::NoWindow,
+        })?;
         let number = (offset as u64).wrapping_add(ahead as u64);
         let length = pages.bytes() as u64;
         self.windows.insert(number, (offset, length));
-        Some(number)
+        Ok(number)
     }
 
     /// Takes a window back.
@@ -205,6 +210,7 @@ impl Stream {
     }
 
     fn not_moved(&mut self, error: scif::Error) -> NotMoved {
+        self.is_dead |= matches!(error, scif::Error::Scif(Errno::NoDevice));
         match error {
             scif::Error::Scif(
                 Errno::ConnectionReset | Errno::NotConnected | Errno::NoDevice | Errno::Interrupted,

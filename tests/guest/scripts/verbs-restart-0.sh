@@ -8,6 +8,8 @@ another() { now=$(pid_of "$1"); [ -n "$now" ] && [ "$now" != "$2" ]; }
 
 verbs-storm 40 3 1 &
 storm=$!
+until_true test -e /tmp/verbs-storm-begun
+step storm-has-begun $? "$(ps)"
 for daemon in ibd micd ibd micd; do
     sleep 1
     before=$(pid_of "$daemon")

@@ -2,7 +2,7 @@
 //! that have come.
 
 use super::Context;
-use crate::host::{Host, LaneId, Place, Target};
+use crate::host::{Host, LaneId, NotMoved, Place, Target};
 use crate::keys::KeyedRange;
 use crate::objects::{Event, Exposed, Known, Lane, Route, record_bytes};
 use crate::queue_pair::{Pause, known};
@@ -294,16 +294,19 @@ impl Context {
             None => Answer::Denied,
             Some(reach) => {
                 let known = lane.exposed.get(&key).map(|exposed| exposed.window);
-                let window = known.or_else(|| self.make_window(host, id, key, &reach));
-                window.map_or(Answer::NoResources, |window| {
-                    Answer::Given(Grant {
+                let window = known.map_or_else(|| self.make_window(host, id, key, &reach), Ok);
+                match window {
+                    Ok(window) => Answer::Given(Grant {
                         start: reach.iova,
                         length: reach.length,
                         access: reach.access,
                         qp: reach.qp.unwrap_or(0),
                         window,
-                    })
-                })
+                    }),
+                    // The peer comes to know of the end, which is the reason.
+                    Err(NotMoved::Ended) => return,
+                    Err(_) => Answer::NoResources,
+                }
             }
         };
         self.objects.tell(id, Record::Granted(key, answer));
@@ -317,7 +320,7 @@ impl Context {
         id: LaneId,
         key: u32,
         reach: &KeyedRange,
-    ) -> Option<u64> {
+    ) -> Result<u64, NotMoved> {
         let place = Place {
             address: reach.start,
             length: reach.length as usize,
@@ -326,7 +329,7 @@ impl Context {
         let writes = reach.access.intersects(writes);
         let mut window = host.expose(id, place, writes);
         for _ in 0..MOST_EVICTED {
-            if window.is_some() || !self.objects.evict(host) {
+            if window != Err(NotMoved::NoWindow) || !self.objects.evict(host) {
                 break;
             }
             window = host.expose(id, place, writes);
@@ -334,9 +337,9 @@ impl Context {
         let window = window?;
         self.objects.stamp += 1;
         let stamp = self.objects.stamp;
-        let lane = self.objects.lanes.get_mut(&id)?;
+        let lane = self.objects.lanes.get_mut(&id).ok_or(NotMoved::Ended)?;
         lane.exposed.insert(key, Exposed { window, stamp });
-        Some(window)
+        Ok(window)
     }
 
     /// The peer of a lane has answered.

@@ -399,20 +399,20 @@ impl Host for Port {
         }
     }
 
-    fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Option<u64> {
+    fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Result<u64, NotMoved> {
         let (link, side) = place_of(lane);
         let mut net = self.net.borrow_mut();
         if !net.tick(self.program) {
-            return None;
+            return Err(NotMoved::Ended);
         }
         if net.windows_of(self.program) >= net.programs[self.program].most_windows {
-            return None;
+            return Err(NotMoved::NoWindow);
         }
         let link = &mut net.links[link];
         link.windows += 1;
         let number = link.windows;
         link.sides[side].windows.insert(number, (place, writes));
-        Some(number)
+        Ok(number)
     }
 
     fn withdraw(&mut self, lane: LaneId, window: u64) {

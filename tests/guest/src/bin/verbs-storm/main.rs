@@ -36,6 +36,8 @@ runtime::main!(main);
 /// Ports of the servers, and where both storms meet.
 const PORTS: [u16; 2] = [5410, 5411];
 const MEETING: u16 = 5412;
+/// A file that is there once the programs run: scripts that kill drivers wait for it.
+const BEGUN: &str = "/tmp/verbs-storm-begun";
 /// Longest life of a program between two kills.
 const LONGEST_LIFE_MS: u64 = 150;
 /// How long the other storm, or a session that must succeed, may take.
@@ -211,6 +213,7 @@ fn rage(suite: &mut Suite, kills: Option<u64>, seed: u64, node: NodeId) -> Resul
         let client = [String::from("client"), to, port];
         programs.push(start(&client, &mut random, &mut seeds)?);
     }
+    fs::write(BEGUN, b"").map_err(text(BEGUN))?;
     let mut done = 0;
     loop {
         sleep(Duration::from_millis(random.up_to(longest_life_ms(kills))));
