@@ -179,6 +179,89 @@ static void memory(void) {
     CHECK(!ibv_alloc_dm(context, &dm) && errno == EOPNOTSUPP);
 }
 
+/* One call for both kinds of memory. */
+static void memory_by_one_call(void) {
+    static char room[8192];
+    struct ibv_mr_init_attr attr = {
+        .length = 4096, .access = ALL, .addr = room, .iova = 0x7000 + ((uintptr_t)room & 4095),
+        .comp_mask = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA,
+    };
+    struct ibv_mr *mr = ibv_reg_mr_ex(pd, &attr);
+    CHECK(mr && mr->addr == room && mr->length == 4096 && mr->pd == pd);
+    /* It is a region as any other. */
+    GIVES(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, room, 8192, 0), 0);
+    CHECK(mr->length == 8192);
+    GIVES(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE), 0);
+    GIVES(ibv_dereg_mr(mr), 0);
+    attr.access = IBV_ACCESS_REMOTE_WRITE;
+    CHECK(!ibv_reg_mr_ex(pd, &attr) && errno == EINVAL);
+    attr.access = ALL;
+    uint64_t invalid[] = { 0, IBV_REG_MR_MASK_IOVA, IBV_REG_MR_MASK_BUF, IBV_REG_MR_MASK_FD,
+                           IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_FD_OFFSET };
+    for (size_t i = 0; i < sizeof invalid / sizeof *invalid; i++) {
+        attr.comp_mask = invalid[i];
+        CHECK(!ibv_reg_mr_ex(pd, &attr) && errno == EINVAL);
+    }
+    uint64_t absent[] = { IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_DMAH,
+                          IBV_REG_MR_MASK_ADDR | 1 << 6,
+                          IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET | IBV_REG_MR_MASK_IOVA };
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
+        attr.comp_mask = absent[i];
+        CHECK(!ibv_reg_mr_ex(pd, &attr) && errno == EOPNOTSUPP);
+    }
+    struct ibv_buf *buf = NULL;
+    attr.addr = ibv_alloc_buf(pd, 4096, &buf);
+    attr.buf = buf;
+    attr.comp_mask = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_BUF;
+    struct ibv_mr *one = ibv_reg_mr_ex(pd, &attr), *other = ibv_reg_mr_ex(pd, &attr);
+    CHECK(one && other && one->lkey != other->lkey);
+    attr.length = 4097;
+    CHECK(!ibv_reg_mr_ex(pd, &attr) && errno == EINVAL);
+    GIVES(ibv_dereg_mr(one), 0);
+    GIVES(ibv_dereg_mr(other), 0);
+    ibv_free_buf(buf);
+}
+
+#define ABSENT(call) CHECK(((errno = 0), (call) == NULL) && errno == EOPNOTSUPP)
+
+/* What the device does not have says so. */
+static void absent(void) {
+    ABSENT(ibv_import_device(context->cmd_fd));
+    ABSENT(ibv_import_pd(context, pd->handle));
+    ABSENT(ibv_import_mr(pd, 0));
+    ABSENT(ibv_import_dm(context, 0));
+    ABSENT(ibv_alloc_dmah(context, &(struct ibv_dmah_init_attr){ .comp_mask = 0 }));
+    ABSENT(ibv_create_counters(context, &(struct ibv_counters_init_attr){ 0 }));
+    ABSENT(ibv_create_comp_cntr(context, &(struct ibv_comp_cntr_init_attr){ 0 }));
+    struct ibv_values_ex values = { .comp_mask = IBV_VALUES_MASK_RAW_CLOCK };
+    GIVES(ibv_query_rt_values_ex(context, &values), EOPNOTSUPP);
+    struct ibv_cq *cq = ibv_create_cq(context, 4, NULL, NULL, 0);
+    struct ibv_wq_init_attr work = { .wq_type = IBV_WQT_RQ, .max_wr = 1, .max_sge = 1, .pd = pd,
+                                     .cq = cq };
+    ABSENT(ibv_create_wq(context, &work));
+    ABSENT(ibv_create_rwq_ind_table(context, &(struct ibv_rwq_ind_table_init_attr){ 0 }));
+    GIVES(ibv_destroy_cq(cq), 0);
+
+    struct end end = make(IBV_QPT_UD, NULL);
+    struct ibv_flow_attr flow = { .type = IBV_FLOW_ATTR_NORMAL, .size = sizeof flow, .port = 1 };
+    ABSENT(ibv_create_flow(end.qp, &flow));
+    GIVES(ibv_query_qp_data_in_order(end.qp, IBV_WR_SEND,
+                                     IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS), 0);
+    struct ibv_ah_attr attr = { .dlid = port.lid, .port_num = 1 };
+    uint8_t mac[ETHERNET_LL_SIZE];
+    uint16_t vid;
+    GIVES(ibv_resolve_eth_l2_from_gid(context, &attr, mac, &vid), -EOPNOTSUPP);
+    CHECK(ibv_flow_label_to_udp_sport(0x12345) == (0xc000 | (0x2345 ^ 4)));
+    end_it(&end);
+
+    struct ibv_srq_init_attr shared = { .attr = { 4, 1, 0 } };
+    struct ibv_srq *srq = ibv_create_srq(pd, &shared);
+    struct ibv_ops_wr tag = { .opcode = IBV_WR_TAG_SYNC }, *bad = NULL;
+    GIVES(ibv_post_srq_ops(srq, &tag, &bad), EOPNOTSUPP);
+    CHECK(bad == &tag);
+    GIVES(ibv_destroy_srq(srq), 0);
+}
+
 /* Memory of the library's: several regions of it, and a message from it. */
 static void buffers(void) {
     struct ibv_buf *buf = NULL;
@@ -398,6 +481,16 @@ static void channels(void) {
     GIVES(ibv_next_poll(cq), ENOENT);
     ibv_end_poll(cq);
     CHECK(next(one.receives).byte_len == sizeof text && strcmp(one.memory, text) == 0);
+    /* Operations that there are not: nothing of the list is posted. */
+    ibv_wr_start(extended);
+    ibv_wr_send(extended);
+    ibv_wr_set_inline_data(extended, text, sizeof text);
+    ibv_wr_flush(extended, 0, 0, 8, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);
+    GIVES(ibv_wr_complete(extended), EOPNOTSUPP);
+    ibv_wr_start(extended);
+    ibv_wr_atomic_write(extended, 0, 0, text);
+    GIVES(ibv_wr_complete(extended), EOPNOTSUPP);
+    GIVES(ibv_start_poll(cq, &none), ENOENT);
     GIVES(ibv_destroy_comp_channel(channel), EBUSY);
     GIVES(ibv_destroy_qp(qp), 0);
     GIVES(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
@@ -412,7 +505,9 @@ int main(void) {
     CHECK(pd && pd->context == context);
     GIVES(ibv_query_port(context, 1, &port), 0);
     memory();
+    memory_by_one_call();
     buffers();
+    absent();
     reliable();
     unreliable();
     datagrams();

@@ -111,6 +111,16 @@ extern "C" fn ibv_wr_send_tso(qp: *mut Qp, _header: *mut c_void, _bytes: u16, _m
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn ibv_wr_flush(qp: *mut Qp, _: u32, _: u64, _: usize, _: u8, _: u8) {
+    begin(qp, |_| Err(EOPNOTSUPP));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_wr_atomic_write(qp: *mut Qp, _: u32, _: u64, _: *const c_void) {
+    begin(qp, |_| Err(EOPNOTSUPP));
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn ibv_wr_rdma_read(qp: *mut Qp, key: u32, address: u64) {
     begin(qp, |request| {
         request.remote = Remote { address, key };

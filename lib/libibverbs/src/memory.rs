@@ -377,6 +377,67 @@ extern "C" fn ibv_reg_buf_mr(
     object(register_buf(pd, buf, &wanted))
 }
 
+/// `struct ibv_mr_init_attr`.
+#[repr(C)]
+struct MrInitAttr {
+    length: usize,
+    access: c_int,
+    mask: u64,
+    iova: u64,
+    address: *mut c_void,
+    fd: c_int,
+    fd_offset: u64,
+    dmah: *mut c_void,
+    buf: *const Buf,
+}
+
+/// `enum ibv_mr_init_attr_mask`.
+const MASK_IOVA: u64 = 1 << 0;
+const MASK_ADDR: u64 = 1 << 1;
+const MASK_FD: u64 = 1 << 2;
+const MASK_FD_OFFSET: u64 = 1 << 3;
+const MASK_BUF: u64 = 1 << 5;
+
+/// `EINVAL`: a mask that does not say what memory is meant. `EOPNOTSUPP`: memory of a file, bits of
+/// the mask that ask for something else.
+fn register_ex(pd: *mut Pd, attr: *const MrInitAttr) -> Result<Mr> {
+    // SAFETY: the caller's structure.
+    let attr = unsafe { get(attr)? };
+    let has = |bits| attr.mask & bits != 0;
+    let is_file = has(MASK_FD | MASK_FD_OFFSET);
+    if has(MASK_BUF) && (is_file || !has(MASK_ADDR)) {
+        return Err(EINVAL);
+    }
+    if has(!(MASK_IOVA | MASK_ADDR | MASK_FD | MASK_FD_OFFSET | MASK_BUF)) {
+        return Err(EOPNOTSUPP);
+    }
+    if is_file {
+        let is_whole = has(MASK_FD) && has(MASK_FD_OFFSET) && has(MASK_IOVA) && !has(MASK_ADDR);
+        return Err(if is_whole { EOPNOTSUPP } else { EINVAL });
+    }
+    if !has(MASK_ADDR) {
+        return Err(EINVAL);
+    }
+    let wanted = Wanted {
+        address: attr.address as usize,
+        length: attr.length,
+        iova: match has(MASK_IOVA) {
+            true => attr.iova,
+            false => attr.address as u64,
+        },
+        access: attr.access as c_uint,
+    };
+    match has(MASK_BUF) {
+        true => register_buf(pd, attr.buf, &wanted),
+        false => register(pd, &wanted),
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ibv_reg_mr_ex(pd: *mut Pd, attr: *const MrInitAttr) -> *mut Mr {
+    object(register_ex(pd, attr))
+}
+
 fn deregister(mr: *mut Mr) -> Result<()> {
     // SAFETY: a region of ours, and its context.
     let (region, context) = unsafe {

@@ -5,6 +5,8 @@
 verbs-test own || failed=1
 verbs-calls || failed=1
 verbs-calls-clang || failed=1
+verbs-extended || failed=1
+verbs-extended-clang || failed=1
 verbs-test serve &
 server=$!
 verbs-test victim &
@@ -25,6 +27,7 @@ for compiler in "" -clang; do
     "verbs-manager$compiler" localhost die
     step "connections-death$compiler" $? "see above"
     wait "$server"
+    step "connections-death-server$compiler" $? "see above"
 done
 verbs-hello &
 server=$!
@@ -39,4 +42,5 @@ step tutorial-rust $? "see above"
 wait "$server"
 step tutorial-rust-server $? "see above"
 wait "$victim"
+step victim $(($? != 9)) "it is to die with status 9"
 exit "$failed"

@@ -519,6 +519,31 @@ void ibv_free_buf(struct ibv_buf *buf);
 struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *addr, size_t length,
                               int access);
 
+/* One call for both kinds of memory; what else is asked for is EOPNOTSUPP. */
+enum ibv_mr_init_attr_mask {
+    IBV_REG_MR_MASK_IOVA = 1 << 0,
+    IBV_REG_MR_MASK_ADDR = 1 << 1,
+    IBV_REG_MR_MASK_FD = 1 << 2,
+    IBV_REG_MR_MASK_FD_OFFSET = 1 << 3,
+    IBV_REG_MR_MASK_DMAH = 1 << 4,
+    IBV_REG_MR_MASK_BUF = 1 << 5
+};
+
+struct ibv_dmah;
+struct ibv_mr_init_attr {
+    size_t length;
+    int access;
+    uint64_t comp_mask; /* enum ibv_mr_init_attr_mask */
+    uint64_t iova;
+    void *addr;
+    int fd;
+    uint64_t fd_offset;
+    struct ibv_dmah *dmah;
+    struct ibv_buf *buf;
+};
+
+struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *mr_init_attr);
+
 /* Thread domains and parent domains: a parent domain is the domain it is made of. */
 struct ibv_td_init_attr {
     uint32_t comp_mask;
@@ -1327,4 +1352,6 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *eve
 void ibv_ack_async_event(struct ibv_async_event *event);
 
 __END_DECLS
+
+#include <infiniband/verbs_absent.h>
 #endif

@@ -1,0 +1,264 @@
+/* The extended interface of RDMA verbs, within a program: messages of each type of queue pair,
+ * built by ibv_wr_* and found by ibv_start_poll, from memory whose stores need no order. */
+#include "library.h"
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <stdlib.h>
+
+#define GIVES(call, number) CHECK((long)(call) == (long)(number))
+
+#define BYTES 4096
+#define GRH 40
+#define QKEY 0x11111111
+#define IMMEDIATE 0x01020304
+
+static struct ibv_context *context;
+static struct ibv_pd *pd;
+static struct ibv_port_attr port;
+
+/* Memory, and queue pairs that complete in one queue. */
+struct end {
+    char *memory;
+    struct ibv_mr *mr;
+    struct ibv_cq_ex *cq;
+    struct ibv_qp *qp;
+    struct ibv_qp_ex *extended;
+};
+
+static struct end prepare(void) {
+    struct end end = { 0 };
+    CHECK(posix_memalign((void **)&end.memory, 4096, BYTES) == 0);
+    memset(end.memory, 0, BYTES);
+    struct ibv_mr_init_attr region = {
+        .length = BYTES, .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING,
+        .addr = end.memory, .comp_mask = IBV_REG_MR_MASK_ADDR,
+    };
+    end.mr = ibv_reg_mr_ex(pd, &region);
+    struct ibv_cq_init_attr_ex queue = {
+        .cqe = 16, .wc_flags = IBV_WC_STANDARD_FLAGS,
+    };
+    end.cq = ibv_create_cq_ex(context, &queue);
+    CHECK(end.mr && end.cq);
+    return end;
+}
+
+/* Makes a queue pair of the end, in the state INIT. */
+static struct ibv_qp *make(struct end *end, struct ibv_qp_init_attr_ex init) {
+    struct ibv_qp *qp = ibv_create_qp_ex(context, &init);
+    CHECK(qp && qp->qp_type == init.qp_type);
+    struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY };
+    int mask = init.qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
+    GIVES(ibv_modify_qp(qp, &attr, mask | IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT), 0);
+    end->extended = end->extended ? end->extended : ibv_qp_to_qp_ex(qp);
+    return qp;
+}
+
+/* One that sends by ibv_wr_*, and receives if its type does. */
+static struct ibv_qp *make_sender(struct end *end, enum ibv_qp_type type) {
+    struct ibv_cq *cq = ibv_cq_ex_to_cq(end->cq);
+    return make(end, (struct ibv_qp_init_attr_ex){
+        .send_cq = cq, .recv_cq = type == IBV_QPT_XRC_SEND ? NULL : cq,
+        .cap = { 4, type == IBV_QPT_XRC_SEND ? 0 : 4, 1, type == IBV_QPT_XRC_SEND ? 0 : 1, 0 },
+        .qp_type = type, .pd = pd, .sq_sig_all = 1,
+        .send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM,
+        .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+    });
+}
+
+static void join(struct ibv_qp *qp, uint32_t peer) {
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096, .dest_qp_num = peer,
+        .max_dest_rd_atomic = 4, .min_rnr_timer = 12, .timeout = 14, .retry_cnt = 7,
+        .rnr_retry = 7, .max_rd_atomic = 4, .ah_attr = { .dlid = port.lid, .port_num = 1 },
+    };
+    int path = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+    int answers = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+    int retries = IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+    int timeout = IBV_QP_TIMEOUT;
+    if (qp->qp_type == IBV_QPT_UC || qp->qp_type == IBV_QPT_UD)
+        answers = retries = timeout = 0;
+    if (qp->qp_type == IBV_QPT_UD)
+        path = 0;
+    if (qp->qp_type == IBV_QPT_XRC_SEND)
+        answers = 0;
+    if (qp->qp_type == IBV_QPT_XRC_RECV)
+        retries = 0;
+    GIVES(ibv_modify_qp(qp, &attr, IBV_QP_STATE | path | answers), 0);
+    attr.qp_state = IBV_QPS_RTS;
+    GIVES(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | timeout | retries), 0);
+}
+
+static void free_end(struct end *end) {
+    GIVES(ibv_destroy_cq(ibv_cq_ex_to_cq(end->cq)), 0);
+    GIVES(ibv_dereg_mr(end->mr), 0);
+    free(end->memory);
+}
+
+/* Waits for the next completion of this request, which went well; ibv_end_poll is the caller's. */
+static void await(struct ibv_cq_ex *cq, uint64_t id, enum ibv_wc_opcode opcode) {
+    struct ibv_poll_cq_attr none = { 0 };
+    int found;
+    for (long tries = 0; (found = ibv_start_poll(cq, &none)) == ENOENT; tries++) {
+        if (tries > 100000000) {
+            puts("verbs-extended: a completion does not come");
+            exit(101);
+        }
+    }
+    GIVES(found, 0);
+    CHECK(cq->wr_id == id && cq->status == IBV_WC_SUCCESS && ibv_wc_read_opcode(cq) == opcode);
+}
+
+/* Where messages of an end go: for XRC to a shared queue, for datagrams by a handle. */
+struct target {
+    struct ibv_srq *srq;
+    uint32_t qp_number;
+    struct ibv_ah *ah;
+    size_t ahead;
+};
+
+/* A message with immediate data or without, or of no bytes. */
+static void send(struct end *from, struct end *to, const struct target *target, uint64_t id,
+                 uint32_t length, int immediate) {
+    struct ibv_qp_ex *qp = from->extended;
+    memset(from->memory, (int)('a' + id), BYTES);
+    memset(to->memory, 0, BYTES);
+    ibv_wr_start(qp);
+    qp->wr_id = id;
+    qp->wr_flags = 0;
+    if (immediate)
+        ibv_wr_send_imm(qp, IMMEDIATE);
+    else
+        ibv_wr_send(qp);
+    uint32_t number = 0;
+    if (target->srq) {
+        GIVES(ibv_get_srq_num(target->srq, &number), 0);
+        ibv_wr_set_xrc_srqn(qp, number);
+    }
+    if (target->ah)
+        ibv_wr_set_ud_addr(qp, target->ah, target->qp_number, QKEY);
+    ibv_wr_set_sge(qp, from->mr->lkey, (uintptr_t)from->memory, length);
+    GIVES(ibv_wr_complete(qp), 0);
+    await(from->cq, id, IBV_WC_SEND);
+    CHECK(ibv_wc_read_qp_num(from->cq) == qp->qp_base.qp_num);
+    ibv_end_poll(from->cq);
+    await(to->cq, 50 + id, IBV_WC_RECV);
+    CHECK(ibv_wc_read_byte_len(to->cq) == length + target->ahead);
+    CHECK(!!(ibv_wc_read_wc_flags(to->cq) & IBV_WC_WITH_IMM) == immediate);
+    CHECK(!immediate || ibv_wc_read_imm_data(to->cq) == IMMEDIATE);
+    if (target->ah)
+        CHECK(ibv_wc_read_src_qp(to->cq) == qp->qp_base.qp_num);
+    GIVES(ibv_next_poll(to->cq), ENOENT);
+    ibv_end_poll(to->cq);
+    const char *first = to->memory + target->ahead;
+    for (uint32_t at = 0; at < length; at++)
+        CHECK(first[at] == (char)('a' + id));
+    CHECK(first[length] == 0);
+}
+
+static struct ibv_recv_wr receive(struct end *end, struct ibv_sge *room, uint64_t id) {
+    *room = (struct ibv_sge){ (uintptr_t)end->memory, BYTES, end->mr->lkey };
+    return (struct ibv_recv_wr){ id, NULL, room, 1 };
+}
+
+static void messages(struct end *from, struct end *to, const struct target *target) {
+    struct ibv_srq *srq = target->srq;
+    for (uint64_t id = 1; id <= 3; id++) {
+        struct ibv_sge room;
+        struct ibv_recv_wr wr = receive(to, &room, 50 + id), *bad = NULL;
+        GIVES(srq ? ibv_post_srq_recv(srq, &wr, &bad) : ibv_post_recv(to->qp, &wr, &bad), 0);
+        send(from, to, target, id, id == 3 ? 0 : 1000, id == 2);
+    }
+}
+
+static void reliable(void) {
+    struct end one = prepare(), other = prepare();
+    one.qp = make_sender(&one, IBV_QPT_RC);
+    other.qp = make_sender(&other, IBV_QPT_RC);
+    join(one.qp, other.qp->qp_num);
+    join(other.qp, one.qp->qp_num);
+    struct target plain = { 0 };
+    messages(&one, &other, &plain);
+    messages(&other, &one, &plain);
+    GIVES(ibv_destroy_qp(one.qp), 0);
+    GIVES(ibv_destroy_qp(other.qp), 0);
+    free_end(&one);
+    free_end(&other);
+}
+
+static void unreliable(void) {
+    struct end one = prepare(), other = prepare();
+    one.qp = make_sender(&one, IBV_QPT_UC);
+    other.qp = make_sender(&other, IBV_QPT_UC);
+    join(one.qp, other.qp->qp_num);
+    join(other.qp, one.qp->qp_num);
+    struct target plain = { 0 };
+    messages(&one, &other, &plain);
+    GIVES(ibv_destroy_qp(one.qp), 0);
+    GIVES(ibv_destroy_qp(other.qp), 0);
+    free_end(&one);
+    free_end(&other);
+}
+
+static void datagrams(void) {
+    struct end one = prepare(), other = prepare();
+    one.qp = make_sender(&one, IBV_QPT_UD);
+    other.qp = make_sender(&other, IBV_QPT_UD);
+    join(one.qp, 0);
+    join(other.qp, 0);
+    struct ibv_ah_attr attr = { .dlid = port.lid, .port_num = 1 };
+    struct target target = { .qp_number = other.qp->qp_num, .ah = ibv_create_ah(pd, &attr),
+                             .ahead = GRH };
+    CHECK(target.ah != NULL);
+    messages(&one, &other, &target);
+    GIVES(ibv_destroy_ah(target.ah), 0);
+    GIVES(ibv_destroy_qp(one.qp), 0);
+    GIVES(ibv_destroy_qp(other.qp), 0);
+    free_end(&one);
+    free_end(&other);
+}
+
+static void chosen_queues(void) {
+    struct end one = prepare(), other = prepare();
+    struct ibv_xrcd_init_attr domain = {
+        .fd = -1, .oflags = O_CREAT,
+        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+    };
+    struct ibv_xrcd *xrcd = ibv_open_xrcd(context, &domain);
+    struct ibv_srq_init_attr_ex shared = {
+        .attr = { 8, 1, 0 }, .srq_type = IBV_SRQT_XRC, .xrcd = xrcd, .pd = pd,
+        .cq = ibv_cq_ex_to_cq(other.cq),
+        .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ |
+                     IBV_SRQ_INIT_ATTR_PD,
+    };
+    struct ibv_srq *srq = ibv_create_srq_ex(context, &shared);
+    CHECK(xrcd && srq);
+    struct target target = { .srq = srq };
+    one.qp = make_sender(&one, IBV_QPT_XRC_SEND);
+    other.qp = make(&other, (struct ibv_qp_init_attr_ex){
+        .qp_type = IBV_QPT_XRC_RECV, .xrcd = xrcd, .comp_mask = IBV_QP_INIT_ATTR_XRCD,
+    });
+    join(one.qp, other.qp->qp_num);
+    join(other.qp, one.qp->qp_num);
+    messages(&one, &other, &target);
+    GIVES(ibv_destroy_qp(one.qp), 0);
+    GIVES(ibv_destroy_qp(other.qp), 0);
+    GIVES(ibv_destroy_srq(srq), 0);
+    GIVES(ibv_close_xrcd(xrcd), 0);
+    free_end(&one);
+    free_end(&other);
+}
+
+int main(void) {
+    struct ibv_device **devices = ibv_get_device_list(NULL);
+    CHECK(devices && devices[0] && (context = ibv_open_device(devices[0])));
+    ibv_free_device_list(devices);
+    pd = ibv_alloc_pd(context);
+    GIVES(ibv_query_port(context, 1, &port), 0);
+    reliable();
+    unreliable();
+    datagrams();
+    chosen_queues();
+    GIVES(ibv_dealloc_pd(pd), 0);
+    GIVES(ibv_close_device(context), 0);
+    return finish("extended verbs");
+}
