@@ -5,8 +5,10 @@ verbs-test victim &
 victim=$!
 verbs-test serve || failed=1
 wait "$victim"
+[ $? -eq 9 ] || failed=1
 verbs-manager serve || failed=1
-verbs-manager serve
+# Its client has it die.
+verbs-manager serve || failed=1
 verbs-hello || failed=1
 verbs-first || failed=1
 exit "$failed"

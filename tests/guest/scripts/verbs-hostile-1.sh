@@ -3,4 +3,5 @@
 failed=0
 verbs-hostile victim || failed=1
 scif-kills idle || failed=1
+verbs-storm idle || failed=1
 exit "$failed"

@@ -122,6 +122,17 @@ pub fn text(path: &str) -> Result<String, Errno> {
     fs::read_to_string(&path).map_err(|error| error.errno)
 }
 
+/// A counter of `stats`.
+///
+/// # Errors
+/// Those of reading it; `ENOENT`: there is none of this name.
+pub fn counter(name: &str) -> Result<u64, Errno> {
+    let text = text("stats")?;
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    let value = lines.find_map(|(counter, value)| (counter == name).then(|| value.parse().ok()));
+    value.flatten().ok_or(syscall::error::ENOENT)
+}
+
 /// The counters of `stats` that count what there is now, not what has been.
 ///
 /// # Errors
