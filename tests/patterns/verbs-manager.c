@@ -50,6 +50,35 @@ static void pass(enum rdma_cm_event_type kind) {
 
 static int is_last;
 
+/* What a client may read, and where it may write. */
+struct places {
+    uint64_t read, write;
+    uint32_t read_key, write_key;
+};
+
+static char readable[64] = "words of the server", writable[64];
+static struct ibv_mr *offered[2];
+
+static void offer(struct rdma_cm_id *id) {
+    struct ibv_wc wc;
+    offered[0] = rdma_reg_read(id, readable, sizeof readable);
+    offered[1] = rdma_reg_write(id, writable, sizeof writable);
+    CHECK(offered[0] && offered[1]);
+    struct places places = { (uintptr_t)readable, (uintptr_t)writable, offered[0]->rkey,
+                             offered[1]->rkey };
+    CHECK(rdma_post_send(id, NULL, &places, sizeof places, NULL, IBV_SEND_INLINE) == 0);
+    CHECK(rdma_get_send_comp(id, &wc) == 1 && wc.status == IBV_WC_SUCCESS);
+}
+
+/* The client has gone: it has written what it said. */
+static void take_back(void) {
+    if (!offered[0])
+        return;
+    CHECK(strcmp(writable, "words of the client") == 0);
+    CHECK(rdma_dereg_mr(offered[0]) == 0 && rdma_dereg_mr(offered[1]) == 0);
+    offered[0] = NULL;
+}
+
 /* Echoes the message of a connection. */
 static void echo(struct rdma_cm_id *id) {
     struct ibv_wc wc;
@@ -57,6 +86,10 @@ static void echo(struct rdma_cm_id *id) {
     CHECK(rdma_get_recv_comp(id, &wc) == 1 && wc.status == IBV_WC_SUCCESS);
     if (strcmp(memory, "die") == 0)
         _exit(0);
+    if (strcmp(memory, "offer") == 0) {
+        offer(id);
+        return;
+    }
     is_last = strcmp(memory, "last") == 0;
     struct ibv_mr *mr = rdma_reg_msgs(id, memory, BYTES);
     CHECK(mr != NULL);
@@ -92,6 +125,7 @@ static void request(struct rdma_cm_event *asked) {
     pass(RDMA_CM_EVENT_ESTABLISHED);
     echo(id);
     pass(RDMA_CM_EVENT_DISCONNECTED);
+    take_back();
     CHECK(rdma_disconnect(id) == 0);
     rdma_destroy_qp(id);
     CHECK(rdma_dereg_mr(mr) == 0);
@@ -171,6 +205,33 @@ static void talk(const char *words, int has_answer) {
     }
     pass(RDMA_CM_EVENT_DISCONNECTED);
     CHECK(rdma_disconnect(id) == 0 && id->qp->state == IBV_QPS_ERR);
+    CHECK(rdma_dereg_mr(mr) == 0);
+    end(id);
+    free(memory);
+}
+
+/* Reads and writes memory of the server. */
+static void one_sided(void) {
+    struct rdma_cm_id *id = resolved(server->ai_dst_addr);
+    char *memory = aligned_alloc(4096, BYTES);
+    struct ibv_wc wc;
+    struct ibv_mr *mr = rdma_reg_msgs(id, memory, BYTES);
+    struct rdma_conn_param param = parameters("yes");
+    CHECK(mr && rdma_post_recv(id, NULL, memory, 64, mr) == 0 && rdma_connect(id, &param) == 0);
+    pass(RDMA_CM_EVENT_ESTABLISHED);
+    CHECK(rdma_post_send(id, NULL, "offer", 6, NULL, IBV_SEND_INLINE) == 0);
+    CHECK(rdma_get_send_comp(id, &wc) == 1 && wc.status == IBV_WC_SUCCESS);
+    struct places at;
+    CHECK(rdma_get_recv_comp(id, &wc) == 1 && wc.byte_len == sizeof at);
+    memcpy(&at, memory, sizeof at);
+    CHECK(rdma_post_read(id, (void *)8, memory + 64, 64, mr, 0, at.read, at.read_key) == 0);
+    CHECK(rdma_get_send_comp(id, &wc) == 1 && wc.wr_id == 8 && wc.status == IBV_WC_SUCCESS);
+    CHECK(wc.opcode == IBV_WC_RDMA_READ && strcmp(memory + 64, "words of the server") == 0);
+    strcpy(memory + 128, "words of the client");
+    CHECK(rdma_post_write(id, (void *)9, memory + 128, 64, mr, 0, at.write, at.write_key) == 0);
+    CHECK(rdma_get_send_comp(id, &wc) == 1 && wc.wr_id == 9 && wc.status == IBV_WC_SUCCESS);
+    CHECK(rdma_disconnect(id) == 0);
+    pass(RDMA_CM_EVENT_DISCONNECTED);
     CHECK(rdma_dereg_mr(mr) == 0);
     end(id);
     free(memory);
@@ -290,6 +351,7 @@ int main(int count, char **words) {
     }
     mistakes();
     talk("hello", 1);
+    one_sided();
     refused();
     waiting();
     for (int round = 0; round < 20; round++)

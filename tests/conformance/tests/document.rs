@@ -13,6 +13,35 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+fn read(file: &str) -> String {
+    std::fs::read_to_string(root().join(file)).unwrap_or_default()
+}
+
+/// Whether a file has a test of this name: a function, or the name of a step.
+fn has_test(text: &str, name: &str) -> bool {
+    text.contains(&format!("fn {name}(")) || text.contains(&format!("\"{name}\""))
+}
+
+/// The body of a function of a C program.
+fn body<'a>(text: &'a str, function: &str) -> Option<&'a str> {
+    let begin = |line: &&str| {
+        let is_head = line.ends_with(" {") && !line.starts_with([' ', '}', '#', '/']);
+        is_head && is_called(line, function)
+    };
+    let head = text.lines().find(begin)?;
+    let (_, behind) = text.split_once(head)?;
+    behind.split_once("\n}\n").map(|(body, _)| body)
+}
+
+/// Whether a call of this function, or its head, is there.
+fn is_called(text: &str, function: &str) -> bool {
+    text.match_indices(function).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let is_whole = before.is_none_or(|c| !c.is_alphanumeric() && c != '_');
+        is_whole && text[at + function.len()..].starts_with('(')
+    })
+}
+
 #[test]
 fn the_document_is_written_from_the_table() {
     let path = root().join("docs/behaviour.md");
@@ -63,11 +92,20 @@ fn what_rows_of_verbs_are_shown_by_is_there() {
     use conformance::verbs::page::{Shown, references};
     let mut names = BTreeSet::new();
     for shown in references() {
-        let shown = shown.expect("a line of list.txt or defects.txt cannot be read");
+        let shown = shown.expect("a line of list.txt, events.txt or defects.txt cannot be read");
         assert_eq!(shown.missing(), None);
-        if let Shown::Elsewhere(file, words) = shown {
-            let text = std::fs::read_to_string(root().join(file)).unwrap_or_default();
-            assert!(text.contains(words), "no {words} in {file}");
+        match shown {
+            Shown::Elsewhere(file, test) => {
+                assert!(has_test(&read(file), test), "no test {test} in {file}");
+            }
+            Shown::Function(file, function, words) => {
+                let text = read(file);
+                let calls = body(&text, "main").is_some_and(|main| is_called(main, function));
+                assert!(calls, "main does not call {function} in {file}");
+                let found = body(&text, function).is_some_and(|body| body.contains(words));
+                assert!(found, "no {words} in {function} in {file}");
+            }
+            _ => {}
         }
     }
     // rdma-core's list names each case once.
@@ -121,9 +159,7 @@ fn tests_of_other_suites_that_rows_refer_to_exist() {
                 continue;
             };
             for (file, name) in tests {
-                let text = std::fs::read_to_string(root().join(file)).unwrap_or_default();
-                let found =
-                    text.contains(&format!("fn {name}(")) || text.contains(&format!("\"{name}\""));
+                let found = has_test(&read(file), name);
                 assert!(found, "{}: no test {name} in {file}", row.condition);
             }
         }

@@ -13,7 +13,10 @@ const HEAD: &str = include_str!("page/head.txt");
 const ERRORS_HEAD: &str = include_str!("page/errors.txt");
 const COMMANDS_HEAD: &str = include_str!("page/commands.txt");
 const CHANGES_HEAD: &str = include_str!("page/changes.txt");
+const EVENTS_HEAD: &str = include_str!("page/events.txt");
 const DEFECTS_HEAD: &str = include_str!("page/defects.txt");
+const EVENTS: &str = include_str!("events.txt");
+const DEFECTS: &str = include_str!("defects.txt");
 
 /// The test that shows a statement.
 pub enum Shown {
@@ -25,7 +28,11 @@ pub enum Shown {
     Refusal(&'static str),
     /// A command as it should be.
     Works(&'static str),
-    /// A file of the project, and words in it.
+    /// A documented change of state, of a type of queue pair, with attributes.
+    Change(&'static str),
+    /// A C program, a function that its main function calls, and words in it.
+    Function(&'static str, &'static str, &'static str),
+    /// A file of the project, and a test in it.
     Elsewhere(&'static str, &'static str),
     /// Nothing: why.
     Not(&'static str),
@@ -40,7 +47,11 @@ impl Shown {
             "error" => Shown::Error(rest),
             "refusal" => Shown::Refusal(rest),
             "works" => Shown::Works(rest),
-            "c" => Shown::Elsewhere("tests/patterns/verbs-calls.c", rest),
+            "change" => Shown::Change(rest),
+            "c" | "extended" | "cm" => {
+                let (function, words) = rest.split_once(": ")?;
+                Shown::Function(program(kind), function, words)
+            }
             "file" => {
                 let (file, words) = rest.split_once(": ")?;
                 Shown::Elsewhere(file, words)
@@ -60,6 +71,8 @@ impl Shown {
             Shown::Error(what) => format!("“{what}”"),
             Shown::Refusal(when) => format!("commands: “{when}”"),
             Shown::Works(command) => format!("commands: {command}"),
+            Shown::Change(change) => format!("changes of state: {change}"),
+            Shown::Function(file, function, _) => format!("`{function}` in `{file}`"),
             Shown::Elsewhere(file, words) => format!("“{words}” in `{file}`"),
             Shown::Not(why) => format!("not applicable: {why}"),
         }
@@ -76,8 +89,18 @@ impl Shown {
                 unless(*when, all.any(|row| row.when == *when))
             }
             Shown::Works(name) => unless(*name, commands::is_known(name)),
-            Shown::Elsewhere(..) | Shown::Not(_) => None,
+            Shown::Change(change) => unless(*change, transitions::is_documented(change)),
+            Shown::Function(..) | Shown::Elsewhere(..) | Shown::Not(_) => None,
         }
+    }
+}
+
+/// The C programs by their short names.
+fn program(kind: &str) -> &'static str {
+    match kind {
+        "c" => "tests/patterns/verbs-calls.c",
+        "extended" => "tests/patterns/verbs-extended.c",
+        _ => "tests/patterns/verbs-manager.c",
     }
 }
 
@@ -86,9 +109,9 @@ fn is_row(name: &str) -> bool {
     rows.any(|row| row.name == name)
 }
 
-/// A defect, what happens here, and what shows it; `None` for a line that is none.
-fn defects() -> Vec<Option<[&'static str; 3]>> {
-    let lines = include_str!("defects.txt").lines();
+/// When, or a defect; what happens here; and what shows it. `None` for a line that is none.
+fn statements(file: &'static str) -> Vec<Option<[&'static str; 3]>> {
+    let lines = file.lines();
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
     let cells = |line: &'static str| {
         let cells: Vec<&'static str> = line.split(" | ").collect();
@@ -101,9 +124,9 @@ fn defects() -> Vec<Option<[&'static str; 3]>> {
 pub fn references() -> Vec<Option<Shown>> {
     let cases = list::cases().into_iter();
     let cases = cases.map(|case| case.map(|case| case.shown));
-    let defects = defects().into_iter();
-    let defects = defects.map(|cells| cells.and_then(|[_, _, shown]| Shown::parse(shown)));
-    cases.chain(defects).collect()
+    let others = [EVENTS, DEFECTS].into_iter().flat_map(statements);
+    let others = others.map(|cells| cells.and_then(|[_, _, shown]| Shown::parse(shown)));
+    cases.chain(others).collect()
 }
 
 const fn about(place: Place) -> &'static str {
@@ -157,10 +180,12 @@ pub fn page() -> String {
     page += &commands::page();
     page += CHANGES_HEAD;
     page += &transitions::page();
-    page += DEFECTS_HEAD;
-    for [defect, here, shown] in defects().into_iter().flatten() {
-        let shown = Shown::parse(shown).map(|shown| shown.text());
-        page += &format!("| {defect} | {here} | {} |\n", shown.unwrap_or_default());
+    for (head, file) in [(EVENTS_HEAD, EVENTS), (DEFECTS_HEAD, DEFECTS)] {
+        page += head;
+        for [when, here, shown] in statements(file).into_iter().flatten() {
+            let shown = Shown::parse(shown).map(|shown| shown.text());
+            page += &format!("| {when} | {here} | {} |\n", shown.unwrap_or_default());
+        }
     }
     page += &list::page();
     page

@@ -130,6 +130,19 @@ fn documented(from: &str, to: &str, kind: &str) -> Option<(Names, Names)> {
     Some((set(required), set(optional)))
 }
 
+/// Whether a change, as `RTR RTS UD SQ_PSN`, is documented: with at least what is required.
+pub fn is_documented(change: &str) -> bool {
+    let mut words = change.split_whitespace();
+    let (Some(from), Some(to), Some(kind)) = (words.next(), words.next(), words.next()) else {
+        return false;
+    };
+    let given: BTreeSet<&str> = words.collect();
+    documented(from, to, kind).is_some_and(|(required, optional)| {
+        let is_known = |name: &&str| required.contains(name) || optional.contains(name);
+        required.iter().all(|name| given.contains(name)) && given.iter().all(is_known)
+    })
+}
+
 fn mask(names: &Names) -> u32 {
     let bits = BITS.iter().filter(|(name, _)| names.contains(name));
     bits.map(|(_, bit)| 1 << bit).sum()
@@ -158,6 +171,11 @@ fn sets(rule: Option<&(Names, Names)>) -> Vec<(Names, bool)> {
     sets.into_iter().map(judge).collect()
 }
 
+/// Whether a queue pair of this type comes to this state: a send that fails stops UC and UD only.
+fn can_be(kind: &str, state: &str) -> bool {
+    state != "SQE" || matches!(kind, "UC" | "UD")
+}
+
 /// Tries everything; a row for each change of state.
 pub fn run(place: &str, changes: &mut dyn Changes, print: &mut dyn FnMut(&str)) -> Totals {
     let mut totals = Totals::default();
@@ -178,6 +196,9 @@ pub fn run(place: &str, changes: &mut dyn Changes, print: &mut dyn FnMut(&str)) 
                         Some(accepted) if accepted != is_good => Err(format!(
                             "{kind_name} with {set:?}: accepted {accepted}, not {is_good}"
                         )),
+                        None if can_be(kind_name, from_name) => {
+                            Err(format!("{kind_name} never was in {from_name}"))
+                        }
                         _ => Ok(()),
                     });
                     found = found.and(result);

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use conformance::verbs::bench::{Checked, Driver, Job, Place, Reply, Side};
 use sim::verbs::net::{Net, lane};
-use verbs_core::address::LanePeer;
+use verbs_core::address::{LanePeer, MULTICAST_QPN};
 use verbs_core::host::LaneId;
 use verbs_core::table::Id;
 use verbs_core::types::QpType;
@@ -115,8 +115,12 @@ impl Simulated {
     fn route(&mut self) {
         for side in SIDES {
             for destination in std::mem::take(&mut self.ends[side as usize].wanted) {
-                let far = Self::side_of(destination.lid).filter(|far| *far != side);
-                let lane = far.map(|_| lane(self.datagram_link(), side as usize));
+                let lane = match Self::side_of(destination.lid) {
+                    Some(far) if far != side => Some(lane(self.datagram_link(), side as usize)),
+                    // Members of groups are those of the own context.
+                    None if destination.qpn == MULTICAST_QPN => Some(self.own_link(side)),
+                    _ => None,
+                };
                 let context = &mut self.ends[side as usize].context;
                 context.route(destination, lane).expect("route");
             }
@@ -138,6 +142,22 @@ impl Simulated {
         }
         self.datagrams = Some(link);
         link
+    }
+
+    /// A lane for datagrams within a context.
+    fn own_link(&mut self, side: Side) -> LaneId {
+        let end = &mut self.ends[side as usize];
+        let program = end.port.program;
+        let link = self.net.borrow_mut().join([program; 2]);
+        for index in 0..2 {
+            let peer = LanePeer::Port(side as u16 + 1);
+            let context = &mut end.context;
+            context.open_datagram_lane(lane(link, index)).expect("lane");
+            context
+                .set_lane_peer(lane(link, index), peer)
+                .expect("lane");
+        }
+        lane(link, 0)
     }
 
     /// Everything that happens now.

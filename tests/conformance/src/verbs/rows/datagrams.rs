@@ -2,7 +2,9 @@
 
 use alloc::vec;
 
-use verbs_core::address::{AddressVector, Datagram, GRH_BYTES, GlobalRoute, OWN_QKEY, gid};
+use verbs_core::address::{
+    AddressVector, Datagram, GRH_BYTES, GlobalRoute, MULTICAST_QPN, OWN_QKEY, gid,
+};
 use verbs_core::table::Id;
 use verbs_core::types::WcStatus::{LocLenErr, LocProtErr, Success, WrFlushErr};
 use verbs_core::types::{Access, Error, Opcode, QpState, QpType, WcFlags, WcOpcode};
@@ -12,6 +14,8 @@ use crate::verbs::bench::{Bench, Checked, OTHER, QKEY, Qp, Side, Spec, Thing, ha
 use crate::verbs::{Row, row};
 
 const UD: Spec = Spec::new(QpType::Ud);
+/// A local identifier of groups.
+const GROUP_LID: u16 = 0xc001;
 /// Bytes in front of a datagram.
 const GRH: u32 = GRH_BYTES as u32;
 
@@ -31,6 +35,7 @@ pub const DATAGRAMS: &[Row] = &[
     row("ud-state", in_init),
     row("ah", handles),
     row("mcast", groups),
+    row("mcast-datagram", group_datagrams),
 ];
 
 /// An address handle to a port.
@@ -309,4 +314,43 @@ fn groups(bench: &mut Bench<'_>) -> Checked {
     bench.fails("detach", Side::A, Error::Invalid, |end| {
         end.detach_multicast(a.number, group)
     })
+}
+
+/// A datagram to a group reaches a member, and nobody who is none or has left.
+fn group_datagrams(bench: &mut Bench<'_>) -> Checked {
+    const AT: u64 = 0x4000;
+    let (a, member) = (ready(bench, Side::A, &UD)?, ready(bench, Side::A, &UD)?);
+    let other = ready(bench, Side::A, &UD)?;
+    let mut group = [0; 16];
+    (group[0], group[1], group[15]) = (0xff, 0x12, 9);
+    let vector = AddressVector {
+        global: Some(GlobalRoute {
+            gid: group,
+            ..GlobalRoute::default()
+        }),
+        ..plain(GROUP_LID)
+    };
+    let ah = address(bench, &a, vector)?;
+    bench.run("attach", Side::A, |end| {
+        end.attach_multicast(member.number, group)
+    })?;
+    let bytes = [0x5a; 8];
+    bench.fill(Side::A, 0, &bytes)?;
+    bench.receive(&other, 20, 0x6000, 8 + GRH)?;
+    bench.receive(&member, 10, AT, 8 + GRH)?;
+    let to_group = |id| datagram(&a, id, 8, (ah, MULTICAST_QPN, QKEY));
+    bench.post(&a, &to_group(1))?;
+    bench.sent(&a, &[(1, Success)])?;
+    let wc = bench.received(&member, &[(10, Success)])?[0];
+    let what = (wc.byte_len, wc.src_qp, wc.slid, wc.flags);
+    same("completion", what, (8 + GRH, a.number, a.lid, WcFlags::GRH))?;
+    bench.holds(Side::A, AT + 24, &group)?;
+    bench.holds(Side::A, AT + u64::from(GRH), &bytes)?;
+    bench.run("detach", Side::A, |end| {
+        end.detach_multicast(member.number, group)
+    })?;
+    bench.receive(&member, 11, AT, 8 + GRH)?;
+    bench.post(&a, &to_group(2))?;
+    bench.sent(&a, &[(2, Success)])?;
+    bench.quiet()
 }
