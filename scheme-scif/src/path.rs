@@ -133,13 +133,15 @@ pub enum TextFile {
     Limits,
     /// Counters.
     Stats,
+    /// What has passed between this node and each other one.
+    Traffic,
     /// Name and version.
     Version,
 }
 
 impl TextFile {
     /// All text files, in the order of a listing.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Nodes,
         Self::Ports,
         Self::Connections,
@@ -149,6 +151,7 @@ impl TextFile {
         Self::Cards,
         Self::Limits,
         Self::Stats,
+        Self::Traffic,
         Self::Version,
     ];
 
@@ -169,6 +172,7 @@ impl TextFile {
             Self::Cards => "cards",
             Self::Limits => "limits",
             Self::Stats => "stats",
+            Self::Traffic => "traffic",
             Self::Version => "version",
         }
     }
@@ -322,6 +326,7 @@ mod tests {
             ("ports", Path::Text(TextFile::Ports)),
             ("connections", Path::Text(TextFile::Connections)),
             ("stats", Path::Text(TextFile::Stats)),
+            ("traffic", Path::Text(TextFile::Traffic)),
             ("version", Path::Text(TextFile::Version)),
         ];
         for (path, meaning) in table {

@@ -15,6 +15,7 @@ use crate::identity::{PORT, PortState};
 use crate::limits::Kind;
 use crate::mad::Mads;
 use crate::shared::Shared;
+use crate::streams::Streams;
 
 /// The name of a context; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +27,7 @@ pub struct Device {
     pub shared: Shared,
     /// Management datagrams.
     pub mads: Mads,
+    scif: Streams,
     contexts: BTreeMap<ContextId, Context>,
     last: u64,
     /// Whether the number of the node is known.
@@ -42,6 +44,7 @@ impl Device {
                 mads.place(node);
                 mads
             },
+            scif: Streams::default(),
             contexts: BTreeMap::new(),
             last: 0,
             is_placed: true,
@@ -136,19 +139,35 @@ impl Device {
     pub fn report(&mut self, id: ContextId, kind: u64, bytes: &[u8]) -> Result<usize> {
         let context = self.contexts.get_mut(&id).ok_or(Error::new(EIO))?;
         let count = command::report::take(context, &mut self.shared.totals, kind, bytes);
-        let totals = &self.shared.totals;
-        self.mads.set_traffic(Traffic {
-            sent_bytes: totals.sent_bytes,
-            received_bytes: totals.received_bytes,
-            sent_packets: totals.sends,
-            received_packets: totals.receives,
-            discarded: 0,
-        });
+        self.update_traffic();
         count
     }
 
-    /// All that has passed the port: the traffic of verbs, by the reports of libraries, and
-    /// management datagrams.
+    /// The SCIF driver's table of what has passed between this node and others. `carried`: bytes
+    /// that the daemon itself has sent and received by SCIF since it began, which have their own
+    /// counters.
+    pub fn note_scif(&mut self, table: &str, carried: [u64; 2]) {
+        self.scif.note(table, self.shared.node, carried);
+        self.update_traffic();
+    }
+
+    /// Gives the port's counters what others than management datagrams have moved. Messages of
+    /// verbs pass streams of SCIF, whose bytes count; what libraries store and load does not.
+    fn update_traffic(&mut self) {
+        let totals = &self.shared.totals;
+        let [sent, received] = self.scif.bytes();
+        let [sent_packets, received_packets] = self.scif.packets();
+        self.mads.set_traffic(Traffic {
+            sent_bytes: sent.wrapping_add(totals.stored_bytes),
+            received_bytes: received.wrapping_add(totals.loaded_bytes),
+            sent_packets: sent_packets.wrapping_add(totals.sends),
+            received_packets: received_packets.wrapping_add(totals.receives),
+            discarded: 0,
+        });
+    }
+
+    /// All that has passed the port: SCIF's traffic, what libraries of verbs have moved beside it,
+    /// and management datagrams.
     pub fn traffic(&self) -> Traffic {
         self.mads.node().map(Node::traffic).unwrap_or_default()
     }

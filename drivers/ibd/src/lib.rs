@@ -12,6 +12,7 @@
 //! | [`shared`] | what all contexts share: accounts, totals, numbers |
 //! | [`device`] | all contexts, and how they move on |
 //! | [`mad`] | `umad0` and `issm0`: management datagrams |
+//! | [`streams`] | what SCIF has moved between nodes |
 //! | [`files`] | the text files and the class tree |
 //! | `wire` | what carries management datagrams between nodes; on Redox only |
 //! | [`scheme`](mod@scheme) | paths, descriptors, requests |
@@ -35,6 +36,7 @@ pub mod mad;
 pub mod object;
 pub mod scheme;
 pub mod shared;
+pub mod streams;
 #[cfg(target_os = "redox")]
 pub mod wire;
 

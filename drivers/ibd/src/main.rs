@@ -61,6 +61,7 @@ mod program {
         let mut requests = daemon::start(SCHEME, mode, notify.as_deref(), &mut scheme)?;
         queue.subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
         let mut wire = Wire::default();
+        let mut traffic = Traffic::default();
         // Whether something may have come from other nodes.
         let mut has_come = true;
         let mut ready = alloc::vec::Vec::new();
@@ -69,6 +70,7 @@ mod program {
             let state = port.look(&mut queue, scheme.device(), now)?;
             let device = scheme.device();
             device.set_port(state);
+            traffic.look(device, &wire, now);
             device.mads.set_up(state == PortState::Active, now);
             device.progress(now);
             device.mads.progress(now);
@@ -100,6 +102,27 @@ mod program {
             };
             queue.wait_until(deadline, now, &mut ready)?;
             has_come |= ready.iter().any(|of| of.source == Source::Wire);
+        }
+    }
+
+    /// The counters of what passes between nodes by SCIF.
+    #[derive(Default)]
+    struct Traffic {
+        /// When they are to be read again.
+        next: u64,
+    }
+
+    impl Traffic {
+        /// Reads them, unless that was done a short while ago.
+        fn look(&mut self, device: &mut Device, wire: &Wire, now: u64) {
+            if now < self.next {
+                return;
+            }
+            self.next = now + PAUSE.as_nanos() as u64;
+            // Without a driver nothing passes.
+            if let Ok(table) = runtime::fs::read_to_string("/scheme/scif/traffic") {
+                device.note_scif(&table, wire.carried());
+            }
         }
     }
 

@@ -41,6 +41,10 @@ pub struct Totals {
     pub received_bytes: u64,
     /// Completions with an error.
     pub errors: u64,
+    /// Bytes that libraries stored into windows of peers, and loaded from there.
+    pub stored_bytes: u64,
+    /// As above.
+    pub loaded_bytes: u64,
 }
 
 /// Numbers, of which the lowest free one is given next.

@@ -59,12 +59,22 @@ pub struct Wire {
     listen_at: u64,
     links: BTreeMap<NodeId, Link>,
     incoming: Vec<Incoming>,
+    /// Bytes sent and received since the start.
+    carried: [u64; 2],
 }
 
 impl Wire {
     /// The SCIF driver has gone, and all connections with it.
     pub fn clear(&mut self) {
-        *self = Wire::default();
+        *self = Wire {
+            carried: self.carried,
+            ..Wire::default()
+        };
+    }
+
+    /// Bytes that it has sent and received since the start.
+    pub fn carried(&self) -> [u64; 2] {
+        self.carried
     }
 
     /// Takes what has come, after an event; whether more is there. `source`: what events of
@@ -99,7 +109,7 @@ impl Wire {
         for (node, link) in &mut self.links {
             if !link.waiting.is_empty() {
                 link.connect(*node, queue, source, now)?;
-                link.send(*node, mads, now);
+                self.carried[0] += link.send(*node, mads, now);
             }
         }
         Ok(())
@@ -153,13 +163,17 @@ impl Wire {
     /// Takes the records that have come; whether there may be more.
     fn receive(&mut self, mads: &mut Mads, now: u64) -> bool {
         let mut has_more = false;
+        let received = &mut self.carried[1];
         self.incoming.retain_mut(|incoming| {
             // A peer that sends without end must not keep the others waiting.
             for _ in 0..64 {
                 let room = &mut incoming.frame[incoming.received..];
                 match raw::recv(incoming.endpoint.fd(), room, 0) {
                     Ok(0) => return true,
-                    Ok(count) => incoming.received += count,
+                    Ok(count) => {
+                        incoming.received += count;
+                        *received += count as u64;
+                    }
                     Err(_) => return false,
                 }
                 if incoming.received == FRAME_BYTES {
@@ -224,9 +238,11 @@ impl Link {
         Ok(())
     }
 
-    fn send(&mut self, node: NodeId, mads: &mut Mads, now: u64) {
+    /// Sends what there is room for; the bytes that have gone.
+    fn send(&mut self, node: NodeId, mads: &mut Mads, now: u64) -> u64 {
+        let mut gone = 0;
         if let Outgoing::Connected(endpoint) = &self.outgoing
-            && !flush(endpoint, &mut self.waiting, &mut self.sent)
+            && !flush(endpoint, &mut self.waiting, &mut self.sent, &mut gone)
         {
             // A record of which a part has gone is lost with the connection.
             if core::mem::take(&mut self.sent) > 0 {
@@ -241,6 +257,7 @@ impl Link {
                 mads.count_discarded();
             }
         }
+        gone
     }
 }
 
@@ -256,12 +273,20 @@ fn connect(node: NodeId) -> Option<(Endpoint, bool)> {
     }
 }
 
-/// Sends what there is room for; whether the connection is still there.
-fn flush(endpoint: &Endpoint, waiting: &mut VecDeque<[u8; FRAME_BYTES]>, sent: &mut usize) -> bool {
+/// Sends what there is room for; whether the connection is still there. `gone` counts the bytes.
+fn flush(
+    endpoint: &Endpoint,
+    waiting: &mut VecDeque<[u8; FRAME_BYTES]>,
+    sent: &mut usize,
+    gone: &mut u64,
+) -> bool {
     while let Some(frame) = waiting.front() {
         match raw::send(endpoint.fd(), &frame[*sent..], 0) {
             Ok(0) => return true,
-            Ok(count) => *sent += count,
+            Ok(count) => {
+                *sent += count;
+                *gone += count as u64;
+            }
             Err(_) => return false,
         }
         if *sent == FRAME_BYTES {

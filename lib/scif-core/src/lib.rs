@@ -67,7 +67,7 @@ pub use base::owner::Owner;
 pub use base::pages::{Pages, PinId, Run};
 pub use base::quota::{Limits, Resource, Scope};
 pub use base::rule::Violation;
-pub use base::stats::Stats;
+pub use base::stats::{Stats, Traffic};
 pub use base::trace::Tracer;
 pub use endpoint::{ConnectMode, EndpointState};
 pub use engine::Engine;

@@ -117,6 +117,11 @@ pub struct Traffic {
     pub received_bytes: u64,
     /// Completions with an error, of both queues.
     pub errors: u64,
+    /// Bytes that were stored into the peer's windows, and bytes that were loaded from there: what
+    /// passed the lane's stream is not in it.
+    pub stored_bytes: u64,
+    /// As above.
+    pub loaded_bytes: u64,
 }
 
 /// A queue pair.

@@ -23,6 +23,7 @@ fn requests_messages_and_errors_are_counted() {
     let sent = Traffic {
         sends: 2,
         sent_bytes: 48,
+        stored_bytes: 8,
         ..Traffic::default()
     };
     let received = Traffic {

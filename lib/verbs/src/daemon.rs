@@ -320,6 +320,8 @@ fn qp_report(qp_handle: u32, view: &QpView) -> abi::QpReport {
         receives: view.traffic.receives,
         received_bytes: view.traffic.received_bytes,
         errors: view.traffic.errors,
+        stored_bytes: view.traffic.stored_bytes,
+        loaded_bytes: view.traffic.loaded_bytes,
     }
 }
 

@@ -186,6 +186,21 @@ fn files_and_bypass_clients_share_a_stream() {
         fixture.close(0, near);
         fixture.close(to, far);
         assert_eq!(state(fixture), before);
+        // What has passed is known after the end.
+        let row = |fixture: &mut Fixture, node: usize, peer: usize| {
+            let text = fixture.text(node, "traffic");
+            let start = format!("{peer} ");
+            let line = text.lines().find(|line| line.starts_with(&start));
+            let words = line.unwrap_or_default().split_whitespace();
+            words.map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let own = row(fixture, 0, to);
+        assert_eq!(own[1], "60009");
+        let there = row(fixture, to, 0);
+        assert_eq!(
+            (there[2].as_str(), &there[3..]),
+            ("60009", &["0".to_string(), "0".to_string()][..])
+        );
     });
 }
 

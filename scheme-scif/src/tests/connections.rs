@@ -476,7 +476,7 @@ fn directories_can_be_listed_and_opened_below() {
         entries.into_iter().map(|(name, _)| name).collect()
     };
     let all = "0 1 accept listen stp endpoint memory peers nodes ports connections windows \
-               mappings pins cards limits stats version";
+               mappings pins cards limits stats traffic version";
     assert_eq!(names(&mut fixture, "").join(" "), all);
     assert_eq!(names(&mut fixture, "0"), ["2050"]);
     assert_eq!(names(&mut fixture, "listen"), ["2050"]);

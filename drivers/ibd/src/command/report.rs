@@ -63,6 +63,10 @@ fn qp(context: &mut Context, totals: &mut Totals, report: &QpReport) -> bool {
     let (now, then) = (report.received_bytes, before.received_bytes);
     add(&mut totals.received_bytes, now, then);
     add(&mut totals.errors, report.errors, before.errors);
+    let (now, then) = (report.stored_bytes, before.stored_bytes);
+    add(&mut totals.stored_bytes, now, then);
+    let (now, then) = (report.loaded_bytes, before.loaded_bytes);
+    add(&mut totals.loaded_bytes, now, then);
     // Others than errors it has only by MODIFY_QP.
     if let Ok(Ok(state)) = u8::try_from(report.state).map(state_of) {
         let _ = context.core.follow_state(number, state);

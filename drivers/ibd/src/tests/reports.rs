@@ -42,6 +42,8 @@ fn report(qp_handle: u32, state: u32, sends: u64) -> abi::QpReport {
         receives: 5,
         received_bytes: 500,
         errors: 1,
+        stored_bytes: 4 * sends,
+        loaded_bytes: 12,
     }
 }
 
@@ -137,7 +139,7 @@ fn reports_of_nothing_change_nothing() {
     assert_eq!(device.report(context, REPORT_CQS, &[]), Ok(0));
     let invalid = Err(Error::new(EINVAL));
     let whole = report(handle, 6, 1);
-    let short = &whole.as_bytes()[..55];
+    let short = &whole.as_bytes()[..71];
     assert_eq!(device.report(context, REPORT_QPS, short), invalid);
     assert_eq!(device.report(context, 99, whole.as_bytes()), invalid);
     device.close(context);
@@ -165,6 +167,11 @@ fn what_is_reported_has_passed_the_port() {
     let context = fixture.context;
     let taken = fixture.device.report(context, REPORT_QPS, bytes.as_bytes());
     assert_eq!(taken, Ok(1));
-    assert_eq!(counters(&fixture), ["20\n", "50\n", "5\n", "125\n"]);
-    assert_eq!(fixture.device.traffic().sent_bytes, 200);
+    // What passes streams is counted with them: messages of verbs among it.
+    assert_eq!(counters(&fixture), ["20\n", "20\n", "5\n", "3\n"]);
+    let peer = u64::from(fixture.device.shared.node) + 1;
+    let table = format!("node out in written read\n{peer} 5000 40 800 8\n");
+    fixture.device.note_scif(&table, [0, 0]);
+    assert_eq!(counters(&fixture), ["22\n", "1470\n", "6\n", "15\n"]);
+    assert_eq!(fixture.device.traffic().sent_bytes, 5880);
 }

@@ -13,7 +13,7 @@ use super::event::{Event, Events};
 use super::ids::{ConnectionId, EndpointId};
 use super::memory::Locality;
 use super::quota::Quotas;
-use super::stats::Stats;
+use super::stats::{Stats, Traffic};
 use super::timers::{Timer, Timers};
 use super::trace::{Trace, Tracer};
 
@@ -53,6 +53,8 @@ pub(crate) struct Context {
     pub(crate) loopback: VecDeque<Message>,
     pub(crate) quotas: Quotas,
     pub(crate) stats: Stats,
+    /// What has passed between this node and others. Nodes that have gone keep their place.
+    pub(crate) traffic: BTreeMap<NodeId, Traffic>,
     /// Number of copies and windows that are still under way, by closed endpoint.
     departures: BTreeMap<EndpointId, usize>,
     trace: Trace,
@@ -69,8 +71,30 @@ impl Context {
             loopback: VecDeque::new(),
             quotas: Quotas::new(config.limits),
             stats: Stats::default(),
+            traffic: BTreeMap::new(),
             departures: BTreeMap::new(),
             trace: Trace::default(),
+        }
+    }
+
+    /// Counts bytes of a stream. Those that clients move are the clients' numbers, which may be
+    /// anything.
+    pub(crate) fn count_stream(&mut self, node: NodeId, sent: u64, received: u64) {
+        self.stats.bytes_sent = self.stats.bytes_sent.wrapping_add(sent);
+        self.stats.bytes_received = self.stats.bytes_received.wrapping_add(received);
+        if sent | received != 0 {
+            let of_node = self.traffic.entry(node).or_default();
+            of_node.sent = of_node.sent.wrapping_add(sent);
+            of_node.received = of_node.received.wrapping_add(received);
+        }
+    }
+
+    /// Counts bytes that were copied for a call: into another node's memory, and out of it.
+    pub(crate) fn count_copied(&mut self, node: NodeId, written: u64, read: u64) {
+        if written | read != 0 {
+            let of_node = self.traffic.entry(node).or_default();
+            of_node.written = of_node.written.wrapping_add(written);
+            of_node.read = of_node.read.wrapping_add(read);
         }
     }
 

@@ -78,6 +78,20 @@ pub struct Stats {
     pub jobs: usize,
 }
 
+/// What has passed between this node and another one, or within this node, since the engine was
+/// made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes of streams that were sent to it.
+    pub sent: u64,
+    /// Bytes of streams that were received from it.
+    pub received: u64,
+    /// Bytes that were copied into its memory for calls of programs here.
+    pub written: u64,
+    /// Bytes that were copied out of its memory for calls of programs here.
+    pub read: u64,
+}
+
 impl Stats {
     /// Name and value of each counter, in a fixed order.
     pub fn lines(&self) -> [(&'static str, u64); 36] {

@@ -222,11 +222,10 @@ impl Connection {
 
     /// Counts what clients have moved, as far as we have seen.
     fn count_moved(&mut self, cx: &mut Context) {
+        let node = self.node();
         if let Some(rings) = &mut self.rings {
             let [sent, received] = rings.take_uncounted();
-            // The numbers are the clients', so they may be anything.
-            cx.stats.bytes_sent = cx.stats.bytes_sent.wrapping_add(sent);
-            cx.stats.bytes_received = cx.stats.bytes_received.wrapping_add(received);
+            cx.count_stream(node, sent, received);
         }
     }
 }

@@ -30,6 +30,7 @@ impl Connections {
         let Some(connection) = self.table.get_mut(id) else {
             return Ok(0);
         };
+        let node = connection.node();
         let Some(rings) = &mut connection.rings else {
             return Ok(0);
         };
@@ -40,7 +41,7 @@ impl Connections {
                     self.wait_for_credit(cx, id);
                     return Ok(0);
                 }
-                cx.stats.bytes_sent = cx.stats.bytes_sent.wrapping_add(count as u64);
+                cx.count_stream(node, count as u64, 0);
                 self.add_notification(id, Readiness::IN, Notify::IfArmed);
                 Ok(count)
             }
@@ -80,6 +81,7 @@ impl Connections {
         let Some(connection) = self.table.get_mut(id) else {
             return Ok(Moved::Bytes(0));
         };
+        let node = connection.node();
         let Some(rings) = &mut connection.rings else {
             return Ok(Moved::Bytes(0));
         };
@@ -89,7 +91,7 @@ impl Connections {
         match moved {
             Moved::Bytes(count) => {
                 connection.failed_locks = 0;
-                cx.stats.bytes_received = cx.stats.bytes_received.wrapping_add(count as u64);
+                cx.count_stream(node, 0, count as u64);
                 if is_connected && count > 0 {
                     self.add_notification(id, Readiness::OUT, Notify::IfArmed);
                 }

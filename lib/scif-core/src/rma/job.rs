@@ -32,6 +32,7 @@ impl Direction {
 /// A transfer between two spans.
 #[derive(Debug)]
 pub(super) struct Copy {
+    direction: Direction,
     pub(super) from: Span,
     pub(super) to: Span,
     /// Bytes not submitted yet.
@@ -99,6 +100,22 @@ pub(super) enum Step {
     Fail,
 }
 
+impl Work {
+    /// Bytes of this number that were copied, as those that were written into the peer's memory and
+    /// read out of it.
+    pub(super) fn as_traffic(&self, bytes: u64) -> [u64; 2] {
+        let direction = match self {
+            Work::Copy(copy) => copy.direction,
+            Work::Virtual(work) => work.direction,
+            Work::Store { .. } => return [0; 2],
+        };
+        match direction {
+            Direction::Write => [bytes, 0],
+            Direction::Read => [0, bytes],
+        }
+    }
+}
+
 impl Job {
     /// A transfer between registered or pinned memory here and a window of the peer.
     pub(crate) fn copy(
@@ -113,6 +130,7 @@ impl Job {
             Direction::Write => (local, remote),
         };
         Job::new(Work::Copy(Copy {
+            direction,
             from,
             to,
             left: length,

@@ -172,7 +172,10 @@ impl Transfers {
                     }
                     job.advance(windows, &descriptor);
                     let is_cpu = engine.is_cpu(&descriptor);
-                    cost = cost.max(descriptor.count(&mut cx.stats, is_cpu));
+                    let bytes = descriptor.count(&mut cx.stats, is_cpu);
+                    let [written, read] = job.work.as_traffic(bytes);
+                    cx.count_copied(node, written, read);
+                    cost = cost.max(bytes);
                 }
             }
             share = share.saturating_sub(cost);
@@ -221,6 +224,7 @@ impl Transfers {
         let Some(channel) = self.channels.get_mut(id) else {
             return false;
         };
+        let node = channel.node();
         let Some(job) = channel.job_mut(number) else {
             return false;
         };
@@ -229,9 +233,12 @@ impl Transfers {
         };
         let before = work.done;
         let moved = work.step(windows, mem, data, budget);
-        cx.stats.rma_bytes_cpu += work.done - before;
+        let bytes = work.done - before;
+        cx.stats.rma_bytes_cpu += bytes;
+        let (is_over, [written, read]) = (work.done >= work.length, job.work.as_traffic(bytes));
+        cx.count_copied(node, written, read);
         match moved {
-            Ok(()) if work.done < work.length => return false,
+            Ok(()) if !is_over => return false,
             Ok(()) => job.is_over = true,
             Err(error) => job.fail(error),
         }

@@ -8,7 +8,7 @@ use scif_abi::flags::RmaFlags;
 
 use super::engine::{LateEngine, Order};
 use super::fixture::{BOTH, End, Fixture, PAGE, READ, WRITE};
-use crate::{CpuEngine, Direction, Local, Owner, Pages, Rma};
+use crate::{CpuEngine, Direction, Local, Owner, Pages, Rma, Traffic};
 
 const SYNC: u32 = RmaFlags::SYNC.bits();
 const USECPU: u32 = RmaFlags::USECPU.bits();
@@ -194,6 +194,12 @@ fn a_long_copy_leaves_turns_to_others() {
     assert_eq!(engine.finish(long), Some(Ok(0)));
     assert_eq!(turns, 512 * 4096 / (128 << 10));
     assert_eq!(engine.stats().rma_bytes_cpu, 512 * PAGE + 100);
+    let traffic: Vec<_> = engine.traffic().collect();
+    let written = Traffic {
+        written: 512 * PAGE + 100,
+        ..Traffic::default()
+    };
+    assert_eq!(traffic, [(1, written)]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::base::ids::EndpointId;
 use crate::base::owner::Owner;
 use crate::base::quota::{Resource, Scope};
-use crate::base::stats::Stats;
+use crate::base::stats::{Stats, Traffic};
 use crate::connection::Connection;
 use crate::endpoint::{Endpoint, EndpointState};
 use crate::engine::Engine;
@@ -149,6 +149,14 @@ impl Engine {
     pub fn mappings(&self) -> impl Iterator<Item = MappingInfo> {
         let user = |id| self.owner_of(id).map(|owner| owner.user);
         self.windows.mapping_infos(self.cx.config.node, user)
+    }
+
+    /// What has passed between this node and each other one, and within this node, ascending.
+    pub fn traffic(&self) -> impl Iterator<Item = (NodeId, Traffic)> {
+        self.cx
+            .traffic
+            .iter()
+            .map(|(node, traffic)| (*node, *traffic))
     }
 
     /// The counters.

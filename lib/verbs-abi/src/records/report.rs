@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 records! {
     /// A queue pair. Numbers count since it was made; `state` is that of QUERY_QP.
-    QpReport, 56, 8 {
+    QpReport, 72, 8 {
         0 qp_handle: u32,
         4 state: u32,
         8 queued_sends: u32,
@@ -15,6 +15,8 @@ records! {
         32 receives: u64,
         40 received_bytes: u64,
         48 errors: u64,
+        56 stored_bytes: u64,
+        64 loaded_bytes: u64,
     }
     /// A completion queue: completions that it holds, and those that have come since it was made.
     CqReport, 16, 8 {

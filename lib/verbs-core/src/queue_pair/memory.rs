@@ -122,7 +122,17 @@ impl QueuePair {
             (_, Data::Segments(_)) => host.put(*lane, grant.window, offset, Source::Memory(places)),
         };
         match moved {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                match request.opcode {
+                    Opcode::RdmaRead => self.traffic.loaded_bytes += total,
+                    opcode if opcode.is_atomic() => {
+                        self.traffic.stored_bytes += total;
+                        self.traffic.loaded_bytes += total;
+                    }
+                    _ => self.traffic.stored_bytes += total,
+                }
+                Ok(())
+            }
             Err(NotMoved::NoWindow) => Err(self.missed(objects, work)),
             Err(NotMoved::NotSupported) if request.opcode.is_atomic() => {
                 Err(self.ask(objects, work))

@@ -14,7 +14,7 @@ use core::fmt::{Display, Formatter};
 
 use scif_abi::flags::Protection;
 use scif_abi::limits::HOST_NODE;
-use scif_core::{ConnectionInfo, LinkState, MappingInfo, PortInfo, WindowInfo};
+use scif_core::{ConnectionInfo, LinkState, MappingInfo, PortInfo, Traffic, WindowInfo};
 
 use crate::access::Caller;
 use crate::handle::{Handle, Kind};
@@ -43,6 +43,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             TextFile::Cards => self.card_table(),
             TextFile::Limits => self.limits(),
             TextFile::Stats => self.stats(),
+            TextFile::Traffic => self.traffic(),
             TextFile::Version => version(),
         }
     }
@@ -203,6 +204,21 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 &object.pages(),
                 &object.uses(),
             ]);
+        }
+        table.finish()
+    }
+
+    /// What has passed between this node and each other one.
+    fn traffic(&self) -> String {
+        let mut table = Table::new(["node", "out", "in", "written", "read"]);
+        for (node, traffic) in self.engine.traffic() {
+            let Traffic {
+                sent,
+                received,
+                written,
+                read,
+            } = traffic;
+            table.row([&node, &sent, &received, &written, &read]);
         }
         table.finish()
     }
