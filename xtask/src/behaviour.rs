@@ -1,13 +1,13 @@
 //! `behaviour`: writes `docs/behaviour.md`, `docs/st-behaviour.md` and `docs/verbs-behaviour.md`
 //! anew from the data of the conformance suite, and `docs/mad-behaviour.md` from the rows of
-//! `mad-core`.
+//! `mad-core` and the class tree of `ibd`.
 
 use harness::base::cargo;
 use harness::base::report::{Context, Result};
 use harness::base::settings::Settings;
 
 /// The pages, and the tests that compare them, which write them in the mode for that.
-const PAGES: [(&str, [&str; 5]); 2] = [
+const PAGES: [(&str, [&str; 5]); 3] = [
     (
         "docs/behaviour.md docs/st-behaviour.md docs/verbs-behaviour.md",
         [
@@ -26,6 +26,16 @@ const PAGES: [(&str, [&str; 5]); 2] = [
             "--test",
             "rules",
             "the_page_is_written",
+        ],
+    ),
+    (
+        "docs/mad-behaviour.md",
+        [
+            "--package",
+            "ibd",
+            "--lib",
+            "--",
+            "the_section_about_files_is_written",
         ],
     ),
 ];

@@ -554,55 +554,88 @@ mod tests {
         assert_eq!(list("class/infiniband/scif0/ports/1/pkeys"), [("0", false)]);
     }
 
+    /// The class tree of node 2, whose port is active and has moved nothing.
+    const CLASS_TREE: &[(&str, &str)] = &[
+        ("infiniband/scif0/board_id", "SKIFF_SCIF"),
+        ("infiniband/scif0/fw_ver", "0.1.0"),
+        ("infiniband/scif0/hca_type", "SCIF"),
+        ("infiniband/scif0/hw_rev", "0x0"),
+        ("infiniband/scif0/node_desc", "skiff node 2"),
+        ("infiniband/scif0/node_guid", "0253:4b49:0000:0002"),
+        ("infiniband/scif0/node_type", "1: CA"),
+        ("infiniband/scif0/ports/1/cap_mask", "0x0201480c"),
+        ("infiniband/scif0/ports/1/counters/port_rcv_data", "0"),
+        ("infiniband/scif0/ports/1/counters/port_rcv_packets", "0"),
+        ("infiniband/scif0/ports/1/counters/port_xmit_data", "0"),
+        ("infiniband/scif0/ports/1/counters/port_xmit_packets", "0"),
+        (
+            "infiniband/scif0/ports/1/gids/0",
+            "fe80:0000:0000:0000:0253:4b49:0000:0002",
+        ),
+        ("infiniband/scif0/ports/1/lid", "0x3"),
+        ("infiniband/scif0/ports/1/lid_mask_count", "0"),
+        ("infiniband/scif0/ports/1/link_layer", "InfiniBand"),
+        ("infiniband/scif0/ports/1/phys_state", "5: LinkUp"),
+        ("infiniband/scif0/ports/1/pkeys/0", "0xffff"),
+        ("infiniband/scif0/ports/1/rate", "100 Gb/sec (4X EDR)"),
+        ("infiniband/scif0/ports/1/sm_lid", "0x1"),
+        ("infiniband/scif0/ports/1/sm_sl", "0"),
+        ("infiniband/scif0/ports/1/state", "4: ACTIVE"),
+        ("infiniband/scif0/sys_image_guid", "0253:4b49:0000:0000"),
+        ("infiniband_mad/abi_version", "5"),
+        ("infiniband_mad/issm0/ibdev", "scif0"),
+        ("infiniband_mad/issm0/port", "1"),
+        ("infiniband_mad/umad0/ibdev", "scif0"),
+        ("infiniband_mad/umad0/port", "1"),
+        ("infiniband_verbs/abi_version", "6"),
+        ("infiniband_verbs/uverbs0/abi_version", "1"),
+        ("infiniband_verbs/uverbs0/dev", "231:192"),
+        ("infiniband_verbs/uverbs0/ibdev", "scif0"),
+    ];
+
     #[test]
     fn the_class_tree_says_what_programs_look_for() {
         let mut device = Device::new(2);
         device.set_port(PortState::Active);
-        for (file, content) in [
-            ("class/infiniband/scif0/node_guid", "0253:4b49:0000:0002\n"),
-            (
-                "class/infiniband/scif0/sys_image_guid",
-                "0253:4b49:0000:0000\n",
-            ),
-            ("class/infiniband/scif0/node_type", "1: CA\n"),
-            ("class/infiniband/scif0/fw_ver", "0.1.0\n"),
-            ("class/infiniband/scif0/hw_rev", "0x0\n"),
-            ("class/infiniband/scif0/hca_type", "SCIF\n"),
-            ("class/infiniband/scif0/board_id", "SKIFF_SCIF\n"),
-            ("class/infiniband/scif0/node_desc", "skiff node 2\n"),
-            ("class/infiniband/scif0/ports/1/lid_mask_count", "0\n"),
-            ("class/infiniband/scif0/ports/1/sm_sl", "0\n"),
-            (
-                "class/infiniband/scif0/ports/1/rate",
-                "100 Gb/sec (4X EDR)\n",
-            ),
-            ("class/infiniband/scif0/ports/1/link_layer", "InfiniBand\n"),
-            ("class/infiniband/scif0/ports/1/lid", "0x3\n"),
-            ("class/infiniband/scif0/ports/1/sm_lid", "0x1\n"),
-            ("class/infiniband/scif0/ports/1/state", "4: ACTIVE\n"),
-            ("class/infiniband/scif0/ports/1/phys_state", "5: LinkUp\n"),
-            ("class/infiniband/scif0/ports/1/pkeys/0", "0xffff\n"),
-            (
-                "class/infiniband/scif0/ports/1/gids/0",
-                "fe80:0000:0000:0000:0253:4b49:0000:0002\n",
-            ),
-            ("class/infiniband_mad/abi_version", "5\n"),
-            ("class/infiniband_mad/umad0/ibdev", "scif0\n"),
-            ("class/infiniband_mad/umad0/port", "1\n"),
-            ("class/infiniband_mad/issm0/ibdev", "scif0\n"),
-            ("class/infiniband_mad/issm0/port", "1\n"),
-            ("class/infiniband/scif0/ports/1/cap_mask", "0x0201480c\n"),
-            ("class/infiniband_verbs/abi_version", "6\n"),
-            ("class/infiniband_verbs/uverbs0/ibdev", "scif0\n"),
-            ("class/infiniband_verbs/uverbs0/abi_version", "1\n"),
-            ("class/infiniband_verbs/uverbs0/dev", "231:192\n"),
-        ] {
-            assert_eq!(say(&device, file), content, "{file}");
-        }
+        let below = FILES
+            .iter()
+            .filter_map(|(path, _)| path.strip_prefix("class/"));
+        let found = below.map(|path| (path, say(&device, &format!("class/{path}"))));
+        let expected = CLASS_TREE
+            .iter()
+            .map(|(path, text)| (*path, format!("{text}\n")));
+        assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
         device.set_port(PortState::Down);
-        assert_eq!(
-            say(&device, "class/infiniband/scif0/ports/1/state"),
-            "1: DOWN\n"
+        for (file, content) in [("state", "1: DOWN\n"), ("phys_state", "2: Polling\n")] {
+            let path = format!("class/infiniband/scif0/ports/1/{file}");
+            assert_eq!(say(&device, &path), content, "{path}");
+        }
+    }
+
+    /// The last section of `docs/mad-behaviour.md`. `SKIFF_REWRITE` writes it anew.
+    #[test]
+    fn the_section_about_files_is_written() {
+        const BEGIN: &str = "\n## Files below /sys/class\n";
+        let mut section = format!(
+            "{BEGIN}\nOf node 2 when its port is active and has moved nothing, by \
+             `cargo test -p ibd --lib files`. All end with a line feed.\n\n\
+             | what | result |\n| --- | --- |\n"
+        );
+        for (path, text) in CLASS_TREE {
+            section += &format!("| `{path}` | `{text}` |\n");
+        }
+        let own = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let project = own.ancestors().nth(2).expect("the project");
+        let path = project.join("docs/mad-behaviour.md");
+        let page = std::fs::read_to_string(&path).unwrap_or_default();
+        let (rules, now) = page.split_at(page.find(BEGIN).unwrap_or(page.len()));
+        if std::env::var_os("SKIFF_REWRITE").is_some() {
+            std::fs::write(&path, format!("{rules}{section}")).expect("the page can be written");
+            return;
+        }
+        assert!(
+            now == section,
+            "docs/mad-behaviour.md has another class tree: run `cargo xtask behaviour`"
         );
     }
 

@@ -15,7 +15,8 @@ use crate::mad::{MAD_BYTES, PERMISSIVE_LID, class};
 use crate::packet::{Destination, Packet};
 use crate::port::{Happened, Request};
 
-/// Most datagrams that wait to be read; a long message counts as its segments.
+/// Most datagrams that wait to be read, of one descriptor as of all; a long message counts as its
+/// segments.
 pub const MAX_WAITING: usize = 200_000;
 
 /// A message that waits to be read.
@@ -27,7 +28,19 @@ struct Waiting {
 
 impl Waiting {
     fn segments(&self) -> usize {
-        self.message.len().div_ceil(MAD_BYTES).max(1)
+        segments(&self.message)
+    }
+}
+
+fn segments(message: &[u8]) -> usize {
+    message.len().div_ceil(MAD_BYTES).max(1)
+}
+
+/// How many datagrams something counts as when it waits.
+pub fn datagrams(what: &Happened) -> usize {
+    match what {
+        Happened::Received { message, .. } => segments(message),
+        Happened::TimedOut { .. } => 1,
     }
 }
 
@@ -105,8 +118,7 @@ impl Descriptor {
     ///
     /// # Errors
     /// `Invalid`: too short, no such number, a P_Key or GID index other than 0. `Io`: no agent has
-    /// the
-    /// number.
+    /// the number.
     pub fn request(&self, bytes: &[u8]) -> Result<Request> {
         let header_bytes = self.header_bytes();
         if bytes.len() < header_bytes + crate::mad::RMPP_HEADER_BYTES {
@@ -176,13 +188,20 @@ impl Descriptor {
         true
     }
 
+    /// Drops the message that has come last; the datagrams it counted as.
+    pub fn drop_last(&mut self) -> usize {
+        let last = self.waiting.pop_back();
+        let segments = last.map_or(0, |last| last.segments());
+        self.segments -= segments;
+        segments
+    }
+
     /// Gives the next message; the bytes of it.
     ///
     /// # Errors
     /// `Invalid`: no room for the header and the first datagram; the message stays. `WouldBlock`.
     /// `NoSpace`: no room for all of a long message, whose header and first datagram were stored;
-    /// it
-    /// stays.
+    /// it stays.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let header_bytes = self.header_bytes();
         if buffer.len() < header_bytes {

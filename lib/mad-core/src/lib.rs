@@ -10,7 +10,7 @@
 //! | [`rmpp`] | messages that are longer than a datagram |
 //! | [`port`] | the agents of a port at work |
 //! | [`sma`], [`pma`], [`sa`] | subnet management, counters, subnet administration |
-//! | [`descriptor`] | an open `umad0` |
+//! | [`descriptor`], [`descriptors`] | an open `umad0`, and all of them |
 //! | [`node`] | all of it together |
 //! | [`demo`] | nodes with programs for tests |
 //!
@@ -24,6 +24,7 @@ pub mod agents;
 pub mod attributes;
 pub mod demo;
 pub mod descriptor;
+pub mod descriptors;
 pub mod error;
 pub mod fabric;
 pub mod frame;

@@ -6,7 +6,7 @@
 
 mod manager;
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use verbs_abi::mad::{RegisterAgent, RegisterAgent2, USER_RMPP, request};
 use zerocopy::{FromBytes, IntoBytes};
@@ -14,6 +14,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::agents::{Owner, Registration};
 use crate::attributes::attribute;
 use crate::descriptor::{self, Descriptor};
+use crate::descriptors::Descriptors;
 use crate::error::{Error, Result};
 use crate::fabric::{Fabric, MANAGER, NODE_PORT, Place, switch_port};
 use crate::frame::{self, FRAME_BYTES, Malformed};
@@ -66,8 +67,7 @@ pub struct Node {
     fabric: Fabric,
     port: Port,
     manager: Option<Manager>,
-    descriptors: BTreeMap<u64, Descriptor>,
-    last_descriptor: u64,
+    descriptors: Descriptors,
     has_sm_bit: bool,
     qkey_violations: u16,
     counters: pma::Counters,
@@ -90,8 +90,7 @@ impl Node {
             fabric,
             port,
             manager,
-            descriptors: BTreeMap::new(),
-            last_descriptor: 0,
+            descriptors: Descriptors::default(),
             has_sm_bit: false,
             qkey_violations: 0,
             counters: pma::Counters::default(),
@@ -178,15 +177,12 @@ impl Node {
 
     /// Opens a descriptor; its number.
     pub fn open(&mut self) -> u64 {
-        self.last_descriptor += 1;
-        let descriptor = Descriptor::default();
-        self.descriptors.insert(self.last_descriptor, descriptor);
-        self.last_descriptor
+        self.descriptors.open()
     }
 
     /// Closes a descriptor: its agents go, and what waits to be read.
     pub fn close(&mut self, number: u64) {
-        if let Some(descriptor) = self.descriptors.remove(&number) {
+        if let Some(descriptor) = self.descriptors.close(number) {
             for agent in descriptor.agents() {
                 self.port.unregister(agent);
             }
@@ -196,11 +192,7 @@ impl Node {
 
     /// A descriptor.
     pub fn descriptor(&self, number: u64) -> Option<&Descriptor> {
-        self.descriptors.get(&number)
-    }
-
-    fn descriptor_mut(&mut self, number: u64) -> Result<&mut Descriptor> {
-        self.descriptors.get_mut(&number).ok_or(Error::Io)
+        self.descriptors.get(number)
     }
 
     /// A request of `ioctl`, whose structure is changed in place.
@@ -225,10 +217,10 @@ impl Node {
             }
             request::UNREGISTER_AGENT => {
                 let (id, _) = u32::read_from_prefix(payload).map_err(|_| Error::Invalid)?;
-                let agent = self.descriptor_mut(number)?.remove(id)?;
+                let agent = self.descriptors.get_mut(number)?.remove(id)?;
                 self.port.unregister(agent);
             }
-            request::ENABLE_PKEY => self.descriptor_mut(number)?.enable_pkey()?,
+            request::ENABLE_PKEY => self.descriptors.get_mut(number)?.enable_pkey()?,
             _ => return Err(Error::Unknown),
         }
         Ok(())
@@ -250,9 +242,9 @@ impl Node {
         if !matches!(asked.qpn, 0 | 1) {
             return Err(Error::Invalid);
         }
-        let id = self.descriptor_mut(number)?.free_number()?;
+        let id = self.descriptors.get_mut(number)?.free_number()?;
         let agent = self.port.register(Owner::User(number), asked)?;
-        self.descriptor_mut(number)?.add(id, agent, is_second);
+        self.descriptors.get_mut(number)?.add(id, agent, is_second);
         Ok(id as u32)
     }
 
@@ -260,10 +252,9 @@ impl Node {
     ///
     /// # Errors
     /// `Invalid`: the length, the agent's number, an index, a route that the port does not send, or
-    /// a
-    /// send of the same transaction is not over. `Io`: no such agent. `NoMemory`.
+    /// a send of the same transaction is not over. `Io`: no such agent. `NoMemory`.
     pub fn write(&mut self, number: u64, bytes: &[u8], now: u64) -> Result<usize> {
-        let descriptor = self.descriptors.get(&number).ok_or(Error::Io)?;
+        let descriptor = self.descriptors.get(number).ok_or(Error::Io)?;
         let mut request = descriptor.request(bytes)?;
         let mad = Mad::padded(&request.message);
         if mad.header.class == class::SUBNET_DIRECTED {
@@ -282,7 +273,7 @@ impl Node {
     /// # Errors
     /// Those of [`Descriptor::read`]. `Io`: no such descriptor.
     pub fn read(&mut self, number: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.descriptor_mut(number)?.read(buffer)
+        self.descriptors.read(number, buffer)
     }
 
     /// The descriptors that have got something to read since the last call.
@@ -456,8 +447,8 @@ impl Node {
             self.manage(delivery, now);
             return;
         };
-        let descriptor = self.descriptors.get_mut(&number);
-        if descriptor.is_some_and(|of| of.push(delivery.agent, delivery.what)) {
+        let Delivery { agent, what, .. } = delivery;
+        if self.descriptors.push(number, agent, what) {
             self.woken.insert(number);
         }
     }

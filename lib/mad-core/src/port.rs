@@ -92,6 +92,26 @@ struct Key {
     number: u32,
 }
 
+impl Key {
+    fn first_of(agent: AgentId) -> Key {
+        Key {
+            agent,
+            tid: 0,
+            class: 0,
+            answers: None,
+            number: 0,
+        }
+    }
+
+    /// The last one of its transaction.
+    fn last(self) -> Key {
+        Key {
+            number: u32::MAX,
+            ..self
+        }
+    }
+}
+
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly all are of the larger kind"
@@ -128,6 +148,24 @@ impl Sending {
     }
 }
 
+/// The account that a send is charged to: its owner's. What is built in has one for each port that
+/// it sends to, so that a port that acknowledges nothing keeps no other from being answered.
+type Account = (Owner, u16);
+
+fn account(owner: Owner, request: &Request) -> Account {
+    match owner {
+        Owner::BuiltIn => (owner, request.responder),
+        Owner::User(_) => (owner, 0),
+    }
+}
+
+/// Sends of an account that are not over, and their bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    sends: usize,
+    bytes: usize,
+}
+
 /// Counters of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -149,6 +187,8 @@ pub struct Port {
     lid: u16,
     agents: Agents,
     sends: BTreeMap<Key, Sending>,
+    /// What is charged to each account.
+    used: BTreeMap<Account, Used>,
     timers: BTreeSet<(u64, Key)>,
     incoming: Incoming,
     outbox: VecDeque<Packet>,
@@ -164,6 +204,7 @@ impl Port {
             lid,
             agents: Agents::default(),
             sends: BTreeMap::new(),
+            used: BTreeMap::new(),
             timers: BTreeSet::new(),
             incoming: Incoming::default(),
             outbox: VecDeque::new(),
@@ -190,8 +231,9 @@ impl Port {
         if self.agents.remove(agent).is_none() {
             return;
         }
-        let of_agent = self.sends.keys().filter(|key| key.agent == agent);
-        let keys: Vec<Key> = of_agent.copied().collect();
+        let of_agent = self.sends.range(Key::first_of(agent)..);
+        let of_agent = of_agent.map(|(key, _)| *key);
+        let keys: Vec<Key> = of_agent.take_while(|key| key.agent == agent).collect();
         for key in keys {
             self.end(key);
         }
@@ -261,11 +303,9 @@ impl Port {
         };
         // Segments that a program makes have one transaction.
         let is_segment = is_active && !is_long;
-        while self.sends.contains_key(&key) {
-            if !is_segment {
-                return Err(Error::Invalid);
-            }
-            key.number += 1;
+        if let Some((last, _)) = self.sends.range(key..=key.last()).next_back() {
+            let next = last.number.checked_add(1).filter(|_| is_segment);
+            key.number = next.ok_or(Error::Invalid)?;
         }
         let is_over = request.timeout_ms == 0 && !is_long;
         if is_over {
@@ -273,7 +313,7 @@ impl Port {
             return Ok(());
         }
         let bytes = message.len();
-        self.check_limits(agent.owner, bytes)?;
+        self.charge(account(agent.owner, &request), bytes)?;
         let body = match is_long {
             true => Body::Long(Outgoing::new(message)),
             false => Body::Short(mad),
@@ -296,13 +336,28 @@ impl Port {
         Ok(())
     }
 
-    fn check_limits(&self, owner: Owner, bytes: usize) -> Result<()> {
-        let of_owner = self.sends.values().filter(|of| of.owner == owner);
-        let (count, used) =
-            of_owner.fold((0, bytes), |(count, used), of| (count + 1, used + of.bytes));
-        match count >= MAX_SENDS || used > MAX_SEND_BYTES {
-            true => Err(Error::NoMemory),
-            false => Ok(()),
+    /// Counts a send.
+    fn charge(&mut self, account: Account, bytes: usize) -> Result<()> {
+        let used = self.used.get(&account).copied().unwrap_or_default();
+        if used.sends >= MAX_SENDS || used.bytes + bytes > MAX_SEND_BYTES {
+            return Err(Error::NoMemory);
+        }
+        let now = Used {
+            sends: used.sends + 1,
+            bytes: used.bytes + bytes,
+        };
+        self.used.insert(account, now);
+        Ok(())
+    }
+
+    /// Counts one less.
+    fn release(&mut self, account: Account, bytes: usize) {
+        if let Some(used) = self.used.get_mut(&account) {
+            used.sends -= 1;
+            used.bytes -= bytes;
+            if used.sends == 0 {
+                self.used.remove(&account);
+            }
         }
     }
 
@@ -333,6 +388,7 @@ impl Port {
     fn end(&mut self, key: Key) -> Option<Sending> {
         let sending = self.sends.remove(&key)?;
         self.timers.remove(&(sending.deadline, key));
+        self.release(account(sending.owner, &sending.request), sending.bytes);
         Some(sending)
     }
 
@@ -355,13 +411,7 @@ impl Port {
             self.retry(key, now);
         }
         for (transfer, mad) in self.incoming.expire(now) {
-            let to = Destination {
-                lid: transfer.lid,
-                qpn: transfer.qpn,
-                qkey: crate::mad::GSI_QKEY,
-                ..Destination::default()
-            };
-            self.post(transfer.agent, to, mad);
+            self.tell_sender(&transfer, mad);
         }
     }
 
@@ -481,11 +531,7 @@ impl Port {
             answers,
             number: 0,
         };
-        let last = Key {
-            number: u32::MAX,
-            ..first
-        };
-        let of_transaction = self.sends.range(first..=last);
+        let of_transaction = self.sends.range(first..=first.last());
         let mut from_there = of_transaction.filter(|(_, of)| of.is_from(packet.source));
         from_there.next().map(|(key, _)| *key)
     }

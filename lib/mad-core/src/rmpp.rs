@@ -25,9 +25,8 @@ pub const MAX_MESSAGE: usize = 8 << 20;
 /// Nanoseconds until a sender sends again, at most.
 pub const ACK_TIMEOUT_NS: u64 = 2_000_000_000;
 /// Nanoseconds without a new segment until a receiver gives a message up. A fixed time for the
-/// whole
-/// message, as Linux has it, is too short for a long one over a wire that loses one datagram in
-/// twenty.
+/// whole message, as Linux has it, is too short for a long one over a wire that loses one datagram
+/// in twenty.
 pub const MESSAGE_TIMEOUT_NS: u64 = 40_000_000_000;
 /// Nanoseconds for which a receiver answers segments of a message that it has.
 pub const LINGER_NS: u64 = 10_000_000_000;

@@ -18,7 +18,7 @@ use crate::rmpp::{self, flag};
 use crate::sma::DATA_BYTES;
 use groups::Groups;
 use records::{Query, Record};
-use subscribers::{Notice, Subscribers};
+use subscribers::{NOTICE_BYTES, Notice, Subscribers};
 
 /// Version of the class.
 pub const CLASS_VERSION: u8 = 2;
@@ -107,6 +107,8 @@ impl Administration {
     fn get(&self, fabric: &Fabric, query: &Query<'_>) -> Answer {
         match query.attribute {
             attribute::CLASS_PORT_INFO => Ok(Vec::from([class_port_info()])),
+            // Notices are sent, and none is kept to be asked for.
+            attribute::NOTICE => Ok(Vec::from([vec![0; NOTICE_BYTES]])),
             records::MCMEMBER => query.select(records::MCMEMBER, self.groups.records()),
             records::INFORM_INFO => query.select(records::INFORM_INFO, self.subscribers.records()),
             records::SM_INFO => {
@@ -121,6 +123,8 @@ impl Administration {
         match query.attribute {
             records::MCMEMBER => self.groups.join(fabric, from.source, query),
             attribute::INFORM_INFO => self.subscribers.set(from, query),
+            // It would take one out of those that are kept.
+            attribute::NOTICE => Ok(Vec::from([vec![0; NOTICE_BYTES]])),
             _ => Err(status::ATTRIBUTE_UNKNOWN),
         }
     }

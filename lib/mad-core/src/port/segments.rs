@@ -2,8 +2,8 @@
 
 use super::{Body, Port, wait};
 use crate::agents::AgentId;
-use crate::mad::{Mad, class};
-use crate::packet::Packet;
+use crate::mad::{GSI_QKEY, Mad, class};
+use crate::packet::{Destination, Packet};
 use crate::rmpp::{self, Acknowledged, MESSAGE_TIMEOUT_NS, Transfer, kind, reason};
 
 impl Port {
@@ -54,6 +54,9 @@ impl Port {
         if let Some(mad) = step.answer {
             self.post(agent, packet.back(), mad);
         }
+        for (transfer, mad) in step.given_up {
+            self.tell_sender(&transfer, mad);
+        }
         if let Some(message) = step.message {
             let first = Packet {
                 mad: Mad::padded(&message),
@@ -61,6 +64,17 @@ impl Port {
             };
             self.hand_over(agent, &first, message, false);
         }
+    }
+
+    /// Tells the sender of a long message that it was given up.
+    pub(super) fn tell_sender(&mut self, transfer: &Transfer, mad: Mad) {
+        let to = Destination {
+            lid: transfer.lid,
+            qpn: transfer.qpn,
+            qkey: GSI_QKEY,
+            ..Destination::default()
+        };
+        self.post(transfer.agent, to, mad);
     }
 
     fn receive_ack(&mut self, agent: AgentId, packet: &Packet, now: u64) {

@@ -10,7 +10,8 @@ use super::{
 use crate::agents::AgentId;
 use crate::mad::{MAD_BYTES, Mad, RMPP_HEADER_BYTES, class};
 
-/// Most messages that are put together at a time, and that are remembered for their last ACK.
+/// Most messages of all senders that are put together at a time, and that are remembered for their
+/// last ACK.
 const MAX_TRANSFERS: usize = 256;
 /// Most bytes of all messages that are not whole.
 const MAX_BYTES: usize = 32 << 20;
@@ -32,6 +33,26 @@ pub struct Transfer {
     pub method: u8,
 }
 
+impl Transfer {
+    /// The sender whose share of the room it takes: the program is named by the upper half of the
+    /// transaction of its requests.
+    fn sender(&self) -> Sender {
+        Sender {
+            lid: self.lid,
+            program: (self.tid >> 32) as u32,
+            agent: self.agent,
+        }
+    }
+}
+
+/// A program on a port, and the agent that it sends to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Sender {
+    lid: u16,
+    program: u32,
+    agent: AgentId,
+}
+
 /// The outcome of a segment: an answer, a complete message, both or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SegmentOutcome {
@@ -39,13 +60,15 @@ pub struct SegmentOutcome {
     pub answer: Option<Mad>,
     /// The message, if it is whole: the first datagram as it came, then the data of the others.
     pub message: Option<Vec<u8>>,
+    /// Messages of other senders that were given up for this one, with the datagrams that say so.
+    pub given_up: Vec<(Transfer, Mad)>,
 }
 
 impl SegmentOutcome {
     fn answer(mad: Mad) -> SegmentOutcome {
         SegmentOutcome {
             answer: Some(mad),
-            message: None,
+            ..SegmentOutcome::default()
         }
     }
 }
@@ -96,6 +119,11 @@ impl Receiver {
             whole,
             window,
         )
+    }
+
+    /// The datagram that ends the message.
+    fn refusal(&self, reason: u8) -> Mad {
+        abort(&self.first, self.header_bytes(), reason)
     }
 
     /// Bytes that it keeps.
@@ -156,6 +184,7 @@ impl Receiver {
                 return Ok(SegmentOutcome {
                     answer: Some(self.ack()),
                     message: Some(core::mem::take(&mut self.message)),
+                    ..SegmentOutcome::default()
                 });
             }
             next = self.early.remove(&(self.whole + 1));
@@ -204,7 +233,8 @@ impl Incoming {
         if !is_known && number != 1 {
             return SegmentOutcome::default();
         }
-        if !is_known && !self.has_room() {
+        let mut given_up = Vec::new();
+        if !is_known && !self.make_room(&transfer, 1, &mut given_up) {
             return refuse(reason::NO_RESOURCES);
         }
         let receiver = self
@@ -215,13 +245,14 @@ impl Incoming {
         let taken = receiver.take(*mad, now);
         self.bytes = self.bytes - before + receiver.bytes();
         let taken = match taken {
-            Ok(_) if self.bytes > MAX_BYTES => Err(reason::NO_RESOURCES),
+            Ok(_) if !self.make_room(&transfer, 0, &mut given_up) => Err(reason::NO_RESOURCES),
             taken => taken,
         };
-        taken.unwrap_or_else(|reason| {
+        let step = taken.unwrap_or_else(|reason| {
             self.forget(&transfer);
             refuse(reason)
-        })
+        });
+        SegmentOutcome { given_up, ..step }
     }
 
     /// Whether a message has begun, or is remembered for its last ACK.
@@ -229,16 +260,61 @@ impl Incoming {
         self.receivers.contains_key(transfer)
     }
 
-    /// Whether one more message can begin. One that is whole makes room.
-    fn has_room(&mut self) -> bool {
-        if self.receivers.len() < MAX_TRANSFERS {
-            return true;
+    /// Makes room for the message `to`; `more`: 1 if it is about to begin, else 0. Whether there is
+    /// room.
+    fn make_room(
+        &mut self,
+        to: &Transfer,
+        more: usize,
+        given_up: &mut Vec<(Transfer, Mad)>,
+    ) -> bool {
+        while self.receivers.len() + more > MAX_TRANSFERS {
+            if !self.give_way(to, more, |_| 1, given_up) {
+                return false;
+            }
         }
-        let complete = self.receivers.iter().filter(|(_, of)| of.is_complete);
-        let oldest = complete.min_by_key(|(_, of)| of.deadline);
-        let Some(transfer) = oldest.map(|(transfer, _)| *transfer) else {
+        while self.bytes > MAX_BYTES {
+            if !self.give_way(to, 0, Receiver::bytes, given_up) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Ends a message to make room for the message `to`: a message of the sender with the largest
+    /// share on the port with the largest share. A sender never loses one to a sender or port with
+    /// a larger share, so each has a fair share whatever the others send. Whether one was ended.
+    fn give_way(
+        &mut self,
+        to: &Transfer,
+        more: usize,
+        size: fn(&Receiver) -> usize,
+        given_up: &mut Vec<(Transfer, Mad)>,
+    ) -> bool {
+        let sender = to.sender();
+        let mut of_ports = BTreeMap::from([(sender.lid, more)]);
+        let mut of_senders = BTreeMap::from([(sender, more)]);
+        for (transfer, receiver) in &self.receivers {
+            let of = transfer.sender();
+            *of_ports.entry(of.lid).or_insert(0) += size(receiver);
+            *of_senders.entry(of).or_insert(0) += size(receiver);
+        }
+        let port = heaviest(&of_ports, sender.lid);
+        of_senders.retain(|of, _| of.lid == port);
+        let most = heaviest(&of_senders, sender);
+        // One that is whole goes first, else the one that has not moved on for the longest time.
+        let candidates = self.receivers.iter().filter(|(transfer, receiver)| {
+            let may_go = most != sender || receiver.is_complete;
+            transfer.sender() == most && size(receiver) > 0 && may_go
+        });
+        let oldest = candidates.min_by_key(|(_, of)| (!of.is_complete, of.deadline));
+        let Some((transfer, receiver)) = oldest else {
             return false;
         };
+        let transfer = *transfer;
+        if !receiver.is_complete {
+            given_up.push((transfer, receiver.refusal(reason::NO_RESOURCES)));
+        }
         self.forget(&transfer);
         true
     }
@@ -267,9 +343,7 @@ impl Incoming {
             if let Some(receiver) = self.receivers.get(&transfer)
                 && !receiver.is_complete
             {
-                let header_bytes = receiver.header_bytes();
-                let mad = abort(&receiver.first, header_bytes, reason::TOTAL_TIME);
-                answers.push((transfer, mad));
+                answers.push((transfer, receiver.refusal(reason::TOTAL_TIME)));
             }
             self.forget(&transfer);
         }
@@ -292,9 +366,17 @@ impl Incoming {
     }
 }
 
+/// The owner of the largest share; `own` if no other share is larger than its.
+fn heaviest<T: Copy + Ord>(shares: &BTreeMap<T, usize>, own: T) -> T {
+    let size = shares.get(&own).copied().unwrap_or(0);
+    let larger = shares.iter().filter(|(_, of)| **of > size);
+    let most = larger.max_by_key(|(_, of)| **of);
+    most.map_or(own, |(whose, _)| *whose)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Incoming, MAX_TRANSFERS, Transfer};
+    use super::{Incoming, MAX_BYTES, MAX_TRANSFERS, Transfer};
     use crate::agents::AgentId;
     use crate::mad::Mad;
     use crate::rmpp::{Outgoing, WINDOW, flag, kind, reason};
@@ -481,6 +563,85 @@ mod tests {
         assert_eq!(incoming.kept().open, MAX_TRANSFERS);
         incoming.forget_agent(AgentId(1));
         assert_eq!((incoming.kept().open, incoming.kept().bytes), (0, 0));
+    }
+
+    /// Sends the first segments of `count` messages of a program on a port. How many are taken and
+    /// refused, and how many others are given up for them.
+    fn begin(incoming: &mut Incoming, lid: u16, program: u64, count: u64) -> [usize; 3] {
+        let first = segments(500)[0];
+        let mut came = [0; 3];
+        for number in 0..count {
+            let transfer = Transfer {
+                lid,
+                ..transfer(program << 32 | number)
+            };
+            let step = incoming.data(transfer, &first, number);
+            let kind = says(&step.answer.unwrap()).0;
+            came[usize::from(kind != kind::ACK)] += 1;
+            came[2] += step.given_up.len();
+            for (_, mad) in &step.given_up {
+                assert_eq!(says(mad), (kind::STOP, reason::NO_RESOURCES, 0, 0));
+            }
+        }
+        came
+    }
+
+    #[test]
+    fn senders_share_the_room() {
+        let mut incoming = Incoming::default();
+        assert_eq!(begin(&mut incoming, 2, 7, 300), [256, 44, 0]);
+        // Another program of that port gets half, a program of another port as well.
+        assert_eq!(begin(&mut incoming, 2, 8, 300), [128, 172, 128]);
+        assert_eq!(begin(&mut incoming, 3, 7, 300), [128, 172, 128]);
+        assert_eq!(incoming.kept().open, MAX_TRANSFERS);
+        let of = |lid, program| {
+            let of = |of: &&Transfer| (of.lid, of.tid >> 32) == (lid, program);
+            incoming.receivers.keys().filter(of).count()
+        };
+        assert_eq!([of(2, 7), of(2, 8), of(3, 7)], [64, 64, 128]);
+    }
+
+    #[test]
+    fn what_others_have_whole_stays_for_its_copies() {
+        let (mut incoming, whole) = (Incoming::default(), segments(1));
+        let own = Transfer {
+            lid: 3,
+            ..transfer(1)
+        };
+        assert!(incoming.data(own, &whole[0], 0).message.is_some());
+        for tid in 0..2 * MAX_TRANSFERS as u64 {
+            incoming.data(transfer(tid), &whole[0], tid);
+        }
+        assert!(incoming.data(own, &whole[0], 0).message.is_none());
+    }
+
+    #[test]
+    fn senders_share_the_bytes() {
+        let all = segments(super::MAX_MESSAGE - 56);
+        let mut incoming = Incoming::default();
+        // Four messages that lack their last segment, and a fifth that has no room.
+        for tid in 0..5 {
+            for mad in &all[..all.len() - 1] {
+                let step = incoming.data(transfer(tid), mad, tid);
+                assert!(step.given_up.is_empty());
+            }
+        }
+        let kept = incoming.kept();
+        assert!(kept.bytes <= MAX_BYTES && kept.bytes > MAX_BYTES - super::MAX_MESSAGE / 2);
+        let other = Transfer {
+            lid: 3,
+            ..transfer(9)
+        };
+        let steps: Vec<_> = all.iter().map(|mad| incoming.data(other, mad, 9)).collect();
+        assert!(steps.last().is_some_and(|step| step.message.is_some()));
+        let given_up = steps.iter().flat_map(|step| &step.given_up);
+        let given_up: Vec<u64> = given_up.map(|(transfer, _)| transfer.tid).collect();
+        assert_eq!(
+            given_up,
+            [0],
+            "the one that has not moved for the longest time"
+        );
+        assert!(incoming.kept().bytes <= MAX_BYTES);
     }
 
     #[test]

@@ -16,7 +16,7 @@ const MAX_SUBSCRIPTIONS: usize = 1024;
 /// Bytes of InformInfo.
 const INFORM_BYTES: usize = 36;
 /// Bytes of a notice with the identifier of its issuer.
-const NOTICE_BYTES: usize = 80;
+pub const NOTICE_BYTES: usize = 80;
 /// Stands for all traps and for all types.
 const ALL: u64 = 0xffff;
 

@@ -35,7 +35,34 @@ fn both(world: &mut World, asked: [RegisterAgent2; 2]) -> String {
     said(world.register(other, asked[1]))
 }
 
+/// An agent for requests with method 127.
+const HIGHEST_METHOD: RegisterAgent2 = RegisterAgent2 {
+    id: 0,
+    qpn: 1,
+    mgmt_class: 0x32,
+    mgmt_class_version: 1,
+    res: 0,
+    flags: 0,
+    method_mask: [0, 1 << 63],
+    oui: 0x001405,
+    rmpp_version: 0,
+    reserved: [0; 3],
+};
+
 pub const ROWS: &[Row] = &[
+    row(
+        "queue pairs 0 and 1 of each node: every port has both, so that nothing is EPROTONOSUPPORT",
+        "ok ok, ok ok, ok ok",
+        |world| {
+            let mut both = |node| {
+                let files = [world.open(node), world.open(node)];
+                let asked = [sender(0, 1, 1, 0), sender(1, 4, 1, 0)];
+                let said = [0, 1].map(|at| said(world.register(files[at], asked[at])));
+                said.join(" ")
+            };
+            [0, 1, 2].map(&mut both).join(", ")
+        },
+    ),
     row("queue pair 0 for class 1", "ok", |world| {
         second(world, sender(0, 1, 1, 0))
     }),
@@ -190,12 +217,11 @@ pub const ROWS: &[Row] = &[
             ],
         )
     }),
-    row("method 127", "EINVAL", |world| {
-        let high = RegisterAgent2 {
-            method_mask: [0, 1 << 63],
-            ..server(0x32)
-        };
-        both(world, [high, high])
+    row("method 127, the last one", "ok", |world| {
+        second(world, HIGHEST_METHOD)
+    }),
+    row("method 127 when another agent has it", "EINVAL", |world| {
+        both(world, [HIGHEST_METHOD, HIGHEST_METHOD])
     }),
     row(
         "the method of an agent that was unregistered",

@@ -153,9 +153,12 @@ pub const ROWS: &[Row] = &[
         "Get for an agent that has registered for it",
         "read",
         |world| {
-            let (_, _, message) = asked(world);
-            assert_eq!(message.header.method, method::GET_RESPONSE);
-            "read".into()
+            let at = world.program(2, server(0x32));
+            let from = world.program(1, sender(1, 0, 0, 0));
+            let ping = vendor(method::GET);
+            assert!(world.write(from, to(3, 1), ping.bytes()).is_ok());
+            assert_eq!(reads(world, from), "dropped", "nobody else answers it");
+            reads(world, at).into()
         },
     ),
     row(
@@ -236,6 +239,23 @@ pub const ROWS: &[Row] = &[
             [1, 3]
                 .map(|lid| status(world, 1, lid, &mad(3, 2, method::GET, 1, 1)))
                 .join("; ")
+        },
+    ),
+    row(
+        "of class 3 on node 0: Get and Set of Notice, Set and Get of InformInfo, Get of an unknown \
+         attribute",
+        "0x0 0x0, 0x200 0xc, 0xc",
+        |world| {
+            let mut ask = |method, attribute| {
+                let said = status(world, 1, 1, &mad(3, 2, method, attribute, 1));
+                said.rsplit(' ').next().unwrap_or_default().to_string()
+            };
+            let notice = [method::GET, method::SET].map(|method| ask(method, attribute::NOTICE));
+            // One that names nothing.
+            let inform =
+                [method::SET, method::GET].map(|method| ask(method, attribute::INFORM_INFO));
+            let unknown = ask(method::GET, 0x77);
+            format!("{}, {}, {unknown}", notice.join(" "), inform.join(" "))
         },
     ),
     row("base version 2", "nothing", |world| {
@@ -357,6 +377,32 @@ pub const ROWS: &[Row] = &[
             let repress = answers(1, method::TRAP_REPRESS, 0, world);
             let bit = answers(5, method::SEND, 1, &mut World::new(3));
             format!("{repress} {bit}")
+        },
+    ),
+    row(
+        "4096 answers of the manager that node 2 does not acknowledge: a table for node 1, one \
+         more for node 2",
+        "read dropped",
+        |world| {
+            let by_hand = RegisterAgent2 {
+                flags: 1,
+                ..sender(1, 3, 2, 0)
+            };
+            let silent = world.program(2, by_hand);
+            let asked = |tid| mad(3, 2, method::GET_TABLE, 0x12, tid);
+            let header = UserMad {
+                timeout_ms: 0,
+                ..to(1, 1)
+            };
+            for tid in 0..4096 {
+                assert!(world.write(silent, header, asked(tid).bytes()).is_ok());
+                assert_eq!(reads(world, silent), "read");
+            }
+            let from = world.program(1, sender(1, 3, 2, 1));
+            assert!(world.write(from, to(1, 1), asked(1).bytes()).is_ok());
+            let other = reads(world, from);
+            assert!(world.write(silent, header, asked(5000).bytes()).is_ok());
+            format!("{other} {}", reads(world, silent))
         },
     ),
     row(

@@ -137,6 +137,91 @@ fn answer_to_ack(world: &mut World, segment: u32, window: u32) -> String {
     }
 }
 
+/// A port that sends a message of five segments to a program that answers by hand: the program, the
+/// sender, and the first segment as it came.
+fn by_hand(world: &mut World) -> (Program, Program, Mad) {
+    let by_hand = RegisterAgent2 {
+        flags: USER_RMPP,
+        ..server(CLASS)
+    };
+    let at = world.program(2, by_hand);
+    let asking = RegisterAgent2 {
+        method_mask: [0, 0],
+        ..server(CLASS)
+    };
+    let from = world.program(1, asking);
+    let header = UserMad {
+        retries: 2,
+        ..to(3, 1)
+    };
+    assert!(world.write(from, header, &message(1000)).is_ok());
+    let (_, first) = world.read(at).expect("the first segment");
+    (at, from, Mad::padded(&first))
+}
+
+/// What the program answers to a segment.
+fn reply(
+    world: &mut World,
+    at: Program,
+    to_segment: &Mad,
+    kind: u8,
+    status: u8,
+    numbers: [u32; 2],
+) {
+    let mut mad = *to_segment;
+    mad.header.method = method::GET_RESPONSE;
+    mad.set_rmpp(RmppHeader {
+        version: 1,
+        kind,
+        flags: flag::ACTIVE,
+        status,
+        segment: numbers[0].into(),
+        length: numbers[1].into(),
+    });
+    let header = UserMad {
+        timeout_ms: 0,
+        ..to(2, 1)
+    };
+    assert!(world.write(at, header, mad.bytes()).is_ok());
+}
+
+/// The numbers of the segments that have come.
+fn numbers(world: &mut World, at: Program) -> String {
+    let mut numbers = Vec::new();
+    while let Ok((_, message)) = world.read(at) {
+        let rmpp = Mad::padded(&message).rmpp();
+        assert_eq!(rmpp.kind, kind::DATA);
+        numbers.push(rmpp.segment.to_string());
+    }
+    match numbers.is_empty() {
+        true => "none".into(),
+        false => numbers.join(" "),
+    }
+}
+
+/// What becomes of a message whose sender is told this: what the program gets back, and whether the
+/// send is over.
+fn ended_by(world: &mut World, kind: u8, status: u8) -> String {
+    let (at, from, first) = by_hand(world);
+    reply(world, at, &first, kind, status, [0, 0]);
+    let back = read_answer(world, at);
+    let is_over = world.nodes[1].port().sends() == 0;
+    world.pass(10_000 * MS);
+    let (again, told) = (numbers(world, at), said(world.read(from)));
+    let over = if is_over { "over" } else { "goes on" };
+    format!("{back}, {over}, {again} sent again, sender reads {told}")
+}
+
+/// The same for many statuses, which all end in the same way.
+fn all_ended_by(kind: u8, statuses: impl IntoIterator<Item = u8>) -> String {
+    let mut said: Vec<String> = statuses
+        .into_iter()
+        .map(|status| ended_by(&mut World::new(3), kind, status))
+        .collect();
+    said.dedup();
+    said.join("; ")
+}
+
 pub const ROWS: &[Row] = &[
     row(
         "a message without data between agents with RMPP",
@@ -256,6 +341,114 @@ pub const ROWS: &[Row] = &[
             let taken = (1..=256).map(&mut begin).filter(|said| said == "ACK 1 65");
             assert_eq!(taken.count(), 256);
             format!("ACK 1 65; {}", begin(257))
+        },
+    ),
+    row(
+        "then one of another program of that node, and one of another node",
+        "ACK 1 65; ACK 1 65; two of the first program's are told STOP 1 and STOP 1",
+        |world| {
+            let (_, from) = ends(world);
+            let begin = |world: &mut World, from: Program, tid: u64| {
+                let mut mad = segment(1, flag::FIRST, 0);
+                mad.header.tid = tid.into();
+                send(world, from, &mad);
+                read_answer(world, from)
+            };
+            for tid in 1..=256 {
+                assert_eq!(begin(world, from, tid), "ACK 1 65");
+            }
+            let asked = RegisterAgent2 {
+                flags: USER_RMPP,
+                method_mask: [0, 0],
+                ..server(CLASS)
+            };
+            let (second, third) = (world.program(1, asked), world.program(0, asked));
+            let said = [second, third].map(|at| begin(world, at, 1));
+            let told = [read_answer(world, from), read_answer(world, from)];
+            assert_eq!(read_answer(world, from), "nothing");
+            format!(
+                "{}; two of the first program's are told {}",
+                said.join("; "),
+                told.join(" and ")
+            )
+        },
+    ),
+    row(
+        "a segment that is not acknowledged in 100 ms, 2 retries: sent again, then",
+        "1, 1, none; status 110",
+        |world| {
+            let (at, from, _) = by_hand(world);
+            let mut again = Vec::new();
+            for _ in 0..3 {
+                world.pass(100 * MS);
+                again.push(numbers(world, at));
+            }
+            let status = world.read(from).map(|(header, _)| header.status);
+            let sends = world.nodes[1].port().sends();
+            assert_eq!(sends, 0);
+            format!(
+                "{}; status {}",
+                again.join(", "),
+                status.unwrap_or_default()
+            )
+        },
+    ),
+    row(
+        "ACK 1 with a window to 3, then nothing for 100 ms; ACK 2 with the same window, then \
+         nothing",
+        "2 3, again 2 3; none, again 3",
+        |world| {
+            let (at, _, first) = by_hand(world);
+            reply(world, at, &first, kind::ACK, 0, [1, 3]);
+            let sent = numbers(world, at);
+            world.pass(100 * MS);
+            let again = numbers(world, at);
+            reply(world, at, &first, kind::ACK, 0, [2, 3]);
+            let next = numbers(world, at);
+            world.pass(100 * MS);
+            format!(
+                "{sent}, again {again}; {next}, again {}",
+                numbers(world, at)
+            )
+        },
+    ),
+    row(
+        "all segments acknowledged, and no answer in 100 ms",
+        "status 110",
+        |world| {
+            let (at, from, first) = by_hand(world);
+            reply(world, at, &first, kind::ACK, 0, [1, 65]);
+            assert_eq!(numbers(world, at), "2 3 4 5");
+            reply(world, at, &first, kind::ACK, 0, [5, 65]);
+            world.pass(99 * MS);
+            assert_eq!(said(world.read(from)), "EAGAIN");
+            world.pass(300 * MS);
+            let status = world.read(from).map(|(header, _)| header.status);
+            format!("status {}", status.unwrap_or_default())
+        },
+    ),
+    row(
+        "STOP 1 to the sender",
+        "nothing, over, none sent again, sender reads EAGAIN",
+        |world| ended_by(world, kind::STOP, 1),
+    ),
+    row(
+        "ABORT 118 to 127",
+        "nothing, over, none sent again, sender reads EAGAIN",
+        |_| all_ended_by(kind::ABORT, 118..=127),
+    ),
+    row(
+        "ABORT 0, 1, 117 and 128; STOP 0, 2 and 118; ACK with a status",
+        "ABORT 124, over, none sent again, sender reads EAGAIN",
+        |_| {
+            let said = [
+                all_ended_by(kind::ABORT, [0, 1, 117, 128]),
+                all_ended_by(kind::STOP, [0, 2, 118]),
+                all_ended_by(kind::ACK, [1]),
+            ];
+            let mut said = said.to_vec();
+            said.dedup();
+            said.join("; ")
         },
     ),
     row("40 s without a new segment", "ABORT 118", |world| {

@@ -1,0 +1,81 @@
+//! All open `umad0` of a node. What waits to be read has one limit for all of them.
+
+use alloc::collections::BTreeMap;
+
+use crate::agents::AgentId;
+use crate::descriptor::{Descriptor, MAX_WAITING, datagrams};
+use crate::error::{Error, Result};
+use crate::port::Happened;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Descriptors {
+    descriptors: BTreeMap<u64, Descriptor>,
+    last: u64,
+    /// Datagrams that wait in all of them.
+    waiting: usize,
+}
+
+impl Descriptors {
+    /// Opens a descriptor; its number, which is never given again.
+    pub fn open(&mut self) -> u64 {
+        self.last += 1;
+        self.descriptors.insert(self.last, Descriptor::default());
+        self.last
+    }
+
+    /// Closes a descriptor, with what waits to be read.
+    pub fn close(&mut self, number: u64) -> Option<Descriptor> {
+        let descriptor = self.descriptors.remove(&number)?;
+        self.waiting -= descriptor.waiting();
+        Some(descriptor)
+    }
+
+    /// A descriptor.
+    pub fn get(&self, number: u64) -> Option<&Descriptor> {
+        self.descriptors.get(&number)
+    }
+
+    /// A descriptor, to change its agents.
+    ///
+    /// # Errors
+    /// `Io`: no such descriptor.
+    pub fn get_mut(&mut self, number: u64) -> Result<&mut Descriptor> {
+        self.descriptors.get_mut(&number).ok_or(Error::Io)
+    }
+
+    /// Gives the next message of a descriptor; the bytes of it.
+    ///
+    /// # Errors
+    /// Those of [`Descriptor::read`]. `Io`: no such descriptor.
+    pub fn read(&mut self, number: u64, buffer: &mut [u8]) -> Result<usize> {
+        let descriptor = self.get_mut(number)?;
+        let before = descriptor.waiting();
+        let read = descriptor.read(buffer);
+        let taken = before - descriptor.waiting();
+        self.waiting -= taken;
+        read
+    }
+
+    /// Something has happened to an agent of a descriptor; whether there was room for it. When all
+    /// is full the descriptor with most drops what has come last.
+    pub fn push(&mut self, number: u64, agent: AgentId, what: Happened) -> bool {
+        let Some(own) = self.descriptors.get(&number) else {
+            return false;
+        };
+        let (more, own) = (datagrams(&what), own.waiting());
+        while self.waiting + more > MAX_WAITING {
+            let fullest = self.descriptors.values_mut().max_by_key(|of| of.waiting());
+            match fullest {
+                Some(fullest) if fullest.waiting() > own + more => {
+                    self.waiting -= fullest.drop_last();
+                }
+                _ => return false,
+            }
+        }
+        let descriptor = self.descriptors.get_mut(&number);
+        let is_taken = descriptor.is_some_and(|of| of.push(agent, what));
+        self.waiting += if is_taken { more } else { 0 };
+        is_taken
+    }
+}
