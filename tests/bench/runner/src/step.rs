@@ -272,7 +272,7 @@ fn pair(quick: bool) -> Vec<String> {
         format!("scif-bare 1 {copies} --test own_register+copy_register --size 256K,2M"),
         format!("scif-bare 1 {fast} --test bare_pingpong+st_rtt+st_put_rtt --poll"),
         format!("scif-bare 1 {fast} --test bare_doorbell+st_rtt --block"),
-        format!("scif-bare 1 {fast} --test stream+st_stream --size 32"),
+        format!("scif-bare 1 {fast} --test stream+st_stream+st_stream_several --size 32"),
         format!("scif-bare 1 {copies} --test bare_write+st_put --size 1M"),
         format!("scif-bare 1 {copies} --test bare_read+st_get --size 1M"),
         format!("scif-bare 1 {fast} --test bare_pingpong+rdma_write_rtt --poll"),
