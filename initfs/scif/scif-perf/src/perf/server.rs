@@ -219,7 +219,7 @@ pub fn free_memory() -> Result<u64> {
     };
     let status = read().map_err(runtime::Error::from);
     let status = status.context("the node's free memory")?;
-    Ok(status.f_bavail * status.f_bsize as u64)
+    Ok(status.f_bavail * status.f_bsize)
 }
 
 /// The connection may have ended, and the window with it.
