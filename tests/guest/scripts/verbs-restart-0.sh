@@ -6,7 +6,7 @@
 pid_of() { ps | grep " $1\$" | { read -r pid rest; echo "$pid"; }; }
 another() { now=$(pid_of "$1"); [ -n "$now" ] && [ "$now" != "$2" ]; }
 
-verbs-storm 40 3 1 &
+verbs-storm until-told 3 1 &
 storm=$!
 until_true test -e /tmp/verbs-storm-begun
 step storm-has-begun $? "$(ps)"
@@ -17,6 +17,7 @@ for daemon in ibd micd ibd micd; do
     until_true another "$daemon" "$before"
     step "$daemon-came-back" $? "$(ps)"
 done
+: > /tmp/verbs-storm-enough
 wait "$storm"
 step storm $? "the programs"
 scif-kills idle

@@ -7,7 +7,8 @@
 //! QP_FATAL once. In the end those that are left must still get on. A second one runs on the other
 //! node; both end together.
 //!
-//! `verbs-storm until-loss SEED NODE` kills until the other node is lost.
+//! `verbs-storm until-told SEED NODE` kills until there is a file, and `verbs-storm until-loss SEED
+//! NODE` until the other node is lost.
 //!
 //! The programs are `verbs-storm server SEED PORT` and `verbs-storm client SEED NODE PORT`, which
 //! go on until they are killed; `verbs-storm once SEED NODE PORT` is a client with one session that
@@ -38,6 +39,8 @@ const PORTS: [u16; 2] = [5410, 5411];
 const MEETING: u16 = 5412;
 /// A file that is there once the programs run: scripts that kill drivers wait for it.
 const BEGUN: &str = "/tmp/verbs-storm-begun";
+/// The file that ends `until-told`: no driver is killed any more.
+const ENOUGH: &str = "/tmp/verbs-storm-enough";
 /// Longest life of a program between two kills.
 const LONGEST_LIFE_MS: u64 = 150;
 /// How long the other storm, or a session that must succeed, may take.
@@ -70,8 +73,14 @@ fn main() -> i32 {
             let to = PortId::new(number(node) as NodeId, number(port) as u16);
             report(client::run(number(seed), to, role == "once"))
         }
-        ["until-loss", seed, node] => storm(None, number(seed), number(node) as NodeId),
-        [kills, seed, node] => storm(Some(number(kills)), number(seed), number(node) as NodeId),
+        [until, seed, node] => {
+            let until = match until {
+                "until-loss" => Until::Loss,
+                "until-told" => Until::Told,
+                kills => Until::Kills(number(kills)),
+            };
+            storm(until, number(seed), number(node) as NodeId)
+        }
         _ => 2,
     }
 }
@@ -182,22 +191,32 @@ impl Other {
 
 /// The longest time between two kills: longer where the loss of a node is to find sessions that go
 /// on.
-fn longest_life_ms(kills: Option<u64>) -> u64 {
-    match kills {
-        Some(_) => LONGEST_LIFE_MS,
-        None => 6 * LONGEST_LIFE_MS,
+fn longest_life_ms(until: Until) -> u64 {
+    match until {
+        Until::Kills(_) | Until::Told => LONGEST_LIFE_MS,
+        Until::Loss => 6 * LONGEST_LIFE_MS,
     }
 }
 
-/// Kills `kills` times, or until the other node is lost.
-fn storm(kills: Option<u64>, seed: u64, node: NodeId) -> i32 {
+/// When a storm is over.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Until {
+    /// After this number of kills.
+    Kills(u64),
+    /// When [`ENOUGH`] is there.
+    Told,
+    /// When the other node is lost.
+    Loss,
+}
+
+fn storm(until: Until, seed: u64, node: NodeId) -> i32 {
     let mut suite = Suite::new("verbs-storm");
-    let result = rage(&mut suite, kills, seed, node);
+    let result = rage(&mut suite, until, seed, node);
     suite.check("the storm", result);
     suite.finish()
 }
 
-fn rage(suite: &mut Suite, kills: Option<u64>, seed: u64, node: NodeId) -> Result<(), String> {
+fn rage(suite: &mut Suite, until: Until, seed: u64, node: NodeId) -> Result<(), String> {
     let own = scif::nodes().map_err(text("nodes"))?.own;
     let mut random = Random::new(seed);
     let mut seeds = Seeds(Vec::new());
@@ -217,10 +236,11 @@ fn rage(suite: &mut Suite, kills: Option<u64>, seed: u64, node: NodeId) -> Resul
     fs::write(BEGUN, b"").map_err(text(BEGUN))?;
     let mut done = 0;
     loop {
-        sleep(Duration::from_millis(random.up_to(longest_life_ms(kills))));
-        let is_over = match kills {
-            Some(kills) => done == kills,
-            None => other.as_ref().is_some_and(Other::is_lost),
+        sleep(Duration::from_millis(random.up_to(longest_life_ms(until))));
+        let is_over = match until {
+            Until::Kills(kills) => done == kills,
+            Until::Told => fs::metadata(ENOUGH).is_ok(),
+            Until::Loss => other.as_ref().is_some_and(Other::is_lost),
         };
         if is_over {
             break;
@@ -234,7 +254,7 @@ fn rage(suite: &mut Suite, kills: Option<u64>, seed: u64, node: NodeId) -> Resul
         let words = programs[victim].words.clone();
         programs[victim] = start(&words, &mut random, &mut seeds)?;
     }
-    if kills.is_some() {
+    if until != Until::Loss {
         if let Some(met) = &other {
             other = met.wait(own, node)?.or(other);
         }
