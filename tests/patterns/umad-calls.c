@@ -9,9 +9,14 @@
 #include <infiniband/umad_sm.h>
 #include <infiniband/umad_str.h>
 #include <poll.h>
+#include <spawn.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+extern char **environ;
 
 #define GIVES(call, number) CHECK((long)(call) == (long)(number))
 #define SAYS(call, text) CHECK(strcmp(call, text) == 0)
@@ -276,7 +281,79 @@ static void addresses(void) {
     GIVES(umad_debug(0), 0);
 }
 
-int main(void) {
+/* Of the kernel's <rdma/ib_user_mad.h>, which libibumad's users bring along. */
+struct ib_user_mad_reg_req2 {
+    uint32_t id;
+    uint32_t qpn;
+    uint8_t mgmt_class;
+    uint8_t mgmt_class_version;
+    uint16_t res;
+    uint32_t flags;
+    uint64_t method_mask[2];
+    uint32_t oui;
+    uint8_t rmpp_version;
+    uint8_t reserved[3];
+};
+
+/* An agent for a vendor's class, by the request of ioctl. */
+static int ask_for_agent(int fd) {
+    struct ib_user_mad_reg_req2 asked = {
+        .qpn = 1, .mgmt_class = VENDOR, .mgmt_class_version = 1, .oui = 0x001405, .rmpp_version = 1
+    };
+    return ioctl(fd, IB_USER_MAD_REGISTER_AGENT2, &asked) == 0 ? (int)asked.id : -errno;
+}
+
+/* What this program does with a descriptor that came with it: agent 0 is its parent's. */
+static int inherited(int fd) {
+    GIVES(ask_for_agent(fd), 1);
+    int copy = dup(fd);
+    GIVES(ask_for_agent(copy), 2);
+    GIVES(close(copy), 0);
+    return failures;
+}
+
+/* The requests work in a program that has not opened the device itself. */
+static void inheritance(char *name) {
+    int fd = open("/dev/infiniband/umad0", O_RDWR);
+    GIVES(ask_for_agent(fd), 0);
+    char number[12];
+    snprintf(number, sizeof number, "%d", fd);
+    char *arguments[] = { name, "inherited", number, NULL };
+    pid_t child;
+    GIVES(posix_spawnp(&child, name, NULL, NULL, arguments, environ), 0);
+    int status = -1;
+    GIVES(waitpid(child, &status, 0), child);
+    GIVES(status, 0);
+    GIVES(close(fd), 0);
+}
+
+/* What an open device gives after its daemon was killed, which happens while this program waits. */
+static int gone(void) {
+    int fd = umad_open_port(NULL, 0);
+    GIVES(umad_register(fd, VENDOR, 1, 1, NULL), 0);
+    struct pollfd files = { .fd = fd, .events = POLLIN };
+    GIVES(poll(&files, 1, 100000), 1);
+    GIVES(poll(&files, 1, 0), 1);
+    CHECK(files.revents & POLLERR);
+    FAILS(read(fd, &got, sizeof got), EIO);
+    FAILS(write(fd, &sent, 64 + 256), EIO);
+    FAILS(ioctl(fd, IB_USER_MAD_ENABLE_PKEY, NULL), EPIPE);
+    uint32_t agent = 0;
+    FAILS(ioctl(fd, IB_USER_MAD_UNREGISTER_AGENT, &agent), EPIPE);
+    GIVES(ask_for_agent(fd), -EPIPE);
+    int length = 256;
+    GIVES(umad_recv(fd, &got, &length, 1000), -EIO);
+    GIVES(umad_send(fd, 0, &sent, 256, 0, 0), -EIO);
+    CHECK(umad_register(fd, VENDOR, 1, 1, NULL) < 0);
+    umad_close_port(fd);
+    return finish("umad of a device that has gone");
+}
+
+int main(int count, char **arguments) {
+    if (count == 3 && strcmp(arguments[1], "inherited") == 0)
+        return inherited(atoi(arguments[2]));
+    if (count == 2 && strcmp(arguments[1], "gone") == 0)
+        return gone();
     sizes();
     names();
     devices();
@@ -284,6 +361,7 @@ int main(void) {
     questions();
     messages();
     addresses();
+    inheritance(arguments[0]);
     GIVES(umad_done(), 0);
     return finish("umad");
 }

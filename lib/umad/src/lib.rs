@@ -17,7 +17,7 @@ use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use mad_core::agents::Registration;
 use mad_core::mad::{GSI_QKEY, MAD_BYTES, Mad, OPENIB_OUI, PERMISSIVE_LID, class, method};
 use mad_core::packet::Destination;
-use syscall::error::{EAGAIN, EINTR, ENOSPC, Error, Result};
+use syscall::error::{EAGAIN, EINTR, EIO, ENODEV, ENOSPC, EPIPE, Error, Result};
 use syscall::flag::EventFlags;
 use verbs_abi::mad::{RegisterAgent2, USER_RMPP, UserMad, request};
 use zerocopy::{FromBytes, IntoBytes};
@@ -75,6 +75,15 @@ impl RetryPolicy {
     };
 }
 
+/// An error of the file: this number, as Linux has it, if the device has gone because its daemon
+/// has ended.
+fn when_gone(error: Error, number: i32) -> Error {
+    match error.errno {
+        ENODEV => Error::new(number),
+        _ => error,
+    }
+}
+
 /// An open `umad0`.
 pub struct Port {
     file: Fd,
@@ -98,11 +107,12 @@ impl Port {
     /// A request of `ioctl`.
     ///
     /// # Errors
-    /// Those of the request.
+    /// Those of the request. `EPIPE`: the device has gone.
     pub fn control(&self, number: u64, payload: &mut [u8]) -> Result<()> {
         let flags = syscall::CallFlags::READ | syscall::CallFlags::WRITE;
-        self.file.call_rw(payload, flags, &[number])?;
-        Ok(())
+        let done = self.file.call_rw(payload, flags, &[number]);
+        done.map(drop)
+            .map_err(|error| when_gone(error.into(), EPIPE))
     }
 
     /// Registers an agent.
@@ -164,16 +174,19 @@ impl Port {
             flow_label: route.flow_label.to_be_bytes(),
             ..UserMad::default()
         };
-        self.file.write(&[header.as_bytes(), message].concat())?;
-        Ok(())
+        let written = self.file.write(&[header.as_bytes(), message].concat());
+        written
+            .map(drop)
+            .map_err(|error| when_gone(error.into(), EIO))
     }
 
     /// Reads into a buffer as the file does: header and message.
     ///
     /// # Errors
-    /// `EAGAIN`, `EINVAL`, `ENOSPC`: docs/mad.md.
+    /// `EAGAIN`, `EINVAL`, `EIO`, `ENOSPC`: docs/mad.md.
     pub fn read(&self, buffer: &mut [u8]) -> Result<usize> {
-        Ok(self.file.read(buffer)?)
+        let read = self.file.read(buffer);
+        read.map_err(|error| when_gone(error.into(), EIO))
     }
 
     /// The next message that is there, however long.
@@ -208,14 +221,14 @@ impl Port {
     }
 
     /// The next message; waits for it, at most for `limit` (none: without limit). `None`: no
-    /// message
-    /// came.
+    /// message came.
     ///
     /// # Errors
     /// Those of the file and of event queues.
     pub fn receive(&self, limit: Option<Duration>) -> Result<Option<Received>> {
         let mut queue = Queue::new()?;
-        queue.subscribe(self.fd(), EventFlags::EVENT_READ, ())?;
+        let watched = queue.subscribe(self.fd(), EventFlags::EVENT_READ, ());
+        watched.map_err(|error| when_gone(error, EIO))?;
         let mut ready = Vec::new();
         let mut has_waited = false;
         loop {
@@ -233,8 +246,7 @@ impl Port {
     }
 
     /// Sends a request and waits for its answer; `None`: none came in time. Other messages that
-    /// come
-    /// meanwhile are dropped: a program that serves uses a port of its own for that.
+    /// come meanwhile are dropped: a program that serves uses a port of its own for that.
     ///
     /// # Errors
     /// Those of both.

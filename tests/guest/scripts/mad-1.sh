@@ -6,4 +6,5 @@ madctl || failed=1
 madctl ping 0x1 2 || failed=1
 # Node 0 ends after it.
 mad-test 0 || failed=1
+mad-test flood 0 || failed=1
 exit "$failed"

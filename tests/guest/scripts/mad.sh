@@ -1,5 +1,11 @@
 # Management datagrams on one node: files, agents, and the tool that shows the fabric.
 
+. /scheme/initfs/lib/steps.sh
+
+pid_of() { ps | grep " $1\$" | { read -r pid rest; echo "$pid"; }; }
+another() { [ -n "$(pid_of "$1")" ] && [ "$(pid_of "$1")" != "$2" ]; }
+agents() { [ "$(cat /scheme/infiniband/agents | wc -l)" -eq "$1" ]; }
+
 failed=0
 mad-test || failed=1
 mad-test hostile || failed=1
@@ -12,4 +18,19 @@ madctl svg || failed=1
 madctl ping 1 2 || failed=1
 madctl counters 1 || failed=1
 ! madctl ping 99 1 || failed=1
+# The daemon ends while two programs wait for datagrams.
+mad-test gone &
+rust=$!
+umad-calls gone &
+c=$!
+until_true agents 3
+ibd=$(pid_of ibd)
+kill -9 "$ibd"
+wait "$rust"
+step gone-for-rust $? "other errors"
+wait "$c"
+step gone-for-c $? "other errors"
+until_true another ibd "$ibd"
+until_true agents 1
+madctl || failed=1
 exit "$failed"

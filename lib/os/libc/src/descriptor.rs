@@ -31,6 +31,8 @@ struct Known {
     close_on_exec: bool,
     scif: Option<bool>,
     listening: bool,
+    /// A device for management datagrams, whose calls have errors of their own.
+    umad: bool,
     /// The parent of this process had it when it forked: closing it here must not end what it
     /// names.
     copied: bool,
@@ -122,9 +124,25 @@ pub fn opened(number: usize, close_on_exec: bool) -> c_int {
     number
 }
 
+/// Records that the descriptor is a device for management datagrams.
+pub fn set_umad(number: c_int) {
+    entry(number, |known| known.umad = true);
+}
+
+/// Whether the descriptor is known to be a device for management datagrams.
+pub fn is_umad(number: c_int) -> bool {
+    let Ok(number) = usize::try_from(number) else {
+        return false;
+    };
+    TABLE.with(|table| table.get(number).is_some_and(|known| known.umad))
+}
+
 /// Records a copy of a descriptor and gives its number to C.
 pub fn duplicated(number: usize, copy: usize, close_on_exec: bool) -> c_int {
     let copy = opened(copy, close_on_exec);
+    if is_umad(number as c_int) {
+        set_umad(copy);
+    }
     if is_socket(number as c_int) {
         skiff_socket_duplicated(number as c_int, copy);
     }

@@ -42,17 +42,22 @@ pub fn open_path(path: &str, flags: c_int, mode: c_uint) -> Result<c_int> {
     } else {
         0
     };
+    let mut is_umad = false;
     let number = match path {
         "/proc/cpuinfo" => linux_names::open_cpuinfo()?,
         path => {
             let path = linux_names::here(path);
             let number = path::open(&path, flags & !0o7777 | mode)?;
             uverbs::note_opened(&path);
-            umad::note_opened(&path);
+            is_umad = umad::is_device(&path);
             number
         }
     };
-    Ok(descriptor::opened(number, flags & O_CLOEXEC != 0))
+    let number = descriptor::opened(number, flags & O_CLOEXEC != 0);
+    if is_umad {
+        descriptor::set_umad(number);
+    }
+    Ok(number)
 }
 
 #[unsafe(no_mangle)]
@@ -114,7 +119,8 @@ pub unsafe fn read_raw(number: c_int, buffer: *mut c_void, size: usize) -> Resul
     }
     let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
     // SAFETY: the caller's promise.
-    unsafe { sys::call(syscall::SYS_READ, arguments) }
+    let read = unsafe { sys::call(syscall::SYS_READ, arguments) };
+    read.map_err(|error| umad::of_transfer(number, error))
 }
 
 /// Writes raw memory, which the kernel checks.
@@ -137,7 +143,8 @@ pub fn write_raw(number: c_int, buffer: *const c_void, size: usize) -> Result<us
     }
     let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
     // SAFETY: the kernel only reads, and answers EFAULT for a range that cannot be read.
-    unsafe { sys::call(syscall::SYS_WRITE, arguments) }
+    let written = unsafe { sys::call(syscall::SYS_WRITE, arguments) };
+    written.map_err(|error| umad::of_transfer(number, error))
 }
 
 #[unsafe(no_mangle)]

@@ -8,7 +8,7 @@ use core::time::Duration;
 use hal::event::Queue;
 use runtime::time::Instant;
 use runtime::{Error, Result, fd};
-use syscall::error::{EBADF, EINVAL};
+use syscall::error::{EBADF, EINVAL, ENODEV};
 use syscall::flag::EventFlags;
 
 use crate::files::Timespec;
@@ -57,6 +57,8 @@ enum Source {
     Event,
     /// Always ready for everything: plain files.
     Always,
+    /// The daemon behind it has ended: an error.
+    Gone,
 }
 
 /// Waits until an entry is ready, at most `limit`; returns how many are.
@@ -158,6 +160,10 @@ fn subscribe(
     match queue.subscribe(number as usize, wanted, first.unwrap_or(index)) {
         Ok(()) => Ok(()),
         Err(error) if error.errno == EBADF => Err(error),
+        Err(error) if error.errno == ENODEV && *source == Source::Event => {
+            *source = Source::Gone;
+            Ok(())
+        }
         // Files without events are always ready, as POSIX has it for plain files.
         Err(_) if *source == Source::Event => {
             *source = Source::Always;
@@ -204,6 +210,7 @@ fn look(entries: &mut [Entry], sources: &[Source]) -> usize {
                 };
             }
             Source::Always => entry.revents = entry.events & (IN | OUT | IN_NORMAL | OUT_NORMAL),
+            Source::Gone => entry.revents = ERR,
             Source::Event | Source::None => {}
         }
         ready += usize::from(entry.revents != 0);

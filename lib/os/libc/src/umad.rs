@@ -3,10 +3,9 @@
 
 use alloc::vec;
 use core::ffi::{c_int, c_ulong};
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use runtime::{Error, Result, fd};
-use syscall::error::EFAULT;
+use syscall::error::{EFAULT, EIO, ENODEV, EPIPE};
 
 use crate::descriptor;
 
@@ -15,31 +14,43 @@ const DEVICE: &str = "/scheme/infiniband/umad";
 /// The group of its requests.
 const GROUP: u32 = 0x1b;
 
-/// Whether this program has opened the device at all.
-static HAS_DEVICE: AtomicBool = AtomicBool::new(false);
-
-/// A file of this path was opened.
-pub fn note_opened(path: &str) {
-    if path.starts_with(DEVICE) {
-        HAS_DEVICE.store(true, Ordering::Relaxed);
-    }
+/// Whether a file of this path is such a device.
+pub fn is_device(path: &str) -> bool {
+    path.starts_with(DEVICE)
 }
 
-/// Whether it is a request of this group to such a device.
+/// Whether it is a request of this group to such a device. A descriptor that came with the program
+/// is known by its path.
 pub fn is_request(number: c_int, request: c_ulong) -> bool {
-    if request as u32 >> 8 & 0xff != GROUP || !HAS_DEVICE.load(Ordering::Relaxed) {
+    if request as u32 >> 8 & 0xff != GROUP {
         return false;
+    }
+    if descriptor::is_umad(number) {
+        return true;
     }
     let mut path = [0; 40];
     let length = descriptor::check(number).and_then(|number| fd::fpath(number, &mut path));
     let path = length.ok().and_then(|length| path.get(..length));
-    path.is_some_and(|path| path.starts_with(DEVICE.as_bytes()))
+    let is_umad = path.is_some_and(|path| path.starts_with(DEVICE.as_bytes()));
+    if is_umad {
+        descriptor::set_umad(number);
+    }
+    is_umad
+}
+
+/// The error of a read or write, as Linux has it when the device has gone: its daemon has ended.
+pub fn of_transfer(number: c_int, error: Error) -> Error {
+    match error.errno {
+        ENODEV if descriptor::is_umad(number) => Error::new(EIO),
+        _ => error,
+    }
 }
 
 /// Makes a request.
 ///
 /// # Errors
-/// `EFAULT`: no argument where there must be one. Those of the request.
+/// `EFAULT`: no argument where there must be one. `EPIPE`: the device has gone. Those of the
+/// request.
 ///
 /// # Safety
 /// `argument` is the address of as many bytes as the number of the request says.
@@ -61,5 +72,8 @@ pub unsafe fn ioctl(number: c_int, request: c_ulong, argument: usize) -> Result<
         // SAFETY: as above.
         unsafe { place.copy_from_nonoverlapping(payload.as_ptr(), length) };
     }
-    result.map(|_| 0)
+    match result {
+        Err(Error { errno: ENODEV }) => Err(Error::new(EPIPE)),
+        result => result.map(|_| 0),
+    }
 }

@@ -21,6 +21,16 @@ const FLOOD: u32 = 5000;
 const MAX_SENDS: u32 = 4096;
 /// A port that is not there.
 const NOBODY: u16 = 0x99;
+/// A class of vendors for a file that nobody reads.
+const UNREAD_CLASS: u8 = 0x36;
+/// The longest message.
+const LONGEST: usize = 8 << 20;
+/// Rounds of the flood from another node at most, and those after which it has been seen.
+const ROUNDS: u32 = 100;
+const WATCHED: u32 = 5;
+/// The attribute of a request that ends a round, and of the answer that ends the flood.
+const ROUND: u16 = 3;
+const ENOUGH: u16 = 4;
 /// For an answer that will not come.
 const SHORT: RetryPolicy = RetryPolicy {
     timeout_ms: 3000,
@@ -63,6 +73,7 @@ pub fn test(suite: &mut Suite) {
     unknown_classes(suite, &mut victim);
     stolen_transactions(suite, &mut victim);
     wrong_segments(suite, &mut victim);
+    unread(suite, &mut victim);
     killed(suite, &mut victim);
     drop(victim);
     let left = settled(|| text("agents"), &before);
@@ -176,7 +187,7 @@ fn segment(tid: u32, kind: u8, flags: u8, number: u32, length: u32) -> Mad {
 
 /// Segments that make no message, between whole ones.
 fn wrong_segments(suite: &mut Suite, victim: &mut Victim) {
-    let serving = victim.port.register(&server()).expect("an agent");
+    victim.port.register(&server()).expect("an agent");
     let port = Port::open().expect("umad0 opens");
     let own = Registration {
         user_rmpp: true,
@@ -221,9 +232,7 @@ fn wrong_segments(suite: &mut Suite, victim: &mut Victim) {
     suite.equal("beginnings without end are sent", refused, 0);
     let come = victim.port.receive(Some(Duration::from_millis(100)));
     suite.holds("none of them makes a message", matches!(come, Ok(None)));
-    // The room for messages of one agent is full: when it goes, there is room again.
-    suite.equal("the agent goes", errno(victim.port.unregister(serving)), 0);
-    victim.port.register(&server()).expect("an agent");
+    // They have all the room for messages; another sender has its share of it nevertheless.
     let honest = Port::open().expect("umad0 opens");
     let sender = honest.register(&client(CLASS, 1)).expect("an agent");
     let whole = message(7, 90_000, 3000);
@@ -235,6 +244,162 @@ fn wrong_segments(suite: &mut Suite, victim: &mut Victim) {
         .flatten()
         .map(|got| got.message[40..] == whole[40..]);
     suite.equal("and comes", got, Some(true));
+}
+
+/// A file that nobody reads, with as much as may wait, and more.
+fn unread(suite: &mut Suite, victim: &mut Victim) {
+    let of_class = client(UNREAD_CLASS, 1);
+    let taking = Registration {
+        methods: 1 << method::GET,
+        ..of_class
+    };
+    let idle = Port::open().expect("umad0 opens");
+    idle.register(&taking).expect("an agent");
+    let port = Port::open().expect("umad0 opens");
+    let sender = port.register(&of_class).expect("an agent");
+    // A message of 8 MiB counts as 32768 datagrams.
+    let bytes = LONGEST - 40;
+    let sent = (0..8).map(|tid| {
+        let mut long = message(1, 50_000 + tid, bytes);
+        long[1] = UNREAD_CLASS;
+        errno(port.send(sender, &general(1), &long, RetryPolicy::NONE))
+    });
+    suite.equal("long messages are sent", sent.sum::<i32>(), 0);
+    let waiting = || {
+        let table = text("agents");
+        let counts = table.lines().skip(1).filter_map(|line| {
+            let count = line.split_whitespace().next_back()?;
+            count.parse::<usize>().ok()
+        });
+        counts.max().unwrap_or(0)
+    };
+    suite.equal("no more than may wait", settled(waiting, &196_608), 196_608);
+    suite.holds("others are served", victim.is_served());
+    let first = idle.receive(Some(Duration::ZERO)).ok().flatten();
+    let is_whole = first.is_some_and(|got| got.message.len() == LONGEST);
+    suite.holds("and it can be read", is_whole);
+    let second = idle.receive(Some(Duration::ZERO)).ok().flatten();
+    let is_next = second.is_some_and(|got| got.mad().header.tid.get() as u32 == 50_001);
+    suite.holds("in the order in which it came", is_next);
+}
+
+/// What `mad-test flood <node>` does: floods a program on another node ([`flooded`]) until that has
+/// seen enough.
+pub fn flood_of(suite: &mut Suite, node: u16) {
+    let port = Port::open().expect("umad0 opens");
+    let to = general(node + 1);
+    let asking = port.register(&client(CLASS, 1)).expect("an agent");
+    let any = Registration {
+        qpn: 1,
+        ..Registration::default()
+    };
+    let any = port.register(&any).expect("an agent of no class");
+    let own = Registration {
+        user_rmpp: true,
+        ..client(CLASS, 1)
+    };
+    let by_hand = port.register(&own).expect("an agent with USER_RMPP");
+    let mut tid = 0;
+    let begun = super::ask_server(&port, asking, &to, 1, &mut tid);
+    suite.holds("the other node is there", begun);
+    let (mut refused, mut enough) = (0, false);
+    // Each round waits for an answer, so that the records of one are not all dropped here.
+    for _ in 0..ROUNDS {
+        let mut send = |agent, mad: &Mad| {
+            refused += u32::from(
+                port.send(agent, &to, mad.bytes(), RetryPolicy::NONE)
+                    .is_err(),
+            );
+        };
+        for number in 0..300 {
+            tid += 1;
+            send(
+                by_hand,
+                &segment(tid, kind::DATA, flag::ACTIVE | flag::FIRST, 1, 0),
+            );
+            send(by_hand, &segment(tid, 9, flag::ACTIVE, number, number));
+            // A directed route that is not at its beginning is refused.
+            if number as u8 != class::SUBNET_DIRECTED {
+                let mut unknown = Mad::padded(&[1, number as u8, 1, method::SEND]);
+                unknown.header.tid = u64::from(tid).into();
+                send(any, &unknown);
+            }
+            // The answer to a request of nobody, or of somebody.
+            let mut stolen = node_info(0);
+            stolen.header.class = CLASS;
+            stolen.header.method = method::GET_RESPONSE;
+            stolen.header.tid = (u64::from(number) << 32 | u64::from(0x5000 + number)).into();
+            send(any, &stolen);
+        }
+        tid += 1;
+        let asked = message(ROUND, tid, 8);
+        let answer = port
+            .ask(asking, &to, &asked, RetryPolicy::USUAL)
+            .ok()
+            .flatten();
+        enough |= answer.is_some_and(|answer| answer.mad().header.attribute.get() == ENOUGH);
+        if enough {
+            break;
+        }
+    }
+    suite.equal("the datagrams are sent", refused, 0);
+    suite.holds("the other node has seen enough", enough);
+}
+
+/// What `mad-test flooded` does: has [`flood_of`] flood a server here, while a program of this node
+/// sends that server long messages and asks its port.
+pub fn flooded(suite: &mut Suite) {
+    let before = text("agents");
+    let mut victim = Victim::new();
+    let serving = Port::open().expect("umad0 opens");
+    let agent = serving.register(&server()).expect("an agent");
+    let honest = Port::open().expect("umad0 opens");
+    let sender = honest.register(&client(CLASS, 1)).expect("an agent");
+    let mut tid = 0x9000;
+    let (mut rounds, mut served, mut whole) = (0, 0, 0);
+    while rounds < WATCHED {
+        let Ok(Some(asked)) = serving.receive(Some(super::LIMIT)) else {
+            suite.check("a request of the other node", Err("none came".into()));
+            return;
+        };
+        let header = asked.mad().header;
+        if header.method != method::GET {
+            continue;
+        }
+        if header.attribute.get() == ROUND {
+            rounds += 1;
+            served += u32::from(victim.is_served());
+            tid += 1;
+            let long = message(7, tid, 3000);
+            let sent = honest.send(sender, &general(1), &long, RetryPolicy::USUAL);
+            suite.equal("a long message is sent", errno(sent), 0);
+            whole += u32::from(comes(&serving, &long));
+        }
+        let mut answer = asked.message.clone();
+        answer[3] = method::GET_RESPONSE;
+        if rounds == WATCHED {
+            answer[16..18].copy_from_slice(&ENOUGH.to_be_bytes());
+        }
+        let sent = serving.send(agent, &asked.from, &answer, RetryPolicy::NONE);
+        suite.equal("an answer", errno(sent), 0);
+    }
+    suite.equal("the own port answers meanwhile", served, WATCHED);
+    suite.equal("long messages come meanwhile", whole, WATCHED);
+    drop((victim, serving, honest));
+    let left = settled(|| text("agents"), &before);
+    suite.equal("nothing is left", left, before);
+}
+
+/// Whether a message comes, among those of others.
+fn comes(port: &Port, message: &[u8]) -> bool {
+    for _ in 0..MAX_SENDS {
+        match port.receive(Some(Duration::from_secs(20))) {
+            Ok(Some(got)) if got.message[40..] == message[40..] => return true,
+            Ok(Some(_)) => {}
+            _ => return false,
+        }
+    }
+    false
 }
 
 /// The work of `mad-test hold` until it is killed.

@@ -24,14 +24,18 @@ use mad_core::fabric::SWITCH_LID;
 use mad_core::mad::{HEADER_BYTES, Mad, OPENIB_OUI, PERMISSIVE_LID, method};
 use mad_core::packet::Destination;
 use runtime::fs;
+use runtime::process::{Child, Command};
 use runtime::time::sleep;
-use syscall::error::{EAGAIN, EBADF, EINVAL, EIO, ENOMEM, ENOSPC, ENOTTY, Error};
+use scif::{Listener, PortId, RecvFlags, SendFlags};
+use syscall::error::{EAGAIN, EBADF, EINVAL, EIO, ENOMEM, ENOSPC, ENOTTY, EPIPE, Error};
 use umad::{Agent, Port, RetryPolicy, client, directed, general, get, mad_core, node_info, subnet};
 
 runtime::main!(main);
 
 /// A class of vendors for the exchange of the two programs.
 const CLASS: u8 = 0x35;
+/// The port of SCIF for bytes that are counted.
+const SINK: u16 = 2900;
 /// The attribute that ends the server.
 const END: u16 = 0xff;
 /// The longest time that `serve` may take.
@@ -44,8 +48,15 @@ fn main() -> i32 {
     match argument.as_deref() {
         None => own(&mut suite),
         Some("serve") => serve(&mut suite),
+        Some("gone") => gone(&mut suite),
         Some("hold") => return hostile::hold(),
         Some("hostile") => hostile::test(&mut suite),
+        Some("flooded") => hostile::flooded(&mut suite),
+        Some("flood") => match second.map(|node| node.parse()) {
+            Some(Ok(node)) => hostile::flood_of(&mut suite, node),
+            _ => return 2,
+        },
+        Some("manage") => return i32::from(open_manager(O_RDONLY).is_err()),
         Some("loss") => match second.map(|node| node.parse()) {
             Some(Ok(node)) => loss::test(&mut suite, node),
             _ => return 2,
@@ -227,8 +238,18 @@ fn reading(suite: &mut Suite) {
     suite.equal("and nothing behind", errno(port.read(&mut buffer)), EAGAIN);
 }
 
+fn open_manager(flags: i32) -> Result<Fd, Error> {
+    Fd::open("/scheme/infiniband/issm0", flags, 0).map_err(Error::from)
+}
+
+/// A program that opens `issm0`, and waits until it is free.
+fn waiting_manager() -> Child {
+    let mut command = Command::new("mad-test");
+    command.args(["manage"]).spawn().expect("a program starts")
+}
+
 fn managing(suite: &mut Suite) {
-    let open = |flags| Fd::open("/scheme/infiniband/issm0", flags, 0).map_err(Error::from);
+    let open = open_manager;
     let mask = || text("class/infiniband/scif0/ports/1/cap_mask");
     let without = mask();
     let first = open(O_RDONLY);
@@ -237,10 +258,22 @@ fn managing(suite: &mut Suite) {
         first.is_ok() && mask() != without,
     );
     suite.equal("a second one", errno(open(O_RDONLY | O_NONBLOCK)), EAGAIN);
+    // Programs that open it now wait, also behind one that is killed meanwhile.
+    let (mut killed, mut second) = (waiting_manager(), waiting_manager());
+    sleep(Duration::from_millis(300));
+    let waits = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+    suite.holds("two opens wait", waits(&mut killed) && waits(&mut second));
+    suite.holds(
+        "one is killed",
+        killed.kill().is_ok() && killed.wait().is_ok(),
+    );
+    suite.equal("meanwhile", errno(open(O_RDONLY | O_NONBLOCK)), EAGAIN);
     let read = first.as_ref().map(|file| file.read(&mut [0; 8]));
     let read = read.map(|read| read.map_err(|error| error.errno()));
     suite.equal("a read of it", read.ok(), Some(Err(EINVAL)));
     drop(first);
+    let ended = second.wait().map(|status| status.code());
+    suite.equal("the other one has got it", ended.ok(), Some(Some(0)));
     suite.equal(
         "closed, the bit is clear",
         settled(mask, &without),
@@ -253,6 +286,18 @@ fn managing(suite: &mut Suite) {
     );
 }
 
+/// What an open `umad0` gives after its daemon was killed, which happens while this program waits.
+fn gone(suite: &mut Suite) {
+    let port = Port::open().expect("umad0 opens");
+    let agent = port.register(&client(4, 1)).expect("an agent");
+    let got = port.receive(Some(LIMIT));
+    suite.equal("a receive that waits", errno(got), EIO);
+    suite.equal("a read", errno(port.read(&mut [0; 320])), EIO);
+    let sent = port.send(agent, &general(1), node_info(1).bytes(), RetryPolicy::NONE);
+    suite.equal("a send", errno(sent), EIO);
+    suite.equal("a request", errno(port.unregister(agent)), EPIPE);
+}
+
 fn server() -> Registration {
     Registration {
         methods: 1 << method::GET,
@@ -262,6 +307,7 @@ fn server() -> Registration {
 
 /// Answers each request with its own data.
 fn serve(suite: &mut Suite) {
+    sink();
     let port = Port::open().expect("umad0 opens");
     let agent = port.register(&server()).expect("an agent");
     let mut count = 0;
@@ -319,6 +365,54 @@ fn ask_server(port: &Port, agent: Agent, to: &Destination, attribute: u16, tid: 
     false
 }
 
+/// Words of four bytes that the own port has sent.
+fn sent_words(port: &Port, agent: Agent, own: u16, tid: u32) -> Option<u64> {
+    let mut mad = get(4, 1, 0x1d, 0, tid);
+    mad.rest[64 - HEADER_BYTES + 1] = 1;
+    let answer = port.ask(agent, &general(own + 1), mad.bytes(), RetryPolicy::USUAL);
+    let answer = answer.ok()??.mad();
+    let words = answer.bytes().get(64 + 8..64 + 16)?.try_into().ok()?;
+    Some(u64::from_be_bytes(words))
+}
+
+/// Bytes of a connection of SCIF to another node pass the port, also when it has ended.
+fn scif_traffic(suite: &mut Suite, port: &Port, node: u16) {
+    const BYTES: u64 = 1 << 20;
+    let agent = port.register(&client(4, 1)).expect("an agent");
+    let own = scif::nodes().expect("SCIF is there").own;
+    let mut tid = 0x700;
+    let mut words = || {
+        tid += 1;
+        sent_words(port, agent, own, tid).unwrap_or(0)
+    };
+    let before = words();
+    let piece = [7; 4096];
+    let sent = scif::connect(PortId::new(node, SINK)).and_then(|endpoint| {
+        let pieces = (0..BYTES / 4096).map(|_| endpoint.send(&piece, SendFlags::BLOCK));
+        pieces.sum::<Result<usize, _>>()
+    });
+    suite.equal(
+        "bytes go to the other node",
+        sent.ok(),
+        Some(BYTES as usize),
+    );
+    let has_grown = || words().wrapping_sub(before) >= BYTES / 4;
+    suite.holds("the port has sent them", settled(has_grown, &true));
+}
+
+/// Takes the bytes of [`scif_traffic`] in a thread of its own.
+fn sink() {
+    let listener = Listener::bind(SINK).expect("nobody has the port");
+    let thread = runtime::thread::spawn(move || {
+        let Ok((endpoint, _)) = listener.accept() else {
+            return;
+        };
+        let mut buffer = [0; 4096];
+        while endpoint.recv(&mut buffer, RecvFlags::BLOCK).is_ok() {}
+    });
+    thread.expect("a thread starts");
+}
+
 fn pair(suite: &mut Suite, node: u16) {
     let port = Port::open().expect("umad0 opens");
     let agent = port.register(&client(CLASS, 1)).expect("an agent");
@@ -336,6 +430,7 @@ fn pair(suite: &mut Suite, node: u16) {
         let is_same = answer.is_some_and(|answer| answer.message[40..] == asked[40..]);
         suite.holds("a long message there and back", is_same);
     }
+    scif_traffic(suite, &port, node);
     let directed_agent = port.register(&client(0x81, 1)).expect("an agent");
     let path = [1, node as u8 + 1];
     let there = data(
