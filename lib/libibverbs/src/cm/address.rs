@@ -6,11 +6,10 @@ use core::ptr::null_mut;
 
 use libsocket::address::{self, AF_INET, Address, SOCKADDR_BYTES};
 use libsocket::services;
-use syscall::error::{EAFNOSUPPORT, EINVAL};
+use syscall::error::EINVAL;
 
-use super::event::EventChannel;
-use super::id::{self, Id, PS_TCP, RC};
-use super::queue_pair;
+use super::structures::{EventChannel, Id, PS_TCP, RC, Storage, own_node};
+use super::{id, queue_pair};
 use crate::Result;
 use crate::place::{get, get_mut};
 use crate::types::{Pd, QpInitAttr};
@@ -19,88 +18,10 @@ use crate::types::{Pd, QpInitAttr};
 const EAI_NONAME: c_int = -2;
 const EAI_FAMILY: c_int = -6;
 const EAI_SERVICE: c_int = -8;
-/// C's `AF_INET6`, and the bytes of its addresses.
-const AF_INET6: u16 = 10;
-const SOCKADDR6_BYTES: usize = 28;
 /// `RAI_PASSIVE`.
 const PASSIVE: c_int = 1;
 /// `RAI_NUMERICHOST`.
 const NUMERIC_HOST: c_int = 2;
-
-/// `struct sockaddr_storage`.
-#[derive(Clone, Copy)]
-#[repr(C, align(8))]
-pub struct Storage {
-    address: [u8; SOCKADDR_BYTES],
-    rest: [u8; 112],
-}
-
-impl Storage {
-    /// The address in it, if there is one.
-    pub fn get(&self) -> Option<Address> {
-        let (family, address) = Address::from_bytes(&self.address);
-        (family == AF_INET).then_some(address)
-    }
-
-    /// Puts an address in.
-    pub fn set(&mut self, address: Address) {
-        self.address = address.to_bytes();
-    }
-
-    /// An address of C's.
-    ///
-    /// # Errors
-    /// `EINVAL`: none. `EAFNOSUPPORT`: one of another family, or of IPv6 that stands for none of
-    /// IPv4.
-    ///
-    /// # Safety
-    /// The pointer is null or leads to an address of its family's length.
-    pub unsafe fn read(place: *const Storage) -> Result<Address> {
-        if place.is_null() {
-            return Err(EINVAL);
-        }
-        let place = place.cast::<u8>();
-        // SAFETY: the caller's promise: each address begins with its family.
-        let family = unsafe { place.cast::<u16>().read_unaligned() };
-        if family == AF_INET6 {
-            let mut bytes = [0; SOCKADDR6_BYTES];
-            // SAFETY: addresses of this family have the bytes of the array.
-            unsafe { place.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
-            return of_six(&bytes).ok_or(EAFNOSUPPORT);
-        }
-        if family != AF_INET {
-            return Err(EAFNOSUPPORT);
-        }
-        let mut bytes = [0; SOCKADDR_BYTES];
-        // SAFETY: addresses of this family have the bytes of the array.
-        unsafe { place.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
-        Ok(Address::from_bytes(&bytes).1)
-    }
-}
-
-/// The address of IPv4 that a `struct sockaddr_in6` stands for: `::`, `::1`, `::ffff:a.b.c.d`.
-fn of_six(bytes: &[u8; SOCKADDR6_BYTES]) -> Option<Address> {
-    let [_, _, p0, p1, _, _, _, _, address @ .., _, _, _, _] = *bytes;
-    let host = match u128::from_be_bytes(address) {
-        0 => address::ANY,
-        1 => address::LOOPBACK,
-        mapped if mapped >> 32 == 0xffff => mapped as u32,
-        _ => return None,
-    };
-    Some(Address {
-        host,
-        port: u16::from_be_bytes([p0, p1]),
-    })
-}
-
-/// The own node.
-///
-/// # Errors
-/// `ENODEV`: there is no driver.
-pub fn own_node() -> Result<scif::NodeId> {
-    let nodes = scif::nodes().map_err(|error| error.errno())?;
-    Ok(nodes.own)
-}
 
 /// `struct rdma_addrinfo`.
 #[repr(C)]
@@ -203,10 +124,7 @@ unsafe extern "C" fn rdma_getaddrinfo(
             connect: null_mut(),
             next: null_mut(),
         },
-        address: Storage {
-            address: address.to_bytes(),
-            rest: [0; 112],
-        },
+        address: Storage::new(address),
     });
     let at = &raw mut found.address;
     match flags & PASSIVE {

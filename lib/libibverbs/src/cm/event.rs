@@ -10,11 +10,10 @@ use libsocket::address::{self, Address};
 use scif::PortId;
 use syscall::error::{ECONNREFUSED, EINVAL, EIO};
 
-use super::address::own_node;
 use super::frame::{Frame, Kind};
-use super::id::{ConnParam, Id};
 use super::link::{self, Channel, LinkEvent, LinkEventKind, LinkId, Target};
 use super::queue_pair;
+use super::structures::{ConnParam, Event, EventChannel, Id, Param, own_node};
 use crate::place::{get, get_mut};
 use crate::{Result, errno_of, minus_one, none};
 
@@ -51,32 +50,6 @@ const NAMES: [&CStr; 16] = [
     c"RDMA_CM_EVENT_ADDR_CHANGE",
     c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
 ];
-
-/// `struct rdma_event_channel`, and the events that wait in it.
-#[repr(C)]
-pub struct EventChannel {
-    fd: c_int,
-    pub events: Arc<Channel>,
-}
-
-/// The union of `struct rdma_cm_event`, as long as its longer member.
-#[repr(C)]
-union Param {
-    conn: ConnParam,
-    ud: [u64; 8],
-}
-
-/// `struct rdma_cm_event`, and what is the library's alone.
-#[repr(C)]
-pub struct Event {
-    id: *mut Id,
-    listen_id: *mut Id,
-    event: u32,
-    status: c_int,
-    param: Param,
-    /// The bytes that `private_data` points to.
-    private: Vec<u8>,
-}
 
 /// Makes an event channel.
 ///

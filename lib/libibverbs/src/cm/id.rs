@@ -1,34 +1,25 @@
 //! Ids: making, binding, resolving, connecting, ending.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ffi::{c_int, c_void};
-use core::mem::zeroed;
 use core::ptr::null_mut;
 
-use hal::lock::Mutex;
 use libsocket::address::{self, Address};
-use scif::{Endpoint, NodeId, PortId};
-use syscall::error::{
-    EADDRINUSE, EADDRNOTAVAIL, EHOSTUNREACH, EINVAL, ENODEV, ENOTCONN, EOPNOTSUPP,
-};
+use scif::{Endpoint, PortId};
+use syscall::error::{EADDRINUSE, EADDRNOTAVAIL, EHOSTUNREACH, EINVAL, ENOTCONN, EOPNOTSUPP};
 
-use super::address::{Storage, own_node};
-use super::event::{self, Event, EventChannel, kind};
+use super::event::{self, kind};
 use super::frame::{ConnectionParameters, Frame, Kind};
-use super::link::{self, Channel, LinkEvent, LinkEventKind, LinkId, Target};
+use super::link::{self, LinkEvent, LinkEventKind, Target};
 use super::queue_pair;
-use crate::device::{ibv_free_device_list, ibv_get_device_list, ibv_open_device};
-use crate::memory::ibv_alloc_pd;
+use super::structures::{
+    ConnParam, EventChannel, Id, PS_TCP, Route, Storage, own_node, shared_context,
+};
 use crate::place::{get, get_mut, list};
-use crate::types::{CompChannel, Context, Cq, EventCounts, Gid, Pd, Qp, QpInitAttr, Srq};
+use crate::types::Context;
 use crate::{Result, minus_one};
 
-/// `enum rdma_port_space`: the one that can be had.
-pub const PS_TCP: u32 = 0x0106;
-/// `IBV_QPT_RC`.
-pub const RC: u32 = 2;
 /// The values of `struct rdma_conn_param` when there is none.
 const MOST_RESOURCES: u8 = 128;
 const MOST_RETRIES: u8 = 7;
@@ -36,165 +27,7 @@ const MOST_RETRIES: u8 = 7;
 const OPTION_ID: c_int = 0;
 const LAST_OPTION: c_int = 3;
 
-/// `struct rdma_addr` and `struct rdma_route`.
-#[repr(C)]
-pub struct Route {
-    pub source: Storage,
-    pub destination: Storage,
-    sgid: Gid,
-    dgid: Gid,
-    pkey: u16,
-    path_rec: *mut c_void,
-    num_paths: c_int,
-}
-
-/// `struct rdma_cm_id`, and what is the library's alone.
-#[repr(C)]
-pub struct Id {
-    pub verbs: *mut Context,
-    pub channel: *mut EventChannel,
-    pub context: *mut c_void,
-    pub qp: *mut Qp,
-    pub route: Route,
-    pub ps: u32,
-    pub port_num: u8,
-    pub event: *mut Event,
-    pub send_cq_channel: *mut CompChannel,
-    pub send_cq: *mut Cq,
-    pub recv_cq_channel: *mut CompChannel,
-    pub recv_cq: *mut Cq,
-    pub srq: *mut Srq,
-    pub pd: *mut Pd,
-    pub qp_type: u32,
-    /// Its connection or listener.
-    pub link: LinkId,
-    /// Each call waits for its event.
-    pub is_sync: bool,
-    /// The endpoint that keeps the port of an id that is bound and does not listen.
-    bound: Option<Endpoint>,
-    /// The parameters agreed with the peer, and its node.
-    pub parameters: ConnectionParameters,
-    pub peer: NodeId,
-    /// Of an endpoint that listens: the domain and the queue pair's attributes for ids of requests.
-    pub for_requests: Option<(usize, QpInitAttr)>,
-    /// Events of it that the program has got.
-    pub events: EventCounts,
-}
-
-/// `struct rdma_conn_param`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct ConnParam {
-    pub private_data: *const c_void,
-    pub private_data_len: u8,
-    pub responder_resources: u8,
-    pub initiator_depth: u8,
-    pub flow_control: u8,
-    pub retry_count: u8,
-    pub rnr_retry_count: u8,
-    pub srq: u8,
-    pub qp_num: u32,
-}
-
-/// The context of the device that all ids share, and the protection domain of those without one,
-/// by their addresses.
-static SHARED: Mutex<(usize, usize)> = Mutex::new((0, 0));
-
-/// The context that all ids share.
-///
-/// # Errors
-/// `ENODEV`; those of opening it.
-pub fn shared_context() -> Result<*mut Context> {
-    let mut shared = SHARED.lock();
-    if shared.0 == 0 {
-        // SAFETY: a null pointer for the count is allowed, and the list is ended by a null pointer.
-        let context = unsafe {
-            let devices = ibv_get_device_list(null_mut());
-            let first = devices.read();
-            let context = ibv_open_device(first);
-            ibv_free_device_list(devices);
-            context
-        };
-        if context.is_null() {
-            return Err(ENODEV);
-        }
-        shared.0 = context.expose_provenance();
-    }
-    Ok(core::ptr::with_exposed_provenance_mut(shared.0))
-}
-
-/// The protection domain of ids whose program has none.
-///
-/// # Errors
-/// As [`shared_context`].
-pub fn shared_pd() -> Result<*mut Pd> {
-    let context = shared_context()?;
-    let mut shared = SHARED.lock();
-    if shared.1 == 0 {
-        let pd = ibv_alloc_pd(context);
-        if pd.is_null() {
-            return Err(skiff_libc::errno::get());
-        }
-        shared.1 = pd.expose_provenance();
-    }
-    Ok(core::ptr::with_exposed_provenance_mut(shared.1))
-}
-
 impl Id {
-    /// An id of this channel.
-    pub fn new(channel: *mut EventChannel, context: *mut c_void, is_sync: bool) -> Box<Id> {
-        // SAFETY: numbers and pointers, for which 0 is a value.
-        let route: Route = unsafe { zeroed() };
-        Box::new(Id {
-            verbs: null_mut(),
-            channel,
-            context,
-            qp: null_mut(),
-            route,
-            ps: PS_TCP,
-            port_num: 0,
-            event: null_mut(),
-            send_cq_channel: null_mut(),
-            send_cq: null_mut(),
-            recv_cq_channel: null_mut(),
-            recv_cq: null_mut(),
-            srq: null_mut(),
-            pd: null_mut(),
-            qp_type: RC,
-            link: 0,
-            is_sync,
-            bound: None,
-            parameters: ConnectionParameters::default(),
-            peer: 0,
-            for_requests: None,
-            events: EventCounts::default(),
-        })
-    }
-
-    /// Its address, by which events find it.
-    fn place(&self) -> usize {
-        (&raw const *self).expose_provenance()
-    }
-
-    /// Where events of its links go.
-    ///
-    /// # Errors
-    /// `EINVAL`: it has no channel.
-    pub fn link_events(&self) -> Result<&Arc<Channel>> {
-        // SAFETY: a channel of ours, which lives as long as its ids.
-        Ok(&unsafe { get(self.channel)? }.events)
-    }
-
-    /// Has it use the device.
-    ///
-    /// # Errors
-    /// As [`shared_context`].
-    pub fn use_device(&mut self) -> Result<()> {
-        self.verbs = shared_context()?;
-        self.port_num = 1;
-        Ok(())
-    }
-
     /// Tells it that something is done.
     fn done(&self, event: u32, status: i32) -> Result<()> {
         self.link_events()?.push(LinkEvent {

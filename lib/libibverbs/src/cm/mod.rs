@@ -11,3 +11,4 @@ mod frame;
 mod id;
 mod link;
 mod queue_pair;
+mod structures;

@@ -7,7 +7,7 @@ use syscall::error::EINVAL;
 use verbs::{Access, AttributeMask as M, QpState, address};
 
 use super::frame::ConnectionParameters;
-use super::id::{self, Id, RC};
+use super::structures::{Id, RC, shared_pd};
 use crate::Result;
 use crate::completion::{
     ibv_create_comp_channel, ibv_create_cq, ibv_destroy_comp_channel, ibv_destroy_cq,
@@ -56,7 +56,7 @@ pub fn create(id: &mut Id, pd: *mut Pd, attr: &mut QpInitAttr) -> Result<()> {
         return Err(EINVAL);
     }
     id.pd = match pd.is_null() {
-        true => id::shared_pd()?,
+        true => shared_pd()?,
         false => pd,
     };
     // SAFETY: a domain of ours.

@@ -1,0 +1,299 @@
+//! The structures of `rdma/rdma_cma.h`, and the device that all ids share. They lead to each other:
+//! an id to its channel and its event, an event to its ids.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ffi::{c_int, c_void};
+use core::mem::zeroed;
+use core::ptr::null_mut;
+
+use hal::lock::Mutex;
+use libsocket::address::{self, AF_INET, Address, SOCKADDR_BYTES};
+use scif::{Endpoint, NodeId};
+use syscall::error::{EAFNOSUPPORT, EINVAL, ENODEV};
+
+use super::frame::ConnectionParameters;
+use super::link::{Channel, LinkId};
+use crate::Result;
+use crate::device::{ibv_free_device_list, ibv_get_device_list, ibv_open_device};
+use crate::memory::ibv_alloc_pd;
+use crate::place::get;
+use crate::types::{CompChannel, Context, Cq, EventCounts, Gid, Pd, Qp, QpInitAttr, Srq};
+
+/// `enum rdma_port_space`: the one that can be had.
+pub const PS_TCP: u32 = 0x0106;
+/// `IBV_QPT_RC`.
+pub const RC: u32 = 2;
+/// C's `AF_INET6`, and the bytes of its addresses.
+const AF_INET6: u16 = 10;
+const SOCKADDR6_BYTES: usize = 28;
+
+/// `struct sockaddr_storage`.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+pub struct Storage {
+    address: [u8; SOCKADDR_BYTES],
+    rest: [u8; 112],
+}
+
+impl Storage {
+    /// An address, with zeros behind it.
+    pub fn new(address: Address) -> Self {
+        Self {
+            address: address.to_bytes(),
+            rest: [0; 112],
+        }
+    }
+
+    /// The address in it, if there is one.
+    pub fn get(&self) -> Option<Address> {
+        let (family, address) = Address::from_bytes(&self.address);
+        (family == AF_INET).then_some(address)
+    }
+
+    /// Puts an address in.
+    pub fn set(&mut self, address: Address) {
+        self.address = address.to_bytes();
+    }
+
+    /// An address of C's.
+    ///
+    /// # Errors
+    /// `EINVAL`: none. `EAFNOSUPPORT`: one of another family, or of IPv6 that stands for none of
+    /// IPv4.
+    ///
+    /// # Safety
+    /// The pointer is null or leads to an address of its family's length.
+    pub unsafe fn read(place: *const Storage) -> Result<Address> {
+        if place.is_null() {
+            return Err(EINVAL);
+        }
+        let place = place.cast::<u8>();
+        // SAFETY: the caller's promise: each address begins with its family.
+        let family = unsafe { place.cast::<u16>().read_unaligned() };
+        if family == AF_INET6 {
+            let mut bytes = [0; SOCKADDR6_BYTES];
+            // SAFETY: addresses of this family have the bytes of the array.
+            unsafe { place.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+            return of_six(&bytes).ok_or(EAFNOSUPPORT);
+        }
+        if family != AF_INET {
+            return Err(EAFNOSUPPORT);
+        }
+        let mut bytes = [0; SOCKADDR_BYTES];
+        // SAFETY: addresses of this family have the bytes of the array.
+        unsafe { place.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+        Ok(Address::from_bytes(&bytes).1)
+    }
+}
+
+/// The address of IPv4 that a `struct sockaddr_in6` stands for: `::`, `::1`, `::ffff:a.b.c.d`.
+fn of_six(bytes: &[u8; SOCKADDR6_BYTES]) -> Option<Address> {
+    let [_, _, p0, p1, _, _, _, _, address @ .., _, _, _, _] = *bytes;
+    let host = match u128::from_be_bytes(address) {
+        0 => address::ANY,
+        1 => address::LOOPBACK,
+        mapped if mapped >> 32 == 0xffff => mapped as u32,
+        _ => return None,
+    };
+    Some(Address {
+        host,
+        port: u16::from_be_bytes([p0, p1]),
+    })
+}
+
+/// The own node.
+///
+/// # Errors
+/// `ENODEV`: there is no driver.
+pub fn own_node() -> Result<scif::NodeId> {
+    let nodes = scif::nodes().map_err(|error| error.errno())?;
+    Ok(nodes.own)
+}
+
+/// `struct rdma_addr` and `struct rdma_route`.
+#[repr(C)]
+pub struct Route {
+    pub source: Storage,
+    pub destination: Storage,
+    sgid: Gid,
+    dgid: Gid,
+    pkey: u16,
+    path_rec: *mut c_void,
+    num_paths: c_int,
+}
+
+/// `struct rdma_cm_id`, and what is the library's alone.
+#[repr(C)]
+pub struct Id {
+    pub verbs: *mut Context,
+    pub channel: *mut EventChannel,
+    pub context: *mut c_void,
+    pub qp: *mut Qp,
+    pub route: Route,
+    pub ps: u32,
+    pub port_num: u8,
+    pub event: *mut Event,
+    pub send_cq_channel: *mut CompChannel,
+    pub send_cq: *mut Cq,
+    pub recv_cq_channel: *mut CompChannel,
+    pub recv_cq: *mut Cq,
+    pub srq: *mut Srq,
+    pub pd: *mut Pd,
+    pub qp_type: u32,
+    /// Its connection or listener.
+    pub link: LinkId,
+    /// Each call waits for its event.
+    pub is_sync: bool,
+    /// The endpoint that keeps the port of an id that is bound and does not listen.
+    pub bound: Option<Endpoint>,
+    /// The parameters agreed with the peer, and its node.
+    pub parameters: ConnectionParameters,
+    pub peer: NodeId,
+    /// Of an endpoint that listens: the domain and the queue pair's attributes for ids of requests.
+    pub for_requests: Option<(usize, QpInitAttr)>,
+    /// Events of it that the program has got.
+    pub events: EventCounts,
+}
+
+/// `struct rdma_conn_param`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct ConnParam {
+    pub private_data: *const c_void,
+    pub private_data_len: u8,
+    pub responder_resources: u8,
+    pub initiator_depth: u8,
+    pub flow_control: u8,
+    pub retry_count: u8,
+    pub rnr_retry_count: u8,
+    pub srq: u8,
+    pub qp_num: u32,
+}
+
+/// The context of the device that all ids share, and the protection domain of those without one,
+/// by their addresses.
+static SHARED: Mutex<(usize, usize)> = Mutex::new((0, 0));
+
+/// The context that all ids share.
+///
+/// # Errors
+/// `ENODEV`; those of opening it.
+pub fn shared_context() -> Result<*mut Context> {
+    let mut shared = SHARED.lock();
+    if shared.0 == 0 {
+        // SAFETY: a null pointer for the count is allowed, and the list is ended by a null pointer.
+        let context = unsafe {
+            let devices = ibv_get_device_list(null_mut());
+            let first = devices.read();
+            let context = ibv_open_device(first);
+            ibv_free_device_list(devices);
+            context
+        };
+        if context.is_null() {
+            return Err(ENODEV);
+        }
+        shared.0 = context.expose_provenance();
+    }
+    Ok(core::ptr::with_exposed_provenance_mut(shared.0))
+}
+
+/// The protection domain of ids whose program has none.
+///
+/// # Errors
+/// As [`shared_context`].
+pub fn shared_pd() -> Result<*mut Pd> {
+    let context = shared_context()?;
+    let mut shared = SHARED.lock();
+    if shared.1 == 0 {
+        let pd = ibv_alloc_pd(context);
+        if pd.is_null() {
+            return Err(skiff_libc::errno::get());
+        }
+        shared.1 = pd.expose_provenance();
+    }
+    Ok(core::ptr::with_exposed_provenance_mut(shared.1))
+}
+
+/// `struct rdma_event_channel`, and the events that wait in it.
+#[repr(C)]
+pub struct EventChannel {
+    pub fd: c_int,
+    pub events: Arc<Channel>,
+}
+
+/// The union of `struct rdma_cm_event`, as long as its longer member.
+#[repr(C)]
+pub union Param {
+    pub conn: ConnParam,
+    pub ud: [u64; 8],
+}
+
+/// `struct rdma_cm_event`, and what is the library's alone.
+#[repr(C)]
+pub struct Event {
+    pub id: *mut Id,
+    pub listen_id: *mut Id,
+    pub event: u32,
+    pub status: c_int,
+    pub param: Param,
+    /// The bytes that `private_data` points to.
+    pub private: Vec<u8>,
+}
+
+impl Id {
+    /// An id of this channel.
+    pub fn new(channel: *mut EventChannel, context: *mut c_void, is_sync: bool) -> Box<Id> {
+        // SAFETY: numbers and pointers, for which 0 is a value.
+        let route: Route = unsafe { zeroed() };
+        Box::new(Id {
+            verbs: null_mut(),
+            channel,
+            context,
+            qp: null_mut(),
+            route,
+            ps: PS_TCP,
+            port_num: 0,
+            event: null_mut(),
+            send_cq_channel: null_mut(),
+            send_cq: null_mut(),
+            recv_cq_channel: null_mut(),
+            recv_cq: null_mut(),
+            srq: null_mut(),
+            pd: null_mut(),
+            qp_type: RC,
+            link: 0,
+            is_sync,
+            bound: None,
+            parameters: ConnectionParameters::default(),
+            peer: 0,
+            for_requests: None,
+            events: EventCounts::default(),
+        })
+    }
+
+    /// Its address, by which events find it.
+    pub fn place(&self) -> usize {
+        (&raw const *self).expose_provenance()
+    }
+
+    /// Where events of its links go.
+    ///
+    /// # Errors
+    /// `EINVAL`: it has no channel.
+    pub fn link_events(&self) -> Result<&Arc<Channel>> {
+        // SAFETY: a channel of ours, which lives as long as its ids.
+        Ok(&unsafe { get(self.channel)? }.events)
+    }
+
+    /// Has it use the device.
+    ///
+    /// # Errors
+    /// As [`shared_context`].
+    pub fn use_device(&mut self) -> Result<()> {
+        self.verbs = shared_context()?;
+        self.port_num = 1;
+        Ok(())
+    }
+}
