@@ -43,9 +43,13 @@ pub enum Fault {
     HostileDoorbell,
     /// A connection was cut between two stores, and both programs lived on.
     ConnectionCut,
+    /// A management datagram did not arrive.
+    DatagramLost,
+    /// A management datagram arrived twice.
+    DatagramDoubled,
 }
 
-const KINDS: usize = 19;
+const KINDS: usize = 21;
 
 impl Fault {
     /// All of them.
@@ -69,6 +73,8 @@ impl Fault {
         Fault::HostileStore,
         Fault::HostileDoorbell,
         Fault::ConnectionCut,
+        Fault::DatagramLost,
+        Fault::DatagramDoubled,
     ];
 
     /// For the table.
@@ -93,6 +99,8 @@ impl Fault {
             Fault::HostileStore => "hostile stores",
             Fault::HostileDoorbell => "hostile doorbells",
             Fault::ConnectionCut => "connections of sessions cut",
+            Fault::DatagramLost => "management datagrams lost",
+            Fault::DatagramDoubled => "management datagrams doubled",
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod faults;
 pub mod hostile;
 mod hostile_windows;
 mod links;
+pub mod mads;
 pub mod mainline;
 pub mod mapping;
 pub mod memory;

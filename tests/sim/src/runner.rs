@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::faults::Faults;
+use crate::mads::{self, MadSettings};
 use crate::st::sessions::{self, SessionSettings};
 use crate::st::{self, StSettings};
 use crate::trace::Failure;
@@ -19,6 +20,9 @@ const STEPS: u64 = 3000;
 
 /// Steps of an attack by a hostile peer.
 const ATTACK_STEPS: u64 = 1500;
+
+/// Steps of a world of management datagrams.
+const DATAGRAM_STEPS: u64 = 1000;
 
 /// Steps of a world in which each allocation is refused in turn, and each call's client killed.
 const SWEEP_STEPS: u64 = 250;
@@ -94,6 +98,9 @@ pub fn play_seed(seed: u64) -> (Total, Vec<Failure>) {
     if let Err(failure) = play_transfers(seed, &mut total) {
         failures.push(failure);
     }
+    if let Err(failure) = play_datagrams(seed, &mut total) {
+        failures.push(failure);
+    }
     if seed.is_multiple_of(SWEEP_EVERY)
         && let Err(failure) = sweep(seed, &mut total)
     {
@@ -131,6 +138,23 @@ fn play_transfers(seed: u64, total: &mut Total) -> Result<(), Failure> {
             ..VerbsSettings::default()
         };
         let report = verbs::run(seed, settings)?;
+        total.count(report.steps, &report.faults);
+    }
+    Ok(())
+}
+
+/// The worlds of management datagrams: one over a good wire, and one with faults.
+///
+/// # Errors
+/// The first rule that was broken.
+fn play_datagrams(seed: u64, total: &mut Total) -> Result<(), Failure> {
+    for is_calm in [true, false] {
+        let settings = MadSettings {
+            steps: DATAGRAM_STEPS,
+            is_calm,
+            bug: None,
+        };
+        let report = mads::run(seed, settings)?;
         total.count(report.steps, &report.faults);
     }
     Ok(())
