@@ -343,7 +343,10 @@ int main(int count, char **words) {
     if (strcmp(words[1], "serve") == 0)
         return serve();
     channel = rdma_create_event_channel();
-    CHECK(channel && rdma_getaddrinfo(words[1], PORT, NULL, &server) == 0);
+    int error = rdma_getaddrinfo(words[1], PORT, NULL, &server);
+    CHECK(channel && error == 0);
+    if (!channel || error)
+        return finish("an address");
     reach();
     if (count > 2) {
         talk("die", 0);

@@ -16,6 +16,7 @@ use crate::types::{Pd, QpInitAttr};
 
 /// Errors of looking an address up.
 const EAI_NONAME: c_int = -2;
+const EAI_AGAIN: c_int = -3;
 const EAI_FAMILY: c_int = -6;
 const EAI_SERVICE: c_int = -8;
 /// `RAI_PASSIVE`.
@@ -70,7 +71,7 @@ fn look_up(
 ) -> core::result::Result<Address, c_int> {
     let port = service.map_or(Some(0), services::port_of);
     let port = port.ok_or(EAI_SERVICE)?;
-    let own = own_node().map_err(|_| EAI_NONAME)?;
+    let own = own_node().map_err(|_| EAI_AGAIN)?;
     let host = match name {
         None if service.is_none() => return Err(EAI_NONAME),
         None if flags & PASSIVE != 0 => address::ANY,

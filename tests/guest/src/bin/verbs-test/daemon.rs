@@ -185,9 +185,11 @@ fn kill(process: &str, mut meanwhile: impl FnMut() -> Checked) -> Checked {
     Ok(())
 }
 
-/// Waits until another process is the daemon of this name, and there is a device.
+/// Waits until another process is the daemon of this name, and the driver and the device answer: a
+/// new process has no scheme before it has begun.
 fn another(name: &str, former: &str) -> Checked {
-    let is_back = || process(name).is_ok_and(|now| now != former) && verbs::devices().is_ok();
+    let answers = || scif::nodes().is_ok() && verbs::devices().is_ok();
+    let is_back = || process(name).is_ok_and(|now| now != former) && answers();
     match settled(is_back, &true) {
         true => Ok(()),
         false => Err(format!("no other {name} has come")),
