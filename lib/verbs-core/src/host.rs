@@ -70,8 +70,15 @@ pub trait Host {
     /// Bytes that can be sent on a lane now; none on one that has ended.
     fn room(&mut self, lane: LaneId) -> usize;
 
-    /// Sends a header and its payload, for which there is room. They become visible together.
+    /// Sends a header and its payload, for which there is room. A host may keep the end of it back
+    /// until the lane is [flushed](Self::flush) or asked for room.
     fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>);
+
+    /// Sends what is left of what was sent; whether nothing is left. Nothing is left on a lane that
+    /// has ended, and with a host that keeps nothing back.
+    fn flush(&mut self, _lane: LaneId) -> bool {
+        true
+    }
 
     /// The bytes that can be received. Whether the lane has ended is checked first: bytes sent
     /// before the end are among them.

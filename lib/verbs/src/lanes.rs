@@ -270,6 +270,13 @@ impl Host for Lanes {
         self.record = record;
     }
 
+    fn flush(&mut self, lane: LaneId) -> bool {
+        match self.lane(lane) {
+            Some(Lane::Stream(stream)) => stream.flush(),
+            Some(Lane::Local(_)) | None => true,
+        }
+    }
+
     fn available(&mut self, lane: LaneId) -> Available {
         match self.lane(lane) {
             Some(Lane::Stream(stream)) => stream.available(),

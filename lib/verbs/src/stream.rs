@@ -86,21 +86,21 @@ impl Stream {
 
     /// Bytes that can be sent: those of a record, or none.
     pub fn room(&mut self) -> usize {
-        self.flush();
-        self.wants_room = !self.outbox.is_empty();
-        match self.outbox.is_empty() && !self.has_ended {
+        match self.flush() && !self.has_ended {
             true => MAX_RECORD,
             false => 0,
         }
     }
 
-    fn flush(&mut self) {
-        if self.outbox.is_empty() || self.has_ended {
-            return;
+    /// Sends what there was no room for; whether [nothing is left](Self::is_flushed).
+    pub fn flush(&mut self) -> bool {
+        if !self.is_flushed() {
+            // The error is the end, which is reported behind what has arrived.
+            let sent = self.endpoint.send(&self.outbox, SendFlags::empty());
+            self.outbox.drain(..sent.unwrap_or(0));
         }
-        // The error is the end, which is reported behind what has arrived.
-        let sent = self.endpoint.send(&self.outbox, SendFlags::empty());
-        self.outbox.drain(..sent.unwrap_or(0));
+        self.wants_room = !self.is_flushed();
+        !self.wants_room
     }
 
     /// Sends a record for which there is room.

@@ -68,7 +68,8 @@ impl Context {
         self.fail_overrun();
         let mut next = self.objects.lanes.keys().next().copied();
         while let Some(lane) = next {
-            progress.waits_for_room |= !self.flush(host, lane);
+            let is_done = self.flush(host, lane) && host.flush(lane);
+            progress.waits_for_room |= !is_done;
             next = self.lane_behind(lane);
         }
         progress

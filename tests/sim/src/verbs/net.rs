@@ -2,7 +2,8 @@
 //!
 //! Bytes of a lane's stream arrive in their order. A store into a window may arrive earlier than
 //! what was stored before it, and arrives before any bytes that were sent after it. Reading from
-//! the peer brings the own stores home. A program that dies stops between two stores.
+//! the peer brings the own stores home. A program that dies stops between two stores. The end of a
+//! record may stay with its sender until the lane is flushed, as when a ring is full.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -32,6 +33,8 @@ struct Side {
     program: usize,
     coming: VecDeque<Store>,
     arrived: VecDeque<u8>,
+    /// The end of a record that this side has sent, for which the ring had no room.
+    unsent: Vec<u8>,
     has_ended: bool,
     windows: BTreeMap<u64, (Place, bool)>,
 }
@@ -122,6 +125,7 @@ impl Net {
             program,
             coming: VecDeque::new(),
             arrived: VecDeque::new(),
+            unsent: Vec::new(),
             has_ended: false,
             windows: BTreeMap::new(),
         });
@@ -200,9 +204,9 @@ impl Net {
             own.has_ended = true;
             own.windows.clear();
         }
-        self.links[link].sides[1 - side]
-            .coming
-            .push_back(Store::End);
+        let rest = std::mem::take(&mut own.unsent);
+        let peer = &mut self.links[link].sides[1 - side];
+        peer.coming.extend([Store::Bytes(rest), Store::End]);
     }
 
     /// A connection ends while both programs live.
@@ -211,6 +215,28 @@ impl Net {
         for side in &mut self.links[link].sides {
             side.coming.push_back(Store::End);
         }
+    }
+
+    /// Bytes that a side's ring takes now.
+    fn ring_room(&self, link: usize, side: usize) -> usize {
+        let peer = &self.links[link].sides[1 - side];
+        let bytes = peer.coming.iter().map(|store| match store {
+            Store::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        });
+        RING.saturating_sub(bytes.sum::<usize>() + peer.arrived.len())
+    }
+
+    /// Sends what is left of a record; whether nothing is left.
+    fn flush(&mut self, link: usize, side: usize) -> bool {
+        let room = self.ring_room(link, side);
+        let sides = &mut self.links[link].sides;
+        let count = room.min(sides[side].unsent.len());
+        if count > 0 {
+            let bytes = sides[side].unsent.drain(..count).collect();
+            sides[1 - side].coming.push_back(Store::Bytes(bytes));
+        }
+        sides[side].unsent.is_empty()
     }
 
     fn put_down(&mut self, link: usize, to: usize, store: Store) {
@@ -336,19 +362,14 @@ impl Host for Port {
 
     fn room(&mut self, lane: LaneId) -> usize {
         let (link, side) = place_of(lane);
-        let net = self.net.borrow();
-        let [own, peer] = [
-            &net.links[link].sides[side],
-            &net.links[link].sides[1 - side],
-        ];
-        if own.has_ended || net.programs[self.program].is_dead {
+        if self.net.borrow().has_ended(lane) || !self.flush(lane) {
             return 0;
         }
-        let bytes = peer.coming.iter().map(|store| match store {
-            Store::Bytes(bytes) => bytes.len(),
-            _ => 0,
-        });
-        RING.saturating_sub(bytes.sum::<usize>() + peer.arrived.len())
+        let net = self.net.borrow();
+        match net.programs[self.program].is_dead {
+            true => 0,
+            false => net.ring_room(link, side),
+        }
     }
 
     fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) {
@@ -363,9 +384,20 @@ impl Host for Port {
         if bytes.len() > room {
             net.complain("more was sent than there was room for");
         }
-        net.links[link].sides[1 - side]
-            .coming
-            .push_back(Store::Bytes(bytes));
+        let stays = match net.rng.one_in(8) {
+            true => net.rng.below(bytes.len() as u64) as usize,
+            false => 0,
+        };
+        let unsent = bytes.split_off(bytes.len() - stays);
+        let sides = &mut net.links[link].sides;
+        sides[side].unsent = unsent;
+        sides[1 - side].coming.push_back(Store::Bytes(bytes));
+    }
+
+    fn flush(&mut self, lane: LaneId) -> bool {
+        let (link, side) = place_of(lane);
+        let mut net = self.net.borrow_mut();
+        net.has_ended(lane) || net.programs[self.program].is_dead || net.flush(link, side)
     }
 
     fn available(&mut self, lane: LaneId) -> Available {

@@ -204,8 +204,7 @@ impl End {
         }
         self.pair(number)?.post(request)?;
         if number.is_multiple_of(BATCH) {
-            self.sends.poll(BATCH as usize, &mut self.found)?;
-            self.check_sends()?;
+            self.take_sent()?;
         }
         Ok(())
     }
@@ -437,12 +436,16 @@ impl<'a> Client<'a> {
         Ok(self.settings.rounds(one))
     }
 
-    /// Nanoseconds until the other end has taken `messages` messages.
+    /// Nanoseconds until the other end has taken `messages` messages. Completions are taken as they
+    /// come: a queue of them that is full is an error of the queue pair.
     fn pour(&mut self, messages: u64) -> Result<f64> {
         self.order(Verb::Take, messages, 0)?;
         let start = ticks();
         for number in 1..=messages {
             while self.end.send_if_room(number)? {}
+            if number.is_multiple_of(BATCH) {
+                self.end.take_sent()?;
+            }
         }
         match self.answer()? == messages {
             true => Ok(self.settings.rate.between(start, ticks())),
@@ -456,13 +459,15 @@ impl End {
     fn send_if_room(&mut self, number: u64) -> Result<bool> {
         match self.send_inline(number) {
             Ok(()) => Ok(false),
-            Err(rdma::Error::NoMemory) => {
-                self.sends.poll(BATCH as usize, &mut self.found)?;
-                self.check_sends()?;
-                Ok(true)
-            }
+            Err(rdma::Error::NoMemory) => self.take_sent().map(|()| true),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Takes completions of sends that are there.
+    fn take_sent(&mut self) -> Result {
+        self.sends.poll(BATCH as usize, &mut self.found)?;
+        self.check_sends()
     }
 
     fn send_inline(&mut self, number: u64) -> rdma::Result<()> {
