@@ -257,10 +257,7 @@ impl End {
         let segment = self.region.segment(8..16)?;
         let far = self.far(0);
         self.pair(0)?.write(number, &[segment], far)?;
-        if self.sends.poll(1, &mut self.found)? > 0 {
-            self.check_sends()?;
-        }
-        Ok(())
+        self.take_sent()
     }
 
     /// Waits for a word that the other end writes; polls the memory and nothing else, as programs
