@@ -112,6 +112,10 @@ pub fn guest(settings: &Settings, suite: &Suite, image: &dyn Image, show: Show) 
     let verdict = judge(suite, &outcome, &tail.failed_steps)
         .and_then(|()| judge_words(suite.says.as_deref(), &tail.lines));
     if verdict.is_err() {
+        // They may have come long before the end.
+        for step in &tail.failed_steps {
+            println!("     failed step: {step}");
+        }
         let hidden = tail.lines.len().saturating_sub(SHOWN_LINES * suite.nodes);
         for line in &tail.lines[hidden..] {
             println!("{line}");
