@@ -119,6 +119,16 @@ impl BusyPoll {
         }
     }
 
+    /// A program has got an answer: it runs now, unless programs compute. On a single processor it
+    /// could not have asked again before.
+    pub fn after_answer(&mut self, time: &impl Time) {
+        if !self.must_sleep {
+            let before = time.ticks();
+            time.yield_now();
+            self.must_sleep = time.ticks().saturating_sub(before) >= self.turn;
+        }
+    }
+
     /// The driver goes to sleep.
     pub fn before_sleep(&mut self, time: &impl Time) {
         self.asleep_since = time.ticks();
@@ -249,6 +259,22 @@ mod tests {
         let (mut policy, time) = (busy_poll(), fake(OTHERS_NS));
         sleep(&mut policy, &time, 1);
         assert_eq!(policy.poll(&time, || time.yields.get() > 0), Poll::Seen);
+    }
+
+    #[test]
+    fn a_program_with_an_answer_runs_unless_others_compute() {
+        let (mut policy, time) = (busy_poll(), fake(OTHERS_NS));
+        policy.after_answer(&time);
+        policy.after_answer(&time);
+        assert_eq!(time.yields.get(), 2);
+        let time = fake(TURN_NS);
+        policy.after_answer(&time);
+        policy.after_answer(&time);
+        assert_eq!(time.yields.get(), 1);
+        // Until it has slept.
+        sleep(&mut policy, &time, OTHERS_NS);
+        policy.after_answer(&time);
+        assert_eq!(time.yields.get(), 2);
     }
 
     #[test]

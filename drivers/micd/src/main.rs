@@ -298,6 +298,7 @@ impl Micd {
     /// The action when no work is left: polling, if that may pay, or sleep.
     fn poll_or_sleep(&mut self, now: u64, has_answered: bool) -> Next {
         if self.server.expects_request(has_answered) {
+            self.busy_poll.after_answer(&Processor);
             return Next::Iterate;
         }
         match self.poll_messages() {
