@@ -417,6 +417,15 @@ pub enum Call {
     /// Result: 0.
     #[op(23)]
     Finish,
+    /// As `Wait` for IN, which also ends once the write index in the own ring is not this one:
+    /// when bytes have come since it was read, even if another thread has taken them.
+    /// Result: `Readiness` bits.
+    #[op(24)]
+    WaitBytes {
+        /// The peer's write index, as `local_write` of the own queue pair had it.
+        #[word(0)]
+        written: u32,
+    },
     /// `scif_poll` for this endpoint, without waiting. Result: `Readiness` bits.
     #[op(64)]
     Poll {
@@ -624,6 +633,7 @@ mod tests {
                 kicks: 3,
             },
             Call::Kick { kicks: 2 },
+            Call::WaitBytes { written: u32::MAX },
             Call::BypassInfo { record: bypass },
             Call::LocalPort,
             Call::PeerPort,

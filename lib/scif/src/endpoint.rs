@@ -35,6 +35,10 @@ pub struct Listener {
     endpoint: Endpoint,
 }
 
+/// A mark in the bytes that arrive at an endpoint: [`Endpoint::arrived`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Arrived(u32);
+
 /// The nodes online.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Nodes {
@@ -186,6 +190,26 @@ impl Endpoint {
     #[inline]
     pub fn may_be_readable(&self) -> bool {
         self.bypass.may_be_readable()
+    }
+
+    /// A mark behind the bytes that have arrived, for [`wait_past`](Self::wait_past), by own memory
+    /// alone. `None`: that call cannot wait, as the endpoint is not [prepared](Self::prepare), its
+    /// connection has ended, or the kernel does not end the requests of a driver that has died.
+    #[inline]
+    pub fn arrived(&self) -> Option<Arrived> {
+        self.bypass.written().map(Arrived)
+    }
+
+    /// Sleeps until bytes have arrived since `mark` was made, whichever thread has received them by
+    /// now, or the connection ends. It may return earlier. So a thread sleeps until another one, or
+    /// itself, has received something of interest to it: it makes a mark, looks at what it waits
+    /// for, and sleeps if that is not there.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where [`arrived`](Self::arrived) gives no mark, `ENOMEM` when too many requests
+    /// of this program wait, `ENODEV` when the driver has died.
+    pub fn wait_past(&self, mark: Arrived) -> Result<()> {
+        Ok(self.bypass.wait_past(mark.0)?)
     }
 
     /// Whether stores into the peer's memory through mappings may be gathered, so that they arrive

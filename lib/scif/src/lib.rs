@@ -65,7 +65,7 @@ mod window;
 
 pub use bypass::{BusyPoll, Waiting};
 pub use client_memory::memory::{Memory, View};
-pub use endpoint::{DEFAULT_BACKLOG, Endpoint, Listener, Nodes, connect, nodes};
+pub use endpoint::{Arrived, DEFAULT_BACKLOG, Endpoint, Listener, Nodes, connect, nodes};
 pub use error::{Error, Result};
 pub use events::{NodeEvent, NodeEvents};
 pub use options::Options;

@@ -21,6 +21,8 @@ struct Window {
     taken: AtomicU64,
     wishes: [AtomicU32; 2],
     slots: [(AtomicU64, AtomicU32); SLOTS as usize],
+    /// Records that have come, whether or not they were taken.
+    records: AtomicU32,
     bell: Notify,
 }
 
@@ -30,8 +32,22 @@ impl Window {
             taken: AtomicU64::new(0),
             wishes: [(); 2].map(|()| AtomicU32::new(0)),
             slots: [(); SLOTS as usize].map(|()| (AtomicU64::new(0), AtomicU32::new(0))),
+            records: AtomicU32::new(0),
             bell: Notify::new(),
         })
+    }
+
+    /// A record comes.
+    fn tell(&self) {
+        self.records.fetch_add(1, AcqRel);
+        self.bell.notify();
+    }
+
+    /// The driver's part of a sleep past a mark.
+    fn sleep_past(&self, mark: u32) {
+        while self.records.load(Acquire) == mark {
+            self.bell.wait();
+        }
     }
 
     /// The word at an offset of the real layout.
@@ -182,6 +198,24 @@ fn receive_in_one<const FENCES: bool>(mem: &mut End<FENCES>, layout: Layout, val
     assert_eq!(taken, values);
 }
 
+/// Receives, and sleeps past a mark that it makes before it arms.
+fn receive_past_marks(mem: &mut End<true>, layout: Layout, values: &[u8]) {
+    let mut receiver = Receiver::new(layout, 0);
+    for value in values {
+        loop {
+            let mut message = [0];
+            if let Next::Message { .. } = receiver.receive_message(mem, &mut message).unwrap() {
+                assert_eq!(message, [*value]);
+                break;
+            }
+            let mark = mem.own.records.load(Acquire);
+            if !receiver.arm(mem).unwrap().is_ready {
+                mem.own.sleep_past(mark);
+            }
+        }
+    }
+}
+
 /// Receives, and sleeps while there is nothing.
 fn receive_all<const FENCES: bool>(mem: &mut End<FENCES>, layout: Layout, values: &[u8]) {
     let mut receiver = Receiver::new(layout, 0);
@@ -247,6 +281,55 @@ fn room_or_wish<const FENCES: bool>() {
     let would_sleep = sender.arm(&mut left) == Ok(0);
     let is_woken = receiver.join().unwrap();
     assert!(is_woken || !would_sleep, "sleeps beside room");
+}
+
+/// The last step before a receiver sleeps past a mark, which it makes before it arms if `is_first`.
+fn record_or_mark(is_first: bool) {
+    let (mut left, mut right, layout) = pair::<true>();
+    let sender = thread::spawn(move || {
+        let descriptor = Descriptor::new(Kind::Message, &[1]);
+        let sent = Sender::new(layout, 0).send(&mut left, &descriptor);
+        if sent.unwrap().unwrap().wake {
+            left.peer.tell();
+        }
+    });
+    let before = right.own.records.load(Acquire);
+    let would_sleep = !Receiver::new(layout, 0).arm(&mut right).unwrap().is_ready;
+    let mark = match is_first {
+        true => before,
+        false => right.own.records.load(Acquire),
+    };
+    sender.join().unwrap();
+    let is_woken = right.own.records.load(Acquire) != mark;
+    assert!(is_woken || !would_sleep, "sleeps beside a record");
+}
+
+#[test]
+fn a_sleeper_past_a_mark_is_woken() {
+    check(4, || record_or_mark(true));
+    check(2, || {
+        let (mut left, mut right, layout) = pair::<true>();
+        let sender = thread::spawn(move || {
+            let mut sender = Sender::new(layout, 0);
+            // As many as there is room for.
+            for value in [7, 8] {
+                let mut message = [0; PAYLOAD_BYTES];
+                message[0] = value;
+                let sent = sender.send_message(&mut left, &message).unwrap();
+                if sent.unwrap().wake {
+                    left.peer.tell();
+                }
+            }
+        });
+        receive_past_marks(&mut right, layout, &[7, 8]);
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+#[should_panic(expected = "sleeps beside a record")]
+fn a_mark_behind_the_wish_is_too_late() {
+    check(4, || record_or_mark(false));
 }
 
 #[test]

@@ -8,7 +8,9 @@ use core::time::Duration;
 
 use hal::lock::Mutex;
 use libredox::Fd;
-use scif::{Endpoint, Mapping, Memory, PollEntry, Readiness, RecvFlags, SendFlags, poll, raw};
+use scif::{
+    Arrived, Endpoint, Errno, Mapping, Memory, PollEntry, Readiness, RecvFlags, SendFlags, poll, raw,
+};
 use st_core::connection::{Connection, Update};
 use st_core::queue;
 use st_core::record::{RECORD_BYTES, Record};
@@ -223,6 +225,17 @@ impl Shared {
         Error::Broken
     }
 
+    /// The error of a call on the endpoint, with which the connection may have ended.
+    #[cold]
+    fn failed(&self, error: scif::Error) -> Error {
+        let error = Error::from(error);
+        if error.is_end() {
+            // Calls that only store would not notice it by themselves.
+            self.over.store(LOST, Ordering::Relaxed);
+        }
+        error
+    }
+
     /// The error of a queue operation: the connection ends with it.
     #[cold]
     pub fn queue_error<E>(&self, _: queue::QueueError<E>) -> Error {
@@ -264,12 +277,7 @@ impl Shared {
                 Ok(count) => count,
                 Err(error) => {
                     inbox.wake(reader);
-                    let error = Error::from(error);
-                    if error.is_end() {
-                        // Calls that only store would not notice it by themselves.
-                        self.over.store(LOST, Ordering::Relaxed);
-                    }
-                    return Err(error);
+                    return Err(self.failed(error));
                 }
             };
             any = true;
@@ -309,6 +317,19 @@ impl Shared {
             slot.sleeps = true;
         }
         self.take_into(&mut inbox, Some(id))
+    }
+
+    /// Sleeps in the driver until records have come since the mark was made, whoever takes them, or
+    /// the connection ends; it may return earlier. `false`: the driver lets no more requests wait.
+    ///
+    /// # Errors
+    /// Those of the end.
+    pub fn sleep_past(&self, mark: Arrived) -> Result<bool> {
+        match self.endpoint.wait_past(mark) {
+            Ok(()) => Ok(true),
+            Err(scif::Error::Scif(Errno::NoMemory)) => Ok(false),
+            Err(error) => Err(self.failed(error)),
+        }
     }
 
     /// Notes that a thread may sleep; `bell` is what wakes it.

@@ -1,8 +1,9 @@
 //! Waiting for the peer: polling first, then sleeping until a record comes.
 //!
-//! A sleeper has an event queue with the connections' descriptors and a bell in it. The peer wakes
-//! it with a record in the stream; another thread of this program that takes that record rings the
-//! bell.
+//! The peer wakes a sleeper with a record in the stream, which another thread of this program may
+//! take. A thread that waits for one connection and without a deadline sleeps in a request to the
+//! driver, which ends with each byte that comes, whoever takes it. All others sleep in an event
+//! queue, with the connections' descriptors and a bell in it; who takes a record rings the bell.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -40,7 +41,7 @@ pub trait Condition {
     fn arm(&mut self) -> Result<bool>;
 }
 
-/// Where a thread sleeps.
+/// Where a thread sleeps that has a deadline or many connections.
 pub struct Sleeper {
     pub id: u64,
     /// The values name connections; [`BELL`] is the bell.
@@ -118,33 +119,87 @@ pub fn wait(
     if deadline == Deadline::Now {
         return take_or(shared, condition, None)?.map_or_else(|| deadline.left().map(drop), Ok);
     }
+    if waiting != Waiting::Sleep && poll(shared, waiting, deadline, condition)?.is_some() {
+        return Ok(());
+    }
+    if deadline == Deadline::Never && sleep_in_driver(shared, condition)?.is_some() {
+        return Ok(());
+    }
+    sleep_in_queue(shared, sleeper, deadline, condition)
+}
+
+/// Looks again and again whether a condition holds; `None`: the time for it is used up.
+fn poll(
+    shared: &Shared,
+    waiting: Waiting,
+    deadline: Deadline,
+    condition: &mut impl Condition,
+) -> Result<Option<()>> {
     let mut busy_poll = BusyPoll::new(waiting, shared.is_local);
     // A peer that polls answers while the first looks last, and a pause would be half of what it
     // takes; later looks leave the core to whoever shares it.
     for _ in 0..busy_poll.spins() {
         if condition.look()? {
-            return Ok(());
+            return Ok(Some(()));
         }
     }
     loop {
         // No more than a look: whoever does not sleep must not ask the driver again and again.
         if shared.may_be_readable() && take_or(shared, condition, None)?.is_some() {
-            return Ok(());
+            return Ok(Some(()));
         }
         if let Err(end) = shared.check() {
-            return last_look(condition, end);
+            return last_look(condition, end).map(Some);
         }
         deadline.left()?;
         if !busy_poll.give_way() {
-            break;
+            return Ok(None);
         }
         for _ in 0..busy_poll.spins() {
             if condition.look()? {
-                return Ok(());
+                return Ok(Some(()));
             }
             core::hint::spin_loop();
         }
     }
+}
+
+/// Sleeps in the driver until a condition holds; `None`: that cannot be.
+///
+/// The mark is made before everything that is looked at: what changes later comes with a record
+/// behind it, and the sleep ends. What another thread has received and not yet taken is taken when
+/// this one has the lock.
+fn sleep_in_driver(shared: &Shared, condition: &mut impl Condition) -> Result<Option<()>> {
+    while let Some(mark) = shared.endpoint.arrived() {
+        if take_or(shared, condition, None)?.is_some() || condition.arm()? {
+            return Ok(Some(()));
+        }
+        match shared.sleep_past(mark) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(end) => return last_look(condition, end).map(Some),
+        }
+        if condition.look()? {
+            return Ok(Some(()));
+        }
+    }
+    // There is no mark at the end of the connection, nor for some kernels.
+    if take_or(shared, condition, None)?.is_some() {
+        return Ok(Some(()));
+    }
+    match shared.check() {
+        Ok(()) => Ok(None),
+        Err(end) => last_look(condition, end).map(Some),
+    }
+}
+
+/// Sleeps in an event queue until a condition holds.
+fn sleep_in_queue(
+    shared: &Shared,
+    sleeper: &mut Option<Sleeper>,
+    deadline: Deadline,
+    condition: &mut impl Condition,
+) -> Result<()> {
     let sleeper = match sleeper {
         Some(sleeper) => sleeper,
         None => {

@@ -16,6 +16,7 @@ mod operations;
 mod programs;
 mod rights;
 mod transfers;
+mod waiting;
 mod window_limits;
 mod windows;
 

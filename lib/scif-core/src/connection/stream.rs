@@ -67,6 +67,12 @@ impl Connections {
         })
     }
 
+    /// The peer's write index in our ring, unchecked; `None` without rings.
+    pub(crate) fn written(&mut self, mem: &mut dyn Memory, id: ConnectionId) -> Option<u32> {
+        let rings = self.table.get_mut(id)?.rings.as_mut()?;
+        Some(rings.written(mem))
+    }
+
     /// Takes bytes out of our ring.
     ///
     /// # Errors

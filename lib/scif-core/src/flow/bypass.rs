@@ -150,6 +150,13 @@ impl Engine {
         self.poll(mem, id) & (events | always)
     }
 
+    /// The peer's write index in the own ring of an endpoint, unchecked; `None` without rings. It
+    /// changes with each byte that comes, whoever takes it.
+    pub fn written(&mut self, mem: &mut dyn Memory, id: EndpointId) -> Option<u32> {
+        let connection = self.endpoints.get(id).ok()?.connection()?;
+        self.connections.written(mem, connection)
+    }
+
     /// Subscribes to `events`: `Event::Changed` says each time that they come, even while clients
     /// work on the rings. (A call that waits once needs only [`arm`](Engine::arm), or to have got 0
     /// from `send` or `recv`.) Replaces what was set before. [`poll`](Engine::poll) says what is

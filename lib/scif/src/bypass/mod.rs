@@ -537,8 +537,23 @@ impl Bypass {
         self.rings.get().is_none_or(MappedRings::may_be_readable)
     }
 
-    /// Whether stores into the peer's memory may be gathered, so that they arrive out of order
-    /// unless drained.
+    /// The peer's write index in the own ring; `None` where [`wait_past`](Self::wait_past) cannot
+    /// wait for another one.
+    #[inline]
+    pub fn written(&self) -> Option<u32> {
+        self.rings.get().and_then(MappedRings::written)
+    }
+
+    /// Sleeps until the peer's write index is another one, whichever thread has taken the bytes, or
+    /// the connection ends. May end earlier.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` without mapped rings; those of the daemon.
+    pub fn wait_past(&self, written: u32) -> Result<()> {
+        self.rings.get().ok_or(EOPNOTSUPP)?.wait_past(written)
+    }
+
+    /// Whether stores into the peer's memory may be gathered, and so arrive out of order.
     pub fn gathers(&self) -> bool {
         self.rings.get().is_some_and(MappedRings::gathers)
     }

@@ -14,7 +14,7 @@ use scif_abi::call::Call;
 use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::limits::{MAX_RING_BYTES, MIN_RING_BYTES};
 use scif_abi::qp::{MAGIC_OFFSET, QP_MAGIC};
-use scif_ring::{Consumer, Producer};
+use scif_ring::{Consumer, Producer, RingMemory, Word};
 use syscall::error::{EAGAIN, EINTR, EIO, EMFILE, ENFILE, ENOMEM, ENOTCONN};
 use zerocopy::IntoBytes;
 
@@ -264,6 +264,28 @@ impl MappedRings {
         } else {
             Readiness::empty()
         })
+    }
+
+    /// The peer's write index in the own ring, if [`wait_past`](Self::wait_past) can wait for
+    /// another one: where the kernel does not end the requests of a dead daemon, no call may.
+    #[inline]
+    pub(super) fn written(&self) -> Option<u32> {
+        let words = self.memory()?;
+        ends_abandoned_requests().then(|| words.load(Word::LocalWrite))
+    }
+
+    /// Sleeps until the peer's write index is another one, or the connection ends. May end earlier.
+    ///
+    /// # Errors
+    /// Those of the daemon.
+    pub(super) fn wait_past(&self, written: u32) -> raw::Result<()> {
+        let waited = raw::plain(self.file.raw(), Call::WaitBytes { written });
+        // Windows may have gone, which ends the wait, too.
+        self.release_stale();
+        match waited {
+            Ok(_) | Err(EINTR) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether the connection lives, as far as this program can see, and about once a second as

@@ -235,6 +235,11 @@ impl World {
                 let action = self.sleeps.pop_front().expect("no sleep");
                 action()
             }
+            Call::WaitBytes { written } => {
+                self.log.push(format!("sleep past {written}"));
+                let action = self.sleeps.pop_front().expect("no sleep");
+                action()
+            }
             // Whether the daemon is there, asked whenever the time for it has come.
             Call::Kick { kicks: 0 } if self.is_dead => failure(ENODEV),
             Call::Kick { kicks: 0 } => Ok(0),
@@ -432,6 +437,44 @@ fn a_signal_gives_the_count_so_far() {
         // The daemon is not asked to wait on.
         assert_eq!(stage.log(), "sleep 1 0, sleep 1 0");
         assert_eq!(get(stage.control(RIGHT), RECEIVE_LOCK_OFFSET), 0);
+    });
+}
+
+#[test]
+fn a_wait_past_a_mark_sleeps_in_the_daemon() {
+    play(|_, left, _| {
+        assert_eq!(left.written(), None);
+        assert_eq!(left.wait_past(0), Err(EOPNOTSUPP));
+    });
+    rings(|stage, left, right| {
+        let mark = right.written().unwrap();
+        let (sender, taker) = (left.clone(), right.clone());
+        stage.sleep(move || {
+            // Another thread takes them.
+            sender.send(LEFT, b"record".as_slice(), 0).unwrap();
+            assert_eq!(taker.recv(RIGHT, [0; 6].as_mut_slice(), 0), Ok(6));
+            usize::from(Readiness::IN.bits())
+        });
+        assert_eq!(right.wait_past(mark), Ok(()));
+        let next = right.written().unwrap();
+        assert_eq!((mark, next), (0, 6));
+        stage.signal();
+        assert_eq!(right.wait_past(next), Ok(()));
+        assert_eq!(stage.log(), "sleep past 0, sleep past 6");
+        // On Redox no call waits in a daemon.
+        host::on_redox(|| assert_eq!(right.written(), None));
+        // The end gives no mark any more, and what was mapped of the peer goes with the sleep.
+        let control = stage.control(RIGHT);
+        stage.sleep(move || {
+            put(control, STATE_OFFSET, STATE_DISCONNECTED);
+            put(control, EPOCH_OFFSET, 1);
+            usize::from(Readiness::HUP.bits())
+        });
+        assert_eq!(right.wait_past(next), Ok(()));
+        assert_eq!(stage.log(), "sleep past 6, let go, let go");
+        assert_eq!(right.written(), None);
+        stage.0.borrow_mut().sleeps.push_back(Box::new(|| failure(ENODEV)));
+        assert_eq!(left.wait_past(0), Err(ENODEV));
     });
 }
 

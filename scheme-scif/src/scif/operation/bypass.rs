@@ -138,18 +138,54 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         kicks: u32,
         request: R,
     ) -> Result<usize> {
-        let begun = matches!(
-            self.requests.pending(request),
-            Some(PendingOn::Ready { .. })
-        );
-        if !begun && kicks != 0 {
+        if !self.has_begun_to_wait(request) && kicks != 0 {
             self.kick(id, kicks)?;
         }
+        let ready = |_: &mut Self, _: EndpointId, ready: Readiness| ready;
+        self.wait_until(id, Readiness::from_bits_truncate(events), ready, request)
+    }
+
+    /// `WaitBytes`: as [`wait`](Self::wait) for IN, which counts as ready also when the peer has
+    /// put bytes since its write index was `written`.
+    ///
+    /// # Errors
+    /// As there.
+    pub(in crate::scif) fn wait_for_bytes(
+        &mut self,
+        id: HandleId,
+        written: u32,
+        request: R,
+    ) -> Result<usize> {
+        let ready = |scif: &mut Self, endpoint: EndpointId, mut ready: Readiness| {
+            let now = scif.engine.written(&mut scif.memory, endpoint);
+            ready.set(
+                Readiness::IN,
+                ready.contains(Readiness::IN) || now != Some(written),
+            );
+            ready
+        };
+        self.wait_until(id, Readiness::IN, ready, request)
+    }
+
+    fn has_begun_to_wait(&self, request: R) -> bool {
+        let pending = self.requests.pending(request);
+        matches!(pending, Some(PendingOn::Ready { .. }))
+    }
+
+    /// Waits until one of `events` or an end is there; `see` is told which of all events are there
+    /// and may add some, and is asked after the engine was told to report those that are not.
+    fn wait_until(
+        &mut self,
+        id: HandleId,
+        events: Readiness,
+        see: impl FnOnce(&mut Self, EndpointId, Readiness) -> Readiness,
+        request: R,
+    ) -> Result<usize> {
         let endpoint = self.endpoint_of(id)?;
         let ended = Readiness::ERR | Readiness::HUP | Readiness::NVAL;
-        let wanted = Readiness::from_bits_truncate(events) | ended;
         // The engine reports what is not there now when it comes.
-        let ready = self.engine.poll(&mut self.memory, endpoint) & wanted;
+        let there = self.engine.poll(&mut self.memory, endpoint);
+        let ready = see(self, endpoint, there) & (events | ended);
         if !ready.is_empty() {
             self.end_wait(request);
             return Ok(ready.bits().into());
@@ -160,7 +196,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             self.end_wait(request);
             return Ok(0);
         }
-        if !begun {
+        if !self.has_begun_to_wait(request) {
             let waiting = PendingOn::Ready {
                 handle: id,
                 endpoint,

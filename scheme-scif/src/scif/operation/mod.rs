@@ -69,6 +69,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             // Of handles beside the endpoint's own, too.
             Call::MapRunOwn { offset, length } => return self.map_run_own(id, offset, length),
             Call::Wait { events, kicks } => return self.wait(id, events, kicks, request),
+            Call::WaitBytes { written } => return self.wait_for_bytes(id, written, request),
             Call::Kick { kicks } => return self.kick(id, kicks),
             Call::BypassInfo { .. } => return self.bypass_info(id, payload),
             Call::Shutdown => return self.shut_down(id, request),
@@ -168,6 +169,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             | Call::Shutdown
             // Answered before, as they are not only for endpoints.
             | Call::Wait { .. }
+            | Call::WaitBytes { .. }
             | Call::Kick { .. }
             | Call::BypassInfo { .. }
             | Call::MapRunOwn { .. } => Err(Error::new(ENOTTY)),
