@@ -393,6 +393,7 @@ impl Memory {
 impl Deref for Memory {
     type Target = View;
 
+    #[inline]
     fn deref(&self) -> &View {
         &self.view
     }

@@ -384,6 +384,7 @@ impl<'a> From<&'a mut [u8]> for Writable<'a> {
 impl<'a> Readable<'a> {
     /// # Safety
     /// The bytes are mapped and readable, now and as long as the value is used.
+    #[inline]
     pub(crate) unsafe fn new(start: NonNull<u8>, bytes: usize) -> Self {
         Self {
             start,

@@ -99,6 +99,7 @@ impl<'a> Range<'a> {
     }
 
     /// Length in bytes.
+    #[inline]
     pub const fn bytes(self) -> usize {
         self.bytes
     }

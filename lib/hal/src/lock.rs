@@ -39,19 +39,25 @@ impl<T> Mutex<T> {
     }
 
     /// Waits until the lock is free and takes it.
+    #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         let taken = self
             .state
             .compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
         if taken.is_err() {
-            while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
-                // SAFETY: the word lives; whatever ends the wait, the loop looks again.
-                let _ = unsafe {
-                    redox_futex_wait_v0(self.state.as_ptr(), CONTENDED, core::ptr::null())
-                };
-            }
+            self.wait();
         }
         Guard { mutex: self }
+    }
+
+    /// Waits until the lock is free and takes it, as one that others may wait for, too.
+    #[cold]
+    fn wait(&self) {
+        while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
+            // SAFETY: the word lives; whatever ends the wait, the loop looks again.
+            let _ =
+                unsafe { redox_futex_wait_v0(self.state.as_ptr(), CONTENDED, core::ptr::null()) };
+        }
     }
 
     /// Takes the lock beyond the life of a guard, for the time in which a fork copies memory.
@@ -70,6 +76,7 @@ impl<T> Mutex<T> {
 }
 
 impl<T> Drop for Guard<'_, T> {
+    #[inline]
     fn drop(&mut self) {
         if self.mutex.state.swap(FREE, Ordering::Release) == CONTENDED {
             // SAFETY: waking only looks at the word's address.

@@ -87,6 +87,7 @@ impl Endpoint {
     }
 
     /// The data path of this descriptor.
+    #[inline]
     pub(crate) fn bypass(&self) -> &Bypass {
         &self.bypass
     }

@@ -285,6 +285,7 @@ impl Mapping {
 impl Deref for Mapping {
     type Target = View;
 
+    #[inline]
     fn deref(&self) -> &View {
         &self.memory
     }

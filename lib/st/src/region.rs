@@ -132,6 +132,7 @@ impl Region {
 impl Deref for Region {
     type Target = View;
 
+    #[inline]
     fn deref(&self) -> &View {
         &self.memory
     }
@@ -175,6 +176,7 @@ impl Remote {
     ///
     /// # Errors
     /// `Outside`.
+    #[inline]
     pub fn at(&self, ahead: u64) -> Result<Place> {
         let room = self.region.length.checked_sub(ahead);
         Ok(Place {
@@ -196,6 +198,7 @@ impl Remote {
 
 impl Place {
     /// The offset of `bytes` bytes there, for a connection.
+    #[inline]
     pub(crate) fn check(&self, shared: &Shared, bytes: u64) -> Result<i64> {
         if self.link != shared.number {
             return Err(Error::Invalid);

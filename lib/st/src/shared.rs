@@ -9,7 +9,8 @@ use core::time::Duration;
 use hal::lock::Mutex;
 use libredox::Fd;
 use scif::{
-    Arrived, Endpoint, Errno, Mapping, Memory, PollEntry, Readiness, RecvFlags, SendFlags, poll, raw,
+    Arrived, Endpoint, Errno, Mapping, Memory, PollEntry, Readiness, RecvFlags, SendFlags, poll,
+    raw,
 };
 use st_core::connection::{Connection, Update};
 use st_core::queue;

@@ -69,7 +69,10 @@ fn a_wait_past_an_index_ends_with_bytes_that_others_take() {
         peer.end(fixture);
         fixture.close(to, far);
         let (result, _) = fixture.answer(0, asleep).expect("still asleep");
-        assert_eq!(result.map(|bits| bits & usize::from(HUP)), Ok(usize::from(HUP)));
+        assert_eq!(
+            result.map(|bits| bits & usize::from(HUP)),
+            Ok(usize::from(HUP))
+        );
         client.end(fixture);
         fixture.close(0, near);
         assert_eq!(fixture.counter(0, "waiting"), 0);

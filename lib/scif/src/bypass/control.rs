@@ -54,6 +54,7 @@ impl StateWord {
     }
 
     /// The epoch, which changes when a window goes.
+    #[inline]
     pub const fn epoch(self) -> u32 {
         (self.0 >> 32) as u32
     }

@@ -122,6 +122,7 @@ impl MappedRings {
     }
 
     /// Whether the memory of the peer is this node's.
+    #[inline]
     pub(super) fn is_loopback(&self) -> bool {
         self.memory.peer_ring.side() == Side::Own
     }

@@ -473,7 +473,11 @@ fn a_wait_past_a_mark_sleeps_in_the_daemon() {
         assert_eq!(right.wait_past(next), Ok(()));
         assert_eq!(stage.log(), "sleep past 6, let go, let go");
         assert_eq!(right.written(), None);
-        stage.0.borrow_mut().sleeps.push_back(Box::new(|| failure(ENODEV)));
+        stage
+            .0
+            .borrow_mut()
+            .sleeps
+            .push_back(Box::new(|| failure(ENODEV)));
         assert_eq!(left.wait_past(0), Err(ENODEV));
     });
 }

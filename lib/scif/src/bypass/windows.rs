@@ -55,6 +55,7 @@ impl Use {
         }
     }
 
+    #[inline]
     const fn is_allowed(self, rights: Rights) -> bool {
         match self {
             Use::Read => rights.read,
