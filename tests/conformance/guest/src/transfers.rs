@@ -9,7 +9,7 @@ use conformance::st::bench::{Checked, Driver, NodeFailure, Place, Side, Ticket};
 use conformance::st::call::{Call, Reply};
 use runtime::println;
 use runtime::process::{Child, Command};
-use runtime::time::{Duration, sleep};
+use runtime::time::{Duration, Instant, sleep};
 use scif::raw;
 use scif_abi::{Error, PortId};
 
@@ -33,6 +33,7 @@ const QUIT: u64 = 5;
 pub struct Guest {
     place: Place,
     many: u64,
+    seed: u64,
     own: u16,
     nodes: [u16; 2],
     /// Control connections of A, B and the user.
@@ -104,11 +105,17 @@ fn message(verb: u64, call: &Call) -> Vec<u64> {
 
 impl Guest {
     /// A on the first node and B on the second, where agents are or will be; the user here. `many`
-    /// is how often to do what is done very often.
+    /// is how often to do what is done very often, `seed` where random numbers begin (none: the
+    /// clock says).
     ///
     /// # Errors
     /// A text that names the failure.
-    pub fn new(place: Place, nodes: [u16; 2], many: Option<u64>) -> Checked<Guest> {
+    pub fn new(
+        place: Place,
+        nodes: [u16; 2],
+        many: Option<u64>,
+        seed: Option<u64>,
+    ) -> Checked<Guest> {
         let ids = raw::get_node_ids(&mut []);
         let own = ids.map_err(|error| text("node ids", error))?.1;
         let user = Command::new("st-agent")
@@ -120,6 +127,7 @@ impl Guest {
         Ok(Guest {
             place,
             many: many.unwrap_or(place.many()),
+            seed: seed.unwrap_or_else(|| Instant::now().as_nanos()),
             own,
             nodes,
             agents: [
@@ -182,6 +190,10 @@ impl Driver for Guest {
 
     fn many(&self) -> u64 {
         self.many
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
     }
 
     fn call(&mut self, side: Side, call: &Call) -> Checked<Reply> {

@@ -82,6 +82,9 @@ pub trait Driver {
     fn node(&self, side: Side) -> u16;
     /// The number of calls of those rows that make very many.
     fn many(&self) -> u64;
+    /// The number of this run from which random ones are made; a run with the same number makes the
+    /// same ones.
+    fn seed(&self) -> u64;
     /// Makes a call and waits for its end.
     fn call(&mut self, side: Side, call: &Call) -> Checked<Reply>;
     /// Starts a call.

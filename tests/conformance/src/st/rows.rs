@@ -4,6 +4,7 @@ mod attach;
 mod bounds;
 mod death;
 mod fence;
+mod hostile;
 mod level0;
 mod memory;
 mod six;

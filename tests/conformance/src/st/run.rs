@@ -28,6 +28,8 @@ impl Totals {
 /// Runs all rows, or those whose numbers are given, and reports each and the totals by `print`.
 pub fn run(driver: &mut dyn Driver, only: &[u32], print: &mut dyn FnMut(&str)) -> Totals {
     let place = driver.place();
+    let name = place.name();
+    print(&format!("conformance st {name}: seed {:#x}", driver.seed()));
     let mut totals = Totals::default();
     let mut state = Run::default();
     // The sides are ready when they have answered.

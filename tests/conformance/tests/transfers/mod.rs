@@ -59,6 +59,8 @@ struct Program {
 /// The driver.
 pub struct Simulated {
     seed: u64,
+    /// That of the next connection.
+    next_seed: u64,
     connections: Vec<Connection>,
     programs: [Program; 2],
     jobs: BTreeMap<u32, Job>,
@@ -108,6 +110,7 @@ impl Simulated {
     pub fn new(seed: u64) -> Simulated {
         Simulated {
             seed,
+            next_seed: seed,
             connections: Vec::new(),
             programs: Default::default(),
             jobs: BTreeMap::new(),
@@ -271,12 +274,12 @@ impl Simulated {
             self.programs[0].sockets.get(&client)?.options,
             listener.options,
         ];
-        self.seed = self
-            .seed
+        self.next_seed = self
+            .next_seed
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
             .wrapping_add(1);
         let ports = [1088 + client as u16, listener.port as u16];
-        match Ends::set_up(options, ports, self.seed) {
+        match Ends::set_up(options, ports, self.next_seed) {
             Ok(ends) => {
                 let number = self.connections.len();
                 self.connections.push(Connection {
@@ -498,6 +501,10 @@ impl Driver for Simulated {
 
     fn many(&self) -> u64 {
         Place::Sim.many()
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed
     }
 
     fn call(&mut self, side: Side, call: &Call) -> Checked<Reply> {

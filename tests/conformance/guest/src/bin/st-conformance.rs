@@ -1,9 +1,10 @@
 //! The rows of Scheduled Transfers on booted nodes.
 //!
-//! `st-conformance PLACE A B [MANY [ROW…]]`: the place is `node`, `pair` or `cards`; on the nodes
-//! A and B `st-agent 3910` and `st-agent 3911` run. MANY is how often to do what is done very
-//! often, 0: as the page says. The numbers of rows choose some. The exit status is 1 when a row
-//! failed, 3 when the place itself did, 4 when a row is missing.
+//! `st-conformance [seed=N] PLACE A B [MANY [ROW…]]`: the place is `node`, `pair` or `cards`; on
+//! the nodes A and B `st-agent 3910` and `st-agent 3911` run. MANY is how often to do what is done
+//! very often, 0: as the page says. The numbers of rows choose some. N is the seed of random
+//! numbers, as a run has printed it (hexadecimal with `0x`); without it the clock gives one. The
+//! exit status is 1 when a row failed, 3 when the place itself did, 4 when a row is missing.
 #![no_std]
 #![no_main]
 
@@ -24,11 +25,11 @@ const ROWS: usize = 90;
 
 fn main() -> i32 {
     let words: Vec<String> = runtime::env::args().skip(1).collect();
-    let Some((place, nodes, many, rows)) = parse(&words) else {
-        eprintln!("usage: st-conformance node | pair | cards A B [MANY [ROW...]]");
+    let Some((seed, (place, nodes, many, rows))) = parse(&words) else {
+        eprintln!("usage: st-conformance [seed=N] node | pair | cards A B [MANY [ROW...]]");
         return 2;
     };
-    match test(place, nodes, many, &rows) {
+    match test(seed, place, nodes, many, &rows) {
         Ok(status) => status,
         Err(what) => {
             println!("STEP st {}: FAIL {what}", place.name());
@@ -39,7 +40,22 @@ fn main() -> i32 {
 
 type Arguments = (Place, [u16; 2], Option<u64>, Vec<u32>);
 
-fn parse(words: &[String]) -> Option<Arguments> {
+/// The seed, if one is given, and the rest.
+fn parse(words: &[String]) -> Option<(Option<u64>, Arguments)> {
+    let (first, rest) = words.split_first()?;
+    match first.strip_prefix("seed=") {
+        Some(seed) => {
+            let seed = match seed.strip_prefix("0x") {
+                Some(digits) => u64::from_str_radix(digits, 16),
+                None => seed.parse(),
+            };
+            Some((Some(seed.ok()?), parse_rest(rest)?))
+        }
+        None => Some((None, parse_rest(words)?)),
+    }
+}
+
+fn parse_rest(words: &[String]) -> Option<Arguments> {
     let (place, words) = words.split_first()?;
     let place = Place::ALL.into_iter().find(|known| known.name() == place)?;
     let mut numbers = words.iter().map(|word| word.parse::<u32>());
@@ -53,8 +69,14 @@ fn parse(words: &[String]) -> Option<Arguments> {
     Some((place, [a as u16, b as u16], many, rows.ok()?))
 }
 
-fn test(place: Place, nodes: [u16; 2], many: Option<u64>, rows: &[u32]) -> Result<i32, String> {
-    let mut guest = Guest::new(place, nodes, many)?;
+fn test(
+    seed: Option<u64>,
+    place: Place,
+    nodes: [u16; 2],
+    many: Option<u64>,
+    rows: &[u32],
+) -> Result<i32, String> {
+    let mut guest = Guest::new(place, nodes, many, seed)?;
     let totals = run(&mut guest, rows, &mut |line| println!("{line}"));
     guest.dismiss()?;
     Ok(match totals {

@@ -1,16 +1,12 @@
-//! Deaths of programs, nodes and drivers, and a peer that breaks the rules.
+//! Deaths of programs, nodes and drivers, and peers that take no part.
 
 use alloc::format;
 use alloc::vec::Vec;
 
-use st_core::queue::{LINE, Layout};
-use st_core::record::{Parameters, RECORD_BYTES, Record};
-
+use super::hostile::nonsense;
 use super::six::stream;
-use crate::errno::{ECONNRESET, ENODEV, EPROTO};
-use crate::st::bench::{
-    Bench, Checked, End, Ends, Memory, NodeFailure, Place, Side, Ticket, ensure, number::*,
-};
+use crate::errno::{ECONNRESET, ENODEV};
+use crate::st::bench::{Bench, Checked, Ends, Memory, NodeFailure, Place, Side, Ticket, ensure};
 use crate::st::call::Call;
 use crate::st::{Row, row};
 
@@ -33,8 +29,8 @@ pub const DEATH: &[Row] = &[
     .except(&[ONE_NODE]),
     row(
         88,
-        "B stores nonsense into A's queue window: kinds, sequence numbers, credits; and sends \
-         records that are none",
+        "B stores nonsense into A's queue window: kinds, sequence numbers, credits; sends records \
+         that are none; stores random words at random places, by a seed that the run prints",
         "`EPROTO`; other connections of both nodes go on",
         nonsense,
     ),
@@ -298,213 +294,4 @@ fn between(bench: &mut Bench<'_>) -> Checked {
         ensure(is_right, || format!("{reply}"))?;
     }
     Ok(())
-}
-
-// ---- A peer that breaks the rules ----
-
-/// The call.
-#[derive(Clone, Copy, Debug)]
-enum Nonsense {
-    /// A slot that is filled with a kind that is none.
-    Kind,
-    /// The first slot of a descriptor of two, and not the second.
-    Half,
-    /// More slots were taken than were filled.
-    Credit,
-    /// A record that is none.
-    Record,
-    /// Memory whose end lies beyond all addresses.
-    Memory,
-}
-
-const ALL: [Nonsense; 5] = [
-    Nonsense::Kind,
-    Nonsense::Half,
-    Nonsense::Credit,
-    Nonsense::Record,
-    Nonsense::Memory,
-];
-
-const CHANNELS: u32 = 4;
-const SLOTS: u32 = 64;
-/// Offsets in a queue window: how many slots of channel 0 were taken; its first slot; in a slot,
-/// the kind and the sequence number.
-const TAKEN: u64 = 0;
-const FIRST_SLOT: u64 = (CHANNELS as u64) * (LINE as u64);
-const KIND: u64 = 56;
-const SEQUENCE: u64 = 60;
-
-fn nonsense(bench: &mut Bench<'_>) -> Checked {
-    let others = bench.ends_joined()?;
-    for kind in ALL {
-        let named = |what| format!("{kind:?}: {what}");
-        let peer = Hostile::meet(bench).map_err(named)?;
-        peer.spoil(bench, kind).map_err(named)?;
-        let a = peer.a;
-        let found = match kind {
-            Nonsense::Credit => fill_up(bench, a),
-            Nonsense::Half => {
-                let call = Call::Receive {
-                    handle: a.slot,
-                    given: 1,
-                    payload: 1,
-                };
-                bench.fails((Side::A, call), EPROTO)
-            }
-            _ => bench.fails(a.pull(true, 0, 0, 0), EPROTO),
-        };
-        found.map_err(named)?;
-        bench.fails(a.pull(true, 0, 0, 0), EPROTO).map_err(named)?;
-        bench
-            .fails(a.push(Some(1), 0, 0, 0), EPROTO)
-            .map_err(named)?;
-        bench.ok(a.detach())?;
-        bench.ok(a.socket.close())?;
-        stream(bench, others.a, others.b, 100)?;
-        stream(bench, others.b, others.a, 100)?;
-    }
-    Ok(())
-}
-
-/// Pushes until credits are looked at.
-fn fill_up(bench: &mut Bench<'_>, end: End) -> Checked {
-    for number in 0..u64::from(SLOTS) {
-        let reply = bench.call(end.push(Some(number), 0, 0, 0))?;
-        if reply.result == Err(EPROTO) {
-            return Ok(());
-        }
-        ensure(reply.result == Ok(0), || format!("push {number}: {reply}"))?;
-    }
-    bench.fails(end.push(Some(64), 0, 0, 0), EPROTO)
-}
-
-/// A peer of A's that is made of SCIF's calls at B.
-struct Hostile {
-    a: End,
-    /// Its connection's slot at B.
-    socket: u64,
-    /// Where A's queue window is mapped at B; 0 in the simulator.
-    window: u64,
-}
-
-impl Hostile {
-    fn meet(bench: &mut Bench<'_>) -> Checked<Hostile> {
-        if bench.place() == Place::Sim {
-            let ends = bench.ends_joined()?;
-            return Ok(Hostile {
-                a: ends.a,
-                socket: ends.b.socket.slot,
-                window: 0,
-            });
-        }
-        let (listener, socket, port) = (bench.slot(), bench.slot(), bench.port());
-        let here = |call| (Side::B, call);
-        bench.ok(here(Call::Scif {
-            socket: listener,
-            port,
-        }))?;
-        let client = bench.socket_with(Side::A, &[(ST_BYPASS, 1)])?;
-        let connecting = bench.begin(bench.connect(client, port))?;
-        bench.ok(here(Call::ScifAccept {
-            socket: listener,
-            into: socket,
-        }))?;
-        let layout = Layout::new(CHANNELS, SLOTS).ok_or("no layout")?;
-        let length = (layout.bytes() as u64).next_multiple_of(4096);
-        let own = bench.reply(here(Call::ScifRegister { socket, length }))?;
-        let request = bench.reply(here(Call::ScifRecv { socket }))?.extra;
-        let bytes: Vec<u8> = request.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let bytes: [u8; RECORD_BYTES] = bytes.try_into().map_err(|_| "a short record")?;
-        let Ok(Record::Request(told)) = Record::decode(&bytes) else {
-            return Err(format!("A begins with {request:?}"));
-        };
-        let answer = Record::Answer(Parameters {
-            port: port as u16,
-            key: 88,
-            bypass: true,
-            channels: CHANNELS,
-            slots: SLOTS,
-            window: own.result.unwrap_or(0),
-        });
-        bench.gives(here(record(socket, &answer.encode())), 72)?;
-        bench.ends(connecting, Ok(0))?;
-        let offset = told.window as u64;
-        let window = bench.reply(here(Call::ScifMap {
-            socket,
-            offset,
-            length,
-        }))?;
-        Ok(Hostile {
-            a: bench.attach(client, 0)?,
-            socket,
-            window: window.result.unwrap_or(0) as u64,
-        })
-    }
-
-    fn spoil(&self, bench: &mut Bench<'_>, kind: Nonsense) -> Checked {
-        let Hostile { socket, window, .. } = *self;
-        let sim = bench.place() == Place::Sim;
-        let store = |bench: &mut Bench<'_>, at: u64, value: u64| {
-            let call = match sim {
-                true => Call::Scribble {
-                    socket,
-                    offset: at,
-                    value,
-                },
-                false => Call::Store4 {
-                    address: window + at,
-                    value,
-                },
-            };
-            bench.ok((Side::B, call))
-        };
-        match kind {
-            Nonsense::Kind => {
-                store(bench, FIRST_SLOT + KIND, 99)?;
-                store(bench, FIRST_SLOT + SEQUENCE, 1)
-            }
-            Nonsense::Half => {
-                // A header of level 0 with payload.
-                store(bench, FIRST_SLOT + KIND, 3)?;
-                store(bench, FIRST_SLOT + SEQUENCE, 1)
-            }
-            Nonsense::Credit => store(bench, TAKEN, 1000),
-            Nonsense::Record => {
-                let call = record(socket, &[0x5a; RECORD_BYTES]);
-                bench.gives((Side::B, call), 72).map(drop)
-            }
-            Nonsense::Memory => {
-                let region = st_core::region::Region {
-                    base: u64::MAX - 100,
-                    length: 4096,
-                    offset: 1 << 40,
-                    generation: 1,
-                };
-                let announce = Record::Announce { channel: 0, region };
-                let call = record(socket, &announce.encode());
-                bench.gives((Side::B, call), 72).map(drop)
-            }
-        }
-    }
-}
-
-/// A call that sends a record.
-fn record(socket: u64, bytes: &[u8; RECORD_BYTES]) -> Call {
-    let word = |index: usize| {
-        let from = bytes.get(8 * index..8 * index + 8);
-        let word = from.and_then(|bytes| bytes.first_chunk());
-        word.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-    };
-    Call::ScifSend {
-        socket,
-        w0: word(0),
-        w1: word(1),
-        w2: word(2),
-        w3: word(3),
-        w4: word(4),
-        w5: word(5),
-        w6: word(6),
-        w7: word(7),
-        w8: word(8),
-    }
 }
