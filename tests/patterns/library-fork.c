@@ -110,6 +110,54 @@ static void shared_memory(void) {
     CHECK(words[1] == 2 && munmap((void *)words, 2 * sizeof *words) == 0);
 }
 
+/* Whether a page is there: the kernel refuses to read from a place where nothing is mapped. */
+static int is_there(const char *page) {
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    ssize_t count = write(ends[1], page, 1);
+    CHECK(count == 1 || (count == -1 && errno == EFAULT));
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+    return count == 1;
+}
+
+/* Which of the four pages a child gets, by bits. */
+static int pages_of_a_child(const char *pages, size_t page) {
+    pid_t child = fork();
+    if (child == 0) {
+        int found = 0;
+        for (int i = 0; i < 4; i++)
+            found |= is_there(pages + i * page) << i;
+        _exit(failures == 0 ? found : 16);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* Memory that the program keeps out of its children. */
+static void memory_of_the_parent(void) {
+    size_t page = sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages != MAP_FAILED);
+    memset(pages, 1, 4 * page);
+    CHECK(madvise(pages + page, 2 * page, MADV_DONTFORK) == 0);
+    CHECK(pages_of_a_child(pages, page) == 9);
+    CHECK(madvise(pages + 2 * page, 1, MADV_DOFORK) == 0);
+    CHECK(pages_of_a_child(pages, page) == 13);
+    CHECK(madvise(pages, 4 * page, MADV_DONTFORK) == 0);
+    CHECK(pages_of_a_child(pages, page) == 0);
+    /* What is mapped anew in their place belongs to both. */
+    CHECK(munmap(pages, 2 * page) == 0);
+    for (int i = 0; i < 3; i++)
+        CHECK(mmap(pages + i * page, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                   0) == pages + i * page);
+    CHECK(pages_of_a_child(pages, page) == 7);
+    CHECK(pages[3 * page] == 1 && munmap(pages, 4 * page) == 0);
+    CHECK(madvise(pages + 1, page, MADV_DONTFORK) == -1 && errno == EINVAL);
+    CHECK(madvise(pages, SIZE_MAX, MADV_DONTFORK) == -1 && errno == EINVAL);
+    CHECK(madvise(pages, 0, MADV_DONTFORK) == 0);
+}
+
 /* The parent chooses the processors of a child, as programs do that start one for each. */
 static void processors_of_a_child(void) {
     int go[2];
@@ -177,6 +225,7 @@ int main(void) {
     stop = 1;
     for (int i = 0; i < USES; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
+    memory_of_the_parent();
     handlers_of_forks();
     shared_memory();
     processors_of_a_child();

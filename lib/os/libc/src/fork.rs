@@ -7,15 +7,16 @@ use core::ffi::c_int;
 
 use crate::sync::{Lock, Shared};
 use crate::{
-    children, descriptor, environment, errno, locale, messages, plusplus, process, pthread, random,
-    signal, stream, strings, terminal, time, transfers, users, wide,
+    children, descriptor, environment, errno, locale, messages, mman, plusplus, process, pthread,
+    random, signal, stream, strings, terminal, time, transfers, users, wide,
 };
 
 /// Values of the library that threads take turns with, besides streams and the table of
 /// descriptors.
-const LOCKS: [&dyn Lock; 22] = [
+const LOCKS: [&dyn Lock; 23] = [
     &HANDLERS,
     &messages::LOG,
+    &mman::OWN,
     &signal::HANDLERS,
     &environment::OWN,
     &process::AT_EXIT,
@@ -93,6 +94,7 @@ extern "C" fn fork() -> c_int {
     let forked = children::kept(|| stream::held(|| held(|| descriptor::held(pthread::fork))));
     let in_child = matches!(forked, Ok(0));
     if in_child {
+        mman::forked();
         descriptor::forked();
     }
     skiff_socket_after_fork(in_child);

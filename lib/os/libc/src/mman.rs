@@ -3,13 +3,16 @@
 //! functions called `mmap` and `mprotect` take relibc's numbers, as Rust's standard library and the
 //! crate `libc` pass them.
 
+use alloc::vec::Vec;
 use core::ffi::{c_int, c_long, c_void};
+use core::ops::Range;
 
 use runtime::{Error, Result, fd, sys};
 use syscall::PAGE_SIZE;
 use syscall::error::{EINVAL, ENODEV};
 use syscall::flag::MapFlags;
 
+use crate::sync::Shared;
 use crate::{descriptor, errno};
 
 unsafe extern "C" {
@@ -125,6 +128,9 @@ unsafe fn map(
     let mapped = unsafe { fd::mmap(number, offset, length, address, system) };
     if address != 0 {
         skiff_scif_unmapped(address, length);
+        if mapped.is_ok() {
+            forget_advice(address, length);
+        }
     }
     mapped
 }
@@ -182,6 +188,7 @@ unsafe fn unmap(address: usize, length: usize) -> Result<()> {
     // SAFETY: the caller gave the range up.
     unsafe { libredox::call::munmap(address as *mut (), length)? };
     skiff_scif_unmapped(address, length);
+    forget_advice(address, length);
     Ok(())
 }
 
@@ -217,14 +224,58 @@ unsafe extern "C" fn skiff_mprotect(
     errno::small(change().map(|_| 0))
 }
 
-/// Advice has no effect here; `EINVAL` for `MADV_DONTNEED`, whose effect programs rely on.
-#[unsafe(no_mangle)]
-extern "C" fn madvise(_address: *mut c_void, _length: usize, advice: c_int) -> c_int {
-    const DONTNEED: c_int = 4;
-    match advice {
-        DONTNEED => errno::fail(EINVAL),
-        _ => 0,
+/// Whole pages that a child of `fork` does not get; no two ranges overlap.
+pub static OWN: Shared<Vec<Range<usize>>> = Shared::new(Vec::new());
+
+/// Leaves of the ranges what lies outside of one.
+fn take_out(ranges: &mut Vec<Range<usize>>, out: Range<usize>) {
+    let rest = |each: &Range<usize>| {
+        [
+            each.start..each.end.min(out.start),
+            each.start.max(out.end)..each.end,
+        ]
+    };
+    *ranges = ranges.iter().flat_map(rest).collect();
+    ranges.retain(|range| !range.is_empty());
+}
+
+/// Forgets advice on a range that was unmapped or replaced.
+fn forget_advice(address: usize, length: usize) {
+    OWN.with(|own| take_out(own, address..address.saturating_add(length)));
+}
+
+/// Unmaps what the process was not to get. Called in the child of `fork`, before its program runs.
+pub fn forked() {
+    for range in OWN.with(core::mem::take) {
+        // Holes are no error; a range outside of a program's memory is refused, and has nothing.
+        // SAFETY: the program has asked for it.
+        let _ = unsafe { libredox::call::munmap(range.start as *mut (), range.len()) };
     }
+}
+
+/// `MADV_DONTFORK` and `MADV_DOFORK`; other advice has no effect, but for `MADV_DONTNEED`
+/// (`EINVAL`), whose effect programs rely on.
+#[unsafe(no_mangle)]
+extern "C" fn madvise(address: *mut c_void, length: usize, advice: c_int) -> c_int {
+    const DONTNEED: c_int = 4;
+    const DONTFORK: c_int = 10;
+    const DOFORK: c_int = 11;
+    let start = address as usize;
+    let end = length
+        .checked_next_multiple_of(PAGE_SIZE)
+        .and_then(|length| start.checked_add(length));
+    match (advice, end) {
+        (DONTNEED, _) | (DONTFORK | DOFORK, None) => return errno::fail(EINVAL),
+        (DONTFORK | DOFORK, _) if !start.is_multiple_of(PAGE_SIZE) => return errno::fail(EINVAL),
+        (DONTFORK | DOFORK, Some(end)) => OWN.with(|own| {
+            take_out(own, start..end);
+            if advice == DONTFORK && start < end {
+                own.push(start..end);
+            }
+        }),
+        _ => {}
+    }
+    0
 }
 
 /// Memory is never paged out.
