@@ -118,6 +118,8 @@ pub(crate) struct Lane {
     pub full_since: Option<u64>,
     /// A datagram of the peer that has not arrived as a whole.
     pub staged: Option<Staged>,
+    /// When the datagram that waits for a receive is dropped.
+    pub held_until: Option<u64>,
     /// The peer has said that nothing more comes.
     pub has_bye: bool,
 }
@@ -135,6 +137,7 @@ impl Lane {
             sender: None,
             full_since: None,
             staged: None,
+            held_until: None,
             has_bye: false,
         }
     }

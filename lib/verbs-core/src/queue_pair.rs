@@ -157,6 +157,8 @@ pub(crate) struct QueuePair {
     expected: u32,
     /// The limit that the peer was told.
     published: u32,
+    /// A receive was posted or taken, and no datagram was dropped since then for want of one.
+    posts_receives: bool,
     pub traffic: Traffic,
 }
 
@@ -187,6 +189,7 @@ impl QueuePair {
             incoming: None,
             expected: 0,
             published: 0,
+            posts_receives: false,
             traffic: Traffic::default(),
         }
     }
@@ -466,6 +469,7 @@ impl QueuePair {
             return Ok(());
         }
         self.receives.push_back(request);
+        self.posts_receives = true;
         // A peer that has used all it knows of waits; for others a quarter at a time will do.
         let told = self.published.wrapping_sub(self.expected);
         let untold = self.limit().wrapping_sub(self.published);

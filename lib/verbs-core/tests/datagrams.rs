@@ -241,6 +241,43 @@ fn what_cannot_be_received_is_dropped() {
 }
 
 #[test]
+fn a_datagram_waits_for_the_next_receive_of_a_program_that_posts_them() {
+    const DATAGRAMS: u64 = 40;
+    let (mut left, mut right, ah) = routed(&setup());
+    right.receive(0, 0, 64);
+    for id in 0..DATAGRAMS {
+        left.post(datagram(&left, id, 8, ah));
+    }
+    settle(&mut left, &mut right);
+    let sent = (0..DATAGRAMS).map(|id| (id, Success));
+    assert_eq!(left.send_results(), sent.collect::<Vec<_>>());
+    // The receiver takes one at a time, and posts its receive again.
+    for id in 0..DATAGRAMS {
+        assert_eq!(right.receive_results(), [(id, Success)]);
+        right.now += 1_000_000;
+        right.receive(id + 1, 0, 64);
+        settle(&mut left, &mut right);
+    }
+    left.post(datagram(&left, 99, 8, ah));
+    settle(&mut left, &mut right);
+    assert_eq!(right.receive_results(), [(DATAGRAMS, Success)]);
+    // It posts none: the next one is dropped after a while, and others at once.
+    for until in [Some(right.now + 20_000_000), None] {
+        left.post(datagram(&left, 100, 8, ah));
+        left.progress();
+        assert_eq!(right.progress().until, until);
+        right.now += 20_000_000;
+        settle(&mut left, &mut right);
+    }
+    right.receive(7, 0, 64);
+    settle(&mut left, &mut right);
+    assert_eq!(right.receive_results(), []);
+    left.post(datagram(&left, 101, 8, ah));
+    settle(&mut left, &mut right);
+    assert_eq!(right.receive_results(), [(7, Success)]);
+}
+
+#[test]
 fn the_key_of_the_sender_can_be_meant() {
     let mut setup = setup();
     let (mut left, mut right, ah) = routed(&setup);

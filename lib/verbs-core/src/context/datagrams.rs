@@ -15,6 +15,9 @@ use crate::types::{Error, QpType, Result};
 pub const MAX_GROUPS: usize = 64;
 /// Most members of a group.
 pub const MAX_MEMBERS: usize = 64;
+/// How long a datagram waits for a receive, in nanoseconds: a program that takes one completion at a
+/// time posts its receives again while others arrive.
+const HOLD_NS: u64 = 20_000_000;
 
 impl Context {
     // ---- Address handles ----
@@ -145,6 +148,34 @@ impl Context {
     }
 
     // ---- Receiving ----
+
+    /// Whether a piece of a datagram stays on its lane, as its receiver is about to post a receive.
+    /// The lane's other datagrams wait behind it. A queue pair that has let one wait in vain is not
+    /// waited for until it posts again.
+    pub(super) fn holds(&mut self, id: LaneId, piece: &DatagramPiece, now: u64) -> bool {
+        let Some(lane) = self.objects.lanes.get_mut(&id) else {
+            return false;
+        };
+        let held_until = lane.held_until.take();
+        if !piece.marks.contains(Marks::LAST) || piece.destination == MULTICAST_QPN {
+            return false;
+        }
+        let Some(qp) = self.qps.get_mut(&piece.destination) else {
+            return false;
+        };
+        if !qp.awaits_receive(&self.objects, piece.qkey) {
+            return false;
+        }
+        let until = held_until.unwrap_or(now.saturating_add(HOLD_NS));
+        if now >= until {
+            qp.give_up_receive();
+            return false;
+        }
+        if let Some(lane) = self.objects.lanes.get_mut(&id) {
+            lane.held_until = Some(until);
+        }
+        true
+    }
 
     /// Receives a piece of a datagram, whose bytes are there.
     pub(super) fn receive_datagram<H: Host>(

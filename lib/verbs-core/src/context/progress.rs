@@ -62,6 +62,8 @@ impl Context {
         let mut next = self.objects.lanes.keys().next().copied();
         while let Some(lane) = next {
             progress.is_busy |= self.receive(host, lane, now);
+            let held = self.objects.lanes.get(&lane).and_then(|of| of.held_until);
+            held.into_iter().for_each(|until| progress.wake_at(until));
             next = self.lane_behind(lane);
         }
         self.hand_over(host, now, &mut progress);
@@ -183,6 +185,14 @@ impl Context {
                 true => Err(Over::Ended),
                 false => Ok(false),
             };
+        }
+        if let Record::Datagram(piece) = &record
+            && self.holds(id, piece, now)
+        {
+            if let Some(lane) = self.objects.lanes.get_mut(&id) {
+                lane.pending = Some(record);
+            }
+            return Ok(false);
         }
         self.handle(host, id, &record, now)?;
         Ok(true)

@@ -196,6 +196,22 @@ impl QueuePair {
         is_right
     }
 
+    /// Whether a datagram with this key finds no receive, though the program has posted some since
+    /// one was dropped last: there will be another one soon.
+    pub fn awaits_receive(&self, objects: &Objects, qkey: u32) -> bool {
+        let is_empty = match self.init.srq {
+            None => self.receives.is_empty(),
+            Some(srq) => objects.srqs.get(srq).is_ok_and(|srq| srq.is_empty()),
+        };
+        let is_for_it = self.init.kind == QpType::Ud && self.attributes.qkey == qkey;
+        is_empty && is_for_it && self.posts_receives && self.is_receiving()
+    }
+
+    /// No receive was posted in time.
+    pub fn give_up_receive(&mut self) {
+        self.posts_receives = false;
+    }
+
     /// Puts a datagram of the port `slid` into a receive, or drops it; whether its bytes were taken
     /// from the lane.
     pub fn receive_datagram<H: Host>(
@@ -210,6 +226,7 @@ impl QueuePair {
         let Some(receive) = self.take_receive(objects, pool) else {
             return false;
         };
+        self.posts_receives = true;
         let (head, body) = (GRH_BYTES as u64, u64::from(piece.total));
         if head + body > total(&receive.segments) {
             match self.init.srq {
