@@ -40,6 +40,9 @@ static void use_tables(void) {
     pthread_key_t key;
     CHECK(pthread_key_create(&key, NULL) == 0 && pthread_setspecific(key, "x") == 0);
     CHECK(pthread_key_delete(key) == 0);
+    /* Another key of the same number has no values yet. */
+    CHECK(pthread_key_create(&key, NULL) == 0 && pthread_getspecific(key) == NULL);
+    CHECK(pthread_key_delete(key) == 0);
     time_t now = time(NULL);
     CHECK(localtime(&now) != NULL);
     CHECK(signal(SIGUSR1, SIG_IGN) != SIG_ERR);

@@ -68,6 +68,8 @@ static void serve_boundaries(void) {
     hear(fd, "one");
     GIVES(recv(fd, text, sizeof text, 0), 0);
     hear(fd, "three");
+    hear(fd, "printed 4");
+    hear(fd, "by a stream");
     GIVES(recv(fd, text, 4, MSG_PEEK), 4);
     GIVES(recv(fd, text, 4, 0), 4);
     CHECK(!memcmp(text, "a me", 4));
@@ -99,6 +101,10 @@ static void call_boundaries(uint16_t node) {
     say(fd, "one");
     GIVES(send(fd, NULL, 0, 0), 0);
     say(fd, "three");
+    /* What the library's streams write are messages too. */
+    GIVES(dprintf(fd, "printed %d", 4), 9);
+    FILE *stream = fdopen(dup(fd), "w");
+    CHECK(stream && fputs("by a stream", stream) >= 0 && fclose(stream) == 0);
     say(fd, "a message that is cut");
     struct iovec parts[] = { { "in p", 4 }, { "arts and more", 13 } };
     parts[0].iov_base = "inpa";

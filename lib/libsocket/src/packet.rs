@@ -33,7 +33,8 @@ impl Assembler {
     /// count, until a message is complete or no byte is there.
     ///
     /// # Errors
-    /// Those of `read`; `broken` when the peer breaks the protocol.
+    /// Those of `read`; `broken` when the peer breaks the protocol, or sends more than there is
+    /// memory for.
     pub fn advance<E>(
         &mut self,
         broken: E,
@@ -47,7 +48,12 @@ impl Assembler {
                 Err(Malformed) => return Err(broken),
             };
             let filled = self.bytes.len();
-            self.bytes.resize(filled + wanted.min(STEP_BYTES), 0);
+            let step = wanted.min(STEP_BYTES);
+            // A message that there is no memory for ends the connection, and not the program.
+            if self.bytes.try_reserve(step).is_err() {
+                return Err(broken);
+            }
+            self.bytes.resize(filled + step, 0);
             let result = read(&mut self.bytes[filled..]);
             let count = *result.as_ref().unwrap_or(&0);
             self.bytes.truncate(filled + count);

@@ -130,6 +130,12 @@ impl Lanes {
         })
     }
 
+    /// Whether something has been sent on lanes within the context that was not received.
+    pub fn have_local(&self) -> bool {
+        let mut lanes = self.lanes.iter().flatten();
+        lanes.any(|lane| matches!(lane, Lane::Local(local) if !local.incoming.is_empty()))
+    }
+
     fn lane(&mut self, id: LaneId) -> Option<&mut Lane> {
         self.lanes.get_mut(id.0 as usize)?.as_mut()
     }

@@ -165,11 +165,15 @@ impl Links {
         }
         let listener = Listener::bind(0)?;
         let port = listener.port()?;
+        // A driver after a dead one gives its ports again: queue pairs that have ended with it keep
+        // their numbers as long as they are there.
+        let same = self.listeners.iter().filter(|of| of.port == port);
+        let used = same.flat_map(|of| of.used.iter().copied()).collect();
         let mut listening = Listening {
             listener,
             port,
             pd,
-            used: BTreeSet::new(),
+            used,
             next: 0,
             is_watched: false,
             is_dead: false,
@@ -183,13 +187,15 @@ impl Links {
     pub fn give_back(&mut self, number: u32) {
         self.wants.remove(&number);
         let port = (number >> INDEX_BITS) as Port;
-        if let Some(listening) = self.listening(port) {
+        for listening in self.listeners.iter_mut().filter(|of| of.port == port) {
             listening.used.remove(&(number % INDICES));
         }
     }
 
+    /// The listener that peers reach at a port.
     fn listening(&mut self, port: Port) -> Option<&mut Listening> {
-        self.listeners.iter_mut().find(|of| of.port == port)
+        let mut alive = self.listeners.iter_mut().filter(|of| !of.is_dead);
+        alive.find(|of| of.port == port)
     }
 
     /// The protection domain of a listener.
@@ -268,7 +274,8 @@ impl Links {
 
     /// Whether a listener of the own context has this port.
     pub fn is_own(&self, node: NodeId, port: Port) -> bool {
-        node == self.node && self.listeners.iter().any(|of| of.port == port)
+        let is_it = |of: &Listening| of.port == port && !of.is_dead;
+        node == self.node && self.listeners.iter().any(is_it)
     }
 
     /// Moves connections on; what has become of those that have ended or are lanes.

@@ -79,6 +79,7 @@ impl State {
         for _ in 0..TURNS {
             let now = self.time.now();
             self.left = self.core.progress(&mut self.lanes, now);
+            self.left.is_busy |= self.lanes.have_local();
             self.tell();
             if !self.left.is_busy {
                 break;
@@ -90,6 +91,7 @@ impl State {
     pub fn advance_once(&mut self) {
         let now = self.time.now();
         self.left = self.core.progress(&mut self.lanes, now);
+        self.left.is_busy |= self.lanes.have_local();
         self.tell();
     }
 

@@ -23,6 +23,8 @@ use crate::{Result, minus_one};
 /// The values of `struct rdma_conn_param` when there is none.
 const MOST_RESOURCES: u8 = 128;
 const MOST_RETRIES: u8 = 7;
+/// Connections that wait for a listener whose program leaves their number open.
+const MOST_WAITING: c_int = 128;
 /// Options that are accepted and have no effect here.
 const OPTION_ID: c_int = 0;
 const LAST_OPTION: c_int = 3;
@@ -70,8 +72,12 @@ impl Id {
             self.bind(Address::default())?;
         }
         let endpoint = self.bound.take().ok_or(EINVAL)?;
-        // As with sockets a backlog of 0 still lets one wait.
-        let listener = endpoint.listen(backlog.max(1));
+        // As with rdma-core 0 is as many as there may be.
+        let backlog = match backlog {
+            ..=0 => MOST_WAITING,
+            some => some,
+        };
+        let listener = endpoint.listen(backlog);
         let listener = listener.map_err(|error| error.errno())?;
         self.link = link::listen(listener, self.link_events()?.clone(), self.place())?;
         Ok(())

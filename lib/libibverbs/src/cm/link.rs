@@ -6,6 +6,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use hal::event::{Queue, Ready};
 use hal::lock::Mutex;
@@ -24,6 +25,8 @@ use crate::{Result, errno_of};
 const MOST_SILENT: usize = 128;
 /// Bytes of frames that wait to be looked at.
 const MOST_BYTES: usize = 4096;
+/// How often the thread looks whether the driver lives.
+const LOOK: Duration = Duration::from_secs(1);
 /// Why a connection is refused when nobody listens: `IB_CM_REJ_INVALID_SERVICE_ID`.
 const NO_SERVICE: i32 = 8;
 /// And by the program that does: `IB_CM_REJ_CONSUMER_DEFINED`.
@@ -267,10 +270,11 @@ impl Link {
         let Transport::Endpoint(endpoint) = &self.transport else {
             return false;
         };
+        let is_live = endpoint.is_live();
         let mut buffer = [0; 512];
         while self.arrived.len() < MOST_BYTES {
             match endpoint.recv(&mut buffer, RecvFlags::empty()) {
-                Ok(0) => return true,
+                Ok(0) => return is_live,
                 Ok(count) => self
                     .arrived
                     .extend_from_slice(buffer.get(..count).unwrap_or_default()),
@@ -396,12 +400,13 @@ impl Worker {
                 // It says only that there is something to do.
                 let _ = self.bell.read(&mut [0; 64]);
             }
-            self.turn()?;
-            self.queue.wait(None, &mut ready)?;
+            let limit = self.turn();
+            self.queue.wait(limit, &mut ready)?;
         }
     }
 
-    fn turn(&mut self) -> verbs::Result<()> {
+    /// One turn; how long to sleep then at most.
+    fn turn(&mut self) -> Option<Duration> {
         let mut links = LINKS.lock();
         accept(&mut links);
         let ids: Vec<LinkId> = links.links.keys().copied().collect();
@@ -419,11 +424,15 @@ impl Worker {
             }
             let wanted = link.wanted();
             if link.watched != wanted {
-                self.queue.subscribe(link.fd(), wanted, Source::Link)?;
-                link.watched = wanted;
+                // A file of a dead driver is refused; the next turns find the end.
+                let watched = self.queue.subscribe(link.fd(), wanted, Source::Link);
+                if watched.is_ok() || wanted.is_empty() {
+                    link.watched = wanted;
+                }
             }
         }
-        Ok(())
+        // The end of the driver shows only to those that look.
+        (!links.links.is_empty()).then_some(LOOK)
     }
 }
 

@@ -3,7 +3,7 @@
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
 use runtime::{Error, Result, env, fd, fs, path, sys};
-use syscall::error::{EBADF, EFAULT, EINVAL, ERANGE, ESPIPE};
+use syscall::error::{EBADF, EFAULT, EINTR, EINVAL, EIO, ERANGE, ESPIPE};
 use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
 
 use crate::{descriptor, errno, linux_names, malloc, strings, umad, uverbs};
@@ -121,6 +121,22 @@ pub unsafe fn read_raw(number: c_int, buffer: *mut c_void, size: usize) -> Resul
     // SAFETY: the caller's promise.
     let read = unsafe { sys::call(syscall::SYS_READ, arguments) };
     read.map_err(|error| umad::of_transfer(number, error))
+}
+
+/// Writes all of it, as `write` does.
+///
+/// # Errors
+/// Those of [`write_raw`]; some bytes may have been written.
+pub fn write_all(number: c_int, mut bytes: &[u8]) -> Result<()> {
+    while !bytes.is_empty() {
+        match write_raw(number, bytes.as_ptr().cast(), bytes.len()) {
+            Ok(0) => return Err(Error::new(EIO)),
+            Ok(count) => bytes = &bytes[count..],
+            Err(Error { errno: EINTR }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Writes raw memory, which the kernel checks.

@@ -3,13 +3,12 @@
 use alloc::vec::Vec;
 use core::ffi::{VaList, c_char, c_int};
 
-use runtime::io;
 use syscall::error::ENOMEM;
 
 use crate::format::{self, Arguments, Output};
 use crate::scan::{self, Input, Targets};
 use crate::stream::{self, File, State};
-use crate::{descriptor, errno, strings, wide};
+use crate::{descriptor, errno, files, strings, wide};
 
 /// Arguments of a format, from C.
 struct List<'a, 'b> {
@@ -170,7 +169,7 @@ unsafe extern "C" fn vprintf(format: *const c_char, list: VaList<'_>) -> c_int {
 unsafe extern "C" fn vdprintf(number: c_int, format: *const c_char, mut list: VaList<'_>) -> c_int {
     // SAFETY: the caller's string and arguments.
     let text = unsafe { text(format, &mut list) };
-    let written = descriptor::check(number).and_then(|number| io::write_all(number, &text));
+    let written = descriptor::check(number).and_then(|_| files::write_all(number, &text));
     errno::give(written.map(|()| text.len() as c_int))
 }
 

@@ -32,7 +32,7 @@ pub struct Record {
     thread: AtomicUsize,
     /// The result of `gettid`.
     id: c_int,
-    values: Shared<[*mut c_void; KEYS]>,
+    values: Shared<[KeyValue; KEYS]>,
 }
 
 /// A thread's result.
@@ -47,7 +47,7 @@ impl Record {
             handle: Shared::new(None),
             thread: AtomicUsize::new(thread),
             id,
-            values: Shared::new([null_mut(); KEYS]),
+            values: Shared::new([KeyValue::NONE; KEYS]),
         })
     }
 }
@@ -474,6 +474,30 @@ extern "C" fn pthread_equal(a: *const Record, b: *const Record) -> c_int {
 /// Destructors of the keys in use.
 pub static KEYS_IN_USE: Shared<Vec<Option<Option<Destructor>>>> = Shared::new(Vec::new());
 
+/// Counts how often each key was made: a value that a thread has set for an earlier key of the same
+/// number is none of this one's.
+static TIMES_MADE: [AtomicUsize; KEYS] = [const { AtomicUsize::new(0) }; KEYS];
+
+fn times_made(key: usize) -> usize {
+    let times = TIMES_MADE.get(key);
+    times.map_or(0, |times| times.load(Ordering::Relaxed))
+}
+
+/// A thread's value of a key.
+#[derive(Clone, Copy)]
+struct KeyValue {
+    /// What [`times_made`] was when it was set.
+    times_made: usize,
+    value: *mut c_void,
+}
+
+impl KeyValue {
+    const NONE: Self = Self {
+        times_made: 0,
+        value: null_mut(),
+    };
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_key_create(
     key: *mut usize,
@@ -489,6 +513,7 @@ pub unsafe extern "C" fn pthread_key_create(
             keys.push(None);
         }
         keys[index] = Some(destructor);
+        TIMES_MADE[index].fetch_add(1, Ordering::Relaxed);
         Some(index)
     });
     match index {
@@ -507,7 +532,7 @@ pub extern "C" fn pthread_key_delete(key: usize) -> c_int {
     if known.is_some() { 0 } else { EINVAL }
 }
 
-fn values<T>(action: impl FnOnce(&mut [*mut c_void; KEYS]) -> T) -> T {
+fn values<T>(action: impl FnOnce(&mut [KeyValue; KEYS]) -> T) -> T {
     // SAFETY: the thread's own record lives as long as the thread.
     unsafe { &*own() }.values.with(action)
 }
@@ -517,13 +542,20 @@ pub extern "C" fn pthread_setspecific(key: usize, value: *const c_void) -> c_int
     if !KEYS_IN_USE.with(|keys| keys.get(key).is_some_and(Option::is_some)) {
         return EINVAL;
     }
-    values(|values| values[key] = value.cast_mut());
+    let value = KeyValue {
+        times_made: times_made(key),
+        value: value.cast_mut(),
+    };
+    values(|values| values[key] = value);
     0
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_getspecific(key: usize) -> *mut c_void {
-    values(|values| values.get(key).copied().unwrap_or(null_mut()))
+    let times = times_made(key);
+    let set = values(|values| values.get(key).copied());
+    let set = set.filter(|set| set.times_made == times);
+    set.map_or(null_mut(), |set| set.value)
 }
 
 /// Calls the destructors of the calling thread's values.
@@ -532,7 +564,8 @@ fn run_destructors() {
         let mut called = false;
         for key in 0..KEYS {
             let destructor = KEYS_IN_USE.with(|keys| keys.get(key).copied().flatten().flatten());
-            let value = values(|values| core::mem::replace(&mut values[key], null_mut()));
+            let value = pthread_getspecific(key);
+            values(|values| values[key] = KeyValue::NONE);
             if let Some(destructor) = destructor.filter(|_| !value.is_null()) {
                 // SAFETY: the C program's function for values of this key.
                 unsafe { destructor(value) };

@@ -7,7 +7,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use core::time::Duration;
 
-use runtime::{Error, Result, fd, io};
+use runtime::{Error, Result, fd};
 use syscall::error::{EBADF, EINTR};
 
 use crate::sync::{Lock, Shared};
@@ -184,7 +184,7 @@ impl State {
         }
         let output = core::mem::take(&mut self.output);
         let written =
-            descriptor::check(self.number).and_then(|number| io::write_all(number, &output));
+            descriptor::check(self.number).and_then(|_| files::write_all(self.number, &output));
         // The memory is used again.
         self.output = output;
         self.output.clear();

@@ -68,12 +68,18 @@ impl Context {
         }
         self.hand_over(host, now, &mut progress);
         self.fail_overrun();
+        let is_blocked = |lane: &Lane| !lane.outbox.is_empty();
+        let was_blocked = progress.waits_for_room && self.objects.lanes.values().any(is_blocked);
+        let mut has_room = true;
         let mut next = self.objects.lanes.keys().next().copied();
         while let Some(lane) = next {
             let is_done = self.flush(host, lane) && host.flush(lane);
-            progress.waits_for_room |= !is_done;
+            has_room &= is_done;
             next = self.lane_behind(lane);
         }
+        // A request that has waited for records in front of it can go now.
+        progress.is_busy |= was_blocked && has_room;
+        progress.waits_for_room |= !has_room;
         progress
     }
 

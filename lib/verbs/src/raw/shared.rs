@@ -141,6 +141,8 @@ impl Context {
         state.core.destroy_srq(srq)?;
         state.srqs.remove(&srq);
         state.count(pd, -1);
+        // Peers that have chosen it for a message are told.
+        self.advance(&mut state);
         drop(state);
         daemon.end(Name::Srq(srq));
         drop(daemon);
