@@ -418,7 +418,10 @@ impl Rma {
             return None;
         }
         let value = operation(word);
-        leave(&mut &*control, epoch).then_some(value)
+        // It counts, whatever has ended meanwhile: no window goes as long as we are busy, and a
+        // second try would make it twice.
+        let _ = leave(&mut &*control, epoch);
+        Some(value)
     }
 
     /// Copies at most [`copy::SMALL_BYTES`] bytes of the program to the peer's windows at `offset`
@@ -446,8 +449,9 @@ impl Rma {
             return false;
         }
         let put = pages.put_short(at, from);
-        let is_valid = leave(&mut &*control, epoch);
-        put.is_ok() && is_valid
+        // As with a locked operation: a second store would undo what the peer has done since.
+        let _ = leave(&mut &*control, epoch);
+        put.is_ok()
     }
 
     /// Copies `length` bytes between `local` and the peer's windows at `remote`, as long as the

@@ -15,8 +15,8 @@ use crate::types::{Error, QpType, Result};
 pub const MAX_GROUPS: usize = 64;
 /// Most members of a group.
 pub const MAX_MEMBERS: usize = 64;
-/// How long a datagram waits for a receive, in nanoseconds: a program that takes one completion at a
-/// time posts its receives again while others arrive.
+/// How long a datagram waits for a receive, in nanoseconds: a program that takes one completion at
+/// a time posts its receives again while others arrive.
 const HOLD_NS: u64 = 20_000_000;
 
 impl Context {
