@@ -646,6 +646,9 @@ static void call_halves(uint16_t node) {
     GIVES(close(control), 0);
 }
 
+/* Messages after which the library has mapped a connection. */
+enum { MAPPED_AFTER = 32 };
+
 /* 63: a server that forks for each connection, as every book has it: what a child closes stays the
  * parent's. */
 static void serve_forks(void) {
@@ -699,6 +702,28 @@ static void serve_forks(void) {
     epd = accept_one(at);
     tell(epd, 'd');
     GIVES(scif_close(epd), 0);
+    /* The library has mapped the connection by then. Both close it, and the child lives on. */
+    epd = accept_one(at);
+    for (int i = 0; i < MAPPED_AFTER; i++) {
+        expect(epd, 'e');
+        tell(epd, 'f');
+    }
+    int lives[2];
+    GIVES(pipe(lives), 0);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        char none;
+        int failed = close(epd) != 0 || close(lives[1]) != 0;
+        _exit(read(lives[0], &none, 1) == 0 && !failed ? 7 : 8);
+    }
+    GIVES(scif_close(epd), 0);
+    epd = accept_one(at);
+    expect(epd, 'g');
+    GIVES(close(lives[1]), 0);
+    GIVES(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    GIVES(scif_close(epd), 0);
     GIVES(scif_close(at), 0);
 }
 
@@ -730,6 +755,16 @@ static void call_forks(uint16_t node) {
     GIVES(scif_close(epd), 0);
     epd = call_one(node, 3163);
     expect(epd, 'd');
+    GIVES(scif_close(epd), 0);
+    epd = call_one(node, 3163);
+    for (int i = 0; i < MAPPED_AFTER; i++) {
+        tell(epd, 'e');
+        expect(epd, 'f');
+    }
+    wait_for_end(epd);
+    GIVES(scif_close(epd), 0);
+    epd = call_one(node, 3163);
+    tell(epd, 'g');
     GIVES(scif_close(epd), 0);
 }
 

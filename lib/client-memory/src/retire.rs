@@ -51,6 +51,11 @@ impl<T> Retired<T> {
         self.after_leaving(users == 0)
     }
 
+    /// In the child of a fork, whose only thread is in no call: no other thread is there.
+    pub fn forget_users(&self) {
+        self.users.store(0, Ordering::Relaxed);
+    }
+
     /// A thread that has entered uses nothing any more.
     #[inline]
     #[must_use]

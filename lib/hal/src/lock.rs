@@ -50,6 +50,14 @@ impl<T> Mutex<T> {
         Guard { mutex: self }
     }
 
+    /// Takes the lock if it is free.
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        let taken = self
+            .state
+            .compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed);
+        taken.ok().map(|_| Guard { mutex: self })
+    }
+
     /// Waits until the lock is free and takes it, as one that others may wait for, too.
     #[cold]
     fn wait(&self) {
@@ -112,6 +120,16 @@ mod tests {
         // SAFETY: held above.
         *unsafe { lock.regain() } += 1;
         assert_eq!(*lock.lock(), 2);
+    }
+
+    #[test]
+    fn a_lock_that_is_taken_is_not_taken_again() {
+        let lock = Mutex::new(1);
+        let guard = lock.lock();
+        assert!(lock.try_lock().is_none());
+        drop(guard);
+        assert_eq!(lock.try_lock().as_deref(), Some(&1));
+        assert!(lock.try_lock().is_some());
     }
 
     #[test]

@@ -200,8 +200,14 @@ extern "C" fn skiff_scif_after_fork(in_child: bool) {
     }
     for row in TABLE.iter().filter_map(spin::Once::get) {
         for slot in row {
-            // The box belongs to the parent, so it is left as it is, not dropped.
-            slot.bypass.store(null_mut(), Ordering::SeqCst);
+            let bypass = slot.bypass.swap(null_mut(), Ordering::SeqCst);
+            if !bypass.is_null() {
+                // The box and what it maps are the parent's, so it is not dropped.
+                // SAFETY: from a box that nobody drops here.
+                unsafe { &*bypass }.close_in_child();
+            }
+            // Threads of the parent that are in calls are not here.
+            slot.retired.forget_users();
         }
     }
 }

@@ -90,6 +90,16 @@ impl Bypass {
         }
     }
 
+    /// For the child of a fork, which has copies of the process's descriptors and none of its
+    /// mappings: closes the copies, which would keep the connection open after its end. A descriptor
+    /// for windows stays if another thread of the parent was mapping just then. Afterwards the
+    /// bypass is to be forgotten, neither used nor dropped.
+    pub fn close_in_child(&self) {
+        if let Some(rings) = self.rings.get() {
+            rings.close_in_child();
+        }
+    }
+
     /// Counts a call that the daemon has carried out, and maps the rings after some of them. Failed
     /// calls are not counted, so that they leave nothing mapped.
     #[cold]

@@ -358,6 +358,14 @@ impl MappedRings {
             && self.reaches_peer()
     }
 
+    /// Closes the descriptors in the child of a fork. What is mapped is the parent's.
+    pub(super) fn close_in_child(&self) {
+        for file in self.rma.files().chain([self.file.raw()]) {
+            // A descriptor that was copied can be closed.
+            let _ = libredox::call::close(file);
+        }
+    }
+
     /// Copies between own memory and the peer's windows, if the bypass can do it.
     pub(super) fn transfer(
         &self,

@@ -424,6 +424,15 @@ impl Rma {
         Some(value)
     }
 
+    /// The descriptors for mapping; none while another thread maps.
+    pub fn files(&self) -> impl Iterator<Item = usize> + use<> {
+        let files = self.spaces.try_lock().map(|spaces| {
+            let files = [&spaces.own.file, &spaces.peer.file];
+            files.map(|file| file.as_ref().map(Fd::raw))
+        });
+        files.into_iter().flatten().flatten()
+    }
+
     /// Copies at most [`copy::SMALL_BYTES`] bytes of the program to the peer's windows at `offset`
     /// in the usual case: the mapping that was used last has the place, and is valid in `state`,
     /// the present one of a connection that lives and whose descriptor is open. `false`:
