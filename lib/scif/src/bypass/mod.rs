@@ -8,12 +8,12 @@
 //! connection that ends, a lock that is held for long, bad arguments. So the daemon alone knows
 //! every rule and gives every error.
 //!
-//! Other descriptors of the same endpoint, in this program or another, may be used at the same
-//! time. A program that closes the descriptor under a call must say so first
-//! ([`Bypass::detach`]), because the number may then mean another file.
+//! Other descriptors of the same endpoint may be used at the same time. Before a program closes the
+//! descriptor under a call it calls [`Bypass::detach`], as the number may then mean another file.
 
 mod busy_poll;
 mod control;
+mod fork;
 mod liveness;
 mod memory;
 mod open;
@@ -87,16 +87,6 @@ impl Bypass {
         match self.rings.try_call_once(|| MappedRings::new(epd)) {
             Ok(_) => Ok(()),
             Err(failure) => Err(failure.number()),
-        }
-    }
-
-    /// For the child of a fork, which has copies of the process's descriptors and none of its
-    /// mappings: closes the copies, which would keep the connection open after its end. A descriptor
-    /// for windows stays if another thread of the parent was mapping just then. Afterwards the
-    /// bypass is to be forgotten, neither used nor dropped.
-    pub fn close_in_child(&self) {
-        if let Some(rings) = self.rings.get() {
-            rings.close_in_child();
         }
     }
 

@@ -358,12 +358,9 @@ impl MappedRings {
             && self.reaches_peer()
     }
 
-    /// Closes the descriptors in the child of a fork. What is mapped is the parent's.
-    pub(super) fn close_in_child(&self) {
-        for file in self.rma.files().chain([self.file.raw()]) {
-            // A descriptor that was copied can be closed.
-            let _ = libredox::call::close(file);
-        }
+    /// All descriptors but the endpoint's; not those for windows while another thread maps.
+    pub(super) fn files(&self) -> impl Iterator<Item = usize> + use<> {
+        self.rma.files().chain([self.file.raw()])
     }
 
     /// Copies between own memory and the peer's windows, if the bypass can do it.

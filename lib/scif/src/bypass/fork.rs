@@ -1,0 +1,17 @@
+//! The bypass of a connection in the child of a fork.
+
+use super::Bypass;
+
+impl Bypass {
+    /// For the child of a fork, which has copies of the process's descriptors and none of its
+    /// mappings: closes the copies, which would keep the connection open after its end. Those for
+    /// windows stay if another thread of the parent was mapping just then. Afterwards the bypass is
+    /// to be forgotten, neither used nor dropped.
+    pub fn close_in_child(&self) {
+        let files = self.rings.get().into_iter().flat_map(|rings| rings.files());
+        for file in files {
+            // A descriptor that was copied can be closed.
+            let _ = libredox::call::close(file);
+        }
+    }
+}
