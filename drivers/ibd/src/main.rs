@@ -25,6 +25,10 @@ mod program {
     /// Pause between two looks whether the SCIF driver is there again.
     const PAUSE: Duration = Duration::from_millis(100);
 
+    /// Pause between two looks whether the SCIF driver still lives, on a kernel that sends no event
+    /// when it dies.
+    const LOOK: Duration = Duration::from_secs(1);
+
     #[derive(Clone, Copy, Debug, Eq, PartialEq)]
     enum Source {
         Requests,
@@ -184,10 +188,14 @@ mod program {
             Ok(PortState::Down)
         }
 
-        /// When to look again, if no event tells.
+        /// When to look again, if no event comes.
         fn deadline(&self, now: u64) -> Option<u64> {
-            let pause = PAUSE.as_nanos() as u64;
-            self.nodes.is_none().then_some(now + pause)
+            let pause = match self.nodes {
+                None => PAUSE,
+                Some(_) if hal::kernel::ends_abandoned_requests() => return None,
+                Some(_) => LOOK,
+            };
+            Some(now + pause.as_nanos() as u64)
         }
     }
 }
