@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { GET_CONTEXT, QUERY_DEVICE, QUERY_PORT, ALLOC_PD, DEALLOC_PD, COMP_CHANNEL = 17, CREATE_CQ,
-       DESTROY_CQ = 20, POLL_CQ, REQ_NOTIFY_CQ = 23, CREATE_QP, MODIFY_QP = 26, DESTROY_QP,
-       POST_RECV = 29 };
+enum { GET_CONTEXT, QUERY_DEVICE, QUERY_PORT, ALLOC_PD, DEALLOC_PD, REG_MR = 9, DEREG_MR = 13,
+       COMP_CHANNEL = 17, CREATE_CQ, DESTROY_CQ = 20, POLL_CQ, REQ_NOTIFY_CQ = 23, CREATE_QP,
+       MODIFY_QP = 26, DESTROY_QP, POST_SEND, POST_RECV };
 
 struct header {
     uint32_t command;
@@ -186,10 +186,162 @@ static void commands(void) {
     CHECK(close(events) == 0 && close((int)channel) == 0);
 }
 
+/* Two queue pairs of a context, which are connected by commands: a message, and memory that is
+ * written and read. */
+static void data(void) {
+    static unsigned char memory[3 * 4096];
+    struct {
+        struct header header;
+        uint64_t response;
+    } plain = {{0}, 0};
+    uint32_t answer[3] = {7, 7, 7}, pd = 7;
+    unsigned char port[40] = {0};
+    device = open("/dev/infiniband/uverbs0", O_RDWR);
+    plain.response = (uintptr_t)answer;
+    CHECK(give(GET_CONTEXT, &plain, sizeof plain, 8) == sizeof plain);
+    int events = (int)answer[0];
+    struct {
+        struct header header;
+        uint64_t response;
+        uint8_t number, reserved[7];
+    } query = {{0}, (uintptr_t)port, 1, {0}};
+    CHECK(give(QUERY_PORT, &query, sizeof query, sizeof port) == sizeof query);
+    uint16_t lid;
+    memcpy(&lid, port + 22, sizeof lid);
+    plain.response = (uintptr_t)&pd;
+    CHECK(give(ALLOC_PD, &plain, sizeof plain, 4) == sizeof plain);
+    struct {
+        struct header header;
+        uint64_t response, start, length, address;
+        uint32_t pd, access;
+    } region = {{0}, (uintptr_t)answer, 4096, 4096, 4096, pd, 7};
+    FAILS(give(REG_MR, &region, sizeof region, 12), EFAULT);
+    region.start = region.address = (uintptr_t)memory;
+    region.length = sizeof memory;
+    CHECK(give(REG_MR, &region, sizeof region, 12) == sizeof region && answer[1] == answer[2]);
+    uint32_t mr = answer[0], key = answer[1];
+    struct {
+        struct header header;
+        uint64_t response, user_handle;
+        uint32_t cqe, vector;
+        int32_t channel;
+        uint32_t reserved;
+    } cq = {{0}, (uintptr_t)answer, 0, 8, 0, -1, 0};
+    CHECK(give(CREATE_CQ, &cq, sizeof cq, 8) == sizeof cq);
+    uint32_t cq_handle = answer[0], pairs[2][8];
+    memset(pairs, 0, sizeof pairs);
+    for (int i = 0; i < 2; i++) {
+        struct {
+            struct header header;
+            uint64_t response, user_handle;
+            uint32_t pd, send_cq, recv_cq, srq, send_wr, recv_wr, send_sge, recv_sge, inline_data;
+            uint8_t all, type, is_srq, reserved;
+        } qp = {{0}, (uintptr_t)pairs[i], 0, pd, cq_handle, cq_handle, 0, 4, 4, 1, 1, 0, 1, 2, 0, 0};
+        CHECK(give(CREATE_QP, &qp, sizeof qp, sizeof pairs[i]) == sizeof qp);
+    }
+    for (int i = 0; i < 2; i++) {
+        /* As ib_user_verbs.h has it: the paths are 32 bytes each, the LID behind 24 of the first. */
+        struct {
+            struct header header;
+            uint8_t gid[16];
+            uint32_t flow;
+            uint16_t lid, reserved;
+            uint8_t sgid, hops, class, sl, path_bits, rate, global, port;
+            uint8_t other[32];
+            uint32_t qp, mask, qkey, rq_psn, sq_psn, peer, access;
+            uint16_t pkey, alt_pkey;
+            uint8_t state, current, mtu, migration, notify, reads, peer_reads, rnr_timer;
+            uint8_t number, timeout, retries, rnr_retries, alt_port, alt_timeout, last[2];
+        } modify;
+        memset(&modify, 0, sizeof modify);
+        modify.qp = pairs[i][0];
+        modify.mask = 1 | 1 << 3 | 1 << 4 | 1 << 5;
+        modify.state = modify.number = 1;
+        modify.access = 7;
+        CHECK(give(MODIFY_QP, &modify, sizeof modify, 0) == sizeof modify);
+        modify.mask = 1 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 15 | 1 << 17 | 1 << 20;
+        modify.state = 2;
+        modify.lid = lid;
+        modify.port = modify.reads = modify.peer_reads = modify.rnr_timer = 1;
+        modify.peer = pairs[1 - i][1];
+        modify.mtu = 5;
+        CHECK(give(MODIFY_QP, &modify, sizeof modify, 0) == sizeof modify);
+        modify.mask = 1 | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 13 | 1 << 16;
+        modify.state = 3;
+        modify.timeout = 18;
+        modify.retries = modify.rnr_retries = 7;
+        CHECK(give(MODIFY_QP, &modify, sizeof modify, 0) == sizeof modify);
+    }
+    struct element {
+        uint64_t address;
+        uint32_t length, key;
+    };
+    uint32_t bad = 77;
+    struct {
+        struct header header;
+        uint64_t response;
+        uint32_t qp, requests, elements, size;
+        uint64_t id;
+        uint32_t count, reserved;
+        struct element element;
+    } receive = {{0}, (uintptr_t)&bad, pairs[1][0], 1, 1, 16, 31, 1, 0,
+                 {(uintptr_t)memory + 4096, 4096, key}};
+    CHECK(give(POST_RECV, &receive, sizeof receive, 4) == sizeof receive && bad == 0);
+    struct {
+        struct header header;
+        uint64_t response;
+        uint32_t qp, requests, elements, size;
+        uint64_t id;
+        uint32_t count, opcode, flags, immediate;
+        uint64_t address, key, more[2];
+        struct element element;
+    } send = {{0}, (uintptr_t)&bad, pairs[0][0], 1, 1, 56, 0, 1, 0, 2, 0,
+              (uintptr_t)memory + 8192, key, {0, 0}, {(uintptr_t)memory, 1000, key}};
+    memset(memory, 0x5a, 1000);
+    static const uint32_t opcodes[2] = {2, 0};
+    for (int i = 0; i < 2; i++) {
+        send.id = 41 + (uint64_t)i;
+        send.opcode = opcodes[i];
+        CHECK(give(POST_SEND, &send, sizeof send, 4) == sizeof send && bad == 0);
+    }
+    struct {
+        struct header header;
+        uint64_t response;
+        uint32_t cq, count;
+    } poll_cq = {{0}, 0, cq_handle, 4};
+    unsigned char completions[8 + 4 * 48];
+    int found[3] = {0, 0, 0}, good = 0;
+    for (int i = 0; i < 20000 && good < 3; i++) {
+        memset(completions, 0, sizeof completions);
+        poll_cq.response = (uintptr_t)completions;
+        if (give(POLL_CQ, &poll_cq, sizeof poll_cq, sizeof completions) != sizeof poll_cq)
+            break;
+        for (int j = 0; j < completions[0]; j++) {
+            const unsigned char *one = completions + 8 + 48 * j;
+            int which = one[0] == 31 ? 0 : one[0] - 40;
+            CHECK(one[8] == 0 && which >= 0 && which < 3);
+            if (one[8] == 0 && which >= 0 && which < 3)
+                good += found[which]++ == 0;
+        }
+        usleep(1000);
+    }
+    CHECK(good == 3);
+    CHECK(memcmp(memory, memory + 4096, 1000) == 0 && memory[4096 + 1000] == 0);
+    CHECK(memcmp(memory, memory + 8192, 1000) == 0 && memory[8192 + 1000] == 0);
+    struct {
+        struct header header;
+        uint32_t handle;
+    } end = {{0}, mr};
+    CHECK(give(DEREG_MR, &end, sizeof end, 0) == sizeof end);
+    /* All else goes with the context. */
+    CHECK(close(device) == 0 && close(events) == 0);
+}
+
 int main(void) {
     names();
     device = open("/dev/infiniband/uverbs0", O_RDWR);
     CHECK(device >= 0);
     commands();
+    data();
     return finish("library-uverbs");
 }

@@ -3,14 +3,18 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use verbs::engine::Engine;
 use verbs_abi::events::{AsyncRecord, CompletionRecord};
 use verbs_core::table::Id;
 use verbs_core::types::EventType;
 use verbs_core::{Event, Subject};
 
 use crate::events::{Record, SharedQueue};
-use crate::lanes::Unconnected;
 use crate::object::{Cq, Name, Object, Table};
+use crate::pages::Pages;
+
+/// Turns in a row while there is something to do; then other contexts have theirs.
+const TURNS: usize = 16;
 
 /// A program that opened the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +29,11 @@ pub struct Owner {
 pub struct Context {
     /// The user and process that opened it.
     pub owner: Owner,
-    /// The rules, with the state of all objects.
-    pub core: verbs_core::context::Context,
+    /// The rules, with the state of all objects, and the lanes of the queue pairs that commands
+    /// post to.
+    pub engine: Engine,
+    /// Pages of the program for the command that is executed.
+    pub pages: Option<Pages>,
     /// The objects by handle.
     pub objects: Table,
     /// Whether GET_CONTEXT was done.
@@ -37,22 +44,21 @@ pub struct Context {
     pub channels: BTreeMap<u32, SharedQueue>,
     /// The queues that have got events since the last look.
     woken: Vec<SharedQueue>,
-    /// When something is to be done, in nanoseconds.
-    until: Option<u64>,
 }
 
 impl Context {
-    /// A context without objects. `generation`: any number, best another one each time.
-    pub fn new(owner: Owner, generation: u32) -> Context {
+    /// A context of this node, without objects. `generation`: any number, best another one each
+    /// time.
+    pub fn new(owner: Owner, node: u16, generation: u32) -> Context {
         Context {
             owner,
-            core: verbs_core::context::Context::new(generation),
+            engine: Engine::new(node, generation),
+            pages: None,
             objects: Table::default(),
             is_begun: false,
             events: SharedQueue::default(),
             channels: BTreeMap::new(),
             woken: Vec::new(),
-            until: None,
         }
     }
 
@@ -61,40 +67,37 @@ impl Context {
         self.channels.get(&number)
     }
 
-    /// Moves the queue pairs on: requests whose peer has not answered for too long end. `now`:
-    /// nanoseconds of a clock that only goes forward.
-    pub fn progress(&mut self, now: u64) {
-        let progress = self.core.progress(&mut Unconnected, now);
-        self.until = progress.until;
+    /// Moves the queue pairs on, and the events that come of it to the queues of their descriptors:
+    /// how many asynchronous ones and how many completion events there were. `now`: nanoseconds of
+    /// a clock that only goes forward.
+    pub fn progress(&mut self, now: u64) -> (u64, u64) {
+        let (mut asynchronous, mut completions) = (0, 0);
+        for _ in 0..TURNS {
+            self.engine.turn(now);
+            while let Some(event) = self.engine.next_event() {
+                match event {
+                    Event::Async(kind, subject) => {
+                        asynchronous += 1;
+                        self.pass_async(kind, subject);
+                    }
+                    Event::Completion(cq) => {
+                        completions += 1;
+                        self.pass_completion(cq);
+                    }
+                    // The engine looks after its lanes.
+                    Event::LaneOver(_) | Event::LaneWanted(_) => {}
+                }
+            }
+            if !self.engine.left.is_busy {
+                break;
+            }
+        }
+        (asynchronous, completions)
     }
 
     /// When [`progress`](Context::progress) has something to do, in nanoseconds.
     pub fn deadline(&self) -> Option<u64> {
-        self.until
-    }
-
-    /// Moves the events that the rules have made to the queues of their descriptors. How many
-    /// asynchronous ones and how many completion events there were.
-    pub fn pass_events(&mut self) -> (u64, u64) {
-        let (mut asynchronous, mut completions) = (0, 0);
-        while let Some(event) = self.core.next_event() {
-            match event {
-                Event::Async(kind, subject) => {
-                    asynchronous += 1;
-                    self.pass_async(kind, subject);
-                }
-                Event::Completion(cq) => {
-                    completions += 1;
-                    self.pass_completion(cq);
-                }
-                Event::LaneOver(_) => {}
-                // Nobody can be reached from here: the datagram is dropped.
-                Event::LaneWanted(destination) => {
-                    let _ = self.core.route(destination, None);
-                }
-            }
-        }
-        (asynchronous, completions)
+        self.engine.left.until
     }
 
     fn pass_async(&mut self, kind: EventType, subject: Subject) {

@@ -3,9 +3,11 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use client_memory::borrow::Wanted;
 use mad_core::node::Node;
 use mad_core::pma::Traffic;
 use syscall::error::{EINVAL, EIO, ENODEV, Error, Result};
+use syscall::flag::EventFlags;
 use verbs_core::types::EventType;
 
 use crate::command::{self, Outcome};
@@ -78,8 +80,10 @@ impl Device {
         self.shared.accounts.charge(owner.uid, Kind::Contexts, 1)?;
         self.last += 1;
         let id = ContextId(self.last);
-        self.contexts
-            .insert(id, Context::new(owner, self.last as u32));
+        // Peers tell a queue pair from one that had its number before this daemon began.
+        let generation = hal::clock::ticks() as u32;
+        let context = Context::new(owner, self.shared.node, generation);
+        self.contexts.insert(id, context);
         Ok(id)
     }
 
@@ -125,11 +129,19 @@ impl Device {
             return (Vec::new(), fail(EIO));
         };
         let outcome = command::execute(&mut self.shared, context, bytes, is_exact);
+        // Pages that the command has not taken go.
+        context.pages = None;
         let totals = &mut self.shared.totals;
         totals.commands += 1;
         totals.refused += u64::from(outcome.1.is_err());
         self.progress_of(id, now);
         outcome
+    }
+
+    /// The pages that a command is about to register, if it is one that does and may succeed.
+    pub fn wanted_pages(&self, id: ContextId, bytes: &[u8], is_exact: bool) -> Option<Wanted> {
+        let context = self.contexts.get(&id)?;
+        command::wanted_pages(context, bytes, is_exact)
     }
 
     /// Takes reports of a library about its objects; of how many the object was there.
@@ -177,13 +189,38 @@ impl Device {
         let Some(context) = self.contexts.get_mut(&id) else {
             return;
         };
-        // Twice: a datagram asks first where to.
-        for _ in 0..2 {
-            context.progress(now);
-            let (asynchronous, completions) = context.pass_events();
-            self.shared.totals.async_events += asynchronous;
-            self.shared.totals.completion_events += completions;
+        let (asynchronous, completions) = context.progress(now);
+        self.shared.totals.async_events += asynchronous;
+        self.shared.totals.completion_events += completions;
+    }
+
+    /// Looks after the connections of queue pairs that commands post to, after an event of one, or
+    /// when it is time to. `subscribe` has an event queue report such events.
+    pub fn serve(&mut self, now: u64, mut subscribe: impl FnMut(usize, EventFlags) -> Result<()>) {
+        let connected = self.contexts.iter();
+        let connected = connected.filter(|(_, context)| context.engine.is_connected());
+        let ids: Vec<ContextId> = connected.map(|(id, _)| *id).collect();
+        for id in ids {
+            if let Some(context) = self.contexts.get_mut(&id) {
+                context.engine.serve(now);
+                context.engine.watch(&mut subscribe, false);
+            }
+            self.progress_of(id, now);
+            // Records may have found no room, or it may have come.
+            if let Some(context) = self.contexts.get_mut(&id) {
+                context.engine.watch(&mut subscribe, false);
+            }
         }
+    }
+
+    /// When [`serve`](Device::serve) is to be called if no event comes, in nanoseconds.
+    pub fn next_look(&mut self) -> Option<u64> {
+        let engines = self
+            .contexts
+            .values_mut()
+            .map(|context| &mut context.engine);
+        let connected = engines.filter(|engine| engine.is_connected());
+        connected.filter_map(|engine| engine.next_look()).min()
     }
 
     /// Moves the contexts on whose time has come.

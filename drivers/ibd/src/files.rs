@@ -355,7 +355,7 @@ fn cqs(device: &Device, viewer: Viewer) -> String {
     table(first, device, viewer, |text, id, context| {
         for (handle, object) in context.objects.iter() {
             if let Object::Cq(cq) = object {
-                let own = context.core.cq_traffic(cq.id).unwrap_or_default();
+                let own = context.engine.core.cq_traffic(cq.id).unwrap_or_default();
                 *text += &format!(
                     "{} {handle} {} {} {} {} {}\n",
                     id.0,
@@ -375,7 +375,7 @@ fn srqs(device: &Device, viewer: Viewer) -> String {
     table(first, device, viewer, |text, id, context| {
         for (handle, object) in context.objects.iter() {
             if let Object::Srq(srq) = object
-                && let Ok(queue) = context.core.srq(srq.id)
+                && let Ok(queue) = context.engine.core.srq(srq.id)
             {
                 let (max_wr, max_sge, limit) = queue.query();
                 *text += &format!(
@@ -410,7 +410,7 @@ fn qps(device: &Device, viewer: Viewer) -> String {
     table(first, device, viewer, |text, id, context| {
         for (handle, object) in context.objects.iter() {
             if let Object::Qp(qp) = object
-                && let Ok(view) = context.core.query_qp(qp.number)
+                && let Ok(view) = context.engine.core.query_qp(qp.number)
             {
                 let report = match qp.number < FIRST_LIBRARY_QPN {
                     true => own_report(&view),
@@ -479,6 +479,7 @@ fn stats(device: &Device, _: Viewer) -> String {
         ("objects", shared.accounts.total(Kind::Objects)),
         ("locked_pages", shared.accounts.total(Kind::LockedPages)),
         ("slots", shared.accounts.total(Kind::Slots)),
+        ("ports", shared.accounts.total(Kind::Ports)),
     ];
     let since = [
         ("commands", totals.commands),

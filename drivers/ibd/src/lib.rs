@@ -7,6 +7,7 @@
 //! | [`limits`] | what one user may have |
 //! | [`events`] | the queues behind descriptors of events |
 //! | [`object`] | the objects of a context, by handle |
+//! | [`pages`] | pages of programs that register memory |
 //! | [`context`] | an open `uverbs0` |
 //! | [`command`] | the commands |
 //! | [`shared`] | what all contexts share: accounts, totals, numbers |
@@ -30,10 +31,10 @@ pub mod error;
 pub mod events;
 pub mod files;
 pub mod identity;
-pub mod lanes;
 pub mod limits;
 pub mod mad;
 pub mod object;
+pub mod pages;
 pub mod scheme;
 pub mod shared;
 pub mod streams;

@@ -21,16 +21,19 @@ pub enum Kind {
     LockedPages,
     /// Places for completions, and for elements of work requests that commands can post.
     Slots,
+    /// Ports of SCIF: one for 256 queue pairs of a protection domain that commands post to.
+    Ports,
 }
 
 impl Kind {
     /// All of them, with the names of their limits and the limits at the start.
-    pub const ALL: [(Kind, &'static str, u64); 5] = [
+    pub const ALL: [(Kind, &'static str, u64); 6] = [
         (Kind::Contexts, "contexts_per_user", 256),
         (Kind::Files, "files_per_user", 1024),
         (Kind::Objects, "objects_per_user", 65536),
         (Kind::LockedPages, "locked_pages_per_user", 65536),
         (Kind::Slots, "slots_per_user", 1 << 20),
+        (Kind::Ports, "ports_per_user", 128),
     ];
 }
 

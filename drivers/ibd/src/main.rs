@@ -3,9 +3,12 @@
 
 #[cfg(target_os = "redox")]
 mod program {
+    use alloc::rc::Rc;
+    use alloc::vec::Vec;
     use core::time::Duration;
 
-    use hal::event::Queue;
+    use client_memory::borrow_thread;
+    use hal::event::{Queue, Ready};
     use ibd::SCHEME;
     use ibd::device::Device;
     use ibd::identity::PortState;
@@ -14,6 +17,7 @@ mod program {
     use ibd::wire::Wire;
     use libredox::Fd;
     use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDONLY};
+    use redox_scheme::Socket;
     use runtime::time::Instant;
     use scheme::Status;
     use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
@@ -36,6 +40,10 @@ mod program {
         Nodes,
         /// Connections to the daemons of other nodes.
         Wire,
+        /// Connections of queue pairs that commands post to.
+        Lanes,
+        /// Pages of a program have been borrowed, or not.
+        Pages,
     }
 
     fn main() -> i32 {
@@ -64,11 +72,13 @@ mod program {
         let mode = Mode::EventDriven;
         let mut requests = daemon::start(SCHEME, mode, notify.as_deref(), &mut scheme)?;
         queue.subscribe(requests.fd(), EventFlags::EVENT_READ, Source::Requests)?;
+        let borrowed = start_borrowing(&mut scheme, requests.socket().clone())?;
+        queue.subscribe(borrowed.raw(), EventFlags::EVENT_READ, Source::Pages)?;
         let mut wire = Wire::default();
         let mut traffic = Traffic::default();
         // Whether something may have come from other nodes.
         let mut has_come = true;
-        let mut ready = alloc::vec::Vec::new();
+        let mut ready: Vec<Ready<Source>> = Vec::new();
         loop {
             let now = system_time();
             let state = port.look(&mut queue, scheme.device(), now)?;
@@ -76,6 +86,10 @@ mod program {
             device.set_port(state);
             traffic.look(device, &wire, now);
             device.mads.set_up(state == PortState::Active, now);
+            let has_event = ready.iter().any(|of| of.source == Source::Lanes);
+            if has_event || device.next_look().is_some_and(|time| time <= now) {
+                device.serve(now, |fd, flags| queue.subscribe(fd, flags, Source::Lanes));
+            }
             device.progress(now);
             device.mads.progress(now);
             if state == PortState::Down {
@@ -85,6 +99,11 @@ mod program {
                 has_come = wire.take(&mut device.mads, &mut queue, Source::Wire, now)?;
             }
             device.pass_mad_events();
+            // Bytes beyond those that are taken here wake the loop again.
+            if borrowed.read(&mut [0; 64]).is_ok() {
+                scheme.take_borrowed();
+                requests.retry_parked(&mut scheme)?;
+            }
             let status = requests.poll(&mut scheme)?;
             let device = scheme.device();
             if state == PortState::Active {
@@ -93,6 +112,7 @@ mod program {
             let deadlines = [
                 port.deadline(now),
                 device.deadline(),
+                device.next_look(),
                 device.mads.deadline(),
                 wire.deadline().filter(|_| state == PortState::Active),
                 has_come
@@ -107,6 +127,19 @@ mod program {
             queue.wait_until(deadline, now, &mut ready)?;
             has_come |= ready.iter().any(|of| of.source == Source::Wire);
         }
+    }
+
+    /// Starts the thread that borrows pages of programs; a byte comes out of the result for each
+    /// borrowing that has come to its end.
+    fn start_borrowing(scheme: &mut InfinibandScheme, socket: Rc<Socket>) -> Result<Fd> {
+        let (orders, work, ended) = borrow_thread::prepare()?;
+        runtime::thread::spawn(move || {
+            if let Err(error) = work.run() {
+                log::error!("no memory of programs can be had any more: {error}");
+            }
+        })?;
+        scheme.borrow_by(orders, socket);
+        Ok(ended)
     }
 
     /// The counters of what passes between nodes by SCIF.

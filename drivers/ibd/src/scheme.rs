@@ -10,19 +10,25 @@
 
 use alloc::collections::BTreeSet;
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
+use client_memory::borrow_thread::Orders;
+use libredox::Fd;
 use redox_scheme::scheme::SchemeSync;
-use redox_scheme::{CallerCtx, Id, OpenResult};
+use redox_scheme::{CallerCtx, Id, OpenResult, SendFdRequest, Socket};
 use scheme::{Changes, Handles, NO_ID, SchemeDaemon, list_directory, read_at, tree};
 use syscall::data::Stat;
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{
-    EACCES, EBADF, ECANCELED, EFAULT, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTTY, EOPNOTSUPP, Error,
-    Result,
+    EACCES, EAGAIN, EBADF, ECANCELED, EFAULT, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTTY, EOPNOTSUPP,
+    Error, Result,
 };
-use syscall::flag::{EventFlags, MODE_CHR, O_ACCMODE, O_NONBLOCK, O_RDONLY, O_WRONLY};
+use syscall::flag::{
+    EventFlags, FobtainFdFlags, MODE_CHR, O_ACCMODE, O_NONBLOCK, O_RDONLY, O_WRONLY,
+};
 use verbs_abi::call;
 use verbs_abi::frame::Frame;
 
@@ -34,6 +40,7 @@ use crate::events::SharedQueue;
 use crate::files::{self, Found, Viewer};
 use crate::limits::Kind;
 use crate::mad::{ISSM, UMAD};
+use crate::pages::Borrowings;
 
 /// Name of the file that programs open for a context.
 const UVERBS: &str = "uverbs0";
@@ -68,6 +75,9 @@ pub struct InfinibandScheme {
     device: Device,
     handles: Handles<Handle>,
     woken: BTreeSet<usize>,
+    borrowings: Borrowings,
+    /// Where descriptors that programs send are taken from.
+    socket: Option<Rc<Socket>>,
     /// Nanoseconds of a clock that only goes forward.
     now: fn() -> u64,
 }
@@ -79,6 +89,8 @@ impl InfinibandScheme {
             device,
             handles: Handles::default(),
             woken: BTreeSet::new(),
+            borrowings: Borrowings::default(),
+            socket: None,
             now,
         }
     }
@@ -86,6 +98,40 @@ impl InfinibandScheme {
     /// The device, to tell it of its port.
     pub fn device(&mut self) -> &mut Device {
         &mut self.device
+    }
+
+    /// Takes address spaces of programs from the socket, and gives them to a thread that borrows
+    /// pages.
+    pub fn borrow_by(&mut self, orders: Orders<u64>, socket: Rc<Socket>) {
+        self.borrowings.start(orders);
+        self.socket = Some(socket);
+    }
+
+    /// The thread has borrowed something.
+    pub fn take_borrowed(&mut self) {
+        self.borrowings.take_ended(&mut self.device.shared.accounts);
+    }
+
+    /// Executes a command that came by a descriptor of a context; one that registers memory waits
+    /// for its pages.
+    fn execute(
+        &mut self,
+        (id, uid, request): (usize, u32, Id),
+        bytes: &[u8],
+        is_exact: bool,
+    ) -> Result<(Vec<u8>, Result<()>)> {
+        let context = self.context(id)?;
+        let wanted = self.device.wanted_pages(context, bytes, is_exact);
+        let accounts = &mut self.device.shared.accounts;
+        let pages = self
+            .borrowings
+            .pages(accounts, (id, uid, request), wanted)?;
+        if let Ok(context) = self.device.context_mut(context) {
+            context.pages = pages;
+        }
+        let outcome = self.device.execute(context, bytes, is_exact, (self.now)());
+        self.note_woken();
+        Ok(outcome)
     }
 
     fn add(&mut self, uid: u32, kind: What) -> Result<OpenResult> {
@@ -172,6 +218,37 @@ impl InfinibandScheme {
                 Ok((channel.ok_or(Error::new(ENOENT))?, Some(number)))
             }
         }
+    }
+
+    /// A command by `write`; the bytes of it.
+    fn write_command(
+        &mut self,
+        id: usize,
+        bytes: &[u8],
+        flags: usize,
+        ctx: &CallerCtx,
+    ) -> Result<usize> {
+        let uid = self.handles.get(id)?.uid;
+        if ctx.uid != NO_ID && ctx.uid != uid {
+            return fail(EACCES);
+        }
+        // The daemon cannot store into the program; the answer is for the next `read`.
+        let frame = Frame::read(bytes, true);
+        let wants = frame.is_ok_and(|frame| frame.room() > 0 && frame.response() != 0);
+        if wants {
+            return fail(EFAULT);
+        }
+        let context = self.context(id)?;
+        let waits = self.borrowings.has_space(id)
+            && self.device.wanted_pages(context, bytes, true).is_some();
+        if waits && flags & O_NONBLOCK != 0 {
+            return fail(EAGAIN);
+        }
+        let (new, result) = self.execute((id, uid, ctx.id), bytes, true)?;
+        if let What::Context(_, answer) = &mut self.handles.get_mut(id)?.kind {
+            *answer = new;
+        }
+        result.map(|()| bytes.len())
     }
 
     /// Notes who is to be told of events.
@@ -281,10 +358,14 @@ impl SchemeSync for InfinibandScheme {
         id: usize,
         buf: &[u8],
         _offset: u64,
-        _fcntl_flags: u32,
+        flags: u32,
         ctx: &CallerCtx,
     ) -> Result<usize> {
         let now = (self.now)();
+        let is_context = matches!(self.handles.get(id)?.kind, What::Context(..));
+        if is_context {
+            return self.write_command(id, buf, flags as usize, ctx);
+        }
         let handle = self.handles.get_mut(id)?;
         match &mut handle.kind {
             What::Directory(_) => fail(EISDIR),
@@ -293,21 +374,6 @@ impl SchemeSync for InfinibandScheme {
                 self.device.shared.accounts.set(text)?;
                 Ok(buf.len())
             }
-            What::Context(context, answer) => {
-                if ctx.uid != NO_ID && ctx.uid != handle.uid {
-                    return fail(EACCES);
-                }
-                // The daemon cannot store into the program; the answer is for the next `read`.
-                let frame = Frame::read(buf, true);
-                let wants = frame.is_ok_and(|frame| frame.room() > 0 && frame.response() != 0);
-                if wants {
-                    return fail(EFAULT);
-                }
-                let (bytes, result) = self.device.execute(*context, buf, true, now);
-                *answer = bytes;
-                self.note_woken();
-                result.map(|()| buf.len())
-            }
             What::Mads(number) => {
                 let written = self.device.mads.write(*number, buf, now);
                 self.device.pass_mad_events();
@@ -315,7 +381,7 @@ impl SchemeSync for InfinibandScheme {
                 written
             }
             What::Events(..) | What::Manager => fail(EINVAL),
-            What::Text(..) | What::Name(..) => fail(EBADF),
+            What::Text(..) | What::Name(..) | What::Context(..) => fail(EBADF),
         }
     }
 
@@ -324,7 +390,7 @@ impl SchemeSync for InfinibandScheme {
         id: usize,
         payload: &mut [u8],
         metadata: &[u64],
-        _ctx: &CallerCtx,
+        ctx: &CallerCtx,
     ) -> Result<usize> {
         let operation = metadata.first().copied().unwrap_or(0);
         if let What::Mads(number) = self.handles.get(id)?.kind {
@@ -346,11 +412,30 @@ impl SchemeSync for InfinibandScheme {
         if frame.is_ok_and(|frame| frame.room() > payload.len()) {
             return fail(EFAULT);
         }
-        let (answer, result) = self.device.execute(context, payload, false, (self.now)());
+        // A call does not tell its user.
+        let uid = self.device.context(context)?.owner.uid;
+        let (answer, result) = self.execute((id, uid, ctx.id), payload, false)?;
         let place = payload.get_mut(..answer.len()).ok_or(Error::new(EFAULT))?;
         place.copy_from_slice(&answer);
-        self.note_woken();
         result.map(|()| answer.len())
+    }
+
+    fn on_sendfd(&mut self, request: &SendFdRequest) -> Result<usize> {
+        let socket = self.socket.as_ref().ok_or(Error::new(EOPNOTSUPP))?;
+        // All are taken, wanted or not: those that are not would be closed by this task, which must
+        // not be the one to release an address space.
+        let mut slots = vec![usize::MAX; request.num_fds()];
+        request.obtain_fd(socket, FobtainFdFlags::UPPER_TBL, &mut slots)?;
+        let word = request.metadata().first().copied().unwrap_or(0);
+        let is_for_context = word == call::SEND_SPACE && self.context(request.id()).is_ok();
+        if let ([slot], true) = (&slots[..], is_for_context) {
+            self.borrowings.put_space(request.id(), Fd::new(*slot));
+            return Ok(0);
+        }
+        for slot in slots {
+            self.borrowings.release(Fd::new(slot));
+        }
+        fail(EINVAL)
     }
 
     fn fevent(&mut self, id: usize, flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
@@ -437,6 +522,8 @@ impl SchemeSync for InfinibandScheme {
         };
         match handle.kind {
             What::Context(context, _) => {
+                let accounts = &mut self.device.shared.accounts;
+                self.borrowings.close(accounts, id);
                 self.woken.extend(self.device.close(context));
                 return;
             }
@@ -467,13 +554,15 @@ impl SchemeDaemon for InfinibandScheme {
         for id in core::mem::take(&mut self.woken).into_iter().chain(handles) {
             changes.handle(id);
         }
-        if let Some(request) = request {
+        for request in self.borrowings.take_ready().into_iter().chain(request) {
             changes.request(request);
         }
     }
 
     fn on_cancel(&mut self, request: Id) -> Result<usize> {
         self.device.mads.give_up_sm(request);
+        let accounts = &mut self.device.shared.accounts;
+        self.borrowings.give_up(accounts, request);
         fail(ECANCELED)
     }
 }

@@ -7,13 +7,13 @@ use verbs_core::address::Gid;
 
 use crate::error::fail;
 use crate::identity::{MAX_GROUP_MEMBERS, MAX_GROUPS, MAX_MEMBERSHIPS, PortState};
-use crate::limits::Accounts;
+use crate::limits::{Accounts, Kind};
 
-/// Numbers of queue pairs below this one are of those that the daemon runs: they look like those of
-/// ports of SCIF that only root can bind.
+/// Numbers of queue pairs below this one are of those that the daemon runs, which commands post to:
+/// the ports of SCIF in them are ports that only root binds.
 pub const FIRST_LIBRARY_QPN: u32 = 1024 << 8;
-/// The lowest number of such a queue pair.
-const FIRST_QPN: u32 = 60 << 8;
+/// The ports of SCIF for protection domains of such queue pairs.
+const PORTS: core::ops::Range<u16> = 256..512;
 
 /// The counters since the start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,9 +83,9 @@ pub struct Shared {
     pub channels: Numbers,
     /// Members of multicast groups.
     groups: BTreeMap<Gid, usize>,
-    /// Numbers of queue pairs that the daemon gave.
-    numbers: BTreeSet<u32>,
-    next_number: u32,
+    /// Ports of protection domains, and the one that is tried next.
+    ports: BTreeSet<u16>,
+    next_port: u16,
 }
 
 impl Shared {
@@ -98,33 +98,38 @@ impl Shared {
             totals: Totals::default(),
             channels: Numbers::default(),
             groups: BTreeMap::new(),
-            numbers: BTreeSet::new(),
-            next_number: FIRST_QPN,
+            ports: BTreeSet::new(),
+            next_port: PORTS.start,
         }
     }
 
-    /// A number for a queue pair.
+    /// A port for a protection domain of a user. One that was given back is not given at once: peers
+    /// may still use it.
     ///
     /// # Errors
-    /// `ENOMEM`: all are in use.
-    pub fn take_number(&mut self) -> Result<u32> {
-        let count = FIRST_LIBRARY_QPN - FIRST_QPN;
-        if self.numbers.len() >= count as usize {
+    /// `ENOMEM`: all are in use, or the user has too many.
+    pub fn take_port(&mut self, uid: u32) -> Result<u16> {
+        if self.ports.len() >= PORTS.len() {
             return fail(ENOMEM);
         }
-        // A number that was given back is not given at once: its peers may still use it.
+        self.accounts.charge(uid, Kind::Ports, 1)?;
         loop {
-            let number = self.next_number;
-            self.next_number = FIRST_QPN + (number - FIRST_QPN + 1) % count;
-            if self.numbers.insert(number) {
-                return Ok(number);
+            let port = self.next_port;
+            self.next_port = match port + 1 {
+                next if PORTS.contains(&next) => next,
+                _ => PORTS.start,
+            };
+            if self.ports.insert(port) {
+                return Ok(port);
             }
         }
     }
 
-    /// Gives a number back, if the daemon gave it.
-    pub fn return_number(&mut self, number: u32) {
-        self.numbers.remove(&number);
+    /// Gives a port back.
+    pub fn return_port(&mut self, uid: u32, port: u16) {
+        if self.ports.remove(&port) {
+            self.accounts.release(uid, Kind::Ports, 1);
+        }
     }
 
     /// Counts a member of a group.

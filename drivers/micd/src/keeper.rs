@@ -10,7 +10,7 @@ use runtime::time::{Duration, sleep};
 use runtime::{env, logging};
 use scheme::{daemon, keeper};
 
-use crate::pinner::pipe;
+use client_memory::borrow_thread::pipe;
 
 /// The argument with which micd starts its keeper.
 pub const ARGUMENT: &str = "keep-socket";

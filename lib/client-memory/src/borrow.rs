@@ -9,7 +9,8 @@
 //!
 //! The thread that drops the last reference to a killed program's address space may have to tear it
 //! down, and wait for the daemons of its mappings. [`Borrower`] is therefore for a thread of its
-//! own: the thread that serves the scheme must never drop such a reference. The descriptor of the
+//! own ([`borrow_thread`](crate::borrow_thread)): the thread that serves the scheme must never drop
+//! such a reference. The descriptor of the
 //! space is the last one to go, so that nothing is locked meanwhile.
 
 use alloc::collections::BTreeMap;
@@ -24,6 +25,8 @@ use syscall::error::{EFAULT, EINVAL, EIO, ENOMEM, EPERM, Error, Result};
 use syscall::flag::{ADDRSPACE_OP_MMAP, ADDRSPACE_OP_MUNMAP, CallFlags, MapFlags};
 
 use crate::mappings::{self, Mapping};
+use crate::range::Range;
+use crate::reachable;
 use hal::copy::Side;
 use hal::mem::{self, PAGE, Region};
 
@@ -101,11 +104,18 @@ impl Drop for Place {
             if let Err(error) = unsafe { munmap(self.address as *mut (), self.bytes) } {
                 log::warn!("unmap of {:#x} borrowed bytes failed: {error}", self.bytes);
             }
+            reachable::forget(self.address, self.bytes);
         }
     }
 }
 
 impl Borrowed {
+    /// The pages, by their address in this daemon.
+    pub fn range(&self) -> Range<'_> {
+        // SAFETY: the mapping lives as long as the value, and no reference leads there.
+        unsafe { Range::new(self.place.address, self.place.bytes) }
+    }
+
     /// The pages as memory of the daemon, and their frames in order.
     pub fn into_region(mut self) -> (Region, Vec<Frames>) {
         let place = core::mem::replace(

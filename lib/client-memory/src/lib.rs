@@ -7,6 +7,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod borrow;
+pub mod borrow_thread;
 pub mod descriptor;
 pub mod fork;
 pub mod mappings;

@@ -35,4 +35,7 @@ pub mod call {
     pub const REPORT_CQS: u64 = 4;
     /// The same of shared receive queues, by [`SrqReport`](crate::records::SrqReport)s.
     pub const REPORT_SRQS: u64 = 5;
+    /// The payload is the descriptor of the program's address space (`CallFlags::FD`), for the
+    /// command that follows: REG_MR, or REREG_MR. The daemon borrows the region's pages of it.
+    pub const SEND_SPACE: u64 = 6;
 }

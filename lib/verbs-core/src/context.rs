@@ -169,6 +169,16 @@ impl Context {
         self.domains.remove(pd).map(|_| ())
     }
 
+    /// Whether something but lanes belongs to a protection domain.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn has_users(&self, pd: Id) -> Result<bool> {
+        let users = self.domains.get(pd)?.users as usize;
+        let lanes = self.objects.lanes.values();
+        Ok(users > lanes.filter(|lane| lane.pd == Some(pd)).count())
+    }
+
     fn leave_domain(&mut self, pd: Id) {
         if let Ok(domain) = self.domains.get_mut(pd) {
             domain.users -= 1;

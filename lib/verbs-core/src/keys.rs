@@ -453,7 +453,11 @@ fn key_of(index: usize, counter: u8) -> u32 {
     (index as u32 + 1) << COUNTER_BITS | u32::from(counter)
 }
 
-fn check(region: &Region) -> Result<()> {
+/// Checks a region that is to be registered.
+///
+/// # Errors
+/// `Invalid`, as [`KeyTable::register`] has it.
+pub fn check(region: &Region) -> Result<()> {
     let Region {
         start,
         length,

@@ -325,8 +325,8 @@ impl Host for Lanes {
         match lane.ok_or(NotMoved::Ended)? {
             Lane::Stream(stream) => {
                 // It is not there when the program has unmapped what it has registered.
-                let range = memory.range(place).ok_or(NotMoved::NoWindow)?;
-                stream.expose(range, writes)
+                let (range, is_borrowed) = memory.find(place).ok_or(NotMoved::NoWindow)?;
+                stream.expose(range, writes, is_borrowed)
             }
             Lane::Local(local) => {
                 let number = local.next_window;

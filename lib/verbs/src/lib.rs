@@ -39,6 +39,7 @@ mod clock;
 mod connect;
 mod daemon;
 pub mod device;
+pub mod engine;
 mod error;
 mod events;
 mod lanes;

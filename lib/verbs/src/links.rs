@@ -87,8 +87,12 @@ impl Key {
 
 /// A listener of a protection domain.
 pub struct Listening {
-    pub listener: Listener,
+    /// `None`: the port is given and cannot be bound yet, as the SCIF driver is not there.
+    pub listener: Option<Listener>,
     pub port: Port,
+    /// The owner of the context has chosen the port: it is bound again when the driver is there
+    /// again.
+    is_given: bool,
     pub pd: Id,
     /// Indices of queue pairs.
     used: BTreeSet<u32>,
@@ -153,15 +157,13 @@ impl Links {
 
     // ---- Numbers ----
 
-    /// A number for a queue pair of a protection domain.
+    /// A number for a queue pair of a protection domain, at a listener on any port.
     ///
     /// # Errors
     /// Those of making a listener.
     pub fn take_number(&mut self, pd: Id) -> Result<u32> {
-        let has_room =
-            |of: &&mut Listening| of.pd == pd && !of.is_dead && of.used.len() < INDICES as usize;
-        if let Some(listening) = self.listeners.iter_mut().find(has_room) {
-            return listening.take_index().ok_or(Error::NoMemory);
+        if let Some(number) = self.find_number(pd) {
+            return Ok(number);
         }
         let listener = Listener::bind(0)?;
         let port = listener.port()?;
@@ -169,18 +171,29 @@ impl Links {
         // their numbers as long as they are there.
         let same = self.listeners.iter().filter(|of| of.port == port);
         let used = same.flat_map(|of| of.used.iter().copied()).collect();
-        let mut listening = Listening {
-            listener,
-            port,
-            pd,
+        self.listeners.push(Listening {
             used,
-            next: 0,
-            is_watched: false,
-            is_dead: false,
-        };
-        let number = listening.take_index().ok_or(Error::NoMemory)?;
-        self.listeners.push(listening);
-        Ok(number)
+            ..Listening::new(Some(listener), port, pd)
+        });
+        self.find_number(pd).ok_or(Error::NoMemory)
+    }
+
+    /// A number at a listener that is there; `None`: another one is needed.
+    pub fn find_number(&mut self, pd: Id) -> Option<u32> {
+        let mut listeners = self.listeners.iter_mut();
+        let of = listeners.find(|of| of.pd == pd && of.has_room());
+        of.and_then(Listening::take_index)
+    }
+
+    /// Adds a listener on a port that nobody else binds.
+    pub fn listen_at(&mut self, port: Port, pd: Id) {
+        self.listeners.push(Listening::new(None, port, pd));
+    }
+
+    /// Whether a queue pair has a number of a protection domain's listeners.
+    pub fn is_used(&self, pd: Id) -> bool {
+        let mut listeners = self.listeners.iter();
+        listeners.any(|of| of.pd == pd && !of.used.is_empty())
     }
 
     /// Gives a number back.
@@ -194,7 +207,7 @@ impl Links {
 
     /// The listener that peers reach at a port.
     fn listening(&mut self, port: Port) -> Option<&mut Listening> {
-        let mut alive = self.listeners.iter_mut().filter(|of| !of.is_dead);
+        let mut alive = self.listeners.iter_mut().filter(|of| !of.is_over());
         alive.find(|of| of.port == port)
     }
 
@@ -229,7 +242,7 @@ impl Links {
 
     /// A queue pair wants a lane. If there is one, or one within the context can be made, the
     /// caller does the rest; otherwise a connection is made, by this end or by the peer.
-    pub fn want(&mut self, number: u32, key: Key, now: u64) {
+    pub fn want(&mut self, number: u32, key: Key) {
         self.wants.insert(number, key);
         let is_local = key.node == self.node && self.listening(key.peer).is_some();
         if is_local || self.lanes.contains_key(&key) || !key.connects(self.node) {
@@ -240,12 +253,16 @@ impl Links {
             Pending::Accepted { .. } => false,
         };
         if !self.pending.iter().any(is_its) {
-            self.pending.push(Pending::Wanted {
-                key,
-                at: now,
-                pause: FIRST_PAUSE,
-            });
+            self.want_now(key);
         }
+    }
+
+    fn want_now(&mut self, key: Key) {
+        self.pending.push(Pending::Wanted {
+            key,
+            at: 0,
+            pause: FIRST_PAUSE,
+        });
     }
 
     /// Queue pairs that want this lane.
@@ -263,18 +280,19 @@ impl Links {
         times.min()
     }
 
+    /// Whether a listener is still to be bound.
+    pub fn has_unbound(&self) -> bool {
+        self.listeners.iter().any(Listening::is_unbound)
+    }
+
     /// A lane for datagrams is wanted that is not there.
-    pub fn want_datagrams(&mut self, key: Key, now: u64) {
-        self.pending.push(Pending::Wanted {
-            key,
-            at: now,
-            pause: FIRST_PAUSE,
-        });
+    pub fn want_datagrams(&mut self, key: Key) {
+        self.want_now(key);
     }
 
     /// Whether a listener of the own context has this port.
     pub fn is_own(&self, node: NodeId, port: Port) -> bool {
-        let is_it = |of: &Listening| of.port == port && !of.is_dead;
+        let is_it = |of: &Listening| of.port == port && !of.is_over();
         node == self.node && self.listeners.iter().any(is_it)
     }
 
@@ -304,8 +322,9 @@ impl Links {
 
     fn accept(&mut self) {
         for listening in &mut self.listeners {
-            loop {
-                let (endpoint, peer) = match listening.listener.try_accept() {
+            listening.bind();
+            while let Some(listener) = &listening.listener {
+                let (endpoint, peer) = match listener.try_accept() {
                     Ok(Some(accepted)) => accepted,
                     Ok(None) => break,
                     Err(error) => {
@@ -457,6 +476,42 @@ fn again(key: Key, pause: u64, now: u64) -> Step {
 }
 
 impl Listening {
+    fn new(listener: Option<Listener>, port: Port, pd: Id) -> Listening {
+        Listening {
+            is_given: listener.is_none(),
+            listener,
+            port,
+            pd,
+            used: BTreeSet::new(),
+            next: 0,
+            is_watched: false,
+            is_dead: false,
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        !self.is_over() && self.used.len() < INDICES as usize
+    }
+
+    /// Whether nobody will reach it any more.
+    fn is_over(&self) -> bool {
+        self.is_dead && !self.is_given
+    }
+
+    /// Whether the listener on a given port is still to be bound.
+    fn is_unbound(&self) -> bool {
+        self.is_given && (self.is_dead || self.listener.is_none())
+    }
+
+    /// Binds a given port, if that was not done, or the driver has died since then.
+    fn bind(&mut self) {
+        if self.is_unbound() {
+            // The former driver's is of no use; the error is that there is no driver yet.
+            self.listener = Listener::bind(self.port).ok();
+            (self.is_dead, self.is_watched) = (false, false);
+        }
+    }
+
     fn take_index(&mut self) -> Option<u32> {
         let (next, used) = (self.next, &self.used);
         let mut indices = (0..INDICES).map(|ahead| (next + ahead) % INDICES);

@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
+use client_memory::borrow::Borrowed;
 use scif::Memory;
 use scif::raw::Range;
 use verbs_core::host::Place;
@@ -13,6 +14,8 @@ pub enum Backing {
     Range(Range<'static>),
     /// A mapping of its own.
     Memory(Arc<Memory>),
+    /// Another program's, mapped here.
+    Borrowed(Borrowed),
 }
 
 impl From<Range<'static>> for Backing {
@@ -28,11 +31,17 @@ impl From<Arc<Memory>> for Backing {
 }
 
 impl Backing {
-    /// Where it is.
+    /// Whether it is another program's.
+    pub fn is_borrowed(&self) -> bool {
+        matches!(self, Self::Borrowed(_))
+    }
+
+    /// Where it is in this process.
     pub fn range(&self) -> Range<'_> {
         match self {
             Self::Range(range) => *range,
             Self::Memory(memory) => memory.range(),
+            Self::Borrowed(borrowed) => borrowed.range(),
         }
     }
 }
@@ -47,9 +56,9 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// Adds the memory of a key.
-    pub fn insert(&mut self, key: u32, held: Backing) {
-        let start = held.range().address();
+    /// Adds the memory of a key. `start`: the address by which the program names its first byte,
+    /// which is another one than here if the memory is another program's.
+    pub fn insert(&mut self, key: u32, start: usize, held: Backing) {
         self.starts.insert(key, start);
         self.regions.insert((start, key), held);
     }
@@ -60,12 +69,24 @@ impl Registered {
         self.regions.remove(&(start, key))
     }
 
+    /// Whether there is memory of a key.
+    pub fn holds(&self, key: u32) -> bool {
+        self.starts.contains_key(&key)
+    }
+
     /// A place that lies in registered memory.
     pub fn range(&self, place: Place) -> Option<Range<'_>> {
+        self.find(place).map(|(range, _)| range)
+    }
+
+    /// The same, and whether it is another program's memory.
+    pub fn find(&self, place: Place) -> Option<(Range<'_>, bool)> {
         let address = place.address as usize;
-        let before = self.regions.range(..=(address, u32::MAX)).rev();
-        let mut ranges = before.map(|((start, _), held)| (start, held.range()));
+        let mut before = self.regions.range(..=(address, u32::MAX)).rev();
         // Regions may overlap; most often the nearest one is it.
-        ranges.find_map(|(start, range)| range.part(address - start, place.length).ok())
+        before.find_map(|((start, _), held)| {
+            let part = held.range().part(address - start, place.length).ok()?;
+            Some((part, held.is_borrowed()))
+        })
     }
 }

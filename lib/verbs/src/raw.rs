@@ -18,18 +18,17 @@ use verbs_abi::records as abi;
 use verbs_core::Subject;
 use verbs_core::address::{AddressVector, Gid};
 use verbs_core::attributes::Attributes;
-use verbs_core::context::{self, Counts, Progress, QpView};
+use verbs_core::context::{Counts, QpView};
 use verbs_core::table::Id;
-use verbs_core::types::{AttributeMask, QpState};
+use verbs_core::types::AttributeMask;
 use verbs_core::work::{QpInit, ReceiveRequest, SendRequest, WorkCompletion};
 
 use crate::bell::Bell;
 use crate::clock::Time;
 use crate::daemon::{Changes, Daemon, Name, PORT};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::events::Events;
-use crate::lanes::Lanes;
-use crate::links::{Key, Links};
 use crate::open_context::SharedContext;
 use crate::state::{Cq, State};
 use crate::worker::Worker;
@@ -69,9 +68,7 @@ impl Context {
         // Records for a former context at the same port are told apart by it.
         let generation = time.now() as u32 ^ hal::clock::ticks() as u32;
         let state = State {
-            core: context::Context::new(generation),
-            lanes: Lanes::default(),
-            links: Links::new(node),
+            engine: Engine::new(node, generation),
             time,
             users: BTreeMap::new(),
             cqs: BTreeMap::new(),
@@ -80,10 +77,6 @@ impl Context {
             xrcds: BTreeMap::new(),
             events: events.clone(),
             armed: BTreeSet::new(),
-            wanted: BTreeMap::new(),
-            own_datagrams: None,
-            wants_links: false,
-            left: Progress::default(),
             is_polled: false,
             wakes_at: 0,
         };
@@ -131,23 +124,23 @@ impl Context {
             ..abi::QueryPort::default()
         };
         let mut port: QueryPortAnswer = self.daemon().ask(Command::QueryPort, &request)?;
-        port.qkey_viol_cntr = self.lock().core.qkey_violations();
+        port.qkey_viol_cntr = self.lock().engine.core.qkey_violations();
         Ok(port)
     }
 
     /// The own node.
     pub fn node(&self) -> NodeId {
-        self.lock().links.node
+        self.lock().engine.links.node
     }
 
     /// The number of objects of each kind.
     pub fn counts(&self) -> Counts {
-        self.lock().core.counts()
+        self.lock().engine.core.counts()
     }
 
     /// Windows on the program's memory that peers can use now.
     pub fn exposed(&self) -> usize {
-        self.lock().lanes.exposed()
+        self.lock().engine.lanes.exposed()
     }
 
     /// Asynchronous events.
@@ -168,11 +161,11 @@ impl Context {
 
     /// Wakes the progress thread if it would look too late.
     fn rouse(&self, state: &mut State) {
-        let left = state.left;
+        let left = state.engine.left;
         let is_early = left.until.is_some_and(|until| until < state.wakes_at);
         // While the program polls, it comes again by itself.
         let is_left = (left.waits_for_room || left.is_busy) && !state.is_polled;
-        if is_early || is_left || core::mem::take(&mut state.wants_links) {
+        if is_early || is_left || core::mem::take(&mut state.engine.wants_links) {
             self.shared.bell.ring();
         }
     }
@@ -191,7 +184,7 @@ impl Context {
     /// `Invalid`: the size. `NoMemory`.
     pub fn create_cq(&self, size: u32, channel: Option<&Arc<Channel>>, user: u64) -> Result<Id> {
         let mut daemon = self.daemon();
-        let cq = self.lock().core.create_cq(size)?;
+        let cq = self.lock().engine.core.create_cq(size)?;
         let request = abi::CreateCq {
             user_handle: user,
             cqe: size,
@@ -202,7 +195,7 @@ impl Context {
         let made = daemon.make::<_, abi::CreateCqAnswer>(name, Command::CreateCq, &request, &[]);
         let mut state = self.lock();
         if let Err(error) = made {
-            state.core.destroy_cq(cq)?;
+            state.engine.core.destroy_cq(cq)?;
             return Err(error);
         }
         let channel = channel.cloned();
@@ -222,7 +215,7 @@ impl Context {
     pub fn destroy_cq(&self, cq: Id) -> Result<()> {
         let mut daemon = self.daemon();
         let mut state = self.lock();
-        state.core.destroy_cq(cq)?;
+        state.engine.core.destroy_cq(cq)?;
         state.armed.remove(&cq);
         let of = state.cqs.remove(&cq);
         drop(state);
@@ -258,7 +251,7 @@ impl Context {
         ask(size)?;
         let mut state = self.lock();
         let former = state.cqs.get(&cq).map_or(size, |of| of.size);
-        if let Err(error) = state.core.resize_cq(cq, size) {
+        if let Err(error) = state.engine.core.resize_cq(cq, size) {
             drop(state);
             ask(former)?;
             return Err(error.into());
@@ -313,7 +306,7 @@ impl Context {
     /// `NotFound`.
     pub fn req_notify_cq(&self, cq: Id, solicited_only: bool) -> Result<()> {
         let mut state = self.lock();
-        state.core.req_notify_cq(cq, solicited_only)?;
+        state.engine.core.req_notify_cq(cq, solicited_only)?;
         if state.cqs.get(&cq).and_then(Cq::target).is_some() {
             state.armed.insert(cq);
             if state.is_polled {
@@ -348,12 +341,12 @@ impl Context {
             },
             ..abi::CreateAh::default()
         };
-        let ah = self.lock().core.create_ah(pd, vector)?;
+        let ah = self.lock().engine.core.create_ah(pd, vector)?;
         let name = Name::Ah(ah);
         let made = daemon.make::<_, abi::CreateAhAnswer>(name, Command::CreateAh, &request, &[]);
         let mut state = self.lock();
         if let Err(error) = made {
-            state.core.destroy_ah(ah)?;
+            state.engine.core.destroy_ah(ah)?;
             return Err(error);
         }
         state.count(pd, 1);
@@ -367,7 +360,7 @@ impl Context {
     pub fn destroy_ah(&self, pd: Id, ah: Id) -> Result<()> {
         let mut daemon = self.daemon();
         let mut state = self.lock();
-        state.core.destroy_ah(ah)?;
+        state.engine.core.destroy_ah(ah)?;
         state.count(pd, -1);
         drop(state);
         daemon.end(Name::Ah(ah));
@@ -386,10 +379,10 @@ impl Context {
             mlid: lid,
             reserved: 0,
         };
-        self.lock().core.attach_multicast(number, gid, lid)?;
+        self.lock().engine.core.attach_multicast(number, gid, lid)?;
         let told = daemon.ask::<_, ()>(Command::AttachMcast, &request);
         if told.is_err() {
-            self.lock().core.detach_multicast(number, gid)?;
+            self.lock().engine.core.detach_multicast(number, gid)?;
         }
         told
     }
@@ -407,12 +400,12 @@ impl Context {
             reserved: 0,
         };
         daemon.ask::<_, ()>(Command::DetachMcast, &request)?;
-        Ok(self.lock().core.detach_multicast(number, gid)?)
+        Ok(self.lock().engine.core.detach_multicast(number, gid)?)
     }
 
     /// Datagrams that came with a wrong key.
     pub fn qkey_violations(&self) -> u32 {
-        self.lock().core.qkey_violations()
+        self.lock().engine.core.qkey_violations()
     }
 
     // ---- Queue pairs ----
@@ -431,9 +424,9 @@ impl Context {
             let any = state.users.keys().next().copied();
             init.pd = pd.or(any).ok_or(Error::Invalid)?;
         }
-        let number = state.links.take_number(init.pd)?;
-        if let Err(error) = state.core.create_qp(number, init) {
-            state.links.give_back(number);
+        let number = state.engine.links.take_number(init.pd)?;
+        if let Err(error) = state.engine.core.create_qp(number, init) {
+            state.engine.links.give_back(number);
             return Err(error.into());
         }
         drop(state);
@@ -444,8 +437,8 @@ impl Context {
         });
         let mut state = self.lock();
         if let Err(error) = made {
-            state.core.destroy_qp(number)?;
-            state.links.give_back(number);
+            state.engine.core.destroy_qp(number)?;
+            state.engine.links.give_back(number);
             return Err(error);
         }
         state.qps.insert(number, user);
@@ -463,10 +456,10 @@ impl Context {
     pub fn destroy_qp(&self, number: u32) -> Result<()> {
         let mut daemon = self.daemon();
         let mut state = self.lock();
-        let view = state.core.query_qp(number)?;
+        let view = state.engine.core.query_qp(number)?;
         let pd = view.init.pd;
-        state.core.destroy_qp(number)?;
-        state.links.give_back(number);
+        state.engine.core.destroy_qp(number)?;
+        state.engine.links.give_back(number);
         state.qps.remove(&number);
         state.count(pd, -1);
         self.advance(&mut state);
@@ -489,7 +482,7 @@ impl Context {
     pub fn modify_qp(&self, number: u32, new: &Attributes, mask: AttributeMask) -> Result<()> {
         let mut daemon = self.daemon();
         // It may have come to an error by itself, from which it is changed.
-        let view = self.lock().core.query_qp(number)?;
+        let view = self.lock().engine.core.query_qp(number)?;
         daemon.report(&Changes {
             qps: vec![(number, view)],
             ..Changes::default()
@@ -497,21 +490,8 @@ impl Context {
         let request = modify_qp(daemon.handle(Name::Qp(number))?, new, mask);
         daemon.ask::<_, ()>(Command::ModifyQp, &request)?;
         let mut state = self.lock();
-        state.core.modify_qp(number, new, mask)?;
-        match new.state {
-            _ if !mask.contains(AttributeMask::STATE) => {}
-            QpState::Rtr if state.is_connected_type(number)? => {
-                let attributes = state.core.query_qp(number)?.attributes;
-                let node = attributes.dlid.wrapping_sub(1);
-                let key = Key::new(number, node, attributes.dest_qpn);
-                state.want(number, key);
-                self.shared.bell.ring();
-            }
-            QpState::Reset => {
-                state.links.wants.remove(&number);
-            }
-            _ => {}
-        }
+        state.engine.core.modify_qp(number, new, mask)?;
+        state.engine.follow(number, mask, new.state);
         self.advance(&mut state);
         Ok(())
     }
@@ -521,7 +501,7 @@ impl Context {
     /// # Errors
     /// `NotFound`.
     pub fn query_qp(&self, number: u32) -> Result<QpView> {
-        Ok(self.lock().core.query_qp(number)?)
+        Ok(self.lock().engine.core.query_qp(number)?)
     }
 
     /// Posts sends, up to the first that is refused; how many were posted.
@@ -531,7 +511,9 @@ impl Context {
         requests: impl IntoIterator<Item = SendRequest>,
     ) -> (usize, Result<()>) {
         let mut state = self.lock();
-        let posted = each(requests, |request| state.core.post_send(number, request));
+        let posted = each(requests, |request| {
+            state.engine.core.post_send(number, request)
+        });
         state.advance_once();
         self.rouse(&mut state);
         posted
@@ -544,7 +526,9 @@ impl Context {
         requests: impl IntoIterator<Item = ReceiveRequest>,
     ) -> (usize, Result<()>) {
         let mut state = self.lock();
-        let posted = each(requests, |request| state.core.post_recv(number, request));
+        let posted = each(requests, |request| {
+            state.engine.core.post_recv(number, request)
+        });
         state.advance_once();
         self.rouse(&mut state);
         posted
@@ -560,7 +544,7 @@ fn take(
 ) -> Result<usize> {
     let mut count = 0;
     while count < most
-        && let Some(completion) = state.core.poll_cq(cq)?
+        && let Some(completion) = state.engine.core.poll_cq(cq)?
     {
         sink(completion);
         count += 1;

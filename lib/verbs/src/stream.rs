@@ -4,8 +4,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use scif::kernel::PinnedPages;
 use scif::raw::{self, Range};
-use scif::{Endpoint, Errno, Protection, RecvFlags, RmaFlags, SendFlags};
+use scif::{Endpoint, Errno, MapFlags, Protection, RecvFlags, RmaFlags, SendFlags};
 use syscall::flag::EventFlags;
 use verbs_core::host::{Available, NotMoved};
 use verbs_core::record::{HEADER_BYTES, MAX_PAYLOAD};
@@ -148,16 +149,27 @@ impl Stream {
 
     // ---- Windows ----
 
-    /// Makes memory a window.
-    pub fn expose(&mut self, range: Range<'_>, writes: bool) -> Result<u64, NotMoved> {
+    /// Makes memory a window. `is_borrowed`: it is another program's, mapped here by a daemon, which
+    /// has counted its pages itself.
+    pub fn expose(
+        &mut self,
+        range: Range<'_>,
+        writes: bool,
+        is_borrowed: bool,
+    ) -> Result<u64, NotMoved> {
         let (pages, ahead) = range.around().ok_or(NotMoved::NoWindow)?;
         let protection = match writes {
             true => Protection::all(),
             false => Protection::READ,
         };
-        let registered = raw::register(self.fd(), pages, 0, protection.bits(), 0);
-        let mut ended = |error| self.not_moved(scif::Error::from_errno(error));
-        let offset = registered.map_err(|error| match ended(error) {
+        let registered = match is_borrowed {
+            // The window keeps the pages.
+            true => PinnedPages::pin(pages, protection, MapFlags::empty())
+                .and_then(|pinned| pinned.register(&self.endpoint, 0, MapFlags::empty())),
+            false => raw::register(self.fd(), pages, 0, protection.bits(), 0)
+                .map_err(scif::Error::from_errno),
+        };
+        let offset = registered.map_err(|error| match self.not_moved(error) {
             NotMoved::Ended => NotMoved::Ended,
             _ => NotMoved::NoWindow,
         })?;

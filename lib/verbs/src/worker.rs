@@ -13,13 +13,11 @@ use core::time::Duration;
 
 use hal::event::{Queue, Ready};
 use libredox::Fd;
-use syscall::error::ENODEV;
 use syscall::flag::EventFlags;
 
 use crate::daemon::{self, PORT};
 use crate::error::Result;
 use crate::events::AsyncEvent;
-use crate::links::Pending;
 use crate::open_context::SharedContext;
 use crate::state::State;
 
@@ -120,7 +118,7 @@ impl Worker {
         let polls = shared.polls.load(Ordering::Relaxed);
         let has_polled = core::mem::replace(&mut self.polls, polls) != polls;
         state.is_polled = has_polled && state.armed.is_empty();
-        for stream in state.lanes.streams() {
+        for stream in state.engine.lanes.streams() {
             stream.check();
         }
         state.advance_links();
@@ -141,63 +139,19 @@ impl Worker {
             true => LOOK_NS,
             false => LONGEST_NS,
         };
-        if state.left.is_busy {
+        if state.engine.left.is_busy {
             return 0;
         }
-        let timer = state.left.until.into_iter();
-        let times = timer.chain(state.links.next_try());
+        let timer = state.engine.left.until.into_iter();
+        let times = timer.chain(state.engine.links.next_try());
         let next = times.map(|time| time.saturating_sub(now)).min();
         next.map_or(longest, |next| next.min(longest))
     }
 
-    /// Has the event queue report what the thread is to look at, and nothing else. A file that the
-    /// event queue refuses is looked at again in the next turn; its driver's death ends a lane.
+    /// Has the event queue report what the thread is to look at, and nothing else.
     fn watch(&mut self, state: &mut State) {
         let queue = &mut self.queue;
-        let mut watch = |fd, flags| queue.subscribe(fd, flags, Source::Link);
-        let is_polled = state.is_polled;
-        for stream in state.lanes.streams() {
-            let mut wanted = EventFlags::EVENT_READ;
-            wanted.set(EventFlags::EVENT_WRITE, stream.wants_room);
-            if is_polled {
-                wanted = EventFlags::empty();
-            }
-            if stream.watched == wanted {
-                continue;
-            }
-            match watch(stream.fd(), wanted) {
-                Ok(()) => stream.watched = wanted,
-                Err(error) if error.errno == ENODEV => {
-                    stream.watched = wanted;
-                    stream.lose_driver();
-                    state.left.is_busy = true;
-                }
-                Err(_) => {}
-            }
-        }
-        let links = &mut state.links;
-        for listening in links.listeners.iter_mut().filter(|of| !of.is_watched) {
-            let watched = watch(listening.listener.fd(), EventFlags::EVENT_READ);
-            // Of a dead driver accepting tells.
-            listening.is_watched = watched.map_or_else(|error| error.errno == ENODEV, |()| true);
-        }
-        for pending in &mut links.pending {
-            let (endpoint, is_watched, flags) = match pending {
-                Pending::Wanted { .. } => continue,
-                Pending::Connecting {
-                    endpoint,
-                    is_watched,
-                    ..
-                } => (endpoint, is_watched, EventFlags::EVENT_WRITE),
-                Pending::Accepted {
-                    endpoint,
-                    is_watched,
-                    ..
-                } => (endpoint, is_watched, EventFlags::EVENT_READ),
-            };
-            if !*is_watched {
-                *is_watched = watch(endpoint.fd(), flags).is_ok();
-            }
-        }
+        let subscribe = |fd, flags| queue.subscribe(fd, flags, Source::Link);
+        state.engine.watch(subscribe, state.is_polled);
     }
 }

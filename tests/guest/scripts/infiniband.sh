@@ -7,6 +7,7 @@ another() { [ -n "$(pid_of "$1")" ] && [ "$(pid_of "$1")" != "$2" ]; }
 served() { cat /scheme/infiniband/stats > /dev/null 2>&1; }
 
 uverbs-test || failed=1
+uverbs-data || failed=1
 # The daemon is killed: who had a context has none, and another daemon serves.
 exec 7<> /scheme/infiniband/uverbs0
 ibd=$(pid_of ibd)
@@ -19,6 +20,7 @@ exec 7<&-
 until_true served
 step served-again $? "there are no files"
 uverbs-test || failed=1
+uverbs-data || failed=1
 for table in devinfo devices contexts qps mrs stats limits; do
     cat "/scheme/infiniband/$table" || failed=1
 done

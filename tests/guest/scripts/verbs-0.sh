@@ -3,6 +3,7 @@
 . /scheme/initfs/lib/steps.sh
 
 verbs-test 1 || failed=1
+uverbs-data 1 || failed=1
 verbs-manager node1
 step connections $? "see above"
 verbs-manager node1 die

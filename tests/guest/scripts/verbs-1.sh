@@ -4,6 +4,7 @@ failed=0
 verbs-test victim &
 victim=$!
 verbs-test serve || failed=1
+uverbs-data serve || failed=1
 wait "$victim"
 [ $? -eq 9 ] || failed=1
 verbs-manager serve || failed=1

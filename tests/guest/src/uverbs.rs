@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use client_memory::mappings::own_space;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
 use runtime::{fd, fs};
@@ -101,6 +102,16 @@ impl Context {
         let answer = self.raw(number, bytes(request), size_of::<A>())?;
         let answer = A::read_from_bytes(&answer);
         answer.map_err(|_| syscall::error::EPROTO)
+    }
+
+    /// Sends the own address space, for the next command that registers memory.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub fn send_space(&self) -> Result<(), Errno> {
+        let space = own_space().map_err(|error| error.errno)?;
+        let sent = fd::send_fd(self.0.raw(), space.into_raw(), false, &[call::SEND_SPACE]);
+        sent.map(|_| ()).map_err(|error| error.errno)
     }
 
     /// A descriptor of events.

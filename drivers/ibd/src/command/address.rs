@@ -34,14 +34,19 @@ pub fn create_ah(call: &mut Call<'_>) -> Result<()> {
             hop_limit: attributes.hop_limit,
         }),
     };
-    let id = call.context.core.create_ah(pd, vector).map_err(refused)?;
+    let id = call
+        .context
+        .engine
+        .core
+        .create_ah(pd, vector)
+        .map_err(refused)?;
     match call.insert(Object::Ah(id)) {
         Ok(ah_handle) => {
             call.answer(&abi::CreateAhAnswer { ah_handle });
             Ok(())
         }
         Err(error) => {
-            call.context.core.destroy_ah(id).map_err(refused)?;
+            call.context.engine.core.destroy_ah(id).map_err(refused)?;
             Err(error)
         }
     }
@@ -54,7 +59,7 @@ pub fn destroy_ah(call: &mut Call<'_>) -> Result<()> {
 
 pub fn end_ah(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<()> {
     let id = context.objects.ah(handle)?;
-    context.core.destroy_ah(id).map_err(refused)?;
+    context.engine.core.destroy_ah(id).map_err(refused)?;
     remove(shared, context, handle);
     Ok(())
 }
@@ -64,7 +69,7 @@ pub fn end_ah(shared: &mut Shared, context: &mut Context, handle: u32) -> Result
 fn group(call: &Call<'_>) -> Result<(abi::Multicast, u32)> {
     let request: abi::Multicast = call.request()?;
     let number = call.context.objects.qp(request.qp_handle)?.number;
-    let view = call.context.core.query_qp(number).map_err(refused)?;
+    let view = call.context.engine.core.query_qp(number).map_err(refused)?;
     if view.init.kind != QpType::Ud || !MULTICAST_LIDS.contains(&request.mlid) {
         return fail(EINVAL);
     }
@@ -80,11 +85,11 @@ pub fn attach(call: &mut Call<'_>) -> Result<()> {
         Some(_) => return fail(EINVAL),
         None => {}
     }
-    let core = &mut call.context.core;
+    let core = &mut call.context.engine.core;
     let attached = core.attach_multicast(number, request.gid, request.mlid);
     attached.map_err(refused)?;
     if let Err(error) = call.shared.join(request.gid) {
-        let core = &mut call.context.core;
+        let core = &mut call.context.engine.core;
         core.detach_multicast(number, request.gid)
             .map_err(refused)?;
         return Err(error);
@@ -122,6 +127,7 @@ pub fn leave(
     qp.groups.remove(gid);
     let number = qp.number;
     context
+        .engine
         .core
         .detach_multicast(number, *gid)
         .map_err(refused)?;

@@ -63,7 +63,12 @@ fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateCqAnswer> {
             Some(number)
         }
     };
-    let id = call.context.core.create_cq(wanted.cqe).map_err(refused)?;
+    let id = call
+        .context
+        .engine
+        .core
+        .create_cq(wanted.cqe)
+        .map_err(refused)?;
     let slots = u64::from(wanted.cqe);
     let counted = call.charge_slots(slots);
     let inserted = counted.and_then(|()| insert_cq(call, wanted, id, channel));
@@ -73,7 +78,7 @@ fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateCqAnswer> {
             cqe: wanted.cqe,
         }),
         Err(error) => {
-            call.context.core.destroy_cq(id).map_err(refused)?;
+            call.context.engine.core.destroy_cq(id).map_err(refused)?;
             Err(error)
         }
     }
@@ -138,7 +143,7 @@ pub fn resize_cq(call: &mut Call<'_>) -> Result<()> {
     let request: abi::ResizeCq = call.request()?;
     let before = *call.context.objects.cq(request.cq_handle)?;
     call.charge_slots(request.cqe.into())?;
-    let resized = call.context.core.resize_cq(before.id, request.cqe);
+    let resized = call.context.engine.core.resize_cq(before.id, request.cqe);
     if let Err(error) = resized {
         call.release_slots(request.cqe.into());
         return Err(refused(error));
@@ -163,7 +168,7 @@ pub fn poll_cq(call: &mut Call<'_>) -> Result<()> {
     }
     let mut found = alloc::vec::Vec::new();
     while found.len() < wanted {
-        match call.context.core.poll_cq(id).map_err(refused)? {
+        match call.context.engine.core.poll_cq(id).map_err(refused)? {
             Some(completion) => found.push(completion),
             None => break,
         }
@@ -198,7 +203,7 @@ fn record(completion: &WorkCompletion) -> abi::Completion {
 pub fn req_notify_cq(call: &mut Call<'_>) -> Result<()> {
     let request: abi::ReqNotifyCq = call.request()?;
     let id = call.context.objects.cq(request.cq_handle)?.id;
-    let core = &mut call.context.core;
+    let core = &mut call.context.engine.core;
     core.req_notify_cq(id, request.solicited_only != 0)
         .map_err(refused)
 }
@@ -217,7 +222,7 @@ pub fn destroy_cq(call: &mut Call<'_>) -> Result<()> {
 /// Destroys a completion queue; the events of it that were read: completion and asynchronous ones.
 pub fn end_cq(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<(u32, u32)> {
     let cq = *context.objects.cq(handle)?;
-    context.core.destroy_cq(cq.id).map_err(refused)?;
+    context.engine.core.destroy_cq(cq.id).map_err(refused)?;
     remove(shared, context, handle);
     release_slots(shared, context, cq.cqe.into());
     Ok(context.forget_events(handle, cq.channel))

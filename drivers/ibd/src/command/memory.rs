@@ -1,30 +1,33 @@
 //! Protection domains, memory regions and memory windows.
 
-use syscall::error::{EINVAL, Result};
+use client_memory::borrow::Wanted;
+use syscall::error::{EBUSY, EFAULT, EINVAL, Result};
+use verbs::engine::Engine;
+use verbs::raw::Backing;
+use verbs_abi::command::Command;
+use verbs_abi::frame::Frame;
 use verbs_abi::records as abi;
-use verbs_core::keys::{Region, WindowType};
+use verbs_core::keys::{self, Region, WindowType};
+use verbs_core::table::Id;
 use verbs_core::types::Access;
 
 use super::{Call, remove};
 use crate::context::Context;
 use crate::error::{fail, refused};
-use crate::lanes::Unconnected;
 use crate::limits::Kind;
 use crate::object::{Mr, Object};
+use crate::pages::{self, Pages};
 use crate::shared::Shared;
 
-/// Bytes of a page.
-const PAGE: u64 = 4096;
-
 pub fn alloc_pd(call: &mut Call<'_>) -> Result<()> {
-    let pd = call.context.core.alloc_pd().map_err(refused)?;
+    let pd = call.context.engine.core.alloc_pd().map_err(refused)?;
     match call.insert(Object::Pd(pd)) {
         Ok(pd_handle) => {
             call.answer(&abi::AllocPdAnswer { pd_handle });
             Ok(())
         }
         Err(error) => {
-            call.context.core.dealloc_pd(pd).map_err(refused)?;
+            call.context.engine.core.dealloc_pd(pd).map_err(refused)?;
             Err(error)
         }
     }
@@ -38,20 +41,83 @@ pub fn dealloc_pd(call: &mut Call<'_>) -> Result<()> {
 
 pub fn end_pd(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<()> {
     let pd = context.objects.pd(handle)?;
-    context.core.dealloc_pd(pd).map_err(refused)?;
+    let engine = &mut context.engine;
+    if engine.core.has_users(pd).map_err(refused)? || engine.is_used(pd) {
+        return fail(EBUSY);
+    }
+    for port in engine.close(pd) {
+        shared.return_port(context.owner.uid, port);
+    }
+    engine.core.dealloc_pd(pd).map_err(refused)?;
     remove(shared, context, handle);
     Ok(())
 }
 
-/// Pages that a range touches.
-fn pages(start: u64, length: u64) -> u64 {
-    (start % PAGE + length).div_ceil(PAGE)
+/// The pages that a command is about to register, if it is one that does and may succeed.
+pub fn wanted(context: &Context, frame: &Frame<'_>) -> Option<Wanted> {
+    if frame.is_extended {
+        return None;
+    }
+    let region = match Command::from_number(frame.number)? {
+        Command::RegMr => {
+            let request: abi::RegMr = frame.request().ok()?;
+            let pd = context.objects.pd(request.pd_handle).ok()?;
+            new_region(pd, &request)
+        }
+        Command::ReregMr => {
+            let request: abi::ReregMr = frame.request().ok()?;
+            changed_region(context, &request).ok()?.0
+        }
+        _ => return None,
+    };
+    keys::check(&region).ok()?;
+    Some(pages::around(&region))
+}
+
+fn new_region(pd: Id, request: &abi::RegMr) -> Region {
+    Region {
+        pd,
+        start: request.start,
+        length: request.length,
+        iova: request.hca_va,
+        access: Access::from_bits_retain(request.access_flags),
+    }
+}
+
+/// The region as the rules have it. Without the daemon's way to its memory there is nothing for
+/// peers, nor for memory windows.
+fn usable(region: Region, has_memory: bool) -> Region {
+    match has_memory {
+        true => region,
+        false => Region {
+            access: region.access & Access::LOCAL_WRITE,
+            ..region
+        },
+    }
+}
+
+/// Takes the pages that were borrowed for the command. `EFAULT`: they are others than those of the
+/// region, as the program has changed the command meanwhile.
+fn take_pages(call: &mut Call<'_>, region: &Region) -> Result<Option<Pages>> {
+    match call.context.pages.take() {
+        Some(pages) if !pages.hold(region) => fail(EFAULT),
+        pages => Ok(pages),
+    }
+}
+
+/// Keeps the memory of a region.
+fn keep(context: &mut Context, key: u32, pages: Pages) {
+    let memory = &mut context.engine.lanes.memory;
+    memory.insert(key, pages.first as usize, Backing::Borrowed(pages.memory));
 }
 
 /// Registers a region and counts its pages; its key.
-fn register(call: &mut Call<'_>, region: Region) -> Result<(u32, u64)> {
-    let key = call.context.core.register(region).map_err(refused)?;
-    let pages = pages(region.start, region.length);
+fn register(call: &mut Call<'_>, region: Region, has_memory: bool) -> Result<(u32, u64)> {
+    keys::check(&region).map_err(refused)?;
+    let registered = usable(region, has_memory);
+    let key = call.context.engine.core.register(registered);
+    let key = key.map_err(refused)?;
+    let pages = pages::count(region.start, region.length);
     let uid = call.context.owner.uid;
     match call.shared.accounts.charge(uid, Kind::LockedPages, pages) {
         Ok(()) => Ok((key, pages)),
@@ -63,8 +129,8 @@ fn register(call: &mut Call<'_>, region: Region) -> Result<(u32, u64)> {
 }
 
 fn unregister(call: &mut Call<'_>, key: u32) -> Result<()> {
-    let core = &mut call.context.core;
-    core.deregister(&mut Unconnected, key).map_err(refused)
+    let Engine { core, lanes, .. } = &mut call.context.engine;
+    core.deregister(lanes, key).map_err(refused)
 }
 
 /// The key that the library has given, in the provider's data; else the one of the rules here.
@@ -77,16 +143,13 @@ fn shown<R>(call: &Call<'_>, key: u32) -> u32 {
 }
 
 /// `EINVAL`: the range or the access. `ENOMEM`: too many regions, or the limit of the user's pages.
+/// `EFAULT`: memory that is not there, or does not allow its program what is to be done with it.
 pub fn reg_mr(call: &mut Call<'_>) -> Result<()> {
     let request: abi::RegMr = call.request()?;
-    let region = Region {
-        pd: call.context.objects.pd(request.pd_handle)?,
-        start: request.start,
-        length: request.length,
-        iova: request.hca_va,
-        access: Access::from_bits_retain(request.access_flags),
-    };
-    let (key, pages) = register(call, region)?;
+    let pd = call.context.objects.pd(request.pd_handle)?;
+    let region = new_region(pd, &request);
+    let memory = take_pages(call, &region)?;
+    let (key, pages) = register(call, region, memory.is_some())?;
     let shown = shown::<abi::RegMr>(call, key);
     let inserted = call.insert(Object::Mr(Mr {
         key,
@@ -97,6 +160,9 @@ pub fn reg_mr(call: &mut Call<'_>) -> Result<()> {
     }));
     match inserted {
         Ok(mr_handle) => {
+            if let Some(memory) = memory {
+                keep(call.context, key, memory);
+            }
             call.answer(&abi::RegMrAnswer {
                 mr_handle,
                 lkey: shown,
@@ -112,39 +178,71 @@ pub fn reg_mr(call: &mut Call<'_>) -> Result<()> {
     }
 }
 
-/// Changes a region, which gets another key. `EINVAL`: no change, an unknown one, or as for REG_MR.
-/// `EBUSY`: a memory window is bound to it. `ENOMEM`: the limit of the user's pages; those of
-/// before count as well.
-pub fn rereg_mr(call: &mut Call<'_>) -> Result<()> {
-    let request: abi::ReregMr = call.request()?;
+/// A region as a request changes it, with the handle of its domain. `EINVAL`: no change, or an
+/// unknown one. `ENOENT`, `EINVAL`: the region, the domain.
+fn changed_region(context: &Context, request: &abi::ReregMr) -> Result<(Region, u32)> {
     let known = abi::REREG_TRANSLATION | abi::REREG_PD | abi::REREG_ACCESS;
     if request.flags == 0 || request.flags & !known != 0 {
         return fail(EINVAL);
     }
     let has = |flag| request.flags & flag != 0;
-    let before = *call.context.objects.mr(request.mr_handle)?;
-    let (mut region, mut pd) = (before.region, before.pd);
+    let Mr {
+        mut region, mut pd, ..
+    } = *context.objects.mr(request.mr_handle)?;
     if has(abi::REREG_TRANSLATION) {
         (region.start, region.length) = (request.start, request.length);
         region.iova = request.hca_va;
     }
     if has(abi::REREG_PD) {
         pd = request.pd_handle;
-        region.pd = call.context.objects.pd(pd)?;
+        region.pd = context.objects.pd(pd)?;
     }
     if has(abi::REREG_ACCESS) {
         region.access = Access::from_bits_retain(request.access_flags);
     }
-    let (uid, pages) = (call.context.owner.uid, pages(region.start, region.length));
+    Ok((region, pd))
+}
+
+/// Whether the memory of a region serves for what it is to become, too.
+fn is_enough(before: &Region, after: &Region) -> bool {
+    let is_same = (before.start, before.length) == (after.start, after.length);
+    let writes = |region: &Region| region.access.contains(Access::LOCAL_WRITE);
+    is_same && (writes(before) || !writes(after))
+}
+
+/// Changes a region, which gets another key. `EINVAL`: no change, an unknown one, or as for REG_MR.
+/// `EBUSY`: a memory window is bound to it. `ENOMEM`: the limit of the user's pages; those of
+/// before count as well. `EFAULT`: as for REG_MR.
+pub fn rereg_mr(call: &mut Call<'_>) -> Result<()> {
+    let request: abi::ReregMr = call.request()?;
+    let (region, pd) = changed_region(call.context, &request)?;
+    let before = *call.context.objects.mr(request.mr_handle)?;
+    keys::check(&region).map_err(refused)?;
+    let memory = take_pages(call, &region)?;
+    let (uid, pages) = (
+        call.context.owner.uid,
+        pages::count(region.start, region.length),
+    );
     call.shared.accounts.charge(uid, Kind::LockedPages, pages)?;
-    let core = &mut call.context.core;
-    let key = match core.reregister(&mut Unconnected, before.key, region) {
+    let Engine { core, lanes, .. } = &mut call.context.engine;
+    let stays = lanes.memory.holds(before.key) && is_enough(&before.region, &region);
+    let registered = usable(region, memory.is_some() || stays);
+    let key = match core.reregister(lanes, before.key, registered) {
         Ok(key) => key,
         Err(error) => {
             release(call.shared, call.context, pages);
             return Err(refused(error));
         }
     };
+    let former = lanes.memory.remove(before.key).filter(|_| stays);
+    match (memory, former) {
+        (Some(memory), _) => keep(call.context, key, memory),
+        (None, Some(former)) => {
+            let first = before.region.start - before.region.start % pages::PAGE;
+            lanes.memory.insert(key, first as usize, former);
+        }
+        (None, None) => {}
+    }
     release(call.shared, call.context, before.pages);
     let shown = shown::<abi::ReregMr>(call, key);
     *call.context.objects.mr_mut(request.mr_handle)? = Mr {
@@ -168,8 +266,9 @@ pub fn dereg_mr(call: &mut Call<'_>) -> Result<()> {
 
 pub fn end_mr(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<()> {
     let mr = *context.objects.mr(handle)?;
-    let core = &mut context.core;
-    core.deregister(&mut Unconnected, mr.key).map_err(refused)?;
+    let Engine { core, lanes, .. } = &mut context.engine;
+    core.deregister(lanes, mr.key).map_err(refused)?;
+    lanes.memory.remove(mr.key);
     release(shared, context, mr.pages);
     remove(shared, context, handle);
     Ok(())
@@ -189,15 +288,20 @@ pub fn alloc_mw(call: &mut Call<'_>) -> Result<()> {
         2 => WindowType::Two,
         _ => return fail(EINVAL),
     };
-    let rkey = call.context.core.alloc_mw(pd, kind).map_err(refused)?;
+    let rkey = call
+        .context
+        .engine
+        .core
+        .alloc_mw(pd, kind)
+        .map_err(refused)?;
     match call.insert(Object::Mw(rkey)) {
         Ok(mw_handle) => {
             call.answer(&abi::AllocMwAnswer { mw_handle, rkey });
             Ok(())
         }
         Err(error) => {
-            let core = &mut call.context.core;
-            core.dealloc_mw(&mut Unconnected, rkey).map_err(refused)?;
+            let Engine { core, lanes, .. } = &mut call.context.engine;
+            core.dealloc_mw(lanes, rkey).map_err(refused)?;
             Err(error)
         }
     }
@@ -210,8 +314,8 @@ pub fn dealloc_mw(call: &mut Call<'_>) -> Result<()> {
 
 pub fn end_mw(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<()> {
     let key = context.objects.mw(handle)?;
-    let core = &mut context.core;
-    core.dealloc_mw(&mut Unconnected, key).map_err(refused)?;
+    let Engine { core, lanes, .. } = &mut context.engine;
+    core.dealloc_mw(lanes, key).map_err(refused)?;
     remove(shared, context, handle);
     Ok(())
 }

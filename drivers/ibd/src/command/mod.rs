@@ -11,6 +11,7 @@ mod srq;
 
 use alloc::vec::Vec;
 
+use client_memory::borrow::Wanted;
 use syscall::error::{EINVAL, EOPNOTSUPP, Error, Result};
 use verbs_abi::command::Command;
 use verbs_abi::frame::Frame;
@@ -244,6 +245,12 @@ pub fn execute(
         answer.resize(room, 0);
     }
     (answer, result)
+}
+
+/// The pages that a command is about to register, if it is one that does and may succeed.
+pub fn wanted_pages(context: &Context, bytes: &[u8], is_exact: bool) -> Option<Wanted> {
+    let (frame, _) = find(context, bytes, is_exact).ok()?;
+    memory::wanted(context, &frame)
 }
 
 /// The frame of a command, and the row of the table for it.

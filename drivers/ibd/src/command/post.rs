@@ -57,6 +57,18 @@ fn requests<T: FromBytes>(
     Ok(found)
 }
 
+/// The element for the rules: without the daemon's way to its memory no region has its key.
+fn usable(call: &Call<'_>, segment: Segment) -> Segment {
+    const OF_NOTHING: u32 = 0;
+    match call.context.engine.lanes.memory.holds(segment.key) {
+        true => segment,
+        false => Segment {
+            key: OF_NOTHING,
+            ..segment
+        },
+    }
+}
+
 fn segment(bytes: &[u8]) -> Option<Segment> {
     let element = abi::Element::read_from_bytes(bytes).ok()?;
     Some(Segment {
@@ -97,14 +109,14 @@ fn number(call: &Call<'_>, handle: u32) -> Result<u32> {
 pub fn send(call: &mut Call<'_>) -> Result<()> {
     let request: abi::PostSend = call.request()?;
     let number = number(call, request.qp_handle)?;
-    let view = call.context.core.query_qp(number).map_err(refused)?;
+    let view = call.context.engine.core.query_qp(number).map_err(refused)?;
     let is_datagram = view.init.kind == QpType::Ud;
     let counts = (request.wr_count, request.sge_count, request.wqe_size);
     let list = call.frame.behind::<abi::PostSend>();
     let list = requests(list, counts, |request: &abi::SendRequest| request.num_sge)?;
     post(call, list, |call, (request, segments)| {
         let request = send_request(call, is_datagram, &request, segments)?;
-        let core = &mut call.context.core;
+        let core = &mut call.context.engine.core;
         core.post_send(number, request).map_err(refused)
     })
 }
@@ -123,6 +135,7 @@ fn send_request(
     let [address, first, second, last] = request.wr;
     let opcode = opcode.ok_or(Error::new(EINVAL))?;
     let key = if opcode.is_atomic() { last } else { first };
+    let segments = segments.into_iter().map(|segment| usable(call, segment));
     let mut datagram = Datagram::default();
     if is_datagram {
         // An address handle and a number of 32 bits each, then a key.
@@ -137,7 +150,7 @@ fn send_request(
         id: request.wr_id,
         opcode,
         flags: flags.ok_or(Error::new(EINVAL))?,
-        data: Data::Segments(segments),
+        data: Data::Segments(segments.collect()),
         immediate: request.imm_data,
         remote: Remote {
             address,
@@ -157,7 +170,7 @@ pub fn receive(call: &mut Call<'_>) -> Result<()> {
     let number = number(call, request.handle)?;
     let list = receives(call, &request)?;
     post(call, list, |call, request| {
-        let core = &mut call.context.core;
+        let core = &mut call.context.engine.core;
         core.post_recv(number, request).map_err(refused)
     })
 }
@@ -168,7 +181,7 @@ pub fn srq_receive(call: &mut Call<'_>) -> Result<()> {
     let id = call.context.objects.srq(request.handle)?.id;
     let list = receives(call, &request)?;
     post(call, list, |call, request| {
-        let core = &mut call.context.core;
+        let core = &mut call.context.engine.core;
         core.post_srq_recv(id, request).map_err(refused)
     })
 }
@@ -181,7 +194,10 @@ fn receives(call: &Call<'_>, request: &abi::PostRecv) -> Result<Vec<ReceiveReque
     })?;
     let receives = list.into_iter().map(|(request, segments)| ReceiveRequest {
         id: request.wr_id,
-        segments,
+        segments: segments
+            .into_iter()
+            .map(|segment| usable(call, segment))
+            .collect(),
     });
     Ok(receives.collect())
 }

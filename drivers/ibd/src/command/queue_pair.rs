@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 
-use syscall::error::{EBUSY, EINVAL, EOPNOTSUPP, EPERM, Error, Result};
+use syscall::error::{EBUSY, EINVAL, ENOMEM, EOPNOTSUPP, EPERM, Error, Result};
 use verbs_abi::records as abi;
 use verbs_core::attributes::Attributes;
 use verbs_core::table::Id;
@@ -110,11 +110,16 @@ fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateQpAnswer> {
         xrcd: parts.xrcd,
     };
     let number = match wanted.number {
-        None => call.shared.take_number()?,
+        None => take_number(call, &init)?,
         Some(number) if (FIRST_LIBRARY_QPN..=LAST_QPN).contains(&number) => number,
         Some(_) => return fail(EINVAL),
     };
-    let created = call.context.core.create_qp(number, init).map_err(refused);
+    let created = call
+        .context
+        .engine
+        .core
+        .create_qp(number, init)
+        .map_err(refused);
     let qp = Qp {
         number,
         user_handle: wanted.user_handle,
@@ -138,12 +143,16 @@ fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateQpAnswer> {
             inserted
         });
         if inserted.is_err() {
-            call.context.core.destroy_qp(number).map_err(refused)?;
+            call.context
+                .engine
+                .core
+                .destroy_qp(number)
+                .map_err(refused)?;
         }
         inserted
     });
     if inserted.is_err() {
-        call.shared.return_number(number);
+        call.context.engine.give_back(number);
     }
     Ok(abi::CreateQpAnswer {
         qp_handle: inserted?,
@@ -155,6 +164,44 @@ fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<abi::CreateQpAnswer> {
         max_inline_data: wanted.capacity.inline,
         reserved: 0,
     })
+}
+
+/// A number for a queue pair that the daemon runs, at a port of its protection domain. Peers of the
+/// receiving half of an XRC connection reach the memory of the domain of a shared receive queue.
+///
+/// # Errors
+/// `EINVAL`: there is no protection domain. `ENOMEM`.
+fn take_number(call: &mut Call<'_>, init: &QpInit) -> Result<u32> {
+    let pd = match init.xrcd {
+        None => init.pd,
+        Some(xrcd) => domain_of(call.context, xrcd).ok_or(Error::new(EINVAL))?,
+    };
+    let engine = &mut call.context.engine;
+    if let Some(number) = engine.find_number(pd) {
+        return Ok(number);
+    }
+    let port = call.shared.take_port(call.context.owner.uid)?;
+    engine.listen_at(port, pd);
+    engine.find_number(pd).ok_or(Error::new(ENOMEM))
+}
+
+/// The protection domain of a shared receive queue of an XRC domain, else any of the context.
+fn domain_of(context: &Context, xrcd: Id) -> Option<Id> {
+    let of_queue = |object: &Object| match object {
+        Object::Srq(srq) => {
+            let queue = context.engine.core.srq(srq.id).ok()?;
+            let is_its = queue.xrc.is_some_and(|xrc| xrc.domain == xrcd);
+            is_its.then_some(queue.pd)
+        }
+        _ => None,
+    };
+    let any = |object: &Object| match object {
+        Object::Pd(pd) => Some(*pd),
+        _ => None,
+    };
+    let mut objects = context.objects.iter().map(|(_, object)| object);
+    let found = objects.find_map(of_queue);
+    found.or_else(|| context.objects.iter().find_map(|(_, object)| any(object)))
 }
 
 /// Places for elements of work requests: of a queue pair that the daemon runs.
@@ -250,7 +297,12 @@ pub fn open_qp(call: &mut Call<'_>) -> Result<()> {
 pub fn query_qp(call: &mut Call<'_>) -> Result<()> {
     let request: abi::QueryQp = call.request()?;
     let qp = call.context.objects.qp(request.qp_handle)?;
-    let view = call.context.core.query_qp(qp.number).map_err(refused)?;
+    let view = call
+        .context
+        .engine
+        .core
+        .query_qp(qp.number)
+        .map_err(refused)?;
     let (attributes, capacity) = (&view.attributes, &view.init.capacity);
     let is_draining = view.state == QpState::Sqd && view.queued.0 > 0;
     let answer = abi::QueryQpAnswer {
@@ -347,8 +399,11 @@ fn modify(call: &mut Call<'_>, request: &abi::ModifyQp, known: AttributeMask) ->
     if named(AttributeMask::QKEY) && is_privileged {
         return fail(EPERM);
     }
-    let modified = call.context.core.modify_qp(number, &new, mask);
+    let modified = call.context.engine.core.modify_qp(number, &new, mask);
     modified.map_err(refused)?;
+    if number < FIRST_LIBRARY_QPN {
+        call.context.engine.follow(number, mask, new.state);
+    }
     let qp = call.context.objects.qp_mut(request.qp_handle)?;
     if named(AttributeMask::AV) {
         qp.destination = request.dest;
@@ -393,8 +448,8 @@ pub fn end_qp(shared: &mut Shared, context: &mut Context, handle: u32) -> Result
         return fail(EBUSY);
     }
     let (number, slots) = (qp.number, qp.slots);
-    context.core.destroy_qp(number).map_err(refused)?;
-    shared.return_number(number);
+    context.engine.core.destroy_qp(number).map_err(refused)?;
+    context.engine.give_back(number);
     remove(shared, context, handle);
     release_slots(shared, context, slots);
     let (_, events) = context.forget_events(handle, None);

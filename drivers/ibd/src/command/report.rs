@@ -69,7 +69,7 @@ fn qp(context: &mut Context, totals: &mut Totals, report: &QpReport) -> bool {
     add(&mut totals.loaded_bytes, now, then);
     // Others than errors it has only by MODIFY_QP.
     if let Ok(Ok(state)) = u8::try_from(report.state).map(state_of) {
-        let _ = context.core.follow_state(number, state);
+        let _ = context.engine.core.follow_state(number, state);
     }
     true
 }

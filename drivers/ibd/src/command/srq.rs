@@ -31,7 +31,7 @@ struct Wanted {
 /// `EINVAL`: sizes. `ENOMEM`.
 fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<()> {
     let pd = call.context.objects.pd(wanted.pd)?;
-    let core = &mut call.context.core;
+    let core = &mut call.context.engine.core;
     let (max_wr, max_sge) = (wanted.max_wr, wanted.max_sge);
     let id = match wanted.xrc {
         Some(xrc) => core.create_xrc_srq(pd, xrc, max_wr, max_sge, wanted.limit),
@@ -64,7 +64,7 @@ fn create(call: &mut Call<'_>, wanted: &Wanted) -> Result<()> {
             Ok(())
         }
         Err(error) => {
-            call.context.core.destroy_srq(id).map_err(refused)?;
+            call.context.engine.core.destroy_srq(id).map_err(refused)?;
             Err(error)
         }
     }
@@ -117,7 +117,7 @@ pub fn modify_srq(call: &mut Call<'_>) -> Result<()> {
     if request.attr_mask & !(abi::SRQ_MAX_WR | abi::SRQ_LIMIT) != 0 {
         return fail(EINVAL);
     }
-    let core = &mut call.context.core;
+    let core = &mut call.context.engine.core;
     let (_, max_sge, limit) = core.srq(srq.id).map_err(refused)?.query();
     if request.attr_mask & abi::SRQ_LIMIT != 0 {
         core.set_srq_limit(srq.id, request.srq_limit)
@@ -129,7 +129,7 @@ pub fn modify_srq(call: &mut Call<'_>) -> Result<()> {
     let slots = u64::from(request.max_wr) * u64::from(max_sge);
     let counted = call.charge_slots(slots);
     let resized = counted.and_then(|()| {
-        let resized = call.context.core.resize_srq(srq.id, request.max_wr);
+        let resized = call.context.engine.core.resize_srq(srq.id, request.max_wr);
         if resized.is_err() {
             call.release_slots(slots);
         }
@@ -142,7 +142,7 @@ pub fn modify_srq(call: &mut Call<'_>) -> Result<()> {
             Ok(())
         }
         Err(error) => {
-            let core = &mut call.context.core;
+            let core = &mut call.context.engine.core;
             core.set_srq_limit(srq.id, limit).map_err(refused)?;
             Err(error)
         }
@@ -152,7 +152,7 @@ pub fn modify_srq(call: &mut Call<'_>) -> Result<()> {
 pub fn query_srq(call: &mut Call<'_>) -> Result<()> {
     let request: abi::QuerySrq = call.request()?;
     let id = call.context.objects.srq(request.srq_handle)?.id;
-    let queue = call.context.core.srq(id).map_err(refused)?;
+    let queue = call.context.engine.core.srq(id).map_err(refused)?;
     let (max_wr, max_sge, srq_limit) = queue.query();
     call.answer(&abi::QuerySrqAnswer {
         max_wr,
@@ -174,7 +174,7 @@ pub fn destroy_srq(call: &mut Call<'_>) -> Result<()> {
 /// Destroys a shared receive queue; the number of its events that were read.
 pub fn end_srq(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<u32> {
     let Srq { id, slots, .. } = *context.objects.srq(handle)?;
-    context.core.destroy_srq(id).map_err(refused)?;
+    context.engine.core.destroy_srq(id).map_err(refused)?;
     remove(shared, context, handle);
     release_slots(shared, context, slots);
     let (_, events) = context.forget_events(handle, None);
@@ -195,14 +195,14 @@ pub fn open_xrcd(call: &mut Call<'_>) -> Result<()> {
     if flags & O_CREAT == 0 {
         return fail(EINVAL);
     }
-    let xrcd = call.context.core.open_xrcd().map_err(refused)?;
+    let xrcd = call.context.engine.core.open_xrcd().map_err(refused)?;
     match call.insert(Object::Xrcd(xrcd)) {
         Ok(xrcd_handle) => {
             call.answer(&abi::OpenXrcdAnswer { xrcd_handle });
             Ok(())
         }
         Err(error) => {
-            call.context.core.close_xrcd(xrcd).map_err(refused)?;
+            call.context.engine.core.close_xrcd(xrcd).map_err(refused)?;
             Err(error)
         }
     }
@@ -216,7 +216,7 @@ pub fn close_xrcd(call: &mut Call<'_>) -> Result<()> {
 
 pub fn end_xrcd(shared: &mut Shared, context: &mut Context, handle: u32) -> Result<()> {
     let xrcd = context.objects.xrcd(handle)?;
-    context.core.close_xrcd(xrcd).map_err(refused)?;
+    context.engine.core.close_xrcd(xrcd).map_err(refused)?;
     remove(shared, context, handle);
     Ok(())
 }

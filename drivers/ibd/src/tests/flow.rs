@@ -442,6 +442,10 @@ fn a_datagram_to_nobody_is_dropped() {
     assert_eq!(fixture.run(&plain(PostSend, &request, 4)), Err(EINVAL));
     request[48..52].copy_from_slice(&AH.to_ne_bytes());
     assert!(fixture.run(&plain(PostSend, &request, 4)).is_ok());
+    // A connection is to be made, at once.
+    assert_eq!(poll(&mut fixture, CQ), []);
+    assert_eq!(fixture.device.next_look(), Some(0));
+    fixture.device.serve(0, |_, _| Ok(()));
     let found = poll(&mut fixture, CQ);
     let found: Vec<_> = found
         .iter()

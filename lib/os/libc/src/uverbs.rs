@@ -19,6 +19,12 @@ const DEVICE: &str = "/scheme/infiniband/uverbs";
 const EXECUTE: u64 = 1;
 const CHANNEL_NUMBER: u64 = 2;
 
+/// Sends the program's address space.
+const SEND_SPACE: u64 = 6;
+
+/// Commands that register memory: the device's daemon borrows its pages.
+const REG_MR: u32 = 9;
+const REREG_MR: u32 = 11;
 /// Commands with descriptors: in the answer those of the events and of a new channel, in the
 /// request that of the channel.
 const GET_CONTEXT: u32 = 0;
@@ -138,6 +144,23 @@ impl Command {
     }
 }
 
+unsafe extern "C" {
+    /// The descriptor of the current thread.
+    safe fn redox_cur_thrfd_v0() -> usize;
+}
+
+/// Sends the own address space to a device, for the command that follows. The daemon keeps it no
+/// longer than it looks for the pages that are registered.
+fn send_space(device: usize) -> Result<()> {
+    let space = fd::dup(redox_cur_thrfd_v0(), b"addrspace")?;
+    let sent = fd::send_fd(device, space, false, &[SEND_SPACE]);
+    if sent.is_err() {
+        // Whether the descriptor is still there depends on how far the call came.
+        let _ = fd::close(space);
+    }
+    sent.map(|_| ())
+}
+
 /// Gives a command to a device; the bytes of it.
 ///
 /// # Errors
@@ -152,6 +175,9 @@ pub unsafe fn write(number: c_int, bytes: &[u8]) -> Result<usize> {
         return Err(Error::new(EFAULT));
     }
     command.name_channel()?;
+    if [REG_MR, REREG_MR].contains(&command.number) {
+        send_space(device)?;
+    }
     let result = fd::call_rw(device, &mut command.payload, &[EXECUTE]);
     if result.is_ok() {
         command.make_descriptor(device)?;

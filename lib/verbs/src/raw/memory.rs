@@ -8,8 +8,8 @@ use verbs_core::table::Id;
 
 use super::{Backing, Context};
 use crate::daemon::{Daemon, Name};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::state::State;
 
 impl Context {
     /// Makes a protection domain.
@@ -18,13 +18,13 @@ impl Context {
     /// `NoMemory`.
     pub fn alloc_pd(&self) -> Result<Id> {
         let mut daemon = self.daemon();
-        let pd = self.lock().core.alloc_pd()?;
+        let pd = self.lock().engine.core.alloc_pd()?;
         let request = abi::AllocPd::default();
         let name = Name::Pd(pd);
         let made = daemon.make::<_, abi::AllocPdAnswer>(name, Command::AllocPd, &request, &[]);
         let mut state = self.lock();
         if let Err(error) = made {
-            state.core.dealloc_pd(pd)?;
+            state.engine.core.dealloc_pd(pd)?;
             return Err(error);
         }
         state.users.insert(pd, 0);
@@ -44,7 +44,7 @@ impl Context {
             Some(_) => return Err(Error::Busy),
         }
         state.close_lanes(pd);
-        state.core.dealloc_pd(pd)?;
+        state.engine.core.dealloc_pd(pd)?;
         state.users.remove(&pd);
         drop(state);
         daemon.end(Name::Pd(pd));
@@ -67,16 +67,17 @@ impl Context {
             pd_handle: daemon.handle(Name::Pd(region.pd))?,
             access_flags: region.access.bits(),
         };
-        let key = self.lock().core.register(region)?;
+        let key = self.lock().engine.core.register(region)?;
         let (name, command) = (Name::region(key), Command::RegMr);
         let made = daemon.make::<_, abi::RegMrAnswer>(name, command, &request, &[key, 0]);
         let mut state = self.lock();
         if let Err(error) = made {
-            let State { core, lanes, .. } = &mut *state;
+            let Engine { core, lanes, .. } = &mut state.engine;
             core.deregister(lanes, key)?;
             return Err(error);
         }
-        state.lanes.memory.insert(key, held);
+        let start = held.range().address();
+        state.engine.lanes.memory.insert(key, start, held);
         state.count(region.pd, 1);
         Ok(key)
     }
@@ -88,7 +89,7 @@ impl Context {
     pub fn deregister(&self, key: u32) -> Result<Backing> {
         let mut daemon = self.daemon();
         let mut state = self.lock();
-        let State { core, lanes, .. } = &mut *state;
+        let Engine { core, lanes, .. } = &mut state.engine;
         let pd = core.region(key).ok_or(Error::NotFound)?.pd;
         core.deregister(lanes, key)?;
         let held = lanes.memory.remove(key).ok_or(Error::NotFound)?;
@@ -111,12 +112,12 @@ impl Context {
         }
         let mut daemon = self.daemon();
         let state = self.lock();
-        let old = *state.core.region(key).ok_or(Error::NotFound)?;
-        state.core.check_unbound(key)?;
+        let old = *state.engine.core.region(key).ok_or(Error::NotFound)?;
+        state.engine.core.check_unbound(key)?;
         drop(state);
         rereg(&mut daemon, key, &new, keys::next_key(key))?;
         let mut state = self.lock();
-        let State { core, lanes, .. } = &mut *state;
+        let Engine { core, lanes, .. } = &mut state.engine;
         let fresh = match core.reregister(lanes, key, new) {
             Ok(fresh) => fresh,
             Err(error) => {
@@ -127,7 +128,8 @@ impl Context {
             }
         };
         let former = lanes.memory.remove(key).ok_or(Error::NotFound)?;
-        lanes.memory.insert(fresh, held.unwrap_or(former));
+        let held = held.unwrap_or(former);
+        lanes.memory.insert(fresh, held.range().address(), held);
         state.count(old.pd, -1);
         state.count(new.pd, 1);
         self.advance(&mut state);
@@ -136,7 +138,7 @@ impl Context {
 
     /// A memory region.
     pub fn region(&self, key: u32) -> Option<keys::Region> {
-        self.lock().core.region(key).copied()
+        self.lock().engine.core.region(key).copied()
     }
 
     /// Makes a memory window; its key.
@@ -153,12 +155,12 @@ impl Context {
             },
             ..abi::AllocMw::default()
         };
-        let key = self.lock().core.alloc_mw(pd, kind)?;
+        let key = self.lock().engine.core.alloc_mw(pd, kind)?;
         let name = Name::window(key);
         let made = daemon.make::<_, abi::AllocMwAnswer>(name, Command::AllocMw, &request, &[]);
         let mut state = self.lock();
         if let Err(error) = made {
-            let State { core, lanes, .. } = &mut *state;
+            let Engine { core, lanes, .. } = &mut state.engine;
             core.dealloc_mw(lanes, key)?;
             return Err(error);
         }
@@ -173,7 +175,7 @@ impl Context {
     pub fn dealloc_mw(&self, pd: Id, key: u32) -> Result<()> {
         let mut daemon = self.daemon();
         let mut state = self.lock();
-        let State { core, lanes, .. } = &mut *state;
+        let Engine { core, lanes, .. } = &mut state.engine;
         core.dealloc_mw(lanes, key)?;
         state.count(pd, -1);
         self.advance(&mut state);

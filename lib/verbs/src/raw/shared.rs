@@ -36,7 +36,11 @@ impl Context {
             max_sge,
             srq_limit: limit,
         };
-        let srq = self.lock().core.create_srq(pd, max_wr, max_sge, limit)?;
+        let srq = self
+            .lock()
+            .engine
+            .core
+            .create_srq(pd, max_wr, max_sge, limit)?;
         let name = Name::Srq(srq);
         let made = daemon.make::<_, abi::CreateSrqAnswer>(name, Command::CreateSrq, &request, &[]);
         self.keep_srq(srq, pd, user, made)
@@ -46,7 +50,7 @@ impl Context {
     fn keep_srq(&self, srq: Id, pd: Id, user: u64, made: Result<()>) -> Result<Id> {
         let mut state = self.lock();
         if let Err(error) = made {
-            state.core.destroy_srq(srq)?;
+            state.engine.core.destroy_srq(srq)?;
             return Err(error);
         }
         state.srqs.insert(srq, user);
@@ -60,7 +64,7 @@ impl Context {
     /// `NoMemory`.
     pub fn open_xrcd(&self) -> Result<Id> {
         let mut daemon = self.daemon();
-        let domain = self.lock().core.open_xrcd()?;
+        let domain = self.lock().engine.core.open_xrcd()?;
         let request = abi::OpenXrcd {
             response: 0,
             fd: -1,
@@ -70,7 +74,7 @@ impl Context {
         let made = daemon.make::<_, abi::OpenXrcdAnswer>(name, Command::OpenXrcd, &request, &[]);
         let mut state = self.lock();
         if let Err(error) = made {
-            state.core.close_xrcd(domain)?;
+            state.engine.core.close_xrcd(domain)?;
             return Err(error);
         }
         state.xrcds.insert(domain, None);
@@ -84,7 +88,7 @@ impl Context {
     pub fn close_xrcd(&self, domain: Id) -> Result<()> {
         let mut daemon = self.daemon();
         let mut state = self.lock();
-        state.core.close_xrcd(domain)?;
+        state.engine.core.close_xrcd(domain)?;
         state.xrcds.remove(&domain);
         drop(state);
         daemon.end(Name::Xrcd(domain));
@@ -117,7 +121,10 @@ impl Context {
         };
         let made = {
             let mut state = self.lock();
-            state.core.create_xrc_srq(pd, of, max_wr, max_sge, limit)
+            state
+                .engine
+                .core
+                .create_xrc_srq(pd, of, max_wr, max_sge, limit)
         };
         let srq = made?;
         let (name, command) = (Name::Srq(srq), Command::CreateXsrq);
@@ -137,8 +144,8 @@ impl Context {
     pub fn destroy_srq(&self, srq: Id) -> Result<()> {
         let mut daemon = self.daemon();
         let mut state = self.lock();
-        let pd = state.core.srq(srq)?.pd;
-        state.core.destroy_srq(srq)?;
+        let pd = state.engine.core.srq(srq)?.pd;
+        state.engine.core.destroy_srq(srq)?;
         state.srqs.remove(&srq);
         state.count(pd, -1);
         // Peers that have chosen it for a message are told.
@@ -165,7 +172,7 @@ impl Context {
         };
         daemon.ask::<_, ()>(Command::ModifySrq, &request)?;
         // The daemon has the same size, so this is not refused.
-        Ok(self.lock().core.set_srq_limit(srq, limit)?)
+        Ok(self.lock().engine.core.set_srq_limit(srq, limit)?)
     }
 
     /// Changes how many receives a shared receive queue holds.
@@ -186,7 +193,7 @@ impl Context {
         };
         let (former, ..) = self.query_srq(srq)?;
         ask(max_wr)?;
-        let resized = self.lock().core.resize_srq(srq, max_wr);
+        let resized = self.lock().engine.core.resize_srq(srq, max_wr);
         if let Err(error) = resized {
             // More receives are there, of which the daemon does not know.
             ask(former)?;
@@ -201,7 +208,7 @@ impl Context {
     /// `NotFound`.
     pub fn query_srq(&self, srq: Id) -> Result<(u32, u32, u32)> {
         let state = self.lock();
-        Ok(state.core.srq(srq)?.query())
+        Ok(state.engine.core.srq(srq)?.query())
     }
 
     /// Posts receives to a shared receive queue, up to the first that is refused; how many were
@@ -212,7 +219,9 @@ impl Context {
         requests: impl IntoIterator<Item = ReceiveRequest>,
     ) -> (usize, Result<()>) {
         let mut state = self.lock();
-        let posted = each(requests, |request| state.core.post_srq_recv(srq, request));
+        let posted = each(requests, |request| {
+            state.engine.core.post_srq_recv(srq, request)
+        });
         self.advance(&mut state);
         posted
     }

@@ -1,0 +1,389 @@
+//! The rules of verbs with the lanes of a context: how lanes come about, which queue pair uses
+//! which, and the way of datagrams. A library has one for its program; the device's daemon has one
+//! for each context, for the queue pairs that commands post to.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use scif::{NodeId, Port};
+use syscall::error::ENODEV;
+use syscall::flag::EventFlags;
+use verbs_core::address::{self, LanePeer};
+use verbs_core::context::{Context, Progress};
+use verbs_core::host::LaneId;
+use verbs_core::table::Id;
+use verbs_core::types::{AttributeMask, QpState, QpType};
+use verbs_core::{Destination, Event};
+
+use crate::lanes::Lanes;
+use crate::links::{Established, Key, Links, Pending};
+use crate::stream::Stream;
+
+/// How often an owner looks for what no event tells, in nanoseconds.
+const LOOK_NS: u64 = 100_000_000;
+/// How often it looks whether the driver lives.
+const LONGEST_NS: u64 = 1_000_000_000;
+
+/// See the module.
+pub struct Engine {
+    /// The objects, by the rules of verbs.
+    pub core: Context,
+    /// The lanes, and the registered memory.
+    pub lanes: Lanes,
+    /// Listeners, and connections in the making.
+    pub(crate) links: Links,
+    /// Destinations of datagrams that wait for a lane.
+    wanted: BTreeMap<Destination, Key>,
+    /// The lane for datagrams within the context.
+    own_datagrams: Option<LaneId>,
+    /// A connection is to be made.
+    pub(crate) wants_links: bool,
+    /// The work that is left.
+    pub left: Progress,
+    /// When connections were looked at last, and the time of the last turn.
+    looked_at: u64,
+    now: u64,
+}
+
+impl Engine {
+    /// One of a context of this node, without objects. `generation`: any number, best another one
+    /// than that of former contexts at the same ports.
+    pub fn new(node: NodeId, generation: u32) -> Self {
+        Self {
+            core: Context::new(generation),
+            lanes: Lanes::default(),
+            links: Links::new(node),
+            wanted: BTreeMap::new(),
+            own_datagrams: None,
+            wants_links: false,
+            left: Progress::default(),
+            looked_at: 0,
+            now: 0,
+        }
+    }
+
+    /// Receives, hands over and completes, once. `now`: nanoseconds of a clock that only goes
+    /// forward.
+    pub fn turn(&mut self, now: u64) {
+        self.now = now;
+        self.left = self.core.progress(&mut self.lanes, now);
+        self.left.is_busy |= self.lanes.have_local();
+    }
+
+    /// The next completion event or asynchronous event. To be asked for after each turn until there
+    /// is none: what becomes of lanes is looked after here.
+    pub fn next_event(&mut self) -> Option<Event> {
+        loop {
+            match self.core.next_event()? {
+                Event::LaneOver(lane) => self.lane_over(lane),
+                Event::LaneWanted(destination) => {
+                    self.want_datagrams(destination);
+                    // It may be there.
+                    self.left.is_busy = true;
+                }
+                event => return Some(event),
+            }
+        }
+    }
+
+    // ---- Lanes ----
+
+    fn lane_over(&mut self, lane: LaneId) {
+        self.own_datagrams.take_if(|own| *own == lane);
+        self.links.lanes.retain(|_, of| *of != lane);
+        self.lanes.remove(lane);
+    }
+
+    /// Follows a change of a queue pair: one that comes to RTR gets a lane to its peer as soon as
+    /// there is one, one that is reset wants none.
+    pub fn follow(&mut self, number: u32, mask: AttributeMask, state: QpState) {
+        if !mask.contains(AttributeMask::STATE) {
+            return;
+        }
+        let view = self.core.query_qp(number).ok();
+        match state {
+            QpState::Rtr => {
+                if let Some(view) = view.filter(|view| view.init.kind != QpType::Ud) {
+                    let node = view.attributes.dlid.wrapping_sub(1);
+                    self.want(number, Key::new(number, node, view.attributes.dest_qpn));
+                }
+            }
+            QpState::Reset => {
+                self.links.wants.remove(&number);
+            }
+            _ => {}
+        }
+    }
+
+    /// Has a queue pair use the lane to its peer, as soon as there is one.
+    fn want(&mut self, number: u32, key: Key) {
+        self.links.want(number, key);
+        self.wants_links = true;
+        if let Some(lane) = self.links.lanes.get(&key) {
+            // It may have the lane already.
+            let _ = self.core.attach(number, *lane);
+        } else if key.node == self.links.node {
+            self.join_own(key);
+        }
+    }
+
+    /// Makes a lane within the context.
+    fn join_own(&mut self, key: Key) {
+        let there = Key {
+            own: key.peer,
+            peer: key.own,
+            ..key
+        };
+        let domains = (self.links.domain(key.own), self.links.domain(key.peer));
+        let (Some(own), Some(peer)) = domains else {
+            return;
+        };
+        if key.own == key.peer {
+            let lane = self.lanes.insert_loop();
+            self.open(key, own, lane);
+            return;
+        }
+        let (one, other) = self.lanes.insert_pair();
+        self.open(key, own, one);
+        self.open(there, peer, other);
+    }
+
+    fn open(&mut self, key: Key, pd: Id, lane: LaneId) {
+        if self.core.open_lane(lane, pd).is_err() {
+            self.lanes.remove(lane);
+            return;
+        }
+        self.links.lanes.insert(key, lane);
+        for number in self.links.wanting(key) {
+            // It may have a lane that is about to end.
+            let _ = self.core.attach(number, lane);
+        }
+    }
+
+    /// Moves connections in the making on.
+    pub fn advance_links(&mut self, now: u64) {
+        for made in self.links.advance(now) {
+            match made {
+                Established::Domain(key, pd, endpoint) => {
+                    let lane = self.lanes.insert_stream(Stream::new(endpoint));
+                    self.open(key, pd, lane);
+                }
+                Established::Datagrams(key, endpoint) => {
+                    let lane = self.lanes.insert_stream(Stream::new(endpoint));
+                    self.open_datagrams(key, lane);
+                }
+                Established::Nothing(key) => self.answer(key, None),
+            }
+        }
+    }
+
+    /// Has an event queue report what is to be looked at, and nothing else: `subscribe` is its
+    /// call. While the owner polls no lane is. A file that the event queue refuses is looked at
+    /// again in the next turn; its driver's death ends a lane.
+    pub fn watch(
+        &mut self,
+        mut subscribe: impl FnMut(usize, EventFlags) -> syscall::error::Result<()>,
+        is_polled: bool,
+    ) {
+        for stream in self.lanes.streams() {
+            let mut wanted = EventFlags::EVENT_READ;
+            wanted.set(EventFlags::EVENT_WRITE, stream.wants_room);
+            if is_polled {
+                wanted = EventFlags::empty();
+            }
+            if stream.watched == wanted {
+                continue;
+            }
+            match subscribe(stream.fd(), wanted) {
+                Ok(()) => stream.watched = wanted,
+                Err(error) if error.errno == ENODEV => {
+                    stream.watched = wanted;
+                    stream.lose_driver();
+                    self.left.is_busy = true;
+                }
+                Err(_) => {}
+            }
+        }
+        for listening in &mut self.links.listeners {
+            let Some(listener) = listening.listener.as_ref() else {
+                continue;
+            };
+            if !listening.is_watched {
+                let watched = subscribe(listener.fd(), EventFlags::EVENT_READ);
+                // Of a dead driver accepting tells.
+                listening.is_watched =
+                    watched.map_or_else(|error| error.errno == ENODEV, |()| true);
+            }
+        }
+        for pending in &mut self.links.pending {
+            let (endpoint, is_watched, flags) = match pending {
+                Pending::Wanted { .. } => continue,
+                Pending::Connecting {
+                    endpoint,
+                    is_watched,
+                    ..
+                } => (endpoint, is_watched, EventFlags::EVENT_WRITE),
+                Pending::Accepted {
+                    endpoint,
+                    is_watched,
+                    ..
+                } => (endpoint, is_watched, EventFlags::EVENT_READ),
+            };
+            if !*is_watched {
+                *is_watched = subscribe(endpoint.fd(), flags).is_ok();
+            }
+        }
+    }
+
+    // ---- Datagrams ----
+
+    /// Finds a lane for datagrams, or begins to make one. The members of a group are those of the
+    /// own context, as long as nobody passes datagrams on.
+    fn want_datagrams(&mut self, destination: Destination) {
+        let key = address::node(destination.lid)
+            .map(|node| Key::datagrams(node, destination.qpn))
+            .filter(|key| !self.links.is_own(key.node, key.peer));
+        let lane = match key {
+            None => self.own_datagram_lane(),
+            Some(key) => match self.links.lanes.get(&key) {
+                Some(lane) => Some(*lane),
+                None => {
+                    if self.wanted.values().all(|of| *of != key) {
+                        self.links.want_datagrams(key);
+                        self.wants_links = true;
+                    }
+                    self.wanted.insert(destination, key);
+                    return;
+                }
+            },
+        };
+        // The lane is there.
+        let _ = self.core.route(destination, lane);
+    }
+
+    /// The lane for datagrams within the context.
+    fn own_datagram_lane(&mut self) -> Option<LaneId> {
+        if self.own_datagrams.is_none() {
+            let lane = self.lanes.insert_loop();
+            self.core.open_datagram_lane(lane).ok()?;
+            let own = address::lid(self.links.node);
+            self.core.set_lane_peer(lane, LanePeer::Port(own)).ok()?;
+            self.own_datagrams = Some(lane);
+        }
+        self.own_datagrams
+    }
+
+    fn open_datagrams(&mut self, key: Key, lane: LaneId) {
+        let peer = LanePeer::Port(address::lid(key.node));
+        let opened = self.core.open_datagram_lane(lane);
+        let told = opened.and_then(|()| self.core.set_lane_peer(lane, peer));
+        if told.is_err() {
+            self.lanes.remove(lane);
+            return;
+        }
+        // That of a peer that has connected leads back to nobody: it does not say its port.
+        if key.peer != 0 {
+            self.links.lanes.insert(key, lane);
+            self.answer(key, Some(lane));
+        }
+    }
+
+    /// Says to datagrams that wait by which lane they get to their destination.
+    fn answer(&mut self, key: Key, lane: Option<LaneId>) {
+        let core = &mut self.core;
+        self.wanted.retain(|destination, of| {
+            if *of == key {
+                // The lane is there.
+                let _ = core.route(*destination, lane);
+            }
+            *of != key
+        });
+    }
+
+    // ---- Ends ----
+
+    /// Tells the peers of lanes that nothing more comes: with the next turns, as they take it.
+    pub(crate) fn say_bye(&mut self, lanes: &[LaneId]) {
+        for lane in lanes {
+            // It may have ended by itself.
+            let _ = self.core.say_bye(*lane);
+        }
+    }
+
+    /// Ends lanes.
+    pub(crate) fn end_lanes(&mut self, lanes: &[LaneId]) {
+        for lane in lanes {
+            // It may have ended by itself.
+            let _ = self.core.end_lane(&mut self.lanes, *lane);
+        }
+    }
+
+    /// Ends the lanes and listeners of a protection domain that nothing else belongs to, and tells
+    /// the peers; the ports of the listeners.
+    pub fn close(&mut self, pd: Id) -> Vec<Port> {
+        let of = self.links.listeners.iter().filter(|of| of.pd == pd);
+        let ports = of.map(|of| of.port).collect();
+        let lanes = self.links.close(pd);
+        self.say_bye(&lanes);
+        // What there is no room for is not told.
+        self.turn(self.now);
+        self.end_lanes(&lanes);
+        ports
+    }
+
+    // ---- For an owner that chooses the ports ----
+
+    /// A number for a queue pair of a protection domain, at a listener that is there; `None`:
+    /// another one is needed.
+    pub fn find_number(&mut self, pd: Id) -> Option<u32> {
+        self.links.find_number(pd)
+    }
+
+    /// Has peers reach a protection domain at a port that nobody else binds, from the next
+    /// [`advance_links`](Self::advance_links) on.
+    pub fn listen_at(&mut self, port: Port, pd: Id) {
+        self.links.listen_at(port, pd);
+        self.wants_links = true;
+    }
+
+    /// Gives a number back.
+    pub fn give_back(&mut self, number: u32) {
+        self.links.give_back(number);
+    }
+
+    /// Whether a queue pair has a number of a protection domain's listeners.
+    pub fn is_used(&self, pd: Id) -> bool {
+        self.links.is_used(pd)
+    }
+
+    /// Whether there are lanes, or may be: then [`serve`](Self::serve) is to be called.
+    pub fn is_connected(&self) -> bool {
+        !self.links.listeners.is_empty()
+    }
+
+    /// When connections are to be looked at if no event tells of them, in nanoseconds.
+    pub fn next_look(&mut self) -> Option<u64> {
+        if self.wants_links || self.left.is_busy {
+            return Some(0);
+        }
+        let behind = |pause| self.looked_at.saturating_add(pause);
+        let is_short = self.links.has_unbound() || self.left.waits_for_room;
+        let short = is_short.then(|| behind(LOOK_NS));
+        // Drivers die without an event.
+        let has_lanes = self.lanes.streams().next().is_some();
+        let long = has_lanes.then(|| behind(LONGEST_NS));
+        let times = [self.links.next_try(), short, long];
+        times.into_iter().flatten().min()
+    }
+
+    /// Looks after connections, after an event of one or when it is time to. A
+    /// [`turn`](Self::turn) and [`watch`](Self::watch) are to follow.
+    pub fn serve(&mut self, now: u64) {
+        self.wants_links = false;
+        self.looked_at = now;
+        for stream in self.lanes.streams() {
+            stream.check();
+        }
+        self.advance_links(now);
+    }
+}
