@@ -103,8 +103,8 @@ impl Shared {
         }
     }
 
-    /// A port for a protection domain of a user. One that was given back is not given at once: peers
-    /// may still use it.
+    /// A port for a protection domain of a user. One that was given back is not given at once:
+    /// peers may still use it.
     ///
     /// # Errors
     /// `ENOMEM`: all are in use, or the user has too many.

@@ -149,8 +149,8 @@ impl Stream {
 
     // ---- Windows ----
 
-    /// Makes memory a window. `is_borrowed`: it is another program's, mapped here by a daemon, which
-    /// has counted its pages itself.
+    /// Makes memory a window. `is_borrowed`: it is another program's, mapped here by a daemon,
+    /// which has counted its pages itself.
     pub fn expose(
         &mut self,
         range: Range<'_>,
