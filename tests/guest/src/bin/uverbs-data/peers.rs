@@ -215,9 +215,10 @@ fn server() -> Checked {
     let (endpoint, _) = listener.accept().map_err(text("accept"))?;
     let context = Context::begun().map_err(text("open"))?;
     let end = End::new(&context, ALL)?;
-    end.receive(1, end.element(0, LENGTH, end.address.key))?;
     end.fill(2, 400_000, LENGTH)?;
-    end.connect_and(&endpoint)?;
+    meet(&end, &endpoint)?;
+    end.receive(1, end.element(0, LENGTH, end.address.key))?;
+    rendezvous(&endpoint, 1)?;
     end.expect(&[(1, OK)])?;
     end.has(1, 0, LENGTH)?;
     rendezvous(&endpoint, 2)?;
@@ -228,14 +229,6 @@ fn server() -> Checked {
     }
     rendezvous(&endpoint, 3)?;
     end.end()
-}
-
-impl End<'_> {
-    fn connect_and(&self, endpoint: &Endpoint) -> Checked<Address> {
-        let address = meet(self, endpoint)?;
-        rendezvous(endpoint, 1)?;
-        Ok(address)
-    }
 }
 
 /// The client of the server on this node; the exit status.
@@ -250,7 +243,8 @@ fn run(node: u16) -> Checked {
     let context = Context::begun().map_err(text("open"))?;
     let end = End::new(&context, ALL)?;
     end.fill(1, 0, LENGTH)?;
-    let peer = end.connect_and(&endpoint)?;
+    let peer = meet(&end, &endpoint)?;
+    rendezvous(&endpoint, 1)?;
     let send = Send {
         opcode: Opcode::Send,
         at: 0,
