@@ -16,12 +16,13 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use client_memory::retire::Retired;
 use runtime::thread;
 use scif::bypass::{Bypass, Waiting};
+use syscall::flag::UPPER_FDTBL_TAG;
 
 use crate::user;
 
 /// Descriptors in a row of the table.
 const ROW: usize = 256;
-/// Rows, made when one of their numbers is used: for all descriptors a process can have.
+/// Rows, made when one of their numbers is used: for all descriptors a process can have in a table.
 const ROWS: usize = 256;
 
 /// Names how blocking calls wait: `poll` or `sleep`; anything else is a bit of both.
@@ -39,10 +40,24 @@ struct Slot {
     retired: Retired<usize>,
 }
 
-static TABLE: [spin::Once<Box<[Slot]>>; ROWS] = [const { spin::Once::new() }; ROWS];
+type Table = [spin::Once<Box<[Slot]>>; ROWS];
+
+/// For the numbers that programs see.
+static TABLE: Table = [const { spin::Once::new() }; ROWS];
+/// For those that libraries keep to themselves.
+static UPPER: Table = [const { spin::Once::new() }; ROWS];
+
+/// The table that a number is in, and its place there.
+fn place(number: usize) -> (&'static Table, usize) {
+    match number & UPPER_FDTBL_TAG {
+        0 => (&TABLE, number),
+        tag => (&UPPER, number & !tag),
+    }
+}
 
 fn slot(number: usize) -> Option<&'static Slot> {
-    let row = TABLE.get(number / ROW)?;
+    let (table, number) = place(number);
+    let row = table.get(number / ROW)?;
     let empty = || Slot {
         bypass: AtomicPtr::new(null_mut()),
         retired: Retired::default(),
@@ -164,10 +179,17 @@ pub fn release_stale(number: usize) {
 /// For the C library: the number is about to mean something else.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_forget(number: c_int) {
-    let Some(row) = usize::try_from(number).ok().and_then(|number| {
-        let row = TABLE.get(number / ROW)?.get()?;
-        row.get(number % ROW)
-    }) else {
+    if let Ok(number) = usize::try_from(number) {
+        forget(number);
+    }
+}
+
+/// Lets go of the data path of a number that is about to mean something else. Calls of other
+/// threads on it end.
+pub fn forget(number: usize) {
+    let (table, number) = place(number);
+    let row = table.get(number / ROW).and_then(spin::Once::get);
+    let Some(row) = row.and_then(|row| row.get(number % ROW)) else {
         return;
     };
     let old = row.bypass.swap(null_mut(), Ordering::SeqCst);
@@ -198,7 +220,7 @@ extern "C" fn skiff_scif_after_fork(in_child: bool) {
     if !in_child {
         return;
     }
-    for row in TABLE.iter().filter_map(spin::Once::get) {
+    for row in TABLE.iter().chain(&UPPER).filter_map(spin::Once::get) {
         for slot in row {
             let bypass = slot.bypass.swap(null_mut(), Ordering::SeqCst);
             if !bypass.is_null() {

@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::time::Duration;
 
-use runtime::sync::Mutex;
+use libscif::table;
 use runtime::time::Instant;
 use scif::raw;
 use scif_abi::PortId;
@@ -17,7 +17,8 @@ use syscall::error::{
 use crate::address::{self, AF_INET, Address};
 use crate::options::Options;
 use crate::socket::{self, Phase, Socket};
-use crate::transfer::{Waiting, event};
+use crate::transfer::Waiting;
+use crate::transfers::Transfers;
 use crate::{Result, errors, greetings, messages, node, transfers};
 
 const AF_UNSPEC: u16 = 0;
@@ -49,26 +50,39 @@ pub fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
     if domain != c_int::from(AF_INET) {
         return Err(EAFNOSUPPORT);
     }
-    let socket = match (kind & !flags, protocol) {
-        (SOCK_STREAM, 0 | IPPROTO_TCP) => Socket::default(),
-        (SOCK_SEQPACKET, 0 | transfers::LEVEL) => Socket::for_transfers(),
+    let has_transfers = match (kind & !flags, protocol) {
+        (SOCK_STREAM, 0 | IPPROTO_TCP) => false,
+        (SOCK_SEQPACKET, 0 | transfers::LEVEL) => true,
         (_, transfers::LEVEL) => return Err(EPROTOTYPE),
         (SOCK_STREAM | SOCK_SEQPACKET, _) => return Err(EPROTONOSUPPORT),
         _ => return Err(ESOCKTNOSUPPORT),
     };
-    give(raw::open()?, socket, flags)
+    give(raw::open()?, flags, |socket| match has_transfers {
+        true => socket.with_transfers(Transfers::default()),
+        false => socket,
+    })
 }
 
 /// Gives an endpoint to C as a socket, with flags of `socket` or `accept4`.
-fn give(index: usize, socket: Socket, flags: c_int) -> Result<c_int> {
+fn give(index: usize, flags: c_int, kind: impl FnOnce(Socket) -> Socket) -> Result<c_int> {
     let is_nonblocking = flags & NONBLOCK != 0;
-    if is_nonblocking && let Err(error) = raw::set_nonblocking(index, true) {
-        // The first error is the one to tell.
-        let _ = raw::close(index);
-        return Err(error);
+    let prepared = Socket::new(index).and_then(|socket| {
+        if is_nonblocking {
+            raw::set_nonblocking(index, true)?;
+        }
+        Ok(kind(socket))
+    });
+    match prepared {
+        Ok(socket) => {
+            socket.set_nonblocking(is_nonblocking);
+            Ok(socket::opened(index, socket, flags & CLOEXEC != 0))
+        }
+        Err(error) => {
+            // The first error is the one to tell.
+            let _ = raw::close(index);
+            Err(error)
+        }
     }
-    socket.set_nonblocking(is_nonblocking);
-    Ok(socket::opened(index, socket, flags & CLOEXEC != 0))
 }
 
 /// `bind`.
@@ -157,8 +171,9 @@ pub fn accept(number: c_int, flags: c_int) -> Result<(c_int, Address)> {
             raw::close(new)?;
             continue;
         }
-        let accepted = Socket::connected(socket.options.lock().clone());
-        return Ok((give(new, accepted, flags)?, address_of(peer)));
+        let options = socket.options.lock().clone();
+        let number = give(new, flags, |accepted| accepted.connected(options))?;
+        return Ok((number, address_of(peer)));
     }
 }
 
@@ -180,14 +195,14 @@ fn accept_set_up(index: usize, listener: &Socket, flags: c_int) -> Result<(c_int
         let next = greetings::next(index, listener);
         match next {
             Ok(accepted) => {
-                let mut socket = Socket::connected(listener.options.lock().clone());
-                let inherited = listener
-                    .transfers
-                    .as_ref()
-                    .map(|chosen| chosen.lock().inherited());
-                socket.transfers = inherited.map(Mutex::new);
-                socket.set_established(accepted.established);
-                let number = give(accepted.file.into_raw(), socket, flags)?;
+                let options = listener.options.lock().clone();
+                let chosen = listener.transfers.as_ref().ok_or(EINVAL)?;
+                let transfers = chosen.lock().inherited();
+                let number = give(accepted.file.into_raw(), flags, |socket| {
+                    let socket = socket.connected(options).with_transfers(transfers);
+                    socket.set_established(accepted.established);
+                    socket
+                })?;
                 return Ok((number, address_of(accepted.peer)));
             }
             Err(EAGAIN) => {}
@@ -198,12 +213,21 @@ fn accept_set_up(index: usize, listener: &Socket, flags: c_int) -> Result<(c_int
         }
         // Not for long, as no event says that the listener was closed.
         let part = waiting.at_most(LONGEST_WAIT);
-        match part.wait(index, event::IN) {
+        match wait_for_set_up(index, listener, part) {
             Ok(()) => {}
             Err(EAGAIN) if !waiting.is_over() => {}
             Err(error) => return Err(ended(listener).unwrap_or(error)),
         }
     }
+}
+
+/// Waits until a connection is set up, or another one is to be watched for that.
+fn wait_for_set_up(index: usize, listener: &Socket, waiting: Waiting) -> Result<()> {
+    let mut watched = alloc::vec![index];
+    watched.extend(greetings::descriptors(listener));
+    waiting.wait(&watched, || {
+        greetings::is_ready(index, listener) || greetings::descriptors(listener) != watched[1..]
+    })
 }
 
 /// The address of an end of a connection.
@@ -318,7 +342,7 @@ pub fn shutdown(number: c_int, how: c_int) -> Result<()> {
         is_over = !was_over && state.is_read_shut && state.is_write_shut;
     });
     if is_over || phase == Phase::Listening && how != SHUT_WR {
-        crate::files::release(index);
+        table::forget(index);
         // An endpoint that has gone needs nothing more.
         let _ = raw::shutdown(index);
     } else if finishes {
@@ -345,7 +369,7 @@ pub fn pair(domain: c_int, kind: c_int, protocol: c_int) -> Result<[c_int; 2]> {
     let closed = raw::close(listener);
     let [first, second] = result?;
     closed?;
-    let connected = |index| give(index, Socket::connected(Options::default()), flags);
+    let connected = |index| give(index, flags, |socket| socket.connected(Options::default()));
     let first = connected(first);
     let second = connected(second);
     match (first, second) {

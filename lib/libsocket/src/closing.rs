@@ -1,5 +1,8 @@
 //! Closing: the end of a socket's descriptor.
 
+use alloc::sync::Arc;
+
+use libscif::table;
 use runtime::sync::Mutex;
 use scif::raw;
 
@@ -7,38 +10,36 @@ use crate::messages;
 use crate::socket::{self, Phase};
 use crate::transfers::Transfers;
 
-/// Forgets a descriptor that is about to be closed. Calls of other threads go on with what they
-/// have, but a listener's end, and a connection's with the bypass.
+/// Forgets a descriptor that is about to be closed. With the last one end the calls that other
+/// threads are in.
 pub fn close(index: usize) {
-    let Some(socket) = socket::get(index) else {
+    let Some(socket) = socket::take(index) else {
         return;
     };
-    let is_last = socket.drop_descriptor();
-    if is_last {
-        let state = socket.state();
-        let is_open = state.phase == Phase::Connected && !state.is_write_shut;
-        if is_open && socket.transfers.is_some() {
-            messages::end(index, &socket);
-        }
-        socket.update(|state| state.is_closed = true);
+    if !socket.drop_descriptor() {
+        return;
     }
-    socket::take(index);
-    let has_bypass = |transfers: &Mutex<Transfers>| transfers.lock().has_bypass();
-    let is_shared = match socket.state().phase {
-        Phase::Listening => true,
-        Phase::Connected => socket.transfers.as_ref().is_some_and(has_bypass),
-        _ => false,
-    };
-    if is_last && is_shared {
-        // A channel that is attached has memory of the peer mapped: SCIF's connection ends when it
-        // is detached. The peer is to hear of it now.
-        let established = |transfers: &Mutex<Transfers>| transfers.lock().established().ok();
-        let established = socket.transfers.as_ref().and_then(established);
-        if let Some(link) = established.and_then(|established| established.link) {
-            link.say_end();
-        }
-        // Threads that wait in `accept`, and the bypass, keep the file open, so closing alone would
-        // end nothing. What has gone already needs nothing more.
-        let _ = raw::shutdown(index);
+    let number = socket.number();
+    let state = socket.state();
+    let is_connected = state.phase == Phase::Connected;
+    if is_connected && !state.is_write_shut && socket.transfers.is_some() {
+        messages::end(number, &socket);
+    }
+    socket.update(|state| state.is_closed = true);
+    // A channel that is attached has memory of the peer mapped: SCIF's connection ends when it is
+    // detached. The peer is to hear of it now.
+    let established = |transfers: &Mutex<Transfers>| transfers.lock().established().ok();
+    let established = socket.transfers.as_ref().and_then(established);
+    let link = established.and_then(|established| established.link);
+    if let Some(link) = &link {
+        link.say_end();
+    }
+    let is_in_use = Arc::strong_count(&socket) > 1;
+    let is_listening = state.phase == Phase::Listening;
+    if is_listening || is_connected && (is_in_use || link.is_some()) {
+        // Threads that are in calls, and the bypass, keep the file open, so closing alone would end
+        // nothing. What has gone already needs nothing more.
+        table::forget(number);
+        let _ = raw::shutdown(number);
     }
 }

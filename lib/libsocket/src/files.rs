@@ -1,5 +1,6 @@
 //! The functions that the C library calls for descriptors that are sockets.
 
+use alloc::vec::Vec;
 use core::ffi::c_int;
 
 use scif::raw::Range;
@@ -11,11 +12,6 @@ use crate::messages::Received;
 use crate::parts::{Part, parts_of};
 use crate::socket::{self, Socket};
 use crate::{Result, closing, greetings, messages, readiness, transfer};
-
-unsafe extern "C" {
-    /// Lets go of an endpoint's rings; in `libscif`.
-    safe fn skiff_scif_forget(number: c_int);
-}
 
 /// A result as the C library takes it: the value, or a negated error number.
 fn give(result: Result<usize>) -> isize {
@@ -133,7 +129,12 @@ extern "C" fn skiff_socket_readiness(number: c_int, events: c_int) -> c_int {
 unsafe extern "C" fn skiff_socket_watched(number: c_int, places: *mut c_int, most: usize) -> usize {
     // SAFETY: the caller's promise.
     let places = unsafe { core::slice::from_raw_parts_mut(places, most) };
-    socket::find(number).map_or(0, |(_, socket)| greetings::descriptors(&socket, places))
+    let watched =
+        socket::find(number).map_or(Vec::new(), |(_, socket)| greetings::descriptors(&socket));
+    let pairs = places.iter_mut().zip(watched);
+    pairs
+        .map(|(place, descriptor)| *place = descriptor as c_int)
+        .count()
 }
 
 /// `ioctl` with `FIONREAD`: the bytes that can be received, or a negated error number.
@@ -182,9 +183,4 @@ extern "C" fn skiff_socket_forget(number: c_int) {
     if let Ok(index) = usize::try_from(number) {
         closing::close(index);
     }
-}
-
-/// Lets go of a connection's rings; calls of other threads on them end.
-pub fn release(index: usize) {
-    skiff_scif_forget(index as c_int);
 }

@@ -2,8 +2,6 @@
 //! says nothing delays no other.
 
 use alloc::vec::Vec;
-use core::ffi::c_int;
-
 use libredox::Fd;
 use scif::raw;
 use syscall::error::{EAGAIN, EINVAL};
@@ -79,12 +77,8 @@ pub fn is_ready(number: usize, listener: &Socket) -> bool {
     taken.is_err() || states.any(|state| state != Ok(false))
 }
 
-/// Stores the descriptors of those connections that a listener is setting up, as far as there is
-/// room; how many.
-pub fn descriptors(listener: &Socket, places: &mut [c_int]) -> usize {
+/// The descriptors of those connections that a listener is setting up.
+pub fn descriptors(listener: &Socket) -> Vec<usize> {
     let greetings = listener.greetings.lock();
-    let pairs = places.iter_mut().zip(greetings.iter());
-    pairs
-        .map(|(place, greeting)| *place = greeting.descriptor() as c_int)
-        .count()
+    greetings.iter().map(Greeting::descriptor).collect()
 }

@@ -17,7 +17,7 @@ use syscall::error::{
 use crate::packet::{Progress, Unsent};
 use crate::parts::Part;
 use crate::socket::Socket;
-use crate::transfer::{Waiting, event, flag, wait_for_connection};
+use crate::transfer::{Waiting, flag, wait_for_connection};
 use crate::transfers::Transfers;
 use crate::{Result, errors};
 
@@ -95,6 +95,7 @@ pub fn send(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> Res
     }
     let frame = frame(parts)?;
     post(number, transfers, &frame, waiting).map_err(|error| match error {
+        _ if socket.state().is_closed => EBADF,
         EBADF | EINTR if socket.state().is_write_shut => EPIPE,
         error => errors::send(error, false),
     })?;
@@ -121,7 +122,7 @@ fn post(number: usize, transfers: &Mutex<Transfers>, frame: &[u8], waiting: Wait
             }
         }
         drop(kept);
-        match waiting.wait(number, event::OUT) {
+        match waiting.wait_for(number, Readiness::OUT) {
             Ok(()) => {}
             // The rest goes first with the next call.
             Err(_) if is_begun => return Ok(()),
@@ -160,12 +161,16 @@ pub fn receive(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> 
             }
             Ok(Progress::End) => return Ok(Received::default()),
             Ok(Progress::Incomplete) => {}
+            Err(_) if socket.state().is_closed => return Err(EBADF),
             Err(EBADF | EINTR) if socket.state().is_read_shut => return Ok(Received::default()),
             Err(syscall::ENODEV) => return Err(ECONNRESET),
             Err(error) => return Err(error),
         }
         drop(kept);
-        waiting.wait(number, event::IN)?;
+        // Another thread may have taken the bytes of the message in.
+        waiting.wait(&[number], || {
+            readiness(number, transfers).map_or(true, |found| !Readiness::OUT.contains(found))
+        })?;
     }
 }
 

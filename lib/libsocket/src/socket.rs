@@ -3,12 +3,16 @@
 //! A socket is the file of a SCIF endpoint and what this module keeps of it: everything that
 //! sockets have and endpoints have not. Descriptors that `dup` made share it. A program that
 //! inherited an endpoint's descriptor gets a fresh one with its first call of a socket function.
+//!
+//! Calls use a descriptor that the socket has for itself. The program's may be closed while another
+//! thread is in a call, and its number may mean another file before the call has ended.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use libscif::table;
 use runtime::sync::Mutex;
 use runtime::time::Instant;
 use scif::raw;
@@ -56,9 +60,20 @@ pub struct State {
     pub is_closed: bool,
 }
 
+/// A descriptor that programs do not see.
+struct Hidden(usize);
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        table::forget(self.0);
+        // It is closed in any case.
+        let _ = runtime::fd::close(self.0);
+    }
+}
+
 /// A socket.
-#[derive(Default)]
 pub struct Socket {
+    file: Hidden,
     state: Mutex<State>,
     /// The descriptors of this process that share it.
     descriptors: AtomicUsize,
@@ -79,25 +94,44 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// A socket of Scheduled Transfers.
-    pub fn for_transfers() -> Self {
+    /// A socket of the endpoint behind a descriptor.
+    ///
+    /// # Errors
+    /// `EBADF`, `EMFILE`.
+    pub fn new(index: usize) -> Result<Self> {
+        let file = runtime::fd::dup_upper(index, b"").map_err(|error| error.errno)?;
+        Ok(Self {
+            file: Hidden(file),
+            state: Mutex::default(),
+            descriptors: AtomicUsize::new(0),
+            is_nonblocking: AtomicBool::new(false),
+            options: Mutex::default(),
+            peeked: Mutex::default(),
+            has_peeked: AtomicBool::new(false),
+            transfers: None,
+            greetings: Mutex::default(),
+            is_establishing: AtomicBool::new(false),
+        })
+    }
+
+    /// The same as a socket of Scheduled Transfers.
+    pub fn with_transfers(self, transfers: Transfers) -> Self {
         Self {
-            transfers: Some(Mutex::default()),
-            ..Self::default()
+            transfers: Some(Mutex::new(transfers)),
+            ..self
         }
     }
 
-    /// A socket of a connection that is there.
-    pub fn connected(options: Options) -> Self {
-        let state = State {
-            phase: Phase::Connected,
-            ..State::default()
-        };
-        Self {
-            state: Mutex::new(state),
-            options: Mutex::new(options),
-            ..Self::default()
-        }
+    /// The same as the end of a connection that is there.
+    pub fn connected(self, options: Options) -> Self {
+        self.update(|state| state.phase = Phase::Connected);
+        *self.options.lock() = options;
+        self
+    }
+
+    /// The descriptor that calls use.
+    pub fn number(&self) -> usize {
+        self.file.0
     }
 
     /// The state at this moment.
@@ -221,16 +255,16 @@ pub fn after_fork(in_child: bool) {
     unsafe { TABLE.force_unlock() };
 }
 
-/// The socket of a descriptor, and the descriptor as the system takes it.
+/// The socket of a descriptor, and the descriptor that calls on it use.
 ///
 /// # Errors
 /// `EBADF`, `ENOTSOCK`.
 pub fn find(number: c_int) -> Result<(usize, Arc<Socket>)> {
     let index = usize::try_from(number).map_err(|_| EBADF)?;
     if let Some(Some(socket)) = TABLE.lock().get(index) {
-        return Ok((index, Arc::clone(socket)));
+        return Ok((socket.number(), Arc::clone(socket)));
     }
-    adopt(number, index).map(|socket| (index, socket))
+    adopt(number, index).map(|socket| (socket.number(), socket))
 }
 
 /// A socket for an endpoint that another program made, or `scif_open`.
@@ -241,10 +275,10 @@ fn adopt(number: c_int, index: usize) -> Result<Arc<Socket>> {
     if !is_endpoint {
         return Err(ENOTSOCK);
     }
-    let socket = match raw::peer(index) {
-        Ok(_) => Socket::connected(Options::default()),
-        Err(_) => Socket::default(),
-    };
+    let mut socket = Socket::new(index)?;
+    if raw::peer(index).is_ok() {
+        socket = socket.connected(Options::default());
+    }
     socket.set_nonblocking(flags & O_NONBLOCK != 0);
     let socket = Arc::new(socket);
     insert(index, Arc::clone(&socket));
@@ -270,14 +304,7 @@ pub fn opened(index: usize, socket: Socket, close_on_exec: bool) -> c_int {
     number
 }
 
-/// The socket of a descriptor of the system, if it is one that is known.
-pub fn get(index: usize) -> Option<Arc<Socket>> {
-    TABLE.lock().get(index).cloned().flatten()
-}
-
-/// Forgets the socket of a descriptor.
-pub fn take(index: usize) {
-    if let Some(place) = TABLE.lock().get_mut(index) {
-        *place = None;
-    }
+/// Takes the socket of a descriptor out of the table.
+pub fn take(index: usize) -> Option<Arc<Socket>> {
+    TABLE.lock().get_mut(index)?.take()
 }

@@ -1,17 +1,18 @@
 //! Sending and receiving: the data path of stream sockets, which is `lib/scif`'s.
 
 use alloc::vec;
-use core::ffi::{c_int, c_short, c_ulong};
+use alloc::vec::Vec;
+use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use libscif::table;
 use runtime::time::Instant;
-use scif::raw::{self, Range};
-use scif_abi::flags::{RecvFlags, SendFlags};
+use scif::raw::{self, PollFd, Range};
+use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
 use syscall::error::{EAGAIN, EALREADY, EBADF, EFAULT, EINTR, EINVAL, EOPNOTSUPP, EPIPE};
 
-use crate::socket::{Socket, State};
+use crate::socket::{Phase, Socket, State};
 use crate::{Result, errors, node};
 
 /// Flags of C's `send` and `recv`.
@@ -50,17 +51,6 @@ pub mod event {
 
 /// Most bytes that `MSG_PEEK` sees.
 const MOST_PEEKED: usize = 64 * 1024;
-
-#[repr(C)]
-struct PollEntry {
-    number: c_int,
-    events: c_short,
-    revents: c_short,
-}
-
-unsafe extern "C" {
-    fn poll(entries: *mut PollEntry, count: c_ulong, milliseconds: c_int) -> c_int;
-}
 
 /// How long a call waits.
 #[derive(Clone, Copy)]
@@ -106,34 +96,47 @@ impl Waiting {
         }
     }
 
-    /// Waits for one of the events.
+    /// Waits until an endpoint, the first of `numbers`, is ready as `look` says, which is asked
+    /// again when something has happened to one of them.
     ///
     /// # Errors
-    /// `EAGAIN`; those of `poll`.
-    pub fn wait(self, number: usize, events: c_int) -> Result<()> {
-        let milliseconds = match self {
+    /// `EAGAIN`; those of the event queue.
+    pub fn wait(self, numbers: &[usize], look: impl Fn() -> bool) -> Result<()> {
+        let left = match self {
             Self::No => return Err(EAGAIN),
-            Self::Yes => -1,
+            Self::Yes => None,
             Self::Until(end) => {
                 let left = end.as_nanos().saturating_sub(Instant::now().as_nanos());
                 if left == 0 {
                     return Err(EAGAIN);
                 }
-                c_int::try_from(left.div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+                Some(Duration::from_nanos(left))
             }
         };
-        let mut entry = PollEntry {
-            number: number as c_int,
-            events: events as c_short,
-            revents: 0,
-        };
-        // SAFETY: one entry, which lives across the call.
-        match unsafe { poll(&raw mut entry, 1, milliseconds) } {
+        let any = Readiness::IN.bits();
+        let entry = |number: &usize| PollFd::new(*number, any);
+        let mut entries: Vec<PollFd> = numbers.iter().map(entry).collect();
+        let ready = |index, _: &PollFd| Ok(if index == 0 && look() { any } else { 0 });
+        match raw::poll_by(&mut entries, left, ready)? {
             0 => Err(EAGAIN),
-            1.. => Ok(()),
-            _ => Err(skiff_libc::errno::get()),
+            _ => Ok(()),
         }
     }
+
+    /// Waits until bytes, or connections, can be taken from an endpoint or given to it, as `wanted`
+    /// says, or it ends.
+    ///
+    /// # Errors
+    /// `EAGAIN`; those of the event queue.
+    pub fn wait_for(self, number: usize, wanted: Readiness) -> Result<()> {
+        self.wait(&[number], || is_ready(number, wanted))
+    }
+}
+
+/// Whether an endpoint is ready for what is wanted, or has ended.
+pub fn is_ready(number: usize, wanted: Readiness) -> bool {
+    let found = table::with(number, |bypass| bypass.readiness(number, wanted.bits()));
+    found != Ok(0)
 }
 
 /// Whether the peer's node is lost, so that the connection has ended without a close: data may be
@@ -148,7 +151,7 @@ fn is_lost(number: usize) -> bool {
 /// `EAGAIN` when the time is over.
 pub fn wait_for_request(number: usize, limit: Option<Duration>) -> Result<()> {
     let end = limit.map_or(Waiting::Yes, Waiting::limited);
-    end.wait(number, event::IN)
+    end.wait_for(number, Readiness::IN)
 }
 
 /// Sends.
@@ -182,13 +185,14 @@ pub fn send(number: usize, socket: &Socket, data: Range<'_>, flags: c_int) -> Re
         match result {
             Ok(count) => sent += count,
             Err(_) if sent > 0 => return Ok(sent),
+            Err(_) if state.is_closed => return Err(EBADF),
             Err(EBADF | EINTR) if state.is_write_shut => return Err(EPIPE),
             Err(error) => return Err(errors::send(error, is_lost(number))),
         }
         if sent == data.bytes() {
             return Ok(sent);
         }
-        match waiting.wait(number, event::OUT) {
+        match waiting.wait_for(number, Readiness::OUT) {
             Ok(()) => {}
             Err(_) if sent > 0 => return Ok(sent),
             Err(error) => return Err(error),
@@ -233,7 +237,7 @@ pub fn receive(number: usize, socket: &Socket, buffer: Range<'_>, flags: c_int) 
         if received == buffer.bytes() || received > 0 && !waits_for_all {
             return Ok(received);
         }
-        match waiting.wait(number, event::IN) {
+        match wait_for_bytes(number, socket, waiting) {
             Ok(()) => {}
             Err(_) if received > 0 => return Ok(received),
             Err(error) => return Err(error),
@@ -241,10 +245,19 @@ pub fn receive(number: usize, socket: &Socket, buffer: Range<'_>, flags: c_int) 
     }
 }
 
+/// Waits until there is something to receive, or the end.
+fn wait_for_bytes(number: usize, socket: &Socket, waiting: Waiting) -> Result<()> {
+    waiting.wait(&[number], || {
+        !socket.peeked.lock().is_empty() || is_ready(number, Readiness::IN)
+    })
+}
+
 /// The result for the caller of a failed call on the ring.
 fn ended(number: usize, socket: &Socket, error: i32) -> Result<usize> {
+    let state = socket.state();
     match error {
-        EBADF | EINTR if socket.state().is_read_shut => Ok(0),
+        _ if state.is_closed => Err(EBADF),
+        EBADF | EINTR if state.is_read_shut => Ok(0),
         error => errors::receive(error, is_lost(number)),
     }
 }
@@ -290,7 +303,7 @@ fn peek(number: usize, socket: &Socket, buffer: Range<'_>, waiting: Waiting) -> 
         if let Err(error) = filled {
             return ended(number, socket, error);
         }
-        waiting.wait(number, event::IN)?;
+        wait_for_bytes(number, socket, waiting)?;
     }
 }
 
@@ -343,7 +356,10 @@ pub fn copy_in(buffer: Range<'_>, bytes: &[u8]) -> Result<()> {
 pub fn wait_for_connection(number: usize, socket: &Socket, waiting: Waiting) -> Result<State> {
     loop {
         match socket.transferring(number) {
-            Err(EALREADY) => waiting.wait(number, event::OUT)?,
+            Err(EALREADY) => waiting.wait(&[number], || {
+                socket.collect(number);
+                !matches!(socket.state().phase, Phase::Connecting(..))
+            })?,
             result => return result,
         }
     }
