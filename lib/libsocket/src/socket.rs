@@ -85,6 +85,8 @@ pub struct Socket {
     pub peeked: Mutex<Vec<u8>>,
     /// Whether there ever was a `MSG_PEEK`.
     pub has_peeked: AtomicBool,
+    /// Threads that receive from the ring past `peeked`.
+    pub receiving: AtomicUsize,
     /// Of sockets of Scheduled Transfers.
     pub transfers: Option<Mutex<Transfers>>,
     /// Of their listeners: connections that are being set up, the oldest first.
@@ -108,6 +110,7 @@ impl Socket {
             options: Mutex::default(),
             peeked: Mutex::default(),
             has_peeked: AtomicBool::new(false),
+            receiving: AtomicUsize::new(0),
             transfers: None,
             greetings: Mutex::default(),
             is_establishing: AtomicBool::new(false),

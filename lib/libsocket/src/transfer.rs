@@ -215,7 +215,7 @@ pub fn receive(number: usize, socket: &Socket, buffer: Range<'_>, flags: c_int) 
         return Ok(0);
     }
     if flags & flag::PEEK != 0 {
-        socket.has_peeked.store(true, Ordering::Relaxed);
+        socket.has_peeked.store(true, Ordering::SeqCst);
         return peek(number, socket, buffer, waiting);
     }
     let waits_for_all = flags & flag::WAITALL != 0;
@@ -224,9 +224,9 @@ pub fn receive(number: usize, socket: &Socket, buffer: Range<'_>, flags: c_int) 
         let rest = buffer
             .part(received, buffer.bytes() - received)
             .map_err(|error| error.errno)?;
-        let result = match socket.has_peeked.load(Ordering::Relaxed) {
-            true => receive_peeked(number, socket, rest),
-            false => receive_directly(number, rest, waiting, waits_for_all),
+        let result = match Direct::enter(socket) {
+            Some(_direct) => receive_directly(number, rest, waiting, waits_for_all),
+            None => receive_peeked(number, socket, rest),
         };
         let count = match result {
             Ok(count) => count,
@@ -259,6 +259,25 @@ fn ended(number: usize, socket: &Socket, error: i32) -> Result<usize> {
         _ if state.is_closed => Err(EBADF),
         EBADF | EINTR if state.is_read_shut => Ok(0),
         error => errors::receive(error, is_lost(number)),
+    }
+}
+
+/// A thread that receives from the ring, which may sleep there: the next bytes are its own.
+struct Direct<'a>(&'a Socket);
+
+impl<'a> Direct<'a> {
+    /// `None`: callers take turns, because bytes were peeked at once.
+    fn enter(socket: &'a Socket) -> Option<Self> {
+        socket.receiving.fetch_add(1, Ordering::SeqCst);
+        let direct = Self(socket);
+        // Whoever peeks says so before it looks at the count.
+        (!socket.has_peeked.load(Ordering::SeqCst)).then_some(direct)
+    }
+}
+
+impl Drop for Direct<'_> {
+    fn drop(&mut self) {
+        self.0.receiving.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -303,13 +322,19 @@ fn peek(number: usize, socket: &Socket, buffer: Range<'_>, waiting: Waiting) -> 
         if let Err(error) = filled {
             return ended(number, socket, error);
         }
+        // A thread that has slept takes what there is first.
+        runtime::thread::yield_now();
         wait_for_bytes(number, socket, waiting)?;
     }
 }
 
-/// Takes bytes from the ring to be peeked at, until there are `wanted` or none is left.
+/// Takes bytes from the ring to be peeked at, until there are `wanted` or none is left; none as
+/// long as a thread sleeps for them.
 fn fill(number: usize, socket: &Socket, wanted: usize) -> Result<()> {
     let mut peeked = socket.peeked.lock();
+    if socket.receiving.load(Ordering::SeqCst) > 0 {
+        return Ok(());
+    }
     let mut bytes = vec![0; wanted.saturating_sub(peeked.len())];
     if bytes.is_empty() {
         return Ok(());
@@ -330,7 +355,7 @@ pub fn pending(number: usize, socket: &Socket) -> Result<usize> {
         return Err(EOPNOTSUPP);
     }
     socket.transferring(number)?;
-    socket.has_peeked.store(true, Ordering::Relaxed);
+    socket.has_peeked.store(true, Ordering::SeqCst);
     // The end of the connection is no error here.
     let _ = fill(number, socket, MOST_PEEKED);
     Ok(socket.peeked.lock().len())
