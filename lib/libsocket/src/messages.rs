@@ -27,6 +27,9 @@ const END_OF_RECORD: c_int = 0x80;
 /// How long `close` waits for room for what did not fit.
 const CLOSE_TIME: Duration = Duration::from_secs(30);
 
+/// Bytes of a message that are taken in before somebody receives it.
+const MOST_UNASKED: usize = 64 * 1024;
+
 /// The result of receiving.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Received {
@@ -151,7 +154,7 @@ pub fn receive(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> 
         let mut kept = transfers.lock();
         // An error of the other direction is told by the calls on that.
         let _ = flush(number, &mut kept.unsent);
-        match advance(number, &mut kept) {
+        match advance(number, &mut kept, usize::MAX) {
             Ok(Progress::Message) => {
                 let received = deliver(kept.assembler.message(), parts, flags)?;
                 if flags & flag::PEEK == 0 {
@@ -174,9 +177,9 @@ pub fn receive(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> 
     }
 }
 
-/// Takes from the ring what there is of the next message.
-fn advance(number: usize, transfers: &mut Transfers) -> Result<Progress> {
-    transfers.assembler.advance(EPROTO, |buffer| {
+/// Takes from the ring what there is of the next message, up to `most` bytes of it.
+fn advance(number: usize, transfers: &mut Transfers, most: usize) -> Result<Progress> {
+    transfers.assembler.advance(EPROTO, most, |buffer| {
         table::with(number, |bypass| bypass.recv(number, buffer, 0))
     })
 }
@@ -216,13 +219,18 @@ pub fn readiness(number: usize, transfers: &Mutex<Transfers>) -> Result<Readines
     }
     let _ = flush(number, &mut kept.unsent);
     let mut ready = Readiness::empty();
-    match advance(number, &mut kept) {
+    let progress = advance(number, &mut kept, MOST_UNASKED);
+    // After the bytes were taken: what comes from now on is an event.
+    let found = ring(Readiness::IN | Readiness::OUT)?;
+    match progress {
+        // The rest of a longer message comes when somebody receives it.
+        Ok(Progress::Incomplete) if kept.assembler.bytes() >= MOST_UNASKED => {
+            ready |= found & Readiness::IN;
+        }
         Ok(Progress::Incomplete) => {}
         Ok(_) => ready |= Readiness::IN,
         Err(_) => ready |= Readiness::IN | Readiness::HUP,
     }
-    // After the bytes were taken: what comes from now on is an event.
-    let found = ring(Readiness::IN | Readiness::OUT)?;
     ready.set(
         Readiness::OUT,
         found.contains(Readiness::OUT) && kept.unsent.is_empty(),

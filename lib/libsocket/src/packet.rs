@@ -30,7 +30,7 @@ pub struct Assembler {
 
 impl Assembler {
     /// Takes bytes of the stream by `read`, which fills a buffer as far as it can and returns the
-    /// count, until a message is complete or no byte is there.
+    /// count, until a message is complete, no byte is there or `most` bytes of its frame are here.
     ///
     /// # Errors
     /// Those of `read`; `broken` when the peer breaks the protocol, or sends more than there is
@@ -38,6 +38,7 @@ impl Assembler {
     pub fn advance<E>(
         &mut self,
         broken: E,
+        most: usize,
         mut read: impl FnMut(&mut [u8]) -> Result<usize, E>,
     ) -> Result<Progress, E> {
         loop {
@@ -48,7 +49,10 @@ impl Assembler {
                 Err(Malformed) => return Err(broken),
             };
             let filled = self.bytes.len();
-            let step = wanted.min(STEP_BYTES);
+            let step = wanted.min(STEP_BYTES).min(most.saturating_sub(filled));
+            if step == 0 {
+                return Ok(Progress::Incomplete);
+            }
             // A message that there is no memory for ends the connection, and not the program.
             if self.bytes.try_reserve(step).is_err() {
                 return Err(broken);
@@ -75,6 +79,11 @@ impl Assembler {
                 Ok(0)
             }
         }
+    }
+
+    /// How many bytes of the present frame are here.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     /// The message that is there.
@@ -158,7 +167,8 @@ mod tests {
             let mut input = pieces(&stream, size.min(stream.len()));
             let mut assembler = Assembler::default();
             let mut next = || {
-                let progress = assembler.advance("broken", |buffer| by(&mut input, buffer));
+                let progress =
+                    assembler.advance("broken", usize::MAX, |buffer| by(&mut input, buffer));
                 let message = assembler.message().to_vec();
                 if progress == Ok(Progress::Message) {
                     assembler.take();
@@ -179,13 +189,29 @@ mod tests {
         let mut assembler = Assembler::default();
         for piece in bytes.chunks(1).take(bytes.len() - 1) {
             let mut input = pieces(piece, 1);
-            let progress = assembler.advance("broken", |buffer| by(&mut input, buffer));
+            let progress = assembler.advance("broken", usize::MAX, |buffer| by(&mut input, buffer));
             assert_eq!(progress, Ok(Progress::Incomplete));
         }
         let mut input = pieces(&bytes[bytes.len() - 1..], 1);
-        let progress = assembler.advance("broken", |buffer| by(&mut input, buffer));
+        let progress = assembler.advance("broken", usize::MAX, |buffer| by(&mut input, buffer));
         assert_eq!(progress, Ok(Progress::Message));
         assert_eq!(assembler.message(), b"abc");
+    }
+
+    #[test]
+    fn no_more_than_a_bound_is_taken_until_somebody_wants_the_message() {
+        let bytes = frame(&[7; 5000]);
+        let mut input = pieces(&bytes, 600);
+        let mut assembler = Assembler::default();
+        let mut advance = |assembler: &mut Assembler, most| {
+            assembler.advance("broken", most, |buffer| by(&mut input, buffer))
+        };
+        for _ in 0..3 {
+            assert_eq!(advance(&mut assembler, 1000), Ok(Progress::Incomplete));
+            assert_eq!(assembler.bytes(), 1000);
+        }
+        assert_eq!(advance(&mut assembler, usize::MAX), Ok(Progress::Message));
+        assert_eq!(assembler.message(), [7; 5000]);
     }
 
     #[test]
@@ -194,7 +220,7 @@ mod tests {
         for bad in [too_long, [1, 0, 0, 0, 1, 0, 0, 0], [0xff; 8]] {
             let mut input = pieces(&bad, 8);
             let mut assembler = Assembler::default();
-            let progress = assembler.advance("broken", |buffer| by(&mut input, buffer));
+            let progress = assembler.advance("broken", usize::MAX, |buffer| by(&mut input, buffer));
             assert_eq!(progress, Err("broken"));
         }
     }
@@ -204,10 +230,13 @@ mod tests {
         let bytes = frame(b"abc");
         let mut assembler = Assembler::default();
         let mut input = pieces(&bytes[..5], 5);
-        let _ = assembler.advance("broken", |buffer| by(&mut input, buffer));
-        assert_eq!(assembler.advance("broken", |_| Err("reset")), Err("reset"));
+        let _ = assembler.advance("broken", usize::MAX, |buffer| by(&mut input, buffer));
+        assert_eq!(
+            assembler.advance("broken", usize::MAX, |_| Err("reset")),
+            Err("reset")
+        );
         let mut input = pieces(&bytes[5..], 9);
-        let progress = assembler.advance("broken", |buffer| by(&mut input, buffer));
+        let progress = assembler.advance("broken", usize::MAX, |buffer| by(&mut input, buffer));
         assert_eq!(
             (progress, assembler.message()),
             (Ok(Progress::Message), b"abc".as_slice())
