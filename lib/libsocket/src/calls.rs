@@ -3,7 +3,6 @@
 use core::ffi::c_int;
 use core::time::Duration;
 
-use libscif::table;
 use runtime::time::Instant;
 use scif::raw;
 use scif_abi::PortId;
@@ -19,7 +18,7 @@ use crate::options::Options;
 use crate::socket::{self, Phase, Socket};
 use crate::transfer::Waiting;
 use crate::transfers::Transfers;
-use crate::{Result, errors, greetings, messages, node, transfers};
+use crate::{Result, errors, greetings, lingering, messages, node, transfers};
 
 const AF_UNSPEC: u16 = 0;
 const SOCK_STREAM: c_int = 1;
@@ -330,9 +329,6 @@ pub fn shutdown(number: c_int, how: c_int) -> Result<()> {
         return Err(ENOTCONN);
     }
     let sends = phase == Phase::Connected && !socket.state().is_write_shut;
-    if how != SHUT_RD && sends && socket.transfers.is_some() {
-        messages::end(index, &socket);
-    }
     let finishes = how == SHUT_WR && sends && socket.transfers.is_none();
     let mut is_over = false;
     socket.update(|state| {
@@ -341,10 +337,14 @@ pub fn shutdown(number: c_int, how: c_int) -> Result<()> {
         state.is_write_shut |= how != SHUT_RD;
         is_over = !was_over && state.is_read_shut && state.is_write_shut;
     });
+    if how != SHUT_RD && sends && socket.transfers.is_some() {
+        messages::end(&socket);
+        lingering::send_rest(&socket);
+    }
     if is_over || phase == Phase::Listening && how != SHUT_WR {
-        table::forget(index);
-        // An endpoint that has gone needs nothing more.
-        let _ = raw::shutdown(index);
+        if !lingering::is_under_way(&socket) {
+            socket.end_endpoint();
+        }
     } else if finishes {
         // A peer that has gone needs no word; one of the base protocol understands none.
         let _ = raw::finish(index);

@@ -1,14 +1,14 @@
 //! Closing: the end of a socket's descriptor.
 
 use alloc::sync::Arc;
+use core::time::Duration;
 
-use libscif::table;
 use runtime::sync::Mutex;
-use scif::raw;
 
-use crate::messages;
-use crate::socket::{self, Phase};
+use crate::socket::{self, Phase, Socket};
+use crate::transfer::Waiting;
 use crate::transfers::Transfers;
+use crate::{lingering, messages};
 
 /// Forgets a descriptor that is about to be closed. With the last one end the calls that other
 /// threads are in.
@@ -19,12 +19,8 @@ pub fn close(index: usize) {
     if !socket.drop_descriptor() {
         return;
     }
-    let number = socket.number();
-    let state = socket.state();
-    let is_connected = state.phase == Phase::Connected;
-    if is_connected && !state.is_write_shut && socket.transfers.is_some() {
-        messages::end(number, &socket);
-    }
+    let is_in_use = Arc::strong_count(&socket) > 1;
+    let phase = socket.state().phase;
     socket.update(|state| state.is_closed = true);
     // A channel that is attached has memory of the peer mapped: SCIF's connection ends when it is
     // detached. The peer is to hear of it now.
@@ -34,12 +30,43 @@ pub fn close(index: usize) {
     if let Some(link) = &link {
         link.say_end();
     }
-    let is_in_use = Arc::strong_count(&socket) > 1;
-    let is_listening = state.phase == Phase::Listening;
-    if is_listening || is_connected && (is_in_use || link.is_some()) {
-        // Threads that are in calls, and the bypass, keep the file open, so closing alone would end
-        // nothing. What has gone already needs nothing more.
-        table::forget(number);
-        let _ = raw::shutdown(number);
+    let is_connected = phase == Phase::Connected;
+    if is_connected && link.is_none() && socket.transfers.is_some() {
+        end_messages(&socket);
     }
+    // Threads that are in calls, and the bypass, keep the file open, so closing alone would end
+    // nothing.
+    let is_kept = is_connected && (is_in_use || link.is_some());
+    if (phase == Phase::Listening || is_kept) && !lingering::is_under_way(&socket) {
+        socket.end_endpoint();
+    }
+}
+
+/// Ends a socket of messages, as `SO_LINGER` says.
+fn end_messages(socket: &Arc<Socket>) {
+    let linger = socket.options.lock().linger();
+    match linger {
+        None => messages::end(socket),
+        Some(Duration::ZERO) => messages::discard(socket),
+        Some(limit) => {
+            messages::end(socket);
+            messages::drain(socket, Waiting::limited(limit));
+        }
+    }
+    lingering::send_rest(socket);
+}
+
+/// The end of the process: sockets of messages end as `close` would have them.
+pub fn close_all() {
+    for index in 0..socket::numbers() {
+        let Some(socket) = socket::take(index) else {
+            continue;
+        };
+        let is_connected = socket.state().phase == Phase::Connected;
+        if socket.drop_descriptor() && is_connected && socket.transfers.is_some() {
+            messages::end(&socket);
+            lingering::send_rest(&socket);
+        }
+    }
+    lingering::finish();
 }

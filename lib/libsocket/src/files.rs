@@ -177,6 +177,12 @@ extern "C" fn skiff_socket_after_fork(in_child: bool) {
     socket::after_fork(in_child);
 }
 
+/// The process is about to end.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_socket_exit() {
+    closing::close_all();
+}
+
 /// `close` and its kin, before the descriptor is closed.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_socket_forget(number: c_int) {

@@ -38,6 +38,8 @@ mod inet;
 #[cfg(target_os = "redox")]
 mod interfaces;
 #[cfg(target_os = "redox")]
+mod lingering;
+#[cfg(target_os = "redox")]
 mod messages;
 #[cfg(target_os = "redox")]
 mod node;

@@ -3,7 +3,6 @@
 
 use alloc::vec::Vec;
 use core::ffi::c_int;
-use core::time::Duration;
 
 use libscif::table;
 use runtime::sync::Mutex;
@@ -24,8 +23,6 @@ use crate::{Result, errors};
 /// Flags of `recvmsg`'s result: the message was longer; it is whole.
 const TRUNCATED: c_int = 0x20;
 const END_OF_RECORD: c_int = 0x80;
-/// How long `close` waits for room for what did not fit.
-const CLOSE_TIME: Duration = Duration::from_secs(30);
 
 /// Bytes of a message that are taken in before somebody receives it.
 const MOST_UNASKED: usize = 64 * 1024;
@@ -111,6 +108,9 @@ fn post(number: usize, transfers: &Mutex<Transfers>, frame: &[u8], waiting: Wait
     loop {
         let mut kept = transfers.lock();
         flush(number, &mut kept.unsent)?;
+        if kept.is_ended && !is_begun {
+            return Err(EPIPE);
+        }
         if kept.unsent.is_empty() {
             if is_begun {
                 return Ok(());
@@ -238,11 +238,45 @@ pub fn readiness(number: usize, transfers: &Mutex<Transfers>) -> Result<Readines
     Ok(ready | found & (Readiness::HUP | Readiness::ERR))
 }
 
-/// Says that nothing more will be sent, behind all that did not fit before.
-pub fn end(number: usize, socket: &Socket) {
+/// Puts the word that nothing more will be sent behind all that did not fit before; for
+/// [`drain`], which sends it.
+pub fn end(socket: &Socket) {
     if let Ok(transfers) = kept(socket) {
-        let waiting = Waiting::limited(CLOSE_TIME);
-        // A peer that has gone need not be told.
-        let _ = post(number, transfers, &Frame::End.encode(), waiting);
+        let mut kept = transfers.lock();
+        if !kept.is_ended {
+            kept.is_ended = true;
+            kept.unsent.keep(&Frame::End.encode());
+        }
+    }
+}
+
+/// Drops what did not fit before: the peer finds no end.
+pub fn discard(socket: &Socket) {
+    if let Ok(transfers) = kept(socket) {
+        let mut kept = transfers.lock();
+        kept.is_ended = true;
+        kept.unsent.clear();
+    }
+}
+
+/// Sends what did not fit before; whether all has gone, or can go nowhere.
+pub fn drain(socket: &Socket, waiting: Waiting) -> bool {
+    let Ok(transfers) = kept(socket) else {
+        return true;
+    };
+    let number = socket.number();
+    loop {
+        let mut kept = transfers.lock();
+        if flush(number, &mut kept.unsent).is_err() {
+            // A peer that has gone need not be told.
+            kept.unsent.clear();
+        }
+        if kept.unsent.is_empty() {
+            return true;
+        }
+        drop(kept);
+        if waiting.wait_for(number, Readiness::OUT).is_err() {
+            return false;
+        }
     }
 }

@@ -86,6 +86,13 @@ impl Options {
         value.unwrap_or(first) > 0
     }
 
+    /// How long `close` waits until what was sent has gone; `None`: not at all. No time at all:
+    /// what has not gone is dropped.
+    pub fn linger(&self) -> Option<Duration> {
+        let [is_on, seconds] = self.linger;
+        (is_on != 0).then(|| Duration::from_secs(seconds.max(0) as u64))
+    }
+
     /// Sets an option.
     ///
     /// # Errors

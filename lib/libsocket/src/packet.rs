@@ -107,6 +107,11 @@ impl Unsent {
         self.0.extend(bytes);
     }
 
+    /// Drops them.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

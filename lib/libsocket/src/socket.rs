@@ -209,6 +209,13 @@ impl Socket {
         }
     }
 
+    /// Ends the endpoint, though threads in calls and the bypass keep its file open. One that has
+    /// gone already needs nothing more.
+    pub fn end_endpoint(&self) {
+        table::forget(self.number());
+        let _ = raw::shutdown(self.number());
+    }
+
     /// Counts a descriptor less; whether it was the last one.
     pub fn drop_descriptor(&self) -> bool {
         self.descriptors.fetch_sub(1, Ordering::Relaxed) == 1
@@ -305,6 +312,11 @@ pub fn opened(index: usize, socket: Socket, close_on_exec: bool) -> c_int {
     insert(index, Arc::new(socket));
     descriptor::set_socket(index);
     number
+}
+
+/// The number behind the highest one that may be in the table.
+pub fn numbers() -> usize {
+    TABLE.lock().len()
 }
 
 /// Takes the socket of a descriptor out of the table.

@@ -64,6 +64,8 @@ pub struct Transfers {
     pub assembler: Assembler,
     /// Bytes that did not fit into the ring.
     pub unsent: Unsent,
+    /// The end is among them, or sent.
+    pub is_ended: bool,
 }
 
 /// The options that a program has chosen.

@@ -16,6 +16,8 @@ type Handler = extern "C" fn();
 pub static AT_EXIT: Shared<Vec<Handler>> = Shared::new(Vec::new());
 
 unsafe extern "C" {
+    /// The process is about to end; in `libsocket`.
+    safe fn skiff_socket_exit();
     static __fini_array_start: [Handler; 0];
     static __fini_array_end: [Handler; 0];
 }
@@ -40,6 +42,12 @@ pub fn leave(status: c_int) -> ! {
         unsafe { (*next)() };
     }
     stream::flush_all();
+    end(status)
+}
+
+/// Ends the program at once, but for what its sockets still have to send.
+fn end(status: c_int) -> ! {
+    skiff_socket_exit();
     system::exit(status)
 }
 
@@ -57,7 +65,7 @@ extern "C" fn quick_exit(status: c_int) -> ! {
     while let Some(handler) = AT_QUICK_EXIT.with(Vec::pop) {
         handler();
     }
-    system::exit(status)
+    end(status)
 }
 
 #[unsafe(no_mangle)]
@@ -67,12 +75,12 @@ extern "C" fn exit(status: c_int) -> ! {
 
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
-    system::exit(status)
+    end(status)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn _Exit(status: c_int) -> ! {
-    system::exit(status)
+    end(status)
 }
 
 /// Kills the process as a signal would.

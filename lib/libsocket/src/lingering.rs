@@ -1,0 +1,69 @@
+//! Sockets of messages whose end waits for room: a thread of each sends what is left, so that
+//! `close` and `shutdown` need not wait.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use runtime::sync::Mutex;
+use runtime::thread;
+use runtime::time::{Instant, sleep};
+
+use crate::messages;
+use crate::socket::Socket;
+use crate::transfer::Waiting;
+
+/// How long the end of a process, which is the end of its threads, waits for them.
+const LONGEST: Duration = Duration::from_secs(30);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The sockets of the threads.
+static SOCKETS: Mutex<Vec<Arc<Socket>>> = Mutex::new(Vec::new());
+
+fn is_one_of(sockets: &[Arc<Socket>], socket: &Arc<Socket>) -> bool {
+    sockets.iter().any(|other| Arc::ptr_eq(other, socket))
+}
+
+/// Sends what a socket has not sent yet, without waiting for it.
+pub fn send_rest(socket: &Arc<Socket>) {
+    if messages::drain(socket, Waiting::No) {
+        return;
+    }
+    let mut sockets = SOCKETS.lock();
+    if is_one_of(&sockets, socket) {
+        return;
+    }
+    sockets.push(Arc::clone(socket));
+    drop(sockets);
+    let own = Arc::clone(socket);
+    let started = thread::spawn(move || finish_one(&own, Waiting::Yes));
+    if started.is_err() {
+        // There is no room for a thread: it is sent here, or lost.
+        finish_one(socket, Waiting::limited(LONGEST));
+    }
+}
+
+/// Sends the rest, then ends what was to end behind it.
+fn finish_one(socket: &Arc<Socket>, waiting: Waiting) {
+    messages::drain(socket, waiting);
+    // Before the state is looked at: whoever changes it looks afterwards whether this is under way.
+    SOCKETS.lock().retain(|other| !Arc::ptr_eq(other, socket));
+    let state = socket.state();
+    if state.is_closed || state.is_read_shut && state.is_write_shut {
+        socket.end_endpoint();
+    }
+}
+
+/// Whether the rest of a socket is under way, which ends its endpoint if that is to end.
+pub fn is_under_way(socket: &Arc<Socket>) -> bool {
+    is_one_of(&SOCKETS.lock(), socket)
+}
+
+/// Waits for the threads, as the process is about to end.
+pub fn finish() {
+    let end = Instant::now() + LONGEST;
+    while !SOCKETS.lock().is_empty() && Instant::now() < end {
+        sleep(PAUSE);
+    }
+}
