@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
+use libscif::table;
 use runtime::sync::Mutex;
 
 use crate::socket::{self, Phase, Socket};
@@ -22,15 +23,23 @@ pub fn close(index: usize) {
     let is_in_use = Arc::strong_count(&socket) > 1;
     let phase = socket.state().phase;
     socket.update(|state| state.is_closed = true);
+    let is_last = socket.owners.leave();
     // A channel that is attached has memory of the peer mapped: SCIF's connection ends when it is
     // detached. The peer is to hear of it now.
     let established = |transfers: &Mutex<Transfers>| transfers.lock().established().ok();
     let established = socket.transfers.as_ref().and_then(established);
     let link = established.and_then(|established| established.link);
+    let is_connected = phase == Phase::Connected;
+    if !is_last {
+        // It goes on in another process: this one sends what it has not sent yet, and its calls
+        // end.
+        lingering::send_rest(&socket);
+        table::forget(socket.number());
+        return;
+    }
     if let Some(link) = &link {
         link.say_end();
     }
-    let is_connected = phase == Phase::Connected;
     if is_connected && link.is_none() && socket.transfers.is_some() {
         end_messages(&socket);
     }
@@ -62,9 +71,14 @@ pub fn close_all() {
         let Some(socket) = socket::take(index) else {
             continue;
         };
-        let is_connected = socket.state().phase == Phase::Connected;
-        if socket.drop_descriptor() && is_connected && socket.transfers.is_some() {
-            messages::end(&socket);
+        if !socket.drop_descriptor() {
+            continue;
+        }
+        let is_last = socket.owners.leave();
+        if socket.state().phase == Phase::Connected && socket.transfers.is_some() {
+            if is_last {
+                messages::end(&socket);
+            }
             lingering::send_rest(&socket);
         }
     }

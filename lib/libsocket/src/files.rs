@@ -1,7 +1,7 @@
 //! The functions that the C library calls for descriptors that are sockets.
 
 use alloc::vec::Vec;
-use core::ffi::c_int;
+use core::ffi::{c_int, c_void};
 
 use scif::raw::Range;
 use skiff_libc::descriptor;
@@ -10,8 +10,9 @@ use syscall::flag::O_NONBLOCK;
 
 use crate::messages::Received;
 use crate::parts::{Part, parts_of};
+use crate::sharing::{self, Outcome};
 use crate::socket::{self, Socket};
-use crate::{Result, closing, greetings, messages, readiness, transfer};
+use crate::{Result, closing, greetings, lingering, messages, readiness, transfer};
 
 /// A result as the C library takes it: the value, or a negated error number.
 fn give(result: Result<usize>) -> isize {
@@ -165,16 +166,36 @@ extern "C" fn skiff_socket_duplicated(number: c_int, copy: c_int) {
     }
 }
 
-/// `fork`, before memory is copied.
+/// `fork`, before memory is copied; 0 or an error number.
 #[unsafe(no_mangle)]
-extern "C" fn skiff_socket_before_fork() {
-    socket::before_fork();
+extern "C" fn skiff_socket_before_fork() -> c_int {
+    sharing::before_fork().err().unwrap_or(0)
 }
 
-/// `fork`, afterwards, in both processes.
+/// `fork`, afterwards, in both processes: its result.
 #[unsafe(no_mangle)]
-extern "C" fn skiff_socket_after_fork(in_child: bool) {
-    socket::after_fork(in_child);
+extern "C" fn skiff_socket_after_fork(result: c_int) {
+    let outcome = match result {
+        0 => Outcome::Child,
+        ..0 => Outcome::Failed,
+        _ => Outcome::Parent,
+    };
+    // SAFETY: the C library calls the two in turn.
+    unsafe { sharing::after_fork(outcome) };
+}
+
+/// Runs a function of the C library's that turns the process into another program, or returns.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn skiff_socket_exec(
+    replace: unsafe extern "C" fn(*mut c_void),
+    argument: *mut c_void,
+) {
+    // Its threads end with the program.
+    lingering::finish();
+    let left = sharing::before_exec();
+    // SAFETY: the caller's promise.
+    unsafe { replace(argument) };
+    sharing::exec_failed(left);
 }
 
 /// The process is about to end.

@@ -48,9 +48,13 @@ mod option_calls;
 #[cfg(target_os = "redox")]
 mod options;
 #[cfg(target_os = "redox")]
+mod owners;
+#[cfg(target_os = "redox")]
 mod parts;
 #[cfg(target_os = "redox")]
 mod readiness;
+#[cfg(target_os = "redox")]
+mod sharing;
 #[cfg(target_os = "redox")]
 pub mod socket;
 #[cfg(target_os = "redox")]

@@ -60,6 +60,25 @@ pub fn is_under_way(socket: &Arc<Socket>) -> bool {
     is_one_of(&SOCKETS.lock(), socket)
 }
 
+/// Keeps the list as it is until [`open`].
+pub fn hold() {
+    core::mem::forget(SOCKETS.lock());
+}
+
+/// Ends what [`hold`] began. In the child of a fork, which has none of the threads, the list is
+/// empty afterwards: what was in it.
+///
+/// # Safety
+/// It was held, here or in the process that this one is a copy of.
+pub unsafe fn open(in_child: bool) -> Vec<Arc<Socket>> {
+    // SAFETY: the caller's promise.
+    unsafe { SOCKETS.force_unlock() };
+    match in_child {
+        true => core::mem::take(&mut *SOCKETS.lock()),
+        false => Vec::new(),
+    }
+}
+
 /// Waits for the threads, as the process is about to end.
 pub fn finish() {
     let end = Instant::now() + LONGEST;

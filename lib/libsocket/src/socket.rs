@@ -24,6 +24,7 @@ use syscall::flag::{F_GETFL, O_NONBLOCK};
 
 use crate::greeting::Greeting;
 use crate::options::Options;
+use crate::owners::Owners;
 use crate::transfers::{self, Established, Transfers};
 use crate::{Result, errors};
 
@@ -75,6 +76,8 @@ impl Drop for Hidden {
 pub struct Socket {
     file: Hidden,
     state: Mutex<State>,
+    /// The processes that have it.
+    pub owners: Owners,
     /// The descriptors of this process that share it.
     descriptors: AtomicUsize,
     /// `O_NONBLOCK`.
@@ -105,6 +108,7 @@ impl Socket {
         Ok(Self {
             file: Hidden(file),
             state: Mutex::default(),
+            owners: Owners::default(),
             descriptors: AtomicUsize::new(0),
             is_nonblocking: AtomicBool::new(false),
             options: Mutex::default(),
@@ -216,6 +220,55 @@ impl Socket {
         let _ = raw::shutdown(self.number());
     }
 
+    /// Keeps other threads from the socket until [`open`](Self::open). In the order in which calls
+    /// take the locks inside each other.
+    pub fn hold(&self) {
+        core::mem::forget(self.greetings.lock());
+        core::mem::forget(self.peeked.lock());
+        core::mem::forget(self.options.lock());
+        if let Some(transfers) = &self.transfers {
+            core::mem::forget(transfers.lock());
+        }
+        core::mem::forget(self.state.lock());
+    }
+
+    /// Ends what [`hold`](Self::hold) began.
+    ///
+    /// # Safety
+    /// It was held, here or in the process that this one is a copy of.
+    pub unsafe fn open(&self) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.state.force_unlock();
+            if let Some(transfers) = &self.transfers {
+                transfers.force_unlock();
+            }
+            self.options.force_unlock();
+            self.peeked.force_unlock();
+            self.greetings.force_unlock();
+        }
+    }
+
+    /// In the child of a fork: what threads of the parent were doing is not done here, and what the
+    /// parent has not sent yet is the parent's to send. A connection with the bypass is the
+    /// parent's alone.
+    pub fn forked(&self) {
+        self.receiving.store(0, Ordering::Relaxed);
+        self.is_establishing.store(false, Ordering::Relaxed);
+        if let Some(transfers) = &self.transfers {
+            transfers.lock().unsent.clear();
+        }
+        if self.has_link() {
+            self.owners.disown();
+        }
+    }
+
+    /// Whether it has a connection with the bypass.
+    pub fn has_link(&self) -> bool {
+        let transfers = self.transfers.as_ref();
+        transfers.is_some_and(|transfers| transfers.lock().has_link())
+    }
+
     /// Counts a descriptor less; whether it was the last one.
     pub fn drop_descriptor(&self) -> bool {
         self.descriptors.fetch_sub(1, Ordering::Relaxed) == 1
@@ -244,26 +297,11 @@ impl Socket {
     }
 }
 
-static TABLE: Mutex<Vec<Option<Arc<Socket>>>> = Mutex::new(Vec::new());
+/// Sockets by their descriptors.
+pub type Table = Vec<Option<Arc<Socket>>>;
 
-/// Keeps other threads from the table until [`after_fork`].
-pub fn before_fork() {
-    core::mem::forget(TABLE.lock());
-}
-
-/// Ends what [`before_fork`] began. In the child each socket has one descriptor more, the
-/// parent's: closing all here ends nothing there.
-pub fn after_fork(in_child: bool) {
-    if in_child {
-        // SAFETY: `before_fork` has taken the lock, and this process has one thread.
-        let table = unsafe { &*TABLE.as_mut_ptr() };
-        for socket in table.iter().flatten() {
-            socket.descriptors.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-    // SAFETY: `before_fork` has taken the lock and dropped no guard.
-    unsafe { TABLE.force_unlock() };
-}
+/// Those of this process.
+pub static TABLE: Mutex<Table> = Mutex::new(Vec::new());
 
 /// The socket of a descriptor, and the descriptor that calls on it use.
 ///

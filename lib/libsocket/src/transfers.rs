@@ -153,6 +153,12 @@ impl Transfers {
         Ok(value)
     }
 
+    /// Whether a connection with the bypass is set up.
+    pub fn has_link(&self) -> bool {
+        let established = self.established.as_ref();
+        established.is_some_and(|established| established.link.is_some())
+    }
+
     /// Records a connection that is set up.
     pub fn set_established(&mut self, established: Established) {
         self.established = Some(established);

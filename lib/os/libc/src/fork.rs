@@ -44,10 +44,11 @@ unsafe extern "C" {
     safe fn skiff_scif_before_fork();
     /// In the child also forgets what the parent's endpoints had mapped.
     safe fn skiff_scif_after_fork(in_child: bool);
-    /// Keeps the table of sockets as it is until [`skiff_socket_after_fork`]; in `libsocket`.
-    safe fn skiff_socket_before_fork();
-    /// In the child also notes that the parent has its sockets too.
-    safe fn skiff_socket_after_fork(in_child: bool);
+    /// Keeps the sockets as they are until [`skiff_socket_after_fork`]; 0 or an error number. In
+    /// `libsocket`.
+    safe fn skiff_socket_before_fork() -> c_int;
+    /// Ends that in both processes; `result` is what fork returns.
+    safe fn skiff_socket_after_fork(result: c_int);
 }
 
 /// Runs `action` while no other thread uses one of the values.
@@ -89,16 +90,20 @@ extern "C" fn fork() -> c_int {
     let handlers = HANDLERS.with(|handlers| handlers.clone());
     // The last one that was given comes first, as it may use what others keep.
     call(handlers.iter().rev().map(|[before, ..]| *before));
+    // What stands above comes first: it uses what is below.
+    let refused = skiff_socket_before_fork();
+    if refused != 0 {
+        return errno::fail(refused);
+    }
     skiff_scif_before_fork();
-    skiff_socket_before_fork();
     let forked = children::kept(|| stream::held(|| held(|| descriptor::held(pthread::fork))));
     let in_child = matches!(forked, Ok(0));
     if in_child {
         mman::forked();
         descriptor::forked();
     }
-    skiff_socket_after_fork(in_child);
     skiff_scif_after_fork(in_child);
+    skiff_socket_after_fork(forked.as_ref().map_or(-1, |child| *child));
     call(handlers.iter().map(|each| each[1 + usize::from(in_child)]));
     errno::give(forked)
 }

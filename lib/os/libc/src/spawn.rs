@@ -3,14 +3,19 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::ffi::{VaList, c_char, c_int, c_short, c_uint};
+use core::ffi::{VaList, c_char, c_int, c_short, c_uint, c_void};
 
 use libredox::Fd;
-use runtime::Result;
 use runtime::process::{Command, Stdio};
-use syscall::error::{EBADF, EFAULT, EINVAL, ENOENT, EOPNOTSUPP};
+use runtime::{Error, Result};
+use syscall::error::{EBADF, EFAULT, EINVAL, EIO, ENOENT, EOPNOTSUPP};
 
 use crate::{descriptor, environment, errno, files, stream, strings};
+
+unsafe extern "C" {
+    /// Runs a function that turns the process into another program, or returns; in `libsocket`.
+    fn skiff_socket_exec(replace: unsafe extern "C" fn(*mut c_void), argument: *mut c_void);
+}
 
 /// A change that `posix_spawn` makes to the new program's descriptors.
 enum Action {
@@ -358,7 +363,7 @@ unsafe fn replace(
         return errno::fail(EFAULT);
     }
     // SAFETY: the caller's string and vectors.
-    let mut command = unsafe {
+    let command = unsafe {
         let program = String::from_utf8_lossy(strings::bytes(program));
         let variables = match variables {
             Some(vector) => split(texts(vector)),
@@ -367,7 +372,25 @@ unsafe fn replace(
         command(&program, &texts(arguments), variables)
     };
     stream::flush_all();
-    errno::fail(command.exec().errno)
+    let mut exec = Exec {
+        command,
+        error: None,
+    };
+    // SAFETY: the function takes the structure, which lives across the call.
+    unsafe { skiff_socket_exec(exec_command, (&raw mut exec).cast()) };
+    errno::fail(exec.error.map_or(EIO, |error| error.errno))
+}
+
+/// A command that the process is to turn into, and why it has not.
+struct Exec {
+    command: Command,
+    error: Option<Error>,
+}
+
+unsafe extern "C" fn exec_command(exec: *mut c_void) {
+    // SAFETY: the structure of `replace`.
+    let exec = unsafe { &mut *exec.cast::<Exec>() };
+    exec.error = Some(exec.command.exec());
 }
 
 #[unsafe(no_mangle)]

@@ -1,0 +1,134 @@
+//! Sockets that processes share: what `fork` and `exec` do with them.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use skiff_libc::descriptor;
+
+use crate::socket::{Phase, Socket, TABLE, Table};
+use crate::{Result, lingering};
+
+/// What has come of a fork, for the process that finds out.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub enum Outcome {
+    /// It is the parent.
+    Parent,
+    /// It is the child.
+    Child,
+    /// There is no child.
+    Failed,
+}
+
+/// The sockets of a table, each once.
+fn distinct(table: &Table) -> Vec<&Arc<Socket>> {
+    let mut sockets: Vec<_> = table.iter().flatten().collect();
+    sockets.sort_by_key(|socket| Arc::as_ptr(socket));
+    sockets.dedup_by_key(|socket| Arc::as_ptr(socket));
+    sockets
+}
+
+/// Keeps other threads from the sockets until [`after_fork`], and counts the child among those that
+/// have them.
+///
+/// # Errors
+/// `ENOMEM`: nothing was done.
+pub fn before_fork() -> Result<()> {
+    let table = TABLE.lock();
+    let sockets = distinct(&table);
+    for (index, socket) in sockets.iter().enumerate() {
+        if !socket.has_link()
+            && let Err(error) = socket.owners.add()
+        {
+            sockets[..index]
+                .iter()
+                .for_each(|socket| not_forked(socket));
+            return Err(error);
+        }
+    }
+    lingering::hold();
+    sockets.iter().for_each(|socket| socket.hold());
+    core::mem::forget(table);
+    Ok(())
+}
+
+/// Takes back what was counted of a child that there is not.
+fn not_forked(socket: &Socket) {
+    if !socket.has_link() {
+        socket.owners.remove();
+    }
+}
+
+/// Ends what [`before_fork`] began.
+///
+/// # Safety
+/// It has succeeded, here or in the process that this one is a copy of.
+pub unsafe fn after_fork(outcome: Outcome) {
+    // SAFETY: `before_fork` has taken the lock of the table, and nobody else opens it.
+    let table = unsafe { &mut *TABLE.as_mut_ptr() };
+    for socket in distinct(table) {
+        // SAFETY: `before_fork` has held it.
+        unsafe { socket.open() };
+        match outcome {
+            Outcome::Parent => {}
+            Outcome::Child => socket.forked(),
+            Outcome::Failed => not_forked(socket),
+        }
+    }
+    // SAFETY: `before_fork` has taken it.
+    let sending = unsafe { lingering::open(outcome == Outcome::Child) };
+    if outcome == Outcome::Child {
+        drop_lost(table, &sending);
+    }
+    drop(sending);
+    // SAFETY: as above; no guard was dropped.
+    unsafe { TABLE.force_unlock() };
+}
+
+/// In the child: gives up the references of the parent's other threads, which would keep files open
+/// for ever.
+fn drop_lost(table: &Table, sending: &[Arc<Socket>]) {
+    let known = || table.iter().flatten().chain(sending);
+    let mut sockets: Vec<_> = known().collect();
+    sockets.sort_by_key(|socket| Arc::as_ptr(socket));
+    sockets.dedup_by_key(|socket| Arc::as_ptr(socket));
+    for socket in sockets {
+        // Handles of the bypass, which the program has, hold some as well.
+        if socket.has_link() {
+            continue;
+        }
+        let here = known().filter(|other| Arc::ptr_eq(other, socket)).count();
+        for _ in here..Arc::strong_count(socket) {
+            // SAFETY: those counted above are of the table, the list and threads that are not
+            // here: this thread, the only one, is in no call on the socket.
+            unsafe { Arc::decrement_strong_count(Arc::as_ptr(socket)) };
+        }
+    }
+}
+
+/// Whether a program that this process turns into would not go on with a socket: its descriptors
+/// are closed, or it carries messages, which that program knows nothing of.
+fn is_left_behind(table: &Table, socket: &Arc<Socket>) -> bool {
+    let is_messages = socket.transfers.is_some() && socket.state().phase == Phase::Connected;
+    let mut descriptors = table.iter().enumerate();
+    is_messages
+        || descriptors.all(|(index, other)| {
+            let is_it = other
+                .as_ref()
+                .is_some_and(|other| Arc::ptr_eq(other, socket));
+            !is_it || descriptor::close_on_exec(index)
+        })
+}
+
+/// The process is about to turn into another program: other processes are to count without it.
+/// Those to be given to [`exec_failed`] if it does not.
+pub fn before_exec() -> Vec<Arc<Socket>> {
+    let table = TABLE.lock();
+    let mut left: Vec<_> = distinct(&table).into_iter().map(Arc::clone).collect();
+    left.retain(|socket| is_left_behind(&table, socket) && socket.owners.leave_to_others());
+    left
+}
+
+/// The process goes on as it was.
+pub fn exec_failed(left: Vec<Arc<Socket>>) {
+    left.iter().for_each(|socket| socket.owners.come_back());
+}
