@@ -1,10 +1,10 @@
 //! The type `FILE`: a descriptor with a buffer. A stream is either being read or being written;
 //! changing between the two gives up what was read ahead, or writes what waits.
 
-use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use core::time::Duration;
 
 use runtime::{Error, Result, fd};
@@ -46,15 +46,18 @@ pub struct State {
     next: usize,
     /// Bytes that wait to be written.
     output: Vec<u8>,
+    /// Whether there are any, for those that do not hold the lock.
+    has_output: Arc<AtomicBool>,
 }
 
 /// C's `FILE`.
 pub struct File {
     state: Shared<State>,
+    has_output: Arc<AtomicBool>,
 }
 
-/// All open streams, so that `exit` can write what waits.
-static OPEN: Shared<Vec<*mut File>> = Shared::new(Vec::new());
+/// All open streams, so that `exit` can write what waits. C has their addresses.
+static OPEN: Shared<Vec<Arc<File>>> = Shared::new(Vec::new());
 
 /// How long a thread may be in a stream before it counts as asleep there. A processor of a virtual
 /// machine can be without a real one for tens of milliseconds.
@@ -64,8 +67,7 @@ const LONGEST: Duration = Duration::from_millis(250);
 /// thread that sleeps in a stream keeps it.
 pub fn held<T>(action: impl FnOnce() -> T) -> T {
     OPEN.with(|open| {
-        // SAFETY: `close` takes streams out of the list before they end.
-        let states = || open.iter().map(|file| unsafe { &(**file).state });
+        let states = || open.iter().map(|file| &file.state);
         let taken: Vec<bool> = states().map(|state| state.take_within(LONGEST)).collect();
         let result = action();
         for (state, _) in states().zip(taken).filter(|(_, taken)| *taken) {
@@ -127,12 +129,15 @@ pub fn open(number: c_int, readable: bool, writable: bool, mode: Mode) -> *mut F
         input: Vec::new(),
         next: 0,
         output: Vec::new(),
+        has_output: Arc::default(),
     };
-    let file = Box::into_raw(Box::new(File {
+    let file = Arc::new(File {
+        has_output: Arc::clone(&state.has_output),
         state: Shared::new(state),
-    }));
+    });
+    let address = Arc::as_ptr(&file).cast_mut();
     OPEN.with(|open| open.push(file));
-    file
+    address
 }
 
 /// Runs `action` on a stream while no other thread does.
@@ -149,22 +154,29 @@ pub unsafe fn with<T>(file: *mut File, action: impl FnOnce(&mut State) -> T) -> 
 /// # Safety
 /// `file` is an open stream that is not used any more.
 pub unsafe fn close(file: *mut File) -> Result<()> {
-    OPEN.with(|open| open.retain(|known| *known != file));
-    // SAFETY: the caller gives it up.
-    let file = unsafe { Box::from_raw(file) };
+    let known = OPEN.with(|open| {
+        let index = open.iter().position(|known| Arc::as_ptr(known) == file)?;
+        Some(open.remove(index))
+    });
+    let file = known.ok_or(Error::new(EBADF))?;
     file.state.with(|state| {
         let flushed = state.flush();
         let closed = descriptor::close(state.number);
+        state.number = -1;
         flushed.and(closed)
     })
 }
 
-/// Writes what waits in all streams; the first error counts.
+/// Writes what waits in all streams; the first error counts. A stream in which nothing waits is
+/// left alone: another thread may sleep in it for input.
 pub fn flush_all() -> c_int {
     let mut result = 0;
-    for file in OPEN.with(|open| open.clone()) {
-        // SAFETY: a program that closes a stream in another thread meanwhile breaks C's rules.
-        if let Err(error) = unsafe { with(file, State::flush) } {
+    let mut files = OPEN.with(|open| open.clone());
+    files.retain(|file| file.has_output.load(Ordering::Acquire));
+    for file in files {
+        if let Err(error) = file.state.with(State::flush)
+            && result == 0
+        {
             result = errno::fail(error.errno);
         }
     }
@@ -187,8 +199,13 @@ impl State {
             descriptor::check(self.number).and_then(|_| files::write_all(self.number, &output));
         // The memory is used again.
         self.output = output;
-        self.output.clear();
+        self.drop_output();
         written.inspect_err(|_| self.failed = true)
+    }
+
+    fn drop_output(&mut self) {
+        self.output.clear();
+        self.has_output.store(false, Ordering::Release);
     }
 
     /// Gives up what was read ahead, so that the descriptor's position is the stream's.
@@ -217,6 +234,7 @@ impl State {
                 self.flush()?;
             }
             self.output.extend_from_slice(part);
+            self.has_output.store(true, Ordering::Release);
         }
         match self.mode {
             Mode::None => self.flush(),
@@ -331,7 +349,7 @@ impl State {
         self.writable = writable;
         self.input.clear();
         self.next = 0;
-        self.output.clear();
+        self.drop_output();
         (self.ended, self.failed) = (false, false);
     }
 }
