@@ -73,7 +73,7 @@ static void at_end(void) {
 }
 
 /* What the handlers around a fork have done, in their order. */
-static char called[8];
+static char called[64];
 
 static void call(char name) {
     called[strlen(called)] = name;
@@ -206,6 +206,58 @@ static int status_of(pid_t child) {
     return -1;
 }
 
+/* A stream in which a thread sleeps until there is something to read. */
+static int sleepers_pipe[2];
+static FILE *sleepers;
+
+static void *read_sleeping(void *argument) {
+    char line[8];
+    CHECK(fgets(line, sizeof line, sleepers) == line && strcmp(line, "ab\n") == 0);
+    return argument;
+}
+
+static pthread_t let_one_sleep(void) {
+    pthread_t thread;
+    CHECK(pipe(sleepers_pipe) == 0 && (sleepers = fdopen(sleepers_pipe[0], "r")) != NULL);
+    CHECK(pthread_create(&thread, NULL, read_sleeping, NULL) == 0);
+    usleep(50000);
+    return thread;
+}
+
+/* All streams are written, though a thread sleeps in one that has nothing to write. */
+static void flush_beside_a_sleeper(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        let_one_sleep();
+        int ends[2];
+        char byte = 0;
+        CHECK(pipe(ends) == 0);
+        FILE *output = fdopen(ends[1], "w");
+        CHECK(output != NULL && fputs("x", output) >= 0 && fflush(NULL) == 0);
+        CHECK(read(ends[0], &byte, 1) == 1 && byte == 'x');
+        _exit(failures == 0 ? 7 : 8);
+    }
+    CHECK(status_of(child) == 7);
+}
+
+/* In the child nobody sleeps in it. */
+static void streams_of_a_sleeper(void) {
+    pthread_t thread = let_one_sleep();
+    pid_t child = fork();
+    if (child == 0) {
+        int ends[2];
+        char line[8];
+        CHECK(pipe(ends) == 0 && write(ends[1], "cd\n", 3) == 3);
+        CHECK(dup2(ends[0], fileno(sleepers)) == sleepers_pipe[0]);
+        CHECK(fgets(line, sizeof line, sleepers) == line && strcmp(line, "cd\n") == 0);
+        CHECK(fclose(sleepers) == 0);
+        exit(failures == 0 ? 7 : 8);
+    }
+    CHECK(status_of(child) == 7);
+    CHECK(write(sleepers_pipe[1], "ab\n", 3) == 3 && pthread_join(thread, NULL) == 0);
+    CHECK(fclose(sleepers) == 0 && close(sleepers_pipe[1]) == 0);
+}
+
 int main(void) {
     CHECK(chdir("/scheme") == 0 && setenv("FORKING", "yes", 1) == 0);
     shared = fopen("null", "w");
@@ -232,6 +284,8 @@ int main(void) {
     handlers_of_forks();
     shared_memory();
     processors_of_a_child();
+    flush_beside_a_sleeper();
+    streams_of_a_sleeper();
     CHECK(handlers == 0);
     return finish("fork");
 }

@@ -101,6 +101,7 @@ extern "C" fn fork() -> c_int {
     if in_child {
         mman::forked();
         descriptor::forked();
+        stream::forked();
     }
     skiff_scif_after_fork(in_child);
     skiff_socket_after_fork(forked.as_ref().map_or(-1, |child| *child));

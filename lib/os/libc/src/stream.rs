@@ -64,7 +64,7 @@ static OPEN: Shared<Vec<Arc<File>>> = Shared::new(Vec::new());
 const LONGEST: Duration = Duration::from_millis(250);
 
 /// Runs `action` while no other thread opens, closes or uses a stream; `action` must not either. A
-/// thread that sleeps in a stream keeps it.
+/// thread that sleeps in a stream keeps it: what it has changed is whole then.
 pub fn held<T>(action: impl FnOnce() -> T) -> T {
     OPEN.with(|open| {
         let states = || open.iter().map(|file| &file.state);
@@ -76,6 +76,16 @@ pub fn held<T>(action: impl FnOnce() -> T) -> T {
         }
         result
     })
+}
+
+/// In the child of a fork: opens the streams in which threads of the parent slept.
+pub fn forked() {
+    OPEN.with(|open| {
+        for file in open {
+            // SAFETY: this process has one thread, which is in no stream.
+            unsafe { file.state.open() };
+        }
+    });
 }
 
 macro_rules! standard {
@@ -264,18 +274,20 @@ impl State {
             }
         }
         let size = if self.mode == Mode::None { 1 } else { BUFFER };
-        self.input.resize(size, 0);
         self.next = 0;
+        // A process that is forked while this thread sleeps finds nothing read ahead.
+        let mut input = core::mem::take(&mut self.input);
+        input.resize(size, 0);
         let result = loop {
             // SAFETY: the vector's own bytes.
-            let result =
-                unsafe { files::read_raw(self.number, self.input.as_mut_ptr().cast(), size) };
+            let result = unsafe { files::read_raw(self.number, input.as_mut_ptr().cast(), size) };
             match result {
                 Err(Error { errno: EINTR }) => {}
                 result => break result,
             }
         };
-        self.input.truncate(*result.as_ref().unwrap_or(&0));
+        input.truncate(*result.as_ref().unwrap_or(&0));
+        self.input = input;
         match result {
             Ok(0) => {
                 self.ended = true;
