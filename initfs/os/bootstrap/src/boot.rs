@@ -105,6 +105,7 @@ fn start_daemon(image: &Image<'_>, mut daemon: Daemon<'_>) -> Result<usize> {
 
     let context = KernelContext::new(proc)?;
     let launch = Launch {
+        program: "",
         args: alloc::vec![daemon.name.as_bytes()],
         env: daemon.env.iter().map(|entry| entry.as_bytes()).collect(),
         cwd: "/",
@@ -193,6 +194,7 @@ fn start_init(program: &[u8]) -> Result<()> {
         _ => (0..3).map(|number| (number, debug)).collect(),
     };
     let launch = Launch {
+        program: "",
         args: alloc::vec![b"init"],
         env: alloc::vec![b"PATH=/scheme/initfs/bin"],
         cwd: "/scheme/initfs",

@@ -43,9 +43,9 @@ pub fn open_path(path: &str, flags: c_int, mode: c_uint) -> Result<c_int> {
         0
     };
     let mut is_umad = false;
-    let number = match path {
-        "/proc/cpuinfo" => linux_names::open_cpuinfo()?,
-        path => {
+    let number = match linux_names::open_own(path) {
+        Some(opened) => opened?,
+        None => {
             let path = linux_names::here(path);
             let number = path::open(&path, flags & !0o7777 | mode)?;
             uverbs::note_opened(&path);

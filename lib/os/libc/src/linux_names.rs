@@ -74,19 +74,37 @@ fn model() -> alloc::string::String {
     name.trim().into()
 }
 
-/// A pipe with what `/proc/cpuinfo` says.
+/// A file that this library has the text of; `None`: it is another one.
 #[cfg(target_os = "redox")]
-pub fn open_cpuinfo() -> runtime::Result<usize> {
+pub fn open_own(path: &str) -> Option<runtime::Result<usize>> {
+    match path {
+        "/proc/cpuinfo" => Some(open_text(&own_cpuinfo())),
+        // What Rust's standard library asks; the kernel knows the name alone.
+        "/scheme/sys/exe" => runtime::state::program().map(|path| open_text(&path)),
+        _ => None,
+    }
+}
+
+/// What `/proc/cpuinfo` says.
+#[cfg(target_os = "redox")]
+fn own_cpuinfo() -> alloc::string::String {
     use hal::clock::Rate;
     use runtime::time::Instant;
-    use runtime::{fd, path};
 
     let rate = Rate::measure(|| Instant::now().as_nanos());
     // A second in ticks, a million of which are a megahertz.
     let megahertz = rate.map_or(0.0, |rate| rate.ticks(1_000_000_000) as f64 / 1e6);
+    cpuinfo(&model(), megahertz)
+}
+
+/// A pipe with a text.
+#[cfg(target_os = "redox")]
+fn open_text(text: &str) -> runtime::Result<usize> {
+    use runtime::{fd, path};
+
     let reader = path::open("/scheme/pipe", 0)?;
     let written = fd::dup(reader, b"write").and_then(|writer| {
-        let written = fd::write(writer, cpuinfo(&model(), megahertz).as_bytes());
+        let written = fd::write(writer, text.as_bytes());
         fd::close(writer).and(written)
     });
     match written {

@@ -349,6 +349,7 @@ impl Command {
         let mut args = alloc::vec![self.program.as_bytes()];
         args.extend(self.args.iter().map(|arg| arg.as_bytes()));
         let launch = Launch {
+            program: full_path,
             args,
             env: env.iter().map(|entry| entry.as_bytes()).collect(),
             cwd,

@@ -44,6 +44,8 @@ pub mod slot {
 /// The arguments, environment and descriptors of a new program.
 #[derive(Default)]
 pub struct Launch<'a> {
+    /// The absolute path of the program's file; empty: not known.
+    pub program: &'a str,
     /// Arguments, the first being the program's name.
     pub args: Vec<&'a [u8]>,
     /// Environment, entries `NAME=value`.
@@ -229,8 +231,11 @@ pub(crate) fn load_stack(
     let cwd = strings.len();
     strings.extend_from_slice(launch.cwd.as_bytes());
     strings.push(0);
+    let program = strings.len();
+    strings.extend_from_slice(launch.program.as_bytes());
+    strings.push(0);
 
-    let vector = extra.len() + 3;
+    let vector = extra.len() + 4;
     let words = 1 + launch.args.len() + 1 + launch.env.len() + 1 + 2 * vector;
     let total = words * size_of::<usize>() + strings.len();
     if total > MAX_ARGUMENTS {
@@ -256,6 +261,8 @@ pub(crate) fn load_stack(
     push(base + cwd);
     push(aux::CWD_LEN);
     push(launch.cwd.len());
+    push(aux::PROGRAM_PTR);
+    push(base + program);
     push(0);
     push(0);
     block.extend_from_slice(&strings);

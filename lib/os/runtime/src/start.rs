@@ -104,6 +104,8 @@ unsafe fn read_arguments(block: *const usize) {
         let (key, value) = (word(), word());
         match key {
             0 => break,
+            // SAFETY: the loader put a zero-terminated string there.
+            aux::PROGRAM_PTR => state::set_program(unsafe { text(value as *const u8) }),
             aux::CWD_PTR => cwd_pointer = value,
             aux::CWD_LEN => cwd_length = value,
             aux::PROC_FD => process = value,

@@ -6,8 +6,10 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::Mutex;
 use crate::sys::NO_FD;
 
-/// Auxiliary vector entries that Redox adds to those of ELF.
+/// Auxiliary vector entries: one of ELF's, and those that Redox adds.
 pub mod aux {
+    /// Address of the path of the program's file.
+    pub const PROGRAM_PTR: usize = 31;
     /// Address of the initial directory's path.
     pub const CWD_PTR: usize = 32;
     /// Length of that path.
@@ -29,6 +31,9 @@ static THREAD: AtomicUsize = AtomicUsize::new(NO_FD);
 static NAMESPACE: AtomicUsize = AtomicUsize::new(NO_FD);
 static FILETABLE: AtomicUsize = AtomicUsize::new(NO_FD);
 static PID: AtomicUsize = AtomicUsize::new(0);
+
+/// The path of the program's file.
+static PROGRAM: Mutex<String> = Mutex::new(String::new());
 
 static CURRENT_DIR: Mutex<String> = Mutex::new(String::new());
 
@@ -74,9 +79,19 @@ pub(crate) fn set_pid(pid: usize) {
     PID.store(pid, Ordering::Relaxed);
 }
 
-/// Keeps the current directory as it is as long as the result lives.
+/// Keeps the paths as they are as long as the result lives.
 pub(crate) fn hold() -> impl Sized {
-    CURRENT_DIR.lock()
+    (CURRENT_DIR.lock(), PROGRAM.lock())
+}
+
+/// The absolute path of the program's file; `None` when the one that started it did not say.
+pub fn program() -> Option<String> {
+    let path = PROGRAM.lock();
+    (!path.is_empty()).then(|| path.clone())
+}
+
+pub(crate) fn set_program(path: String) {
+    *PROGRAM.lock() = path;
 }
 
 /// The current directory, an absolute path.

@@ -86,6 +86,9 @@ fn own_program() -> Command {
 
 fn environment() {
     assert!(std::env::args().next().unwrap().ends_with("std-test"));
+    let own = std::env::current_exe().unwrap();
+    assert!(own.is_absolute() && own.ends_with("std-test"), "{own:?}");
+    assert!(own.metadata().unwrap().is_file());
     assert!(std::env::var("PATH").is_ok());
     assert!(std::env::vars().any(|(name, _)| name == "PATH"));
 }
