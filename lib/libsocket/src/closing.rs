@@ -11,16 +11,20 @@ use crate::transfer::Waiting;
 use crate::transfers::Transfers;
 use crate::{lingering, messages};
 
-/// Forgets a descriptor that is about to be closed. With the last one end the calls that other
-/// threads are in.
+/// Forgets a descriptor that is about to be closed.
 pub fn close(index: usize) {
-    let Some(socket) = socket::take(index) else {
-        return;
-    };
+    if let Some(socket) = socket::take(index) {
+        let_go(&socket);
+    }
+}
+
+/// A descriptor of a socket means something else from now on. With the last one end the calls that
+/// other threads are in.
+pub fn let_go(socket: &Arc<Socket>) {
     if !socket.drop_descriptor() {
         return;
     }
-    let is_in_use = Arc::strong_count(&socket) > 1;
+    let is_in_use = Arc::strong_count(socket) > 1;
     let phase = socket.state().phase;
     socket.update(|state| state.is_closed = true);
     let is_last = socket.owners.leave();
@@ -33,7 +37,7 @@ pub fn close(index: usize) {
     if !is_last {
         // It goes on in another process: this one sends what it has not sent yet, and its calls
         // end.
-        lingering::send_rest(&socket);
+        lingering::send_rest(socket);
         table::forget(socket.number());
         return;
     }
@@ -41,12 +45,12 @@ pub fn close(index: usize) {
         link.say_end();
     }
     if is_connected && link.is_none() && socket.transfers.is_some() {
-        end_messages(&socket);
+        end_messages(socket);
     }
     // Threads that are in calls, and the bypass, keep the file open, so closing alone would end
     // nothing.
     let is_kept = is_connected && (is_in_use || link.is_some());
-    if (phase == Phase::Listening || is_kept) && !lingering::is_under_way(&socket) {
+    if (phase == Phase::Listening || is_kept) && !lingering::is_under_way(socket) {
         socket.end_endpoint();
     }
 }

@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 
 use scif::raw::Range;
 use skiff_libc::descriptor;
-use syscall::error::{EBADF, EINVAL};
+use syscall::error::EINVAL;
 use syscall::flag::O_NONBLOCK;
 
 use crate::messages::Received;
@@ -154,16 +154,18 @@ extern "C" fn skiff_socket_flags(number: c_int, flags: usize) {
     }
 }
 
-/// `dup` and its kin: the two descriptors are one socket.
+/// `dup` and its kin: the two descriptors are one socket; whether they are.
 #[unsafe(no_mangle)]
-extern "C" fn skiff_socket_duplicated(number: c_int, copy: c_int) {
-    let Ok(index) = usize::try_from(copy).map_err(|_| EBADF) else {
-        return;
+extern "C" fn skiff_socket_duplicated(number: c_int, copy: c_int) -> bool {
+    let (Ok((_, socket)), Ok(index)) = (socket::find(number), usize::try_from(copy)) else {
+        return false;
     };
-    if let Ok((_, socket)) = socket::find(number) {
-        socket::insert(index, socket);
-        descriptor::set_socket(index);
+    let former = socket::insert(index, socket);
+    descriptor::set_socket(index);
+    if let Some(former) = former {
+        closing::let_go(&former);
     }
+    true
 }
 
 /// `fork`, before memory is copied; 0 or an error number.

@@ -334,14 +334,14 @@ fn adopt(number: c_int, index: usize) -> Result<Arc<Socket>> {
     Ok(socket)
 }
 
-/// Records the socket of a descriptor.
-pub fn insert(index: usize, socket: Arc<Socket>) {
+/// Records the socket of a descriptor; the one that it was before.
+pub fn insert(index: usize, socket: Arc<Socket>) -> Option<Arc<Socket>> {
     socket.descriptors.fetch_add(1, Ordering::Relaxed);
     let mut table = TABLE.lock();
     if index >= table.len() {
         table.resize(index + 1, None);
     }
-    table[index] = Some(socket);
+    table[index].replace(socket)
 }
 
 /// Gives a new endpoint of the system to C as a socket.

@@ -20,8 +20,9 @@ unsafe extern "C" {
     safe fn skiff_scif_forget(number: c_int);
     /// The descriptor of a socket is about to be closed; in `libsocket`.
     safe fn skiff_socket_forget(number: c_int);
-    /// The second descriptor is a copy of the first one, a socket's.
-    safe fn skiff_socket_duplicated(number: c_int, copy: c_int);
+    /// The second descriptor is a copy of the first one, a socket's, and no longer the socket that
+    /// it may have been; whether it is.
+    safe fn skiff_socket_duplicated(number: c_int, copy: c_int) -> bool;
 }
 
 #[derive(Clone, Copy, Default)]
@@ -110,14 +111,19 @@ pub fn check(number: c_int) -> Result<usize> {
 
 /// Records a new descriptor and gives its number to C.
 pub fn opened(number: usize, close_on_exec: bool) -> c_int {
-    // `dup2` has just closed what was there.
+    // `dup2` may have closed a socket there.
     forget_socket(number);
+    record(number, close_on_exec, false)
+}
+
+fn record(number: usize, close_on_exec: bool, umad: bool) -> c_int {
     let number = number as c_int;
     skiff_scif_forget(number);
     entry(number, |known| {
         *known = Known {
             ours: true,
             close_on_exec,
+            umad,
             ..Known::default()
         }
     });
@@ -139,14 +145,11 @@ pub fn is_umad(number: c_int) -> bool {
 
 /// Records a copy of a descriptor and gives its number to C.
 pub fn duplicated(number: usize, copy: usize, close_on_exec: bool) -> c_int {
-    let copy = opened(copy, close_on_exec);
-    if is_umad(number as c_int) {
-        set_umad(copy);
+    let is_socket = is_socket(number as c_int);
+    if !is_socket || !skiff_socket_duplicated(number as c_int, copy as c_int) {
+        forget_socket(copy);
     }
-    if is_socket(number as c_int) {
-        skiff_socket_duplicated(number as c_int, copy);
-    }
-    copy
+    record(copy, close_on_exec, is_umad(number as c_int))
 }
 
 /// Whether `exec` and `posix_spawn` leave the descriptor behind.

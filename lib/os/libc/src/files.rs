@@ -216,11 +216,8 @@ extern "C" fn dup2(number: c_int, new: c_int) -> c_int {
             fd::fcntl(number, syscall::F_GETFD, 0)?;
             return Ok(new as c_int);
         }
-        fd::fcntl(number, syscall::F_GETFD, 0)?;
-        // While the number still means what its library keeps of it.
-        if descriptor::is_socket(new as c_int) {
-            descriptor::close(new as c_int)?;
-        }
+        // In one step, so that no other thread finds the number free. Calls on a socket that was
+        // there use a descriptor of its own.
         fd::dup2(number, new, b"")?;
         Ok(descriptor::duplicated(number, new, false))
     };

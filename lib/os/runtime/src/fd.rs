@@ -93,17 +93,21 @@ pub fn dup_upper(fd: usize, name: &[u8]) -> Result<usize> {
     dup_into(fd, name, fdtable::reserve_upper()?)
 }
 
-/// As [`dup`], at the number `new`, closing what is there.
+/// As [`dup`], at the number `new`, in place of what is there.
 pub fn dup2(fd: usize, new: usize, name: &[u8]) -> Result<usize> {
+    // Before the call, so that no other thread takes the number.
+    let was_free = fdtable::mark(new)?;
     // SAFETY: the name is a live slice; the call writes no user memory.
     let result = unsafe {
         sys::call(
             syscall::SYS_DUP2,
             [fd, new, name.as_ptr() as usize, name.len(), 0, 0],
         )
-    }?;
-    fdtable::mark(new)?;
-    Ok(result)
+    };
+    if result.is_err() && was_free {
+        fdtable::release(new);
+    }
+    result
 }
 
 /// Closes `fd`. The number is free afterwards, also when the scheme reports an error.
@@ -266,7 +270,7 @@ pub unsafe fn call_raw(
             let automatic = get(0) == usize::MAX;
             for index in 0..count {
                 let reserved = if !automatic {
-                    fdtable::mark(get(index)).map(|()| get(index))
+                    fdtable::mark(get(index)).map(|_| get(index))
                 } else if flags.contains(CallFlags::FD_UPPER) {
                     fdtable::reserve_upper()
                 } else {

@@ -43,8 +43,12 @@ impl Table {
         None
     }
 
-    fn mark(&mut self, number: usize) {
-        self.used[number / 64] |= 1 << (number % 64);
+    fn mark(&mut self, number: usize) -> bool {
+        let bit = 1 << (number % 64);
+        let word = &mut self.used[number / 64];
+        let was_free = *word & bit == 0;
+        *word |= bit;
+        was_free
     }
 
     fn release(&mut self, number: usize) {
@@ -103,11 +107,10 @@ pub fn reserve_upper() -> Result<usize> {
         .ok_or(Error::new(EMFILE))
 }
 
-/// Records that `fd` is in use (EBADF when the number cannot exist).
-pub fn mark(fd: usize) -> Result<()> {
+/// Records that `fd` is in use (EBADF when the number cannot exist); whether it was free.
+pub fn mark(fd: usize) -> Result<bool> {
     let (table, number) = table_of(fd)?;
-    table.lock().mark(number);
-    Ok(())
+    Ok(table.lock().mark(number))
 }
 
 /// Records that `fd` is free; unknown numbers are ignored.
