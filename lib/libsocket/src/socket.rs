@@ -329,15 +329,24 @@ fn adopt(number: c_int, index: usize) -> Result<Arc<Socket>> {
     }
     socket.set_nonblocking(flags & O_NONBLOCK != 0);
     let socket = Arc::new(socket);
-    insert(index, Arc::clone(&socket));
     descriptor::set_socket(index);
+    let mut table = TABLE.lock();
+    // A close that began before finds no socket; one that begins now finds this one.
+    if descriptor::is_closing(index) {
+        descriptor::clear_socket(index);
+        return Err(EBADF);
+    }
+    insert_in(&mut table, index, Arc::clone(&socket));
     Ok(socket)
 }
 
 /// Records the socket of a descriptor; the one that it was before.
 pub fn insert(index: usize, socket: Arc<Socket>) -> Option<Arc<Socket>> {
+    insert_in(&mut TABLE.lock(), index, socket)
+}
+
+fn insert_in(table: &mut Table, index: usize, socket: Arc<Socket>) -> Option<Arc<Socket>> {
     socket.descriptors.fetch_add(1, Ordering::Relaxed);
-    let mut table = TABLE.lock();
     if index >= table.len() {
         table.resize(index + 1, None);
     }

@@ -42,7 +42,12 @@ struct Known {
 static TABLE: Shared<Vec<Known>> = Shared::new(Vec::new());
 
 /// A bit for each descriptor a process can have: whether it is a socket.
-static SOCKETS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+static SOCKETS: Bits = [const { AtomicU64::new(0) }; 1024];
+
+/// The same: whether `close` has begun, until the number is given to C again.
+static CLOSING: Bits = [const { AtomicU64::new(0) }; 1024];
+
+type Bits = [AtomicU64; 1024];
 
 /// Runs `action` while no other thread changes the table; `action` must not use it.
 pub fn held<T>(action: impl FnOnce() -> T) -> T {
@@ -59,29 +64,48 @@ pub fn forked() {
     });
 }
 
-fn socket_bit(number: usize) -> Option<(&'static AtomicU64, u64)> {
-    SOCKETS
-        .get(number / 64)
-        .map(|word| (word, 1 << (number % 64)))
+fn bit(bits: &'static Bits, number: usize) -> Option<(&'static AtomicU64, u64)> {
+    let word = bits.get(number / 64);
+    word.map(|word| (word, 1 << (number % 64)))
+}
+
+/// Sets or clears a bit; whether it was set.
+fn set_bit(bits: &'static Bits, number: usize, set: bool) -> bool {
+    bit(bits, number).is_some_and(|(word, bit)| {
+        let former = match set {
+            true => word.fetch_or(bit, Ordering::SeqCst),
+            false => word.fetch_and(!bit, Ordering::SeqCst),
+        };
+        former & bit != 0
+    })
 }
 
 /// Records that the descriptor is a socket.
 pub fn set_socket(number: usize) {
-    if let Some((word, bit)) = socket_bit(number) {
-        word.fetch_or(bit, Ordering::Relaxed);
-    }
+    set_bit(&SOCKETS, number, true);
+}
+
+/// Records that it is none.
+pub fn clear_socket(number: usize) {
+    set_bit(&SOCKETS, number, false);
 }
 
 /// Whether the descriptor is a socket.
 pub fn is_socket(number: c_int) -> bool {
-    let known = usize::try_from(number).ok().and_then(socket_bit);
+    let known = usize::try_from(number).ok();
+    let known = known.and_then(|number| bit(&SOCKETS, number));
     known.is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+}
+
+/// Whether the descriptor is being closed. A thread that makes a socket of it says that it is one
+/// before it asks.
+pub fn is_closing(number: usize) -> bool {
+    bit(&CLOSING, number).is_some_and(|(word, bit)| word.load(Ordering::SeqCst) & bit != 0)
 }
 
 /// Has the library of sockets forget a descriptor if it is one; whether it was.
 fn forget_socket(number: usize) -> bool {
-    let was_socket = socket_bit(number)
-        .is_some_and(|(word, bit)| word.fetch_and(!bit, Ordering::Relaxed) & bit != 0);
+    let was_socket = set_bit(&SOCKETS, number, false);
     if was_socket {
         skiff_socket_forget(number as c_int);
     }
@@ -117,6 +141,7 @@ pub fn opened(number: usize, close_on_exec: bool) -> c_int {
 }
 
 fn record(number: usize, close_on_exec: bool, umad: bool) -> c_int {
+    set_bit(&CLOSING, number, false);
     let number = number as c_int;
     skiff_scif_forget(number);
     entry(number, |known| {
@@ -179,6 +204,7 @@ pub fn is_listening(number: c_int) -> bool {
 /// `EBADF`.
 pub fn close(number: c_int) -> Result<()> {
     let number = check(number)?;
+    set_bit(&CLOSING, number, true);
     // Before the number is free: another thread may get it next.
     let known = entry(number as c_int, core::mem::take);
     // A thread that waits in `scif_accept` keeps the file open, so closing alone would not wake it.
