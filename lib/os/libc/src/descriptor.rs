@@ -7,7 +7,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use runtime::{Error, Result, fd};
-use syscall::error::{EBADF, ENOTTY};
+use syscall::error::{EBADF, ENOTTY, ESPIPE};
 
 use crate::sync::Shared;
 
@@ -31,6 +31,8 @@ struct Known {
     ours: bool,
     close_on_exec: bool,
     scif: Option<bool>,
+    /// Whether reading and writing have a position, as far as it was asked.
+    positions: Option<bool>,
     listening: bool,
     /// A device for management datagrams, whose calls have errors of their own.
     umad: bool,
@@ -245,6 +247,32 @@ pub fn is_scif(number: c_int) -> Result<bool> {
     };
     entry(number as c_int, |known| known.scif = Some(found));
     Ok(found)
+}
+
+/// Moves the position of a descriptor.
+///
+/// # Errors
+/// `ESPIPE` a pipe or a connection, of which the kernel keeps a number that nothing looks at;
+/// `EBADF`, `EINVAL`, `EOVERFLOW`.
+pub fn seek(number: c_int, offset: i64, whence: usize) -> Result<usize> {
+    const KIND: u16 = 0o170_000;
+    const FIFO: u16 = 0o010_000;
+    const SOCKET: u16 = 0o140_000;
+    let index = check(number)?;
+    let known = TABLE.with(|table| table.get(index).and_then(|known| known.positions));
+    let has_positions = match known {
+        Some(known) => known,
+        None => {
+            let kind = fd::fstat(index)?.st_mode & KIND;
+            let found = kind != FIFO && kind != SOCKET;
+            entry(number, |known| known.positions = Some(found));
+            found
+        }
+    };
+    if !has_positions || is_socket(number) {
+        return Err(Error::new(ESPIPE));
+    }
+    fd::lseek(index, offset, whence)
 }
 
 /// The descriptors that came with the program.

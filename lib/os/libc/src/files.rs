@@ -3,7 +3,7 @@
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
 use runtime::{Error, Result, env, fd, fs, path, sys};
-use syscall::error::{EBADF, EFAULT, EINTR, EINVAL, EIO, ERANGE, ESPIPE};
+use syscall::error::{EBADF, EFAULT, EINTR, EINVAL, EIO, ERANGE};
 use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
 
 use crate::{descriptor, errno, linux_names, malloc, strings, umad, uverbs};
@@ -177,12 +177,9 @@ extern "C" fn write(number: c_int, buffer: *const c_void, size: usize) -> isize 
 #[unsafe(no_mangle)]
 extern "C" fn lseek(number: c_int, offset: c_long, whence: c_int) -> c_long {
     let seek = || {
-        let number = descriptor::check(number)?;
+        descriptor::check(number)?;
         let whence = usize::try_from(whence).map_err(|_| Error::new(EINVAL))?;
-        if descriptor::is_socket(number as c_int) {
-            return Err(Error::new(ESPIPE));
-        }
-        fd::lseek(number, offset, whence).map(|position| position as c_long)
+        descriptor::seek(number, offset, whence).map(|position| position as c_long)
     };
     errno::give(seek())
 }
@@ -461,16 +458,34 @@ impl Part {
     }
 }
 
+/// Most parts of a transfer (`IOV_MAX`).
+const MOST_PARTS: usize = 1024;
+
+/// The parts of a transfer, which are not too many nor too long.
+///
+/// # Safety
+/// `parts` is null or leads to that many.
+unsafe fn parts_of<'a>(parts: *const Part, count: c_int) -> Result<&'a [Part]> {
+    let count = usize::try_from(count).ok();
+    let count = count.filter(|count| *count <= MOST_PARTS);
+    let parts = match count.ok_or(Error::new(EINVAL))? {
+        0 => &[],
+        _ if parts.is_null() => return Err(Error::new(EFAULT)),
+        // SAFETY: the caller's promise.
+        count => unsafe { core::slice::from_raw_parts(parts, count) },
+    };
+    let mut lengths = parts.iter().map(|part| part.length);
+    let total = lengths.try_fold(0_usize, usize::checked_add);
+    match total.is_some_and(|total| isize::try_from(total).is_ok()) {
+        true => Ok(parts),
+        false => Err(Error::new(EINVAL)),
+    }
+}
+
 /// Moves the parts one after the other until one is moved in part.
-unsafe fn each_part(
-    parts: *const Part,
-    count: c_int,
-    mut transfer: impl FnMut(&Part) -> Result<usize>,
-) -> isize {
+fn each_part(parts: &[Part], mut transfer: impl FnMut(&Part) -> Result<usize>) -> isize {
     let mut moved = 0;
-    for index in 0..count.max(0) as usize {
-        // SAFETY: the caller passed that many parts.
-        let part = unsafe { &*parts.add(index) };
+    for part in parts {
         match transfer(part) {
             Ok(count) => {
                 moved += count;
@@ -487,32 +502,35 @@ unsafe fn each_part(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn readv(number: c_int, parts: *const Part, count: c_int) -> isize {
+    // SAFETY: the caller's parts.
+    let parts = match unsafe { parts_of(parts, count) } {
+        Ok(parts) => parts,
+        Err(error) => return errno::fail(error.errno),
+    };
     if descriptor::is_socket(number) {
         // SAFETY: the same contract.
-        let result = unsafe { skiff_socket_read(number, parts, count.max(0) as usize) };
+        let result = unsafe { skiff_socket_read(number, parts.as_ptr(), parts.len()) };
         return errno::give(of_library(result).map(|count| count as isize));
     }
-    // SAFETY: the caller's parts and their buffers.
-    unsafe {
-        each_part(parts, count, |part| {
-            read_raw(number, part.start, part.length)
-        })
-    }
+    each_part(parts, |part| {
+        // SAFETY: the caller's buffers.
+        unsafe { read_raw(number, part.start, part.length) }
+    })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn writev(number: c_int, parts: *const Part, count: c_int) -> isize {
+    // SAFETY: the caller's parts.
+    let parts = match unsafe { parts_of(parts, count) } {
+        Ok(parts) => parts,
+        Err(error) => return errno::fail(error.errno),
+    };
     if descriptor::is_socket(number) {
         // SAFETY: the same contract.
-        let result = unsafe { skiff_socket_write(number, parts, count.max(0) as usize) };
+        let result = unsafe { skiff_socket_write(number, parts.as_ptr(), parts.len()) };
         return errno::give(of_library(result).map(|count| count as isize));
     }
-    // SAFETY: the caller's parts.
-    unsafe {
-        each_part(parts, count, |part| {
-            write_raw(number, part.start, part.length)
-        })
-    }
+    each_part(parts, |part| write_raw(number, part.start, part.length))
 }
 
 #[unsafe(no_mangle)]

@@ -9,7 +9,7 @@ use syscall::error::{EINVAL, ENOMEM};
 use syscall::flag::{O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY};
 
 use crate::stream::{self, File, Mode, State};
-use crate::{errno, files, malloc, strings};
+use crate::{descriptor, errno, files, malloc, strings};
 
 const EOF: c_int = -1;
 
@@ -66,8 +66,12 @@ unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut Fil
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdopen(number: c_int, mode: *const c_char) -> *mut File {
+    let is_open = || {
+        let number = descriptor::check(number)?;
+        runtime::fd::fcntl(number, syscall::F_GETFD, 0)
+    };
     // SAFETY: the caller's string.
-    match unsafe { flags_of(mode) } {
+    match unsafe { flags_of(mode) }.and_then(|flags| is_open().map(|_| flags)) {
         Ok(flags) => {
             let (readable, writable) = rights(flags);
             stream::open(number, readable, writable, Mode::Full)
@@ -95,8 +99,8 @@ unsafe extern "C" fn freopen(
             let old = state.number;
             if number != old {
                 runtime::fd::dup2(number as usize, old as usize, b"")?;
-                crate::descriptor::close(number)?;
-                crate::descriptor::opened(old as usize, false);
+                descriptor::close(number)?;
+                descriptor::opened(old as usize, false);
             }
             state.replace(old, readable, writable);
             Ok::<(), Error>(())
@@ -105,6 +109,9 @@ unsafe extern "C" fn freopen(
     match result {
         Ok(()) => file,
         Err(error) => {
+            // As C has it, the old file is closed in any case, and its errors do not count.
+            // SAFETY: the caller's open stream, which is of no more use to it.
+            let _ = unsafe { stream::close(file) };
             errno::set(error.errno);
             null_mut()
         }
@@ -123,7 +130,7 @@ unsafe extern "C" fn fflush(file: *mut File) -> c_int {
         return stream::flush_all();
     }
     // SAFETY: the caller's open stream.
-    errno::done(unsafe { stream::with(file, State::flush) })
+    errno::done(unsafe { stream::with(file, State::synchronize) })
 }
 
 #[unsafe(no_mangle)]

@@ -7,7 +7,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use core::time::Duration;
 
-use runtime::{Error, Result, fd};
+use runtime::{Error, Result};
 use syscall::error::{EBADF, EINTR};
 
 use crate::sync::{Lock, Shared};
@@ -171,6 +171,8 @@ pub unsafe fn close(file: *mut File) -> Result<()> {
     let file = known.ok_or(Error::new(EBADF))?;
     file.state.with(|state| {
         let flushed = state.flush();
+        // Whoever goes on with the file begins where this stream has stopped.
+        let _ = state.drop_input();
         let closed = descriptor::close(state.number);
         state.number = -1;
         flushed.and(closed)
@@ -218,16 +220,29 @@ impl State {
         self.has_output.store(false, Ordering::Release);
     }
 
+    /// Writes what waits, and gives up what was read ahead where there are positions.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn synchronize(&mut self) -> Result<()> {
+        self.flush()?;
+        // Bytes of a pipe or a connection stay, as there is nothing to go back to.
+        let _ = self.drop_input();
+        Ok(())
+    }
+
     /// Gives up what was read ahead, so that the descriptor's position is the stream's.
-    fn drop_input(&mut self) {
+    ///
+    /// # Errors
+    /// Those of `lseek`: the bytes stay.
+    fn drop_input(&mut self) -> Result<()> {
         let ahead = self.input.len() - self.next;
         if ahead > 0 {
-            // A pipe or a connection has no position to go back to; its bytes are lost.
-            let number = self.number as usize;
-            let _ = fd::lseek(number, -(ahead as i64), syscall::SEEK_CUR);
+            descriptor::seek(self.number, -(ahead as i64), syscall::SEEK_CUR)?;
         }
         self.input.clear();
         self.next = 0;
+        Ok(())
     }
 
     /// Writes bytes.
@@ -238,7 +253,11 @@ impl State {
         if !self.writable {
             return self.fail(EBADF);
         }
-        self.drop_input();
+        if self.drop_input().is_err() {
+            // A pipe or a connection has no position to go back to; its bytes are lost.
+            self.input.clear();
+            self.next = 0;
+        }
         for part in bytes.chunks(BUFFER) {
             if self.output.len() + part.len() > BUFFER {
                 self.flush()?;
@@ -263,6 +282,9 @@ impl State {
         }
         if !self.readable {
             return self.fail(EBADF);
+        }
+        if self.ended {
+            return Ok(None);
         }
         self.flush()?;
         // A prompt must be shown before its answer is waited for.
@@ -337,8 +359,8 @@ impl State {
     /// Those of `lseek`.
     pub fn seek(&mut self, offset: i64, whence: usize) -> Result<()> {
         self.flush()?;
-        self.drop_input();
-        fd::lseek(descriptor::check(self.number)?, offset, whence)?;
+        self.drop_input()?;
+        descriptor::seek(self.number, offset, whence)?;
         self.ended = false;
         Ok(())
     }
@@ -348,8 +370,7 @@ impl State {
     /// # Errors
     /// Those of `lseek`.
     pub fn tell(&mut self) -> Result<i64> {
-        let number = descriptor::check(self.number)?;
-        let position = fd::lseek(number, 0, syscall::SEEK_CUR)? as i64;
+        let position = descriptor::seek(self.number, 0, syscall::SEEK_CUR)? as i64;
         let ahead = (self.input.len() - self.next) as i64;
         Ok(position - ahead + self.output.len() as i64)
     }

@@ -1,0 +1,100 @@
+/* Streams beside the descriptors under them: positions, ends, failures; and transfers of parts. */
+#include "library.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* A file with this text, open to be read and written. */
+static int file_with(const char *text) {
+    char path[] = "/tmp/streams-XXXXXX";
+    int fd = mkstemp(path);
+    CHECK(fd >= 0 && unlink(path) == 0);
+    CHECK(write(fd, text, strlen(text)) == (ssize_t)strlen(text) && lseek(fd, 0, SEEK_SET) == 0);
+    return fd;
+}
+
+/* Who goes on with the descriptor begins where the stream has stopped. */
+static void positions(void) {
+    for (int closes = 0; closes < 2; closes++) {
+        int fd = file_with("one\ntwo\nthree\n"), own = dup(fd);
+        char line[10];
+        FILE *stream = fdopen(own, "r");
+        CHECK(stream != NULL && fgets(line, sizeof line, stream) == line);
+        CHECK((closes ? fclose(stream) : fflush(stream)) == 0);
+        CHECK(lseek(fd, 0, SEEK_CUR) == 4);
+        CHECK(read(fd, line, 4) == 4 && memcmp(line, "two\n", 4) == 0);
+        if (!closes) {
+            CHECK(fgets(line, sizeof line, stream) == line && strcmp(line, "three\n") == 0);
+            CHECK(fclose(stream) == 0);
+        }
+        CHECK(close(fd) == 0);
+    }
+}
+
+/* What has no positions loses nothing when a program asks for one. */
+static void pipes(void) {
+    int ends[2];
+    char line[10];
+    CHECK(pipe(ends) == 0 && write(ends[1], "one\ntwo\n", 8) == 8);
+    FILE *stream = fdopen(ends[0], "r");
+    CHECK(stream != NULL && fgets(line, sizeof line, stream) == line);
+    FAILS(fseek(stream, 0, SEEK_SET), ESPIPE);
+    FAILS(ftell(stream), ESPIPE);
+    FAILS(lseek(ends[1], 0, SEEK_CUR), ESPIPE);
+    CHECK(fflush(stream) == 0);
+    CHECK(fgets(line, sizeof line, stream) == line && strcmp(line, "two\n") == 0);
+    CHECK(fclose(stream) == 0 && close(ends[1]) == 0);
+}
+
+/* An end that was found stays until the program clears it. */
+static void ends(void) {
+    int fd = file_with("x");
+    FILE *stream = fdopen(dup(fd), "r");
+    CHECK(stream != NULL && fgetc(stream) == 'x' && fgetc(stream) == EOF && feof(stream));
+    CHECK(pwrite(fd, "y", 1, 1) == 1);
+    CHECK(fgetc(stream) == EOF && feof(stream));
+    clearerr(stream);
+    CHECK(fgetc(stream) == 'y' && fgetc(stream) == EOF);
+    CHECK(ungetc('z', stream) == 'z' && !feof(stream) && fgetc(stream) == 'z');
+    CHECK(fgetc(stream) == EOF && fseek(stream, 0, SEEK_SET) == 0 && fgetc(stream) == 'x');
+    CHECK(fclose(stream) == 0 && close(fd) == 0);
+}
+
+static void failures_of_opening(void) {
+    int fd = file_with("x");
+    errno = 0;
+    CHECK(fdopen(1000, "r") == NULL && errno == EBADF);
+    errno = 0;
+    CHECK(fdopen(fd, "z") == NULL && errno == EINVAL);
+    /* The old file is closed in any case. */
+    FILE *stream = fdopen(fd, "r");
+    errno = 0;
+    CHECK(freopen("/tmp/not/there", "r", stream) == NULL && errno == ENOENT);
+    FAILS(fcntl(fd, F_GETFD), EBADF);
+}
+
+static void parts(void) {
+    int fd = file_with("parts");
+    char one[2], two[3];
+    struct iovec parts[2] = { { one, sizeof one }, { two, sizeof two } };
+    FAILS(readv(fd, parts, -1), EINVAL);
+    FAILS(writev(fd, parts, -1), EINVAL);
+    FAILS(writev(fd, parts, IOV_MAX + 1), EINVAL);
+    parts[1].iov_len = SIZE_MAX;
+    FAILS(readv(fd, parts, 2), EINVAL);
+    parts[1].iov_len = sizeof two;
+    CHECK(readv(fd, parts, 2) == 5 && memcmp(one, "pa", 2) == 0 && memcmp(two, "rts", 3) == 0);
+    CHECK(close(fd) == 0);
+}
+
+int main(void) {
+    positions();
+    pipes();
+    ends();
+    failures_of_opening();
+    parts();
+    return finish("streams");
+}
