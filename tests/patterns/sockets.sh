@@ -5,6 +5,7 @@ for compiler in '' -clang; do
     socket-calls$compiler || failed=1
     socket-streams$compiler || failed=1
     socket-messages$compiler || failed=1
+    socket-threads$compiler || failed=1
     st-transfers$compiler || failed=1
     st-names$compiler || failed=1
     st-matrix$compiler work &

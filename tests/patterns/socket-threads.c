@@ -1,0 +1,483 @@
+/* Sockets that several threads and processes use at once, within a node. A name as argument plays
+ * that part alone. */
+#define NO_PATTERNS
+#include "socket.h"
+#include <signal.h>
+#include <st.h>
+#include <sys/wait.h>
+
+static int own;
+
+/* Ends the program when a part waits for ever. */
+static void *watch(void *argument) {
+    (void)argument;
+    for (;;) {
+        int watched = playing;
+        usleep(2 * 1000 * TIMEOUT_MS);
+        if (watched == playing)
+            failed(__FILE__, __LINE__, "it waits for ever");
+    }
+}
+
+static void pair_of(int pair[2]) {
+    GIVES(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+}
+
+/* Two ends of a connection that carries messages. */
+static void *connect_packets(void *argument) {
+    int fd = socket(PF_INET, SOCK_SEQPACKET, IPPROTO_STP);
+    CHECK(fd >= 0);
+    GIVES(try_connect(fd, own, *(int *)argument), 0);
+    return (void *)(long)fd;
+}
+
+static int listen_packets(int *port) {
+    int on = socket(PF_INET, SOCK_SEQPACKET, IPPROTO_STP);
+    struct sockaddr_in place;
+    socklen_t length = sizeof place;
+    CHECK(on >= 0);
+    GIVES(bind_to(on, -1, 0), 0);
+    GIVES(listen(on, 4), 0);
+    GIVES(getsockname(on, (struct sockaddr *)&place, &length), 0);
+    *port = ntohs(place.sin_port);
+    return on;
+}
+
+static void packets_of(int pair[2]) {
+    int port, on = listen_packets(&port);
+    pthread_t client;
+    GIVES(pthread_create(&client, NULL, connect_packets, &port), 0);
+    pair[0] = accept_on(on);
+    void *fd;
+    GIVES(pthread_join(client, &fd), 0);
+    pair[1] = (int)(long)fd;
+    GIVES(close(on), 0);
+}
+
+static void set_limit(int fd, int name) {
+    struct timeval limit = { TIMEOUT_MS / 1000, 0 };
+    GIVES(setsockopt(fd, SOL_SOCKET, name, &limit, sizeof limit), 0);
+}
+
+/* Transfers after which the library has mapped a connection. */
+static void map(const int pair[2]) {
+    for (int i = 0; i < 32; i++) {
+        step(pair[0], 'm');
+        await(pair[1], 'm');
+        step(pair[1], 'n');
+        await(pair[0], 'n');
+    }
+}
+
+/* 81: a call goes on with the socket that it began with, whatever its number means meanwhile. */
+enum { MUCH = 4 << 20 };
+
+static char much[MUCH];
+
+struct transfer {
+    int fd, sends;
+    ssize_t result;
+};
+
+static void *run_transfer(void *argument) {
+    struct transfer *transfer = argument;
+    if (transfer->sends)
+        transfer->result = send(transfer->fd, much, MUCH, 0);
+    else
+        transfer->result = recv(transfer->fd, much, 8, MSG_WAITALL);
+    return NULL;
+}
+
+static void replace_under(int sends, int is_limited, int is_mapped, int by_dup) {
+    int first[2], second[2];
+    pair_of(first);
+    if (is_mapped)
+        map(first);
+    if (is_limited)
+        set_limit(first[0], sends ? SO_SNDTIMEO : SO_RCVTIMEO);
+    pthread_t thread;
+    struct transfer transfer = { first[0], sends, 0 };
+    write_all(first[1], "1234", 4);
+    GIVES(pthread_create(&thread, NULL, run_transfer, &transfer), 0);
+    /* It sleeps in the middle. */
+    if (sends)
+        CHECK(poll_one(first[1], POLLIN, TIMEOUT_MS) & POLLIN);
+    for (int i = 0; i < 20; i++)
+        pause_shortly();
+    /* Another socket gets the number, at once or after a close. */
+    int fresh[2];
+    pair_of(fresh);
+    if (!by_dup)
+        GIVES(close(first[0]), 0);
+    GIVES(dup2(fresh[0], first[0]), first[0]);
+    GIVES(close(fresh[0]), 0);
+    second[0] = first[0], second[1] = fresh[1];
+    if (!sends)
+        write_all(second[1], "5678", 4);
+    for (int i = 0; i < 20; i++)
+        pause_shortly();
+    GIVES(close(first[1]), 0);
+    GIVES(pthread_join(thread, NULL), 0);
+    char text[8];
+    if (sends) {
+        CHECK(transfer.result < MUCH);
+        FAILS(recv(second[1], text, sizeof text, MSG_DONTWAIT), EAGAIN);
+    } else {
+        CHECK(transfer.result == 4 || transfer.result == -1);
+        GIVES(recv(second[0], text, sizeof text, MSG_DONTWAIT), 4);
+        CHECK(!memcmp(text, "5678", 4));
+    }
+    GIVES(close(second[0]), 0);
+    GIVES(close(second[1]), 0);
+}
+
+static void check_numbers(void) {
+    for (int kind = 0; kind < 16; kind++)
+        replace_under(kind & 1, kind & 2, kind & 4, kind & 8);
+}
+
+/* 82: closing a full socket of messages does not wait, and the peer gets all and then the end. */
+enum { LENGTH = 50000 };
+
+/* Sends until there is no room; how many messages. */
+static int fill_up(int fd) {
+    static char data[LENGTH];
+    int count = 0;
+    set_waiting(fd, 0);
+    for (;; count++) {
+        fill(data, sizeof data, count);
+        ssize_t sent = send(fd, data, sizeof data, 0);
+        if (sent < 0)
+            break;
+        GIVES(sent, sizeof data);
+        CHECK(count < 1000);
+    }
+    GIVES(errno, EAGAIN);
+    set_waiting(fd, 1);
+    return count;
+}
+
+static void read_filled(int fd, int count) {
+    static char data[LENGTH];
+    for (int i = 0; i < count; i++) {
+        GIVES(recv(fd, data, sizeof data, 0), sizeof data);
+        CHECK(mismatch(data, sizeof data, i) == sizeof data);
+    }
+}
+
+static void check_full(void) {
+    int pair[2];
+    for (int how = 0; how < 3; how++) {
+        packets_of(pair);
+        int count = fill_up(pair[0]);
+        if (how == 0)
+            GIVES(close(pair[0]), 0);
+        else
+            GIVES(shutdown(pair[0], SHUT_WR), 0);
+        if (how == 2) {
+            FAILS(send(pair[0], "x", 1, 0), EPIPE);
+            GIVES(close(pair[0]), 0);
+        }
+        /* Nothing was read yet: nobody has waited for room. */
+        read_filled(pair[1], count);
+        read_end(pair[1]);
+        if (how == 1) {
+            /* The other direction goes on. */
+            step(pair[1], 'o');
+            await(pair[0], 'o');
+            GIVES(close(pair[0]), 0);
+        }
+        GIVES(close(pair[1]), 0);
+    }
+    /* A process that closes and ends at once. */
+    packets_of(pair);
+    int count, tell[2], status;
+    GIVES(pipe(tell), 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        close(pair[1]);
+        count = fill_up(pair[0]);
+        GIVES(write(tell[1], &count, sizeof count), sizeof count);
+        close(pair[0]);
+        exit(7);
+    }
+    GIVES(close(pair[0]), 0);
+    GIVES(read(tell[0], &count, sizeof count), sizeof count);
+    read_filled(pair[1], count);
+    read_end(pair[1]);
+    GIVES(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    GIVES(close(pair[1]) | close(tell[0]) | close(tell[1]), 0);
+    /* SO_LINGER: no time at all ends the connection; else close waits so long. */
+    for (int seconds = 0; seconds < 2; seconds++) {
+        struct linger linger = { 1, seconds };
+        packets_of(pair);
+        GIVES(setsockopt(pair[0], SOL_SOCKET, SO_LINGER, &linger, sizeof linger), 0);
+        count = fill_up(pair[0]);
+        GIVES(close(pair[0]), 0);
+        if (seconds) {
+            read_filled(pair[1], count);
+            read_end(pair[1]);
+        } else {
+            static char data[LENGTH];
+            while (recv(pair[1], data, sizeof data, 0) > 0)
+                count--;
+            CHECK(errno == ECONNRESET && count > 0);
+        }
+        GIVES(close(pair[1]), 0);
+    }
+}
+
+/* 83: what a parent closes stays its child's. */
+static void check_shared(void) {
+    int pair[2], go[2], status;
+    char byte;
+    GIVES(pipe(go), 0);
+    for (int how = 0; how < 3; how++) {
+        packets_of(pair);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            GIVES(close(pair[1]), 0);
+            GIVES(read(go[0], &byte, 1), 1);
+            if (how == 1)
+                exit(7);
+            GIVES(send(pair[0], "of the child", 12, 0), 12);
+            if (how == 0)
+                GIVES(close(pair[0]), 0);
+            exit(7);
+        }
+        if (how == 0)
+            GIVES(close(pair[0]), 0);
+        GIVES(write(go[1], "g", 1), 1);
+        char text[20];
+        if (how != 1) {
+            GIVES(recv(pair[1], text, sizeof text, 0), 12);
+            CHECK(!memcmp(text, "of the child", 12));
+        }
+        GIVES(waitpid(child, &status, 0), child);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+        if (how) {
+            /* The parent's is not touched by the child's end. */
+            GIVES(send(pair[0], "parent", 6, 0), 6);
+            GIVES(recv(pair[1], text, sizeof text, 0), 6);
+            GIVES(close(pair[0]), 0);
+        }
+        read_end(pair[1]);
+        GIVES(close(pair[1]), 0);
+    }
+    /* Listeners. */
+    for (int kind = 0; kind < 2; kind++) {
+        int port = 3081, on = kind ? listen_packets(&port) : listen_on(3081);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            GIVES(read(go[0], &byte, 1), 1);
+            int fd = accept_on(on);
+            GIVES(send(fd, "c", 1, 0), 1);
+            GIVES(close(fd), 0);
+            exit(7);
+        }
+        GIVES(close(on), 0);
+        GIVES(write(go[1], "g", 1), 1);
+        int fd = kind ? (int)(long)connect_packets(&port) : call_stream(own, 3081);
+        GIVES(recv(fd, &byte, 1, 0), 1);
+        CHECK(byte == 'c');
+        read_end(fd);
+        GIVES(close(fd), 0);
+        GIVES(waitpid(child, &status, 0), child);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    }
+    GIVES(close(go[0]) | close(go[1]), 0);
+}
+
+/* 84: bytes that a parent has not sent yet are sent once. */
+static void check_unsent(void) {
+    int pair[2], status;
+    packets_of(pair);
+    int count = fill_up(pair[0]);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        char data[LENGTH];
+        /* Room for what did not fit. */
+        GIVES(recv(pair[1], data, sizeof data, 0), sizeof data);
+        GIVES(recv(pair[1], data, sizeof data, 0), sizeof data);
+        CHECK(mismatch(data, sizeof data, 1) == sizeof data);
+        for (int i = 0; i < 10; i++)
+            poll_one(pair[0], POLLOUT, 0);
+        _exit(7);
+    }
+    GIVES(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    GIVES(close(pair[0]), 0);
+    static char data[LENGTH];
+    for (int i = 2; i < count; i++) {
+        GIVES(recv(pair[1], data, sizeof data, 0), sizeof data);
+        CHECK(mismatch(data, sizeof data, i) == sizeof data);
+    }
+    read_end(pair[1]);
+    GIVES(close(pair[1]), 0);
+}
+
+/* 85: counting and peeking take nothing away from a receive that sleeps. */
+static void *receive_rounds(void *argument) {
+    const int *pair = argument;
+    for (int i = 0; i < 300; i++) {
+        await(pair[0], (char)i);
+        step(pair[0], 'n');
+    }
+    return NULL;
+}
+
+static void look_on(int peeks, int is_mapped) {
+    int pair[2];
+    pair_of(pair);
+    if (is_mapped)
+        map(pair);
+    pthread_t thread;
+    GIVES(pthread_create(&thread, NULL, receive_rounds, pair), 0);
+    for (int i = 0; i < 300; i++) {
+        if (i % 16 == 0)
+            pause_shortly();
+        step(pair[1], (char)i);
+        char byte;
+        do {
+            int there;
+            if (peeks)
+                recv(pair[0], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+            else
+                GIVES(ioctl(pair[0], FIONREAD, &there), 0);
+        } while (recv(pair[1], &byte, 1, MSG_DONTWAIT) != 1);
+        CHECK(byte == 'n');
+    }
+    GIVES(pthread_join(thread, NULL), 0);
+    GIVES(close(pair[0]), 0);
+    GIVES(close(pair[1]), 0);
+}
+
+static void check_looks(void) {
+    for (int kind = 0; kind < 4; kind++)
+        look_on(kind & 1, kind & 2);
+}
+
+/* 86: dup2 on a socket's number: the number is never free in between, and never nothing. */
+static volatile int stop;
+static int target;
+
+static void *use_number(void *argument) {
+    (void)argument;
+    while (!stop) {
+        CHECK(fcntl(target, F_GETFD) >= 0);
+        GIVES(option(target, SOL_SOCKET, SO_TYPE), SOCK_STREAM);
+        GIVES(send(target, "x", 1, 0), 1);
+    }
+    return NULL;
+}
+
+static void *open_others(void *argument) {
+    (void)argument;
+    while (!stop) {
+        int fd = open("/scheme/null", O_RDONLY);
+        CHECK(fd >= 0 && fd != target);
+        GIVES(close(fd), 0);
+    }
+    return NULL;
+}
+
+static void *drain(void *argument) {
+    char data[4096];
+    while (recv(*(int *)argument, data, sizeof data, 0) > 0)
+        ;
+    return NULL;
+}
+
+static void check_replacing(void) {
+    int first[2], second[2];
+    pair_of(first);
+    pair_of(second);
+    target = dup(first[0]);
+    pthread_t threads[4];
+    stop = 0;
+    GIVES(pthread_create(&threads[0], NULL, use_number, NULL), 0);
+    GIVES(pthread_create(&threads[1], NULL, open_others, NULL), 0);
+    GIVES(pthread_create(&threads[2], NULL, drain, &first[1]), 0);
+    GIVES(pthread_create(&threads[3], NULL, drain, &second[1]), 0);
+    for (int i = 0; i < 2000; i++)
+        GIVES(dup2(i % 2 ? first[0] : second[0], target), target);
+    stop = 1;
+    GIVES(pthread_join(threads[0], NULL) | pthread_join(threads[1], NULL), 0);
+    GIVES(close(target) | close(first[0]) | close(second[0]), 0);
+    GIVES(pthread_join(threads[2], NULL) | pthread_join(threads[3], NULL), 0);
+    GIVES(close(first[1]) | close(second[1]), 0);
+}
+
+/* 87: a program that only polls takes no more than a piece of a long message in. */
+static void *receive_long(void *argument) {
+    static char data[MUCH];
+    GIVES(recv(*(int *)argument, data, MUCH, 0), MUCH);
+    CHECK(mismatch(data, MUCH, 87) == MUCH);
+    return NULL;
+}
+
+static void check_polls(void) {
+    int pair[2];
+    packets_of(pair);
+    fill(much, MUCH, 87);
+    set_waiting(pair[0], 0);
+    GIVES(send(pair[0], much, MUCH, 0), MUCH);
+    for (int i = 0; i < 2000; i++) {
+        CHECK(!(poll_one(pair[0], POLLOUT, 0) & POLLOUT));
+        poll_one(pair[1], POLLIN, 0);
+    }
+    /* It can be received, though not all of it is there. */
+    CHECK(poll_one(pair[1], POLLIN, TIMEOUT_MS) & POLLIN);
+    pthread_t thread;
+    GIVES(pthread_create(&thread, NULL, receive_long, &pair[1]), 0);
+    CHECK(poll_one(pair[0], POLLOUT, TIMEOUT_MS) & POLLOUT);
+    GIVES(pthread_join(thread, NULL), 0);
+    /* By a receive that does not wait. */
+    GIVES(send(pair[0], much, MUCH, 0), MUCH);
+    GIVES(shutdown(pair[0], SHUT_WR), 0);
+    set_waiting(pair[1], 0);
+    static char data[MUCH];
+    ssize_t count;
+    do
+        CHECK(poll_one(pair[1], POLLIN, TIMEOUT_MS) & POLLIN);
+    while ((count = recv(pair[1], data, MUCH, 0)) < 0 && errno == EAGAIN);
+    GIVES(count, MUCH);
+    CHECK(mismatch(data, MUCH, 87) == MUCH);
+    CHECK(poll_one(pair[1], POLLIN, TIMEOUT_MS) & POLLIN);
+    read_end(pair[1]);
+    GIVES(close(pair[0]) | close(pair[1]), 0);
+}
+
+static const struct part {
+    int number;
+    const char *name;
+    void (*play)(void);
+} parts[] = {
+    { 81, "numbers", check_numbers },
+    { 82, "full", check_full },
+    { 83, "shared", check_shared },
+    { 84, "unsent", check_unsent },
+    { 85, "looks", check_looks },
+    { 86, "replacing", check_replacing },
+    { 87, "polls", check_polls },
+};
+
+int main(int count, char **arguments) {
+    own = own_node();
+    pthread_t watcher;
+    GIVES(pthread_create(&watcher, NULL, watch, NULL), 0);
+    for (unsigned i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (count > 1 && strcmp(arguments[1], parts[i].name))
+            continue;
+        playing = parts[i].number;
+        parts[i].play();
+        printf("pattern %d: ok (%s)\n", playing, parts[i].name);
+        fflush(stdout);
+    }
+    return 0;
+}
