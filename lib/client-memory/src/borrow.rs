@@ -22,7 +22,8 @@ use libredox::flag::{MAP_SHARED, O_CLOEXEC, O_RDWR, PROT_READ, PROT_WRITE};
 use scif_abi::flags::Protection;
 use syscall::data::GlobalSchemes;
 use syscall::error::{EFAULT, EINVAL, EIO, ENOMEM, EPERM, Error, Result};
-use syscall::flag::{ADDRSPACE_OP_MMAP, ADDRSPACE_OP_MUNMAP, CallFlags, MapFlags};
+use syscall::flag::{ADDRSPACE_OP_MMAP, ADDRSPACE_OP_MUNMAP, CallFlags, FUTEX_WAKE, MapFlags};
+use syscall::number::SYS_FUTEX;
 
 use crate::mappings::{self, Mapping};
 use crate::range::Range;
@@ -265,7 +266,8 @@ impl Borrower {
             }
         }
         let borrowed = mapped.and_then(|()| self.middle.map_here(here, bytes, writable));
-        let borrowed = borrowed.and_then(|()| self.look_up(here, bytes, &mut borrowing.frames));
+        let frames = &mut borrowing.frames;
+        let borrowed = borrowed.and_then(|()| self.look_up(here, bytes, writable, frames));
         // Undone in any case: the next step needs the place.
         self.middle.unmap(bytes)?;
         borrowed?;
@@ -274,12 +276,21 @@ impl Borrower {
     }
 
     /// Finds the frames of pages that were mapped here.
-    fn look_up(&mut self, here: usize, bytes: usize, frames: &mut Vec<Frames>) -> Result<()> {
+    fn look_up(
+        &mut self,
+        here: usize,
+        bytes: usize,
+        writable: bool,
+        frames: &mut Vec<Frames>,
+    ) -> Result<()> {
         for address in (here..here + bytes).step_by(PAGE) {
             let frame = match self.translate(address) {
                 Some(frame) => frame,
                 None => {
                     self.touch(address)?;
+                    if writable {
+                        make_writable(address)?;
+                    }
                     self.translate(address).ok_or(Error::new(EFAULT))?
                 }
             };
@@ -415,6 +426,15 @@ impl Joiner {
         // SAFETY: the mapping was made above, for nobody else.
         Ok(unsafe { Region::of_mapping(address, bytes, Side::Aperture) })
     }
+}
+
+/// Has the kernel find a page for a store, as it does for the word of a futex: `EFAULT` where the
+/// one that the program has borrowed itself does not allow it, which would end this daemon at its
+/// first store. Redox's kernel finds it for a load only.
+fn make_writable(address: usize) -> Result<()> {
+    // SAFETY: no thread waits at the address, and none is woken; no reference is made.
+    unsafe { syscall::syscall5(SYS_FUTEX, address, FUTEX_WAKE, 0, 0, 0) }?;
+    Ok(())
 }
 
 /// End of the lower half of the address space, which belongs to programs.

@@ -205,6 +205,13 @@ impl AddrSpace {
     ) -> Result<(usize, Vec<Unmapped>)> {
         check_range(addr, len)?;
         let entries = source.lend_present(addr, len, prot)?;
+        // A page that is borrowed itself may have fewer rights than its area, and nothing takes the
+        // place of this one at a store.
+        let is_lacking = |(_, entry): &(usize, Entry)| !entry.is_writable();
+        if prot.contains(Prot::WRITE) && entries.iter().any(is_lacking) {
+            entries.into_iter().for_each(|(_, entry)| release(entry));
+            return Err(Error::new(EPERM));
+        }
         let own = core::ptr::eq(Arc::as_ptr(source), self);
         let lender = (!own).then(|| source.clone());
         let backing = Backing::Borrowed {

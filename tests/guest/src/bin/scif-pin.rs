@@ -17,14 +17,17 @@ use guest_tests::{Suite, pair, settled, text};
 use hal::mem::{Cache, map_physical};
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
+use runtime::probe::{peek, syscall};
 use runtime::process::Command;
 use runtime::{fs, println, thread};
 use scif::kernel::{Client, PinnedPages, Registration, get_pages};
 use scif::{Endpoint, MapFlags, Memory, NodeId, Protection, RegisterOptions, RmaFlags, raw};
 use scif_abi::call::{MemoryCall, PinRecord, SEND_SPACE};
 use scif_abi::codec::Operation as _;
+use syscall::Map;
 use syscall::error::{EACCES, EADDRINUSE, EAGAIN, EFAULT, EINVAL, ENOTCONN, ENXIO, EPERM, Error};
-use syscall::flag::CallFlags;
+use syscall::flag::{ADDRSPACE_OP_MMAP, ADDRSPACE_OP_MPROTECT, CallFlags};
+use syscall::number::{SYS_FMAP, SYS_FUNMAP};
 
 runtime::main!(main);
 
@@ -46,6 +49,7 @@ fn main() -> i32 {
     suite.equal("ranges-after-windows", settled(ranges, &before), before);
     suite.check("bad-ranges", bad_ranges());
     suite.check("changing-ranges", changing_ranges());
+    suite.check("fewer-rights", fewer_rights());
     suite.equal("ranges-after-errors", settled(ranges, &before), before);
     suite.check("killed-owner", killed_owner());
     suite.equal("ranges-after-kill", settled(ranges, &before), before);
@@ -137,6 +141,56 @@ fn in_place() -> Result<(), String> {
 }
 
 /// Ranges that cannot be pinned are refused, and the daemon survives them.
+/// Orders a change of an address space in which nothing runs.
+fn change(space: &Fd, words: &[usize]) -> Result<(), String> {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    space.write(&bytes).map(|_| ()).map_err(text("change"))
+}
+
+/// Memory that is borrowed from another space, and loses the right to be written there: the daemon
+/// must not count on it.
+fn fewer_rights() -> Result<(), String> {
+    use syscall::flag::MapFlags;
+    const THERE: usize = 0x40_0000;
+    const BYTES: usize = 2 * PAGE;
+    let shared = MapFlags::PROT_READ | MapFlags::PROT_WRITE | MapFlags::MAP_SHARED;
+    for is_read_before in [false, true] {
+        let own = own_space().map_err(text("space"))?;
+        let space = Fd::new(own.dup(b"empty").map_err(text("empty"))?);
+        let flags = (shared | MapFlags::MAP_FIXED_NOREPLACE).bits();
+        change(
+            &space,
+            &[ADDRSPACE_OP_MMAP, usize::MAX, 0, THERE, BYTES, flags],
+        )?;
+        let map = Map {
+            offset: THERE,
+            size: BYTES,
+            flags: shared,
+            address: 0,
+        };
+        let arguments = [
+            space.raw(),
+            &raw const map as usize,
+            size_of::<Map>(),
+            0,
+            0,
+            0,
+        ];
+        let here = Error::demux(syscall(SYS_FMAP, arguments)).map_err(text("map"))?;
+        let reading = MapFlags::PROT_READ.bits();
+        change(&space, &[ADDRSPACE_OP_MPROTECT, THERE, BYTES, reading])?;
+        if is_read_before {
+            expect("content", peek(here), 0)?;
+        }
+        let pinned = pin_raw(here, BYTES, RW).err();
+        expect("to be written", pinned, Some(EFAULT))?;
+        let pinned = pin_raw(here, BYTES, Protection::READ).err();
+        expect("to be read", pinned, None)?;
+        Error::demux(syscall(SYS_FUNMAP, [here, BYTES, 0, 0, 0, 0])).map_err(text("unmap"))?;
+    }
+    Ok(())
+}
+
 fn bad_ranges() -> Result<(), String> {
     let memory = Memory::ordinary(4 * PAGE).map_err(text("memory"))?;
     let address = memory.address();
