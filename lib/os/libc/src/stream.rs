@@ -46,35 +46,51 @@ pub struct State {
     next: usize,
     /// Bytes that wait to be written.
     output: Vec<u8>,
-    /// Whether there are any, for those that do not hold the lock.
-    has_output: Arc<AtomicBool>,
+    shown: Arc<Shown>,
+}
+
+/// What those see of a stream that do not hold its lock.
+#[derive(Default)]
+struct Shown {
+    /// Bytes wait to be written.
+    has_output: AtomicBool,
+    /// The holder of the lock is in a call that may last. The state is whole meanwhile.
+    is_asleep: AtomicBool,
 }
 
 /// C's `FILE`.
 pub struct File {
     state: Shared<State>,
-    has_output: Arc<AtomicBool>,
+    shown: Arc<Shown>,
 }
 
 /// All open streams, so that `exit` can write what waits. C has their addresses.
 static OPEN: Shared<Vec<Arc<File>>> = Shared::new(Vec::new());
 
-/// How long a thread may be in a stream before it counts as asleep there. A processor of a virtual
-/// machine can be without a real one for tens of milliseconds.
+/// Taken by threads that have slept in a stream before they go on, and by a fork.
+static GATE: Shared<()> = Shared::new(());
+
+/// How long a fork waits for a thread that is in a stream and does not sleep. A processor of a
+/// virtual machine can be without a real one for tens of milliseconds.
 const LONGEST: Duration = Duration::from_millis(250);
 
 /// Runs `action` while no other thread opens, closes or uses a stream; `action` must not either. A
 /// thread that sleeps in a stream keeps it: what it has changed is whole then.
 pub fn held<T>(action: impl FnOnce() -> T) -> T {
     OPEN.with(|open| {
-        let states = || open.iter().map(|file| &file.state);
-        let taken: Vec<bool> = states().map(|state| state.take_within(LONGEST)).collect();
-        let result = action();
-        for (state, _) in states().zip(taken).filter(|(_, taken)| *taken) {
-            // SAFETY: taken above.
-            unsafe { state.open() };
-        }
-        result
+        GATE.with(|()| {
+            let take = |file: &Arc<File>| {
+                let is_asleep = || file.shown.is_asleep.load(Ordering::SeqCst);
+                file.state.take_within(LONGEST, is_asleep)
+            };
+            let taken: Vec<bool> = open.iter().map(take).collect();
+            let result = action();
+            for (file, _) in open.iter().zip(taken).filter(|(_, taken)| *taken) {
+                // SAFETY: taken above.
+                unsafe { file.state.open() };
+            }
+            result
+        })
     })
 }
 
@@ -82,6 +98,7 @@ pub fn held<T>(action: impl FnOnce() -> T) -> T {
 pub fn forked() {
     OPEN.with(|open| {
         for file in open {
+            file.shown.is_asleep.store(false, Ordering::SeqCst);
             // SAFETY: this process has one thread, which is in no stream.
             unsafe { file.state.open() };
         }
@@ -139,10 +156,10 @@ pub fn open(number: c_int, readable: bool, writable: bool, mode: Mode) -> *mut F
         input: Vec::new(),
         next: 0,
         output: Vec::new(),
-        has_output: Arc::default(),
+        shown: Arc::default(),
     };
     let file = Arc::new(File {
-        has_output: Arc::clone(&state.has_output),
+        shown: Arc::clone(&state.shown),
         state: Shared::new(state),
     });
     let address = Arc::as_ptr(&file).cast_mut();
@@ -184,7 +201,7 @@ pub unsafe fn close(file: *mut File) -> Result<()> {
 pub fn flush_all() -> c_int {
     let mut result = 0;
     let mut files = OPEN.with(|open| open.clone());
-    files.retain(|file| file.has_output.load(Ordering::Acquire));
+    files.retain(|file| file.shown.has_output.load(Ordering::Acquire));
     for file in files {
         if let Err(error) = file.state.with(State::flush)
             && result == 0
@@ -193,6 +210,17 @@ pub fn flush_all() -> c_int {
         }
     }
     result
+}
+
+impl Shown {
+    /// Runs a call that may last, for the holder of the lock, whose state is whole. A fork does not
+    /// wait for it, and it does not end in the middle of a fork.
+    fn sleep<T>(&self, call: impl FnOnce() -> T) -> T {
+        self.is_asleep.store(true, Ordering::SeqCst);
+        let result = call();
+        GATE.with(|()| self.is_asleep.store(false, Ordering::SeqCst));
+        result
+    }
 }
 
 impl State {
@@ -207,8 +235,8 @@ impl State {
             return Ok(());
         }
         let output = core::mem::take(&mut self.output);
-        let written =
-            descriptor::check(self.number).and_then(|_| files::write_all(self.number, &output));
+        let write = || files::write_all(self.number, &output);
+        let written = descriptor::check(self.number).and_then(|_| self.shown.sleep(write));
         // The memory is used again.
         self.output = output;
         self.drop_output();
@@ -217,7 +245,7 @@ impl State {
 
     fn drop_output(&mut self) {
         self.output.clear();
-        self.has_output.store(false, Ordering::Release);
+        self.shown.has_output.store(false, Ordering::Release);
     }
 
     /// Writes what waits, and gives up what was read ahead where there are positions.
@@ -263,7 +291,7 @@ impl State {
                 self.flush()?;
             }
             self.output.extend_from_slice(part);
-            self.has_output.store(true, Ordering::Release);
+            self.shown.has_output.store(true, Ordering::Release);
         }
         match self.mode {
             Mode::None => self.flush(),
@@ -301,9 +329,10 @@ impl State {
         let mut input = core::mem::take(&mut self.input);
         input.resize(size, 0);
         let result = loop {
+            let place = input.as_mut_ptr().cast();
             // SAFETY: the vector's own bytes.
-            let result = unsafe { files::read_raw(self.number, input.as_mut_ptr().cast(), size) };
-            match result {
+            let read = || unsafe { files::read_raw(self.number, place, size) };
+            match self.shown.sleep(read) {
                 Err(Error { errno: EINTR }) => {}
                 result => break result,
             }

@@ -55,16 +55,16 @@ impl<T> Lock for Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// Takes the lock, unless its holder keeps it for longer than `limit`, as one that waits for
-    /// input does; whether it is taken.
-    pub fn take_within(&self, limit: Duration) -> bool {
+    /// Takes the lock, unless its holder is known to sleep or keeps it for longer than `limit`;
+    /// whether it is taken.
+    pub fn take_within(&self, limit: Duration, is_asleep: impl Fn() -> bool) -> bool {
         let start = Instant::now();
         loop {
             if let Some(guard) = self.0.try_lock() {
                 core::mem::forget(guard);
                 return true;
             }
-            if start.elapsed() > limit {
+            if is_asleep() || start.elapsed() > limit {
                 return false;
             }
             runtime::time::sleep(PAUSE);
