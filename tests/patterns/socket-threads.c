@@ -453,6 +453,147 @@ static void check_polls(void) {
     GIVES(close(pair[0]) | close(pair[1]), 0);
 }
 
+/* 88: forks in the middle of everything: nothing is taken in the child, and it can do the same. */
+static void *exchange_streams(void *argument) {
+    (void)argument;
+    while (!stop) {
+        int pair[2], there;
+        pair_of(pair);
+        step(pair[0], 'x');
+        CHECK(poll_one(pair[1], POLLIN, TIMEOUT_MS) & POLLIN);
+        GIVES(ioctl(pair[1], FIONREAD, &there), 0);
+        GIVES(there, 1);
+        await(pair[1], 'x');
+        GIVES(close(pair[0]) | close(pair[1]), 0);
+    }
+    return NULL;
+}
+
+static void *exchange_messages(void *argument) {
+    (void)argument;
+    while (!stop) {
+        int pair[2];
+        char text[8];
+        packets_of(pair);
+        GIVES(send(pair[0], "message", 7, 0), 7);
+        CHECK(poll_one(pair[1], POLLIN, TIMEOUT_MS) & POLLIN);
+        GIVES(recv(pair[1], text, sizeof text, 0), 7);
+        GIVES(close(pair[0]), 0);
+        read_end(pair[1]);
+        GIVES(close(pair[1]), 0);
+    }
+    return NULL;
+}
+
+static void check_forks(void) {
+    pthread_t threads[4];
+    int status;
+    stop = 0;
+    for (int i = 0; i < 4; i++)
+        GIVES(pthread_create(&threads[i], NULL, i % 2 ? exchange_messages : exchange_streams, NULL),
+              0);
+    for (int i = 0; i < 25; i++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            int pair[2];
+            pair_of(pair);
+            step(pair[0], 'c');
+            await(pair[1], 'c');
+            exit(7);
+        }
+        GIVES(waitpid(child, &status, 0), child);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    }
+    stop = 1;
+    for (int i = 0; i < 4; i++)
+        GIVES(pthread_join(threads[i], NULL), 0);
+}
+
+/* 89: a child has closed what a thread of its parent was using. */
+static void *await_step(void *argument) {
+    await(*(int *)argument, 's');
+    return NULL;
+}
+
+static void check_lost(void) {
+    int pair[2], lives[2], ready[2], status;
+    char byte;
+    for (int is_mapped = 0; is_mapped < 2; is_mapped++) {
+        pair_of(pair);
+        if (is_mapped)
+            map(pair);
+        GIVES(pipe(lives) | pipe(ready), 0);
+        pthread_t thread;
+        GIVES(pthread_create(&thread, NULL, await_step, &pair[0]), 0);
+        for (int i = 0; i < 20; i++)
+            pause_shortly();
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            GIVES(close(pair[0]) | close(pair[1]) | close(lives[1]), 0);
+            GIVES(write(ready[1], "r", 1), 1);
+            _exit(read(lives[0], &byte, 1) == 0 ? 7 : 8);
+        }
+        GIVES(read(ready[0], &byte, 1), 1);
+        step(pair[1], 's');
+        GIVES(pthread_join(thread, NULL), 0);
+        GIVES(close(pair[0]), 0);
+        /* The child still runs. */
+        read_end(pair[1]);
+        GIVES(close(pair[1]) | close(lives[1]), 0);
+        GIVES(waitpid(child, &status, 0), child);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+        GIVES(close(lives[0]) | close(ready[0]) | close(ready[1]), 0);
+    }
+}
+
+/* 90: a program that a child has turned into knows nothing of its messages; a child that could not
+ * turn into one goes on. */
+static void check_programs(void) {
+    for (int fails = 0; fails < 2; fails++) {
+        int pair[2], lives[2], ready[2], status;
+        char byte, number[8], text[8];
+        packets_of(pair);
+        GIVES(pipe(lives) | pipe(ready), 0);
+        GIVES(fcntl(lives[1], F_SETFD, FD_CLOEXEC), 0);
+        snprintf(number, sizeof number, "%d", ready[1]);
+        char *arguments[] = { "socket-threads", "stay", number, NULL };
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            GIVES(close(pair[1]) | close(lives[1]), 0);
+            GIVES(dup2(lives[0], 0), 0);
+            if (!fails)
+                execvp(arguments[0], arguments);
+            FAILS(execv("/not/there", arguments), ENOENT);
+            GIVES(write(ready[1], "r", 1), 1);
+            GIVES(read(0, &byte, 1), 0);
+            GIVES(send(pair[0], "child", 5, 0), 5);
+            exit(7);
+        }
+        GIVES(read(ready[0], &byte, 1), 1);
+        GIVES(close(pair[0]), 0);
+        if (!fails)
+            read_end(pair[1]);
+        GIVES(close(lives[1]), 0);
+        if (fails) {
+            GIVES(recv(pair[1], text, sizeof text, 0), 5);
+            read_end(pair[1]);
+        }
+        GIVES(waitpid(child, &status, 0), child);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+        GIVES(close(pair[1]) | close(lives[0]) | close(ready[0]) | close(ready[1]), 0);
+    }
+}
+
+/* Says that it runs, and stays until nobody is at the other end. */
+static int stay(int ready) {
+    char byte;
+    GIVES(write(ready, "r", 1), 1);
+    return read(0, &byte, 1) == 0 ? 7 : 8;
+}
+
 static const struct part {
     int number;
     const char *name;
@@ -465,9 +606,14 @@ static const struct part {
     { 85, "looks", check_looks },
     { 86, "replacing", check_replacing },
     { 87, "polls", check_polls },
+    { 88, "forks", check_forks },
+    { 89, "lost", check_lost },
+    { 90, "programs", check_programs },
 };
 
 int main(int count, char **arguments) {
+    if (count > 2 && !strcmp(arguments[1], "stay"))
+        return stay(atoi(arguments[2]));
     own = own_node();
     pthread_t watcher;
     GIVES(pthread_create(&watcher, NULL, watch, NULL), 0);
