@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -90,11 +91,32 @@ static void parts(void) {
     CHECK(close(fd) == 0);
 }
 
+/* One thread writes all streams while another one opens and closes some. */
+static volatile int stop;
+
+static void *open_and_close(void *argument) {
+    for (int i = 0; i < 200; i++) {
+        FILE *stream = fopen("/scheme/null", "w");
+        CHECK(stream != NULL && fputs("x", stream) >= 0 && fclose(stream) == 0);
+    }
+    stop = 1;
+    return argument;
+}
+
+static void closing_beside(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, open_and_close, NULL) == 0);
+    while (!stop)
+        CHECK(fflush(NULL) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 int main(void) {
     positions();
     pipes();
     ends();
     failures_of_opening();
     parts();
+    closing_beside();
     return finish("streams");
 }
