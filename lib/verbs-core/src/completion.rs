@@ -2,8 +2,20 @@
 
 use alloc::collections::VecDeque;
 
+use crate::table::Id;
 use crate::types::WcStatus;
 use crate::work::WorkCompletion;
+
+/// The places in a queue of requests that are free again when a completion is polled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slots {
+    /// Of the send queue of its queue pair: its own, and those of unsignaled sends before it.
+    Sends(u32),
+    /// One of the receive queue of its queue pair.
+    Receive,
+    /// One of a shared receive queue.
+    Shared(Id),
+}
 
 /// The events that a completion channel waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +42,7 @@ pub enum Added {
 /// A completion queue.
 #[derive(Debug)]
 pub struct CompletionQueue {
-    entries: VecDeque<WorkCompletion>,
+    entries: VecDeque<(WorkCompletion, Slots)>,
     size: usize,
     armed: Armed,
     is_broken: bool,
@@ -54,7 +66,7 @@ impl CompletionQueue {
     }
 
     /// Adds a completion. `is_solicited`: the sender has marked the message.
-    pub fn add(&mut self, completion: WorkCompletion, is_solicited: bool) -> Added {
+    pub fn add(&mut self, completion: WorkCompletion, slots: Slots, is_solicited: bool) -> Added {
         if self.is_broken {
             return Added::Lost;
         }
@@ -63,7 +75,7 @@ impl CompletionQueue {
             return Added::Overrun;
         }
         let counts = is_solicited || completion.status != WcStatus::Success;
-        self.entries.push_back(completion);
+        self.entries.push_back((completion, slots));
         self.added += 1;
         match self.armed {
             Armed::Any => {}
@@ -76,7 +88,30 @@ impl CompletionQueue {
 
     /// Takes the next completion.
     pub fn poll(&mut self) -> Option<WorkCompletion> {
-        self.entries.pop_front()
+        self.entries.pop_front().map(|(completion, _)| completion)
+    }
+
+    /// The places that the completions here hold in the send queue of a queue pair.
+    pub fn held_sends(&self, qp: u32) -> u32 {
+        let entries = self.entries.iter().filter(|(of, _)| of.qp == qp);
+        let slots = entries.map(|(_, slots)| match slots {
+            Slots::Sends(count) => *count,
+            Slots::Receive | Slots::Shared(_) => 0,
+        });
+        slots.sum()
+    }
+
+    /// The same in its receive queue.
+    pub fn held_receives(&self, qp: u32) -> u32 {
+        let is_its =
+            |(of, slots): &&(WorkCompletion, Slots)| of.qp == qp && *slots == Slots::Receive;
+        self.entries.iter().filter(is_its).count() as u32
+    }
+
+    /// The same in a shared receive queue.
+    pub fn held_shared(&self, srq: Id) -> u32 {
+        let is_its = |(_, slots): &&(WorkCompletion, Slots)| *slots == Slots::Shared(srq);
+        self.entries.iter().filter(is_its).count() as u32
     }
 
     /// Asks to be told of the next completion, or of the next one that is solicited or an error.
@@ -100,7 +135,7 @@ impl CompletionQueue {
 
     /// Removes the completions of a queue pair.
     pub fn purge(&mut self, qp: u32) {
-        self.entries.retain(|completion| completion.qp != qp);
+        self.entries.retain(|(completion, _)| completion.qp != qp);
     }
 
     /// Completions that have come since it was made.
@@ -121,7 +156,7 @@ impl CompletionQueue {
 
 #[cfg(test)]
 mod tests {
-    use super::{Added, CompletionQueue};
+    use super::{Added, CompletionQueue, Slots};
     use crate::types::{WcOpcode, WcStatus};
     use crate::work::WorkCompletion;
 
@@ -133,19 +168,37 @@ mod tests {
     fn arming_tells_once() {
         let (good, bad) = (WcStatus::Success, WcStatus::WrFlushErr);
         let mut queue = CompletionQueue::new(16);
-        assert_eq!(queue.add(completion(0, good), true), Added::Quietly);
+        assert_eq!(
+            queue.add(completion(0, good), Slots::Receive, true),
+            Added::Quietly
+        );
         queue.arm(true);
-        assert_eq!(queue.add(completion(1, good), false), Added::Quietly);
-        assert_eq!(queue.add(completion(2, good), true), Added::Notify);
-        assert_eq!(queue.add(completion(3, good), true), Added::Quietly);
+        assert_eq!(
+            queue.add(completion(1, good), Slots::Receive, false),
+            Added::Quietly
+        );
+        assert_eq!(
+            queue.add(completion(2, good), Slots::Receive, true),
+            Added::Notify
+        );
+        assert_eq!(
+            queue.add(completion(3, good), Slots::Receive, true),
+            Added::Quietly
+        );
         queue.arm(true);
-        assert_eq!(queue.add(completion(4, bad), false), Added::Notify);
+        assert_eq!(
+            queue.add(completion(4, bad), Slots::Receive, false),
+            Added::Notify
+        );
         // The wider wish holds, in either order.
         for order in [[true, false], [false, true]] {
             for solicited in order {
                 queue.arm(solicited);
             }
-            assert_eq!(queue.add(completion(5, good), false), Added::Notify);
+            assert_eq!(
+                queue.add(completion(5, good), Slots::Receive, false),
+                Added::Notify
+            );
         }
         for id in [0, 1, 2, 3, 4, 5, 5] {
             assert_eq!(queue.poll().map(|completion| completion.id), Some(id));
@@ -157,12 +210,24 @@ mod tests {
     fn an_overrun_breaks_the_queue_once() {
         let mut queue = CompletionQueue::new(1);
         let good = WcStatus::Success;
-        assert_eq!(queue.add(completion(0, good), false), Added::Quietly);
+        assert_eq!(
+            queue.add(completion(0, good), Slots::Receive, false),
+            Added::Quietly
+        );
         assert!(!queue.resize(0));
-        assert_eq!(queue.add(completion(1, good), false), Added::Overrun);
-        assert_eq!(queue.add(completion(2, good), false), Added::Lost);
+        assert_eq!(
+            queue.add(completion(1, good), Slots::Receive, false),
+            Added::Overrun
+        );
+        assert_eq!(
+            queue.add(completion(2, good), Slots::Receive, false),
+            Added::Lost
+        );
         assert_eq!(queue.poll().map(|completion| completion.id), Some(0));
-        assert_eq!(queue.add(completion(3, good), false), Added::Lost);
+        assert_eq!(
+            queue.add(completion(3, good), Slots::Receive, false),
+            Added::Lost
+        );
         assert!(queue.is_empty());
     }
 }

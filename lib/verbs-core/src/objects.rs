@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::address::{AddressVector, Gid, LanePeer};
-use crate::completion::{Added, CompletionQueue};
+use crate::completion::{Added, CompletionQueue, Slots};
 use crate::host::{Host, LaneId, Place};
 use crate::keys::KeyTable;
 use crate::record::{DatagramPiece, Grant, HEADER_BYTES, Record};
@@ -168,11 +168,17 @@ pub(crate) struct Objects {
 
 impl Objects {
     /// Adds a completion.
-    pub fn complete(&mut self, cq: Id, completion: WorkCompletion, is_solicited: bool) {
+    pub fn complete(
+        &mut self,
+        cq: Id,
+        completion: WorkCompletion,
+        slots: Slots,
+        is_solicited: bool,
+    ) {
         let Ok(queue) = self.cqs.get_mut(cq) else {
             return;
         };
-        match queue.add(completion, is_solicited) {
+        match queue.add(completion, slots, is_solicited) {
             Added::Quietly | Added::Lost => {}
             Added::Notify => self.events.push_back(Event::Completion(cq)),
             Added::Overrun => {

@@ -5,11 +5,14 @@ mod datagram;
 mod memory;
 mod requester;
 mod responder;
+mod slots;
 
 use alloc::collections::VecDeque;
+use core::mem::take;
 
 use crate::address::AddressVector;
 use crate::attributes::Attributes;
+use crate::completion::Slots;
 use crate::host::LaneId;
 use crate::objects::{Objects, Subject};
 use crate::record::{Address, Ready, Record};
@@ -145,6 +148,10 @@ pub(crate) struct QueuePair {
     acked: u32,
     /// A send has failed, and completes when those before it have.
     is_failing: bool,
+    /// Places of the send queue at most that completions hold which were not polled.
+    held_sends: u32,
+    /// Sends that are over since the last one with a completion.
+    unsignaled: u32,
     /// When the request under way fails, unless the peer has introduced itself before.
     peer_deadline: Option<u64>,
     rnr: Option<Rnr>,
@@ -152,6 +159,8 @@ pub(crate) struct QueuePair {
     owes_drained: bool,
 
     receives: VecDeque<ReceiveRequest>,
+    /// Places of the receive queue at most that completions hold which were not polled.
+    held_receives: u32,
     incoming: Option<Incoming>,
     /// The number of the next message of this peer.
     expected: u32,
@@ -181,11 +190,14 @@ impl QueuePair {
             cursor: 0,
             sent: 0,
             acked: 0,
+            held_sends: 0,
+            unsignaled: 0,
             is_failing: false,
             peer_deadline: None,
             rnr: None,
             owes_drained: false,
             receives: VecDeque::new(),
+            held_receives: 0,
             incoming: None,
             expected: 0,
             published: 0,
@@ -209,6 +221,11 @@ impl QueuePair {
     pub fn is_receiving(&self) -> bool {
         let states = [QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe];
         states.contains(&self.state)
+    }
+
+    /// Whether it takes what comes, and has neither a lane nor met its peer.
+    pub fn awaits_lane(&self) -> bool {
+        self.is_receiving() && self.lane.is_none() && matches!(self.peer, Peer::Unknown)
     }
 
     /// Whether there is something to hand over.
@@ -402,7 +419,7 @@ impl QueuePair {
         }
         self.check_send(&request)?;
         let to = self.vector(objects, &request)?;
-        if self.sends.len() >= self.init.capacity.send_wr as usize {
+        if self.is_send_queue_full(objects) {
             return Err(Error::NoMemory);
         }
         if matches!(self.state, QpState::Sqe | QpState::Err) {
@@ -461,7 +478,7 @@ impl QueuePair {
         if self.state == QpState::Reset || has_none || is_bad {
             return Err(Error::Invalid);
         }
-        if self.receives.len() >= self.init.capacity.recv_wr as usize {
+        if self.is_receive_queue_full(objects) {
             return Err(Error::NoMemory);
         }
         if self.state == QpState::Err {
@@ -489,6 +506,8 @@ impl QueuePair {
             }
             _ => self.traffic.errors += 1,
         }
+        self.held_sends += 1;
+        self.unsignaled += 1;
         let is_wanted = self.init.signal_all || request.flags.contains(SendFlags::SIGNALED);
         if status == WcStatus::Success && !is_wanted {
             return;
@@ -497,7 +516,8 @@ impl QueuePair {
             byte_len: request.data.len() as u32,
             ..WorkCompletion::new(request.id, self.number, request.opcode.into(), status)
         };
-        objects.complete(self.init.send_cq, completion, false);
+        let slots = Slots::Sends(take(&mut self.unsignaled));
+        objects.complete(self.init.send_cq, completion, slots, false);
     }
 
     /// Completes a receive that no message is in.
@@ -510,7 +530,8 @@ impl QueuePair {
     ) {
         self.traffic.errors += 1;
         let completion = WorkCompletion::new(receive.id, self.number, WcOpcode::Recv, status);
-        objects.complete(pool.cq, completion, false);
+        let slots = self.receive_slot(pool);
+        objects.complete(pool.cq, completion, slots, false);
     }
 
     /// Counts a message that is in a receive.

@@ -26,6 +26,8 @@ pub struct SharedReceiveQueue {
     max_wr: u32,
     max_sge: u32,
     limit: u32,
+    /// Places at most that completions hold which were not polled.
+    held: u32,
     /// Queue pairs that take from it.
     pub(crate) users: u32,
 }
@@ -40,19 +42,30 @@ impl SharedReceiveQueue {
             max_wr,
             max_sge,
             limit,
+            held: 0,
             users: 0,
         }
     }
 
-    /// Posts a receive.
+    /// Whether all places are taken, as far as is known without `count`, which counts those that
+    /// completions hold which were not polled.
+    fn is_full(&mut self, count: impl FnOnce() -> u32) -> bool {
+        let free = self.max_wr.saturating_sub(self.entries.len() as u32);
+        if self.held >= free {
+            self.held = count();
+        }
+        self.held >= free
+    }
+
+    /// Posts a receive. `held` counts the places that completions hold which were not polled.
     ///
     /// # Errors
     /// `Invalid`: too many segments. `NoMemory`: the queue is full.
-    pub fn post(&mut self, request: ReceiveRequest) -> Result<()> {
+    pub fn post(&mut self, request: ReceiveRequest, held: impl FnOnce() -> u32) -> Result<()> {
         if request.segments.len() > self.max_sge as usize {
             return Err(Error::Invalid);
         }
-        if self.entries.len() >= self.max_wr as usize {
+        if self.is_full(held) {
             return Err(Error::NoMemory);
         }
         self.entries.push_back(request);
@@ -63,6 +76,7 @@ impl SharedReceiveQueue {
     /// tells once.
     pub fn take(&mut self) -> Option<(ReceiveRequest, bool)> {
         let request = self.entries.pop_front()?;
+        self.held += 1;
         let is_below = self.entries.len() < self.limit as usize;
         if is_below {
             self.limit = 0;
@@ -72,6 +86,7 @@ impl SharedReceiveQueue {
 
     /// Puts a receive back that was taken and not used.
     pub fn put_back(&mut self, request: ReceiveRequest) {
+        self.held = self.held.saturating_sub(1);
         self.entries.push_front(request);
     }
 

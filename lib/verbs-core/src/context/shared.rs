@@ -108,7 +108,14 @@ impl Context {
     /// # Errors
     /// `NotFound`. `Invalid`: too many segments. `NoMemory`: the queue is full.
     pub fn post_srq_recv(&mut self, srq: Id, request: ReceiveRequest) -> Result<()> {
-        self.objects.srqs.get_mut(srq)?.post(request)
+        let (qps, cqs) = (&self.qps, &self.objects.cqs);
+        let held = || {
+            let completed = cqs.ids().filter_map(|id| cqs.get(id).ok());
+            let completed = completed.map(|queue| queue.held_shared(srq));
+            let arriving = qps.values().filter(|qp| qp.has_begun_with(srq));
+            completed.sum::<u32>() + arriving.count() as u32
+        };
+        self.objects.srqs.get_mut(srq)?.post(request, held)
     }
 
     // ---- XRC domains ----

@@ -276,7 +276,8 @@ impl QueuePair {
         };
         let is_solicited = piece.marks.contains(Marks::SOLICITED);
         self.count_receive(piece.total);
-        objects.complete(self.init.recv_cq, completion, is_solicited);
+        let slots = self.receive_slot(pool);
+        objects.complete(self.init.recv_cq, completion, slots, is_solicited);
         true
     }
 }

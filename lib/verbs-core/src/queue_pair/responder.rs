@@ -197,6 +197,12 @@ impl QueuePair {
         }
     }
 
+    /// Whether a message arrives in a receive of this shared queue.
+    pub fn has_begun_with(&self, srq: Id) -> bool {
+        let incoming = self.incoming.as_ref();
+        incoming.is_some_and(|incoming| incoming.pool.srq == Some(srq))
+    }
+
     /// A shared receive queue is gone, with the receive of a message under way.
     pub fn lose_queue(&mut self, objects: &mut Objects, srq: Id) {
         let is_its = |incoming: &mut Incoming| incoming.pool.srq == Some(srq);
@@ -267,7 +273,8 @@ impl QueuePair {
         };
         let is_solicited = piece.marks.contains(Marks::SOLICITED);
         self.count_receive(incoming.total);
-        objects.complete(incoming.pool.cq, completion, is_solicited);
+        let slots = self.receive_slot(incoming.pool);
+        objects.complete(incoming.pool.cq, completion, slots, is_solicited);
     }
 
     /// Has the peer told what was taken, when there is room.
