@@ -552,6 +552,19 @@ impl Context {
         Ok(())
     }
 
+    /// The lanes of a protection domain.
+    pub fn lanes_of(&self, pd: Id) -> Vec<LaneId> {
+        let lanes = self.objects.lanes.iter();
+        let its = lanes.filter(|(_, lane)| lane.pd == Some(pd));
+        its.map(|(id, _)| *id).collect()
+    }
+
+    /// Whether a queue pair that can receive has no lane, and never had one with its peer at the
+    /// other end.
+    pub fn awaits_lane(&self, number: u32) -> bool {
+        self.qps.get(&number).is_some_and(QueuePair::awaits_lane)
+    }
+
     /// Tells the peer of a lane that nothing more comes. The lane is over when the peer has ended
     /// it, or when its owner has called [`end_lane`](Context::end_lane).
     ///

@@ -8,11 +8,14 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use crate::host::{Available, Host, LaneId, NotMoved, Place, Source, Target};
-use crate::record::HEADER_BYTES;
+use crate::record::{HEADER_BYTES, MAX_PAYLOAD};
 use crate::types::Atomic;
 
 /// Where the memory of each program begins.
 pub const BASE: u64 = 0x1_0000;
+
+/// Most bytes of a record.
+const MAX_RECORD: usize = HEADER_BYTES + MAX_PAYLOAD;
 
 /// Memory of a program, from its first address on. Places must lie inside of it.
 #[derive(Debug, Default)]
@@ -110,6 +113,8 @@ pub struct Program {
     pub has_atomics: bool,
     /// There is a driver, which makes windows.
     pub has_driver: bool,
+    /// Copies to a peer's window that are interrupted before the next one is made.
+    pub interruptions: usize,
 }
 
 impl Program {
@@ -125,6 +130,7 @@ impl Program {
             windows_left: usize::MAX,
             has_atomics: true,
             has_driver: true,
+            interruptions: 0,
         }
     }
 
@@ -262,13 +268,17 @@ impl Host for Program {
         queue.extend(payload);
     }
 
+    fn may_send(&mut self, lane: LaneId) -> bool {
+        !self.end(lane).connection.borrow().has_ended
+    }
+
     fn available(&mut self, lane: LaneId) -> Available {
         let end = self.end(lane);
         let connection = end.connection.borrow();
-        Available {
-            bytes: connection.bytes[end.own].len(),
-            has_ended: connection.has_ended,
-        }
+        let bytes = connection.bytes[end.own].len();
+        // As with a stream, whose end nobody looks for while a record is there.
+        let has_ended = connection.has_ended && bytes < MAX_RECORD;
+        Available { bytes, has_ended }
     }
 
     fn receive(&mut self, lane: LaneId, target: Target<'_>) {
@@ -318,6 +328,10 @@ impl Host for Program {
         offset: u64,
         from: Source<'_>,
     ) -> Result<(), NotMoved> {
+        if let Some(left) = self.interruptions.checked_sub(1) {
+            self.interruptions = left;
+            return Err(NotMoved::Ended);
+        }
         let bytes = self.memory.borrow().gather(from);
         let (memory, place) = self.end(lane).remote(window, offset, bytes.len(), true)?;
         memory.borrow_mut().scatter(&[place], &bytes);

@@ -80,6 +80,10 @@ pub trait Host {
         true
     }
 
+    /// Whether the peer of a lane may still take what is sent. A peer that has died takes nothing,
+    /// also while bytes are to be received that were sent before.
+    fn may_send(&mut self, lane: LaneId) -> bool;
+
     /// The bytes that can be received. Whether the lane has ended is checked first: bytes sent
     /// before the end are among them.
     fn available(&mut self, lane: LaneId) -> Available;

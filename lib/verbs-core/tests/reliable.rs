@@ -405,3 +405,32 @@ fn a_receive_that_is_posted_before_the_peer_is_known_counts() {
     assert_eq!(left.send_results(), [(1, Success)]);
     assert_eq!(right.receive_results(), [(10, Success)]);
 }
+
+/// A request that has waited for records in front of it is not left until something else happens.
+#[test]
+fn a_request_behind_records_that_have_found_room_goes_on() {
+    let (mut left, mut right) = pair(&Setup::default());
+    right.receive(10, 0, 8);
+    settle(&mut left, &mut right);
+    // The peer is to be told of the change first.
+    left.modify(QpState::Rts, Attributes::default(), M::ACCESS_FLAGS);
+    left.send(1, 0, 8);
+    assert!(left.progress().is_busy);
+    left.progress();
+    right.progress();
+    assert_eq!(right.receive_results(), [(10, Success)]);
+}
+
+/// A signal may interrupt a copy while the lane lives: nothing else happens there that would have
+/// the request go on.
+#[test]
+fn a_copy_that_is_interrupted_is_made_again() {
+    let (mut left, mut right) = pair(&Setup::default());
+    let key = right.key;
+    left.fill(0, b"again");
+    left.program.interruptions = 2;
+    left.post(left.one_sided(1, Opcode::RdmaWrite, (0, 5), (64, key)));
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [(1, Success)]);
+    assert_eq!(right.bytes(64, 5), b"again");
+}

@@ -5,12 +5,12 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use scif::{NodeId, Port};
+use scif::{Endpoint, NodeId, Port};
 use syscall::error::ENODEV;
 use syscall::flag::EventFlags;
 use verbs_core::address::{self, LanePeer};
 use verbs_core::context::{Context, Progress};
-use verbs_core::host::LaneId;
+use verbs_core::host::{Host, LaneId};
 use verbs_core::table::Id;
 use verbs_core::types::{AttributeMask, QpState, QpType};
 use verbs_core::{Destination, Event};
@@ -24,6 +24,10 @@ const LOOK_NS: u64 = 100_000_000;
 /// How often it looks whether the driver lives.
 const LONGEST_NS: u64 = 1_000_000_000;
 
+/// Lanes at most that peers of one node have made and no queue pair wants; for one more the oldest
+/// one goes. Peers that keep to the rules make it again.
+const MOST_IDLE: usize = 128;
+
 /// See the module.
 pub struct Engine {
     /// The objects, by the rules of verbs.
@@ -36,6 +40,8 @@ pub struct Engine {
     wanted: BTreeMap<Destination, Key>,
     /// The lane for datagrams within the context.
     own_datagrams: Option<LaneId>,
+    /// Lanes that peers have made, in their order.
+    greeted: Vec<(Key, LaneId)>,
     /// A connection is to be made.
     pub(crate) wants_links: bool,
     /// The work that is left.
@@ -55,6 +61,7 @@ impl Engine {
             links: Links::new(node),
             wanted: BTreeMap::new(),
             own_datagrams: None,
+            greeted: Vec::new(),
             wants_links: false,
             left: Progress::default(),
             looked_at: 0,
@@ -90,8 +97,35 @@ impl Engine {
 
     fn lane_over(&mut self, lane: LaneId) {
         self.own_datagrams.take_if(|own| *own == lane);
+        let mut lanes = self.links.lanes.iter();
+        let key = lanes.find(|(_, of)| **of == lane).map(|(key, _)| *key);
         self.links.lanes.retain(|_, of| *of != lane);
+        self.drop_lane(lane);
+        // It may have ended before the peer of a queue pair was ready.
+        if let Some(key) = key {
+            for number in self.links.wanting(key) {
+                if self.core.awaits_lane(number) {
+                    // Not at once: a peer that only ends lanes costs little.
+                    let at = self.now.saturating_add(LOOK_NS);
+                    self.links.want(number, key, at);
+                    self.wants_links = true;
+                }
+            }
+        }
+    }
+
+    fn drop_lane(&mut self, lane: LaneId) {
+        self.greeted.retain(|(_, of)| *of != lane);
         self.lanes.remove(lane);
+    }
+
+    /// Keeps the number of lanes small that peers of a node have made.
+    fn bound_idle(&mut self, node: NodeId) {
+        let greeted = self.greeted.iter();
+        let idle = greeted.filter(|(key, _)| key.node == node && !self.links.has_user(*key));
+        let idle: Vec<LaneId> = idle.map(|(_, lane)| *lane).collect();
+        let surplus = idle.len().saturating_sub(MOST_IDLE);
+        self.end_lanes(idle.get(..surplus).unwrap_or_default());
     }
 
     /// Follows a change of a queue pair: one that comes to RTR gets a lane to its peer as soon as
@@ -117,7 +151,7 @@ impl Engine {
 
     /// Has a queue pair use the lane to its peer, as soon as there is one.
     fn want(&mut self, number: u32, key: Key) {
-        self.links.want(number, key);
+        self.links.want(number, key, 0);
         self.wants_links = true;
         if let Some(lane) = self.links.lanes.get(&key) {
             // It may have the lane already.
@@ -150,7 +184,7 @@ impl Engine {
 
     fn open(&mut self, key: Key, pd: Id, lane: LaneId) {
         if self.core.open_lane(lane, pd).is_err() {
-            self.lanes.remove(lane);
+            self.drop_lane(lane);
             return;
         }
         self.links.lanes.insert(key, lane);
@@ -164,17 +198,35 @@ impl Engine {
     pub fn advance_links(&mut self, now: u64) {
         for made in self.links.advance(now) {
             match made {
+                // A program has one lane to a protection domain: this is another one that claims
+                // its port, unless it has ended the first lane.
+                Established::Domain(key, ..) if self.has_live_lane(key) => {}
                 Established::Domain(key, pd, endpoint) => {
-                    let lane = self.lanes.insert_stream(Stream::new(endpoint));
+                    let lane = self.insert_stream(key, endpoint);
                     self.open(key, pd, lane);
                 }
                 Established::Datagrams(key, endpoint) => {
-                    let lane = self.lanes.insert_stream(Stream::new(endpoint));
+                    let lane = self.insert_stream(key, endpoint);
                     self.open_datagrams(key, lane);
                 }
                 Established::Nothing(key) => self.answer(key, None),
             }
         }
+    }
+
+    fn has_live_lane(&mut self, key: Key) -> bool {
+        let lane = self.links.lanes.get(&key).copied();
+        lane.is_some_and(|lane| self.lanes.may_send(lane))
+    }
+
+    /// Adds the lane of a new connection.
+    fn insert_stream(&mut self, key: Key, endpoint: Endpoint) -> LaneId {
+        let lane = self.lanes.insert_stream(Stream::new(endpoint));
+        if !key.connects(self.links.node) {
+            self.greeted.push((key, lane));
+            self.bound_idle(key.node);
+        }
+        lane
     }
 
     /// Has an event queue report what is to be looked at, and nothing else: `subscribe` is its
@@ -278,7 +330,7 @@ impl Engine {
         let opened = self.core.open_datagram_lane(lane);
         let told = opened.and_then(|()| self.core.set_lane_peer(lane, peer));
         if told.is_err() {
-            self.lanes.remove(lane);
+            self.drop_lane(lane);
             return;
         }
         // That of a peer that has connected leads back to nobody: it does not say its port.
@@ -302,6 +354,12 @@ impl Engine {
 
     // ---- Ends ----
 
+    /// Ends the listeners of a protection domain; its lanes.
+    pub(crate) fn close_links(&mut self, pd: Id) -> Vec<LaneId> {
+        self.links.close(pd);
+        self.core.lanes_of(pd)
+    }
+
     /// Tells the peers of lanes that nothing more comes: with the next turns, as they take it.
     pub(crate) fn say_bye(&mut self, lanes: &[LaneId]) {
         for lane in lanes {
@@ -323,7 +381,7 @@ impl Engine {
     pub fn close(&mut self, pd: Id) -> Vec<Port> {
         let of = self.links.listeners.iter().filter(|of| of.pd == pd);
         let ports = of.map(|of| of.port).collect();
-        let lanes = self.links.close(pd);
+        let lanes = self.close_links(pd);
         self.say_bye(&lanes);
         // What there is no room for is not told.
         self.turn(self.now);

@@ -283,6 +283,15 @@ impl Host for Lanes {
         }
     }
 
+    fn may_send(&mut self, lane: LaneId) -> bool {
+        let peer = match self.lane(lane) {
+            Some(Lane::Stream(stream)) => return stream.may_send(),
+            Some(Lane::Local(local)) => local.peer,
+            None => return false,
+        };
+        self.lane(peer).is_some()
+    }
+
     fn available(&mut self, lane: LaneId) -> Available {
         match self.lane(lane) {
             Some(Lane::Stream(stream)) => stream.available(),

@@ -80,8 +80,12 @@ impl Key {
     }
 
     /// Whether the own end connects.
-    fn connects(self, node: NodeId) -> bool {
-        (node, self.own) < (self.node, self.peer)
+    pub fn connects(self, node: NodeId) -> bool {
+        match self.is_for_datagrams() {
+            // That of a peer that has connected does not say the peer's port.
+            true => self.peer != 0,
+            false => (node, self.own) < (self.node, self.peer),
+        }
     }
 }
 
@@ -216,8 +220,9 @@ impl Links {
         self.listening(port).map(|of| of.pd)
     }
 
-    /// Ends the listeners of a protection domain, and what belongs to them; their lanes.
-    pub fn close(&mut self, pd: Id) -> Vec<LaneId> {
+    /// Ends the listeners of a protection domain, and what belongs to them but lanes that are
+    /// there.
+    pub fn close(&mut self, pd: Id) {
         let of = self.listeners.iter().filter(|of| of.pd == pd);
         let ports: Vec<Port> = of.map(|of| of.port).collect();
         self.listeners.retain(|of| of.pd != pd);
@@ -227,22 +232,15 @@ impl Links {
             }
             Pending::Accepted { own, .. } => !ports.contains(own),
         });
-        let mut lanes = Vec::new();
-        self.lanes.retain(|key, lane| {
-            let is_its = ports.contains(&key.own);
-            if is_its {
-                lanes.push(*lane);
-            }
-            !is_its
-        });
-        lanes
+        self.lanes.retain(|key, _| !ports.contains(&key.own));
     }
 
     // ---- Lanes ----
 
     /// A queue pair wants a lane. If there is one, or one within the context can be made, the
-    /// caller does the rest; otherwise a connection is made, by this end or by the peer.
-    pub fn want(&mut self, number: u32, key: Key) {
+    /// caller does the rest; otherwise a connection is made, by this end from the time `at` on, or
+    /// by the peer.
+    pub fn want(&mut self, number: u32, key: Key, at: u64) {
         self.wants.insert(number, key);
         let is_local = key.node == self.node && self.listening(key.peer).is_some();
         if is_local || self.lanes.contains_key(&key) || !key.connects(self.node) {
@@ -253,14 +251,14 @@ impl Links {
             Pending::Accepted { .. } => false,
         };
         if !self.pending.iter().any(is_its) {
-            self.want_now(key);
+            self.want_at(key, at);
         }
     }
 
-    fn want_now(&mut self, key: Key) {
+    fn want_at(&mut self, key: Key, at: u64) {
         self.pending.push(Pending::Wanted {
             key,
-            at: 0,
+            at,
             pause: FIRST_PAUSE,
         });
     }
@@ -269,6 +267,11 @@ impl Links {
     pub fn wanting(&self, key: Key) -> Vec<u32> {
         let of = self.wants.iter().filter(|(_, wanted)| **wanted == key);
         of.map(|(number, _)| *number).collect()
+    }
+
+    /// Whether a queue pair wants this lane.
+    pub fn has_user(&self, key: Key) -> bool {
+        self.wants.values().any(|wanted| *wanted == key)
     }
 
     /// When a connection is to be tried again.
@@ -287,7 +290,7 @@ impl Links {
 
     /// A lane for datagrams is wanted that is not there.
     pub fn want_datagrams(&mut self, key: Key) {
-        self.want_now(key);
+        self.want_at(key, 0);
     }
 
     /// Whether a listener of the own context has this port.
@@ -403,7 +406,7 @@ impl Links {
     }
 
     fn is_wanted(&self, key: Key) -> bool {
-        key.is_for_datagrams() || self.wants.values().any(|of| *of == key)
+        key.is_for_datagrams() || self.has_user(key)
     }
 
     fn connect(

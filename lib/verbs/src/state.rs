@@ -120,7 +120,7 @@ impl State {
 
     /// Ends the lanes of a protection domain that nothing else belongs to.
     pub fn close_lanes(&mut self, pd: Id) {
-        let lanes = self.engine.links.close(pd);
+        let lanes = self.engine.close_links(pd);
         self.say_bye(&lanes);
         self.engine.end_lanes(&lanes);
         self.tell();

@@ -111,6 +111,12 @@ impl Stream {
         self.outbox.extend_from_slice(rest);
     }
 
+    /// Whether the peer may still take what is sent. [`available`](Self::available) does not look
+    /// for the end while a record is there.
+    pub fn may_send(&self) -> bool {
+        !self.has_ended && !self.is_dead && self.endpoint.is_live()
+    }
+
     pub fn available(&mut self) -> Available {
         let bytes = self.to - self.from;
         if bytes < MAX_RECORD

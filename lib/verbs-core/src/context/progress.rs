@@ -1,13 +1,18 @@
 //! The progress of a context: records that have arrived, requests that can be handed over, times
 //! that have come.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::Context;
 use crate::host::{Host, LaneId, NotMoved, Place, Target};
 use crate::keys::KeyedRange;
 use crate::objects::{Event, Exposed, Known, Lane, Route, record_bytes};
 use crate::queue_pair::{Pause, known};
 use crate::record::{Address, Answer, Broken, Grant, HEADER_BYTES, Record};
+use crate::table::Id;
 use crate::types::{Access, Error, Result};
+use crate::work::{Segment, total};
 
 /// Records that one lane handles before the next one has its turn.
 const RECORDS_AT_ONCE: usize = 64;
@@ -163,11 +168,11 @@ impl Context {
         let Some(lane) = self.objects.lanes.get_mut(&id) else {
             return Ok(false);
         };
-        let available = host.available(id);
-        // Nobody takes answers from a lane that has ended: then there is nothing to wait for.
-        if lane.outbox.len() > MOST_WAITING && !available.has_ended {
+        // Where nobody takes answers there is nothing to wait for.
+        if lane.outbox.len() > MOST_WAITING && host.may_send(id) {
             return Ok(false);
         }
+        let available = host.available(id);
         let (record, bytes) = match lane.pending.take() {
             Some(record) => (record, available.bytes),
             None if available.bytes < HEADER_BYTES && available.has_ended => {
@@ -297,6 +302,29 @@ impl Context {
     }
 
     // ---- Keys ----
+
+    /// The bytes at segments, for a request with inline data whose owner has no other way to them.
+    ///
+    /// # Errors
+    /// `Invalid`: too many bytes, or keys that do not permit it in this domain.
+    pub fn gather<H: Host>(&self, host: &mut H, pd: Id, segments: &[Segment]) -> Result<Vec<u8>> {
+        let length = total(segments);
+        if length > u64::from(super::MAX_INLINE) {
+            return Err(Error::Invalid);
+        }
+        let mut places = Vec::new();
+        let keys = &self.objects.keys;
+        let resolved = keys.resolve(pd, segments, (0, length), false, &mut places);
+        resolved.map_err(|_| Error::Invalid)?;
+        let mut bytes = vec![0; length as usize];
+        let mut rest = &mut bytes[..];
+        for Place { address, length } in places {
+            let (now, later) = rest.split_at_mut(length);
+            host.read(address, now);
+            rest = later;
+        }
+        Ok(bytes)
+    }
 
     /// The peer of a lane wants to use a key. It reaches memory by a queue pair that is connected
     /// to one of its own, and not by a lane alone, which anybody can make.

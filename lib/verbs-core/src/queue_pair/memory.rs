@@ -15,6 +15,10 @@ use crate::work::{Data, SendRequest};
 /// windows of others between its answer and the copy only if it has very little.
 const MOST_MISSES: u8 = 16;
 
+/// After this time a copy that was interrupted, or whose lane has not told of its end, is made
+/// again.
+const INTERRUPTED_NS: u64 = 1_000_000;
+
 impl QueuePair {
     // ---- Own keys ----
 
@@ -138,8 +142,12 @@ impl QueuePair {
                 Err(self.ask(objects, work))
             }
             Err(NotMoved::NotSupported) => Err(self.wrong(objects, work.lane, Fault::Request)),
-            // Records that arrived before the end are still received; then everything fails.
-            Err(NotMoved::Ended) => Err(Step::Stay(Pause::Event)),
+            // Records that arrived before the end are still received; then everything fails. Who
+            // was only interrupted comes again.
+            Err(NotMoved::Ended) => {
+                let until = work.now.saturating_add(INTERRUPTED_NS);
+                Err(Step::Stay(Pause::Until(until)))
+            }
         }
     }
 

@@ -139,6 +139,7 @@ impl QueuePair {
             request: &request,
             ready,
             lane,
+            now,
             places: &mut places,
         };
         let step = match request.opcode.takes_receive() {
@@ -337,5 +338,6 @@ pub(super) struct Work<'a> {
     pub request: &'a SendRequest,
     pub ready: Ready,
     pub lane: LaneId,
+    pub now: u64,
     pub places: &'a mut Vec<Place>,
 }

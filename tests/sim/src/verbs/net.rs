@@ -400,6 +400,13 @@ impl Host for Port {
         net.has_ended(lane) || net.programs[self.program].is_dead || net.flush(link, side)
     }
 
+    fn may_send(&mut self, lane: LaneId) -> bool {
+        let (link, side) = place_of(lane);
+        let mut net = self.net.borrow_mut();
+        net.arrive(link, side, false);
+        !net.links[link].sides[side].has_ended
+    }
+
     fn available(&mut self, lane: LaneId) -> Available {
         let (link, side) = place_of(lane);
         let mut net = self.net.borrow_mut();

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use guest_tests::pattern::Random;
 use guest_tests::{Suite, text};
 use runtime::time::{Duration, Instant, sleep};
-use scif::{Endpoint, NodeId, Options, PortId, RecvFlags, RmaFlags, SendFlags};
+use scif::{Endpoint, Listener, NodeId, Options, PortId, RecvFlags, RmaFlags, SendFlags};
 use verbs_core::record::{
     Address, Answer, Fault, HEADER_BYTES, Marks, Piece, Ready, Record, Refusal,
 };
@@ -18,6 +18,13 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// Rounds of anything, and records of each.
 const ROUNDS: u64 = 40;
 const RECORDS: u64 = 60;
+/// Lanes that no queue pair wants, of which the victim keeps some.
+const GREETINGS: u32 = 300;
+const MOST_KEPT: usize = 128;
+/// The first port that the attacker claims for them.
+const FIRST_CLAIMED: u32 = 100;
+/// A port of the attacker that the victim connects to, in the same node.
+const DROPPING: u16 = 60001;
 /// Keys that are tried: all small ones.
 const GUESSES: u32 = 3000;
 
@@ -32,6 +39,8 @@ struct Attack {
 struct Lane {
     endpoint: Endpoint,
     qpn: u32,
+    /// The number that the attacker gives to its queue pair.
+    source: u32,
     generation: u32,
 }
 
@@ -51,7 +60,7 @@ pub fn attack(node: NodeId, seed: u64) -> i32 {
         random: Random::new(seed),
     };
     type Check = fn(&mut Attack) -> Checked;
-    let checks: [(&str, Check); 9] = [
+    let mut checks: Vec<(&str, Check)> = alloc::vec![
         ("a lane that nobody wants reaches nothing", Attack::stranger),
         ("what is exposed is reached, and no more", Attack::connected),
         ("guessed keys", Attack::guesses),
@@ -61,7 +70,12 @@ pub fn attack(node: NodeId, seed: u64) -> i32 {
         ("anything", Attack::anything),
         ("records that stop in the middle", Attack::halves),
         ("many that say nothing", Attack::silent),
+        ("many lanes that nobody wants", Attack::greetings),
     ];
+    if scif::nodes().is_ok_and(|nodes| nodes.own == node) {
+        checks.push(("lanes that end at once", Attack::drops));
+    }
+    checks.push(("questions whose answers nobody takes", Attack::deaf));
     for (name, check) in checks {
         let result = check(&mut attack).and_then(|()| attack.is_well());
         suite.check(name, result);
@@ -117,6 +131,7 @@ impl Attack {
         Ok(Lane {
             endpoint,
             qpn,
+            source: CLAIMED,
             generation: 0,
         })
     }
@@ -356,6 +371,100 @@ impl Attack {
     }
 }
 
+impl Attack {
+    fn greetings(&mut self) -> Checked {
+        let (lane, victim) = self.wanted_lane()?;
+        // Another one by the same name.
+        let second = self.lane(victim.qpn, CLAIMED >> 8)?;
+        wait_until("the second lane by a name stays", || second.has_ended())?;
+        let mut idle = Vec::new();
+        for number in 0..GREETINGS {
+            // Half of them for datagrams.
+            let from = match number % 2 {
+                0 => 0,
+                _ => FIRST_CLAIMED + number,
+            };
+            idle.push(self.lane(victim.qpn, from)?);
+        }
+        let surplus = GREETINGS as usize - MOST_KEPT;
+        wait_until("lanes that nobody wants stay", || {
+            idle.iter().filter(|lane| lane.has_ended()).count() == surplus
+        })?;
+        lane.grant(victim.keys[0])?.map(drop).ok_or("denied".into())
+    }
+
+    fn deaf(&mut self) -> Checked {
+        let (lane, victim) = self.wanted_lane()?;
+        let question = Record::Expose(victim.keys[0]).encode();
+        let mut last = Instant::now();
+        // Until the victim has taken nothing for a while.
+        let (mut bytes, mut from) = (question, 0);
+        while last.elapsed() < Duration::from_secs(1) {
+            let rest = bytes.get(from..).unwrap_or_default();
+            let sent = lane.endpoint.send(rest, SendFlags::empty());
+            match sent.map_err(text("a question"))? {
+                0 => sleep(Duration::from_millis(1)),
+                count => {
+                    (from, last) = (from + count, Instant::now());
+                    if from == HEADER_BYTES {
+                        (bytes, from) = (question, 0);
+                    }
+                }
+            }
+        }
+        drop(lane);
+        // The victim waits for the end of the lane.
+        self.wanted_lane().map(drop)
+    }
+
+    fn drops(&mut self) -> Checked {
+        let listener = Listener::bind(DROPPING).map_err(text("listen"))?;
+        let claimed = u32::from(DROPPING) << 8;
+        let prepare = Order {
+            claimed,
+            ..order(PREPARE)
+        };
+        say(&self.control, prepare)?;
+        let qpn = hear(&self.control)?.qpn;
+        // It comes again as long as no queue pair was ready.
+        for _ in 0..3 {
+            drop(greeted(&listener)?);
+        }
+        let mut lane = Lane {
+            endpoint: greeted(&listener)?,
+            qpn,
+            source: claimed,
+            generation: 0,
+        };
+        lane.send(&Record::Ready(lane.address(0), ready()), &[])?;
+        lane.ready()
+    }
+}
+
+/// The next connection of the victim, past its greeting.
+fn greeted(listener: &Listener) -> Checked<Endpoint> {
+    let mut accepted = None;
+    wait_until("the victim does not connect", || {
+        accepted = listener.try_accept().ok().flatten();
+        accepted.is_some()
+    })?;
+    let (endpoint, _) = accepted.ok_or("no connection")?;
+    let got = endpoint.recv(&mut [0; 16], RecvFlags::BLOCK);
+    got.map_err(text("the greeting"))?;
+    Ok(endpoint)
+}
+
+fn wait_until(what: &str, mut is_done: impl FnMut() -> bool) -> Checked {
+    let start = Instant::now();
+    while !is_done() {
+        if start.elapsed() > TIME_LIMIT {
+            return Err(what.into());
+        }
+        sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
 fn ready() -> Ready {
     Ready {
         generation: 1,
@@ -372,7 +481,7 @@ impl Lane {
     fn address(&self, generation: u32) -> Address {
         Address {
             destination: self.qpn,
-            source: CLAIMED,
+            source: self.source,
             generation,
         }
     }
@@ -398,6 +507,11 @@ impl Lane {
             sleep(Duration::from_micros(200));
         }
         Record::decode(&header).map_err(|_| "a record that nobody knows".into())
+    }
+
+    /// Whether the victim has ended it.
+    fn has_ended(&self) -> bool {
+        self.endpoint.recv(&mut [0; 1], RecvFlags::empty()).is_err()
     }
 
     /// Waits until the victim's queue pair is ready.

@@ -41,6 +41,9 @@ struct Order {
     verb: u32,
     /// The number of the queue pair that waits for the attacker's.
     qpn: u32,
+    /// The number of the attacker's, if it is not [`CLAIMED`].
+    claimed: u32,
+    reserved: u32,
     /// Keys: peers may do everything, only read, nothing; another domain's.
     keys: [u32; 4],
     /// Where the first region begins.

@@ -160,7 +160,10 @@ pub fn serve() -> Checked {
                 }
                 let claimed = verbs::Address {
                     lid: verbs::address::lid(peer.node()),
-                    number: CLAIMED,
+                    number: match order.claimed {
+                        0 => CLAIMED,
+                        number => number,
+                    },
                     psn: 0,
                 };
                 new.connect_to(claimed, &settings)
