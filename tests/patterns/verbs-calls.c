@@ -1,10 +1,13 @@
 /* RDMA verbs within a program: every kind of object, queue pairs that are connected to each other,
  * and what is wrong with calls. */
 #include "library.h"
+#include <fcntl.h>
 #include <infiniband/driver.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define GIVES(call, number) CHECK((long)(call) == (long)(number))
 
@@ -499,6 +502,59 @@ static void channels(void) {
     GIVES(ibv_destroy_comp_channel(channel), 0);
 }
 
+/* Queues whose events another thread takes while they are destroyed: their end waits for it. */
+static struct ibv_comp_channel *taken_from;
+static int made, destroyed, is_over;
+
+static void *take(void *unused) {
+    struct pollfd wait = { .fd = taken_from->fd, .events = POLLIN };
+    (void)unused;
+    while (!__atomic_load_n(&is_over, __ATOMIC_SEQ_CST)) {
+        struct ibv_cq *which;
+        void *what;
+        if (poll(&wait, 1, 1) < 1 || ibv_get_cq_event(taken_from, &which, &what))
+            continue;
+        CHECK(what == &pd);
+        usleep(500);
+        CHECK(__atomic_load_n(&destroyed, __ATOMIC_SEQ_CST) <
+              __atomic_load_n(&made, __ATOMIC_SEQ_CST));
+        ibv_ack_cq_events(which, 1);
+    }
+    return NULL;
+}
+
+static void ends_with_events(void) {
+    pthread_t taker;
+    taken_from = ibv_create_comp_channel(context);
+    CHECK(taken_from && fcntl(taken_from->fd, F_SETFL, O_NONBLOCK) == 0);
+    CHECK(pthread_create(&taker, NULL, take, NULL) == 0);
+    for (int round = 0; round < 100; round++) {
+        struct ibv_cq *cq = ibv_create_cq(context, 4, &pd, taken_from, 0);
+        struct ibv_qp_init_attr init = {
+            .send_cq = cq, .recv_cq = cq, .cap = { 1, 1, 1, 1, 0 }, .qp_type = IBV_QPT_RC,
+        };
+        struct ibv_qp *qp = ibv_create_qp(pd, &init);
+        CHECK(cq && qp && ibv_req_notify_cq(cq, 0) == 0);
+        struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+        int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+        GIVES(ibv_modify_qp(qp, &attr, mask), 0);
+        attr.qp_state = IBV_QPS_ERR;
+        GIVES(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
+        __atomic_store_n(&made, round + 1, __ATOMIC_SEQ_CST);
+        /* It is flushed, which the channel tells. */
+        struct ibv_recv_wr receive = { .wr_id = 1 }, *bad;
+        GIVES(ibv_post_recv(qp, &receive, &bad), 0);
+        GIVES(ibv_destroy_qp(qp), 0);
+        if (round % 2)
+            usleep(50 * (round % 16));
+        GIVES(ibv_destroy_cq(cq), 0);
+        __atomic_store_n(&destroyed, round + 1, __ATOMIC_SEQ_CST);
+    }
+    __atomic_store_n(&is_over, 1, __ATOMIC_SEQ_CST);
+    CHECK(pthread_join(taker, NULL) == 0);
+    GIVES(ibv_destroy_comp_channel(taken_from), 0);
+}
+
 int main(void) {
     devices();
     pd = ibv_alloc_pd(context);
@@ -513,6 +569,7 @@ int main(void) {
     datagrams();
     shared();
     channels();
+    ends_with_events();
     GIVES(ibv_dealloc_pd(pd), 0);
     GIVES(ibv_close_device(context), 0);
     return finish("verbs");

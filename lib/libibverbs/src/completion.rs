@@ -333,12 +333,18 @@ fn next_event(
 ) -> Result<()> {
     // SAFETY: a channel of ours.
     let channel = unsafe { get(channel)? };
-    let name = channel.events.next().map_err(errno_of)?;
-    let found: *mut Cq = core::ptr::with_exposed_provenance_mut(name as usize);
-    // SAFETY: events of a queue go with it; the places are the caller's.
+    let queue = |name: u64| core::ptr::with_exposed_provenance_mut::<Cq>(name as usize);
+    let name = channel.events.next_with(|name| {
+        // SAFETY: the end of a queue drops its events first, then waits for those that were
+        // counted.
+        if let Ok(of) = unsafe { get(queue(*name)) } {
+            of.completions.report();
+        }
+    });
+    let found = queue(name.map_err(errno_of)?);
+    // SAFETY: a queue whose end waits for this event; the places are the caller's.
     unsafe {
         let of = get(found)?;
-        of.completions.report();
         if !cq.is_null() {
             cq.write(found);
         }

@@ -51,12 +51,18 @@ fn of<'a>(element: *mut c_void, subject: Subject) -> Result<&'a EventCounts> {
 fn next(context: *const Context, to: *mut AsyncEvent) -> Result<()> {
     // SAFETY: a context of ours.
     let context = unsafe { get(context)? };
-    let event = context.raw.events().next().map_err(errno_of)?;
     // The number of the port, if it is about that.
-    let element = core::ptr::with_exposed_provenance_mut(event.user as usize);
-    if let Some(subject) = event.subject {
-        of(element, subject)?.report();
-    }
+    let element = |event: &verbs::AsyncEvent| {
+        core::ptr::with_exposed_provenance_mut::<c_void>(event.user as usize)
+    };
+    let event = context.raw.events().next_with(|event| {
+        // The end of the object drops its events first, then waits for those that were counted.
+        if let Some(Ok(counts)) = event.subject.map(|subject| of(element(event), subject)) {
+            counts.report();
+        }
+    });
+    let event = event.map_err(errno_of)?;
+    let element = element(&event);
     let event = AsyncEvent {
         element,
         event_type: event.kind as u32,

@@ -71,17 +71,57 @@ impl<T> Events<T> {
     /// # Errors
     /// `EAGAIN`, `EINTR`.
     pub fn next(&self) -> Result<T> {
+        self.next_with(|_| {})
+    }
+
+    /// The same. `note` sees the event in one step with its taking: an object whose events were
+    /// [dropped](Self::drop_if) since then has been noted, or its event is not taken any more.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn next_with(&self, note: impl Fn(&T)) -> Result<T> {
         loop {
-            self.reader.read(&mut [0])?;
+            self.wait()?;
             // An event that is not there any more was dropped with its object.
-            if let Some(event) = self.waiting.lock().pop_front() {
+            if let Some(event) = self.take_with(&note) {
                 return Ok(event);
             }
         }
     }
 
+    /// Waits until there may be an event that nobody else was told of.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn wait(&self) -> Result<()> {
+        self.reader.read(&mut [0])?;
+        Ok(())
+    }
+
+    /// Takes the next event, if there is one.
+    pub fn take(&self) -> Option<T> {
+        self.take_with(|_| {})
+    }
+
+    fn take_with(&self, note: impl Fn(&T)) -> Option<T> {
+        let mut waiting = self.waiting.lock();
+        let event = waiting.pop_front()?;
+        note(&event);
+        Some(event)
+    }
+
     /// Drops events that wait.
     pub fn drop_if(&self, mut is_unwanted: impl FnMut(&T) -> bool) {
         self.waiting.lock().retain(|event| !is_unwanted(event));
+    }
+
+    /// Moves events that wait to another queue.
+    pub fn move_if(&self, to: &Self, mut is_wanted: impl FnMut(&T) -> bool) {
+        let mut waiting = self.waiting.lock();
+        let (moved, rest) = waiting.drain(..).partition(|event| is_wanted(event));
+        *waiting = rest;
+        drop(waiting);
+        let moved: VecDeque<T> = moved;
+        moved.into_iter().for_each(|event| to.push(event));
     }
 }

@@ -6,6 +6,15 @@
 pid_of() { ps | grep " $1\$" | { read -r pid rest; echo "$pid"; }; }
 another() { now=$(pid_of "$1"); [ -n "$now" ] && [ "$now" != "$2" ]; }
 
+verbs-ids survive &
+ids=$!
+until_true test -e /tmp/verbs-ids-begun
+step ids-have-begun $? "$(ps)"
+before=$(pid_of micd)
+kill -9 "$before"
+until_true another micd "$before"
+wait "$ids"
+step ids-survive $? "see above"
 verbs-storm until-told 3 1 &
 storm=$!
 until_true test -e /tmp/verbs-storm-begun

@@ -7,6 +7,8 @@ verbs-calls || failed=1
 verbs-calls-clang || failed=1
 verbs-extended || failed=1
 verbs-extended-clang || failed=1
+verbs-ids || failed=1
+verbs-ids-clang || failed=1
 verbs-test serve &
 server=$!
 verbs-test victim &

@@ -8,13 +8,14 @@ use core::ptr::{null, null_mut};
 
 use libsocket::address::{self, Address};
 use scif::PortId;
-use syscall::error::{ECONNREFUSED, EINVAL, EIO};
+use syscall::error::{ECONNREFUSED, ECONNRESET, EINVAL, EIO};
 
 use super::frame::{Frame, Kind};
-use super::link::{self, Channel, LinkEvent, LinkEventKind, LinkId, Target};
+use super::link::{self, Channel, LinkEvent, LinkEventKind, LinkId};
 use super::queue_pair;
 use super::structures::{ConnParam, Event, EventChannel, Id, Param, own_node};
 use crate::place::{get, get_mut};
+use crate::types::EventCounts;
 use crate::{Result, errno_of, minus_one, none};
 
 /// `enum rdma_cm_event_type`.
@@ -125,6 +126,7 @@ fn request(listener: *mut Id, link: LinkId, peer: PortId, frame: Frame) -> Resul
     };
     let mut new = Id::new(channel, of.context, of.is_sync);
     new.use_device()?;
+    let events = new.link_events()?.clone();
     let own = address::of_node(own_node()?);
     let port = of.route.source.get().map_or(0, |source| source.port);
     new.route.source.set(Address { host: own, port });
@@ -133,11 +135,8 @@ fn request(listener: *mut Id, link: LinkId, peer: PortId, frame: Frame) -> Resul
         port: peer.port(),
     });
     (new.link, new.peer, new.parameters) = (link, peer.node(), frame.parameters);
-    if of.is_sync {
-        link::redirect(link, new.link_events()?.clone());
-    }
     let id = Box::into_raw(new);
-    link::adopt(link, id.expose_provenance());
+    link::adopt(link, id.expose_provenance(), &events);
     let mut told = event(id, kind::CONNECT_REQUEST, 0);
     told.listen_id = listener;
     describe(&mut told, frame);
@@ -170,12 +169,8 @@ fn reply(id: *mut Id, frame: Frame) -> Box<Event> {
     told
 }
 
-/// The event of the program that a link's event becomes; none: its id has gone.
-fn become_event(what: LinkEvent) -> Option<Box<Event>> {
-    let place = match what.target {
-        Target::Id(place) => Some(place),
-        Target::Link(link) => link::owner(link),
-    };
+/// The event of the program that an event of the id at this address becomes; none: it has gone.
+fn become_event(what: LinkEvent, place: Option<usize>) -> Option<Box<Event>> {
     let Some(place) = place else {
         if let LinkEventKind::Request(link, ..) = what.kind {
             link::end(link);
@@ -209,20 +204,38 @@ fn become_event(what: LinkEvent) -> Option<Box<Event>> {
     })
 }
 
+/// The counts of the id at this address.
+///
+/// # Safety
+/// Its end has not begun, or waits for an event to be acknowledged.
+unsafe fn counts_at<'a>(place: usize) -> &'a EventCounts {
+    // SAFETY: the caller's promise.
+    unsafe { &(*core::ptr::with_exposed_provenance::<Id>(place)).events }
+}
+
 fn next(channel: *const EventChannel) -> Result<*mut Event> {
     // SAFETY: a channel of ours.
     let events = unsafe { get(channel)? }.events.clone();
     loop {
-        let event = events.next().map_err(errno_of)?;
-        if let Some(event) = become_event(event) {
-            count(&event).report();
+        events.wait().map_err(errno_of)?;
+        // SAFETY: the end of an id drops its events first, then waits for those that were counted.
+        let note = |place| unsafe { counts_at(place).report() };
+        // An event that is not there any more was dropped with its id.
+        let Some((event, place)) = link::take(&events, note) else {
+            continue;
+        };
+        if let Some(event) = become_event(event, place) {
             return Ok(Box::into_raw(event));
+        }
+        if let Some(place) = place {
+            // SAFETY: its end waits for this.
+            unsafe { counts_at(place).acknowledge(1) };
         }
     }
 }
 
 /// The counts of the id whose end waits for an event: of a request the listener.
-fn count(event: &Event) -> &crate::types::EventCounts {
+fn count(event: &Event) -> &EventCounts {
     let of = match event.listen_id.is_null() {
         true => event.id,
         false => event.listen_id,
@@ -271,11 +284,21 @@ pub fn release(id: &mut Id) {
     }
 }
 
+/// The event that a call of an id without a channel waits for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Awaited {
+    /// The answer to the call.
+    Answer,
+    /// The end of the connection.
+    End,
+}
+
 /// Waits for the event of the call that an id has just made, and keeps it.
 ///
 /// # Errors
-/// What the event says: `ECONNREFUSED`, `EHOSTUNREACH`, …
-pub fn complete(id: *mut Id) -> Result<()> {
+/// What the event says: `ECONNREFUSED`, `EHOSTUNREACH`, … `ECONNRESET`: the connection has ended
+/// instead.
+pub fn complete(id: *mut Id, awaited: Awaited) -> Result<()> {
     // SAFETY: an id of ours, which one thread uses at a time.
     let channel = unsafe {
         let of = get_mut(id)?;
@@ -289,6 +312,7 @@ pub fn complete(id: *mut Id) -> Result<()> {
         ((*event).event, (*event).status)
     };
     match (kind, status) {
+        (kind::DISCONNECTED, _) if awaited != Awaited::End => Err(ECONNRESET),
         (_, 0) => Ok(()),
         (kind::REJECTED, _) => Err(ECONNREFUSED),
         (_, status) if status < 0 => Err(-status),
@@ -302,7 +326,7 @@ fn get_request(listener: *mut Id) -> Result<*mut Id> {
     if !is_its {
         return Err(EINVAL);
     }
-    complete(listener)?;
+    complete(listener, Awaited::Answer)?;
     // SAFETY: as above, with the event that it has got.
     let (of, told) = unsafe {
         let of = get(listener)?;

@@ -9,7 +9,7 @@ use libsocket::address::{self, Address};
 use scif::{Endpoint, PortId};
 use syscall::error::{EADDRINUSE, EADDRNOTAVAIL, EHOSTUNREACH, EINVAL, ENOTCONN, EOPNOTSUPP};
 
-use super::event::{self, kind};
+use super::event::{self, Awaited, kind};
 use super::frame::{ConnectionParameters, Frame, Kind};
 use super::link::{self, LinkEvent, LinkEventKind, Target};
 use super::queue_pair;
@@ -227,22 +227,10 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut Id) -> c_int {
         Ok(of) => of,
         Err(number) => return minus_one(Err(number)),
     };
-    let (place, link) = (of.place(), of.link);
-    if link != 0 {
-        link::end(link);
-    }
     // Events that it has not taken go with it, and connections that it has not heard of.
-    if let Ok(events) = of.link_events() {
-        let mut orphans = Vec::new();
-        events.drop_if(|of| {
-            let is_its =
-                of.target == Target::Id(place) || link != 0 && of.target == Target::Link(link);
-            if let (true, LinkEventKind::Request(orphan, ..)) = (is_its, &of.kind) {
-                orphans.push(*orphan);
-            }
-            is_its
-        });
-        orphans.into_iter().for_each(link::end);
+    match of.link_events() {
+        Ok(events) => link::forget(of.link, of.place(), events),
+        Err(number) => return minus_one(Err(number)),
     }
     event::release(of);
     of.events.wait_acknowledged();
@@ -255,22 +243,24 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut Id) -> c_int {
     0
 }
 
-/// Does something with an id; one without a channel waits for what comes of it.
-fn with(id: *mut Id, waits: bool, call: impl FnOnce(&mut Id) -> Result<()>) -> c_int {
+/// Does something with an id; one without a channel waits for the event that comes of it, if one
+/// does.
+fn with(id: *mut Id, awaited: Option<Awaited>, call: impl FnOnce(&mut Id) -> Result<()>) -> c_int {
     // SAFETY: an id of ours, which one thread uses at a time.
     let done = unsafe { get_mut(id) }.and_then(call);
-    // SAFETY: as above; the reference is another one as the event changes the id, too.
-    minus_one(
-        done.and_then(|()| match unsafe { get(id)? }.is_sync && waits {
-            true => event::complete(id),
-            false => Ok(()),
-        }),
-    )
+    minus_one(done.and_then(|()| {
+        // SAFETY: as above; the reference is another one as the event changes the id, too.
+        let is_sync = unsafe { get(id)? }.is_sync;
+        match awaited {
+            Some(awaited) if is_sync => event::complete(id, awaited),
+            _ => Ok(()),
+        }
+    }))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_bind_addr(id: *mut Id, to: *const Storage) -> c_int {
-    with(id, false, |id| {
+    with(id, None, |id| {
         // SAFETY: the caller's address.
         let to = unsafe { Storage::read(to)? };
         id.bind(to)
@@ -279,7 +269,7 @@ pub extern "C" fn rdma_bind_addr(id: *mut Id, to: *const Storage) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn rdma_listen(id: *mut Id, backlog: c_int) -> c_int {
-    with(id, false, |id| id.listen(backlog))
+    with(id, None, |id| id.listen(backlog))
 }
 
 #[unsafe(no_mangle)]
@@ -289,7 +279,7 @@ pub extern "C" fn rdma_resolve_addr(
     to: *const Storage,
     _timeout: c_int,
 ) -> c_int {
-    with(id, true, |id| {
+    with(id, Some(Awaited::Answer), |id| {
         // SAFETY: the caller's addresses.
         let (source, to) = unsafe {
             let source = match source.is_null() {
@@ -304,7 +294,7 @@ pub extern "C" fn rdma_resolve_addr(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn rdma_resolve_route(id: *mut Id, _timeout: c_int) -> c_int {
-    with(id, true, |id| match id.verbs.is_null() {
+    with(id, Some(Awaited::Answer), |id| match id.verbs.is_null() {
         true => Err(EINVAL),
         false => id.done(kind::ROUTE_RESOLVED, 0),
     })
@@ -312,19 +302,23 @@ pub extern "C" fn rdma_resolve_route(id: *mut Id, _timeout: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn rdma_connect(id: *mut Id, param: *const ConnParam) -> c_int {
-    // SAFETY: the caller's structure, or none.
-    with(id, true, |id| id.connect(unsafe { param.as_ref() }))
+    with(id, Some(Awaited::Answer), |id| {
+        // SAFETY: the caller's structure, or none.
+        id.connect(unsafe { param.as_ref() })
+    })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn rdma_accept(id: *mut Id, param: *const ConnParam) -> c_int {
-    // SAFETY: the caller's structure, or none.
-    with(id, true, |id| id.accept(unsafe { param.as_ref() }))
+    with(id, Some(Awaited::Answer), |id| {
+        // SAFETY: the caller's structure, or none.
+        id.accept(unsafe { param.as_ref() })
+    })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn rdma_establish(id: *mut Id) -> c_int {
-    with(id, false, |id| {
+    with(id, None, |id| {
         match link::send(id.link, &Frame::plain(Kind::Ready)) {
             true => Ok(()),
             false => Err(ENOTCONN),
@@ -334,7 +328,7 @@ extern "C" fn rdma_establish(id: *mut Id) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn rdma_reject(id: *mut Id, private: *const u8, length: u8) -> c_int {
-    with(id, false, |id| {
+    with(id, None, |id| {
         // SAFETY: the caller's bytes.
         let private = unsafe { list(private, length)? };
         let frame = Frame {
@@ -350,13 +344,13 @@ extern "C" fn rdma_reject(id: *mut Id, private: *const u8, length: u8) -> c_int 
 
 #[unsafe(no_mangle)]
 extern "C" fn rdma_disconnect(id: *mut Id) -> c_int {
-    with(id, true, Id::disconnect)
+    with(id, Some(Awaited::End), Id::disconnect)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn rdma_notify(id: *mut Id, _event: c_int) -> c_int {
     // That the connection is there was said already, or will be.
-    with(id, false, |_| Ok(()))
+    with(id, None, |_| Ok(()))
 }
 
 #[unsafe(no_mangle)]
@@ -367,7 +361,7 @@ extern "C" fn rdma_set_option(
     _value: *const c_void,
     _length: usize,
 ) -> c_int {
-    with(id, false, |_| {
+    with(id, None, |_| {
         match level == OPTION_ID && (0..=LAST_OPTION).contains(&option) {
             true => Ok(()),
             false => Err(EOPNOTSUPP),
@@ -377,15 +371,16 @@ extern "C" fn rdma_set_option(
 
 #[unsafe(no_mangle)]
 extern "C" fn rdma_migrate_id(id: *mut Id, channel: *mut EventChannel) -> c_int {
-    with(id, false, |id| {
+    with(id, None, |id| {
         let is_sync = channel.is_null();
+        let events = id.link_events()?.clone();
         let former = id.is_sync.then_some(id.channel);
         id.channel = match is_sync {
             true => event::create_channel()?,
             false => channel,
         };
         id.is_sync = is_sync;
-        link::redirect(id.link, id.link_events()?.clone());
+        link::redirect(id.link, id.place(), &events, id.link_events()?);
         if let Some(former) = former {
             event::destroy_channel(former);
         }

@@ -96,9 +96,13 @@ struct Link {
     arrived: Vec<u8>,
     /// Whether the peer has answered, or was answered.
     is_answered: bool,
+    /// Whether both ends have agreed: before that an end is a refusal.
+    is_established: bool,
     channel: Arc<Channel>,
     /// The address of its id; 0 as long as it has none.
     owner: usize,
+    /// Events of a connection that a peer has asked for, until it has an id.
+    early: Vec<LinkEvent>,
     watched: EventFlags,
 }
 
@@ -124,12 +128,23 @@ impl Links {
             stage,
             arrived: Vec::new(),
             is_answered: false,
+            is_established: false,
             channel,
             owner: 0,
+            early: Vec::new(),
             watched: EventFlags::empty(),
         };
         self.links.insert(self.last, link);
         self.last
+    }
+
+    /// Ends a connection or listener, and those that wait for the listener.
+    fn end(&mut self, id: LinkId) {
+        self.links.remove(&id);
+        self.links.retain(|_, link| match &link.stage {
+            Stage::Silent(listener, _) => *listener != id,
+            _ => true,
+        });
     }
 
     /// Wakes the thread, which is made if there is none.
@@ -191,23 +206,67 @@ fn own(links: &mut Links, id: LinkId, owner: usize) {
     }
 }
 
-/// Gives a connection that a peer has asked for to its id.
-pub fn adopt(id: LinkId, owner: usize) {
-    own(&mut LINKS.lock(), id, owner);
-}
-
-/// The address of the id of a connection.
-pub fn owner(id: LinkId) -> Option<usize> {
-    let links = LINKS.lock();
-    let owner = links.links.get(&id).map(|link| link.owner);
-    owner.filter(|owner| *owner != 0)
-}
-
-/// Has the event of a connection go to another channel.
-pub fn redirect(id: LinkId, channel: Arc<Channel>) {
+/// Gives a connection that a peer has asked for to its id, with what has happened to it since then.
+pub fn adopt(id: LinkId, owner: usize, channel: &Arc<Channel>) {
     if let Some(link) = LINKS.lock().links.get_mut(&id) {
-        link.channel = channel;
+        link.owner = owner;
+        link.channel = Arc::clone(channel);
+        for event in link.early.drain(..) {
+            channel.push(event);
+        }
     }
+}
+
+/// The event of a channel that is next, with the address of its id, if that is there: `note` is
+/// called with it, in one step with the taking as [`forget`] sees it.
+pub fn take(channel: &Channel, note: impl Fn(usize)) -> Option<(LinkEvent, Option<usize>)> {
+    let links = LINKS.lock();
+    let event = channel.take()?;
+    let place = match event.target {
+        Target::Id(place) => Some(place),
+        Target::Link(link) => {
+            let owner = links.links.get(&link).map(|link| link.owner);
+            owner.filter(|owner| *owner != 0)
+        }
+    };
+    place.into_iter().for_each(note);
+    Some((event, place))
+}
+
+/// Has the events of an id at this address, which has this connection or listener or none, go to
+/// another channel, with those that wait.
+pub fn redirect(id: LinkId, place: usize, from: &Arc<Channel>, to: &Arc<Channel>) {
+    let mut links = LINKS.lock();
+    for (of, link) in &mut links.links {
+        let is_silent = matches!(link.stage, Stage::Silent(listener, _) if listener == id);
+        if *of == id || is_silent {
+            link.channel = Arc::clone(to);
+        }
+    }
+    if !Arc::ptr_eq(from, to) {
+        from.move_if(to, |event| is_of(event, id, place));
+    }
+}
+
+/// Whether an event is one of an id.
+fn is_of(event: &LinkEvent, id: LinkId, place: usize) -> bool {
+    event.target == Target::Id(place) || id != 0 && event.target == Target::Link(id)
+}
+
+/// Ends the connection or listener of an id, if it has one, with the events that it has not taken
+/// and the connections that it has not heard of.
+pub fn forget(id: LinkId, place: usize, channel: &Channel) {
+    let mut links = LINKS.lock();
+    links.end(id);
+    let mut orphans = Vec::new();
+    channel.drop_if(|event| {
+        let is_its = is_of(event, id, place);
+        if let (true, LinkEventKind::Request(orphan, ..)) = (is_its, &event.kind) {
+            orphans.push(*orphan);
+        }
+        is_its
+    });
+    orphans.into_iter().for_each(|orphan| links.end(orphan));
 }
 
 /// Sends a frame; whether the peer is there to get it.
@@ -219,17 +278,17 @@ pub fn send(id: LinkId, frame: &Frame) -> bool {
     if matches!(frame.kind, Kind::Reply | Kind::Reject) {
         link.is_answered = true;
     }
-    link.send(frame)
+    let is_sent = link.send(frame);
+    if frame.kind == Kind::Reject {
+        // The program has nothing more to be told.
+        link.stage = Stage::Over;
+    }
+    is_sent
 }
 
 /// Ends a connection or listener, and those that wait for the listener.
 pub fn end(id: LinkId) {
-    let mut links = LINKS.lock();
-    links.links.remove(&id);
-    links.links.retain(|_, link| match &link.stage {
-        Stage::Silent(listener, _) => *listener != id,
-        _ => true,
-    });
+    LINKS.lock().end(id);
 }
 
 impl Link {
@@ -259,10 +318,14 @@ impl Link {
         }
     }
 
-    /// Tells the id that the connection has ended, once.
-    fn disconnected(&mut self) -> LinkEventKind {
+    /// Tells the id that the connection has ended, once: before both ends have agreed, that the
+    /// peer does not want it.
+    fn over(&mut self) -> LinkEventKind {
         self.stage = Stage::Over;
-        LinkEventKind::Disconnected
+        match self.is_established {
+            true => LinkEventKind::Disconnected,
+            false => LinkEventKind::Rejected(BY_PROGRAM, Vec::new()),
+        }
     }
 
     /// Takes what has arrived; `false`: nothing more comes.
@@ -289,21 +352,28 @@ impl Link {
     fn understand(&mut self, frame: Frame) -> Option<LinkEventKind> {
         match frame.kind {
             Kind::Reply if !self.is_answered => {
-                self.is_answered = true;
+                (self.is_answered, self.is_established) = (true, true);
                 Some(LinkEventKind::Reply(frame))
             }
             Kind::Reject if !self.is_answered => {
                 self.stage = Stage::Over;
                 Some(LinkEventKind::Rejected(BY_PROGRAM, frame.private))
             }
-            Kind::Ready => Some(LinkEventKind::Ready),
+            Kind::Ready if self.is_answered => {
+                let is_new = !core::mem::replace(&mut self.is_established, true);
+                is_new.then_some(LinkEventKind::Ready)
+            }
             Kind::Disconnect => {
                 self.send(&Frame::plain(Kind::Disconnected));
-                Some(self.disconnected())
+                Some(self.over())
             }
-            Kind::Disconnected => Some(self.disconnected()),
+            // The own end has asked for it.
+            Kind::Disconnected => {
+                self.stage = Stage::Over;
+                Some(LinkEventKind::Disconnected)
+            }
             // A peer that says what has no meaning now.
-            Kind::Request | Kind::Reply | Kind::Reject => Some(self.disconnected()),
+            Kind::Request | Kind::Reply | Kind::Reject | Kind::Ready => Some(self.over()),
         }
     }
 
@@ -363,7 +433,7 @@ impl Link {
                 (_, Ok(Some(frame))) => told.extend(self.understand(frame).map(event)),
                 (_, Ok(None)) if has_more => return (told, false),
                 (_, Ok(None) | Err(())) => {
-                    told.push(event(self.disconnected()));
+                    told.push(event(self.over()));
                     return (told, false);
                 }
             }
@@ -416,7 +486,11 @@ impl Worker {
             };
             let (told, is_useless) = link.step(id);
             for event in told {
-                link.channel.push(event);
+                // A request is the listener's.
+                match link.owner == 0 && event.target == Target::Link(id) {
+                    true => link.early.push(event),
+                    false => link.channel.push(event),
+                }
             }
             if is_useless {
                 links.links.remove(&id);

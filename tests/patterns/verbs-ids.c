@@ -1,0 +1,241 @@
+/* Ids of rdma_cm whose connections end before they are there, that move to another channel, and
+ * whose events must not be taken for those of others: client and server in one program. */
+#include "library.h"
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define PORT 2075
+#define BY_PROGRAM 28
+
+static struct sockaddr_in own;
+
+/* Waits until the library's thread has seen what was done. */
+static void settle(void) { usleep(200000); }
+
+/* The next event of a channel, which is of this kind and there soon; its id. */
+static struct rdma_cm_id *next(struct rdma_event_channel *channel, enum rdma_cm_event_type kind,
+                               int status) {
+    struct rdma_cm_event *found;
+    CHECK(rdma_get_cm_event(channel, &found) == 0);
+    if (found->event != kind || found->status != status)
+        printf("%s with status %d\n", rdma_event_str(found->event), found->status);
+    CHECK(found->event == kind && found->status == status);
+    struct rdma_cm_id *id = found->id;
+    CHECK(rdma_ack_cm_event(found) == 0);
+    return id;
+}
+
+/* Nothing waits in a channel. */
+static void is_quiet(struct rdma_event_channel *channel) {
+    struct rdma_cm_event *none;
+    settle();
+    CHECK(fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK) == 0);
+    FAILS(rdma_get_cm_event(channel, &none), EAGAIN);
+    CHECK(fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) & ~O_NONBLOCK) == 0);
+}
+
+static struct rdma_cm_id *listening(struct rdma_event_channel *channel, int backlog) {
+    struct rdma_cm_id *id;
+    CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_bind_addr(id, (struct sockaddr *)&own) == 0 && rdma_listen(id, backlog) == 0);
+    return id;
+}
+
+/* An id without a queue pair that asks for a connection, and gets events. */
+static struct rdma_cm_id *asking(struct rdma_event_channel *channel) {
+    struct rdma_cm_id *id;
+    CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *)&own, 2000) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0) == id);
+    CHECK(rdma_resolve_route(id, 2000) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, 0) == id);
+    struct rdma_conn_param none = { .retry_count = 1 };
+    CHECK(rdma_connect(id, &none) == 0);
+    return id;
+}
+
+/* Connects an id whose calls wait; the error number. */
+static void *connect_waiting(void *unused) {
+    struct rdma_cm_id *id;
+    struct rdma_conn_param none = { .retry_count = 1 };
+    (void)unused;
+    CHECK(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *)&own, 2000) == 0);
+    CHECK(rdma_resolve_route(id, 2000) == 0);
+    intptr_t error = rdma_connect(id, &none) == 0 ? 0 : errno;
+    CHECK(rdma_destroy_id(id) == 0);
+    return (void *)error;
+}
+
+/* Who ends a connection before it has answered has refused it. */
+static void ends_before_the_answer(struct rdma_event_channel *channel) {
+    struct rdma_event_channel *server = rdma_create_event_channel();
+    struct rdma_cm_id *listener = listening(server, 4), *asked, *id;
+    id = asking(channel);
+    asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    CHECK(rdma_destroy_id(asked) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_REJECTED, BY_PROGRAM) == id);
+    CHECK(rdma_destroy_id(id) == 0);
+    /* The same for a call that waits. */
+    pthread_t thread;
+    void *error = NULL;
+    CHECK(pthread_create(&thread, NULL, connect_waiting, NULL) == 0);
+    CHECK(rdma_destroy_id(next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0)) == 0);
+    CHECK(pthread_join(thread, &error) == 0 && (intptr_t)error == ECONNREFUSED);
+    /* The listener goes with a request that nobody has taken. */
+    id = asking(channel);
+    settle();
+    CHECK(rdma_destroy_id(listener) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_REJECTED, BY_PROGRAM) == id);
+    CHECK(rdma_destroy_id(id) == 0);
+    /* The one that has asked goes before it is answered, and behind the answer. */
+    listener = listening(server, 4);
+    id = asking(channel);
+    asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    CHECK(rdma_destroy_id(id) == 0);
+    CHECK(next(server, RDMA_CM_EVENT_REJECTED, BY_PROGRAM) == asked);
+    FAILS(rdma_accept(asked, NULL), ENOTCONN);
+    CHECK(rdma_destroy_id(asked) == 0);
+    id = asking(channel);
+    asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    struct rdma_conn_param none = { .retry_count = 1 };
+    CHECK(rdma_accept(asked, &none) == 0);
+    settle();
+    CHECK(rdma_destroy_id(id) == 0);
+    CHECK(next(server, RDMA_CM_EVENT_REJECTED, BY_PROGRAM) == asked);
+    CHECK(rdma_destroy_id(asked) == 0);
+    /* A refusal is the end for who has said it. */
+    id = asking(channel);
+    asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    CHECK(rdma_reject(asked, NULL, 0) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_REJECTED, BY_PROGRAM) == id);
+    CHECK(rdma_destroy_id(id) == 0);
+    is_quiet(server);
+    CHECK(rdma_destroy_id(asked) == 0 && rdma_destroy_id(listener) == 0);
+    rdma_destroy_event_channel(server);
+}
+
+/* A connection that is there ends with its peer. */
+static void ends_later(struct rdma_event_channel *channel) {
+    struct rdma_event_channel *server = rdma_create_event_channel();
+    struct rdma_cm_id *listener = listening(server, 4), *asked, *id = asking(channel);
+    struct rdma_conn_param none = { .retry_count = 1 };
+    asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    CHECK(rdma_accept(asked, &none) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, 0) == id && rdma_establish(id) == 0);
+    CHECK(next(server, RDMA_CM_EVENT_ESTABLISHED, 0) == asked);
+    CHECK(rdma_destroy_id(id) == 0);
+    CHECK(next(server, RDMA_CM_EVENT_DISCONNECTED, 0) == asked);
+    CHECK(rdma_destroy_id(asked) == 0 && rdma_destroy_id(listener) == 0);
+    rdma_destroy_event_channel(server);
+}
+
+/* What happens to a connection before its id is made is not taken for the listener's. */
+static void one_is_not_the_other(struct rdma_event_channel *channel) {
+    struct rdma_cm_id *listener = listening(NULL, 4), *first, *second, *asked[2];
+    first = asking(channel);
+    settle();
+    CHECK(rdma_destroy_id(first) == 0);
+    settle();
+    second = asking(channel);
+    CHECK(rdma_get_request(listener, &asked[0]) == 0);
+    CHECK(rdma_get_request(listener, &asked[1]) == 0);
+    /* The end of the first one waits for its next call. */
+    FAILS(rdma_accept(asked[0], NULL), ENOTCONN);
+    CHECK(rdma_reject(asked[1], NULL, 0) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_REJECTED, BY_PROGRAM) == second);
+    for (int i = 0; i < 2; i++)
+        CHECK(rdma_destroy_id(asked[i]) == 0);
+    CHECK(rdma_destroy_id(second) == 0 && rdma_destroy_id(listener) == 0);
+}
+
+/* Events that wait move with their id. */
+static void moves(struct rdma_event_channel *channel) {
+    struct rdma_event_channel *former = rdma_create_event_channel();
+    struct rdma_event_channel *server = rdma_create_event_channel();
+    struct rdma_cm_id *id, *other, *listener = listening(former, 4);
+    CHECK(rdma_create_id(former, &other, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_resolve_addr(other, NULL, (struct sockaddr *)&own, 2000) == 0);
+    id = asking(channel);
+    settle();
+    CHECK(rdma_migrate_id(listener, server) == 0);
+    struct rdma_cm_id *asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    /* Those of others stay. */
+    CHECK(next(former, RDMA_CM_EVENT_ADDR_RESOLVED, 0) == other);
+    is_quiet(former);
+    /* What comes later goes there, too. */
+    CHECK(rdma_destroy_id(id) == 0);
+    CHECK(next(server, RDMA_CM_EVENT_REJECTED, BY_PROGRAM) == asked);
+    CHECK(rdma_destroy_id(asked) == 0);
+    /* An id whose calls wait from now on. */
+    CHECK(rdma_resolve_route(other, 2000) == 0 && rdma_migrate_id(other, NULL) == 0);
+    CHECK(next(other->channel, RDMA_CM_EVENT_ROUTE_RESOLVED, 0) == other);
+    is_quiet(former);
+    CHECK(rdma_destroy_id(other) == 0 && rdma_destroy_id(listener) == 0);
+    rdma_destroy_event_channel(former);
+    rdma_destroy_event_channel(server);
+}
+
+/* As many connections as there may be wait for a listener whose program names none. */
+static void no_backlog(struct rdma_event_channel *channel) {
+    struct rdma_event_channel *server = rdma_create_event_channel();
+    struct rdma_cm_id *listener = listening(server, 0), *ids[8];
+    for (int i = 0; i < 8; i++)
+        ids[i] = asking(channel);
+    for (int i = 0; i < 8; i++)
+        CHECK(rdma_destroy_id(next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0)) == 0);
+    for (int i = 0; i < 8; i++)
+        next(channel, RDMA_CM_EVENT_REJECTED, BY_PROGRAM);
+    for (int i = 0; i < 8; i++)
+        CHECK(rdma_destroy_id(ids[i]) == 0);
+    CHECK(rdma_destroy_id(listener) == 0);
+    rdma_destroy_event_channel(server);
+}
+
+/* The library's thread gets over the death of the SCIF driver, after which ids can be connected as
+ * before. */
+static void survive(struct rdma_event_channel *channel) {
+    struct rdma_event_channel *server = rdma_create_event_channel();
+    struct rdma_cm_id *listener = listening(server, 4), *asked, *id = asking(channel);
+    struct rdma_conn_param none = { .retry_count = 1 };
+    asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    CHECK(rdma_accept(asked, &none) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, 0) == id && rdma_establish(id) == 0);
+    CHECK(next(server, RDMA_CM_EVENT_ESTABLISHED, 0) == asked);
+    FILE *begun = fopen("/tmp/verbs-ids-begun", "w");
+    CHECK(begun && fclose(begun) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_DISCONNECTED, 0) == id);
+    CHECK(next(server, RDMA_CM_EVENT_DISCONNECTED, 0) == asked);
+    CHECK(rdma_destroy_id(id) == 0 && rdma_destroy_id(asked) == 0);
+    CHECK(rdma_destroy_id(listener) == 0);
+    int is_back = 0;
+    for (int i = 0; i < 600 && !is_back; i++) {
+        CHECK(rdma_create_id(server, &listener, NULL, RDMA_PS_TCP) == 0);
+        is_back = rdma_bind_addr(listener, (struct sockaddr *)&own) == 0;
+        CHECK(rdma_destroy_id(listener) == 0);
+        usleep(100000);
+    }
+    CHECK(is_back);
+    rdma_destroy_event_channel(server);
+}
+
+int main(int count, char **words) {
+    own.sin_family = AF_INET;
+    own.sin_port = htons(PORT);
+    own.sin_addr.s_addr = inet_addr("127.0.0.1");
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    CHECK(channel != NULL);
+    if (count > 1 && strcmp(words[1], "survive") == 0)
+        survive(channel);
+    ends_before_the_answer(channel);
+    ends_later(channel);
+    one_is_not_the_other(channel);
+    moves(channel);
+    no_backlog(channel);
+    rdma_destroy_event_channel(channel);
+    return finish("ids of connections");
+}
