@@ -39,6 +39,22 @@ static int ended(void) {
     return fd;
 }
 
+/* The peer has ended, and nobody has looked. */
+static int unseen(void) {
+    int fd = connected();
+    GIVES(close(other_end), 0);
+    other_end = -1;
+    while (!(poll_one(fd, 0, TIMEOUT_MS) & POLLHUP))
+        ;
+    return fd;
+}
+
+static int told(void) {
+    int fd = unseen();
+    GIVES(send(fd, "last words", 10, 0), 10);
+    return fd;
+}
+
 static int nowaiting(void) {
     int fd = listening();
     set_waiting(fd, 0);
@@ -241,6 +257,10 @@ static const struct row {
     { "send what is not there", connected, do_send_bad, -1, EFAULT },
     { "send control data", connected, do_send_control, -1, EOPNOTSUPP },
     { "send after the peer's end", ended, do_send, -1, EPIPE },
+    { "first send after an end that nobody has seen", unseen, do_send, 1, 0 },
+    { "second send after an end that nobody has seen", told, do_send, -1, EPIPE },
+    { "first write after an end that nobody has seen", unseen, do_write, 1, 0 },
+    { "second write after an end that nobody has seen", told, do_write, -1, EPIPE },
     { "write without a connection", fresh, do_write, -1, ENOTCONN },
     { "write after the peer's end", ended, do_write, -1, EPIPE },
     { "recv without a connection", fresh, do_recv, -1, ENOTCONN },

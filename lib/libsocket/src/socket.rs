@@ -90,6 +90,8 @@ pub struct Socket {
     pub has_peeked: AtomicBool,
     /// Threads that receive from the ring past `peeked`.
     pub receiving: AtomicUsize,
+    /// The program was told that the peer has ended, or should have been by now.
+    pub knows_end: AtomicBool,
     /// Of sockets of Scheduled Transfers.
     pub transfers: Option<Mutex<Transfers>>,
     /// Of their listeners: connections that are being set up, the oldest first.
@@ -114,6 +116,7 @@ impl Socket {
             options: Mutex::default(),
             peeked: Mutex::default(),
             has_peeked: AtomicBool::new(false),
+            knows_end: AtomicBool::new(false),
             receiving: AtomicUsize::new(0),
             transfers: None,
             greetings: Mutex::default(),

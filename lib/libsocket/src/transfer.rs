@@ -187,7 +187,7 @@ pub fn send(number: usize, socket: &Socket, data: Range<'_>, flags: c_int) -> Re
             Err(_) if sent > 0 => return Ok(sent),
             Err(_) if state.is_closed => return Err(EBADF),
             Err(EBADF | EINTR) if state.is_write_shut => return Err(EPIPE),
-            Err(error) => return Err(errors::send(error, is_lost(number))),
+            Err(error) => return behind_the_end(number, socket, error, data.bytes()),
         }
         if sent == data.bytes() {
             return Ok(sent);
@@ -197,6 +197,17 @@ pub fn send(number: usize, socket: &Socket, data: Range<'_>, flags: c_int) -> Re
             Err(_) if sent > 0 => return Ok(sent),
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// The result of a send that has failed. As with TCP the first one behind the peer's end is taken,
+/// and dropped, if no receive has told of the end: a program that says a last word to a peer which
+/// does not wait for it has done nothing wrong.
+fn behind_the_end(number: usize, socket: &Socket, error: i32, count: usize) -> Result<usize> {
+    let error = errors::send(error, is_lost(number));
+    match error == EPIPE && !socket.knows_end.swap(true, Ordering::Relaxed) {
+        true => Ok(count),
+        false => Err(error),
     }
 }
 
@@ -258,7 +269,13 @@ fn ended(number: usize, socket: &Socket, error: i32) -> Result<usize> {
     match error {
         _ if state.is_closed => Err(EBADF),
         EBADF | EINTR if state.is_read_shut => Ok(0),
-        error => errors::receive(error, is_lost(number)),
+        error => {
+            let told = errors::receive(error, is_lost(number));
+            if told.is_ok() {
+                socket.knows_end.store(true, Ordering::Relaxed);
+            }
+            told
+        }
     }
 }
 
