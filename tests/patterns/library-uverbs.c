@@ -32,6 +32,18 @@ static long give(uint32_t command, void *with_header, size_t size, size_t room) 
     return write(device, with_header, size);
 }
 
+/* A queue for 8 completions; the answer is its handle and its size. */
+static long create_cq(uint32_t answer[2], uint64_t user_handle, int32_t channel) {
+    struct {
+        struct header header;
+        uint64_t response, user_handle;
+        uint32_t cqe, vector;
+        int32_t channel;
+        uint32_t reserved;
+    } cq = {{0}, (uintptr_t)answer, user_handle, 8, 0, channel, 0};
+    return give(CREATE_CQ, &cq, sizeof cq, 8);
+}
+
 static void names(void) {
     char text[64] = "";
     FILE *file = fopen("/sys/class/infiniband_verbs/abi_version", "r");
@@ -92,19 +104,10 @@ static void commands(void) {
     uint32_t channel = 0;
     plain.response = (uintptr_t)&channel;
     CHECK(give(COMP_CHANNEL, &plain, sizeof plain, 4) == sizeof plain && channel > 2);
-    struct {
-        struct header header;
-        uint64_t response, user_handle;
-        uint32_t cqe, vector;
-        int32_t channel;
-        uint32_t reserved;
-    } cq = {{0}, (uintptr_t)answer, 0x1234567890, 8, 0, (int32_t)channel, 0};
-    CHECK(give(CREATE_CQ, &cq, sizeof cq, 8) == sizeof cq && answer[1] == 8);
+    CHECK(create_cq(answer, 0x1234567890, (int32_t)channel) > 0 && answer[1] == 8);
     uint32_t cq_handle = answer[0];
-    cq.channel = device;
-    FAILS(give(CREATE_CQ, &cq, sizeof cq, 8), EBADF);
-    cq.channel = 0;
-    FAILS(give(CREATE_CQ, &cq, sizeof cq, 8), EBADF);
+    FAILS(create_cq(answer, 0, device), EBADF);
+    FAILS(create_cq(answer, 0, 0), EBADF);
 
     struct {
         struct header header;
@@ -220,14 +223,7 @@ static void data(void) {
     region.length = sizeof memory;
     CHECK(give(REG_MR, &region, sizeof region, 12) == sizeof region && answer[1] == answer[2]);
     uint32_t mr = answer[0], key = answer[1];
-    struct {
-        struct header header;
-        uint64_t response, user_handle;
-        uint32_t cqe, vector;
-        int32_t channel;
-        uint32_t reserved;
-    } cq = {{0}, (uintptr_t)answer, 0, 8, 0, -1, 0};
-    CHECK(give(CREATE_CQ, &cq, sizeof cq, 8) == sizeof cq);
+    CHECK(create_cq(answer, 0, -1) > 0);
     uint32_t cq_handle = answer[0], pairs[2][8];
     memset(pairs, 0, sizeof pairs);
     for (int i = 0; i < 2; i++) {
