@@ -160,6 +160,12 @@ impl Device {
     /// counters.
     pub fn note_scif(&mut self, table: &str, carried: [u64; 2]) {
         self.scif.note(table, self.shared.node, carried);
+        for context in self.contexts.values_mut() {
+            // Those with queue pairs that the daemon runs have ports.
+            if context.engine.is_connected() {
+                command::report::note_all(context, &mut self.shared.totals);
+            }
+        }
         self.update_traffic();
     }
 

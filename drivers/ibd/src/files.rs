@@ -6,11 +6,10 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use verbs_abi::records::QpReport;
 use verbs_abi::{ABI_VERSION, PROVIDER_ABI_VERSION};
 use verbs_core::address::{gid, lid};
-use verbs_core::context::QpView;
 
+use crate::command::report;
 use crate::context::Context;
 use crate::device::{ContextId, Device};
 use crate::identity::{self, DEVICE, FIRMWARE, PKEY, guid_text};
@@ -390,20 +389,6 @@ fn srqs(device: &Device, viewer: Viewer) -> String {
     })
 }
 
-/// The report of a queue pair that the daemon runs itself, as a library would make it.
-fn own_report(view: &QpView) -> QpReport {
-    QpReport {
-        queued_sends: view.queued.0 as u32,
-        queued_receives: view.queued.1 as u32,
-        sends: view.traffic.sends,
-        sent_bytes: view.traffic.sent_bytes,
-        receives: view.traffic.receives,
-        received_bytes: view.traffic.received_bytes,
-        errors: view.traffic.errors,
-        ..QpReport::default()
-    }
-}
-
 fn qps(device: &Device, viewer: Viewer) -> String {
     let first = "context handle qpn type state pd send_cq recv_cq srq dest_lid dest_qpn \
                  queued_sends queued_receives sends sent_bytes receives received_bytes errors pid";
@@ -413,7 +398,7 @@ fn qps(device: &Device, viewer: Viewer) -> String {
                 && let Ok(view) = context.engine.core.query_qp(qp.number)
             {
                 let report = match qp.number < FIRST_LIBRARY_QPN {
-                    true => own_report(&view),
+                    true => report::own(&view),
                     false => qp.report,
                 };
                 *text += &format!(

@@ -16,6 +16,7 @@ use syscall::error::{EINVAL, EOPNOTSUPP, Error, Result};
 use verbs_abi::command::Command;
 use verbs_abi::frame::Frame;
 use verbs_abi::records::{self as abi};
+use verbs_core::types::QpState;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::context::Context;
@@ -98,6 +99,13 @@ impl Call<'_> {
     fn is_root(&self) -> bool {
         self.context.owner.uid == 0
     }
+}
+
+/// A state by its number.
+fn state_of(number: u8) -> Result<QpState> {
+    let mut states = QpState::ALL.into_iter();
+    let found = states.find(|state| *state as u32 == u32::from(number));
+    found.ok_or(Error::new(EINVAL))
 }
 
 /// Takes an object out of the table and no longer counts it.

@@ -3,8 +3,10 @@
 use alloc::vec::Vec;
 
 use syscall::error::{EINVAL, Error, Result};
+use verbs::engine::Engine;
 use verbs_abi::records as abi;
 use verbs_core::address::Datagram;
+use verbs_core::table::Id;
 use verbs_core::types::{Opcode, QpType, SendFlags};
 use verbs_core::work::{Data, ReceiveRequest, Remote, Segment, SendRequest};
 use zerocopy::FromBytes;
@@ -104,38 +106,45 @@ fn number(call: &Call<'_>, handle: u32) -> Result<u32> {
     }
 }
 
-/// `EINVAL`: counts, an operation or flags that are unknown, inline data, an address
-/// handle; those of the rules.
+/// `EINVAL`: counts, an operation or flags that are unknown, inline data that is too long or not in
+/// memory that the daemon can read, an address handle; those of the rules.
 pub fn send(call: &mut Call<'_>) -> Result<()> {
     let request: abi::PostSend = call.request()?;
     let number = number(call, request.qp_handle)?;
     let view = call.context.engine.core.query_qp(number).map_err(refused)?;
-    let is_datagram = view.init.kind == QpType::Ud;
+    let (is_datagram, pd) = (view.init.kind == QpType::Ud, view.init.pd);
     let counts = (request.wr_count, request.sge_count, request.wqe_size);
     let list = call.frame.behind::<abi::PostSend>();
     let list = requests(list, counts, |request: &abi::SendRequest| request.num_sge)?;
     post(call, list, |call, (request, segments)| {
-        let request = send_request(call, is_datagram, &request, segments)?;
+        let request = send_request(call, (is_datagram, pd), &request, segments)?;
         let core = &mut call.context.engine.core;
         core.post_send(number, request).map_err(refused)
     })
 }
 
 fn send_request(
-    call: &Call<'_>,
-    is_datagram: bool,
+    call: &mut Call<'_>,
+    (is_datagram, pd): (bool, Id),
     request: &abi::SendRequest,
     segments: Vec<Segment>,
 ) -> Result<SendRequest> {
     let mut opcodes = OPCODES.into_iter();
     let opcode = opcodes.find(|opcode| *opcode as u32 == request.opcode);
-    let flags = SendFlags::from_bits(request.send_flags);
-    // There are no bytes in the command to be sent inline.
-    let flags = flags.filter(|flags| !flags.contains(SendFlags::INLINE));
+    let flags = SendFlags::from_bits(request.send_flags).ok_or(Error::new(EINVAL))?;
     let [address, first, second, last] = request.wr;
     let opcode = opcode.ok_or(Error::new(EINVAL))?;
     let key = if opcode.is_atomic() { last } else { first };
     let segments = segments.into_iter().map(|segment| usable(call, segment));
+    let segments: Vec<Segment> = segments.collect();
+    let data = match flags.contains(SendFlags::INLINE) {
+        false => Data::Segments(segments),
+        true => {
+            // The daemon has no way to memory without a key, as a library has.
+            let Engine { core, lanes, .. } = &mut call.context.engine;
+            Data::Inline(core.gather(lanes, pd, &segments).map_err(refused)?)
+        }
+    };
     let mut datagram = Datagram::default();
     if is_datagram {
         // An address handle and a number of 32 bits each, then a key.
@@ -149,8 +158,8 @@ fn send_request(
     Ok(SendRequest {
         id: request.wr_id,
         opcode,
-        flags: flags.ok_or(Error::new(EINVAL))?,
-        data: Data::Segments(segments.collect()),
+        flags,
+        data,
         immediate: request.imm_data,
         remote: Remote {
             address,

@@ -9,7 +9,7 @@ use verbs_core::table::Id;
 use verbs_core::types::{Access, AttributeMask, QpState, QpType};
 use verbs_core::work::{Capacity, QpInit};
 
-use super::{Call, release_slots, remove};
+use super::{Call, release_slots, remove, report, state_of};
 use crate::context::Context;
 use crate::error::{fail, refused};
 use crate::identity::PORT;
@@ -338,13 +338,6 @@ pub fn query_qp(call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A state by its number.
-pub fn state_of(number: u8) -> Result<QpState> {
-    let mut states = QpState::ALL.into_iter();
-    let found = states.find(|state| *state as u32 == u32::from(number));
-    found.ok_or(Error::new(EINVAL))
-}
-
 /// An address that the port cannot reach: `EINVAL`.
 fn check_address(address: &abi::Destination) -> Result<()> {
     let has_gid = address.is_global == 0 || address.sgid_index == 0;
@@ -448,6 +441,7 @@ pub fn end_qp(shared: &mut Shared, context: &mut Context, handle: u32) -> Result
         return fail(EBUSY);
     }
     let (number, slots) = (qp.number, qp.slots);
+    report::note(context, &mut shared.totals, handle);
     context.engine.core.destroy_qp(number).map_err(refused)?;
     context.engine.give_back(number);
     remove(shared, context, handle);

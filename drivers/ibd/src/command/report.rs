@@ -1,13 +1,17 @@
 //! Reports about objects by libraries that move data themselves.
 
+use alloc::vec::Vec;
+
 use syscall::error::{EINVAL, Result};
 use verbs_abi::call;
 use verbs_abi::records::{CqReport, QpReport, SrqReport};
+use verbs_core::context::QpView;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-use super::queue_pair::state_of;
+use super::state_of;
 use crate::context::Context;
 use crate::error::fail;
+use crate::object::Object;
 use crate::shared::{FIRST_LIBRARY_QPN, Totals};
 
 /// Takes reports of this kind; of how many the object was there. Numbers that a library makes up
@@ -54,6 +58,16 @@ fn qp(context: &mut Context, totals: &mut Totals, report: &QpReport) -> bool {
     }
     let number = qp.number;
     let before = core::mem::replace(&mut qp.report, *report);
+    count(totals, &before, report);
+    // Others than errors it has only by MODIFY_QP.
+    if let Ok(Ok(state)) = u8::try_from(report.state).map(state_of) {
+        let _ = context.engine.core.follow_state(number, state);
+    }
+    true
+}
+
+/// Counts what a queue pair has done between two reports.
+fn count(totals: &mut Totals, before: &QpReport, report: &QpReport) {
     let add = |total: &mut u64, now: u64, then: u64| {
         *total = total.wrapping_add(now.saturating_sub(then));
     };
@@ -67,9 +81,46 @@ fn qp(context: &mut Context, totals: &mut Totals, report: &QpReport) -> bool {
     add(&mut totals.stored_bytes, now, then);
     let (now, then) = (report.loaded_bytes, before.loaded_bytes);
     add(&mut totals.loaded_bytes, now, then);
-    // Others than errors it has only by MODIFY_QP.
-    if let Ok(Ok(state)) = u8::try_from(report.state).map(state_of) {
-        let _ = context.engine.core.follow_state(number, state);
+}
+
+/// The report of a queue pair that the daemon runs itself, as a library would make it.
+pub fn own(view: &QpView) -> QpReport {
+    QpReport {
+        qp_handle: 0,
+        state: view.state as u32,
+        queued_sends: view.queued.0 as u32,
+        queued_receives: view.queued.1 as u32,
+        sends: view.traffic.sends,
+        sent_bytes: view.traffic.sent_bytes,
+        receives: view.traffic.receives,
+        received_bytes: view.traffic.received_bytes,
+        errors: view.traffic.errors,
+        stored_bytes: view.traffic.stored_bytes,
+        loaded_bytes: view.traffic.loaded_bytes,
     }
-    true
+}
+
+/// Counts what a queue pair that the daemon runs itself has done since it was counted last.
+pub fn note(context: &mut Context, totals: &mut Totals, handle: u32) {
+    let Ok(qp) = context.objects.qp_mut(handle) else {
+        return;
+    };
+    let view = context.engine.core.query_qp(qp.number);
+    if let (true, Ok(view)) = (qp.number < FIRST_LIBRARY_QPN, view) {
+        let now = own(&view);
+        count(totals, &core::mem::replace(&mut qp.report, now), &now);
+    }
+}
+
+/// The same for all of a context.
+pub fn note_all(context: &mut Context, totals: &mut Totals) {
+    let objects = context.objects.iter();
+    let handles = objects.filter_map(|(handle, object)| match object {
+        Object::Qp(qp) if qp.number < FIRST_LIBRARY_QPN => Some(handle),
+        _ => None,
+    });
+    let handles: Vec<u32> = handles.collect();
+    for handle in handles {
+        note(context, totals, handle);
+    }
 }

@@ -141,11 +141,18 @@ fn posting() {
     assert_eq!(post(PostRecv, &request), Err(EINVAL));
     assert_eq!(post(ModifyQp, to_rtr().as_bytes()), Ok(()));
     assert_eq!(post(ModifyQp, to_rts().as_bytes()), Ok(()));
-    for (at, value) in [(36, 10), (36, 99), (40, 8), (40, 1 << 9)] {
+    for (at, value) in [(36, 10), (36, 99), (40, 1 << 9)] {
         let mut request = send(QP, 1);
         request[at..at + 4].copy_from_slice(&u32::to_ne_bytes(value));
         assert_eq!(post(PostSend, &request), Err(EINVAL), "{value} at {at}");
     }
+    // Inline data of memory that the daemon has no way to.
+    let mut request = send(QP, 1);
+    let length = request.len() - 8;
+    for (at, value) in [(40, 8), (length, 4)] {
+        request[at..at + 4].copy_from_slice(&u32::to_ne_bytes(value));
+    }
+    assert_eq!(post(PostSend, &request), Err(EINVAL));
     // The queue has four places.
     for number in 0..4 {
         assert_eq!(post(PostSend, &send(QP, number)), Ok(()), "{number}");

@@ -21,6 +21,13 @@ pub const BYTES: usize = 1 << 20;
 pub const ALL: u32 = 0xf;
 /// Work requests of each queue.
 const DEPTH: u32 = 16;
+/// Bytes of inline data at most.
+pub const INLINE: u32 = 64;
+/// Types of queue pairs.
+pub const RELIABLE: u8 = 2;
+pub const DATAGRAMS: u8 = 4;
+/// The key of datagrams.
+pub const QKEY: u32 = 0x11;
 
 /// Where a queue pair is, and its memory.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +46,8 @@ pub struct End<'a> {
     pub cq: u32,
     pub qp: u32,
     pub mr: u32,
+    /// The shared receive queue that receives are posted to.
+    pub srq: Option<u32>,
     pub address: Address,
 }
 
@@ -51,6 +60,7 @@ pub struct Send {
     pub remote: u64,
     pub key: u32,
     pub numbers: (u64, u64),
+    pub flags: SendFlags,
 }
 
 /// A region of memory of the own program; handle and key.
@@ -74,9 +84,27 @@ pub fn register(
     context.ask(RegMr, &request)
 }
 
+fn shared_queue(context: &Context, pd_handle: u32) -> Checked<u32> {
+    let request = abi::CreateSrq {
+        pd_handle,
+        max_wr: DEPTH,
+        max_sge: 1,
+        ..Default::default()
+    };
+    let made: abi::CreateSrqAnswer = context
+        .ask(CreateSrq, &request)
+        .map_err(text("shared queue"))?;
+    Ok(made.srq_handle)
+}
+
 impl<'a> End<'a> {
-    /// Makes one of a connected type.
+    /// Makes a reliable one.
     pub fn new(context: &'a Context, access: u32) -> Checked<Self> {
+        Self::of_type(context, access, RELIABLE, false)
+    }
+
+    /// Makes one of this type, whose receives are shared or not.
+    pub fn of_type(context: &'a Context, access: u32, kind: u8, shared: bool) -> Checked<Self> {
         let port = abi::QueryPort {
             port_num: 1,
             ..Default::default()
@@ -92,7 +120,14 @@ impl<'a> End<'a> {
             ..Default::default()
         };
         let cq: abi::CreateCqAnswer = context.ask(CreateCq, &queue).map_err(text("queue"))?;
+        let srq = match shared {
+            true => Some(shared_queue(context, pd)?),
+            false => None,
+        };
         let pair = abi::CreateQp {
+            srq_handle: srq.unwrap_or(0),
+            is_srq: shared.into(),
+            max_inline_data: INLINE,
             pd_handle: pd,
             send_cq_handle: cq.cq_handle,
             recv_cq_handle: cq.cq_handle,
@@ -100,7 +135,7 @@ impl<'a> End<'a> {
             max_recv_wr: DEPTH,
             max_send_sge: 1,
             max_recv_sge: 1,
-            qp_type: 2,
+            qp_type: kind,
             ..Default::default()
         };
         let qp: abi::CreateQpAnswer = context.ask(CreateQp, &pair).map_err(text("pair"))?;
@@ -115,6 +150,7 @@ impl<'a> End<'a> {
             cq: cq.cq_handle,
             qp: qp.qp_handle,
             mr: region.mr_handle,
+            srq,
             address: Address {
                 lid: port.lid,
                 qpn: qp.qpn,
@@ -167,6 +203,30 @@ impl<'a> End<'a> {
         Ok(())
     }
 
+    /// Has one for datagrams take and send them.
+    pub fn open(&self) -> Checked {
+        let to_init = abi::ModifyQp {
+            attr_mask: 1 | 1 << 4 | 1 << 5 | 1 << 6,
+            port_num: 1,
+            qkey: QKEY,
+            ..Default::default()
+        };
+        let to_rtr = abi::ModifyQp {
+            attr_mask: 1,
+            ..Default::default()
+        };
+        let to_rts = abi::ModifyQp {
+            attr_mask: 1 | 1 << 16,
+            ..Default::default()
+        };
+        for (mut request, state) in [(to_init, 1), (to_rtr, 2), (to_rts, 3)] {
+            (request.qp_handle, request.qp_state) = (self.qp, state);
+            let changed = self.context.give(ModifyQp, &request);
+            changed.map_err(text(&format!("to state {state}")))?;
+        }
+        Ok(())
+    }
+
     /// Connects two with each other.
     pub fn join(&self, other: &End<'_>, rnr_retry: u8) -> Checked {
         self.connect(other.address.lid, other.address.qpn, rnr_retry)?;
@@ -181,15 +241,20 @@ impl<'a> End<'a> {
         }
     }
 
+    /// Posts; the number of the error.
+    pub fn try_post(&self, command: Command, parts: [&[u8]; 3]) -> Result<(), Errno> {
+        self.context.raw(command, &parts.concat(), 4).map(drop)
+    }
+
     fn post(&self, command: Command, parts: [&[u8]; 3]) -> Checked {
-        let posted = self.context.raw(command, &parts.concat(), 4);
-        posted.map(drop).map_err(text("post"))
+        self.try_post(command, parts).map_err(text("post"))
     }
 
     /// Posts a receive into a part of the memory.
     pub fn receive(&self, wr_id: u64, element: abi::Element) -> Checked {
+        let command = self.srq.map_or(PostRecv, |_| PostSrqRecv);
         let request = abi::PostRecv {
-            handle: self.qp,
+            handle: self.srq.unwrap_or(self.qp),
             wr_count: 1,
             sge_count: 1,
             wqe_size: size_of::<abi::ReceiveRequest>() as u32,
@@ -200,14 +265,16 @@ impl<'a> End<'a> {
             num_sge: 1,
             ..Default::default()
         };
-        self.post(
-            PostRecv,
-            [bytes(&request), bytes(&receive), bytes(&element)],
-        )
+        self.post(command, [bytes(&request), bytes(&receive), bytes(&element)])
     }
 
     /// Posts a send with an element.
     pub fn send_element(&self, wr_id: u64, send: &Send, element: abi::Element) -> Checked {
+        self.try_send(wr_id, send, element).map_err(text("post"))
+    }
+
+    /// The same; the number of the error.
+    pub fn try_send(&self, wr_id: u64, send: &Send, element: abi::Element) -> Result<(), Errno> {
         let request = abi::PostSend {
             qp_handle: self.qp,
             wr_count: 1,
@@ -223,11 +290,11 @@ impl<'a> End<'a> {
             wr_id,
             num_sge: 1,
             opcode: send.opcode as u32,
-            send_flags: SendFlags::SIGNALED.bits(),
+            send_flags: (SendFlags::SIGNALED | send.flags).bits(),
             imm_data: 0x1234_5678,
             wr,
         };
-        self.post(PostSend, [bytes(&request), bytes(&send), bytes(&element)])
+        self.try_post(PostSend, [bytes(&request), bytes(&send), bytes(&element)])
     }
 
     /// Posts a send of a part of the memory.
@@ -311,6 +378,15 @@ impl<'a> End<'a> {
         context
             .ask::<_, abi::DestroyQpAnswer>(DestroyQp, &qp)
             .map_err(text("end of the pair"))?;
+        if let Some(srq_handle) = self.srq {
+            let srq = abi::DestroySrq {
+                srq_handle,
+                ..Default::default()
+            };
+            context
+                .ask::<_, abi::DestroySrqAnswer>(DestroySrq, &srq)
+                .map_err(text("end of the shared queue"))?;
+        }
         context
             .ask::<_, abi::DestroyCqAnswer>(DestroyCq, &cq)
             .map_err(text("end of the queue"))?;

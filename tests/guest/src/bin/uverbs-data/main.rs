@@ -9,6 +9,7 @@
 extern crate alloc;
 
 mod end;
+mod kinds;
 mod peers;
 
 use alloc::format;
@@ -22,19 +23,21 @@ use scif::Memory;
 use syscall::error::{EFAULT, ENOMEM};
 use verbs_abi::command::Command::*;
 use verbs_abi::records as abi;
-use verbs_core::types::{Opcode, WcStatus};
+use verbs_core::types::{Opcode, SendFlags, WcStatus};
 
 use crate::end::{ALL, BYTES, Checked, End, Send, register};
 
 runtime::main!(main);
 
-const OK: WcStatus = WcStatus::Success;
+/// A request that was carried out.
+pub const OK: WcStatus = WcStatus::Success;
 const FLUSHED: WcStatus = WcStatus::WrFlushErr;
 
 fn main() -> i32 {
     match runtime::env::args().nth(1).as_deref() {
         None => {}
         Some("linger") => return linger(),
+        Some("register") => return kinds::register_for_ever(),
         Some("serve") => return peers::serve(),
         Some(node) => return node.parse().map_or(64, peers::client),
     }
@@ -50,6 +53,10 @@ fn main() -> i32 {
     suite.check("memory that is not there", absent());
     suite.check("memory that is unmapped", unmapped());
     suite.check("a region without memory", without_memory());
+    suite.check("inline data", kinds::inline());
+    suite.check("datagrams", kinds::datagrams());
+    suite.check("a shared receive queue", kinds::shared());
+    suite.check("a region that gets other memory", kinds::other_memory());
     suite.check("a program of the library", peers::library());
     suite.equal("what is left", settled(present, &before), before.clone());
     for round in 0..3 {
@@ -57,12 +64,18 @@ fn main() -> i32 {
         let name = format!("what is left of number {round}");
         suite.equal(&name, settled(present, &before), before.clone());
     }
+    suite.check(
+        "killed while pages are borrowed",
+        kinds::killed_while_borrowing(),
+    );
+    let left = settled(present, &before);
+    suite.equal("what is left of those", left, before.clone());
     suite.equal("pages that are pinned", settled(pins, &pinned), pinned);
     suite.finish()
 }
 
 /// A send of a part of the memory to a place of the peer's.
-fn send(opcode: Opcode, at: usize, length: usize, to: &End<'_>, remote: usize) -> Send {
+pub fn send(opcode: Opcode, at: usize, length: usize, to: &End<'_>, remote: usize) -> Send {
     Send {
         opcode,
         at,
@@ -70,6 +83,7 @@ fn send(opcode: Opcode, at: usize, length: usize, to: &End<'_>, remote: usize) -
         remote: to.address.memory + remote as u64,
         key: to.address.key,
         numbers: (0, 0),
+        flags: SendFlags::empty(),
     }
 }
 
@@ -143,7 +157,7 @@ fn between() -> Checked {
 }
 
 /// Two that are connected, for one error, which is the last that they do.
-fn with_pair(rnr_retry: u8, check: impl FnOnce(&End<'_>, &End<'_>) -> Checked) -> Checked {
+pub fn with_pair(rnr_retry: u8, check: impl FnOnce(&End<'_>, &End<'_>) -> Checked) -> Checked {
     let contexts = [Context::begun(), Context::begun()];
     let [Ok(first), Ok(second)] = &contexts else {
         return Err("open".into());

@@ -8,7 +8,7 @@ use guest_tests::{Suite, connect_patiently, settled, text};
 use runtime::{println, thread};
 use scif::{Endpoint, Listener, Memory, PortId, RecvFlags, SendFlags};
 use verbs::{Access, QpType, Settings, WcStatus};
-use verbs_core::types::Opcode;
+use verbs_core::types::{self, Opcode};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::OK;
@@ -85,6 +85,7 @@ pub fn library() -> Checked {
         remote: place.address,
         key: place.key,
         numbers: (0, 0),
+        flags: types::SendFlags::empty(),
     };
     raw.send(2, &send)?;
     raw.expect(&[(2, OK)])?;
@@ -252,6 +253,7 @@ fn run(node: u16) -> Checked {
         remote: peer.memory + 200_000,
         key: peer.key,
         numbers: (0, 0),
+        flags: types::SendFlags::empty(),
     };
     let write = Send {
         opcode: Opcode::RdmaWrite,

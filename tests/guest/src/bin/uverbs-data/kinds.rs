@@ -1,0 +1,253 @@
+//! Kinds of requests and queues beside messages and one-sided operations, and memory that changes.
+
+use alloc::format;
+
+use guest_tests::text;
+use guest_tests::uverbs::{Context, counter};
+use runtime::process::Command as Program;
+use runtime::time::{Duration, sleep};
+use scif::Memory;
+use syscall::error::EINVAL;
+use verbs_abi::command::Command::*;
+use verbs_abi::records as abi;
+use verbs_core::types::{Opcode, SendFlags, WcStatus};
+
+use crate::end::{ALL, BYTES, Checked, DATAGRAMS, End, INLINE, QKEY, RELIABLE, Send, register};
+use crate::{OK, send, with_pair};
+
+/// Bytes in front of a datagram in its receive.
+const HEAD: usize = 40;
+/// `IBV_REREG_MR_CHANGE_TRANSLATION`.
+const OTHER_MEMORY: u32 = 1;
+/// Programs that are killed while they register memory.
+const KILLS: u64 = 12;
+
+/// Inline data is what was there when it was posted.
+pub fn inline() -> Checked {
+    let sends = || counter("sends").map_err(text("counter"));
+    let before = sends()?;
+    with_pair(7, |one, other| {
+        let length = INLINE as usize;
+        let inline = Send {
+            flags: SendFlags::INLINE,
+            ..send(Opcode::Send, 0, length, other, 0)
+        };
+        one.fill(1, 0, length)?;
+        one.send(1, &inline)?;
+        // No receive has been there until now.
+        one.fill(2, 0, length)?;
+        other.receive(2, other.element(0, length, other.address.key))?;
+        one.expect(&[(1, OK)])?;
+        other.expect(&[(2, OK)])?;
+        other.has(1, 0, length)?;
+        let write = Send {
+            flags: SendFlags::INLINE,
+            ..send(Opcode::RdmaWrite, 0, length, other, 8192)
+        };
+        one.send(3, &write)?;
+        one.expect(&[(3, OK)])?;
+        other.has(2, 8192, length)?;
+        let key = one.address.key;
+        let bad = [
+            one.element(0, length + 1, key),
+            one.element(0, length, key + 1),
+            one.element(BYTES - 8, length, key),
+        ];
+        for element in bad {
+            let posted = one.try_send(4, &inline, element);
+            if posted != Err(EINVAL) {
+                return Err(format!("{element:?}: {posted:?}"));
+            }
+        }
+        // A read has nowhere to put what it reads.
+        let read = Send {
+            flags: SendFlags::INLINE,
+            ..send(Opcode::RdmaRead, 0, 8, other, 0)
+        };
+        match one.try_send(5, &read, one.element(0, 8, key)) {
+            Err(EINVAL) => Ok(()),
+            posted => Err(format!("an inline read: {posted:?}")),
+        }
+    })?;
+    // The device's counters have the two that were sent.
+    match sends()? - before {
+        2.. => Ok(()),
+        more => Err(format!("{more} sends were counted")),
+    }
+}
+
+/// Datagrams between two contexts.
+pub fn datagrams() -> Checked {
+    let contexts = [Context::begun(), Context::begun()];
+    let [Ok(first), Ok(second)] = &contexts else {
+        return Err("open".into());
+    };
+    let one = End::of_type(first, ALL, DATAGRAMS, false)?;
+    let other = End::of_type(second, ALL, DATAGRAMS, false)?;
+    for end in [&one, &other] {
+        end.open()?;
+    }
+    let to = abi::CreateAh {
+        pd_handle: one.pd,
+        attr: abi::AhAttributes {
+            dlid: other.address.lid,
+            port_num: 1,
+            ..Default::default()
+        },
+        ..Default::default()
+    };
+    let to: abi::CreateAhAnswer = first.ask(CreateAh, &to).map_err(text("address"))?;
+    for (seed, length) in [(1, 1_usize), (2, 4096)] {
+        one.fill(seed, 0, length)?;
+        let receive = other.element(0, HEAD + length, other.address.key);
+        other.receive(10, receive)?;
+        let datagram = Send {
+            remote: u64::from(to.ah_handle) | u64::from(other.address.qpn) << 32,
+            key: QKEY,
+            ..send(Opcode::SendWithImm, 0, length, &other, 0)
+        };
+        one.send(20, &datagram)?;
+        one.expect(&[(20, OK)])?;
+        let received = other.wait(1)?;
+        let found = (received[0].status, received[0].byte_len as usize);
+        if found != (0, HEAD + length) || received[0].src_qp != one.address.qpn {
+            return Err(format!("received {received:?}"));
+        }
+        other.has(seed, HEAD, length)?;
+        // With another key it is dropped.
+        other.receive(11, receive)?;
+        one.send(21, &Send { key: 7, ..datagram })?;
+        one.send(22, &datagram)?;
+        one.expect(&[(21, OK), (22, OK)])?;
+        other.expect(&[(11, OK)])?;
+    }
+    let ended = first.give(DestroyAh, &to.ah_handle);
+    ended.map_err(text("end of the address"))?;
+    one.end()?;
+    other.end()
+}
+
+/// Messages into a shared receive queue.
+pub fn shared() -> Checked {
+    let contexts = [Context::begun(), Context::begun()];
+    let [Ok(first), Ok(second)] = &contexts else {
+        return Err("open".into());
+    };
+    let one = End::new(first, ALL)?;
+    let other = End::of_type(second, ALL, RELIABLE, true)?;
+    one.join(&other, 7)?;
+    for round in 0..4_u8 {
+        let at = usize::from(round) * 4096;
+        let receive = other.element(at, 4096, other.address.key);
+        other.receive(u64::from(round), receive)?;
+    }
+    for round in 0..4_u8 {
+        let at = usize::from(round) * 4096;
+        one.fill(round, at, 4096)?;
+        one.send(10, &send(Opcode::Send, at, 4096, &other, 0))?;
+        one.expect(&[(10, OK)])?;
+        other.expect(&[(u64::from(round), OK)])?;
+        other.has(round, at, 4096)?;
+    }
+    // The next one waits for a receive.
+    one.fill(9, 0, 64)?;
+    one.send(11, &send(Opcode::Send, 0, 64, &other, 0))?;
+    other.receive(5, other.element(0, 64, other.address.key))?;
+    one.expect(&[(11, OK)])?;
+    other.expect(&[(5, OK)])?;
+    other.has(9, 0, 64)?;
+    one.end()?;
+    other.end()
+}
+
+/// REREG_MR with other memory: the new key leads there, the former one nowhere.
+pub fn other_memory() -> Checked {
+    with_pair(7, |one, other| {
+        let memories = [Memory::ordinary(8192), Memory::ordinary(8192)];
+        let [Ok(former), Ok(new)] = &memories else {
+            return Err("memory".into());
+        };
+        former.fill(0, 8192, 0x11).map_err(text("fill"))?;
+        new.fill(0, 8192, 0x22).map_err(text("fill"))?;
+        let start = |memory: &Memory| memory.address() as u64;
+        let region = register(other.context, (other.pd, ALL), (start(former), 8192));
+        let region = region.map_err(text("region"))?;
+        let change = abi::ReregMr {
+            mr_handle: region.mr_handle,
+            flags: OTHER_MEMORY,
+            start: start(new),
+            length: 8192,
+            hca_va: start(new),
+            pd_handle: other.pd,
+            access_flags: ALL,
+            ..Default::default()
+        };
+        let sent = other.context.send_space();
+        sent.map_err(text("address space"))?;
+        let changed: abi::ReregMrAnswer = other
+            .context
+            .ask(ReregMr, &change)
+            .map_err(text("other memory"))?;
+        let read = Send {
+            remote: start(new),
+            key: changed.rkey,
+            ..send(Opcode::RdmaRead, 0, 4096, other, 0)
+        };
+        one.send(1, &read)?;
+        one.expect(&[(1, OK)])?;
+        let byte = one.memory.read::<u8>(0).map_err(text("look"))?;
+        let late = Send {
+            remote: start(former),
+            key: region.rkey,
+            ..send(Opcode::RdmaWrite, 0, 64, other, 0)
+        };
+        one.send(2, &late)?;
+        one.expect(&[(2, WcStatus::RemAccessErr)])?;
+        let kept = former.read::<u8>(0).map_err(text("look"))?;
+        let mr_handle = region.mr_handle;
+        let ended = other.context.give(DeregMr, &abi::DeregMr { mr_handle });
+        ended.map_err(text("end of the region"))?;
+        match (byte, kept) {
+            (0x22, 0x11) => Ok(()),
+            found => Err(format!("read, kept: {found:x?}")),
+        }
+    })
+}
+
+/// Registers memory again and again, to be killed meanwhile.
+pub fn register_for_ever() -> i32 {
+    let run = || -> Checked {
+        let context = Context::begun().map_err(text("open"))?;
+        let pd: abi::AllocPdAnswer = context
+            .ask(AllocPd, &abi::AllocPd::default())
+            .map_err(text("domain"))?;
+        let memory = Memory::ordinary(4 * BYTES).map_err(text("memory"))?;
+        let place = (memory.address() as u64, memory.len() as u64);
+        loop {
+            let region = register(&context, (pd.pd_handle, ALL), place);
+            let mr_handle = region.map_err(text("region"))?.mr_handle;
+            let ended = context.give(DeregMr, &abi::DeregMr { mr_handle });
+            ended.map_err(text("end of the region"))?;
+        }
+    };
+    i32::from(run().is_err())
+}
+
+pub fn killed_while_borrowing() -> Checked {
+    for round in 0..KILLS {
+        let commands = || counter("commands").map_err(text("counter"));
+        let before = commands()?;
+        let mut child = Program::new("uverbs-data")
+            .arg("register")
+            .spawn()
+            .map_err(text("starting"))?;
+        // GET_CONTEXT, ALLOC_PD and some that register.
+        while commands()? < before + 4 {
+            sleep(Duration::from_millis(1));
+        }
+        sleep(Duration::from_micros(300 * round));
+        child.kill().map_err(text("killing"))?;
+        child.wait().map_err(text("waiting"))?;
+    }
+    Ok(())
+}
