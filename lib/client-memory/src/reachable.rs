@@ -4,59 +4,103 @@
 //! The list of the process's mappings is asked for at first sight; a few ranges are remembered and
 //! found again without a lock. Code that unmaps memory or takes rights away calls [`forget`].
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering};
 
+use hal::lock::Mutex;
+use hal::mem::PAGE;
 use syscall::data::GrantFlags;
 
 use crate::mappings::{Mapping, own_mappings};
-use hal::lock::Mutex;
 
-/// Ranges remembered.
+/// Ranges remembered for reading, and as many for writing.
 const SLOTS: usize = 8;
 
-/// A range: first address, and the address behind the last byte. Nothing when both are 0.
-struct Slot {
-    start: AtomicUsize,
-    end: AtomicUsize,
-    /// 0 or 1.
-    writable: AtomicUsize,
-}
+/// Pages in a row, in one word, so that a reader needs no lock: the number of the first one, and in
+/// the low bits how many. None when it is 0.
+#[derive(Clone, Copy)]
+struct Run(u64);
 
-/// The remembered ranges, guarded by `CHANGES`.
-static SLOT: [Slot; SLOTS] = [const {
-    Slot {
-        start: AtomicUsize::new(0),
-        end: AtomicUsize::new(0),
-        writable: AtomicUsize::new(0),
+impl Run {
+    /// Bits of the count; the number of a page of a program has 35.
+    const COUNT_BITS: u32 = 29;
+    const MOST: u64 = (1 << Self::COUNT_BITS) - 1;
+
+    /// The pages of `start .. end`, or as many of them as can be said.
+    fn new(start: usize, end: usize) -> Self {
+        let (first, behind) = ((start / PAGE) as u64, (end / PAGE) as u64);
+        Self(first << Self::COUNT_BITS | (behind - first).min(Self::MOST))
     }
-}; SLOTS];
 
-/// Counts changes of the slots; odd while one is made.
-static CHANGES: AtomicU64 = AtomicU64::new(0);
+    #[inline]
+    fn first(self) -> u64 {
+        self.0 >> Self::COUNT_BITS
+    }
 
-/// The lock of those that change the slots; the value is the slot that is used next.
-static WRITER: Mutex<usize> = Mutex::new(0);
+    #[inline]
+    fn count(self) -> u64 {
+        self.0 & Self::MOST
+    }
 
-/// Whether a remembered range holds all of `start .. end`.
-fn is_known(start: usize, end: usize, write: bool) -> bool {
-    let before = CHANGES.load(Ordering::Acquire);
-    let found = SLOT.iter().any(|slot| {
-        slot.start.load(Ordering::Relaxed) <= start
-            && end <= slot.end.load(Ordering::Relaxed)
-            && (!write || slot.writable.load(Ordering::Relaxed) != 0)
-    });
-    // The loads above are done before the count is looked at again.
-    fence(Ordering::Acquire);
-    found && before.is_multiple_of(2) && CHANGES.load(Ordering::Relaxed) == before
+    /// Whether the pages of all addresses from `start` to `last`, which is not less, are of them.
+    #[inline]
+    fn holds(self, start: usize, last: usize) -> bool {
+        let page = |address: usize| (address / PAGE) as u64;
+        self.first() <= page(start) && page(last) - self.first() < self.count()
+    }
+
+    /// Whether a byte of `start .. end` is in one of them.
+    fn meets(self, start: usize, end: usize) -> bool {
+        let end = end.div_ceil(PAGE) as u64;
+        self.first() < end && ((start / PAGE) as u64) < self.first() + self.count()
+    }
 }
 
-/// Changes slots; readers discard what they read meanwhile.
-fn change(action: impl FnOnce()) {
-    CHANGES.fetch_add(1, Ordering::Relaxed);
-    fence(Ordering::Release);
-    action();
-    CHANGES.fetch_add(1, Ordering::Release);
+/// The remembered ranges, those found last first.
+struct Known([AtomicU64; SLOTS]);
+
+impl Known {
+    const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; SLOTS])
+    }
+
+    /// Whether the range that was found last holds `start ..= last`.
+    #[inline]
+    fn newest_holds(&self, start: usize, last: usize) -> bool {
+        Run(self.0[0].load(Ordering::Relaxed)).holds(start, last)
+    }
+
+    /// Whether one of the ranges does.
+    fn holds(&self, start: usize, last: usize) -> bool {
+        let mut runs = self.0.iter().map(|slot| Run(slot.load(Ordering::Relaxed)));
+        runs.any(|run| run.holds(start, last))
+    }
+
+    /// Adds a range in place of the oldest one; the caller holds `WRITER`.
+    fn add(&self, run: Run) {
+        let mut next = run.0;
+        for slot in &self.0 {
+            let this = slot.load(Ordering::Relaxed);
+            slot.store(next, Ordering::Relaxed);
+            next = this;
+        }
+    }
+
+    /// Empties the slots of such ranges; the caller holds `WRITER`.
+    fn forget(&self, which: impl Fn(Run) -> bool) {
+        for slot in &self.0 {
+            if which(Run(slot.load(Ordering::Relaxed))) {
+                slot.store(0, Ordering::Relaxed);
+            }
+        }
+    }
 }
+
+/// Memory that can be read, and such that can be written, too.
+static READABLE: Known = Known::new();
+static WRITABLE: Known = Known::new();
+
+/// The lock of those that change what is remembered.
+static WRITER: Mutex<()> = Mutex::new(());
 
 /// The part of `mappings` (any order) around `start`, without holes, that can be read, and written
 /// if `write` says so; first address and the one behind the last byte.
@@ -93,34 +137,39 @@ pub(crate) unsafe fn after_fork(in_child: bool) {
     // SAFETY: the caller's promise.
     let _lock = unsafe { WRITER.regain() };
     if in_child {
-        forget_those(|_, _| true);
+        forget_those(|_| true);
     }
 }
 
-/// Whether all of `bytes` bytes at `start` is memory that can be read, and written if `write` says
-/// so. None of a device's is.
+/// Whether all of `bytes` bytes at `start`, or the one there if that is 0, is memory that can be
+/// read, and written if `write` says so. None of a device's is.
+#[inline]
 pub fn is_there(start: usize, bytes: usize, write: bool) -> bool {
-    let Some(end) = start.checked_add(bytes) else {
-        return false;
-    };
-    if is_known(start, end, write) {
+    let known = if write { &WRITABLE } else { &READABLE };
+    start
+        .checked_add(bytes.saturating_sub(1))
+        .is_some_and(|last| known.newest_holds(start, last) || find(known, start, last, write))
+}
+
+/// As [`is_there`], for memory that need not be what was found last.
+#[inline(never)]
+fn find(known: &Known, start: usize, last: usize, write: bool) -> bool {
+    if known.holds(start, last) {
         return true;
     }
-    let mut next = WRITER.lock();
+    // What others find or unmap meanwhile waits, so that nothing is remembered that has gone.
+    let _writer = WRITER.lock();
+    if known.holds(start, last) {
+        return true;
+    }
     let Ok(mappings) = own_mappings() else {
         return false;
     };
-    let Some((first, last)) = around(&mappings, start, write) else {
+    let Some((first, end)) = around(&mappings, start, write) else {
         return false;
     };
-    let slot = &SLOT[*next % SLOTS];
-    *next += 1;
-    change(|| {
-        slot.start.store(first, Ordering::Relaxed);
-        slot.end.store(last, Ordering::Relaxed);
-        slot.writable.store(usize::from(write), Ordering::Relaxed);
-    });
-    end <= last
+    known.add(Run::new(first, end));
+    last < end
 }
 
 /// Forgets a range that was unmapped, or that has fewer rights than before. To be called after
@@ -128,20 +177,13 @@ pub fn is_there(start: usize, bytes: usize, write: bool) -> bool {
 pub fn forget(start: usize, bytes: usize) {
     let end = start.saturating_add(bytes);
     let _writer = WRITER.lock();
-    forget_those(|first, last| first < end && start < last);
+    forget_those(|run| run.meets(start, end));
 }
 
 /// Empties the slots of such ranges; the lock is the caller's.
-fn forget_those(which: impl Fn(usize, usize) -> bool) {
-    change(|| {
-        for slot in &SLOT {
-            let (first, last) = (&slot.start, &slot.end);
-            if which(first.load(Ordering::Relaxed), last.load(Ordering::Relaxed)) {
-                first.store(0, Ordering::Relaxed);
-                last.store(0, Ordering::Relaxed);
-            }
-        }
-    });
+fn forget_those(which: impl Fn(Run) -> bool) {
+    READABLE.forget(&which);
+    WRITABLE.forget(&which);
 }
 
 #[cfg(test)]
@@ -175,22 +217,50 @@ mod tests {
     }
 
     #[test]
+    fn a_run_of_pages_holds_what_lies_within_it() {
+        let run = Run::new(0x3000, 0x5000);
+        let holds = |start, end: usize| run.holds(start, end - 1);
+        assert!(holds(0x3000, 0x5000) && holds(0x4fff, 0x5000) && holds(0x3000, 0x3001));
+        assert!(!holds(0x2fff, 0x3001) && !holds(0x4fff, 0x5001));
+        assert!(!holds(0x1000, 0x2000) && !holds(0x6000, 0x7000) && !holds(0x2000, 0x6000));
+        assert!(!holds(0, 0x3001) && !holds(usize::MAX - 1, usize::MAX) && !holds(0, usize::MAX));
+        let meets = |start, end| run.meets(start, end);
+        assert!(meets(0x4fff, 0x9000) && meets(0, 0x3001) && meets(0, usize::MAX));
+        assert!(!meets(0x5000, 0x9000) && !meets(0, 0x3000));
+        let none = Run(0);
+        assert!(!none.holds(0, 0) && !none.holds(0, usize::MAX) && !none.meets(0, 1));
+        // Of more pages than can be said, the first ones; all addresses of a program can be.
+        let huge = Run::new(PAGE, (1 << 47) - PAGE);
+        assert!(huge.holds(PAGE, 1 << 40) && !huge.holds(0, PAGE) && !huge.holds(PAGE, 1 << 46));
+        let highest = Run::new((1 << 47) - 2 * PAGE, (1 << 47) - PAGE);
+        assert!(highest.holds((1 << 47) - 2 * PAGE, (1 << 47) - PAGE - 1));
+        assert!(!highest.holds((1 << 47) - PAGE, (1 << 47) - PAGE));
+    }
+
+    #[test]
     fn what_is_remembered_is_forgotten_in_time() {
         // Addresses of no other test.
-        let (start, end) = (0x7000_0000_0000, 0x7000_0001_0000);
-        let slot = &SLOT[0];
-        change(|| {
-            slot.start.store(start, Ordering::Relaxed);
-            slot.end.store(end, Ordering::Relaxed);
-            slot.writable.store(0, Ordering::Relaxed);
-        });
-        assert!(is_known(start, end, false));
-        assert!(!is_known(start, end, true));
-        assert!(!is_known(start, end + 1, false));
-        assert!(!is_known(start - 1, end, false));
+        let (start, last) = (0x7000_0000_0000, 0x7000_0000_ffff);
+        let end = last + 1;
+        READABLE.add(Run::new(start, end));
+        assert!(is_there(start, end - start, false));
+        assert!(!WRITABLE.holds(start, last));
+        assert!(!READABLE.holds(start, end));
+        assert!(!READABLE.holds(start - 1, last));
+        assert!(!is_there(usize::MAX, 2, false));
         forget(end, 0x1000);
-        assert!(is_known(start, end, false));
-        forget(end - 1, 1);
-        assert!(!is_known(start, start + 1, false));
+        assert!(READABLE.holds(start, last));
+        // The others stay, and are found, until there are too many.
+        for number in 1..SLOTS {
+            let other = end + number * 2 * PAGE;
+            READABLE.add(Run::new(other, other + PAGE));
+            assert!(is_there(start, end - start, false));
+            assert!(is_there(other, PAGE, false));
+        }
+        READABLE.add(Run::new(end + PAGE, end + 2 * PAGE));
+        assert!(!READABLE.holds(start, start));
+        READABLE.add(Run::new(start, end));
+        forget(last, 1);
+        assert!(!READABLE.holds(start, start));
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! Users [`enter`](Retired::enter) before they look where the thing is, and
 //! [`leave`](Retired::leave) when they are done with it. A thread that takes a value out of its
-//! place gives it to [`retire`](Retired::retire). Either call returns what no thread can be using
-//! any more, exactly once; the caller drops it.
+//! place gives it to [`retire`](Retired::retire). That call, and [`take_unused`] after a `leave`
+//! that asks for it, return what no thread can be using any more, exactly once; the caller drops
+//! it.
+//!
+//! [`take_unused`]: Retired::take_unused
 
 use alloc::vec::Vec;
 
@@ -45,7 +48,7 @@ impl<T> Retired<T> {
     /// As [`leave`](Self::leave) by the only thread there is, without a locked instruction.
     #[inline]
     #[must_use]
-    pub fn leave_alone(&self) -> Vec<T> {
+    pub fn leave_alone(&self) -> bool {
         let users = self.users.load(Ordering::Relaxed).wrapping_sub(1);
         self.users.store(users, Ordering::Relaxed);
         self.after_leaving(users == 0)
@@ -56,22 +59,20 @@ impl<T> Retired<T> {
         self.users.store(0, Ordering::Relaxed);
     }
 
-    /// A thread that has entered uses nothing any more.
+    /// A thread that has entered uses nothing any more. Whether something may be kept for nobody
+    /// now, so that the caller has to [take it](Self::take_unused).
     #[inline]
     #[must_use]
-    pub fn leave(&self) -> Vec<T> {
+    pub fn leave(&self) -> bool {
         let is_last = self.users.fetch_sub(1, Ordering::AcqRel) == 1;
         self.after_leaving(is_last)
     }
 
     #[inline]
-    fn after_leaving(&self, is_last: bool) -> Vec<T> {
+    fn after_leaving(&self, is_last: bool) -> bool {
         // Whoever retires something sets this, then changes the count: either that change sees this
         // thread gone, or this thread sees what it has set.
-        match is_last && self.is_any_kept.load(Ordering::Relaxed) {
-            true => self.unused(),
-            false => Vec::new(),
-        }
+        is_last && self.is_any_kept.load(Ordering::Relaxed)
     }
 
     /// This is not in its place any more, but threads that have entered may be using it.
@@ -81,12 +82,13 @@ impl<T> Retired<T> {
         kept.push(thing);
         self.is_any_kept.store(true, Ordering::Relaxed);
         drop(kept);
-        self.unused()
+        self.take_unused()
     }
 
     /// The values that no thread can be using any more.
     #[cold]
-    fn unused(&self) -> Vec<T> {
+    #[must_use]
+    pub fn take_unused(&self) -> Vec<T> {
         // Waits for the lock: its holder may have counted this thread, which has left since.
         let mut kept = self.kept.lock();
         // An exchange sees the newest count; and a thread that enters after it sees the place
@@ -154,7 +156,14 @@ mod tests {
                 thread::yield_now();
                 assert_eq!(self.is_gone.fetch_add(0, Ordering::AcqRel), 0, "in use");
             }
-            self.drop(self.retired.leave());
+            let may_be_unused = self.retired.leave();
+            self.after_leaving(may_be_unused);
+        }
+
+        fn after_leaving(&self, may_be_unused: bool) {
+            if may_be_unused {
+                self.drop(self.retired.take_unused());
+            }
         }
 
         fn forget(&self) {
@@ -193,7 +202,7 @@ mod tests {
             place.retired.enter_alone();
             place.forget();
             assert_eq!(place.is_gone.load(Ordering::Acquire), 0, "in use");
-            (*place).drop(place.retired.leave_alone());
+            place.after_leaving(place.retired.leave_alone());
             assert_eq!(place.is_gone.load(Ordering::Acquire), 1, "kept for ever");
             place.is_gone.store(0, Ordering::Release);
             place.number.store(8, Ordering::Release);

@@ -96,8 +96,12 @@ fn data(epd: usize, call: &Call, address: u64, length: u64) -> Result<u64> {
     let memory = unsafe { range(address as *const c_void, length as usize) };
     match *call {
         Call::Send { .. } | Call::Recv { .. } if length == 0 => Ok(0),
-        Call::Send { flags } => crate::send_range(epd, memory, flags).map(|count| count as u64),
-        Call::Recv { flags } => crate::recv_range(epd, memory, flags).map(|count| count as u64),
+        Call::Send { flags } => {
+            table::with(epd, |bypass| bypass.send(epd, memory, flags)).map(|count| count as u64)
+        }
+        Call::Recv { flags } => {
+            table::with(epd, |bypass| bypass.recv(epd, memory, flags)).map(|count| count as u64)
+        }
         Call::VirtualReadFrom {
             remote_offset,
             flags,

@@ -193,16 +193,6 @@ extern "C" fn skiff_scif_shutdown(epd: c_int) {
     }
 }
 
-/// `scif_send` of memory that may not be there.
-fn send_range(epd: usize, message: raw::Range<'_>, flags: u32) -> Result<usize> {
-    table::with(epd, |bypass| bypass.send(epd, message, flags))
-}
-
-/// `scif_recv` into memory that may not be there.
-fn recv_range(epd: usize, buffer: raw::Range<'_>, flags: u32) -> Result<usize> {
-    table::with(epd, |bypass| bypass.recv(epd, buffer, flags))
-}
-
 #[unsafe(no_mangle)]
 unsafe extern "C" fn scif_send(
     epd: c_int,
@@ -210,7 +200,25 @@ unsafe extern "C" fn scif_send(
     length: c_int,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the caller's memory, which is only read.
+    if let Ok(count @ 1..) = usize::try_from(length) {
+        // SAFETY: the caller's memory, which is only read.
+        let message = unsafe { range(message, count) };
+        let send = |_, bypass: &Bypass| bypass.send_at_once(message, flags as u32);
+        if table::with_known(epd, send) == Some(true) {
+            return length;
+        }
+    }
+    // SAFETY: as above.
+    unsafe { send_slowly(epd, message, length, flags) }
+}
+
+/// `scif_send` of any kind.
+///
+/// # Safety
+/// As for [`range`].
+#[inline(never)]
+unsafe fn send_slowly(epd: c_int, message: *mut c_void, length: c_int, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
     let of = |length| unsafe { range(message, length) };
     if let Ok(length @ 1..) = usize::try_from(length) {
         let send = |epd, bypass: &Bypass| bypass.send(epd, of(length), flags as u32);
@@ -221,7 +229,7 @@ unsafe extern "C" fn scif_send(
     let send = || {
         let epd = endpoint(epd)?;
         match length_of(length)? {
-            Some(length) => send_range(epd, of(length), flags as u32),
+            Some(length) => table::with(epd, |bypass| bypass.send(epd, of(length), flags as u32)),
             None => Ok(0),
         }
     };
@@ -235,7 +243,25 @@ unsafe extern "C" fn scif_recv(
     length: c_int,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the caller's memory, which it lets be written.
+    if let Ok(length @ 1..) = usize::try_from(length) {
+        // SAFETY: the caller's memory, which it lets be written.
+        let buffer = unsafe { range(buffer, length) };
+        let receive = |_, bypass: &Bypass| bypass.recv_at_once(buffer, flags as u32);
+        if let Some(Some(received)) = table::with_known(epd, receive) {
+            return received as c_int;
+        }
+    }
+    // SAFETY: as above.
+    unsafe { receive_slowly(epd, buffer, length, flags) }
+}
+
+/// `scif_recv` of any kind.
+///
+/// # Safety
+/// As for [`range`].
+#[inline(never)]
+unsafe fn receive_slowly(epd: c_int, buffer: *mut c_void, length: c_int, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
     let of = |length| unsafe { range(buffer, length) };
     if let Ok(length @ 1..) = usize::try_from(length) {
         let receive = |epd, bypass: &Bypass| bypass.recv(epd, of(length), flags as u32);
@@ -246,7 +272,7 @@ unsafe extern "C" fn scif_recv(
     let receive = || {
         let epd = endpoint(epd)?;
         match length_of(length)? {
-            Some(length) => recv_range(epd, of(length), flags as u32),
+            Some(length) => table::with(epd, |bypass| bypass.recv(epd, of(length), flags as u32)),
             None => Ok(0),
         }
     };

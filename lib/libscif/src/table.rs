@@ -33,6 +33,9 @@ unsafe extern "C" {
     fn getenv(name: *const c_char) -> *const c_char;
 }
 
+/// On a cache line of its own, so that threads in calls on different numbers do not slow each other
+/// down, and a slot is found by a shift.
+#[repr(align(64))]
 struct Slot {
     /// From a box; null: none yet.
     bypass: AtomicPtr<Bypass>,
@@ -40,7 +43,8 @@ struct Slot {
     retired: Retired<usize>,
 }
 
-type Table = [spin::Once<Box<[Slot]>>; ROWS];
+type Row = Box<[Slot; ROW]>;
+type Table = [spin::Once<Row>; ROWS];
 
 /// For the numbers that programs see.
 static TABLE: Table = [const { spin::Once::new() }; ROWS];
@@ -58,12 +62,20 @@ fn place(number: usize) -> (&'static Table, usize) {
 fn slot(number: usize) -> Option<&'static Slot> {
     let (table, number) = place(number);
     let row = table.get(number / ROW)?;
-    let empty = || Slot {
+    let empty = |_| Slot {
         bypass: AtomicPtr::new(null_mut()),
         retired: Retired::default(),
     };
-    let row = row.call_once(|| (0..ROW).map(|_| empty()).collect());
-    row.get(number % ROW)
+    // Never as a whole on the stack, which may be a small thread's.
+    let new = || (0..ROW).map(empty).collect::<Box<[Slot]>>().try_into();
+    let row = row.try_call_once(new).ok()?;
+    Some(&row[number % ROW])
+}
+
+/// The slot of a place that has one.
+#[inline]
+fn known_slot(table: &'static Table, number: usize) -> Option<&'static Slot> {
+    Some(&table.get(number / ROW)?.get()?[number % ROW])
 }
 
 /// A call on a number.
@@ -83,15 +95,24 @@ impl Drop for User {
     #[inline]
     fn drop(&mut self) {
         // A call that began alone ends alone, or there is another thread and this is counted.
-        reclaim(match thread::is_alone() {
+        let may_be_unused = match thread::is_alone() {
             true => self.0.retired.leave_alone(),
             false => self.0.retired.leave(),
-        });
+        };
+        if may_be_unused {
+            reclaim_unused(self.0);
+        }
     }
 }
 
+/// Drops what was closed on a number and is not used any more.
+#[cold]
+#[inline(never)]
+fn reclaim_unused(slot: &Slot) {
+    reclaim(slot.retired.take_unused());
+}
+
 /// Drops what was closed and is not used any more.
-#[inline]
 fn reclaim(boxes: Vec<usize>) {
     for address in boxes {
         // SAFETY: from `Box::into_raw` below, taken out of the slot once and given back once, when
@@ -153,7 +174,7 @@ pub fn with<T>(number: usize, action: impl FnOnce(&Bypass) -> T) -> T {
 #[inline]
 pub fn with_known<T>(number: c_int, action: impl FnOnce(usize, &Bypass) -> T) -> Option<T> {
     let number = usize::try_from(number).ok()?;
-    let slot = TABLE.get(number / ROW)?.get()?.get(number % ROW)?;
+    let slot = known_slot(&TABLE, number)?;
     let _user = User::enter(slot);
     let bypass = slot.bypass.load(Ordering::SeqCst);
     if bypass.is_null() {
@@ -188,17 +209,16 @@ extern "C" fn skiff_scif_forget(number: c_int) {
 /// threads on it end.
 pub fn forget(number: usize) {
     let (table, number) = place(number);
-    let row = table.get(number / ROW).and_then(spin::Once::get);
-    let Some(row) = row.and_then(|row| row.get(number % ROW)) else {
+    let Some(slot) = known_slot(table, number) else {
         return;
     };
-    let old = row.bypass.swap(null_mut(), Ordering::SeqCst);
+    let old = slot.bypass.swap(null_mut(), Ordering::SeqCst);
     if old.is_null() {
         return;
     }
     // SAFETY: from a box, which is dropped by `reclaim` alone, and that only below.
     unsafe { &*old }.detach();
-    reclaim(row.retired.retire(old.expose_provenance()));
+    reclaim(slot.retired.retire(old.expose_provenance()));
 }
 
 /// For the C library: a fork is about to copy this process's memory.
@@ -221,7 +241,7 @@ extern "C" fn skiff_scif_after_fork(in_child: bool) {
         return;
     }
     for row in TABLE.iter().chain(&UPPER).filter_map(spin::Once::get) {
-        for slot in row {
+        for slot in row.iter() {
             let bypass = slot.bypass.swap(null_mut(), Ordering::SeqCst);
             if !bypass.is_null() {
                 // The box and what it maps are the parent's, so it is not dropped.

@@ -11,6 +11,7 @@
 //! Other descriptors of the same endpoint may be used at the same time. Before a program closes the
 //! descriptor under a call it calls [`Bypass::detach`], as the number may then mean another file.
 
+mod at_once;
 mod busy_poll;
 mod control;
 mod fork;
@@ -23,7 +24,6 @@ mod windows;
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use hal::copy::SMALL_BYTES;
 use hal::kernel::ends_abandoned_requests;
 use hal::mem::PAGE;
 use hal::pause::yield_now;
@@ -32,6 +32,7 @@ use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
 use syscall::error::{EINTR, EINVAL, EOPNOTSUPP};
 
 use crate::raw::{self, Data, Result, Room, Source, Target};
+use at_once::is_short;
 use open::MappedRings;
 use rma::Local;
 use transfer::Outcome;
@@ -43,6 +44,9 @@ pub use busy_poll::{BusyPoll, Waiting};
 const FIRST_CALLS: u32 = 4;
 /// The times this number doubles while mapping fails, which costs the daemon a request each time.
 const MOST_DOUBLINGS: u32 = 10;
+/// The flags of a receive that waits for all its bytes.
+const BLOCK: u32 = RecvFlags::BLOCK.bits();
+
 /// The count that stands for a descriptor whose rings cannot be mapped at all.
 const NEVER: u32 = u32::MAX;
 
@@ -229,7 +233,6 @@ impl Bypass {
     /// As there.
     #[inline]
     pub fn recv<'a>(&self, epd: usize, mut buffer: impl Room<'a>, flags: u32) -> Result<usize> {
-        const BLOCK: u32 = RecvFlags::BLOCK.bits();
         let bytes = buffer.bytes();
         if let Some(rings) = self.rings.get()
             && let Some(to) = buffer.writable()
@@ -569,12 +572,6 @@ impl Bypass {
         let rings = self.rings.get();
         rings.is_some_and(|rings| rings.transfer(epd, local, remote, length, flags))
     }
-}
-
-/// Whether a call that needs this many bytes may go the short way.
-#[inline]
-const fn is_short(bytes: usize) -> bool {
-    bytes.wrapping_sub(1) < SMALL_BYTES
 }
 
 /// The result of a call that moved `moved` bytes itself and has the daemon move the rest.

@@ -176,8 +176,8 @@ impl MappedRings {
     ///
     /// Here and in the receives no function is called whose result is looked at, so that everything
     /// stays in registers.
-    #[inline(never)]
-    pub(super) fn send_short(&self, from: Readable<'_>) -> bool {
+    #[inline(always)]
+    pub(super) fn send_here(&self, from: Readable<'_>) -> bool {
         let mut memory = self.memory.words();
         // A peer for which stores are drained is left to the long way: one more call here, and
         // registers would be saved for it.
@@ -199,6 +199,12 @@ impl MappedRings {
         }
     }
 
+    /// As [`send_here`](Self::send_here), one function for all callers.
+    #[inline(never)]
+    pub(super) fn send_short(&self, from: Readable<'_>) -> bool {
+        self.send_here(from)
+    }
+
     /// The end of a short send: the peer sleeps.
     #[cold]
     #[inline(never)]
@@ -210,17 +216,23 @@ impl MappedRings {
     /// `scif_recv` of all of at least one and at most [`SMALL_BYTES`] bytes in the usual case:
     /// nothing has changed, the lock is free, all of them are there. Whether it did; if not,
     /// nothing was received, and the long way has to.
-    #[inline(never)]
-    pub(super) fn recv_all_short(&self, to: Writable<'_>) -> bool {
+    #[inline(always)]
+    pub(super) fn recv_all_here(&self, to: Writable<'_>) -> bool {
         let bytes = to.len();
         let wanted = |there: usize| (there >= bytes).then_some(bytes);
         self.take_short(&to, wanted).is_some()
     }
 
-    /// As [`recv_all_short`](Self::recv_all_short), of what is there; the count. `None`: nothing
-    /// was received, and the long way has to.
+    /// As [`recv_all_here`](Self::recv_all_here), one function for all callers.
     #[inline(never)]
-    pub(super) fn recv_some_short(&self, to: Writable<'_>) -> Option<usize> {
+    pub(super) fn recv_all_short(&self, to: Writable<'_>) -> bool {
+        self.recv_all_here(to)
+    }
+
+    /// As [`recv_all_here`](Self::recv_all_here), of what is there; the count. `None`: nothing was
+    /// received, and the long way has to.
+    #[inline(always)]
+    pub(super) fn recv_some_here(&self, to: Writable<'_>) -> Option<usize> {
         let most = to.len();
         let wanted = |there: usize| {
             let count = there.min(most);
@@ -229,10 +241,22 @@ impl MappedRings {
         self.take_short(&to, wanted)
     }
 
-    /// Whether there is nothing to receive, and nothing else to find out by a receive that does not
-    /// wait.
+    /// As [`recv_some_here`](Self::recv_some_here), one function for all callers.
+    #[inline(never)]
+    pub(super) fn recv_some_short(&self, to: Writable<'_>) -> Option<usize> {
+        self.recv_some_here(to)
+    }
+
+    /// As [`finds_nothing_here`](Self::finds_nothing_here), one function for all callers.
     #[inline(never)]
     pub(super) fn finds_nothing(&self) -> bool {
+        self.finds_nothing_here()
+    }
+
+    /// Whether there is nothing to receive, and nothing else to find out by a receive that does not
+    /// wait.
+    #[inline(always)]
+    pub(super) fn finds_nothing_here(&self) -> bool {
         let memory = self.memory.words();
         // The long way reports the end, or probes the daemon.
         memory.state().bits() == self.unfinished.load(Ordering::Relaxed)
