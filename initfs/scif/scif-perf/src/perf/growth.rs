@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use scif::{Mapping, Memory, Protection, RmaFlags, View};
+use scif::{Endpoint, Mapping, Memory, Protection, RmaFlags, View};
 
 use super::costs::idle_port;
 use super::latency::{Play, rounds_of, with_table};
@@ -124,22 +124,35 @@ impl<'a, 's> Unused<'a, 's> {
 
 fn idle(settings: &Settings) -> Result {
     let session = Session::open(settings)?;
+    let counts = steps(settings, &[1, 10, 100, 1000, 2000, 4000], 1000);
+    let forget = || session.ask(&Request::new(Verb::Forget, 0)).map(|_| ());
+    // First the memory: programs keep what their samples have taken once.
+    let unused = Unused::now(&session)?;
     let mut open = Vec::new();
+    for &count in &counts {
+        connect_until(settings, &mut open, count)?;
+        unused.print("idle_memory", count)?;
+    }
+    open.clear();
+    forget()?;
     with_table(settings, MESSAGE as u64, |play| {
-        // The server has the memory of all tests by now.
-        let unused = Unused::now(&session)?;
-        for count in steps(settings, &[1, 10, 100, 1000, 2000, 4000], 1000) {
-            while (open.len() as u64) < count {
-                settings.progress("connecting", open.len() as u64, 1);
-                open.push(connect(idle_port(settings)).context("one more connection")?);
-            }
-            unused.print("idle_memory", count)?;
+        for &count in &counts {
+            connect_until(settings, &mut open, count)?;
             round_trips(&session, play, "idle_rtt", count)?;
         }
         Ok(())
     })?;
     drop(open);
-    session.ask(&Request::new(Verb::Forget, 0)).map(|_| ())
+    forget()
+}
+
+/// Adds connections that stay unused until there are `count`.
+fn connect_until(settings: &Settings, open: &mut Vec<Endpoint>, count: u64) -> Result {
+    while (open.len() as u64) < count {
+        settings.progress("connecting", open.len() as u64, 1);
+        open.push(connect(idle_port(settings)).context("one more connection")?);
+    }
+    Ok(())
 }
 
 /// Transfers of one page from the peer, and their yardstick: a copy out of a mapped page.
@@ -174,7 +187,31 @@ impl Transfers<'_, '_> {
     }
 }
 
+/// Has the server register windows until there are `count`; the offset of the last one.
+fn register_until(session: &Session<'_>, count: u64) -> Result<i64> {
+    session.settings.progress("registering", count, 1);
+    let more = Request {
+        count,
+        ..Request::new(Verb::Multiply, 0)
+    };
+    session.ask(&more).map(|last| last as i64)
+}
+
+/// The memory of windows, in a session without samples of times.
+fn window_memory(settings: &Settings, numbers: &[u64]) -> Result {
+    let session = Session::open(settings)?;
+    session.borrow(PAGE as u64)?;
+    let unused = Unused::now(&session)?;
+    for &count in numbers {
+        register_until(&session, count)?;
+        unused.print("window_memory", count)?;
+    }
+    session.release()
+}
+
 fn windows(settings: &Settings) -> Result {
+    let numbers = steps(settings, &[1, 10, 100, 1000, 10_000, 100_000], 10_000);
+    window_memory(settings, &numbers)?;
     let session = Session::open(settings)?;
     let memory = Memory::new(PAGE)?;
     let first = session.borrow(PAGE as u64)?;
@@ -184,18 +221,9 @@ fn windows(settings: &Settings) -> Result {
         memory: &memory,
         mapped: &mapped,
     };
-    let numbers = steps(settings, &[1, 10, 100, 1000, 10_000, 100_000], 10_000);
     with_table(settings, MESSAGE as u64, |play| {
-        // As above.
-        let unused = Unused::now(&session)?;
         for count in numbers {
-            settings.progress("registering", count, 1);
-            let more = Request {
-                count,
-                ..Request::new(Verb::Multiply, 0)
-            };
-            let last = session.ask(&more)? as i64;
-            unused.print("window_memory", count)?;
+            let last = register_until(&session, count)?;
             transfers.measure("windows_rma", count, last)?;
             round_trips(&session, play, "windows_rtt", count)?;
         }
