@@ -106,7 +106,6 @@ pub fn build(contents: &Contents) -> Result<Parts> {
     compile(&toolchain, contents.purpose, &image, &programs)?;
     step.done();
 
-    let kernel = built(Target::Kernel, &image.kernel);
     let mut tree = Tree::default();
     for package in &in_image {
         for binary in binaries(package)? {
@@ -135,7 +134,12 @@ pub fn build(contents: &Contents) -> Result<Parts> {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
         tree.insert(&format!("bin/{name}"), read(&program)?, 0o755)?;
     }
-    tree.insert("boot/kernel", read_built(&kernel)?, 0o644)?;
+    let kernel = built(Target::Kernel, &image.kernel);
+    let bytes = read_built(&kernel)?;
+    // What is booted, beside what a debugger is given.
+    let kernel = kernel.with_extension("boot");
+    std::fs::write(&kernel, &bytes).context(|| format!("write {}", kernel.display()))?;
+    tree.insert("boot/kernel", bytes, 0o644)?;
     for (inside, here) in &image.files {
         let path = workspace::root().join(here);
         if path.is_dir() {
@@ -176,13 +180,14 @@ impl Parts {
     }
 }
 
-/// Reads a file that must be the same wherever it is built.
+/// Reads an executable, without its symbols, that must be the same wherever it is built.
 fn read_built(path: &Path) -> Result<Vec<u8>> {
     let bytes = read(path)?;
-    match workspace::place_in(&bytes) {
-        Some(place) => Err(format!("{} names {place}", path.display()).into()),
-        None => Ok(bytes),
+    if let Some(place) = workspace::place_in(&bytes) {
+        return Err(format!("{} names {place}", path.display()).into());
     }
+    elf::without_symbols(&bytes)
+        .map_err(|failure| format!("{}: {}", path.display(), failure.message).into())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

@@ -1,7 +1,8 @@
-//! Reads an ELF64 executable and lays its segments out as the flat picture they have in memory.
+//! Reads an ELF64 executable: takes its symbols away, or lays its segments out as the flat picture
+//! they have in memory.
 //!
-//! Only what the packer needs: the bootstrap program has no loader in front of it, so its segments
-//! are placed in the image beforehand, zero data included.
+//! Only what the packer needs: nothing in an image reads symbols; and the bootstrap program has no
+//! loader in front of it, so its segments are placed in the image beforehand, zero data included.
 
 use harness::base::report::Result;
 
@@ -53,6 +54,22 @@ pub fn u64_at(file: &[u8], offset: usize) -> Result<u64> {
     Ok(u64::from_le_bytes(bytes_at(file, offset)?))
 }
 
+/// The same executable without what lies behind its segments: symbols and debug information.
+pub fn without_symbols(file: &[u8]) -> Result<Vec<u8>> {
+    let mut end = HEADER_BYTES;
+    for header in program_headers(file)? {
+        let (offset, bytes) = (u64_at(file, header + 8)?, u64_at(file, header + 32)?);
+        let segment_end = usize::try_from(offset.saturating_add(bytes)).unwrap_or(usize::MAX);
+        end = end.max(header + PROGRAM_HEADER_BYTES).max(segment_end);
+    }
+    let kept = file.get(..end);
+    let mut kept = kept.ok_or("a segment lies outside the file")?.to_vec();
+    // There is no table of sections any more: neither place nor number nor names.
+    kept[40..48].fill(0);
+    kept[60..64].fill(0);
+    Ok(kept)
+}
+
 /// Lays the loadable segments of an executable out in one piece that begins at `base`.
 pub fn flatten(file: &[u8], base: u64) -> Result<Flat> {
     if bytes_at::<6>(file, 0)? != *b"\x7fELF\x02\x01" {
@@ -100,7 +117,8 @@ pub fn flatten(file: &[u8], base: u64) -> Result<Flat> {
     Ok(Flat { base, entry, bytes })
 }
 
-fn load_segments(file: &[u8]) -> Result<Vec<Segment>> {
+/// Where the program headers are.
+fn program_headers(file: &[u8]) -> Result<Vec<usize>> {
     let table = u64_at(file, 32)? as usize;
     let (entry_bytes, count) = (u16_at(file, 54)? as usize, u16_at(file, 56)? as usize);
     if entry_bytes != PROGRAM_HEADER_BYTES || table < HEADER_BYTES {
@@ -108,9 +126,13 @@ fn load_segments(file: &[u8]) -> Result<Vec<Segment>> {
             format!("program headers of {entry_bytes} bytes at {table:#x}: damaged").into(),
         );
     }
+    let place = |index| table.saturating_add(index * PROGRAM_HEADER_BYTES);
+    Ok((0..count).map(place).collect())
+}
+
+fn load_segments(file: &[u8]) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
-    for index in 0..count {
-        let at = table.saturating_add(index * PROGRAM_HEADER_BYTES);
+    for at in program_headers(file)? {
         if u32_at(file, at)? != SEGMENT_LOAD {
             continue;
         }
@@ -165,11 +187,26 @@ pub mod tests {
     }
 
     #[test]
+    fn what_lies_behind_the_segments_is_taken_away() {
+        let bare = tiny(0x2000, 0x2000);
+        let mut file = bare.clone();
+        file.extend_from_slice(b"symbols and a table of sections");
+        file[40..48].copy_from_slice(&(bare.len() as u64).to_le_bytes());
+        file[60..64].copy_from_slice(&[2, 0, 1, 0]);
+        assert_eq!(without_symbols(&file).unwrap(), bare);
+        assert_eq!(without_symbols(&bare).unwrap(), bare);
+    }
+
+    #[test]
     fn damage_is_an_error_not_a_panic() {
         let good = tiny(0x2000, 0x2000);
         for length in 0..good.len() {
             assert!(flatten(&good[..length], 0x2000).is_err(), "cut at {length}");
+            assert!(without_symbols(&good[..length]).is_err(), "cut at {length}");
         }
+        let mut far = good;
+        far[HEADER_BYTES + 32..HEADER_BYTES + 40].fill(0xff);
+        assert!(without_symbols(&far).is_err());
         assert!(flatten(&tiny(0x1000, 0x1000), 0x2000).is_err());
         assert!(flatten(&tiny(0x2000, 0x3000), 0x2000).is_err());
         assert!(flatten(&tiny(1 << 60, 1 << 60), 0x2000).is_err());

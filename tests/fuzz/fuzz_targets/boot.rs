@@ -211,6 +211,14 @@ fn bootstrap_program(input: &mut Unstructured<'_>) -> Result<()> {
     if let Ok(flat) = packer::flatten(bytes, base) {
         assert_eq!(flat.base, base);
         assert!((base..base + flat.bytes.len() as u64).contains(&flat.entry));
+        // Without symbols it is the same program.
+        if let Ok(kept) = packer::without_symbols(bytes) {
+            let again = packer::flatten(&kept, base).expect("nothing of it was taken away");
+            assert_eq!(
+                (again.entry, again.bytes.len()),
+                (flat.entry, flat.bytes.len())
+            );
+        }
     }
     Ok(())
 }
