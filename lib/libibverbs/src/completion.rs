@@ -333,8 +333,10 @@ fn next_event(
 ) -> Result<()> {
     // SAFETY: a channel of ours.
     let channel = unsafe { get(channel)? };
+    // SAFETY: a channel's context lives as long as the channel.
+    let context = unsafe { get(channel.context)? };
     let queue = |name: u64| core::ptr::with_exposed_provenance_mut::<Cq>(name as usize);
-    let name = channel.events.next_with(|name| {
+    let name = context.raw.next_event_with(&channel.events, |name| {
         // SAFETY: the end of a queue drops its events first, then waits for those that were
         // counted.
         if let Ok(of) = unsafe { get(queue(*name)) } {

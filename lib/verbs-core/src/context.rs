@@ -1,23 +1,26 @@
 //! A context: the objects of a program that has opened the device, and the calls on them.
 
 mod datagrams;
+mod posting;
 mod progress;
 mod shared;
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use crate::attributes::Attributes;
 use crate::completion::CompletionQueue;
 use crate::host::{Host, LaneId};
 use crate::keys::{KeyTable, Region, WindowType};
+use crate::numbered::{LaneTable, Numbered};
 use crate::objects::{Event, Lane, Objects, Route, Subject};
 use crate::queue_pair::{QueuePair, Traffic};
 use crate::record::Record;
 use crate::table::{Id, Table};
 use crate::types::{AttributeMask, Error, QpState, QpType, Result};
-use crate::work::{QpInit, ReceiveRequest, SendRequest, WorkCompletion};
+use crate::work::{QpInit, WorkCompletion};
 
+use self::posting::activate;
 pub use self::progress::Progress;
 
 /// Most protection domains of a context.
@@ -93,9 +96,10 @@ pub struct Context {
     objects: Objects,
     domains: Table<Domain>,
     xrc_domains: Table<Domain>,
-    qps: BTreeMap<u32, QueuePair>,
-    /// Queue pairs that have something to hand over, or wait for a time.
-    active: BTreeSet<u32>,
+    qps: Numbered<QueuePair>,
+    /// Queue pairs that have something to hand over, or wait for a time: those that say so, and
+    /// perhaps some that are not there any more.
+    active: Vec<u32>,
     /// The last generation that was given to a queue pair.
     generation: u32,
 }
@@ -109,7 +113,7 @@ impl Context {
                 keys: KeyTable::default(),
                 cqs: Table::new(MAX_CQS),
                 srqs: Table::new(MAX_SRQS),
-                lanes: BTreeMap::new(),
+                lanes: LaneTable::new(),
                 handles: Table::new(MAX_AHS),
                 routes: BTreeMap::new(),
                 groups: BTreeMap::new(),
@@ -119,11 +123,12 @@ impl Context {
                 stale: Vec::new(),
                 overrun: Vec::new(),
                 places: Vec::new(),
+                owed: 0,
             },
             domains: Table::new(MAX_PDS),
             xrc_domains: Table::new(MAX_XRCDS),
-            qps: BTreeMap::new(),
-            active: BTreeSet::new(),
+            qps: Numbered::new(),
+            active: Vec::new(),
             generation: first_generation,
         }
     }
@@ -347,7 +352,7 @@ impl Context {
         check_between(0, capacity.recv_sge, MAX_SGE)?;
         check_between(0, capacity.inline, MAX_INLINE)?;
         check_between(0, number, (1 << 24) - 1)?;
-        if self.qps.contains_key(&number) {
+        if self.qps.get(number).is_some() {
             return Err(Error::Invalid);
         }
         if self.qps.len() >= MAX_QPS {
@@ -410,8 +415,7 @@ impl Context {
         if self.is_in_group(number) {
             return Err(Error::Busy);
         }
-        let mut qp = self.qps.remove(&number).ok_or(Error::NotFound)?;
-        self.active.remove(&number);
+        let mut qp = self.qps.remove(number).ok_or(Error::NotFound)?;
         qp.reset(&mut self.objects);
         // Nobody can use the windows of a queue pair that is not there.
         let stale = self.objects.keys.unbind_all(number);
@@ -427,7 +431,7 @@ impl Context {
     /// `NotFound`. `NotSupported`: unknown bits of the mask. `Invalid`: a value, or the change of
     /// state with this mask; then nothing has changed.
     pub fn modify_qp(&mut self, number: u32, new: &Attributes, mask: AttributeMask) -> Result<()> {
-        let qp = self.qps.get_mut(&number).ok_or(Error::NotFound)?;
+        let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
         // 0 means that no generation is known.
         let generation = match self.generation.wrapping_add(1) {
             0 => 1,
@@ -435,7 +439,7 @@ impl Context {
         };
         qp.modify(&mut self.objects, new, mask, generation)?;
         self.generation = generation;
-        self.active.insert(number);
+        activate(&mut self.active, qp);
         self.fail_overrun();
         Ok(())
     }
@@ -445,7 +449,7 @@ impl Context {
     /// # Errors
     /// `NotFound`.
     pub fn query_qp(&self, number: u32) -> Result<QpView> {
-        let qp = self.qps.get(&number).ok_or(Error::NotFound)?;
+        let qp = self.qps.get(number).ok_or(Error::NotFound)?;
         Ok(QpView {
             state: qp.state,
             attributes: qp.attributes,
@@ -461,7 +465,7 @@ impl Context {
     /// # Errors
     /// `NotFound`. `Invalid`: a state that a queue pair does not come to by itself.
     pub fn follow_state(&mut self, number: u32, state: QpState) -> Result<()> {
-        let qp = self.qps.get_mut(&number).ok_or(Error::NotFound)?;
+        let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
         let is_possible = match state {
             QpState::Err => qp.state != QpState::Reset,
             QpState::Sqe => matches!(qp.state, QpState::Rts | QpState::Sqe),
@@ -474,48 +478,6 @@ impl Context {
         Ok(())
     }
 
-    /// Posts a send. It begins with the next [`progress`](Context::progress).
-    ///
-    /// # Errors
-    /// `NotFound`. `Invalid`: the state, the operation, too many segments or bytes. `NoMemory`: the
-    /// queue is full.
-    pub fn post_send(&mut self, number: u32, request: SendRequest) -> Result<()> {
-        let qp = self.qps.get_mut(&number).ok_or(Error::NotFound)?;
-        qp.post_send(&mut self.objects, request)?;
-        self.active.insert(number);
-        self.fail_overrun();
-        Ok(())
-    }
-
-    /// Posts a receive. Its peer learns of it with the next [`progress`](Context::progress), if it
-    /// waits for one.
-    ///
-    /// # Errors
-    /// `NotFound`. `Invalid`: the state, a shared receive queue, too many segments. `NoMemory`: the
-    /// queue is full.
-    pub fn post_recv(&mut self, number: u32, request: ReceiveRequest) -> Result<()> {
-        let qp = self.qps.get_mut(&number).ok_or(Error::NotFound)?;
-        qp.post_receive(&mut self.objects, request)?;
-        self.fail_overrun();
-        Ok(())
-    }
-
-    /// Queue pairs fail that complete into a queue that was overrun.
-    fn fail_overrun(&mut self) {
-        while let Some(cq) = self.objects.overrun.pop() {
-            let domains = self.objects.xrc_domains_of(cq);
-            for qp in self.qps.values_mut() {
-                let completes = match qp.init.xrcd {
-                    Some(xrcd) => domains.contains(&xrcd),
-                    None => qp.init.send_cq == cq || qp.init.recv_cq == cq,
-                };
-                if completes {
-                    qp.enter_error(&mut self.objects);
-                }
-            }
-        }
-    }
-
     // ---- Lanes ----
 
     /// Takes a new connection as a lane for a protection domain.
@@ -524,7 +486,7 @@ impl Context {
     /// `NotFound`: the domain. `Invalid`: the number is in use.
     pub fn open_lane(&mut self, lane: LaneId, pd: Id) -> Result<()> {
         let domain = self.domains.get_mut(pd)?;
-        if self.objects.lanes.contains_key(&lane) {
+        if self.objects.lanes.contains(lane) {
             return Err(Error::Invalid);
         }
         self.objects.lanes.insert(lane, Lane::new(Some(pd)));
@@ -538,8 +500,8 @@ impl Context {
     /// `NotFound`. `Invalid`: another domain, it has a lane, or needs none. The receiving half of
     /// an XRC connection uses a lane of any domain, whose memory its peer reaches then.
     pub fn attach(&mut self, number: u32, lane: LaneId) -> Result<()> {
-        let qp = self.qps.get_mut(&number).ok_or(Error::NotFound)?;
-        let of = self.objects.lanes.get(&lane).ok_or(Error::NotFound)?;
+        let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
+        let of = self.objects.lanes.get(lane).ok_or(Error::NotFound)?;
         let is_its = match qp.init.kind {
             QpType::Ud => false,
             QpType::XrcRecv => of.pd.is_some(),
@@ -556,13 +518,13 @@ impl Context {
     pub fn lanes_of(&self, pd: Id) -> Vec<LaneId> {
         let lanes = self.objects.lanes.iter();
         let its = lanes.filter(|(_, lane)| lane.pd == Some(pd));
-        its.map(|(id, _)| *id).collect()
+        its.map(|(id, _)| id).collect()
     }
 
     /// Whether a queue pair that can receive has no lane, and never had one with its peer at the
     /// other end.
     pub fn awaits_lane(&self, number: u32) -> bool {
-        self.qps.get(&number).is_some_and(QueuePair::awaits_lane)
+        self.qps.get(number).is_some_and(QueuePair::awaits_lane)
     }
 
     /// Tells the peer of a lane that nothing more comes. The lane is over when the peer has ended
@@ -571,7 +533,7 @@ impl Context {
     /// # Errors
     /// `NotFound`.
     pub fn say_bye(&mut self, lane: LaneId) -> Result<()> {
-        if !self.objects.lanes.contains_key(&lane) {
+        if !self.objects.lanes.contains(lane) {
             return Err(Error::NotFound);
         }
         for qp in self.qps.values_mut() {

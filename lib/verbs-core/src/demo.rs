@@ -15,7 +15,6 @@ use crate::types::Atomic;
 pub const BASE: u64 = 0x1_0000;
 
 /// Most bytes of a record.
-const MAX_RECORD: usize = HEADER_BYTES + MAX_PAYLOAD;
 
 /// Memory of a program, from its first address on. Places must lie inside of it.
 #[derive(Debug, Default)]
@@ -272,13 +271,20 @@ impl Host for Program {
         !self.end(lane).connection.borrow().has_ended
     }
 
-    fn available(&mut self, lane: LaneId) -> Available {
+    fn available(&mut self, lane: LaneId, wanted: usize) -> Available {
         let end = self.end(lane);
         let connection = end.connection.borrow();
         let bytes = connection.bytes[end.own].len();
-        // As with a stream, whose end nobody looks for while a record is there.
-        let has_ended = connection.has_ended && bytes < MAX_RECORD;
+        // As with a stream, whose end nobody looks for while what is wanted is there.
+        let has_ended = connection.has_ended && bytes < wanted;
         Available { bytes, has_ended }
+    }
+
+    fn peek(&mut self, lane: LaneId) -> Option<([u8; HEADER_BYTES], usize)> {
+        let end = self.end(lane);
+        let mut connection = end.connection.borrow_mut();
+        let bytes = connection.bytes[end.own].make_contiguous();
+        Some((*bytes.first_chunk()?, bytes.len()))
     }
 
     fn receive(&mut self, lane: LaneId, target: Target<'_>) {

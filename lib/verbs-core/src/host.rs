@@ -84,12 +84,25 @@ pub trait Host {
     /// also while bytes are to be received that were sent before.
     fn may_send(&mut self, lane: LaneId) -> bool;
 
-    /// The bytes that can be received. Whether the lane has ended is checked first: bytes sent
+    /// The bytes that can be received, as far as the host knows; it looks for more if they are
+    /// fewer than `wanted`. Whether the lane has ended is checked first: bytes that were sent
     /// before the end are among them.
-    fn available(&mut self, lane: LaneId) -> Available;
+    fn available(&mut self, lane: LaneId, wanted: usize) -> Available;
+
+    /// The header of the next record, and how many bytes are there with it: what
+    /// [`receive`](Self::receive) would give, and nothing is received by this. `None`:
+    /// [`available`](Self::available) has to say what is there.
+    fn peek(&mut self, lane: LaneId) -> Option<([u8; HEADER_BYTES], usize)>;
 
     /// Receives bytes that are available, as many as the target takes.
     fn receive(&mut self, lane: LaneId, target: Target<'_>);
+
+    /// Receives a record that was [peeked](Self::peek) at: its payload, which is there, goes into
+    /// one place.
+    fn receive_record(&mut self, lane: LaneId, to: Place) {
+        self.receive(lane, Target::Nowhere(HEADER_BYTES));
+        self.receive(lane, Target::Memory(&[to]));
+    }
 
     /// Makes memory of the program a window of a lane, which a peer may write to or only read; its
     /// number, by which the peer names it.

@@ -429,6 +429,24 @@ impl KeyTable {
         if length == 0 { Ok(()) } else { Err(Denied) }
     }
 
+    /// Where the first `bytes` bytes of a segment lie, as [`resolve`](Self::resolve) has it.
+    #[inline]
+    pub(crate) fn place(
+        &self,
+        pd: Id,
+        segment: &Segment,
+        bytes: usize,
+        writes: bool,
+    ) -> Option<Place> {
+        let region = self.get(segment.key)?;
+        let may = !writes || region.access.contains(Access::LOCAL_WRITE);
+        let start = region.place(segment.address, u64::from(segment.length))?;
+        (may && region.pd == pd && bytes <= segment.length as usize).then_some(Place {
+            address: start,
+            length: bytes,
+        })
+    }
+
     /// Regions and windows.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()

@@ -29,6 +29,7 @@ pub mod context;
 pub mod demo;
 pub mod host;
 pub mod keys;
+mod numbered;
 mod objects;
 mod queue_pair;
 pub mod record;

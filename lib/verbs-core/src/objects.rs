@@ -8,6 +8,7 @@ use crate::address::{AddressVector, Gid, LanePeer};
 use crate::completion::{Added, CompletionQueue, Slots};
 use crate::host::{Host, LaneId, Place};
 use crate::keys::KeyTable;
+use crate::numbered::LaneTable;
 use crate::record::{DatagramPiece, Grant, HEADER_BYTES, Record};
 use crate::srq::SharedReceiveQueue;
 use crate::table::{Id, Table};
@@ -108,8 +109,10 @@ pub(crate) struct Lane {
     pub exposed: BTreeMap<u32, Exposed>,
     /// Records that wait for room.
     pub outbox: VecDeque<Record>,
-    /// Queue pairs whose peers are to be told how many messages were taken.
-    pub acks: BTreeSet<u32>,
+    /// Queue pairs that owe their peers an acknowledgement, and perhaps some that do not any more.
+    pub acks: Vec<u32>,
+    /// One of them is not to wait for a message that carries it.
+    pub is_urgent: bool,
     /// A record whose payload has not arrived as a whole.
     pub pending: Option<Record>,
     /// The queue pair that has sent some of a datagram, and not all.
@@ -132,7 +135,8 @@ impl Lane {
             known: BTreeMap::new(),
             exposed: BTreeMap::new(),
             outbox: VecDeque::new(),
-            acks: BTreeSet::new(),
+            acks: Vec::new(),
+            is_urgent: false,
             pending: None,
             sender: None,
             full_since: None,
@@ -148,7 +152,7 @@ pub(crate) struct Objects {
     pub keys: KeyTable,
     pub cqs: Table<CompletionQueue>,
     pub srqs: Table<SharedReceiveQueue>,
-    pub lanes: BTreeMap<LaneId, Lane>,
+    pub lanes: LaneTable<Lane>,
     pub handles: Table<AddressHandle>,
     pub routes: BTreeMap<Destination, Route>,
     /// Queue pairs that receive what is sent to a group.
@@ -164,6 +168,8 @@ pub(crate) struct Objects {
     pub overrun: Vec<Id>,
     /// Memory for lists of places, kept for the next use.
     pub places: Vec<Place>,
+    /// Queue pairs that owe their peers an acknowledgement.
+    pub owed: usize,
 }
 
 impl Objects {
@@ -210,9 +216,9 @@ impl Objects {
 
     /// A key fails from now on: when this returns no peer copies to or from its memory.
     pub fn withdraw<H: Host>(&mut self, host: &mut H, key: u32) {
-        for (id, lane) in &mut self.lanes {
+        for (id, lane) in self.lanes.iter_mut() {
             if let Some(exposed) = lane.exposed.remove(&key) {
-                host.withdraw(*id, exposed.window);
+                host.withdraw(id, exposed.window);
                 lane.outbox.push_back(Record::Revoke(key));
             }
         }
@@ -225,7 +231,7 @@ impl Objects {
             exposed.map(|(key, of)| (of.stamp, *key)).min()
         };
         let lanes = self.lanes.iter_mut();
-        let found = lanes.filter_map(|(id, lane)| Some((oldest(lane)?, *id, lane)));
+        let found = lanes.filter_map(|(id, lane)| Some((oldest(lane)?, id, lane)));
         let Some(((_, key), id, lane)) = found.min_by_key(|(oldest, ..)| *oldest) else {
             return false;
         };
@@ -238,7 +244,7 @@ impl Objects {
 
     /// Sends a record on a lane as soon as there is room.
     pub fn tell(&mut self, lane: LaneId, record: Record) {
-        if let Some(lane) = self.lanes.get_mut(&lane) {
+        if let Some(lane) = self.lanes.get_mut(lane) {
             lane.outbox.push_back(record);
         }
     }

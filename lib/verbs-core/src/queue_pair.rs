@@ -5,6 +5,7 @@ mod datagram;
 mod memory;
 mod requester;
 mod responder;
+mod short;
 mod slots;
 
 use alloc::collections::VecDeque;
@@ -37,7 +38,7 @@ pub(crate) fn is_before(one: u32, other: u32) -> bool {
 
 /// How far a send has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+pub(crate) enum Stage {
     /// Not all of it was handed over.
     Waiting,
     /// It was handed over as the message of this number, which is not acknowledged.
@@ -52,6 +53,33 @@ struct Send {
     request: SendRequest,
     /// Where a datagram goes.
     to: AddressVector,
+    way: Way,
+}
+
+/// What is left to be said of a send that is over.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    id: u64,
+    opcode: Opcode,
+    flags: SendFlags,
+    bytes: u64,
+}
+
+impl Ended {
+    #[inline]
+    fn of(request: &SendRequest) -> Ended {
+        Ended {
+            id: request.id,
+            opcode: request.opcode,
+            flags: request.flags,
+            bytes: request.data.len(),
+        }
+    }
+}
+
+/// How far a send has come, and what has happened on the way.
+#[derive(Clone, Copy, Debug)]
+struct Way {
     stage: Stage,
     /// The peer may have seen some of it.
     has_begun: bool,
@@ -63,6 +91,20 @@ struct Send {
     misses: u8,
     /// The peer was asked to do this atomic operation.
     is_asked: bool,
+}
+
+impl Default for Way {
+    /// Nothing has happened.
+    fn default() -> Way {
+        Way {
+            stage: Stage::Waiting,
+            has_begun: false,
+            moved: 0,
+            is_written: false,
+            misses: 0,
+            is_asked: false,
+        }
+    }
 }
 
 /// The peer's state, as it has announced it.
@@ -135,6 +177,12 @@ pub(crate) struct QueuePair {
     pub state: QpState,
     pub attributes: Attributes,
     pub lane: Option<LaneId>,
+    /// It is among those that hand over with the next progress.
+    pub is_active: bool,
+    /// The peer is to be told what was taken.
+    pub owes_ack: bool,
+    /// It is in its lane's list of those that may owe that.
+    pub is_listed: bool,
     /// Changes with each way to RTR.
     generation: u32,
     peer: Peer,
@@ -184,6 +232,9 @@ impl QueuePair {
             state: QpState::Reset,
             attributes: Attributes::default(),
             lane: None,
+            is_active: false,
+            owes_ack: false,
+            is_listed: false,
             generation: 0,
             peer: Peer::Unknown,
             sends: VecDeque::new(),
@@ -304,7 +355,7 @@ impl QueuePair {
     }
 
     /// The peer's address.
-    fn address(&self) -> Address {
+    pub fn address(&self) -> Address {
         let generation = match self.peer {
             Peer::Ready(ready) => ready.generation,
             Peer::Unknown | Peer::Gone => 0,
@@ -325,18 +376,14 @@ impl QueuePair {
 
     /// Tells the peer that nothing is answered any more, behind what was taken.
     pub fn leave(&mut self, objects: &mut Objects) {
+        let owes_ack = self.settle_ack(objects);
         let Some(lane) = self.lane.filter(|_| self.is_receiving()) else {
             return;
         };
-        let owes_ack = match objects.lanes.get_mut(&lane) {
-            Some(lane) => lane.acks.remove(&self.number),
-            None => false,
-        };
-        if owes_ack {
-            let ack = self.acknowledgement();
-            objects.tell(lane, ack);
-        }
         let address = self.address();
+        if owes_ack {
+            objects.tell(lane, Record::Ack(address, self.acknowledgement()));
+        }
         objects.tell(lane, Record::Gone(address, self.generation));
     }
 
@@ -352,6 +399,7 @@ impl QueuePair {
         }
         *self = QueuePair {
             traffic: self.traffic,
+            is_active: self.is_active,
             ..QueuePair::new(self.number, self.init)
         };
     }
@@ -380,7 +428,7 @@ impl QueuePair {
 
     fn flush_sends(&mut self, objects: &mut Objects) {
         while let Some(send) = self.sends.pop_front() {
-            self.complete_send(objects, &send.request, WcStatus::WrFlushErr);
+            self.complete_send(objects, Ended::of(&send.request), WcStatus::WrFlushErr);
         }
         self.cursor = 0;
         self.rnr = None;
@@ -389,7 +437,8 @@ impl QueuePair {
     /// The lane has ended. `by_will`: its peer has said so.
     pub fn lane_over(&mut self, objects: &mut Objects, by_will: bool) {
         let is_ready = matches!(self.peer, Peer::Ready(_));
-        self.lane = None;
+        self.settle_ack(objects);
+        (self.lane, self.is_listed) = (None, false);
         if !is_ready {
             return;
         }
@@ -404,7 +453,7 @@ impl QueuePair {
         objects.event(EventType::QpFatal, Subject::Qp(self.number));
         // The oldest send tells why.
         if let Some(send) = self.sends.pop_front() {
-            self.complete_send(objects, &send.request, WcStatus::RetryExcErr);
+            self.complete_send(objects, Ended::of(&send.request), WcStatus::RetryExcErr);
         }
         self.enter_error(objects);
     }
@@ -423,18 +472,13 @@ impl QueuePair {
             return Err(Error::NoMemory);
         }
         if matches!(self.state, QpState::Sqe | QpState::Err) {
-            self.complete_send(objects, &request, WcStatus::WrFlushErr);
+            self.complete_send(objects, Ended::of(&request), WcStatus::WrFlushErr);
             return Ok(());
         }
         self.sends.push_back(Send {
             request,
             to,
-            stage: Stage::Waiting,
-            has_begun: false,
-            moved: 0,
-            is_written: false,
-            misses: 0,
-            is_asked: false,
+            way: Way::default(),
         });
         Ok(())
     }
@@ -489,20 +533,23 @@ impl QueuePair {
         self.posts_receives = true;
         // A peer that has used all it knows of waits; for others a quarter at a time will do.
         let told = self.published.wrapping_sub(self.expected);
-        let untold = self.limit().wrapping_sub(self.published);
-        if told == 0 || untold > self.init.capacity.recv_wr / 4 {
+        let untold = self.limit().wrapping_sub(self.published) as usize;
+        if told == 0 || untold > self.receives.len() / 4 {
             self.owe_ack(objects);
+            if let Some(lane) = self.lane.and_then(|lane| objects.lanes.get_mut(lane)) {
+                lane.is_urgent |= self.owes_ack;
+            }
         }
         Ok(())
     }
 
     // ---- Completing ----
 
-    fn complete_send(&mut self, objects: &mut Objects, request: &SendRequest, status: WcStatus) {
+    fn complete_send(&mut self, objects: &mut Objects, request: Ended, status: WcStatus) {
         match status {
             WcStatus::Success => {
                 self.traffic.sends += 1;
-                self.traffic.sent_bytes += request.data.len();
+                self.traffic.sent_bytes += request.bytes;
             }
             _ => self.traffic.errors += 1,
         }
@@ -513,7 +560,7 @@ impl QueuePair {
             return;
         }
         let completion = WorkCompletion {
-            byte_len: request.data.len() as u32,
+            byte_len: request.bytes as u32,
             ..WorkCompletion::new(request.id, self.number, request.opcode.into(), status)
         };
         let slots = Slots::Sends(take(&mut self.unsignaled));
@@ -542,7 +589,7 @@ impl QueuePair {
 
     /// Tells that the send queue has drained, if it has and that is wanted.
     fn look_drained(&mut self, objects: &mut Objects) {
-        let is_drained = self.sends.front().is_none_or(|send| !send.has_begun);
+        let is_drained = self.sends.front().is_none_or(|send| !send.way.has_begun);
         if self.state == QpState::Sqd && self.owes_drained && is_drained {
             self.owes_drained = false;
             objects.event(EventType::SqDrained, Subject::Qp(self.number));

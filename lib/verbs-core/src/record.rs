@@ -118,8 +118,19 @@ pub struct Piece {
     pub immediate: u32,
     /// The shared receive queue that it is for, if its queue pair is of type XRC.
     pub srq: u32,
+    /// What an [`Ack`](Record::Ack) says of the messages of the other direction.
+    pub ack: Option<Ack>,
     /// Bytes of this piece, which follow.
     pub payload: u32,
+}
+
+/// What a responder tells of the messages of its peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ack {
+    /// Messages before this one have been taken.
+    pub taken: u32,
+    /// There are receives for those before this one.
+    pub limit: u32,
 }
 
 /// A piece of a datagram. Those of one datagram follow each other on a lane, without a piece of
@@ -196,9 +207,8 @@ pub enum Record {
     Message(Address, Piece),
     /// A piece of a datagram.
     Datagram(DatagramPiece),
-    /// Messages before the first number have been taken; there are receives for those before the
-    /// second one.
-    Ack(Address, u32, u32),
+    /// Messages have been taken, or receives were posted.
+    Ack(Address, Ack),
     /// Messages before this number have been taken, this one not.
     Refused(Address, u32, Refusal),
     /// A one-sided request was wrong.
@@ -240,21 +250,74 @@ const IS_SHARED: u8 = 2;
 
 /// Beside the marks of a datagram: it has a global route.
 const IS_GLOBAL: u8 = 1 << 5;
+/// Beside the marks of a message: `second` is an [`Ack`].
+const HAS_ACK: u8 = 1 << 7;
+
+impl Header {
+    #[inline]
+    fn address(&self) -> Address {
+        Address {
+            destination: u32::from_le(self.destination),
+            source: u32::from_le(self.source),
+            generation: u32::from_le(self.generation),
+        }
+    }
+
+    /// That of a message with these marks.
+    #[inline]
+    fn piece(&self, marks: Marks) -> Piece {
+        let second = u64::from_le(self.second);
+        let (taken, limit) = (second as u32, (second >> 32) as u32);
+        Piece {
+            marks,
+            number: u32::from_le(self.number),
+            total: u32::from_le(self.total),
+            immediate: u32::from_le(self.value),
+            srq: u64::from_le(self.first) as u32,
+            ack: (self.flags & HAS_ACK != 0).then_some(Ack { taken, limit }),
+            payload: u32::from_le(self.payload),
+        }
+    }
+}
 
 impl Record {
+    /// The header of a message.
+    #[inline]
+    pub(crate) fn encode_message(address: &Address, piece: &Piece) -> [u8; HEADER_BYTES] {
+        let ack = piece.ack.unwrap_or_default();
+        let header = Header {
+            kind: MESSAGE,
+            flags: piece.marks.bits() | (u8::from(piece.ack.is_some()) * HAS_ACK),
+            detail: 0,
+            payload: piece.payload.to_le(),
+            destination: address.destination.to_le(),
+            source: address.source.to_le(),
+            generation: address.generation.to_le(),
+            number: piece.number.to_le(),
+            total: piece.total.to_le(),
+            value: piece.immediate.to_le(),
+            first: u64::from(piece.srq).to_le(),
+            second: (u64::from(ack.limit) << 32 | u64::from(ack.taken)).to_le(),
+        };
+        zerocopy::transmute!(header)
+    }
+
     /// The header.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        if let Record::Message(address, piece) = self {
+            return Record::encode_message(address, piece);
+        }
         let mut header = Header::new_zeroed();
         let address = match self {
             Record::Ready(address, _)
             | Record::Gone(address, _)
-            | Record::Message(address, _)
-            | Record::Ack(address, ..)
+            | Record::Ack(address, _)
             | Record::Refused(address, ..)
             | Record::Error(address, _)
             | Record::Atomic(address, _)
             | Record::AtomicDone(address, _) => Some(address),
-            Record::Datagram(_)
+            Record::Message(..)
+            | Record::Datagram(_)
             | Record::Expose(_)
             | Record::Granted(..)
             | Record::Revoke(_)
@@ -279,19 +342,11 @@ impl Record {
                 header.kind = GONE;
                 header.number = generation.to_le();
             }
-            Record::Message(_, piece) => {
-                header.kind = MESSAGE;
-                header.flags = piece.marks.bits();
-                header.number = piece.number.to_le();
-                header.total = piece.total.to_le();
-                header.value = piece.immediate.to_le();
-                header.first = u64::from(piece.srq).to_le();
-                header.payload = piece.payload.to_le();
-            }
-            Record::Ack(_, taken, limit) => {
+            Record::Message(..) => {}
+            Record::Ack(_, ack) => {
                 header.kind = ACK;
-                header.number = taken.to_le();
-                header.value = limit.to_le();
+                header.number = ack.taken.to_le();
+                header.value = ack.limit.to_le();
             }
             Record::Refused(_, number, refusal) => {
                 header.kind = REFUSED;
@@ -353,17 +408,27 @@ impl Record {
         bytes
     }
 
+    /// Decodes the header of a whole message without any peculiarity. `None`:
+    /// [`decode`](Record::decode) has to say what it is.
+    #[inline]
+    pub(crate) fn decode_message(bytes: &[u8; HEADER_BYTES]) -> Option<(Address, Piece)> {
+        let header = Header::read_from_bytes(bytes).ok()?;
+        let marks = Marks::from_bits(header.flags & !HAS_ACK)?;
+        let whole = Marks::FIRST | Marks::LAST;
+        let is_usual = header.kind == MESSAGE
+            && marks.difference(Marks::SOLICITED | Marks::IMMEDIATE) == whole
+            && header.payload == header.total
+            && u32::from_le(header.payload) as usize <= MAX_PAYLOAD;
+        is_usual.then(|| (header.address(), header.piece(marks)))
+    }
+
     /// Decodes a header.
     ///
     /// # Errors
     /// It makes no sense.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Record, Broken> {
         let header = Header::read_from_bytes(bytes).map_err(|_| Broken)?;
-        let address = Address {
-            destination: u32::from_le(header.destination),
-            source: u32::from_le(header.source),
-            generation: u32::from_le(header.generation),
-        };
+        let address = header.address();
         let (number, value) = (u32::from_le(header.number), u32::from_le(header.value));
         let (total, detail) = (u32::from_le(header.total), u16::from_le(header.detail));
         let payload = u32::from_le(header.payload);
@@ -386,7 +451,7 @@ impl Record {
             }
             GONE => Record::Gone(address, number),
             MESSAGE => {
-                let marks = Marks::from_bits(header.flags).ok_or(Broken)?;
+                let marks = Marks::from_bits(header.flags & !HAS_ACK).ok_or(Broken)?;
                 let is_written = marks.contains(Marks::WRITTEN);
                 let most = if is_written { 0 } else { total };
                 let one = Marks::IMMEDIATE | Marks::WRITTEN;
@@ -394,17 +459,12 @@ impl Record {
                 if is_odd || payload > most || payload as usize > MAX_PAYLOAD {
                     return Err(Broken);
                 }
-                let piece = Piece {
-                    marks,
-                    number,
-                    total,
-                    immediate: value,
-                    srq: u64::from_le(header.first) as u32,
-                    payload,
-                };
-                Record::Message(address, piece)
+                Record::Message(address, header.piece(marks))
             }
-            ACK => Record::Ack(address, number, value),
+            ACK => {
+                let (taken, limit) = (number, value);
+                Record::Ack(address, Ack { taken, limit })
+            }
             REFUSED => {
                 let refusal = match detail {
                     0 => Refusal::NotReady,
@@ -533,7 +593,7 @@ fn decode_datagram(header: &Header) -> Result<DatagramPiece, Broken> {
 #[cfg(test)]
 mod tests {
     use super::{
-        Address, Answer, AtomicCall, Broken, DatagramPiece, Fault, Grant, HEADER_BYTES,
+        Ack, Address, Answer, AtomicCall, Broken, DatagramPiece, Fault, Grant, HEADER_BYTES,
         MAX_DATAGRAM, MAX_PAYLOAD, Marks, Piece, Ready, Record, Refusal,
     };
     use crate::address::GlobalRoute;
@@ -562,7 +622,16 @@ mod tests {
             total: 1 << 20,
             immediate: 0xdead_beef,
             srq: 0x00ff_fffe,
+            ack: None,
             payload: MAX_PAYLOAD as u32,
+        };
+        let ack = Ack {
+            taken: 0x1234_5678,
+            limit: u32::MAX,
+        };
+        let answer = Piece {
+            ack: Some(ack),
+            ..piece
         };
         let grant = Grant {
             start: u64::MAX - 5,
@@ -607,7 +676,8 @@ mod tests {
             Record::Ready(address, ready),
             Record::Gone(address, 4),
             Record::Message(address, piece),
-            Record::Ack(address, 5, 6),
+            Record::Message(address, answer),
+            Record::Ack(address, ack),
             Record::Refused(address, 7, Refusal::NotReady),
             Record::Refused(address, 7, Refusal::TooLong),
             Record::Refused(address, 7, Refusal::Unusable),

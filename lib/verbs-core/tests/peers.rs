@@ -4,7 +4,8 @@ mod pair;
 
 use pair::{LANE, REGION, Setup, apart, pair, settle, wait};
 use verbs_core::attributes::Attributes;
-use verbs_core::record::Record;
+use verbs_core::host::{Host, Source, Target};
+use verbs_core::record::{Ack, Address, HEADER_BYTES, Piece, Record};
 use verbs_core::types::WcStatus::{LocProtErr, RetryExcErr, Success, WrFlushErr};
 use verbs_core::types::{AttributeMask as M, Error, EventType, QpState};
 use verbs_core::{Event, Subject};
@@ -245,4 +246,43 @@ fn own_mistakes_count_also_when_nobody_is_there() {
     left.send(1, REGION as u64, 1);
     left.progress();
     assert_eq!(left.send_results(), [(1, LocProtErr)]);
+}
+
+#[test]
+fn a_message_that_acknowledges_what_was_not_sent_ends_the_lane() {
+    for (taken, is_good) in [(1, true), (2, false), (u32::MAX, false)] {
+        let (mut left, mut right) = pair(&Setup::default());
+        right.receive(1, 0, 8);
+        settle(&mut left, &mut right);
+        left.send(1, 0, 8);
+        left.progress();
+        let mut header = [0; HEADER_BYTES];
+        right.program.receive(LANE, Target::Bytes(&mut header));
+        let Ok(Record::Message(address, piece)) = Record::decode(&header) else {
+            panic!("no message");
+        };
+        let back = Address {
+            destination: address.source,
+            source: address.destination,
+            generation: (1 << 8) + 2,
+        };
+        let ack = piece.ack.map(|_| Ack { taken, limit: 1 });
+        let answer = Piece {
+            ack,
+            number: 99,
+            ..piece
+        };
+        right.program.send(
+            LANE,
+            &Record::Message(back, answer).encode(),
+            Source::Bytes(&[0; 8]),
+        );
+        left.progress();
+        let expected = if is_good {
+            vec![(1, Success)]
+        } else {
+            vec![(1, RetryExcErr)]
+        };
+        assert_eq!(left.send_results(), expected, "{taken}");
+    }
 }

@@ -2,9 +2,12 @@
 
 mod pair;
 
-use pair::{End, Setup, pair, settle};
+use pair::{End, LANE, Setup, pair, settle};
 use verbs_core::Traffic;
+use verbs_core::host::Host;
+use verbs_core::record::HEADER_BYTES;
 use verbs_core::types::{Error, Opcode, QpState, SendFlags, WcStatus};
+use verbs_core::work::ReceiveRequest;
 
 fn traffic(end: &End) -> Traffic {
     end.context.query_qp(end.qp).unwrap().traffic
@@ -63,4 +66,81 @@ fn a_state_that_was_come_to_elsewhere_is_followed() {
     }
     assert_eq!(context.follow_state(qp, QpState::Rts), Err(Error::Invalid));
     assert_eq!(context.follow_state(99, QpState::Err), Err(Error::NotFound));
+}
+
+/// Bytes that are on their way to an end.
+fn on_the_way(end: &mut End) -> usize {
+    end.program.available(LANE, 0).bytes
+}
+
+#[test]
+fn a_message_carries_what_its_sender_owes() {
+    let (mut left, mut right) = pair(&Setup::default());
+    for end in [&mut left, &mut right] {
+        (0..8).for_each(|id| end.receive(id, 0, 8));
+    }
+    settle(&mut left, &mut right);
+    left.send(1, 0, 8);
+    left.progress();
+    assert!(
+        right.progress().is_busy,
+        "what is owed waits for a call more"
+    );
+    assert_eq!(right.receive_results(), [(0, WcStatus::Success)]);
+    right.send(2, 0, 8);
+    right.progress();
+    assert_eq!(on_the_way(&mut left), HEADER_BYTES + 8);
+    left.progress();
+    assert_eq!(left.send_results(), [(1, WcStatus::Success)]);
+    right.progress();
+    assert_eq!(on_the_way(&mut left), 0, "nothing is owed");
+    // Without a message there is a record.
+    assert!(left.context.owes());
+    left.progress();
+    assert_eq!(on_the_way(&mut right), HEADER_BYTES);
+    right.progress();
+    assert_eq!(right.send_results(), [(2, WcStatus::Success)]);
+    assert!(!left.context.owes() && !right.context.owes());
+}
+
+#[test]
+fn posting_begins_at_once_where_it_can() {
+    let (mut left, mut right) = pair(&Setup::default());
+    let request = |end: &End| end.one_sided(1, Opcode::Send, (0, 8), (0, 0));
+    let post = |end: &mut End| {
+        let request = request(end);
+        let posted = end.context.post_send_now(&mut end.program, end.qp, request);
+        posted.unwrap()
+    };
+    // There is no receive: how long to wait for one, a clock says.
+    assert!(!post(&mut left));
+    assert_eq!(on_the_way(&mut right), 0);
+    let receive = ReceiveRequest {
+        id: 1,
+        segments: vec![right.segment(0, 8)],
+    };
+    for _ in 0..2 {
+        let end = &mut right;
+        let posted = end
+            .context
+            .post_recv_now(&mut end.program, end.qp, receive.clone());
+        assert_eq!(posted, Ok(true));
+    }
+    assert!(
+        on_the_way(&mut left) > 0,
+        "a peer that waits is told at once"
+    );
+    settle(&mut left, &mut right);
+    assert!(post(&mut left));
+    assert_eq!(on_the_way(&mut right), HEADER_BYTES + 8);
+    // There is no room.
+    left.program.ring = 0;
+    right.receive(1, 0, 8);
+    right.progress();
+    left.progress();
+    assert!(!post(&mut left));
+    left.program.ring = 1 << 16;
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [(1, WcStatus::Success); 3]);
+    assert_eq!(right.receive_results().len(), 3);
 }

@@ -12,7 +12,8 @@ use verbs_core::address::{self, LanePeer};
 use verbs_core::context::{Context, Progress};
 use verbs_core::host::{Host, LaneId};
 use verbs_core::table::Id;
-use verbs_core::types::{AttributeMask, QpState, QpType};
+use verbs_core::types::{AttributeMask, QpState, QpType, Result};
+use verbs_core::work::{ReceiveRequest, SendRequest};
 use verbs_core::{Destination, Event};
 
 use crate::lanes::Lanes;
@@ -27,6 +28,14 @@ const LONGEST_NS: u64 = 1_000_000_000;
 /// Lanes at most that peers of one node have made and no queue pair wants; for one more the oldest
 /// one goes. Peers that keep to the rules make it again.
 const MOST_IDLE: usize = 128;
+/// Whose event queue has the lanes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Watcher {
+    /// That of the engine's owner.
+    Owner,
+    /// That of a thread that waits for a completion event.
+    Waiter,
+}
 
 /// See the module.
 pub struct Engine {
@@ -75,6 +84,41 @@ impl Engine {
         self.now = now;
         self.left = self.core.progress(&mut self.lanes, now);
         self.left.is_busy |= self.lanes.have_local();
+    }
+
+    /// Posts a send, and begins with it if nothing stands in its way; whether a
+    /// [`turn`](Self::turn) has to do the rest.
+    ///
+    /// # Errors
+    /// Those of [`Context::post_send`].
+    pub fn post_send(&mut self, number: u32, request: SendRequest) -> Result<bool> {
+        let is_done = self.core.post_send_now(&mut self.lanes, number, request)?;
+        self.left.is_busy |= self.lanes.have_local();
+        Ok(!is_done)
+    }
+
+    /// Posts a receive; whether a [`turn`](Self::turn) has to tell the peer of it.
+    ///
+    /// # Errors
+    /// Those of [`Context::post_recv`].
+    pub fn post_recv(&mut self, number: u32, request: ReceiveRequest) -> Result<bool> {
+        let is_done = self.core.post_recv_now(&mut self.lanes, number, request)?;
+        self.left.is_busy |= self.lanes.have_local();
+        Ok(!is_done)
+    }
+
+    /// Takes messages that have arrived, if that is all there is to do; a [`turn`](Self::turn) has
+    /// to follow sometime.
+    pub fn take_messages(&mut self) -> bool {
+        let has_taken = self.core.take_messages(&mut self.lanes);
+        self.left.is_busy |= has_taken;
+        has_taken
+    }
+
+    /// Whether a [`turn`](Self::turn) before the time that is left would do nothing.
+    pub fn is_quiet(&self) -> bool {
+        let left = &self.left;
+        !left.is_busy && !left.waits_for_room && !self.core.owes() && self.lanes.are_quiet()
     }
 
     /// The next completion event or asynchronous event. To be asked for after each turn until there
@@ -237,25 +281,7 @@ impl Engine {
         mut subscribe: impl FnMut(usize, EventFlags) -> syscall::error::Result<()>,
         is_polled: bool,
     ) {
-        for stream in self.lanes.streams() {
-            let mut wanted = EventFlags::EVENT_READ;
-            wanted.set(EventFlags::EVENT_WRITE, stream.wants_room);
-            if is_polled {
-                wanted = EventFlags::empty();
-            }
-            if stream.watched == wanted {
-                continue;
-            }
-            match subscribe(stream.fd(), wanted) {
-                Ok(()) => stream.watched = wanted,
-                Err(error) if error.errno == ENODEV => {
-                    stream.watched = wanted;
-                    stream.lose_driver();
-                    self.left.is_busy = true;
-                }
-                Err(_) => {}
-            }
-        }
+        self.watch_lanes(Watcher::Owner, &mut subscribe, !is_polled);
         for listening in &mut self.links.listeners {
             let Some(listener) = listening.listener.as_ref() else {
                 continue;
@@ -283,6 +309,35 @@ impl Engine {
             };
             if !*is_watched {
                 *is_watched = subscribe(endpoint.fd(), flags).is_ok();
+            }
+        }
+    }
+
+    /// The same for the lanes alone, and one of the event queues that may have them.
+    pub(crate) fn watch_lanes(
+        &mut self,
+        watcher: Watcher,
+        mut subscribe: impl FnMut(usize, EventFlags) -> syscall::error::Result<()>,
+        is_wanted: bool,
+    ) {
+        for stream in self.lanes.streams() {
+            let mut wanted = EventFlags::EVENT_READ;
+            wanted.set(EventFlags::EVENT_WRITE, stream.wants_room);
+            if !is_wanted {
+                wanted = EventFlags::empty();
+            }
+            let watched = &mut stream.watched[watcher as usize];
+            if *watched == wanted {
+                continue;
+            }
+            match subscribe(stream.fd(), wanted) {
+                Ok(()) => stream.watched[watcher as usize] = wanted,
+                Err(error) if error.errno == ENODEV => {
+                    stream.watched[watcher as usize] = wanted;
+                    stream.lose_driver();
+                    self.left.is_busy = true;
+                }
+                Err(_) => {}
             }
         }
     }
@@ -387,6 +442,21 @@ impl Engine {
         self.turn(self.now);
         self.end_lanes(&lanes);
         ports
+    }
+
+    // ---- For an owner that makes the connections ----
+
+    /// Takes a connected endpoint that does not wait as a lane of a protection domain.
+    ///
+    /// # Errors
+    /// Those of [`Context::open_lane`].
+    pub fn add_lane(&mut self, endpoint: Endpoint, pd: Id) -> Result<LaneId> {
+        let lane = self.lanes.insert_stream(Stream::new(endpoint));
+        if let Err(error) = self.core.open_lane(lane, pd) {
+            self.lanes.remove(lane);
+            return Err(error);
+        }
+        Ok(lane)
     }
 
     // ---- For an owner that chooses the ports ----

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use hal::lock::Mutex;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
-use syscall::flag::F_SETFL;
+use syscall::flag::{F_GETFL, F_SETFL};
 use verbs_core::Subject;
 use verbs_core::types::EventType;
 
@@ -27,7 +27,25 @@ pub struct AsyncEvent {
 pub struct Events<T> {
     reader: Fd,
     writer: Fd,
-    waiting: Mutex<VecDeque<T>>,
+    waiting: Mutex<Waiting<T>>,
+}
+
+/// The events that wait.
+struct Waiting<T> {
+    events: VecDeque<T>,
+    /// How many of them have no byte in the pipe.
+    silent: usize,
+    /// The thread that adds events is the one that waits for them.
+    is_own: bool,
+}
+
+impl<T> Waiting<T> {
+    /// Takes the next event, which `note` sees.
+    fn take(&mut self, note: impl Fn(&T)) -> Option<T> {
+        let event = self.events.pop_front()?;
+        note(&event);
+        Some(event)
+    }
 }
 
 impl<T> Events<T> {
@@ -43,7 +61,11 @@ impl<T> Events<T> {
         Ok(Self {
             reader,
             writer,
-            waiting: Mutex::new(VecDeque::new()),
+            waiting: Mutex::new(Waiting {
+                events: VecDeque::new(),
+                silent: 0,
+                is_own: false,
+            }),
         })
     }
 
@@ -61,7 +83,11 @@ impl<T> Events<T> {
     /// Adds an event.
     pub fn push(&self, event: T) {
         let mut waiting = self.waiting.lock();
-        waiting.push_back(event);
+        waiting.events.push_back(event);
+        if waiting.is_own {
+            waiting.silent += 1;
+            return;
+        }
         // It fails when the pipe is full, and so ready.
         let _ = self.writer.write(&[1]);
     }
@@ -104,22 +130,54 @@ impl<T> Events<T> {
     }
 
     fn take_with(&self, note: impl Fn(&T)) -> Option<T> {
+        self.waiting.lock().take(note)
+    }
+
+    /// Whether there are events.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.waiting.lock().events.is_empty()
+    }
+
+    /// Whether the descriptor has `O_NONBLOCK`.
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        let flags = self.reader.fcntl(F_GETFL, 0);
+        flags.is_ok_and(|flags| flags & O_NONBLOCK as usize != 0)
+    }
+
+    /// Runs what may add events on the thread that waits for one, which the pipe then need not
+    /// tell; the first one of them, if no other was there before. `note`: as for
+    /// [`next_with`](Self::next_with).
+    pub(crate) fn collect(&self, note: impl Fn(&T), work: impl FnOnce()) -> Option<T> {
+        self.waiting.lock().is_own = true;
+        work();
         let mut waiting = self.waiting.lock();
-        let event = waiting.pop_front()?;
-        note(&event);
-        Some(event)
+        waiting.is_own = false;
+        let is_first = waiting.silent > 0 && waiting.silent == waiting.events.len();
+        let taken = match is_first {
+            true => waiting.take(note),
+            false => None,
+        };
+        waiting.silent -= usize::from(taken.is_some());
+        for _ in 0..core::mem::take(&mut waiting.silent) {
+            // As for a `push`.
+            let _ = self.writer.write(&[1]);
+        }
+        taken
     }
 
     /// Drops events that wait.
     pub fn drop_if(&self, mut is_unwanted: impl FnMut(&T) -> bool) {
-        self.waiting.lock().retain(|event| !is_unwanted(event));
+        self.waiting
+            .lock()
+            .events
+            .retain(|event| !is_unwanted(event));
     }
 
     /// Moves events that wait to another queue.
     pub fn move_if(&self, to: &Self, mut is_wanted: impl FnMut(&T) -> bool) {
         let mut waiting = self.waiting.lock();
-        let (moved, rest) = waiting.drain(..).partition(|event| is_wanted(event));
-        *waiting = rest;
+        let (moved, rest) = waiting.events.drain(..).partition(|event| is_wanted(event));
+        waiting.events = rest;
         drop(waiting);
         let moved: VecDeque<T> = moved;
         moved.into_iter().for_each(|event| to.push(event));

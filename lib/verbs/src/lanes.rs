@@ -17,6 +17,8 @@ use crate::stream::Stream;
 const LOCAL_BYTES: usize = 64 * 1024;
 /// Bytes that are copied at a time within the context.
 const PIECE: usize = 4096;
+/// Bytes of records that take the short way: a connection's sends of that length do.
+const SHORT_BYTES: usize = 128;
 
 /// A lane.
 pub enum Lane {
@@ -48,12 +50,27 @@ impl Local {
 }
 
 /// See the module.
-#[derive(Default)]
 pub struct Lanes {
     pub memory: Registered,
     lanes: Vec<Option<Lane>>,
+    /// How many of them are within the context.
+    locals: usize,
     /// The record that is being sent.
     record: Vec<u8>,
+    /// The same for a short one.
+    short: [u8; SHORT_BYTES],
+}
+
+impl Default for Lanes {
+    fn default() -> Self {
+        Self {
+            memory: Registered::default(),
+            lanes: Vec::new(),
+            locals: 0,
+            record: Vec::new(),
+            short: [0; SHORT_BYTES],
+        }
+    }
 }
 
 impl Lanes {
@@ -87,8 +104,10 @@ impl Lanes {
         if index == self.lanes.len() {
             self.lanes.push(None);
         }
+        self.locals += usize::from(matches!(lane, Lane::Local(_)));
         if let Some(slot) = self.lanes.get_mut(index) {
-            *slot = Some(lane);
+            let former = slot.replace(lane);
+            self.locals -= usize::from(matches!(former, Some(Lane::Local(_))));
         }
     }
 
@@ -119,7 +138,9 @@ impl Lanes {
 
     /// Ends a lane.
     pub fn remove(&mut self, id: LaneId) -> Option<Lane> {
-        self.lanes.get_mut(id.0 as usize)?.take()
+        let lane = self.lanes.get_mut(id.0 as usize)?.take();
+        self.locals -= usize::from(matches!(lane, Some(Lane::Local(_))));
+        lane
     }
 
     /// The connections.
@@ -132,8 +153,20 @@ impl Lanes {
 
     /// Whether something has been sent on lanes within the context that was not received.
     pub fn have_local(&self) -> bool {
+        if self.locals == 0 {
+            return false;
+        }
         let mut lanes = self.lanes.iter().flatten();
         lanes.any(|lane| matches!(lane, Lane::Local(local) if !local.incoming.is_empty()))
+    }
+
+    /// Whether no peer seems to have sent anything since the last look.
+    pub fn are_quiet(&self) -> bool {
+        let mut lanes = self.lanes.iter().flatten();
+        lanes.all(|lane| match lane {
+            Lane::Stream(stream) => stream.is_quiet(),
+            Lane::Local(local) => local.incoming.is_empty(),
+        })
     }
 
     fn lane(&mut self, id: LaneId) -> Option<&mut Lane> {
@@ -162,6 +195,33 @@ impl Lanes {
             Some(address) => Ok(Place { address, length }),
             None => Err(NotMoved::NoWindow),
         }
+    }
+
+    /// Sends a short record whose payload is in one place on a connection; whether it is one.
+    fn send_short(
+        &mut self,
+        lane: LaneId,
+        header: &[u8; HEADER_BYTES],
+        payload: Source<'_>,
+    ) -> bool {
+        let Some(Some(Lane::Stream(stream))) = self.lanes.get_mut(lane.0 as usize) else {
+            return false;
+        };
+        let (head, body) = self.short.split_at_mut(HEADER_BYTES);
+        head.copy_from_slice(header);
+        let bytes = match payload {
+            Source::Bytes(bytes) if bytes.len() <= body.len() => {
+                body[..bytes.len()].copy_from_slice(bytes);
+                bytes.len()
+            }
+            Source::Memory([place]) if place.length <= body.len() => {
+                load(&self.memory, place.address, &mut body[..place.length]);
+                place.length
+            }
+            _ => return false,
+        };
+        stream.send(&self.short[..HEADER_BYTES + bytes]);
+        true
     }
 
     /// Copies within the program's memory, in ascending order.
@@ -209,6 +269,17 @@ fn deliver(memory: &Registered, target: Target<'_>, bytes: &[u8]) {
     }
 }
 
+/// Copies out of the program's memory.
+fn load(memory: &Registered, address: u64, to: &mut [u8]) {
+    let length = to.len();
+    let range = memory.range(Place { address, length });
+    match range.and_then(|range| range.readable()) {
+        Some(from) => from.copy_out(to),
+        // The program has unmapped what it has registered.
+        None => to.fill(0),
+    }
+}
+
 /// Copies into the program's memory.
 fn store(memory: &Registered, address: u64, from: &[u8]) {
     let length = from.len();
@@ -221,13 +292,7 @@ fn store(memory: &Registered, address: u64, from: &[u8]) {
 
 impl Host for Lanes {
     fn read(&mut self, address: u64, to: &mut [u8]) {
-        let length = to.len();
-        let range = self.memory.range(Place { address, length });
-        match range.and_then(|range| range.readable()) {
-            Some(from) => from.copy_out(to),
-            // The program has unmapped what it has registered.
-            None => to.fill(0),
-        }
+        load(&self.memory, address, to);
     }
 
     fn write(&mut self, address: u64, from: &[u8]) {
@@ -247,6 +312,9 @@ impl Host for Lanes {
     }
 
     fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) {
+        if self.send_short(lane, header, payload) {
+            return;
+        }
         let mut record = core::mem::take(&mut self.record);
         record.clear();
         record.extend_from_slice(header);
@@ -292,9 +360,9 @@ impl Host for Lanes {
         self.lane(peer).is_some()
     }
 
-    fn available(&mut self, lane: LaneId) -> Available {
+    fn available(&mut self, lane: LaneId, wanted: usize) -> Available {
         match self.lane(lane) {
-            Some(Lane::Stream(stream)) => stream.available(),
+            Some(Lane::Stream(stream)) => stream.available(wanted),
             Some(Lane::Local(local)) => {
                 let (bytes, peer) = (local.incoming.len(), local.peer);
                 Available {
@@ -306,6 +374,13 @@ impl Host for Lanes {
                 bytes: 0,
                 has_ended: true,
             },
+        }
+    }
+
+    fn peek(&mut self, lane: LaneId) -> Option<([u8; HEADER_BYTES], usize)> {
+        match self.lanes.get_mut(lane.0 as usize)? {
+            Some(Lane::Stream(stream)) => stream.peek(),
+            _ => None,
         }
     }
 
@@ -325,6 +400,15 @@ impl Host for Lanes {
                 local.incoming.drain(..count);
             }
             None => {}
+        }
+    }
+
+    fn receive_record(&mut self, lane: LaneId, to: Place) {
+        // Only those of connections are peeked at.
+        if let Some(Some(Lane::Stream(stream))) = self.lanes.get_mut(lane.0 as usize) {
+            let bytes = stream.take(HEADER_BYTES + to.length);
+            let payload = bytes.get(HEADER_BYTES..).unwrap_or_default();
+            store(&self.memory, to.address, payload);
         }
     }
 

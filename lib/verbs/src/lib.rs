@@ -53,6 +53,7 @@ mod state;
 #[cfg(feature = "std")]
 mod std_io;
 mod stream;
+mod waiter;
 mod worker;
 
 pub use connect::connect;

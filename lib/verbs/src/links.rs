@@ -23,7 +23,7 @@ const INDEX_BITS: u32 = 8;
 const INDICES: u32 = 1 << INDEX_BITS;
 /// The first four bytes of a lane.
 const MAGIC: u32 = u32::from_le_bytes(*b"VRBS");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Connections at most whose peers have said nothing.
 const MOST_SILENT: usize = 128;
 /// Pauses between tries to connect, in nanoseconds: the first, and the longest.

@@ -2,6 +2,8 @@
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use client_memory::borrow::Borrowed;
 use scif::Memory;
@@ -49,8 +51,10 @@ impl Backing {
 /// See the module.
 #[derive(Default)]
 pub struct Registered {
-    /// By first address and key.
-    regions: BTreeMap<(usize, u32), Backing>,
+    /// By first address and key, in this order.
+    regions: Vec<((usize, u32), Backing)>,
+    /// The index of the region that was found last.
+    last: AtomicUsize,
     /// First addresses by key.
     starts: BTreeMap<u32, usize>,
 }
@@ -60,13 +64,18 @@ impl Registered {
     /// which is another one than here if the memory is another program's.
     pub fn insert(&mut self, key: u32, start: usize, held: Backing) {
         self.starts.insert(key, start);
-        self.regions.insert((start, key), held);
+        let place = (start, key);
+        let index = self.regions.partition_point(|(of, _)| *of < place);
+        self.regions.insert(index, (place, held));
     }
 
     /// Removes the memory of a key.
     pub fn remove(&mut self, key: u32) -> Option<Backing> {
         let start = self.starts.remove(&key)?;
-        self.regions.remove(&(start, key))
+        let index = self
+            .regions
+            .binary_search_by_key(&(start, key), |(of, _)| *of);
+        Some(self.regions.remove(index.ok()?).1)
     }
 
     /// Whether there is memory of a key.
@@ -82,11 +91,30 @@ impl Registered {
     /// The same, and whether it is another program's memory.
     pub fn find(&self, place: Place) -> Option<(Range<'_>, bool)> {
         let address = place.address as usize;
-        let mut before = self.regions.range(..=(address, u32::MAX)).rev();
+        let last = self.regions.get(self.last.load(Ordering::Relaxed));
+        if let Some(found) = last.and_then(|region| part(region, address, place.length)) {
+            return Some(found);
+        }
+        let behind = self
+            .regions
+            .partition_point(|((start, _), _)| *start <= address);
         // Regions may overlap; most often the nearest one is it.
-        before.find_map(|((start, _), held)| {
-            let part = held.range().part(address - start, place.length).ok()?;
-            Some((part, held.is_borrowed()))
+        let mut before = self.regions.iter().enumerate().take(behind).rev();
+        before.find_map(|(index, region)| {
+            let found = part(region, address, place.length)?;
+            self.last.store(index, Ordering::Relaxed);
+            Some(found)
         })
     }
+}
+
+/// The part of a region that begins at an address, and whether it is another program's memory.
+fn part(
+    ((start, _), held): &((usize, u32), Backing),
+    address: usize,
+    bytes: usize,
+) -> Option<(Range<'_>, bool)> {
+    let ahead = address.checked_sub(*start)?;
+    let part = held.range().part(ahead, bytes).ok()?;
+    Some((part, held.is_borrowed()))
 }

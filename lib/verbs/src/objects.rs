@@ -76,7 +76,7 @@ impl Context {
     ) -> Result<CompletionQueue> {
         let raw = self.raw.clone();
         let name = channel.map_or(0, |(_, name)| name);
-        let id = raw.create_cq(size, channel.map(|(channel, _)| &channel.0), name)?;
+        let id = raw.create_cq(size, channel.map(|(channel, _)| &channel.events), name)?;
         Ok(CompletionQueue(Arc::new(Completions { raw, id })))
     }
 
@@ -85,7 +85,10 @@ impl Context {
     /// # Errors
     /// Those of opening a pipe.
     pub fn completion_channel(&self) -> Result<CompletionChannel> {
-        Ok(CompletionChannel(Arc::new(raw::Channel::new()?)))
+        Ok(CompletionChannel {
+            events: Arc::new(raw::Channel::new()?),
+            context: self.raw.downgrade(),
+        })
     }
 
     /// Waits for the next asynchronous event.
@@ -254,7 +257,11 @@ impl CompletionQueue {
 
 /// A completion channel: a descriptor that tells of completions. Clones are the same one.
 #[derive(Clone)]
-pub struct CompletionChannel(Arc<raw::Channel>);
+pub struct CompletionChannel {
+    events: Arc<raw::Channel>,
+    /// Whose lanes a thread serves that waits.
+    context: raw::WeakContext,
+}
 
 impl CompletionChannel {
     /// Waits for the next event; the name of its completion queue.
@@ -262,18 +269,21 @@ impl CompletionChannel {
     /// # Errors
     /// Those of reading a pipe: `EAGAIN` with `O_NONBLOCK`.
     pub fn next(&self) -> Result<u64> {
-        self.0.next()
+        match self.context.upgrade() {
+            Some(context) => context.next_event(&self.events),
+            None => self.events.next(),
+        }
     }
 
     /// Its queue of events.
     #[cfg(feature = "std")]
     pub(crate) fn raw(&self) -> &raw::Channel {
-        &self.0
+        &self.events
     }
 
     /// The descriptor, ready to be read while there are events.
     pub fn fd(&self) -> usize {
-        self.0.fd()
+        self.events.fd()
     }
 }
 

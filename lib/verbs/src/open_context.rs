@@ -1,7 +1,6 @@
 //! An open context: what the program's calls and the progress thread share.
 
 use alloc::sync::Arc;
-use core::sync::atomic::AtomicU32;
 
 use hal::lock::Mutex;
 
@@ -9,6 +8,7 @@ use crate::bell::Bell;
 use crate::daemon::Daemon;
 use crate::events::{AsyncEvent, Events};
 use crate::state::State;
+use crate::waiter::Waiter;
 
 /// See the module.
 pub(crate) struct SharedContext {
@@ -16,10 +16,8 @@ pub(crate) struct SharedContext {
     /// post and poll.
     pub(crate) daemon: Mutex<Daemon>,
     pub(crate) state: Mutex<State>,
-    /// Calls that have looked for completions.
-    pub(crate) polls: AtomicU32,
-    /// Those in a row that have found none.
-    pub(crate) empty: AtomicU32,
+    /// Taken by the thread that waits for a completion event, and never waited for.
+    pub(crate) waiter: Mutex<Option<Waiter>>,
     pub(crate) bell: Bell,
     pub(crate) events: Arc<Events<AsyncEvent>>,
 }

@@ -5,11 +5,11 @@
 mod memory;
 mod request;
 mod shared;
+mod waiting;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec;
-use core::sync::atomic::{AtomicU32, Ordering};
 
 use hal::lock::{Guard, Mutex};
 use scif::NodeId;
@@ -34,6 +34,7 @@ use crate::state::{Cq, State};
 use crate::worker::Worker;
 use request::{create_qp, each, modify_qp};
 
+pub use self::waiting::WeakContext;
 pub use crate::events::AsyncEvent;
 pub use crate::memory::Backing;
 pub use verbs_abi::records::{QueryDeviceAnswer, QueryPortAnswer};
@@ -78,13 +79,18 @@ impl Context {
             events: events.clone(),
             armed: BTreeSet::new(),
             is_polled: false,
+            is_waiting: false,
+            waits: 0,
+            sleepers: 0,
+            sleeps_long: false,
+            polls: 0,
+            empty: 0,
             wakes_at: 0,
         };
         let shared = Arc::new(SharedContext {
             daemon: Mutex::new(daemon),
             state: Mutex::new(state),
-            polls: AtomicU32::new(0),
-            empty: AtomicU32::new(0),
+            waiter: Mutex::new(None),
             bell,
             events,
         });
@@ -164,8 +170,8 @@ impl Context {
         let left = state.engine.left;
         let is_early = left.until.is_some_and(|until| until < state.wakes_at);
         // While the program polls, it comes again by itself.
-        let is_left = (left.waits_for_room || left.is_busy) && !state.is_polled;
-        if is_early || is_left || core::mem::take(&mut state.engine.wants_links) {
+        let is_left = left.waits_for_room || left.is_busy || is_early;
+        if is_left && !state.is_polled || core::mem::take(&mut state.engine.wants_links) {
             self.shared.bell.ring();
         }
     }
@@ -173,6 +179,16 @@ impl Context {
     /// Moves on, after a call that may have made work.
     fn advance(&self, state: &mut State) {
         state.advance();
+        self.rouse(state);
+    }
+
+    /// Ends a call that has posted. `is_left`: it has left something to be done; so has a full
+    /// queue, whose acknowledgements may be there.
+    fn finish(&self, state: &mut State, is_left: bool) {
+        match is_left {
+            true => state.advance_once(),
+            false => state.tell(),
+        }
         self.rouse(state);
     }
 
@@ -273,31 +289,30 @@ impl Context {
         most: usize,
         mut sink: impl FnMut(WorkCompletion),
     ) -> Result<usize> {
-        self.shared.polls.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock();
+        state.polls = state.polls.wrapping_add(1);
         let mut count = take(&mut state, cq, most, &mut sink)?;
-        if count == 0 {
-            match state.is_polled {
-                true => state.advance_once(),
+        if count == 0 && !state.is_quiet() {
+            let is_polled = state.is_polled;
+            match is_polled && state.engine.take_messages() {
+                true => state.tell(),
+                false if is_polled => state.advance_once(),
                 false => state.advance(),
             }
             count = take(&mut state, cq, most, &mut sink)?;
             self.rouse(&mut state);
         }
+        state.empty = match count {
+            0 => state.empty.wrapping_add(1),
+            _ => 0,
+        };
+        let empty = state.empty;
         drop(state);
-        match count {
-            0 => self.rest(),
-            _ => self.shared.empty.store(0, Ordering::Relaxed),
-        }
-        Ok(count)
-    }
-
-    /// Gives way to others from time to time: they may have to run before there is something.
-    fn rest(&self) {
-        let empty = self.shared.empty.fetch_add(1, Ordering::Relaxed);
-        if empty >= EMPTY_POLLS && empty.is_multiple_of(MORE_POLLS) {
+        // Others may have to run before there is something.
+        if empty > EMPTY_POLLS && empty.is_multiple_of(MORE_POLLS) {
             hal::pause::yield_now();
         }
+        Ok(count)
     }
 
     /// Asks for an event at the next completion, or the next solicited one or error.
@@ -511,11 +526,12 @@ impl Context {
         requests: impl IntoIterator<Item = SendRequest>,
     ) -> (usize, Result<()>) {
         let mut state = self.lock();
+        let mut is_left = false;
         let posted = each(requests, |request| {
-            state.engine.core.post_send(number, request)
+            is_left |= state.engine.post_send(number, request)?;
+            Ok(())
         });
-        state.advance_once();
-        self.rouse(&mut state);
+        self.finish(&mut state, is_left || posted.1.is_err());
         posted
     }
 
@@ -526,11 +542,12 @@ impl Context {
         requests: impl IntoIterator<Item = ReceiveRequest>,
     ) -> (usize, Result<()>) {
         let mut state = self.lock();
+        let mut is_left = false;
         let posted = each(requests, |request| {
-            state.engine.core.post_recv(number, request)
+            is_left |= state.engine.post_recv(number, request)?;
+            Ok(())
         });
-        state.advance_once();
-        self.rouse(&mut state);
+        self.finish(&mut state, is_left);
         posted
     }
 }

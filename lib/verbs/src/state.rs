@@ -53,6 +53,18 @@ pub struct State {
     pub armed: BTreeSet<Id>,
     /// The program polls: the progress thread leaves the lanes alone.
     pub is_polled: bool,
+    /// A thread waits for a completion event and moves the lanes on.
+    pub is_waiting: bool,
+    /// Such waits that have begun.
+    pub waits: u32,
+    /// Further threads that wait for completion events.
+    pub sleepers: u32,
+    /// The progress thread relies on that one, and sleeps longer than a few milliseconds.
+    pub sleeps_long: bool,
+    /// Calls that have looked for completions.
+    pub polls: u32,
+    /// Those in a row that have found none.
+    pub empty: u32,
     /// When the progress thread will look again.
     pub wakes_at: u64,
 }
@@ -75,6 +87,12 @@ impl State {
         self.tell();
     }
 
+    /// Whether there is nothing to do now, as far as a few loads tell.
+    pub fn is_quiet(&mut self) -> bool {
+        let until = self.engine.left.until;
+        self.engine.is_quiet() && until.is_none_or(|until| self.time.now() < until)
+    }
+
     /// Moves connections in the making on.
     pub fn advance_links(&mut self) {
         let now = self.time.now();
@@ -82,7 +100,7 @@ impl State {
     }
 
     /// Tells of events.
-    fn tell(&mut self) {
+    pub fn tell(&mut self) {
         while let Some(event) = self.engine.next_event() {
             match event {
                 Event::Completion(cq) => {

@@ -33,8 +33,8 @@ pub struct Stream {
     is_dead: bool,
     /// The own windows: by the number that the peer knows, where they begin and their bytes.
     windows: BTreeMap<u64, (i64, u64)>,
-    /// The events of it that the progress thread's event queue reports.
-    pub watched: EventFlags,
+    /// The events of it that the event queues of those who watch report.
+    pub watched: [EventFlags; 2],
     /// Something waits for room.
     pub wants_room: bool,
 }
@@ -54,7 +54,7 @@ impl Stream {
             looks: true,
             is_dead: false,
             windows: BTreeMap::new(),
-            watched: EventFlags::empty(),
+            watched: [EventFlags::empty(); 2],
             wants_room: false,
         }
     }
@@ -87,6 +87,9 @@ impl Stream {
 
     /// Bytes that can be sent: those of a record, or none.
     pub fn room(&mut self) -> usize {
+        if self.outbox.is_empty() && !self.has_ended {
+            return MAX_RECORD;
+        }
         match self.flush() && !self.has_ended {
             true => MAX_RECORD,
             false => 0,
@@ -94,7 +97,17 @@ impl Stream {
     }
 
     /// Sends what there was no room for; whether [nothing is left](Self::is_flushed).
+    #[inline]
     pub fn flush(&mut self) -> bool {
+        if self.outbox.is_empty() {
+            self.wants_room = false;
+            return true;
+        }
+        self.flush_rest()
+    }
+
+    #[cold]
+    fn flush_rest(&mut self) -> bool {
         if !self.is_flushed() {
             // The error is the end, which is reported behind what has arrived.
             let sent = self.endpoint.send(&self.outbox, SendFlags::empty());
@@ -112,14 +125,29 @@ impl Stream {
     }
 
     /// Whether the peer may still take what is sent. [`available`](Self::available) does not look
-    /// for the end while a record is there.
+    /// for the end while what is wanted is there.
     pub fn may_send(&self) -> bool {
         !self.has_ended && !self.is_dead && self.endpoint.is_live()
     }
 
-    pub fn available(&mut self) -> Available {
+    /// Whether there is no sign of bytes that have not been looked for.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        !self.looks && !self.is_dead && !self.endpoint.may_be_readable()
+    }
+
+    /// The header of the next record, and how many bytes are there with it.
+    #[inline]
+    pub fn peek(&mut self) -> Option<([u8; HEADER_BYTES], usize)> {
+        let bytes = self.available(HEADER_BYTES).bytes;
+        let header = self.inbox.get(self.from..)?.first_chunk()?;
+        (bytes >= HEADER_BYTES).then_some((*header, bytes))
+    }
+
+    /// The bytes that have arrived. Looks for more if they are fewer than `wanted`.
+    pub fn available(&mut self, wanted: usize) -> Available {
         let bytes = self.to - self.from;
-        if bytes < MAX_RECORD
+        if bytes < wanted
             && !self.has_ended
             && (self.looks || self.is_dead || self.endpoint.may_be_readable())
         {
@@ -133,8 +161,10 @@ impl Stream {
 
     fn fill(&mut self) {
         self.looks = false;
-        self.inbox.copy_within(self.from..self.to, 0);
-        (self.from, self.to) = (0, self.to - self.from);
+        if self.from > 0 {
+            self.inbox.copy_within(self.from..self.to, 0);
+            (self.from, self.to) = (0, self.to - self.from);
+        }
         let Some(buffer) = self.inbox.get_mut(self.to..) else {
             return;
         };

@@ -8,7 +8,6 @@
 
 use alloc::sync::Weak;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use hal::event::{Queue, Ready};
@@ -47,8 +46,9 @@ pub struct Worker {
     device: Option<Fd>,
     /// When the daemon was told what the objects have done.
     reported_at: u64,
-    /// Polls of the program when the thread looked last.
+    /// Polls and waits of the program when the thread looked last.
     polls: u32,
+    waits: u32,
 }
 
 impl Worker {
@@ -63,6 +63,7 @@ impl Worker {
             device: Some(device),
             reported_at: 0,
             polls: 0,
+            waits: 0,
         })
     }
 
@@ -115,27 +116,37 @@ impl Worker {
         shared.bell.quiet(&self.bell);
         let mut state = shared.state.lock();
         state.time.distrust();
-        let polls = shared.polls.load(Ordering::Relaxed);
+        let polls = state.polls;
         let has_polled = core::mem::replace(&mut self.polls, polls) != polls;
-        state.is_polled = has_polled && state.armed.is_empty();
+        let has_begun = core::mem::replace(&mut self.waits, state.waits) != state.waits;
+        let has_waited = (has_begun || state.is_waiting) && state.sleepers == 0;
+        state.is_polled = has_polled && state.armed.is_empty() && !has_waited;
+        state.sleeps_long = has_waited && !has_begun;
+        if state.is_polled
+            && let Some(mut waiter) = shared.waiter.try_lock()
+            && let Some(waiter) = &mut *waiter
+        {
+            // Nothing is added to the event queue, so that nothing can fail.
+            let _ = waiter.watch(&mut state.engine, None);
+        }
         for stream in state.engine.lanes.streams() {
             stream.check();
         }
         state.advance_links();
-        self.watch(&mut state);
+        self.watch(&mut state, has_waited);
         state.advance();
         // Records may have found no room, or it may have come.
-        self.watch(&mut state);
+        self.watch(&mut state, has_waited);
         let now = state.time.now();
-        let limit = self.limit(&state, now);
+        let limit = self.limit(&state, now, has_waited);
         state.wakes_at = now.saturating_add(limit);
         drop(state);
         self.report(shared, now);
         limit
     }
 
-    fn limit(&self, state: &State, now: u64) -> u64 {
-        let longest = match state.is_polled {
+    fn limit(&self, state: &State, now: u64, has_waited: bool) -> u64 {
+        let longest = match state.is_polled || has_waited && !state.sleeps_long {
             true => LOOK_NS,
             false => LONGEST_NS,
         };
@@ -149,9 +160,9 @@ impl Worker {
     }
 
     /// Has the event queue report what the thread is to look at, and nothing else.
-    fn watch(&mut self, state: &mut State) {
+    fn watch(&mut self, state: &mut State, has_waited: bool) {
         let queue = &mut self.queue;
         let subscribe = |fd, flags| queue.subscribe(fd, flags, Source::Link);
-        state.engine.watch(subscribe, state.is_polled);
+        state.engine.watch(subscribe, state.is_polled || has_waited);
     }
 }

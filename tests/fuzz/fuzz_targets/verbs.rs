@@ -15,8 +15,8 @@ use verbs_core::demo::{BASE, Program};
 use verbs_core::host::{Host, LaneId};
 use verbs_core::keys::{Region, WindowType};
 use verbs_core::record::{
-    Address, Answer, AtomicCall, DatagramPiece, Fault, Grant, HEADER_BYTES, Marks, Piece, Ready,
-    Record, Refusal,
+    Ack, Address, Answer, AtomicCall, DatagramPiece, Fault, Grant, HEADER_BYTES, Marks, Piece,
+    Ready, Record, Refusal,
 };
 use verbs_core::srq::Xrc;
 use verbs_core::table::Id;
@@ -397,7 +397,18 @@ fn piece(input: &mut Unstructured<'_>, payload: u32) -> Result<Piece> {
         total: payload.wrapping_add(small(input)?),
         immediate: small(input)?,
         srq: small(input)?,
+        ack: match bool::arbitrary(input)? {
+            true => Some(ack(input)?),
+            false => None,
+        },
         payload,
+    })
+}
+
+fn ack(input: &mut Unstructured<'_>) -> Result<Ack> {
+    Ok(Ack {
+        taken: small(input)?,
+        limit: small(input)?,
     })
 }
 
@@ -435,7 +446,7 @@ fn record(input: &mut Unstructured<'_>, victim: &Victim) -> Result<Record> {
         ),
         1 => Record::Gone(address, small(input)?),
         2 => Record::Message(address, piece(input, payload)?),
-        3 => Record::Ack(address, small(input)?, small(input)?),
+        3 => Record::Ack(address, ack(input)?),
         4 => {
             let refusals = [
                 Refusal::NotReady,

@@ -63,7 +63,7 @@ impl Context {
     /// # Errors
     /// `Invalid`: the number is in use.
     pub fn open_datagram_lane(&mut self, lane: LaneId) -> Result<()> {
-        if self.objects.lanes.contains_key(&lane) {
+        if self.objects.lanes.contains(lane) {
             return Err(Error::Invalid);
         }
         self.objects.lanes.insert(lane, Lane::new(None));
@@ -75,7 +75,7 @@ impl Context {
     /// # Errors
     /// `NotFound`.
     pub fn set_lane_peer(&mut self, lane: LaneId, peer: LanePeer) -> Result<()> {
-        let lane = self.objects.lanes.get_mut(&lane).ok_or(Error::NotFound)?;
+        let lane = self.objects.lanes.get_mut(lane).ok_or(Error::NotFound)?;
         lane.peer = peer;
         Ok(())
     }
@@ -89,7 +89,7 @@ impl Context {
     /// `NotFound`: the lane.
     pub fn route(&mut self, destination: Destination, lane: Option<LaneId>) -> Result<()> {
         let route = match lane {
-            Some(lane) if !self.objects.lanes.contains_key(&lane) => return Err(Error::NotFound),
+            Some(lane) if !self.objects.lanes.contains(lane) => return Err(Error::NotFound),
             Some(lane) => Route::Lane(lane),
             None => Route::None,
         };
@@ -104,7 +104,7 @@ impl Context {
     /// # Errors
     /// `NotFound`: the queue pair. `Invalid`: its type, or no group. `NoMemory`.
     pub fn attach_multicast(&mut self, number: u32, gid: Gid, lid: u16) -> Result<()> {
-        let qp = self.qps.get(&number).ok_or(Error::NotFound)?;
+        let qp = self.qps.get(number).ok_or(Error::NotFound)?;
         let is_good = (FIRST_MULTICAST_LID..u16::MAX).contains(&lid);
         if qp.init.kind != QpType::Ud || !is_group(&gid) || !is_good {
             return Err(Error::Invalid);
@@ -153,14 +153,14 @@ impl Context {
     /// The lane's other datagrams wait behind it. A queue pair that has let one wait in vain is not
     /// waited for until it posts again.
     pub(super) fn holds(&mut self, id: LaneId, piece: &DatagramPiece, now: u64) -> bool {
-        let Some(lane) = self.objects.lanes.get_mut(&id) else {
+        let Some(lane) = self.objects.lanes.get_mut(id) else {
             return false;
         };
         let held_until = lane.held_until.take();
         if !piece.marks.contains(Marks::LAST) || piece.destination == MULTICAST_QPN {
             return false;
         }
-        let Some(qp) = self.qps.get_mut(&piece.destination) else {
+        let Some(qp) = self.qps.get_mut(piece.destination) else {
             return false;
         };
         if !qp.awaits_receive(&self.objects, piece.qkey) {
@@ -171,7 +171,7 @@ impl Context {
             qp.give_up_receive();
             return false;
         }
-        if let Some(lane) = self.objects.lanes.get_mut(&id) {
+        if let Some(lane) = self.objects.lanes.get_mut(id) {
             lane.held_until = Some(until);
         }
         true
@@ -184,7 +184,7 @@ impl Context {
         id: LaneId,
         piece: &DatagramPiece,
     ) {
-        let Some(lane) = self.objects.lanes.get_mut(&id) else {
+        let Some(lane) = self.objects.lanes.get_mut(id) else {
             return;
         };
         let slid = match lane.peer {
@@ -231,7 +231,7 @@ impl Context {
         from: &Arrived<'_>,
     ) -> bool {
         let objects = &mut self.objects;
-        let Some(qp) = self.qps.get_mut(&number) else {
+        let Some(qp) = self.qps.get_mut(number) else {
             return false;
         };
         let taken = qp.takes_datagram(objects, piece.qkey)

@@ -5,10 +5,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::Context;
+use super::posting::activate;
 use crate::host::{Host, LaneId, NotMoved, Place, Target};
 use crate::keys::KeyedRange;
 use crate::objects::{Event, Exposed, Known, Lane, Route, record_bytes};
-use crate::queue_pair::{Pause, known};
+use crate::queue_pair::{Pause, QueuePair, known};
 use crate::record::{Address, Answer, Broken, Grant, HEADER_BYTES, Record};
 use crate::table::Id;
 use crate::types::{Access, Error, Result};
@@ -64,23 +65,26 @@ impl Context {
         while let Some(key) = self.objects.stale.pop() {
             self.objects.withdraw(host, key);
         }
-        let mut next = self.objects.lanes.keys().next().copied();
+        let mut next = self.objects.lanes.next_from(0);
         while let Some(lane) = next {
             progress.is_busy |= self.receive(host, lane, now);
-            let held = self.objects.lanes.get(&lane).and_then(|of| of.held_until);
+            let held = self.objects.lanes.get(lane).and_then(|of| of.held_until);
             held.into_iter().for_each(|until| progress.wake_at(until));
-            next = self.lane_behind(lane);
+            next = self.objects.lanes.next_from(lane.0 + 1);
         }
         self.hand_over(host, now, &mut progress);
         self.fail_overrun();
         let is_blocked = |lane: &Lane| !lane.outbox.is_empty();
         let was_blocked = progress.waits_for_room && self.objects.lanes.values().any(is_blocked);
         let mut has_room = true;
-        let mut next = self.objects.lanes.keys().next().copied();
+        // After a call that has received something there is another one: until then a message may
+        // carry what is owed.
+        let acknowledges = !progress.is_busy;
+        let mut next = self.objects.lanes.next_from(0);
         while let Some(lane) = next {
-            let is_done = self.flush(host, lane) && host.flush(lane);
+            let is_done = self.flush(host, lane, acknowledges) && host.flush(lane);
             has_room &= is_done;
-            next = self.lane_behind(lane);
+            next = self.objects.lanes.next_from(lane.0 + 1);
         }
         // A request that has waited for records in front of it can go now.
         progress.is_busy |= was_blocked && has_room;
@@ -88,24 +92,22 @@ impl Context {
         progress
     }
 
-    fn lane_behind(&self, lane: LaneId) -> Option<LaneId> {
-        let behind = (lane.0.checked_add(1)?..).start;
-        let mut others = self.objects.lanes.range(LaneId(behind)..);
-        others.next().map(|(id, _)| *id)
+    /// Whether a peer is to be told something by the next call of [`progress`](Self::progress)
+    /// that finds nothing else to do.
+    pub fn owes(&self) -> bool {
+        self.objects.owed > 0
     }
 
     fn hand_over<H: Host>(&mut self, host: &mut H, now: u64, progress: &mut Progress) {
-        let mut from = 0;
-        while let Some(number) = self.active.range(from..).next().copied() {
-            from = number + 1;
-            let pause = match self.qps.get_mut(&number) {
-                Some(qp) => qp.advance(&mut self.objects, host, now),
-                None => Pause::Event,
+        let (qps, objects) = (&mut self.qps, &mut self.objects);
+        self.active.retain(|number| {
+            let Some(qp) = qps.get_mut(*number) else {
+                return false;
             };
-            match pause {
-                Pause::Event => {
-                    self.active.remove(&number);
-                }
+            match qp.advance(objects, host, Some(now)) {
+                Pause::Event => qp.is_active = false,
+                // The time is known.
+                Pause::Clock => {}
                 Pause::Room => progress.waits_for_room = true,
                 Pause::Until(until) => progress.wake_at(until),
                 Pause::RoomUntil(until) => {
@@ -113,24 +115,51 @@ impl Context {
                     progress.wake_at(until);
                 }
             }
-        }
+            qp.is_active
+        });
     }
 
     // ---- Sending records ----
 
-    /// Sends the records that wait; whether all were sent.
-    fn flush<H: Host>(&mut self, host: &mut H, id: LaneId) -> bool {
-        let Some(lane) = self.objects.lanes.get_mut(&id) else {
+    /// Sends the records that wait behind a call of the program; whether all were sent, also by the
+    /// host.
+    pub(super) fn send_records<H: Host>(&mut self, host: &mut H, lane: Option<LaneId>) -> bool {
+        let Some(id) = lane else {
+            return true;
+        };
+        let is_clear = |lane: &Lane| lane.outbox.is_empty() && !lane.is_urgent;
+        let is_clear = self.objects.lanes.get(id).is_none_or(is_clear);
+        (is_clear || self.flush(host, id, false)) && host.flush(id)
+    }
+
+    /// Sends the records that wait, acknowledgements among them if they are not to wait for a
+    /// message that carries them; whether all were sent.
+    fn flush<H: Host>(&mut self, host: &mut H, id: LaneId, acknowledges: bool) -> bool {
+        let Some(lane) = self.objects.lanes.get_mut(id) else {
             return true;
         };
         loop {
             if lane.outbox.is_empty() {
-                let Some(number) = lane.acks.pop_first() else {
+                if !acknowledges && !lane.is_urgent {
+                    return true;
+                }
+                let Some(number) = lane.acks.pop() else {
+                    lane.is_urgent = false;
                     return true;
                 };
-                if let Some(qp) = self.qps.get_mut(&number) {
-                    lane.outbox.push_back(qp.acknowledgement());
+                let qp = self.qps.get_mut(number).filter(|qp| qp.lane == Some(id));
+                let Some(qp) = qp else {
+                    continue;
+                };
+                qp.is_listed = false;
+                // A message may have carried it.
+                if qp.owes_ack {
+                    qp.owes_ack = false;
+                    self.objects.owed -= 1;
+                    let ack = Record::Ack(qp.address(), qp.acknowledgement());
+                    lane.outbox.push_back(ack);
                 }
+                continue;
             }
             if host.room(id) < HEADER_BYTES {
                 return lane.outbox.is_empty();
@@ -147,7 +176,11 @@ impl Context {
     /// Receives what has arrived on a lane; whether there was something.
     fn receive<H: Host>(&mut self, host: &mut H, lane: LaneId, now: u64) -> bool {
         for count in 0..RECORDS_AT_ONCE {
-            match self.receive_one(host, lane, now) {
+            let received = match self.receive_short(host, lane) {
+                Ok(false) => self.receive_one(host, lane, now),
+                received => received,
+            };
+            match received {
                 Ok(true) => {}
                 Ok(false) => return count > 0,
                 Err(over) => {
@@ -159,20 +192,73 @@ impl Context {
         true
     }
 
+    /// Receives a message by the [short way](QueuePair::take_short); whether it did.
+    fn receive_short<H: Host>(
+        &mut self,
+        host: &mut H,
+        id: LaneId,
+    ) -> core::result::Result<bool, Over> {
+        let is_usual = |lane: &Lane| lane.pending.is_none() && lane.outbox.is_empty();
+        if !self.objects.lanes.get(id).is_some_and(is_usual) {
+            return Ok(false);
+        }
+        let Some((header, bytes)) = host.peek(id) else {
+            return Ok(false);
+        };
+        let Some((address, piece)) = Record::decode_message(&header) else {
+            return Ok(false);
+        };
+        let qp = self.qps.get_mut(address.destination);
+        let Some(qp) = qp.filter(|qp| qp.is_for_us(id, &address)) else {
+            return Ok(false);
+        };
+        if bytes < record_bytes(piece.payload as usize) {
+            return Ok(false);
+        }
+        let is_taken = qp.take_short(&mut self.objects, host, id, &piece)?;
+        if is_taken && qp.has_work() {
+            activate(&mut self.active, qp);
+        }
+        self.fail_overrun();
+        Ok(is_taken)
+    }
+
+    /// Receives whole messages that are there, if that is all there is to do; whether there were
+    /// some. [`progress`](Self::progress) does what is left.
+    pub fn take_messages<H: Host>(&mut self, host: &mut H) -> bool {
+        let mut has_taken = false;
+        let mut next = self.objects.lanes.next_from(0);
+        while let Some(lane) = next {
+            for _ in 0..RECORDS_AT_ONCE {
+                match self.receive_short(host, lane) {
+                    Ok(true) => has_taken = true,
+                    Ok(false) => break,
+                    Err(_) => {
+                        self.lane_over(host, lane, false);
+                        break;
+                    }
+                }
+            }
+            next = self.objects.lanes.next_from(lane.0 + 1);
+        }
+        has_taken && self.active.is_empty()
+    }
+
     fn receive_one<H: Host>(
         &mut self,
         host: &mut H,
         id: LaneId,
         now: u64,
     ) -> core::result::Result<bool, Over> {
-        let Some(lane) = self.objects.lanes.get_mut(&id) else {
+        let Some(lane) = self.objects.lanes.get_mut(id) else {
             return Ok(false);
         };
+        let wanted = lane.pending.as_ref().map_or(HEADER_BYTES, payload_of);
         // Where nobody takes answers there is nothing to wait for.
         if lane.outbox.len() > MOST_WAITING && host.may_send(id) {
             return Ok(false);
         }
-        let available = host.available(id);
+        let available = host.available(id, wanted);
         let (record, bytes) = match lane.pending.take() {
             Some(record) => (record, available.bytes),
             None if available.bytes < HEADER_BYTES && available.has_ended => {
@@ -185,22 +271,22 @@ impl Context {
                 (Record::decode(&header)?, available.bytes - HEADER_BYTES)
             }
         };
-        let payload = match &record {
-            Record::Message(_, piece) => piece.payload as usize,
-            Record::Datagram(piece) => piece.payload as usize,
-            _ => 0,
-        };
+        let payload = payload_of(&record);
         if bytes < payload {
-            lane.pending = Some(record);
-            return match available.has_ended {
-                true => Err(Over::Ended),
-                false => Ok(false),
-            };
+            // More of it may be there.
+            let available = host.available(id, payload);
+            if available.bytes < payload {
+                lane.pending = Some(record);
+                return match available.has_ended {
+                    true => Err(Over::Ended),
+                    false => Ok(false),
+                };
+            }
         }
         if let Record::Datagram(piece) = &record
             && self.holds(id, piece, now)
         {
-            if let Some(lane) = self.objects.lanes.get_mut(&id) {
+            if let Some(lane) = self.objects.lanes.get_mut(id) {
                 lane.pending = Some(record);
             }
             return Ok(false);
@@ -220,7 +306,7 @@ impl Context {
             Record::Ready(address, _)
             | Record::Gone(address, _)
             | Record::Message(address, _)
-            | Record::Ack(address, ..)
+            | Record::Ack(address, _)
             | Record::Refused(address, ..)
             | Record::Error(address, _)
             | Record::Atomic(address, _)
@@ -238,7 +324,7 @@ impl Context {
                 return Ok(());
             }
             Record::Revoke(key) => {
-                if let Some(lane) = self.objects.lanes.get_mut(&id)
+                if let Some(lane) = self.objects.lanes.get_mut(id)
                     && let Some(Known::Given(_)) = lane.known.get(key)
                 {
                     lane.known.remove(key);
@@ -246,7 +332,7 @@ impl Context {
                 return Ok(());
             }
             Record::Bye => {
-                if let Some(lane) = self.objects.lanes.get_mut(&id) {
+                if let Some(lane) = self.objects.lanes.get_mut(id) {
                     lane.has_bye = true;
                 }
                 return Ok(());
@@ -264,7 +350,7 @@ impl Context {
         now: u64,
     ) -> core::result::Result<(), Over> {
         let objects = &mut self.objects;
-        let qp = self.qps.get_mut(&address.destination);
+        let qp = self.qps.get_mut(address.destination);
         let mut qp = qp.filter(|qp| match record {
             Record::Ready(..) => qp.is_connected_to(id, &address),
             Record::Gone(_, generation) => {
@@ -281,9 +367,7 @@ impl Context {
             }
             (Record::Ready(_, ready), Some(qp)) => qp.meet(objects, *ready),
             (Record::Gone(..), Some(qp)) => qp.peer_gone(objects),
-            (Record::Ack(_, taken, limit), Some(qp)) => {
-                qp.acknowledged(objects, *taken, *limit)?;
-            }
+            (Record::Ack(_, ack), Some(qp)) => qp.acknowledged(objects, *ack)?,
             (Record::Refused(_, number, refusal), Some(qp)) => {
                 qp.refused(objects, *number, *refusal, now)?;
             }
@@ -295,7 +379,7 @@ impl Context {
             _ => {}
         }
         if let Some(qp) = qp.filter(|qp| qp.has_work()) {
-            self.active.insert(qp.number);
+            activate(&mut self.active, qp);
         }
         self.fail_overrun();
         Ok(())
@@ -329,11 +413,11 @@ impl Context {
     /// The peer of a lane wants to use a key. It reaches memory by a queue pair that is connected
     /// to one of its own, and not by a lane alone, which anybody can make.
     fn expose<H: Host>(&mut self, host: &mut H, id: LaneId, key: u32) {
-        let Some(lane) = self.objects.lanes.get(&id) else {
+        let Some(lane) = self.objects.lanes.get(id) else {
             return;
         };
-        let mut qps = self.qps.values();
-        let is_connected = qps.any(|qp| qp.lane == Some(id) && qp.is_receiving());
+        let is_its = |qp: &QueuePair| qp.lane == Some(id) && qp.is_receiving();
+        let is_connected = self.qps.values().any(is_its);
         let reach = self.objects.keys.reach(key).filter(|_| is_connected);
         let answer = match reach.filter(|reach| Some(reach.pd) == lane.pd) {
             None => Answer::Denied,
@@ -382,14 +466,14 @@ impl Context {
         let window = window?;
         self.objects.stamp += 1;
         let stamp = self.objects.stamp;
-        let lane = self.objects.lanes.get_mut(&id).ok_or(NotMoved::Ended)?;
+        let lane = self.objects.lanes.get_mut(id).ok_or(NotMoved::Ended)?;
         lane.exposed.insert(key, Exposed { window, stamp });
         Ok(window)
     }
 
     /// The peer of a lane has answered.
     fn granted(&mut self, id: LaneId, key: u32, answer: Answer) {
-        let Some(lane) = self.objects.lanes.get_mut(&id) else {
+        let Some(lane) = self.objects.lanes.get_mut(id) else {
             return;
         };
         let Some(entry) = lane.known.get_mut(&key) else {
@@ -397,9 +481,10 @@ impl Context {
             return;
         };
         *entry = known(answer);
-        let waiting = self.qps.values().filter(|qp| qp.lane == Some(id));
-        let waiting = waiting.filter(|qp| qp.has_work());
-        self.active.extend(waiting.map(|qp| qp.number));
+        let waiting = self.qps.values_mut().filter(|qp| qp.lane == Some(id));
+        for qp in waiting.filter(|qp| qp.has_work()) {
+            activate(&mut self.active, qp);
+        }
     }
 
     // ---- The end of a lane ----
@@ -409,7 +494,7 @@ impl Context {
     /// # Errors
     /// `NotFound`.
     pub fn end_lane<H: Host>(&mut self, host: &mut H, id: LaneId) -> Result<()> {
-        if !self.objects.lanes.contains_key(&id) {
+        if !self.objects.lanes.contains(id) {
             return Err(Error::NotFound);
         }
         self.lane_over(host, id, true);
@@ -417,7 +502,7 @@ impl Context {
     }
 
     fn lane_over<H: Host>(&mut self, host: &mut H, id: LaneId, has_ended: bool) {
-        let Some(lane) = self.objects.lanes.remove(&id) else {
+        let Some(lane) = self.objects.lanes.remove(id) else {
             return;
         };
         let Lane {
@@ -433,7 +518,7 @@ impl Context {
         for qp in self.qps.values_mut() {
             if qp.lane == Some(id) {
                 qp.lane_over(&mut self.objects, by_will);
-                self.active.insert(qp.number);
+                activate(&mut self.active, qp);
             }
         }
         self.fail_overrun();
@@ -444,6 +529,15 @@ impl Context {
             .routes
             .retain(|_, route| *route != Route::Lane(id));
         self.objects.events.push_back(Event::LaneOver(id));
+    }
+}
+
+/// Bytes of a record behind its header.
+fn payload_of(record: &Record) -> usize {
+    match record {
+        Record::Message(_, piece) => piece.payload as usize,
+        Record::Datagram(piece) => piece.payload as usize,
+        _ => 0,
     }
 }
 

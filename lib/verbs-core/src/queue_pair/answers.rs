@@ -1,17 +1,17 @@
 //! Records about the peer's state, and its answers to what it was sent.
 
+use super::requester::Step;
 use super::{Peer, QueuePair, Send, Stage, is_before};
 use crate::objects::Objects;
-use crate::record::{Broken, Ready, Refusal};
+use crate::record::{Ack, Broken, Ready, Refusal};
 use crate::types::WcStatus;
 
 impl QueuePair {
-    /// The peer has taken all messages before a number, and has receives for those before a limit.
+    /// The peer has taken messages, and has receives for more.
     pub fn acknowledged(
         &mut self,
         objects: &mut Objects,
-        taken: u32,
-        limit: u32,
+        Ack { taken, limit }: Ack,
     ) -> Result<(), Broken> {
         self.take_over(taken)?;
         if let Peer::Ready(ready) = &mut self.peer {
@@ -48,7 +48,7 @@ impl QueuePair {
             && self
                 .sends
                 .get(self.cursor)
-                .is_none_or(|send| send.moved == 0)
+                .is_none_or(|send| send.way.moved == 0)
         {
             return Err(Broken);
         }
@@ -57,9 +57,9 @@ impl QueuePair {
             return Ok(());
         };
         // The oldest message that was not taken; it may be under way.
-        let is_it = |send: &Send| match send.stage {
+        let is_it = |Send { way, .. }: &Send| match way.stage {
             Stage::Sent(of) => of == number,
-            Stage::Waiting => send.moved > 0 || send.is_written,
+            Stage::Waiting => way.moved > 0 || way.is_written,
             Stage::Done(_) => false,
         };
         let Some(at) = self.sends.iter().position(is_it) else {
@@ -67,21 +67,23 @@ impl QueuePair {
         };
         self.cursor = at;
         self.sent = number;
-        for send in self.sends.range_mut(at..) {
-            if !matches!(send.stage, Stage::Done(_)) {
-                send.stage = Stage::Waiting;
-                (send.moved, send.is_written) = (0, false);
+        for Send { way, .. } in self.sends.range_mut(at..) {
+            if !matches!(way.stage, Stage::Done(_)) {
+                way.stage = Stage::Waiting;
+                (way.moved, way.is_written) = (0, false);
             }
         }
         match refusal {
             Refusal::NotReady => {
-                self.not_ready(now, &ready, true);
+                if let Step::Over(status) = self.not_ready(now, &ready, true) {
+                    self.set_over(status);
+                }
             }
             Refusal::TooLong | Refusal::NoQueue => {
-                self.finish(WcStatus::RemInvReqErr);
+                self.finish_current(WcStatus::RemInvReqErr);
             }
             Refusal::Unusable => {
-                self.finish(WcStatus::RemOpErr);
+                self.finish_current(WcStatus::RemOpErr);
             }
         }
         self.complete_sends(objects);
@@ -92,10 +94,10 @@ impl QueuePair {
     pub fn peer_gone(&mut self, objects: &mut Objects) {
         self.peer = Peer::Gone;
         self.return_incoming(objects);
-        let is_under_way = self.sends.front().is_some_and(|send| send.has_begun);
+        let is_under_way = self.sends.front().is_some_and(|send| send.way.has_begun);
         if is_under_way && self.is_reliable() {
             self.cursor = 0;
-            self.finish(WcStatus::RetryExcErr);
+            self.finish_current(WcStatus::RetryExcErr);
             self.complete_sends(objects);
         }
     }

@@ -41,7 +41,7 @@ impl QueuePair {
         &mut self,
         objects: &mut Objects,
         host: &mut H,
-        now: u64,
+        now: Option<u64>,
     ) -> Step {
         let Some(send) = self.sends.get(self.cursor) else {
             return Step::Next;
@@ -53,7 +53,7 @@ impl QueuePair {
             lid: send.to.lid,
             qpn: send.request.datagram.qpn & QPN_MASK,
         };
-        let is_new = send.moved == 0;
+        let is_new = send.way.moved == 0;
         let step = match objects.routes.get(&destination).copied() {
             Some(Route::Lane(lane)) => self.send_datagram(objects, host, now, lane),
             // The lane of its first piece has ended.
@@ -66,7 +66,7 @@ impl QueuePair {
                 self.wait_for_peer(now)
             }
         };
-        if matches!(step, Step::Next) {
+        if !matches!(step, Step::Stay(_)) {
             self.release_lanes(objects);
             // The next one asks again.
             let route = objects.routes.get(&destination);
@@ -81,25 +81,28 @@ impl QueuePair {
         &mut self,
         objects: &mut Objects,
         host: &mut H,
-        now: u64,
+        now: Option<u64>,
         id: LaneId,
     ) -> Step {
         loop {
             let Some(send) = self.sends.get(self.cursor) else {
                 return Step::Next;
             };
-            let Some(lane) = objects.lanes.get_mut(&id) else {
+            let Some(lane) = objects.lanes.get_mut(id) else {
                 return self.finish(WcStatus::Success);
             };
             let is_own = lane.sender == Some(self.number);
-            if send.moved > 0 && !is_own {
+            if send.way.moved > 0 && !is_own {
                 // Another lane than that of its first piece.
                 return self.finish(WcStatus::Success);
             }
-            let (moved, total) = (send.moved, send.request.data.len());
+            let (moved, total) = (send.way.moved, send.request.data.len());
             let rest = (total - moved).min(MAX_PAYLOAD as u64) as usize;
             let is_free = lane.outbox.is_empty() && (is_own || lane.sender.is_none());
             if !is_free || host.room(id) < record_bytes(rest) {
+                let Some(now) = now else {
+                    return Step::Stay(Pause::Clock);
+                };
                 let since = *lane.full_since.get_or_insert(now);
                 let until = since.saturating_add(UNRELIABLE_TIMEOUT_NS);
                 // Its peer does not run: nobody waits for that with each datagram.
@@ -135,7 +138,7 @@ impl QueuePair {
                 }
             }
             if let Some(send) = self.current() {
-                (send.moved, send.has_begun) = (moved + rest as u64, true);
+                (send.way.moved, send.way.has_begun) = (moved + rest as u64, true);
             }
             if is_last {
                 return self.finish(WcStatus::Success);
@@ -144,11 +147,9 @@ impl QueuePair {
     }
 
     fn datagram_piece(&self, send: &Send, rest: usize, is_last: bool) -> DatagramPiece {
-        let Send {
-            request, to, moved, ..
-        } = send;
+        let Send { request, to, way } = send;
         let mut marks = Marks::empty();
-        marks.set(Marks::FIRST, *moved == 0);
+        marks.set(Marks::FIRST, way.moved == 0);
         marks.set(Marks::LAST, is_last);
         let is_solicited = request.flags.contains(SendFlags::SOLICITED);
         marks.set(Marks::SOLICITED, is_solicited);

@@ -108,11 +108,8 @@ impl QueuePair {
         if request.opcode.is_atomic() && !request.remote.address.is_multiple_of(8) {
             return Err(self.wrong(objects, work.lane, Fault::Request));
         }
-        let Some(send) = self.current() else {
-            return Ok(());
-        };
-        send.has_begun = true;
-        if send.is_asked {
+        work.way.has_begun = true;
+        if work.way.is_asked {
             return Err(Step::Stay(Pause::Event));
         }
         let Work { lane, places, .. } = work;
@@ -145,23 +142,20 @@ impl QueuePair {
             // Records that arrived before the end are still received; then everything fails. Who
             // was only interrupted comes again.
             Err(NotMoved::Ended) => {
-                let until = work.now.saturating_add(INTERRUPTED_NS);
-                Err(Step::Stay(Pause::Until(until)))
+                let until = |now: u64| Pause::Until(now.saturating_add(INTERRUPTED_NS));
+                Err(Step::Stay(work.now.map_or(Pause::Clock, until)))
             }
         }
     }
 
     /// The peer's window is not there: the peer has taken the key back, or needed room for other
     /// windows. It is asked which.
-    fn missed(&mut self, objects: &mut Objects, work: &Work<'_>) -> Step {
-        let Some(send) = self.current() else {
-            return Step::Next;
-        };
-        send.misses += 1;
-        if send.misses > MOST_MISSES {
+    fn missed(&mut self, objects: &mut Objects, work: &mut Work<'_>) -> Step {
+        work.way.misses += 1;
+        if work.way.misses > MOST_MISSES {
             return self.undeliverable(WcStatus::RemOpErr);
         }
-        if let Some(lane) = objects.lanes.get_mut(&work.lane) {
+        if let Some(lane) = objects.lanes.get_mut(work.lane) {
             lane.known.remove(&work.request.remote.key);
         }
         match self.grant(objects, work) {
@@ -171,16 +165,14 @@ impl QueuePair {
     }
 
     /// The lane's bus has no atomic operations: has the peer do this one.
-    fn ask(&mut self, objects: &mut Objects, work: &Work<'_>) -> Step {
+    fn ask(&mut self, objects: &mut Objects, work: &mut Work<'_>) -> Step {
         let call = AtomicCall {
             operation: operation(work.request),
             address: work.request.remote.address,
             key: work.request.remote.key,
         };
         objects.tell(work.lane, Record::Atomic(self.address(), call));
-        if let Some(send) = self.current() {
-            send.is_asked = true;
-        }
+        work.way.is_asked = true;
         Step::Stay(Pause::Event)
     }
 
@@ -192,10 +184,10 @@ impl QueuePair {
         result: Result<u64, Fault>,
     ) -> Result<(), Broken> {
         let pd = self.init.pd;
-        let Some(send) = self.current().filter(|send| send.is_asked) else {
+        let Some(send) = self.current().filter(|send| send.way.is_asked) else {
             return Err(Broken);
         };
-        send.is_asked = false;
+        send.way.is_asked = false;
         let status = match (result, &send.request.data) {
             (Ok(before), Data::Segments(segments)) => {
                 let mut places = take(&mut objects.places);
@@ -212,7 +204,7 @@ impl QueuePair {
             (Err(Fault::Access), _) => WcStatus::RemAccessErr,
             (Err(Fault::Request), _) => WcStatus::RemInvReqErr,
         };
-        self.finish(status);
+        self.finish_current(status);
         self.complete_sends(objects);
         Ok(())
     }
@@ -225,7 +217,7 @@ impl QueuePair {
         lane: LaneId,
         call: &AtomicCall,
     ) {
-        let domain = objects.lanes.get(&lane).and_then(|lane| lane.pd);
+        let domain = objects.lanes.get(lane).and_then(|lane| lane.pd);
         let reach = objects.keys.reach(call.key).filter(|reach| {
             let access = reach.access & self.attributes.access;
             Some(reach.pd) == domain
@@ -252,7 +244,7 @@ impl QueuePair {
     fn grant(&mut self, objects: &mut Objects, work: &Work<'_>) -> Result<Grant, Step> {
         let key = work.request.remote.key;
         let wait = Err(Step::Stay(Pause::Event));
-        let Some(lane) = objects.lanes.get_mut(&work.lane) else {
+        let Some(lane) = objects.lanes.get_mut(work.lane) else {
             return wait;
         };
         match lane.known.get(&key).copied() {

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::mem::take;
 
-use super::{Peer, QueuePair, Rnr, Send, Stage, is_before};
+use super::{Ended, Peer, QueuePair, Rnr, Send, Stage, Way, is_before};
 use crate::host::{Host, LaneId, Place, Source};
 use crate::objects::{Objects, record_bytes};
 use crate::record::{MAX_PAYLOAD, Marks, Piece, Ready, Record};
@@ -24,31 +24,41 @@ pub(crate) enum Pause {
     Until(u64),
     /// Room on the lane, until this time.
     RoomUntil(u64),
+    /// A call that knows the time.
+    Clock,
 }
 
 /// The result of a step of a send.
 pub(super) enum Step {
-    /// It was handed over, or is over.
+    /// It was handed over.
     Next,
+    /// It is over.
+    Over(WcStatus),
     /// It waits.
     Stay(Pause),
 }
 
 impl QueuePair {
     /// Hands over what can be handed over now.
-    pub fn advance<H: Host>(&mut self, objects: &mut Objects, host: &mut H, now: u64) -> Pause {
+    /// `now`: the time, if the caller knows it.
+    pub fn advance<H: Host>(
+        &mut self,
+        objects: &mut Objects,
+        host: &mut H,
+        now: Option<u64>,
+    ) -> Pause {
         loop {
             self.complete_sends(objects);
             let Some(send) = self.sends.get(self.cursor) else {
                 return Pause::Event;
             };
-            if send.stage != Stage::Waiting {
+            if send.way.stage != Stage::Waiting {
                 self.cursor += 1;
                 continue;
             }
             let may_begin = match self.state {
                 QpState::Rts => true,
-                QpState::Sqd => send.has_begun,
+                QpState::Sqd => send.way.has_begun,
                 _ => false,
             };
             if !may_begin || self.is_failing {
@@ -56,6 +66,7 @@ impl QueuePair {
             }
             match self.step(objects, host, now) {
                 Step::Next => self.cursor += 1,
+                Step::Over(status) => self.set_over(status),
                 Step::Stay(pause) => return pause,
             }
         }
@@ -64,16 +75,15 @@ impl QueuePair {
     /// Completes the sends that are over, in order.
     pub(super) fn complete_sends(&mut self, objects: &mut Objects) {
         while let Some(front) = self.sends.front() {
-            let status = match front.stage {
+            let status = match front.way.stage {
                 Stage::Done(status) => status,
                 Stage::Sent(number) if is_before(number, self.acked) => WcStatus::Success,
                 Stage::Sent(_) | Stage::Waiting => break,
             };
-            let Some(send) = self.sends.pop_front() else {
-                break;
-            };
+            let ended = Ended::of(&front.request);
+            self.sends.pop_front();
             self.cursor = self.cursor.saturating_sub(1);
-            self.complete_send(objects, &send.request, status);
+            self.complete_send(objects, ended, status);
             if status != WcStatus::Success {
                 self.is_failing = false;
                 self.fail(objects);
@@ -96,10 +106,20 @@ impl QueuePair {
     pub(super) fn finish(&mut self, status: WcStatus) -> Step {
         self.is_failing |= status != WcStatus::Success;
         self.peer_deadline = None;
+        Step::Over(status)
+    }
+
+    /// The same for a caller that is not moving it on.
+    pub(super) fn finish_current(&mut self, status: WcStatus) {
+        self.finish(status);
+        self.set_over(status);
+    }
+
+    /// Notes that the send under way is over.
+    pub(super) fn set_over(&mut self, status: WcStatus) {
         if let Some(send) = self.sends.get_mut(self.cursor) {
-            send.stage = Stage::Done(status);
+            send.way.stage = Stage::Done(status);
         }
-        Step::Next
     }
 
     /// The send under way cannot be delivered: that is an error where it would be noticed.
@@ -111,7 +131,7 @@ impl QueuePair {
     }
 
     /// Moves the send at the cursor on.
-    fn step<H: Host>(&mut self, objects: &mut Objects, host: &mut H, now: u64) -> Step {
+    fn step<H: Host>(&mut self, objects: &mut Objects, host: &mut H, now: Option<u64>) -> Step {
         // Requests that concern the own memory alone need no peer.
         if let Some(step) = self.change_keys(objects, host) {
             return step;
@@ -128,38 +148,51 @@ impl QueuePair {
             (Peer::Gone, _) => return self.undeliverable(WcStatus::RetryExcErr),
             _ => return self.wait_for_peer(now),
         };
-        // A borrow of the queue pair's own request while the queue pair changes: it is put back.
-        let Some(send) = self.sends.get_mut(self.cursor) else {
-            return Step::Next;
-        };
-        let empty = SendRequest::new(0, Opcode::Send, Vec::new());
-        let request = core::mem::replace(&mut send.request, empty);
+        // The queue is put back: one of its requests is borrowed while the queue pair changes.
+        let mut sends = take(&mut self.sends);
         let mut places = take(&mut objects.places);
-        let mut work = Work {
-            request: &request,
-            ready,
-            lane,
-            now,
-            places: &mut places,
-        };
-        let step = match request.opcode.takes_receive() {
-            true => self.message(objects, host, now, &mut work),
-            false => match self.one_sided(objects, host, &mut work) {
-                Ok(()) => self.finish(WcStatus::Success),
-                Err(step) => step,
-            },
+        let step = match sends.get_mut(self.cursor) {
+            None => Step::Stay(Pause::Event),
+            Some(Send { request, way, .. }) => {
+                let mut work = Work {
+                    request,
+                    way,
+                    ready,
+                    lane,
+                    now,
+                    places: &mut places,
+                };
+                self.hand_over(objects, host, &mut work)
+            }
         };
         places.clear();
         objects.places = places;
-        if let Some(send) = self.sends.get_mut(self.cursor) {
-            send.request = request;
-        }
+        self.sends = sends;
         step
+    }
+
+    fn hand_over<H: Host>(
+        &mut self,
+        objects: &mut Objects,
+        host: &mut H,
+        work: &mut Work<'_>,
+    ) -> Step {
+        if work.request.opcode.takes_receive() {
+            return self.message(objects, host, work.now, work);
+        }
+        match self.one_sided(objects, host, work) {
+            Ok(()) => self.finish(WcStatus::Success),
+            Err(step) => step,
+        }
     }
 
     /// Whether the keys of the next send, of which nothing was handed over, are good.
     fn may_use_own(&self, objects: &mut Objects) -> bool {
-        let Some(send) = self.sends.get(self.cursor).filter(|send| send.moved == 0) else {
+        let Some(send) = self
+            .sends
+            .get(self.cursor)
+            .filter(|send| send.way.moved == 0)
+        else {
             return true;
         };
         let request = &send.request;
@@ -175,7 +208,10 @@ impl QueuePair {
         resolved.is_ok()
     }
 
-    pub(super) fn wait_for_peer(&mut self, now: u64) -> Step {
+    pub(super) fn wait_for_peer(&mut self, now: Option<u64>) -> Step {
+        let Some(now) = now else {
+            return Step::Stay(Pause::Clock);
+        };
         let timeout = match self.is_reliable() {
             true => self.attributes.response_timeout(),
             false => Some(UNRELIABLE_TIMEOUT_NS),
@@ -202,13 +238,10 @@ impl QueuePair {
         &mut self,
         objects: &mut Objects,
         host: &mut H,
-        now: u64,
+        now: Option<u64>,
         work: &mut Work<'_>,
     ) -> Step {
-        let (mut moved, is_written) = match self.current() {
-            Some(send) => (send.moved, send.is_written),
-            None => return Step::Next,
-        };
+        let mut moved = work.way.moved;
         let is_new = moved == 0;
         let total = work.request.data.len();
         if is_new
@@ -218,20 +251,18 @@ impl QueuePair {
             return step;
         }
         let is_write = work.request.opcode == Opcode::RdmaWriteWithImm;
-        if is_write && !is_written {
+        if is_write && !work.way.is_written {
             if let Err(step) = self.one_sided(objects, host, work) {
                 return step;
             }
-            if let Some(send) = self.current() {
-                send.is_written = true;
-            }
+            work.way.is_written = true;
         }
         loop {
             let rest = match is_write {
                 true => 0,
                 false => (total - moved).min(MAX_PAYLOAD as u64) as usize,
             };
-            let is_clear = match objects.lanes.get(&work.lane) {
+            let is_clear = match objects.lanes.get(work.lane) {
                 Some(lane) => lane.outbox.is_empty(),
                 None => false,
             };
@@ -239,7 +270,17 @@ impl QueuePair {
                 return Step::Stay(Pause::Room);
             }
             let is_last = is_write || moved + rest as u64 == total;
-            let piece = self.piece(work.request, moved, rest, is_last);
+            let ack = match self.init.kind {
+                QpType::Rc => {
+                    self.settle_ack(objects);
+                    Some(self.acknowledgement())
+                }
+                _ => None,
+            };
+            let piece = Piece {
+                ack,
+                ..self.piece(work.request, moved, rest, is_last)
+            };
             let record = Record::Message(self.address(), piece).encode();
             match &work.request.data {
                 Data::Inline(bytes) if !is_write => {
@@ -262,9 +303,7 @@ impl QueuePair {
                 _ => host.send(work.lane, &record, Source::Bytes(&[])),
             }
             moved += rest as u64;
-            if let Some(send) = self.current() {
-                (send.moved, send.has_begun) = (moved, true);
-            }
+            (work.way.moved, work.way.has_begun) = (moved, true);
             if is_last {
                 break;
             }
@@ -275,9 +314,7 @@ impl QueuePair {
         }
         let number = self.sent;
         self.sent = number.wrapping_add(1);
-        if let Some(send) = self.current() {
-            send.stage = Stage::Sent(number);
-        }
+        work.way.stage = Stage::Sent(number);
         Step::Next
     }
 
@@ -299,13 +336,20 @@ impl QueuePair {
             total: request.data.len() as u32,
             immediate: request.immediate,
             srq: request.remote_srq,
+            ack: None,
             payload: rest as u32,
         }
     }
 
     /// Whether the peer has a receive for the next message, as far as this end knows.
-    fn wait_for_receive(&mut self, now: u64, ready: &Ready) -> Result<(), Step> {
+    fn wait_for_receive(&mut self, now: Option<u64>, ready: &Ready) -> Result<(), Step> {
         let has_room = ready.is_shared || is_before(self.sent, ready.limit);
+        if has_room && self.rnr.is_none() {
+            return Ok(());
+        }
+        let Some(now) = now else {
+            return Err(Step::Stay(Pause::Clock));
+        };
         match self.rnr {
             Some(rnr) if rnr.is_refused && now < rnr.until => {
                 Err(Step::Stay(Pause::Until(rnr.until)))
@@ -336,8 +380,10 @@ impl QueuePair {
 /// A send that is being handed over.
 pub(super) struct Work<'a> {
     pub request: &'a SendRequest,
+    pub way: &'a mut Way,
     pub ready: Ready,
     pub lane: LaneId,
-    pub now: u64,
+    /// The time, if it is known.
+    pub now: Option<u64>,
     pub places: &'a mut Vec<Place>,
 }

@@ -5,7 +5,7 @@ use core::mem::take;
 use super::{Incoming, Peer, Pool, QueuePair};
 use crate::host::{Host, LaneId, Target};
 use crate::objects::{Objects, Subject};
-use crate::record::{Address, Broken, Fault, Marks, Piece, Record, Refusal};
+use crate::record::{Ack, Address, Broken, Fault, Marks, Piece, Record, Refusal};
 use crate::table::Id;
 use crate::types::{EventType, WcFlags, WcOpcode, WcStatus};
 use crate::work::{ReceiveRequest, WorkCompletion, total};
@@ -37,7 +37,11 @@ impl QueuePair {
         lane: LaneId,
         piece: &Piece,
     ) -> Result<(), Broken> {
-        let taken = self.take_piece(objects, host, lane, piece)?;
+        if let Some(ack) = piece.ack.filter(|_| self.is_reliable()) {
+            self.acknowledged(objects, ack)?;
+        }
+        // What was acknowledged may have completed a failed request behind it.
+        let taken = self.is_receiving() && self.take_piece(objects, host, lane, piece)?;
         if !taken {
             host.receive(lane, Target::Nowhere(piece.payload as usize));
         }
@@ -234,9 +238,7 @@ impl QueuePair {
         let refused = Record::Refused(self.address(), self.expected, refusal);
         objects.tell(lane, refused);
         // The refusal says what was taken before.
-        if let Some(lane) = objects.lanes.get_mut(&lane) {
-            lane.acks.remove(&self.number);
-        }
+        self.settle_ack(objects);
     }
 
     /// A message is there.
@@ -253,42 +255,68 @@ impl QueuePair {
             }
             objects.withdraw(host, key);
         }
+        self.complete_message(objects, incoming.pool, incoming.receive.id, piece);
+    }
+
+    /// The receive `id` has got a message.
+    pub(super) fn complete_message(
+        &mut self,
+        objects: &mut Objects,
+        pool: Pool,
+        id: u64,
+        piece: &Piece,
+    ) {
         self.expected = self.expected.wrapping_add(1);
         self.owe_ack(objects);
-        let is_written = piece.marks.contains(Marks::WRITTEN);
+        let marks = piece.marks;
         let mut flags = WcFlags::empty();
-        flags.set(WcFlags::WITH_IMM, piece.marks.contains(Marks::IMMEDIATE));
-        flags.set(WcFlags::WITH_INV, invalidates);
-        let opcode = match is_written {
+        flags.set(WcFlags::WITH_IMM, marks.contains(Marks::IMMEDIATE));
+        flags.set(WcFlags::WITH_INV, marks.contains(Marks::INVALIDATE));
+        let opcode = match marks.contains(Marks::WRITTEN) {
             true => WcOpcode::RecvRdmaWithImm,
             false => WcOpcode::Recv,
         };
-        let id = incoming.receive.id;
         let completion = WorkCompletion {
-            byte_len: incoming.total,
+            byte_len: piece.total,
             immediate: piece.immediate,
             src_qp: self.attributes.dest_qpn,
             flags,
             ..WorkCompletion::new(id, self.number, opcode, WcStatus::Success)
         };
         let is_solicited = piece.marks.contains(Marks::SOLICITED);
-        self.count_receive(incoming.total);
-        let slots = self.receive_slot(incoming.pool);
-        objects.complete(incoming.pool.cq, completion, slots, is_solicited);
+        self.count_receive(piece.total);
+        let slots = self.receive_slot(pool);
+        objects.complete(pool.cq, completion, slots, is_solicited);
     }
 
-    /// Has the peer told what was taken, when there is room.
+    /// Has the peer told what was taken, by the next message or by a record of its own. A peer that
+    /// has not introduced itself would not take it.
     pub fn owe_ack(&mut self, objects: &mut Objects) {
-        let lane = self.lane.filter(|_| self.is_reliable());
-        if let Some(lane) = lane.and_then(|lane| objects.lanes.get_mut(&lane)) {
-            lane.acks.insert(self.number);
+        if self.owes_ack || !self.is_reliable() || !matches!(self.peer, Peer::Ready(_)) {
+            return;
+        }
+        if let Some(lane) = self.lane.and_then(|lane| objects.lanes.get_mut(lane)) {
+            if !self.is_listed {
+                lane.acks.push(self.number);
+            }
+            (self.owes_ack, self.is_listed) = (true, true);
+            objects.owed += 1;
         }
     }
 
-    /// The record that tells it.
-    pub fn acknowledgement(&mut self) -> Record {
+    /// The peer is told, or not any more; whether it was to be told. It stays in the list.
+    pub fn settle_ack(&mut self, objects: &mut Objects) -> bool {
+        objects.owed -= usize::from(self.owes_ack);
+        take(&mut self.owes_ack)
+    }
+
+    /// What it is told.
+    pub fn acknowledgement(&mut self) -> Ack {
         self.published = self.limit();
-        Record::Ack(self.address(), self.expected, self.published)
+        Ack {
+            taken: self.expected,
+            limit: self.published,
+        }
     }
 
     /// The peer has found its own request wrong.

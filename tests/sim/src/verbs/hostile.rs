@@ -3,7 +3,7 @@
 
 use verbs_core::host::{Host, Source};
 use verbs_core::record::{
-    Address, Answer, Fault as Wrong, Grant, Marks, Piece, Ready, Record, Refusal,
+    Ack, Address, Answer, Fault as Wrong, Grant, Marks, Piece, Ready, Record, Refusal,
 };
 use verbs_core::types::Access;
 
@@ -37,6 +37,10 @@ impl World {
             0 => rng.number() as u32,
             1 => u32::MAX - rng.below(3) as u32,
             _ => rng.below(8) as u32,
+        };
+        let ack = |rng: &mut Rng| Ack {
+            taken: small(rng),
+            limit: small(rng),
         };
         let generation = ((peer.program as u32) << 16) + rng.below(64) as u32;
         let address = Address {
@@ -75,10 +79,11 @@ impl World {
                     total: payload + small(rng) % 5,
                     immediate: small(rng),
                     srq: small(rng),
+                    ack: (rng.below(2) == 0).then(|| ack(rng)),
                     payload,
                 },
             ),
-            4 => Record::Ack(address, small(rng), small(rng)),
+            4 => Record::Ack(address, ack(rng)),
             5 => {
                 let refusals = [Refusal::NotReady, Refusal::TooLong, Refusal::Unusable];
                 Record::Refused(address, small(rng), refusals[rng.below(3) as usize])

@@ -407,7 +407,7 @@ impl Host for Port {
         !net.links[link].sides[side].has_ended
     }
 
-    fn available(&mut self, lane: LaneId) -> Available {
+    fn available(&mut self, lane: LaneId, _wanted: usize) -> Available {
         let (link, side) = place_of(lane);
         let mut net = self.net.borrow_mut();
         net.arrive(link, side, false);
@@ -416,6 +416,18 @@ impl Host for Port {
             bytes: own.arrived.len(),
             has_ended: own.has_ended,
         }
+    }
+
+    fn peek(&mut self, lane: LaneId) -> Option<([u8; HEADER_BYTES], usize)> {
+        let (link, side) = place_of(lane);
+        let mut net = self.net.borrow_mut();
+        net.arrive(link, side, false);
+        // A host may not have it at hand.
+        if net.rng.one_in(4) {
+            return None;
+        }
+        let bytes = net.links[link].sides[side].arrived.make_contiguous();
+        Some((*bytes.first_chunk()?, bytes.len()))
     }
 
     fn receive(&mut self, lane: LaneId, target: Target<'_>) {

@@ -7,7 +7,7 @@ use guest_tests::{Suite, text};
 use runtime::time::{Duration, Instant, sleep};
 use scif::{Endpoint, Listener, NodeId, Options, PortId, RecvFlags, RmaFlags, SendFlags};
 use verbs_core::record::{
-    Address, Answer, Fault, HEADER_BYTES, Marks, Piece, Ready, Record, Refusal,
+    Ack, Address, Answer, Fault, HEADER_BYTES, Marks, Piece, Ready, Record, Refusal,
 };
 use verbs_core::types::Access;
 
@@ -27,6 +27,14 @@ const FIRST_CLAIMED: u32 = 100;
 const DROPPING: u16 = 60001;
 /// Keys that are tried: all small ones.
 const GUESSES: u32 = 3000;
+
+/// An acknowledgement of messages that were perhaps never sent.
+fn ack(number: u32) -> Ack {
+    Ack {
+        taken: number,
+        limit: number,
+    }
+}
 
 /// The attacker's word with the victim.
 struct Attack {
@@ -123,7 +131,7 @@ impl Attack {
         let endpoint = Options::new().retry_for(TIME_LIMIT).connect(to);
         let endpoint = endpoint.map_err(text("connect"))?;
         let mut hello = b"VRBS".to_vec();
-        for word in [1, from, qpn >> 8] {
+        for word in [2, from, qpn >> 8] {
             hello.extend(word.to_le_bytes());
         }
         let sent = endpoint.send(&hello, SendFlags::BLOCK);
@@ -247,11 +255,12 @@ impl Attack {
             total,
             immediate: 0,
             srq: 0,
+            ack: None,
             payload,
         };
         // A message of another number, one longer than it says, one longer than the receive; an
-        // acknowledgement and a refusal of what was not sent.
-        for case in 0..5 {
+        // acknowledgement, alone and in a message, and a refusal of what was not sent.
+        for case in 0..6 {
             let (lane, _) = self.wanted_lane()?;
             let address = lane.address(lane.generation);
             let bytes = [7; 2000];
@@ -259,7 +268,15 @@ impl Attack {
                 0 => lane.send(&Record::Message(address, piece(99, 8, 8)), &bytes[..8])?,
                 1 => lane.send(&Record::Message(address, piece(0, 8, 2000)), &bytes)?,
                 2 => lane.send(&Record::Message(address, piece(0, 2000, 2000)), &bytes)?,
-                3 => lane.send(&Record::Ack(address, 500, 500), &[])?,
+                3 => lane.send(&Record::Ack(address, ack(500)), &[])?,
+                4 => {
+                    let ack = Some(ack(500));
+                    let piece = Piece {
+                        ack,
+                        ..piece(0, 8, 8)
+                    };
+                    lane.send(&Record::Message(address, piece), &bytes[..8])?;
+                }
                 _ => lane.send(&Record::Refused(address, 77, Refusal::TooLong), &[])?,
             }
             self.is_well()?;
@@ -314,7 +331,7 @@ impl Attack {
         match number(9) {
             1 => Record::Ready(address, ready()),
             2 => Record::Gone(address, small),
-            3 => Record::Ack(address, small, small),
+            3 => Record::Ack(address, ack(small)),
             4 => Record::Refused(address, small, Refusal::NotReady),
             5 => Record::Error(address, Fault::Request),
             6 => Record::Expose(key),
@@ -328,6 +345,7 @@ impl Attack {
                     total: small,
                     immediate: small,
                     srq: small,
+                    ack: (number(2) == 1).then(|| ack(small)),
                     payload: number(4000),
                 },
             ),
@@ -343,6 +361,7 @@ impl Attack {
                 total: 64,
                 immediate: 0,
                 srq: 0,
+                ack: None,
                 payload: 64,
             };
             let header = Record::Message(lane.address(lane.generation), piece).encode();

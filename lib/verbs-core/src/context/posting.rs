@@ -1,0 +1,106 @@
+//! Requests that a program posts, and what they do at once.
+
+use alloc::vec::Vec;
+
+use super::Context;
+use crate::host::Host;
+use crate::queue_pair::{Pause, QueuePair};
+use crate::types::{Error, Result};
+use crate::work::{ReceiveRequest, SendRequest};
+
+impl Context {
+    /// Posts a send. It begins with the next [`progress`](Context::progress).
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: the state, the operation, too many segments or bytes. `NoMemory`: the
+    /// queue is full.
+    pub fn post_send(&mut self, number: u32, request: SendRequest) -> Result<()> {
+        let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
+        qp.post_send(&mut self.objects, request)?;
+        activate(&mut self.active, qp);
+        self.fail_overrun();
+        Ok(())
+    }
+
+    /// As [`post_send`](Context::post_send), and begins at once if that takes neither a look at a
+    /// clock nor room that is not there; whether nothing is left to be done.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn post_send_now<H: Host>(
+        &mut self,
+        host: &mut H,
+        number: u32,
+        request: SendRequest,
+    ) -> Result<bool> {
+        let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
+        if let Some(stage) = qp.send_short(&mut self.objects, host, &request) {
+            qp.keep_short(&mut self.objects, request, stage);
+            let lane = qp.lane;
+            self.fail_overrun();
+            return Ok(lane.is_none_or(|lane| host.flush(lane)));
+        }
+        qp.post_send(&mut self.objects, request)?;
+        if !qp.is_active && qp.advance(&mut self.objects, host, None) != Pause::Event {
+            activate(&mut self.active, qp);
+        }
+        let (is_waiting, lane) = (qp.is_active, qp.lane);
+        self.fail_overrun();
+        Ok(!is_waiting && self.send_records(host, lane))
+    }
+
+    /// As [`post_recv`](Context::post_recv), and tells the peer at once if it should know; whether
+    /// nothing is left to be done.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn post_recv_now<H: Host>(
+        &mut self,
+        host: &mut H,
+        number: u32,
+        request: ReceiveRequest,
+    ) -> Result<bool> {
+        let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
+        qp.post_receive(&mut self.objects, request)?;
+        let lane = qp.lane;
+        self.fail_overrun();
+        Ok(self.send_records(host, lane))
+    }
+
+    /// Posts a receive. Its peer learns of it with the next [`progress`](Context::progress), if it
+    /// waits for one.
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: the state, a shared receive queue, too many segments. `NoMemory`: the
+    /// queue is full.
+    pub fn post_recv(&mut self, number: u32, request: ReceiveRequest) -> Result<()> {
+        let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
+        qp.post_receive(&mut self.objects, request)?;
+        self.fail_overrun();
+        Ok(())
+    }
+
+    /// Queue pairs fail that complete into a queue that was overrun.
+    pub(super) fn fail_overrun(&mut self) {
+        while let Some(cq) = self.objects.overrun.pop() {
+            let domains = self.objects.xrc_domains_of(cq);
+            for qp in self.qps.values_mut() {
+                let completes = match qp.init.xrcd {
+                    Some(xrcd) => domains.contains(&xrcd),
+                    None => qp.init.send_cq == cq || qp.init.recv_cq == cq,
+                };
+                if completes {
+                    qp.enter_error(&mut self.objects);
+                }
+            }
+        }
+    }
+}
+
+/// Has a queue pair hand over with the next progress what it can.
+pub(super) fn activate(active: &mut Vec<u32>, qp: &mut QueuePair) {
+    if !qp.is_active {
+        qp.is_active = true;
+        active.push(qp.number);
+    }
+}

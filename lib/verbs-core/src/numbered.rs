@@ -1,0 +1,200 @@
+//! Tables that every request and every record look into: lanes by their numbers, which are small,
+//! and queue pairs by theirs, which are not.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::host::LaneId;
+
+/// What there is of each lane, in the slot of its number.
+#[derive(Debug)]
+pub(crate) struct LaneTable<T> {
+    slots: Vec<Option<T>>,
+    count: usize,
+}
+
+impl<T> LaneTable<T> {
+    /// Without a lane.
+    pub const fn new() -> LaneTable<T> {
+        LaneTable {
+            slots: Vec::new(),
+            count: 0,
+        }
+    }
+
+    /// A lane.
+    #[inline]
+    pub fn get(&self, id: LaneId) -> Option<&T> {
+        self.slots.get(id.0 as usize)?.as_ref()
+    }
+
+    /// A lane, to change it.
+    #[inline]
+    pub fn get_mut(&mut self, id: LaneId) -> Option<&mut T> {
+        self.slots.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// Whether there is a lane of this number.
+    pub fn contains(&self, id: LaneId) -> bool {
+        self.get(id).is_some()
+    }
+
+    /// Adds a lane in place of any of this number.
+    pub fn insert(&mut self, id: LaneId, lane: T) {
+        let index = id.0 as usize;
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, || None);
+        }
+        if let Some(slot) = self.slots.get_mut(index) {
+            self.count += usize::from(slot.is_none());
+            *slot = Some(lane);
+        }
+    }
+
+    /// Removes a lane.
+    pub fn remove(&mut self, id: LaneId) -> Option<T> {
+        let lane = self.slots.get_mut(id.0 as usize)?.take()?;
+        self.count -= 1;
+        Some(lane)
+    }
+
+    /// The first lane whose number is not below `from`.
+    #[inline]
+    pub fn next_from(&self, from: u32) -> Option<LaneId> {
+        let slots = self.slots.get(from as usize..)?;
+        let ahead = slots.iter().position(Option::is_some)?;
+        Some(LaneId(from + ahead as u32))
+    }
+
+    /// Lanes.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// All lanes.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().flatten()
+    }
+
+    /// All lanes, to change them.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().flatten()
+    }
+
+    /// All lanes with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (LaneId, &T)> {
+        let slots = self.slots.iter().zip(0..);
+        slots.filter_map(|(slot, index)| Some((LaneId(index), slot.as_ref()?)))
+    }
+
+    /// All lanes with their numbers, to change them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (LaneId, &mut T)> {
+        let slots = self.slots.iter_mut().zip(0..);
+        slots.filter_map(|(slot, index)| Some((LaneId(index), slot.as_mut()?)))
+    }
+}
+
+/// Queue pairs, in the order of their numbers.
+#[derive(Debug)]
+pub(crate) struct Numbered<T> {
+    numbers: Vec<u32>,
+    /// As many, in the same order. Boxed, because they move when others come and go.
+    pairs: Vec<Box<T>>,
+}
+
+impl<T> Numbered<T> {
+    /// Without a queue pair.
+    pub const fn new() -> Numbered<T> {
+        Numbered {
+            numbers: Vec::new(),
+            pairs: Vec::new(),
+        }
+    }
+
+    /// A queue pair.
+    pub fn get(&self, number: u32) -> Option<&T> {
+        let index = self.numbers.binary_search(&number).ok()?;
+        self.pairs.get(index).map(Box::as_ref)
+    }
+
+    /// A queue pair, to change it.
+    #[inline]
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        let index = self.numbers.binary_search(&number).ok()?;
+        self.pairs.get_mut(index).map(Box::as_mut)
+    }
+
+    /// Adds a queue pair; whether there was none of its number.
+    pub fn insert(&mut self, number: u32, pair: T) -> bool {
+        match self.numbers.binary_search(&number) {
+            Ok(_) => false,
+            Err(index) => {
+                self.numbers.insert(index, number);
+                self.pairs.insert(index, Box::new(pair));
+                true
+            }
+        }
+    }
+
+    /// Removes a queue pair.
+    pub fn remove(&mut self, number: u32) -> Option<Box<T>> {
+        let index = self.numbers.binary_search(&number).ok()?;
+        self.numbers.remove(index);
+        Some(self.pairs.remove(index))
+    }
+
+    /// Queue pairs.
+    pub fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// All queue pairs.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.pairs.iter().map(Box::as_ref)
+    }
+
+    /// All queue pairs, to change them.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.pairs.iter_mut().map(Box::as_mut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::{LaneTable, Numbered};
+    use crate::host::LaneId;
+
+    #[test]
+    fn lanes_are_found_in_the_order_of_their_numbers() {
+        let mut lanes = LaneTable::new();
+        for number in [7, 2, 2] {
+            lanes.insert(LaneId(number), 'x');
+        }
+        assert_eq!(lanes.len(), 2);
+        assert_eq!(lanes.next_from(0), Some(LaneId(2)));
+        assert_eq!(lanes.next_from(3), Some(LaneId(7)));
+        assert_eq!(lanes.next_from(8), None);
+        assert_eq!(lanes.next_from(100), None);
+        assert!(lanes.remove(LaneId(2)).is_some() && lanes.remove(LaneId(2)).is_none());
+        assert!(!lanes.contains(LaneId(2)) && lanes.get(LaneId(100)).is_none());
+        let left: Vec<LaneId> = lanes.iter_mut().map(|(id, _)| id).collect();
+        assert_eq!(left, [LaneId(7)]);
+        assert_eq!(lanes.values().count(), lanes.len());
+    }
+
+    #[test]
+    fn queue_pairs_are_in_the_order_of_their_numbers() {
+        let mut pairs = Numbered::new();
+        for number in [7, 2, 5] {
+            assert!(pairs.insert(number, number));
+        }
+        assert!(!pairs.insert(2, 3), "there is one");
+        assert_eq!(pairs.values().copied().collect::<Vec<u32>>(), [2, 5, 7]);
+        assert_eq!((pairs.get(5), pairs.get(6)), (Some(&5), None));
+        assert_eq!(pairs.remove(2).map(|of| *of), Some(2));
+        assert_eq!((pairs.remove(2), pairs.len()), (None, 2));
+        assert_eq!(pairs.get_mut(7), Some(&mut 7));
+    }
+}
