@@ -11,6 +11,7 @@
 //! | `native_st_rtt` | 8 | ns | a header and one back by push and pull of `st`, polling |
 //! | `native_st_put_rtt` | 8 | ns | the same, each header after 8 bytes that are put |
 //! | `native_st_alone`, `native_st_put_alone` | 8 | ns | both with both ends on one thread |
+//! | `native_verbs_alone` | 64 | ns | SENDs of verbs and looks for them, likewise |
 //! | `native_msg_alone` | 64 | ns | messages and looks for them with both ends on one thread |
 //! | `native_st_stream` | 32 | bytes_per_s | headers one after the other |
 //! | `native_st_put`, `native_st_get` | bytes | bytes_per_s | put and get of `st` |
@@ -42,6 +43,7 @@ mod rma;
 mod streams;
 mod threads;
 mod transfers;
+mod verbs;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -248,6 +250,8 @@ fn run() -> Result<(), Failure> {
             ends.alone("native_st_alone", false),
             ends.alone("native_st_put_alone", true),
         ])?;
+        let mut ends = verbs::Pair::start(memory::connected()?)?;
+        settings.run(vec![ends.alone("native_verbs_alone")])?;
     }
     Ok(())
 }

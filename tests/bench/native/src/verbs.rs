@@ -1,0 +1,272 @@
+//! RDMA verbs over a connection, with both ends on one thread: for counting the instructions of
+//! each call of `lib/verbs` (`verbs::engine`). The contexts have no daemon and no lock.
+
+use ::verbs::engine::Engine;
+use ::verbs::table::Id;
+use ::verbs::{
+    Access, AttributeMask as M, Attributes, Capacity, Opcode, QpInit, QpState, QpType,
+    ReceiveRequest, Region, Segment, SendRequest, WcStatus, WorkCompletion,
+};
+use hal::testing::host;
+use libredox::Fd;
+use scif::Endpoint;
+use scif::raw::Range;
+use scif_perf::report::Unit;
+use scif_perf::timing;
+use verbs_core::host::Host;
+use verbs_core::types::Error;
+
+use crate::client::{ENDPOINT, System};
+use crate::memory::Node;
+use crate::{Failure, Settings, Test};
+
+/// Bytes of a message.
+const MESSAGE: usize = 64;
+/// Receives that are posted. Message `n` lands in place `n` of the memory; what is sent lies behind
+/// all of them.
+const RECEIVES: usize = 64;
+const BYTES: usize = (RECEIVES + 1) * MESSAGE;
+/// Looks after each message, as a program makes that polls.
+const LOOKS: u32 = 20;
+/// Messages of which one asks for a completion.
+const BATCH: u64 = 16;
+
+/// A program with one queue pair.
+struct End {
+    engine: Engine,
+    system: System,
+    cq: Id,
+    qp: u32,
+    key: u32,
+    start: u64,
+}
+
+/// Both ends of a connection.
+pub struct Pair {
+    ends: [End; 2],
+    /// The nodes whose memory the rings are in.
+    _nodes: [Node; 2],
+}
+
+fn failed(error: Error) -> Failure {
+    format!("verbs: {error:?}").into()
+}
+
+impl End {
+    fn new(qp: u32, node: &mut Node, other: &Node) -> Result<Self, Failure> {
+        let mut engine = Engine::new(node.peer, qp);
+        let core = &mut engine.core;
+        let pd = core.alloc_pd().map_err(failed)?;
+        let cq = core.create_cq(256).map_err(failed)?;
+        let memory = Range::of(vec![0; BYTES].leak());
+        let start = memory.address() as u64;
+        let region = Region {
+            pd,
+            start,
+            length: BYTES as u64,
+            iova: start,
+            access: Access::LOCAL_WRITE,
+        };
+        let key = core.register(region).map_err(failed)?;
+        let init = QpInit {
+            kind: QpType::Rc,
+            pd,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            xrcd: None,
+            capacity: Capacity {
+                send_wr: 128,
+                recv_wr: 128,
+                send_sge: 4,
+                recv_sge: 4,
+                inline: 0,
+            },
+            signal_all: false,
+        };
+        core.create_qp(qp, init).map_err(failed)?;
+        engine
+            .lanes
+            .memory
+            .insert(key, start as usize, memory.into());
+        let system = System::new(node, other)?;
+        let mut end = Self {
+            engine,
+            system,
+            cq,
+            qp,
+            key,
+            start,
+        };
+        end.connect(pd)?;
+        Ok(end)
+    }
+
+    fn connect(&mut self, pd: Id) -> Result<(), Failure> {
+        let system = self.system;
+        let endpoint = || Endpoint::from_file(Fd::new(ENDPOINT));
+        let engine = &mut self.engine;
+        let lane = within(system, || engine.add_lane(endpoint(), pd)).map_err(failed)?;
+        let mut attributes = Attributes {
+            dest_qpn: 3 - self.qp,
+            path_mtu: 5,
+            timeout: 14,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 12,
+            max_rd_atomic: 4,
+            max_dest_rd_atomic: 4,
+            ..Attributes::default()
+        };
+        let path = M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
+        let retries = M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
+        let ways = [
+            (QpState::Init, M::PKEY_INDEX | M::PORT | M::ACCESS_FLAGS),
+            (
+                QpState::Rtr,
+                path | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER,
+            ),
+            (QpState::Rts, retries | M::SQ_PSN),
+        ];
+        for (state, mask) in ways {
+            attributes.state = state;
+            let modified = self
+                .engine
+                .core
+                .modify_qp(self.qp, &attributes, mask | M::STATE);
+            modified.map_err(failed)?;
+        }
+        self.engine.core.attach(self.qp, lane).map_err(failed)?;
+        (0..RECEIVES as u64).try_for_each(|number| self.post_recv(number))
+    }
+
+    fn segment(&self, place: usize) -> Segment {
+        Segment {
+            address: self.start + (place * MESSAGE) as u64,
+            length: MESSAGE as u32,
+            key: self.key,
+        }
+    }
+
+    fn turn(&mut self) {
+        self.engine.turn(0);
+        while self.engine.next_event().is_some() {}
+    }
+
+    #[inline(never)]
+    fn post_send(&mut self, number: u64) -> Result<(), Failure> {
+        let segments = vec![self.segment(RECEIVES)];
+        let mut request = SendRequest::new(number, Opcode::Send, segments);
+        if !number.is_multiple_of(BATCH) {
+            request.flags = ::verbs::SendFlags::empty();
+        }
+        match self.engine.post_send(self.qp, request).map_err(failed)? {
+            false => Ok(()),
+            true => Err("a send has to wait".into()),
+        }
+    }
+
+    #[inline(never)]
+    fn post_recv(&mut self, number: u64) -> Result<(), Failure> {
+        let request = ReceiveRequest {
+            id: number,
+            segments: vec![self.segment(number as usize % RECEIVES)],
+        };
+        let left = self.engine.post_recv(self.qp, request);
+        left.map(drop).map_err(failed)
+    }
+
+    /// As a program polls: completions that are there, or what a turn finds.
+    #[inline(never)]
+    fn poll(&mut self) -> Result<Option<WorkCompletion>, Failure> {
+        if let Some(found) = self.engine.core.poll_cq(self.cq).map_err(failed)? {
+            return Ok(Some(found));
+        }
+        if !self.engine.is_quiet() && !self.engine.take_messages() {
+            self.turn();
+        }
+        self.engine.core.poll_cq(self.cq).map_err(failed)
+    }
+
+    /// A poll that is to find nothing, or the completion of a send.
+    #[inline(never)]
+    fn look(&mut self) -> Result<Option<WorkCompletion>, Failure> {
+        let found = self.poll()?;
+        Ok(found.filter(|found| found.opcode == ::verbs::WcOpcode::Recv))
+    }
+
+    /// Takes a message, and posts its receive again.
+    fn take(&mut self) -> Result<usize, Failure> {
+        loop {
+            let Some(found) = self.poll()? else {
+                return Err("a message is not there".into());
+            };
+            if found.status != WcStatus::Success {
+                return Err(format!("a request ends {:?}", found.status).into());
+            }
+            if found.opcode == ::verbs::WcOpcode::Recv {
+                self.post_recv(found.id)?;
+                return Ok(found.id as usize);
+            }
+        }
+    }
+}
+
+impl Pair {
+    /// Opens both ends.
+    pub fn start(mut nodes: [Node; 2]) -> Result<Self, Failure> {
+        let [first, second] = &mut nodes;
+        let mut ends = [End::new(1, first, second)?, End::new(2, second, first)?];
+        // Each comes to know the other one.
+        for _ in 0..4 {
+            for end in &mut ends {
+                within(end.system, || end.turn());
+            }
+        }
+        Ok(Self {
+            ends,
+            _nodes: nodes,
+        })
+    }
+
+    /// A message and one back, and looks that find nothing after each.
+    pub fn alone(&mut self, name: &str) -> Test<'_> {
+        let run = move |settings: &Settings| {
+            let [client, server] = &mut self.ends;
+            let (rate, budget) = (settings.rate, settings.budget_ns);
+            let mut number = 0;
+            within(client.system, || {
+                timing::durations(rate, budget, || {
+                    number += 1;
+                    one_way(client, server, number)?;
+                    one_way(server, client, number)
+                })
+            })
+        };
+        Test::new(name, MESSAGE, Unit::Nanoseconds, run)
+    }
+}
+
+fn one_way(from: &mut End, to: &mut End, number: u64) -> Result<(), Failure> {
+    let bytes = [number as u8; MESSAGE];
+    from.engine
+        .lanes
+        .write(from.segment(RECEIVES).address, &bytes);
+    from.post_send(number)?;
+    let place = to.take()?;
+    let mut there = [0; MESSAGE];
+    to.engine.lanes.read(to.segment(place).address, &mut there);
+    if there != bytes {
+        return Err("wrong bytes arrived".into());
+    }
+    (0..LOOKS).try_for_each(|_| match from.look()? {
+        None => Ok(()),
+        Some(_) => Err("more arrived than was sent".into()),
+    })
+}
+
+/// Runs what makes system calls, of which there are some at the beginning only.
+#[inline]
+fn within<T>(system: System, work: impl FnOnce() -> T) -> T {
+    host::play(move |request| system.answer(request), work)
+}
