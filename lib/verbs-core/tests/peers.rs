@@ -7,7 +7,7 @@ use verbs_core::attributes::Attributes;
 use verbs_core::host::{Host, Source, Target};
 use verbs_core::record::{Ack, Address, HEADER_BYTES, Piece, Record};
 use verbs_core::types::WcStatus::{LocProtErr, RetryExcErr, Success, WrFlushErr};
-use verbs_core::types::{AttributeMask as M, Error, EventType, QpState};
+use verbs_core::types::{AttributeMask as M, Error, EventType, Opcode, QpState};
 use verbs_core::{Event, Subject};
 
 const ERROR: QpState = QpState::Err;
@@ -285,4 +285,26 @@ fn a_message_that_acknowledges_what_was_not_sent_ends_the_lane() {
         };
         assert_eq!(left.send_results(), expected, "{taken}");
     }
+}
+
+#[test]
+fn a_send_that_is_posted_goes_to_the_peer_that_has_come_last() {
+    let setup = Setup::default();
+    let (mut left, mut right) = pair(&setup);
+    right.modify(QpState::Reset, Attributes::default(), M::empty());
+    right.enter_init(&setup);
+    right.receive(10, 0, 8);
+    right.enter_rtr(&setup, 1);
+    right.context.attach(right.qp, LANE).unwrap();
+    right.progress();
+    // The left end has not looked at what the right one has said of itself.
+    let request = left.one_sided(1, Opcode::Send, (0, 8), (0, 0));
+    let left_qp = left.qp;
+    let posted = left
+        .context
+        .post_send_now(&mut left.program, left_qp, request);
+    posted.unwrap();
+    settle(&mut left, &mut right);
+    assert_eq!(left.send_results(), [(1, Success)]);
+    assert_eq!(right.receive_results(), [(10, Success)]);
 }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::Context;
 use crate::host::Host;
 use crate::queue_pair::{Pause, QueuePair};
+use crate::record::HEADER_BYTES;
 use crate::types::{Error, Result};
 use crate::work::{ReceiveRequest, SendRequest};
 
@@ -34,6 +35,17 @@ impl Context {
         request: SendRequest,
     ) -> Result<bool> {
         let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
+        // What has arrived comes first: it may say that the peer is another one by now.
+        let has_news = |lane| {
+            let there = host.available(lane, HEADER_BYTES);
+            there.bytes > 0 || there.has_ended
+        };
+        if qp.lane.is_some_and(has_news) {
+            qp.post_send(&mut self.objects, request)?;
+            activate(&mut self.active, qp);
+            self.fail_overrun();
+            return Ok(false);
+        }
         if let Some(stage) = qp.send_short(&mut self.objects, host, &request) {
             qp.keep_short(&mut self.objects, request, stage);
             let lane = qp.lane;
