@@ -8,13 +8,11 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use crate::host::{Available, Host, LaneId, NotMoved, Place, Source, Target};
-use crate::record::{HEADER_BYTES, MAX_PAYLOAD};
+use crate::record::HEADER_BYTES;
 use crate::types::Atomic;
 
 /// Where the memory of each program begins.
 pub const BASE: u64 = 0x1_0000;
-
-/// Most bytes of a record.
 
 /// Memory of a program, from its first address on. Places must lie inside of it.
 #[derive(Debug, Default)]

@@ -1,27 +1,25 @@
 //! Queue pairs: their states, what is posted to them, and how they end.
 
 mod answers;
+mod completing;
 mod datagram;
 mod memory;
 mod requester;
 mod responder;
 mod short;
-mod slots;
 
 use alloc::collections::VecDeque;
-use core::mem::take;
 
 use crate::address::AddressVector;
 use crate::attributes::Attributes;
-use crate::completion::Slots;
 use crate::host::LaneId;
 use crate::objects::{Objects, Subject};
 use crate::record::{Address, Ready, Record};
 use crate::table::Id;
 use crate::types::{
-    AttributeMask, Error, EventType, Opcode, QpState, QpType, Result, SendFlags, WcOpcode, WcStatus,
+    AttributeMask, Error, EventType, Opcode, QpState, QpType, Result, SendFlags, WcStatus,
 };
-use crate::work::{Data, QpInit, ReceiveRequest, SendRequest, WorkCompletion, total};
+use crate::work::{Data, QpInit, ReceiveRequest, SendRequest, total};
 use crate::{attributes, transition};
 
 pub(crate) use self::datagram::Arrived;
@@ -541,50 +539,6 @@ impl QueuePair {
             }
         }
         Ok(())
-    }
-
-    // ---- Completing ----
-
-    fn complete_send(&mut self, objects: &mut Objects, request: Ended, status: WcStatus) {
-        match status {
-            WcStatus::Success => {
-                self.traffic.sends += 1;
-                self.traffic.sent_bytes += request.bytes;
-            }
-            _ => self.traffic.errors += 1,
-        }
-        self.held_sends += 1;
-        self.unsignaled += 1;
-        let is_wanted = self.init.signal_all || request.flags.contains(SendFlags::SIGNALED);
-        if status == WcStatus::Success && !is_wanted {
-            return;
-        }
-        let completion = WorkCompletion {
-            byte_len: request.bytes as u32,
-            ..WorkCompletion::new(request.id, self.number, request.opcode.into(), status)
-        };
-        let slots = Slots::Sends(take(&mut self.unsignaled));
-        objects.complete(self.init.send_cq, completion, slots, false);
-    }
-
-    /// Completes a receive that no message is in.
-    fn complete_receive(
-        &mut self,
-        objects: &mut Objects,
-        pool: Pool,
-        receive: &ReceiveRequest,
-        status: WcStatus,
-    ) {
-        self.traffic.errors += 1;
-        let completion = WorkCompletion::new(receive.id, self.number, WcOpcode::Recv, status);
-        let slots = self.receive_slot(pool);
-        objects.complete(pool.cq, completion, slots, false);
-    }
-
-    /// Counts a message that is in a receive.
-    fn count_receive(&mut self, bytes: u32) {
-        self.traffic.receives += 1;
-        self.traffic.received_bytes += u64::from(bytes);
     }
 
     /// Tells that the send queue has drained, if it has and that is wanted.

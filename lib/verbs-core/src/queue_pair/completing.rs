@@ -1,0 +1,101 @@
+//! What a queue pair completes, and the places of its queues that completions hold which were not
+//! polled.
+
+use core::mem::take;
+
+use super::{Ended, Pool, QueuePair};
+use crate::completion::Slots;
+use crate::objects::Objects;
+use crate::types::{SendFlags, WcOpcode, WcStatus};
+use crate::work::{ReceiveRequest, WorkCompletion};
+
+impl QueuePair {
+    /// Whether all places of the send queue are taken. As with hardware a place is free when its
+    /// completion, or a later one, was polled: so a completion queue for all places suffices.
+    pub(super) fn is_send_queue_full(&mut self, objects: &Objects) -> bool {
+        let free = self
+            .init
+            .capacity
+            .send_wr
+            .saturating_sub(self.sends.len() as u32);
+        if self.held_sends >= free {
+            let queue = objects.cqs.get(self.init.send_cq);
+            let held = queue.map_or(0, |queue| queue.held_sends(self.number));
+            self.held_sends = held + self.unsignaled;
+        }
+        self.held_sends >= free
+    }
+
+    /// The same for the receive queue.
+    pub(super) fn is_receive_queue_full(&mut self, objects: &Objects) -> bool {
+        let free = self
+            .init
+            .capacity
+            .recv_wr
+            .saturating_sub(self.queued().1 as u32);
+        if self.held_receives >= free {
+            let queue = objects.cqs.get(self.init.recv_cq);
+            self.held_receives = queue.map_or(0, |queue| queue.held_receives(self.number));
+        }
+        self.held_receives >= free
+    }
+
+    /// The place of a receive that has completed.
+    pub(super) fn receive_slot(&mut self, pool: Pool) -> Slots {
+        match pool.srq {
+            Some(srq) => Slots::Shared(srq),
+            None => {
+                self.held_receives += 1;
+                Slots::Receive
+            }
+        }
+    }
+
+    /// Completes a send that is over, if its program wants to know.
+    pub(super) fn complete_send(
+        &mut self,
+        objects: &mut Objects,
+        request: Ended,
+        status: WcStatus,
+    ) {
+        match status {
+            WcStatus::Success => {
+                self.traffic.sends += 1;
+                self.traffic.sent_bytes += request.bytes;
+            }
+            _ => self.traffic.errors += 1,
+        }
+        self.held_sends += 1;
+        self.unsignaled += 1;
+        let is_wanted = self.init.signal_all || request.flags.contains(SendFlags::SIGNALED);
+        if status == WcStatus::Success && !is_wanted {
+            return;
+        }
+        let completion = WorkCompletion {
+            byte_len: request.bytes as u32,
+            ..WorkCompletion::new(request.id, self.number, request.opcode.into(), status)
+        };
+        let slots = Slots::Sends(take(&mut self.unsignaled));
+        objects.complete(self.init.send_cq, completion, slots, false);
+    }
+
+    /// Completes a receive that no message is in.
+    pub(super) fn complete_receive(
+        &mut self,
+        objects: &mut Objects,
+        pool: Pool,
+        receive: &ReceiveRequest,
+        status: WcStatus,
+    ) {
+        self.traffic.errors += 1;
+        let completion = WorkCompletion::new(receive.id, self.number, WcOpcode::Recv, status);
+        let slots = self.receive_slot(pool);
+        objects.complete(pool.cq, completion, slots, false);
+    }
+
+    /// Counts a message that is in a receive.
+    pub(super) fn count_receive(&mut self, bytes: u32) {
+        self.traffic.receives += 1;
+        self.traffic.received_bytes += u64::from(bytes);
+    }
+}
