@@ -217,7 +217,7 @@ fn futexes(suite: &Suite) {
 
 fn system(suite: &Suite) {
     suite.check("sys: env, uname, context, cpu are readable text", |suite| {
-        for name in ["env", "uname", "context", "cpu", "syscall", "irq"] {
+        for name in ["env", "exe", "uname", "context", "cpu", "syscall", "irq"] {
             let fd = must(name, suite.open(SYS, name, O_RDONLY))?;
             let mut text = vec![0; 8192];
             let n = must(name, sys::read(fd, &mut text))?;
