@@ -111,6 +111,21 @@ static void closing_beside(void) {
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
+/* Standard streams stay where they are, also closed ones and after a `freopen` that has failed. */
+static void standard(void) {
+    CHECK(freopen(NULL, "r", stdin) == stdin);
+    errno = 0;
+    CHECK(freopen(NULL, "w", stdin) == NULL && errno == EBADF);
+    errno = 0;
+    CHECK(fgetc(stdin) == EOF && ferror(stdin) && errno == EBADF);
+    errno = 0;
+    CHECK(fclose(stdin) == EOF && errno == EBADF);
+    /* The lowest free number, which is the standard input's. */
+    CHECK(file_with("text") == 0);
+    FILE *stream = fdopen(0, "r");
+    CHECK(stream != NULL && stream != stdin && fgetc(stream) == 't' && fclose(stream) == 0);
+}
+
 int main(void) {
     positions();
     pipes();
@@ -118,5 +133,6 @@ int main(void) {
     failures_of_opening();
     parts();
     closing_beside();
+    standard();
     return finish("streams");
 }

@@ -229,6 +229,34 @@ static void check_full(void) {
     }
 }
 
+/* What the parent could not send before it closed goes out, and its child's socket stays. */
+static void check_shared_full(void) {
+    int pair[2], go[2], status;
+    char byte;
+    packets_of(pair);
+    GIVES(pipe(go), 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        GIVES(close(pair[1]), 0);
+        GIVES(read(go[0], &byte, 1), 1);
+        await(pair[0], 'o');
+        exit(7);
+    }
+    int count = fill_up(pair[0]);
+    GIVES(shutdown(pair[0], SHUT_WR), 0);
+    GIVES(close(pair[0]), 0);
+    GIVES(write(go[1], "g", 1), 1);
+    read_filled(pair[1], count);
+    read_end(pair[1]);
+    /* The threads of the parent have done what they do behind the end. */
+    usleep(100 * 1000);
+    step(pair[1], 'o');
+    GIVES(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    GIVES(close(pair[1]) | close(go[0]) | close(go[1]), 0);
+}
+
 /* 83: what a parent closes stays its child's. */
 static void check_shared(void) {
     int pair[2], go[2], status;
@@ -290,6 +318,7 @@ static void check_shared(void) {
         CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
     }
     GIVES(close(go[0]) | close(go[1]), 0);
+    check_shared_full();
 }
 
 /* 84: bytes that a parent has not sent yet are sent once. */

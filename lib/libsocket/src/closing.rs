@@ -35,12 +35,13 @@ pub fn let_go(socket: &Arc<Socket>) {
     let link = established.and_then(|established| established.link);
     let is_connected = phase == Phase::Connected;
     if !is_last {
-        // It goes on in another process: this one sends what it has not sent yet, and its calls
-        // end.
-        lingering::send_rest(socket);
+        // It goes on in another process: this one sends what it has not sent yet, by the driver,
+        // and its calls on the rings end, which must not be in the middle of that.
         table::forget(socket.number());
+        lingering::send_rest(socket);
         return;
     }
+    socket.update(|state| state.is_over = true);
     if let Some(link) = &link {
         link.say_end();
     }

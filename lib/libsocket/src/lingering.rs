@@ -3,6 +3,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 
 use runtime::sync::Mutex;
@@ -21,6 +22,9 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// The sockets of the threads.
 static SOCKETS: Mutex<Vec<Arc<Socket>>> = Mutex::new(Vec::new());
 
+/// The threads that have not done their last act.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
 fn is_one_of(sockets: &[Arc<Socket>], socket: &Arc<Socket>) -> bool {
     sockets.iter().any(|other| Arc::ptr_eq(other, socket))
 }
@@ -37,8 +41,15 @@ pub fn send_rest(socket: &Arc<Socket>) {
     sockets.push(Arc::clone(socket));
     drop(sockets);
     let own = Arc::clone(socket);
-    let started = thread::spawn(move || finish_one(&own, Waiting::Yes));
+    RUNNING.fetch_add(1, Ordering::AcqRel);
+    let started = thread::spawn(move || {
+        finish_one(&own, Waiting::Yes);
+        drop(own);
+        // Last: who waits for this uses nothing that the thread uses afterwards.
+        RUNNING.fetch_sub(1, Ordering::AcqRel);
+    });
     if started.is_err() {
+        RUNNING.fetch_sub(1, Ordering::AcqRel);
         // There is no room for a thread: it is sent here, or lost.
         finish_one(socket, Waiting::limited(LONGEST));
     }
@@ -50,7 +61,7 @@ fn finish_one(socket: &Arc<Socket>, waiting: Waiting) {
     // Before the state is looked at: whoever changes it looks afterwards whether this is under way.
     SOCKETS.lock().retain(|other| !Arc::ptr_eq(other, socket));
     let state = socket.state();
-    if state.is_closed || state.is_read_shut && state.is_write_shut {
+    if state.is_over || state.is_read_shut && state.is_write_shut {
         socket.end_endpoint();
     }
 }
@@ -74,7 +85,10 @@ pub unsafe fn open(in_child: bool) -> Vec<Arc<Socket>> {
     // SAFETY: the caller's promise.
     unsafe { SOCKETS.force_unlock() };
     match in_child {
-        true => core::mem::take(&mut *SOCKETS.lock()),
+        true => {
+            RUNNING.store(0, Ordering::Release);
+            core::mem::take(&mut *SOCKETS.lock())
+        }
         false => Vec::new(),
     }
 }
@@ -82,7 +96,7 @@ pub unsafe fn open(in_child: bool) -> Vec<Arc<Socket>> {
 /// Waits for the threads, as the process is about to end.
 pub fn finish() {
     let end = Instant::now() + LONGEST;
-    while !SOCKETS.lock().is_empty() && Instant::now() < end {
+    while RUNNING.load(Ordering::Acquire) > 0 && Instant::now() < end {
         sleep(PAUSE);
     }
 }

@@ -59,6 +59,8 @@ pub struct State {
     pub is_write_shut: bool,
     /// Its last descriptor is closed.
     pub is_closed: bool,
+    /// So is that of each other process that had it: what is behind it ends when all was sent.
+    pub is_over: bool,
 }
 
 /// A descriptor that programs do not see.

@@ -93,6 +93,7 @@ extern "C" fn fork() -> c_int {
     // What stands above comes first: it uses what is below.
     let refused = skiff_socket_before_fork();
     if refused != 0 {
+        call(handlers.iter().map(|each| each[1]));
         return errno::fail(refused);
     }
     skiff_scif_before_fork();

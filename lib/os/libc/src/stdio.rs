@@ -94,7 +94,11 @@ unsafe extern "C" fn freopen(
         stream::with(file, |state| {
             // As C has it, errors of closing the old file do not count.
             let _ = state.flush();
-            let (number, readable, writable) = open_file(files::path_of(path)?, flags_of(mode)?)?;
+            let flags = flags_of(mode)?;
+            if path.is_null() {
+                return state.change_rights(rights(flags));
+            }
+            let (number, readable, writable) = open_file(files::path_of(path)?, flags)?;
             // The number stays, so that standard streams remain what they are for new programs.
             let old = state.number;
             if number != old {

@@ -176,16 +176,25 @@ pub unsafe fn with<T>(file: *mut File, action: impl FnOnce(&mut State) -> T) -> 
     unsafe { &*file }.state.with(action)
 }
 
-/// Closes a stream and its descriptor.
+/// Whether a stream is one of the three that a program has from its start.
+fn is_standard(file: *mut File) -> bool {
+    [standard_input(), standard_output(), standard_error()].contains(&file)
+}
+
+/// Closes a stream and its descriptor. The memory of standard streams stays: programs use them
+/// after closing them, or after a `freopen` that has failed, and get `EBADF`.
 ///
 /// # Safety
-/// `file` is an open stream that is not used any more.
+/// `file` is an open stream that is not used any more, or a standard one.
 pub unsafe fn close(file: *mut File) -> Result<()> {
     let known = OPEN.with(|open| {
         let index = open.iter().position(|known| Arc::as_ptr(known) == file)?;
         Some(open.remove(index))
     });
     let file = known.ok_or(Error::new(EBADF))?;
+    if is_standard(Arc::as_ptr(&file).cast_mut()) {
+        core::mem::forget(Arc::clone(&file));
+    }
     file.state.with(|state| {
         let flushed = state.flush();
         // Whoever goes on with the file begins where this stream has stopped.
@@ -246,6 +255,19 @@ impl State {
     fn drop_output(&mut self) {
         self.output.clear();
         self.shown.has_output.store(false, Ordering::Release);
+    }
+
+    /// Has the same file be read, written or both from now on.
+    ///
+    /// # Errors
+    /// `EBADF`: it was not opened for that.
+    pub fn change_rights(&mut self, (readable, writable): (bool, bool)) -> Result<()> {
+        if readable && !self.readable || writable && !self.writable {
+            return Err(Error::new(EBADF));
+        }
+        (self.readable, self.writable) = (readable, writable);
+        (self.ended, self.failed) = (false, false);
+        Ok(())
     }
 
     /// Writes what waits, and gives up what was read ahead where there are positions.
