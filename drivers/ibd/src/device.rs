@@ -209,12 +209,12 @@ impl Device {
         for id in ids {
             if let Some(context) = self.contexts.get_mut(&id) {
                 context.engine.serve(now);
-                context.engine.watch(&mut subscribe, false);
+                context.engine.watch(&mut subscribe, false, false);
             }
             self.progress_of(id, now);
             // Records may have found no room, or it may have come.
             if let Some(context) = self.contexts.get_mut(&id) {
-                context.engine.watch(&mut subscribe, false);
+                context.engine.watch(&mut subscribe, false, false);
             }
         }
     }

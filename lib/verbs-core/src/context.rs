@@ -102,6 +102,8 @@ pub struct Context {
     active: Vec<u32>,
     /// The last generation that was given to a queue pair.
     generation: u32,
+    /// Calls of progress in a row that received something.
+    busy_turns: u32,
 }
 
 impl Context {
@@ -130,6 +132,7 @@ impl Context {
             qps: Numbered::new(),
             active: Vec::new(),
             generation: first_generation,
+            busy_turns: 0,
         }
     }
 

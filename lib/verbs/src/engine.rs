@@ -28,6 +28,9 @@ const LONGEST_NS: u64 = 1_000_000_000;
 /// Lanes at most that peers of one node have made and no queue pair wants; for one more the oldest
 /// one goes. Peers that keep to the rules make it again.
 const MOST_IDLE: usize = 128;
+/// After that number of looks for messages alone everything else is looked for, too.
+const SHORT_TURNS: u32 = 8;
+
 /// Whose event queue has the lanes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Watcher {
@@ -58,6 +61,8 @@ pub struct Engine {
     /// When connections were looked at last, and the time of the last turn.
     looked_at: u64,
     now: u64,
+    /// Looks for messages alone.
+    short_turns: u32,
 }
 
 impl Engine {
@@ -75,6 +80,7 @@ impl Engine {
             left: Progress::default(),
             looked_at: 0,
             now: 0,
+            short_turns: 0,
         }
     }
 
@@ -110,6 +116,10 @@ impl Engine {
     /// Takes messages that have arrived, if that is all there is to do; a [`turn`](Self::turn) has
     /// to follow sometime.
     pub fn take_messages(&mut self) -> bool {
+        self.short_turns = self.short_turns.wrapping_add(1);
+        if self.short_turns.is_multiple_of(SHORT_TURNS) || self.lanes.have_local() {
+            return false;
+        }
         let has_taken = self.core.take_messages(&mut self.lanes);
         self.left.is_busy |= has_taken;
         has_taken
@@ -274,14 +284,16 @@ impl Engine {
     }
 
     /// Has an event queue report what is to be looked at, and nothing else: `subscribe` is its
-    /// call. While the owner polls no lane is. A file that the event queue refuses is looked at
-    /// again in the next turn; its driver's death ends a lane.
+    /// call. While the owner polls no lane is. With `has_waiter` those are not that the event queue
+    /// of a waiting thread reports. A file that the event queue refuses is looked at again in the
+    /// next turn; its driver's death ends a lane.
     pub fn watch(
         &mut self,
         mut subscribe: impl FnMut(usize, EventFlags) -> syscall::error::Result<()>,
         is_polled: bool,
+        has_waiter: bool,
     ) {
-        self.watch_lanes(Watcher::Owner, &mut subscribe, !is_polled);
+        self.watch_lanes(Watcher::Owner, &mut subscribe, !is_polled, has_waiter);
         for listening in &mut self.links.listeners {
             let Some(listener) = listening.listener.as_ref() else {
                 continue;
@@ -319,11 +331,14 @@ impl Engine {
         watcher: Watcher,
         mut subscribe: impl FnMut(usize, EventFlags) -> syscall::error::Result<()>,
         is_wanted: bool,
+        has_waiter: bool,
     ) {
         for stream in self.lanes.streams() {
             let mut wanted = EventFlags::EVENT_READ;
             wanted.set(EventFlags::EVENT_WRITE, stream.wants_room);
-            if !is_wanted {
+            // A lane that has come, or wants room, while the thread sleeps is not in its queue.
+            let by_waiter = stream.watched[Watcher::Waiter as usize];
+            if !is_wanted || has_waiter && by_waiter.contains(wanted) {
                 wanted = EventFlags::empty();
             }
             let watched = &mut stream.watched[watcher as usize];

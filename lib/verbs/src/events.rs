@@ -1,6 +1,7 @@
 //! Events that wait in a queue, and a descriptor that tells that there are some.
 
 use alloc::collections::VecDeque;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use hal::lock::Mutex;
 use libredox::Fd;
@@ -10,6 +11,9 @@ use verbs_core::Subject;
 use verbs_core::types::EventType;
 
 use crate::error::Result;
+
+/// The number of the next queue.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// An asynchronous event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -25,6 +29,8 @@ pub struct AsyncEvent {
 /// A queue of events. Its descriptor is the reading end of a pipe with a byte for each event, so
 /// that it works with `poll`, event queues and `O_NONBLOCK`.
 pub struct Events<T> {
+    /// No other queue has it, also of those that have ended.
+    id: u64,
     reader: Fd,
     writer: Fd,
     waiting: Mutex<Waiting<T>>,
@@ -59,6 +65,7 @@ impl<T> Events<T> {
         // An event more than a pipe holds must not stop who adds it: the reader is awake then.
         writer.fcntl(F_SETFL, O_NONBLOCK as usize)?;
         Ok(Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             reader,
             writer,
             waiting: Mutex::new(Waiting {
@@ -67,6 +74,11 @@ impl<T> Events<T> {
                 is_own: false,
             }),
         })
+    }
+
+    /// Its number: descriptors are used again.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     /// The descriptor, ready to be read while there are events.

@@ -67,6 +67,8 @@ impl Registered {
         let place = (start, key);
         let index = self.regions.partition_point(|(of, _)| *of < place);
         self.regions.insert(index, (place, held));
+        // Of regions that overlap the new one counts.
+        self.last.store(index, Ordering::Relaxed);
     }
 
     /// Removes the memory of a key.

@@ -25,7 +25,7 @@ pub(crate) struct Waiter {
     queue: Queue<Source>,
     ready: Vec<Ready<Source>>,
     /// The channel in the event queue.
-    channel: Option<usize>,
+    channel: Option<u64>,
 }
 
 impl Waiter {
@@ -40,14 +40,14 @@ impl Waiter {
     /// Has the event queue report what arrives on lanes and at a channel, or at none of them.
     pub fn watch(&mut self, engine: &mut Engine, channel: Option<&Events<u64>>) -> Result<()> {
         let queue = &mut self.queue;
-        if let Some(channel) = channel.map(Events::fd)
-            && self.channel != Some(channel)
+        if let Some(channel) = channel
+            && self.channel != Some(channel.id())
         {
-            queue.subscribe(channel, EventFlags::EVENT_READ, Source::Channel)?;
-            self.channel = Some(channel);
+            queue.subscribe(channel.fd(), EventFlags::EVENT_READ, Source::Channel)?;
+            self.channel = Some(channel.id());
         }
         let subscribe = |fd, flags| queue.subscribe(fd, flags, Source::Lane);
-        engine.watch_lanes(Watcher::Waiter, subscribe, channel.is_some());
+        engine.watch_lanes(Watcher::Waiter, subscribe, channel.is_some(), false);
         Ok(())
     }
 

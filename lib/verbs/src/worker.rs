@@ -163,6 +163,6 @@ impl Worker {
     fn watch(&mut self, state: &mut State, has_waited: bool) {
         let queue = &mut self.queue;
         let subscribe = |fd, flags| queue.subscribe(fd, flags, Source::Link);
-        state.engine.watch(subscribe, state.is_polled || has_waited);
+        state.engine.watch(subscribe, state.is_polled, has_waited);
     }
 }

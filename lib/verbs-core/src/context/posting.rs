@@ -49,16 +49,16 @@ impl Context {
         if let Some(stage) = qp.send_short(&mut self.objects, host, &request) {
             qp.keep_short(&mut self.objects, request, stage);
             let lane = qp.lane;
-            self.fail_overrun();
-            return Ok(lane.is_none_or(|lane| host.flush(lane)));
+            let is_whole = !self.fail_overrun();
+            return Ok(is_whole && lane.is_none_or(|lane| host.flush(lane)));
         }
         qp.post_send(&mut self.objects, request)?;
         if !qp.is_active && qp.advance(&mut self.objects, host, None) != Pause::Event {
             activate(&mut self.active, qp);
         }
         let (is_waiting, lane) = (qp.is_active, qp.lane);
-        self.fail_overrun();
-        Ok(!is_waiting && self.send_records(host, lane))
+        let is_whole = !self.fail_overrun();
+        Ok(is_whole && !is_waiting && self.send_records(host, lane))
     }
 
     /// As [`post_recv`](Context::post_recv), and tells the peer at once if it should know; whether
@@ -75,8 +75,8 @@ impl Context {
         let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
         qp.post_receive(&mut self.objects, request)?;
         let lane = qp.lane;
-        self.fail_overrun();
-        Ok(self.send_records(host, lane))
+        let is_whole = !self.fail_overrun();
+        Ok(is_whole && self.send_records(host, lane))
     }
 
     /// Posts a receive. Its peer learns of it with the next [`progress`](Context::progress), if it
@@ -92,8 +92,10 @@ impl Context {
         Ok(())
     }
 
-    /// Queue pairs fail that complete into a queue that was overrun.
-    pub(super) fn fail_overrun(&mut self) {
+    /// Queue pairs fail that complete into a queue that was overrun; whether there was one. Their
+    /// peers are told with the next [`progress`](Context::progress).
+    pub(super) fn fail_overrun(&mut self) -> bool {
+        let has_failed = !self.objects.overrun.is_empty();
         while let Some(cq) = self.objects.overrun.pop() {
             let domains = self.objects.xrc_domains_of(cq);
             for qp in self.qps.values_mut() {
@@ -106,6 +108,7 @@ impl Context {
                 }
             }
         }
+        has_failed
     }
 }
 

@@ -21,6 +21,9 @@ const RECORDS_AT_ONCE: usize = 64;
 /// to the rules never have that number to answer: two for each queue pair.
 const MOST_WAITING: usize = 4 * super::MAX_QPS;
 
+/// Calls in a row that received something, after which acknowledgements go by themselves.
+const BUSY_TURNS: u32 = 8;
+
 /// Windows that may go to make room for one.
 const MOST_EVICTED: usize = 16;
 
@@ -79,7 +82,12 @@ impl Context {
         let mut has_room = true;
         // After a call that has received something there is another one: until then a message may
         // carry what is owed.
-        let acknowledges = !progress.is_busy;
+        self.busy_turns = match progress.is_busy {
+            true => self.busy_turns.wrapping_add(1),
+            false => 0,
+        };
+        // But a lane that always has something must not keep others from being acknowledged.
+        let acknowledges = self.busy_turns.is_multiple_of(BUSY_TURNS);
         let mut next = self.objects.lanes.next_from(0);
         while let Some(lane) = next {
             let is_done = self.flush(host, lane, acknowledges) && host.flush(lane);
@@ -226,13 +234,16 @@ impl Context {
     /// Receives whole messages that are there, if that is all there is to do; whether there were
     /// some. [`progress`](Self::progress) does what is left.
     pub fn take_messages<H: Host>(&mut self, host: &mut H) -> bool {
-        let mut has_taken = false;
+        let (mut has_taken, mut is_all) = (false, true);
         let mut next = self.objects.lanes.next_from(0);
         while let Some(lane) = next {
             for _ in 0..RECORDS_AT_ONCE {
                 match self.receive_short(host, lane) {
                     Ok(true) => has_taken = true,
-                    Ok(false) => break,
+                    Ok(false) => {
+                        is_all &= host.peek(lane).is_none();
+                        break;
+                    }
                     Err(_) => {
                         self.lane_over(host, lane, false);
                         break;
@@ -241,7 +252,7 @@ impl Context {
             }
             next = self.objects.lanes.next_from(lane.0 + 1);
         }
-        has_taken && self.active.is_empty()
+        has_taken && is_all && self.active.is_empty()
     }
 
     fn receive_one<H: Host>(

@@ -96,8 +96,13 @@ impl Context {
             if found.is_some() || channel.is_ready() {
                 return Ok(found);
             }
+            // Records may have found no room.
+            waiter.watch(&mut state.engine, Some(channel))?;
+            let is_busy = state.engine.left.is_busy;
             drop(state);
-            waiter.sleep()?;
+            if !is_busy {
+                waiter.sleep()?;
+            }
             state = self.lock();
             state.time.distrust();
         }
