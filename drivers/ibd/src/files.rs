@@ -6,10 +6,10 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use verbs::report::qp_report;
 use verbs_abi::{ABI_VERSION, PROVIDER_ABI_VERSION};
 use verbs_core::address::{gid, lid};
 
-use crate::command::report;
 use crate::context::Context;
 use crate::device::{ContextId, Device};
 use crate::identity::{self, DEVICE, FIRMWARE, PKEY, guid_text};
@@ -398,7 +398,7 @@ fn qps(device: &Device, viewer: Viewer) -> String {
                 && let Ok(view) = context.engine.core.query_qp(qp.number)
             {
                 let report = match qp.number < FIRST_LIBRARY_QPN {
-                    true => report::own(&view),
+                    true => qp_report(0, &view),
                     false => qp.report,
                 };
                 *text += &format!(

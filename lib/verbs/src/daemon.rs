@@ -25,6 +25,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::error::{Error, Result};
 use crate::events::{AsyncEvent, Events};
+use crate::report::qp_report;
 
 /// Where the device is.
 pub const DIRECTORY: &str = "/scheme/infiniband";
@@ -307,22 +308,6 @@ fn changed<K: Ord, T: Copy + PartialEq>(
     let report = report?;
     let before = last.insert(name, report);
     (before != Some(report)).then_some(report)
-}
-
-fn qp_report(qp_handle: u32, view: &QpView) -> abi::QpReport {
-    abi::QpReport {
-        qp_handle,
-        state: view.state as u32,
-        queued_sends: view.queued.0 as u32,
-        queued_receives: view.queued.1 as u32,
-        sends: view.traffic.sends,
-        sent_bytes: view.traffic.sent_bytes,
-        receives: view.traffic.receives,
-        received_bytes: view.traffic.received_bytes,
-        errors: view.traffic.errors,
-        stored_bytes: view.traffic.stored_bytes,
-        loaded_bytes: view.traffic.loaded_bytes,
-    }
 }
 
 /// Without the scheme there is no device.

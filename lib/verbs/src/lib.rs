@@ -49,6 +49,7 @@ mod objects;
 mod open_context;
 mod queue_pair;
 pub mod raw;
+pub mod report;
 mod state;
 #[cfg(feature = "std")]
 mod std_io;

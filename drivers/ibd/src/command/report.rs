@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use syscall::error::{EINVAL, Result};
+use verbs::report::qp_report;
 use verbs_abi::call;
 use verbs_abi::records::{CqReport, QpReport, SrqReport};
-use verbs_core::context::QpView;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 use super::state_of;
@@ -83,23 +83,6 @@ fn count(totals: &mut Totals, before: &QpReport, report: &QpReport) {
     add(&mut totals.loaded_bytes, now, then);
 }
 
-/// The report of a queue pair that the daemon runs itself, as a library would make it.
-pub fn own(view: &QpView) -> QpReport {
-    QpReport {
-        qp_handle: 0,
-        state: view.state as u32,
-        queued_sends: view.queued.0 as u32,
-        queued_receives: view.queued.1 as u32,
-        sends: view.traffic.sends,
-        sent_bytes: view.traffic.sent_bytes,
-        receives: view.traffic.receives,
-        received_bytes: view.traffic.received_bytes,
-        errors: view.traffic.errors,
-        stored_bytes: view.traffic.stored_bytes,
-        loaded_bytes: view.traffic.loaded_bytes,
-    }
-}
-
 /// Counts what a queue pair that the daemon runs itself has done since it was counted last.
 pub fn note(context: &mut Context, totals: &mut Totals, handle: u32) {
     let Ok(qp) = context.objects.qp_mut(handle) else {
@@ -107,7 +90,7 @@ pub fn note(context: &mut Context, totals: &mut Totals, handle: u32) {
     };
     let view = context.engine.core.query_qp(qp.number);
     if let (true, Ok(view)) = (qp.number < FIRST_LIBRARY_QPN, view) {
-        let now = own(&view);
+        let now = qp_report(0, &view);
         count(totals, &core::mem::replace(&mut qp.report, now), &now);
     }
 }
