@@ -187,6 +187,19 @@ pub struct Capacity {
     pub inline: u32,
 }
 
+impl Default for Capacity {
+    /// 128 requests of 4 segments, and no inline data.
+    fn default() -> Self {
+        Self {
+            send_wr: 128,
+            recv_wr: 128,
+            send_sge: 4,
+            recv_sge: 4,
+            inline: 0,
+        }
+    }
+}
+
 /// The objects and sizes that a queue pair is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpInit {

@@ -47,13 +47,7 @@ impl<'a> QueuePairBuilder<'a> {
             send,
             receive,
             shared: None,
-            capacity: Capacity {
-                send_wr: 128,
-                recv_wr: 128,
-                send_sge: 4,
-                recv_sge: 4,
-                inline: 0,
-            },
+            capacity: Capacity::default(),
             signal_all: false,
         }
     }

@@ -75,13 +75,7 @@ impl End {
             recv_cq: cq,
             srq: None,
             xrcd: None,
-            capacity: Capacity {
-                send_wr: 128,
-                recv_wr: 128,
-                send_sge: 4,
-                recv_sge: 4,
-                inline: 0,
-            },
+            capacity: Capacity::default(),
             signal_all: false,
         };
         core.create_qp(qp, init).map_err(failed)?;
