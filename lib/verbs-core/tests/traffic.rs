@@ -4,8 +4,9 @@ mod pair;
 
 use pair::{End, LANE, Setup, pair, settle};
 use verbs_core::Traffic;
-use verbs_core::host::Host;
-use verbs_core::record::HEADER_BYTES;
+use verbs_core::demo::Program;
+use verbs_core::host::{Host, LaneId, Source};
+use verbs_core::record::{Address, HEADER_BYTES, Record};
 use verbs_core::types::{Error, Opcode, QpState, SendFlags, WcStatus};
 use verbs_core::work::ReceiveRequest;
 
@@ -143,4 +144,60 @@ fn posting_begins_at_once_where_it_can() {
     settle(&mut left, &mut right);
     assert_eq!(left.send_results(), [(1, WcStatus::Success); 3]);
     assert_eq!(right.receive_results().len(), 3);
+}
+
+const OTHER: LaneId = LaneId(LANE.0 + 1);
+
+/// A second lane of an end, and the program behind it.
+fn join_other(end: &mut End) -> Program {
+    let mut other = Program::new(64);
+    end.program.join(OTHER, &mut other, OTHER);
+    end.context.open_lane(OTHER, end.pd).unwrap();
+    other
+}
+
+/// A record for a queue pair that is not there, which is dropped.
+fn send_stray(other: &mut Program) {
+    let address = Address {
+        destination: 99,
+        source: 98,
+        generation: 97,
+    };
+    let stray = Record::Gone(address, 96).encode();
+    other.send(OTHER, &stray, Source::Bytes(&[]));
+}
+
+#[test]
+fn a_lane_that_always_has_something_keeps_no_other_one_waiting() {
+    let (mut left, mut right) = pair(&Setup::default());
+    right.receive(1, 0, 8);
+    settle(&mut left, &mut right);
+    let mut other = join_other(&mut right);
+    left.send(1, 0, 8);
+    for _ in 0..50 {
+        send_stray(&mut other);
+        assert!(right.progress().is_busy);
+        left.progress();
+    }
+    assert_eq!(right.receive_results(), [(1, WcStatus::Success)]);
+    assert_eq!(left.send_results(), [(1, WcStatus::Success)]);
+}
+
+#[test]
+fn messages_alone_are_not_all_that_is_there() {
+    let (mut left, mut right) = pair(&Setup::default());
+    for id in 1..3 {
+        right.receive(id, 0, 8);
+    }
+    settle(&mut left, &mut right);
+    let mut other = join_other(&mut right);
+    left.send(1, 0, 8);
+    left.progress();
+    assert!(right.context.take_messages(&mut right.program));
+    left.send(2, 0, 8);
+    left.progress();
+    send_stray(&mut other);
+    assert!(!right.context.take_messages(&mut right.program));
+    let results = [(1, WcStatus::Success), (2, WcStatus::Success)];
+    assert_eq!(right.receive_results(), results);
 }

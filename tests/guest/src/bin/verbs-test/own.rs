@@ -1,7 +1,9 @@
 //! Queue pairs of one context that are connected to each other, or to themselves.
 
 use guest_tests::{Suite, text};
-use verbs::{Context, QpType, WcStatus};
+use runtime::thread;
+use runtime::time::{Duration, sleep};
+use verbs::{Context, QpType, Segment, WcStatus};
 
 use super::end::{self, Checked, End, settings, wait};
 
@@ -17,7 +19,48 @@ pub fn check() -> i32 {
     };
     suite.check("a queue pair with itself", itself(&context));
     suite.check("two queue pairs of a domain and another", two(&context));
+    suite.check("a channel in place of a former one", channels(&context));
     suite.finish()
+}
+
+/// Each channel gets the descriptor of the one before. The event is told by a thread that does not
+/// wait, and nothing arrives from a peer: the waiting thread must know this channel.
+fn channels(context: &Context) -> Checked {
+    for round in 0..3 {
+        let channel = context.completion_channel().map_err(text("channel"))?;
+        let sends = context.completion_queue_with(64, &channel, round);
+        let sends = sends.map_err(text("queue"))?;
+        let receives = context.completion_queue(64).map_err(text("queue"))?;
+        let end = End::with_queues(context, QpType::Rc, None, (sends, receives))?;
+        let settings = settings(end::all());
+        end.pair.init(&settings).map_err(text("init"))?;
+        let address = end.pair.address();
+        end.pair
+            .connect_to(address, &settings)
+            .map_err(text("connect"))?;
+        let armed = end.sends.request_notification(false);
+        armed.map_err(text("arm"))?;
+        let bad = Segment {
+            key: !0,
+            ..end.segment(0, 8)?
+        };
+        let pair = end.pair;
+        let poster = thread::spawn(move || {
+            // The other thread falls asleep meanwhile.
+            sleep(Duration::from_millis(50));
+            let posted = pair.send(1, &[bad]);
+            (pair, posted)
+        });
+        let poster = poster.map_err(text("thread"))?;
+        let name = channel.next().map_err(text("next"))?;
+        let (_pair, posted) = poster.join().map_err(text("join"))?;
+        posted.map_err(text("send"))?;
+        let found = wait(&end.sends, 1)?.remove(0);
+        if (name, found.status) != (round, WcStatus::LocProtErr) {
+            return Err(alloc::format!("event of {name}, {found:?}"));
+        }
+    }
+    Ok(())
 }
 
 fn traffic(from: &End, to: &End) -> Checked {
