@@ -119,15 +119,22 @@ static void ends_before_the_answer(struct rdma_event_channel *channel) {
     rdma_destroy_event_channel(server);
 }
 
-/* A connection that is there ends with its peer. */
-static void ends_later(struct rdma_event_channel *channel) {
-    struct rdma_event_channel *server = rdma_create_event_channel();
-    struct rdma_cm_id *listener = listening(server, 4), *asked, *id = asking(channel);
+/* Connects to a listener; the listener's id of the connection. */
+static struct rdma_cm_id *connected(struct rdma_event_channel *channel,
+                                    struct rdma_event_channel *server, struct rdma_cm_id *id) {
     struct rdma_conn_param none = { .retry_count = 1 };
-    asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    struct rdma_cm_id *asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
     CHECK(rdma_accept(asked, &none) == 0);
     CHECK(next(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, 0) == id && rdma_establish(id) == 0);
     CHECK(next(server, RDMA_CM_EVENT_ESTABLISHED, 0) == asked);
+    return asked;
+}
+
+/* A connection that is there ends with its peer. */
+static void ends_later(struct rdma_event_channel *channel) {
+    struct rdma_event_channel *server = rdma_create_event_channel();
+    struct rdma_cm_id *listener = listening(server, 4), *id = asking(channel);
+    struct rdma_cm_id *asked = connected(channel, server, id);
     CHECK(rdma_destroy_id(id) == 0);
     CHECK(next(server, RDMA_CM_EVENT_DISCONNECTED, 0) == asked);
     CHECK(rdma_destroy_id(asked) == 0 && rdma_destroy_id(listener) == 0);
@@ -200,12 +207,8 @@ static void no_backlog(struct rdma_event_channel *channel) {
  * before. */
 static void survive(struct rdma_event_channel *channel) {
     struct rdma_event_channel *server = rdma_create_event_channel();
-    struct rdma_cm_id *listener = listening(server, 4), *asked, *id = asking(channel);
-    struct rdma_conn_param none = { .retry_count = 1 };
-    asked = next(server, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
-    CHECK(rdma_accept(asked, &none) == 0);
-    CHECK(next(channel, RDMA_CM_EVENT_CONNECT_RESPONSE, 0) == id && rdma_establish(id) == 0);
-    CHECK(next(server, RDMA_CM_EVENT_ESTABLISHED, 0) == asked);
+    struct rdma_cm_id *listener = listening(server, 4), *id = asking(channel);
+    struct rdma_cm_id *asked = connected(channel, server, id);
     FILE *begun = fopen("/tmp/verbs-ids-begun", "w");
     CHECK(begun && fclose(begun) == 0);
     CHECK(next(channel, RDMA_CM_EVENT_DISCONNECTED, 0) == id);
