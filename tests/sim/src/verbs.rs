@@ -2,8 +2,10 @@
 //! `verbs-core` and nothing else of the project.
 //!
 //! Programs post sends, writes, reads and atomics of all lengths, with good and bad keys, and
-//! receives; they drain queues, fail, begin anew, leave and are killed between any two stores. What
-//! they store is under way for some time (`net`).
+//! receives, on reliable, unreliable and extended reliable connections; they bind memory windows
+//! and take them back (`windows`), and send datagrams (`datagrams`); they drain queues, fail, begin
+//! anew, leave and are killed between any two stores. What they store is under way for some time
+//! (`net`).
 //!
 //! The checks: every request completes once and in order, with a result that what was done
 //! allows; a message arrives once, in order, with its bytes, and behind the data that was written
@@ -11,11 +13,14 @@
 //! that sends anything costs itself the lane, and others nothing; in the end no object and no
 //! window is left.
 
+mod datagrams;
 mod ending;
 mod hostile;
 pub mod net;
 mod oracle;
+mod pairs;
 mod program;
+mod windows;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,11 +28,11 @@ use std::rc::Rc;
 use verbs_core::Event;
 use verbs_core::attributes::Attributes;
 use verbs_core::host::LaneId;
-use verbs_core::types::{Access, AttributeMask as M, QpState, QpType};
-use verbs_core::work::{Capacity, QpInit};
+use verbs_core::types::{AttributeMask as M, QpState};
 
+use self::datagrams::Letter;
 use self::net::{Net, Port, lane};
-use self::oracle::{Half, Pair};
+use self::oracle::Pair;
 use self::program::{MEMORY, Program};
 use crate::faults::{Fault, Faults};
 use crate::rng::Rng;
@@ -68,6 +73,14 @@ pub struct VerbsReport {
     pub pairs: u64,
     /// Lanes that were ended because the peer broke the protocol, or that were over for others.
     pub lanes: u64,
+    /// Datagrams that were handed over, that arrived, and that failed.
+    pub letters: u64,
+    /// See above.
+    pub letters_received: u64,
+    /// See above.
+    pub letters_failed: u64,
+    /// Changes of memory windows.
+    pub windows: u64,
     /// Stores of the first program: steps at which it can be killed.
     pub stores: u64,
 }
@@ -83,6 +96,10 @@ impl VerbsReport {
         self.failed += other.failed;
         self.pairs += other.pairs;
         self.lanes += other.lanes;
+        self.letters += other.letters;
+        self.letters_received += other.letters_received;
+        self.letters_failed += other.letters_failed;
+        self.windows += other.windows;
     }
 }
 
@@ -105,6 +122,9 @@ struct World {
     net: Rc<RefCell<Net>>,
     programs: Vec<Option<Program>>,
     pairs: Vec<Pair>,
+    /// Datagrams that may arrive, and the lanes for them alone, with the programs at their ends.
+    letters: Vec<Letter>,
+    mail_links: Vec<(usize, [usize; 2])>,
     settings: VerbsSettings,
     now: u64,
     number: u64,
@@ -164,6 +184,8 @@ impl World {
             net,
             programs: made?,
             pairs: Vec::new(),
+            letters: Vec::new(),
+            mail_links: Vec::new(),
             settings,
             now: 0,
             number: 1,
@@ -215,6 +237,9 @@ impl World {
         if living.len() < 2 {
             return Ok(());
         }
+        if self.rng.one_in(6) {
+            return self.mail(&living);
+        }
         if self.pairs.len() < PAIRS && (self.pairs.is_empty() || self.rng.one_in(10)) {
             return self.connect(&living);
         }
@@ -233,7 +258,8 @@ impl World {
         match self.rng.below(1000) {
             0..350 => self.post_send(pair, side),
             350..600 => self.post_receive(pair, side),
-            600..850 => self.progress(program),
+            600..820 => self.progress(program),
+            820..850 => self.change_window(pair, side),
             850..940 => self.drain(program),
             940..970 => {
                 self.now += self.rng.below(2_000_000);
@@ -265,170 +291,7 @@ impl World {
         }
     }
 
-    // ---- Connections ----
-
-    /// Connects two queue pairs, on a lane that is there or on a new one.
-    fn connect(&mut self, living: &[usize]) -> Result<(), String> {
-        let one = living[self.rng.below(living.len() as u64) as usize];
-        let others: Vec<_> = living.iter().filter(|other| **other != one).collect();
-        let other = *others[self.rng.below(others.len() as u64) as usize];
-        let programs = [one, other];
-        let is_strict = self.hostile().is_none_or(|bad| !programs.contains(&bad));
-        let arena = usize::from(!is_strict);
-        let open = self.pairs.iter().find(|pair| {
-            let ends = [0, 1].map(|side| pair.halves[side].program);
-            ends == programs && pair.is_open && !pair.is_troubled
-        });
-        let link = match open.map(|pair| pair.link).filter(|_| self.rng.one_in(2)) {
-            Some(link) => link,
-            None => {
-                let link = self.net.borrow_mut().join(programs);
-                for (side, program) in programs.into_iter().enumerate() {
-                    if let Some(program) = &mut self.programs[program] {
-                        let pd = program.arenas[arena].pd;
-                        let opened = program.context.open_lane(lane(link, side), pd);
-                        opened.map_err(|error| format!("open_lane: {error:?}"))?;
-                    }
-                }
-                link
-            }
-        };
-        let kind = match self.rng.one_in(4) {
-            true => QpType::Uc,
-            false => QpType::Rc,
-        };
-        let numbers = [self.next_qp, self.next_qp + 1];
-        self.next_qp += 2;
-        let rnr_retry = if self.rng.one_in(3) { 2 } else { 7 };
-        let mut halves = Vec::new();
-        for side in 0..2 {
-            let shared = is_strict && self.rng.one_in(3);
-            let target = match &mut self.programs[programs[side]] {
-                Some(program) => program.arenas[arena].take(),
-                None => None,
-            };
-            let half = Half::new(programs[side], numbers[side], shared, target);
-            halves.push(half);
-        }
-        let Ok(halves) = <[Half; 2]>::try_from(halves) else {
-            return Err("two halves".into());
-        };
-        self.trace
-            .note(|| format!("{kind:?} {numbers:?} of {programs:?} on link {link}"));
-        let pair = Pair {
-            kind,
-            link,
-            arena,
-            halves,
-            is_strict,
-            is_troubled: !is_strict || rnr_retry != 7,
-            is_open: true,
-        };
-        self.pairs.push(pair);
-        self.report.pairs += 1;
-        let at = self.pairs.len() - 1;
-        for side in 0..2 {
-            self.make_ready(at, side, rnr_retry)?;
-        }
-        Ok(())
-    }
-
-    fn make_ready(&mut self, at: usize, side: usize, rnr_retry: u8) -> Result<(), String> {
-        let pair = &self.pairs[at];
-        let half = &pair.halves[side];
-        let Some(program) = &mut self.programs[half.program] else {
-            return Ok(());
-        };
-        if let Some(target) = half.target {
-            program.set_word(target + 4096, 0);
-        }
-        let capacity = Capacity {
-            send_wr: QUEUE,
-            recv_wr: QUEUE,
-            send_sge: 2,
-            recv_sge: 2,
-            inline: 64,
-        };
-        let init = QpInit {
-            kind: pair.kind,
-            pd: program.arenas[pair.arena].pd,
-            send_cq: program.send_cq,
-            recv_cq: program.recv_cq,
-            srq: half.is_shared.then_some(program.srq),
-            xrcd: None,
-            capacity,
-            signal_all: false,
-        };
-        let mut attributes = Attributes {
-            access: Access::REMOTE,
-            path_mtu: 5,
-            timeout: 20,
-            retry_cnt: 2,
-            rnr_retry,
-            min_rnr_timer: 12,
-            max_rd_atomic: 1,
-            max_dest_rd_atomic: 1,
-            dest_qpn: pair.halves[1 - side].number,
-            ..Attributes::default()
-        };
-        let context = &mut program.context;
-        let number = half.number;
-        let wrong = |error| format!("set-up of {number}: {error:?}");
-        context.create_qp(number, init).map_err(wrong)?;
-        let mut rtr = M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
-        let mut rts = M::SQ_PSN;
-        if pair.kind == QpType::Rc {
-            rtr |= M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
-            rts |= M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
-        }
-        let init = M::PKEY_INDEX | M::PORT | M::ACCESS_FLAGS;
-        let states = [
-            (QpState::Init, init),
-            (QpState::Rtr, rtr),
-            (QpState::Rts, rts),
-        ];
-        for (state, mask) in states {
-            attributes.state = state;
-            let modified = context.modify_qp(number, &attributes, mask | M::STATE);
-            modified.map_err(wrong)?;
-        }
-        // A lane that has ended meanwhile is none.
-        let _gone = context.attach(number, lane(pair.link, side));
-        Ok(())
-    }
-
-    /// Destroys both ends of a pair; what was posted must have completed, if it could.
-    fn renew(&mut self, at: usize) -> Result<(), String> {
-        for side in 0..2 {
-            self.drain(self.pairs[at].halves[side].program)?;
-        }
-        let pair = self.pairs.swap_remove(at);
-        self.trace
-            .note(|| format!("{:?} end", pair.halves.each_ref().map(|half| half.number)));
-        // Slots are used again: no store may come later.
-        self.net.borrow_mut().bring_home(pair.link);
-        for half in pair.halves {
-            let Some(program) = &mut self.programs[half.program] else {
-                continue;
-            };
-            let view = program.context.query_qp(half.number);
-            let view = view.map_err(|error| format!("query_qp: {error:?}"))?;
-            let is_left = half.has_signaled() || !half.receives.is_empty();
-            if view.state == QpState::Err && (is_left || view.queued != (0, 0)) {
-                return Err(format!("{}: requests were not flushed", half.number));
-            }
-            let destroyed = program.context.destroy_qp(half.number);
-            destroyed.map_err(|error| format!("destroy_qp: {error:?}"))?;
-            let arena = &mut program.arenas[pair.arena];
-            let sends = half.sends.iter().map(|send| send.slot);
-            let receives = half.receives.iter().map(|receive| receive.slot);
-            sends
-                .chain(receives)
-                .chain(half.target)
-                .for_each(|slot| arena.give(slot));
-        }
-        Ok(())
-    }
+    // ---- Programs ----
 
     /// A program is dead: nothing of it acts any more.
     fn bury(&mut self, program: usize) {
@@ -511,9 +374,13 @@ impl World {
             let Some(event) = program.context.next_event() else {
                 break;
             };
-            if let Event::LaneOver(lane) = event {
-                self.report.lanes += 1;
-                self.over(lane);
+            match event {
+                Event::LaneOver(lane) => {
+                    self.report.lanes += 1;
+                    self.over(lane);
+                }
+                Event::LaneWanted(to) => self.find_route(number, to)?,
+                _ => {}
             }
         }
         Ok(())
@@ -522,8 +389,10 @@ impl World {
     /// A lane is over at one end.
     fn over(&mut self, over: LaneId) {
         self.net.borrow_mut().close(over);
+        let is_over = |link: usize| (0..2).any(|side| lane(link, side) == over);
+        self.mail_links.retain(|(link, _)| !is_over(*link));
         for pair in &mut self.pairs {
-            if (0..2).any(|side| lane(pair.link, side) == over) {
+            if is_over(pair.link) {
                 pair.is_troubled = true;
                 pair.is_open = false;
             }

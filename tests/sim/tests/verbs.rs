@@ -28,6 +28,8 @@ fn every_request_completes_once_and_in_order() {
     // A simulator that does nothing would find nothing.
     assert!(sum.sent > 20_000 && sum.received > 20_000 && sum.pairs > 2_000);
     assert!(sum.flushed > 2_000 && sum.failed > 300 && sum.lanes > 500);
+    assert!(sum.letters > 10_000 && sum.letters_received > 8_000 && sum.letters_failed > 200);
+    assert!(sum.windows > 1_000);
     for fault in [
         Fault::ProcessKilled,
         Fault::NodeKilled,
@@ -55,7 +57,7 @@ fn a_peer_that_sends_anything_costs_itself_the_lane() {
         is_hostile: true,
         ..settings()
     };
-    let sum = play(200, hostile);
+    let sum = play(300, hostile);
     assert!(sum.received > 10_000 && sum.lanes > 1_000);
     for fault in [Fault::HostileStore, Fault::HostileMessage] {
         assert!(sum.faults.count(fault) > 1_000, "{fault:?}: {}", sum.faults);

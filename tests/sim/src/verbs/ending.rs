@@ -27,6 +27,7 @@ impl World {
             for program in 0..self.programs.len() {
                 self.progress(program)?;
                 self.drain(program)?;
+                self.take_letters(program)?;
             }
             self.check()?;
             for pair in 0..self.pairs.len() {
@@ -36,6 +37,7 @@ impl World {
                 }
             }
             let is_done = self.pairs.iter().all(|pair| self.is_done(pair));
+            let is_done = is_done && self.mail_is_done();
             quiet = if is_done { quiet + 1 } else { 0 };
             if quiet > 20 {
                 break;
@@ -110,12 +112,20 @@ impl World {
                 arenas,
                 ..
             } = program;
-            for link in 0..self.next_qp as usize {
+            let links = self.net.borrow().links();
+            for link in 0..links {
                 for side in 0..2 {
                     let _none = context.end_lane(port, lane(link, side));
                 }
             }
+            for mailbox in &program.mailboxes {
+                mailbox.destroy(context)?;
+            }
             context.destroy_srq(program.srq).map_err(wrong)?;
+            for arena in arenas.iter() {
+                context.destroy_srq(arena.xrc_srq).map_err(wrong)?;
+            }
+            context.close_xrcd(program.xrcd).map_err(wrong)?;
             context.destroy_cq(program.send_cq).map_err(wrong)?;
             context.destroy_cq(program.recv_cq).map_err(wrong)?;
             for arena in arenas {

@@ -1,11 +1,13 @@
 //! A program that keeps to no rules: it sends any records on its lanes, and stores anything into
 //! the windows that it was given.
 
+use verbs_core::address::{GlobalRoute, MULTICAST_QPN};
 use verbs_core::host::{Host, Source};
 use verbs_core::record::{
-    Ack, Address, Answer, Fault as Wrong, Grant, Marks, Piece, Ready, Record, Refusal,
+    Ack, Address, Answer, AtomicCall, DatagramPiece, Fault as Wrong, Grant, Marks, Piece, Ready,
+    Record, Refusal,
 };
-use verbs_core::types::Access;
+use verbs_core::types::{Access, Atomic};
 
 use super::World;
 use super::net::lane;
@@ -27,11 +29,12 @@ impl World {
                 return Err("a window on memory of another domain".into());
             }
         }
-        let keys: Vec<u32> = victim
-            .arenas
-            .iter()
-            .flat_map(|arena| [arena.all, arena.constant, arena.local])
-            .collect();
+        let arenas = victim.arenas.iter();
+        let regions = arenas.flat_map(|arena| [arena.all, arena.constant, arena.local]);
+        let windows_of = self.pairs.iter().flat_map(|pair| &pair.halves);
+        let window_keys = windows_of.filter_map(|half| Some(half.window.as_ref()?.key));
+        let keys: Vec<u32> = regions.chain(window_keys).collect();
+        let mailbox = victim.mailboxes[0].number;
         let rng = &mut self.rng;
         let small = |rng: &mut Rng| match rng.below(8) {
             0 => rng.number() as u32,
@@ -57,7 +60,7 @@ impl World {
             false => keys[rng.below(keys.len() as u64) as usize],
         };
         let payload = rng.below(200) as u32;
-        let record = match rng.below(10) {
+        let record = match rng.below(13) {
             0 => Record::Ready(
                 address,
                 Ready {
@@ -103,6 +106,31 @@ impl World {
                 };
                 Record::Granted(key, Answer::Given(grant))
             }
+            9 => {
+                let address_of = victim.arenas[pair.arena].constant_start();
+                let call = AtomicCall {
+                    operation: Atomic::FetchAdd(rng.number()),
+                    address: address_of.wrapping_sub(rng.below(20_000)),
+                    key,
+                };
+                Record::Atomic(address, call)
+            }
+            10 if rng.one_in(8) => Record::AtomicDone(address, Ok(rng.number())),
+            10 | 11 => Record::Datagram(DatagramPiece {
+                destination: [mailbox, MULTICAST_QPN, small(rng)][rng.below(3) as usize],
+                source: small(rng),
+                qkey: [0x1234, small(rng)][rng.below(2) as usize],
+                slid: small(rng) as u16,
+                service_level: 0,
+                global: rng.one_in(2).then(|| GlobalRoute {
+                    gid: [0xff; 16],
+                    ..GlobalRoute::default()
+                }),
+                marks: Marks::from_bits_truncate(rng.number() as u8),
+                total: payload + small(rng) % 5,
+                immediate: small(rng),
+                payload,
+            }),
             _ => Record::Revoke(key),
         };
         let mut header = record.encode();
@@ -110,7 +138,8 @@ impl World {
             header[rng.below(48) as usize] = rng.number() as u8;
         }
         let bytes = vec![0x5a; payload as usize];
-        let sends_payload = matches!(record, Record::Message(..)) && !rng.one_in(20);
+        let has_payload = matches!(record, Record::Message(..) | Record::Datagram(_));
+        let sends_payload = has_payload && !rng.one_in(20);
         let (put, offset) = (rng.one_in(3), rng.below(8000));
         let own = own.program;
         let Some(program) = &mut self.programs[own] else {

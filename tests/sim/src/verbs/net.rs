@@ -133,6 +133,11 @@ impl Net {
         self.links.len() - 1
     }
 
+    /// Links so far.
+    pub fn links(&self) -> usize {
+        self.links.len()
+    }
+
     /// Windows that are there.
     pub fn windows(&self) -> usize {
         let sides = self.links.iter().flat_map(|link| &link.sides);

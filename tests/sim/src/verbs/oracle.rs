@@ -3,16 +3,18 @@
 
 use std::collections::VecDeque;
 
+use verbs_core::table::Id;
 use verbs_core::types::{Error, Opcode, QpType, SendFlags, WcFlags, WcOpcode, WcStatus};
-use verbs_core::work::{Data, ReceiveRequest, Remote, Segment, SendRequest, WorkCompletion};
+use verbs_core::work::{Data, Remote, Segment, SendRequest, WorkCompletion};
 
 use super::program::{Program, data};
+use super::windows::Window;
 use super::{QUEUE, World};
 
 /// Parts of a target that writes go to in turn.
-const PARTS: u64 = 4;
+pub const PARTS: u64 = 4;
 /// Bytes of a part.
-const PART: u64 = 1024;
+pub const PART: u64 = 1024;
 
 /// The effect of a posted send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,22 +27,31 @@ pub enum Does {
     Read(u64),
     /// The counter grows by 1.
     Add,
+    /// The own memory window gets this key, or none.
+    Bind(u32),
+    Unbind(u32),
+    /// The key of the own memory window fails.
+    Invalidate,
 }
 
 /// A send that was posted and has not completed.
 pub struct Posted {
-    id: u64,
-    does: Does,
-    length: u64,
-    is_signaled: bool,
+    pub id: u64,
+    pub does: Does,
+    pub length: u64,
+    pub is_signaled: bool,
     /// It cannot succeed.
-    is_bad: bool,
+    pub is_bad: bool,
+    /// It reaches the peer's memory by a memory window.
+    pub uses_window: bool,
+    /// The key of the peer's window that it invalidates.
+    pub invalidates: Option<u32>,
     pub slot: u64,
 }
 
 /// A receive that was posted and has not completed.
 pub struct Receive {
-    id: u64,
+    pub id: u64,
     pub slot: u64,
 }
 
@@ -49,6 +60,7 @@ struct Message {
     id: u64,
     length: u64,
     has_immediate: bool,
+    invalidates: Option<u32>,
     is_write: bool,
     /// Data that was written before it: the part, and its number.
     written: Vec<(u64, u64, u64)>,
@@ -58,9 +70,12 @@ struct Message {
 pub struct Half {
     pub program: usize,
     pub number: u32,
-    pub is_shared: bool,
+    /// The shared queue that its receives come from.
+    pub shared: Option<Id>,
     /// The slot that the peer writes to.
     pub target: Option<u64>,
+    /// A memory window for the peer, on part of that slot.
+    pub window: Option<Window>,
     pub sends: VecDeque<Posted>,
     pub receives: VecDeque<Receive>,
     /// Messages that the peer is to receive.
@@ -78,12 +93,13 @@ pub struct Half {
 
 impl Half {
     /// A new queue pair.
-    pub fn new(program: usize, number: u32, is_shared: bool, target: Option<u64>) -> Half {
+    pub fn new(program: usize, number: u32) -> Half {
         Half {
             program,
             number,
-            is_shared,
-            target,
+            shared: None,
+            target: None,
+            window: None,
             sends: VecDeque::new(),
             receives: VecDeque::new(),
             outgoing: VecDeque::new(),
@@ -104,6 +120,7 @@ impl Half {
 
 /// Two connected queue pairs.
 pub struct Pair {
+    /// The type of the first one.
     pub kind: QpType,
     pub link: usize,
     pub arena: usize,
@@ -117,6 +134,19 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// The type of a queue pair.
+    pub fn kind_of(&self, side: usize) -> QpType {
+        match (self.kind, side) {
+            (QpType::XrcSend, 1) => QpType::XrcRecv,
+            (kind, _) => kind,
+        }
+    }
+
+    /// Messages arrive once and in order.
+    fn is_reliable(&self) -> bool {
+        self.kind != QpType::Uc
+    }
+
     /// Atomic operations have been done once each, if they succeeded.
     pub fn check_counters(&self, programs: &[Option<Program>]) -> Result<(), String> {
         for side in 0..2 {
@@ -137,9 +167,15 @@ impl Pair {
 impl World {
     pub(super) fn post_send(&mut self, at: usize, side: usize) -> Result<(), String> {
         let pair = &self.pairs[at];
-        let (arena, kind) = (pair.arena, pair.kind);
+        let (arena, kind) = (pair.arena, pair.kind_of(side));
+        if kind == QpType::XrcRecv {
+            return Ok(());
+        }
+        let is_reliable = pair.is_reliable();
         let (half, peer) = (&pair.halves[side], &pair.halves[1 - side]);
         let target = peer.target;
+        let window = peer.window.clone();
+        let remote_srq = peer.shared;
         let peers_keys = self.programs[peer.program].as_ref().map(|peer| {
             let arena = &peer.arenas[arena];
             (
@@ -164,17 +200,16 @@ impl World {
             return Ok(());
         };
         self.number += 1;
-        let is_rc = kind == QpType::Rc;
         let part = half.writes % PARTS;
         let (mut opcode, does, mut length) = match rng.below(10) {
             0 | 1 => (Opcode::RdmaWrite, Does::Write, 8 + rng.size(PART - 8)),
             2 => (Opcode::RdmaWriteWithImm, Does::Message, rng.size(PART)),
-            3 if is_rc => (
+            3 if is_reliable => (
                 Opcode::RdmaRead,
                 Does::Read(rng.below(2000)),
                 1 + rng.size(2000),
             ),
-            4 if is_rc => (Opcode::AtomicFetchAndAdd, Does::Add, 8),
+            4 if is_reliable => (Opcode::AtomicFetchAndAdd, Does::Add, 8),
             5 => (Opcode::SendWithImm, Does::Message, 8 + rng.size(6000)),
             _ => (Opcode::Send, Does::Message, 8 + rng.size(6000)),
         };
@@ -196,9 +231,25 @@ impl World {
             // Data that nobody looks at.
             remote.address = target + 5000;
         }
+        let mut srq = remote_srq.map_or(0, |srq| srq.0);
+        let usable = window.as_ref().filter(|window| window.is_bound);
+        let (mut uses_window, mut invalidates) = (false, None);
+        if let Some(window) = usable.filter(|_| does == Does::Write && rng.one_in(2)) {
+            uses_window = true;
+            remote = window.place(remote.address, target);
+        }
+        if let Some(window) = usable.filter(|window| window.is_two() && !uses_window)
+            && opcode == Opcode::Send
+            && rng.one_in(4)
+        {
+            (opcode, invalidates) = (Opcode::SendWithInv, Some(window.key));
+        }
         // Mistakes: a bad key of the own memory, or of the peer's.
         let mut is_bad = false;
-        let one_sided = !matches!(opcode, Opcode::Send | Opcode::SendWithImm);
+        let one_sided = !matches!(
+            opcode,
+            Opcode::Send | Opcode::SendWithImm | Opcode::SendWithInv
+        );
         match rng.below(120) {
             0 => (own, is_bad) = (own ^ 1, length > 0),
             1 if one_sided => (remote.key, is_bad) = (local, length > 0),
@@ -208,10 +259,24 @@ impl World {
             }
             4 if does == Does::Add => (remote.address, is_bad) = (remote.address + 4, true),
             5 if does == Does::Message && one_sided => (length, opcode) = (0, Opcode::SendWithImm),
+            6..=9 if kind == QpType::XrcSend && does == Does::Message => {
+                // A queue of another kind, or none.
+                let wrong = program.srq.0 ^ u32::from(rng.one_in(2)) << 20;
+                (srq, is_bad) = (wrong, true);
+            }
+            mistake @ 10..=15 if one_sided => {
+                let is_beyond = mistake < 13;
+                if let Some((wrong, key)) = window
+                    .as_ref()
+                    .and_then(|of| of.misuse(does, target, is_beyond))
+                {
+                    (remote, is_bad, uses_window) = (wrong, length > 0, key);
+                }
+            }
             _ => {}
         }
         let is_local = own != program.arenas[arena].all;
-        let reaches_error = is_bad && (is_rc || is_local);
+        let reaches_error = is_bad && (is_reliable || is_local);
         if matches!(does, Does::Message | Does::Write) {
             program.fill(slot, id, length);
         }
@@ -219,8 +284,9 @@ impl World {
         let mut request = SendRequest::new(id, opcode, Vec::new());
         request.flags.set(SendFlags::SIGNALED, is_signaled);
         request.remote = remote;
-        request.immediate = id as u32;
+        request.immediate = invalidates.unwrap_or(id as u32);
         request.compare_add = 1;
+        request.remote_srq = srq;
         let is_inline = length <= 64
             && matches!(does, Does::Message | Does::Write)
             && !is_local
@@ -256,13 +322,16 @@ impl World {
             length,
             is_signaled,
             is_bad: reaches_error,
+            uses_window,
+            invalidates,
             slot,
         });
         match does {
             Does::Message => half.outgoing.push_back(Message {
                 id,
                 length,
-                has_immediate: opcode != Opcode::Send,
+                has_immediate: matches!(opcode, Opcode::SendWithImm | Opcode::RdmaWriteWithImm),
+                invalidates,
                 is_write: opcode == Opcode::RdmaWriteWithImm,
                 written: std::mem::take(&mut half.fresh),
             }),
@@ -272,66 +341,13 @@ impl World {
                 half.fresh.push((part, id, length));
             }
             Does::Add => half.adds[0] += 1,
-            Does::Read(_) => {}
+            _ => {}
         }
-        Ok(())
-    }
-
-    pub(super) fn post_receive(&mut self, at: usize, side: usize) -> Result<(), String> {
-        let pair = &mut self.pairs[at];
-        let arena = pair.arena;
-        let half = &mut pair.halves[side];
-        let Some(program) = &mut self.programs[half.program] else {
-            return Ok(());
-        };
-        for _ in 0..1 + self.rng.below(3) {
-            // Sends need slots, too.
-            if program.arenas[arena].free() < 16 {
-                return Ok(());
-            }
-            let Some(slot) = program.arenas[arena].take() else {
-                return Ok(());
-            };
-            let id = self.number;
-            self.number += 1;
-            // Mistakes: too short, or not to be written.
-            let mistake = match self.is_ending || half.is_shared {
-                true => 99,
-                false => self.rng.below(100),
-            };
-            let length = if mistake == 0 { 16 } else { 8192 };
-            let key = match mistake {
-                1 => program.arenas[arena].constant,
-                _ => program.arenas[arena].all,
-            };
-            let segments = vec![
-                Segment {
-                    address: slot,
-                    length: 10,
-                    key,
-                },
-                Segment {
-                    address: slot + 10,
-                    length: length - 10,
-                    key,
-                },
-            ];
-            let request = ReceiveRequest { id, segments };
-            let posted = match half.is_shared {
-                true => program.context.post_srq_recv(program.srq, request),
-                false => program.context.post_recv(half.number, request),
-            };
-            match posted {
-                Ok(()) if half.is_shared => {
-                    program.shared.insert(id, (slot, length));
-                }
-                Ok(()) => {
-                    pair.is_troubled |= mistake < 2;
-                    half.receives.push_back(Receive { id, slot });
-                }
-                Err(Error::NoMemory) => program.arenas[arena].give(slot),
-                Err(error) => return Err(format!("post_recv: {error:?}")),
-            }
+        if let Some(window) = &mut pair.halves[1 - side].window
+            && invalidates.is_some()
+        {
+            // Who uses it from now on comes too late.
+            (window.is_bound, window.is_changing) = (false, true);
         }
         Ok(())
     }
@@ -402,7 +418,7 @@ impl World {
         status: WcStatus,
     ) -> Result<(), String> {
         let pair = &mut self.pairs[at];
-        let (arena, is_strict, is_rc) = (pair.arena, pair.is_strict, pair.kind == QpType::Rc);
+        let (arena, is_strict, is_rc) = (pair.arena, pair.is_strict, pair.is_reliable());
         let half = &mut pair.halves[side];
         let id = posted.id;
         let had_failed = half.has_failed;
@@ -428,6 +444,8 @@ impl World {
                 false => Err(format!("{id} fails without a reason: {status:?}")),
             };
         }
+        self.windows_changed(at, side, posted.does, posted.invalidates);
+        let pair = &mut self.pairs[at];
         if !is_strict || !is_rc {
             return Ok(());
         }
@@ -448,7 +466,7 @@ impl World {
                 }
             }
             Does::Add => pair.halves[side].adds[1] += 1,
-            Does::Write => {}
+            Does::Bind(_) | Does::Unbind(_) | Does::Invalidate | Does::Write => {}
         }
         Ok(())
     }
@@ -467,12 +485,12 @@ impl World {
     fn received(&mut self, number: usize, wc: &WorkCompletion) -> Result<(), String> {
         let (at, side) = self.find(wc.qp)?;
         let pair = &mut self.pairs[at];
-        let (is_strict, is_rc, arena) = (pair.is_strict, pair.kind == QpType::Rc, pair.arena);
+        let (is_strict, is_rc, arena) = (pair.is_strict, pair.is_reliable(), pair.arena);
         let half = &mut pair.halves[side];
         let Some(program) = &mut self.programs[number] else {
             return Ok(());
         };
-        let slot = match half.is_shared {
+        let slot = match half.shared.is_some() {
             true => program.shared.remove(&wc.id).map(|(slot, _)| slot),
             false => {
                 let front = half.receives.pop_front();
@@ -508,10 +526,13 @@ impl World {
             };
             let has_immediate = wc.flags.contains(WcFlags::WITH_IMM);
             let is_write = wc.opcode == WcOpcode::RecvRdmaWithImm;
+            let has_key = wc.flags.contains(WcFlags::WITH_INV);
+            let invalidated = has_key.then_some(wc.immediate);
             let is_it = message.length == u64::from(wc.byte_len)
                 && message.has_immediate == has_immediate
                 && message.is_write == is_write
                 && (!has_immediate || message.id as u32 == wc.immediate)
+                && message.invalidates == invalidated
                 && (is_write || program.holds(slot, message.id, 0, message.length));
             if is_it {
                 break message;

@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 
 use verbs_core::context::Context;
 use verbs_core::keys::Region;
+use verbs_core::srq::Xrc;
 use verbs_core::table::Id;
 use verbs_core::types::Access;
 
+use super::datagrams::Mailbox;
 use super::net::{BASE, Port};
 use crate::rng::mix;
 
 /// Bytes of a slot: of the longest message.
 pub const SLOT: u64 = 8192;
 /// Slots of an arena.
-const SLOTS: u64 = 160;
+const SLOTS: u64 = 224;
 const PAGE: u64 = 4096;
 /// Bytes of an arena: slots, a page that peers can only read, one that they cannot reach, and a
 /// page without a region on each side.
@@ -24,6 +26,8 @@ pub const MEMORY: usize = 2 * ARENA as usize;
 /// The keys and free slots of an arena, and its protection domain.
 pub struct Arena {
     pub pd: Id,
+    /// A shared receive queue of the program's XRC domain.
+    pub xrc_srq: Id,
     /// Everything may be done with it.
     pub all: u32,
     /// Peers may read it.
@@ -42,7 +46,10 @@ pub struct Program {
     pub send_cq: Id,
     pub recv_cq: Id,
     pub srq: Id,
-    /// Receives in the shared queue: slot and length by number.
+    pub xrcd: Id,
+    /// Its queue pairs for datagrams.
+    pub mailboxes: [Mailbox; 2],
+    /// Receives in shared queues: slot and length by number.
     pub shared: BTreeMap<u64, (u64, u32)>,
 }
 
@@ -52,9 +59,10 @@ pub fn data(number: u64, at: u64) -> u8 {
 }
 
 impl Arena {
-    fn new(context: &mut Context, index: u64) -> Result<Arena, String> {
+    fn new(context: &mut Context, index: u64, xrc: Xrc) -> Result<Arena, String> {
         let wrong = |error| format!("set-up: {error:?}");
         let pd = context.alloc_pd().map_err(wrong)?;
+        let xrc_srq = context.create_xrc_srq(pd, xrc, 16, 2, 0).map_err(wrong)?;
         let base = BASE + index * ARENA + PAGE;
         let mut region = |start, length, access| {
             let iova = start;
@@ -70,7 +78,12 @@ impl Arena {
         let slots = SLOTS * SLOT;
         Ok(Arena {
             pd,
-            all: region(base, slots, Access::REMOTE | Access::LOCAL_WRITE)?,
+            xrc_srq,
+            all: region(
+                base,
+                slots,
+                Access::REMOTE | Access::LOCAL_WRITE | Access::MW_BIND,
+            )?,
             constant: region(base + slots, PAGE, Access::REMOTE_READ)?,
             local: region(base + slots + PAGE, PAGE, Access::LOCAL_WRITE)?,
             base,
@@ -110,10 +123,23 @@ impl Program {
     pub fn new(port: Port) -> Result<Program, String> {
         let wrong = |error| format!("set-up: {error:?}");
         let mut context = Context::new((port.program as u32) << 16);
-        let arenas = [Arena::new(&mut context, 0)?, Arena::new(&mut context, 1)?];
         let send_cq = context.create_cq(4096).map_err(wrong)?;
         let recv_cq = context.create_cq(4096).map_err(wrong)?;
+        let xrcd = context.open_xrcd().map_err(wrong)?;
+        let xrc = Xrc {
+            domain: xrcd,
+            cq: recv_cq,
+        };
+        let arenas = [
+            Arena::new(&mut context, 0, xrc)?,
+            Arena::new(&mut context, 1, xrc)?,
+        ];
         let srq = context.create_srq(arenas[0].pd, 32, 2, 0).map_err(wrong)?;
+        let pd = arenas[0].pd;
+        let mailboxes = [
+            Mailbox::new(&mut context, pd, port.program, 0)?,
+            Mailbox::new(&mut context, pd, port.program, 1)?,
+        ];
         let mut program = Program {
             context,
             port,
@@ -121,6 +147,8 @@ impl Program {
             send_cq,
             recv_cq,
             srq,
+            xrcd,
+            mailboxes,
             shared: BTreeMap::new(),
         };
         for arena in 0..2 {
@@ -149,6 +177,14 @@ impl Program {
         bytes
             .into_iter()
             .all(|(byte, at)| *byte == data(number, at))
+    }
+
+    /// Whether memory holds these bytes.
+    pub fn has(&self, address: u64, bytes: &[u8]) -> bool {
+        let at = (address - BASE) as usize;
+        let net = self.port.net.borrow();
+        let memory = &net.programs[self.port.program].memory.bytes;
+        memory[at..at + bytes.len()] == *bytes
     }
 
     /// Sets and reads a counter.
