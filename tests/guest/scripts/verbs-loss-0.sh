@@ -1,9 +1,11 @@
 # The other node loses its power while programs of RDMA verbs are killed.
 
+. /scheme/initfs/lib/steps.sh
+
 failed=0
 verbs-storm until-loss 5 1 &
 storm=$!
-sleep 4
+until_true test -e /tmp/verbs-storm-both
 echo "LAUNCHER kill 1"
 wait "$storm" || failed=1
 scif-kills idle || failed=1

@@ -43,6 +43,13 @@ const BEGUN: &str = "/tmp/verbs-storm-begun";
 const ENOUGH: &str = "/tmp/verbs-storm-enough";
 /// Longest life of a program between two kills.
 const LONGEST_LIFE_MS: u64 = 150;
+/// Kills after which programs live twice as long, if nothing has happened to their sessions, and
+/// how often that goes on.
+const KILLS_PER_LENGTH: u64 = 20;
+const MOST_DOUBLED: u64 = 7;
+/// A file that is there once sessions have ended and others were lost: a script waits for it before
+/// a node goes.
+const BOTH: &str = "/tmp/verbs-storm-both";
 /// How long the other storm, or a session that must succeed, may take.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
@@ -189,12 +196,17 @@ impl Other {
     }
 }
 
-/// The longest time between two kills: longer where the loss of a node is to find sessions that go
-/// on.
-fn longest_life_ms(until: Until) -> u64 {
-    match until {
+/// The longest time before kill number `kill`: longer where the loss of a node is to find sessions
+/// that go on. As long as no session has ended or none was lost, it doubles again and again, as the
+/// machine may be slow.
+fn longest_life_ms(until: Until, kill: u64, has_both: bool) -> u64 {
+    let usual = match until {
         Until::Kills(_) | Until::Told => LONGEST_LIFE_MS,
         Until::Loss => 6 * LONGEST_LIFE_MS,
+    };
+    match has_both {
+        true => usual,
+        false => usual << (kill / KILLS_PER_LENGTH).min(MOST_DOUBLED),
     }
 }
 
@@ -234,12 +246,22 @@ fn rage(suite: &mut Suite, until: Until, seed: u64, node: NodeId) -> Result<(), 
         programs.push(start(&client, &mut random, &mut seeds)?);
     }
     fs::write(BEGUN, b"").map_err(text(BEGUN))?;
-    let mut done = 0;
+    let (mut done, mut has_both) = (0, false);
     loop {
-        sleep(Duration::from_millis(random.up_to(longest_life_ms(until))));
+        sleep(Duration::from_millis(
+            random.up_to(longest_life_ms(until, done, has_both)),
+        ));
+        if !has_both {
+            let (ended, lost) = tally(&seeds);
+            has_both = ended > 0 && lost > 0;
+            if has_both {
+                fs::write(BOTH, b"").map_err(text(BOTH))?;
+            }
+        }
+        // What the storm is for must have happened before it ends, however slow the machine is.
         let is_over = match until {
-            Until::Kills(kills) => done == kills,
-            Until::Told => fs::metadata(ENOUGH).is_ok(),
+            Until::Kills(kills) => done >= kills && has_both,
+            Until::Told => fs::metadata(ENOUGH).is_ok() && has_both,
             Until::Loss => other.as_ref().is_some_and(Other::is_lost),
         };
         if is_over {
