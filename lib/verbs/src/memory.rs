@@ -77,6 +77,8 @@ impl Registered {
         let index = self
             .regions
             .binary_search_by_key(&(start, key), |(of, _)| *of);
+        // Another one may be at that index, which holds the same addresses and is older.
+        self.last.store(usize::MAX, Ordering::Relaxed);
         Some(self.regions.remove(index.ok()?).1)
     }
 
