@@ -284,7 +284,9 @@ static void waiting(void) {
     CHECK(strcmp(id->event->param.conn.private_data, "welcome") == 0);
     CHECK(rdma_post_send(id, NULL, "inline", 7, NULL, IBV_SEND_INLINE) == 0);
     CHECK(rdma_get_recv_comp(id, &wc) == 1 && wc.byte_len == 7 && strcmp(memory, "inline") == 0);
-    CHECK(rdma_disconnect(id) == 0);
+    /* The second time there is nothing to wait for. */
+    CHECK(rdma_disconnect(id) == 0 && id->event->event == RDMA_CM_EVENT_DISCONNECTED);
+    CHECK(rdma_disconnect(id) == 0 && id->qp->state == IBV_QPS_ERR);
     CHECK(rdma_dereg_mr(mr) == 0);
     rdma_destroy_ep(id);
     param = parameters("no");

@@ -146,7 +146,7 @@ impl<T> Events<T> {
     }
 
     /// Whether there are events.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         !self.waiting.lock().events.is_empty()
     }
 

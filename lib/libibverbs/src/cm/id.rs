@@ -250,10 +250,12 @@ fn with(id: *mut Id, awaited: Option<Awaited>, call: impl FnOnce(&mut Id) -> Res
     let done = unsafe { get_mut(id) }.and_then(call);
     minus_one(done.and_then(|()| {
         // SAFETY: as above; the reference is another one as the event changes the id, too.
-        let is_sync = unsafe { get(id)? }.is_sync;
-        match awaited {
-            Some(awaited) if is_sync => event::complete(id, awaited),
-            _ => Ok(()),
+        let of = unsafe { get(id)? };
+        match awaited.filter(|_| of.is_sync) {
+            // The end is told once.
+            Some(Awaited::End) if !link::has_news(of.link, of.link_events()?) => Ok(()),
+            Some(awaited) => event::complete(id, awaited),
+            None => Ok(()),
         }
     }))
 }

@@ -286,6 +286,14 @@ pub fn send(id: LinkId, frame: &Frame) -> bool {
     is_sent
 }
 
+/// Whether an event of a connection waits in its channel, or will come: that of its end comes once.
+pub fn has_news(id: LinkId, channel: &Channel) -> bool {
+    let links = LINKS.lock();
+    let link = links.links.get(&id);
+    let is_live = link.is_some_and(|link| !matches!(link.stage, Stage::Over));
+    is_live || channel.is_ready()
+}
+
 /// Ends a connection or listener, and those that wait for the listener.
 pub fn end(id: LinkId) {
     LINKS.lock().end(id);
