@@ -1,5 +1,5 @@
-//! Memory and lanes for examples and tests: some programs in one thread, whose stores arrive at
-//! once.
+//! What examples and tests need: memory and lanes of some programs in one thread, whose stores
+//! arrive at once; usual attributes of queue pairs, and their way to RTS.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
@@ -7,12 +7,46 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
+use crate::attributes::Attributes;
 use crate::host::{Available, Host, LaneId, NotMoved, Place, Source, Target};
 use crate::record::HEADER_BYTES;
-use crate::types::Atomic;
+use crate::types::{Atomic, AttributeMask as M, QpState, QpType};
 
 /// Where the memory of each program begins.
 pub const BASE: u64 = 0x1_0000;
+
+/// Attributes of a connected queue pair that waits for its peer's receives without end.
+pub fn attributes() -> Attributes {
+    Attributes {
+        path_mtu: 5,
+        timeout: 14,
+        retry_cnt: 7,
+        rnr_retry: 7,
+        min_rnr_timer: 12,
+        max_rd_atomic: 4,
+        max_dest_rd_atomic: 4,
+        ..Attributes::default()
+    }
+}
+
+/// The states from INIT to RTS, each with the attributes that have to be named on the way to it.
+pub fn ways(kind: QpType) -> [(QpState, M); 3] {
+    let path = M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
+    let answers = M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
+    let retries = M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
+    let (last, rtr, rts) = match kind {
+        QpType::Rc => (M::ACCESS_FLAGS, path | answers, retries),
+        QpType::Uc => (M::ACCESS_FLAGS, path, M::empty()),
+        QpType::Ud => (M::QKEY, M::empty(), M::empty()),
+        QpType::XrcSend => (M::ACCESS_FLAGS, path, retries),
+        QpType::XrcRecv => (M::ACCESS_FLAGS, path | answers, M::TIMEOUT),
+    };
+    [
+        (QpState::Init, M::STATE | M::PKEY_INDEX | M::PORT | last),
+        (QpState::Rtr, M::STATE | rtr),
+        (QpState::Rts, M::STATE | M::SQ_PSN | rts),
+    ]
+}
 
 /// Memory of a program, from its first address on. Places must lie inside of it.
 #[derive(Debug, Default)]

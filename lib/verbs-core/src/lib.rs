@@ -14,7 +14,7 @@
 //! | [`record`] | what the two ends of a lane tell each other |
 //! | [`host`] | what a context needs from the system around it |
 //! | [`context`] | the objects of a program, and the calls on them |
-//! | [`demo`] | memory and lanes for examples and tests |
+//! | [`demo`] | memory, lanes and usual attributes, for examples and tests |
 //!
 //! Nothing here makes a system call, reads a clock or keeps a global. A [`context::Context`] is
 //! moved on by calls with a [`host::Host`], which reaches memory and connections.

@@ -4,7 +4,7 @@
 
 use verbs_core::attributes::Attributes;
 use verbs_core::context::Context;
-use verbs_core::demo::{BASE, Program};
+use verbs_core::demo::{self, BASE, Program};
 use verbs_core::host::LaneId;
 use verbs_core::keys::Region;
 use verbs_core::table::Id;
@@ -45,16 +45,7 @@ impl Default for Setup {
             kind: QpType::Rc,
             shared: false,
             access: Access::REMOTE,
-            attributes: Attributes {
-                path_mtu: 5,
-                timeout: 14,
-                retry_cnt: 7,
-                rnr_retry: 7,
-                min_rnr_timer: 12,
-                max_rd_atomic: 4,
-                max_dest_rd_atomic: 4,
-                ..Attributes::default()
-            },
+            attributes: demo::attributes(),
             signal_all: false,
         }
     }
@@ -125,41 +116,30 @@ impl End {
         assert_eq!(done, Ok(()), "{state:?}");
     }
 
+    /// Goes to INIT, RTR or RTS: the way of this number.
+    fn enter(&mut self, way: usize, setup: &Setup, attributes: Attributes) {
+        let (state, mask) = demo::ways(setup.kind)[way];
+        self.modify(state, attributes, mask);
+    }
+
     pub fn enter_init(&mut self, setup: &Setup) {
         let attributes = Attributes {
             access: setup.access,
             ..setup.attributes
         };
-        let last = match setup.kind {
-            QpType::Ud => M::QKEY,
-            _ => M::ACCESS_FLAGS,
-        };
-        let mask = M::PKEY_INDEX | M::PORT | last;
-        self.modify(QpState::Init, attributes, mask);
+        self.enter(0, setup, attributes);
     }
 
     pub fn enter_rtr(&mut self, setup: &Setup, peer: u32) {
-        let path = M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
-        let mask = match setup.kind {
-            QpType::Rc | QpType::XrcRecv => path | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER,
-            QpType::Ud => M::empty(),
-            _ => path,
-        };
         let attributes = Attributes {
             dest_qpn: peer,
             ..setup.attributes
         };
-        self.modify(QpState::Rtr, attributes, mask);
+        self.enter(1, setup, attributes);
     }
 
     pub fn enter_rts(&mut self, setup: &Setup) {
-        let retries = M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
-        let mask = match setup.kind {
-            QpType::Rc | QpType::XrcSend => M::SQ_PSN | M::TIMEOUT | retries,
-            QpType::XrcRecv => M::SQ_PSN | M::TIMEOUT,
-            QpType::Uc | QpType::Ud => M::SQ_PSN,
-        };
-        self.modify(QpState::Rts, setup.attributes, mask);
+        self.enter(2, setup, setup.attributes);
     }
 
     pub fn state(&self) -> QpState {

@@ -4,8 +4,8 @@
 use ::verbs::engine::Engine;
 use ::verbs::table::Id;
 use ::verbs::{
-    Access, AttributeMask as M, Attributes, Capacity, Opcode, QpInit, QpState, QpType,
-    ReceiveRequest, Region, Segment, SendRequest, WcStatus, WorkCompletion,
+    Access, Attributes, Capacity, Opcode, QpInit, QpType, ReceiveRequest, Region, Segment,
+    SendRequest, WcStatus, WorkCompletion,
 };
 use hal::testing::host;
 use libredox::Fd;
@@ -13,6 +13,7 @@ use scif::Endpoint;
 use scif::raw::Range;
 use scif_perf::report::Unit;
 use scif_perf::timing;
+use verbs_core::demo;
 use verbs_core::host::Host;
 use verbs_core::types::Error;
 
@@ -103,31 +104,12 @@ impl End {
         let lane = within(system, || engine.add_lane(endpoint(), pd)).map_err(failed)?;
         let mut attributes = Attributes {
             dest_qpn: 3 - self.qp,
-            path_mtu: 5,
-            timeout: 14,
-            retry_cnt: 7,
-            rnr_retry: 7,
-            min_rnr_timer: 12,
-            max_rd_atomic: 4,
-            max_dest_rd_atomic: 4,
-            ..Attributes::default()
+            ..demo::attributes()
         };
-        let path = M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
-        let retries = M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
-        let ways = [
-            (QpState::Init, M::PKEY_INDEX | M::PORT | M::ACCESS_FLAGS),
-            (
-                QpState::Rtr,
-                path | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER,
-            ),
-            (QpState::Rts, retries | M::SQ_PSN),
-        ];
-        for (state, mask) in ways {
+        for (state, mask) in demo::ways(QpType::Rc) {
             attributes.state = state;
-            let modified = self
-                .engine
-                .core
-                .modify_qp(self.qp, &attributes, mask | M::STATE);
+            let core = &mut self.engine.core;
+            let modified = core.modify_qp(self.qp, &attributes, mask);
             modified.map_err(failed)?;
         }
         self.engine.core.attach(self.qp, lane).map_err(failed)?;

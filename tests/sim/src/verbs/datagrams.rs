@@ -14,6 +14,7 @@ use verbs_core::address::{
 };
 use verbs_core::attributes::Attributes;
 use verbs_core::context::Context;
+use verbs_core::demo;
 use verbs_core::host::LaneId;
 use verbs_core::record::MAX_DATAGRAM;
 use verbs_core::table::Id;
@@ -130,17 +131,13 @@ impl Mailbox {
             signal_all: false,
         };
         context.create_qp(self.number, init).map_err(wrong)?;
-        for (state, mask) in [
-            (QpState::Init, M::PKEY_INDEX | M::PORT | M::QKEY),
-            (QpState::Rtr, M::empty()),
-            (QpState::Rts, M::SQ_PSN),
-        ] {
+        for (state, mask) in demo::ways(QpType::Ud) {
             let attributes = Attributes {
                 state,
                 qkey: QKEY,
                 ..Attributes::default()
             };
-            let modified = context.modify_qp(self.number, &attributes, mask | M::STATE);
+            let modified = context.modify_qp(self.number, &attributes, mask);
             modified.map_err(wrong)?;
         }
         let joined = context.attach_multicast(self.number, GROUP, FIRST_MULTICAST_LID);

@@ -2,7 +2,8 @@
 
 use verbs_core::address::LanePeer;
 use verbs_core::attributes::Attributes;
-use verbs_core::types::{Access, AttributeMask as M, Error, QpState, QpType};
+use verbs_core::demo;
+use verbs_core::types::{Access, Error, QpState, QpType};
 use verbs_core::work::{Capacity, QpInit, ReceiveRequest, Segment};
 
 use super::datagrams::lid_of;
@@ -116,41 +117,21 @@ impl World {
         };
         let mut attributes = Attributes {
             access: Access::REMOTE,
-            path_mtu: 5,
             timeout: 20,
             retry_cnt: 2,
             rnr_retry,
-            min_rnr_timer: 12,
             max_rd_atomic: 1,
             max_dest_rd_atomic: 1,
             dest_qpn: pair.halves[1 - side].number,
-            ..Attributes::default()
+            ..demo::attributes()
         };
         let context = &mut program.context;
         let number = half.number;
         let wrong = |error| format!("set-up of {number}: {error:?}");
         context.create_qp(number, init).map_err(wrong)?;
-        let mut rtr = M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
-        let mut rts = M::SQ_PSN;
-        if matches!(kind, QpType::Rc | QpType::XrcRecv) {
-            rtr |= M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
-        }
-        match kind {
-            QpType::Rc | QpType::XrcSend => {
-                rts |= M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
-            }
-            QpType::XrcRecv => rts |= M::TIMEOUT,
-            _ => {}
-        }
-        let init = M::PKEY_INDEX | M::PORT | M::ACCESS_FLAGS;
-        let states = [
-            (QpState::Init, init),
-            (QpState::Rtr, rtr),
-            (QpState::Rts, rts),
-        ];
-        for (state, mask) in states {
+        for (state, mask) in demo::ways(kind) {
             attributes.state = state;
-            let modified = context.modify_qp(number, &attributes, mask | M::STATE);
+            let modified = context.modify_qp(number, &attributes, mask);
             modified.map_err(wrong)?;
         }
         // A lane that has ended meanwhile is none.
