@@ -297,10 +297,36 @@ fn local(settings: &Settings) -> Result {
     }
 }
 
-/// One stream after the other, each of a number of messages that gives a repetition several
-/// streams.
+/// Samples of a stream, one in each repetition, in bytes per second. `pour` sends this number of
+/// messages and gives the nanoseconds that they took.
+///
+/// At the end of a stream its sender may sleep and be woken, which takes some hundred microseconds.
+/// So one stream fills a repetition, and its length is found in steps: measured by a short stream
+/// alone, a message would seem slow, and the stream would be too short.
+pub fn streams(
+    settings: &Settings,
+    test: &str,
+    size: u64,
+    mut pour: impl FnMut(u64) -> Result<f64>,
+) -> Result<Samples> {
+    const FIRST: u64 = 64;
+    const STEPS: u32 = 4;
+    let mut count = FIRST;
+    for _ in 0..STEPS {
+        let one = pour(count)? / count as f64;
+        count = settings.rounds(one).max(FIRST);
+    }
+    let mut samples = Samples::new();
+    for repetition in 1..=settings.repetitions {
+        settings.repetition(test, size, repetition)?;
+        let nanoseconds = pour(count)?;
+        samples.add([(count * size) as f64 * 1e9 / nanoseconds.max(1.0)].to_vec());
+    }
+    Ok(samples)
+}
+
+/// One stream after the other. Its time begins when the server is ready.
 fn stream(settings: &Settings, test: &str, toward: bool, path: Path, size: u64) -> Result {
-    const RUNS: u64 = 5;
     let session = Session::open(settings)?;
     let mut message = alloc::vec![0; size as usize];
     let request = Request {
@@ -309,8 +335,13 @@ fn stream(settings: &Settings, test: &str, toward: bool, path: Path, size: u64) 
     };
     let mut channel = session.channel(Wait::Block);
     channel.path = path;
-    let run = |count: u64, message: &mut [u8]| -> Result<f64> {
+    if toward {
+        pattern::fill(&mut message, SEED);
+    }
+    let pour = |count: u64| -> Result<f64> {
+        let message = message.as_mut_slice();
         Request { count, ..request }.say(&session.endpoint)?;
+        hear(&session.endpoint)?;
         let start = ticks();
         if toward {
             for _ in 0..count {
@@ -341,23 +372,7 @@ fn stream(settings: &Settings, test: &str, toward: bool, path: Path, size: u64) 
             .into()),
         }
     };
-    if toward {
-        pattern::fill(&mut message, SEED);
-    }
-    const WARM_UP: u64 = 32;
-    run(WARM_UP, &mut message)?;
-    let one = run(WARM_UP, &mut message)? / WARM_UP as f64;
-    let count = (settings.rounds(one) / RUNS).max(WARM_UP);
-    let mut samples = Samples::new();
-    for repetition in 1..=settings.repetitions {
-        settings.repetition(test, size, repetition)?;
-        let mut rates = Vec::new();
-        for _ in 0..RUNS {
-            let nanoseconds = run(count, &mut message)?;
-            rates.push((count * size) as f64 * 1e9 / nanoseconds.max(1.0));
-        }
-        samples.add(rates);
-    }
+    let samples = streams(settings, test, size, pour)?;
     if toward {
         every_byte(&session, channel.path, size)?;
     }
@@ -387,6 +402,7 @@ fn every_byte(session: &Session<'_>, path: Path, size: u64) -> Result {
     let mut message = alloc::vec![0; size as usize];
     let mut sum = Sum::default();
     request.say(&session.endpoint)?;
+    hear(&session.endpoint)?;
     for number in 0..MESSAGES {
         pattern::fill(&mut message, number + 1);
         sum.add(&message);

@@ -114,6 +114,7 @@ fn carry_out(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result 
             // from those before.
             let all = request.offset != 0;
             let mut sum = Sum::default();
+            tell(endpoint, 0)?;
             for _ in 0..request.count {
                 channel.receive(&mut buffer)?;
                 if all {
@@ -127,6 +128,7 @@ fn carry_out(endpoint: &Endpoint, request: &Request, shared: &Shared) -> Result 
         }
         Verb::Source => {
             pattern::fill(&mut buffer, request.size);
+            tell(endpoint, 0)?;
             for _ in 0..request.count {
                 channel.send(&buffer)?;
             }

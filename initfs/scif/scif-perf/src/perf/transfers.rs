@@ -56,7 +56,7 @@ enum Verb {
     Echo = 2,
     /// The same, each answer after 8 bytes that are put.
     EchoPuts = 3,
-    /// Take `argument` headers, and answer with the number of those that were right.
+    /// Answer at once, take `argument` headers, and answer with the number of those that were right.
     Take = 4,
     /// Fill the mapped memory with the pattern of a seed.
     Fill = 5,
@@ -238,6 +238,7 @@ impl End {
     }
 
     fn take(&mut self, headers: u64) -> Result<u64> {
+        self.sender.push(&READY)?;
         let mut right = 0;
         for number in 0..headers {
             right += u64::from(self.receiver.pull::<Header>()? == header(number));
@@ -246,6 +247,7 @@ impl End {
     }
 
     fn take_some(&mut self, headers: u64) -> Result<u64> {
+        self.sender.push(&READY)?;
         let (mut taken, mut right) = (0, 0);
         let mut some = [Header::default(); SEVERAL];
         while taken < headers {
@@ -311,6 +313,9 @@ impl Calls {
 
 /// Round trips that do not count.
 const WARM_UP: u64 = 20;
+
+/// The answer before a stream: the server takes headers from now on.
+const READY: u64 = 0;
 
 /// The measuring end.
 struct Client<'a> {
@@ -412,6 +417,7 @@ impl<'a> Client<'a> {
     /// Nanoseconds until the other end has taken `headers` headers, sent one or several by a call.
     fn pour(&mut self, headers: u64, by: Calls) -> Result<f64> {
         self.order(by.verb(), headers)?;
+        self.answer()?;
         let start = ticks();
         match by {
             Calls::One => {
@@ -489,23 +495,9 @@ fn round_trips(settings: &Settings, test: &str, puts: bool, wait: Wait) -> Resul
 
 /// One stream after the other, as streams of messages.
 fn stream(settings: &Settings, test: &str, by: Calls) -> Result {
-    const RUNS: u64 = 5;
-    const WARM_UP: u64 = 32;
     const SIZE: u64 = size_of::<Header>() as u64;
     let mut client = Client::open(settings, Waiting::Adaptive, SIZE)?;
-    client.pour(WARM_UP, by)?;
-    let one = client.pour(WARM_UP, by)? / WARM_UP as f64;
-    let count = (settings.rounds(one) / RUNS).max(WARM_UP);
-    let mut samples = Samples::new();
-    for repetition in 1..=settings.repetitions {
-        settings.repetition(test, SIZE, repetition)?;
-        let mut rates = Vec::new();
-        for _ in 0..RUNS {
-            let nanoseconds = client.pour(count, by)?;
-            rates.push((count * SIZE) as f64 * 1e9 / nanoseconds.max(1.0));
-        }
-        samples.add(rates);
-    }
+    let samples = bandwidth::streams(settings, test, SIZE, |count| client.pour(count, by))?;
     settings.print(test, SIZE, Unit::BytesPerSecond, samples);
     Ok(())
 }

@@ -14,10 +14,10 @@ use super::{Failure, Path, Result};
 pub enum Verb {
     /// Send `count` messages of `size` bytes back; the answer is their checksum.
     Echo = 1,
-    /// Receive `count` messages of `size` bytes; the answer is their checksum.
+    /// Say a word, then receive `count` messages of `size` bytes; the answer is their checksum.
     Sink = 2,
-    /// Send `count` messages of `size` bytes; the client sends a word when it has them all, no
-    /// answer follows.
+    /// Say a word, then send `count` messages of `size` bytes; the client says one when it has them
+    /// all, and no answer follows.
     Source = 3,
     /// Register `size` bytes of new memory; the answer is its offset. The last one is the window
     /// that later requests concern.
