@@ -9,8 +9,8 @@ use hal::clock::{Rate, ticks};
 const BATCH_NS: f64 = 20_000.0;
 
 /// Calls before the first one that is timed. After something else has used the processor's caches,
-/// the second copy of 16 MiB is still as slow as the first: on an Intel Xeon with a last level cache
-/// that the other cores share, 3.2 GB/s, and 5.8 from the third or fourth on.
+/// the second copy of 16 MiB is still as slow as the first: on an Intel Xeon with a last level
+/// cache that other machines share, 3.2 GB/s, and 5.8 from the third or fourth on.
 const WARM_UP_CALLS: usize = 4;
 
 /// Least number of samples of a repetition of calls that fit into the budget.
@@ -35,8 +35,8 @@ pub fn rates<E>(
 }
 
 /// Samples of the nanoseconds one call takes, taken for about `budget_ns` nanoseconds after
-/// [`WARM_UP_CALLS`] calls that are not counted. Short calls are timed in batches; a sample is then the batch's mean.
-/// Of calls that take longer than the budget there is one sample.
+/// [`WARM_UP_CALLS`] calls that are not counted. Short calls are timed in batches; a sample is then
+/// the batch's mean. Of calls that take longer than the budget there is one sample.
 ///
 /// # Errors
 /// The first of `call`.

@@ -56,7 +56,8 @@ enum Verb {
     Echo = 2,
     /// The same, each answer after 8 bytes that are put.
     EchoPuts = 3,
-    /// Answer at once, take `argument` headers, and answer with the number of those that were right.
+    /// Answer at once, take `argument` headers, and answer with the number of those that were
+    /// right.
     Take = 4,
     /// Fill the mapped memory with the pattern of a seed.
     Fill = 5,
