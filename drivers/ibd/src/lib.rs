@@ -15,6 +15,8 @@
 //! | [`mad`] | `umad0` and `issm0`: management datagrams |
 //! | [`streams`] | what SCIF has moved between nodes |
 //! | [`files`] | the text files and the class tree |
+//! | [`group`] | datagrams for groups on their way |
+//! | `relay` | what passes them on to programs and nodes; on Redox only |
 //! | `wire` | what carries management datagrams between nodes; on Redox only |
 //! | [`scheme`](mod@scheme) | paths, descriptors, requests |
 //!
@@ -30,11 +32,14 @@ pub mod device;
 pub mod error;
 pub mod events;
 pub mod files;
+pub mod group;
 pub mod identity;
 pub mod limits;
 pub mod mad;
 pub mod object;
 pub mod pages;
+#[cfg(target_os = "redox")]
+pub mod relay;
 pub mod scheme;
 pub mod shared;
 pub mod streams;

@@ -13,6 +13,7 @@ mod program {
     use ibd::device::Device;
     use ibd::identity::PortState;
     use ibd::mad::Mads;
+    use ibd::relay::Relay;
     use ibd::scheme::InfinibandScheme;
     use ibd::wire::Wire;
     use libredox::Fd;
@@ -40,6 +41,8 @@ mod program {
         Nodes,
         /// Connections to the daemons of other nodes.
         Wire,
+        /// Connections of programs, and of daemons, that send to groups.
+        Relay,
         /// Connections of queue pairs that commands post to.
         Lanes,
         /// Pages of a program have been borrowed, or not.
@@ -75,9 +78,10 @@ mod program {
         let borrowed = start_borrowing(&mut scheme, requests.socket().clone())?;
         queue.subscribe(borrowed.raw(), EventFlags::EVENT_READ, Source::Pages)?;
         let mut wire = Wire::default();
+        let mut relay = Relay::default();
         let mut traffic = Traffic::default();
         // Whether something may have come from other nodes.
-        let mut has_come = true;
+        let (mut has_come, mut has_relayed) = (true, true);
         let mut ready: Vec<Ready<Source>> = Vec::new();
         loop {
             let now = system_time();
@@ -94,9 +98,16 @@ mod program {
             device.mads.progress(now);
             if state == PortState::Down {
                 wire.clear();
-                has_come = true;
-            } else if has_come || wire.deadline().is_some_and(|until| until <= now) {
-                has_come = wire.take(&mut device.mads, &mut queue, Source::Wire, now)?;
+                relay.clear();
+                (has_come, has_relayed) = (true, true);
+            } else {
+                if has_come || wire.deadline().is_some_and(|until| until <= now) {
+                    has_come = wire.take(&mut device.mads, &mut queue, Source::Wire, now)?;
+                }
+                if has_relayed || relay.deadline().is_some_and(|until| until <= now) {
+                    let own = device.shared.node;
+                    has_relayed = relay.serve(own, &mut queue, Source::Relay, now)?;
+                }
             }
             device.pass_mad_events();
             // Bytes beyond those that are taken here wake the loop again.
@@ -115,7 +126,8 @@ mod program {
                 device.next_look(),
                 device.mads.deadline(),
                 wire.deadline().filter(|_| state == PortState::Active),
-                has_come
+                relay.deadline().filter(|_| state == PortState::Active),
+                (has_come || has_relayed)
                     .then_some(now)
                     .filter(|_| state == PortState::Active),
             ];
@@ -126,6 +138,7 @@ mod program {
             };
             queue.wait_until(deadline, now, &mut ready)?;
             has_come |= ready.iter().any(|of| of.source == Source::Wire);
+            has_relayed |= ready.iter().any(|of| of.source == Source::Relay);
         }
     }
 

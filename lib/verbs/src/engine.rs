@@ -18,6 +18,7 @@ use verbs_core::{Destination, Event};
 
 use crate::lanes::Lanes;
 use crate::links::{Established, Key, Links, Pending};
+use crate::relay;
 use crate::stream::Stream;
 
 /// How often an owner looks for what no event tells, in nanoseconds.
@@ -263,6 +264,11 @@ impl Engine {
                     let lane = self.insert_stream(key, endpoint);
                     self.open_datagrams(key, lane);
                 }
+                // Without a relay the members are those of the own context.
+                Established::Nothing(key) if key == relay::key(self.links.node) => {
+                    let lane = self.own_datagram_lane();
+                    self.answer(key, lane);
+                }
                 Established::Nothing(key) => self.answer(key, None),
             }
         }
@@ -359,12 +365,13 @@ impl Engine {
 
     // ---- Datagrams ----
 
-    /// Finds a lane for datagrams, or begins to make one. The members of a group are those of the
-    /// own context, as long as nobody passes datagrams on.
+    /// Finds a lane for datagrams, or begins to make one. Those for groups go to the relay.
     fn want_datagrams(&mut self, destination: Destination) {
-        let key = address::node(destination.lid)
-            .map(|node| Key::datagrams(node, destination.qpn))
-            .filter(|key| !self.links.is_own(key.node, key.peer));
+        let key = match address::node(destination.lid) {
+            None => relay::key(self.links.node),
+            Some(node) => Key::datagrams(node, destination.qpn),
+        };
+        let key = Some(key).filter(|key| !self.links.is_own(key.node, key.peer));
         let lane = match key {
             None => self.own_datagram_lane(),
             Some(key) => match self.links.lanes.get(&key) {
@@ -395,8 +402,35 @@ impl Engine {
         self.own_datagrams
     }
 
+    /// Whether there is a lane to the relay of datagrams for groups.
+    pub(crate) fn has_relay(&self) -> bool {
+        let key = relay::key(self.links.node);
+        self.links.lanes.contains_key(&key)
+    }
+
+    /// Has a connection to the relay made: a queue pair is in a group.
+    pub fn want_relay(&mut self) {
+        let key = relay::key(self.links.node);
+        if !self.has_relay() && self.wanted.values().all(|of| *of != key) {
+            self.links.want_datagrams(key);
+            self.wants_links = true;
+        }
+    }
+
+    /// Takes a connection to the relay, unless there is one.
+    pub(crate) fn add_relay(&mut self, endpoint: Endpoint) {
+        if !self.has_relay() {
+            let key = relay::key(self.links.node);
+            let lane = self.insert_stream(key, endpoint);
+            self.open_datagrams(key, lane);
+        }
+    }
+
     fn open_datagrams(&mut self, key: Key, lane: LaneId) {
-        let peer = LanePeer::Port(address::lid(key.node));
+        let peer = match key.peer {
+            relay::PORT => LanePeer::Relay,
+            _ => LanePeer::Port(address::lid(key.node)),
+        };
         let opened = self.core.open_datagram_lane(lane);
         let told = opened.and_then(|()| self.core.set_lane_peer(lane, peer));
         if told.is_err() {

@@ -49,6 +49,7 @@ mod objects;
 mod open_context;
 mod queue_pair;
 pub mod raw;
+pub mod relay;
 pub mod report;
 mod state;
 #[cfg(feature = "std")]

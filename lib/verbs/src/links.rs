@@ -41,8 +41,21 @@ struct Hello {
     to: u32,
 }
 
+/// Its bytes.
+pub const HELLO_BYTES: usize = size_of::<Hello>();
+
+/// The first bytes of a lane from one listener to another.
+pub fn hello(from: Port, to: Port) -> [u8; HELLO_BYTES] {
+    zerocopy::transmute!(Hello {
+        magic: MAGIC.to_le(),
+        version: VERSION.to_le(),
+        from: u32::from(from).to_le(),
+        to: u32::from(to).to_le(),
+    })
+}
+
 /// The own port of a lane for datagrams, which belongs to no protection domain.
-const DATAGRAMS: Port = 0;
+pub const DATAGRAMS: Port = 0;
 
 /// The two protection domains, or programs, that a lane joins.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -429,15 +442,9 @@ impl Links {
             }
             Err(_) => return again(key, pause, now),
         }
-        let hello = Hello {
-            magic: MAGIC.to_le(),
-            version: VERSION.to_le(),
-            from: u32::from(key.own).to_le(),
-            to: u32::from(key.peer).to_le(),
-        };
         // A new connection has room for it.
-        match endpoint.send(hello.as_bytes(), SendFlags::empty()) {
-            Ok(count) if count == size_of::<Hello>() => Step::Established(key, endpoint),
+        match endpoint.send(&hello(key.own, key.peer), SendFlags::empty()) {
+            Ok(HELLO_BYTES) => Step::Established(key, endpoint),
             _ => again(key, pause, now),
         }
     }

@@ -30,6 +30,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::events::Events;
 use crate::open_context::SharedContext;
+use crate::relay;
 use crate::state::{Cq, State};
 use crate::worker::Worker;
 use request::{create_qp, each, modify_qp};
@@ -396,10 +397,26 @@ impl Context {
         };
         self.lock().engine.core.attach_multicast(number, gid, lid)?;
         let told = daemon.ask::<_, ()>(Command::AttachMcast, &request);
-        if told.is_err() {
+        let joined = told.and_then(|()| self.join_relay());
+        if joined.is_err() {
             self.lock().engine.core.detach_multicast(number, gid)?;
+            let _ = daemon.ask::<_, ()>(Command::DetachMcast, &request);
         }
-        told
+        joined
+    }
+
+    /// Has the relay pass datagrams for groups on to this program, from now on.
+    fn join_relay(&self) -> Result<()> {
+        let state = self.lock();
+        let node = state.engine.links.node;
+        if state.engine.has_relay() {
+            return Ok(());
+        }
+        drop(state);
+        let endpoint = relay::connect(node)?;
+        self.lock().engine.add_relay(endpoint);
+        self.shared.bell.ring();
+        Ok(())
     }
 
     /// Ends that.

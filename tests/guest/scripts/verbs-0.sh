@@ -8,6 +8,13 @@ verbs-manager node1
 step connections $? "see above"
 verbs-manager node1 die
 step connections-death $? "see above"
+# A group of two programs here and two there.
+verbs-group-clang member 2073 &
+member=$!
+verbs-group node1 2072 node1 2074 localhost 2073
+step group $? "see above"
+wait "$member"
+step group-member $? "see above"
 until_true verbs-hello node1
 step tutorial-c $? "see above"
 until_true verbs-first 1

@@ -10,6 +10,10 @@ wait "$victim"
 verbs-manager serve || failed=1
 # Its client has it die.
 verbs-manager serve || failed=1
+verbs-group member 2072 &
+member=$!
+verbs-group member 2074 || failed=1
+wait "$member" || failed=1
 verbs-hello || failed=1
 verbs-first || failed=1
 exit "$failed"

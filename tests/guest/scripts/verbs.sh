@@ -31,6 +31,17 @@ for compiler in "" -clang; do
     wait "$server"
     step "connections-death-server$compiler" $? "see above"
 done
+# A group of three programs.
+verbs-group member 2072 &
+first=$!
+verbs-group-clang member 2073 &
+second=$!
+verbs-group localhost 2072 localhost 2073
+step group $? "see above"
+wait "$first"
+step group-member $? "see above"
+wait "$second"
+step group-member-clang $? "see above"
 verbs-hello &
 server=$!
 until_true verbs-hello localhost

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::error::{fail, refused};
 use crate::identity::PORT;
 use crate::object::Object;
-use crate::shared::Shared;
+use crate::shared::{FIRST_LIBRARY_QPN, Shared};
 
 /// Local identifiers of groups; the last one is for all.
 const MULTICAST_LIDS: core::ops::Range<u16> = verbs_core::address::FIRST_MULTICAST_LID..0xffff;
@@ -96,6 +96,9 @@ pub fn attach(call: &mut Call<'_>) -> Result<()> {
     }
     let qp = call.context.objects.qp_mut(request.qp_handle)?;
     qp.groups.insert(request.gid, request.mlid);
+    if number < FIRST_LIBRARY_QPN {
+        call.context.engine.want_relay();
+    }
     Ok(())
 }
 

@@ -62,8 +62,8 @@ const COUNTERS: [&str; 13] = [
     "mapped_pages",
     "jobs",
 ];
-/// The handles of services: `scifrund` and `ibd` listen, and `ibd` reads the file `peers`.
-const SERVICES: [(&str, u64); 2] = [("handles", 3), ("endpoints", 2)];
+/// The handles of services: `scifrund` listens, `ibd` twice, and it reads the file `peers`.
+const SERVICES: [(&str, u64); 2] = [("handles", 4), ("endpoints", 3)];
 
 fn main() -> i32 {
     let arguments = peer::arguments();

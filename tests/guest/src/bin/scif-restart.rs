@@ -287,10 +287,10 @@ fn register(at: PortId) -> Result<u32, String> {
     }
 }
 
-/// The counters when only services use the driver: `scifrund` and `ibd` listen.
+/// The counters when only services use the driver: `scifrund` listens, and `ibd` twice.
 const COUNTERS: [(&str, u64); 7] = [
     ("waiting", 0),
-    ("endpoints", 2),
+    ("endpoints", 3),
     ("connections", 0),
     ("windows", 0),
     ("remote_windows", 0),

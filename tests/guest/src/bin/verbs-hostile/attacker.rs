@@ -11,10 +11,10 @@ use verbs_core::record::{
 };
 use verbs_core::types::Access;
 
-use super::{CLAIMED, Checked, LOOK, Order, PAGE, PORT, PREPARE, QUIT, hear, say};
+use super::{CLAIMED, Checked, LOOK, Order, PAGE, PORT, PREPARE, QUIT, hear, relay, say};
 
 /// How long the victim may take for anything.
-const TIME_LIMIT: Duration = Duration::from_secs(30);
+pub const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// Rounds of anything, and records of each.
 const ROUNDS: u64 = 40;
 const RECORDS: u64 = 60;
@@ -79,6 +79,7 @@ pub fn attack(node: NodeId, seed: u64) -> i32 {
         ("records that stop in the middle", Attack::halves),
         ("many that say nothing", Attack::silent),
         ("many lanes that nobody wants", Attack::greetings),
+        ("the relay of groups", |attack| relay::attack(attack.node)),
     ];
     if scif::nodes().is_ok_and(|nodes| nodes.own == node) {
         checks.push(("lanes that end at once", Attack::drops));
@@ -473,7 +474,8 @@ fn greeted(listener: &Listener) -> Checked<Endpoint> {
     Ok(endpoint)
 }
 
-fn wait_until(what: &str, mut is_done: impl FnMut() -> bool) -> Checked {
+/// Waits until something has happened.
+pub fn wait_until(what: &str, mut is_done: impl FnMut() -> bool) -> Checked {
     let start = Instant::now();
     while !is_done() {
         if start.elapsed() > TIME_LIMIT {

@@ -11,6 +11,7 @@
 extern crate alloc;
 
 mod attacker;
+mod relay;
 mod victim;
 
 use alloc::string::String;

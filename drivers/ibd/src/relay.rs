@@ -1,0 +1,327 @@
+//! The relay of datagrams for groups: SCIF connections to port 60.
+//!
+//! A program that is in a group, or sends to one, has a connection to the daemon of its node. What
+//! it sends goes to all programs of the node that have one, itself among them, and to the daemons
+//! of the other nodes, which pass it on to theirs. Each program takes what its own groups are sent.
+//! What finds no room is dropped, as a datagram may be.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use hal::event::Queue;
+use scif::{Endpoint, Errno, Error, Listener, NodeId, Port, PortId, raw};
+use syscall::error::Result;
+use syscall::flag::EventFlags;
+use verbs::relay::{GREETING_BYTES, PORT, greeting};
+use verbs_core::address;
+
+use crate::group::{Assembly, MOST_BYTES};
+
+/// Ports that only root binds: a connection of another node comes from its daemon.
+const PRIVILEGED: core::ops::Range<Port> = 512..1024;
+/// Connections at most.
+const MOST_LANES: usize = 512;
+/// Bytes that wait for a connection at most, besides one datagram.
+const MOST_WAITING: usize = 16 * MOST_BYTES;
+/// Bytes that are taken from a connection before the next one has its turn.
+const TURN_BYTES: usize = 64 * 1024;
+/// Nanoseconds until a node that refused a connection, or the own port, is tried again.
+const PAUSE: u64 = 50_000_000;
+/// Nanoseconds that a connection to another node is kept without use.
+const IDLE: u64 = 1_000_000_000;
+
+/// A connection that somebody has made.
+struct Lane {
+    endpoint: Endpoint,
+    /// Of another node's daemon.
+    is_daemon: bool,
+    greeting: Vec<u8>,
+    assembly: Assembly,
+    /// What it is to be sent.
+    waiting: Vec<u8>,
+    has_ended: bool,
+}
+
+/// The connection to another node's daemon.
+enum Way {
+    Connecting(Endpoint),
+    Connected(Endpoint),
+    /// It was refused: nothing is tried before this time.
+    Refused(u64),
+}
+
+/// Another node.
+struct Node {
+    way: Way,
+    waiting: Vec<u8>,
+    /// When something was to be sent last.
+    used: u64,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Relay {
+    listener: Option<Listener>,
+    /// When to try to listen, if that has failed.
+    listen_at: u64,
+    lanes: Vec<Lane>,
+    nodes: BTreeMap<NodeId, Node>,
+}
+
+impl Relay {
+    /// The SCIF driver has gone, and all connections with it.
+    pub fn clear(&mut self) {
+        *self = Relay::default();
+    }
+
+    /// When there is something to do if nothing comes: to listen again, or to end a connection that
+    /// is not used.
+    pub fn deadline(&self) -> Option<u64> {
+        let listen = self.listener.is_none().then_some(self.listen_at);
+        let ends = self.nodes.values().filter_map(Node::end);
+        ends.chain(listen).min()
+    }
+
+    /// Takes what has come and passes it on; whether more is there. `own`: the own node. `source`:
+    /// what events of connections are called in the queue.
+    ///
+    /// # Errors
+    /// Those of the event queue.
+    pub fn serve<T: Copy + PartialEq>(
+        &mut self,
+        own: NodeId,
+        queue: &mut Queue<T>,
+        source: T,
+        now: u64,
+    ) -> Result<bool> {
+        self.listen(queue, source, now)?;
+        let (mut datagrams, mut has_more) = (Vec::new(), false);
+        for lane in &mut self.lanes {
+            has_more |= lane.receive(&mut datagrams);
+        }
+        // Who has joined before the datagrams were sent is among the lanes now.
+        self.accept(own, queue, source)?;
+        for lane in &mut self.lanes {
+            lane.greet();
+        }
+        if datagrams.iter().any(|(_, is_daemons)| !is_daemons) {
+            self.find_nodes(own);
+        }
+        for (records, is_daemons) in datagrams {
+            for lane in self.lanes.iter_mut().filter(|lane| lane.is_program()) {
+                keep(&mut lane.waiting, &records);
+            }
+            for node in self.nodes.values_mut().filter(|_| !is_daemons) {
+                keep(&mut node.waiting, &records);
+                node.used = now;
+            }
+        }
+        for lane in &mut self.lanes {
+            lane.has_ended |= !flush(&lane.endpoint, &mut lane.waiting);
+        }
+        self.lanes.retain(|lane| !lane.has_ended);
+        for (node, of) in &mut self.nodes {
+            of.serve(*node, queue, source, now)?;
+        }
+        self.nodes
+            .retain(|_, node| node.end().is_none_or(|end| now < end));
+        Ok(has_more)
+    }
+
+    fn listen<T: Copy + PartialEq>(
+        &mut self,
+        queue: &mut Queue<T>,
+        source: T,
+        now: u64,
+    ) -> Result<()> {
+        if self.listener.is_some() || now < self.listen_at {
+            return Ok(());
+        }
+        match Listener::bind(PORT) {
+            Ok(listener) => {
+                queue.subscribe(listener.fd(), EventFlags::EVENT_READ, source)?;
+                self.listener = Some(listener);
+            }
+            // A daemon before this one may still have the port.
+            Err(_) => self.listen_at = now + PAUSE,
+        }
+        Ok(())
+    }
+
+    fn accept<T: Copy + PartialEq>(
+        &mut self,
+        own: NodeId,
+        queue: &mut Queue<T>,
+        source: T,
+    ) -> Result<()> {
+        while let Some(listener) = &self.listener
+            && let Ok(Some((endpoint, peer))) = listener.try_accept()
+        {
+            let is_daemon = peer.node() != own;
+            let is_allowed = !is_daemon || PRIVILEGED.contains(&peer.port());
+            if !is_allowed
+                || self.lanes.len() >= MOST_LANES
+                || endpoint.set_nonblocking(true).is_err()
+            {
+                log::warn!("refused {}/{} at the relay", peer.node(), peer.port());
+                continue;
+            }
+            let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
+            queue.subscribe(endpoint.fd(), events, source)?;
+            self.lanes.push(Lane {
+                endpoint,
+                is_daemon,
+                greeting: Vec::new(),
+                assembly: Assembly::new(address::lid(peer.node())),
+                waiting: Vec::new(),
+                has_ended: false,
+            });
+        }
+        Ok(())
+    }
+
+    /// The nodes that are online: those that are not lose what waits for them.
+    fn find_nodes(&mut self, own: NodeId) {
+        let online = scif::nodes().map(|nodes| nodes.online).unwrap_or_default();
+        self.nodes.retain(|node, _| online.contains(node));
+        for node in online.into_iter().filter(|node| *node != own) {
+            self.nodes.entry(node).or_insert_with(|| Node {
+                way: Way::Refused(0),
+                waiting: Vec::new(),
+                used: 0,
+            });
+        }
+    }
+}
+
+impl Lane {
+    /// Whether datagrams are passed to it.
+    fn is_program(&self) -> bool {
+        !self.is_daemon && self.greeting.len() == GREETING_BYTES && !self.has_ended
+    }
+
+    /// Takes the greeting, if it has come.
+    fn greet(&mut self) {
+        while self.greeting.len() < GREETING_BYTES && !self.has_ended {
+            let mut bytes = [0; GREETING_BYTES];
+            let room = &mut bytes[self.greeting.len()..];
+            match raw::recv(self.endpoint.fd(), room, 0) {
+                Ok(0) => return,
+                Ok(count) => {
+                    let from = self.greeting.len();
+                    self.greeting.extend_from_slice(&bytes[from..from + count]);
+                }
+                Err(_) => self.has_ended = true,
+            }
+        }
+        self.has_ended |= self.greeting != greeting();
+    }
+
+    /// Takes the datagrams that have come, and whether they are of a daemon; whether there may be
+    /// more.
+    fn receive(&mut self, into: &mut Vec<(Vec<u8>, bool)>) -> bool {
+        self.greet();
+        let (mut taken, mut buffer) = (0, vec![0; MOST_BYTES]);
+        while self.greeting.len() == GREETING_BYTES && !self.has_ended {
+            if taken >= TURN_BYTES {
+                return true;
+            }
+            match raw::recv(self.endpoint.fd(), &mut buffer[..], 0) {
+                Ok(0) => return false,
+                Ok(count) => {
+                    taken += count;
+                    let is_daemon = self.is_daemon;
+                    let sink = |records| into.push((records, is_daemon));
+                    self.has_ended |= self.assembly.take(&buffer[..count], sink).is_err();
+                }
+                Err(_) => self.has_ended = true,
+            }
+        }
+        false
+    }
+}
+
+impl Node {
+    /// When it is forgotten, with its connection, if nothing is to be sent.
+    fn end(&self) -> Option<u64> {
+        match self.way {
+            Way::Connected(_) if self.waiting.is_empty() => Some(self.used.saturating_add(IDLE)),
+            Way::Connected(_) | Way::Connecting(_) => None,
+            Way::Refused(until) => Some(until),
+        }
+    }
+
+    /// Makes the connection, if something waits for it, and sends what there is room for.
+    fn serve<T: Copy + PartialEq>(
+        &mut self,
+        node: NodeId,
+        queue: &mut Queue<T>,
+        source: T,
+        now: u64,
+    ) -> Result<()> {
+        let refused = Way::Refused(now + PAUSE);
+        self.way = match core::mem::replace(&mut self.way, refused) {
+            Way::Refused(until) if until <= now && !self.waiting.is_empty() => match prepare() {
+                Some(endpoint) => {
+                    let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
+                    queue.subscribe(endpoint.fd(), events, source)?;
+                    Way::Connecting(endpoint)
+                }
+                None => Way::Refused(now + PAUSE),
+            },
+            way => way,
+        };
+        if let Way::Connecting(endpoint) = &self.way {
+            match endpoint.connect(PortId::new(node, PORT)) {
+                Err(Error::Scif(Errno::InProgress)) => return Ok(()),
+                Ok(_) | Err(Error::Scif(Errno::IsConnected)) => {
+                    let greeting = greeting();
+                    self.waiting.splice(..0, greeting);
+                    if let Way::Connecting(endpoint) =
+                        core::mem::replace(&mut self.way, Way::Refused(0))
+                    {
+                        self.way = Way::Connected(endpoint);
+                    }
+                }
+                Err(_) => self.way = Way::Refused(now + PAUSE),
+            }
+        }
+        if let Way::Connected(endpoint) = &self.way
+            && !flush(endpoint, &mut self.waiting)
+        {
+            self.way = Way::Refused(now + PAUSE);
+        }
+        if let Way::Refused(_) = self.way {
+            self.waiting.clear();
+        }
+        Ok(())
+    }
+}
+
+/// An endpoint for a connection to another node's daemon.
+fn prepare() -> Option<Endpoint> {
+    let endpoint = Endpoint::open().ok()?;
+    PRIVILEGED.rev().find(|port| endpoint.bind(*port).is_ok())?;
+    endpoint.set_nonblocking(true).ok()?;
+    Some(endpoint)
+}
+
+/// Keeps a datagram for a connection, unless too much waits there.
+fn keep(waiting: &mut Vec<u8>, records: &[u8]) {
+    if waiting.len() <= MOST_WAITING {
+        waiting.extend_from_slice(records);
+    }
+}
+
+/// Sends what there is room for; whether the connection is still there.
+fn flush(endpoint: &Endpoint, waiting: &mut Vec<u8>) -> bool {
+    while !waiting.is_empty() {
+        match raw::send(endpoint.fd(), &waiting[..], 0) {
+            Ok(0) => return true,
+            Ok(count) => drop(waiting.drain(..count)),
+            Err(_) => return false,
+        }
+    }
+    true
+}
