@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 
-use st::{Memory, Range, Region, Registered};
+use st::{Memory, NotMapped, Range, Region, Registered, names_mapped};
 use syscall::PAGE_SIZE;
 use syscall::error::{EBUSY, EFAULT, EINVAL, ENXIO};
 
@@ -72,11 +72,12 @@ fn map(call: &Call<'_>, address: usize, length: c_int) -> Result<usize> {
 /// Unmaps it again; returns whether the memory was the library's.
 fn unmap(peer: &Peer, address: usize, length: c_int) -> Result<bool> {
     let mut mapped = peer.mapped.lock();
-    let known = mapped.as_ref().ok_or(ENXIO)?;
-    let is_whole = length == 0 || usize::try_from(length) == Ok(known.bytes);
-    if known.address != address || !is_whole {
-        return Err(EINVAL);
-    }
+    let known = mapped.as_ref();
+    let known = known.map(|known| (known.address as u64, known.bytes as u64));
+    names_mapped(known, address as u64, length.into()).map_err(|error| match error {
+        NotMapped::Nothing => ENXIO,
+        NotMapped::Another => EINVAL,
+    })?;
     let Some(known) = mapped.take() else {
         return Err(ENXIO);
     };

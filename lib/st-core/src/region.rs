@@ -147,6 +147,33 @@ impl Announced {
     }
 }
 
+/// Why arguments do not name the range that an end has mapped on a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotMapped {
+    /// None is mapped: `ENXIO`.
+    Nothing,
+    /// Another one is: `EINVAL`.
+    Another,
+}
+
+/// Whether an address and a length, 0 for all of it, name the own range that is `mapped` on a
+/// channel: its address and its length in bytes.
+///
+/// # Errors
+/// All of [`NotMapped`].
+pub fn names_mapped(
+    mapped: Option<(u64, u64)>,
+    address: u64,
+    length: i64,
+) -> Result<(), NotMapped> {
+    let (base, bytes) = mapped.ok_or(NotMapped::Nothing)?;
+    let is_whole = length == 0 || u64::try_from(length) == Ok(bytes);
+    match address == base && is_whole {
+        true => Ok(()),
+        false => Err(NotMapped::Another),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,5 +262,24 @@ mod tests {
         assert_eq!(announced.region(), Ok(REGION));
         announced.take_back(1);
         assert_eq!(announced.announce(REGION), Err(BadRegion::Generation));
+    }
+
+    #[test]
+    fn only_the_whole_range_is_taken_back() {
+        let mapped = Some((0x7000, 8192));
+        let names = |address, length| names_mapped(mapped, address, length);
+        assert_eq!(names(0x7000, 8192), Ok(()));
+        assert_eq!(names(0x7000, 0), Ok(()));
+        for (address, length) in [
+            (0x8000, 0),
+            (0, 0),
+            (0x7000, 4096),
+            (0x7000, 8193),
+            (0x7000, -1),
+            (0x7000, i64::MIN),
+        ] {
+            assert_eq!(names(address, length), Err(NotMapped::Another));
+        }
+        assert_eq!(names_mapped(None, 0x7000, 0), Err(NotMapped::Nothing));
     }
 }

@@ -93,6 +93,7 @@ pub use scif::{Endpoint, Memory, NodeId, Port, PortId, View, Waiting};
 pub use sender::Sender;
 pub use session::{Level, Session, SessionListener, Token};
 pub use st_core::header::{Flags, Header, Operation};
+pub use st_core::region::{NotMapped, names_mapped};
 pub use st_core::setup::Refused;
 pub use wait_set::{Interest, WaitSet};
 

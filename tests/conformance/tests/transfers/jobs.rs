@@ -5,8 +5,10 @@ use conformance::st::call::{Call, NOTHING, Reply};
 use sim::st::ends::Failed;
 use st_core::combination::Combination;
 use st_core::header::{HEADER_BYTES, Header, PAYLOAD_BYTES};
+use st_core::region::{NotMapped, names_mapped};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::rounds::KINDS;
 use super::{Outcome, Simulated, err, number, ok, with};
 
 /// Parts of a call that does something again and again, at a time.
@@ -22,9 +24,11 @@ pub struct Job {
     pub sleeps: Option<usize>,
     pub is_dead: bool,
     /// How often it was done, and what it is in the middle of.
-    done: u64,
-    stage: u64,
+    pub done: u64,
+    pub stage: u64,
     sum: u64,
+    /// Requests that its end had made before.
+    pub requests: Option<u64>,
 }
 
 impl Job {
@@ -38,6 +42,7 @@ impl Job {
             done: 0,
             stage: 0,
             sum: 0,
+            requests: None,
         }
     }
 
@@ -63,7 +68,7 @@ fn header_of(number: u64) -> Bytes {
 }
 
 /// Its number; -1 when it is not whole.
-fn number_of(header: &Bytes) -> i64 {
+pub(super) fn number_of(header: &Bytes) -> i64 {
     let number = header
         .first_chunk()
         .map_or(0, |word| u64::from_le_bytes(*word));
@@ -92,7 +97,7 @@ fn put_of(number: u64) -> (u64, Vec<u8>) {
 }
 
 /// A part of a call: its value, or why it does not go on.
-type Part<T = ()> = Result<T, Failed>;
+pub type Part<T = ()> = Result<T, Failed>;
 
 impl Simulated {
     /// Goes on with a call; `None` when it waits or has more to do.
@@ -106,10 +111,11 @@ impl Simulated {
             | Call::Maps { count, .. }
             | Call::Fetches { count, .. }
             | Call::Adds { count, .. } => count,
+            Call::Rounds { count, .. } => KINDS * count,
             Call::Storm { .. } | Call::Calm { .. } => u64::MAX,
             _ => {
                 let outcome = self.once(job.side, &call);
-                if outcome.is_none() && job.connection.is_some() {
+                if outcome.is_none() && job.connection.is_some() && !self.looks(job) {
                     job.sleeps = Some(0);
                 }
                 return outcome;
@@ -122,7 +128,7 @@ impl Simulated {
             match self.turn(job) {
                 Ok(()) => job.done += 1,
                 Err(Failed::Waits) => {
-                    job.sleeps = Some(0);
+                    job.sleeps = (!self.looks(job)).then_some(0);
                     return None;
                 }
                 Err(Failed::Dead) => {
@@ -146,6 +152,8 @@ impl Simulated {
         };
         let extra = match job.call {
             Call::Fetches { .. } => vec![job.done as i64, errno.0.into()],
+            // They take no time.
+            Call::Rounds { .. } => vec![self.requests_of(job) as i64, 0, errno.0.into()],
             _ => vec![errno.0.into()],
         };
         Reply {
@@ -155,7 +163,7 @@ impl Simulated {
     }
 
     /// The connection and the channel of a handle.
-    fn place(&self, side: usize, handle: u64) -> Option<(usize, u32)> {
+    pub(super) fn place(&self, side: usize, handle: u64) -> Option<(usize, u32)> {
         let handle = self.programs[side].handles.get(&handle)?;
         Some((handle.connection, handle.channel))
     }
@@ -252,6 +260,7 @@ impl Simulated {
                 job.sum = job.sum.wrapping_add(self.word(side, local));
                 Ok(())
             }
+            Call::Rounds { .. } => self.round(job),
             Call::Adds { address, .. } => {
                 let value = self.word(side, address) + 1;
                 self.write(side, address, &value.to_le_bytes());
@@ -261,7 +270,7 @@ impl Simulated {
         }
     }
 
-    fn push(
+    pub(super) fn push(
         &mut self,
         side: usize,
         handle: u64,
@@ -413,13 +422,20 @@ impl Simulated {
             Call::Map {
                 address, length, ..
             } => Ok(vec![self.map(side, handle, address, length)? as i64]),
-            Call::Unmap { address, .. } => match self.unmap(side, handle) {
-                Some(_) => {
-                    self.connections[connection].ends.deliver_stores(side);
-                    Ok(vec![address as i64])
-                }
-                None => Err(Failed::NoSuchAddress),
-            },
+            Call::Unmap {
+                address, length, ..
+            } => {
+                let handles = &self.programs[side].handles;
+                let mapped = handles.get(&handle).and_then(|handle| handle.mapped);
+                let mapped = mapped.map(|(at, length, _)| (at, length));
+                names_mapped(mapped, address, length as i64).map_err(|error| match error {
+                    NotMapped::Nothing => Failed::NoSuchAddress,
+                    NotMapped::Another => Failed::Invalid,
+                })?;
+                self.unmap(side, handle).ok_or(Failed::NoSuchAddress)?;
+                self.connections[connection].ends.deliver_stores(side);
+                Ok(vec![address as i64])
+            }
             Call::Transmit { .. } => self.transmit(side, handle, call),
             Call::Receive { .. } => self.receive(connection, side, channel),
             Call::Push0 {
@@ -556,7 +572,7 @@ impl Simulated {
     }
 }
 
-fn same(found: i64, expected: u64) -> Part {
+pub(super) fn same(found: i64, expected: u64) -> Part {
     match found == expected as i64 {
         true => Ok(()),
         false => Err(Failed::OtherLevel),

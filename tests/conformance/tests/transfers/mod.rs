@@ -3,6 +3,7 @@
 
 mod jobs;
 mod memory;
+mod rounds;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -138,6 +139,17 @@ impl Simulated {
                     waits: true,
                 };
                 self.programs[side].sockets.insert(socket, new);
+                ok()
+            }
+            Call::SetOption {
+                socket,
+                level: SOL_SOCKET,
+                name: SO_BUSY_POLL,
+                value,
+                ..
+            } => {
+                let connection = self.connection_of(side, socket)?;
+                self.connections[connection].ends.set_looks(side, value > 0);
                 ok()
             }
             Call::SetOption {

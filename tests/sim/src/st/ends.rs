@@ -53,6 +53,10 @@ struct End {
     is_broken: bool,
     /// A record has arrived, or the end, since a call fell asleep.
     is_awake: bool,
+    /// Its calls look again and again instead of sleeping, and its driver moves no data.
+    looks: bool,
+    /// What takes a request to a driver: records, sleeps, and data that the driver moves.
+    requests: u64,
 }
 
 /// A connection.
@@ -146,6 +150,8 @@ impl Ends {
                     .collect(),
                 is_broken: false,
                 is_awake: false,
+                looks: false,
+                requests: 0,
             }
         };
         let ends = [end(0, client), end(1, server)];
@@ -212,7 +218,25 @@ impl Ends {
         }
     }
 
+    /// Has the calls of an end look again and again instead of sleeping, and reach the peer's
+    /// memory by mappings alone.
+    pub fn set_looks(&mut self, side: usize, set: bool) {
+        self.ends[side].looks = set;
+    }
+
+    /// Whether that was said.
+    pub fn looks(&self, side: usize) -> bool {
+        self.ends[side].looks
+    }
+
+    /// The requests to a driver that the calls of an end would have made so far: records, sleeps,
+    /// and data that the driver moves.
+    pub fn requests(&self, side: usize) -> u64 {
+        self.ends[side].requests
+    }
+
     fn tell(&mut self, side: usize, record: Record) -> Result<()> {
+        self.ends[side].requests += 1;
         Ok(self.ends[side].access.send(&record.encode())?)
     }
 
@@ -223,15 +247,22 @@ impl Ends {
     /// Waits for room, or sleeps.
     fn room(&mut self, side: usize, channel: u32, slots: u64) -> Result<()> {
         let End {
-            access, senders, ..
+            access,
+            senders,
+            looks,
+            requests,
+            ..
         } = &mut self.ends[side];
-        let is_down = access.is_down();
+        let (is_down, looks) = (access.is_down(), *looks);
         let sender = &mut senders[channel as usize];
         if is_down {
             return Err(Failed::Ended);
         }
         let room = match sender.room(access) {
-            Ok(room) if room < slots => sender.arm(access),
+            Ok(room) if room < slots && !looks => {
+                *requests += 1;
+                sender.arm(access)
+            }
             room => room,
         };
         match room {
@@ -270,8 +301,9 @@ impl Ends {
     }
 
     fn put(&mut self, side: usize, offset: i64, bytes: &[u8]) -> Result<()> {
-        let by_daemon = self.rng.one_in(4);
+        let by_daemon = !self.ends[side].looks && self.rng.one_in(4);
         if by_daemon {
+            self.ends[side].requests += 1;
             // Whoever enters the system has nothing under way any more.
             self.deliver_stores(side);
         }
@@ -357,6 +389,7 @@ impl Ends {
             }
             Ok(Next::Other) => Err(Failed::OtherLevel),
             Ok(Next::Nothing) if is_down => Err(Failed::Ended),
+            Ok(Next::Nothing) if self.ends[side].looks => Err(Failed::Waits),
             Ok(Next::Nothing) => Err(self.fall_asleep(side, channel)),
             Err(error) => Err(self.queue_error(side, error)),
         }
@@ -368,8 +401,10 @@ impl Ends {
             access,
             receivers,
             is_awake,
+            requests,
             ..
         } = &mut self.ends[side];
+        *requests += 1;
         match receivers[channel as usize].arm(access) {
             Ok(armed) => {
                 *is_awake |= armed.is_ready;

@@ -73,8 +73,7 @@ pub const MAP: &[Row] = &[
         "unmap of another pointer, of a shorter length; of nothing; twice",
         "`EINVAL`, `EINVAL`; `ENXIO`; `ENXIO`",
         unmap_other,
-    )
-    .except(ADDRESSES),
+    ),
     row(
         46,
         "unmap under a storm of puts",
