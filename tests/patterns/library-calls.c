@@ -27,6 +27,7 @@
 #include <spawn.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -524,6 +525,28 @@ static void locales(void) {
     free(stack.ss_sp);
 }
 
+/* Bytes that can be read. */
+static void bytes_there(void) {
+    int ends[2], there = -1;
+    char text[8];
+    CHECK(pipe(ends) == 0);
+    CHECK(ioctl(ends[0], FIONREAD, &there) == 0 && there == 0);
+    CHECK(write(ends[1], "12345", 5) == 5);
+    CHECK(ioctl(ends[0], FIONREAD, &there) == 0 && there == 5);
+    CHECK(read(ends[0], text, 2) == 2);
+    CHECK(ioctl(ends[0], FIONREAD, &there) == 0 && there == 3);
+    CHECK(close(ends[1]) == 0);
+    CHECK(ioctl(ends[0], FIONREAD, &there) == 0 && there == 3);
+    CHECK(close(ends[0]) == 0);
+    FAILS(ioctl(ends[0], FIONREAD, &there), EBADF);
+    int fd = open("/tmp/there", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    CHECK(fd >= 0 && write(fd, "123456", 6) == 6 && lseek(fd, 2, SEEK_SET) == 2);
+    CHECK(ioctl(fd, FIONREAD, &there) == 0 && there == 4);
+    CHECK(lseek(fd, 9, SEEK_SET) == 9);
+    CHECK(ioctl(fd, FIONREAD, &there) == 0 && there == 0);
+    CHECK(close(fd) == 0 && unlink("/tmp/there") == 0);
+}
+
 static void terminals(void) {
     struct termios lines, bytes;
     int ends[2];
@@ -579,6 +602,7 @@ int main(int count, char **arguments) {
     programs(arguments[0]);
     directories();
     locales();
+    bytes_there();
     terminals();
     passwords();
     absent();

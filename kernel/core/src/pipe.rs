@@ -65,9 +65,14 @@ impl<F> PipeBuffer<F> {
         !self.reader_open
     }
 
+    /// Bytes that wait for the reader.
+    pub fn waiting(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Bytes that can be written now.
     pub fn room(&self) -> usize {
-        PIPE_CAPACITY.saturating_sub(self.bytes.len())
+        PIPE_CAPACITY.saturating_sub(self.waiting())
     }
 
     /// The state for a reader of bytes.

@@ -250,9 +250,12 @@ impl Scheme for PipeScheme {
         Ok(String::from("/scheme/pipe/"))
     }
 
-    fn stat(&self, _number: usize) -> Result<Stat> {
+    fn stat(&self, number: usize) -> Result<Stat> {
+        let waiting = pipe(number).map_or(0, |pipe| pipe.buffer.lock().waiting());
         Ok(Stat {
             st_mode: MODE_FIFO | 0o666,
+            // Bytes that can be read, as C's `FIONREAD` asks.
+            st_size: waiting as u64,
             ..Stat::default()
         })
     }

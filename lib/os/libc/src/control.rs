@@ -16,7 +16,7 @@ unsafe extern "C" {
     safe fn skiff_socket_pending(number: c_int) -> c_int;
 }
 
-/// `FIONREAD`: the bytes that can be read, of sockets only.
+/// `FIONREAD`: the bytes that can be read, of sockets, pipes and files.
 const BYTES_TO_READ: u32 = 0x541b;
 /// `FIONBIO`: sets `O_NONBLOCK`.
 const NONBLOCKING: u32 = 0x5421;
@@ -90,7 +90,25 @@ unsafe extern "C" fn fcntl(number: c_int, command: c_int, mut arguments: ...) ->
     errno::give(control(number, command, argument as usize))
 }
 
-/// SCIF's requests, those for management datagrams, and two of sockets.
+/// The bytes between the position and the end of a file, or those in a pipe.
+fn bytes_to_read(number: c_int) -> Result<c_int> {
+    const KIND: u16 = 0o170_000;
+    const FIFO: u16 = 0o010_000;
+    const FILE: u16 = 0o100_000;
+    let index = descriptor::check(number)?;
+    let stat = fd::fstat(index)?;
+    let bytes = match stat.st_mode & KIND {
+        FIFO => stat.st_size,
+        FILE => {
+            let position = fd::lseek(index, 0, syscall::SEEK_CUR)?;
+            stat.st_size.saturating_sub(position as u64)
+        }
+        _ => return Err(Error::new(ENOTTY)),
+    };
+    Ok(c_int::try_from(bytes).unwrap_or(c_int::MAX))
+}
+
+/// SCIF's requests, those for management datagrams, and two of all files.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ioctl(number: c_int, request: c_ulong, mut arguments: ...) -> c_int {
     match (request as u32, descriptor::is_socket(number)) {
@@ -118,6 +136,14 @@ unsafe extern "C" fn ioctl(number: c_int, request: c_ulong, mut arguments: ...) 
     match descriptor::is_scif(number) {
         // SAFETY: every request of SCIF takes one argument, a number or a pointer.
         Ok(true) => unsafe { skiff_scif_ioctl(number, request, arguments.arg::<usize>()) },
+        Ok(false) if request as u32 == BYTES_TO_READ => match bytes_to_read(number) {
+            Ok(bytes) => {
+                // SAFETY: the caller's place for a number.
+                unsafe { *arguments.arg::<*mut c_int>() = bytes };
+                0
+            }
+            Err(error) => errno::fail(error.errno),
+        },
         Ok(false) => match fd::fcntl(number as usize, syscall::F_GETFD, 0) {
             Ok(_) => errno::fail(ENOTTY),
             Err(error) => errno::fail(error.errno),
