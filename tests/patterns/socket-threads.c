@@ -616,6 +616,46 @@ static void check_programs(void) {
     }
 }
 
+/* 91: SHUT_RD ends the receives and polls that other threads sleep in, and nothing else. */
+struct sleeper {
+    int fd, polls;
+};
+
+static void *sleep_in_receive(void *argument) {
+    const struct sleeper *sleeper = argument;
+    char byte;
+    if (sleeper->polls)
+        CHECK(poll_one(sleeper->fd, POLLIN, -1) & POLLIN);
+    GIVES(recv(sleeper->fd, &byte, 1, 0), 0);
+    return NULL;
+}
+
+static void check_shut(void) {
+    for (int kind = 0; kind < 8; kind++) {
+        int pair[2];
+        if (kind & 1)
+            packets_of(pair);
+        else
+            pair_of(pair);
+        if (kind == 2 || kind == 6)
+            map(pair);
+        struct sleeper sleeper = { pair[0], kind & 4 };
+        pthread_t thread;
+        GIVES(pthread_create(&thread, NULL, sleep_in_receive, &sleeper), 0);
+        for (int i = 0; i < 20; i++)
+            pause_shortly();
+        GIVES(shutdown(pair[0], SHUT_RD), 0);
+        GIVES(pthread_join(thread, NULL), 0);
+        read_end(pair[0]);
+        GIVES(poll_one(pair[0], POLLIN | POLLOUT, TIMEOUT_MS), POLLIN | POLLOUT);
+        step(pair[0], 'o');
+        await(pair[1], 'o');
+        GIVES(close(pair[0]), 0);
+        read_end(pair[1]);
+        GIVES(close(pair[1]), 0);
+    }
+}
+
 /* Says that it runs, and stays until nobody is at the other end. */
 static int stay(int ready) {
     char byte;
@@ -638,6 +678,7 @@ static const struct part {
     { 88, "forks", check_forks },
     { 89, "lost", check_lost },
     { 90, "programs", check_programs },
+    { 91, "shut", check_shut },
 };
 
 int main(int count, char **arguments) {

@@ -345,9 +345,15 @@ pub fn shutdown(number: c_int, how: c_int) -> Result<()> {
         if !lingering::is_under_way(&socket) {
             socket.end_endpoint();
         }
-    } else if finishes {
+        return Ok(());
+    }
+    if finishes {
         // A peer that has gone needs no word; one of the base protocol understands none.
         let _ = raw::finish(index);
+    }
+    if phase == Phase::Connected && how != SHUT_WR {
+        // Other threads may sleep in a receive. One whose peer has gone ends in any case.
+        let _ = raw::finish_receiving(index);
     }
     Ok(())
 }

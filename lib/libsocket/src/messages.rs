@@ -165,7 +165,9 @@ pub fn receive(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> 
             Ok(Progress::End) => return Ok(Received::default()),
             Ok(Progress::Incomplete) => {}
             Err(_) if socket.state().is_closed => return Err(EBADF),
-            Err(EBADF | EINTR) if socket.state().is_read_shut => return Ok(Received::default()),
+            Err(EBADF | EINTR | ECONNRESET) if socket.state().is_read_shut => {
+                return Ok(Received::default());
+            }
             Err(syscall::ENODEV) => return Err(ECONNRESET),
             Err(error) => return Err(error),
         }
@@ -221,7 +223,7 @@ pub fn readiness(number: usize, transfers: &Mutex<Transfers>) -> Result<Readines
     let mut ready = Readiness::empty();
     let progress = advance(number, &mut kept, MOST_UNASKED);
     // After the bytes were taken: what comes from now on is an event.
-    let found = ring(Readiness::IN | Readiness::OUT)?;
+    let found = ring(Readiness::IN | Readiness::OUT | Readiness::READ_HUP)?;
     match progress {
         // The rest of a longer message comes when somebody receives it.
         Ok(Progress::Incomplete) if kept.assembler.bytes() >= MOST_UNASKED => {
@@ -229,6 +231,10 @@ pub fn readiness(number: usize, transfers: &Mutex<Transfers>) -> Result<Readines
         }
         Ok(Progress::Incomplete) => {}
         Ok(_) => ready |= Readiness::IN,
+        // The own end receives no more, and may still send.
+        Err(_) if found.contains(Readiness::READ_HUP) && !found.contains(Readiness::HUP) => {
+            ready |= Readiness::IN;
+        }
         Err(_) => ready |= Readiness::IN | Readiness::HUP,
     }
     ready.set(

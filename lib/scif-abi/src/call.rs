@@ -426,6 +426,11 @@ pub enum Call {
         #[word(0)]
         written: u32,
     },
+    /// Says that no more bytes are received here: receives of this node on the endpoint, also those
+    /// that wait, end behind what has arrived, as if the peer had said `Finish`. The peer is not
+    /// told. Result: 0.
+    #[op(25)]
+    FinishReceiving,
     /// `scif_poll` for this endpoint, without waiting. Result: `Readiness` bits.
     #[op(64)]
     Poll {
@@ -634,6 +639,7 @@ mod tests {
             },
             Call::Kick { kicks: 2 },
             Call::WaitBytes { written: u32::MAX },
+            Call::FinishReceiving,
             Call::BypassInfo { record: bypass },
             Call::LocalPort,
             Call::PeerPort,

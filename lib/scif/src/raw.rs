@@ -30,7 +30,7 @@ use syscall::flag::{CallFlags, F_SETFD, F_SETFL, O_NONBLOCK};
 
 pub use client_memory::range::Range;
 pub use data::{Data, Room, Source, Target};
-pub use ends::{accept, close, finish, shutdown};
+pub use ends::{accept, close, finish, finish_receiving, shutdown};
 pub(crate) use pieces::MOST_BYTES;
 use pinned::Transfer;
 pub(crate) use poll::{Deadline, now};

@@ -373,6 +373,7 @@ fn what_would_break_the_stream_is_refused() {
         Call::Send { flags: 0 },
         Call::Recv { flags: 0 },
         Call::Finish,
+        Call::FinishReceiving,
         Call::Bind { port: 0 },
         Call::MapRun {
             remote_offset: 0,

@@ -1,9 +1,10 @@
 //! Waits of threads that share a connection: what one of them takes, another one may wait for.
 
+use scif_abi::bypass::{STATE_FINISHED, STATE_OFFSET};
 use scif_abi::call::Call;
 use scif_abi::flags::{Kicks, Readiness};
 use scif_ring::{RingMemory, Word};
-use syscall::error::ECANCELED;
+use syscall::error::{ECANCELED, ECONNRESET};
 
 use super::client::Client;
 use super::fixture::Fixture;
@@ -76,5 +77,31 @@ fn a_wait_past_an_index_ends_with_bytes_that_others_take() {
         client.end(fixture);
         fixture.close(0, near);
         assert_eq!(fixture.counter(0, "waiting"), 0);
+    });
+}
+
+#[test]
+fn a_program_that_receives_no_more_ends_its_own_reads_and_waits() {
+    on_both(|fixture, to| {
+        let (near, far) = ends(fixture, to);
+        let client = Client::new(fixture, 0, near);
+        let wait = Call::Wait {
+            events: IN,
+            kicks: 0,
+        };
+        let wait = fixture.submit_only(0, op(near, wait));
+        assert_eq!(call(fixture, 0, near, Call::FinishReceiving), Ok(0));
+        assert_eq!(fixture.answer(0, wait).unwrap().0, Ok(usize::from(IN)));
+        assert_eq!(client.control(fixture, STATE_OFFSET), STATE_FINISHED);
+        assert_eq!(fixture.read(0, near, 100), error(ECONNRESET));
+        assert_eq!(client.send(fixture, b"answer"), 6);
+        assert_eq!(fixture.read(to, far, 100), Ok(b"answer".to_vec()));
+        let waiting = fixture.start_read(to, far, 100);
+        assert_eq!(call(fixture, to, far, Call::FinishReceiving), Ok(0));
+        assert_eq!(fixture.answer(to, waiting).unwrap().0, error(ECONNRESET));
+        assert_eq!(fixture.write(to, far, b"more"), Ok(4));
+        client.end(fixture);
+        fixture.close(0, near);
+        fixture.close(to, far);
     });
 }

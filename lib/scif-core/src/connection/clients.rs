@@ -196,7 +196,7 @@ impl Connection {
     fn client_state(&self) -> u32 {
         if self.endpoint.is_none() || self.rings.is_none() {
             STATE_ENDED
-        } else if self.phase == Phase::Connected && self.is_peer_finished {
+        } else if self.phase == Phase::Connected && self.receives_no_more {
             STATE_FINISHED
         } else if self.phase == Phase::Connected {
             STATE_CONNECTED

@@ -56,7 +56,7 @@ impl Connections {
             waiting: Readiness::empty(),
             failed_locks: 0,
             is_finished: false,
-            is_peer_finished: false,
+            receives_no_more: false,
             owes_ack: false,
         };
         let Some(id) = self.table.insert(connection) else {

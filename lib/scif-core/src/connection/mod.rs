@@ -89,7 +89,7 @@ pub(crate) struct Connection {
     /// The peer has been told that no more bytes are put into its ring.
     is_finished: bool,
     /// The peer puts no more bytes into our ring.
-    is_peer_finished: bool,
+    receives_no_more: bool,
     /// The peer's DISCNCT has to be acknowledged once no client has the peer's memory mapped.
     owes_ack: bool,
 }

@@ -134,7 +134,7 @@ impl Connections {
         }
         let mut readiness = Readiness::empty();
         readiness.set(Readiness::IN, found[0] == Some(true));
-        if connection.is_peer_finished {
+        if connection.receives_no_more {
             readiness |= Readiness::IN | Readiness::READ_HUP;
         }
         readiness.set(Readiness::OUT, found[1] == Some(true));
@@ -153,23 +153,23 @@ impl Connections {
         connection.is_some_and(|connection| !core::mem::replace(&mut connection.is_finished, true))
     }
 
-    /// Notes that the peer puts no more bytes into our ring: calls that wait for some are tried
-    /// again.
-    pub(crate) fn finished_by_peer(&mut self, cx: &mut Context, id: ConnectionId) {
+    /// Notes that no more bytes are to come, as the peer says or the own program: calls that wait
+    /// for some are tried again.
+    pub(crate) fn end_receiving(&mut self, cx: &mut Context, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else {
             return;
         };
-        connection.is_peer_finished = true;
+        connection.receives_no_more = true;
         if let Some(endpoint) = connection.endpoint {
             cx.events.changed(endpoint);
         }
         self.state_changed(id);
     }
 
-    /// Whether the peer puts no more bytes into our ring.
-    pub(crate) fn is_finished_by_peer(&self, id: ConnectionId) -> bool {
+    /// Whether no more bytes are to come.
+    pub(crate) fn receives_no_more(&self, id: ConnectionId) -> bool {
         let connection = self.table.get(id);
-        connection.is_some_and(|connection| connection.is_peer_finished)
+        connection.is_some_and(|connection| connection.receives_no_more)
     }
 
     /// Handles a notification of the peer, or one that a client may have taken in our place: calls

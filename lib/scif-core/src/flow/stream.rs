@@ -97,7 +97,7 @@ impl Engine {
             _ => return Err(Error::NotConnected),
         };
         let connection = endpoint.connection().ok_or(Error::ConnectionReset)?;
-        let is_finished = self.connections.is_finished_by_peer(connection);
+        let is_finished = self.connections.receives_no_more(connection);
         match (self.connections).receive(mem, &mut self.cx, connection, buffer) {
             Ok(Moved::Bytes(0)) if !connected || is_finished => Err(Error::ConnectionReset),
             Ok(Moved::Bytes(count)) => Ok(count),
@@ -130,6 +130,17 @@ impl Engine {
         Ok(())
     }
 
+    /// Ends the receives of this endpoint as if the peer had said that it sends no more: they give
+    /// what has arrived, then `ECONNRESET`. The peer is not told, and may fill the ring.
+    ///
+    /// # Errors
+    /// `ENOTCONN`, `ECONNRESET`, `EBADF`.
+    pub fn end_receiving(&mut self, id: EndpointId) -> Result<(), Error> {
+        let connection = self.sending_connection(id)?;
+        self.connections.end_receiving(&mut self.cx, connection);
+        Ok(())
+    }
+
     /// `scif_poll` for one endpoint, without waiting. `Event::Changed` says when something comes
     /// that it does not report, also while clients work on the rings.
     pub fn poll(&mut self, mem: &mut dyn Memory, id: EndpointId) -> Readiness {
@@ -156,7 +167,7 @@ impl Engine {
     /// FINISH.
     pub(crate) fn on_finish(&mut self, from: NodeId, connection: u64) {
         if let Some(id) = self.connection_in(from, connection, &[Phase::Connected]) {
-            self.connections.finished_by_peer(&mut self.cx, id);
+            self.connections.end_receiving(&mut self.cx, id);
         }
     }
 

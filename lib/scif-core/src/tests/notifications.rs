@@ -275,6 +275,41 @@ fn a_driver_that_polls_sees_the_bytes_that_programs_wait_for() {
 }
 
 #[test]
+fn a_side_that_receives_no_more_can_still_send() {
+    for nodes in [1, 2] {
+        let mut fixture = Fixture::new(nodes);
+        let (a, b) = fixture.connect(0, nodes - 1);
+        let (engine, memory) = fixture.parts(b);
+        assert_eq!(engine.send(memory, b.id, b"before"), Ok(6));
+        fixture.run();
+        let (engine, memory) = fixture.parts(a);
+        assert_eq!(engine.end_receiving(a.id), Ok(()));
+        assert_eq!(engine.end_receiving(a.id), Ok(()));
+        let all = Readiness::IN | Readiness::OUT | Readiness::READ_HUP;
+        assert_eq!(engine.poll(memory, a.id), all);
+        let mut buffer = [0; 16];
+        assert_eq!(engine.recv(memory, a.id, &mut buffer), Ok(6));
+        let end = engine.recv(memory, a.id, &mut buffer);
+        assert_eq!(end, Err(Error::ConnectionReset));
+        assert_eq!(engine.send(memory, a.id, b"answer"), Ok(6));
+        fixture.run();
+        // The peer notices nothing.
+        let (engine, memory) = fixture.parts(b);
+        assert_eq!(engine.poll(memory, b.id), Readiness::IN | Readiness::OUT);
+        assert_eq!(engine.recv(memory, b.id, &mut buffer), Ok(6));
+        assert_eq!(engine.recv(memory, b.id, &mut buffer), Ok(0));
+        assert_eq!(engine.send(memory, b.id, b"more"), Ok(4));
+        let (engine, _) = fixture.parts(a);
+        let fresh = engine.open(USER).unwrap();
+        assert_eq!(engine.end_receiving(fresh), Err(Error::NotConnected));
+        fixture.close(b);
+        fixture.run();
+        let (engine, _) = fixture.parts(a);
+        assert_eq!(engine.end_receiving(a.id), Err(Error::ConnectionReset));
+    }
+}
+
+#[test]
 fn a_side_that_finishes_can_still_receive() {
     for nodes in [1, 2] {
         let mut fixture = Fixture::new(nodes);

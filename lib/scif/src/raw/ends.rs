@@ -63,6 +63,15 @@ pub fn finish(epd: usize) -> Result<()> {
     plain(epd, Call::Finish).map(|_| ())
 }
 
+/// Ends the bytes from the peer for this node's programs: receives give what has arrived, then
+/// `ECONNRESET`, also those that wait. See [`Call::FinishReceiving`].
+///
+/// # Errors
+/// `EBADF`, `ECONNRESET`, `ENOTCONN`.
+pub fn finish_receiving(epd: usize) -> Result<()> {
+    plain(epd, Call::FinishReceiving).map(|_| ())
+}
+
 /// `scif_accept`. Returns the new endpoint's descriptor and the peer.
 ///
 /// # Errors

@@ -154,6 +154,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 self.handles.get(id)?.to_write()?;
                 self.engine.end_sending(endpoint).map(|()| 0).map_err(system)
             }
+            Call::FinishReceiving => {
+                let endpoint = self.handles.endpoint_id(id)?;
+                let ended = self.engine.end_receiving(endpoint);
+                ended.map(|()| 0).map_err(system)
+            }
             Call::MapRun {
                 remote_offset,
                 length,
