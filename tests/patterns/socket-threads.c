@@ -656,6 +656,98 @@ static void check_shut(void) {
     }
 }
 
+/* 92: a listener that a program had, which a child has turned into, ends with its last descriptor
+ * here: the accept that a thread sleeps in does. */
+static void *accept_closed(void *argument) {
+    FAILS(accept(*(int *)argument, NULL, NULL), EBADF);
+    return NULL;
+}
+
+static void start_helper(void) {
+    char *arguments[] = { "socket-threads", "leave", NULL };
+    int status;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        execvp(arguments[0], arguments);
+        _exit(8);
+    }
+    GIVES(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+static void check_helpers(void) {
+    for (int kind = 0; kind < 4; kind++) {
+        int port, on = kind & 1 ? listen_packets(&port) : listen_on(3082);
+        pthread_t thread;
+        if (kind & 2)
+            start_helper();
+        GIVES(pthread_create(&thread, NULL, accept_closed, &on), 0);
+        for (int i = 0; i < 20; i++)
+            pause_shortly();
+        if (!(kind & 2))
+            start_helper();
+        GIVES(close(on), 0);
+        GIVES(pthread_join(thread, NULL), 0);
+    }
+}
+
+/* 93: two threads make the first call on a socket that came with the program: it is one socket. */
+enum { GIVEN = 24 };
+
+static volatile int arrived;
+
+static void *look_first(void *argument) {
+    char byte;
+    __sync_fetch_and_add(&arrived, 1);
+    while (arrived % 2)
+        ;
+    GIVES(recv(*(int *)argument, &byte, 1, MSG_PEEK), 1);
+    CHECK(byte == 'a');
+    return NULL;
+}
+
+/* The program that was given the sockets. */
+static int look_at_given(int first) {
+    for (int i = 0; i < GIVEN; i++) {
+        int fd = first + i;
+        pthread_t threads[2];
+        char text[4];
+        for (int j = 0; j < 2; j++)
+            GIVES(pthread_create(&threads[j], NULL, look_first, &fd), 0);
+        GIVES(pthread_join(threads[0], NULL) | pthread_join(threads[1], NULL), 0);
+        GIVES(recv(fd, text, sizeof text, MSG_DONTWAIT), 1);
+        CHECK(text[0] == 'a');
+    }
+    return 7;
+}
+
+static void check_given(void) {
+    enum { FIRST = 100 };
+    int peers[GIVEN], status;
+    char number[8];
+    for (int i = 0; i < GIVEN; i++) {
+        int pair[2];
+        pair_of(pair);
+        step(pair[0], 'a');
+        GIVES(dup2(pair[1], FIRST + i), FIRST + i);
+        GIVES(close(pair[1]), 0);
+        peers[i] = pair[0];
+    }
+    snprintf(number, sizeof number, "%d", FIRST);
+    char *arguments[] = { "socket-threads", "given", number, NULL };
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        execvp(arguments[0], arguments);
+        _exit(8);
+    }
+    GIVES(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    for (int i = 0; i < GIVEN; i++)
+        GIVES(close(peers[i]) | close(FIRST + i), 0);
+}
+
 /* Says that it runs, and stays until nobody is at the other end. */
 static int stay(int ready) {
     char byte;
@@ -679,11 +771,17 @@ static const struct part {
     { 89, "lost", check_lost },
     { 90, "programs", check_programs },
     { 91, "shut", check_shut },
+    { 92, "helpers", check_helpers },
+    { 93, "given", check_given },
 };
 
 int main(int count, char **arguments) {
     if (count > 2 && !strcmp(arguments[1], "stay"))
         return stay(atoi(arguments[2]));
+    if (count > 2 && !strcmp(arguments[1], "given"))
+        return look_at_given(atoi(arguments[2]));
+    if (count > 1 && !strcmp(arguments[1], "leave"))
+        return 7;
     own = own_node();
     pthread_t watcher;
     GIVES(pthread_create(&watcher, NULL, watch, NULL), 0);

@@ -6,7 +6,7 @@ use core::time::Duration;
 use runtime::time::Instant;
 use scif::raw;
 use scif_abi::PortId;
-use scif_abi::flags::AcceptFlags;
+use scif_abi::flags::{AcceptFlags, Readiness};
 use skiff_libc::descriptor;
 use syscall::error::{
     EADDRNOTAVAIL, EAFNOSUPPORT, EAGAIN, EALREADY, EBADF, EINPROGRESS, EINVAL, EISCONN,
@@ -154,16 +154,16 @@ pub fn accept(number: c_int, flags: c_int) -> Result<(c_int, Address)> {
         return accept_set_up(index, &socket, flags);
     }
     let limit = socket.options.lock().receive_limit;
-    if limit.is_some() && !socket.is_nonblocking() {
-        crate::transfer::wait_for_request(index, limit)?;
-    }
-    let wait = match socket.is_nonblocking() || limit.is_some() {
-        true => AcceptFlags::empty(),
-        false => AcceptFlags::SYNC,
-    };
+    let waiting = Waiting::new(&socket, 0, limit);
     loop {
-        let (new, peer) = raw::accept(index, wait.bits())
-            .map_err(|error| ended(&socket).unwrap_or_else(|| errors::accept(error)))?;
+        let (new, peer) = match raw::accept(index, AcceptFlags::empty().bits()) {
+            Ok(accepted) => accepted,
+            Err(EAGAIN) => {
+                wait_beside_close(waiting, &socket, |part| part.wait_for(index, Readiness::IN))?;
+                continue;
+            }
+            Err(error) => return Err(ended(&socket).unwrap_or_else(|| errors::accept(error))),
+        };
         // SCIF listens for all nodes; a socket bound to the loopback address does not.
         let is_local_only = state.bound.is_some_and(address::is_loopback);
         if is_local_only && peer.node() != node::own() {
@@ -173,6 +173,22 @@ pub fn accept(number: c_int, flags: c_int) -> Result<(c_int, Address)> {
         let options = socket.options.lock().clone();
         let number = give(new, flags, |accepted| accepted.connected(options))?;
         return Ok((number, address_of(peer)));
+    }
+}
+
+/// Waits in an `accept`, for no longer than [`LONGEST_WAIT`] at a time: no event says that another
+/// thread has closed a listener which other processes still have.
+fn wait_beside_close(
+    waiting: Waiting,
+    listener: &Socket,
+    wait: impl FnOnce(Waiting) -> Result<()>,
+) -> Result<()> {
+    if let Some(error) = ended(listener) {
+        return Err(error);
+    }
+    match wait(waiting.at_most(LONGEST_WAIT)) {
+        Err(EAGAIN) if !waiting.is_over() => Ok(()),
+        result => result.map_err(|error| ended(listener).unwrap_or(error)),
     }
 }
 
@@ -207,16 +223,9 @@ fn accept_set_up(index: usize, listener: &Socket, flags: c_int) -> Result<(c_int
             Err(EAGAIN) => {}
             Err(error) => return Err(ended(listener).unwrap_or(error)),
         }
-        if let Some(error) = ended(listener) {
-            return Err(error);
-        }
-        // Not for long, as no event says that the listener was closed.
-        let part = waiting.at_most(LONGEST_WAIT);
-        match wait_for_set_up(index, listener, part) {
-            Ok(()) => {}
-            Err(EAGAIN) if !waiting.is_over() => {}
-            Err(error) => return Err(ended(listener).unwrap_or(error)),
-        }
+        wait_beside_close(waiting, listener, |part| {
+            wait_for_set_up(index, listener, part)
+        })?;
     }
 }
 
@@ -411,10 +420,7 @@ fn pair_by(listener: usize) -> Result<[usize; 2]> {
         }
     };
     let finish = |second| {
-        let mut entry = [raw::PollFd::new(
-            first,
-            scif_abi::flags::Readiness::OUT.bits(),
-        )];
+        let mut entry = [raw::PollFd::new(first, Readiness::OUT.bits())];
         raw::poll(&mut entry, None)?;
         match raw::connect(first, PortId::new(node::own(), port)) {
             Ok(_) | Err(EISCONN) => raw::set_nonblocking(first, false).map(|()| second),

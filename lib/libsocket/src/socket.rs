@@ -341,6 +341,10 @@ fn adopt(number: c_int, index: usize) -> Result<Arc<Socket>> {
         descriptor::clear_socket(index);
         return Err(EBADF);
     }
+    // Another thread may have made one meanwhile, and keep something in it already.
+    if let Some(Some(other)) = table.get(index) {
+        return Ok(Arc::clone(other));
+    }
     insert_in(&mut table, index, Arc::clone(&socket));
     Ok(socket)
 }

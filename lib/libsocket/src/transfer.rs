@@ -145,15 +145,6 @@ fn is_lost(number: usize) -> bool {
     raw::peer(number).is_ok_and(|peer| !node::is_online(peer.node()))
 }
 
-/// Waits until a connection waits to be accepted, for a limited time.
-///
-/// # Errors
-/// `EAGAIN` when the time is over.
-pub fn wait_for_request(number: usize, limit: Option<Duration>) -> Result<()> {
-    let end = limit.map_or(Waiting::Yes, Waiting::limited);
-    end.wait_for(number, Readiness::IN)
-}
-
 /// Sends.
 ///
 /// # Errors
