@@ -90,6 +90,9 @@ pub trait NodeMemory: Memory + ObjectMemory + Doorbells {
     /// Bytes of own memory that are handed out to the engine at present.
     fn allocated_bytes(&self) -> usize;
 
+    /// Bytes of own memory that the engine has given back and that are kept for it.
+    fn spare_bytes(&self) -> usize;
+
     /// Address in this task of `bytes` contiguous bytes at a place; `None` when it has none.
     fn view_of(&self, place: Place, bytes: usize) -> Option<usize>;
 

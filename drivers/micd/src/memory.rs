@@ -22,6 +22,7 @@ use scif_abi::flags::Protection;
 use scif_core::{BadAddress, Memory, Place, Run};
 use syscall::error::{EFAULT, EINVAL, ENOMEM, Error, Result as SysResult};
 
+use crate::block_pool::BlockPool;
 use crate::hardware::{Bus, Doorbell};
 use crate::memory_object::{
     BlockSource, BuildStep, Complete, MemoryObject, PhysicalRun, engine_runs,
@@ -63,6 +64,8 @@ pub struct NodeMemory<S> {
     source: S,
     /// Own blocks by local address.
     blocks: BTreeMap<u64, Block>,
+    /// Those that are to be used again.
+    spare: BlockPool,
     allocated_bytes: usize,
     /// Allocations that failed.
     refused: u64,
@@ -98,6 +101,7 @@ impl<S: BlockSource> NodeMemory<S> {
         Self {
             source,
             blocks: BTreeMap::new(),
+            spare: BlockPool::default(),
             allocated_bytes: 0,
             refused: 0,
             objects: BTreeMap::new(),
@@ -214,6 +218,20 @@ impl<S: BlockSource> NodeMemory<S> {
         self.objects.insert(token, entry);
     }
 
+    /// Cleared memory in one piece, and its physical address: a spare block, or the kernel's. When
+    /// that has none, it gets the spare ones back first.
+    fn block(&mut self, bytes: usize) -> Option<(Region, u64)> {
+        let spare = self.spare.take(bytes);
+        let spare = spare.filter(|(_, physical)| self.is_reached(*physical, bytes));
+        if let Some((region, physical)) = spare.or_else(|| self.source.allocate(bytes)) {
+            return Some((region, physical));
+        }
+        match self.spare.clear() {
+            true => self.source.allocate(bytes),
+            false => None,
+        }
+    }
+
     fn window(&self, node: NodeId, address: u64, bytes: usize) -> Result<Region, BadAddress> {
         let peer = self.peers.get(&node).ok_or(BadAddress)?;
         peer.aperture.window(address, bytes).map_err(|_| BadAddress)
@@ -231,7 +249,7 @@ fn own<T>(result: Result<T, hal::mem::BoundsError>) -> T {
 
 impl<S: BlockSource> Memory for NodeMemory<S> {
     fn allocate(&mut self, bytes: usize) -> Option<u64> {
-        let Some((region, physical)) = self.source.allocate(bytes) else {
+        let Some((region, physical)) = self.block(bytes) else {
             self.refused += 1;
             // It may happen at each connect; ever more rarely is enough.
             if self.refused.is_power_of_two() {
@@ -256,6 +274,13 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
     fn free(&mut self, address: u64, bytes: usize) {
         if self.blocks.remove(&address).is_some() {
             self.allocated_bytes -= bytes;
+        }
+    }
+
+    fn recycle(&mut self, address: u64, bytes: usize) {
+        if let Some(block) = self.blocks.remove(&address) {
+            self.allocated_bytes -= bytes;
+            self.spare.put(block.region, physical_of(address));
         }
     }
 
@@ -436,6 +461,10 @@ impl<S: BlockSource> scheme_scif::NodeMemory for NodeMemory<S> {
         self.allocated_bytes
     }
 
+    fn spare_bytes(&self) -> usize {
+        self.spare.bytes()
+    }
+
     fn view_of(&self, place: Place, bytes: usize) -> Option<usize> {
         let region = self.range(place, bytes, Access::Read).ok()?;
         Some(region.address())
@@ -586,6 +615,31 @@ mod tests {
         assert_eq!(memory.view_of(third, 8), None);
         assert!(memory.blocks.is_empty());
         memory.discard(1);
+    }
+
+    #[test]
+    fn a_block_that_programs_never_had_comes_back_cleared() {
+        let mut memory = NodeMemory::new(Plain::new(usize::MAX));
+        let first = memory.allocate(2 * PAGE).unwrap();
+        memory.write(first + 5000, b"secret");
+        memory.recycle(first, 2 * PAGE);
+        assert_eq!(
+            (memory.allocated_bytes, memory.spare_bytes()),
+            (0, 2 * PAGE)
+        );
+        assert_eq!(memory.view_of(Place::Own(first), 1), None);
+        assert_ne!(memory.allocate(PAGE), Some(first));
+        assert_eq!(memory.allocate(2 * PAGE), Some(first));
+        let mut bytes = [1; 6];
+        memory.read(first + 5000, &mut bytes);
+        assert_eq!(bytes, [0; 6]);
+        assert_eq!(
+            (memory.allocated_bytes, memory.spare_bytes()),
+            (3 * PAGE, 0)
+        );
+        // What programs may have mapped is the kernel's again.
+        memory.free(first, 2 * PAGE);
+        assert_ne!(memory.allocate(2 * PAGE), Some(first));
     }
 
     #[test]

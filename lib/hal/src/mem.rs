@@ -291,7 +291,7 @@ impl Region {
 
     /// Sets a range to zero.
     pub fn zero(&self, offset: usize, bytes: usize) -> Result<(), BoundsError> {
-        const ZEROS: [u8; 512] = [0; 512];
+        const ZEROS: [u8; PAGE] = [0; PAGE];
         self.check(offset, bytes, 1)?;
         let mut done = 0;
         while done < bytes {

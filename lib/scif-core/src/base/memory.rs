@@ -73,6 +73,12 @@ pub trait Memory {
     /// Gives a block of [`Memory::allocate`] back. No peer writes to it any more.
     fn free(&mut self, address: u64, bytes: usize);
 
+    /// As [`free`](Self::free), a block that no program has ever had mapped: the next one of its
+    /// size may be the same, cleared.
+    fn recycle(&mut self, address: u64, bytes: usize) {
+        self.free(address, bytes);
+    }
+
     /// The bus address under which `node` reaches the own byte at `address`. What is contiguous
     /// here (a block, a [`Run`](crate::Run)) is contiguous for the peer.
     fn export(&self, node: NodeId, address: u64) -> u64;

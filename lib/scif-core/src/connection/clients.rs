@@ -41,6 +41,7 @@ impl Connections {
             let page = ControlPage::new(mem, copy_routines, state).ok_or(Error::NoMemory)?;
             rings.share(mem, page.address());
             connection.control_page = Some(page);
+            connection.was_shared = true;
             cx.stats.pages += 1;
         }
         let page = connection.control_page.as_mut();

@@ -53,6 +53,7 @@ impl Connections {
             moved: [0; 2],
             queued: [0; 2],
             control_page: None,
+            was_shared: false,
             waiting: Readiness::empty(),
             failed_locks: 0,
             is_finished: false,
@@ -60,7 +61,7 @@ impl Connections {
             owes_ack: false,
         };
         let Some(id) = self.table.insert(connection) else {
-            block.free(mem);
+            block.recycle(mem);
             return Err(Error::NoMemory);
         };
         cx.stats.pages += block.pages();
@@ -280,7 +281,10 @@ impl Connections {
         if let Some(owner) = connection.requested_by {
             cx.quotas.discharge(owner, Resource::Connects, 1);
         }
-        connection.block.free(mem);
+        match connection.was_shared {
+            true => connection.block.free(mem),
+            false => connection.block.recycle(mem),
+        }
     }
 }
 

@@ -81,6 +81,8 @@ pub(crate) struct Connection {
     queued: [u64; 2],
     /// The page shared with bypass clients, while there are some.
     control_page: Option<ControlPage>,
+    /// Whether there have ever been some, which may have had the rings mapped.
+    was_shared: bool,
     /// The readiness that a subscriber is notified of each time, also while clients work on the
     /// rings.
     waiting: Readiness,

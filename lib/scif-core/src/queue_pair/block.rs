@@ -63,6 +63,11 @@ impl Block {
         mem.free(self.address, Block::bytes_for(self.ring_bytes));
     }
 
+    /// As [`free`](Self::free), of a block that no program has ever had mapped.
+    pub(crate) fn recycle(self, mem: &mut dyn Memory) {
+        mem.recycle(self.address, Block::bytes_for(self.ring_bytes));
+    }
+
     /// Local address of the structure.
     pub(crate) fn address(&self) -> u64 {
         self.address

@@ -229,6 +229,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         table.row([&"handles", &(self.handles.len() - 1)]);
         table.row([&"waiting", &self.requests.len()]);
         table.row([&"shared_bytes", &self.memory.allocated_bytes()]);
+        table.row([&"spare_bytes", &self.memory.spare_bytes()]);
         let object_pages: u64 = self.objects.iter().map(MemoryObject::pages).sum();
         table.row([&"memory_objects", &self.objects.iter().count()]);
         table.row([&"memory_pages", &object_pages]);

@@ -1,0 +1,109 @@
+//! Blocks of shared memory that the engine has given back, for the next ones of the same sizes.
+//!
+//! The kernel takes some hundred microseconds for the memory of a connection, which it clears, maps
+//! and unmaps, and whose physical address is asked for. Here a block is only cleared.
+
+use alloc::vec::Vec;
+
+use hal::mem::Region;
+
+/// Bytes of all blocks together at most: those of some connections that come and go.
+const MOST_BYTES: usize = 1 << 20;
+
+/// Blocks at most.
+const MOST: usize = 32;
+
+/// A block that nobody uses.
+struct Spare {
+    region: Region,
+    physical: u64,
+}
+
+/// Spare blocks, cleared.
+#[derive(Default)]
+pub struct BlockPool {
+    blocks: Vec<Spare>,
+    bytes: usize,
+}
+
+impl BlockPool {
+    /// Clears a block and keeps it, if there is room for it; drops it otherwise.
+    pub fn put(&mut self, region: Region, physical: u64) {
+        let bytes = region.len();
+        let has_room = self.blocks.len() < MOST && bytes <= MOST_BYTES - self.bytes;
+        if has_room && region.zero(0, bytes).is_ok() {
+            self.bytes += bytes;
+            self.blocks.push(Spare { region, physical });
+        }
+    }
+
+    /// A block of this size, the last one that was put in, and its physical address.
+    pub fn take(&mut self, bytes: usize) -> Option<(Region, u64)> {
+        let index = (self.blocks.iter()).rposition(|spare| spare.region.len() == bytes)?;
+        let Spare { region, physical } = self.blocks.remove(index);
+        self.bytes -= bytes;
+        Some((region, physical))
+    }
+
+    /// Bytes of all spare blocks.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Gives all blocks back to the kernel; whether there were any.
+    pub fn clear(&mut self) -> bool {
+        let had_some = !self.blocks.is_empty();
+        *self = Self::default();
+        had_some
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hal::mem::PAGE;
+
+    use super::*;
+
+    fn dirty(pages: usize) -> Region {
+        let region = Region::heap(pages * PAGE);
+        for page in 0..pages {
+            region.write_bytes(page * PAGE + page, b"old").unwrap();
+        }
+        region
+    }
+
+    #[test]
+    fn what_comes_out_is_of_the_size_and_clear() {
+        let mut pool = BlockPool::default();
+        pool.put(dirty(2), 0x1000);
+        pool.put(dirty(3), 0x8000);
+        pool.put(dirty(2), 0x4000);
+        assert!(pool.take(PAGE).is_none());
+        let (region, physical) = pool.take(2 * PAGE).unwrap();
+        assert_eq!((physical, region.len()), (0x4000, 2 * PAGE));
+        let mut bytes = alloc::vec![1; 2 * PAGE];
+        region.read_bytes(0, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 0));
+        assert_eq!(pool.take(2 * PAGE).unwrap().1, 0x1000);
+        assert!(pool.take(2 * PAGE).is_none());
+        assert_eq!(pool.take(3 * PAGE).unwrap().1, 0x8000);
+        assert_eq!(pool.bytes, 0);
+        assert!(!pool.clear());
+    }
+
+    #[test]
+    fn it_holds_so_many_bytes_and_blocks_and_no_more() {
+        let mut pool = BlockPool::default();
+        let largest = MOST_BYTES / PAGE;
+        pool.put(dirty(largest + 1), 0);
+        assert!(pool.blocks.is_empty());
+        pool.put(dirty(largest), 0);
+        pool.put(dirty(1), 0);
+        assert_eq!((pool.blocks.len(), pool.bytes), (1, MOST_BYTES));
+        assert!(pool.clear());
+        for number in 0..=MOST as u64 {
+            pool.put(dirty(1), number);
+        }
+        assert_eq!((pool.blocks.len(), pool.bytes), (MOST, MOST * PAGE));
+    }
+}
