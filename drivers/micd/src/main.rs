@@ -48,9 +48,9 @@ runtime::main!(main);
 /// time. A peer of the base protocol reads the size when it connects.
 const RING_BYTES: u32 = 256 * 1024;
 
-/// Bytes of all rings together, apart from the page that each has at least: enough for a hundred of
-/// the largest, then rings get smaller. It is an eighth of the memory that a node usually has.
-const RING_BUDGET_BYTES: usize = 32 << 20;
+/// Bytes of all rings together, apart from the page that each has at least: enough for three of the
+/// largest, then rings get smaller. A thousand connections are mostly idle, and have a page each.
+const RING_BUDGET_BYTES: usize = 5 << 19;
 
 /// Nanoseconds between two updates of what the file `cards` shows.
 const CARDS_NS: u64 = 1_000_000_000;

@@ -245,7 +245,8 @@ pub struct Counts {
     pub mappings: i64,
     /// Pages of registered windows.
     pub pinned_pages: i64,
-    /// Pages of memory that connections and links share with peers.
+    /// Pages of memory that connections and links share with peers; in guests without rings, whose
+    /// lengths depend on how many others there were when each was made. A connection has one.
     pub pages: i64,
 }
 

@@ -66,6 +66,9 @@ pub struct Stats {
     pub connections_closing: usize,
     /// Now: pages of shared memory in use for connections, links and windows being registered.
     pub pages: usize,
+    /// Now: those of `pages` that are connections' rings, whose lengths depend on how many others
+    /// there were when each was made.
+    pub ring_pages: usize,
     /// Now: own windows, those included that end with their last use.
     pub windows: usize,
     /// Now: windows of peers.
@@ -94,7 +97,7 @@ pub struct Traffic {
 
 impl Stats {
     /// Name and value of each counter, in a fixed order.
-    pub fn lines(&self) -> [(&'static str, u64); 36] {
+    pub fn lines(&self) -> [(&'static str, u64); 37] {
         [
             ("bytes_sent", self.bytes_sent),
             ("bytes_received", self.bytes_received),
@@ -127,6 +130,7 @@ impl Stats {
             ("connections", self.connections as u64),
             ("connections_closing", self.connections_closing as u64),
             ("pages", self.pages as u64),
+            ("ring_pages", self.ring_pages as u64),
             ("windows", self.windows as u64),
             ("remote_windows", self.remote_windows as u64),
             ("pinned_pages", self.pinned_pages),

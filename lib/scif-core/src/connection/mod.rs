@@ -315,6 +315,11 @@ impl Connections {
             "pages are those of links, connections and page lists",
             cx.stats.pages as u64,
         )?;
+        rule(
+            cx.stats.ring_pages == all().map(|c| c.block.ring_pages()).sum::<usize>(),
+            "pages of rings are those of connections",
+            cx.stats.ring_pages as u64,
+        )?;
         for id in cx.timers.handshakes() {
             let exists = self.table.get(id).is_some();
             rule(exists, "each handshake's timer has a connection", id)?;

@@ -54,6 +54,11 @@ impl Block {
         limits::PAGE_BYTES + (ring_bytes as usize).next_multiple_of(limits::PAGE_BYTES)
     }
 
+    /// Pages of the ring.
+    pub(crate) fn ring_pages(&self) -> usize {
+        (self.ring_bytes as usize).div_ceil(limits::PAGE_BYTES)
+    }
+
     /// Pages this block takes.
     pub(crate) fn pages(&self) -> usize {
         Block::bytes_for(self.ring_bytes) / limits::PAGE_BYTES

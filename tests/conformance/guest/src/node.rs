@@ -33,7 +33,7 @@ pub fn counts() -> Result<Counts, Errno> {
         windows: value("windows")? + value("remote_windows")?,
         mappings: value("mapped_pages")?,
         pinned_pages: value("pinned_pages")?,
-        pages: value("pages")?,
+        pages: value("pages")? - value("ring_pages")?,
     })
 }
 
