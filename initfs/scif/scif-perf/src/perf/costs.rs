@@ -9,9 +9,9 @@ use runtime::thread;
 use scif::{Memory, PortId, Protection, raw};
 
 use super::latency::path_name;
-use super::server::touched;
+use super::server::{CLOSING, touched};
 use super::session::{Session, connect};
-use super::wire::{Request, Verb, Wait};
+use super::wire::Wait;
 use super::{Context, Failure, Result, Settings};
 use crate::report::Unit;
 use crate::samples::Samples;
@@ -156,9 +156,9 @@ pub fn idle_port(settings: &Settings) -> PortId {
     PortId::new(settings.server.node(), settings.server.port() + 1)
 }
 
+/// Both ends are closed, as in the tests of TCP.
 fn connecting(settings: &Settings) -> Result {
-    let session = Session::open(settings)?;
-    let to = idle_port(settings);
+    let to = PortId::new(settings.server.node(), settings.server.port() + CLOSING);
     connect(to)?.close()?;
     two_steps(
         settings,
@@ -175,7 +175,7 @@ fn connecting(settings: &Settings) -> Result {
         samples.add(times);
     }
     settings.print("connect_close", 1, Unit::Nanoseconds, samples);
-    session.ask(&Request::new(Verb::Forget, 0)).map(|_| ())
+    Ok(())
 }
 
 /// The state that the threads of a test share.

@@ -1,4 +1,5 @@
-//! The serving role: a thread for each connection, and a second port whose connections just stay.
+//! The serving role: a thread for each connection, a second port whose connections just stay, and
+//! another one that closes each at once.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -18,6 +19,9 @@ use super::session::PAGE;
 use super::wire::{Channel, Request, Verb, hear, tell};
 use super::{Context, Result};
 use crate::pattern::{self, Sum};
+
+/// How far behind the server's port the one is whose connections are closed at once.
+pub const CLOSING: Port = 5;
 
 /// The state that all connections share.
 struct Shared {
@@ -39,6 +43,9 @@ pub fn serve(port: Port) -> Result {
     let idle = Listener::bind(second).context(&format!("port {second}"))?;
     let keeper = shared.clone();
     thread::spawn(move || keep(&idle, &keeper)).context("a thread")?;
+    let third = port + CLOSING;
+    let closing = Listener::bind(third).context(&format!("port {third}"))?;
+    thread::spawn(move || close_each(&closing)).context("a thread")?;
     while !shared.stopped.load(Ordering::Acquire) {
         let (endpoint, peer) = listener.accept().context("accept")?;
         let theirs = shared.clone();
@@ -74,6 +81,17 @@ fn keep(listener: &Listener, shared: &Shared) {
                 runtime::eprintln!("scif-perf: accepting idle connections: {error}");
                 return;
             }
+        }
+    }
+}
+
+/// Accepts connections and closes each at once, as the server of TCP does in `bench-linux`.
+fn close_each(listener: &Listener) {
+    loop {
+        let closed = listener.accept().and_then(|(endpoint, _)| endpoint.close());
+        if let Err(error) = closed {
+            runtime::eprintln!("scif-perf: closing connections: {error}");
+            return;
         }
     }
 }
