@@ -19,13 +19,29 @@ use crate::{OK, send, with_pair};
 const HEAD: usize = 40;
 /// `IBV_REREG_MR_CHANGE_TRANSLATION`.
 const OTHER_MEMORY: u32 = 1;
+/// Counters of what queue pairs have moved.
+const COUNTERS: [&str; 5] = [
+    "sends",
+    "sent_bytes",
+    "receives",
+    "received_bytes",
+    "errors",
+];
+/// `IBV_WC_WITH_IMM`.
+const WITH_IMMEDIATE: u32 = 2;
 /// Programs that are killed while they register memory.
 const KILLS: u64 = 12;
 
 /// Inline data is what was there when it was posted.
 pub fn inline() -> Checked {
-    let sends = || counter("sends").map_err(text("counter"));
-    let before = sends()?;
+    let counters = || -> Checked<[u64; 5]> {
+        let mut found = [0; 5];
+        for (place, name) in found.iter_mut().zip(COUNTERS) {
+            *place = counter(name).map_err(text("counter"))?;
+        }
+        Ok(found)
+    };
+    let before = counters()?;
     with_pair(7, |one, other| {
         let length = INLINE as usize;
         let inline = Send {
@@ -69,10 +85,13 @@ pub fn inline() -> Checked {
             posted => Err(format!("an inline read: {posted:?}")),
         }
     })?;
-    // The device's counters have the two that were sent.
-    match sends()? - before {
-        2.. => Ok(()),
-        more => Err(format!("{more} sends were counted")),
+    // The device's counters have the two that were sent, the message that arrived, nothing else.
+    let after = counters()?;
+    let more: [u64; 5] = core::array::from_fn(|at| after[at].wrapping_sub(before[at]));
+    let bytes = u64::from(INLINE);
+    match more == [2, 2 * bytes, 1, bytes, 0] {
+        true => Ok(()),
+        false => Err(format!("{COUNTERS:?} have grown by {more:?}")),
     }
 }
 
@@ -109,8 +128,12 @@ pub fn datagrams() -> Checked {
         one.send(20, &datagram)?;
         one.expect(&[(20, OK)])?;
         let received = other.wait(1)?;
-        let found = (received[0].status, received[0].byte_len as usize);
-        if found != (0, HEAD + length) || received[0].src_qp != one.address.qpn {
+        let of = &received[0];
+        let found = (of.status, of.byte_len as usize, of.imm_data, of.wc_flags);
+        let origin = (of.src_qp, of.slid);
+        if found != (0, HEAD + length, 0x1234_5678, WITH_IMMEDIATE)
+            || origin != (one.address.qpn, one.address.lid)
+        {
             return Err(format!("received {received:?}"));
         }
         other.has(seed, HEAD, length)?;

@@ -354,24 +354,32 @@ fn unmapped() -> Checked {
 }
 
 /// A region of a program that has not sent its address space.
+fn bare_region(end: &End<'_>) -> Checked<abi::RegMrAnswer> {
+    let request = abi::RegMr {
+        start: end.address.memory,
+        length: BYTES as u64,
+        hca_va: end.address.memory,
+        pd_handle: end.pd,
+        access_flags: ALL,
+        ..Default::default()
+    };
+    end.context.ask(RegMr, &request).map_err(text("region"))
+}
+
+/// The daemon has no way to the memory of such a region, nor has a peer.
 fn without_memory() -> Checked {
+    let end = |one: &End<'_>, mr_handle| {
+        let ended = one.context.give(DeregMr, &abi::DeregMr { mr_handle });
+        ended.map_err(text("end of the region"))
+    };
     with_pair(7, |one, other| {
-        let request = abi::RegMr {
-            start: one.address.memory,
-            length: BYTES as u64,
-            hca_va: one.address.memory,
-            pd_handle: one.pd,
-            access_flags: ALL,
-            ..Default::default()
-        };
-        let region: abi::RegMrAnswer = one.context.ask(RegMr, &request).map_err(text("region"))?;
+        let region = bare_region(one)?;
         let element = one.element(0, 64, region.lkey);
         let write = Send {
             remote: one.address.memory,
             key: region.rkey,
             ..send(Opcode::RdmaWrite, 0, 64, other, 0)
         };
-        let mr_handle = region.mr_handle;
         one.send_element(1, &send(Opcode::Send, 0, 64, other, 0), element)?;
         one.expect(&[(1, WcStatus::LocProtErr)])?;
         other.send(2, &write)?;
@@ -380,8 +388,15 @@ fn without_memory() -> Checked {
         if found[0].status == 0 {
             return Err("memory was reached that the daemon has no way to".into());
         }
-        let ended = one.context.give(DeregMr, &abi::DeregMr { mr_handle });
-        ended.map_err(text("end of the region"))
+        end(one, region.mr_handle)
+    })?;
+    with_pair(7, |one, other| {
+        let region = bare_region(one)?;
+        one.receive(3, one.element(0, 64, region.lkey))?;
+        other.send(4, &send(Opcode::Send, 0, 64, one, 0))?;
+        other.expect(&[(4, WcStatus::RemOpErr)])?;
+        one.expect(&[(3, WcStatus::LocProtErr)])?;
+        end(one, region.mr_handle)
     })
 }
 
