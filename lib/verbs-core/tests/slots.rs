@@ -3,9 +3,9 @@
 
 mod pair;
 
-use pair::{Setup, capacity, pair, settle};
+use pair::{LANE, Setup, capacity, pair, settle};
 use verbs_core::attributes::Attributes;
-use verbs_core::types::WcStatus::{Success, WrFlushErr};
+use verbs_core::types::WcStatus::{RetryExcErr, Success, WrFlushErr};
 use verbs_core::types::{AttributeMask as M, Error, Opcode, QpState, SendFlags};
 use verbs_core::work::{ReceiveRequest, SendRequest};
 
@@ -165,4 +165,49 @@ fn a_queue_pair_that_is_reset_has_all_its_places() {
         left.post(write(id));
     }
     assert_eq!(left.context.post_send(1, write(99)), FULL);
+}
+
+/// The completion that overruns a queue comes of posting: peers of all queue pairs that fail hear
+/// of it without a record that arrives here first.
+#[test]
+fn an_overrun_when_posting_is_told_to_peers() {
+    let (mut left, mut right) = pair(&Setup::default());
+    // Another queue pair, which is in the error state: what is posted there completes at once, into
+    // a queue that is too small.
+    let small = left.context.create_cq(1).unwrap();
+    let mut init = left.context.query_qp(1).unwrap().init;
+    left.context.destroy_qp(1).unwrap();
+    (left.recv_cq, init.recv_cq) = (small, small);
+    for number in [1, 9] {
+        left.context.create_qp(number, init).unwrap();
+    }
+    let setup = Setup::default();
+    right.modify(QpState::Reset, Attributes::default(), M::empty());
+    for (end, peer) in [(&mut left, 2), (&mut right, 1)] {
+        end.enter_init(&setup);
+        end.context.attach(end.qp, LANE).unwrap();
+        end.enter_rtr(&setup, peer);
+        end.enter_rts(&setup);
+    }
+    settle(&mut left, &mut right);
+    left.qp = 9;
+    left.enter_init(&setup);
+    left.modify(QpState::Err, Attributes::default(), M::empty());
+    left.qp = 1;
+    right.context.post_send(2, send(5)).unwrap();
+    right.progress();
+    let mut is_done = true;
+    for id in 0..2 {
+        let posted = left
+            .context
+            .post_recv_now(&mut left.program, 9, receive(id));
+        is_done &= posted.unwrap();
+    }
+    assert_eq!(left.state(), QpState::Err);
+    // A turn follows if the call has asked for one.
+    if !is_done {
+        left.progress();
+    }
+    right.progress();
+    assert_eq!(right.send_results(), [(5, RetryExcErr)]);
 }

@@ -10,7 +10,7 @@ use verbs::{
 
 use super::end::{self, Checked, End, settings, wait};
 use super::server::{hear, say};
-use super::{Message, PORT, VICTIM_PORT, kind};
+use super::{Message, PORT, VICTIM_PORT, kind, sleeping};
 
 /// A connection with the server and both queue pairs.
 pub struct Peer {
@@ -20,14 +20,14 @@ pub struct Peer {
     remote: Remote,
 }
 
-fn same<T: PartialEq + core::fmt::Debug>(what: &str, found: T, expected: T) -> Checked {
+pub fn same<T: PartialEq + core::fmt::Debug>(what: &str, found: T, expected: T) -> Checked {
     match found == expected {
         true => Ok(()),
         false => Err(alloc::format!("{what}: {found:?} instead of {expected:?}")),
     }
 }
 
-fn of(kind: u32, number: u64) -> Message {
+pub fn of(kind: u32, number: u64) -> Message {
     Message {
         kind,
         number,
@@ -35,7 +35,7 @@ fn of(kind: u32, number: u64) -> Message {
     }
 }
 
-fn part(kind: u32, at: usize, length: usize, seed: u32) -> Message {
+pub fn part(kind: u32, at: usize, length: usize, seed: u32) -> Message {
     Message {
         kind,
         seed,
@@ -130,7 +130,7 @@ pub fn check(node: NodeId) -> i32 {
         }
     };
     type Check = fn(&Context, NodeId) -> Checked;
-    let checks: [(&str, Check); 17] = [
+    let checks: [(&str, Check); 19] = [
         ("messages arrive whole and in order", messages),
         ("messages of any length", lengths),
         ("inline and immediate data", inline),
@@ -148,7 +148,12 @@ pub fn check(node: NodeId) -> i32 {
         ("access that was not given", no_access),
         ("a message longer than its receive", too_long),
         ("memory taken back", taken_back),
-        ("a channel wakes a sleeper", sleeper),
+        ("a channel wakes a sleeper", sleeping::sleeper),
+        (
+            "a long message while its end sleeps",
+            sleeping::long_message,
+        ),
+        ("a completion queue that is overrun", sleeping::overrun),
         ("a queue pair that is destroyed", destroyed),
         ("no request to the driver", no_request),
     ];
@@ -194,7 +199,7 @@ fn messages(context: &Context, node: NodeId) -> Checked {
     same("content", peer.own.is_right(0, 0, LENGTH)?, true)
 }
 
-fn part_of(kind: u32, count: usize, at: usize, length: usize) -> Message {
+pub fn part_of(kind: u32, count: usize, at: usize, length: usize) -> Message {
     Message {
         number: count as u64,
         ..part(kind, at, length, 0)
@@ -454,48 +459,6 @@ fn taken_back(context: &Context, node: NodeId) -> Checked {
     peer.done(WcStatus::RemAccessErr)?;
     let event = peer.ask(of(kind::EVENT, 0))?.number;
     same("event", event, verbs::EventType::QpAccessErr as u64)
-}
-
-fn sleeper(context: &Context, node: NodeId) -> Checked {
-    let patient = Options::new().retry_for(Duration::from_secs(30));
-    let to = PortId::new(node, PORT);
-    let endpoint = patient.connect(to).map_err(text("connect"))?;
-    let channel = context.completion_channel().map_err(text("channel"))?;
-    let receives = context.completion_queue_with(64, &channel, 4711);
-    let receives = receives.map_err(text("queue"))?;
-    let sends = context.completion_queue(64).map_err(text("queue"))?;
-    let queues = (sends, receives);
-    let own = End::with_queues(context, QpType::Rc, None, queues)?;
-    let message = Message {
-        kind: kind::PAIR,
-        seed: end::all().bits(),
-        number: QpType::Rc as u64,
-        ..Message::default()
-    };
-    say(&endpoint, message)?;
-    let settings = settings(end::all());
-    own.pair.init(&settings).map_err(text("init"))?;
-    own.pair.meet(&endpoint, &settings).map_err(text("meet"))?;
-    hear(&endpoint)?;
-    for round in 0..20 {
-        own.receive(1, 0, 100)?;
-        let armed = own.receives.request_notification(false);
-        armed.map_err(text("arm"))?;
-        // Asleep before the message, and after it.
-        say(&endpoint, of(kind::SLEEP, round % 3 * 10))?;
-        hear(&endpoint)?;
-        say(&endpoint, part_of(kind::SEND, 1, 0, 100))?;
-        same("name", channel.next().map_err(text("next"))?, 4711)?;
-        let mut found = alloc::vec![];
-        let count = own.receives.poll(4, &mut found).map_err(text("poll"))?;
-        same("completions", count, 1)?;
-        same(
-            "sent",
-            hear(&endpoint)?.map(|answer| answer.number),
-            Some(1),
-        )?;
-    }
-    Ok(())
 }
 
 fn destroyed(context: &Context, node: NodeId) -> Checked {

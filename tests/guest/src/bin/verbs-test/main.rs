@@ -14,6 +14,7 @@ mod daemon;
 mod end;
 mod own;
 mod server;
+mod sleeping;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
