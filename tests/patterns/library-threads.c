@@ -471,38 +471,6 @@ static void kinds_of_mutexes(void) {
     CHECK(pthread_mutex_unlock(&mutex) == 0 && pthread_mutex_unlock(&mutex) == EPERM);
 }
 
-/* dup2 on the number that another thread's open is about to give. */
-static volatile int opening;
-
-static void *open_and_close(void *argument) {
-    (void)argument;
-    while (opening) {
-        int fd = open("/scheme/null", O_RDONLY);
-        if (fd >= 0)
-            close(fd);
-    }
-    return NULL;
-}
-
-static void numbers_that_are_given(void) {
-    pthread_t thread;
-    int kept = open("/scheme/null", O_RDONLY);
-    int next = dup(kept);
-    CHECK(kept >= 0 && next >= 0 && close(next) == 0);
-    opening = 1;
-    CHECK(pthread_create(&thread, NULL, open_and_close, NULL) == 0);
-    for (int i = 0; i < ROUNDS; i++) {
-        int result = dup2(kept, next);
-        CHECK(result == next || (result == -1 && errno == EBUSY));
-        if (result == next)
-            close(next);
-    }
-    opening = 0;
-    CHECK(pthread_join(thread, NULL) == 0);
-    close(next);
-    CHECK(close(kept) == 0);
-}
-
 int main(void) {
     read_write_locks();
     barriers();
@@ -513,6 +481,5 @@ int main(void) {
     kinds_of_mutexes();
     forks();
     forks_beside_busy_tables();
-    numbers_that_are_given();
     return finish("threads");
 }

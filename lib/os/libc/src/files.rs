@@ -3,7 +3,7 @@
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
 use runtime::{Error, Result, env, fd, fs, path, sys};
-use syscall::error::{EBADF, EBUSY, EEXIST, EFAULT, EINTR, EINVAL, EIO, ERANGE};
+use syscall::error::{EBADF, EFAULT, EINTR, EINVAL, EIO, ERANGE};
 use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
 
 use crate::{descriptor, errno, linux_names, malloc, strings, umad, uverbs};
@@ -215,11 +215,7 @@ extern "C" fn dup2(number: c_int, new: c_int) -> c_int {
         }
         // In one step, so that no other thread finds the number free. Calls on a socket that was
         // there use a descriptor of its own.
-        fd::dup2(number, new, b"").map_err(|error| match error.errno {
-            // An open of another thread is to give this number, and has not ended.
-            EEXIST => Error::new(EBUSY),
-            _ => error,
-        })?;
+        fd::dup2(number, new, b"")?;
         Ok(descriptor::duplicated(number, new, false))
     };
     errno::give(copy())
