@@ -77,7 +77,9 @@ fn piece_of(
 ) -> Result<Option<Vec<u8>>, Broken> {
     let is_for_group = piece.global.is_some_and(|route| is_group(&route.gid));
     if piece.destination != MULTICAST_QPN || !is_for_group {
-        return Err(Broken);
+        // A program may send to a group's local identifier what is for no group: it reaches nobody.
+        records.clear();
+        return Ok(None);
     }
     if piece.marks.contains(Marks::FIRST) {
         records.clear();
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_datagram_for_a_group_is_refused() {
+    fn what_is_for_no_group_reaches_nobody_and_what_is_no_datagram_is_refused() {
         let whole = Marks::FIRST | Marks::LAST;
         let for_one = DatagramPiece {
             destination: 8,
@@ -185,7 +187,14 @@ mod tests {
             ..piece(whole, 1, 1)
         };
         for wrong in [for_one, nowhere, of_one] {
-            assert_eq!(taken(&bytes(wrong, 1), 100), Err(Broken), "{wrong:?}");
+            // What follows is passed on, and a datagram before its end is not made of both.
+            let mut sent = bytes(piece(Marks::FIRST, 2010, 10), 1);
+            sent.extend(bytes(wrong, 1));
+            sent.extend(bytes(piece(Marks::LAST, 2010, 2000), 1));
+            sent.extend(bytes(piece(whole, 1, 1), 1));
+            let found = taken(&sent, 100);
+            let found = found.map(|found| found.len());
+            assert_eq!(found, Ok(1), "{wrong:?}");
         }
         assert_eq!(taken(&Record::Expose(3).encode(), 100), Err(Broken));
         assert_eq!(taken(&[0xee; 48], 100), Err(Broken));

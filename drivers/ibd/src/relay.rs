@@ -20,8 +20,11 @@ use crate::group::{Assembly, MOST_BYTES};
 
 /// Ports that only root binds: a connection of another node comes from its daemon.
 const PRIVILEGED: core::ops::Range<Port> = 512..1024;
-/// Connections at most.
-const MOST_LANES: usize = 512;
+/// Connections of programs at most, and of other nodes' daemons.
+const MOST_PROGRAMS: usize = 512;
+const MOST_DAEMONS: usize = 64;
+/// Connections at most whose peers have not said their greeting.
+const MOST_SILENT: usize = 64;
 /// Bytes that wait for a connection at most, besides one datagram.
 const MOST_WAITING: usize = 16 * MOST_BYTES;
 /// Bytes that are taken from a connection before the next one has its turn.
@@ -97,8 +100,9 @@ impl Relay {
     ) -> Result<bool> {
         self.listen(queue, source, now)?;
         let (mut datagrams, mut has_more) = (Vec::new(), false);
+        let mut buffer = vec![0; MOST_BYTES];
         for lane in &mut self.lanes {
-            has_more |= lane.receive(&mut datagrams);
+            has_more |= lane.receive(&mut datagrams, &mut buffer);
         }
         // Who has joined before the datagrams were sent is among the lanes now.
         self.accept(own, queue, source)?;
@@ -160,10 +164,13 @@ impl Relay {
         {
             let is_daemon = peer.node() != own;
             let is_allowed = !is_daemon || PRIVILEGED.contains(&peer.port());
-            if !is_allowed
-                || self.lanes.len() >= MOST_LANES
-                || endpoint.set_nonblocking(true).is_err()
-            {
+            let of_kind = self.lanes.iter().filter(|lane| lane.is_daemon == is_daemon);
+            let most = if is_daemon {
+                MOST_DAEMONS
+            } else {
+                MOST_PROGRAMS
+            };
+            if !is_allowed || of_kind.count() >= most || endpoint.set_nonblocking(true).is_err() {
                 log::warn!("refused {}/{} at the relay", peer.node(), peer.port());
                 continue;
             }
@@ -177,13 +184,26 @@ impl Relay {
                 waiting: Vec::new(),
                 has_ended: false,
             });
+            self.bound_silent();
         }
         Ok(())
     }
 
+    /// Ends the oldest connections that say nothing: they must not keep out those that do.
+    fn bound_silent(&mut self) {
+        while self.lanes.iter().filter(|lane| lane.is_silent()).count() > MOST_SILENT {
+            if let Some(oldest) = self.lanes.iter().position(Lane::is_silent) {
+                self.lanes.remove(oldest);
+            }
+        }
+    }
+
     /// The nodes that are online: those that are not lose what waits for them.
     fn find_nodes(&mut self, own: NodeId) {
-        let online = scif::nodes().map(|nodes| nodes.online).unwrap_or_default();
+        // Without an answer those that were online count as online.
+        let Ok(online) = scif::nodes().map(|nodes| nodes.online) else {
+            return;
+        };
         self.nodes.retain(|node, _| online.contains(node));
         for node in online.into_iter().filter(|node| *node != own) {
             self.nodes.entry(node).or_insert_with(|| Node {
@@ -199,6 +219,11 @@ impl Lane {
     /// Whether datagrams are passed to it.
     fn is_program(&self) -> bool {
         !self.is_daemon && self.greeting.len() == GREETING_BYTES && !self.has_ended
+    }
+
+    /// Whether its peer has not said its greeting.
+    fn is_silent(&self) -> bool {
+        self.greeting.len() < GREETING_BYTES
     }
 
     /// Takes the greeting, if it has come.
@@ -220,9 +245,9 @@ impl Lane {
 
     /// Takes the datagrams that have come, and whether they are of a daemon; whether there may be
     /// more.
-    fn receive(&mut self, into: &mut Vec<(Vec<u8>, bool)>) -> bool {
+    fn receive(&mut self, into: &mut Vec<(Vec<u8>, bool)>, buffer: &mut [u8]) -> bool {
         self.greet();
-        let (mut taken, mut buffer) = (0, vec![0; MOST_BYTES]);
+        let mut taken = 0;
         while self.greeting.len() == GREETING_BYTES && !self.has_ended {
             if taken >= TURN_BYTES {
                 return true;

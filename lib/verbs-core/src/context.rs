@@ -13,7 +13,7 @@ use crate::completion::CompletionQueue;
 use crate::host::{Host, LaneId};
 use crate::keys::{KeyTable, Region, WindowType};
 use crate::numbered::{LaneTable, Numbered};
-use crate::objects::{Event, Lane, Objects, Route, Subject};
+use crate::objects::{Event, Lane, Objects, Subject};
 use crate::queue_pair::{QueuePair, Traffic};
 use crate::record::Record;
 use crate::table::{Id, Table};
@@ -544,8 +544,7 @@ impl Context {
                 qp.enter_error(&mut self.objects);
             }
         }
-        let routes = &mut self.objects.routes;
-        routes.retain(|_, route| *route != Route::Lane(lane));
+        self.forget_routes(lane);
         self.objects.tell(lane, Record::Bye);
         Ok(())
     }

@@ -151,6 +151,16 @@ fn a_lane_is_wanted_once_and_found() {
     settle(&mut left, &mut right);
     assert_eq!(left.send_results(), [(1, Success), (2, Success)]);
     assert_eq!(right.receive_results(), [(10, Success), (11, Success)]);
+    // A route that is forgotten is asked for again.
+    right.receive(12, 0, 64);
+    left.context.forget_routes(LANE);
+    left.post(datagram(&left, 4, 8, ah));
+    settle(&mut left, &mut right);
+    assert_eq!(left.events(), [Event::LaneWanted(TO_RIGHT)]);
+    left.context.route(TO_RIGHT, Some(LANE)).unwrap();
+    settle(&mut left, &mut right);
+    assert_eq!(right.receive_results(), [(12, Success)]);
+    assert_eq!(left.send_results(), [(4, Success)]);
     // A lane that has ended leads nowhere.
     right.program.cut(LANE);
     settle(&mut left, &mut right);

@@ -156,6 +156,9 @@ impl Engine {
         let key = lanes.find(|(_, of)| **of == lane).map(|(key, _)| *key);
         self.links.lanes.retain(|_, of| *of != lane);
         self.drop_lane(lane);
+        if key == Some(self.relay_key()) && self.core.has_groups() {
+            self.want_relay();
+        }
         // It may have ended before the peer of a queue pair was ready.
         if let Some(key) = key {
             for number in self.links.wanting(key) {
@@ -260,12 +263,17 @@ impl Engine {
                     let lane = self.insert_stream(key, endpoint);
                     self.open(key, pd, lane);
                 }
+                // One call may make the lane to the relay while another connection is made.
+                Established::Datagrams(key, _) if key == self.relay_key() && self.has_relay() => {
+                    let lane = self.links.lanes.get(&key).copied();
+                    self.answer(key, lane);
+                }
                 Established::Datagrams(key, endpoint) => {
                     let lane = self.insert_stream(key, endpoint);
                     self.open_datagrams(key, lane);
                 }
                 // Without a relay the members are those of the own context.
-                Established::Nothing(key) if key == relay::key(self.links.node) => {
+                Established::Nothing(key) if key == self.relay_key() => {
                     let lane = self.own_datagram_lane();
                     self.answer(key, lane);
                 }
@@ -368,7 +376,7 @@ impl Engine {
     /// Finds a lane for datagrams, or begins to make one. Those for groups go to the relay.
     fn want_datagrams(&mut self, destination: Destination) {
         let key = match address::node(destination.lid) {
-            None => relay::key(self.links.node),
+            None => self.relay_key(),
             Some(node) => Key::datagrams(node, destination.qpn),
         };
         let key = Some(key).filter(|key| !self.links.is_own(key.node, key.peer));
@@ -402,15 +410,18 @@ impl Engine {
         self.own_datagrams
     }
 
+    fn relay_key(&self) -> Key {
+        relay::key(self.links.node)
+    }
+
     /// Whether there is a lane to the relay of datagrams for groups.
     pub(crate) fn has_relay(&self) -> bool {
-        let key = relay::key(self.links.node);
-        self.links.lanes.contains_key(&key)
+        self.links.lanes.contains_key(&self.relay_key())
     }
 
     /// Has a connection to the relay made: a queue pair is in a group.
     pub fn want_relay(&mut self) {
-        let key = relay::key(self.links.node);
+        let key = self.relay_key();
         if !self.has_relay() && self.wanted.values().all(|of| *of != key) {
             self.links.want_datagrams(key);
             self.wants_links = true;
@@ -420,7 +431,7 @@ impl Engine {
     /// Takes a connection to the relay, unless there is one.
     pub(crate) fn add_relay(&mut self, endpoint: Endpoint) {
         if !self.has_relay() {
-            let key = relay::key(self.links.node);
+            let key = self.relay_key();
             let lane = self.insert_stream(key, endpoint);
             self.open_datagrams(key, lane);
         }
@@ -441,6 +452,10 @@ impl Engine {
         if key.peer != 0 {
             self.links.lanes.insert(key, lane);
             self.answer(key, Some(lane));
+        }
+        // Without the relay datagrams for groups have stayed in the context.
+        if let Some(own) = self.own_datagrams.filter(|_| peer == LanePeer::Relay) {
+            self.core.forget_routes(own);
         }
     }
 

@@ -397,10 +397,13 @@ impl Context {
         };
         self.lock().engine.core.attach_multicast(number, gid, lid)?;
         let told = daemon.ask::<_, ()>(Command::AttachMcast, &request);
+        // Connecting may take a second: other threads' calls go on meanwhile.
+        drop(daemon);
         let joined = told.and_then(|()| self.join_relay());
         if joined.is_err() {
-            self.lock().engine.core.detach_multicast(number, gid)?;
-            let _ = daemon.ask::<_, ()>(Command::DetachMcast, &request);
+            // Another thread may have ended the queue pair.
+            let _ = self.lock().engine.core.detach_multicast(number, gid);
+            let _ = self.daemon().ask::<_, ()>(Command::DetachMcast, &request);
         }
         joined
     }

@@ -97,6 +97,17 @@ impl Context {
         Ok(())
     }
 
+    /// Has datagrams ask anew how to get to the destinations that they get to by this lane.
+    pub fn forget_routes(&mut self, lane: LaneId) {
+        let routes = &mut self.objects.routes;
+        routes.retain(|_, route| *route != Route::Lane(lane));
+    }
+
+    /// Whether a queue pair receives what is sent to some group.
+    pub fn has_groups(&self) -> bool {
+        !self.objects.groups.is_empty()
+    }
+
     // ---- Groups ----
 
     /// Has a queue pair receive what is sent to a group. A second time changes nothing.
