@@ -7,7 +7,8 @@ use syscall::error::{EINVAL, EOPNOTSUPP};
 use verbs::context::{MAX_INLINE, MAX_SGE};
 use verbs::table::Id;
 use verbs::{
-    Data, Datagram, Opcode, QpType, ReceiveRequest, Remote, Segment, SendFlags, SendRequest,
+    Data, Datagram, Opcode, QpType, ReceiveRequest, Remote, Segment, Segments, SendFlags,
+    SendRequest, ShortData, ShortSend,
 };
 
 use crate::memory::{self, Mw};
@@ -58,6 +59,21 @@ unsafe fn segments(from: *const Sge, count: c_int) -> Result<Vec<Segment>> {
     // SAFETY: the caller's promise.
     let list = unsafe { list(from, count)? };
     Ok(list.iter().map(segment).collect())
+}
+
+/// Segments of a receive.
+///
+/// # Safety
+/// As for [`segments`].
+unsafe fn receive_segments(from: *const Sge, count: c_int) -> Result<Segments> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if count != 1 {
+            return segments(from, count).map(Into::into);
+        }
+        let one = from.as_ref().ok_or(EINVAL)?;
+        Ok(Segments::One(segment(one)))
+    }
 }
 
 /// A segment.
@@ -152,6 +168,55 @@ unsafe fn send_request(wr: &SendWr, qp: &Qp) -> Result<SendRequest> {
     Ok(request)
 }
 
+/// A request as a short one, if it is one: between reliable queue pairs, of one segment, and no
+/// list of them.
+///
+/// # Safety
+/// The request and all it leads to are C's, as `verbs.h` describes them, as long as the value is
+/// used.
+unsafe fn short_send<'a>(wr: *const SendWr, qp: &Qp) -> Option<ShortSend<'a>> {
+    // SAFETY: the caller's promise.
+    let wr = unsafe { wr.as_ref()? };
+    let is_one = qp.qp_type == QpType::Rc as u32 && wr.next.is_null() && wr.num_sge == 1;
+    let opcode = match wr.opcode {
+        _ if !is_one => return None,
+        0 => Opcode::RdmaWrite,
+        2 => Opcode::Send,
+        _ => return None,
+    };
+    let flags = SendFlags::from_bits(wr.send_flags)?;
+    // SAFETY: the caller's promise.
+    let segment = segment(unsafe { wr.sg_list.as_ref()? });
+    let (address, bytes) = (
+        segment.address as usize as *const u8,
+        segment.length as usize,
+    );
+    let data = match flags.contains(SendFlags::INLINE) {
+        false => ShortData::Segment(segment),
+        true if bytes > MAX_INLINE as usize => return None,
+        // SAFETY: the caller's promise; a key is not looked at.
+        true => ShortData::Inline(unsafe { list(address, bytes).ok()? }),
+    };
+    let remote = match opcode {
+        Opcode::RdmaWrite => {
+            // SAFETY: for this operation the union has this part.
+            let rdma = unsafe { wr.wr.rdma };
+            Remote {
+                address: rdma.remote_addr,
+                key: rdma.rkey,
+            }
+        }
+        _ => Remote::default(),
+    };
+    Some(ShortSend {
+        id: wr.wr_id,
+        opcode,
+        flags,
+        data,
+        remote,
+    })
+}
+
 /// A list of C's whose items are made requests of, up to the first mistake.
 struct Requests<'a, W> {
     next: *mut W,
@@ -229,11 +294,17 @@ unsafe extern "C" fn ibv_post_send(qp: *mut Qp, wr: *mut SendWr, bad: *mut *mut 
         Ok(found) => found,
         Err(number) => return number,
     };
+    // SAFETY: the caller's list, as the header describes it.
+    if let Some(send) = unsafe { short_send(wr, of) } {
+        let posted = (0, context.raw.post_short(of.qp_num, &send));
+        // SAFETY: the same list.
+        return unsafe { answer(wr, posted, mistake, bad) };
+    }
     let mut requests = Requests {
         next: wr,
         mistake: &mut mistake,
     };
-    // SAFETY: the caller's list, as the header describes it.
+    // SAFETY: as above.
     let next = || unsafe { requests.take(|wr| send_request(wr, of)) };
     let posted = context.raw.post_send(of.qp_num, core::iter::from_fn(next));
     // SAFETY: the same list.
@@ -246,7 +317,7 @@ unsafe fn receive_request(wr: &RecvWr) -> Result<ReceiveRequest> {
     Ok(ReceiveRequest {
         id: wr.wr_id,
         // SAFETY: the caller's promise.
-        segments: unsafe { segments(wr.sg_list, wr.num_sge)? },
+        segments: unsafe { receive_segments(wr.sg_list, wr.num_sge)? },
     })
 }
 

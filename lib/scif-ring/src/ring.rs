@@ -424,6 +424,13 @@ impl Consumer {
         }))
     }
 
+    /// Bytes that are there from the first one on that was found, up to the end of the ring.
+    #[inline(always)]
+    pub fn in_one_piece(&self, found: Found) -> usize {
+        let there = found.put.wrapping_sub(found.received) as usize;
+        there.min((self.mask as usize + 1).saturating_sub(found.offset))
+    }
+
     /// The second half, once the bytes are copied: they are taken. Whether their room may have to
     /// be given back, by [`give_back`](Consumer::give_back).
     #[inline(always)]

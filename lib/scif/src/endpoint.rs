@@ -9,7 +9,7 @@ use scif_abi::flags::{AcceptFlags, Readiness, RecvFlags, SendFlags};
 use scif_abi::limits::MAX_NODE;
 use scif_abi::{NodeId, Port, PortId};
 
-use crate::bypass::{Bypass, Waiting};
+use crate::bypass::{Bypass, Peeked, Waiting};
 use crate::error::{Error, Result};
 use crate::raw;
 
@@ -158,6 +158,27 @@ impl Endpoint {
     #[inline]
     pub fn recv(&self, buffer: &mut [u8], flags: RecvFlags) -> Result<usize> {
         Ok(self.bypass.recv(self.fd(), buffer, flags.bits())?)
+    }
+
+    /// Sends a head and a body in one step where that is done at once; whether it did. If not,
+    /// nothing was sent, and [`send`](Self::send) has to. Unless [prepared](Self::prepare) never.
+    #[inline]
+    pub fn send_record<'a>(&self, head: &[u8], body: impl raw::Data<'a>) -> bool {
+        self.bypass.send_record(head, body)
+    }
+
+    /// Copies the first bytes that can be received, which stay there. For programs in which one
+    /// thread at a time receives.
+    #[inline]
+    pub fn peek<const HEAD: usize>(&self, head: &mut [u8; HEAD]) -> Peeked {
+        self.bypass.peek(head)
+    }
+
+    /// Receives all of `to` from behind `head` bytes that were [peeked](Self::peek) at, which are
+    /// dropped; whether it did. If not, nothing was received.
+    #[inline]
+    pub fn recv_behind<'a>(&self, head: usize, to: impl raw::Room<'a>) -> bool {
+        self.bypass.recv_behind(head, to)
     }
 
     /// Maps the connection's rings into this program now, so that data moves without a system call.

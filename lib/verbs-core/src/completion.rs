@@ -66,6 +66,7 @@ impl CompletionQueue {
     }
 
     /// Adds a completion. `is_solicited`: the sender has marked the message.
+    #[inline]
     pub fn add(&mut self, completion: WorkCompletion, slots: Slots, is_solicited: bool) -> Added {
         if self.is_broken {
             return Added::Lost;
@@ -87,6 +88,7 @@ impl CompletionQueue {
     }
 
     /// Takes the next completion.
+    #[inline]
     pub fn poll(&mut self) -> Option<WorkCompletion> {
         self.entries.pop_front().map(|(completion, _)| completion)
     }

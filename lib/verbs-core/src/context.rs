@@ -4,6 +4,7 @@ mod datagrams;
 mod posting;
 mod progress;
 mod shared;
+mod taking;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -20,8 +21,9 @@ use crate::table::{Id, Table};
 use crate::types::{AttributeMask, Error, QpState, QpType, Result};
 use crate::work::{QpInit, WorkCompletion};
 
-use self::posting::activate;
 pub use self::progress::Progress;
+pub use self::taking::Taken;
+use self::taking::activate;
 
 /// Most protection domains of a context.
 pub const MAX_PDS: u32 = 1024;
@@ -104,6 +106,8 @@ pub struct Context {
     generation: u32,
     /// Calls of progress in a row that received something.
     busy_turns: u32,
+    /// Questions in a row whether a peer is to be told something, while one could be.
+    looks: u32,
 }
 
 impl Context {
@@ -126,6 +130,7 @@ impl Context {
                 overrun: Vec::new(),
                 places: Vec::new(),
                 owed: 0,
+                is_waited_for: false,
             },
             domains: Table::new(MAX_PDS),
             xrc_domains: Table::new(MAX_XRCDS),
@@ -133,10 +138,12 @@ impl Context {
             active: Vec::new(),
             generation: first_generation,
             busy_turns: 0,
+            looks: 0,
         }
     }
 
     /// The next event.
+    #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         self.objects.events.pop_front()
     }
@@ -318,6 +325,7 @@ impl Context {
     ///
     /// # Errors
     /// `NotFound`.
+    #[inline]
     pub fn poll_cq(&mut self, cq: Id) -> Result<Option<WorkCompletion>> {
         Ok(self.objects.cqs.get_mut(cq)?.poll())
     }

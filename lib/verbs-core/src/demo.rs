@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use crate::attributes::Attributes;
-use crate::host::{Available, Host, LaneId, NotMoved, Place, Source, Target};
+use crate::host::{Available, Host, LaneId, NotMoved, Peeked, Place, Source, Target};
 use crate::record::HEADER_BYTES;
 use crate::types::{Atomic, AttributeMask as M, QpState, QpType};
 
@@ -312,11 +312,19 @@ impl Host for Program {
         Available { bytes, has_ended }
     }
 
-    fn peek(&mut self, lane: LaneId) -> Option<([u8; HEADER_BYTES], usize)> {
+    fn peek(&mut self, lane: LaneId, header: &mut [u8; HEADER_BYTES]) -> Peeked {
         let end = self.end(lane);
         let mut connection = end.connection.borrow_mut();
+        let has_ended = connection.has_ended;
         let bytes = connection.bytes[end.own].make_contiguous();
-        Some((*bytes.first_chunk()?, bytes.len()))
+        match bytes.first_chunk() {
+            Some(first) => {
+                *header = *first;
+                Peeked::Record(bytes.len())
+            }
+            None if bytes.is_empty() && !has_ended => Peeked::Nothing,
+            None => Peeked::Unknown,
+        }
     }
 
     fn receive(&mut self, lane: LaneId, target: Target<'_>) {

@@ -45,6 +45,17 @@ pub struct Available {
     pub has_ended: bool,
 }
 
+/// What a look for the next record of a lane has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peeked {
+    /// Nothing seems to have arrived that was not received, nor the lane to have ended.
+    Nothing,
+    /// A header, and this number of bytes together with it.
+    Record(usize),
+    /// [`available`](Host::available) has to say what is there.
+    Unknown,
+}
+
 /// Why a window was not copied to or from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotMoved {
@@ -89,19 +100,20 @@ pub trait Host {
     /// before the end are among them.
     fn available(&mut self, lane: LaneId, wanted: usize) -> Available;
 
-    /// The header of the next record, and how many bytes are there with it: what
-    /// [`receive`](Self::receive) would give, and nothing is received by this. `None`:
-    /// [`available`](Self::available) has to say what is there.
-    fn peek(&mut self, lane: LaneId) -> Option<([u8; HEADER_BYTES], usize)>;
+    /// Looks for the next record of a lane and copies its header, by few instructions. Nothing is
+    /// received by this, and [`receive`](Self::receive) gives the same bytes when
+    /// [`available`](Self::available) was asked for them.
+    fn peek(&mut self, lane: LaneId, header: &mut [u8; HEADER_BYTES]) -> Peeked;
 
     /// Receives bytes that are available, as many as the target takes.
     fn receive(&mut self, lane: LaneId, target: Target<'_>);
 
     /// Receives a record that was [peeked](Self::peek) at: its payload, which is there, goes into
-    /// one place.
-    fn receive_record(&mut self, lane: LaneId, to: Place) {
+    /// one place, if it has one. Whether it did: a peer may have spoilt the lane since then.
+    fn receive_record(&mut self, lane: LaneId, to: Option<Place>) -> bool {
         self.receive(lane, Target::Nowhere(HEADER_BYTES));
-        self.receive(lane, Target::Memory(&[to]));
+        self.receive(lane, Target::Memory(to.as_slice()));
+        true
     }
 
     /// Makes memory of the program a window of a lane, which a peer may write to or only read; its

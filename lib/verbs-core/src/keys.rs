@@ -44,6 +44,7 @@ pub struct Region {
 impl Region {
     /// Where a range of this region lies in the program's memory; `None`: not all of it is in the
     /// region.
+    #[inline]
     fn place(&self, address: u64, length: u64) -> Option<u64> {
         let offset = address.checked_sub(self.iova)?;
         let end = offset.checked_add(length)?;
@@ -195,12 +196,14 @@ impl KeyTable {
         what
     }
 
+    #[inline]
     fn entry(&self, key: u32) -> Option<&Entry> {
         let entry = self.entries.get(index_of(key)?)?;
         (u32::from(entry.counter) == key & COUNTER_MASK).then_some(entry)
     }
 
     /// The region of a key.
+    #[inline]
     pub fn get(&self, key: u32) -> Option<&Region> {
         match &self.entry(key)?.what {
             What::Region(region, _) => Some(region),
@@ -463,6 +466,7 @@ impl KeyTable {
     }
 }
 
+#[inline]
 fn index_of(key: u32) -> Option<usize> {
     ((key >> COUNTER_BITS) as usize).checked_sub(1)
 }

@@ -111,16 +111,26 @@ impl<T> Numbered<T> {
         }
     }
 
+    /// Where a queue pair is. Most programs have numbers without a gap.
+    #[inline]
+    fn index(&self, number: u32) -> Option<usize> {
+        let ahead = number.wrapping_sub(*self.numbers.first()?) as usize;
+        match self.numbers.get(ahead) {
+            Some(of) if *of == number => Some(ahead),
+            _ => self.numbers.binary_search(&number).ok(),
+        }
+    }
+
     /// A queue pair.
     pub fn get(&self, number: u32) -> Option<&T> {
-        let index = self.numbers.binary_search(&number).ok()?;
+        let index = self.index(number)?;
         self.pairs.get(index).map(Box::as_ref)
     }
 
     /// A queue pair, to change it.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
-        let index = self.numbers.binary_search(&number).ok()?;
+        let index = self.index(number)?;
         self.pairs.get_mut(index).map(Box::as_mut)
     }
 
@@ -196,5 +206,13 @@ mod tests {
         assert_eq!(pairs.remove(2).map(|of| *of), Some(2));
         assert_eq!((pairs.remove(2), pairs.len()), (None, 2));
         assert_eq!(pairs.get_mut(7), Some(&mut 7));
+        // Without a gap, and with one.
+        for number in [6, 8, 20] {
+            pairs.insert(number, number);
+        }
+        for number in 0..30 {
+            let there = [5, 6, 7, 8, 20].contains(&number);
+            assert_eq!(pairs.get(number), there.then_some(&number));
+        }
     }
 }

@@ -170,10 +170,13 @@ pub(crate) struct Objects {
     pub places: Vec<Place>,
     /// Queue pairs that owe their peers an acknowledgement.
     pub owed: usize,
+    /// One of these peers waits for it.
+    pub is_waited_for: bool,
 }
 
 impl Objects {
     /// Adds a completion.
+    #[inline]
     pub fn complete(
         &mut self,
         cq: Id,

@@ -6,11 +6,12 @@ mod datagram;
 mod memory;
 mod requester;
 mod responder;
+mod send;
 mod short;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use crate::address::AddressVector;
 use crate::attributes::Attributes;
 use crate::host::LaneId;
 use crate::objects::{Objects, Subject};
@@ -25,6 +26,7 @@ use crate::{attributes, transition};
 pub(crate) use self::datagram::Arrived;
 pub(crate) use self::memory::known;
 pub(crate) use self::requester::Pause;
+use self::send::{Ended, Kept, Send, Stage, Way, Whole};
 
 /// Most bytes of a message.
 pub const MAX_MESSAGE: u64 = 1 << 31;
@@ -32,77 +34,6 @@ pub const MAX_MESSAGE: u64 = 1 << 31;
 /// Whether a number comes before another one; both count without end.
 pub(crate) fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
-}
-
-/// How far a send has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// Not all of it was handed over.
-    Waiting,
-    /// It was handed over as the message of this number, which is not acknowledged.
-    Sent(u32),
-    /// It is over, and completes when all before it have.
-    Done(WcStatus),
-}
-
-/// A send in the queue.
-#[derive(Debug)]
-struct Send {
-    request: SendRequest,
-    /// Where a datagram goes.
-    to: AddressVector,
-    way: Way,
-}
-
-/// What is left to be said of a send that is over.
-#[derive(Clone, Copy, Debug)]
-struct Ended {
-    id: u64,
-    opcode: Opcode,
-    flags: SendFlags,
-    bytes: u64,
-}
-
-impl Ended {
-    #[inline]
-    fn of(request: &SendRequest) -> Ended {
-        Ended {
-            id: request.id,
-            opcode: request.opcode,
-            flags: request.flags,
-            bytes: request.data.len(),
-        }
-    }
-}
-
-/// How far a send has come, and what has happened on the way.
-#[derive(Clone, Copy, Debug)]
-struct Way {
-    stage: Stage,
-    /// The peer may have seen some of it.
-    has_begun: bool,
-    /// Bytes of the message that were handed over.
-    moved: u64,
-    /// The data of a write with immediate data is there.
-    is_written: bool,
-    /// How often the peer's window was not there.
-    misses: u8,
-    /// The peer was asked to do this atomic operation.
-    is_asked: bool,
-}
-
-impl Default for Way {
-    /// Nothing has happened.
-    fn default() -> Way {
-        Way {
-            stage: Stage::Waiting,
-            has_begun: false,
-            moved: 0,
-            is_written: false,
-            misses: 0,
-            is_asked: false,
-        }
-    }
 }
 
 /// The peer's state, as it has announced it.
@@ -256,20 +187,27 @@ impl QueuePair {
     }
 
     /// Whether it has acknowledgements, and an error state that its sends lead to.
+    #[inline]
     fn is_reliable(&self) -> bool {
-        let reliable = [QpType::Rc, QpType::XrcSend, QpType::XrcRecv];
-        reliable.contains(&self.init.kind)
+        matches!(
+            self.init.kind,
+            QpType::Rc | QpType::XrcSend | QpType::XrcRecv
+        )
     }
 
     /// Whether its receives are shared with other queue pairs.
+    #[inline]
     fn is_shared(&self) -> bool {
         self.init.srq.is_some() || self.init.xrcd.is_some()
     }
 
     /// Whether it takes what comes.
+    #[inline]
     pub fn is_receiving(&self) -> bool {
-        let states = [QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe];
-        states.contains(&self.state)
+        matches!(
+            self.state,
+            QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
+        )
     }
 
     /// Whether it takes what comes, and has neither a lane nor met its peer.
@@ -278,6 +216,7 @@ impl QueuePair {
     }
 
     /// Whether there is something to hand over.
+    #[inline]
     pub fn has_work(&self) -> bool {
         self.cursor < self.sends.len()
     }
@@ -366,6 +305,7 @@ impl QueuePair {
     }
 
     /// The number of the first message for which there is no receive.
+    #[inline]
     fn limit(&self) -> u32 {
         let taken = self.incoming.is_some() && !self.is_shared();
         let receives = self.receives.len() as u32 + u32::from(taken);
@@ -426,7 +366,7 @@ impl QueuePair {
 
     fn flush_sends(&mut self, objects: &mut Objects) {
         while let Some(send) = self.sends.pop_front() {
-            self.complete_send(objects, Ended::of(&send.request), WcStatus::WrFlushErr);
+            self.complete_send(objects, send.ended, WcStatus::WrFlushErr);
         }
         self.cursor = 0;
         self.rnr = None;
@@ -451,7 +391,7 @@ impl QueuePair {
         objects.event(EventType::QpFatal, Subject::Qp(self.number));
         // The oldest send tells why.
         if let Some(send) = self.sends.pop_front() {
-            self.complete_send(objects, Ended::of(&send.request), WcStatus::RetryExcErr);
+            self.complete_send(objects, send.ended, WcStatus::RetryExcErr);
         }
         self.enter_error(objects);
     }
@@ -474,9 +414,9 @@ impl QueuePair {
             return Ok(());
         }
         self.sends.push_back(Send {
-            request,
-            to,
+            ended: Ended::of(&request),
             way: Way::default(),
+            kept: Kept::Whole(Box::new(Whole { request, to })),
         });
         Ok(())
     }
@@ -542,6 +482,7 @@ impl QueuePair {
     }
 
     /// Tells that the send queue has drained, if it has and that is wanted.
+    #[inline]
     fn look_drained(&mut self, objects: &mut Objects) {
         let is_drained = self.sends.front().is_none_or(|send| !send.way.has_begun);
         if self.state == QpState::Sqd && self.owes_drained && is_drained {

@@ -3,11 +3,14 @@
 //! A record is a header of 48 bytes, all numbers little-endian, and a payload. A message that is
 //! longer than a payload is cut into pieces.
 
+mod datagram;
+
 use bitflags::bitflags;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::address::GlobalRoute;
 use crate::types::{Access, Atomic};
+use datagram::{decode_datagram, encode_datagram};
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = size_of::<Header>();
@@ -48,9 +51,19 @@ bitflags! {
         const IMMEDIATE = 1 << 3;
         /// The data was written to memory by the requester; the receive only tells so.
         const WRITTEN = 1 << 4;
+        /// Its sender waits for the acknowledgement: it is to come as soon as a look for records
+        /// finds none. In a message only.
+        const WAITED_FOR = 1 << 5;
         /// The key that stands in place of immediate data is to be invalidated.
         const INVALIDATE = 1 << 6;
     }
+}
+
+impl Marks {
+    /// Those that do not change what is done with the bytes of a message.
+    const UNCHANGED: Marks = Marks::SOLICITED
+        .union(Marks::IMMEDIATE)
+        .union(Marks::WAITED_FOR);
 }
 
 /// Whom a record is for, and of whom.
@@ -248,8 +261,6 @@ const ATOMIC_DONE: u8 = 13;
 const WANTS_ANSWER: u8 = 1;
 const IS_SHARED: u8 = 2;
 
-/// Beside the marks of a datagram: it has a global route.
-const IS_GLOBAL: u8 = 1 << 5;
 /// Beside the marks of a message: `second` is an [`Ack`].
 const HAS_ACK: u8 = 1 << 7;
 
@@ -416,10 +427,22 @@ impl Record {
         let marks = Marks::from_bits(header.flags & !HAS_ACK)?;
         let whole = Marks::FIRST | Marks::LAST;
         let is_usual = header.kind == MESSAGE
-            && marks.difference(Marks::SOLICITED | Marks::IMMEDIATE) == whole
+            && marks.difference(Marks::UNCHANGED) == whole
             && header.payload == header.total
             && u32::from_le(header.payload) as usize <= MAX_PAYLOAD;
         is_usual.then(|| (header.address(), header.piece(marks)))
+    }
+
+    /// Decodes the header of an acknowledgement. `None`: [`decode`](Record::decode) has to say what
+    /// it is.
+    #[inline]
+    pub(crate) fn decode_ack(bytes: &[u8; HEADER_BYTES]) -> Option<(Address, Ack)> {
+        let header = Header::read_from_bytes(bytes).ok()?;
+        let ack = Ack {
+            taken: u32::from_le(header.number),
+            limit: u32::from_le(header.value),
+        };
+        (header.kind == ACK && header.payload == 0).then(|| (header.address(), ack))
     }
 
     /// Decodes a header.
@@ -525,69 +548,6 @@ impl Record {
             _ => return Err(Broken),
         })
     }
-}
-
-/// A datagram has no generation. Its `number` is service level, traffic class and flow label, its
-/// `total` the hop limit and the bytes.
-fn encode_datagram(piece: &DatagramPiece, header: &mut Header) {
-    let route = piece.global.unwrap_or_default();
-    let (level, class) = (
-        u32::from(piece.service_level),
-        u32::from(route.traffic_class),
-    );
-    let number = level << 28 | class << 20 | route.flow_label & 0xf_ffff;
-    let global = u8::from(piece.global.is_some()) * IS_GLOBAL;
-    header.kind = DATAGRAM;
-    header.flags = piece.marks.bits() | global;
-    header.detail = piece.slid.to_le();
-    header.payload = piece.payload.to_le();
-    header.destination = piece.destination.to_le();
-    header.source = piece.source.to_le();
-    header.generation = piece.qkey.to_le();
-    header.number = number.to_le();
-    header.total = (u32::from(route.hop_limit) << 16 | piece.total).to_le();
-    header.value = piece.immediate.to_le();
-    let (first, second) = route.gid.split_at(8);
-    header.first = u64::from_ne_bytes(first.try_into().unwrap_or_default());
-    header.second = u64::from_ne_bytes(second.try_into().unwrap_or_default());
-}
-
-fn decode_datagram(header: &Header) -> Result<DatagramPiece, Broken> {
-    let marks = Marks::from_bits(header.flags & !IS_GLOBAL).ok_or(Broken)?;
-    let (number, total) = (u32::from_le(header.number), u32::from_le(header.total));
-    let payload = u32::from_le(header.payload);
-    let [first, second] = [header.first, header.second].map(u64::to_ne_bytes);
-    let mut gid = [0; 16];
-    gid[..8].copy_from_slice(&first);
-    gid[8..].copy_from_slice(&second);
-    let route = GlobalRoute {
-        gid,
-        flow_label: number & 0xf_ffff,
-        traffic_class: (number >> 20) as u8,
-        hop_limit: (total >> 16) as u8,
-    };
-    let total = total & 0xffff;
-    let is_whole = marks.contains(Marks::FIRST | Marks::LAST);
-    let is_bad = marks.intersects(Marks::WRITTEN | Marks::INVALIDATE)
-        || total > MAX_DATAGRAM
-        || payload > total
-        || payload as usize > MAX_PAYLOAD
-        || is_whole && payload != total;
-    if is_bad {
-        return Err(Broken);
-    }
-    Ok(DatagramPiece {
-        destination: u32::from_le(header.destination),
-        source: u32::from_le(header.source),
-        qkey: u32::from_le(header.generation),
-        slid: u16::from_le(header.detail),
-        service_level: (number >> 28) as u8,
-        global: (header.flags & IS_GLOBAL != 0).then_some(route),
-        marks,
-        total,
-        immediate: u32::from_le(header.value),
-        payload,
-    })
 }
 
 #[cfg(test)]
@@ -721,7 +681,7 @@ mod tests {
         assert!(message(3, most, most));
         assert!(!message(3, most - 1, most));
         assert!(!message(3, most + 1, most + 1));
-        assert!(!message(32, 10, 10));
+        assert!(message(32 | 3, 10, 10));
         let datagram = |marks: u8, total: u32, payload: u32| {
             let mut bytes = [0; HEADER_BYTES];
             (bytes[0], bytes[1]) = (11, marks);

@@ -61,6 +61,7 @@ impl<T> Table<T> {
     ///
     /// # Errors
     /// `NotFound`.
+    #[inline]
     pub fn get(&self, id: Id) -> Result<&T> {
         let slot = self.slots.get(id.0 as usize);
         slot.and_then(Option::as_ref).ok_or(Error::NotFound)
@@ -70,6 +71,7 @@ impl<T> Table<T> {
     ///
     /// # Errors
     /// `NotFound`.
+    #[inline]
     pub fn get_mut(&mut self, id: Id) -> Result<&mut T> {
         let slot = self.slots.get_mut(id.0 as usize);
         slot.and_then(Option::as_mut).ok_or(Error::NotFound)

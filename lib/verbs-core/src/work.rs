@@ -1,6 +1,9 @@
 //! Work requests, and the completions they end in.
 
+use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Deref;
+use core::slice;
 
 use crate::address::Datagram;
 use crate::table::Id;
@@ -22,6 +25,60 @@ pub fn total(segments: &[Segment]) -> u64 {
     let lengths = segments.iter().map(|segment| u64::from(segment.length));
     lengths.sum()
 }
+
+/// The segments of a receive. One, which is usual, needs no memory beside the request's.
+#[derive(Clone, Debug)]
+pub enum Segments {
+    /// One.
+    One(Segment),
+    /// Any number.
+    Many(Vec<Segment>),
+}
+
+impl Deref for Segments {
+    type Target = [Segment];
+
+    #[inline]
+    fn deref(&self) -> &[Segment] {
+        match self {
+            Segments::One(segment) => slice::from_ref(segment),
+            Segments::Many(segments) => segments,
+        }
+    }
+}
+
+impl From<&[Segment]> for Segments {
+    #[inline]
+    fn from(segments: &[Segment]) -> Segments {
+        match segments {
+            [segment] => Segments::One(*segment),
+            _ => Segments::Many(segments.to_vec()),
+        }
+    }
+}
+
+impl From<Vec<Segment>> for Segments {
+    fn from(segments: Vec<Segment>) -> Segments {
+        match segments[..] {
+            [segment] => Segments::One(segment),
+            _ => Segments::Many(segments),
+        }
+    }
+}
+
+impl FromIterator<Segment> for Segments {
+    fn from_iter<I: IntoIterator<Item = Segment>>(segments: I) -> Segments {
+        segments.into_iter().collect::<Vec<_>>().into()
+    }
+}
+
+impl PartialEq for Segments {
+    fn eq(&self, other: &Segments) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Segments {}
 
 /// The data of a send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,13 +176,98 @@ impl SendRequest {
     }
 }
 
+/// The data of a [`ShortSend`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShortData<'a> {
+    /// One segment.
+    Segment(Segment),
+    /// Bytes that are copied when the request is posted, which is marked as inline.
+    Inline(&'a [u8]),
+}
+
+/// A send or a write of one segment or inline bytes, as a program has it at hand: the work request
+/// that is posted by the fewest instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortSend<'a> {
+    /// The program's number for it.
+    pub id: u64,
+    /// `Send` or `RdmaWrite`.
+    pub opcode: Opcode,
+    /// How.
+    pub flags: SendFlags,
+    /// The data.
+    pub data: ShortData<'a>,
+    /// The peer's memory, for a write.
+    pub remote: Remote,
+}
+
+impl<'a> ShortSend<'a> {
+    /// A signaled message.
+    #[inline]
+    pub fn message(id: u64, data: ShortData<'a>) -> ShortSend<'a> {
+        let mut flags = SendFlags::SIGNALED;
+        flags.set(SendFlags::INLINE, matches!(data, ShortData::Inline(_)));
+        ShortSend {
+            id,
+            opcode: Opcode::Send,
+            flags,
+            data,
+            remote: Remote::default(),
+        }
+    }
+
+    /// A signaled write.
+    #[inline]
+    pub fn write(id: u64, data: ShortData<'a>, remote: Remote) -> ShortSend<'a> {
+        ShortSend {
+            opcode: Opcode::RdmaWrite,
+            remote,
+            ..ShortSend::message(id, data)
+        }
+    }
+
+    /// A request as a short one, if it can be one.
+    #[inline]
+    pub fn of(request: &'a SendRequest) -> Option<ShortSend<'a>> {
+        let data = match &request.data {
+            Data::Segments(segments) => match segments[..] {
+                [segment] => ShortData::Segment(segment),
+                _ => return None,
+            },
+            Data::Inline(bytes) => ShortData::Inline(bytes),
+        };
+        let is_one = matches!(request.opcode, Opcode::Send | Opcode::RdmaWrite);
+        is_one.then_some(ShortSend {
+            id: request.id,
+            opcode: request.opcode,
+            flags: request.flags,
+            data,
+            remote: request.remote,
+        })
+    }
+
+    /// The same as any other request.
+    pub fn to_request(&self) -> SendRequest {
+        let data = match self.data {
+            ShortData::Segment(segment) => Data::Segments(vec![segment]),
+            ShortData::Inline(bytes) => Data::Inline(bytes.to_vec()),
+        };
+        SendRequest {
+            flags: self.flags,
+            data,
+            remote: self.remote,
+            ..SendRequest::new(self.id, self.opcode, Vec::new())
+        }
+    }
+}
+
 /// A work request for a receive queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiveRequest {
     /// The program's number for it.
     pub id: u64,
     /// Where the message goes.
-    pub segments: Vec<Segment>,
+    pub segments: Segments,
 }
 
 /// The completion of a work request. With a status that is no success, only `id`, `status` and `qp`

@@ -118,7 +118,10 @@ fn a_global_route_is_in_front_of_the_bytes() {
         right.segment(100, 13),
         right.segment(200, 5),
     ];
-    let receive = ReceiveRequest { id: 10, segments };
+    let receive = ReceiveRequest {
+        id: 10,
+        segments: segments.into(),
+    };
     right.context.post_recv(2, receive).unwrap();
     left.post(datagram(&left, 1, 8, ah));
     settle(&mut left, &mut right);
@@ -388,7 +391,10 @@ fn a_receive_whose_key_is_bad_fails_its_queue_pair() {
             length: 64,
             key,
         }];
-        let request = ReceiveRequest { id, segments };
+        let request = ReceiveRequest {
+            id,
+            segments: segments.into(),
+        };
         right.context.post_recv(2, request).unwrap();
     }
     left.post(datagram(&left, 1, 8, ah));

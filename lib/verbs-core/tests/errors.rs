@@ -11,7 +11,7 @@ use verbs_core::types::WcStatus::{
     LocProtErr, LocQpOpErr, RemAccessErr, RemInvReqErr, RemOpErr, RetryExcErr, Success, WrFlushErr,
 };
 use verbs_core::types::{Access, AttributeMask as M, EventType, Opcode, QpState};
-use verbs_core::work::{ReceiveRequest, Segment, SendRequest};
+use verbs_core::work::{ReceiveRequest, Segment, Segments, SendRequest};
 
 const ERROR: QpState = QpState::Err;
 
@@ -42,11 +42,11 @@ fn the_receives_own_key_is_bad_when_it_is_used() {
         let key = other_region(&mut right, Access::LOCAL_WRITE);
         let request = |id| ReceiveRequest {
             id,
-            segments: vec![Segment {
+            segments: Segments::One(Segment {
                 address: BASE,
                 length: 4096,
                 key,
-            }],
+            }),
         };
         right.context.post_recv(2, request(10)).unwrap();
         right.context.post_recv(2, request(11)).unwrap();
@@ -75,7 +75,10 @@ fn the_receives_own_key_is_bad_when_it_is_used() {
         length: 8,
         key,
     }];
-    let request = ReceiveRequest { id: 10, segments };
+    let request = ReceiveRequest {
+        id: 10,
+        segments: segments.into(),
+    };
     right.context.post_recv(2, request).unwrap();
     left.send(1, 0, 8);
     settle(&mut left, &mut right);

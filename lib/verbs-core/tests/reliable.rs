@@ -49,7 +49,7 @@ fn segments_inline_and_immediate_data() {
     left.fill(0, b"abcdefgh");
     let request = ReceiveRequest {
         id: 9,
-        segments: vec![right.segment(0, 3), right.segment(100, 50)],
+        segments: vec![right.segment(0, 3), right.segment(100, 50)].into(),
     };
     right.context.post_recv(2, request).unwrap();
     let segments = vec![left.segment(6, 2), left.segment(0, 0), left.segment(0, 4)];

@@ -22,7 +22,7 @@ fn write(id: u64) -> SendRequest {
 fn receive(id: u64) -> ReceiveRequest {
     ReceiveRequest {
         id,
-        segments: Vec::new(),
+        segments: Vec::new().into(),
     }
 }
 

@@ -17,7 +17,13 @@ fn when_posting_is_refused() {
     let (mut left, _right) = apart(&setup);
     let receive = |end: &mut End| {
         let segments = Vec::new();
-        end.context.post_recv(1, ReceiveRequest { id: 1, segments })
+        end.context.post_recv(
+            1,
+            ReceiveRequest {
+                id: 1,
+                segments: segments.into(),
+            },
+        )
     };
     let send = |end: &mut End| {
         let request = SendRequest::new(1, Opcode::Send, Vec::new());

@@ -4,6 +4,7 @@ mod pair;
 
 use pair::{End, LANE, Setup, pair, settle};
 use verbs_core::Traffic;
+use verbs_core::context::Taken;
 use verbs_core::demo::Program;
 use verbs_core::host::{Host, LaneId, Source};
 use verbs_core::record::{Address, HEADER_BYTES, Record};
@@ -118,7 +119,7 @@ fn posting_begins_at_once_where_it_can() {
     assert_eq!(on_the_way(&mut right), 0);
     let receive = ReceiveRequest {
         id: 1,
-        segments: vec![right.segment(0, 8)],
+        segments: vec![right.segment(0, 8)].into(),
     };
     for _ in 0..2 {
         let end = &mut right;
@@ -193,11 +194,13 @@ fn messages_alone_are_not_all_that_is_there() {
     let mut other = join_other(&mut right);
     left.send(1, 0, 8);
     left.progress();
-    assert!(right.context.take_messages(&mut right.program));
+    let taken = right.context.take_messages(&mut right.program);
+    assert_eq!(taken, Taken::All);
     left.send(2, 0, 8);
     left.progress();
     send_stray(&mut other);
-    assert!(!right.context.take_messages(&mut right.program));
+    let taken = right.context.take_messages(&mut right.program);
+    assert_eq!(taken, Taken::More);
     let results = [(1, WcStatus::Success), (2, WcStatus::Success)];
     assert_eq!(right.receive_results(), results);
 }

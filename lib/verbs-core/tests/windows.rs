@@ -324,7 +324,7 @@ fn a_key_is_invalidated_by_the_peer() {
             2,
             ReceiveRequest {
                 id: 12,
-                segments: vec![],
+                segments: vec![].into(),
             },
         )
         .unwrap();
@@ -521,7 +521,13 @@ fn a_region_is_registered_anew() {
     }];
     right
         .context
-        .post_recv(2, ReceiveRequest { id: 10, segments })
+        .post_recv(
+            2,
+            ReceiveRequest {
+                id: 10,
+                segments: segments.into(),
+            },
+        )
         .unwrap();
     left.send(2, 0, 8);
     settle(&mut left, &mut right);

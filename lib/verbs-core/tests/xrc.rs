@@ -74,7 +74,10 @@ fn send(left: &mut End, id: u64, length: u32, srq: Id) {
 
 fn receive(right: &mut End, srq: Id, id: u64, length: u32) {
     let segments = vec![right.segment(0, length)];
-    let request = ReceiveRequest { id, segments };
+    let request = ReceiveRequest {
+        id,
+        segments: segments.into(),
+    };
     right.context.post_srq_recv(srq, request).unwrap();
 }
 
@@ -307,7 +310,7 @@ fn what_is_in_use_stays_and_what_is_made_of_nothing_is_not_made() {
     // Neither half can do what the other one does.
     let nothing = ReceiveRequest {
         id: 1,
-        segments: Vec::new(),
+        segments: Vec::new().into(),
     };
     let message = SendRequest::new(1, Opcode::Send, Vec::new());
     assert_eq!(context.post_recv(2, nothing.clone()), Err(Error::Invalid));
@@ -368,7 +371,7 @@ fn the_size_of_a_shared_queue_changes() {
     assert_eq!(context.srq(srq).unwrap().query(), (5, 4, 5));
     let request = |id| ReceiveRequest {
         id,
-        segments: Vec::new(),
+        segments: Vec::new().into(),
     };
     assert_eq!(context.post_srq_recv(srq, request(4)), Ok(()));
     assert_eq!(context.post_srq_recv(srq, request(5)), Err(Error::NoMemory));

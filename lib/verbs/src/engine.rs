@@ -9,11 +9,11 @@ use scif::{Endpoint, NodeId, Port};
 use syscall::error::ENODEV;
 use syscall::flag::EventFlags;
 use verbs_core::address::{self, LanePeer};
-use verbs_core::context::{Context, Progress};
+use verbs_core::context::{Context, Progress, Taken};
 use verbs_core::host::{Host, LaneId};
 use verbs_core::table::Id;
 use verbs_core::types::{AttributeMask, QpState, QpType, Result};
-use verbs_core::work::{ReceiveRequest, SendRequest};
+use verbs_core::work::{ReceiveRequest, SendRequest, ShortSend};
 use verbs_core::{Destination, Event};
 
 use crate::lanes::Lanes;
@@ -30,7 +30,7 @@ const LONGEST_NS: u64 = 1_000_000_000;
 /// one goes. Peers that keep to the rules make it again.
 const MOST_IDLE: usize = 128;
 /// After that number of looks for messages alone everything else is looked for, too.
-const SHORT_TURNS: u32 = 8;
+const SHORT_TURNS: u32 = 32;
 
 /// Whose event queue has the lanes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -104,6 +104,15 @@ impl Engine {
         Ok(!is_done)
     }
 
+    /// The same by the fewest instructions, as [`Context::post_short`] has it. `None`: nothing was
+    /// done, and [`post_send`](Self::post_send) decides.
+    #[inline]
+    pub fn post_short(&mut self, number: u32, send: &ShortSend<'_>) -> Option<bool> {
+        let is_done = self.core.post_short(&mut self.lanes, number, send)?;
+        self.left.is_busy |= self.lanes.have_local();
+        Some(!is_done)
+    }
+
     /// Posts a receive; whether a [`turn`](Self::turn) has to tell the peer of it.
     ///
     /// # Errors
@@ -114,22 +123,26 @@ impl Engine {
         Ok(!is_done)
     }
 
-    /// Takes messages that have arrived, if that is all there is to do; a [`turn`](Self::turn) has
-    /// to follow sometime.
-    pub fn take_messages(&mut self) -> bool {
+    /// Takes messages that have arrived, if that is all there is to do; whether a
+    /// [`turn`](Self::turn) has to do what is left, and would do nothing before the time that is.
+    #[inline]
+    pub fn take_messages(&mut self) -> Taken {
         self.short_turns = self.short_turns.wrapping_add(1);
-        if self.short_turns.is_multiple_of(SHORT_TURNS) || self.lanes.have_local() {
-            return false;
+        let left = &self.left;
+        if left.is_busy || left.waits_for_room || self.lanes.have_local() {
+            return Taken::More;
         }
-        let has_taken = self.core.take_messages(&mut self.lanes);
-        self.left.is_busy |= has_taken;
-        has_taken
+        match self.core.take_messages(&mut self.lanes) {
+            Taken::Nothing if self.core.owes() => Taken::More,
+            Taken::All if self.short_turns.is_multiple_of(SHORT_TURNS) => Taken::More,
+            taken => taken,
+        }
     }
 
     /// Whether a [`turn`](Self::turn) before the time that is left would do nothing.
-    pub fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&mut self) -> bool {
         let left = &self.left;
-        !left.is_busy && !left.waits_for_room && !self.core.owes() && self.lanes.are_quiet()
+        !left.is_busy && !left.waits_for_room && self.lanes.are_quiet() && !self.core.owes()
     }
 
     /// The next completion event or asynchronous event. To be asked for after each turn until there

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use client_memory::pages::Writable;
-use verbs_core::host::{Available, Host, LaneId, NotMoved, Place, Source, Target};
+use verbs_core::host::{Available, Host, LaneId, NotMoved, Peeked, Place, Source, Target};
 use verbs_core::record::HEADER_BYTES;
 use verbs_core::types::Atomic;
 
@@ -17,9 +17,6 @@ use crate::stream::Stream;
 const LOCAL_BYTES: usize = 64 * 1024;
 /// Bytes that are copied at a time within the context.
 const PIECE: usize = 4096;
-/// Bytes of records that take the short way: a connection's sends of that length do.
-const SHORT_BYTES: usize = 128;
-
 /// A lane.
 pub enum Lane {
     /// To another program.
@@ -50,6 +47,7 @@ impl Local {
 }
 
 /// See the module.
+#[derive(Default)]
 pub struct Lanes {
     pub memory: Registered,
     lanes: Vec<Option<Lane>>,
@@ -57,20 +55,6 @@ pub struct Lanes {
     locals: usize,
     /// The record that is being sent.
     record: Vec<u8>,
-    /// The same for a short one.
-    short: [u8; SHORT_BYTES],
-}
-
-impl Default for Lanes {
-    fn default() -> Self {
-        Self {
-            memory: Registered::default(),
-            lanes: Vec::new(),
-            locals: 0,
-            record: Vec::new(),
-            short: [0; SHORT_BYTES],
-        }
-    }
 }
 
 impl Lanes {
@@ -152,6 +136,7 @@ impl Lanes {
     }
 
     /// Whether something has been sent on lanes within the context that was not received.
+    #[inline]
     pub fn have_local(&self) -> bool {
         if self.locals == 0 {
             return false;
@@ -169,6 +154,7 @@ impl Lanes {
         })
     }
 
+    #[inline]
     fn lane(&mut self, id: LaneId) -> Option<&mut Lane> {
         self.lanes.get_mut(id.0 as usize)?.as_mut()
     }
@@ -197,31 +183,52 @@ impl Lanes {
         }
     }
 
-    /// Sends a short record whose payload is in one place on a connection; whether it is one.
-    fn send_short(
-        &mut self,
-        lane: LaneId,
-        header: &[u8; HEADER_BYTES],
-        payload: Source<'_>,
-    ) -> bool {
-        let Some(Some(Lane::Stream(stream))) = self.lanes.get_mut(lane.0 as usize) else {
+    /// Sends a record whose payload is in one place at once, on a connection that takes it;
+    /// whether it did.
+    #[inline]
+    fn send_at_once(&self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) -> bool {
+        let Some(Some(Lane::Stream(stream))) = self.lanes.get(lane.0 as usize) else {
             return false;
         };
-        let (head, body) = self.short.split_at_mut(HEADER_BYTES);
-        head.copy_from_slice(header);
-        let bytes = match payload {
-            Source::Bytes(bytes) if bytes.len() <= body.len() => {
-                body[..bytes.len()].copy_from_slice(bytes);
-                bytes.len()
+        match payload {
+            Source::Bytes(bytes) => stream.send_at_once(header, bytes),
+            Source::Memory([place]) => {
+                let range = self.memory.read_range(*place);
+                range.is_some_and(|range| stream.send_at_once(header, range))
             }
-            Source::Memory([place]) if place.length <= body.len() => {
-                load(&self.memory, place.address, &mut body[..place.length]);
-                place.length
+            Source::Memory(_) => false,
+        }
+    }
+
+    /// Sends a record by way of a copy.
+    fn send_copied(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) {
+        let mut record = core::mem::take(&mut self.record);
+        record.clear();
+        record.extend_from_slice(header);
+        match payload {
+            Source::Bytes(bytes) => record.extend_from_slice(bytes),
+            Source::Memory(places) => {
+                for place in places {
+                    let from = record.len();
+                    record.resize(from + place.length, 0);
+                    if let Some(to) = record.get_mut(from..) {
+                        self.read(place.address, to);
+                    }
+                }
             }
-            _ => return false,
+        }
+        let peer = match self.lane(lane) {
+            Some(Lane::Stream(stream)) => {
+                stream.send(&record);
+                None
+            }
+            Some(Lane::Local(local)) => Some(local.peer),
+            None => None,
         };
-        stream.send(&self.short[..HEADER_BYTES + bytes]);
-        true
+        if let Some(Lane::Local(peer)) = peer.and_then(|peer| self.lane(peer)) {
+            peer.incoming.extend(&record);
+        }
+        self.record = record;
     }
 
     /// Copies within the program's memory, in ascending order.
@@ -299,6 +306,7 @@ impl Host for Lanes {
         store(&self.memory, address, from);
     }
 
+    #[inline]
     fn room(&mut self, lane: LaneId) -> usize {
         let peer = match self.lane(lane) {
             Some(Lane::Stream(stream)) => return stream.room(),
@@ -311,39 +319,15 @@ impl Host for Lanes {
         }
     }
 
+    #[inline]
     fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) {
-        if self.send_short(lane, header, payload) {
+        if self.send_at_once(lane, header, payload) {
             return;
         }
-        let mut record = core::mem::take(&mut self.record);
-        record.clear();
-        record.extend_from_slice(header);
-        match payload {
-            Source::Bytes(bytes) => record.extend_from_slice(bytes),
-            Source::Memory(places) => {
-                for place in places {
-                    let from = record.len();
-                    record.resize(from + place.length, 0);
-                    if let Some(to) = record.get_mut(from..) {
-                        self.read(place.address, to);
-                    }
-                }
-            }
-        }
-        let peer = match self.lane(lane) {
-            Some(Lane::Stream(stream)) => {
-                stream.send(&record);
-                None
-            }
-            Some(Lane::Local(local)) => Some(local.peer),
-            None => None,
-        };
-        if let Some(Lane::Local(peer)) = peer.and_then(|peer| self.lane(peer)) {
-            peer.incoming.extend(&record);
-        }
-        self.record = record;
+        self.send_copied(lane, header, payload);
     }
 
+    #[inline]
     fn flush(&mut self, lane: LaneId) -> bool {
         match self.lane(lane) {
             Some(Lane::Stream(stream)) => stream.flush(),
@@ -377,10 +361,11 @@ impl Host for Lanes {
         }
     }
 
-    fn peek(&mut self, lane: LaneId) -> Option<([u8; HEADER_BYTES], usize)> {
-        match self.lanes.get_mut(lane.0 as usize)? {
-            Some(Lane::Stream(stream)) => stream.peek(),
-            _ => None,
+    #[inline]
+    fn peek(&mut self, lane: LaneId, header: &mut [u8; HEADER_BYTES]) -> Peeked {
+        match self.lanes.get_mut(lane.0 as usize) {
+            Some(Some(Lane::Stream(stream))) => stream.peek(header),
+            _ => Peeked::Unknown,
         }
     }
 
@@ -403,13 +388,29 @@ impl Host for Lanes {
         }
     }
 
-    fn receive_record(&mut self, lane: LaneId, to: Place) {
+    #[inline]
+    fn receive_record(&mut self, lane: LaneId, to: Option<Place>) -> bool {
         // Only those of connections are peeked at.
-        if let Some(Some(Lane::Stream(stream))) = self.lanes.get_mut(lane.0 as usize) {
-            let bytes = stream.take(HEADER_BYTES + to.length);
-            let payload = bytes.get(HEADER_BYTES..).unwrap_or_default();
+        let Some(Some(Lane::Stream(stream))) = self.lanes.get_mut(lane.0 as usize) else {
+            return false;
+        };
+        let is_taken = match to.map(|to| self.memory.write_range(to)) {
+            None => stream.take_record(&mut [][..]),
+            Some(range) => range.is_some_and(|range| stream.take_record(range)),
+        };
+        if is_taken {
+            return true;
+        }
+        let bytes = HEADER_BYTES + to.map_or(0, |to| to.length);
+        if stream.available(bytes).bytes < bytes {
+            return false;
+        }
+        let record = stream.take(bytes);
+        let payload = record.get(HEADER_BYTES..).unwrap_or_default();
+        if let Some(to) = to {
             store(&self.memory, to.address, payload);
         }
+        true
     }
 
     fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Result<u64, NotMoved> {
@@ -440,6 +441,7 @@ impl Host for Lanes {
         }
     }
 
+    #[inline]
     fn put(
         &mut self,
         lane: LaneId,

@@ -77,7 +77,8 @@ pub use verbs_core::types::{
 };
 pub use verbs_core::work::QpInit;
 pub use verbs_core::work::{
-    Bind, Capacity, Data, ReceiveRequest, Remote, Segment, SendRequest, WorkCompletion,
+    Bind, Capacity, Data, ReceiveRequest, Remote, Segment, Segments, SendRequest, ShortData,
+    ShortSend, WorkCompletion,
 };
 pub use verbs_core::{Subject, context, table};
 pub use worker::Worker;

@@ -53,8 +53,8 @@ impl Backing {
 pub struct Registered {
     /// By first address and key, in this order.
     regions: Vec<((usize, u32), Backing)>,
-    /// The index of the region that was found last.
-    last: AtomicUsize,
+    /// The indices of the regions that were found last for reading and for writing.
+    last: [AtomicUsize; 2],
     /// First addresses by key.
     starts: BTreeMap<u32, usize>,
 }
@@ -68,7 +68,9 @@ impl Registered {
         let index = self.regions.partition_point(|(of, _)| *of < place);
         self.regions.insert(index, (place, held));
         // Of regions that overlap the new one counts.
-        self.last.store(index, Ordering::Relaxed);
+        for last in &self.last {
+            last.store(index, Ordering::Relaxed);
+        }
     }
 
     /// Removes the memory of a key.
@@ -78,7 +80,9 @@ impl Registered {
             .regions
             .binary_search_by_key(&(start, key), |(of, _)| *of);
         // Another one may be at that index, which holds the same addresses and is older.
-        self.last.store(usize::MAX, Ordering::Relaxed);
+        for last in &self.last {
+            last.store(usize::MAX, Ordering::Relaxed);
+        }
         Some(self.regions.remove(index.ok()?).1)
     }
 
@@ -92,27 +96,53 @@ impl Registered {
         self.find(place).map(|(range, _)| range)
     }
 
-    /// The same, and whether it is another program's memory.
+    /// The same for a place that is read, and then perhaps others near to it.
+    #[inline]
+    pub fn read_range(&self, place: Place) -> Option<Range<'_>> {
+        self.find_by(place, &self.last[0]).map(|(range, _)| range)
+    }
+
+    /// The same for one that is written.
+    #[inline]
+    pub fn write_range(&self, place: Place) -> Option<Range<'_>> {
+        self.find_by(place, &self.last[1]).map(|(range, _)| range)
+    }
+
+    /// A place that lies in registered memory, and whether it is another program's memory.
     pub fn find(&self, place: Place) -> Option<(Range<'_>, bool)> {
+        self.find_by(place, &self.last[0])
+    }
+
+    /// The same; `last`: the index of the region to look at first.
+    #[inline]
+    fn find_by(&self, place: Place, last: &AtomicUsize) -> Option<(Range<'_>, bool)> {
         let address = place.address as usize;
-        let last = self.regions.get(self.last.load(Ordering::Relaxed));
-        if let Some(found) = last.and_then(|region| part(region, address, place.length)) {
-            return Some(found);
-        }
+        let region = self.regions.get(last.load(Ordering::Relaxed));
+        let found = region.and_then(|region| part(region, address, place.length));
+        found.or_else(|| self.search(address, place.length, last))
+    }
+
+    fn search(
+        &self,
+        address: usize,
+        length: usize,
+        last: &AtomicUsize,
+    ) -> Option<(Range<'_>, bool)> {
         let behind = self
             .regions
             .partition_point(|((start, _), _)| *start <= address);
         // Regions may overlap; most often the nearest one is it.
         let mut before = self.regions.iter().enumerate().take(behind).rev();
         before.find_map(|(index, region)| {
-            let found = part(region, address, place.length)?;
-            self.last.store(index, Ordering::Relaxed);
+            let found = part(region, address, length)?;
+            last.store(index, Ordering::Relaxed);
             Some(found)
         })
     }
 }
 
 /// The part of a region that begins at an address, and whether it is another program's memory.
+#[inline]
 fn part(
     ((start, _), held): &((usize, u32), Backing),
     address: usize,

@@ -313,7 +313,7 @@ impl SharedReceiveQueue {
     pub fn receive(&self, id: u64, segments: &[Segment]) -> Result<()> {
         let request = ReceiveRequest {
             id,
-            segments: segments.to_vec(),
+            segments: segments.into(),
         };
         self.0.domain.raw.post_srq_recv(self.0.id, [request]).1
     }

@@ -3,6 +3,7 @@
 //! Threads may share a context. A call takes the context's lock, and moves on what it can.
 
 mod memory;
+mod posting;
 mod request;
 mod shared;
 mod waiting;
@@ -18,10 +19,10 @@ use verbs_abi::records as abi;
 use verbs_core::Subject;
 use verbs_core::address::{AddressVector, Gid};
 use verbs_core::attributes::Attributes;
-use verbs_core::context::{Counts, QpView};
+use verbs_core::context::{Counts, QpView, Taken};
 use verbs_core::table::Id;
 use verbs_core::types::AttributeMask;
-use verbs_core::work::{QpInit, ReceiveRequest, SendRequest, WorkCompletion};
+use verbs_core::work::{QpInit, WorkCompletion};
 
 use crate::bell::Bell;
 use crate::clock::Time;
@@ -293,13 +294,7 @@ impl Context {
         let mut state = self.lock();
         state.polls = state.polls.wrapping_add(1);
         let mut count = take(&mut state, cq, most, &mut sink)?;
-        if count == 0 && !state.is_quiet() {
-            let is_polled = state.is_polled;
-            match is_polled && state.engine.take_messages() {
-                true => state.tell(),
-                false if is_polled => state.advance_once(),
-                false => state.advance(),
-            }
+        if count == 0 && self.look(&mut state) {
             count = take(&mut state, cq, most, &mut sink)?;
             self.rouse(&mut state);
         }
@@ -314,6 +309,24 @@ impl Context {
             hal::pause::yield_now();
         }
         Ok(count)
+    }
+
+    /// Looks for what peers have sent; whether there may be completions now.
+    #[inline]
+    fn look(&self, state: &mut State) -> bool {
+        if !state.is_polled {
+            let is_quiet = state.is_quiet();
+            if !is_quiet {
+                state.advance();
+            }
+            return !is_quiet;
+        }
+        match state.engine.take_messages() {
+            Taken::Nothing if state.is_early() => return false,
+            Taken::All => state.tell(),
+            Taken::Nothing | Taken::More => state.advance_once(),
+        }
+        true
     }
 
     /// Asks for an event at the next completion, or the next solicited one or error.
@@ -537,38 +550,6 @@ impl Context {
     /// `NotFound`.
     pub fn query_qp(&self, number: u32) -> Result<QpView> {
         Ok(self.lock().engine.core.query_qp(number)?)
-    }
-
-    /// Posts sends, up to the first that is refused; how many were posted.
-    pub fn post_send(
-        &self,
-        number: u32,
-        requests: impl IntoIterator<Item = SendRequest>,
-    ) -> (usize, Result<()>) {
-        let mut state = self.lock();
-        let mut is_left = false;
-        let posted = each(requests, |request| {
-            is_left |= state.engine.post_send(number, request)?;
-            Ok(())
-        });
-        self.finish(&mut state, is_left || posted.1.is_err());
-        posted
-    }
-
-    /// Posts receives, up to the first that is refused; how many were posted.
-    pub fn post_recv(
-        &self,
-        number: u32,
-        requests: impl IntoIterator<Item = ReceiveRequest>,
-    ) -> (usize, Result<()>) {
-        let mut state = self.lock();
-        let mut is_left = false;
-        let posted = each(requests, |request| {
-            is_left |= state.engine.post_recv(number, request)?;
-            Ok(())
-        });
-        self.finish(&mut state, is_left);
-        posted
     }
 }
 

@@ -89,8 +89,14 @@ impl State {
 
     /// Whether there is nothing to do now, as far as a few loads tell.
     pub fn is_quiet(&mut self) -> bool {
+        self.engine.is_quiet() && self.is_early()
+    }
+
+    /// Whether the time at which something is to be done, if there is one, is still to come.
+    #[inline]
+    pub fn is_early(&mut self) -> bool {
         let until = self.engine.left.until;
-        self.engine.is_quiet() && until.is_none_or(|until| self.time.now() < until)
+        until.is_none_or(|until| self.time.now() < until)
     }
 
     /// Moves connections in the making on.

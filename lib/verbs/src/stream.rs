@@ -8,7 +8,7 @@ use scif::kernel::PinnedPages;
 use scif::raw::{self, Range};
 use scif::{Endpoint, Errno, MapFlags, Protection, RecvFlags, RmaFlags, SendFlags};
 use syscall::flag::EventFlags;
-use verbs_core::host::{Available, NotMoved};
+use verbs_core::host::{Available, NotMoved, Peeked};
 use verbs_core::record::{HEADER_BYTES, MAX_PAYLOAD};
 
 /// Most bytes of a record.
@@ -86,6 +86,7 @@ impl Stream {
     // ---- The stream ----
 
     /// Bytes that can be sent: those of a record, or none.
+    #[inline]
     pub fn room(&mut self) -> usize {
         if self.outbox.is_empty() && !self.has_ended {
             return MAX_RECORD;
@@ -117,6 +118,16 @@ impl Stream {
         !self.wants_room
     }
 
+    /// Sends a record at once, if its payload is there and nothing is in the way; whether it did.
+    #[inline]
+    pub fn send_at_once<'a>(
+        &self,
+        header: &[u8; HEADER_BYTES],
+        payload: impl raw::Data<'a>,
+    ) -> bool {
+        self.outbox.is_empty() && !self.has_ended && self.endpoint.send_record(header, payload)
+    }
+
     /// Sends a record for which there is room.
     pub fn send(&mut self, record: &[u8]) {
         let sent = self.endpoint.send(record, SendFlags::empty());
@@ -133,15 +144,36 @@ impl Stream {
     /// Whether there is no sign of bytes that have not been looked for.
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        !self.looks && !self.is_dead && !self.endpoint.may_be_readable()
+        self.from == self.to && !self.looks && !self.is_dead && !self.endpoint.may_be_readable()
     }
 
-    /// The header of the next record, and how many bytes are there with it.
+    /// Looks for the next record and copies its header: in the connection's ring, unless some bytes
+    /// were taken from there.
     #[inline]
-    pub fn peek(&mut self) -> Option<([u8; HEADER_BYTES], usize)> {
-        let bytes = self.available(HEADER_BYTES).bytes;
-        let header = self.inbox.get(self.from..)?.first_chunk()?;
-        (bytes >= HEADER_BYTES).then_some((*header, bytes))
+    pub fn peek(&mut self, header: &mut [u8; HEADER_BYTES]) -> Peeked {
+        if self.from == self.to {
+            return match self.endpoint.peek(header) {
+                _ if self.looks || self.is_dead => Peeked::Unknown,
+                scif::Peeked::Nothing => Peeked::Nothing,
+                scif::Peeked::Bytes(bytes) => Peeked::Record(bytes),
+                scif::Peeked::Unknown => Peeked::Unknown,
+            };
+        }
+        let there = self.inbox.get(self.from..self.to).unwrap_or_default();
+        match there.first_chunk() {
+            Some(first) => {
+                *header = *first;
+                Peeked::Record(there.len())
+            }
+            None => Peeked::Unknown,
+        }
+    }
+
+    /// Takes a record that was peeked at, whose payload is all of `to`; whether it did. If it did
+    /// not, it may be [taken](Self::take) when [filled](Self::available) in.
+    #[inline]
+    pub fn take_record<'a>(&mut self, to: impl raw::Room<'a>) -> bool {
+        self.from == self.to && self.endpoint.recv_behind(HEADER_BYTES, to)
     }
 
     /// The bytes that have arrived. Looks for more if they are fewer than `wanted`.

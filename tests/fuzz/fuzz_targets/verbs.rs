@@ -266,7 +266,10 @@ impl Victim {
     fn post_receive(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
         let segments = vec![self.segment(input)?, self.segment(input)?];
         let id = self.number;
-        let request = ReceiveRequest { id, segments };
+        let request = ReceiveRequest {
+            id,
+            segments: segments.into(),
+        };
         let choice = u8::arbitrary(input)? % 5;
         let posted = match choice {
             0 | 1 => {

@@ -258,7 +258,8 @@ impl World {
         match self.rng.below(1000) {
             0..350 => self.post_send(pair, side),
             350..600 => self.post_receive(pair, side),
-            600..820 => self.progress(program),
+            600..650 => self.take_messages(program),
+            650..820 => self.progress(program),
             820..850 => self.change_window(pair, side),
             850..940 => self.drain(program),
             940..970 => {
@@ -360,6 +361,14 @@ impl World {
     }
 
     // ---- Moving on ----
+
+    /// Takes what has arrived by the short way alone.
+    fn take_messages(&mut self, number: usize) -> Result<(), String> {
+        if let Some(program) = &mut self.programs[number] {
+            program.context.take_messages(&mut program.port);
+        }
+        self.events(number)
+    }
 
     fn progress(&mut self, number: usize) -> Result<(), String> {
         if let Some(program) = &mut self.programs[number] {

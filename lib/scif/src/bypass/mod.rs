@@ -18,6 +18,7 @@ mod fork;
 mod liveness;
 mod memory;
 mod open;
+mod records;
 mod rma;
 mod transfer;
 mod windows;
@@ -39,6 +40,7 @@ use transfer::Outcome;
 use windows::Use;
 
 pub use busy_poll::{BusyPoll, Waiting};
+pub use records::Peeked;
 
 /// Calls that go through the daemon before anything is mapped.
 const FIRST_CALLS: u32 = 4;

@@ -295,7 +295,7 @@ impl MappedRings {
     /// holds the lock.
     #[cold]
     #[inline(never)]
-    fn give_back(&self, count: usize) -> Option<usize> {
+    pub(super) fn give_back(&self, count: usize) -> Option<usize> {
         let mut memory = self.memory.words();
         let given = self.consumer.give_back(&mut memory);
         memory.unlock(Side::Receive);
@@ -408,7 +408,7 @@ impl MappedRings {
 
     /// Has the daemon wake the peer.
     #[cold]
-    fn notify_peer(&self, kicks: Kicks) {
+    pub(super) fn notify_peer(&self, kicks: Kicks) {
         // It fails when the connection has gone, which wakes the peer too.
         let _ = self.kick(kicks);
     }

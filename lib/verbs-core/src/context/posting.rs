@@ -1,13 +1,12 @@
 //! Requests that a program posts, and what they do at once.
 
-use alloc::vec::Vec;
-
 use super::Context;
+use super::taking::{Taken, activate};
 use crate::host::Host;
-use crate::queue_pair::{Pause, QueuePair};
+use crate::queue_pair::Pause;
 use crate::record::HEADER_BYTES;
 use crate::types::{Error, Result};
-use crate::work::{ReceiveRequest, SendRequest};
+use crate::work::{ReceiveRequest, SendRequest, ShortSend};
 
 impl Context {
     /// Posts a send. It begins with the next [`progress`](Context::progress).
@@ -34,6 +33,11 @@ impl Context {
         number: u32,
         request: SendRequest,
     ) -> Result<bool> {
+        if let Some(short) = ShortSend::of(&request)
+            && let Some(is_whole) = self.post_short(host, number, &short)
+        {
+            return Ok(is_whole);
+        }
         let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
         // What has arrived comes first: it may say that the peer is another one by now.
         let has_news = |lane| {
@@ -46,12 +50,6 @@ impl Context {
             self.fail_overrun();
             return Ok(false);
         }
-        if let Some(stage) = qp.send_short(&mut self.objects, host, &request) {
-            qp.keep_short(&mut self.objects, request, stage);
-            let lane = qp.lane;
-            let is_whole = !self.fail_overrun();
-            return Ok(is_whole && lane.is_none_or(|lane| host.flush(lane)));
-        }
         qp.post_send(&mut self.objects, request)?;
         if !qp.is_active && qp.advance(&mut self.objects, host, None) != Pause::Event {
             activate(&mut self.active, qp);
@@ -59,6 +57,30 @@ impl Context {
         let (is_waiting, lane) = (qp.is_active, qp.lane);
         let is_whole = !self.fail_overrun();
         Ok(is_whole && !is_waiting && self.send_records(host, lane))
+    }
+
+    /// The same by the fewest instructions, for a request that can go this way: between reliable
+    /// queue pairs, when nothing is in its way. `None`: nothing was done, and
+    /// [`post_send_now`](Context::post_send_now) decides.
+    #[inline]
+    pub fn post_short<H: Host>(
+        &mut self,
+        host: &mut H,
+        number: u32,
+        send: &ShortSend<'_>,
+    ) -> Option<bool> {
+        let lane = self.qps.get_mut(number)?.lane?;
+        let active = self.active.len();
+        // What has arrived comes first, as there.
+        if self.take_from(host, lane) == Taken::More {
+            return None;
+        }
+        let qp = self.qps.get_mut(number)?;
+        if !qp.post_short(&mut self.objects, host, send) {
+            return None;
+        }
+        let is_whole = !self.fail_overrun() && self.active.len() <= active;
+        Some(is_whole && host.flush(lane))
     }
 
     /// As [`post_recv`](Context::post_recv), and tells the peer at once if it should know; whether
@@ -94,8 +116,17 @@ impl Context {
 
     /// Queue pairs fail that complete into a queue that was overrun; whether there was one. Their
     /// peers are told with the next [`progress`](Context::progress).
+    #[inline]
     pub(super) fn fail_overrun(&mut self) -> bool {
         let has_failed = !self.objects.overrun.is_empty();
+        if has_failed {
+            self.fail_users();
+        }
+        has_failed
+    }
+
+    #[cold]
+    fn fail_users(&mut self) {
         while let Some(cq) = self.objects.overrun.pop() {
             let domains = self.objects.xrc_domains_of(cq);
             for qp in self.qps.values_mut() {
@@ -108,14 +139,5 @@ impl Context {
                 }
             }
         }
-        has_failed
-    }
-}
-
-/// Has a queue pair hand over with the next progress what it can.
-pub(super) fn activate(active: &mut Vec<u32>, qp: &mut QueuePair) {
-    if !qp.is_active {
-        qp.is_active = true;
-        active.push(qp.number);
     }
 }

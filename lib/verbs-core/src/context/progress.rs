@@ -5,18 +5,16 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::Context;
-use super::posting::activate;
+use super::taking::{Over, RECORDS_AT_ONCE, Short, activate};
 use crate::host::{Host, LaneId, NotMoved, Place, Target};
 use crate::keys::KeyedRange;
 use crate::objects::{Event, Exposed, Known, Lane, Route, record_bytes};
 use crate::queue_pair::{Pause, QueuePair, known};
-use crate::record::{Address, Answer, Broken, Grant, HEADER_BYTES, Record};
+use crate::record::{Address, Answer, Grant, HEADER_BYTES, Record};
 use crate::table::Id;
 use crate::types::{Access, Error, Result};
 use crate::work::{Segment, total};
 
-/// Records that one lane handles before the next one has its turn.
-const RECORDS_AT_ONCE: usize = 64;
 /// Records that may wait for room before a lane takes nothing more from its peer. Peers that keep
 /// to the rules never have that number to answer: two for each queue pair.
 const MOST_WAITING: usize = 4 * super::MAX_QPS;
@@ -43,20 +41,6 @@ impl Progress {
     fn wake_at(&mut self, time: u64) {
         let least = self.until.map_or(time, |known| known.min(time));
         self.until = Some(least);
-    }
-}
-
-/// Why a lane is over.
-enum Over {
-    /// Its stream has ended.
-    Ended,
-    /// The peer has broken the protocol.
-    Broken,
-}
-
-impl From<Broken> for Over {
-    fn from(_: Broken) -> Over {
-        Over::Broken
     }
 }
 
@@ -98,12 +82,6 @@ impl Context {
         progress.is_busy |= was_blocked && has_room;
         progress.waits_for_room |= !has_room;
         progress
-    }
-
-    /// Whether a peer is to be told something by the next call of [`progress`](Self::progress)
-    /// that finds nothing else to do.
-    pub fn owes(&self) -> bool {
-        self.objects.owed > 0
     }
 
     fn hand_over<H: Host>(&mut self, host: &mut H, now: u64, progress: &mut Progress) {
@@ -164,6 +142,7 @@ impl Context {
                 if qp.owes_ack {
                     qp.owes_ack = false;
                     self.objects.owed -= 1;
+                    self.objects.is_waited_for &= self.objects.owed > 0;
                     let ack = Record::Ack(qp.address(), qp.acknowledgement());
                     lane.outbox.push_back(ack);
                 }
@@ -185,8 +164,12 @@ impl Context {
     fn receive<H: Host>(&mut self, host: &mut H, lane: LaneId, now: u64) -> bool {
         for count in 0..RECORDS_AT_ONCE {
             let received = match self.receive_short(host, lane) {
-                Ok(false) => self.receive_one(host, lane, now),
-                received => received,
+                Ok(Short::Taken { .. }) => {
+                    self.fail_overrun();
+                    Ok(true)
+                }
+                Ok(_) => self.receive_one(host, lane, now),
+                Err(over) => Err(over),
             };
             match received {
                 Ok(true) => {}
@@ -198,61 +181,6 @@ impl Context {
             }
         }
         true
-    }
-
-    /// Receives a message by the [short way](QueuePair::take_short); whether it did.
-    fn receive_short<H: Host>(
-        &mut self,
-        host: &mut H,
-        id: LaneId,
-    ) -> core::result::Result<bool, Over> {
-        let is_usual = |lane: &Lane| lane.pending.is_none() && lane.outbox.is_empty();
-        if !self.objects.lanes.get(id).is_some_and(is_usual) {
-            return Ok(false);
-        }
-        let Some((header, bytes)) = host.peek(id) else {
-            return Ok(false);
-        };
-        let Some((address, piece)) = Record::decode_message(&header) else {
-            return Ok(false);
-        };
-        let qp = self.qps.get_mut(address.destination);
-        let Some(qp) = qp.filter(|qp| qp.is_for_us(id, &address)) else {
-            return Ok(false);
-        };
-        if bytes < record_bytes(piece.payload as usize) {
-            return Ok(false);
-        }
-        let is_taken = qp.take_short(&mut self.objects, host, id, &piece)?;
-        if is_taken && qp.has_work() {
-            activate(&mut self.active, qp);
-        }
-        self.fail_overrun();
-        Ok(is_taken)
-    }
-
-    /// Receives whole messages that are there, if that is all there is to do; whether there were
-    /// some. [`progress`](Self::progress) does what is left.
-    pub fn take_messages<H: Host>(&mut self, host: &mut H) -> bool {
-        let (mut has_taken, mut is_all) = (false, true);
-        let mut next = self.objects.lanes.next_from(0);
-        while let Some(lane) = next {
-            for _ in 0..RECORDS_AT_ONCE {
-                match self.receive_short(host, lane) {
-                    Ok(true) => has_taken = true,
-                    Ok(false) => {
-                        is_all &= host.peek(lane).is_none();
-                        break;
-                    }
-                    Err(_) => {
-                        self.lane_over(host, lane, false);
-                        break;
-                    }
-                }
-            }
-            next = self.objects.lanes.next_from(lane.0 + 1);
-        }
-        has_taken && is_all && self.active.is_empty()
     }
 
     fn receive_one<H: Host>(
@@ -512,7 +440,7 @@ impl Context {
         Ok(())
     }
 
-    fn lane_over<H: Host>(&mut self, host: &mut H, id: LaneId, has_ended: bool) {
+    pub(super) fn lane_over<H: Host>(&mut self, host: &mut H, id: LaneId, has_ended: bool) {
         let Some(lane) = self.objects.lanes.remove(id) else {
             return;
         };

@@ -8,6 +8,7 @@ use crate::types::WcStatus;
 
 impl QueuePair {
     /// The peer has taken messages, and has receives for more.
+    #[inline]
     pub fn acknowledged(
         &mut self,
         objects: &mut Objects,
@@ -25,6 +26,7 @@ impl QueuePair {
         Ok(())
     }
 
+    #[inline]
     fn take_over(&mut self, taken: u32) -> Result<(), Broken> {
         if is_before(taken, self.acked) || is_before(self.sent, taken) {
             return Err(Broken);
@@ -67,10 +69,12 @@ impl QueuePair {
         };
         self.cursor = at;
         self.sent = number;
-        for Send { way, .. } in self.sends.range_mut(at..) {
-            if !matches!(way.stage, Stage::Done(_)) {
+        for send in self.sends.range_mut(at..) {
+            if !matches!(send.way.stage, Stage::Done(_)) {
+                let way = &mut send.way;
                 way.stage = Stage::Waiting;
                 (way.moved, way.is_written) = (0, false);
+                send.lengthen();
             }
         }
         match refusal {

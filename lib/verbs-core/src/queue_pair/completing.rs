@@ -12,6 +12,7 @@ use crate::work::{ReceiveRequest, WorkCompletion};
 impl QueuePair {
     /// Whether all places of the send queue are taken. As with hardware a place is free when its
     /// completion, or a later one, was polled: so a completion queue for all places suffices.
+    #[inline]
     pub(super) fn is_send_queue_full(&mut self, objects: &Objects) -> bool {
         let free = self
             .init
@@ -27,6 +28,7 @@ impl QueuePair {
     }
 
     /// The same for the receive queue.
+    #[inline]
     pub(super) fn is_receive_queue_full(&mut self, objects: &Objects) -> bool {
         let free = self
             .init
@@ -41,6 +43,7 @@ impl QueuePair {
     }
 
     /// The place of a receive that has completed.
+    #[inline]
     pub(super) fn receive_slot(&mut self, pool: Pool) -> Slots {
         match pool.srq {
             Some(srq) => Slots::Shared(srq),
@@ -94,6 +97,7 @@ impl QueuePair {
     }
 
     /// Counts a message that is in a receive.
+    #[inline]
     pub(super) fn count_receive(&mut self, bytes: u32) {
         self.traffic.receives += 1;
         self.traffic.received_bytes += u64::from(bytes);

@@ -4,7 +4,7 @@ use core::mem::take;
 
 use super::memory::write_places;
 use super::requester::{Pause, Step, UNRELIABLE_TIMEOUT_NS};
-use super::{QueuePair, Send};
+use super::{QueuePair, Whole};
 use crate::address::{AddressVector, GRH_BYTES, OWN_QKEY, route_header};
 use crate::host::{Host, LaneId, Source, Target};
 use crate::objects::{Destination, Event, Objects, Route, record_bytes};
@@ -46,12 +46,15 @@ impl QueuePair {
         let Some(send) = self.sends.get(self.cursor) else {
             return Step::Next;
         };
-        if send.request.data.len() > u64::from(MAX_DATAGRAM) {
+        let Some(Whole { request, to }) = send.whole() else {
+            return Step::Next;
+        };
+        if request.data.len() > u64::from(MAX_DATAGRAM) {
             return self.finish(WcStatus::LocLenErr);
         }
         let destination = Destination {
-            lid: send.to.lid,
-            qpn: send.request.datagram.qpn & QPN_MASK,
+            lid: to.lid,
+            qpn: request.datagram.qpn & QPN_MASK,
         };
         let is_new = send.way.moved == 0;
         let step = match objects.routes.get(&destination).copied() {
@@ -88,6 +91,9 @@ impl QueuePair {
             let Some(send) = self.sends.get(self.cursor) else {
                 return Step::Next;
             };
+            let Some(whole) = send.whole() else {
+                return Step::Next;
+            };
             let Some(lane) = objects.lanes.get_mut(id) else {
                 return self.finish(WcStatus::Success);
             };
@@ -96,7 +102,7 @@ impl QueuePair {
                 // Another lane than that of its first piece.
                 return self.finish(WcStatus::Success);
             }
-            let (moved, total) = (send.way.moved, send.request.data.len());
+            let (moved, total) = (send.way.moved, whole.request.data.len());
             let rest = (total - moved).min(MAX_PAYLOAD as u64) as usize;
             let is_free = lane.outbox.is_empty() && (is_own || lane.sender.is_none());
             if !is_free || host.room(id) < record_bytes(rest) {
@@ -114,9 +120,9 @@ impl QueuePair {
             lane.full_since = None;
             lane.sender = Some(self.number);
             let is_last = moved + rest as u64 == total;
-            let piece = self.datagram_piece(send, rest, is_last);
+            let piece = self.datagram_piece(whole, moved, rest, is_last);
             let record = Record::Datagram(piece).encode();
-            match &send.request.data {
+            match &whole.request.data {
                 Data::Inline(bytes) => {
                     let from = moved as usize;
                     let bytes = bytes.get(from..from + rest).unwrap_or_default();
@@ -146,10 +152,16 @@ impl QueuePair {
         }
     }
 
-    fn datagram_piece(&self, send: &Send, rest: usize, is_last: bool) -> DatagramPiece {
-        let Send { request, to, way } = send;
+    fn datagram_piece(
+        &self,
+        whole: &Whole,
+        moved: u64,
+        rest: usize,
+        is_last: bool,
+    ) -> DatagramPiece {
+        let Whole { request, to } = whole;
         let mut marks = Marks::empty();
-        marks.set(Marks::FIRST, way.moved == 0);
+        marks.set(Marks::FIRST, moved == 0);
         marks.set(Marks::LAST, is_last);
         let is_solicited = request.flags.contains(SendFlags::SOLICITED);
         marks.set(Marks::SOLICITED, is_solicited);

@@ -2,8 +2,8 @@
 
 use core::mem::take;
 
-use super::QueuePair;
 use super::requester::{Pause, Step, Work};
+use super::{QueuePair, Whole};
 use crate::host::{Host, LaneId, NotMoved, Place, Source};
 use crate::keys::Denied;
 use crate::objects::{Known, Objects};
@@ -28,7 +28,7 @@ impl QueuePair {
         objects: &mut Objects,
         host: &mut H,
     ) -> Option<Step> {
-        let request = &self.sends.get(self.cursor)?.request;
+        let request = &self.sends.get(self.cursor)?.whole()?.request;
         let (pd, qp, keys) = (self.init.pd, self.number, &mut objects.keys);
         let (former, status) = match request.opcode {
             Opcode::BindMw => {
@@ -188,7 +188,10 @@ impl QueuePair {
             return Err(Broken);
         };
         send.way.is_asked = false;
-        let status = match (result, &send.request.data) {
+        let Some(Whole { request, .. }) = send.whole() else {
+            return Err(Broken);
+        };
+        let status = match (result, &request.data) {
             (Ok(before), Data::Segments(segments)) => {
                 let mut places = take(&mut objects.places);
                 places.clear();

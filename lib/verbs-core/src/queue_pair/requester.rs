@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::mem::take;
 
-use super::{Ended, Peer, QueuePair, Rnr, Send, Stage, Way, is_before};
+use super::{Kept, Peer, QueuePair, Rnr, Send, Stage, Way, Whole, is_before};
 use crate::host::{Host, LaneId, Place, Source};
 use crate::objects::{Objects, record_bytes};
 use crate::record::{MAX_PAYLOAD, Marks, Piece, Ready, Record};
@@ -64,6 +64,10 @@ impl QueuePair {
             if !may_begin || self.is_failing {
                 return Pause::Event;
             }
+            if self.state == QpState::Rts && self.hand_over_short(objects, host) {
+                self.cursor += 1;
+                continue;
+            }
             match self.step(objects, host, now) {
                 Step::Next => self.cursor += 1,
                 Step::Over(status) => self.set_over(status),
@@ -80,7 +84,7 @@ impl QueuePair {
                 Stage::Sent(number) if is_before(number, self.acked) => WcStatus::Success,
                 Stage::Sent(_) | Stage::Waiting => break,
             };
-            let ended = Ended::of(&front.request);
+            let ended = front.ended;
             self.sends.pop_front();
             self.cursor = self.cursor.saturating_sub(1);
             self.complete_send(objects, ended, status);
@@ -152,10 +156,13 @@ impl QueuePair {
         let mut sends = take(&mut self.sends);
         let mut places = take(&mut objects.places);
         let step = match sends.get_mut(self.cursor) {
-            None => Step::Stay(Pause::Event),
-            Some(Send { request, way, .. }) => {
+            Some(Send {
+                kept: Kept::Whole(whole),
+                way,
+                ..
+            }) => {
                 let mut work = Work {
-                    request,
+                    request: &whole.request,
                     way,
                     ready,
                     lane,
@@ -164,6 +171,7 @@ impl QueuePair {
                 };
                 self.hand_over(objects, host, &mut work)
             }
+            _ => Step::Stay(Pause::Event),
         };
         places.clear();
         objects.places = places;
@@ -195,7 +203,9 @@ impl QueuePair {
         else {
             return true;
         };
-        let request = &send.request;
+        let Some(Whole { request, .. }) = send.whole() else {
+            return true;
+        };
         let Data::Segments(segments) = &request.data else {
             return true;
         };
@@ -330,6 +340,7 @@ impl QueuePair {
         marks.set(Marks::IMMEDIATE, has_immediate);
         let invalidates = request.opcode == Opcode::SendWithInv;
         marks.set(Marks::INVALIDATE, invalidates);
+        marks |= self.waited_for(request.flags);
         Piece {
             marks,
             number: self.sent,
@@ -338,6 +349,18 @@ impl QueuePair {
             srq: request.remote_srq,
             ack: None,
             payload: rest as u32,
+        }
+    }
+
+    /// The mark of a message whose acknowledgement is waited for: by the program, or soon by the
+    /// next request, for want of a place in the queue.
+    #[inline]
+    pub(super) fn waited_for(&self, flags: SendFlags) -> Marks {
+        let is_wanted = self.init.signal_all || flags.contains(SendFlags::SIGNALED);
+        let is_half_full = self.sends.len() >= self.init.capacity.send_wr as usize / 2;
+        match is_wanted || is_half_full {
+            true => Marks::WAITED_FOR,
+            false => Marks::empty(),
         }
     }
 

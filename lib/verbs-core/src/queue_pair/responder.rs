@@ -12,11 +12,13 @@ use crate::work::{ReceiveRequest, WorkCompletion, total};
 
 impl QueuePair {
     /// Whether a record on this lane is for this queue pair as it is now, and of its peer.
+    #[inline]
     pub fn is_for_us(&self, lane: LaneId, address: &Address) -> bool {
         self.is_connected_to(lane, address) && address.generation == self.generation
     }
 
     /// Whether a record on this lane is of the peer of this queue pair.
+    #[inline]
     pub fn is_connected_to(&self, lane: LaneId, address: &Address) -> bool {
         self.is_receiving()
             && self.lane == Some(lane)
@@ -259,6 +261,7 @@ impl QueuePair {
     }
 
     /// The receive `id` has got a message.
+    #[inline]
     pub(super) fn complete_message(
         &mut self,
         objects: &mut Objects,
@@ -269,6 +272,7 @@ impl QueuePair {
         self.expected = self.expected.wrapping_add(1);
         self.owe_ack(objects);
         let marks = piece.marks;
+        objects.is_waited_for |= marks.contains(Marks::WAITED_FOR);
         let mut flags = WcFlags::empty();
         flags.set(WcFlags::WITH_IMM, marks.contains(Marks::IMMEDIATE));
         flags.set(WcFlags::WITH_INV, marks.contains(Marks::INVALIDATE));
@@ -291,6 +295,7 @@ impl QueuePair {
 
     /// Has the peer told what was taken, by the next message or by a record of its own. A peer that
     /// has not introduced itself would not take it.
+    #[inline]
     pub fn owe_ack(&mut self, objects: &mut Objects) {
         if self.owes_ack || !self.is_reliable() || !matches!(self.peer, Peer::Ready(_)) {
             return;
@@ -305,12 +310,15 @@ impl QueuePair {
     }
 
     /// The peer is told, or not any more; whether it was to be told. It stays in the list.
+    #[inline]
     pub fn settle_ack(&mut self, objects: &mut Objects) -> bool {
         objects.owed -= usize::from(self.owes_ack);
+        objects.is_waited_for &= objects.owed > 0;
         take(&mut self.owes_ack)
     }
 
     /// What it is told.
+    #[inline]
     pub fn acknowledgement(&mut self) -> Ack {
         self.published = self.limit();
         Ack {

@@ -4,13 +4,13 @@
 
 use core::slice;
 
-use super::{Ended, MAX_MESSAGE, Peer, QueuePair, Send, Stage, Way, is_before};
-use crate::address::AddressVector;
+use super::send::INLINE_KEPT;
+use super::{Ended, Kept, MAX_MESSAGE, Peer, QueuePair, Send, Stage, Way, is_before};
 use crate::host::{Host, LaneId, Place, Source, Target};
 use crate::objects::{Known, Objects, record_bytes};
-use crate::record::{Broken, HEADER_BYTES, MAX_PAYLOAD, Marks, Piece, Record};
+use crate::record::{Address, Broken, HEADER_BYTES, MAX_PAYLOAD, Marks, Piece, Record};
 use crate::types::{Access, Opcode, QpState, QpType, SendFlags, WcStatus};
-use crate::work::{Data, SendRequest};
+use crate::work::{Remote, ShortData, ShortSend};
 
 /// The stage of a request that is over.
 const DONE: Stage = Stage::Done(WcStatus::Success);
@@ -38,58 +38,116 @@ impl OnePlace<'_> {
 }
 
 impl QueuePair {
-    /// Does what a request asks for that could be put into the queue now: it is handed over, or
-    /// over at once, and is to be [kept](Self::keep_short). `None`: nothing was done.
-    pub fn send_short<H: Host>(
+    /// Posts a request by the short way; whether it did. If not, nothing was done.
+    #[inline]
+    pub fn post_short<H: Host>(
         &mut self,
         objects: &mut Objects,
         host: &mut H,
-        request: &SendRequest,
-    ) -> Option<Stage> {
+        send: &ShortSend<'_>,
+    ) -> bool {
+        self.try_short(objects, host, send).is_some()
+    }
+
+    #[inline]
+    fn try_short<H: Host>(
+        &mut self,
+        objects: &mut Objects,
+        host: &mut H,
+        send: &ShortSend<'_>,
+    ) -> Option<()> {
         let is_usual = self.init.kind == QpType::Rc
             && self.state == QpState::Rts
-            && self.cursor == self.sends.len()
-            && !self.is_send_queue_full(objects)
             && !self.is_failing
-            && self.rnr.is_none();
-        match request.opcode {
-            _ if !is_usual => None,
-            Opcode::Send => self.message_short(objects, host, request),
-            Opcode::RdmaWrite => self.write_short(objects, host, request),
-            _ => None,
+            && !self.is_send_queue_full(objects);
+        if !is_usual {
+            return None;
         }
-    }
-
-    /// Puts a request into the queue that has come as far as this, or completes it.
-    pub fn keep_short(&mut self, objects: &mut Objects, request: SendRequest, stage: Stage) {
-        if stage == DONE && self.sends.is_empty() {
-            self.complete_send(objects, Ended::of(&request), WcStatus::Success);
-            return;
-        }
-        self.cursor += 1;
-        let way = Way {
-            stage,
-            has_begun: true,
-            ..Way::default()
+        let from = self.one_place(objects, &send.data, send.flags)?;
+        let ended = Ended::of_short(send, from.bytes());
+        let is_message = send.opcode == Opcode::Send;
+        // Behind a request that waits nothing can be done but wait.
+        let waits = self.cursor < self.sends.len();
+        let stage = match is_message {
+            true if waits => Stage::Waiting,
+            true => self.message_short(objects, host, &from, send.flags)?,
+            false if waits || send.opcode != Opcode::RdmaWrite => return None,
+            false => self.write_short(objects, host, &from, &send.remote)?,
         };
-        let to = AddressVector::default();
-        self.sends.push_back(Send { request, to, way });
+        if stage == DONE && self.sends.is_empty() {
+            self.complete_send(objects, ended, WcStatus::Success);
+            return Some(());
+        }
+        self.cursor += usize::from(!waits);
+        self.sends.push_back(Send {
+            ended,
+            way: Way {
+                stage,
+                has_begun: !waits,
+                ..Way::default()
+            },
+            kept: match is_message {
+                true => Kept::of_short(send),
+                false => Kept::Nothing,
+            },
+        });
+        Some(())
     }
 
-    /// Where the data of a request lies, if that is one place, and its keys are good: registered
-    /// memory, or bytes of the request.
-    fn one_place<'a>(&self, objects: &Objects, request: &'a SendRequest) -> Option<OnePlace<'a>> {
-        let is_marked = request.flags.contains(SendFlags::INLINE);
+    /// Hands the message at the cursor over by the short way, if it is one for it; whether it did.
+    pub(super) fn hand_over_short<H: Host>(&mut self, objects: &mut Objects, host: &mut H) -> bool {
+        let Some(send) = self.sends.get(self.cursor) else {
+            return false;
+        };
+        let Some(data) = send.short() else {
+            return false;
+        };
+        let flags = send.ended.flags;
+        let sent = match self.one_place(objects, &data, flags) {
+            Some(OnePlace::Memory(place)) => {
+                self.message_short(objects, host, &OnePlace::Memory(place), flags)
+            }
+            Some(OnePlace::Inline(bytes)) => {
+                // The queue pair changes while they are sent.
+                let (mut copy, count) = ([0; INLINE_KEPT], bytes.len());
+                let Some(to) = copy.get_mut(..count) else {
+                    return false;
+                };
+                to.copy_from_slice(bytes);
+                self.message_short(objects, host, &OnePlace::Inline(to), flags)
+            }
+            None => None,
+        };
+        match (sent, self.current()) {
+            (Some(stage), Some(send)) => {
+                (send.way.stage, send.way.has_begun) = (stage, true);
+                true
+            }
+            (_, Some(send)) => {
+                send.lengthen();
+                false
+            }
+            (_, None) => false,
+        }
+    }
+
+    /// Where the data of a request lies, if its keys are good: registered memory, or bytes of the
+    /// request.
+    #[inline]
+    fn one_place<'a>(
+        &self,
+        objects: &Objects,
+        data: &ShortData<'a>,
+        flags: SendFlags,
+    ) -> Option<OnePlace<'a>> {
+        let is_marked = flags.contains(SendFlags::INLINE);
         let capacity = &self.init.capacity;
-        match &request.data {
-            Data::Inline(bytes) => {
+        match data {
+            ShortData::Inline(bytes) => {
                 let fits = is_marked && bytes.len() <= capacity.inline as usize;
                 fits.then_some(OnePlace::Inline(bytes))
             }
-            Data::Segments(segments) => {
-                let [segment] = &segments[..] else {
-                    return None;
-                };
+            ShortData::Segment(segment) => {
                 let bytes = segment.length as usize;
                 let place = objects.keys.place(self.init.pd, segment, bytes, false);
                 let fits = !is_marked && capacity.send_sge > 0 && bytes as u64 <= MAX_MESSAGE;
@@ -99,36 +157,38 @@ impl QueuePair {
     }
 
     /// Sends a message in one piece; what has become of it.
+    #[inline]
     fn message_short<H: Host>(
         &mut self,
         objects: &mut Objects,
         host: &mut H,
-        request: &SendRequest,
+        from: &OnePlace<'_>,
+        flags: SendFlags,
     ) -> Option<Stage> {
         let (Peer::Ready(ready), Some(lane)) = (&self.peer, self.lane) else {
             return None;
         };
         let has_receive = !ready.is_shared && is_before(self.sent, ready.limit);
-        let is_clear = objects.lanes.get(lane)?.outbox.is_empty();
-        let from = self.one_place(objects, request)?;
+        let is_clear = objects.lanes.get(lane)?.outbox.is_empty() && self.rnr.is_none();
         let bytes = from.bytes();
         let fits = has_receive && is_clear && bytes <= MAX_PAYLOAD;
         if !fits || host.room(lane) < record_bytes(bytes) {
             return None;
         }
-        let address = self.address();
-        let mut marks = Marks::FIRST | Marks::LAST;
-        marks.set(
-            Marks::SOLICITED,
-            request.flags.contains(SendFlags::SOLICITED),
-        );
+        let address = Address {
+            destination: self.attributes.dest_qpn,
+            source: self.number,
+            generation: ready.generation,
+        };
+        let mut marks = Marks::FIRST | Marks::LAST | self.waited_for(flags);
+        marks.set(Marks::SOLICITED, flags.contains(SendFlags::SOLICITED));
         let number = self.sent;
         let piece = Piece {
             marks,
             number,
             total: bytes as u32,
-            immediate: request.immediate,
-            srq: request.remote_srq,
+            immediate: 0,
+            srq: 0,
             ack: Some(self.acknowledgement()),
             payload: bytes as u32,
         };
@@ -143,22 +203,23 @@ impl QueuePair {
     }
 
     /// Writes the peer's memory by a key that it has granted; what has become of the request.
+    #[inline]
     fn write_short<H: Host>(
         &mut self,
         objects: &mut Objects,
         host: &mut H,
-        request: &SendRequest,
+        from: &OnePlace<'_>,
+        to: &Remote,
     ) -> Option<Stage> {
         let (Peer::Ready(ready), Some(id)) = (&self.peer, self.lane) else {
             return None;
         };
         let known = &objects.lanes.get(id)?.known;
-        let Known::Given(grant) = known.get(&request.remote.key)? else {
+        let Known::Given(grant) = known.get(&to.key)? else {
             return None;
         };
-        let from = self.one_place(objects, request)?;
         let bytes = from.bytes() as u64;
-        let offset = request.remote.address.checked_sub(grant.start)?;
+        let offset = to.address.checked_sub(grant.start)?;
         let may = (grant.access & ready.access).contains(Access::REMOTE_WRITE)
             && [0, self.attributes.dest_qpn].contains(&grant.qp)
             && offset.checked_add(bytes)? <= grant.length;
@@ -197,11 +258,14 @@ impl QueuePair {
             self.acknowledged(objects, ack)?;
             // A failed request behind what was acknowledged may have come to its turn.
             if !self.is_receiving() {
+                host.available(lane, HEADER_BYTES + bytes);
                 host.receive(lane, Target::Nowhere(HEADER_BYTES + bytes));
                 return Ok(true);
             }
         }
-        host.receive_record(lane, place);
+        if !host.receive_record(lane, Some(place)) {
+            return Err(Broken);
+        }
         self.receives.pop_front();
         self.complete_message(objects, self.own_pool(), id, piece);
         Ok(true)

@@ -162,7 +162,7 @@ impl End {
     pub fn receive(&mut self, id: u64, offset: u64, length: u32) {
         let request = ReceiveRequest {
             id,
-            segments: vec![self.segment(offset, length)],
+            segments: vec![self.segment(offset, length)].into(),
         };
         match self.srq {
             Some(srq) => self.context.post_srq_recv(srq, request).unwrap(),

@@ -223,7 +223,7 @@ impl Qp {
     pub fn receive(&self, id: u64, at: u64, length: u32) -> ReceiveRequest {
         ReceiveRequest {
             id,
-            segments: vec![self.segment(at, length)],
+            segments: vec![self.segment(at, length)].into(),
         }
     }
 }

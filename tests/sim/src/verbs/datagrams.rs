@@ -319,7 +319,10 @@ impl World {
                 key,
             };
             let segments = vec![segment(0, 50), segment(50, length - 50)];
-            let request = ReceiveRequest { id, segments };
+            let request = ReceiveRequest {
+                id,
+                segments: segments.into(),
+            };
             match program.context.post_recv(mailbox.number, request) {
                 Ok(()) => mailbox.receives.push_back(Waiting {
                     id,

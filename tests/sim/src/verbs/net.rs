@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use verbs_core::demo;
-use verbs_core::host::{Available, Host, LaneId, NotMoved, Place, Source, Target};
+use verbs_core::host::{Available, Host, LaneId, NotMoved, Peeked, Place, Source, Target};
 use verbs_core::record::HEADER_BYTES;
 use verbs_core::types::Atomic;
 
@@ -423,16 +423,24 @@ impl Host for Port {
         }
     }
 
-    fn peek(&mut self, lane: LaneId) -> Option<([u8; HEADER_BYTES], usize)> {
+    fn peek(&mut self, lane: LaneId, header: &mut [u8; HEADER_BYTES]) -> Peeked {
         let (link, side) = place_of(lane);
         let mut net = self.net.borrow_mut();
         net.arrive(link, side, false);
         // A host may not have it at hand.
         if net.rng.one_in(4) {
-            return None;
+            return Peeked::Unknown;
         }
-        let bytes = net.links[link].sides[side].arrived.make_contiguous();
-        Some((*bytes.first_chunk()?, bytes.len()))
+        let own = &mut net.links[link].sides[side];
+        let bytes = own.arrived.make_contiguous();
+        match bytes.first_chunk() {
+            Some(first) => {
+                *header = *first;
+                Peeked::Record(bytes.len())
+            }
+            None if bytes.is_empty() && !own.has_ended => Peeked::Nothing,
+            None => Peeked::Unknown,
+        }
     }
 
     fn receive(&mut self, lane: LaneId, target: Target<'_>) {

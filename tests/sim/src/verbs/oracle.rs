@@ -301,10 +301,21 @@ impl World {
                 length,
                 key: own,
             };
-            let segments = vec![segment(0, cut), segment(cut, length as u32 - cut)];
+            // What the short way takes, and what it does not.
+            let segments = match rng.one_in(2) {
+                true => vec![segment(0, length as u32)],
+                false => vec![segment(0, cut), segment(cut, length as u32 - cut)],
+            };
             request.data = Data::Segments(segments);
         }
-        let posted = program.context.post_send(number, request);
+        let posted = match rng.one_in(2) {
+            true => {
+                let port = &mut program.port;
+                let posted = program.context.post_send_now(port, number, request);
+                posted.map(drop)
+            }
+            false => program.context.post_send(number, request),
+        };
         let pair = &mut self.pairs[at];
         let half = &mut pair.halves[side];
         match posted {

@@ -206,21 +206,26 @@ impl World {
                 1 => program.arenas[arena].constant,
                 _ => program.arenas[arena].all,
             };
-            let segments = vec![
-                Segment {
-                    address: slot,
-                    length: 10,
-                    key,
-                },
-                Segment {
-                    address: slot + 10,
-                    length: length - 10,
-                    key,
-                },
-            ];
-            let request = ReceiveRequest { id, segments };
+            let segment = |from: u32, length: u32| Segment {
+                address: slot + u64::from(from),
+                length,
+                key,
+            };
+            let segments = match self.rng.one_in(2) {
+                true => vec![segment(0, length)],
+                false => vec![segment(0, 10), segment(10, length - 10)],
+            };
+            let request = ReceiveRequest {
+                id,
+                segments: segments.into(),
+            };
             let posted = match half.shared {
                 Some(srq) => program.context.post_srq_recv(srq, request),
+                None if self.rng.one_in(2) => {
+                    let port = &mut program.port;
+                    let posted = program.context.post_recv_now(port, half.number, request);
+                    posted.map(drop)
+                }
                 None => program.context.post_recv(half.number, request),
             };
             match posted {

@@ -8,8 +8,8 @@ use core::ops::Range;
 
 use ::verbs::{
     self as rdma, Access, CompletionChannel, CompletionQueue, Context as Device, MemoryRegion,
-    QpType, QueuePair, Remote, SendFlags as Flags, SendRequest, Settings as Times, WcStatus,
-    WorkCompletion,
+    QpType, QueuePair, Remote, SendFlags as Flags, Settings as Times, ShortData, ShortSend,
+    WcStatus, WorkCompletion,
 };
 use hal::clock::ticks;
 use hal::pause::yield_now;
@@ -114,6 +114,14 @@ struct End {
     _device: Device,
 }
 
+/// A message; one of `BATCH` is signaled.
+fn short(number: u64, data: ShortData<'_>) -> ShortSend<'_> {
+    let mut send = ShortSend::message(number, data);
+    let is_signaled = number.is_multiple_of(BATCH);
+    send.flags.set(Flags::SIGNALED, is_signaled);
+    send
+}
+
 /// The place of a receive; those of all queue pairs are at the same places.
 fn place(receive: u64) -> Range<usize> {
     let start = IN + (receive % RECEIVES) as usize * MESSAGE;
@@ -147,12 +155,13 @@ impl End {
         let receives = device.completion_queue_with(room, &channel, 1)?;
         let times = Times::default();
         let mut made = Vec::new();
-        for _ in 0..pairs {
+        for index in 0..pairs {
             let builder = domain.queue_pair(QpType::Rc, &sends, &receives);
             let pair = builder.inline(MESSAGE as u32).build()?;
             pair.init(&times)?;
             for number in 0..RECEIVES {
-                pair.receive(number, &[region.segment(place(number))?])?;
+                // The completion says by its number which queue pair it is of.
+                pair.receive(index * RECEIVES + number, &[region.segment(place(number))?])?;
             }
             pair.meet(endpoint, &times)?;
             made.push(pair);
@@ -198,11 +207,8 @@ impl End {
     fn send(&mut self, number: u64) -> Result {
         self.region.write(OUT, number)?;
         let segment = self.region.segment(OUT..OUT + MESSAGE)?;
-        let mut request = SendRequest::new(number, rdma::Opcode::Send, alloc::vec![segment]);
-        if !number.is_multiple_of(BATCH) {
-            request.flags = Flags::empty();
-        }
-        self.pair(number)?.post(request)?;
+        self.pair(number)?
+            .post_short(&short(number, ShortData::Segment(segment)))?;
         if number.is_multiple_of(BATCH) {
             self.take_sent()?;
         }
@@ -244,8 +250,7 @@ impl End {
         }
         let at = place(wc.id);
         let number = self.region.read::<u64>(at.start)?;
-        let pair = self.pairs.iter().find(|pair| pair.number() == wc.qp);
-        let pair = pair.ok_or("a queue pair that nobody knows")?;
+        let pair = self.pair(wc.id / RECEIVES)?;
         pair.receive(wc.id, &[self.region.segment(at)?])?;
         Ok(number)
     }
@@ -472,14 +477,8 @@ impl End {
         if let Some(word) = bytes.first_chunk_mut() {
             *word = number.to_ne_bytes();
         }
-        let mut request = SendRequest::new(number, rdma::Opcode::Send, Vec::new());
-        request.data = rdma::Data::Inline(bytes.to_vec());
-        request.flags = Flags::INLINE;
-        if number.is_multiple_of(BATCH) {
-            request.flags |= Flags::SIGNALED;
-        }
         match self.pairs.first() {
-            Some(pair) => pair.post(request),
+            Some(pair) => pair.post_short(&short(number, ShortData::Inline(&bytes))),
             None => Err(rdma::Error::Invalid),
         }
     }

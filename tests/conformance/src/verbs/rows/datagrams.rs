@@ -248,7 +248,13 @@ fn receive_key(bench: &mut Bench<'_>) -> Checked {
         ..b.segment(OTHER, 64)
     };
     let segments = vec![segment];
-    bench.post_receive(&b, &ReceiveRequest { id: 10, segments })?;
+    bench.post_receive(
+        &b,
+        &ReceiveRequest {
+            id: 10,
+            segments: segments.into(),
+        },
+    )?;
     bench.post(&a, &datagram(&a, 1, 8, (ah, b.number, QKEY)))?;
     bench.sent(&a, &[(1, Success)])?;
     bench.received(&b, &[(10, LocProtErr)])?;

@@ -8,7 +8,7 @@ use verbs_core::types::WcStatus::{
     LocQpOpErr, MwBindErr, RemAccessErr, RemOpErr, Success, WrFlushErr,
 };
 use verbs_core::types::{Access, Error, EventType, Opcode, QpState, QpType, WcFlags, WcOpcode};
-use verbs_core::work::{Bind, SendRequest};
+use verbs_core::work::{Bind, Segment, SendRequest};
 
 use crate::verbs::bench::{ALL, Bench, Checked, OTHER, Qp, Side, Spec, Thing, same};
 use crate::verbs::{Row, row};
@@ -197,7 +197,11 @@ fn rereg_pd(bench: &mut Bench<'_>) -> Checked {
     let (a, b) = bench.pair(&RC)?;
     let key = bench.page(&b, ALL)?;
     let mut request = b.receive(10, OTHER, 8);
-    request.segments[0].key = key;
+    let segment = Segment {
+        key,
+        ..request.segments[0]
+    };
+    request.segments = vec![segment].into();
     bench.post_receive(&b, &request)?;
     let pd = bench.domain(Side::B)?;
     renew(bench, key, OTHER, pd, ALL)?;

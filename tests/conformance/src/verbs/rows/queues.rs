@@ -96,7 +96,13 @@ fn scatter(bench: &mut Bench<'_>) -> Checked {
     let (a, b) = bench.pair(&RC)?;
     let bytes = fill(bench, Side::A, 0, 3000, 5)?;
     let segments = vec![b.segment(0x1000, 17), b.segment(0x2000, 2983)];
-    bench.post_receive(&b, &ReceiveRequest { id: 10, segments })?;
+    bench.post_receive(
+        &b,
+        &ReceiveRequest {
+            id: 10,
+            segments: segments.into(),
+        },
+    )?;
     let segments = vec![a.segment(0, 2001), a.segment(2001, 999)];
     bench.post(&a, &SendRequest::new(1, Opcode::Send, segments))?;
     bench.sent(&a, &[(1, Success)])?;
@@ -255,7 +261,7 @@ fn receive_in(qp: &Qp, id: u64, key: u32) -> ReceiveRequest {
     };
     ReceiveRequest {
         id,
-        segments: vec![segment],
+        segments: vec![segment].into(),
     }
 }
 

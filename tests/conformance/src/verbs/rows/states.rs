@@ -113,7 +113,7 @@ fn elements(bench: &mut Bench<'_>) -> Checked {
     try_send(bench, &a, &three, Error::Invalid)?;
     let three = ReceiveRequest {
         id: 1,
-        segments: vec![a.segment(0, 1); 3],
+        segments: vec![a.segment(0, 1); 3].into(),
     };
     bench.fails("post_recv", Side::A, Error::Invalid, |end| {
         end.post_recv(a.number, three.clone())

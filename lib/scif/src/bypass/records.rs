@@ -1,0 +1,132 @@
+//! Records: a head and a body that are sent in one step, and received in two, so that the receiver
+//! knows by the head where the body goes. Only where the mapped rings do it at once: in every other
+//! case nothing is done, and the caller sends and receives as usual.
+
+use client_memory::pages::{Readable, Writable};
+use hal::copy::SMALL_BYTES;
+use scif_abi::flags::Kicks;
+use scif_ring::{RingMemory, Side};
+
+use super::Bypass;
+use super::open::MappedRings;
+use crate::raw::{Data, Room};
+
+/// What a look at the first bytes that can be received has found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Peeked {
+    /// None are there.
+    Nothing,
+    /// They are copied, and this number of bytes is there in one piece with them.
+    Bytes(usize),
+    /// A receive has to say what is there.
+    Unknown,
+}
+
+impl Bypass {
+    /// Sends a head and a body; whether it did. If not, nothing was sent.
+    #[inline]
+    pub fn send_record<'a>(&self, head: &[u8], body: impl Data<'a>) -> bool {
+        match (self.rings.get(), body.readable()) {
+            (Some(rings), Some(body)) => rings.send_record(head.into(), body),
+            _ => false,
+        }
+    }
+
+    /// Copies the first bytes that can be received, which stay there. For a program in which one
+    /// thread at a time receives.
+    #[inline]
+    pub fn peek<const HEAD: usize>(&self, head: &mut [u8; HEAD]) -> Peeked {
+        match self.rings.get() {
+            Some(rings) => rings.peek(head),
+            None => Peeked::Unknown,
+        }
+    }
+
+    /// Receives all of `to` from behind the next `head` bytes, which are dropped; whether it did.
+    /// If not, nothing was received.
+    #[inline]
+    pub fn recv_behind<'a>(&self, head: usize, mut to: impl Room<'a>) -> bool {
+        match (self.rings.get(), to.writable()) {
+            (Some(rings), Some(to)) => rings.recv_behind(head, &to),
+            _ => false,
+        }
+    }
+}
+
+impl MappedRings {
+    #[inline]
+    fn send_record(&self, head: Readable<'_>, body: Readable<'_>) -> bool {
+        let mut memory = self.memory.words();
+        if !self.is_current_in(memory) || self.liveness.may_be_due_to_send() {
+            return false;
+        }
+        if !memory.try_lock(Side::Send, self.number) {
+            return false;
+        }
+        let bytes = head.len() + body.len();
+        let sent = self
+            .producer
+            .put_short(&mut memory, bytes, |memory, offset| {
+                memory.put_short(offset, head)?;
+                let behind = offset + head.len();
+                match body.len() <= SMALL_BYTES {
+                    true => memory.put_short(behind, body),
+                    false => memory.put(behind, body),
+                }
+            });
+        if sent != Ok(true) {
+            memory.unlock(Side::Send);
+            return false;
+        }
+        if self.producer.unlock_and_must_notify(&mut memory) {
+            self.notify_peer(Kicks::BYTES);
+        }
+        true
+    }
+
+    #[inline]
+    fn peek<const HEAD: usize>(&self, head: &mut [u8; HEAD]) -> Peeked {
+        let memory = self.memory.words();
+        if !self.is_current_in(memory) {
+            return Peeked::Unknown;
+        }
+        if self.consumer.is_empty(&memory) {
+            return Peeked::Nothing;
+        }
+        let wanted = |there: usize| (there >= HEAD).then_some(HEAD);
+        let Ok(Some(found)) = self.consumer.find_short(&memory, wanted) else {
+            return Peeked::Unknown;
+        };
+        let to = Writable::from(&mut head[..]);
+        match memory.take_short(found.offset, &to, HEAD) {
+            Ok(()) => Peeked::Bytes(self.consumer.in_one_piece(found)),
+            Err(_) => Peeked::Unknown,
+        }
+    }
+
+    #[inline]
+    fn recv_behind(&self, head: usize, to: &Writable<'_>) -> bool {
+        let mut memory = self.memory.words();
+        if !self.is_current_in(memory) || !memory.try_lock(Side::Receive, self.number) {
+            return false;
+        }
+        let bytes = head + to.len();
+        let wanted = |there: usize| (there >= bytes).then_some(bytes);
+        let found = self.consumer.find_short(&memory, wanted).ok().flatten();
+        let taken = found.filter(|found| {
+            let offset = found.offset + head;
+            let taken = match to.len() <= SMALL_BYTES {
+                true => memory.take_short(offset, to, to.len()),
+                false => memory.take(offset, to),
+            };
+            taken.is_ok()
+        });
+        match taken {
+            Some(found) if self.consumer.take_found(&mut memory, found) => {
+                self.give_back(bytes);
+            }
+            _ => memory.unlock(Side::Receive),
+        }
+        taken.is_some()
+    }
+}

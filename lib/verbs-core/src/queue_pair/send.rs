@@ -1,0 +1,177 @@
+//! Sends in the queue, from the time they are posted to their completion.
+
+use alloc::boxed::Box;
+
+use crate::address::AddressVector;
+use crate::types::{Opcode, SendFlags, WcStatus};
+use crate::work::{Segment, SendRequest, ShortData, ShortSend};
+
+/// Inline bytes that a short send keeps in its place of the queue.
+pub(super) const INLINE_KEPT: usize = 64;
+
+/// How far a send has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Not all of it was handed over.
+    Waiting,
+    /// It was handed over as the message of this number, which is not acknowledged.
+    Sent(u32),
+    /// It is over, and completes when all before it have.
+    Done(WcStatus),
+}
+
+/// A send in the queue.
+#[derive(Debug)]
+pub(super) struct Send {
+    pub ended: Ended,
+    pub way: Way,
+    pub kept: Kept,
+}
+
+/// What there is to say of a send that is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ended {
+    pub id: u64,
+    pub opcode: Opcode,
+    pub flags: SendFlags,
+    pub bytes: u64,
+}
+
+impl Ended {
+    #[inline]
+    pub fn of(request: &SendRequest) -> Ended {
+        Ended {
+            id: request.id,
+            opcode: request.opcode,
+            flags: request.flags,
+            bytes: request.data.len(),
+        }
+    }
+
+    /// Of a short send of this number of bytes.
+    #[inline]
+    pub fn of_short(send: &ShortSend<'_>, bytes: usize) -> Ended {
+        Ended {
+            id: send.id,
+            opcode: send.opcode,
+            flags: send.flags,
+            bytes: bytes as u64,
+        }
+    }
+}
+
+/// How far a send has come, and what has happened on the way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub stage: Stage,
+    /// The peer may have seen some of it.
+    pub has_begun: bool,
+    /// The data of a write with immediate data is there.
+    pub is_written: bool,
+    /// How often the peer's window was not there.
+    pub misses: u8,
+    /// The peer was asked to do this atomic operation.
+    pub is_asked: bool,
+    /// Bytes of the message that were handed over.
+    pub moved: u64,
+}
+
+impl Default for Way {
+    /// Nothing has happened.
+    fn default() -> Way {
+        Way {
+            stage: Stage::Waiting,
+            has_begun: false,
+            is_written: false,
+            misses: 0,
+            is_asked: false,
+            moved: 0,
+        }
+    }
+}
+
+/// What is needed of a request, beside what its completion says, until it is over.
+#[derive(Debug)]
+pub(super) enum Kept {
+    /// All of it.
+    Whole(Box<Whole>),
+    /// The segment of a message by the short way.
+    Segment(Segment),
+    /// The bytes of such a message, and how many.
+    Inline(u8, [u8; INLINE_KEPT]),
+    /// Nothing: it is over.
+    Nothing,
+}
+
+/// A request, and where a datagram goes.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub request: SendRequest,
+    pub to: AddressVector,
+}
+
+impl Whole {
+    fn of_short(send: &ShortSend<'_>) -> Box<Whole> {
+        Box::new(Whole {
+            request: send.to_request(),
+            to: AddressVector::default(),
+        })
+    }
+}
+
+impl Kept {
+    /// Of a message by the short way.
+    #[inline]
+    pub fn of_short(send: &ShortSend<'_>) -> Kept {
+        match send.data {
+            ShortData::Segment(segment) => Kept::Segment(segment),
+            ShortData::Inline(bytes) => {
+                let mut kept = [0; INLINE_KEPT];
+                match kept.get_mut(..bytes.len()) {
+                    Some(to) => {
+                        to.copy_from_slice(bytes);
+                        Kept::Inline(bytes.len() as u8, kept)
+                    }
+                    None => Kept::Whole(Whole::of_short(send)),
+                }
+            }
+        }
+    }
+}
+
+impl Send {
+    /// All of the request, which has one since it waits, or began by the long way.
+    pub fn whole(&self) -> Option<&Whole> {
+        match &self.kept {
+            Kept::Whole(whole) => Some(whole),
+            Kept::Segment(_) | Kept::Inline(..) | Kept::Nothing => None,
+        }
+    }
+
+    /// The data of a short message.
+    pub fn short(&self) -> Option<ShortData<'_>> {
+        match &self.kept {
+            Kept::Segment(segment) => Some(ShortData::Segment(*segment)),
+            Kept::Inline(bytes, kept) => {
+                let bytes = kept.get(..usize::from(*bytes));
+                Some(ShortData::Inline(bytes.unwrap_or_default()))
+            }
+            Kept::Whole(_) | Kept::Nothing => None,
+        }
+    }
+
+    /// Has a short message go the long way.
+    pub fn lengthen(&mut self) {
+        let Some(data) = self.short() else {
+            return;
+        };
+        let send = ShortSend {
+            id: self.ended.id,
+            opcode: self.ended.opcode,
+            flags: self.ended.flags,
+            data,
+            remote: Default::default(),
+        };
+        self.kept = Kept::Whole(Whole::of_short(&send));
+    }
+}

@@ -1,0 +1,62 @@
+//! Posting requests.
+
+use verbs_core::work::{ReceiveRequest, SendRequest, ShortSend};
+
+use super::{Context, each};
+use crate::error::Result;
+
+impl Context {
+    /// Posts sends, up to the first that is refused; how many were posted.
+    pub fn post_send(
+        &self,
+        number: u32,
+        requests: impl IntoIterator<Item = SendRequest>,
+    ) -> (usize, Result<()>) {
+        let mut state = self.lock();
+        let mut is_left = false;
+        let posted = each(requests, |request| {
+            is_left |= state.engine.post_send(number, request)?;
+            Ok(())
+        });
+        self.finish(&mut state, is_left || posted.1.is_err());
+        posted
+    }
+
+    /// Posts a send of one segment or of inline bytes; the same as another request, by fewer
+    /// instructions.
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: the state, the operation, too many bytes. `NoMemory`: the queue is
+    /// full.
+    #[inline]
+    pub fn post_short(&self, number: u32, send: &ShortSend<'_>) -> Result<()> {
+        let mut state = self.lock();
+        match state.engine.post_short(number, send) {
+            Some(is_left) => {
+                self.finish(&mut state, is_left);
+                Ok(())
+            }
+            None => {
+                let posted = state.engine.post_send(number, send.to_request());
+                self.finish(&mut state, posted.unwrap_or(true));
+                posted.map(drop).map_err(Into::into)
+            }
+        }
+    }
+
+    /// Posts receives, up to the first that is refused; how many were posted.
+    pub fn post_recv(
+        &self,
+        number: u32,
+        requests: impl IntoIterator<Item = ReceiveRequest>,
+    ) -> (usize, Result<()>) {
+        let mut state = self.lock();
+        let mut is_left = false;
+        let posted = each(requests, |request| {
+            is_left |= state.engine.post_recv(number, request)?;
+            Ok(())
+        });
+        self.finish(&mut state, is_left);
+        posted
+    }
+}
