@@ -434,3 +434,23 @@ fn a_copy_that_is_interrupted_is_made_again() {
     assert_eq!(left.send_results(), [(1, Success)]);
     assert_eq!(right.bytes(64, 5), b"again");
 }
+
+#[test]
+fn a_message_that_is_refused_comes_again_before_one_that_has_failed() {
+    let shared = Setup {
+        shared: true,
+        ..Setup::default()
+    };
+    let (mut left, mut right) = pair(&shared);
+    left.send(1, 0, 8);
+    let mut bad = left.segment(0, 8);
+    bad.key ^= 1;
+    left.post(SendRequest::new(2, Opcode::Send, vec![bad]));
+    settle(&mut left, &mut right);
+    right.receive(10, 0, 8);
+    wait(&mut left, &mut right, 1_000_000_000);
+    assert_eq!(right.receive_results(), [(10, Success)]);
+    let results = [(1, Success), (2, LocProtErr)];
+    assert_eq!(left.send_results(), results);
+    assert_eq!(left.state(), QpState::Err);
+}

@@ -69,6 +69,8 @@ impl QueuePair {
         };
         self.cursor = at;
         self.sent = number;
+        // What has failed behind it comes to its turn again.
+        self.is_failing = false;
         for send in self.sends.range_mut(at..) {
             if !matches!(send.way.stage, Stage::Done(_)) {
                 let way = &mut send.way;

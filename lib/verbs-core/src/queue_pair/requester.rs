@@ -53,6 +53,12 @@ impl QueuePair {
                 return Pause::Event;
             };
             if send.way.stage != Stage::Waiting {
+                // One that has failed may be behind one that was refused and comes again.
+                let has_failed = !matches!(
+                    send.way.stage,
+                    Stage::Sent(_) | Stage::Done(WcStatus::Success)
+                );
+                self.is_failing |= has_failed;
                 self.cursor += 1;
                 continue;
             }
