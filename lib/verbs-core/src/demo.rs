@@ -146,6 +146,8 @@ pub struct Program {
     pub has_driver: bool,
     /// Copies to a peer's window that are interrupted before the next one is made.
     pub interruptions: usize,
+    /// Records that were peeked at and then cannot be received so, before the next one can.
+    pub spoilt_records: usize,
 }
 
 impl Program {
@@ -162,6 +164,7 @@ impl Program {
             has_atomics: true,
             has_driver: true,
             interruptions: 0,
+            spoilt_records: 0,
         }
     }
 
@@ -325,6 +328,16 @@ impl Host for Program {
             None if bytes.is_empty() && !has_ended => Peeked::Nothing,
             None => Peeked::Unknown,
         }
+    }
+
+    fn receive_record(&mut self, lane: LaneId, to: Option<Place>) -> bool {
+        if self.spoilt_records > 0 {
+            self.spoilt_records -= 1;
+            return false;
+        }
+        self.receive(lane, Target::Nowhere(HEADER_BYTES));
+        self.receive(lane, Target::Memory(to.as_slice()));
+        true
     }
 
     fn receive(&mut self, lane: LaneId, target: Target<'_>) {

@@ -109,7 +109,8 @@ pub trait Host {
     fn receive(&mut self, lane: LaneId, target: Target<'_>);
 
     /// Receives a record that was [peeked](Self::peek) at: its payload, which is there, goes into
-    /// one place, if it has one. Whether it did: a peer may have spoilt the lane since then.
+    /// one place, if it has one. Whether it did; if not, nothing was received: a peer may have
+    /// spoilt the lane since then, or a look at it was interrupted.
     fn receive_record(&mut self, lane: LaneId, to: Option<Place>) -> bool {
         self.receive(lane, Target::Nowhere(HEADER_BYTES));
         self.receive(lane, Target::Memory(to.as_slice()));

@@ -3,7 +3,7 @@
 mod pair;
 
 use pair::{End, LANE, Setup, pair, settle, wait};
-use verbs_core::context::Taken;
+use verbs_core::context::{AtOnce, Taken};
 use verbs_core::host::Host;
 use verbs_core::keys::Region;
 use verbs_core::types::{Access, Opcode, QpState, SendFlags, WcStatus};
@@ -22,7 +22,8 @@ fn segment(end: &End, offset: u64, length: u32) -> ShortData<'static> {
 /// Posts by the short way; whether it went.
 fn post(end: &mut End, send: &ShortSend<'_>) -> bool {
     let (context, program) = (&mut end.context, &mut end.program);
-    context.post_short(program, end.qp, send).is_some()
+    let posted = context.post_short(program, end.qp, send);
+    matches!(posted, AtOnce::Posted { .. })
 }
 
 /// Posts by whichever way.
@@ -325,4 +326,30 @@ fn news_of_the_peer_come_before_a_request() {
     let results = left.send_results();
     assert_eq!(results[0], (1, WcStatus::RetryExcErr));
     assert_eq!(results[1], (2, WrFlushErr));
+}
+
+#[test]
+fn a_record_that_is_spoilt_after_the_look_at_it_goes_the_long_way() {
+    let (mut left, mut right) = pair(&Setup::default());
+    for id in 10..14 {
+        right.receive(id, 0, 64);
+    }
+    settle(&mut left, &mut right);
+    left.fill(0, b"a message");
+    for id in 1..=4 {
+        let message = segment(&left, 0, 9);
+        assert!(post(&mut left, &short(id, message)));
+        // A message there, an acknowledgement here.
+        right.program.spoilt_records = 1;
+        left.program.spoilt_records = 1;
+        settle(&mut left, &mut right);
+        assert_eq!(right.receive_results(), [(id + 9, Success)]);
+        assert_eq!(right.bytes(0, 9), b"a message");
+        assert_eq!(left.send_results(), [(id, Success)]);
+        assert_eq!(
+            (left.program.spoilt_records, right.program.spoilt_records),
+            (0, 0)
+        );
+    }
+    assert_eq!((left.events(), right.events()), (vec![], vec![]));
 }

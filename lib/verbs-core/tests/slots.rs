@@ -3,7 +3,7 @@
 
 mod pair;
 
-use pair::{LANE, Setup, capacity, pair, settle};
+use pair::{End, LANE, Setup, capacity, pair, settle};
 use verbs_core::attributes::Attributes;
 use verbs_core::types::WcStatus::{RetryExcErr, Success, WrFlushErr};
 use verbs_core::types::{AttributeMask as M, Error, Opcode, QpState, SendFlags};
@@ -210,4 +210,45 @@ fn an_overrun_when_posting_is_told_to_peers() {
     }
     right.progress();
     assert_eq!(right.send_results(), [(5, RetryExcErr)]);
+}
+
+#[test]
+fn a_post_says_what_records_have_left_that_it_took_on_the_way() {
+    let (mut left, mut right) = pair(&Setup::default());
+    // The completions of its sends do not fit.
+    let small = left.context.create_cq(1).unwrap();
+    let mut init = left.context.query_qp(1).unwrap().init;
+    left.context.destroy_qp(1).unwrap();
+    (left.send_cq, init.send_cq) = (small, small);
+    left.context.create_qp(1, init).unwrap();
+    // Another queue pair on the same lane, whose requests end at once.
+    init.send_cq = left.recv_cq;
+    left.context.create_qp(9, init).unwrap();
+    let setup = Setup::default();
+    right.modify(QpState::Reset, Attributes::default(), M::empty());
+    for (end, peer) in [(&mut left, 2), (&mut right, 1)] {
+        end.enter_init(&setup);
+        end.context.attach(end.qp, LANE).unwrap();
+        end.enter_rtr(&setup, peer);
+        end.enter_rts(&setup);
+    }
+    left.qp = 9;
+    left.enter_init(&setup);
+    left.context.attach(9, LANE).unwrap();
+    left.modify(QpState::Err, Attributes::default(), M::empty());
+    left.qp = 1;
+    for id in 0..3 {
+        right.context.post_recv(2, receive(id)).unwrap();
+    }
+    settle(&mut left, &mut right);
+    for id in 0..3 {
+        left.context.post_send(1, send(id)).unwrap();
+    }
+    left.progress();
+    right.progress();
+    right.progress();
+    let (context, program) = (&mut left.context, &mut left.program);
+    let request = End::inline(7, Opcode::Send, b"a");
+    assert_eq!(context.post_send_now(program, 9, request), Ok(false));
+    assert_eq!(left.state(), QpState::Err);
 }

@@ -104,13 +104,15 @@ impl Engine {
         Ok(!is_done)
     }
 
-    /// The same by the fewest instructions, as [`Context::post_short`] has it. `None`: nothing was
-    /// done, and [`post_send`](Self::post_send) decides.
+    /// The same for a request of one segment or of inline bytes, by fewer instructions.
+    ///
+    /// # Errors
+    /// As there.
     #[inline]
-    pub fn post_short(&mut self, number: u32, send: &ShortSend<'_>) -> Option<bool> {
-        let is_done = self.core.post_short(&mut self.lanes, number, send)?;
+    pub fn post_short(&mut self, number: u32, send: &ShortSend<'_>) -> Result<bool> {
+        let is_done = self.core.post_short_now(&mut self.lanes, number, send)?;
         self.left.is_busy |= self.lanes.have_local();
-        Some(!is_done)
+        Ok(!is_done)
     }
 
     /// Posts a receive; whether a [`turn`](Self::turn) has to tell the peer of it.

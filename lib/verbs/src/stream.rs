@@ -208,10 +208,10 @@ impl Stream {
         }
     }
 
-    /// Takes bytes that are available.
+    /// Takes bytes that are available, no more of them.
     pub fn take(&mut self, count: usize) -> &[u8] {
         let from = self.from;
-        self.from += count;
+        self.from += count.min(self.to - from);
         self.inbox.get(from..self.from).unwrap_or_default()
     }
 

@@ -8,6 +8,21 @@ use crate::record::HEADER_BYTES;
 use crate::types::{Error, Result};
 use crate::work::{ReceiveRequest, SendRequest, ShortSend};
 
+/// What the short way has done with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtOnce {
+    /// It is posted.
+    Posted {
+        /// Nothing is left to be done.
+        is_whole: bool,
+    },
+    /// It is not, and may go the long way.
+    Refused {
+        /// [`progress`](Context::progress) has to do what records ask for that were taken before.
+        is_left: bool,
+    },
+}
+
 impl Context {
     /// Posts a send. It begins with the next [`progress`](Context::progress).
     ///
@@ -33,11 +48,41 @@ impl Context {
         number: u32,
         request: SendRequest,
     ) -> Result<bool> {
-        if let Some(short) = ShortSend::of(&request)
-            && let Some(is_whole) = self.post_short(host, number, &short)
-        {
-            return Ok(is_whole);
+        let short = ShortSend::of(&request);
+        match short.map(|short| self.post_short(host, number, &short)) {
+            Some(AtOnce::Posted { is_whole }) => Ok(is_whole),
+            Some(AtOnce::Refused { is_left }) => {
+                Ok(self.post_long(host, number, request)? && !is_left)
+            }
+            None => self.post_long(host, number, request),
         }
+    }
+
+    /// The same for a request of one segment or of inline bytes.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn post_short_now<H: Host>(
+        &mut self,
+        host: &mut H,
+        number: u32,
+        send: &ShortSend<'_>,
+    ) -> Result<bool> {
+        match self.post_short(host, number, send) {
+            AtOnce::Posted { is_whole } => Ok(is_whole),
+            AtOnce::Refused { is_left } => {
+                Ok(self.post_long(host, number, send.to_request())? && !is_left)
+            }
+        }
+    }
+
+    fn post_long<H: Host>(
+        &mut self,
+        host: &mut H,
+        number: u32,
+        request: SendRequest,
+    ) -> Result<bool> {
         let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
         // What has arrived comes first: it may say that the peer is another one by now.
         let has_news = |lane| {
@@ -59,28 +104,28 @@ impl Context {
         Ok(is_whole && !is_waiting && self.send_records(host, lane))
     }
 
-    /// The same by the fewest instructions, for a request that can go this way: between reliable
-    /// queue pairs, when nothing is in its way. `None`: nothing was done, and
-    /// [`post_send_now`](Context::post_send_now) decides.
+    /// Posts a request by the fewest instructions, if it can go this way: between reliable queue
+    /// pairs, when nothing is in its way.
     #[inline]
     pub fn post_short<H: Host>(
         &mut self,
         host: &mut H,
         number: u32,
         send: &ShortSend<'_>,
-    ) -> Option<bool> {
-        let lane = self.qps.get_mut(number)?.lane?;
-        let active = self.active.len();
-        // What has arrived comes first, as there.
+    ) -> AtOnce {
+        let Some(lane) = self.qps.get(number).and_then(|qp| qp.lane) else {
+            return AtOnce::Refused { is_left: false };
+        };
+        // What has arrived comes first: it may say that the peer is another one by now.
         if self.take_from(host, lane) == Taken::More {
-            return None;
+            return AtOnce::Refused { is_left: true };
         }
-        let qp = self.qps.get_mut(number)?;
-        if !qp.post_short(&mut self.objects, host, send) {
-            return None;
+        let qp = self.qps.get_mut(number);
+        if !qp.is_some_and(|qp| qp.post_short(&mut self.objects, host, send)) {
+            return AtOnce::Refused { is_left: false };
         }
-        let is_whole = !self.fail_overrun() && self.active.len() <= active;
-        Some(is_whole && host.flush(lane))
+        let is_whole = !self.fail_overrun() && host.flush(lane);
+        AtOnce::Posted { is_whole }
     }
 
     /// As [`post_recv`](Context::post_recv), and tells the peer at once if it should know; whether

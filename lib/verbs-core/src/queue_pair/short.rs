@@ -6,9 +6,9 @@ use core::slice;
 
 use super::send::INLINE_KEPT;
 use super::{Ended, Kept, MAX_MESSAGE, Peer, QueuePair, Send, Stage, Way, is_before};
-use crate::host::{Host, LaneId, Place, Source, Target};
+use crate::host::{Host, LaneId, Place, Source};
 use crate::objects::{Known, Objects, record_bytes};
-use crate::record::{Address, Broken, HEADER_BYTES, MAX_PAYLOAD, Marks, Piece, Record};
+use crate::record::{Address, Broken, MAX_PAYLOAD, Marks, Piece, Record};
 use crate::types::{Access, Opcode, QpState, QpType, SendFlags, WcStatus};
 use crate::work::{Remote, ShortData, ShortSend};
 
@@ -254,17 +254,16 @@ impl QueuePair {
         let Some(place) = objects.keys.place(self.init.pd, segment, bytes, true) else {
             return Ok(false);
         };
+        if !host.receive_record(lane, Some(place)) {
+            return Ok(false);
+        }
         if let Some(ack) = piece.ack {
             self.acknowledged(objects, ack)?;
-            // A failed request behind what was acknowledged may have come to its turn.
+            // A failed request behind what was acknowledged may have come to its turn: the receive
+            // has ended with its queue pair.
             if !self.is_receiving() {
-                host.available(lane, HEADER_BYTES + bytes);
-                host.receive(lane, Target::Nowhere(HEADER_BYTES + bytes));
                 return Ok(true);
             }
-        }
-        if !host.receive_record(lane, Some(place)) {
-            return Err(Broken);
         }
         self.receives.pop_front();
         self.complete_message(objects, self.own_pool(), id, piece);

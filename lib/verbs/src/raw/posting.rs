@@ -31,17 +31,9 @@ impl Context {
     #[inline]
     pub fn post_short(&self, number: u32, send: &ShortSend<'_>) -> Result<()> {
         let mut state = self.lock();
-        match state.engine.post_short(number, send) {
-            Some(is_left) => {
-                self.finish(&mut state, is_left);
-                Ok(())
-            }
-            None => {
-                let posted = state.engine.post_send(number, send.to_request());
-                self.finish(&mut state, posted.unwrap_or(true));
-                posted.map(drop).map_err(Into::into)
-            }
-        }
+        let posted = state.engine.post_short(number, send);
+        self.finish(&mut state, posted.unwrap_or(true));
+        posted.map(drop).map_err(Into::into)
     }
 
     /// Posts receives, up to the first that is refused; how many were posted.

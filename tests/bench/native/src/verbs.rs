@@ -138,14 +138,9 @@ impl End {
             send.flags = SendFlags::empty();
         }
         match self.engine.post_short(self.qp, &send) {
-            Some(false) => Ok(()),
-            Some(true) => Err("a send has to wait".into()),
-            // As a program's call does then.
-            None => match self.engine.post_send(self.qp, send.to_request()) {
-                Ok(false) => Ok(()),
-                Ok(true) => Err("a send has to wait".into()),
-                Err(error) => Err(failed(error)),
-            },
+            Ok(false) => Ok(()),
+            Ok(true) => Err("a send has to wait".into()),
+            Err(error) => Err(failed(error)),
         }
     }
 
