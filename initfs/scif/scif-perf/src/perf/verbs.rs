@@ -55,7 +55,7 @@ enum Verb {
     Echo = 2,
     /// Answer this number of words that are written.
     EchoWrites = 3,
-    /// Take this number of messages.
+    /// Answer at once, take this number of messages, and answer with the number of those in order.
     Take = 4,
     /// Fill the memory with the pattern of a seed.
     Fill = 5,
@@ -320,6 +320,7 @@ impl End {
                     self.region.write(0, 0_u64)?;
                 }
                 Verb::Take => {
+                    say(endpoint, order)?;
                     answer.argument = 0;
                     for number in 1..=order.argument {
                         answer.argument += u64::from(self.take()? == number);
@@ -442,6 +443,7 @@ impl<'a> Client<'a> {
     /// come: a queue of them that is full is an error of the queue pair.
     fn pour(&mut self, messages: u64) -> Result<f64> {
         self.order(Verb::Take, messages, 0)?;
+        self.answer()?;
         let start = ticks();
         for number in 1..=messages {
             while self.end.send_if_room(number)? {}
@@ -525,24 +527,10 @@ fn round_trips(settings: &Settings, test: &str, writes: bool, wait: Wait) -> Res
 
 /// One stream after the other, as streams of messages.
 fn stream(settings: &Settings) -> Result {
-    const RUNS: u64 = 5;
-    const WARM_UP: u64 = 64;
-    let size = MESSAGE as u64;
+    let (test, size) = ("rdma_stream", MESSAGE as u64);
     let mut client = Client::open(settings, settings.polling(), 1, 0)?;
-    client.pour(WARM_UP)?;
-    let one = client.pour(WARM_UP)? / WARM_UP as f64;
-    let count = (settings.rounds(one) / RUNS).max(WARM_UP);
-    let mut samples = Samples::new();
-    for repetition in 1..=settings.repetitions {
-        settings.repetition("rdma_stream", size, repetition)?;
-        let mut rates = Vec::new();
-        for _ in 0..RUNS {
-            let nanoseconds = client.pour(count)?;
-            rates.push((count * size) as f64 * 1e9 / nanoseconds.max(1.0));
-        }
-        samples.add(rates);
-    }
-    settings.print("rdma_stream", size, Unit::BytesPerSecond, samples);
+    let samples = bandwidth::streams(settings, test, size, |count| client.pour(count))?;
+    settings.print(test, size, Unit::BytesPerSecond, samples);
     Ok(())
 }
 
