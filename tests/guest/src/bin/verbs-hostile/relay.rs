@@ -87,7 +87,6 @@ pub fn attack(node: NodeId) -> Checked {
             "another record is taken",
             Record::Expose(3).encode().to_vec(),
         ),
-        ("a datagram for one is taken", piece(5, whole, 1, 1)),
         ("a datagram without end is taken", endless),
     ] {
         let endpoint = join(node)?;
@@ -107,8 +106,12 @@ pub fn attack(node: NodeId) -> Checked {
         send(&deaf, &datagram)?;
     }
     let (one, other) = (join(node)?, join(node)?);
+    // A datagram for no group reaches nobody, and its sender goes on.
+    send(&one, &piece(5, whole, 1, 1))?;
     send(&one, &datagram)?;
     let mut bytes = alloc::vec![0; datagram.len()];
+    let got = one.recv(&mut bytes, RecvFlags::BLOCK);
+    got.map_err(text("what it has sent, from the relay"))?;
     // The last ones of the deaf one may come before it.
     let got = other.recv(&mut bytes, RecvFlags::BLOCK);
     got.map_err(text("from the relay"))?;
