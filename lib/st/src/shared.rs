@@ -299,10 +299,6 @@ impl Shared {
             });
             inbox.wake(reader);
             taken.map_err(|_| self.end())?;
-            // A receive that finds nothing asks the driver now and then whether it lives.
-            if !self.endpoint.may_be_readable() {
-                return Ok(true);
-            }
         }
     }
 
