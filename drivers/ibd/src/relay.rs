@@ -104,7 +104,7 @@ impl Relay {
         for lane in &mut self.lanes {
             has_more |= lane.receive(&mut datagrams, &mut buffer);
         }
-        // Who has joined before the datagrams were sent is among the lanes now.
+        // Programs that joined before the datagrams were sent are among the lanes now.
         self.accept(own, queue, source)?;
         for lane in &mut self.lanes {
             lane.greet();

@@ -1,7 +1,8 @@
 //! Blocks of shared memory that the engine has given back, for the next ones of the same sizes.
 //!
-//! The kernel takes some hundred microseconds for the memory of a connection, which it clears, maps
-//! and unmaps, and whose physical address is asked for. Here a block is only cleared.
+//! Getting the memory of a connection from the kernel takes some hundred microseconds: it is
+//! cleared, mapped and partly unmapped, and its physical address is asked for. Here a block is only
+//! cleared.
 
 use alloc::vec::Vec;
 

@@ -351,8 +351,10 @@ pub fn shutdown(number: c_int, how: c_int) -> Result<()> {
         lingering::send_rest(&socket);
     }
     if is_over || phase == Phase::Listening && how != SHUT_WR {
-        if !lingering::is_under_way(&socket) {
-            socket.end_endpoint();
+        match lingering::is_under_way(&socket) {
+            false => socket.end_endpoint(),
+            // The rest is still sent, but threads that sleep in a receive wake up.
+            true => drop(raw::finish_receiving(index)),
         }
         return Ok(());
     }
@@ -360,8 +362,10 @@ pub fn shutdown(number: c_int, how: c_int) -> Result<()> {
         // A peer that has gone needs no word; one of the base protocol understands none.
         let _ = raw::finish(index);
     }
-    if phase == Phase::Connected && how != SHUT_WR {
-        // Other threads may sleep in a receive. One whose peer has gone ends in any case.
+    // The bypass of Scheduled Transfers shares the endpoint, and receives on.
+    if phase == Phase::Connected && how != SHUT_WR && !socket.has_link() {
+        // Other threads may sleep in a receive. The error is of no interest: if the peer has gone,
+        // their receives end anyway.
         let _ = raw::finish_receiving(index);
     }
     Ok(())

@@ -10,7 +10,9 @@ use libscif::table;
 use runtime::time::Instant;
 use scif::raw::{self, PollFd, Range};
 use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
-use syscall::error::{EAGAIN, EALREADY, EBADF, EFAULT, EINTR, EINVAL, EOPNOTSUPP, EPIPE};
+use syscall::error::{
+    EAGAIN, EALREADY, EBADF, ECONNRESET, EFAULT, EINTR, EINVAL, EOPNOTSUPP, EPIPE,
+};
 
 use crate::socket::{Phase, Socket, State};
 use crate::{Result, errors, node};
@@ -259,7 +261,7 @@ fn ended(number: usize, socket: &Socket, error: i32) -> Result<usize> {
     let state = socket.state();
     match error {
         _ if state.is_closed => Err(EBADF),
-        EBADF | EINTR if state.is_read_shut => Ok(0),
+        EBADF | EINTR | ECONNRESET if state.is_read_shut => Ok(0),
         error => {
             let told = errors::receive(error, is_lost(number));
             if told.is_ok() {

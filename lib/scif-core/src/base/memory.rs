@@ -73,8 +73,8 @@ pub trait Memory {
     /// Gives a block of [`Memory::allocate`] back. No peer writes to it any more.
     fn free(&mut self, address: u64, bytes: usize);
 
-    /// As [`free`](Self::free), a block that no program has ever had mapped: the next one of its
-    /// size may be the same, cleared.
+    /// As [`free`](Self::free), for a block that no program of this node has mapped and the peer's
+    /// have unmapped. The next block of its size may be the same one, cleared.
     fn recycle(&mut self, address: u64, bytes: usize) {
         self.free(address, bytes);
     }

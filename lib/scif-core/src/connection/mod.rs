@@ -90,7 +90,7 @@ pub(crate) struct Connection {
     failed_locks: u32,
     /// The peer has been told that no more bytes are put into its ring.
     is_finished: bool,
-    /// The peer puts no more bytes into our ring.
+    /// No more bytes are received: the peer has said so, or the own program.
     receives_no_more: bool,
     /// The peer's DISCNCT has to be acknowledged once no client has the peer's memory mapped.
     owes_ack: bool,

@@ -156,6 +156,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             }
             Call::FinishReceiving => {
                 let endpoint = self.handles.endpoint_id(id)?;
+                self.handles.get(id)?.to_read()?;
                 let ended = self.engine.end_receiving(endpoint);
                 ended.map(|()| 0).map_err(system)
             }
