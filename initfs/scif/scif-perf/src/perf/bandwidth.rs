@@ -73,9 +73,8 @@ fn sizes(settings: &Settings) -> Vec<u64> {
     settings.sizes(&default)
 }
 
-/// Measures a copy of each size. One repetition of all sizes after the other, so that what disturbs
-/// the machine for a while does not hit one size alone.
-/// Measures copies of all sizes that are asked for.
+/// Measures copies of all sizes that are asked for, one repetition of all sizes after the other, so
+/// that what disturbs the machine for a while does not hit one size alone.
 pub fn measure(settings: &Settings, test: &str, mut copy: impl FnMut(usize) -> Result) -> Result {
     let sizes = sizes(settings);
     let mut samples = alloc::vec![Samples::new(); sizes.len()];
