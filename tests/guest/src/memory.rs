@@ -6,13 +6,22 @@ use alloc::vec::Vec;
 
 use runtime::println;
 
-use crate::{Suite, at_rest, text};
+use crate::{Suite, at_rest, counter, text};
 
 /// The text instead of numbers on Redox's kernel, which counts no frames.
 const NOT_COUNTED: &str = "this kernel counts no frames";
 
 /// The holder of bounce buffers that no request holds.
 const IDLE_BOUNCE: &str = "idle bounce";
+
+/// The holder of blocks of closed connections that the driver keeps for the next ones.
+const SPARE: &str = "spare blocks";
+/// Frames of them at most.
+const MOST_SPARE: u64 = 256;
+/// The driver, to whose frames they belong.
+const DRIVER: &str = "micd";
+/// Bytes of a frame.
+const FRAME: u64 = 4096;
 
 /// Frames in use, by holder. One frame is 4 KiB.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +42,12 @@ impl Frames {
             return Err(NOT_COUNTED.into());
         }
         let table = runtime::fs::read_to_string("/scheme/sys/context").map_err(text("context"))?;
-        Self::parse(&stat, &table)
+        // A driver that is not there keeps nothing.
+        let spare = counter("spare_bytes").map_or(0, |bytes| bytes / FRAME);
+        if spare > MOST_SPARE {
+            return Err(format!("{spare} spare frames; at most {MOST_SPARE} may be"));
+        }
+        Self::parse(&stat, &table, spare)
     }
 
     /// As soon as they are at rest: what ended before may still give frames back.
@@ -44,7 +58,7 @@ impl Frames {
         at_rest(Self::now, |_| true)
     }
 
-    fn parse(stat: &str, table: &str) -> Result<Self, String> {
+    fn parse(stat: &str, table: &str, spare: u64) -> Result<Self, String> {
         let frames = |name: &str| -> Result<u64, String> {
             let value = stat.lines().find_map(|line| line.strip_prefix(name));
             let value = value.and_then(|value| value.strip_prefix(": ")?.trim().parse().ok());
@@ -69,6 +83,11 @@ impl Frames {
                 None => parts.push((String::from(name), own)),
             }
         }
+        if let Some((_, own)) = parts.iter_mut().find(|(name, _)| name == DRIVER) {
+            let kept = own.checked_sub(spare);
+            *own = kept.ok_or("stats and sys/context are of different moments")?;
+            parts.push((String::from(SPARE), spare));
+        }
         let known: u64 = parts.iter().map(|(_, count)| count).sum();
         let others = frames("frames_total")?.checked_sub(free + known);
         let others = others.ok_or("sys/stat and sys/context are of different moments")?;
@@ -78,9 +97,11 @@ impl Frames {
 
     /// The number of frames that are free no more since then; negative when there are more. Bounce
     /// buffers that no request holds are left out: a daemon keeps as many as requests waited for it
-    /// at the same time, up to the kernel's limit.
+    /// at the same time, up to the kernel's limit. So are the driver's spare blocks, of which there
+    /// are more or fewer with the order in which connections came and went.
     pub fn lost_since(&self, before: &Self) -> i64 {
-        let kept = self.count(IDLE_BOUNCE) - before.count(IDLE_BOUNCE);
+        let held = |frames: &Self| frames.count(IDLE_BOUNCE) + frames.count(SPARE);
+        let kept = held(self) - held(before);
         before.free as i64 - self.free as i64 - kept
     }
 
