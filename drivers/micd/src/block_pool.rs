@@ -1,8 +1,8 @@
 //! Blocks of shared memory that the engine has given back, for the next ones of the same sizes.
 //!
 //! Getting the memory of a connection from the kernel takes some hundred microseconds: it is
-//! cleared, mapped and partly unmapped, and its physical address is asked for. Here a block is only
-//! cleared.
+//! cleared, mapped and partly unmapped, and its physical address is asked for. Here only the used
+//! part of a block is cleared.
 
 use alloc::vec::Vec;
 
@@ -28,11 +28,12 @@ pub struct BlockPool {
 }
 
 impl BlockPool {
-    /// Clears a block and keeps it, if there is room for it; drops it otherwise.
-    pub fn put(&mut self, region: Region, physical: u64) {
+    /// Clears the first `used` bytes of a block and keeps it, if there is room for it; drops it
+    /// otherwise. The others are clear.
+    pub fn put(&mut self, region: Region, physical: u64, used: usize) {
         let bytes = region.len();
         let has_room = self.blocks.len() < MOST && bytes <= MOST_BYTES - self.bytes;
-        if has_room && region.zero(0, bytes).is_ok() {
+        if has_room && region.zero(0, used).is_ok() {
             self.bytes += bytes;
             self.blocks.push(Spare { region, physical });
         }
@@ -76,9 +77,9 @@ mod tests {
     #[test]
     fn what_comes_out_is_of_the_size_and_clear() {
         let mut pool = BlockPool::default();
-        pool.put(dirty(2), 0x1000);
-        pool.put(dirty(3), 0x8000);
-        pool.put(dirty(2), 0x4000);
+        pool.put(dirty(2), 0x1000, 2 * PAGE);
+        pool.put(dirty(3), 0x8000, 3 * PAGE);
+        pool.put(dirty(2), 0x4000, 2 * PAGE);
         assert!(pool.take(PAGE).is_none());
         let (region, physical) = pool.take(2 * PAGE).unwrap();
         assert_eq!((physical, region.len()), (0x4000, 2 * PAGE));
@@ -93,17 +94,32 @@ mod tests {
     }
 
     #[test]
+    fn only_what_was_used_is_cleared() {
+        let mut pool = BlockPool::default();
+        pool.put(dirty(3), 0, PAGE + 2);
+        // A use of more than the block is a mistake of the caller: it is not kept.
+        pool.put(dirty(1), 0, PAGE + 1);
+        let (region, _) = pool.take(3 * PAGE).unwrap();
+        let mut bytes = alloc::vec![1; 3 * PAGE];
+        region.read_bytes(0, &mut bytes).unwrap();
+        let (cleared, rest) = bytes.split_at(PAGE + 2);
+        assert!(cleared.iter().all(|byte| *byte == 0));
+        assert_eq!(&rest[..2], b"ld");
+        assert!(pool.take(PAGE).is_none());
+    }
+
+    #[test]
     fn it_holds_so_many_bytes_and_blocks_and_no_more() {
         let mut pool = BlockPool::default();
         let largest = MOST_BYTES / PAGE;
-        pool.put(dirty(largest + 1), 0);
+        pool.put(dirty(largest + 1), 0, PAGE);
         assert!(pool.blocks.is_empty());
-        pool.put(dirty(largest), 0);
-        pool.put(dirty(1), 0);
+        pool.put(dirty(largest), 0, PAGE);
+        pool.put(dirty(1), 0, PAGE);
         assert_eq!((pool.blocks.len(), pool.bytes), (1, MOST_BYTES));
         assert!(pool.clear());
         for number in 0..=MOST as u64 {
-            pool.put(dirty(1), number);
+            pool.put(dirty(1), number, PAGE);
         }
         assert_eq!((pool.blocks.len(), pool.bytes), (MOST, MOST * PAGE));
     }

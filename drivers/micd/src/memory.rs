@@ -277,10 +277,10 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
         }
     }
 
-    fn recycle(&mut self, address: u64, bytes: usize) {
+    fn recycle(&mut self, address: u64, bytes: usize, used: usize) {
         if let Some(block) = self.blocks.remove(&address) {
             self.allocated_bytes -= bytes;
-            self.spare.put(block.region, physical_of(address));
+            self.spare.put(block.region, physical_of(address), used);
         }
     }
 
@@ -622,7 +622,7 @@ mod tests {
         let mut memory = NodeMemory::new(Plain::new(usize::MAX));
         let first = memory.allocate(2 * PAGE).unwrap();
         memory.write(first + 5000, b"secret");
-        memory.recycle(first, 2 * PAGE);
+        memory.recycle(first, 2 * PAGE, 2 * PAGE);
         assert_eq!(
             (memory.allocated_bytes, memory.spare_bytes()),
             (0, 2 * PAGE)

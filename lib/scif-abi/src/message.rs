@@ -38,6 +38,8 @@ bitflags::bitflags! {
         const ARMED = 2;
         /// A side may say that it puts no more bytes into a connection: FINISH.
         const FINISH = 4;
+        /// DISCNCT and DISCNT_ACK say how much of the receiver's ring their sender has stored into.
+        const STORED = 8;
     }
 }
 
@@ -195,6 +197,11 @@ pub enum NodeMessage {
         /// The receiver's id.
         #[word(1)]
         peer: u64,
+        /// Extension [`Extensions::STORED`]: 1 more than the bytes at the beginning of the
+        /// receiver's ring that the sender may have stored into; 0: perhaps all, and without the
+        /// extension.
+        #[word(2)]
+        stored: u64,
     },
     /// DISCNT_ACK: nor will the receiver of a DISCNCT. Always sent.
     #[op(15)]
@@ -205,6 +212,9 @@ pub enum NodeMessage {
         /// As in the DISCNCT: the id of its receiver.
         #[word(1)]
         peer: u64,
+        /// As in the DISCNCT, of the sender of this message.
+        #[word(2)]
+        stored: u64,
     },
     /// CLIENT_SENT: bytes have been put into the receiver's ring.
     #[op(16)]
@@ -589,13 +599,21 @@ mod tests {
             ),
             (
                 14,
-                [1, 2, 0, 0],
-                NodeMessage::Disconnect { closer: 1, peer: 2 },
+                [1, 2, 3, 0],
+                NodeMessage::Disconnect {
+                    closer: 1,
+                    peer: 2,
+                    stored: 3,
+                },
             ),
             (
                 15,
-                [1, 2, 0, 0],
-                NodeMessage::DisconnectAck { closer: 1, peer: 2 },
+                [1, 2, 3, 0],
+                NodeMessage::DisconnectAck {
+                    closer: 1,
+                    peer: 2,
+                    stored: 3,
+                },
             ),
             (16, [1, 0, 0, 0], NodeMessage::ClientSent { peer: 1 }),
             (17, [1, 0, 0, 0], NodeMessage::ClientReceived { peer: 1 }),

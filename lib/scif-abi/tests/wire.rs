@@ -169,6 +169,7 @@ fn the_document_has_the_armed_words() {
         ("WITHDRAW", Extensions::WITHDRAW),
         ("ARMED", Extensions::ARMED),
         ("FINISH", Extensions::FINISH),
+        ("STORED", Extensions::STORED),
     ];
     for (name, extension) in bits {
         let text = format!("`{name}` (bit {})", extension.bits().trailing_zeros());

@@ -231,14 +231,20 @@ impl Mainline {
                 self.at(peer, what);
                 self.traffic.received += 1;
             }
-            Say::Disconnect { closer, peer } => {
+            Say::Disconnect { closer, peer, .. } => {
                 // It looks for the closer's id among its ends, and answers in any case.
                 if let Some(end) = self.ends.get_mut(&peer) {
                     end.stage = Stage::Disconnected;
                 }
-                self.talk
-                    .peer
-                    .say(0, 0, Say::DisconnectAck { closer, peer });
+                self.talk.peer.say(
+                    0,
+                    0,
+                    Say::DisconnectAck {
+                        closer,
+                        peer,
+                        stored: 0,
+                    },
+                );
             }
             Say::DisconnectAck { closer, .. } => {
                 let end = self.at(closer, what);
@@ -266,9 +272,15 @@ impl Mainline {
         end.stage = Stage::Closing;
         let (port, to, peer) = (end.port, end.to, end.other.0);
         let closer = id;
-        self.talk
-            .peer
-            .say(port, to, Say::Disconnect { closer, peer });
+        self.talk.peer.say(
+            port,
+            to,
+            Say::Disconnect {
+                closer,
+                peer,
+                stored: 0,
+            },
+        );
     }
 
     /// Bytes that its program can read.

@@ -433,6 +433,20 @@ impl Memory for NodeMemory {
         ram.used_count -= bytes / PAGE_BYTES;
     }
 
+    fn recycle(&mut self, address: u64, bytes: usize, used: usize) {
+        let range = self.own(address, bytes, "return of memory");
+        let fabric = self.fabric.borrow();
+        let unused = &fabric.rams[self.node].bytes[range][used..];
+        // The driver does not clear it before it gives it to the next connection.
+        let dirty = unused.iter().position(|byte| *byte != 0);
+        assert_eq!(
+            dirty, None,
+            "block {address:#x}: bytes behind {used} are in use"
+        );
+        drop(fabric);
+        self.free(address, bytes);
+    }
+
     fn export(&self, _node: NodeId, address: u64) -> u64 {
         address + BUS_OFFSET
     }

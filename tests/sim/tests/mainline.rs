@@ -121,13 +121,15 @@ fn a_mainline_node_connects_to_us() {
         Say::Disconnect {
             closer: connector,
             peer: acceptor,
+            stored: 0,
         },
     );
     assert_eq!(
         talk.heard(),
         [Say::DisconnectAck {
             closer: connector,
-            peer: acceptor
+            peer: acceptor,
+            stored: 0
         }]
     );
     assert_eq!(talk.engine.state(new), Some(EndpointState::Disconnected));
@@ -139,8 +141,16 @@ fn a_mainline_node_connects_to_us() {
 /// DISCNCT is answered whether there is such a connection or not, so it works as a probe.
 #[test]
 fn a_mainline_node_is_asked_for_a_sign_of_life_and_asks_us() {
-    let question = Say::Disconnect { closer: 0, peer: 0 };
-    let answer = Say::DisconnectAck { closer: 0, peer: 0 };
+    let question = Say::Disconnect {
+        closer: 0,
+        peer: 0,
+        stored: 0,
+    };
+    let answer = Say::DisconnectAck {
+        closer: 0,
+        peer: 0,
+        stored: 0,
+    };
     let mut talk = Talk::online(US);
     talk.heard();
     let first = talk.engine.probe_peer(&mut talk.memory, PEER);
@@ -205,7 +215,8 @@ fn we_connect_to_a_mainline_node() {
         talk.heard(),
         [Say::Disconnect {
             closer: connector,
-            peer: acceptor
+            peer: acceptor,
+            stored: 0
         }]
     );
     // The pages are kept until the peer has promised not to write to them.
@@ -217,13 +228,15 @@ fn we_connect_to_a_mainline_node() {
         Say::Disconnect {
             closer: acceptor,
             peer: connector,
+            stored: 0,
         },
     );
     assert_eq!(
         talk.heard(),
         [Say::DisconnectAck {
             closer: acceptor,
-            peer: connector
+            peer: connector,
+            stored: 0
         }]
     );
     assert_eq!(talk.engine.stats().connections_closing, 1);
@@ -233,6 +246,7 @@ fn we_connect_to_a_mainline_node() {
         Say::DisconnectAck {
             closer: connector,
             peer: acceptor,
+            stored: 0,
         },
     );
     assert_eq!(talk.engine.stats().connections, 0);

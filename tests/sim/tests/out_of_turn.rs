@@ -48,6 +48,7 @@ fn a_window_that_is_given_up_is_not_announced() {
             let closed = Say::Disconnect {
                 closer: pair.ours,
                 peer: THEIRS,
+                stored: 0,
             };
             assert_eq!(pair.heard(), [closed]);
         }
@@ -103,9 +104,20 @@ fn only_the_other_end_closes_a_connection() {
         (peer, EndpointState::Connected),
         (THEIRS, EndpointState::Disconnected),
     ] {
-        pair.tell(Say::Disconnect { closer, peer });
+        pair.tell(Say::Disconnect {
+            closer,
+            peer,
+            stored: 0,
+        });
         // The closer waits for it in any case.
-        assert_eq!(pair.heard(), [Say::DisconnectAck { closer, peer }]);
+        assert_eq!(
+            pair.heard(),
+            [Say::DisconnectAck {
+                closer,
+                peer,
+                stored: 0
+            }]
+        );
         assert_eq!(pair.talk.engine.state(pair.endpoint), Some(state));
     }
 }

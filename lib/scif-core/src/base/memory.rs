@@ -74,8 +74,10 @@ pub trait Memory {
     fn free(&mut self, address: u64, bytes: usize);
 
     /// As [`free`](Self::free), for a block that no program of this node has mapped and the peer's
-    /// have unmapped. The next block of its size may be the same one, cleared.
-    fn recycle(&mut self, address: u64, bytes: usize) {
+    /// have unmapped. The next block of its size may be the same one, cleared; of this one, nothing
+    /// was stored behind the first `used` bytes.
+    fn recycle(&mut self, address: u64, bytes: usize, used: usize) {
+        let _ = used;
         self.free(address, bytes);
     }
 

@@ -54,6 +54,7 @@ impl Connections {
             queued: [0; 2],
             control_page: None,
             was_shared: false,
+            stored: None,
             waiting: Readiness::empty(),
             failed_locks: 0,
             is_finished: false,
@@ -61,7 +62,7 @@ impl Connections {
             owes_ack: false,
         };
         let Some(id) = self.table.insert(connection) else {
-            block.recycle(mem);
+            block.recycle(mem, Some(0));
             return Err(Error::NoMemory);
         };
         cx.stats.pages += block.pages();
@@ -224,6 +225,15 @@ impl Connections {
         Some((phase, !is_mapped))
     }
 
+    /// Notes what the peer has said of its stores into our ring, which are over: `stored` is as in
+    /// [`STORED`](scif_abi::message::Extensions::STORED).
+    pub(crate) fn note_stored(&mut self, id: ConnectionId, stored: u64) {
+        if let Some(connection) = self.table.get_mut(id) {
+            let bytes = stored.checked_sub(1);
+            connection.stored = bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+        }
+    }
+
     /// Whether the peer's DISCNCT has to be acknowledged; asked once.
     pub(crate) fn take_owed_ack(&mut self, id: ConnectionId) -> bool {
         let connection = self.table.get_mut(id);
@@ -285,7 +295,7 @@ impl Connections {
         }
         match connection.was_shared {
             true => connection.block.free(mem),
-            false => connection.block.recycle(mem),
+            false => connection.block.recycle(mem, connection.stored),
         }
     }
 }

@@ -83,6 +83,8 @@ pub(crate) struct Connection {
     control_page: Option<ControlPage>,
     /// Whether there have ever been some, which may have had the rings mapped.
     was_shared: bool,
+    /// Bytes at the beginning of our ring that the peer may have stored into, if it has said so.
+    stored: Option<u32>,
     /// The readiness that a subscriber is notified of each time, also while clients work on the
     /// rings.
     waiting: Readiness,
@@ -126,6 +128,16 @@ impl Connection {
     pub(crate) fn moved(&self) -> [u64; 2] {
         let of_rings = |rings: &Rings| [Side::Send, Side::Receive].map(|side| rings.position(side));
         self.rings.as_ref().map_or(self.moved, of_rings)
+    }
+
+    /// What the peer is told of our stores into its ring, as
+    /// [`STORED`](scif_abi::message::Extensions::STORED) has it: those of our clients, or before a
+    /// ring was spoilt, are not known.
+    pub(crate) fn told_stored(&self) -> u64 {
+        match &self.rings {
+            Some(rings) if !self.was_shared => rings.position(Side::Send).saturating_add(1),
+            _ => 0,
+        }
     }
 
     /// Bytes not received yet, here and by the peer, at the last [`refresh`](Connections::refresh).

@@ -94,16 +94,34 @@ impl Engine {
         let Some(peer) = self.connections.identity(id) else {
             return;
         };
-        // A node without bypass clients has nothing to wait for.
         let node = peer.ends.peer.node();
+        let stored = self.told_stored(id, node);
+        // A node without bypass clients has nothing to wait for.
         if !self.nodes.understands(&self.cx, node, Extensions::ARMED) {
             self.connections.expect_final_ack(&mut self.cx, id);
         }
         let body = NodeMessage::Disconnect {
             closer: id.number(),
             peer: peer.remote,
+            stored,
         };
         self.cx.post(peer.ends, body);
+    }
+
+    /// What a node is told of our stores into its ring of a connection, which are over; 0 if it
+    /// does not understand it.
+    fn told_stored(&self, id: ConnectionId, node: NodeId) -> u64 {
+        match self.nodes.understands(&self.cx, node, Extensions::STORED) {
+            true => (self.connections.get(id)).map_or(0, Connection::told_stored),
+            false => 0,
+        }
+    }
+
+    /// The peer has said this of its stores into our ring of a connection, which are over.
+    fn hear_stored(&mut self, id: ConnectionId, node: NodeId, stored: u64) {
+        if (self.nodes).understands(&self.cx, node, Extensions::STORED) {
+            self.connections.note_stored(id, stored);
+        }
     }
 
     /// DISCNCT of `closer` for our connection `peer`. Answered in any case, as the closer waits for
@@ -112,8 +130,8 @@ impl Engine {
         &mut self,
         mem: &mut dyn Memory,
         ends: Ends,
-        closer: u64,
-        peer: u64,
+        (closer, peer): (u64, u64),
+        stored: u64,
     ) {
         let id = match peer {
             NOBODY => None,
@@ -121,10 +139,18 @@ impl Engine {
         };
         let connection = id.and_then(|id| self.connections.get(id));
         match id.filter(|_| connection.is_some_and(|c| c.remote() == closer)) {
-            Some(id) => self.end_by_peer(mem, id),
-            None => self
-                .cx
-                .post(ends, NodeMessage::DisconnectAck { closer, peer }),
+            Some(id) => {
+                self.hear_stored(id, ends.peer.node(), stored);
+                self.end_by_peer(mem, id);
+            }
+            None => {
+                let body = NodeMessage::DisconnectAck {
+                    closer,
+                    peer,
+                    stored: 0,
+                };
+                self.cx.post(ends, body);
+            }
         }
     }
 
@@ -135,6 +161,7 @@ impl Engine {
         let (Some(peer), Some((phase, is_answered))) = (peer, before) else {
             return;
         };
+        let stored = self.told_stored(id, peer.ends.peer.node());
         match phase {
             Phase::Connected | Phase::Draining => {
                 let endpoint = self.connections.get(id).and_then(Connection::endpoint);
@@ -160,26 +187,34 @@ impl Engine {
             _ => self.cx.stats.unexpected_messages += 1,
         }
         if is_answered {
-            self.acknowledge(peer);
+            self.acknowledge(peer, stored);
         }
     }
 
     /// DISCNT_ACK for our connection `closer`: the peer does not write to its pages any more.
-    pub(crate) fn on_disconnect_ack(&mut self, mem: &mut dyn Memory, from: NodeId, closer: u64) {
+    pub(crate) fn on_disconnect_ack(
+        &mut self,
+        mem: &mut dyn Memory,
+        from: NodeId,
+        closer: u64,
+        stored: u64,
+    ) {
         // The answer to a probe: it counts as a message of the node.
         if closer == NOBODY {
             return;
         }
         if let Some(id) = self.connection_in(from, closer, &[Phase::Closing]) {
+            self.hear_stored(id, from, stored);
             self.connections.end(mem, &mut self.cx, id);
         }
     }
 
     /// Says DISCNT_ACK for a connection of ours, which may be gone.
-    fn acknowledge(&mut self, connection: Identity) {
+    fn acknowledge(&mut self, connection: Identity, stored: u64) {
         let body = NodeMessage::DisconnectAck {
             closer: connection.remote,
             peer: connection.id.number(),
+            stored,
         };
         self.cx.post(connection.ends, body);
     }
@@ -194,7 +229,8 @@ impl Engine {
         }
         self.connections.free_if_done(mem, &mut self.cx, id);
         if let Some(connection) = connection.filter(|_| owes_ack) {
-            self.acknowledge(connection);
+            // Clients have had the peer's ring mapped.
+            self.acknowledge(connection, 0);
         }
     }
 }

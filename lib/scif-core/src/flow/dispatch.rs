@@ -83,8 +83,14 @@ impl Engine {
             M::WithdrawAck { connector } => self.on_withdraw_ack(mem, from, connector),
             M::ConnectGrantAck { acceptor } => self.on_grant_ack(from, acceptor),
             M::ConnectGrantNack { acceptor } => self.on_grant_nack(mem, from, acceptor),
-            M::Disconnect { closer, peer } => self.on_disconnect(mem, ends, closer, peer),
-            M::DisconnectAck { closer, .. } => self.on_disconnect_ack(mem, from, closer),
+            M::Disconnect {
+                closer,
+                peer,
+                stored,
+            } => self.on_disconnect(mem, ends, (closer, peer), stored),
+            M::DisconnectAck { closer, stored, .. } => {
+                self.on_disconnect_ack(mem, from, closer, stored);
+            }
             M::ClientSent { peer } => self.on_client_message(mem, from, peer, Readiness::IN),
             M::ClientReceived { peer } => self.on_client_message(mem, from, peer, Readiness::OUT),
             M::Finish { peer } => self.on_finish(from, peer),

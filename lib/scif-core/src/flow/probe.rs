@@ -28,6 +28,7 @@ impl Engine {
         let question = NodeMessage::Disconnect {
             closer: NOBODY,
             peer: NOBODY,
+            stored: 0,
         };
         self.cx.post_to_node(node, question);
         Some(received)

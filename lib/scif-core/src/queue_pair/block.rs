@@ -68,9 +68,12 @@ impl Block {
         mem.free(self.address, Block::bytes_for(self.ring_bytes));
     }
 
-    /// As [`free`](Self::free), of a block that no program has ever had mapped.
-    pub(crate) fn recycle(self, mem: &mut dyn Memory) {
-        mem.recycle(self.address, Block::bytes_for(self.ring_bytes));
+    /// As [`free`](Self::free), of a block that no program of this node has ever had mapped.
+    /// `stored`: bytes at the beginning of the ring that were stored into, if that is known.
+    pub(crate) fn recycle(self, mem: &mut dyn Memory, stored: Option<u32>) {
+        let bytes = Block::bytes_for(self.ring_bytes);
+        let used = stored.map_or(bytes, |stored| Block::bytes_for(stored).min(bytes));
+        mem.recycle(self.address, bytes, used);
     }
 
     /// Local address of the structure.

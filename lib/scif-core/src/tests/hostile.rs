@@ -374,10 +374,15 @@ fn no_node_speaks_for_another() {
     let node = &mut fixture.nodes[0];
     for owner_window in (0..4).map(|index| 1 << 32 | index) {
         for body in [
-            NodeMessage::Disconnect { closer, peer },
+            NodeMessage::Disconnect {
+                closer,
+                peer,
+                stored: 0,
+            },
             NodeMessage::DisconnectAck {
                 closer: peer,
                 peer: closer,
+                stored: 0,
             },
             NodeMessage::ConnectReject { connector: peer },
             NodeMessage::ConnectGrantNack { acceptor: peer },

@@ -12,9 +12,8 @@ use hal::irq::{self, Interrupt};
 use hal::mem::{PAGE, Region, write_fence};
 use runtime::time::Duration;
 use scif::NodeId;
+use scif_perf::perf::beside::{Asking, Place, Spread, TAIL};
 use scif_perf::perf::{Context, Failure, Result, Settings};
-use scif_perf::report::Unit;
-use scif_perf::samples::Samples;
 use syscall::flag::EventFlags;
 
 use crate::link::Link;
@@ -112,20 +111,39 @@ impl Bell {
     }
 }
 
-/// Measures.
+/// Measures with no other thread on the nodes.
 pub fn run(settings: &Settings) -> Result {
+    measure(settings, "bare_doorbell", Place::Nowhere)
+}
+
+/// Measures beside a thread that computes on the own node.
+pub fn run_beside_own(settings: &Settings) -> Result {
+    measure(settings, "bare_doorbell_own", Place::Own)
+}
+
+/// Measures beside a thread that computes on the peer's node.
+pub fn run_beside_peer(settings: &Settings) -> Result {
+    measure(settings, "bare_doorbell_peer", Place::Peer)
+}
+
+fn measure(settings: &Settings, test: &str, place: Place) -> Result {
     const WARM_UP: u64 = 20;
+    let asking = Asking::open(settings)?;
     let node = Node::open(settings, 0)?;
     let mut bell = Bell::set_up(&node.link, settings.server.node())?;
     node.order(Order::SetUpBell, 0)?;
     let warm = play(&node, &mut bell, settings, WARM_UP)?;
     let rounds = settings.rounds(warm.iter().sum::<f64>() / WARM_UP as f64);
-    let mut samples = Samples::new();
+    let mut spread = Spread::new(TAIL);
     for repetition in 1..=settings.repetitions {
-        settings.repetition("bare_doorbell", 8, repetition)?;
-        samples.add(play(&node, &mut bell, settings, rounds)?);
+        settings.repetition(test, 8, repetition)?;
+        let mut play = || play(&node, &mut bell, settings, rounds);
+        spread.add(match place {
+            Place::Nowhere => play()?,
+            _ => asking.beside(place, play)?,
+        });
     }
-    settings.print("bare_doorbell", 8, Unit::Nanoseconds, samples);
+    spread.print(settings, test, 8, |line| line);
     node.leave()
 }
 

@@ -14,6 +14,7 @@
 //! | `bare_read` | bytes | bytes_per_s | the peer's memory to the own |
 //! | `bare_copy_read` | bytes | bytes_per_s | messages one after the other, which the peer reads |
 //! | `bare_doorbell` | 8 | ns | a doorbell and one back, both sides asleep until it comes |
+//! | `bare_doorbell_own`, `…_peer` | 8 | ns | the same beside a thread that computes on that node |
 //!
 //! A limit must be the best that can be had, and under an emulator that depends on addresses: pages
 //! whose numbers differ by a multiple of a large power of two evict each other from its address
@@ -37,7 +38,8 @@ runtime::main!(main);
 
 const HELP: &str = "\
 scif-bare: scif-perf with tests of what two nodes can do without SCIF; run it as root on both
-  bare_pingpong bare_doorbell bare_write bare_read bare_copy_read
+  bare_pingpong bare_doorbell bare_doorbell_own bare_doorbell_peer bare_write
+  bare_read bare_copy_read
   for example: scif-bare -s, and on node 0: scif-bare 1 --test bare_pingpong+pio_rtt
 ";
 
@@ -53,6 +55,14 @@ fn main() -> i32 {
             Extra {
                 name: "bare_doorbell",
                 run: doorbells::run,
+            },
+            Extra {
+                name: "bare_doorbell_own",
+                run: doorbells::run_beside_own,
+            },
+            Extra {
+                name: "bare_doorbell_peer",
+                run: doorbells::run_beside_peer,
             },
             Extra {
                 name: "bare_write",

@@ -41,12 +41,19 @@ enum Work {
     Register,
 }
 
+/// Where a thread computes meanwhile.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+pub enum Place {
+    /// On no node.
     Nowhere,
+    /// On the node that measures.
     Own,
+    /// On the server's node.
     Peer,
 }
+
+/// The percentile of round trips, of which a repetition has hundreds and more.
+pub const TAIL: usize = 99;
 
 /// Bytes of a message, and of a window, unless others are asked for.
 const MESSAGE: u64 = 64;
@@ -113,6 +120,27 @@ impl Drop for Spinner {
     }
 }
 
+/// The means to have a thread compute on either node.
+pub struct Asking<'a>(Session<'a>);
+
+impl<'a> Asking<'a> {
+    /// A connection of its own, so that orders do not come between what is measured.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub fn open(settings: &'a Settings) -> Result<Self> {
+        Session::open(settings).map(Self)
+    }
+
+    /// Does something beside a thread that computes.
+    ///
+    /// # Errors
+    /// Those of `work`; when there is no thread to be had.
+    pub fn beside<T>(&self, place: Place, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        beside(&self.0, place, work)
+    }
+}
+
 /// Does something beside a thread that computes; on the peer's node `session` asks for it.
 fn beside<T>(session: &Session<'_>, place: Place, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let own = (place == Place::Own).then(Spinner::start).transpose()?;
@@ -135,7 +163,7 @@ fn beside<T>(session: &Session<'_>, place: Place, work: impl FnOnce() -> Result<
 }
 
 /// Medians of repetitions, and another percentile of each.
-struct Spread {
+pub struct Spread {
     all: Samples,
     tail: Samples,
     /// Which percentile.
@@ -143,7 +171,8 @@ struct Spread {
 }
 
 impl Spread {
-    fn new(percent: usize) -> Self {
+    /// Of no repetitions yet.
+    pub fn new(percent: usize) -> Self {
         Self {
             all: Samples::new(),
             tail: Samples::new(),
@@ -151,14 +180,16 @@ impl Spread {
         }
     }
 
-    fn add(&mut self, mut repetition: Vec<f64>) {
+    /// Adds a repetition.
+    pub fn add(&mut self, mut repetition: Vec<f64>) {
         repetition.sort_unstable_by(f64::total_cmp);
         let tail = percentile(&repetition, self.percent);
         self.tail.add(tail.into_iter().collect());
         self.all.add(repetition);
     }
 
-    fn print(self, settings: &Settings, test: &str, size: u64, keys: impl Fn(Line) -> Line) {
+    /// Prints a line for the medians and one for the percentile.
+    pub fn print(self, settings: &Settings, test: &str, size: u64, keys: impl Fn(Line) -> Line) {
         let tail = format!("{test}_p{}", self.percent);
         settings.print_with(test, size, Unit::Nanoseconds, self.all, &keys);
         settings.print_with(&tail, size, Unit::Nanoseconds, self.tail, &keys);
@@ -166,14 +197,12 @@ impl Spread {
 }
 
 fn echo(settings: &Settings, test: &str, place: Place, size: u64) -> Result {
-    /// A repetition has hundreds of round trips and more.
-    const TAIL: usize = 99;
     let wait = match settings.waits().contains(&Wait::Block) && settings.waits().len() == 1 {
         true => Wait::Block,
         false => Wait::Usual,
     };
     // The spinning one is asked for by another connection than that of the echoes.
-    let (session, asking) = (Session::open(settings)?, Session::open(settings)?);
+    let (session, asking) = (Session::open(settings)?, Asking::open(settings)?);
     let message = alloc::vec![0x5a; size as usize];
     const WARM_UP: u64 = 20;
     let warm = session.echo(wait, &message, WARM_UP)?;
@@ -181,9 +210,7 @@ fn echo(settings: &Settings, test: &str, place: Place, size: u64) -> Result {
     let mut spread = Spread::new(TAIL);
     for repetition in 1..=settings.repetitions {
         settings.repetition(test, size, repetition)?;
-        spread.add(beside(&asking, place, || {
-            session.echo(wait, &message, rounds)
-        })?);
+        spread.add(asking.beside(place, || session.echo(wait, &message, rounds))?);
     }
     spread.print(settings, test, size, |line| {
         line.with_text("path", path_name(settings))

@@ -1,7 +1,7 @@
 //! The program: its options, its two roles, and the form of its results.
 
 mod bandwidth;
-mod beside;
+pub mod beside;
 mod costs;
 mod growth;
 mod latency;
