@@ -148,6 +148,8 @@ pub struct Program {
     pub interruptions: usize,
     /// Records that were peeked at and then cannot be received so, before the next one can.
     pub spoilt_records: usize,
+    /// Records that were sent.
+    pub sent_records: usize,
 }
 
 impl Program {
@@ -165,6 +167,7 @@ impl Program {
             has_driver: true,
             interruptions: 0,
             spoilt_records: 0,
+            sent_records: 0,
         }
     }
 
@@ -296,6 +299,7 @@ impl Host for Program {
             self.room(lane) >= HEADER_BYTES + payload.len(),
             "there is no room"
         );
+        self.sent_records += 1;
         let end = self.end(lane);
         let queue = &mut end.connection.borrow_mut().bytes[end.peer];
         queue.extend(header);

@@ -86,28 +86,36 @@ fn messages_of_one_piece_and_writes_need_no_progress() {
 
 #[test]
 fn messages_behind_one_that_waits_are_kept_in_order() {
-    let (mut left, mut right) = pair(&Setup::default());
-    let long = [7; 100];
-    left.fill(0, b"second");
-    let first = short(1, ShortData::Inline(b"first"));
-    assert!(!post(&mut left, &first), "there is no receive");
-    post_any(&mut left, &first);
-    let second = segment(&left, 0, 6);
-    assert!(post(&mut left, &short(2, second)));
-    assert!(post(&mut left, &short(3, ShortData::Inline(b"third"))));
-    assert!(post(&mut left, &short(4, ShortData::Inline(&long))));
-    settle(&mut left, &mut right);
-    for id in 0..4 {
-        right.receive(id, 100 * id, 100);
+    // Who waits for a receive a number of times needs a clock, who waits without end does not.
+    for retries in [6, 7] {
+        let mut setup = Setup::default();
+        setup.attributes.rnr_retry = retries;
+        let (mut left, mut right) = pair(&setup);
+        let long = [7; 100];
+        left.fill(0, b"second");
+        let first = short(1, ShortData::Inline(b"first"));
+        let is_posted = post(&mut left, &first);
+        assert_eq!(is_posted, retries == 7, "there is no receive");
+        if !is_posted {
+            post_any(&mut left, &first);
+        }
+        let second = segment(&left, 0, 6);
+        assert!(post(&mut left, &short(2, second)));
+        assert!(post(&mut left, &short(3, ShortData::Inline(b"third"))));
+        assert!(post(&mut left, &short(4, ShortData::Inline(&long))));
+        settle(&mut left, &mut right);
+        for id in 0..4 {
+            right.receive(id, 100 * id, 100);
+        }
+        settle(&mut left, &mut right);
+        let all = [0, 1, 2, 3].map(|id| (id, Success));
+        assert_eq!(right.receive_results(), all);
+        assert_eq!(right.bytes(0, 5), b"first");
+        assert_eq!(right.bytes(100, 6), b"second");
+        assert_eq!(right.bytes(200, 5), b"third");
+        assert_eq!(right.bytes(300, 100), long);
+        assert_eq!(left.send_results(), [1, 2, 3, 4].map(|id| (id, Success)));
     }
-    settle(&mut left, &mut right);
-    let all = [0, 1, 2, 3].map(|id| (id, Success));
-    assert_eq!(right.receive_results(), all);
-    assert_eq!(right.bytes(0, 5), b"first");
-    assert_eq!(right.bytes(100, 6), b"second");
-    assert_eq!(right.bytes(200, 5), b"third");
-    assert_eq!(right.bytes(300, 100), long);
-    assert_eq!(left.send_results(), [1, 2, 3, 4].map(|id| (id, Success)));
 }
 
 #[test]

@@ -107,7 +107,9 @@ fn a_message_carries_what_its_sender_owes() {
 
 #[test]
 fn posting_begins_at_once_where_it_can() {
-    let (mut left, mut right) = pair(&Setup::default());
+    let mut setup = Setup::default();
+    setup.attributes.rnr_retry = 6;
+    let (mut left, mut right) = pair(&setup);
     let request = |end: &End| end.one_sided(1, Opcode::Send, (0, 8), (0, 0));
     let post = |end: &mut End| {
         let request = request(end);

@@ -21,6 +21,10 @@ impl QueuePair {
                 return Err(Broken);
             }
             ready.limit = limit;
+            // What it waits for is there.
+            if is_before(self.sent, limit) {
+                self.rnr.take_if(|rnr| !rnr.is_refused);
+            }
         }
         self.complete_sends(objects);
         Ok(())

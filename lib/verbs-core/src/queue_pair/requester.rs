@@ -13,6 +13,9 @@ use crate::work::{Data, SendRequest};
 /// How long an unreliable queue pair keeps a request for a peer that was never there.
 pub(super) const UNRELIABLE_TIMEOUT_NS: u64 = 500_000_000;
 
+/// The number of waits for a receive that stands for no end of them.
+const WITHOUT_END: u8 = 7;
+
 /// The reason why the next send waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
@@ -70,9 +73,15 @@ impl QueuePair {
             if !may_begin || self.is_failing {
                 return Pause::Event;
             }
-            if self.state == QpState::Rts && self.hand_over_short(objects, host) {
-                self.cursor += 1;
-                continue;
+            if self.state == QpState::Rts {
+                match self.hand_over_short(objects, host) {
+                    Some(true) => {
+                        self.cursor += 1;
+                        continue;
+                    }
+                    Some(false) => {}
+                    None => return Pause::Event,
+                }
             }
             match self.step(objects, host, now) {
                 Step::Next => self.cursor += 1,
@@ -373,8 +382,10 @@ impl QueuePair {
     /// Whether the peer has a receive for the next message, as far as this end knows.
     fn wait_for_receive(&mut self, now: Option<u64>, ready: &Ready) -> Result<(), Step> {
         let has_room = ready.is_shared || is_before(self.sent, ready.limit);
-        if has_room && self.rnr.is_none() {
-            return Ok(());
+        match self.rnr {
+            None if has_room => return Ok(()),
+            None if self.waits_without_end() => return Err(Step::Stay(Pause::Event)),
+            _ => {}
         }
         let Some(now) = now else {
             return Err(Step::Stay(Pause::Clock));
@@ -389,11 +400,18 @@ impl QueuePair {
         }
     }
 
+    /// Whether it waits for a receive of its peer as long as there is none: without a clock, as a
+    /// peer whose receives are its own tells of the next one.
+    #[inline]
+    pub(super) fn waits_without_end(&self) -> bool {
+        self.attributes.rnr_retry >= WITHOUT_END
+    }
+
     /// The peer has no receive: waits once more, or gives up.
     pub(super) fn not_ready(&mut self, now: u64, ready: &Ready, is_refused: bool) -> Step {
         let used = self.rnr.map_or(0, |rnr| rnr.used);
         let most = self.attributes.rnr_retry;
-        if most < 7 && used >= most {
+        if !self.waits_without_end() && used >= most {
             return self.finish(WcStatus::RnrRetryExcErr);
         }
         let until = now.saturating_add(QueuePair::rnr_time(ready));

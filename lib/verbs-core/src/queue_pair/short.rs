@@ -15,6 +15,16 @@ use crate::work::{Remote, ShortData, ShortSend};
 /// The stage of a request that is over.
 const DONE: Stage = Stage::Done(WcStatus::Success);
 
+/// What the short way has done with a message.
+enum Handed {
+    /// It was sent as the message of this number.
+    Sent(u32),
+    /// Nothing. It waits for a receive, of which the peer will tell.
+    Waits,
+    /// Nothing: the long way decides.
+    No,
+}
+
 /// Where the data of a request lies.
 enum OnePlace<'a> {
     Inline(&'a [u8]),
@@ -67,23 +77,28 @@ impl QueuePair {
         let ended = Ended::of_short(send, from.bytes());
         let is_message = send.opcode == Opcode::Send;
         // Behind a request that waits nothing can be done but wait.
-        let waits = self.cursor < self.sends.len();
+        let is_next = self.cursor == self.sends.len();
         let stage = match is_message {
-            true if waits => Stage::Waiting,
-            true => self.message_short(objects, host, &from, send.flags)?,
-            false if waits || send.opcode != Opcode::RdmaWrite => return None,
+            true if !is_next => Stage::Waiting,
+            true => match self.message_short(objects, host, &from, send.flags) {
+                Handed::Sent(number) => Stage::Sent(number),
+                Handed::Waits => Stage::Waiting,
+                Handed::No => return None,
+            },
+            false if !is_next || send.opcode != Opcode::RdmaWrite => return None,
             false => self.write_short(objects, host, &from, &send.remote)?,
         };
         if stage == DONE && self.sends.is_empty() {
             self.complete_send(objects, ended, WcStatus::Success);
             return Some(());
         }
-        self.cursor += usize::from(!waits);
+        let has_begun = stage != Stage::Waiting;
+        self.cursor += usize::from(has_begun);
         self.sends.push_back(Send {
             ended,
             way: Way {
                 stage,
-                has_begun: !waits,
+                has_begun,
                 ..Way::default()
             },
             kept: match is_message {
@@ -94,40 +109,48 @@ impl QueuePair {
         Some(())
     }
 
-    /// Hands the message at the cursor over by the short way, if it is one for it; whether it did.
-    pub(super) fn hand_over_short<H: Host>(&mut self, objects: &mut Objects, host: &mut H) -> bool {
+    /// Hands the message at the cursor over by the short way, if it is one for it. Whether it did;
+    /// `None`: the message waits for a receive of the peer.
+    pub(super) fn hand_over_short<H: Host>(
+        &mut self,
+        objects: &mut Objects,
+        host: &mut H,
+    ) -> Option<bool> {
         let Some(send) = self.sends.get(self.cursor) else {
-            return false;
+            return Some(false);
         };
         let Some(data) = send.short() else {
-            return false;
+            return Some(false);
         };
         let flags = send.ended.flags;
-        let sent = match self.one_place(objects, &data, flags) {
+        let handed = match self.one_place(objects, &data, flags) {
             Some(OnePlace::Memory(place)) => {
                 self.message_short(objects, host, &OnePlace::Memory(place), flags)
             }
             Some(OnePlace::Inline(bytes)) => {
                 // The queue pair changes while they are sent.
                 let (mut copy, count) = ([0; INLINE_KEPT], bytes.len());
-                let Some(to) = copy.get_mut(..count) else {
-                    return false;
-                };
-                to.copy_from_slice(bytes);
-                self.message_short(objects, host, &OnePlace::Inline(to), flags)
+                match copy.get_mut(..count) {
+                    Some(to) => {
+                        to.copy_from_slice(bytes);
+                        self.message_short(objects, host, &OnePlace::Inline(to), flags)
+                    }
+                    None => Handed::No,
+                }
             }
-            None => None,
+            None => Handed::No,
         };
-        match (sent, self.current()) {
-            (Some(stage), Some(send)) => {
-                (send.way.stage, send.way.has_begun) = (stage, true);
-                true
+        let send = self.sends.get_mut(self.cursor)?;
+        match handed {
+            Handed::Sent(number) => {
+                (send.way.stage, send.way.has_begun) = (Stage::Sent(number), true);
+                Some(true)
             }
-            (_, Some(send)) => {
+            Handed::Waits => None,
+            Handed::No => {
                 send.lengthen();
-                false
+                Some(false)
             }
-            (_, None) => false,
         }
     }
 
@@ -164,16 +187,23 @@ impl QueuePair {
         host: &mut H,
         from: &OnePlace<'_>,
         flags: SendFlags,
-    ) -> Option<Stage> {
+    ) -> Handed {
         let (Peer::Ready(ready), Some(lane)) = (&self.peer, self.lane) else {
-            return None;
+            return Handed::No;
         };
-        let has_receive = !ready.is_shared && is_before(self.sent, ready.limit);
-        let is_clear = objects.lanes.get(lane)?.outbox.is_empty() && self.rnr.is_none();
+        let is_clear = objects
+            .lanes
+            .get(lane)
+            .is_some_and(|of| of.outbox.is_empty());
         let bytes = from.bytes();
-        let fits = has_receive && is_clear && bytes <= MAX_PAYLOAD;
-        if !fits || host.room(lane) < record_bytes(bytes) {
-            return None;
+        if !is_clear || ready.is_shared || self.rnr.is_some() || bytes > MAX_PAYLOAD {
+            return Handed::No;
+        }
+        if !is_before(self.sent, ready.limit) {
+            return self.without_receive();
+        }
+        if host.room(lane) < record_bytes(bytes) {
+            return Handed::No;
         }
         let address = Address {
             destination: self.attributes.dest_qpn,
@@ -199,7 +229,16 @@ impl QueuePair {
             from.source(),
         );
         self.sent = number.wrapping_add(1);
-        Some(Stage::Sent(number))
+        Handed::Sent(number)
+    }
+
+    /// What becomes of a message for which the peer has no receive.
+    #[cold]
+    fn without_receive(&self) -> Handed {
+        match self.waits_without_end() {
+            true => Handed::Waits,
+            false => Handed::No,
+        }
     }
 
     /// Writes the peer's memory by a key that it has granted; what has become of the request.
