@@ -206,15 +206,16 @@ impl Device {
         let connected = self.contexts.iter();
         let connected = connected.filter(|(_, context)| context.engine.is_connected());
         let ids: Vec<ContextId> = connected.map(|(id, _)| *id).collect();
+        let mut watch = |fd, flags, _| subscribe(fd, flags);
         for id in ids {
             if let Some(context) = self.contexts.get_mut(&id) {
                 context.engine.serve(now);
-                context.engine.watch(&mut subscribe, false, false);
+                context.engine.watch(&mut watch, false, false);
             }
             self.progress_of(id, now);
             // Records may have found no room, or it may have come.
             if let Some(context) = self.contexts.get_mut(&id) {
-                context.engine.watch(&mut subscribe, false, false);
+                context.engine.watch(&mut watch, false, false);
             }
         }
     }

@@ -17,14 +17,14 @@ use verbs_core::work::{ReceiveRequest, SendRequest, ShortSend};
 use verbs_core::{Destination, Event};
 
 use crate::lanes::Lanes;
-use crate::links::{Established, Key, Links, Pending};
+use crate::links::{Established, Key, Links, Pending, Watched};
 use crate::relay;
 use crate::stream::Stream;
 
 /// How often an owner looks for what no event tells, in nanoseconds.
 const LOOK_NS: u64 = 100_000_000;
 /// How often it looks whether the driver lives.
-const LONGEST_NS: u64 = 1_000_000_000;
+pub(crate) const LONGEST_NS: u64 = 1_000_000_000;
 
 /// Lanes at most that peers of one node have made and no queue pair wants; for one more the oldest
 /// one goes. Peers that keep to the rules make it again.
@@ -60,7 +60,7 @@ pub struct Engine {
     /// The work that is left.
     pub left: Progress,
     /// When connections were looked at last, and the time of the last turn.
-    looked_at: u64,
+    pub(crate) looked_at: u64,
     now: u64,
     /// Looks for messages alone.
     short_turns: u32,
@@ -171,6 +171,8 @@ impl Engine {
         let key = lanes.find(|(_, of)| **of == lane).map(|(key, _)| *key);
         self.links.lanes.retain(|_, of| *of != lane);
         self.drop_lane(lane);
+        // Its driver may have died, and the listeners with it.
+        self.wants_links = true;
         if key == Some(self.relay_key()) && self.core.has_groups() {
             self.want_relay();
         }
@@ -181,7 +183,6 @@ impl Engine {
                     // Not at once: a peer that only ends lanes costs little.
                     let at = self.now.saturating_add(LOOK_NS);
                     self.links.want(number, key, at);
-                    self.wants_links = true;
                 }
             }
         }
@@ -269,6 +270,7 @@ impl Engine {
 
     /// Moves connections in the making on.
     pub fn advance_links(&mut self, now: u64) {
+        (self.wants_links, self.looked_at) = (false, now);
         for made in self.links.advance(now) {
             match made {
                 // A program has one lane to a protection domain: this is another one that claims
@@ -318,17 +320,18 @@ impl Engine {
     /// next turn; its driver's death ends a lane.
     pub fn watch(
         &mut self,
-        mut subscribe: impl FnMut(usize, EventFlags) -> syscall::error::Result<()>,
+        mut subscribe: impl FnMut(usize, EventFlags, Watched) -> syscall::error::Result<()>,
         is_polled: bool,
         has_waiter: bool,
     ) {
-        self.watch_lanes(Watcher::Owner, &mut subscribe, !is_polled, has_waiter);
+        let lane = |fd, flags| subscribe(fd, flags, Watched::Lane);
+        self.watch_lanes(Watcher::Owner, lane, !is_polled, has_waiter);
         for listening in &mut self.links.listeners {
             let Some(listener) = listening.listener.as_ref() else {
                 continue;
             };
             if !listening.is_watched {
-                let watched = subscribe(listener.fd(), EventFlags::EVENT_READ);
+                let watched = subscribe(listener.fd(), EventFlags::EVENT_READ, Watched::Link);
                 // Of a dead driver accepting tells.
                 listening.is_watched =
                     watched.map_or_else(|error| error.errno == ENODEV, |()| true);
@@ -349,7 +352,7 @@ impl Engine {
                 } => (endpoint, is_watched, EventFlags::EVENT_READ),
             };
             if !*is_watched {
-                *is_watched = subscribe(endpoint.fd(), flags).is_ok();
+                *is_watched = subscribe(endpoint.fd(), flags, Watched::Link).is_ok();
             }
         }
     }
@@ -586,8 +589,6 @@ impl Engine {
     /// Looks after connections, after an event of one or when it is time to. A
     /// [`turn`](Self::turn) and [`watch`](Self::watch) are to follow.
     pub fn serve(&mut self, now: u64) {
-        self.wants_links = false;
-        self.looked_at = now;
         for stream in self.lanes.streams() {
             stream.check();
         }

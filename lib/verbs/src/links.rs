@@ -151,6 +151,15 @@ pub enum Established {
     Nothing(Key),
 }
 
+/// What an event queue reports.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Watched {
+    /// Something of a lane: it is to be looked for records.
+    Lane,
+    /// Something of a listener or of a connection in the making, which are to be moved on.
+    Link,
+}
+
 /// See the module.
 pub struct Links {
     pub node: NodeId,
@@ -294,6 +303,20 @@ impl Links {
             _ => None,
         });
         times.min()
+    }
+
+    /// Whether something is to be done that no event tells of: the time of a try has come, or an
+    /// event queue does not have all of them.
+    pub fn has_to_do(&self, now: u64) -> bool {
+        let is_unwatched = |pending: &Pending| match pending {
+            Pending::Wanted { .. } => false,
+            Pending::Connecting { is_watched, .. } | Pending::Accepted { is_watched, .. } => {
+                !is_watched
+            }
+        };
+        self.next_try().is_some_and(|at| at <= now)
+            || self.listeners.iter().any(|of| !of.is_watched)
+            || self.pending.iter().any(is_unwatched)
     }
 
     /// Whether a listener is still to be bound.

@@ -173,7 +173,7 @@ impl Context {
         let is_early = left.until.is_some_and(|until| until < state.wakes_at);
         // While the program polls, it comes again by itself.
         let is_left = left.waits_for_room || left.is_busy || is_early;
-        if is_left && !state.is_polled || core::mem::take(&mut state.engine.wants_links) {
+        if is_left && !state.is_polled || state.engine.wants_links {
             self.shared.bell.ring();
         }
     }
@@ -408,7 +408,11 @@ impl Context {
             mlid: lid,
             reserved: 0,
         };
-        self.lock().engine.core.attach_multicast(number, gid, lid)?;
+        let mut state = self.lock();
+        // What has arrived was sent before, and is not for it.
+        self.advance(&mut state);
+        state.engine.core.attach_multicast(number, gid, lid)?;
+        drop(state);
         let told = daemon.ask::<_, ()>(Command::AttachMcast, &request);
         // Connecting may take a second: other threads' calls go on meanwhile.
         drop(daemon);

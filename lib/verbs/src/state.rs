@@ -9,7 +9,7 @@ use verbs_core::{Event, Subject};
 
 use crate::clock::Time;
 use crate::daemon::Changes;
-use crate::engine::Engine;
+use crate::engine::{Engine, LONGEST_NS};
 use crate::events::{AsyncEvent, Events};
 
 /// Turns in a row while there is something to do.
@@ -99,10 +99,14 @@ impl State {
         until.is_none_or(|until| self.time.now() < until)
     }
 
-    /// Moves connections in the making on.
-    pub fn advance_links(&mut self) {
+    /// Moves connections in the making on, if there is something to do, as `has_news` may say: to
+    /// ask the driver for each listener takes longer than all else that the progress thread does,
+    /// and the program's calls wait meanwhile.
+    pub fn advance_links(&mut self, has_news: bool) {
         let now = self.time.now();
-        self.engine.advance_links(now);
+        if has_news || has_links_to_do(&self.engine, now) {
+            self.engine.advance_links(now);
+        }
     }
 
     /// Tells of events.
@@ -195,5 +199,51 @@ impl State {
     pub fn count(&mut self, pd: Id, change: i32) {
         let users = self.users.entry(pd).or_default();
         *users = users.saturating_add_signed(change);
+    }
+}
+
+/// Whether connections in the making are to be looked at though no event has told of one.
+fn has_links_to_do(engine: &Engine, now: u64) -> bool {
+    let is_long_ago = now.saturating_sub(engine.looked_at) >= LONGEST_NS;
+    is_long_ago || engine.wants_links || engine.links.has_to_do(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Engine, LONGEST_NS, has_links_to_do};
+    use crate::links::Key;
+
+    #[test]
+    fn connections_are_looked_at_when_there_is_something_to_do() {
+        let mut engine = Engine::new(1, 7);
+        let start = 5 * LONGEST_NS;
+        assert!(has_links_to_do(&engine, start), "nobody has looked");
+        engine.advance_links(start);
+        assert!(!has_links_to_do(&engine, start + LONGEST_NS - 1));
+        assert!(
+            has_links_to_do(&engine, start + LONGEST_NS),
+            "as a driver may have died"
+        );
+        // One that is to be made at a time.
+        let (own, peer) = (0x100, 0x200);
+        engine.links.want(own, Key::new(own, 2, peer), start + 10);
+        assert!(!has_links_to_do(&engine, start + 9));
+        assert!(has_links_to_do(&engine, start + 10));
+        engine.links.give_back(own);
+        engine.advance_links(start + 10);
+        assert!(
+            !has_links_to_do(&engine, start + 10),
+            "nobody wants it any more"
+        );
+        engine.wants_links = true;
+        assert!(has_links_to_do(&engine, start + 10));
+        // A listener that no event queue has.
+        engine.wants_links = false;
+        engine.links.listen_at(7, verbs_core::table::Id(0));
+        assert!(has_links_to_do(&engine, start + 10));
+        if let Some(listener) = engine.links.listeners.first_mut() {
+            listener.is_watched = true;
+        }
+        assert!(!has_links_to_do(&engine, start + 10));
     }
 }

@@ -54,7 +54,8 @@ impl Stream {
             looks: true,
             is_dead: false,
             windows: BTreeMap::new(),
-            watched: [EventFlags::empty(); 2],
+            // The owner's queue may have it as a connection in the making.
+            watched: [EventFlags::all(), EventFlags::empty()],
             wants_room: false,
         }
     }

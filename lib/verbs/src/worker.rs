@@ -3,8 +3,10 @@
 //!
 //! A program that polls its completion queues does all the work in its own calls; then the thread
 //! has no lane in its event queue, so that no peer wakes it, and only looks every few milliseconds
-//! whether the program still polls. If it does not, or waits at a completion channel, the thread
-//! sleeps on the lanes.
+//! whether the program still polls. If it does not and a peer has sent something, or it waits at a
+//! completion channel, the thread sleeps on the lanes. A pause alone is no reason: to have the
+//! lanes watched and not watched again are requests to the driver, which take longer than a
+//! thousand messages.
 
 use alloc::sync::Weak;
 use alloc::vec::Vec;
@@ -17,11 +19,14 @@ use syscall::flag::EventFlags;
 use crate::daemon::{self, PORT};
 use crate::error::Result;
 use crate::events::AsyncEvent;
+use crate::links::Watched;
 use crate::open_context::SharedContext;
 use crate::state::State;
 
 /// How often the thread looks whether the program polls, in nanoseconds.
 const LOOK_NS: u64 = 4_000_000;
+/// Looks in a row after which it has the lanes in its event queue though nothing has come.
+const MOST_LOOKS: u32 = 64;
 /// Its longest sleep, after which it looks whether the driver lives.
 const LONGEST_NS: u64 = 1_000_000_000;
 /// How often the daemon is told what has been done.
@@ -33,7 +38,9 @@ enum Source {
     Bell,
     /// The device's events, or its end.
     Device,
-    /// A lane, a listener or a connection in the making: all are looked at.
+    /// A lane: all of them are looked at.
+    Lane,
+    /// A listener or a connection in the making: all are looked at.
     Link,
 }
 
@@ -49,6 +56,8 @@ pub struct Worker {
     /// Polls and waits of the program when the thread looked last.
     polls: u32,
     waits: u32,
+    /// Looks since the program has polled.
+    looks: u32,
 }
 
 impl Worker {
@@ -64,6 +73,7 @@ impl Worker {
             reported_at: 0,
             polls: 0,
             waits: 0,
+            looks: 0,
         })
     }
 
@@ -77,7 +87,10 @@ impl Worker {
             if ready.iter().any(|of| of.source == Source::Device) {
                 self.take_events(&shared);
             }
-            let limit = self.turn(&shared);
+            let has_news = ready
+                .iter()
+                .any(|of| matches!(of.source, Source::Link | Source::Device));
+            let limit = self.turn(&shared, has_news);
             drop(shared);
             self.queue
                 .wait(Some(Duration::from_nanos(limit)), &mut ready)?;
@@ -111,16 +124,25 @@ impl Worker {
         }
     }
 
-    /// One turn; how long to sleep then.
-    fn turn(&mut self, shared: &SharedContext) -> u64 {
+    /// One turn; how long to sleep then. `has_news`: the device has something, a connection in the
+    /// making, or a listener.
+    fn turn(&mut self, shared: &SharedContext, has_news: bool) -> u64 {
         shared.bell.quiet(&self.bell);
         let mut state = shared.state.lock();
         state.time.distrust();
-        let polls = state.polls;
-        let has_polled = core::mem::replace(&mut self.polls, polls) != polls;
+        let count = state.polls;
+        let has_polled = core::mem::replace(&mut self.polls, count) != count;
         let has_begun = core::mem::replace(&mut self.waits, state.waits) != state.waits;
         let has_waited = (has_begun || state.is_waiting) && state.sleepers == 0;
-        state.is_polled = has_polled && state.armed.is_empty() && !has_waited;
+        self.looks = match has_polled {
+            true => 0,
+            false => self.looks.saturating_add(1),
+        };
+        // What it owes to its peers is sent below.
+        let engine = &state.engine;
+        let is_alone = engine.lanes.are_quiet() && !engine.left.waits_for_room;
+        let polls = has_polled || state.is_polled && is_alone && self.looks < MOST_LOOKS;
+        state.is_polled = polls && state.armed.is_empty() && !has_waited;
         state.sleeps_long = has_waited && !has_begun;
         if state.is_polled
             && let Some(mut waiter) = shared.waiter.try_lock()
@@ -132,7 +154,7 @@ impl Worker {
         for stream in state.engine.lanes.streams() {
             stream.check();
         }
-        state.advance_links();
+        state.advance_links(has_news);
         self.watch(&mut state, has_waited);
         state.advance();
         // Records may have found no room, or it may have come.
@@ -162,7 +184,13 @@ impl Worker {
     /// Has the event queue report what the thread is to look at, and nothing else.
     fn watch(&mut self, state: &mut State, has_waited: bool) {
         let queue = &mut self.queue;
-        let subscribe = |fd, flags| queue.subscribe(fd, flags, Source::Link);
+        let subscribe = |fd, flags, what| {
+            let source = match what {
+                Watched::Lane => Source::Lane,
+                Watched::Link => Source::Link,
+            };
+            queue.subscribe(fd, flags, source)
+        };
         state.engine.watch(subscribe, state.is_polled, has_waited);
     }
 }
