@@ -301,7 +301,8 @@ fn local(settings: &Settings) -> Result {
 ///
 /// At the end of a stream its sender may sleep and be woken, which takes some hundred microseconds.
 /// So one stream fills a repetition, and its length is found in steps: measured by a short stream
-/// alone, a message would seem slow, and the stream would be too short.
+/// alone, a message would seem slow, and the stream would be too short. For the same reason no step
+/// makes it shorter.
 pub fn streams(
     settings: &Settings,
     test: &str,
@@ -309,11 +310,11 @@ pub fn streams(
     mut pour: impl FnMut(u64) -> Result<f64>,
 ) -> Result<Samples> {
     const FIRST: u64 = 64;
-    const STEPS: u32 = 4;
+    const STEPS: u32 = 8;
     let mut count = FIRST;
     for _ in 0..STEPS {
         let one = pour(count)? / count as f64;
-        count = settings.rounds(one).max(FIRST);
+        count = settings.rounds(one).max(count);
     }
     let mut samples = Samples::new();
     for repetition in 1..=settings.repetitions {
