@@ -37,6 +37,14 @@ struct Subscription {
     flags: usize,
 }
 
+/// The subscriptions of a file, by queue and descriptor number.
+type Subscriptions = BTreeMap<(usize, usize), Subscription>;
+
+/// All flags that any of these is for.
+fn all_flags(list: &Subscriptions) -> usize {
+    list.values().fold(0, |flags, entry| flags | entry.flags)
+}
+
 /// Events at the end of a queue among which an event is searched before it is queued: one that is
 /// there is not queued again. Events are edges, so a program that reads seldom needs each only
 /// once.
@@ -99,7 +107,7 @@ impl EventList {
 /// Subscriptions of all queues.
 #[derive(Debug)]
 pub struct Registry {
-    files: BTreeMap<FileKey, BTreeMap<(usize, usize), Subscription>>,
+    files: BTreeMap<FileKey, Subscriptions>,
     /// Scheme id of the queues themselves.
     queues: usize,
     /// The number of files that are queues.
@@ -148,9 +156,7 @@ impl Registry {
 
     /// All flags that any queue watches of `file`.
     pub fn wanted(&self, file: FileKey) -> usize {
-        self.files.get(&file).map_or(0, |list| {
-            list.values().fold(0, |flags, entry| flags | entry.flags)
-        })
+        self.files.get(&file).map_or(0, all_flags)
     }
 
     /// Forgets a file that is gone.
@@ -160,10 +166,16 @@ impl Registry {
         }
     }
 
-    /// Forgets a queue that is gone.
-    pub fn forget_queue(&mut self, queue: usize) {
-        self.files.retain(|_, list| {
+    /// Forgets a queue that is gone. `less` is told of each file of which less is watched now, and
+    /// which flags still are.
+    pub fn forget_queue(&mut self, queue: usize, mut less: impl FnMut(FileKey, usize)) {
+        self.files.retain(|file, list| {
+            let before = all_flags(list);
             list.retain(|&(owner, _), _| owner != queue);
+            let after = all_flags(list);
+            if after != before {
+                less(*file, after);
+            }
             !list.is_empty()
         });
         self.count_queues();
@@ -322,11 +334,27 @@ mod tests {
         registry.subscribe(FILE, 1, 10, 0, 0);
         assert_eq!(registry.counts(), (0, 0));
         registry.subscribe(FILE, 1, 10, 0, 1);
-        registry.forget_queue(1);
+        registry.forget_queue(1, |_, _| {});
         assert_eq!(registry.counts(), (0, 0));
         registry.subscribe(FILE, 1, 10, 0, 1);
         registry.forget_file(FILE);
         assert!(fire(&registry, 1).is_empty());
+    }
+
+    #[test]
+    fn the_end_of_a_queue_tells_what_nobody_watches_any_more() {
+        let mut registry = Registry::new(QUEUES);
+        let number = |number| FileKey { number, ..FILE };
+        registry.subscribe(number(1), 1, 10, 0, 3);
+        registry.subscribe(number(2), 1, 20, 0, 3);
+        registry.subscribe(number(2), 2, 20, 0, 1);
+        registry.subscribe(number(3), 1, 30, 0, 1);
+        registry.subscribe(number(3), 2, 30, 0, 3);
+        registry.subscribe(number(4), 2, 40, 0, 1);
+        let mut told = Vec::new();
+        registry.forget_queue(1, |file, flags| told.push((file, flags)));
+        assert_eq!(told, [(number(1), 0), (number(2), 1)]);
+        assert_eq!(registry.wanted(number(3)), 3);
     }
 
     #[test]

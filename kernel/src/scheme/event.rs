@@ -1,6 +1,6 @@
 //! `event`: queues of events on files.
 
-use alloc::{collections::BTreeMap, string::String, sync::Arc};
+use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
 
 use ::syscall::{
     EVENT_TIMEOUT_ID, EventFlags,
@@ -241,9 +241,35 @@ impl Scheme for EventScheme {
     }
 
     fn close(&self, number: usize) {
-        REGISTRY.lock().forget_queue(number);
+        let mut less = Vec::new();
+        REGISTRY.lock().forget_queue(number, |file, flags| {
+            // For want of memory its scheme goes on telling of what nobody wants to know.
+            if less.try_reserve(1).is_ok() {
+                less.push((file, flags));
+            }
+        });
         // Dropped after the lock.
         let queue = QUEUES.lock().list.remove(&number);
         drop(queue);
+        for (file, flags) in less {
+            say_what_is_wanted(file, flags);
+        }
+    }
+}
+
+/// Says to a file's scheme, without waiting, that only these flags are wanted of the file. Another
+/// queue may watch it meanwhile and say so before, and the last word must be the right one. Without
+/// the registry's lock, as a request to a daemon is an event of its socket.
+fn say_what_is_wanted(file: FileKey, mut flags: usize) {
+    loop {
+        let Ok(scheme) = super::get(SchemeId(file.scheme)) else {
+            return;
+        };
+        scheme.fevent_without_waiting(file.number, EventFlags::from_bits_truncate(flags));
+        let wanted = REGISTRY.lock().wanted(file);
+        if wanted == flags {
+            return;
+        }
+        flags = wanted;
     }
 }

@@ -206,6 +206,9 @@ pub trait Scheme: Send + Sync {
         Ok(EventFlags::empty())
     }
 
+    /// Is told that only `flags` are of interest any more. Never waits.
+    fn fevent_without_waiting(&self, _number: usize, _flags: EventFlags) {}
+
     /// Writes an object through to where it is kept.
     fn fsync(&self, _number: usize) -> Result<()> {
         Ok(())

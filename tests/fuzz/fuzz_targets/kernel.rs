@@ -432,7 +432,7 @@ fn events(input: &mut Unstructured<'_>) -> Result<()> {
                 model.retain(|&(watched, _, _), _| watched != file);
             }
             _ => {
-                registry.forget_queue(queue);
+                registry.forget_queue(queue, |_, _| {});
                 model.retain(|&(_, owner, _), _| owner != queue);
             }
         }

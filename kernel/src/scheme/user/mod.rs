@@ -404,6 +404,14 @@ impl Scheme for UserScheme {
         Ok(EventFlags::from_bits_truncate(ready))
     }
 
+    fn fevent_without_waiting(&self, number: usize, flags: EventFlags) {
+        // As for Munmap: what must be answered has a tag. A daemon with too many requests goes on
+        // telling of what nobody wants to know.
+        let args = [number as u64, flags.bits() as u64];
+        let request = sqe(Opcode::Fevent, &args, Caller::default());
+        let _ = self.begin(request, None, Vec::new());
+    }
+
     fn fsync(&self, number: usize) -> Result<()> {
         self.simple(Opcode::Fsync, &[number as u64]).map(drop)
     }

@@ -10,9 +10,10 @@ use redox_scheme::scheme::{Op, SchemeResponse, SchemeSync};
 use redox_scheme::{CallerCtx, Id, OpenResult, Request, RequestKind};
 use syscall::data::{Stat, StatVfs, TimeSpec};
 use syscall::error::{EAGAIN, ECANCELED, EINVAL, ENOSYS, EOPNOTSUPP, EWOULDBLOCK, Error, Result};
-use syscall::flag::{F_GETFL, F_SETFL, StdFsCallKind};
+use syscall::flag::{EventFlags, F_GETFL, F_SETFL, StdFsCallKind};
 use syscall::schemev2::{CqeOpcode, Opcode, Sqe, SqeFlags};
 
+use super::request_queue::NOBODY;
 use super::{NO_ID, Parked, SchemeDaemon, SchemeLoop, Transport};
 
 impl<T: Transport> SchemeLoop<T> {
@@ -76,6 +77,21 @@ impl<T: Transport> SchemeLoop<T> {
         }
     }
 
+    /// Notes what the event queues want to know of a handle, and for whom it is looked at.
+    fn subscribe(&mut self, fd: usize, flags: EventFlags, caller: &CallerCtx) {
+        let is_nobody = caller.pid as u64 == NOBODY;
+        match self.subscriptions.get_mut(&fd) {
+            _ if flags.is_empty() => {
+                self.subscriptions.remove(&fd);
+            }
+            Some(known) if is_nobody => known.0 = flags,
+            _ => {
+                self.subscriptions.insert(fd, (flags, copy(caller)));
+            }
+        }
+        self.counters.watched = self.subscriptions.len() as u64;
+    }
+
     /// Calls the handler and queues its answer, or gives the request back when it has to wait;
     /// `has_waited` says whether it has done so before.
     fn attempt<S: SchemeDaemon>(
@@ -118,8 +134,7 @@ impl<T: Transport> SchemeLoop<T> {
             result => result,
         };
         if let (Op::Fevent { fd, req_flags, .. }, Ok(_)) = (&*op, &result) {
-            self.subscriptions.insert(*fd, (*req_flags, copy(caller)));
-            self.counters.watched = self.subscriptions.len() as u64;
+            self.subscribe(*fd, *req_flags, caller);
         }
         let opcode = if result.is_err() {
             CqeOpcode::RespondRegular

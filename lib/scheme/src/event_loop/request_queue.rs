@@ -33,14 +33,17 @@ struct Waiting {
     is_only: bool,
 }
 
+/// The caller of a request that the kernel makes by itself.
+pub(super) const NOBODY: u64 = 0;
+
 /// Whether a request reports an end, and is served at once: it is little work, and what comes
-/// after it may rely on it.
+/// after it may rely on it. An event queue that has ended is reported by an `Fevent` of nobody's.
 pub(super) fn is_notice(request: &Sqe) -> bool {
-    let opcode = Opcode::try_from_raw(request.opcode);
-    matches!(
-        opcode,
-        Some(Opcode::Cancel | Opcode::CloseMsg | Opcode::Detach | Opcode::Munmap)
-    )
+    match Opcode::try_from_raw(request.opcode) {
+        Some(Opcode::Cancel | Opcode::CloseMsg | Opcode::Detach | Opcode::Munmap) => true,
+        Some(Opcode::Fevent) => request.caller == NOBODY,
+        _ => false,
+    }
 }
 
 impl RequestQueue {
@@ -163,5 +166,10 @@ mod tests {
             ..request(0, 3)
         };
         assert!(is_notice(&close) && queue.take_cancelled(&close).is_none());
+        let watched_by = |caller| Sqe {
+            opcode: Opcode::Fevent as u8,
+            ..request(caller, 4)
+        };
+        assert!(is_notice(&watched_by(NOBODY)) && !is_notice(&watched_by(7)));
     }
 }

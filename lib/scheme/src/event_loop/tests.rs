@@ -422,6 +422,27 @@ fn closing_a_handle_gives_up_its_requests() {
 }
 
 #[test]
+fn a_handle_that_no_queue_watches_any_more_is_not_looked_at() {
+    let mut fixture = Fixture::new();
+    let both = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
+    let read = EventFlags::EVENT_READ;
+    let wanted = |flags: EventFlags| [1, flags.bits() as u64, 0, 0, 0, 0];
+    fixture.send(Opcode::Fevent, 3, wanted(both));
+    assert_eq!(fixture.answers(), [(3, Ok(0))]);
+    // One of its queues has ended, and another one watches for less.
+    fixture.send_as(0, Opcode::Fevent, 4, wanted(read));
+    assert_eq!(fixture.answers(), [(4, Ok(0))]);
+    assert_eq!(fixture.event_loop.counters().watched, 1);
+    fixture.write(5, b"x");
+    assert_eq!(fixture.poll().len(), 2);
+    // The last one ends. What is said of that comes before all that waits for its turn.
+    fixture.write(6, b"x");
+    fixture.send_as(0, Opcode::Fevent, 7, wanted(EventFlags::empty()));
+    assert_eq!(fixture.answers(), [(7, Ok(0)), (6, Ok(1))]);
+    assert_eq!(fixture.event_loop.counters().watched, 0);
+}
+
+#[test]
 fn subscribers_hear_of_changes_until_the_handle_is_closed() {
     let mut fixture = Fixture::new();
     let wanted = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
