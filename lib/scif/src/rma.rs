@@ -145,6 +145,22 @@ impl Endpoint {
             .vwriteto(self.fd(), from, remote, flags.bits())?)
     }
 
+    /// Writes a few bytes out of own memory to the peer's windows, and calls `then`, which stores
+    /// more into the peer's memory through mappings: a reader of that finds the bytes, unless
+    /// stores may be [gathered](Self::gathers). Both are on their way at the same time, where a
+    /// [write](Self::vwrite_source) waits until its bytes are there. What `then` gives; it must not
+    /// call this endpoint. `None`: the bytes are too many or the windows not mapped, and `then` was
+    /// not called; the bytes may have been written.
+    #[inline]
+    pub fn vwrite_short_then<T>(
+        &self,
+        from: Source<'_>,
+        remote: i64,
+        then: impl FnOnce() -> T,
+    ) -> Option<T> {
+        self.bypass().vwrite_short_then(from, remote, then)
+    }
+
     /// `scif_vreadfrom` into memory by slice or by address; as [`vread_from`](Self::vread_from).
     ///
     /// # Errors

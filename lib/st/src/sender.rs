@@ -57,6 +57,15 @@ pub(crate) fn message<T: IntoBytes + Immutable>(header: &T) -> [u8; MAX_HEADER_B
     message
 }
 
+/// The length of data in bytes.
+#[inline]
+fn length(data: &Source<'_>) -> u64 {
+    match data {
+        Source::Slice(bytes) => bytes.len() as u64,
+        Source::Range(range) => range.bytes() as u64,
+    }
+}
+
 impl Sender {
     pub(crate) fn new(half: Half, queue: queue::Sender) -> Self {
         Self { half, queue }
@@ -143,11 +152,8 @@ impl Sender {
     #[inline]
     pub fn put_source(&mut self, data: Source<'_>, to: Place) -> Result<()> {
         let shared = &self.half.shared;
-        let bytes = match data {
-            Source::Slice(bytes) => bytes.len(),
-            Source::Range(range) => range.bytes(),
-        };
-        let offset = to.check(shared, bytes as u64)?;
+        let bytes = length(&data);
+        let offset = to.check(shared, bytes)?;
         if bytes == 0 {
             return shared.check();
         }
@@ -202,14 +208,43 @@ impl Sender {
     ) -> Result<()> {
         // The slot first: this half alone fills it.
         self.wait_for_room(1, deadline)?;
+        let message = message(header);
+        if self.put_and_send(data, to, &message)? {
+            return Ok(());
+        }
         self.put_source(data, to)?;
         // The connection was there for the data; whether it has ended since is not asked twice.
         self.half.shared.check_over()?;
-        let message = message(header);
         match self.try_send_message(&message)? {
             true => Ok(()),
             false => self.wait_and_send_message(&message, Deadline::Now),
         }
+    }
+
+    /// Copies short data and sends a header, if there is room, in the usual case; whether it did.
+    /// If not, the header was not sent, and the data is to be copied.
+    #[inline]
+    fn put_and_send(
+        &mut self,
+        data: Source<'_>,
+        to: Place,
+        message: &[u8; MAX_HEADER_BYTES],
+    ) -> Result<bool> {
+        let Half {
+            shared, channel, ..
+        } = &self.half;
+        let offset = to.check(shared, length(&data))?;
+        shared.check_over()?;
+        let (mut windows, queue) = (shared.windows()?, &mut self.queue);
+        let send = || queue.send_message(&mut windows, message);
+        let Some(sent) = shared.endpoint.vwrite_short_then(data, offset, send) else {
+            return Ok(false);
+        };
+        let sent = sent.map_err(|error| shared.queue_error(error))?;
+        if sent.is_some_and(|sent| sent.wake) {
+            shared.wake_peer(*channel);
+        }
+        Ok(sent.is_some())
     }
 
     /// Returns when everything that this end has put before is in the peer's memory, for whoever

@@ -1,6 +1,6 @@
-//! Sending and receiving where nothing but the mapped rings is needed, for the functions that all
-//! calls of C programs go through: to call another function from these would cost as much as what
-//! that does.
+//! Sending, receiving and short copies where nothing but the mapped memory is needed. The first two
+//! are for the functions that all calls of C programs go through: to call another function from
+//! these would cost as much as what that does.
 
 use hal::copy::SMALL_BYTES;
 use scif_abi::flags::SendFlags;
@@ -42,5 +42,20 @@ impl Bypass {
             BLOCK if is_short(bytes) => rings.recv_all_here(to).then_some(bytes),
             _ => None,
         }
+    }
+
+    /// As [`vwriteto`](Self::vwriteto) with `then` behind it, which stores into the peer's memory;
+    /// only where that is a short copy between mapped memory. `None`: call both.
+    #[inline]
+    pub fn vwrite_short_then<'a, T>(
+        &self,
+        from: impl Data<'a>,
+        remote: i64,
+        then: impl FnOnce() -> T,
+    ) -> Option<T> {
+        if !is_short(from.bytes()) {
+            return None;
+        }
+        self.rings.get()?.put_short(from.readable()?, remote, then)
     }
 }

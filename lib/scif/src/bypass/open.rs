@@ -345,17 +345,25 @@ impl MappedRings {
         self.reaches_peer().then_some(value)
     }
 
-    /// Copies at most [`COPY_SHORT`] bytes to the peer's windows in the usual case; if not,
-    /// [`transfer`](Self::transfer) has to.
+    /// Copies at most [`COPY_SHORT`] bytes to the peer's windows in the usual case, and calls
+    /// `then` behind that; if not, [`transfer`](Self::transfer) has to.
     #[inline]
-    pub(super) fn put_short(&self, from: Readable<'_>, offset: i64) -> bool {
+    pub(super) fn put_short<T>(
+        &self,
+        from: Readable<'_>,
+        offset: i64,
+        then: impl FnOnce() -> T,
+    ) -> Option<T> {
         let control = &self.memory.control;
         let state = control.now();
         // Once the descriptor is closed, the known word is that of a connection that has ended.
-        state.bits() == self.known.load(Ordering::SeqCst)
-            && !self.liveness.may_be_due_to_send()
-            && self.rma.put_short(control, state, from, offset)
-            && self.reaches_peer()
+        let is_usual = state.bits() == self.known.load(Ordering::SeqCst)
+            && !self.liveness.may_be_due_to_send();
+        let reached = || self.reaches_peer().then(then);
+        match is_usual {
+            true => (self.rma).put_short(control, state, (from, offset), reached),
+            false => None,
+        }
     }
 
     /// All descriptors but the endpoint's; not those for windows while another thread maps.

@@ -435,32 +435,35 @@ impl Rma {
 
     /// Copies at most [`copy::SMALL_BYTES`] bytes of the program to the peer's windows at `offset`
     /// in the usual case: the mapping that was used last has the place, and is valid in `state`,
-    /// the present one of a connection that lives and whose descriptor is open. `false`:
+    /// the present one of a connection that lives and whose descriptor is open. `None`:
     /// [`transfer`](Self::transfer) has to.
+    ///
+    /// `then` comes behind the copy; what it gives. `None`: neither was done, or `then` gave none.
+    /// The end of a copy is a locked operation, which waits until its bytes have reached memory;
+    /// what `then` stores is on its way at the same time.
     #[inline]
-    pub fn put_short(
+    pub fn put_short<T>(
         &self,
         control: &Control,
         state: StateWord,
-        from: Readable<'_>,
-        offset: i64,
-    ) -> bool {
+        (from, offset): (Readable<'_>, i64),
+        then: impl FnOnce() -> Option<T>,
+    ) -> Option<T> {
         let mut spaces = self.spaces.lock();
         if spaces.state != state {
-            return false;
+            return None;
         }
         let windows = &mut spaces.peer.windows;
-        let Some((pages, at)) = windows.find_again(offset, from.len() as u64, Use::Write) else {
-            return false;
-        };
+        let (pages, at) = windows.find_again(offset, from.len() as u64, Use::Write)?;
         let epoch = state.epoch();
         if !enter(&mut &*control, epoch) {
-            return false;
+            return None;
         }
         let put = pages.put_short(at, from);
+        let result = put.ok().and_then(|()| then());
         // As with a locked operation: a second store would undo what the peer has done since.
         let _ = leave(&mut &*control, epoch);
-        put.is_ok()
+        result
     }
 
     /// Copies `length` bytes between `local` and the peer's windows at `remote`, as long as the

@@ -1026,6 +1026,32 @@ fn a_prepared_window_is_written_without_the_daemon_from_the_first_byte_on() {
 }
 
 #[test]
+fn what_follows_a_short_copy_comes_before_the_end_of_the_copy() {
+    let nothing = |left: &Bypass, bytes: &[u8]| {
+        let called = left.vwrite_short_then(bytes, 4100, || panic!("called"));
+        assert_eq!(called, None::<()>);
+    };
+    play(|_, left, _| nothing(left, &[7; 8]));
+    rings(|stage, left, _| {
+        let busy = || get(stage.control(LEFT), rma_busy_offset(BYPASS_LEFT));
+        // It is not mapped.
+        nothing(left, &[7; 8]);
+        assert_eq!(left.prepare_window(LEFT, 4096, 8192), Ok(()));
+        left.vwriteto(LEFT, [6; 8].as_slice(), 4100, 4).unwrap();
+        let seen = left.vwrite_short_then([7; 8].as_slice(), 4100, || {
+            (stage.window(RIGHT)[4107].load(Relaxed), busy())
+        });
+        assert_eq!((seen, busy()), (Some((7, 1)), 0));
+        nothing(left, &[8; 4000]);
+        nothing(left, &[]);
+        // Some window goes.
+        put(stage.control(LEFT), EPOCH_OFFSET, 1);
+        nothing(left, &[9; 8]);
+        assert_eq!(busy(), 0);
+    });
+}
+
+#[test]
 fn a_window_that_may_be_read_only_can_be_prepared() {
     rings(|stage, left, _| {
         stage.0.borrow_mut().is_read_only = true;
