@@ -48,9 +48,13 @@ runtime::main!(main);
 /// time. A peer of the base protocol reads the size when it connects.
 const RING_BYTES: u32 = 256 * 1024;
 
-/// Bytes of all rings together, apart from the page that each has at least: enough for three of the
-/// largest, then rings get smaller. A thousand connections are mostly idle, and have a page each.
-const RING_BUDGET_BYTES: usize = 5 << 19;
+/// Bytes of a user's rings together, apart from the page that each has at least: enough for three
+/// of the largest, then rings get smaller. A thousand connections are mostly idle, and have a page
+/// each.
+const USER_RING_BYTES: usize = 5 << 19;
+
+/// Bytes of the rings of all users together: those of a dozen.
+const ALL_RING_BYTES: usize = 32 << 20;
 
 /// Nanoseconds between two updates of what the file `cards` shows.
 const CARDS_NS: u64 = 1_000_000_000;
@@ -157,7 +161,8 @@ impl Micd {
         log::info!("copies: {copies}");
         let config = Config {
             endpoint_ring_bytes: RING_BYTES,
-            ring_budget_bytes: RING_BUDGET_BYTES,
+            user_ring_bytes: USER_RING_BYTES,
+            all_ring_bytes: ALL_RING_BYTES,
             ..Config::new(links.node())
         };
         let (source, pins_ended) = pinner::MemorySource::new()?;

@@ -14,10 +14,12 @@ pub struct Config {
     /// 4 KiB nothing is saved, as a ring has its own pages. Peers of
     /// the base protocol read the size when they connect, so any value works with them.
     pub endpoint_ring_bytes: u32,
-    /// Bytes of the rings of all endpoints together from which on new rings have the least size, a
-    /// page. Until then each new ring takes a small part of what is left, and at most
+    /// Bytes of the rings of a user's endpoints from which on this user's new rings have the least
+    /// size, a page. Until then each new ring takes a small part of what is left, and at most
     /// `endpoint_ring_bytes`: a few connections get large rings, and thousands have room.
-    pub ring_budget_bytes: usize,
+    pub user_ring_bytes: usize,
+    /// The same of all users together.
+    pub all_ring_bytes: usize,
     /// Bytes of the ring for messages from each node, a power of two from 64.
     pub node_ring_bytes: u32,
     /// The limits of users and processes. See also
@@ -31,7 +33,8 @@ impl Config {
         Config {
             node,
             endpoint_ring_bytes: limits::ENDPOINT_RING_BYTES,
-            ring_budget_bytes: usize::MAX,
+            user_ring_bytes: usize::MAX,
+            all_ring_bytes: usize::MAX,
             node_ring_bytes: limits::NODE_RING_BYTES,
             limits: Limits::default(),
         }

@@ -2,7 +2,7 @@
 
 use scif_abi::Error;
 use scif_abi::limits::{
-    ANSWER_TIMEOUT_NS, CONNECT_TIMEOUT_NS, HANDSHAKE_TIMEOUT_NS, MAX_UNANSWERED, PAGE_BYTES,
+    ANSWER_TIMEOUT_NS, CONNECT_TIMEOUT_NS, HANDSHAKE_TIMEOUT_NS, MAX_UNANSWERED,
 };
 
 use crate::base::context::{Context, Ends};
@@ -17,18 +17,15 @@ use crate::queue_pair::block::{Block, RemoteQueuePair};
 use crate::queue_pair::rings::Rings;
 use scif_abi::flags::Readiness;
 
-/// A new ring takes at most this part of what is left of the budget of all rings.
-const RING_SHARE: usize = 8;
-
 // How they come.
 impl Connections {
-    /// Adds a connection of `endpoint` with a queue pair of its own.
+    /// Adds a connection of `endpoint`, which is `owner`'s, with a queue pair of its own.
     fn add(
         &mut self,
         mem: &mut dyn Memory,
         cx: &mut Context,
         phase: Phase,
-        endpoint: EndpointId,
+        (endpoint, owner): (EndpointId, Owner),
         ends: Ends,
     ) -> Result<ConnectionId, Error> {
         let node = ends.peer.node();
@@ -36,13 +33,13 @@ impl Connections {
         if self.table.is_full() || half_closed >= MAX_UNANSWERED {
             return Err(Error::NoMemory);
         }
-        let left = cx.config.ring_budget_bytes.saturating_sub(self.ring_bytes);
-        let most = ring_share(left, cx.config.endpoint_ring_bytes);
+        let most = self.ring_budget.share(owner.user, &cx.config);
         let block = Block::allocate_at_most(mem, cx.locality(node), most).ok_or(Error::NoMemory)?;
         let connection = Connection {
             ends,
             phase,
             endpoint: Some(endpoint),
+            user: owner.user,
             requested_by: None,
             remote: 0,
             block,
@@ -67,7 +64,7 @@ impl Connections {
         };
         cx.stats.pages += block.pages();
         cx.stats.ring_pages += block.ring_pages();
-        self.ring_bytes += block.ring_bytes() as usize;
+        self.ring_budget.take(owner.user, block.ring_bytes());
         Ok(id)
     }
 
@@ -85,7 +82,7 @@ impl Connections {
         owner: Owner,
     ) -> Result<(ConnectionId, u64), Error> {
         cx.quotas.charge(owner, Resource::Connects, 1)?;
-        let added = self.add(mem, cx, Phase::Requested, endpoint, ends);
+        let added = self.add(mem, cx, Phase::Requested, (endpoint, owner), ends);
         let id = added.inspect_err(|_| cx.quotas.discharge(owner, Resource::Connects, 1))?;
         if let Some(connection) = self.table.get_mut(id) {
             connection.requested_by = Some(owner);
@@ -94,7 +91,8 @@ impl Connections {
         Ok((id, self.exported(id)))
     }
 
-    /// Adds a connection that is granted to the connector with this id and queue pair; the
+    /// Adds a connection of an endpoint and its owner that is granted to the connector with this id
+    /// and queue pair; the
     /// connection and the bus address of its queue pair.
     ///
     /// # Errors
@@ -103,7 +101,7 @@ impl Connections {
         &mut self,
         mem: &mut dyn Memory,
         cx: &mut Context,
-        endpoint: EndpointId,
+        endpoint: (EndpointId, Owner),
         ends: Ends,
         (connector, remote): (u64, &RemoteQueuePair),
         is_armable: bool,
@@ -289,7 +287,8 @@ impl Connections {
         }
         cx.stats.pages -= connection.block.pages();
         cx.stats.ring_pages -= connection.block.ring_pages();
-        self.ring_bytes -= connection.block.ring_bytes() as usize;
+        let ring_bytes = connection.block.ring_bytes();
+        self.ring_budget.give_back(connection.user, ring_bytes);
         if let Some(owner) = connection.requested_by {
             cx.quotas.discharge(owner, Resource::Connects, 1);
         }
@@ -311,43 +310,5 @@ impl Connections {
     /// Starts the time-out of the final acknowledgement, which the peer's driver can send at once.
     pub(crate) fn expect_final_ack(&self, cx: &mut Context, id: ConnectionId) {
         self.set_deadline(cx, id, ANSWER_TIMEOUT_NS);
-    }
-}
-
-/// Bytes of a new ring when `left` bytes of the budget of all rings are left: a power of two, at
-/// most `max` and at least a page or, if that is less, `max`.
-fn ring_share(left: usize, max: u32) -> u32 {
-    let least = max.min(PAGE_BYTES as u32);
-    match (left / RING_SHARE).checked_ilog2() {
-        Some(order) => 1_u32.checked_shl(order).unwrap_or(max).clamp(least, max),
-        None => least,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ring_share;
-
-    #[test]
-    fn rings_share_what_is_left_and_thousands_fit() {
-        const MAX: u32 = 1 << 18;
-        const BUDGET: usize = 5 << 19;
-        assert_eq!(ring_share(usize::MAX, MAX), MAX);
-        assert_eq!(ring_share(usize::MAX, 64), 64);
-        assert_eq!(ring_share(0, 64), 64);
-        assert_eq!(ring_share(0, MAX), 4096);
-        let mut used = 0;
-        let mut last = MAX;
-        let mut largest = 0;
-        for _ in 0..4000 {
-            let ring = ring_share(BUDGET.saturating_sub(used), MAX);
-            assert!(ring <= last && ring.is_power_of_two() && ring >= 4096);
-            largest += usize::from(ring == MAX);
-            used += ring as usize;
-            last = ring;
-        }
-        assert_eq!(last, 4096);
-        assert_eq!(largest, 3);
-        assert!(used <= BUDGET + 4000 * 4096, "{used}");
     }
 }

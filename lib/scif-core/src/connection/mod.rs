@@ -9,6 +9,7 @@ pub(crate) mod credit;
 pub(crate) mod handshake;
 pub(crate) mod notify;
 pub(crate) mod polled;
+mod ring_budget;
 pub(crate) mod stream;
 
 use alloc::collections::BTreeMap;
@@ -29,6 +30,7 @@ use crate::base::table::{Key, Table};
 use crate::base::timers::Timer;
 use crate::connection::notify::Notifications;
 use crate::connection::polled::Polled;
+use crate::connection::ring_budget::RingBudget;
 use crate::queue_pair::block::Block;
 use crate::queue_pair::control_page::ControlPage;
 use crate::queue_pair::rings::Rings;
@@ -63,6 +65,8 @@ pub(crate) struct Connection {
     phase: Phase,
     /// The endpoint it belongs to, unless that was closed.
     endpoint: Option<EndpointId>,
+    /// The user of that endpoint, in whose budget the ring is.
+    user: u32,
     /// The owner who requested it, until the peer has answered; counts in the owner's quota.
     requested_by: Option<Owner>,
     /// The peer's id; 0 until known.
@@ -201,7 +205,7 @@ impl Connection {
 pub(crate) struct Connections {
     table: Table<ConnectionId, Connection>,
     /// Bytes of the rings of all connections.
-    ring_bytes: usize,
+    ring_budget: RingBudget,
     /// Connections that have neither an endpoint nor clients, by node: what waits for the peer's
     /// final acknowledgement.
     half_closed: BTreeMap<NodeId, usize>,
@@ -221,7 +225,7 @@ impl Connections {
     pub(crate) fn new() -> Connections {
         Connections {
             table: Table::new(MAX_CONNECTIONS),
-            ring_bytes: 0,
+            ring_budget: RingBudget::default(),
             half_closed: BTreeMap::new(),
             state_changes: Vec::new(),
             notifications: Vec::new(),
@@ -318,9 +322,9 @@ impl Connections {
         let all = || self.table.iter().map(|(_, connection)| connection);
         let ring_bytes: usize = all().map(|c| c.block.ring_bytes() as usize).sum();
         rule(
-            self.ring_bytes == ring_bytes,
-            "the bytes of rings are those of connections",
-            self.ring_bytes as u64,
+            self.ring_budget.all() == Some(ring_bytes),
+            "the bytes of rings are those of connections, and of users",
+            ring_bytes as u64,
         )?;
         rule(
             cx.stats.pages == pages + all().map(Connection::pages).sum::<usize>(),

@@ -73,7 +73,7 @@ impl Engine {
         let is_armable = self.nodes.understands(&self.cx, node, Extensions::ARMED);
         let connector = (request.connector(), remote);
         let cx = &mut self.cx;
-        let granted = (self.connections).grant(mem, cx, new, ends, connector, is_armable);
+        let granted = (self.connections).grant(mem, cx, (new, owner), ends, connector, is_armable);
         let (id, queue_pair) = granted.inspect_err(|_| {
             self.endpoints.remove(cx, new);
         })?;
