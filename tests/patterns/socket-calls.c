@@ -1,7 +1,9 @@
 /* Sockets within a node: errors as a table, options, names, socketpair. */
 #define NO_PATTERNS
 #include "socket.h"
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/utsname.h>
 
 static int own;
 
@@ -376,6 +378,50 @@ static void check_options(void) {
     GIVES(close(fd), 0);
 }
 
+static void put_file(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    CHECK(file && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static unsigned host_of(const char *name) {
+    struct addrinfo *found = NULL;
+    if (getaddrinfo(name, "1", NULL, &found) != 0)
+        return 0;
+    unsigned host = ntohl(((struct sockaddr_in *)found->ai_addr)->sin_addr.s_addr);
+    freeaddrinfo(found);
+    return host;
+}
+
+/* The names that an administrator has given to machines, by files. */
+static void names_of_files(void) {
+    char name[65];
+    struct utsname machine;
+    CHECK(mkdir("/etc", 0755) == 0 || errno == EEXIST);
+    put_file("/etc/hosts", "# names\n10.0.0.9 saguaro8 Eight # nine\n10.0.0.1 host8\n");
+    CHECK(host_of("saguaro8") == 0x0a000009 && host_of("eight") == 0x0a000009);
+    CHECK(host_of("nine") == 0 && host_of("names") == 0);
+    CHECK(host_of("host") == 0x0a000001 && host_of("node3") == 0x0a000004);
+    struct hostent *entry = gethostbyname("Eight");
+    CHECK(entry && ntohl(((struct in_addr *)entry->h_addr)->s_addr) == 0x0a000009);
+    struct in_addr first = { htonl(0x0a000001) };
+    entry = gethostbyaddr(&first, sizeof first, AF_INET);
+    CHECK(entry && !strcmp(entry->h_name, "host8"));
+    GIVES(unlink("/etc/hosts"), 0);
+    CHECK(host_of("saguaro8") == 0);
+
+    put_file("/etc/hostname", "saguaro7\n");
+    GIVES(gethostname(name, sizeof name), 0);
+    CHECK(!strcmp(name, "saguaro7"));
+    GIVES(uname(&machine), 0);
+    CHECK(!strcmp(machine.nodename, "saguaro7"));
+    CHECK(host_of("saguaro7") == 0x0a000001u + own);
+    put_file("/etc/hostname", "not a name\n");
+    GIVES(gethostname(name, sizeof name), 0);
+    CHECK(!strcmp(name, "skiff"));
+    GIVES(unlink("/etc/hostname"), 0);
+    CHECK(host_of("saguaro7") == 0);
+}
+
 static void check_names(void) {
     struct addrinfo hints = { .ai_flags = AI_CANONNAME, .ai_socktype = SOCK_STREAM }, *found;
     GIVES(getaddrinfo("host", "80", &hints, &found), 0);
@@ -425,6 +471,7 @@ static void check_names(void) {
     snprintf(name, sizeof name, own ? "node%d" : "host", own);
     CHECK(entry && !strcmp(entry->h_name, name));
     CHECK(gethostbyname("nobody") == NULL && h_errno == HOST_NOT_FOUND);
+    names_of_files();
     struct servent *known = getservbyname("http", "tcp");
     CHECK(known && ntohs(known->s_port) == 80 && known->s_aliases[0] == NULL);
     CHECK(getservbyname("http", "udp") == NULL);

@@ -12,7 +12,7 @@ use runtime::sync::Mutex;
 
 use crate::address::{self, AF_INET, Address, SOCKADDR_BYTES};
 use crate::inet::text_of;
-use crate::{node, services};
+use crate::{names, node, services};
 
 const SOCK_STREAM: c_int = 1;
 const IPPROTO_TCP: c_int = 6;
@@ -55,17 +55,9 @@ struct Found {
     name: Option<CString>,
 }
 
-/// The name of an address: its node's.
+/// The name of an address, for C.
 fn name_of(host: u32) -> Option<CString> {
-    let own = node::own();
-    if address::is_loopback(host) {
-        return CString::new("localhost").ok();
-    }
-    let name = match address::node_of(host, own).filter(|_| host != address::ANY)? {
-        0 => "host".into(),
-        node => format!("node{node}"),
-    };
-    CString::new(name).ok()
+    CString::new(names::name_of(host)?).ok()
 }
 
 /// `getaddrinfo`'s result, or its error. Without hints every kind of socket is meant, and there is
@@ -99,7 +91,7 @@ fn look_up(name: Option<&str>, service: Option<&str>, hints: &[c_int; 4]) -> Res
         None if flags & AI_PASSIVE != 0 => address::ANY,
         None => address::LOOPBACK,
         Some(name) if flags & AI_NUMERICHOST != 0 => address::parse(name).ok_or(EAI_NONAME)?,
-        Some(name) => address::by_name(name, node::own()).ok_or(EAI_NONAME)?,
+        Some(name) => names::resolve(name, node::own()).ok_or(EAI_NONAME)?,
     };
     let name = match name {
         Some(name) if flags & AI_CANONNAME != 0 => {
@@ -324,7 +316,7 @@ fn answer_host(name: &[u8], host: u32) -> *mut Host {
 unsafe extern "C" fn gethostbyname(name: *const c_char) -> *mut Host {
     // SAFETY: the caller's string.
     let name = unsafe { text_of(name) };
-    match name.and_then(|name| Some((name, address::by_name(name, node::own())?))) {
+    match name.and_then(|name| Some((name, names::resolve(name, node::own())?))) {
         Some((name, host)) => answer_host(name.as_bytes(), host),
         None => {
             ERROR.store(HOST_NOT_FOUND, Ordering::Relaxed);

@@ -16,6 +16,7 @@ extern crate alloc;
 
 pub mod address;
 pub mod errors;
+pub mod hosts;
 pub mod packet;
 pub mod services;
 
@@ -41,6 +42,8 @@ mod interfaces;
 mod lingering;
 #[cfg(target_os = "redox")]
 mod messages;
+#[cfg(target_os = "redox")]
+pub mod names;
 #[cfg(target_os = "redox")]
 mod node;
 #[cfg(target_os = "redox")]

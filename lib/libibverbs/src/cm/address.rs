@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
 
 use libsocket::address::{self, AF_INET, Address, SOCKADDR_BYTES};
-use libsocket::services;
+use libsocket::{names, services};
 use syscall::error::EINVAL;
 
 use super::structures::{EventChannel, Id, PS_TCP, RC, Storage, own_node};
@@ -77,7 +77,7 @@ fn look_up(
         None if flags & PASSIVE != 0 => address::ANY,
         None => address::LOOPBACK,
         Some(name) if flags & NUMERIC_HOST != 0 => address::parse(name).ok_or(EAI_NONAME)?,
-        Some(name) => address::by_name(name, own).ok_or(EAI_NONAME)?,
+        Some(name) => names::resolve(name, own).ok_or(EAI_NONAME)?,
     };
     Ok(Address { host, port })
 }

@@ -1,5 +1,7 @@
 //! Ends and starts of programs, ids, and what the system tells about itself.
 
+use alloc::ffi::CString;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint};
@@ -271,12 +273,35 @@ struct Names {
     fields: [[c_char; 65]; 6],
 }
 
+/// The name of the machine where its administrator has given it none. Every node has the same one;
+/// SCIF's node number tells them apart.
+const HOST_NAME: &str = "skiff";
+
+/// The text of a file of an administrator's: of that name in `/etc`, or else among the files of the
+/// image. Empty when there is none.
+pub fn configuration(name: &str) -> String {
+    let mut places = ["", "/scheme/initfs"].into_iter();
+    let text = places.find_map(|at| runtime::fs::read_to_string(&format!("{at}/etc/{name}")).ok());
+    text.unwrap_or_default()
+}
+
+/// The name of the machine: the first line of `/etc/hostname`, if it is one of at most 64 bytes.
+pub fn host_name() -> String {
+    let text = configuration("hostname");
+    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    match text.lines().next().map(str::trim) {
+        Some(name) if (1..=64).contains(&name.len()) && name.bytes().all(is_usual) => name.into(),
+        _ => HOST_NAME.into(),
+    }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn uname(place: *mut Names) -> c_int {
     let mut names = Names {
         fields: [[0; 65]; 6],
     };
-    let texts = ["Redox", "skiff", "0.1", "0.1", "x86_64"];
+    let host_name = host_name();
+    let texts = ["Redox", &host_name, "0.1", "0.1", "x86_64"];
     for (field, text) in names.fields.iter_mut().zip(texts) {
         for (to, from) in field.iter_mut().zip(text.bytes()) {
             *to = from as c_char;
@@ -305,11 +330,11 @@ unsafe fn store_name(name: &CStr, buffer: *mut c_char, size: usize) -> c_int {
     0
 }
 
-/// Every node has the same name; SCIF's node number tells them apart.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gethostname(buffer: *mut c_char, size: usize) -> c_int {
+    let name = CString::new(host_name()).unwrap_or_default();
     // SAFETY: the caller's buffer.
-    unsafe { store_name(c"skiff", buffer, size) }
+    unsafe { store_name(&name, buffer, size) }
 }
 
 /// No node belongs to a domain, which Linux says in these words.
