@@ -40,6 +40,10 @@ fn main() -> i32 {
     suite.check("events", events());
     suite.check("a poll that is over watches nothing", polled());
     suite.check(
+        "a poll sees what any entry of an endpoint asks for",
+        polled_twice(),
+    );
+    suite.check(
         "Scheduled Transfers that are set up watch nothing",
         set_up(),
     );
@@ -303,6 +307,36 @@ fn polled() -> Result<(), String> {
     let count = scif::poll(&mut entries, Some(Duration::from_millis(20)));
     expect(count == Ok(0), "something is there")?;
     until_watched(before)
+}
+
+/// Two entries of one endpoint, the last of which does not ask for what happens.
+fn polled_twice() -> Result<(), String> {
+    let (client, server) = pair().map_err(text("pair"))?;
+    let mut left = 0;
+    while let Ok(sent @ 1..) = client.send(&[7; 4096], SendFlags::empty()) {
+        left += sent;
+    }
+    let before = counter("watched")?;
+    let polling = thread::spawn(move || {
+        let mut entries = [
+            PollEntry::new(&client, Readiness::OUT),
+            PollEntry::new(&client, Readiness::IN),
+        ];
+        let count = scif::poll(&mut entries, None);
+        (count, entries.map(|entry| entry.revents))
+    });
+    let polling = polling.map_err(text("spawn"))?;
+    until_watched(before + 1)?;
+    let mut bytes = [0; 4096];
+    while left > 0 {
+        let taken = server.recv(&mut bytes, RecvFlags::empty());
+        left -= taken.map_err(text("recv"))?;
+    }
+    let (count, ready) = polling.join().map_err(text("join"))?;
+    expect(
+        count == Ok(1) && ready == [Readiness::OUT, Readiness::empty()],
+        "room is not seen beside an entry for bytes",
+    )
 }
 
 /// A listener has a queue for the connections that are being set up, a wait with a deadline one for
