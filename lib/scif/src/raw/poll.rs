@@ -62,10 +62,7 @@ pub fn poll_by(
     }
     let mut queue = Queue::new().map_err(|error| error.errno)?;
     for entry in entries.iter() {
-        // A queue has one set of flags for a descriptor, which may have several entries.
-        let same = entries.iter().filter(|other| other.epd == entry.epd);
-        let events = same.fold(0, |all, other| all | other.events);
-        let subscribed = queue.subscribe(entry.epd, wanted(events), entry.epd);
+        let subscribed = queue.subscribe(entry.epd, wanted(entry.events), entry.epd);
         subscribed.map_err(|error| error.errno)?;
     }
     let end = Deadline::after(limit)?;
