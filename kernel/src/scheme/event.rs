@@ -177,17 +177,25 @@ fn control(number: usize, queue: &Queue, event: &Event) -> Result<()> {
     if scheme == kernel_id(GlobalSchemes::Event) && watched == number {
         return Err(Error::new(EBADF));
     }
-    let wanted = {
+    let key = key(scheme, watched);
+    let mut wanted = {
         let mut registry = REGISTRY.lock();
-        let key = key(scheme, watched);
         registry.subscribe(key, number, event.id, event.data, event.flags.bits());
-        EventFlags::from_bits_truncate(registry.wanted(key))
+        registry.wanted(key)
     };
-    let ready = super::get(scheme)?.fevent(watched, wanted)?;
-    if !ready.is_empty() {
-        trigger(scheme, watched, ready);
+    loop {
+        let flags = EventFlags::from_bits_truncate(wanted);
+        let ready = super::get(scheme)?.fevent(watched, flags)?;
+        if !ready.is_empty() {
+            trigger(scheme, watched, ready);
+        }
+        // Another thread may have subscribed meanwhile and said so before this one did.
+        let since = REGISTRY.lock().wanted(key);
+        if since == wanted {
+            return Ok(());
+        }
+        wanted = since;
     }
-    Ok(())
 }
 
 pub struct EventScheme;

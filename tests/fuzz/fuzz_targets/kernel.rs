@@ -432,8 +432,28 @@ fn events(input: &mut Unstructured<'_>) -> Result<()> {
                 model.retain(|&(watched, _, _), _| watched != file);
             }
             _ => {
-                registry.forget_queue(queue, |_, _| {});
+                let flags_of = |model: &BTreeMap<(FileKey, usize, usize), usize>| {
+                    let mut all = BTreeMap::<FileKey, usize>::new();
+                    for (&(watched, _, _), flags) in model {
+                        *all.entry(watched).or_default() |= flags;
+                    }
+                    all
+                };
+                let before = flags_of(&model);
+                let mut told = BTreeMap::new();
+                registry.forget_queue(queue, |file, flags| {
+                    assert_eq!(told.insert(file, flags), None, "told twice");
+                });
                 model.retain(|&(_, owner, _), _| owner != queue);
+                let after = flags_of(&model);
+                let mut less = BTreeMap::new();
+                for (watched, flags) in before {
+                    let left = after.get(&watched).copied().unwrap_or_default();
+                    if left != flags {
+                        less.insert(watched, left);
+                    }
+                }
+                assert_eq!(told, less);
             }
         }
         let files: BTreeSet<FileKey> = model.keys().map(|&(file, _, _)| file).collect();

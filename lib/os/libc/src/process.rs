@@ -8,7 +8,7 @@ use core::ffi::{CStr, c_char, c_int, c_long, c_uint};
 
 use runtime::process as system;
 use runtime::{Error, Result, state};
-use syscall::error::EINVAL;
+use syscall::error::{EINVAL, ENOENT};
 
 use crate::sync::Shared;
 use crate::{children, environment, errno, signal, spawn, stream, strings};
@@ -278,11 +278,14 @@ struct Names {
 const HOST_NAME: &str = "skiff";
 
 /// The text of a file of an administrator's: of that name in `/etc`, or else among the files of the
-/// image. Empty when there is none.
+/// image. Empty when there is none, or it cannot be read. What is no UTF-8 spoils only its words.
 pub fn configuration(name: &str) -> String {
-    let mut places = ["", "/scheme/initfs"].into_iter();
-    let text = places.find_map(|at| runtime::fs::read_to_string(&format!("{at}/etc/{name}")).ok());
-    text.unwrap_or_default()
+    let read = |at: &str| runtime::fs::read(&format!("{at}/etc/{name}"));
+    let bytes = read("").or_else(|error| match error.errno {
+        ENOENT => read("/scheme/initfs"),
+        _ => Err(error),
+    });
+    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
 /// The name of the machine: the first line of `/etc/hostname`, if it is one of at most 64 bytes.

@@ -320,11 +320,11 @@ impl Connections {
         }
         self.polled.check(&self.table)?;
         let all = || self.table.iter().map(|(_, connection)| connection);
-        let ring_bytes: usize = all().map(|c| c.block.ring_bytes() as usize).sum();
+        let rings = || all().map(|c| (c.user, c.block.ring_bytes()));
         rule(
-            self.ring_budget.all() == Some(ring_bytes),
-            "the bytes of rings are those of connections, and of users",
-            ring_bytes as u64,
+            self.ring_budget.is_of(rings()),
+            "the bytes of each user's rings are those of connections",
+            rings().count() as u64,
         )?;
         rule(
             cx.stats.pages == pages + all().map(Connection::pages).sum::<usize>(),

@@ -50,9 +50,11 @@ impl RingBudget {
         self.used.get(&user).copied().unwrap_or(0)
     }
 
-    /// Bytes of all rings, if those of users add up to them.
-    pub(super) fn all(&self) -> Option<usize> {
-        (self.used.values().sum::<usize>() == self.all).then_some(self.all)
+    /// Whether these are the rings: the user and the bytes of each.
+    pub(super) fn is_of(&self, rings: impl Iterator<Item = (u32, u32)>) -> bool {
+        let mut same = Self::default();
+        rings.for_each(|(user, bytes)| same.take(user, bytes));
+        (&same.used, same.all) == (&self.used, self.all)
     }
 }
 
@@ -121,9 +123,14 @@ mod tests {
         }
         assert!(budget.all < 4 * BUDGET + 4200 * 4096, "{}", budget.all);
         assert_eq!(take(&mut budget, 200), 4096);
-        for bytes in first {
-            budget.give_back(1, bytes);
+        for bytes in &first {
+            budget.give_back(1, *bytes);
         }
-        assert!(budget.all().is_some() && !budget.used.contains_key(&1));
+        assert!(!budget.used.contains_key(&1));
+        let mut budget = RingBudget::default();
+        budget.take(1, 64);
+        budget.take(2, 4096);
+        assert!(budget.is_of([(2, 4096), (1, 64)].into_iter()));
+        assert!(!budget.is_of([(1, 4096), (2, 64)].into_iter()));
     }
 }
