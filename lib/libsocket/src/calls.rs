@@ -233,7 +233,7 @@ fn accept_set_up(index: usize, listener: &Socket, flags: c_int) -> Result<(c_int
 fn wait_for_set_up(index: usize, listener: &Socket, waiting: Waiting) -> Result<()> {
     let mut watched = alloc::vec![index];
     watched.extend(greetings::descriptors(listener));
-    waiting.wait(&watched, || {
+    waiting.wait(&watched, Readiness::IN, || {
         greetings::is_ready(index, listener) || greetings::descriptors(listener) != watched[1..]
     })
 }

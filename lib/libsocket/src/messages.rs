@@ -172,8 +172,9 @@ pub fn receive(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> 
             Err(error) => return Err(error),
         }
         drop(kept);
-        // Another thread may have taken the bytes of the message in.
-        waiting.wait(&[number], || {
+        // Another thread may have taken the bytes of the message in, or leave the rest of one that
+        // waits for room.
+        waiting.wait(&[number], Readiness::IN | Readiness::OUT, || {
             readiness(number, transfers).map_or(true, |found| !Readiness::OUT.contains(found))
         })?;
     }

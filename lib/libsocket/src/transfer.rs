@@ -99,11 +99,11 @@ impl Waiting {
     }
 
     /// Waits until an endpoint, the first of `numbers`, is ready as `look` says, which is asked
-    /// again when something has happened to one of them.
+    /// again when one of `events` has happened to one of them, or its end.
     ///
     /// # Errors
     /// `EAGAIN`; those of the event queue.
-    pub fn wait(self, numbers: &[usize], look: impl Fn() -> bool) -> Result<()> {
+    pub fn wait(self, numbers: &[usize], events: Readiness, look: impl Fn() -> bool) -> Result<()> {
         let left = match self {
             Self::No => return Err(EAGAIN),
             Self::Yes => None,
@@ -115,10 +115,10 @@ impl Waiting {
                 Some(Duration::from_nanos(left))
             }
         };
-        let any = Readiness::IN.bits();
-        let entry = |number: &usize| PollFd::new(*number, any);
+        let events = events.bits();
+        let entry = |number: &usize| PollFd::new(*number, events);
         let mut entries: Vec<PollFd> = numbers.iter().map(entry).collect();
-        let ready = |index, _: &PollFd| Ok(if index == 0 && look() { any } else { 0 });
+        let ready = |index, _: &PollFd| Ok(if index == 0 && look() { events } else { 0 });
         match raw::poll_by(&mut entries, left, ready)? {
             0 => Err(EAGAIN),
             _ => Ok(()),
@@ -131,7 +131,7 @@ impl Waiting {
     /// # Errors
     /// `EAGAIN`; those of the event queue.
     pub fn wait_for(self, number: usize, wanted: Readiness) -> Result<()> {
-        self.wait(&[number], || is_ready(number, wanted))
+        self.wait(&[number], wanted, || is_ready(number, wanted))
     }
 }
 
@@ -251,7 +251,7 @@ pub fn receive(number: usize, socket: &Socket, buffer: Range<'_>, flags: c_int) 
 
 /// Waits until there is something to receive, or the end.
 fn wait_for_bytes(number: usize, socket: &Socket, waiting: Waiting) -> Result<()> {
-    waiting.wait(&[number], || {
+    waiting.wait(&[number], Readiness::IN, || {
         !socket.peeked.lock().is_empty() || is_ready(number, Readiness::IN)
     })
 }
@@ -391,7 +391,7 @@ pub fn copy_in(buffer: Range<'_>, bytes: &[u8]) -> Result<()> {
 pub fn wait_for_connection(number: usize, socket: &Socket, waiting: Waiting) -> Result<State> {
     loop {
         match socket.transferring(number) {
-            Err(EALREADY) => waiting.wait(&[number], || {
+            Err(EALREADY) => waiting.wait(&[number], Readiness::OUT, || {
                 socket.collect(number);
                 !matches!(socket.state().phase, Phase::Connecting(..))
             })?,
