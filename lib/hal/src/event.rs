@@ -2,6 +2,7 @@
 //!
 //! Opened as a file, not through the library's wrapper, because only the file offers a time limit.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -24,6 +25,8 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 pub struct Queue<T> {
     file: Fd,
     sources: Vec<T>,
+    /// Descriptors that were subscribed, some of which may have been closed since.
+    watched: BTreeSet<usize>,
     /// A file of the monotonic clock, once a caller has waited until a point of time.
     clock: Option<Fd>,
     /// The earliest point of time, in nanoseconds, at which the clock will post an event.
@@ -46,6 +49,7 @@ impl<T: Copy + PartialEq> Queue<T> {
         Ok(Self {
             file,
             sources: Vec::new(),
+            watched: BTreeSet::new(),
             clock: None,
             alarm: None,
         })
@@ -63,8 +67,17 @@ impl<T: Copy + PartialEq> Queue<T> {
             }
         };
         // A file that is subscribed already would keep its former source.
-        let _ = self.control(fd, EventFlags::empty(), 0);
+        if !self.watched.insert(fd) {
+            let _ = self.control(fd, EventFlags::empty(), 0);
+        }
         self.control(fd, flags, data)
+    }
+
+    /// Reports no more events of `fd`. A file that no queue watches for something costs its daemon
+    /// nothing when that happens.
+    pub fn unsubscribe(&mut self, fd: usize) -> Result<()> {
+        self.watched.remove(&fd);
+        self.control(fd, EventFlags::empty(), 0)
     }
 
     fn control(&self, id: usize, flags: EventFlags, data: usize) -> Result<()> {

@@ -95,6 +95,8 @@ impl Listener {
         let mut ready = Vec::new();
         loop {
             if let Some(link) = self.try_accept()? {
+                // Its records are for others from now on. An error would be the link's own end.
+                let _ = events.unsubscribe(link.endpoint().fd());
                 return Ok(link);
             }
             // Data that came before the file is watched makes an event when watching begins.

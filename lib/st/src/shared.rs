@@ -264,14 +264,27 @@ impl Shared {
     /// `Broken`, and those of the end.
     #[inline]
     pub fn take_records(&self, reader: Option<u64>) -> Result<bool> {
-        self.take_into(&mut self.inbox.lock(), reader)
+        self.take_into(&mut self.inbox.lock(), reader, true)
     }
 
-    fn take_into(&self, inbox: &mut Inbox, reader: Option<u64>) -> Result<bool> {
+    /// As [`take_records`](Self::take_records), before a sleep in the driver, which tells of its
+    /// death: where nothing is there, a look at own memory is all.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn take_records_that_are_there(&self) -> Result<bool> {
+        self.take_into(&mut self.inbox.lock(), None, false)
+    }
+
+    /// `asks`: when nothing is there any more, the driver is asked now and then whether it lives.
+    fn take_into(&self, inbox: &mut Inbox, reader: Option<u64>, asks: bool) -> Result<bool> {
         let mut any = false;
         loop {
             if self.over.load(Ordering::Relaxed) != LIVE {
                 return Err(self.reason());
+            }
+            if !asks && !self.endpoint.may_be_readable() {
+                return Ok(any);
             }
             let count = match self.endpoint.recv(&mut inbox.buffer, RecvFlags::empty()) {
                 Ok(0) => return Ok(any),
@@ -317,7 +330,7 @@ impl Shared {
         if let Some(slot) = inbox.sleepers.iter_mut().find(|slot| slot.id == id) {
             slot.sleeps = true;
         }
-        self.take_into(&mut inbox, Some(id))
+        self.take_into(&mut inbox, Some(id), true)
     }
 
     /// Sleeps in the driver until records have come since the mark was made, whoever takes them, or

@@ -48,8 +48,14 @@ pub struct Sleeper {
     queue: Queue<u32>,
     reader: Fd,
     pub bell: Arc<Fd>,
+    /// Waits since the last one that it was needed for.
+    unused: u32,
     events: Vec<hal::event::Ready<u32>>,
 }
+
+/// Waits without a deadline after which a sleeper is given up: as long as there is one, the driver
+/// reports each record to it, too.
+const MOST_UNUSED: u32 = 4;
 
 /// The number of no connection.
 const BELL: u32 = 0;
@@ -69,6 +75,7 @@ impl Sleeper {
             queue,
             reader,
             bell,
+            unused: 0,
             events: Vec::new(),
         })
     }
@@ -122,10 +129,27 @@ pub fn wait(
     if waiting != Waiting::Sleep && poll(shared, waiting, deadline, condition)?.is_some() {
         return Ok(());
     }
-    if deadline == Deadline::Never && sleep_in_driver(shared, condition)?.is_some() {
-        return Ok(());
+    if deadline == Deadline::Never {
+        give_up_unused(shared, sleeper);
+        if sleep_in_driver(shared, condition)?.is_some() {
+            return Ok(());
+        }
     }
     sleep_in_queue(shared, sleeper, deadline, condition)
+}
+
+/// Gives a sleeper up that was not needed for some time, before a wait that does not need it.
+fn give_up_unused(shared: &Shared, sleeper: &mut Option<Sleeper>) {
+    let is_unused = |sleeper: &mut Sleeper| {
+        sleeper.unused += 1;
+        sleeper.unused > MOST_UNUSED
+    };
+    // Where no wait can do without, it is kept.
+    if shared.endpoint.arrived().is_some()
+        && let Some(unused) = sleeper.take_if(is_unused)
+    {
+        shared.remove_sleeper(unused.id);
+    }
 }
 
 /// Looks again and again whether a condition holds; `None`: the time for it is used up.
@@ -171,7 +195,8 @@ fn poll(
 /// this one has the lock.
 fn sleep_in_driver(shared: &Shared, condition: &mut impl Condition) -> Result<Option<()>> {
     while let Some(mark) = shared.endpoint.arrived() {
-        if take_or(shared, condition, None)?.is_some() || condition.arm()? {
+        let taken = shared.take_records_that_are_there();
+        if look_after(taken, condition)?.is_some() || condition.arm()? {
             return Ok(Some(()));
         }
         match shared.sleep_past(mark) {
@@ -208,6 +233,7 @@ fn sleep_in_queue(
             sleeper.insert(new)
         }
     };
+    sleeper.unused = 0;
     loop {
         if condition.arm()? {
             return Ok(());
@@ -234,7 +260,12 @@ fn take_or(
     condition: &mut impl Condition,
     reader: Option<u64>,
 ) -> Result<Option<()>> {
-    match shared.take_records(reader) {
+    look_after(shared.take_records(reader), condition)
+}
+
+/// Whether the condition holds after records were taken.
+fn look_after(taken: Result<bool>, condition: &mut impl Condition) -> Result<Option<()>> {
+    match taken {
         Ok(_) => Ok(condition.look()?.then_some(())),
         Err(end) => last_look(condition, end).map(Some),
     }

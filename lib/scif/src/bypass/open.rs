@@ -305,10 +305,10 @@ impl MappedRings {
     /// Whether bytes may have arrived or the connection may have ended, by own memory alone.
     #[inline]
     pub(super) fn may_be_readable(&self) -> bool {
-        match self.memory() {
-            Some(memory) => !self.consumer.is_empty(&memory),
-            None => true,
-        }
+        let memory = self.memory.words();
+        // A receive finds out what has changed, or that the peer sends no more.
+        memory.state().bits() != self.unfinished.load(Ordering::Relaxed)
+            || !self.consumer.is_empty(&memory)
     }
 
     /// Whether stores into the peer's memory may be gathered and arrive out of order.

@@ -62,8 +62,10 @@ pub fn poll_by(
     }
     let mut queue = Queue::new().map_err(|error| error.errno)?;
     for entry in entries.iter() {
-        let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
-        let subscribed = queue.subscribe(entry.epd, events, entry.epd);
+        // A queue has one set of flags for a descriptor, which may have several entries.
+        let same = entries.iter().filter(|other| other.epd == entry.epd);
+        let events = same.fold(0, |all, other| all | other.events);
+        let subscribed = queue.subscribe(entry.epd, wanted(events), entry.epd);
         subscribed.map_err(|error| error.errno)?;
     }
     let end = Deadline::after(limit)?;
@@ -77,6 +79,16 @@ pub fn poll_by(
         if !end.wait(&mut queue, &mut events)? {
             return Ok(0);
         }
+    }
+}
+
+/// The flags of an event queue for these events. Whoever watches for room makes each receive of the
+/// peer a notification, so nobody does who does not need it.
+fn wanted(events: u16) -> EventFlags {
+    match Readiness::from_bits_truncate(events).contains(Readiness::OUT) {
+        true => EventFlags::EVENT_READ | EventFlags::EVENT_WRITE,
+        // The end of a connection is one of these, too.
+        false => EventFlags::EVENT_READ,
     }
 }
 

@@ -6,10 +6,12 @@ extern crate alloc;
 
 use alloc::string::String;
 
-use guest_tests::{Suite, pair, text};
+use guest_tests::{Suite, counter, pair, text};
 use hal::event::Queue;
+use hal::kernel::ends_abandoned_requests;
 use libredox::Fd;
 use libredox::flag::{O_NONBLOCK, O_RDWR};
+use runtime::thread;
 use runtime::time::{Duration, Instant};
 use scif::{Endpoint, Errno, Error, Listener, PollEntry, PortId, Readiness, RecvFlags, SendFlags};
 use syscall::flag::EventFlags;
@@ -36,6 +38,15 @@ fn main() -> i32 {
     suite.check("poll", polling());
     suite.check("poll times out", time_out());
     suite.check("events", events());
+    suite.check("a poll that is over watches nothing", polled());
+    suite.check(
+        "a poll sees what any entry of an endpoint asks for",
+        polled_twice(),
+    );
+    suite.check(
+        "Scheduled Transfers that are set up watch nothing",
+        set_up(),
+    );
     suite.finish()
 }
 
@@ -267,4 +278,112 @@ fn events() -> Result<(), String> {
         errno(server.read(&mut [0; 8])) == 104,
         "no reset after the last byte",
     )
+}
+
+/// Waits until so many files are watched by event queues. The end of a queue is told to the driver
+/// without waiting.
+fn until_watched(files: u64) -> Result<(), String> {
+    let start = Instant::now();
+    loop {
+        match counter("watched")? {
+            now if now == files => return Ok(()),
+            now if start.elapsed() > TIME_LIMIT => {
+                return Err(alloc::format!("{now} files are watched, not {files}"));
+            }
+            _ => thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+fn polled() -> Result<(), String> {
+    // Redox does not tell daemons of the end of a queue.
+    if !ends_abandoned_requests() {
+        return Ok(());
+    }
+    let before = counter("watched")?;
+    let (_client, server) = pair().map_err(text("pair"))?;
+    until_watched(before)?;
+    let mut entries = [PollEntry::new(&server, Readiness::IN)];
+    let count = scif::poll(&mut entries, Some(Duration::from_millis(20)));
+    expect(count == Ok(0), "something is there")?;
+    until_watched(before)
+}
+
+/// Two entries of one endpoint, the last of which does not ask for what happens.
+fn polled_twice() -> Result<(), String> {
+    let (client, server) = pair().map_err(text("pair"))?;
+    let mut left = 0;
+    while let Ok(sent @ 1..) = client.send(&[7; 4096], SendFlags::empty()) {
+        left += sent;
+    }
+    let before = counter("watched")?;
+    let polling = thread::spawn(move || {
+        let mut entries = [
+            PollEntry::new(&client, Readiness::OUT),
+            PollEntry::new(&client, Readiness::IN),
+        ];
+        let count = scif::poll(&mut entries, None);
+        (count, entries.map(|entry| entry.revents))
+    });
+    let polling = polling.map_err(text("spawn"))?;
+    until_watched(before + 1)?;
+    let mut bytes = [0; 4096];
+    while left > 0 {
+        let taken = server.recv(&mut bytes, RecvFlags::empty());
+        left -= taken.map_err(text("recv"))?;
+    }
+    let (count, ready) = polling.join().map_err(text("join"))?;
+    expect(
+        count == Ok(1) && ready == [Readiness::OUT, Readiness::empty()],
+        "room is not seen beside an entry for bytes",
+    )
+}
+
+/// A listener has a queue for the connections that are being set up, a wait with a deadline one for
+/// its connection, and setting up waits with a deadline.
+fn set_up() -> Result<(), String> {
+    if !ends_abandoned_requests() {
+        return Ok(());
+    }
+    let before = counter("watched")?;
+    let listener = st::Listener::bind(0).map_err(text("listen"))?;
+    let own = scif::nodes().map_err(text("nodes"))?.own;
+    let to = PortId::new(own, listener.port().map_err(text("port"))?);
+    let accepting = thread::spawn(move || listener.accept().map(|link| (link, listener)));
+    let accepting = accepting.map_err(text("spawn"))?;
+    // Watched are the listener and the connection that says nothing yet.
+    let mute = scif::Options::new().connect(to).map_err(text("connect"))?;
+    until_watched(before + 2)?;
+    let near = st::Connection::request(mute, &st::Options::new()).map_err(text("request"))?;
+    let (far, _listener) = accepting
+        .join()
+        .map_err(text("join"))?
+        .map_err(text("accept"))?;
+    until_watched(before + 1)?;
+    let (mut there, mut answers) = near.channel(0).map_err(text("channel"))?.split();
+    let (mut back, mut asked) = far.channel(0).map_err(text("channel"))?.split();
+    let soon = st::Deadline::after_ms(20).map_err(text("deadline"))?;
+    let nothing = answers.pull_until::<u64>(soon);
+    expect(nothing == Err(st::Error::TimedOut), "a header of nobody")?;
+    until_watched(before + 2)?;
+    // Both sleep for each other in the driver, so the queue is given up.
+    answers.set_waiting(st::Waiting::Sleep);
+    asked.set_waiting(st::Waiting::Sleep);
+    let echo = thread::spawn(move || {
+        while let Ok(number) = asked.pull::<u64>() {
+            if back.push(&number).is_err() {
+                break;
+            }
+        }
+    });
+    let echo = echo.map_err(text("spawn"))?;
+    for number in 0..100_u64 {
+        there.push(&number).map_err(text("push"))?;
+        let back = answers.pull::<u64>().map_err(text("pull"))?;
+        expect(back == number, "another header")?;
+    }
+    let given_up = until_watched(before + 1);
+    near.say_end();
+    echo.join().map_err(text("join"))?;
+    given_up
 }
