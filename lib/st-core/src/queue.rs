@@ -219,14 +219,29 @@ impl Sender {
         messages: &mut impl Iterator<Item = [u8; PAYLOAD_BYTES]>,
     ) -> Result<(u64, Sent), QueueError<M::Error>> {
         let first = self.pushed;
-        while self.free() > 0 || self.room(mem)? > 0 {
-            // Asked only for what has a place.
-            let Some(message) = messages.next() else {
-                break;
+        loop {
+            let room = match self.free() {
+                0 => self.room(mem)?,
+                free => free,
             };
-            fill(mem, self.next, Kind::Message, &message)?;
-            self.next = self.lane.after(self.next);
-            self.pushed = self.pushed.wrapping_add(1);
+            // Counted and placed apart from `self`, which each header would have to be stored in.
+            let (mut next, mut filled) = (self.next, 0);
+            let mut outcome = Ok(());
+            // Asked only for what has a place.
+            for message in messages.by_ref().take(room as usize) {
+                outcome = fill(mem, next, Kind::Message, &message);
+                if outcome.is_err() {
+                    break;
+                }
+                next = self.lane.after(next);
+                filled += 1;
+            }
+            self.next = next;
+            self.pushed = self.pushed.wrapping_add(filled);
+            outcome?;
+            if filled < room || room == 0 {
+                break;
+            }
         }
         let count = self.pushed.wrapping_sub(first);
         let wake = count > 0 && take_wish(mem, self.lane.word(ARMED));
