@@ -95,8 +95,7 @@ impl Listener {
         let mut ready = Vec::new();
         loop {
             if let Some(link) = self.try_accept()? {
-                // Its records are for others from now on. An error would be the link's own end.
-                let _ = events.unsubscribe(link.endpoint().fd());
+                forget(events, &link);
                 return Ok(link);
             }
             // Data that came before the file is watched makes an event when watching begins.
@@ -125,7 +124,18 @@ impl Listener {
         while let Some(next) = greeted.get_mut(index) {
             match next.handshake.advance() {
                 Ok(false) => index += 1,
-                Ok(true) => return greeted.remove(index).handshake.finish().map(Some),
+                Ok(true) => {
+                    let new = greeted.remove(index);
+                    let link = new.handshake.finish()?;
+                    // A thread that holds the queue is in `accept`.
+                    if new.is_watched
+                        && let Some(mut events) = self.events.try_lock()
+                        && let Some(events) = &mut *events
+                    {
+                        forget(events, &link);
+                    }
+                    return Ok(Some(link));
+                }
                 Err(error) => {
                     greeted.remove(index);
                     return Err(error);
@@ -149,6 +159,12 @@ impl Listener {
         }
         Ok(None)
     }
+}
+
+/// Watches a connection no more that is accepted: its records are for others from now on. An error
+/// would be the connection's own end.
+fn forget(events: &mut Queue<()>, link: &Connection) {
+    let _ = events.unsubscribe(link.endpoint().fd());
 }
 
 /// Connects to a listener of another program: waits until it accepts.
