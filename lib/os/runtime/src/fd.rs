@@ -16,7 +16,9 @@ use crate::sys;
 
 /// Runs `create` with a reserved number and gives the number back when it fails.
 fn with_number(number: usize, create: impl FnOnce(usize) -> Result<usize>) -> Result<usize> {
-    create(number).inspect_err(|_| fdtable::release(number))
+    let result = create(number);
+    fdtable::replaced(number, result.is_ok());
+    result
 }
 
 /// Whether this kernel has the older number for opening only.
@@ -93,10 +95,11 @@ pub fn dup_upper(fd: usize, name: &[u8]) -> Result<usize> {
     dup_into(fd, name, fdtable::reserve_upper()?)
 }
 
-/// As [`dup`], at the number `new`, in place of what is there.
+/// As [`dup`], at the number `new`, in place of what is there. EBUSY: another thread has chosen the
+/// number for a descriptor that is being opened.
 pub fn dup2(fd: usize, new: usize, name: &[u8]) -> Result<usize> {
     // Before the call, so that no other thread takes the number.
-    let was_free = fdtable::mark(new)?;
+    let was_free = fdtable::replace(new)?;
     // SAFETY: the name is a live slice; the call writes no user memory.
     let result = unsafe {
         sys::call(
@@ -104,14 +107,13 @@ pub fn dup2(fd: usize, new: usize, name: &[u8]) -> Result<usize> {
             [fd, new, name.as_ptr() as usize, name.len(), 0, 0],
         )
     };
-    if result.is_err() && was_free {
-        fdtable::release(new);
-    }
+    fdtable::replaced(new, result.is_ok() || !was_free);
     result
 }
 
 /// Closes `fd`. The number is free afterwards, also when the scheme reports an error.
 pub fn close(fd: usize) -> Result<()> {
+    fdtable::close(fd)?;
     // SAFETY: plain numbers only.
     let result = unsafe { sys::call(syscall::SYS_CLOSE, [fd, 0, 0, 0, 0, 0]) };
     // The kernel takes the number away before it tells the scheme, whatever that answers.
@@ -270,7 +272,7 @@ pub unsafe fn call_raw(
             let automatic = get(0) == usize::MAX;
             for index in 0..count {
                 let reserved = if !automatic {
-                    fdtable::mark(get(index)).map(|_| get(index))
+                    fdtable::mark(get(index)).map(|()| get(index))
                 } else if flags.contains(CallFlags::FD_UPPER) {
                     fdtable::reserve_upper()
                 } else {
@@ -286,9 +288,7 @@ pub unsafe fn call_raw(
                 }
             }
             let result = request();
-            if result.is_err() {
-                (0..count).for_each(|index| fdtable::release(get(index)));
-            }
+            (0..count).for_each(|index| fdtable::replaced(get(index), result.is_ok()));
             result
         }
         Direction::Out => {
@@ -377,11 +377,9 @@ pub fn is_served(fd: usize) -> bool {
     };
     // SAFETY: the kernel refuses the address; no memory is touched.
     let result = unsafe { sys::call(syscall::SYS_DUP_INTO, [fd, UNREADABLE, 1, slot, 0, 0]) };
-    match result {
-        Ok(_) => {
-            let _ = close(slot);
-        }
-        Err(_) => fdtable::release(slot),
+    fdtable::replaced(slot, result.is_ok());
+    if result.is_ok() {
+        let _ = close(slot);
     }
     !matches!(result, Err(Error { errno: ENODEV }))
 }

@@ -4,22 +4,39 @@
 //! record: the lowest free number of the plain table for ordinary descriptors, and the upper table
 //! (numbers with `UPPER_FDTBL_TAG`) for those that belong to libraries and must not be met by a
 //! program that counts descriptors.
+//!
+//! Record and kernel change one after the other. A number is under way in between: nobody else may
+//! change it then, or the record would say something else than the kernel, for ever.
 
 use alloc::vec::Vec;
 
-use syscall::error::{EBADF, EMFILE, Error, Result};
+use syscall::error::{EBADF, EBUSY, EMFILE, ENOMEM, Error, Result};
 use syscall::flag::UPPER_FDTBL_TAG;
 
 use crate::sync::Mutex;
+use crate::sys;
 
 /// Numbers per table, the kernel's limit.
 const LIMIT: usize = 65_536;
 const WORDS: usize = LIMIT / 64;
 
+/// What a thread is doing with a number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Act {
+    /// A new descriptor is to get it.
+    Opens,
+    /// Another descriptor takes the place of the one that is there, if one is.
+    Replaces,
+    /// Its descriptor ends.
+    Closes,
+}
+
 struct Table {
     used: [u64; WORDS],
     /// No free number lies in a word before this one.
     first_free_word: usize,
+    /// The numbers that threads are at: one for each thread at most.
+    under_way: Vec<(usize, Act)>,
 }
 
 impl Table {
@@ -27,20 +44,40 @@ impl Table {
         Table {
             used: [0; WORDS],
             first_free_word: 0,
+            under_way: Vec::new(),
         }
     }
 
-    fn reserve(&mut self) -> Option<usize> {
+    fn reserve(&mut self) -> Result<usize> {
         for word in self.first_free_word..WORDS {
             let bit = self.used[word].trailing_ones() as usize;
             if bit < 64 {
+                let number = word * 64 + bit;
+                self.begin(number, Act::Opens)?;
                 self.used[word] |= 1 << bit;
                 self.first_free_word = word;
-                return Some(word * 64 + bit);
+                return Ok(number);
             }
         }
         self.first_free_word = WORDS;
-        None
+        Err(Error::new(EMFILE))
+    }
+
+    fn begin(&mut self, number: usize, act: Act) -> Result<()> {
+        let room = self.under_way.try_reserve(1);
+        room.map_err(|_| Error::new(ENOMEM))?;
+        self.under_way.push((number, act));
+        Ok(())
+    }
+
+    fn act(&self, number: usize) -> Option<Act> {
+        let mut under_way = self.under_way.iter();
+        let found = under_way.find(|(other, _)| *other == number);
+        found.map(|(_, act)| *act)
+    }
+
+    fn end(&mut self, number: usize) {
+        self.under_way.retain(|(other, _)| *other != number);
     }
 
     fn mark(&mut self, number: usize) -> bool {
@@ -52,6 +89,7 @@ impl Table {
     }
 
     fn release(&mut self, number: usize) {
+        self.end(number);
         self.used[number / 64] &= !(1 << (number % 64));
         self.first_free_word = self.first_free_word.min(number / 64);
     }
@@ -93,24 +131,94 @@ pub(crate) fn hold() -> impl Sized {
     (PLAIN.lock(), UPPER.lock())
 }
 
-/// Reserves the lowest free plain number.
+/// Reserves the lowest free plain number, until [`opened`] or [`release`].
+///
+/// # Errors
+/// `EMFILE`, `ENOMEM`.
 pub fn reserve() -> Result<usize> {
-    PLAIN.lock().reserve().ok_or(Error::new(EMFILE))
+    PLAIN.lock().reserve()
 }
 
-/// Reserves a free number of the upper table.
+/// As [`reserve`], a number of the upper table.
 pub fn reserve_upper() -> Result<usize> {
-    UPPER
-        .lock()
-        .reserve()
-        .map(|n| n | UPPER_FDTBL_TAG)
-        .ok_or(Error::new(EMFILE))
+    UPPER.lock().reserve().map(|n| n | UPPER_FDTBL_TAG)
 }
 
-/// Records that `fd` is in use (EBADF when the number cannot exist); whether it was free.
-pub fn mark(fd: usize) -> Result<bool> {
+/// Records that a reserved number has its descriptor.
+pub fn opened(fd: usize) {
+    if let Ok((table, number)) = table_of(fd) {
+        table.lock().end(number);
+    }
+}
+
+/// Begins to put another descriptor in the place of `fd`, until [`replaced`]; whether it is free.
+///
+/// # Errors
+/// `EBADF`: the number cannot exist. `EBUSY`: another thread is about to open it. `ENOMEM`.
+pub fn replace(fd: usize) -> Result<bool> {
     let (table, number) = table_of(fd)?;
-    Ok(table.lock().mark(number))
+    alone(table, number, |table, act| match act {
+        Some(_) => Err(Error::new(EBUSY)),
+        None => {
+            table.begin(number, Act::Replaces)?;
+            Ok(table.mark(number))
+        }
+    })
+}
+
+/// Ends that; whether a descriptor is there now.
+pub fn replaced(fd: usize, is_open: bool) {
+    match is_open {
+        true => opened(fd),
+        false => release(fd),
+    }
+}
+
+/// Begins to close `fd`, until [`release`].
+///
+/// # Errors
+/// `EBADF`: the number cannot exist, or another thread closes it already, or has not opened it yet.
+pub fn close(fd: usize) -> Result<()> {
+    let (table, number) = table_of(fd)?;
+    alone(table, number, |table, act| match act {
+        Some(_) => Err(Error::new(EBADF)),
+        None => {
+            // Closing must not fail for want of memory; then it is not kept apart from others.
+            let _ = table.begin(number, Act::Closes);
+            Ok(())
+        }
+    })
+}
+
+/// Runs `action` with what is under way with a number, when no other thread is replacing it.
+fn alone<T>(
+    table: &Mutex<Table>,
+    number: usize,
+    action: impl FnOnce(&mut Table, Option<Act>) -> T,
+) -> T {
+    loop {
+        let mut held = table.lock();
+        let act = held.act(number);
+        if act != Some(Act::Replaces) {
+            return action(&mut held, act);
+        }
+        drop(held);
+        // For as long as one call of the kernel's takes.
+        sys::yield_now();
+    }
+}
+
+/// In the child of a fork: forgets what other threads of the parent were doing.
+pub fn forget_under_way() {
+    PLAIN.lock().under_way.clear();
+    UPPER.lock().under_way.clear();
+}
+
+/// Records that `fd` is in use (EBADF when the number cannot exist).
+pub fn mark(fd: usize) -> Result<()> {
+    let (table, number) = table_of(fd)?;
+    table.lock().mark(number);
+    Ok(())
 }
 
 /// Records that `fd` is free; unknown numbers are ignored.

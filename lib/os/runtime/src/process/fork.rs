@@ -141,6 +141,9 @@ fn prepare(own_thread: usize, process: Fd) -> Result<Record> {
     let space = Fd::new(fd::dup_upper(own_thread, b"addrspace")?);
     let filetable = fdtable::reserve_upper()?;
     let copy = fdtable::reserve_upper().inspect_err(|_| fdtable::release(filetable))?;
+    // They may be closed, open or not.
+    fdtable::opened(filetable);
+    fdtable::opened(copy);
     // From here on `close_in_parent` and `become_child` see to them.
     Ok(Record {
         own_thread,
@@ -229,6 +232,7 @@ fn close_in_parent(record: &Record) {
 
 /// Puts the child's handles in the place of the parent's, of which it had copies.
 fn become_child(record: &Record) {
+    fdtable::forget_under_way();
     let old = [
         state::proc_fd(),
         state::thread_fd(),
