@@ -6,24 +6,24 @@ use core::time::Duration;
 use libscif::table;
 use runtime::sync::Mutex;
 
-use crate::socket::{self, Phase, Socket};
+use crate::socket::{self, Phase, Socket, Taken};
 use crate::transfer::Waiting;
 use crate::transfers::Transfers;
 use crate::{lingering, messages};
 
-/// Forgets a descriptor that is about to be closed.
-pub fn close(index: usize) {
-    if let Some(socket) = socket::take(index) {
-        let_go(&socket);
+/// Forgets a descriptor that is about to be closed; whether it was a socket's.
+pub fn close(index: usize) -> bool {
+    match socket::take(index) {
+        Taken::Nothing => return false,
+        Taken::Copy => {}
+        Taken::Last(socket) => let_go(&socket),
     }
+    true
 }
 
-/// A descriptor of a socket means something else from now on. With the last one end the calls that
-/// other threads are in.
+/// The last descriptor of a socket means something else from now on: the calls that other threads
+/// are in end.
 pub fn let_go(socket: &Arc<Socket>) {
-    if !socket.drop_descriptor() {
-        return;
-    }
     let is_in_use = Arc::strong_count(socket) > 1;
     let phase = socket.state().phase;
     socket.update(|state| state.is_closed = true);
@@ -73,12 +73,9 @@ fn end_messages(socket: &Arc<Socket>) {
 /// The end of the process: sockets of messages end as `close` would have them.
 pub fn close_all() {
     for index in 0..socket::numbers() {
-        let Some(socket) = socket::take(index) else {
+        let Taken::Last(socket) = socket::take(index) else {
             continue;
         };
-        if !socket.drop_descriptor() {
-            continue;
-        }
         let is_last = socket.owners.leave();
         if socket.state().phase == Phase::Connected && socket.transfers.is_some() {
             if is_last {

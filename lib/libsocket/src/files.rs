@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 use core::ffi::{c_int, c_void};
 
 use scif::raw::Range;
-use skiff_libc::descriptor;
 use syscall::error::EINVAL;
 use syscall::flag::O_NONBLOCK;
 
@@ -161,7 +160,6 @@ extern "C" fn skiff_socket_duplicated(number: c_int, copy: c_int) -> bool {
         return false;
     };
     let former = socket::insert(index, socket);
-    descriptor::set_socket(index);
     if let Some(former) = former {
         closing::let_go(&former);
     }
@@ -206,10 +204,8 @@ extern "C" fn skiff_socket_exit() {
     closing::close_all();
 }
 
-/// `close` and its kin, before the descriptor is closed.
+/// `close` and its kin, before the descriptor is closed; whether it was a socket's.
 #[unsafe(no_mangle)]
-extern "C" fn skiff_socket_forget(number: c_int) {
-    if let Ok(index) = usize::try_from(number) {
-        closing::close(index);
-    }
+extern "C" fn skiff_socket_forget(number: c_int) -> bool {
+    usize::try_from(number).is_ok_and(closing::close)
 }

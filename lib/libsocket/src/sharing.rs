@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use skiff_libc::descriptor;
 
-use crate::socket::{Phase, Socket, TABLE, Table};
+use crate::socket::{HIDDEN, Phase, Socket, TABLE, Table};
 use crate::{Result, lingering};
 
 /// What has come of a fork, for the process that finds out.
@@ -47,6 +47,7 @@ pub fn before_fork() -> Result<()> {
     }
     lingering::hold();
     sockets.iter().for_each(|socket| socket.hold());
+    core::mem::forget(HIDDEN.lock());
     core::mem::forget(table);
     Ok(())
 }
@@ -65,6 +66,8 @@ fn not_forked(socket: &Socket) {
 pub unsafe fn after_fork(outcome: Outcome) {
     // SAFETY: `before_fork` has taken the lock of the table, and nobody else opens it.
     let table = unsafe { &mut *TABLE.as_mut_ptr() };
+    // SAFETY: as above.
+    unsafe { HIDDEN.force_unlock() };
     for socket in distinct(table) {
         // SAFETY: `before_fork` has held it.
         unsafe { socket.open() };
@@ -80,6 +83,9 @@ pub unsafe fn after_fork(outcome: Outcome) {
         drop_lost(table, &sending);
     }
     drop(sending);
+    if outcome == Outcome::Child {
+        close_lost(table);
+    }
     // SAFETY: as above; no guard was dropped.
     unsafe { TABLE.force_unlock() };
 }
@@ -103,6 +109,23 @@ fn drop_lost(table: &Table, sending: &[Arc<Socket>]) {
             unsafe { Arc::decrement_strong_count(Arc::as_ptr(socket)) };
         }
     }
+}
+
+/// In the child: closes the files of sockets that only other threads of the parent had, in calls
+/// which went on behind a close, or in the middle of one.
+fn close_lost(table: &Table) {
+    let mut hidden = HIDDEN.lock();
+    let mut known: Vec<usize> = table.iter().flatten().map(|known| known.number()).collect();
+    known.sort_unstable();
+    hidden.retain(|number| {
+        let is_known = known.binary_search(number).is_ok();
+        if !is_known {
+            libscif::table::forget(*number);
+            // It is closed in any case.
+            let _ = runtime::fd::close(*number);
+        }
+        is_known
+    });
 }
 
 /// Whether a program that this process turns into would not go on with a socket: its descriptors

@@ -66,9 +66,28 @@ pub struct State {
 /// A descriptor that programs do not see.
 struct Hidden(usize);
 
+/// All of them, but those that the bypass uses as well.
+pub static HIDDEN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+impl Hidden {
+    /// A copy of a descriptor.
+    fn new(index: usize) -> Result<Self> {
+        let number = runtime::fd::dup_upper(index, b"").map_err(|error| error.errno)?;
+        HIDDEN.lock().push(number);
+        Ok(Self(number))
+    }
+
+    fn forget(&self, hidden: &mut Vec<usize>) {
+        hidden.retain(|other| *other != self.0);
+    }
+}
+
 impl Drop for Hidden {
     fn drop(&mut self) {
         table::forget(self.0);
+        // Both or none, for a child.
+        let mut hidden = HIDDEN.lock();
+        self.forget(&mut hidden);
         // It is closed in any case.
         let _ = runtime::fd::close(self.0);
     }
@@ -108,9 +127,8 @@ impl Socket {
     /// # Errors
     /// `EBADF`, `EMFILE`.
     pub fn new(index: usize) -> Result<Self> {
-        let file = runtime::fd::dup_upper(index, b"").map_err(|error| error.errno)?;
         Ok(Self {
-            file: Hidden(file),
+            file: Hidden::new(index)?,
             state: Mutex::default(),
             owners: Owners::default(),
             descriptors: AtomicUsize::new(0),
@@ -214,6 +232,9 @@ impl Socket {
     /// Records that a connection of Scheduled Transfers is set up.
     pub fn set_established(&self, established: Established) {
         if let Some(transfers) = &self.transfers {
+            if established.link.is_some() {
+                self.file.forget(&mut HIDDEN.lock());
+            }
             transfers.lock().set_established(established);
         }
     }
@@ -275,7 +296,7 @@ impl Socket {
     }
 
     /// Counts a descriptor less; whether it was the last one.
-    pub fn drop_descriptor(&self) -> bool {
+    fn drop_descriptor(&self) -> bool {
         self.descriptors.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
@@ -322,6 +343,7 @@ pub fn find(number: c_int) -> Result<(usize, Arc<Socket>)> {
 
 /// A socket for an endpoint that another program made, or `scif_open`.
 fn adopt(number: c_int, index: usize) -> Result<Arc<Socket>> {
+    let turn = descriptor::turn(index).map_err(|error| error.errno)?;
     let flags = runtime::fd::fcntl(index, F_GETFL, 0).map_err(|_| EBADF)?;
     let is_endpoint =
         descriptor::is_scif(number).map_err(|error| error.errno)? && raw::local(index).is_ok();
@@ -334,11 +356,10 @@ fn adopt(number: c_int, index: usize) -> Result<Arc<Socket>> {
     }
     socket.set_nonblocking(flags & O_NONBLOCK != 0);
     let socket = Arc::new(socket);
-    descriptor::set_socket(index);
     let mut table = TABLE.lock();
-    // A close that began before finds no socket; one that begins now finds this one.
-    if descriptor::is_closing(index) {
-        descriptor::clear_socket(index);
+    // A close that began before finds no socket, and the number may mean another file already; one
+    // that begins now finds this one.
+    if !descriptor::is_turn(index, turn) {
         return Err(EBADF);
     }
     // Another thread may have made one meanwhile, and keep something in it already.
@@ -349,24 +370,26 @@ fn adopt(number: c_int, index: usize) -> Result<Arc<Socket>> {
     Ok(socket)
 }
 
-/// Records the socket of a descriptor; the one that it was before.
+/// Records the socket of a descriptor; the one that it was before, if this was its last one.
 pub fn insert(index: usize, socket: Arc<Socket>) -> Option<Arc<Socket>> {
     insert_in(&mut TABLE.lock(), index, socket)
 }
 
+/// The counts of descriptors go with the table: a child finds both.
 fn insert_in(table: &mut Table, index: usize, socket: Arc<Socket>) -> Option<Arc<Socket>> {
     socket.descriptors.fetch_add(1, Ordering::Relaxed);
     if index >= table.len() {
         table.resize(index + 1, None);
     }
-    table[index].replace(socket)
+    descriptor::set_socket(index);
+    let former = table[index].replace(socket);
+    former.filter(|former| former.drop_descriptor())
 }
 
 /// Gives a new endpoint of the system to C as a socket.
 pub fn opened(index: usize, socket: Socket, close_on_exec: bool) -> c_int {
     let number = descriptor::opened(index, close_on_exec);
     insert(index, Arc::new(socket));
-    descriptor::set_socket(index);
     number
 }
 
@@ -375,7 +398,25 @@ pub fn numbers() -> usize {
     TABLE.lock().len()
 }
 
+/// What a descriptor was that means nothing any more.
+pub enum Taken {
+    /// No socket.
+    Nothing,
+    /// One of the descriptors of a socket.
+    Copy,
+    /// The last one.
+    Last(Arc<Socket>),
+}
+
 /// Takes the socket of a descriptor out of the table.
-pub fn take(index: usize) -> Option<Arc<Socket>> {
-    TABLE.lock().get_mut(index)?.take()
+pub fn take(index: usize) -> Taken {
+    let mut table = TABLE.lock();
+    let Some(socket) = table.get_mut(index).and_then(Option::take) else {
+        return Taken::Nothing;
+    };
+    descriptor::clear_socket(index);
+    match socket.drop_descriptor() {
+        true => Taken::Last(socket),
+        false => Taken::Copy,
+    }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use runtime::{Error, Result, fd};
+use runtime::{Error, Result, fd, thread};
 use syscall::error::{EBADF, ENOTTY, ESPIPE};
 
 use crate::sync::Shared;
@@ -18,15 +18,33 @@ unsafe extern "C" {
     safe fn skiff_scif_close(number: c_int) -> c_int;
     /// Lets go of what belongs to an endpoint's number; in `libscif`.
     safe fn skiff_scif_forget(number: c_int);
-    /// The descriptor of a socket is about to be closed; in `libsocket`.
-    safe fn skiff_socket_forget(number: c_int);
+    /// A descriptor, of a socket perhaps, is about to be closed; whether it was a socket. In
+    /// `libsocket`.
+    safe fn skiff_socket_forget(number: c_int) -> bool;
     /// The second descriptor is a copy of the first one, a socket's, and no longer the socket that
     /// it may have been; whether it is.
     safe fn skiff_socket_duplicated(number: c_int, copy: c_int) -> bool;
 }
 
+/// What is going on with a number.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Stage {
+    /// Nothing: it is C's, or nobody has said anything about it.
+    #[default]
+    Settled,
+    /// `dup2` puts another file there.
+    Replacing,
+    /// `close` is at it.
+    Closing,
+    /// It was closed.
+    Closed,
+}
+
 #[derive(Clone, Copy, Default)]
 struct Known {
+    stage: Stage,
+    /// How often the number has begun or ceased to mean a file.
+    turns: u32,
     /// Made by a function of C. Others belong to libraries below, or came with the program.
     ours: bool,
     close_on_exec: bool,
@@ -46,9 +64,6 @@ static TABLE: Shared<Vec<Known>> = Shared::new(Vec::new());
 /// A bit for each descriptor a process can have: whether it is a socket.
 static SOCKETS: Bits = [const { AtomicU64::new(0) }; 1024];
 
-/// The same: whether `close` has begun, until the number is given to C again.
-static CLOSING: Bits = [const { AtomicU64::new(0) }; 1024];
-
 type Bits = [AtomicU64; 1024];
 
 /// Runs `action` while no other thread changes the table; `action` must not use it.
@@ -56,14 +71,36 @@ pub fn held<T>(action: impl FnOnce() -> T) -> T {
     TABLE.with(|_| action())
 }
 
-/// In the child of a fork: all descriptors are copies of the parent's.
+/// In the child of a fork: all descriptors are copies of the parent's. What other threads of the
+/// parent were replacing is what it is.
 pub fn forked() {
     TABLE.with(|table| {
         for known in table {
             known.copied = true;
             known.listening = false;
+            if known.stage == Stage::Replacing {
+                known.stage = Stage::Settled;
+            }
         }
     });
+}
+
+/// In the child of a fork, when it can use its sockets: ends what other threads of the parent were
+/// closing, which nobody here would close.
+pub fn finish_closing() {
+    let is_closing = |(number, known): (usize, &Known)| {
+        let closes = known.stage == Stage::Closing;
+        closes.then_some(number)
+    };
+    let numbers: Vec<usize> =
+        TABLE.with(|table| table.iter().enumerate().filter_map(is_closing).collect());
+    for number in numbers {
+        forget_socket(number);
+        skiff_scif_forget(number as c_int);
+        // It may be closed already.
+        let _ = fd::close(number);
+        entry(number as c_int, |known| known.stage = Stage::Closed);
+    }
 }
 
 fn bit(bits: &'static Bits, number: usize) -> Option<(&'static AtomicU64, u64)> {
@@ -99,19 +136,31 @@ pub fn is_socket(number: c_int) -> bool {
     known.is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
 
-/// Whether the descriptor is being closed. A thread that makes a socket of it says that it is one
-/// before it asks.
-pub fn is_closing(number: usize) -> bool {
-    bit(&CLOSING, number).is_some_and(|(word, bit)| word.load(Ordering::SeqCst) & bit != 0)
+/// Which of the files that the number has meant, one after the other, it means now. Waits while
+/// `dup2` puts another one there.
+///
+/// # Errors
+/// `EBADF`: it is closed, or about to be.
+pub fn turn(number: usize) -> Result<u32> {
+    loop {
+        let known = TABLE.with(|table| table.get(number).copied().unwrap_or_default());
+        match known.stage {
+            Stage::Settled => return Ok(known.turns),
+            Stage::Replacing => thread::yield_now(),
+            Stage::Closing | Stage::Closed => return Err(Error::new(EBADF)),
+        }
+    }
+}
+
+/// Whether the number still means the file of that [`turn`].
+pub fn is_turn(number: usize, turn: u32) -> bool {
+    let known = TABLE.with(|table| table.get(number).copied().unwrap_or_default());
+    known.stage == Stage::Settled && known.turns == turn
 }
 
 /// Has the library of sockets forget a descriptor if it is one; whether it was.
 fn forget_socket(number: usize) -> bool {
-    let was_socket = set_bit(&SOCKETS, number, false);
-    if was_socket {
-        skiff_socket_forget(number as c_int);
-    }
-    was_socket
+    skiff_socket_forget(number as c_int)
 }
 
 fn entry<T>(number: c_int, action: impl FnOnce(&mut Known) -> T) -> T {
@@ -138,16 +187,18 @@ pub fn check(number: c_int) -> Result<usize> {
 /// Records a new descriptor and gives its number to C.
 pub fn opened(number: usize, close_on_exec: bool) -> c_int {
     // `dup2` may have closed a socket there.
-    forget_socket(number);
+    if is_socket(number as c_int) {
+        forget_socket(number);
+    }
     record(number, close_on_exec, false)
 }
 
 fn record(number: usize, close_on_exec: bool, umad: bool) -> c_int {
-    set_bit(&CLOSING, number, false);
     let number = number as c_int;
     skiff_scif_forget(number);
     entry(number, |known| {
         *known = Known {
+            turns: known.turns.wrapping_add(1),
             ours: true,
             close_on_exec,
             umad,
@@ -168,6 +219,29 @@ pub fn is_umad(number: c_int) -> bool {
         return false;
     };
     TABLE.with(|table| table.get(number).is_some_and(|known| known.umad))
+}
+
+/// Puts a copy of a descriptor in the place of another one by `replace`, and gives its number to C:
+/// what other threads begin meanwhile is not done to the file that was there.
+///
+/// # Errors
+/// Those of `replace`.
+pub fn replaced(
+    number: usize,
+    copy: usize,
+    replace: impl FnOnce() -> Result<usize>,
+) -> Result<c_int> {
+    let former = entry(copy as c_int, |known| {
+        known.turns = known.turns.wrapping_add(1);
+        core::mem::replace(&mut known.stage, Stage::Replacing)
+    });
+    match replace() {
+        Ok(_) => Ok(duplicated(number, copy, false)),
+        Err(error) => {
+            entry(copy as c_int, |known| known.stage = former);
+            Err(error)
+        }
+    }
 }
 
 /// Records a copy of a descriptor and gives its number to C.
@@ -205,10 +279,26 @@ pub fn is_listening(number: c_int) -> bool {
 /// # Errors
 /// `EBADF`.
 pub fn close(number: c_int) -> Result<()> {
-    let number = check(number)?;
-    set_bit(&CLOSING, number, true);
+    let index = check(number)?;
     // Before the number is free: another thread may get it next.
-    let known = entry(number as c_int, core::mem::take);
+    let (known, turn) = entry(number, |known| {
+        let closing = Known {
+            stage: Stage::Closing,
+            turns: known.turns.wrapping_add(1),
+            ..Known::default()
+        };
+        (core::mem::replace(known, closing), closing.turns)
+    });
+    let result = close_known(index, known);
+    entry(number, |known| {
+        if known.stage == Stage::Closing && known.turns == turn {
+            known.stage = Stage::Closed;
+        }
+    });
+    result
+}
+
+fn close_known(number: usize, known: Known) -> Result<()> {
     // A thread that waits in `scif_accept` keeps the file open, so closing alone would not wake it.
     if known.listening {
         skiff_scif_shutdown(number as c_int);

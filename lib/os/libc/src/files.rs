@@ -215,8 +215,7 @@ extern "C" fn dup2(number: c_int, new: c_int) -> c_int {
         }
         // In one step, so that no other thread finds the number free. Calls on a socket that was
         // there use a descriptor of its own.
-        fd::dup2(number, new, b"")?;
-        Ok(descriptor::duplicated(number, new, false))
+        descriptor::replaced(number, new, || fd::dup2(number, new, b""))
     };
     errno::give(copy())
 }

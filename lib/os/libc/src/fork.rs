@@ -106,6 +106,9 @@ extern "C" fn fork() -> c_int {
     }
     skiff_scif_after_fork(in_child);
     skiff_socket_after_fork(forked.as_ref().map_or(-1, |child| *child));
+    if in_child {
+        descriptor::finish_closing();
+    }
     call(handlers.iter().map(|each| each[1 + usize::from(in_child)]));
     errno::give(forked)
 }

@@ -102,9 +102,9 @@ unsafe extern "C" fn freopen(
             // The number stays, so that standard streams remain what they are for new programs.
             let old = state.number;
             if number != old {
-                runtime::fd::dup2(number as usize, old as usize, b"")?;
+                let (index, place) = (number as usize, old as usize);
+                descriptor::replaced(index, place, || runtime::fd::dup2(index, place, b""))?;
                 descriptor::close(number)?;
-                descriptor::opened(old as usize, false);
             }
             state.replace(old, readable, writable);
             Ok::<(), Error>(())
