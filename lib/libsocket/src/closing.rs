@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use libscif::table;
 use runtime::sync::Mutex;
+use scif::raw;
 
 use crate::socket::{self, Phase, Socket, Taken};
 use crate::transfer::Waiting;
@@ -51,8 +52,13 @@ pub fn let_go(socket: &Arc<Socket>) {
     // Threads that are in calls, and the bypass, keep the file open, so closing alone would end
     // nothing.
     let is_kept = is_connected && (is_in_use || link.is_some());
-    if (phase == Phase::Listening || is_kept) && !lingering::is_under_way(socket) {
-        socket.end_endpoint();
+    if phase == Phase::Listening || is_kept {
+        match lingering::is_under_way(socket) {
+            false => socket.end_endpoint(),
+            // The rest is still sent, but threads that sleep in a receive wake up. If the peer has
+            // gone they do so anyway.
+            true => drop(raw::finish_receiving(socket.number())),
+        }
     }
 }
 
