@@ -168,6 +168,7 @@ pub fn receive(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> 
             Err(EBADF | EINTR | ECONNRESET) if socket.state().is_read_shut => {
                 return Ok(Received::default());
             }
+            Err(ECONNRESET) if is_shut_for_all(number) => return Ok(Received::default()),
             Err(syscall::ENODEV) => return Err(ECONNRESET),
             Err(error) => return Err(error),
         }
@@ -178,6 +179,15 @@ pub fn receive(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> 
             readiness(number, transfers).map_or(true, |found| !Readiness::OUT.contains(found))
         })?;
     }
+}
+
+/// Whether the own end receives no more and the connection is there: another process that has the
+/// socket has shut it down.
+fn is_shut_for_all(number: usize) -> bool {
+    let wanted = Readiness::IN | Readiness::READ_HUP;
+    let found = table::with(number, |bypass| bypass.readiness(number, wanted.bits()));
+    let found = found.map_or(Readiness::empty(), Readiness::from_bits_truncate);
+    found.contains(Readiness::READ_HUP) && !found.contains(Readiness::HUP)
 }
 
 /// Takes from the ring what there is of the next message, up to `most` bytes of it.
