@@ -383,6 +383,24 @@ static void put_file(const char *path, const char *text) {
     CHECK(file && fputs(text, file) >= 0 && fclose(file) == 0);
 }
 
+/* The text of a file; null: there is none. */
+static char *text_of(const char *path) {
+    enum { MOST = 65536 };
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return NULL;
+    char *text = calloc(1, MOST);
+    CHECK(text && fread(text, 1, MOST, file) < MOST && fclose(file) == 0);
+    return text;
+}
+
+/* Leaves a file as it was found. */
+static void put_back(const char *path, char *text) {
+    if (text)
+        put_file(path, text);
+    free(text);
+}
+
 static unsigned host_of(const char *name) {
     struct addrinfo *found = NULL;
     if (getaddrinfo(name, "1", NULL, &found) != 0)
@@ -397,6 +415,7 @@ static void names_of_files(void) {
     char name[65];
     struct utsname machine;
     CHECK(mkdir("/etc", 0755) == 0 || errno == EEXIST);
+    char *hosts = text_of("/etc/hosts"), *hostname = text_of("/etc/hostname");
     put_file("/etc/hosts", "# names\n10.0.0.9 saguaro8 Eight # nine\n10.0.0.1 host8\n");
     CHECK(host_of("saguaro8") == 0x0a000009 && host_of("eight") == 0x0a000009);
     CHECK(host_of("nine") == 0 && host_of("names") == 0);
@@ -420,6 +439,18 @@ static void names_of_files(void) {
     CHECK(!strcmp(name, "skiff"));
     GIVES(unlink("/etc/hostname"), 0);
     CHECK(host_of("saguaro7") == 0);
+    put_back("/etc/hosts", hosts);
+    put_back("/etc/hostname", hostname);
+}
+
+/* The same where the administrator has given some: they are there afterwards. */
+static void names_of_others(void) {
+    char *hosts = text_of("/etc/hosts");
+    put_file("/etc/hosts", "10.0.0.9 ocotillo\n");
+    names_of_files();
+    CHECK(host_of("ocotillo") == 0x0a000009);
+    GIVES(unlink("/etc/hosts"), 0);
+    put_back("/etc/hosts", hosts);
 }
 
 static void check_names(void) {
@@ -472,6 +503,7 @@ static void check_names(void) {
     CHECK(entry && !strcmp(entry->h_name, name));
     CHECK(gethostbyname("nobody") == NULL && h_errno == HOST_NOT_FOUND);
     names_of_files();
+    names_of_others();
     struct servent *known = getservbyname("http", "tcp");
     CHECK(known && ntohs(known->s_port) == 80 && known->s_aliases[0] == NULL);
     CHECK(getservbyname("http", "udp") == NULL);
