@@ -330,6 +330,11 @@ fn without_waiting() {
     assert_eq!(fixture.now(0, write(b"one")).0, Ok(3));
     assert_eq!(fixture.answer(1, waiting).unwrap().0, Ok(3));
     assert_eq!(fixture.now(0, write(&vec![1; 4 << 20])).0, error(EMSGSIZE));
+    // The longest one that any ring takes; this is the smallest.
+    const LONGEST: usize = 4079;
+    assert_eq!(fixture.now(0, write(&[2; LONGEST + 1])).0, error(EMSGSIZE));
+    assert_eq!(fixture.now(0, write(&[2; LONGEST])).0, Ok(LONGEST));
+    assert_eq!(fixture.read(1, server, 5000), Ok(vec![2; LONGEST]));
     // Whole messages, as long as there is room; then room comes with a read.
     let mut sent = 0;
     while fixture.now(0, write(&[7; 1000])).0 == Ok(1000) {
