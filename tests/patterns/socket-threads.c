@@ -1,58 +1,9 @@
 /* Sockets that several threads and processes use at once, within a node. A name as argument plays
  * that part alone. */
 #define NO_PATTERNS
-#include "socket.h"
+#include "socket-pairs.h"
 #include <signal.h>
-#include <st.h>
 #include <sys/wait.h>
-
-static int own;
-
-/* Ends the program when a part waits for ever. */
-static void *watch(void *argument) {
-    (void)argument;
-    for (;;) {
-        int watched = playing;
-        usleep(2 * 1000 * TIMEOUT_MS);
-        if (watched == playing)
-            failed(__FILE__, __LINE__, "it waits for ever");
-    }
-}
-
-static void pair_of(int pair[2]) {
-    GIVES(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-}
-
-/* Two ends of a connection that carries messages. */
-static void *connect_packets(void *argument) {
-    int fd = socket(PF_INET, SOCK_SEQPACKET, IPPROTO_STP);
-    CHECK(fd >= 0);
-    GIVES(try_connect(fd, own, *(int *)argument), 0);
-    return (void *)(long)fd;
-}
-
-static int listen_packets(int *port) {
-    int on = socket(PF_INET, SOCK_SEQPACKET, IPPROTO_STP);
-    struct sockaddr_in place;
-    socklen_t length = sizeof place;
-    CHECK(on >= 0);
-    GIVES(bind_to(on, -1, 0), 0);
-    GIVES(listen(on, 4), 0);
-    GIVES(getsockname(on, (struct sockaddr *)&place, &length), 0);
-    *port = ntohs(place.sin_port);
-    return on;
-}
-
-static void packets_of(int pair[2]) {
-    int port, on = listen_packets(&port);
-    pthread_t client;
-    GIVES(pthread_create(&client, NULL, connect_packets, &port), 0);
-    pair[0] = accept_on(on);
-    void *fd;
-    GIVES(pthread_join(client, &fd), 0);
-    pair[1] = (int)(long)fd;
-    GIVES(close(on), 0);
-}
 
 static void set_limit(int fd, int name) {
     struct timeval limit = { TIMEOUT_MS / 1000, 0 };
@@ -137,34 +88,6 @@ static void check_numbers(void) {
 }
 
 /* 82: closing a full socket of messages does not wait, and the peer gets all and then the end. */
-enum { LENGTH = 50000 };
-
-/* Sends until there is no room; how many messages. */
-static int fill_up(int fd) {
-    static char data[LENGTH];
-    int count = 0;
-    set_waiting(fd, 0);
-    for (;; count++) {
-        fill(data, sizeof data, count);
-        ssize_t sent = send(fd, data, sizeof data, 0);
-        if (sent < 0)
-            break;
-        GIVES(sent, sizeof data);
-        CHECK(count < 1000);
-    }
-    GIVES(errno, EAGAIN);
-    set_waiting(fd, 1);
-    return count;
-}
-
-static void read_filled(int fd, int count) {
-    static char data[LENGTH];
-    for (int i = 0; i < count; i++) {
-        GIVES(recv(fd, data, sizeof data, 0), sizeof data);
-        CHECK(mismatch(data, sizeof data, i) == sizeof data);
-    }
-}
-
 static void check_full(void) {
     int pair[2];
     for (int how = 0; how < 3; how++) {

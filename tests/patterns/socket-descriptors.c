@@ -1,0 +1,266 @@
+/* Descriptors that threads and processes open, copy and close at once, of sockets and of other
+ * files, within a node. A name as argument plays that part alone. */
+#define NO_PATTERNS
+#include "socket-pairs.h"
+#include <sys/wait.h>
+#include <time.h>
+
+/* Waits without giving the processor away: until another thread says so, for at most a while. */
+static int is_soon(const volatile int *place, int value) {
+    for (int i = 0; i < 100000; i++)
+        if (*place == value)
+            return 1;
+    return 0;
+}
+
+static void spin_until(const volatile int *place, int value) {
+    while (!is_soon(place, value))
+        sched_yield();
+}
+
+static long now_ns(void) {
+    struct timespec time;
+    GIVES(clock_gettime(CLOCK_MONOTONIC, &time), 0);
+    return time.tv_sec * 1000000000L + time.tv_nsec;
+}
+
+/* 94: an endpoint whose number gets another file while a first call makes a socket of it. */
+enum { ROUNDS = 400 };
+
+static volatile int begun, done;
+static int first_used;
+
+static void *use_first(void *argument) {
+    char byte;
+    (void)argument;
+    for (int i = 1; i <= ROUNDS; i++) {
+        spin_until(&begun, i);
+        CHECK(recv(first_used, &byte, 1, MSG_DONTWAIT) == -1);
+        done = i;
+    }
+    return NULL;
+}
+
+/* How long a first call takes here. */
+static long first_use_ns(void) {
+    char byte;
+    long shortest = 1000000000;
+    for (int i = 0; i < 8; i++) {
+        int fd = scif_open();
+        long begin = now_ns();
+        FAILS(recv(fd, &byte, 1, MSG_DONTWAIT), ENOTCONN);
+        long took = now_ns() - begin;
+        shortest = took < shortest ? took : shortest;
+        GIVES(close(fd), 0);
+    }
+    return shortest;
+}
+
+static void check_first_uses(void) {
+    long length = first_use_ns();
+    int zero = open("/dev/zero", O_RDONLY);
+    CHECK(zero >= 0);
+    pthread_t thread;
+    GIVES(pthread_create(&thread, NULL, use_first, NULL), 0);
+    for (int i = 1; i <= ROUNDS; i++) {
+        first_used = scif_open();
+        CHECK(first_used >= 0);
+        long end = now_ns() + length * (i % 100) / 80;
+        begun = i;
+        while (now_ns() < end)
+            ;
+        char byte = 1;
+        int fd = first_used;
+        if (i & 1) {
+            GIVES(dup2(zero, fd), fd);
+        } else {
+            GIVES(close(fd), 0);
+            fd = open("/dev/zero", O_RDONLY);
+            CHECK(fd >= 0);
+        }
+        spin_until(&done, i);
+        GIVES(read(fd, &byte, 1), 1);
+        CHECK(byte == 0);
+        FAILS(recv(fd, &byte, 1, MSG_DONTWAIT), ENOTSOCK);
+        GIVES(close(fd), 0);
+    }
+    GIVES(pthread_join(thread, NULL), 0);
+    GIVES(close(zero), 0);
+}
+
+/* 95: dup2 on a number that another thread's open has chosen: the open gets its file. */
+static volatile int stop;
+
+static void *open_and_close(void *argument) {
+    while (!stop) {
+        int fd = open(argument, O_RDONLY);
+        CHECK(fd >= 0);
+        /* It may be a copy of the other file, or closed already. */
+        close(fd);
+    }
+    return NULL;
+}
+
+static void check_chosen(void) {
+    static char *const paths[] = { "/dev/null", "/etc", "/scheme/scif" };
+    for (int kind = 0; kind < 3; kind++) {
+        int zero = open("/dev/zero", O_RDONLY), low = dup(zero);
+        CHECK(zero >= 0 && low >= 0);
+        GIVES(close(low), 0);
+        pthread_t thread;
+        stop = 0;
+        GIVES(pthread_create(&thread, NULL, open_and_close, paths[kind]), 0);
+        for (int i = 0; i < 3000; i++)
+            if (dup2(zero, low) == low)
+                close(low);
+            else
+                CHECK(errno == EBUSY);
+        stop = 1;
+        GIVES(pthread_join(thread, NULL), 0);
+        for (int i = 0; i < 3; i++) {
+            GIVES(dup2(zero, low), low);
+            GIVES(close(low), 0);
+            FAILS(close(low), EBADF);
+            GIVES(open(paths[kind], O_RDONLY), low);
+            GIVES(close(low), 0);
+        }
+        GIVES(close(zero), 0);
+    }
+}
+
+/* 96: a fork while a thread closes a socket: the child has nothing of it. */
+static void *close_one(void *argument) {
+    GIVES(close(*(int *)argument), 0);
+    return NULL;
+}
+
+static void check_forked_close(void) {
+    int pair[2], tell[2], lives[2], status;
+    char byte;
+    struct linger linger = { 1, TIMEOUT_MS / 1000 };
+    packets_of(pair);
+    GIVES(pipe(tell) | pipe(lives), 0);
+    GIVES(setsockopt(pair[0], SOL_SOCKET, SO_LINGER, &linger, sizeof linger), 0);
+    int count = fill_up(pair[0]);
+    pthread_t thread;
+    GIVES(pthread_create(&thread, NULL, close_one, &pair[0]), 0);
+    /* It waits for room in the middle. */
+    while (send(pair[0], "x", 1, MSG_DONTWAIT) < 0 && errno != EBADF)
+        pause_shortly();
+    CHECK(errno == EBADF);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        FAILS(fcntl(pair[0], F_GETFD), EBADF);
+        FAILS(send(pair[0], "x", 1, 0), EBADF);
+        int fd;
+        while ((fd = open("/dev/null", O_RDONLY)) < pair[0])
+            CHECK(fd >= 0);
+        CHECK(fd == pair[0]);
+        GIVES(close(pair[1]) | close(lives[1]), 0);
+        GIVES(write(tell[1], "r", 1), 1);
+        _exit(read(lives[0], &byte, 1) == 0 ? 7 : 8);
+    }
+    GIVES(read(tell[0], &byte, 1), 1);
+    read_filled(pair[1], count);
+    read_end(pair[1]);
+    GIVES(pthread_join(thread, NULL), 0);
+    /* The child still runs. */
+    int tries = 0;
+    while (!(poll_one(pair[1], POLLIN, TIMEOUT_MS) & POLLHUP)) {
+        CHECK(tries++ < TIMEOUT_MS / 2);
+        pause_shortly();
+    }
+    GIVES(close(lives[1]), 0);
+    GIVES(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    GIVES(close(pair[1]) | close(lives[0]) | close(tell[0]) | close(tell[1]), 0);
+}
+
+/* 97: closing a full socket of messages ends the receive that another thread sleeps in, though what
+ * did not fit is still sent. */
+static void *receive_closed(void *argument) {
+    char byte;
+    FAILS(recv(*(int *)argument, &byte, 1, 0), EBADF);
+    return NULL;
+}
+
+static void check_full_receive(void) {
+    int pair[2];
+    packets_of(pair);
+    int count = fill_up(pair[0]), fd = pair[0];
+    pthread_t thread;
+    GIVES(pthread_create(&thread, NULL, receive_closed, &fd), 0);
+    for (int i = 0; i < 20; i++)
+        pause_shortly();
+    GIVES(close(pair[0]), 0);
+    GIVES(pthread_join(thread, NULL), 0);
+    read_filled(pair[1], count);
+    read_end(pair[1]);
+    GIVES(close(pair[1]), 0);
+}
+
+/* 98: SHUT_RD by one process ends the receives of all that have the socket, and nothing else. */
+static void *receive_none(void *argument) {
+    char byte;
+    GIVES(recv(*(int *)argument, &byte, 1, 0), 0);
+    return NULL;
+}
+
+static void check_shared_shut(void) {
+    for (int kind = 0; kind < 4; kind++) {
+        int pair[2], status;
+        if (kind & 1)
+            packets_of(pair);
+        else
+            pair_of(pair);
+        pthread_t thread;
+        if (kind & 2)
+            GIVES(pthread_create(&thread, NULL, receive_none, &pair[0]), 0);
+        for (int i = 0; i < 20; i++)
+            pause_shortly();
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0)
+            exit(shutdown(pair[0], SHUT_RD) == 0 ? 7 : 8);
+        GIVES(waitpid(child, &status, 0), child);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+        if (kind & 2)
+            GIVES(pthread_join(thread, NULL), 0);
+        for (int i = 0; i < 2; i++)
+            read_end(pair[0]);
+        CHECK(poll_one(pair[0], POLLIN, TIMEOUT_MS) & POLLIN);
+        step(pair[0], 'o');
+        await(pair[1], 'o');
+        GIVES(close(pair[0]), 0);
+        read_end(pair[1]);
+        GIVES(close(pair[1]), 0);
+    }
+}
+
+static const struct part {
+    int number;
+    const char *name;
+    void (*play)(void);
+} parts[] = {
+    { 94, "first", check_first_uses },
+    { 95, "chosen", check_chosen },
+    { 96, "forked", check_forked_close },
+    { 97, "full", check_full_receive },
+    { 98, "shut", check_shared_shut },
+};
+
+int main(int count, char **arguments) {
+    own = own_node();
+    pthread_t watcher;
+    GIVES(pthread_create(&watcher, NULL, watch, NULL), 0);
+    for (unsigned i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (count > 1 && strcmp(arguments[1], parts[i].name))
+            continue;
+        playing = parts[i].number;
+        parts[i].play();
+        printf("pattern %d: ok (%s)\n", playing, parts[i].name);
+        fflush(stdout);
+    }
+    return 0;
+}
