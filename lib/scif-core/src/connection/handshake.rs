@@ -92,8 +92,7 @@ impl Connections {
     }
 
     /// Adds a connection of an endpoint and its owner that is granted to the connector with this id
-    /// and queue pair; the
-    /// connection and the bus address of its queue pair.
+    /// and queue pair; the connection and the bus address of its queue pair.
     ///
     /// # Errors
     /// `ENOMEM`. `ENODEV`: the connector's memory is not there.
