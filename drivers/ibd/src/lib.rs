@@ -35,6 +35,8 @@ pub mod files;
 pub mod group;
 pub mod identity;
 pub mod limits;
+#[cfg(target_os = "redox")]
+pub mod listening;
 pub mod mad;
 pub mod object;
 pub mod pages;

@@ -10,13 +10,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use hal::event::Queue;
-use scif::{Endpoint, Errno, Error, Listener, NodeId, Port, PortId, raw};
+use scif::{Endpoint, Errno, Error, NodeId, Port, PortId, raw};
 use syscall::error::Result;
 use syscall::flag::EventFlags;
 use verbs::relay::{GREETING_BYTES, PORT, greeting};
 use verbs_core::address;
 
 use crate::group::{Assembly, MOST_BYTES};
+use crate::listening::Listening;
 
 /// Ports that only root binds: a connection of another node comes from its daemon.
 const PRIVILEGED: core::ops::Range<Port> = 512..1024;
@@ -29,7 +30,7 @@ const MOST_SILENT: usize = 64;
 const MOST_WAITING: usize = 16 * MOST_BYTES;
 /// Bytes that are taken from a connection before the next one has its turn.
 const TURN_BYTES: usize = 64 * 1024;
-/// Nanoseconds until a node that refused a connection, or the own port, is tried again.
+/// Nanoseconds until a node that refused a connection is tried again.
 const PAUSE: u64 = 50_000_000;
 /// Nanoseconds that a connection to another node is kept without use.
 const IDLE: u64 = 1_000_000_000;
@@ -65,9 +66,7 @@ struct Node {
 /// See the module.
 #[derive(Default)]
 pub struct Relay {
-    listener: Option<Listener>,
-    /// When to try to listen, if that has failed.
-    listen_at: u64,
+    listening: Listening<PORT>,
     lanes: Vec<Lane>,
     nodes: BTreeMap<NodeId, Node>,
 }
@@ -81,9 +80,8 @@ impl Relay {
     /// When there is something to do if nothing comes: to listen again, or to end a connection that
     /// is not used.
     pub fn deadline(&self) -> Option<u64> {
-        let listen = self.listener.is_none().then_some(self.listen_at);
         let ends = self.nodes.values().filter_map(Node::end);
-        ends.chain(listen).min()
+        ends.chain(self.listening.deadline()).min()
     }
 
     /// Takes what has come and passes it on; whether more is there. `own`: the own node. `source`:
@@ -98,7 +96,7 @@ impl Relay {
         source: T,
         now: u64,
     ) -> Result<bool> {
-        self.listen(queue, source, now)?;
+        self.listening.bind(queue, source, now)?;
         let (mut datagrams, mut has_more) = (Vec::new(), false);
         let mut buffer = vec![0; MOST_BYTES];
         for lane in &mut self.lanes {
@@ -133,35 +131,13 @@ impl Relay {
         Ok(has_more)
     }
 
-    fn listen<T: Copy + PartialEq>(
-        &mut self,
-        queue: &mut Queue<T>,
-        source: T,
-        now: u64,
-    ) -> Result<()> {
-        if self.listener.is_some() || now < self.listen_at {
-            return Ok(());
-        }
-        match Listener::bind(PORT) {
-            Ok(listener) => {
-                queue.subscribe(listener.fd(), EventFlags::EVENT_READ, source)?;
-                self.listener = Some(listener);
-            }
-            // A daemon before this one may still have the port.
-            Err(_) => self.listen_at = now + PAUSE,
-        }
-        Ok(())
-    }
-
     fn accept<T: Copy + PartialEq>(
         &mut self,
         own: NodeId,
         queue: &mut Queue<T>,
         source: T,
     ) -> Result<()> {
-        while let Some(listener) = &self.listener
-            && let Ok(Some((endpoint, peer))) = listener.try_accept()
-        {
+        while let Some((endpoint, peer)) = self.listening.accept() {
             let is_daemon = peer.node() != own;
             let is_allowed = !is_daemon || PRIVILEGED.contains(&peer.port());
             let of_kind = self.lanes.iter().filter(|lane| lane.is_daemon == is_daemon);

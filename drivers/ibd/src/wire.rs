@@ -8,10 +8,11 @@ use alloc::vec::Vec;
 
 use hal::event::Queue;
 use mad_core::frame::FRAME_BYTES;
-use scif::{Endpoint, Errno, Error, Listener, NodeId, Port, PortId, raw};
+use scif::{Endpoint, Errno, Error, NodeId, Port, PortId, raw};
 use syscall::error::Result;
 use syscall::flag::EventFlags;
 
+use crate::listening::Listening;
 use crate::mad::Mads;
 
 /// The port of the daemon on each node: only root binds it.
@@ -22,7 +23,7 @@ const PRIVILEGED: core::ops::Range<Port> = 512..1024;
 const MAX_WAITING: usize = 4096;
 /// Connections of peers at most.
 const MAX_INCOMING: usize = 256;
-/// Nanoseconds until a node that refused a connection, or the own port, is tried again.
+/// Nanoseconds until a node that refused a connection is tried again.
 const PAUSE: u64 = 50_000_000;
 
 /// A connection to the daemon of a node.
@@ -54,9 +55,7 @@ struct Incoming {
 /// All connections.
 #[derive(Default)]
 pub struct Wire {
-    listener: Option<Listener>,
-    /// When to try to listen, if that has failed.
-    listen_at: u64,
+    listening: Listening<PORT>,
     links: BTreeMap<NodeId, Link>,
     incoming: Vec<Incoming>,
     /// Bytes sent and received since the start.
@@ -89,7 +88,7 @@ impl Wire {
         source: T,
         now: u64,
     ) -> Result<bool> {
-        self.listen(queue, source, now)?;
+        self.listening.bind(queue, source, now)?;
         self.accept(queue, source)?;
         Ok(self.receive(mads, now))
     }
@@ -117,33 +116,11 @@ impl Wire {
 
     /// When to listen again.
     pub fn deadline(&self) -> Option<u64> {
-        self.listener.is_none().then_some(self.listen_at)
-    }
-
-    fn listen<T: Copy + PartialEq>(
-        &mut self,
-        queue: &mut Queue<T>,
-        source: T,
-        now: u64,
-    ) -> Result<()> {
-        if self.listener.is_some() || now < self.listen_at {
-            return Ok(());
-        }
-        match Listener::bind(PORT) {
-            Ok(listener) => {
-                queue.subscribe(listener.fd(), EventFlags::EVENT_READ, source)?;
-                self.listener = Some(listener);
-            }
-            // A daemon before this one may still have the port.
-            Err(_) => self.listen_at = now + PAUSE,
-        }
-        Ok(())
+        self.listening.deadline()
     }
 
     fn accept<T: Copy + PartialEq>(&mut self, queue: &mut Queue<T>, source: T) -> Result<()> {
-        while let Some(listener) = &self.listener
-            && let Ok(Some((endpoint, peer))) = listener.try_accept()
-        {
+        while let Some((endpoint, peer)) = self.listening.accept() {
             let is_daemon = PRIVILEGED.contains(&peer.port());
             if !is_daemon || self.incoming.len() >= MAX_INCOMING {
                 log::warn!("refused a connection of {}/{}", peer.node(), peer.port());
