@@ -6,8 +6,6 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use scif::{Endpoint, NodeId, Port};
-use syscall::error::ENODEV;
-use syscall::flag::EventFlags;
 use verbs_core::address::{self, LanePeer};
 use verbs_core::context::{Context, Progress, Taken};
 use verbs_core::host::{Host, LaneId};
@@ -17,7 +15,7 @@ use verbs_core::work::{ReceiveRequest, SendRequest, ShortSend};
 use verbs_core::{Destination, Event};
 
 use crate::lanes::Lanes;
-use crate::links::{Established, Key, Links, Pending, Watched};
+use crate::links::{Established, Key, Links};
 use crate::relay;
 use crate::stream::Stream;
 
@@ -31,15 +29,6 @@ pub(crate) const LONGEST_NS: u64 = 1_000_000_000;
 const MOST_IDLE: usize = 128;
 /// After that number of looks for messages alone everything else is looked for, too.
 const SHORT_TURNS: u32 = 32;
-
-/// Whose event queue has the lanes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Watcher {
-    /// That of the engine's owner.
-    Owner,
-    /// That of a thread that waits for a completion event.
-    Waiter,
-}
 
 /// See the module.
 pub struct Engine {
@@ -312,81 +301,6 @@ impl Engine {
             self.bound_idle(key.node);
         }
         lane
-    }
-
-    /// Has an event queue report what is to be looked at, and nothing else: `subscribe` is its
-    /// call. While the owner polls no lane is. With `has_waiter` those are not that the event queue
-    /// of a waiting thread reports. A file that the event queue refuses is looked at again in the
-    /// next turn; its driver's death ends a lane.
-    pub fn watch(
-        &mut self,
-        mut subscribe: impl FnMut(usize, EventFlags, Watched) -> syscall::error::Result<()>,
-        is_polled: bool,
-        has_waiter: bool,
-    ) {
-        let lane = |fd, flags| subscribe(fd, flags, Watched::Lane);
-        self.watch_lanes(Watcher::Owner, lane, !is_polled, has_waiter);
-        for listening in &mut self.links.listeners {
-            let Some(listener) = listening.listener.as_ref() else {
-                continue;
-            };
-            if !listening.is_watched {
-                let watched = subscribe(listener.fd(), EventFlags::EVENT_READ, Watched::Link);
-                // Of a dead driver accepting tells.
-                listening.is_watched =
-                    watched.map_or_else(|error| error.errno == ENODEV, |()| true);
-            }
-        }
-        for pending in &mut self.links.pending {
-            let (endpoint, is_watched, flags) = match pending {
-                Pending::Wanted { .. } => continue,
-                Pending::Connecting {
-                    endpoint,
-                    is_watched,
-                    ..
-                } => (endpoint, is_watched, EventFlags::EVENT_WRITE),
-                Pending::Accepted {
-                    endpoint,
-                    is_watched,
-                    ..
-                } => (endpoint, is_watched, EventFlags::EVENT_READ),
-            };
-            if !*is_watched {
-                *is_watched = subscribe(endpoint.fd(), flags, Watched::Link).is_ok();
-            }
-        }
-    }
-
-    /// The same for the lanes alone, and one of the event queues that may have them.
-    pub(crate) fn watch_lanes(
-        &mut self,
-        watcher: Watcher,
-        mut subscribe: impl FnMut(usize, EventFlags) -> syscall::error::Result<()>,
-        is_wanted: bool,
-        has_waiter: bool,
-    ) {
-        for stream in self.lanes.streams() {
-            let mut wanted = EventFlags::EVENT_READ;
-            wanted.set(EventFlags::EVENT_WRITE, stream.wants_room);
-            // A lane that has come, or wants room, while the thread sleeps is not in its queue.
-            let by_waiter = stream.watched[Watcher::Waiter as usize];
-            if !is_wanted || has_waiter && by_waiter.contains(wanted) {
-                wanted = EventFlags::empty();
-            }
-            let watched = &mut stream.watched[watcher as usize];
-            if *watched == wanted {
-                continue;
-            }
-            match subscribe(stream.fd(), wanted) {
-                Ok(()) => stream.watched[watcher as usize] = wanted,
-                Err(error) if error.errno == ENODEV => {
-                    stream.watched[watcher as usize] = wanted;
-                    stream.lose_driver();
-                    self.left.is_busy = true;
-                }
-                Err(_) => {}
-            }
-        }
     }
 
     // ---- Datagrams ----

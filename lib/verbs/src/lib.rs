@@ -47,6 +47,8 @@ mod links;
 mod memory;
 mod objects;
 mod open_context;
+#[cfg(test)]
+mod played;
 mod queue_pair;
 pub mod raw;
 pub mod relay;
@@ -56,6 +58,7 @@ mod state;
 mod std_io;
 mod stream;
 mod waiter;
+mod watch;
 mod worker;
 
 pub use connect::connect;

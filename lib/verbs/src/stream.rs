@@ -33,8 +33,9 @@ pub struct Stream {
     is_dead: bool,
     /// The own windows: by the number that the peer knows, where they begin and their bytes.
     windows: BTreeMap<u64, (i64, u64)>,
-    /// The events of it that the event queues of those who watch report.
-    pub watched: [EventFlags; 2],
+    /// The events of it that the event queues of those who watch report; `None`: they have not been
+    /// told.
+    pub watched: [Option<EventFlags>; 2],
     /// Something waits for room.
     pub wants_room: bool,
 }
@@ -55,7 +56,7 @@ impl Stream {
             is_dead: false,
             windows: BTreeMap::new(),
             // The owner's queue may have it as a connection in the making.
-            watched: [EventFlags::all(), EventFlags::empty()],
+            watched: [None, Some(EventFlags::empty())],
             wants_room: false,
         }
     }

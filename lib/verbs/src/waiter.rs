@@ -8,9 +8,10 @@ use hal::event::{Queue, Ready};
 use syscall::error::{EINTR, Error};
 use syscall::flag::EventFlags;
 
-use crate::engine::{Engine, Watcher};
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::events::Events;
+use crate::watch::Watcher;
 
 /// The sources of the event queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
