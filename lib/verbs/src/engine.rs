@@ -257,6 +257,18 @@ impl Engine {
         }
     }
 
+    /// A number for a queue pair of a protection domain, at a listener on any port.
+    ///
+    /// # Errors
+    /// Those of making a listener.
+    pub(crate) fn take_number(&mut self, pd: Id, now: u64) -> crate::error::Result<u32> {
+        // A lane may have ended with its driver: listeners that have, too, give no number.
+        if self.wants_links {
+            self.advance_links(now);
+        }
+        self.links.take_number(pd)
+    }
+
     /// Moves connections in the making on.
     pub fn advance_links(&mut self, now: u64) {
         (self.wants_links, self.looked_at) = (false, now);
@@ -509,3 +521,6 @@ impl Engine {
         self.advance_links(now);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -476,7 +476,8 @@ impl Context {
             let any = state.users.keys().next().copied();
             init.pd = pd.or(any).ok_or(Error::Invalid)?;
         }
-        let number = state.engine.links.take_number(init.pd)?;
+        let now = state.time.now();
+        let number = state.engine.take_number(init.pd, now)?;
         if let Err(error) = state.engine.core.create_qp(number, init) {
             state.engine.links.give_back(number);
             return Err(error.into());

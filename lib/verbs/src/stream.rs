@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use scif::kernel::PinnedPages;
 use scif::raw::{self, Range};
 use scif::{Endpoint, Errno, MapFlags, Protection, RecvFlags, RmaFlags, SendFlags};
+use syscall::error::ENODEV;
 use syscall::flag::EventFlags;
 use verbs_core::host::{Available, NotMoved, Peeked};
 use verbs_core::record::{HEADER_BYTES, MAX_PAYLOAD};
@@ -77,7 +78,12 @@ impl Stream {
 
     /// Asks the driver, about once a second, whether the connection lives.
     pub fn check(&mut self) {
-        self.looks |= !self.endpoint.is_live();
+        if !self.endpoint.is_live() {
+            self.looks = true;
+            // A receive need not find its death, as it does not ask the driver again so soon.
+            let there = self.endpoint.local();
+            self.is_dead |= there.is_err_and(|error| error.errno() == ENODEV);
+        }
     }
 
     /// The driver of the connection has died.
