@@ -168,6 +168,8 @@ pub struct Links {
     pub lanes: BTreeMap<Key, LaneId>,
     /// Lanes that queue pairs want or have, by number.
     pub wants: BTreeMap<u32, Key>,
+    /// When to accept again, after an accept that has failed: others may wait behind it.
+    accept_at: Option<u64>,
 }
 
 impl Links {
@@ -178,6 +180,7 @@ impl Links {
             pending: Vec::new(),
             lanes: BTreeMap::new(),
             wants: BTreeMap::new(),
+            accept_at: None,
         }
     }
 
@@ -296,13 +299,13 @@ impl Links {
         self.wants.values().any(|wanted| *wanted == key)
     }
 
-    /// When a connection is to be tried again.
+    /// When a connection is to be made or accepted that no event tells of.
     pub fn next_try(&self) -> Option<u64> {
         let times = self.pending.iter().filter_map(|pending| match pending {
             Pending::Wanted { at, .. } => Some(*at),
             _ => None,
         });
-        times.min()
+        times.chain(self.accept_at).min()
     }
 
     /// Whether something is to be done that no event tells of: the time of a try has come, or an
@@ -337,7 +340,7 @@ impl Links {
 
     /// Moves connections on; what has become of those that have ended or are lanes.
     pub fn advance(&mut self, now: u64) -> Vec<Established> {
-        self.accept();
+        self.accept(now);
         let mut made = Vec::new();
         for pending in core::mem::take(&mut self.pending) {
             match self.step(pending, now) {
@@ -359,7 +362,8 @@ impl Links {
         made
     }
 
-    fn accept(&mut self) {
+    fn accept(&mut self, now: u64) {
+        self.accept_at = None;
         for listening in &mut self.listeners {
             listening.bind();
             while let Some(listener) = &listening.listener {
@@ -367,8 +371,12 @@ impl Links {
                     Ok(Some(accepted)) => accepted,
                     Ok(None) => break,
                     Err(error) => {
-                        // The driver's end, which the lanes report, or too many descriptors.
-                        listening.is_dead |= error.errno() == ENODEV;
+                        match error.errno() {
+                            // The lanes report it.
+                            ENODEV => listening.is_dead = true,
+                            // Too many descriptors, or no memory.
+                            _ => self.accept_at = Some(now.saturating_add(FIRST_PAUSE)),
+                        }
                         break;
                     }
                 };
@@ -554,3 +562,6 @@ impl Listening {
         Some((u32::from(self.port) << INDEX_BITS) | index)
     }
 }
+
+#[cfg(test)]
+mod tests;
