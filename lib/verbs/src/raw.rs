@@ -86,6 +86,7 @@ impl Context {
             sleepers: 0,
             sleeps_long: false,
             polls: 0,
+            looks: 0,
             empty: 0,
             wakes_at: 0,
         };
@@ -169,11 +170,7 @@ impl Context {
 
     /// Wakes the progress thread if it would look too late.
     fn rouse(&self, state: &mut State) {
-        let left = state.engine.left;
-        let is_early = left.until.is_some_and(|until| until < state.wakes_at);
-        // While the program polls, it comes again by itself.
-        let is_left = left.waits_for_room || left.is_busy || is_early;
-        if is_left && !state.is_polled || state.engine.wants_links {
+        if state.needs_thread() {
             self.shared.bell.ring();
         }
     }

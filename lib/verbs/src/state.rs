@@ -14,6 +14,9 @@ use crate::events::{AsyncEvent, Events};
 
 /// Turns in a row while there is something to do.
 const TURNS: usize = 16;
+/// Looks of the progress thread after which a program that has not polled since is not expected to
+/// come again soon.
+const FEW_LOOKS: u32 = 2;
 /// Turns that wait for a peer to make room for the last records of a lane.
 const LAST_TURNS: usize = 1000;
 
@@ -63,7 +66,9 @@ pub struct State {
     pub sleeps_long: bool,
     /// Calls that have looked for completions.
     pub polls: u32,
-    /// Those in a row that have found none.
+    /// Looks of the progress thread since the last one of these.
+    pub looks: u32,
+    /// Calls in a row that have found none.
     pub empty: u32,
     /// When the progress thread will look again.
     pub wakes_at: u64,
@@ -97,6 +102,12 @@ impl State {
     pub fn is_early(&mut self) -> bool {
         let until = self.engine.left.until;
         until.is_none_or(|until| self.time.now() < until)
+    }
+
+    /// Whether the progress thread is to be woken for what is left.
+    pub fn needs_thread(&self) -> bool {
+        let comes_again = comes_again(self.is_polled, self.looks);
+        is_left(&self.engine, comes_again, self.wakes_at)
     }
 
     /// Moves connections in the making on, if there is something to do, as `has_news` may say: to
@@ -202,6 +213,22 @@ impl State {
     }
 }
 
+/// Whether the program does by itself what is left. `looks`: those of the progress thread since the
+/// program has polled.
+#[inline]
+fn comes_again(is_polled: bool, looks: u32) -> bool {
+    is_polled && looks < FEW_LOOKS
+}
+
+/// Whether something is left that the progress thread would look at too late. `comes_again`: the
+/// program polls, and does it by itself. `wakes_at`: when the thread looks.
+fn is_left(engine: &Engine, comes_again: bool, wakes_at: u64) -> bool {
+    let left = &engine.left;
+    let is_early = left.until.is_some_and(|until| until < wakes_at);
+    let is_left = left.waits_for_room || left.is_busy || is_early;
+    is_left && !comes_again || engine.wants_links
+}
+
 /// Whether connections in the making are to be looked at though no event has told of one.
 fn has_links_to_do(engine: &Engine, now: u64) -> bool {
     let is_long_ago = now.saturating_sub(engine.looked_at) >= LONGEST_NS;
@@ -210,7 +237,7 @@ fn has_links_to_do(engine: &Engine, now: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Engine, LONGEST_NS, has_links_to_do};
+    use super::{Engine, FEW_LOOKS, LONGEST_NS, comes_again, has_links_to_do, is_left};
     use crate::links::Key;
 
     #[test]
@@ -245,5 +272,25 @@ mod tests {
             listener.is_watched = true;
         }
         assert!(!has_links_to_do(&engine, start + 10));
+    }
+
+    #[test]
+    fn what_is_left_wakes_the_thread_unless_the_program_polls() {
+        let mut engine = Engine::new(1, 7);
+        assert!(!is_left(&engine, false, 10));
+        engine.left.until = Some(10);
+        assert!(!is_left(&engine, false, 10), "the thread looks in time");
+        assert!(is_left(&engine, false, 11));
+        assert!(!is_left(&engine, true, 11), "the program does");
+        engine.left.until = None;
+        engine.left.waits_for_room = true;
+        assert!(is_left(&engine, false, 0) && !is_left(&engine, true, 0));
+        assert!(comes_again(true, 0) && !comes_again(false, 0));
+        assert!(!comes_again(true, FEW_LOOKS), "it has stopped");
+        engine.wants_links = true;
+        assert!(
+            is_left(&engine, true, 0),
+            "a program's polls do not do that"
+        );
     }
 }

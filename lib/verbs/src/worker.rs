@@ -56,8 +56,6 @@ pub struct Worker {
     /// Polls and waits of the program when the thread looked last.
     polls: u32,
     waits: u32,
-    /// Looks since the program has polled.
-    looks: u32,
 }
 
 impl Worker {
@@ -73,7 +71,6 @@ impl Worker {
             reported_at: 0,
             polls: 0,
             waits: 0,
-            looks: 0,
         })
     }
 
@@ -134,14 +131,14 @@ impl Worker {
         let has_polled = core::mem::replace(&mut self.polls, count) != count;
         let has_begun = core::mem::replace(&mut self.waits, state.waits) != state.waits;
         let has_waited = (has_begun || state.is_waiting) && state.sleepers == 0;
-        self.looks = match has_polled {
+        state.looks = match has_polled {
             true => 0,
-            false => self.looks.saturating_add(1),
+            false => state.looks.saturating_add(1),
         };
         // What it owes to its peers is sent below.
         let engine = &state.engine;
         let is_alone = engine.lanes.are_quiet() && !engine.left.waits_for_room;
-        let polls = has_polled || state.is_polled && is_alone && self.looks < MOST_LOOKS;
+        let polls = has_polled || state.is_polled && is_alone && state.looks < MOST_LOOKS;
         state.is_polled = polls && state.armed.is_empty() && !has_waited;
         state.sleeps_long = has_waited && !has_begun;
         if state.is_polled
