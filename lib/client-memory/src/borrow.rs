@@ -112,6 +112,7 @@ impl Drop for Place {
 
 impl Borrowed {
     /// The pages, by their address in this daemon.
+    #[inline]
     pub fn range(&self) -> Range<'_> {
         // SAFETY: the mapping lives as long as the value, and no reference leads there.
         unsafe { Range::new(self.place.address, self.place.bytes) }

@@ -110,6 +110,7 @@ impl View {
     }
 
     /// All of it, for calls that name memory by address.
+    #[inline]
     pub fn range(&self) -> Range<'_> {
         // SAFETY: the mapping lives as long as the borrow, and no reference leads there.
         unsafe { Range::new(self.address(), self.bytes) }

@@ -450,6 +450,7 @@ impl<'a> Readable<'a> {
 impl Writable<'_> {
     /// # Safety
     /// The bytes are mapped and writable, now and as long as the value is used.
+    #[inline]
     pub(crate) unsafe fn new(start: NonNull<u8>, bytes: usize) -> Self {
         Self {
             start,

@@ -108,6 +108,7 @@ impl<'a> Range<'a> {
     ///
     /// # Errors
     /// `EFAULT` when it is not inside.
+    #[inline(always)]
     pub fn part(self, offset: usize, bytes: usize) -> Result<Self> {
         let end = offset.checked_add(bytes);
         if end.is_none_or(|end| end > self.bytes) {
@@ -176,7 +177,7 @@ impl<'a> Range<'a> {
 
     /// The range for copies that are made here, if all of it is memory that can be read. None of a
     /// device's is.
-    #[inline]
+    #[inline(always)]
     pub fn readable(self) -> Option<Readable<'a>> {
         let start = NonNull::new(self.address as *mut u8)?;
         let is_there = reachable::is_there(self.address, self.bytes, false);
@@ -185,7 +186,7 @@ impl<'a> Range<'a> {
     }
 
     /// As [`readable`](Self::readable), memory that can be read and written.
-    #[inline]
+    #[inline(always)]
     pub fn writable(self) -> Option<Writable<'a>> {
         let start = NonNull::new(self.address as *mut u8)?;
         let is_there = reachable::is_there(self.address, self.bytes, true);

@@ -143,7 +143,7 @@ pub(crate) unsafe fn after_fork(in_child: bool) {
 
 /// Whether all of `bytes` bytes at `start`, or the one there if that is 0, is memory that can be
 /// read, and written if `write` says so. None of a device's is.
-#[inline]
+#[inline(always)]
 pub fn is_there(start: usize, bytes: usize, write: bool) -> bool {
     let known = if write { &WRITABLE } else { &READABLE };
     start

@@ -120,7 +120,7 @@ impl Producer {
     ///
     /// # Errors
     /// `Memory`.
-    #[inline]
+    #[inline(always)]
     pub fn put_short<M: RingMemory>(
         &self,
         mem: &mut M,

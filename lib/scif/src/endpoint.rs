@@ -162,21 +162,21 @@ impl Endpoint {
 
     /// Sends a head and a body in one step where that is done at once; whether it did. If not,
     /// nothing was sent, and [`send`](Self::send) has to. Unless [prepared](Self::prepare) never.
-    #[inline]
+    #[inline(always)]
     pub fn send_record<'a>(&self, head: &[u8], body: impl raw::Data<'a>) -> bool {
         self.bypass.send_record(head, body)
     }
 
     /// Copies the first bytes that can be received, which stay there. For programs in which one
     /// thread at a time receives.
-    #[inline]
+    #[inline(always)]
     pub fn peek<const HEAD: usize>(&self, head: &mut [u8; HEAD]) -> Peeked {
         self.bypass.peek(head)
     }
 
     /// Receives all of `to` from behind `head` bytes that were [peeked](Self::peek) at, which are
     /// dropped; whether it did. If not, nothing was received.
-    #[inline]
+    #[inline(always)]
     pub fn recv_behind<'a>(&self, head: usize, to: impl raw::Room<'a>) -> bool {
         self.bypass.recv_behind(head, to)
     }
@@ -236,6 +236,7 @@ impl Endpoint {
 
     /// Whether stores into the peer's memory through mappings may be gathered, so that they arrive
     /// out of order unless a write barrier is between them.
+    #[inline]
     pub fn gathers(&self) -> bool {
         self.bypass.gathers()
     }

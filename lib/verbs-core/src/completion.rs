@@ -66,7 +66,7 @@ impl CompletionQueue {
     }
 
     /// Adds a completion. `is_solicited`: the sender has marked the message.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, completion: WorkCompletion, slots: Slots, is_solicited: bool) -> Added {
         if self.is_broken {
             return Added::Lost;

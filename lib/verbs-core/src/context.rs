@@ -143,6 +143,12 @@ impl Context {
         }
     }
 
+    /// Whether there is an event.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.objects.events.is_empty()
+    }
+
     /// The next event.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
@@ -329,6 +335,28 @@ impl Context {
     #[inline]
     pub fn poll_cq(&mut self, cq: Id) -> Result<Option<WorkCompletion>> {
         Ok(self.objects.cqs.get_mut(cq)?.poll())
+    }
+
+    /// Takes at most `most` completions and gives each to `sink`; their number.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    #[inline]
+    pub fn take_completions(
+        &mut self,
+        cq: Id,
+        most: usize,
+        sink: &mut impl FnMut(WorkCompletion),
+    ) -> Result<usize> {
+        let queue = self.objects.cqs.get_mut(cq)?;
+        let mut count = 0;
+        while count < most
+            && let Some(completion) = queue.poll()
+        {
+            sink(completion);
+            count += 1;
+        }
+        Ok(count)
     }
 
     /// Completions that a queue holds, and those that have come since it was made.

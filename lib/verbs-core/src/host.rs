@@ -85,6 +85,21 @@ pub trait Host {
     /// until the lane is [flushed](Self::flush) or asked for room.
     fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>);
 
+    /// Sends a header and its payload of `bytes` bytes, if there is room; whether it did.
+    fn send_if_room(
+        &mut self,
+        lane: LaneId,
+        header: &[u8; HEADER_BYTES],
+        payload: Source<'_>,
+        bytes: usize,
+    ) -> bool {
+        let has_room = self.room(lane) >= HEADER_BYTES + bytes;
+        if has_room {
+            self.send(lane, header, payload);
+        }
+        has_room
+    }
+
     /// Sends what is left of what was sent; whether nothing is left. Nothing is left on a lane that
     /// has ended, and with a host that keeps nothing back.
     fn flush(&mut self, _lane: LaneId) -> bool {

@@ -44,7 +44,7 @@ pub struct Region {
 impl Region {
     /// Where a range of this region lies in the program's memory; `None`: not all of it is in the
     /// region.
-    #[inline]
+    #[inline(always)]
     fn place(&self, address: u64, length: u64) -> Option<u64> {
         let offset = address.checked_sub(self.iova)?;
         let end = offset.checked_add(length)?;
@@ -196,14 +196,14 @@ impl KeyTable {
         what
     }
 
-    #[inline]
+    #[inline(always)]
     fn entry(&self, key: u32) -> Option<&Entry> {
         let entry = self.entries.get(index_of(key)?)?;
         (u32::from(entry.counter) == key & COUNTER_MASK).then_some(entry)
     }
 
     /// The region of a key.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, key: u32) -> Option<&Region> {
         match &self.entry(key)?.what {
             What::Region(region, _) => Some(region),
@@ -433,7 +433,7 @@ impl KeyTable {
     }
 
     /// Where the first `bytes` bytes of a segment lie, as [`resolve`](Self::resolve) has it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn place(
         &self,
         pd: Id,

@@ -1,5 +1,5 @@
 //! Tables that every request and every record look into: lanes by their numbers, which are small,
-//! and queue pairs by theirs, which are not.
+//! queue pairs and keys by theirs, which are not.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -94,7 +94,7 @@ impl<T> LaneTable<T> {
     }
 }
 
-/// Queue pairs, in the order of their numbers.
+/// Queue pairs, or what is known of keys, in the order of their numbers.
 #[derive(Debug)]
 pub(crate) struct Numbered<T> {
     numbers: Vec<u32>,
@@ -122,6 +122,7 @@ impl<T> Numbered<T> {
     }
 
     /// A queue pair.
+    #[inline]
     pub fn get(&self, number: u32) -> Option<&T> {
         let index = self.index(number)?;
         self.pairs.get(index).map(Box::as_ref)

@@ -8,7 +8,7 @@ use crate::address::{AddressVector, Gid, LanePeer};
 use crate::completion::{Added, CompletionQueue, Slots};
 use crate::host::{Host, LaneId, Place};
 use crate::keys::KeyTable;
-use crate::numbered::LaneTable;
+use crate::numbered::{LaneTable, Numbered};
 use crate::record::{DatagramPiece, Grant, HEADER_BYTES, Record};
 use crate::srq::SharedReceiveQueue;
 use crate::table::{Id, Table};
@@ -104,7 +104,7 @@ pub(crate) struct Lane {
     /// The other end.
     pub peer: LanePeer,
     /// The peer's keys.
-    pub known: BTreeMap<u32, Known>,
+    pub known: Numbered<Known>,
     /// The own keys that the peer may use.
     pub exposed: BTreeMap<u32, Exposed>,
     /// Records that wait for room.
@@ -132,7 +132,7 @@ impl Lane {
         Lane {
             pd,
             peer: LanePeer::Unknown,
-            known: BTreeMap::new(),
+            known: Numbered::new(),
             exposed: BTreeMap::new(),
             outbox: VecDeque::new(),
             acks: Vec::new(),
@@ -176,7 +176,7 @@ pub(crate) struct Objects {
 
 impl Objects {
     /// Adds a completion.
-    #[inline]
+    #[inline(always)]
     pub fn complete(
         &mut self,
         cq: Id,
@@ -254,6 +254,7 @@ impl Objects {
 }
 
 /// Bytes of a record with a payload of `payload` bytes.
+#[inline]
 pub(crate) const fn record_bytes(payload: usize) -> usize {
     HEADER_BYTES + payload
 }

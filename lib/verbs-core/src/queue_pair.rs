@@ -11,6 +11,7 @@ mod short;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use crate::attributes::Attributes;
 use crate::host::LaneId;
@@ -26,12 +27,13 @@ use crate::{attributes, transition};
 pub(crate) use self::datagram::Arrived;
 pub(crate) use self::memory::known;
 pub(crate) use self::requester::Pause;
-use self::send::{Ended, Kept, Send, Stage, Way, Whole};
+use self::send::{Ended, InlineBytes, Kept, Send, Stage, Way, Whole};
 
 /// Most bytes of a message.
 pub const MAX_MESSAGE: u64 = 1 << 31;
 
 /// Whether a number comes before another one; both count without end.
+#[inline]
 pub(crate) fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
@@ -117,6 +119,8 @@ pub(crate) struct QueuePair {
     peer: Peer,
 
     sends: VecDeque<Send>,
+    /// Room for inline bytes, kept for the next use.
+    spare: Vec<InlineBytes>,
     /// The first send that was not handed over.
     cursor: usize,
     /// Messages that were handed over to this peer.
@@ -167,6 +171,7 @@ impl QueuePair {
             generation: 0,
             peer: Peer::Unknown,
             sends: VecDeque::new(),
+            spare: Vec::new(),
             cursor: 0,
             sent: 0,
             acked: 0,
@@ -452,6 +457,7 @@ impl QueuePair {
     }
 
     /// Puts a request into the receive queue.
+    #[inline(always)]
     pub fn post_receive(&mut self, objects: &mut Objects, request: ReceiveRequest) -> Result<()> {
         let segments = request.segments.len();
         let is_bad = segments > self.init.capacity.recv_sge as usize
@@ -484,8 +490,8 @@ impl QueuePair {
     /// Tells that the send queue has drained, if it has and that is wanted.
     #[inline]
     fn look_drained(&mut self, objects: &mut Objects) {
-        let is_drained = self.sends.front().is_none_or(|send| !send.way.has_begun);
-        if self.state == QpState::Sqd && self.owes_drained && is_drained {
+        let is_drained = || self.sends.front().is_none_or(|send| !send.way.has_begun);
+        if self.state == QpState::Sqd && self.owes_drained && is_drained() {
             self.owes_drained = false;
             objects.event(EventType::SqDrained, Subject::Qp(self.number));
         }

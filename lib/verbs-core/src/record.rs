@@ -240,6 +240,15 @@ pub enum Record {
     Bye,
 }
 
+/// A record that the short way takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Usual {
+    /// A message in one piece.
+    Message(Piece),
+    /// What an [`Ack`](Record::Ack) says.
+    Ack(Ack),
+}
+
 /// A peer has sent what no peer may: the lane is to be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
@@ -293,7 +302,7 @@ impl Header {
 
 impl Record {
     /// The header of a message.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn encode_message(address: &Address, piece: &Piece) -> [u8; HEADER_BYTES] {
         let ack = piece.ack.unwrap_or_default();
         let header = Header {
@@ -419,30 +428,27 @@ impl Record {
         bytes
     }
 
-    /// Decodes the header of a whole message without any peculiarity. `None`:
-    /// [`decode`](Record::decode) has to say what it is.
-    #[inline]
-    pub(crate) fn decode_message(bytes: &[u8; HEADER_BYTES]) -> Option<(Address, Piece)> {
+    /// Decodes the header of a whole message without any peculiarity, or of an acknowledgement.
+    /// `None`: [`decode`](Record::decode) has to say what it is.
+    #[inline(always)]
+    pub(crate) fn decode_usual(bytes: &[u8; HEADER_BYTES]) -> Option<(Address, Usual)> {
         let header = Header::read_from_bytes(bytes).ok()?;
-        let marks = Marks::from_bits(header.flags & !HAS_ACK)?;
-        let whole = Marks::FIRST | Marks::LAST;
-        let is_usual = header.kind == MESSAGE
-            && marks.difference(Marks::UNCHANGED) == whole
-            && header.payload == header.total
-            && u32::from_le(header.payload) as usize <= MAX_PAYLOAD;
-        is_usual.then(|| (header.address(), header.piece(marks)))
-    }
-
-    /// Decodes the header of an acknowledgement. `None`: [`decode`](Record::decode) has to say what
-    /// it is.
-    #[inline]
-    pub(crate) fn decode_ack(bytes: &[u8; HEADER_BYTES]) -> Option<(Address, Ack)> {
-        let header = Header::read_from_bytes(bytes).ok()?;
-        let ack = Ack {
-            taken: u32::from_le(header.number),
-            limit: u32::from_le(header.value),
+        let usual = match header.kind {
+            MESSAGE => {
+                let marks = Marks::from_bits(header.flags & !HAS_ACK)?;
+                let whole = Marks::FIRST | Marks::LAST;
+                let is_usual = marks.difference(Marks::UNCHANGED) == whole
+                    && header.payload == header.total
+                    && u32::from_le(header.payload) as usize <= MAX_PAYLOAD;
+                Usual::Message(is_usual.then(|| header.piece(marks))?)
+            }
+            ACK if header.payload == 0 => Usual::Ack(Ack {
+                taken: u32::from_le(header.number),
+                limit: u32::from_le(header.value),
+            }),
+            _ => return None,
         };
-        (header.kind == ACK && header.payload == 0).then(|| (header.address(), ack))
+        Some((header.address(), usual))
     }
 
     /// Decodes a header.

@@ -21,6 +21,7 @@ pub struct Segment {
 }
 
 /// Bytes of all segments.
+#[inline]
 pub fn total(segments: &[Segment]) -> u64 {
     let lengths = segments.iter().map(|segment| u64::from(segment.length));
     lengths.sum()
@@ -298,6 +299,7 @@ pub struct WorkCompletion {
 
 impl WorkCompletion {
     /// A completion of the queue pair `qp` that says nothing else.
+    #[inline]
     pub fn new(id: u64, qp: u32, opcode: WcOpcode, status: WcStatus) -> WorkCompletion {
         WorkCompletion {
             id,

@@ -28,6 +28,7 @@ impl Bell {
     }
 
     /// Wakes the thread, if nobody has since it began to work last.
+    #[cold]
     pub fn ring(&self) {
         if !self.has_rung.swap(true, Ordering::SeqCst) {
             // It fails when the pipe is full, and then the thread is awake.

@@ -97,7 +97,6 @@ impl Engine {
     ///
     /// # Errors
     /// As there.
-    #[inline]
     pub fn post_short(&mut self, number: u32, send: &ShortSend<'_>) -> Result<bool> {
         let is_done = self.core.post_short_now(&mut self.lanes, number, send)?;
         self.left.is_busy |= self.lanes.have_local();
@@ -116,7 +115,6 @@ impl Engine {
 
     /// Takes messages that have arrived, if that is all there is to do; whether a
     /// [`turn`](Self::turn) has to do what is left, and would do nothing before the time that is.
-    #[inline]
     pub fn take_messages(&mut self) -> Taken {
         self.short_turns = self.short_turns.wrapping_add(1);
         let left = &self.left;

@@ -53,6 +53,7 @@ impl Error {
 }
 
 impl From<types::Error> for Error {
+    #[inline]
     fn from(error: types::Error) -> Self {
         match error {
             types::Error::Invalid => Self::Invalid,

@@ -185,7 +185,7 @@ impl Lanes {
 
     /// Sends a record whose payload is in one place at once, on a connection that takes it;
     /// whether it did.
-    #[inline]
+    #[inline(always)]
     fn send_at_once(&self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) -> bool {
         let Some(Some(Lane::Stream(stream))) = self.lanes.get(lane.0 as usize) else {
             return false;
@@ -306,7 +306,7 @@ impl Host for Lanes {
         store(&self.memory, address, from);
     }
 
-    #[inline]
+    #[inline(always)]
     fn room(&mut self, lane: LaneId) -> usize {
         let peer = match self.lane(lane) {
             Some(Lane::Stream(stream)) => return stream.room(),
@@ -319,7 +319,7 @@ impl Host for Lanes {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) {
         if self.send_at_once(lane, header, payload) {
             return;
@@ -327,7 +327,25 @@ impl Host for Lanes {
         self.send_copied(lane, header, payload);
     }
 
-    #[inline]
+    #[inline(always)]
+    fn send_if_room(
+        &mut self,
+        lane: LaneId,
+        header: &[u8; HEADER_BYTES],
+        payload: Source<'_>,
+        bytes: usize,
+    ) -> bool {
+        if self.send_at_once(lane, header, payload) {
+            return true;
+        }
+        let has_room = self.room(lane) >= HEADER_BYTES + bytes;
+        if has_room {
+            self.send_copied(lane, header, payload);
+        }
+        has_room
+    }
+
+    #[inline(always)]
     fn flush(&mut self, lane: LaneId) -> bool {
         match self.lane(lane) {
             Some(Lane::Stream(stream)) => stream.flush(),
@@ -361,7 +379,7 @@ impl Host for Lanes {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn peek(&mut self, lane: LaneId, header: &mut [u8; HEADER_BYTES]) -> Peeked {
         match self.lanes.get_mut(lane.0 as usize) {
             Some(Some(Lane::Stream(stream))) => stream.peek(header),
@@ -388,7 +406,7 @@ impl Host for Lanes {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn receive_record(&mut self, lane: LaneId, to: Option<Place>) -> bool {
         // Only those of connections are peeked at.
         let Some(Some(Lane::Stream(stream))) = self.lanes.get_mut(lane.0 as usize) else {
@@ -441,7 +459,7 @@ impl Host for Lanes {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn put(
         &mut self,
         lane: LaneId,

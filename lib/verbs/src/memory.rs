@@ -34,11 +34,13 @@ impl From<Arc<Memory>> for Backing {
 
 impl Backing {
     /// Whether it is another program's.
+    #[inline]
     pub fn is_borrowed(&self) -> bool {
         matches!(self, Self::Borrowed(_))
     }
 
     /// Where it is in this process.
+    #[inline]
     pub fn range(&self) -> Range<'_> {
         match self {
             Self::Range(range) => *range,
@@ -92,29 +94,31 @@ impl Registered {
     }
 
     /// A place that lies in registered memory.
+    #[inline]
     pub fn range(&self, place: Place) -> Option<Range<'_>> {
         self.find(place).map(|(range, _)| range)
     }
 
     /// The same for a place that is read, and then perhaps others near to it.
-    #[inline]
+    #[inline(always)]
     pub fn read_range(&self, place: Place) -> Option<Range<'_>> {
         self.find_by(place, &self.last[0]).map(|(range, _)| range)
     }
 
     /// The same for one that is written.
-    #[inline]
+    #[inline(always)]
     pub fn write_range(&self, place: Place) -> Option<Range<'_>> {
         self.find_by(place, &self.last[1]).map(|(range, _)| range)
     }
 
     /// A place that lies in registered memory, and whether it is another program's memory.
+    #[inline]
     pub fn find(&self, place: Place) -> Option<(Range<'_>, bool)> {
         self.find_by(place, &self.last[0])
     }
 
     /// The same; `last`: the index of the region to look at first.
-    #[inline]
+    #[inline(always)]
     fn find_by(&self, place: Place, last: &AtomicUsize) -> Option<(Range<'_>, bool)> {
         let address = place.address as usize;
         let region = self.regions.get(last.load(Ordering::Relaxed));
@@ -122,6 +126,7 @@ impl Registered {
         found.or_else(|| self.search(address, place.length, last))
     }
 
+    #[cold]
     fn search(
         &self,
         address: usize,
@@ -142,7 +147,7 @@ impl Registered {
 }
 
 /// The part of a region that begins at an address, and whether it is another program's memory.
-#[inline]
+#[inline(always)]
 fn part(
     ((start, _), held): &((usize, u32), Backing),
     address: usize,

@@ -263,7 +263,6 @@ impl QueuePair {
     ///
     /// # Errors
     /// As [`post`](Self::post).
-    #[inline]
     pub fn post_short(&self, send: &ShortSend<'_>) -> Result<()> {
         self.domain.raw.post_short(self.number, send)
     }
@@ -372,6 +371,6 @@ impl QueuePair {
             id,
             segments: segments.into(),
         };
-        self.domain.raw.post_recv(self.number, [request]).1
+        self.domain.raw.post_receive(self.number, request)
     }
 }

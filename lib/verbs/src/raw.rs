@@ -169,6 +169,7 @@ impl Context {
     }
 
     /// Wakes the progress thread if it would look too late.
+    #[inline]
     fn rouse(&self, state: &mut State) {
         if state.needs_thread() {
             self.shared.bell.ring();
@@ -183,6 +184,7 @@ impl Context {
 
     /// Ends a call that has posted. `is_left`: it has left something to be done; so has a full
     /// queue, whose acknowledgements may be there.
+    #[inline]
     fn finish(&self, state: &mut State, is_left: bool) {
         match is_left {
             true => state.advance_once(),
@@ -290,9 +292,9 @@ impl Context {
     ) -> Result<usize> {
         let mut state = self.lock();
         state.polls = state.polls.wrapping_add(1);
-        let mut count = take(&mut state, cq, most, &mut sink)?;
+        let mut count = state.engine.core.take_completions(cq, most, &mut sink)?;
         if count == 0 && self.look(&mut state) {
-            count = take(&mut state, cq, most, &mut sink)?;
+            count = state.engine.core.take_completions(cq, most, &mut sink)?;
             self.rouse(&mut state);
         }
         state.empty = match count {
@@ -309,7 +311,6 @@ impl Context {
     }
 
     /// Looks for what peers have sent; whether there may be completions now.
-    #[inline]
     fn look(&self, state: &mut State) -> bool {
         if !state.is_polled {
             let is_quiet = state.is_quiet();
@@ -553,21 +554,4 @@ impl Context {
     pub fn query_qp(&self, number: u32) -> Result<QpView> {
         Ok(self.lock().engine.core.query_qp(number)?)
     }
-}
-
-/// Takes completions that are there.
-fn take(
-    state: &mut State,
-    cq: Id,
-    most: usize,
-    sink: &mut impl FnMut(WorkCompletion),
-) -> Result<usize> {
-    let mut count = 0;
-    while count < most
-        && let Some(completion) = state.engine.core.poll_cq(cq)?
-    {
-        sink(completion);
-        count += 1;
-    }
-    Ok(count)
 }

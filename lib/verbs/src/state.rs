@@ -105,6 +105,7 @@ impl State {
     }
 
     /// Whether the progress thread is to be woken for what is left.
+    #[inline]
     pub fn needs_thread(&self) -> bool {
         let comes_again = comes_again(self.is_polled, self.looks);
         is_left(&self.engine, comes_again, self.wakes_at)
@@ -121,7 +122,15 @@ impl State {
     }
 
     /// Tells of events.
+    #[inline]
     pub fn tell(&mut self) {
+        if self.engine.core.has_events() {
+            self.tell_all();
+        }
+    }
+
+    #[cold]
+    fn tell_all(&mut self) {
         while let Some(event) = self.engine.next_event() {
             match event {
                 Event::Completion(cq) => {
@@ -222,6 +231,7 @@ fn comes_again(is_polled: bool, looks: u32) -> bool {
 
 /// Whether something is left that the progress thread would look at too late. `comes_again`: the
 /// program polls, and does it by itself. `wakes_at`: when the thread looks.
+#[inline]
 fn is_left(engine: &Engine, comes_again: bool, wakes_at: u64) -> bool {
     let left = &engine.left;
     let is_early = left.until.is_some_and(|until| until < wakes_at);

@@ -94,7 +94,7 @@ impl Stream {
     // ---- The stream ----
 
     /// Bytes that can be sent: those of a record, or none.
-    #[inline]
+    #[inline(always)]
     pub fn room(&mut self) -> usize {
         if self.outbox.is_empty() && !self.has_ended {
             return MAX_RECORD;
@@ -106,7 +106,7 @@ impl Stream {
     }
 
     /// Sends what there was no room for; whether [nothing is left](Self::is_flushed).
-    #[inline]
+    #[inline(always)]
     pub fn flush(&mut self) -> bool {
         if self.outbox.is_empty() {
             self.wants_room = false;
@@ -127,7 +127,7 @@ impl Stream {
     }
 
     /// Sends a record at once, if its payload is there and nothing is in the way; whether it did.
-    #[inline]
+    #[inline(always)]
     pub fn send_at_once<'a>(
         &self,
         header: &[u8; HEADER_BYTES],
@@ -157,7 +157,7 @@ impl Stream {
 
     /// Looks for the next record and copies its header: in the connection's ring, unless some bytes
     /// were taken from there.
-    #[inline]
+    #[inline(always)]
     pub fn peek(&mut self, header: &mut [u8; HEADER_BYTES]) -> Peeked {
         if self.from == self.to {
             return match self.endpoint.peek(header) {
@@ -179,7 +179,7 @@ impl Stream {
 
     /// Takes a record that was peeked at, whose payload is all of `to`; whether it did. If it did
     /// not, it may be [taken](Self::take) when [filled](Self::available) in.
-    #[inline]
+    #[inline(always)]
     pub fn take_record<'a>(&mut self, to: impl raw::Room<'a>) -> bool {
         self.from == self.to && self.endpoint.recv_behind(HEADER_BYTES, to)
     }

@@ -559,6 +559,7 @@ impl Bypass {
     }
 
     /// Whether stores into the peer's memory may be gathered, and so arrive out of order.
+    #[inline]
     pub fn gathers(&self) -> bool {
         self.rings.get().is_some_and(MappedRings::gathers)
     }

@@ -312,6 +312,7 @@ impl MappedRings {
     }
 
     /// Whether stores into the peer's memory may be gathered and arrive out of order.
+    #[inline]
     pub(super) fn gathers(&self) -> bool {
         self.memory.gathers
     }

@@ -24,7 +24,7 @@ pub enum Peeked {
 
 impl Bypass {
     /// Sends a head and a body; whether it did. If not, nothing was sent.
-    #[inline]
+    #[inline(always)]
     pub fn send_record<'a>(&self, head: &[u8], body: impl Data<'a>) -> bool {
         match (self.rings.get(), body.readable()) {
             (Some(rings), Some(body)) => rings.send_record(head.into(), body),
@@ -34,7 +34,7 @@ impl Bypass {
 
     /// Copies the first bytes that can be received, which stay there. For a program in which one
     /// thread at a time receives.
-    #[inline]
+    #[inline(always)]
     pub fn peek<const HEAD: usize>(&self, head: &mut [u8; HEAD]) -> Peeked {
         match self.rings.get() {
             Some(rings) => rings.peek(head),
@@ -44,7 +44,7 @@ impl Bypass {
 
     /// Receives all of `to` from behind the next `head` bytes, which are dropped; whether it did.
     /// If not, nothing was received.
-    #[inline]
+    #[inline(always)]
     pub fn recv_behind<'a>(&self, head: usize, mut to: impl Room<'a>) -> bool {
         match (self.rings.get(), to.writable()) {
             (Some(rings), Some(to)) => rings.recv_behind(head, &to),
@@ -54,7 +54,7 @@ impl Bypass {
 }
 
 impl MappedRings {
-    #[inline]
+    #[inline(always)]
     fn send_record(&self, head: Readable<'_>, body: Readable<'_>) -> bool {
         let mut memory = self.memory.words();
         if !self.is_current_in(memory) || self.liveness.may_be_due_to_send() {
@@ -84,7 +84,7 @@ impl MappedRings {
         true
     }
 
-    #[inline]
+    #[inline(always)]
     fn peek<const HEAD: usize>(&self, head: &mut [u8; HEAD]) -> Peeked {
         let memory = self.memory.words();
         if !self.is_current_in(memory) {
@@ -104,7 +104,7 @@ impl MappedRings {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn recv_behind(&self, head: usize, to: &Writable<'_>) -> bool {
         let mut memory = self.memory.words();
         if !self.is_current_in(memory) || !memory.try_lock(Side::Receive, self.number) {
@@ -112,21 +112,20 @@ impl MappedRings {
         }
         let bytes = head + to.len();
         let wanted = |there: usize| (there >= bytes).then_some(bytes);
-        let found = self.consumer.find_short(&memory, wanted).ok().flatten();
-        let taken = found.filter(|found| {
-            let offset = found.offset + head;
-            let taken = match to.len() <= SMALL_BYTES {
-                true => memory.take_short(offset, to, to.len()),
-                false => memory.take(offset, to),
-            };
-            taken.is_ok()
-        });
-        match taken {
-            Some(found) if self.consumer.take_found(&mut memory, found) => {
-                self.give_back(bytes);
-            }
-            _ => memory.unlock(Side::Receive),
+        let Ok(Some(found)) = self.consumer.find_short(&memory, wanted) else {
+            memory.unlock(Side::Receive);
+            return false;
+        };
+        let offset = found.offset + head;
+        let taken = match to.len() <= SMALL_BYTES {
+            true => memory.take_short(offset, to, to.len()),
+            false => memory.take(offset, to),
+        };
+        if taken.is_ok() && self.consumer.take_found(&mut memory, found) {
+            self.give_back(bytes);
+        } else {
+            memory.unlock(Side::Receive);
         }
-        taken.is_some()
+        taken.is_ok()
     }
 }

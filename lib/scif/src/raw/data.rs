@@ -53,12 +53,12 @@ impl<'a> Data<'a> for &'a [u8] {
 }
 
 impl<'a> Data<'a> for Range<'a> {
-    #[inline]
+    #[inline(always)]
     fn bytes(self) -> usize {
         Range::bytes(self)
     }
 
-    #[inline]
+    #[inline(always)]
     fn readable(self) -> Option<Readable<'a>> {
         Range::readable(self)
     }
@@ -95,12 +95,12 @@ impl<'a> Room<'a> for &'a mut [u8] {
 }
 
 impl<'a> Room<'a> for Range<'a> {
-    #[inline]
+    #[inline(always)]
     fn bytes(&self) -> usize {
         Range::bytes(*self)
     }
 
-    #[inline]
+    #[inline(always)]
     fn writable(&mut self) -> Option<Writable<'_>> {
         Range::writable(*self)
     }

@@ -62,7 +62,7 @@ impl Context {
     ///
     /// # Errors
     /// As there.
-    #[inline]
+    #[inline(always)]
     pub fn post_short_now<H: Host>(
         &mut self,
         host: &mut H,
@@ -106,7 +106,7 @@ impl Context {
 
     /// Posts a request by the fewest instructions, if it can go this way: between reliable queue
     /// pairs, when nothing is in its way.
-    #[inline]
+    #[inline(always)]
     pub fn post_short<H: Host>(
         &mut self,
         host: &mut H,
@@ -120,8 +120,10 @@ impl Context {
         if self.take_from(host, lane) == Taken::More {
             return AtOnce::Refused { is_left: true };
         }
-        let qp = self.qps.get_mut(number);
-        if !qp.is_some_and(|qp| qp.post_short(&mut self.objects, host, send)) {
+        let Some(qp) = self.qps.get_mut(number) else {
+            return AtOnce::Refused { is_left: false };
+        };
+        if !qp.post_short(&mut self.objects, host, send) {
             return AtOnce::Refused { is_left: false };
         }
         let is_whole = !self.fail_overrun() && host.flush(lane);
@@ -133,6 +135,7 @@ impl Context {
     ///
     /// # Errors
     /// As there.
+    #[inline(always)]
     pub fn post_recv_now<H: Host>(
         &mut self,
         host: &mut H,

@@ -264,9 +264,9 @@ impl Context {
             }
             Record::Revoke(key) => {
                 if let Some(lane) = self.objects.lanes.get_mut(id)
-                    && let Some(Known::Given(_)) = lane.known.get(key)
+                    && let Some(Known::Given(_)) = lane.known.get(*key)
                 {
-                    lane.known.remove(key);
+                    lane.known.remove(*key);
                 }
                 return Ok(());
             }
@@ -415,7 +415,7 @@ impl Context {
         let Some(lane) = self.objects.lanes.get_mut(id) else {
             return;
         };
-        let Some(entry) = lane.known.get_mut(&key) else {
+        let Some(entry) = lane.known.get_mut(key) else {
             // Nobody has asked.
             return;
         };

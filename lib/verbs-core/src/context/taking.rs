@@ -6,7 +6,7 @@ use super::Context;
 use crate::host::{Host, LaneId, Peeked};
 use crate::objects::{Lane, record_bytes};
 use crate::queue_pair::{Pause, QueuePair};
-use crate::record::{Broken, HEADER_BYTES, Record};
+use crate::record::{Broken, HEADER_BYTES, Record, Usual};
 
 /// Records that one lane handles before the next one has its turn.
 pub(super) const RECORDS_AT_ONCE: usize = 64;
@@ -65,7 +65,7 @@ impl Context {
     }
 
     /// Receives a message by the [short way](QueuePair::take_short), or an acknowledgement.
-    #[inline]
+    #[inline(always)]
     pub(super) fn receive_short<H: Host>(
         &mut self,
         host: &mut H,
@@ -91,31 +91,28 @@ impl Context {
         if !self.objects.lanes.get(id).is_some_and(is_usual) {
             return Ok(Short::Other);
         }
-        let (qp, objects, length) = match Record::decode_message(header) {
-            Some((address, piece)) => {
+        let Some((address, record)) = Record::decode_usual(header) else {
+            return Ok(Short::Other);
+        };
+        let objects = &mut self.objects;
+        let qp = self.qps.get_mut(address.destination);
+        let Some(qp) = qp.filter(|qp| qp.is_for_us(id, &address)) else {
+            return Ok(Short::Other);
+        };
+        let length = match record {
+            Usual::Message(piece) => {
                 let length = record_bytes(piece.payload as usize);
-                let qp = self.qps.get_mut(address.destination);
-                let Some(qp) = qp.filter(|qp| qp.is_for_us(id, &address)) else {
-                    return Ok(Short::Other);
-                };
-                if bytes < length || !qp.take_short(&mut self.objects, host, id, &piece)? {
+                if bytes < length || !qp.take_short(objects, host, id, &piece)? {
                     return Ok(Short::Other);
                 }
-                (qp, &mut self.objects, length)
+                length
             }
-            None => {
-                let Some((address, ack)) = Record::decode_ack(header) else {
-                    return Ok(Short::Other);
-                };
-                let qp = self.qps.get_mut(address.destination);
-                let Some(qp) = qp.filter(|qp| qp.is_for_us(id, &address)) else {
-                    return Ok(Short::Other);
-                };
+            Usual::Ack(ack) => {
                 if !host.receive_record(id, None) {
                     return Ok(Short::Other);
                 }
-                qp.acknowledged(&mut self.objects, ack)?;
-                (qp, &mut self.objects, HEADER_BYTES)
+                qp.acknowledged(objects, ack)?;
+                HEADER_BYTES
             }
         };
         self.looks = 0;
@@ -132,7 +129,7 @@ impl Context {
     }
 
     /// Receives whole messages and acknowledgements that are there, if that is all there is to do.
-    #[inline]
+    #[inline(always)]
     pub fn take_messages<H: Host>(&mut self, host: &mut H) -> Taken {
         let mut taken = Taken::Nothing;
         let mut next = self.objects.lanes.next_from(0);
@@ -149,7 +146,7 @@ impl Context {
     }
 
     /// The same for one lane.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_from<H: Host>(&mut self, host: &mut H, lane: LaneId) -> Taken {
         let active = self.active.len();
         for count in 0..RECORDS_AT_ONCE {

@@ -8,7 +8,7 @@ use crate::types::WcStatus;
 
 impl QueuePair {
     /// The peer has taken messages, and has receives for more.
-    #[inline]
+    #[inline(always)]
     pub fn acknowledged(
         &mut self,
         objects: &mut Objects,

@@ -12,7 +12,7 @@ use crate::work::{ReceiveRequest, WorkCompletion};
 impl QueuePair {
     /// Whether all places of the send queue are taken. As with hardware a place is free when its
     /// completion, or a later one, was polled: so a completion queue for all places suffices.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_send_queue_full(&mut self, objects: &Objects) -> bool {
         let free = self
             .init
@@ -28,7 +28,7 @@ impl QueuePair {
     }
 
     /// The same for the receive queue.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_receive_queue_full(&mut self, objects: &Objects) -> bool {
         let free = self
             .init
@@ -55,6 +55,7 @@ impl QueuePair {
     }
 
     /// Completes a send that is over, if its program wants to know.
+    #[inline(always)]
     pub(super) fn complete_send(
         &mut self,
         objects: &mut Objects,
@@ -64,7 +65,7 @@ impl QueuePair {
         match status {
             WcStatus::Success => {
                 self.traffic.sends += 1;
-                self.traffic.sent_bytes += request.bytes;
+                self.traffic.sent_bytes += u64::from(request.bytes);
             }
             _ => self.traffic.errors += 1,
         }
@@ -75,7 +76,7 @@ impl QueuePair {
             return;
         }
         let completion = WorkCompletion {
-            byte_len: request.bytes as u32,
+            byte_len: request.bytes,
             ..WorkCompletion::new(request.id, self.number, request.opcode.into(), status)
         };
         let slots = Slots::Sends(take(&mut self.unsignaled));

@@ -156,7 +156,7 @@ impl QueuePair {
             return self.undeliverable(WcStatus::RemOpErr);
         }
         if let Some(lane) = objects.lanes.get_mut(work.lane) {
-            lane.known.remove(&work.request.remote.key);
+            lane.known.remove(work.request.remote.key);
         }
         match self.grant(objects, work) {
             Err(step) => step,
@@ -250,7 +250,7 @@ impl QueuePair {
         let Some(lane) = objects.lanes.get_mut(work.lane) else {
             return wait;
         };
-        match lane.known.get(&key).copied() {
+        match lane.known.get(key).copied() {
             Some(Known::Given(grant)) => Ok(grant),
             Some(Known::Asked) => wait,
             None => {
@@ -259,11 +259,11 @@ impl QueuePair {
                 wait
             }
             Some(Known::Denied) => {
-                lane.known.remove(&key);
+                lane.known.remove(key);
                 Err(self.wrong(objects, work.lane, Fault::Access))
             }
             Some(Known::NoResources) => {
-                lane.known.remove(&key);
+                lane.known.remove(key);
                 Err(self.undeliverable(WcStatus::RemOpErr))
             }
         }

@@ -92,6 +92,7 @@ impl QueuePair {
     }
 
     /// Completes the sends that are over, in order.
+    #[inline]
     pub(super) fn complete_sends(&mut self, objects: &mut Objects) {
         while let Some(front) = self.sends.front() {
             let status = match front.way.stage {
@@ -100,7 +101,9 @@ impl QueuePair {
                 Stage::Sent(_) | Stage::Waiting => break,
             };
             let ended = front.ended;
-            self.sends.pop_front();
+            if let Some(Kept::Inline(_, bytes)) = self.sends.pop_front().map(|send| send.kept) {
+                self.spare.push(bytes);
+            }
             self.cursor = self.cursor.saturating_sub(1);
             self.complete_send(objects, ended, status);
             if status != WcStatus::Success {

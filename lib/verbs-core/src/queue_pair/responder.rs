@@ -12,7 +12,7 @@ use crate::work::{ReceiveRequest, WorkCompletion, total};
 
 impl QueuePair {
     /// Whether a record on this lane is for this queue pair as it is now, and of its peer.
-    #[inline]
+    #[inline(always)]
     pub fn is_for_us(&self, lane: LaneId, address: &Address) -> bool {
         self.is_connected_to(lane, address) && address.generation == self.generation
     }
@@ -150,6 +150,7 @@ impl QueuePair {
 
     /// Where the receives of this queue pair come from and complete, if they are its own or of the
     /// one queue that it shares.
+    #[inline]
     pub(super) fn own_pool(&self) -> Pool {
         Pool {
             srq: self.init.srq,
@@ -261,7 +262,7 @@ impl QueuePair {
     }
 
     /// The receive `id` has got a message.
-    #[inline]
+    #[inline(always)]
     pub(super) fn complete_message(
         &mut self,
         objects: &mut Objects,
@@ -295,7 +296,7 @@ impl QueuePair {
 
     /// Has the peer told what was taken, by the next message or by a record of its own. A peer that
     /// has not introduced itself would not take it.
-    #[inline]
+    #[inline(always)]
     pub fn owe_ack(&mut self, objects: &mut Objects) {
         if self.owes_ack || !self.is_reliable() || !matches!(self.peer, Peer::Ready(_)) {
             return;
@@ -310,7 +311,7 @@ impl QueuePair {
     }
 
     /// The peer is told, or not any more; whether it was to be told. It stays in the list.
-    #[inline]
+    #[inline(always)]
     pub fn settle_ack(&mut self, objects: &mut Objects) -> bool {
         objects.owed -= usize::from(self.owes_ack);
         objects.is_waited_for &= objects.owed > 0;
@@ -318,7 +319,7 @@ impl QueuePair {
     }
 
     /// What it is told.
-    #[inline]
+    #[inline(always)]
     pub fn acknowledgement(&mut self) -> Ack {
         self.published = self.limit();
         Ack {

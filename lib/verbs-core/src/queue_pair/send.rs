@@ -1,13 +1,16 @@
 //! Sends in the queue, from the time they are posted to their completion.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use crate::address::AddressVector;
 use crate::types::{Opcode, SendFlags, WcStatus};
 use crate::work::{Segment, SendRequest, ShortData, ShortSend};
 
-/// Inline bytes that a short send keeps in its place of the queue.
+/// Inline bytes that a short send keeps in memory that is used again.
 pub(super) const INLINE_KEPT: usize = 64;
+/// That memory. A place of the queue with the bytes themselves would take a call to fill and move.
+pub(super) type InlineBytes = Box<[u8; INLINE_KEPT]>;
 
 /// How far a send has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +37,8 @@ pub(super) struct Ended {
     pub id: u64,
     pub opcode: Opcode,
     pub flags: SendFlags,
-    pub bytes: u64,
+    /// Fewer than two to the power of 32, as of every message.
+    pub bytes: u32,
 }
 
 impl Ended {
@@ -44,7 +48,7 @@ impl Ended {
             id: request.id,
             opcode: request.opcode,
             flags: request.flags,
-            bytes: request.data.len(),
+            bytes: request.data.len() as u32,
         }
     }
 
@@ -55,7 +59,7 @@ impl Ended {
             id: send.id,
             opcode: send.opcode,
             flags: send.flags,
-            bytes: bytes as u64,
+            bytes: bytes as u32,
         }
     }
 }
@@ -78,6 +82,7 @@ pub(super) struct Way {
 
 impl Default for Way {
     /// Nothing has happened.
+    #[inline]
     fn default() -> Way {
         Way {
             stage: Stage::Waiting,
@@ -98,7 +103,7 @@ pub(super) enum Kept {
     /// The segment of a message by the short way.
     Segment(Segment),
     /// The bytes of such a message, and how many.
-    Inline(u8, [u8; INLINE_KEPT]),
+    Inline(u8, InlineBytes),
     /// Nothing: it is over.
     Nothing,
 }
@@ -111,6 +116,7 @@ pub(super) struct Whole {
 }
 
 impl Whole {
+    #[cold]
     fn of_short(send: &ShortSend<'_>) -> Box<Whole> {
         Box::new(Whole {
             request: send.to_request(),
@@ -120,21 +126,19 @@ impl Whole {
 }
 
 impl Kept {
-    /// Of a message by the short way.
+    /// Of a message by the short way. `spare`: memory for inline bytes.
     #[inline]
-    pub fn of_short(send: &ShortSend<'_>) -> Kept {
+    pub fn of_short(send: &ShortSend<'_>, spare: &mut Vec<InlineBytes>) -> Kept {
         match send.data {
             ShortData::Segment(segment) => Kept::Segment(segment),
-            ShortData::Inline(bytes) => {
-                let mut kept = [0; INLINE_KEPT];
-                match kept.get_mut(..bytes.len()) {
-                    Some(to) => {
-                        to.copy_from_slice(bytes);
-                        Kept::Inline(bytes.len() as u8, kept)
-                    }
-                    None => Kept::Whole(Whole::of_short(send)),
+            ShortData::Inline(bytes) if bytes.len() <= INLINE_KEPT => {
+                let mut kept = spare.pop().unwrap_or_else(|| Box::new([0; INLINE_KEPT]));
+                if let Some(to) = kept.get_mut(..bytes.len()) {
+                    to.copy_from_slice(bytes);
                 }
+                Kept::Inline(bytes.len() as u8, kept)
             }
+            ShortData::Inline(_) => Kept::Whole(Whole::of_short(send)),
         }
     }
 }

@@ -1,14 +1,17 @@
 //! The short way of requests between reliable queue pairs: messages that go in one piece from one
 //! place into one, and writes from one place, when nothing is before them. In every other case
 //! nothing is done here, and the long way decides.
+//!
+//! Most of it is compiled into the one function of a post, or of a look for records: it is a few
+//! instructions at a time, and a call and its return would be as many.
 
 use core::slice;
 
 use super::send::INLINE_KEPT;
 use super::{Ended, Kept, MAX_MESSAGE, Peer, QueuePair, Send, Stage, Way, is_before};
 use crate::host::{Host, LaneId, Place, Source};
-use crate::objects::{Known, Objects, record_bytes};
-use crate::record::{Address, Broken, MAX_PAYLOAD, Marks, Piece, Record};
+use crate::objects::{Known, Objects};
+use crate::record::{Ack, Address, Broken, MAX_PAYLOAD, Marks, Piece, Record};
 use crate::types::{Access, Opcode, QpState, QpType, SendFlags, WcStatus};
 use crate::work::{Remote, ShortData, ShortSend};
 
@@ -32,6 +35,7 @@ enum OnePlace<'a> {
 }
 
 impl OnePlace<'_> {
+    #[inline(always)]
     fn bytes(&self) -> usize {
         match self {
             OnePlace::Inline(bytes) => bytes.len(),
@@ -39,6 +43,7 @@ impl OnePlace<'_> {
         }
     }
 
+    #[inline(always)]
     fn source(&self) -> Source<'_> {
         match self {
             OnePlace::Inline(bytes) => Source::Bytes(bytes),
@@ -49,7 +54,7 @@ impl OnePlace<'_> {
 
 impl QueuePair {
     /// Posts a request by the short way; whether it did. If not, nothing was done.
-    #[inline]
+    #[inline(always)]
     pub fn post_short<H: Host>(
         &mut self,
         objects: &mut Objects,
@@ -59,7 +64,7 @@ impl QueuePair {
         self.try_short(objects, host, send).is_some()
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_short<H: Host>(
         &mut self,
         objects: &mut Objects,
@@ -102,7 +107,7 @@ impl QueuePair {
                 ..Way::default()
             },
             kept: match is_message {
-                true => Kept::of_short(send),
+                true => Kept::of_short(send, &mut self.spare),
                 false => Kept::Nothing,
             },
         });
@@ -125,7 +130,7 @@ impl QueuePair {
         let flags = send.ended.flags;
         let handed = match self.one_place(objects, &data, flags) {
             Some(OnePlace::Memory(place)) => {
-                self.message_short(objects, host, &OnePlace::Memory(place), flags)
+                self.message_again(objects, host, &OnePlace::Memory(place), flags)
             }
             Some(OnePlace::Inline(bytes)) => {
                 // The queue pair changes while they are sent.
@@ -133,7 +138,7 @@ impl QueuePair {
                 match copy.get_mut(..count) {
                     Some(to) => {
                         to.copy_from_slice(bytes);
-                        self.message_short(objects, host, &OnePlace::Inline(to), flags)
+                        self.message_again(objects, host, &OnePlace::Inline(to), flags)
                     }
                     None => Handed::No,
                 }
@@ -154,9 +159,21 @@ impl QueuePair {
         }
     }
 
+    /// [`message_short`](Self::message_short) for a message that had to wait.
+    #[inline(never)]
+    fn message_again<H: Host>(
+        &mut self,
+        objects: &mut Objects,
+        host: &mut H,
+        from: &OnePlace<'_>,
+        flags: SendFlags,
+    ) -> Handed {
+        self.message_short(objects, host, from, flags)
+    }
+
     /// Where the data of a request lies, if its keys are good: registered memory, or bytes of the
     /// request.
-    #[inline]
+    #[inline(always)]
     fn one_place<'a>(
         &self,
         objects: &Objects,
@@ -180,7 +197,7 @@ impl QueuePair {
     }
 
     /// Sends a message in one piece; what has become of it.
-    #[inline]
+    #[inline(always)]
     fn message_short<H: Host>(
         &mut self,
         objects: &mut Objects,
@@ -202,9 +219,6 @@ impl QueuePair {
         if !is_before(self.sent, ready.limit) {
             return self.without_receive();
         }
-        if host.room(lane) < record_bytes(bytes) {
-            return Handed::No;
-        }
         let address = Address {
             destination: self.attributes.dest_qpn,
             source: self.number,
@@ -213,21 +227,25 @@ impl QueuePair {
         let mut marks = Marks::FIRST | Marks::LAST | self.waited_for(flags);
         marks.set(Marks::SOLICITED, flags.contains(SendFlags::SOLICITED));
         let number = self.sent;
+        let ack = Ack {
+            taken: self.expected,
+            limit: self.limit(),
+        };
         let piece = Piece {
             marks,
             number,
             total: bytes as u32,
             immediate: 0,
             srq: 0,
-            ack: Some(self.acknowledgement()),
+            ack: Some(ack),
             payload: bytes as u32,
         };
+        let header = Record::encode_message(&address, &piece);
+        if !host.send_if_room(lane, &header, from.source(), bytes) {
+            return Handed::No;
+        }
+        self.published = ack.limit;
         self.settle_ack(objects);
-        host.send(
-            lane,
-            &Record::encode_message(&address, &piece),
-            from.source(),
-        );
         self.sent = number.wrapping_add(1);
         Handed::Sent(number)
     }
@@ -242,7 +260,7 @@ impl QueuePair {
     }
 
     /// Writes the peer's memory by a key that it has granted; what has become of the request.
-    #[inline]
+    #[inline(always)]
     fn write_short<H: Host>(
         &mut self,
         objects: &mut Objects,
@@ -254,7 +272,7 @@ impl QueuePair {
             return None;
         };
         let known = &objects.lanes.get(id)?.known;
-        let Known::Given(grant) = known.get(&to.key)? else {
+        let Known::Given(grant) = known.get(to.key)? else {
             return None;
         };
         let bytes = from.bytes() as u64;
@@ -272,6 +290,7 @@ impl QueuePair {
 
     /// Receives a whole message that is the next record of a lane, for this queue pair and of its
     /// peer; whether it did.
+    #[inline(always)]
     pub fn take_short<H: Host>(
         &mut self,
         objects: &mut Objects,

@@ -28,11 +28,22 @@ impl Context {
     /// # Errors
     /// `NotFound`. `Invalid`: the state, the operation, too many bytes. `NoMemory`: the queue is
     /// full.
-    #[inline]
     pub fn post_short(&self, number: u32, send: &ShortSend<'_>) -> Result<()> {
         let mut state = self.lock();
         let posted = state.engine.post_short(number, send);
         self.finish(&mut state, posted.unwrap_or(true));
+        posted.map(drop).map_err(Into::into)
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    /// `NotFound`. `Invalid`: the state, a shared receive queue, too many segments. `NoMemory`: the
+    /// queue is full.
+    pub fn post_receive(&self, number: u32, request: ReceiveRequest) -> Result<()> {
+        let mut state = self.lock();
+        let posted = state.engine.post_recv(number, request);
+        self.finish(&mut state, posted.unwrap_or(false));
         posted.map(drop).map_err(Into::into)
     }
 
