@@ -238,11 +238,7 @@ static void check_shared_shut(void) {
     }
 }
 
-static const struct part {
-    int number;
-    const char *name;
-    void (*play)(void);
-} parts[] = {
+static const struct part parts[] = {
     { 94, "first", check_first_uses },
     { 95, "chosen", check_chosen },
     { 96, "forked", check_forked_close },
@@ -251,16 +247,6 @@ static const struct part {
 };
 
 int main(int count, char **arguments) {
-    own = own_node();
-    pthread_t watcher;
-    GIVES(pthread_create(&watcher, NULL, watch, NULL), 0);
-    for (unsigned i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        if (count > 1 && strcmp(arguments[1], parts[i].name))
-            continue;
-        playing = parts[i].number;
-        parts[i].play();
-        printf("pattern %d: ok (%s)\n", playing, parts[i].name);
-        fflush(stdout);
-    }
+    play_parts(parts, sizeof parts / sizeof parts[0], count > 1 ? arguments[1] : NULL);
     return 0;
 }

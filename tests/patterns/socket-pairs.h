@@ -20,6 +20,28 @@ static void *watch(void *argument) {
     }
 }
 
+/* A part of a program, which is one of the patterns. */
+struct part {
+    int number;
+    const char *name;
+    void (*play)(void);
+};
+
+/* Plays all parts, or the one of that name. */
+static void play_parts(const struct part *parts, unsigned count, const char *name) {
+    own = own_node();
+    pthread_t watcher;
+    GIVES(pthread_create(&watcher, NULL, watch, NULL), 0);
+    for (unsigned i = 0; i < count; i++) {
+        if (name && strcmp(name, parts[i].name))
+            continue;
+        playing = parts[i].number;
+        parts[i].play();
+        printf("pattern %d: ok (%s)\n", playing, parts[i].name);
+        fflush(stdout);
+    }
+}
+
 __attribute__((unused))
 static void pair_of(int pair[2]) {
     GIVES(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);

@@ -678,11 +678,7 @@ static int stay(int ready) {
     return read(0, &byte, 1) == 0 ? 7 : 8;
 }
 
-static const struct part {
-    int number;
-    const char *name;
-    void (*play)(void);
-} parts[] = {
+static const struct part parts[] = {
     { 81, "numbers", check_numbers },
     { 82, "full", check_full },
     { 83, "shared", check_shared },
@@ -705,16 +701,6 @@ int main(int count, char **arguments) {
         return look_at_given(atoi(arguments[2]));
     if (count > 1 && !strcmp(arguments[1], "leave"))
         return 7;
-    own = own_node();
-    pthread_t watcher;
-    GIVES(pthread_create(&watcher, NULL, watch, NULL), 0);
-    for (unsigned i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        if (count > 1 && strcmp(arguments[1], parts[i].name))
-            continue;
-        playing = parts[i].number;
-        parts[i].play();
-        printf("pattern %d: ok (%s)\n", playing, parts[i].name);
-        fflush(stdout);
-    }
+    play_parts(parts, sizeof parts / sizeof parts[0], count > 1 ? arguments[1] : NULL);
     return 0;
 }

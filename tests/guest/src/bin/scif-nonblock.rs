@@ -6,7 +6,7 @@ extern crate alloc;
 
 use alloc::string::String;
 
-use guest_tests::{Suite, counter, pair, text};
+use guest_tests::{Suite, counter, pair, settled, text};
 use hal::event::Queue;
 use hal::kernel::ends_abandoned_requests;
 use libredox::Fd;
@@ -283,15 +283,10 @@ fn events() -> Result<(), String> {
 /// Waits until so many files are watched by event queues. The end of a queue is told to the driver
 /// without waiting.
 fn until_watched(files: u64) -> Result<(), String> {
-    let start = Instant::now();
-    loop {
-        match counter("watched")? {
-            now if now == files => return Ok(()),
-            now if start.elapsed() > TIME_LIMIT => {
-                return Err(alloc::format!("{now} files are watched, not {files}"));
-            }
-            _ => thread::sleep(Duration::from_millis(1)),
-        }
+    let now = settled(|| counter("watched"), &Ok(files))?;
+    match now == files {
+        true => Ok(()),
+        false => Err(alloc::format!("{now} files are watched, not {files}")),
     }
 }
 
