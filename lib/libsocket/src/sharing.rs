@@ -66,7 +66,7 @@ fn not_forked(socket: &Socket) {
 pub unsafe fn after_fork(outcome: Outcome) {
     // SAFETY: `before_fork` has taken the lock of the table, and nobody else opens it.
     let table = unsafe { &mut *TABLE.as_mut_ptr() };
-    // SAFETY: as above.
+    // SAFETY: `before_fork` has taken this lock, too, and no guard of it was dropped.
     unsafe { HIDDEN.force_unlock() };
     for socket in distinct(table) {
         // SAFETY: `before_fork` has held it.
