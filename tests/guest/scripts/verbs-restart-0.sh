@@ -26,6 +26,8 @@ for daemon in ibd micd ibd micd; do
     until_true another "$daemon" "$before"
     step "$daemon-came-back" $? "$(ps)"
 done
+# The storms meet while the driver is away.
+kill -9 "$(pid_of micd)"
 : > /tmp/verbs-storm-enough
 wait "$storm"
 step storm $? "the programs"

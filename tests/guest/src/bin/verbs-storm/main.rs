@@ -30,7 +30,7 @@ use guest_tests::{Suite, peer, settled, text, uverbs};
 use runtime::process::{Child, Command};
 use runtime::time::{Duration, Instant, sleep};
 use runtime::{fs, println};
-use scif::{Endpoint, Listener, NodeId, Options, PortId, RecvFlags, SendFlags};
+use scif::{Endpoint, Listener, NodeId, PortId, RecvFlags, SendFlags};
 
 runtime::main!(main);
 
@@ -50,8 +50,13 @@ const MOST_DOUBLED: u64 = 7;
 /// A file that is there once sessions have ended and others were lost: a script waits for it before
 /// a node goes.
 const BOTH: &str = "/tmp/verbs-storm-both";
-/// How long the other storm, or a session that must succeed, may take.
+/// How long a session that must succeed may take.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
+/// How long the other storm may take to come as far: it may rage on until sessions have ended and
+/// others were lost.
+const MEETING_LIMIT: Duration = Duration::from_secs(240);
+/// Pause between two tries to meet.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// How a session of a program did not go on.
 pub enum Trouble {
@@ -164,7 +169,18 @@ struct Other {
 }
 
 impl Other {
+    /// Meets it. The SCIF driver may be away for a moment, as a script kills it.
     fn meet(node: NodeId) -> Result<Other, String> {
+        let begun = Instant::now();
+        loop {
+            match Other::try_to_meet(node) {
+                Err(_) if begun.elapsed() < MEETING_LIMIT => sleep(PAUSE),
+                result => return result,
+            }
+        }
+    }
+
+    fn try_to_meet(node: NodeId) -> Result<Other, String> {
         let own = scif::nodes().map_err(text("nodes"))?.own;
         let endpoint = match own < node {
             true => {
@@ -172,9 +188,8 @@ impl Other {
                 listener.accept().map_err(text("accept"))?.0
             }
             false => {
-                let patient = Options::new().retry_for(TIME_LIMIT);
                 let to = PortId::new(node, MEETING);
-                patient.connect(to).map_err(text("connect"))?
+                scif::connect(to).map_err(text("connect"))?
             }
         };
         Ok(Other { endpoint })
@@ -223,27 +238,57 @@ enum Until {
 
 fn storm(until: Until, seed: u64, node: NodeId) -> i32 {
     let mut suite = Suite::new("verbs-storm");
-    let result = rage(&mut suite, until, seed, node);
-    suite.check("the storm", result);
+    let mut seeds = Seeds(Vec::new());
+    let mut programs = Vec::new();
+    let mut random = Random::new(seed);
+    let raged = rage(
+        &mut suite,
+        until,
+        node,
+        &mut random,
+        &mut programs,
+        &mut seeds,
+    );
+    // After a failure, too: what they hold would fail the checks that follow.
+    let ended = programs.iter_mut().map(end).fold(Ok(()), Result::and);
+    suite.check(
+        "the storm",
+        raged.and(ended).and_then(|()| happened(&seeds)),
+    );
     suite.finish()
 }
 
-fn rage(suite: &mut Suite, until: Until, seed: u64, node: NodeId) -> Result<(), String> {
+/// Whether what the storm is for has happened.
+fn happened(seeds: &Seeds) -> Result<(), String> {
+    let (ended, lost) = tally(seeds);
+    println!("verbs-storm: sessions that ended: {ended}, that were lost: {lost}");
+    match ended > 0 && lost > 0 {
+        true => Ok(()),
+        false => Err("nothing happened".into()),
+    }
+}
+
+/// Runs the programs and kills them until the storm is over; those that are left run on.
+fn rage(
+    suite: &mut Suite,
+    until: Until,
+    node: NodeId,
+    random: &mut Random,
+    programs: &mut Vec<Program>,
+    seeds: &mut Seeds,
+) -> Result<(), String> {
     let own = scif::nodes().map_err(text("nodes"))?.own;
-    let mut random = Random::new(seed);
-    let mut seeds = Seeds(Vec::new());
     // Within a node nobody else is met.
     let mut other = match own == node {
         true => None,
         false => Some(Other::meet(node)?),
     };
-    let mut programs = Vec::new();
     for port in PORTS {
         let (to, port) = (alloc::format!("{node}"), alloc::format!("{port}"));
         let server = [String::from("server"), port.clone()];
-        programs.push(start(&server, &mut random, &mut seeds)?);
+        programs.push(start(&server, random, seeds)?);
         let client = [String::from("client"), to, port];
-        programs.push(start(&client, &mut random, &mut seeds)?);
+        programs.push(start(&client, random, seeds)?);
     }
     fs::write(BEGUN, b"").map_err(text(BEGUN))?;
     let (mut done, mut has_both) = (0, false);
@@ -252,7 +297,7 @@ fn rage(suite: &mut Suite, until: Until, seed: u64, node: NodeId) -> Result<(), 
             random.up_to(longest_life_ms(until, done, has_both)),
         ));
         if !has_both {
-            let (ended, lost) = tally(&seeds);
+            let (ended, lost) = tally(seeds);
             has_both = ended > 0 && lost > 0;
             if has_both {
                 fs::write(BOTH, b"").map_err(text(BOTH))?;
@@ -274,7 +319,7 @@ fn rage(suite: &mut Suite, until: Until, seed: u64, node: NodeId) -> Result<(), 
             suite.check(&alloc::format!("kill {done}"), Err(error));
         }
         let words = programs[victim].words.clone();
-        programs[victim] = start(&words, &mut random, &mut seeds)?;
+        programs[victim] = start(&words, random, seeds)?;
     }
     if until != Until::Loss {
         if let Some(met) = &other {
@@ -299,15 +344,8 @@ fn rage(suite: &mut Suite, until: Until, seed: u64, node: NodeId) -> Result<(), 
         // Those that are left are told of the loss before they die.
         sleep(Duration::from_millis(20 * LONGEST_LIFE_MS));
     }
-    for program in &mut programs {
-        end(program)?;
-    }
-    let (ended, lost) = tally(&seeds);
-    println!("verbs-storm: {done} kills; sessions that ended: {ended}, that were lost: {lost}");
-    match ended > 0 && lost > 0 {
-        true => Ok(()),
-        false => Err("nothing happened".into()),
-    }
+    println!("verbs-storm: {done} kills");
+    Ok(())
 }
 
 // ---- What the programs have seen ----
