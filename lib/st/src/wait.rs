@@ -183,7 +183,7 @@ fn poll(
             if condition.look()? {
                 return Ok(Some(()));
             }
-            core::hint::spin_loop();
+            busy_poll.relax();
         }
     }
 }

@@ -161,7 +161,7 @@ impl WaitSet {
                 if !self.ready.is_empty() {
                     return Ok(true);
                 }
-                core::hint::spin_loop();
+                busy_poll.relax();
             }
             // Before others run, all of them. Records and ends of one connection only, as both take
             // longer than a look.

@@ -13,6 +13,7 @@
 //! | `local_copy` | bytes | bytes_per_s | the copy routine, between own buffers |
 //! | `msg_rtt_poll` | bytes | ns | a message and one back, both sides polling |
 //! | `msg_rtt_block` | bytes | ns | the same, both sides asleep until it comes |
+//! | `msg_rtt_usual` | bytes | ns | the same, by blocking calls as they are unless told otherwise |
 //! | `stream`, `stream_read` | bytes | bytes_per_s | messages to and from the peer |
 //! | `file_stream`, `file_stream_read` | bytes | bytes_per_s | the same by `write` and `read` |
 //! | `register`, `unregister` | bytes | ns | one window |

@@ -474,7 +474,7 @@ impl MappedRings {
                         }
                         return Waited::Ready;
                     }
-                    Ok(false) => core::hint::spin_loop(),
+                    Ok(false) => busy_poll.relax(),
                     Err(_) => return self.leave_to_daemon::<W>(memory, kicks),
                 }
             }

@@ -115,7 +115,7 @@ impl Session {
                 if self.look(want)? {
                     return Ok(());
                 }
-                core::hint::spin_loop();
+                busy_poll.relax();
             }
             let left = deadline.left()?;
             if self.shared.is_none() {

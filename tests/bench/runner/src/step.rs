@@ -262,7 +262,7 @@ fn pair(quick: bool) -> Vec<String> {
     let streams = turns(quick, 18, 20);
     let one_size = "--size 64 --poll";
     vec![
-        format!("scif-bare 1 {fast} --test bare_pingpong+pio_rtt+msg_rtt {one_size}"),
+        format!("scif-bare 1 {fast} --test bare_pingpong+pio_rtt+msg_rtt+msg_rtt_usual {one_size}"),
         format!("scif-bare 1 {fast} --test bare_doorbell+msg_rtt --size 64 --block"),
         format!("scif-bare 1 {copies} --test bare_write+rma_write --size 1M,16M,64M"),
         format!("scif-bare 1 {copies} --test bare_read+rma_read --size 1M,16M,64M"),

@@ -41,6 +41,11 @@ pub fn run(settings: &Settings) -> Result {
             }
         }
     }
+    if settings.wants("msg_rtt_usual") {
+        for size in settings.sizes(&[64]) {
+            messages(settings, "msg_rtt_usual", Wait::Usual, size).context("msg_rtt_usual")?;
+        }
+    }
     Ok(())
 }
 

@@ -60,7 +60,8 @@ tests:
   beside             echo_idle echo_own echo_peer register_idle register_own register_peer:
                      beside a thread that only computes nowhere, here, on the peer's node; with the
                      slowest of 100 echoes (p99) and of 10 windows (p90)
-  others             ring_rtt vrma_write vrma_read local_copy stream_read file_stream_read nodes
+  others             ring_rtt msg_rtt_usual vrma_write vrma_read local_copy stream_read
+                     file_stream_read nodes
 examples:
   scif-perf -s &
   scif-perf 1
@@ -151,6 +152,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "others",
         &[
             "ring_rtt",
+            "msg_rtt_usual",
             "vrma_write",
             "vrma_read",
             "local_copy",
