@@ -15,6 +15,8 @@
 extern crate alloc;
 
 pub mod address;
+#[cfg(any(test, target_os = "redox"))]
+mod count;
 pub mod errors;
 pub mod hosts;
 pub mod packet;

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use skiff_libc::descriptor;
 
+use crate::count::Turn;
 use crate::socket::{HIDDEN, Phase, Socket, TABLE, Table};
 use crate::{Result, lingering};
 
@@ -143,15 +144,21 @@ fn is_left_behind(table: &Table, socket: &Arc<Socket>) -> bool {
 }
 
 /// The process is about to turn into another program: other processes are to count without it.
-/// Those to be given to [`exec_failed`] if it does not.
-pub fn before_exec() -> Vec<Arc<Socket>> {
+/// Those to be given to [`exec_failed`] if it does not, each with the turn of its count.
+pub fn before_exec() -> Vec<(Arc<Socket>, Turn)> {
     let table = TABLE.lock();
-    let mut left: Vec<_> = distinct(&table).into_iter().map(Arc::clone).collect();
-    left.retain(|socket| is_left_behind(&table, socket) && socket.owners.leave_to_others());
-    left
+    let sockets = distinct(&table).into_iter();
+    let left_behind = sockets.filter(|socket| is_left_behind(&table, socket));
+    let left = left_behind.filter_map(|socket| {
+        let turn = socket.owners.leave_to_others()?;
+        Some((Arc::clone(socket), turn))
+    });
+    left.collect()
 }
 
 /// The process goes on as it was.
-pub fn exec_failed(left: Vec<Arc<Socket>>) {
-    left.iter().for_each(|socket| socket.owners.come_back());
+pub fn exec_failed(left: Vec<(Arc<Socket>, Turn)>) {
+    for (socket, turn) in left {
+        socket.owners.come_back(turn);
+    }
 }
