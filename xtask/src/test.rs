@@ -14,9 +14,10 @@ use harness::base::cargo;
 use harness::base::config::{self, Suite, Tests};
 use harness::base::packages::{self, Package};
 use harness::base::report::{Context, Failure, Result};
-use harness::base::settings::{Purpose, Settings};
+use harness::base::run_directory::RunDirectory;
+use harness::base::settings::{Boot, Purpose, Settings};
 use harness::command::demo;
-use harness::node::image::{Contents, Image, prepare};
+use harness::node::image::{Additions, Contents, Image, prepare};
 use harness::suite::suites::{self, Show, is_summary};
 use std::process::Command;
 use std::time::Instant;
@@ -40,6 +41,7 @@ pub fn command(settings: &Settings) -> Result<()> {
     score.stage("lint-guest", lint_guest);
     score.stage("check-redox", || redox::command(settings));
     score.names.push("build".to_string());
+    score.names.push("image-size".to_string());
     score.names.extend(tests.suite.iter().map(stage_name));
     score.names.push("demo".to_string());
     let suites = tests
@@ -56,6 +58,7 @@ pub fn command(settings: &Settings) -> Result<()> {
             Ok(())
         });
     }
+    score.stage("image-size", || image_size(settings));
     if let Some(image) = image.as_deref() {
         for suite in suites {
             score.required(&stage_name(suite), || {
@@ -89,6 +92,37 @@ fn contents(settings: &Settings, suites: &[&Suite], demo: bool) -> Result<Conten
             scripts.iter().map(String::as_str),
         )),
     }
+}
+
+/// Bytes of what a user's node is started from, at most: the goal of the benchmark's row
+/// `image_bytes`.
+const MOST_IMAGE_BYTES: u64 = 16 << 20;
+
+/// A single value that is not zero in a large table of a library makes all of that table a part of
+/// each program's file. So the size is looked at, in a whole run of what is given away.
+fn image_size(settings: &Settings) -> Result<()> {
+    let contents = Contents::product(Purpose::Release);
+    let image = prepare(&ImageBuilder, settings, &contents)?;
+    let directory = RunDirectory::new()?;
+    let lines = [String::new()];
+    let files = image.boot_files(
+        Boot::Direct,
+        &Additions::default(),
+        &lines,
+        directory.path(),
+    )?;
+    for files in files {
+        let bytes = files.bytes()?;
+        println!("     kernel and files of the image: {bytes} bytes");
+        if bytes > MOST_IMAGE_BYTES {
+            return Err(format!(
+                "kernel and files of the image have {bytes} bytes, at most {MOST_IMAGE_BYTES} are \
+                 wanted: compare the programs' sizes with those of an earlier build"
+            )
+            .into());
+        }
+    }
+    Ok(())
 }
 
 fn stage_name(suite: &Suite) -> String {

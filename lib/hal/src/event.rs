@@ -2,7 +2,6 @@
 //!
 //! Opened as a file, not through the library's wrapper, because only the file offers a time limit.
 
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -25,8 +24,9 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 pub struct Queue<T> {
     file: Fd,
     sources: Vec<T>,
-    /// Descriptors that were subscribed, some of which may have been closed since.
-    watched: BTreeSet<usize>,
+    /// Descriptors that were subscribed, in order, some of which may have been closed since. New
+    /// ones mostly have the highest number. (A tree's code would be a part of all programs.)
+    watched: Vec<usize>,
     /// A file of the monotonic clock, once a caller has waited until a point of time.
     clock: Option<Fd>,
     /// The earliest point of time, in nanoseconds, at which the clock will post an event.
@@ -49,7 +49,7 @@ impl<T: Copy + PartialEq> Queue<T> {
         Ok(Self {
             file,
             sources: Vec::new(),
-            watched: BTreeSet::new(),
+            watched: Vec::new(),
             clock: None,
             alarm: None,
         })
@@ -66,9 +66,12 @@ impl<T: Copy + PartialEq> Queue<T> {
                 self.sources.len() - 1
             }
         };
-        // A file that is subscribed already would keep its former source.
-        if !self.watched.insert(fd) {
-            let _ = self.control(fd, EventFlags::empty(), 0);
+        match self.watched.binary_search(&fd) {
+            // A file that is subscribed already would keep its former source.
+            Ok(_) => {
+                let _ = self.control(fd, EventFlags::empty(), 0);
+            }
+            Err(index) => self.watched.insert(index, fd),
         }
         self.control(fd, flags, data)
     }
@@ -76,7 +79,9 @@ impl<T: Copy + PartialEq> Queue<T> {
     /// Reports no more events of `fd`. A file that no queue watches for something costs its daemon
     /// nothing when that happens.
     pub fn unsubscribe(&mut self, fd: usize) -> Result<()> {
-        self.watched.remove(&fd);
+        if let Ok(index) = self.watched.binary_search(&fd) {
+            self.watched.remove(index);
+        }
         self.control(fd, EventFlags::empty(), 0)
     }
 

@@ -9,6 +9,7 @@
 //! change it then, or the record would say something else than the kernel, for ever.
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use syscall::error::{EBADF, EBUSY, EMFILE, ENOMEM, Error, Result};
 use syscall::flag::UPPER_FDTBL_TAG;
@@ -31,8 +32,15 @@ enum Act {
     Closes,
 }
 
+/// A bit for each number. It is changed with the lock of its table only, and no part of it, as
+/// what is not zero from the start would make all of it a part of each program's file.
+type Used = [AtomicU64; WORDS];
+
+static PLAIN_USED: Used = [const { AtomicU64::new(0) }; WORDS];
+static UPPER_USED: Used = [const { AtomicU64::new(0) }; WORDS];
+
 struct Table {
-    used: [u64; WORDS],
+    used: &'static Used,
     /// No free number lies in a word before this one.
     first_free_word: usize,
     /// The numbers that threads are at: one for each thread at most.
@@ -40,9 +48,9 @@ struct Table {
 }
 
 impl Table {
-    const fn new() -> Self {
+    const fn new(used: &'static Used) -> Self {
         Table {
-            used: [0; WORDS],
+            used,
             first_free_word: 0,
             under_way: Vec::new(),
         }
@@ -50,11 +58,11 @@ impl Table {
 
     fn reserve(&mut self) -> Result<usize> {
         for word in self.first_free_word..WORDS {
-            let bit = self.used[word].trailing_ones() as usize;
+            let bit = self.used[word].load(Ordering::Relaxed).trailing_ones() as usize;
             if bit < 64 {
                 let number = word * 64 + bit;
                 self.begin(number, Act::Opens)?;
-                self.used[word] |= 1 << bit;
+                self.used[word].fetch_or(1 << bit, Ordering::Relaxed);
                 self.first_free_word = word;
                 return Ok(number);
             }
@@ -82,21 +90,18 @@ impl Table {
 
     fn mark(&mut self, number: usize) -> bool {
         let bit = 1 << (number % 64);
-        let word = &mut self.used[number / 64];
-        let was_free = *word & bit == 0;
-        *word |= bit;
-        was_free
+        self.used[number / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
     fn release(&mut self, number: usize) {
         self.end(number);
-        self.used[number / 64] &= !(1 << (number % 64));
+        self.used[number / 64].fetch_and(!(1 << (number % 64)), Ordering::Relaxed);
         self.first_free_word = self.first_free_word.min(number / 64);
     }
 }
 
-static PLAIN: Mutex<Table> = Mutex::new(Table::new());
-static UPPER: Mutex<Table> = Mutex::new(Table::new());
+static PLAIN: Mutex<Table> = Mutex::new(Table::new(&PLAIN_USED));
+static UPPER: Mutex<Table> = Mutex::new(Table::new(&UPPER_USED));
 
 fn table_of(fd: usize) -> Result<(&'static Mutex<Table>, usize)> {
     let number = fd & !UPPER_FDTBL_TAG;
@@ -119,6 +124,7 @@ pub fn used() -> Vec<usize> {
     for (table, tag) in [(&PLAIN, 0), (&UPPER, UPPER_FDTBL_TAG)] {
         let table = table.lock();
         for (index, word) in table.used.iter().enumerate() {
+            let word = word.load(Ordering::Relaxed);
             let numbers = (0..64).filter(|bit| word >> bit & 1 == 1);
             all.extend(numbers.map(|bit| (index * 64 + bit) | tag));
         }

@@ -1,9 +1,9 @@
 //! Runs on our own nodes: boot to shell, the bare nodes that give the limits, and `scif-perf`.
 
-use harness::base::report::{Context, Failure, Result};
+use harness::base::report::{Failure, Result};
 use harness::base::run_directory::RunDirectory;
 use harness::base::settings::Settings;
-use harness::node::image::{Additions, BootFiles, Image};
+use harness::node::image::{Additions, Image};
 use harness::node::machine::{Event, Machine, Plan};
 use harness::suite::console_protocol::Meaning;
 use harness::suite::suite_run::{Observer, Run};
@@ -23,31 +23,16 @@ pub struct Booted {
     pub image_bytes: f64,
 }
 
-/// The bytes of everything a node is started from.
-fn image_bytes(boot: &[BootFiles]) -> Result<f64> {
-    let mut all = 0;
-    for files in boot {
-        let paths = match files {
-            BootFiles::Direct { kernel, initfs, .. } => vec![kernel, initfs],
-            BootFiles::Iso { image, .. } => vec![image],
-        };
-        for path in paths {
-            let metadata = std::fs::metadata(path);
-            all += metadata
-                .context(|| format!("look at {}", path.display()))?
-                .len();
-        }
-    }
-    Ok(all as f64)
-}
-
 /// Boots one node, alone, with a shell on its console.
 pub fn boot(settings: &Settings, image: &dyn Image) -> Result<Booted> {
     let run = Run::new("bench-boot", settings, BOOT_LIMIT)?;
     let directory = RunDirectory::new()?;
     let lines = ["SKIFF_CONSOLE=1".to_string()];
     let boot = image.boot_files(run.boot, &Additions::default(), &lines, directory.path())?;
-    let image_bytes = image_bytes(&boot)?;
+    let mut image_bytes = 0;
+    for files in &boot {
+        image_bytes += files.bytes()?;
+    }
     let plan = Plan {
         name: run.name,
         config: run.config,
@@ -70,7 +55,7 @@ pub fn boot(settings: &Settings, image: &dyn Image) -> Result<Booted> {
                 if seen.ends_with(PROMPT) {
                     return Ok(Booted {
                         nanoseconds: at.as_nanos() as f64,
-                        image_bytes,
+                        image_bytes: image_bytes as f64,
                     });
                 }
             }

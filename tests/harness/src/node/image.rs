@@ -2,7 +2,7 @@
 //! has the only one and passes it to the commands.
 
 use crate::base::packages::{self, Package};
-use crate::base::report::Result;
+use crate::base::report::{Context, Result};
 use crate::base::settings::{Boot, Purpose, Settings};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,26 @@ pub enum BootFiles {
         /// Whether UEFI firmware boots it, or a BIOS.
         uefi: bool,
     },
+}
+
+impl BootFiles {
+    /// The bytes of everything that the node is started from.
+    ///
+    /// # Errors
+    /// A file cannot be looked at.
+    pub fn bytes(&self) -> Result<u64> {
+        let paths = match self {
+            Self::Direct { kernel, initfs, .. } => vec![kernel, initfs],
+            Self::Iso { image, .. } => vec![image],
+        };
+        let mut all = 0;
+        for path in paths {
+            let metadata = std::fs::metadata(path);
+            let metadata = metadata.context(|| format!("look at {}", path.display()))?;
+            all += metadata.len();
+        }
+        Ok(all)
+    }
 }
 
 /// Which programs go into the image, and how they are compiled.
