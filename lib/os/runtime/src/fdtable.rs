@@ -32,8 +32,8 @@ enum Act {
     Closes,
 }
 
-/// A bit for each number. It is changed with the lock of its table only, and no part of it, as
-/// what is not zero from the start would make all of it a part of each program's file.
+/// A bit for each number, changed under the lock of its table only. It lies apart from the table:
+/// a static with a single value that is not zero is stored whole in each program's file.
 type Used = [AtomicU64; WORDS];
 
 static PLAIN_USED: Used = [const { AtomicU64::new(0) }; WORDS];
