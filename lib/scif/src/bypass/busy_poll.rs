@@ -34,7 +34,8 @@ impl Waiting {
 
 /// Polls before the first yield, and between two later ones. Under the emulator the first take some
 /// tens of microseconds, the later ones a hundred and more, as each of them pauses. With a pause
-/// after every eighth, calls slept sooner, and a tenth of all echoes took 28 to 124 instead of 9 µs.
+/// after every eighth, calls slept sooner, and a tenth of all echoes took 28 to 124 µs instead
+/// of 9.
 const FIRST_SPINS: u32 = 2000;
 const SPINS: u32 = 400;
 /// Yields before a sleep.
