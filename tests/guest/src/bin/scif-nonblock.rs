@@ -47,6 +47,10 @@ fn main() -> i32 {
         "Scheduled Transfers that are set up watch nothing",
         set_up(),
     );
+    suite.check(
+        "a connection taken by try_accept is watched no more",
+        tried(),
+    );
     suite.finish()
 }
 
@@ -381,4 +385,43 @@ fn set_up() -> Result<(), String> {
     near.say_end();
     echo.join().map_err(text("join"))?;
     given_up
+}
+
+/// A connection that a wait of the listener's has watched, and that comes out of a call without
+/// waiting.
+fn tried() -> Result<(), String> {
+    if !ends_abandoned_requests() {
+        return Ok(());
+    }
+    let before = counter("watched")?;
+    let listener = st::Listener::bind(0).map_err(text("listen"))?;
+    let own = scif::nodes().map_err(text("nodes"))?.own;
+    let to = PortId::new(own, listener.port().map_err(text("port"))?);
+    let request = |endpoint| {
+        let request = move || st::Connection::request(endpoint, &st::Options::new());
+        thread::spawn(request).map_err(text("spawn"))
+    };
+    let accepting = thread::spawn(move || listener.accept().map(|link| (link, listener)));
+    let accepting = accepting.map_err(text("spawn"))?;
+    let mute = scif::Options::new().connect(to).map_err(text("connect"))?;
+    until_watched(before + 2)?;
+    // The wait ends with another one.
+    let other = scif::Options::new().connect(to).map_err(text("connect"))?;
+    let other = request(other)?;
+    let accepted = accepting.join().map_err(text("join"))?;
+    let (_first, listener) = accepted.map_err(text("accept"))?;
+    let _other = other.join().map_err(text("join"))?;
+    until_watched(before + 2)?;
+    let asked = request(mute)?;
+    let mut taken = None;
+    let found = settled(
+        || {
+            taken = listener.try_accept().map_err(text("try_accept"))?;
+            Ok(taken.is_some())
+        },
+        &Ok::<bool, String>(true),
+    );
+    expect(found?, "no connection comes out of try_accept")?;
+    let _asked = asked.join().map_err(text("join"))?;
+    until_watched(before + 1)
 }
