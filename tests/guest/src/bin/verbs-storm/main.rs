@@ -28,6 +28,7 @@ use alloc::vec::Vec;
 use guest_tests::pattern::Random;
 use guest_tests::{Suite, peer, settled, text, uverbs};
 use runtime::process::{Child, Command};
+use runtime::thread::{self, JoinHandle};
 use runtime::time::{Duration, Instant, sleep};
 use runtime::{fs, println};
 use scif::{Endpoint, Listener, NodeId, PortId, RecvFlags, SendFlags};
@@ -196,13 +197,12 @@ impl Other {
     }
 
     /// Waits until the other one has come as far. The connection may have gone with a driver.
-    fn wait(&self, own: NodeId, node: NodeId) -> Result<Option<Other>, String> {
+    fn wait(self, node: NodeId) -> Result<Other, String> {
         let sent = self.endpoint.send(&[1], SendFlags::BLOCK);
         let heard = sent.and_then(|_| self.endpoint.recv(&mut [0], RecvFlags::BLOCK));
         match heard {
-            Ok(_) => Ok(None),
-            Err(_) if own != node => Other::meet(node).map(Some),
-            Err(error) => Err(alloc::format!("the other storm: {error}")),
+            Ok(_) => Ok(self),
+            Err(_) => Other::meet(node),
         }
     }
 
@@ -292,10 +292,12 @@ fn rage(
     }
     fs::write(BEGUN, b"").map_err(text(BEGUN))?;
     let (mut done, mut has_both) = (0, false);
+    let mut meeting: Option<JoinHandle<Result<Other, String>>> = None;
     loop {
-        sleep(Duration::from_millis(
-            random.up_to(longest_life_ms(until, done, has_both)),
-        ));
+        // Whoever waits for the other storm lets programs live longer and longer, too.
+        let is_content = has_both && meeting.is_none();
+        let longest = longest_life_ms(until, done, is_content);
+        sleep(Duration::from_millis(random.up_to(longest)));
         if !has_both {
             let (ended, lost) = tally(seeds);
             has_both = ended > 0 && lost > 0;
@@ -309,8 +311,24 @@ fn rage(
             Until::Told => fs::metadata(ENOUGH).is_ok() && has_both,
             Until::Loss => other.as_ref().is_some_and(Other::is_lost),
         };
-        if is_over {
+        if is_over && until == Until::Loss {
             break;
+        }
+        if is_over {
+            // The sessions of the other storm's programs are lost by deaths here, so these go on
+            // until it has seen enough as well.
+            match (meeting.take(), other.take()) {
+                (Some(wait), _) if wait.is_finished() => {
+                    other = Some(wait.join().map_err(text("join"))??);
+                    break;
+                }
+                (Some(wait), _) => meeting = Some(wait),
+                (None, Some(met)) => {
+                    let wait = thread::spawn(move || met.wait(node));
+                    meeting = Some(wait.map_err(text("a thread"))?);
+                }
+                (None, None) => break,
+            }
         }
         let victim = random.up_to(4) as usize % programs.len();
         let result = end(&mut programs[victim]);
@@ -322,9 +340,6 @@ fn rage(
         programs[victim] = start(&words, random, seeds)?;
     }
     if until != Until::Loss {
-        if let Some(met) = &other {
-            other = met.wait(own, node)?.or(other);
-        }
         for port in PORTS {
             let (to, at) = (alloc::format!("{node}"), alloc::format!("{port}"));
             let mut command = Command::new("verbs-storm");
@@ -337,8 +352,8 @@ fn rage(
             };
             suite.check(&alloc::format!("the server at {port} serves"), result);
         }
-        if let Some(met) = &other {
-            met.wait(own, node)?;
+        if let Some(met) = other {
+            met.wait(node)?;
         }
     } else {
         // Those that are left are told of the loss before they die.
