@@ -130,7 +130,7 @@ static void serve_large(void) {
     GIVES(send(fd, data, LARGE, 0), LARGE);
     int total = 0, most = 0, fills = 0;
     for (;;) {
-        if (total == most && fills < FILLS) {
+        while (total == most && fills < FILLS) {
             GIVES(recv(control, &most, sizeof most, MSG_WAITALL), sizeof most);
             fills++;
         }

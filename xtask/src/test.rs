@@ -41,7 +41,6 @@ pub fn command(settings: &Settings) -> Result<()> {
     score.stage("lint-guest", lint_guest);
     score.stage("check-redox", || redox::command(settings));
     score.names.push("build".to_string());
-    score.names.push("image-size".to_string());
     score.names.extend(tests.suite.iter().map(stage_name));
     score.names.push("demo".to_string());
     let suites = tests

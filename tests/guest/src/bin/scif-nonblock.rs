@@ -338,6 +338,14 @@ fn polled_twice() -> Result<(), String> {
     )
 }
 
+/// A listener of Scheduled Transfers, and where to connect to it.
+fn st_listener() -> Result<(st::Listener, PortId), String> {
+    let listener = st::Listener::bind(0).map_err(text("listen"))?;
+    let own = scif::nodes().map_err(text("nodes"))?.own;
+    let to = PortId::new(own, listener.port().map_err(text("port"))?);
+    Ok((listener, to))
+}
+
 /// A listener has a queue for the connections that are being set up, a wait with a deadline one for
 /// its connection, and setting up waits with a deadline.
 fn set_up() -> Result<(), String> {
@@ -345,9 +353,7 @@ fn set_up() -> Result<(), String> {
         return Ok(());
     }
     let before = counter("watched")?;
-    let listener = st::Listener::bind(0).map_err(text("listen"))?;
-    let own = scif::nodes().map_err(text("nodes"))?.own;
-    let to = PortId::new(own, listener.port().map_err(text("port"))?);
+    let (listener, to) = st_listener()?;
     let accepting = thread::spawn(move || listener.accept().map(|link| (link, listener)));
     let accepting = accepting.map_err(text("spawn"))?;
     // Watched are the listener and the connection that says nothing yet.
@@ -394,9 +400,7 @@ fn tried() -> Result<(), String> {
         return Ok(());
     }
     let before = counter("watched")?;
-    let listener = st::Listener::bind(0).map_err(text("listen"))?;
-    let own = scif::nodes().map_err(text("nodes"))?.own;
-    let to = PortId::new(own, listener.port().map_err(text("port"))?);
+    let (listener, to) = st_listener()?;
     let request = |endpoint| {
         let request = move || st::Connection::request(endpoint, &st::Options::new());
         thread::spawn(request).map_err(text("spawn"))

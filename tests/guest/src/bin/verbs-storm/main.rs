@@ -311,9 +311,6 @@ fn rage(
             Until::Told => fs::metadata(ENOUGH).is_ok() && has_both,
             Until::Loss => other.as_ref().is_some_and(Other::is_lost),
         };
-        if is_over && until == Until::Loss {
-            break;
-        }
         if is_over {
             // The sessions of the other storm's programs are lost by deaths here, so these go on
             // until it has seen enough as well.
@@ -323,11 +320,11 @@ fn rage(
                     break;
                 }
                 (Some(wait), _) => meeting = Some(wait),
-                (None, Some(met)) => {
+                (None, Some(met)) if until != Until::Loss => {
                     let wait = thread::spawn(move || met.wait(node));
                     meeting = Some(wait.map_err(text("a thread"))?);
                 }
-                (None, None) => break,
+                (None, _) => break,
             }
         }
         let victim = random.up_to(4) as usize % programs.len();
