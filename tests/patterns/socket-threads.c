@@ -112,32 +112,44 @@ static void check_full(void) {
         }
         GIVES(close(pair[1]), 0);
     }
-    /* A process that closes and ends at once. */
-    packets_of(pair);
-    int count, tell[2], status;
-    GIVES(pipe(tell), 0);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        close(pair[1]);
-        count = fill_up(pair[0]);
-        GIVES(write(tell[1], &count, sizeof count), sizeof count);
-        close(pair[0]);
-        exit(7);
+    /* A process that closes and ends at once, after the other one that has the socket or before. */
+    for (int is_last = 0; is_last < 2; is_last++) {
+        packets_of(pair);
+        int go[2], tell[2], status;
+        char byte;
+        GIVES(pipe(go) | pipe(tell), 0);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            close(pair[1]);
+            if (is_last)
+                GIVES(read(go[0], &byte, 1), 1);
+            int count = fill_up(pair[0]);
+            close(pair[0]);
+            GIVES(write(tell[1], &count, sizeof count), sizeof count);
+            exit(7);
+        }
+        int count;
+        if (!is_last)
+            GIVES(read(tell[0], &count, sizeof count), sizeof count);
+        GIVES(close(pair[0]), 0);
+        GIVES(write(go[1], "g", 1), 1);
+        if (is_last)
+            GIVES(read(tell[0], &count, sizeof count), sizeof count);
+        read_filled(pair[1], count);
+        read_end(pair[1]);
+        GIVES(waitpid(child, &status, 0), child);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+        GIVES(close(pair[1]), 0);
+        for (int end = 0; end < 2; end++)
+            GIVES(close(go[end]) | close(tell[end]), 0);
     }
-    GIVES(close(pair[0]), 0);
-    GIVES(read(tell[0], &count, sizeof count), sizeof count);
-    read_filled(pair[1], count);
-    read_end(pair[1]);
-    GIVES(waitpid(child, &status, 0), child);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
-    GIVES(close(pair[1]) | close(tell[0]) | close(tell[1]), 0);
     /* SO_LINGER: no time at all ends the connection; else close waits so long. */
     for (int seconds = 0; seconds < 2; seconds++) {
         struct linger linger = { 1, seconds };
         packets_of(pair);
         GIVES(setsockopt(pair[0], SOL_SOCKET, SO_LINGER, &linger, sizeof linger), 0);
-        count = fill_up(pair[0]);
+        int count = fill_up(pair[0]);
         GIVES(close(pair[0]), 0);
         if (seconds) {
             read_filled(pair[1], count);

@@ -1,7 +1,6 @@
 //! Closing: the end of a socket's descriptor.
 
 use alloc::sync::Arc;
-use core::time::Duration;
 
 use libscif::table;
 use runtime::sync::Mutex;
@@ -28,18 +27,13 @@ pub fn let_go(socket: &Arc<Socket>) {
     let is_in_use = Arc::strong_count(socket) > 1;
     let phase = socket.state().phase;
     socket.update(|state| state.is_closed = true);
-    let is_last = socket.owners.leave();
     // A channel that is attached has memory of the peer mapped: SCIF's connection ends when it is
     // detached. The peer is to hear of it now.
     let established = |transfers: &Mutex<Transfers>| transfers.lock().established().ok();
     let established = socket.transfers.as_ref().and_then(established);
     let link = established.and_then(|established| established.link);
     let is_connected = phase == Phase::Connected;
-    if !is_last {
-        // It goes on in another process: this one sends what it has not sent yet, by the driver,
-        // and its calls on the rings end, which must not be in the middle of that.
-        table::forget(socket.number());
-        lingering::send_rest(socket);
+    if !leave(socket) {
         return;
     }
     socket.update(|state| state.is_over = true);
@@ -62,16 +56,24 @@ pub fn let_go(socket: &Arc<Socket>) {
     }
 }
 
-/// Ends a socket of messages, as `SO_LINGER` says.
+/// Counts this process less among those that have a socket; whether it was the last one, which ends
+/// what is behind it.
+fn leave(socket: &Arc<Socket>) -> bool {
+    if !socket.owners.is_shared() {
+        return socket.owners.leave();
+    }
+    // It goes on in another process: this one sends what it has not sent yet, by the driver, and
+    // its calls on the rings end, which must not be in the middle of that.
+    table::forget(socket.number());
+    lingering::leave(socket)
+}
+
+/// Ends a socket of messages, and waits as long as `SO_LINGER` says.
 fn end_messages(socket: &Arc<Socket>) {
+    messages::close(socket);
     let linger = socket.options.lock().linger();
-    match linger {
-        None => messages::end(socket),
-        Some(Duration::ZERO) => messages::discard(socket),
-        Some(limit) => {
-            messages::end(socket);
-            messages::drain(socket, Waiting::limited(limit));
-        }
+    if let Some(limit) = linger {
+        messages::drain(socket, Waiting::limited(limit));
     }
     lingering::send_rest(socket);
 }
@@ -82,11 +84,8 @@ pub fn close_all() {
         let Taken::Last(socket) = socket::take(index) else {
             continue;
         };
-        let is_last = socket.owners.leave();
-        if socket.state().phase == Phase::Connected && socket.transfers.is_some() {
-            if is_last {
-                messages::end(&socket);
-            }
+        if leave(&socket) && socket.state().phase == Phase::Connected {
+            messages::close(&socket);
             lingering::send_rest(&socket);
         }
     }

@@ -40,6 +40,11 @@ impl Count {
         self.update(more).is_ok()
     }
 
+    /// Whether it counts more than one process.
+    pub fn is_shared(&self) -> bool {
+        self.0.load(Ordering::Acquire) & PROCESSES > 1
+    }
+
     /// Counts a process less; whether it was the last one, so that the word is free.
     pub fn leave(&self) -> bool {
         self.0.fetch_sub(1, Ordering::AcqRel) & PROCESSES == 1
@@ -72,8 +77,10 @@ mod tests {
     fn the_last_process_frees_the_word() {
         let count = Count::default();
         assert!(count.take() && !count.take());
+        assert!(!count.is_shared());
         assert!(count.add());
-        assert!(!count.leave() && count.leave());
+        assert!(count.is_shared());
+        assert!(!count.leave() && !count.is_shared() && count.leave());
         assert!(count.take());
     }
 

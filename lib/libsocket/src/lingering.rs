@@ -19,28 +19,56 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The sockets of the threads.
-static SOCKETS: Mutex<Vec<Arc<Socket>>> = Mutex::new(Vec::new());
+/// A socket whose rest a thread sends.
+struct Rest {
+    socket: Arc<Socket>,
+    /// Behind the rest this process no longer has the socket.
+    leaves: bool,
+}
+
+/// Those of the threads.
+static RESTS: Mutex<Vec<Rest>> = Mutex::new(Vec::new());
 
 /// The threads that have not done their last act.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-fn is_one_of(sockets: &[Arc<Socket>], socket: &Arc<Socket>) -> bool {
-    sockets.iter().any(|other| Arc::ptr_eq(other, socket))
+/// The place of a socket among those of the threads.
+fn place(rests: &[Rest], socket: &Arc<Socket>) -> Option<usize> {
+    let mut rests = rests.iter();
+    rests.position(|rest| Arc::ptr_eq(&rest.socket, socket))
 }
 
 /// Sends what a socket has not sent yet, without waiting for it.
 pub fn send_rest(socket: &Arc<Socket>) {
+    if !messages::drain(socket, Waiting::No) {
+        start(socket, false);
+    }
+}
+
+/// Counts this process less among those that have a socket, behind what it has not sent yet: while
+/// that is on its way, another process is not the last one and does not end the connection.
+/// Whether this process was the last one; if that turns out later, its thread ends the connection.
+pub fn leave(socket: &Arc<Socket>) -> bool {
     if messages::drain(socket, Waiting::No) {
+        return socket.owners.leave();
+    }
+    start(socket, true);
+    false
+}
+
+/// Has a thread send the rest of a socket.
+fn start(socket: &Arc<Socket>, leaves: bool) {
+    let mut rests = RESTS.lock();
+    if let Some(place) = place(&rests, socket) {
+        rests[place].leaves |= leaves;
         return;
     }
-    let mut sockets = SOCKETS.lock();
-    if is_one_of(&sockets, socket) {
-        return;
-    }
-    sockets.push(Arc::clone(socket));
-    drop(sockets);
     let own = Arc::clone(socket);
+    rests.push(Rest {
+        socket: Arc::clone(socket),
+        leaves,
+    });
+    drop(rests);
     RUNNING.fetch_add(1, Ordering::AcqRel);
     let started = thread::spawn(move || {
         finish_one(&own, Waiting::Yes);
@@ -57,9 +85,27 @@ pub fn send_rest(socket: &Arc<Socket>) {
 
 /// Sends the rest, then ends what was to end behind it.
 fn finish_one(socket: &Arc<Socket>, waiting: Waiting) {
-    messages::drain(socket, waiting);
-    // Before the state is looked at: whoever changes it looks afterwards whether this is under way.
-    SOCKETS.lock().retain(|other| !Arc::ptr_eq(other, socket));
+    loop {
+        // The program may have no descriptor free for the event queue.
+        while !messages::drain(socket, waiting) && !waiting.is_over() {
+            sleep(PAUSE);
+        }
+        let mut rests = RESTS.lock();
+        let Some(place) = place(&rests, socket) else {
+            break;
+        };
+        if !core::mem::take(&mut rests[place].leaves) {
+            // Before the state is looked at: whoever changes it looks afterwards whether this is
+            // under way.
+            rests.swap_remove(place);
+            break;
+        }
+        drop(rests);
+        if socket.owners.leave() {
+            socket.update(|state| state.is_over = true);
+            messages::close(socket);
+        }
+    }
     let state = socket.state();
     if state.is_over || state.is_read_shut && state.is_write_shut {
         socket.end_endpoint();
@@ -68,12 +114,12 @@ fn finish_one(socket: &Arc<Socket>, waiting: Waiting) {
 
 /// Whether the rest of a socket is under way, which ends its endpoint if that is to end.
 pub fn is_under_way(socket: &Arc<Socket>) -> bool {
-    is_one_of(&SOCKETS.lock(), socket)
+    place(&RESTS.lock(), socket).is_some()
 }
 
 /// Keeps the list as it is until [`open`].
 pub fn hold() {
-    core::mem::forget(SOCKETS.lock());
+    core::mem::forget(RESTS.lock());
 }
 
 /// Ends what [`hold`] began. In the child of a fork, which has none of the threads, the list is
@@ -83,11 +129,12 @@ pub fn hold() {
 /// It was held, here or in the process that this one is a copy of.
 pub unsafe fn open(in_child: bool) -> Vec<Arc<Socket>> {
     // SAFETY: the caller's promise.
-    unsafe { SOCKETS.force_unlock() };
+    unsafe { RESTS.force_unlock() };
     match in_child {
         true => {
             RUNNING.store(0, Ordering::Release);
-            core::mem::take(&mut *SOCKETS.lock())
+            let rests = core::mem::take(&mut *RESTS.lock());
+            rests.into_iter().map(|rest| rest.socket).collect()
         }
         false => Vec::new(),
     }

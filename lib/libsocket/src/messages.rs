@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 use core::ffi::c_int;
+use core::time::Duration;
 
 use libscif::table;
 use runtime::sync::Mutex;
@@ -267,8 +268,18 @@ pub fn end(socket: &Socket) {
     }
 }
 
+/// Ends the messages of a socket that no process has any more: in order, or abruptly if `SO_LINGER`
+/// leaves no time at all.
+pub fn close(socket: &Socket) {
+    let linger = socket.options.lock().linger();
+    match linger {
+        Some(Duration::ZERO) => discard(socket),
+        _ => end(socket),
+    }
+}
+
 /// Drops what did not fit before: the peer finds no end.
-pub fn discard(socket: &Socket) {
+fn discard(socket: &Socket) {
     if let Ok(transfers) = kept(socket) {
         let mut kept = transfers.lock();
         kept.is_ended = true;

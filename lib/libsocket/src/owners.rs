@@ -81,6 +81,16 @@ impl Owners {
         }
     }
 
+    /// Whether other processes have it. Once none has, none will: only a process that has it can
+    /// fork.
+    pub fn is_shared(&self) -> bool {
+        match self.0.load(Ordering::Acquire) {
+            ALONE => false,
+            FOREIGN => true,
+            address => count_at(address).is_shared(),
+        }
+    }
+
     /// Counts this process less; whether it was the last one.
     pub fn leave(&self) -> bool {
         match self.0.swap(FOREIGN, Ordering::AcqRel) {
