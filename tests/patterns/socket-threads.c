@@ -285,6 +285,69 @@ static void check_unsent(void) {
     GIVES(close(pair[1]), 0);
 }
 
+/* 99: messages of two processes do not mix, whoever has begun one; a process that goes in the middle
+ * of one ends sending. */
+enum { LATER = 5 };
+
+static void check_together(void) {
+    int pair[2], status;
+    static char data[LENGTH];
+    packets_of(pair);
+    int count = fill_up(pair[0]);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        GIVES(close(pair[1]), 0);
+        for (int i = count; i < count + LATER; i++) {
+            fill(data, sizeof data, i);
+            GIVES(send(pair[0], data, sizeof data, 0), sizeof data);
+        }
+        exit(7);
+    }
+    /* Now there is room for the child, but not for the parent, which makes no call on it. */
+    GIVES(recv(pair[1], data, sizeof data, 0), sizeof data);
+    CHECK(mismatch(data, sizeof data, 0) == sizeof data);
+    for (int i = 0; i < 20; i++)
+        pause_shortly();
+    GIVES(close(pair[0]), 0);
+    for (int i = 1; i < count + LATER; i++) {
+        GIVES(recv(pair[1], data, sizeof data, 0), sizeof data);
+        CHECK(mismatch(data, sizeof data, i) == sizeof data);
+    }
+    read_end(pair[1]);
+    GIVES(close(pair[1]), 0);
+    GIVES(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+
+    for (int execs = 0; execs < 2; execs++) {
+        int tell[2];
+        packets_of(pair);
+        GIVES(pipe(tell), 0);
+        child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            GIVES(close(pair[1]), 0);
+            count = fill_up(pair[0]);
+            GIVES(write(tell[1], &count, sizeof count), sizeof count);
+            if (execs)
+                execlp("socket-threads", "socket-threads", "leave", "now", NULL);
+            sleep(1000);
+        }
+        GIVES(read(tell[0], &count, sizeof count), sizeof count);
+        if (!execs)
+            GIVES(kill(child, SIGKILL), 0);
+        GIVES(waitpid(child, &status, 0), child);
+        FAILS(send(pair[0], "x", 1, MSG_NOSIGNAL), EPIPE);
+        GIVES(close(pair[0]), 0);
+        for (int i = 0; i < count - 1; i++) {
+            GIVES(recv(pair[1], data, sizeof data, 0), sizeof data);
+            CHECK(mismatch(data, sizeof data, i) == sizeof data);
+        }
+        FAILS(recv(pair[1], data, sizeof data, 0), ECONNRESET);
+        GIVES(close(pair[1]) | close(tell[0]) | close(tell[1]), 0);
+    }
+}
+
 /* 85: counting and peeking take nothing away from a receive that sleeps. */
 static void *receive_rounds(void *argument) {
     const int *pair = argument;
@@ -704,6 +767,7 @@ static const struct part parts[] = {
     { 91, "shut", check_shut },
     { 92, "helpers", check_helpers },
     { 93, "given", check_given },
+    { 99, "together", check_together },
 };
 
 int main(int count, char **arguments) {

@@ -1,8 +1,9 @@
-//! The word by which processes that share a socket count themselves.
+//! The words by which processes that share a socket know of each other: how many they are, and
+//! which of them is in the middle of a message.
 //!
-//! A word is used for one socket after another. It counts how often it was taken as well, so that a
-//! process which left for a moment, and found nobody left when it came back, does not count itself
-//! for the socket that has the word now.
+//! A word that counts is used for one socket after another. It counts how often it was taken as
+//! well, so that a process which left for a moment, and found nobody left when it came back, does
+//! not count itself for the socket that has the word now.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -69,9 +70,94 @@ impl Count {
     }
 }
 
+/// Nobody sends.
+const NOBODY: u32 = 0;
+/// The one that sent has become another program, in the middle of a message.
+const GONE: u32 = u32::MAX;
+
+/// The process that has sent a part of a message: the others wait until it has sent the rest.
+#[derive(Default)]
+#[repr(transparent)]
+pub struct Sender(AtomicU32);
+
+/// The answer to a process that wants to send.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Floor {
+    /// It may.
+    Own,
+    /// This process is in the middle of a message.
+    Other(u32),
+    /// A process has gone in the middle of a message.
+    Broken,
+}
+
+impl Sender {
+    /// Makes a process the one that sends, unless another one is.
+    pub fn begin(&self, process: u32) -> Floor {
+        match self.replace(NOBODY, process) {
+            Ok(_) => Floor::Own,
+            Err(GONE) => Floor::Broken,
+            Err(other) if other == process => Floor::Own,
+            Err(other) => Floor::Other(other),
+        }
+    }
+
+    /// Whether another process than this sends.
+    pub fn is_another(&self, process: u32) -> bool {
+        ![NOBODY, GONE, process].contains(&self.0.load(Ordering::Acquire))
+    }
+
+    /// The message is sent; for the process that sends.
+    pub fn end(&self) {
+        self.0.store(NOBODY, Ordering::Release);
+    }
+
+    /// The process may not come back to the message that it has begun, if it has.
+    pub fn break_off(&self, process: u32) {
+        // It is another process's otherwise.
+        let _ = self.replace(process, GONE);
+    }
+
+    /// The process has come back.
+    pub fn resume(&self, process: u32) {
+        // It had begun none otherwise.
+        let _ = self.replace(GONE, process);
+    }
+
+    fn replace(&self, from: u32, to: u32) -> Result<u32, u32> {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        self.0.compare_exchange(from, to, success, failure)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_process_sends_at_a_time() {
+        let sender = Sender::default();
+        assert_eq!(sender.begin(7), Floor::Own);
+        assert_eq!(sender.begin(7), Floor::Own, "it goes on");
+        assert_eq!(sender.begin(8), Floor::Other(7));
+        assert!(sender.is_another(8) && !sender.is_another(7));
+        sender.end();
+        assert!(!sender.is_another(8));
+        assert_eq!(sender.begin(8), Floor::Own);
+    }
+
+    #[test]
+    fn a_message_that_was_broken_off_ends_all_sending() {
+        let sender = Sender::default();
+        sender.break_off(7);
+        assert_eq!(sender.begin(8), Floor::Own, "none was begun");
+        sender.break_off(7);
+        assert_eq!(sender.begin(8), Floor::Own, "it is not 7's");
+        sender.break_off(8);
+        assert_eq!(sender.begin(7), Floor::Broken);
+        sender.resume(8);
+        assert_eq!(sender.begin(7), Floor::Other(8));
+    }
 
     #[test]
     fn the_last_process_frees_the_word() {

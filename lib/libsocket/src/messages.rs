@@ -7,11 +7,12 @@ use core::time::Duration;
 
 use libscif::table;
 use runtime::sync::Mutex;
+use runtime::time::sleep;
 use scif::raw::Range;
 use scif_abi::flags::Readiness;
 use st_core::frame::{Frame, HEAD_BYTES, MOST_BYTES};
 use syscall::error::{
-    EBADF, ECONNRESET, EINTR, EMSGSIZE, ENOBUFS, ENOPROTOOPT, EOPNOTSUPP, EPIPE, EPROTO,
+    EAGAIN, EBADF, ECONNRESET, EINTR, EMSGSIZE, ENOBUFS, ENOPROTOOPT, EOPNOTSUPP, EPIPE, EPROTO,
 };
 
 use crate::packet::{Progress, Unsent};
@@ -24,6 +25,9 @@ use crate::{Result, errors};
 /// Flags of `recvmsg`'s result: the message was longer; it is whole.
 const TRUNCATED: c_int = 0x20;
 const END_OF_RECORD: c_int = 0x80;
+
+/// Between two looks whether another process has sent its message.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Bytes of a message that are taken in before somebody receives it.
 const MOST_UNASKED: usize = 64 * 1024;
@@ -73,8 +77,44 @@ fn put(number: usize, bytes: &[u8]) -> Result<usize> {
     table::with(number, |bypass| bypass.send(number, bytes, 0))
 }
 
-fn flush(number: usize, unsent: &mut Unsent) -> Result<()> {
-    unsent.flush(|bytes| put(number, bytes))
+/// Sends what did not fit before, as far as there is room, behind a message that another process
+/// has begun.
+fn flush(socket: &Socket, unsent: &mut Unsent) -> Result<()> {
+    if unsent.is_empty() || !socket.owners.begin_sending()? {
+        return Ok(());
+    }
+    let result = unsent.flush(|bytes| put(socket.number(), bytes));
+    if unsent.is_empty() || result.is_err() {
+        socket.owners.end_sending();
+    }
+    result
+}
+
+/// Sends a frame as far as there is room. If that is a part of it, no other process sends until the
+/// rest has gone.
+fn begin(socket: &Socket, frame: &[u8]) -> Result<usize> {
+    if !socket.owners.begin_sending()? {
+        return Ok(0);
+    }
+    let result = put(socket.number(), frame);
+    let is_begun = result.is_ok_and(|count| (1..frame.len()).contains(&count));
+    if !is_begun {
+        socket.owners.end_sending();
+    }
+    result
+}
+
+/// Waits until more can be sent.
+fn wait_for_room(socket: &Socket, waiting: Waiting) -> Result<()> {
+    // No event says that another process has sent its message.
+    if socket.owners.is_another_sending() {
+        if waiting.is_over() {
+            return Err(EAGAIN);
+        }
+        sleep(PAUSE);
+        return Ok(());
+    }
+    waiting.wait_for(socket.number(), Readiness::OUT)
 }
 
 /// Sends a message. It goes as a whole: when there is room for a part of it only, the call waits
@@ -95,7 +135,7 @@ pub fn send(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> Res
         return Err(EPIPE);
     }
     let frame = frame(parts)?;
-    post(number, transfers, &frame, waiting).map_err(|error| match error {
+    post(socket, transfers, &frame, waiting).map_err(|error| match error {
         _ if socket.state().is_closed => EBADF,
         EBADF | EINTR if socket.state().is_write_shut => EPIPE,
         error => errors::send(error, false),
@@ -104,11 +144,16 @@ pub fn send(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> Res
 }
 
 /// Sends a frame behind all that did not fit before.
-fn post(number: usize, transfers: &Mutex<Transfers>, frame: &[u8], waiting: Waiting) -> Result<()> {
+fn post(
+    socket: &Socket,
+    transfers: &Mutex<Transfers>,
+    frame: &[u8],
+    waiting: Waiting,
+) -> Result<()> {
     let mut is_begun = false;
     loop {
         let mut kept = transfers.lock();
-        flush(number, &mut kept.unsent)?;
+        flush(socket, &mut kept.unsent)?;
         if kept.is_ended && !is_begun {
             return Err(EPIPE);
         }
@@ -116,7 +161,7 @@ fn post(number: usize, transfers: &Mutex<Transfers>, frame: &[u8], waiting: Wait
             if is_begun {
                 return Ok(());
             }
-            let count = put(number, frame)?;
+            let count = begin(socket, frame)?;
             if count == frame.len() {
                 return Ok(());
             }
@@ -126,7 +171,7 @@ fn post(number: usize, transfers: &Mutex<Transfers>, frame: &[u8], waiting: Wait
             }
         }
         drop(kept);
-        match waiting.wait_for(number, Readiness::OUT) {
+        match wait_for_room(socket, waiting) {
             Ok(()) => {}
             // The rest goes first with the next call.
             Err(_) if is_begun => return Ok(()),
@@ -154,7 +199,7 @@ pub fn receive(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> 
     loop {
         let mut kept = transfers.lock();
         // An error of the other direction is told by the calls on that.
-        let _ = flush(number, &mut kept.unsent);
+        let _ = flush(socket, &mut kept.unsent);
         match advance(number, &mut kept, usize::MAX) {
             Ok(Progress::Message) => {
                 let received = deliver(kept.assembler.message(), parts, flags)?;
@@ -177,7 +222,7 @@ pub fn receive(number: usize, socket: &Socket, parts: &[Part], flags: c_int) -> 
         // Another thread may have taken the bytes of the message in, or leave the rest of one that
         // waits for room.
         waiting.wait(&[number], Readiness::IN | Readiness::OUT, || {
-            readiness(number, transfers).map_or(true, |found| !Readiness::OUT.contains(found))
+            readiness(socket).map_or(true, |found| !Readiness::OUT.contains(found))
         })?;
     }
 }
@@ -221,17 +266,18 @@ fn deliver(message: &[u8], parts: &[Part], flags: c_int) -> Result<Received> {
     })
 }
 
-/// The readiness of a socket of messages: IN, OUT and HUP as SCIF has them.
-pub fn readiness(number: usize, transfers: &Mutex<Transfers>) -> Result<Readiness> {
-    let mut kept = transfers.lock();
+/// The readiness of a connected socket of Scheduled Transfers: IN, OUT and HUP as SCIF has them.
+pub fn readiness(socket: &Socket) -> Result<Readiness> {
+    let number = socket.number();
     let ring = |wanted: Readiness| {
         let found = table::with(number, |bypass| bypass.readiness(number, wanted.bits()))?;
         Ok(Readiness::from_bits_truncate(found))
     };
-    if kept.has_bypass() {
+    let Ok(transfers) = kept(socket) else {
         return ring(Readiness::IN | Readiness::OUT);
-    }
-    let _ = flush(number, &mut kept.unsent);
+    };
+    let mut kept = transfers.lock();
+    let _ = flush(socket, &mut kept.unsent);
     let mut ready = Readiness::empty();
     let progress = advance(number, &mut kept, MOST_UNASKED);
     // After the bytes were taken: what comes from now on is an event.
@@ -292,10 +338,9 @@ pub fn drain(socket: &Socket, waiting: Waiting) -> bool {
     let Ok(transfers) = kept(socket) else {
         return true;
     };
-    let number = socket.number();
     loop {
         let mut kept = transfers.lock();
-        if flush(number, &mut kept.unsent).is_err() {
+        if flush(socket, &mut kept.unsent).is_err() {
             // A peer that has gone need not be told.
             kept.unsent.clear();
         }
@@ -303,8 +348,13 @@ pub fn drain(socket: &Socket, waiting: Waiting) -> bool {
             return true;
         }
         drop(kept);
-        if waiting.wait_for(number, Readiness::OUT).is_err() {
+        if wait_for_room(socket, waiting).is_err() {
             return false;
         }
     }
+}
+
+/// Whether there is something that did not fit before.
+pub fn has_unsent(socket: &Socket) -> bool {
+    kept(socket).is_ok_and(|transfers| !transfers.lock().unsent.is_empty())
 }

@@ -1,44 +1,57 @@
-//! How many processes have a socket: each `fork` makes one more. Only the last one that closes it
-//! ends what is behind it.
+//! The processes that have a socket: each `fork` makes one more. Only the last one that closes it
+//! ends what is behind it, and one at a time sends a message.
 
 use alloc::vec::Vec;
 use core::ptr::with_exposed_provenance;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use runtime::sync::Mutex;
-use runtime::{fd, sys};
+use runtime::{fd, process, sys};
 use syscall::PAGE_SIZE;
-use syscall::error::ENOMEM;
+use syscall::error::{ENOMEM, EPIPE, ESRCH};
 use syscall::flag::MapFlags;
 
 use crate::Result;
-use crate::count::{Count, Turn};
+use crate::count::{Count, Floor, Sender, Turn};
 
 /// The socket has not been in a process that forked.
 const ALONE: usize = 0;
 /// It is another process's, however many have it.
 const FOREIGN: usize = 1;
 
-/// Pages of counts that this process shares with those that it was forked from and forks. A process
+/// What they share.
+struct Shared {
+    count: Count,
+    sender: Sender,
+}
+
+/// Pages of it that this process shares with those that it was forked from and forks. A process
 /// that was killed counts for ever.
 static PAGES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-const WORDS: usize = PAGE_SIZE / size_of::<Count>();
+const PLACES: usize = PAGE_SIZE / size_of::<Shared>();
 
 /// The processes that have a socket.
 #[derive(Default)]
 pub struct Owners(AtomicUsize);
 
-fn count_at(address: usize) -> &'static Count {
-    // SAFETY: an aligned word of a page that is mapped for ever, and changed by atomic operations
+fn shared_at(address: usize) -> &'static Shared {
+    // SAFETY: aligned words of a page that is mapped for ever, and changed by atomic operations
     // only.
     unsafe { &*with_exposed_provenance(address) }
 }
 
-/// The address of a count of one.
-fn new_count() -> Result<usize> {
+/// The address of a place with a count of one, and nobody who sends.
+fn new_place() -> Result<usize> {
     let mut pages = PAGES.lock();
-    let places = |page: usize| (0..WORDS).map(move |index| page + index * size_of::<Count>());
-    let take = |address: &usize| count_at(*address).take();
+    let places = |page: usize| (0..PLACES).map(move |index| page + index * size_of::<Shared>());
+    let take = |address: &usize| {
+        let shared = shared_at(*address);
+        let is_free = shared.count.take();
+        if is_free {
+            shared.sender.end();
+        }
+        is_free
+    };
     if let Some(address) = pages.iter().copied().flat_map(places).find(take) {
         return Ok(address);
     }
@@ -48,16 +61,20 @@ fn new_count() -> Result<usize> {
     let page = page.map_err(|error| error.errno)?;
     pages.push(page);
     // The page is new, and the list is locked.
-    count_at(page).take();
+    shared_at(page).count.take();
     Ok(page)
 }
 
 impl Owners {
-    fn count(&self) -> Option<&'static Count> {
+    fn shared(&self) -> Option<&'static Shared> {
         match self.0.load(Ordering::Acquire) {
             ALONE | FOREIGN => None,
-            address => Some(count_at(address)),
+            address => Some(shared_at(address)),
         }
+    }
+
+    fn count(&self) -> Option<&'static Count> {
+        self.shared().map(|shared| &shared.count)
     }
 
     /// Counts a process more, which is about to be forked.
@@ -66,7 +83,7 @@ impl Owners {
     /// `ENOMEM`, also when there are as many as can be counted.
     pub fn add(&self) -> Result<()> {
         if self.0.load(Ordering::Acquire) == ALONE {
-            self.0.store(new_count()?, Ordering::Release);
+            self.0.store(new_place()?, Ordering::Release);
         }
         match self.count().is_none_or(Count::add) {
             true => Ok(()),
@@ -87,7 +104,7 @@ impl Owners {
         match self.0.load(Ordering::Acquire) {
             ALONE => false,
             FOREIGN => true,
-            address => count_at(address).is_shared(),
+            address => shared_at(address).count.is_shared(),
         }
     }
 
@@ -96,7 +113,7 @@ impl Owners {
         match self.0.swap(FOREIGN, Ordering::AcqRel) {
             ALONE => true,
             FOREIGN => false,
-            address => count_at(address).leave(),
+            address => shared_at(address).count.leave(),
         }
     }
 
@@ -116,5 +133,53 @@ impl Owners {
     /// Says that it is another process's.
     pub fn disown(&self) {
         self.0.store(FOREIGN, Ordering::Release);
+    }
+
+    /// Whether this process may send, and keeps the others from it until
+    /// [`end_sending`](Self::end_sending). `false`: another one is in the middle of a message.
+    ///
+    /// # Errors
+    /// `EPIPE`: another one has gone in the middle of a message, so nobody can send any more.
+    pub fn begin_sending(&self) -> Result<bool> {
+        let Some(shared) = self.shared() else {
+            return Ok(true);
+        };
+        match shared.sender.begin(process::id()) {
+            Floor::Own => Ok(true),
+            Floor::Other(other) => match process::kill(other, 0) {
+                Err(error) if error.errno == ESRCH => Err(EPIPE),
+                _ => Ok(false),
+            },
+            Floor::Broken => Err(EPIPE),
+        }
+    }
+
+    /// Whether another process is in the middle of a message.
+    pub fn is_another_sending(&self) -> bool {
+        let Some(shared) = self.shared() else {
+            return false;
+        };
+        shared.sender.is_another(process::id())
+    }
+
+    /// The message is sent.
+    pub fn end_sending(&self) {
+        if let Some(shared) = self.shared() {
+            shared.sender.end();
+        }
+    }
+
+    /// The process is about to turn into another program: a message that it has begun has no end.
+    pub fn break_off(&self) {
+        if let Some(shared) = self.shared() {
+            shared.sender.break_off(process::id());
+        }
+    }
+
+    /// Ends what [`break_off`](Self::break_off) has done: the process goes on as it was.
+    pub fn resume(&self) {
+        if let Some(shared) = self.shared() {
+            shared.sender.resume(process::id());
+        }
     }
 }

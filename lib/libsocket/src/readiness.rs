@@ -30,7 +30,7 @@ pub fn readiness(number: usize, socket: &Socket, events: c_int) -> Result<c_int>
             found
         }
         phase => match &socket.transfers {
-            Some(transfers) if phase == Phase::Connected => messages::readiness(number, transfers)?,
+            Some(_) if phase == Phase::Connected => messages::readiness(socket)?,
             _ => {
                 let found = table::with(number, |bypass| bypass.readiness(number, wanted.bits()))?;
                 Readiness::from_bits_truncate(found)

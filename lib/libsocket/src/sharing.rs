@@ -7,7 +7,7 @@ use skiff_libc::descriptor;
 
 use crate::count::Turn;
 use crate::socket::{HIDDEN, Phase, Socket, TABLE, Table};
-use crate::{Result, lingering};
+use crate::{Result, lingering, messages};
 
 /// What has come of a fork, for the process that finds out.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -44,6 +44,11 @@ pub fn before_fork() -> Result<()> {
                 .iter()
                 .for_each(|socket| not_forked(socket));
             return Err(error);
+        }
+        // Nobody else was there when it was begun. From now on whoever begins one says so.
+        if messages::has_unsent(socket) {
+            // If another one has gone in the middle of a message, nothing more is sent anyway.
+            let _ = socket.owners.begin_sending();
         }
     }
     lingering::hold();
@@ -151,6 +156,7 @@ pub fn before_exec() -> Vec<(Arc<Socket>, Turn)> {
     let left_behind = sockets.filter(|socket| is_left_behind(&table, socket));
     let left = left_behind.filter_map(|socket| {
         let turn = socket.owners.leave_to_others()?;
+        socket.owners.break_off();
         Some((Arc::clone(socket), turn))
     });
     left.collect()
@@ -160,5 +166,6 @@ pub fn before_exec() -> Vec<(Arc<Socket>, Turn)> {
 pub fn exec_failed(left: Vec<(Arc<Socket>, Turn)>) {
     for (socket, turn) in left {
         socket.owners.come_back(turn);
+        socket.owners.resume();
     }
 }
