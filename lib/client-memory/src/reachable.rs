@@ -48,6 +48,16 @@ impl Run {
         self.first() <= page(start) && page(last) - self.first() < self.count()
     }
 
+    /// Whether the pages of all of `bytes` bytes at `start` are of them; at least one, and no more
+    /// than a page has.
+    #[inline]
+    fn holds_short(self, start: usize, bytes: usize) -> bool {
+        debug_assert!((1..=PAGE).contains(&bytes));
+        let place = |address: usize| ((address / PAGE) as u64).wrapping_sub(self.first());
+        // The first of the two keeps the second address from wrapping around.
+        place(start) < self.count() && place(start.wrapping_add(bytes - 1)) < self.count()
+    }
+
     /// Whether a byte of `start .. end` is in one of them.
     fn meets(self, start: usize, end: usize) -> bool {
         let end = end.div_ceil(PAGE) as u64;
@@ -63,10 +73,10 @@ impl Known {
         Self([const { AtomicU64::new(0) }; SLOTS])
     }
 
-    /// Whether the range that was found last holds `start ..= last`.
+    /// The range that was found last.
     #[inline]
-    fn newest_holds(&self, start: usize, last: usize) -> bool {
-        Run(self.0[0].load(Ordering::Relaxed)).holds(start, last)
+    fn newest(&self) -> Run {
+        Run(self.0[0].load(Ordering::Relaxed))
     }
 
     /// Whether one of the ranges does.
@@ -146,9 +156,11 @@ pub(crate) unsafe fn after_fork(in_child: bool) {
 #[inline(always)]
 pub fn is_there(start: usize, bytes: usize, write: bool) -> bool {
     let known = if write { &WRITABLE } else { &READABLE };
-    start
-        .checked_add(bytes.saturating_sub(1))
-        .is_some_and(|last| known.newest_holds(start, last) || find(known, start, last, write))
+    if (1..=PAGE).contains(&bytes) && known.newest().holds_short(start, bytes) {
+        return true;
+    }
+    let last = start.checked_add(bytes.saturating_sub(1));
+    last.is_some_and(|last| find(known, start, last, write))
 }
 
 /// As [`is_there`], for memory that need not be what was found last.
@@ -227,7 +239,14 @@ mod tests {
         let meets = |start, end| run.meets(start, end);
         assert!(meets(0x4fff, 0x9000) && meets(0, 0x3001) && meets(0, usize::MAX));
         assert!(!meets(0x5000, 0x9000) && !meets(0, 0x3000));
+        assert!(run.holds_short(0x3000, PAGE) && run.holds_short(0x3fff, 2));
+        assert!(run.holds_short(0x4fff, 1) && !run.holds_short(0x4fff, 2));
+        assert!(!run.holds_short(0x2fff, 1) && !run.holds_short(0x2fff, 2));
+        assert!(!run.holds_short(usize::MAX, 1) && !run.holds_short(usize::MAX - 1, PAGE));
+        let first = Run::new(0, 0x1000);
+        assert!(first.holds_short(0, PAGE) && !first.holds_short(usize::MAX, 2));
         let none = Run(0);
+        assert!(!none.holds_short(0, 1) && !none.holds_short(usize::MAX, PAGE));
         assert!(!none.holds(0, 0) && !none.holds(0, usize::MAX) && !none.meets(0, 1));
         // Of more pages than can be said, the first ones; all addresses of a program can be.
         let huge = Run::new(PAGE, (1 << 47) - PAGE);

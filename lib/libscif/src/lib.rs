@@ -203,8 +203,8 @@ unsafe extern "C" fn scif_send(
     if let Ok(count @ 1..) = usize::try_from(length) {
         // SAFETY: the caller's memory, which is only read.
         let message = unsafe { range(message, count) };
-        let send = |_, bypass: &Bypass| bypass.send_at_once(message, flags as u32);
-        if table::with_known(epd, send) == Some(true) {
+        let send = |bypass: &Bypass| bypass.send_at_once(message, flags as u32);
+        if table::at_once(epd, send) == Some(true) {
             return length;
         }
     }
@@ -246,8 +246,8 @@ unsafe extern "C" fn scif_recv(
     if let Ok(length @ 1..) = usize::try_from(length) {
         // SAFETY: the caller's memory, which it lets be written.
         let buffer = unsafe { range(buffer, length) };
-        let receive = |_, bypass: &Bypass| bypass.recv_at_once(buffer, flags as u32);
-        if let Some(Some(received)) = table::with_known(epd, receive) {
+        let receive = |bypass: &Bypass| bypass.recv_at_once(buffer, flags as u32);
+        if let Some(Some(received)) = table::at_once(epd, receive) {
             return received as c_int;
         }
     }

@@ -43,13 +43,14 @@ struct Slot {
     retired: Retired<usize>,
 }
 
-type Row = Box<[Slot; ROW]>;
-type Table = [spin::Once<Row>; ROWS];
+type Row = [Slot; ROW];
+/// From boxes that are never dropped; null: none of its numbers was used yet.
+type Table = [AtomicPtr<Row>; ROWS];
 
 /// For the numbers that programs see.
-static TABLE: Table = [const { spin::Once::new() }; ROWS];
+static TABLE: Table = [const { AtomicPtr::new(null_mut()) }; ROWS];
 /// For those that libraries keep to themselves.
-static UPPER: Table = [const { spin::Once::new() }; ROWS];
+static UPPER: Table = [const { AtomicPtr::new(null_mut()) }; ROWS];
 
 /// The table that a number is in, and its place there.
 fn place(number: usize) -> (&'static Table, usize) {
@@ -59,23 +60,48 @@ fn place(number: usize) -> (&'static Table, usize) {
     }
 }
 
+/// The row of such a place.
+#[inline]
+fn known_row(place: &'static AtomicPtr<Row>) -> Option<&'static Row> {
+    // SAFETY: null, or from a box that is never dropped and only shared.
+    unsafe { place.load(Ordering::Acquire).as_ref() }
+}
+
 fn slot(number: usize) -> Option<&'static Slot> {
     let (table, number) = place(number);
-    let row = table.get(number / ROW)?;
+    let place = table.get(number / ROW)?;
+    let row = match known_row(place) {
+        Some(row) => row,
+        None => new_row(place)?,
+    };
+    Some(&row[number % ROW])
+}
+
+/// Makes a row, unless another thread does.
+#[cold]
+fn new_row(place: &'static AtomicPtr<Row>) -> Option<&'static Row> {
     let empty = |_| Slot {
         bypass: AtomicPtr::new(null_mut()),
         retired: Retired::default(),
     };
     // Never as a whole on the stack, which may be a small thread's.
-    let new = || (0..ROW).map(empty).collect::<Box<[Slot]>>().try_into();
-    let row = row.try_call_once(new).ok()?;
-    Some(&row[number % ROW])
+    let new = (0..ROW).map(empty).collect::<Box<[Slot]>>();
+    let new = Box::into_raw(Box::<Row>::try_from(new).ok()?);
+    let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+    if place
+        .compare_exchange(null_mut(), new, success, failure)
+        .is_err()
+    {
+        // SAFETY: made above, seen by nobody.
+        drop(unsafe { Box::from_raw(new) });
+    }
+    known_row(place)
 }
 
 /// The slot of a place that has one.
 #[inline]
 fn known_slot(table: &'static Table, number: usize) -> Option<&'static Slot> {
-    Some(&table.get(number / ROW)?.get()?[number % ROW])
+    Some(&known_row(table.get(number / ROW)?)?[number % ROW])
 }
 
 /// A call on a number.
@@ -184,6 +210,25 @@ pub fn with_known<T>(number: c_int, action: impl FnOnce(usize, &Bypass) -> T) ->
     Some(action(number, unsafe { &*bypass }))
 }
 
+/// As [`with_known`], for what calls nothing that waits, starts a thread or lets go of a number: the
+/// only thread of a process leaves no note then that it is in a call.
+#[inline(always)]
+pub fn at_once<T>(number: c_int, action: impl FnOnce(&Bypass) -> T) -> Option<T> {
+    // A negative number is greater than all that are in the table.
+    let slot = known_slot(&TABLE, number as u32 as usize)?;
+    let is_noted = !thread::is_alone();
+    if is_noted {
+        slot.retired.enter();
+    }
+    let bypass = slot.bypass.load(Ordering::SeqCst);
+    // SAFETY: as in `with`; or there is no other thread to drop it.
+    let result = unsafe { bypass.as_ref() }.map(action);
+    if is_noted && slot.retired.leave() {
+        reclaim_unused(slot);
+    }
+    result
+}
+
 /// Unmaps what an endpoint's data path, if it has one, has mapped of windows that have gone.
 pub fn release_stale(number: usize) {
     let Some(slot) = slot(number) else {
@@ -240,7 +285,7 @@ extern "C" fn skiff_scif_after_fork(in_child: bool) {
     if !in_child {
         return;
     }
-    for row in TABLE.iter().chain(&UPPER).filter_map(spin::Once::get) {
+    for row in TABLE.iter().chain(&UPPER).filter_map(known_row) {
         for slot in row.iter() {
             let bypass = slot.bypass.swap(null_mut(), Ordering::SeqCst);
             if !bypass.is_null() {

@@ -65,5 +65,5 @@ mod ring;
 pub mod validity;
 
 pub use access::{RingMemory, Side, Word};
-pub use outcome::{Found, Moved, RingError};
+pub use outcome::{Found, Moved, Place, RingError};
 pub use ring::{Consumer, Producer};

@@ -27,6 +27,15 @@ pub struct Moved {
     pub notify: bool,
 }
 
+/// The place of bytes that are to be put.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Of the first one in the ring.
+    pub offset: usize,
+    /// Count of all bytes ever put, with them.
+    pub(crate) behind: u64,
+}
+
 /// Bytes that [`Consumer::find_short`](crate::Consumer::find_short) found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {

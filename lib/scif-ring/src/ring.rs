@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::access::{RingMemory, Side, Word};
-use crate::outcome::{Found, Moved, RingError};
+use crate::outcome::{Found, Moved, Place, RingError};
 
 /// Times `peek` tries to see position and index at one moment.
 const PEEKS: usize = 64;
@@ -114,35 +114,32 @@ impl Producer {
         Ok(count)
     }
 
-    /// As `put_with` in the usual case and by few instructions: the room for all `bytes` bytes is
-    /// known without a look, and the ring does not end among them. Whether it did; if not, nothing
-    /// was put.
+    /// The first half of `put_with` in the usual case and by few instructions: finds the place of
+    /// `bytes` bytes, if their room is known without a look and the ring does not end among them.
+    ///
+    /// In two halves because the copy between them, as an argument, would be a call.
+    #[inline(always)]
+    pub fn place_short<M: RingMemory>(&self, mem: &M, bytes: usize) -> Option<Place> {
+        let mask = self.mask;
+        let most = mask.checked_sub(bytes as u64)?;
+        let sent = mem.position(Side::Send);
+        let unread = sent.wrapping_sub(self.seen.load(Ordering::Relaxed));
+        let offset = sent & mask;
+        (unread <= most && offset <= most).then_some(Place {
+            offset: offset as usize,
+            behind: sent.wrapping_add(bytes as u64),
+        })
+    }
+
+    /// The second half, once the bytes are copied: they are put.
     ///
     /// # Errors
     /// `Memory`.
     #[inline(always)]
-    pub fn put_short<M: RingMemory>(
-        &self,
-        mem: &mut M,
-        bytes: usize,
-        copy: impl FnOnce(&mut M, usize) -> Result<(), M::Error>,
-    ) -> Result<bool, M::Error> {
-        let mask = self.mask;
-        let Some(most) = mask.checked_sub(bytes as u64) else {
-            return Ok(false);
-        };
-        let sent = mem.position(Side::Send);
-        let unread = sent.wrapping_sub(self.seen.load(Ordering::Relaxed));
-        let offset = sent & mask;
-        if unread > most || offset > most {
-            return Ok(false);
-        }
-        copy(mem, offset as usize)?;
-        let sent = sent.wrapping_add(bytes as u64);
+    pub fn put_placed<M: RingMemory>(&self, mem: &mut M, place: Place) -> Result<(), M::Error> {
         // In this order, as in `put_with`.
-        mem.set_position(Side::Send, sent);
-        mem.store_peer(Word::LocalWrite, (sent & mask) as u32)?;
-        Ok(true)
+        mem.set_position(Side::Send, place.behind);
+        mem.store_peer(Word::LocalWrite, (place.behind & self.mask) as u32)
     }
 
     /// As `put`, but all of `bytes` or nothing; whether it did.

@@ -57,16 +57,15 @@ fn short_ways_do_what_the_long_ones_do_or_nothing() {
     for turn in 0..20_000 {
         let bytes: Vec<u8> = (0..1 + next(30)).map(|byte| (turn + byte) as u8).collect();
         let position = left.position(Side::Send);
-        let put = producer.put_short(&mut left, bytes.len(), |left, offset| {
-            assert!(offset + bytes.len() < 64, "beyond the ring's end");
-            left.write_peer(offset, &bytes)
-        });
-        let count = match put {
-            Ok(true) => {
+        let count = match producer.place_short(&left, bytes.len()) {
+            Some(place) => {
                 short[0] += 1;
+                assert!(place.offset + bytes.len() < 64, "beyond the ring's end");
+                left.write_peer(place.offset, &bytes).unwrap();
+                producer.put_placed(&mut left, place).unwrap();
                 bytes.len()
             }
-            _ => {
+            None => {
                 assert_eq!(left.position(Side::Send), position);
                 producer.put(&mut left, &bytes).unwrap()
             }

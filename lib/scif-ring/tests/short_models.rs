@@ -16,11 +16,12 @@ fn send_short<const F: bool>(end: &mut End<F>, producer: &Producer, byte: u8) ->
     if !end.try_lock(Side::Send, HOLDER) {
         return None;
     }
-    let put = |end: &mut End<F>, offset| end.write_peer(offset, &[byte]);
-    if producer.put_short(end, 1, put) != Ok(true) {
+    let Some(place) = producer.place_short(end, 1) else {
         end.unlock(Side::Send);
         return None;
-    }
+    };
+    end.write_peer(place.offset, &[byte]).unwrap();
+    producer.put_placed(end, place).unwrap();
     Some(producer.unlock_and_must_notify(end))
 }
 

@@ -64,17 +64,17 @@ impl MappedRings {
             return false;
         }
         let bytes = head.len() + body.len();
-        let sent = self
-            .producer
-            .put_short(&mut memory, bytes, |memory, offset| {
-                memory.put_short(offset, head)?;
-                let behind = offset + head.len();
-                match body.len() <= SMALL_BYTES {
-                    true => memory.put_short(behind, body),
-                    false => memory.put(behind, body),
-                }
-            });
-        if sent != Ok(true) {
+        let Some(place) = self.producer.place_short(&memory, bytes) else {
+            memory.unlock(Side::Send);
+            return false;
+        };
+        let behind = place.offset + head.len();
+        let is_put = memory.put_short(place.offset, head).is_ok()
+            && match body.len() <= SMALL_BYTES {
+                true => memory.put_short(behind, body).is_ok(),
+                false => memory.put(behind, body).is_ok(),
+            };
+        if !is_put || self.producer.put_placed(&mut memory, place).is_err() {
             memory.unlock(Side::Send);
             return false;
         }

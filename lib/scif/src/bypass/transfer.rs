@@ -187,9 +187,12 @@ impl MappedRings {
         if !memory.try_lock(Side::Send, self.number) {
             return false;
         }
-        let put = |memory: &mut RingWords<'_>, offset| memory.put_short(offset, from);
-        let sent = self.producer.put_short(&mut memory, from.len(), put);
-        if sent != Ok(true) {
+        let Some(place) = self.producer.place_short(&memory, from.len()) else {
+            memory.unlock(Side::Send);
+            return false;
+        };
+        let put = memory.put_short(place.offset, from);
+        if put.is_err() || self.producer.put_placed(&mut memory, place).is_err() {
             memory.unlock(Side::Send);
             return false;
         }

@@ -108,9 +108,12 @@ impl End {
         if message.len() > SMALL_BYTES || !view.try_lock(Side::Send, self.holder()) {
             return false;
         }
-        let put = |view: &mut View<'_>, offset| view.0.peer_ring.put_short(offset, message.into());
-        let is_sent = self.producer.put_short(&mut view, message.len(), put);
-        if is_sent != Ok(true) {
+        let Some(place) = self.producer.place_short(&view, message.len()) else {
+            view.unlock(Side::Send);
+            return false;
+        };
+        let put = self.peer_ring.put_short(place.offset, message.into());
+        if put.is_err() || self.producer.put_placed(&mut view, place).is_err() {
             view.unlock(Side::Send);
             return false;
         }

@@ -20,18 +20,19 @@ fn send_short(handle: &mut Handle, bytes: &[u8]) -> Option<Outcome> {
     if !mapped.try_lock(Side::Send, handle.number) {
         return None;
     }
-    let put = |mapped: &mut mapped::Mapped, offset| mapped.write_peer(offset, bytes);
-    match producer.put_short(mapped, bytes.len(), put) {
-        Ok(true) => Some(Ok(Moved {
-            bytes: bytes.len(),
-            notify: producer.unlock_and_must_notify(mapped),
-        })),
-        Ok(false) => {
-            mapped.unlock(Side::Send);
-            None
-        }
-        Err(dead) => Some(Err(RingError::Memory(dead))),
-    }
+    let Some(place) = producer.place_short(mapped, bytes.len()) else {
+        mapped.unlock(Side::Send);
+        return None;
+    };
+    let put = mapped
+        .write_peer(place.offset, bytes)
+        .and_then(|()| producer.put_placed(mapped, place));
+    let notify = put.map(|()| producer.unlock_and_must_notify(mapped));
+    let bytes = bytes.len();
+    Some(match notify {
+        Ok(notify) => Ok(Moved { bytes, notify }),
+        Err(dead) => Err(RingError::Memory(dead)),
+    })
 }
 
 /// Receives what there is the short way, as the client library does; nothing when that cannot be,
