@@ -210,8 +210,8 @@ pub fn with_known<T>(number: c_int, action: impl FnOnce(usize, &Bypass) -> T) ->
     Some(action(number, unsafe { &*bypass }))
 }
 
-/// As [`with_known`], for what calls nothing that waits, starts a thread or lets go of a number: the
-/// only thread of a process leaves no note then that it is in a call.
+/// As [`with_known`], for what calls nothing that waits, starts a thread or lets go of a number:
+/// the only thread of a process leaves no note then that it is in a call.
 #[inline(always)]
 pub fn at_once<T>(number: c_int, action: impl FnOnce(&Bypass) -> T) -> Option<T> {
     // A negative number is greater than all that are in the table.

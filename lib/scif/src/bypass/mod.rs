@@ -239,17 +239,13 @@ impl Bypass {
         if let Some(rings) = self.rings.get()
             && let Some(to) = buffer.writable()
         {
-            if flags == BLOCK {
-                if is_short(bytes) && rings.recv_all_short(to) {
-                    return Ok(bytes);
-                }
-            } else if flags == 0 && bytes > 0 {
-                if rings.finds_nothing() {
-                    return Ok(0);
-                }
-                if let Some(count) = rings.recv_some_short(to) {
-                    return Ok(count);
-                }
+            let received = match flags {
+                0 if bytes > 0 => rings.recv_now_short(to),
+                BLOCK if is_short(bytes) && rings.recv_all_short(to) => Some(bytes),
+                _ => None,
+            };
+            if let Some(count) = received {
+                return Ok(count);
             }
         }
         self.recv_long(epd, buffer.into(), flags)

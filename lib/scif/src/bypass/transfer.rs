@@ -244,16 +244,15 @@ impl MappedRings {
         self.take_short(&to, wanted)
     }
 
-    /// As [`recv_some_here`](Self::recv_some_here), one function for all callers.
+    /// A receive that does not wait, one function for all callers: as
+    /// [`recv_some_here`](Self::recv_some_here), and 0 if it
+    /// [finds nothing](Self::finds_nothing_here).
     #[inline(never)]
-    pub(super) fn recv_some_short(&self, to: Writable<'_>) -> Option<usize> {
-        self.recv_some_here(to)
-    }
-
-    /// As [`finds_nothing_here`](Self::finds_nothing_here), one function for all callers.
-    #[inline(never)]
-    pub(super) fn finds_nothing(&self) -> bool {
-        self.finds_nothing_here()
+    pub(super) fn recv_now_short(&self, to: Writable<'_>) -> Option<usize> {
+        match self.finds_nothing_here() {
+            true => Some(0),
+            false => self.recv_some_here(to),
+        }
     }
 
     /// Whether there is nothing to receive, and nothing else to find out by a receive that does not
