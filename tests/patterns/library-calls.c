@@ -374,7 +374,7 @@ static void messages(const char *program) {
     CHECK(log && fclose(log) == 0 && seen == 1 && wrong == 0);
 }
 
-static int message_of(const char *what) {
+static int message_of(const char *program, const char *what) {
     char *variables[] = { "STATUS=9", NULL };
     if (!strcmp(what, "execl"))
         execl("/scheme/initfs/bin/sh", "sh", "-c", "exit 7", NULL);
@@ -382,6 +382,8 @@ static int message_of(const char *what) {
         execlp("sh", "sh", "-c", "exit 8", NULL);
     if (!strcmp(what, "execle"))
         execle("/scheme/initfs/bin/sh", "sh", "-c", "exit $STATUS", NULL, variables);
+    if (!strcmp(what, "named"))
+        execlp(program, "another", "errx", NULL);
     errno = ENOENT;
     if (!strcmp(what, "err"))
         err(3, "opening %d", 7);
@@ -401,8 +403,57 @@ static int started(const char *program, char **arguments, posix_spawn_file_actio
     return result ? -result : WEXITSTATUS(status);
 }
 
+/* Scripts: their first line names who reads them. */
+static void check_scripts(void) {
+    static const struct {
+        const char *text;
+        /* An error number, negated; or the exit status. */
+        int result;
+    } cases[] = {
+        { "#!/scheme/initfs/bin/sh\nexit $(($# + 3))\n", 5 },
+        /* Directories of other systems. */
+        { "#! /bin/sh -e\nfalse\nexit 9\n", 1 },
+        { "#!/usr/bin/env sh\ntest \"$1$2\" = ab && exit 6\n", 6 },
+        { "#!/bin/no-such-interpreter\n", -ENOENT },
+        { "#!\n", -ENOEXEC },
+        { "exit 7\n", -ENOEXEC },
+        { "", -ENOEXEC },
+    };
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char path[] = "/tmp/script-XXXXXX", *arguments[] = { "name", "a", "b", NULL };
+        int fd = mkstemp(path);
+        size_t length = strlen(cases[i].text);
+        CHECK(fd >= 0 && write(fd, cases[i].text, length) == (ssize_t)length && close(fd) == 0);
+        CHECK(chmod(path, 0755) == 0);
+        pid_t process;
+        int status, result = posix_spawn(&process, path, NULL, NULL, arguments, environ);
+        if (result == 0) {
+            CHECK(waitpid(process, &status, 0) == process && WIFEXITED(status));
+            result = WEXITSTATUS(status);
+        } else {
+            result = -result;
+        }
+        if (result != cases[i].result)
+            printf("script %u: %d\n", i, result);
+        CHECK(result == cases[i].result);
+        /* The same by exec. */
+        process = fork();
+        CHECK(process >= 0);
+        if (process == 0) {
+            execv(path, arguments);
+            _exit(100 + errno);
+        }
+        CHECK(waitpid(process, &status, 0) == process && WIFEXITED(status));
+        int wanted = cases[i].result < 0 ? 100 - cases[i].result : cases[i].result;
+        CHECK(WEXITSTATUS(status) == wanted);
+        CHECK(unlink(path) == 0);
+    }
+}
+
 static void programs(char *program) {
     char text[256], wanted[256];
+    check_scripts();
+    CHECK(child(program, "named", text, sizeof text) == 4 && !strcmp(text, "another: no error\n"));
     CHECK(child(program, "execl", text, sizeof text) == 7);
     CHECK(child(program, "execlp", text, sizeof text) == 8);
     CHECK(child(program, "execle", text, sizeof text) == 9);
@@ -587,7 +638,7 @@ static void terminals(void) {
 
 int main(int count, char **arguments) {
     if (count > 1)
-        return message_of(arguments[1]);
+        return message_of(arguments[0], arguments[1]);
     positions();
     short_reads();
     names();

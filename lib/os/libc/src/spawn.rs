@@ -199,7 +199,11 @@ fn command_with(
     numbers: Numbers,
 ) -> Command {
     let mut command = Command::new(program);
-    command.args(arguments.iter().skip(1));
+    let mut arguments = arguments.iter();
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    command.args(arguments);
     command.env_clear();
     for (name, value) in variables {
         command.env(name, value);

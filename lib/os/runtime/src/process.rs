@@ -4,13 +4,16 @@
 
 mod exec;
 mod fork;
+mod script;
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use libredox::Fd;
 use libredox::protocol::{ProcCall, ProcMeta};
-use syscall::error::{EACCES, EAGAIN, ECHILD, EINTR, EINVAL, EISDIR, ENOENT, Error, Result};
+use syscall::error::{
+    EACCES, EAGAIN, ECHILD, EINTR, EINVAL, EISDIR, ENOENT, ENOEXEC, Error, Result,
+};
 use syscall::flag::CallFlags;
 
 pub use self::fork::{Fork, fork};
@@ -132,6 +135,8 @@ impl From<&crate::fs::File> for Stdio {
 #[derive(Debug)]
 pub struct Command {
     program: String,
+    /// What the program is told as its name; `None`: as it was asked for.
+    name: Option<String>,
     args: Vec<String>,
     env: Vec<(String, String)>,
     streams: [Stdio; 3],
@@ -148,6 +153,7 @@ impl Command {
     pub fn new(program: &str) -> Command {
         Command {
             program: program.into(),
+            name: None,
             args: Vec::new(),
             env: env::vars(),
             streams: [Stdio::Inherit; 3],
@@ -157,6 +163,12 @@ impl Command {
             gid: None,
             namespace: None,
         }
+    }
+
+    /// Sets what the program is told as its name, its argument 0. A script is told its path.
+    pub fn arg0(&mut self, name: impl AsRef<str>) -> &mut Self {
+        self.name = Some(name.as_ref().into());
+        self
     }
 
     /// Adds an argument.
@@ -239,41 +251,58 @@ impl Command {
         self
     }
 
-    /// Finds the program and reads its headers.
-    fn open_program(&self) -> Result<(String, ProgramFile, Program)> {
-        let (path, mut file) = self.find_program().map_err(directory_is_no_program)?;
-        let program = elf::read(&mut file).map_err(directory_is_no_program)?;
-        Ok((path, file, program))
-    }
-
-    fn find_program(&self) -> Result<(String, ProgramFile)> {
-        let open = |candidate: &str| -> Result<(String, ProgramFile)> {
-            let candidate = path::canonical(candidate)?;
-            let file = ProgramFile::open(&candidate)?;
-            Ok((candidate, file))
-        };
-        if self.program.is_empty() {
-            return Err(Error::new(ENOENT));
-        }
-        if self.program.contains(['/', ':']) {
-            return open(&self.program);
-        }
-        let search = env::var("PATH").unwrap_or_else(|| "/scheme/initfs/bin".into());
-        let mut result = Err(Error::new(ENOENT));
-        for directory in search.split(':').filter(|directory| !directory.is_empty()) {
-            let mut candidate = String::from(directory);
-            candidate.push('/');
-            candidate.push_str(&self.program);
-            match open(&candidate) {
-                Ok(found) => return Ok(found),
-                Err(Error { errno: ENOENT }) => {}
-                Err(error) => result = Err(error),
+    /// Finds the program, or the one that the first line of a script names, and reads its headers.
+    fn open_program(&self) -> Result<Found> {
+        let (path, mut file) = find_program(&self.program)?;
+        let script = match elf::read(&mut file).map_err(directory_is_no_program) {
+            Err(Error { errno: ENOEXEC }) => path,
+            program => {
+                return program.map(|program| Found {
+                    path,
+                    file,
+                    program,
+                    before: Vec::new(),
+                });
             }
-        }
-        result
+        };
+        let mut start = [0; script::MAX_LINE];
+        let count = file.start(&mut start)?;
+        let (interpreter, option) =
+            script::interpreter(&start[..count]).ok_or(Error::new(ENOEXEC))?;
+        // Directories of other systems' interpreters are not here, but their programs may be.
+        let found = match find_program(interpreter) {
+            Err(Error { errno: ENOENT }) => {
+                find_program(interpreter.rsplit('/').next().unwrap_or_default())
+            }
+            found => found,
+        };
+        let (path, mut file) = found?;
+        let program = elf::read(&mut file).map_err(directory_is_no_program)?;
+        let mut before = alloc::vec![String::from(interpreter)];
+        before.extend(option.map(String::from));
+        before.push(script);
+        Ok(Found {
+            path,
+            file,
+            program,
+            before,
+        })
     }
 
-    /// Starts the process. ENOENT: no such program; ENOEXEC: not a static x86-64 ELF program;
+    /// The arguments of the program, the first being its name. `before`: those of a script's
+    /// interpreter.
+    fn arguments<'a>(&'a self, before: &'a [String]) -> Vec<&'a [u8]> {
+        let name = self.name.as_ref().unwrap_or(&self.program);
+        let mut arguments: Vec<_> = before.iter().map(|word| word.as_bytes()).collect();
+        if arguments.is_empty() {
+            arguments.push(name.as_bytes());
+        }
+        arguments.extend(self.args.iter().map(|argument| argument.as_bytes()));
+        arguments
+    }
+
+    /// Starts the process. ENOENT: no such program, or not the one that a script's first line
+    /// names; ENOEXEC: neither a static x86-64 ELF program nor a script for one (`#!` and its path);
     /// EACCES: a directory.
     pub fn spawn(&mut self) -> Result<Child> {
         self.spawn_with(|_| Ok(())).map(|(child, ())| child)
@@ -289,7 +318,7 @@ impl Command {
     fn spawn_with<T>(&mut self, look: impl FnOnce(usize) -> Result<T>) -> Result<(Child, T)> {
         let own = fd::check(state::proc_fd())?;
         // Checked before anything is made: a context that was never started ends noisily.
-        let (full_path, mut file, program) = self.open_program()?;
+        let mut found = self.open_program()?;
         let cwd = match &self.cwd {
             Some(cwd) => path::canonical(cwd)?,
             None => state::current_dir(),
@@ -298,7 +327,7 @@ impl Command {
         let process = Fd::new(fd::dup_upper(own, b"fork")?);
         let pid = meta(process.raw())?.pid;
         let child = Child { pid, status: None };
-        let thread = self.prepare(process.raw(), &full_path, &program, &mut file, &cwd);
+        let thread = self.prepare(process.raw(), &mut found, &cwd);
         let started = thread.and_then(|thread| {
             let seen = look(thread.raw())?;
             spawn::start(thread.raw()).map(|()| seen)
@@ -317,14 +346,7 @@ impl Command {
     }
 
     /// Fills the process; returns its first thread, which has not started.
-    fn prepare(
-        &self,
-        process: usize,
-        full_path: &str,
-        program: &Program,
-        file: &mut ProgramFile,
-        cwd: &str,
-    ) -> Result<Fd> {
+    fn prepare(&self, process: usize, found: &mut Found, cwd: &str) -> Result<Fd> {
         let thread = Fd::new(fd::dup_upper(process, b"thread-0")?);
         let env: Vec<String> = self
             .env
@@ -346,24 +368,58 @@ impl Command {
         });
         fds.extend(&self.fds);
 
-        let mut args = alloc::vec![self.program.as_bytes()];
-        args.extend(self.args.iter().map(|arg| arg.as_bytes()));
         let launch = Launch {
-            program: full_path,
-            args,
+            program: &found.path,
+            args: self.arguments(&found.before),
             env: env.iter().map(|entry| entry.as_bytes()).collect(),
             cwd,
             fds,
             process: Some(process),
             namespace: Some(self.namespace.unwrap_or(state::namespace_fd())),
         };
-        spawn::load(thread.raw(), program, file, &launch)?;
-        rename(process, full_path)?;
+        spawn::load(thread.raw(), &found.program, &mut found.file, &launch)?;
+        rename(process, &found.path)?;
         if self.uid.is_some() || self.gid.is_some() {
             set_ids(process, self.uid, self.gid)?;
         }
         Ok(thread)
     }
+}
+
+/// A program that was found.
+struct Found {
+    /// The absolute path of its file.
+    path: String,
+    file: ProgramFile,
+    program: Program,
+    /// Of a script's interpreter: its name, its option and the script.
+    before: Vec<String>,
+}
+
+/// The file of a name with a slash, else of the first program of `PATH` with that name; with its
+/// absolute path.
+fn find_program(name: &str) -> Result<(String, ProgramFile)> {
+    let open = |candidate: &str| -> Result<(String, ProgramFile)> {
+        let candidate = path::canonical(candidate)?;
+        let file = ProgramFile::open(&candidate).map_err(directory_is_no_program)?;
+        Ok((candidate, file))
+    };
+    if name.is_empty() {
+        return Err(Error::new(ENOENT));
+    }
+    if name.contains(['/', ':']) {
+        return open(name);
+    }
+    let search = env::var("PATH").unwrap_or_else(|| "/scheme/initfs/bin".into());
+    let mut result = Err(Error::new(ENOENT));
+    for directory in search.split(':').filter(|directory| !directory.is_empty()) {
+        match open(&alloc::format!("{directory}/{name}")) {
+            Ok(found) => return Ok(found),
+            Err(Error { errno: ENOENT }) => {}
+            Err(error) => result = Err(error),
+        }
+    }
+    result
 }
 
 fn directory_is_no_program(error: Error) -> Error {

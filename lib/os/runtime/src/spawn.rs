@@ -290,6 +290,19 @@ impl ProgramFile {
         let fd = crate::path::open_upper(path, syscall::O_RDONLY | O_CLOEXEC)?;
         Ok(ProgramFile { fd: Fd::new(fd) })
     }
+
+    /// The first bytes of the file, as many as there are and go into `buffer`; their count.
+    pub fn start(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        fd::lseek(self.fd.raw(), 0, SEEK_SET)?;
+        let mut count = 0;
+        while count < buffer.len() {
+            match fd::read(self.fd.raw(), &mut buffer[count..])? {
+                0 => break,
+                more => count += more,
+            }
+        }
+        Ok(count)
+    }
 }
 
 impl ReadAt for ProgramFile {

@@ -29,7 +29,7 @@ impl Command {
 
     fn replace(&self) -> Result<()> {
         let thread = fd::check(state::thread_fd())?;
-        let (full_path, mut file, program) = self.open_program()?;
+        let mut found = self.open_program()?;
         let cwd = match &self.cwd {
             Some(cwd) => path::canonical(cwd)?,
             None => state::current_dir(),
@@ -45,22 +45,20 @@ impl Command {
             .iter()
             .map(|(name, value)| alloc::format!("{name}={value}"))
             .collect();
-        let mut args = alloc::vec![self.program.as_bytes()];
-        args.extend(self.args.iter().map(|arg| arg.as_bytes()));
         let launch = Launch {
-            program: &full_path,
-            args,
+            program: &found.path,
+            args: self.arguments(&found.before),
             env: env.iter().map(|entry| entry.as_bytes()).collect(),
             cwd: &cwd,
             ..Launch::default()
         };
-        let mut auxiliary = spawn::elf_auxiliary(&program);
+        let mut auxiliary = spawn::elf_auxiliary(&found.program);
         auxiliary.extend(own);
 
         let space = spawn::empty_space(thread)?;
-        spawn::load_segments(space.raw(), &program, &mut file)?;
+        spawn::load_segments(space.raw(), &found.program, &mut found.file)?;
         let stack = spawn::load_stack(space.raw(), &launch, &auxiliary)?;
-        let selection = spawn::select_space(thread, space.raw(), stack, program.entry)?;
+        let selection = spawn::select_space(thread, space.raw(), stack, found.program.entry)?;
 
         // Copies of the streams first: their numbers may overlap those they go to.
         let mut streams: Vec<(usize, Fd)> = Vec::new();
@@ -76,8 +74,8 @@ impl Command {
             streams.push((*number, Fd::new(fd::dup_upper(*source, b"")?)));
         }
         // The name is only for people; a process manager that refuses it is no reason to stop.
-        let _ = rename(state::proc_fd(), &full_path);
-        drop((file, space));
+        let _ = rename(state::proc_fd(), &found.path);
+        drop((found, space));
 
         for (number, source) in &streams {
             fd::dup2(source.raw(), *number, b"").map_err(|_| Error::new(EIO))?;
