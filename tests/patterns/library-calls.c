@@ -425,6 +425,9 @@ static void check_scripts(void) {
         size_t length = strlen(cases[i].text);
         CHECK(fd >= 0 && write(fd, cases[i].text, length) == (ssize_t)length && close(fd) == 0);
         CHECK(chmod(path, 0755) == 0);
+        /* What a program inherits is in nobody's way there. */
+        int inherited = open("/dev/null", O_RDONLY);
+        CHECK(inherited == 3);
         pid_t process;
         int status, result = posix_spawn(&process, path, NULL, NULL, arguments, environ);
         if (result == 0) {
@@ -446,13 +449,49 @@ static void check_scripts(void) {
         CHECK(waitpid(process, &status, 0) == process && WIFEXITED(status));
         int wanted = cases[i].result < 0 ? 100 - cases[i].result : cases[i].result;
         CHECK(WEXITSTATUS(status) == wanted);
-        CHECK(unlink(path) == 0);
+        CHECK(close(inherited) == 0 && unlink(path) == 0);
     }
+}
+
+/* Commands whose output is read, or that read. */
+static void check_commands(void) {
+    char text[256];
+    FILE *file = popen("echo first; exit 5", "r");
+    CHECK(file && fgets(text, sizeof text, file) && !strcmp(text, "first\n"));
+    CHECK(!fgets(text, sizeof text, file) && feof(file));
+    CHECK(pclose(file) == 5 << 8);
+    char path[] = "/tmp/command-XXXXXX", command[64];
+    int fd = mkstemp(path);
+    snprintf(command, sizeof command, "cat > %s", path);
+    FILE *other = popen("cat > /dev/null", "w");
+    file = popen(command, "w");
+    CHECK(fd >= 0 && file && other && fprintf(file, "to be %s\n", "read") == 11);
+    /* The first one's end is not in the second. */
+    CHECK(pclose(other) == 0 && pclose(file) == 0);
+    CHECK(read(fd, text, sizeof text) == 11 && !memcmp(text, "to be read\n", 11));
+    CHECK(close(fd) == 0 && unlink(path) == 0);
+    file = popen("exit 3", "w");
+    CHECK(file && pclose(file) == 3 << 8);
+    FAILS(pclose(stdin), ECHILD);
+    errno = 0;
+    CHECK(!popen("true", "rw") && errno == EINVAL);
+}
+
+static void check_groups_and_zone(void) {
+    gid_t groups[4] = { 7 };
+    CHECK(getgroups(0, NULL) == 0 && getgroups(4, groups) == 0 && setgroups(1, groups) == 0);
+    FAILS(getgroups(-1, groups), EINVAL);
+    FAILS(setgroups(65537, groups), EINVAL);
+    CHECK(initgroups("root", 0) == 0);
+    tzset();
+    CHECK(!strcmp(tzname[0], "UTC") && !strcmp(tzname[1], "UTC") && timezone == 0 && daylight == 0);
 }
 
 static void programs(char *program) {
     char text[256], wanted[256];
     check_scripts();
+    check_commands();
+    check_groups_and_zone();
     CHECK(child(program, "named", text, sizeof text) == 4 && !strcmp(text, "another: no error\n"));
     CHECK(child(program, "execl", text, sizeof text) == 7);
     CHECK(child(program, "execlp", text, sizeof text) == 8);

@@ -1,4 +1,4 @@
-/* Groups. There is no list of them: root is the only one with a name. */
+/* Groups. There is no list of them: root is the only one with a name. A process has one. */
 #ifndef _GRP_H
 #define _GRP_H
 #include <sys/types.h>
@@ -13,5 +13,7 @@ struct group {
 __BEGIN_DECLS
 struct group *getgrgid(gid_t group);
 struct group *getgrnam(const char *name);
+int initgroups(const char *user, gid_t group);
+int setgroups(size_t count, const gid_t *groups);
 __END_DECLS
 #endif

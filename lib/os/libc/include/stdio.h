@@ -1,4 +1,4 @@
-/* Streams and formatted text. Not there: %n$ arguments, popen. */
+/* Streams and formatted text. Not there: %n$ arguments. */
 #ifndef _STDIO_H
 #define _STDIO_H
 #include <features.h>
@@ -33,6 +33,8 @@ extern FILE *stderr;
 
 FILE *fopen(const char *path, const char *mode);
 FILE *fdopen(int fd, const char *mode);
+FILE *popen(const char *command, const char *mode);
+int pclose(FILE *stream);
 FILE *freopen(const char *path, const char *mode, FILE *file);
 int fclose(FILE *file);
 int fflush(FILE *file);

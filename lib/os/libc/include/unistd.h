@@ -77,6 +77,7 @@ pid_t gettid(void);
 uid_t getuid(void);
 uid_t geteuid(void);
 gid_t getgid(void);
+int getgroups(int count, gid_t *groups);
 gid_t getegid(void);
 int setuid(uid_t user);
 int setgid(gid_t group);
@@ -95,6 +96,7 @@ int execve(const char *program, char *const arguments[], char *const variables[]
 int execvp(const char *program, char *const arguments[]);
 _Noreturn void _exit(int status);
 
+int pause(void);
 unsigned sleep(unsigned seconds);
 int usleep(useconds_t micros);
 long sysconf(int name);

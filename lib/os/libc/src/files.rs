@@ -86,7 +86,7 @@ unsafe extern "C" fn creat(path: *const c_char, mode: c_uint) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn close(number: c_int) -> c_int {
+pub extern "C" fn close(number: c_int) -> c_int {
     errno::done(descriptor::close(number))
 }
 
@@ -227,7 +227,7 @@ unsafe extern "C" fn pipe(pair: *mut c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pipe2(pair: *mut c_int, flags: c_int) -> c_int {
+pub unsafe extern "C" fn pipe2(pair: *mut c_int, flags: c_int) -> c_int {
     let flags = flags as u32 as usize;
     let make = || {
         let reader = path::open("/scheme/pipe", flags & !O_CLOEXEC)?;

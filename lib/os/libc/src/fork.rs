@@ -7,13 +7,13 @@ use core::ffi::c_int;
 
 use crate::sync::{Lock, Shared};
 use crate::{
-    children, descriptor, environment, errno, locale, messages, mman, plusplus, process, pthread,
-    random, signal, stream, strings, terminal, time, transfers, users, wide,
+    children, descriptor, environment, errno, locale, messages, mman, plusplus, popen, process,
+    pthread, random, signal, stream, strings, terminal, time, transfers, users, wide,
 };
 
 /// Values of the library that threads take turns with, besides streams and the table of
 /// descriptors.
-const LOCKS: [&dyn Lock; 23] = [
+const LOCKS: [&dyn Lock; 24] = [
     &HANDLERS,
     &messages::LOG,
     &mman::OWN,
@@ -22,6 +22,7 @@ const LOCKS: [&dyn Lock; 23] = [
     &process::AT_EXIT,
     &process::AT_QUICK_EXIT,
     &plusplus::DESTRUCTORS,
+    &popen::COMMANDS,
     &users::USER,
     &users::MEMBERS,
     &users::GROUP,

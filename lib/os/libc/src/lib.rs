@@ -76,6 +76,8 @@ mod plusplus;
 #[cfg(target_os = "redox")]
 mod poll;
 #[cfg(target_os = "redox")]
+mod popen;
+#[cfg(target_os = "redox")]
 mod print;
 #[cfg(target_os = "redox")]
 mod process;

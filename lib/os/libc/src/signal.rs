@@ -3,7 +3,9 @@
 
 use core::ffi::{c_char, c_int};
 use core::ptr::null;
+use core::time::Duration;
 
+use runtime::time;
 use syscall::error::{EINVAL, ENOMEM};
 
 use crate::sync::Shared;
@@ -101,6 +103,14 @@ extern "C" fn raise(number: c_int) -> c_int {
         process::end_by_signal(number);
     }
     0
+}
+
+/// Sleeps until the program is ended.
+#[unsafe(no_mangle)]
+extern "C" fn pause() -> c_int {
+    loop {
+        time::sleep(Duration::MAX);
+    }
 }
 
 // Sets of signals: plain bit sets, so that programs that block signals in threads compile. As none

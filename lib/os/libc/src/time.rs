@@ -200,6 +200,25 @@ unsafe extern "C" fn timespec_get(place: *mut Timespec, base: c_int) -> c_int {
     UTC
 }
 
+/// Names of zones, that of the time in summer second.
+#[repr(transparent)]
+struct Names([*const c_char; 2]);
+
+// SAFETY: constant texts, which programs do not change.
+unsafe impl Sync for Names {}
+
+#[unsafe(no_mangle)]
+static tzname: Names = Names([c"UTC".as_ptr(); 2]);
+/// Seconds west of UTC.
+#[unsafe(no_mangle)]
+static timezone: c_long = 0;
+#[unsafe(no_mangle)]
+static daylight: c_int = 0;
+
+/// Nothing is to be found out: the variables are right from the start.
+#[unsafe(no_mangle)]
+extern "C" fn tzset() {}
+
 #[unsafe(no_mangle)]
 extern "C" fn sleep(seconds: c_uint) -> c_uint {
     time::sleep(Duration::from_secs(seconds.into()));

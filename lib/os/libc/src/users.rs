@@ -3,10 +3,11 @@
 use core::ffi::{CStr, c_char, c_int, c_uint};
 use core::ptr::null_mut;
 
-use syscall::error::ERANGE;
+use runtime::process as system;
+use syscall::error::{EINVAL, EPERM, ERANGE};
 
-use crate::strings;
 use crate::sync::Shared;
+use crate::{errno, strings};
 
 /// C's `struct passwd`.
 #[repr(C)]
@@ -28,6 +29,9 @@ pub struct Group {
     group: c_uint,
     members: *mut *mut c_char,
 }
+
+/// One more group than a process can be in, as on Linux.
+const MORE_THAN_CAN_BE: usize = 65_537;
 
 const NAME: &CStr = c"root";
 /// No password is kept here.
@@ -150,4 +154,28 @@ extern "C" fn getgrgid(group: c_uint) -> *mut Group {
 unsafe extern "C" fn getgrnam(name: *const c_char) -> *mut Group {
     // SAFETY: the caller's string.
     group_if(unsafe { is_root(name) })
+}
+
+/// Further groups of a process, besides its one: none.
+#[unsafe(no_mangle)]
+extern "C" fn getgroups(count: c_int, _groups: *mut c_uint) -> c_int {
+    match count {
+        0.. => 0,
+        _ => errno::fail(EINVAL),
+    }
+}
+
+/// Gives all further groups up, which no file here would ask for.
+#[unsafe(no_mangle)]
+extern "C" fn setgroups(count: usize, _groups: *const c_uint) -> c_int {
+    match (count, system::own_meta().euid) {
+        (MORE_THAN_CAN_BE.., _) => errno::fail(EINVAL),
+        (_, 0) => 0,
+        _ => errno::fail(EPERM),
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn initgroups(_user: *const c_char, group: c_uint) -> c_int {
+    setgroups(1, &raw const group)
 }

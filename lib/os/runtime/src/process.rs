@@ -302,8 +302,8 @@ impl Command {
     }
 
     /// Starts the process. ENOENT: no such program, or not the one that a script's first line
-    /// names; ENOEXEC: neither a static x86-64 ELF program nor a script for one (`#!` and its path);
-    /// EACCES: a directory.
+    /// names; ENOEXEC: neither a static x86-64 ELF program nor a script for one (`#!` and its
+    /// path); EACCES: a directory.
     pub fn spawn(&mut self) -> Result<Child> {
         self.spawn_with(|_| Ok(())).map(|(child, ())| child)
     }

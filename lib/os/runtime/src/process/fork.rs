@@ -197,8 +197,11 @@ fn start(record: &Record) -> Result<()> {
     fd::write(selection.raw(), &record.filetable.to_ne_bytes())?;
     selection.close()?;
     drop(choosing);
-    let number = record.filetable;
-    fd::send_fd(number, number, true, &[number as u64])?;
+    // The child's own handle. The one that it was copied by is of this process's thread, and what
+    // is sent through it goes into this process's table.
+    let table = Fd::new(fd::dup_upper(record.thread, b"filetable-binary")?);
+    let number = record.filetable as u64;
+    fd::send_fd(table.raw(), table.raw(), true, &[number])?;
 
     // Thread-local storage is at the same address.
     let mut bases = [0; 2 * size_of::<usize>()];
