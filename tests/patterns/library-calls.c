@@ -487,11 +487,39 @@ static void check_groups_and_zone(void) {
     CHECK(!strcmp(tzname[0], "UTC") && !strcmp(tzname[1], "UTC") && timezone == 0 && daylight == 0);
 }
 
+/* Process groups and sessions, as those need that become daemons. */
+static void check_sessions(void) {
+    int status;
+    CHECK(getpgrp() == getpgid(0) && getsid(0) == getsid(getpid()));
+    pid_t group = getpgrp(), child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        if (getpgrp() != group || setpgrp() != 0 || getpgrp() != getpid())
+            _exit(1);
+        /* It leads a group now. */
+        errno = 0;
+        if (setsid() != -1 || errno != EPERM || getsid(0) != getsid(getppid()))
+            _exit(2);
+        pid_t other = fork();
+        if (other == 0) {
+            int leads = setsid() == getpid() && getsid(0) == getpid() && getpgrp() == getpid();
+            _exit(leads && setpgid(0, 0) == -1 && errno == EPERM ? 7 : 8);
+        }
+        _exit(waitpid(other, &status, 0) == other && WIFEXITED(status) ? WEXITSTATUS(status) : 3);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    CHECK(getpgrp() == group);
+    FAILS(setpgid(-1, 0), EINVAL);
+    FAILS(getpgid(999999), ESRCH);
+    FAILS(getsid(-5), EINVAL);
+}
+
 static void programs(char *program) {
     char text[256], wanted[256];
     check_scripts();
     check_commands();
     check_groups_and_zone();
+    check_sessions();
     CHECK(child(program, "named", text, sizeof text) == 4 && !strcmp(text, "another: no error\n"));
     CHECK(child(program, "execl", text, sizeof text) == 7);
     CHECK(child(program, "execlp", text, sizeof text) == 8);

@@ -73,6 +73,12 @@ char *getcwd(char *place, size_t size);
 
 pid_t getpid(void);
 pid_t getppid(void);
+pid_t getpgid(pid_t process);
+pid_t getpgrp(void);
+pid_t getsid(pid_t process);
+int setpgid(pid_t process, pid_t group);
+int setpgrp(void);
+pid_t setsid(void);
 pid_t gettid(void);
 uid_t getuid(void);
 uid_t geteuid(void);

@@ -51,3 +51,9 @@ extern "C" fn getpgid(process: c_int) -> c_int {
 extern "C" fn getpgrp() -> c_int {
     getpgid(0)
 }
+
+/// Makes the process the first of a new group.
+#[unsafe(no_mangle)]
+extern "C" fn setpgrp() -> c_int {
+    setpgid(0, 0)
+}
