@@ -403,6 +403,8 @@ static int started(const char *program, char **arguments, posix_spawn_file_actio
     return result ? -result : WEXITSTATUS(status);
 }
 
+#define L64 "----------------------------------------------------------------"
+
 /* Scripts: their first line names who reads them. */
 static void check_scripts(void) {
     static const struct {
@@ -415,7 +417,11 @@ static void check_scripts(void) {
         { "#! /bin/sh -e\nfalse\nexit 9\n", 1 },
         { "#!/usr/bin/env sh\ntest \"$1$2\" = ab && exit 6\n", 6 },
         { "#!/bin/no-such-interpreter\n", -ENOENT },
+        { "#!/scheme/initfs/bin\n", -EACCES },
         { "#!\n", -ENOEXEC },
+        { "#!\xff\xfe\n", -ENOEXEC },
+        /* A name that goes on behind what is read of the line. */
+        { "#!/bin/sh" L64 L64 L64 L64, -ENOEXEC },
         { "exit 7\n", -ENOEXEC },
         { "", -ENOEXEC },
     };
