@@ -520,12 +520,34 @@ static void check_sessions(void) {
     FAILS(getsid(-5), EINVAL);
 }
 
+/* A program that pauses stays until somebody ends it. */
+static void check_pause(void) {
+    int ready[2], status;
+    char byte;
+    CHECK(pipe(ready) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        if (write(ready[1], "r", 1) != 1)
+            _exit(8);
+        pause();
+        _exit(9);
+    }
+    CHECK(read(ready[0], &byte, 1) == 1);
+    /* It would have ended by then; if it has not begun yet, nothing is wrong. */
+    usleep(50 * 1000);
+    CHECK(waitpid(child, &status, WNOHANG) == 0 && kill(child, SIGKILL) == 0);
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    CHECK(close(ready[0]) == 0 && close(ready[1]) == 0);
+}
+
 static void programs(char *program) {
     char text[256], wanted[256];
     check_scripts();
     check_commands();
     check_groups_and_zone();
     check_sessions();
+    check_pause();
     CHECK(child(program, "named", text, sizeof text) == 4 && !strcmp(text, "another: no error\n"));
     CHECK(child(program, "execl", text, sizeof text) == 7);
     CHECK(child(program, "execlp", text, sizeof text) == 8);

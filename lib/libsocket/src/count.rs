@@ -80,25 +80,25 @@ const GONE: u32 = u32::MAX;
 #[repr(transparent)]
 pub struct Sender(AtomicU32);
 
-/// The answer to a process that wants to send.
+/// The process that sends, for one that wants to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Floor {
-    /// It may.
+pub enum Holder {
+    /// The one that asks.
     Own,
-    /// This process is in the middle of a message.
+    /// This one, which is in the middle of a message.
     Other(u32),
-    /// A process has gone in the middle of a message.
-    Broken,
+    /// One that has gone in the middle of a message.
+    Gone,
 }
 
 impl Sender {
     /// Makes a process the one that sends, unless another one is.
-    pub fn begin(&self, process: u32) -> Floor {
+    pub fn begin(&self, process: u32) -> Holder {
         match self.replace(NOBODY, process) {
-            Ok(_) => Floor::Own,
-            Err(GONE) => Floor::Broken,
-            Err(other) if other == process => Floor::Own,
-            Err(other) => Floor::Other(other),
+            Ok(_) => Holder::Own,
+            Err(GONE) => Holder::Gone,
+            Err(other) if other == process => Holder::Own,
+            Err(other) => Holder::Other(other),
         }
     }
 
@@ -137,26 +137,26 @@ mod tests {
     #[test]
     fn one_process_sends_at_a_time() {
         let sender = Sender::default();
-        assert_eq!(sender.begin(7), Floor::Own);
-        assert_eq!(sender.begin(7), Floor::Own, "it goes on");
-        assert_eq!(sender.begin(8), Floor::Other(7));
+        assert_eq!(sender.begin(7), Holder::Own);
+        assert_eq!(sender.begin(7), Holder::Own, "it goes on");
+        assert_eq!(sender.begin(8), Holder::Other(7));
         assert!(sender.is_another(8) && !sender.is_another(7));
         sender.end();
         assert!(!sender.is_another(8));
-        assert_eq!(sender.begin(8), Floor::Own);
+        assert_eq!(sender.begin(8), Holder::Own);
     }
 
     #[test]
     fn a_message_that_was_broken_off_ends_all_sending() {
         let sender = Sender::default();
         sender.break_off(7);
-        assert_eq!(sender.begin(8), Floor::Own, "none was begun");
+        assert_eq!(sender.begin(8), Holder::Own, "none was begun");
         sender.break_off(7);
-        assert_eq!(sender.begin(8), Floor::Own, "it is not 7's");
+        assert_eq!(sender.begin(8), Holder::Own, "it is not 7's");
         sender.break_off(8);
-        assert_eq!(sender.begin(7), Floor::Broken);
+        assert_eq!(sender.begin(7), Holder::Gone);
         sender.resume(8);
-        assert_eq!(sender.begin(7), Floor::Other(8));
+        assert_eq!(sender.begin(7), Holder::Other(8));
     }
 
     #[test]

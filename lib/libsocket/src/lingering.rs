@@ -101,6 +101,10 @@ fn finish_one(socket: &Arc<Socket>, waiting: Waiting) {
             break;
         }
         drop(rests);
+        if messages::has_unsent(socket) {
+            // The time is up. The others are not to wait for the rest of a message.
+            socket.owners.break_off();
+        }
         if socket.owners.leave() {
             socket.update(|state| state.is_over = true);
             messages::close(socket);

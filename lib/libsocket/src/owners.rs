@@ -12,7 +12,7 @@ use syscall::error::{ENOMEM, EPIPE, ESRCH};
 use syscall::flag::MapFlags;
 
 use crate::Result;
-use crate::count::{Count, Floor, Sender, Turn};
+use crate::count::{Count, Holder, Sender, Turn};
 
 /// The socket has not been in a process that forked.
 const ALONE: usize = 0;
@@ -145,12 +145,12 @@ impl Owners {
             return Ok(true);
         };
         match shared.sender.begin(process::id()) {
-            Floor::Own => Ok(true),
-            Floor::Other(other) => match process::kill(other, 0) {
+            Holder::Own => Ok(true),
+            Holder::Other(other) => match process::kill(other, 0) {
                 Err(error) if error.errno == ESRCH => Err(EPIPE),
                 _ => Ok(false),
             },
-            Floor::Broken => Err(EPIPE),
+            Holder::Gone => Err(EPIPE),
         }
     }
 

@@ -1,6 +1,5 @@
 //! Streams to and from a shell's commands: `popen` and `pclose`.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{c_char, c_int};
 use core::ptr::null_mut;
@@ -13,7 +12,7 @@ use syscall::error::{ECHILD, EINVAL};
 use crate::files::{close, pipe2};
 use crate::stream::{self, File, Mode};
 use crate::sync::Shared;
-use crate::{environment, errno, spawn, strings};
+use crate::{errno, spawn, strings};
 
 /// The streams and their commands.
 pub static COMMANDS: Shared<Vec<(*mut File, Child)>> = Shared::new(Vec::new());
@@ -35,9 +34,7 @@ fn start(text: &[u8], reads: bool) -> Result<(c_int, Child)> {
         return Err(Error::new(errno::get()));
     }
     let [own, other] = if reads { pair } else { [pair[1], pair[0]] };
-    let text = String::from_utf8_lossy(text).into_owned();
-    let arguments = [String::from("sh"), String::from("-c"), text];
-    let mut command = spawn::command("sh", &arguments, environment::variables());
+    let mut command = spawn::shell(text);
     match reads {
         true => command.stdout(other as usize),
         false => command.stdin(other as usize),

@@ -11,7 +11,7 @@ use runtime::{Error, Result, state};
 use syscall::error::{EINVAL, ENOENT};
 
 use crate::sync::Shared;
-use crate::{children, environment, errno, signal, spawn, stream, strings};
+use crate::{children, errno, signal, spawn, stream, strings};
 
 type Handler = extern "C" fn();
 
@@ -202,14 +202,9 @@ unsafe extern "C" fn system(text: *const c_char) -> c_int {
         return 1;
     }
     // SAFETY: the caller's string.
-    let text = String::from_utf8_lossy(unsafe { strings::bytes(text) }).into_owned();
-    let arguments = [String::from("sh"), String::from("-c"), text];
+    let mut command = spawn::shell(unsafe { strings::bytes(text) });
     stream::flush_all();
-    let run = || -> Result<c_int> {
-        let variables = environment::variables();
-        let mut child = spawn::command("sh", &arguments, variables).spawn()?;
-        Ok(child.wait()?.into_raw())
-    };
+    let mut run = || -> Result<c_int> { Ok(command.spawn()?.wait()?.into_raw()) };
     errno::give(run())
 }
 

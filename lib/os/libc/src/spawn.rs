@@ -192,6 +192,13 @@ pub fn command(program: &str, arguments: &[String], variables: Vec<(String, Stri
     command_with(program, arguments, variables, Numbers::inherited())
 }
 
+/// A shell that runs a command of its language.
+pub fn shell(text: &[u8]) -> Command {
+    let text = String::from_utf8_lossy(text).into_owned();
+    let arguments = [String::from("sh"), String::from("-c"), text];
+    command("sh", &arguments, environment::variables())
+}
+
 fn command_with(
     program: &str,
     arguments: &[String],
