@@ -518,7 +518,11 @@ static void check_names(void) {
     CHECK(inet_aton("1.2.3.4.5", &parsed) == 0);
     CHECK(inet_pton(AF_INET, "10.0.0.9", &parsed) == 1 && ntohl(parsed.s_addr) == 0x0a000009);
     CHECK(inet_pton(AF_INET, "10.9", &parsed) == 0);
-    FAILS(inet_pton(AF_INET6, "::1", &parsed), EAFNOSUPPORT);
+    unsigned char six[16];
+    CHECK(inet_pton(AF_INET6, "ff05::1.2.3.4", six) == 1 && six[0] == 0xff && six[1] == 5);
+    CHECK(six[2] == 0 && six[12] == 1 && six[15] == 4 && inet_pton(AF_INET6, "1.2.3.4", six) == 0);
+    CHECK(inet_ntop(AF_INET6, six, name, sizeof name) && !strcmp(name, "ff05::102:304"));
+    FAILS(inet_pton(99, "::1", &parsed), EAFNOSUPPORT);
     CHECK(!strcmp(inet_ntoa(parsed), "10.0.0.9"));
     CHECK(inet_ntop(AF_INET, &parsed, name, sizeof name) == name && !strcmp(name, "10.0.0.9"));
     errno = 0;

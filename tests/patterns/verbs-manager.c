@@ -269,6 +269,99 @@ static void refused(void) {
     CHECK(rdma_destroy_id(id) == 0);
 }
 
+/* The queue pair is the program's own: the id says what it is to be given with each state. */
+static void enter(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state state) {
+    struct ibv_qp_attr attr = { .qp_state = state };
+    int mask = 0;
+    CHECK(rdma_init_qp_attr(id, &attr, &mask) == 0 && attr.qp_state == state);
+    CHECK(ibv_modify_qp(qp, &attr, mask) == 0 && qp->state == state);
+}
+
+static void own_pair(void) {
+    struct rdma_cm_id *id;
+    struct ibv_wc wc;
+    static char memory[BYTES];
+    CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
+    struct ibv_qp_attr none = { .qp_state = IBV_QPS_INIT };
+    int mask;
+    FAILS(rdma_init_qp_attr(id, &none, &mask), EINVAL);
+    CHECK(rdma_resolve_addr(id, NULL, server->ai_dst_addr, 2000) == 0);
+    pass(RDMA_CM_EVENT_ADDR_RESOLVED);
+    CHECK(rdma_resolve_route(id, 2000) == 0);
+    pass(RDMA_CM_EVENT_ROUTE_RESOLVED);
+    struct ibv_pd *pd = ibv_alloc_pd(id->verbs);
+    struct ibv_cq *cq = ibv_create_cq(id->verbs, 16, NULL, NULL, 0);
+    struct ibv_qp_init_attr attr = attributes();
+    attr.send_cq = attr.recv_cq = cq;
+    struct ibv_qp *qp = ibv_create_qp(pd, &attr);
+    struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE);
+    CHECK(pd && cq && qp && mr);
+    enter(id, qp, IBV_QPS_INIT);
+    struct rdma_conn_param param = parameters("yes");
+    param.qp_num = qp->qp_num;
+    CHECK(rdma_connect(id, &param) == 0);
+    struct rdma_cm_event *answer = event(RDMA_CM_EVENT_CONNECT_RESPONSE);
+    CHECK(answer->status == 0 && strcmp(answer->param.conn.private_data, "welcome") == 0);
+    CHECK(rdma_ack_cm_event(answer) == 0);
+    enter(id, qp, IBV_QPS_RTR);
+    enter(id, qp, IBV_QPS_RTS);
+    struct ibv_sge parts[2] = { { (uintptr_t)memory, 7, mr->lkey },
+                                { (uintptr_t)memory + 64, 64, mr->lkey } };
+    struct ibv_recv_wr receive = { .sg_list = &parts[1], .num_sge = 1 }, *bad;
+    struct ibv_send_wr send = { .sg_list = parts, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad_send;
+    strcpy(memory, "my own");
+    CHECK(ibv_post_recv(qp, &receive, &bad) == 0);
+    CHECK(rdma_establish(id) == 0);
+    CHECK(ibv_post_send(qp, &send, &bad_send) == 0);
+    for (int found = 0; found < 2;)
+        found += ibv_poll_cq(cq, 1, &wc);
+    CHECK(wc.status == IBV_WC_SUCCESS && strcmp(memory + 64, "my own") == 0);
+    CHECK(rdma_disconnect(id) == 0);
+    pass(RDMA_CM_EVENT_DISCONNECTED);
+    CHECK(ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0 && ibv_dereg_mr(mr) == 0);
+    CHECK(ibv_dealloc_pd(pd) == 0 && rdma_destroy_id(id) == 0);
+}
+
+/* Receives come from a shared receive queue of the id. */
+static void shared(void) {
+    struct rdma_cm_id *id;
+    struct ibv_wc wc;
+    static char memory[BYTES];
+    struct ibv_srq_init_attr of = { .attr = { .max_wr = 4, .max_sge = 1 } };
+    struct ibv_srq_init_attr_ex untold = { .attr = { .max_wr = 4, .max_sge = 1 } };
+    CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
+    FAILS(rdma_create_srq(id, NULL, &of), EINVAL);
+    CHECK(rdma_resolve_addr(id, NULL, server->ai_dst_addr, 2000) == 0);
+    pass(RDMA_CM_EVENT_ADDR_RESOLVED);
+    CHECK(rdma_resolve_route(id, 2000) == 0);
+    pass(RDMA_CM_EVENT_ROUTE_RESOLVED);
+    FAILS(rdma_create_srq_ex(id, &untold), EINVAL);
+    CHECK(rdma_create_srq(id, NULL, &of) == 0 && id->srq && id->pd);
+    FAILS(rdma_create_srq(id, NULL, &of), EINVAL);
+    struct ibv_qp_init_attr plain = attributes();
+    struct ibv_qp_init_attr_ex attr = {
+        .cap = plain.cap, .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
+        .comp_mask = IBV_QP_INIT_ATTR_CREATE_FLAGS, .create_flags = 1 << 30,
+    };
+    FAILS(rdma_create_qp_ex(id, &attr), EOPNOTSUPP);
+    attr.comp_mask = attr.create_flags = 0;
+    attr.send_cq = attr.recv_cq = NULL;
+    CHECK(rdma_create_qp_ex(id, &attr) == 0 && id->qp->srq == id->srq && attr.pd == id->pd);
+    struct ibv_mr *mr = rdma_reg_msgs(id, memory, sizeof memory);
+    CHECK(mr && rdma_post_recv(id, (void *)11, memory + 64, 64, mr) == 0);
+    struct rdma_conn_param param = parameters("yes");
+    CHECK(rdma_connect(id, &param) == 0);
+    pass(RDMA_CM_EVENT_ESTABLISHED);
+    CHECK(rdma_post_send(id, NULL, "from a pool", 12, NULL, IBV_SEND_INLINE) == 0);
+    CHECK(rdma_get_recv_comp(id, &wc) == 1 && wc.wr_id == 11);
+    CHECK(strcmp(memory + 64, "from a pool") == 0);
+    CHECK(rdma_disconnect(id) == 0);
+    pass(RDMA_CM_EVENT_DISCONNECTED);
+    rdma_destroy_qp(id);
+    rdma_destroy_srq(id);
+    CHECK(id->srq == NULL && rdma_dereg_mr(mr) == 0 && rdma_destroy_id(id) == 0);
+}
+
 /* The calls wait, as the id has no channel. */
 static void waiting(void) {
     struct ibv_qp_init_attr attr = attributes();
@@ -276,7 +369,10 @@ static void waiting(void) {
     struct rdma_cm_id *id;
     struct ibv_wc wc;
     static char memory[BYTES];
+    /* The address says of which type the queue pair is. */
+    attr.qp_type = 0;
     CHECK(rdma_create_ep(&id, server, NULL, &attr) == 0 && id->qp && id->verbs);
+    CHECK(attr.qp_type == IBV_QPT_RC);
     struct ibv_mr *mr = rdma_reg_msgs(id, memory, BYTES);
     CHECK(rdma_post_recv(id, NULL, memory, BYTES, mr) == 0);
     CHECK(rdma_connect(id, &param) == 0);
@@ -302,7 +398,7 @@ static void mistakes(void) {
     struct rdma_cm_id *id;
     struct rdma_cm_event *none;
     struct rdma_addrinfo *found;
-    FAILS(rdma_create_id(channel, &id, NULL, RDMA_PS_UDP), EOPNOTSUPP);
+    FAILS(rdma_create_id(channel, &id, NULL, RDMA_PS_IB), EOPNOTSUPP);
     CHECK(rdma_getaddrinfo("no-such-name", PORT, NULL, &found) != 0);
     CHECK(rdma_getaddrinfo(NULL, "no-such-service", NULL, &found) != 0);
     CHECK(fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK) == 0);
@@ -357,6 +453,8 @@ int main(int count, char **words) {
     mistakes();
     talk("hello", 1);
     one_sided();
+    own_pair();
+    shared();
     refused();
     waiting();
     for (int round = 0; round < 20; round++)

@@ -129,7 +129,7 @@ fn group<'a>(qp: *const Qp, gid: *const Gid) -> Result<(&'a Qp, &'a Context, Gid
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ibv_attach_mcast(qp: *const Qp, gid: *const Gid, lid: u16) -> c_int {
+pub extern "C" fn ibv_attach_mcast(qp: *const Qp, gid: *const Gid, lid: u16) -> c_int {
     number(group(qp, gid).and_then(|(qp, context, gid)| {
         let done = context.raw.attach_multicast(qp.qp_num, gid.0, lid);
         done.map_err(errno_of)
@@ -137,7 +137,7 @@ extern "C" fn ibv_attach_mcast(qp: *const Qp, gid: *const Gid, lid: u16) -> c_in
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ibv_detach_mcast(qp: *const Qp, gid: *const Gid, lid: u16) -> c_int {
+pub extern "C" fn ibv_detach_mcast(qp: *const Qp, gid: *const Gid, lid: u16) -> c_int {
     number(group(qp, gid).and_then(|(qp, context, gid)| {
         let done = context.raw.detach_multicast(qp.qp_num, gid.0, lid);
         done.map_err(errno_of)

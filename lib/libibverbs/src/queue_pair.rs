@@ -112,11 +112,11 @@ pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, attr: *mut QpInitAttr) -> *m
 }
 
 /// `enum ibv_qp_init_attr_mask`.
-const PD: u32 = 1 << 0;
+const PD: u32 = QpInitAttrEx::WITH_PD;
 const XRCD: u32 = 1 << 1;
 const CREATE_FLAGS: u32 = 1 << 2;
 const SEND_OPS: u32 = 1 << 6;
-/// The one flag of creation that can be had: nothing that is sent to a group comes back.
+/// No flag of creation can be had.
 const KNOWN_FLAGS: u32 = 0;
 /// `IBV_QP_EX_WITH_…` that can be had: all up to `SEND_WITH_INV`.
 const KNOWN_OPS: u64 = (1 << 10) - 1;
@@ -157,7 +157,7 @@ fn create_extended(context: *mut Context, attr: *mut QpInitAttrEx) -> Result<*mu
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ibv_create_qp_ex(context: *mut Context, attr: *mut QpInitAttrEx) -> *mut Qp {
+pub extern "C" fn ibv_create_qp_ex(context: *mut Context, attr: *mut QpInitAttrEx) -> *mut Qp {
     create_extended(context, attr).unwrap_or_else(crate::none)
 }
 

@@ -104,10 +104,10 @@ extern "C" fn ibv_create_srq(pd: *mut Pd, attr: *mut SrqInitAttr) -> *mut Srq {
 }
 
 /// `enum ibv_srq_init_attr_mask` and `enum ibv_srq_type`.
-const TYPE: u32 = 1;
-const PD: u32 = 2;
+const TYPE: u32 = SrqInitAttrEx::WITH_TYPE;
+const PD: u32 = SrqInitAttrEx::WITH_PD;
 const XRC_BITS: u32 = 4 | 8;
-const BASIC: u32 = 0;
+const BASIC: u32 = SrqInitAttrEx::BASIC;
 const XRC: u32 = 1;
 
 fn create_extended(attr: *mut SrqInitAttrEx) -> Result<*mut Srq> {
@@ -142,7 +142,10 @@ fn create_extended(attr: *mut SrqInitAttrEx) -> Result<*mut Srq> {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ibv_create_srq_ex(_context: *mut Context, attr: *mut SrqInitAttrEx) -> *mut Srq {
+pub extern "C" fn ibv_create_srq_ex(
+    _context: *mut Context,
+    attr: *mut SrqInitAttrEx,
+) -> *mut Srq {
     create_extended(attr).unwrap_or_else(crate::none)
 }
 
@@ -218,7 +221,7 @@ fn destroy(srq: *mut Srq) -> Result<()> {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ibv_destroy_srq(srq: *mut Srq) -> c_int {
+pub extern "C" fn ibv_destroy_srq(srq: *mut Srq) -> c_int {
     number(destroy(srq))
 }
 

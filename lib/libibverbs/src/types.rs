@@ -4,6 +4,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ptr::null_mut;
 use core::sync::atomic::AtomicU32;
 
 use runtime::sync::Mutex;
@@ -318,6 +319,33 @@ pub struct QpInitAttrEx {
     pub send_ops_flags: u64,
 }
 
+impl QpInitAttrEx {
+    /// `IBV_QP_INIT_ATTR_PD`: it has a protection domain.
+    pub const WITH_PD: u32 = 1 << 0;
+
+    /// The same as this in this protection domain.
+    pub fn new(attr: &QpInitAttr, pd: *mut Pd) -> Self {
+        Self {
+            qp_context: attr.qp_context,
+            send_cq: attr.send_cq,
+            recv_cq: attr.recv_cq,
+            srq: attr.srq,
+            cap: attr.cap,
+            qp_type: attr.qp_type,
+            sq_sig_all: attr.sq_sig_all,
+            comp_mask: Self::WITH_PD,
+            pd,
+            xrcd: null_mut(),
+            create_flags: 0,
+            max_tso_header: 0,
+            rwq_ind_tbl: null_mut(),
+            rx_hash: [0; 3],
+            source_qpn: 0,
+            send_ops_flags: 0,
+        }
+    }
+}
+
 /// `struct ibv_qp_attr`.
 #[derive(Default)]
 #[repr(C)]
@@ -377,6 +405,28 @@ pub struct SrqInitAttrEx {
     pub xrcd: *mut c_void,
     pub cq: *mut Cq,
     pub tm_cap: [u32; 2],
+}
+
+impl SrqInitAttrEx {
+    /// `IBV_SRQ_INIT_ATTR_TYPE` and `IBV_SRQ_INIT_ATTR_PD`.
+    pub const WITH_TYPE: u32 = 1 << 0;
+    pub const WITH_PD: u32 = 1 << 1;
+    /// `IBV_SRQT_BASIC`.
+    pub const BASIC: u32 = 0;
+
+    /// The same as this in this protection domain.
+    pub fn new(attr: &SrqInitAttr, pd: *mut Pd) -> Self {
+        Self {
+            srq_context: attr.srq_context,
+            attr: attr.attr,
+            comp_mask: Self::WITH_TYPE | Self::WITH_PD,
+            srq_type: Self::BASIC,
+            pd,
+            xrcd: null_mut(),
+            cq: null_mut(),
+            tm_cap: [0; 2],
+        }
+    }
 }
 
 /// `struct ibv_cq_init_attr_ex`.

@@ -65,18 +65,22 @@ extern "C" fn inet_ntoa(host: u32) -> *mut c_char {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn inet_pton(family: c_int, text: *const c_char, place: *mut c_void) -> c_int {
-    if family != c_int::from(AF_INET) {
-        return errno::fail(EAFNOSUPPORT);
-    }
     // SAFETY: the caller's string.
-    match unsafe { text_of(text) }.and_then(address::parse_strictly) {
-        Some(host) => {
-            // SAFETY: the caller's place.
-            unsafe { place.cast::<[u8; 4]>().write(host.to_be_bytes()) };
-            1
+    let text = || unsafe { text_of(text) };
+    let is_parsed = match family {
+        AF_INET6 => text().and_then(|text| text.parse().ok()).map(|host: Ipv6Addr| {
+            // SAFETY: the caller's place, of the family's size.
+            unsafe { place.cast::<[u8; 16]>().write(host.octets()) };
+        }),
+        family if family == c_int::from(AF_INET) => {
+            text().and_then(address::parse_strictly).map(|host| {
+                // SAFETY: as above.
+                unsafe { place.cast::<[u8; 4]>().write(host.to_be_bytes()) };
+            })
         }
-        None => 0,
-    }
+        _ => return errno::fail(EAFNOSUPPORT),
+    };
+    is_parsed.is_some().into()
 }
 
 #[unsafe(no_mangle)]

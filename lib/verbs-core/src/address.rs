@@ -56,6 +56,39 @@ pub const fn is_group(gid: &Gid) -> bool {
     gid[0] == MULTICAST_GID
 }
 
+/// The second byte of the groups that stand for addresses of IP: not well-known, of one link.
+const LINK_GROUP: u8 = 0x12;
+/// The partition of all ports.
+const PARTITION: u16 = 0xffff;
+
+/// The group that stands for an address of IPv4 whose first bits say that it is one of a group, as
+/// IP over InfiniBand maps them (RFC 4391, section 4). `signature`: which protocol's group.
+pub const fn group_of_ipv4(address: u32, signature: u16) -> Gid {
+    let number = (address & 0x0fff_ffff) as u128;
+    (group_prefix(signature) | number).to_be_bytes()
+}
+
+/// The same of IPv6: of the address the last 80 bits count.
+pub const fn group_of_ipv6(address: &[u8; 16], signature: u16) -> Gid {
+    let number = u128::from_be_bytes(*address) & ((1 << 80) - 1);
+    (group_prefix(signature) | number).to_be_bytes()
+}
+
+const fn group_prefix(signature: u16) -> u128 {
+    let first = u16::from_be_bytes([MULTICAST_GID, LINK_GROUP]);
+    (first as u128) << 112 | (signature as u128) << 96 | (PARTITION as u128) << 80
+}
+
+/// The local identifier of a group: many groups may have the same one.
+pub const fn group_lid(gid: &Gid) -> u16 {
+    let number = u16::from_be_bytes([gid[14], gid[15]]) & !FIRST_MULTICAST_LID;
+    match FIRST_MULTICAST_LID | number {
+        // Of all ports.
+        u16::MAX => u16::MAX - 1,
+        lid => lid,
+    }
+}
+
 /// The route of a datagram, from its global route header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GlobalRoute {
@@ -128,7 +161,10 @@ pub fn route_header(route: &GlobalRoute, source: u16, bytes: usize) -> [u8; GRH_
 
 #[cfg(test)]
 mod tests {
-    use super::{GlobalRoute, gid, guid, is_group, lid, node, route_header};
+    use super::{
+        FIRST_MULTICAST_LID, GlobalRoute, gid, group_lid, group_of_ipv4, group_of_ipv6, guid,
+        is_group, lid, node, route_header,
+    };
 
     #[test]
     fn ports_have_identifiers() {
@@ -142,6 +178,19 @@ mod tests {
         );
         assert_eq!(gid(3)[8..], guid(3).to_be_bytes());
         assert!(!is_group(&gid(1)) && is_group(&[0xff; 16]));
+    }
+
+    #[test]
+    fn addresses_of_groups_are_mapped() {
+        let four = group_of_ipv4(0xef01_0203, 0x401b);
+        assert_eq!(four[..6], [0xff, 0x12, 0x40, 0x1b, 0xff, 0xff]);
+        assert_eq!(four[6..], [0, 0, 0, 0, 0, 0, 0x0f, 1, 2, 3]);
+        let six = group_of_ipv6(&core::array::from_fn(|index| index as u8), 0x601b);
+        assert_eq!(six[..6], [0xff, 0x12, 0x60, 0x1b, 0xff, 0xff]);
+        assert_eq!(six[6..], [6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+        assert!(is_group(&four) && is_group(&six));
+        assert_eq!(group_lid(&four), FIRST_MULTICAST_LID | 0x0203);
+        assert_eq!(group_lid(&[0xff; 16]), 0xfffe);
     }
 
     #[test]

@@ -8,6 +8,10 @@ verbs-manager node1
 step connections $? "see above"
 verbs-manager node1 die
 step connections-death $? "see above"
+verbs-unconnected node1
+step unconnected $? "see above"
+verbs-unconnected node1 die
+step unconnected-death $? "see above"
 # A group of two programs here and two there.
 verbs-group-clang member 2073 &
 member=$!

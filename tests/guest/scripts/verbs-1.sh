@@ -10,6 +10,9 @@ wait "$victim"
 verbs-manager serve || failed=1
 # Its client has it die.
 verbs-manager serve || failed=1
+verbs-unconnected serve || failed=1
+# Its client has it die.
+verbs-unconnected serve || failed=1
 verbs-group member 2072 &
 member=$!
 verbs-group member 2074 || failed=1

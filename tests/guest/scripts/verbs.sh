@@ -30,6 +30,18 @@ for compiler in "" -clang; do
     step "connections-death$compiler" $? "see above"
     wait "$server"
     step "connections-death-server$compiler" $? "see above"
+    "verbs-unconnected$compiler" serve &
+    server=$!
+    "verbs-unconnected$compiler" localhost
+    step "unconnected$compiler" $? "see above"
+    wait "$server"
+    step "unconnected-server$compiler" $? "see above"
+    "verbs-unconnected$compiler" serve &
+    server=$!
+    "verbs-unconnected$compiler" localhost die
+    step "unconnected-death$compiler" $? "see above"
+    wait "$server"
+    step "unconnected-death-server$compiler" $? "see above"
 done
 # A group of three programs.
 verbs-group member 2072 &

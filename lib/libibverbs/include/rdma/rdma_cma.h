@@ -152,6 +152,24 @@ struct rdma_addrinfo {
     struct rdma_addrinfo *ai_next;
 };
 
+enum rdma_cm_join_mc_attr_mask {
+    RDMA_CM_JOIN_MC_ATTR_ADDRESS = 1 << 0,
+    RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS = 1 << 1,
+    RDMA_CM_JOIN_MC_ATTR_RESERVED = 1 << 2,
+};
+
+enum rdma_cm_mc_join_flags {
+    RDMA_MC_JOIN_FLAG_FULLMEMBER,
+    RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER,
+    RDMA_MC_JOIN_FLAG_RESERVED,
+};
+
+struct rdma_cm_join_mc_attr_ex {
+    uint32_t comp_mask;
+    uint32_t join_flags;
+    struct sockaddr *addr;
+};
+
 enum {
     RDMA_OPTION_ID = 0,
     RDMA_OPTION_IB = 1,
@@ -179,7 +197,13 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src_addr, struct s
 int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms);
 /* Its access rights are all that a connection's peer can have; the memory region decides. */
 int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *qp_init_attr);
+int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *qp_init_attr);
 void rdma_destroy_qp(struct rdma_cm_id *id);
+/* For a queue pair that the program has made itself: its attributes in the state `qp_attr->qp_state`. */
+int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *qp_attr, int *qp_attr_mask);
+int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr);
+void rdma_destroy_srq(struct rdma_cm_id *id);
 int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *conn_param);
 int rdma_establish(struct rdma_cm_id *id);
 int rdma_listen(struct rdma_cm_id *id, int backlog);
@@ -188,6 +212,12 @@ int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *conn_param);
 int rdma_reject(struct rdma_cm_id *id, const void *private_data, uint8_t private_data_len);
 int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event);
 int rdma_disconnect(struct rdma_cm_id *id);
+/* Groups of receivers, for ids of RDMA_PS_UDP and RDMA_PS_IPOIB: event MULTICAST_JOIN says in
+ * `param.ud` where datagrams for the group go, with `context` as `private_data`. */
+int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *context);
+int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr,
+                           void *context);
+int rdma_leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr);
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event);
 int rdma_ack_cm_event(struct rdma_cm_event *event);
 int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel);

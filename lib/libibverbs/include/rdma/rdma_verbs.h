@@ -90,6 +90,25 @@ static inline int rdma_post_send(struct rdma_cm_id *id, void *context, void *add
     return rdma_post_sendv(id, context, &sge, 1, flags);
 }
 
+/* A datagram to a queue pair that has the key of RDMA_PS_UDP. */
+static inline int rdma_post_ud_send(struct rdma_cm_id *id, void *context, void *addr,
+                                    size_t length, struct ibv_mr *mr, int flags, struct ibv_ah *ah,
+                                    uint32_t remote_qpn)
+{
+    struct ibv_sge sge = { (uint64_t)(uintptr_t)addr, (uint32_t)length, mr ? mr->lkey : 0 };
+    struct ibv_send_wr wr = { 0 }, *bad;
+
+    wr.wr_id = (uintptr_t)context;
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    wr.opcode = IBV_WR_SEND;
+    wr.send_flags = (unsigned int)flags;
+    wr.wr.ud.ah = ah;
+    wr.wr.ud.remote_qpn = remote_qpn;
+    wr.wr.ud.remote_qkey = RDMA_UDP_QKEY;
+    return rdma_seterrno(ibv_post_send(id->qp, &wr, &bad));
+}
+
 static inline int rdma_post_readv(struct rdma_cm_id *id, void *context, struct ibv_sge *sgl,
                                   int nsge, int flags, uint64_t remote_addr, uint32_t rkey)
 {

@@ -8,7 +8,7 @@ use libsocket::address::{self, AF_INET, Address, SOCKADDR_BYTES};
 use libsocket::{names, services};
 use syscall::error::EINVAL;
 
-use super::structures::{EventChannel, Id, PS_TCP, RC, Storage, own_node};
+use super::structures::{EventChannel, Id, PS_TCP, Storage, own_node, type_in};
 use super::{id, queue_pair};
 use crate::Result;
 use crate::place::{get, get_mut};
@@ -107,12 +107,13 @@ unsafe extern "C" fn rdma_getaddrinfo(
         let wanted = hints.map(number).filter(|wanted| *wanted != 0);
         wanted.unwrap_or(default as c_int)
     };
+    let port_space = of(|hints| hints.port_space, PS_TCP);
     let mut found = Box::new(Found {
         info: Info {
             flags,
             family: AF_INET.into(),
-            qp_type: of(|hints| hints.qp_type, RC),
-            port_space: of(|hints| hints.port_space, PS_TCP),
+            qp_type: of(|hints| hints.qp_type, type_in(port_space as u32)),
+            port_space,
             source_length: 0,
             destination_length: 0,
             source: null_mut(),
@@ -169,7 +170,11 @@ fn said(result: c_int) -> Result<()> {
 
 fn fill(id: *mut Id, info: &Info, pd: *mut Pd, attr: *mut QpInitAttr) -> Result<()> {
     // SAFETY: the caller's structure, or none.
-    let attr = unsafe { attr.as_mut() };
+    let mut attr = unsafe { attr.as_mut() };
+    // The type is that of the address, whatever the program has put there.
+    if let Some(attr) = &mut attr {
+        attr.qp_type = info.qp_type as u32;
+    }
     if info.flags & PASSIVE != 0 {
         said(id::rdma_bind_addr(id, info.source))?;
         if let Some(attr) = attr {
@@ -210,6 +215,7 @@ unsafe extern "C" fn rdma_destroy_ep(id: *mut Id) {
     unsafe {
         if let Ok(of) = get_mut(id) {
             queue_pair::destroy(of);
+            queue_pair::destroy_shared(of);
         }
         id::rdma_destroy_id(id);
     }

@@ -11,11 +11,12 @@ use scif::PortId;
 use syscall::error::{ECONNREFUSED, ECONNRESET, EINVAL, EIO};
 
 use super::frame::{Frame, Kind};
+use super::group::{self, Group};
 use super::link::{self, Channel, LinkEvent, LinkEventKind, LinkId};
-use super::queue_pair;
-use super::structures::{ConnParam, Event, EventChannel, Id, Param, own_node};
+use super::{id, queue_pair};
+use super::structures::{ConnParam, Event, EventChannel, Id, Param, UdParam, own_node, qkey};
 use crate::place::{get, get_mut};
-use crate::types::EventCounts;
+use crate::types::{AhAttr, EventCounts};
 use crate::{Result, errno_of, minus_one, none};
 
 /// `enum rdma_cm_event_type`.
@@ -30,6 +31,8 @@ pub mod kind {
     pub const REJECTED: u32 = 8;
     pub const ESTABLISHED: u32 = 9;
     pub const DISCONNECTED: u32 = 10;
+    pub const MULTICAST_JOIN: u32 = 12;
+    pub const MULTICAST_ERROR: u32 = 13;
 }
 
 /// Names of events, by number.
@@ -89,23 +92,29 @@ fn event(id: *mut Id, kind: u32, status: c_int) -> Box<Event> {
         listen_id: null_mut(),
         event: kind,
         status,
-        param: Param { ud: [0; 8] },
+        param: Param::new(),
         private: Vec::new(),
     })
+}
+
+/// Keeps the bytes of the peer's program in an event; where they are.
+fn keep(event: &mut Event, private: Vec<u8>) -> (*const c_void, u8) {
+    event.private = private;
+    let place = match event.private.is_empty() {
+        true => null(),
+        false => event.private.as_ptr().cast(),
+    };
+    (place, event.private.len() as u8)
 }
 
 /// Puts what a peer has said into an event. Reads that it answers are those that the own end asks
 /// for, and the other way round.
 fn describe(event: &mut Event, frame: Frame) {
     let parameters = frame.parameters;
-    event.private = frame.private;
-    let private_data: *const c_void = match event.private.is_empty() {
-        true => null(),
-        false => event.private.as_ptr().cast(),
-    };
+    let (private_data, private_data_len) = keep(event, frame.private);
     event.param.conn = ConnParam {
         private_data,
-        private_data_len: event.private.len() as u8,
+        private_data_len,
         responder_resources: parameters.initiator_depth,
         initiator_depth: parameters.responder_resources,
         flow_control: parameters.flow_control,
@@ -113,6 +122,27 @@ fn describe(event: &mut Event, frame: Frame) {
         rnr_retry_count: parameters.rnr_retry_count,
         srq: parameters.srq,
         qp_num: parameters.qp_num,
+    };
+}
+
+/// The peer has said where datagrams go; without a number it has only asked.
+fn describe_place(event: &mut Event, id: &Id, frame: Frame) {
+    let qp_num = frame.parameters.qp_num;
+    let (private_data, private_data_len) = keep(event, frame.private);
+    let to = match qp_num {
+        0 => AhAttr::default(),
+        _ => AhAttr {
+            dlid: verbs::address::lid(id.peer),
+            port_num: id.port_num,
+            ..AhAttr::default()
+        },
+    };
+    event.param.ud = UdParam {
+        private_data,
+        private_data_len,
+        ah_attr: to,
+        qp_num,
+        qkey: if qp_num == 0 { 0 } else { qkey(id.ps) },
     };
 }
 
@@ -124,7 +154,7 @@ fn request(listener: *mut Id, link: LinkId, peer: PortId, frame: Frame) -> Resul
         true => create_channel()?,
         false => of.channel,
     };
-    let mut new = Id::new(channel, of.context, of.is_sync);
+    let mut new = Id::new(channel, of.context, of.ps, of.is_sync);
     new.use_device()?;
     let events = new.link_events()?.clone();
     let own = address::of_node(own_node()?);
@@ -135,11 +165,22 @@ fn request(listener: *mut Id, link: LinkId, peer: PortId, frame: Frame) -> Resul
         port: peer.port(),
     });
     (new.link, new.peer, new.parameters) = (link, peer.node(), frame.parameters);
+    // The peer's wishes, as seen from this side, unless the program wants something else.
+    new.own = frame.parameters.turned();
     let id = Box::into_raw(new);
     link::adopt(link, id.expose_provenance(), &events);
     let mut told = event(id, kind::CONNECT_REQUEST, 0);
     told.listen_id = listener;
-    describe(&mut told, frame);
+    match frame.kind {
+        Kind::Lookup => {
+            let asked = Frame {
+                private: frame.private,
+                ..Frame::plain(Kind::Lookup)
+            };
+            describe_place(&mut told, of, asked);
+        }
+        _ => describe(&mut told, frame),
+    }
     Ok(told)
 }
 
@@ -149,12 +190,11 @@ fn reply(id: *mut Id, frame: Frame) -> Box<Event> {
     let Ok(of) = (unsafe { get_mut(id) }) else {
         return event(id, kind::CONNECT_ERROR, -EINVAL);
     };
-    let own = of.parameters;
     of.parameters = frame.parameters;
     let mut told = match of.qp.is_null() {
         // The program connects its own queue pair, and says so.
         true => event(id, kind::CONNECT_RESPONSE, 0),
-        false => match queue_pair::connect(of, &own) {
+        false => match queue_pair::connect(of) {
             Ok(()) => {
                 link::send(of.link, &Frame::plain(Kind::Ready));
                 event(id, kind::ESTABLISHED, 0)
@@ -166,6 +206,30 @@ fn reply(id: *mut Id, frame: Frame) -> Box<Event> {
         },
     };
     describe(&mut told, frame);
+    told
+}
+
+/// The peer has said where datagrams go.
+fn found(id: *mut Id, frame: Frame) -> Box<Event> {
+    let mut told = event(id, kind::ESTABLISHED, 0);
+    // SAFETY: an id of ours, which is not destroyed while its events are taken.
+    if let Ok(of) = unsafe { get(id) } {
+        describe_place(&mut told, of, frame);
+    }
+    told
+}
+
+/// The id is in a group now.
+fn joined(id: *mut Id, group: &Group) -> Box<Event> {
+    let mut told = event(id, kind::MULTICAST_JOIN, 0);
+    // SAFETY: an id of ours, which is not destroyed while its events are taken.
+    if let Ok(of) = unsafe { get(id) } {
+        let (param, entered) = group::joined(of, group);
+        told.param.ud = param;
+        if let Err(number) = entered {
+            (told.event, told.status) = (kind::MULTICAST_ERROR, -number);
+        }
+    }
     told
 }
 
@@ -201,6 +265,8 @@ fn become_event(what: LinkEvent, place: Option<usize>) -> Option<Box<Event>> {
         LinkEventKind::Unreachable(status) => event(id, kind::UNREACHABLE, status),
         LinkEventKind::Ready => event(id, kind::ESTABLISHED, 0),
         LinkEventKind::Disconnected => event(id, kind::DISCONNECTED, 0),
+        LinkEventKind::Found(frame) => found(id, frame),
+        LinkEventKind::Joined(group) => joined(id, &group),
     })
 }
 
@@ -329,17 +395,25 @@ fn get_request(listener: *mut Id) -> Result<*mut Id> {
     complete(listener, Awaited::Answer)?;
     // SAFETY: as above, with the event that it has got.
     let (of, told) = unsafe {
-        let of = get(listener)?;
-        (of, get(of.event)?)
+        let of = get_mut(listener)?;
+        let event = of.event;
+        (of, get(event)?)
     };
     if told.event != kind::CONNECT_REQUEST {
         return Err(EINVAL);
     }
     let id = told.id;
+    // SAFETY: the id that was just made. The event is the new id's from now on.
+    unsafe { get_mut(id)? }.event = core::mem::replace(&mut of.event, null_mut());
     if let Some((pd, attr)) = &of.for_requests {
         let pd = core::ptr::with_exposed_provenance_mut(*pd);
         // SAFETY: the id that was just made.
-        queue_pair::create(unsafe { get_mut(id)? }, pd, &mut { *attr })?;
+        let made = queue_pair::create(unsafe { get_mut(id)? }, pd, &mut { *attr });
+        if let Err(number) = made {
+            // SAFETY: as above; the program has not heard of it. Its peer learns that it is refused.
+            unsafe { id::rdma_destroy_id(id) };
+            return Err(number);
+        }
     }
     Ok(id)
 }

@@ -23,16 +23,25 @@ pub enum Kind {
     Disconnect = 5,
     /// The other one has seen that.
     Disconnected = 6,
+    /// The client asks where datagrams go.
+    Lookup = 7,
+    /// The server says it.
+    Found = 8,
+    /// Nobody listens in this port space.
+    NoService = 9,
 }
 
 impl Kind {
-    const ALL: [Kind; 6] = [
+    const ALL: [Kind; 9] = [
         Kind::Request,
         Kind::Reply,
         Kind::Reject,
         Kind::Ready,
         Kind::Disconnect,
         Kind::Disconnected,
+        Kind::Lookup,
+        Kind::Found,
+        Kind::NoService,
     ];
 }
 
@@ -50,6 +59,7 @@ struct Header {
     rnr_retry_count: u8,
     srq: u8,
     qp_num: u32,
+    port_space: u32,
 }
 
 /// Attributes of a connection that the ends tell each other.
@@ -62,6 +72,21 @@ pub struct ConnectionParameters {
     pub rnr_retry_count: u8,
     pub srq: u8,
     pub qp_num: u32,
+    /// `enum rdma_port_space` of the id.
+    pub port_space: u32,
+}
+
+impl ConnectionParameters {
+    /// What the other end would tell: reads that it asks for are those that this one answers.
+    pub fn turned(self) -> Self {
+        Self {
+            responder_resources: self.initiator_depth,
+            initiator_depth: self.responder_resources,
+            srq: 0,
+            qp_num: 0,
+            ..self
+        }
+    }
 }
 
 /// A frame.
@@ -97,6 +122,7 @@ impl Frame {
             rnr_retry_count: parameters.rnr_retry_count,
             srq: parameters.srq,
             qp_num: parameters.qp_num.to_le(),
+            port_space: parameters.port_space.to_le(),
         };
         [header.as_bytes(), &self.private].concat()
     }
@@ -129,6 +155,7 @@ impl Frame {
                 rnr_retry_count: header.rnr_retry_count,
                 srq: header.srq,
                 qp_num: u32::from_le(header.qp_num),
+                port_space: u32::from_le(header.port_space),
             },
             private: private.to_vec(),
         };

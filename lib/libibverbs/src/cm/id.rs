@@ -14,7 +14,7 @@ use super::frame::{ConnectionParameters, Frame, Kind};
 use super::link::{self, LinkEvent, LinkEventKind, Target};
 use super::queue_pair;
 use super::structures::{
-    ConnParam, EventChannel, Id, PS_TCP, Route, Storage, own_node, shared_context,
+    ConnParam, EventChannel, Id, PS_IPOIB, PS_TCP, PS_UDP, Route, Storage, UD, own_node, shared_context,
 };
 use crate::place::{get, get_mut, list};
 use crate::types::Context;
@@ -25,6 +25,8 @@ const MOST_RESOURCES: u8 = 128;
 const MOST_RETRIES: u8 = 7;
 /// Connections that wait for a listener whose program leaves their number open.
 const MOST_WAITING: c_int = 128;
+/// The first four bits of addresses of groups.
+const MULTICAST: u32 = 0xe;
 /// Options that are accepted and have no effect here.
 const OPTION_ID: c_int = 0;
 const LAST_OPTION: c_int = 3;
@@ -79,7 +81,8 @@ impl Id {
         };
         let listener = endpoint.listen(backlog);
         let listener = listener.map_err(|error| error.errno())?;
-        self.link = link::listen(listener, self.link_events()?.clone(), self.place())?;
+        let events = self.link_events()?.clone();
+        self.link = link::listen(listener, self.ps, events, self.place())?;
         Ok(())
     }
 
@@ -91,7 +94,11 @@ impl Id {
             return Err(EADDRNOTAVAIL);
         }
         self.route.destination.set(to);
-        let node = address::node_of(to.host, nodes.own);
+        // A group is reached from the own node.
+        let node = match to.host >> 28 == MULTICAST {
+            true => Some(nodes.own),
+            false => address::node_of(to.host, nodes.own),
+        };
         let Some(node) = node.filter(|node| nodes.online.contains(node)) else {
             return self.done(kind::ADDR_ERROR, -EHOSTUNREACH);
         };
@@ -109,9 +116,13 @@ impl Id {
         }
         let to = self.route.destination.get().ok_or(EINVAL)?;
         let (parameters, private) = self.offer(param)?;
-        self.parameters = parameters;
+        self.own = parameters;
+        let kind = match self.qp_type {
+            UD => Kind::Lookup,
+            _ => Kind::Request,
+        };
         let frame = Frame {
-            kind: Kind::Request,
+            kind,
             parameters,
             private,
         };
@@ -133,6 +144,7 @@ impl Id {
                 srq: qp.is_some_and(|qp| !qp.srq.is_null()).into(),
                 qp_num: qp.map_or(0, |qp| qp.qp_num),
                 flow_control: 0,
+                port_space: self.ps,
             };
             return Ok((parameters, Vec::new()));
         };
@@ -147,6 +159,7 @@ impl Id {
             rnr_retry_count: param.rnr_retry_count,
             srq: qp.map_or(param.srq, |qp| (!qp.srq.is_null()).into()),
             qp_num: qp.map_or(param.qp_num, |qp| qp.qp_num),
+            port_space: self.ps,
         };
         let bytes = param.private_data.cast::<u8>();
         // SAFETY: the caller's bytes.
@@ -161,10 +174,14 @@ impl Id {
         let (mut parameters, private) = self.offer(param)?;
         if param.is_none() {
             // The peer's wishes, as seen from this side.
-            parameters.responder_resources = self.parameters.initiator_depth;
-            parameters.initiator_depth = self.parameters.responder_resources;
+            parameters.responder_resources = self.own.responder_resources;
+            parameters.initiator_depth = self.own.initiator_depth;
         }
-        queue_pair::connect(self, &parameters)?;
+        if self.qp_type == UD {
+            return self.tell_place(parameters, private);
+        }
+        self.own = parameters;
+        queue_pair::connect(self)?;
         let kind = Kind::Reply;
         let reply = Frame {
             kind,
@@ -177,11 +194,32 @@ impl Id {
         }
     }
 
+    /// Tells the peer where its datagrams go. As with other datagrams it is not known whether it is
+    /// there to hear it.
+    fn tell_place(&mut self, parameters: ConnectionParameters, private: Vec<u8>) -> Result<()> {
+        if parameters.qp_num == 0 {
+            return Err(EINVAL);
+        }
+        let kind = Kind::Found;
+        let found = Frame {
+            kind,
+            parameters,
+            private,
+        };
+        link::send(self.link, &found);
+        event::release(self);
+        Ok(())
+    }
+
     fn disconnect(&mut self) -> Result<()> {
         if self.link == 0 {
             return Err(EINVAL);
         }
         queue_pair::flush(self);
+        if self.qp_type == UD {
+            // There is no connection that could end.
+            return Err(EINVAL);
+        }
         // A peer that is not there any more was told of, or will be.
         link::send(self.link, &Frame::plain(Kind::Disconnect));
         Ok(())
@@ -193,9 +231,9 @@ impl Id {
 /// Makes an id, with an event channel of its own if there is none.
 ///
 /// # Errors
-/// `EOPNOTSUPP`: datagrams. Those of making a channel.
+/// `EOPNOTSUPP`: another port space. Those of making a channel.
 pub fn create(channel: *mut EventChannel, context: *mut c_void, ps: u32) -> Result<*mut Id> {
-    if ps != PS_TCP {
+    if ![PS_TCP, PS_UDP, PS_IPOIB].contains(&ps) {
         return Err(EOPNOTSUPP);
     }
     let is_sync = channel.is_null();
@@ -203,7 +241,7 @@ pub fn create(channel: *mut EventChannel, context: *mut c_void, ps: u32) -> Resu
         true => event::create_channel()?,
         false => channel,
     };
-    Ok(Box::into_raw(Id::new(channel, context, is_sync)))
+    Ok(Box::into_raw(Id::new(channel, context, ps, is_sync)))
 }
 
 #[unsafe(no_mangle)]
@@ -232,6 +270,7 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut Id) -> c_int {
         Ok(events) => link::forget(of.link, of.place(), events),
         Err(number) => return minus_one(Err(number)),
     }
+    of.leave_all();
     event::release(of);
     of.events.wait_acknowledged();
     let own = of.is_sync.then_some(of.channel);
@@ -245,7 +284,11 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut Id) -> c_int {
 
 /// Does something with an id; one without a channel waits for the event that comes of it, if one
 /// does.
-fn with(id: *mut Id, awaited: Option<Awaited>, call: impl FnOnce(&mut Id) -> Result<()>) -> c_int {
+pub fn with(
+    id: *mut Id,
+    awaited: Option<Awaited>,
+    call: impl FnOnce(&mut Id) -> Result<()>,
+) -> c_int {
     // SAFETY: an id of ours, which one thread uses at a time.
     let done = unsafe { get_mut(id) }.and_then(call);
     minus_one(done.and_then(|()| {
@@ -312,7 +355,11 @@ extern "C" fn rdma_connect(id: *mut Id, param: *const ConnParam) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn rdma_accept(id: *mut Id, param: *const ConnParam) -> c_int {
-    with(id, Some(Awaited::Answer), |id| {
+    // SAFETY: an id of ours, or none.
+    let is_datagram = unsafe { id.as_ref() }.is_some_and(|id| id.qp_type == UD);
+    // Nothing comes of a word to a peer that only asks.
+    let awaited = (!is_datagram).then_some(Awaited::Answer);
+    with(id, awaited, |id| {
         // SAFETY: the caller's structure, or none.
         id.accept(unsafe { param.as_ref() })
     })

@@ -17,8 +17,10 @@ use scif::{Endpoint, Errno, Listener, PortId, RecvFlags, SendFlags};
 use syscall::error::{EHOSTUNREACH, ETIMEDOUT};
 use syscall::flag::EventFlags;
 use verbs::Events;
+use verbs::address::Gid;
 
 use super::frame::{Frame, Kind};
+use super::group::Group;
 use crate::{Result, errno_of};
 
 /// Connections at most whose peers have not said what they want.
@@ -31,6 +33,10 @@ const LOOK: Duration = Duration::from_secs(1);
 const NO_SERVICE: i32 = 8;
 /// And by the program that does: `IB_CM_REJ_CONSUMER_DEFINED`.
 pub const BY_PROGRAM: i32 = 28;
+/// Why a place for datagrams is not told when nobody listens: `IB_SIDR_UNSUPPORTED`.
+const NO_PLACE: i32 = 1;
+/// And by the program that does: `IB_SIDR_REJECT`.
+const PLACE_REFUSED: i32 = 2;
 
 /// The number of a connection or listener; 0 is none.
 pub type LinkId = u64;
@@ -52,6 +58,10 @@ pub enum LinkEventKind {
     Ready,
     /// The connection has ended.
     Disconnected,
+    /// The peer says where datagrams go.
+    Found(Frame),
+    /// The id is in a group, or will be when its program has taken this.
+    Joined(Group),
 }
 
 /// The id or link that an event is for.
@@ -79,20 +89,33 @@ enum Transport {
 }
 
 enum Stage {
-    Listening,
+    /// In this port space.
+    Listening(u32),
     /// It is being made, and the request is sent then.
     Connecting(PortId, Frame),
-    /// The peer is to say what it wants of the listener.
-    Silent(LinkId, PortId),
+    /// The peer is to say what it wants of the listener, which listens in this port space.
+    Silent(LinkId, PortId, u32),
     /// Both know of each other.
     Open,
     /// The program knows that it has ended.
     Over,
 }
 
+/// What an end is to the other one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Part {
+    /// One of two that stay connected.
+    Partner,
+    /// It asks where datagrams go.
+    Asker,
+    /// It is asked that, once.
+    Asked,
+}
+
 struct Link {
     transport: Transport,
     stage: Stage,
+    part: Part,
     arrived: Vec<u8>,
     /// Whether the peer has answered, or was answered.
     is_answered: bool,
@@ -126,6 +149,7 @@ impl Links {
         let link = Link {
             transport,
             stage,
+            part: Part::Partner,
             arrived: Vec::new(),
             is_answered: false,
             is_established: false,
@@ -142,7 +166,7 @@ impl Links {
     fn end(&mut self, id: LinkId) {
         self.links.remove(&id);
         self.links.retain(|_, link| match &link.stage {
-            Stage::Silent(listener, _) => *listener != id,
+            Stage::Silent(listener, ..) => *listener != id,
             _ => true,
         });
     }
@@ -171,19 +195,25 @@ impl Links {
 
 // ---- What ids do ----
 
-/// Listens for an id.
+/// Listens for an id in a port space.
 ///
 /// # Errors
 /// Those of making the thread.
-pub fn listen(listener: Listener, channel: Arc<Channel>, owner: usize) -> Result<LinkId> {
+pub fn listen(
+    listener: Listener,
+    space: u32,
+    channel: Arc<Channel>,
+    owner: usize,
+) -> Result<LinkId> {
     let mut links = LINKS.lock();
-    let id = links.add(Transport::Listener(listener), Stage::Listening, channel);
+    let stage = Stage::Listening(space);
+    let id = links.add(Transport::Listener(listener), stage, channel);
     own(&mut links, id, owner);
     links.ring()?;
     Ok(id)
 }
 
-/// Connects an id; what becomes of it is told by event.
+/// Connects an id, or asks where its datagrams go; what becomes of it is told by event.
 ///
 /// # Errors
 /// Those of opening an endpoint, and of making the thread.
@@ -193,17 +223,23 @@ pub fn connect(to: PortId, request: Frame, channel: Arc<Channel>, owner: usize) 
         .set_nonblocking(true)
         .map_err(|error| error.errno())?;
     let mut links = LINKS.lock();
+    let part = match request.kind {
+        Kind::Lookup => Part::Asker,
+        _ => Part::Partner,
+    };
     let stage = Stage::Connecting(to, request);
     let id = links.add(Transport::Endpoint(endpoint), stage, channel);
-    own(&mut links, id, owner);
+    if let Some(link) = own(&mut links, id, owner) {
+        link.part = part;
+    }
     links.ring()?;
     Ok(id)
 }
 
-fn own(links: &mut Links, id: LinkId, owner: usize) {
-    if let Some(link) = links.links.get_mut(&id) {
-        link.owner = owner;
-    }
+fn own(links: &mut Links, id: LinkId, owner: usize) -> Option<&mut Link> {
+    let link = links.links.get_mut(&id)?;
+    link.owner = owner;
+    Some(link)
 }
 
 /// Gives a connection that a peer has asked for to its id, with what has happened to it since then.
@@ -238,7 +274,7 @@ pub fn take(channel: &Channel, note: impl Fn(usize)) -> Option<(LinkEvent, Optio
 pub fn redirect(id: LinkId, place: usize, from: &Arc<Channel>, to: &Arc<Channel>) {
     let mut links = LINKS.lock();
     for (of, link) in &mut links.links {
-        let is_silent = matches!(link.stage, Stage::Silent(listener, _) if listener == id);
+        let is_silent = matches!(link.stage, Stage::Silent(listener, ..) if listener == id);
         if *of == id || is_silent {
             link.channel = Arc::clone(to);
         }
@@ -251,6 +287,15 @@ pub fn redirect(id: LinkId, place: usize, from: &Arc<Channel>, to: &Arc<Channel>
 /// Whether an event is one of an id.
 fn is_of(event: &LinkEvent, id: LinkId, place: usize) -> bool {
     event.target == Target::Id(place) || id != 0 && event.target == Target::Link(id)
+}
+
+/// Drops the events of the id at this address that say that it is in this group.
+pub fn forget_group(place: usize, gid: &Gid, channel: &Channel) {
+    let _links = LINKS.lock();
+    channel.drop_if(|event| {
+        let is_its = event.target == Target::Id(place);
+        is_its && matches!(&event.kind, LinkEventKind::Joined(group) if group.gid == *gid)
+    });
 }
 
 /// Ends the connection or listener of an id, if it has one, with the events that it has not taken
@@ -279,7 +324,7 @@ pub fn send(id: LinkId, frame: &Frame) -> bool {
         link.is_answered = true;
     }
     let is_sent = link.send(frame);
-    if frame.kind == Kind::Reject {
+    if matches!(frame.kind, Kind::Reject | Kind::Found) {
         // The program has nothing more to be told.
         link.stage = Stage::Over;
     }
@@ -326,13 +371,29 @@ impl Link {
         }
     }
 
-    /// Tells the id that the connection has ended, once: before both ends have agreed, that the
-    /// peer does not want it.
-    fn over(&mut self) -> LinkEventKind {
+    /// It has ended; what the id is told of that, once: before both ends have agreed, that the peer
+    /// does not want it.
+    fn over(&mut self) -> Option<LinkEventKind> {
         self.stage = Stage::Over;
-        match self.is_established {
-            true => LinkEventKind::Disconnected,
-            false => LinkEventKind::Rejected(BY_PROGRAM, Vec::new()),
+        match self.part {
+            Part::Partner if self.is_established => Some(LinkEventKind::Disconnected),
+            Part::Partner => Some(LinkEventKind::Rejected(BY_PROGRAM, Vec::new())),
+            Part::Asker => Some(LinkEventKind::Unreachable(-ETIMEDOUT)),
+            Part::Asked => None,
+        }
+    }
+
+    /// What the id is told when it could not be connected.
+    fn failure(&self, error: scif::Error) -> LinkEventKind {
+        match (error, self.part) {
+            (scif::Error::Scif(Errno::ConnectionRefused), Part::Partner) => {
+                LinkEventKind::Rejected(NO_SERVICE, Vec::new())
+            }
+            (scif::Error::Scif(Errno::ConnectionRefused), _) => {
+                LinkEventKind::Unreachable(NO_PLACE)
+            }
+            (scif::Error::Scif(Errno::NoDevice), _) => LinkEventKind::Unreachable(-EHOSTUNREACH),
+            _ => LinkEventKind::Unreachable(-ETIMEDOUT),
         }
     }
 
@@ -358,6 +419,15 @@ impl Link {
 
     /// The event that a frame of the peer makes, if any.
     fn understand(&mut self, frame: Frame) -> Option<LinkEventKind> {
+        match self.part {
+            Part::Partner => self.understand_partner(frame),
+            Part::Asker => self.understand_answer(frame),
+            // A peer that says more than its question.
+            Part::Asked => self.over(),
+        }
+    }
+
+    fn understand_partner(&mut self, frame: Frame) -> Option<LinkEventKind> {
         match frame.kind {
             Kind::Reply if !self.is_answered => {
                 (self.is_answered, self.is_established) = (true, true);
@@ -367,13 +437,17 @@ impl Link {
                 self.stage = Stage::Over;
                 Some(LinkEventKind::Rejected(BY_PROGRAM, frame.private))
             }
+            Kind::NoService if !self.is_answered => {
+                self.stage = Stage::Over;
+                Some(LinkEventKind::Rejected(NO_SERVICE, Vec::new()))
+            }
             Kind::Ready if self.is_answered => {
                 let is_new = !core::mem::replace(&mut self.is_established, true);
                 is_new.then_some(LinkEventKind::Ready)
             }
             Kind::Disconnect => {
                 self.send(&Frame::plain(Kind::Disconnected));
-                Some(self.over())
+                self.over()
             }
             // The own end has asked for it.
             Kind::Disconnected => {
@@ -381,8 +455,35 @@ impl Link {
                 Some(LinkEventKind::Disconnected)
             }
             // A peer that says what has no meaning now.
-            Kind::Request | Kind::Reply | Kind::Reject | Kind::Ready => Some(self.over()),
+            _ => self.over(),
         }
+    }
+
+    /// The peer has said where datagrams go, or that it does not say it.
+    fn understand_answer(&mut self, frame: Frame) -> Option<LinkEventKind> {
+        let kind = match frame.kind {
+            Kind::Found => LinkEventKind::Found(frame),
+            Kind::Reject => LinkEventKind::Unreachable(PLACE_REFUSED),
+            Kind::NoService => LinkEventKind::Unreachable(NO_PLACE),
+            _ => return self.over(),
+        };
+        self.stage = Stage::Over;
+        Some(kind)
+    }
+
+    /// What a peer that has connected says first; whether it is one for the listener, which listens
+    /// in this port space.
+    fn is_wanted(&mut self, frame: &Frame, space: u32) -> bool {
+        self.part = match frame.kind {
+            Kind::Request => Part::Partner,
+            Kind::Lookup => Part::Asked,
+            _ => return false,
+        };
+        let is_wanted = frame.parameters.port_space == space;
+        if !is_wanted {
+            self.send(&Frame::plain(Kind::NoService));
+        }
+        is_wanted
     }
 
     /// Moves it on as far as that goes; what is to be told, and whether it is of no use any more.
@@ -409,15 +510,7 @@ impl Link {
                 }
                 Some(error) => {
                     self.stage = Stage::Over;
-                    told.push(event(match error {
-                        scif::Error::Scif(Errno::ConnectionRefused) => {
-                            LinkEventKind::Rejected(NO_SERVICE, Vec::new())
-                        }
-                        scif::Error::Scif(Errno::NoDevice) => {
-                            LinkEventKind::Unreachable(-EHOSTUNREACH)
-                        }
-                        _ => LinkEventKind::Unreachable(-ETIMEDOUT),
-                    }));
+                    told.push(event(self.failure(error)));
                     return (told, false);
                 }
             }
@@ -426,13 +519,14 @@ impl Link {
         loop {
             let taken = Frame::take(&mut self.arrived);
             match (&self.stage, taken) {
-                (Stage::Over | Stage::Listening, _) => return (told, false),
-                (Stage::Silent(listener, peer), Ok(Some(frame))) => {
-                    if frame.kind != Kind::Request {
+                (Stage::Over | Stage::Listening(_), _) => return (told, false),
+                (Stage::Silent(listener, peer, space), Ok(Some(frame))) => {
+                    let (listener, peer, space) = (*listener, *peer, *space);
+                    if !self.is_wanted(&frame, space) {
                         return (told, true);
                     }
-                    let target = Target::Link(*listener);
-                    let kind = LinkEventKind::Request(id, *peer, frame);
+                    let target = Target::Link(listener);
+                    let kind = LinkEventKind::Request(id, peer, frame);
                     told.push(LinkEvent { target, kind });
                     self.stage = Stage::Open;
                 }
@@ -441,7 +535,7 @@ impl Link {
                 (_, Ok(Some(frame))) => told.extend(self.understand(frame).map(event)),
                 (_, Ok(None)) if has_more => return (told, false),
                 (_, Ok(None) | Err(())) => {
-                    told.push(event(self.over()));
+                    told.extend(self.over().map(event));
                     return (told, false);
                 }
             }
@@ -522,17 +616,19 @@ impl Worker {
 fn accept(links: &mut Links) {
     let mut accepted = Vec::new();
     for (id, link) in &links.links {
-        if let Transport::Listener(listener) = &link.transport {
+        if let (Transport::Listener(listener), Stage::Listening(space)) =
+            (&link.transport, &link.stage)
+        {
             // An error is the driver's end.
             while let Ok(Some((endpoint, peer))) = listener.try_accept() {
-                accepted.push((*id, endpoint, peer, link.channel.clone()));
+                let stage = Stage::Silent(*id, peer, *space);
+                accepted.push((endpoint, stage, link.channel.clone()));
             }
         }
     }
-    for (listener, endpoint, peer, channel) in accepted {
+    for (endpoint, stage, channel) in accepted {
         // A connection that cannot be read without waiting is dropped.
         if endpoint.set_nonblocking(true).is_ok() {
-            let stage = Stage::Silent(listener, peer);
             links.add(Transport::Endpoint(endpoint), stage, channel);
         }
     }

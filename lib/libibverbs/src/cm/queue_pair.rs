@@ -6,15 +6,18 @@ use core::ptr::null_mut;
 use syscall::error::EINVAL;
 use verbs::{Access, AttributeMask as M, QpState, address};
 
-use super::frame::ConnectionParameters;
-use super::structures::{Id, RC, shared_pd};
+use super::structures::{Id, UD, qkey, shared_pd};
 use crate::Result;
 use crate::completion::{
     ibv_create_comp_channel, ibv_create_cq, ibv_destroy_comp_channel, ibv_destroy_cq,
 };
 use crate::place::{get, get_mut};
-use crate::queue_pair::{ibv_create_qp, ibv_destroy_qp, ibv_modify_qp};
-use crate::types::{AhAttr, CompChannel, Context, Cq, Pd, QpAttr, QpInitAttr};
+use crate::queue_pair::{ibv_create_qp_ex, ibv_destroy_qp, ibv_modify_qp};
+use crate::shared::{ibv_create_srq_ex, ibv_destroy_srq};
+use crate::types::{
+    AhAttr, CompChannel, Context, Cq, Pd, QpAttr, QpInitAttr, QpInitAttrEx, SrqInitAttr,
+    SrqInitAttrEx,
+};
 
 /// Packets of 4096 bytes, as a code.
 const MTU: u32 = 5;
@@ -47,20 +50,38 @@ fn create_queue(context: *mut Context, size: u32) -> Result<(*mut CompChannel, *
     Ok((channel, queue))
 }
 
-/// Makes a queue pair for an id, in the state INIT; and completion queues if `attr` has none.
+/// Makes a queue pair for an id, and completion queues if `attr` has none: in the state INIT, or one
+/// of datagrams that sends and receives.
 ///
 /// # Errors
 /// `EINVAL`: it has one, or no device yet, or another type is wanted. Those of making them.
 pub fn create(id: &mut Id, pd: *mut Pd, attr: &mut QpInitAttr) -> Result<()> {
-    if !id.qp.is_null() || id.verbs.is_null() || attr.qp_type != RC {
+    let mut of = QpInitAttrEx::new(attr, choose_domain(id, pd)?);
+    let made = create_extended(id, &mut of);
+    (attr.send_cq, attr.recv_cq, attr.srq) = (of.send_cq, of.recv_cq, of.srq);
+    made
+}
+
+/// The protection domain for the objects of an id: the program's, or one of the library's.
+fn choose_domain(id: &Id, pd: *mut Pd) -> Result<*mut Pd> {
+    match (pd.is_null(), id.pd.is_null()) {
+        (false, _) => Ok(pd),
+        (true, false) => Ok(id.pd),
+        (true, true) => shared_pd(),
+    }
+}
+
+fn create_extended(id: &mut Id, attr: &mut QpInitAttrEx) -> Result<()> {
+    if !id.qp.is_null() || id.verbs.is_null() || attr.qp_type != id.qp_type {
         return Err(EINVAL);
     }
-    id.pd = match pd.is_null() {
-        true => shared_pd()?,
-        false => pd,
-    };
+    if attr.comp_mask & QpInitAttrEx::WITH_PD == 0 {
+        attr.pd = null_mut();
+    }
+    attr.comp_mask |= QpInitAttrEx::WITH_PD;
+    attr.pd = choose_domain(id, attr.pd)?;
     // SAFETY: a domain of ours.
-    if unsafe { get(id.pd)? }.context != id.verbs {
+    if unsafe { get(attr.pd)? }.context != id.verbs {
         return Err(EINVAL);
     }
     let made = fill(id, attr);
@@ -70,7 +91,7 @@ pub fn create(id: &mut Id, pd: *mut Pd, attr: &mut QpInitAttr) -> Result<()> {
     made
 }
 
-fn fill(id: &mut Id, attr: &mut QpInitAttr) -> Result<()> {
+fn fill(id: &mut Id, attr: &mut QpInitAttrEx) -> Result<()> {
     if attr.send_cq.is_null() {
         let made = create_queue(id.verbs, attr.cap.max_send_wr)?;
         (id.send_cq_channel, id.send_cq) = made;
@@ -81,24 +102,19 @@ fn fill(id: &mut Id, attr: &mut QpInitAttr) -> Result<()> {
         (id.recv_cq_channel, id.recv_cq) = made;
         attr.recv_cq = id.recv_cq;
     }
-    // SAFETY: a domain of ours and a structure of the caller's.
-    id.qp = unsafe { ibv_create_qp(id.pd, attr) };
+    if attr.srq.is_null() {
+        attr.srq = id.srq;
+    }
+    id.qp = ibv_create_qp_ex(id.verbs, attr);
     if id.qp.is_null() {
         return Err(skiff_libc::errno::get());
     }
-    id.srq = attr.srq;
-    let access = Access::REMOTE | Access::LOCAL_WRITE;
-    let attr = QpAttr {
-        qp_state: QpState::Init as u32,
-        port_num: id.port_num,
-        qp_access_flags: access.bits(),
-        ..QpAttr::default()
+    id.pd = attr.pd;
+    let ready: &[QpState] = match id.qp_type {
+        UD => &[QpState::Init, QpState::Rtr, QpState::Rts],
+        _ => &[QpState::Init],
     };
-    modify(
-        id,
-        &attr,
-        M::STATE | M::PKEY_INDEX | M::PORT | M::ACCESS_FLAGS,
-    )
+    ready.iter().try_for_each(|state| enter(id, *state))
 }
 
 /// Ends the queue pair of an id, and the completion queues that were made with it.
@@ -119,18 +135,18 @@ pub fn destroy(id: &mut Id) {
     }
 }
 
-/// Connects the queue pair of an id, if it has one, with that of its peer; `own` is what the peer
-/// is told, or was.
+/// The attributes with which a queue pair of an id enters a state, and which of them are meant.
 ///
 /// # Errors
-/// Those of `ibv_modify_qp`.
-pub fn connect(id: &mut Id, own: &ConnectionParameters) -> Result<()> {
-    if id.qp.is_null() {
-        return Ok(());
-    }
-    let peer = id.parameters;
-    let mut attr = QpAttr {
-        qp_state: QpState::Rtr as u32,
+/// `EINVAL`: another state than INIT, RTR and RTS.
+fn attributes(id: &Id, state: QpState) -> Result<(QpAttr, M)> {
+    let (own, peer) = (&id.own, &id.parameters);
+    let access = Access::REMOTE | Access::LOCAL_WRITE;
+    let attr = QpAttr {
+        qp_state: state as u32,
+        port_num: id.port_num,
+        qp_access_flags: access.bits(),
+        qkey: qkey(id.ps),
         path_mtu: MTU,
         dest_qp_num: peer.qp_num,
         ah_attr: AhAttr {
@@ -147,18 +163,41 @@ pub fn connect(id: &mut Id, own: &ConnectionParameters) -> Result<()> {
         max_rd_atomic: own.initiator_depth.min(peer.responder_resources),
         ..QpAttr::default()
     };
-    let mask = M::STATE
-        | M::AV
-        | M::PATH_MTU
-        | M::DEST_QPN
-        | M::RQ_PSN
-        | M::MAX_DEST_RD_ATOMIC
-        | M::MIN_RNR_TIMER;
-    modify(id, &attr, mask)?;
-    attr.qp_state = QpState::Rts as u32;
-    let mask =
-        M::STATE | M::SQ_PSN | M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
+    let common = M::STATE;
+    let mask = match (state, id.qp_type) {
+        (QpState::Init, UD) => common | M::PKEY_INDEX | M::PORT | M::QKEY,
+        (QpState::Rtr, UD) => common,
+        (QpState::Rts, UD) => common | M::SQ_PSN,
+        (QpState::Init, _) => common | M::PKEY_INDEX | M::PORT | M::ACCESS_FLAGS,
+        (QpState::Rtr, _) => {
+            let path = M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
+            common | path | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER
+        }
+        (QpState::Rts, _) => {
+            let tries = M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY;
+            common | M::SQ_PSN | tries | M::MAX_QP_RD_ATOMIC
+        }
+        _ => return Err(EINVAL),
+    };
+    Ok((attr, mask))
+}
+
+/// Has the queue pair of an id enter a state.
+fn enter(id: &Id, state: QpState) -> Result<()> {
+    let (attr, mask) = attributes(id, state)?;
     modify(id, &attr, mask)
+}
+
+/// Connects the queue pair of an id, if it has one, with that of its peer.
+///
+/// # Errors
+/// Those of `ibv_modify_qp`.
+pub fn connect(id: &Id) -> Result<()> {
+    if id.qp.is_null() {
+        return Ok(());
+    }
+    enter(id, QpState::Rtr)?;
+    enter(id, QpState::Rts)
 }
 
 /// Has what is posted to the queue pair of an id end.
@@ -185,5 +224,85 @@ extern "C" fn rdma_destroy_qp(id: *mut Id) {
     // SAFETY: an id of ours.
     if let Ok(id) = unsafe { get_mut(id) } {
         destroy(id);
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rdma_create_qp_ex(id: *mut Id, attr: *mut QpInitAttrEx) -> c_int {
+    // SAFETY: an id of ours and the caller's structure.
+    let made = unsafe { get_mut(id) }.and_then(|id| create_extended(id, unsafe { get_mut(attr)? }));
+    crate::minus_one(made)
+}
+
+/// For a queue pair that the program has made itself: what it is to be given with each state.
+#[unsafe(no_mangle)]
+extern "C" fn rdma_init_qp_attr(id: *const Id, attr: *mut QpAttr, mask: *mut c_int) -> c_int {
+    let init = || {
+        // SAFETY: an id of ours, the caller's structure and its place.
+        let (id, attr, mask) = unsafe { (get(id)?, get_mut(attr)?, get_mut(mask)?) };
+        if id.verbs.is_null() {
+            return Err(EINVAL);
+        }
+        let states = [QpState::Init, QpState::Rtr, QpState::Rts];
+        let state = states.into_iter().find(|of| *of as u32 == attr.qp_state);
+        let (found, of) = attributes(id, state.ok_or(EINVAL)?)?;
+        (*attr, *mask) = (found, of.bits() as c_int);
+        Ok(())
+    };
+    crate::minus_one(init())
+}
+
+// ---- Shared receive queues ----
+
+fn create_shared(id: &mut Id, attr: &mut SrqInitAttrEx) -> Result<()> {
+    let is_basic = attr.comp_mask & SrqInitAttrEx::WITH_TYPE != 0 && attr.srq_type == SrqInitAttrEx::BASIC;
+    if !id.srq.is_null() || id.verbs.is_null() || !is_basic {
+        return Err(EINVAL);
+    }
+    if attr.comp_mask & SrqInitAttrEx::WITH_PD == 0 {
+        attr.pd = null_mut();
+    }
+    attr.comp_mask |= SrqInitAttrEx::WITH_PD;
+    attr.pd = choose_domain(id, attr.pd)?;
+    let made = ibv_create_srq_ex(id.verbs, attr);
+    if made.is_null() {
+        return Err(skiff_libc::errno::get());
+    }
+    if id.pd.is_null() {
+        id.pd = attr.pd;
+    }
+    id.srq = made;
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rdma_create_srq_ex(id: *mut Id, attr: *mut SrqInitAttrEx) -> c_int {
+    // SAFETY: an id of ours and the caller's structure.
+    let made = unsafe { get_mut(id) }.and_then(|id| create_shared(id, unsafe { get_mut(attr)? }));
+    crate::minus_one(made)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rdma_create_srq(id: *mut Id, pd: *mut Pd, attr: *mut SrqInitAttr) -> c_int {
+    let create = || {
+        // SAFETY: an id of ours and the caller's structure.
+        let (id, attr) = unsafe { (get_mut(id)?, get_mut(attr)?) };
+        create_shared(id, &mut SrqInitAttrEx::new(attr, choose_domain(id, pd)?))
+    };
+    crate::minus_one(create())
+}
+
+/// Ends the shared receive queue of an id.
+pub fn destroy_shared(id: &mut Id) {
+    if !id.srq.is_null() {
+        ibv_destroy_srq(core::mem::replace(&mut id.srq, null_mut()));
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn rdma_destroy_srq(id: *mut Id) {
+    // SAFETY: an id of ours.
+    if let Ok(id) = unsafe { get_mut(id) } {
+        destroy_shared(id);
     }
 }

@@ -14,20 +14,42 @@ use scif::{Endpoint, NodeId};
 use syscall::error::{EAFNOSUPPORT, EINVAL, ENODEV};
 
 use super::frame::ConnectionParameters;
+use super::group::Group;
 use super::link::{Channel, LinkId};
 use crate::Result;
 use crate::device::{ibv_free_device_list, ibv_get_device_list, ibv_open_device};
 use crate::memory::ibv_alloc_pd;
 use crate::place::get;
-use crate::types::{CompChannel, Context, Cq, EventCounts, Gid, Pd, Qp, QpInitAttr, Srq};
+use crate::types::{
+    AhAttr, CompChannel, Context, Cq, EventCounts, Gid, Pd, Qp, QpInitAttr, Srq,
+};
 
-/// `enum rdma_port_space`: the one that can be had.
+/// `enum rdma_port_space`: connections, and datagrams with two keys.
 pub const PS_TCP: u32 = 0x0106;
-/// `IBV_QPT_RC`.
+pub const PS_UDP: u32 = 0x0111;
+pub const PS_IPOIB: u32 = 0x0002;
+/// `IBV_QPT_RC` and `IBV_QPT_UD`.
 pub const RC: u32 = 2;
+pub const UD: u32 = 4;
 /// C's `AF_INET6`, and the bytes of its addresses.
-const AF_INET6: u16 = 10;
-const SOCKADDR6_BYTES: usize = 28;
+pub const AF_INET6: u16 = 10;
+pub const SOCKADDR6_BYTES: usize = 28;
+
+/// The type of queue pairs in a port space.
+pub fn type_in(space: u32) -> u32 {
+    match space {
+        PS_UDP | PS_IPOIB => UD,
+        _ => RC,
+    }
+}
+
+/// The key of datagrams of a port space: `RDMA_UDP_QKEY`, or that of IP over InfiniBand.
+pub fn qkey(space: u32) -> u32 {
+    match space {
+        PS_IPOIB => 0x0b1b,
+        _ => 0x0123_4567,
+    }
+}
 
 /// `struct sockaddr_storage`.
 #[derive(Clone, Copy)]
@@ -148,9 +170,12 @@ pub struct Id {
     pub is_sync: bool,
     /// The endpoint that keeps the port of an id that is bound and does not listen.
     pub bound: Option<Endpoint>,
-    /// The parameters agreed with the peer, and its node.
+    /// The parameters that the own end has told, or will, and those of the peer; its node.
+    pub own: ConnectionParameters,
     pub parameters: ConnectionParameters,
     pub peer: NodeId,
+    /// The groups that it has joined.
+    pub groups: Vec<Group>,
     /// Of an endpoint that listens: the domain and the queue pair's attributes for ids of requests.
     pub for_requests: Option<(usize, QpInitAttr)>,
     /// Events of it that the program has got.
@@ -223,12 +248,36 @@ pub struct EventChannel {
     pub events: Arc<Channel>,
 }
 
-/// The union of `struct rdma_cm_event`, as long as its longer member.
+/// `struct rdma_ud_param`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct UdParam {
+    pub private_data: *const c_void,
+    pub private_data_len: u8,
+    pub ah_attr: AhAttr,
+    pub qp_num: u32,
+    pub qkey: u32,
+}
+
+/// The union of `struct rdma_cm_event`.
 #[repr(C)]
 pub union Param {
     pub conn: ConnParam,
-    pub ud: [u64; 8],
+    pub ud: UdParam,
 }
+
+impl Param {
+    /// Zeros.
+    pub fn new() -> Self {
+        // SAFETY: numbers and pointers, for which 0 is a value.
+        unsafe { zeroed() }
+    }
+}
+
+const _: () = {
+    assert!(size_of::<UdParam>() == 56);
+    assert!(size_of::<ConnParam>() == 24);
+};
 
 /// `struct rdma_cm_event`, and what is the library's alone.
 #[repr(C)]
@@ -243,8 +292,13 @@ pub struct Event {
 }
 
 impl Id {
-    /// An id of this channel.
-    pub fn new(channel: *mut EventChannel, context: *mut c_void, is_sync: bool) -> Box<Id> {
+    /// An id of this channel and port space.
+    pub fn new(
+        channel: *mut EventChannel,
+        context: *mut c_void,
+        ps: u32,
+        is_sync: bool,
+    ) -> Box<Id> {
         // SAFETY: numbers and pointers, for which 0 is a value.
         let route: Route = unsafe { zeroed() };
         Box::new(Id {
@@ -253,7 +307,7 @@ impl Id {
             context,
             qp: null_mut(),
             route,
-            ps: PS_TCP,
+            ps,
             port_num: 0,
             event: null_mut(),
             send_cq_channel: null_mut(),
@@ -262,12 +316,14 @@ impl Id {
             recv_cq: null_mut(),
             srq: null_mut(),
             pd: null_mut(),
-            qp_type: RC,
+            qp_type: type_in(ps),
             link: 0,
             is_sync,
             bound: None,
+            own: ConnectionParameters::default(),
             parameters: ConnectionParameters::default(),
             peer: 0,
+            groups: Vec::new(),
             for_requests: None,
             events: EventCounts::default(),
         })
