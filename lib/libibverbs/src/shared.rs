@@ -142,10 +142,7 @@ fn create_extended(attr: *mut SrqInitAttrEx) -> Result<*mut Srq> {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn ibv_create_srq_ex(
-    _context: *mut Context,
-    attr: *mut SrqInitAttrEx,
-) -> *mut Srq {
+pub extern "C" fn ibv_create_srq_ex(_context: *mut Context, attr: *mut SrqInitAttrEx) -> *mut Srq {
     create_extended(attr).unwrap_or_else(crate::none)
 }
 

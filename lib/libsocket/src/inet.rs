@@ -68,10 +68,12 @@ unsafe extern "C" fn inet_pton(family: c_int, text: *const c_char, place: *mut c
     // SAFETY: the caller's string.
     let text = || unsafe { text_of(text) };
     let is_parsed = match family {
-        AF_INET6 => text().and_then(|text| text.parse().ok()).map(|host: Ipv6Addr| {
-            // SAFETY: the caller's place, of the family's size.
-            unsafe { place.cast::<[u8; 16]>().write(host.octets()) };
-        }),
+        AF_INET6 => text()
+            .and_then(|text| text.parse().ok())
+            .map(|host: Ipv6Addr| {
+                // SAFETY: the caller's place, of the family's size.
+                unsafe { place.cast::<[u8; 16]>().write(host.octets()) };
+            }),
         family if family == c_int::from(AF_INET) => {
             text().and_then(address::parse_strictly).map(|host| {
                 // SAFETY: as above.

@@ -8,7 +8,9 @@ use libsocket::address::{self, AF_INET, Address, SOCKADDR_BYTES};
 use libsocket::{names, services};
 use syscall::error::EINVAL;
 
-use super::structures::{EventChannel, Id, PS_TCP, Storage, own_node, type_in};
+use super::event::{self, Awaited};
+use super::port_space::{PS_TCP, type_in};
+use super::structures::{EventChannel, Id, Storage, own_node};
 use super::{id, queue_pair};
 use crate::Result;
 use crate::place::{get, get_mut};
@@ -219,4 +221,48 @@ unsafe extern "C" fn rdma_destroy_ep(id: *mut Id) {
         }
         id::rdma_destroy_id(id);
     }
+}
+
+// ---- Ids of requests, for endpoints that listen ----
+
+fn get_request(listener: *mut Id) -> Result<*mut Id> {
+    // SAFETY: an id of ours.
+    let is_its = unsafe { get(listener)? }.is_sync;
+    if !is_its {
+        return Err(EINVAL);
+    }
+    event::complete(listener, Awaited::Answer)?;
+    // SAFETY: as above, with the event that it has got.
+    let (of, told) = unsafe {
+        let of = get_mut(listener)?;
+        let told = of.event;
+        (of, get(told)?)
+    };
+    if told.event != event::kind::CONNECT_REQUEST {
+        return Err(EINVAL);
+    }
+    let id = told.id;
+    // SAFETY: the id that was just made. The event is the new id's from now on.
+    unsafe { get_mut(id)? }.event = core::mem::replace(&mut of.event, null_mut());
+    if let Some((pd, attr)) = &of.for_requests {
+        let pd = core::ptr::with_exposed_provenance_mut(*pd);
+        // SAFETY: the id that was just made.
+        let made = queue_pair::create(unsafe { get_mut(id)? }, pd, &mut { *attr });
+        if let Err(number) = made {
+            // The peer learns that it is refused.
+            // SAFETY: as above; the program has not heard of it.
+            unsafe { id::rdma_destroy_id(id) };
+            return Err(number);
+        }
+    }
+    Ok(id)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rdma_get_request(listener: *mut Id, place: *mut *mut Id) -> c_int {
+    if place.is_null() {
+        return crate::minus_one(Err(EINVAL));
+    }
+    // SAFETY: the caller's place.
+    crate::minus_one(get_request(listener).map(|id| unsafe { place.write(id) }))
 }

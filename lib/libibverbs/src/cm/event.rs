@@ -9,14 +9,16 @@ use core::ptr::{null, null_mut};
 use libsocket::address::{self, Address};
 use scif::PortId;
 use syscall::error::{ECONNREFUSED, ECONNRESET, EINVAL, EIO};
+use verbs::address::{MULTICAST_QPN, group_lid, lid};
 
 use super::frame::{Frame, Kind};
-use super::group::{self, Group};
+use super::group::Group;
 use super::link::{self, Channel, LinkEvent, LinkEventKind, LinkId};
-use super::{id, queue_pair};
-use super::structures::{ConnParam, Event, EventChannel, Id, Param, UdParam, own_node, qkey};
+use super::port_space::qkey;
+use super::queue_pair;
+use super::structures::{ConnParam, Event, EventChannel, Id, Param, UdParam, own_node};
 use crate::place::{get, get_mut};
-use crate::types::{AhAttr, EventCounts};
+use crate::types::{self, AhAttr, EventCounts};
 use crate::{Result, errno_of, minus_one, none};
 
 /// `enum rdma_cm_event_type`.
@@ -132,7 +134,7 @@ fn describe_place(event: &mut Event, id: &Id, frame: Frame) {
     let to = match qp_num {
         0 => AhAttr::default(),
         _ => AhAttr {
-            dlid: verbs::address::lid(id.peer),
+            dlid: lid(id.peer),
             port_num: id.port_num,
             ..AhAttr::default()
         },
@@ -219,16 +221,29 @@ fn found(id: *mut Id, frame: Frame) -> Box<Event> {
     told
 }
 
-/// The id is in a group now.
+/// The id is in a group now, and this is where datagrams for the group go.
 fn joined(id: *mut Id, group: &Group) -> Box<Event> {
     let mut told = event(id, kind::MULTICAST_JOIN, 0);
     // SAFETY: an id of ours, which is not destroyed while its events are taken.
-    if let Ok(of) = unsafe { get(id) } {
-        let (param, entered) = group::joined(of, group);
-        told.param.ud = param;
-        if let Err(number) = entered {
-            (told.event, told.status) = (kind::MULTICAST_ERROR, -number);
-        }
+    let Ok(of) = (unsafe { get(id) }) else {
+        return told;
+    };
+    told.param.ud = UdParam {
+        private_data: core::ptr::with_exposed_provenance(group.context),
+        private_data_len: 0,
+        ah_attr: AhAttr {
+            dgid: types::Gid(group.gid),
+            dlid: group_lid(&group.gid),
+            hop_limit: 1,
+            is_global: 1,
+            port_num: of.port_num,
+            ..AhAttr::default()
+        },
+        qp_num: MULTICAST_QPN,
+        qkey: qkey(of.ps),
+    };
+    if let Err(number) = group.enter(of.qp) {
+        (told.event, told.status) = (kind::MULTICAST_ERROR, -number);
     }
     told
 }
@@ -384,45 +399,4 @@ pub fn complete(id: *mut Id, awaited: Awaited) -> Result<()> {
         (_, status) if status < 0 => Err(-status),
         _ => Err(EIO),
     }
-}
-
-fn get_request(listener: *mut Id) -> Result<*mut Id> {
-    // SAFETY: an id of ours.
-    let is_its = unsafe { get(listener)? }.is_sync;
-    if !is_its {
-        return Err(EINVAL);
-    }
-    complete(listener, Awaited::Answer)?;
-    // SAFETY: as above, with the event that it has got.
-    let (of, told) = unsafe {
-        let of = get_mut(listener)?;
-        let event = of.event;
-        (of, get(event)?)
-    };
-    if told.event != kind::CONNECT_REQUEST {
-        return Err(EINVAL);
-    }
-    let id = told.id;
-    // SAFETY: the id that was just made. The event is the new id's from now on.
-    unsafe { get_mut(id)? }.event = core::mem::replace(&mut of.event, null_mut());
-    if let Some((pd, attr)) = &of.for_requests {
-        let pd = core::ptr::with_exposed_provenance_mut(*pd);
-        // SAFETY: the id that was just made.
-        let made = queue_pair::create(unsafe { get_mut(id)? }, pd, &mut { *attr });
-        if let Err(number) = made {
-            // SAFETY: as above; the program has not heard of it. Its peer learns that it is refused.
-            unsafe { id::rdma_destroy_id(id) };
-            return Err(number);
-        }
-    }
-    Ok(id)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn rdma_get_request(listener: *mut Id, place: *mut *mut Id) -> c_int {
-    if place.is_null() {
-        return minus_one(Err(EINVAL));
-    }
-    // SAFETY: the caller's place.
-    minus_one(get_request(listener).map(|id| unsafe { place.write(id) }))
 }

@@ -12,10 +12,9 @@ use syscall::error::{EADDRINUSE, EADDRNOTAVAIL, EHOSTUNREACH, EINVAL, ENOTCONN, 
 use super::event::{self, Awaited, kind};
 use super::frame::{ConnectionParameters, Frame, Kind};
 use super::link::{self, LinkEvent, LinkEventKind, Target};
+use super::port_space::{PS_IPOIB, PS_TCP, PS_UDP, UD};
 use super::queue_pair;
-use super::structures::{
-    ConnParam, EventChannel, Id, PS_IPOIB, PS_TCP, PS_UDP, Route, Storage, UD, own_node, shared_context,
-};
+use super::structures::{ConnParam, EventChannel, Id, Route, Storage, own_node, shared_context};
 use crate::place::{get, get_mut, list};
 use crate::types::Context;
 use crate::{Result, minus_one};
@@ -270,7 +269,9 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut Id) -> c_int {
         Ok(events) => link::forget(of.link, of.place(), events),
         Err(number) => return minus_one(Err(number)),
     }
-    of.leave_all();
+    for group in core::mem::take(&mut of.groups) {
+        group.leave(of.qp);
+    }
     event::release(of);
     of.events.wait_acknowledged();
     let own = of.is_sync.then_some(of.channel);

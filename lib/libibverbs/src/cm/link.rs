@@ -3,12 +3,12 @@
 //! The thread of a program begins with its first id and sleeps as long as nothing happens on a
 //! connection. What has happened it puts into the event channel of the id as [`LinkEvent`].
 
+mod worker;
+
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::time::Duration;
 
-use hal::event::{Queue, Ready};
 use hal::lock::Mutex;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
@@ -19,6 +19,7 @@ use syscall::flag::EventFlags;
 use verbs::Events;
 use verbs::address::Gid;
 
+use self::worker::Worker;
 use super::frame::{Frame, Kind};
 use super::group::Group;
 use crate::{Result, errno_of};
@@ -27,8 +28,6 @@ use crate::{Result, errno_of};
 const MOST_SILENT: usize = 128;
 /// Bytes of frames that wait to be looked at.
 const MOST_BYTES: usize = 4096;
-/// How often the thread looks whether the driver lives.
-const LOOK: Duration = Duration::from_secs(1);
 /// Why a connection is refused when nobody listens: `IB_CM_REJ_INVALID_SERVICE_ID`.
 const NO_SERVICE: i32 = 8;
 /// And by the program that does: `IB_CM_REJ_CONSUMER_DEFINED`.
@@ -539,105 +538,6 @@ impl Link {
                     return (told, false);
                 }
             }
-        }
-    }
-}
-
-// ---- The thread ----
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Source {
-    Bell,
-    /// A connection or listener: all are looked at.
-    Link,
-}
-
-struct Worker {
-    queue: Queue<Source>,
-    bell: Fd,
-}
-
-impl Worker {
-    fn new(bell: Fd) -> verbs::Result<Self> {
-        let mut queue = Queue::new()?;
-        queue.subscribe(bell.raw(), EventFlags::EVENT_READ, Source::Bell)?;
-        Ok(Self { queue, bell })
-    }
-
-    /// Works until the program ends.
-    fn run(mut self) -> verbs::Result<()> {
-        let mut ready: Vec<Ready<Source>> = Vec::new();
-        loop {
-            if ready.iter().any(|of| of.source == Source::Bell) {
-                // It says only that there is something to do.
-                let _ = self.bell.read(&mut [0; 64]);
-            }
-            let limit = self.turn();
-            self.queue.wait(limit, &mut ready)?;
-        }
-    }
-
-    /// One turn; how long to sleep then at most.
-    fn turn(&mut self) -> Option<Duration> {
-        let mut links = LINKS.lock();
-        accept(&mut links);
-        let ids: Vec<LinkId> = links.links.keys().copied().collect();
-        for id in ids {
-            let Some(link) = links.links.get_mut(&id) else {
-                continue;
-            };
-            let (told, is_useless) = link.step(id);
-            for event in told {
-                // A request is the listener's.
-                match link.owner == 0 && event.target == Target::Link(id) {
-                    true => link.early.push(event),
-                    false => link.channel.push(event),
-                }
-            }
-            if is_useless {
-                links.links.remove(&id);
-                continue;
-            }
-            let wanted = link.wanted();
-            if link.watched != wanted {
-                // A file of a dead driver is refused; the next turns find the end.
-                let watched = self.queue.subscribe(link.fd(), wanted, Source::Link);
-                if watched.is_ok() || wanted.is_empty() {
-                    link.watched = wanted;
-                }
-            }
-        }
-        // The end of the driver shows only to those that look.
-        (!links.links.is_empty()).then_some(LOOK)
-    }
-}
-
-/// Takes connections that peers have made.
-fn accept(links: &mut Links) {
-    let mut accepted = Vec::new();
-    for (id, link) in &links.links {
-        if let (Transport::Listener(listener), Stage::Listening(space)) =
-            (&link.transport, &link.stage)
-        {
-            // An error is the driver's end.
-            while let Ok(Some((endpoint, peer))) = listener.try_accept() {
-                let stage = Stage::Silent(*id, peer, *space);
-                accepted.push((endpoint, stage, link.channel.clone()));
-            }
-        }
-    }
-    for (endpoint, stage, channel) in accepted {
-        // A connection that cannot be read without waiting is dropped.
-        if endpoint.set_nonblocking(true).is_ok() {
-            links.add(Transport::Endpoint(endpoint), stage, channel);
-        }
-    }
-    // Those that say nothing must not keep out those that do.
-    let is_silent = |link: &Link| matches!(link.stage, Stage::Silent(..));
-    while links.links.values().filter(|link| is_silent(link)).count() > MOST_SILENT {
-        let oldest = links.links.iter().find(|(_, link)| is_silent(link));
-        if let Some(id) = oldest.map(|(id, _)| *id) {
-            links.links.remove(&id);
         }
     }
 }

@@ -12,5 +12,7 @@ mod frame;
 mod group;
 mod id;
 mod link;
+mod multicast;
+mod port_space;
 mod queue_pair;
 mod structures;

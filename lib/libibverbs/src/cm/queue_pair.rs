@@ -6,7 +6,8 @@ use core::ptr::null_mut;
 use syscall::error::EINVAL;
 use verbs::{Access, AttributeMask as M, QpState, address};
 
-use super::structures::{Id, UD, qkey, shared_pd};
+use super::port_space::{UD, qkey};
+use super::structures::{Id, shared_pd};
 use crate::Result;
 use crate::completion::{
     ibv_create_comp_channel, ibv_create_cq, ibv_destroy_comp_channel, ibv_destroy_cq,
@@ -50,8 +51,8 @@ fn create_queue(context: *mut Context, size: u32) -> Result<(*mut CompChannel, *
     Ok((channel, queue))
 }
 
-/// Makes a queue pair for an id, and completion queues if `attr` has none: in the state INIT, or one
-/// of datagrams that sends and receives.
+/// Makes a queue pair for an id, and completion queues if `attr` has none: in the state INIT, or,
+/// for datagrams, one that sends and receives.
 ///
 /// # Errors
 /// `EINVAL`: it has one, or no device yet, or another type is wanted. Those of making them.
@@ -255,7 +256,8 @@ extern "C" fn rdma_init_qp_attr(id: *const Id, attr: *mut QpAttr, mask: *mut c_i
 // ---- Shared receive queues ----
 
 fn create_shared(id: &mut Id, attr: &mut SrqInitAttrEx) -> Result<()> {
-    let is_basic = attr.comp_mask & SrqInitAttrEx::WITH_TYPE != 0 && attr.srq_type == SrqInitAttrEx::BASIC;
+    let is_basic =
+        attr.comp_mask & SrqInitAttrEx::WITH_TYPE != 0 && attr.srq_type == SrqInitAttrEx::BASIC;
     if !id.srq.is_null() || id.verbs.is_null() || !is_basic {
         return Err(EINVAL);
     }

@@ -14,42 +14,14 @@ use scif::{Endpoint, NodeId};
 use syscall::error::{EAFNOSUPPORT, EINVAL, ENODEV};
 
 use super::frame::ConnectionParameters;
-use super::group::Group;
+use super::group::{AF_INET6, Group, SOCKADDR6_BYTES};
 use super::link::{Channel, LinkId};
+use super::port_space::type_in;
 use crate::Result;
 use crate::device::{ibv_free_device_list, ibv_get_device_list, ibv_open_device};
 use crate::memory::ibv_alloc_pd;
 use crate::place::get;
-use crate::types::{
-    AhAttr, CompChannel, Context, Cq, EventCounts, Gid, Pd, Qp, QpInitAttr, Srq,
-};
-
-/// `enum rdma_port_space`: connections, and datagrams with two keys.
-pub const PS_TCP: u32 = 0x0106;
-pub const PS_UDP: u32 = 0x0111;
-pub const PS_IPOIB: u32 = 0x0002;
-/// `IBV_QPT_RC` and `IBV_QPT_UD`.
-pub const RC: u32 = 2;
-pub const UD: u32 = 4;
-/// C's `AF_INET6`, and the bytes of its addresses.
-pub const AF_INET6: u16 = 10;
-pub const SOCKADDR6_BYTES: usize = 28;
-
-/// The type of queue pairs in a port space.
-pub fn type_in(space: u32) -> u32 {
-    match space {
-        PS_UDP | PS_IPOIB => UD,
-        _ => RC,
-    }
-}
-
-/// The key of datagrams of a port space: `RDMA_UDP_QKEY`, or that of IP over InfiniBand.
-pub fn qkey(space: u32) -> u32 {
-    match space {
-        PS_IPOIB => 0x0b1b,
-        _ => 0x0123_4567,
-    }
-}
+use crate::types::{AhAttr, CompChannel, Context, Cq, EventCounts, Gid, Pd, Qp, QpInitAttr, Srq};
 
 /// `struct sockaddr_storage`.
 #[derive(Clone, Copy)]
