@@ -178,7 +178,7 @@ static tss_t key;
 static int turn, destroyed, once;
 
 static void destroy(void *value) {
-    destroyed += *(int *)value;
+    __atomic_fetch_add(&destroyed, *(int *)value, __ATOMIC_RELAXED);
 }
 
 static void count_once(void) {
