@@ -12,7 +12,9 @@ use syscall::error::{EINVAL, EIO};
 use syscall::flag::CallFlags;
 use zerocopy::FromBytes;
 
-use crate::{Result, VERSION, endpoint, give, range, store_node_ids, table, user};
+use crate::calls::{VERSION, give, store_node_ids};
+use crate::system::endpoint;
+use crate::{Result, range, table, user};
 
 /// `SCIF_GET_VERSION`, which has no argument.
 const GET_VERSION: u32 = 0x7317;

@@ -14,11 +14,10 @@ use core::ptr::{null_mut, with_exposed_provenance_mut};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use client_memory::retire::Retired;
-use runtime::thread;
 use scif::bypass::{Bypass, Waiting};
 use syscall::flag::UPPER_FDTBL_TAG;
 
-use crate::user;
+use crate::system::is_alone;
 
 /// Descriptors in a row of the table.
 const ROW: usize = 256;
@@ -109,7 +108,7 @@ struct User(&'static Slot);
 
 impl User {
     fn enter(slot: &'static Slot) -> Self {
-        match thread::is_alone() {
+        match is_alone() {
             true => slot.retired.enter_alone(),
             false => slot.retired.enter(),
         }
@@ -121,7 +120,7 @@ impl Drop for User {
     #[inline]
     fn drop(&mut self) {
         // A call that began alone ends alone, or there is another thread and this is counted.
-        let may_be_unused = match thread::is_alone() {
+        let may_be_unused = match is_alone() {
             true => self.0.retired.leave_alone(),
             false => self.0.retired.leave(),
         };
@@ -148,7 +147,7 @@ fn reclaim(boxes: Vec<usize>) {
 }
 
 /// How this program's blocking calls wait: as the environment says.
-fn waiting() -> Waiting {
+pub fn waiting() -> Waiting {
     static KNOWN: spin::Once<Waiting> = spin::Once::new();
     *KNOWN.call_once(|| {
         // SAFETY: the name is a C string.
@@ -216,7 +215,7 @@ pub fn with_known<T>(number: c_int, action: impl FnOnce(usize, &Bypass) -> T) ->
 pub fn at_once<T>(number: c_int, action: impl FnOnce(&Bypass) -> T) -> Option<T> {
     // A negative number is greater than all that are in the table.
     let slot = known_slot(&TABLE, number as u32 as usize)?;
-    let is_noted = !thread::is_alone();
+    let is_noted = !is_alone();
     if is_noted {
         slot.retired.enter();
     }
@@ -230,6 +229,7 @@ pub fn at_once<T>(number: c_int, action: impl FnOnce(&Bypass) -> T) -> Option<T>
 }
 
 /// Unmaps what an endpoint's data path, if it has one, has mapped of windows that have gone.
+#[cfg(target_os = "redox")]
 pub fn release_stale(number: usize) {
     let Some(slot) = slot(number) else {
         return;
@@ -266,25 +266,10 @@ pub fn forget(number: usize) {
     reclaim(slot.retired.retire(old.expose_provenance()));
 }
 
-/// For the C library: a fork is about to copy this process's memory.
-#[unsafe(no_mangle)]
-extern "C" fn skiff_scif_before_fork() {
-    // Found out here, as in the child nobody may be in the middle of it.
-    waiting();
-    user::before_fork();
-    client_memory::fork::before();
-}
-
-/// For the C library, in both processes, afterwards. In the child the data paths' mappings are not
-/// there, and no memory is the daemon's.
-#[unsafe(no_mangle)]
-extern "C" fn skiff_scif_after_fork(in_child: bool) {
-    // SAFETY: the C library calls the two in turn.
-    unsafe { client_memory::fork::after(in_child) };
-    user::after_fork(in_child);
-    if !in_child {
-        return;
-    }
+/// In the child of a fork, whose only thread is in no call: the mappings are not there, and the
+/// threads that were in calls are not either.
+#[cfg(target_os = "redox")]
+pub fn close_in_child() {
     for row in TABLE.iter().chain(&UPPER).filter_map(known_row) {
         for slot in row.iter() {
             let bypass = slot.bypass.swap(null_mut(), Ordering::SeqCst);
@@ -293,7 +278,6 @@ extern "C" fn skiff_scif_after_fork(in_child: bool) {
                 // SAFETY: from a box that nobody drops here.
                 unsafe { &*bypass }.close_in_child();
             }
-            // Threads of the parent that are in calls are not here.
             slot.retired.forget_users();
         }
     }

@@ -1,0 +1,467 @@
+//! The functions of `scif.h` that only programs of the image have: all but those of messages.
+
+use core::ffi::{c_int, c_long, c_short, c_uint, c_ulong, c_void};
+
+use client_memory::memory::Memory;
+use client_memory::shared;
+use scif::raw;
+use scif_abi::PortId;
+use skiff_libc::{descriptor, errno};
+use syscall::PAGE_SIZE;
+use syscall::error::EINVAL;
+
+use crate::system::endpoint;
+use crate::{Result, range, table, user};
+
+/// `struct scif_port_id`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct PortNumber {
+    node: u16,
+    port: u16,
+}
+
+/// `struct scif_pollepd`, which is laid out as `struct pollfd`.
+#[repr(C)]
+struct PollEntry {
+    epd: c_int,
+    events: c_short,
+    revents: c_short,
+}
+
+/// `SCIF_MAP_FIXED`, which is `mmap`'s `MAP_FIXED`.
+const MAP_FIXED: c_int = 0x10;
+/// `mmap`'s `MAP_SHARED` and `MAP_PRIVATE`.
+const MAP_SHARED: c_int = 0x01;
+const MAP_PRIVATE: c_int = 0x02;
+/// The version for `scif_get_driver_version` and its ioctl.
+pub const VERSION: c_int = 1;
+
+unsafe extern "C" {
+    fn poll(entries: *mut PollEntry, count: c_ulong, milliseconds: c_int) -> c_int;
+}
+
+/// A result as C returns it.
+pub fn give<T: errno::Failure>(result: Result<T>) -> T {
+    result.unwrap_or_else(errno::fail)
+}
+
+/// A result that carries nothing, as C returns it.
+fn done(result: Result<()>) -> c_int {
+    give(result.map(|()| 0))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_open() -> c_int {
+    give(raw::open().map(|number| descriptor::opened(number, true)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_bind(epd: c_int, port: u16) -> c_int {
+    give(
+        endpoint(epd)
+            .and_then(|epd| raw::bind(epd, port))
+            .map(c_int::from),
+    )
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_listen(epd: c_int, backlog: c_int) -> c_int {
+    done(endpoint(epd).and_then(|number| {
+        raw::listen(number, backlog)?;
+        descriptor::set_listening(epd);
+        Ok(())
+    }))
+}
+
+/// Returns the local port.
+#[unsafe(no_mangle)]
+extern "C" fn scif_connect(epd: c_int, to: *const PortNumber) -> c_int {
+    let connect = || {
+        let epd = endpoint(epd)?;
+        if to.is_null() {
+            return Err(EINVAL);
+        }
+        let [node_low, node_high, port_low, port_high] = user::load(to as usize)?;
+        let node = u16::from_le_bytes([node_low, node_high]);
+        let port = u16::from_le_bytes([port_low, port_high]);
+        raw::connect(epd, PortId::new(node, port)).map(c_int::from)
+    };
+    give(connect())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_accept(
+    epd: c_int,
+    peer: *mut PortNumber,
+    new: *mut c_int,
+    flags: c_int,
+) -> c_int {
+    let accept = || {
+        let number = endpoint(epd)?;
+        if peer.is_null() || new.is_null() {
+            return Err(EINVAL);
+        }
+        let listening = descriptor::is_listening(epd);
+        let (number, from) = raw::accept(number, flags as u32).map_err(|error| {
+            // Another thread has closed the listener meanwhile: whatever the end of the wait looks
+            // like from below, it was interrupted.
+            let closed = listening && !descriptor::is_listening(epd);
+            if closed { syscall::EINTR } else { error }
+        })?;
+        let accepted = descriptor::opened(number, false);
+        let [node, port] = [from.node(), from.port()].map(u16::to_le_bytes);
+        let stored = user::store(peer as usize, [node, port].as_flattened())
+            .and_then(|()| user::store(new as usize, &accepted.to_ne_bytes()));
+        if stored.is_err() {
+            descriptor::close(accepted).map_err(|error| error.errno)?;
+        }
+        stored
+    };
+    done(accept())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_close(epd: c_int) -> c_int {
+    let close = || {
+        // Other files of the scheme are no endpoints, and stay open.
+        match raw::local(endpoint(epd)?) {
+            Err(syscall::ENOTTY) => Err(syscall::ENOTTY),
+            _ => descriptor::close(epd).map_err(|error| error.errno),
+        }
+    };
+    done(close())
+}
+
+/// For the C library's `close` of an endpoint: closes it as `scif_close` does. 0 or an error
+/// number.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_scif_close(epd: c_int) -> c_int {
+    let Ok(number) = usize::try_from(epd) else {
+        return syscall::EBADF;
+    };
+    raw::close(number).err().unwrap_or(0)
+}
+
+/// For the C library's `close`: takes a listener down though other threads wait in it.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_scif_shutdown(epd: c_int) {
+    if let Ok(epd) = endpoint(epd) {
+        // A listener that is gone already needs nothing more.
+        let _ = raw::shutdown(epd);
+    }
+}
+
+/// A count, or a negated error number.
+fn count_of(result: Result<usize>) -> isize {
+    result.map_or_else(|number| -(number as isize), |count| count as isize)
+}
+
+/// For the C library's `read` of a file of the scheme.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn skiff_scif_read(epd: c_int, buffer: *mut c_void, size: usize) -> isize {
+    // SAFETY: the caller's memory, which it lets be written.
+    let to = unsafe { range(buffer, size) };
+    count_of(endpoint(epd).and_then(|epd| raw::read(epd, to)))
+}
+
+/// For the C library's `write` to a file of the scheme.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn skiff_scif_write(epd: c_int, data: *const c_void, size: usize) -> isize {
+    // SAFETY: the caller's memory, which is only read.
+    let from = unsafe { range(data, size) };
+    count_of(endpoint(epd).and_then(|epd| raw::write(epd, from)))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scif_register(
+    epd: c_int,
+    address: *mut c_void,
+    length: usize,
+    offset: c_long,
+    protection: c_int,
+    flags: c_int,
+) -> c_long {
+    give(endpoint(epd).and_then(|epd| {
+        // SAFETY: the caller's memory.
+        let memory = unsafe { range(address, length) };
+        table::release_stale(epd);
+        raw::register(epd, memory, offset, protection as u32, flags as u32)
+    }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_unregister(epd: c_int, offset: c_long, length: usize) -> c_int {
+    done(endpoint(epd).and_then(|epd| {
+        let result = raw::unregister(epd, offset, length as u64);
+        table::release_stale(epd);
+        result
+    }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_readfrom(
+    epd: c_int,
+    local: c_long,
+    length: usize,
+    remote: c_long,
+    flags: c_int,
+) -> c_int {
+    let length = length as u64;
+    done(endpoint(epd).and_then(|epd| {
+        table::with(epd, |bypass| {
+            bypass.readfrom(epd, local, length, remote, flags as u32)
+        })
+    }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_writeto(
+    epd: c_int,
+    local: c_long,
+    length: usize,
+    remote: c_long,
+    flags: c_int,
+) -> c_int {
+    let length = length as u64;
+    done(endpoint(epd).and_then(|epd| {
+        table::with(epd, |bypass| {
+            bypass.writeto(epd, local, length, remote, flags as u32)
+        })
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scif_vreadfrom(
+    epd: c_int,
+    address: *mut c_void,
+    length: usize,
+    remote: c_long,
+    flags: c_int,
+) -> c_int {
+    done(endpoint(epd).and_then(|epd| {
+        // SAFETY: the caller's memory, which it lets be written.
+        let to = unsafe { range(address, length) };
+        table::with(epd, |bypass| {
+            bypass.vreadfrom(epd, to, remote, flags as u32)
+        })
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scif_vwriteto(
+    epd: c_int,
+    address: *mut c_void,
+    length: usize,
+    remote: c_long,
+    flags: c_int,
+) -> c_int {
+    done(endpoint(epd).and_then(|epd| {
+        // SAFETY: the caller's memory, which is only read.
+        let from = unsafe { range(address, length) };
+        table::with(epd, |bypass| {
+            bypass.vwriteto(epd, from, remote, flags as u32)
+        })
+    }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_fence_mark(epd: c_int, flags: c_int, mark: *mut c_int) -> c_int {
+    let place = mark as usize;
+    done(endpoint(epd).and_then(|epd| {
+        table::release_stale(epd);
+        let mark = raw::fence_mark(epd, flags as u32)?;
+        user::store(place, &mark.to_ne_bytes())
+    }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_fence_wait(epd: c_int, mark: c_int) -> c_int {
+    done(endpoint(epd).and_then(|epd| {
+        table::release_stale(epd);
+        raw::fence_wait(epd, mark)
+    }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_fence_signal(
+    epd: c_int,
+    local: c_long,
+    local_value: u64,
+    remote: c_long,
+    remote_value: u64,
+    flags: c_int,
+) -> c_int {
+    let signal = |epd| {
+        table::release_stale(epd);
+        raw::fence_signal(epd, local, local_value, remote, remote_value, flags as u32)
+    };
+    done(endpoint(epd).and_then(signal))
+}
+
+/// Stores the ids of the nodes online where they are wanted; returns how many are online.
+pub fn store_node_ids(nodes: usize, length: u32, own: usize) -> Result<c_int> {
+    let mut ids = [0; scif_abi::limits::MAX_NODE as usize + 1];
+    let wanted = ids.len().min(length as usize);
+    let (count, this) = raw::get_node_ids(&mut ids[..wanted])?;
+    for (index, id) in ids[..wanted].iter().take(count).enumerate() {
+        user::store(nodes.wrapping_add(2 * index), &id.to_ne_bytes())?;
+    }
+    // Programs written for Intel's library pass no place for what they do not want to know.
+    if own != 0 {
+        user::store(own, &this.to_ne_bytes())?;
+    }
+    Ok(count as c_int)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_get_node_ids(nodes: *mut u16, length: c_int, own: *mut u16) -> c_int {
+    give(match u32::try_from(length) {
+        Ok(length) => store_node_ids(nodes as usize, length, own as usize),
+        Err(_) => Err(EINVAL),
+    })
+}
+
+/// Intel's spelling of `scif_get_node_ids`.
+#[unsafe(no_mangle)]
+extern "C" fn scif_get_nodeIDs(nodes: *mut u16, length: c_int, own: *mut u16) -> c_int {
+    scif_get_node_ids(nodes, length, own)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_get_driver_version() -> c_int {
+    VERSION
+}
+
+/// An endpoint is a descriptor.
+#[unsafe(no_mangle)]
+extern "C" fn scif_get_fd(epd: c_int) -> c_int {
+    epd
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scif_poll(
+    entries: *mut PollEntry,
+    count: c_uint,
+    milliseconds: c_long,
+) -> c_int {
+    let milliseconds = c_int::try_from(milliseconds).unwrap_or(c_int::MAX);
+    let milliseconds = if milliseconds < 0 { -1 } else { milliseconds };
+    // SAFETY: the same contract, the structures are the same.
+    unsafe { poll(entries, count.into(), milliseconds) }
+}
+
+/// For the C library's `poll`: what an endpoint is ready for, or a negated error number.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_scif_readiness(epd: c_int, events: c_int) -> c_int {
+    let look = |epd| table::with(epd, |bypass| bypass.readiness(epd, events as u16));
+    match endpoint(epd).and_then(look) {
+        Ok(ready) => ready.into(),
+        Err(number) => -number,
+    }
+}
+
+/// Maps the peer's windows.
+///
+/// # Safety
+/// With a fixed address the caller has given the range up.
+unsafe fn map(
+    epd: c_int,
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    offset: c_long,
+) -> Result<usize> {
+    let number = endpoint(epd)?;
+    table::release_stale(number);
+    // SAFETY: the caller's promise.
+    let at = (flags & MAP_FIXED != 0).then(|| unsafe { range(address, length) });
+    let mapped = raw::mmap(number, at, length, protection as u32, offset)?;
+    if let Some(at) = at {
+        // Windows registered from there no longer have the memory at these addresses.
+        shared::forget(at);
+    }
+    Ok(mapped)
+}
+
+fn address_of(result: Result<usize>) -> *mut c_void {
+    match result {
+        Ok(address) => address as *mut c_void,
+        Err(number) => {
+            errno::set(number);
+            usize::MAX as *mut c_void
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scif_mmap(
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    epd: c_int,
+    offset: c_long,
+) -> *mut c_void {
+    if flags & !(MAP_FIXED | MAP_SHARED) != 0 {
+        return address_of(Err(EINVAL));
+    }
+    let Some(length) = length.checked_next_multiple_of(PAGE_SIZE) else {
+        return address_of(Err(EINVAL));
+    };
+    // SAFETY: the same contract, for whole pages, as the system's calls have it.
+    address_of(unsafe { map(epd, address, length, protection, flags, offset) })
+}
+
+/// For the C library's `mmap` of an endpoint: the length is rounded up to pages, and other flags
+/// than SCIF's are `mmap`'s own.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn skiff_scif_mmap(
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    epd: c_int,
+    offset: c_long,
+) -> *mut c_void {
+    let length = match length.checked_next_multiple_of(PAGE_SIZE) {
+        Some(length) if flags & (MAP_SHARED | MAP_PRIVATE) == MAP_SHARED => length,
+        _ => return address_of(Err(EINVAL)),
+    };
+    // SAFETY: the same contract.
+    address_of(unsafe { map(epd, address, length, protection, flags, offset) })
+}
+
+/// For the C library's `mmap`, `munmap` and `mprotect`: these pages are about to be unmapped, to be
+/// replaced or to lose rights, or have just been.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_scif_unmapped(address: usize, length: usize) {
+    // SAFETY: only named.
+    shared::changed(unsafe { raw::Range::new(address, length) });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scif_memory(length: usize) -> *mut c_void {
+    let length = length.checked_next_multiple_of(PAGE_SIZE);
+    let memory = length
+        .ok_or(EINVAL)
+        .and_then(|length| Memory::new(length).map_err(|error| error.errno));
+    match memory {
+        Ok(memory) => memory.leak() as *mut c_void,
+        Err(number) => {
+            errno::set(number);
+            core::ptr::null_mut()
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scif_munmap(address: *mut c_void, length: usize) -> c_int {
+    // As the system's `munmap`: pages are mapped as a whole, and so they are given back.
+    let Some(length) = length.checked_next_multiple_of(PAGE_SIZE) else {
+        return done(Err(EINVAL));
+    };
+    // SAFETY: the caller gives the range up.
+    done(raw::munmap(unsafe { range(address, length) }))
+}

@@ -1,0 +1,112 @@
+//! `scif_send` and `scif_recv`.
+
+use core::ffi::{c_int, c_void};
+
+use scif::bypass::Bypass;
+use syscall::error::EINVAL;
+
+use crate::system::{endpoint, fail};
+use crate::{Result, range, table};
+
+/// A count as C returns it.
+fn give(result: Result<usize>) -> c_int {
+    match result {
+        Ok(count) => count as c_int,
+        Err(number) => fail(number),
+    }
+}
+
+/// A length of a message; `None` for 0, which every endpoint takes without looking.
+fn length_of(length: c_int) -> Result<Option<usize>> {
+    match usize::try_from(length) {
+        Ok(0) => Ok(None),
+        Ok(length) => Ok(Some(length)),
+        Err(_) => Err(EINVAL),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scif_send(
+    epd: c_int,
+    message: *mut c_void,
+    length: c_int,
+    flags: c_int,
+) -> c_int {
+    if let Ok(count @ 1..) = usize::try_from(length) {
+        // SAFETY: the caller's memory, which is only read.
+        let message = unsafe { range(message, count) };
+        let send = |bypass: &Bypass| bypass.send_at_once(message, flags as u32);
+        if table::at_once(epd, send) == Some(true) {
+            return length;
+        }
+    }
+    // SAFETY: as above.
+    unsafe { send_slowly(epd, message, length, flags) }
+}
+
+/// `scif_send` of any kind.
+///
+/// # Safety
+/// As for [`range`].
+#[inline(never)]
+unsafe fn send_slowly(epd: c_int, message: *mut c_void, length: c_int, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    let of = |length| unsafe { range(message, length) };
+    if let Ok(length @ 1..) = usize::try_from(length) {
+        let send = |epd, bypass: &Bypass| bypass.send(epd, of(length), flags as u32);
+        if let Some(sent) = table::with_known(epd, send) {
+            return give(sent);
+        }
+    }
+    let send = || {
+        let epd = endpoint(epd)?;
+        match length_of(length)? {
+            Some(length) => table::with(epd, |bypass| bypass.send(epd, of(length), flags as u32)),
+            None => Ok(0),
+        }
+    };
+    give(send())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn scif_recv(
+    epd: c_int,
+    buffer: *mut c_void,
+    length: c_int,
+    flags: c_int,
+) -> c_int {
+    if let Ok(length @ 1..) = usize::try_from(length) {
+        // SAFETY: the caller's memory, which it lets be written.
+        let buffer = unsafe { range(buffer, length) };
+        let receive = |bypass: &Bypass| bypass.recv_at_once(buffer, flags as u32);
+        if let Some(Some(received)) = table::at_once(epd, receive) {
+            return received as c_int;
+        }
+    }
+    // SAFETY: as above.
+    unsafe { receive_slowly(epd, buffer, length, flags) }
+}
+
+/// `scif_recv` of any kind.
+///
+/// # Safety
+/// As for [`range`].
+#[inline(never)]
+unsafe fn receive_slowly(epd: c_int, buffer: *mut c_void, length: c_int, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    let of = |length| unsafe { range(buffer, length) };
+    if let Ok(length @ 1..) = usize::try_from(length) {
+        let receive = |epd, bypass: &Bypass| bypass.recv(epd, of(length), flags as u32);
+        if let Some(received) = table::with_known(epd, receive) {
+            return give(received);
+        }
+    }
+    let receive = || {
+        let epd = endpoint(epd)?;
+        match length_of(length)? {
+            Some(length) => table::with(epd, |bypass| bypass.recv(epd, of(length), flags as u32)),
+            None => Ok(0),
+        }
+    };
+    give(receive())
+}

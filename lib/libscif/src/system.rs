@@ -1,0 +1,24 @@
+//! What the functions need of the system and of the C library.
+
+use core::ffi::c_int;
+
+use skiff_libc::descriptor;
+use syscall::error::{EBADF, ENOTTY};
+
+use crate::Result;
+
+pub use runtime::thread::is_alone;
+pub use skiff_libc::errno::fail;
+
+/// The descriptor as the system takes it: `EBADF` when there is none, `ENOTTY` when it is not one
+/// of the `scif:` scheme.
+pub fn endpoint(epd: c_int) -> Result<usize> {
+    match descriptor::is_scif(epd) {
+        Ok(true) => Ok(epd as usize),
+        Ok(false) if libredox::call::fcntl(epd as usize, syscall::F_GETFD, 0).is_ok() => {
+            Err(ENOTTY)
+        }
+        Ok(false) => Err(EBADF),
+        Err(error) => Err(error.errno),
+    }
+}
