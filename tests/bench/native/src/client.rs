@@ -1,6 +1,6 @@
-//! Messages by `scif_send` and `scif_recv` of the client library, as programs make them. The
-//! library's few system calls are answered here in place of `micd`; once the rings are mapped,
-//! messages need none.
+//! Messages by `scif_send` and `scif_recv` of the client library, as programs in Rust and in C make
+//! them. The library's few system calls are answered here in place of `micd`; once the rings are
+//! mapped, messages need none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,10 +28,47 @@ const SPACE: usize = 5;
 /// The port of both ends, for programs that ask.
 const PORT: u16 = 2050;
 
+/// The calls of a language.
+pub trait Calls: Sized + Sync {
+    /// Has the library map the rings of an endpoint.
+    fn open() -> Result<Self, i32>;
+
+    /// Before calls.
+    fn begin() {}
+
+    /// `scif_send`.
+    fn send(&self, message: &[u8], flags: u32) -> Result<usize, i32>;
+
+    /// `scif_recv`.
+    fn recv(&self, buffer: &mut [u8], flags: u32) -> Result<usize, i32>;
+}
+
 /// An end of the connection, with its rings mapped by the library.
-pub struct Client {
-    bypass: Bypass,
+pub struct Client<C = Rust> {
+    calls: C,
     system: System,
+}
+
+/// The calls of Rust programs.
+pub struct Rust(Bypass);
+
+impl Calls for Rust {
+    fn open() -> Result<Self, i32> {
+        let bypass = Bypass::new();
+        bypass.set_waiting(Waiting::Poll);
+        bypass.prepare(ENDPOINT)?;
+        Ok(Self(bypass))
+    }
+
+    #[inline]
+    fn send(&self, message: &[u8], flags: u32) -> Result<usize, i32> {
+        self.0.send(ENDPOINT, message, flags)
+    }
+
+    #[inline]
+    fn recv(&self, buffer: &mut [u8], flags: u32) -> Result<usize, i32> {
+        self.0.recv(ENDPOINT, buffer, flags)
+    }
 }
 
 /// The answers of `micd`.
@@ -56,7 +93,7 @@ impl System {
     pub fn answer(&self, request: Request<'_>) -> SystemResult<usize> {
         let refused = Error::new(EINVAL);
         match request {
-            Request::Dup(ENDPOINT, b"bypass") => Ok(BYPASS),
+            Request::Dup(_, b"bypass") => Ok(BYPASS),
             Request::Dup(_, b"addrspace") => Ok(SPACE),
             Request::Read(SPACE, buffer) => Ok(list_everything(buffer)),
             Request::Control(..) | Request::Close(_) | Request::Unmap(..) => Ok(0),
@@ -84,11 +121,14 @@ impl System {
     }
 }
 
-/// The list of the program's mappings: all memory, which can be read and written.
+/// The list of the program's mappings: where Linux has programs and their heaps, and where it has
+/// other memory. The library remembers no more than 2 TiB of memory in a row.
 fn list_everything(buffer: &mut [u8]) -> usize {
+    const TEBI: usize = 1 << 40;
     let rights = GrantFlags::GRANT_READ | GrantFlags::GRANT_WRITE;
-    let grant = [0, 1 << 47, rights.bits(), 0];
-    let bytes = grant.as_bytes();
+    let grant = |start: usize| [start * TEBI, 2 * TEBI, rights.bits(), 0];
+    let grants = [0, 0x55, 0x7e].map(grant);
+    let bytes = grants.as_bytes();
     buffer[..bytes.len()].copy_from_slice(bytes);
     bytes.len()
 }
@@ -102,26 +142,23 @@ fn failed(what: &str) -> impl Fn(i32) -> Failure {
     move |number| format!("{what}: error {number}").into()
 }
 
-impl Messages for Client {
+impl<C: Calls> Messages for Client<C> {
     fn open(node: &mut Node, peer: &Node) -> Result<Self, Failure> {
-        let client = Self {
-            bypass: Bypass::new(),
-            system: System::new(node, peer)?,
-        };
-        client.bypass.set_waiting(Waiting::Poll);
-        let mapped = client.within(|| client.bypass.prepare(ENDPOINT));
-        mapped.map_err(failed("mapping the rings"))?;
-        Ok(client)
+        let system = System::new(node, peer)?;
+        let calls = host::play(move |request| system.answer(request), C::open);
+        let calls = calls.map_err(failed("mapping the rings"))?;
+        Ok(Self { calls, system })
     }
 
     fn within<T>(&self, work: impl FnOnce() -> T) -> T {
         let system = self.system;
+        C::begin();
         host::play(move |request| system.answer(request), work)
     }
 
     #[inline]
     fn send(&self, message: &[u8]) -> Result<(), Failure> {
-        let sent = self.bypass.send(ENDPOINT, message, SendFlags::BLOCK.bits());
+        let sent = self.calls.send(message, SendFlags::BLOCK.bits());
         match sent.map_err(failed("scif_send"))? {
             count if count == message.len() => Ok(()),
             count => Err(format!("scif_send took {count} bytes").into()),
@@ -131,7 +168,7 @@ impl Messages for Client {
     #[inline]
     fn receive(&self, buffer: &mut [u8], stop: Option<&AtomicBool>) -> Result<bool, Failure> {
         let recv = |buffer: &mut [u8], flags| {
-            let count = self.bypass.recv(ENDPOINT, buffer, flags);
+            let count = self.calls.recv(buffer, flags);
             count.map_err(failed("scif_recv"))
         };
         let Some(stop) = stop else {
@@ -155,7 +192,7 @@ impl Messages for Client {
 
     #[inline]
     fn look(&self, buffer: &mut [u8]) -> Result<usize, Failure> {
-        let count = self.bypass.recv(ENDPOINT, buffer, 0);
+        let count = self.calls.recv(buffer, 0);
         count.map_err(failed("scif_recv"))
     }
 }

@@ -6,6 +6,8 @@
 //! | --- | --- | --- | --- |
 //! | `native_pingpong` | 8 | ns | two threads, each polls a word and stores the other's |
 //! | `native_msg_rtt` | 64 | ns | a message and one back by `scif_send` and `scif_recv`, polling |
+//! | `native_c_rtt` | 64 | ns | the same by the calls of C programs with one thread |
+//! | `native_c_threads_rtt` | 64 | ns | the same by those of C programs with several threads |
 //! | `native_ring_rtt` | 64 | ns | the same by the ring protocol alone |
 //! | `native_{unix,pipe,tcp}_rtt` | 64 | ns | the same by the system |
 //! | `native_st_rtt` | 8 | ns | a header and one back by push and pull of `st`, polling |
@@ -13,6 +15,7 @@
 //! | `native_st_alone`, `native_st_put_alone` | 8 | ns | both with both ends on one thread |
 //! | `native_verbs_alone` | 64 | ns | SENDs of verbs and looks for them, likewise |
 //! | `native_msg_alone` | 64 | ns | messages and looks for them with both ends on one thread |
+//! | `native_c_alone`, `native_c_threads_alone` | 64 | ns | the same by the calls of C programs |
 //! | `native_st_stream` | 32 | bytes_per_s | headers one after the other |
 //! | `native_st_put`, `native_st_get` | bytes | bytes_per_s | put and get of `st` |
 //! | `native_memcpy` | bytes | bytes_per_s | the C library's copy: the limit |
@@ -32,6 +35,7 @@
 //! that what disturbs the machine for a while hits both.
 
 mod base;
+mod c;
 mod client;
 mod connects;
 mod memory;
@@ -53,6 +57,7 @@ use scif_perf::arguments::Arguments;
 use scif_perf::report::{Line, TABLE_HEAD, Unit};
 use scif_perf::samples::Samples;
 
+use c::C;
 use client::Client;
 use messages::Pair;
 
@@ -195,11 +200,15 @@ fn run() -> Result<(), Failure> {
     threads::pin(0)?;
     if wants("rtt") {
         let clients = Pair::<Client>::start(memory::connected()?)?;
+        let in_c = Pair::<Client<C<false>>>::start(memory::connected()?)?;
+        let in_c_threads = Pair::<Client<C<true>>>::start(memory::connected()?)?;
         let rings = Pair::<rings::End>::start(memory::connected()?)?;
         let mut tests = vec![
             raw::ping_pong(),
             rings.round_trips("native_ring_rtt", 64),
             clients.round_trips("native_msg_rtt", 64),
+            in_c.round_trips("native_c_rtt", 64),
+            in_c_threads.round_trips("native_c_threads_rtt", 64),
         ];
         tests.extend(streams::round_trips(64)?);
         settings.run(tests)?;
@@ -245,6 +254,12 @@ fn run() -> Result<(), Failure> {
     if wants("alone") {
         let clients = Pair::<Client>::start(memory::connected()?)?;
         settings.run(vec![clients.alone("native_msg_alone", 64)])?;
+        let in_c = Pair::<Client<C<false>>>::start(memory::connected()?)?;
+        let in_c_threads = Pair::<Client<C<true>>>::start(memory::connected()?)?;
+        settings.run(vec![
+            in_c.alone("native_c_alone", 64),
+            in_c_threads.alone("native_c_threads_alone", 64),
+        ])?;
         let ends = transfers::Pair::start(memory::connected()?)?;
         settings.run(vec![
             ends.alone("native_st_alone", false),

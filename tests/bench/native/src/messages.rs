@@ -67,10 +67,13 @@ impl<E: Messages> Pair<E> {
         work: impl FnOnce() -> Result<Vec<f64>, Failure>,
     ) -> Result<Vec<f64>, Failure> {
         let stop = AtomicBool::new(false);
+        // Here, not in the thread: both ends then have buffers in the same memory, as programs of
+        // their own would each have one.
+        let mut buffer = vec![0; size];
         std::thread::scope(|scope| {
             let (server, stopped) = (&self.server, &stop);
             let thread = scope.spawn(move || {
-                let work = || serve(server, role, size, stopped);
+                let work = || serve(server, role, &mut buffer, stopped);
                 server.within(work).map_err(|failure| failure.to_string())
             });
             let result = self.client.within(work);
@@ -202,18 +205,22 @@ fn look_alone<E: Messages>(end: &E, buffer: &mut [u8]) -> Result<(), Failure> {
 /// The contents of streams' messages.
 const SEED: u64 = 11;
 
-fn serve<E: Messages>(end: &E, role: Role, size: usize, stop: &AtomicBool) -> Result<(), Failure> {
+fn serve<E: Messages>(
+    end: &E,
+    role: Role,
+    buffer: &mut [u8],
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
     threads::pin(1)?;
-    let mut buffer = vec![0; size];
     let mut count = 0_u64;
-    while end.receive(&mut buffer, Some(stop))? {
+    while end.receive(buffer, Some(stop))? {
         count += 1;
         if role == Role::Echo {
-            end.send(&buffer)?;
+            end.send(buffer)?;
         }
     }
     if role == Role::Sink && count > 0 {
-        let mut wanted = vec![0; size];
+        let mut wanted = vec![0; buffer.len()];
         pattern::fill(&mut wanted, SEED);
         if buffer != wanted {
             return Err("wrong bytes arrived".into());
