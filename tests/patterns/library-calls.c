@@ -28,6 +28,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -589,6 +590,53 @@ static void programs(char *program) {
     CHECK(started("no-such-program", arguments, NULL, NULL) == -ENOENT);
 }
 
+/* What is in a file is mapped as a copy; nobody else may write through a mapping. */
+static void mapped_files(void) {
+    char name[] = "/tmp/mapped-XXXXXX";
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    int fd = mkstemp(name);
+    CHECK(fd >= 0 && pwrite(fd, "first page", 10, 0) == 10);
+    CHECK(pwrite(fd, "second page", 11, (off_t)page) == 11);
+    char *own = mmap(NULL, page + 11, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    CHECK(own != MAP_FAILED && !memcmp(own, "first page", 11));
+    CHECK(!memcmp(own + page, "second page", 12) && own[2 * page - 1] == 0);
+    own[0] = 'F';
+    char *shown = mmap(NULL, 11, PROT_READ, MAP_SHARED, fd, (off_t)page);
+    CHECK(shown != MAP_FAILED && !strcmp(shown, "second page"));
+    char first;
+    CHECK(pread(fd, &first, 1, 0) == 1 && first == 'f');
+    /* In place of pages that are there. */
+    CHECK(mmap(own + page, page, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == own + page);
+    CHECK(!strcmp(own + page, "first page") && own[0] == 'F');
+    CHECK(munmap(own, 2 * page) == 0 && munmap(shown, page) == 0);
+    FAILS(mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), ENODEV);
+    FAILS(mmap(NULL, page, PROT_READ, MAP_PRIVATE, fd, 1), EINVAL);
+    CHECK(close(fd) == 0);
+    fd = open(name, O_WRONLY);
+    FAILS(mmap(NULL, page, PROT_READ, MAP_PRIVATE, fd, 0), EACCES);
+    FAILS(mmap(NULL, page, PROT_READ, MAP_PRIVATE, -1, 0), EBADF);
+    CHECK(close(fd) == 0 && unlink(name) == 0);
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    FAILS(mmap(NULL, page, PROT_READ, MAP_PRIVATE, ends[0], 0), ENODEV);
+    CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+}
+
+static mode_t mode_of(const char *name) {
+    struct stat stat_of;
+    CHECK(stat(name, &stat_of) == 0);
+    return stat_of.st_mode & 0777;
+}
+
+static void masks(void) {
+    CHECK(umask(027) == 0 && umask(07022) == 027 && umask(027) == 022);
+    int fd = open("/tmp/masked", O_CREAT | O_RDWR, 0666);
+    CHECK(fd >= 0 && mode_of("/tmp/masked") == 0640 && close(fd) == 0);
+    CHECK(chmod("/tmp/masked", 0666) == 0 && mode_of("/tmp/masked") == 0666);
+    CHECK(mkdir("/tmp/masked.d", 0777) == 0 && mode_of("/tmp/masked.d") == 0750);
+    CHECK(rmdir("/tmp/masked.d") == 0 && unlink("/tmp/masked") == 0 && umask(0) == 027);
+}
+
 static void absent(void) {
     void *places[4] = { (void *)0x1000, 0, 0, 0 };
     CHECK(dlopen("libm.so", RTLD_NOW) == NULL && dlerror() != NULL && dlerror() == NULL);
@@ -751,6 +799,8 @@ int main(int count, char **arguments) {
     bytes_there();
     terminals();
     passwords();
+    mapped_files();
+    masks();
     absent();
     return finish("calls");
 }

@@ -1,6 +1,7 @@
 //! `unistd.h`, `fcntl.h` and `sys/stat.h`: descriptors, files and directories.
 
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use runtime::{Error, Result, env, fd, fs, path, sys};
 use syscall::error::{EBADF, EFAULT, EINTR, EINVAL, EIO, ERANGE};
@@ -34,11 +35,24 @@ pub unsafe fn path_of<'a>(path: *const c_char) -> Result<&'a str> {
     core::str::from_utf8(unsafe { strings::bytes(path) }).map_err(|_| Error::new(EINVAL))
 }
 
+/// The permissions that files are made without.
+static MASK: AtomicU32 = AtomicU32::new(0);
+
+#[unsafe(no_mangle)]
+extern "C" fn umask(mask: c_uint) -> c_uint {
+    MASK.swap(mask & 0o777, Ordering::Relaxed)
+}
+
+/// The mode of a file that is made with this one.
+fn made_with(mode: c_uint) -> usize {
+    (mode & 0o7777 & !MASK.load(Ordering::Relaxed)) as usize
+}
+
 /// Opens a file; `mode` counts when the file is made.
 pub fn open_path(path: &str, flags: c_int, mode: c_uint) -> Result<c_int> {
     let flags = flags as u32 as usize;
     let mode = if flags & O_CREAT != 0 {
-        mode as usize & 0o7777
+        made_with(mode)
     } else {
         0
     };
@@ -320,7 +334,7 @@ unsafe extern "C" fn mkdir(path: *const c_char, mode: c_uint) -> c_int {
     // SAFETY: the caller's string.
     let result = unsafe { path_of(path) }.and_then(|path| {
         let flags = O_CREAT | syscall::O_EXCL | O_DIRECTORY | O_CLOEXEC;
-        fd::close(path::open(path, flags | mode as usize & 0o7777)?)
+        fd::close(path::open(path, flags | made_with(mode))?)
     });
     errno::done(result)
 }

@@ -9,10 +9,11 @@ use core::ops::Range;
 
 use runtime::{Error, Result, fd, sys};
 use syscall::PAGE_SIZE;
-use syscall::error::{EINVAL, ENODEV};
+use syscall::error::{EACCES, EBADF, EINTR, EINVAL, ENODEV};
 use syscall::flag::MapFlags;
 
 use crate::sync::Shared;
+use crate::transfers::read_at;
 use crate::{descriptor, errno};
 
 unsafe extern "C" {
@@ -88,6 +89,63 @@ fn rounded(length: usize) -> Result<usize> {
     }
 }
 
+/// Whether an error says that a scheme maps nothing, which they do in several ways.
+fn maps_nothing(error: &Error) -> bool {
+    [ENODEV, syscall::ENOSYS, syscall::EOPNOTSUPP].contains(&error.errno)
+}
+
+/// Maps what is in a regular file now, for a scheme that maps nothing: what is written to the file
+/// later does not show. Behind the file's end are zeros.
+///
+/// # Errors
+/// `ENODEV`: no regular file. `EACCES`: it is not open for reading.
+///
+/// # Safety
+/// With MAP_FIXED nothing may use the range any more.
+unsafe fn map_copy(
+    number: usize,
+    offset: usize,
+    length: usize,
+    address: usize,
+    system: MapFlags,
+) -> Result<usize> {
+    const TYPE: u16 = 0o170_000;
+    const REGULAR: u16 = 0o100_000;
+    if fd::fstat(number)?.st_mode & TYPE != REGULAR {
+        return Err(Error::new(ENODEV));
+    }
+    let own = system & MapFlags::MAP_FIXED | MapFlags::MAP_PRIVATE;
+    let filling = own | MapFlags::PROT_READ | MapFlags::PROT_WRITE;
+    // SAFETY: the caller's promise.
+    let place = unsafe { fd::mmap(sys::NO_FD, 0, length, address, filling)? };
+    let fill = || {
+        let mut done = 0;
+        while done < length {
+            // SAFETY: mapped above, and known to nobody else.
+            let read = unsafe { read_at(number, place + done, length - done, offset + done) };
+            match read {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.errno == EINTR => {}
+                Err(error) if error.errno == EBADF => return Err(Error::new(EACCES)),
+                Err(error) => return Err(error),
+            }
+        }
+        let rights = system & (MapFlags::PROT_READ | MapFlags::PROT_WRITE | MapFlags::PROT_EXEC);
+        let arguments = [place, length, rights.bits(), 0, 0, 0];
+        // SAFETY: no Rust reference leads to the pages.
+        unsafe { sys::call(syscall::SYS_MPROTECT, arguments) }
+    };
+    match fill() {
+        Ok(_) => Ok(place),
+        Err(error) => {
+            // SAFETY: mapped above, and known to nobody else.
+            let _ = unsafe { libredox::call::munmap(place as *mut (), length) };
+            Err(error)
+        }
+    }
+}
+
 /// # Safety
 /// With MAP_FIXED nothing may use the range any more.
 unsafe fn map(
@@ -125,7 +183,12 @@ unsafe fn map(
         (descriptor::check(number)?, offset)
     };
     // SAFETY: without MAP_FIXED nothing is replaced, with it the caller gave the range up.
-    let mapped = unsafe { fd::mmap(number, offset, length, address, system) };
+    let mut mapped = unsafe { fd::mmap(number, offset, length, address, system) };
+    let is_copy_enough = flags & MAP_SHARED == 0 || protection & PROT_WRITE == 0;
+    if flags & MAP_ANONYMOUS == 0 && is_copy_enough && mapped.as_ref().is_err_and(maps_nothing) {
+        // SAFETY: as above.
+        mapped = unsafe { map_copy(number, offset, length, address, system) };
+    }
     if address != 0 {
         skiff_scif_unmapped(address, length);
         if mapped.is_ok() {
@@ -166,10 +229,9 @@ unsafe extern "C" fn skiff_mmap(
     match unsafe { map(address as usize, length, protection, flags, number, offset) } {
         Ok(address) => address as *mut c_void,
         Err(error) => {
-            // A scheme that maps nothing says so in several ways.
-            let number = match error.errno {
-                syscall::ENOSYS | syscall::EOPNOTSUPP => ENODEV,
-                other => other,
+            let number = match maps_nothing(&error) {
+                true => ENODEV,
+                false => error.errno,
             };
             errno::set(number);
             FAILED

@@ -61,6 +61,8 @@ int stat(const char *path, struct stat *place);
 int lstat(const char *path, struct stat *place);
 int fstat(int fd, struct stat *place);
 int fstatat(int directory, const char *path, struct stat *place, int flags);
+/* A program begins with 0, whatever the mask of its parent is. */
+mode_t umask(mode_t mask);
 int mkdir(const char *path, mode_t mode);
 int mkdirat(int directory, const char *path, mode_t mode);
 int chmod(const char *path, mode_t mode);
