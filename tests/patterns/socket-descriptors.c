@@ -128,6 +128,26 @@ static void check_chosen(void) {
     }
 }
 
+/* 100: closing a number that is free leaves it to the thread that is about to open it. */
+static void check_free(void) {
+    int zero = open("/dev/zero", O_RDONLY), low = dup(zero);
+    CHECK(zero >= 0 && low >= 0);
+    GIVES(close(low), 0);
+    pthread_t thread;
+    stop = 0;
+    GIVES(pthread_create(&thread, NULL, open_and_close, "/dev/null"), 0);
+    for (int i = 0; i < 20000; i++) {
+        CHECK(close(low) == 0 || errno == EBADF);
+        CHECK(dup2(zero, low) == low || errno == EBUSY);
+        CHECK(close(low) == 0 || errno == EBADF);
+    }
+    stop = 1;
+    GIVES(pthread_join(thread, NULL), 0);
+    FAILS(close(low), EBADF);
+    GIVES(open("/dev/null", O_RDONLY), low);
+    GIVES(close(low) | close(zero), 0);
+}
+
 /* 96: a fork while a thread closes a socket: the child has nothing of it. */
 static void *close_one(void *argument) {
     GIVES(close(*(int *)argument), 0);
@@ -244,6 +264,7 @@ static const struct part parts[] = {
     { 96, "forked", check_forked_close },
     { 97, "full", check_full_receive },
     { 98, "shut", check_shared_shut },
+    { 100, "free", check_free },
 };
 
 int main(int count, char **arguments) {

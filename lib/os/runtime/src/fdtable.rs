@@ -88,6 +88,11 @@ impl Table {
         self.under_way.retain(|(other, _)| *other != number);
     }
 
+    fn is_used(&self, number: usize) -> bool {
+        let word = self.used[number / 64].load(Ordering::Relaxed);
+        word >> (number % 64) & 1 == 1
+    }
+
     fn mark(&mut self, number: usize) -> bool {
         let bit = 1 << (number % 64);
         self.used[number / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
@@ -183,11 +188,13 @@ pub fn replaced(fd: usize, is_open: bool) {
 /// Begins to close `fd`, until [`release`].
 ///
 /// # Errors
-/// `EBADF`: the number cannot exist, or another thread closes it already, or has not opened it yet.
+/// `EBADF`: the number is free, or another thread closes it already, or has not opened it yet.
 pub fn close(fd: usize) -> Result<()> {
     let (table, number) = table_of(fd)?;
     alone(table, number, |table, act| match act {
         Some(_) => Err(Error::new(EBADF)),
+        // Another thread may take a free number meanwhile, and giving it back would free it again.
+        None if !table.is_used(number) => Err(Error::new(EBADF)),
         None => {
             // Closing must not fail for want of memory; then it is not kept apart from others.
             let _ = table.begin(number, Act::Closes);
