@@ -17,7 +17,6 @@
 #include <linux/errno.h>
 #include <linux/types.h>
 #include <locale.h>
-#include <net/if.h>
 #include <nl_types.h>
 #include <pthread.h>
 #include <pwd.h>
@@ -772,11 +771,6 @@ static void terminals(void) {
     FAILS(read(fd, &byte, 1), EAGAIN);
     CHECK(tcdrain(fd) == 0 && tcflush(fd, TCIFLUSH) == 0 && cfgetospeed(&lines) == B38400);
     CHECK(close(fd) == 0);
-    errno = 0;
-    CHECK(if_nametoindex("lo") == 0 && errno == ENXIO);
-    struct if_nameindex *list = if_nameindex();
-    CHECK(list && list[0].if_index == 0 && !list[0].if_name);
-    if_freenameindex(list);
 }
 
 int main(int count, char **arguments) {

@@ -1,6 +1,8 @@
 /* Sockets within a node: errors as a table, options, names, socketpair. */
 #define NO_PATTERNS
 #include "socket.h"
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/utsname.h>
@@ -518,16 +520,51 @@ static void check_names(void) {
     CHECK(inet_aton("1.2.3.4.5", &parsed) == 0);
     CHECK(inet_pton(AF_INET, "10.0.0.9", &parsed) == 1 && ntohl(parsed.s_addr) == 0x0a000009);
     CHECK(inet_pton(AF_INET, "10.9", &parsed) == 0);
-    unsigned char six[16];
-    CHECK(inet_pton(AF_INET6, "ff05::1.2.3.4", six) == 1 && six[0] == 0xff && six[1] == 5);
-    CHECK(six[2] == 0 && six[12] == 1 && six[15] == 4 && inet_pton(AF_INET6, "1.2.3.4", six) == 0);
-    CHECK(inet_ntop(AF_INET6, six, name, sizeof name) && !strcmp(name, "ff05::102:304"));
+    unsigned char sixteen[16];
+    CHECK(inet_pton(AF_INET6, "ff05::1.2.3.4", sixteen) == 1 && sixteen[0] == 0xff && sixteen[1] == 5);
+    CHECK(sixteen[2] == 0 && sixteen[12] == 1 && sixteen[15] == 4 && inet_pton(AF_INET6, "1.2.3.4", sixteen) == 0);
+    CHECK(inet_ntop(AF_INET6, sixteen, name, sizeof name) && !strcmp(name, "ff05::102:304"));
     FAILS(inet_pton(99, "::1", &parsed), EAFNOSUPPORT);
     CHECK(!strcmp(inet_ntoa(parsed), "10.0.0.9"));
     CHECK(inet_ntop(AF_INET, &parsed, name, sizeof name) == name && !strcmp(name, "10.0.0.9"));
     errno = 0;
     CHECK(inet_ntop(AF_INET, &parsed, name, 8) == NULL && errno == ENOSPC);
     CHECK(htons(0x1234) == 0x3412 && ntohl(0x01020304) == 0x04030201);
+}
+
+/* The own node, and the way to all nodes, each with its address. */
+static void check_interfaces(void) {
+    char name[IF_NAMESIZE];
+    CHECK(if_nametoindex("lo") == 1 && if_nametoindex("scif0") == 2);
+    CHECK(if_indextoname(2, name) == name && !strcmp(name, "scif0"));
+    errno = 0;
+    CHECK(if_nametoindex("eth0") == 0 && errno == ENXIO);
+    errno = 0;
+    CHECK(if_indextoname(3, name) == NULL && errno == ENXIO && !if_indextoname(0, name));
+    struct if_nameindex *list = if_nameindex();
+    CHECK(list && list[0].if_index == 1 && !strcmp(list[0].if_name, "lo"));
+    CHECK(list[1].if_index == 2 && !strcmp(list[1].if_name, "scif0"));
+    CHECK(list[2].if_index == 0 && !list[2].if_name);
+    if_freenameindex(list);
+    struct ifaddrs *found;
+    struct addrinfo *own;
+    CHECK(getifaddrs(&found) == 0 && getaddrinfo("skiff", NULL, NULL, &own) == 0);
+    const struct ifaddrs *of = found;
+    CHECK(!strcmp(of->ifa_name, "lo") && of->ifa_flags == (IFF_UP | IFF_LOOPBACK | IFF_RUNNING));
+    CHECK(((struct sockaddr_in *)of->ifa_addr)->sin_addr.s_addr == htonl(INADDR_LOOPBACK));
+    CHECK(((struct sockaddr_in *)of->ifa_netmask)->sin_addr.s_addr == htonl(0xff000000));
+    CHECK(of->ifa_broadaddr == NULL && of->ifa_addr->sa_family == AF_INET);
+    of = of->ifa_next;
+    CHECK(!strcmp(of->ifa_name, "scif0") && of->ifa_flags == (IFF_UP | IFF_BROADCAST | IFF_RUNNING));
+    CHECK(((struct sockaddr_in *)of->ifa_addr)->sin_addr.s_addr ==
+          ((struct sockaddr_in *)own->ai_addr)->sin_addr.s_addr);
+    CHECK(((struct sockaddr_in *)of->ifa_netmask)->sin_addr.s_addr == htonl(0xffffff00));
+    CHECK(((struct sockaddr_in *)of->ifa_broadaddr)->sin_addr.s_addr == htonl(0x0a0000ff));
+    CHECK(of->ifa_next == NULL);
+    freeaddrinfo(own);
+    freeifaddrs(found);
+    freeifaddrs(NULL);
+    FAILS(getifaddrs(NULL), EINVAL);
 }
 
 /* A pair: both ends work, with everything that sockets have. */
@@ -625,6 +662,7 @@ int main(void) {
     check_rows();
     check_options();
     check_names();
+    check_interfaces();
     check_pair();
     check_loopback();
     check_ends_of_listeners();

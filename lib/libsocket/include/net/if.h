@@ -1,4 +1,4 @@
-/* Network interfaces: there are none. Sockets reach nodes by their addresses. */
+/* Network interfaces: `lo` is the own node, `scif0` leads to all nodes (docs/c.md). */
 #ifndef _NET_IF_H
 #define _NET_IF_H
 #include <features.h>
@@ -6,6 +6,16 @@
 
 #define IF_NAMESIZE 16
 #define IFNAMSIZ IF_NAMESIZE
+
+#define IFF_UP 0x1
+#define IFF_BROADCAST 0x2
+#define IFF_DEBUG 0x4
+#define IFF_LOOPBACK 0x8
+#define IFF_POINTOPOINT 0x10
+#define IFF_RUNNING 0x40
+#define IFF_NOARP 0x80
+#define IFF_PROMISC 0x100
+#define IFF_MULTICAST 0x1000
 
 struct if_nameindex {
     unsigned int if_index;
@@ -26,11 +36,10 @@ struct ifreq {
 };
 
 __BEGIN_DECLS
-/* 0, with errno ENXIO. */
+/* 0, with errno ENXIO, if there is none of this name. */
 unsigned int if_nametoindex(const char *name);
-/* NULL, with errno ENXIO. */
+/* NULL, with errno ENXIO, if there is none of this number. `name` has IF_NAMESIZE bytes. */
 char *if_indextoname(unsigned int index, char *name);
-/* An empty list. */
 struct if_nameindex *if_nameindex(void);
 void if_freenameindex(struct if_nameindex *list);
 __END_DECLS

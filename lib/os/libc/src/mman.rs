@@ -13,7 +13,6 @@ use syscall::error::{EACCES, EBADF, EINTR, EINVAL, ENODEV};
 use syscall::flag::MapFlags;
 
 use crate::sync::Shared;
-use crate::transfers::read_at;
 use crate::{descriptor, errno};
 
 unsafe extern "C" {
@@ -122,7 +121,7 @@ unsafe fn map_copy(
         let mut done = 0;
         while done < length {
             // SAFETY: mapped above, and known to nobody else.
-            let read = unsafe { read_at(number, place + done, length - done, offset + done) };
+            let read = unsafe { fd::read_at(number, place + done, length - done, offset + done) };
             match read {
                 Ok(0) => break,
                 Ok(count) => done += count,

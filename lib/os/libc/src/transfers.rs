@@ -35,19 +35,6 @@ fn place(number: c_int, offset: c_long) -> Result<(usize, usize)> {
 /// The flags of the descriptor itself.
 const OWN_FLAGS: usize = usize::MAX;
 
-/// Reads at a position into `size` bytes at an address; how many it read.
-///
-/// # Errors
-/// Those of reading.
-///
-/// # Safety
-/// The bytes are the caller's, and may be written.
-pub unsafe fn read_at(number: usize, address: usize, size: usize, offset: usize) -> Result<usize> {
-    let arguments = [number, address, size, offset, OWN_FLAGS, 0];
-    // SAFETY: the caller's promise.
-    unsafe { sys::call(syscall::SYS_READ2, arguments) }
-}
-
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pread(
     number: c_int,
@@ -57,7 +44,7 @@ unsafe extern "C" fn pread(
 ) -> isize {
     let result = place(number, offset).and_then(|(number, offset)| {
         // SAFETY: the caller's buffer, which the kernel checks.
-        unsafe { read_at(number, buffer as usize, size, offset) }
+        unsafe { fd::read_at(number, buffer as usize, size, offset) }
     });
     errno::give(result.map(|count| count as isize))
 }

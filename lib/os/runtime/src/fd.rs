@@ -148,6 +148,19 @@ pub fn read_once(fd: usize, buffer: &mut [u8]) -> Result<usize> {
     }
 }
 
+/// Reads at a position into `size` bytes at an address, which the kernel checks; returns the number
+/// of bytes. It is not restarted when interrupted (EINTR).
+///
+/// # Safety
+/// The bytes may be written: no Rust reference to them is used meanwhile.
+pub unsafe fn read_at(fd: usize, address: usize, size: usize, offset: usize) -> Result<usize> {
+    /// The flags of the descriptor itself.
+    const OWN_FLAGS: usize = usize::MAX;
+    let arguments = [fd, address, size, offset, OWN_FLAGS, 0];
+    // SAFETY: the caller's promise.
+    unsafe { sys::call(syscall::SYS_READ2, arguments) }
+}
+
 /// Writes `bytes`; returns how many were taken.
 pub fn write(fd: usize, bytes: &[u8]) -> Result<usize> {
     loop {
