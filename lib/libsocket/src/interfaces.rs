@@ -140,7 +140,8 @@ struct Entry {
 }
 
 impl Entry {
-    fn new(of: &Interface, next: *mut IfAddrs) -> *mut IfAddrs {
+    /// Puts an entry in front of a list.
+    fn prepend(of: &Interface, next: *mut IfAddrs) -> *mut IfAddrs {
         let hosts = [of.address, of.mask, of.address | !of.mask];
         let addresses = hosts.map(|host| Address { host, port: 0 }.to_bytes());
         let entry = Box::into_raw(Box::new(Entry {
@@ -176,7 +177,7 @@ unsafe extern "C" fn getifaddrs(place: *mut *mut IfAddrs) -> c_int {
     let first = all
         .iter()
         .rev()
-        .fold(null_mut(), |next, of| Entry::new(of, next));
+        .fold(null_mut(), |next, of| Entry::prepend(of, next));
     // SAFETY: the caller's place.
     unsafe { place.write(first) };
     0
