@@ -9,20 +9,28 @@ use syscall::flag::EventFlags;
 
 use super::{LINKS, Link, LinkId, Links, MOST_SILENT, Stage, Target, Transport};
 
-/// How often the thread looks whether the driver lives.
+/// How long the thread sleeps before it looks at all links, also for the end of the driver.
 const LOOK: Duration = Duration::from_secs(1);
+/// Turns without sleep after which it looks at all links, too.
+const MOST_TURNS: u32 = 256;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Source {
+    /// There are new connections or listeners.
     Bell,
-    /// A connection or listener: all are looked at.
-    Link,
+    /// Something has happened to the link in this slot.
+    Slot(usize),
 }
 
 /// The thread of a program.
 pub struct Worker {
     queue: Queue<Source>,
     bell: Fd,
+    /// The links that the queue watches; 0 is none. A source of the queue stays for ever, so a slot
+    /// is used again.
+    slots: Vec<LinkId>,
+    /// Turns since it has looked at all links.
+    turns: u32,
 }
 
 impl Worker {
@@ -33,7 +41,12 @@ impl Worker {
     pub fn new(bell: Fd) -> verbs::Result<Self> {
         let mut queue = Queue::new()?;
         queue.subscribe(bell.raw(), EventFlags::EVENT_READ, Source::Bell)?;
-        Ok(Self { queue, bell })
+        Ok(Self {
+            queue,
+            bell,
+            slots: Vec::new(),
+            turns: 0,
+        })
     }
 
     /// Works until the program ends.
@@ -47,64 +60,113 @@ impl Worker {
                 // It says only that there is something to do.
                 let _ = self.bell.read(&mut [0; 64]);
             }
-            let limit = self.turn();
+            let limit = self.turn(&ready);
             self.queue.wait(limit, &mut ready)?;
         }
     }
 
     /// One turn; how long to sleep then at most.
-    fn turn(&mut self) -> Option<Duration> {
+    fn turn(&mut self, ready: &[Ready<Source>]) -> Option<Duration> {
         let mut links = LINKS.lock();
-        accept(&mut links);
-        let ids: Vec<LinkId> = links.links.keys().copied().collect();
-        for id in ids {
-            let Some(link) = links.links.get_mut(&id) else {
-                continue;
-            };
-            let (told, is_useless) = link.step(id);
-            for event in told {
-                // A request is the listener's.
-                match link.owner == 0 && event.target == Target::Link(id) {
-                    true => link.early.push(event),
-                    false => link.channel.push(event),
-                }
-            }
-            if is_useless {
-                links.links.remove(&id);
-                continue;
-            }
-            let wanted = link.wanted();
-            if link.watched != wanted {
-                // A file of a dead driver is refused; the next turns find the end.
-                let watched = self.queue.subscribe(link.fd(), wanted, Source::Link);
-                if watched.is_ok() || wanted.is_empty() {
-                    link.watched = wanted;
-                }
-            }
+        let mut due = self.due(&links, ready);
+        while let Some(id) = due.pop() {
+            due.extend(accept(&mut links, id));
+            self.step(&mut links, id);
         }
         // The end of the driver shows only to those that look.
         (!links.links.is_empty()).then_some(LOOK)
     }
-}
 
-/// Takes connections that peers have made.
-fn accept(links: &mut Links) {
-    let mut accepted = Vec::new();
-    for (id, link) in &links.links {
-        if let (Transport::Listener(listener), Stage::Listening(space)) =
-            (&link.transport, &link.stage)
-        {
-            // An error is the driver's end.
-            while let Ok(Some((endpoint, peer))) = listener.try_accept() {
-                let stage = Stage::Silent(*id, peer, *space);
-                accepted.push((endpoint, stage, link.channel.clone()));
+    /// The links to be looked at.
+    fn due(&mut self, links: &Links, ready: &[Ready<Source>]) -> Vec<LinkId> {
+        self.turns += 1;
+        if ready.is_empty() || self.turns > MOST_TURNS {
+            self.turns = 0;
+            return links.links.keys().copied().collect();
+        }
+        let mut due = Vec::new();
+        for of in ready {
+            match of.source {
+                Source::Slot(slot) => due.extend(self.slots.get(slot).filter(|id| **id != 0)),
+                Source::Bell => {
+                    let ids = links.links.keys().copied();
+                    due.extend(ids.filter(|id| !self.slots.contains(id)));
+                }
+            }
+        }
+        due
+    }
+
+    /// Moves a link on, if it is there, and tells what there is to be told.
+    fn step(&mut self, links: &mut Links, id: LinkId) {
+        let Some(link) = links.links.get_mut(&id) else {
+            return;
+        };
+        let (told, is_useless) = link.step(id);
+        for event in told {
+            // A request is the listener's.
+            match link.owner == 0 && event.target == Target::Link(id) {
+                true => link.early.push(event),
+                false => link.channel.push(event),
+            }
+        }
+        if is_useless {
+            links.links.remove(&id);
+            return;
+        }
+        let wanted = link.wanted();
+        if link.watched != wanted {
+            let (fd, slot) = (link.fd(), self.slot_of(links, id));
+            // A file of a dead driver is refused; the next turns find the end.
+            let watched = self.queue.subscribe(fd, wanted, Source::Slot(slot));
+            if let Some(link) = links.links.get_mut(&id)
+                && (watched.is_ok() || wanted.is_empty())
+            {
+                link.watched = wanted;
             }
         }
     }
-    for (endpoint, stage, channel) in accepted {
+
+    /// The slot of a link: its own, or that of one that has gone, or a new one.
+    fn slot_of(&mut self, links: &Links, id: LinkId) -> usize {
+        let own = self.slots.iter().position(|of| *of == id);
+        let is_free = |of: &LinkId| !links.links.contains_key(of);
+        match own.or_else(|| self.slots.iter().position(is_free)) {
+            Some(slot) => {
+                if let Some(of) = self.slots.get_mut(slot) {
+                    *of = id;
+                }
+                slot
+            }
+            None => {
+                self.slots.push(id);
+                self.slots.len() - 1
+            }
+        }
+    }
+}
+
+/// Takes the connections that peers have made with a link, if it is a listener.
+fn accept(links: &mut Links, id: LinkId) -> Vec<LinkId> {
+    let mut accepted = Vec::new();
+    let Some(link) = links.links.get(&id) else {
+        return accepted;
+    };
+    let (Transport::Listener(listener), Stage::Listening(space)) = (&link.transport, &link.stage)
+    else {
+        return accepted;
+    };
+    let (space, channel) = (*space, link.channel.clone());
+    let mut endpoints = Vec::new();
+    // An error is the driver's end.
+    while let Ok(Some(found)) = listener.try_accept() {
+        endpoints.push(found);
+    }
+    for (endpoint, peer) in endpoints {
         // A connection that cannot be read without waiting is dropped.
         if endpoint.set_nonblocking(true).is_ok() {
-            links.add(Transport::Endpoint(endpoint), stage, channel);
+            let stage = Stage::Silent(id, peer, space);
+            accepted.push(links.add(Transport::Endpoint(endpoint), stage, channel.clone()));
         }
     }
     // Those that say nothing must not keep out those that do.
@@ -115,4 +177,5 @@ fn accept(links: &mut Links) {
             links.links.remove(&id);
         }
     }
+    accepted
 }
