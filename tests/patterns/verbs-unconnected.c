@@ -52,6 +52,13 @@ static void receive_next(struct party *of) {
     CHECK(rdma_post_recv(of->id, NULL, of->memory + BYTES, BYTES, of->mr) == 0);
 }
 
+static void arm_memory(struct party *of) {
+    of->memory = aligned_alloc(4096, 4096);
+    of->mr = rdma_reg_msgs(of->id, of->memory, 2 * BYTES);
+    CHECK(of->mr != NULL);
+    receive_next(of);
+}
+
 static void equip(struct party *of, struct rdma_cm_id *id) {
     struct ibv_qp_init_attr attr = {
         .cap = { 8, 8, 1, 1, 64 }, .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
@@ -61,10 +68,7 @@ static void equip(struct party *of, struct rdma_cm_id *id) {
     attr.qp_type = IBV_QPT_UD;
     CHECK(rdma_create_qp(id, NULL, &attr) == 0);
     CHECK(id->qp && id->qp_type == IBV_QPT_UD && id->qp->state == IBV_QPS_RTS);
-    of->memory = aligned_alloc(4096, 4096);
-    of->mr = rdma_reg_msgs(id, of->memory, 2 * BYTES);
-    CHECK(of->mr != NULL);
-    receive_next(of);
+    arm_memory(of);
 }
 
 static void strip(struct party *of) {
@@ -327,6 +331,41 @@ static void groups(void) {
     strip(&own);
 }
 
+/* A queue pair to which nothing comes back that it sends to its group. */
+static void deaf_to_itself(void) {
+    struct sockaddr_in to = address_of(GROUP, 0);
+    struct ibv_qp_init_attr_ex attr = {
+        .cap = { 8, 8, 1, 1, 64 }, .qp_type = IBV_QPT_UD, .sq_sig_all = 1,
+        .comp_mask = IBV_QP_INIT_ATTR_CREATE_FLAGS,
+        .create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB,
+    };
+    struct party deaf = { .id = resolved(RDMA_PS_UDP, &to) }, other;
+    struct group of, others;
+    CHECK(rdma_create_qp_ex(deaf.id, &attr) == 0);
+    arm_memory(&deaf);
+    CHECK(rdma_join_multicast(deaf.id, (struct sockaddr *)&to, &deaf) == 0);
+    of = joined(&deaf, UDP_GROUP);
+    join(&other, RDMA_MC_JOIN_FLAG_FULLMEMBER, &others);
+    send_words(&deaf, "to all 4", of.ah, of.number, of.key);
+    await_words(&other, "to all 4");
+    talk("heard");
+    send_words(&other, "to all 5", others.ah, others.number, others.key);
+    await_words(&other, "to all 5");
+    /* The first one that comes. */
+    await_words(&deaf, "to all 5");
+    talk("heard");
+    CHECK(ibv_destroy_ah(of.ah) == 0 && ibv_destroy_ah(others.ah) == 0);
+    strip(&other);
+    strip(&deaf);
+    /* Connections have no groups. */
+    struct rdma_cm_id *id = resolved(RDMA_PS_TCP, &server);
+    attr.qp_type = IBV_QPT_RC;
+    attr.send_cq = attr.recv_cq = NULL;
+    attr.pd = NULL;
+    FAILS(rdma_create_qp_ex(id, &attr), EINVAL);
+    CHECK(rdma_destroy_id(id) == 0);
+}
+
 /* Joins by an address and leaves again; the group is one that begins with these bytes. */
 static void try_group(enum rdma_port_space space, void *address, const unsigned char *first) {
     struct sockaddr_in to = address_of(GROUP, 0);
@@ -454,6 +493,7 @@ int main(int count, char **words) {
     refused();
     waiting();
     groups();
+    deaf_to_itself();
     for (int round = 0; round < 20; round++)
         talk("again");
     talk("last");

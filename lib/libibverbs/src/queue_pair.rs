@@ -116,8 +116,9 @@ const PD: u32 = QpInitAttrEx::WITH_PD;
 const XRCD: u32 = 1 << 1;
 const CREATE_FLAGS: u32 = 1 << 2;
 const SEND_OPS: u32 = 1 << 6;
-/// No flag of creation can be had.
-const KNOWN_FLAGS: u32 = 0;
+/// `IBV_QP_CREATE_BLOCK_SELF_MCAST_LB`, the one flag of creation that can be had: what the queue
+/// pair sends to a group does not come back to it.
+const DROP_OWN: u32 = 1 << 1;
 /// `IBV_QP_EX_WITH_…` that can be had: all up to `SEND_WITH_INV`.
 const KNOWN_OPS: u64 = (1 << 10) - 1;
 
@@ -127,7 +128,7 @@ fn create_extended(context: *mut Context, attr: *mut QpInitAttrEx) -> Result<*mu
     if of.comp_mask & !(PD | XRCD | CREATE_FLAGS | SEND_OPS) != 0 {
         return Err(EOPNOTSUPP);
     }
-    if of.comp_mask & CREATE_FLAGS != 0 && of.create_flags & !KNOWN_FLAGS != 0 {
+    if of.comp_mask & CREATE_FLAGS != 0 && of.create_flags & !DROP_OWN != 0 {
         return Err(EOPNOTSUPP);
     }
     let is_extended = of.comp_mask & SEND_OPS != 0;
@@ -153,7 +154,15 @@ fn create_extended(context: *mut Context, attr: *mut QpInitAttrEx) -> Result<*mu
         qp_type: of.qp_type,
         sq_sig_all: of.sq_sig_all,
     };
-    create(context, &Domains { pd, xrcd }, &base, is_extended)
+    let qp = create(context, &Domains { pd, xrcd }, &base, is_extended)?;
+    if of.comp_mask & CREATE_FLAGS != 0 && of.create_flags & DROP_OWN != 0 {
+        let dropped = find(qp).and_then(|(made, owner)| {
+            let dropped = owner.raw.drop_own(made.qp_num);
+            dropped.map_err(errno_of)
+        });
+        dropped.inspect_err(|_| drop(destroy(qp)))?;
+    }
+    Ok(qp)
 }
 
 #[unsafe(no_mangle)]

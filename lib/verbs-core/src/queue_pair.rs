@@ -114,6 +114,9 @@ pub(crate) struct QueuePair {
     pub owes_ack: bool,
     /// It is in its lane's list of those that may owe that.
     pub is_listed: bool,
+    /// It receives nothing for groups that it has sent itself, from the port of this local
+    /// identifier.
+    pub drops_own: Option<u16>,
     /// Changes with each way to RTR.
     generation: u32,
     peer: Peer,
@@ -168,6 +171,7 @@ impl QueuePair {
             is_active: false,
             owes_ack: false,
             is_listed: false,
+            drops_own: None,
             generation: 0,
             peer: Peer::Unknown,
             sends: VecDeque::new(),
@@ -343,6 +347,7 @@ impl QueuePair {
         *self = QueuePair {
             traffic: self.traffic,
             is_active: self.is_active,
+            drops_own: self.drops_own,
             ..QueuePair::new(self.number, self.init)
         };
     }

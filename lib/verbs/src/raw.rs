@@ -437,7 +437,17 @@ impl Context {
         Ok(())
     }
 
-    /// Ends that.
+    /// Has a queue pair receive nothing for groups that it has sent itself.
+    ///
+    /// # Errors
+    /// `NotFound`: the queue pair. `Invalid`: its type.
+    pub fn drop_own(&self, number: u32) -> Result<()> {
+        let mut state = self.lock();
+        let lid = crate::address::lid(state.engine.links.node);
+        Ok(state.engine.core.drop_own(number, lid)?)
+    }
+
+    /// Ends membership.
     ///
     /// # Errors
     /// `Invalid`: it does not receive that.

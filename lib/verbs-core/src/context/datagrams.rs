@@ -148,6 +148,20 @@ impl Context {
         Ok(())
     }
 
+    /// Has a queue pair receive nothing for groups that it has sent itself, from its node's port
+    /// with this local identifier.
+    ///
+    /// # Errors
+    /// `NotFound`: the queue pair. `Invalid`: its type.
+    pub fn drop_own(&mut self, number: u32, lid: u16) -> Result<()> {
+        let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
+        if qp.init.kind != QpType::Ud {
+            return Err(Error::Invalid);
+        }
+        qp.drops_own = Some(lid);
+        Ok(())
+    }
+
     pub(super) fn is_in_group(&self, number: u32) -> bool {
         let mut groups = self.objects.groups.values();
         groups.any(|members| members.contains(&number))
@@ -215,21 +229,26 @@ impl Context {
         }
         if let Some(staged) = stage(lane, host, id, piece) {
             let arrived = Arrived::Here(&staged.bytes);
-            for number in self.receivers(&staged.first) {
+            for number in self.receivers(&staged.first, slid) {
                 self.deliver(host, &staged.first, slid, number, &arrived);
             }
         }
         self.fail_overrun();
     }
 
-    /// Whom a datagram is for.
-    fn receivers(&self, piece: &DatagramPiece) -> Vec<u32> {
+    /// Whom a datagram of this port is for.
+    fn receivers(&self, piece: &DatagramPiece, slid: u16) -> Vec<u32> {
         if piece.destination != MULTICAST_QPN {
             return Vec::from([piece.destination]);
         }
         let group = piece.global.map(|route| route.gid);
         let members = group.and_then(|gid| self.objects.groups.get(&gid));
-        members.into_iter().flatten().copied().collect()
+        let members = members.into_iter().flatten().copied();
+        let is_own = |number: &u32| {
+            let qp = self.qps.get(*number);
+            *number == piece.source && qp.is_some_and(|qp| qp.drops_own == Some(slid))
+        };
+        members.filter(|number| !is_own(number)).collect()
     }
 
     /// Delivers a datagram, or drops it; whether its bytes were taken from the lane.
