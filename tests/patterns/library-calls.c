@@ -613,6 +613,12 @@ static void mapped_files(void) {
     CHECK(close(fd) == 0);
     fd = open(name, O_WRONLY);
     FAILS(mmap(NULL, page, PROT_READ, MAP_PRIVATE, fd, 0), EACCES);
+    /* What is refused leaves what is there. */
+    own = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(own != MAP_FAILED);
+    own[0] = 'o';
+    FAILS(mmap(own, page, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0), EACCES);
+    CHECK(own[0] == 'o' && munmap(own, page) == 0);
     FAILS(mmap(NULL, page, PROT_READ, MAP_PRIVATE, -1, 0), EBADF);
     CHECK(close(fd) == 0 && unlink(name) == 0);
     int ends[2];

@@ -9,6 +9,7 @@
 #include <infiniband/ib.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
+#include <scif.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -301,7 +302,7 @@ static void waiting(void) {
     CHECK(ibv_destroy_ah(ah) == 0 && rdma_dereg_mr(mr) == 0);
     rdma_destroy_ep(id);
     CHECK(rdma_create_ep(&id, found, NULL, NULL) == 0);
-    FAILS(ask(id, "no"), EIO);
+    FAILS(ask(id, "no"), 2);
     CHECK(id->event->event == RDMA_CM_EVENT_UNREACHABLE && id->event->status == 2);
     rdma_destroy_ep(id);
     rdma_freeaddrinfo(found);
@@ -398,6 +399,16 @@ static void kinds_of_groups(void) {
     try_group(RDMA_PS_UDP, &six, udp_six);
     try_group(RDMA_PS_UDP, &any, made);
     try_group(RDMA_PS_UDP, &ib, plain);
+    /* An identifier that only resembles those that subnet managers make. */
+    CHECK(inet_pton(AF_INET6, "ff0e:a01b::1", &six.sin6_addr) == 1);
+    try_group(RDMA_PS_UDP, &six, udp_six);
+    struct rdma_cm_id *id;
+    CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_UDP) == 0);
+    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *)&six, 2000) == 0);
+    pass(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+    CHECK(id->verbs && rdma_get_peer_addr(id)->sa_family == AF_INET6);
+    CHECK(!memcmp(&id->route.addr.dst_sin6.sin6_addr, &six.sin6_addr, 16));
+    CHECK(rdma_destroy_id(id) == 0);
 }
 
 static void mistakes(void) {
@@ -452,6 +463,69 @@ static void own_pair(void) {
     CHECK(rdma_destroy_id(of.id) == 0);
 }
 
+/* What is refused leaves the attributes as they were; a queue pair ends though it is in a group. */
+static void ends(void) {
+    struct sockaddr_in to = address_of(GROUP, 0);
+    struct party of = { .id = resolved(RDMA_PS_UDP, &to) };
+    struct ibv_pd *pd = ibv_alloc_pd(of.id->verbs);
+    struct ibv_qp_init_attr attr = {
+        .cap = { 1u << 30, 8, 1, 1, 64 }, .qp_type = IBV_QPT_UD, .sq_sig_all = 1,
+    };
+    CHECK(of.id->pd && rdma_create_qp(of.id, pd, &attr) == -1 && !attr.send_cq && !attr.recv_cq);
+    CHECK(of.id->pd != pd && !of.id->send_cq && !of.id->recv_cq_channel);
+    attr.cap.max_send_wr = 8;
+    CHECK(rdma_create_qp(of.id, pd, &attr) == 0 && of.id->pd == pd);
+    CHECK(rdma_join_multicast(of.id, (struct sockaddr *)&to, &of) == 0);
+    struct group group = joined(&of, UDP_GROUP);
+    CHECK(ibv_destroy_ah(group.ah) == 0 && ibv_dealloc_pd(pd) == EBUSY);
+    rdma_destroy_qp(of.id);
+    CHECK(ibv_dealloc_pd(pd) == 0);
+    CHECK(rdma_leave_multicast(of.id, (struct sockaddr *)&to) == 0);
+    CHECK(rdma_destroy_id(of.id) == 0);
+}
+
+/* A listener of 2 whose program takes nothing refuses a third; when it ends, so do the others. */
+static void full(void) {
+    struct rdma_event_channel *silent = rdma_create_event_channel();
+    struct sockaddr_in own = address_of("127.0.0.1", PORT + 2);
+    struct rdma_cm_id *listener, *ids[3];
+    CHECK(silent && rdma_create_id(silent, &listener, NULL, RDMA_PS_UDP) == 0);
+    CHECK(rdma_bind_addr(listener, (struct sockaddr *)&own) == 0);
+    CHECK(rdma_listen(listener, 2) == 0);
+    /* It is no peer that could be answered, and goes on. */
+    FAILS(rdma_reject(listener, NULL, 0), ENOTCONN);
+    struct rdma_conn_param param = { .qp_num = 7 };
+    FAILS(rdma_accept(listener, &param), EINVAL);
+    for (int i = 0; i < 3; i++)
+        ids[i] = asking(RDMA_PS_UDP, &own);
+    for (int i = 0; i < 3; i++)
+        CHECK(ask(ids[i], "nobody") == 0);
+    pass(RDMA_CM_EVENT_UNREACHABLE, 2);
+    CHECK(rdma_destroy_id(listener) == 0);
+    for (int i = 0; i < 2; i++)
+        pass(RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+    for (int i = 0; i < 3; i++)
+        CHECK(rdma_destroy_id(ids[i]) == 0);
+    rdma_destroy_event_channel(silent);
+}
+
+/* A peer that asks for a connection in a port space of datagrams is no peer: the server closes. */
+static void hostile(void) {
+    struct { char magic[4]; uint8_t kind, rest[7]; uint32_t number, space; } request = {
+        { 'R', 'D', 'C', 'M' }, 1, { 0 }, 7, RDMA_PS_UDP,
+    };
+    uint16_t own;
+    uint32_t host = ntohl(server.sin_addr.s_addr);
+    CHECK(scif_get_node_ids(NULL, 0, &own) > 0);
+    struct scif_port_id to = { host >> 24 == 127 ? own : (uint16_t)(host - 0x0a000001), PORT };
+    scif_epd_t epd = scif_open();
+    char byte;
+    CHECK(epd >= 0 && scif_connect(epd, &to) > 0);
+    CHECK(scif_send(epd, &request, sizeof request, SCIF_SEND_BLOCK) == sizeof request);
+    FAILS(scif_recv(epd, &byte, 1, SCIF_RECV_BLOCK), ECONNRESET);
+    CHECK(scif_close(epd) == 0);
+}
+
 /* Waits until the server is there. */
 static void reach(void) {
     int is_there = 0;
@@ -489,6 +563,9 @@ int main(int count, char **words) {
     mistakes();
     kinds_of_groups();
     own_pair();
+    ends();
+    full();
+    hostile();
     talk("yes");
     refused();
     waiting();

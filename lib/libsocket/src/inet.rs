@@ -11,7 +11,7 @@ use syscall::error::{EAFNOSUPPORT, EINVAL, ENOSPC};
 
 use crate::address::{self, AF_INET, TEXT_BYTES};
 
-/// The family of addresses that can be written as text and nothing else.
+/// The family of addresses that are only written as text and read from it.
 const AF_INET6: c_int = 10;
 
 /// A C string as text; `None` when it is not UTF-8.

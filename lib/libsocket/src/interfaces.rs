@@ -31,6 +31,11 @@ struct Interface {
 
 /// The interfaces.
 fn all() -> [Interface; 2] {
+    // Without a driver nothing is reached.
+    let state = match node::is_online(node::own()) {
+        true => UP | RUNNING,
+        false => 0,
+    };
     [
         Interface {
             name: c"lo",
@@ -40,7 +45,7 @@ fn all() -> [Interface; 2] {
         },
         Interface {
             name: c"scif0",
-            flags: UP | BROADCAST | RUNNING,
+            flags: state | BROADCAST,
             address: address::of_node(node::own()),
             mask: 0xffff_ff00,
         },

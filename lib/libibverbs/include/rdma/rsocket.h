@@ -148,12 +148,16 @@ static inline int rgetsockopt(int fd, int level, int option, void *value, sockle
     return getsockopt(fd, level, option, value, length);
 }
 
-/* The third argument, for the commands that take one, is a number. */
+/* The third argument, for the commands that take one, is an int. */
 static inline int rfcntl(int fd, int command, ...)
 {
     va_list rest;
+    int argument;
+
+    if (command == F_GETFL || command == F_GETFD)
+        return fcntl(fd, command);
     va_start(rest, command);
-    long argument = va_arg(rest, long);
+    argument = va_arg(rest, int);
     va_end(rest);
     return fcntl(fd, command, argument);
 }

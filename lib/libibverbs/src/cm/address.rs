@@ -179,6 +179,10 @@ fn fill(id: *mut Id, info: &Info, pd: *mut Pd, attr: *mut QpInitAttr) -> Result<
     }
     if info.flags & PASSIVE != 0 {
         said(id::rdma_bind_addr(id, info.source))?;
+        if !pd.is_null() {
+            // SAFETY: the id that was just made.
+            unsafe { get_mut(id)? }.pd = pd;
+        }
         if let Some(attr) = attr {
             // SAFETY: the id that was just made.
             unsafe { get_mut(id)? }.for_requests = Some((pd.expose_provenance(), *attr));

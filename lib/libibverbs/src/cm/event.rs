@@ -8,11 +8,11 @@ use core::ptr::{null, null_mut};
 
 use libsocket::address::{self, Address};
 use scif::PortId;
-use syscall::error::{ECONNREFUSED, ECONNRESET, EINVAL, EIO};
+use syscall::error::{ECONNREFUSED, ECONNRESET, EINVAL};
 use verbs::address::{MULTICAST_QPN, group_lid, lid};
 
 use super::frame::{Frame, Kind};
-use super::group::Group;
+use super::group::{self, Group};
 use super::link::{self, Channel, LinkEvent, LinkEventKind, LinkId};
 use super::port_space::qkey;
 use super::queue_pair;
@@ -127,7 +127,8 @@ fn describe(event: &mut Event, frame: Frame) {
     };
 }
 
-/// The peer has said where datagrams go; without a number it has only asked.
+/// The peer has said where datagrams go. Of a peer that asks that, there is no number of a queue
+/// pair, and no address.
 fn describe_place(event: &mut Event, id: &Id, frame: Frame) {
     let qp_num = frame.parameters.qp_num;
     let (private_data, private_data_len) = keep(event, frame.private);
@@ -157,9 +158,14 @@ fn request(listener: *mut Id, link: LinkId, peer: PortId, frame: Frame) -> Resul
         false => of.channel,
     };
     let mut new = Id::new(channel, of.context, of.ps, of.is_sync);
-    new.use_device()?;
+    let node = new.use_device().and_then(|()| own_node());
+    let node = node.inspect_err(|_| {
+        if of.is_sync {
+            destroy_channel(channel);
+        }
+    })?;
     let events = new.link_events()?.clone();
-    let own = address::of_node(own_node()?);
+    let own = address::of_node(node);
     let port = of.route.source.get().map_or(0, |source| source.port);
     new.route.source.set(Address { host: own, port });
     new.route.destination.set(Address {
@@ -242,7 +248,10 @@ fn joined(id: *mut Id, group: &Group) -> Box<Event> {
         qp_num: MULTICAST_QPN,
         qkey: qkey(of.ps),
     };
-    if let Err(number) = group.enter(of.qp) {
+    let _turn = group::TURN.lock();
+    // It may have left the group again meanwhile.
+    let is_member = of.groups.contains(group);
+    if is_member && let Err(number) = group.enter(of.qp) {
         (told.event, told.status) = (kind::MULTICAST_ERROR, -number);
     }
     told
@@ -396,7 +405,6 @@ pub fn complete(id: *mut Id, awaited: Awaited) -> Result<()> {
         (kind::DISCONNECTED, _) if awaited != Awaited::End => Err(ECONNRESET),
         (_, 0) => Ok(()),
         (kind::REJECTED, _) => Err(ECONNREFUSED),
-        (_, status) if status < 0 => Err(-status),
-        _ => Err(EIO),
+        (_, status) => Err(status.abs()),
     }
 }

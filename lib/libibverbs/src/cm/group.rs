@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use hal::lock::Mutex;
 use scif::NodeId;
 use syscall::error::EINVAL;
 use verbs::address::{Gid, group_lid, group_of_ipv4, group_of_ipv6, is_group};
@@ -27,6 +28,9 @@ const UDP_SIGNATURES: [u16; 2] = [0x4001, 0x6001];
 const IP_SIGNATURES: [u16; 2] = [0x401b, 0x601b];
 /// Of groups that are made for an id and have no address of IP, as subnet managers make them.
 const MADE_SIGNATURE: u16 = 0xa01b;
+
+/// Held while an id joins or leaves: another thread may take the event of a join meanwhile.
+pub static TURN: Mutex<()> = Mutex::new(());
 
 /// A group that an id is in.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -82,6 +86,16 @@ impl Name {
         bytes.unwrap_or_default()
     }
 
+    /// Whether it is one of a group.
+    pub fn is_group(&self) -> bool {
+        matches!(self.gid(PS_UDP), Ok(Some(_)))
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The group that it stands for; `None`: any, so one is to be made.
     ///
     /// # Errors
@@ -103,12 +117,15 @@ impl Name {
         match self.family {
             _ if long == [0; 16] => Ok(None),
             _ if !is_group(&long) => Err(EINVAL),
-            AF_INET6 if long[2..4] != MADE_SIGNATURE.to_be_bytes() => {
-                Ok(Some(group_of_ipv6(&long, six)))
-            }
+            AF_INET6 if !is_made(&long) => Ok(Some(group_of_ipv6(&long, six))),
             _ => Ok(Some(long)),
         }
     }
+}
+
+/// Whether an identifier is of the kind that is made for groups without an address of IP.
+fn is_made(gid: &Gid) -> bool {
+    gid[1] & 0xf0 == 0x10 && gid[2..4] == MADE_SIGNATURE.to_be_bytes()
 }
 
 /// The identifier of a new group, which no other id of any node has.
@@ -117,13 +134,20 @@ impl Name {
 /// That of asking for the own process's number.
 pub fn make(node: NodeId) -> Result<Gid> {
     static LAST: AtomicU32 = AtomicU32::new(0);
-    let count = LAST.fetch_add(1, Ordering::Relaxed) as u16;
+    let [high, low] = split(LAST.fetch_add(1, Ordering::Relaxed));
     let mut gid = group_of_ipv4(0, MADE_SIGNATURE);
     let pid = libredox::call::getpid().map_err(|error| error.errno())? as u32;
+    gid[6..8].copy_from_slice(&high);
     gid[8..10].copy_from_slice(&node.to_be_bytes());
     gid[10..14].copy_from_slice(&pid.to_be_bytes());
-    gid[14..].copy_from_slice(&count.to_be_bytes());
+    gid[14..].copy_from_slice(&low);
     Ok(gid)
+}
+
+/// The two halves of a number.
+fn split(number: u32) -> [[u8; 2]; 2] {
+    let [a, b, c, d] = number.to_be_bytes();
+    [[a, b], [c, d]]
 }
 
 impl Group {
@@ -141,7 +165,7 @@ impl Group {
         }
     }
 
-    /// Ends that.
+    /// Has the queue pair receive nothing more that is sent to the group.
     pub fn leave(&self, qp: *const Qp) {
         if !qp.is_null() && !self.is_sender {
             // It may not be in the group, if the program has not taken the event.

@@ -11,6 +11,7 @@ use syscall::error::{EADDRINUSE, EADDRNOTAVAIL, EHOSTUNREACH, EINVAL, ENOTCONN, 
 
 use super::event::{self, Awaited, kind};
 use super::frame::{ConnectionParameters, Frame, Kind};
+use super::group::Name;
 use super::link::{self, LinkEvent, LinkEventKind, Target};
 use super::port_space::{PS_IPOIB, PS_TCP, PS_UDP, UD};
 use super::queue_pair;
@@ -24,11 +25,31 @@ const MOST_RESOURCES: u8 = 128;
 const MOST_RETRIES: u8 = 7;
 /// Connections that wait for a listener whose program leaves their number open.
 const MOST_WAITING: c_int = 128;
-/// The first four bits of addresses of groups.
-const MULTICAST: u32 = 0xe;
 /// Options that are accepted and have no effect here.
 const OPTION_ID: c_int = 0;
 const LAST_OPTION: c_int = 3;
+
+/// What an address stands for that an id is to reach.
+enum Destination {
+    Node(Address),
+    Group(Name),
+}
+
+impl Destination {
+    /// # Errors
+    /// As [`Storage::read`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn read(place: *const Storage) -> Result<Destination> {
+        // SAFETY: the caller's promise.
+        match unsafe { Name::read(place.cast()) } {
+            Ok(name) if name.is_group() => Ok(Destination::Group(name)),
+            // SAFETY: as above.
+            _ => Ok(Destination::Node(unsafe { Storage::read(place)? })),
+        }
+    }
+}
 
 impl Id {
     /// Tells it that something is done.
@@ -81,22 +102,28 @@ impl Id {
         let listener = endpoint.listen(backlog);
         let listener = listener.map_err(|error| error.errno())?;
         let events = self.link_events()?.clone();
-        self.link = link::listen(listener, self.ps, events, self.place())?;
+        let limits = (self.ps, backlog as usize);
+        self.link = link::listen(listener, limits, events, self.place())?;
         Ok(())
     }
 
-    fn resolve(&mut self, source: Option<Address>, to: Address) -> Result<()> {
+    fn resolve(&mut self, source: Option<Address>, to: Destination) -> Result<()> {
         let nodes = scif::nodes().map_err(|error| error.errno())?;
         if let Some(source) = source
             && address::node_of(source.host, nodes.own) != Some(nodes.own)
         {
             return Err(EADDRNOTAVAIL);
         }
-        self.route.destination.set(to);
-        // A group is reached from the own node.
-        let node = match to.host >> 28 == MULTICAST {
-            true => Some(nodes.own),
-            false => address::node_of(to.host, nodes.own),
+        let node = match to {
+            // A group is reached from the own node.
+            Destination::Group(name) => {
+                self.route.destination.set_name(&name);
+                Some(nodes.own)
+            }
+            Destination::Node(to) => {
+                self.route.destination.set(to);
+                address::node_of(to.host, nodes.own)
+            }
         };
         let Some(node) = node.filter(|node| nodes.online.contains(node)) else {
             return self.done(kind::ADDR_ERROR, -EHOSTUNREACH);
@@ -196,7 +223,7 @@ impl Id {
     /// Tells the peer where its datagrams go. As with other datagrams it is not known whether it is
     /// there to hear it.
     fn tell_place(&mut self, parameters: ConnectionParameters, private: Vec<u8>) -> Result<()> {
-        if parameters.qp_num == 0 {
+        if parameters.qp_num == 0 || !link::is_asked(self.link) {
             return Err(EINVAL);
         }
         let kind = Kind::Found;
@@ -269,9 +296,6 @@ pub unsafe extern "C" fn rdma_destroy_id(id: *mut Id) -> c_int {
         Ok(events) => link::forget(of.link, of.place(), events),
         Err(number) => return minus_one(Err(number)),
     }
-    for group in core::mem::take(&mut of.groups) {
-        group.leave(of.qp);
-    }
     event::release(of);
     of.events.wait_acknowledged();
     let own = of.is_sync.then_some(of.channel);
@@ -332,7 +356,7 @@ pub extern "C" fn rdma_resolve_addr(
                 true => None,
                 false => Some(Storage::read(source)?),
             };
-            (source, Storage::read(to)?)
+            (source, Destination::read(to)?)
         };
         id.resolve(source, to)
     })
@@ -358,7 +382,7 @@ extern "C" fn rdma_connect(id: *mut Id, param: *const ConnParam) -> c_int {
 extern "C" fn rdma_accept(id: *mut Id, param: *const ConnParam) -> c_int {
     // SAFETY: an id of ours, or none.
     let is_datagram = unsafe { id.as_ref() }.is_some_and(|id| id.qp_type == UD);
-    // Nothing comes of a word to a peer that only asks.
+    // No event follows the answer to a lookup.
     let awaited = (!is_datagram).then_some(Awaited::Answer);
     with(id, awaited, |id| {
         // SAFETY: the caller's structure, or none.
@@ -425,6 +449,9 @@ extern "C" fn rdma_migrate_id(id: *mut Id, channel: *mut EventChannel) -> c_int 
         let is_sync = channel.is_null();
         let events = id.link_events()?.clone();
         let former = id.is_sync.then_some(id.channel);
+        if former.is_some() {
+            event::release(id);
+        }
         id.channel = match is_sync {
             true => event::create_channel()?,
             false => channel,

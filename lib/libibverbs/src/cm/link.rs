@@ -17,11 +17,11 @@ use scif::{Endpoint, Errno, Listener, PortId, RecvFlags, SendFlags};
 use syscall::error::{EHOSTUNREACH, ETIMEDOUT};
 use syscall::flag::EventFlags;
 use verbs::Events;
-use verbs::address::Gid;
 
 use self::worker::Worker;
 use super::frame::{Frame, Kind};
 use super::group::Group;
+use super::port_space::{RC, UD, type_in};
 use crate::{Result, errno_of};
 
 /// Connections at most whose peers have not said what they want.
@@ -88,8 +88,8 @@ enum Transport {
 }
 
 enum Stage {
-    /// In this port space.
-    Listening(u32),
+    /// In this port space, with so many requests at most that the program has not taken.
+    Listening(u32, usize),
     /// It is being made, and the request is sent then.
     Connecting(PortId, Frame),
     /// The peer is to say what it wants of the listener, which listens in this port space.
@@ -116,6 +116,8 @@ struct Link {
     stage: Stage,
     part: Part,
     arrived: Vec<u8>,
+    /// More has arrived, perhaps.
+    is_full: bool,
     /// Whether the peer has answered, or was answered.
     is_answered: bool,
     /// Whether both ends have agreed: before that an end is a refusal.
@@ -125,6 +127,10 @@ struct Link {
     owner: usize,
     /// Events of a connection that a peer has asked for, until it has an id.
     early: Vec<LinkEvent>,
+    /// The listener that has accepted it; 0 is none.
+    listener: LinkId,
+    /// Where the thread's queue watches it.
+    slot: Option<usize>,
     watched: EventFlags,
 }
 
@@ -150,11 +156,14 @@ impl Links {
             stage,
             part: Part::Partner,
             arrived: Vec::new(),
+            is_full: false,
             is_answered: false,
             is_established: false,
             channel,
             owner: 0,
             early: Vec::new(),
+            listener: 0,
+            slot: None,
             watched: EventFlags::empty(),
         };
         self.links.insert(self.last, link);
@@ -194,21 +203,22 @@ impl Links {
 
 // ---- What ids do ----
 
-/// Listens for an id in a port space.
+/// Listens for an id in a port space, with so many requests at most that the program has not taken.
 ///
 /// # Errors
 /// Those of making the thread.
 pub fn listen(
     listener: Listener,
-    space: u32,
+    (space, backlog): (u32, usize),
     channel: Arc<Channel>,
     owner: usize,
 ) -> Result<LinkId> {
     let mut links = LINKS.lock();
-    let stage = Stage::Listening(space);
+    // First, as nothing is left of a listener without a thread then.
+    links.ring()?;
+    let stage = Stage::Listening(space, backlog);
     let id = links.add(Transport::Listener(listener), stage, channel);
     own(&mut links, id, owner);
-    links.ring()?;
     Ok(id)
 }
 
@@ -222,6 +232,7 @@ pub fn connect(to: PortId, request: Frame, channel: Arc<Channel>, owner: usize) 
         .set_nonblocking(true)
         .map_err(|error| error.errno())?;
     let mut links = LINKS.lock();
+    links.ring()?;
     let part = match request.kind {
         Kind::Lookup => Part::Asker,
         _ => Part::Partner,
@@ -231,7 +242,6 @@ pub fn connect(to: PortId, request: Frame, channel: Arc<Channel>, owner: usize) 
     if let Some(link) = own(&mut links, id, owner) {
         link.part = part;
     }
-    links.ring()?;
     Ok(id)
 }
 
@@ -288,12 +298,14 @@ fn is_of(event: &LinkEvent, id: LinkId, place: usize) -> bool {
     event.target == Target::Id(place) || id != 0 && event.target == Target::Link(id)
 }
 
-/// Drops the events of the id at this address that say that it is in this group.
-pub fn forget_group(place: usize, gid: &Gid, channel: &Channel) {
+/// Drops the event of the id at this address that says that it has joined this group.
+pub fn forget_group(place: usize, of: &Group, channel: &Channel) {
     let _links = LINKS.lock();
+    let mut is_found = false;
     channel.drop_if(|event| {
         let is_its = event.target == Target::Id(place);
-        is_its && matches!(&event.kind, LinkEventKind::Joined(group) if group.gid == *gid)
+        let is_of = matches!(&event.kind, LinkEventKind::Joined(group) if group == of);
+        is_its && is_of && !core::mem::replace(&mut is_found, is_its && is_of)
     });
 }
 
@@ -319,6 +331,9 @@ pub fn send(id: LinkId, frame: &Frame) -> bool {
     let Some(link) = links.links.get_mut(&id) else {
         return false;
     };
+    if matches!(link.stage, Stage::Listening(..) | Stage::Over) {
+        return false;
+    }
     if matches!(frame.kind, Kind::Reply | Kind::Reject) {
         link.is_answered = true;
     }
@@ -328,6 +343,15 @@ pub fn send(id: LinkId, frame: &Frame) -> bool {
         link.stage = Stage::Over;
     }
     is_sent
+}
+
+/// Whether the peer of a connection has asked where its datagrams go.
+pub fn is_asked(id: LinkId) -> bool {
+    let links = LINKS.lock();
+    links
+        .links
+        .get(&id)
+        .is_some_and(|link| link.part == Part::Asked)
 }
 
 /// Whether an event of a connection waits in its channel, or will come: that of its end comes once.
@@ -396,6 +420,12 @@ impl Link {
         }
     }
 
+    /// Whether it has taken as much as it takes at a time, and can take more.
+    fn has_more(&self) -> bool {
+        let is_open = matches!(self.stage, Stage::Open | Stage::Silent(..));
+        is_open && self.is_full
+    }
+
     /// Takes what has arrived; `false`: nothing more comes.
     fn fill(&mut self) -> bool {
         let Transport::Endpoint(endpoint) = &self.transport else {
@@ -403,6 +433,7 @@ impl Link {
         };
         let is_live = endpoint.is_live();
         let mut buffer = [0; 512];
+        self.is_full = false;
         while self.arrived.len() < MOST_BYTES {
             match endpoint.recv(&mut buffer, RecvFlags::empty()) {
                 Ok(0) => return is_live,
@@ -413,6 +444,7 @@ impl Link {
                 Err(_) => return false,
             }
         }
+        self.is_full = true;
         true
     }
 
@@ -473,12 +505,13 @@ impl Link {
     /// What a peer that has connected says first; whether it is one for the listener, which listens
     /// in this port space.
     fn is_wanted(&mut self, frame: &Frame, space: u32) -> bool {
-        self.part = match frame.kind {
-            Kind::Request => Part::Partner,
-            Kind::Lookup => Part::Asked,
+        let of = frame.parameters.port_space;
+        self.part = match (frame.kind, type_in(of)) {
+            (Kind::Request, RC) => Part::Partner,
+            (Kind::Lookup, UD) => Part::Asked,
             _ => return false,
         };
-        let is_wanted = frame.parameters.port_space == space;
+        let is_wanted = of == space;
         if !is_wanted {
             self.send(&Frame::plain(Kind::NoService));
         }
@@ -518,7 +551,7 @@ impl Link {
         loop {
             let taken = Frame::take(&mut self.arrived);
             match (&self.stage, taken) {
-                (Stage::Over | Stage::Listening(_), _) => return (told, false),
+                (Stage::Over | Stage::Listening(..), _) => return (told, false),
                 (Stage::Silent(listener, peer, space), Ok(Some(frame))) => {
                     let (listener, peer, space) = (*listener, *peer, *space);
                     if !self.is_wanted(&frame, space) {

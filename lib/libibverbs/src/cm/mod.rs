@@ -3,8 +3,8 @@
 //! An id that listens is a listener of SCIF, one that is connected has a SCIF connection beside its
 //! queue pair, for what the ends tell each other of it: [`frame`]. A thread of the library moves
 //! these connections on and puts events into event channels: [`link`]. What an event does is done
-//! in the call that takes it out: [`event`]. An id of a port space of datagrams has a connection as
-//! long as it asks where they go, and joins groups by address: [`group`].
+//! in the call that takes it out: [`event`]. An id of a port space of datagrams asks by
+//! its connection where they go, once, and joins groups by address: [`group`].
 
 mod address;
 mod event;

@@ -43,6 +43,7 @@ impl Id {
             context,
             is_sender,
         };
+        let _turn = group::TURN.lock();
         self.groups.push(group.clone());
         self.link_events()?.push(LinkEvent {
             target: Target::Id(self.place()),
@@ -52,9 +53,10 @@ impl Id {
     }
 
     fn leave(&mut self, name: Name) -> Result<()> {
+        let _turn = group::TURN.lock();
         let found = self.groups.iter().position(|group| group.name == name);
         let group = self.groups.remove(found.ok_or(EADDRNOTAVAIL)?);
-        link::forget_group(self.place(), &group.gid, self.link_events()?);
+        link::forget_group(self.place(), &group, self.link_events()?);
         group.leave(self.qp);
         Ok(())
     }

@@ -58,9 +58,9 @@ fn create_queue(context: *mut Context, size: u32) -> Result<(*mut CompChannel, *
 /// `EINVAL`: it has one, or no device yet, or another type is wanted. Those of making them.
 pub fn create(id: &mut Id, pd: *mut Pd, attr: &mut QpInitAttr) -> Result<()> {
     let mut of = QpInitAttrEx::new(attr, choose_domain(id, pd)?);
-    let made = create_extended(id, &mut of);
+    create_extended(id, &mut of)?;
     (attr.send_cq, attr.recv_cq, attr.srq) = (of.send_cq, of.recv_cq, of.srq);
-    made
+    Ok(())
 }
 
 /// The protection domain for the objects of an id: the program's, or one of the library's.
@@ -81,15 +81,24 @@ fn create_extended(id: &mut Id, attr: &mut QpInitAttrEx) -> Result<()> {
     }
     attr.comp_mask |= QpInitAttrEx::WITH_PD;
     attr.pd = choose_domain(id, attr.pd)?;
-    // SAFETY: a domain of ours.
-    if unsafe { get(attr.pd)? }.context != id.verbs {
-        return Err(EINVAL);
-    }
-    let made = fill(id, attr);
-    if made.is_err() {
+    check_domain(id, attr.pd)?;
+    let given = (attr.send_cq, attr.recv_cq, attr.srq);
+    fill(id, attr).inspect_err(|_| {
         destroy(id);
+        (attr.send_cq, attr.recv_cq, attr.srq) = given;
+    })?;
+    id.pd = attr.pd;
+    Ok(())
+}
+
+/// # Errors
+/// `EINVAL`: the domain is another context's.
+fn check_domain(id: &Id, pd: *const Pd) -> Result<()> {
+    // SAFETY: a domain of ours.
+    match unsafe { get(pd)? }.context == id.verbs {
+        true => Ok(()),
+        false => Err(EINVAL),
     }
-    made
 }
 
 fn fill(id: &mut Id, attr: &mut QpInitAttrEx) -> Result<()> {
@@ -110,7 +119,6 @@ fn fill(id: &mut Id, attr: &mut QpInitAttrEx) -> Result<()> {
     if id.qp.is_null() {
         return Err(skiff_libc::errno::get());
     }
-    id.pd = attr.pd;
     let ready: &[QpState] = match id.qp_type {
         UD => &[QpState::Init, QpState::Rtr, QpState::Rts],
         _ => &[QpState::Init],
@@ -121,6 +129,8 @@ fn fill(id: &mut Id, attr: &mut QpInitAttrEx) -> Result<()> {
 /// Ends the queue pair of an id, and the completion queues that were made with it.
 pub fn destroy(id: &mut Id) {
     if !id.qp.is_null() {
+        // A member of a group could not be ended.
+        id.groups.iter().for_each(|group| group.leave(id.qp));
         ibv_destroy_qp(core::mem::replace(&mut id.qp, null_mut()));
     }
     for (queue, channel) in [
@@ -266,6 +276,7 @@ fn create_shared(id: &mut Id, attr: &mut SrqInitAttrEx) -> Result<()> {
     }
     attr.comp_mask |= SrqInitAttrEx::WITH_PD;
     attr.pd = choose_domain(id, attr.pd)?;
+    check_domain(id, attr.pd)?;
     let made = ibv_create_srq_ex(id.verbs, attr);
     if made.is_null() {
         return Err(skiff_libc::errno::get());

@@ -14,7 +14,7 @@ use scif::{Endpoint, NodeId};
 use syscall::error::{EAFNOSUPPORT, EINVAL, ENODEV};
 
 use super::frame::ConnectionParameters;
-use super::group::{AF_INET6, Group, SOCKADDR6_BYTES};
+use super::group::{AF_INET6, Group, Name, SOCKADDR6_BYTES};
 use super::link::{Channel, LinkId};
 use super::port_space::type_in;
 use crate::Result;
@@ -44,6 +44,15 @@ impl Storage {
     pub fn get(&self) -> Option<Address> {
         let (family, address) = Address::from_bytes(&self.address);
         (family == AF_INET).then_some(address)
+    }
+
+    /// Puts an address of a group in.
+    pub fn set_name(&mut self, name: &Name) {
+        let (first, rest) = name.bytes().split_at(SOCKADDR_BYTES);
+        self.address.copy_from_slice(first);
+        if let Some(place) = self.rest.get_mut(..rest.len()) {
+            place.copy_from_slice(rest);
+        }
     }
 
     /// Puts an address in.
@@ -321,6 +330,9 @@ impl Id {
     /// As [`shared_context`].
     pub fn use_device(&mut self) -> Result<()> {
         self.verbs = shared_context()?;
+        if self.pd.is_null() {
+            self.pd = shared_pd()?;
+        }
         self.port_num = 1;
         Ok(())
     }

@@ -113,6 +113,14 @@ unsafe fn map_copy(
     if fd::fstat(number)?.st_mode & TYPE != REGULAR {
         return Err(Error::new(ENODEV));
     }
+    // Before pages that are there are replaced: what is refused changes nothing.
+    let mut byte = [0; 1];
+    // SAFETY: the byte is there, and used by nobody else.
+    let read = unsafe { fd::read_at(number, byte.as_mut_ptr() as usize, 1, offset) };
+    read.map_err(|error| match error.errno {
+        EBADF => Error::new(EACCES),
+        _ => error,
+    })?;
     let own = system & MapFlags::MAP_FIXED | MapFlags::MAP_PRIVATE;
     let filling = own | MapFlags::PROT_READ | MapFlags::PROT_WRITE;
     // SAFETY: the caller's promise.
@@ -126,7 +134,6 @@ unsafe fn map_copy(
                 Ok(0) => break,
                 Ok(count) => done += count,
                 Err(error) if error.errno == EINTR => {}
-                Err(error) if error.errno == EBADF => return Err(Error::new(EACCES)),
                 Err(error) => return Err(error),
             }
         }

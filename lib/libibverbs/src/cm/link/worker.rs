@@ -7,7 +7,9 @@ use hal::event::{Queue, Ready};
 use libredox::Fd;
 use syscall::flag::EventFlags;
 
-use super::{LINKS, Link, LinkId, Links, MOST_SILENT, Stage, Target, Transport};
+use super::{
+    Frame, Kind, LINKS, Link, LinkEventKind, LinkId, Links, MOST_SILENT, Stage, Target, Transport,
+};
 
 /// How long the thread sleeps before it looks at all links, also for the end of the driver.
 const LOOK: Duration = Duration::from_secs(1);
@@ -72,6 +74,14 @@ impl Worker {
         while let Some(id) = due.pop() {
             due.extend(accept(&mut links, id));
             self.step(&mut links, id);
+            // What was left for its length is not told of again.
+            due.extend(
+                links
+                    .links
+                    .get(&id)
+                    .filter(|link| link.has_more())
+                    .map(|_| id),
+            );
         }
         // The end of the driver shows only to those that look.
         (!links.links.is_empty()).then_some(LOOK)
@@ -89,8 +99,8 @@ impl Worker {
             match of.source {
                 Source::Slot(slot) => due.extend(self.slots.get(slot).filter(|id| **id != 0)),
                 Source::Bell => {
-                    let ids = links.links.keys().copied();
-                    due.extend(ids.filter(|id| !self.slots.contains(id)));
+                    let new = links.links.iter().filter(|(_, link)| link.slot.is_none());
+                    due.extend(new.map(|(id, _)| *id));
                 }
             }
         }
@@ -102,10 +112,18 @@ impl Worker {
         let Some(link) = links.links.get_mut(&id) else {
             return;
         };
-        let (told, is_useless) = link.step(id);
+        let (told, mut is_useless) = link.step(id);
+        let (owner, listener) = (link.owner, link.listener);
         for event in told {
+            if matches!(event.kind, LinkEventKind::Request(..)) && links.are_many(listener) {
+                is_useless = links.refuse(id);
+                break;
+            }
+            let Some(link) = links.links.get_mut(&id) else {
+                break;
+            };
             // A request is the listener's.
-            match link.owner == 0 && event.target == Target::Link(id) {
+            match owner == 0 && event.target == Target::Link(id) {
                 true => link.early.push(event),
                 false => link.channel.push(event),
             }
@@ -114,14 +132,21 @@ impl Worker {
             links.links.remove(&id);
             return;
         }
+        self.watch(links, id);
+    }
+
+    /// Has the queue tell what a link waits for.
+    fn watch(&mut self, links: &mut Links, id: LinkId) {
+        let slot = self.slot_of(links, id);
+        let Some(link) = links.links.get_mut(&id) else {
+            return;
+        };
         let wanted = link.wanted();
+        link.slot = Some(slot);
         if link.watched != wanted {
-            let (fd, slot) = (link.fd(), self.slot_of(links, id));
             // A file of a dead driver is refused; the next turns find the end.
-            let watched = self.queue.subscribe(fd, wanted, Source::Slot(slot));
-            if let Some(link) = links.links.get_mut(&id)
-                && (watched.is_ok() || wanted.is_empty())
-            {
+            let watched = self.queue.subscribe(link.fd(), wanted, Source::Slot(slot));
+            if watched.is_ok() || wanted.is_empty() {
                 link.watched = wanted;
             }
         }
@@ -129,7 +154,7 @@ impl Worker {
 
     /// The slot of a link: its own, or that of one that has gone, or a new one.
     fn slot_of(&mut self, links: &Links, id: LinkId) -> usize {
-        let own = self.slots.iter().position(|of| *of == id);
+        let own = links.links.get(&id).and_then(|link| link.slot);
         let is_free = |of: &LinkId| !links.links.contains_key(of);
         match own.or_else(|| self.slots.iter().position(is_free)) {
             Some(slot) => {
@@ -146,13 +171,39 @@ impl Worker {
     }
 }
 
+impl Links {
+    /// Whether a listener has as many requests as it may that its program has not taken.
+    fn are_many(&self, listener: LinkId) -> bool {
+        let of = self.links.get(&listener).map(|link| &link.stage);
+        let Some(Stage::Listening(_, backlog)) = of else {
+            return false;
+        };
+        let links = self.links.values();
+        let is_one = |link: &&Link| {
+            let has_asked = !matches!(link.stage, Stage::Silent(..));
+            link.listener == listener && link.owner == 0 && has_asked
+        };
+        // The one that asks now is among them.
+        links.filter(is_one).count() > *backlog
+    }
+
+    /// Refuses what a peer has asked for; the connection is of no use any more.
+    fn refuse(&mut self, id: LinkId) -> bool {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.send(&Frame::plain(Kind::Reject));
+        }
+        true
+    }
+}
+
 /// Takes the connections that peers have made with a link, if it is a listener.
 fn accept(links: &mut Links, id: LinkId) -> Vec<LinkId> {
     let mut accepted = Vec::new();
     let Some(link) = links.links.get(&id) else {
         return accepted;
     };
-    let (Transport::Listener(listener), Stage::Listening(space)) = (&link.transport, &link.stage)
+    let (Transport::Listener(listener), Stage::Listening(space, _)) =
+        (&link.transport, &link.stage)
     else {
         return accepted;
     };
@@ -166,7 +217,11 @@ fn accept(links: &mut Links, id: LinkId) -> Vec<LinkId> {
         // A connection that cannot be read without waiting is dropped.
         if endpoint.set_nonblocking(true).is_ok() {
             let stage = Stage::Silent(id, peer, space);
-            accepted.push(links.add(Transport::Endpoint(endpoint), stage, channel.clone()));
+            let new = links.add(Transport::Endpoint(endpoint), stage, channel.clone());
+            if let Some(link) = links.links.get_mut(&new) {
+                link.listener = id;
+            }
+            accepted.push(new);
         }
     }
     // Those that say nothing must not keep out those that do.
