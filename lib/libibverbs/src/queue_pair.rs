@@ -160,7 +160,11 @@ fn create_extended(context: *mut Context, attr: *mut QpInitAttrEx) -> Result<*mu
             let dropped = owner.raw.drop_own(made.qp_num);
             dropped.map_err(errno_of)
         });
-        dropped.inspect_err(|_| drop(destroy(qp)))?;
+        if let Err(number) = dropped {
+            // It was just made, and is in no group.
+            let _ = destroy(qp);
+            return Err(number);
+        }
     }
     Ok(qp)
 }
