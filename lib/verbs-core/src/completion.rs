@@ -1,7 +1,6 @@
 //! Completion queues: completions in their order, and the arming that asks to be told once.
 
-use alloc::collections::VecDeque;
-
+use crate::queue::Queue;
 use crate::table::Id;
 use crate::types::WcStatus;
 use crate::work::WorkCompletion;
@@ -42,7 +41,7 @@ pub enum Added {
 /// A completion queue.
 #[derive(Debug)]
 pub struct CompletionQueue {
-    entries: VecDeque<(WorkCompletion, Slots)>,
+    entries: Queue<(WorkCompletion, Slots)>,
     size: usize,
     armed: Armed,
     is_broken: bool,
@@ -56,7 +55,7 @@ impl CompletionQueue {
     /// An empty queue for `size` completions.
     pub fn new(size: usize) -> CompletionQueue {
         CompletionQueue {
-            entries: VecDeque::new(),
+            entries: Queue::new(),
             size,
             armed: Armed::No,
             is_broken: false,
@@ -77,7 +76,7 @@ impl CompletionQueue {
         }
         let counts = is_solicited || completion.status != WcStatus::Success;
         self.entries.push_back((completion, slots));
-        self.added += 1;
+        self.added = self.added.wrapping_add(1);
         match self.armed {
             Armed::Any => {}
             Armed::Solicited if counts => {}

@@ -115,6 +115,12 @@ pub trait Host {
     /// before the end are among them.
     fn available(&mut self, lane: LaneId, wanted: usize) -> Available;
 
+    /// Whether [`peek`](Self::peek) would find nothing, as far as a few loads tell.
+    #[inline]
+    fn is_quiet(&mut self, lane: LaneId) -> bool {
+        self.peek(lane, &mut [0; HEADER_BYTES]) == Peeked::Nothing
+    }
+
     /// Looks for the next record of a lane and copies its header, by few instructions. Nothing is
     /// received by this, and [`receive`](Self::receive) gives the same bytes when
     /// [`available`](Self::available) was asked for them.

@@ -31,6 +31,7 @@ pub mod host;
 pub mod keys;
 mod numbered;
 mod objects;
+mod queue;
 mod queue_pair;
 pub mod record;
 pub mod srq;

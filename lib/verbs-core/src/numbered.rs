@@ -97,51 +97,62 @@ impl<T> LaneTable<T> {
 /// Queue pairs, or what is known of keys, in the order of their numbers.
 #[derive(Debug)]
 pub(crate) struct Numbered<T> {
-    numbers: Vec<u32>,
-    /// As many, in the same order. Boxed, because they move when others come and go.
-    pairs: Vec<Box<T>>,
+    /// Boxed, because they move when others come and go.
+    pairs: Vec<(u32, Box<T>)>,
 }
 
 impl<T> Numbered<T> {
     /// Without a queue pair.
     pub const fn new() -> Numbered<T> {
-        Numbered {
-            numbers: Vec::new(),
-            pairs: Vec::new(),
-        }
+        Numbered { pairs: Vec::new() }
     }
 
-    /// Where a queue pair is. Most programs have numbers without a gap.
-    #[inline]
-    fn index(&self, number: u32) -> Option<usize> {
-        let ahead = number.wrapping_sub(*self.numbers.first()?) as usize;
-        match self.numbers.get(ahead) {
-            Some(of) if *of == number => Some(ahead),
-            _ => self.numbers.binary_search(&number).ok(),
-        }
+    /// Where a number is, or belongs.
+    fn search(&self, number: u32) -> Result<usize, usize> {
+        self.pairs.binary_search_by_key(&number, |(of, _)| *of)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find(&self, number: u32) -> Option<usize> {
+        self.search(number).ok()
+    }
+
+    /// Where a queue pair would be in a table of numbers without a gap, as most programs have them.
+    #[inline(always)]
+    fn ahead(&self, number: u32) -> usize {
+        let first = self.pairs.first().map_or(number, |(of, _)| *of);
+        number.wrapping_sub(first) as usize
     }
 
     /// A queue pair.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, number: u32) -> Option<&T> {
-        let index = self.index(number)?;
-        self.pairs.get(index).map(Box::as_ref)
+        match self.pairs.get(self.ahead(number)) {
+            Some((of, pair)) if *of == number => Some(pair),
+            _ => {
+                let index = self.find(number)?;
+                self.pairs.get(index).map(|(_, pair)| &**pair)
+            }
+        }
     }
 
     /// A queue pair, to change it.
-    #[inline]
+    #[inline(always)]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
-        let index = self.index(number)?;
-        self.pairs.get_mut(index).map(Box::as_mut)
+        let mut index = self.ahead(number);
+        if self.pairs.get(index).is_none_or(|(of, _)| *of != number) {
+            index = self.find(number)?;
+        }
+        self.pairs.get_mut(index).map(|(_, pair)| &mut **pair)
     }
 
     /// Adds a queue pair; whether there was none of its number.
     pub fn insert(&mut self, number: u32, pair: T) -> bool {
-        match self.numbers.binary_search(&number) {
+        match self.search(number) {
             Ok(_) => false,
             Err(index) => {
-                self.numbers.insert(index, number);
-                self.pairs.insert(index, Box::new(pair));
+                self.pairs.insert(index, (number, Box::new(pair)));
                 true
             }
         }
@@ -149,9 +160,8 @@ impl<T> Numbered<T> {
 
     /// Removes a queue pair.
     pub fn remove(&mut self, number: u32) -> Option<Box<T>> {
-        let index = self.numbers.binary_search(&number).ok()?;
-        self.numbers.remove(index);
-        Some(self.pairs.remove(index))
+        let index = self.search(number).ok()?;
+        Some(self.pairs.remove(index).1)
     }
 
     /// Queue pairs.
@@ -161,12 +171,12 @@ impl<T> Numbered<T> {
 
     /// All queue pairs.
     pub fn values(&self) -> impl Iterator<Item = &T> {
-        self.pairs.iter().map(Box::as_ref)
+        self.pairs.iter().map(|(_, pair)| &**pair)
     }
 
     /// All queue pairs, to change them.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.pairs.iter_mut().map(Box::as_mut)
+        self.pairs.iter_mut().map(|(_, pair)| &mut **pair)
     }
 }
 

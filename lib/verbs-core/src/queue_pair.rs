@@ -10,18 +10,18 @@ mod send;
 mod short;
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::attributes::Attributes;
 use crate::host::LaneId;
 use crate::objects::{Objects, Subject};
+use crate::queue::Queue;
 use crate::record::{Address, Ready, Record};
 use crate::table::Id;
 use crate::types::{
     AttributeMask, Error, EventType, Opcode, QpState, QpType, Result, SendFlags, WcStatus,
 };
-use crate::work::{Data, QpInit, ReceiveRequest, SendRequest, total};
+use crate::work::{Data, QpInit, ReceiveRequest, Segments, SendRequest, total};
 use crate::{attributes, transition};
 
 pub(crate) use self::datagram::Arrived;
@@ -121,7 +121,7 @@ pub(crate) struct QueuePair {
     generation: u32,
     peer: Peer,
 
-    sends: VecDeque<Send>,
+    sends: Queue<Send>,
     /// Room for inline bytes, kept for the next use.
     spare: Vec<InlineBytes>,
     /// The first send that was not handed over.
@@ -142,7 +142,7 @@ pub(crate) struct QueuePair {
     /// The program has not been told that the send queue has drained, and wants to.
     owes_drained: bool,
 
-    receives: VecDeque<ReceiveRequest>,
+    receives: Queue<ReceiveRequest>,
     /// Places of the receive queue at most that completions hold which were not polled.
     held_receives: u32,
     incoming: Option<Incoming>,
@@ -174,7 +174,7 @@ impl QueuePair {
             drops_own: None,
             generation: 0,
             peer: Peer::Unknown,
-            sends: VecDeque::new(),
+            sends: Queue::new(),
             spare: Vec::new(),
             cursor: 0,
             sent: 0,
@@ -185,7 +185,7 @@ impl QueuePair {
             peer_deadline: None,
             rnr: None,
             owes_drained: false,
-            receives: VecDeque::new(),
+            receives: Queue::new(),
             held_receives: 0,
             incoming: None,
             expected: 0,
@@ -464,9 +464,11 @@ impl QueuePair {
     /// Puts a request into the receive queue.
     #[inline(always)]
     pub fn post_receive(&mut self, objects: &mut Objects, request: ReceiveRequest) -> Result<()> {
-        let segments = request.segments.len();
-        let is_bad = segments > self.init.capacity.recv_sge as usize
-            || total(&request.segments) > MAX_MESSAGE;
+        let (segments, bytes) = match &request.segments {
+            Segments::One(segment) => (1, u64::from(segment.length)),
+            Segments::Many(segments) => (segments.len(), total(segments)),
+        };
+        let is_bad = segments > self.init.capacity.recv_sge as usize || bytes > MAX_MESSAGE;
         let has_none = self.is_shared() || self.init.kind == QpType::XrcSend;
         if self.state == QpState::Reset || has_none || is_bad {
             return Err(Error::Invalid);

@@ -22,7 +22,7 @@ pub const MAX_DATAGRAM: u32 = 4096;
 /// A header as it is in memory; what its fields mean depends on the kind.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-struct Header {
+pub(crate) struct Header {
     kind: u8,
     flags: u8,
     detail: u16,
@@ -244,9 +244,9 @@ pub enum Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Usual {
     /// A message in one piece.
-    Message(Piece),
-    /// What an [`Ack`](Record::Ack) says.
-    Ack(Ack),
+    Message,
+    /// An [`Ack`](Record::Ack).
+    Ack,
 }
 
 /// A peer has sent what no peer may: the lane is to be ended.
@@ -274,8 +274,79 @@ const IS_SHARED: u8 = 2;
 const HAS_ACK: u8 = 1 << 7;
 
 impl Header {
-    #[inline]
-    fn address(&self) -> Address {
+    /// One to be filled in.
+    #[inline(always)]
+    pub fn empty() -> Header {
+        Header::new_zeroed()
+    }
+
+    /// Its bytes, to be filled in.
+    #[inline(always)]
+    pub fn bytes_mut(&mut self) -> &mut [u8; HEADER_BYTES] {
+        zerocopy::transmute_mut!(self)
+    }
+
+    /// Whether it is of a whole message without any peculiarity, or of an acknowledgement. `None`:
+    /// [`decode`](Record::decode) has to say what it is.
+    #[inline(always)]
+    pub fn usual(&self) -> Option<Usual> {
+        match self.kind {
+            MESSAGE => {
+                let marks = self.flags & !(HAS_ACK | Marks::UNCHANGED.bits());
+                let is_usual = marks == Marks::FIRST.union(Marks::LAST).bits()
+                    && self.payload == self.total
+                    && self.bytes() as usize <= MAX_PAYLOAD;
+                is_usual.then_some(Usual::Message)
+            }
+            ACK if self.payload == 0 => Some(Usual::Ack),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the payload.
+    #[inline(always)]
+    pub fn bytes(&self) -> u32 {
+        u32::from_le(self.payload)
+    }
+
+    /// The number of a message.
+    #[inline(always)]
+    pub fn number(&self) -> u32 {
+        u32::from_le(self.number)
+    }
+
+    /// The marks of a [usual](Self::usual) message.
+    #[inline(always)]
+    pub fn marks(&self) -> Marks {
+        Marks::from_bits_truncate(self.flags & !HAS_ACK)
+    }
+
+    /// Its immediate data.
+    #[inline(always)]
+    pub fn immediate(&self) -> u32 {
+        u32::from_le(self.value)
+    }
+
+    /// The acknowledgement that a message carries.
+    #[inline(always)]
+    pub fn carried(&self) -> Option<Ack> {
+        let second = u64::from_le(self.second);
+        let (taken, limit) = (second as u32, (second >> 32) as u32);
+        (self.flags & HAS_ACK != 0).then_some(Ack { taken, limit })
+    }
+
+    /// What an [`Ack`](Record::Ack) says.
+    #[inline(always)]
+    pub fn told(&self) -> Ack {
+        Ack {
+            taken: u32::from_le(self.number),
+            limit: u32::from_le(self.value),
+        }
+    }
+
+    /// Whom it is for, and of whom.
+    #[inline(always)]
+    pub fn address(&self) -> Address {
         Address {
             destination: u32::from_le(self.destination),
             source: u32::from_le(self.source),
@@ -286,16 +357,14 @@ impl Header {
     /// That of a message with these marks.
     #[inline]
     fn piece(&self, marks: Marks) -> Piece {
-        let second = u64::from_le(self.second);
-        let (taken, limit) = (second as u32, (second >> 32) as u32);
         Piece {
             marks,
-            number: u32::from_le(self.number),
+            number: self.number(),
             total: u32::from_le(self.total),
-            immediate: u32::from_le(self.value),
+            immediate: self.immediate(),
             srq: u64::from_le(self.first) as u32,
-            ack: (self.flags & HAS_ACK != 0).then_some(Ack { taken, limit }),
-            payload: u32::from_le(self.payload),
+            ack: self.carried(),
+            payload: self.bytes(),
         }
     }
 }
@@ -426,29 +495,6 @@ impl Record {
         let mut bytes = [0; HEADER_BYTES];
         bytes.copy_from_slice(header.as_bytes());
         bytes
-    }
-
-    /// Decodes the header of a whole message without any peculiarity, or of an acknowledgement.
-    /// `None`: [`decode`](Record::decode) has to say what it is.
-    #[inline(always)]
-    pub(crate) fn decode_usual(bytes: &[u8; HEADER_BYTES]) -> Option<(Address, Usual)> {
-        let header = Header::read_from_bytes(bytes).ok()?;
-        let usual = match header.kind {
-            MESSAGE => {
-                let marks = Marks::from_bits(header.flags & !HAS_ACK)?;
-                let whole = Marks::FIRST | Marks::LAST;
-                let is_usual = marks.difference(Marks::UNCHANGED) == whole
-                    && header.payload == header.total
-                    && u32::from_le(header.payload) as usize <= MAX_PAYLOAD;
-                Usual::Message(is_usual.then(|| header.piece(marks))?)
-            }
-            ACK if header.payload == 0 => Usual::Ack(Ack {
-                taken: u32::from_le(header.number),
-                limit: u32::from_le(header.value),
-            }),
-            _ => return None,
-        };
-        Some((header.address(), usual))
     }
 
     /// Decodes a header.

@@ -380,6 +380,14 @@ impl Host for Lanes {
     }
 
     #[inline(always)]
+    fn is_quiet(&mut self, lane: LaneId) -> bool {
+        match self.lanes.get(lane.0 as usize) {
+            Some(Some(Lane::Stream(stream))) => stream.is_quiet(),
+            _ => false,
+        }
+    }
+
+    #[inline(always)]
     fn peek(&mut self, lane: LaneId, header: &mut [u8; HEADER_BYTES]) -> Peeked {
         match self.lanes.get_mut(lane.0 as usize) {
             Some(Some(Lane::Stream(stream))) => stream.peek(header),

@@ -10,7 +10,9 @@ use scif::Memory;
 use scif::raw::Range;
 use verbs_core::host::Place;
 
-/// Memory of the program that is registered.
+/// Memory of the program that is registered. Its kind is a word of its own, which each message asks
+/// for: in the place of an impossible value of something else it takes more instructions.
+#[repr(C, u8)]
 pub enum Backing {
     /// The program's, by address.
     Range(Range<'static>),

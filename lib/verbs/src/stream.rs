@@ -150,7 +150,7 @@ impl Stream {
     }
 
     /// Whether there is no sign of bytes that have not been looked for.
-    #[inline]
+    #[inline(always)]
     pub fn is_quiet(&self) -> bool {
         self.from == self.to && !self.looks && !self.is_dead && !self.endpoint.may_be_readable()
     }
@@ -160,8 +160,10 @@ impl Stream {
     #[inline(always)]
     pub fn peek(&mut self, header: &mut [u8; HEADER_BYTES]) -> Peeked {
         if self.from == self.to {
+            if self.looks || self.is_dead {
+                return Peeked::Unknown;
+            }
             return match self.endpoint.peek(header) {
-                _ if self.looks || self.is_dead => Peeked::Unknown,
                 scif::Peeked::Nothing => Peeked::Nothing,
                 scif::Peeked::Bytes(bytes) => Peeked::Record(bytes),
                 scif::Peeked::Unknown => Peeked::Unknown,

@@ -113,18 +113,25 @@ impl Context {
         number: u32,
         send: &ShortSend<'_>,
     ) -> AtOnce {
-        let Some(lane) = self.qps.get(number).and_then(|qp| qp.lane) else {
-            return AtOnce::Refused { is_left: false };
+        let refused = AtOnce::Refused { is_left: false };
+        let Some(mut qp) = self.qps.get_mut(number) else {
+            return refused;
+        };
+        let Some(lane) = qp.lane else {
+            return refused;
         };
         // What has arrived comes first: it may say that the peer is another one by now.
-        if self.take_from(host, lane) == Taken::More {
-            return AtOnce::Refused { is_left: true };
+        if !host.is_quiet(lane) {
+            if self.take_before(host, lane) == Taken::More {
+                return AtOnce::Refused { is_left: true };
+            }
+            match self.qps.get_mut(number) {
+                Some(same) => qp = same,
+                None => return refused,
+            }
         }
-        let Some(qp) = self.qps.get_mut(number) else {
-            return AtOnce::Refused { is_left: false };
-        };
         if !qp.post_short(&mut self.objects, host, send) {
-            return AtOnce::Refused { is_left: false };
+            return refused;
         }
         let is_whole = !self.fail_overrun() && host.flush(lane);
         AtOnce::Posted { is_whole }

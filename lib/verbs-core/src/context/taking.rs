@@ -6,7 +6,7 @@ use super::Context;
 use crate::host::{Host, LaneId, Peeked};
 use crate::objects::{Lane, record_bytes};
 use crate::queue_pair::{Pause, QueuePair};
-use crate::record::{Broken, HEADER_BYTES, Record, Usual};
+use crate::record::{Broken, Header, Usual};
 
 /// Records that one lane handles before the next one has its turn.
 pub(super) const RECORDS_AT_ONCE: usize = 64;
@@ -65,56 +65,57 @@ impl Context {
     }
 
     /// Receives a message by the [short way](QueuePair::take_short), or an acknowledgement.
-    #[inline(always)]
     pub(super) fn receive_short<H: Host>(
         &mut self,
         host: &mut H,
         id: LaneId,
     ) -> core::result::Result<Short, Over> {
-        let mut header = [0; HEADER_BYTES];
-        let bytes = match host.peek(id, &mut header) {
-            Peeked::Nothing => return Ok(Short::Nothing),
-            Peeked::Record(bytes) => bytes,
-            Peeked::Unknown => return Ok(Short::Other),
-        };
-        self.receive_peeked(host, id, &header, bytes)
+        let mut header = Header::empty();
+        let peeked = host.peek(id, header.bytes_mut());
+        self.receive_peeked(host, id, peeked, &header)
     }
 
+    /// The same of what was peeked at.
+    #[inline(always)]
     fn receive_peeked<H: Host>(
         &mut self,
         host: &mut H,
         id: LaneId,
-        header: &[u8; HEADER_BYTES],
-        bytes: usize,
+        peeked: Peeked,
+        header: &Header,
     ) -> core::result::Result<Short, Over> {
+        let bytes = match peeked {
+            Peeked::Nothing => return Ok(Short::Nothing),
+            Peeked::Record(bytes) => bytes,
+            Peeked::Unknown => return Ok(Short::Other),
+        };
         let is_usual = |lane: &Lane| lane.pending.is_none() && lane.outbox.is_empty();
         if !self.objects.lanes.get(id).is_some_and(is_usual) {
             return Ok(Short::Other);
         }
-        let Some((address, record)) = Record::decode_usual(header) else {
+        let Some(usual) = header.usual() else {
             return Ok(Short::Other);
         };
         let objects = &mut self.objects;
+        let address = header.address();
         let qp = self.qps.get_mut(address.destination);
         let Some(qp) = qp.filter(|qp| qp.is_for_us(id, &address)) else {
             return Ok(Short::Other);
         };
-        let length = match record {
-            Usual::Message(piece) => {
-                let length = record_bytes(piece.payload as usize);
-                if bytes < length || !qp.take_short(objects, host, id, &piece)? {
+        let length = record_bytes(header.bytes() as usize);
+        match usual {
+            Usual::Message => {
+                if bytes < length || !qp.take_short(objects, host, id, header)? {
                     return Ok(Short::Other);
                 }
-                length
             }
-            Usual::Ack(ack) => {
+            Usual::Ack => {
                 if !host.receive_record(id, None) {
                     return Ok(Short::Other);
                 }
-                qp.acknowledged(objects, ack)?;
-                HEADER_BYTES
+                qp.acknowledged(objects, header.told())?;
             }
-        };
+        }
         self.looks = 0;
         if qp.has_work() {
             // One that has to fail hands nothing over.
@@ -147,11 +148,34 @@ impl Context {
 
     /// The same for one lane.
     #[inline(always)]
-    pub(super) fn take_from<H: Host>(&mut self, host: &mut H, lane: LaneId) -> Taken {
+    fn take_from<H: Host>(&mut self, host: &mut H, lane: LaneId) -> Taken {
+        let mut header = Header::empty();
+        match host.peek(lane, header.bytes_mut()) {
+            Peeked::Nothing => Taken::Nothing,
+            peeked => self.take_peeked(host, lane, peeked, &mut header),
+        }
+    }
+
+    /// The same before something is sent there, where something has arrived.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take_before<H: Host>(&mut self, host: &mut H, lane: LaneId) -> Taken {
+        self.take_from(host, lane)
+    }
+
+    /// The same from a record on that was peeked at. A call of its own, for what a look that finds
+    /// nothing has to prepare.
+    #[inline(never)]
+    fn take_peeked<H: Host>(
+        &mut self,
+        host: &mut H,
+        lane: LaneId,
+        mut peeked: Peeked,
+        header: &mut Header,
+    ) -> Taken {
         let active = self.active.len();
-        for count in 0..RECORDS_AT_ONCE {
-            match self.receive_short(host, lane) {
-                Ok(Short::Nothing) if count == 0 => return Taken::Nothing,
+        for _ in 0..RECORDS_AT_ONCE {
+            match self.receive_peeked(host, lane, peeked, header) {
                 Ok(Short::Nothing) => return Taken::All,
                 Ok(Short::Taken { is_last }) => {
                     // A queue pair that has failed has something to say; one that has become active
@@ -170,6 +194,7 @@ impl Context {
                     return Taken::More;
                 }
             }
+            peeked = host.peek(lane, header.bytes_mut());
         }
         Taken::More
     }

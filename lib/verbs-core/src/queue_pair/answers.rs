@@ -75,7 +75,7 @@ impl QueuePair {
         self.sent = number;
         // What has failed behind it comes to its turn again.
         self.is_failing = false;
-        for send in self.sends.range_mut(at..) {
+        for send in self.sends.iter_mut_from(at) {
             if !matches!(send.way.stage, Stage::Done(_)) {
                 let way = &mut send.way;
                 way.stage = Stage::Waiting;

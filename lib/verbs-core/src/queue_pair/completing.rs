@@ -9,6 +9,12 @@ use crate::objects::Objects;
 use crate::types::{SendFlags, WcOpcode, WcStatus};
 use crate::work::{ReceiveRequest, WorkCompletion};
 
+/// Adds to a number that counts without end.
+#[inline(always)]
+fn count(number: &mut u64, more: u32) {
+    *number = number.wrapping_add(u64::from(more));
+}
+
 impl QueuePair {
     /// Whether all places of the send queue are taken. As with hardware a place is free when its
     /// completion, or a later one, was polled: so a completion queue for all places suffices.
@@ -64,8 +70,8 @@ impl QueuePair {
     ) {
         match status {
             WcStatus::Success => {
-                self.traffic.sends += 1;
-                self.traffic.sent_bytes += u64::from(request.bytes);
+                count(&mut self.traffic.sends, 1);
+                count(&mut self.traffic.sent_bytes, request.bytes);
             }
             _ => self.traffic.errors += 1,
         }
@@ -100,7 +106,7 @@ impl QueuePair {
     /// Counts a message that is in a receive.
     #[inline]
     pub(super) fn count_receive(&mut self, bytes: u32) {
-        self.traffic.receives += 1;
-        self.traffic.received_bytes += u64::from(bytes);
+        count(&mut self.traffic.receives, 1);
+        count(&mut self.traffic.received_bytes, bytes);
     }
 }

@@ -258,21 +258,23 @@ impl QueuePair {
             }
             objects.withdraw(host, key);
         }
-        self.complete_message(objects, incoming.pool, incoming.receive.id, piece);
+        let (pool, id) = (incoming.pool, incoming.receive.id);
+        self.complete_message(objects, pool, id, piece.marks, piece.total, piece.immediate);
     }
 
-    /// The receive `id` has got a message.
+    /// The receive `id` has got a message of this number of bytes.
     #[inline(always)]
     pub(super) fn complete_message(
         &mut self,
         objects: &mut Objects,
         pool: Pool,
         id: u64,
-        piece: &Piece,
+        marks: Marks,
+        bytes: u32,
+        immediate: u32,
     ) {
         self.expected = self.expected.wrapping_add(1);
         self.owe_ack(objects);
-        let marks = piece.marks;
         objects.is_waited_for |= marks.contains(Marks::WAITED_FOR);
         let mut flags = WcFlags::empty();
         flags.set(WcFlags::WITH_IMM, marks.contains(Marks::IMMEDIATE));
@@ -282,14 +284,14 @@ impl QueuePair {
             false => WcOpcode::Recv,
         };
         let completion = WorkCompletion {
-            byte_len: piece.total,
-            immediate: piece.immediate,
+            byte_len: bytes,
+            immediate,
             src_qp: self.attributes.dest_qpn,
             flags,
             ..WorkCompletion::new(id, self.number, opcode, WcStatus::Success)
         };
-        let is_solicited = piece.marks.contains(Marks::SOLICITED);
-        self.count_receive(piece.total);
+        let is_solicited = marks.contains(Marks::SOLICITED);
+        self.count_receive(bytes);
         let slots = self.receive_slot(pool);
         objects.complete(pool.cq, completion, slots, is_solicited);
     }

@@ -127,8 +127,16 @@ impl Whole {
 
 impl Kept {
     /// Of a message by the short way. `spare`: memory for inline bytes.
-    #[inline]
+    #[inline(always)]
     pub fn of_short(send: &ShortSend<'_>, spare: &mut Vec<InlineBytes>) -> Kept {
+        match send.data {
+            ShortData::Segment(segment) => Kept::Segment(segment),
+            ShortData::Inline(_) => Kept::of_inline(send, spare),
+        }
+    }
+
+    #[inline(never)]
+    fn of_inline(send: &ShortSend<'_>, spare: &mut Vec<InlineBytes>) -> Kept {
         match send.data {
             ShortData::Segment(segment) => Kept::Segment(segment),
             ShortData::Inline(bytes) if bytes.len() <= INLINE_KEPT => {

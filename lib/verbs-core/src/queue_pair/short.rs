@@ -11,12 +11,9 @@ use super::send::INLINE_KEPT;
 use super::{Ended, Kept, MAX_MESSAGE, Peer, QueuePair, Send, Stage, Way, is_before};
 use crate::host::{Host, LaneId, Place, Source};
 use crate::objects::{Known, Objects};
-use crate::record::{Ack, Address, Broken, MAX_PAYLOAD, Marks, Piece, Record};
+use crate::record::{Ack, Address, Broken, Header, MAX_PAYLOAD, Marks, Piece, Record};
 use crate::types::{Access, Opcode, QpState, QpType, SendFlags, WcStatus};
-use crate::work::{Remote, ShortData, ShortSend};
-
-/// The stage of a request that is over.
-const DONE: Stage = Stage::Done(WcStatus::Success);
+use crate::work::{Remote, Segment, ShortData, ShortSend};
 
 /// What the short way has done with a message.
 enum Handed {
@@ -26,30 +23,6 @@ enum Handed {
     Waits,
     /// Nothing: the long way decides.
     No,
-}
-
-/// Where the data of a request lies.
-enum OnePlace<'a> {
-    Inline(&'a [u8]),
-    Memory(Place),
-}
-
-impl OnePlace<'_> {
-    #[inline(always)]
-    fn bytes(&self) -> usize {
-        match self {
-            OnePlace::Inline(bytes) => bytes.len(),
-            OnePlace::Memory(place) => place.length,
-        }
-    }
-
-    #[inline(always)]
-    fn source(&self) -> Source<'_> {
-        match self {
-            OnePlace::Inline(bytes) => Source::Bytes(bytes),
-            OnePlace::Memory(place) => Source::Memory(slice::from_ref(place)),
-        }
-    }
 }
 
 impl QueuePair {
@@ -78,27 +51,53 @@ impl QueuePair {
         if !is_usual {
             return None;
         }
-        let from = self.one_place(objects, &send.data, send.flags)?;
-        let ended = Ended::of_short(send, from.bytes());
+        // Each kind of data has the rest for itself, which asks no more which one it is.
+        match send.data {
+            ShortData::Segment(segment) => {
+                let place = self.place_of(objects, &segment, send.flags)?;
+                let source = Source::Memory(slice::from_ref(&place));
+                self.begin_short(objects, host, send, source, place.length)
+            }
+            ShortData::Inline(bytes) if self.fits_inline(bytes, send.flags) => {
+                self.begin_short(objects, host, send, Source::Bytes(bytes), bytes.len())
+            }
+            ShortData::Inline(_) => None,
+        }
+    }
+
+    /// Posts a request whose data may be sent, of this number of bytes.
+    #[inline(always)]
+    fn begin_short<H: Host>(
+        &mut self,
+        objects: &mut Objects,
+        host: &mut H,
+        send: &ShortSend<'_>,
+        from: Source<'_>,
+        bytes: usize,
+    ) -> Option<()> {
+        let ended = Ended::of_short(send, bytes);
         let is_message = send.opcode == Opcode::Send;
         // Behind a request that waits nothing can be done but wait.
         let is_next = self.cursor == self.sends.len();
         let stage = match is_message {
             true if !is_next => Stage::Waiting,
-            true => match self.message_short(objects, host, &from, send.flags) {
+            true => match self.message_short(objects, host, from, bytes, send.flags) {
                 Handed::Sent(number) => Stage::Sent(number),
                 Handed::Waits => Stage::Waiting,
                 Handed::No => return None,
             },
             false if !is_next || send.opcode != Opcode::RdmaWrite => return None,
-            false => self.write_short(objects, host, &from, &send.remote)?,
+            false => {
+                self.write_short(objects, host, from, bytes, &send.remote)?;
+                if self.sends.is_empty() {
+                    self.complete_send(objects, ended, WcStatus::Success);
+                    return Some(());
+                }
+                Stage::Done(WcStatus::Success)
+            }
         };
-        if stage == DONE && self.sends.is_empty() {
-            self.complete_send(objects, ended, WcStatus::Success);
-            return Some(());
-        }
         let has_begun = stage != Stage::Waiting;
-        self.cursor += usize::from(has_begun);
+        self.cursor = self.cursor.wrapping_add(usize::from(has_begun));
         self.sends.push_back(Send {
             ended,
             way: Way {
@@ -128,22 +127,25 @@ impl QueuePair {
             return Some(false);
         };
         let flags = send.ended.flags;
-        let handed = match self.one_place(objects, &data, flags) {
-            Some(OnePlace::Memory(place)) => {
-                self.message_again(objects, host, &OnePlace::Memory(place), flags)
-            }
-            Some(OnePlace::Inline(bytes)) => {
+        let handed = match data {
+            ShortData::Segment(segment) => match self.place_of(objects, &segment, flags) {
+                Some(place) => {
+                    let source = Source::Memory(slice::from_ref(&place));
+                    self.message_again(objects, host, source, place.length, flags)
+                }
+                None => Handed::No,
+            },
+            ShortData::Inline(bytes) => {
                 // The queue pair changes while they are sent.
                 let (mut copy, count) = ([0; INLINE_KEPT], bytes.len());
                 match copy.get_mut(..count) {
-                    Some(to) => {
+                    Some(to) if self.fits_inline(bytes, flags) => {
                         to.copy_from_slice(bytes);
-                        self.message_again(objects, host, &OnePlace::Inline(to), flags)
+                        self.message_again(objects, host, Source::Bytes(to), count, flags)
                     }
-                    None => Handed::No,
+                    _ => Handed::No,
                 }
             }
-            None => Handed::No,
         };
         let send = self.sends.get_mut(self.cursor)?;
         match handed {
@@ -165,35 +167,28 @@ impl QueuePair {
         &mut self,
         objects: &mut Objects,
         host: &mut H,
-        from: &OnePlace<'_>,
+        from: Source<'_>,
+        bytes: usize,
         flags: SendFlags,
     ) -> Handed {
-        self.message_short(objects, host, from, flags)
+        self.message_short(objects, host, from, bytes, flags)
     }
 
-    /// Where the data of a request lies, if its keys are good: registered memory, or bytes of the
-    /// request.
+    /// Where the data of a request lies, if its key is good.
     #[inline(always)]
-    fn one_place<'a>(
-        &self,
-        objects: &Objects,
-        data: &ShortData<'a>,
-        flags: SendFlags,
-    ) -> Option<OnePlace<'a>> {
-        let is_marked = flags.contains(SendFlags::INLINE);
-        let capacity = &self.init.capacity;
-        match data {
-            ShortData::Inline(bytes) => {
-                let fits = is_marked && bytes.len() <= capacity.inline as usize;
-                fits.then_some(OnePlace::Inline(bytes))
-            }
-            ShortData::Segment(segment) => {
-                let bytes = segment.length as usize;
-                let place = objects.keys.place(self.init.pd, segment, bytes, false);
-                let fits = !is_marked && capacity.send_sge > 0 && bytes as u64 <= MAX_MESSAGE;
-                place.filter(|_| fits).map(OnePlace::Memory)
-            }
-        }
+    fn place_of(&self, objects: &Objects, segment: &Segment, flags: SendFlags) -> Option<Place> {
+        let bytes = segment.length as usize;
+        let fits = !flags.contains(SendFlags::INLINE)
+            && self.init.capacity.send_sge > 0
+            && bytes as u64 <= MAX_MESSAGE;
+        let place = objects.keys.place(self.init.pd, segment, bytes, false);
+        place.filter(|_| fits)
+    }
+
+    /// Whether these bytes may be the data of a request.
+    #[inline(always)]
+    fn fits_inline(&self, bytes: &[u8], flags: SendFlags) -> bool {
+        flags.contains(SendFlags::INLINE) && bytes.len() <= self.init.capacity.inline as usize
     }
 
     /// Sends a message in one piece; what has become of it.
@@ -202,7 +197,8 @@ impl QueuePair {
         &mut self,
         objects: &mut Objects,
         host: &mut H,
-        from: &OnePlace<'_>,
+        from: Source<'_>,
+        bytes: usize,
         flags: SendFlags,
     ) -> Handed {
         let (Peer::Ready(ready), Some(lane)) = (&self.peer, self.lane) else {
@@ -212,7 +208,6 @@ impl QueuePair {
             .lanes
             .get(lane)
             .is_some_and(|of| of.outbox.is_empty());
-        let bytes = from.bytes();
         if !is_clear || ready.is_shared || self.rnr.is_some() || bytes > MAX_PAYLOAD {
             return Handed::No;
         }
@@ -241,7 +236,7 @@ impl QueuePair {
             payload: bytes as u32,
         };
         let header = Record::encode_message(&address, &piece);
-        if !host.send_if_room(lane, &header, from.source(), bytes) {
+        if !host.send_if_room(lane, &header, from, bytes) {
             return Handed::No;
         }
         self.published = ack.limit;
@@ -259,15 +254,16 @@ impl QueuePair {
         }
     }
 
-    /// Writes the peer's memory by a key that it has granted; what has become of the request.
+    /// Writes the peer's memory by a key that it has granted; whether it did.
     #[inline(always)]
     fn write_short<H: Host>(
         &mut self,
         objects: &mut Objects,
         host: &mut H,
-        from: &OnePlace<'_>,
+        from: Source<'_>,
+        bytes: usize,
         to: &Remote,
-    ) -> Option<Stage> {
+    ) -> Option<()> {
         let (Peer::Ready(ready), Some(id)) = (&self.peer, self.lane) else {
             return None;
         };
@@ -275,7 +271,7 @@ impl QueuePair {
         let Known::Given(grant) = known.get(to.key)? else {
             return None;
         };
-        let bytes = from.bytes() as u64;
+        let bytes = bytes as u64;
         let offset = to.address.checked_sub(grant.start)?;
         let may = (grant.access & ready.access).contains(Access::REMOTE_WRITE)
             && [0, self.attributes.dest_qpn].contains(&grant.qp)
@@ -283,9 +279,9 @@ impl QueuePair {
         if !may || ready.is_shared || bytes == 0 {
             return None;
         }
-        host.put(id, grant.window, offset, from.source()).ok()?;
+        host.put(id, grant.window, offset, from).ok()?;
         self.traffic.stored_bytes += bytes;
-        Some(DONE)
+        Some(())
     }
 
     /// Receives a whole message that is the next record of a lane, for this queue pair and of its
@@ -296,16 +292,16 @@ impl QueuePair {
         objects: &mut Objects,
         host: &mut H,
         lane: LaneId,
-        piece: &Piece,
+        header: &Header,
     ) -> Result<bool, Broken> {
         let is_usual = self.init.kind == QpType::Rc
             && self.init.srq.is_none()
             && self.incoming.is_none()
-            && piece.number == self.expected;
+            && header.number() == self.expected;
         let Some(receive) = self.receives.front().filter(|_| is_usual) else {
             return Ok(false);
         };
-        let (id, bytes) = (receive.id, piece.payload as usize);
+        let (id, bytes) = (receive.id, header.bytes() as usize);
         let [segment] = &receive.segments[..] else {
             return Ok(false);
         };
@@ -315,7 +311,7 @@ impl QueuePair {
         if !host.receive_record(lane, Some(place)) {
             return Ok(false);
         }
-        if let Some(ack) = piece.ack {
+        if let Some(ack) = header.carried() {
             self.acknowledged(objects, ack)?;
             // A failed request behind what was acknowledged may have come to its turn: the receive
             // has ended with its queue pair.
@@ -324,7 +320,15 @@ impl QueuePair {
             }
         }
         self.receives.pop_front();
-        self.complete_message(objects, self.own_pool(), id, piece);
+        let (marks, immediate) = (header.marks(), header.immediate());
+        self.complete_message(
+            objects,
+            self.own_pool(),
+            id,
+            marks,
+            header.bytes(),
+            immediate,
+        );
         Ok(true)
     }
 }

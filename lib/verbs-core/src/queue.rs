@@ -1,0 +1,202 @@
+//! Queues of requests and of completions.
+
+use alloc::vec::Vec;
+use core::mem::forget;
+
+/// Slots that a queue begins with; a power of two, as all their numbers are.
+const FIRST_SLOTS: usize = 4;
+
+/// A queue in a ring of slots. An entry is made in its slot, and what does so becomes a part of its
+/// caller: moving one would take as many instructions as making it.
+#[derive(Debug)]
+pub(crate) struct Queue<T> {
+    /// None, or a power of two.
+    slots: Vec<Option<T>>,
+    /// Where the first entry is, when cut to the number of slots.
+    first: usize,
+    count: usize,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Queue<T> {
+        Queue::new()
+    }
+}
+
+impl<T> Queue<T> {
+    /// Without an entry.
+    pub const fn new() -> Queue<T> {
+        Queue {
+            slots: Vec::new(),
+            first: 0,
+            count: 0,
+        }
+    }
+
+    /// Entries.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The slot of an entry; beyond all slots if there are none.
+    #[inline(always)]
+    fn slot(&self, index: usize) -> usize {
+        self.first.wrapping_add(index) & self.slots.len().wrapping_sub(1)
+    }
+
+    /// An entry, counted from the first one.
+    #[inline(always)]
+    pub fn get(&self, index: usize) -> Option<&T> {
+        match index < self.count {
+            true => self.slots.get(self.slot(index))?.as_ref(),
+            false => None,
+        }
+    }
+
+    /// The same, to change it.
+    #[inline(always)]
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        let slot = self.slot(index);
+        match index < self.count {
+            true => self.slots.get_mut(slot)?.as_mut(),
+            false => None,
+        }
+    }
+
+    /// The first entry.
+    #[inline(always)]
+    pub fn front(&self) -> Option<&T> {
+        self.get(0)
+    }
+
+    /// Adds an entry behind all others.
+    #[inline(always)]
+    pub fn push_back(&mut self, entry: T) {
+        if self.count == self.slots.len() {
+            self.grow();
+        }
+        let slot = self.slot(self.count);
+        self.count = self.count.wrapping_add(1);
+        if let Some(slot) = self.slots.get_mut(slot) {
+            // There is nothing in it that would have to be dropped.
+            forget(slot.replace(entry));
+        }
+    }
+
+    /// Adds an entry before all others.
+    pub fn push_front(&mut self, entry: T) {
+        if self.count == self.slots.len() {
+            self.grow();
+        }
+        self.first = self.first.wrapping_sub(1);
+        self.count += 1;
+        let slot = self.slot(0);
+        if let Some(slot) = self.slots.get_mut(slot) {
+            *slot = Some(entry);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        let first = self.slot(0).min(self.slots.len());
+        self.slots.rotate_left(first);
+        self.first = 0;
+        let slots = FIRST_SLOTS.max(self.slots.len() * 2);
+        self.slots.resize_with(slots, || None);
+    }
+
+    /// Takes the first entry out.
+    #[inline(always)]
+    pub fn pop_front(&mut self) -> Option<T> {
+        if self.count == 0 {
+            return None;
+        }
+        let slot = self.slot(0);
+        self.first = self.first.wrapping_add(1);
+        self.count = self.count.wrapping_sub(1);
+        self.slots.get_mut(slot)?.take()
+    }
+
+    /// All entries in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        (0..self.count).filter_map(|index| self.get(index))
+    }
+
+    /// The same from an index on, to change them.
+    pub fn iter_mut_from(&mut self, from: usize) -> impl Iterator<Item = &mut T> {
+        let first = self.slot(0).min(self.slots.len());
+        let count = self.count;
+        let (behind, ahead) = self.slots.split_at_mut(first);
+        let slots = ahead.iter_mut().chain(behind).take(count);
+        slots.skip(from).flatten()
+    }
+
+    /// Drops the entries that are not to be kept.
+    pub fn retain(&mut self, mut is_kept: impl FnMut(&T) -> bool) {
+        for _ in 0..self.count {
+            if let Some(entry) = self.pop_front()
+                && is_kept(&entry)
+            {
+                self.push_back(entry);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::VecDeque;
+    use alloc::vec::Vec;
+
+    use super::Queue;
+
+    #[test]
+    fn entries_stay_in_their_order() {
+        let mut queue = Queue::new();
+        let mut like = VecDeque::new();
+        assert_eq!((queue.front(), queue.get(7)), (None, None));
+        assert_eq!(queue.pop_front(), None);
+        let mut random = 1u32;
+        for number in 0..2000u32 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            match random >> 29 {
+                0 | 1 => assert_eq!(queue.pop_front(), like.pop_front()),
+                2 => {
+                    queue.push_front(number);
+                    like.push_front(number);
+                }
+                3 if random & 0xff00 == 0 => {
+                    queue.retain(|of| of % 3 != 0);
+                    like.retain(|of| of % 3 != 0);
+                }
+                _ => {
+                    queue.push_back(number);
+                    like.push_back(number);
+                }
+            }
+            assert_eq!(
+                (queue.len(), queue.is_empty()),
+                (like.len(), like.is_empty())
+            );
+            assert_eq!(queue.front(), like.front());
+            let at = random as usize % 50;
+            assert_eq!(queue.get(at), like.get(at));
+            assert_eq!(queue.get_mut(at), like.get_mut(at));
+        }
+        assert!(queue.iter().eq(&like) && queue.len() > 100);
+        let from: Vec<u32> = queue.iter_mut_from(60).map(|of| *of).collect();
+        assert!(like.range(60..).eq(&from));
+        assert_eq!(queue.iter_mut_from(queue.len()).count(), 0);
+        let none = |_: &u32| false;
+        queue.retain(none);
+        assert!(queue.is_empty() && queue.iter_mut_from(0).next().is_none());
+    }
+}
