@@ -125,6 +125,12 @@ impl<T> Queue<T> {
         self.slots.get_mut(slot)?.take()
     }
 
+    /// Takes the first entry out, which owns no memory: it is forgotten.
+    #[inline(always)]
+    pub fn pass_front(&mut self) {
+        forget(self.pop_front());
+    }
+
     /// All entries in their order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.count).filter_map(|index| self.get(index))

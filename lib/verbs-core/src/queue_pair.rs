@@ -317,8 +317,8 @@ impl QueuePair {
     #[inline]
     fn limit(&self) -> u32 {
         let taken = self.incoming.is_some() && !self.is_shared();
-        let receives = self.receives.len() as u32 + u32::from(taken);
-        self.expected.wrapping_add(receives)
+        let receives = self.expected.wrapping_add(self.receives.len() as u32);
+        receives.wrapping_add(u32::from(taken))
     }
 
     /// Tells the peer that nothing is answered any more, behind what was taken.
@@ -461,9 +461,9 @@ impl QueuePair {
         }
     }
 
-    /// Puts a request into the receive queue.
+    /// Puts a request into the receive queue; whether the peer is to be told soon.
     #[inline(always)]
-    pub fn post_receive(&mut self, objects: &mut Objects, request: ReceiveRequest) -> Result<()> {
+    pub fn post_receive(&mut self, objects: &mut Objects, request: ReceiveRequest) -> Result<bool> {
         let (segments, bytes) = match &request.segments {
             Segments::One(segment) => (1, u64::from(segment.length)),
             Segments::Many(segments) => (segments.len(), total(segments)),
@@ -478,20 +478,21 @@ impl QueuePair {
         }
         if self.state == QpState::Err {
             self.complete_receive(objects, self.own_pool(), &request, WcStatus::WrFlushErr);
-            return Ok(());
+            return Ok(false);
         }
         self.receives.push_back(request);
         self.posts_receives = true;
         // A peer that has used all it knows of waits; for others a quarter at a time will do.
         let told = self.published.wrapping_sub(self.expected);
         let untold = self.limit().wrapping_sub(self.published) as usize;
-        if told == 0 || untold > self.receives.len() / 4 {
+        let is_told = told == 0 || untold > self.receives.len() / 4;
+        if is_told {
             self.owe_ack(objects);
             if let Some(lane) = self.lane.and_then(|lane| objects.lanes.get_mut(lane)) {
                 lane.is_urgent |= self.owes_ack;
             }
         }
-        Ok(())
+        Ok(is_told)
     }
 
     /// Tells that the send queue has drained, if it has and that is wanted.

@@ -150,10 +150,11 @@ impl Context {
         request: ReceiveRequest,
     ) -> Result<bool> {
         let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
-        qp.post_receive(&mut self.objects, request)?;
+        let is_told = qp.post_receive(&mut self.objects, request)?;
         let lane = qp.lane;
         let is_whole = !self.fail_overrun();
-        Ok(is_whole && self.send_records(host, lane))
+        // What was left before is known to be left.
+        Ok(is_whole && (!is_told || self.send_records(host, lane)))
     }
 
     /// Posts a receive. Its peer learns of it with the next [`progress`](Context::progress), if it

@@ -101,8 +101,9 @@ impl QueuePair {
                 Stage::Sent(_) | Stage::Waiting => break,
             };
             let ended = front.ended;
-            if let Some(Kept::Inline(_, bytes)) = self.sends.pop_front().map(|send| send.kept) {
-                self.spare.push(bytes);
+            match front.kept {
+                Kept::Segment(_) | Kept::Nothing => self.sends.pass_front(),
+                Kept::Whole(_) | Kept::Inline(..) => self.drop_front(),
             }
             self.cursor = self.cursor.saturating_sub(1);
             self.complete_send(objects, ended, status);
@@ -112,6 +113,14 @@ impl QueuePair {
             }
         }
         self.look_drained(objects);
+    }
+
+    /// Takes the first send out, and keeps the memory of its inline bytes.
+    #[inline(never)]
+    fn drop_front(&mut self) {
+        if let Some(Kept::Inline(_, bytes)) = self.sends.pop_front().map(|send| send.kept) {
+            self.spare.push(bytes);
+        }
     }
 
     /// Changes the state of the queue pair after a failed send.

@@ -303,10 +303,13 @@ impl QueuePair {
         if self.owes_ack || !self.is_reliable() || !matches!(self.peer, Peer::Ready(_)) {
             return;
         }
+        if self.is_listed {
+            self.owes_ack = true;
+            objects.owed = objects.owed.wrapping_add(1);
+            return;
+        }
         if let Some(lane) = self.lane.and_then(|lane| objects.lanes.get_mut(lane)) {
-            if !self.is_listed {
-                lane.acks.push(self.number);
-            }
+            lane.acks.push(self.number);
             (self.owes_ack, self.is_listed) = (true, true);
             objects.owed += 1;
         }

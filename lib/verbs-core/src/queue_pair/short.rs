@@ -13,7 +13,7 @@ use crate::host::{Host, LaneId, Place, Source};
 use crate::objects::{Known, Objects};
 use crate::record::{Ack, Address, Broken, Header, MAX_PAYLOAD, Marks, Piece, Record};
 use crate::types::{Access, Opcode, QpState, QpType, SendFlags, WcStatus};
-use crate::work::{Remote, Segment, ShortData, ShortSend};
+use crate::work::{Remote, Segment, Segments, ShortData, ShortSend};
 
 /// What the short way has done with a message.
 enum Handed {
@@ -298,11 +298,14 @@ impl QueuePair {
             && self.init.srq.is_none()
             && self.incoming.is_none()
             && header.number() == self.expected;
-        let Some(receive) = self.receives.front().filter(|_| is_usual) else {
+        if !is_usual {
+            return Ok(false);
+        }
+        let Some(receive) = self.receives.front() else {
             return Ok(false);
         };
         let (id, bytes) = (receive.id, header.bytes() as usize);
-        let [segment] = &receive.segments[..] else {
+        let Segments::One(segment) = &receive.segments else {
             return Ok(false);
         };
         let Some(place) = objects.keys.place(self.init.pd, segment, bytes, true) else {
@@ -319,7 +322,7 @@ impl QueuePair {
                 return Ok(true);
             }
         }
-        self.receives.pop_front();
+        self.receives.pass_front();
         let (marks, immediate) = (header.marks(), header.immediate());
         self.complete_message(
             objects,
