@@ -54,10 +54,31 @@ impl QueuePair {
         match pool.srq {
             Some(srq) => Slots::Shared(srq),
             None => {
-                self.held_receives += 1;
+                self.held_receives = self.held_receives.wrapping_add(1);
                 Slots::Receive
             }
         }
+    }
+
+    /// Whether the program wants to know of a send with these flags.
+    #[inline(always)]
+    pub(super) fn is_wanted(&self, flags: SendFlags) -> bool {
+        self.init.signal_all || flags.contains(SendFlags::SIGNALED)
+    }
+
+    /// Counts a send that is over.
+    #[inline(always)]
+    pub(super) fn count_send(&mut self, bytes: u32) {
+        count(&mut self.traffic.sends, 1);
+        count(&mut self.traffic.sent_bytes, bytes);
+        self.hold_send();
+    }
+
+    /// The place of a send that is over is not free before a completion is polled.
+    #[inline(always)]
+    fn hold_send(&mut self) {
+        self.held_sends = self.held_sends.wrapping_add(1);
+        self.unsignaled = self.unsignaled.wrapping_add(1);
     }
 
     /// Completes a send that is over, if its program wants to know.
@@ -69,16 +90,13 @@ impl QueuePair {
         status: WcStatus,
     ) {
         match status {
-            WcStatus::Success => {
-                count(&mut self.traffic.sends, 1);
-                count(&mut self.traffic.sent_bytes, request.bytes);
+            WcStatus::Success => self.count_send(request.bytes),
+            _ => {
+                self.traffic.errors += 1;
+                self.hold_send();
             }
-            _ => self.traffic.errors += 1,
         }
-        self.held_sends += 1;
-        self.unsignaled += 1;
-        let is_wanted = self.init.signal_all || request.flags.contains(SendFlags::SIGNALED);
-        if status == WcStatus::Success && !is_wanted {
+        if status == WcStatus::Success && !self.is_wanted(request.flags) {
             return;
         }
         let completion = WorkCompletion {

@@ -126,6 +126,12 @@ impl Whole {
 }
 
 impl Kept {
+    /// Whether it is without memory of its own.
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        matches!(self, Kept::Segment(_) | Kept::Nothing)
+    }
+
     /// Of a message by the short way. `spare`: memory for inline bytes.
     #[inline(always)]
     pub fn of_short(send: &ShortSend<'_>, spare: &mut Vec<InlineBytes>) -> Kept {
