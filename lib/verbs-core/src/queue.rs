@@ -125,6 +125,19 @@ impl<T> Queue<T> {
         self.slots.get_mut(slot)?.take()
     }
 
+    /// The last entry.
+    #[inline(always)]
+    pub fn back_mut(&mut self) -> Option<&mut T> {
+        self.get_mut(self.count.wrapping_sub(1))
+    }
+
+    /// Takes the last entry out.
+    pub fn pop_back(&mut self) -> Option<T> {
+        let slot = self.slot(self.count.checked_sub(1)?);
+        self.count -= 1;
+        self.slots.get_mut(slot)?.take()
+    }
+
     /// Takes the first entry out, which owns no memory: it is forgotten.
     #[inline(always)]
     pub fn pass_front(&mut self) {

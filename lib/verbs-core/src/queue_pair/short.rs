@@ -75,41 +75,73 @@ impl QueuePair {
         from: Source<'_>,
         bytes: usize,
     ) -> Option<()> {
-        let ended = Ended::of_short(send, bytes);
-        let is_message = send.opcode == Opcode::Send;
         // Behind a request that waits nothing can be done but wait.
         let is_next = self.cursor == self.sends.len();
-        let stage = match is_message {
-            true if !is_next => Stage::Waiting,
-            true => match self.message_short(objects, host, from, bytes, send.flags) {
-                Handed::Sent(number) => Stage::Sent(number),
-                Handed::Waits => Stage::Waiting,
-                Handed::No => return None,
-            },
-            false if !is_next || send.opcode != Opcode::RdmaWrite => return None,
-            false => {
-                self.write_short(objects, host, from, bytes, &send.remote)?;
-                if self.sends.is_empty() {
-                    self.complete_send(objects, ended, WcStatus::Success);
-                    return Some(());
-                }
-                Stage::Done(WcStatus::Success)
-            }
-        };
-        let has_begun = stage != Stage::Waiting;
-        self.cursor = self.cursor.wrapping_add(usize::from(has_begun));
+        let ended = Ended::of_short(send, bytes);
+        if send.opcode == Opcode::Send {
+            return self.begin_message(objects, host, send, from, ended, is_next);
+        }
+        if !is_next || send.opcode != Opcode::RdmaWrite {
+            return None;
+        }
+        self.write_short(objects, host, from, bytes, &send.remote)?;
+        if self.sends.is_empty() {
+            self.complete_send(objects, ended, WcStatus::Success);
+            return Some(());
+        }
+        self.cursor += 1;
         self.sends.push_back(Send {
             ended,
             way: Way {
-                stage,
-                has_begun,
+                stage: Stage::Done(WcStatus::Success),
+                has_begun: true,
                 ..Way::default()
             },
-            kept: match is_message {
-                true => Kept::of_short(send, &mut self.spare),
-                false => Kept::Nothing,
-            },
+            kept: Kept::Nothing,
         });
+        Some(())
+    }
+
+    /// The same of a message.
+    #[inline(always)]
+    fn begin_message<H: Host>(
+        &mut self,
+        objects: &mut Objects,
+        host: &mut H,
+        send: &ShortSend<'_>,
+        from: Source<'_>,
+        ended: Ended,
+        is_next: bool,
+    ) -> Option<()> {
+        let marks = self.waited_for(send.flags);
+        // It is in the queue before it is sent: nothing has to be kept for that meanwhile.
+        self.sends.push_back(Send {
+            ended,
+            way: Way {
+                stage: match is_next {
+                    true => Stage::Sent(self.sent),
+                    false => Stage::Waiting,
+                },
+                has_begun: is_next,
+                ..Way::default()
+            },
+            kept: Kept::of_short(send, &mut self.spare),
+        });
+        if !is_next {
+            return Some(());
+        }
+        let bytes = ended.bytes as usize;
+        match self.message_short(objects, host, from, bytes, ended.flags, marks) {
+            Handed::Sent(_) => self.cursor = self.cursor.wrapping_add(1),
+            Handed::Waits => {
+                let way = &mut self.sends.back_mut()?.way;
+                (way.stage, way.has_begun) = (Stage::Waiting, false);
+            }
+            Handed::No => {
+                self.sends.pop_back();
+                return None;
+            }
+        }
         Some(())
     }
 
@@ -171,7 +203,8 @@ impl QueuePair {
         bytes: usize,
         flags: SendFlags,
     ) -> Handed {
-        self.message_short(objects, host, from, bytes, flags)
+        let marks = self.waited_for(flags);
+        self.message_short(objects, host, from, bytes, flags, marks)
     }
 
     /// Where the data of a request lies, if its key is good.
@@ -200,6 +233,7 @@ impl QueuePair {
         from: Source<'_>,
         bytes: usize,
         flags: SendFlags,
+        waited_for: Marks,
     ) -> Handed {
         let (Peer::Ready(ready), Some(lane)) = (&self.peer, self.lane) else {
             return Handed::No;
@@ -219,7 +253,7 @@ impl QueuePair {
             source: self.number,
             generation: ready.generation,
         };
-        let mut marks = Marks::FIRST | Marks::LAST | self.waited_for(flags);
+        let mut marks = Marks::FIRST | Marks::LAST | waited_for;
         marks.set(Marks::SOLICITED, flags.contains(SendFlags::SOLICITED));
         let number = self.sent;
         let ack = Ack {
