@@ -488,7 +488,7 @@ static void ends(void) {
 static void full(void) {
     struct rdma_event_channel *silent = rdma_create_event_channel();
     struct sockaddr_in own = address_of("127.0.0.1", PORT + 2);
-    struct rdma_cm_id *listener, *ids[3];
+    struct rdma_cm_id *listener = NULL, *ids[3];
     CHECK(silent && rdma_create_id(silent, &listener, NULL, RDMA_PS_UDP) == 0);
     CHECK(rdma_bind_addr(listener, (struct sockaddr *)&own) == 0);
     CHECK(rdma_listen(listener, 2) == 0);
