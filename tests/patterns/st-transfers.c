@@ -332,7 +332,7 @@ static void call_refused(uint16_t node) {
     leave(&end);
 }
 
-/* 84: without waiting: a queue has as many places as was asked for. */
+/* 84: without waiting: a queue has at least as many places as was asked for. */
 static void serve_places(void) {
     struct end end = serve_end(3084);
     GIVES(option(end.fd, IPPROTO_STP, ST_BYPASS), 1);
@@ -371,18 +371,10 @@ static void call_places(uint16_t node) {
     push(end.peer, 0, NULL);
     set_waiting(end.fd, 0);
     struct header header = { 0 };
-    int pushed = 0;
-    for (int i = 1; i <= 64;) {
+    for (int i = 1; i <= 64; i++) {
         struct header next = { i, NULL, { i * 3, i * 5 } };
-        if (st1_push(end.peer, &next, NULL, NULL, 0) == 0) {
-            i++;
-            pushed++;
-        } else {
-            GIVES(errno, EAGAIN);
-            pause_shortly();
-        }
+        GIVES(st1_push(end.peer, &next, NULL, NULL, 0), 0);
     }
-    GIVES(pushed, 64);
     set_waiting(end.fd, 1);
     pull(end.peer, 1);
     st_header_t low = { 0 };

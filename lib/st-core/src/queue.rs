@@ -22,7 +22,9 @@
 //! # Credits
 //! A sender stops when as many slots are filled as there are, less those whose return it has seen
 //! in `taken`. A receiver stores `taken` after a quarter of the slots, or at once when the sender
-//! sleeps for room. So a sender may stop when a quarter of the slots less is filled, never earlier.
+//! sleeps for room. As it so keeps slots back, there are a quarter more than the ends have agreed
+//! on: a sender never stops before the agreed number waits for the receiver. Two programs that
+//! each fill the other's queue and pull then would otherwise wait for each other.
 //!
 //! # Sleeping and waking
 //! An end that wants to sleep *arms*: it stores 1 into a word of the peer's window and then looks
@@ -137,7 +139,7 @@ impl Sender {
             lane,
             pushed: 0,
             taken: 0,
-            next: lane.slot(0),
+            next: lane.first(),
         }
     }
 
@@ -160,7 +162,7 @@ impl Sender {
     pub const fn free(&self) -> u64 {
         // The peer has never taken more than was sent, as was checked.
         let filled = self.pushed.wrapping_sub(self.taken);
-        self.lane.slots.saturating_sub(filled)
+        self.lane.places.saturating_sub(filled)
     }
 
     /// Sends a descriptor; `None`: there is no room.
@@ -181,10 +183,10 @@ impl Sender {
             let from = slot as usize * BODY_BYTES;
             let bytes = descriptor.bytes();
             let body = &bytes[from..bytes.len().min(from + BODY_BYTES)];
-            let place = self.lane.slot(self.pushed + slot);
+            let place = self.lane.behind(self.next, slot);
             fill(mem, place, descriptor.kind, body)?;
         }
-        let next = self.lane.slot(self.pushed.wrapping_add(slots));
+        let next = self.lane.behind(self.next, slots);
         Ok(Some(self.sent(mem, slots, next)))
     }
 
@@ -311,7 +313,7 @@ pub struct Receiver {
     taken: u64,
     /// Slots whose return was stored.
     given: u64,
-    /// Most slots whose return is kept back, plus one.
+    /// Most slots whose return is kept back, plus one: what there is beyond the agreed slots.
     quarter: u64,
     /// The slot with the number `taken`.
     next: Slot,
@@ -326,7 +328,7 @@ impl Receiver {
             taken: 0,
             given: 0,
             quarter: if lane.slots < 4 { 1 } else { lane.slots / 4 },
-            next: lane.slot(0),
+            next: lane.first(),
         }
     }
 
@@ -350,7 +352,7 @@ impl Receiver {
         let kind = Kind::from_word(kind).ok_or(QueueError::Broken)?;
         let mut bytes = [0; MAX_DESCRIPTOR];
         for (slot, to) in (0..).zip(bytes[..kind.bytes()].chunks_mut(BODY_BYTES)) {
-            let slot = self.lane.slot(self.taken + slot);
+            let slot = self.lane.behind(self.next, slot);
             // The sender fills the last slot first.
             if filled(mem, slot).is_none() {
                 return Err(QueueError::Broken);
@@ -442,7 +444,7 @@ impl Receiver {
         mem: &mut M,
         kind: Kind,
     ) -> Result<bool, QueueError<M::Error>> {
-        let next = self.lane.slot(self.taken.wrapping_add(kind.slots()));
+        let next = self.lane.behind(self.next, kind.slots());
         self.took(mem, kind.slots(), next)
     }
 

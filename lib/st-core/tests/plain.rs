@@ -15,16 +15,16 @@ fn message(number: u64) -> Descriptor {
 }
 
 #[test]
-fn a_channel_blocks_when_its_slots_are_filled_and_no_earlier() {
+fn a_channel_blocks_when_its_places_are_filled_and_no_earlier() {
     let layout = Layout::new(2, 8).unwrap();
     let (mut left, mut right) = pair(layout);
     for channel in 0..2 {
         let (mut sender, mut receiver) =
             (Sender::new(layout, channel), Receiver::new(layout, channel));
-        for number in 0..8 {
+        for number in 0..10 {
             assert!(sender.send(&mut left, &message(number)).unwrap().is_some());
         }
-        assert_eq!(sender.send(&mut left, &message(8)), Ok(None));
+        assert_eq!(sender.send(&mut left, &message(10)), Ok(None));
         // Two of eight taken is a quarter, which is returned.
         for number in 0..2 {
             let received = receiver.receive(&mut right).unwrap().unwrap();
@@ -35,12 +35,37 @@ fn a_channel_blocks_when_its_slots_are_filled_and_no_earlier() {
     }
 }
 
+/// Both ends fill each other's queue before they take anything, after rounds in which slots were
+/// taken in any steps, with sleeps between them.
+#[test]
+fn the_agreed_slots_can_be_filled_whatever_was_kept_back() {
+    const SLOTS: u64 = 16;
+    let layout = Layout::new(1, SLOTS as u32).unwrap();
+    let (mut left, mut right) = pair(layout);
+    let (mut sender, mut receiver) = (Sender::new(layout, 0), Receiver::new(layout, 0));
+    let mut number = 0;
+    for asleep_after in 0..3 * SLOTS {
+        for at in 0..SLOTS {
+            let sent = sender.send(&mut left, &message(number + at)).unwrap();
+            assert!(sent.is_some(), "stopped by header {at} of {SLOTS}");
+        }
+        for at in 0..SLOTS {
+            if at == asleep_after % SLOTS {
+                receiver.arm(&mut right).unwrap();
+            }
+            let taken = receiver.receive(&mut right).unwrap().unwrap();
+            assert_eq!(taken.descriptor, message(number + at));
+        }
+        number += SLOTS;
+    }
+}
+
 #[test]
 fn a_sender_that_sleeps_is_woken_by_the_next_take() {
     let layout = Layout::new(1, 16).unwrap();
     let (mut left, mut right) = pair(layout);
     let (mut sender, mut receiver) = (Sender::new(layout, 0), Receiver::new(layout, 0));
-    for number in 0..16 {
+    for number in 0..20 {
         sender.send(&mut left, &message(number)).unwrap().unwrap();
     }
     assert_eq!(sender.arm(&mut left), Ok(0));
@@ -92,7 +117,7 @@ fn a_peer_that_stores_anything_ends_only_its_own_connection() {
     let mut sender = Sender::new(layout, 0);
     sender.send(&mut left, &message(0)).unwrap().unwrap();
     for (taken, expected) in [
-        (1, Ok(8)),
+        (1, Ok(10)),
         (0, Err(QueueError::Broken)),
         (2, Err(QueueError::Broken)),
     ] {
@@ -120,7 +145,7 @@ fn several_headers_by_one_call_are_those_of_several_calls() {
     let (mut sent, mut received) = (0_u8, 0_u8);
     for round in 0..100 {
         // As many as have room, of those that there are.
-        let free = 8 - (sent.wrapping_sub(received));
+        let free = 10 - (sent.wrapping_sub(received));
         let wanted = round % 12;
         let mut headers = (0..wanted).map(|at| header(sent.wrapping_add(at)));
         let (count, wish) = sender.send_messages(&mut left, &mut headers).unwrap();
@@ -177,7 +202,7 @@ fn layouts() {
     assert_eq!(Layout::new(1, 12), None);
     assert_eq!(Layout::new(1, 1), None);
     assert_eq!(Layout::new(1, 8192), None);
-    assert_eq!(Layout::new(64, 4096).unwrap().bytes(), 64 * 64 * 4097);
+    assert_eq!(Layout::new(64, 4096).unwrap().bytes(), 64 * 64 * 5121);
 }
 
 #[test]
@@ -204,7 +229,7 @@ fn the_short_way_is_the_long_one() {
         let received = receiver.receive(&mut right).unwrap().unwrap();
         assert_eq!(received.descriptor, descriptor);
     }
-    for _ in 0..8 {
+    for _ in 0..10 {
         sender.send_message(&mut left, &bytes).unwrap().unwrap();
     }
     assert_eq!(sender.send_message(&mut left, &bytes), Ok(None));

@@ -45,8 +45,8 @@ impl Options {
         self
     }
 
-    /// Slots of each queue in which this end receives: a power of two, 8 to 4096. The peer's pushes
-    /// wait when this number of headers is not yet pulled.
+    /// Slots of each queue in which this end receives: a power of two, 8 to 4096. So many headers
+    /// that are not yet pulled never make the peer's pushes wait, a quarter more always do.
     #[must_use]
     pub const fn slots(mut self, slots: u32) -> Self {
         self.setup.slots = slots;

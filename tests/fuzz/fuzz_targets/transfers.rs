@@ -192,7 +192,7 @@ fn queues(input: &mut Unstructured<'_>, spoils: bool) -> Result<()> {
             },
             6 => match sender.arm(&mut left) {
                 Ok(room) => {
-                    assert!(room <= u64::from(SLOTS));
+                    assert!(room <= u64::from(layout.places()));
                     waits_for_room = true;
                 }
                 Err(error) => good(error),

@@ -528,7 +528,7 @@ impl World {
             return Ok(());
         }
         let mut peer = self.places[which ^ 1].access.clone();
-        let slots = u64::from(self.places[which].connection.agreed().peer.slots());
+        let places = u64::from(self.places[which].connection.agreed().peer.places());
         for number in 0..self.places[which].channels.len() {
             peer.begin();
             let receiver = &mut self.places[which ^ 1].channels[number].receiver;
@@ -544,8 +544,8 @@ impl World {
                 return Err(format!("{count} headers of end {which} did not arrive"));
             }
             let room = channel.sender.room(access);
-            if room != Ok(slots) {
-                return Err(format!("end {which} has {room:?} of {slots} slots again"));
+            if room != Ok(places) {
+                return Err(format!("end {which} has {room:?} of {places} slots again"));
             }
         }
         Ok(())

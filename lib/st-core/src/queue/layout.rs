@@ -44,24 +44,33 @@ impl Layout {
         self.channels
     }
 
-    /// Slots of each channel.
+    /// Slots of each channel, as the ends agree on them: so many can be filled whatever the
+    /// receiver has taken and not yet returned.
     pub const fn slots(self) -> u32 {
         self.slots
     }
 
-    /// Bytes of the window, at most 17 MiB.
+    /// Slots of each channel that there are: a quarter more than [`slots`](Self::slots), as a
+    /// receiver keeps less than that back.
+    pub const fn places(self) -> u32 {
+        self.slots + self.slots / 4
+    }
+
+    /// Bytes of the window, at most 21 MiB.
     pub const fn bytes(self) -> usize {
-        (self.channels as usize) * LINE * (1 + self.slots as usize)
+        (self.channels as usize) * LINE * (1 + self.places() as usize)
     }
 
     /// The part that a channel has.
     pub(super) const fn lane(self, channel: u32) -> Lane {
         let line = channel as usize;
+        let (lines, places) = (self.channels as usize, self.places() as usize);
         Lane {
             words: LINE * line,
-            first: LINE * (self.channels as usize + line * self.slots as usize),
-            end: LINE * (self.channels as usize + (line + 1) * self.slots as usize),
+            first: LINE * (lines + line * places),
+            end: LINE * (lines + (line + 1) * places),
             slots: self.slots as u64,
+            places: places as u64,
         }
     }
 }
@@ -75,8 +84,10 @@ pub(super) struct Lane {
     first: usize,
     /// The offset behind the last slot.
     end: usize,
-    /// Slots: a power of two.
+    /// Slots that can be filled in any case.
     pub(super) slots: u64,
+    /// Slots that there are.
+    pub(super) places: u64,
 }
 
 /// A slot: where it is, and the number that says that it is filled. Kept for the next slot, as
@@ -95,15 +106,19 @@ impl Lane {
         self.words.wrapping_add(word)
     }
 
-    /// The slot with the number `count`, counted from 0 without end.
+    /// The slot that is filled first.
     #[inline]
-    pub(super) const fn slot(&self, count: u64) -> Slot {
-        let index = (count & self.slots.wrapping_sub(1)) as usize;
-        let round = count >> self.slots.trailing_zeros();
+    pub(super) const fn first(&self) -> Slot {
         Slot {
-            at: self.first.wrapping_add(LINE.wrapping_mul(index)),
-            sequence: round.wrapping_add(1) as u32,
+            at: self.first,
+            sequence: 1,
         }
+    }
+
+    /// The slot so many behind another one.
+    #[inline]
+    pub(super) fn behind(&self, slot: Slot, count: u64) -> Slot {
+        (0..count).fold(slot, |slot, _| self.after(slot))
     }
 
     /// The slot behind another one.

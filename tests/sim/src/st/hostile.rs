@@ -66,7 +66,7 @@ impl World {
         let place = &mut self.places[which];
         place.is_clean = false;
         let layout = place.connection.agreed().peer;
-        let slots = u64::from(layout.slots());
+        let slots = u64::from(layout.places());
         let pushed = place.channels[0].sender.pushed();
         let slot = LINE * (layout.channels() as usize + (pushed % slots) as usize);
         let turn = (pushed / slots + 1) as u32;

@@ -232,7 +232,7 @@ impl Link {
     /// Slots whose return arrives are the sender's again: nobody may find anything there.
     fn spoil_returned(&mut self, sender: usize, offset: usize, bytes: &[u8]) {
         let layout = self.layouts[1 - sender];
-        let (channels, slots) = (layout.channels() as usize, u64::from(layout.slots()));
+        let (channels, slots) = (layout.channels() as usize, u64::from(layout.places()));
         let channel = offset / LINE;
         let former = self.sides[sender].queue.get(offset..offset + 8);
         let words = [former.unwrap_or_default(), bytes].map(<[u8; 8]>::try_from);

@@ -33,6 +33,8 @@ pub struct Worker {
     slots: Vec<LinkId>,
     /// Turns since it has looked at all links.
     turns: u32,
+    /// The links that had more than one turn takes: of what is left the queue does not tell again.
+    unfinished: Vec<LinkId>,
 }
 
 impl Worker {
@@ -48,6 +50,7 @@ impl Worker {
             bell,
             slots: Vec::new(),
             turns: 0,
+            unfinished: Vec::new(),
         })
     }
 
@@ -67,34 +70,36 @@ impl Worker {
         }
     }
 
-    /// One turn; how long to sleep then at most.
+    /// One turn, in which each link gets a bounded share: a peer that sends without a pause keeps
+    /// the program's calls out no longer than that. How long to sleep then at most.
     fn turn(&mut self, ready: &[Ready<Source>]) -> Option<Duration> {
         let mut links = LINKS.lock();
-        let mut due = self.due(&links, ready);
-        while let Some(id) = due.pop() {
-            due.extend(accept(&mut links, id));
+        for id in self.due(&links, ready) {
+            let Accepted { new, has_more } = accept(&mut links, id);
             self.step(&mut links, id);
-            // What was left for its length is not told of again.
-            due.extend(
-                links
-                    .links
-                    .get(&id)
-                    .filter(|link| link.has_more())
-                    .map(|_| id),
-            );
+            for id in &new {
+                self.step(&mut links, *id);
+            }
+            let is_unfinished = |id: &LinkId| links.links.get(id).is_some_and(Link::has_more);
+            let unfinished = new.into_iter().chain([id]).filter(is_unfinished);
+            self.unfinished.extend(unfinished);
+            self.unfinished.extend(has_more.then_some(id));
         }
-        // The end of the driver shows only to those that look.
-        (!links.links.is_empty()).then_some(LOOK)
+        match () {
+            () if !self.unfinished.is_empty() => Some(Duration::ZERO),
+            // The end of the driver shows only to those that look.
+            () => (!links.links.is_empty()).then_some(LOOK),
+        }
     }
 
     /// The links to be looked at.
     fn due(&mut self, links: &Links, ready: &[Ready<Source>]) -> Vec<LinkId> {
+        let mut due = core::mem::take(&mut self.unfinished);
         self.turns += 1;
-        if ready.is_empty() || self.turns > MOST_TURNS {
+        if (ready.is_empty() && due.is_empty()) || self.turns > MOST_TURNS {
             self.turns = 0;
             return links.links.keys().copied().collect();
         }
-        let mut due = Vec::new();
         for of in ready {
             match of.source {
                 Source::Slot(slot) => due.extend(self.slots.get(slot).filter(|id| **id != 0)),
@@ -104,6 +109,8 @@ impl Worker {
                 }
             }
         }
+        due.sort_unstable();
+        due.dedup();
         due
     }
 
@@ -196,9 +203,17 @@ impl Links {
     }
 }
 
+/// What a listener has given in one turn.
+#[derive(Default)]
+struct Accepted {
+    new: Vec<LinkId>,
+    /// There may be more.
+    has_more: bool,
+}
+
 /// Takes the connections that peers have made with a link, if it is a listener.
-fn accept(links: &mut Links, id: LinkId) -> Vec<LinkId> {
-    let mut accepted = Vec::new();
+fn accept(links: &mut Links, id: LinkId) -> Accepted {
+    let mut accepted = Accepted::default();
     let Some(link) = links.links.get(&id) else {
         return accepted;
     };
@@ -210,9 +225,12 @@ fn accept(links: &mut Links, id: LinkId) -> Vec<LinkId> {
     let (space, channel) = (*space, link.channel.clone());
     let mut endpoints = Vec::new();
     // An error is the driver's end.
-    while let Ok(Some(found)) = listener.try_accept() {
+    while endpoints.len() < MOST_SILENT
+        && let Ok(Some(found)) = listener.try_accept()
+    {
         endpoints.push(found);
     }
+    accepted.has_more = endpoints.len() == MOST_SILENT;
     for (endpoint, peer) in endpoints {
         // A connection that cannot be read without waiting is dropped.
         if endpoint.set_nonblocking(true).is_ok() {
@@ -221,7 +239,7 @@ fn accept(links: &mut Links, id: LinkId) -> Vec<LinkId> {
             if let Some(link) = links.links.get_mut(&new) {
                 link.listener = id;
             }
-            accepted.push(new);
+            accepted.new.push(new);
         }
     }
     // Those that say nothing must not keep out those that do.
