@@ -72,8 +72,8 @@ pub const SIX: &[Row] = &[
     row(
         60,
         "N headers that nobody pulls",
-        "of the next pushes, the one behind a quarter of N at most waits, and goes on when a \
-         quarter at most was pulled; with `O_NONBLOCK` it is `EAGAIN`, and its put has not happened",
+        "a push behind N and at most a quarter of N more waits, and goes on when a quarter of N at \
+         most was pulled; with `O_NONBLOCK` it is `EAGAIN`, and its put has not happened",
         full,
     ),
     row(
