@@ -77,16 +77,14 @@ fn begin(bench: &mut Bench<'_>) -> Checked<Scene> {
     }
     let local = bench.allocate(Side::A, RANGE)?;
     let (puller, pusher, waiter) = (channels[0], channels[1], channels[2]);
-    for number in 0..64 {
-        bench.push(pusher, number)?;
-    }
+    let pushed = bench.fill_queue(pusher, 64)?;
     for number in 0..10 {
         bench.push(ends.b, number)?;
     }
     let mut calls = Vec::new();
     for call in [
         puller.pull(true, 0, 0, 0),
-        pusher.push(Some(64), 0, 0, 0),
+        pusher.push(Some(pushed), 0, 0, 0),
         waiter.push(None, local.at, at_b.at, 1),
     ] {
         let call = bench.begin(call)?;

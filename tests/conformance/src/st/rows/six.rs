@@ -307,16 +307,8 @@ fn full(bench: &mut Bench<'_>) -> Checked {
         let at_b = bench.map(ends.b, RANGE)?;
         let local = bench.allocate(Side::A, 1000)?;
         bench.ok(local.set(7))?;
-        for number in 0..slots {
-            bench.push(ends.a, number)?;
-        }
+        let pushed = bench.fill_queue(ends.a, slots)?;
         bench.ok(ends.a.socket.nonblocking(true))?;
-        let mut pushed = slots;
-        let alone = |number| ends.a.push(Some(number), 0, 0, 0);
-        while bench.call(alone(pushed))?.result.is_ok() {
-            pushed += 1;
-            ensure(pushed <= slots + slots / 4, || format!("{pushed} had room"))?;
-        }
         let put = ends.a.push(Some(pushed), local.at, at_b.at, 1000);
         bench.fails(put, EAGAIN)?;
         bench.ok(ends.a.socket.nonblocking(false))?;
