@@ -500,7 +500,9 @@ impl<'a> Bench<'a> {
             ensure(pushed <= slots + slots / 4, || format!("{pushed} had room"))?;
         };
         self.ok(end.socket.nonblocking(false))?;
-        ensure(next.result == Err(EAGAIN), || format!("a full queue: {next}"))?;
+        ensure(next.result == Err(EAGAIN), || {
+            format!("a full queue: {next}")
+        })?;
         Ok(pushed)
     }
 
