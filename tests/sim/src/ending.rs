@@ -71,14 +71,18 @@ impl World {
                 self.now = last_look + waits_for;
                 continue;
             }
-            if self.frozen().next().is_none() {
-                self.check_quiescent()?;
-            }
             let running = self.nodes.iter().filter(|node| node.frozen_since.is_none());
             let asleep: usize = running.clone().map(|node| node.programs.len()).sum();
             let engines = running.filter_map(|node| node.engine.as_ref());
             let deadline = engines.filter_map(Engine::next_deadline).min();
             let soon = deadline.filter(|deadline| *deadline <= self.now + LONGEST_WAIT_NS);
+            if self.frozen().next().is_none() {
+                self.check_asleep()?;
+                // What waits for a full ring, which is looked at soon, is still under way.
+                if soon.is_none() {
+                    self.model.check_quiescent()?;
+                }
+            }
             match deadline {
                 // Full rings are still to be emptied.
                 _ if asleep == 0 && soon.is_none() => return Ok(()),
