@@ -10,7 +10,7 @@ pub use super::driver::{Checked, Driver, NodeFailure, Place, Side, Ticket};
 pub use super::ends::{Ask, End, Ends, Memory, Socket};
 pub use super::number;
 use super::number::*;
-use crate::errno::{EAGAIN, Errno};
+use crate::errno::Errno;
 
 /// How often to look for something before it counts as not happening.
 const LOOKS: usize = 2000;
@@ -480,32 +480,6 @@ impl<'a> Bench<'a> {
         self.ok(end.push(Some(number), 0, 0, 0))
     }
 
-    /// Pushes headers, numbered from 0, until the peer's queue of `slots` slots has no room for
-    /// another one; how many. The peer must not pull meanwhile.
-    ///
-    /// # Errors
-    /// When one of the first `slots` has none, or one behind a quarter more has.
-    pub fn fill_queue(&mut self, end: End, slots: u64) -> Checked<u64> {
-        for number in 0..slots {
-            self.push(end, number)?;
-        }
-        self.ok(end.socket.nonblocking(true))?;
-        let mut pushed = slots;
-        let next = loop {
-            let next = self.call(end.push(Some(pushed), 0, 0, 0))?;
-            if next.result.is_err() {
-                break next;
-            }
-            pushed += 1;
-            ensure(pushed <= slots + slots / 4, || format!("{pushed} had room"))?;
-        };
-        self.ok(end.socket.nonblocking(false))?;
-        ensure(next.result == Err(EAGAIN), || {
-            format!("a full queue: {next}")
-        })?;
-        Ok(pushed)
-    }
-
     /// Pulls a header, which must be this one.
     ///
     /// # Errors
@@ -531,7 +505,7 @@ impl<'a> Bench<'a> {
     /// When one does.
     pub fn is_empty(&mut self, end: End) -> Checked {
         self.ok(end.socket.nonblocking(true))?;
-        self.fails(end.pull(true, 0, 0, 0), EAGAIN)?;
+        self.fails(end.pull(true, 0, 0, 0), crate::errno::EAGAIN)?;
         self.ok(end.socket.nonblocking(false))
     }
 

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::hostile::nonsense;
-use super::six::stream;
+use super::six::{fill_queue, stream};
 use crate::errno::{ECONNRESET, ENODEV};
 use crate::st::bench::{Bench, Checked, Ends, Memory, NodeFailure, Place, Side, Ticket, ensure};
 use crate::st::call::Call;
@@ -77,7 +77,7 @@ fn begin(bench: &mut Bench<'_>) -> Checked<Scene> {
     }
     let local = bench.allocate(Side::A, RANGE)?;
     let (puller, pusher, waiter) = (channels[0], channels[1], channels[2]);
-    let pushed = bench.fill_queue(pusher, 64)?;
+    let pushed = fill_queue(bench, pusher, 64)?;
     for number in 0..10 {
         bench.push(ends.b, number)?;
     }

@@ -92,6 +92,29 @@ pub fn mapped(bench: &mut Bench<'_>, bytes: u64) -> Checked<(Ends, Memory, Memor
     Ok((ends, at_a, at_b))
 }
 
+/// Pushes headers, numbered from 0, until the peer's queue of `slots` slots has no room for another
+/// one; how many. The peer must not pull meanwhile.
+pub fn fill_queue(bench: &mut Bench<'_>, end: End, slots: u64) -> Checked<u64> {
+    for number in 0..slots {
+        bench.push(end, number)?;
+    }
+    bench.ok(end.socket.nonblocking(true))?;
+    let mut pushed = slots;
+    let next = loop {
+        let next = bench.call(end.push(Some(pushed), 0, 0, 0))?;
+        if next.result.is_err() {
+            break next;
+        }
+        pushed += 1;
+        ensure(pushed <= slots + slots / 4, || format!("{pushed} had room"))?;
+    };
+    bench.ok(end.socket.nonblocking(false))?;
+    ensure(next.result == Err(EAGAIN), || {
+        format!("a full queue: {next}")
+    })?;
+    Ok(pushed)
+}
+
 const RANGE: u64 = 64 * 1024;
 
 fn header(bench: &mut Bench<'_>) -> Checked {
@@ -307,7 +330,7 @@ fn full(bench: &mut Bench<'_>) -> Checked {
         let at_b = bench.map(ends.b, RANGE)?;
         let local = bench.allocate(Side::A, 1000)?;
         bench.ok(local.set(7))?;
-        let pushed = bench.fill_queue(ends.a, slots)?;
+        let pushed = fill_queue(bench, ends.a, slots)?;
         bench.ok(ends.a.socket.nonblocking(true))?;
         let put = ends.a.push(Some(pushed), local.at, at_b.at, 1000);
         bench.fails(put, EAGAIN)?;
