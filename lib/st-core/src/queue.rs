@@ -448,6 +448,21 @@ impl Receiver {
         self.took(mem, kind.slots(), next)
     }
 
+    /// As [`take`](Receiver::take), and returns all slots at once: for a peer that waits until
+    /// something was taken, not only for room.
+    ///
+    /// # Errors
+    /// `Memory`.
+    pub fn take_and_give_back<M: QueueMemory>(
+        &mut self,
+        mem: &mut M,
+        kind: Kind,
+    ) -> Result<bool, QueueError<M::Error>> {
+        self.next = self.lane.behind(self.next, kind.slots());
+        self.taken = self.taken.wrapping_add(kind.slots());
+        self.give_back(mem)
+    }
+
     /// Notes that slots were taken, before the slot `next`; whether the peer is to be woken.
     #[inline]
     fn took<M: QueueMemory>(

@@ -85,6 +85,22 @@ fn levels_are_reached_one_by_one() {
     assert_eq!(client.kept(), 0);
 }
 
+/// Two programs that answer each other and then wait until everything is taken: neither looks into
+/// its queue again, so a return that is kept back would never come.
+#[test]
+fn what_a_program_has_taken_is_known_to_its_peer_although_it_takes_no_more() {
+    let (mut client, mut server, (mut left, mut right)) = begin();
+    push(&mut client, 1);
+    advance(&mut client, &mut left).unwrap();
+    push(&mut server, 2);
+    advance(&mut server, &mut right).unwrap();
+    assert!(client.receive(&mut left).unwrap().is_some());
+    assert!(server.receive(&mut right).unwrap().is_some());
+    client.arm_taken(&mut left).unwrap();
+    server.arm_taken(&mut right).unwrap();
+    assert_eq!((client.kept(), server.kept()), (0, 0));
+}
+
 #[test]
 fn data_in_place_is_local_only_when_it_was_taken() {
     let (mut client, mut server, (mut left, mut right)) = begin();

@@ -493,14 +493,9 @@ impl Drop for Session {
         let Some(shared) = self.shared.as_ref().filter(|_| self.is_connected()) else {
             return;
         };
-        // A peer that cannot be told finds out.
-        if let Ok(mut windows) = shared.windows()
-            && let Ok(true) = self.engine.give_back(&mut windows)
-        {
-            shared.wake_peer(CHANNEL);
-        }
         if self.engine.over().is_none() {
             let (channel, key) = (CHANNEL, self.engine.key());
+            // A peer that cannot be told finds out.
             let _ = shared.post(&Record::NoSession { channel, key });
         }
         shared.remove_sleeper(self.sleeper.id);

@@ -22,8 +22,10 @@ impl<D> Session<D> {
             Ok(None) => return self.check().map(|()| None).map_err(Fault::Over),
             Err(error) => return Err(self.fault(error)),
         };
-        // The transfer is the program's, whether or not the peer can be told.
-        let wake = receiver.take(mem, descriptor.kind()).unwrap_or(false);
+        // The transfer is the program's, whether or not the peer can be told. It is told at once:
+        // a program that takes no more may itself wait until what it has pushed is taken.
+        let told = receiver.take_and_give_back(mem, descriptor.kind());
+        let wake = told.unwrap_or(false);
         self.received += 1;
         Ok(Some((descriptor, wake)))
     }
@@ -32,18 +34,6 @@ impl<D> Session<D> {
     pub fn is_ready<M: QueueMemory>(&self, mem: &M) -> bool {
         let receiver = self.receiver.as_ref();
         receiver.is_some_and(|receiver| receiver.is_ready(mem))
-    }
-
-    /// Tells the peer of everything that was taken; whether it is to be woken.
-    ///
-    /// # Errors
-    /// All of [`Fault`].
-    pub fn give_back<M: QueueMemory>(&mut self, mem: &mut M) -> Result<bool, Fault<M::Error>> {
-        let (Phase::Open(_), Some(receiver)) = (&self.phase, &mut self.receiver) else {
-            return Ok(false);
-        };
-        let given = receiver.give_back(mem);
-        given.map_err(|error| self.fault(error))
     }
 
     /// Asks the peer to wake us when it sends something, and looks once more. If nothing is there,

@@ -11,7 +11,7 @@ mod program;
 use st_core::connection::Connection;
 use st_core::queue::Descriptor;
 use st_core::record::{Parameters, Record};
-use st_core::reliable::{Fault, Level, Options, Session, Token};
+use st_core::reliable::{Fault, Options, Session, Token};
 use st_core::setup;
 
 use super::link::{Access, Kind, Link};
@@ -373,6 +373,7 @@ impl World {
                 let Channel {
                     session: Some(session),
                     access,
+                    pushed,
                     waits,
                     receives,
                     ..
@@ -387,9 +388,12 @@ impl World {
                 let looked = session.look(access);
                 looked.map_err(|fault| format!("end {side}: {fault:?}"))?;
                 if let Some(token) = waits
-                    && session.status(token) == Some(Level::Taken)
+                    && pushed.iter().all(|pushed| pushed.number != token.number())
                 {
-                    return Err(format!("end {side} waits for {token:?}, which is taken"));
+                    let known = session.status(token);
+                    return Err(format!(
+                        "end {side} waits for {token:?}, which was taken: {known:?}"
+                    ));
                 }
                 if !*receives {
                     continue;
