@@ -17,6 +17,8 @@ use crate::stream::Stream;
 const LOCAL_BYTES: usize = 64 * 1024;
 /// Bytes that are copied at a time within the context.
 const PIECE: usize = 4096;
+/// The number of no lane.
+const GONE: LaneId = LaneId(u32::MAX);
 /// A lane.
 pub enum Lane {
     /// To another program.
@@ -122,9 +124,15 @@ impl Lanes {
 
     /// Ends a lane.
     pub fn remove(&mut self, id: LaneId) -> Option<Lane> {
-        let lane = self.lanes.get_mut(id.0 as usize)?.take();
-        self.locals -= usize::from(matches!(lane, Some(Lane::Local(_))));
-        lane
+        let lane = self.lanes.get_mut(id.0 as usize)?.take()?;
+        if let Lane::Local(local) = &lane {
+            self.locals -= 1;
+            // The number may be another lane's before the other end is looked at.
+            if let Some(Lane::Local(peer)) = self.lane(local.peer) {
+                peer.peer = GONE;
+            }
+        }
+        Some(lane)
     }
 
     /// The connections.
@@ -549,5 +557,29 @@ impl Host for Lanes {
         let word = memory.as_ref().and_then(Writable::word_u64);
         // It is not there when the program has unmapped what it has registered.
         word.map_or(0, |word| operate(word, operation))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_knows_that_the_other_one_has_gone_though_its_number_is_used_again() {
+        let mut lanes = Lanes::default();
+        let (one, other) = lanes.insert_pair();
+        lanes.remove(other);
+        let (third, fourth) = lanes.insert_pair();
+        assert_eq!(third, other, "the number is free");
+        assert!(!lanes.may_send(one));
+        assert!(lanes.available(one, HEADER_BYTES).has_ended);
+        lanes.send(one, &[0; HEADER_BYTES], Source::Bytes(&[]));
+        assert_eq!(
+            lanes.available(third, HEADER_BYTES).bytes,
+            0,
+            "a stranger's"
+        );
+        lanes.remove(one);
+        assert!(lanes.may_send(third) && lanes.may_send(fourth));
     }
 }
