@@ -304,6 +304,46 @@ fn record_or_mark(is_first: bool) {
     assert!(is_woken || !would_sleep, "sleeps beside a record");
 }
 
+/// The last step before a receiver sleeps that takes records itself, before it arms if `is_first`:
+/// only those that come later wake it. The peer may see the wish beside the header before.
+fn record_or_wish(is_first: bool) {
+    let (mut left, mut right, layout) = pair::<true>();
+    let sender = thread::spawn(move || {
+        let mut sender = Sender::new(layout, 0);
+        for value in [1, 2] {
+            let descriptor = Descriptor::new(Kind::Message, &[value]);
+            if sender.send(&mut left, &descriptor).unwrap().unwrap().wake {
+                left.peer.tell();
+            }
+        }
+    });
+    let mut receiver = Receiver::new(layout, 0);
+    receiver.arm(&mut right).unwrap();
+    if receiver.receive(&mut right).unwrap().is_some() {
+        let before = right.own.records.load(Acquire);
+        receiver.arm(&mut right).unwrap();
+        let taken = match is_first {
+            true => before,
+            false => right.own.records.load(Acquire),
+        };
+        let would_sleep = !receiver.is_ready(&right);
+        sender.join().unwrap();
+        let is_woken = right.own.records.load(Acquire) != taken;
+        assert!(is_woken || !would_sleep, "sleeps beside a header");
+    }
+}
+
+#[test]
+fn a_sleeper_that_took_the_records_before_its_wish_is_woken() {
+    check(4, || record_or_wish(true));
+}
+
+#[test]
+#[should_panic(expected = "sleeps beside a header")]
+fn records_that_are_taken_behind_the_wish_are_missed() {
+    check(4, || record_or_wish(false));
+}
+
 #[test]
 fn a_sleeper_past_a_mark_is_woken() {
     check(4, || record_or_mark(true));

@@ -192,19 +192,18 @@ impl Receiver {
     /// # Errors
     /// Those of the end.
     pub fn arm(&mut self) -> Result<bool> {
+        // The records before the wish: what comes behind it makes the endpoint readable.
+        let update = self.half.shared.take_records(None);
+        let alive = update.and_then(|_| self.half.shared.check());
         let mut filled = Filled {
             shared: &self.half.shared,
             queue: &mut self.queue,
             channel: self.half.channel,
         };
-        if filled.arm()? {
-            return Ok(true);
-        }
-        let update = self.half.shared.take_records(None);
-        let alive = update.and_then(|_| self.half.shared.check());
-        match filled.look()? {
-            true => Ok(true),
-            false => alive.map(|()| false),
+        match alive {
+            Ok(()) => filled.arm(),
+            // What has arrived comes before the end.
+            Err(end) => filled.look()?.then_some(true).ok_or(end),
         }
     }
 

@@ -44,21 +44,24 @@ pub trait Condition {
 /// Where a thread sleeps that has a deadline or many connections.
 pub struct Sleeper {
     pub id: u64,
-    /// The values name connections; [`BELL`] is the bell.
-    queue: Queue<u32>,
+    queue: Queue<Source>,
     reader: Fd,
     pub bell: Arc<Fd>,
     /// Waits since the last one that it was needed for.
     unused: u32,
-    events: Vec<hal::event::Ready<u32>>,
+    events: Vec<hal::event::Ready<Source>>,
+}
+
+/// The sources of the event queue, which keeps each for ever: all connections are one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Source {
+    Bell,
+    Connection,
 }
 
 /// Waits without a deadline after which a sleeper is given up: as long as there is one, the driver
 /// reports each record to it, too.
 const MOST_UNUSED: u32 = 4;
-
-/// The number of no connection.
-const BELL: u32 = 0;
 
 impl Sleeper {
     /// A sleeper that only its bell wakes.
@@ -69,7 +72,7 @@ impl Sleeper {
         let mut queue = Queue::new()?;
         let reader = Fd::open("/scheme/pipe", O_RDWR | O_CLOEXEC | O_NONBLOCK, 0)?;
         let bell = Arc::new(Fd::new(reader.dup(b"write")?));
-        queue.subscribe(reader.raw(), EventFlags::EVENT_READ, BELL)?;
+        queue.subscribe(reader.raw(), EventFlags::EVENT_READ, Source::Bell)?;
         Ok(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             queue,
@@ -87,7 +90,7 @@ impl Sleeper {
     pub fn watch(&mut self, shared: &Shared) -> Result<()> {
         let fd = shared.endpoint.fd();
         self.queue
-            .subscribe(fd, EventFlags::EVENT_READ, shared.number)?;
+            .subscribe(fd, EventFlags::EVENT_READ, Source::Connection)?;
         shared.add_sleeper(self.id, &self.bell);
         Ok(())
     }
@@ -100,7 +103,7 @@ impl Sleeper {
     pub fn sleep(&mut self, limit: Option<Duration>) -> Result<()> {
         let limit = limit.map_or(LONGEST, |limit| limit.min(LONGEST));
         self.queue.wait(Some(limit), &mut self.events)?;
-        if self.events.iter().any(|event| event.source == BELL) {
+        if self.events.iter().any(|event| event.source == Source::Bell) {
             // It may have rung more than once; what is left wakes it once more for nothing.
             let _ = self.reader.read(&mut [0; 16]);
         }
@@ -235,14 +238,15 @@ fn sleep_in_queue(
     };
     sleeper.unused = 0;
     loop {
-        if condition.arm()? {
-            return Ok(());
-        }
+        // The records before the wish: one that is taken behind it may be the peer's answer to it,
+        // sent for what an earlier wish has brought already, and then there is no other one.
         match shared.fall_asleep(sleeper.id) {
             Ok(_) if condition.look()? => return Ok(()),
-            // Records that were there may have been all: look whether to sleep anew.
             Ok(_) => {}
             Err(end) => return last_look(condition, end),
+        }
+        if condition.arm()? {
+            return Ok(());
         }
         sleeper.sleep(deadline.left()?)?;
         if take_or(shared, condition, Some(sleeper.id))?.is_some() {
