@@ -44,17 +44,20 @@ impl Registered {
             channel,
             region,
         };
-        if let Err(error) = shared.send(&record) {
-            // An announcement that the peer has not seen need not be taken back.
-            shared.with_connection(|connection| connection.take_back(channel));
-            let gone = raw::unregister(fd, offset, length).map_err(scif::Error::from);
-            // Windows have gone with a connection that has ended.
-            return match error {
-                Error::TimedOut => gone.map_err(Error::from).and(Err(error)),
-                error => Err(error),
-            };
+        let error = match shared.send(&record) {
+            Ok(true) => return Ok(registered),
+            // The peer will hear of it, and then that it is gone.
+            Ok(false) => return Err(Error::TimedOut),
+            Err(error) => error,
+        };
+        // An announcement that the peer has not seen need not be taken back.
+        shared.with_connection(|connection| connection.take_back(channel));
+        let gone = raw::unregister(fd, offset, length).map_err(scif::Error::from);
+        // Windows have gone with a connection that has ended.
+        match error {
+            Error::TimedOut => gone.map_err(Error::from).and(Err(error)),
+            error => Err(error),
         }
-        Ok(registered)
     }
 
     /// Takes the memory back: when this returns, no peer reads or writes it any more. Dropping does
@@ -72,12 +75,13 @@ impl Registered {
         let taken = shared.with_connection(|connection| {
             // Another range may be mapped by now.
             let is_own = connection.own_region(self.channel) == Some(self.region);
-            is_own.then(|| connection.take_back(self.channel)).flatten()
+            let taken = is_own.then(|| connection.take_back(self.channel)).flatten();
+            // In one step: another thread that maps memory now must not tell of it before this.
+            taken.map(|(record, region)| (shared.post(&record), region))
         });
-        let Some((record, region)) = taken else {
+        let Some((told, region)) = taken else {
             return Ok(());
         };
-        let told = shared.post(&record);
         let gone = raw::unregister(shared.endpoint.fd(), region.offset, region.length);
         gone.map_err(scif::Error::from)?;
         told

@@ -362,28 +362,33 @@ impl Shared {
     }
 
     /// Sends a record, behind all that did not fit before. Waits for room for [`ROOM_TIME`]: a peer
-    /// that makes no call takes nothing out of the stream.
+    /// that makes no call takes nothing out of the stream. `false`: only a part of it has gone, and
+    /// the rest goes with a later record.
     ///
     /// # Errors
     /// `TimedOut`: nothing of the record was sent. Those of the end.
-    pub fn send(&self, record: &Record) -> Result<()> {
+    pub fn send(&self, record: &Record) -> Result<bool> {
+        // Two programs that do nothing but map would otherwise leave each other no room.
+        if self.may_be_readable() {
+            self.take_records(None)?;
+        }
         let mut is_begun = self.try_send(record)?;
         if is_begun && self.outbox.lock().is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let deadline = Deadline::after(ROOM_TIME)?;
         loop {
+            self.take_records(None)?;
             match deadline.left() {
-                // The rest goes with a later record.
-                Err(Error::TimedOut) if is_begun => return Ok(()),
+                Err(Error::TimedOut) if is_begun => return Ok(false),
                 left => {
-                    let mut entry = [PollEntry::new(&self.endpoint, Readiness::OUT)];
-                    poll(&mut entry, left?)?;
+                    let both = Readiness::IN | Readiness::OUT;
+                    poll(&mut [PollEntry::new(&self.endpoint, both)], left?)?;
                 }
             }
             is_begun = is_begun || self.try_send(record)?;
             if is_begun && self.send_rest(&mut self.outbox.lock())? {
-                return Ok(());
+                return Ok(true);
             }
         }
     }

@@ -79,7 +79,9 @@ impl SessionListener {
                 self.desk.forget(state.key);
                 continue;
             };
-            let mut session = Session::new(engine, Reconnect::Server(self.desk.clone()), options)?;
+            let session = Session::new(engine, Reconnect::Server(self.desk.clone()), options);
+            // The client, which was not answered, may begin again.
+            let mut session = session.inspect_err(|_| self.desk.forget(state.key))?;
             session.enter(Arrival {
                 shared,
                 state: Some(state),

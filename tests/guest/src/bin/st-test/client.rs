@@ -14,8 +14,8 @@ use st::{
 
 use super::server::cross;
 use super::{
-    BYTES, COUNTER, Message, PORT, accepts, byte, deaths, kind, many, options, pattern, say,
-    silence,
+    BYTES, COUNTER, Message, PORT, accepts, byte, deaths, handover, kind, many, options, pattern,
+    say, silence,
 };
 
 pub type Checked<T = ()> = Result<T, String>;
@@ -132,6 +132,7 @@ pub fn check(node: NodeId) -> i32 {
     suite.check("the peer closes", closes(&mut peer));
     accepts::check(&mut suite, node);
     silence::check(&mut suite);
+    handover::check(&mut suite);
     deaths::check(&mut suite, node);
     let last = Peer::connect(node, PORT).and_then(|mut peer| peer.say(of(kind::QUIT, 0)));
     suite.check("the server goes on and ends", last);

@@ -11,6 +11,7 @@ extern crate alloc;
 mod accepts;
 mod client;
 mod deaths;
+mod handover;
 mod many;
 mod server;
 mod silence;
