@@ -202,11 +202,16 @@ impl Session {
             PushError::Full => Error::WouldBlock,
             PushError::Over(over) => over.into(),
         })?;
-        match self.is_live() {
-            true => self.send()?,
-            false => self.step(false)?,
+        let went = match self.is_live() {
+            true => self.send(),
+            false => self.step(false),
+        };
+        // It is kept and will be sent, so it must not be pushed again; what stands in the way, as a
+        // lack of descriptors for another connection, fails the next call that waits.
+        match went {
+            Err(end) if self.engine.over().is_some() => Err(end),
+            _ => Ok(token),
         }
-        Ok(token)
     }
 
     /// Receives a header; waits until there is one.
