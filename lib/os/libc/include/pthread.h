@@ -78,6 +78,7 @@ _Noreturn void pthread_exit(void *value);
 pthread_t pthread_self(void);
 int pthread_equal(pthread_t a, pthread_t b);
 int pthread_cancel(pthread_t thread);
+void pthread_testcancel(void);
 int pthread_attr_init(pthread_attr_t *attributes);
 int pthread_attr_destroy(pthread_attr_t *attributes);
 int pthread_attr_setstacksize(pthread_attr_t *attributes, size_t size);

@@ -583,3 +583,7 @@ fn run_destructors() {
 extern "C" fn pthread_cancel(_thread: *const Record) -> c_int {
     syscall::error::ENOSYS
 }
+
+/// So there is nothing that a thread would have to end for.
+#[unsafe(no_mangle)]
+extern "C" fn pthread_testcancel() {}
