@@ -7,6 +7,7 @@ for compiler in '' -clang; do
     socket-messages$compiler || failed=1
     socket-threads$compiler || failed=1
     socket-descriptors$compiler || failed=1
+    socket-epoll$compiler || failed=1
     st-transfers$compiler || failed=1
     st-names$compiler || failed=1
     st-matrix$compiler work &

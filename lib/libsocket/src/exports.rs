@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use skiff_libc::errno;
+use skiff_libc::{descriptor, errno};
 use syscall::error::{EFAULT, EINVAL, EOPNOTSUPP};
 
 use crate::address::{Address, SOCKADDR_BYTES};
@@ -124,7 +124,9 @@ unsafe extern "C" fn accept4(
     if !address.is_null() && length.is_null() {
         return errno::fail(EFAULT);
     }
-    give(calls::accept(number, flags).and_then(|(new, peer)| {
+    let accepted = calls::accept(number, flags);
+    descriptor::note_use(number);
+    give(accepted.and_then(|(new, peer)| {
         // SAFETY: the same contract.
         unsafe { store(address, length, &peer.to_bytes()) }?;
         Ok(new)
@@ -135,7 +137,9 @@ unsafe extern "C" fn accept4(
 unsafe extern "C" fn connect(number: c_int, address: *const c_void, length: Length) -> c_int {
     // SAFETY: the same contract.
     let address = unsafe { address_at(address, length) };
-    done(socket::find(number).and_then(|_| calls::connect(number, address?)))
+    let connected = socket::find(number).and_then(|_| calls::connect(number, address?));
+    descriptor::note_use(number);
+    done(connected)
 }
 
 #[unsafe(no_mangle)]
@@ -162,7 +166,9 @@ unsafe extern "C" fn getpeername(number: c_int, place: *mut c_void, length: *mut
 
 #[unsafe(no_mangle)]
 extern "C" fn shutdown(number: c_int, how: c_int) -> c_int {
-    done(calls::shutdown(number, how))
+    let ended = calls::shutdown(number, how);
+    descriptor::note_use(number);
+    done(ended)
 }
 
 /// C's memory as the one part of a transfer.
@@ -176,12 +182,16 @@ fn send_parts(number: c_int, parts: Result<&[Part]>, flags: c_int) -> isize {
         let (index, socket) = socket::find(number)?;
         files::send(index, &socket, parts?, flags)
     };
-    count(send())
+    let sent = send();
+    descriptor::note_use(number);
+    count(sent)
 }
 
 fn receive_parts(number: c_int, parts: Result<&[Part]>, flags: c_int) -> Result<Received> {
     let (index, socket) = socket::find(number)?;
-    files::receive(index, &socket, parts?, flags)
+    let received = files::receive(index, &socket, parts?, flags);
+    descriptor::note_use(number);
+    received
 }
 
 #[unsafe(no_mangle)]

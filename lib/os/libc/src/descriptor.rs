@@ -10,6 +10,7 @@ use runtime::{Error, Result, fd, thread};
 use syscall::error::{EBADF, ENOTTY, ESPIPE};
 
 use crate::sync::Shared;
+use crate::{own, sets};
 
 unsafe extern "C" {
     /// Takes a SCIF listener down though other threads wait in it; in `libscif`.
@@ -24,6 +25,8 @@ unsafe extern "C" {
     /// The second descriptor is a copy of the first one, a socket's, and no longer the socket that
     /// it may have been; whether it is.
     safe fn skiff_socket_duplicated(number: c_int, copy: c_int) -> bool;
+    /// Whether a descriptor is a stream socket; in `libsocket`.
+    safe fn skiff_socket_is_stream(number: c_int) -> bool;
 }
 
 /// What is going on with a number.
@@ -54,6 +57,12 @@ struct Known {
     listening: bool,
     /// A device for management datagrams, whose calls have errors of their own.
     umad: bool,
+    /// Another number means the same file, so that uses of it are seen in part.
+    shared: bool,
+    /// How often it was used, since somebody wants to know.
+    uses: u32,
+    /// The next use is to be told.
+    awaited: bool,
     /// The parent of this process had it when it forked: closing it here must not end what it
     /// names.
     copied: bool,
@@ -63,6 +72,12 @@ static TABLE: Shared<Vec<Known>> = Shared::new(Vec::new());
 
 /// A bit for each descriptor a process can have: whether it is a socket.
 static SOCKETS: Bits = [const { AtomicU64::new(0) }; 1024];
+
+/// A bit for each descriptor: whether it is one of this library's making.
+static OWN: Bits = [const { AtomicU64::new(0) }; 1024];
+
+/// A bit for each descriptor: whether its uses are counted.
+static COUNTED: Bits = [const { AtomicU64::new(0) }; 1024];
 
 type Bits = [AtomicU64; 1024];
 
@@ -95,6 +110,7 @@ pub fn finish_closing() {
     let numbers: Vec<usize> =
         TABLE.with(|table| table.iter().enumerate().filter_map(is_closing).collect());
     for number in numbers {
+        own::forget(number as c_int);
         forget_socket(number);
         skiff_scif_forget(number as c_int);
         // It may be closed already.
@@ -131,9 +147,83 @@ pub fn clear_socket(number: usize) {
 
 /// Whether the descriptor is a socket.
 pub fn is_socket(number: c_int) -> bool {
+    has_bit(&SOCKETS, number)
+}
+
+fn has_bit(bits: &'static Bits, number: c_int) -> bool {
     let known = usize::try_from(number).ok();
-    let known = known.and_then(|number| bit(&SOCKETS, number));
+    let known = known.and_then(|number| bit(bits, number));
     known.is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+}
+
+/// Records whether the descriptor is one of this library's making.
+pub fn set_own(number: c_int, set: bool) {
+    set_bit(&OWN, number as usize, set);
+}
+
+/// Whether the descriptor is one of this library's making.
+pub fn is_own(number: c_int) -> bool {
+    has_bit(&OWN, number)
+}
+
+/// Counts the uses of the descriptor from now on.
+pub fn count_uses(number: c_int) {
+    set_bit(&COUNTED, number as usize, true);
+}
+
+/// The descriptor was used: a call that moves data, or makes it something else, has ended.
+pub fn note_use(number: c_int) {
+    if has_bit(&COUNTED, number) {
+        count_use(number);
+    }
+}
+
+#[cold]
+fn count_use(number: c_int) {
+    let is_awaited = entry(number, |known| {
+        known.uses = known.uses.wrapping_add(1);
+        core::mem::take(&mut known.awaited)
+    });
+    if is_awaited {
+        sets::used(number);
+    }
+}
+
+/// How often a socket or a pipe was used, and how much is in the pipe, as one number. `None`: not
+/// all uses are seen, as another number means the same file, or it is another kind of file.
+pub fn uses(number: c_int) -> Option<u64> {
+    const KIND: u16 = 0o170_000;
+    const FIFO: u16 = 0o010_000;
+    let index = usize::try_from(number).ok()?;
+    let known = TABLE.with(|table| table.get(index).copied())?;
+    if known.shared {
+        return None;
+    }
+    let amount = match is_socket(number) {
+        true if skiff_socket_is_stream(number) => 0,
+        true => return None,
+        false => {
+            let stat = fd::fstat(index).ok()?;
+            let is_pipe = stat.st_mode & KIND == FIFO && !matches!(is_scif(number), Ok(true));
+            is_pipe.then_some(stat.st_size as u32)?
+        }
+    };
+    Some(stamp(known.uses, amount))
+}
+
+fn stamp(uses: u32, amount: u32) -> u64 {
+    u64::from(uses) << 32 | u64::from(amount)
+}
+
+/// Has the next use of a socket be told, unless it was used since that number of [`uses`]; whether
+/// it was not. Of other files the system tells all that happens to them.
+pub fn tell_of_use(number: c_int, since: u64) -> bool {
+    !is_socket(number)
+        || entry(number, |known| {
+            let is_unused = stamp(known.uses, 0) == since;
+            known.awaited |= is_unused;
+            is_unused
+        })
 }
 
 /// Which of the files that the number has meant, one after the other, it means now. Waits while
@@ -195,6 +285,8 @@ pub fn opened(number: usize, close_on_exec: bool) -> c_int {
 
 fn record(number: usize, close_on_exec: bool, umad: bool) -> c_int {
     let number = number as c_int;
+    own::forget(number);
+    set_bit(&COUNTED, number as usize, false);
     skiff_scif_forget(number);
     entry(number, |known| {
         *known = Known {
@@ -250,7 +342,12 @@ pub fn duplicated(number: usize, copy: usize, close_on_exec: bool) -> c_int {
     if !is_socket || !skiff_socket_duplicated(number as c_int, copy as c_int) {
         forget_socket(copy);
     }
-    record(copy, close_on_exec, is_umad(number as c_int))
+    let copy = record(copy, close_on_exec, is_umad(number as c_int));
+    own::copied(number as c_int, copy);
+    for each in [number as c_int, copy] {
+        entry(each, |known| known.shared = true);
+    }
+    copy
 }
 
 /// Whether `exec` and `posix_spawn` leave the descriptor behind.
@@ -303,6 +400,7 @@ fn close_known(number: usize, known: Known) -> Result<()> {
     if known.listening {
         skiff_scif_shutdown(number as c_int);
     }
+    own::forget(number as c_int);
     let is_socket = forget_socket(number);
     skiff_scif_forget(number as c_int);
     // A socket has no windows that a close would have to wait for.
@@ -375,13 +473,14 @@ pub fn adopt() {
 }
 
 /// All descriptors that a new program inherits: what C functions made and what came with this
-/// program, not what libraries keep for themselves.
+/// program, not what libraries keep for themselves, nor what is nothing without this one.
 pub fn inherited() -> Vec<usize> {
     let given = GIVEN.with(|given| given.clone());
     let mut numbers = fd::open_numbers();
     numbers.retain(|number| {
         let known = TABLE.with(|table| table.get(*number).copied().unwrap_or_default());
-        !known.close_on_exec && (known.ours || given.contains(number))
+        let is_own = is_own(*number as c_int);
+        !known.close_on_exec && !is_own && (known.ours || given.contains(number))
     });
     numbers
 }

@@ -7,7 +7,7 @@ use runtime::{Error, Result, env, fd, fs, path, sys};
 use syscall::error::{EBADF, EFAULT, EINTR, EINVAL, EIO, ERANGE};
 use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
 
-use crate::{descriptor, errno, linux_names, malloc, strings, umad, uverbs};
+use crate::{descriptor, errno, eventfd, linux_names, malloc, strings, umad, uverbs};
 
 unsafe extern "C" {
     /// `readv` of a socket: the count, or a negated error number; in `libsocket`.
@@ -122,10 +122,21 @@ fn is_waited_for(number: c_int, size: usize) -> bool {
 /// # Safety
 /// The kernel checks the range and says `EFAULT`, but what it may write to must not be in use.
 pub unsafe fn read_raw(number: c_int, buffer: *mut c_void, size: usize) -> Result<usize> {
+    // SAFETY: the caller's promise.
+    let result = unsafe { read_of_kind(number, buffer, size) };
+    descriptor::note_use(number);
+    result
+}
+
+unsafe fn read_of_kind(number: c_int, buffer: *mut c_void, size: usize) -> Result<usize> {
     if descriptor::is_socket(number) {
         let part = Part::new(buffer, size);
         // SAFETY: the caller's promise.
         return of_library(unsafe { skiff_socket_read(number, &raw const part, 1) });
+    }
+    if descriptor::is_own(number) {
+        // SAFETY: the caller's promise.
+        return unsafe { eventfd::read(number, buffer, size) };
     }
     if is_waited_for(number, size) {
         // SAFETY: the caller's promise.
@@ -155,10 +166,20 @@ pub fn write_all(number: c_int, mut bytes: &[u8]) -> Result<()> {
 
 /// Writes raw memory, which the kernel checks.
 pub fn write_raw(number: c_int, buffer: *const c_void, size: usize) -> Result<usize> {
+    let result = write_of_kind(number, buffer, size);
+    descriptor::note_use(number);
+    result
+}
+
+fn write_of_kind(number: c_int, buffer: *const c_void, size: usize) -> Result<usize> {
     if descriptor::is_socket(number) {
         let part = Part::new(buffer.cast_mut(), size);
         // SAFETY: the memory is only read.
         return of_library(unsafe { skiff_socket_write(number, &raw const part, 1) });
+    }
+    if descriptor::is_own(number) {
+        // SAFETY: the caller's memory, which is only read.
+        return unsafe { eventfd::write(number, buffer, size) };
     }
     if is_waited_for(number, size) {
         // SAFETY: the memory is only read.
@@ -523,6 +544,7 @@ unsafe extern "C" fn readv(number: c_int, parts: *const Part, count: c_int) -> i
     if descriptor::is_socket(number) {
         // SAFETY: the same contract.
         let result = unsafe { skiff_socket_read(number, parts.as_ptr(), parts.len()) };
+        descriptor::note_use(number);
         return errno::give(of_library(result).map(|count| count as isize));
     }
     each_part(parts, |part| {
@@ -541,6 +563,7 @@ unsafe extern "C" fn writev(number: c_int, parts: *const Part, count: c_int) -> 
     if descriptor::is_socket(number) {
         // SAFETY: the same contract.
         let result = unsafe { skiff_socket_write(number, parts.as_ptr(), parts.len()) };
+        descriptor::note_use(number);
         return errno::give(of_library(result).map(|count| count as isize));
     }
     each_part(parts, |part| write_raw(number, part.start, part.length))

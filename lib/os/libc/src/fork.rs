@@ -7,14 +7,18 @@ use core::ffi::c_int;
 
 use crate::sync::{Lock, Shared};
 use crate::{
-    children, descriptor, environment, errno, locale, messages, mman, plusplus, popen, process,
-    pthread, random, signal, stream, strings, terminal, time, transfers, users, wide,
+    children, descriptor, environment, errno, locale, messages, mman, own, plusplus, popen,
+    process, pthread, random, sets, signal, stream, strings, terminal, time, transfers, users,
+    wide,
 };
 
 /// Values of the library that threads take turns with, besides streams and the table of
 /// descriptors.
-const LOCKS: [&dyn Lock; 24] = [
+const LOCKS: [&dyn Lock; 26] = [
     &HANDLERS,
+    // In the order in which they are taken elsewhere.
+    &sets::SETS,
+    &own::KINDS,
     &messages::LOG,
     &mman::OWN,
     &signal::HANDLERS,
@@ -103,6 +107,7 @@ extern "C" fn fork() -> c_int {
     if in_child {
         mman::forked();
         descriptor::forked();
+        sets::forked();
         stream::forked();
     }
     skiff_scif_after_fork(in_child);

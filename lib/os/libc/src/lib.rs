@@ -46,7 +46,11 @@ mod directories;
 #[cfg(target_os = "redox")]
 mod environment;
 #[cfg(target_os = "redox")]
+mod epoll;
+#[cfg(target_os = "redox")]
 pub mod errno;
+#[cfg(target_os = "redox")]
+mod eventfd;
 #[cfg(target_os = "redox")]
 mod fenv;
 #[cfg(target_os = "redox")]
@@ -72,6 +76,8 @@ mod mman;
 #[cfg(target_os = "redox")]
 mod options;
 #[cfg(target_os = "redox")]
+mod own;
+#[cfg(target_os = "redox")]
 mod plusplus;
 #[cfg(target_os = "redox")]
 mod poll;
@@ -83,6 +89,8 @@ mod print;
 mod process;
 #[cfg(target_os = "redox")]
 mod pthread;
+#[cfg(target_os = "redox")]
+mod sets;
 #[cfg(target_os = "redox")]
 mod signal;
 #[cfg(target_os = "redox")]

@@ -1,19 +1,21 @@
 //! `poll` and `select`, over any descriptors: SCIF endpoints answer with SCIF's own bits, the
 //! others with what their scheme reports.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ffi::{c_int, c_short, c_ulong};
 use core::time::Duration;
 
-use hal::event::Queue;
+use hal::event::{Queue, Ready};
 use runtime::time::Instant;
 use runtime::{Error, Result, fd};
 use syscall::error::{EBADF, EINVAL, ENODEV};
 use syscall::flag::EventFlags;
 
+use crate::eventfd::Counter;
 use crate::files::Timespec;
 use crate::time::Timeval;
-use crate::{descriptor, errno};
+use crate::{descriptor, epoll, errno, own};
 
 unsafe extern "C" {
     /// The readiness of an endpoint, or a negated error number; in `libscif`.
@@ -29,30 +31,55 @@ const MOST_WATCHED: usize = 128;
 /// The key of events of those descriptors.
 const WATCHED: usize = usize::MAX;
 
-const IN: c_short = 0x01;
-const OUT: c_short = 0x04;
+/// POLLIN.
+pub const IN: c_short = 0x01;
+/// POLLOUT.
+pub const OUT: c_short = 0x04;
 const ERR: c_short = 0x08;
-const NVAL: c_short = 0x20;
+const HUP: c_short = 0x10;
+/// POLLNVAL.
+pub const NVAL: c_short = 0x20;
 /// POLLRDNORM and POLLWRNORM.
-const IN_NORMAL: c_short = 0x40;
+pub const IN_NORMAL: c_short = 0x40;
 const OUT_NORMAL: c_short = 0x100;
 
 /// C's `struct pollfd`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Entry {
-    number: c_int,
-    events: c_short,
-    revents: c_short,
+pub struct Entry {
+    /// The descriptor; a negative one is not looked at.
+    pub number: c_int,
+    /// What is asked for.
+    pub events: c_short,
+    /// What is there.
+    pub revents: c_short,
+}
+
+impl Entry {
+    /// One of which nothing is known yet.
+    pub fn new(number: c_int, events: c_short) -> Self {
+        let revents = 0;
+        Self {
+            number,
+            events,
+            revents,
+        }
+    }
 }
 
 /// How an entry's readiness is found.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone)]
 enum Source {
-    /// Not looked at: its number is negative, or names nothing.
+    /// Not looked at: its number is negative.
     None,
+    /// Its number names nothing.
+    Unknown,
     /// By asking the endpoint.
     Scif,
+    /// By asking the counter; events tell of its changes.
+    Counter(Arc<Counter>),
+    /// By whoever waits; events tell that a set is to be looked at again.
+    Set,
     /// By an event.
     Event,
     /// Always ready for everything: plain files.
@@ -61,66 +88,155 @@ enum Source {
     Gone,
 }
 
+impl Source {
+    fn of(number: c_int) -> Self {
+        if number < 0 {
+            return Self::None;
+        }
+        match own::kind(number) {
+            Some(own::Kind::Counter(counter)) => return Self::Counter(counter),
+            Some(own::Kind::Set(_)) => return Self::Set,
+            None => {}
+        }
+        match descriptor::is_scif(number) {
+            Ok(true) => Self::Scif,
+            Ok(false) if fd::fcntl(number as usize, syscall::F_GETFD, 0).is_ok() => Self::Event,
+            _ => Self::Unknown,
+        }
+    }
+
+    fn is_event(&self) -> bool {
+        matches!(self, Self::Event)
+    }
+
+    /// Whether an event is only a reason to look.
+    fn is_asked(&self) -> bool {
+        matches!(self, Self::Scif | Self::Counter(_) | Self::Set)
+    }
+}
+
 /// Waits until an entry is ready, at most `limit`; returns how many are.
 fn wait(entries: &mut [Entry], limit: Option<Duration>) -> Result<usize> {
-    let deadline = limit.map(|limit| (Instant::now() + limit).as_nanos());
-    let mut sources = Vec::with_capacity(entries.len());
-    for entry in entries.iter_mut() {
-        entry.revents = 0;
-        let source = match entry.number {
-            number if number < 0 => Source::None,
-            number => match descriptor::is_scif(number) {
-                Ok(true) => Source::Scif,
-                Ok(false) if fd::fcntl(number as usize, syscall::F_GETFD, 0).is_ok() => {
-                    Source::Event
-                }
-                _ => {
-                    entry.revents = NVAL;
-                    Source::None
-                }
-            },
-        };
-        sources.push(source);
+    if entries
+        .iter()
+        .any(|entry| own::set_of(entry.number).is_some())
+    {
+        return epoll::wait_among(entries, limit);
     }
-    let nothing_but_scif = !sources.contains(&Source::Event);
-    let ready = look(entries, &sources);
-    if nothing_but_scif && (ready > 0 || limit == Some(Duration::ZERO)) {
-        return Ok(ready);
+    let ready = |entries: &mut [Entry]| match count(entries) {
+        0 => None,
+        ready => Some(ready),
+    };
+    Ok(watch(entries, limit, ready)?.unwrap_or(0))
+}
+
+/// How many entries are ready.
+pub fn count(entries: &[Entry]) -> usize {
+    let ready = entries.iter().filter(|entry| entry.revents != 0);
+    ready.count()
+}
+
+/// Looks at the entries, whenever one of them may have changed, until `judge` gives something for
+/// what is found; `None` after `limit`.
+///
+/// # Errors
+/// Those of event queues: `EMFILE`, `ENOMEM`.
+pub fn watch<T>(
+    entries: &mut [Entry],
+    limit: Option<Duration>,
+    mut judge: impl FnMut(&mut [Entry]) -> Option<T>,
+) -> Result<Option<T>> {
+    let deadline = limit.map(|limit| Instant::now().as_nanos().saturating_add(nanoseconds(limit)));
+    let mut sources: Vec<Source> = entries
+        .iter()
+        .map(|entry| Source::of(entry.number))
+        .collect();
+    let nothing_but_asked = !sources.iter().any(Source::is_event);
+    entries.iter_mut().for_each(|entry| entry.revents = 0);
+    look(entries, &sources);
+    if nothing_but_asked {
+        if let Some(result) = judge(entries) {
+            return Ok(Some(result));
+        }
+        if limit == Some(Duration::ZERO) {
+            return Ok(None);
+        }
     }
     let mut queue: Queue<usize> = Queue::new()?;
-    for (index, source) in sources.iter_mut().enumerate() {
-        subscribe(&mut queue, entries, index, source)?;
+    for index in 0..entries.len() {
+        subscribe(&mut queue, entries, index, &mut sources)?;
     }
     let mut events = Vec::new();
     let mut watched = Vec::new();
+    // After subscribing, so that nothing that happens in between is missed.
+    look(entries, &sources);
+    watch_more(&mut queue, entries, &mut watched);
+    // What is there already is told at once, with what events say at this moment.
+    let is_set = |source: &Source| matches!(source, Source::Set);
+    let mut is_in_haste = count(entries) > 0 || sources.iter().any(is_set);
     loop {
-        // After subscribing, so that nothing that happens in between is missed.
-        let ready = look(entries, &sources);
-        watch(&mut queue, entries, &mut watched);
-        let left = match deadline {
-            _ if ready > 0 => Some(Duration::ZERO),
-            None => None,
-            Some(deadline) => Some(Duration::from_nanos(
-                deadline.saturating_sub(Instant::now().as_nanos()),
-            )),
+        let left = deadline.map(|deadline| {
+            Duration::from_nanos(deadline.saturating_sub(Instant::now().as_nanos()))
+        });
+        let is_last = left == Some(Duration::ZERO);
+        let left = match core::mem::take(&mut is_in_haste) {
+            true => Some(Duration::ZERO),
+            false => left,
         };
+        events.clear();
         // With entries that report by events one look at the queue is needed in any case.
-        if left == Some(Duration::ZERO) && nothing_but_scif {
-            return Ok(ready);
+        if !nothing_but_asked || left != Some(Duration::ZERO) {
+            queue.wait(left, &mut events)?;
         }
-        queue.wait(left, &mut events)?;
         for event in events.iter().filter(|event| event.source != WATCHED) {
             let number = entries[event.source].number;
             for (entry, source) in entries.iter_mut().zip(&sources) {
-                if entry.number == number && *source == Source::Event {
+                if entry.number == number && source.is_event() {
                     entry.revents |= bits(event.flags) & (entry.events | ERR);
                 }
             }
         }
-        let ready = look(entries, &sources);
-        if ready > 0 || left == Some(Duration::ZERO) {
-            return Ok(ready);
+        look(entries, &sources);
+        watch_more(&mut queue, entries, &mut watched);
+        if let Some(result) = judge(entries) {
+            return Ok(Some(result));
         }
+        if is_last {
+            return Ok(None);
+        }
+        for event in events.iter().filter(|event| event.source != WATCHED) {
+            renew(&mut queue, entries, &mut sources, event)?;
+        }
+        for (entry, source) in entries.iter_mut().zip(&sources) {
+            // The next event says it again.
+            if source.is_event() {
+                entry.revents = 0;
+            }
+        }
+    }
+}
+
+fn nanoseconds(limit: Duration) -> u64 {
+    u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Subscribes an endpoint again of which an event has told something that is over already, as
+/// another thread was quicker: the peer is asked once for word of the next bytes, and that was it.
+fn renew(
+    queue: &mut Queue<usize>,
+    entries: &[Entry],
+    sources: &mut [Source],
+    event: &Ready<usize>,
+) -> Result<()> {
+    let number = entries[event.source].number;
+    let same = entries.iter().filter(|entry| entry.number == number);
+    let (asked, found) = same.fold((0, 0), |(asked, found), entry| {
+        (asked | entry.events, found | entry.revents)
+    });
+    let is_over = bits(event.flags) & asked & !found != 0;
+    match sources[event.source] {
+        Source::Scif if is_over => subscribe(queue, entries, event.source, sources),
+        _ => Ok(()),
     }
 }
 
@@ -139,43 +255,59 @@ fn subscribe(
     queue: &mut Queue<usize>,
     entries: &[Entry],
     index: usize,
-    source: &mut Source,
+    sources: &mut [Source],
 ) -> Result<()> {
     let number = entries[index].number;
+    let source = &mut sources[index];
     // One subscription for each descriptor; it asks for what any of its entries asks.
     let first = entries.iter().position(|entry| entry.number == number);
-    if *source == Source::None || first != Some(index) && *source == Source::Scif {
+    let is_watched = source.is_event() || source.is_asked() && first == Some(index);
+    if !is_watched {
         return Ok(());
     }
     let mut wanted = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
-    if *source == Source::Event {
-        let events = entries.iter().filter(|entry| entry.number == number);
-        let events = events.fold(0, |events, entry| events | entry.events);
-        wanted.set(EventFlags::EVENT_READ, events & (IN | IN_NORMAL) != 0);
-        wanted.set(EventFlags::EVENT_WRITE, events & (OUT | OUT_NORMAL) != 0);
+    match source {
+        Source::Event => {
+            let events = entries.iter().filter(|entry| entry.number == number);
+            let events = events.fold(0, |events, entry| events | entry.events);
+            wanted.set(EventFlags::EVENT_READ, events & (IN | IN_NORMAL) != 0);
+            wanted.set(EventFlags::EVENT_WRITE, events & (OUT | OUT_NORMAL) != 0);
+        }
+        Source::Counter(_) | Source::Set => wanted = EventFlags::EVENT_READ,
+        _ => {}
     }
     if wanted.is_empty() {
         return Ok(());
     }
     match queue.subscribe(number as usize, wanted, first.unwrap_or(index)) {
-        Ok(()) => Ok(()),
-        Err(error) if error.errno == EBADF => Err(error),
-        Err(error) if error.errno == ENODEV && *source == Source::Event => {
-            *source = Source::Gone;
-            Ok(())
-        }
+        Ok(()) => {}
+        // Another thread has closed it.
+        Err(error) if error.errno == EBADF => *source = Source::Unknown,
+        Err(error) if error.errno == ENODEV && source.is_event() => *source = Source::Gone,
         // Files without events are always ready, as POSIX has it for plain files.
-        Err(_) if *source == Source::Event => {
-            *source = Source::Always;
-            Ok(())
-        }
-        Err(error) => Err(error),
+        Err(_) if source.is_event() => *source = Source::Always,
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Whether a file has events: plain files have none.
+///
+/// # Errors
+/// `EBADF`, `EMFILE`, `ENOMEM`.
+pub fn has_events(number: c_int) -> Result<bool> {
+    let mut queue: Queue<usize> = Queue::new()?;
+    let wanted = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
+    match queue.subscribe(descriptor::check(number)?, wanted, 0) {
+        Ok(()) => Ok(true),
+        Err(error) if error.errno == EBADF => Err(error),
+        Err(error) => Ok(error.errno == ENODEV),
     }
 }
 
 /// Watches what sockets want to have watched beside themselves, as far as it is new: connections
 /// that listeners are setting up. What has come already makes an event.
-fn watch(queue: &mut Queue<usize>, entries: &[Entry], watched: &mut Vec<c_int>) {
+fn watch_more(queue: &mut Queue<usize>, entries: &[Entry], watched: &mut Vec<c_int>) {
     for entry in entries
         .iter()
         .filter(|entry| descriptor::is_socket(entry.number))
@@ -194,32 +326,37 @@ fn watch(queue: &mut Queue<usize>, entries: &[Entry], watched: &mut Vec<c_int>) 
     }
 }
 
-/// Asks all endpoints; returns the number of entries that are ready.
-fn look(entries: &mut [Entry], sources: &[Source]) -> usize {
-    let mut ready = 0;
+/// Asks all that can be asked.
+fn look(entries: &mut [Entry], sources: &[Source]) {
     for (entry, source) in entries.iter_mut().zip(sources) {
-        match source {
+        entry.revents = match source {
             Source::Scif => {
                 let found = match descriptor::is_socket(entry.number) {
                     true => skiff_socket_readiness(entry.number, entry.events.into()),
                     false => skiff_scif_readiness(entry.number, entry.events.into()),
                 };
-                entry.revents = match found {
+                match found {
                     found @ 0.. => found as c_short,
                     _ => NVAL,
-                };
+                }
             }
-            Source::Always => entry.revents = entry.events & (IN | OUT | IN_NORMAL | OUT_NORMAL),
-            Source::Gone => entry.revents = ERR,
-            Source::Event | Source::None => {}
-        }
-        ready += usize::from(entry.revents != 0);
+            Source::Counter(counter) => {
+                let (reads, writes) = (IN | IN_NORMAL, OUT | OUT_NORMAL);
+                let (has_value, has_room) = counter.readiness(entry.events & writes != 0);
+                let found = if has_value { reads } else { 0 } | if has_room { writes } else { 0 };
+                entry.events & found
+            }
+            Source::Always => entry.events & (IN | OUT | IN_NORMAL | OUT_NORMAL),
+            Source::Gone => ERR,
+            Source::Unknown => NVAL,
+            Source::Set | Source::None => 0,
+            Source::Event => entry.revents,
+        };
     }
-    ready
 }
 
 /// A time limit in milliseconds as `poll` takes it: a negative one is none.
-fn limit_of(milliseconds: c_int) -> Option<Duration> {
+pub fn limit_of(milliseconds: c_int) -> Option<Duration> {
     u64::try_from(milliseconds).ok().map(Duration::from_millis)
 }
 
@@ -309,13 +446,7 @@ unsafe extern "C" fn select(
         events |= if wanted(&readable, number) { IN } else { 0 };
         events |= if wanted(&writable, number) { OUT } else { 0 };
         if events != 0 {
-            let number = number as c_int;
-            let revents = 0;
-            entries.push(Entry {
-                number,
-                events,
-                revents,
-            });
+            entries.push(Entry::new(number as c_int, events));
         }
     }
     if let Err(error) = wait(&mut entries, limit) {
@@ -330,7 +461,7 @@ unsafe extern "C" fn select(
         if let Some(set) = set.as_deref_mut() {
             set.words = [0; 16];
             for entry in entries.iter().filter(|entry| entry.events & event != 0) {
-                if entry.revents & (event | ERR | 0x10) != 0 {
+                if entry.revents & (event | ERR | HUP) != 0 {
                     set.insert(entry.number as usize);
                     ready += 1;
                 }

@@ -1,0 +1,338 @@
+//! The sets of `epoll`: what is in them, and how that changes.
+//!
+//! `EPOLLET`: what was reported is not reported again as long as the program has not used the
+//! descriptor since, as [`stamp`] shows.
+
+use alloc::vec::Vec;
+use core::ffi::{c_int, c_short};
+
+use runtime::{Error, Result, fd};
+use syscall::error::{EBADF, EEXIST, EINVAL, ELOOP, ENOENT, EPERM};
+
+use crate::own::{Bell, Kind};
+use crate::sync::Shared;
+use crate::{descriptor, own, poll};
+
+/// EPOLL_CTL_ADD, EPOLL_CTL_DEL and EPOLL_CTL_MOD.
+const ADD: c_int = 1;
+pub const DELETE: c_int = 2;
+const MODIFY: c_int = 3;
+
+/// EPOLLERR and EPOLLHUP, which are reported always.
+const ALWAYS: u32 = 0x18;
+/// What `poll` can say; flags are above it.
+pub const EVENTS: u32 = 0x7fff;
+const EXCLUSIVE: u32 = 1 << 28;
+const ONESHOT: u32 = 1 << 30;
+/// EPOLLET.
+pub const EDGE: u32 = 1 << 31;
+/// EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLWAKEUP and EPOLLET: what may go with EPOLLEXCLUSIVE.
+const WITH_EXCLUSIVE: u32 = 0x1d | 1 << 29 | EDGE;
+
+/// Sets that may be in each other, as on Linux.
+const DEEPEST: usize = 5;
+
+/// A descriptor in a set.
+#[derive(Clone, Copy)]
+pub struct Member {
+    /// The descriptor.
+    pub number: c_int,
+    /// Which of the files that the number has meant it is.
+    turn: u32,
+    /// What is asked for, and flags.
+    pub events: u32,
+    /// The program's.
+    pub data: u64,
+    /// Changes with each order that the program gives about it.
+    pub round: u32,
+    /// EPOLLONESHOT: it has been reported.
+    pub is_spent: bool,
+    /// EPOLLET: what was reported, and what the stamp was then.
+    told: u32,
+    stamp: Option<u64>,
+}
+
+/// A set.
+pub struct Set {
+    id: usize,
+    /// By their numbers.
+    pub members: Vec<Member>,
+    bell: Bell,
+    /// The member that is to be looked at first: those behind the ones that were reported last.
+    pub first: c_int,
+}
+
+/// The sets of the process. Their lock is taken before that of other descriptors.
+pub struct Sets {
+    sets: Vec<Set>,
+    next: usize,
+    /// Changes with all that a wait has to know of.
+    pub version: u32,
+    /// Threads that wait.
+    pub waiting: usize,
+}
+
+pub static SETS: Shared<Sets> = Shared::new(Sets {
+    sets: Vec::new(),
+    next: 0,
+    version: 0,
+    waiting: 0,
+});
+
+impl Sets {
+    /// A set.
+    ///
+    /// # Errors
+    /// `EBADF`: it has been closed.
+    pub fn find(&mut self, id: usize) -> Result<&mut Set> {
+        let found = self.sets.iter_mut().find(|set| set.id == id);
+        found.ok_or(Error::new(EBADF))
+    }
+
+    /// Has those who wait for one of these sets look again, if anybody waits.
+    fn wake(&self, is_meant: impl Fn(&Set) -> bool) {
+        if self.waiting > 0 {
+            let meant = self.sets.iter().filter(|set| is_meant(set));
+            meant.for_each(|set| set.bell.ring());
+        }
+    }
+
+    /// How many sets are in each other from this one downwards, if `id` is not among them.
+    ///
+    /// # Errors
+    /// `ELOOP`.
+    fn depth(&self, from: usize, id: usize, limit: usize) -> Result<usize> {
+        if from == id || limit == 0 {
+            return Err(Error::new(ELOOP));
+        }
+        let mut depth = 0;
+        for set in self.sets.iter().filter(|set| set.id == from) {
+            let inner = set.members.iter().filter_map(|member| member.is_there());
+            for inner in inner.filter_map(own::set_of) {
+                depth = depth.max(self.depth(inner, id, limit - 1)?);
+            }
+        }
+        Ok(depth + 1)
+    }
+
+    /// How many sets are in each other from this one upwards.
+    fn height(&self, id: usize, limit: usize) -> usize {
+        let has = |set: &&Set| {
+            let mut members = set.members.iter().filter_map(|member| member.is_there());
+            members.any(|number| own::set_of(number) == Some(id))
+        };
+        match limit {
+            0 => 1,
+            _ => {
+                let above = self.sets.iter().filter(has);
+                1 + above
+                    .map(|set| self.height(set.id, limit - 1))
+                    .max()
+                    .unwrap_or(0)
+            }
+        }
+    }
+}
+
+impl Set {
+    /// Where a number is, or would be.
+    pub fn place(&self, number: c_int) -> core::result::Result<usize, usize> {
+        let numbers = |member: &Member| member.number;
+        self.members.binary_search_by_key(&number, numbers)
+    }
+
+    /// The member of a number, if it is still the one of that round.
+    pub fn member(&mut self, number: c_int, round: u32) -> Option<&mut Member> {
+        let index = self.place(number).ok()?;
+        let member = &mut self.members[index];
+        (member.round == round && !member.is_spent).then_some(member)
+    }
+}
+
+impl Member {
+    /// Its number, if that still means the same file.
+    pub fn is_there(&self) -> Option<c_int> {
+        descriptor::is_turn(self.number as usize, self.turn).then_some(self.number)
+    }
+
+    /// What is to be reported when this is there.
+    pub fn report(&self, found: c_short, stamp: Option<u64>) -> u32 {
+        let found = found as u16 as u32 & (self.events & EVENTS | ALWAYS);
+        let is_news = found & !self.told != 0 || stamp.is_none() || stamp != self.stamp;
+        match self.events & EDGE != 0 && !is_news {
+            true => 0,
+            false => found,
+        }
+    }
+
+    /// Notes that this was reported.
+    pub fn reported(&mut self, events: u32, stamp: Option<u64>) {
+        self.told = events;
+        self.stamp = stamp;
+        self.is_spent = self.events & ONESHOT != 0;
+    }
+
+    /// Notes that nothing was reported of what was found: what has gone is news when it comes back.
+    pub fn held_back(&mut self, found: c_short) {
+        self.told &= u32::from(found as u16);
+    }
+}
+
+/// A number that is another one when the program has used the descriptor, or more is known to have
+/// come. `None`: nobody knows, so it is reported as long as it is ready.
+pub fn stamp(number: c_int) -> Option<u64> {
+    match own::kind(number) {
+        Some(Kind::Counter(counter)) => Some(counter.changes()),
+        Some(Kind::Set(_)) => None,
+        None => descriptor::uses(number),
+    }
+}
+
+/// Whether a file can be waited for, as Linux has it: not plain files and directories.
+///
+/// # Errors
+/// `EBADF`, `EPERM`; those of event queues.
+fn check_file(number: c_int) -> Result<()> {
+    const KIND: u16 = 0o170_000;
+    const FIFO: u16 = 0o010_000;
+    const DIRECTORY: u16 = 0o040_000;
+    const FILE: u16 = 0o100_000;
+    let index = descriptor::check(number)?;
+    fd::fcntl(index, syscall::F_GETFD, 0)?;
+    if descriptor::is_own(number) || descriptor::is_socket(number) {
+        return Ok(());
+    }
+    match fd::fstat(index).map(|stat| stat.st_mode & KIND) {
+        Ok(FIFO) => return Ok(()),
+        Ok(DIRECTORY | FILE) => return Err(Error::new(EPERM)),
+        // Files of drivers say many things.
+        _ => {}
+    }
+    match poll::has_events(number)? {
+        true => Ok(()),
+        false => Err(Error::new(EPERM)),
+    }
+}
+
+/// The set that an open descriptor is.
+///
+/// # Errors
+/// `EBADF`; `EINVAL` another kind of file.
+pub fn set_at(number: c_int) -> Result<usize> {
+    match own::set_of(number) {
+        Some(set) => Ok(set),
+        None => {
+            fd::fcntl(descriptor::check(number)?, syscall::F_GETFD, 0)?;
+            Err(Error::new(EINVAL))
+        }
+    }
+}
+
+/// Changes a set as `epoll_ctl` does, with events and the program's data.
+///
+/// # Errors
+/// `EBADF`, `EEXIST`, `EINVAL`, `ELOOP`, `ENOENT`, `EPERM`; those of event queues.
+pub fn control(set: c_int, operation: c_int, number: c_int, event: (u32, u64)) -> Result<()> {
+    fd::fcntl(descriptor::check(set)?, syscall::F_GETFD, 0)?;
+    check_file(number)?;
+    let id = set_at(set)?;
+    let inner = own::set_of(number);
+    if inner == Some(id) {
+        return Err(Error::new(EINVAL));
+    }
+    let (events, data) = event;
+    if events & EXCLUSIVE != 0
+        && (operation != ADD || inner.is_some() || events & !(WITH_EXCLUSIVE | EXCLUSIVE) != 0)
+    {
+        return Err(Error::new(EINVAL));
+    }
+    let turn = descriptor::turn(number as usize)?;
+    SETS.with(|sets| {
+        let round = sets.version.wrapping_add(1);
+        if let (ADD, Some(inner)) = (operation, inner)
+            && sets.depth(inner, id, DEEPEST)? + sets.height(id, DEEPEST) > DEEPEST
+        {
+            return Err(Error::new(ELOOP));
+        }
+        let set = sets.find(id)?;
+        let mut place = set.place(number);
+        // The file that it was has left the set.
+        if let Ok(index) = place
+            && set.members[index].turn != turn
+        {
+            set.members.remove(index);
+            place = Err(index);
+        }
+        let member = Member {
+            number,
+            turn,
+            events,
+            data,
+            round,
+            is_spent: false,
+            told: 0,
+            stamp: None,
+        };
+        match (operation, place) {
+            (ADD, Err(index)) => set.members.insert(index, member),
+            (MODIFY, Ok(index)) if set.members[index].events & EXCLUSIVE != 0 => {
+                return Err(Error::new(EINVAL));
+            }
+            (MODIFY, Ok(index)) => set.members[index] = member,
+            (DELETE, Ok(index)) => drop(set.members.remove(index)),
+            (ADD, Ok(_)) => return Err(Error::new(EEXIST)),
+            (DELETE | MODIFY, Err(_)) => return Err(Error::new(ENOENT)),
+            _ => return Err(Error::new(EINVAL)),
+        }
+        if events & EDGE != 0 {
+            descriptor::count_uses(number);
+        }
+        sets.version = round;
+        sets.wake(|set| set.id == id);
+        Ok(())
+    })
+}
+
+/// A thread has used a descriptor of which a wait has asked to be told.
+pub fn used(number: c_int) {
+    SETS.with(|sets| {
+        sets.version = sets.version.wrapping_add(1);
+        sets.wake(|set| set.place(number).is_ok());
+    });
+}
+
+/// Makes a set with a bell.
+pub fn make(bell: Bell) -> usize {
+    SETS.with(|sets| {
+        let id = sets.next;
+        sets.next += 1;
+        sets.sets.push(Set {
+            id,
+            members: Vec::new(),
+            bell,
+            first: 0,
+        });
+        id
+    })
+}
+
+/// The last descriptor of a set is about to be closed.
+pub fn end(id: usize) {
+    let ended = SETS.with(|sets| {
+        sets.version = sets.version.wrapping_add(1);
+        sets.wake(|set| set.id == id);
+        let index = sets.sets.iter().position(|set| set.id == id);
+        index.map(|index| sets.sets.swap_remove(index))
+    });
+    // Its bell is closed after the lock.
+    drop(ended);
+}
+
+/// In the child of a fork: nothing has been reported to it, and no thread of it waits.
+pub fn forked() {
+    SETS.with(|sets| {
+        let members = sets.sets.iter_mut().flat_map(|set| &mut set.members);
+        members.for_each(|member| member.told = 0);
+        sets.waiting = 0;
+    });
+}
