@@ -145,8 +145,8 @@ extern "C" fn skiff_socket_pending(number: c_int) -> c_int {
     give(pending) as c_int
 }
 
-/// Whether a descriptor is a stream socket: all that moves its data are calls of this library, which
-/// the C library is told of.
+/// Whether a descriptor is a stream socket: all that moves its data are calls of this library, of
+/// which the C library is told.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_socket_is_stream(number: c_int) -> bool {
     socket::find(number).is_ok_and(|(_, socket)| socket.transfers.is_none())

@@ -9,8 +9,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use runtime::{Error, Result, fd, thread};
 use syscall::error::{EBADF, ENOTTY, ESPIPE};
 
+use crate::own;
 use crate::sync::Shared;
-use crate::{own, sets};
 
 unsafe extern "C" {
     /// Takes a SCIF listener down though other threads wait in it; in `libscif`.
@@ -72,9 +72,6 @@ static TABLE: Shared<Vec<Known>> = Shared::new(Vec::new());
 
 /// A bit for each descriptor a process can have: whether it is a socket.
 static SOCKETS: Bits = [const { AtomicU64::new(0) }; 1024];
-
-/// A bit for each descriptor: whether it is one of this library's making.
-static OWN: Bits = [const { AtomicU64::new(0) }; 1024];
 
 /// A bit for each descriptor: whether its uses are counted.
 static COUNTED: Bits = [const { AtomicU64::new(0) }; 1024];
@@ -156,16 +153,6 @@ fn has_bit(bits: &'static Bits, number: c_int) -> bool {
     known.is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
 
-/// Records whether the descriptor is one of this library's making.
-pub fn set_own(number: c_int, set: bool) {
-    set_bit(&OWN, number as usize, set);
-}
-
-/// Whether the descriptor is one of this library's making.
-pub fn is_own(number: c_int) -> bool {
-    has_bit(&OWN, number)
-}
-
 /// Counts the uses of the descriptor from now on.
 pub fn count_uses(number: c_int) {
     set_bit(&COUNTED, number as usize, true);
@@ -185,7 +172,9 @@ fn count_use(number: c_int) {
         core::mem::take(&mut known.awaited)
     });
     if is_awaited {
-        sets::used(number);
+        // A wait has held the socket back: it is to subscribe it again, as no event came of that.
+        own::changed();
+        own::wake(None);
     }
 }
 
@@ -479,7 +468,7 @@ pub fn inherited() -> Vec<usize> {
     let mut numbers = fd::open_numbers();
     numbers.retain(|number| {
         let known = TABLE.with(|table| table.get(*number).copied().unwrap_or_default());
-        let is_own = is_own(*number as c_int);
+        let is_own = own::is_own(*number as c_int);
         !known.close_on_exec && !is_own && (known.ours || given.contains(number))
     });
     numbers

@@ -4,6 +4,7 @@
 //! replaced by what is in them, and takes what is found for what it is asked for. Nothing is
 //! subscribed between two waits, so nothing has to be kept in step with the system.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ffi::{c_int, c_short, c_void};
 use core::time::Duration;
@@ -12,11 +13,12 @@ use runtime::time::Instant;
 use runtime::{Error, Result};
 use syscall::error::{EBADF, EFAULT, EINVAL};
 
+use crate::bell::Bell;
 use crate::files::Timespec;
-use crate::own::{Bell, Kind};
-use crate::poll::{self, Entry, IN, IN_NORMAL, NVAL};
+use crate::own::{self, Kind};
 use crate::sets::{self, EDGE, EVENTS, SETS, Sets, stamp};
-use crate::{descriptor, errno, own};
+use crate::watch::{self, Entry, IN, IN_NORMAL, NVAL};
+use crate::{descriptor, errno};
 
 const CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
 
@@ -59,7 +61,7 @@ impl Plan {
             entries: Vec::from(asked),
             places: Vec::new(),
             asked: asked.len(),
-            version: SETS.with(|sets| sets.version),
+            version: own::version(),
         };
         let mut next = 0;
         while let Some(entry) = plan.entries.get(next) {
@@ -181,9 +183,9 @@ fn wait_with(
         }
         let left = limit.map(|limit| limit.saturating_sub(start.elapsed()));
         let mut entries = core::mem::take(&mut plan.entries);
-        let verdict = poll::watch(&mut entries, left, |entries| {
+        let verdict = watch::watch(&mut entries, left, |entries| {
             let stamps = plan.stamps(entries);
-            let taken = SETS.with(|sets| match sets.version == plan.version {
+            let taken = SETS.with(|sets| match own::version() == plan.version {
                 true => take(&plan, sets, entries, &stamps).map(Verdict::Done),
                 false => Some(Verdict::Again),
             });
@@ -210,7 +212,7 @@ pub fn wait_among(entries: &mut [Entry], limit: Option<Duration>) -> Result<usiz
     let ready = wait_with(&asked, None, limit, |plan, sets, all, stamps| {
         plan.lift(sets, all, stamps);
         found.copy_from_slice(&all[..asked.len()]);
-        match poll::count(&found) {
+        match watch::count(&found) {
             0 => None,
             ready => Some(ready),
         }
@@ -300,8 +302,10 @@ fn create(flags: usize) -> Result<c_int> {
         return Err(Error::new(EINVAL));
     }
     let (bell, number) = Bell::new(false)?;
-    let set = Kind::Set(sets::make(bell));
-    Ok(own::give(number, set, flags & CLOEXEC != 0))
+    let set = Kind::Set(sets::make(), Arc::new(bell));
+    let number = descriptor::opened(number, flags & CLOEXEC != 0);
+    own::insert(number, set);
+    Ok(number)
 }
 
 #[unsafe(no_mangle)]
@@ -342,7 +346,7 @@ unsafe extern "C" fn epoll_wait(
     count: c_int,
     milliseconds: c_int,
 ) -> c_int {
-    let limit = poll::limit_of(milliseconds);
+    let limit = watch::limit_of(milliseconds);
     // SAFETY: the same contract.
     errno::small(unsafe { wait(set, places.cast(), count, limit) })
 }

@@ -1,200 +1,21 @@
 //! `sys/eventfd.h`: counters that are waited for as files are.
-//!
-//! The value lies in memory that processes share after `fork`, so that a child and its parent have
-//! one counter. It changes by atomic operations alone: a process that is killed leaves it whole.
 
 use alloc::sync::Arc;
-use core::ffi::{c_int, c_uint, c_void};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::ffi::{c_int, c_uint};
 
-use runtime::{Error, Result, fd, sys};
-use syscall::error::{EAGAIN, EBADF, EFAULT, EINVAL};
-use syscall::flag::{F_GETFL, MapFlags, O_NONBLOCK};
+use runtime::{Error, Result, fd};
+use syscall::error::{EBADF, EINVAL};
+use syscall::flag::O_NONBLOCK;
 
-use crate::own::{Bell, Kind};
-use crate::poll::{self, Entry, IN, OUT};
-use crate::{descriptor, errno, files, own};
+use crate::bell::Bell;
+use crate::counter::Counter;
+use crate::own::{self, Kind};
+use crate::{descriptor, errno, files};
 
 /// EFD_SEMAPHORE, EFD_NONBLOCK and EFD_CLOEXEC.
 const SEMAPHORE: usize = 1;
 const NONBLOCK: usize = O_NONBLOCK;
 const CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
-
-/// The greatest value; one more can be written to no counter.
-const MOST: u64 = u64::MAX - 1;
-
-/// What processes share of a counter.
-struct Page {
-    value: AtomicU64,
-    /// Counts what was read and written.
-    changes: AtomicU64,
-    /// Whether somebody may wait for room.
-    is_crowded: AtomicU32,
-}
-
-/// A counter.
-pub struct Counter {
-    page: *mut Page,
-    bell: Bell,
-    is_semaphore: bool,
-}
-
-// SAFETY: the page is only used by atomic operations, and unmapped when nobody has the counter.
-unsafe impl Send for Counter {}
-// SAFETY: as above.
-unsafe impl Sync for Counter {}
-
-impl Counter {
-    fn new(value: u64, bell: Bell, is_semaphore: bool) -> Result<Self> {
-        let flags = MapFlags::PROT_READ | MapFlags::PROT_WRITE | MapFlags::MAP_SHARED;
-        // SAFETY: new memory.
-        let place = unsafe { fd::mmap(sys::NO_FD, 0, syscall::PAGE_SIZE, 0, flags)? };
-        let counter = Self {
-            page: place as *mut Page,
-            bell,
-            is_semaphore,
-        };
-        counter.page().value.store(value, Ordering::SeqCst);
-        Ok(counter)
-    }
-
-    fn page(&self) -> &Page {
-        // SAFETY: mapped as long as the counter is there. All zero, as it begins, is a valid one.
-        unsafe { &*self.page }
-    }
-
-    /// Takes the value, or one of it; `None`: it is 0.
-    fn take(&self) -> Option<u64> {
-        let page = self.page();
-        let rest = |value| match value {
-            0 => None,
-            value if self.is_semaphore => Some(value - 1),
-            _ => Some(0),
-        };
-        let order = (Ordering::SeqCst, Ordering::SeqCst);
-        let former = page.value.fetch_update(order.0, order.1, rest).ok()?;
-        page.changes.fetch_add(1, Ordering::SeqCst);
-        if page.is_crowded.swap(0, Ordering::SeqCst) != 0 {
-            self.bell.ring();
-        }
-        Some(if self.is_semaphore { 1 } else { former })
-    }
-
-    /// Adds to the value; `None`: it would be too great.
-    fn add(&self, count: u64) -> Option<()> {
-        let page = self.page();
-        let sum = |value: u64| value.checked_add(count).filter(|sum| *sum <= MOST);
-        let order = (Ordering::SeqCst, Ordering::SeqCst);
-        page.value.fetch_update(order.0, order.1, sum).ok()?;
-        page.changes.fetch_add(1, Ordering::SeqCst);
-        self.bell.ring();
-        Some(())
-    }
-
-    /// Whether something can be taken, and whether one can be added; who asks for the latter is
-    /// told when there is room.
-    pub fn readiness(&self, asks_for_room: bool) -> (bool, bool) {
-        let page = self.page();
-        let has_room = || page.value.load(Ordering::SeqCst) < MOST;
-        let has_room = asks_for_room && {
-            has_room() || {
-                page.is_crowded.store(1, Ordering::SeqCst);
-                has_room()
-            }
-        };
-        (page.value.load(Ordering::SeqCst) > 0, has_room)
-    }
-
-    /// A number that changes with each use.
-    pub fn changes(&self) -> u64 {
-        self.page().changes.load(Ordering::SeqCst)
-    }
-}
-
-impl Drop for Counter {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `new`, and nobody has the counter any more.
-        let _ = unsafe { libredox::call::munmap(self.page.cast(), syscall::PAGE_SIZE) };
-    }
-}
-
-/// Does something with a counter until it succeeds, waiting between the attempts if the descriptor
-/// says so.
-fn repeat<T>(number: c_int, events: i16, mut attempt: impl FnMut() -> Option<T>) -> Result<T> {
-    if let Some(result) = attempt() {
-        return Ok(result);
-    }
-    if fd::fcntl(descriptor::check(number)?, F_GETFL, 0)? & O_NONBLOCK != 0 {
-        return Err(Error::new(EAGAIN));
-    }
-    let mut entry = [Entry::new(number, events)];
-    let done = poll::watch(&mut entry, None, |_| attempt())?;
-    // Without a limit it does not end without a result.
-    done.ok_or(Error::new(EAGAIN))
-}
-
-/// The counter that a descriptor of this library's making is.
-///
-/// # Errors
-/// `EINVAL`: it is a set.
-fn counter_of(number: c_int) -> Result<Arc<Counter>> {
-    match own::kind(number) {
-        Some(Kind::Counter(counter)) => Ok(counter),
-        _ => Err(Error::new(EINVAL)),
-    }
-}
-
-/// `read` of a counter.
-///
-/// # Errors
-/// `EAGAIN`, `EFAULT`, `EINVAL`, also for a set.
-///
-/// # Safety
-/// The caller's buffer.
-pub unsafe fn read(number: c_int, buffer: *mut c_void, size: usize) -> Result<usize> {
-    let counter = counter_of(number)?;
-    if size < size_of::<u64>() {
-        return Err(Error::new(EINVAL));
-    }
-    if buffer.is_null() {
-        return Err(Error::new(EFAULT));
-    }
-    let value = repeat(number, IN, || counter.take())?;
-    // SAFETY: the caller's buffer has room.
-    unsafe { buffer.cast::<u64>().write_unaligned(value) };
-    Ok(size_of::<u64>())
-}
-
-/// `write` to a counter.
-///
-/// # Errors
-/// `EAGAIN`, `EFAULT`, `EINVAL`, also for a set.
-///
-/// # Safety
-/// The caller's bytes.
-pub unsafe fn write(number: c_int, buffer: *const c_void, size: usize) -> Result<usize> {
-    let counter = counter_of(number)?;
-    if size < size_of::<u64>() {
-        return Err(Error::new(EINVAL));
-    }
-    if buffer.is_null() {
-        return Err(Error::new(EFAULT));
-    }
-    // SAFETY: the caller's bytes are as many.
-    let value = unsafe { buffer.cast::<u64>().read_unaligned() };
-    if value > MOST {
-        return Err(Error::new(EINVAL));
-    }
-    let attempt = || {
-        counter.add(value).or_else(|| {
-            // Then once more, for room that came before that was said.
-            counter.page().is_crowded.store(1, Ordering::SeqCst);
-            counter.add(value)
-        })
-    };
-    repeat(number, OUT, attempt)?;
-    Ok(size_of::<u64>())
-}
 
 #[unsafe(no_mangle)]
 extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
@@ -206,8 +27,9 @@ extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
         let (bell, number) = Bell::new(flags & NONBLOCK != 0)?;
         match Counter::new(value.into(), bell, flags & SEMAPHORE != 0) {
             Ok(counter) => {
-                let kind = Kind::Counter(Arc::new(counter));
-                Ok(own::give(number, kind, flags & CLOEXEC != 0))
+                let number = descriptor::opened(number, flags & CLOEXEC != 0);
+                own::insert(number, Kind::Counter(Arc::new(counter)));
+                Ok(number)
             }
             Err(error) => {
                 let _ = fd::close(number);

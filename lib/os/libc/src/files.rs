@@ -7,7 +7,7 @@ use runtime::{Error, Result, env, fd, fs, path, sys};
 use syscall::error::{EBADF, EFAULT, EINTR, EINVAL, EIO, ERANGE};
 use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
 
-use crate::{descriptor, errno, eventfd, linux_names, malloc, strings, umad, uverbs};
+use crate::{descriptor, errno, linux_names, malloc, own, strings, umad, uverbs};
 
 unsafe extern "C" {
     /// `readv` of a socket: the count, or a negated error number; in `libsocket`.
@@ -134,9 +134,9 @@ unsafe fn read_of_kind(number: c_int, buffer: *mut c_void, size: usize) -> Resul
         // SAFETY: the caller's promise.
         return of_library(unsafe { skiff_socket_read(number, &raw const part, 1) });
     }
-    if descriptor::is_own(number) {
+    if own::is_own(number) {
         // SAFETY: the caller's promise.
-        return unsafe { eventfd::read(number, buffer, size) };
+        return unsafe { own::read(number, buffer, size) };
     }
     if is_waited_for(number, size) {
         // SAFETY: the caller's promise.
@@ -177,9 +177,9 @@ fn write_of_kind(number: c_int, buffer: *const c_void, size: usize) -> Result<us
         // SAFETY: the memory is only read.
         return of_library(unsafe { skiff_socket_write(number, &raw const part, 1) });
     }
-    if descriptor::is_own(number) {
+    if own::is_own(number) {
         // SAFETY: the caller's memory, which is only read.
-        return unsafe { eventfd::write(number, buffer, size) };
+        return unsafe { own::write(number, buffer, size) };
     }
     if is_waited_for(number, size) {
         // SAFETY: the memory is only read.

@@ -30,6 +30,8 @@ mod at;
 #[cfg(target_os = "redox")]
 mod attributes;
 #[cfg(target_os = "redox")]
+mod bell;
+#[cfg(target_os = "redox")]
 mod builtins;
 #[cfg(target_os = "redox")]
 mod children;
@@ -37,6 +39,8 @@ mod children;
 mod complex;
 #[cfg(target_os = "redox")]
 mod control;
+#[cfg(target_os = "redox")]
+mod counter;
 #[cfg(target_os = "redox")]
 mod ctype;
 #[cfg(target_os = "redox")]
@@ -129,6 +133,8 @@ mod users;
 mod uverbs;
 #[cfg(target_os = "redox")]
 mod waits;
+#[cfg(target_os = "redox")]
+mod watch;
 #[cfg(target_os = "redox")]
 mod wide;
 #[cfg(target_os = "redox")]

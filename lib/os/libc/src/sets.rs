@@ -9,9 +9,9 @@ use core::ffi::{c_int, c_short};
 use runtime::{Error, Result, fd};
 use syscall::error::{EBADF, EEXIST, EINVAL, ELOOP, ENOENT, EPERM};
 
-use crate::own::{Bell, Kind};
+use crate::own::Kind;
 use crate::sync::Shared;
-use crate::{descriptor, own, poll};
+use crate::{descriptor, own, watch};
 
 /// EPOLL_CTL_ADD, EPOLL_CTL_DEL and EPOLL_CTL_MOD.
 const ADD: c_int = 1;
@@ -57,7 +57,6 @@ pub struct Set {
     id: usize,
     /// By their numbers.
     pub members: Vec<Member>,
-    bell: Bell,
     /// The member that is to be looked at first: those behind the ones that were reported last.
     pub first: c_int,
 }
@@ -66,8 +65,8 @@ pub struct Set {
 pub struct Sets {
     sets: Vec<Set>,
     next: usize,
-    /// Changes with all that a wait has to know of.
-    pub version: u32,
+    /// Counts the orders.
+    rounds: u32,
     /// Threads that wait.
     pub waiting: usize,
 }
@@ -75,7 +74,7 @@ pub struct Sets {
 pub static SETS: Shared<Sets> = Shared::new(Sets {
     sets: Vec::new(),
     next: 0,
-    version: 0,
+    rounds: 0,
     waiting: 0,
 });
 
@@ -87,14 +86,6 @@ impl Sets {
     pub fn find(&mut self, id: usize) -> Result<&mut Set> {
         let found = self.sets.iter_mut().find(|set| set.id == id);
         found.ok_or(Error::new(EBADF))
-    }
-
-    /// Has those who wait for one of these sets look again, if anybody waits.
-    fn wake(&self, is_meant: impl Fn(&Set) -> bool) {
-        if self.waiting > 0 {
-            let meant = self.sets.iter().filter(|set| is_meant(set));
-            meant.for_each(|set| set.bell.ring());
-        }
     }
 
     /// How many sets are in each other from this one downwards, if `id` is not among them.
@@ -183,7 +174,7 @@ impl Member {
 pub fn stamp(number: c_int) -> Option<u64> {
     match own::kind(number) {
         Some(Kind::Counter(counter)) => Some(counter.changes()),
-        Some(Kind::Set(_)) => None,
+        Some(Kind::Set(..)) => None,
         None => descriptor::uses(number),
     }
 }
@@ -199,7 +190,7 @@ fn check_file(number: c_int) -> Result<()> {
     const FILE: u16 = 0o100_000;
     let index = descriptor::check(number)?;
     fd::fcntl(index, syscall::F_GETFD, 0)?;
-    if descriptor::is_own(number) || descriptor::is_socket(number) {
+    if own::is_own(number) || descriptor::is_socket(number) {
         return Ok(());
     }
     match fd::fstat(index).map(|stat| stat.st_mode & KIND) {
@@ -208,7 +199,7 @@ fn check_file(number: c_int) -> Result<()> {
         // Files of drivers say many things.
         _ => {}
     }
-    match poll::has_events(number)? {
+    match watch::has_events(number)? {
         true => Ok(()),
         false => Err(Error::new(EPERM)),
     }
@@ -248,7 +239,11 @@ pub fn control(set: c_int, operation: c_int, number: c_int, event: (u32, u64)) -
     }
     let turn = descriptor::turn(number as usize)?;
     SETS.with(|sets| {
-        let round = sets.version.wrapping_add(1);
+        // What was closed has no descriptor any more.
+        let open = own::sets();
+        sets.sets.retain(|set| open.contains(&set.id));
+        sets.rounds = sets.rounds.wrapping_add(1);
+        let round = sets.rounds;
         if let (ADD, Some(inner)) = (operation, inner)
             && sets.depth(inner, id, DEEPEST)? + sets.height(id, DEEPEST) > DEEPEST
         {
@@ -287,45 +282,26 @@ pub fn control(set: c_int, operation: c_int, number: c_int, event: (u32, u64)) -
         if events & EDGE != 0 {
             descriptor::count_uses(number);
         }
-        sets.version = round;
-        sets.wake(|set| set.id == id);
+        own::changed();
+        if sets.waiting > 0 {
+            own::wake(Some(id));
+        }
         Ok(())
     })
 }
 
-/// A thread has used a descriptor of which a wait has asked to be told.
-pub fn used(number: c_int) {
-    SETS.with(|sets| {
-        sets.version = sets.version.wrapping_add(1);
-        sets.wake(|set| set.place(number).is_ok());
-    });
-}
-
-/// Makes a set with a bell.
-pub fn make(bell: Bell) -> usize {
+/// Makes a set; its number.
+pub fn make() -> usize {
     SETS.with(|sets| {
         let id = sets.next;
         sets.next += 1;
         sets.sets.push(Set {
             id,
             members: Vec::new(),
-            bell,
             first: 0,
         });
         id
     })
-}
-
-/// The last descriptor of a set is about to be closed.
-pub fn end(id: usize) {
-    let ended = SETS.with(|sets| {
-        sets.version = sets.version.wrapping_add(1);
-        sets.wake(|set| set.id == id);
-        let index = sets.sets.iter().position(|set| set.id == id);
-        index.map(|index| sets.sets.swap_remove(index))
-    });
-    // Its bell is closed after the lock.
-    drop(ended);
 }
 
 /// In the child of a fork: nothing has been reported to it, and no thread of it waits.
