@@ -2,7 +2,7 @@
  * what other threads take. Errors and everything that needs no socket: library-epoll.c. */
 #include "socket.h"
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
+#include <time.h>
 
 enum { CONNECTIONS = 20, ROUNDS = 40, LONGEST = 4000, SHORT = 20 };
 
@@ -247,6 +247,15 @@ static void *wait_in_poll(void *argument) {
 
 enum { TAKEN = 30 };
 
+/* Passes so many nanoseconds without a sleep, which would last longer. */
+static void spend(long nanoseconds) {
+    struct timespec start, now;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - start.tv_sec) * 1000000000 + now.tv_nsec - start.tv_nsec < nanoseconds);
+}
+
 /* Sends a byte whenever it is asked to. */
 static void serve_taken(void) {
     int asks = serve_stream(3104), fd = serve_stream(3204);
@@ -286,15 +295,18 @@ static void call_taken(uint16_t node) {
         GIVES(wait_one(set, 0), 0);
     }
     GIVES(close(set), 0);
-    /* A thread is woken for bytes that another one has already taken, and sleeps on. */
+    /* A thread is woken for bytes that another one has already taken, and sleeps on: if they were
+       there still when the driver looked and are not when the thread does, after some delay. */
     set = epoll_create1(0);
     add(set, fd, EPOLLIN);
-    for (int i = 0; i < 2 * TAKEN; i++) {
+    for (int i = 0; i < 4 * TAKEN; i++) {
         struct waiter waiter = { .set = set, .fd = fd };
         void *(*wait)(void *) = i % 2 ? wait_in_set : wait_in_poll;
         GIVES(pthread_create(&waiter.thread, NULL, wait, &waiter), 0);
         usleep(SHORT * 1000);
         step(asks, 'c');
+        while (!poll_one(fd, POLLIN, 0)) {}
+        spend(1000 * i);
         take_at_once(fd, 'c');
         usleep(SHORT * 1000);
         if (__atomic_load_n(&waiter.found, __ATOMIC_SEQ_CST) == 0) {
