@@ -19,6 +19,7 @@ const LOCAL_BYTES: usize = 64 * 1024;
 const PIECE: usize = 4096;
 /// The number of no lane.
 const GONE: LaneId = LaneId(u32::MAX);
+
 /// A lane.
 pub enum Lane {
     /// To another program.

@@ -99,7 +99,7 @@ unsafe extern "C" fn backtrace_symbols_fd(
         let mut line = symbol(unsafe { *places.add(index) });
         line.push(b'\n');
         // As the function gives no result, it cannot report an error.
-        let _ = files::write_raw(number, line.as_ptr().cast(), line.len());
+        let _ = files::write_all(number, &line);
     }
 }
 

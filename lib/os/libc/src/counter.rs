@@ -137,6 +137,15 @@ fn repeat<T>(number: usize, mut attempt: impl FnMut() -> Option<T>) -> Result<T>
     }
 }
 
+/// Whether memory may hold the value of a counter.
+fn check(buffer: *const c_void, size: usize) -> Result<()> {
+    match size < size_of::<u64>() {
+        true => Err(Error::new(EINVAL)),
+        false if buffer.is_null() => Err(Error::new(EFAULT)),
+        false => Ok(()),
+    }
+}
+
 /// `read` of a counter.
 ///
 /// # Errors
@@ -150,12 +159,7 @@ pub unsafe fn read(
     buffer: *mut c_void,
     size: usize,
 ) -> Result<usize> {
-    if size < size_of::<u64>() {
-        return Err(Error::new(EINVAL));
-    }
-    if buffer.is_null() {
-        return Err(Error::new(EFAULT));
-    }
+    check(buffer, size)?;
     let value = repeat(number, || counter.take())?;
     // SAFETY: the caller's buffer has room.
     unsafe { buffer.cast::<u64>().write_unaligned(value) };
@@ -175,12 +179,7 @@ pub unsafe fn write(
     buffer: *const c_void,
     size: usize,
 ) -> Result<usize> {
-    if size < size_of::<u64>() {
-        return Err(Error::new(EINVAL));
-    }
-    if buffer.is_null() {
-        return Err(Error::new(EFAULT));
-    }
+    check(buffer, size)?;
     // SAFETY: the caller's bytes are as many.
     let value = unsafe { buffer.cast::<u64>().read_unaligned() };
     if value > MOST {

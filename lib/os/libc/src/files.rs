@@ -154,7 +154,8 @@ unsafe fn read_of_kind(number: c_int, buffer: *mut c_void, size: usize) -> Resul
 /// Those of [`write_raw`]; some bytes may have been written.
 pub fn write_all(number: c_int, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
-        match write_raw(number, bytes.as_ptr().cast(), bytes.len()) {
+        // SAFETY: these are bytes.
+        match unsafe { write_raw(number, bytes.as_ptr().cast(), bytes.len()) } {
             Ok(0) => return Err(Error::new(EIO)),
             Ok(count) => bytes = &bytes[count..],
             Err(Error { errno: EINTR }) => {}
@@ -164,14 +165,19 @@ pub fn write_all(number: c_int, mut bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Writes raw memory, which the kernel checks.
-pub fn write_raw(number: c_int, buffer: *const c_void, size: usize) -> Result<usize> {
-    let result = write_of_kind(number, buffer, size);
+/// Writes raw memory.
+///
+/// # Safety
+/// The kernel checks the range and says `EFAULT`. But sockets, counters and devices are written to
+/// here, and for these it must be memory that can be read.
+pub unsafe fn write_raw(number: c_int, buffer: *const c_void, size: usize) -> Result<usize> {
+    // SAFETY: the caller's promise.
+    let result = unsafe { write_of_kind(number, buffer, size) };
     descriptor::note_use(number);
     result
 }
 
-fn write_of_kind(number: c_int, buffer: *const c_void, size: usize) -> Result<usize> {
+unsafe fn write_of_kind(number: c_int, buffer: *const c_void, size: usize) -> Result<usize> {
     if descriptor::is_socket(number) {
         let part = Part::new(buffer.cast_mut(), size);
         // SAFETY: the memory is only read.
@@ -205,8 +211,9 @@ unsafe extern "C" fn read(number: c_int, buffer: *mut c_void, size: usize) -> is
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn write(number: c_int, buffer: *const c_void, size: usize) -> isize {
-    errno::give(write_raw(number, buffer, size).map(|count| count as isize))
+unsafe extern "C" fn write(number: c_int, buffer: *const c_void, size: usize) -> isize {
+    // SAFETY: the caller's bytes.
+    errno::give(unsafe { write_raw(number, buffer, size) }.map(|count| count as isize))
 }
 
 #[unsafe(no_mangle)]
@@ -566,7 +573,10 @@ unsafe extern "C" fn writev(number: c_int, parts: *const Part, count: c_int) -> 
         descriptor::note_use(number);
         return errno::give(of_library(result).map(|count| count as isize));
     }
-    each_part(parts, |part| write_raw(number, part.start, part.length))
+    each_part(parts, |part| {
+        // SAFETY: the caller's bytes.
+        unsafe { write_raw(number, part.start, part.length) }
+    })
 }
 
 #[unsafe(no_mangle)]
