@@ -1,5 +1,8 @@
-//! `test`: everything continuous integration runs, stage by stage, fastest first. A stage that
-//! fails does not stop the others, except that without an image no guest can be tested.
+//! `test`: everything continuous integration runs, stage by stage. A stage that fails does not stop
+//! the others, except that without an image no guest can be tested.
+//!
+//! What needs no image runs beside the guests at the lowest priority: these wait for each other for
+//! much of their time, and a compiler takes what they leave.
 //!
 //! The guest suites are listed in `config/tests.toml`; the same engine as for users' scripts runs
 //! them. Each has a hard time limit, and a panic of a kernel or of any program fails it.
@@ -13,6 +16,7 @@ use crate::toolchain::{self, Target};
 use harness::base::cargo;
 use harness::base::config::{self, Suite, Tests};
 use harness::base::packages::{self, Package};
+use harness::base::priority;
 use harness::base::report::{Context, Failure, Result};
 use harness::base::run_directory::RunDirectory;
 use harness::base::settings::{Boot, Purpose, Settings};
@@ -20,6 +24,7 @@ use harness::command::demo;
 use harness::node::image::{Additions, Contents, Image, prepare};
 use harness::suite::suites::{self, Show, is_summary};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// The command.
@@ -29,28 +34,39 @@ pub fn command(settings: &Settings) -> Result<()> {
         // At once, in place of one after the other and after long stages.
         packages::ensure(&packages_wanted())?;
     }
-    let mut score = Score {
-        only: settings.only().map(str::to_string),
-        ..Score::default()
-    };
+    let score = Score::new(settings.only());
     score.stage("format", check_format);
     score.stage("tidy", || tidy::command(settings));
-    score.stage("lint-host", || lint_host(&tests));
-    score.stage("test-host", || test_host(&tests));
+    std::thread::scope(|scope| {
+        scope.spawn(|| on_host(&score, settings, &tests));
+        in_guests(&score, settings, &tests)
+    })?;
+    score.conclude()
+}
+
+/// The stages without guests. The one that takes the directory of the image's build comes last.
+fn on_host(score: &Score, settings: &Settings, tests: &Tests) {
+    if let Err(failure) = priority::give_way() {
+        println!("     stages beside the guests: {}", failure.message);
+    }
+    score.stage("test-host", || test_host(tests));
+    score.stage("lint-host", || lint_host(tests));
     score.stage("fuzz", fuzz::smoke);
-    score.stage("lint-guest", lint_guest);
     score.stage("check-redox", || redox::command(settings));
-    score.names.push("build".to_string());
-    score.names.extend(tests.suite.iter().map(stage_name));
-    score.names.push("demo".to_string());
+    score.stage("lint-guest", lint_guest);
+}
+
+/// The image, and the stages that boot it.
+fn in_guests(score: &Score, settings: &Settings, tests: &Tests) -> Result<()> {
     let suites = tests
         .suite
         .iter()
-        .filter(|suite| score.wants(&stage_name(suite)));
+        .filter(|suite| score.asks_for(&stage_name(suite)));
     let suites: Vec<_> = suites.collect();
     let mut image = None;
-    let demo = score.wants("demo");
-    if !suites.is_empty() || demo || score.wants("build") {
+    let demo = score.asks_for("demo");
+    let is_built = score.asks_for("build");
+    if !suites.is_empty() || demo || is_built {
         let contents = contents(settings, &suites, demo)?;
         score.required("build", || {
             image = Some(prepare(&ImageBuilder, settings, &contents)?);
@@ -68,7 +84,7 @@ pub fn command(settings: &Settings) -> Result<()> {
             score.required("demo", || demonstrate(settings, image));
         }
     }
-    score.conclude()
+    Ok(())
 }
 
 /// The contents of the image that the stages boot. A whole run tests what is given away. Single
@@ -129,65 +145,79 @@ fn stage_name(suite: &Suite) -> String {
 }
 
 /// Counts and announces.
-#[derive(Default)]
 struct Score {
     only: Option<String>,
-    /// The stages there are.
-    names: Vec<String>,
-    passed: usize,
-    failed: Vec<String>,
+    /// The stages that were asked about, whether they ran or not.
+    names: Mutex<Vec<String>>,
+    passed: Mutex<usize>,
+    failed: Mutex<Vec<String>>,
 }
 
 impl Score {
+    fn new(only: Option<&str>) -> Self {
+        Self {
+            only: only.map(str::to_string),
+            names: Mutex::default(),
+            passed: Mutex::default(),
+            failed: Mutex::default(),
+        }
+    }
+
     /// Whether a stage was asked for.
-    fn wants(&self, name: &str) -> bool {
+    fn asks_for(&self, name: &str) -> bool {
+        lock(&self.names).push(name.to_string());
         let only = self.only.as_ref();
         only.is_none_or(|only| name.contains(only.as_str()))
     }
 
     /// Runs a stage if it was asked for.
-    fn stage(&mut self, name: &str, work: impl FnOnce() -> Result<()>) {
-        self.names.push(name.to_string());
-        if self.wants(name) {
+    fn stage(&self, name: &str, work: impl FnOnce() -> Result<()>) {
+        if self.asks_for(name) {
             self.required(name, work);
         }
     }
 
-    fn required(&mut self, name: &str, work: impl FnOnce() -> Result<()>) {
+    fn required(&self, name: &str, work: impl FnOnce() -> Result<()>) {
         println!("---- {name}");
         let start = Instant::now();
         let result = work();
         let seconds = start.elapsed().as_secs_f64();
         match result {
             Ok(()) => {
-                self.passed += 1;
+                *lock(&self.passed) += 1;
                 println!("ok   {name} ({seconds:.1} s)");
             }
             Err(failure) => {
                 println!("FAIL {name} ({seconds:.1} s) {}", failure.message);
-                self.failed.push(name.to_string());
+                lock(&self.failed).push(name.to_string());
             }
         }
     }
 
     fn conclude(self) -> Result<()> {
-        if let Some(only) = self
-            .only
-            .filter(|_| self.passed == 0 && self.failed.is_empty())
+        let (passed, failed) = (*lock(&self.passed), lock(&self.failed));
+        if let Some(only) = &self.only
+            && passed == 0
+            && failed.is_empty()
         {
-            let names = self.names.join(" ");
+            let names = lock(&self.names).join(" ");
             return Err(format!("ONLY={only}: in the name of no stage; they are {names}").into());
         }
-        for name in &self.failed {
+        for name in failed.iter() {
             println!("failed: {name}");
         }
-        println!("{} passed, {} failed", self.passed, self.failed.len());
-        if self.failed.is_empty() {
+        println!("{passed} passed, {} failed", failed.len());
+        if failed.is_empty() {
             Ok(())
         } else {
             Err(Failure::silent(1))
         }
     }
+}
+
+/// What is behind a lock. A stage that panicked has left it whole.
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs a program to its end; what it printed is shown only if it failed, except summaries.
@@ -337,10 +367,7 @@ mod tests {
 
     #[test]
     fn a_word_in_no_name_is_answered_with_the_names() {
-        let mut score = Score {
-            only: Some("nosuch".to_string()),
-            ..Score::default()
-        };
+        let score = Score::new(Some("nosuch"));
         score.stage("format", || panic!("was not asked for"));
         score.stage("tidy", || panic!("was not asked for"));
         let message = score.conclude().unwrap_err().message;

@@ -4,6 +4,7 @@
 pub mod cargo;
 pub mod config;
 pub mod packages;
+pub mod priority;
 pub mod report;
 pub mod run_directory;
 pub mod settings;
