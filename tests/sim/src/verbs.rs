@@ -3,7 +3,8 @@
 //!
 //! Programs post sends, writes, reads and atomics of all lengths, with good and bad keys, and
 //! receives, on reliable, unreliable and extended reliable connections; they bind memory windows
-//! and take them back (`windows`), and send datagrams (`datagrams`); they drain queues, fail, begin
+//! and take them back (`windows`), and send datagrams (`datagrams`), to groups of all programs too
+//! (`relay`); they drain queues, fail, begin
 //! anew, leave and are killed between any two stores. What they store is under way for some time
 //! (`net`).
 //!
@@ -20,6 +21,7 @@ pub mod net;
 mod oracle;
 mod pairs;
 mod program;
+mod relay;
 mod windows;
 
 use std::cell::RefCell;
@@ -34,6 +36,7 @@ use self::datagrams::Letter;
 use self::net::{Net, Port, lane};
 use self::oracle::Pair;
 use self::program::{MEMORY, Program};
+use self::relay::Relay;
 use crate::faults::{Fault, Faults};
 use crate::rng::Rng;
 use crate::trace::{Failure, Trace, play};
@@ -79,6 +82,8 @@ pub struct VerbsReport {
     pub letters_received: u64,
     /// See above.
     pub letters_failed: u64,
+    /// Datagrams for a group that arrived at another program.
+    pub letters_relayed: u64,
     /// Changes of memory windows.
     pub windows: u64,
     /// Stores of the first program: steps at which it can be killed.
@@ -99,6 +104,7 @@ impl VerbsReport {
         self.letters += other.letters;
         self.letters_received += other.letters_received;
         self.letters_failed += other.letters_failed;
+        self.letters_relayed += other.letters_relayed;
         self.windows += other.windows;
     }
 }
@@ -125,6 +131,7 @@ struct World {
     /// Datagrams that may arrive, and the lanes for them alone, with the programs at their ends.
     letters: Vec<Letter>,
     mail_links: Vec<(usize, [usize; 2])>,
+    relay: Relay,
     settings: VerbsSettings,
     now: u64,
     number: u64,
@@ -186,6 +193,7 @@ impl World {
             pairs: Vec::new(),
             letters: Vec::new(),
             mail_links: Vec::new(),
+            relay: Relay::default(),
             settings,
             now: 0,
             number: 1,
@@ -400,6 +408,7 @@ impl World {
         self.net.borrow_mut().close(over);
         let is_over = |link: usize| (0..2).any(|side| lane(link, side) == over);
         self.mail_links.retain(|(link, _)| !is_over(*link));
+        self.relay.left(over.0 as usize / 2);
         for pair in &mut self.pairs {
             if is_over(pair.link) {
                 pair.is_troubled = true;

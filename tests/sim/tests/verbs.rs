@@ -29,6 +29,7 @@ fn every_request_completes_once_and_in_order() {
     assert!(sum.sent > 20_000 && sum.received > 20_000 && sum.pairs > 2_000);
     assert!(sum.flushed > 2_000 && sum.failed > 300 && sum.lanes > 500);
     assert!(sum.letters > 10_000 && sum.letters_received > 8_000 && sum.letters_failed > 200);
+    assert!(sum.letters_relayed > 1_000, "{}", sum.letters_relayed);
     assert!(sum.windows > 1_000);
     for fault in [
         Fault::ProcessKilled,

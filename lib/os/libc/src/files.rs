@@ -7,7 +7,7 @@ use runtime::{Error, Result, env, fd, fs, path, sys};
 use syscall::error::{EBADF, EFAULT, EINTR, EINVAL, EIO, ERANGE};
 use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
 
-use crate::{descriptor, errno, linux_names, malloc, own, strings, umad, uverbs};
+use crate::{descriptor, errno, linux_names, own, strings, umad, uverbs};
 
 unsafe extern "C" {
     /// `readv` of a socket: the count, or a negated error number; in `libsocket`.
@@ -577,32 +577,4 @@ unsafe extern "C" fn writev(number: c_int, parts: *const Part, count: c_int) -> 
         // SAFETY: the caller's bytes.
         unsafe { write_raw(number, part.start, part.length) }
     })
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn realpath(path: *const c_char, buffer: *mut c_char) -> *mut c_char {
-    // SAFETY: the caller's string.
-    let found = unsafe { path_of(path) }.and_then(|path| {
-        let path = linux_names::here(path);
-        fs::metadata(&path)?;
-        path::canonical(&path)
-    });
-    match found {
-        Ok(path) if buffer.is_null() => strings::duplicate(path.as_bytes()),
-        Ok(path) => {
-            let copy = strings::duplicate(path.as_bytes());
-            // SAFETY: the caller's buffer has PATH_MAX bytes, the longest a canonical path is.
-            unsafe {
-                if !copy.is_null() {
-                    buffer.copy_from_nonoverlapping(copy, path.len() + 1);
-                }
-                malloc::free(copy.cast());
-            }
-            buffer
-        }
-        Err(error) => {
-            errno::set(error.errno);
-            core::ptr::null_mut()
-        }
-    }
 }

@@ -1,14 +1,16 @@
-//! The rest of `stdlib.h`: numbers in text, sorting, random numbers.
+//! The rest of `stdlib.h`: numbers in text, sorting, random numbers, canonical paths.
 
 use alloc::vec::Vec;
 use core::cmp::Ordering as Order;
 use core::ffi::{c_char, c_double, c_int, c_long, c_longlong, c_uint, c_ulong, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use runtime::{fs, path};
 use syscall::error::{EINVAL, ERANGE};
 
+use crate::files::path_of;
 use crate::number;
-use crate::{errno, strings};
+use crate::{errno, linux_names, malloc, strings};
 
 /// Reads an integer and tells where it ends.
 unsafe fn integer(
@@ -311,4 +313,32 @@ extern "C" fn random() -> c_long {
 #[unsafe(no_mangle)]
 extern "C" fn srandom(seed: c_uint) {
     srand(seed);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn realpath(path: *const c_char, buffer: *mut c_char) -> *mut c_char {
+    // SAFETY: the caller's string.
+    let found = unsafe { path_of(path) }.and_then(|path| {
+        let path = linux_names::here(path);
+        fs::metadata(&path)?;
+        path::canonical(&path)
+    });
+    match found {
+        Ok(path) if buffer.is_null() => strings::duplicate(path.as_bytes()),
+        Ok(path) => {
+            let copy = strings::duplicate(path.as_bytes());
+            // SAFETY: the caller's buffer has PATH_MAX bytes, the longest a canonical path is.
+            unsafe {
+                if !copy.is_null() {
+                    buffer.copy_from_nonoverlapping(copy, path.len() + 1);
+                }
+                malloc::free(copy.cast());
+            }
+            buffer
+        }
+        Err(error) => {
+            errno::set(error.errno);
+            core::ptr::null_mut()
+        }
+    }
 }

@@ -1,6 +1,6 @@
-//! Datagrams of a world of verbs. Each program has two queue pairs for them, which are members of a
-//! group. They send to those of any program, to nobody, with good and bad keys, and by lanes that
-//! are made when they are wanted, or not.
+//! Datagrams of a world of verbs. Each program has two queue pairs for them, which are members of
+//! the same group. They send to the group, to those of any program, to nobody, with good and bad
+//! keys, and by lanes that are made when they are wanted, or not.
 //!
 //! The checks: every request completes once and in order; what arrives was sent to this receiver
 //! with its key, arrives once and whole, and names its sender.
@@ -51,6 +51,7 @@ pub struct Letter {
     length: u64,
     has_immediate: bool,
     global: Option<GlobalRoute>,
+    is_for_group: bool,
     /// The queue pairs that may receive it.
     to: Vec<u32>,
 }
@@ -175,7 +176,9 @@ impl World {
         match self.rng.below(40) {
             0..18 => self.send_letter(living, number, index),
             18..32 => self.await_letters(number, index),
-            32..38 => {
+            32 => self.join_relay(number).map(drop),
+            33..35 => self.pass_on(),
+            35..38 => {
                 self.progress(number)?;
                 self.take_letters(number)?;
                 self.renew_mailbox(number, index)
@@ -215,7 +218,7 @@ impl World {
             false => lid_of(other),
         };
         let (mut qpn, mut to) = match is_group {
-            true => (MULTICAST_QPN, members(own)),
+            true => (MULTICAST_QPN, members(living)),
             false => (receiver, vec![receiver]),
         };
         let global = (is_group || rng.one_in(3)).then(|| GlobalRoute {
@@ -286,6 +289,7 @@ impl World {
             length,
             has_immediate,
             global,
+            is_for_group: is_group,
             to,
         });
         Ok(())
@@ -449,6 +453,8 @@ impl World {
         };
         self.letters[at].to.retain(|of| *of != number);
         self.report.letters_received += 1;
+        let is_relayed = self.letters[at].is_for_group && wc.slid != lid_of(own);
+        self.report.letters_relayed += u64::from(is_relayed);
         Ok(())
     }
 
@@ -515,12 +521,16 @@ impl World {
         if self.rng.one_in(16) {
             return Ok(());
         }
-        let peer = match to.lid {
-            FIRST_MULTICAST_LID.. => Some(own),
-            lid => node(lid).map(usize::from),
+        let is_group = to.lid >= FIRST_MULTICAST_LID;
+        let peer = match is_group {
+            true => Some(own),
+            false => node(to.lid).map(usize::from),
         };
         let peer = peer.filter(|peer| self.programs[*peer].is_some() && !self.rng.one_in(16));
+        let has_joined = self.relay.link_of(own).is_some();
         let route = match peer {
+            // Without the relay they stay in the program.
+            Some(_) if is_group && (has_joined || !self.rng.one_in(4)) => self.join_relay(own)?,
             Some(peer) => Some(self.mail_lane(own, peer)?),
             None => None,
         };
@@ -565,8 +575,12 @@ impl World {
     }
 }
 
-/// The members of the group whom a program's datagrams reach: its own.
-fn members(program: usize) -> Vec<u32> {
-    let first = FIRST_NUMBER + 2 * program as u32;
-    vec![first, first + 1]
+/// The members of the group: the queue pairs of these programs.
+fn members(programs: &[usize]) -> Vec<u32> {
+    let first = |program: &usize| FIRST_NUMBER + 2 * *program as u32;
+    programs
+        .iter()
+        .map(first)
+        .flat_map(|first| [first, first + 1])
+        .collect()
 }

@@ -29,6 +29,7 @@ impl World {
                 self.drain(program)?;
                 self.take_letters(program)?;
             }
+            self.pass_on()?;
             self.check()?;
             for pair in 0..self.pairs.len() {
                 for side in 0..2 {
@@ -37,7 +38,7 @@ impl World {
                 }
             }
             let is_done = self.pairs.iter().all(|pair| self.is_done(pair));
-            let is_done = is_done && self.mail_is_done();
+            let is_done = is_done && self.mail_is_done() && self.relay.is_idle();
             quiet = if is_done { quiet + 1 } else { 0 };
             if quiet > 20 {
                 break;

@@ -1,5 +1,5 @@
-//! A program that keeps to no rules: it sends any records on its lanes, and stores anything into
-//! the windows that it was given.
+//! A program that keeps to no rules: it sends any records on its lanes and to the relay, and stores
+//! anything into the windows that it was given.
 
 use verbs_core::address::{GlobalRoute, MULTICAST_QPN};
 use verbs_core::host::{Host, Source};
@@ -17,6 +17,8 @@ use crate::rng::Rng;
 impl World {
     pub(super) fn attack(&mut self, at: usize, side: usize) -> Result<(), String> {
         let pair = &self.pairs[at];
+        let to_relay = self.relay.link_of(pair.halves[side].program);
+        let to_relay = to_relay.map(|link| lane(link, 0));
         let lane = lane(pair.link, side);
         let (own, peer) = (&pair.halves[side], &pair.halves[1 - side]);
         let (source, destination) = (own.number, peer.number);
@@ -146,11 +148,12 @@ impl World {
             return Ok(());
         };
         let port = &mut program.port;
-        let room = port.room(lane);
+        let to = to_relay.filter(|_| rng.one_in(4)).unwrap_or(lane);
+        let room = port.room(to);
         if room >= header.len() + bytes.len() {
             self.report.faults.note(Fault::HostileMessage);
             let payload = if sends_payload { &bytes[..] } else { &[] };
-            port.send(lane, &header, Source::Bytes(payload));
+            port.send(to, &header, Source::Bytes(payload));
         }
         if let Some((window, place, true)) = windows.first().filter(|_| put)
             && offset as usize + bytes.len() <= place.length

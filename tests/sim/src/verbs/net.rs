@@ -19,6 +19,9 @@ use crate::rng::Rng;
 
 /// Where the memory of each program begins.
 pub const BASE: u64 = 0x10_0000;
+/// The number of no program: a part of the system at the end of a lane, which has no memory that
+/// others reach.
+pub const SYSTEM: usize = usize::MAX;
 /// Bytes that may be on their way on a lane: what the smallest ring of a connection takes.
 const RING: usize = 4095;
 
@@ -219,6 +222,25 @@ impl Net {
         let (link, _) = place_of(lane);
         for side in &mut self.links[link].sides {
             side.coming.push_back(Store::End);
+        }
+    }
+
+    /// Takes the bytes that have arrived at a side of the system's, and whether no more come.
+    pub fn take(&mut self, lane: LaneId) -> (Vec<u8>, bool) {
+        let (link, side) = place_of(lane);
+        self.arrive(link, side, false);
+        let own = &mut self.links[link].sides[side];
+        (own.arrived.drain(..).collect(), own.has_ended)
+    }
+
+    /// Sends what there is room for of the bytes that wait at a side of the system's.
+    pub fn give(&mut self, lane: LaneId, waiting: &mut Vec<u8>) {
+        let (link, side) = place_of(lane);
+        let count = self.ring_room(link, side).min(waiting.len());
+        if count > 0 {
+            let bytes = waiting.drain(..count).collect();
+            let peer = &mut self.links[link].sides[1 - side];
+            peer.coming.push_back(Store::Bytes(bytes));
         }
     }
 
