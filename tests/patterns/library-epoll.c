@@ -592,6 +592,35 @@ static void sets_in_polls(void) {
     close(ends[0]), close(ends[1]), close(more), close(fd), close(inner), close(set);
 }
 
+/* A number to which `dup2` puts nothing, again and again. */
+static volatile int stop;
+
+static void *replace_in_vain(void *argument) {
+    while (!stop)
+        FAILS(dup2(999, *(int *)argument), EBADF);
+    return NULL;
+}
+
+static void failed_copies(void) {
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    int set = set_of(ends[0], EPOLLIN);
+    put(ends[1], "a");
+    FAILS(dup2(999, ends[0]), EBADF);
+    CHECK(events_of(set, LONG) == EPOLLIN);
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, replace_in_vain, &ends[0]) == 0);
+    for (int i = 0; i < 50; i++)
+        CHECK(events_of(set, LONG) == EPOLLIN);
+    stop = 1;
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    CHECK(change(set, EPOLL_CTL_MOD, ends[0], EPOLLIN) == 0);
+    CHECK(events_of(set, LONG) == EPOLLIN);
+    close(ends[0]), close(ends[1]), close(set);
+}
+
 static void processes(const char *self) {
     int fd = eventfd(0, 0), back = eventfd(0, 0), set = set_of(back, EPOLLIN), status;
     eventfd_t value;
@@ -647,6 +676,7 @@ int main(int count, char **arguments) {
     threads();
     one_of_two();
     sets_in_polls();
+    failed_copies();
     processes(arguments[0]);
     return finish("epoll");
 }

@@ -231,10 +231,21 @@ pub fn turn(number: usize) -> Result<u32> {
     }
 }
 
-/// Whether the number still means the file of that [`turn`].
-pub fn is_turn(number: usize, turn: u32) -> bool {
+/// Whether the number still means the file of that [`turn`]. `None`: `dup2` is about to put another
+/// one there, which may fail.
+pub fn means(number: usize, turn: u32) -> Option<bool> {
     let known = TABLE.with(|table| table.get(number).copied().unwrap_or_default());
-    known.stage == Stage::Settled && known.turns == turn
+    match known.stage {
+        _ if known.turns != turn => Some(false),
+        Stage::Settled => Some(true),
+        Stage::Replacing => None,
+        Stage::Closing | Stage::Closed => Some(false),
+    }
+}
+
+/// Whether it does for sure.
+pub fn is_turn(number: usize, turn: u32) -> bool {
+    means(number, turn) == Some(true)
 }
 
 /// Has the library of sockets forget a descriptor if it is one; whether it was.
@@ -312,14 +323,20 @@ pub fn replaced(
     copy: usize,
     replace: impl FnOnce() -> Result<usize>,
 ) -> Result<c_int> {
-    let former = entry(copy as c_int, |known| {
-        known.turns = known.turns.wrapping_add(1);
-        core::mem::replace(&mut known.stage, Stage::Replacing)
+    // The turn is another one when the file is.
+    let (former, turn) = entry(copy as c_int, |known| {
+        let former = core::mem::replace(&mut known.stage, Stage::Replacing);
+        (former, known.turns)
     });
     match replace() {
         Ok(_) => Ok(duplicated(number, copy, false)),
         Err(error) => {
-            entry(copy as c_int, |known| known.stage = former);
+            entry(copy as c_int, |known| {
+                // Another thread may have closed it meanwhile.
+                if known.stage == Stage::Replacing && known.turns == turn {
+                    known.stage = former;
+                }
+            });
             Err(error)
         }
     }

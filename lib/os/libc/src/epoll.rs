@@ -76,7 +76,7 @@ impl Plan {
     fn add_members(&mut self, id: usize, parent: usize) -> Result<()> {
         SETS.with(|sets| {
             let set = sets.find(id)?;
-            set.members.retain(|member| member.is_there().is_some());
+            set.members.retain(|member| !member.has_left());
             let first = set.place(set.first).unwrap_or_else(|place| place);
             let (before, behind) = set.members.split_at(first);
             for member in behind

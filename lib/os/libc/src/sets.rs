@@ -132,11 +132,12 @@ impl Set {
         self.members.binary_search_by_key(&number, numbers)
     }
 
-    /// The member of a number, if it is still the one of that round.
+    /// The member of a number, if it is still the one of that round, and its file.
     pub fn member(&mut self, number: c_int, round: u32) -> Option<&mut Member> {
         let index = self.place(number).ok()?;
         let member = &mut self.members[index];
-        (member.round == round && !member.is_spent).then_some(member)
+        let is_it = member.round == round && !member.is_spent && !member.has_left();
+        is_it.then_some(member)
     }
 }
 
@@ -144,6 +145,11 @@ impl Member {
     /// Its number, if that still means the same file.
     pub fn is_there(&self) -> Option<c_int> {
         descriptor::is_turn(self.number as usize, self.turn).then_some(self.number)
+    }
+
+    /// Whether its number means another file for sure, or none: it stays while `dup2` is at it.
+    pub fn has_left(&self) -> bool {
+        descriptor::means(self.number as usize, self.turn) == Some(false)
     }
 
     /// What is to be reported when this is there.
