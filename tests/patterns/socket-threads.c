@@ -753,6 +753,46 @@ static int stay(int ready) {
     return read(0, &byte, 1) == 0 ? 7 : 8;
 }
 
+/* 94: threads that wait while another one sets the connection up. */
+enum { WAITING = 4 };
+
+static void *send_one(void *argument) {
+    GIVES(send(*(int *)argument, "s", 1, 0), 1);
+    return NULL;
+}
+
+static void *poll_for_room(void *argument) {
+    CHECK(poll_one(*(int *)argument, POLLOUT, TIMEOUT_MS) & POLLOUT);
+    return NULL;
+}
+
+static void check_setting_up(void) {
+    for (int polls = 0; polls < 2; polls++) {
+        pthread_t threads[WAITING];
+        int on = socket(PF_INET, SOCK_SEQPACKET, IPPROTO_STP);
+        int fd = socket(PF_INET, SOCK_SEQPACKET, IPPROTO_STP);
+        CHECK(on >= 0 && fd >= 0);
+        GIVES(bind_to(on, -1, 3094), 0);
+        GIVES(listen(on, 1), 0);
+        set_waiting(fd, 0);
+        FAILS(try_connect(fd, own_node(), 3094), EINPROGRESS);
+        set_waiting(fd, 1);
+        for (int i = 0; i < WAITING; i++)
+            GIVES(pthread_create(&threads[i], NULL, polls ? poll_for_room : send_one, &fd), 0);
+        /* The endpoints connect, and nobody answers until all of them sleep. */
+        CHECK(poll_one(on, POLLIN, TIMEOUT_MS) & POLLIN);
+        for (int i = 0; i < 20; i++)
+            pause_shortly();
+        int peer = accept_on(on);
+        for (int i = 0; i < WAITING; i++) {
+            GIVES(pthread_join(threads[i], NULL), 0);
+            if (!polls)
+                await(peer, 's');
+        }
+        GIVES(close(fd) | close(peer) | close(on), 0);
+    }
+}
+
 static const struct part parts[] = {
     { 81, "numbers", check_numbers },
     { 82, "full", check_full },
@@ -767,6 +807,7 @@ static const struct part parts[] = {
     { 91, "shut", check_shut },
     { 92, "helpers", check_helpers },
     { 93, "given", check_given },
+    { 94, "setting-up", check_setting_up },
     { 99, "together", check_together },
 };
 

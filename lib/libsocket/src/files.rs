@@ -129,8 +129,12 @@ extern "C" fn skiff_socket_readiness(number: c_int, events: c_int) -> c_int {
 unsafe extern "C" fn skiff_socket_watched(number: c_int, places: *mut c_int, most: usize) -> usize {
     // SAFETY: the caller's promise.
     let places = unsafe { core::slice::from_raw_parts_mut(places, most) };
-    let watched =
-        socket::find(number).map_or(Vec::new(), |(_, socket)| greetings::descriptors(&socket));
+    let watched = socket::find(number).map_or(Vec::new(), |(_, socket)| {
+        let mut watched = greetings::descriptors(&socket);
+        // A program without a free descriptor has none for its event queue either.
+        watched.extend(socket.settled().ok().flatten());
+        watched
+    });
     let pairs = places.iter_mut().zip(watched);
     pairs
         .map(|(place, descriptor)| *place = descriptor as c_int)

@@ -59,6 +59,8 @@ mod parts;
 #[cfg(target_os = "redox")]
 mod readiness;
 #[cfg(target_os = "redox")]
+mod settled;
+#[cfg(target_os = "redox")]
 mod sharing;
 #[cfg(target_os = "redox")]
 pub mod socket;

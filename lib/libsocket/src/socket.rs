@@ -25,6 +25,7 @@ use syscall::flag::{F_GETFL, O_NONBLOCK};
 use crate::greeting::Greeting;
 use crate::options::Options;
 use crate::owners::Owners;
+use crate::settled::Settled;
 use crate::transfers::{self, Established, Transfers};
 use crate::{Result, errors};
 
@@ -119,6 +120,8 @@ pub struct Socket {
     pub greetings: Mutex<Vec<Greeting>>,
     /// A thread sets the connection up.
     is_establishing: AtomicBool,
+    /// What tells other threads that it is done, once one waits for that.
+    settled: Mutex<Option<Settled>>,
 }
 
 impl Socket {
@@ -141,6 +144,7 @@ impl Socket {
             transfers: None,
             greetings: Mutex::default(),
             is_establishing: AtomicBool::new(false),
+            settled: Mutex::default(),
         })
     }
 
@@ -197,7 +201,7 @@ impl Socket {
         }
         let result = match raw::connect(number, to) {
             Ok(_) | Err(EISCONN) => match self.establish(number) {
-                // Another thread is at it.
+                // Another thread is at it, and says when it is done.
                 None => return,
                 Some(result) => result,
             },
@@ -213,6 +217,27 @@ impl Socket {
                 state.error = error;
             }
         });
+        // Behind the change: whoever begins to wait later finds it.
+        if let Some(settled) = &*self.settled.lock() {
+            settled.say();
+        }
+    }
+
+    /// What can be read when the thread that sets the connection up has done so; `None`: no thread
+    /// is at it.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENOMEM`.
+    pub fn settled(&self) -> Result<Option<usize>> {
+        let mut settled = self.settled.lock();
+        let is_establishing = self.is_establishing.load(Ordering::SeqCst);
+        if !is_establishing || !matches!(self.state().phase, Phase::Connecting(..)) {
+            return Ok(None);
+        }
+        if settled.is_none() {
+            *settled = Some(Settled::new()?);
+        }
+        Ok(settled.as_ref().map(Settled::descriptor))
     }
 
     /// Does what follows a SCIF connect: the set-up of Scheduled Transfers, which takes a round
@@ -255,6 +280,7 @@ impl Socket {
         if let Some(transfers) = &self.transfers {
             core::mem::forget(transfers.lock());
         }
+        core::mem::forget(self.settled.lock());
         core::mem::forget(self.state.lock());
     }
 
@@ -266,6 +292,7 @@ impl Socket {
         // SAFETY: the caller's promise.
         unsafe {
             self.state.force_unlock();
+            self.settled.force_unlock();
             if let Some(transfers) = &self.transfers {
                 transfers.force_unlock();
             }

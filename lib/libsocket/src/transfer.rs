@@ -391,10 +391,17 @@ pub fn copy_in(buffer: Range<'_>, bytes: &[u8]) -> Result<()> {
 pub fn wait_for_connection(number: usize, socket: &Socket, waiting: Waiting) -> Result<State> {
     loop {
         match socket.transferring(number) {
-            Err(EALREADY) => waiting.wait(&[number], Readiness::OUT, || {
-                socket.collect(number);
-                !matches!(socket.state().phase, Phase::Connecting(..))
-            })?,
+            Err(EALREADY) => {
+                let settled = socket.settled()?;
+                let mut watched = vec![number];
+                watched.extend(settled);
+                waiting.wait(&watched, Readiness::OUT, || {
+                    socket.collect(number);
+                    let connects = matches!(socket.state().phase, Phase::Connecting(..));
+                    // If another thread has begun to set it up, that is to be watched, too.
+                    !connects || settled.is_none() && socket.settled() != Ok(None)
+                })?
+            }
             result => return result,
         }
     }
