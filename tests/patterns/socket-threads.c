@@ -319,8 +319,9 @@ static void check_together(void) {
     GIVES(waitpid(child, &status, 0), child);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 
-    for (int execs = 0; execs < 2; execs++) {
-        int tell[2];
+    /* Killed, or another program; its parent asks for its status before it sends or behind that. */
+    for (int way = 0; way < 3; way++) {
+        int tell[2], execs = way == 1, asks_later = way == 2;
         packets_of(pair);
         GIVES(pipe(tell), 0);
         child = fork();
@@ -336,8 +337,11 @@ static void check_together(void) {
         GIVES(read(tell[0], &count, sizeof count), sizeof count);
         if (!execs)
             GIVES(kill(child, SIGKILL), 0);
-        GIVES(waitpid(child, &status, 0), child);
+        if (!asks_later)
+            GIVES(waitpid(child, &status, 0), child);
         FAILS(send(pair[0], "x", 1, MSG_NOSIGNAL), EPIPE);
+        if (asks_later)
+            GIVES(waitpid(child, &status, 0), child);
         GIVES(close(pair[0]), 0);
         for (int i = 0; i < count - 1; i++) {
             GIVES(recv(pair[1], data, sizeof data, 0), sizeof data);

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use runtime::sync::Mutex;
 use runtime::{fd, process, sys};
 use syscall::PAGE_SIZE;
-use syscall::error::{ENOMEM, EPIPE, ESRCH};
+use syscall::error::{ENOMEM, EPIPE};
 use syscall::flag::MapFlags;
 
 use crate::Result;
@@ -146,9 +146,10 @@ impl Owners {
         };
         match shared.sender.begin(process::id()) {
             Holder::Own => Ok(true),
-            Holder::Other(other) => match process::kill(other, 0) {
-                Err(error) if error.errno == ESRCH => Err(EPIPE),
-                _ => Ok(false),
+            // Its parent may be the one that waits here, and would never ask for its status.
+            Holder::Other(other) => match process::has_ended(other) {
+                true => Err(EPIPE),
+                false => Ok(false),
             },
             Holder::Gone => Err(EPIPE),
         }

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use libredox::Fd;
 use libredox::protocol::{ProcCall, ProcMeta};
 use syscall::error::{
-    EACCES, EAGAIN, ECHILD, EINTR, EINVAL, EISDIR, ENOENT, ENOEXEC, Error, Result,
+    EACCES, EAGAIN, ECHILD, EINTR, EINVAL, EISDIR, ENOENT, ENOEXEC, ESRCH, Error, Result,
 };
 use syscall::flag::CallFlags;
 
@@ -21,7 +21,7 @@ pub use crate::exit_status::ExitStatus;
 
 use crate::elf::{self, Program};
 use crate::spawn::{self, Launch, ProgramFile};
-use crate::{env, fd, path, state, sys};
+use crate::{env, fd, fs, path, state, sys};
 
 /// Ends the process with the low 8 bits of `status`.
 pub fn exit(status: i32) -> ! {
@@ -529,6 +529,29 @@ pub fn kill(pid: u32, signal: u32) -> Result<()> {
         &[ProcCall::Kill as u64, u64::from(pid), u64::from(signal)],
     )
     .map(|_| ())
+}
+
+/// Whether a process has ended, also if its parent has not asked for its status yet: until then it
+/// can be sent signals.
+pub fn has_ended(pid: u32) -> bool {
+    match kill(pid, 0) {
+        Err(Error { errno: ESRCH }) => true,
+        _ => fs::read_to_string("/scheme/proc/ps").is_ok_and(|list| is_dead_in(&list, pid)),
+    }
+}
+
+/// Whether the manager's list, whose first line names the columns, says that a process has ended.
+fn is_dead_in(list: &str, pid: u32) -> bool {
+    let mut lines = list.lines();
+    let names = lines.next().unwrap_or_default();
+    let Some(column) = names.split_whitespace().position(|name| name == "status") else {
+        return false;
+    };
+    let mut columns = lines.map(str::split_whitespace);
+    columns.any(|mut line| {
+        let is_it = line.next().and_then(|number| number.parse().ok()) == Some(pid);
+        is_it && column.checked_sub(1).and_then(|rest| line.nth(rest)) == Some("dead")
+    })
 }
 
 /// Waits for the child `pid`, or any child when it is 0. `None`: `poll` was set and no such child
