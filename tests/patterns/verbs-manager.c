@@ -419,6 +419,17 @@ static void mistakes(void) {
     CHECK(strcmp(rdma_event_str(RDMA_CM_EVENT_REJECTED), "RDMA_CM_EVENT_REJECTED") == 0);
 }
 
+/* More events than there are bytes in a pipe. */
+static void many(void) {
+    enum { MANY = 66000 };
+    struct rdma_cm_id *id = resolved(server->ai_dst_addr);
+    for (int i = 0; i < MANY; i++)
+        CHECK(rdma_resolve_route(id, 1000) == 0);
+    for (int i = 0; i < MANY; i++)
+        pass(RDMA_CM_EVENT_ROUTE_RESOLVED);
+    end(id);
+}
+
 /* Waits until the server is there. */
 static void reach(void) {
     int is_there = 0;
@@ -451,6 +462,7 @@ int main(int count, char **words) {
         return finish("the end of a server");
     }
     mistakes();
+    many();
     talk("hello", 1);
     one_sided();
     own_pair();

@@ -39,8 +39,10 @@ pub struct Events<T> {
 /// The events that wait.
 struct Waiting<T> {
     events: VecDeque<T>,
-    /// How many of them have no byte in the pipe.
+    /// How many of them have no byte in the pipe, as the thread that waits for events adds them.
     silent: usize,
+    /// How many bytes did not fit into the pipe: they follow when there is room.
+    unrung: usize,
     /// The thread that adds events is the one that waits for them.
     is_own: bool,
 }
@@ -71,6 +73,7 @@ impl<T> Events<T> {
             waiting: Mutex::new(Waiting {
                 events: VecDeque::new(),
                 silent: 0,
+                unrung: 0,
                 is_own: false,
             }),
         })
@@ -100,8 +103,21 @@ impl<T> Events<T> {
             waiting.silent += 1;
             return;
         }
-        // It fails when the pipe is full, and so ready.
-        let _ = self.writer.write(&[1]);
+        self.ring(&mut waiting);
+    }
+
+    /// Writes the byte of an event, behind those that did not fit. When the pipe is full its reader
+    /// is awake, and takes the byte of each event.
+    fn ring(&self, waiting: &mut Waiting<T>) {
+        waiting.unrung += 1;
+        self.ring_rest(waiting);
+    }
+
+    /// Writes the bytes that did not fit, as far as there is room.
+    fn ring_rest(&self, waiting: &mut Waiting<T>) {
+        while waiting.unrung > 0 && self.writer.write(&[1]).is_ok() {
+            waiting.unrung -= 1;
+        }
     }
 
     /// Waits for the next event and takes it, unless the descriptor has `O_NONBLOCK`.
@@ -142,7 +158,13 @@ impl<T> Events<T> {
     }
 
     fn take_with(&self, note: impl Fn(&T)) -> Option<T> {
-        self.waiting.lock().take(note)
+        let mut waiting = self.waiting.lock();
+        let taken = waiting.take(note);
+        // Bytes without events are of no use.
+        waiting.unrung = waiting.unrung.min(waiting.events.len());
+        // Whoever takes an event has read a byte.
+        self.ring_rest(&mut waiting);
+        taken
     }
 
     /// Whether there are events.
@@ -171,8 +193,7 @@ impl<T> Events<T> {
         };
         waiting.silent -= usize::from(taken.is_some());
         for _ in 0..core::mem::take(&mut waiting.silent) {
-            // As for a `push`.
-            let _ = self.writer.write(&[1]);
+            self.ring(&mut waiting);
         }
         taken
     }
