@@ -419,6 +419,26 @@ static void mistakes(void) {
     CHECK(strcmp(rdma_event_str(RDMA_CM_EVENT_REJECTED), "RDMA_CM_EVENT_REJECTED") == 0);
 }
 
+/* The first id that listens makes a thread: where that fails the port is still the id's. */
+static void listen_again(void) {
+    enum { MORE = 70000 };
+    static int copies[MORE];
+    int count = 0;
+    struct rdma_cm_id *id;
+    struct sockaddr_in any = { .sin_family = AF_INET };
+    CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_bind_addr(id, (struct sockaddr *)&any) == 0);
+    uint16_t port = rdma_get_src_port(id);
+    CHECK(port != 0);
+    while (count < MORE && (copies[count] = dup(1)) >= 0)
+        count++;
+    FAILS(rdma_listen(id, 1), EMFILE);
+    while (count > 0)
+        close(copies[--count]);
+    CHECK(rdma_listen(id, 1) == 0 && rdma_get_src_port(id) == port);
+    CHECK(rdma_destroy_id(id) == 0);
+}
+
 /* More events than there are bytes in a pipe. */
 static void many(void) {
     enum { MANY = 66000 };
@@ -456,6 +476,7 @@ int main(int count, char **words) {
     CHECK(channel && error == 0);
     if (!channel || error)
         return finish("an address");
+    listen_again();
     reach();
     if (count > 2) {
         talk("die", 0);

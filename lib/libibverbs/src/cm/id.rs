@@ -93,6 +93,9 @@ impl Id {
         if self.bound.is_none() {
             self.bind(Address::default())?;
         }
+        // If this fails the port is still bound, for another attempt.
+        let events = self.link_events()?.clone();
+        link::prepare()?;
         let endpoint = self.bound.take().ok_or(EINVAL)?;
         // As with rdma-core 0 is as many as there may be.
         let backlog = match backlog {
@@ -101,7 +104,6 @@ impl Id {
         };
         let listener = endpoint.listen(backlog);
         let listener = listener.map_err(|error| error.errno())?;
-        let events = self.link_events()?.clone();
         let limits = (self.ps, backlog as usize);
         self.link = link::listen(listener, limits, events, self.place())?;
         Ok(())

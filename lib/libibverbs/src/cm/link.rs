@@ -203,6 +203,14 @@ impl Links {
 
 // ---- What ids do ----
 
+/// Makes the thread if there is none, for a caller that could not take back what it does next.
+///
+/// # Errors
+/// Those of making it.
+pub fn prepare() -> Result<()> {
+    LINKS.lock().ring()
+}
+
 /// Listens for an id in a port space, with so many requests at most that the program has not taken.
 ///
 /// # Errors
