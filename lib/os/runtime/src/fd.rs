@@ -285,7 +285,7 @@ pub unsafe fn call_raw(
             let automatic = get(0) == usize::MAX;
             for index in 0..count {
                 let reserved = if !automatic {
-                    fdtable::mark(get(index)).map(|()| get(index))
+                    fdtable::take(get(index)).map(|()| get(index))
                 } else if flags.contains(CallFlags::FD_UPPER) {
                     fdtable::reserve_upper()
                 } else {

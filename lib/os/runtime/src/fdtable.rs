@@ -9,15 +9,15 @@
 //! change it then, or the record would say something else than the kernel, for ever.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use syscall::error::{EBADF, EBUSY, EMFILE, ENOMEM, Error, Result};
+use syscall::error::{EBADF, EBUSY, EEXIST, EMFILE, ENOMEM, Error, Result};
 use syscall::flag::UPPER_FDTBL_TAG;
 
 use crate::sync::Mutex;
 use crate::sys;
 
-/// Numbers per table, the kernel's limit.
+/// Numbers per table, the kernel's limit; as many descriptors are in both tables together at most.
 const LIMIT: usize = 65_536;
 const WORDS: usize = LIMIT / 64;
 
@@ -39,6 +39,9 @@ type Used = [AtomicU64; WORDS];
 static PLAIN_USED: Used = [const { AtomicU64::new(0) }; WORDS];
 static UPPER_USED: Used = [const { AtomicU64::new(0) }; WORDS];
 
+/// Numbers in use, of both tables.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
 struct Table {
     used: &'static Used,
     /// No free number lies in a word before this one.
@@ -57,12 +60,16 @@ impl Table {
     }
 
     fn reserve(&mut self) -> Result<usize> {
+        // The kernel would not say that this is why it refuses.
+        if COUNT.load(Ordering::Relaxed) >= LIMIT {
+            return Err(Error::new(EMFILE));
+        }
         for word in self.first_free_word..WORDS {
             let bit = self.used[word].load(Ordering::Relaxed).trailing_ones() as usize;
             if bit < 64 {
                 let number = word * 64 + bit;
                 self.begin(number, Act::Opens)?;
-                self.used[word].fetch_or(1 << bit, Ordering::Relaxed);
+                self.mark(number);
                 self.first_free_word = word;
                 return Ok(number);
             }
@@ -95,12 +102,16 @@ impl Table {
 
     fn mark(&mut self, number: usize) -> bool {
         let bit = 1 << (number % 64);
-        self.used[number / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
+        let was_free = self.used[number / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0;
+        COUNT.fetch_add(usize::from(was_free), Ordering::Relaxed);
+        was_free
     }
 
     fn release(&mut self, number: usize) {
         self.end(number);
-        self.used[number / 64].fetch_and(!(1 << (number % 64)), Ordering::Relaxed);
+        let bit = 1 << (number % 64);
+        let was_used = self.used[number / 64].fetch_and(!bit, Ordering::Relaxed) & bit != 0;
+        COUNT.fetch_sub(usize::from(was_used), Ordering::Relaxed);
         self.first_free_word = self.first_free_word.min(number / 64);
     }
 }
@@ -153,6 +164,21 @@ pub fn reserve() -> Result<usize> {
 /// As [`reserve`], a number of the upper table.
 pub fn reserve_upper() -> Result<usize> {
     UPPER.lock().reserve().map(|n| n | UPPER_FDTBL_TAG)
+}
+
+/// As [`reserve`], this number, of either table.
+///
+/// # Errors
+/// `EBADF`: the number cannot exist. `EEXIST`: it is in use. `ENOMEM`.
+pub fn take(fd: usize) -> Result<()> {
+    let (table, number) = table_of(fd)?;
+    let mut table = table.lock();
+    if table.is_used(number) {
+        return Err(Error::new(EEXIST));
+    }
+    table.begin(number, Act::Opens)?;
+    table.mark(number);
+    Ok(())
 }
 
 /// Records that a reserved number has its descriptor.

@@ -21,7 +21,7 @@ use syscall::error::{
     EACCES, EBADF, ECHILD, EEXIST, EFAULT, EINVAL, ELOOP, ENODEV, ENOENT, ENOEXEC, ENOMEM, EPERM,
     ESRCH,
 };
-use syscall::flag::MapFlags;
+use syscall::flag::{CallFlags, MapFlags};
 
 runtime::main!(main);
 
@@ -252,6 +252,24 @@ fn pipes(suite: &mut Suite) {
         Ok([ELOOP, 0, ELOOP, 0]),
     );
     suite.equal("no pipe left", settled(pipe_count, &before), before);
+
+    let refused = || -> Result<[i32; 2]> {
+        let (read, write) = pipe()?;
+        let sent = Fd::new(path::open("/scheme/null", syscall::O_RDONLY)?);
+        fd::send_fd(write.raw(), sent.raw(), true, &[])?;
+        let used = Fd::new(fd::dup_upper(sent.raw(), b"")?);
+        let mut number = used.raw().to_ne_bytes();
+        let flags = CallFlags::FD | CallFlags::FD_UPPER;
+        let received = read.call_ro(&mut number, flags, &[]);
+        let received = received.map_err(|error| Error::new(error.errno()));
+        let next = fd::dup_upper(sent.raw(), b"").map(Fd::new);
+        Ok([errno(received), errno(next)])
+    };
+    suite.equal(
+        "a number in use that is to receive",
+        refused().map_err(|error| error.errno),
+        Ok([EEXIST, 0]),
+    );
 }
 
 /// Ends between choosing a new thread's descriptors, which are our own, and giving them to it.
