@@ -61,6 +61,11 @@ fn main() -> i32 {
             let made = fd::dup_upper(state::proc_fd(), b"fork");
             return i32::from(made.is_err());
         }
+        // A program that cannot be started, as one of its descriptors is not there.
+        ["replace"] => {
+            let mut command = Command::new("process-test");
+            return command.args(["exit", "77"]).fd(50, 999).exec().errno;
+        }
         ["choose"] => return i32::from(choose().is_err()),
         ["choose-copy"] => return errno(choose_copy()),
         ["copy"] => {
@@ -204,6 +209,11 @@ fn leftovers(suite: &mut Suite) {
     for orphan in orphans {
         suite.equal("kill of an orphan", errno(process::kill(orphan, 9)), 0);
     }
+    suite.equal(
+        "a program that cannot take the place of another",
+        run(&["replace"]).ok().and_then(|status| status.code()),
+        Some(EBADF),
+    );
     suite.equal(
         "half-made child",
         run(&["half"]).ok().and_then(|s| s.code()),

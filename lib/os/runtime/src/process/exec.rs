@@ -2,7 +2,8 @@
 //!
 //! The new program is loaded into an address space of its own while this one still runs. Then the
 //! descriptors are put in order, and closing the handle that selects the space makes the switch:
-//! process id, parent, credentials and namespace stay.
+//! process id, parent, credentials and namespace stay. It is opened when nothing can fail any more,
+//! as it would be closed with an error, too.
 
 use alloc::vec::Vec;
 
@@ -58,7 +59,7 @@ impl Command {
         let space = spawn::empty_space(thread)?;
         spawn::load_segments(space.raw(), &found.program, &mut found.file)?;
         let stack = spawn::load_stack(space.raw(), &launch, &auxiliary)?;
-        let selection = spawn::select_space(thread, space.raw(), stack, found.program.entry)?;
+        let entry = found.program.entry;
 
         // Copies of the streams first: their numbers may overlap those they go to.
         let mut streams: Vec<(usize, Fd)> = Vec::new();
@@ -75,13 +76,16 @@ impl Command {
         }
         // The name is only for people; a process manager that refuses it is no reason to stop.
         let _ = rename(state::proc_fd(), &found.path);
-        drop((found, space));
+        drop(found);
 
         for (number, source) in &streams {
             fd::dup2(source.raw(), *number, b"").map_err(|_| Error::new(EIO))?;
         }
         let numbers: Vec<usize> = streams.iter().map(|(number, _)| *number).collect();
         drop(streams);
+        let selection = spawn::select_space(thread, space.raw(), stack, entry);
+        let selection = selection.map_err(|_| Error::new(EIO))?;
+        drop(space);
         for number in fdtable::used() {
             let kept = number == selection.raw()
                 || numbers.contains(&number)
