@@ -124,6 +124,12 @@ static void standard(void) {
     CHECK(file_with("text") == 0);
     FILE *stream = fdopen(0, "r");
     CHECK(stream != NULL && stream != stdin && fgetc(stream) == 't' && fclose(stream) == 0);
+    /* With a file again they are among all streams again. */
+    CHECK(freopen("/tmp/again", "w", stdin) == stdin && fputs("again", stdin) >= 0);
+    CHECK(fflush(NULL) == 0);
+    stream = fopen("/tmp/again", "r");
+    CHECK(stream != NULL && fgetc(stream) == 'a' && fclose(stream) == 0);
+    CHECK(fclose(stdin) == 0 && unlink("/tmp/again") == 0);
 }
 
 int main(void) {

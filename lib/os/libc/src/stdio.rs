@@ -83,6 +83,14 @@ unsafe extern "C" fn fdopen(number: c_int, mode: *const c_char) -> *mut File {
     }
 }
 
+/// Gives a descriptor another number, in place of what is there.
+fn moved(number: c_int, place: c_int) -> Result<c_int> {
+    let (index, copy) = (number as usize, place as usize);
+    let replaced = descriptor::replaced(index, copy, || runtime::fd::dup2(index, copy, b""));
+    descriptor::close(number)?;
+    replaced
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn freopen(
     path: *const c_char,
@@ -99,19 +107,22 @@ unsafe extern "C" fn freopen(
                 return state.change_rights(rights(flags));
             }
             let (number, readable, writable) = open_file(files::path_of(path)?, flags)?;
-            // The number stays, so that standard streams remain what they are for new programs.
-            let old = state.number;
-            if number != old {
-                let (index, place) = (number as usize, old as usize);
-                descriptor::replaced(index, place, || runtime::fd::dup2(index, place, b""))?;
-                descriptor::close(number)?;
-            }
-            state.replace(old, readable, writable);
+            // The number stays, so that standard streams remain what they are for new programs. One
+            // that was closed has none.
+            let number = match state.number {
+                old @ 0.. if old != number => moved(number, old)?,
+                _ => number,
+            };
+            state.replace(number, readable, writable);
             Ok::<(), Error>(())
         })
     };
     match result {
-        Ok(()) => file,
+        Ok(()) => {
+            // SAFETY: the caller's stream.
+            unsafe { stream::reopened(file) };
+            file
+        }
         Err(error) => {
             // As C has it, the old file is closed in any case, and its errors do not count.
             // SAFETY: the caller's open stream, which is of no more use to it.

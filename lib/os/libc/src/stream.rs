@@ -205,6 +205,22 @@ pub unsafe fn close(file: *mut File) -> Result<()> {
     })
 }
 
+/// Notes that a stream has a file again, if it is a standard one that was closed.
+///
+/// # Safety
+/// `file` is an open stream, or such a one.
+pub unsafe fn reopened(file: *mut File) {
+    if !is_standard(file) {
+        return;
+    }
+    OPEN.with(|open| {
+        if !open.iter().any(|known| Arc::as_ptr(known) == file) {
+            // SAFETY: `close` has left a reference behind, which is this one.
+            open.push(unsafe { Arc::from_raw(file) });
+        }
+    });
+}
+
 /// Writes what waits in all streams; the first error counts. A stream in which nothing waits is
 /// left alone: another thread may sleep in it for input.
 pub fn flush_all() -> c_int {
