@@ -779,6 +779,26 @@ static void terminals(void) {
     CHECK(close(fd) == 0);
 }
 
+/* As many descriptors as there can be. */
+static void all_descriptors(void) {
+    enum { MORE = 70000 };
+    static int copies[MORE];
+    int count = 0;
+    while (count < MORE && (copies[count] = dup(1)) >= 0)
+        count++;
+    CHECK(count < MORE && errno == EMFILE);
+    FAILS(open("/tmp", O_RDONLY | O_DIRECTORY), EMFILE);
+    FAILS(fcntl(1, F_DUPFD, 3), EMFILE);
+    /* Numbers that no descriptor has. */
+    FAILS(fcntl(1, F_DUPFD, sysconf(_SC_OPEN_MAX)), EINVAL);
+    FAILS(fcntl(1, F_DUPFD, -1), EINVAL);
+    FAILS(dup2(1, (int)sysconf(_SC_OPEN_MAX)), EBADF);
+    while (count > 0)
+        CHECK(close(copies[--count]) == 0);
+    int copy = dup(1);
+    CHECK(copy == copies[0] && close(copy) == 0);
+}
+
 int main(int count, char **arguments) {
     if (count > 1)
         return message_of(arguments[0], arguments[1]);
@@ -802,5 +822,6 @@ int main(int count, char **arguments) {
     mapped_files();
     masks();
     absent();
+    all_descriptors();
     return finish("calls");
 }

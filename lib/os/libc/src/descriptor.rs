@@ -70,13 +70,16 @@ struct Known {
 
 static TABLE: Shared<Vec<Known>> = Shared::new(Vec::new());
 
-/// A bit for each descriptor a process can have: whether it is a socket.
-static SOCKETS: Bits = [const { AtomicU64::new(0) }; 1024];
+/// Descriptors a process can have; their numbers are smaller.
+pub const MOST: usize = 65_536;
+
+/// A bit for each descriptor: whether it is a socket.
+static SOCKETS: Bits = [const { AtomicU64::new(0) }; MOST / 64];
 
 /// A bit for each descriptor: whether its uses are counted.
-static COUNTED: Bits = [const { AtomicU64::new(0) }; 1024];
+static COUNTED: Bits = [const { AtomicU64::new(0) }; MOST / 64];
 
-type Bits = [AtomicU64; 1024];
+type Bits = [AtomicU64; MOST / 64];
 
 /// Runs `action` while no other thread changes the table; `action` must not use it.
 pub fn held<T>(action: impl FnOnce() -> T) -> T {
@@ -270,7 +273,7 @@ fn entry<T>(number: c_int, action: impl FnOnce(&mut Known) -> T) -> T {
 pub fn check(number: c_int) -> Result<usize> {
     usize::try_from(number)
         .ok()
-        .filter(|number| *number < 1 << 20)
+        .filter(|number| *number < MOST)
         .ok_or(Error::new(EBADF))
 }
 

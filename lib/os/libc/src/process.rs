@@ -11,7 +11,7 @@ use runtime::{Error, Result, state};
 use syscall::error::{EINVAL, ENOENT};
 
 use crate::sync::Shared;
-use crate::{children, errno, signal, spawn, stream, strings};
+use crate::{children, descriptor, errno, signal, spawn, stream, strings};
 
 type Handler = extern "C" fn();
 
@@ -209,7 +209,7 @@ unsafe extern "C" fn system(text: *const c_char) -> c_int {
 }
 
 /// Descriptors a process can have.
-pub const OPEN_MAX: c_long = 65_536;
+pub const OPEN_MAX: c_long = descriptor::MOST as c_long;
 
 /// Numbers of `sysconf`, relibc's, and Linux's where relibc has none.
 const SC_CLOCK: c_int = 2;
