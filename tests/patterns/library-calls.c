@@ -374,7 +374,38 @@ static void messages(const char *program) {
     CHECK(log && fclose(log) == 0 && seen == 1 && wrong == 0);
 }
 
+/* Descriptors behind the streams. */
+static int count_descriptors(void) {
+    int count = 0;
+    for (int number = 3; number < 64; number++)
+        count += fcntl(number, F_GETFD) >= 0;
+    return count;
+}
+
+/* What a file that was opened for a program leaves behind: a descriptor of the library's own has
+ * its number next, and is for no program. 0 when all is well. */
+static int spawn_twice(const char *program) {
+    char *arguments[] = { (char *)program, "count", NULL };
+    int statuses[2];
+    uint16_t node;
+    pid_t process;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/scheme/null", O_RDONLY, 0);
+    for (int i = 0; i < 2; i++) {
+        if (posix_spawnp(&process, program, &actions, NULL, arguments, NULL) != 0)
+            return 1;
+        if (waitpid(process, &statuses[i], 0) != process || scif_get_node_ids(NULL, 0, &node) < 1)
+            return 2;
+    }
+    return statuses[0] == statuses[1] ? 0 : 3;
+}
+
 static int message_of(const char *program, const char *what) {
+    if (!strcmp(what, "count"))
+        return count_descriptors();
+    if (!strcmp(what, "twice"))
+        return spawn_twice(program);
     char *variables[] = { "STATUS=9", NULL };
     if (!strcmp(what, "execl"))
         execl("/scheme/initfs/bin/sh", "sh", "-c", "exit 7", NULL);
@@ -483,6 +514,35 @@ static void check_commands(void) {
     CHECK(!popen("true", "rw") && errno == EINVAL);
 }
 
+/* Programs that are started while other threads open and close descriptors. */
+static volatile int stop;
+
+static void *open_and_close(void *argument) {
+    (void)argument;
+    while (!stop) {
+        int copies[40];
+        for (int i = 0; i < 40; i++)
+            CHECK((copies[i] = dup(1)) >= 0);
+        for (int i = 0; i < 40; i++)
+            CHECK(close(copies[i]) == 0);
+    }
+    return NULL;
+}
+
+static void check_beside_threads(void) {
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, open_and_close, NULL) == 0);
+    for (int i = 0; i < 10; i++) {
+        CHECK(system("exit 3") == 3 << 8);
+        FILE *file = popen("exit 4", "r");
+        CHECK(file && pclose(file) == 4 << 8);
+    }
+    stop = 1;
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 static void check_groups_and_zone(void) {
     gid_t groups[4] = { 7 };
     CHECK(getgroups(0, NULL) == 0 && getgroups(4, groups) == 0 && setgroups(1, groups) == 0);
@@ -545,10 +605,12 @@ static void programs(char *program) {
     char text[256], wanted[256];
     check_scripts();
     check_commands();
+    check_beside_threads();
     check_groups_and_zone();
     check_sessions();
     check_pause();
     CHECK(child(program, "named", text, sizeof text) == 4 && !strcmp(text, "another: no error\n"));
+    CHECK(child(program, "twice", text, sizeof text) == 0);
     CHECK(child(program, "execl", text, sizeof text) == 7);
     CHECK(child(program, "execlp", text, sizeof text) == 8);
     CHECK(child(program, "execle", text, sizeof text) == 9);

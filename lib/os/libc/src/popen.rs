@@ -34,12 +34,14 @@ fn start(text: &[u8], reads: bool) -> Result<(c_int, Child)> {
         return Err(Error::new(errno::get()));
     }
     let [own, other] = if reads { pair } else { [pair[1], pair[0]] };
-    let mut command = spawn::shell(text);
-    match reads {
-        true => command.stdout(other as usize),
-        false => command.stdin(other as usize),
-    };
-    let child = command.spawn();
+    let child = spawn::retried(|| {
+        let mut command = spawn::shell(text);
+        match reads {
+            true => command.stdout(other as usize),
+            false => command.stdin(other as usize),
+        };
+        command.spawn()
+    });
     close(other);
     match child {
         Ok(child) => Ok((own, child)),

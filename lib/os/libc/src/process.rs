@@ -202,10 +202,10 @@ unsafe extern "C" fn system(text: *const c_char) -> c_int {
         return 1;
     }
     // SAFETY: the caller's string.
-    let mut command = spawn::shell(unsafe { strings::bytes(text) });
+    let text = unsafe { strings::bytes(text) };
     stream::flush_all();
-    let mut run = || -> Result<c_int> { Ok(command.spawn()?.wait()?.into_raw()) };
-    errno::give(run())
+    let child = spawn::retried(|| spawn::shell(text).spawn());
+    errno::give(child.and_then(|mut child| Ok(child.wait()?.into_raw())))
 }
 
 /// Descriptors a process can have.

@@ -5,9 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{VaList, c_char, c_int, c_short, c_uint, c_void};
 
-use libredox::Fd;
 use runtime::process::{Command, Stdio};
-use runtime::{Error, Result};
+use runtime::{Error, Result, fd};
 use syscall::error::{EBADF, EFAULT, EINVAL, EIO, ENOENT, EOPNOTSUPP};
 
 use crate::{descriptor, environment, errno, files, stream, strings};
@@ -192,6 +191,22 @@ pub fn command(program: &str, arguments: &[String], variables: Vec<(String, Stri
     command_with(program, arguments, variables, Numbers::inherited())
 }
 
+/// Starts a program by `start`, again and again: another thread may have closed a descriptor since
+/// `start` has listed them.
+///
+/// # Errors
+/// The last one of `start`.
+pub fn retried<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
+    const TRIES: usize = 64;
+    for _ in 1..TRIES {
+        match start() {
+            Err(error) if error.errno == EBADF => {}
+            result => return result,
+        }
+    }
+    start()
+}
+
 /// A shell that runs a command of its language.
 pub fn shell(text: &[u8]) -> Command {
     let text = String::from_utf8_lossy(text).into_owned();
@@ -221,6 +236,16 @@ fn command_with(
         command.fd(number, source);
     }
     command
+}
+
+/// A file that was opened for a program to be.
+struct Opened(c_int);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // Opened above. What has the number next is not C's because of this.
+        let _ = descriptor::close(self.0);
+    }
 }
 
 /// The descriptors of a program to be: numbers there and numbers here.
@@ -253,13 +278,15 @@ impl Numbers {
 
     /// Does the actions in their order; gives what was opened for them, which has to stay open
     /// until the program has started.
-    fn act(&mut self, actions: &[Action]) -> Result<Vec<Fd>> {
+    fn act(&mut self, actions: &[Action]) -> Result<Vec<Opened>> {
         let mut opened = Vec::new();
         for action in actions {
             match action {
                 Action::Duplicate { from, to } => {
                     let (from, to) = (*from as usize, *to as usize);
-                    self.set(to, self.source(from).unwrap_or(from));
+                    let source = self.source(from).unwrap_or(from);
+                    fd::fcntl(source, syscall::F_GETFD, 0)?;
+                    self.set(to, source);
                 }
                 Action::Close { number } => self.close(*number as usize),
                 Action::Open {
@@ -268,9 +295,11 @@ impl Numbers {
                     flags,
                     mode,
                 } => {
-                    let file = files::open_path(path, *flags, *mode)? as usize;
-                    opened.push(Fd::new(file));
-                    self.set(*number as usize, file);
+                    // For this program only, and not for one that another thread starts.
+                    let flags = *flags | libredox::flag::O_CLOEXEC;
+                    let file = files::open_path(path, flags, *mode)?;
+                    opened.push(Opened(file));
+                    self.set(*number as usize, file as usize);
                 }
             }
         }
@@ -318,25 +347,25 @@ unsafe extern "C" fn posix_spawnp(
         return EOPNOTSUPP;
     }
     stream::flush_all();
-    let spawn = || {
+    let spawned = retried(|| {
         let mut numbers = Numbers::inherited();
-        let _opened = numbers.act(actions)?;
-        command_with(&program, &arguments, variables.clone(), numbers).spawn()
-    };
-    let mut tries = 0;
-    loop {
-        match spawn() {
-            Ok(child) => {
-                if !process.is_null() {
-                    // SAFETY: the caller's place for a number.
-                    unsafe { *process = child.pid() as c_int };
-                }
-                return 0;
+        // What is wrong with the actions stays so.
+        let _opened = match numbers.act(actions) {
+            Ok(opened) => opened,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut command = command_with(&program, &arguments, variables.clone(), numbers);
+        command.spawn().map(Ok)
+    });
+    match spawned.and_then(|spawned| spawned) {
+        Ok(child) => {
+            if !process.is_null() {
+                // SAFETY: the caller's place for a number.
+                unsafe { *process = child.pid() as c_int };
             }
-            // Another thread may have closed a descriptor since they were listed.
-            Err(error) if error.errno == EBADF && tries < 16 => tries += 1,
-            Err(error) => return error.errno,
+            0
         }
+        Err(error) => error.errno,
     }
 }
 
