@@ -258,6 +258,31 @@ static void check_shared_shut(void) {
     }
 }
 
+/* 105: an accept without descriptors for the connection leaves it where it is. */
+static void check_scarce(void) {
+    enum { MORE = 70000 };
+    static int copies[MORE];
+    int on = listen_on(3105), fd = stream(), count = 0;
+    set_waiting(fd, 0);
+    FAILS(try_connect(fd, own, 3105), EINPROGRESS);
+    CHECK(poll_one(on, POLLIN, TIMEOUT_MS) & POLLIN);
+    while (count < MORE && (copies[count] = dup(1)) >= 0)
+        count++;
+    CHECK(errno == EMFILE);
+    for (int free = 0; free < 2; free++) {
+        FAILS(accept(on, NULL, NULL), EMFILE);
+        GIVES(close(copies[--count]), 0);
+    }
+    int peer = accept_on(on);
+    while (count > 0)
+        GIVES(close(copies[--count]), 0);
+    CHECK(poll_one(fd, POLLOUT, TIMEOUT_MS) & POLLOUT);
+    set_waiting(fd, 1);
+    step(fd, 'a');
+    await(peer, 'a');
+    GIVES(close(fd) | close(peer) | close(on), 0);
+}
+
 static const struct part parts[] = {
     { 94, "first", check_first_uses },
     { 95, "chosen", check_chosen },
@@ -265,6 +290,7 @@ static const struct part parts[] = {
     { 97, "full", check_full_receive },
     { 98, "shut", check_shared_shut },
     { 100, "free", check_free },
+    { 105, "scarce", check_scarce },
 };
 
 int main(int count, char **arguments) {

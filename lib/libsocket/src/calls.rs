@@ -15,7 +15,7 @@ use syscall::error::{
 
 use crate::address::{self, AF_INET, Address};
 use crate::options::Options;
-use crate::socket::{self, Phase, Socket};
+use crate::socket::{self, Phase, Place, Socket};
 use crate::transfer::Waiting;
 use crate::transfers::Transfers;
 use crate::{Result, errors, greetings, lingering, messages, node, transfers};
@@ -56,16 +56,21 @@ pub fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
         (SOCK_STREAM | SOCK_SEQPACKET, _) => return Err(EPROTONOSUPPORT),
         _ => return Err(ESOCKTNOSUPPORT),
     };
-    give(raw::open()?, flags, |socket| match has_transfers {
+    let place = Place::new()?;
+    give((place, raw::open()?), flags, |socket| match has_transfers {
         true => socket.with_transfers(Transfers::default()),
         false => socket,
     })
 }
 
 /// Gives an endpoint to C as a socket, with flags of `socket` or `accept4`.
-fn give(index: usize, flags: c_int, kind: impl FnOnce(Socket) -> Socket) -> Result<c_int> {
+fn give(
+    (place, index): (Place, usize),
+    flags: c_int,
+    kind: impl FnOnce(Socket) -> Socket,
+) -> Result<c_int> {
     let is_nonblocking = flags & NONBLOCK != 0;
-    let prepared = Socket::new(index).and_then(|socket| {
+    let prepared = Socket::new(place, index).and_then(|socket| {
         if is_nonblocking {
             raw::set_nonblocking(index, true)?;
         }
@@ -156,9 +161,11 @@ pub fn accept(number: c_int, flags: c_int) -> Result<(c_int, Address)> {
     let limit = socket.options.lock().receive_limit;
     let waiting = Waiting::new(&socket, 0, limit);
     loop {
+        let place = Place::new()?;
         let (new, peer) = match raw::accept(index, AcceptFlags::empty().bits()) {
             Ok(accepted) => accepted,
             Err(EAGAIN) => {
+                drop(place);
                 wait_beside_close(waiting, &socket, |part| part.wait_for(index, Readiness::IN))?;
                 continue;
             }
@@ -171,7 +178,7 @@ pub fn accept(number: c_int, flags: c_int) -> Result<(c_int, Address)> {
             continue;
         }
         let options = socket.options.lock().clone();
-        let number = give(new, flags, |accepted| accepted.connected(options))?;
+        let number = give((place, new), flags, |accepted| accepted.connected(options))?;
         return Ok((number, address_of(peer)));
     }
 }
@@ -207,20 +214,22 @@ fn accept_set_up(index: usize, listener: &Socket, flags: c_int) -> Result<(c_int
     let limit = listener.options.lock().receive_limit;
     let waiting = Waiting::new(listener, 0, limit);
     loop {
+        let place = Place::new()?;
         let next = greetings::next(index, listener);
         match next {
             Ok(accepted) => {
                 let options = listener.options.lock().clone();
                 let chosen = listener.transfers.as_ref().ok_or(EINVAL)?;
                 let transfers = chosen.lock().inherited();
-                let number = give(accepted.file.into_raw(), flags, |socket| {
+                let file = (place, accepted.file.into_raw());
+                let number = give(file, flags, |socket| {
                     let socket = socket.connected(options).with_transfers(transfers);
                     socket.set_established(accepted.established);
                     socket
                 })?;
                 return Ok((number, address_of(accepted.peer)));
             }
-            Err(EAGAIN) => {}
+            Err(EAGAIN) => drop(place),
             Err(error) => return Err(ended(listener).unwrap_or(error)),
         }
         wait_beside_close(waiting, listener, |part| {
@@ -388,7 +397,15 @@ pub fn pair(domain: c_int, kind: c_int, protocol: c_int) -> Result<[c_int; 2]> {
     let closed = raw::close(listener);
     let [first, second] = result?;
     closed?;
-    let connected = |index| give(index, flags, |socket| socket.connected(Options::default()));
+    let connected = |index| {
+        let place = Place::new();
+        let place = place.inspect_err(|_| {
+            let _ = raw::close(index);
+        })?;
+        give((place, index), flags, |socket| {
+            socket.connected(Options::default())
+        })
+    };
     let first = connected(first);
     let second = connected(second);
     match (first, second) {

@@ -13,6 +13,7 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libscif::table;
+use runtime::fd::Reserved;
 use runtime::sync::Mutex;
 use runtime::time::Instant;
 use scif::raw;
@@ -70,10 +71,24 @@ struct Hidden(usize);
 /// All of them, but those that the bypass uses as well.
 pub static HIDDEN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
+/// The number of a descriptor that a socket will have for itself: what is reserved before a
+/// connection is accepted is not missing afterwards, when the connection would be lost.
+pub struct Place(Reserved);
+
+impl Place {
+    /// Reserves one.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENOMEM`.
+    pub fn new() -> Result<Self> {
+        Reserved::new().map(Self).map_err(|error| error.errno)
+    }
+}
+
 impl Hidden {
     /// A copy of a descriptor.
-    fn new(index: usize) -> Result<Self> {
-        let number = runtime::fd::dup_upper(index, b"").map_err(|error| error.errno)?;
+    fn new(place: Place, index: usize) -> Result<Self> {
+        let number = place.0.dup(index).map_err(|error| error.errno)?;
         HIDDEN.lock().push(number);
         Ok(Self(number))
     }
@@ -128,10 +143,10 @@ impl Socket {
     /// A socket of the endpoint behind a descriptor.
     ///
     /// # Errors
-    /// `EBADF`, `EMFILE`.
-    pub fn new(index: usize) -> Result<Self> {
+    /// `EBADF`.
+    pub fn new(place: Place, index: usize) -> Result<Self> {
         Ok(Self {
-            file: Hidden::new(index)?,
+            file: Hidden::new(place, index)?,
             state: Mutex::default(),
             owners: Owners::default(),
             descriptors: AtomicUsize::new(0),
@@ -377,7 +392,7 @@ fn adopt(number: c_int, index: usize) -> Result<Arc<Socket>> {
     if !is_endpoint {
         return Err(ENOTSOCK);
     }
-    let mut socket = Socket::new(index)?;
+    let mut socket = Socket::new(Place::new()?, index)?;
     if raw::peer(index).is_ok() {
         socket = socket.connected(Options::default());
     }

@@ -95,6 +95,35 @@ pub fn dup_upper(fd: usize, name: &[u8]) -> Result<usize> {
     dup_into(fd, name, fdtable::reserve_upper()?)
 }
 
+/// A number of the upper table for a descriptor to come, which has one then in any case.
+pub struct Reserved(Option<usize>);
+
+impl Reserved {
+    /// Reserves a number.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENOMEM`.
+    pub fn new() -> Result<Self> {
+        fdtable::reserve_upper().map(|slot| Self(Some(slot)))
+    }
+
+    /// Duplicates `fd` at that number.
+    pub fn dup(mut self, fd: usize) -> Result<usize> {
+        match self.0.take() {
+            Some(slot) => dup_into(fd, b"", slot),
+            None => Err(Error::new(EBADF)),
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0 {
+            fdtable::release(slot);
+        }
+    }
+}
+
 /// As [`dup`], at the number `new`, in place of what is there. EBUSY: another thread has chosen the
 /// number for a descriptor that is being opened.
 pub fn dup2(fd: usize, new: usize, name: &[u8]) -> Result<usize> {
