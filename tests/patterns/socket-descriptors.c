@@ -283,6 +283,44 @@ static void check_scarce(void) {
     GIVES(close(fd) | close(peer) | close(on), 0);
 }
 
+/* 106: pairs are made while others connect to the ports that a pair takes for a moment. */
+enum { DOORS = 6 };
+
+static volatile int is_quiet;
+
+static void *knock(void *argument) {
+    int first = *(int *)argument;
+    for (int i = 0; !is_quiet; i = (i + 1) % DOORS) {
+        int fd = stream();
+        set_waiting(fd, 0);
+        try_connect(fd, own, first + i);
+        GIVES(close(fd), 0);
+    }
+    return NULL;
+}
+
+static void check_strangers(void) {
+    struct sockaddr_in address;
+    socklen_t length = sizeof address;
+    int fd = stream(), pair[2];
+    GIVES(bind_to(fd, -1, 0), 0);
+    GIVES(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+    GIVES(close(fd), 0);
+    int first = ntohs(address.sin_port);
+    pthread_t strangers[2];
+    for (int i = 0; i < 2; i++)
+        GIVES(pthread_create(&strangers[i], NULL, knock, &first), 0);
+    for (int i = 0; i < 400; i++) {
+        GIVES(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+        step(pair[0], 's');
+        await(pair[1], 's');
+        GIVES(close(pair[0]) | close(pair[1]), 0);
+    }
+    is_quiet = 1;
+    for (int i = 0; i < 2; i++)
+        GIVES(pthread_join(strangers[i], NULL), 0);
+}
+
 static const struct part parts[] = {
     { 94, "first", check_first_uses },
     { 95, "chosen", check_chosen },
@@ -291,6 +329,7 @@ static const struct part parts[] = {
     { 98, "shut", check_shared_shut },
     { 100, "free", check_free },
     { 105, "scarce", check_scarce },
+    { 106, "strangers", check_strangers },
 };
 
 int main(int count, char **arguments) {

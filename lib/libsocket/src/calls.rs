@@ -9,8 +9,8 @@ use scif_abi::PortId;
 use scif_abi::flags::{AcceptFlags, Readiness};
 use skiff_libc::descriptor;
 use syscall::error::{
-    EADDRNOTAVAIL, EAFNOSUPPORT, EAGAIN, EALREADY, EBADF, EINPROGRESS, EINVAL, EISCONN,
-    ENETUNREACH, ENOTCONN, EOPNOTSUPP, EPROTONOSUPPORT, EPROTOTYPE,
+    EADDRNOTAVAIL, EAFNOSUPPORT, EAGAIN, EALREADY, EBADF, ECONNREFUSED, EINPROGRESS, EINVAL,
+    EISCONN, ENETUNREACH, ENOTCONN, EOPNOTSUPP, EPROTONOSUPPORT, EPROTOTYPE,
 };
 
 use crate::address::{self, AF_INET, Address};
@@ -35,6 +35,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Most connections that wait to be accepted, SCIF's backlog of a path.
 const MOST_WAITING: c_int = 128;
+
+/// Requests that may wait beside the own one while a pair is made.
+const STRANGERS: c_int = 8;
 
 const SHUT_RD: c_int = 0;
 const SHUT_WR: c_int = 1;
@@ -423,23 +426,9 @@ pub fn pair(domain: c_int, kind: c_int, protocol: c_int) -> Result<[c_int; 2]> {
 /// who connects first is turned away.
 fn pair_by(listener: usize) -> Result<[usize; 2]> {
     let port = raw::bind(listener, 0)?;
-    raw::listen(listener, 1)?;
+    raw::listen(listener, STRANGERS)?;
     let first = raw::open()?;
-    let connect = || {
-        raw::set_nonblocking(first, true)?;
-        match raw::connect(first, PortId::new(node::own(), port)) {
-            Ok(_) | Err(EINPROGRESS) => {}
-            Err(error) => return Err(error),
-        }
-        let own = raw::local(first)?;
-        loop {
-            let (second, peer) = raw::accept(listener, AcceptFlags::SYNC.bits())?;
-            if peer == own {
-                return Ok(second);
-            }
-            raw::close(second)?;
-        }
-    };
+    let connected = connect_own(listener, first, PortId::new(node::own(), port));
     let finish = |second| {
         let mut entry = [raw::PollFd::new(first, Readiness::OUT.bits())];
         raw::poll(&mut entry, None)?;
@@ -449,7 +438,7 @@ fn pair_by(listener: usize) -> Result<[usize; 2]> {
             Err(error) => Err(error),
         }
     };
-    match connect() {
+    match connected {
         Ok(second) => match finish(second) {
             Ok(second) => Ok([first, second]),
             Err(error) => {
@@ -461,6 +450,36 @@ fn pair_by(listener: usize) -> Result<[usize; 2]> {
         Err(error) => {
             raw::close(first)?;
             Err(error)
+        }
+    }
+}
+
+/// Connects `first` to a listener of the same caller, and accepts that connection. Everybody may
+/// connect to the listener's port: while the requests of others fill its backlog, the own one is
+/// refused, and would never come to an accept that waits for it.
+fn connect_own(listener: usize, first: usize, to: PortId) -> Result<usize> {
+    raw::set_nonblocking(first, true)?;
+    loop {
+        let is_refused = match raw::connect(first, to) {
+            Ok(_) | Err(EINPROGRESS | EISCONN) => false,
+            Err(ECONNREFUSED) => true,
+            Err(error) => return Err(error),
+        };
+        let own = raw::local(first)?;
+        loop {
+            match raw::accept(listener, AcceptFlags::empty().bits()) {
+                Ok((second, peer)) if peer == own => return Ok(second),
+                Ok((stranger, _)) => raw::close(stranger)?,
+                Err(EAGAIN) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        if !is_refused {
+            let mut entries = [
+                raw::PollFd::new(listener, Readiness::IN.bits()),
+                raw::PollFd::new(first, Readiness::OUT.bits()),
+            ];
+            raw::poll(&mut entries, None)?;
         }
     }
 }
