@@ -240,6 +240,7 @@ impl QueuePair {
         mask: AttributeMask,
         generation: u32,
     ) -> Result<()> {
+        let mask = transition::heard(self.init.kind, mask);
         new.check(mask)?;
         let to = match mask.contains(AttributeMask::STATE) {
             true => new.state,

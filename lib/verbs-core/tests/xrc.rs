@@ -349,6 +349,35 @@ fn the_receiving_half_can_be_stopped() {
 }
 
 #[test]
+fn a_half_does_not_hear_what_is_for_the_other_one() {
+    let (mut left, mut right, _) = ends();
+    // Values that no queue pair takes.
+    let new = Attributes {
+        state: QpState::Rts,
+        min_rnr_timer: 255,
+        max_dest_rd_atomic: 255,
+        max_rd_atomic: 255,
+        retry_cnt: 255,
+        rnr_retry: 255,
+        ..Attributes::default()
+    };
+    let answers = M::STATE | M::MIN_RNR_TIMER | M::MAX_DEST_RD_ATOMIC;
+    let requests = M::STATE | M::MAX_QP_RD_ATOMIC | M::RETRY_CNT | M::RNR_RETRY;
+    for (end, unheard, heard) in [
+        (&mut left, answers, requests),
+        (&mut right, requests, answers),
+    ] {
+        let before = end.context.query_qp(end.qp).unwrap().attributes;
+        let changed = end.context.modify_qp(end.qp, &new, unheard);
+        assert_eq!(changed, Ok(()), "{unheard:?}");
+        let changed = end.context.modify_qp(end.qp, &new, heard);
+        assert_eq!(changed, Err(Error::Invalid), "{heard:?}");
+        let after = end.context.query_qp(end.qp).unwrap().attributes;
+        assert_eq!(format!("{before:?}"), format!("{after:?}"));
+    }
+}
+
+#[test]
 fn the_size_of_a_shared_queue_changes() {
     let (_, mut right, queues) = ends();
     let srq = queues.srqs[0];

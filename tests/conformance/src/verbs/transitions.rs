@@ -47,6 +47,12 @@ SQE RTS | UD | | CUR_STATE QKEY ;
 SQE RTS | UC | | CUR_STATE ACCESS_FLAGS ;
 ";
 
+/// What a type does not hear, whatever the change: only the other half of its connection uses it.
+const UNHEARD: [(&str, &[&str]); 2] = [
+    ("XRC_SEND", &["MAX_DEST_RD_ATOMIC", "MIN_RNR_TIMER"]),
+    ("XRC_RECV", &["RETRY_CNT", "RNR_RETRY", "MAX_QP_RD_ATOMIC"]),
+];
+
 /// Types of queue pairs with their numbers.
 pub const TYPES: [(&str, u32); 5] = [
     ("RC", 2),
@@ -138,9 +144,17 @@ pub fn is_documented(change: &str) -> bool {
     };
     let given: BTreeSet<&str> = words.collect();
     documented(from, to, kind).is_some_and(|(required, optional)| {
-        let is_known = |name: &&str| required.contains(name) || optional.contains(name);
+        let is_known = |name: &&str| {
+            required.contains(name) || optional.contains(name) || unheard(kind).contains(name)
+        };
         required.iter().all(|name| given.contains(name)) && given.iter().all(is_known)
     })
+}
+
+/// What a type does not hear.
+fn unheard(kind: &str) -> &'static [&'static str] {
+    let mut types = UNHEARD.iter().filter(|(of, _)| *of == kind);
+    types.next().map_or(&[], |(_, names)| names)
 }
 
 fn mask(names: &Names) -> u32 {
@@ -148,8 +162,8 @@ fn mask(names: &Names) -> u32 {
     bits.map(|(_, bit)| 1 << bit).sum()
 }
 
-/// The sets for a change, and whether each is right.
-fn sets(rule: Option<&(Names, Names)>) -> Vec<(Names, bool)> {
+/// The sets for a change of a type, and whether each is right.
+fn sets(kind: &str, rule: Option<&(Names, Names)>) -> Vec<(Names, bool)> {
     let (required, optional) = rule.cloned().unwrap_or_default();
     let all: Names = required.union(&optional).copied().collect();
     let mut sets = vec![required.clone(), all.clone()];
@@ -164,7 +178,9 @@ fn sets(rule: Option<&(Names, Names)>) -> Vec<(Names, bool)> {
         }
     }
     let judge = |mut set: Names| {
-        let is_good = rule.is_some() && set.is_superset(&required) && set.is_subset(&all);
+        let mut heard = set.clone();
+        heard.retain(|name| !unheard(kind).contains(name));
+        let is_good = rule.is_some() && heard.is_superset(&required) && heard.is_subset(&all);
         set.insert("STATE");
         (set, is_good)
     };
@@ -184,7 +200,7 @@ pub fn run(place: &str, changes: &mut dyn Changes, print: &mut dyn FnMut(&str)) 
             let mut found = Ok(());
             for (kind_name, kind) in TYPES {
                 let rule = documented(from_name, to_name, kind_name);
-                for (set, is_good) in sets(rule.as_ref()) {
+                for (set, is_good) in sets(kind_name, rule.as_ref()) {
                     let mask = mask(&set);
                     let change = Change {
                         kind,
@@ -218,7 +234,7 @@ pub fn counts() -> (usize, usize) {
     for from in STATES {
         for to in STATES {
             for (kind, _) in TYPES {
-                for (_, is_good) in sets(documented(from, to, kind).as_ref()) {
+                for (_, is_good) in sets(kind, documented(from, to, kind).as_ref()) {
                     tried += 1;
                     right += usize::from(is_good);
                 }
@@ -253,5 +269,11 @@ pub fn page() -> String {
             page += &format!("| {change} | {kinds} | {required} | {optional} |\n");
         }
     }
+    let unheard = UNHEARD.map(|(kind, names)| format!("{kind} {}", names.join(" ")));
+    page += &format!(
+        "\nWhat only the other half of an XRC connection uses may be given with each change and has \
+         no effect, as on Linux: {}.\n",
+        unheard.join(", ")
+    );
     page
 }
