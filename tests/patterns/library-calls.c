@@ -1,11 +1,12 @@
 /* Files, users, messages, limits, processors, random numbers: each function with its edges. */
 #include "library.h"
 
+#include <asm/byteorder.h>
 #include <asm/types.h>
 #include <byteswap.h>
 #include <ctype.h>
+#include <dirent.h>
 #include <dlfcn.h>
-#include <endian.h>
 #include <err.h>
 #include <error.h>
 #include <execinfo.h>
@@ -14,14 +15,17 @@
 #include <inttypes.h>
 #include <langinfo.h>
 #include <libgen.h>
+#include <limits.h>
 #include <linux/errno.h>
 #include <linux/types.h>
 #include <locale.h>
+#include <netinet/ip.h>
 #include <nl_types.h>
 #include <pthread.h>
 #include <pwd.h>
 #include <sched.h>
 #include <scif.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
@@ -52,6 +56,96 @@ static void passwords(void) {
     char domain[16];
     CHECK(getdomainname(domain, sizeof domain) == 0 && strcmp(domain, "(none)") == 0);
     FAILS(getdomainname(domain, 3), EINVAL);
+}
+
+/* An empty name is no file, and not the working directory. */
+static void empty_names(void) {
+    struct stat found;
+    errno = 0;
+    CHECK(fopen("", "r") == NULL && errno == ENOENT);
+    errno = 0;
+    CHECK(opendir("") == NULL && errno == ENOENT);
+    FAILS(open("", O_RDONLY), ENOENT);
+    FAILS(open("", O_RDWR | O_CREAT, 0600), ENOENT);
+    FAILS(stat("", &found), ENOENT);
+    FAILS(access("", F_OK), ENOENT);
+    FAILS(chdir(""), ENOENT);
+    FAILS(mkdir("", 0700), ENOENT);
+    FAILS(unlink(""), ENOENT);
+    FAILS(rename("", "/tmp/library-new"), ENOENT);
+    FAILS(execl("", "", (char *)NULL), ENOENT);
+}
+
+static volatile int handled;
+
+static void handle(int number) {
+    handled = handled * 100 + number;
+}
+
+static void *told(void *argument) {
+    char byte;
+    return (void *)(long)read(*(int *)argument, &byte, 1);
+}
+
+/* A program that sends a signal to itself has its handler run before the call returns. */
+static void own_signals(void) {
+    CHECK(signal(SIGUSR1, handle) == SIG_DFL && signal(SIGUSR2, SIG_IGN) == SIG_DFL);
+    CHECK(kill(getpid(), SIGUSR1) == 0 && handled == SIGUSR1);
+    CHECK(kill(getpid(), SIGUSR2) == 0 && kill(getpid(), SIGCHLD) == 0 && kill(getpid(), 0) == 0);
+    CHECK(pthread_kill(pthread_self(), SIGUSR1) == 0 && handled == SIGUSR1 * 101);
+    CHECK(pthread_kill(pthread_self(), 0) == 0 && pthread_kill(pthread_self(), 1000) == EINVAL);
+    FAILS(kill(getpid(), 1000), EINVAL);
+    int pair[2];
+    pthread_t thread;
+    void *result;
+    CHECK(pipe(pair) == 0 && pthread_create(&thread, NULL, told, &pair[0]) == 0);
+    CHECK(pthread_kill(thread, 0) == 0 && pthread_kill(thread, SIGUSR1) == ENOSYS);
+    CHECK(write(pair[1], "x", 1) == 1 && pthread_join(thread, &result) == 0 && result == (void *)1);
+    CHECK(close(pair[0]) == 0 && close(pair[1]) == 0 && handled == SIGUSR1 * 101);
+    CHECK(signal(SIGUSR1, SIG_DFL) == handle && signal(SIGUSR2, SIG_DFL) == SIG_IGN);
+    /* Nothing stops here. */
+    CHECK(!WIFSTOPPED(0x137f) && WSTOPSIG(0x137f) == 0x13 && !WIFCONTINUED(0xffff) && !WCOREDUMP(0));
+    FAILS(waitpid(-1, NULL, WNOHANG | WUNTRACED | WCONTINUED), ECHILD);
+}
+
+static int jumped(void) {
+    jmp_buf buffer;
+    volatile int times = 0;
+    int value = _setjmp(buffer);
+    times++;
+    if (times < 3)
+        _longjmp(buffer, times + 1);
+    return value;
+}
+
+static __always_inline int inlined(void) {
+    return 1;
+}
+
+/* Names of Linux's headers, and of their packets. */
+static void borrowed(void) {
+    CHECK(jumped() == 3 && inlined());
+    long line = sysconf(_SC_LEVEL1_DCACHE_LINESIZE);
+    CHECK(line >= 16 && line <= 1024 && (line & (line - 1)) == 0);
+    CHECK(sysconf(_SC_HOST_NAME_MAX) == HOST_NAME_MAX && sysconf(_SC_MONOTONIC_CLOCK) > 0);
+    CHECK(sysconf(_SC_GETPW_R_SIZE_MAX) > 0 && sysconf(_SC_VERSION) >= 200112);
+    errno = 0;
+    CHECK(sysconf(_SC_ARG_MAX) == -1 && errno == 0);
+    CHECK(__cpu_to_be32(0x01020304) == 0x04030201 && __be16_to_cpu(0x0102) == 0x0201);
+    const unsigned char bytes[sizeof(struct iphdr)] = { 0x45, 0, 0, 20, [9] = IPPROTO_TCP, [16] = 10 };
+    struct iphdr packet;
+    struct ip same;
+    memcpy(&packet, bytes, sizeof packet);
+    memcpy(&same, bytes, sizeof same);
+    CHECK(sizeof packet == 20 && sizeof same == 20 && packet.version == 4 && packet.ihl == 5);
+    CHECK(same.ip_v == 4 && same.ip_hl == 5 && same.ip_p == IPPROTO_TCP && ntohs(same.ip_len) == 20);
+    CHECK(packet.daddr == same.ip_dst.s_addr && packet.daddr == 10);
+    CHECK(IN6_IS_ADDR_UNSPECIFIED(&in6addr_any) && IN6_IS_ADDR_LOOPBACK(&in6addr_loopback));
+    CHECK(!IN6_IS_ADDR_LOOPBACK(&in6addr_any) && !IN6_IS_ADDR_V4MAPPED(&in6addr_loopback));
+    struct in6_addr other = { 0 };
+    CHECK(IN6_ARE_ADDR_EQUAL(&other, &in6addr_any));
+    other.s6_addr[10] = other.s6_addr[11] = 0xff;
+    CHECK(IN6_IS_ADDR_V4MAPPED(&other) && !IN6_ARE_ADDR_EQUAL(&other, &in6addr_any));
 }
 
 /* A read changes no byte behind those it gives, however much room it is told of. */
@@ -865,6 +959,9 @@ int main(int count, char **arguments) {
     if (count > 1)
         return message_of(arguments[0], arguments[1]);
     positions();
+    empty_names();
+    own_signals();
+    borrowed();
     short_reads();
     names();
     users();

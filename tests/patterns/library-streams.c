@@ -111,6 +111,56 @@ static void closing_beside(void) {
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
+static FILE *kept;
+static volatile int others_lines, thread_waits;
+
+static void *write_a_line(void *argument) {
+    (void)argument;
+    CHECK(ftrylockfile(kept) != 0);
+    funlockfile(kept);
+    thread_waits = 1;
+    CHECK(fputs("other\n", kept) >= 0);
+    others_lines = 1;
+    flockfile(kept);
+    CHECK(putc_unlocked('!', kept) == '!');
+    funlockfile(kept);
+    return NULL;
+}
+
+/* A thread keeps a stream for several calls: another one's come before or behind all of them. */
+static void keeping(void) {
+    int pair[2];
+    pthread_t thread;
+    char text[32] = { 0 };
+    CHECK(pipe(pair) == 0 && (kept = fdopen(pair[1], "w")) != NULL);
+    flockfile(kept);
+    CHECK(ftrylockfile(kept) == 0);
+    CHECK(pthread_create(&thread, NULL, write_a_line, NULL) == 0);
+    while (!thread_waits)
+        usleep(1000);
+    for (const char *next = "kept "; *next; next++) {
+        usleep(2000);
+        CHECK(putc_unlocked(*next, kept) == *next && !others_lines);
+    }
+    funlockfile(kept);
+    usleep(2000);
+    CHECK(fwrite_unlocked("twice ", 1, 6, kept) == 6 && !others_lines);
+    /* What may wait for this very stream is shown all the same before input is waited for. */
+    funlockfile(kept);
+    CHECK(pthread_join(thread, NULL) == 0 && others_lines);
+    CHECK(fflush_unlocked(kept) == 0 && !ferror_unlocked(kept) && fileno_unlocked(kept) == pair[1]);
+    CHECK(fclose(kept) == 0 && (kept = fdopen(pair[0], "r")) != NULL);
+    flockfile(kept);
+    CHECK(getc_unlocked(kept) == 'k' && fgetc_unlocked(kept) == 'e');
+    CHECK(fread_unlocked(text, 1, 9, kept) == 9 && strcmp(text, "pt twice ") == 0);
+    CHECK(fgets_unlocked(text, sizeof text, kept) == text && strcmp(text, "other\n") == 0);
+    CHECK(getc_unlocked(kept) == '!' && getc_unlocked(kept) == EOF && feof_unlocked(kept));
+    clearerr_unlocked(kept);
+    CHECK(!feof_unlocked(kept));
+    funlockfile(kept);
+    CHECK(fclose(kept) == 0);
+}
+
 /* Standard streams stay where they are, also closed ones and after a `freopen` that has failed. */
 static void standard(void) {
     CHECK(freopen(NULL, "r", stdin) == stdin);
@@ -139,6 +189,7 @@ int main(void) {
     failures_of_opening();
     parts();
     closing_beside();
+    keeping();
     standard();
     return finish("streams");
 }

@@ -127,3 +127,10 @@ unsafe extern "C" fn inet_ntop(
         }
     }
 }
+
+// Two of C's `struct in6_addr`.
+
+#[unsafe(no_mangle)]
+static in6addr_any: [u32; 4] = [0; 4];
+#[unsafe(no_mangle)]
+static in6addr_loopback: [u32; 4] = [0, 0, 0, 1_u32.to_be()];

@@ -37,6 +37,25 @@ struct sockaddr_in6 {
     struct in6_addr sin6_addr;
     uint32_t sin6_scope_id;
 };
+__BEGIN_DECLS
+extern const struct in6_addr in6addr_any;
+extern const struct in6_addr in6addr_loopback;
+__END_DECLS
+#define __in6_word(address, index) (((const uint32_t *)(const void *)(address))[index])
+#define __in6_byte(address, index) (((const uint8_t *)(const void *)(address))[index])
+#define __in6_first(address, words, last) \
+    (__in6_word(address, 0) == 0 && __in6_word(address, 1) == 0 && \
+     __in6_word(address, 2) == (words) && (last))
+#define IN6_IS_ADDR_UNSPECIFIED(a) __in6_first(a, 0, __in6_word(a, 3) == 0)
+#define IN6_IS_ADDR_LOOPBACK(a) __in6_first(a, 0, __in6_word(a, 3) == htonl(1))
+#define IN6_IS_ADDR_V4MAPPED(a) __in6_first(a, htonl(0xffff), 1)
+#define IN6_IS_ADDR_V4COMPAT(a) __in6_first(a, 0, ntohl(__in6_word(a, 3)) > 1)
+#define IN6_IS_ADDR_MULTICAST(a) (__in6_byte(a, 0) == 0xff)
+#define IN6_IS_ADDR_LINKLOCAL(a) (__in6_byte(a, 0) == 0xfe && (__in6_byte(a, 1) & 0xc0) == 0x80)
+#define IN6_IS_ADDR_SITELOCAL(a) (__in6_byte(a, 0) == 0xfe && (__in6_byte(a, 1) & 0xc0) == 0xc0)
+#define IN6_ARE_ADDR_EQUAL(a, b) \
+    (__in6_word(a, 0) == __in6_word(b, 0) && __in6_word(a, 1) == __in6_word(b, 1) && \
+     __in6_word(a, 2) == __in6_word(b, 2) && __in6_word(a, 3) == __in6_word(b, 3))
 #define IN6ADDR_ANY_INIT { { { 0 } } }
 #define IN6ADDR_LOOPBACK_INIT { { { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1 } } }
 
@@ -49,7 +68,35 @@ struct sockaddr_in6 {
 #define SOL_IP 0
 #define IP_TOS 1
 #define IP_TTL 2
+#define IP_MULTICAST_IF 32
+#define IP_MULTICAST_TTL 33
+#define IP_MULTICAST_LOOP 34
+#define IP_ADD_MEMBERSHIP 35
+#define IP_DROP_MEMBERSHIP 36
+#define IPV6_UNICAST_HOPS 16
+#define IPV6_MULTICAST_IF 17
+#define IPV6_MULTICAST_HOPS 18
+#define IPV6_MULTICAST_LOOP 19
+#define IPV6_JOIN_GROUP 20
+#define IPV6_LEAVE_GROUP 21
+#define IPV6_ADD_MEMBERSHIP IPV6_JOIN_GROUP
+#define IPV6_DROP_MEMBERSHIP IPV6_LEAVE_GROUP
 #define IPV6_V6ONLY 26
+
+/* What the options of groups take. There are no sockets of datagrams. */
+struct ip_mreq {
+    struct in_addr imr_multiaddr;
+    struct in_addr imr_interface;
+};
+struct ip_mreqn {
+    struct in_addr imr_multiaddr;
+    struct in_addr imr_address;
+    int imr_ifindex;
+};
+struct ipv6_mreq {
+    struct in6_addr ipv6mr_multiaddr;
+    unsigned ipv6mr_interface;
+};
 
 #define IPPORT_RESERVED 1024
 #define INET_ADDRSTRLEN 16

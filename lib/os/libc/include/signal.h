@@ -1,5 +1,5 @@
-/* Signals. None is delivered to a program: one from outside ends it. Handlers are called by raise
- * and abort only. */
+/* Signals. None is delivered to a program: one from outside ends it. Handlers are called by raise,
+ * abort, and kill and pthread_kill to oneself. */
 #ifndef _SIGNAL_H
 #define _SIGNAL_H
 #include <sys/types.h>
@@ -88,6 +88,8 @@ __BEGIN_DECLS
 sighandler_t signal(int number, sighandler_t handler);
 int sigaction(int number, const struct sigaction *action, struct sigaction *old);
 int raise(int number);
+/* To the own thread; another one's is refused (ENOSYS) but for number 0, which asks if it is there. */
+int pthread_kill(pthread_t thread, int number);
 int kill(pid_t process, int number);
 int sigemptyset(sigset_t *set);
 int sigfillset(sigset_t *set);

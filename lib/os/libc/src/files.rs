@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use runtime::{Error, Result, env, fd, fs, path, sys};
-use syscall::error::{EBADF, EFAULT, EINTR, EINVAL, EIO, ERANGE};
+use syscall::error::{EBADF, EFAULT, EINTR, EINVAL, EIO, ENOENT, ERANGE};
 use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
 
 use crate::{descriptor, errno, linux_names, own, strings, umad, uverbs};
@@ -25,6 +25,9 @@ const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
 
 /// A path as the runtime takes it: paths of this system are UTF-8.
 ///
+/// # Errors
+/// `ENOENT` for an empty one, which would be the working directory otherwise; `EFAULT`, `EINVAL`.
+///
 /// # Safety
 /// `path` is null or a string that stays as long as the result.
 pub unsafe fn path_of<'a>(path: *const c_char) -> Result<&'a str> {
@@ -32,7 +35,11 @@ pub unsafe fn path_of<'a>(path: *const c_char) -> Result<&'a str> {
         return Err(Error::new(EFAULT));
     }
     // SAFETY: the caller's string.
-    core::str::from_utf8(unsafe { strings::bytes(path) }).map_err(|_| Error::new(EINVAL))
+    let path = unsafe { strings::bytes(path) };
+    if path.is_empty() {
+        return Err(Error::new(ENOENT));
+    }
+    core::str::from_utf8(path).map_err(|_| Error::new(EINVAL))
 }
 
 /// The permissions that files are made without.

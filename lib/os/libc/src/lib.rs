@@ -124,6 +124,8 @@ mod transfers;
 #[cfg(target_os = "redox")]
 mod umad;
 #[cfg(target_os = "redox")]
+mod unlocked;
+#[cfg(target_os = "redox")]
 mod unwind;
 #[cfg(target_os = "redox")]
 mod usage;

@@ -167,7 +167,11 @@ extern "C" fn kill(process: c_int, number: c_int) -> c_int {
         let number = u32::try_from(number).map_err(|_| Error::new(EINVAL))?;
         system::kill(process, number)
     };
-    errno::done(send())
+    // The system has no handlers: to itself a program sends as `raise` does.
+    match number != 0 && u32::try_from(process) == Ok(runtime::process::id()) {
+        true => signal::raise(number),
+        false => errno::done(send()),
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -212,7 +216,25 @@ unsafe extern "C" fn system(text: *const c_char) -> c_int {
 pub const OPEN_MAX: c_long = descriptor::MOST as c_long;
 
 /// Numbers of `sysconf`, relibc's, and Linux's where relibc has none.
+const SC_ARG_MAX: c_int = 0;
+const SC_CHILD_MAX: c_int = 1;
 const SC_CLOCK: c_int = 2;
+const SC_NGROUPS_MAX: c_int = 3;
+const SC_STREAM_MAX: c_int = 5;
+const SC_TZNAME_MAX: c_int = 6;
+const SC_JOB_CONTROL: c_int = 7;
+const SC_SAVED_IDS: c_int = 8;
+const SC_VERSION: c_int = 29;
+const SC_LINE_MAX: c_int = 43;
+const SC_THREADS: c_int = 67;
+const SC_GETGR_SIZE: c_int = 69;
+const SC_GETPW_SIZE: c_int = 70;
+const SC_LOGIN_NAME_MAX: c_int = 71;
+const SC_TTY_NAME_MAX: c_int = 72;
+const SC_MONOTONIC_CLOCK: c_int = 149;
+const SC_SYMLOOP_MAX: c_int = 173;
+const SC_HOST_NAME_MAX: c_int = 180;
+const SC_DCACHE_LINE: c_int = 190;
 const SC_OPEN_MAX: c_int = 4;
 const SC_PAGESIZE: c_int = 30;
 const SC_IOV_MAX: c_int = 60;
@@ -226,17 +248,32 @@ const POSIX: c_long = 200_809;
 #[unsafe(no_mangle)]
 extern "C" fn sysconf(name: c_int) -> c_long {
     match name {
-        SC_OPEN_MAX => OPEN_MAX,
+        SC_OPEN_MAX | SC_STREAM_MAX => OPEN_MAX,
         SC_CLOCK => 1_000_000,
         SC_PAGESIZE => syscall::PAGE_SIZE as c_long,
         SC_IOV_MAX => 1024,
-        SC_CPUTIME => POSIX,
-        // Not there, which is no error.
-        SC_THREAD_CPUTIME => -1,
+        SC_TZNAME_MAX => 6,
+        SC_LINE_MAX => 2048,
+        SC_GETGR_SIZE | SC_GETPW_SIZE => 1024,
+        SC_LOGIN_NAME_MAX => 256,
+        SC_TTY_NAME_MAX => 32,
+        SC_HOST_NAME_MAX => 64,
+        SC_DCACHE_LINE => cache_line(),
+        SC_VERSION | SC_THREADS | SC_MONOTONIC_CLOCK | SC_CPUTIME => POSIX,
+        SC_NGROUPS_MAX => 0,
+        // Not there, or without a limit, which is no error.
+        SC_THREAD_CPUTIME | SC_JOB_CONTROL | SC_SAVED_IDS | SC_ARG_MAX | SC_CHILD_MAX
+        | SC_SYMLOOP_MAX => -1,
         // Those that the kernel could not start are in no list.
         SC_NPROCESSORS_CONF | SC_NPROCESSORS_ONLN => errno::give(processors()),
         _ => errno::fail(EINVAL),
     }
+}
+
+/// Bytes of a line of the processor's cache for data: what CLFLUSH works on.
+fn cache_line() -> c_long {
+    let identity = core::arch::x86_64::__cpuid(1);
+    c_long::from((identity.ebx >> 8) as u8) * 8
 }
 
 /// The processors that the kernel uses.

@@ -1,15 +1,16 @@
 //! `signal.h`. No signal is delivered to a program here: one that is sent from outside ends it,
-//! whatever the program wanted. Handlers are kept, and called by `raise` and `abort`.
+//! whatever the program wanted. Handlers are kept, and called by `raise`, `abort`, and `kill` and
+//! `pthread_kill` to oneself.
 
 use core::ffi::{c_char, c_int};
 use core::ptr::null;
 use core::time::Duration;
 
 use runtime::time;
-use syscall::error::{EINVAL, ENOMEM};
+use syscall::error::{EINVAL, ENOMEM, ENOSYS};
 
 use crate::sync::Shared;
-use crate::{errno, process, strings};
+use crate::{errno, process, pthread, strings};
 
 /// SIGABRT.
 pub const ABORT: c_int = 6;
@@ -94,8 +95,9 @@ pub fn deliver(number: c_int) -> bool {
     }
 }
 
+/// Runs the program's handler, or does what the signal does without one.
 #[unsafe(no_mangle)]
-extern "C" fn raise(number: c_int) -> c_int {
+pub extern "C" fn raise(number: c_int) -> c_int {
     if exchange(number, None).is_none() {
         return errno::fail(EINVAL);
     }
@@ -103,6 +105,23 @@ extern "C" fn raise(number: c_int) -> c_int {
         process::end_by_signal(number);
     }
     0
+}
+
+/// To the calling thread as `raise`; for another one it only says whether it is there (number 0).
+#[unsafe(no_mangle)]
+extern "C" fn pthread_kill(thread: *const pthread::Record, number: c_int) -> c_int {
+    if thread == pthread::own() {
+        return match number {
+            0 => 0,
+            _ if exchange(number, None).is_none() => EINVAL,
+            _ => raise(number),
+        };
+    }
+    match (pthread::handle_of(thread), number) {
+        (Err(error), _) => error.errno,
+        (Ok(_), 0) => 0,
+        (Ok(_), _) => ENOSYS,
+    }
 }
 
 /// Sleeps until the program is ended.

@@ -4,14 +4,14 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use core::time::Duration;
 
 use runtime::{Error, Result};
 use syscall::error::{EBADF, EINTR};
 
-use crate::sync::{Lock, Shared};
-use crate::{descriptor, errno, files};
+use crate::sync::{self, Lock, Shared};
+use crate::{descriptor, errno, files, pthread};
 
 /// Bytes read ahead, and bytes that may wait to be written.
 const BUFFER: usize = 4096;
@@ -62,6 +62,69 @@ struct Shown {
 pub struct File {
     state: Shared<State>,
     shown: Arc<Shown>,
+    keeper: Keeper,
+}
+
+/// The thread that keeps a stream to itself between calls. Changed and asked for under the lock of
+/// the stream's state.
+#[derive(Default)]
+struct Keeper {
+    /// The thread's number, 0: none.
+    thread: AtomicU32,
+    /// How often it has taken the stream.
+    depth: AtomicU32,
+    /// Threads that wait for the stream.
+    waiting: AtomicU32,
+}
+
+impl Keeper {
+    /// Whether the calling thread may use the stream.
+    fn lets_in(&self) -> bool {
+        let thread = self.thread.load(Ordering::SeqCst);
+        thread == 0 || thread == pthread::gettid() as u32
+    }
+
+    /// Takes the stream for the calling thread, once more if it has it; whether that could be.
+    fn take(&self) -> bool {
+        let is_in = self.lets_in();
+        if is_in {
+            self.thread
+                .store(pthread::gettid() as u32, Ordering::SeqCst);
+            self.depth.fetch_add(1, Ordering::Relaxed);
+        }
+        is_in
+    }
+
+    /// Gives it up, as often as it was taken; nothing if another thread has it.
+    fn give(&self) {
+        if self.thread.load(Ordering::SeqCst) != pthread::gettid() as u32 {
+            return;
+        }
+        if self.depth.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.thread.store(0, Ordering::SeqCst);
+            if self.waiting.load(Ordering::SeqCst) > 0 {
+                sync::wake(&self.thread, usize::MAX);
+            }
+        }
+    }
+
+    /// Waits until the thread that has it gives it up.
+    fn wait(&self) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let thread = self.thread.load(Ordering::SeqCst);
+        if thread != 0 {
+            // Whatever ends the wait, the caller looks again.
+            let _ = sync::wait(&self.thread, thread, None);
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// In the child of a fork, whose only thread uses it alone.
+    fn forget(&self) {
+        self.thread.store(0, Ordering::SeqCst);
+        self.depth.store(0, Ordering::Relaxed);
+        self.waiting.store(0, Ordering::SeqCst);
+    }
 }
 
 /// All open streams, so that `exit` can write what waits. C has their addresses.
@@ -99,6 +162,7 @@ pub fn forked() {
     OPEN.with(|open| {
         for file in open {
             file.shown.is_asleep.store(false, Ordering::SeqCst);
+            file.keeper.forget();
             // SAFETY: this process has one thread, which is in no stream.
             unsafe { file.state.open() };
         }
@@ -161,6 +225,7 @@ pub fn open(number: c_int, readable: bool, writable: bool, mode: Mode) -> *mut F
     let file = Arc::new(File {
         shown: Arc::clone(&state.shown),
         state: Shared::new(state),
+        keeper: Keeper::default(),
     });
     let address = Arc::as_ptr(&file).cast_mut();
     OPEN.with(|open| open.push(file));
@@ -173,7 +238,49 @@ pub fn open(number: c_int, readable: bool, writable: bool, mode: Mode) -> *mut F
 /// `file` is an open stream.
 pub unsafe fn with<T>(file: *mut File, action: impl FnOnce(&mut State) -> T) -> T {
     // SAFETY: the caller's promise; the state is behind a lock.
-    unsafe { &*file }.state.with(action)
+    let file = unsafe { &*file };
+    let mut action = Some(action);
+    loop {
+        let done = file.state.with(|state| {
+            let action = action.take_if(|_| file.keeper.lets_in())?;
+            Some(action(state))
+        });
+        match done {
+            Some(result) => return result,
+            None => file.keeper.wait(),
+        }
+    }
+}
+
+/// Keeps a stream for the calling thread until it has called [`release`] as often.
+///
+/// # Safety
+/// `file` is an open stream.
+pub unsafe fn keep(file: *mut File) {
+    // SAFETY: the same contract.
+    while !unsafe { try_keep(file) } {
+        // SAFETY: the caller's promise.
+        unsafe { &*file }.keeper.wait();
+    }
+}
+
+/// Keeps a stream, unless another thread does; whether it is kept.
+///
+/// # Safety
+/// `file` is an open stream.
+pub unsafe fn try_keep(file: *mut File) -> bool {
+    // SAFETY: the caller's promise.
+    let file = unsafe { &*file };
+    file.state.with(|_| file.keeper.take())
+}
+
+/// Gives up a stream that the calling thread keeps.
+///
+/// # Safety
+/// `file` is an open stream.
+pub unsafe fn release(file: *mut File) {
+    // SAFETY: the caller's promise.
+    unsafe { &*file }.keeper.give();
 }
 
 /// Whether a stream is one of the three that a program has from its start.
@@ -357,8 +464,9 @@ impl State {
         if self.number == 0 {
             let output = standard_output();
             if !output.is_null() {
+                // Without regard to who keeps it: that thread may wait for this stream.
                 // SAFETY: the standard output is open, and no other stream than this one is locked.
-                unsafe { with(output, State::flush) }?;
+                unsafe { &*output }.state.with(State::flush)?;
             }
         }
         let size = if self.mode == Mode::None { 1 } else { BUFFER };

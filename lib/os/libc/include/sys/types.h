@@ -4,6 +4,8 @@
 #include <features.h>
 #include <stddef.h>
 #include <stdint.h>
+/* As elsewhere: programs use be64toh with this header or any that includes it. */
+#include <endian.h>
 
 #ifndef __ssize_t_defined
 #define __ssize_t_defined
