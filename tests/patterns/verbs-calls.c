@@ -555,6 +555,54 @@ static void ends_with_events(void) {
     GIVES(ibv_destroy_comp_channel(taken_from), 0);
 }
 
+/* A few bytes go inline though none were asked for: as many as fit into the place of segments. */
+static void inline_in_place_of_segments(void) {
+    struct ibv_cq *cq = ibv_create_cq(context, 4, NULL, NULL, 0);
+    struct ibv_qp *qps[2];
+    for (int side = 0; side < 2; side++) {
+        struct ibv_qp_init_attr init = {
+            .send_cq = cq, .recv_cq = cq, .cap = { 1, 1, 1, 1, 0 }, .qp_type = IBV_QPT_RC,
+            .sq_sig_all = 1,
+        };
+        CHECK((qps[side] = ibv_create_qp(pd, &init)) != NULL && init.cap.max_inline_data == 16);
+        struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+        int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+        GIVES(ibv_modify_qp(qps[side], &attr, mask), 0);
+        GIVES(ibv_query_qp(qps[side], &attr, IBV_QP_CAP, &init), 0);
+        CHECK(init.cap.max_inline_data == 16);
+    }
+    join(qps[0], qps[1]->qp_num);
+    join(qps[1], qps[0]->qp_num);
+    char text[17] = "sixteen or fewer", place[17] = { 0 };
+    struct ibv_mr *mr = ibv_reg_mr(pd, place, sizeof place, IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_sge sge = { (uintptr_t)place, 16, mr->lkey };
+    struct ibv_recv_wr receive = { 1, NULL, &sge, 1 }, *bad;
+    GIVES(ibv_post_recv(qps[1], &receive, &bad), 0);
+    struct ibv_sge words = { (uintptr_t)text, 16, 0 };
+    struct ibv_send_wr wr = { .wr_id = 2, .sg_list = &words, .num_sge = 1 }, *wrong;
+    wr.opcode = IBV_WR_SEND;
+    wr.send_flags = IBV_SEND_INLINE;
+    GIVES(ibv_post_send(qps[0], &wr, &wrong), 0);
+    CHECK(next(cq).status == IBV_WC_SUCCESS && next(cq).status == IBV_WC_SUCCESS);
+    CHECK(strcmp(place, text) == 0);
+    words.length = 17;
+    GIVES(ibv_post_send(qps[0], &wr, &wrong), EINVAL);
+    GIVES(ibv_destroy_qp(qps[0]), 0);
+    GIVES(ibv_destroy_qp(qps[1]), 0);
+    GIVES(ibv_dereg_mr(mr), 0);
+    GIVES(ibv_destroy_cq(cq), 0);
+
+    struct ibv_cq *other = ibv_create_cq(context, 4, NULL, NULL, 0);
+    struct ibv_qp_init_attr_ex more = {
+        .send_cq = other, .recv_cq = other, .cap = { 1, 1, 3, 1, 40 }, .qp_type = IBV_QPT_RC,
+        .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = pd,
+    };
+    struct ibv_qp *qp = ibv_create_qp_ex(context, &more);
+    CHECK(qp && more.cap.max_inline_data == 48);
+    GIVES(ibv_destroy_qp(qp), 0);
+    GIVES(ibv_destroy_cq(other), 0);
+}
+
 int main(void) {
     devices();
     pd = ibv_alloc_pd(context);
@@ -570,6 +618,7 @@ int main(void) {
     shared();
     channels();
     ends_with_events();
+    inline_in_place_of_segments();
     GIVES(ibv_dealloc_pd(pd), 0);
     GIVES(ibv_close_device(context), 0);
     return finish("verbs");

@@ -6,12 +6,12 @@ use core::ffi::{c_int, c_void};
 
 use runtime::sync::Mutex;
 use syscall::error::{EINVAL, EOPNOTSUPP};
-use verbs::context::QpView;
+use verbs::context::{MAX_INLINE, QpView};
 use verbs::table::Id;
 use verbs::{Access, AttributeMask, Attributes, Capacity, QpInit, QpState, QpType};
 
 use crate::address::lid_of;
-use crate::place::get;
+use crate::place::{get, get_mut};
 use crate::shared::Xrcd;
 use crate::types::{
     AhAttr, Context, Cq, EventCounts, Gid, Pd, Qp, QpAttr, QpCap, QpInitAttr, QpInitAttrEx, Srq,
@@ -28,6 +28,16 @@ fn kind_of(number: u32) -> Result<QpType> {
         None if OTHER_TYPES.contains(&number) => Err(EOPNOTSUPP),
         None => Err(EINVAL),
     }
+}
+
+/// Bytes that a segment takes in a request of hardware, where inline data is in place of segments.
+const SEGMENT: u32 = 16;
+
+/// The bytes of inline data that a queue pair takes: no fewer than would fit into the place of its
+/// segments. Programs that ask for none and send such a few run on hardware because of that.
+fn inline_of(cap: &QpCap) -> u32 {
+    let place = cap.max_send_sge.saturating_mul(SEGMENT).min(MAX_INLINE);
+    cap.max_inline_data.max(place)
 }
 
 /// The objects that a queue pair belongs to, besides its attributes.
@@ -71,7 +81,7 @@ fn create(
             recv_wr: attr.cap.max_recv_wr,
             send_sge: attr.cap.max_send_sge,
             recv_sge: attr.cap.max_recv_sge,
-            inline: attr.cap.max_inline_data,
+            inline: inline_of(&attr.cap),
         },
         signal_all: attr.sq_sig_all != 0,
     };
@@ -104,9 +114,11 @@ fn create(
 pub unsafe extern "C" fn ibv_create_qp(pd: *mut Pd, attr: *mut QpInitAttr) -> *mut Qp {
     let created = || {
         // SAFETY: a domain of ours and the caller's structure.
-        let (domain, attr) = unsafe { (get(pd)?, get(attr)?) };
+        let (domain, attr) = unsafe { (get(pd)?, get_mut(attr)?) };
         let of = Domains { pd, xrcd: None };
-        create(domain.context, &of, attr, false)
+        let qp = create(domain.context, &of, attr, false)?;
+        attr.cap.max_inline_data = inline_of(&attr.cap);
+        Ok(qp)
     };
     created().unwrap_or_else(crate::none)
 }
@@ -124,7 +136,7 @@ const KNOWN_OPS: u64 = (1 << 10) - 1;
 
 fn create_extended(context: *mut Context, attr: *mut QpInitAttrEx) -> Result<*mut Qp> {
     // SAFETY: the caller's structure.
-    let of = unsafe { get(attr)? };
+    let of = unsafe { get_mut(attr)? };
     if of.comp_mask & !(PD | XRCD | CREATE_FLAGS | SEND_OPS) != 0 {
         return Err(EOPNOTSUPP);
     }
@@ -166,6 +178,7 @@ fn create_extended(context: *mut Context, attr: *mut QpInitAttrEx) -> Result<*mu
             return Err(number);
         }
     }
+    of.cap.max_inline_data = inline_of(&of.cap);
     Ok(qp)
 }
 

@@ -60,6 +60,7 @@ pub fn create(id: &mut Id, pd: *mut Pd, attr: &mut QpInitAttr) -> Result<()> {
     let mut of = QpInitAttrEx::new(attr, choose_domain(id, pd)?);
     create_extended(id, &mut of)?;
     (attr.send_cq, attr.recv_cq, attr.srq) = (of.send_cq, of.recv_cq, of.srq);
+    attr.cap = of.cap;
     Ok(())
 }
 
