@@ -23,10 +23,7 @@ unsafe extern "C" {
 
 const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
 
-/// A path as the runtime takes it: paths of this system are UTF-8.
-///
-/// # Errors
-/// `ENOENT` for an empty one, which would be the working directory otherwise; `EFAULT`, `EINVAL`.
+/// A path as the runtime takes it, in UTF-8; an empty one, its working directory, is none in C.
 ///
 /// # Safety
 /// `path` is null or a string that stays as long as the result.
@@ -36,10 +33,8 @@ pub unsafe fn path_of<'a>(path: *const c_char) -> Result<&'a str> {
     }
     // SAFETY: the caller's string.
     let path = unsafe { strings::bytes(path) };
-    if path.is_empty() {
-        return Err(Error::new(ENOENT));
-    }
-    core::str::from_utf8(path).map_err(|_| Error::new(EINVAL))
+    let path = core::str::from_utf8(path).map_err(|_| Error::new(EINVAL))?;
+    (!path.is_empty()).then_some(path).ok_or(Error::new(ENOENT))
 }
 
 /// The permissions that files are made without.

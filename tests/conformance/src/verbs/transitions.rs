@@ -271,8 +271,8 @@ pub fn page() -> String {
     }
     let unheard = UNHEARD.map(|(kind, names)| format!("{kind} {}", names.join(" ")));
     page += &format!(
-        "\nWhat only the other half of an XRC connection uses may be given with each change and has \
-         no effect, as on Linux: {}.\n",
+        "\nWhat only the other half of an XRC connection uses may be given with each change and \
+         has no effect, as on Linux: {}.\n",
         unheard.join(", ")
     );
     page
