@@ -147,25 +147,34 @@ fn stage_name(suite: &Suite) -> String {
 /// Counts and announces.
 struct Score {
     only: Option<String>,
-    /// The stages that were asked about, whether they ran or not.
-    names: Mutex<Vec<String>>,
-    passed: Mutex<usize>,
-    failed: Mutex<Vec<String>>,
+    told: Mutex<Told>,
+}
+
+/// What there is to tell in the end.
+#[derive(Default)]
+struct Told {
+    /// The stages that there are.
+    names: Vec<String>,
+    passed: usize,
+    failed: Vec<String>,
 }
 
 impl Score {
     fn new(only: Option<&str>) -> Self {
         Self {
             only: only.map(str::to_string),
-            names: Mutex::default(),
-            passed: Mutex::default(),
-            failed: Mutex::default(),
+            told: Mutex::default(),
         }
+    }
+
+    /// A stage that panicked has left this whole.
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a stage was asked for.
     fn asks_for(&self, name: &str) -> bool {
-        lock(&self.names).push(name.to_string());
+        self.told().names.push(name.to_string());
         let only = self.only.as_ref();
         only.is_none_or(|only| name.contains(only.as_str()))
     }
@@ -184,26 +193,30 @@ impl Score {
         let seconds = start.elapsed().as_secs_f64();
         match result {
             Ok(()) => {
-                *lock(&self.passed) += 1;
+                self.told().passed += 1;
                 println!("ok   {name} ({seconds:.1} s)");
             }
             Err(failure) => {
                 println!("FAIL {name} ({seconds:.1} s) {}", failure.message);
-                lock(&self.failed).push(name.to_string());
+                self.told().failed.push(name.to_string());
             }
         }
     }
 
     fn conclude(self) -> Result<()> {
-        let (passed, failed) = (*lock(&self.passed), lock(&self.failed));
+        let Told {
+            names,
+            passed,
+            failed,
+        } = &*self.told();
         if let Some(only) = &self.only
-            && passed == 0
+            && *passed == 0
             && failed.is_empty()
         {
-            let names = lock(&self.names).join(" ");
+            let names = names.join(" ");
             return Err(format!("ONLY={only}: in the name of no stage; they are {names}").into());
         }
-        for name in failed.iter() {
+        for name in failed {
             println!("failed: {name}");
         }
         println!("{passed} passed, {} failed", failed.len());
@@ -213,11 +226,6 @@ impl Score {
             Err(Failure::silent(1))
         }
     }
-}
-
-/// What is behind a lock. A stage that panicked has left it whole.
-fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs a program to its end; what it printed is shown only if it failed, except summaries.
