@@ -47,7 +47,7 @@ pub fn packages(contents: &Contents) -> Result<Vec<Package>> {
     let mut wanted = toolchain::packages();
     let image = config::image()?;
     wanted.extend(sdk::packages_for(&c_programs(contents, &image)?));
-    if !std_programs(contents, &image)?.is_empty() {
+    if !std_programs(contents)?.is_empty() {
         wanted.extend([
             packages::C_COMPILER,
             packages::CXX_COMPILER,
@@ -65,10 +65,25 @@ fn c_programs(contents: &Contents, image: &Image) -> Result<Vec<sdk::Program>> {
 }
 
 /// The names of the programs with Rust's standard library among the contents.
-fn std_programs(contents: &Contents, image: &Image) -> Result<Vec<String>> {
-    let mut programs = sdk::std_programs(&workspace::root().join(&image.test_std_programs))?;
+pub fn std_programs(contents: &Contents) -> Result<Vec<String>> {
+    let mut programs = sdk::std_programs(&std_package(&config::image()?))?;
     programs.retain(|program| contents.tests.want(std::slice::from_ref(program)));
     Ok(programs)
+}
+
+/// The directory of the programs with Rust's standard library.
+fn std_package(image: &Image) -> PathBuf {
+    workspace::root().join(&image.test_std_programs)
+}
+
+/// Builds the programs with Rust's standard library by themselves, with the SDK that an image of C
+/// programs was built with.
+pub fn std_tests() -> Result<()> {
+    let package = std_package(&config::image()?);
+    let programs = sdk::std_programs(&package)?;
+    let toolchain = toolchain::find()?;
+    sdk::build_std(&sdk::place_for_tests(), &toolchain, &package, &programs)?;
+    Ok(())
 }
 
 /// Compiles what goes into an image, and reads it.
@@ -96,7 +111,7 @@ pub fn build(contents: &Contents) -> Result<Parts> {
         eprintln!("    the first time this takes minutes: {FIRST_TIME}");
     }
     let c_programs = c_programs(contents, &image)?;
-    let std_programs = std_programs(contents, &image)?;
+    let std_programs = std_programs(contents)?;
     let takes_sdk = !(c_programs.is_empty() && std_programs.is_empty());
     let mut programs = [in_image.as_slice(), &others].concat();
     if takes_sdk {
@@ -125,7 +140,7 @@ pub fn build(contents: &Contents) -> Result<Parts> {
         step.done();
     }
     if let Some(sdk) = sdk.as_ref().filter(|_| !std_programs.is_empty()) {
-        let package = workspace::root().join(&image.test_std_programs);
+        let package = std_package(&image);
         let step = TimedStep::start("building Rust's standard library and its tests".to_string());
         linked.extend(sdk::build_std(sdk, &toolchain, &package, &std_programs)?);
         step.done();

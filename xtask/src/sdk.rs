@@ -126,13 +126,17 @@ fn lay_out(sdk: &Path, with_plusplus: bool) -> Result<()> {
     std::fs::rename(&fresh, sdk).context(|| format!("put {} in place", sdk.display()))
 }
 
+/// The directory of the SDK that [`for_tests`] lays out.
+pub fn place_for_tests() -> PathBuf {
+    Place::Patterns.path().join("sdk")
+}
+
 /// Lays out an SDK for the tests' programs, from the library that cargo made last; returns its
 /// place. Programs in C++ need its library, and those with Rust's standard library take it when it
 /// can be had, as a user's SDK does.
 pub fn for_tests(programs: &[Program], with_std: bool) -> Result<PathBuf> {
-    let place = Place::Patterns.path();
-    make_dir(&place)?;
-    let sdk = place.join("sdk");
+    make_dir(&Place::Patterns.path())?;
+    let sdk = place_for_tests();
     let plusplus = programs.iter().find(|program| program.is_plusplus());
     if let (Some(program), false) = (plusplus, plusplus::can_be_made()) {
         let name = &program.name;

@@ -2,11 +2,13 @@
 //! the others, except that without an image no guest can be tested.
 //!
 //! What needs no image runs beside the guests at the lowest priority: these wait for each other for
-//! much of their time, and a compiler takes what they leave.
+//! much of their time, and a compiler takes what they leave. So is Rust's standard library built,
+//! which takes minutes; the suites that need it come last.
 //!
 //! The guest suites are listed in `config/tests.toml`; the same engine as for users' scripts runs
 //! them. Each has a hard time limit, and a panic of a kernel or of any program fails it.
 
+use crate::build;
 use crate::fuzz;
 use crate::image::ImageBuilder;
 use crate::redox;
@@ -24,6 +26,7 @@ use harness::command::demo;
 use harness::node::image::{Additions, Contents, Image, prepare};
 use harness::suite::suites::{self, Show, is_summary};
 use std::process::Command;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -37,15 +40,41 @@ pub fn command(settings: &Settings) -> Result<()> {
     let score = Score::new(settings.only());
     score.stage("format", check_format);
     score.stage("tidy", || tidy::command(settings));
+    let (suites, with_std) = chosen(&score, settings, &tests)?;
+    let (built, is_built) = mpsc::channel();
     std::thread::scope(|scope| {
-        scope.spawn(|| on_host(&score, settings, &tests));
-        in_guests(&score, settings, &tests)
+        scope.spawn(|| on_host(&score, settings, &tests, is_built));
+        in_guests(&score, settings, &suites, built)
     })?;
+    with_the_standard_library(&score, settings, &with_std)?;
     score.conclude()
 }
 
-/// The stages without guests. The one that takes the directory of the image's build comes last.
-fn on_host(score: &Score, settings: &Settings, tests: &Tests) {
+/// The suites that were asked for: those of a whole run's first part, and those of its second one,
+/// whose programs are built with Rust's standard library. Single suites have one part.
+fn chosen<'a>(
+    score: &Score,
+    settings: &Settings,
+    tests: &'a Tests,
+) -> Result<(Vec<&'a Suite>, Vec<&'a Suite>)> {
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    for suite in &tests.suite {
+        if !score.asks_for(&stage_name(suite)) {
+            continue;
+        }
+        let waits = settings.only().is_none() && {
+            let scripts = suites::scripts([suite])?;
+            let contents = named(Purpose::Release, &scripts);
+            !build::std_programs(&contents)?.is_empty()
+        };
+        if waits { &mut second } else { &mut first }.push(suite);
+    }
+    Ok((first, second))
+}
+
+/// The stages without guests. The one that takes the directory of the image's build comes last,
+/// but for what is built with what that build has made.
+fn on_host(score: &Score, settings: &Settings, tests: &Tests, is_built: Receiver<()>) {
     if let Err(failure) = priority::give_way() {
         println!("     stages beside the guests: {}", failure.message);
     }
@@ -54,32 +83,34 @@ fn on_host(score: &Score, settings: &Settings, tests: &Tests) {
     score.stage("fuzz", fuzz::smoke);
     score.stage("check-redox", || redox::command(settings));
     score.stage("lint-guest", lint_guest);
+    // Single stages build it with their image.
+    if settings.only().is_none() && is_built.recv().is_ok() {
+        score.stage("build-std", build::std_tests);
+    }
 }
 
-/// The image, and the stages that boot it.
-fn in_guests(score: &Score, settings: &Settings, tests: &Tests) -> Result<()> {
-    let suites = tests
-        .suite
-        .iter()
-        .filter(|suite| score.asks_for(&stage_name(suite)));
-    let suites: Vec<_> = suites.collect();
-    let mut image = None;
+/// The image, and the stages that boot it; tells when it is built.
+fn in_guests(
+    score: &Score,
+    settings: &Settings,
+    suites: &[&Suite],
+    built: Sender<()>,
+) -> Result<()> {
     let demo = score.asks_for("demo");
     let is_built = score.asks_for("build");
+    let mut image = None;
     if !suites.is_empty() || demo || is_built {
-        let contents = contents(settings, &suites, demo)?;
-        score.required("build", || {
-            image = Some(prepare(&ImageBuilder, settings, &contents)?);
-            Ok(())
-        });
+        let contents = contents(settings, suites, demo)?;
+        image = build_image(score, "build", settings, &contents);
     }
+    if image.is_some() {
+        // Nobody waits for it if the other row has panicked, which the scope reports.
+        let _ = built.send(());
+    }
+    drop(built);
     score.stage("image-size", || image_size(settings));
     if let Some(image) = image.as_deref() {
-        for suite in suites {
-            score.required(&stage_name(suite), || {
-                suites::guest(settings, suite, image, Show::Summaries)
-            });
-        }
+        boot(score, settings, image, suites);
         if demo {
             score.required("demo", || demonstrate(settings, image));
         }
@@ -87,14 +118,50 @@ fn in_guests(score: &Score, settings: &Settings, tests: &Tests) -> Result<()> {
     Ok(())
 }
 
-/// The contents of the image that the stages boot. A whole run tests what is given away. Single
-/// stages are a matter of seconds: they get what their scripts name, compiled for trying out.
-fn contents(settings: &Settings, suites: &[&Suite], demo: bool) -> Result<Contents> {
-    let purpose = settings.given_purpose()?;
-    if settings.only().is_none() {
-        return Ok(Contents::tests(purpose.unwrap_or(Purpose::Release)));
+/// The image with all test programs, and the suites that need those with Rust's standard library.
+/// It is built beside the other guests, as it takes minutes.
+fn with_the_standard_library(score: &Score, settings: &Settings, suites: &[&Suite]) -> Result<()> {
+    if suites.is_empty() {
+        return Ok(());
     }
-    let purpose = purpose.unwrap_or(Purpose::Edit);
+    let purpose = settings.given_purpose()?.unwrap_or(Purpose::Release);
+    let contents = Contents::tests(purpose);
+    if let Some(image) = build_image(score, "build-all", settings, &contents) {
+        boot(score, settings, &*image, suites);
+    }
+    Ok(())
+}
+
+/// The stage that builds an image; nothing if it failed.
+fn build_image(
+    score: &Score,
+    name: &str,
+    settings: &Settings,
+    contents: &Contents,
+) -> Option<Box<dyn Image>> {
+    let mut image = None;
+    score.required(name, || {
+        image = Some(prepare(&ImageBuilder, settings, contents)?);
+        Ok(())
+    });
+    image
+}
+
+fn boot(score: &Score, settings: &Settings, image: &dyn Image, suites: &[&Suite]) {
+    for suite in suites {
+        score.required(&stage_name(suite), || {
+            suites::guest(settings, suite, image, Show::Summaries)
+        });
+    }
+}
+
+/// The contents of the image that the stages boot: what their scripts name. A whole run tests what
+/// is given away. Single stages are a matter of seconds: they get it compiled for trying out.
+fn contents(settings: &Settings, suites: &[&Suite], demo: bool) -> Result<Contents> {
+    let purpose = settings.given_purpose()?.unwrap_or(match settings.only() {
+        None => Purpose::Release,
+        Some(_) => Purpose::Edit,
+    });
     let mut scripts = suites::scripts(suites.iter().copied())?;
     if demo {
         scripts.extend(demo::scripts()?.into_iter().map(|(_, text)| text));
@@ -102,11 +169,12 @@ fn contents(settings: &Settings, suites: &[&Suite], demo: bool) -> Result<Conten
     match scripts.is_empty() {
         // The build alone.
         true => Ok(Contents::tests(purpose)),
-        false => Ok(Contents::named_in(
-            purpose,
-            scripts.iter().map(String::as_str),
-        )),
+        false => Ok(named(purpose, &scripts)),
     }
+}
+
+fn named(purpose: Purpose, scripts: &[String]) -> Contents {
+    Contents::named_in(purpose, scripts.iter().map(String::as_str))
 }
 
 /// Bytes of what a user's node is started from, at most: the goal of the benchmark's row
