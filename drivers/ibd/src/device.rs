@@ -260,6 +260,13 @@ impl Device {
         command::add_channel(&mut self.shared, context)
     }
 
+    /// The last descriptor of a completion channel was closed. The context may be gone.
+    pub fn abandon_channel(&mut self, id: ContextId, number: u32) {
+        if let Some(context) = self.contexts.get_mut(&id) {
+            command::abandon_channel(&mut self.shared, context, number);
+        }
+    }
+
     /// The port changes its state, which all contexts are told.
     pub fn set_port(&mut self, state: PortState) {
         if self.shared.port == state {

@@ -42,6 +42,8 @@ use crate::limits::Kind;
 use crate::mad::{ISSM, UMAD};
 use crate::pages::Borrowings;
 
+/// What `dup` of a context makes a completion channel by.
+const NEW_CHANNEL: &str = "channel";
 /// Name of the file that programs open for a context.
 const UVERBS: &str = "uverbs0";
 /// All files of the root that are devices.
@@ -60,8 +62,8 @@ enum What {
     Text(usize, String, bool),
     /// A context, and the answer to the last command that was written.
     Context(ContextId, Vec<u8>),
-    /// A queue of events: of a context, or the channel of this number.
-    Events(SharedQueue, Option<u32>),
+    /// A queue of events: of a context, or its channel of this number.
+    Events(SharedQueue, ContextId, Option<u32>),
     /// `umad0`, by its number in the node.
     Mads(u64),
     /// `issm0`.
@@ -206,7 +208,7 @@ impl InfinibandScheme {
                     false => fail(EINVAL),
                 }
             }
-            "channel" => {
+            NEW_CHANNEL => {
                 let number = self.device.add_channel(context)?;
                 let channel = self.device.context(context)?.channel(number).cloned();
                 Ok((channel.ok_or(Error::new(ENOENT))?, Some(number)))
@@ -322,12 +324,22 @@ impl SchemeSync for InfinibandScheme {
         };
         let name = core::str::from_utf8(name).map_err(|_| Error::new(EINVAL))?;
         let (queue, number) = self.queue(context, name)?;
-        let what = What::Events(SharedQueue::clone(&queue), number);
-        let opened = self.add(ctx.uid, what)?;
-        if let OpenResult::ThisScheme { number, .. } = &opened {
-            queue.borrow_mut().descriptors.push(*number);
+        let what = What::Events(SharedQueue::clone(&queue), context, number);
+        let opened = self.add(ctx.uid, what);
+        let mut events = queue.borrow_mut();
+        match (&opened, number) {
+            (Ok(OpenResult::ThisScheme { number, .. }), _) => {
+                events.descriptors.push(*number);
+                events.is_abandoned = false;
+            }
+            // It was made for this descriptor.
+            (Err(_), Some(number)) if name == NEW_CHANNEL => {
+                drop(events);
+                self.device.abandon_channel(context, number);
+            }
+            _ => {}
         }
-        Ok(opened)
+        opened
     }
 
     fn read(
@@ -346,7 +358,7 @@ impl SchemeSync for InfinibandScheme {
                 answer.drain(..count);
                 Ok(count)
             }
-            What::Events(queue, _) => queue.borrow_mut().read(buf),
+            What::Events(queue, ..) => queue.borrow_mut().read(buf),
             What::Mads(number) => self.device.mads.read(*number, buf),
             What::Manager => fail(EINVAL),
             What::Name(..) => fail(EBADF),
@@ -397,7 +409,7 @@ impl SchemeSync for InfinibandScheme {
             let done = self.device.mads.control(number, operation, payload);
             return done.map(|()| 0);
         }
-        if let What::Events(_, Some(number)) = self.handles.get(id)?.kind {
+        if let What::Events(.., Some(number)) = self.handles.get(id)?.kind {
             return match operation {
                 call::CHANNEL_NUMBER => Ok(number as usize),
                 _ => fail(EINVAL),
@@ -440,7 +452,7 @@ impl SchemeSync for InfinibandScheme {
 
     fn fevent(&mut self, id: usize, flags: EventFlags, _ctx: &CallerCtx) -> Result<EventFlags> {
         let ready = match &self.handles.get(id)?.kind {
-            What::Events(queue, _) => {
+            What::Events(queue, ..) => {
                 let (is_ready, _) = queue.borrow().readiness();
                 if is_ready {
                     EventFlags::EVENT_READ
@@ -509,8 +521,8 @@ impl SchemeSync for InfinibandScheme {
             What::Context(..) => String::from(UVERBS),
             What::Mads(_) => String::from(UMAD),
             What::Manager => String::from(ISSM),
-            What::Events(_, None) => format!("{UVERBS}/async"),
-            What::Events(_, Some(number)) => format!("{UVERBS}/channel/{number}"),
+            What::Events(.., None) => format!("{UVERBS}/async"),
+            What::Events(.., Some(number)) => format!("{UVERBS}/channel/{number}"),
         };
         let path = format!("/scheme/{SCHEME}/{name}");
         Ok(read_at(path.as_bytes(), buf, 0))
@@ -527,7 +539,15 @@ impl SchemeSync for InfinibandScheme {
                 self.woken.extend(self.device.close(context));
                 return;
             }
-            What::Events(queue, _) => queue.borrow_mut().descriptors.retain(|of| *of != id),
+            What::Events(queue, context, number) => {
+                let mut events = queue.borrow_mut();
+                events.descriptors.retain(|of| *of != id);
+                let is_last = events.descriptors.is_empty();
+                drop(events);
+                if let Some(number) = number.filter(|_| is_last) {
+                    self.device.abandon_channel(context, number);
+                }
+            }
             What::Mads(number) => self.device.mads.close(number),
             What::Manager => self.device.mads.release_sm(),
             _ => {}

@@ -42,6 +42,29 @@ pub fn add_channel(shared: &mut Shared, context: &mut Context) -> Result<u32> {
     Ok(number)
 }
 
+/// A channel has no descriptor any more: it goes, or will with the last completion queue that uses
+/// it.
+pub fn abandon_channel(shared: &mut Shared, context: &mut Context, number: u32) {
+    if let Some(queue) = context.channel(number) {
+        queue.borrow_mut().is_abandoned = true;
+        end_abandoned(shared, context, number);
+    }
+}
+
+/// Ends a channel that has no descriptor and no completion queue any more.
+fn end_abandoned(shared: &mut Shared, context: &mut Context, number: u32) {
+    let channel = context.channel(number);
+    let is_used = || {
+        let mut objects = context.objects.newest_first();
+        objects.any(|(_, object)| matches!(object, Object::Cq(cq) if cq.channel == Some(number)))
+    };
+    if channel.is_some_and(|queue| queue.borrow().is_abandoned) && !is_used() {
+        context.channels.remove(&number);
+        shared.channels.give_back(number);
+        shared.accounts.release(context.owner.uid, Kind::Files, 1);
+    }
+}
+
 /// The properties that a request asks of a completion queue.
 struct Wanted {
     user_handle: u64,
@@ -225,5 +248,9 @@ pub fn end_cq(shared: &mut Shared, context: &mut Context, handle: u32) -> Result
     context.engine.core.destroy_cq(cq.id).map_err(refused)?;
     remove(shared, context, handle);
     release_slots(shared, context, cq.cqe.into());
-    Ok(context.forget_events(handle, cq.channel))
+    let reported = context.forget_events(handle, cq.channel);
+    if let Some(number) = cq.channel {
+        end_abandoned(shared, context, number);
+    }
+    Ok(reported)
 }

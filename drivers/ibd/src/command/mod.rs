@@ -25,7 +25,7 @@ use crate::limits::Kind;
 use crate::object::Object;
 use crate::shared::Shared;
 
-pub use completion::add_channel;
+pub use completion::{abandon_channel, add_channel};
 
 /// A command under way.
 struct Call<'a> {

@@ -355,3 +355,59 @@ fn queues_know_their_channels_by_number() {
     let text = client.text("cqs");
     assert_eq!(text.lines().count(), 3);
 }
+
+/// Creates a completion queue that tells this channel; the answer's length.
+fn queue_at(client: &mut Client, id: usize, comp_channel: i32) -> syscall::Result<usize> {
+    let request = abi::CreateCq {
+        comp_channel,
+        ..create_cq()
+    };
+    let mut payload = plain(Command::CreateCq, request.as_bytes(), 8);
+    client.call(id, &mut payload, call::EXECUTE)
+}
+
+#[test]
+fn a_channel_goes_with_its_last_descriptor_and_queue() {
+    let mut client = Client::new();
+    let id = client.begun();
+    // More than a context can have at once.
+    for _ in 0..1100 {
+        let channel = client.dup(id, "channel").unwrap();
+        client.close(channel);
+    }
+    let first = client.dup(id, "channel").unwrap();
+    let again = client.dup(id, "channel/0").unwrap();
+    client.close(first);
+    assert_eq!(client.call(again, &mut [], call::CHANNEL_NUMBER), Ok(0));
+    // A queue keeps it, and has it back in its turn.
+    assert_eq!(queue_at(&mut client, id, 0), Ok(8));
+    client.close(again);
+    let again = client.dup(id, "channel/0").unwrap();
+    client.close(again);
+    let mut payload = plain(Command::DestroyCq, &[0; 16], 8);
+    assert_eq!(client.call(id, &mut payload, call::EXECUTE), Ok(8));
+    assert_eq!(client.dup(id, "channel/0"), error(ENOENT));
+    assert_eq!(queue_at(&mut client, id, 0), error(EBADF));
+    let accounts = &client.scheme.device().shared.accounts;
+    assert_eq!(accounts.total(crate::limits::Kind::Files), 0);
+}
+
+#[test]
+fn a_channel_without_its_descriptor_is_not_made() {
+    let mut client = Client::new();
+    let id = client.begun();
+    let accounts = &mut client.scheme.device().shared.accounts;
+    let used = accounts.total(crate::limits::Kind::Files);
+    // Room for the channel, and not for the descriptor.
+    accounts
+        .set(&format!("files_per_user {}", used + 1))
+        .unwrap();
+    assert_eq!(client.dup(id, "channel"), error(ENOMEM));
+    let accounts = &mut client.scheme.device().shared.accounts;
+    assert_eq!(accounts.total(crate::limits::Kind::Files), used);
+    accounts
+        .set(&format!("files_per_user {}", used + 2))
+        .unwrap();
+    let channel = client.dup(id, "channel").unwrap();
+    assert_eq!(client.call(channel, &mut [], call::CHANNEL_NUMBER), Ok(0));
+}
