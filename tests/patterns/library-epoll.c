@@ -314,7 +314,8 @@ static void counters(void) {
     /* It waits or not as the descriptor says now, and its copies. */
     flags = fcntl(fd, F_GETFL);
     int copy = dup(fd);
-    CHECK(fcntl(copy, F_SETFL, flags | O_NONBLOCK) == 0);
+    CHECK(!(flags & O_NONBLOCK) && fcntl(copy, F_SETFL, flags | O_NONBLOCK) == 0);
+    CHECK(fcntl(fd, F_GETFL) == (flags | O_NONBLOCK));
     FAILS(read(fd, &value, 8), EAGAIN);
     CHECK(eventfd_write(copy, 7) == 0 && eventfd_read(fd, &value) == 0 && value == 7);
     /* The greatest value leaves no room. */
@@ -621,6 +622,93 @@ static void failed_copies(void) {
     close(ends[0]), close(ends[1]), close(set);
 }
 
+/*
+ * `dup2` onto a number that another thread uses: a read is one of the file that was there or of the
+ * one that is, and never one of what is behind a counter or a set, which would not end.
+ */
+static volatile int used, uses_of_it, is_read, is_taken;
+
+static void *use_always(void *argument) {
+    eventfd_t value = 0;
+    (void)argument;
+    while (!stop) {
+        ssize_t count = read(used, &value, sizeof value);
+        if (count == -1)
+            CHECK(errno == EINVAL);
+        else
+            CHECK(count == sizeof value && (value == 0 || value == 1));
+        uses_of_it++;
+    }
+    return NULL;
+}
+
+static void *read_once(void *argument) {
+    eventfd_t value;
+    (void)argument;
+    while (!stop) {
+        if (!is_read)
+            continue;
+        CHECK(read(used, &value, sizeof value) == sizeof value);
+        is_taken = value != 0;
+        is_read = 0;
+    }
+    return NULL;
+}
+
+/* Whether the other thread has gone on; if not, nothing can end it but the end of the program. */
+static void has_gone_on(int has) {
+    CHECK(has);
+    if (!has)
+        exit(finish("epoll"));
+}
+
+static void replaced_while_used(void) {
+    enum { TIMES = 20000, READS = 1000 };
+    int zero = open("/dev/zero", O_RDWR), fd = eventfd(1000000, EFD_SEMAPHORE);
+    int set = epoll_create1(0), kinds[] = { fd, zero, set, fd, set, zero };
+    pthread_t thread;
+    CHECK(zero >= 0 && fd >= 0 && set >= 0);
+    used = dup(zero);
+    stop = 0;
+    CHECK(pthread_create(&thread, NULL, use_always, NULL) == 0);
+    for (int i = 0; i < TIMES; i++) {
+        CHECK(dup2(kinds[i % 6], used) == used);
+        /* The other thread has its turn. */
+        if (i % 100 == 0) {
+            int before = uses_of_it;
+            int64_t since = now_ms();
+            while (uses_of_it == before && now_ms() - since < LONG)
+                sched_yield();
+            has_gone_on(uses_of_it != before);
+        }
+    }
+    stop = 1;
+    pthread_join(thread, NULL);
+    close(fd);
+
+    /* A thread that waits for a counter goes on when that counter changes, whatever is there now. */
+    fd = eventfd(0, 0);
+    stop = 0;
+    CHECK(pthread_create(&thread, NULL, read_once, NULL) == 0);
+    for (int i = 0; i < READS; i++) {
+        CHECK(dup2(fd, used) == used);
+        is_read = 1;
+        for (int pause = i % 50 * 40; pause > 0; pause--)
+            __asm__ volatile("pause");
+        CHECK(dup2(zero, used) == used && eventfd_write(fd, 1) == 0);
+        int64_t since = now_ms();
+        while (is_read && now_ms() - since < LONG)
+            ;
+        has_gone_on(!is_read);
+        eventfd_t value;
+        if (!is_taken)
+            CHECK(eventfd_read(fd, &value) == 0 && value == 1);
+    }
+    stop = 1;
+    pthread_join(thread, NULL);
+    close(used), close(fd), close(set), close(zero);
+}
+
 static void processes(const char *self) {
     int fd = eventfd(0, 0), back = eventfd(0, 0), set = set_of(back, EPOLLIN), status;
     eventfd_t value;
@@ -677,6 +765,7 @@ int main(int count, char **arguments) {
     one_of_two();
     sets_in_polls();
     failed_copies();
+    replaced_while_used();
     processes(arguments[0]);
     return finish("epoll");
 }

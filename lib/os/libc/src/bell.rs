@@ -1,5 +1,7 @@
 //! What tells event queues that something has changed, for descriptors of this library's making.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use runtime::{Error, Result, fd, path, sys};
 use syscall::error::EINTR;
 use syscall::flag::{O_NONBLOCK, RwFlags};
@@ -8,19 +10,27 @@ use syscall::flag::{O_NONBLOCK, RwFlags};
 pub struct Bell {
     reader: usize,
     writer: usize,
+    /// What the program is told of `O_NONBLOCK`; the pipe has it always.
+    is_nonblocking: AtomicBool,
 }
 
 impl Bell {
-    /// A bell, and the descriptor that event queues watch, which is the program's.
+    /// A bell, and the descriptor that is the program's.
+    ///
+    /// Reading the pipe does not wait: a thread that has begun to read another file of that number
+    /// when `dup2` puts the descriptor there would wait for ever.
     ///
     /// # Errors
     /// `EMFILE`, `ENOMEM`.
-    pub fn new(is_nonblocking: bool) -> Result<(Self, usize)> {
-        let flags = if is_nonblocking { O_NONBLOCK } else { 0 };
-        let number = path::open("/scheme/pipe", flags)?;
+    pub fn new() -> Result<(Self, usize)> {
+        let number = path::open("/scheme/pipe", O_NONBLOCK)?;
         let ends =
             fd::dup_upper(number, b"write").and_then(|writer| match fd::dup_upper(number, b"") {
-                Ok(reader) => Ok(Self { reader, writer }),
+                Ok(reader) => Ok(Self {
+                    reader,
+                    writer,
+                    is_nonblocking: AtomicBool::new(false),
+                }),
                 Err(error) => {
                     let _ = fd::close(writer);
                     Err(error)
@@ -33,6 +43,22 @@ impl Bell {
                 Err(error)
             }
         }
+    }
+
+    /// What event queues watch, as long as the bell is there, whatever becomes of the program's
+    /// descriptors.
+    pub fn reader(&self) -> usize {
+        self.reader
+    }
+
+    /// Whether the program has set `O_NONBLOCK`.
+    pub fn is_nonblocking(&self) -> bool {
+        self.is_nonblocking.load(Ordering::SeqCst)
+    }
+
+    /// Takes note of that.
+    pub fn set_nonblocking(&self, set: bool) {
+        self.is_nonblocking.store(set, Ordering::SeqCst);
     }
 
     /// Makes an event. The byte is taken out again: what counts is not in the pipe, which would be

@@ -4,8 +4,9 @@ use core::ffi::{c_int, c_ulong};
 
 use runtime::{Error, Result, fd};
 use syscall::error::{EINVAL, ENOTTY};
+use syscall::flag::O_NONBLOCK;
 
-use crate::{descriptor, errno, umad};
+use crate::{descriptor, errno, own, umad};
 
 unsafe extern "C" {
     /// The requests of `scif_ioctl.h`, in `libscif`.
@@ -63,8 +64,26 @@ fn control(number: c_int, command: c_int, argument: usize) -> Result<c_int> {
             );
             Ok(0)
         }
+        syscall::F_GETFL => {
+            let flags = fd::fcntl(number, command, 0)?;
+            let flags = match own::kind(number as c_int) {
+                Some(kind) if kind.is_nonblocking() => flags | O_NONBLOCK,
+                Some(_) => flags & !O_NONBLOCK,
+                None => flags,
+            };
+            Ok(flags as c_int)
+        }
         syscall::F_SETFL => {
-            let result = fd::fcntl(number, command, argument)?;
+            let is_own = own::is_own(number as c_int);
+            let always = if is_own { O_NONBLOCK } else { 0 };
+            let mut result = fd::fcntl(number, command, argument | always)?;
+            // Perhaps only now: then the pipe may wait as long as that lasts.
+            if let Some(kind) = own::kind(number as c_int) {
+                if !is_own {
+                    result = fd::fcntl(number, command, argument | O_NONBLOCK)?;
+                }
+                kind.set_nonblocking(argument & O_NONBLOCK != 0);
+            }
             if descriptor::is_socket(number as c_int) {
                 skiff_socket_flags(number as c_int, argument);
             }
@@ -76,10 +95,13 @@ fn control(number: c_int, command: c_int, argument: usize) -> Result<c_int> {
 
 /// Sets or clears `O_NONBLOCK`.
 fn set_nonblocking(number: c_int, set: bool) -> Result<c_int> {
-    let index = descriptor::check(number)?;
-    let flags = fd::fcntl(index, syscall::F_GETFL, 0)? & !syscall::O_NONBLOCK;
-    let flag = if set { syscall::O_NONBLOCK } else { 0 };
-    control(number, syscall::F_SETFL as c_int, flags | flag)
+    let flags = control(number, syscall::F_GETFL as c_int, 0)? as u32 as usize;
+    let flag = if set { O_NONBLOCK } else { 0 };
+    control(
+        number,
+        syscall::F_SETFL as c_int,
+        flags & !O_NONBLOCK | flag,
+    )
 }
 
 #[unsafe(no_mangle)]

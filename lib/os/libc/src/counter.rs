@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use hal::event::Queue;
 use runtime::{Error, Result, fd, sys};
 use syscall::error::{EAGAIN, EFAULT, EINVAL};
-use syscall::flag::{EventFlags, F_GETFL, MapFlags, O_NONBLOCK};
+use syscall::flag::{EventFlags, MapFlags};
 
 use crate::bell::Bell;
 
@@ -24,6 +24,8 @@ struct Page {
     changes: AtomicU64,
     /// Whether somebody may wait for room.
     is_crowded: AtomicU32,
+    /// Whether reading and writing wait. A flag of the file in Linux, so all processes see it.
+    is_nonblocking: AtomicU32,
 }
 
 /// A counter.
@@ -54,6 +56,23 @@ impl Counter {
         };
         counter.page().value.store(value, Ordering::SeqCst);
         Ok(counter)
+    }
+
+    /// What event queues watch for changes.
+    pub fn watched(&self) -> usize {
+        self.bell.reader()
+    }
+
+    /// Whether the program has set `O_NONBLOCK`.
+    pub fn is_nonblocking(&self) -> bool {
+        self.page().is_nonblocking.load(Ordering::SeqCst) != 0
+    }
+
+    /// Has reads and writes wait, or not.
+    pub fn set_nonblocking(&self, set: bool) {
+        self.page()
+            .is_nonblocking
+            .store(set.into(), Ordering::SeqCst);
     }
 
     fn page(&self) -> &Page {
@@ -116,17 +135,17 @@ impl Drop for Counter {
     }
 }
 
-/// Does something with a counter until it succeeds, waiting between the attempts if the descriptor
-/// says so.
-fn repeat<T>(number: usize, mut attempt: impl FnMut() -> Option<T>) -> Result<T> {
+/// Does something with a counter until it succeeds, waiting between the attempts if its flags say
+/// so. The descriptor is not asked: another thread may have put another file there.
+fn repeat<T>(counter: &Counter, mut attempt: impl FnMut() -> Option<T>) -> Result<T> {
     if let Some(result) = attempt() {
         return Ok(result);
     }
-    if fd::fcntl(number, F_GETFL, 0)? & O_NONBLOCK != 0 {
+    if counter.is_nonblocking() {
         return Err(Error::new(EAGAIN));
     }
-    let mut queue: Queue<usize> = Queue::new()?;
-    queue.subscribe(number, EventFlags::EVENT_READ, number)?;
+    let mut queue: Queue<()> = Queue::new()?;
+    queue.subscribe(counter.watched(), EventFlags::EVENT_READ, ())?;
     let mut events = Vec::new();
     loop {
         // After subscribing, so that nothing that happens in between is missed.
@@ -153,14 +172,9 @@ fn check(buffer: *const c_void, size: usize) -> Result<()> {
 ///
 /// # Safety
 /// The caller's buffer.
-pub unsafe fn read(
-    number: usize,
-    counter: &Counter,
-    buffer: *mut c_void,
-    size: usize,
-) -> Result<usize> {
+pub unsafe fn read(counter: &Counter, buffer: *mut c_void, size: usize) -> Result<usize> {
     check(buffer, size)?;
-    let value = repeat(number, || counter.take())?;
+    let value = repeat(counter, || counter.take())?;
     // SAFETY: the caller's buffer has room.
     unsafe { buffer.cast::<u64>().write_unaligned(value) };
     Ok(size_of::<u64>())
@@ -173,12 +187,7 @@ pub unsafe fn read(
 ///
 /// # Safety
 /// The caller's bytes.
-pub unsafe fn write(
-    number: usize,
-    counter: &Counter,
-    buffer: *const c_void,
-    size: usize,
-) -> Result<usize> {
+pub unsafe fn write(counter: &Counter, buffer: *const c_void, size: usize) -> Result<usize> {
     check(buffer, size)?;
     // SAFETY: the caller's bytes are as many.
     let value = unsafe { buffer.cast::<u64>().read_unaligned() };
@@ -192,6 +201,6 @@ pub unsafe fn write(
             counter.add(value)
         })
     };
-    repeat(number, attempt)?;
+    repeat(counter, attempt)?;
     Ok(size_of::<u64>())
 }

@@ -283,12 +283,12 @@ pub fn opened(number: usize, close_on_exec: bool) -> c_int {
     if is_socket(number as c_int) {
         forget_socket(number);
     }
+    own::forget(number as c_int);
     record(number, close_on_exec, false)
 }
 
 fn record(number: usize, close_on_exec: bool, umad: bool) -> c_int {
     let number = number as c_int;
-    own::forget(number);
     set_bit(&COUNTED, number as usize, false);
     skiff_scif_forget(number);
     entry(number, |known| {
@@ -331,8 +331,8 @@ pub fn replaced(
         let former = core::mem::replace(&mut known.stage, Stage::Replacing);
         (former, known.turns)
     });
-    match replace() {
-        Ok(_) => Ok(duplicated(number, copy, false)),
+    match own::replaced(number as c_int, copy as c_int, replace) {
+        Ok(()) => Ok(record_copy(number, copy, false)),
         Err(error) => {
             entry(copy as c_int, |known| {
                 // Another thread may have closed it meanwhile.
@@ -345,14 +345,19 @@ pub fn replaced(
     }
 }
 
-/// Records a copy of a descriptor and gives its number to C.
+/// Records a copy of a descriptor at a number that was free, and gives the number to C.
 pub fn duplicated(number: usize, copy: usize, close_on_exec: bool) -> c_int {
+    own::forget(copy as c_int);
+    own::copied(number as c_int, copy as c_int);
+    record_copy(number, copy, close_on_exec)
+}
+
+fn record_copy(number: usize, copy: usize, close_on_exec: bool) -> c_int {
     let is_socket = is_socket(number as c_int);
     if !is_socket || !skiff_socket_duplicated(number as c_int, copy as c_int) {
         forget_socket(copy);
     }
     let copy = record(copy, close_on_exec, is_umad(number as c_int));
-    own::copied(number as c_int, copy);
     for each in [number as c_int, copy] {
         entry(each, |known| known.shared = true);
     }

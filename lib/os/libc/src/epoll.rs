@@ -301,7 +301,7 @@ fn create(flags: usize) -> Result<c_int> {
     if flags & !CLOEXEC != 0 {
         return Err(Error::new(EINVAL));
     }
-    let (bell, number) = Bell::new(false)?;
+    let (bell, number) = Bell::new()?;
     let set = Kind::Set(sets::make(), Arc::new(bell));
     let number = descriptor::opened(number, flags & CLOEXEC != 0);
     own::insert(number, set);

@@ -24,9 +24,10 @@ extern "C" fn eventfd(value: c_uint, flags: c_int) -> c_int {
         return errno::fail(EINVAL);
     }
     let make = || {
-        let (bell, number) = Bell::new(flags & NONBLOCK != 0)?;
+        let (bell, number) = Bell::new()?;
         match Counter::new(value.into(), bell, flags & SEMAPHORE != 0) {
             Ok(counter) => {
+                counter.set_nonblocking(flags & NONBLOCK != 0);
                 let number = descriptor::opened(number, flags & CLOEXEC != 0);
                 own::insert(number, Kind::Counter(Arc::new(counter)));
                 Ok(number)

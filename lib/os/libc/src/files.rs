@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use runtime::{Error, Result, env, fd, fs, path, sys};
-use syscall::error::{EBADF, EFAULT, EINTR, EINVAL, EIO, ENOENT, ERANGE};
+use syscall::error::{EAGAIN, EBADF, EFAULT, EINTR, EINVAL, EIO, ENOENT, ERANGE};
 use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
 
 use crate::{descriptor, errno, linux_names, own, strings, umad, uverbs};
@@ -136,18 +136,24 @@ unsafe fn read_of_kind(number: c_int, buffer: *mut c_void, size: usize) -> Resul
         // SAFETY: the caller's promise.
         return of_library(unsafe { skiff_socket_read(number, &raw const part, 1) });
     }
-    if own::is_own(number) {
+    loop {
+        let turns = own::turns();
         // SAFETY: the caller's promise.
-        return unsafe { own::read(number, buffer, size) };
-    }
-    if is_waited_for(number, size) {
+        if let Some(result) = unsafe { own::read(number, buffer, size) } {
+            return result;
+        }
+        if is_waited_for(number, size) {
+            // SAFETY: the caller's promise.
+            return of_library(unsafe { skiff_scif_read(number, buffer, size) });
+        }
+        let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
         // SAFETY: the caller's promise.
-        return of_library(unsafe { skiff_scif_read(number, buffer, size) });
+        match unsafe { sys::call(syscall::SYS_READ, arguments) } {
+            // `dup2` may have put one there meanwhile, and this was its pipe.
+            Err(Error { errno: EAGAIN }) if own::turns() != turns => {}
+            read => return read.map_err(|error| umad::of_transfer(number, error)),
+        }
     }
-    let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
-    // SAFETY: the caller's promise.
-    let read = unsafe { sys::call(syscall::SYS_READ, arguments) };
-    read.map_err(|error| umad::of_transfer(number, error))
 }
 
 /// Writes all of it, as `write` does.
@@ -185,25 +191,31 @@ unsafe fn write_of_kind(number: c_int, buffer: *const c_void, size: usize) -> Re
         // SAFETY: the memory is only read.
         return of_library(unsafe { skiff_socket_write(number, &raw const part, 1) });
     }
-    if own::is_own(number) {
+    loop {
+        let turns = own::turns();
         // SAFETY: the caller's memory, which is only read.
-        return unsafe { own::write(number, buffer, size) };
+        if let Some(result) = unsafe { own::write(number, buffer, size) } {
+            return result;
+        }
+        if is_waited_for(number, size) {
+            // SAFETY: the memory is only read.
+            return of_library(unsafe { skiff_scif_write(number, buffer, size) });
+        }
+        if size > 0 && uverbs::is_device(number) {
+            // SAFETY: the caller's memory, and a command that its writer means.
+            return unsafe {
+                let command = core::slice::from_raw_parts(buffer.cast(), size);
+                uverbs::write(number, command)
+            };
+        }
+        let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
+        // SAFETY: the kernel only reads, and answers EFAULT for a range that cannot be read.
+        match unsafe { sys::call(syscall::SYS_WRITE, arguments) } {
+            // As above; nothing can be written to a pipe's end for reading.
+            Err(Error { errno: EBADF }) if own::turns() != turns => {}
+            written => return written.map_err(|error| umad::of_transfer(number, error)),
+        }
     }
-    if is_waited_for(number, size) {
-        // SAFETY: the memory is only read.
-        return of_library(unsafe { skiff_scif_write(number, buffer, size) });
-    }
-    if size > 0 && uverbs::is_device(number) {
-        // SAFETY: the caller's memory, and a command that its writer means.
-        return unsafe {
-            let command = core::slice::from_raw_parts(buffer.cast(), size);
-            uverbs::write(number, command)
-        };
-    }
-    let arguments = [descriptor::check(number)?, buffer as usize, size, 0, 0, 0];
-    // SAFETY: the kernel only reads, and answers EFAULT for a range that cannot be read.
-    let written = unsafe { sys::call(syscall::SYS_WRITE, arguments) };
-    written.map_err(|error| umad::of_transfer(number, error))
 }
 
 #[unsafe(no_mangle)]

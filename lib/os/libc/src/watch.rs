@@ -12,6 +12,7 @@ use runtime::{Result, fd};
 use syscall::error::{EBADF, ENODEV};
 use syscall::flag::EventFlags;
 
+use crate::bell::Bell;
 use crate::counter::Counter;
 use crate::{descriptor, own};
 
@@ -79,7 +80,7 @@ enum Source {
     /// By asking the counter; events tell of its changes.
     Counter(Arc<Counter>),
     /// By whoever waits; events tell that a set is to be looked at again.
-    Set,
+    Set(Arc<Bell>),
     /// By an event.
     Event,
     /// Always ready for everything: plain files.
@@ -95,7 +96,7 @@ impl Source {
         }
         match own::kind(number) {
             Some(own::Kind::Counter(counter)) => return Self::Counter(counter),
-            Some(own::Kind::Set(..)) => return Self::Set,
+            Some(own::Kind::Set(_, bell)) => return Self::Set(bell),
             None => {}
         }
         match descriptor::is_scif(number) {
@@ -111,7 +112,7 @@ impl Source {
 
     /// Whether an event is only a reason to look.
     fn is_asked(&self) -> bool {
-        matches!(self, Self::Scif | Self::Counter(_) | Self::Set)
+        matches!(self, Self::Scif | Self::Counter(_) | Self::Set(_))
     }
 }
 
@@ -157,7 +158,7 @@ pub fn watch<T>(
     look(entries, &sources);
     watch_more(&mut queue, entries, &mut watched);
     // What is there already is told at once, with what events say at this moment.
-    let is_set = |source: &Source| matches!(source, Source::Set);
+    let is_set = |source: &Source| matches!(source, Source::Set(_));
     let mut is_in_haste = count(entries) > 0 || sources.iter().any(is_set);
     loop {
         let left = deadline.map(|deadline| {
@@ -258,13 +259,27 @@ fn subscribe(
             wanted.set(EventFlags::EVENT_READ, events & (IN | IN_NORMAL) != 0);
             wanted.set(EventFlags::EVENT_WRITE, events & (OUT | OUT_NORMAL) != 0);
         }
-        Source::Counter(_) | Source::Set => wanted = EventFlags::EVENT_READ,
+        Source::Counter(_) | Source::Set(_) => wanted = EventFlags::EVENT_READ,
         _ => {}
     }
     if wanted.is_empty() {
         return Ok(());
     }
-    match queue.subscribe(number as usize, wanted, first.unwrap_or(index)) {
+    // Not the number of a counter or a set, where another thread may have put another file.
+    let watched = match source {
+        Source::Counter(counter) => counter.watched(),
+        Source::Set(bell) => bell.reader(),
+        _ => number as usize,
+    };
+    match queue.subscribe(watched, wanted, first.unwrap_or(index)) {
+        // `dup2` has put one of these there: what was subscribed is its pipe, which tells of it.
+        Ok(()) if source.is_event() && own::is_own(number) => {
+            for (entry, source) in entries.iter().zip(sources) {
+                if entry.number == number {
+                    *source = Source::of(number);
+                }
+            }
+        }
         Ok(()) => {}
         // Another thread has closed it.
         Err(error) if error.errno == EBADF => *source = Source::Unknown,
@@ -334,7 +349,7 @@ fn look(entries: &mut [Entry], sources: &[Source]) {
             Source::Always => entry.events & (IN | OUT | IN_NORMAL | OUT_NORMAL),
             Source::Gone => ERR,
             Source::Unknown => NVAL,
-            Source::Set | Source::None => 0,
+            Source::Set(_) | Source::None => 0,
             Source::Event => entry.revents,
         };
     }
