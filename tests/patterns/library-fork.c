@@ -97,6 +97,23 @@ static void handlers_of_forks(void) {
     memset(called, 0, sizeof called);
 }
 
+/* The child's status, or -1 when it has to be killed. */
+static int status_of(pid_t child) {
+    struct timespec begin, now;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    int status;
+    do {
+        pid_t ended = waitpid(child, &status, WNOHANG);
+        CHECK(ended == 0 || ended == child);
+        if (ended != 0)
+            return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        usleep(2000);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec - begin.tv_sec < TIMEOUT_S);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
+    return -1;
+}
+
 /* Anonymous memory that is mapped shared is the same in both. */
 static void shared_memory(void) {
     volatile int *words = mmap(NULL, 2 * sizeof *words, PROT_READ | PROT_WRITE,
@@ -161,6 +178,44 @@ static void memory_of_the_parent(void) {
     CHECK(madvise(pages, 0, MADV_DONTFORK) == 0);
 }
 
+/* Advice on a page is kept, though another thread has unmapped what was there a moment before. */
+static volatile int unmaps;
+
+static void *map_and_unmap(void *argument) {
+    size_t page = *(size_t *)argument;
+    while (unmaps) {
+        void *pages =
+            mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(pages != MAP_FAILED && munmap(pages, page) == 0);
+    }
+    return NULL;
+}
+
+static void advice_beside_unmapping(void) {
+    enum { PAGES = 3000 };
+    static char *pages[PAGES];
+    size_t page = sysconf(_SC_PAGESIZE);
+    pthread_t thread;
+    unmaps = 1;
+    CHECK(pthread_create(&thread, NULL, map_and_unmap, &page) == 0);
+    for (int i = 0; i < PAGES; i++) {
+        pages[i] = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(pages[i] != MAP_FAILED && madvise(pages[i], page, MADV_DONTFORK) == 0);
+    }
+    unmaps = 0;
+    CHECK(pthread_join(thread, NULL) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int found = 0;
+        for (int i = 0; i < PAGES; i++)
+            found += is_there(pages[i]);
+        _exit(failures == 0 && found == 0 ? 7 : 8);
+    }
+    CHECK(status_of(child) == 7);
+    for (int i = 0; i < PAGES; i++)
+        CHECK(munmap(pages[i], page) == 0);
+}
+
 /* The parent chooses the processors of a child, as programs do that start one for each. */
 static void processors_of_a_child(void) {
     int go[2];
@@ -187,23 +242,6 @@ static void processors_of_a_child(void) {
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
     CHECK(sched_setaffinity(child, sizeof one, &one) == -1 && errno == ESRCH);
     CHECK(close(go[0]) == 0 && close(go[1]) == 0);
-}
-
-/* The child's status, or -1 when it has to be killed. */
-static int status_of(pid_t child) {
-    struct timespec begin, now;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    int status;
-    do {
-        pid_t ended = waitpid(child, &status, WNOHANG);
-        CHECK(ended == 0 || ended == child);
-        if (ended != 0)
-            return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-        usleep(2000);
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    } while (now.tv_sec - begin.tv_sec < TIMEOUT_S);
-    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
-    return -1;
 }
 
 /* A stream in which a thread sleeps until there is something to read. */
@@ -281,6 +319,7 @@ int main(void) {
     for (int i = 0; i < USES; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
     memory_of_the_parent();
+    advice_beside_unmapping();
     handlers_of_forks();
     shared_memory();
     processors_of_a_child();

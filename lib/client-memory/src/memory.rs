@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use libredox::Fd;
-use libredox::call::{MmapArgs, mmap, munmap};
+use libredox::call::{MmapArgs, mmap};
 use libredox::flag::{MAP_PRIVATE, O_CLOEXEC, O_RDWR, PROT_READ, PROT_WRITE};
 use scif_abi::call::MemoryCall;
 use scif_abi::codec::Operation;
@@ -14,7 +14,7 @@ use syscall::flag::CallFlags;
 
 use crate::range::Range;
 use crate::rights::Rights;
-use crate::shared::changed;
+use crate::shared::unmap;
 use crate::table;
 use crate::window::{map, map_window};
 use hal::copy;
@@ -402,11 +402,9 @@ impl Deref for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        table::remove(self.view.address(), self.view.bytes);
-        // SAFETY: the mapping is this value's own, and nobody borrows from it any more. It fails
-        // only while a request on the memory runs, which borrows.
-        let _ = unsafe { munmap(self.view.start.as_ptr().cast(), self.view.bytes) };
-        changed(self.view.range());
+        // The mapping is this value's own, and nobody borrows from it any more. It fails only while
+        // a request on the memory runs, which borrows.
+        let _ = unmap(self.view.range());
     }
 }
 

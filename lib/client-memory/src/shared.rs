@@ -89,17 +89,30 @@ pub fn changed(range: Range<'_>) {
     reachable::forget(range.address(), range.bytes());
 }
 
+/// To be called after something was unmapped for which [`forget`] was called before. What the table
+/// says of the range by now is another thread's, which has got new memory there.
+pub fn unmapped(range: Range<'_>) {
+    reachable::forget(range.address(), range.bytes());
+}
+
 /// Unmaps whole pages.
 ///
 /// # Errors
 /// `EINVAL` unless the range is whole pages; those of `munmap`.
 pub fn unmap(range: Range<'_>) -> Result<()> {
     range.check_pages()?;
+    unmap_by(range, || {
+        // SAFETY: no reference leads to the range (that is what a range is).
+        unsafe { munmap(range.address() as *mut (), range.bytes())? };
+        Ok(())
+    })
+}
+
+fn unmap_by(range: Range<'_>, unmap: impl FnOnce() -> Result<()>) -> Result<()> {
     forget(range);
-    // SAFETY: no reference leads to the range (that is what a range is).
-    unsafe { munmap(range.address() as *mut (), range.bytes())? };
-    reachable::forget(range.address(), range.bytes());
-    Ok(())
+    let result = unmap();
+    unmapped(range);
+    result
 }
 
 #[cfg(test)]
@@ -141,6 +154,20 @@ mod tests {
         // Memory that loses rights is forgotten here, so its rights are asked for each time.
         changed(part);
         assert!(known(part).is_none());
+        forget(range);
+    }
+
+    #[test]
+    fn memory_that_another_thread_gets_at_once_stays_known() {
+        let range = pages(0x20_0000, 0x2000);
+        table::insert(0x20_0000, 0x2000, 4, 0);
+        let unmap = || {
+            assert!(known(range).is_none());
+            table::insert(0x20_0000, 0x1000, 5, 0);
+            Ok(())
+        };
+        assert_eq!(unmap_by(range, unmap), Ok(()));
+        assert_eq!(table::find(0x20_0000, 0x1000), Some((5, 0)));
         forget(range);
     }
 }

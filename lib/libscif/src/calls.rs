@@ -433,10 +433,23 @@ unsafe extern "C" fn skiff_scif_mmap(
     address_of(unsafe { map(epd, address, length, protection, flags, offset) })
 }
 
-/// For the C library's `mmap`, `munmap` and `mprotect`: these pages are about to be unmapped, to be
-/// replaced or to lose rights, or have just been.
+/// For the C library's `mmap` and `munmap`: these pages are about to be replaced or unmapped.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_scif_unmapping(address: usize, length: usize) {
+    // SAFETY: only named.
+    shared::forget(unsafe { raw::Range::new(address, length) });
+}
+
+/// They have been; another thread may have got memory there.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_unmapped(address: usize, length: usize) {
+    // SAFETY: only named.
+    shared::unmapped(unsafe { raw::Range::new(address, length) });
+}
+
+/// For the C library's `mprotect`: these pages have lost rights.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_scif_protected(address: usize, length: usize) {
     // SAFETY: only named.
     shared::changed(unsafe { raw::Range::new(address, length) });
 }

@@ -26,9 +26,13 @@ unsafe extern "C" {
         offset: c_long,
     ) -> *mut c_void;
 
-    /// Says that whole pages are about to be unmapped, to be replaced or to lose rights, and again
-    /// when that has happened; in `libscif`, which knows which memory it has given or mapped.
+    /// Says that whole pages are about to be unmapped or replaced; in `libscif`, which knows which
+    /// memory it has given or mapped.
+    safe fn skiff_scif_unmapping(address: usize, length: usize);
+    /// Says that this has happened. The pages may be another thread's new memory by now.
     safe fn skiff_scif_unmapped(address: usize, length: usize);
+    /// Says that whole pages have lost rights.
+    safe fn skiff_scif_protected(address: usize, length: usize);
 }
 
 const PROT_READ: c_int = 1;
@@ -178,7 +182,7 @@ unsafe fn map(
             return Err(Error::new(EINVAL));
         }
         system |= MapFlags::MAP_FIXED;
-        skiff_scif_unmapped(address, length);
+        skiff_scif_unmapping(address, length);
         address
     } else {
         0
@@ -252,11 +256,18 @@ unsafe fn unmap(address: usize, length: usize) -> Result<()> {
     if !address.is_multiple_of(PAGE_SIZE) {
         return Err(Error::new(EINVAL));
     }
+    skiff_scif_unmapping(address, length);
+    // Under the lock, so that advice on what another thread maps there at once stays.
+    let unmapped = OWN.with(|own| {
+        // SAFETY: the caller gave the range up.
+        let unmapped = unsafe { libredox::call::munmap(address as *mut (), length) };
+        if unmapped.is_ok() {
+            take_out(own, address..address.saturating_add(length));
+        }
+        unmapped
+    });
     skiff_scif_unmapped(address, length);
-    // SAFETY: the caller gave the range up.
-    unsafe { libredox::call::munmap(address as *mut (), length)? };
-    skiff_scif_unmapped(address, length);
-    forget_advice(address, length);
+    unmapped?;
     Ok(())
 }
 
@@ -286,7 +297,7 @@ unsafe extern "C" fn skiff_mprotect(
         let arguments = [address as usize, rounded(length)?, flags.bits(), 0, 0, 0];
         // SAFETY: no Rust reference relies on the protection of a C program's own mapping.
         let result = unsafe { sys::call(syscall::SYS_MPROTECT, arguments) };
-        skiff_scif_unmapped(address as usize, arguments[1]);
+        skiff_scif_protected(address as usize, arguments[1]);
         result
     };
     errno::small(change().map(|_| 0))
@@ -307,7 +318,7 @@ fn take_out(ranges: &mut Vec<Range<usize>>, out: Range<usize>) {
     ranges.retain(|range| !range.is_empty());
 }
 
-/// Forgets advice on a range that was unmapped or replaced.
+/// Forgets advice on a range that was replaced.
 fn forget_advice(address: usize, length: usize) {
     OWN.with(|own| take_out(own, address..address.saturating_add(length)));
 }
