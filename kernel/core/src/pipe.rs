@@ -136,6 +136,12 @@ impl<F> PipeBuffer<F> {
         self.fds.iter()
     }
 
+    /// Puts descriptors back that were taken and could not be delivered: they are the first ones
+    /// again, also if others have taken the place that they had.
+    pub fn return_fds(&mut self, fds: Vec<F>) {
+        fds.into_iter().rev().for_each(|fd| self.fds.push_front(fd));
+    }
+
     /// Takes up to `max` descriptors.
     pub fn take_fds(&mut self, max: usize) -> Vec<F> {
         self.fds.drain(..max.min(self.fds.len())).collect()
@@ -203,6 +209,17 @@ mod tests {
         assert_eq!(pipe.read_state(), PipeState::Gone);
         assert!(pipe.close_reader());
         assert_eq!(pipe.write_state(), PipeState::Gone);
+    }
+
+    #[test]
+    fn descriptors_that_come_back_are_the_first_ones() {
+        let mut pipe = PipeBuffer::new();
+        assert_eq!(pipe.push_fds(vec![1, 2, 3]), (3, vec![]));
+        let taken = pipe.take_fds(2);
+        pipe.push_fds(vec![4]);
+        pipe.return_fds(taken);
+        assert_eq!(pipe.take_fds(9), [1, 2, 3, 4]);
+        assert_eq!(pipe.fd_read_state(), PipeState::Wait);
     }
 
     #[test]

@@ -337,11 +337,16 @@ impl Scheme for PipeScheme {
             .lock()
             .take_fds(payload.len() / size_of::<usize>());
         let count = files.len();
-        notify(&pipe.writers, number | WRITE_END, EventFlags::EVENT_WRITE);
         // As in Redox, only a receiver that asks for the upper table gets the files.
-        if flags.contains(CallFlags::FD_UPPER) {
-            deliver_files(files, payload)?;
+        if flags.contains(CallFlags::FD_UPPER)
+            && let Err(error) = deliver_files(files.clone(), payload)
+        {
+            // Unlike in Redox they are not lost: the receiver, or another one, can ask again.
+            pipe.buffer.lock().return_fds(files);
+            notify(&pipe.readers, number, EventFlags::EVENT_READ);
+            return Err(error);
         }
+        notify(&pipe.writers, number | WRITE_END, EventFlags::EVENT_WRITE);
         Ok(count)
     }
 

@@ -97,6 +97,44 @@ fn pipes(suite: &Suite) {
             Ok(())
         },
     );
+    suite.check(
+        "pipe: descriptors that a receiver cannot take stay",
+        |suite| {
+            let read = must("open", suite.open(PIPE, "", O_RDONLY))?;
+            let write = must("dup write", suite.dup(read, b"write"))?;
+            for _ in 0..2 {
+                let sent = must("open", suite.open(SYS, "uname", O_RDONLY))?;
+                let mut payload = (sent as u64).to_le_bytes();
+                let send = CallFlags::WRITE | CallFlags::FD;
+                must("send", sys::call(write, &mut payload, send, &[]))?;
+            }
+            // so that a receive finds the end where the upstream kernel has dropped them
+            must("close", sys::close(write))?;
+            let receive = |slots: &[usize], bytes: usize| {
+                let mut payload = [0; 32];
+                for (place, slot) in payload.chunks_exact_mut(8).zip(slots) {
+                    place.copy_from_slice(&(*slot as u64).to_le_bytes());
+                }
+                let flags = CallFlags::READ | CallFlags::FD | CallFlags::FD_UPPER;
+                sys::call(read, &mut payload[..bytes], flags, &[])
+            };
+            let slots = [700, 701, 702].map(|slot| UPPER_FDTBL_TAG | slot);
+            expect("too many slots", receive(&slots, 24), Err(EINVAL))?;
+            expect("half a slot", receive(&slots, 12), Err(EINVAL))?;
+            let twice = receive(&[slots[0], slots[0]], 16);
+            expect("one slot for two", twice, Err(EINVAL))?;
+            expect("one", receive(&slots, 8), Ok(1))?;
+            expect("a slot in use", receive(&slots, 8), Err(EEXIST))?;
+            expect("the other", receive(&slots[1..], 8), Ok(1))?;
+            expect("no more", receive(&slots[2..], 8), Ok(0))?;
+            let mut text = [0; 4];
+            for slot in slots.into_iter().take(2) {
+                hold("readable", sys::read(slot, &mut text).is_ok())?;
+                expect("close", sys::close(slot), Ok(0))?;
+            }
+            expect("close", sys::close(read), Ok(0))
+        },
+    );
 }
 
 fn events(suite: &Suite) {
