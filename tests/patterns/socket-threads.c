@@ -797,6 +797,113 @@ static void check_setting_up(void) {
     }
 }
 
+/* 101: closing a socket whose connection a thread sets up ends that, though the peer never says
+ * anything. */
+static void *connect_in_vain(void *argument) {
+    FAILS(try_connect(*(int *)argument, own, 3101), EBADF);
+    return NULL;
+}
+
+static void *send_in_vain(void *argument) {
+    CHECK(send(*(int *)argument, "v", 1, 0) == -1);
+    return NULL;
+}
+
+static void check_closed_set_up(void) {
+    for (int kind = 0; kind < 4; kind++) {
+        int fd = socket(PF_INET, SOCK_SEQPACKET, IPPROTO_STP), bypass = kind & 1;
+        pthread_t thread;
+        CHECK(fd >= 0);
+        GIVES(setsockopt(fd, IPPROTO_STP, ST_BYPASS, &bypass, sizeof bypass), 0);
+        scif_epd_t on = listener(3101, 1);
+        if (kind & 2) {
+            set_waiting(fd, 0);
+            FAILS(try_connect(fd, own, 3101), EINPROGRESS);
+            set_waiting(fd, 1);
+        }
+        void *(*run)(void *) = kind & 2 ? send_in_vain : connect_in_vain;
+        GIVES(pthread_create(&thread, NULL, run, &fd), 0);
+        scif_epd_t epd = accept_one(on);
+        char byte;
+        GIVES(scif_recv(epd, &byte, 1, SCIF_RECV_BLOCK), 1);
+        for (int i = 0; i < 20; i++)
+            pause_shortly();
+        time_t begin = time(NULL);
+        GIVES(close(fd), 0);
+        GIVES(pthread_join(thread, NULL), 0);
+        while (scif_recv(epd, &byte, 1, SCIF_RECV_BLOCK) == 1)
+            ;
+        CHECK(errno == ECONNRESET);
+        CHECK(time(NULL) - begin < 10);
+        GIVES(scif_close(epd) | scif_close(on), 0);
+    }
+}
+
+/* 102: of the processes that have a socket whose connection is to be set up one does so. */
+static void *accept_and_hear(void *argument) {
+    int fd = accept_on(*(int *)argument);
+    await(fd, 's');
+    return (void *)(long)fd;
+}
+
+static void check_one_sets_up(void) {
+    enum { PARENT, CHILD, THREAD_OF_PARENT };
+    for (int who = PARENT; who <= THREAD_OF_PARENT; who++) {
+        int port, on = listen_packets(&port), go[2], status;
+        int fd = socket(PF_INET, SOCK_SEQPACKET, IPPROTO_STP);
+        char byte = 'g';
+        pthread_t server, thread;
+        void *peer;
+        CHECK(fd >= 0);
+        GIVES(pipe(go), 0);
+        set_waiting(fd, 0);
+        FAILS(try_connect(fd, own, port), EINPROGRESS);
+        set_waiting(fd, 1);
+        if (who == THREAD_OF_PARENT) {
+            GIVES(pthread_create(&thread, NULL, send_one, &fd), 0);
+            /* It has asked, and nobody answers. */
+            CHECK(poll_one(on, POLLIN, TIMEOUT_MS) & POLLIN);
+        } else {
+            GIVES(pthread_create(&server, NULL, accept_and_hear, &on), 0);
+        }
+        for (int i = 0; i < 20; i++)
+            pause_shortly();
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            if (who == PARENT)
+                GIVES(read(go[0], &byte, 1), 1);
+            if (who == CHILD)
+                step(fd, 's');
+            else
+                FAILS(send(fd, "x", 1, 0), ENOTCONN);
+            _exit(7);
+        }
+        if (who == THREAD_OF_PARENT) {
+            GIVES(waitpid(child, &status, 0), child);
+            CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+            GIVES(pthread_create(&server, NULL, accept_and_hear, &on), 0);
+            GIVES(pthread_join(thread, NULL), 0);
+        }
+        if (who == PARENT)
+            step(fd, 's');
+        GIVES(pthread_join(server, &peer), 0);
+        GIVES(write(go[1], "g", 1), 1);
+        if (who != THREAD_OF_PARENT) {
+            GIVES(waitpid(child, &status, 0), child);
+            CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+        }
+        /* What the peer hears next is the next message. */
+        if (who == CHILD) {
+            FAILS(send(fd, "x", 1, 0), ENOTCONN);
+        } else {
+            step(fd, 'q');
+            await((int)(long)peer, 'q');
+        }
+        GIVES(close(fd) | close((int)(long)peer) | close(on) | close(go[0]) | close(go[1]), 0);
+    }
+}
+
 static const struct part parts[] = {
     { 81, "numbers", check_numbers },
     { 82, "full", check_full },
@@ -812,6 +919,8 @@ static const struct part parts[] = {
     { 92, "helpers", check_helpers },
     { 93, "given", check_given },
     { 94, "setting-up", check_setting_up },
+    { 101, "closed-set-up", check_closed_set_up },
+    { 102, "one-sets-up", check_one_sets_up },
     { 99, "together", check_together },
 };
 

@@ -292,7 +292,11 @@ pub fn connect(number: c_int, (family, to): (u16, Address)) -> Result<()> {
     let since = Instant::now();
     match raw::connect(index, peer) {
         Ok(_) => {
-            socket.establish(index).ok_or(EALREADY)??;
+            let established = socket.establish(index).ok_or(EALREADY)?;
+            established.map_err(|error| match socket.state().is_closed {
+                true => EBADF,
+                false => error,
+            })?;
             socket.update(|state| state.phase = Phase::Connected);
             Ok(())
         }

@@ -45,7 +45,8 @@ pub fn let_go(socket: &Arc<Socket>) {
     }
     // Threads that are in calls, and the bypass, keep the file open, so closing alone would end
     // nothing.
-    let is_kept = is_connected && (is_in_use || link.is_some());
+    let is_set_up = is_connected || socket.is_establishing();
+    let is_kept = is_set_up && is_in_use || link.is_some();
     if phase == Phase::Listening || is_kept {
         match lingering::is_under_way(socket) {
             false => socket.end_endpoint(),

@@ -1,5 +1,5 @@
 //! The processes that have a socket: each `fork` makes one more. Only the last one that closes it
-//! ends what is behind it, and one at a time sends a message.
+//! ends what is behind it, one at a time sends a message, and one sets the connection up.
 
 use alloc::vec::Vec;
 use core::ptr::with_exposed_provenance;
@@ -23,6 +23,8 @@ const FOREIGN: usize = 1;
 struct Shared {
     count: Count,
     sender: Sender,
+    /// The one that sets the connection up, or has done so.
+    setter: Sender,
 }
 
 /// Pages of it that this process shares with those that it was forked from and forks. A process
@@ -49,6 +51,7 @@ fn new_place() -> Result<usize> {
         let is_free = shared.count.take();
         if is_free {
             shared.sender.end();
+            shared.setter.end();
         }
         is_free
     };
@@ -168,6 +171,13 @@ impl Owners {
         if let Some(shared) = self.shared() {
             shared.sender.end();
         }
+    }
+
+    /// Whether this process is the one that sets the connection up: the first one that asks. The
+    /// others do not know what the peer has answered.
+    pub fn begin_set_up(&self) -> bool {
+        let own = |shared: &Shared| shared.setter.begin(process::id()) == Holder::Own;
+        self.shared().is_none_or(own)
     }
 
     /// The process is about to turn into another program: a message that it has begun has no end.

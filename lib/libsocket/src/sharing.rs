@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{Ordering, fence};
 
 use skiff_libc::descriptor;
 
@@ -44,6 +45,12 @@ pub fn before_fork() -> Result<()> {
                 .iter()
                 .for_each(|socket| not_forked(socket));
             return Err(error);
+        }
+        // Either the thread that sets the connection up has found the count, or it is found here.
+        fence(Ordering::SeqCst);
+        if socket.is_establishing() {
+            // The child has no such thread, and is not to ask the peer once more.
+            let _ = socket.owners.begin_set_up();
         }
         // Nobody else was there when it was begun. From now on whoever begins one says so.
         if messages::has_unsent(socket) {

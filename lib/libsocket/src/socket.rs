@@ -256,7 +256,8 @@ impl Socket {
     }
 
     /// Does what follows a SCIF connect: the set-up of Scheduled Transfers, which takes a round
-    /// trip to a server that has accepted. `None`: another thread does it.
+    /// trip to a server that has accepted. `None`: another thread does it; `ENOTCONN`: another
+    /// process.
     pub fn establish(&self, number: usize) -> Option<Result<()>> {
         let Some(transfers) = &self.transfers else {
             return Some(Ok(()));
@@ -264,9 +265,17 @@ impl Socket {
         if self.is_establishing.swap(true, Ordering::SeqCst) {
             return None;
         }
+        if !self.owners.begin_set_up() {
+            return Some(Err(ENOTCONN));
+        }
         let chosen = transfers.lock().inherited();
         let established = transfers::establish(number, &chosen);
         Some(established.map(|established| self.set_established(established)))
+    }
+
+    /// Whether a thread has begun to set the connection up.
+    pub fn is_establishing(&self) -> bool {
+        self.is_establishing.load(Ordering::SeqCst)
     }
 
     /// Records that a connection of Scheduled Transfers is set up.
