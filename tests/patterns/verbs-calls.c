@@ -6,6 +6,7 @@
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <pthread.h>
+#include <rdma/rdma_cma.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -116,6 +117,22 @@ static struct ibv_wc post(struct end *end, struct ibv_send_wr *wr) {
     struct ibv_wc wc = next(end->sends);
     CHECK(wc.wr_id == wr->wr_id && wc.qp_num == end->qp->qp_num);
     return wc;
+}
+
+/* A list that cannot be made is none, which is not one without devices. */
+static void no_descriptors(void) {
+    enum { MOST = 65536 };
+    static int copies[MOST];
+    int last = 0, count = 7;
+    while (last < MOST && (copies[last] = dup(1)) >= 0)
+        last++;
+    CHECK(last < MOST && errno == EMFILE);
+    errno = 0;
+    CHECK(ibv_get_device_list(&count) == NULL && errno == EMFILE && count == 0);
+    errno = 0;
+    CHECK(rdma_get_devices(&count) == NULL && errno == EMFILE);
+    while (last > 0)
+        close(copies[--last]);
 }
 
 static void devices(void) {
@@ -604,6 +621,7 @@ static void inline_in_place_of_segments(void) {
 }
 
 int main(void) {
+    no_descriptors();
     devices();
     pd = ibv_alloc_pd(context);
     CHECK(pd && pd->context == context);

@@ -63,19 +63,27 @@ fn device() -> &'static Device {
 
 type List = [*const Device; 2];
 
+fn list_of(list: List) -> *mut *const Device {
+    Box::into_raw(Box::new(list)).cast()
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_get_device_list(num_devices: *mut c_int) -> *mut *const Device {
-    // Without a driver there is no device.
-    let count = verbs::devices().map_or(0, |found| found.len().min(1));
-    let mut list: List = [null(); 2];
-    if count > 0 {
-        list[0] = device();
-    }
+    let found = match verbs::devices().map_err(errno_of) {
+        Ok(found) => Ok(found.len().min(1)),
+        // Without a driver there is no device.
+        Err(ENODEV) => Ok(0),
+        Err(error) => Err(error),
+    };
     if !num_devices.is_null() {
         // SAFETY: the caller's place for a number.
-        unsafe { num_devices.write(count as c_int) };
+        unsafe { num_devices.write(found.unwrap_or(0) as c_int) };
     }
-    Box::into_raw(Box::new(list)).cast()
+    match found {
+        Ok(0) => list_of([null(); 2]),
+        Ok(_) => list_of([device(), null()]),
+        Err(error) => none(error),
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -115,7 +123,11 @@ extern "C" fn leave() {
     }
 }
 
-fn open() -> Result<Context> {
+/// Opens the device.
+///
+/// # Errors
+/// `ENODEV`; those of the scheme, and of starting a thread.
+pub fn open() -> Result<Context> {
     let start = |worker: verbs::Worker| {
         let run = move || {
             // There is nobody to tell of an event queue that fails: the calls go on without it.

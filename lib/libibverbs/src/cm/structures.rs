@@ -11,14 +11,14 @@ use core::ptr::null_mut;
 use hal::lock::Mutex;
 use libsocket::address::{self, AF_INET, Address, SOCKADDR_BYTES};
 use scif::{Endpoint, NodeId};
-use syscall::error::{EAFNOSUPPORT, EINVAL, ENODEV};
+use syscall::error::{EAFNOSUPPORT, EINVAL};
 
 use super::frame::ConnectionParameters;
 use super::group::{AF_INET6, Group, Name, SOCKADDR6_BYTES};
 use super::link::{Channel, LinkId};
 use super::port_space::type_in;
 use crate::Result;
-use crate::device::{ibv_free_device_list, ibv_get_device_list, ibv_open_device};
+use crate::device;
 use crate::memory::ibv_alloc_pd;
 use crate::place::get;
 use crate::types::{AhAttr, CompChannel, Context, Cq, EventCounts, Gid, Pd, Qp, QpInitAttr, Srq};
@@ -189,18 +189,7 @@ static SHARED: Mutex<(usize, usize)> = Mutex::new((0, 0));
 pub fn shared_context() -> Result<*mut Context> {
     let mut shared = SHARED.lock();
     if shared.0 == 0 {
-        // SAFETY: a null pointer for the count is allowed, and the list is ended by a null pointer.
-        let context = unsafe {
-            let devices = ibv_get_device_list(null_mut());
-            let first = devices.read();
-            let context = ibv_open_device(first);
-            ibv_free_device_list(devices);
-            context
-        };
-        if context.is_null() {
-            return Err(ENODEV);
-        }
-        shared.0 = context.expose_provenance();
+        shared.0 = Box::into_raw(Box::new(device::open()?)).expose_provenance();
     }
     Ok(core::ptr::with_exposed_provenance_mut(shared.0))
 }
