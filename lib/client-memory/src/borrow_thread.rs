@@ -11,7 +11,8 @@ use alloc::vec::Vec;
 use hal::lock::Mutex;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
-use syscall::error::Result;
+use syscall::error::{EAGAIN, Error, Result};
+use syscall::flag::F_SETFL;
 
 use crate::borrow::{Borrowed, Borrower, Borrowing, Wanted};
 
@@ -61,27 +62,43 @@ pub fn pipe(flags: i32) -> Result<(Fd, Fd)> {
 /// # Errors
 /// `EACCES` for callers other than root; those of the kernel's schemes.
 pub fn prepare<T>() -> Result<(Orders<T>, Work<T>, Fd)> {
+    let (orders, jobs) = orders()?;
+    let (ended, tell) = pipe(O_NONBLOCK)?;
+    let work = Work {
+        shared: Arc::clone(&orders.shared),
+        borrower: Borrower::new()?,
+        jobs,
+        tell,
+    };
+    Ok((orders, work, ended))
+}
+
+/// The daemon's end, and what wakes the thread.
+fn orders<T>() -> Result<(Orders<T>, Fd)> {
     let shared = Arc::new(Shared {
         jobs: Mutex::new(Vec::new()),
         ended: Mutex::new(Vec::new()),
     });
     let (jobs, wake) = pipe(0)?;
-    let (ended, tell) = pipe(O_NONBLOCK)?;
-    let work = Work {
-        shared: Arc::clone(&shared),
-        borrower: Borrower::new()?,
-        jobs,
-        tell,
-    };
-    Ok((Orders { shared, wake }, work, ended))
+    // The thread reads no byte while it borrows: the daemon is not to wait for that.
+    wake.fcntl(F_SETFL, O_NONBLOCK as usize)?;
+    Ok((Orders { shared, wake }, jobs))
+}
+
+/// Wakes whoever reads a pipe that does not wait. A full pipe wakes its reader anyway, which then
+/// takes all that the lists have.
+fn wake_reader(pipe: &Fd) -> Result<()> {
+    match pipe.write(&[0]).map_err(Error::from) {
+        Ok(_) | Err(Error { errno: EAGAIN }) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 impl<T> Orders<T> {
     /// Gives the thread a job.
     fn order(&self, job: Job<T>) -> Result<()> {
         self.shared.jobs.lock().push(job);
-        self.wake.write(&[0])?;
-        Ok(())
+        wake_reader(&self.wake)
     }
 
     /// Begins to borrow pages of the program that sent the descriptor `space`.
@@ -139,7 +156,72 @@ impl<T> Work<T> {
 
     fn end(&self, name: T, result: Result<Borrowed>) -> Result<()> {
         self.shared.ended.lock().push((name, result));
-        self.tell.write(&[0])?;
-        Ok(())
+        wake_reader(&self.tell)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::rc::Rc;
+    use core::cell::RefCell;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use hal::testing::host::{Request, play};
+    use syscall::error::ENOSYS;
+
+    use super::*;
+
+    /// Bytes that a pipe has room for.
+    const ROOM: usize = 65_536;
+
+    /// Pipes that nobody reads: how full each is, by its end to write to, which has the number
+    /// behind that of the other end. Those that never wait.
+    #[derive(Default)]
+    struct Pipes {
+        filled: BTreeMap<usize, usize>,
+        unwaiting: BTreeSet<usize>,
+    }
+
+    impl Pipes {
+        fn answer(&mut self, request: &Request<'_>) -> Result<usize> {
+            match *request {
+                Request::Open(_) => Ok(10 + 2 * self.filled.len()),
+                Request::Dup(end, b"write") => {
+                    self.filled.insert(end + 1, 0);
+                    Ok(end + 1)
+                }
+                Request::Write(end, bytes) => {
+                    let filled = self.filled.get_mut(&end).unwrap();
+                    if *filled == ROOM {
+                        assert!(self.unwaiting.contains(&end), "it waits for a reader");
+                        return Err(Error::new(EAGAIN));
+                    }
+                    *filled += bytes.len();
+                    Ok(bytes.len())
+                }
+                Request::Control(end, F_SETFL, flags) => {
+                    if flags & O_NONBLOCK as usize != 0 {
+                        self.unwaiting.insert(end);
+                    }
+                    Ok(0)
+                }
+                Request::Close(_) => Ok(0),
+                _ => Err(Error::new(ENOSYS)),
+            }
+        }
+    }
+
+    #[test]
+    fn orders_wait_for_no_thread_that_is_busy() {
+        let pipes = Rc::new(RefCell::new(Pipes::default()));
+        let system = Rc::clone(&pipes);
+        let answer = move |request: Request<'_>| system.borrow_mut().answer(&request);
+        play(answer, || {
+            let (orders, _jobs) = orders::<()>().unwrap();
+            for _ in 0..=ROOM {
+                orders.order(Job::Release(Fd::new(3))).unwrap();
+            }
+            assert_eq!(orders.shared.jobs.lock().len(), ROOM + 1);
+        });
     }
 }
