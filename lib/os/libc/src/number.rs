@@ -1,7 +1,5 @@
 //! Numbers in text, as `strtol` and `strtod` read them.
 
-use alloc::string::String;
-
 /// An integer in text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Integer {
@@ -87,38 +85,75 @@ impl Integer {
     }
 }
 
-/// Reads a floating point number at the start of `text`; the second value is its length in bytes,
-/// white space before it included, 0 when there is none.
+/// Reads a floating point number at the start of `text` as a `double`; the second value is its
+/// length in bytes, white space before it included, 0 when there is none.
 pub fn float(text: &[u8]) -> (f64, usize) {
+    let (shape, length) = shape(text);
+    let value = match shape.form {
+        Form::Infinite => f64::INFINITY,
+        Form::NotANumber => f64::NAN,
+        Form::Hexadecimal { mantissa, scale } => scaled(mantissa, scale, 53, -1074),
+        Form::Decimal(digits) => digits.parse().unwrap_or(0.0),
+    };
+    (if shape.negative { -value } else { value }, length)
+}
+
+/// The same as a `float`: rounded once, not by way of a `double`.
+pub fn single(text: &[u8]) -> (f32, usize) {
+    let (shape, length) = shape(text);
+    let value = match shape.form {
+        Form::Infinite => f32::INFINITY,
+        Form::NotANumber => f32::NAN,
+        Form::Hexadecimal { mantissa, scale } => scaled(mantissa, scale, 24, -149) as f32,
+        Form::Decimal(digits) => digits.parse().unwrap_or(0.0),
+    };
+    (if shape.negative { -value } else { value }, length)
+}
+
+/// A floating point number in text, before it is rounded to a type.
+struct Shape<'a> {
+    negative: bool,
+    form: Form<'a>,
+}
+
+enum Form<'a> {
+    Infinite,
+    NotANumber,
+    /// `mantissa` times two to the power of `scale`.
+    Hexadecimal {
+        mantissa: u64,
+        scale: i32,
+    },
+    Decimal(&'a str),
+}
+
+/// Finds a floating point number at the start of `text`, and where it ends.
+fn shape(text: &[u8]) -> (Shape<'_>, usize) {
     let start = spaces(text);
     let mut at = start;
     let negative = text.get(at) == Some(&b'-');
     if matches!(text.get(at), Some(b'+' | b'-')) {
         at += 1;
     }
-    let signed = |value: f64| if negative { -value } else { value };
+    let shape = |form| Shape { negative, form };
     let rest = &text[at..];
     let word = |word: &[u8]| {
         let head = rest.get(..word.len());
         head.is_some_and(|head| head.eq_ignore_ascii_case(word))
     };
-    for (name, value) in [
-        ("infinity", f64::INFINITY),
-        ("inf", f64::INFINITY),
-        ("nan", f64::NAN),
-    ] {
+    for name in ["infinity", "inf"] {
         if word(name.as_bytes()) {
-            return (signed(value), at + name.len());
+            return (shape(Form::Infinite), at + name.len());
         }
     }
-    if word(b"0x")
-        && rest
-            .get(2)
-            .is_some_and(|byte| byte.is_ascii_hexdigit() || *byte == b'.')
-    {
-        let (value, length) = hexadecimal(&rest[2..]);
+    if word(b"nan") {
+        return (shape(Form::NotANumber), at + 3 + kind_length(&rest[3..]));
+    }
+    if word(b"0x") {
+        let (mantissa, scale, length) = hexadecimal(&rest[2..]);
         if length > 0 {
-            return (signed(value), at + 2 + length);
+            let form = Form::Hexadecimal { mantissa, scale };
+            return (shape(form), at + 2 + length);
         }
     }
     let (mut length, mut digits) = (0, 0);
@@ -134,11 +169,50 @@ pub fn float(text: &[u8]) -> (f64, usize) {
         run(&mut length);
     }
     if digits == 0 {
-        return (0.0, 0);
+        return (shape(Form::Decimal("")), 0);
     }
     length += exponent_length(&rest[length..], b'e');
-    let number = String::from_utf8_lossy(&rest[..length]);
-    (signed(number.parse().unwrap_or(0.0)), at + length)
+    let number = str::from_utf8(&rest[..length]).unwrap_or("");
+    (shape(Form::Decimal(number)), at + length)
+}
+
+/// Length of the parentheses behind a `nan`, which may say which one; 0 when there are none.
+fn kind_length(text: &[u8]) -> usize {
+    if text.first() != Some(&b'(') {
+        return 0;
+    }
+    let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+    let inside = text[1..].iter().take_while(is_part).count();
+    match text.get(1 + inside) {
+        Some(b')') => inside + 2,
+        _ => 0,
+    }
+}
+
+/// `mantissa` times two to the power of `scale`, rounded once to `precision` bits, the last of
+/// which is never below two to the power of `least`.
+fn scaled(mantissa: u64, scale: i32, precision: i32, least: i32) -> f64 {
+    if mantissa == 0 {
+        return 0.0;
+    }
+    let bits = 64 - mantissa.leading_zeros() as i32;
+    let cut = (bits - precision).max(least.saturating_sub(scale)).max(0);
+    let mantissa = u128::from(mantissa);
+    let rounded = if cut > 64 {
+        0
+    } else {
+        let (kept, rest) = (mantissa >> cut, mantissa & ((1 << cut) - 1));
+        let half = if cut == 0 { 1 } else { 1 << (cut - 1) };
+        kept + u128::from(rest > half || rest == half && kept & 1 == 1)
+    };
+    // At most `precision` bits are left, so that no step rounds.
+    let mut value = rounded as f64;
+    let scale = scale.saturating_add(cut);
+    let step: f64 = if scale < 0 { 0.5 } else { 2.0 };
+    for _ in 0..scale.unsigned_abs().min(2200) {
+        value *= step;
+    }
+    value
 }
 
 /// Length of an exponent like `e-12`; 0 when there is none.
@@ -157,8 +231,9 @@ fn exponent_length(text: &[u8], letter: u8) -> usize {
     if digits == 0 { 0 } else { 1 + sign + digits }
 }
 
-/// The digits behind `0x`. Those beyond the precision of a double are cut, not rounded.
-fn hexadecimal(text: &[u8]) -> (f64, usize) {
+/// The digits behind `0x`: mantissa, power of two and length in bytes. What does not fit into the
+/// mantissa shows in its last bit, which is beyond the precision of a double.
+fn hexadecimal(text: &[u8]) -> (u64, i32, usize) {
     let (mut mantissa, mut scale) = (0_u64, 0_i32);
     let (mut at, mut digits, mut point) = (0, 0, false);
     while let Some(byte) = text.get(at) {
@@ -168,9 +243,10 @@ fn hexadecimal(text: &[u8]) -> (f64, usize) {
             digits += 1;
             if mantissa >> 56 == 0 {
                 mantissa = mantissa << 4 | u64::from(digit);
-                scale -= if point { 4 } else { 0 };
-            } else if !point {
-                scale = scale.saturating_add(4);
+                scale = scale.saturating_sub(if point { 4 } else { 0 });
+            } else {
+                mantissa |= u64::from(digit != 0);
+                scale = scale.saturating_add(if point { 0 } else { 4 });
             }
         } else {
             break;
@@ -178,24 +254,19 @@ fn hexadecimal(text: &[u8]) -> (f64, usize) {
         at += 1;
     }
     if digits == 0 {
-        return (0.0, 0);
+        return (0, 0, 0);
     }
     let length = exponent_length(&text[at..], b'p');
     if length > 0 {
         let exponent = integer(&text[at + 1..at + length], 10).signed().0;
         scale = scale.saturating_add(exponent.clamp(-100_000, 100_000) as i32);
     }
-    let mut value = mantissa as f64;
-    let step: f64 = if scale < 0 { 0.5 } else { 2.0 };
-    for _ in 0..scale.unsigned_abs().min(2200) {
-        value *= step;
-    }
-    (value, at + length)
+    (mantissa, scale, at + length)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{float, integer};
+    use super::{float, integer, single};
 
     #[test]
     fn integers_in_every_base() {
@@ -234,5 +305,31 @@ mod tests {
         assert_eq!(float(b"0x1.8p1"), (3.0, 7));
         assert_eq!(float(b"0xg"), (0.0, 1));
         assert_eq!(float(b"1e400").0, f64::INFINITY);
+    }
+
+    #[test]
+    fn floats_that_say_which_nan() {
+        assert_eq!(float(b"nan(1_x)2").1, 8);
+        assert_eq!(float(b"NAN(1-)").1, 3);
+        assert_eq!(float(b"nan(").1, 3);
+    }
+
+    #[test]
+    fn floats_are_rounded_once() {
+        // Just above the middle between two floats, but in the middle once it is a double.
+        assert_eq!(single(b"1.00000017881393432617187499"), (1.000_000_1, 28));
+        assert_eq!(
+            single(b"340282356779733661637539395458142568447.9").0,
+            f32::MAX
+        );
+        assert_eq!(single(b"0x1.000001000000000001p0").0, 1.000_000_1);
+        assert_eq!(single(b"0x1.8p-149").0, f32::from_bits(2));
+        assert_eq!(float(b"0x1.00000000000008001p0").0, 1.0 + f64::EPSILON);
+        assert_eq!(float(b"0x1.00000000000008p0").0, 1.0);
+        assert_eq!(float(b"0x.0000000000000000001p1").0, 2_f64.powi(-75));
+        assert_eq!(float(b"0x0.8p-1074").0, 0.0);
+        assert_eq!(float(b"0x0.80001p-1074").0, f64::from_bits(1));
+        assert_eq!(float(b"0x1p99999999999999999999").0, f64::INFINITY);
+        assert_eq!(float(b"0x1p-99999999999999999999").0, 0.0);
     }
 }

@@ -247,15 +247,14 @@ impl Targets for Places<'_, '_> {
         unsafe { store(self.list.arg::<*mut u8>(), bytes, value) };
     }
 
-    fn float(&mut self, value: f64, wide: bool) {
+    fn double(&mut self, value: f64) {
         // SAFETY: see above.
-        unsafe {
-            let place = self.list.arg::<*mut u8>();
-            match wide {
-                true => place.cast::<f64>().write_unaligned(value),
-                false => place.cast::<f32>().write_unaligned(value as f32),
-            }
-        }
+        unsafe { self.list.arg::<*mut f64>().write_unaligned(value) };
+    }
+
+    fn single(&mut self, value: f32) {
+        // SAFETY: see above.
+        unsafe { self.list.arg::<*mut f32>().write_unaligned(value) };
     }
 
     fn text(&mut self, bytes: &[u8], terminated: bool) {

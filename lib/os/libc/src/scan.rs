@@ -16,8 +16,10 @@ pub trait Input {
 pub trait Targets {
     /// Stores an integer in `bytes` bytes at the next pointer.
     fn integer(&mut self, value: i64, bytes: usize);
-    /// Stores a `double`, or a `float` when not `wide`.
-    fn float(&mut self, value: f64, wide: bool);
+    /// Stores a `double`.
+    fn double(&mut self, value: f64);
+    /// Stores a `float`.
+    fn single(&mut self, value: f32);
     /// Stores bytes; with a zero byte behind them when `terminated`.
     fn text(&mut self, bytes: &[u8], terminated: bool);
 }
@@ -212,12 +214,22 @@ impl Specification {
 
     /// `%f`, `%e`, `%g`, `%a`, small and large.
     fn float(&self, input: &mut Counted<'_>, targets: &mut dyn Targets) -> End {
-        let text = input.collect(self.limit(), float_part);
+        let mut part = FloatPart::Start;
+        let text = input.collect(self.limit(), |_, byte| match part.next(byte) {
+            Some(next) => {
+                part = next;
+                true
+            }
+            None => false,
+        });
         let (value, length) = number::float(&text);
         if length == 0 || length != text.len() {
             return End::Mismatch;
         }
-        self.assign(|| targets.float(value, self.bytes == 8))
+        self.assign(|| match self.bytes {
+            8 => targets.double(value),
+            _ => targets.single(number::single(&text).0),
+        })
     }
 
     /// `%c`: as many bytes as the width says, spaces too, without a zero byte.
@@ -299,14 +311,69 @@ fn integer_part(before: &[u8], byte: u8, base: u32) -> bool {
     }
 }
 
-/// Whether `byte` can continue a decimal floating point number that began with `before`.
-fn float_part(before: &[u8], byte: u8) -> bool {
-    let letter = before.iter().any(|byte| byte.eq_ignore_ascii_case(&b'e'));
-    match byte {
-        b'+' | b'-' => before.is_empty() || matches!(before.last(), Some(b'e' | b'E')),
-        b'.' => !before.contains(&b'.') && !letter,
-        b'e' | b'E' => !letter && before.iter().any(u8::is_ascii_digit),
-        _ => byte.is_ascii_digit(),
+/// What of a floating point number has been read. It takes one step for each byte, as an input may
+/// be long.
+#[derive(Clone, Copy)]
+enum FloatPart {
+    Start,
+    Signed,
+    /// A first 0, behind which an `x` may come.
+    Zero,
+    /// Digits before the point, in this base.
+    Whole(u32),
+    /// A point, with or without digits before it.
+    Point(u32, bool),
+    /// Digits behind the point.
+    Fraction(u32),
+    Exponent,
+    ExponentSigned,
+    ExponentDigits,
+    /// So many letters of a word.
+    Word(&'static [u8], usize),
+    /// What a `nan` has in parentheses.
+    Kind,
+    End,
+}
+
+impl FloatPart {
+    /// What follows when `byte` is the next one; none if it does not belong to the number.
+    fn next(self, byte: u8) -> Option<FloatPart> {
+        use FloatPart as Part;
+        let is_digit = |base| char::from(byte).is_digit(base);
+        let starts_exponent = |base| matches!((base, byte), (10, b'e' | b'E') | (16, b'p' | b'P'));
+        match self {
+            Part::Start if matches!(byte, b'+' | b'-') => Some(Part::Signed),
+            Part::Start | Part::Signed => match byte {
+                b'0' => Some(Part::Zero),
+                b'1'..=b'9' => Some(Part::Whole(10)),
+                b'.' => Some(Part::Point(10, false)),
+                b'i' | b'I' => Some(Part::Word(b"infinity", 1)),
+                b'n' | b'N' => Some(Part::Word(b"nan", 1)),
+                _ => None,
+            },
+            Part::Zero if matches!(byte, b'x' | b'X') => Some(Part::Whole(16)),
+            Part::Zero => Part::Whole(10).next(byte),
+            Part::Whole(base) if is_digit(base) => Some(self),
+            Part::Whole(base) if byte == b'.' => Some(Part::Point(base, true)),
+            Part::Point(base, _) | Part::Fraction(base) if is_digit(base) => {
+                Some(Part::Fraction(base))
+            }
+            Part::Whole(base) | Part::Point(base, true) | Part::Fraction(base) => {
+                starts_exponent(base).then_some(Part::Exponent)
+            }
+            Part::Exponent if matches!(byte, b'+' | b'-') => Some(Part::ExponentSigned),
+            Part::Exponent | Part::ExponentSigned | Part::ExponentDigits => {
+                is_digit(10).then_some(Part::ExponentDigits)
+            }
+            Part::Word(b"nan", 3) => (byte == b'(').then_some(Part::Kind),
+            Part::Word(word, count) => {
+                let is_next = word.get(count) == Some(&byte.to_ascii_lowercase());
+                is_next.then_some(Part::Word(word, count + 1))
+            }
+            Part::Kind if byte == b')' => Some(Part::End),
+            Part::Kind => (byte.is_ascii_alphanumeric() || byte == b'_').then_some(Part::Kind),
+            Part::Point(_, false) | Part::End => None,
+        }
     }
 }
 
@@ -373,8 +440,11 @@ mod tests {
         fn integer(&mut self, value: i64, bytes: usize) {
             self.0.push(format!("{value}:{bytes}"));
         }
-        fn float(&mut self, value: f64, wide: bool) {
-            self.0.push(format!("{value}:{wide}"));
+        fn double(&mut self, value: f64) {
+            self.0.push(format!("{value}:true"));
+        }
+        fn single(&mut self, value: f32) {
+            self.0.push(format!("{value}:false"));
         }
         fn text(&mut self, bytes: &[u8], terminated: bool) {
             self.0
@@ -418,5 +488,38 @@ mod tests {
         check(" ab", "%3c%n", 1, &[" ab:false", "3:4"]);
         check("0x7f 9", "%p %*s", 1, &["127:8"]);
         check("1", "%d%", 1, &["1:4"]);
+    }
+
+    #[test]
+    fn floating_point_numbers_of_every_form() {
+        check("0x1.8p1 2", "%lf%d", 2, &["3:true", "2:4"]);
+        check("0x.1p4    012", "%lf%n %i", 2, &["1:true", "6:4", "10:4"]);
+        check("inf -INFINITY", "%lf%lf", 2, &["inf:true", "-inf:true"]);
+        check(
+            "nan NaN(12)x",
+            "%lf%lf%c",
+            3,
+            &["NaN:true", "NaN:true", "x:false"],
+        );
+        check(
+            "1.00000017881393432617187499",
+            "%f",
+            1,
+            &["1.0000001:false"],
+        );
+        check("1p 2", "%lf%c", 2, &["1:true", "p:false"]);
+        check("1.e1.5", "%lf%lf", 2, &["10:true", "0.5:true"]);
+        // What could have been a longer number is taken, and is none.
+        for text in [
+            "0x1p 12", "0x", "10e", "10e+", "infi", "nan(", ".", "-", "+.e1",
+        ] {
+            check(text, "%lf", 0, &[]);
+        }
+    }
+
+    #[test]
+    fn long_numbers_take_a_moment() {
+        let text = "1".repeat(1 << 20);
+        check(&text, "%lf", 1, &["inf:true"]);
     }
 }

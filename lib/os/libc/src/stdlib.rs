@@ -23,6 +23,11 @@ unsafe fn integer(
         .filter(|base| *base == 0 || (2..=36).contains(base));
     let Some(base) = known else {
         errno::set(EINVAL);
+        if !end.is_null() {
+            // Programs look where the number ends before they look at `errno`.
+            // SAFETY: the caller's place for a pointer.
+            unsafe { *end = text.cast_mut() };
+        }
         return None;
     };
     // SAFETY: the caller's string, and a place for a pointer or null.
@@ -98,16 +103,22 @@ unsafe extern "C" fn atoll(text: *const c_char) -> c_longlong {
     unsafe { strtol(text, core::ptr::null_mut(), 10) }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn strtod(text: *const c_char, end: *mut *mut c_char) -> c_double {
+/// Reads a floating point number by `read` and tells where it ends; `is_infinite` asks about its
+/// value.
+unsafe fn floating<T: Copy>(
+    text: *const c_char,
+    end: *mut *mut c_char,
+    read: impl FnOnce(&[u8]) -> (T, usize),
+    is_infinite: impl FnOnce(T) -> bool,
+) -> T {
     // SAFETY: the caller's string, and a place for a pointer or null.
     unsafe {
         let bytes = strings::bytes(text);
-        let (value, length) = number::float(bytes);
+        let (value, length) = read(bytes);
         if !end.is_null() {
             *end = text.add(length).cast_mut();
         }
-        if value.is_infinite() && bytes[..length].iter().any(u8::is_ascii_digit) {
+        if is_infinite(value) && bytes[..length].iter().any(u8::is_ascii_digit) {
             errno::set(ERANGE);
         }
         value
@@ -115,9 +126,15 @@ unsafe extern "C" fn strtod(text: *const c_char, end: *mut *mut c_char) -> c_dou
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn strtod(text: *const c_char, end: *mut *mut c_char) -> c_double {
+    // SAFETY: the same contract.
+    unsafe { floating(text, end, number::float, f64::is_infinite) }
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn strtof(text: *const c_char, end: *mut *mut c_char) -> f32 {
     // SAFETY: the same contract.
-    unsafe { strtod(text, end) as f32 }
+    unsafe { floating(text, end, number::single, f32::is_infinite) }
 }
 
 /// A `long double` is a `double` here.
