@@ -26,7 +26,8 @@ const SECONDS_PER_DAY: i64 = 86_400;
 /// Days before a month in a year that is no leap year.
 const BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 
-fn is_leap(year: i64) -> bool {
+/// Whether February has 29 days.
+pub fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
@@ -71,7 +72,8 @@ pub fn from_seconds(time: i64) -> Date {
 /// and day of the year are not looked at.
 pub fn to_seconds(date: &Date) -> i64 {
     let year = date.year.saturating_add(date.month.div_euclid(12));
-    let year = year.clamp(-200_000_000, 200_000_000);
+    // What an `int` can say, so that no sum below leaves its range.
+    let year = year.clamp(-4_000_000_000, 4_000_000_000);
     let month = date.month.rem_euclid(12) as usize;
     let leap = i64::from(month > 1 && is_leap(year));
     let days = days_before_year(year) + BEFORE[month] + leap;

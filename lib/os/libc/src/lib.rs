@@ -7,7 +7,8 @@
 //! each is exported with its C name and documented there, not here. Their safety contract is the
 //! one of C: pointers are valid for what the function does with them, strings end with a zero byte.
 //!
-//! [`format`], [`scan`], [`number`], [`calendar`] and [`random`] hold what needs no system.
+//! [`format`], [`scan`], [`number`], [`calendar`], [`dates`] and [`random`] hold what needs no
+//! system.
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(target_os = "redox", feature(c_variadic))]
 // The compiler knows what `stpcpy` and others do. It would make `strcpy`, which calls it, a call of
@@ -17,6 +18,7 @@
 extern crate alloc;
 
 pub mod calendar;
+pub mod dates;
 pub mod format;
 pub mod linux_names;
 pub mod number;

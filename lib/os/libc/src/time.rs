@@ -1,7 +1,5 @@
 //! `time.h` and `sys/time.h`. Times are UTC: a node knows no other zone.
 
-use alloc::format;
-use alloc::string::String;
 use core::ffi::{c_char, c_int, c_long, c_uint};
 use core::ptr::null_mut;
 use core::time::Duration;
@@ -11,6 +9,7 @@ use runtime::{Error, Result};
 use syscall::error::{EINVAL, EOPNOTSUPP, EOVERFLOW};
 
 use crate::calendar::{self, Date};
+use crate::dates;
 use crate::errno;
 use crate::files::Timespec;
 use crate::strings;
@@ -356,59 +355,6 @@ unsafe extern "C" fn timegm(broken: *mut Broken) -> i64 {
     unsafe { mktime(broken) }
 }
 
-fn formatted(date: &Date, format: &[u8]) -> String {
-    let mut text = String::new();
-    let mut letters = format.iter();
-    let name = |names: &[&'static str], index: i64| {
-        usize::try_from(index)
-            .ok()
-            .and_then(|index| names.get(index).copied())
-            .unwrap_or("?")
-    };
-    let short = |name: &'static str| name.get(..3).unwrap_or(name);
-    while let Some(letter) = letters.next() {
-        if *letter != b'%' {
-            text.push(char::from(*letter));
-            continue;
-        }
-        let hour = (date.hour + 11) % 12 + 1;
-        let part = match letters.next() {
-            Some(b'Y') => format!("{}", date.year),
-            Some(b'y') => format!("{:02}", date.year.rem_euclid(100)),
-            Some(b'm') => format!("{:02}", date.month + 1),
-            Some(b'd') => format!("{:02}", date.day),
-            Some(b'e') => format!("{:2}", date.day),
-            Some(b'H') => format!("{:02}", date.hour),
-            Some(b'I') => format!("{hour:02}"),
-            Some(b'M') => format!("{:02}", date.minute),
-            Some(b'S') => format!("{:02}", date.second),
-            Some(b'p') => String::from(if date.hour < 12 { "AM" } else { "PM" }),
-            Some(b'j') => format!("{:03}", date.yearday + 1),
-            Some(b'w') => format!("{}", date.weekday),
-            Some(b'u') => format!("{}", (date.weekday + 6) % 7 + 1),
-            Some(b'A') => String::from(name(&calendar::WEEKDAYS, date.weekday)),
-            Some(b'a') => String::from(short(name(&calendar::WEEKDAYS, date.weekday))),
-            Some(b'B') => String::from(name(&calendar::MONTHS, date.month)),
-            Some(b'b' | b'h') => String::from(short(name(&calendar::MONTHS, date.month))),
-            Some(b'F') => formatted(date, b"%Y-%m-%d"),
-            Some(b'T' | b'X') => formatted(date, b"%H:%M:%S"),
-            Some(b'R') => formatted(date, b"%H:%M"),
-            Some(b'D' | b'x') => formatted(date, b"%m/%d/%y"),
-            Some(b'c') => formatted(date, b"%a %b %e %H:%M:%S %Y"),
-            Some(b's') => format!("{}", calendar::to_seconds(date)),
-            Some(b'z') => String::from("+0000"),
-            Some(b'Z') => String::from("UTC"),
-            Some(b'n') => String::from("\n"),
-            Some(b't') => String::from("\t"),
-            Some(b'%') => String::from("%"),
-            Some(other) => format!("%{}", char::from(*other)),
-            None => String::from("%"),
-        };
-        text.push_str(&part);
-    }
-    text
-}
-
 /// 0 when the text and its end do not fit.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strftime(
@@ -418,7 +364,7 @@ unsafe extern "C" fn strftime(
     broken: *const Broken,
 ) -> usize {
     // SAFETY: the caller's string and structure.
-    let text = unsafe { formatted(&(*broken).date(), strings::bytes(format)) };
+    let text = unsafe { dates::formatted(&(*broken).date(), strings::bytes(format)) };
     if text.len() >= size {
         return 0;
     }
