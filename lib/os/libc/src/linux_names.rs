@@ -15,7 +15,9 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 /// Linux's names of directories, and the ones here.
-const DIRECTORIES: [(&str, &str); 4] = [
+const DIRECTORIES: [(&str, &str); 6] = [
+    ("/bin", "/scheme/initfs/bin"),
+    ("/usr/bin", "/scheme/initfs/bin"),
     ("/dev/infiniband", "/scheme/infiniband"),
     (
         "/sys/class/infiniband",
@@ -127,6 +129,8 @@ mod tests {
             ("/dev/scif", "/scheme/scif/endpoint"),
             ("/dev/mic/scif", "/scheme/scif/endpoint"),
             ("/dev/urandom", "/scheme/rand"),
+            ("/bin/sh", "/scheme/initfs/bin/sh"),
+            ("/usr/bin/env", "/scheme/initfs/bin/env"),
             ("/dev/infiniband", "/scheme/infiniband"),
             ("/dev/infiniband/uverbs0", "/scheme/infiniband/uverbs0"),
             (
@@ -146,6 +150,8 @@ mod tests {
             assert_eq!(here(there), expected);
         }
         for same in [
+            "/binary",
+            "/usr/binary",
             "/dev/infiniband0",
             "/sys/class/infiniband_madam",
             "/dev/scif0",

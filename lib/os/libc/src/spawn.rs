@@ -9,7 +9,7 @@ use runtime::process::{Command, Stdio};
 use runtime::{Error, Result, fd};
 use syscall::error::{EBADF, EFAULT, EINVAL, EIO, ENOENT, EOPNOTSUPP};
 
-use crate::{descriptor, environment, errno, files, stream, strings};
+use crate::{descriptor, environment, errno, files, linux_names, stream, strings};
 
 unsafe extern "C" {
     /// Runs a function that turns the process into another program, or returns; in `libsocket`.
@@ -220,7 +220,7 @@ fn command_with(
     variables: Vec<(String, String)>,
     numbers: Numbers,
 ) -> Command {
-    let mut command = Command::new(program);
+    let mut command = Command::new(&linux_names::here(program));
     let mut arguments = arguments.iter();
     if let Some(name) = arguments.next() {
         command.arg0(name);

@@ -66,12 +66,16 @@ unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut Fil
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdopen(number: c_int, mode: *const c_char) -> *mut File {
-    let is_open = || {
+    let use_open = |flags| {
         let number = descriptor::check(number)?;
-        runtime::fd::fcntl(number, syscall::F_GETFD, 0)
+        let old = runtime::fd::fcntl(number, syscall::F_GETFL, 0)?;
+        if flags & O_APPEND != 0 && old & O_APPEND == 0 {
+            runtime::fd::fcntl(number, syscall::F_SETFL, old | O_APPEND)?;
+        }
+        Ok(flags)
     };
     // SAFETY: the caller's string.
-    match unsafe { flags_of(mode) }.and_then(|flags| is_open().map(|_| flags)) {
+    match unsafe { flags_of(mode) }.and_then(use_open) {
         Ok(flags) => {
             let (readable, writable) = rights(flags);
             stream::open(number, readable, writable, Mode::Full)
@@ -336,8 +340,10 @@ unsafe extern "C" fn ungetc(byte: c_int, file: *mut File) -> c_int {
         return EOF;
     }
     // SAFETY: the caller's open stream.
-    unsafe { stream::with(file, |state| state.unget(byte as u8)) };
-    c_int::from(byte as u8)
+    match unsafe { stream::with(file, |state| state.unget(byte as u8)) } {
+        true => c_int::from(byte as u8),
+        false => EOF,
+    }
 }
 
 /// Reads up to and including `end`, at most `limit` bytes.

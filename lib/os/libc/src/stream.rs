@@ -507,15 +507,19 @@ impl State {
         Ok(byte)
     }
 
-    /// Puts a byte back, before the next one.
-    pub fn unget(&mut self, byte: u8) {
+    /// Puts a byte back, before the next one. False: too many were put back that nobody had read.
+    pub fn unget(&mut self, byte: u8) -> bool {
         if self.next == 0 {
+            if self.input.len() >= 2 * BUFFER {
+                return false;
+            }
             self.input.insert(0, byte);
         } else {
             self.next -= 1;
             self.input[self.next] = byte;
         }
         self.ended = false;
+        true
     }
 
     /// Bytes that have been read ahead.
@@ -545,7 +549,16 @@ impl State {
     /// # Errors
     /// Those of `lseek`.
     pub fn tell(&mut self) -> Result<i64> {
-        let position = descriptor::seek(self.number, 0, syscall::SEEK_CUR)? as i64;
+        // What waits for a file that is appended to goes to its end, wherever the position is.
+        let appends = || {
+            let flags = runtime::fd::fcntl(self.number as usize, syscall::F_GETFL, 0);
+            flags.is_ok_and(|flags| flags & syscall::O_APPEND != 0)
+        };
+        let from = match !self.output.is_empty() && appends() {
+            true => syscall::SEEK_END,
+            false => syscall::SEEK_CUR,
+        };
+        let position = descriptor::seek(self.number, 0, from)? as i64;
         let ahead = (self.input.len() - self.next) as i64;
         Ok(position - ahead + self.output.len() as i64)
     }

@@ -232,3 +232,27 @@ unsafe extern "C" fn dirname(path: *mut c_char) -> *mut c_char {
         _ => HERE.as_ptr().cast_mut(),
     }
 }
+
+/// The last part of a path: POSIX's `basename`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __xpg_basename(path: *mut c_char) -> *mut c_char {
+    const HERE: &core::ffi::CStr = c".";
+    if path.is_null() {
+        return HERE.as_ptr().cast_mut();
+    }
+    // SAFETY: the caller's string.
+    let text = unsafe { strings::bytes(path) };
+    let Some(last) = text.iter().rposition(|byte| *byte != b'/') else {
+        // Nothing but slashes, of which one is left; or nothing at all.
+        return match text.len() {
+            0 => HERE.as_ptr().cast_mut(),
+            length => path.wrapping_add(length - 1),
+        };
+    };
+    if last + 1 < text.len() {
+        // SAFETY: within the caller's string, which it lets be cut.
+        unsafe { *path.add(last + 1) = 0 };
+    }
+    let slash = text[..last].iter().rposition(|byte| *byte == b'/');
+    path.wrapping_add(slash.map_or(0, |slash| slash + 1))
+}

@@ -84,12 +84,12 @@ unsafe extern "C" fn ungetwc(wide: WideOrEnd, file: *mut File) -> WideOrEnd {
     let mut bytes = [0; 4];
     let text = c.encode_utf8(&mut bytes).as_bytes();
     // SAFETY: the caller's open stream.
-    unsafe {
+    let is_back = unsafe {
         stream::with(file, |state| {
-            text.iter().rev().for_each(|byte| state.unget(*byte))
+            text.iter().rev().all(|byte| state.unget(*byte))
         })
     };
-    wide
+    if is_back { wide } else { END }
 }
 
 /// A line of at most `size - 1` characters; null at the end of the file.

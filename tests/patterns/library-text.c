@@ -1,0 +1,121 @@
+/* Numbers and dates in text, streams at their edges, parts of paths, programs by the names of other
+ * systems: what the tests of other C libraries have found. */
+#include "library.h"
+
+#include <fcntl.h>
+#include <libgen.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <wchar.h>
+
+static void numbers(void) {
+    double number = 0;
+    float small = 0;
+    int count = 0, value = 0;
+    char letter = 0;
+    CHECK(sscanf("0x.1p4    012", "%lf%n %i", &number, &count, &value) == 2);
+    CHECK(number == 1 && count == 6 && value == 10);
+    CHECK(sscanf("inf", "%lf", &number) == 1 && isinf(number));
+    CHECK(sscanf("-nan(7)x", "%f%c", &small, &letter) == 2 && isnan(small) && letter == 'x');
+    CHECK(sscanf("10e", "%lf", &number) == 0 && sscanf("0x1p 12", "%lf", &number) == 0);
+    CHECK(sscanf("1.00000017881393432617187499", "%f", &small) == 1 && small == 1.0000001f);
+    CHECK(strtof("1.00000017881393432617187499", NULL) == 1.0000001f);
+    CHECK(strtof("340282356779733661637539395458142568447.9", NULL) == 0x1.fffffep+127f);
+    CHECK(strtod("0x1.00000000000008001p0", NULL) == 0x1.0000000000001p0);
+    wchar_t wide[] = L"0x1p3 nan";
+    CHECK(swscanf(wide, L"%lf %f", &number, &small) == 2 && number == 8 && isnan(small));
+
+    /* A number as long as a file is read in a moment. */
+    enum { LENGTH = 4 << 20 };
+    char *text = malloc(LENGTH);
+    memset(text, '1', LENGTH);
+    memcpy(text + LENGTH - 3, " 2", 3);
+    CHECK(sscanf(text, "%f %c", &small, &letter) == 2 && isinf(small) && letter == '2');
+    free(text);
+
+    char *end = NULL;
+    errno = 0;
+    CHECK(strtol("123", &end, 37) == 0 && errno == EINVAL && end && !strcmp(end, "123"));
+    wchar_t *wide_end = NULL;
+    errno = 0;
+    CHECK(wcstol(wide, &wide_end, 37) == 0 && errno == EINVAL && wide_end == wide);
+    CHECK(wcstoul(wide, NULL, 1) == 0 && errno == EINVAL);
+}
+
+static const char *written(const char *format, time_t time) {
+    static char text[80];
+    struct tm date;
+    gmtime_r(&time, &date);
+    return strftime(text, sizeof text, format, &date) ? text : "";
+}
+
+static void dates(void) {
+    const time_t monday = 1451913825;
+    CHECK(!strcmp(written("%C|%r|%G|%g", monday), "20|01:23:45 PM|2016|16"));
+    CHECK(!strcmp(written("%U|%W|%V", monday), "01|01|01"));
+    CHECK(!strcmp(written("%-d %_d %3d %k %l %^a", monday), "4  4 004 13  1 MON"));
+    CHECK(!strcmp(written("d\303\251but %d", monday), "d\303\251but 04"));
+    CHECK(!strcmp(written("%F", 253402300800), "+10000-01-01"));
+}
+
+static void streams(void) {
+    char path[] = "/tmp/text-XXXXXX";
+    int number = mkstemp(path);
+    CHECK(number >= 0 && write(number, "abcd", 4) == 4 && close(number) == 0);
+    number = open(path, O_WRONLY);
+    FILE *file = fdopen(number, "a");
+    CHECK(file && fwrite("efg", 1, 3, file) == 3 && ftell(file) == 7);
+    CHECK(fflush(file) == 0 && ftell(file) == 7 && fclose(file) == 0);
+    file = fopen(path, "r");
+    char text[16] = "";
+    CHECK(file && fgets(text, sizeof text, file) && !strcmp(text, "abcdefg"));
+
+    /* As many bytes as are read ahead can be put back, but not without end. */
+    int back = 0;
+    while (back < 1 << 20 && ungetc('x', file) == 'x')
+        back++;
+    CHECK(back >= 4096 && back < 1 << 20 && getc(file) == 'x');
+    CHECK(fclose(file) == 0 && unlink(path) == 0);
+}
+
+static int is_base(const char *path, const char *base) {
+    char text[32];
+    strcpy(text, path);
+    return !strcmp(basename(text), base);
+}
+
+static void paths(void) {
+    CHECK(!strcmp(basename(NULL), ".") && !strcmp(dirname(NULL), "."));
+    CHECK(is_base("", ".") && is_base("/usr/lib", "lib") && is_base("/usr/", "usr"));
+    CHECK(is_base("usr/", "usr") && is_base("/", "/") && is_base("///", "/"));
+    CHECK(is_base("//usr//lib//", "lib") && is_base("..", "..") && is_base("a", "a"));
+}
+
+static int status_of(pid_t child) {
+    int status = -1;
+    return waitpid(child, &status, 0) == child ? status : -1;
+}
+
+static void programs(void) {
+    CHECK(access("/bin/sh", X_OK) == 0 && access("/usr/bin/env", F_OK) == 0);
+    FAILS(access("/bin/missing", F_OK), ENOENT);
+    pid_t child = fork();
+    if (child == 0) {
+        execl("/bin/sh", "sh", "-c", "exit 7", (char *)NULL);
+        _exit(100);
+    }
+    int status = status_of(child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+int main(void) {
+    paths();
+    dates();
+    streams();
+    programs();
+    numbers();
+    return finish("text");
+}
