@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -111,11 +113,80 @@ static void programs(void) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
+static int order[8], called;
+
+static void note(void *value) {
+    order[called++] = *(int *)value;
+}
+
+static int one = 1, two = 2, three = 3, four = 4;
+
+static void leave(void) {
+    pthread_cleanup_push(note, &three);
+    pthread_exit(&four);
+    pthread_cleanup_pop(0);
+}
+
+static void *with_handlers(void *unused) {
+    pthread_cleanup_push(note, &one);
+    pthread_cleanup_push(note, &two);
+    pthread_cleanup_pop(1);
+    pthread_cleanup_push(note, &four);
+    pthread_cleanup_pop(0);
+    leave();
+    pthread_cleanup_pop(0);
+    return unused;
+}
+
+static void handlers(void) {
+    pthread_t thread;
+    void *value = NULL;
+    CHECK(pthread_create(&thread, NULL, with_handlers, NULL) == 0);
+    CHECK(pthread_join(thread, &value) == 0 && value == &four);
+    CHECK(called == 3 && order[0] == 2 && order[1] == 3 && order[2] == 1);
+    int old = -1;
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old) == 0 && old == PTHREAD_CANCEL_ENABLE);
+    CHECK(pthread_setcancelstate(old, &old) == 0 && old == PTHREAD_CANCEL_DISABLE);
+    CHECK(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL) == 0);
+    CHECK(pthread_setcanceltype(2, NULL) == EINVAL && pthread_setcancelstate(-1, NULL) == EINVAL);
+}
+
+static void *unused_thread(void *argument) {
+    return argument;
+}
+
+static void attributes(void) {
+    pthread_mutexattr_t mutex;
+    pthread_condattr_t condition;
+    int kind = -1;
+    clockid_t clock = -1;
+    CHECK(pthread_mutexattr_init(&mutex) == 0 && pthread_mutexattr_gettype(&mutex, &kind) == 0);
+    CHECK(kind == PTHREAD_MUTEX_DEFAULT);
+    CHECK(pthread_mutexattr_settype(&mutex, PTHREAD_MUTEX_RECURSIVE) == 0);
+    CHECK(pthread_mutexattr_gettype(&mutex, &kind) == 0 && kind == PTHREAD_MUTEX_RECURSIVE);
+    CHECK(pthread_condattr_init(&condition) == 0);
+    CHECK(pthread_condattr_getclock(&condition, &clock) == 0 && clock == CLOCK_REALTIME);
+    CHECK(pthread_condattr_setclock(&condition, CLOCK_MONOTONIC) == 0);
+    CHECK(pthread_condattr_getclock(&condition, &clock) == 0 && clock == CLOCK_MONOTONIC);
+
+    /* A stack of a half of all addresses has no place beside as many that are taken. */
+    const size_t half = 1UL << 46;
+    void *taken = mmap(NULL, half, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_attr_t wide;
+    pthread_t thread;
+    CHECK(taken != MAP_FAILED);
+    CHECK(pthread_attr_init(&wide) == 0 && pthread_attr_setstacksize(&wide, half) == 0);
+    CHECK(pthread_create(&thread, &wide, unused_thread, NULL) == EAGAIN);
+    CHECK(munmap(taken, half) == 0);
+}
+
 int main(void) {
     paths();
     dates();
     streams();
     programs();
+    attributes();
+    handlers();
     numbers();
     return finish("text");
 }

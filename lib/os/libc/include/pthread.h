@@ -68,6 +68,29 @@ typedef struct {
 #define PTHREAD_PROCESS_PRIVATE 0
 #define PTHREAD_PROCESS_SHARED 1
 #define PTHREAD_ONCE_INIT 0
+/* Nothing is cancelled, so these have no effect. */
+#define PTHREAD_CANCEL_ENABLE 0
+#define PTHREAD_CANCEL_DISABLE 1
+#define PTHREAD_CANCEL_DEFERRED 0
+#define PTHREAD_CANCEL_ASYNCHRONOUS 1
+#define PTHREAD_CANCELED ((void *)-1)
+
+struct __pthread_handler {
+    void (*__function)(void *);
+    void *__argument;
+    struct __pthread_handler *__below;
+};
+
+/* Handlers that pthread_exit calls. The two stand in the same block of the program. */
+#define pthread_cleanup_push(function, argument)                       \
+    do {                                                               \
+        struct __pthread_handler __handler;                            \
+        __pthread_cleanup_push(&__handler, (function), (argument));    \
+        {
+#define pthread_cleanup_pop(is_called)                                 \
+        }                                                              \
+        __pthread_cleanup_pop(&__handler, (is_called));                \
+    } while (0)
 
 __BEGIN_DECLS
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*main)(void *),
@@ -79,6 +102,11 @@ pthread_t pthread_self(void);
 int pthread_equal(pthread_t a, pthread_t b);
 int pthread_cancel(pthread_t thread);
 void pthread_testcancel(void);
+int pthread_setcancelstate(int state, int *old);
+int pthread_setcanceltype(int type, int *old);
+void __pthread_cleanup_push(struct __pthread_handler *handler, void (*function)(void *),
+                            void *argument);
+void __pthread_cleanup_pop(struct __pthread_handler *handler, int is_called);
 int pthread_attr_init(pthread_attr_t *attributes);
 int pthread_attr_destroy(pthread_attr_t *attributes);
 int pthread_attr_setstacksize(pthread_attr_t *attributes, size_t size);
@@ -94,6 +122,7 @@ int pthread_setname_np(pthread_t thread, const char *name);
 int pthread_mutexattr_init(pthread_mutexattr_t *attributes);
 int pthread_mutexattr_destroy(pthread_mutexattr_t *attributes);
 int pthread_mutexattr_settype(pthread_mutexattr_t *attributes, int kind);
+int pthread_mutexattr_gettype(const pthread_mutexattr_t *attributes, int *kind);
 int pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes);
 int pthread_mutex_destroy(pthread_mutex_t *mutex);
 int pthread_mutex_lock(pthread_mutex_t *mutex);
@@ -104,6 +133,7 @@ int pthread_mutex_unlock(pthread_mutex_t *mutex);
 int pthread_condattr_init(pthread_condattr_t *attributes);
 int pthread_condattr_destroy(pthread_condattr_t *attributes);
 int pthread_condattr_setclock(pthread_condattr_t *attributes, clockid_t clock);
+int pthread_condattr_getclock(const pthread_condattr_t *attributes, clockid_t *clock);
 int pthread_cond_init(pthread_cond_t *condition, const pthread_condattr_t *attributes);
 int pthread_cond_destroy(pthread_cond_t *condition);
 int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex);

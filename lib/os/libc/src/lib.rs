@@ -38,6 +38,8 @@ mod builtins;
 #[cfg(target_os = "redox")]
 mod children;
 #[cfg(target_os = "redox")]
+mod cleanup;
+#[cfg(target_os = "redox")]
 mod complex;
 #[cfg(target_os = "redox")]
 mod control;

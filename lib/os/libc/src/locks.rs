@@ -78,6 +78,16 @@ unsafe extern "C" fn pthread_mutexattr_settype(place: *mut MutexAttributes, kind
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_mutexattr_gettype(
+    attributes: *const MutexAttributes,
+    place: *mut c_int,
+) -> c_int {
+    // SAFETY: initialised before; the caller's place.
+    unsafe { *place = (*attributes).kind };
+    0
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_mutex_init(
     mutex: *mut Mutex,
     attributes: *const MutexAttributes,
@@ -236,6 +246,16 @@ unsafe extern "C" fn pthread_condattr_setclock(
     }
     // SAFETY: initialised before.
     unsafe { (*place).clock = clock };
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_condattr_getclock(
+    attributes: *const ConditionAttributes,
+    place: *mut c_int,
+) -> c_int {
+    // SAFETY: initialised before; the caller's place.
+    unsafe { *place = (*attributes).clock };
     0
 }
 

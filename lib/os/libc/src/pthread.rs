@@ -10,7 +10,7 @@ use runtime::process::Fork;
 use runtime::sys::NO_FD;
 use runtime::thread::{Builder, JoinHandle};
 use runtime::{Result, process, state};
-use syscall::error::{EAGAIN, EDEADLK, EINVAL, ENOMEM, ERANGE, ESRCH, Error};
+use syscall::error::{EAGAIN, EDEADLK, EINVAL, ERANGE, ESRCH, Error};
 
 use crate::sync::{self, Shared};
 use crate::tls::{self, Block};
@@ -318,8 +318,9 @@ pub unsafe extern "C" fn pthread_create(
         ),
         None => (DEFAULT_STACK, false, None),
     };
+    // Whatever is missing, POSIX has one error for it.
     let Some(block) = Block::new() else {
-        return ENOMEM;
+        return EAGAIN;
     };
     let record = Record::new(NO_FD, next_id());
     let argument = Value(argument);
@@ -360,17 +361,14 @@ pub unsafe extern "C" fn pthread_create(
             }
             0
         }
-        Err(error) => {
+        Err(_) => {
             ended();
             // SAFETY: the thread does not run; the record in the block was made above.
             unsafe {
                 drop(Arc::from_raw((*block.control()).record));
                 block.free();
             }
-            match error {
-                Error { errno: ENOMEM } => ENOMEM,
-                _ => EAGAIN,
-            }
+            EAGAIN
         }
     }
 }
@@ -416,6 +414,7 @@ fn run(main: Main, argument: Value, block: Block) -> Value {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_exit(value: *mut c_void) -> ! {
+    crate::cleanup::run_all();
     // SAFETY: every thread of a C program runs below `enter`, which stored the place.
     unsafe {
         let stack = (*tls::control()).leave;
@@ -577,13 +576,3 @@ fn run_destructors() {
         }
     }
 }
-
-/// Nothing is cancelled here; a caller that asks for it gets an error.
-#[unsafe(no_mangle)]
-extern "C" fn pthread_cancel(_thread: *const Record) -> c_int {
-    syscall::error::ENOSYS
-}
-
-/// So there is nothing that a thread would have to end for.
-#[unsafe(no_mangle)]
-extern "C" fn pthread_testcancel() {}

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::ffi::{c_int, c_void};
 use core::ptr::{null, null_mut};
 
-use syscall::error::{EBUSY, ENOMEM, ETIMEDOUT};
+use syscall::error::{EAGAIN, EBUSY, ENOMEM, ETIMEDOUT};
 
 use crate::errno;
 use crate::files::Timespec;
@@ -65,7 +65,11 @@ unsafe extern "C" fn thrd_create(
         // SAFETY: no thread has it.
         drop(unsafe { Box::from_raw(start) });
     }
-    result(number)
+    match number {
+        // What `pthread_create` says of memory and of all else that a thread needs.
+        EAGAIN => NO_MEMORY,
+        number => result(number),
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -8,6 +8,7 @@ use alloc::alloc::{Layout, alloc_zeroed, dealloc};
 use core::arch::asm;
 use core::ptr::{NonNull, addr_of};
 
+use crate::cleanup::{Cancellation, Handler};
 use crate::pthread::Record;
 use crate::signal::Alternate;
 
@@ -28,6 +29,10 @@ pub struct Control {
     pub alternate: Alternate,
     /// The locale that the thread has passed to `uselocale`.
     pub locale: *const u8,
+    /// The handler that `pthread_exit` is to call first; null: none.
+    pub handlers: *mut Handler,
+    /// What the thread wants of cancellation.
+    pub cancellation: Cancellation,
 }
 
 // Compilers put the protector's value there.
@@ -145,6 +150,8 @@ impl Block {
                 leave: 0,
                 alternate: Alternate::NONE,
                 locale: core::ptr::null(),
+                handlers: core::ptr::null_mut(),
+                cancellation: Cancellation::default(),
             });
         }
         Some(Block {
