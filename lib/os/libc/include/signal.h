@@ -1,5 +1,5 @@
 /* Signals. None is delivered to a program: one from outside ends it. Handlers are called by raise,
- * abort, and kill and pthread_kill to oneself. */
+ * abort, and kill and pthread_kill to oneself, and of SIGALRM by a thread of the library. */
 #ifndef _SIGNAL_H
 #define _SIGNAL_H
 #include <sys/types.h>

@@ -13,11 +13,6 @@
 #define TIMER_ABSTIME 1
 #define TIME_UTC 1
 
-struct timespec {
-    time_t tv_sec;
-    long tv_nsec;
-};
-
 struct tm {
     int tm_sec;
     int tm_min;

@@ -121,6 +121,7 @@ int execvp(const char *program, char *const arguments[]);
 _Noreturn void _exit(int status);
 
 int pause(void);
+unsigned alarm(unsigned seconds);
 unsigned sleep(unsigned seconds);
 int usleep(useconds_t micros);
 long sysconf(int name);

@@ -7,15 +7,16 @@ use core::ffi::c_int;
 
 use crate::sync::{Lock, Shared};
 use crate::{
-    children, descriptor, environment, errno, locale, messages, mman, own, plusplus, popen,
+    alarm, children, descriptor, environment, errno, locale, messages, mman, own, plusplus, popen,
     process, pthread, random, sets, signal, stream, strings, terminal, time, transfers, users,
     wide,
 };
 
 /// Values of the library that threads take turns with, besides streams and the table of
 /// descriptors.
-const LOCKS: [&dyn Lock; 26] = [
+const LOCKS: [&dyn Lock; 27] = [
     &HANDLERS,
+    &alarm::TIMER,
     // In the order in which they are taken elsewhere.
     &sets::SETS,
     &own::KINDS,
@@ -109,6 +110,7 @@ extern "C" fn fork() -> c_int {
         descriptor::forked();
         sets::forked();
         stream::forked();
+        alarm::forked();
     }
     skiff_scif_after_fork(in_child);
     skiff_socket_after_fork(forked.as_ref().map_or(-1, |child| *child));

@@ -162,6 +162,12 @@ fn ended() {
     sync::wake(&RUNNING, usize::MAX >> 1);
 }
 
+/// For a thread of the library: the process does not wait for it after `pthread_exit` of all
+/// others.
+pub fn leave_count() {
+    ended();
+}
+
 /// `pthread_attr_t`: what there is to choose.
 #[repr(C)]
 pub struct Attributes {

@@ -4,12 +4,11 @@
 
 use core::ffi::{c_char, c_int};
 use core::ptr::null;
-use core::time::Duration;
+use core::sync::atomic::{AtomicU32, Ordering};
 
-use runtime::time;
-use syscall::error::{EINVAL, ENOMEM, ENOSYS};
+use syscall::error::{EINTR, EINVAL, ENOMEM, ENOSYS};
 
-use crate::sync::Shared;
+use crate::sync::{self, Shared};
 use crate::{errno, process, pthread, strings};
 
 /// SIGABRT.
@@ -90,6 +89,8 @@ pub fn deliver(number: c_int) -> bool {
             let handler: extern "C" fn(c_int, *const u8, *const u8) =
                 unsafe { core::mem::transmute(handler) };
             handler(number, null(), null());
+            CAUGHT.fetch_add(1, Ordering::Release);
+            sync::wake(&CAUGHT, usize::MAX >> 1);
             true
         }
     }
@@ -124,12 +125,18 @@ extern "C" fn pthread_kill(thread: *const pthread::Record, number: c_int) -> c_i
     }
 }
 
-/// Sleeps until the program is ended.
+/// Counts calls of handlers.
+static CAUGHT: AtomicU32 = AtomicU32::new(0);
+
+/// Sleeps until another thread has run a handler, that of an alarm for example.
 #[unsafe(no_mangle)]
 extern "C" fn pause() -> c_int {
-    loop {
-        time::sleep(Duration::MAX);
+    let before = CAUGHT.load(Ordering::Acquire);
+    while CAUGHT.load(Ordering::Acquire) == before {
+        // Whatever ends the wait, the next look tells.
+        let _ = sync::wait(&CAUGHT, before, None);
     }
+    errno::fail(EINTR)
 }
 
 // Sets of signals: plain bit sets, so that programs that block signals in threads compile. As none

@@ -36,7 +36,24 @@ struct timezone {
         }                                                     \
     } while (0)
 
+#define TIMEVAL_TO_TIMESPEC(from, to)                         \
+    ((void)((to)->tv_sec = (from)->tv_sec, (to)->tv_nsec = (from)->tv_usec * 1000))
+#define TIMESPEC_TO_TIMEVAL(to, from)                         \
+    ((void)((to)->tv_sec = (from)->tv_sec, (to)->tv_usec = (from)->tv_nsec / 1000))
+
+struct itimerval {
+    struct timeval it_interval;
+    struct timeval it_value;
+};
+
+/* The only timer; the others are EINVAL. */
+#define ITIMER_REAL 0
+#define ITIMER_VIRTUAL 1
+#define ITIMER_PROF 2
+
 __BEGIN_DECLS
+int getitimer(int which, struct itimerval *place);
+int setitimer(int which, const struct itimerval *timer, struct itimerval *old);
 int gettimeofday(struct timeval *time, void *zone);
 int utimes(const char *path, const struct timeval times[2]);
 __END_DECLS

@@ -25,6 +25,11 @@ typedef unsigned long nlink_t;
 typedef long blksize_t;
 typedef long blkcnt_t;
 typedef long time_t;
+/* As elsewhere: programs use it with sys/time.h or sys/select.h alone. */
+struct timespec {
+    time_t tv_sec;
+    long tv_nsec;
+};
 typedef long suseconds_t;
 typedef unsigned useconds_t;
 typedef int clockid_t;

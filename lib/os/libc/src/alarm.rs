@@ -1,0 +1,206 @@
+//! `alarm` and `setitimer`: SIGALRM after a time. A thread of this library waits for it and runs
+//! the program's handler, or ends the program. That is where POSIX lets a signal of a process go,
+//! to any of its threads; what does not happen is that another thread's wait is interrupted.
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::ptr::{null, null_mut};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use runtime::time::Instant;
+use syscall::error::{EAGAIN, EINVAL};
+
+use crate::sync::{self, Shared};
+use crate::{errno, pthread, signal};
+
+const SIGALRM: c_int = 14;
+/// `ITIMER_REAL`, the only one.
+const REAL: c_int = 0;
+const SECOND: u64 = 1_000_000_000;
+
+/// The process's timer. All times are in nanoseconds.
+pub struct Timer {
+    /// When it ends, by the monotonic clock; none: it is off.
+    end: Option<u64>,
+    /// How long it runs again after that; 0: it does not.
+    interval: u64,
+    /// Whether the thread is there.
+    is_served: bool,
+}
+
+impl Timer {
+    const OFF: Self = Self {
+        end: None,
+        interval: 0,
+        is_served: false,
+    };
+
+    /// How long it still runs, if it does: a moment at least.
+    fn left(&self, now: u64) -> u64 {
+        self.end.map_or(0, |end| end.saturating_sub(now).max(1))
+    }
+
+    /// Whether it has ended, for the one who asks: it is off then, or runs again.
+    fn has_ended(&mut self, now: u64) -> bool {
+        let Some(end) = self.end.filter(|end| *end <= now) else {
+            return false;
+        };
+        // Times that nobody has looked at are one, as signals that wait are.
+        let missed = now.saturating_sub(end).checked_div(self.interval);
+        self.end = missed.map(|missed| {
+            let rounds = missed.saturating_add(1).saturating_mul(self.interval);
+            end.saturating_add(rounds)
+        });
+        true
+    }
+}
+
+pub static TIMER: Shared<Timer> = Shared::new(Timer::OFF);
+/// Counts what is done to the timer; its thread sleeps on it.
+static CHANGES: AtomicU32 = AtomicU32::new(0);
+
+fn now() -> u64 {
+    Instant::now().as_nanos()
+}
+
+/// In the child of a fork: it has no timer, and no thread for one.
+pub fn forked() {
+    TIMER.with(|timer| *timer = Timer::OFF);
+}
+
+/// The thread.
+unsafe extern "C" fn serve(_unused: *mut c_void) -> *mut c_void {
+    pthread::leave_count();
+    loop {
+        let changes = CHANGES.load(Ordering::Acquire);
+        let (has_ended, end) = TIMER.with(|timer| (timer.has_ended(now()), timer.end));
+        if has_ended {
+            signal::raise(SIGALRM);
+        } else {
+            // Whatever ends the wait, the next look tells.
+            let _ = sync::wait(&CHANGES, changes, end);
+        }
+    }
+}
+
+/// Has the timer run for `value`, 0 to stop it, and then again and again for `interval`. Returns
+/// what it had left, and its former interval.
+///
+/// # Errors
+/// `EAGAIN` there is no thread to be had.
+fn set(value: u64, interval: u64) -> Result<(u64, u64), c_int> {
+    let now = now();
+    let (old, is_served) = TIMER.with(|timer| {
+        let old = (timer.left(now), timer.interval);
+        timer.end = (value > 0).then(|| now.saturating_add(value));
+        timer.interval = interval;
+        let is_served = timer.is_served;
+        timer.is_served |= timer.end.is_some();
+        (old, is_served)
+    });
+    CHANGES.fetch_add(1, Ordering::Release);
+    if is_served {
+        sync::wake(&CHANGES, 1);
+    } else if value > 0 {
+        let mut thread = null();
+        // SAFETY: a local place; the thread's function takes nothing and is never joined.
+        if unsafe { pthread::pthread_create(&raw mut thread, null(), serve, null_mut()) } != 0 {
+            forked();
+            return Err(EAGAIN);
+        }
+    }
+    Ok(old)
+}
+
+/// Whole seconds that an earlier alarm had left, at least one if there was one.
+#[unsafe(no_mangle)]
+extern "C" fn alarm(seconds: c_uint) -> c_uint {
+    // There is no way to say that it cannot be.
+    let (left, _) = set(u64::from(seconds) * SECOND, 0).unwrap_or_default();
+    let rounded = left.saturating_add(SECOND / 2) / SECOND;
+    c_uint::try_from(rounded.max(u64::from(left > 0))).unwrap_or(c_uint::MAX)
+}
+
+/// C's `struct timeval`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Time {
+    seconds: i64,
+    microseconds: i64,
+}
+
+impl Time {
+    fn of(nanoseconds: u64) -> Self {
+        // What is left of a timer that runs is not nothing.
+        let microseconds = nanoseconds.div_ceil(1000);
+        Self {
+            seconds: (microseconds / 1_000_000) as i64,
+            microseconds: (microseconds % 1_000_000) as i64,
+        }
+    }
+
+    fn nanoseconds(self) -> Option<u64> {
+        if !(0..1_000_000).contains(&self.microseconds) {
+            return None;
+        }
+        let seconds = u64::try_from(self.seconds).ok()?;
+        Some(
+            seconds
+                .saturating_mul(SECOND)
+                .saturating_add(self.microseconds as u64 * 1000),
+        )
+    }
+}
+
+/// C's `struct itimerval`.
+#[repr(C)]
+struct Interval {
+    interval: Time,
+    value: Time,
+}
+
+impl Interval {
+    fn of((left, interval): (u64, u64)) -> Self {
+        Self {
+            interval: Time::of(interval),
+            value: Time::of(left),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setitimer(which: c_int, new: *const Interval, old: *mut Interval) -> c_int {
+    if which != REAL {
+        return errno::fail(EINVAL);
+    }
+    // SAFETY: null or the caller's structure.
+    let times = match unsafe { new.as_ref() } {
+        Some(new) => new.value.nanoseconds().zip(new.interval.nanoseconds()),
+        // As on Linux, where null stops the timer.
+        None => Some((0, 0)),
+    };
+    let Some((value, interval)) = times else {
+        return errno::fail(EINVAL);
+    };
+    match set(value, interval) {
+        Ok(before) => {
+            if !old.is_null() {
+                // SAFETY: the caller's place for the structure.
+                unsafe { old.write(Interval::of(before)) };
+            }
+            0
+        }
+        Err(number) => errno::fail(number),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getitimer(which: c_int, place: *mut Interval) -> c_int {
+    if which != REAL {
+        return errno::fail(EINVAL);
+    }
+    let now = now();
+    let times = TIMER.with(|timer| (timer.left(now), timer.interval));
+    // SAFETY: the caller's place for the structure.
+    unsafe { place.write(Interval::of(times)) };
+    0
+}
