@@ -46,7 +46,7 @@ pub struct Queue {
     is_over: bool,
     /// The scheme's descriptors of it.
     pub descriptors: Vec<usize>,
-    /// A channel whose descriptors were closed: it goes with the last completion queue that uses it.
+    /// A channel whose descriptors were closed: it goes with the last completion queue that has it.
     pub is_abandoned: bool,
 }
 

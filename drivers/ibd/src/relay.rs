@@ -10,7 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use hal::event::Queue;
-use scif::{Endpoint, Errno, Error, NodeId, Port, PortId, raw};
+use scif::{Endpoint, Errno, Error, NodeId, PortId, raw};
 use syscall::error::Result;
 use syscall::flag::EventFlags;
 use verbs::relay::{GREETING_BYTES, PORT, greeting};
@@ -19,8 +19,6 @@ use verbs_core::address;
 use crate::group::{Assembly, MOST_BYTES};
 use crate::listening::Listening;
 
-/// Ports that only root binds: a connection of another node comes from its daemon.
-const PRIVILEGED: core::ops::Range<Port> = 512..1024;
 /// Connections of programs at most, and of other nodes' daemons.
 const MOST_PROGRAMS: usize = 512;
 const MOST_DAEMONS: usize = 64;
@@ -139,7 +137,8 @@ impl Relay {
     ) -> Result<()> {
         while let Some((endpoint, peer)) = self.listening.accept() {
             let is_daemon = peer.node() != own;
-            let is_allowed = !is_daemon || PRIVILEGED.contains(&peer.port());
+            // A connection of another node that is not root's is not its daemon's.
+            let is_allowed = !is_daemon || peer.is_of_root();
             let of_kind = self.lanes.iter().filter(|lane| lane.is_daemon == is_daemon);
             let most = if is_daemon {
                 MOST_DAEMONS
@@ -303,7 +302,7 @@ impl Node {
 /// An endpoint for a connection to another node's daemon.
 fn prepare() -> Option<Endpoint> {
     let endpoint = Endpoint::open().ok()?;
-    PRIVILEGED.rev().find(|port| endpoint.bind(*port).is_ok())?;
+    endpoint.bind_as_root().ok()?;
     endpoint.set_nonblocking(true).ok()?;
     Some(endpoint)
 }

@@ -17,8 +17,6 @@ use crate::mad::Mads;
 
 /// The port of the daemon on each node: only root binds it.
 const PORT: Port = 61;
-/// Ports that only root binds: a connection from another one is not the peer's daemon's.
-const PRIVILEGED: core::ops::Range<Port> = 512..1024;
 /// Records that wait for a node.
 const MAX_WAITING: usize = 4096;
 /// Connections of peers at most.
@@ -121,8 +119,8 @@ impl Wire {
 
     fn accept<T: Copy + PartialEq>(&mut self, queue: &mut Queue<T>, source: T) -> Result<()> {
         while let Some((endpoint, peer)) = self.listening.accept() {
-            let is_daemon = PRIVILEGED.contains(&peer.port());
-            if !is_daemon || self.incoming.len() >= MAX_INCOMING {
+            // A connection that is not root's is not the peer's daemon's.
+            if !peer.is_of_root() || self.incoming.len() >= MAX_INCOMING {
                 log::warn!("refused a connection of {}/{}", peer.node(), peer.port());
                 continue;
             }
@@ -241,7 +239,7 @@ impl Link {
 /// A connection to a node's daemon, and whether it is there already.
 fn connect(node: NodeId) -> Option<(Endpoint, bool)> {
     let endpoint = Endpoint::open().ok()?;
-    PRIVILEGED.rev().find(|port| endpoint.bind(*port).is_ok())?;
+    endpoint.bind_as_root().ok()?;
     endpoint.set_nonblocking(true).ok()?;
     match endpoint.connect(PortId::new(node, PORT)) {
         Ok(_) => Some((endpoint, true)),

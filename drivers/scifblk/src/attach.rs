@@ -258,9 +258,10 @@ impl Driver {
         }
     }
 
-    /// Begins to connect.
+    /// Begins to connect, from a port that shows that root does.
     fn connect(&mut self, node: Node) -> Result<Step> {
         let endpoint = Endpoint::open()?;
+        endpoint.bind_as_root()?;
         endpoint.set_nonblocking(true)?;
         let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
         self.queue

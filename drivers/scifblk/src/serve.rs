@@ -23,6 +23,9 @@ enum Source {
     Connection(u64),
 }
 
+/// Connections at most: a driver of each node has one, and a new driver another one.
+const MAX_CONNECTIONS: usize = 256;
+
 /// Pause between two attempts while the SCIF driver is not there.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -82,6 +85,11 @@ impl Server {
         let mut ready = Vec::new();
         loop {
             while let Some((endpoint, peer)) = self.listener.try_accept()? {
+                // Whoever has the pages has all that is on the disk.
+                if !peer.is_of_root() || self.connections.len() >= MAX_CONNECTIONS {
+                    log::warn!("{peer} gets no disk: it is not root's, or one too many");
+                    continue;
+                }
                 if let Err(error) = greet(&endpoint, &self.pages) {
                     log::warn!("{peer} gets no disk: {error}");
                     continue;

@@ -5,12 +5,13 @@ use core::fmt;
 use syscall_derive::Layout;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::limits::PRIVILEGED_PORT_END;
+
 /// Number of a node: 0 is the host, `n` is card `n - 1`.
 pub type NodeId = u16;
 
 /// Number of a port on one node. 0 means "none" or "any".
 pub type Port = u16;
-
 /// A port on a node, `struct scif_port_id` of the SCIF header: node first, 4 bytes, little endian.
 #[derive(
     Clone,
@@ -55,6 +56,11 @@ impl PortId {
     pub fn port(self) -> Port {
         self.port.get()
     }
+
+    /// Whether it is a port that only root binds: a peer at it acts for root of its node.
+    pub fn is_of_root(self) -> bool {
+        (1..PRIVILEGED_PORT_END).contains(&self.port())
+    }
 }
 
 impl fmt::Debug for PortId {
@@ -82,5 +88,11 @@ mod tests {
     fn a_port_id_is_printed_as_in_paths() {
         let peer = PortId::new(1, 2050);
         assert_eq!(format!("{peer} {:?}", Some(peer)), "1/2050 Some(1/2050)");
+    }
+
+    #[test]
+    fn roots_ports_have_an_end() {
+        let is = |port| PortId::new(1, port).is_of_root();
+        assert!(!is(0) && is(1) && is(1023) && !is(1024) && !is(u16::MAX));
     }
 }

@@ -6,7 +6,7 @@ use client_memory::descriptor::Descriptor;
 use libredox::Fd;
 use scif_abi::error::Error as Errno;
 use scif_abi::flags::{AcceptFlags, Readiness, RecvFlags, SendFlags};
-use scif_abi::limits::MAX_NODE;
+use scif_abi::limits::{MAX_NODE, PRIVILEGED_PORT_END};
 use scif_abi::{NodeId, Port, PortId};
 
 use crate::bypass::{Bypass, Peeked, Waiting};
@@ -15,6 +15,9 @@ use crate::raw;
 
 /// Requests that wait on a listener at most, unless [`Endpoint::listen`] says otherwise.
 pub const DEFAULT_BACKLOG: i32 = 128;
+
+/// Ports for connections that root makes. Those below are for servers.
+const ROOTS_OWN: core::ops::Range<Port> = 512..PRIVILEGED_PORT_END;
 
 /// An endpoint: unbound, bound, or one end of a connection. Threads may share it: blocking sends do
 /// not mix, and neither do blocking receives.
@@ -119,6 +122,22 @@ impl Endpoint {
     /// `EACCES`, `EINVAL`, `EISCONN`, `ENOSPC`.
     pub fn bind(&self, port: Port) -> Result<Port> {
         Ok(raw::bind(self.fd(), port)?)
+    }
+
+    /// Binds to a free one of the ports that only root binds. Servers that serve root only look at
+    /// that: [`PortId::is_of_root`].
+    ///
+    /// # Errors
+    /// `EACCES`: for others than root. `ENOSPC`: none is free, or the endpoint is bound.
+    pub fn bind_as_root(&self) -> Result<Port> {
+        for port in ROOTS_OWN.rev() {
+            match self.bind(port) {
+                // Another endpoint has it.
+                Err(Error::Scif(Errno::InvalidArgument)) => {}
+                bound => return bound,
+            }
+        }
+        Err(Error::Scif(Errno::NoSpace))
     }
 
     /// `scif_listen`, with at most `backlog` requests waiting.

@@ -49,6 +49,9 @@ cat /tmp/data /tmp/last > /tmp/long
 step beyond-the-end $? "2049 blocks were written"
 ! as 1000 cat "$disk" > /dev/null 2>&1
 step not-for-everybody $? "user 1000 read it"
+# Nor past the driver: the server's greeting says where its pages are.
+[ "$(as 1000 head -c 8 /scheme/scif/1/95 2> /dev/null | wc -c)" -eq 0 ]
+step server-asks-who-asks $? "user 1000 was offered the pages"
 dd if=/tmp/data of="$disk" bs=64K count=1 status=none
 
 # Another driver finds what the first one left.

@@ -9,7 +9,8 @@ use client_memory::memory::Memory;
 use hal::testing::host::{self, Request, THREAD};
 use scif_abi::call::{CachedRecord, PinRecord};
 use syscall::error::{
-    EBADF, ECONNRESET, EMFILE, ENODEV, ENOENT, ENOMEM, ENOTCONN, ENOTTY, ENXIO, Error,
+    EACCES, EBADF, ECONNRESET, EMFILE, ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENOTTY, ENXIO,
+    Error,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -669,5 +670,21 @@ fn descriptors_that_are_none_are_reported_by_poll() {
         assert_eq!(poll(&mut entries, None), Ok(2));
         let found = entries.map(|entry| entry.revents);
         assert_eq!(found, [Readiness::NVAL.bits(), 4, 0]);
+    });
+}
+
+#[test]
+fn root_gets_one_of_its_own_ports() {
+    play(|stage| {
+        let endpoint = crate::Endpoint::from_file(Fd::new(EPD));
+        answers(stage, &[failure(EINVAL), failure(EINVAL), Ok(1021)]);
+        assert_eq!(endpoint.bind_as_root(), Ok(1021));
+        assert_eq!(log(stage), "call 1, call 1, call 1");
+        answers(stage, &[failure(EACCES)]);
+        assert_eq!(endpoint.bind_as_root().unwrap_err().errno(), EACCES);
+        answers(stage, &[failure(EINVAL); 512]);
+        assert_eq!(endpoint.bind_as_root().unwrap_err().errno(), ENOSPC);
+        answers(stage, &[Ok(7)]);
+        assert_eq!(endpoint.bind_as_root(), Ok(7), "only 512 were tried");
     });
 }

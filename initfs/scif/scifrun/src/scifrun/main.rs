@@ -24,9 +24,6 @@ mod client {
     };
     use syscall::error::{EINTR, ENOENT, Error};
 
-    /// Own ports: those that only root may bind, from the last one down.
-    const OWN_PORTS: core::ops::Range<u16> = 512..1024;
-
     /// Wrong arguments.
     const STATUS_USAGE: i32 = 2;
     /// The node cannot be reached, as ssh has it.
@@ -115,29 +112,27 @@ mod client {
     /// Connects from a port that shows that root asks.
     fn connect(node: u16) -> Result<Connection, Problem> {
         let failed = |error: scif::Error| unreached(format!("node {node}: {error}"));
-        for port in OWN_PORTS.rev() {
-            let endpoint = Endpoint::open().map_err(failed)?;
-            match endpoint.bind(port) {
-                Ok(_) => {}
-                // Another process has it.
-                Err(scif::Error::Scif(Errno::InvalidArgument)) => continue,
-                Err(scif::Error::Scif(Errno::AccessDenied)) => {
-                    return Err(unreached("only root may run programs on other nodes"));
-                }
-                Err(error) => return Err(failed(error)),
+        let endpoint = Endpoint::open().map_err(failed)?;
+        match endpoint.bind_as_root() {
+            Ok(_) => {}
+            Err(scif::Error::Scif(Errno::AccessDenied)) => {
+                return Err(unreached("only root may run programs on other nodes"));
             }
-            return match endpoint.connect(PortId::new(node, PORT)) {
-                Ok(_) => Ok(Connection::new(endpoint)),
-                Err(scif::Error::Scif(Errno::NoDevice)) => Err(unreached(format!(
-                    "node {node} is not online (`scifctl nodes`; `scifctl wait {node}`)"
-                ))),
-                Err(scif::Error::Scif(Errno::ConnectionRefused)) => Err(unreached(format!(
-                    "node {node}: scifrund does not run there"
-                ))),
-                Err(error) => Err(failed(error)),
-            };
+            Err(scif::Error::Scif(Errno::NoSpace)) => {
+                return Err(unreached("all ports that only root may bind are in use"));
+            }
+            Err(error) => return Err(failed(error)),
         }
-        Err(unreached("all ports that only root may bind are in use"))
+        match endpoint.connect(PortId::new(node, PORT)) {
+            Ok(_) => Ok(Connection::new(endpoint)),
+            Err(scif::Error::Scif(Errno::NoDevice)) => Err(unreached(format!(
+                "node {node} is not online (`scifctl nodes`; `scifctl wait {node}`)"
+            ))),
+            Err(scif::Error::Scif(Errno::ConnectionRefused)) => Err(unreached(format!(
+                "node {node}: scifrund does not run there"
+            ))),
+            Err(error) => Err(failed(error)),
+        }
     }
 
     /// Sends everything that the program needs. The inner error: the other side has gone, and may

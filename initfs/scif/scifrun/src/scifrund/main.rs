@@ -27,8 +27,6 @@ mod server {
 
     use crate::session;
 
-    /// Ports below this one can be bound by root only.
-    const PRIVILEGED_PORTS: u16 = 1024;
     /// Programs at one time, of all nodes together.
     const MAX_SESSIONS: usize = 64;
     /// The word by which it starts itself for a connection, and the connection's descriptor then.
@@ -93,7 +91,7 @@ mod server {
 
     /// Starts a process for a connection; whether it runs.
     fn start(endpoint: Endpoint, peer: PortId, sessions: usize) -> bool {
-        let problem = if peer.port() >= PRIVILEGED_PORTS {
+        let problem = if !peer.is_of_root() {
             Some((EACCES, "only root may run programs on other nodes"))
         } else if sessions >= MAX_SESSIONS {
             Some((EAGAIN, "too many programs of other nodes run there already"))
