@@ -114,6 +114,19 @@ static void ends(void) {
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
+static volatile int told;
+
+static void inform(int number, siginfo_t *information, void *context) {
+    told = number == SIGUSR1 && information->si_signo == number && information->si_code == 0;
+    (void)context;
+}
+
+static void information(void) {
+    struct sigaction action = { .sa_flags = SA_SIGINFO };
+    action.sa_sigaction = inform;
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0 && raise(SIGUSR1) == 0 && told);
+}
+
 int main(void) {
     struct timespec time = converted((struct timeval){ 7, 8 });
     CHECK(time.tv_sec == 7 && time.tv_nsec == 8000);
@@ -122,5 +135,6 @@ int main(void) {
     once();
     children();
     ends();
+    information();
     return finish("alarm");
 }

@@ -131,6 +131,11 @@ static void borrowed(void) {
     CHECK(sysconf(_SC_GETPW_R_SIZE_MAX) > 0 && sysconf(_SC_VERSION) >= 200112);
     errno = 0;
     CHECK(sysconf(_SC_ARG_MAX) == -1 && errno == 0);
+    CHECK(sysconf(_SC_TIMERS) == -1 && sysconf(_SC_THREAD_PROCESS_SHARED) == -1 && errno == 0);
+    CHECK(sysconf(_SC_THREAD_STACK_MIN) == PTHREAD_STACK_MIN && sysconf(_SC_BARRIERS) > 0);
+    CHECK(sysconf(_SC_THREAD_KEYS_MAX) == PTHREAD_KEYS_MAX && sysconf(_SC_SPIN_LOCKS) > 0);
+    long pages = sysconf(_SC_PHYS_PAGES), unused = sysconf(_SC_AVPHYS_PAGES);
+    CHECK(pages > 16 << 20 >> 12 && pages < 1L << 40 && unused > 0 && unused < pages);
     CHECK(__cpu_to_be32(0x01020304) == 0x04030201 && __be16_to_cpu(0x0102) == 0x0201);
     const unsigned char bytes[sizeof(struct iphdr)] = { 0x45, 0, 0, 20, [9] = IPPROTO_TCP, [16] = 10 };
     struct iphdr packet;

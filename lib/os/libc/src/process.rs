@@ -11,7 +11,7 @@ use runtime::{Error, Result, state};
 use syscall::error::{EINVAL, ENOENT};
 
 use crate::sync::Shared;
-use crate::{children, descriptor, errno, signal, spawn, stream, strings};
+use crate::{children, descriptor, errno, pthread, signal, spawn, stream, strings};
 
 type Handler = extern "C" fn();
 
@@ -235,6 +235,33 @@ const SC_MONOTONIC_CLOCK: c_int = 149;
 const SC_SYMLOOP_MAX: c_int = 173;
 const SC_HOST_NAME_MAX: c_int = 180;
 const SC_DCACHE_LINE: c_int = 190;
+const SC_REALTIME_SIGNALS: c_int = 9;
+const SC_PRIORITY_SCHEDULING: c_int = 10;
+const SC_TIMERS: c_int = 11;
+const SC_ASYNCHRONOUS_IO: c_int = 12;
+const SC_FSYNC: c_int = 15;
+const SC_MAPPED_FILES: c_int = 16;
+const SC_MEMLOCK: c_int = 17;
+const SC_MEMLOCK_RANGE: c_int = 18;
+const SC_MEMORY_PROTECTION: c_int = 19;
+const SC_MESSAGE_PASSING: c_int = 20;
+const SC_SEMAPHORES: c_int = 21;
+const SC_SHARED_MEMORY_OBJECTS: c_int = 22;
+const SC_THREAD_SAFE_FUNCTIONS: c_int = 68;
+const SC_THREAD_DESTRUCTOR_ITERATIONS: c_int = 73;
+const SC_THREAD_KEYS_MAX: c_int = 74;
+const SC_THREAD_STACK_MIN: c_int = 75;
+const SC_THREAD_THREADS_MAX: c_int = 76;
+const SC_THREAD_ATTR_STACKADDR: c_int = 77;
+const SC_THREAD_ATTR_STACKSIZE: c_int = 78;
+const SC_THREAD_PRIORITY_SCHEDULING: c_int = 79;
+const SC_THREAD_PROCESS_SHARED: c_int = 82;
+const SC_PHYS_PAGES: c_int = 85;
+const SC_AVPHYS_PAGES: c_int = 86;
+const SC_BARRIERS: c_int = 133;
+const SC_READER_WRITER_LOCKS: c_int = 153;
+const SC_SPIN_LOCKS: c_int = 154;
+const SC_TIMEOUTS: c_int = 164;
 const SC_OPEN_MAX: c_int = 4;
 const SC_PAGESIZE: c_int = 30;
 const SC_IOV_MAX: c_int = 60;
@@ -259,15 +286,60 @@ extern "C" fn sysconf(name: c_int) -> c_long {
         SC_TTY_NAME_MAX => 32,
         SC_HOST_NAME_MAX => 64,
         SC_DCACHE_LINE => cache_line(),
-        SC_VERSION | SC_THREADS | SC_MONOTONIC_CLOCK | SC_CPUTIME => POSIX,
+        SC_VERSION
+        | SC_THREADS
+        | SC_MONOTONIC_CLOCK
+        | SC_CPUTIME
+        | SC_FSYNC
+        | SC_MEMORY_PROTECTION
+        | SC_THREAD_SAFE_FUNCTIONS
+        | SC_THREAD_ATTR_STACKSIZE
+        | SC_BARRIERS
+        | SC_READER_WRITER_LOCKS
+        | SC_SPIN_LOCKS
+        | SC_TIMEOUTS => POSIX,
+        SC_THREAD_DESTRUCTOR_ITERATIONS => pthread::DESTRUCTOR_ROUNDS as c_long,
+        SC_THREAD_KEYS_MAX => pthread::KEYS as c_long,
+        SC_THREAD_STACK_MIN => pthread::SMALLEST_STACK as c_long,
+        SC_PHYS_PAGES => errno::give(memory().map(|(total, _)| total)),
+        SC_AVPHYS_PAGES => errno::give(memory().map(|(_, free)| free)),
         SC_NGROUPS_MAX => 0,
         // Not there, or without a limit, which is no error.
-        SC_THREAD_CPUTIME | SC_JOB_CONTROL | SC_SAVED_IDS | SC_ARG_MAX | SC_CHILD_MAX
-        | SC_SYMLOOP_MAX => -1,
+        SC_THREAD_CPUTIME
+        | SC_JOB_CONTROL
+        | SC_SAVED_IDS
+        | SC_ARG_MAX
+        | SC_CHILD_MAX
+        | SC_SYMLOOP_MAX
+        | SC_REALTIME_SIGNALS
+        | SC_PRIORITY_SCHEDULING
+        | SC_TIMERS
+        | SC_ASYNCHRONOUS_IO
+        | SC_MAPPED_FILES
+        | SC_MEMLOCK
+        | SC_MEMLOCK_RANGE
+        | SC_MESSAGE_PASSING
+        | SC_SEMAPHORES
+        | SC_SHARED_MEMORY_OBJECTS
+        | SC_THREAD_THREADS_MAX
+        | SC_THREAD_ATTR_STACKADDR
+        | SC_THREAD_PRIORITY_SCHEDULING
+        | SC_THREAD_PROCESS_SHARED => -1,
         // Those that the kernel could not start are in no list.
         SC_NPROCESSORS_CONF | SC_NPROCESSORS_ONLN => errno::give(processors()),
         _ => errno::fail(EINVAL),
     }
+}
+
+/// Pages of the machine's memory, and those that are free.
+fn memory() -> Result<(c_long, c_long)> {
+    let failed = |error: libredox::error::Error| Error::new(error.errno());
+    let number = runtime::path::open("/scheme/memory", libredox::flag::O_CLOEXEC as usize)?;
+    let found = libredox::call::fstatvfs(number).map_err(failed);
+    runtime::fd::close(number)?;
+    let found = found?;
+    let pages = |blocks: u64| (blocks * found.f_bsize as u64 / syscall::PAGE_SIZE as u64) as c_long;
+    Ok((pages(found.f_blocks as u64), pages(found.f_bavail as u64)))
 }
 
 /// Bytes of a line of the processor's cache for data: what CLFLUSH works on.

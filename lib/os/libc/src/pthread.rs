@@ -20,9 +20,11 @@ type Main = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 pub type Destructor = unsafe extern "C" fn(*mut c_void);
 
 /// Keys a process can have.
-const KEYS: usize = 64;
+pub const KEYS: usize = 64;
 /// How often the destructors of a thread's values are called while they set new ones.
-const DESTRUCTOR_ROUNDS: usize = 4;
+pub const DESTRUCTOR_ROUNDS: usize = 4;
+/// `PTHREAD_STACK_MIN`.
+pub const SMALLEST_STACK: usize = 4096;
 
 /// The structure behind a `pthread_t`: shared by the thread and the one that may join it.
 pub struct Record {
@@ -205,11 +207,9 @@ extern "C" fn pthread_attr_destroy(_attributes: *mut Attributes) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_attr_setstacksize(attributes: *mut Attributes, size: usize) -> c_int {
-    /// `PTHREAD_STACK_MIN`.
-    const SMALLEST: usize = 4096;
     /// The bytes of a stack that the library itself needs.
     const USABLE: usize = 16 * 1024;
-    if size < SMALLEST {
+    if size < SMALLEST_STACK {
         return EINVAL;
     }
     // SAFETY: initialised before.

@@ -49,6 +49,13 @@ extern "C" fn signal(number: c_int, handler: usize) -> usize {
     })
 }
 
+/// C's `siginfo_t`.
+#[repr(C, align(8))]
+struct Information {
+    number: c_int,
+    rest: [c_int; 31],
+}
+
 /// C's `struct sigaction`, of which only the handler means something.
 #[repr(C)]
 struct Action {
@@ -85,10 +92,14 @@ pub fn deliver(number: c_int) -> bool {
         None | Some(DEFAULT) => HARMLESS.contains(&number),
         Some(handler) => {
             // SAFETY: the program gave it as a function that takes the signal's number. One that
-            // expects more (SA_SIGINFO) finds zeros.
-            let handler: extern "C" fn(c_int, *const u8, *const u8) =
+            // expects more (SA_SIGINFO) finds the number and zeros, and no context.
+            let handler: extern "C" fn(c_int, *mut Information, *const u8) =
                 unsafe { core::mem::transmute(handler) };
-            handler(number, null(), null());
+            let mut information = Information {
+                number,
+                rest: [0; 31],
+            };
+            handler(number, &raw mut information, null());
             CAUGHT.fetch_add(1, Ordering::Release);
             sync::wake(&CAUGHT, usize::MAX >> 1);
             true
