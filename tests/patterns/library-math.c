@@ -157,6 +157,9 @@ static void values_of_two(void) {
     CHECK(fmax(one, NAN) == 1.0 && fmin(NAN, one) == 1.0 && fdim(one, 3.0) == 0.0);
     CHECK(signbit(copysign(zero, -1.0)) && nextafter(one, 2.0) == 1.0 + DBL_EPSILON);
     CHECK(nexttowardf(1.0f, 2.0L) == 1.0f + FLT_EPSILON);
+    volatile float positive = 0.0f, negative = -0.0f;
+    CHECK(signbit(nexttowardf(positive, negative)) && !signbit(nexttowardf(negative, positive)));
+    CHECK(signbit(nextafterf(positive, negative)) && nexttowardf(positive, -1.0L) == -0x1p-149f);
     CHECK(fma(1.0 + DBL_EPSILON, 1.0 - DBL_EPSILON * one, -1.0) == -DBL_EPSILON * DBL_EPSILON);
     CHECK(fmodf(5.5f, 2.0f) == 1.5f && powf(2.0f, 0.5f) == sqrtf(2.0f));
 }

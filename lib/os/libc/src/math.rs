@@ -308,7 +308,8 @@ macro_rules! with_places {
 fn next_of_float(x: f32, y: f64) -> f32 {
     let wide = f64::from(x);
     if wide == y || x.is_nan() || y.is_nan() {
-        return if y.is_nan() { f32::NAN } else { x };
+        // The other one of two that are equal: they may be zeros of two signs.
+        return if x.is_nan() { x } else { y as f32 };
     }
     let towards = if y > wide {
         f32::INFINITY
