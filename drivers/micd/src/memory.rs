@@ -496,7 +496,7 @@ impl<S: BlockSource> scheme_scif::NodeMemory for NodeMemory<S> {
                 Some(View { address, join })
             }
             Err(error) => {
-                log::warn!("{} pieces of memory cannot be joined: {error}", parts.len());
+                log::debug!("{} pieces of memory cannot be joined: {error}", parts.len());
                 None
             }
         }

@@ -116,7 +116,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             Err(Error::new(EXDEV))
         };
         let view = view.inspect_err(|error| {
-            log::warn!("{length:#x} bytes in {count} pieces are not mapped: {error}");
+            log::debug!("{length:#x} bytes in {count} pieces are not mapped: {error}");
             self.engine.unmap(mapped.window, pages);
         })?;
         self.objects.map_view(view, pages);
