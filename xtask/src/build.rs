@@ -47,7 +47,7 @@ pub fn packages(contents: &Contents) -> Result<Vec<Package>> {
     let mut wanted = toolchain::packages();
     let image = config::image()?;
     wanted.extend(sdk::packages_for(&c_programs(contents, &image)?));
-    if !std_programs(contents)?.is_empty() {
+    if !std_programs(contents, &image)?.is_empty() {
         wanted.extend([
             packages::C_COMPILER,
             packages::CXX_COMPILER,
@@ -65,8 +65,8 @@ fn c_programs(contents: &Contents, image: &Image) -> Result<Vec<sdk::Program>> {
 }
 
 /// The names of the programs with Rust's standard library among the contents.
-pub fn std_programs(contents: &Contents) -> Result<Vec<String>> {
-    let mut programs = sdk::std_programs(&std_package(&config::image()?))?;
+pub fn std_programs(contents: &Contents, image: &Image) -> Result<Vec<String>> {
+    let mut programs = sdk::std_programs(&std_package(image))?;
     programs.retain(|program| contents.tests.want(std::slice::from_ref(program)));
     Ok(programs)
 }
@@ -111,7 +111,7 @@ pub fn build(contents: &Contents) -> Result<Parts> {
         eprintln!("    the first time this takes minutes: {FIRST_TIME}");
     }
     let c_programs = c_programs(contents, &image)?;
-    let std_programs = std_programs(contents)?;
+    let std_programs = std_programs(contents, &image)?;
     let takes_sdk = !(c_programs.is_empty() && std_programs.is_empty());
     let mut programs = [in_image.as_slice(), &others].concat();
     if takes_sdk {

@@ -51,12 +51,13 @@ pub fn command(settings: &Settings) -> Result<()> {
 }
 
 /// The suites that were asked for: those of a whole run's first part, and those of its second one,
-/// whose programs are built with Rust's standard library. Single suites have one part.
+/// whose scripts may start programs with Rust's standard library. Single suites have one part.
 fn chosen<'a>(
     score: &Score,
     settings: &Settings,
     tests: &'a Tests,
 ) -> Result<(Vec<&'a Suite>, Vec<&'a Suite>)> {
+    let image = crate::config::image()?;
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for suite in &tests.suite {
         if !score.asks_for(&stage_name(suite)) {
@@ -65,7 +66,7 @@ fn chosen<'a>(
         let waits = settings.only().is_none() && {
             let scripts = suites::scripts([suite])?;
             let contents = named(Purpose::Release, &scripts);
-            !build::std_programs(&contents)?.is_empty()
+            !build::std_programs(&contents, &image)?.is_empty()
         };
         if waits { &mut second } else { &mut first }.push(suite);
     }

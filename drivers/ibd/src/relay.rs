@@ -146,7 +146,7 @@ impl Relay {
                 MOST_PROGRAMS
             };
             if !is_allowed || of_kind.count() >= most || endpoint.set_nonblocking(true).is_err() {
-                log::warn!("refused {}/{} at the relay", peer.node(), peer.port());
+                log::debug!("refused {}/{} at the relay", peer.node(), peer.port());
                 continue;
             }
             let events = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;

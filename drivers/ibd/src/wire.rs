@@ -121,7 +121,7 @@ impl Wire {
         while let Some((endpoint, peer)) = self.listening.accept() {
             // A connection that is not root's is not the peer's daemon's.
             if !peer.is_of_root() || self.incoming.len() >= MAX_INCOMING {
-                log::warn!("refused a connection of {}/{}", peer.node(), peer.port());
+                log::debug!("refused a connection of {}/{}", peer.node(), peer.port());
                 continue;
             }
             queue.subscribe(endpoint.fd(), EventFlags::EVENT_READ, source)?;

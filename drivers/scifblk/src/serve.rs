@@ -87,7 +87,7 @@ impl Server {
             while let Some((endpoint, peer)) = self.listener.try_accept()? {
                 // Whoever has the pages has all that is on the disk.
                 if !peer.is_of_root() || self.connections.len() >= MAX_CONNECTIONS {
-                    log::warn!("{peer} gets no disk: it is not root's, or one too many");
+                    log::debug!("{peer} gets no disk: it is not root's, or one too many");
                     continue;
                 }
                 if let Err(error) = greet(&endpoint, &self.pages) {
