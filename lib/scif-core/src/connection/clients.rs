@@ -11,6 +11,7 @@ use scif_abi::flags::Readiness;
 use crate::base::context::Context;
 use crate::base::ids::ConnectionId;
 use crate::base::memory::{Memory, Place};
+use crate::base::table::Key;
 use crate::connection::notify::Notify;
 use crate::connection::{Connection, Connections, Phase};
 use crate::queue_pair::control_page::ControlPage;
@@ -41,13 +42,29 @@ impl Connections {
             let page = ControlPage::new(mem, copy_routines, state).ok_or(Error::NoMemory)?;
             rings.share(mem, page.address());
             connection.control_page = Some(page);
-            connection.was_shared = true;
             cx.stats.pages += 1;
         }
         let page = connection.control_page.as_mut();
         let page = page.ok_or(Error::NotConnected)?;
         let ring_bytes = [connection.block.ring_bytes(), rings.peer_ring_bytes()];
-        Ok((page.open_handle(), page.epoch(), ring_bytes))
+        let client = (page.open_handle(), page.epoch(), ring_bytes);
+        self.note_shared(cx, id);
+        Ok(client)
+    }
+
+    /// Notes that clients of a connection may map the rings, the peer's too: within a node that is
+    /// the other end's block.
+    fn note_shared(&mut self, cx: &Context, id: ConnectionId) {
+        let Some(connection) = self.table.get_mut(id) else {
+            return;
+        };
+        connection.was_shared = true;
+        if connection.node() == cx.config.node {
+            let other = ConnectionId::from_number(connection.remote);
+            if let Some(other) = self.table.get_mut(other) {
+                other.was_shared = true;
+            }
+        }
     }
 
     /// Removes a client, perhaps one that was killed: its locks are freed, and notifications that

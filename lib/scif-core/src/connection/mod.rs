@@ -85,7 +85,8 @@ pub(crate) struct Connection {
     queued: [u64; 2],
     /// The page shared with bypass clients, while there are some.
     control_page: Option<ControlPage>,
-    /// Whether there have ever been some, which may have had the rings mapped.
+    /// Whether there have ever been some here, or at the other end within this node: they may have
+    /// had our ring mapped.
     was_shared: bool,
     /// Bytes at the beginning of our ring that the peer may have stored into, if it has said so.
     stored: Option<u32>,

@@ -44,6 +44,8 @@ pub struct PlainMemory {
     next: u64,
     free: Vec<(u64, usize)>,
     pub allocated: usize,
+    /// Blocks that were given back for the next use.
+    pub recycled: usize,
     /// A word behind whose store nothing may be loaded before a full fence, and whether one is
     /// owed.
     pub fenced_word: Cell<Option<u64>>,
@@ -116,6 +118,11 @@ impl Memory for PlainMemory {
     fn free(&mut self, address: u64, bytes: usize) {
         self.allocated -= bytes;
         self.free.push((address, bytes));
+    }
+
+    fn recycle(&mut self, address: u64, bytes: usize, _used: usize) {
+        self.recycled += 1;
+        self.free(address, bytes);
     }
 
     fn export(&self, _node: NodeId, address: u64) -> u64 {
@@ -274,6 +281,7 @@ impl Fixture {
                 next: PAGE,
                 free: Vec::new(),
                 allocated: 0,
+                recycled: 0,
                 fenced_word: Cell::new(None),
                 owes_fence: Cell::new(false),
                 is_cut_off: false,

@@ -1,9 +1,10 @@
-//! Connections where memory is scarce, or has gone.
+//! Connections where memory is scarce, or has gone; and what becomes of theirs.
 
 use super::std::vec;
 
 use scif_abi::{Error, PortId};
 
+use super::bypass::{close, open};
 use super::fixture::{Fixture, PAGE, USER};
 use crate::ConnectMode;
 
@@ -75,4 +76,35 @@ fn a_grant_that_cannot_be_made_leaves_nothing() {
             (before.endpoints, before.connections, before.pages)
         );
     }
+}
+
+/// A program may keep pages that it has had mapped: by pinning them, or in an address space in
+/// which nothing runs. Within a node the peer's ring is such memory, too.
+#[test]
+fn rings_that_a_program_of_this_node_has_had_are_not_for_the_next_connection() {
+    for opener in [None, Some(0), Some(1)] {
+        let mut fixture = Fixture::new(1);
+        let (a, b) = fixture.connect(0, 0);
+        if let Some(opener) = opener {
+            let end = [a, b][opener];
+            let (id, _) = open(&mut fixture, end);
+            close(&mut fixture, end, id);
+        }
+        fixture.close(a);
+        fixture.close(b);
+        fixture.run();
+        fixture.assert_clean();
+        let expected = if opener.is_none() { 2 } else { 0 };
+        assert_eq!(fixture.nodes[0].memory.recycled, expected, "{opener:?}");
+    }
+    // The other node's programs have had nothing of this one's that they could keep.
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
+    let (id, _) = open(&mut fixture, b);
+    close(&mut fixture, b, id);
+    fixture.close(a);
+    fixture.close(b);
+    fixture.run();
+    let recycled = [0, 1].map(|node| fixture.nodes[node].memory.recycled);
+    assert_eq!(recycled, [1, 0]);
 }
