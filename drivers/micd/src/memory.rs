@@ -64,6 +64,7 @@ pub struct NodeMemory<S> {
     source: S,
     /// Own blocks by local address.
     blocks: BTreeMap<u64, Block>,
+    aliases: Aliases,
     /// Those that are to be used again.
     spare: BlockPool,
     allocated_bytes: usize,
@@ -80,6 +81,27 @@ pub struct NodeMemory<S> {
 struct Block {
     region: Region,
     writable: bool,
+}
+
+/// The choice of a local address for pages that may be in other blocks.
+#[derive(Default)]
+struct Aliases {
+    /// The alias that was given out last.
+    last: u64,
+}
+
+impl Aliases {
+    /// A free local address for what is at this physical one. It is looked for behind the last
+    /// one: where a page is in many blocks, those before it are mostly taken.
+    fn choose(&mut self, physical: u64, mut is_free: impl FnMut(u64) -> bool) -> Option<u64> {
+        if is_free(physical) {
+            return Some(physical);
+        }
+        let mut aliases = (self.last + 1..=MAX_ALIASES).chain(1..=self.last);
+        let alias = aliases.find(|alias| is_free(alias << PHYSICAL_BITS | physical))?;
+        self.last = alias;
+        Some(alias << PHYSICAL_BITS | physical)
+    }
 }
 
 /// The kind of an access to memory.
@@ -101,6 +123,7 @@ impl<S: BlockSource> NodeMemory<S> {
         Self {
             source,
             blocks: BTreeMap::new(),
+            aliases: Aliases::default(),
             spare: BlockPool::default(),
             allocated_bytes: 0,
             refused: 0,
@@ -151,15 +174,13 @@ impl<S: BlockSource> NodeMemory<S> {
     }
 
     /// A free local address for a run.
-    fn address_for(&self, run: PhysicalRun) -> Option<u64> {
-        let is_free = |address: &u64| {
+    fn address_for(&mut self, run: PhysicalRun) -> Option<u64> {
+        let blocks = &self.blocks;
+        self.aliases.choose(run.physical, |address| {
             let end = address + run.bytes() as u64;
-            let before = self.blocks.range(..end).next_back();
-            before.is_none_or(|(start, block)| start + block.region.len() as u64 <= *address)
-        };
-        (0..=MAX_ALIASES)
-            .map(|alias| alias << PHYSICAL_BITS | run.physical)
-            .find(is_free)
+            let before = blocks.range(..end).next_back();
+            before.is_none_or(|(start, block)| start + block.region.len() as u64 <= address)
+        })
     }
 
     /// Makes the runs of a complete object known as blocks.
@@ -516,6 +537,8 @@ impl<S: BlockSource> scheme_scif::NodeMemory for NodeMemory<S> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::collections::BTreeSet;
+
     use client_memory::borrow::Frames;
     use hal::dma::Scattered;
 
@@ -738,6 +761,30 @@ mod tests {
         pin(&mut memory, 10_000, 1, Protection::all());
         borrow(&mut memory, 10_000, &[(7, 1)]);
         assert!(complete(&mut memory, 10_000).is_ok());
+    }
+
+    /// A program may map one page at thousands of addresses and pin all of them: the driver looks
+    /// for an address of each while all other programs wait.
+    #[test]
+    fn an_address_of_a_page_that_is_in_many_blocks_is_found_at_once() {
+        let mut aliases = Aliases::default();
+        let (mut taken, mut looks) = (BTreeSet::new(), 0);
+        let mut choose = |is_free: &dyn Fn(u64) -> bool| {
+            aliases.choose(0x7000, |address| {
+                looks += 1;
+                is_free(address)
+            })
+        };
+        for _ in 0..=MAX_ALIASES {
+            let address = choose(&|address| !taken.contains(&address)).unwrap();
+            assert_eq!(physical_of(address), 0x7000);
+            assert!(taken.insert(address));
+        }
+        assert_eq!(choose(&|_| false), None);
+        // One that is free again is found, wherever it is.
+        let gone = 1000 << PHYSICAL_BITS | 0x7000;
+        assert_eq!(choose(&|address| address == gone), Some(gone));
+        assert!(looks <= 5 * (MAX_ALIASES + 1), "{looks}");
     }
 
     #[test]
