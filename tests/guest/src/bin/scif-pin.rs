@@ -11,9 +11,12 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use client_memory::mappings::own_space;
+use client_memory::pages::Pages;
 use client_memory::pin::{self, Pin};
 use client_memory::range::Range;
+use client_memory::rights::Rights;
 use guest_tests::{Suite, pair, settled, text};
+use hal::copy::Side;
 use hal::mem::{Cache, map_physical};
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_RDWR};
@@ -22,8 +25,12 @@ use runtime::probe::{peek, syscall};
 use runtime::process::Command;
 use runtime::{fs, println, thread};
 use scif::kernel::{Client, PinnedPages, Registration, get_pages};
-use scif::{Endpoint, MapFlags, Memory, NodeId, Protection, RegisterOptions, RmaFlags, raw};
-use scif_abi::call::{MemoryCall, PinRecord, SEND_SPACE};
+use scif::{
+    Endpoint, MapFlags, Memory, NodeId, Protection, RecvFlags, RegisterOptions, RmaFlags,
+    SendFlags, raw,
+};
+use scif_abi::bypass::Part;
+use scif_abi::call::{Call, MemoryCall, PinRecord, RegisterRecord, SEND_SPACE};
 use scif_abi::codec::Operation as _;
 use syscall::Map;
 use syscall::error::{EACCES, EADDRINUSE, EAGAIN, EFAULT, EINVAL, ENOTCONN, ENXIO, EPERM, Error};
@@ -54,6 +61,8 @@ fn main() -> i32 {
     suite.equal("ranges-after-errors", settled(ranges, &before), before);
     suite.check("killed-owner", killed_owner());
     suite.equal("ranges-after-kill", settled(ranges, &before), before);
+    suite.check("rings-of-others", rings());
+    suite.equal("ranges-after-rings", settled(ranges, &before), before);
     suite.check("limit", limit());
     suite.check("pinned-pages", pinned_pages());
     suite.check("peer-pages", peer_pages());
@@ -356,6 +365,68 @@ fn limit() -> Result<(), String> {
     expect("over the limit", over, Some(Error::new(EAGAIN)))?;
     expect("at the limit", under.map(|_| ()), Ok(()))?;
     expect("a driver's", errno(free), 0)
+}
+
+/// A program that pins the rings which a bypass client maps keeps their pages. They are not those
+/// of the connections that come next, which it would read along.
+fn rings() -> Result<(), String> {
+    const SECRET: &[u8] = b"nobody else's business";
+    let (reader, owner) = pair().map_err(text("pair"))?;
+    let (client, server) = pair().map_err(text("pair"))?;
+    let bypass = libredox::call::dup(client.fd(), b"bypass").map_err(text("bypass"))?;
+    let bypass = Fd::new(bypass);
+    let mut kept = Vec::new();
+    for part in [Part::Own, Part::PeerQueuePair, Part::PeerRing] {
+        // The own part begins with the page of the queue pair.
+        let bytes = part.bytes(PAGE as u32, PAGE as u32);
+        let (offset, all) = (part.offset(), Rights::ALL);
+        let ring = Pages::map(bypass.raw(), offset, bytes, all, Side::Own, None);
+        let ring = ring.map_err(text("map"))?;
+        let file = memory_handle().map_err(text("open"))?;
+        let space = own_space().map_err(text("space"))?;
+        let wanted = record(ring.address(), bytes, RW);
+        let token = pin::pin(&file, space, wanted).map_err(text("pin"))?;
+        kept.push((file, token, bytes));
+    }
+    drop((bypass, client, server));
+    let others: Vec<_> = (0..4)
+        .map(|_| pair())
+        .collect::<Result<_, _>>()
+        .map_err(text("pairs"))?;
+    for (left, right) in &others {
+        for (from, to) in [(left, right), (right, left)] {
+            let sent = from.send(SECRET, SendFlags::BLOCK).map_err(text("send"))?;
+            let mut found = [0; SECRET.len()];
+            to.recv(&mut found, RecvFlags::BLOCK)
+                .map_err(text("recv"))?;
+            expect("arrived", (sent, &found[..]), (SECRET.len(), SECRET))?;
+        }
+    }
+    for (_file, token, bytes) in &kept {
+        let call = Call::Register {
+            record: RegisterRecord {
+                memory: (*token).into(),
+                length: (*bytes as u64).into(),
+                protection: RW.bits().into(),
+                ..RegisterRecord::default()
+            },
+        };
+        let mut payload = call.payload().to_vec();
+        let metadata = [call.number(), 0, 0];
+        let flags = CallFlags::empty();
+        let offset = libredox::call::call_rw(owner.fd(), &mut payload, flags, &metadata);
+        let offset = offset.map_err(text("register"))? as i64;
+        let mut content = alloc::vec![0; *bytes];
+        let read = reader.vread_from(&mut content, offset, RmaFlags::SYNC);
+        read.map_err(text("vreadfrom"))?;
+        let is_secret = |bytes: &[u8]| bytes == SECRET;
+        expect(
+            "read along",
+            content.windows(SECRET.len()).any(is_secret),
+            false,
+        )?;
+    }
+    Ok(())
 }
 
 /// `scif_pin_pages` and what follows from it.
