@@ -168,7 +168,7 @@ pub const QUOTAS: [Quota; 9] = [
     quota("windows", MAX_WINDOWS as u64 / 2, MAX_WINDOWS as u64 / 4),
     // 256 MiB, by one process or many; and as many again in memory objects.
     quota("pinned_pages", 1 << 16, MAX_WINDOW_PAGES),
-    // Some hundred bytes each. One endpoint may have 4096 (`MAX_JOBS`).
+    // Some hundred bytes each (`TRANSFER_PIECES`). One endpoint may have 4096 (`MAX_JOBS`).
     quota("transfers", 1 << 17, 1 << 16),
     // Each thread waits in one call at most, so this is a number of threads.
     quota("requests", 8192, 4096),
@@ -180,6 +180,10 @@ pub const QUOTAS: [Quota; 9] = [
     // what there can be of all. Of texts that are 32 MiB (`TEXT_UNIT_BYTES`).
     quota("files", 1 << 16, 1 << 15),
 ];
+
+/// Windows and pieces of pinned memory that count as one more transfer: a transfer keeps a list of
+/// those that it goes through.
+pub const TRANSFER_PIECES: usize = 32;
 
 /// Bytes of an open text file's content that count as one more file: all of it is kept while the
 /// file is open.

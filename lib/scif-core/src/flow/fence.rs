@@ -167,7 +167,8 @@ impl Engine {
         spans: [Option<(Span, u64)>; 2],
     ) -> Result<Ticket, Error> {
         let count = spans.iter().flatten().count();
-        let channel = self.channel_with_room(connection, count)?;
+        // The store of each is in one window.
+        let channel = self.channel_with_room(connection, (count, count as u64))?;
         let ticket = self.calls.add_done(&self.cx, id, connection, 0)?;
         for (to, value) in spans.into_iter().flatten() {
             self.queue(channel, Job::store(to, value))?;

@@ -111,14 +111,14 @@ impl Engine {
         Ok((self.transfers.channel(connection, process)?, owner))
     }
 
-    /// The same, if the owner can queue `jobs` jobs there.
+    /// The same, if the owner can queue a number of jobs there that count as so many transfers.
     ///
     /// # Errors
     /// `ENOMEM`: also if not.
     pub(crate) fn channel_with_room(
         &mut self,
         id: ConnectionId,
-        jobs: usize,
+        jobs: (usize, u64),
     ) -> Result<(ChannelId, Option<Owner>), Error> {
         let (channel, owner) = self.channel(id)?;
         let has_room = (self.transfers).has_room(&self.cx, channel, owner, jobs);
@@ -146,7 +146,7 @@ impl Engine {
         mut job: Job,
         waits: bool,
     ) -> Result<Ticket, Error> {
-        let channel = self.channel_with_room(connection, 1)?;
+        let channel = self.channel_with_room(connection, (1, job.cost()))?;
         let ticket = if waits || self.transfers.is_crowded(channel.0) {
             let call = (self.calls).add(&mut self.cx, id, connection, PendingOn::Copies)?;
             job = job.ending(call);
@@ -175,11 +175,11 @@ impl Engine {
         let flags = check_transfer(flags, length)?;
         let (_, need) = direction.needs();
         let remote = Span::remote(&self.windows, connection, (remote, length), need)?;
-        let channel = self.channel_with_room(connection, 1)?;
+        let job = Job::virtual_copy(direction, remote, length, flags);
+        let channel = self.channel_with_room(connection, (1, job.cost()))?;
         let number = self.transfers.next_number(channel.0);
         let pending_on = PendingOn::Virtual(channel.0, number);
         let call = self.calls.add(&mut self.cx, id, connection, pending_on)?;
-        let job = Job::virtual_copy(direction, remote, length, flags);
         self.queue(channel, job.ending(call))?;
         Ok(call)
     }

@@ -218,17 +218,18 @@ impl Transfers {
         self.channels.get(*self.by_connection.get(&connection)?)
     }
 
-    /// Whether `jobs` jobs can be queued on a channel, in the quota of `owner`.
+    /// Whether `jobs` jobs, which count as `cost` transfers, can be queued on a channel, in the
+    /// quota of `owner`.
     pub(crate) fn has_room(
         &self,
         cx: &Context,
         id: ChannelId,
         owner: Option<Owner>,
-        jobs: usize,
+        (jobs, cost): (usize, u64),
     ) -> bool {
         let channel = self.channels.get(id);
         let may = |owner| {
-            let checked = cx.quotas.check(owner, Resource::Transfers, jobs as u64);
+            let checked = cx.quotas.check(owner, Resource::Transfers, cost);
             checked.is_ok()
         };
         channel.is_some_and(|channel| channel.jobs.len() + jobs <= MAX_JOBS)
@@ -264,7 +265,7 @@ impl Transfers {
         if job.is_for_peer {
             *self.peer_fences.entry(channel.node()).or_default() += 1;
         } else if let Some(owner) = owner {
-            cx.quotas.charge(owner, Resource::Transfers, 1)?;
+            cx.quotas.charge(owner, Resource::Transfers, job.cost())?;
             job.owner = Some(owner);
         }
         job.spans().for_each(|span| span.hold(windows));
@@ -344,7 +345,7 @@ impl Transfers {
             self.end_fence(node);
         }
         if let Some(owner) = job.owner {
-            cx.quotas.discharge(owner, Resource::Transfers, 1);
+            cx.quotas.discharge(owner, Resource::Transfers, job.cost());
         }
         for span in job.work.into_spans() {
             for call in span.release(cx, windows) {

@@ -2,6 +2,7 @@
 
 use scif_abi::Error;
 use scif_abi::flags::{Protection, RmaFlags};
+use scif_abi::limits::TRANSFER_PIECES;
 
 use crate::base::ids::Ticket;
 use crate::base::memory::{Memory, Place};
@@ -187,6 +188,12 @@ impl Job {
     /// The windows that it reads and writes.
     pub(super) fn spans(&self) -> impl Iterator<Item = &Span> {
         self.work.spans()
+    }
+
+    /// How many transfers it counts as: one, and one more for each part of its lists.
+    pub(crate) fn cost(&self) -> u64 {
+        let kept: usize = self.spans().map(Span::kept).sum();
+        1 + (kept / TRANSFER_PIECES) as u64
     }
 
     /// Whether it counts in a quota.

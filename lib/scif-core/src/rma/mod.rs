@@ -20,6 +20,7 @@ use crate::base::quota::Resource;
 use crate::base::rule::{Violation, rule};
 use crate::base::table::Table;
 use crate::rma::channel::Channel;
+use crate::rma::job::Job;
 use crate::window::Windows;
 
 /// All transfers and fences of an engine.
@@ -128,8 +129,8 @@ impl Transfers {
 
     fn check_accounts(&self, cx: &Context) -> Result<(), Violation> {
         let jobs = self.channels.iter().flat_map(|(_, channel)| channel.jobs());
-        let owned = jobs.filter(|job| job.is_owned()).count();
-        cx.quotas.check_total(Resource::Transfers, owned as u64)?;
+        let owned = jobs.filter(|job| job.is_owned()).map(Job::cost).sum();
+        cx.quotas.check_total(Resource::Transfers, owned)?;
         let mut fences = BTreeMap::new();
         for (_, channel) in self.channels.iter() {
             *fences.entry(channel.node()).or_default() += channel.peer_fences();

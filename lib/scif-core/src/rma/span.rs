@@ -90,6 +90,16 @@ impl Span {
         }
     }
 
+    /// The length of the lists that it keeps, in numbers.
+    pub(super) fn kept(&self) -> usize {
+        match &self.backing {
+            Backing::Local(ids) => ids.len(),
+            Backing::Remote(ids) => ids.len(),
+            // Each with its place.
+            Backing::Pages(_, chunks) => 2 * chunks.len(),
+        }
+    }
+
     /// Counts the span as a job in its windows.
     pub(super) fn hold(&self, windows: &mut Windows) {
         match &self.backing {

@@ -5,8 +5,8 @@ use super::std::vec;
 use scif_abi::{Error, PortId};
 
 use super::bypass::{close, open};
-use super::fixture::{Fixture, PAGE, USER};
-use crate::ConnectMode;
+use super::fixture::{BOTH, Fixture, PAGE, USER};
+use crate::{ConnectMode, Direction, Engine, Local, Resource, Rma, Scope};
 
 /// There is memory, but not in one piece: the ring is as large as the pieces, and a page at least.
 #[test]
@@ -107,4 +107,60 @@ fn rings_that_a_program_of_this_node_has_had_are_not_for_the_next_connection() {
     fixture.run();
     let recycled = [0, 1].map(|node| fixture.nodes[node].memory.recycled);
     assert_eq!(recycled, [1, 0]);
+}
+
+/// A transfer keeps a list of the windows and pieces that it goes through until it is over: a
+/// program that queues thousands of those must not take all memory of the driver.
+#[test]
+fn transfers_through_many_pieces_count_as_many() {
+    const PIECES: u32 = 64;
+    let mut fixture = Fixture::new(2);
+    let (a, b) = fixture.connect(0, 1);
+    let remote = fixture.pin(b.node, &[PIECES]);
+    fixture.register(b, &remote, 0, BOTH);
+    for piece in 0..PIECES {
+        let page = fixture.pin(a.node, &[1]);
+        fixture.register(a, &page, i64::from(piece) * PAGE as i64, BOTH);
+    }
+    let scattered = fixture.pin(a.node, &[1; PIECES as usize]);
+    let pages = Local::Pages {
+        pages: scattered,
+        offset: 0,
+    };
+    // 64 windows here and one there; pages of which the place and the number are kept.
+    for (local, length, cost) in [
+        (Local::Window(0), u64::from(PIECES) * PAGE, 3),
+        (pages, 8, 5),
+        (Local::Window(0), PAGE, 1),
+    ] {
+        let limit = 4 * cost + cost - 1;
+        let engine = fixture.engine(a);
+        engine.set_limit(Resource::Transfers, Scope::Process, limit);
+        let rma = Rma {
+            direction: Direction::Write,
+            local,
+            remote: 0,
+            length,
+            flags: 0,
+        };
+        for _ in 0..4 {
+            let ticket = engine.rma(a.id, rma.clone()).unwrap();
+            assert_eq!(engine.finish(ticket), Some(Ok(0)));
+        }
+        assert_eq!(engine.rma(a.id, rma), Err(Error::NoMemory));
+        engine.check_invariants().unwrap();
+        let used = |engine: &Engine| engine.used(Resource::Transfers, Scope::User, USER.user);
+        assert_eq!(used(engine), 4 * cost);
+        fixture.run();
+        assert_eq!(used(fixture.engine(a)), 0);
+    }
+    // What its caller carries out is counted before it begins, too.
+    let engine = fixture.engine(b);
+    engine.set_limit(Resource::Transfers, Scope::User, 2);
+    let start = engine.virtual_start(b.id, Direction::Read, 0, u64::from(PIECES) * PAGE, 0);
+    assert_eq!(start, Err(Error::NoMemory));
+    engine.set_limit(Resource::Transfers, Scope::User, 3);
+    let start = engine.virtual_start(b.id, Direction::Read, 0, u64::from(PIECES) * PAGE, 0);
+    assert!(start.is_ok());
+    engine.check_invariants().unwrap();
 }
