@@ -35,6 +35,16 @@ scifrun 9 true 2> /dev/null
 check "no such node" $? 255
 check "this node" "$(scifrun -n 0 echo here)" "here"
 
+# A connection that there is no room for is refused, and the server serves on.
+server=$(scifctl ports port=22 state=listening)
+limits=$(cat /scheme/scif/limits)
+scifctl limits endpoints_per_process 1
+scifrun -n 0 true 2> /dev/null
+check "no room" $? 255
+echo "$limits" > /scheme/scif/limits
+check "room again" "$(scifrun -n 0 echo here)" "here"
+check "the same server" "$(scifctl ports port=22 state=listening)" "$server"
+
 # Large streams both ways at once, and a program that reads nothing.
 dd if=/scheme/zero of=/tmp/large bs=65536 count=64 2> /dev/null
 large=$(sha256sum < /tmp/large)

@@ -14,6 +14,7 @@ mod session;
 #[cfg(target_os = "redox")]
 mod server {
     use alloc::vec::Vec;
+    use core::time::Duration;
 
     use hal::event::Queue;
     use runtime::process::{self, Command};
@@ -22,11 +23,13 @@ mod server {
     use scif::{Endpoint, Listener, PortId};
     use scifrun::connection::Connection;
     use scifrun::protocol::{Kind, PORT, Refusal};
-    use syscall::error::{EACCES, EAGAIN, Error};
+    use syscall::error::{EACCES, EAGAIN, EMFILE, ENFILE, ENOMEM, Error};
     use syscall::flag::EventFlags;
 
     use crate::session;
 
+    /// Pause before another attempt when there was no room for a connection.
+    const PAUSE: Duration = Duration::from_millis(100);
     /// Programs at one time, of all nodes together.
     const MAX_SESSIONS: usize = 64;
     /// The word by which it starts itself for a connection, and the connection's descriptor then.
@@ -79,14 +82,31 @@ mod server {
         let mut ready = Vec::new();
         let mut sessions = 0;
         loop {
-            while let Some((endpoint, peer)) = listener.try_accept()? {
+            let mut sleep = None;
+            loop {
+                let (endpoint, peer) = match listener.try_accept() {
+                    Ok(Some(accepted)) => accepted,
+                    Ok(None) => break,
+                    Err(error) if is_shortage(error) => {
+                        // Others may wait behind it, of which no event will tell.
+                        sleep = Some(PAUSE);
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                };
                 while let Ok(Some(_)) = process::wait_any(true) {
                     sessions -= 1;
                 }
                 sessions += usize::from(start(endpoint, peer, sessions));
             }
-            queue.wait(None, &mut ready)?;
+            queue.wait(sleep, &mut ready)?;
         }
+    }
+
+    /// Whether there was no room for a connection, here or in the driver: there may be for the
+    /// next.
+    fn is_shortage(error: scif::Error) -> bool {
+        matches!(error.errno(), EMFILE | ENFILE | ENOMEM)
     }
 
     /// Starts a process for a connection; whether it runs.
