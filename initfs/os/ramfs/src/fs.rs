@@ -485,12 +485,23 @@ impl FileSystem {
 
     /// Changes the permission bits (owner and root only).
     pub fn set_permissions(&mut self, inode: Inode, permissions: u16, user: User) -> Result<()> {
+        self.owned(inode, user)?.permissions = permissions & 0o7777;
+        Ok(())
+    }
+
+    /// Sets the time of the last change of the content (owner and root only).
+    pub fn set_modified(&mut self, inode: Inode, modified: u64, user: User) -> Result<()> {
+        self.owned(inode, user)?.modified = modified;
+        Ok(())
+    }
+
+    /// What only its owner and root may change.
+    fn owned(&mut self, inode: Inode, user: User) -> Result<&mut Node> {
         let node = self.node_mut(inode)?;
         if user.uid != 0 && user.uid != node.uid {
             return Err(Error::new(EPERM));
         }
-        node.permissions = permissions & 0o7777;
-        Ok(())
+        Ok(node)
     }
 
     /// The attributes.
@@ -685,6 +696,9 @@ mod tests {
         mkdir(&mut fs, "closed", 0o700, OWNER).unwrap();
         fails(fs.lookup(ROOT, "closed/x", GUEST), EACCES);
         fails(fs.set_permissions(secret, 0o666, GUEST), EPERM);
+        fails(fs.set_modified(secret, 5, GUEST), EPERM);
+        fs.set_modified(secret, 5, OWNER).unwrap();
+        assert_eq!(fs.attributes(secret).unwrap().modified, 5);
         fs.set_permissions(secret, 0o666, OWNER).unwrap();
         assert!(fs.open(ROOT, "secret", O_WRONLY, GUEST).is_ok());
     }

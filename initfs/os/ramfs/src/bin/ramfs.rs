@@ -17,7 +17,7 @@ use redox_scheme::{CallerCtx, OpenResult};
 use runtime::{Error, Result, env};
 use scheme::daemon::{self, Mode, NOTIFY_VARIABLE};
 use scheme::{Handles, NO_ID, SchemeDaemon, list_directory};
-use syscall::data::{Stat, StatVfs};
+use syscall::data::{Stat, StatVfs, TimeSpec};
 use syscall::dirent::{DirentBuf, DirentKind};
 use syscall::error::{EBADF, EINVAL, ENAMETOOLONG};
 use syscall::flag::{
@@ -131,6 +131,14 @@ impl RamFs {
     }
 }
 
+/// A time in nanoseconds since 1970; `None`: it has none.
+fn nanoseconds(time: &TimeSpec) -> Option<u64> {
+    let rest = u64::try_from(time.tv_nsec).ok();
+    let rest = rest.filter(|rest| *rest < 1_000_000_000)?;
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    seconds.checked_mul(1_000_000_000)?.checked_add(rest)
+}
+
 impl SchemeDaemon for RamFs {}
 
 impl SchemeSync for RamFs {
@@ -216,6 +224,15 @@ impl SchemeSync for RamFs {
         let user = self.user(id, ctx)?;
         self.fs
             .set_permissions(self.handles.get(id)?.inode, mode, user)
+    }
+
+    /// The time of the last access is not kept: it is that of the last change.
+    fn futimens(&mut self, id: usize, times: &[TimeSpec], ctx: &CallerCtx) -> Result<()> {
+        let user = self.user(id, ctx)?;
+        let modified = times.get(1).and_then(nanoseconds);
+        let modified = modified.ok_or(Error::new(EINVAL))?;
+        self.fs
+            .set_modified(self.handles.get(id)?.inode, modified, user)
     }
 
     fn fcntl(&mut self, id: usize, _cmd: usize, _arg: usize, _ctx: &CallerCtx) -> Result<usize> {
