@@ -199,6 +199,9 @@ static void positions(void) {
     CHECK(pipe(ends) == 0);
     FAILS(pread(ends[0], text, 1, 0), ESPIPE);
     FAILS(pwrite(ends[1], text, 1, 0), ESPIPE);
+    FAILS(fsync(ends[1]), EINVAL);
+    FAILS(fdatasync(ends[0]), EINVAL);
+    FAILS(fsync(99), EBADF);
     CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
     scif_epd_t epd = scif_open();
     FAILS(pread(epd, text, 1, 0), ESPIPE);
@@ -833,6 +836,13 @@ static void directories(void) {
     struct timespec wrong[2] = {{1, -1}, {1, 0}};
     FAILS(utimensat(at, "inner/file", wrong, 0), EINVAL);
     FAILS(futimens(99, NULL), EBADF);
+    struct timespec times[2] = {{1000, 0}, {2000, 500}};
+    CHECK(futimens(file, times) == 0 && fstat(file, &stat) == 0);
+    CHECK(stat.st_mtim.tv_sec == 2000 && stat.st_mtim.tv_nsec == 500);
+    times[1].tv_nsec = UTIME_OMIT;
+    CHECK(utimensat(at, "inner/file", times, 0) == 0 && fstat(file, &stat) == 0);
+    CHECK(stat.st_mtim.tv_sec == 2000 && stat.st_mtim.tv_nsec == 500);
+    CHECK(futimens(at, NULL) == 0 && fstat(at, &stat) == 0 && stat.st_mtime > 2000);
     struct statvfs system;
     FAILS(statvfs("/tmp/nothing", &system), ENOENT);
     CHECK(pathconf("/tmp", _PC_PATH_MAX) == 4096 && fpathconf(at, _PC_NAME_MAX) == 255);

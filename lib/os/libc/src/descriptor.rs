@@ -81,6 +81,10 @@ static COUNTED: Bits = [const { AtomicU64::new(0) }; MOST / 64];
 
 type Bits = [AtomicU64; MOST / 64];
 
+/// The kind of a file, in its mode; and that of a pipe.
+const KIND: u16 = 0o170_000;
+const FIFO: u16 = 0o010_000;
+
 /// Runs `action` while no other thread changes the table; `action` must not use it.
 pub fn held<T>(action: impl FnOnce() -> T) -> T {
     TABLE.with(|_| action())
@@ -184,8 +188,6 @@ fn count_use(number: c_int) {
 /// How often a socket or a pipe was used, and how much is in the pipe, as one number. `None`: not
 /// all uses are seen, as another number means the same file, or it is another kind of file.
 pub fn uses(number: c_int) -> Option<u64> {
-    const KIND: u16 = 0o170_000;
-    const FIFO: u16 = 0o010_000;
     let index = usize::try_from(number).ok()?;
     let known = TABLE.with(|table| table.get(index).copied())?;
     if known.shared {
@@ -451,14 +453,21 @@ pub fn is_scif(number: c_int) -> Result<bool> {
     Ok(found)
 }
 
+/// Whether the descriptor is a pipe's.
+///
+/// # Errors
+/// `EBADF`.
+pub fn is_pipe(number: c_int) -> Result<bool> {
+    let number = check(number)?;
+    Ok(fd::fstat(number)?.st_mode & KIND == FIFO)
+}
+
 /// Moves the position of a descriptor.
 ///
 /// # Errors
 /// `ESPIPE` a pipe or a connection, of which the kernel keeps a number that nothing looks at;
 /// `EBADF`, `EINVAL`, `EOVERFLOW`.
 pub fn seek(number: c_int, offset: i64, whence: usize) -> Result<usize> {
-    const KIND: u16 = 0o170_000;
-    const FIFO: u16 = 0o010_000;
     const SOCKET: u16 = 0o140_000;
     let index = check(number)?;
     let known = TABLE.with(|table| table.get(index).and_then(|known| known.positions));

@@ -243,6 +243,10 @@ extern "C" fn lseek(number: c_int, offset: c_long, whence: c_int) -> c_long {
 #[unsafe(no_mangle)]
 extern "C" fn fsync(number: c_int) -> c_int {
     let sync = || {
+        // A stream is kept nowhere that it could be written through to.
+        if descriptor::is_socket(number) || descriptor::is_pipe(number)? {
+            return Err(Error::new(EINVAL));
+        }
         let number = descriptor::check(number)?;
         // SAFETY: plain numbers only.
         unsafe { sys::call(syscall::SYS_FSYNC, [number, 0, 0, 0, 0, 0]) }
