@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <scif.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -178,6 +179,28 @@ static void memory_of_the_parent(void) {
     CHECK(madvise(pages, 0, MADV_DONTFORK) == 0);
 }
 
+/* SCIF's way to unmap ends the advice, too: what is mapped there next belongs to both. */
+static void memory_after_a_window(void) {
+    enum { MOST = 256 };
+    static char *others[MOST];
+    const int rights = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    size_t page = sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 4 * page, rights, flags, -1, 0);
+    CHECK(pages != MAP_FAILED && madvise(pages + page, page, MADV_DONTFORK) == 0);
+    CHECK(scif_munmap(pages + page, page) == 0);
+    int count = 0;
+    do
+        others[count] = mmap(NULL, page, rights, flags, -1, 0);
+    while (others[count++] != pages + page && count < MOST);
+    CHECK(others[count - 1] == pages + page);
+    CHECK(pages_of_a_child(pages, page) == 15);
+    while (count--)
+        CHECK(munmap(others[count], page) == 0);
+    CHECK(munmap(pages, page) == 0 && munmap(pages + 2 * page, 2 * page) == 0);
+    FAILS(scif_munmap(pages + 1, page), EINVAL);
+    FAILS(scif_munmap(pages, 0), EINVAL);
+}
+
 /* Advice on a page is kept, though another thread has unmapped what was there a moment before. */
 static volatile int unmaps;
 
@@ -319,6 +342,7 @@ int main(void) {
     for (int i = 0; i < USES; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
     memory_of_the_parent();
+    memory_after_a_window();
     advice_beside_unmapping();
     handlers_of_forks();
     shared_memory();

@@ -39,6 +39,7 @@ pub const VERSION: c_int = 1;
 
 unsafe extern "C" {
     fn poll(entries: *mut PollEntry, count: c_ulong, milliseconds: c_int) -> c_int;
+    fn munmap(address: *mut c_void, length: usize) -> c_int;
 }
 
 /// A result as C returns it.
@@ -472,9 +473,16 @@ extern "C" fn scif_memory(length: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn scif_munmap(address: *mut c_void, length: usize) -> c_int {
     // As the system's `munmap`: pages are mapped as a whole, and so they are given back.
-    let Some(length) = length.checked_next_multiple_of(PAGE_SIZE) else {
-        return done(Err(EINVAL));
+    let start = address as usize;
+    let length = match length.checked_next_multiple_of(PAGE_SIZE) {
+        Some(length) if length > 0 && start.is_multiple_of(PAGE_SIZE) => length,
+        _ => return done(Err(EINVAL)),
     };
+    // By the C library, which may know something of the pages, as that a child does not get them.
+    // Not each C library tells this one of it.
+    skiff_scif_unmapping(start, length);
     // SAFETY: the caller gives the range up.
-    done(raw::munmap(unsafe { range(address, length) }))
+    let result = unsafe { munmap(address, length) };
+    skiff_scif_unmapped(start, length);
+    result
 }
