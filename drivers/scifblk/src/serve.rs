@@ -11,7 +11,7 @@ use scif::{Endpoint, Error, Listener, MapFlags, Memory, Protection, RecvFlags, R
 use scifblk::PORT;
 use scifblk::disk::BLOCK;
 use scifblk::hello::Hello;
-use syscall::error::ENODEV;
+use syscall::error::{EMFILE, ENFILE, ENODEV, ENOMEM};
 use syscall::flag::EventFlags;
 
 use crate::program::longest_sleep;
@@ -26,7 +26,7 @@ enum Source {
 /// Connections at most: a driver of each node has one, and a new driver another one.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Pause between two attempts while the SCIF driver is not there.
+/// Pause between two attempts while the SCIF driver is not there, or has no room.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Offers `bytes` bytes, whole pages, for ever. When the SCIF driver ends, its successor gets the
@@ -84,7 +84,19 @@ impl Server {
         let mut last = 0;
         let mut ready = Vec::new();
         loop {
-            while let Some((endpoint, peer)) = self.listener.try_accept()? {
+            let mut sleep = longest_sleep();
+            loop {
+                let (endpoint, peer) = match self.listener.try_accept() {
+                    Ok(Some(accepted)) => accepted,
+                    Ok(None) => break,
+                    Err(error) if is_shortage(error) => {
+                        log::debug!("a connection is not accepted: {error}");
+                        // Others may wait behind it, of which no event will tell.
+                        sleep = Some(PAUSE);
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                };
                 // Whoever has the pages has all that is on the disk.
                 if !peer.is_of_root() || self.connections.len() >= MAX_CONNECTIONS {
                     log::debug!("{peer} gets no disk: it is not root's, or one too many");
@@ -103,9 +115,14 @@ impl Server {
             // A client says nothing. What there is to read is that it has gone, or nonsense; either
             // way the connection is over, and with it the window.
             self.connections.retain(|_, endpoint| is_silent(endpoint));
-            self.queue.wait(longest_sleep(), &mut ready)?;
+            self.queue.wait(sleep, &mut ready)?;
         }
     }
+}
+
+/// Whether there was no room for a connection, here or in the driver: there may be for the next.
+fn is_shortage(error: Error) -> bool {
+    matches!(error.errno(), EMFILE | ENFILE | ENOMEM)
 }
 
 /// Registers the pages and tells the client where they are.

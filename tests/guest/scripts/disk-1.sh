@@ -21,6 +21,16 @@ driver=$!
 until_true there
 step own-disk-came $? "no file for the own disk"
 
+# A connection that there is no room for is refused, and the server serves on.
+listener=$(scifctl ports port=95 state=listening)
+limits=$(cat /scheme/scif/limits)
+scifctl limits endpoints_per_process 1
+! head -c 8 /scheme/scif/1/95 > /dev/null 2>&1
+step no-room $? "one endpoint too many was accepted"
+echo "$limits" > /scheme/scif/limits
+[ "$(scifctl ports port=95 state=listening)" = "$listener" ]
+step serves-on $? "$(scifctl ports port=95 state=listening)"
+
 [ "$(cat /scheme/scif/accept/2998)" = "$(sha256sum < "$disk")" ]
 step written-by-the-other $? "node 0 wrote something else"
 dd if=/scheme/rand of=/tmp/block bs=512 count=1 fullblock=1 status=none
