@@ -186,13 +186,13 @@ impl Device {
         }
         self.doorbell.set_number(None);
         registers::write_reset(&*self.registers);
-        self.dma.borrow_mut().abort();
+        self.dma.borrow_mut().stop();
     }
 
     /// Ends what is done with a card that is not there any more.
     pub fn abandon(&mut self) {
         self.set_bus_master(false);
-        self.dma.borrow_mut().abort();
+        self.dma.borrow_mut().stop();
         self.doorbell.set_number(None);
     }
 

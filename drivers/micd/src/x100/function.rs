@@ -107,6 +107,7 @@ impl MicFunction for X100 {
                     self.link = LinkState::Quieting { until };
                     return None;
                 }
+                self.device.dma().borrow_mut().abort();
                 self.link = LinkState::Detaching;
                 Some(LinkStep::Detach)
             }

@@ -504,6 +504,38 @@ fn a_reset_in_the_middle_of_a_transfer_ends_it() {
     again(&mut fixture);
 }
 
+/// Pages that are no window are released with their transfer, which the reset ends.
+#[test]
+fn pages_of_a_transfer_stay_until_the_reset_has_happened() {
+    let mut fixture = Fixture::new(2);
+    fixture.boot();
+    let windows = windows(&mut fixture, MIB);
+    let address = fixture.memory.allocate(MIB).unwrap();
+    let pages = fixture.pages(address, MIB);
+    fixture.dma_per_turn = 0;
+    let rma = Rma {
+        direction: Direction::Read,
+        local: Local::Pages { pages, offset: 0 },
+        remote: 0,
+        length: MIB as u64,
+        flags: 0,
+    };
+    let ticket = fixture.engine.rma(windows.end, rma).unwrap();
+    assert_eq!(fixture.finish(ticket), 0);
+    fixture.command(Command::Reset).unwrap();
+    assert!(fixture.run_until(6, |fixture| fixture.card.borrow().resets == 2));
+    assert_eq!(fixture.released, []);
+    assert!(fixture.run_until(60, |fixture| fixture.state() == "ready"));
+    fixture.run_until_idle();
+    assert_eq!(fixture.engine.stats().jobs, 0);
+    fixture.engine.close(&mut fixture.memory, windows.end);
+    fixture.run_until_idle();
+    assert_eq!(fixture.released.len(), 2);
+    fixture.dma_per_turn = usize::MAX;
+    fixture.command(Command::Boot).unwrap();
+    again(&mut fixture);
+}
+
 /// Everything works as before.
 fn again(fixture: &mut Fixture) {
     fixture.boot();

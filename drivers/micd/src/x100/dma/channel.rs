@@ -33,7 +33,7 @@ const _: () = assert!(RING as usize * DESCRIPTOR_BYTES == PAGE && RING.is_multip
 /// Whether a channel can be used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum State {
-    /// Not set up: the card is being reset.
+    /// Not set up: the card is being reset. What was on its way before may still arrive.
     Off,
     /// It takes descriptors.
     Works,
@@ -198,12 +198,17 @@ impl Channel {
         {}
     }
 
-    /// The card is reset: what was on its way is lost, and counts as done.
-    pub fn abort(&mut self) {
+    /// The card is reset: it gets nothing more, and what is on its way may still arrive.
+    pub fn stop(&mut self) {
         self.state = State::Off;
+        self.has_failed = false;
+    }
+
+    /// The card moves nothing any more: what was on its way is lost, and counts as done.
+    pub fn abort(&mut self) {
+        self.stop();
         self.completed = self.issued;
         self.flights.clear();
-        self.has_failed = false;
     }
 
     /// Serves its interrupt: masking and unmasking acknowledges, and the register has to be read
@@ -229,7 +234,7 @@ impl Channel {
                 at: now,
             };
         }
-        if self.flights.is_empty() {
+        if self.flights.is_empty() || self.state == State::Off {
             return None;
         }
         let limit = match self.state {
@@ -265,9 +270,10 @@ impl Channel {
         self.state = State::Broken;
     }
 
+    /// Whether there is nothing to wait for: no transfer, or none that the channel will complete.
     pub fn is_idle(&mut self) -> bool {
         self.note_completions();
-        self.flights.is_empty()
+        self.flights.is_empty() || self.state == State::Off
     }
 
     /// Whether another transfer can be queued: one slot of the ring always stays empty. The first

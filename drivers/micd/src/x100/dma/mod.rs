@@ -172,10 +172,16 @@ impl Dma {
         Ok(())
     }
 
-    /// The card is reset: what was on its way is lost, and counts as done.
+    /// The card is reset: it gets nothing more. What is on its way may arrive until the reset has
+    /// certainly happened, so it does not count as done.
+    pub fn stop(&mut self) {
+        self.channels.iter_mut().for_each(Channel::stop);
+        self.is_stuck = false;
+    }
+
+    /// The card moves nothing any more: what was on its way is lost, and counts as done.
     pub fn abort(&mut self) {
         self.channels.iter_mut().for_each(Channel::abort);
-        self.is_stuck = false;
     }
 
     /// Whether only a reset of the card helps.
@@ -183,7 +189,7 @@ impl Dma {
         self.is_stuck
     }
 
-    /// Whether nothing is on its way.
+    /// Whether there is nothing to wait for.
     pub fn is_idle(&mut self) -> bool {
         self.channels.iter_mut().all(Channel::is_idle)
     }
