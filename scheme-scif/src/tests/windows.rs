@@ -236,6 +236,12 @@ fn bad_registrations_leave_no_trace() {
     // Not connected, and no longer connected.
     let fresh = fixture.open_with(0, "endpoint", O_RDWR, USER).unwrap();
     assert_eq!(register(&mut fixture, 0, fresh, good), error(ENOTCONN));
+    // Arguments first, then the state, and then whether there is such memory.
+    for (record, errno) in table {
+        let expected = if errno == EINVAL { EINVAL } else { ENOTCONN };
+        let found = register(&mut fixture, 0, fresh, record);
+        assert_eq!(found, error(expected), "{record:?}");
+    }
     fixture.close(0, fresh);
     // The limit.
     fixture.nodes[0]

@@ -6,7 +6,7 @@
 use scif_abi::call::{CachedRecord, RegisterRecord, RmaRecord, SignalRecord};
 use scif_abi::flags::Protection;
 use scif_core::{Direction, EndpointId, EndpointState, Local, PinId, Rma, Signal, Ticket};
-use syscall::error::{EBADF, ECONNRESET, EINVAL, ENOTCONN, Error, Result};
+use syscall::error::{EBADF, ECONNRESET, EFAULT, EINVAL, ENOTCONN, Error, Result};
 
 use crate::error::{system, would_block};
 use crate::ids::{HandleId, RequestId};
@@ -80,8 +80,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             let found = scif
                 .objects
                 .pages_for_use(memory, caller, (offset, length), writes);
-            // An endpoint in the wrong state is named before memory that is none.
-            let (pages, _) = found.map_err(|error| scif.wrong_state(endpoint).unwrap_or(error))?;
+            // An endpoint in the wrong state is named before memory that is none, as arguments are
+            // before both.
+            let (pages, _) = found.map_err(|error| match error.errno {
+                EFAULT => scif.wrong_state(endpoint).unwrap_or(error),
+                _ => error,
+            })?;
             let pin = pages.pin;
             let started = scif.engine.register(
                 &mut scif.memory,
