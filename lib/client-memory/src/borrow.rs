@@ -34,6 +34,10 @@ use hal::mem::{self, PAGE, Region};
 /// Pages borrowed by one step. The kernel enters this number at once.
 const PAGES_PER_STEP: usize = 1024;
 
+/// Mappings of a program at most, as all others wait while they are listed; as many as Linux
+/// allows.
+const MOST_MAPPINGS: usize = 1 << 16;
+
 /// Where the pages of one step are in the space in the middle.
 const MIDDLE: usize = 0x1000_0000;
 
@@ -215,7 +219,7 @@ impl Borrower {
     ///
     /// # Errors
     /// `EINVAL` when it is no address space; `EFAULT` when the range is beyond user space;
-    /// `ENOMEM`.
+    /// `ENOMEM`, also when the program has more than [`MOST_MAPPINGS`].
     pub fn begin(&self, space: Fd, wanted: Wanted) -> Result<Borrowing> {
         // It may be any descriptor, also one of a scheme that never answers and that would keep all
         // others waiting. The kernel alone says whether it is of the same scheme as this one.
@@ -235,7 +239,11 @@ impl Borrower {
         }
         // The program changes its mappings as it likes, so this proves nothing; but the kernel
         // borrows private memory with any rights, and it is a mapping at a time that is borrowed.
-        let mappings = mappings::mappings(&space).map_err(|_| Error::new(EFAULT))?;
+        let mappings = mappings::mappings(&space, MOST_MAPPINGS);
+        let mappings = mappings.map_err(|error| match error.errno {
+            ENOMEM => error,
+            _ => Error::new(EFAULT),
+        })?;
         let mut protection = Protection::READ;
         protection.set(Protection::WRITE, wanted.writable);
         mappings::check(&mappings, wanted.address, wanted.bytes, protection)?;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use libredox::Fd;
 use scif_abi::flags::Protection;
 use syscall::data::{GrantDesc, GrantFlags};
-use syscall::error::{EFAULT, EIO, Error, Result};
+use syscall::error::{EFAULT, EIO, ENOMEM, Error, Result};
 
 /// One mapping of an address space.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,22 +43,26 @@ pub fn own_space() -> Result<Fd> {
 /// # Errors
 /// Those of the handle of the own address space.
 pub fn own_mappings() -> Result<Vec<Mapping>> {
-    mappings(&own_space()?)
+    mappings(&own_space()?, usize::MAX)
 }
 
-/// The mappings of an address space, ascending. Reads on from where the descriptor stands, so give
-/// a fresh one.
+/// The mappings of an address space, ascending; `most` is about their number at most. Reads on from
+/// where the descriptor stands, so give a fresh one.
 ///
 /// # Errors
-/// Those of reading the descriptor.
-pub fn mappings(space: &Fd) -> Result<Vec<Mapping>> {
-    const PER_READ: usize = 16;
+/// `ENOMEM`: there are more. Those of reading the descriptor.
+pub fn mappings(space: &Fd, most: usize) -> Result<Vec<Mapping>> {
+    // The kernel finds the first one of a read by a walk along those before it.
+    const PER_READ: usize = 128;
     let mut mappings = Vec::new();
     let mut buffer = [0; PER_READ * size_of::<GrantDesc>()];
     loop {
         let count = space.read(&mut buffer)?;
         let records = buffer.get(..count).ok_or(Error::new(EIO))?;
         mappings.extend(records.chunks_exact(size_of::<GrantDesc>()).map(parse));
+        if mappings.len() > most {
+            return Err(Error::new(ENOMEM));
+        }
         // The kernel stores as many as fit.
         if count < buffer.len() {
             return Ok(mappings);
@@ -130,6 +134,8 @@ pub fn check(
 
 #[cfg(test)]
 mod tests {
+    use hal::testing::host::{Request, play};
+
     use super::*;
 
     const RW: GrantFlags = GrantFlags::GRANT_READ.union(GrantFlags::GRANT_WRITE);
@@ -166,6 +172,23 @@ mod tests {
         assert_eq!(check(&list, 0x9000, 0x1000, Protection::READ), fault);
         assert_eq!(check(&list, 0xA000, 0x1000, Protection::READ), fault);
         assert_eq!(check(&list, 0xA000, 0x1000, NONE), fault);
+    }
+
+    /// A program can have any number, and whoever lists them keeps all others waiting.
+    #[test]
+    fn a_list_that_does_not_end_is_given_up() {
+        let mut reads = 0;
+        let answer = move |request: Request<'_>| match request {
+            Request::Read(7, buffer) => {
+                reads += 1;
+                assert!(reads <= 520, "it reads on");
+                Ok(buffer.len())
+            }
+            Request::Close(7) => Ok(0),
+            other => panic!("{other:?}"),
+        };
+        let found = play(answer, || mappings(&Fd::new(7), 1 << 16));
+        assert_eq!(found, Err(Error::new(ENOMEM)));
     }
 
     #[test]

@@ -23,8 +23,8 @@ use crate::{
 
 const GRANT_SIZE: usize = size_of::<GrantDesc>();
 
-/// Mappings one read lists at most.
-const MAX_LISTED: usize = 16;
+/// Mappings one read lists at most: a page of records.
+const MAX_LISTED: usize = PAGE_SIZE / GRANT_SIZE;
 
 /// Opens a part of an address space by name.
 pub fn open_part(context: ContextRef, space: &Arc<AddrSpace>, name: &str) -> Result<OpenResult> {
