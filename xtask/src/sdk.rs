@@ -188,6 +188,10 @@ pub fn build_std(
             .env("SKIFF_TOOLCHAIN", toolchain.directory())
             .env("CARGO_TARGET_DIR", &place)
             .args(["build", "--profile", profile, "--locked"]);
+        if profile == ABORTING {
+            // Nothing but the library itself is compiled a second time for it.
+            cargo.arg("--no-default-features");
+        }
         let directory = place.join(Target::Program.triple()).join(profile);
         for program in chosen {
             cargo.args(["--bin", program]);
