@@ -209,6 +209,7 @@ static long do_get_unknown(int fd) {
 }
 static long do_get_null(int fd) { return getsockopt(fd, SOL_SOCKET, SO_TYPE, NULL, NULL); }
 static long do_seek(int fd) { return lseek(fd, 0, SEEK_SET); }
+static long do_sync(int fd) { return fsync(fd); }
 
 static const struct row {
     const char *what;
@@ -297,6 +298,7 @@ static const struct row {
     { "getsockopt, unknown", fresh, do_get_unknown, -1, ENOPROTOOPT },
     { "getsockopt to nowhere", fresh, do_get_null, -1, EFAULT },
     { "lseek", connected, do_seek, -1, ESPIPE },
+    { "fsync", connected, do_sync, -1, EINVAL },
 };
 
 static void check_rows(void) {
