@@ -187,6 +187,50 @@ static void moves(struct rdma_event_channel *channel) {
     rdma_destroy_event_channel(server);
 }
 
+/* An address of a result is this one, in a block of its own. */
+static int is(const struct sockaddr *found, socklen_t length, const struct sockaddr_in *wanted) {
+    return found && (const void *)found != wanted && length == sizeof *wanted &&
+           memcmp(found, wanted, sizeof *wanted) == 0;
+}
+
+/* Without a name and a service the hints are the result, and the program may change results and
+ * make some itself: all that they lead to are blocks of malloc. */
+static void addresses(void) {
+    struct sockaddr_in from = { .sin_family = AF_INET };
+    struct rdma_addrinfo *found, *made, *next, hints = { .ai_port_space = RDMA_PS_TCP };
+    from.sin_addr.s_addr = inet_addr("10.0.0.1");
+    hints.ai_src_addr = (struct sockaddr *)&from;
+    hints.ai_dst_addr = (struct sockaddr *)&own;
+    hints.ai_src_len = hints.ai_dst_len = sizeof own;
+    CHECK(rdma_getaddrinfo(NULL, NULL, &hints, &found) == 0);
+    CHECK(found->ai_port_space == RDMA_PS_TCP && found->ai_next == NULL);
+    CHECK(is(found->ai_src_addr, found->ai_src_len, &from));
+    CHECK(is(found->ai_dst_addr, found->ai_dst_len, &own));
+    rdma_freeaddrinfo(found);
+    CHECK(rdma_getaddrinfo("127.0.0.1", "2075", &hints, &found) == 0);
+    CHECK(found->ai_qp_type == IBV_QPT_RC && found->ai_family == AF_INET);
+    CHECK(is(found->ai_src_addr, found->ai_src_len, &from));
+    CHECK(is(found->ai_dst_addr, found->ai_dst_len, &own));
+    free(found->ai_src_addr);
+    found->ai_src_addr = malloc(sizeof own);
+    CHECK(found->ai_src_addr != NULL);
+    rdma_freeaddrinfo(found);
+    hints.ai_flags = RAI_PASSIVE;
+    CHECK(rdma_getaddrinfo(NULL, "2075", &hints, &found) == 0);
+    CHECK(((struct sockaddr_in *)found->ai_src_addr)->sin_port == own.sin_port);
+    CHECK(found->ai_dst_addr == NULL && found->ai_dst_len == 0);
+    rdma_freeaddrinfo(found);
+    made = calloc(1, sizeof *made), next = calloc(1, sizeof *next);
+    CHECK(made && next);
+    made->ai_src_addr = malloc(sizeof own), made->ai_next = next;
+    next->ai_dst_addr = malloc(3), next->ai_dst_canonname = strdup("name");
+    rdma_freeaddrinfo(made);
+    rdma_freeaddrinfo(NULL);
+    hints.ai_src_addr = NULL;
+    CHECK(rdma_getaddrinfo(NULL, NULL, &hints, &found) == -1 && errno == EINVAL);
+    CHECK(rdma_getaddrinfo(NULL, NULL, NULL, &found) == -1 && errno == EINVAL);
+}
+
 /* As many connections as there may be wait for a listener whose program names none. */
 static void no_backlog(struct rdma_event_channel *channel) {
     struct rdma_event_channel *server = rdma_create_event_channel();
@@ -239,6 +283,7 @@ int main(int count, char **words) {
     one_is_not_the_other(channel);
     moves(channel);
     no_backlog(channel);
+    addresses();
     rdma_destroy_event_channel(channel);
     return finish("ids of connections");
 }

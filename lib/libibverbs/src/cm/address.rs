@@ -1,12 +1,11 @@
 //! Addresses of C, and `rdma_getaddrinfo`.
 
-use alloc::boxed::Box;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
 
 use libsocket::address::{self, AF_INET, Address, SOCKADDR_BYTES};
 use libsocket::{names, services};
-use syscall::error::EINVAL;
+use syscall::error::{EINVAL, ENOMEM};
 
 use super::event::{self, Awaited};
 use super::port_space::{PS_TCP, type_in};
@@ -46,11 +45,41 @@ pub struct Info {
     next: *mut Info,
 }
 
-/// A result, and what its pointers lead to.
-#[repr(C)]
-struct Found {
-    info: Info,
-    address: Storage,
+// Results and what their pointers lead to are blocks of `malloc`, each by itself: programs put
+// addresses of their own in, and have results ended that they have made. By these names a program's
+// own `malloc` is used, if it has one.
+unsafe extern "C" {
+    safe fn calloc(count: usize, size: usize) -> *mut c_void;
+    fn free(block: *mut c_void);
+}
+
+/// A block of zeros for a value.
+fn block<T>(bytes: usize) -> Result<*mut T> {
+    let block = calloc(1, bytes.max(size_of::<T>()));
+    match block.is_null() {
+        true => Err(ENOMEM),
+        false => Ok(block.cast()),
+    }
+}
+
+/// A copy of a caller's address; null for none. Behind a short one there are zeros.
+///
+/// # Errors
+/// `EINVAL`: a length and no address. `ENOMEM`.
+///
+/// # Safety
+/// The pointer is null or leads to that many bytes.
+unsafe fn copy(address: *const Storage, length: u32) -> Result<*mut Storage> {
+    if length == 0 {
+        return Ok(null_mut());
+    }
+    let address = address.cast::<u8>();
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { crate::place::list(address, length)? };
+    let place: *mut Storage = block(bytes.len())?;
+    // SAFETY: the block is new and has that many bytes.
+    unsafe { place.cast::<u8>().copy_from(address, bytes.len()) };
+    Ok(place)
 }
 
 /// A text of C's; none: not UTF-8.
@@ -84,6 +113,54 @@ fn look_up(
     Ok(Address { host, port })
 }
 
+/// What of a result a name, a service, or hints without both, lead to.
+///
+/// # Errors
+/// That of `getaddrinfo`, or -1 with `errno` set.
+fn find(
+    info: &mut Info,
+    name: Option<&str>,
+    service: Option<&str>,
+    hints: &Info,
+) -> core::result::Result<(), c_int> {
+    let failed = |number| crate::minus_one(Err(number));
+    (info.flags, info.family) = (hints.flags, hints.family);
+    (info.qp_type, info.port_space) = (hints.qp_type, hints.port_space);
+    if name.is_none() && service.is_none() {
+        // SAFETY: the caller's address.
+        info.destination =
+            unsafe { copy(hints.destination, hints.destination_length) }.map_err(failed)?;
+        info.destination_length = hints.destination_length;
+    } else {
+        if hints.family != 0 && hints.family != c_int::from(AF_INET) {
+            return Err(EAI_FAMILY);
+        }
+        let found = Storage::new(look_up(name, service, hints.flags)?);
+        info.family = AF_INET.into();
+        if info.port_space == 0 {
+            info.port_space = PS_TCP as c_int;
+        }
+        if info.qp_type == 0 {
+            info.qp_type = type_in(info.port_space as u32) as c_int;
+        }
+        let place: *mut Storage = block(0).map_err(failed)?;
+        // SAFETY: a new block of that size.
+        unsafe { place.write(found) };
+        match hints.flags & PASSIVE {
+            0 => (info.destination, info.destination_length) = (place, SOCKADDR_BYTES as u32),
+            _ => (info.source, info.source_length) = (place, SOCKADDR_BYTES as u32),
+        }
+    }
+    if info.source_length == 0 {
+        // SAFETY: the caller's address.
+        info.source = unsafe { copy(hints.source, hints.source_length) }.map_err(failed)?;
+        info.source_length = hints.source_length;
+    }
+    Ok(())
+}
+
+/// Looks an address up. Without a name and a service the hints' own addresses are the result, and a
+/// source among the hints is in every result that has none by itself, as with rdma-core.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_getaddrinfo(
     name: *const c_char,
@@ -96,55 +173,51 @@ unsafe extern "C" fn rdma_getaddrinfo(
     else {
         return EAI_NONAME;
     };
-    let flags = hints.map_or(0, |hints| hints.flags);
-    let family = hints.map_or(0, |hints| hints.family);
-    if place.is_null() || family != 0 && family != c_int::from(AF_INET) {
-        return EAI_FAMILY;
+    if place.is_null() || name.is_none() && service.is_none() && hints.is_none() {
+        return crate::minus_one(Err(EINVAL));
     }
-    let address = match look_up(name, service, flags) {
-        Ok(address) => address,
-        Err(error) => return error,
+    let info: *mut Info = match block(0) {
+        Ok(info) => info,
+        Err(number) => return crate::minus_one(Err(number)),
     };
-    let of = |number: fn(&Info) -> c_int, default: u32| {
-        let wanted = hints.map(number).filter(|wanted| *wanted != 0);
-        wanted.unwrap_or(default as c_int)
-    };
-    let port_space = of(|hints| hints.port_space, PS_TCP);
-    let mut found = Box::new(Found {
-        info: Info {
-            flags,
-            family: AF_INET.into(),
-            qp_type: of(|hints| hints.qp_type, type_in(port_space as u32)),
-            port_space,
-            source_length: 0,
-            destination_length: 0,
-            source: null_mut(),
-            destination: null_mut(),
-            source_name: null_mut(),
-            destination_name: null_mut(),
-            route_length: 0,
-            route: null_mut(),
-            connect_length: 0,
-            connect: null_mut(),
-            next: null_mut(),
-        },
-        address: Storage::new(address),
-    });
-    let at = &raw mut found.address;
-    match flags & PASSIVE {
-        0 => (found.info.destination, found.info.destination_length) = (at, SOCKADDR_BYTES as u32),
-        _ => (found.info.source, found.info.source_length) = (at, SOCKADDR_BYTES as u32),
+    // SAFETY: a new block of that size, and zeros are a value of this type.
+    let of = unsafe { &mut *info };
+    // SAFETY: as above.
+    let nothing = unsafe { core::mem::zeroed() };
+    match find(of, name, service, hints.unwrap_or(&nothing)) {
+        Ok(()) => {
+            // SAFETY: the caller's place.
+            unsafe { place.write(info) };
+            0
+        }
+        Err(error) => {
+            // SAFETY: it was just made.
+            unsafe { rdma_freeaddrinfo(info) };
+            error
+        }
     }
-    // SAFETY: the caller's place. A result begins with what C sees of it.
-    unsafe { place.write(Box::into_raw(found).cast()) };
-    0
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn rdma_freeaddrinfo(info: *mut Info) {
-    if !info.is_null() {
-        // SAFETY: a result of ours, which the caller does not use any more.
-        unsafe { drop(Box::from_raw(info.cast::<Found>())) };
+unsafe extern "C" fn rdma_freeaddrinfo(mut info: *mut Info) {
+    // SAFETY: results of ours or of the program's, which it does not use any more: each pointer in
+    // one is null or leads to a block.
+    while let Some(of) = unsafe { info.as_ref() } {
+        let next = of.next;
+        let blocks = [
+            of.source.cast(),
+            of.destination.cast(),
+            of.source_name.cast(),
+            of.destination_name.cast(),
+            of.route,
+            of.connect,
+            info.cast(),
+        ];
+        for block in blocks {
+            // SAFETY: as above.
+            unsafe { free(block) };
+        }
+        info = next;
     }
 }
 
