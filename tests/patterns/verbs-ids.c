@@ -187,6 +187,31 @@ static void moves(struct rdma_event_channel *channel) {
     rdma_destroy_event_channel(server);
 }
 
+/* More retries than three bits hold are as many as they hold. */
+static void retries(struct rdma_event_channel *channel) {
+    struct rdma_event_channel *server = rdma_create_event_channel();
+    struct rdma_cm_id *listener = listening(server, 1), *id;
+    struct rdma_conn_param many = { .retry_count = 15, .rnr_retry_count = 200 };
+    struct rdma_cm_event *request;
+    CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_resolve_addr(id, NULL, (struct sockaddr *)&own, 2000) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0) == id);
+    CHECK(rdma_resolve_route(id, 2000) == 0);
+    CHECK(next(channel, RDMA_CM_EVENT_ROUTE_RESOLVED, 0) == id);
+    int is_asked = rdma_connect(id, &many) == 0;
+    CHECK(is_asked);
+    if (is_asked) {
+        CHECK(rdma_get_cm_event(server, &request) == 0);
+        CHECK(request->param.conn.retry_count == 7 && request->param.conn.rnr_retry_count == 7);
+        struct rdma_cm_id *asked = request->id;
+        CHECK(rdma_ack_cm_event(request) == 0);
+        CHECK(rdma_reject(asked, NULL, 0) == 0 && rdma_destroy_id(asked) == 0);
+        CHECK(next(channel, RDMA_CM_EVENT_REJECTED, BY_PROGRAM) == id);
+    }
+    CHECK(rdma_destroy_id(id) == 0 && rdma_destroy_id(listener) == 0);
+    rdma_destroy_event_channel(server);
+}
+
 /* An address of a result is this one, in a block of its own. */
 static int is(const struct sockaddr *found, socklen_t length, const struct sockaddr_in *wanted) {
     return found && (const void *)found != wanted && length == sizeof *wanted &&
@@ -283,6 +308,7 @@ int main(int count, char **words) {
     one_is_not_the_other(channel);
     moves(channel);
     no_backlog(channel);
+    retries(channel);
     addresses();
     rdma_destroy_event_channel(channel);
     return finish("ids of connections");

@@ -176,15 +176,13 @@ impl Id {
             };
             return Ok((parameters, Vec::new()));
         };
-        if param.retry_count > MOST_RETRIES || param.rnr_retry_count > MOST_RETRIES {
-            return Err(EINVAL);
-        }
         let parameters = ConnectionParameters {
             responder_resources: param.responder_resources.min(MOST_RESOURCES),
             initiator_depth: param.initiator_depth.min(MOST_RESOURCES),
             flow_control: param.flow_control,
-            retry_count: param.retry_count,
-            rnr_retry_count: param.rnr_retry_count,
+            // As Linux does; programs write larger ones.
+            retry_count: param.retry_count.min(MOST_RETRIES),
+            rnr_retry_count: param.rnr_retry_count.min(MOST_RETRIES),
             srq: qp.map_or(param.srq, |qp| (!qp.srq.is_null()).into()),
             qp_num: qp.map_or(param.qp_num, |qp| qp.qp_num),
             port_space: self.ps,
