@@ -187,6 +187,23 @@ static void moves(struct rdma_event_channel *channel) {
     rdma_destroy_event_channel(server);
 }
 
+/* As with rdma-core an id that is bound to the own node's loopback address has no device: it listens
+ * as one that is bound to all addresses. */
+static void loopback(struct rdma_event_channel *channel) {
+    struct rdma_cm_id *id;
+    struct sockaddr_in to = { .sin_family = AF_INET };
+    to.sin_addr.s_addr = inet_addr("127.0.0.1");
+    CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_bind_addr(id, (struct sockaddr *)&to) == 0);
+    CHECK(id->verbs == NULL && id->pd == NULL && rdma_get_src_port(id) != 0);
+    CHECK(((struct sockaddr_in *)rdma_get_local_addr(id))->sin_addr.s_addr == to.sin_addr.s_addr);
+    CHECK(rdma_listen(id, 1) == 0 && rdma_destroy_id(id) == 0);
+    to.sin_addr.s_addr = inet_addr("10.0.0.1");
+    CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
+    CHECK(rdma_bind_addr(id, (struct sockaddr *)&to) == 0);
+    CHECK(id->verbs != NULL && id->pd != NULL && rdma_destroy_id(id) == 0);
+}
+
 /* More retries than three bits hold are as many as they hold. */
 static void retries(struct rdma_event_channel *channel) {
     struct rdma_event_channel *server = rdma_create_event_channel();
@@ -308,6 +325,7 @@ int main(int count, char **words) {
     one_is_not_the_other(channel);
     moves(channel);
     no_backlog(channel);
+    loopback(channel);
     retries(channel);
     addresses();
     rdma_destroy_event_channel(channel);

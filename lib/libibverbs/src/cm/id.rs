@@ -83,7 +83,8 @@ impl Id {
             host: to.host,
             port,
         });
-        if to.host != address::ANY {
+        // Neither address says which device is meant: programs look at that.
+        if to.host != address::ANY && !address::is_loopback(to.host) {
             self.use_device()?;
         }
         Ok(())
