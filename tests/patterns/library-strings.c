@@ -2,6 +2,8 @@
  * put code of their own in the place of calls by name. */
 #include "library.h"
 
+#include <malloc.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +83,19 @@ static void others(void) {
     block = OWN(realloc)(block, 100);
     CHECK(block && block[14] == 0);
     OWN(free)(block);
+    /* Zeros that nobody touches are no memory: more than a machine of the tests has. */
+    volatile size_t huge = (size_t)8 << 30;
+    for (int round = 0; round < 3; round++) {
+        block = OWN(calloc)(2, huge / 2 + 5);
+        CHECK(block && (uintptr_t)block % 16 == 0 && block[0] == 0 && block[huge + 9] == 0);
+        CHECK(malloc_usable_size(block) >= huge + 10);
+        memset(block, round + 1, 5000);
+        block[huge + 9] = 7;
+        if (round == 2)
+            block = OWN(realloc)(block, 4000);
+        CHECK(block && block[3999] == round + 1);
+        OWN(free)(block);
+    }
     volatile size_t many = (size_t)-1 / 2;
     CHECK(OWN(calloc)(many, 4) == NULL);
     /* Nothing but the line itself is to be seen. */

@@ -7,9 +7,9 @@ use core::ffi::c_int;
 
 use crate::sync::{Lock, Shared};
 use crate::{
-    alarm, children, descriptor, environment, errno, locale, messages, mman, own, plusplus, popen,
-    process, pthread, random, sets, signal, stream, strings, terminal, time, transfers, users,
-    wide,
+    advice, alarm, children, descriptor, environment, errno, locale, messages, own, plusplus,
+    popen, process, pthread, random, sets, signal, stream, strings, terminal, time, transfers,
+    users, wide,
 };
 
 /// Values of the library that threads take turns with, besides streams and the table of
@@ -21,7 +21,7 @@ const LOCKS: [&dyn Lock; 27] = [
     &sets::SETS,
     &own::KINDS,
     &messages::LOG,
-    &mman::OWN,
+    &advice::OWN,
     &signal::HANDLERS,
     &environment::OWN,
     &process::AT_EXIT,
@@ -106,7 +106,7 @@ extern "C" fn fork() -> c_int {
     let forked = children::kept(|| stream::held(|| held(|| descriptor::held(pthread::fork))));
     let in_child = matches!(forked, Ok(0));
     if in_child {
-        mman::forked();
+        advice::forked();
         descriptor::forked();
         sets::forked();
         stream::forked();

@@ -28,6 +28,8 @@ pub mod scan;
 #[cfg(target_os = "redox")]
 mod absent;
 #[cfg(target_os = "redox")]
+mod advice;
+#[cfg(target_os = "redox")]
 mod alarm;
 #[cfg(target_os = "redox")]
 mod at;

@@ -1,23 +1,33 @@
 //! `malloc` and its family, over the program's one heap.
 //!
-//! A block's layout is stored in the 16 bytes before it, so that `free` can tell the heap.
+//! A block's layout is stored in the 16 bytes before it, so that `free` can tell the heap. Large
+//! blocks of zeros are mappings of their own: the pages that a program does not touch cost nothing.
 
 use alloc::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 
+use runtime::{fd, sys};
+use syscall::PAGE_SIZE;
 use syscall::error::{EINVAL, ENOMEM};
+use syscall::flag::MapFlags;
 
-use crate::errno;
+use crate::{advice, errno};
 
 /// The header before a block.
 #[repr(C)]
 struct Header {
     /// Size of the heap's block.
     size: usize,
-    /// Bytes from its start to the caller's, which is also its alignment; the lowest bit is free.
+    /// Bytes from its start to the caller's, which is also its alignment; with [`IS_MAPPED`] the
+    /// block is not the heap's.
     offset: usize,
 }
+
+/// The lowest bit, which no alignment of a block has.
+const IS_MAPPED: usize = 1;
+/// From here on blocks of zeros are mapped.
+const MAPPED_BYTES: usize = 1 << 20;
 
 /// Alignment of every block, as the ABI demands of `malloc`.
 const ALIGN: usize = 16;
@@ -35,16 +45,21 @@ fn allocate_with(size: usize, align: usize, zeroed: bool) -> *mut c_void {
     let layout = size
         .checked_add(offset)
         .and_then(|total| Layout::from_size_align(total, offset).ok());
+    let is_mapped = zeroed && size >= MAPPED_BYTES;
+    let layout = match is_mapped {
+        true => layout.and_then(whole_pages),
+        false => layout,
+    };
     let Some(layout) = layout else {
         errno::set(ENOMEM);
         return null_mut();
     };
     // SAFETY: the layout's size is at least that of the header.
     let start = unsafe {
-        if zeroed {
-            alloc_zeroed(layout)
-        } else {
-            alloc(layout)
+        match zeroed {
+            true if is_mapped => map(layout),
+            true => alloc_zeroed(layout),
+            false => alloc(layout),
         }
     };
     if start.is_null() {
@@ -54,24 +69,40 @@ fn allocate_with(size: usize, align: usize, zeroed: bool) -> *mut c_void {
     let block = start.wrapping_add(offset);
     let header = Header {
         size: layout.size(),
-        offset,
+        offset: offset | if is_mapped { IS_MAPPED } else { 0 },
     };
     // SAFETY: the header's place lies between `start` and the block, and is aligned.
     unsafe { block.cast::<Header>().sub(1).write(header) };
     block.cast()
 }
 
-/// The heap's block around a caller's.
+/// A layout rounded up to pages.
+fn whole_pages(layout: Layout) -> Option<Layout> {
+    let size = layout.size().checked_next_multiple_of(PAGE_SIZE)?;
+    Layout::from_size_align(size, layout.align()).ok()
+}
+
+/// Fresh pages for a block; null if there are none.
+fn map(layout: Layout) -> *mut u8 {
+    let rights = MapFlags::MAP_PRIVATE | MapFlags::PROT_READ | MapFlags::PROT_WRITE;
+    // SAFETY: without an address nothing that exists is replaced.
+    let mapped = unsafe { fd::mmap(sys::NO_FD, 0, layout.size(), 0, rights) };
+    mapped.map_or(null_mut(), core::ptr::with_exposed_provenance_mut)
+}
+
+/// The heap's block, or the mapping, around a caller's; `true`: a mapping.
 ///
 /// # Safety
 /// `block` came from [`allocate`] and was not freed.
-unsafe fn around(block: *mut c_void) -> (*mut u8, Layout) {
+unsafe fn around(block: *mut c_void) -> (*mut u8, Layout, bool) {
     let block = block.cast::<u8>();
     // SAFETY: `allocate` put a header there.
     let header = unsafe { block.cast::<Header>().sub(1).read() };
+    let offset = header.offset & !IS_MAPPED;
     // SAFETY: the layout was valid when the block was made.
-    let layout = unsafe { Layout::from_size_align_unchecked(header.size, header.offset) };
-    (block.wrapping_sub(header.offset), layout)
+    let layout = unsafe { Layout::from_size_align_unchecked(header.size, offset) };
+    let is_mapped = header.offset & IS_MAPPED != 0;
+    (block.wrapping_sub(offset), layout, is_mapped)
 }
 
 #[unsafe(no_mangle)]
@@ -95,8 +126,11 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
     if !block.is_null() {
         // SAFETY: the caller gives back what `allocate` gave.
         unsafe {
-            let (start, layout) = around(block);
-            dealloc(start, layout);
+            match around(block) {
+                // The mapping is whole, so it goes whole.
+                (start, layout, true) => drop(advice::unmap(start as usize, layout.size())),
+                (start, layout, false) => dealloc(start, layout),
+            }
         }
     }
 }
@@ -138,7 +172,7 @@ unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
         return 0;
     }
     // SAFETY: the caller's block.
-    let (_, layout) = unsafe { around(block) };
+    let (_, layout, _) = unsafe { around(block) };
     layout.size() - layout.align()
 }
 
@@ -159,7 +193,7 @@ extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
 /// A block that begins at a page.
 #[unsafe(no_mangle)]
 extern "C" fn valloc(size: usize) -> *mut c_void {
-    allocate(size, syscall::PAGE_SIZE)
+    allocate(size, PAGE_SIZE)
 }
 
 /// Returns the error number instead of setting `errno`.

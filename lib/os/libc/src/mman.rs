@@ -3,17 +3,14 @@
 //! functions called `mmap` and `mprotect` take relibc's numbers, as Rust's standard library and the
 //! crate `libc` pass them.
 
-use alloc::vec::Vec;
 use core::ffi::{c_int, c_long, c_void};
-use core::ops::Range;
 
 use runtime::{Error, Result, fd, sys};
 use syscall::PAGE_SIZE;
 use syscall::error::{EACCES, EBADF, EINTR, EINVAL, ENODEV};
 use syscall::flag::MapFlags;
 
-use crate::sync::Shared;
-use crate::{descriptor, errno};
+use crate::{advice, descriptor, errno};
 
 unsafe extern "C" {
     /// Maps a range of the peer's registered address space, in `libscif`.
@@ -202,7 +199,7 @@ unsafe fn map(
     if address != 0 {
         skiff_scif_unmapped(address, length);
         if mapped.is_ok() {
-            forget_advice(address, length);
+            advice::forget(address, length);
         }
     }
     mapped
@@ -257,18 +254,10 @@ unsafe fn unmap(address: usize, length: usize) -> Result<()> {
         return Err(Error::new(EINVAL));
     }
     skiff_scif_unmapping(address, length);
-    // Under the lock, so that advice on what another thread maps there at once stays.
-    let unmapped = OWN.with(|own| {
-        // SAFETY: the caller gave the range up.
-        let unmapped = unsafe { libredox::call::munmap(address as *mut (), length) };
-        if unmapped.is_ok() {
-            take_out(own, address..address.saturating_add(length));
-        }
-        unmapped
-    });
+    // SAFETY: the caller gave the range up.
+    let unmapped = unsafe { advice::unmap(address, length) };
     skiff_scif_unmapped(address, length);
-    unmapped?;
-    Ok(())
+    unmapped
 }
 
 #[unsafe(no_mangle)]
@@ -303,39 +292,10 @@ unsafe extern "C" fn skiff_mprotect(
     errno::small(change().map(|_| 0))
 }
 
-/// Whole pages that a child of `fork` does not get; no two ranges overlap.
-pub static OWN: Shared<Vec<Range<usize>>> = Shared::new(Vec::new());
-
-/// Leaves of the ranges what lies outside of one.
-fn take_out(ranges: &mut Vec<Range<usize>>, out: Range<usize>) {
-    let rest = |each: &Range<usize>| {
-        [
-            each.start..each.end.min(out.start),
-            each.start.max(out.end)..each.end,
-        ]
-    };
-    *ranges = ranges.iter().flat_map(rest).collect();
-    ranges.retain(|range| !range.is_empty());
-}
-
-/// Forgets advice on a range that was replaced.
-fn forget_advice(address: usize, length: usize) {
-    OWN.with(|own| take_out(own, address..address.saturating_add(length)));
-}
-
-/// Unmaps what the process was not to get. Called in the child of `fork`, before its program runs.
-pub fn forked() {
-    for range in OWN.with(core::mem::take) {
-        // Holes are no error; a range outside of a program's memory is refused, and has nothing.
-        // SAFETY: the program has asked for it.
-        let _ = unsafe { libredox::call::munmap(range.start as *mut (), range.len()) };
-    }
-}
-
 /// `MADV_DONTFORK` and `MADV_DOFORK`; other advice has no effect, but for `MADV_DONTNEED`
 /// (`EINVAL`), whose effect programs rely on.
 #[unsafe(no_mangle)]
-extern "C" fn madvise(address: *mut c_void, length: usize, advice: c_int) -> c_int {
+extern "C" fn madvise(address: *mut c_void, length: usize, asked: c_int) -> c_int {
     const DONTNEED: c_int = 4;
     const DONTFORK: c_int = 10;
     const DOFORK: c_int = 11;
@@ -343,15 +303,10 @@ extern "C" fn madvise(address: *mut c_void, length: usize, advice: c_int) -> c_i
     let end = length
         .checked_next_multiple_of(PAGE_SIZE)
         .and_then(|length| start.checked_add(length));
-    match (advice, end) {
+    match (asked, end) {
         (DONTNEED, _) | (DONTFORK | DOFORK, None) => return errno::fail(EINVAL),
         (DONTFORK | DOFORK, _) if !start.is_multiple_of(PAGE_SIZE) => return errno::fail(EINVAL),
-        (DONTFORK | DOFORK, Some(end)) => OWN.with(|own| {
-            take_out(own, start..end);
-            if advice == DONTFORK && start < end {
-                own.push(start..end);
-            }
-        }),
+        (DONTFORK | DOFORK, Some(end)) => advice::keep(start..end, asked == DONTFORK),
         _ => {}
     }
     0
