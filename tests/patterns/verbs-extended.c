@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #define GIVES(call, number) CHECK((long)(call) == (long)(number))
 
@@ -248,9 +250,30 @@ static void chosen_queues(void) {
     free_end(&other);
 }
 
+/* Descriptors of the library at numbers that the program has closed can be in a set of epoll. */
+static void reused_numbers(struct ibv_device *device) {
+    enum { MANY = 32 };
+    int closed[MANY], set = epoll_create1(0);
+    struct epoll_event event = { .events = EPOLLIN };
+    for (int i = 0; i < MANY; i++)
+        CHECK((closed[i] = dup(0)) > 0);
+    for (int i = 0; i < MANY; i++)
+        CHECK(close(closed[i]) == 0);
+    struct ibv_context *other = ibv_open_device(device);
+    struct ibv_comp_channel *channel = ibv_create_comp_channel(other);
+    CHECK(other && channel && channel->fd <= closed[MANY - 1]);
+    GIVES(epoll_ctl(set, EPOLL_CTL_ADD, other->async_fd, &event), 0);
+    GIVES(epoll_ctl(set, EPOLL_CTL_ADD, channel->fd, &event), 0);
+    GIVES(epoll_wait(set, &event, 1, 0), 0);
+    GIVES(ibv_destroy_comp_channel(channel), 0);
+    GIVES(ibv_close_device(other), 0);
+    CHECK(close(set) == 0);
+}
+
 int main(void) {
     struct ibv_device **devices = ibv_get_device_list(NULL);
     CHECK(devices && devices[0] && (context = ibv_open_device(devices[0])));
+    reused_numbers(devices[0]);
     ibv_free_device_list(devices);
     pd = ibv_alloc_pd(context);
     GIVES(ibv_query_port(context, 1, &port), 0);

@@ -231,9 +231,24 @@ pub fn turn(number: usize) -> Result<u32> {
         match known.stage {
             Stage::Settled => return Ok(known.turns),
             Stage::Replacing => thread::yield_now(),
+            Stage::Closed if fd::fcntl(number, syscall::F_GETFD, 0).is_ok() => reopened(number),
             Stage::Closing | Stage::Closed => return Err(Error::new(EBADF)),
         }
     }
+}
+
+/// A library below C has opened another file at a number that C has closed, and tells nobody: the
+/// channels of verbs are such.
+fn reopened(number: usize) {
+    set_bit(&COUNTED, number, false);
+    entry(number as c_int, |known| {
+        if known.stage == Stage::Closed {
+            *known = Known {
+                turns: known.turns.wrapping_add(1),
+                ..Known::default()
+            };
+        }
+    });
 }
 
 /// Whether the number still means the file of that [`turn`]. `None`: `dup2` is about to put another
