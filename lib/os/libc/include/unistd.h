@@ -1,4 +1,4 @@
-/* Descriptors, files, ids. posix_spawn (spawn.h) starts programs: fork and vfork fail (ENOSYS). */
+/* Descriptors, files, ids. What a child of fork has: docs/c.md. */
 #ifndef _UNISTD_H
 #define _UNISTD_H
 #include <sys/types.h>
