@@ -268,7 +268,15 @@ impl Settings {
     /// Memory of each node, if given. The upper limit keeps all of it below 4 GiB of guest-physical
     /// addresses on q35, where RAM up to 2 GiB is one piece: the aperture depends on it.
     pub fn memory_mib(&self) -> Result<Option<u64>> {
-        self.number("MEM", 32, 2048)
+        let mib = self.number("MEM", 32, 2048)?;
+        match mib {
+            Some(mib) if !mib.is_power_of_two() && self.nodes(2)? > 1 => Err(format!(
+                "MEM={mib}: must be a power of two, as other nodes reach it through a window of \
+                 PCI (with NODES=1 any number)"
+            )
+            .into()),
+            mib => Ok(mib),
+        }
     }
 
     /// Hard time limit, if given.
@@ -460,12 +468,19 @@ mod tests {
     }
 
     #[test]
+    fn memory_of_one_node_needs_no_window() {
+        let settings = parse(&["MEM=1536", "NODES=1"]).unwrap();
+        assert_eq!(settings.memory_mib().unwrap(), Some(1536));
+    }
+
+    #[test]
     fn bad_values_name_key_and_value() {
         for word in [
             "NODES=9",
             "NODES=0",
             "NODES=two",
             "MEM=1",
+            "MEM=1536",
             "BOOT=iso",
             "ACCEL=x",
             "BUILD=x",
