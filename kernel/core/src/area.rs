@@ -92,6 +92,12 @@ impl<B: Backing> AreaList<B> {
         (addr - base < area.len).then_some((base, area))
     }
 
+    /// What is behind the area that holds `addr`; which addresses it has does not change.
+    pub fn backing_mut(&mut self, addr: usize) -> Option<&mut B> {
+        let (&base, area) = self.areas.range_mut(..=addr).next_back()?;
+        (addr - base < area.len).then_some(&mut area.backing)
+    }
+
     /// All areas in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Area<B>)> {
         self.areas.iter().map(|(&base, area)| (base, area))
@@ -322,6 +328,17 @@ mod tests {
                 (8, 1, RW, Test::File(9 * PAGE)),
             ]
         );
+    }
+
+    #[test]
+    fn what_is_behind_an_area_can_change() {
+        let mut l = AreaList::default();
+        l.insert(2 * PAGE, area(2, RW, Test::File(0)));
+        for outside in [PAGE, 2 * PAGE - 1, 4 * PAGE] {
+            assert!(l.backing_mut(outside).is_none());
+        }
+        *l.backing_mut(4 * PAGE - 1).unwrap() = Test::File(7);
+        assert_eq!(list(&l), [(2, 2, RW, Test::File(7))]);
     }
 
     #[test]

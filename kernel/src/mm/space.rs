@@ -18,6 +18,7 @@ mod bounce;
 mod clone;
 mod deferred;
 mod fault;
+mod grant;
 mod map;
 mod remap;
 
@@ -32,13 +33,15 @@ use kernel_core::area::{Area, AreaList};
 pub use kernel_core::area::{Cache, Placement, Prot};
 use spin::Mutex;
 
+pub use backing::Anonymous;
 use backing::Backing;
-pub use backing::{Anonymous, SchemeGrant, Unmapped};
 use bounce::BounceBuffers;
 pub use bounce::{BounceBuffer, bounce_frames};
+use deferred::defer_drop;
 pub use deferred::{Deferred, has_deferred, next_deferred};
-use deferred::{defer_drop, defer_unmapped};
 use fault::shared_entry;
+use grant::{Lents, defer_unmapped};
+pub use grant::{SchemeGrant, Unmapped};
 
 use super::frame::{self, Counts, FrameRef, Releases};
 use super::paging::{self, COUNTED, Entry, PageTable};
@@ -81,10 +84,10 @@ fn unmapped(removed: Removed) -> Vec<Unmapped> {
     removed
         .into_values()
         .filter_map(|area| match area.backing {
-            Backing::Scheme(grant) => Some(Unmapped {
-                grant,
-                len: area.len,
-            }),
+            Backing::Scheme(grant) => {
+                let len = area.len;
+                Unmapped { grant, len }.unless_lent()
+            }
             Backing::Borrowed {
                 source: Some(source),
                 ..

@@ -433,8 +433,8 @@ fn creator_ended(context: &crate::sched::ContextRef) {
 }
 
 fn grant_of(piece: &Unmapped) -> Option<(&Description, MunmapRequest)> {
-    let file = piece.grant.description.downcast_ref::<Description>()?;
-    let flags = MapFlags::from_bits_truncate(piece.grant.flags);
+    let file = piece.grant.description().downcast_ref::<Description>()?;
+    let flags = MapFlags::from_bits_truncate(piece.grant.flags());
     let synced = flags.contains(MapFlags::MAP_SHARED | MapFlags::PROT_WRITE);
     let flags = if synced {
         MunmapFlags::NEEDS_SYNC

@@ -3,6 +3,7 @@
 . /scheme/initfs/lib/steps.sh
 
 scif-pin || failed=1
+scif-lent || failed=1
 
 limits=/scheme/scif/limits
 old=$(cat "$limits")

@@ -2,13 +2,12 @@
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
-use core::any::Any;
-use core::fmt;
 
 use kernel_core::area::Cache;
 use spin::Mutex;
 
 use super::AddrSpace;
+use super::grant::{Lents, SchemeGrant};
 use crate::mm::frame::FrameRef;
 
 /// Kinds of anonymous memory: what a copy-on-write clone makes of it.
@@ -18,33 +17,6 @@ pub enum Anonymous {
     Private,
     /// The clone sees the same memory.
     Shared,
-}
-
-/// The object whose memory a scheme mapping is. The mapping keeps it alive: this reference delays
-/// `CloseMsg`.
-#[derive(Clone)]
-pub struct SchemeGrant {
-    /// The open description the memory was mapped through (downcast by the owner of the type).
-    pub description: Arc<dyn Any + Send + Sync>,
-    /// Offset in the object of the first byte of the mapping (of the piece, once split).
-    pub offset: u64,
-    /// The map flags of the request (handed back for Munmap).
-    pub flags: usize,
-}
-
-impl fmt::Debug for SchemeGrant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SchemeGrant {{ offset: {:#x} }}", self.offset)
-    }
-}
-
-/// A piece of a scheme mapping that is no longer mapped: its daemon has yet to get a Munmap.
-#[derive(Debug)]
-pub struct Unmapped {
-    /// The mapping; `offset` is that of the piece.
-    pub grant: SchemeGrant,
-    /// Bytes of the piece.
-    pub len: usize,
 }
 
 /// Pages of shared anonymous memory by offset; several spaces may map them.
@@ -72,6 +44,7 @@ pub(super) enum Backing {
     Borrowed {
         source: Option<Arc<AddrSpace>>,
         addr: usize,
+        lent: Lents,
     },
 }
 
@@ -88,14 +61,12 @@ impl kernel_core::area::Backing for Backing {
                 phys: *phys + offset,
                 cache: *cache,
             },
-            Backing::Scheme(grant) => Backing::Scheme(SchemeGrant {
-                offset: grant.offset.wrapping_add(offset as u64),
-                ..grant.clone()
-            }),
+            Backing::Scheme(grant) => Backing::Scheme(grant.piece(offset)),
             Backing::Frames => Backing::Frames,
-            Backing::Borrowed { source, addr } => Backing::Borrowed {
+            Backing::Borrowed { source, addr, lent } => Backing::Borrowed {
                 source: source.clone(),
                 addr: *addr + offset,
+                lent: lent.clone(),
             },
         }
     }
@@ -106,6 +77,15 @@ impl kernel_core::area::Backing for Backing {
 }
 
 impl Backing {
+    /// The loans for a mapping elsewhere that gets pages of this memory.
+    pub(super) fn lend(&self) -> Lents {
+        match self {
+            Backing::Scheme(grant) => grant.lend(),
+            Backing::Borrowed { lent, .. } => lent.clone(),
+            _ => Lents::default(),
+        }
+    }
+
     /// Whether the program may be given any right to the pages later.
     pub(super) fn is_own(&self) -> bool {
         matches!(

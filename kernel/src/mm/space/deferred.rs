@@ -3,12 +3,12 @@
 
 use alloc::collections::LinkedList;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use spin::Mutex;
 
-use super::{AddrSpace, Unmapped};
+use super::AddrSpace;
+use super::grant::{self, Unmapped};
 
 /// A piece of deferred work, to be done with nothing on the stack and no lock held.
 pub enum Deferred {
@@ -19,34 +19,29 @@ pub enum Deferred {
     Space(Arc<AddrSpace>),
 }
 
-/// The work in its order. It may be longer than contiguous memory has room for.
-static QUEUE: Mutex<LinkedList<Deferred>> = Mutex::new(LinkedList::new());
-/// Whether the queue is not empty: every system call asks, and a load is cheaper than the lock.
+/// Spaces to drop, in their order. There may be more than contiguous memory has room for.
+static SPACES: Mutex<LinkedList<Arc<AddrSpace>>> = Mutex::new(LinkedList::new());
+/// Whether there are some: every system call asks, and a load is cheaper than the lock.
 static PENDING: AtomicBool = AtomicBool::new(false);
 
 /// Whether there is deferred work.
 pub fn has_deferred() -> bool {
-    PENDING.load(Ordering::Relaxed)
+    PENDING.load(Ordering::Relaxed) || grant::has_pieces()
 }
 
-/// Takes the work that was deferred first.
+/// Takes the work of its kind that was deferred first.
 pub fn next_deferred() -> Option<Deferred> {
-    let mut queue = QUEUE.lock();
-    let work = queue.pop_front();
-    PENDING.store(!queue.is_empty(), Ordering::Relaxed);
-    work
-}
-
-pub(super) fn defer_unmapped(pieces: Vec<Unmapped>) {
-    defer(pieces.into_iter().map(Deferred::Unmapped));
+    if let Some(piece) = grant::next_piece() {
+        return Some(Deferred::Unmapped(piece));
+    }
+    let mut spaces = SPACES.lock();
+    let space = spaces.pop_front();
+    PENDING.store(!spaces.is_empty(), Ordering::Relaxed);
+    space.map(Deferred::Space)
 }
 
 pub(super) fn defer_drop(space: Arc<AddrSpace>) {
-    defer([Deferred::Space(space)]);
-}
-
-fn defer(work: impl IntoIterator<Item = Deferred>) {
-    let mut queue = QUEUE.lock();
-    queue.extend(work);
-    PENDING.store(!queue.is_empty(), Ordering::Relaxed);
+    let mut spaces = SPACES.lock();
+    spaces.push_back(space);
+    PENDING.store(true, Ordering::Relaxed);
 }

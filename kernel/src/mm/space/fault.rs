@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use ::syscall::error::{EFAULT, ENOMEM, Error, Result};
 use x86_64::structures::paging::PageTableFlags;
 
-use super::{AddrSpace, Backing, Cache, Inner, Prot};
+use super::{AddrSpace, Backing, Cache, Inner, Lents, Prot};
 use crate::mm::frame::{self, FrameRef};
 use crate::mm::paging::{self, COUNTED, Entry};
 use crate::mm::{PAGE_SIZE, USER_END, phys};
@@ -45,7 +45,7 @@ pub(super) enum Asker {
 
 /// Result of the part of a page search that holds the lock.
 enum Found {
-    Page(Page),
+    Page(Page, Lents),
     /// The page must come from `addr` of `source` (`None`: this space).
     Elsewhere {
         source: Option<Arc<AddrSpace>>,
@@ -150,19 +150,31 @@ impl AddrSpace {
     }
 
     /// The page at `addr` for a mapping elsewhere: present, not subject to copy on write.
-    pub(super) fn lend(&self, addr: usize, need: Prot, depth: usize) -> Result<Page> {
-        self.page(addr, need, Asker::Borrower, depth)
+    pub(super) fn lend(&self, addr: usize, need: Prot, depth: usize) -> Result<(Page, Lents)> {
+        self.page_with_loans(addr, need, Asker::Borrower, depth)
     }
 
     /// Makes the page at `addr` present for an access and enters it.
     pub(super) fn page(&self, addr: usize, need: Prot, asker: Asker, depth: usize) -> Result<Page> {
+        let found = self.page_with_loans(addr, need, asker, depth);
+        found.map(|(page, _)| page)
+    }
+
+    /// The same, with the loans that a borrower's mapping needs.
+    fn page_with_loans(
+        &self,
+        addr: usize,
+        need: Prot,
+        asker: Asker,
+        depth: usize,
+    ) -> Result<(Page, Lents)> {
         if addr >= USER_END || depth > MAX_DEPTH {
             return Err(Error::new(EFAULT));
         }
         let addr = addr & !(PAGE_SIZE - 1);
         let found = self.page_here(addr, need, asker)?;
         let (source, source_addr, is_request) = match found {
-            Found::Page(page) => return Ok(page),
+            Found::Page(page, lent) => return Ok((page, lent)),
             Found::Elsewhere {
                 source,
                 addr,
@@ -170,11 +182,17 @@ impl AddrSpace {
             } => (source, addr, is_request),
         };
         let lender = source.as_deref().unwrap_or(self);
-        let page = match lender.lend(source_addr, need, depth + 1) {
-            Err(Error { errno: EFAULT }) if is_request => return self.substitute(addr),
-            page => page?,
+        let (page, lent) = match lender.lend(source_addr, need, depth + 1) {
+            Err(Error { errno: EFAULT }) if is_request => {
+                return self.substitute(addr).map(|page| (page, Lents::default()));
+            }
+            found => found?,
         };
         let mut inner = self.inner.lock();
+        let Some(Backing::Borrowed { lent: known, .. }) = inner.areas.backing_mut(addr) else {
+            return Err(Error::new(EFAULT));
+        };
+        known.add(lent.clone());
         let Some((_, area)) = inner.areas.find(addr) else {
             return Err(Error::new(EFAULT));
         };
@@ -183,10 +201,8 @@ impl AddrSpace {
         let entry = shared_entry(page, prot);
         inner.enter(addr, entry)?;
         drop(inner);
-        Ok(Page {
-            writable: prot.contains(Prot::WRITE),
-            ..page
-        })
+        let writable = prot.contains(Prot::WRITE);
+        Ok((Page { writable, ..page }, lent))
     }
 
     /// An empty page in place of one that a client has unmapped in the middle of a request with its
@@ -223,6 +239,10 @@ impl AddrSpace {
             return Err(Error::new(EFAULT));
         }
         let borrowed = matches!(area.backing, Backing::Borrowed { .. });
+        let lent = match asker {
+            Asker::Borrower => area.backing.lend(),
+            Asker::Program => Lents::default(),
+        };
         let entry = inner.table.get(addr);
         let flags = |cache| paging::user_flags(prot, cache);
         let entry = match &area.backing {
@@ -275,7 +295,9 @@ impl AddrSpace {
                 }
                 reprotected_up(entry, prot)
             }
-            Backing::Borrowed { source, addr: from } => {
+            Backing::Borrowed {
+                source, addr: from, ..
+            } => {
                 if !entry.is_present() || need.contains(Prot::WRITE) && !entry.is_writable() {
                     let addr = from + (addr - base);
                     return Ok(Found::Elsewhere {
@@ -298,12 +320,13 @@ impl AddrSpace {
         } else {
             plain || prot.contains(Prot::WRITE)
         };
-        Ok(Found::Page(Page {
+        let page = Page {
             phys: entry.phys(),
             cache: entry.cache(),
             counted: entry.is_counted(),
             writable,
-        }))
+        };
+        Ok(Found::Page(page, lent))
     }
 }
 

@@ -119,7 +119,8 @@ impl AddrSpace {
         if !source.inner.lock().areas.covers(source_addr, len) {
             return Err(Error::new(EIO));
         }
-        let entries = source.lend_all(source_addr, len, prot)?;
+        let (entries, lent) = source.lend_all(source_addr, len, prot)?;
+        owner.hold(lent);
         let backing = Backing::Scheme(owner);
         let area = Area {
             len,
@@ -204,7 +205,7 @@ impl AddrSpace {
         pinned: bool,
     ) -> Result<(usize, Vec<Unmapped>)> {
         check_range(addr, len)?;
-        let entries = source.lend_present(addr, len, prot)?;
+        let (entries, lent) = source.lend_present(addr, len, prot)?;
         // A page that is borrowed itself may have fewer rights than its area, and nothing takes the
         // place of this one at a store.
         let is_lacking = |(_, entry): &(usize, Entry)| !entry.is_writable();
@@ -217,6 +218,7 @@ impl AddrSpace {
         let backing = Backing::Borrowed {
             source: lender,
             addr,
+            lent,
         };
         let area = Area {
             len,
@@ -239,11 +241,11 @@ impl AddrSpace {
         [head, tail]: [Option<FrameRef>; 2],
         prot: Prot,
     ) -> Result<usize> {
-        let mut entries = if len > 0 {
+        let (mut entries, lent) = if len > 0 {
             check_range(addr, len)?;
             source.lend_present(addr, len, prot)?
         } else {
-            Vec::new()
+            Default::default()
         };
         let before = if head.is_some() { PAGE_SIZE } else { 0 };
         let behind = if tail.is_some() { PAGE_SIZE } else { 0 };
@@ -261,6 +263,7 @@ impl AddrSpace {
             backing: Backing::Borrowed {
                 source: Some(source.clone()),
                 addr: addr - before,
+                lent,
             },
         };
         let place = self.place_for_request(area.len);
@@ -293,14 +296,18 @@ impl AddrSpace {
     ///
     /// Pages that are present are lent in one walk along the tables, under one lock of the frames'
     /// counts; a daemon's windows have tens of thousands of pages.
-    fn lend_all(&self, addr: usize, len: usize, prot: Prot) -> Result<Vec<Entry>> {
+    fn lend_all(&self, addr: usize, len: usize, prot: Prot) -> Result<(Vec<Entry>, Lents)> {
         let mut entries = Vec::new();
+        let mut lents = Lents::default();
         let reserved = entries.try_reserve_exact(len / PAGE_SIZE);
         reserved.map_err(|_| Error::new(ENOMEM))?;
         entries.resize(len / PAGE_SIZE, Entry::EMPTY);
         {
             let mut inner = self.inner.lock();
             let Inner { areas, table, .. } = &mut *inner;
+            for (_, area) in areas.overlapping(addr, len) {
+                lents.add(area.backing.lend());
+            }
             let mut counts = Counts::lock();
             for (base, area) in areas.overlapping(addr, len) {
                 let (from, to) = (base.max(addr), (base + area.len).min(addr + len));
@@ -332,7 +339,10 @@ impl AddrSpace {
                 continue;
             }
             match self.lend(addr + index * PAGE_SIZE, Prot::READ, 0) {
-                Ok(page) => entries[index] = shared_entry(page, prot),
+                Ok((page, lent)) => {
+                    entries[index] = shared_entry(page, prot);
+                    lents.add(lent);
+                }
                 Err(error) => {
                     entries.into_iter().for_each(release);
                     let no_memory = error.errno == ENOMEM;
@@ -340,13 +350,19 @@ impl AddrSpace {
                 }
             }
         }
-        Ok(entries)
+        Ok((entries, lents))
     }
 
     /// Entries of the pages of the range that are present, with their offsets, for another space
     /// that borrows the range with rights `prot`. `EFAULT`, `EPERM` as for [`AddrSpace::borrow`].
-    fn lend_present(&self, addr: usize, len: usize, prot: Prot) -> Result<Vec<(usize, Entry)>> {
+    fn lend_present(
+        &self,
+        addr: usize,
+        len: usize,
+        prot: Prot,
+    ) -> Result<(Vec<(usize, Entry)>, Lents)> {
         let mut entries = Vec::new();
+        let mut lents = Lents::default();
         let mut others = Vec::new();
         {
             let mut inner = self.inner.lock();
@@ -395,7 +411,8 @@ impl AddrSpace {
         }
         for page in others {
             // Failure does no harm: the first touch tries again and reports.
-            if let Ok(found) = self.lend(page, Prot::READ, 0) {
+            if let Ok((found, lent)) = self.lend(page, Prot::READ, 0) {
+                lents.add(lent);
                 let mut rights = prot;
                 rights.set(
                     Prot::WRITE,
@@ -404,7 +421,7 @@ impl AddrSpace {
                 entries.push((page - addr, shared_entry(found, rights)));
             }
         }
-        Ok(entries)
+        Ok((entries, lents))
     }
 }
 

@@ -48,7 +48,8 @@ fn grant_file(space: &AddrSpace, address: &str) -> Result<OpenResult> {
     }
     let grant = space.scheme_grant_at(address).ok_or(Error::new(EBADF))?;
     let file = grant
-        .description
+        .description()
+        .clone()
         .downcast::<Description>()
         .map_err(|_| Error::new(EBADF))?;
     Ok(OpenResult::External(file))

@@ -550,11 +550,7 @@ impl Scheme for UserScheme {
         if !aligned(address) {
             return Err(Error::new(EINVAL));
         }
-        let grant = SchemeGrant {
-            description: file.clone(),
-            offset: map.offset as u64,
-            flags: map.flags.bits(),
-        };
+        let grant = SchemeGrant::new(file.clone(), map.offset as u64, map.flags.bits());
         match space.map_scheme(placement(map), map.size, rights, &source, address, grant) {
             Ok((address, replaced)) => {
                 notify_unmapped(replaced);

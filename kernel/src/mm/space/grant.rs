@@ -1,0 +1,182 @@
+//! Memory of daemons that programs have mapped: who has it, and when its daemon hears that a piece
+//! is gone.
+
+use alloc::collections::LinkedList;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::any::Any;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use spin::Mutex;
+
+/// The object whose memory a scheme mapping is. The mapping keeps it alive: this reference delays
+/// `CloseMsg`.
+#[derive(Clone)]
+pub struct SchemeGrant {
+    object: Arc<Object>,
+    /// Offset in the object of the first byte of the mapping (of the piece, once split).
+    pub offset: u64,
+}
+
+/// What all pieces of a mapping have in common.
+struct Object {
+    description: Arc<dyn Any + Send + Sync>,
+    flags: usize,
+    loans: Mutex<Loans>,
+}
+
+impl SchemeGrant {
+    /// A mapping through an open description, with the map flags of the request.
+    pub fn new(description: Arc<dyn Any + Send + Sync>, offset: u64, flags: usize) -> Self {
+        let loans = Mutex::default();
+        let object = Object {
+            description,
+            flags,
+            loans,
+        };
+        Self {
+            object: Arc::new(object),
+            offset,
+        }
+    }
+
+    /// The open description the memory was mapped through (downcast by the owner of the type).
+    pub fn description(&self) -> &Arc<dyn Any + Send + Sync> {
+        &self.object.description
+    }
+
+    /// The map flags of the request (handed back for Munmap).
+    pub fn flags(&self) -> usize {
+        self.object.flags
+    }
+
+    /// The piece of the mapping from `offset` bytes on.
+    pub(super) fn piece(&self, offset: usize) -> Self {
+        Self {
+            offset: self.offset.wrapping_add(offset as u64),
+            object: self.object.clone(),
+        }
+    }
+
+    /// Notes whose pages these are, where their daemon has them from others.
+    pub(super) fn hold(&self, lents: Lents) {
+        self.object.loans.lock().holds = lents;
+    }
+
+    /// The loan for a mapping elsewhere that gets pages of this one.
+    pub(super) fn lend(&self) -> Lents {
+        self.object.loans.lock().lent += 1;
+        Lents(Vec::from([Lent(self.object.clone())]))
+    }
+}
+
+impl fmt::Debug for SchemeGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SchemeGrant {{ offset: {:#x} }}", self.offset)
+    }
+}
+
+/// A piece of a scheme mapping that is no longer mapped: its daemon has yet to get a Munmap.
+#[derive(Debug)]
+pub struct Unmapped {
+    /// The mapping; `offset` is that of the piece.
+    pub grant: SchemeGrant,
+    /// Bytes of the piece.
+    pub len: usize,
+}
+
+/// The loans of one scheme mapping: its pages in mappings elsewhere, as in an address space that
+/// borrows them, or in the daemon that has them as a request's buffer. Frames of RAM are counted,
+/// but a device's page may be another node's memory, which that node uses for something else once
+/// it knows that nobody has it mapped. So a daemon gets no Munmap as long as there are loans.
+#[derive(Default)]
+struct Loans {
+    lent: usize,
+    /// Pieces that the program has unmapped meanwhile.
+    gone: Vec<Unmapped>,
+    /// Loans of other mappings whose pages these are.
+    holds: Lents,
+}
+
+impl Unmapped {
+    /// This piece, if nobody else has pages of its mapping; else the last one of them ends it.
+    pub(super) fn unless_lent(self) -> Option<Unmapped> {
+        let object = self.grant.object.clone();
+        let mut loans = object.loans.lock();
+        if loans.lent == 0 {
+            return Some(self);
+        }
+        loans.gone.push(self);
+        None
+    }
+}
+
+/// One loan.
+struct Lent(Arc<Object>);
+
+impl Clone for Lent {
+    fn clone(&self) -> Self {
+        self.0.loans.lock().lent += 1;
+        Self(self.0.clone())
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut loans = self.0.loans.lock();
+        loans.lent -= 1;
+        if loans.lent == 0 {
+            let gone = core::mem::take(&mut loans.gone);
+            drop(loans);
+            defer_unmapped(gone);
+        }
+    }
+}
+
+/// The loans that a mapping has, one for each scheme mapping whose pages are in it.
+#[derive(Clone, Default)]
+pub(super) struct Lents(Vec<Lent>);
+
+impl Lents {
+    /// Adds those that are not there.
+    pub(super) fn add(&mut self, others: Lents) {
+        for other in others.0 {
+            if !self.0.iter().any(|lent| Arc::ptr_eq(&lent.0, &other.0)) {
+                self.0.push(other);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Lents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lents({})", self.0.len())
+    }
+}
+
+/// Pieces whose Munmap could not be sent where they went, in their order. There may be more than
+/// contiguous memory has room for.
+static LATER: Mutex<LinkedList<Unmapped>> = Mutex::new(LinkedList::new());
+/// Whether there are some: every system call asks, and a load is cheaper than the lock.
+static PENDING: AtomicBool = AtomicBool::new(false);
+
+/// Whether [`next_piece`] has one.
+pub(super) fn has_pieces() -> bool {
+    PENDING.load(Ordering::Relaxed)
+}
+
+/// Takes the piece that was put off first.
+pub(super) fn next_piece() -> Option<Unmapped> {
+    let mut later = LATER.lock();
+    let piece = later.pop_front();
+    PENDING.store(!later.is_empty(), Ordering::Relaxed);
+    piece
+}
+
+/// Puts the Munmaps of pieces off.
+pub(super) fn defer_unmapped(pieces: Vec<Unmapped>) {
+    let mut later = LATER.lock();
+    later.extend(pieces);
+    PENDING.store(!later.is_empty(), Ordering::Relaxed);
+}
