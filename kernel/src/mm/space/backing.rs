@@ -44,7 +44,7 @@ pub(super) enum Backing {
     Borrowed {
         source: Option<Arc<AddrSpace>>,
         addr: usize,
-        lent: Lents,
+        lents: Lents,
     },
 }
 
@@ -63,10 +63,14 @@ impl kernel_core::area::Backing for Backing {
             },
             Backing::Scheme(grant) => Backing::Scheme(grant.piece(offset)),
             Backing::Frames => Backing::Frames,
-            Backing::Borrowed { source, addr, lent } => Backing::Borrowed {
+            Backing::Borrowed {
+                source,
+                addr,
+                lents,
+            } => Backing::Borrowed {
                 source: source.clone(),
                 addr: *addr + offset,
-                lent: lent.clone(),
+                lents: lents.clone(),
             },
         }
     }
@@ -77,12 +81,12 @@ impl kernel_core::area::Backing for Backing {
 }
 
 impl Backing {
-    /// The loans for a mapping elsewhere that gets pages of this memory.
-    pub(super) fn lend(&self) -> Lents {
+    /// Adds the loans of a mapping elsewhere that gets pages of this memory.
+    pub(super) fn lend_to(&self, lents: &mut Lents) {
         match self {
-            Backing::Scheme(grant) => grant.lend(),
-            Backing::Borrowed { lent, .. } => lent.clone(),
-            _ => Lents::default(),
+            Backing::Scheme(grant) => grant.lend_to(lents),
+            Backing::Borrowed { lents: own, .. } => lents.add(own),
+            _ => {}
         }
     }
 

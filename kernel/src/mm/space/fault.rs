@@ -35,17 +35,17 @@ impl Page {
 }
 
 /// The side that asks for a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asker {
+pub(super) enum Asker<'a> {
     /// The program itself, with the rights of the area.
     Program,
-    /// A mapping elsewhere that will enter the frame too. Plain memory gives any right.
-    Borrower,
+    /// A mapping elsewhere that will enter the frame too, with its loans, to which those of this
+    /// page are added. Plain memory gives any right.
+    Borrower(&'a mut Lents),
 }
 
 /// Result of the part of a page search that holds the lock.
 enum Found {
-    Page(Page, Lents),
+    Page(Page),
     /// The page must come from `addr` of `source` (`None`: this space).
     Elsewhere {
         source: Option<Arc<AddrSpace>>,
@@ -150,31 +150,25 @@ impl AddrSpace {
     }
 
     /// The page at `addr` for a mapping elsewhere: present, not subject to copy on write.
-    pub(super) fn lend(&self, addr: usize, need: Prot, depth: usize) -> Result<(Page, Lents)> {
-        self.page_with_loans(addr, need, Asker::Borrower, depth)
-    }
-
-    /// Makes the page at `addr` present for an access and enters it.
-    pub(super) fn page(&self, addr: usize, need: Prot, asker: Asker, depth: usize) -> Result<Page> {
-        let found = self.page_with_loans(addr, need, asker, depth);
-        found.map(|(page, _)| page)
-    }
-
-    /// The same, with the loans that a borrower's mapping needs.
-    fn page_with_loans(
+    pub(super) fn lend(
         &self,
         addr: usize,
         need: Prot,
-        asker: Asker,
+        lents: &mut Lents,
         depth: usize,
-    ) -> Result<(Page, Lents)> {
+    ) -> Result<Page> {
+        self.page(addr, need, Asker::Borrower(lents), depth)
+    }
+
+    /// Makes the page at `addr` present for an access and enters it.
+    fn page(&self, addr: usize, need: Prot, mut asker: Asker<'_>, depth: usize) -> Result<Page> {
         if addr >= USER_END || depth > MAX_DEPTH {
             return Err(Error::new(EFAULT));
         }
         let addr = addr & !(PAGE_SIZE - 1);
-        let found = self.page_here(addr, need, asker)?;
+        let found = self.page_here(addr, need, &mut asker)?;
         let (source, source_addr, is_request) = match found {
-            Found::Page(page, lent) => return Ok((page, lent)),
+            Found::Page(page) => return Ok(page),
             Found::Elsewhere {
                 source,
                 addr,
@@ -182,17 +176,19 @@ impl AddrSpace {
             } => (source, addr, is_request),
         };
         let lender = source.as_deref().unwrap_or(self);
-        let (page, lent) = match lender.lend(source_addr, need, depth + 1) {
-            Err(Error { errno: EFAULT }) if is_request => {
-                return self.substitute(addr).map(|page| (page, Lents::default()));
-            }
-            found => found?,
+        let mut lents = Lents::default();
+        let page = match lender.lend(source_addr, need, &mut lents, depth + 1) {
+            Err(Error { errno: EFAULT }) if is_request => return self.substitute(addr),
+            page => page?,
         };
+        if let Asker::Borrower(all) = asker {
+            all.add(&lents);
+        }
         let mut inner = self.inner.lock();
-        let Some(Backing::Borrowed { lent: known, .. }) = inner.areas.backing_mut(addr) else {
+        let Some(Backing::Borrowed { lents: known, .. }) = inner.areas.backing_mut(addr) else {
             return Err(Error::new(EFAULT));
         };
-        known.add(lent.clone());
+        known.add(&lents);
         let Some((_, area)) = inner.areas.find(addr) else {
             return Err(Error::new(EFAULT));
         };
@@ -201,8 +197,10 @@ impl AddrSpace {
         let entry = shared_entry(page, prot);
         inner.enter(addr, entry)?;
         drop(inner);
-        let writable = prot.contains(Prot::WRITE);
-        Ok((Page { writable, ..page }, lent))
+        Ok(Page {
+            writable: prot.contains(Prot::WRITE),
+            ..page
+        })
     }
 
     /// An empty page in place of one that a client has unmapped in the middle of a request with its
@@ -226,7 +224,7 @@ impl AddrSpace {
     }
 
     /// The part of `page` that needs only this space.
-    fn page_here(&self, addr: usize, need: Prot, asker: Asker) -> Result<Found> {
+    fn page_here(&self, addr: usize, need: Prot, asker: &mut Asker<'_>) -> Result<Found> {
         let mut inner = self.inner.lock();
         let (base, area) = inner.areas.find(addr).ok_or(Error::new(EFAULT))?;
         let prot = area.prot;
@@ -234,20 +232,19 @@ impl AddrSpace {
         // The processor has no way to allow stores or fetches without loads.
         let readable = !prot.is_empty() || !need.contains(Prot::READ);
         let allowed = readable && prot.contains(need - Prot::READ);
-        let exempt = plain && asker == Asker::Borrower;
+        let lend = matches!(asker, Asker::Borrower(_));
+        let exempt = plain && lend;
         if !allowed && !exempt {
             return Err(Error::new(EFAULT));
         }
         let borrowed = matches!(area.backing, Backing::Borrowed { .. });
-        let lent = match asker {
-            Asker::Borrower => area.backing.lend(),
-            Asker::Program => Lents::default(),
-        };
+        if let Asker::Borrower(lents) = asker {
+            area.backing.lend_to(lents);
+        }
         let entry = inner.table.get(addr);
         let flags = |cache| paging::user_flags(prot, cache);
         let entry = match &area.backing {
             Backing::Private => {
-                let lend = asker == Asker::Borrower;
                 let own = lend || need.contains(Prot::WRITE);
                 inner.private_page(addr, prot, own, lend)?
             }
@@ -320,13 +317,12 @@ impl AddrSpace {
         } else {
             plain || prot.contains(Prot::WRITE)
         };
-        let page = Page {
+        Ok(Found::Page(Page {
             phys: entry.phys(),
             cache: entry.cache(),
             counted: entry.is_counted(),
             writable,
-        };
-        Ok(Found::Page(page, lent))
+        }))
     }
 }
 

@@ -64,10 +64,12 @@ impl SchemeGrant {
         self.object.loans.lock().holds = lents;
     }
 
-    /// The loan for a mapping elsewhere that gets pages of this one.
-    pub(super) fn lend(&self) -> Lents {
-        self.object.loans.lock().lent += 1;
-        Lents(Vec::from([Lent(self.object.clone())]))
+    /// Adds the loan of a mapping elsewhere that gets pages of this one.
+    pub(super) fn lend_to(&self, lents: &mut Lents) {
+        if !lents.know(&self.object) {
+            self.object.loans.lock().lent += 1;
+            lents.0.push(Lent(self.object.clone()));
+        }
     }
 }
 
@@ -139,11 +141,15 @@ impl Drop for Lent {
 pub(super) struct Lents(Vec<Lent>);
 
 impl Lents {
+    fn know(&self, object: &Arc<Object>) -> bool {
+        self.0.iter().any(|lent| Arc::ptr_eq(&lent.0, object))
+    }
+
     /// Adds those that are not there.
-    pub(super) fn add(&mut self, others: Lents) {
-        for other in others.0 {
-            if !self.0.iter().any(|lent| Arc::ptr_eq(&lent.0, &other.0)) {
-                self.0.push(other);
+    pub(super) fn add(&mut self, others: &Lents) {
+        for other in &others.0 {
+            if !self.know(&other.0) {
+                self.0.push(other.clone());
             }
         }
     }

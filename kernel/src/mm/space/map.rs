@@ -119,8 +119,8 @@ impl AddrSpace {
         if !source.inner.lock().areas.covers(source_addr, len) {
             return Err(Error::new(EIO));
         }
-        let (entries, lent) = source.lend_all(source_addr, len, prot)?;
-        owner.hold(lent);
+        let (entries, lents) = source.lend_all(source_addr, len, prot)?;
+        owner.hold(lents);
         let backing = Backing::Scheme(owner);
         let area = Area {
             len,
@@ -205,7 +205,7 @@ impl AddrSpace {
         pinned: bool,
     ) -> Result<(usize, Vec<Unmapped>)> {
         check_range(addr, len)?;
-        let (entries, lent) = source.lend_present(addr, len, prot)?;
+        let (entries, lents) = source.lend_present(addr, len, prot)?;
         // A page that is borrowed itself may have fewer rights than its area, and nothing takes the
         // place of this one at a store.
         let is_lacking = |(_, entry): &(usize, Entry)| !entry.is_writable();
@@ -218,7 +218,7 @@ impl AddrSpace {
         let backing = Backing::Borrowed {
             source: lender,
             addr,
-            lent,
+            lents,
         };
         let area = Area {
             len,
@@ -241,7 +241,7 @@ impl AddrSpace {
         [head, tail]: [Option<FrameRef>; 2],
         prot: Prot,
     ) -> Result<usize> {
-        let (mut entries, lent) = if len > 0 {
+        let (mut entries, lents) = if len > 0 {
             check_range(addr, len)?;
             source.lend_present(addr, len, prot)?
         } else {
@@ -263,7 +263,7 @@ impl AddrSpace {
             backing: Backing::Borrowed {
                 source: Some(source.clone()),
                 addr: addr - before,
-                lent,
+                lents,
             },
         };
         let place = self.place_for_request(area.len);
@@ -306,7 +306,7 @@ impl AddrSpace {
             let mut inner = self.inner.lock();
             let Inner { areas, table, .. } = &mut *inner;
             for (_, area) in areas.overlapping(addr, len) {
-                lents.add(area.backing.lend());
+                area.backing.lend_to(&mut lents);
             }
             let mut counts = Counts::lock();
             for (base, area) in areas.overlapping(addr, len) {
@@ -338,11 +338,8 @@ impl AddrSpace {
             if entries[index] != Entry::EMPTY {
                 continue;
             }
-            match self.lend(addr + index * PAGE_SIZE, Prot::READ, 0) {
-                Ok((page, lent)) => {
-                    entries[index] = shared_entry(page, prot);
-                    lents.add(lent);
-                }
+            match self.lend(addr + index * PAGE_SIZE, Prot::READ, &mut lents, 0) {
+                Ok(page) => entries[index] = shared_entry(page, prot),
                 Err(error) => {
                     entries.into_iter().for_each(release);
                     let no_memory = error.errno == ENOMEM;
@@ -411,8 +408,7 @@ impl AddrSpace {
         }
         for page in others {
             // Failure does no harm: the first touch tries again and reports.
-            if let Ok((found, lent)) = self.lend(page, Prot::READ, 0) {
-                lents.add(lent);
+            if let Ok(found) = self.lend(page, Prot::READ, &mut lents, 0) {
                 let mut rights = prot;
                 rights.set(
                     Prot::WRITE,

@@ -6,16 +6,14 @@
 extern crate alloc;
 
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
-use core::time::Duration;
+use alloc::string::String;
 
 use client_memory::mappings::own_space;
-use guest_tests::{Suite, pair, settled, text};
+use guest_tests::{Suite, counter, pair, settled, text};
 use libredox::Fd;
 use runtime::probe::syscall;
 use runtime::thread::{self, JoinHandle};
-use runtime::time::sleep;
-use scif::{Endpoint, Memory, SendFlags};
+use scif::{Endpoint, Memory, SendFlags, Window};
 use syscall::Map;
 use syscall::error::{Error, Result as Answer};
 use syscall::flag::{ADDRSPACE_OP_MMAP, MapFlags, MremapFlags};
@@ -90,11 +88,14 @@ fn other_space(page: usize) -> Result<Loan, String> {
 /// A read into the page that waits in the driver.
 fn request(page: usize) -> Result<Loan, String> {
     let (stream, writer) = pair().map_err(text("pair"))?;
+    let before = counter("waiting")?;
     let thread =
         thread::spawn(move || Error::demux(syscall(SYS_READ, [stream.fd(), page, PAGE, 0, 0, 0])));
     let thread = thread.map_err(text("thread"))?;
-    // Without this the read may come too late, and the window is gone at once.
-    sleep(Duration::from_millis(300));
+    match settled(|| counter("waiting"), &Ok(before + 1)) {
+        Ok(waiting) if waiting == before + 1 => {}
+        other => return Err(alloc::format!("{other:?} requests wait, {before} before")),
+    }
     Ok(Loan::Request(Box::new((thread, writer))))
 }
 
@@ -110,41 +111,46 @@ fn used() -> usize {
     windows.map_or(0, |all| all.matches(" used").count())
 }
 
-/// Maps a window of a peer, lends its page, and unmaps it; then the peer unregisters.
-fn lent(lend: fn(usize) -> Result<Loan, String>) -> Result<(), String> {
-    let before = used();
-    let (client, server) = pair().map_err(text("pair"))?;
-    let memory = Memory::new(PAGE).map_err(text("memory"))?;
-    let window = server.register(&memory).map_err(text("register"))?;
+/// Maps a window of a peer that has one page.
+fn map(client: &Endpoint, window: &Window<'_>) -> Result<usize, String> {
     let map = Map {
         offset: window.offset() as usize,
         size: PAGE,
         flags: shared(),
         address: 0,
     };
-    let arguments = [
-        client.fd(),
-        &raw const map as usize,
-        size_of::<Map>(),
-        0,
-        0,
-        0,
-    ];
-    let page = Error::demux(syscall(SYS_FMAP, arguments)).map_err(text("map"))?;
+    let (at, length) = (&raw const map as usize, size_of::<Map>());
+    let mapped = Error::demux(syscall(SYS_FMAP, [client.fd(), at, length, 0, 0, 0]));
+    mapped.map_err(text("map"))
+}
+
+/// Maps a window of a peer, lends its page, and unmaps it; then the peer unregisters.
+fn lent(lend: fn(usize) -> Result<Loan, String>) -> Result<(), String> {
+    let before = used();
+    let (client, server) = pair().map_err(text("pair"))?;
+    let memory = Memory::new(PAGE).map_err(text("memory"))?;
+    let window = || server.register(&memory).map_err(text("register"));
+    let end = |window: Window<'_>| window.unregister().map_err(text("unregister"));
+    let first = window()?;
+    let page = map(&client, &first)?;
     let loan = lend(page)?;
     unmap(page)?;
-    window.unregister().map_err(text("unregister"))?;
-    // Nothing must come, so there is nothing to wait for.
-    sleep(Duration::from_millis(100));
-    let lent = used();
+    end(first)?;
+    let lent = settled(used, &(before + 2));
+    // What the two ends tell each other keeps its order: when a second window has gone, the first
+    // one would have, too.
+    let second = window()?;
+    unmap(map(&client, &second)?)?;
+    end(second)?;
+    let later = settled(used, &(before + 2));
     loan.end()?;
-    if lent != before + 2 {
+    if (lent, later) != (before + 2, before + 2) {
         return Err(alloc::format!(
-            "{lent} lines of used windows, {before} before"
+            "{lent}, then {later} lines of used windows, {before} before"
         ));
     }
     match settled(used, &before) {
         after if after == before => Ok(()),
-        after => Err("it stays: ".to_string() + &after.to_string()),
+        after => Err(alloc::format!("{after} lines stay, {before} before")),
     }
 }
