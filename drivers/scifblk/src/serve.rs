@@ -11,7 +11,7 @@ use scif::{Endpoint, Error, Listener, MapFlags, Memory, Protection, RecvFlags, R
 use scifblk::PORT;
 use scifblk::disk::BLOCK;
 use scifblk::hello::Hello;
-use syscall::error::{EMFILE, ENFILE, ENODEV, ENOMEM};
+use syscall::error::ENODEV;
 use syscall::flag::EventFlags;
 
 use crate::program::longest_sleep;
@@ -89,7 +89,7 @@ impl Server {
                 let (endpoint, peer) = match self.listener.try_accept() {
                     Ok(Some(accepted)) => accepted,
                     Ok(None) => break,
-                    Err(error) if is_shortage(error) => {
+                    Err(error) if error.is_shortage() => {
                         log::debug!("a connection is not accepted: {error}");
                         // Others may wait behind it, of which no event will tell.
                         sleep = Some(PAUSE);
@@ -118,11 +118,6 @@ impl Server {
             self.queue.wait(sleep, &mut ready)?;
         }
     }
-}
-
-/// Whether there was no room for a connection, here or in the driver: there may be for the next.
-fn is_shortage(error: Error) -> bool {
-    matches!(error.errno(), EMFILE | ENFILE | ENOMEM)
 }
 
 /// Registers the pages and tells the client where they are.

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use scif_abi::error::Error as Errno;
-use syscall::error::{ENODEV, ESRCH};
+use syscall::error::{EMFILE, ENFILE, ENODEV, ENOMEM, ESRCH};
 
 /// The result of a SCIF call.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -42,6 +42,12 @@ impl Error {
             Self::Scif(error) => error.errno(),
             Self::System(number) => number,
         }
+    }
+
+    /// Whether there was no room for a connection, in this program or in the driver. A server goes
+    /// on: there may be room for the next one.
+    pub const fn is_shortage(self) -> bool {
+        matches!(self.errno(), EMFILE | ENFILE | ENOMEM)
     }
 }
 
@@ -89,7 +95,7 @@ impl core::error::Error for Error {}
 
 #[cfg(test)]
 mod tests {
-    use super::{Errno, Error};
+    use super::{EMFILE, ENFILE, ENODEV, ENOMEM, Errno, Error};
 
     #[test]
     fn numbers_and_errors_correspond() {
@@ -107,6 +113,14 @@ mod tests {
     fn a_daemon_that_died_is_no_device() {
         let said = syscall::error::Error::new(syscall::error::ESRCH);
         assert_eq!(Error::from(said), Error::Scif(Errno::NoDevice));
+    }
+
+    #[test]
+    fn a_server_goes_on_without_room() {
+        for number in [EMFILE, ENFILE, ENOMEM] {
+            assert!(Error::from_errno(number).is_shortage(), "{number}");
+        }
+        assert!(!Error::from_errno(ENODEV).is_shortage());
     }
 
     #[test]

@@ -23,7 +23,7 @@ mod server {
     use scif::{Endpoint, Listener, PortId};
     use scifrun::connection::Connection;
     use scifrun::protocol::{Kind, PORT, Refusal};
-    use syscall::error::{EACCES, EAGAIN, EMFILE, ENFILE, ENOMEM, Error};
+    use syscall::error::{EACCES, EAGAIN, Error};
     use syscall::flag::EventFlags;
 
     use crate::session;
@@ -87,7 +87,7 @@ mod server {
                 let (endpoint, peer) = match listener.try_accept() {
                     Ok(Some(accepted)) => accepted,
                     Ok(None) => break,
-                    Err(error) if is_shortage(error) => {
+                    Err(error) if error.is_shortage() => {
                         // Others may wait behind it, of which no event will tell.
                         sleep = Some(PAUSE);
                         break;
@@ -101,12 +101,6 @@ mod server {
             }
             queue.wait(sleep, &mut ready)?;
         }
-    }
-
-    /// Whether there was no room for a connection, here or in the driver: there may be for the
-    /// next.
-    fn is_shortage(error: scif::Error) -> bool {
-        matches!(error.errno(), EMFILE | ENFILE | ENOMEM)
     }
 
     /// Starts a process for a connection; whether it runs.
