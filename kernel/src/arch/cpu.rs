@@ -328,3 +328,10 @@ pub(super) fn wait_for_interrupt() {
     x86_64::instructions::interrupts::enable_and_hlt();
     x86_64::instructions::interrupts::disable();
 }
+
+/// Does something with interrupts on. Returns with interrupts off.
+pub(super) fn with_interrupts(action: impl FnOnce()) {
+    x86_64::instructions::interrupts::enable();
+    action();
+    x86_64::instructions::interrupts::disable();
+}

@@ -146,6 +146,14 @@ pub fn idle() {
     enter();
 }
 
+/// As [`idle`], but does something with interrupts on instead of sleeping. It must not use what the
+/// lock protects.
+pub fn idle_with(action: impl FnOnce()) {
+    leave();
+    cpu::with_interrupts(action);
+    enter();
+}
+
 /// Makes another processor come into the kernel, or out of its idle loop, without waiting for it.
 pub fn call(processor: usize) {
     let apic_id = SLOTS[processor].apic_id.load(Ordering::Relaxed);

@@ -3,7 +3,7 @@
 //! All RAM and everything below 4 GiB is mapped at `BASE`. Ordinary memory there is write back,
 //! the rest of the first 4 GiB uncached.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use super::PAGE_SIZE;
 
@@ -45,6 +45,15 @@ pub unsafe fn bytes(phys: usize, len: usize) -> Option<&'static [u8]> {
     // SAFETY: mapped for ever; the caller vouches for the contents.
     is_mapped(phys, len)
         .then(|| unsafe { core::slice::from_raw_parts((BASE + phys) as *const u8, len) })
+}
+
+/// The aligned word of memory at a physical address, which others may store to meanwhile. Panics
+/// when it is not mapped or not aligned.
+pub fn word(phys: usize) -> u32 {
+    let word = pointer::<AtomicU32>(phys);
+    assert!(word.is_aligned(), "physical address {phys:#x} is no word's");
+    // SAFETY: mapped for ever and aligned; an atomic integer may change at any time.
+    unsafe { (*word).load(Ordering::Acquire) }
 }
 
 /// Fills one frame with zeros.

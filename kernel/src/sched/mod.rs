@@ -10,6 +10,7 @@
 
 mod context;
 pub mod futex;
+pub mod idle_poll;
 mod wait;
 
 use alloc::sync::Arc;
@@ -214,6 +215,9 @@ pub fn yield_now() {
 
 fn give_way(reason: Reason) {
     let this = cpu::index();
+    if reason == Reason::Yield {
+        idle_poll::look(time::now_ns);
+    }
     let Some((may_stay, detained)) =
         with_current(|context| (context.may_run_on(this), is_detained(context)))
     else {
@@ -373,6 +377,7 @@ fn is_detained(context: &Context) -> bool {
 fn switch() {
     let now = time::now_ns();
     let this = cpu::index();
+    idle_poll::look(|| now);
     let (next, previous) = {
         let mut cpu = here().lock();
         cpu.charge(now);
@@ -391,7 +396,8 @@ fn switch() {
         };
         let previous = core::mem::replace(&mut cpu.current, next);
         if cpu.current.is_some() {
-            time::arm_by(now.saturating_add(rest_of(&cpu)));
+            let rest = now.saturating_add(rest_of(&cpu));
+            time::arm_by(rest.min(idle_poll::next_look(now)));
         }
         if stays {
             return;
@@ -440,6 +446,7 @@ pub(crate) fn take_replaced() -> bool {
 
 /// Called by the timer interrupt.
 pub(crate) fn tick(now: u64) {
+    idle_poll::look(|| now);
     let mut cpu = here().lock();
     if cpu.current.is_none() {
         return;
@@ -449,20 +456,36 @@ pub(crate) fn tick(now: u64) {
     if rest == 0 {
         set_reschedule(true);
     }
-    time::arm_by(now.saturating_add(if rest == 0 { ready::SLICE_NS } else { rest }));
+    let rest = if rest == 0 { ready::SLICE_NS } else { rest };
+    time::arm_by(now.saturating_add(rest).min(idle_poll::next_look(now)));
+}
+
+/// Has a processor that has halted go on with the looks that this one has made.
+fn call_idle() {
+    if let Some(other) = smp::numbers(IDLE.load(Ordering::Relaxed)).next() {
+        smp::call(other);
+    }
 }
 
 /// Runs contexts for ever; called once on each processor, on the stack that becomes its idle
 /// loop's.
 pub fn run() -> ! {
     let this = 1 << cpu::index();
+    let mut has_looked = false;
     loop {
-        if !is_wanted() {
-            IDLE.fetch_or(this, Ordering::Relaxed);
-            smp::idle();
-            IDLE.fetch_and(!this, Ordering::Relaxed);
-        } else {
+        if is_wanted() {
+            if has_looked && idle_poll::needs_looks() {
+                call_idle();
+            }
             switch();
+            continue;
         }
+        IDLE.fetch_or(this, Ordering::Relaxed);
+        let is_called = || IDLE.load(Ordering::Relaxed) & this == 0;
+        has_looked = idle_poll::look_instead_of_halt(is_called);
+        if !has_looked {
+            smp::idle();
+        }
+        IDLE.fetch_and(!this, Ordering::Relaxed);
     }
 }

@@ -425,6 +425,7 @@ fn stat() -> String {
     };
     let (event_files, event_subscriptions) = event_counts();
     let (futexes, futex_waiters) = sched::futex::counts();
+    let (idle_polls, idle_polls_seen) = sched::idle_poll::counts();
     let irqs = irq::counts();
     let memory = frame::stats();
     let turns = sched::turns();
@@ -446,6 +447,8 @@ fn stat() -> String {
          event_subcribers: {event_subscriptions}\n\
          futex_registries: {futexes}\n\
          futex_subcribers: {futex_waiters}\n\
+         idle_polls: {idle_polls}\n\
+         idle_polls_seen: {idle_polls_seen}\n\
          pipe_subcribers: {}\n\
          frames_total: {}\n\
          frames_free: {}\n\

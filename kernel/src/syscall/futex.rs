@@ -3,21 +3,31 @@
 
 use ::syscall::{
     data::TimeSpec,
-    error::{EAGAIN, EINTR, EINVAL, ETIMEDOUT, Error, Result},
+    error::{EAGAIN, EINTR, EINVAL, EOPNOTSUPP, ETIMEDOUT, Error, Result},
     flag::{FUTEX_WAIT, FUTEX_WAIT64, FUTEX_WAKE},
 };
 
 use crate::{
     mm::UserBuf,
-    sched::{self, WaitError, futex},
+    sched::{
+        self, WaitError, futex,
+        idle_poll::{self, Word, Words},
+    },
     time::spec,
 };
+
+/// An operation that Redox does not have: waits on words that another machine may store to
+/// ([`poll`]).
+const FUTEX_POLL: usize = 64;
+/// Bytes of a word's entry in its list: the address, and the value in the lower half of a word.
+const ENTRY: usize = 16;
 
 /// Arguments: address, operation, value, address of an absolute monotonic deadline or 0.
 pub fn futex(address: usize, operation: usize, value: usize, deadline: usize) -> Result<usize> {
     let width = match operation {
         FUTEX_WAIT | FUTEX_WAKE => 4,
         FUTEX_WAIT64 => 8,
+        FUTEX_POLL => return poll(address, value, deadline),
         _ => return Err(Error::new(EINVAL)),
     };
     let word = UserBuf::new(address, width)?;
@@ -38,6 +48,35 @@ pub fn futex(address: usize, operation: usize, value: usize, deadline: usize) ->
         Err(WaitError::TimedOut) => Err(Error::new(ETIMEDOUT)),
         Err(WaitError::Interrupted) => Err(Error::new(EINTR)),
     }
+}
+
+/// Waits for at most `longest` nanoseconds, and a millisecond, until one of `count` words (1 to
+/// [`idle_poll::MAX_WORDS`]), which a list at `list` names with the values that they had, has
+/// another value, or is not mapped there any more: 1, else 0. The kernel looks; a store by a
+/// program needs no `FUTEX_WAKE`, which would do nothing. `EAGAIN`: too many words are looked at
+/// already. `EINVAL`: another count, or a word that is not aligned. `EOPNOTSUPP`: a word is not
+/// in RAM.
+fn poll(list: usize, count: usize, longest: usize) -> Result<usize> {
+    if !(1..=idle_poll::MAX_WORDS).contains(&count) {
+        return Err(Error::new(EINVAL));
+    }
+    let space = sched::current_space()?;
+    let list = UserBuf::new(list, count * ENTRY)?;
+    let mut words = Words::default();
+    for entry in list.chunks(ENTRY) {
+        let (address, value) = (entry.word(0)?, entry.word(1)? as u32);
+        UserBuf::new(address, size_of::<u32>())?;
+        if !address.is_multiple_of(size_of::<u32>()) {
+            return Err(Error::new(EINVAL));
+        }
+        let phys = space.ram_at(address)?;
+        words.push(Word {
+            address,
+            phys: phys.ok_or(Error::new(EOPNOTSUPP))?,
+            value,
+        })?;
+    }
+    idle_poll::wait(&words, longest as u64).map(usize::from)
 }
 
 fn mask(width: usize) -> u64 {

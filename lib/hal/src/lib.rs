@@ -22,6 +22,7 @@ pub mod dma;
 pub mod event;
 #[cfg(feature = "acpi")]
 pub mod firmware;
+pub mod idle_poll;
 pub mod irq;
 pub mod kernel;
 pub mod lock;

@@ -1,2 +1,3 @@
 # Several processors: what programs see of them.
-smp-test 4
+smp-test 4 || exit 1
+idle-poll-test

@@ -1,2 +1,3 @@
 # Whose turn it is on a processor.
-turns-test
+turns-test || exit 1
+idle-poll-test

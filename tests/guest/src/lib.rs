@@ -15,12 +15,27 @@ pub mod peers;
 pub mod uverbs;
 pub mod windows;
 
+use alloc::format;
 use alloc::string::String;
 use core::fmt::Debug;
 
-use runtime::println;
 use runtime::time::{Duration, sleep};
+use runtime::{fs, println};
 use scif::{Endpoint, Errno, Error, Listener, Options, PortId};
+
+/// A number that the kernel counts (`/scheme/sys/stat`).
+///
+/// # Errors
+/// As text: the file cannot be read, or has no such line.
+pub fn kernel_count(name: &str) -> Result<u64, String> {
+    let stat = fs::read_to_string("/scheme/sys/stat").map_err(|error| format!("{error}"))?;
+    let value = stat
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    value
+        .and_then(|value| value.parse().ok())
+        .ok_or_else(|| format!("sys/stat has no {name}"))
+}
 
 /// The checks of one program.
 pub struct Suite {

@@ -105,6 +105,13 @@ impl AddrSpace {
         Ok(page.phys + addr % PAGE_SIZE)
     }
 
+    /// Physical address of the byte at `addr`, which the program can read, if it is in RAM that is
+    /// given out and taken back page by page.
+    pub fn ram_at(&self, addr: usize) -> Result<Option<usize>> {
+        let page = self.page(addr, Prot::READ, Asker::Program, 0)?;
+        Ok(page.counted.then_some(page.phys + addr % PAGE_SIZE))
+    }
+
     /// Handles a page fault of the program: makes the page present with the right asked for.
     /// `EFAULT`: not mapped or not allowed; `ENOMEM`.
     pub(crate) fn fault(&self, addr: usize, need: Prot) -> Result<()> {

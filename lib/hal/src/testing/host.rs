@@ -50,6 +50,9 @@ pub enum Request<'a> {
     Control(usize, usize, usize),
     /// Reads a clock: its number, and where the time goes.
     Clock(usize, &'a mut TimeSpec),
+    /// Looks at words, by their addresses and values, for a while ([`crate::idle_poll`]): 1 when
+    /// one has changed. Asked only [beside an idle processor](beside_idle_processor).
+    Look(&'a [[usize; 2]]),
 }
 
 type System = Box<dyn FnMut(Request<'_>) -> Result<usize>>;
@@ -57,6 +60,7 @@ type System = Box<dyn FnMut(Request<'_>) -> Result<usize>>;
 std::thread_local! {
     static SYSTEM: RefCell<Option<System>> = const { RefCell::new(None) };
     static IS_REDOX: Cell<bool> = const { Cell::new(false) };
+    static LOOKS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `test` while `system` answers what this thread asks of the system.
@@ -76,6 +80,24 @@ pub fn on_redox<T>(test: impl FnOnce() -> T) -> T {
     let result = test();
     IS_REDOX.set(false);
     result
+}
+
+/// Runs `test` as on a kernel that looks at words while its processor has nothing else to do.
+pub fn beside_idle_processor<T>(test: impl FnOnce() -> T) -> T {
+    LOOKS.set(true);
+    let result = test();
+    LOOKS.set(false);
+    result
+}
+
+/// Whether the kernel looks at words.
+pub(crate) fn can_look() -> bool {
+    LOOKS.get()
+}
+
+/// Has it look.
+pub(crate) fn look(words: &[[usize; 2]]) -> Result<usize> {
+    Error::demux(ask(Request::Look(words)))
 }
 
 /// Whether the kernel ends requests whose caller or daemon has died.

@@ -14,8 +14,8 @@ use alloc::format;
 use alloc::string::String;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use guest_tests::Suite;
-use runtime::{fs, probe, thread};
+use guest_tests::{Suite, kernel_count};
+use runtime::{probe, thread};
 use syscall::{FUTEX_WAIT, FUTEX_WAKE};
 
 runtime::main!(main);
@@ -142,17 +142,6 @@ fn is_late() -> bool {
     let asked = ASKED.fetch_add(1, Ordering::AcqRel) + 1;
     sleep_on(&MAIN);
     WENT_ON.load(Ordering::Acquire) == asked
-}
-
-/// A count of the kernel.
-fn kernel_count(name: &str) -> Result<u64, String> {
-    let stat = fs::read_to_string("/scheme/sys/stat").map_err(|error| format!("{error}"))?;
-    let value = stat
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-    value
-        .and_then(|value| value.parse().ok())
-        .ok_or_else(|| format!("sys/stat has no {name}"))
 }
 
 /// Computes, and wakes the main thread when that asks for it.

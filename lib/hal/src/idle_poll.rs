@@ -1,0 +1,209 @@
+//! Sleeping while the kernel looks: a short sleep that ends when a word changes which a peer's
+//! machine stores to.
+//!
+//! A peer that stores wakes nobody, and what would wake this program - a request to the driver that
+//! waits, the peer's doorbell, an interrupt, the driver's answer - takes longer than most answers.
+//! This project's kernel looks at such words while a processor has nothing else to do. The thread
+//! sleeps meanwhile: whatever can run does, and nothing is charged to it. Redox's kernel has no
+//! such call; there every sleep is the long one.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use syscall::error::{EINTR, Error};
+
+/// Longest sleep, in nanoseconds: about what an answer takes when both sides have to wake a program
+/// for it, under the emulator.
+pub const LONGEST_NS: u64 = 500_000;
+/// Most sleeps between two of this kind, when those were in vain.
+const MAX_BACKOFF: u32 = 64;
+/// Most words of a sleep.
+pub const MAX_WORDS: usize = 16;
+
+/// A word of this machine's memory, and the value it had when nothing had arrived. The kernel looks
+/// at the address and nobody else does, so the memory may have gone meanwhile; then the sleep may
+/// last to its end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Watched {
+    address: usize,
+    value: u32,
+}
+
+impl Watched {
+    /// The word as long as it has this value.
+    pub fn new(word: &AtomicU32, value: u32) -> Self {
+        let address = word.as_ptr() as usize;
+        Self { address, value }
+    }
+
+    /// As the kernel takes it.
+    fn entry(&self) -> [usize; 2] {
+        [self.address, self.value as usize]
+    }
+}
+
+/// Why a sleep has ended, or why there was none.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ended {
+    /// A word has changed.
+    Changed,
+    /// None has: the caller sleeps in another way.
+    InVain,
+    /// A signal came.
+    Interrupted,
+}
+
+/// Whether such a sleep may pay, by those before. After one in vain other sleeps go without, twice
+/// as many each time, so that a node at rest halts its processor.
+#[derive(Debug, Default)]
+pub struct IdlePoll {
+    /// Sleeps to come without one.
+    left: AtomicU32,
+    /// The value of `left` after the last one in vain.
+    backoff: AtomicU32,
+}
+
+impl IdlePoll {
+    /// The next sleep may pay.
+    pub const fn new() -> Self {
+        Self {
+            left: AtomicU32::new(0),
+            backoff: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether this sleep is to be one of this kind; for each sleep to be asked once.
+    pub fn may_pay(&self) -> bool {
+        // Two threads at once may count as one.
+        let left = self.left.load(Ordering::Relaxed);
+        self.left.store(left.saturating_sub(1), Ordering::Relaxed);
+        left == 0 && kernel::can_look()
+    }
+
+    /// Sleeps until one of the words (1 to [`MAX_WORDS`]) has another value, for at most
+    /// [`LONGEST_NS`].
+    pub fn sleep(&self, words: &[Watched]) -> Ended {
+        debug_assert!((1..=MAX_WORDS).contains(&words.len()));
+        let ended = match kernel::look(words) {
+            Ok(0) => Ended::InVain,
+            Ok(_) => Ended::Changed,
+            Err(Error { errno: EINTR }) => Ended::Interrupted,
+            // The kernel cannot.
+            Err(_) => Ended::InVain,
+        };
+        self.note(ended);
+        ended
+    }
+
+    fn note(&self, ended: Ended) {
+        let backoff = match ended {
+            Ended::Changed => 0,
+            Ended::InVain => (2 * self.backoff.load(Ordering::Relaxed)).clamp(1, MAX_BACKOFF),
+            Ended::Interrupted => return,
+        };
+        self.backoff.store(backoff, Ordering::Relaxed);
+        self.left.store(backoff, Ordering::Relaxed);
+    }
+}
+
+#[cfg(target_os = "redox")]
+mod kernel {
+    use core::sync::atomic::{AtomicBool, Ordering};
+
+    use syscall::error::{EINVAL, Error, Result};
+    use syscall::number::SYS_FUTEX;
+
+    use super::{LONGEST_NS, MAX_WORDS, Watched};
+
+    /// The operation of this project's kernel (`kernel/src/syscall/futex.rs`).
+    const FUTEX_POLL: usize = 64;
+
+    /// The kernel has refused the call.
+    static IS_UNKNOWN: AtomicBool = AtomicBool::new(false);
+
+    /// Whether the kernel looks at words, as far as is known.
+    pub fn can_look() -> bool {
+        !IS_UNKNOWN.load(Ordering::Relaxed)
+    }
+
+    /// Has it look; 1 when a word has changed.
+    pub fn look(words: &[Watched]) -> Result<usize> {
+        let mut list = [[0_usize; 2]; MAX_WORDS];
+        let count = words.len().min(MAX_WORDS);
+        for (entry, watched) in list.iter_mut().zip(words) {
+            *entry = watched.entry();
+        }
+        let list = list.as_ptr() as usize;
+        // SAFETY: the kernel reads the list, which lives across the call, and the words if they are
+        // there.
+        let seen =
+            unsafe { syscall::syscall4(SYS_FUTEX, list, FUTEX_POLL, count, LONGEST_NS as usize) };
+        if let Err(Error { errno }) = seen
+            && errno == EINVAL
+        {
+            IS_UNKNOWN.store(true, Ordering::Relaxed);
+        }
+        seen
+    }
+}
+
+/// As the test has it.
+#[cfg(not(target_os = "redox"))]
+mod kernel {
+    use super::Watched;
+    pub(super) use crate::testing::host::can_look;
+
+    pub fn look(words: &[Watched]) -> syscall::Result<usize> {
+        let words: alloc::vec::Vec<_> = words.iter().map(Watched::entry).collect();
+        crate::testing::host::look(&words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::host::{self, Request};
+
+    /// The sleeps of this kind among the next `count`, which end so.
+    fn sleeps(policy: &IdlePoll, count: u32, ended: Ended) -> u32 {
+        let answer = match ended {
+            Ended::Changed => Ok(1),
+            Ended::InVain => Ok(0),
+            Ended::Interrupted => Err(Error::new(EINTR)),
+        };
+        let sleep = || {
+            let sleeps = (0..count).filter(|_| {
+                let may_pay = policy.may_pay();
+                assert!(!may_pay || policy.sleep(&[Watched::default()]) == ended);
+                may_pay
+            });
+            sleeps.count() as u32
+        };
+        let look = move |_: Request<'_>| answer;
+        host::play(look, || host::beside_idle_processor(sleep))
+    }
+
+    #[test]
+    fn sleeps_in_vain_get_rare_and_one_that_pays_brings_them_back() {
+        let policy = IdlePoll::default();
+        assert_eq!(sleeps(&policy, 10, Ended::Changed), 10);
+        // One, then one in 2, 3, 5, 9, 17, 33, then one in 65.
+        assert_eq!(sleeps(&policy, 70, Ended::InVain), 7);
+        assert_eq!(sleeps(&policy, 650, Ended::InVain), 10);
+        let first = sleeps(&policy, MAX_BACKOFF + 1, Ended::Changed);
+        assert!(first >= 1, "{first}");
+        assert_eq!(sleeps(&policy, 10, Ended::Changed), 10);
+    }
+
+    #[test]
+    fn a_signal_says_nothing_about_the_peer() {
+        let policy = IdlePoll::default();
+        assert_eq!(sleeps(&policy, 10, Ended::Interrupted), 10);
+        assert_eq!(sleeps(&policy, 2, Ended::InVain), 1);
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_look_is_not_asked() {
+        let unasked = |_: Request<'_>| panic!("asked");
+        host::play(unasked, || assert!(!IdlePoll::default().may_pay()));
+    }
+}
