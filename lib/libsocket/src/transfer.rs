@@ -119,7 +119,9 @@ impl Waiting {
         let entry = |number: &usize| PollFd::new(*number, events);
         let mut entries: Vec<PollFd> = numbers.iter().map(entry).collect();
         let ready = |index, _: &PollFd| Ok(if index == 0 && look() { events } else { 0 });
-        match raw::poll_by(&mut entries, left, ready)? {
+        let watched =
+            |_, entry: &PollFd| table::with(entry.epd, |bypass| bypass.watched(bypass.written()?));
+        match raw::poll_by(&mut entries, left, ready, watched)? {
             0 => Err(EAGAIN),
             _ => Ok(()),
         }

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use client_memory::descriptor::Descriptor;
+use hal::idle_poll::Watched;
 use libredox::Fd;
 use scif_abi::error::Error as Errno;
 use scif_abi::flags::{AcceptFlags, Readiness, RecvFlags, SendFlags};
@@ -251,6 +252,13 @@ impl Endpoint {
     /// of this program wait, `ENODEV` when the driver has died.
     pub fn wait_past(&self, mark: Arrived) -> Result<()> {
         Ok(self.bypass.wait_past(mark.0)?)
+    }
+
+    /// The words of own memory that change when bytes arrive behind a mark, or the connection ends,
+    /// for a [short sleep](hal::idle_poll) which needs no wake-up by the peer. `None` where
+    /// [`arrived`](Self::arrived) gives no mark.
+    pub fn watched(&self, mark: Arrived) -> Option<[Watched; 2]> {
+        self.bypass.watched(mark.0)
     }
 
     /// Whether stores into the peer's memory through mappings may be gathered, so that they arrive

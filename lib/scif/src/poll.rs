@@ -63,7 +63,11 @@ pub fn poll(entries: &mut [PollEntry<'_>], limit: Option<Duration>) -> Result<us
         let endpoint = entries[index].endpoint.endpoint();
         endpoint.bypass().readiness(fd.epd, fd.events)
     };
-    let ready = poll_by(&mut fds, limit, readiness).map_err(Error::from_errno)?;
+    let watched = |index: usize, _: &PollFd| {
+        let bypass = entries[index].endpoint.endpoint().bypass();
+        bypass.watched(bypass.written()?)
+    };
+    let ready = poll_by(&mut fds, limit, readiness, watched).map_err(Error::from_errno)?;
     for (entry, fd) in entries.iter_mut().zip(&fds) {
         entry.revents = Readiness::from_bits_truncate(fd.revents);
     }

@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use client_memory::pages::{Mapped, Pages};
 use hal::copy::Choices;
+use hal::idle_poll::Watched;
 use scif_abi::bypass::{
     COPY_ROUTINES_OFFSET, EPOCH_OFFSET, RMA_BUSY_OFFSET, RMA_BUSY_SLOTS, RMA_BUSY_STEP,
     STATE_CONNECTED, STATE_ENDED, STATE_FINISHED, STATE_OFFSET,
@@ -99,6 +100,11 @@ impl Control {
     #[inline]
     pub fn now(&self) -> StateWord {
         StateWord::of(self.page())
+    }
+
+    /// The state of the state word, which changes when the connection ends.
+    pub fn watched(&self, known: StateWord) -> Watched {
+        Watched::new(self.u32_at::<{ STATE_OFFSET as usize }>(), known.0 as u32)
     }
 
     /// The page.

@@ -6,6 +6,7 @@ use client_memory::pages::{Mapped, Pages, Readable, Writable};
 use hal::copy::Choices;
 #[cfg(doc)]
 use hal::copy::SMALL_BYTES;
+use hal::idle_poll::Watched;
 use hal::mem::drain_writes;
 use hal::mem::{PAGE, full_fence};
 use scif_abi::bypass::{
@@ -98,6 +99,13 @@ impl RingWords<'_> {
     #[inline]
     pub fn state(self) -> StateWord {
         StateWord::of(self.control)
+    }
+
+    /// The peer's write index, which changes from this value when bytes come, and the connection's
+    /// state, which changes from this one.
+    pub fn watched(&self, written: u32, known: StateWord) -> [Watched; 2] {
+        let word = self.own.u32_at::<{ LOCAL_WRITE_OFFSET as usize }>();
+        [Watched::new(word, written), self.all.control.watched(known)]
     }
 
     /// Whether stores into the peer's memory must be drained before the index is stored.

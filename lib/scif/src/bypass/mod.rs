@@ -20,6 +20,7 @@ mod memory;
 mod open;
 mod records;
 mod rma;
+mod sleep;
 mod transfer;
 mod windows;
 
@@ -536,22 +537,6 @@ impl Bypass {
     #[inline]
     pub fn may_be_readable(&self) -> bool {
         self.rings.get().is_none_or(MappedRings::may_be_readable)
-    }
-
-    /// The peer's write index in the own ring; `None` where [`wait_past`](Self::wait_past) cannot
-    /// wait for another one.
-    #[inline]
-    pub fn written(&self) -> Option<u32> {
-        self.rings.get().and_then(MappedRings::written)
-    }
-
-    /// Sleeps until the peer's write index is another one, whichever thread has taken the bytes, or
-    /// the connection ends. May end earlier.
-    ///
-    /// # Errors
-    /// `EOPNOTSUPP` without mapped rings; those of the daemon.
-    pub fn wait_past(&self, written: u32) -> Result<()> {
-        self.rings.get().ok_or(EOPNOTSUPP)?.wait_past(written)
     }
 
     /// Whether stores into the peer's memory may be gathered, and so arrive out of order.

@@ -7,14 +7,14 @@ use client_memory::pages::{Pages, Readable};
 use client_memory::placement::find_place;
 use client_memory::rights::Rights;
 use hal::copy::{SMALL_BYTES as COPY_SHORT, Side};
-use hal::kernel::ends_abandoned_requests;
+use hal::idle_poll::IdlePoll;
 use libredox::Fd;
 use scif_abi::bypass::{BYPASS_GATHERED, BypassRecord, FIRST_HANDLE, Part};
 use scif_abi::call::Call;
-use scif_abi::flags::{Kicks, Readiness};
+use scif_abi::flags::Kicks;
 use scif_abi::limits::{MAX_RING_BYTES, MIN_RING_BYTES};
 use scif_abi::qp::{MAGIC_OFFSET, QP_MAGIC};
-use scif_ring::{Consumer, Producer, RingMemory, Word};
+use scif_ring::{Consumer, Producer};
 use syscall::error::{EAGAIN, EINTR, EIO, EMFILE, ENFILE, ENOMEM, ENOTCONN};
 use zerocopy::IntoBytes;
 
@@ -23,7 +23,7 @@ use super::liveness::DaemonLiveness;
 use super::memory::{Memory, RingWords};
 use super::rma::{Local, Rma, SMALL_BYTES};
 use super::windows::Use;
-use crate::raw::{self, PollFd};
+use crate::raw;
 
 /// The reason why the rings could not be mapped.
 #[derive(Clone, Copy, Debug)]
@@ -57,14 +57,15 @@ pub struct MappedRings {
     /// The peer's pages are not mapped any more.
     is_detached: AtomicBool,
     /// The descriptor for which the rings were mapped.
-    epd: usize,
+    pub(super) epd: usize,
     /// It is closed.
     is_closed: AtomicBool,
     pub(super) liveness: DaemonLiveness,
+    pub(super) idle_poll: IdlePoll,
     /// In a box, as endpoints that copy nothing should stay small.
     rma: Box<Rma>,
     /// The bypass handle; the last field, so that it is closed after everything is unmapped.
-    file: Fd,
+    pub(super) file: Fd,
 }
 
 impl MappedRings {
@@ -116,6 +117,7 @@ impl MappedRings {
             epd,
             is_closed: AtomicBool::new(false),
             liveness: DaemonLiveness::default(),
+            idle_poll: IdlePoll::default(),
             rma: Box::new(Rma::new(side)),
             file,
         })
@@ -143,7 +145,12 @@ impl MappedRings {
     /// [`refresh`](Self::refresh).
     #[inline]
     pub(super) fn is_finished(&self) -> bool {
-        StateWord::from_bits(self.known.load(Ordering::Relaxed)).is_finished()
+        self.known().is_finished()
+    }
+
+    /// The state word for which everything mapped is valid.
+    pub(super) fn known(&self) -> StateWord {
+        StateWord::from_bits(self.known.load(Ordering::Relaxed))
     }
 
     /// The memory of the rings, if the connection lives and they can be used.
@@ -228,65 +235,6 @@ impl MappedRings {
     fn reaches_peer(&self) -> bool {
         let magic = self.memory.peer_page.u64_at::<{ MAGIC_OFFSET as usize }>();
         self.is_loopback() || magic.load(Ordering::Acquire) == QP_MAGIC
-    }
-
-    /// Sleeps until one of `events` is there or the connection ends, and has the peer notified
-    /// before. An empty answer means only that windows have gone
-    /// ([`release_stale`](Self::release_stale)).
-    ///
-    /// # Errors
-    /// Those of the daemon; `EINTR`.
-    pub(super) fn sleep(&self, events: Readiness, kicks: Kicks) -> raw::Result<Readiness> {
-        if !ends_abandoned_requests() {
-            return self.sleep_in_queue(events, kicks);
-        }
-        let (events, kicks) = (events.bits(), kicks.bits());
-        let ready = raw::plain(self.file.raw(), Call::Wait { events, kicks })?;
-        Ok(Readiness::from_bits_truncate(ready as u16))
-    }
-
-    /// Sleeps in an event queue: where the kernel does not end the requests of a dead daemon, no
-    /// call may wait in a request.
-    #[cold]
-    fn sleep_in_queue(&self, events: Readiness, kicks: Kicks) -> raw::Result<Readiness> {
-        if !kicks.is_empty() {
-            self.kick(kicks)?;
-        }
-        let mut entry = [PollFd::new(self.epd, events.bits())];
-        let readiness = |_: usize, entry: &PollFd| match self.is_current() {
-            true => raw::readiness(entry.epd, entry.events),
-            // Windows have gone, or the connection has.
-            false => Ok(events.bits()),
-        };
-        raw::poll_by(&mut entry, None, readiness)?;
-        let ready = Readiness::from_bits_truncate(entry[0].revents);
-        Ok(if self.is_current() {
-            ready
-        } else {
-            Readiness::empty()
-        })
-    }
-
-    /// The peer's write index in the own ring, if [`wait_past`](Self::wait_past) can wait for
-    /// another one: where the kernel does not end the requests of a dead daemon, no call may.
-    #[inline]
-    pub(super) fn written(&self) -> Option<u32> {
-        let words = self.memory()?;
-        ends_abandoned_requests().then(|| words.load(Word::LocalWrite))
-    }
-
-    /// Sleeps until the peer's write index is another one, or the connection ends. May end earlier.
-    ///
-    /// # Errors
-    /// Those of the daemon.
-    pub(super) fn wait_past(&self, written: u32) -> raw::Result<()> {
-        let waited = raw::plain(self.file.raw(), Call::WaitBytes { written });
-        // Windows may have gone, which ends the wait, too.
-        self.release_stale();
-        match waited {
-            Ok(_) | Err(EINTR) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 
     /// Whether the connection lives, as far as this program can see, and about once a second as

@@ -18,7 +18,9 @@ use scif_abi::bypass::{
 use scif_abi::call::Call;
 use scif_abi::codec::Operation;
 use scif_abi::flags::Kicks;
-use scif_abi::qp::{BYTES_ARMED_OFFSET, MAGIC_OFFSET, QP_MAGIC, ROOM_ARMED_OFFSET};
+use scif_abi::qp::{
+    BYTES_ARMED_OFFSET, LOCAL_WRITE_OFFSET, MAGIC_OFFSET, QP_MAGIC, ROOM_ARMED_OFFSET,
+};
 use scif_ring::validity::ValidityMemory;
 use scif_ring::{RingMemory, Side};
 use syscall::error::{
@@ -150,6 +152,15 @@ impl World {
                 let action = self.sleeps.pop_front().expect("no sleep");
                 // A time-out.
                 action().map(|_| 0)
+            }
+            Request::Look(words) => {
+                // The write index is the right end's own, and has the value that it is given with.
+                let index = self.ends[1].own.as_ptr() as usize + LOCAL_WRITE_OFFSET as usize;
+                let value = get(self.ends[1].own, LOCAL_WRITE_OFFSET) as usize;
+                assert_eq!((words.len(), words[0]), (2, [index, value]));
+                self.log.push(String::from("look"));
+                let action = self.sleeps.pop_front().expect("no sleep");
+                action()
             }
             Request::Close(_) => Ok(0),
             Request::Unmap(_, bytes) => {
@@ -425,6 +436,71 @@ fn a_blocking_receive_sleeps_until_all_is_there() {
 }
 
 #[test]
+fn a_receive_sleeps_where_the_kernel_looks_before_it_asks_the_daemon() {
+    rings(|stage, left, right| {
+        let (in_vain, seen) = (0, 1);
+        let sends = |ready| {
+            let sender = left.clone();
+            stage.sleep(move || {
+                sender.send(LEFT, b"ab".as_slice(), 0).unwrap();
+                ready
+            });
+        };
+        let receive = |bytes| right.recv(RIGHT, vec![0; bytes].as_mut_slice(), BLOCK);
+        let daemon = usize::from(Readiness::IN.bits());
+        right.set_waiting(Waiting::Sleep);
+        host::beside_idle_processor(|| {
+            sends(seen);
+            assert_eq!(receive(2), Ok(2));
+            assert_eq!(stage.log(), "look");
+            // After one in vain the next sleep goes without.
+            stage.sleep(move || in_vain);
+            sends(daemon);
+            assert_eq!(receive(2), Ok(2));
+            assert_eq!(stage.log(), "look, sleep 1 0");
+            sends(daemon);
+            assert_eq!(receive(2), Ok(2));
+            assert_eq!(stage.log(), "sleep 1 0");
+            sends(seen);
+            assert_eq!(receive(2), Ok(2));
+            assert_eq!(stage.log(), "look");
+            // It has seen something that does not concern the caller.
+            stage.sleep(move || seen);
+            sends(seen);
+            assert_eq!(receive(2), Ok(2));
+            assert_eq!(stage.log(), "look, look");
+            stage.signal();
+            assert_eq!(receive(2), Err(EINTR));
+            assert_eq!(stage.log(), "look");
+            // A peer that sleeps learns of its room before.
+            left.send(LEFT, b"ab".as_slice(), 0).unwrap();
+            put(stage.own(RIGHT), ROOM_ARMED_OFFSET, 1);
+            sends(seen);
+            assert_eq!(receive(4), Ok(4));
+            assert_eq!(stage.log(), "kick 2, look");
+            // The end of the connection.
+            let control = stage.control(RIGHT);
+            stage.sleep(move || {
+                put(control, STATE_OFFSET, STATE_DISCONNECTED);
+                seen
+            });
+            stage.answer(failure(ECONNRESET));
+            assert_eq!(receive(2), Err(ECONNRESET));
+            assert_eq!(stage.log(), "look, let go, let go, call 7 2");
+        });
+        // Elsewhere, and for room, nobody looks.
+        let full = vec![7; RING as usize - 1];
+        assert_eq!(left.send(LEFT, full.as_slice(), 0), Ok(full.len()));
+        left.set_waiting(Waiting::Sleep);
+        stage.signal();
+        host::beside_idle_processor(|| {
+            assert_eq!(left.send(LEFT, b"x".as_slice(), BLOCK), Err(EINTR));
+        });
+        assert_eq!(stage.log(), "sleep 4 0");
+    });
+}
+
+#[test]
 fn a_signal_gives_the_count_so_far() {
     rings(|stage, left, right| {
         let mut buffer = [0; 6];
@@ -512,7 +588,7 @@ fn what_is_unusual_goes_through_the_daemon() {
         assert_eq!(stage.log(), "write 3 1");
         put(stage.control(LEFT), SEND_LOCK_OFFSET, 0);
         // An index that cannot be.
-        put(stage.own(LEFT), scif_abi::qp::LOCAL_WRITE_OFFSET, 5000);
+        put(stage.own(LEFT), LOCAL_WRITE_OFFSET, 5000);
         assert_eq!(left.recv(LEFT, [0; 4].as_mut_slice(), 0), Ok(4));
         assert_eq!(stage.log(), "call 7 4");
         assert_eq!(get(stage.control(LEFT), RECEIVE_LOCK_OFFSET), 0);

@@ -10,6 +10,7 @@ use core::time::Duration;
 
 use client_memory::pages::{Readable, Writable};
 use hal::copy::SMALL_BYTES;
+use hal::idle_poll::Ended;
 use hal::kernel::ends_abandoned_requests;
 use hal::pause::yield_now;
 use scif_abi::flags::{Kicks, Readiness};
@@ -462,7 +463,7 @@ impl MappedRings {
         &self,
         memory: &mut RingWords<'_>,
         has_begun: bool,
-        kicks: Kicks,
+        mut kicks: Kicks,
         waiting: Waiting,
     ) -> Waited {
         let mut busy_poll = BusyPoll::new(waiting, self.is_loopback());
@@ -495,7 +496,11 @@ impl MappedRings {
         if !has_begun {
             memory.unlock(W::SIDE);
         }
-        let ready = self.sleep(W::EVENTS, kicks);
+        let ready = match self.sleep_shortly::<W>(memory, &mut kicks) {
+            Ended::Changed => Ok(W::EVENTS),
+            Ended::InVain => self.sleep(W::EVENTS, kicks),
+            Ended::Interrupted => Err(EINTR),
+        };
         let was_interrupted = ready == Err(EINTR);
         // A connection that has ended or was closed is left alone, whatever its rings hold.
         let is_usable = self.is_current() || self.refresh();

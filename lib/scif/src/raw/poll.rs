@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use hal::event::{Queue, Ready};
+use hal::idle_poll::{Ended, IdlePoll, MAX_WORDS, Watched};
 use hal::kernel::ends_abandoned_requests;
 use libredox::flag::CLOCK_MONOTONIC;
 use scif_abi::flags::Readiness;
@@ -13,6 +14,12 @@ use super::{Result, readiness};
 
 /// The time between two polls of endpoints for which no event has come.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A limit that is not longer leaves no time for a short sleep.
+const LONGEST_SHORT: Duration = Duration::from_millis(1);
+
+/// Whether short sleeps pay, for all polls of this program.
+static IDLE_POLL: IdlePoll = IdlePoll::new();
 
 /// One endpoint to poll, by its descriptor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -42,12 +49,12 @@ impl PollFd {
 /// # Errors
 /// Those of the event queue.
 pub fn poll(entries: &mut [PollFd], limit: Option<Duration>) -> Result<usize> {
-    poll_by(entries, limit, |_, entry| {
-        readiness(entry.epd, entry.events)
-    })
+    let ask = |_: usize, entry: &PollFd| readiness(entry.epd, entry.events);
+    poll_by(entries, limit, ask, |_, _| None)
 }
 
-/// As [`poll`]; `readiness` gives the events that an entry, by its number, is ready for.
+/// As [`poll`]; `readiness` gives the events that an entry, by its number, is ready for, and
+/// `watched` the words that change when it becomes ready, if there are such words.
 ///
 /// # Errors
 /// As there.
@@ -55,10 +62,19 @@ pub fn poll_by(
     entries: &mut [PollFd],
     limit: Option<Duration>,
     readiness: impl Fn(usize, &PollFd) -> Result<u16>,
+    watched: impl Fn(usize, &PollFd) -> Option<[Watched; 2]>,
 ) -> Result<usize> {
-    let ready = poll_once(entries, &readiness);
+    let mut ready = poll_once(entries, &readiness);
     if ready > 0 || limit == Some(Duration::ZERO) {
         return Ok(ready);
+    }
+    let end = Deadline::after(limit)?;
+    let is_long = limit.is_none_or(|limit| limit > LONGEST_SHORT);
+    if is_long && !entries.is_empty() && IDLE_POLL.may_pay() {
+        ready = sleep_shortly(entries, &readiness, &watched);
+        if ready > 0 {
+            return Ok(ready);
+        }
     }
     let mut queue = Queue::new().map_err(|error| error.errno)?;
     for entry in entries.iter() {
@@ -68,7 +84,6 @@ pub fn poll_by(
         let subscribed = queue.subscribe(entry.epd, wanted(events), entry.epd);
         subscribed.map_err(|error| error.errno)?;
     }
-    let end = Deadline::after(limit)?;
     let mut events = Vec::new();
     loop {
         // After subscribing, so that nothing that happens in between is missed.
@@ -80,6 +95,32 @@ pub fn poll_by(
             return Ok(0);
         }
     }
+}
+
+/// Sleeps for a short time where the kernel looks at the words of all entries, which are few and
+/// wait for no room; how many entries are ready then.
+fn sleep_shortly(
+    entries: &mut [PollFd],
+    readiness: &impl Fn(usize, &PollFd) -> Result<u16>,
+    watched: &impl Fn(usize, &PollFd) -> Option<[Watched; 2]>,
+) -> usize {
+    let mut words = [Watched::default(); MAX_WORDS];
+    let mut count = 0;
+    for (index, entry) in entries.iter().enumerate() {
+        let for_room = Readiness::from_bits_truncate(entry.events).contains(Readiness::OUT);
+        let place = words.get_mut(count..count + 2);
+        let (false, Some(place), Some(found)) = (for_room, place, watched(index, entry)) else {
+            return 0;
+        };
+        place.copy_from_slice(&found);
+        count += 2;
+    }
+    // What comes behind this look changes a word.
+    let ready = poll_once(entries, readiness);
+    if ready > 0 || IDLE_POLL.sleep(&words[..count]) != Ended::Changed {
+        return ready;
+    }
+    poll_once(entries, readiness)
 }
 
 /// The flags of an event queue for these events. Whoever watches for room makes each receive of the

@@ -17,7 +17,7 @@ use alloc::string::String;
 use alloc::vec;
 
 use guest_tests::peer::{self, ECHO, ECHO_AWAKE, Peer, Request};
-use guest_tests::{Suite, at_rest, counter, pattern, settled, text};
+use guest_tests::{Suite, at_rest, counter, kernel_count, pattern, settled, text};
 use scif::{Endpoint, RecvFlags, SendFlags, Waiting};
 
 runtime::main!(main);
@@ -83,7 +83,9 @@ fn main() -> i32 {
     }
     // On one node the two share a processor, and waiting awake makes no sense.
     if words.len() == 1 {
-        suite.check("messages need no daemon", needs_no_daemon(&peer));
+        let awake = needs_no_daemon(&peer, ECHO_AWAKE, Waiting::Poll);
+        suite.check("messages need no daemon", awake);
+        suite.check("sleepers need no daemon", sleeps_without_daemon(&peer));
     }
     mixed::checks(&mut suite, &peer);
     sleep::checks(&mut suite, &peer);
@@ -152,21 +154,21 @@ fn round_trip(
     }
 }
 
-/// Two programs that never sleep exchange messages without asking their daemons for anything. A
-/// machine that is busy with other things makes them ask now and then whether their daemon still
-/// lives; the calmest of many batches tells.
-fn needs_no_daemon(peer: &Peer) -> Result<(), String> {
+/// Two programs exchange messages without asking their daemons for anything. A machine that is busy
+/// with other things makes them ask now and then whether their daemon still lives; the calmest of
+/// many batches tells.
+fn needs_no_daemon(peer: &Peer, verb: u32, waiting: Waiting) -> Result<(), String> {
     const BATCHES: usize = 60;
     const BATCH: usize = 100;
     let mut buffers = ([0; 64], [0; 64]);
     let request = Request {
-        verb: ECHO_AWAKE.into(),
+        verb: verb.into(),
         message: (buffers.0.len() as u32).into(),
         ..Request::default()
     };
     let endpoint = peer.connect(&request)?;
     endpoint.prepare().map_err(text("prepare"))?;
-    endpoint.set_waiting(Waiting::Poll);
+    endpoint.set_waiting(waiting);
     let mut least = u64::MAX;
     for batch in 0..BATCHES {
         let before = counter("requests")?;
@@ -180,5 +182,15 @@ fn needs_no_daemon(peer: &Peer) -> Result<(), String> {
     match least {
         0..20 => Ok(()),
         _ => Err(alloc::format!("{BATCH} round trips made {least} requests")),
+    }
+}
+
+/// The same where this one sleeps for each answer: the kernel sees it.
+fn sleeps_without_daemon(peer: &Peer) -> Result<(), String> {
+    let before = kernel_count("idle_polls_seen")?;
+    needs_no_daemon(peer, ECHO, Waiting::Sleep)?;
+    match kernel_count("idle_polls_seen")? - before {
+        0 => Err(String::from("the kernel has seen no answer")),
+        _ => Ok(()),
     }
 }

@@ -1,0 +1,125 @@
+//! Sleeping until the peer has done something: shortly, while the kernel looks at the words that
+//! the peer stores to, and for as long as it takes in the daemon.
+
+use hal::idle_poll::{Ended, Watched};
+use hal::kernel::ends_abandoned_requests;
+use scif_abi::call::Call;
+use scif_abi::flags::{Kicks, Readiness};
+use scif_ring::{RingMemory, Side, Word};
+use syscall::error::{EINTR, EOPNOTSUPP};
+
+use super::Bypass;
+use super::memory::RingWords;
+use super::open::MappedRings;
+use super::transfer::Direction;
+use crate::raw::{self, PollFd, Result};
+
+impl Bypass {
+    /// The peer's write index in the own ring; `None` where [`wait_past`](Self::wait_past) cannot
+    /// wait for another one.
+    #[inline]
+    pub fn written(&self) -> Option<u32> {
+        self.rings.get().and_then(MappedRings::written)
+    }
+
+    /// Sleeps until the peer's write index is another one, whichever thread has taken the bytes, or
+    /// the connection ends. May end earlier.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` without mapped rings; those of the daemon.
+    pub fn wait_past(&self, written: u32) -> Result<()> {
+        self.rings.get().ok_or(EOPNOTSUPP)?.wait_past(written)
+    }
+
+    /// The words that change when bytes come behind a write index, or the connection ends.
+    pub fn watched(&self, written: u32) -> Option<[Watched; 2]> {
+        self.rings.get()?.watched(written)
+    }
+}
+
+impl MappedRings {
+    /// Sleeps until bytes come or the connection changes, where the kernel looks at the words that
+    /// say so. Not for senders: a receiver makes room only for one that asks for it.
+    pub(super) fn sleep_shortly<W: Direction>(
+        &self,
+        memory: &RingWords<'_>,
+        kicks: &mut Kicks,
+    ) -> Ended {
+        if W::SIDE == Side::Send || !self.idle_poll.may_pay() {
+            return Ended::InVain;
+        }
+        if !kicks.is_empty() {
+            self.notify_peer(core::mem::replace(kicks, Kicks::empty()));
+        }
+        // Bytes that come behind this look change what was read before it.
+        let words = memory.watched(memory.load(Word::LocalWrite), self.known());
+        match W::is_ready(self, memory) {
+            Ok(false) => self.idle_poll.sleep(&words),
+            _ => Ended::Changed,
+        }
+    }
+
+    /// Sleeps until one of `events` is there or the connection ends, and has the peer notified
+    /// before. An empty answer means only that windows have gone
+    /// ([`release_stale`](Self::release_stale)).
+    ///
+    /// # Errors
+    /// Those of the daemon; `EINTR`.
+    pub(super) fn sleep(&self, events: Readiness, kicks: Kicks) -> Result<Readiness> {
+        if !ends_abandoned_requests() {
+            return self.sleep_in_queue(events, kicks);
+        }
+        let (events, kicks) = (events.bits(), kicks.bits());
+        let ready = raw::plain(self.file.raw(), Call::Wait { events, kicks })?;
+        Ok(Readiness::from_bits_truncate(ready as u16))
+    }
+
+    /// Sleeps in an event queue: where the kernel does not end the requests of a dead daemon, no
+    /// call may wait in a request.
+    #[cold]
+    fn sleep_in_queue(&self, events: Readiness, kicks: Kicks) -> Result<Readiness> {
+        if !kicks.is_empty() {
+            self.kick(kicks)?;
+        }
+        let mut entry = [PollFd::new(self.epd, events.bits())];
+        let readiness = |_: usize, entry: &PollFd| match self.is_current() {
+            true => raw::readiness(entry.epd, entry.events),
+            // Windows have gone, or the connection has.
+            false => Ok(events.bits()),
+        };
+        raw::poll_by(&mut entry, None, readiness, |_, _| None)?;
+        let ready = Readiness::from_bits_truncate(entry[0].revents);
+        Ok(if self.is_current() {
+            ready
+        } else {
+            Readiness::empty()
+        })
+    }
+
+    /// The peer's write index in the own ring, if [`wait_past`](Self::wait_past) can wait for
+    /// another one: where the kernel does not end the requests of a dead daemon, no call may.
+    #[inline]
+    pub(super) fn written(&self) -> Option<u32> {
+        let words = self.memory()?;
+        ends_abandoned_requests().then(|| words.load(Word::LocalWrite))
+    }
+
+    /// Sleeps until the peer's write index is another one, or the connection ends. May end earlier.
+    ///
+    /// # Errors
+    /// Those of the daemon.
+    pub(super) fn wait_past(&self, written: u32) -> Result<()> {
+        let waited = raw::plain(self.file.raw(), Call::WaitBytes { written });
+        // Windows may have gone, which ends the wait, too.
+        self.release_stale();
+        match waited {
+            Ok(_) | Err(EINTR) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The words that change when bytes come behind a write index, or the connection ends.
+    pub(super) fn watched(&self, written: u32) -> Option<[Watched; 2]> {
+        Some(self.memory()?.watched(written, self.known()))
+    }
+}
