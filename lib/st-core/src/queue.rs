@@ -490,6 +490,25 @@ impl Receiver {
         Ok(take_wish(mem, self.lane.word(ROOM)))
     }
 
+    /// The offset in the own window of a word (32 bits) that changes when the next descriptor
+    /// comes.
+    pub fn next_word(&self) -> usize {
+        // The sequence number: the upper half of the tail.
+        self.next.tail() + 4
+    }
+
+    /// Before a sleep that needs no wake-up by the peer: returns all slots, so that no end waits
+    /// for the other one. Whether the peer is to be woken.
+    ///
+    /// # Errors
+    /// `Memory`.
+    pub fn return_all<M: QueueMemory>(
+        &mut self,
+        mem: &mut M,
+    ) -> Result<bool, QueueError<M::Error>> {
+        Ok(self.given != self.taken && self.give_back(mem)?)
+    }
+
     /// Asks the peer to wake us when it sends something, and looks once more. If nothing is there,
     /// it is safe to sleep until woken. All slots are returned before, so that no end waits for the
     /// other one. A wish of an earlier call cannot be relied on: the peer may have seen it beside
@@ -498,7 +517,7 @@ impl Receiver {
     /// # Errors
     /// All of [`QueueError`].
     pub fn arm<M: QueueMemory>(&mut self, mem: &mut M) -> Result<Armed, QueueError<M::Error>> {
-        let wake = self.given != self.taken && self.give_back(mem)?;
+        let wake = self.return_all(mem)?;
         arm(mem, self.lane.word(ARMED))?;
         Ok(Armed {
             is_ready: self.is_ready(mem),

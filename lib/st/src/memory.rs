@@ -78,6 +78,13 @@ impl<'a> Windows<'a> {
     }
 }
 
+impl<'a> Windows<'a> {
+    /// A word of the own window, which the peer changes.
+    pub fn own_word(&self, offset: usize) -> &'a AtomicU32 {
+        self.own.short(offset)
+    }
+}
+
 /// The own window of a connection that is closed: what has arrived can be read, and nobody is told.
 pub struct ClosedWindow<'a>(Words<'a>);
 

@@ -1,5 +1,8 @@
 //! The receiving half of a channel: pull and get.
 
+use core::sync::atomic::Ordering;
+
+use hal::idle_poll::Watched;
 use scif::raw::Target;
 use scif::{RmaFlags, Waiting};
 use st_core::queue::{self, Descriptor, Kind, Next};
@@ -11,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::half::{Half, transfer_error};
 use crate::region::{Place, Remote};
 use crate::shared::Shared;
-use crate::wait::{Condition, wait};
+use crate::wait::{Condition, ShortSleep, wait};
 
 /// The receiving half of a channel.
 pub struct Receiver {
@@ -40,6 +43,20 @@ impl Condition for Filled<'_> {
             self.shared.wake_peer(self.channel);
         }
         Ok(armed.is_ready)
+    }
+
+    fn prepare_short_sleep(&mut self) -> Result<ShortSleep> {
+        let mut windows = self.shared.windows()?;
+        let wake = self.queue.return_all(&mut windows);
+        if wake.map_err(|error| self.shared.queue_error(error))? {
+            self.shared.wake_peer(self.channel);
+        }
+        let word = windows.own_word(self.queue.next_word());
+        let value = word.load(Ordering::Acquire);
+        Ok(match self.queue.is_ready(&windows) {
+            true => ShortSleep::No,
+            false => ShortSleep::Until(Watched::new(word, value)),
+        })
     }
 }
 

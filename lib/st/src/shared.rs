@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use core::time::Duration;
 
+use hal::idle_poll::{Ended, IdlePoll, Watched};
 use hal::lock::Mutex;
 use libredox::Fd;
 use scif::{
@@ -57,6 +58,7 @@ pub struct Shared {
     parked: Mutex<Vec<Parked>>,
     /// [`LIVE`], or why no call goes on.
     over: AtomicU8,
+    idle_poll: IdlePoll,
 }
 
 /// The queue ends of a channel that nobody uses.
@@ -115,6 +117,7 @@ impl Shared {
             outbox: Mutex::new(Vec::new()),
             parked: Mutex::new(parked.collect()),
             over: AtomicU8::new(LIVE),
+            idle_poll: IdlePoll::default(),
         })
     }
 
@@ -331,6 +334,18 @@ impl Shared {
             slot.sleeps = true;
         }
         self.take_into(&mut inbox, Some(id), true)
+    }
+
+    /// Sleeps shortly until records have come since the mark was made, the connection ends, or a
+    /// word changes; whether any of them is seen. Nothing is asked of the driver.
+    pub fn sleep_shortly(&self, mark: Arrived, word: Watched) -> bool {
+        if !self.idle_poll.may_pay() {
+            return false;
+        }
+        let Some([bytes, state]) = self.endpoint.watched(mark) else {
+            return true;
+        };
+        self.idle_poll.sleep(&[word, bytes, state]) == Ended::Changed
     }
 
     /// Sleeps in the driver until records have come since the mark was made, whoever takes them, or

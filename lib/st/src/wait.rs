@@ -1,9 +1,11 @@
 //! Waiting for the peer: polling first, then sleeping until a record comes.
 //!
 //! The peer wakes a sleeper with a record in the stream, which another thread of this program may
-//! take. A thread that waits for one connection and without a deadline sleeps in a request to the
-//! driver, which ends with each byte that comes, whoever takes it. All others sleep in an event
-//! queue, with the connections' descriptors and a bell in it; who takes a record rings the bell.
+//! take. A thread that waits for a header sleeps for a short time before it asks for one, while the
+//! kernel looks at the header's place. A thread that waits for one connection and without a
+//! deadline sleeps in a request to the driver, which ends with each byte that comes, whoever takes
+//! it. All others sleep in an event queue, with the connections' descriptors and a bell in it; who
+//! takes a record rings the bell.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,6 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use hal::event::Queue;
+use hal::idle_poll::Watched;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use scif::{BusyPoll, Waiting};
@@ -22,6 +25,9 @@ use crate::shared::Shared;
 
 /// Longest sleep, after which the program looks whether the driver still lives.
 const LONGEST: Duration = Duration::from_secs(1);
+
+/// A wait whose deadline is not later than this goes without short sleeps, which know none.
+const LONGEST_SHORT: Duration = Duration::from_millis(1);
 
 /// The number of the next sleeper.
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -39,6 +45,24 @@ pub trait Condition {
     /// # Errors
     /// Those that end the wait.
     fn arm(&mut self) -> Result<bool>;
+
+    /// Prepares for a sleep that needs no wake-up by the peer, and looks once more.
+    ///
+    /// # Errors
+    /// Those that end the wait.
+    fn prepare_short_sleep(&mut self) -> Result<ShortSleep> {
+        Ok(ShortSleep::Impossible)
+    }
+}
+
+/// Whether a thread can sleep without asking for a wake-up.
+pub enum ShortSleep {
+    /// The condition holds: it need not.
+    No,
+    /// It sleeps until this word changes.
+    Until(Watched),
+    /// No word tells of the condition.
+    Impossible,
 }
 
 /// Where a thread sleeps that has a deadline or many connections.
@@ -134,9 +158,12 @@ pub fn wait(
     }
     if deadline == Deadline::Never {
         give_up_unused(shared, sleeper);
-        if sleep_in_driver(shared, condition)?.is_some() {
-            return Ok(());
-        }
+    }
+    if sleep_shortly(shared, deadline, condition)?.is_some() {
+        return Ok(());
+    }
+    if deadline == Deadline::Never && sleep_in_driver(shared, condition)?.is_some() {
+        return Ok(());
     }
     sleep_in_queue(shared, sleeper, deadline, condition)
 }
@@ -187,6 +214,37 @@ fn poll(
                 return Ok(Some(()));
             }
             busy_poll.relax();
+        }
+    }
+}
+
+/// Sleeps until a condition holds, where the kernel looks at what the peer stores; `None`: that
+/// takes too long, or cannot be. Nothing is asked of the peer or the driver.
+fn sleep_shortly(
+    shared: &Shared,
+    deadline: Deadline,
+    condition: &mut impl Condition,
+) -> Result<Option<()>> {
+    loop {
+        // Longer than such a sleep lasts.
+        if deadline.left()?.is_some_and(|left| left <= LONGEST_SHORT) {
+            return Ok(None);
+        }
+        // What comes behind the mark and the word's value ends the sleep.
+        let Some(mark) = shared.endpoint.arrived() else {
+            return Ok(None);
+        };
+        let word = match condition.prepare_short_sleep()? {
+            ShortSleep::No => return Ok(Some(())),
+            ShortSleep::Until(word) => word,
+            ShortSleep::Impossible => return Ok(None),
+        };
+        if !shared.sleep_shortly(mark, word) {
+            return Ok(None);
+        }
+        let taken = shared.take_records_that_are_there();
+        if look_after(taken, condition)?.is_some() {
+            return Ok(Some(()));
         }
     }
 }
