@@ -1,8 +1,9 @@
 //! Events that wait in a queue, and a descriptor that tells that there are some.
 
 use alloc::collections::VecDeque;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use hal::idle_poll::Watched;
 use hal::lock::Mutex;
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
@@ -34,6 +35,8 @@ pub struct Events<T> {
     reader: Fd,
     writer: Fd,
     waiting: Mutex<Waiting<T>>,
+    /// Events so far that a thread other than the one that waits has added.
+    told: AtomicU32,
 }
 
 /// The events that wait.
@@ -76,6 +79,7 @@ impl<T> Events<T> {
                 unrung: 0,
                 is_own: false,
             }),
+            told: AtomicU32::new(0),
         })
     }
 
@@ -104,6 +108,12 @@ impl<T> Events<T> {
             return;
         }
         self.ring(&mut waiting);
+        self.told.fetch_add(1, Ordering::Release);
+    }
+
+    /// The word that changes when another thread adds an event.
+    pub(crate) fn watched(&self) -> Watched {
+        Watched::new(&self.told, self.told.load(Ordering::Acquire))
     }
 
     /// Writes the byte of an event, behind those that did not fit. When the pipe is full its reader

@@ -82,6 +82,7 @@ impl Context {
             armed: BTreeSet::new(),
             is_polled: false,
             is_waiting: false,
+            sleeps_shortly: false,
             waits: 0,
             sleepers: 0,
             sleeps_long: false,

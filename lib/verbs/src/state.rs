@@ -58,6 +58,8 @@ pub struct State {
     pub is_polled: bool,
     /// A thread waits for a completion event and moves the lanes on.
     pub is_waiting: bool,
+    /// That thread needs no event queue to tell of the lanes.
+    pub sleeps_shortly: bool,
     /// Such waits that have begun.
     pub waits: u32,
     /// Further threads that wait for completion events.

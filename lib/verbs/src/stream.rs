@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use hal::idle_poll::Watched;
 use scif::kernel::PinnedPages;
 use scif::raw::{self, Range};
 use scif::{Endpoint, Errno, MapFlags, Protection, RecvFlags, RmaFlags, SendFlags};
@@ -153,6 +154,15 @@ impl Stream {
     #[inline(always)]
     pub fn is_quiet(&self) -> bool {
         self.from == self.to && !self.looks && !self.is_dead && !self.endpoint.may_be_readable()
+    }
+
+    /// The words that change when the next bytes come or the connection ends. `None` where none
+    /// tell, or while something waits for room.
+    pub fn watched(&self) -> Option<[Watched; 2]> {
+        match self.wants_room {
+            true => None,
+            false => self.endpoint.watched(self.endpoint.arrived()?),
+        }
     }
 
     /// Looks for the next record and copies its header: in the connection's ring, unless some bytes

@@ -1,10 +1,15 @@
 //! The wait for a completion event. The thread that waits moves the lanes on by itself, so that
 //! what arrives wakes this thread and no other one; the progress thread leaves the lanes alone as
 //! long as a program waits so every few milliseconds.
+//!
+//! It first sleeps for a short time, in which the kernel looks at the words that change when
+//! something arrives ([`hal::idle_poll`]). No event queue has the lanes then, so that no peer has
+//! to ring.
 
 use alloc::vec::Vec;
 
 use hal::event::{Queue, Ready};
+use hal::idle_poll::{Ended, IdlePoll, MAX_WORDS, Watched};
 use syscall::error::{EINTR, Error};
 use syscall::flag::EventFlags;
 
@@ -27,6 +32,9 @@ pub(crate) struct Waiter {
     ready: Vec<Ready<Source>>,
     /// The channel in the event queue.
     channel: Option<u64>,
+    idle_poll: IdlePoll,
+    /// The words of the next short sleep.
+    words: Vec<Watched>,
 }
 
 impl Waiter {
@@ -35,6 +43,8 @@ impl Waiter {
             queue: Queue::new()?,
             ready: Vec::new(),
             channel: None,
+            idle_poll: IdlePoll::default(),
+            words: Vec::with_capacity(MAX_WORDS),
         })
     }
 
@@ -50,6 +60,39 @@ impl Waiter {
         let subscribe = |fd, flags| queue.subscribe(fd, flags, Source::Lane);
         engine.watch_lanes(Watcher::Waiter, subscribe, channel.is_some(), false);
         Ok(())
+    }
+
+    /// Notes the words that change when something arrives, before a last look, if a short sleep may
+    /// pay and there are not too many lanes. The lanes are then in the event queue no more.
+    pub fn prepare_short_sleep(&mut self, engine: &mut Engine, channel: &Events<u64>) -> bool {
+        self.words.clear();
+        if !self.idle_poll.may_pay() {
+            return false;
+        }
+        self.words.push(channel.watched());
+        for stream in engine.lanes.streams() {
+            match stream.watched() {
+                Some(words) if self.words.len() + words.len() <= MAX_WORDS => {
+                    self.words.extend(words);
+                }
+                _ => return false,
+            }
+        }
+        let queue = &mut self.queue;
+        let subscribe = |fd, flags| queue.subscribe(fd, flags, Source::Lane);
+        engine.watch_lanes(Watcher::Waiter, subscribe, false, false);
+        true
+    }
+
+    /// Rests until one of those words changes, for a short time.
+    ///
+    /// # Errors
+    /// `EINTR`.
+    pub fn sleep_shortly(&self) -> Result<()> {
+        match self.idle_poll.sleep(&self.words) {
+            Ended::Interrupted => Err(Error::new(EINTR).into()),
+            Ended::Changed | Ended::InVain => Ok(()),
+        }
     }
 
     /// Sleeps until something is reported.

@@ -188,6 +188,9 @@ impl Worker {
             };
             queue.subscribe(fd, flags, source)
         };
-        state.engine.watch(subscribe, state.is_polled, has_waited);
+        // Room is no word that the thread which waits has the kernel look at.
+        let looks = has_waited && state.sleeps_shortly && !state.engine.left.waits_for_room;
+        let is_polled = state.is_polled || looks;
+        state.engine.watch(subscribe, is_polled, has_waited);
     }
 }

@@ -91,17 +91,26 @@ impl Context {
         state.is_waiting = true;
         state.waits = state.waits.wrapping_add(1);
         loop {
-            waiter.watch(&mut state.engine, Some(channel))?;
+            // What comes behind this ends the sleep.
+            let sleeps_shortly = waiter.prepare_short_sleep(&mut state.engine, channel);
+            state.sleeps_shortly = sleeps_shortly;
+            if !sleeps_shortly {
+                waiter.watch(&mut state.engine, Some(channel))?;
+            }
             let found = channel.collect(&note, || self.advance(&mut state));
             if found.is_some() || channel.is_ready() {
                 return Ok(found);
             }
-            // Records may have found no room.
-            waiter.watch(&mut state.engine, Some(channel))?;
+            if !sleeps_shortly {
+                // Records may have found no room.
+                waiter.watch(&mut state.engine, Some(channel))?;
+            }
             let is_busy = state.engine.left.is_busy;
             drop(state);
-            if !is_busy {
-                waiter.sleep()?;
+            match is_busy {
+                true => {}
+                false if sleeps_shortly => waiter.sleep_shortly()?,
+                false => waiter.sleep()?,
             }
             state = self.lock();
             state.time.distrust();
