@@ -76,9 +76,7 @@ impl<'a> Windows<'a> {
             gathers,
         })
     }
-}
 
-impl<'a> Windows<'a> {
     /// A word of the own window, which the peer changes.
     pub fn own_word(&self, offset: usize) -> &'a AtomicU32 {
         self.own.short(offset)

@@ -84,7 +84,7 @@ impl Waiter {
         true
     }
 
-    /// Rests until one of those words changes, for a short time.
+    /// Sleeps until one of those words changes, for a short time.
     ///
     /// # Errors
     /// `EINTR`.
