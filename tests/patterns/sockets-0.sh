@@ -1,7 +1,7 @@
 # Sockets and transfers of C programs between two nodes: the calling sides, then the serving ones.
 
 failed=0
-for program in socket-streams socket-messages socket-epoll st-transfers; do
+for program in socket-streams socket-messages socket-epoll socket-waits st-transfers; do
     $program call 1 || failed=1
     $program serve || failed=1
 done

@@ -1,7 +1,7 @@
 # Sockets and transfers of C programs between two nodes: the serving sides, then the calling ones.
 
 failed=0
-for program in socket-streams socket-messages socket-epoll st-transfers; do
+for program in socket-streams socket-messages socket-epoll socket-waits st-transfers; do
     $program serve || failed=1
     $program call 0 || failed=1
 done

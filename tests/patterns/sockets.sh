@@ -8,6 +8,7 @@ for compiler in '' -clang; do
     socket-threads$compiler || failed=1
     socket-descriptors$compiler || failed=1
     socket-epoll$compiler || failed=1
+    socket-waits$compiler || failed=1
     st-transfers$compiler || failed=1
     st-names$compiler || failed=1
     st-matrix$compiler work &

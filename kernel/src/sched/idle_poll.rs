@@ -15,20 +15,20 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use ::syscall::error::{EAGAIN, EINTR, EINVAL, ENOMEM, Error, Result};
 use spin::Mutex;
 
-use super::{Context, ContextRef, State, current, wait_alone, wake};
+use super::{Context, ContextRef, State, WaitQueue, current, wait_alone, wake};
 use crate::arch::smp;
 use crate::mm::{PAGE_SIZE, phys};
 use crate::time;
 
 /// Most words of a wait.
-pub const MAX_WORDS: usize = 16;
+pub const MAX_WORDS: usize = 32;
 /// Longest wait, in nanoseconds: as long as one lasts no processor halts, and those that compute
 /// are interrupted.
 const LONGEST_NS: u64 = 1_000_000;
 /// Most words of all waits together, as every look is at all of them.
-const MOST_LOOKED_AT: usize = 64;
+const MOST_LOOKED_AT: usize = 128;
 /// Most of them in one address space.
-const MOST_OF_A_SPACE: usize = 32;
+const MOST_OF_A_SPACE: usize = 64;
 /// Nanoseconds until the first look of a processor that runs a context without a break. The next
 /// ones come when a wait has lasted twice as long as at the last one: most answers come soon, and
 /// an interrupt of the timer takes some microseconds under an emulator.
@@ -128,11 +128,22 @@ pub fn counts() -> (u64, u64) {
     (WAITS.load(Ordering::Relaxed), SEEN.load(Ordering::Relaxed))
 }
 
-/// Blocks the current context until one of the words has changed, or is not where it was (true), or
-/// for this time (false; nanoseconds, [`LONGEST_NS`] at most). `EAGAIN`: others wait for so many
-/// words that these would be too many; `EINTR`; `ENOMEM`.
-pub fn wait(words: &Words, longest: u64) -> Result<bool> {
-    if words.has_changed() {
+/// Something else that ends a wait: the queue whose contexts are woken when it may have come, and
+/// whether it has.
+pub struct Beside<'a> {
+    /// The queue.
+    pub queue: &'a WaitQueue,
+    /// Does not block.
+    pub has_come: &'a dyn Fn() -> bool,
+}
+
+/// Blocks the current context until one of the words has changed, or is not where it was, or what
+/// is waited for beside them has come (true), or for this time (false; nanoseconds, [`LONGEST_NS`]
+/// at most). `EAGAIN`: others wait for so many words that these would be too many; `EINTR`;
+/// `ENOMEM`.
+pub fn wait(words: &Words, longest: u64, beside: Option<Beside<'_>>) -> Result<bool> {
+    let has_come = || beside.as_ref().is_some_and(|beside| (beside.has_come)());
+    if words.has_changed() || has_come() {
         return Ok(true);
     }
     let context = current();
@@ -144,16 +155,21 @@ pub fn wait(words: &Words, longest: u64) -> Result<bool> {
         begin,
         deadline,
     })?;
-    let ended = wait_alone(|| {
+    let is_over = || {
         // What is not there any more is not looked at.
         let is_seen = !words.are_there(&context) || words.has_changed();
         let is_late = time::now_ns() >= deadline;
-        (is_seen || is_late).then_some((is_seen, is_late))
-    });
+        let has_come = has_come();
+        (is_seen || is_late || has_come).then_some((is_seen, is_late, has_come))
+    };
+    let ended = match &beside {
+        Some(beside) => beside.queue.wait(None, is_over),
+        None => wait_alone(is_over),
+    };
     remove(&context);
-    let (is_seen, is_late) = ended.map_err(|_| Error::new(EINTR))?;
+    let (is_seen, is_late, has_come) = ended.map_err(|_| Error::new(EINTR))?;
     SEEN.fetch_add(u64::from(is_seen && !is_late), Ordering::Relaxed);
-    Ok(is_seen)
+    Ok(is_seen || has_come)
 }
 
 fn add(waiter: Waiter) -> Result<()> {

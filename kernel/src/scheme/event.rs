@@ -22,8 +22,9 @@ use crate::{
 
 const EVENT_SIZE: usize = size_of::<Event>();
 
+/// A queue of events.
 #[derive(Default)]
-struct Queue {
+pub struct Queue {
     events: Mutex<EventList>,
     /// Milliseconds the next blocking read waits at most.
     timeout: Mutex<Option<usize>>,
@@ -49,6 +50,14 @@ fn queue(number: usize) -> Result<Arc<Queue>> {
         .get(&number)
         .cloned()
         .ok_or(Error::new(EBADF))
+}
+
+/// The queue behind a file; `EBADF`: the file is none.
+pub fn queue_of(scheme: SchemeId, number: usize) -> Result<Arc<Queue>> {
+    match scheme == kernel_id(GlobalSchemes::Event) {
+        true => queue(number),
+        false => Err(Error::new(EBADF)),
+    }
 }
 
 fn key(scheme: SchemeId, number: usize) -> FileKey {
@@ -91,6 +100,16 @@ pub fn counts() -> (usize, usize) {
 }
 
 impl Queue {
+    /// Whether an event waits.
+    pub fn has_events(&self) -> bool {
+        !self.events.lock().is_empty()
+    }
+
+    /// Those that wait for one.
+    pub fn readers(&self) -> &WaitQueue {
+        &self.readers
+    }
+
     fn push(&self, notice: Notice) {
         let is_new = self.events.lock().push(notice);
         if is_new {
@@ -242,7 +261,7 @@ impl Scheme for EventScheme {
     fn fevent(&self, number: usize, flags: EventFlags) -> Result<EventFlags> {
         let queue = queue(number)?;
         let mut ready = flags & EventFlags::EVENT_WRITE;
-        if !queue.events.lock().is_empty() {
+        if queue.has_events() {
             ready |= flags & EventFlags::EVENT_READ;
         }
         Ok(ready)

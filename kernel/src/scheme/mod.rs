@@ -9,7 +9,7 @@ mod bytes;
 mod debug;
 mod dirents;
 mod dtb;
-mod event;
+pub mod event;
 mod exit;
 mod handles;
 mod input;

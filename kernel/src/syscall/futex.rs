@@ -9,10 +9,12 @@ use ::syscall::{
 
 use crate::{
     mm::UserBuf,
+    proc,
     sched::{
         self, WaitError, futex,
-        idle_poll::{self, Word, Words},
+        idle_poll::{self, Beside, Word, Words},
     },
+    scheme::event,
     time::spec,
 };
 
@@ -22,12 +24,19 @@ const FUTEX_POLL: usize = 64;
 /// Bytes of a word's entry in its list: the address, and the value in the lower half of a word.
 const ENTRY: usize = 16;
 
-/// Arguments: address, operation, value, address of an absolute monotonic deadline or 0.
-pub fn futex(address: usize, operation: usize, value: usize, deadline: usize) -> Result<usize> {
+/// Arguments: address, operation, value, address of an absolute monotonic deadline or 0; the last
+/// one only [`poll`] has.
+pub fn futex(
+    address: usize,
+    operation: usize,
+    value: usize,
+    deadline: usize,
+    queue: usize,
+) -> Result<usize> {
     let width = match operation {
         FUTEX_WAIT | FUTEX_WAKE => 4,
         FUTEX_WAIT64 => 8,
-        FUTEX_POLL => return poll(address, value, deadline),
+        FUTEX_POLL => return poll(address, value, deadline, queue),
         _ => return Err(Error::new(EINVAL)),
     };
     let word = UserBuf::new(address, width)?;
@@ -53,10 +62,11 @@ pub fn futex(address: usize, operation: usize, value: usize, deadline: usize) ->
 /// Waits for at most `longest` nanoseconds, and a millisecond, until one of `count` words (1 to
 /// [`idle_poll::MAX_WORDS`]), which a list at `list` names with the values that they had, has
 /// another value, or is not mapped there any more: 1, else 0. The kernel looks; a store by a
-/// program needs no `FUTEX_WAKE`, which would do nothing. `EAGAIN`: too many words are looked at
-/// already. `EINVAL`: another count, or a word that is not aligned. `EOPNOTSUPP`: a word is not
-/// in RAM.
-fn poll(list: usize, count: usize, longest: usize) -> Result<usize> {
+/// program needs no `FUTEX_WAKE`, which would do nothing. If `queue` is not 0, an event in the
+/// event queue of the descriptor before this number ends the wait, too, and stays there. `EAGAIN`:
+/// too many words are looked at already. `EBADF`: the descriptor is no event queue's. `EINVAL`:
+/// another count, or a word that is not aligned. `EOPNOTSUPP`: a word is not in RAM.
+fn poll(list: usize, count: usize, longest: usize, queue: usize) -> Result<usize> {
     if !(1..=idle_poll::MAX_WORDS).contains(&count) {
         return Err(Error::new(EINVAL));
     }
@@ -76,7 +86,20 @@ fn poll(list: usize, count: usize, longest: usize) -> Result<usize> {
             value,
         })?;
     }
-    idle_poll::wait(&words, longest as u64).map(usize::from)
+    let longest = longest as u64;
+    let ended = match queue.checked_sub(1) {
+        None => idle_poll::wait(&words, longest, None),
+        Some(descriptor) => {
+            let file = proc::file(descriptor)?;
+            let queue = event::queue_of(file.scheme(), file.number())?;
+            let beside = Beside {
+                queue: queue.readers(),
+                has_come: &|| queue.has_events(),
+            };
+            idle_poll::wait(&words, longest, Some(beside))
+        }
+    };
+    ended.map(usize::from)
 }
 
 fn mask(width: usize) -> u64 {

@@ -63,7 +63,7 @@ fn perform(number: usize, [b, c, d, e, f, g]: [usize; 6]) -> Result<usize> {
         SYS_MREMAP => memory::mremap(b, c, d, e, f),
         SYS_MPROTECT => memory::mprotect(b, c, d),
         SYS_CLOCK_GETTIME => clock::gettime(b, buf(c, size_of::<TimeSpec>())?),
-        SYS_FUTEX => futex::futex(b, c, d, e),
+        SYS_FUTEX => futex::futex(b, c, d, e, f),
         SYS_NANOSLEEP => clock::nanosleep(
             buf(b, size_of::<TimeSpec>())?,
             UserBuf::optional(c, size_of::<TimeSpec>())?,

@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use libredox::Fd;
-use libredox::flag::{O_CLOEXEC, O_RDWR};
+use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use syscall::data::{Event, TimeSpec};
-use syscall::error::{EINTR, EIO, Error, Result};
+use syscall::error::{EAGAIN, EINTR, EIO, Error, Result};
 use syscall::flag::{CLOCK_MONOTONIC, EVENT_TIMEOUT_ID, EventFlags};
 
 /// Events taken by one wait.
@@ -42,6 +42,39 @@ pub struct Ready<T> {
     pub flags: EventFlags,
 }
 
+/// An event queue of one file, which is only asked whether something has happened to it.
+pub struct Watcher {
+    file: Fd,
+}
+
+impl Watcher {
+    /// Watches a file from now on for being readable; if it says that it is, that has happened.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENOMEM`; those of the file.
+    pub fn new(fd: usize) -> Result<Self> {
+        let file = Fd::open("/scheme/event", O_CLOEXEC | O_RDWR | O_NONBLOCK, 0)?;
+        let (id, flags, data) = (fd, EventFlags::EVENT_READ, 0);
+        file.write(&Event { id, flags, data })?;
+        Ok(Self { file })
+    }
+
+    /// Whether something has happened since the last call that said so. Never waits.
+    pub fn take(&self) -> bool {
+        let mut event = [0; size_of::<Event>()];
+        // What cannot be read may be anything.
+        !matches!(
+            self.file.read(&mut event).map_err(Error::from),
+            Err(Error { errno: EAGAIN })
+        )
+    }
+
+    /// The descriptor of the queue, which other queues can watch.
+    pub fn descriptor(&self) -> usize {
+        self.file.raw()
+    }
+}
+
 impl<T: Copy + PartialEq> Queue<T> {
     /// An empty queue.
     pub fn new() -> Result<Self> {
@@ -53,6 +86,11 @@ impl<T: Copy + PartialEq> Queue<T> {
             clock: None,
             alarm: None,
         })
+    }
+
+    /// The descriptor of the queue.
+    pub fn descriptor(&self) -> usize {
+        self.file.raw()
     }
 
     /// Reports events of `fd` as `source` from now on; an event comes at once when the file says

@@ -7,21 +7,26 @@
 //! sleeps meanwhile: whatever can run does, and nothing is charged to it. Redox's kernel has no
 //! such call; there every sleep is the long one.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
 
 use syscall::error::{EINTR, Error};
 
 /// Longest sleep, in nanoseconds: about what an answer takes when both sides have to wake a program
 /// for it, under the emulator.
 pub const LONGEST_NS: u64 = 500_000;
+/// A long sleep that ends within this time might have been a short one: what wakes a program takes
+/// a good part of it.
+const SOON: Duration = Duration::from_nanos(2 * LONGEST_NS);
 /// Most sleeps between two of this kind, when those were in vain.
 const MAX_BACKOFF: u32 = 64;
 /// Most words of a sleep.
-pub const MAX_WORDS: usize = 16;
+pub const MAX_WORDS: usize = 32;
 
 /// A word of this machine's memory, and the value it had when nothing had arrived. The kernel looks
 /// at the address and nobody else does, so the memory may have gone meanwhile; then the sleep may
 /// last to its end.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watched {
     address: usize,
@@ -35,10 +40,30 @@ impl Watched {
         Self { address, value }
     }
 
+    /// The lower half of a counter as long as it is that of this value.
+    pub fn counter(word: &AtomicU64, value: u64) -> Self {
+        let address = word.as_ptr() as usize;
+        let value = value as u32;
+        Self { address, value }
+    }
+
     /// As the kernel takes it.
     fn entry(&self) -> [usize; 2] {
         [self.address, self.value as usize]
     }
+}
+
+/// Where something will show for which a program may wait at a connection or a listener: bytes, a
+/// connection request, the end.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub enum Sign {
+    /// Only an event of its descriptor tells.
+    Event,
+    /// One of these words changes.
+    Words([Watched; 2]),
+    /// There is an event in the event queue of this descriptor, which is not to be read by others.
+    Queue(usize),
 }
 
 /// Why a sleep has ended, or why there was none.
@@ -82,8 +107,14 @@ impl IdlePoll {
     /// Sleeps until one of the words (1 to [`MAX_WORDS`]) has another value, for at most
     /// [`LONGEST_NS`].
     pub fn sleep(&self, words: &[Watched]) -> Ended {
+        self.sleep_beside(words, None)
+    }
+
+    /// As [`sleep`](Self::sleep); an event in the queue of this descriptor, which stays there, ends
+    /// the sleep as a changed word does.
+    pub fn sleep_beside(&self, words: &[Watched], queue: Option<usize>) -> Ended {
         debug_assert!((1..=MAX_WORDS).contains(&words.len()));
-        let ended = match kernel::look(words) {
+        let ended = match kernel::look(words, queue) {
             Ok(0) => Ended::InVain,
             Ok(_) => Ended::Changed,
             Err(Error { errno: EINTR }) => Ended::Interrupted,
@@ -92,6 +123,15 @@ impl IdlePoll {
         };
         self.note(ended);
         ended
+    }
+
+    /// Says how long a sleep was that was not one of this kind, as [`may_pay`](Self::may_pay) has
+    /// said no. Two programs whose answers have become slow, because both sleep in the long way,
+    /// come out of it again by this.
+    pub fn has_waited(&self, time: Duration) {
+        if time <= SOON {
+            self.note(Ended::Changed);
+        }
     }
 
     fn note(&self, ended: Ended) {
@@ -125,18 +165,19 @@ mod kernel {
         !IS_UNKNOWN.load(Ordering::Relaxed)
     }
 
-    /// Has it look; 1 when a word has changed.
-    pub fn look(words: &[Watched]) -> Result<usize> {
+    /// Has it look; 1 when a word has changed or an event is in the queue.
+    pub fn look(words: &[Watched], queue: Option<usize>) -> Result<usize> {
         let mut list = [[0_usize; 2]; MAX_WORDS];
         let count = words.len().min(MAX_WORDS);
         for (entry, watched) in list.iter_mut().zip(words) {
             *entry = watched.entry();
         }
         let list = list.as_ptr() as usize;
+        let longest = LONGEST_NS as usize;
+        let queue = queue.map_or(0, |descriptor| descriptor + 1);
         // SAFETY: the kernel reads the list, which lives across the call, and the words if they are
         // there.
-        let seen =
-            unsafe { syscall::syscall4(SYS_FUTEX, list, FUTEX_POLL, count, LONGEST_NS as usize) };
+        let seen = unsafe { syscall::syscall5(SYS_FUTEX, list, FUTEX_POLL, count, longest, queue) };
         if let Err(Error { errno }) = seen
             && errno == EINVAL
         {
@@ -152,9 +193,9 @@ mod kernel {
     use super::Watched;
     pub(super) use crate::testing::host::can_look;
 
-    pub fn look(words: &[Watched]) -> syscall::Result<usize> {
+    pub fn look(words: &[Watched], queue: Option<usize>) -> syscall::Result<usize> {
         let words: alloc::vec::Vec<_> = words.iter().map(Watched::entry).collect();
-        crate::testing::host::look(&words)
+        crate::testing::host::look(&words, queue)
     }
 }
 
@@ -191,6 +232,16 @@ mod tests {
         assert_eq!(sleeps(&policy, 650, Ended::InVain), 10);
         let first = sleeps(&policy, MAX_BACKOFF + 1, Ended::Changed);
         assert!(first >= 1, "{first}");
+        assert_eq!(sleeps(&policy, 10, Ended::Changed), 10);
+    }
+
+    #[test]
+    fn a_long_sleep_that_ends_soon_brings_them_back() {
+        let policy = IdlePoll::default();
+        assert_eq!(sleeps(&policy, 70, Ended::InVain), 7);
+        policy.has_waited(SOON + Duration::from_nanos(1));
+        assert_eq!(sleeps(&policy, 10, Ended::Changed), 0);
+        policy.has_waited(SOON);
         assert_eq!(sleeps(&policy, 10, Ended::Changed), 10);
     }
 

@@ -4,6 +4,8 @@ use core::ffi::{c_int, c_long, c_short, c_uint, c_ulong, c_void};
 
 use client_memory::memory::Memory;
 use client_memory::shared;
+use hal::idle_poll::Sign;
+use scif::bypass::Bypass;
 use scif::raw;
 use scif_abi::PortId;
 use skiff_libc::{descriptor, errno};
@@ -355,11 +357,24 @@ unsafe extern "C" fn scif_poll(
 /// For the C library's `poll`: what an endpoint is ready for, or a negated error number.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_readiness(epd: c_int, events: c_int) -> c_int {
-    let look = |epd| table::with(epd, |bypass| bypass.readiness(epd, events as u16));
+    let is_listener = descriptor::is_listening(epd);
+    let look = |epd| {
+        table::with(epd, |bypass| match is_listener {
+            true => bypass.readiness_of_listener(epd, events as u16),
+            false => bypass.readiness(epd, events as u16),
+        })
+    };
     match endpoint(epd).and_then(look) {
         Ok(ready) => ready.into(),
         Err(number) => -number,
     }
+}
+
+/// For the C library's `poll`: where the next bytes or connection requests at an endpoint will
+/// show. A look behind this call finds those that came before it.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_scif_sign(epd: c_int) -> Sign {
+    endpoint(epd).map_or(Sign::Event, |epd| table::with(epd, Bypass::sign))
 }
 
 /// Maps the peer's windows.

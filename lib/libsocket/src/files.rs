@@ -3,6 +3,9 @@
 use alloc::vec::Vec;
 use core::ffi::{c_int, c_void};
 
+use hal::idle_poll::Sign;
+use libscif::table;
+use scif::bypass::Bypass;
 use scif::raw::Range;
 use syscall::error::EINVAL;
 use syscall::flag::O_NONBLOCK;
@@ -118,6 +121,16 @@ extern "C" fn skiff_socket_readiness(number: c_int, events: c_int) -> c_int {
     socket::find(number)
         .and_then(look)
         .unwrap_or_else(|error| -error)
+}
+
+/// `poll`: where the next bytes at a stream socket, or connection requests, will show. A look
+/// behind this call finds those that came before it.
+#[unsafe(no_mangle)]
+extern "C" fn skiff_socket_sign(number: c_int) -> Sign {
+    match socket::find(number) {
+        Ok((index, socket)) if socket.transfers.is_none() => table::with(index, Bypass::sign),
+        _ => Sign::Event,
+    }
 }
 
 /// `poll`: stores descriptors that are to be watched for reading beside a socket's own, at most

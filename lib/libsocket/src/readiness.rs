@@ -3,6 +3,7 @@
 use core::ffi::c_int;
 
 use libscif::table;
+use scif::bypass::Bypass;
 use scif_abi::flags::Readiness;
 
 use crate::socket::{Phase, Socket};
@@ -28,6 +29,10 @@ pub fn readiness(number: usize, socket: &Socket, events: c_int) -> Result<c_int>
             let mut found = Readiness::empty();
             found.set(Readiness::IN, greetings::is_ready(number, socket));
             found
+        }
+        Phase::Listening => {
+            let look = |bypass: &Bypass| bypass.readiness_of_listener(number, wanted.bits());
+            Readiness::from_bits_truncate(table::with(number, look)?)
         }
         phase => match &socket.transfers {
             Some(_) if phase == Phase::Connected => messages::readiness(socket)?,

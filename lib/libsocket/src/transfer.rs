@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use libscif::table;
 use runtime::time::Instant;
+use scif::bypass::Bypass;
 use scif::raw::{self, PollFd, Range};
 use scif_abi::flags::{Readiness, RecvFlags, SendFlags};
 use syscall::error::{
@@ -119,9 +120,8 @@ impl Waiting {
         let entry = |number: &usize| PollFd::new(*number, events);
         let mut entries: Vec<PollFd> = numbers.iter().map(entry).collect();
         let ready = |index, _: &PollFd| Ok(if index == 0 && look() { events } else { 0 });
-        let watched =
-            |_, entry: &PollFd| table::with(entry.epd, |bypass| bypass.watched(bypass.written()?));
-        match raw::poll_by(&mut entries, left, ready, watched)? {
+        let sign = |_, entry: &PollFd| table::with(entry.epd, Bypass::sign);
+        match raw::poll_by(&mut entries, left, ready, sign)? {
             0 => Err(EAGAIN),
             _ => Ok(()),
         }

@@ -7,12 +7,21 @@ use scif_abi::flags::Readiness;
 
 use crate::endpoint::{Endpoint, Listener};
 use crate::error::{Error, Result};
-use crate::raw::{PollFd, poll_by};
+use crate::raw::{self, PollFd, poll_by};
 
 /// An object that can be polled.
 pub trait Pollable {
     /// The endpoint behind it.
     fn endpoint(&self) -> &Endpoint;
+
+    /// Those of `events` that it is ready for, and `ERR` and `HUP`.
+    ///
+    /// # Errors
+    /// A SCIF error number.
+    fn readiness(&self, events: u16) -> raw::Result<u16> {
+        let endpoint = self.endpoint();
+        endpoint.bypass().readiness(endpoint.fd(), events)
+    }
 }
 
 impl Pollable for Endpoint {
@@ -24,6 +33,13 @@ impl Pollable for Endpoint {
 impl Pollable for Listener {
     fn endpoint(&self) -> &Endpoint {
         self.as_endpoint()
+    }
+
+    fn readiness(&self, events: u16) -> raw::Result<u16> {
+        let endpoint = self.endpoint();
+        endpoint
+            .bypass()
+            .readiness_of_listener(endpoint.fd(), events)
     }
 }
 
@@ -59,15 +75,9 @@ pub fn poll(entries: &mut [PollEntry<'_>], limit: Option<Duration>) -> Result<us
         PollFd::new(epd, entry.events.bits())
     };
     let mut fds: Vec<PollFd> = entries.iter().map(by_fd).collect();
-    let readiness = |index: usize, fd: &PollFd| {
-        let endpoint = entries[index].endpoint.endpoint();
-        endpoint.bypass().readiness(fd.epd, fd.events)
-    };
-    let watched = |index: usize, _: &PollFd| {
-        let bypass = entries[index].endpoint.endpoint().bypass();
-        bypass.watched(bypass.written()?)
-    };
-    let ready = poll_by(&mut fds, limit, readiness, watched).map_err(Error::from_errno)?;
+    let readiness = |index: usize, fd: &PollFd| entries[index].endpoint.readiness(fd.events);
+    let sign = |index: usize, _: &PollFd| entries[index].endpoint.endpoint().bypass().sign();
+    let ready = poll_by(&mut fds, limit, readiness, sign).map_err(Error::from_errno)?;
     for (entry, fd) in entries.iter_mut().zip(&fds) {
         entry.revents = Readiness::from_bits_truncate(fd.revents);
     }

@@ -50,9 +50,10 @@ pub enum Request<'a> {
     Control(usize, usize, usize),
     /// Reads a clock: its number, and where the time goes.
     Clock(usize, &'a mut TimeSpec),
-    /// Looks at words, by their addresses and values, for a while ([`crate::idle_poll`]): 1 when
-    /// one has changed. Asked only [beside an idle processor](beside_idle_processor).
-    Look(&'a [[usize; 2]]),
+    /// Looks at words, by their addresses and values, for a while ([`crate::idle_poll`]), and at
+    /// the event queue of a descriptor: 1 when one has changed, or an event is there. Asked only
+    /// [beside an idle processor](beside_idle_processor).
+    Look(&'a [[usize; 2]], Option<usize>),
 }
 
 type System = Box<dyn FnMut(Request<'_>) -> Result<usize>>;
@@ -96,8 +97,8 @@ pub(crate) fn can_look() -> bool {
 }
 
 /// Has it look.
-pub(crate) fn look(words: &[[usize; 2]]) -> Result<usize> {
-    Error::demux(ask(Request::Look(words)))
+pub(crate) fn look(words: &[[usize; 2]], queue: Option<usize>) -> Result<usize> {
+    Error::demux(ask(Request::Look(words, queue)))
 }
 
 /// Whether the kernel ends requests whose caller or daemon has died.

@@ -8,6 +8,7 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use hal::event::Queue;
+use hal::idle_poll::Watched;
 use runtime::{Error, Result, fd, sys};
 use syscall::error::{EAGAIN, EFAULT, EINVAL};
 use syscall::flag::{EventFlags, MapFlags};
@@ -61,6 +62,11 @@ impl Counter {
     /// What event queues watch for changes.
     pub fn watched(&self) -> usize {
         self.bell.reader()
+    }
+
+    /// The word that changes with each use.
+    pub fn word(&self) -> Watched {
+        Watched::counter(&self.page().changes, self.changes())
     }
 
     /// Whether the program has set `O_NONBLOCK`.

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use hal::idle_poll::Watched;
 use runtime::{Error, Result};
 use syscall::error::EINVAL;
 
@@ -207,6 +208,11 @@ pub fn sets() -> Vec<usize> {
 /// The number that changes with all that waits for sets have to know of.
 pub fn version() -> u32 {
     VERSION.load(Ordering::SeqCst)
+}
+
+/// The word that changes with it.
+pub fn version_word() -> Watched {
+    Watched::new(&VERSION, version())
 }
 
 /// Says that there is something that waits have to know of; they do when a bell rings.

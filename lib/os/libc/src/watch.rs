@@ -1,5 +1,9 @@
 //! Waiting for several descriptors of any kinds: SCIF endpoints answer with SCIF's own bits,
 //! counters by their value, the others with what their scheme reports.
+//!
+//! A wait is first a short sleep in which the kernel looks where bytes arrive at connections, if
+//! they are few: an answer that comes soon needs no request to their driver. Else it is a sleep in
+//! an event queue.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,6 +11,7 @@ use core::ffi::{c_int, c_short};
 use core::time::Duration;
 
 use hal::event::{Queue, Ready};
+use hal::idle_poll::{Ended, IdlePoll, MAX_WORDS, Sign, Watched};
 use runtime::time::Instant;
 use runtime::{Result, fd};
 use syscall::error::{EBADF, ENODEV};
@@ -21,6 +26,10 @@ unsafe extern "C" {
     safe fn skiff_scif_readiness(number: c_int, events: c_int) -> c_int;
     /// The readiness of a socket, or a negated error number; in `libsocket`.
     safe fn skiff_socket_readiness(number: c_int, events: c_int) -> c_int;
+    /// Where something will show at an endpoint; in `libscif`.
+    safe fn skiff_scif_sign(number: c_int) -> Sign;
+    /// The same at a socket; in `libsocket`.
+    safe fn skiff_socket_sign(number: c_int) -> Sign;
     /// Stores descriptors that are to be watched beside the socket's own; how many.
     fn skiff_socket_watched(number: c_int, places: *mut c_int, most: usize) -> usize;
 }
@@ -29,6 +38,12 @@ unsafe extern "C" {
 const MOST_WATCHED: usize = 128;
 /// The key of events of those descriptors.
 const WATCHED: usize = usize::MAX;
+
+/// A limit that is not longer leaves no time for a short sleep.
+const LONGEST_SHORT: Duration = Duration::from_millis(1);
+
+/// Whether short sleeps pay, for all waits of this program.
+static IDLE_POLL: IdlePoll = IdlePoll::new();
 
 /// POLLIN.
 pub const IN: c_short = 0x01;
@@ -148,6 +163,31 @@ pub fn watch<T>(
             return Ok(None);
         }
     }
+    let is_long = limit.is_none_or(|limit| limit > LONGEST_SHORT);
+    let may_pay = is_long && can_sleep_shortly(entries, &sources);
+    if may_pay && IDLE_POLL.may_pay() {
+        let result = sleep_shortly(entries, &mut sources, &mut judge)?;
+        return match result {
+            None => sleep_in_queue(entries, sources, deadline, judge),
+            result => Ok(result),
+        };
+    }
+    let begin = Instant::now();
+    let result = sleep_in_queue(entries, sources, deadline, judge)?;
+    if may_pay && result.is_some() {
+        IDLE_POLL.has_waited(begin.elapsed());
+    }
+    Ok(result)
+}
+
+/// Sleeps in an event queue until `judge` gives something, or the deadline has come.
+fn sleep_in_queue<T>(
+    entries: &mut [Entry],
+    mut sources: Vec<Source>,
+    deadline: Option<u64>,
+    mut judge: impl FnMut(&mut [Entry]) -> Option<T>,
+) -> Result<Option<T>> {
+    let nothing_but_asked = !sources.iter().any(Source::is_event);
     let mut queue: Queue<usize> = Queue::new()?;
     for index in 0..entries.len() {
         subscribe(&mut queue, entries, index, &mut sources)?;
@@ -174,14 +214,7 @@ pub fn watch<T>(
         if !nothing_but_asked || left != Some(Duration::ZERO) {
             queue.wait(left, &mut events)?;
         }
-        for event in events.iter().filter(|event| event.source != WATCHED) {
-            let number = entries[event.source].number;
-            for (entry, source) in entries.iter_mut().zip(&sources) {
-                if entry.number == number && source.is_event() {
-                    entry.revents |= bits(event.flags) & (entry.events | ERR);
-                }
-            }
-        }
+        note(entries, &sources, &events);
         look(entries, &sources);
         watch_more(&mut queue, entries, &mut watched);
         if let Some(result) = judge(entries) {
@@ -193,13 +226,171 @@ pub fn watch<T>(
         for event in events.iter().filter(|event| event.source != WATCHED) {
             renew(&mut queue, entries, &mut sources, event)?;
         }
-        for (entry, source) in entries.iter_mut().zip(&sources) {
-            // The next event says it again.
-            if source.is_event() {
-                entry.revents = 0;
+        forget_events(entries, &sources);
+    }
+}
+
+/// Takes down what events have told of.
+fn note(entries: &mut [Entry], sources: &[Source], events: &[Ready<usize>]) {
+    for event in events.iter().filter(|event| event.source != WATCHED) {
+        let number = entries[event.source].number;
+        for (entry, source) in entries.iter_mut().zip(sources) {
+            if entry.number == number && source.is_event() {
+                entry.revents |= bits(event.flags) & (entry.events | ERR);
             }
         }
     }
+}
+
+/// Forgets what events have told of: the next one says it again.
+fn forget_events(entries: &mut [Entry], sources: &[Source]) {
+    for (entry, source) in entries.iter_mut().zip(sources) {
+        if source.is_event() {
+            entry.revents = 0;
+        }
+    }
+}
+
+/// Whether there are connections, not too many, and none is waited for to have room, which a
+/// receiver gives back only to senders that ask for it. Behind a look.
+fn can_sleep_shortly(entries: &[Entry], sources: &[Source]) -> bool {
+    let mut count = 0;
+    for (entry, source) in entries.iter().zip(sources) {
+        if let Source::Scif = source {
+            count += 1;
+            // What is ready and was not enough is an edge that was told before.
+            if entry.events & !entry.revents & (OUT | OUT_NORMAL) != 0 {
+                return false;
+            }
+        }
+    }
+    // A listener needs no words.
+    (1..=MAX_WORDS / 2 + 1).contains(&count)
+}
+
+/// The words of a short sleep.
+#[derive(Default)]
+struct Words {
+    list: [Watched; MAX_WORDS],
+    count: usize,
+}
+
+impl Words {
+    /// Adds some; whether there was room.
+    fn push(&mut self, words: &[Watched]) -> bool {
+        match self.list.get_mut(self.count..self.count + words.len()) {
+            Some(place) => {
+                place.copy_from_slice(words);
+                self.count += words.len();
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn get(&self) -> &[Watched] {
+        &self.list[..self.count]
+    }
+}
+
+fn sign_of(number: c_int) -> Sign {
+    match descriptor::is_socket(number) {
+        true => skiff_socket_sign(number),
+        false => skiff_scif_sign(number),
+    }
+}
+
+/// Sleeps for a short time where the kernel looks at the words of connections, beside events of the
+/// other entries; what `judge` gives for what is found then. Everything is found again by a wait
+/// behind this.
+fn sleep_shortly<T>(
+    entries: &mut [Entry],
+    sources: &mut [Source],
+    judge: &mut impl FnMut(&mut [Entry]) -> Option<T>,
+) -> Result<Option<T>> {
+    let mut words = Words::default();
+    let mut listeners = Vec::new();
+    let mut has_events = false;
+    for (entry, source) in entries.iter().zip(sources.iter()) {
+        let has_room = match source {
+            Source::Scif => match sign_of(entry.number) {
+                Sign::Words(found) => words.push(&found),
+                Sign::Queue(watch) => {
+                    listeners.push(watch);
+                    true
+                }
+                Sign::Event => false,
+            },
+            Source::Counter(counter) => words.push(&[counter.word()]),
+            Source::Set(_) => words.push(&[own::version_word()]),
+            Source::Event => {
+                has_events = true;
+                true
+            }
+            Source::None | Source::Unknown | Source::Always | Source::Gone => true,
+        };
+        if !has_room {
+            return Ok(None);
+        }
+    }
+    if words.count == 0 {
+        return Ok(None);
+    }
+    // One listener has a queue already.
+    let mut queue = match has_events || listeners.len() > 1 {
+        true => Some(queue_of_events(entries, sources, &listeners)?),
+        false => None,
+    };
+    let watched = match &queue {
+        Some(queue) => Some(queue.descriptor()),
+        None => listeners.first().copied(),
+    };
+    // What comes behind this look changes a word, or is an event.
+    find(entries, sources, queue.as_mut())?;
+    if let Some(result) = judge(entries) {
+        return Ok(Some(result));
+    }
+    forget_events(entries, sources);
+    if IDLE_POLL.sleep_beside(words.get(), watched) != Ended::Changed {
+        return Ok(None);
+    }
+    find(entries, sources, queue.as_mut())?;
+    let result = judge(entries);
+    if result.is_none() {
+        forget_events(entries, sources);
+    }
+    Ok(result)
+}
+
+/// A queue for the listeners of these queues and for the entries that only events tell of.
+fn queue_of_events(
+    entries: &[Entry],
+    sources: &mut [Source],
+    listeners: &[usize],
+) -> Result<Queue<usize>> {
+    let mut queue = Queue::new()?;
+    for watch in listeners {
+        queue.subscribe(*watch, EventFlags::EVENT_READ, WATCHED)?;
+    }
+    for index in 0..entries.len() {
+        if sources[index].is_event() {
+            subscribe(&mut queue, entries, index, sources)?;
+        }
+    }
+    Ok(queue)
+}
+
+/// Finds what entries are ready for at this moment.
+fn find(entries: &mut [Entry], sources: &[Source], queue: Option<&mut Queue<usize>>) -> Result<()> {
+    if let Some(queue) = queue
+        && sources.iter().any(Source::is_event)
+    {
+        let mut events = Vec::new();
+        queue.wait(Some(Duration::ZERO), &mut events)?;
+        note(entries, sources, &events);
+    }
+    look(entries, sources);
+    Ok(())
 }
 
 fn nanoseconds(limit: Duration) -> u64 {
@@ -259,7 +450,6 @@ fn subscribe(
             wanted.set(EventFlags::EVENT_READ, events & (IN | IN_NORMAL) != 0);
             wanted.set(EventFlags::EVENT_WRITE, events & (OUT | OUT_NORMAL) != 0);
         }
-        Source::Counter(_) | Source::Set(_) => wanted = EventFlags::EVENT_READ,
         _ => {}
     }
     if wanted.is_empty() {
@@ -269,8 +459,16 @@ fn subscribe(
     let watched = match source {
         Source::Counter(counter) => counter.watched(),
         Source::Set(bell) => bell.reader(),
+        Source::Scif => match sign_of(number) {
+            // This costs the driver no request.
+            Sign::Queue(watch) => watch,
+            _ => number as usize,
+        },
         _ => number as usize,
     };
+    if watched != number as usize {
+        wanted = EventFlags::EVENT_READ;
+    }
     match queue.subscribe(watched, wanted, first.unwrap_or(index)) {
         // `dup2` has put one of these there: what was subscribed is its pipe, which tells of it.
         Ok(()) if source.is_event() && own::is_own(number) => {

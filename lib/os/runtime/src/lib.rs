@@ -54,6 +54,8 @@ pub mod probe;
 #[cfg(not(feature = "std"))]
 pub mod process;
 #[cfg(not(feature = "std"))]
+mod roots;
+#[cfg(not(feature = "std"))]
 pub mod spawn;
 #[cfg(not(feature = "std"))]
 mod start;

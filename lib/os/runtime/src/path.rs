@@ -11,6 +11,7 @@ use libredox::protocol::O_CLOEXEC;
 use syscall::error::{EINVAL, ENAMETOOLONG, ENODEV, ENOTDIR, EXDEV, Error, Result};
 use syscall::flag::{MODE_DIR, MODE_TYPE, O_DIRECTORY, O_FCNTL_MASK, O_STAT};
 
+use crate::roots::Root;
 use crate::{fd, state, sys};
 
 /// Longest path that the kernel takes, in bytes.
@@ -107,10 +108,14 @@ pub fn open_upper(path: &str, flags: usize) -> Result<usize> {
     })
 }
 
-/// Resolves `path` to a root and the rest, runs `action` and closes the root again.
+/// Resolves `path` to a root and the rest, runs `action` and closes the root again, unless it is
+/// kept.
 fn open_with<T>(path: &str, action: impl FnOnce(usize, &[u8]) -> Result<T>) -> Result<T> {
     let path = canonical(path)?;
     let (scheme, rest) = split(&path);
+    if let Some(root) = Root::of(scheme) {
+        return action(root.get(open_root)?, rest.as_bytes());
+    }
     let root = open_root(scheme)?;
     let result = action(root, rest.as_bytes());
     let _ = fd::close(root);

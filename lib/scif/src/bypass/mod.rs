@@ -19,6 +19,7 @@ mod liveness;
 mod memory;
 mod open;
 mod records;
+mod requests;
 mod rma;
 mod sleep;
 mod transfer;
@@ -36,6 +37,7 @@ use syscall::error::{EINTR, EINVAL, EOPNOTSUPP};
 use crate::raw::{self, Data, Result, Room, Source, Target};
 use at_once::is_short;
 use open::MappedRings;
+use requests::RequestWatch;
 use rma::Local;
 use transfer::Outcome;
 use windows::Use;
@@ -71,6 +73,8 @@ pub struct Bypass {
     calls: AtomicU32,
     /// The times they could not be.
     failures: AtomicU32,
+    /// Of a listener whose readiness was asked for; `None`: the system had no room for it.
+    requests: spin::once::Once<Option<RequestWatch>, YieldingWait>,
     /// A [`Waiting`].
     waiting: AtomicU8,
 }
@@ -82,6 +86,7 @@ impl Bypass {
             rings: spin::once::Once::new(),
             calls: AtomicU32::new(0),
             failures: AtomicU32::new(0),
+            requests: spin::once::Once::new(),
             waiting: AtomicU8::new(Waiting::Adaptive as u8),
         }
     }

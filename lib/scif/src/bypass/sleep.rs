@@ -1,7 +1,7 @@
 //! Sleeping until the peer has done something: shortly, while the kernel looks at the words that
 //! the peer stores to, and for as long as it takes in the daemon.
 
-use hal::idle_poll::{Ended, Watched};
+use hal::idle_poll::{Ended, Sign, Watched};
 use hal::kernel::ends_abandoned_requests;
 use scif_abi::call::Call;
 use scif_abi::flags::{Kicks, Readiness};
@@ -15,6 +15,14 @@ use super::transfer::Direction;
 use crate::raw::{self, PollFd, Result};
 
 impl Bypass {
+    /// Where the next bytes or the next request will show. A [look](Self::readiness) behind this
+    /// call finds those that came before it.
+    pub fn sign(&self) -> Sign {
+        let words = || self.watched(self.written()?).map(Sign::Words);
+        let queue = || Some(Sign::Queue(self.requests.get()?.as_ref()?.queue()?));
+        queue().or_else(words).unwrap_or(Sign::Event)
+    }
+
     /// The peer's write index in the own ring; `None` where [`wait_past`](Self::wait_past) cannot
     /// wait for another one.
     #[inline]
@@ -87,7 +95,7 @@ impl MappedRings {
             // Windows have gone, or the connection has.
             false => Ok(events.bits()),
         };
-        raw::poll_by(&mut entry, None, readiness, |_, _| None)?;
+        raw::poll_by(&mut entry, None, readiness, |_, _| Sign::Event)?;
         let ready = Readiness::from_bits_truncate(entry[0].revents);
         Ok(if self.is_current() {
             ready

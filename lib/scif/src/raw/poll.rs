@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use hal::event::{Queue, Ready};
-use hal::idle_poll::{Ended, IdlePoll, MAX_WORDS, Watched};
+use hal::idle_poll::{Ended, IdlePoll, MAX_WORDS, Sign, Watched};
 use hal::kernel::ends_abandoned_requests;
 use libredox::flag::CLOCK_MONOTONIC;
 use scif_abi::flags::Readiness;
@@ -50,11 +50,11 @@ impl PollFd {
 /// Those of the event queue.
 pub fn poll(entries: &mut [PollFd], limit: Option<Duration>) -> Result<usize> {
     let ask = |_: usize, entry: &PollFd| readiness(entry.epd, entry.events);
-    poll_by(entries, limit, ask, |_, _| None)
+    poll_by(entries, limit, ask, |_, _| Sign::Event)
 }
 
-/// As [`poll`]; `readiness` gives the events that an entry, by its number, is ready for, and
-/// `watched` the words that change when it becomes ready, if there are such words.
+/// As [`poll`]; `readiness` gives the events that an entry, by its number, is ready for, and `sign`
+/// where it shows that it has become readable.
 ///
 /// # Errors
 /// As there.
@@ -62,32 +62,52 @@ pub fn poll_by(
     entries: &mut [PollFd],
     limit: Option<Duration>,
     readiness: impl Fn(usize, &PollFd) -> Result<u16>,
-    watched: impl Fn(usize, &PollFd) -> Option<[Watched; 2]>,
+    sign: impl Fn(usize, &PollFd) -> Sign,
 ) -> Result<usize> {
-    let mut ready = poll_once(entries, &readiness);
+    let ready = poll_once(entries, &readiness);
     if ready > 0 || limit == Some(Duration::ZERO) {
         return Ok(ready);
     }
     let end = Deadline::after(limit)?;
     let is_long = limit.is_none_or(|limit| limit > LONGEST_SHORT);
-    if is_long && !entries.is_empty() && IDLE_POLL.may_pay() {
-        ready = sleep_shortly(entries, &readiness, &watched);
-        if ready > 0 {
-            return Ok(ready);
-        }
+    let may_pay = is_long && !entries.is_empty();
+    if may_pay && IDLE_POLL.may_pay() {
+        return match sleep_shortly(entries, &readiness, &sign) {
+            0 => sleep_in_queue(entries, &end, &readiness, &sign),
+            ready => Ok(ready),
+        };
     }
+    let begin = now()?;
+    let ready = sleep_in_queue(entries, &end, &readiness, &sign)?;
+    if may_pay && ready > 0 {
+        IDLE_POLL.has_waited(now()?.saturating_sub(begin));
+    }
+    Ok(ready)
+}
+
+/// Sleeps in an event queue until entries are ready, or the end has come; how many are.
+fn sleep_in_queue(
+    entries: &mut [PollFd],
+    end: &Deadline,
+    readiness: &impl Fn(usize, &PollFd) -> Result<u16>,
+    sign: &impl Fn(usize, &PollFd) -> Sign,
+) -> Result<usize> {
     let mut queue = Queue::new().map_err(|error| error.errno)?;
-    for entry in entries.iter() {
+    for (index, entry) in entries.iter().enumerate() {
         // A queue has one set of flags for a descriptor, which may have several entries.
         let same = entries.iter().filter(|other| other.epd == entry.epd);
         let events = same.fold(0, |all, other| all | other.events);
-        let subscribed = queue.subscribe(entry.epd, wanted(events), entry.epd);
+        let subscribed = match sign(index, entry) {
+            // That costs the daemon no request.
+            Sign::Queue(watch) => queue.subscribe(watch, EventFlags::EVENT_READ, entry.epd),
+            _ => queue.subscribe(entry.epd, wanted(events), entry.epd),
+        };
         subscribed.map_err(|error| error.errno)?;
     }
     let mut events = Vec::new();
     loop {
         // After subscribing, so that nothing that happens in between is missed.
-        let ready = poll_once(entries, &readiness);
+        let ready = poll_once(entries, readiness);
         if ready > 0 {
             return Ok(ready);
         }
@@ -98,26 +118,31 @@ pub fn poll_by(
 }
 
 /// Sleeps for a short time where the kernel looks at the words of all entries, which are few and
-/// wait for no room; how many entries are ready then.
+/// wait for no room, and at the requests of at most one listener; how many entries are ready then.
 fn sleep_shortly(
     entries: &mut [PollFd],
     readiness: &impl Fn(usize, &PollFd) -> Result<u16>,
-    watched: &impl Fn(usize, &PollFd) -> Option<[Watched; 2]>,
+    sign: &impl Fn(usize, &PollFd) -> Sign,
 ) -> usize {
     let mut words = [Watched::default(); MAX_WORDS];
-    let mut count = 0;
+    let (mut count, mut queue) = (0, None);
     for (index, entry) in entries.iter().enumerate() {
         let for_room = Readiness::from_bits_truncate(entry.events).contains(Readiness::OUT);
         let place = words.get_mut(count..count + 2);
-        let (false, Some(place), Some(found)) = (for_room, place, watched(index, entry)) else {
-            return 0;
-        };
-        place.copy_from_slice(&found);
-        count += 2;
+        match (sign(index, entry), place) {
+            (Sign::Words(found), Some(place)) if !for_room => {
+                place.copy_from_slice(&found);
+                count += 2;
+            }
+            (Sign::Queue(found), _) if queue.is_none_or(|queue| queue == found) => {
+                queue = Some(found);
+            }
+            _ => return 0,
+        }
     }
-    // What comes behind this look changes a word.
+    // What comes behind this look changes a word, or is an event.
     let ready = poll_once(entries, readiness);
-    if ready > 0 || IDLE_POLL.sleep(&words[..count]) != Ended::Changed {
+    if ready > 0 || count == 0 || IDLE_POLL.sleep_beside(&words[..count], queue) != Ended::Changed {
         return ready;
     }
     poll_once(entries, readiness)

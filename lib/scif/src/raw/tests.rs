@@ -128,7 +128,7 @@ impl World {
                 self.log.push(format!("unmap {bytes:#x}"));
                 Ok(0)
             }
-            Request::Control(..) | Request::Close(50) => Ok(0),
+            Request::Control(..) | Request::Clock(..) | Request::Close(50) => Ok(0),
             Request::Close(fd) => {
                 self.log.push(format!("close {fd}"));
                 Ok(0)

@@ -504,11 +504,8 @@ fn poll(slots: [Slot; 2], events: u16, timeout_ms: i32) -> Done {
     let limit = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
     let readiness =
         |index: usize, entry: &PollFd| slots[index].bypass.readiness(entry.epd, entry.events);
-    let watched = |index: usize, _: &PollFd| {
-        let bypass = &slots[index].bypass;
-        bypass.watched(bypass.written()?)
-    };
-    match raw::poll_by(&mut entries, limit, readiness, watched) {
+    let sign = |index: usize, _: &PollFd| slots[index].bypass.sign();
+    match raw::poll_by(&mut entries, limit, readiness, sign) {
         Ok(ready) => Done {
             reply: Reply {
                 result: Ok(ready as i64),

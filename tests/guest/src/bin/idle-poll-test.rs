@@ -12,14 +12,16 @@ extern crate alloc;
 use alloc::format;
 use alloc::string::String;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::time::Duration;
 
 use guest_tests::{Suite, kernel_count};
+use hal::event::Queue;
 use libredox::Fd;
 use runtime::io::Read;
 use runtime::process::{self, Command};
 use runtime::{path, probe, thread};
-use syscall::error::{EAGAIN, EFAULT, EINVAL, EOPNOTSUPP, Error, Result};
-use syscall::flag::{MapFlags, O_RDWR};
+use syscall::error::{EAGAIN, EBADF, EFAULT, EINVAL, EOPNOTSUPP, Error, Result};
+use syscall::flag::{EventFlags, MapFlags, O_RDWR};
 use syscall::{Map, SYS_FMAP, SYS_FUNMAP, SYS_FUTEX};
 
 runtime::main!(main);
@@ -27,7 +29,7 @@ runtime::main!(main);
 /// The operation.
 const FUTEX_POLL: usize = 64;
 /// Most words.
-const MOST: usize = 16;
+const MOST: usize = 32;
 const PAGE: usize = 4096;
 /// As long as the kernel lets a thread wait.
 const LONG: usize = usize::MAX;
@@ -68,6 +70,9 @@ fn all() -> i32 {
         other_stores(Then::Computes),
     );
     suite.check("memory that goes meanwhile", memory_goes());
+    queue_refusals(&mut suite);
+    suite.check("an event that is there", event_is_there());
+    suite.check("an event that comes", event_comes());
     suite.check("too many words", too_many());
     suite.check("a kill", kill());
     suite.check("the end of the program", end());
@@ -79,10 +84,17 @@ fn poll(list: &[Entry], longest: usize) -> Result<usize> {
 }
 
 fn raw(list: usize, count: usize, longest: usize) -> Result<usize> {
-    Error::demux(probe::syscall(
-        SYS_FUTEX,
-        [list, FUTEX_POLL, count, longest, 0, 0],
-    ))
+    raw_beside(list, count, longest, 0)
+}
+
+/// The last argument is 0, or the number behind that of an event queue's descriptor.
+fn raw_beside(list: usize, count: usize, longest: usize, queue: usize) -> Result<usize> {
+    let arguments = [list, FUTEX_POLL, count, longest, queue, 0];
+    Error::demux(probe::syscall(SYS_FUTEX, arguments))
+}
+
+fn poll_beside(list: &[Entry], longest: usize, queue: usize) -> Result<usize> {
+    raw_beside(list.as_ptr().addr(), list.len(), longest, queue + 1)
 }
 
 fn entry(word: &AtomicU32, value: u32) -> Entry {
@@ -298,6 +310,77 @@ fn too_many() -> core::result::Result<(), String> {
             Ok(1) => {}
             found => return Err(format!("{found:?}")),
         }
+    }
+    Ok(())
+}
+
+fn queue_refusals(suite: &mut Suite) {
+    let word = AtomicU32::new(3);
+    let list = [entry(&word, 3)];
+    for (name, queue) in [
+        ("a queue that is not open", 60_000),
+        ("a queue behind the last number", usize::MAX - 1),
+        ("a file that is no queue", 1),
+    ] {
+        suite.equal(name, poll_beside(&list, LONG, queue), error(EBADF));
+    }
+    match Queue::<()>::new() {
+        Ok(queue) => {
+            let found = poll_beside(&list, SHORT, queue.descriptor());
+            suite.equal("a queue without events", found, Ok(0));
+        }
+        Err(_) => suite.check("a queue", Err(String::from("there is none"))),
+    }
+}
+
+/// A queue that watches a pipe, and both ends of that.
+fn watched_pipe() -> Result<(Queue<()>, [Fd; 2])> {
+    let reader = Fd::new(path::open("/scheme/pipe", 0)?);
+    let writer = Fd::new(runtime::fd::dup(reader.raw(), b"write")?);
+    let mut queue = Queue::new()?;
+    queue.subscribe(reader.raw(), EventFlags::EVENT_READ, ())?;
+    Ok((queue, [reader, writer]))
+}
+
+/// It ends a wait, and stays for whoever reads the queue.
+fn event_is_there() -> core::result::Result<(), String> {
+    let (mut queue, [_reader, writer]) = watched_pipe().map_err(text)?;
+    let word = AtomicU32::new(3);
+    runtime::fd::write(writer.raw(), b"x").map_err(text)?;
+    for _ in 0..2 {
+        match poll_beside(&[entry(&word, 3)], LONG, queue.descriptor()) {
+            Ok(1) => {}
+            found => return Err(format!("{found:?}")),
+        }
+    }
+    let mut events = alloc::vec::Vec::new();
+    queue
+        .wait(Some(Duration::ZERO), &mut events)
+        .map_err(text)?;
+    match events.len() {
+        1 => Ok(()),
+        count => Err(format!("{count} events")),
+    }
+}
+
+/// Another thread makes it while this one waits, or is about to.
+fn event_comes() -> core::result::Result<(), String> {
+    for _ in 0..20 {
+        let (queue, [_reader, writer]) = watched_pipe().map_err(text)?;
+        let word = AtomicU32::new(3);
+        let other = thread::spawn(move || {
+            thread::yield_now();
+            runtime::fd::write(writer.raw(), b"x").map(|_| writer)
+        });
+        let other = other.map_err(text)?;
+        loop {
+            match poll_beside(&[entry(&word, 3)], LONG, queue.descriptor()) {
+                Ok(0) => {}
+                Ok(1) => break,
+                found => return Err(format!("{found:?}")),
+            }
+        }
+        other.join().map_err(text)?.map_err(text)?;
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ use syscall::error::{EINVAL, EIO, ENOSYS, Error, Result};
 use syscall::flag::{CallFlags, EventFlags, MapFlags, O_CREAT, O_RDWR, StdFsCallKind};
 
 use crate::sys::{self, NO_FD, mux};
-use crate::{fd, path, process, state};
+use crate::{fd, path, process, roots, state};
 
 type RawResult = usize;
 

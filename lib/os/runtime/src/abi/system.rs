@@ -89,7 +89,9 @@ extern "C" fn redox_get_ens_v0() -> RawResult {
 /// Exchanges the namespace; the answer is the old descriptor, or all ones when there was none.
 #[unsafe(no_mangle)]
 extern "C" fn redox_setns_v0(fd: usize) -> RawResult {
-    state::set_namespace_fd(fd)
+    let old = state::set_namespace_fd(fd);
+    roots::forget();
+    old
 }
 
 /// A new namespace with these names out of the present one.
@@ -136,6 +138,7 @@ extern "C" fn redox_setrens_v1(_rns: usize, ens: usize) -> RawResult {
     match new {
         Ok(new) => {
             let old = state::set_namespace_fd(new);
+            roots::forget();
             if old != NO_FD && old != new {
                 let _ = fd::close(old);
             }
