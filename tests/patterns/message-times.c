@@ -8,12 +8,9 @@
  * It prints a line of JSON, as scif-perf does: nanoseconds of a round trip, and the median of each
  * repetition.
  */
+#include "times.h"
 #include <scif.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define PORT 1300
@@ -26,11 +23,6 @@
 #define TRIES 1000
 /* Looks before the peer counts as lost: some seconds. */
 #define LOOKS 2000000000u
-
-static void fail(const char *what) {
-    perror(what);
-    exit(1);
-}
 
 static void send_all(scif_epd_t epd, const char *bytes) {
     int sent = 0;
@@ -80,33 +72,6 @@ static void serve(void) {
         scif_close(epd);
     }
     scif_close(listener);
-}
-
-static double now(void) {
-    struct timespec time;
-    if (clock_gettime(CLOCK_MONOTONIC, &time) < 0)
-        fail("clock_gettime");
-    return time.tv_sec * 1e9 + time.tv_nsec;
-}
-
-/* Nanoseconds of a tick of the processor's counter. */
-static double tick(void) {
-    double start = now();
-    uint64_t first = __builtin_ia32_rdtsc();
-    while (now() < start + 20e6)
-        ;
-    double end = now();
-    return (end - start) / (double)(__builtin_ia32_rdtsc() - first);
-}
-
-static int by_size(const void *left, const void *right) {
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static double percentile(const double *sorted, int count, int percent) {
-    int rank = (count * percent + 99) / 100;
-    return sorted[rank > 0 ? rank - 1 : 0];
 }
 
 static scif_epd_t call(uint16_t node) {
@@ -170,14 +135,6 @@ int main(int count, char **words) {
     if (scif_send(epd, order, sizeof order, SCIF_SEND_BLOCK) != sizeof order)
         fail("scif_send");
     scif_close(epd);
-    int all = repetitions * ROUNDS;
-    qsort(times, all, sizeof *times, by_size);
-    printf("{\"test\":\"c_rtt\",\"size\":%d,\"unit\":\"ns\",\"n\":%d,\"min\":%.1f,\"p50\":%.1f,"
-           "\"p90\":%.1f,\"p99\":%.1f,\"max\":%.1f,\"repetitions\":[",
-           BYTES, all, times[0], percentile(times, all, 50), percentile(times, all, 90),
-           percentile(times, all, 99), times[all - 1]);
-    for (int repetition = 0; repetition < repetitions; repetition++)
-        printf("%s%.1f", repetition ? "," : "", medians[repetition]);
-    printf("]}\n");
+    report("c_rtt", BYTES, times, medians, repetitions, ROUNDS);
     return 0;
 }

@@ -169,7 +169,7 @@ pub fn accept(number: c_int, flags: c_int) -> Result<(c_int, Address)> {
             Ok(accepted) => accepted,
             Err(EAGAIN) => {
                 drop(place);
-                wait_beside_close(waiting, &socket, |part| part.wait_for(index, Readiness::IN))?;
+                wait_beside_close(waiting, &socket, |part| part.wait_for_request(index))?;
                 continue;
             }
             Err(error) => return Err(ended(&socket).unwrap_or_else(|| errors::accept(error))),

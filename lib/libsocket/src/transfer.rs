@@ -127,14 +127,30 @@ impl Waiting {
         }
     }
 
-    /// Waits until bytes, or connections, can be taken from an endpoint or given to it, as `wanted`
-    /// says, or it ends.
+    /// Waits until a connection request comes to a listener, or it ends.
+    ///
+    /// # Errors
+    /// `EAGAIN`; those of the event queue.
+    pub fn wait_for_request(self, number: usize) -> Result<()> {
+        self.wait(&[number], Readiness::IN, || has_request(number))
+    }
+
+    /// Waits until bytes can be taken from an endpoint or given to it, as `wanted` says, or it
+    /// ends.
     ///
     /// # Errors
     /// `EAGAIN`; those of the event queue.
     pub fn wait_for(self, number: usize, wanted: Readiness) -> Result<()> {
         self.wait(&[number], wanted, || is_ready(number, wanted))
     }
+}
+
+/// Whether a request waits at a listener, or it has ended.
+fn has_request(number: usize) -> bool {
+    let wanted = Readiness::IN.bits();
+    table::with(number, |bypass| {
+        bypass.readiness_of_listener(number, wanted)
+    }) != Ok(0)
 }
 
 /// Whether an endpoint is ready for what is wanted, or has ended.

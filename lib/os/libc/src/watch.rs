@@ -370,7 +370,8 @@ fn queue_of_events(
 ) -> Result<Queue<usize>> {
     let mut queue = Queue::new()?;
     for watch in listeners {
-        queue.subscribe(*watch, EventFlags::EVENT_READ, WATCHED)?;
+        // One that another thread has closed has nothing to say.
+        let _ = queue.subscribe(*watch, EventFlags::EVENT_READ, WATCHED);
     }
     for index in 0..entries.len() {
         if sources[index].is_event() {

@@ -110,11 +110,11 @@ pub fn open_upper(path: &str, flags: usize) -> Result<usize> {
 
 /// Resolves `path` to a root and the rest, runs `action` and closes the root again, unless it is
 /// kept.
-fn open_with<T>(path: &str, action: impl FnOnce(usize, &[u8]) -> Result<T>) -> Result<T> {
+fn open_with<T>(path: &str, action: impl Fn(usize, &[u8]) -> Result<T>) -> Result<T> {
     let path = canonical(path)?;
     let (scheme, rest) = split(&path);
     if let Some(root) = Root::of(scheme) {
-        return action(root.get(open_root)?, rest.as_bytes());
+        return root.with(open_root, |root| action(root, rest.as_bytes()));
     }
     let root = open_root(scheme)?;
     let result = action(root, rest.as_bytes());

@@ -1,9 +1,10 @@
-//! The roots of some schemes of the kernel, kept open: whoever waits for several files opens an
-//! event queue each time, and the namespace, which takes longer than all the rest, is asked once.
+//! The roots of some schemes, kept open, so that the namespace is asked once, which takes longer
+//! than the rest: whoever waits for several files opens an event queue each time, and each
+//! connection of SCIF is a file.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use syscall::error::Result;
+use syscall::error::{ENODEV, ESRCH, Error, Result};
 
 use crate::fd;
 use crate::sys::NO_FD;
@@ -15,8 +16,8 @@ pub struct Root {
     fd: AtomicUsize,
 }
 
-/// Those that are kept. Schemes of the kernel do not end.
-static KEPT: [Root; 2] = [Root::new("event"), Root::new("pipe")];
+/// Those that are kept.
+static KEPT: [Root; 3] = [Root::new("event"), Root::new("pipe"), Root::new("scif")];
 
 impl Root {
     const fn new(name: &'static str) -> Self {
@@ -29,11 +30,40 @@ impl Root {
         KEPT.iter().find(|root| root.name == name)
     }
 
-    /// Its descriptor; `open` opens it.
+    /// Does something with its descriptor; `open` opens it. Once more with another one if its
+    /// daemon has ended: a new one may have taken the name.
     ///
     /// # Errors
-    /// Those of `open`.
-    pub fn get(&self, open: impl FnOnce(&str) -> Result<usize>) -> Result<usize> {
+    /// Those of both.
+    pub fn with<T>(
+        &self,
+        open: impl Fn(&str) -> Result<usize>,
+        action: impl Fn(usize) -> Result<T>,
+    ) -> Result<T> {
+        let root = self.get(&open)?;
+        match action(root) {
+            // The latter is what Redox's kernel says.
+            Err(Error {
+                errno: ENODEV | ESRCH,
+            }) => {
+                self.drop_one(root);
+                action(self.get(&open)?)
+            }
+            result => result,
+        }
+    }
+
+    /// Closes it, if another thread has not done so.
+    fn drop_one(&self, root: usize) {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        let dropped = self.fd.compare_exchange(root, NO_FD, success, failure);
+        if dropped.is_ok() {
+            // It can be closed.
+            let _ = fd::close(root);
+        }
+    }
+
+    fn get(&self, open: impl FnOnce(&str) -> Result<usize>) -> Result<usize> {
         let known = self.fd.load(Ordering::Acquire);
         if known != NO_FD {
             return Ok(known);
@@ -54,10 +84,9 @@ impl Root {
 /// Closes all of them: the process has another namespace, in which they may be missing.
 pub fn forget() {
     for root in &KEPT {
-        let known = root.fd.swap(NO_FD, Ordering::AcqRel);
+        let known = root.fd.load(Ordering::Acquire);
         if known != NO_FD {
-            // It can be closed.
-            let _ = fd::close(known);
+            root.drop_one(known);
         }
     }
 }

@@ -232,7 +232,7 @@ impl Step {
         let server: &[&str] = match self {
             Self::Pair | Self::Sizes => &["scif-bare -s"],
             Self::Windows => &MANY_WINDOWS,
-            Self::Languages => &["message-times &\ntrue", "scif-perf -s"],
+            Self::Languages => &["message-times &\nloop-times &\ntrue", "scif-perf -s"],
             _ => &["scif-perf -s"],
         };
         let server: Vec<_> = server.iter().map(|line| line.to_string()).collect();
@@ -310,6 +310,7 @@ fn languages(quick: bool) -> Vec<String> {
             false => ("", ""),
         };
         lines.push(format!("message-times 1 {repetitions}{c}"));
+        lines.push(format!("loop-times 1 {repetitions}{c}"));
         lines.push(format!(
             "scif-perf 1 --json --repetitions {repetitions} --budget-ms 4 --test msg_rtt \
              --size 64 --poll{rust}"
@@ -415,6 +416,7 @@ mod tests {
         assert!(wants("skiff-pair", "scif-bare"));
         assert!(!wants("skiff-pair", "message-times"));
         assert!(wants("skiff-languages", "message-times"));
+        assert!(wants("skiff-languages", "loop-times"));
         assert!(!wants("skiff-languages", "message-times-clang"));
     }
 
