@@ -17,6 +17,7 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 use spin::{Mutex, Once};
 
 use crate::arch::{framebuffer, irq, port};
+use crate::mm;
 use crate::sched::WaitQueue;
 
 const COM1: u16 = 0x3F8;
@@ -264,7 +265,8 @@ fn receive() {
                 break;
             }
             let byte = port::read8(COM1);
-            if queue.len() < MAX_INPUT {
+            // Without memory the byte is lost, as when the queue is full.
+            if queue.len() < MAX_INPUT && queue.try_reserve(1).is_ok() {
                 queue.push_back(byte);
                 any = true;
             }
@@ -344,9 +346,13 @@ pub fn on_input(hook: fn()) {
     HOOK.call_once(|| hook);
 }
 
-/// The kernel's log so far (`sys/log`), the oldest lines dropped beyond 64 KiB.
+/// The kernel's log so far (`sys/log`), the oldest lines dropped beyond 64 KiB; nothing when memory
+/// has no room for a copy.
 pub fn log_text() -> Vec<u8> {
-    LOG.lock().iter().copied().collect()
+    let log = LOG.lock();
+    let mut text = mm::list_for(log.len()).unwrap_or_default();
+    text.extend(log.iter().copied());
+    text
 }
 
 /// Sets how much the kernel logs: `off`, `error`, `warn`, `info`, `debug` or `trace`; anything

@@ -116,19 +116,24 @@ impl<F> PipeBuffer<F> {
         self.bytes.drain(..count.min(self.bytes.len()));
     }
 
-    /// Appends as many bytes as there is room for and says how many.
+    /// Appends as many bytes as there is room for and says how many: fewer when memory has no piece
+    /// for a longer ring.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
-        let count = bytes.len().min(self.room());
+        let mut count = bytes.len().min(self.room());
+        if self.bytes.try_reserve(count).is_err() {
+            count = count.min(self.bytes.capacity() - self.bytes.len());
+        }
         self.bytes.extend(bytes.get(..count).unwrap_or(bytes));
         count
     }
 
-    /// Appends as many descriptors as there is room for; the rest is handed back.
-    pub fn push_fds(&mut self, mut fds: Vec<F>) -> (usize, Vec<F>) {
+    /// Appends as many descriptors as there is room for and says how many; the rest stays. `None`
+    /// when memory has no piece for their list.
+    pub fn push_fds(&mut self, fds: &mut Vec<F>) -> Option<usize> {
         let count = fds.len().min(PIPE_FDS.saturating_sub(self.fds.len()));
-        let rest = fds.split_off(count);
-        self.fds.extend(fds);
-        (count, rest)
+        self.fds.try_reserve(count).ok()?;
+        self.fds.extend(fds.drain(..count));
+        Some(count)
     }
 
     /// The descriptors that wait.
@@ -137,14 +142,26 @@ impl<F> PipeBuffer<F> {
     }
 
     /// Puts descriptors back that were taken and could not be delivered: they are the first ones
-    /// again, also if others have taken the place that they had.
-    pub fn return_fds(&mut self, fds: Vec<F>) {
-        fds.into_iter().rev().for_each(|fd| self.fds.push_front(fd));
+    /// again, also if others have taken the place that they had. They stay in the list when memory
+    /// has no piece for so many.
+    pub fn return_fds(&mut self, fds: &mut Vec<F>) {
+        if self.fds.try_reserve(fds.len()).is_ok() {
+            fds.drain(..).rev().for_each(|fd| self.fds.push_front(fd));
+        }
     }
 
-    /// Takes up to `max` descriptors.
-    pub fn take_fds(&mut self, max: usize) -> Vec<F> {
-        self.fds.drain(..max.min(self.fds.len())).collect()
+    /// Takes up to `max` descriptors; `None` when memory has no piece for their list.
+    pub fn take_fds(&mut self, max: usize) -> Option<Vec<F>> {
+        let count = max.min(self.fds.len());
+        let mut taken = Vec::new();
+        taken.try_reserve_exact(count).ok()?;
+        taken.extend(self.fds.drain(..count));
+        Some(taken)
+    }
+
+    /// Takes all descriptors.
+    pub fn drain_fds(&mut self) -> VecDeque<F> {
+        core::mem::take(&mut self.fds)
     }
 }
 
@@ -214,11 +231,12 @@ mod tests {
     #[test]
     fn descriptors_that_come_back_are_the_first_ones() {
         let mut pipe = PipeBuffer::new();
-        assert_eq!(pipe.push_fds(vec![1, 2, 3]), (3, vec![]));
-        let taken = pipe.take_fds(2);
-        pipe.push_fds(vec![4]);
-        pipe.return_fds(taken);
-        assert_eq!(pipe.take_fds(9), [1, 2, 3, 4]);
+        assert_eq!(pipe.push_fds(&mut vec![1, 2, 3]), Some(3));
+        let mut taken = pipe.take_fds(2).unwrap();
+        pipe.push_fds(&mut vec![4]);
+        pipe.return_fds(&mut taken);
+        assert!(taken.is_empty());
+        assert_eq!(pipe.take_fds(9), Some(vec![1, 2, 3, 4]));
         assert_eq!(pipe.fd_read_state(), PipeState::Wait);
     }
 
@@ -230,10 +248,11 @@ mod tests {
     #[test]
     fn descriptors_queue_beside_the_bytes() {
         let mut pipe = PipeBuffer::new();
-        assert_eq!(pipe.push_fds(vec!['a', 'b', 'c']), (3, vec![]));
+        let mut sent = vec!['a', 'b', 'c'];
+        assert_eq!((pipe.push_fds(&mut sent), sent), (Some(3), vec![]));
         assert_eq!(pipe.read_state(), PipeState::Wait);
         assert_eq!(pipe.fd_read_state(), PipeState::Ready);
-        assert_eq!(pipe.take_fds(2), ['a', 'b']);
-        assert_eq!(pipe.take_fds(2), ['c']);
+        assert_eq!(pipe.take_fds(2), Some(vec!['a', 'b']));
+        assert_eq!(pipe.take_fds(2), Some(vec!['c']));
     }
 }

@@ -25,6 +25,25 @@ pub enum SlotError {
     Duplicate,
     /// A list of places and a list of entries differ in length, or a table would shrink.
     Length,
+    /// Memory has no piece large enough for the places or for a list.
+    Memory,
+}
+
+/// An empty list with room for `count` entries: programs decide how many there are.
+fn list_for<T>(count: usize) -> Result<Vec<T>, SlotError> {
+    let mut list = Vec::new();
+    let reserved = list.try_reserve_exact(count);
+    reserved.map_err(|_| SlotError::Memory).map(|()| list)
+}
+
+/// Makes a number space at least `size` places long.
+fn grow<T>(space: &mut Vec<Option<T>>, size: usize) -> Result<(), SlotError> {
+    let more = size.saturating_sub(space.len());
+    space.try_reserve(more).map_err(|_| SlotError::Memory)?;
+    if more > 0 {
+        space.resize_with(size, || None);
+    }
+    Ok(())
 }
 
 /// Numbered places for values of type `T`.
@@ -38,16 +57,6 @@ pub struct SlotTable<T> {
 impl<T> Default for SlotTable<T> {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl<T: Clone> Clone for SlotTable<T> {
-    fn clone(&self) -> Self {
-        Self {
-            plain: self.plain.clone(),
-            upper: self.upper.clone(),
-            used: self.used,
-        }
     }
 }
 
@@ -116,8 +125,8 @@ impl<T> SlotTable<T> {
             return Err((error, entry));
         }
         let (space, index) = self.space_mut(number);
-        if index >= space.len() {
-            space.resize_with(index + 1, || None);
+        if let Err(error) = grow(space, index + 1) {
+            return Err((error, entry));
         }
         if let Some(place) = space.get_mut(index) {
             *place = Some(entry);
@@ -140,7 +149,8 @@ impl<T> SlotTable<T> {
         numbers: &[usize],
         check: impl Fn(usize) -> Result<(), SlotError>,
     ) -> Result<(), SlotError> {
-        let mut sorted: Vec<usize> = numbers.to_vec();
+        let mut sorted = list_for(numbers.len())?;
+        sorted.extend_from_slice(numbers);
         sorted.sort_unstable();
         if sorted
             .windows(2)
@@ -166,10 +176,9 @@ impl<T> SlotTable<T> {
     /// Takes several entries out: all of them or none.
     pub fn remove_all(&mut self, numbers: &[usize]) -> Result<Vec<T>, SlotError> {
         self.check_taken(numbers)?;
-        Ok(numbers
-            .iter()
-            .filter_map(|&number| self.remove(number))
-            .collect())
+        let mut taken = list_for(numbers.len())?;
+        taken.extend(numbers.iter().filter_map(|&number| self.remove(number)));
+        Ok(taken)
     }
 
     /// Puts several entries in, `entries[i]` at `numbers[i]`: all of them or none. Refused entries
@@ -185,15 +194,24 @@ impl<T> SlotTable<T> {
             Err(SlotError::Limit)
         } else {
             Self::check_list(numbers, |number| self.check_free(number))
+                .and_then(|()| self.grow_for(numbers))
         };
         if let Err(error) = check {
             return Err((error, entries));
         }
         for (&number, entry) in numbers.iter().zip(entries) {
-            // Checked above: the place is free and below the limit.
+            // Checked above: the place is free and there.
             let _ = self.insert(number, entry);
         }
         Ok(())
+    }
+
+    /// Makes places for all of `numbers`, which are below the limit.
+    fn grow_for(&mut self, numbers: &[usize]) -> Result<(), SlotError> {
+        numbers.iter().try_for_each(|&number| {
+            let (space, index) = self.space_mut(number);
+            grow(space, index + 1)
+        })
     }
 
     /// Makes the number space of `which` (only its tag counts) at least `size` places long.
@@ -205,8 +223,7 @@ impl<T> SlotTable<T> {
         if size < space.len() {
             return Err(SlotError::Length);
         }
-        space.resize_with(size, || None);
-        Ok(())
+        grow(space, size)
     }
 
     /// All entries with their numbers: plain ones first, each space in ascending order.
@@ -224,11 +241,11 @@ impl<T> SlotTable<T> {
     }
 
     /// Takes everything out, in the order of [`SlotTable::iter`].
-    pub fn drain(&mut self) -> Vec<T> {
+    pub fn drain(&mut self) -> impl Iterator<Item = T> {
         self.used = 0;
         let plain = core::mem::take(&mut self.plain);
         let upper = core::mem::take(&mut self.upper);
-        plain.into_iter().chain(upper).flatten().collect()
+        plain.into_iter().chain(upper).flatten()
     }
 }
 
@@ -236,10 +253,26 @@ impl<T: Clone> SlotTable<T> {
     /// Copies several entries: all of them or none.
     pub fn get_all(&self, numbers: &[usize]) -> Result<Vec<T>, SlotError> {
         self.check_taken(numbers)?;
-        Ok(numbers
-            .iter()
-            .filter_map(|&number| self.get(number).cloned())
-            .collect())
+        let mut copies = list_for(numbers.len())?;
+        copies.extend(
+            numbers
+                .iter()
+                .filter_map(|&number| self.get(number).cloned()),
+        );
+        Ok(copies)
+    }
+
+    /// A table with the same entries at the same numbers.
+    pub fn copy(&self) -> Result<Self, SlotError> {
+        let mut plain = list_for(self.plain.len())?;
+        let mut upper = list_for(self.upper.len())?;
+        plain.extend_from_slice(&self.plain);
+        upper.extend_from_slice(&self.upper);
+        Ok(Self {
+            plain,
+            upper,
+            used: self.used,
+        })
     }
 }
 
@@ -293,6 +326,29 @@ mod tests {
         assert_eq!(table.get_all(&[2, 1]), Ok(vec!['b', 'a']));
         assert_eq!(table.remove_all(&[2, 1]), Ok(vec!['b', 'a']));
         assert!(table.is_empty());
+    }
+
+    #[test]
+    fn places_without_memory_are_refused() {
+        // More bytes than an address space has: no allocator gives them.
+        let mut table = SlotTable::<[u64; 1 << 40]>::new();
+        assert_eq!(table.resize(0, MAX_SLOTS), Err(SlotError::Memory));
+        assert_eq!(table.resize(UPPER_TAG, 1 << 15), Err(SlotError::Memory));
+        assert_eq!(table.grow_for(&[MAX_SLOTS - 1]), Err(SlotError::Memory));
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn a_copy_has_the_same_entries() {
+        let mut table = SlotTable::new();
+        table
+            .insert_all(&[70, 7 | UPPER_TAG], vec!['a', 'b'])
+            .unwrap();
+        let mut copy = table.copy().unwrap();
+        assert_eq!(copy.len(), 2);
+        assert_eq!(copy.get(70), Some(&'a'));
+        assert_eq!(copy.drain().collect::<Vec<_>>(), ['a', 'b']);
+        assert_eq!(table.get_all(&[7 | UPPER_TAG, 70]), Ok(vec!['b', 'a']));
     }
 
     #[test]

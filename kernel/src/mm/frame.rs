@@ -235,6 +235,7 @@ pub(super) fn alloc_undefined() -> Option<FrameRef> {
 
 /// `pages` physically contiguous zeroed frames in ascending order.
 pub fn alloc_contiguous(pages: usize) -> Option<Vec<FrameRef>> {
+    let mut frames = super::list_for(pages).ok()?;
     let first = with(|f| {
         if f.free() > RESERVE.saturating_add(pages) {
             f.alloc(pages)
@@ -242,9 +243,8 @@ pub fn alloc_contiguous(pages: usize) -> Option<Vec<FrameRef>> {
             None
         }
     })?;
-    let frames: Vec<FrameRef> = (first..first + pages as u32)
-        .map(|number| FrameRef { number })
-        .collect();
+    let numbers = first..first + pages as u32;
+    frames.extend(numbers.map(|number| FrameRef { number }));
     for frame in &frames {
         phys::zero_frame(frame.phys());
     }

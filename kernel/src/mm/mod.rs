@@ -2,6 +2,7 @@
 
 pub mod frame;
 mod heap;
+mod lists;
 pub mod paging;
 pub mod phys;
 pub mod screen;
@@ -15,6 +16,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use kernel_core::memmap::MemoryMap;
 
+pub use lists::{list_for, zeroes};
 pub use user_buf::UserBuf;
 
 /// Bytes of a page and of a frame.

@@ -22,7 +22,7 @@ mod grant;
 mod map;
 mod remap;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, LinkedList};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -41,11 +41,11 @@ use deferred::defer_drop;
 pub use deferred::{Deferred, has_deferred, next_deferred};
 use fault::shared_entry;
 use grant::{Lents, defer_unmapped};
-pub use grant::{SchemeGrant, Unmapped};
+pub use grant::{Pieces, SchemeGrant, Unmapped};
 
 use super::frame::{self, Counts, FrameRef, Releases};
 use super::paging::{self, COUNTED, Entry, PageTable};
-use super::{MIN_ADDRESS, PAGE_SIZE, USER_END};
+use super::{MIN_ADDRESS, PAGE_SIZE, USER_END, list_for};
 
 /// Pages of a device or borrowed mapping that are entered at once; the rest on the first touch.
 const EAGER_PAGES: usize = 4096;
@@ -80,7 +80,7 @@ pub struct AddrSpace {
 /// drop another space.
 type Removed = BTreeMap<usize, Area<Backing>>;
 
-fn unmapped(removed: Removed) -> Vec<Unmapped> {
+fn unmapped(removed: Removed) -> Pieces {
     removed
         .into_values()
         .filter_map(|area| match area.backing {
@@ -151,10 +151,7 @@ impl Inner {
             present += 1;
             entry
         });
-        let mut entries = Vec::new();
-        let reserved = entries.try_reserve_exact(present);
-        reserved.map_err(|_| Error::new(ENOMEM))?;
-        Ok(entries)
+        list_for(present)
     }
 
     /// Finds the place for a new area and makes room there.
@@ -252,7 +249,7 @@ impl AddrSpace {
         at: Placement,
         area: Area<Backing>,
         fill: impl FnOnce(&mut Inner, usize) -> Result<()>,
-    ) -> Result<(usize, Vec<Unmapped>)> {
+    ) -> Result<(usize, Pieces)> {
         let mut inner = self.inner.lock();
         let len = area.len;
         let (addr, replaced) = inner.place(at, len)?;
@@ -280,7 +277,7 @@ impl AddrSpace {
         len: usize,
         at: Placement,
         prot: Prot,
-    ) -> Result<(usize, Vec<Unmapped>)> {
+    ) -> Result<(usize, Pieces)> {
         check_range(addr, len)?;
         if core::ptr::eq(Arc::as_ptr(source), self) {
             return Err(Error::new(EBUSY));
@@ -361,7 +358,7 @@ impl AddrSpace {
 
     /// Unmaps `[addr, addr+len)`; holes are no error. `EBUSY` when a pinned page is in it. The
     /// caller sends Munmap for the returned pieces.
-    pub fn unmap(&self, addr: usize, len: usize) -> Result<Vec<Unmapped>> {
+    pub fn unmap(&self, addr: usize, len: usize) -> Result<Pieces> {
         check_range(addr, len)?;
         let mut inner = self.inner.lock();
         if inner.has_pinned(addr, len) {
@@ -378,14 +375,14 @@ impl AddrSpace {
     }
 
     /// As `unmap`, for the kernel's own request buffers: takes pinned pages too.
-    pub fn unmap_pinned(&self, addr: usize, len: usize) -> Result<Vec<Unmapped>> {
+    pub fn unmap_pinned(&self, addr: usize, len: usize) -> Result<Pieces> {
         check_range(addr, len)?;
         let removed = self.inner.lock().take(addr, len);
         Ok(unmapped(removed))
     }
 
     /// Unmaps everything (exit of the last thread).
-    pub fn clear(&self) -> Vec<Unmapped> {
+    pub fn clear(&self) -> Pieces {
         let removed = self.inner.lock().take(0, USER_END);
         unmapped(removed)
     }
@@ -535,16 +532,17 @@ impl AddrSpace {
 
     fn cut_ties(&self) {
         let mut inner = self.inner.lock();
-        let borrowed: Vec<(usize, usize)> = inner
+        // There may be more than contiguous memory has room for.
+        let borrowed: LinkedList<(usize, usize)> = inner
             .areas
             .iter()
             .filter(|(_, area)| matches!(area.backing, Backing::Borrowed { .. }))
             .map(|(base, area)| (base, area.len))
             .collect();
-        let mut ties = Vec::new();
+        let mut ties = LinkedList::new();
         for (base, len) in borrowed {
             for (base, mut area) in inner.areas.remove(base, len) {
-                ties.push(core::mem::replace(&mut area.backing, Backing::Frames));
+                ties.push_back(core::mem::replace(&mut area.backing, Backing::Frames));
                 inner.areas.insert(base, area);
             }
         }

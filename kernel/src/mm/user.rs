@@ -8,7 +8,7 @@
 //! continues behind them ([`after_fault`]). Only then the address space makes the pages present, or
 //! gives the error.
 
-use alloc::{sync::Arc, vec};
+use alloc::sync::Arc;
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,6 +18,7 @@ use spin::Once;
 use super::USER_END;
 use super::frame::FrameRef;
 use super::space::AddrSpace;
+use super::zeroes;
 
 /// The processor guards user pages (SMAP), so `user_copy` must lift the guard, and the entry code
 /// put it back: a program can set the flag that lifts it.
@@ -150,7 +151,7 @@ pub fn copy_to_frame(addr: usize, frame: &FrameRef, offset: usize, len: usize) -
     if copy(frame.address(offset, len), addr, addr, len)? {
         return Ok(());
     }
-    let mut bytes = vec![0; len];
+    let mut bytes = zeroes(len)?;
     space()?.read(addr, &mut bytes)?;
     frame.write(offset, &bytes);
     Ok(())
@@ -162,7 +163,7 @@ pub fn copy_from_frame(addr: usize, frame: &FrameRef, offset: usize, len: usize)
     if copy(addr, frame.address(offset, len), addr, len)? {
         return Ok(());
     }
-    let mut bytes = vec![0; len];
+    let mut bytes = zeroes(len)?;
     frame.read(offset, &mut bytes);
     space()?.write(addr, &bytes)
 }

@@ -1,10 +1,10 @@
 //! Buffers in the memory of the current program, as system calls name them.
 
-use alloc::{vec, vec::Vec};
+use alloc::vec::Vec;
 
 use ::syscall::error::{EFAULT, EINVAL, Error, Result};
 
-use super::{USER_END, frame::FrameRef, user};
+use super::{USER_END, frame::FrameRef, list_for, user, zeroes};
 
 /// A range of the current program's memory. It lies in user space, but nothing says that it is
 /// mapped: every copy can fail with `EFAULT`. Nor does its content stay the same between two reads:
@@ -106,9 +106,9 @@ impl UserBuf {
         user::copy_from_frame(self.base, frame, offset, self.len)
     }
 
-    /// Copies the whole range in. The caller bounds the length.
+    /// Copies the whole range in; `ENOMEM`. The caller bounds the length.
     pub fn read_vec(self) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.len];
+        let mut bytes = zeroes(self.len)?;
         self.read(&mut bytes)?;
         Ok(bytes)
     }
@@ -148,18 +148,17 @@ impl UserBuf {
         }
     }
 
-    /// All whole words; `EINVAL` for more than `most`.
+    /// All whole words; `EINVAL` for more than `most`, `ENOMEM`.
     pub fn words(self, most: usize) -> Result<Vec<usize>> {
         let count = self.len / size_of::<usize>();
         if count > most {
             return Err(Error::new(EINVAL));
         }
         let bytes = self.prefix(count * size_of::<usize>()).read_vec()?;
-        let (words, _) = bytes.as_chunks();
-        Ok(words
-            .iter()
-            .map(|word| usize::from_ne_bytes(*word))
-            .collect())
+        let (chunks, _) = bytes.as_chunks();
+        let mut words = list_for(count)?;
+        words.extend(chunks.iter().map(|word| usize::from_ne_bytes(*word)));
+        Ok(words)
     }
 
     /// Fills `words` with the whole words there are and says how many it has filled.

@@ -4,11 +4,10 @@ mod table;
 
 use alloc::{
     boxed::Box,
-    collections::BTreeMap,
+    collections::{BTreeMap, LinkedList},
     format,
     string::String,
     sync::{Arc, Weak},
-    vec::Vec,
 };
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -114,8 +113,8 @@ fn enlist(context: &ContextRef) {
     CREATED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// All contexts that have not ended.
-pub fn contexts() -> Vec<ContextRef> {
+/// All contexts that have not ended. There may be more than contiguous memory has room for.
+pub fn contexts() -> LinkedList<ContextRef> {
     CONTEXTS.lock().values().filter_map(Weak::upgrade).collect()
 }
 

@@ -2,14 +2,17 @@
 
 use alloc::{sync::Arc, vec::Vec};
 
-use ::syscall::error::{EBADF, EEXIST, EINVAL, EMFILE, Error, Result};
+use ::syscall::error::{EBADF, EEXIST, EINVAL, EMFILE, ENOMEM, Error, Result};
 use kernel_core::slots::{SlotError, SlotTable};
 use spin::Mutex;
 
 use super::caller;
-use crate::object::{
-    Description, InternalFlags,
-    deferred::{self, Work},
+use crate::{
+    mm,
+    object::{
+        Description, InternalFlags,
+        deferred::{self, Work},
+    },
 };
 
 /// The descriptors of a process; its threads share one table. When the table goes away, all its
@@ -25,6 +28,7 @@ fn list_error(error: SlotError) -> Error {
         SlotError::Taken => EEXIST,
         SlotError::Empty => EBADF,
         SlotError::Duplicate | SlotError::Length => EINVAL,
+        SlotError::Memory => ENOMEM,
     })
 }
 
@@ -34,11 +38,15 @@ impl FileTable {
         self.slots.lock().get(fd).cloned().ok_or(Error::new(EBADF))
     }
 
-    /// Puts `file` at `fd`; any refusal (taken or out of range) is `errno`.
+    /// Puts `file` at `fd`; a refusal (taken or out of range) is `errno`, but for `ENOMEM`.
     pub fn insert(&self, fd: usize, file: Arc<Description>, errno: i32) -> Result<usize> {
         // A refused description is dropped after the lock.
         let result = self.slots.lock().insert(fd, file);
-        result.map(|()| fd).map_err(|_| Error::new(errno))
+        match result {
+            Ok(()) => Ok(fd),
+            Err((SlotError::Memory, _)) => Err(Error::new(ENOMEM)),
+            Err(_) => Err(Error::new(errno)),
+        }
     }
 
     /// Takes a descriptor out without closing it, or `EBADF`.
@@ -46,7 +54,7 @@ impl FileTable {
         self.slots.lock().remove(fd).ok_or(Error::new(EBADF))
     }
 
-    /// Puts `file` at `fd` and closes what was there; `EMFILE` when `fd` is out of range.
+    /// Puts `file` at `fd` and closes what was there; `EMFILE` when `fd` is out of range, `ENOMEM`.
     pub fn replace(&self, fd: usize, file: Arc<Description>) -> Result<()> {
         let mut slots = self.slots.lock();
         let old = slots.remove(fd);
@@ -55,7 +63,7 @@ impl FileTable {
         if let Some(old) = old {
             close(old);
         }
-        result.map_err(|_| Error::new(EMFILE))
+        result.map_err(|(error, _)| list_error(error))
     }
 
     /// Takes several descriptors out, all or none. A number that is named twice or stands for
@@ -69,37 +77,45 @@ impl FileTable {
         self.slots.lock().get_all(fds).map_err(taken_error)
     }
 
-    /// Puts several descriptors in, all or none; refused ones are dropped. A number out of range
-    /// is `EMFILE`, a taken one `EEXIST`, one named twice `EINVAL`.
-    pub fn insert_all(&self, fds: &[usize], files: Vec<Arc<Description>>) -> Result<()> {
+    /// Puts several descriptors in, all or none; refused ones are handed back. A number out of
+    /// range is `EMFILE`, a taken one `EEXIST`, one named twice `EINVAL`.
+    pub fn insert_all(
+        &self,
+        fds: &[usize],
+        files: Vec<Arc<Description>>,
+    ) -> core::result::Result<(), (Error, Vec<Arc<Description>>)> {
         let result = self.slots.lock().insert_all(fds, files);
-        result.map_err(|(error, _)| list_error(error))
+        result.map_err(|(error, files)| (list_error(error), files))
     }
 
-    /// Makes the number space of `which` at least `size` long: `EMFILE`, `EINVAL` for less.
+    /// Makes the number space of `which` at least `size` long: `EMFILE`, `EINVAL` for less,
+    /// `ENOMEM`.
     pub fn resize(&self, which: usize, size: usize) -> Result<()> {
         self.slots.lock().resize(which, size).map_err(list_error)
     }
 
-    /// Numbers in use, plain ones first.
-    pub fn numbers(&self) -> Vec<usize> {
-        self.slots.lock().iter().map(|(number, _)| number).collect()
+    /// Numbers in use, plain ones first; `ENOMEM`.
+    pub fn numbers(&self) -> Result<Vec<usize>> {
+        let slots = self.slots.lock();
+        let mut numbers = mm::list_for(slots.len())?;
+        numbers.extend(slots.iter().map(|(number, _)| number));
+        Ok(numbers)
     }
 
-    /// All descriptors with their numbers.
-    pub fn entries(&self) -> Vec<(usize, Arc<Description>)> {
-        self.slots
-            .lock()
-            .iter()
-            .map(|(number, file)| (number, file.clone()))
-            .collect()
+    /// All descriptors with their numbers; `ENOMEM`.
+    pub fn entries(&self) -> Result<Vec<(usize, Arc<Description>)>> {
+        let slots = self.slots.lock();
+        let mut entries = mm::list_for(slots.len())?;
+        entries.extend(slots.iter().map(|(number, file)| (number, file.clone())));
+        Ok(entries)
     }
 
-    /// A table with the same descriptors under the same numbers.
-    pub fn copy(&self) -> Self {
-        Self {
-            slots: Mutex::new(self.slots.lock().clone()),
-        }
+    /// A table with the same descriptors under the same numbers; `ENOMEM`.
+    pub fn copy(&self) -> Result<Self> {
+        let slots = self.slots.lock().copy().map_err(list_error)?;
+        Ok(Self {
+            slots: Mutex::new(slots),
+        })
     }
 }
 
@@ -125,6 +141,6 @@ pub fn close(file: Arc<Description>) {
 
 impl Drop for FileTable {
     fn drop(&mut self) {
-        self.slots.get_mut().drain().into_iter().for_each(close);
+        self.slots.get_mut().drain().for_each(close);
     }
 }

@@ -1,13 +1,11 @@
 //! Directory listings of kernel schemes.
 
-use alloc::vec;
-
 use ::syscall::{
     dirent::{DirEntry, DirentBuf},
     error::{EINVAL, EIO, Error, Result},
 };
 
-use crate::mm::UserBuf;
+use crate::mm::{UserBuf, zeroes};
 
 /// Bytes of a listing that are prepared at a time; a reader asks again for the rest.
 const MAX_LISTING: usize = 16 * 1024;
@@ -19,7 +17,7 @@ pub fn store<'a>(
     header: u16,
     entries: impl Iterator<Item = DirEntry<'a>>,
 ) -> Result<usize> {
-    let mut bytes = vec![0_u8; buf.len().min(MAX_LISTING)];
+    let mut bytes = zeroes(buf.len().min(MAX_LISTING))?;
     let mut listing = DirentBuf::new(bytes.as_mut_slice(), header).ok_or(Error::new(EIO))?;
     let mut stored = 0_usize;
     for entry in entries {

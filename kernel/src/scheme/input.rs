@@ -1,6 +1,6 @@
 //! Reading of typed bytes, for the schemes `debug` and `serio`.
 
-use alloc::{vec, vec::Vec};
+use alloc::vec::Vec;
 
 use ::syscall::{
     EventFlags,
@@ -10,7 +10,10 @@ use ::syscall::{
 };
 
 use super::{kernel_id, trigger};
-use crate::{mm::UserBuf, sched::WaitQueue};
+use crate::{
+    mm::{UserBuf, zeroes},
+    sched::WaitQueue,
+};
 
 /// Gives the bytes that are there and fit, `most` at a time. Waits for the first one, or answers
 /// `EAGAIN` if `flags` has O_NONBLOCK. `take` stores the bytes and returns their number.
@@ -24,7 +27,7 @@ pub fn read(
     if buf.is_empty() {
         return Ok(0);
     }
-    let mut bytes = vec![0_u8; buf.len().min(most)];
+    let mut bytes = zeroes(buf.len().min(most))?;
     let mut take = || Some(take(&mut bytes)).filter(|&count| count > 0);
     let count = if flags & O_NONBLOCK as u32 != 0 {
         take().ok_or(Error::new(EAGAIN))?

@@ -36,7 +36,7 @@ use spin::Mutex;
 use crate::{
     mm::{
         UserBuf,
-        space::{AddrSpace, Placement, Prot, Unmapped},
+        space::{AddrSpace, Pieces, Placement, Prot, Unmapped},
     },
     object::{Description, DescriptionState, InternalFlags, SchemeId},
     proc::{Caller, FileTable},
@@ -453,7 +453,7 @@ fn grant_of(piece: &Unmapped) -> Option<(&Description, MunmapRequest)> {
 
 /// Notifies schemes of mappings that are gone and waits for their answers, whose errors mean
 /// nothing.
-pub fn notify_unmapped(pieces: Vec<Unmapped>) {
+pub fn notify_unmapped(pieces: Pieces) {
     for piece in &pieces {
         if let Some((file, request)) = grant_of(piece)
             && let Ok(scheme) = get(file.scheme())
@@ -498,14 +498,21 @@ pub fn prot(flags: MapFlags) -> Result<Prot> {
 }
 
 /// Puts received files into the slots the payload lists; the payload must list exactly as many.
-fn deliver_files(files: Vec<Arc<Description>>, payload: UserBuf) -> Result<usize> {
+/// Files that are not delivered are handed back with the error.
+fn deliver_files(
+    files: Vec<Arc<Description>>,
+    payload: UserBuf,
+) -> core::result::Result<usize, (Error, Vec<Arc<Description>>)> {
     let count = files.len();
     if count.checked_mul(size_of::<usize>()) != Some(payload.len()) {
-        return Err(Error::new(EINVAL));
+        return Err((Error::new(EINVAL), files));
     }
-    let slots = payload.words(count)?;
-    crate::proc::files().insert_all(&slots, files)?;
-    Ok(count)
+    match payload.words(count) {
+        Ok(slots) => crate::proc::files()
+            .insert_all(&slots, files)
+            .map(|()| count),
+        Err(error) => Err((error, files)),
+    }
 }
 
 /// The root objects of the kernel's schemes and the scheme creation capability, put into `table`

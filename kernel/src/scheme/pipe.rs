@@ -12,7 +12,7 @@ use alloc::{
 use ::syscall::{
     CallFlags, EventFlags,
     data::{GlobalSchemes, Stat},
-    error::{EAGAIN, EBADF, EINTR, EINVAL, ELOOP, ENOENT, EPIPE, Error, Result},
+    error::{EAGAIN, EBADF, EINTR, EINVAL, ELOOP, ENOENT, ENOMEM, EPIPE, Error, Result},
     flag::{MODE_FIFO, O_NONBLOCK},
 };
 use kernel_core::pipe::{PipeBuffer, PipeState};
@@ -80,9 +80,10 @@ fn leads_to(files: &[Arc<Description>], target: usize) -> bool {
         let is_reader = file.scheme() == scheme && file.number() & WRITE_END == 0;
         is_reader.then(|| file.number())
     };
-    let mut next: Vec<usize> = files.iter().filter_map(reader).collect();
+    // There may be more than contiguous memory has room for.
+    let mut next: BTreeSet<usize> = files.iter().filter_map(reader).collect();
     let mut seen = BTreeSet::new();
-    while let Some(number) = next.pop() {
+    while let Some(number) = next.pop_first() {
         if number == target {
             return true;
         }
@@ -133,7 +134,7 @@ impl Pipe {
         Ok(buf.len() - rest.len())
     }
 
-    /// Takes as many bytes from the writer as there is room for.
+    /// Takes as many bytes from the writer as there is room for; `ENOMEM` when memory has none.
     fn accept(&self, buf: UserBuf) -> Result<usize> {
         let mut buffer = self.buffer.lock();
         let mut chunk = [0_u8; CHUNK];
@@ -142,12 +143,18 @@ impl Pipe {
         while !rest.is_empty() {
             match rest.read(&mut chunk) {
                 Ok(count) => {
-                    buffer.push(chunk.get(..count).unwrap_or(&[]));
-                    rest = rest.skip(count);
+                    let taken = buffer.push(chunk.get(..count).unwrap_or(&[]));
+                    rest = rest.skip(taken);
+                    if taken < count {
+                        break;
+                    }
                 }
                 Err(error) if rest.len() == offered => return Err(error),
                 Err(_) => break,
             }
+        }
+        if offered > 0 && rest.len() == offered {
+            return Err(Error::new(ENOMEM));
         }
         Ok(offered - rest.len())
     }
@@ -279,7 +286,7 @@ impl Scheme for PipeScheme {
     fn send_files(
         &self,
         number: usize,
-        files: Vec<Arc<Description>>,
+        mut files: Vec<Arc<Description>>,
         _flags: CallFlags,
         _metadata: &[u64],
     ) -> Result<usize> {
@@ -303,7 +310,8 @@ impl Scheme for PipeScheme {
             return Err(Error::new(ELOOP));
         }
         // Files for which there is no room are dropped after the lock.
-        let (count, _rest) = pipe.buffer.lock().push_fds(files);
+        let sent = pipe.buffer.lock().push_fds(&mut files);
+        let count = sent.ok_or(Error::new(ENOMEM))?;
         if count > 0 {
             notify(&pipe.readers, number & !WRITE_END, EventFlags::EVENT_READ);
         }
@@ -336,13 +344,15 @@ impl Scheme for PipeScheme {
             .buffer
             .lock()
             .take_fds(payload.len() / size_of::<usize>());
+        let files = files.ok_or(Error::new(ENOMEM))?;
         let count = files.len();
         // As in Redox, only a receiver that asks for the upper table gets the files.
         if flags.contains(CallFlags::FD_UPPER)
-            && let Err(error) = deliver_files(files.clone(), payload)
+            && let Err((error, mut files)) = deliver_files(files, payload)
         {
-            // Unlike in Redox they are not lost: the receiver, or another one, can ask again.
-            pipe.buffer.lock().return_fds(files);
+            // Unlike in Redox they are not lost: the receiver, or another one, can ask again. Those
+            // for which there is no memory are dropped after the lock.
+            pipe.buffer.lock().return_fds(&mut files);
             notify(&pipe.readers, number, EventFlags::EVENT_READ);
             return Err(error);
         }
@@ -362,7 +372,7 @@ impl Scheme for PipeScheme {
         } else {
             let (unused, lost) = {
                 let mut buffer = pipe.buffer.lock();
-                (buffer.close_reader(), buffer.take_fds(usize::MAX))
+                (buffer.close_reader(), buffer.drain_fds())
             };
             // Nobody can receive them any more; the write end may be among them.
             drop(lost);

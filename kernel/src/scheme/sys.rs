@@ -5,7 +5,6 @@ use alloc::{
     format,
     string::{String, ToString},
     sync::Arc,
-    vec::Vec,
 };
 use core::fmt::Write;
 
@@ -70,7 +69,7 @@ enum Handle {
         name: &'static str,
         kind: Kind,
         /// The text as it was when first asked for.
-        text: Option<Arc<str>>,
+        text: Option<Arc<String>>,
     },
 }
 
@@ -81,7 +80,7 @@ fn handle(number: usize) -> Result<Handle> {
 }
 
 /// The text of a handle; made at the first call, so that a reader sees one state.
-fn text(number: usize) -> Result<Arc<str>> {
+fn text(number: usize) -> Result<Arc<String>> {
     let make = match handle(number)? {
         Handle::File {
             text: Some(text), ..
@@ -96,7 +95,7 @@ fn text(number: usize) -> Result<Arc<str>> {
         } => return Err(Error::new(EISDIR)),
         Handle::Top => return Err(Error::new(EBADF)),
     };
-    let made: Arc<str> = make().into();
+    let made = Arc::new(make());
     if let Handle::File { text, .. } = HANDLES.lock().get_mut(number)? {
         *text = Some(made.clone());
     }
@@ -240,7 +239,15 @@ fn env() -> String {
 }
 
 fn log() -> String {
-    String::from_utf8_lossy(&console::log_text()).into_owned()
+    let mut text = Text::default();
+    for chunk in console::log_text().utf8_chunks() {
+        let lost = match chunk.invalid() {
+            [] => "",
+            _ => "\u{fffd}",
+        };
+        let _ = write!(text, "{}{lost}", chunk.valid());
+    }
+    text.0
 }
 
 /// The system, its version, the machine, and the name of the source, by which programs tell this
@@ -265,7 +272,8 @@ fn irqs() -> String {
     text
 }
 
-/// A text about all contexts or their files, cut off at [`MAX_TEXT`] bytes.
+/// A text about all contexts or their files, or of the log, cut off at [`MAX_TEXT`] bytes and where
+/// memory has no room for more.
 #[derive(Default)]
 struct Text(String);
 
@@ -280,14 +288,13 @@ impl Write for Text {
     }
 }
 
-/// All contexts with pid and name, by pid.
-fn by_pid() -> Vec<(proc::Identity, ContextRef)> {
-    let mut all: Vec<_> = proc::contexts()
-        .into_iter()
-        .map(|context| (proc::identity(&context), context))
-        .collect();
-    all.sort_by_key(|(identity, context)| (identity.pid, context.id));
-    all
+/// All contexts with pid and name, by pid. There may be more than contiguous memory has room for.
+fn by_pid() -> impl Iterator<Item = (proc::Identity, ContextRef)> {
+    let all = proc::contexts().into_iter().map(|context| {
+        let identity = proc::identity(&context);
+        ((identity.pid, context.id), (identity, context))
+    });
+    all.collect::<BTreeMap<_, _>>().into_values()
 }
 
 fn block() -> String {
@@ -394,7 +401,7 @@ fn iostat() -> String {
     let mut text = Text::default();
     for (identity, context) in by_pid() {
         let _ = writeln!(text, "{}: {}", identity.pid, identity.name);
-        for (fd, file) in proc::files_of(&context).entries() {
+        for (fd, file) in proc::files_of(&context).entries().unwrap_or_default() {
             let table = if fd & UPPER_FDTBL_TAG == 0 { " " } else { "U" };
             let (scheme, number) = (file.scheme(), file.number());
             let flags = file.state().flags;

@@ -11,7 +11,7 @@ use ::syscall::{
     },
 };
 
-use crate::mm::UserBuf;
+use crate::mm::{UserBuf, frame};
 use crate::{
     object::{Description, InternalFlags},
     proc::{self, FileTable, close_descriptor},
@@ -193,7 +193,10 @@ pub fn fcntl(fd: usize, command: usize, argument: usize) -> Result<usize> {
     let file = proc::file(fd)?;
     match command {
         // The caller has chosen a free number.
-        F_DUPFD => return proc::files().insert(argument, file, EMFILE),
+        F_DUPFD => {
+            frame::check_room()?;
+            return proc::files().insert(argument, file, EMFILE);
+        }
         // Close-on-exec is kept by the library.
         F_GETFD | F_SETFD => return Ok(0),
         _ => {}

@@ -3,7 +3,6 @@
 
 use alloc::collections::LinkedList;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -68,7 +67,7 @@ impl SchemeGrant {
     pub(super) fn lend_to(&self, lents: &mut Lents) {
         if !lents.know(&self.object) {
             self.object.loans.lock().lent += 1;
-            lents.0.push(Lent(self.object.clone()));
+            lents.0.push_back(Lent(self.object.clone()));
         }
     }
 }
@@ -96,7 +95,7 @@ pub struct Unmapped {
 struct Loans {
     lent: usize,
     /// Pieces that the program has unmapped meanwhile.
-    gone: Vec<Unmapped>,
+    gone: Pieces,
     /// Loans of other mappings whose pages these are.
     holds: Lents,
 }
@@ -109,7 +108,7 @@ impl Unmapped {
         if loans.lent == 0 {
             return Some(self);
         }
-        loans.gone.push(self);
+        loans.gone.push_back(self);
         None
     }
 }
@@ -136,9 +135,10 @@ impl Drop for Lent {
     }
 }
 
-/// The loans that a mapping has, one for each scheme mapping whose pages are in it.
+/// The loans that a mapping has, one for each scheme mapping whose pages are in it. There may be
+/// more than contiguous memory has room for.
 #[derive(Clone, Default)]
-pub(super) struct Lents(Vec<Lent>);
+pub(super) struct Lents(LinkedList<Lent>);
 
 impl Lents {
     fn know(&self, object: &Arc<Object>) -> bool {
@@ -149,7 +149,7 @@ impl Lents {
     pub(super) fn add(&mut self, others: &Lents) {
         for other in &others.0 {
             if !self.know(&other.0) {
-                self.0.push(other.clone());
+                self.0.push_back(other.clone());
             }
         }
     }
@@ -161,9 +161,12 @@ impl fmt::Debug for Lents {
     }
 }
 
-/// Pieces whose Munmap could not be sent where they went, in their order. There may be more than
-/// contiguous memory has room for.
-static LATER: Mutex<LinkedList<Unmapped>> = Mutex::new(LinkedList::new());
+/// Pieces of scheme mappings that are gone, in their order. There may be more than contiguous
+/// memory has room for.
+pub type Pieces = LinkedList<Unmapped>;
+
+/// Pieces whose Munmap could not be sent where they went.
+static LATER: Mutex<Pieces> = Mutex::new(LinkedList::new());
 /// Whether there are some: every system call asks, and a load is cheaper than the lock.
 static PENDING: AtomicBool = AtomicBool::new(false);
 
@@ -181,8 +184,8 @@ pub(super) fn next_piece() -> Option<Unmapped> {
 }
 
 /// Puts the Munmaps of pieces off.
-pub(super) fn defer_unmapped(pieces: Vec<Unmapped>) {
+pub(super) fn defer_unmapped(mut pieces: Pieces) {
     let mut later = LATER.lock();
-    later.extend(pieces);
+    later.append(&mut pieces);
     PENDING.store(!later.is_empty(), Ordering::Relaxed);
 }

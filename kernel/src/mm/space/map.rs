@@ -4,6 +4,8 @@ use super::*;
 
 /// Pages of a range that is borrowed without checking how much memory is free.
 const FEW_PAGES: usize = 64;
+/// Incomplete pages of a buffer, before and behind the complete ones.
+const EDGES: usize = 2;
 
 impl AddrSpace {
     /// Maps zero pages that come into being when touched. Returns the address and what a fixed
@@ -14,7 +16,7 @@ impl AddrSpace {
         len: usize,
         prot: Prot,
         kind: Anonymous,
-    ) -> Result<(usize, Vec<Unmapped>)> {
+    ) -> Result<(usize, Pieces)> {
         let backing = match kind {
             Anonymous::Private => Backing::Private,
             Anonymous::Shared => Backing::Shared {
@@ -39,7 +41,7 @@ impl AddrSpace {
         len: usize,
         prot: Prot,
         cache: Cache,
-    ) -> Result<(usize, Vec<Unmapped>)> {
+    ) -> Result<(usize, Pieces)> {
         check_range(0, len)?;
         let pages = len / PAGE_SIZE;
         if pages > MAX_CONTIGUOUS {
@@ -109,7 +111,7 @@ impl AddrSpace {
         source: &Arc<AddrSpace>,
         source_addr: usize,
         owner: SchemeGrant,
-    ) -> Result<(usize, Vec<Unmapped>)> {
+    ) -> Result<(usize, Pieces)> {
         let len = len
             .checked_next_multiple_of(PAGE_SIZE)
             .ok_or(Error::new(EINVAL))?;
@@ -147,7 +149,7 @@ impl AddrSpace {
         frames: &[FrameRef],
         prot: Prot,
         pinned: bool,
-    ) -> Result<(usize, Vec<Unmapped>)> {
+    ) -> Result<(usize, Pieces)> {
         let len = frames
             .len()
             .checked_mul(PAGE_SIZE)
@@ -173,7 +175,7 @@ impl AddrSpace {
         at: Placement,
         frames: Vec<FrameRef>,
         prot: Prot,
-    ) -> Result<(usize, Vec<Unmapped>)> {
+    ) -> Result<(usize, Pieces)> {
         let len = frames
             .len()
             .checked_mul(PAGE_SIZE)
@@ -203,7 +205,7 @@ impl AddrSpace {
         at: Placement,
         prot: Prot,
         pinned: bool,
-    ) -> Result<(usize, Vec<Unmapped>)> {
+    ) -> Result<(usize, Pieces)> {
         check_range(addr, len)?;
         let (entries, lents) = source.lend_present(addr, len, prot)?;
         // A page that is borrowed itself may have fewer rights than its area, and nothing takes the
@@ -277,7 +279,7 @@ impl AddrSpace {
         at: Placement,
         area: Area<Backing>,
         entries: Vec<(usize, Entry)>,
-    ) -> Result<(usize, Vec<Unmapped>)> {
+    ) -> Result<(usize, Pieces)> {
         let mut entries = entries.into_iter();
         let result = self.add(at, area, |inner, addr| {
             for (offset, entry) in entries.by_ref() {
@@ -297,10 +299,8 @@ impl AddrSpace {
     /// Pages that are present are lent in one walk along the tables, under one lock of the frames'
     /// counts; a daemon's windows have tens of thousands of pages.
     fn lend_all(&self, addr: usize, len: usize, prot: Prot) -> Result<(Vec<Entry>, Lents)> {
-        let mut entries = Vec::new();
+        let mut entries = list_for(len / PAGE_SIZE)?;
         let mut lents = Lents::default();
-        let reserved = entries.try_reserve_exact(len / PAGE_SIZE);
-        reserved.map_err(|_| Error::new(ENOMEM))?;
         entries.resize(len / PAGE_SIZE, Entry::EMPTY);
         {
             let mut inner = self.inner.lock();
@@ -351,16 +351,16 @@ impl AddrSpace {
     }
 
     /// Entries of the pages of the range that are present, with their offsets, for another space
-    /// that borrows the range with rights `prot`. `EFAULT`, `EPERM` as for [`AddrSpace::borrow`].
+    /// that borrows the range with rights `prot`, and room for [`EDGES`] more. `EFAULT`, `EPERM` as
+    /// for [`AddrSpace::borrow`], `ENOMEM`.
     fn lend_present(
         &self,
         addr: usize,
         len: usize,
         prot: Prot,
     ) -> Result<(Vec<(usize, Entry)>, Lents)> {
-        let mut entries = Vec::new();
+        let (mut entries, mut others): (Vec<(usize, Entry)>, Vec<usize>);
         let mut lents = Lents::default();
-        let mut others = Vec::new();
         {
             let mut inner = self.inner.lock();
             let Inner { areas, table, .. } = &mut *inner;
@@ -388,8 +388,8 @@ impl AddrSpace {
             }
             let end = addr + len.min(EAGER_PAGES * PAGE_SIZE);
             // Room for every page in either list: nothing can be allocated under the lock.
-            entries.reserve((end - addr) / PAGE_SIZE);
-            others.reserve((end - addr) / PAGE_SIZE);
+            entries = list_for((end - addr) / PAGE_SIZE + EDGES)?;
+            others = list_for((end - addr) / PAGE_SIZE)?;
             let mut counts = Counts::lock();
             for (base, area) in areas.overlapping(addr, end - addr) {
                 let (from, to) = (base.max(addr), (base + area.len).min(end));

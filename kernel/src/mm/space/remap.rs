@@ -1,12 +1,10 @@
 //! Moving, growing and shrinking mappings inside one address space (MREMAP).
 
-use alloc::vec::Vec;
-
 use ::syscall::error::{EBUSY, EPERM, Error, Result};
 use kernel_core::area::{Area, Placement, Prot};
 
 use super::{
-    AddrSpace, Backing, Unmapped, check_range, defer_unmapped, release, reprotected, unmapped,
+    AddrSpace, Backing, Pieces, check_range, defer_unmapped, release, reprotected, unmapped,
 };
 use crate::mm::paging::Entry;
 
@@ -21,7 +19,7 @@ impl AddrSpace {
         at: Placement,
         new_size: usize,
         prot: Prot,
-    ) -> Result<(usize, Vec<Unmapped>)> {
+    ) -> Result<(usize, Pieces)> {
         check_range(old, old_size)?;
         check_range(0, new_size)?;
         if let Placement::Fixed(new) | Placement::FixedNoReplace(new) = at {

@@ -8,7 +8,7 @@ use alloc::{
 
 use ::syscall::{
     data::GlobalSchemes,
-    error::{EBADF, EINVAL, ELOOP, EOPNOTSUPP, EOWNERDEAD, Error, Result},
+    error::{EBADF, EINVAL, ELOOP, ENOMEM, EOPNOTSUPP, EOWNERDEAD, Error, Result},
     flag::FileTableVerb,
 };
 
@@ -38,31 +38,30 @@ fn alive(table: &TableRef) -> Result<Arc<FileTable>> {
 }
 
 /// The numbers in use: words, or decimal lines.
-fn listing(table: &FileTable, binary: bool) -> Arc<[u8]> {
-    let numbers = table.numbers();
-    let bytes: Vec<u8> = if binary {
-        numbers
-            .iter()
-            .flat_map(|&number| (number as u64).to_le_bytes())
-            .collect()
-    } else {
-        numbers
-            .iter()
-            .flat_map(|number| (number.to_string() + "\n").into_bytes())
-            .collect()
+fn listing(table: &FileTable, binary: bool) -> Result<Arc<Vec<u8>>> {
+    let numbers = table.numbers()?;
+    let mut bytes = Vec::new();
+    let mut add = |part: &[u8]| {
+        let reserved = bytes.try_reserve(part.len());
+        reserved.map(|()| bytes.extend_from_slice(part))
     };
-    bytes.into()
+    let added = numbers.iter().try_for_each(|&number| match binary {
+        true => add(&(number as u64).to_le_bytes()),
+        false => add((number.to_string() + "\n").as_bytes()),
+    });
+    added.map_err(|_| Error::new(ENOMEM))?;
+    Ok(Arc::new(bytes))
 }
 
 /// The handle of a context's table, listed as it is now.
-pub fn of_context(context: &Context, binary: bool) -> Kind {
+pub fn of_context(context: &Context, binary: bool) -> Result<Kind> {
     let table = proc::files_of(context);
-    let listing = listing(&table, binary);
-    Kind::FileTable {
+    let listing = listing(&table, binary)?;
+    Ok(Kind::FileTable {
         table: TableRef::Borrowed(Arc::downgrade(&table)),
         binary,
         listing,
-    }
+    })
 }
 
 /// `copy` makes a table with the same descriptors, `refresh` a new listing.
@@ -70,12 +69,12 @@ pub fn open_part(
     context: ContextRef,
     table: &TableRef,
     binary: bool,
-    listing: Arc<[u8]>,
+    listing: Arc<Vec<u8>>,
     name: &str,
 ) -> Result<OpenResult> {
     let kind = match (name, table) {
         ("copy", TableRef::Borrowed(_)) => {
-            let table = TableRef::Owned(Arc::new(alive(table)?.copy()));
+            let table = TableRef::Owned(Arc::new(alive(table)?.copy()?));
             Kind::FileTable {
                 table,
                 binary,
@@ -83,7 +82,7 @@ pub fn open_part(
             }
         }
         ("refresh", TableRef::Borrowed(weak)) => {
-            let listing = self::listing(&*alive(table)?, binary);
+            let listing = self::listing(&*alive(table)?, binary)?;
             Kind::FileTable {
                 table: TableRef::Borrowed(weak.clone()),
                 binary,
@@ -115,7 +114,7 @@ pub fn choose(number: usize, buf: UserBuf) -> Result<usize> {
         file.scheme() == kernel_id(GlobalSchemes::Proc) && file.number() == number
     };
     let is_copy = matches!(table, TableRef::Owned(_));
-    if is_copy && chosen.entries().iter().any(|(_, file)| own(file)) {
+    if is_copy && chosen.entries()?.iter().any(|(_, file)| own(file)) {
         return Err(Error::new(ELOOP));
     }
     // The table of a context is not kept: it may hold the very descriptor of this handle, so that

@@ -73,7 +73,7 @@ enum Kind {
     FileTable {
         table: TableRef,
         binary: bool,
-        listing: Arc<[u8]>,
+        listing: Arc<Vec<u8>>,
     },
     CurrentFileTable,
     AwaitingFileTable(TableRef),

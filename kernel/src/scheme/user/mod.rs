@@ -511,7 +511,8 @@ impl Scheme for UserScheme {
                 result: Err(errno), ..
             } => Err(Error::new(errno)),
             Answer::Value { .. } | Answer::Fd(_) => Err(Error::new(EIO)),
-            Answer::Fds(files) => deliver_files(files, payload),
+            // Refused files are dropped here.
+            Answer::Fds(files) => deliver_files(files, payload).map_err(|(error, _files)| error),
         }
     }
 

@@ -181,7 +181,8 @@ impl UserScheme {
             .requests
             .take_files(tag)
             .map_err(file_error)?;
-        deliver_files(files, payload)
+        // Refused files are lost, as in Redox.
+        deliver_files(files, payload).map_err(|(error, _files)| error)
     }
 
     /// Gives files to a request that asks for some.

@@ -1,0 +1,2 @@
+# Memory that is used up, or in single frames only.
+scarce-memory || exit 1
