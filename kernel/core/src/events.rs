@@ -4,10 +4,7 @@
 //! A subscription joins a file, named by (scheme, number), to an event queue. Several queues may
 //! watch one file and one queue may watch a file under several descriptor numbers.
 
-use alloc::{
-    collections::{BTreeMap, VecDeque},
-    vec::Vec,
-};
+use alloc::collections::{BTreeMap, BTreeSet, LinkedList, VecDeque};
 
 /// A file as the registry knows it: scheme id and the number its scheme uses for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -209,25 +206,23 @@ impl Registry {
         if self.watched_queues == 0 {
             return self.direct(file, flags).for_each(tell);
         }
-        let mut notices: Vec<Notice> = self.direct(file, flags).collect();
-        let mut next = 0;
-        while let Some((&Notice { queue, .. }, earlier)) =
-            notices.get(..=next).and_then(<[_]>::split_last)
-        {
-            next += 1;
-            if earlier.iter().all(|notice| notice.queue != queue) {
+        // There may be more than contiguous memory has room for.
+        let mut notices: LinkedList<Notice> = self.direct(file, flags).collect();
+        let mut passed = BTreeSet::new();
+        while let Some(notice) = notices.pop_front() {
+            if passed.insert(notice.queue) {
                 let watched = FileKey {
                     scheme: self.queues,
-                    number: queue,
+                    number: notice.queue,
                 };
                 notices.extend(self.direct(watched, readable));
             }
+            tell(notice);
         }
-        notices.into_iter().for_each(&mut tell);
     }
 
-    /// The watched files of a scheme.
-    pub fn files_of(&self, scheme: usize) -> Vec<FileKey> {
+    /// The watched files of a scheme. There may be more than contiguous memory has room for.
+    pub fn files_of(&self, scheme: usize) -> LinkedList<FileKey> {
         let key = |number| FileKey { scheme, number };
         let files = self.files.range(key(0)..=key(usize::MAX));
         files.map(|(file, _)| *file).collect()
@@ -245,6 +240,7 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     const FILE: FileKey = FileKey {
         scheme: 20,

@@ -64,6 +64,8 @@ pub struct Completed<W, F, A> {
     pub waiter: Option<W>,
     /// Files that nobody collected.
     pub files: Vec<F>,
+    /// The file of a [`Reply::Fd`] for a client that gave up.
+    pub file: Option<F>,
     /// The request, if its client abandoned it.
     pub abandoned: Option<A>,
     /// The value for a client that gave up.
@@ -192,20 +194,21 @@ impl<W, F, A> Requests<W, F, A> {
             Reply::Fd(file) => Answer::Fd(file),
             Reply::Fds => Answer::Fds(core::mem::take(&mut files)),
         };
-        let mut unclaimed = None;
+        let (mut unclaimed, mut lost) = (None, None);
         if waiter.is_some() {
             *slot = Some(State::Answered(answer));
         } else {
             self.finish(tag as usize);
             match answer {
                 Answer::Value { result, .. } => unclaimed = result.ok(),
-                Answer::Fd(file) => files.push(file),
-                Answer::Fds(moved) => files.extend(moved),
+                Answer::Fd(file) => lost = Some(file),
+                Answer::Fds(moved) => files = moved,
             }
         }
         Ok(Completed {
             waiter,
             files,
+            file: lost,
             abandoned,
             unclaimed,
         })
@@ -371,7 +374,7 @@ mod tests {
         let completed = table.answer(tag, Reply::Fd(2)).unwrap();
         assert_eq!(completed.waiter, None);
         assert_eq!(completed.abandoned, Some("pages"));
-        assert_eq!(completed.files, [1, 2]);
+        assert_eq!((completed.files, completed.file), (vec![1], Some(2)));
         assert!(table.is_empty());
 
         let tag = table.begin(Some('a'), vec![]).unwrap();
