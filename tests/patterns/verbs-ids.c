@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
+#include <scif.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -117,6 +118,41 @@ static void ends_before_the_answer(struct rdma_event_channel *channel) {
     is_quiet(server);
     CHECK(rdma_destroy_id(asked) == 0 && rdma_destroy_id(listener) == 0);
     rdma_destroy_event_channel(server);
+}
+
+/* Bytes of a peer that keeps to no rule: a frame of this kind without attributes. */
+static void say(scif_epd_t peer, unsigned char kind) {
+    unsigned char frame[20] = { 'R', 'D', 'C', 'M', kind };
+    frame[16] = RDMA_PS_TCP & 0xff, frame[17] = RDMA_PS_TCP >> 8;
+    CHECK(scif_send(peer, frame, sizeof frame, SCIF_SEND_BLOCK) == (int)sizeof frame);
+}
+
+/* A client that says what only a server may say has no connection, and its server hears nothing of
+ * one. */
+static void answers_for_the_server(struct rdma_event_channel *channel) {
+    enum { REQUEST = 1, REPLY, REJECT, NO_SERVICE = 9 };
+    static const unsigned char kinds[] = { REPLY, REJECT, NO_SERVICE };
+    struct rdma_cm_id *listener = listening(channel, 4), *asked;
+    struct scif_portID to = { .port = PORT };
+    CHECK(scif_get_nodeIDs(NULL, 0, &to.node) > 0);
+    for (unsigned i = 0; i < 2 * sizeof kinds; i++) {
+        scif_epd_t peer = scif_open();
+        CHECK(peer != SCIF_OPEN_FAILED && scif_connect(peer, &to) >= 0);
+        say(peer, REQUEST);
+        asked = next(channel, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+        if (i % 2 == 0) {
+            say(peer, kinds[i / 2]);
+            CHECK(next(channel, RDMA_CM_EVENT_REJECTED, BY_PROGRAM) == asked);
+            FAILS(rdma_accept(asked, NULL), ENOTCONN);
+        } else {
+            /* Nor does one that refuses. */
+            CHECK(rdma_reject(asked, NULL, 0) == 0);
+            say(peer, kinds[i / 2]);
+        }
+        is_quiet(channel);
+        CHECK(rdma_destroy_id(asked) == 0 && scif_close(peer) == 0);
+    }
+    CHECK(rdma_destroy_id(listener) == 0);
 }
 
 /* Connects to a listener; the listener's id of the connection. */
@@ -322,6 +358,7 @@ int main(int count, char **words) {
         survive(channel);
     ends_before_the_answer(channel);
     ends_later(channel);
+    answers_for_the_server(channel);
     one_is_not_the_other(channel);
     moves(channel);
     no_backlog(channel);

@@ -103,8 +103,10 @@ enum Stage {
 /// What an end is to the other one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Part {
-    /// One of two that stay connected.
-    Partner,
+    /// One of two that stay connected, which has asked for that.
+    Client,
+    /// The other one, which answers.
+    Server,
     /// It asks where datagrams go.
     Asker,
     /// It is asked that, once.
@@ -154,7 +156,7 @@ impl Links {
         let link = Link {
             transport,
             stage,
-            part: Part::Partner,
+            part: Part::Client,
             arrived: Vec::new(),
             is_full: false,
             is_answered: false,
@@ -243,7 +245,7 @@ pub fn connect(to: PortId, request: Frame, channel: Arc<Channel>, owner: usize) 
     links.ring()?;
     let part = match request.kind {
         Kind::Lookup => Part::Asker,
-        _ => Part::Partner,
+        _ => Part::Client,
     };
     let stage = Stage::Connecting(to, request);
     let id = links.add(Transport::Endpoint(endpoint), stage, channel);
@@ -347,8 +349,11 @@ pub fn send(id: LinkId, frame: &Frame) -> bool {
     }
     let is_sent = link.send(frame);
     if matches!(frame.kind, Kind::Reject | Kind::Found) {
-        // The program has nothing more to be told.
+        // The program has nothing more to be told, also not what has come meanwhile.
         link.stage = Stage::Over;
+        link.early.clear();
+        link.channel
+            .drop_if(|event| event.target == Target::Link(id));
     }
     is_sent
 }
@@ -407,8 +412,8 @@ impl Link {
     fn over(&mut self) -> Option<LinkEventKind> {
         self.stage = Stage::Over;
         match self.part {
-            Part::Partner if self.is_established => Some(LinkEventKind::Disconnected),
-            Part::Partner => Some(LinkEventKind::Rejected(BY_PROGRAM, Vec::new())),
+            Part::Client | Part::Server if self.is_established => Some(LinkEventKind::Disconnected),
+            Part::Client | Part::Server => Some(LinkEventKind::Rejected(BY_PROGRAM, Vec::new())),
             Part::Asker => Some(LinkEventKind::Unreachable(-ETIMEDOUT)),
             Part::Asked => None,
         }
@@ -417,7 +422,7 @@ impl Link {
     /// What the id is told when it could not be connected.
     fn failure(&self, error: scif::Error) -> LinkEventKind {
         match (error, self.part) {
-            (scif::Error::Scif(Errno::ConnectionRefused), Part::Partner) => {
+            (scif::Error::Scif(Errno::ConnectionRefused), Part::Client) => {
                 LinkEventKind::Rejected(NO_SERVICE, Vec::new())
             }
             (scif::Error::Scif(Errno::ConnectionRefused), _) => {
@@ -459,7 +464,7 @@ impl Link {
     /// The event that a frame of the peer makes, if any.
     fn understand(&mut self, frame: Frame) -> Option<LinkEventKind> {
         match self.part {
-            Part::Partner => self.understand_partner(frame),
+            Part::Client | Part::Server => self.understand_partner(frame),
             Part::Asker => self.understand_answer(frame),
             // A peer that says more than its question.
             Part::Asked => self.over(),
@@ -467,16 +472,18 @@ impl Link {
     }
 
     fn understand_partner(&mut self, frame: Frame) -> Option<LinkEventKind> {
+        // What a server has not agreed to is no connection, whatever its client says.
+        let is_asking = self.part == Part::Client && !self.is_answered;
         match frame.kind {
-            Kind::Reply if !self.is_answered => {
+            Kind::Reply if is_asking => {
                 (self.is_answered, self.is_established) = (true, true);
                 Some(LinkEventKind::Reply(frame))
             }
-            Kind::Reject if !self.is_answered => {
+            Kind::Reject if is_asking => {
                 self.stage = Stage::Over;
                 Some(LinkEventKind::Rejected(BY_PROGRAM, frame.private))
             }
-            Kind::NoService if !self.is_answered => {
+            Kind::NoService if is_asking => {
                 self.stage = Stage::Over;
                 Some(LinkEventKind::Rejected(NO_SERVICE, Vec::new()))
             }
@@ -515,7 +522,7 @@ impl Link {
     fn is_wanted(&mut self, frame: &Frame, space: u32) -> bool {
         let of = frame.parameters.port_space;
         self.part = match (frame.kind, type_in(of)) {
-            (Kind::Request, RC) => Part::Partner,
+            (Kind::Request, RC) => Part::Server,
             (Kind::Lookup, UD) => Part::Asked,
             _ => return false,
         };
