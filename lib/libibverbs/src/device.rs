@@ -5,11 +5,12 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{CStr, c_char, c_int};
-use core::mem::zeroed;
+use core::mem::{forget, zeroed};
 use core::ptr::null;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use runtime::sync::Mutex;
-use runtime::thread;
+use runtime::{process, thread};
 use syscall::error::{EINVAL, ENODATA, ENODEV};
 use verbs::address;
 use verbs::raw;
@@ -24,6 +25,9 @@ unsafe extern "C" {
 
 /// Contexts that are open, which say goodbye to their peers when the program ends.
 static OPEN: Mutex<Vec<raw::Context>> = Mutex::new(Vec::new());
+/// The process that has opened them; 0: there was none. Its children have neither the memory that
+/// it shares with the daemon nor its threads, and its peers must not hear that a child has ended.
+static OWNER: AtomicU32 = AtomicU32::new(0);
 
 /// The device, made when somebody asks for it first.
 static DEVICE: Mutex<Option<&'static Device>> = Mutex::new(None);
@@ -118,9 +122,17 @@ extern "C" fn ibv_get_device_guid(_device: *const Device) -> u64 {
 }
 
 extern "C" fn leave() {
+    if !is_owner() {
+        return;
+    }
     for context in OPEN.lock().iter() {
         context.leave();
     }
+}
+
+/// Whether this process has opened the contexts that are open.
+fn is_owner() -> bool {
+    OWNER.load(Ordering::Relaxed) == process::id()
 }
 
 /// Opens the device.
@@ -137,8 +149,12 @@ pub fn open() -> Result<Context> {
     };
     let raw = raw::Context::open(start).map_err(errno_of)?;
     let mut open = OPEN.lock();
-    if open.is_empty() {
-        atexit(leave);
+    if !is_owner() {
+        // A child leaves its parent's contexts as they are, and what ends them is the parent's.
+        core::mem::take(&mut *open).into_iter().for_each(forget);
+        if OWNER.swap(process::id(), Ordering::Relaxed) == 0 {
+            atexit(leave);
+        }
     }
     open.push(raw.clone());
     Ok(Context {
@@ -162,6 +178,10 @@ pub extern "C" fn ibv_open_device(device: *const Device) -> *mut Context {
 unsafe extern "C" fn ibv_close_device(context: *mut Context) -> c_int {
     if context.is_null() {
         return minus_one(Err(EINVAL));
+    }
+    if !is_owner() {
+        // It is the parent's.
+        return 0;
     }
     // SAFETY: a context of ours, which the caller does not use any more.
     let context = unsafe { Box::from_raw(context) };

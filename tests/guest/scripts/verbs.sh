@@ -9,6 +9,8 @@ verbs-extended || failed=1
 verbs-extended-clang || failed=1
 verbs-ids || failed=1
 verbs-ids-clang || failed=1
+verbs-fork || failed=1
+verbs-fork-clang || failed=1
 verbs-test serve &
 server=$!
 verbs-test victim &

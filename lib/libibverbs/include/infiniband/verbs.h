@@ -364,7 +364,8 @@ int ibv_get_pkey_index(struct ibv_context *context, uint8_t port_num, __be16 pke
 const char *ibv_node_type_str(enum ibv_node_type node_type);
 const char *ibv_port_state_str(enum ibv_port_state port_state);
 
-/* Does nothing: programs do not fork here. */
+/* Does nothing: memory that is registered stays the parent's, and a child of fork leaves what its
+ * parent has opened alone when it ends. It must not use it. */
 int ibv_fork_init(void);
 enum ibv_fork_status ibv_is_fork_initialized(void);
 
