@@ -37,6 +37,14 @@ impl Kind {
     ];
 }
 
+/// So many bytes of a text count as a file more.
+const TEXT_UNIT_BYTES: usize = 512;
+
+/// The files as which a text counts, which is kept until it is closed.
+pub fn files_for(text: &str) -> u64 {
+    1 + (text.len() / TEXT_UNIT_BYTES) as u64
+}
+
 /// The limits, and what each user has.
 #[derive(Debug)]
 pub struct Accounts {
@@ -69,6 +77,12 @@ impl Accounts {
             self.users.entry(uid).or_default()[kind as usize] = will;
         }
         Ok(())
+    }
+
+    /// Counts `count` more for a user, over the limit as well.
+    pub fn charge_anyway(&mut self, uid: u32, kind: Kind, count: u64) {
+        let used = &mut self.users.entry(uid).or_default()[kind as usize];
+        *used = used.saturating_add(count);
     }
 
     /// Counts that many less.

@@ -38,7 +38,7 @@ use crate::device::{ContextId, Device};
 use crate::error::fail;
 use crate::events::SharedQueue;
 use crate::files::{self, Found, Viewer};
-use crate::limits::Kind;
+use crate::limits::{Kind, files_for};
 use crate::mad::{ISSM, UMAD};
 use crate::pages::Borrowings;
 
@@ -52,6 +52,8 @@ const DEVICES: [&str; 3] = [ISSM, UMAD, UVERBS];
 struct Handle {
     /// The user by whose limit it is counted.
     uid: u32,
+    /// As how many files.
+    files: u64,
     kind: What,
 }
 
@@ -137,12 +139,21 @@ impl InfinibandScheme {
     }
 
     fn add(&mut self, uid: u32, kind: What) -> Result<OpenResult> {
-        let is_context = matches!(kind, What::Context(..));
-        if !is_context {
-            self.device.shared.accounts.charge(uid, Kind::Files, 1)?;
+        let files = match &kind {
+            What::Context(..) => 0,
+            What::Text(_, text, _) => files_for(text),
+            _ => 1,
+        };
+        let accounts = &mut self.device.shared.accounts;
+        match &kind {
+            // Root gets at the limits in any case.
+            What::Text(index, ..) if uid == 0 && files::path(*index) == "limits" => {
+                accounts.charge_anyway(uid, Kind::Files, files);
+            }
+            _ => accounts.charge(uid, Kind::Files, files)?,
         }
         let is_positioned = matches!(kind, What::Text(..));
-        let handle = Handle { uid, kind };
+        let handle = Handle { uid, files, kind };
         Ok(if is_positioned {
             self.handles.open_positioned(handle)
         } else {
@@ -263,6 +274,7 @@ impl SchemeSync for InfinibandScheme {
     fn scheme_root(&mut self) -> Result<usize> {
         Ok(self.handles.add(Handle {
             uid: NO_ID,
+            files: 0,
             kind: What::Directory(String::new()),
         }))
     }
@@ -554,7 +566,7 @@ impl SchemeSync for InfinibandScheme {
         }
         if handle.uid != NO_ID {
             let accounts = &mut self.device.shared.accounts;
-            accounts.release(handle.uid, Kind::Files, 1);
+            accounts.release(handle.uid, Kind::Files, handle.files);
         }
     }
 }

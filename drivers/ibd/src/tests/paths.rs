@@ -202,6 +202,45 @@ fn root_changes_limits() {
 }
 
 #[test]
+fn long_texts_count_for_more_files() {
+    let mut client = Client::new();
+    let id = client.begun();
+    let channel = client.dup(id, "channel").unwrap();
+    // Text enough for several files.
+    while client.text("cqs").len() < 2048 {
+        assert_eq!(queue_at(&mut client, id, 0), Ok(8));
+    }
+    let files = |client: &mut Client| {
+        let accounts = &client.scheme.device().shared.accounts;
+        accounts.total(crate::limits::Kind::Files)
+    };
+    let before = files(&mut client);
+    let text = client.open("cqs", O_RDONLY).unwrap();
+    let used = files(&mut client) - before;
+    assert!((5..16).contains(&used), "{used}");
+    let accounts = &mut client.scheme.device().shared.accounts;
+    let limit = before + 2 * used - 1;
+    accounts.set(&format!("files_per_user {limit}")).unwrap();
+    assert_eq!(client.open("cqs", O_RDONLY), error(ENOMEM));
+    assert_eq!(files(&mut client), before + used);
+    client.close(text);
+    assert_eq!(files(&mut client), before);
+    let text = client.open("cqs", O_RDONLY).unwrap();
+    client.close(text);
+    client.close(channel);
+    // Root gets at the limits when nothing more can be opened.
+    let accounts = &mut client.scheme.device().shared.accounts;
+    accounts.set("files_per_user 0").unwrap();
+    assert_eq!(client.open("limits", O_RDONLY), error(ENOMEM));
+    client.uid = 0;
+    assert_eq!(client.open("stats", O_RDONLY), error(ENOMEM));
+    let id = client.open("limits", O_WRONLY).unwrap();
+    assert_eq!(client.write(id, b"files_per_user 9\n"), Ok(17));
+    client.close(id);
+    assert!(client.text("limits").contains("files_per_user 9\n"));
+}
+
+#[test]
 fn a_call_changes_its_payload_into_the_answer() {
     let mut client = Client::new();
     let id = client.begun();
