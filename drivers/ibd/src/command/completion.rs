@@ -165,13 +165,15 @@ pub fn create_cq_ex(call: &mut Call<'_>) -> Result<()> {
 pub fn resize_cq(call: &mut Call<'_>) -> Result<()> {
     let request: abi::ResizeCq = call.request()?;
     let before = *call.context.objects.cq(request.cq_handle)?;
-    call.charge_slots(request.cqe.into())?;
+    // A user at the limit can shrink it.
+    let more = request.cqe.saturating_sub(before.cqe);
+    call.charge_slots(more.into())?;
     let resized = call.context.engine.core.resize_cq(before.id, request.cqe);
     if let Err(error) = resized {
-        call.release_slots(request.cqe.into());
+        call.release_slots(more.into());
         return Err(refused(error));
     }
-    call.release_slots(before.cqe.into());
+    call.release_slots(before.cqe.saturating_sub(request.cqe).into());
     call.context.objects.cq_mut(request.cq_handle)?.cqe = request.cqe;
     call.answer(&abi::ResizeCqAnswer {
         cqe: request.cqe,

@@ -127,17 +127,19 @@ pub fn modify_srq(call: &mut Call<'_>) -> Result<()> {
         return Ok(());
     }
     let slots = u64::from(request.max_wr) * u64::from(max_sge);
-    let counted = call.charge_slots(slots);
+    // A user at the limit can shrink it.
+    let more = slots.saturating_sub(srq.slots);
+    let counted = call.charge_slots(more);
     let resized = counted.and_then(|()| {
         let resized = call.context.engine.core.resize_srq(srq.id, request.max_wr);
         if resized.is_err() {
-            call.release_slots(slots);
+            call.release_slots(more);
         }
         resized.map_err(refused)
     });
     match resized {
         Ok(()) => {
-            call.release_slots(srq.slots);
+            call.release_slots(srq.slots.saturating_sub(slots));
             call.context.objects.srq_mut(request.srq_handle)?.slots = slots;
             Ok(())
         }

@@ -379,3 +379,45 @@ fn completion_queues() {
         assert_eq!(result, Err(errno));
     }
 }
+
+/// A user who has all that a limit allows can have less, and what is refused counts nothing.
+#[test]
+fn queues_shrink_at_the_limit() {
+    let mut fixture = Fixture::new();
+    let cq = |cqe| abi::ResizeCq {
+        cq_handle: CQ,
+        cqe,
+        ..Default::default()
+    };
+    let srq = |max_wr, limit: Option<u32>| abi::ModifySrq {
+        srq_handle: SRQ,
+        attr_mask: abi::SRQ_MAX_WR | limit.map_or(0, |_| abi::SRQ_LIMIT),
+        max_wr,
+        srq_limit: limit.unwrap_or(0),
+    };
+    assert!(fixture.give(ResizeCq, &cq(20)).is_ok());
+    assert!(fixture.give(ModifySrq, &srq(20, None)).is_ok());
+    let used = fixture.counter("slots");
+    let limit = format!("slots_per_user {used}");
+    let accounts = &mut fixture.device.shared.accounts;
+    accounts.set(&limit).unwrap();
+    for (of_cq, of_srq, freed) in [(19, 20, 1), (19, 17, 4), (20, 17, 3), (20, 20, 0)] {
+        assert!(fixture.give(ResizeCq, &cq(of_cq)).is_ok(), "{freed}");
+        assert!(
+            fixture.give(ModifySrq, &srq(of_srq, None)).is_ok(),
+            "{freed}"
+        );
+        assert_eq!(fixture.counter("slots"), used - freed);
+    }
+    assert_eq!(fixture.give(ResizeCq, &cq(21)), Err(ENOMEM));
+    assert_eq!(fixture.give(ModifySrq, &srq(21, Some(5))), Err(ENOMEM));
+    assert_eq!(fixture.give(ResizeCq, &cq(0)), Err(EINVAL));
+    assert_eq!(fixture.give(ModifySrq, &srq(0, Some(3))), Err(EINVAL));
+    assert_eq!(fixture.counter("slots"), used);
+    let query = abi::QuerySrq {
+        srq_handle: SRQ,
+        ..Default::default()
+    };
+    let found: abi::QuerySrqAnswer = fixture.ask(QuerySrq, &query);
+    assert_eq!((found.max_wr, found.srq_limit), (20, 0));
+}
