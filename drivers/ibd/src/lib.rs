@@ -44,6 +44,7 @@ pub mod pages;
 pub mod relay;
 pub mod scheme;
 pub mod shared;
+pub mod shares;
 pub mod streams;
 #[cfg(target_os = "redox")]
 pub mod wire;

@@ -10,7 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use hal::event::Queue;
-use scif::{Endpoint, Errno, Error, NodeId, PortId, raw};
+use scif::{Endpoint, Errno, Error, NodeId, Port, PortId, raw};
 use syscall::error::Result;
 use syscall::flag::EventFlags;
 use verbs::relay::{GREETING_BYTES, PORT, greeting};
@@ -18,12 +18,16 @@ use verbs_core::address;
 
 use crate::group::{Assembly, MOST_BYTES};
 use crate::listening::Listening;
+use crate::shares::{surplus, users};
 
 /// Connections of programs at most, and of other nodes' daemons.
 const MOST_PROGRAMS: usize = 512;
 const MOST_DAEMONS: usize = 64;
 /// Connections at most whose peers have not said their greeting.
 const MOST_SILENT: usize = 64;
+/// Where the processes of SCIF's ports are named, and the users of processes.
+const PORTS: &str = "/scheme/scif/ports";
+const CONTEXTS: &str = "/scheme/sys/context";
 /// Bytes that wait for a connection at most, besides one datagram.
 const MOST_WAITING: usize = 16 * MOST_BYTES;
 /// Bytes that are taken from a connection before the next one has its turn.
@@ -36,6 +40,8 @@ const IDLE: u64 = 1_000_000_000;
 /// A connection that somebody has made.
 struct Lane {
     endpoint: Endpoint,
+    /// The port of its peer.
+    peer: Port,
     /// Of another node's daemon.
     is_daemon: bool,
     greeting: Vec<u8>,
@@ -135,17 +141,14 @@ impl Relay {
         queue: &mut Queue<T>,
         source: T,
     ) -> Result<()> {
+        let mut users = BTreeMap::new();
         while let Some((endpoint, peer)) = self.listening.accept() {
             let is_daemon = peer.node() != own;
             // A connection of another node that is not root's is not its daemon's.
             let is_allowed = !is_daemon || peer.is_of_root();
-            let of_kind = self.lanes.iter().filter(|lane| lane.is_daemon == is_daemon);
-            let most = if is_daemon {
-                MOST_DAEMONS
-            } else {
-                MOST_PROGRAMS
-            };
-            if !is_allowed || of_kind.count() >= most || endpoint.set_nonblocking(true).is_err() {
+            let daemons = self.lanes.iter().filter(|lane| lane.is_daemon);
+            let has_room = !is_daemon || daemons.count() < MOST_DAEMONS;
+            if !is_allowed || !has_room || endpoint.set_nonblocking(true).is_err() {
                 log::debug!("refused {}/{} at the relay", peer.node(), peer.port());
                 continue;
             }
@@ -153,6 +156,7 @@ impl Relay {
             queue.subscribe(endpoint.fd(), events, source)?;
             self.lanes.push(Lane {
                 endpoint,
+                peer: peer.port(),
                 is_daemon,
                 greeting: Vec::new(),
                 assembly: Assembly::new(address::lid(peer.node())),
@@ -160,8 +164,31 @@ impl Relay {
                 has_ended: false,
             });
             self.bound_silent();
+            self.bound_programs(&mut users);
         }
         Ok(())
+    }
+
+    /// Ends connections of the user who has most when there are too many. `users`: those of ports,
+    /// as far as they are known; they are found again for a port that is not among them.
+    fn bound_programs(&mut self, users: &mut BTreeMap<Port, u32>) {
+        let all = self.lanes.iter().enumerate();
+        let programs = all.filter(|(_, lane)| !lane.is_daemon);
+        let places: Vec<usize> = programs.map(|(at, _)| at).collect();
+        if places.len() <= MOST_PROGRAMS {
+            return;
+        }
+        let is_known = |lane: &Lane| users.contains_key(&lane.peer);
+        if !self.lanes.last().is_some_and(is_known) {
+            *users = find_users();
+        }
+        let of: Vec<Option<u32>> = places
+            .iter()
+            .map(|at| users.get(&self.lanes.get(*at)?.peer).copied())
+            .collect();
+        if let Some(at) = surplus(&of).and_then(|of| places.get(of)) {
+            self.lanes.remove(*at);
+        }
     }
 
     /// Ends the oldest connections that say nothing: they must not keep out those that do.
@@ -297,6 +324,12 @@ impl Node {
         }
         Ok(())
     }
+}
+
+/// The users of the ports of this node. Without the tables nobody is known.
+fn find_users() -> BTreeMap<Port, u32> {
+    let text = |path| runtime::fs::read_to_string(path).unwrap_or_default();
+    users(&text(PORTS), &text(CONTEXTS))
 }
 
 /// An endpoint for a connection to another node's daemon.

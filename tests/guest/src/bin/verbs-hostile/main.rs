@@ -4,7 +4,7 @@
 //! pairs is connected with a number of the other end's choice, two others with each other.
 //! `verbs-hostile NODE SEED` makes lanes to that victim by hand. What was exposed to it, it
 //! reaches; nothing else, whatever key it names, with whatever it sends. Its lanes end, the
-//! victim's other queue pairs go on.
+//! victim's other queue pairs go on. `verbs-hostile crowd NODE` takes all connections of the relay.
 #![no_std]
 #![no_main]
 
@@ -89,6 +89,7 @@ fn main() -> i32 {
                 1
             }
         },
+        ["crowd", node] => node.parse().map_or(2, relay::crowd),
         [node, seed] => match (node.parse(), seed.parse()) {
             (Ok(node), Ok(seed)) => attacker::attack(node, seed),
             _ => 2,

@@ -3,7 +3,12 @@
 use alloc::vec::Vec;
 
 use guest_tests::text;
+use libredox::Fd;
+use runtime::process::Command;
+use runtime::time::{Duration, sleep};
+use runtime::{fd, path, println};
 use scif::{Endpoint, NodeId, Options, PortId, RecvFlags, SendFlags};
+use syscall::O_RDWR;
 use verbs::relay;
 use verbs_core::address::{GlobalRoute, MULTICAST_QPN, lid};
 use verbs_core::record::{DatagramPiece, HEADER_BYTES, Marks, Record};
@@ -13,6 +18,12 @@ use super::attacker::{TIME_LIMIT, wait_until};
 
 /// Datagrams that are sent without taking one.
 const MANY: usize = 2000;
+/// Connections that one program takes, more than the relay has.
+const CROWD: usize = 600;
+/// Its user.
+const USER: u32 = 1000;
+/// The line by which it says that it has them.
+const READY: &str = "ready";
 /// Bytes of a datagram.
 const BYTES: u32 = 200;
 
@@ -60,6 +71,45 @@ fn piece(destination: u32, marks: Marks, total: u32, payload: u32) -> Vec<u8> {
     let mut bytes = Record::Datagram(piece).encode().to_vec();
     bytes.resize(HEADER_BYTES + payload as usize, 0x77);
     bytes
+}
+
+/// Takes more connections with the relay than it has for all, and keeps them until it is killed.
+pub fn crowd(node: NodeId) -> i32 {
+    // Those that the relay ends may end in the middle of this.
+    let _lanes: Vec<Endpoint> = (0..CROWD).filter_map(|_| join(node).ok()).collect();
+    println!("{READY}");
+    sleep(Duration::from_secs(3600));
+    0
+}
+
+/// A user who wants all connections keeps out no other one, neither before nor behind.
+fn others_stay(node: NodeId) -> Checked {
+    let before = join(node)?;
+    let read = Fd::new(path::open("/scheme/pipe", O_RDWR).map_err(text("a pipe"))?);
+    let write = Fd::new(fd::dup(read.raw(), b"write").map_err(text("its end"))?);
+    let mut command = Command::new("verbs-hostile");
+    command.args(["crowd", &alloc::format!("{node}")]);
+    command.uid(USER).gid(USER).stdout(&write);
+    let mut crowd = command.spawn().map_err(text("the crowd"))?;
+    drop(write);
+    let came = fd::read(read.raw(), &mut [0]).map_err(text("from the crowd"))?;
+    let behind = join(node)?;
+    let datagram = piece(MULTICAST_QPN, Marks::FIRST | Marks::LAST, BYTES, BYTES);
+    let heard = send(&behind, &datagram).and_then(|()| {
+        let mut bytes = alloc::vec![0; datagram.len()];
+        [&before, &behind].into_iter().try_for_each(|endpoint| {
+            wait_until("nothing comes from the relay beside a crowd", || {
+                let got = endpoint.recv(&mut bytes, RecvFlags::empty());
+                got.is_ok_and(|count| count > 0)
+            })
+        })
+    });
+    let killed = crowd.kill().and_then(|()| crowd.wait().map(drop));
+    killed.map_err(text("end the crowd"))?;
+    match came {
+        0 => Err("the crowd has ended".into()),
+        _ => heard,
+    }
 }
 
 /// The relay of a node keeps to its rules, and to those who keep to them.
@@ -117,7 +167,7 @@ pub fn attack(node: NodeId) -> Checked {
     got.map_err(text("from the relay"))?;
     let header = bytes.first_chunk().ok_or("no header")?;
     match Record::decode(header) {
-        Ok(Record::Datagram(piece)) if piece.slid == lid(node) => Ok(()),
+        Ok(Record::Datagram(piece)) if piece.slid == lid(node) => others_stay(node),
         found => Err(alloc::format!("of a program on node {node}: {found:?}")),
     }
 }

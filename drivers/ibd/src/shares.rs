@@ -1,0 +1,87 @@
+//! Whose connections a full relay ends, so that nobody keeps others out.
+
+use alloc::collections::BTreeMap;
+
+/// The numbers in two columns of a table whose first line names them.
+fn columns<'a>(text: &'a str, names: [&str; 2]) -> impl Iterator<Item = [u32; 2]> + use<'a> {
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default();
+    let places = names.map(|name| first.split_ascii_whitespace().position(|of| of == name));
+    lines.filter_map(move |line| {
+        let word = |place: Option<usize>| line.split_ascii_whitespace().nth(place?)?.parse().ok();
+        let [first, second] = places.map(word);
+        Some([first?, second?])
+    })
+}
+
+/// The users of SCIF's ports. `ports`: the driver's table, which names processes; `contexts`: the
+/// kernel's, which names their users.
+pub fn users(ports: &str, contexts: &str) -> BTreeMap<u16, u32> {
+    let users: BTreeMap<u32, u32> = columns(contexts, ["PID", "EUID"])
+        .map(|[pid, uid]| (pid, uid))
+        .collect();
+    columns(ports, ["port", "pid"])
+        .filter_map(|[port, pid]| Some((u16::try_from(port).ok()?, *users.get(&pid)?)))
+        .collect()
+}
+
+/// The connection to end of those of these users, the oldest first: the oldest one of a user who
+/// has most. Those whose user is not known are counted as one's.
+pub fn surplus(users: &[Option<u32>]) -> Option<usize> {
+    let mut counts = BTreeMap::new();
+    for user in users {
+        *counts.entry(user).or_insert(0) += 1;
+    }
+    let most = counts.values().copied().max()?;
+    users
+        .iter()
+        .position(|user| counts.get(user) == Some(&most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{surplus, users};
+
+    #[test]
+    fn ports_have_users() {
+        let ports = "port   state      waiting  pid  endpoint\n60     listening  3        7    1\n\
+                     1030   connected  0        8    2\n1031   connected  0        9    3\n";
+        let contexts = "PID   EUID  EGID  STAT  NAME\n7     0     0     UB    ibd\n\
+                        8     1000  1000  UR+   a b\n";
+        let found = users(ports, contexts);
+        assert_eq!(
+            found.into_iter().collect::<Vec<_>>(),
+            [(60, 0), (1030, 1000)]
+        );
+        assert!(users("", contexts).is_empty() && users(ports, "PID\n7\n").is_empty());
+    }
+
+    #[test]
+    fn who_has_most_loses_the_oldest() {
+        let [root, one, other] = [Some(0), Some(1000), Some(1001)];
+        assert_eq!(surplus(&[root, one, other, one]), Some(1));
+        // Also if it is the one that has come.
+        assert_eq!(surplus(&[root, one, root, one, one]), Some(1));
+        assert_eq!(surplus(&[root, None, one, None]), Some(1));
+        // Nobody has more than others.
+        assert_eq!(surplus(&[other, root, one]), Some(0));
+        assert_eq!(surplus(&[]), None);
+    }
+
+    #[test]
+    fn one_of_few_stays_whatever_another_makes() {
+        let mut lanes = vec![Some(0)];
+        for _ in 0..600 {
+            lanes.push(Some(1000));
+            if lanes.len() > 512 {
+                lanes.remove(surplus(&lanes).unwrap());
+            }
+        }
+        lanes.push(Some(1001));
+        lanes.remove(surplus(&lanes).unwrap());
+        assert_eq!(
+            (lanes[0], lanes[511], lanes.len()),
+            (Some(0), Some(1001), 512)
+        );
+    }
+}
