@@ -103,6 +103,7 @@ fn arm(number: usize, clock: usize, time: &TimeSpec) -> Result<()> {
             EventFlags::EVENT_READ,
         )
     };
+    timers.try_reserve(1).map_err(|_| Error::new(ENOMEM))?;
     timers.push((deadline, time::at(deadline, Box::new(action))));
     Ok(())
 }

@@ -31,6 +31,8 @@ const OTHERS: usize = 64;
 const SINGLE: usize = 64;
 /// Bytes of the largest buffer whose pages are handed to a daemon at once.
 const BUFFER: usize = 16 << 20;
+/// Timers that a file has at most.
+const TIMERS: usize = 1024;
 /// Bytes that a pipe holds at most.
 const PIPE: usize = 64 << 10;
 
@@ -215,7 +217,8 @@ fn scarce(suite: &mut Suite) {
             fd::read(file.raw(), &mut [0; 64]).map(drop)
         });
         let opened = fs::read("/scheme/null");
-        Ok([errno(buffer), errno(taken), errno(texts), errno(opened)])
+        let timers = timers();
+        Ok([buffer, taken, texts.and(opened).map(|_| 0), timers].map(errno))
     };
     let result = numbers("dup2", single);
     let (errors, others) = result.unwrap_or_else(|error| ([error.errno].into(), [EFAULT; 4]));
@@ -223,7 +226,7 @@ fn scarce(suite: &mut Suite) {
     suite.equal(
         "other calls without contiguous memory",
         others,
-        [ENOMEM, 0, 0, 0],
+        [ENOMEM, 0, 0, ENOMEM],
     );
 
     suite.equal("a daemon goes on", errno(fs::read("/scheme/null")), 0);
@@ -233,6 +236,17 @@ fn scarce(suite: &mut Suite) {
     });
     let again = again.unwrap_or_else(|error| error.errno);
     suite.equal("the number with memory", again, 0);
+}
+
+/// Arms as many timers as a file may have, which do not fire.
+fn timers() -> Result<usize> {
+    let path = alloc::format!("/scheme/time/{CLOCK_MONOTONIC}/timer");
+    let file = Fd::new(path::open(&path, syscall::O_RDWR)?);
+    let never = syscall::TimeSpec {
+        tv_sec: i64::MAX,
+        tv_nsec: 0,
+    };
+    (0..TIMERS).try_fold(0, |_, _| fd::write(file.raw(), &never))
 }
 
 /// Has programs ask for numbers while memory is used up; `fcntl`: as it is then, `dup2`: after
