@@ -444,14 +444,11 @@ fn subscribe(
         return Ok(());
     }
     let mut wanted = EventFlags::EVENT_READ | EventFlags::EVENT_WRITE;
-    match source {
-        Source::Event => {
-            let events = entries.iter().filter(|entry| entry.number == number);
-            let events = events.fold(0, |events, entry| events | entry.events);
-            wanted.set(EventFlags::EVENT_READ, events & (IN | IN_NORMAL) != 0);
-            wanted.set(EventFlags::EVENT_WRITE, events & (OUT | OUT_NORMAL) != 0);
-        }
-        _ => {}
+    if let Source::Event = source {
+        let events = entries.iter().filter(|entry| entry.number == number);
+        let events = events.fold(0, |events, entry| events | entry.events);
+        wanted.set(EventFlags::EVENT_READ, events & (IN | IN_NORMAL) != 0);
+        wanted.set(EventFlags::EVENT_WRITE, events & (OUT | OUT_NORMAL) != 0);
     }
     if wanted.is_empty() {
         return Ok(());
