@@ -24,7 +24,9 @@ fn with_number(number: usize, create: impl FnOnce(usize) -> Result<usize>) -> Re
 /// Whether this kernel has the older number for opening only.
 static OPENS_THE_OLD_WAY: AtomicBool = AtomicBool::new(false);
 
-/// Opens with the call that kernels have since redox_syscall 0.9.5, or the one that is to go.
+/// Opens with the call that kernels have since redox_syscall 0.9.5, or the one that is to go. Once
+/// in each program.
+#[inline(never)]
 fn openat_into(dir: usize, path: &[u8], flags: usize, fcntl: usize, slot: usize) -> Result<usize> {
     let (address, length) = (path.as_ptr() as usize, path.len());
     // Length and flags share a word; such a path would be too long in any case.
@@ -75,14 +77,38 @@ fn dup_into(fd: usize, name: &[u8], slot: usize) -> Result<usize> {
     with_number(slot, |slot| dup_at(fd, name, slot).map(|()| slot))
 }
 
+/// The table that a new descriptor gets its number in.
+#[derive(Clone, Copy)]
+pub enum Table {
+    /// At the lowest free number.
+    Plain,
+    /// Out of sight of programs that count.
+    Upper,
+}
+
+/// Opens `path` below the directory `dir`.
+pub fn openat_in(
+    table: Table,
+    dir: usize,
+    path: &[u8],
+    flags: usize,
+    fcntl_flags: usize,
+) -> Result<usize> {
+    let slot = match table {
+        Table::Plain => fdtable::reserve()?,
+        Table::Upper => fdtable::reserve_upper()?,
+    };
+    openat_into(dir, path, flags, fcntl_flags, slot)
+}
+
 /// Opens `path` below the directory `dir`, at the lowest free number.
 pub fn openat(dir: usize, path: &[u8], flags: usize, fcntl_flags: usize) -> Result<usize> {
-    openat_into(dir, path, flags, fcntl_flags, fdtable::reserve()?)
+    openat_in(Table::Plain, dir, path, flags, fcntl_flags)
 }
 
 /// Opens `path` below the directory `dir`, in the upper table.
 pub fn openat_upper(dir: usize, path: &[u8], flags: usize, fcntl_flags: usize) -> Result<usize> {
-    openat_into(dir, path, flags, fcntl_flags, fdtable::reserve_upper()?)
+    openat_in(Table::Upper, dir, path, flags, fcntl_flags)
 }
 
 /// Duplicates `fd`, or asks its scheme for the object `name` when that is not empty.

@@ -8,9 +8,10 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use libredox::protocol::O_CLOEXEC;
-use syscall::error::{EINVAL, ENAMETOOLONG, ENODEV, ENOTDIR, EXDEV, Error, Result};
+use syscall::error::{EINVAL, ENAMETOOLONG, ENODEV, ENOTDIR, ESRCH, EXDEV, Error, Result};
 use syscall::flag::{MODE_DIR, MODE_TYPE, O_DIRECTORY, O_FCNTL_MASK, O_STAT};
 
+use crate::fd::Table;
 use crate::roots::Root;
 use crate::{fd, state, sys};
 
@@ -96,44 +97,51 @@ fn open_root(name: &str) -> Result<usize> {
 
 /// Opens a path and returns the number of the new descriptor.
 pub fn open(path: &str, flags: usize) -> Result<usize> {
-    open_with(path, |root, rest| {
-        fd::openat(root, rest, flags, flags & O_FCNTL_MASK)
-    })
+    open_in(Table::Plain, path, flags)
 }
 
 /// Opens a path into the upper table.
 pub fn open_upper(path: &str, flags: usize) -> Result<usize> {
-    open_with(path, |root, rest| {
-        fd::openat_upper(root, rest, flags, flags & O_FCNTL_MASK)
-    })
+    open_in(Table::Upper, path, flags)
 }
 
-/// Resolves `path` to a root and the rest, runs `action` and closes the root again, unless it is
-/// kept.
-fn open_with<T>(path: &str, action: impl Fn(usize, &[u8]) -> Result<T>) -> Result<T> {
+/// Opens a path below the root of its scheme, which may be kept. Without type parameters, as every
+/// program has this code.
+fn open_in(table: Table, path: &str, flags: usize) -> Result<usize> {
     let path = canonical(path)?;
     let (scheme, rest) = split(&path);
-    if let Some(root) = Root::of(scheme) {
-        return root.with(open_root, |root| action(root, rest.as_bytes()));
+    let open = |root| fd::openat_in(table, root, rest.as_bytes(), flags, flags & O_FCNTL_MASK);
+    let Some(kept) = Root::of(scheme) else {
+        let root = open_root(scheme)?;
+        let result = open(root);
+        let _ = fd::close(root);
+        return result;
+    };
+    let mut is_second = false;
+    loop {
+        let root = kept.get(open_root)?;
+        match open(root) {
+            // Its daemon has ended, and a new one may have taken the name. The latter is what
+            // Redox's kernel says.
+            Err(Error {
+                errno: ENODEV | ESRCH,
+            }) if !is_second => kept.drop_one(root),
+            result => return result,
+        }
+        is_second = true;
     }
-    let root = open_root(scheme)?;
-    let result = action(root, rest.as_bytes());
-    let _ = fd::close(root);
-    result
 }
 
 /// Removes a file, or with `AT_REMOVEDIR` an empty directory.
 pub fn unlink(path: &str, flags: usize) -> Result<()> {
-    open_with(path, |root, rest| {
-        // SAFETY: the path is a live slice; the call writes no user memory.
-        unsafe {
-            sys::call(
-                syscall::SYS_UNLINKAT,
-                [root, rest.as_ptr() as usize, rest.len(), flags, 0, 0],
-            )
-        }
-    })
-    .map(|_| ())
+    let path = canonical(path)?;
+    let (scheme, rest) = split(&path);
+    let root = open_root(scheme)?;
+    let arguments = [root, rest.as_ptr() as usize, rest.len(), flags, 0, 0];
+    // SAFETY: the path is a live slice; the call writes no user memory.
+    let result = unsafe { sys::call(syscall::SYS_UNLINKAT, arguments) };
+    let _ = fd::close(root);
+    result.map(|_| ())
 }
 
 /// Moves a file or directory within its scheme, over a file or empty directory of that name;

@@ -4,7 +4,7 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use syscall::error::{ENODEV, ESRCH, Error, Result};
+use syscall::error::Result;
 
 use crate::fd;
 use crate::sys::NO_FD;
@@ -30,31 +30,8 @@ impl Root {
         KEPT.iter().find(|root| root.name == name)
     }
 
-    /// Does something with its descriptor; `open` opens it. Once more with another one if its
-    /// daemon has ended: a new one may have taken the name.
-    ///
-    /// # Errors
-    /// Those of both.
-    pub fn with<T>(
-        &self,
-        open: impl Fn(&str) -> Result<usize>,
-        action: impl Fn(usize) -> Result<T>,
-    ) -> Result<T> {
-        let root = self.get(&open)?;
-        match action(root) {
-            // The latter is what Redox's kernel says.
-            Err(Error {
-                errno: ENODEV | ESRCH,
-            }) => {
-                self.drop_one(root);
-                action(self.get(&open)?)
-            }
-            result => result,
-        }
-    }
-
     /// Closes it, if another thread has not done so.
-    fn drop_one(&self, root: usize) {
+    pub fn drop_one(&self, root: usize) {
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         let dropped = self.fd.compare_exchange(root, NO_FD, success, failure);
         if dropped.is_ok() {
@@ -63,7 +40,11 @@ impl Root {
         }
     }
 
-    fn get(&self, open: impl FnOnce(&str) -> Result<usize>) -> Result<usize> {
+    /// Its descriptor; `open` opens it.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn get(&self, open: fn(&str) -> Result<usize>) -> Result<usize> {
         let known = self.fd.load(Ordering::Acquire);
         if known != NO_FD {
             return Ok(known);
