@@ -589,10 +589,24 @@ static void check_pair(void) {
     }
 }
 
-/* A socket bound to the loopback address serves this node, by each of its addresses. */
+/* A socket bound to the loopback address serves this node, by each of its addresses. Both ends of a
+   connection by that address have it. */
+static void check_ends(int fd, in_addr_t host, uint16_t server) {
+    struct sockaddr_in names[2];
+    socklen_t lengths[2] = { sizeof names[0], sizeof names[1] };
+    GIVES(getsockname(fd, (struct sockaddr *)&names[0], &lengths[0]), 0);
+    GIVES(getpeername(fd, (struct sockaddr *)&names[1], &lengths[1]), 0);
+    CHECK(ntohl(names[0].sin_addr.s_addr) == host && ntohl(names[1].sin_addr.s_addr) == host);
+    CHECK(ntohs(names[0].sin_port) == server || ntohs(names[1].sin_port) == server);
+}
+
 static void *accept_twice(void *argument) {
     for (int i = 0; i < 2; i++) {
-        int fd = accept_on(*(int *)argument);
+        struct sockaddr_in peer;
+        socklen_t length = sizeof peer;
+        int fd = accept(*(int *)argument, (struct sockaddr *)&peer, &length);
+        CHECK(fd >= 0 && ntohl(peer.sin_addr.s_addr) == INADDR_LOOPBACK);
+        check_ends(fd, INADDR_LOOPBACK, 3072);
         await(fd, 'l');
         GIVES(close(fd), 0);
     }
@@ -612,11 +626,40 @@ static void check_loopback(void) {
         if (i)
             address = address_of(own, 3072);
         GIVES(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+        check_ends(fd, i ? 0x0a000001u + own : INADDR_LOOPBACK, 3072);
         step(fd, 'l');
         read_end(fd);
         GIVES(close(fd), 0);
     }
     GIVES(pthread_join(other, NULL), 0);
+    GIVES(close(on), 0);
+}
+
+/* A connection waits as its listener does, unless accept4 says so. */
+static void check_waiting_is_inherited(void) {
+    int on = listening();
+    GIVES(fcntl(on, F_SETFL, fcntl(on, F_GETFL) | O_NONBLOCK), 0);
+    struct sockaddr_in address;
+    socklen_t length = sizeof address;
+    GIVES(getsockname(on, (struct sockaddr *)&address, &length), 0);
+    for (int flags = 0; flags < 2; flags++) {
+        int caller = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        CHECK(connect(caller, (struct sockaddr *)&address, sizeof address) == -1);
+        CHECK(errno == EINPROGRESS);
+        /* The caller has its address before it is connected. */
+        struct sockaddr_in name;
+        socklen_t bytes = sizeof name;
+        GIVES(getsockname(caller, (struct sockaddr *)&name, &bytes), 0);
+        CHECK(ntohl(name.sin_addr.s_addr) == INADDR_LOOPBACK && name.sin_port != 0);
+        CHECK(poll_one(on, POLLIN, TIMEOUT_MS) == POLLIN);
+        int fd = flags ? accept4(on, NULL, NULL, 0) : accept(on, NULL, NULL);
+        CHECK(fd >= 0 && (fcntl(fd, F_GETFL) & O_NONBLOCK ? 0 : 1) == flags);
+        char byte;
+        if (!flags)
+            FAILS(recv(fd, &byte, 1, 0), EAGAIN);
+        GIVES(close(fd), 0);
+        GIVES(close(caller), 0);
+    }
     GIVES(close(on), 0);
 }
 
@@ -667,6 +710,7 @@ int main(void) {
     check_interfaces();
     check_pair();
     check_loopback();
+    check_waiting_is_inherited();
     check_ends_of_listeners();
     /* What was closed is gone, soon. */
     for (int tries = 0; stat_number("endpoints") > before; tries++) {

@@ -144,6 +144,16 @@ pub fn listen(number: c_int, backlog: c_int) -> Result<()> {
     Ok(())
 }
 
+/// The flags of an `accept`: `O_NONBLOCK` passes from the listener to the connection, as on Redox,
+/// whose kernel gives the copy of a descriptor its flags, and on the BSDs. Rust programs count on
+/// that, as they do not set it themselves on Redox.
+pub fn flags_of_accept(number: c_int) -> c_int {
+    match socket::find(number) {
+        Ok((_, listener)) if listener.is_nonblocking() => NONBLOCK,
+        _ => 0,
+    }
+}
+
 /// `accept4`: the new descriptor and the peer.
 ///
 /// # Errors
@@ -180,10 +190,26 @@ pub fn accept(number: c_int, flags: c_int) -> Result<(c_int, Address)> {
             raw::close(new)?;
             continue;
         }
+        wait_as_told(new, &socket, flags)?;
         let options = socket.options.lock().clone();
-        let number = give((place, new), flags, |accepted| accepted.connected(options))?;
-        return Ok((number, address_of(peer)));
+        let number = give((place, new), flags, |accepted| {
+            accepted.update(|state| state.is_local = is_local_only);
+            accepted.connected(options)
+        })?;
+        return Ok((number, address_of(peer, is_local_only)));
     }
+}
+
+/// Clears `O_NONBLOCK` of a connection, which the kernel gives it with its listener's flags, unless
+/// it is among the flags of `accept4`.
+fn wait_as_told(new: usize, listener: &Socket, flags: c_int) -> Result<()> {
+    if !listener.is_nonblocking() || flags & NONBLOCK != 0 {
+        return Ok(());
+    }
+    raw::set_nonblocking(new, false).inspect_err(|_| {
+        // The first error is the one to tell.
+        let _ = raw::close(new);
+    })
 }
 
 /// Waits in an `accept`, for no longer than [`LONGEST_WAIT`] at a time: no event says that another
@@ -225,12 +251,13 @@ fn accept_set_up(index: usize, listener: &Socket, flags: c_int) -> Result<(c_int
                 let chosen = listener.transfers.as_ref().ok_or(EINVAL)?;
                 let transfers = chosen.lock().inherited();
                 let file = (place, accepted.file.into_raw());
+                wait_as_told(file.1, listener, flags)?;
                 let number = give(file, flags, |socket| {
                     let socket = socket.connected(options).with_transfers(transfers);
                     socket.set_established(accepted.established);
                     socket
                 })?;
-                return Ok((number, address_of(accepted.peer)));
+                return Ok((number, address_of(accepted.peer, false)));
             }
             Err(EAGAIN) => drop(place),
             Err(error) => return Err(ended(listener).unwrap_or(error)),
@@ -250,12 +277,14 @@ fn wait_for_set_up(index: usize, listener: &Socket, waiting: Waiting) -> Result<
     })
 }
 
-/// The address of an end of a connection.
-fn address_of(end: PortId) -> Address {
-    Address {
-        host: address::of_node(end.node()),
-        port: end.port(),
-    }
+/// The address of an end of a connection, which was made by 127.0.0.1 or not.
+fn address_of(end: PortId, is_local: bool) -> Address {
+    let host = match is_local {
+        true => address::LOOPBACK,
+        false => address::of_node(end.node()),
+    };
+    let port = end.port();
+    Address { host, port }
 }
 
 /// `connect`.
@@ -289,6 +318,8 @@ pub fn connect(number: c_int, (family, to): (u16, Address)) -> Result<()> {
     if to.port == 0 {
         return Err(syscall::ECONNREFUSED);
     }
+    let is_local = to.host == address::ANY || address::is_loopback(to.host);
+    socket.update(|state| state.is_local = is_local);
     let since = Instant::now();
     match raw::connect(index, peer) {
         Ok(_) => {
@@ -317,10 +348,10 @@ pub fn local(number: c_int) -> Result<Address> {
     socket.collect(index);
     let local = raw::local(index)?;
     let state = socket.state();
-    let host = match (state.phase, state.bound) {
-        (Phase::Connected, _) => address::of_node(local.node()),
-        (_, bound) => bound.unwrap_or(address::ANY),
-    };
+    if matches!(state.phase, Phase::Connecting(..) | Phase::Connected) {
+        return Ok(address_of(local, state.is_local));
+    }
+    let host = state.bound.unwrap_or(address::ANY);
     let port = local.port();
     Ok(Address { host, port })
 }
@@ -332,10 +363,12 @@ pub fn local(number: c_int) -> Result<Address> {
 pub fn peer(number: c_int) -> Result<Address> {
     let (index, socket) = socket::find(number)?;
     socket.collect(index);
-    match socket.state().phase {
-        Phase::Connected => raw::peer(index).map(address_of).map_err(|_| ENOTCONN),
-        _ => Err(ENOTCONN),
+    let state = socket.state();
+    if state.phase != Phase::Connected {
+        return Err(ENOTCONN);
     }
+    let peer = raw::peer(index).map_err(|_| ENOTCONN)?;
+    Ok(address_of(peer, state.is_local))
 }
 
 /// `shutdown`. The peer of `SHUT_WR` reads to the end and may still send, but for a node of the

@@ -111,7 +111,7 @@ extern "C" fn listen(number: c_int, backlog: c_int) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn accept(number: c_int, address: *mut c_void, length: *mut Length) -> c_int {
     // SAFETY: the same contract.
-    unsafe { accept4(number, address, length, 0) }
+    unsafe { accept4(number, address, length, calls::flags_of_accept(number)) }
 }
 
 #[unsafe(no_mangle)]
