@@ -91,6 +91,49 @@ static void parts(void) {
     CHECK(close(fd) == 0);
 }
 
+/* Small parts go into a pipe together, though another thread writes to it and it is full at times. */
+enum { RECORDS = 40000 };
+static int shared[2];
+
+static void *write_records(void *letters) {
+    struct iovec both[2] = { { letters, 2 }, { (char *)letters + 2, 6 } };
+    for (int i = 0; i < RECORDS; i++)
+        CHECK(writev(shared[1], both, 2) == 8);
+    return NULL;
+}
+
+static void parts_together(void) {
+    static char letters[2][9] = { "ABcdefgh", "IJklmnop" };
+    pthread_t threads[2];
+    CHECK(pipe(shared) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, write_records, letters[i]) == 0);
+    int counts[2] = { 0, 0 }, torn = 0;
+    for (int i = 0; i < 2 * RECORDS; i++) {
+        char record[8];
+        for (int have = 0, count; have < 8; have += count)
+            CHECK((count = read(shared[0], record + have, 8 - have)) > 0);
+        int whose = record[0] == 'I';
+        torn += memcmp(record, letters[whose], 8) != 0;
+        counts[whose]++;
+    }
+    CHECK(torn == 0 && counts[0] == RECORDS && counts[1] == RECORDS);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(close(shared[0]) == 0 && close(shared[1]) == 0);
+}
+
+/* Programs that lock files are told that they cannot. */
+static void no_locks(void) {
+    int fd = file_with("x");
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    FAILS(fcntl(fd, F_SETLK, &lock), ENOLCK);
+    FAILS(fcntl(fd, F_SETLKW, &lock), ENOLCK);
+    FAILS(fcntl(fd, F_GETLK, &lock), ENOLCK);
+    CHECK(close(fd) == 0);
+    FAILS(fcntl(fd, F_SETLK, &lock), EBADF);
+}
+
 /* One thread writes all streams while another one opens and closes some. */
 static volatile int stop;
 
@@ -188,6 +231,8 @@ int main(void) {
     ends();
     failures_of_opening();
     parts();
+    parts_together();
+    no_locks();
     closing_beside();
     keeping();
     standard();

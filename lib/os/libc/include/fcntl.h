@@ -35,8 +35,23 @@
 #define F_SETFD 2
 #define F_GETFL 3
 #define F_SETFL 4
+#define F_GETLK 5
+#define F_SETLK 6
+#define F_SETLKW 7
 #define F_DUPFD_CLOEXEC 1030
 #define FD_CLOEXEC 0x01000000
+#define F_RDLCK 0
+#define F_WRLCK 1
+#define F_UNLCK 2
+
+/* There are no locks of files: the calls that take it fail with ENOLCK. */
+struct flock {
+    short l_type;
+    short l_whence;
+    off_t l_start;
+    off_t l_len;
+    pid_t l_pid;
+};
 
 __BEGIN_DECLS
 int open(const char *path, int flags, ...);

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_ulong};
 
 use runtime::{Error, Result, fd};
-use syscall::error::{EINVAL, ENOTTY};
+use syscall::error::{EINVAL, ENOLCK, ENOTTY};
 use syscall::flag::O_NONBLOCK;
 
 use crate::{descriptor, errno, own, umad};
@@ -22,6 +22,10 @@ const BYTES_TO_READ: u32 = 0x541b;
 /// `FIONBIO`: sets `O_NONBLOCK`.
 const NONBLOCKING: u32 = 0x5421;
 
+/// `F_GETLK`, relibc's number; `F_SETLK` follows.
+const GET_LOCK: usize = 5;
+/// `F_SETLKW`.
+const SET_LOCK_WAITING: usize = 7;
 /// `F_DUPFD_CLOEXEC`.
 const DUPLICATE_CLOSING: usize = 1030;
 /// `FD_CLOEXEC`.
@@ -88,6 +92,11 @@ fn control(number: c_int, command: c_int, argument: usize) -> Result<c_int> {
                 skiff_socket_flags(number as c_int, argument);
             }
             Ok(result as c_int)
+        }
+        // Nothing here keeps locks of files.
+        GET_LOCK..=SET_LOCK_WAITING => {
+            fd::fcntl(number, syscall::F_GETFL, 0)?;
+            Err(Error::new(ENOLCK))
         }
         _ => fd::fcntl(number, command, argument).map(|value| value as c_int),
     }

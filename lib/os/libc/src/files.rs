@@ -7,6 +7,7 @@ use runtime::{Error, Result, env, fd, fs, path, sys};
 use syscall::error::{EAGAIN, EBADF, EFAULT, EINTR, EINVAL, EIO, ENOENT, ERANGE};
 use syscall::flag::{O_CREAT, O_DIRECTORY, O_STAT, O_TRUNC, O_WRONLY};
 
+use crate::parts::{self, Part, parts_of};
 use crate::{descriptor, errno, linux_names, own, strings, umad, uverbs};
 
 unsafe extern "C" {
@@ -504,59 +505,9 @@ unsafe extern "C" fn lstat(path: *const c_char, place: *mut Stat) -> c_int {
     unsafe { stat(path, place) }
 }
 
-/// One part of a transfer, C's `struct iovec`.
-#[repr(C)]
-struct Part {
-    start: *mut c_void,
-    length: usize,
-}
-
-impl Part {
-    fn new(start: *mut c_void, length: usize) -> Self {
-        Self { start, length }
-    }
-}
-
-/// Most parts of a transfer (`IOV_MAX`).
-const MOST_PARTS: usize = 1024;
-
-/// The parts of a transfer, which are not too many nor too long.
-///
-/// # Safety
-/// `parts` is null or leads to that many.
-unsafe fn parts_of<'a>(parts: *const Part, count: c_int) -> Result<&'a [Part]> {
-    let count = usize::try_from(count).ok();
-    let count = count.filter(|count| *count <= MOST_PARTS);
-    let parts = match count.ok_or(Error::new(EINVAL))? {
-        0 => &[],
-        _ if parts.is_null() => return Err(Error::new(EFAULT)),
-        // SAFETY: the caller's promise.
-        count => unsafe { core::slice::from_raw_parts(parts, count) },
-    };
-    let mut lengths = parts.iter().map(|part| part.length);
-    let total = lengths.try_fold(0_usize, usize::checked_add);
-    match total.is_some_and(|total| isize::try_from(total).is_ok()) {
-        true => Ok(parts),
-        false => Err(Error::new(EINVAL)),
-    }
-}
-
-/// Moves the parts one after the other until one is moved in part.
-fn each_part(parts: &[Part], mut transfer: impl FnMut(&Part) -> Result<usize>) -> isize {
-    let mut moved = 0;
-    for part in parts {
-        match transfer(part) {
-            Ok(count) => {
-                moved += count;
-                if count < part.length {
-                    break;
-                }
-            }
-            Err(error) if moved == 0 => return errno::fail(error.errno),
-            Err(_) => break,
-        }
-    }
-    moved as isize
+/// A count of bytes as C takes it.
+fn count_of(moved: Result<usize>) -> isize {
+    errno::give(moved.map(|count| count as isize))
 }
 
 #[unsafe(no_mangle)]
@@ -572,10 +523,10 @@ unsafe extern "C" fn readv(number: c_int, parts: *const Part, count: c_int) -> i
         descriptor::note_use(number);
         return errno::give(of_library(result).map(|count| count as isize));
     }
-    each_part(parts, |part| {
+    count_of(parts::each(parts, |part| {
         // SAFETY: the caller's buffers.
         unsafe { read_raw(number, part.start, part.length) }
-    })
+    }))
 }
 
 #[unsafe(no_mangle)]
@@ -591,8 +542,8 @@ unsafe extern "C" fn writev(number: c_int, parts: *const Part, count: c_int) -> 
         descriptor::note_use(number);
         return errno::give(of_library(result).map(|count| count as isize));
     }
-    each_part(parts, |part| {
-        // SAFETY: the caller's bytes.
-        unsafe { write_raw(number, part.start, part.length) }
+    // SAFETY: the caller's bytes, here and in the call below.
+    count_of(unsafe {
+        parts::write_groups(parts, |part| write_raw(number, part.start, part.length))
     })
 }

@@ -90,6 +90,8 @@ mod options;
 #[cfg(target_os = "redox")]
 mod own;
 #[cfg(target_os = "redox")]
+mod parts;
+#[cfg(target_os = "redox")]
 mod plusplus;
 #[cfg(target_os = "redox")]
 mod poll;
