@@ -42,6 +42,7 @@
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
+#include <utime.h>
 
 /* A password comes from where other input does, if that is no console. */
 static void passwords(void) {
@@ -843,6 +844,12 @@ static void directories(void) {
     CHECK(utimensat(at, "inner/file", times, 0) == 0 && fstat(file, &stat) == 0);
     CHECK(stat.st_mtim.tv_sec == 2000 && stat.st_mtim.tv_nsec == 500);
     CHECK(futimens(at, NULL) == 0 && fstat(at, &stat) == 0 && stat.st_mtime > 2000);
+    struct utimbuf seconds = { 3000, 4000 };
+    char inner[64];
+    snprintf(inner, sizeof inner, "%s/inner/file", path);
+    CHECK(utime(inner, &seconds) == 0 && fstat(file, &stat) == 0 && stat.st_mtime == 4000);
+    CHECK(utime(inner, NULL) == 0 && fstat(file, &stat) == 0 && stat.st_mtime > 4000);
+    FAILS(utime("/tmp/nothing", &seconds), ENOENT);
     struct statvfs system;
     FAILS(statvfs("/tmp/nothing", &system), ENOENT);
     CHECK(pathconf("/tmp", _PC_PATH_MAX) == 4096 && fpathconf(at, _PC_NAME_MAX) == 255);

@@ -196,6 +196,22 @@ unsafe extern "C" fn utimes(path: *const c_char, times: *const Timeval) -> c_int
     unsafe { set_times(path, times.as_ptr()) }
 }
 
+/// The times are C's `struct utimbuf`: the last use's and the last change's, in seconds.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn utime(path: *const c_char, times: *const [i64; 2]) -> c_int {
+    // SAFETY: null, or the caller's structure.
+    let times = unsafe { times.as_ref() };
+    let times = times.map(|times| {
+        times.map(|seconds| Timespec {
+            seconds,
+            nanoseconds: 0,
+        })
+    });
+    let place = times.as_ref().map_or(core::ptr::null(), |times| times.as_ptr());
+    // SAFETY: the caller's string, and two times or none.
+    unsafe { set_times(path, place) }
+}
+
 /// C's `struct statvfs`.
 #[repr(C)]
 struct FileSystem {
