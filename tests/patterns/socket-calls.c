@@ -635,6 +635,24 @@ static void check_loopback(void) {
     GIVES(close(on), 0);
 }
 
+/* The ends of a pair have the family of one, and no name. */
+static void check_names_of_pairs(void) {
+    int pair[2];
+    GIVES(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    for (int i = 0; i < 2; i++) {
+        struct sockaddr_in name = { .sin_port = 7 };
+        socklen_t length = sizeof name;
+        GIVES(getsockname(pair[i], (struct sockaddr *)&name, &length), 0);
+        CHECK(name.sin_family == AF_UNIX && length == sizeof name.sin_family);
+        length = sizeof name;
+        GIVES(getpeername(pair[i], (struct sockaddr *)&name, &length), 0);
+        CHECK(name.sin_family == AF_UNIX && length == sizeof name.sin_family);
+        CHECK(name.sin_port == 7);
+    }
+    for (int i = 0; i < 2; i++)
+        GIVES(close(pair[i]), 0);
+}
+
 /* A connection waits as its listener does, unless accept4 says so. */
 static void check_waiting_is_inherited(void) {
     int on = listening();
@@ -710,6 +728,7 @@ int main(void) {
     check_interfaces();
     check_pair();
     check_loopback();
+    check_names_of_pairs();
     check_waiting_is_inherited();
     check_ends_of_listeners();
     /* What was closed is gone, soon. */

@@ -11,6 +11,8 @@ pub const ANY: u32 = 0;
 /// `INADDR_LOOPBACK`.
 pub const LOOPBACK: u32 = 0x7f00_0001;
 
+/// C's `AF_UNIX`.
+pub const AF_UNIX: u16 = 1;
 /// C's `AF_INET`.
 pub const AF_INET: u16 = 2;
 /// Bytes of C's `struct sockaddr_in`.

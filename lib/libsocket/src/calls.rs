@@ -339,6 +339,11 @@ pub fn connect(number: c_int, (family, to): (u16, Address)) -> Result<()> {
     }
 }
 
+/// Whether a socket is an end of `socketpair`: its address is a family and no more.
+pub fn is_pair(number: c_int) -> bool {
+    socket::find(number).is_ok_and(|(_, socket)| socket.state().is_pair)
+}
+
 /// `getsockname`.
 ///
 /// # Errors
@@ -425,7 +430,7 @@ pub fn shutdown(number: c_int, how: c_int) -> Result<()> {
 /// # Errors
 /// `EAFNOSUPPORT`, `EOPNOTSUPP`; those of `socket`, `listen` and `connect`.
 pub fn pair(domain: c_int, kind: c_int, protocol: c_int) -> Result<[c_int; 2]> {
-    const AF_UNIX: c_int = 1;
+    const AF_UNIX: c_int = address::AF_UNIX as c_int;
     let flags = kind & (NONBLOCK | CLOEXEC);
     match (domain, kind & !flags, protocol) {
         (AF_UNIX, SOCK_STREAM, 0) => {}
@@ -443,6 +448,7 @@ pub fn pair(domain: c_int, kind: c_int, protocol: c_int) -> Result<[c_int; 2]> {
             let _ = raw::close(index);
         })?;
         give((place, index), flags, |socket| {
+            socket.update(|state| state.is_pair = true);
             socket.connected(Options::default())
         })
     };

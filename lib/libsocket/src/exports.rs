@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use skiff_libc::{descriptor, errno};
 use syscall::error::{EFAULT, EINVAL, EOPNOTSUPP};
 
-use crate::address::{Address, SOCKADDR_BYTES};
+use crate::address::{AF_UNIX, Address, SOCKADDR_BYTES};
 use crate::messages::Received;
 use crate::parts::{self, Part};
 use crate::{Result, calls, files, option_calls, socket};
@@ -142,26 +142,40 @@ unsafe extern "C" fn connect(number: c_int, address: *const c_void, length: Leng
     done(connected)
 }
 
+/// Stores an address of a socket, that of the family alone for an end of `socketpair`.
+///
+/// # Safety
+/// As that of [`store`].
+unsafe fn name(
+    number: c_int,
+    address: Address,
+    place: *mut c_void,
+    length: *mut Length,
+) -> Result<()> {
+    if place.is_null() {
+        return Err(EFAULT);
+    }
+    let family = AF_UNIX.to_le_bytes();
+    let bytes = address.to_bytes();
+    let bytes: &[u8] = if calls::is_pair(number) {
+        &family
+    } else {
+        &bytes
+    };
+    // SAFETY: the same contract.
+    unsafe { store(place, length, bytes) }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getsockname(number: c_int, place: *mut c_void, length: *mut Length) -> c_int {
-    done(calls::local(number).and_then(|address| {
-        if place.is_null() {
-            return Err(EFAULT);
-        }
-        // SAFETY: the same contract.
-        unsafe { store(place, length, &address.to_bytes()) }
-    }))
+    // SAFETY: the same contract.
+    done(calls::local(number).and_then(|address| unsafe { name(number, address, place, length) }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getpeername(number: c_int, place: *mut c_void, length: *mut Length) -> c_int {
-    done(calls::peer(number).and_then(|address| {
-        if place.is_null() {
-            return Err(EFAULT);
-        }
-        // SAFETY: the same contract.
-        unsafe { store(place, length, &address.to_bytes()) }
-    }))
+    // SAFETY: the same contract.
+    done(calls::peer(number).and_then(|address| unsafe { name(number, address, place, length) }))
 }
 
 #[unsafe(no_mangle)]

@@ -53,6 +53,8 @@ pub struct State {
     pub bound: Option<u32>,
     /// Of a connection: it was made by 127.0.0.1, which both its ends have as their address.
     pub is_local: bool,
+    /// It is an end of `socketpair`.
+    pub is_pair: bool,
     /// Of a listener: how many connections may wait.
     pub backlog: usize,
     /// `SO_ERROR`: the error of a `connect` that did not wait; 0: none.
