@@ -207,7 +207,9 @@ unsafe extern "C" fn utime(path: *const c_char, times: *const [i64; 2]) -> c_int
             nanoseconds: 0,
         })
     });
-    let place = times.as_ref().map_or(core::ptr::null(), |times| times.as_ptr());
+    let place = times
+        .as_ref()
+        .map_or(core::ptr::null(), |times| times.as_ptr());
     // SAFETY: the caller's string, and two times or none.
     unsafe { set_times(path, place) }
 }
