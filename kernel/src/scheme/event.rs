@@ -89,8 +89,12 @@ pub fn scheme_ended(scheme: SchemeId) {
     }
 }
 
-/// Forgets the subscriptions of a file that is gone.
+/// Forgets the subscriptions of a file that is gone. Whoever watches a queue learns of its end, as
+/// nothing comes from it any more.
 pub fn forget_file(scheme: SchemeId, number: usize) {
+    if scheme == kernel_id(GlobalSchemes::Event) {
+        trigger(scheme, number, EventFlags::EVENT_READ);
+    }
     REGISTRY.lock().forget_file(key(scheme, number));
 }
 

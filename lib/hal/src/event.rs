@@ -10,7 +10,7 @@ use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use syscall::data::{Event, TimeSpec};
 use syscall::error::{EAGAIN, EINTR, EIO, Error, Result};
-use syscall::flag::{CLOCK_MONOTONIC, EVENT_TIMEOUT_ID, EventFlags};
+use syscall::flag::{CLOCK_MONOTONIC, EVENT_TIMEOUT_ID, EventFlags, F_DUPFD, UPPER_FDTBL_TAG};
 
 /// Events taken by one wait.
 const EVENTS_PER_READ: usize = 32;
@@ -54,19 +54,24 @@ impl Watcher {
     /// `EMFILE`, `ENOMEM`; those of the file.
     pub fn new(fd: usize) -> Result<Self> {
         let file = Fd::open("/scheme/event", O_CLOEXEC | O_RDWR | O_NONBLOCK, 0)?;
+        // Out of sight: a program may close or replace any number that it can count to.
+        let file = Fd::new(file.fcntl(F_DUPFD, UPPER_FDTBL_TAG)?);
         let (id, flags, data) = (fd, EventFlags::EVENT_READ, 0);
         file.write(&Event { id, flags, data })?;
         Ok(Self { file })
     }
 
     /// Whether something has happened since the last call that said so. Never waits.
-    pub fn take(&self) -> bool {
+    ///
+    /// # Errors
+    /// Those of reading the queue.
+    pub fn take(&self) -> Result<bool> {
         let mut event = [0; size_of::<Event>()];
-        // What cannot be read may be anything.
-        !matches!(
-            self.file.read(&mut event).map_err(Error::from),
-            Err(Error { errno: EAGAIN })
-        )
+        match self.file.read(&mut event).map_err(Error::from) {
+            Ok(_) => Ok(true),
+            Err(Error { errno: EAGAIN }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// The descriptor of the queue, which other queues can watch.

@@ -357,11 +357,11 @@ unsafe extern "C" fn scif_poll(
 /// For the C library's `poll`: what an endpoint is ready for, or a negated error number.
 #[unsafe(no_mangle)]
 extern "C" fn skiff_scif_readiness(epd: c_int, events: c_int) -> c_int {
-    let is_listener = descriptor::is_listening(epd);
-    let look = |epd| {
-        table::with(epd, |bypass| match is_listener {
-            true => bypass.readiness_of_listener(epd, events as u16),
-            false => bypass.readiness(epd, events as u16),
+    // Asked in there: a number that means another endpoint by then has another data path.
+    let look = |number| {
+        table::with(number, |bypass| match descriptor::is_listening(epd) {
+            true => bypass.readiness_of_listener(number, events as u16),
+            false => bypass.readiness(number, events as u16),
         })
     };
     match endpoint(epd).and_then(look) {

@@ -2,7 +2,7 @@
 
 use ::syscall::{
     EventFlags,
-    error::{EAGAIN, EBADFD, EINTR, EINVAL, ENODEV, ENOENT, Error, Result},
+    error::{EAGAIN, EBADFD, EINTR, EINVAL, ENODEV, ENOENT, ENOMEM, Error, Result},
     flag::O_NONBLOCK,
     schemev2::{Cqe, CqeOpcode, Sqe},
 };
@@ -161,7 +161,7 @@ impl UserScheme {
     }
 
     /// Puts the next file sent with a request at `slot`. As in Redox, a file for a taken slot is
-    /// lost.
+    /// lost, and so is one for whose slot there is no memory: `ENOMEM`.
     fn obtain_one(&self, tag: usize, slot: usize) -> Result<()> {
         let file = self
             .state
@@ -169,8 +169,10 @@ impl UserScheme {
             .requests
             .take_first_file(tag)
             .map_err(file_error)?;
-        let _ = proc::files().insert(slot, file.ok_or(Error::new(ENOENT))?, EINVAL);
-        Ok(())
+        match proc::files().insert(slot, file.ok_or(Error::new(ENOENT))?, EINVAL) {
+            Err(Error { errno: ENOMEM }) => Err(Error::new(ENOMEM)),
+            _ => Ok(()),
+        }
     }
 
     /// Puts all files sent with a request into the slots the payload lists.

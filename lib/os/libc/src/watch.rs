@@ -165,32 +165,41 @@ pub fn watch<T>(
     }
     let is_long = limit.is_none_or(|limit| limit > LONGEST_SHORT);
     let may_pay = is_long && can_sleep_shortly(entries, &sources);
+    let mut queue = None;
     if may_pay && IDLE_POLL.may_pay() {
-        let result = sleep_shortly(entries, &mut sources, &mut judge)?;
+        let result = sleep_shortly(entries, &mut sources, &mut queue, &mut judge)?;
         return match result {
-            None => sleep_in_queue(entries, sources, deadline, judge),
+            None => sleep_in_queue(entries, sources, queue, deadline, judge),
             result => Ok(result),
         };
     }
     let begin = Instant::now();
-    let result = sleep_in_queue(entries, sources, deadline, judge)?;
+    let result = sleep_in_queue(entries, sources, queue, deadline, judge)?;
     if may_pay && result.is_some() {
         IDLE_POLL.has_waited(begin.elapsed());
     }
     Ok(result)
 }
 
-/// Sleeps in an event queue until `judge` gives something, or the deadline has come.
+/// Sleeps in an event queue until `judge` gives something, or the deadline has come. A queue that
+/// is there already has the entries that only events tell of: some events come once.
 fn sleep_in_queue<T>(
     entries: &mut [Entry],
     mut sources: Vec<Source>,
+    queue: Option<Queue<usize>>,
     deadline: Option<u64>,
     mut judge: impl FnMut(&mut [Entry]) -> Option<T>,
 ) -> Result<Option<T>> {
     let nothing_but_asked = !sources.iter().any(Source::is_event);
-    let mut queue: Queue<usize> = Queue::new()?;
+    let has_events = queue.is_some();
+    let mut queue = match queue {
+        Some(queue) => queue,
+        None => Queue::new()?,
+    };
     for index in 0..entries.len() {
-        subscribe(&mut queue, entries, index, &mut sources)?;
+        if !(has_events && sources[index].is_event()) {
+            subscribe(&mut queue, entries, index, &mut sources)?;
+        }
     }
     let mut events = Vec::new();
     let mut watched = Vec::new();
@@ -301,11 +310,11 @@ fn sign_of(number: c_int) -> Sign {
 }
 
 /// Sleeps for a short time where the kernel looks at the words of connections, beside events of the
-/// other entries; what `judge` gives for what is found then. Everything is found again by a wait
-/// behind this.
+/// other entries, for which it may make a queue; what `judge` gives for what is found then.
 fn sleep_shortly<T>(
     entries: &mut [Entry],
     sources: &mut [Source],
+    queue: &mut Option<Queue<usize>>,
     judge: &mut impl FnMut(&mut [Entry]) -> Option<T>,
 ) -> Result<Option<T>> {
     let mut words = Words::default();
@@ -337,10 +346,9 @@ fn sleep_shortly<T>(
         return Ok(None);
     }
     // One listener has a queue already.
-    let mut queue = match has_events || listeners.len() > 1 {
-        true => Some(queue_of_events(entries, sources, &listeners)?),
-        false => None,
-    };
+    if has_events || listeners.len() > 1 {
+        *queue = Some(queue_of_events(entries, sources, &listeners)?);
+    }
     let watched = match &queue {
         Some(queue) => Some(queue.descriptor()),
         None => listeners.first().copied(),

@@ -111,25 +111,21 @@ fn open_in(table: Table, path: &str, flags: usize) -> Result<usize> {
     let path = canonical(path)?;
     let (scheme, rest) = split(&path);
     let open = |root| fd::openat_in(table, root, rest.as_bytes(), flags, flags & O_FCNTL_MASK);
-    let Some(kept) = Root::of(scheme) else {
-        let root = open_root(scheme)?;
-        let result = open(root);
-        let _ = fd::close(root);
-        return result;
-    };
-    let mut is_second = false;
-    loop {
-        let root = kept.get(open_root)?;
-        match open(root) {
-            // Its daemon has ended, and a new one may have taken the name. The latter is what
-            // Redox's kernel says.
+    if let Some(kept) = Root::of(scheme) {
+        match open(kept.get(open_root)?) {
+            // Its daemon may have ended, and a new one may have the name. That root is not kept:
+            // the other one would have to be closed, and another thread may be using it. The
+            // latter error is what Redox's kernel says.
             Err(Error {
                 errno: ENODEV | ESRCH,
-            }) if !is_second => kept.drop_one(root),
+            }) => {}
             result => return result,
         }
-        is_second = true;
     }
+    let root = open_root(scheme)?;
+    let result = open(root);
+    let _ = fd::close(root);
+    result
 }
 
 /// Removes a file, or with `AT_REMOVEDIR` an empty directory.

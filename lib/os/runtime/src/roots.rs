@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use syscall::error::Result;
 
-use crate::fd;
 use crate::sys::NO_FD;
+use crate::{fd, state};
 
 /// A scheme's root.
 pub struct Root {
@@ -30,44 +30,41 @@ impl Root {
         KEPT.iter().find(|root| root.name == name)
     }
 
-    /// Closes it, if another thread has not done so.
-    pub fn drop_one(&self, root: usize) {
-        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        let dropped = self.fd.compare_exchange(root, NO_FD, success, failure);
-        if dropped.is_ok() {
-            // It can be closed.
-            let _ = fd::close(root);
-        }
-    }
-
     /// Its descriptor; `open` opens it.
     ///
     /// # Errors
     /// Those of `open`.
     pub fn get(&self, open: fn(&str) -> Result<usize>) -> Result<usize> {
-        let known = self.fd.load(Ordering::Acquire);
-        if known != NO_FD {
-            return Ok(known);
-        }
-        let new = open(self.name)?;
-        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        match self.fd.compare_exchange(NO_FD, new, success, failure) {
-            Ok(_) => Ok(new),
-            Err(other) => {
+        loop {
+            let known = self.fd.load(Ordering::Acquire);
+            if known != NO_FD {
+                return Ok(known);
+            }
+            let namespace = state::namespace_fd();
+            let new = open(self.name)?;
+            let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+            let kept = self.fd.compare_exchange(NO_FD, new, success, failure);
+            if kept.is_err() {
                 // Another thread was quicker. It can be closed.
                 let _ = fd::close(new);
-                Ok(other)
+            } else if state::namespace_fd() != namespace {
+                // The namespace has changed, and `forget` may have come too early.
+                self.forget();
             }
+        }
+    }
+
+    fn forget(&self) {
+        let known = self.fd.swap(NO_FD, Ordering::AcqRel);
+        if known != NO_FD {
+            // It can be closed.
+            let _ = fd::close(known);
         }
     }
 }
 
-/// Closes all of them: the process has another namespace, in which they may be missing.
+/// Closes all of them: the process has another namespace, in which they may be missing. Threads
+/// that open something at that moment may fail.
 pub fn forget() {
-    for root in &KEPT {
-        let known = root.fd.load(Ordering::Acquire);
-        if known != NO_FD {
-            root.drop_one(known);
-        }
-    }
+    KEPT.iter().for_each(Root::forget);
 }

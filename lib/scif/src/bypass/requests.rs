@@ -62,11 +62,13 @@ impl RequestWatch {
             return ask();
         };
         // In this order: a request that comes behind the look is news for the next call.
-        if !self.watcher.take() && !*may_wait {
+        let news = self.watcher.take();
+        if news == Ok(false) && !*may_wait {
             return Ok(0);
         }
         let answer = ask();
-        *may_wait = answer != Ok(0);
+        // A queue that cannot be read says nothing.
+        *may_wait = news.is_err() || answer != Ok(0);
         answer
     }
 
@@ -102,6 +104,7 @@ mod tests {
         let reads = Rc::clone(&left);
         let system = move |request: Request<'_>| match request {
             Request::Open("/scheme/event") => Ok(QUEUE),
+            Request::Control(QUEUE, syscall::F_DUPFD, _) => Ok(QUEUE),
             Request::Write(QUEUE, bytes) => {
                 assert_eq!(bytes[..8], LISTENER.to_ne_bytes());
                 Ok(bytes.len())
@@ -146,10 +149,21 @@ mod tests {
 
     #[test]
     fn an_error_is_no_answer() {
-        with(&[NOTHING, NOTHING, Err(Error::new(EIO))], |watch| {
+        with(&[NOTHING, NOTHING, NOTHING], |watch| {
             assert_eq!(watch.readiness(|| Err(EIO)), Err(EIO));
             assert_eq!(watch.readiness(|| Ok(0)), Ok(0));
-            assert_eq!(watch.readiness(|| Err(EIO)), Err(EIO));
+            assert_eq!(watch.readiness(unasked), Ok(0));
+        });
+    }
+
+    #[test]
+    fn a_queue_that_cannot_be_read_is_not_relied_upon() {
+        let broken = Err(Error::new(EIO));
+        with(&[NOTHING, broken, broken], |watch| {
+            assert_eq!(watch.readiness(|| Ok(0)), Ok(0));
+            assert_eq!(watch.readiness(|| Ok(0)), Ok(0));
+            assert_eq!(watch.queue(), None);
+            assert_eq!(watch.readiness(|| Ok(1)), Ok(1));
         });
     }
 

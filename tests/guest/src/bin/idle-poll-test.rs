@@ -73,6 +73,7 @@ fn all() -> i32 {
     queue_refusals(&mut suite);
     suite.check("an event that is there", event_is_there());
     suite.check("an event that comes", event_comes());
+    suite.check("a queue that is closed", queue_ends());
     suite.check("too many words", too_many());
     suite.check("a kill", kill());
     suite.check("the end of the program", end());
@@ -355,6 +356,23 @@ fn event_is_there() -> core::result::Result<(), String> {
     }
     let mut events = alloc::vec::Vec::new();
     queue
+        .wait(Some(Duration::ZERO), &mut events)
+        .map_err(text)?;
+    match events.len() {
+        1 => Ok(()),
+        count => Err(format!("{count} events")),
+    }
+}
+
+/// Whoever watches a queue is told of its end, as nothing comes from it any more.
+fn queue_ends() -> core::result::Result<(), String> {
+    let (inner, _pipe) = watched_pipe().map_err(text)?;
+    let mut outer: Queue<()> = Queue::new().map_err(text)?;
+    let watched = outer.subscribe(inner.descriptor(), EventFlags::EVENT_READ, ());
+    watched.map_err(text)?;
+    drop(inner);
+    let mut events = alloc::vec::Vec::new();
+    outer
         .wait(Some(Duration::ZERO), &mut events)
         .map_err(text)?;
     match events.len() {

@@ -223,10 +223,17 @@ fn scarce(suite: &mut Suite) {
     let result = numbers("dup2", single);
     let (errors, others) = result.unwrap_or_else(|error| ([error.errno].into(), [EFAULT; 4]));
     suite.check("numbers without contiguous memory", refused(&errors));
+    // A few pages side by side, which the timers want, a daemon may have given back meanwhile.
+    let [buffer, taken, texts, timers] = others;
     suite.equal(
         "other calls without contiguous memory",
-        others,
-        [ENOMEM, 0, 0, ENOMEM],
+        [buffer, taken, texts],
+        [ENOMEM, 0, 0],
+    );
+    suite.equal(
+        "timers without contiguous memory",
+        [0, ENOMEM].contains(&timers),
+        true,
     );
 
     suite.equal("a daemon goes on", errno(fs::read("/scheme/null")), 0);
