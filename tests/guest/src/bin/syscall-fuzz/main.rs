@@ -263,6 +263,8 @@ fn everything_answers() -> core::result::Result<(), String> {
         "/scheme/time/4",
         "/scheme/rand",
         "/scheme/zero",
+        "/scheme/event",
+        "/scheme/pipe",
     ] {
         let file = path::open(path, syscall::O_RDONLY).map(Fd::new);
         drop(file.map_err(text(path))?);
