@@ -24,7 +24,6 @@
 /* Round trips of a repetition, and some before it that do not count. */
 #define ROUNDS 1000
 #define WARM_UP 100
-#define MOST_REPETITIONS 100
 /* Times a client tries to connect, 20 ms apart: the server's node may have to boot. */
 #define TRIES 1000
 /* Milliseconds after which the peer counts as lost. */
@@ -135,26 +134,21 @@ static void play(int fd, int rounds, double tick, double *times) {
 }
 
 int main(int count, char **words) {
-    static double times[MOST_REPETITIONS * ROUNDS], sorted[ROUNDS];
+    static double times[MOST_REPETITIONS * ROUNDS];
     double medians[MOST_REPETITIONS];
     if (count < 3) {
         serve();
         return 0;
     }
-    int repetitions = atoi(words[2]);
-    if (repetitions < 1 || repetitions > MOST_REPETITIONS) {
-        fprintf(stderr, "loop-times: 1 to %d repetitions\n", MOST_REPETITIONS);
-        return 2;
-    }
+    int repetitions = repetitions_of(words[2]);
     double per_tick = tick();
     int fd = call(atoi(words[1]));
     play(fd, WARM_UP, per_tick, times);
     for (int repetition = 0; repetition < repetitions; repetition++) {
         double *own = times + repetition * ROUNDS;
         play(fd, ROUNDS, per_tick, own);
-        memcpy(sorted, own, sizeof sorted);
-        qsort(sorted, ROUNDS, sizeof *sorted, by_size);
-        medians[repetition] = percentile(sorted, ROUNDS, 50);
+        qsort(own, ROUNDS, sizeof *own, by_size);
+        medians[repetition] = percentile(own, ROUNDS, 50);
     }
     if (count > 3 && !strcmp(words[3], "stop")) {
         char stop[BYTES] = { STOP };

@@ -18,7 +18,6 @@
 /* Round trips of a repetition, and some before it that do not count. */
 #define ROUNDS 2000
 #define WARM_UP 200
-#define MOST_REPETITIONS 100
 /* Times a client tries to connect, 20 ms apart: the server's node may have to boot. */
 #define TRIES 1000
 /* Looks before the peer counts as lost: some seconds. */
@@ -117,11 +116,7 @@ int main(int count, char **words) {
         serve();
         return 0;
     }
-    int repetitions = atoi(words[2]);
-    if (repetitions < 1 || repetitions > MOST_REPETITIONS) {
-        fprintf(stderr, "message-times: 1 to %d repetitions\n", MOST_REPETITIONS);
-        return 2;
-    }
+    int repetitions = repetitions_of(words[2]);
     double per_tick = tick();
     scif_epd_t epd = call((uint16_t)atoi(words[1]));
     play(epd, WARM_UP, per_tick, times);

@@ -39,6 +39,18 @@ static double percentile(const double *sorted, int count, int percent) {
     return sorted[rank > 0 ? rank - 1 : 0];
 }
 
+#define MOST_REPETITIONS 100
+
+/* The number of repetitions that a word says. */
+static int repetitions_of(const char *word) {
+    int repetitions = atoi(word);
+    if (repetitions < 1 || repetitions > MOST_REPETITIONS) {
+        fprintf(stderr, "%s repetitions: 1 to %d are possible\n", word, MOST_REPETITIONS);
+        exit(2);
+    }
+    return repetitions;
+}
+
 /*
  * Prints a line of JSON, as scif-perf does: nanoseconds of a round trip, and the median of each
  * repetition, which are of `rounds` round trips each. Sorts the times.

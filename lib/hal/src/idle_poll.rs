@@ -15,6 +15,8 @@ use syscall::error::{EINTR, Error};
 /// Longest sleep, in nanoseconds: about what an answer takes when both sides have to wake a program
 /// for it, under the emulator.
 pub const LONGEST_NS: u64 = 500_000;
+/// A limit of a wait that is not longer leaves no time for a short sleep before the long one.
+pub const SHORT_LIMIT: Duration = Duration::from_nanos(2 * LONGEST_NS);
 /// A long sleep that ends within this time might have been a short one: what wakes a program takes
 /// a good part of it.
 const SOON: Duration = Duration::from_nanos(2 * LONGEST_NS);

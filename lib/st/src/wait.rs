@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use hal::event::Queue;
-use hal::idle_poll::Watched;
+use hal::idle_poll::{SHORT_LIMIT, Watched};
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
 use scif::{BusyPoll, Waiting};
@@ -25,9 +25,6 @@ use crate::shared::Shared;
 
 /// Longest sleep, after which the program looks whether the driver still lives.
 const LONGEST: Duration = Duration::from_secs(1);
-
-/// A wait whose deadline is not later than this goes without short sleeps, which know none.
-const LONGEST_SHORT: Duration = Duration::from_millis(1);
 
 /// The number of the next sleeper.
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -227,7 +224,7 @@ fn sleep_shortly(
 ) -> Result<Option<()>> {
     loop {
         // Longer than such a sleep lasts.
-        if deadline.left()?.is_some_and(|left| left <= LONGEST_SHORT) {
+        if deadline.left()?.is_some_and(|left| left <= SHORT_LIMIT) {
             return Ok(None);
         }
         // What comes behind the mark and the word's value ends the sleep.

@@ -11,7 +11,7 @@ use core::ffi::{c_int, c_short};
 use core::time::Duration;
 
 use hal::event::{Queue, Ready};
-use hal::idle_poll::{Ended, IdlePoll, MAX_WORDS, Sign, Watched};
+use hal::idle_poll::{Ended, IdlePoll, MAX_WORDS, SHORT_LIMIT, Sign, Watched};
 use runtime::time::Instant;
 use runtime::{Result, fd};
 use syscall::error::{EBADF, ENODEV};
@@ -38,9 +38,6 @@ unsafe extern "C" {
 const MOST_WATCHED: usize = 128;
 /// The key of events of those descriptors.
 const WATCHED: usize = usize::MAX;
-
-/// A limit that is not longer leaves no time for a short sleep.
-const LONGEST_SHORT: Duration = Duration::from_millis(1);
 
 /// Whether short sleeps pay, for all waits of this program.
 static IDLE_POLL: IdlePoll = IdlePoll::new();
@@ -163,7 +160,7 @@ pub fn watch<T>(
             return Ok(None);
         }
     }
-    let is_long = limit.is_none_or(|limit| limit > LONGEST_SHORT);
+    let is_long = limit.is_none_or(|limit| limit > SHORT_LIMIT);
     let may_pay = is_long && can_sleep_shortly(entries, &sources);
     let mut queue = None;
     if may_pay && IDLE_POLL.may_pay() {

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use hal::event::{Queue, Ready};
-use hal::idle_poll::{Ended, IdlePoll, MAX_WORDS, Sign, Watched};
+use hal::idle_poll::{Ended, IdlePoll, MAX_WORDS, SHORT_LIMIT, Sign, Watched};
 use hal::kernel::ends_abandoned_requests;
 use libredox::flag::CLOCK_MONOTONIC;
 use scif_abi::flags::Readiness;
@@ -14,9 +14,6 @@ use super::{Result, readiness};
 
 /// The time between two polls of endpoints for which no event has come.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-
-/// A limit that is not longer leaves no time for a short sleep.
-const LONGEST_SHORT: Duration = Duration::from_millis(1);
 
 /// Whether short sleeps pay, for all polls of this program.
 static IDLE_POLL: IdlePoll = IdlePoll::new();
@@ -69,7 +66,7 @@ pub fn poll_by(
         return Ok(ready);
     }
     let end = Deadline::after(limit)?;
-    let is_long = limit.is_none_or(|limit| limit > LONGEST_SHORT);
+    let is_long = limit.is_none_or(|limit| limit > SHORT_LIMIT);
     let may_pay = is_long && !entries.is_empty();
     if may_pay && IDLE_POLL.may_pay() {
         return match sleep_shortly(entries, &readiness, &sign) {
