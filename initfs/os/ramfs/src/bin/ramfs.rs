@@ -202,7 +202,8 @@ impl SchemeSync for RamFs {
         if handle.flags & O_WRONLY == 0 {
             return Err(Error::new(EBADF));
         }
-        let append = (handle.flags | fcntl_flags as usize) & O_APPEND != 0;
+        // `F_SETFL` may have changed what the file was opened with.
+        let append = fcntl_flags as usize & O_APPEND != 0;
         self.fs
             .write(handle.inode, (!append).then_some(offset), buf)
     }
