@@ -225,7 +225,59 @@ static void standard(void) {
     CHECK(fclose(stdin) == 0 && unlink("/tmp/again") == 0);
 }
 
+/* Streams whose file is a block of memory. */
+static void blocks(void) {
+    char block[8] = "abcdefg", text[16];
+    FILE *stream = fmemopen(block, sizeof block, "r");
+    CHECK(stream != NULL && fread(text, 1, sizeof text, stream) == 8 && memcmp(text, "abcdefg", 8) == 0 && feof(stream));
+    CHECK(fseek(stream, -3, SEEK_END) == 0 && fgetc(stream) == 'f' && ftell(stream) == 6);
+    CHECK(fputc('x', stream) == EOF && ferror(stream));
+    FAILS(fileno(stream), EBADF);
+    FAILS(fseek(stream, 9, SEEK_SET), EINVAL);
+    CHECK(fclose(stream) == 0);
+
+    /* The end is that of the text. */
+    stream = fmemopen(block, sizeof block, "a+");
+    block[3] = 0;
+    CHECK(fclose(stream) == 0 && (stream = fmemopen(block, sizeof block, "a+")) != NULL && ftell(stream) == 3);
+    CHECK(fputs("XY", stream) >= 0 && fflush(stream) == 0 && strcmp(block, "abcXY") == 0);
+    CHECK(fseek(stream, 0, SEEK_SET) == 0 && fputs("Z", stream) >= 0 && ftell(stream) == 6 && fclose(stream) == 0);
+    CHECK(strcmp(block, "abcXYZ") == 0);
+
+    stream = fmemopen(block, sizeof block, "w+");
+    CHECK(stream != NULL && block[0] == 0 && fprintf(stream, "%d", 12345678) == 8);
+    /* All bytes fit, and no zero byte behind them. */
+    CHECK(fflush(stream) == 0 && memcmp(block, "12345678", 8) == 0);
+    CHECK(fputc('9', stream) == '9' && fflush(stream) == EOF && errno == ENOSPC && ferror(stream));
+    clearerr(stream);
+    CHECK(fseek(stream, 2, SEEK_SET) == 0 && fgetc(stream) == '3' && fclose(stream) == 0);
+
+    stream = fmemopen(NULL, 100, "w+");
+    CHECK(stream != NULL && fputs("one two", stream) >= 0);
+    rewind(stream);
+    CHECK(fscanf(stream, "%*s %15s", text) == 1 && strcmp(text, "two") == 0 && fgetc(stream) == EOF && fclose(stream) == 0);
+    CHECK(!fmemopen(block, sizeof block, "q") && errno == EINVAL);
+}
+
+static void growing_blocks(void) {
+    char *block = NULL;
+    size_t length = 99;
+    FILE *stream = open_memstream(&block, &length);
+    CHECK(stream != NULL && block != NULL && length == 0 && block[0] == 0);
+    for (int i = 0; i < 3000; i++) CHECK(fprintf(stream, "%04d", i) == 4);
+    CHECK(fflush(stream) == 0 && length == 12000 && strlen(block) == 12000 && memcmp(block + 4 * 2999, "2999", 4) == 0);
+    CHECK(fseeko(stream, 4, SEEK_SET) == 0 && fputs("abcd", stream) >= 0 && fflush(stream) == 0);
+    CHECK(length == 8 && memcmp(block, "0000abcd0002", 12) == 0);
+    CHECK(fseek(stream, 3, SEEK_END) == 0 && fputc('!', stream) == '!' && ftell(stream) == 12004);
+    CHECK(fgetc(stream) == EOF && fclose(stream) == 0);
+    CHECK(length == 12004 && memcmp(block + 11996, "2999\0\0\0!", 9) == 0);
+    free(block);
+    CHECK(!open_memstream(NULL, &length) && errno == EINVAL);
+}
+
 int main(void) {
+    blocks();
+    growing_blocks();
     positions();
     pipes();
     ends();

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 /* The function itself. */
 #define OWN(function) (*(__typeof__(&function) volatile[]){ function })
@@ -102,7 +103,25 @@ static void others(void) {
     CHECK(OWN(puts)("strings:") >= 0 && OWN(fputs)("", stdout) >= 0 && OWN(putchar)('\n') == '\n');
 }
 
+/* Copies that tell where they end. */
+static void ends(void) {
+    char place[9];
+    memset(place, 'x', sizeof place);
+    CHECK(OWN(stpncpy)(place, "abc", 8) == place + 3 && !memcmp(place, "abc\0\0\0\0\0x", 9));
+    CHECK(OWN(stpncpy)(place, "defghijklm", 8) == place + 8 && !memcmp(place, "defghijkx", 9));
+    memset(place, 'x', sizeof place);
+    CHECK(OWN(memccpy)(place, "one,two", ',', 7) == place + 4 && !memcmp(place, "one,xxxxx", 9));
+    CHECK(OWN(memccpy)(place, "12345", ',', 3) == NULL && !memcmp(place, "123,xxxxx", 9));
+    CHECK(OWN(rawmemchr)(place, ',') == place + 3);
+    OWN(swab)("abcde", place, 5);
+    CHECK(!memcmp(place, "badcxxxxx", 9));
+    OWN(swab)(place, place, 4);
+    OWN(swab)(place, place, -2);
+    CHECK(!memcmp(place, "abcdxxxxx", 9));
+}
+
 int main(void) {
+    ends();
     copies();
     looks();
     others();

@@ -4,7 +4,7 @@
 #include <features.h>
 __BEGIN_DECLS
 int *__errno_location(void) __attribute__((__const__));
-extern char *program_invocation_name;
+extern char *program_invocation_name, *program_invocation_short_name;
 __END_DECLS
 #define errno (*__errno_location())
 

@@ -58,5 +58,6 @@ int open(const char *path, int flags, ...);
 int openat(int directory, const char *path, int flags, ...);
 int creat(const char *path, mode_t mode);
 int fcntl(int fd, int command, ...);
+int posix_fallocate(int fd, off_t offset, off_t length);
 __END_DECLS
 #endif

@@ -1,4 +1,5 @@
-/* Options of the command line. They end at the first argument that is none. */
+/* Options of the command line. As with glibc, operands before an option are moved behind it; letters that begin with '+' end the
+   options at the first operand, letters that begin with '-' give each operand as the argument of option 1. */
 #ifndef _GETOPT_H
 #define _GETOPT_H
 #include <features.h>
@@ -20,5 +21,7 @@ extern int optind, opterr, optopt;
 int getopt(int count, char *const arguments[], const char *letters);
 int getopt_long(int count, char *const arguments[], const char *letters,
                 const struct option *options, int *index);
+int getopt_long_only(int count, char *const arguments[], const char *letters,
+                     const struct option *options, int *index);
 __END_DECLS
 #endif

@@ -118,6 +118,7 @@ int pthread_attr_getaffinity_np(const pthread_attr_t *attributes, size_t size, c
 int pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t *set);
 int pthread_getaffinity_np(pthread_t thread, size_t size, cpu_set_t *set);
 int pthread_setname_np(pthread_t thread, const char *name);
+int pthread_getname_np(pthread_t thread, char *place, size_t size);
 
 int pthread_mutexattr_init(pthread_mutexattr_t *attributes);
 int pthread_mutexattr_destroy(pthread_mutexattr_t *attributes);

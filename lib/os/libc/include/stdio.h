@@ -33,6 +33,9 @@ extern FILE *stderr;
 
 FILE *fopen(const char *path, const char *mode);
 FILE *fdopen(int fd, const char *mode);
+FILE *fmemopen(void *block, size_t size, const char *mode);
+/* The block, which the caller frees, and its bytes are stored at fflush and fclose. */
+FILE *open_memstream(char **block, size_t *length);
 FILE *popen(const char *command, const char *mode);
 int pclose(FILE *stream);
 FILE *freopen(const char *path, const char *mode, FILE *file);

@@ -55,6 +55,8 @@ ldiv_t ldiv(long number, long by);
 lldiv_t lldiv(long long number, long long by);
 
 void qsort(void *start, size_t count, size_t size, int (*compare)(const void *, const void *));
+void qsort_r(void *start, size_t count, size_t size,
+             int (*compare)(const void *, const void *, void *), void *context);
 void *bsearch(const void *key, const void *start, size_t count, size_t size,
               int (*compare)(const void *, const void *));
 int rand(void);
@@ -62,6 +64,9 @@ void srand(unsigned seed);
 int rand_r(unsigned *seed);
 long random(void);
 void srandom(unsigned seed);
+unsigned arc4random(void);
+unsigned arc4random_uniform(unsigned limit);
+void arc4random_buf(void *place, size_t size);
 
 double drand48(void);
 double erand48(unsigned short seed[3]);
@@ -80,8 +85,10 @@ size_t mbstowcs(wchar_t *place, const char *text, size_t limit);
 size_t wcstombs(char *place, const wchar_t *text, size_t limit);
 
 int mkstemp(char *path);
+int mkostemp(char *path, int flags);
 char *mkdtemp(char *path);
 char *getenv(const char *name);
+char *secure_getenv(const char *name);
 int setenv(const char *name, const char *value, int overwrite);
 int unsetenv(const char *name);
 int putenv(char *text);

@@ -14,6 +14,8 @@ void *memset(void *start, int c, size_t count);
 int memcmp(const void *a, const void *b, size_t count);
 void *memchr(const void *start, int c, size_t count);
 void *memrchr(const void *start, int c, size_t count);
+void *rawmemchr(const void *start, int c);
+void *memccpy(void *__restrict_ptr to, const void *__restrict_ptr from, int c, size_t count);
 void *memmem(const void *start, size_t count, const void *wanted, size_t length);
 
 size_t strlen(const char *text);
@@ -21,6 +23,7 @@ size_t strnlen(const char *text, size_t limit);
 char *strcpy(char *__restrict_ptr to, const char *__restrict_ptr from);
 char *strncpy(char *__restrict_ptr to, const char *__restrict_ptr from, size_t count);
 char *stpcpy(char *__restrict_ptr to, const char *__restrict_ptr from);
+char *stpncpy(char *__restrict_ptr to, const char *__restrict_ptr from, size_t count);
 char *strcat(char *__restrict_ptr to, const char *__restrict_ptr from);
 char *strncat(char *__restrict_ptr to, const char *__restrict_ptr from, size_t count);
 size_t strlcpy(char *__restrict_ptr to, const char *__restrict_ptr from, size_t size);

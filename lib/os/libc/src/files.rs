@@ -281,6 +281,20 @@ extern "C" fn dup2(number: c_int, new: c_int) -> c_int {
     errno::give(copy())
 }
 
+/// As `dup2`, for another number than the descriptor's own; the copy may be closed by `exec`.
+#[unsafe(no_mangle)]
+extern "C" fn dup3(number: c_int, new: c_int, flags: c_int) -> c_int {
+    let flags = flags as u32 as usize;
+    if number == new || flags & !O_CLOEXEC != 0 {
+        return errno::fail(EINVAL);
+    }
+    let copy = dup2(number, new);
+    if copy >= 0 {
+        descriptor::set_close_on_exec(copy as usize, flags & O_CLOEXEC != 0);
+    }
+    copy
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pipe(pair: *mut c_int) -> c_int {
     // SAFETY: the same contract.
@@ -427,7 +441,8 @@ const S_IFSOCK: u32 = 0o140_000;
 
 /// C's `struct stat`.
 #[repr(C)]
-struct Stat {
+#[derive(Default)]
+pub struct Stat {
     device: u64,
     inode: u64,
     links: u64,

@@ -7,8 +7,8 @@
 //! each is exported with its C name and documented there, not here. Their safety contract is the
 //! one of C: pointers are valid for what the function does with them, strings end with a zero byte.
 //!
-//! [`format`], [`scan`], [`number`], [`calendar`], [`dates`] and [`random`] hold what needs no
-//! system.
+//! [`format`], [`scan`], [`number`], [`matching`], [`calendar`], [`dates`] and [`random`] hold what
+//! needs no system.
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(target_os = "redox", feature(c_variadic))]
 // The compiler knows what `stpcpy` and others do. It would make `strcpy`, which calls it, a call of
@@ -21,6 +21,7 @@ pub mod calendar;
 pub mod dates;
 pub mod format;
 pub mod linux_names;
+pub mod matching;
 pub mod number;
 pub mod random;
 pub mod scan;
@@ -56,6 +57,8 @@ pub mod descriptor;
 #[cfg(target_os = "redox")]
 mod directories;
 #[cfg(target_os = "redox")]
+mod entropy;
+#[cfg(target_os = "redox")]
 mod environment;
 #[cfg(target_os = "redox")]
 mod epoll;
@@ -70,9 +73,13 @@ mod files;
 #[cfg(target_os = "redox")]
 mod fork;
 #[cfg(target_os = "redox")]
+mod glob;
+#[cfg(target_os = "redox")]
 mod groups;
 #[cfg(target_os = "redox")]
 mod jump;
+#[cfg(target_os = "redox")]
+mod keeper;
 #[cfg(target_os = "redox")]
 mod locale;
 #[cfg(target_os = "redox")]
@@ -81,6 +88,8 @@ mod locks;
 mod malloc;
 #[cfg(target_os = "redox")]
 mod math;
+#[cfg(target_os = "redox")]
+mod memory_stream;
 #[cfg(target_os = "redox")]
 mod messages;
 #[cfg(target_os = "redox")]
@@ -104,6 +113,8 @@ mod process;
 #[cfg(target_os = "redox")]
 mod pthread;
 #[cfg(target_os = "redox")]
+mod search;
+#[cfg(target_os = "redox")]
 mod sets;
 #[cfg(target_os = "redox")]
 mod signal;
@@ -124,6 +135,8 @@ mod sync;
 #[cfg(target_os = "redox")]
 mod terminal;
 #[cfg(target_os = "redox")]
+mod thread_names;
+#[cfg(target_os = "redox")]
 mod threads;
 #[cfg(target_os = "redox")]
 mod time;
@@ -131,6 +144,8 @@ mod time;
 mod tls;
 #[cfg(target_os = "redox")]
 mod transfers;
+#[cfg(target_os = "redox")]
+mod tree_walk;
 #[cfg(target_os = "redox")]
 mod umad;
 #[cfg(target_os = "redox")]

@@ -1,10 +1,11 @@
-//! `getopt` and `getopt_long`. Options end at the first argument that is none; `argv` is not put
-//! into another order.
+//! `getopt`, `getopt_long` and `getopt_long_only`. As with glibc, operands that come before an
+//! option are moved behind it in `argv`, unless the letters begin with `+` or `-`, or the
+//! environment has `POSIXLY_CORRECT`.
 
 use core::ffi::{c_char, c_int};
 use core::ptr::null_mut;
 
-use crate::strings;
+use crate::{environment, strings};
 
 // C programs read and set these from one thread.
 #[unsafe(no_mangle)]
@@ -15,7 +16,7 @@ static mut optind: c_int = 1;
 static mut opterr: c_int = 1;
 #[unsafe(no_mangle)]
 static mut optopt: c_int = 0;
-/// Position within an argument like `-abc`.
+/// Position within an argument like `-abc`; 0: at its beginning.
 static mut INSIDE: usize = 0;
 
 /// C's `struct option`.
@@ -29,62 +30,184 @@ struct Option {
 
 const UNKNOWN: c_int = b'?' as c_int;
 const MISSING: c_int = b':' as c_int;
+/// The number of an operand that is returned as an option.
+const OPERAND: c_int = 1;
+
+/// The options that a caller knows.
+#[derive(Clone, Copy)]
+struct Known {
+    letters: *const c_char,
+    /// Long options, or null.
+    long: *const Option,
+    /// Where the position of a long option in their list is stored, or null.
+    index: *mut c_int,
+    /// A single `-` begins a long option, too.
+    is_long_only: bool,
+}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getopt(
     count: c_int,
     arguments: *const *mut c_char,
-    short: *const c_char,
+    letters: *const c_char,
 ) -> c_int {
     // SAFETY: the same contract, without long options.
-    unsafe { getopt_long(count, arguments, short, core::ptr::null(), null_mut()) }
+    unsafe { getopt_long(count, arguments, letters, core::ptr::null(), null_mut()) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getopt_long(
     count: c_int,
     arguments: *const *mut c_char,
-    short: *const c_char,
+    letters: *const c_char,
     long: *const Option,
     index: *mut c_int,
 ) -> c_int {
-    // SAFETY: C's contract: `count` strings, and options that end with one without a name. The
-    // variables belong to the one thread that reads options.
+    let known = Known {
+        letters,
+        long,
+        index,
+        is_long_only: false,
+    };
+    // SAFETY: the same contract.
+    unsafe { next(count, arguments, known) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getopt_long_only(
+    count: c_int,
+    arguments: *const *mut c_char,
+    letters: *const c_char,
+    long: *const Option,
+    index: *mut c_int,
+) -> c_int {
+    let known = Known {
+        letters,
+        long,
+        index,
+        is_long_only: !long.is_null(),
+    };
+    // SAFETY: the same contract.
+    unsafe { next(count, arguments, known) }
+}
+
+/// What happens to operands that come before an option.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// They are moved behind it.
+    Permuted,
+    /// The first one ends the options.
+    Posix,
+    /// Each is returned as the argument of option [`OPERAND`].
+    Returned,
+}
+
+/// The order that a caller's letters ask for, and the letters without its mark.
+fn order_of(letters: &[u8]) -> (Order, &[u8]) {
+    match letters {
+        [b'+', letters @ ..] => (Order::Posix, letters),
+        [b'-', letters @ ..] => (Order::Returned, letters),
+        _ if environment::find(b"POSIXLY_CORRECT").is_some() => (Order::Posix, letters),
+        _ => (Order::Permuted, letters),
+    }
+}
+
+/// Whether an argument is an option or `--`. A single `-` is an operand: it stands for a standard
+/// stream.
+///
+/// # Safety
+/// `text` is null or a string.
+unsafe fn is_option(text: *const c_char) -> bool {
+    // SAFETY: the caller's promise.
+    !text.is_null() && matches!(unsafe { strings::bytes(text) }, [b'-', _, ..])
+}
+
+/// Takes the next option, and moves it in front of the operands before it.
+///
+/// # Safety
+/// C's contract of `getopt_long`: `count` strings, which may be put into another order, and long
+/// options that end with one without a name. One thread reads options.
+unsafe fn next(count: c_int, arguments: *const *mut c_char, known: Known) -> c_int {
+    // SAFETY: the caller's promise; all places are before `count`.
     unsafe {
         if optind == 0 {
             (optind, INSIDE) = (1, 0);
         }
         optarg = null_mut();
+        let (order, letters) = order_of(strings::bytes(known.letters));
+        let first = optind;
+        if order == Order::Permuted {
+            let found = (first..count).find(|at| is_option(*arguments.add(*at as usize)));
+            let Some(found) = found else {
+                return -1;
+            };
+            optind = found;
+        }
+        let option = optind;
+        let result = take(count, arguments, order, letters, &known);
+        if option > first {
+            // The option, its argument, if it has one, and then the operands. Nothing moves while
+            // letters of the option are left.
+            let (operands, taken) = (option - first, optind - option);
+            let start = arguments.cast_mut().add(first as usize);
+            let moved = core::slice::from_raw_parts_mut(start, (operands + taken) as usize);
+            moved.rotate_left(operands as usize);
+            optind = first + taken;
+        }
+        result
+    }
+}
+
+/// Takes the option at `optind`.
+///
+/// # Safety
+/// As for [`next`].
+unsafe fn take(
+    count: c_int,
+    arguments: *const *mut c_char,
+    order: Order,
+    letters: &[u8],
+    known: &Known,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
         let argument = |at: c_int| (at < count).then(|| *arguments.add(at as usize));
-        let short = strings::bytes(short);
-        let short = short.strip_prefix(b"+").unwrap_or(short);
-        let quiet = opterr == 0 || short.starts_with(b":");
-        let missing = if short.starts_with(b":") {
+        let quiet = opterr == 0 || letters.starts_with(b":");
+        let missing = if letters.starts_with(b":") {
             MISSING
         } else {
             UNKNOWN
         };
+        let Some(text) = argument(optind).filter(|text| !text.is_null()) else {
+            return -1;
+        };
+        let bytes = strings::bytes(text);
         if INSIDE == 0 {
-            let Some(text) = argument(optind).filter(|text| !text.is_null()) else {
-                return -1;
+            let long = |name| Name {
+                bytes: name,
+                ends: text.add(bytes.len()),
             };
-            match strings::bytes(text) {
+            match bytes {
                 b"--" => {
                     optind += 1;
                     return -1;
                 }
-                [b'-', b'-', name @ ..] if !long.is_null() => {
+                [b'-', b'-', name @ ..] if !known.long.is_null() => {
                     optind += 1;
-                    return long_option(name, text, long, index, quiet, missing, argument);
+                    return long_option(long(name), known, quiet, missing, argument);
+                }
+                [b'-', name @ ..] if known.is_long_only && names_long(name, letters, known) => {
+                    optind += 1;
+                    return long_option(long(name), known, quiet, missing, argument);
                 }
                 [b'-', _, ..] => INSIDE = 1,
+                _ if order == Order::Returned => {
+                    (optarg, optind) = (text, optind + 1);
+                    return OPERAND;
+                }
                 _ => return -1,
             }
         }
-        let Some(text) = argument(optind) else {
-            return -1;
-        };
-        let bytes = strings::bytes(text);
         let letter = bytes[INSIDE];
         INSIDE += 1;
         let rest = INSIDE;
@@ -92,15 +215,12 @@ unsafe extern "C" fn getopt_long(
             (optind, INSIDE) = (optind + 1, 0);
         }
         optopt = letter.into();
-        let known = short
-            .iter()
-            .position(|known| *known == letter && letter != b':');
-        let Some(known) = known else {
+        let Some(place) = position(letters, letter) else {
             complain(quiet, "unknown option", &[letter]);
             return UNKNOWN;
         };
-        if short.get(known + 1) == Some(&b':') {
-            let optional = short.get(known + 2) == Some(&b':');
+        if letters.get(place + 1) == Some(&b':') {
+            let optional = letters.get(place + 2) == Some(&b':');
             if rest < bytes.len() {
                 optarg = text.add(rest);
                 (optind, INSIDE) = (optind + 1, 0);
@@ -121,44 +241,86 @@ unsafe extern "C" fn getopt_long(
     }
 }
 
+/// Where a letter is among those of a caller.
+fn position(letters: &[u8], letter: u8) -> core::option::Option<usize> {
+    let is_it = |known: &u8| *known == letter && letter != b':';
+    letters.iter().position(is_it)
+}
+
+/// The text of a long option, with its value if it has one.
+struct Name<'a> {
+    bytes: &'a [u8],
+    /// Behind its last byte.
+    ends: *mut c_char,
+}
+
+/// Whether an argument behind a single `-` names a long option: anything longer than a letter that
+/// the caller does not know as a short one.
+///
+/// # Safety
+/// As for [`next`].
+unsafe fn names_long(name: &[u8], letters: &[u8], known: &Known) -> bool {
+    let is_short = name
+        .first()
+        .is_some_and(|letter| position(letters, *letter).is_some());
+    // SAFETY: the caller's promise.
+    !is_short || name.len() > 1 && unsafe { find(key_of(name), known.long) }.is_some()
+}
+
+/// The name of a long option, without its value.
+fn key_of(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == b'=').next().unwrap_or(text)
+}
+
+/// The position of the option that has this name, or is the only one whose name begins so.
+///
+/// # Safety
+/// `long` ends with an option without a name.
+unsafe fn find(name: &[u8], long: *const Option) -> core::option::Option<usize> {
+    let (mut found, mut matches) = (None, 0);
+    for at in 0.. {
+        // SAFETY: the end has not come yet.
+        let option = unsafe { &*long.add(at) };
+        if option.name.is_null() {
+            break;
+        }
+        // SAFETY: the caller's string.
+        let known = unsafe { strings::bytes(option.name) };
+        if known == name {
+            return Some(at);
+        }
+        if known.starts_with(name) {
+            (found, matches) = (Some(at), matches + 1);
+        }
+    }
+    found.filter(|_| matches == 1)
+}
+
+/// Takes a long option.
+///
+/// # Safety
+/// As for [`next`].
 unsafe fn long_option(
-    name: &[u8],
-    text: *mut c_char,
-    long: *const Option,
-    index: *mut c_int,
+    text: Name<'_>,
+    known: &Known,
     quiet: bool,
     missing: c_int,
     argument: impl Fn(c_int) -> core::option::Option<*mut c_char>,
 ) -> c_int {
-    let length = name.iter().position(|byte| *byte == b'=');
-    let (name, value) = match length {
-        Some(length) => (&name[..length], text.wrapping_add(2 + length + 1)),
-        None => (name, null_mut()),
+    let name = key_of(text.bytes);
+    let value = match text.bytes.len() - name.len() {
+        0 => null_mut(),
+        // Without the `=`.
+        rest => text.ends.wrapping_sub(rest - 1),
     };
-    // SAFETY: as for `getopt_long`.
+    // SAFETY: the caller's promise.
     unsafe {
         optopt = 0;
-        // An exact name, or the beginning of exactly one.
-        let (mut found, mut matches) = (None, 0);
-        for at in 0.. {
-            let option = &*long.add(at);
-            if option.name.is_null() {
-                break;
-            }
-            let known = strings::bytes(option.name);
-            if known == name {
-                (found, matches) = (Some(at), 1);
-                break;
-            }
-            if known.starts_with(name) {
-                (found, matches) = (Some(at), matches + 1);
-            }
-        }
-        let Some(at) = found.filter(|_| matches == 1) else {
+        let Some(at) = find(name, known.long) else {
             complain(quiet, "unknown or ambiguous option", name);
             return UNKNOWN;
         };
-        let option = &*long.add(at);
+        let option = &*known.long.add(at);
         match (option.takes, value.is_null()) {
             (0, false) => {
                 complain(quiet, "option takes no argument", name);
@@ -176,8 +338,8 @@ unsafe fn long_option(
             },
             _ => optarg = value,
         }
-        if !index.is_null() {
-            *index = at as c_int;
+        if !known.index.is_null() {
+            *known.index = at as c_int;
         }
         if option.flag.is_null() {
             return option.value;

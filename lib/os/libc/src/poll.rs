@@ -87,20 +87,47 @@ unsafe extern "C" fn select(
     exceptional: *mut Set,
     limit: *mut Timeval,
 ) -> c_int {
+    // SAFETY: null or the caller's structure.
+    let limit = unsafe { limit.as_ref() }.map(Timeval::duration);
+    // SAFETY: the same contract.
+    unsafe { select_within(count, readable, writable, exceptional, limit) }
+}
+
+/// As `select`. No signal is delivered while a program waits, so the mask changes nothing.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pselect(
+    count: c_int,
+    readable: *mut Set,
+    writable: *mut Set,
+    exceptional: *mut Set,
+    limit: *const Timespec,
+    _mask: *const u64,
+) -> c_int {
+    // SAFETY: null or the caller's structure.
+    let limit = unsafe { limit.as_ref() }.map(Timespec::duration);
+    // SAFETY: the same contract.
+    unsafe { select_within(count, readable, writable, exceptional, limit) }
+}
+
+/// `select` with a limit: `None`: there is none; `Some(None)`: it is no time.
+///
+/// # Safety
+/// Each set is null or valid.
+unsafe fn select_within(
+    count: c_int,
+    readable: *mut Set,
+    writable: *mut Set,
+    exceptional: *mut Set,
+    limit: Option<Option<Duration>>,
+) -> c_int {
     const LIMIT: c_int = 1024;
     if !(0..=LIMIT).contains(&count) {
         return errno::fail(EINVAL);
     }
     // SAFETY: each is null or the caller's structure.
-    let (mut readable, mut writable, exceptional, limit) = unsafe {
-        (
-            readable.as_mut(),
-            writable.as_mut(),
-            exceptional.as_mut(),
-            limit.as_ref(),
-        )
-    };
-    let limit = match limit.map(Timeval::duration) {
+    let (mut readable, mut writable, exceptional) =
+        unsafe { (readable.as_mut(), writable.as_mut(), exceptional.as_mut()) };
+    let limit = match limit {
         Some(None) => return errno::fail(EINVAL),
         Some(limit) => limit,
         None => None,

@@ -272,11 +272,14 @@ const SC_THREAD_CPUTIME: c_int = 139;
 /// Year and month of the edition of POSIX that an option follows.
 const POSIX: c_long = 200_809;
 
+/// Ticks of a second in `times`.
+pub const TICKS: c_long = 1_000_000;
+
 #[unsafe(no_mangle)]
 extern "C" fn sysconf(name: c_int) -> c_long {
     match name {
         SC_OPEN_MAX | SC_STREAM_MAX => OPEN_MAX,
-        SC_CLOCK => 1_000_000,
+        SC_CLOCK => TICKS,
         SC_PAGESIZE => syscall::PAGE_SIZE as c_long,
         SC_IOV_MAX => 1024,
         SC_TZNAME_MAX => 6,
@@ -332,7 +335,7 @@ extern "C" fn sysconf(name: c_int) -> c_long {
 }
 
 /// Pages of the machine's memory, and those that are free.
-fn memory() -> Result<(c_long, c_long)> {
+pub fn memory() -> Result<(c_long, c_long)> {
     let failed = |error: libredox::error::Error| Error::new(error.errno());
     let number = runtime::path::open("/scheme/memory", libredox::flag::O_CLOEXEC as usize)?;
     let found = libredox::call::fstatvfs(number).map_err(failed);

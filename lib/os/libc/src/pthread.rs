@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -10,11 +10,11 @@ use runtime::process::Fork;
 use runtime::sys::NO_FD;
 use runtime::thread::{Builder, JoinHandle};
 use runtime::{Result, process, state};
-use syscall::error::{EAGAIN, EDEADLK, EINVAL, ERANGE, ESRCH, Error};
+use syscall::error::{EAGAIN, EDEADLK, EINVAL, ESRCH, Error};
 
 use crate::sync::{self, Shared};
 use crate::tls::{self, Block};
-use crate::{jump, strings, usage};
+use crate::{jump, usage};
 
 type Main = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 pub type Destructor = unsafe extern "C" fn(*mut c_void);
@@ -34,8 +34,13 @@ pub struct Record {
     thread: AtomicUsize,
     /// The result of `gettid`.
     id: c_int,
+    /// The name that it was given, with zero bytes behind it.
+    pub name: Shared<[u8; NAME_BYTES]>,
     values: Shared<[KeyValue; KEYS]>,
 }
+
+/// Bytes of a thread's name, the zero byte at its end included.
+pub const NAME_BYTES: usize = 16;
 
 /// A thread's result.
 struct Value(*mut c_void);
@@ -49,6 +54,7 @@ impl Record {
             handle: Shared::new(None),
             thread: AtomicUsize::new(thread),
             id,
+            name: Shared::new([0; NAME_BYTES]),
             values: Shared::new([KeyValue::NONE; KEYS]),
         })
     }
@@ -282,17 +288,6 @@ fn widened(processors: &[u8; ATTRIBUTE_SET]) -> usage::Set {
     let mut set: usage::Set = [0; size_of::<usage::Set>()];
     set[..ATTRIBUTE_SET].copy_from_slice(processors);
     set
-}
-
-/// Threads have no names: only a name that would fit is accepted.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_setname_np(_thread: *const Record, name: *const c_char) -> c_int {
-    const LONGEST: usize = 15;
-    // SAFETY: the caller's string.
-    if unsafe { strings::bytes(name) }.len() > LONGEST {
-        return ERANGE;
-    }
-    0
 }
 
 #[unsafe(no_mangle)]

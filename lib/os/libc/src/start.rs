@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ffi::{c_char, c_int};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::{descriptor, environment, process, pthread, stream, tls};
+use crate::{descriptor, environment, process, pthread, stream, strings, tls};
 
 runtime::main!(program);
 
@@ -24,15 +24,40 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 static program_invocation_name: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
 
+/// The same without its directory.
+#[unsafe(no_mangle)]
+static program_invocation_short_name: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
+
 /// That name; null before start-up is over.
 pub fn name() -> *mut c_char {
     program_invocation_name.load(Ordering::Relaxed)
+}
+
+/// The name of the program without its directory.
+pub fn short_name_bytes<'a>() -> &'a [u8] {
+    let name = program_invocation_short_name.load(Ordering::Relaxed);
+    match name.is_null() {
+        true => &[],
+        // SAFETY: an argument, which stays, or what the program has stored there.
+        false => unsafe { strings::bytes(name) },
+    }
 }
 
 /// Keeps a string for the rest of the program's life.
 fn keep(text: alloc::string::String) -> *mut c_char {
     // Neither an argument nor a variable can contain a zero byte: zero bytes end them.
     CString::new(text).unwrap_or_default().into_raw()
+}
+
+/// The part of a path behind its last slash.
+fn short_name(path: *mut c_char) -> *mut c_char {
+    if path.is_null() {
+        return path;
+    }
+    // SAFETY: an argument, which stays.
+    let text = unsafe { strings::bytes(path) };
+    let slash = text.iter().rposition(|byte| *byte == b'/');
+    path.wrapping_add(slash.map_or(0, |slash| slash + 1))
 }
 
 fn program() -> c_int {
@@ -52,6 +77,7 @@ fn program() -> c_int {
     let count = arguments.len() as c_int;
     let name = arguments.first().copied().unwrap_or(core::ptr::null_mut());
     program_invocation_name.store(name, Ordering::Relaxed);
+    program_invocation_short_name.store(short_name(name), Ordering::Relaxed);
     arguments.push(core::ptr::null_mut());
     let arguments = arguments.leak().as_mut_ptr();
 

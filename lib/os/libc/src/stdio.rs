@@ -5,9 +5,10 @@ use core::ffi::{c_char, c_int, c_long, c_void};
 use core::ptr::null_mut;
 
 use runtime::{Error, Result};
-use syscall::error::{EINVAL, ENOMEM};
+use syscall::error::{EBADF, EINVAL, ENOMEM};
 use syscall::flag::{O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY};
 
+use crate::memory_stream::{Memory, Opening};
 use crate::stream::{self, File, Mode, State};
 use crate::{descriptor, errno, files, malloc, strings};
 
@@ -55,13 +56,40 @@ unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut Fil
     // SAFETY: the caller's strings.
     let opened =
         unsafe { flags_of(mode).and_then(|flags| open_file(files::path_of(path)?, flags)) };
-    match opened {
-        Ok((number, readable, writable)) => stream::open(number, readable, writable, Mode::Full),
-        Err(error) => {
-            errno::set(error.errno);
-            null_mut()
-        }
-    }
+    given(
+        opened.map(|(number, readable, writable)| {
+            stream::open(number, readable, writable, Mode::Full)
+        }),
+    )
+}
+
+/// A stream, or null with `errno` set.
+fn given(opened: Result<*mut File>) -> *mut File {
+    opened.unwrap_or_else(|error| {
+        errno::set(error.errno);
+        null_mut()
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fmemopen(block: *mut c_void, size: usize, mode: *const c_char) -> *mut File {
+    // SAFETY: the caller's string.
+    given(unsafe { flags_of(mode) }.and_then(|flags| {
+        let opening = Opening {
+            truncates: flags & O_TRUNC != 0,
+            appends: flags & O_APPEND != 0,
+        };
+        // SAFETY: the caller's block, which is valid until it closes the stream.
+        let memory = unsafe { Memory::fixed(block, size, opening) }?;
+        Ok(stream::open_memory(memory, rights(flags)))
+    }))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn open_memstream(block: *mut *mut c_char, length: *mut usize) -> *mut File {
+    // SAFETY: the caller's places, which are valid until it closes the stream.
+    let memory = unsafe { Memory::growing(block, length) };
+    given(memory.map(|memory| stream::open_memory(memory, (false, true))))
 }
 
 #[unsafe(no_mangle)]
@@ -75,16 +103,10 @@ unsafe extern "C" fn fdopen(number: c_int, mode: *const c_char) -> *mut File {
         Ok(flags)
     };
     // SAFETY: the caller's string.
-    match unsafe { flags_of(mode) }.and_then(use_open) {
-        Ok(flags) => {
-            let (readable, writable) = rights(flags);
-            stream::open(number, readable, writable, Mode::Full)
-        }
-        Err(error) => {
-            errno::set(error.errno);
-            null_mut()
-        }
-    }
+    given(unsafe { flags_of(mode) }.and_then(use_open).map(|flags| {
+        let (readable, writable) = rights(flags);
+        stream::open(number, readable, writable, Mode::Full)
+    }))
 }
 
 /// Gives a descriptor another number, in place of what is there.
@@ -155,7 +177,11 @@ unsafe extern "C" fn fflush(file: *mut File) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fileno(file: *mut File) -> c_int {
     // SAFETY: the caller's open stream.
-    unsafe { stream::with(file, |state| state.number) }
+    match unsafe { stream::with(file, |state| state.number) } {
+        number @ 0.. => number,
+        // A stream over memory has none, nor has one that was closed.
+        _ => errno::fail(EBADF),
+    }
 }
 
 #[unsafe(no_mangle)]

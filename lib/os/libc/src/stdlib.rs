@@ -200,11 +200,38 @@ extern "C" fn imaxdiv(number: c_long, by: c_long) -> Division<c_long> {
 }
 
 type Compare = unsafe extern "C" fn(*const c_void, *const c_void) -> c_int;
+type CompareWithContext = unsafe extern "C" fn(*const c_void, *const c_void, *mut c_void) -> c_int;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn qsort(start: *mut c_void, count: usize, size: usize, compare: Compare) {
+    // SAFETY: the same contract.
+    unsafe { sort(start, count, size, &mut |a, b| compare(a, b)) };
+}
+
+/// As `qsort`; `context` comes as the third argument.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn qsort_r(
+    start: *mut c_void,
+    count: usize,
+    size: usize,
+    compare: CompareWithContext,
+    context: *mut c_void,
+) {
+    // SAFETY: the same contract.
+    unsafe { sort(start, count, size, &mut |a, b| compare(a, b, context)) };
+}
 
 /// Sorts by moving the elements into the order of their sorted numbers: stable, and no comparison
 /// function can lead it astray.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn qsort(start: *mut c_void, count: usize, size: usize, compare: Compare) {
+///
+/// # Safety
+/// `start` leads to `count` elements of `size` bytes, and `compare` takes them.
+unsafe fn sort(
+    start: *mut c_void,
+    count: usize,
+    size: usize,
+    compare: &mut dyn FnMut(*const c_void, *const c_void) -> c_int,
+) {
     if count < 2 || size == 0 {
         return;
     }
@@ -218,13 +245,8 @@ unsafe extern "C" fn qsort(start: *mut c_void, count: usize, size: usize, compar
     let mut order: Vec<usize> = (0..count).collect();
     merge_sort(&mut order, &mut |a, b| {
         // SAFETY: both are elements of the caller's array.
-        let result = unsafe {
-            compare(
-                start.add(a * size).cast_const().cast(),
-                start.add(b * size).cast_const().cast(),
-            )
-        };
-        result.cmp(&0)
+        let (a, b) = unsafe { (start.add(a * size), start.add(b * size)) };
+        compare(a.cast_const().cast(), b.cast_const().cast()).cmp(&0)
     });
     for (place, index) in order.into_iter().enumerate() {
         // SAFETY: `size` bytes of the copy and of the array.

@@ -4,13 +4,15 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use core::time::Duration;
 
 use runtime::{Error, Result};
 use syscall::error::{EBADF, EINTR};
 
-use crate::sync::{self, Lock, Shared};
+use crate::keeper::Keeper;
+use crate::memory_stream::Memory;
+use crate::sync::{Lock, Shared};
 use crate::{descriptor, errno, files, pthread};
 
 /// Bytes read ahead, and bytes that may wait to be written.
@@ -29,8 +31,10 @@ pub enum Mode {
 
 /// A stream's state.
 pub struct State {
-    /// The descriptor, -1 after it was closed.
+    /// The descriptor; -1 after it was closed, and where the file is memory.
     pub number: c_int,
+    /// The file, where it is memory.
+    memory: Option<Memory>,
     /// Whether it was opened for reading.
     pub readable: bool,
     /// Whether it was opened for writing.
@@ -65,66 +69,9 @@ pub struct File {
     keeper: Keeper,
 }
 
-/// The thread that keeps a stream to itself between calls. Changed and asked for under the lock of
-/// the stream's state.
-#[derive(Default)]
-struct Keeper {
-    /// The thread's number, 0: none.
-    thread: AtomicU32,
-    /// How often it has taken the stream.
-    depth: AtomicU32,
-    /// Threads that wait for the stream.
-    waiting: AtomicU32,
-}
-
-impl Keeper {
-    /// Whether the calling thread may use the stream.
-    fn lets_in(&self) -> bool {
-        let thread = self.thread.load(Ordering::SeqCst);
-        thread == 0 || thread == pthread::gettid() as u32
-    }
-
-    /// Takes the stream for the calling thread, once more if it has it; whether that could be.
-    fn take(&self) -> bool {
-        let is_in = self.lets_in();
-        if is_in {
-            self.thread
-                .store(pthread::gettid() as u32, Ordering::SeqCst);
-            self.depth.fetch_add(1, Ordering::Relaxed);
-        }
-        is_in
-    }
-
-    /// Gives it up, as often as it was taken; nothing if another thread has it.
-    fn give(&self) {
-        if self.thread.load(Ordering::SeqCst) != pthread::gettid() as u32 {
-            return;
-        }
-        if self.depth.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.thread.store(0, Ordering::SeqCst);
-            if self.waiting.load(Ordering::SeqCst) > 0 {
-                sync::wake(&self.thread, usize::MAX);
-            }
-        }
-    }
-
-    /// Waits until the thread that has it gives it up.
-    fn wait(&self) {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let thread = self.thread.load(Ordering::SeqCst);
-        if thread != 0 {
-            // Whatever ends the wait, the caller looks again.
-            let _ = sync::wait(&self.thread, thread, None);
-        }
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// In the child of a fork, whose only thread uses it alone.
-    fn forget(&self) {
-        self.thread.store(0, Ordering::SeqCst);
-        self.depth.store(0, Ordering::Relaxed);
-        self.waiting.store(0, Ordering::SeqCst);
-    }
+/// The calling thread's number.
+fn this_thread() -> u32 {
+    pthread::gettid() as u32
 }
 
 /// All open streams, so that `exit` can write what waits. C has their addresses.
@@ -210,8 +157,23 @@ pub fn standard_error() -> *mut File {
 
 /// A stream over a descriptor.
 pub fn open(number: c_int, readable: bool, writable: bool, mode: Mode) -> *mut File {
+    add(number, None, (readable, writable), mode)
+}
+
+/// A stream over memory.
+pub fn open_memory(memory: Memory, rights: (bool, bool)) -> *mut File {
+    add(-1, Some(memory), rights, Mode::Full)
+}
+
+fn add(
+    number: c_int,
+    memory: Option<Memory>,
+    (readable, writable): (bool, bool),
+    mode: Mode,
+) -> *mut File {
     let state = State {
         number,
+        memory,
         readable,
         writable,
         mode,
@@ -242,7 +204,7 @@ pub unsafe fn with<T>(file: *mut File, action: impl FnOnce(&mut State) -> T) -> 
     let mut action = Some(action);
     loop {
         let done = file.state.with(|state| {
-            let action = action.take_if(|_| file.keeper.lets_in())?;
+            let action = action.take_if(|_| file.keeper.lets_in(this_thread()))?;
             Some(action(state))
         });
         match done {
@@ -271,7 +233,7 @@ pub unsafe fn keep(file: *mut File) {
 pub unsafe fn try_keep(file: *mut File) -> bool {
     // SAFETY: the caller's promise.
     let file = unsafe { &*file };
-    file.state.with(|_| file.keeper.take())
+    file.state.with(|_| file.keeper.take(this_thread()))
 }
 
 /// Gives up a stream that the calling thread keeps.
@@ -280,7 +242,7 @@ pub unsafe fn try_keep(file: *mut File) -> bool {
 /// `file` is an open stream.
 pub unsafe fn release(file: *mut File) {
     // SAFETY: the caller's promise.
-    unsafe { &*file }.keeper.give();
+    unsafe { &*file }.keeper.give(this_thread());
 }
 
 /// Whether a stream is one of the three that a program has from its start.
@@ -306,6 +268,10 @@ pub unsafe fn close(file: *mut File) -> Result<()> {
         let flushed = state.flush();
         // Whoever goes on with the file begins where this stream has stopped.
         let _ = state.drop_input();
+        if let Some(memory) = state.memory.take() {
+            memory.end();
+            return flushed;
+        }
         let closed = descriptor::close(state.number);
         state.number = -1;
         flushed.and(closed)
@@ -368,7 +334,10 @@ impl State {
         }
         let output = core::mem::take(&mut self.output);
         let write = || files::write_all(self.number, &output);
-        let written = descriptor::check(self.number).and_then(|_| self.shown.sleep(write));
+        let written = match &mut self.memory {
+            Some(memory) => memory.write(&output),
+            None => descriptor::check(self.number).and_then(|_| self.shown.sleep(write)),
+        };
         // The memory is used again.
         self.output = output;
         self.drop_output();
@@ -411,7 +380,7 @@ impl State {
     fn drop_input(&mut self) -> Result<()> {
         let ahead = self.input.len() - self.next;
         if ahead > 0 {
-            descriptor::seek(self.number, -(ahead as i64), syscall::SEEK_CUR)?;
+            self.move_by(-(ahead as i64), syscall::SEEK_CUR)?;
         }
         self.input.clear();
         self.next = 0;
@@ -475,6 +444,9 @@ impl State {
         let mut input = core::mem::take(&mut self.input);
         input.resize(size, 0);
         let result = loop {
+            if let Some(memory) = &mut self.memory {
+                break Ok(memory.read(&mut input));
+            }
             let place = input.as_mut_ptr().cast();
             // SAFETY: the vector's own bytes.
             let read = || unsafe { files::read_raw(self.number, place, size) };
@@ -539,9 +511,17 @@ impl State {
     pub fn seek(&mut self, offset: i64, whence: usize) -> Result<()> {
         self.flush()?;
         self.drop_input()?;
-        descriptor::seek(self.number, offset, whence)?;
+        self.move_by(offset, whence)?;
         self.ended = false;
         Ok(())
+    }
+
+    /// Moves the file's position; the new one.
+    fn move_by(&mut self, offset: i64, whence: usize) -> Result<usize> {
+        match &mut self.memory {
+            Some(memory) => memory.seek(offset, whence),
+            None => descriptor::seek(self.number, offset, whence),
+        }
     }
 
     /// The position.
@@ -551,6 +531,9 @@ impl State {
     pub fn tell(&mut self) -> Result<i64> {
         // What waits for a file that is appended to goes to its end, wherever the position is.
         let appends = || {
+            if let Some(memory) = &self.memory {
+                return memory.appends();
+            }
             let flags = runtime::fd::fcntl(self.number as usize, syscall::F_GETFL, 0);
             flags.is_ok_and(|flags| flags & syscall::O_APPEND != 0)
         };
@@ -558,7 +541,10 @@ impl State {
             true => syscall::SEEK_END,
             false => syscall::SEEK_CUR,
         };
-        let position = descriptor::seek(self.number, 0, from)? as i64;
+        let position = match &self.memory {
+            Some(memory) if from == syscall::SEEK_END => memory.length(),
+            _ => self.move_by(0, from)?,
+        } as i64;
         let ahead = (self.input.len() - self.next) as i64;
         Ok(position - ahead + self.output.len() as i64)
     }
@@ -568,6 +554,9 @@ impl State {
         self.number = number;
         self.readable = readable;
         self.writable = writable;
+        if let Some(memory) = self.memory.take() {
+            memory.end();
+        }
         self.input.clear();
         self.next = 0;
         self.drop_output();

@@ -62,6 +62,46 @@ unsafe extern "C" fn memrchr(start: *const c_void, byte: c_int, count: usize) ->
     }
 }
 
+/// A byte that is known to be there.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rawmemchr(start: *const c_void, byte: c_int) -> *mut c_void {
+    // SAFETY: the same contract, as the search ends at the byte.
+    unsafe { memchr(start, byte, usize::MAX) }
+}
+
+/// Copies up to and including a byte; the place behind its copy, null if it is not there.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memccpy(
+    to: *mut c_void,
+    from: *const c_void,
+    byte: c_int,
+    count: usize,
+) -> *mut c_void {
+    // SAFETY: the caller's ranges, which do not overlap.
+    unsafe {
+        let found = memchr(from, byte, count);
+        let end = match found.is_null() {
+            true => count,
+            false => found.byte_offset_from(from) as usize + 1,
+        };
+        let behind = mempcpy(to, from, end);
+        if found.is_null() { found } else { behind }
+    }
+}
+
+/// Copies pairs of bytes with the two exchanged; an odd byte at the end is left out.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn swab(from: *const c_void, to: *mut c_void, count: isize) {
+    let pairs = usize::try_from(count).unwrap_or(0) / 2;
+    for place in 0..pairs {
+        // SAFETY: the caller's ranges; a pair is read before it is written.
+        unsafe {
+            let pair = from.cast::<[u8; 2]>().add(place).read();
+            to.cast::<[u8; 2]>().add(place).write([pair[1], pair[0]]);
+        }
+    }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memmem(
     start: *const c_void,
@@ -136,6 +176,13 @@ unsafe extern "C" fn strncpy(to: *mut c_char, from: *const c_char, count: usize)
         to.add(length).write_bytes(0, count - length);
     }
     to
+}
+
+/// As `strncpy`; the place of the first zero byte, or behind the last of `count` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn stpncpy(to: *mut c_char, from: *const c_char, count: usize) -> *mut c_char {
+    // SAFETY: the same contract.
+    unsafe { strncpy(to, from, count).add(strnlen(from, count)) }
 }
 
 #[unsafe(no_mangle)]

@@ -6,13 +6,14 @@ use core::ffi::{c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use runtime::{Error, Result, fd, fs, path, process, sys, time};
-use syscall::error::{EEXIST, EINVAL, ESPIPE};
-use syscall::flag::{O_CREAT, O_DIRECTORY, O_EXCL, O_RDWR, O_WRONLY};
+use syscall::error::{EEXIST, EFBIG, EINVAL, ESPIPE};
+use syscall::flag::{O_ACCMODE, O_CREAT, O_DIRECTORY, O_EXCL, O_RDWR, O_WRONLY};
 
 use crate::files::{open_path, path_of};
+use crate::parts::Part;
 use crate::stream::{self, File, Mode};
 use crate::sync::Shared;
-use crate::{descriptor, errno, strings};
+use crate::{descriptor, errno, parts, strings};
 
 const O_CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
 
@@ -62,6 +63,78 @@ extern "C" fn pwrite(number: c_int, buffer: *const c_void, size: usize, offset: 
 fn set_length(number: usize, length: c_long) -> Result<()> {
     let length = u64::try_from(length).map_err(|_| Error::new(EINVAL))?;
     fd::truncate(number, length)
+}
+
+/// Reads into parts, from a place on that moves with them.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn preadv(
+    number: c_int,
+    parts: *const Part,
+    count: c_int,
+    offset: c_long,
+) -> isize {
+    // SAFETY: the caller's parts and buffers.
+    unsafe {
+        at_places(parts, count, offset, |part, offset| {
+            pread(number, part.start, part.length, offset)
+        })
+    }
+}
+
+/// Writes parts, from a place on that moves with them.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pwritev(
+    number: c_int,
+    parts: *const Part,
+    count: c_int,
+    offset: c_long,
+) -> isize {
+    // SAFETY: the caller's parts.
+    unsafe {
+        at_places(parts, count, offset, |part, offset| {
+            pwrite(number, part.start, part.length, offset)
+        })
+    }
+}
+
+/// Moves parts one after the other, each behind the one before.
+///
+/// # Safety
+/// `parts` is null or leads to that many.
+unsafe fn at_places(
+    parts: *const Part,
+    count: c_int,
+    offset: c_long,
+    mut transfer: impl FnMut(&Part, c_long) -> isize,
+) -> isize {
+    let mut place = offset;
+    // SAFETY: the caller's promise.
+    let moved = unsafe { parts::parts_of(parts, count) }.and_then(|parts| {
+        parts::each(parts, |part| {
+            let moved = usize::try_from(transfer(part, place));
+            let moved = moved.map_err(|_| Error::new(errno::get()))?;
+            place = place.saturating_add(moved as c_long);
+            Ok(moved)
+        })
+    });
+    errno::give(moved.map(|count| count as isize))
+}
+
+/// Makes a file at least so long that these bytes are in it; the number of the error.
+#[unsafe(no_mangle)]
+extern "C" fn posix_fallocate(number: c_int, offset: c_long, length: c_long) -> c_int {
+    let allocate = || {
+        let end = offset.checked_add(length).ok_or(Error::new(EFBIG))?;
+        if offset < 0 || length <= 0 {
+            return Err(Error::new(EINVAL));
+        }
+        let (number, _) = place(number, offset)?;
+        match fd::fstat(number)?.st_size as c_long >= end {
+            true => Ok(()),
+            false => set_length(number, end),
+        }
+    };
+    allocate().map_or_else(|error| error.errno, |()| 0)
 }
 
 #[unsafe(no_mangle)]
@@ -138,6 +211,17 @@ pub fn open_new(path: &str) -> Result<c_int> {
 unsafe extern "C" fn mkstemp(path: *mut c_char) -> c_int {
     // SAFETY: the caller's string.
     errno::give(unsafe { with_free_name(path, open_new) })
+}
+
+/// As `mkstemp`, with these flags of `open` besides.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mkostemp(path: *mut c_char, flags: c_int) -> c_int {
+    let open = |path: &str| {
+        let own = O_RDWR | O_CREAT | O_EXCL;
+        open_path(path, own as c_int | flags & !(O_ACCMODE as c_int), 0o600)
+    };
+    // SAFETY: the caller's string.
+    errno::give(unsafe { with_free_name(path, open) })
 }
 
 #[unsafe(no_mangle)]

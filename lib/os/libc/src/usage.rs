@@ -1,10 +1,11 @@
 //! `sys/resource.h` and `sched.h`: what a process has used, its limits, and the processors that its
 //! threads may run on.
 
-use core::ffi::{c_int, c_long};
+use core::ffi::{c_int, c_long, c_uint, c_ulong, c_ushort};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
+use runtime::time::Instant;
 use runtime::{Error, Result, fd, fs, process};
 use syscall::error::{EINVAL, EPERM};
 
@@ -292,6 +293,104 @@ fn priority(policy: c_int) -> c_int {
         0..=2 => 0,
         _ => errno::fail(EINVAL),
     }
+}
+
+/// Whether a process is meant that there is: its priority is 0 then.
+fn check_priority_of(which: c_int, who: c_uint) -> Result<()> {
+    /// C's `PRIO_PROCESS`, `PRIO_PGRP` and `PRIO_USER`.
+    const KINDS: core::ops::RangeInclusive<c_int> = 0..=2;
+    if !KINDS.contains(&which) {
+        return Err(Error::new(EINVAL));
+    }
+    match (which, who) {
+        (0, pid) if pid != 0 && pid != process::id() => process::kill(pid, 0),
+        _ => Ok(()),
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn getpriority(which: c_int, who: c_uint) -> c_int {
+    errno::done(check_priority_of(which, who))
+}
+
+/// The system has no priorities, so only the one that all processes have can be set.
+#[unsafe(no_mangle)]
+extern "C" fn setpriority(which: c_int, who: c_uint, priority: c_int) -> c_int {
+    let known = check_priority_of(which, who);
+    errno::done(known.and_then(|()| match priority {
+        0 => Ok(()),
+        _ => Err(Error::new(EPERM)),
+    }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nice(change: c_int) -> c_int {
+    setpriority(0, 0, change)
+}
+
+/// C's `struct tms`.
+#[repr(C)]
+#[derive(Default)]
+struct Times {
+    user: c_long,
+    system: c_long,
+    children: [c_long; 2],
+}
+
+/// The time since the system has started, in the ticks of `sysconf(_SC_CLK_TCK)`; `place` gets that
+/// of the process, in steps of [`RUN_TIME_STEP`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn times(place: *mut Times) -> c_long {
+    let used = match run_time() {
+        Ok(used) => used,
+        Err(error) => return errno::fail(error.errno),
+    };
+    // SAFETY: null or the caller's place for the structure.
+    if let Some(place) = unsafe { place.as_mut() } {
+        *place = Times {
+            user: used.as_micros() as c_long,
+            ..Times::default()
+        };
+    }
+    since_start().as_micros() as c_long
+}
+
+const _: () = assert!(
+    own_process::TICKS == 1_000_000,
+    "`times` counts microseconds"
+);
+
+fn since_start() -> Duration {
+    Duration::from_nanos(Instant::now().as_nanos())
+}
+
+/// C's `struct sysinfo`.
+#[repr(C)]
+#[derive(Default)]
+struct Machine {
+    uptime: c_long,
+    loads: [c_ulong; 3],
+    memory: c_ulong,
+    free: c_ulong,
+    other: [c_ulong; 4],
+    processes: c_ushort,
+    high: [c_ulong; 2],
+    unit: c_uint,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sysinfo(place: *mut Machine) -> c_int {
+    errno::done(own_process::memory().map(|(total, free)| {
+        let machine = Machine {
+            uptime: since_start().as_secs() as c_long,
+            memory: total as c_ulong,
+            free: free as c_ulong,
+            unit: syscall::PAGE_SIZE as c_uint,
+            ..Machine::default()
+        };
+        // SAFETY: the caller's place for the structure.
+        unsafe { place.write(machine) };
+    }))
 }
 
 #[unsafe(no_mangle)]

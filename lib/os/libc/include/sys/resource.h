@@ -18,7 +18,14 @@
 #define RLIMIT_AS 9
 #define RLIM_INFINITY (~0UL)
 
+#define PRIO_PROCESS 0
+#define PRIO_PGRP 1
+#define PRIO_USER 2
+#define PRIO_MIN (-20)
+#define PRIO_MAX 20
+
 typedef unsigned long rlim_t;
+typedef unsigned id_t;
 
 struct rlimit {
     rlim_t rlim_cur;
@@ -38,6 +45,9 @@ struct rusage {
 
 __BEGIN_DECLS
 int getrusage(int who, struct rusage *place);
+/* All processes have the priority 0. */
+int getpriority(int which, id_t who);
+int setpriority(int which, id_t who, int priority);
 int getrlimit(int resource, struct rlimit *place);
 int setrlimit(int resource, const struct rlimit *limit);
 __END_DECLS

@@ -22,5 +22,8 @@ typedef struct {
 __BEGIN_DECLS
 int select(int count, fd_set *readable, fd_set *writable, fd_set *exceptional,
            struct timeval *limit);
+/* No signal is delivered while a program waits, so the mask changes nothing. */
+int pselect(int count, fd_set *readable, fd_set *writable, fd_set *exceptional,
+            const struct timespec *limit, const void *mask);
 __END_DECLS
 #endif

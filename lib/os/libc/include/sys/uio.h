@@ -11,5 +11,7 @@ struct iovec {
 __BEGIN_DECLS
 ssize_t readv(int fd, const struct iovec *parts, int count);
 ssize_t writev(int fd, const struct iovec *parts, int count);
+ssize_t preadv(int fd, const struct iovec *parts, int count, off_t offset);
+ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset);
 __END_DECLS
 #endif

@@ -1,0 +1,246 @@
+//! `fnmatch.h` and `glob.h`: the files whose names match a pattern.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ffi::{c_char, c_int, c_void};
+use core::ptr::null_mut;
+
+use runtime::{Error, fs};
+use syscall::error::{ENOENT, ENOTDIR};
+
+use crate::matching::{self, Rules};
+use crate::{files, linux_names, malloc, strings};
+
+/// C's `FNM_NOMATCH`.
+const NO_MATCH: c_int = 1;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fnmatch(pattern: *const c_char, text: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: the caller's strings.
+    let (pattern, text) = unsafe { (strings::bytes(pattern), strings::bytes(text)) };
+    match matching::matches(pattern, text, Rules::from_bits_truncate(flags)) {
+        true => 0,
+        false => NO_MATCH,
+    }
+}
+
+// Flags of `glob`, by relibc's numbers; GLOB_NOSORT needs no code.
+const GLOB_ERR: c_int = 1;
+const GLOB_MARK: c_int = 2;
+const GLOB_DOOFFS: c_int = 8;
+const GLOB_NOCHECK: c_int = 16;
+const GLOB_APPEND: c_int = 32;
+const GLOB_NOESCAPE: c_int = 64;
+const GLOB_PERIOD: c_int = 128;
+
+/// Why `glob` has stored no further paths.
+#[repr(i32)]
+enum Failure {
+    NoSpace = 1,
+    Aborted = 2,
+    NoMatch = 3,
+}
+
+/// C's `glob_t`.
+#[repr(C)]
+struct Found {
+    count: usize,
+    /// With `GLOB_DOOFFS` first `skipped` null pointers; then the paths, and a null pointer.
+    paths: *mut *mut c_char,
+    skipped: usize,
+    /// `skipped` counts; the first call has stored this.
+    has_offset: usize,
+}
+
+/// Told of a directory that cannot be read, and the error number: whether the search is to end.
+type Report = unsafe extern "C" fn(*const c_char, c_int) -> c_int;
+
+/// A search for the paths of a pattern.
+struct Search {
+    rules: Rules,
+    /// An error ends the search whatever `report` says.
+    ends_at_errors: bool,
+    report: Option<Report>,
+    found: Vec<String>,
+}
+
+impl Search {
+    /// Adds the files that match `pattern` in the directory `at`, which is empty or ends with `/`.
+    fn visit(&mut self, at: &str, pattern: &str) -> Result<(), Failure> {
+        let length = pattern.find('/').unwrap_or(pattern.len());
+        let (name, behind) = pattern.split_at(length);
+        let rest = behind.trim_start_matches('/');
+        let slashes = &behind[..behind.len() - rest.len()];
+        if !matching::is_pattern(name.as_bytes(), self.rules) {
+            let name = matching::literal(name.as_bytes(), self.rules);
+            let name = String::from_utf8_lossy(&name);
+            return self.enter(format!("{at}{name}{slashes}"), rest);
+        }
+        for found in self.names(at)? {
+            if matching::matches(name.as_bytes(), found.as_bytes(), self.rules) {
+                self.enter(format!("{at}{found}{slashes}"), rest)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with the rest of the pattern, or adds the path if there is none.
+    fn enter(&mut self, path: String, rest: &str) -> Result<(), Failure> {
+        if !rest.is_empty() {
+            return self.visit(&path, rest);
+        }
+        if is_there(&path) {
+            self.found.push(path);
+        }
+        Ok(())
+    }
+
+    /// The names in a directory; none if it is no directory.
+    fn names(&self, at: &str) -> Result<Vec<String>, Failure> {
+        let path = if at.is_empty() { "." } else { at };
+        let names = || -> runtime::Result<Vec<String>> {
+            fs::read_dir(&linux_names::here(path))?
+                .map(|entry| Ok(entry?.file_name().into()))
+                .collect()
+        };
+        match names() {
+            Ok(names) => Ok(names),
+            Err(Error {
+                errno: ENOENT | ENOTDIR,
+            }) => Ok(Vec::new()),
+            Err(Error { errno }) => {
+                let is_over = self.report.is_some_and(|report| {
+                    let path = format!("{path}\0");
+                    // SAFETY: the caller's function, and a string that lives across the call.
+                    unsafe { report(path.as_ptr().cast(), errno) != 0 }
+                });
+                match is_over || self.ends_at_errors {
+                    true => Err(Failure::Aborted),
+                    false => Ok(Vec::new()),
+                }
+            }
+        }
+    }
+}
+
+/// Whether there is a file at a path, which is a directory if the path ends with `/`.
+fn is_there(path: &str) -> bool {
+    let is_fit = |file: fs::Metadata| file.is_dir() || !path.ends_with('/');
+    fs::metadata(&linux_names::here(path)).is_ok_and(is_fit)
+}
+
+/// The paths that a pattern names.
+fn search(pattern: &str, flags: c_int, report: Option<Report>) -> Result<Vec<String>, Failure> {
+    let has = |flag| flags & flag != 0;
+    let mut rules = Rules::PATHNAME;
+    rules.set(Rules::NOESCAPE, has(GLOB_NOESCAPE));
+    rules.set(Rules::PERIOD, !has(GLOB_PERIOD));
+    let mut search = Search {
+        rules,
+        ends_at_errors: has(GLOB_ERR),
+        report,
+        found: Vec::new(),
+    };
+    let relative = pattern.trim_start_matches('/');
+    let root = &pattern[..pattern.len() - relative.len()];
+    match relative.is_empty() {
+        true => search.enter(root.into(), "")?,
+        false => search.visit(root, relative)?,
+    }
+    let mut found = search.found;
+    found.sort_unstable();
+    if has(GLOB_MARK) {
+        for path in &mut found {
+            if !path.ends_with('/') && is_there(&format!("{path}/")) {
+                path.push('/');
+            }
+        }
+    }
+    match found.is_empty() {
+        true if has(GLOB_NOCHECK) => Ok(Vec::from([pattern.into()])),
+        true => Err(Failure::NoMatch),
+        false => Ok(found),
+    }
+}
+
+impl Found {
+    /// Where the null pointer behind the paths is.
+    fn end(&self) -> usize {
+        self.has_offset * self.skipped + self.count
+    }
+}
+
+/// Stores paths behind those that a structure has.
+///
+/// # Safety
+/// A structure that `glob` has filled in, or one without paths.
+unsafe fn store(found: &mut Found, paths: &[String]) -> Result<(), Failure> {
+    let is_new = found.paths.is_null();
+    let words = found.end() + paths.len() + 1;
+    let bytes = words.checked_mul(size_of::<*mut c_char>());
+    let bytes = bytes.ok_or(Failure::NoSpace)?;
+    // SAFETY: null, or what a call before has allocated here.
+    let list = unsafe { malloc::realloc(found.paths.cast(), bytes) };
+    if list.is_null() {
+        return Err(Failure::NoSpace);
+    }
+    found.paths = list.cast();
+    if is_new {
+        // SAFETY: allocated for these pointers and one more.
+        unsafe { found.paths.write_bytes(0, found.end() + 1) };
+    }
+    for path in paths {
+        let copy = strings::duplicate(path.as_bytes());
+        if copy.is_null() {
+            return Err(Failure::NoSpace);
+        }
+        // SAFETY: allocated for all paths and the null pointer behind them.
+        unsafe {
+            found.paths.add(found.end()).write(copy);
+            found.count += 1;
+            found.paths.add(found.end()).write(null_mut());
+        }
+    }
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn glob(
+    pattern: *const c_char,
+    flags: c_int,
+    report: Option<Report>,
+    found: *mut Found,
+) -> c_int {
+    // SAFETY: the caller's structure, which `glob` has filled in before if it says so.
+    let found = unsafe { &mut *found };
+    if flags & GLOB_APPEND == 0 {
+        (found.count, found.paths) = (0, null_mut());
+        found.has_offset = usize::from(flags & GLOB_DOOFFS != 0);
+    }
+    // SAFETY: the caller's string.
+    let paths = match unsafe { files::path_of(pattern) } {
+        Ok(pattern) => search(pattern, flags, report),
+        // It is empty, or not UTF-8, as no name of a file is.
+        Err(_) => Err(Failure::NoMatch),
+    };
+    // SAFETY: as above.
+    match paths.and_then(|paths| unsafe { store(found, &paths) }) {
+        Ok(()) => 0,
+        Err(failure) => failure as c_int,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn globfree(found: *mut Found) {
+    // SAFETY: a structure that `glob` has filled in, with its blocks.
+    unsafe {
+        let found = &mut *found;
+        let skipped = found.has_offset * found.skipped;
+        for place in skipped..skipped + found.count {
+            malloc::free((*found.paths.add(place)).cast());
+        }
+        malloc::free(found.paths.cast::<c_void>());
+        (found.count, found.paths) = (0, null_mut());
+    }
+}

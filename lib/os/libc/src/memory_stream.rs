@@ -1,0 +1,229 @@
+//! The files of `fmemopen` and `open_memstream`, which are memory.
+
+use core::ffi::{c_char, c_void};
+use core::ptr::null_mut;
+
+use runtime::{Error, Result};
+use syscall::error::{EINVAL, ENOMEM, ENOSPC};
+use syscall::{SEEK_CUR, SEEK_END, SEEK_SET};
+
+use crate::{malloc, strings};
+
+/// The file of such a stream.
+pub struct Memory {
+    block: *mut u8,
+    /// Bytes of the block.
+    size: usize,
+    /// Bytes that the file has.
+    length: usize,
+    position: usize,
+    /// Everything is written behind what is there.
+    appends: bool,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    /// The program's block.
+    Given,
+    /// A block that goes with the stream.
+    Own,
+    /// A block that grows; where the program is told of it, and of its bytes.
+    Growing(*mut *mut c_char, *mut usize),
+}
+
+/// How `fopen` would open a file.
+#[derive(Clone, Copy)]
+pub struct Opening {
+    /// The file is emptied.
+    pub truncates: bool,
+    /// Writes go to its end.
+    pub appends: bool,
+}
+
+impl Memory {
+    /// A file of `size` bytes at `block`, or of memory of its own if that is null.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    ///
+    /// # Safety
+    /// The block is valid for these bytes until the stream is closed.
+    pub unsafe fn fixed(block: *mut c_void, size: usize, opening: Opening) -> Result<Self> {
+        let (block, kind) = match block.is_null() {
+            false => (block, Kind::Given),
+            true => (malloc::allocate(size, 0), Kind::Own),
+        };
+        if block.is_null() {
+            return Err(Error::new(ENOMEM));
+        }
+        let block = block.cast::<u8>();
+        let is_empty = opening.truncates || matches!(kind, Kind::Own);
+        if is_empty && size > 0 {
+            // SAFETY: within the block. All of an own one is cleared, as a program may read it.
+            unsafe {
+                match kind {
+                    Kind::Own => block.write_bytes(0, size),
+                    _ => block.write(0),
+                }
+            }
+        }
+        // SAFETY: the block's bytes.
+        let text = unsafe { strings::bytes_within(block.cast(), size) }.len();
+        let length = match () {
+            () if opening.appends || opening.truncates => text,
+            () => size,
+        };
+        Ok(Self {
+            block,
+            size,
+            length,
+            position: if opening.appends { length } else { 0 },
+            appends: opening.appends,
+            kind,
+        })
+    }
+
+    /// An empty file that grows. The program finds the block at `block` and its bytes at `length`
+    /// after each [`publish`](Self::publish), and frees it when the stream is closed.
+    ///
+    /// # Errors
+    /// `EINVAL`: a place is null. `ENOMEM`.
+    ///
+    /// # Safety
+    /// The places are valid until the stream is closed.
+    pub unsafe fn growing(block: *mut *mut c_char, length: *mut usize) -> Result<Self> {
+        if block.is_null() || length.is_null() {
+            return Err(Error::new(EINVAL));
+        }
+        let mut memory = Self {
+            block: null_mut(),
+            size: 0,
+            length: 0,
+            position: 0,
+            appends: false,
+            kind: Kind::Growing(block, length),
+        };
+        memory.reserve(1)?;
+        memory.publish();
+        Ok(memory)
+    }
+
+    /// Makes room for this number of bytes.
+    fn reserve(&mut self, bytes: usize) -> Result<()> {
+        if bytes <= self.size {
+            return Ok(());
+        }
+        let size = bytes.max(self.size.saturating_mul(2)).max(64);
+        // SAFETY: null, or what was allocated here before.
+        let block = unsafe { malloc::realloc(self.block.cast(), size) };
+        if block.is_null() {
+            return Err(Error::new(ENOMEM));
+        }
+        self.block = block.cast();
+        // SAFETY: the new part of the block.
+        unsafe { self.block.add(self.size).write_bytes(0, size - self.size) };
+        self.size = size;
+        Ok(())
+    }
+
+    /// Writes at the position.
+    ///
+    /// # Errors
+    /// `ENOSPC`: not all of it fits, and what does is written. `ENOMEM`.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.appends {
+            self.position = self.length;
+        }
+        let end = self.position.checked_add(bytes.len());
+        let end = end.ok_or(Error::new(ENOMEM))?;
+        if let Kind::Growing(..) = self.kind {
+            self.reserve(end.checked_add(1).ok_or(Error::new(ENOMEM))?)?;
+        }
+        let room = self.size.saturating_sub(self.position);
+        let count = bytes.len().min(room);
+        if count > 0 {
+            // SAFETY: within the block; a program that writes from its own block to it has asked
+            // for that.
+            unsafe {
+                let place = self.block.add(self.position);
+                place.copy_from(bytes.as_ptr(), count);
+            }
+            self.position += count;
+        }
+        if self.position > self.length {
+            self.length = self.position;
+            if self.length < self.size {
+                // SAFETY: within the block.
+                unsafe { self.block.add(self.length).write(0) };
+            }
+        }
+        self.publish();
+        match count == bytes.len() {
+            true => Ok(()),
+            false => Err(Error::new(ENOSPC)),
+        }
+    }
+
+    /// Reads from the position on; 0 at the end.
+    pub fn read(&mut self, to: &mut [u8]) -> usize {
+        let count = to.len().min(self.length.saturating_sub(self.position));
+        // SAFETY: the block has these bytes.
+        unsafe {
+            let from = self.block.add(self.position);
+            from.copy_to(to.as_mut_ptr(), count);
+        }
+        self.position += count;
+        count
+    }
+
+    /// Moves the position; the new one.
+    ///
+    /// # Errors
+    /// `EINVAL`: it would be negative, or behind a block that does not grow.
+    pub fn seek(&mut self, offset: i64, whence: usize) -> Result<usize> {
+        let from = match whence {
+            SEEK_SET => 0,
+            SEEK_CUR => self.position,
+            SEEK_END => self.length,
+            _ => return Err(Error::new(EINVAL)),
+        };
+        let to = from.checked_add_signed(offset as isize);
+        let most = match self.kind {
+            Kind::Growing(..) => isize::MAX as usize,
+            _ => self.size,
+        };
+        self.position = to.filter(|to| *to <= most).ok_or(Error::new(EINVAL))?;
+        self.publish();
+        Ok(self.position)
+    }
+
+    /// Whether everything is written behind what is there.
+    pub fn appends(&self) -> bool {
+        self.appends
+    }
+
+    /// Bytes that the file has.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Tells the program where a block that grows is, and how many bytes it has up to the position.
+    fn publish(&self) {
+        if let Kind::Growing(block, length) = self.kind {
+            // SAFETY: the program's places, which are valid as long as the stream is open.
+            unsafe {
+                *block = self.block.cast();
+                *length = self.position.min(self.length);
+            }
+        }
+    }
+
+    /// The stream is closed.
+    pub fn end(self) {
+        if let Kind::Own = self.kind {
+            // SAFETY: allocated here, and nobody else has it.
+            unsafe { malloc::free(self.block.cast()) };
+        }
+    }
+}

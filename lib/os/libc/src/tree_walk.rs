@@ -1,0 +1,214 @@
+//! `ftw.h`: a call for each file under a directory.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ffi::{c_char, c_int};
+
+use runtime::{Error, Result, fs, path};
+use syscall::error::EACCES;
+
+use crate::files::{Stat, path_of};
+use crate::{errno, linux_names};
+
+// Flags of `nftw`, by Linux's numbers. There are no links, so FTW_PHYS changes nothing.
+const FTW_MOUNT: c_int = 2;
+const FTW_CHDIR: c_int = 4;
+const FTW_DEPTH: c_int = 8;
+
+/// What a call is told of a file.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+enum Kind {
+    File = 0,
+    Directory = 1,
+    /// A directory that cannot be read.
+    Unreadable = 2,
+    /// Nothing is known of it.
+    Unknown = 3,
+    /// A directory, after all that is in it.
+    After = 5,
+}
+
+/// C's `struct FTW`.
+#[repr(C)]
+struct Place {
+    /// Where the name begins in the path.
+    base: c_int,
+    /// How deep the file is in the tree; its root has 0.
+    level: c_int,
+}
+
+type Call = unsafe extern "C" fn(*const c_char, *const Stat, c_int) -> c_int;
+type CallWithPlace = unsafe extern "C" fn(*const c_char, *const Stat, c_int, *mut Place) -> c_int;
+
+/// The caller's function.
+#[derive(Clone, Copy)]
+enum Callback {
+    Plain(Call),
+    WithPlace(CallWithPlace),
+}
+
+/// A walk through a tree.
+struct Walk<'a> {
+    callback: Callback,
+    flags: c_int,
+    /// The path of the tree as the caller has given it, and the same path from the root on.
+    given: &'a str,
+    whole: String,
+    /// The device of the tree's root.
+    device: Option<u64>,
+}
+
+/// Why a walk has ended before its time.
+enum Over {
+    /// A call has returned this.
+    Returned(c_int),
+    Failed(Error),
+}
+
+impl From<Error> for Over {
+    fn from(error: Error) -> Over {
+        Over::Failed(error)
+    }
+}
+
+impl Walk<'_> {
+    fn has(&self, flag: c_int) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Calls for the file whose path continues the tree's so, and for all under it.
+    fn visit(&mut self, inside: &str, level: c_int) -> core::result::Result<(), Over> {
+        let path = format!("{}{inside}", self.whole);
+        let metadata = match fs::metadata(&path) {
+            Ok(metadata) => metadata,
+            // The tree itself must be there.
+            Err(error) if level == 0 => return Err(error.into()),
+            Err(_) => return self.call(inside, &Stat::default(), Kind::Unknown, level),
+        };
+        let stat = Stat::from(*metadata.stat());
+        let device = metadata.stat().st_dev;
+        if self.has(FTW_MOUNT) && *self.device.get_or_insert(device) != device {
+            return Ok(());
+        }
+        if !metadata.is_dir() {
+            return self.call(inside, &stat, Kind::File, level);
+        }
+        let names = match names(&path) {
+            Err(Error { errno: EACCES }) => {
+                return self.call(inside, &stat, Kind::Unreadable, level);
+            }
+            names => names?,
+        };
+        if !self.has(FTW_DEPTH) {
+            self.call(inside, &stat, Kind::Directory, level)?;
+        }
+        for name in names {
+            self.visit(&format!("{inside}/{name}"), level + 1)?;
+        }
+        match self.has(FTW_DEPTH) {
+            true => self.call(inside, &stat, Kind::After, level),
+            false => Ok(()),
+        }
+    }
+
+    fn call(
+        &self,
+        inside: &str,
+        stat: &Stat,
+        kind: Kind,
+        level: c_int,
+    ) -> core::result::Result<(), Over> {
+        let path = format!("{}{inside}\0", self.given);
+        let name = path.trim_end_matches(['/', '\0']);
+        let base = name.rfind('/').map_or(0, |slash| slash + 1);
+        if self.has(FTW_CHDIR) {
+            let (parent, _) = inside.rsplit_once('/').unwrap_or_default();
+            let parent = match level {
+                0 => path::canonical(&format!("{}/..", self.whole))?,
+                _ => format!("{}{parent}", self.whole),
+            };
+            path::set_current_dir(&parent)?;
+        }
+        let mut place = Place {
+            base: base as c_int,
+            level,
+        };
+        let (path, kind) = (path.as_ptr().cast(), kind as c_int);
+        // SAFETY: the caller's function, and values that live across the call.
+        let returned = unsafe {
+            match self.callback {
+                Callback::Plain(call) => call(path, stat, kind),
+                Callback::WithPlace(call) => call(path, stat, kind, &raw mut place),
+            }
+        };
+        match returned {
+            0 => Ok(()),
+            other => Err(Over::Returned(other)),
+        }
+    }
+}
+
+/// The names in a directory.
+fn names(path: &str) -> Result<Vec<String>> {
+    let entries = fs::read_dir(path)?;
+    entries.map(|entry| Ok(entry?.file_name().into())).collect()
+}
+
+/// Walks through the tree at a path of the caller.
+///
+/// # Safety
+/// `path` is a string, and `callback` a function that C allows here.
+unsafe fn walk(path: *const c_char, callback: Callback, flags: c_int) -> c_int {
+    // SAFETY: the caller's string.
+    let given = match unsafe { path_of(path) } {
+        Ok("/") => "",
+        Ok(path) => path.strip_suffix('/').unwrap_or(path),
+        Err(error) => return errno::fail(error.errno),
+    };
+    let here = match given {
+        "" => "/".into(),
+        given => linux_names::here(given),
+    };
+    let whole = match path::canonical(&here) {
+        Ok(whole) => whole,
+        Err(error) => return errno::fail(error.errno),
+    };
+    let mut walk = Walk {
+        callback,
+        flags,
+        given,
+        whole,
+        device: None,
+    };
+    let home = path::current_dir();
+    let over = walk.visit("", 0);
+    let back = match walk.has(FTW_CHDIR) {
+        true => path::set_current_dir(&home),
+        false => Ok(()),
+    };
+    match over {
+        Ok(()) => errno::done(back),
+        Err(Over::Returned(value)) => value,
+        Err(Over::Failed(error)) => errno::fail(error.errno),
+    }
+}
+
+/// `_descriptors` limits how many directories are open at once: here it is one at most.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ftw(path: *const c_char, call: Call, _descriptors: c_int) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { walk(path, Callback::Plain(call), 0) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nftw(
+    path: *const c_char,
+    call: CallWithPlace,
+    _descriptors: c_int,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { walk(path, Callback::WithPlace(call), flags) }
+}

@@ -1,0 +1,188 @@
+/* Names of files by patterns, walks through directories, and options of command lines. */
+#include "library.h"
+
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <ftw.h>
+#include <getopt.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TREE "/tmp/library-names"
+
+static void make_file(const char *path, const char *text) {
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    CHECK(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text) && close(file) == 0);
+}
+
+/* A tree of three directories and five files. */
+static void make_tree(void) {
+    CHECK(mkdir(TREE, 0700) == 0 && mkdir(TREE "/b", 0700) == 0 && mkdir(TREE "/b/deep", 0700) == 0);
+    make_file(TREE "/a.c", "1");
+    make_file(TREE "/a.h", "22");
+    make_file(TREE "/.hidden", "333");
+    make_file(TREE "/b/a.c", "4444");
+    make_file(TREE "/b/deep/x*y", "55555");
+}
+
+static int remove_file(const char *path, const struct stat *stat, int kind, struct FTW *place) {
+    (void)stat, (void)place;
+    return kind == FTW_DP ? rmdir(path) : unlink(path);
+}
+
+static void remove_tree(void) {
+    CHECK(nftw(TREE, remove_file, 1, FTW_DEPTH) == 0);
+    FAILS(access(TREE, F_OK), ENOENT);
+}
+
+static void patterns(void) {
+    CHECK(fnmatch("*.c", "main.c", 0) == 0 && fnmatch("*.c", "main.h", 0) == FNM_NOMATCH);
+    CHECK(fnmatch("*", "a/b", FNM_PATHNAME) == FNM_NOMATCH && fnmatch("*/?", "a/b", FNM_PATHNAME) == 0);
+    CHECK(fnmatch("*", ".c", FNM_PERIOD) == FNM_NOMATCH && fnmatch("MAIN", "main", FNM_CASEFOLD) == 0);
+    CHECK(fnmatch("a\\*", "a\\b", FNM_NOESCAPE) == 0 && fnmatch("[[:alpha:]-]", "-", 0) == 0);
+    CHECK(fnmatch("a", "a/b", FNM_LEADING_DIR) == 0);
+}
+
+static int told;
+static int told_of_file(const char *path, int error) {
+    (void)path, (void)error;
+    return ++told, 0;
+}
+
+static void paths(void) {
+    glob_t found = { .gl_offs = 2 };
+    CHECK(glob(TREE "/*.[ch]", GLOB_DOOFFS, NULL, &found) == 0 && found.gl_pathc == 2);
+    CHECK(!found.gl_pathv[0] && !found.gl_pathv[1] && !found.gl_pathv[4]);
+    CHECK(!strcmp(found.gl_pathv[2], TREE "/a.c") && !strcmp(found.gl_pathv[3], TREE "/a.h"));
+    CHECK(glob(TREE "/*/a.c", GLOB_DOOFFS | GLOB_APPEND, told_of_file, &found) == 0 && found.gl_pathc == 3);
+    CHECK(!strcmp(found.gl_pathv[4], TREE "/b/a.c") && !found.gl_pathv[5] && told == 0);
+    CHECK(glob(TREE "/nothing*", GLOB_DOOFFS | GLOB_APPEND, NULL, &found) == GLOB_NOMATCH && found.gl_pathc == 3);
+    globfree(&found);
+    CHECK(glob(TREE "/*", GLOB_MARK, NULL, &found) == 0 && found.gl_pathc == 3);
+    CHECK(!strcmp(found.gl_pathv[2], TREE "/b/"));
+    globfree(&found);
+    CHECK(glob(TREE "/*", GLOB_PERIOD, NULL, &found) == 0 && found.gl_pathc == 4);
+    globfree(&found);
+    CHECK(glob(TREE "//b//", 0, NULL, &found) == 0 && !strcmp(found.gl_pathv[0], TREE "//b//"));
+    globfree(&found);
+    CHECK(glob(TREE "/*/", 0, NULL, &found) == 0 && found.gl_pathc == 1 && !strcmp(found.gl_pathv[0], TREE "/b/"));
+    globfree(&found);
+    CHECK(glob(TREE "/b/deep/x\\*y", 0, NULL, &found) == 0 && !strcmp(found.gl_pathv[0], TREE "/b/deep/x*y"));
+    globfree(&found);
+    CHECK(glob(TREE "/x\\*y", 0, NULL, &found) == GLOB_NOMATCH);
+    CHECK(glob(TREE "/x[", GLOB_NOCHECK, NULL, &found) == 0 && !strcmp(found.gl_pathv[0], TREE "/x["));
+    globfree(&found);
+    CHECK(chdir(TREE "/b") == 0 && glob("*", 0, NULL, &found) == 0 && found.gl_pathc == 2);
+    CHECK(!strcmp(found.gl_pathv[0], "a.c") && !strcmp(found.gl_pathv[1], "deep"));
+    globfree(&found);
+    CHECK(glob("../?.h", 0, NULL, &found) == 0 && !strcmp(found.gl_pathv[0], "../a.h"));
+    globfree(&found);
+    CHECK(chdir("/") == 0 && glob("/", 0, NULL, &found) == 0 && !strcmp(found.gl_pathv[0], "/"));
+    globfree(&found);
+}
+
+static int files, directories, after, bytes, deepest, calls, stops_at, wrong;
+
+static int visit(const char *path, const struct stat *stat, int kind, struct FTW *place) {
+    files += kind == FTW_F;
+    directories += kind == FTW_D;
+    after += kind == FTW_DP;
+    if (kind == FTW_F) bytes += stat->st_size;
+    if (place->level > deepest) deepest = place->level;
+    wrong += !strcmp(path, TREE "/b/a.c") && (place->base != sizeof TREE + 2 || place->level != 2);
+    return ++calls == stops_at ? 77 : 0;
+}
+
+/* What was named is in the directory where the program works. */
+static int visit_there(const char *path, const struct stat *stat, int kind, struct FTW *place) {
+    struct stat same;
+    (void)kind;
+    wrong += lstat(path + place->base, &same) != 0 || same.st_ino != stat->st_ino;
+    return 0;
+}
+
+static int plain_calls;
+static int visit_plain(const char *path, const struct stat *stat, int kind) {
+    (void)path, (void)stat;
+    return plain_calls++, kind == FTW_DNR;
+}
+
+static void walks(void) {
+    CHECK(nftw(TREE, visit, 8, FTW_PHYS) == 0 && !wrong);
+    CHECK(files == 5 && directories == 3 && after == 0 && bytes == 15 && deepest == 3 && calls == 8);
+    files = directories = calls = 0;
+    CHECK(nftw(TREE "/", visit, 1, FTW_DEPTH | FTW_MOUNT) == 0 && files == 5 && directories == 0 && after == 3);
+    stops_at = calls + 2;
+    CHECK(nftw(TREE, visit, 1, 0) == 77);
+    FAILS(nftw(TREE "/nothing", visit, 1, 0), ENOENT);
+    CHECK(chdir("/tmp") == 0 && nftw("library-names", visit_there, 1, FTW_CHDIR) == 0 && !wrong);
+    char place[64] = "";
+    CHECK(getcwd(place, sizeof place) && !strcmp(place, "/tmp"));
+    CHECK(ftw(TREE, visit_plain, 1) == 0 && plain_calls == 8);
+}
+
+/* What getopt finds, as a text: letters with their arguments, then | and the operands. */
+static const char *options(const char *letters, const struct option *names, int only_long, int count, char **words) {
+    static char text[256];
+    text[0] = 0;
+    optind = 0;
+    opterr = 0;
+    for (;;) {
+        int index = -1;
+        int found = !names    ? getopt(count, words, letters)
+                    : only_long ? getopt_long_only(count, words, letters, names, &index)
+                                : getopt_long(count, words, letters, names, &index);
+        if (found < 0) break;
+        char *end = text + strlen(text);
+        if (index >= 0) sprintf(end, "%s", names[index].name);
+        else sprintf(end, "%c", found == 1 ? '-' : found);
+        if (optarg) sprintf(text + strlen(text), "=%s", optarg);
+        strcat(text, " ");
+    }
+    strcat(text, "|");
+    for (int at = optind; at < count; at++) sprintf(text + strlen(text), " %s", words[at]);
+    return text;
+}
+#define OPTIONS(letters, names, only_long, ...)                                                      \
+    options(letters, names, only_long,                                                               \
+            (int)(sizeof((char *[]){ __VA_ARGS__ }) / sizeof(char *)), (char *[]){ __VA_ARGS__, NULL })
+
+static void command_lines(void) {
+    static const struct option names[] = {
+        { "size", required_argument, NULL, 's' },
+        { "quiet", no_argument, NULL, 'q' },
+        { "color", optional_argument, NULL, 'c' },
+        { "colour", optional_argument, NULL, 'c' },
+        { 0 },
+    };
+    CHECK(!strcmp(OPTIONS("ab:", NULL, 0, "x", "-a", "-b", "1"), "a b=1 |"));
+    /* Operands before options come behind them, in their order. */
+    CHECK(!strcmp(OPTIONS("ab:", NULL, 0, "x", "1", "-a", "2", "-b", "3", "4"), "a b=3 | 1 2 4"));
+    CHECK(!strcmp(OPTIONS("abc", NULL, 0, "x", "1", "-abc", "2", "-a"), "a b c a | 1 2"));
+    CHECK(!strcmp(OPTIONS("ab", NULL, 0, "x", "1", "-a", "--", "-b", "2"), "a | 1 -b 2"));
+    CHECK(!strcmp(OPTIONS("ab", NULL, 0, "x", "-", "-a"), "a | -"));
+    CHECK(!strcmp(OPTIONS("ab", NULL, 0, "x", "1", "2"), "| 1 2"));
+    CHECK(!strcmp(OPTIONS("+ab", NULL, 0, "x", "-a", "1", "-b"), "a | 1 -b"));
+    CHECK(!strcmp(OPTIONS("-ab", NULL, 0, "x", "1", "-a", "2", "-b"), "-=1 a -=2 b |"));
+    CHECK(!strcmp(OPTIONS("b:", NULL, 0, "x", "1", "-c", "-b"), "? ? | 1"));
+    CHECK(!strcmp(OPTIONS(":b:", NULL, 0, "x", "1", "-b"), ": | 1"));
+    CHECK(!strcmp(OPTIONS("qs:", names, 0, "x", "1", "--size", "7", "2", "-q", "--color=red", "3"),
+                  "size=7 q color=red | 1 2 3"));
+    CHECK(!strcmp(OPTIONS("q", names, 0, "x", "--si=7", "--col", "--quiet=1"), "size=7 ? ? |"));
+    CHECK(!strcmp(OPTIONS("qs:", names, 1, "x", "1", "-size", "7", "-qu", "-q", "-s9"), "size=7 quiet q s=9 | 1"));
+    CHECK(setenv("POSIXLY_CORRECT", "1", 1) == 0);
+    CHECK(!strcmp(OPTIONS("ab", NULL, 0, "x", "-a", "1", "-b"), "a | 1 -b"));
+    CHECK(unsetenv("POSIXLY_CORRECT") == 0);
+}
+
+int main(void) {
+    make_tree();
+    patterns();
+    paths();
+    walks();
+    command_lines();
+    remove_tree();
+    return finish("names");
+}
