@@ -14,22 +14,24 @@ use crate::bypass::{Bypass, Peeked, Waiting};
 use crate::error::{Error, Result};
 use crate::raw;
 
-/// Requests that wait on a listener at most, unless [`Endpoint::listen`] says otherwise.
+/// The backlog of [`Listener::bind`]: how many requests may wait on a listener.
+/// [`Endpoint::listen`] takes another number.
 pub const DEFAULT_BACKLOG: i32 = 128;
 
-/// Ports for connections that root makes. Those below are for servers.
+/// The ports that [`Endpoint::bind_as_root`] tries, for connections that root makes. The
+/// privileged ports below these are for servers.
 const ROOTS_OWN: core::ops::Range<Port> = 512..PRIVILEGED_PORT_END;
 
-/// An endpoint: unbound, bound, or one end of a connection. Threads may share it: blocking sends do
-/// not mix, and neither do blocking receives.
+/// An endpoint: unbound, bound, or one end of a connection. Threads may share it: the bytes of two
+/// blocking sends are not mixed, and neither are those of two blocking receives.
 pub struct Endpoint {
-    /// Before the descriptor, so that what is mapped goes before the connection ends.
+    /// Declared before the descriptor, so that the rings are unmapped before the connection ends.
     bypass: Bypass,
     file: Descriptor,
 }
 
-/// As `scif_close` does it. The error says that it is no endpoint (any more); a drop cannot report
-/// it.
+/// Closes a descriptor as `scif_close` does. An error means that the descriptor is no endpoint
+/// (any more); a drop cannot report it.
 fn close(number: usize) {
     let _ = raw::close(number);
 }
@@ -39,7 +41,7 @@ pub struct Listener {
     endpoint: Endpoint,
 }
 
-/// A mark in the bytes that arrive at an endpoint: [`Endpoint::arrived`].
+/// A position in the stream of bytes that arrive at an endpoint; made by [`Endpoint::arrived`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Arrived(u32);
 
@@ -52,17 +54,17 @@ pub struct Nodes {
     pub online: Vec<NodeId>,
 }
 
-/// A new endpoint, connected to `to`: waits until the other side has accepted.
+/// Makes a new endpoint and connects it to `to`. Waits until the other side has accepted.
 ///
 /// # Errors
-/// As [`Endpoint::connect`].
+/// Those of [`Endpoint::open`] and [`Endpoint::connect`].
 pub fn connect(to: PortId) -> Result<Endpoint> {
     let endpoint = Endpoint::open()?;
     endpoint.connect(to)?;
     Ok(endpoint)
 }
 
-/// `scif_get_node_ids`.
+/// `scif_get_node_ids`: the nodes online, and which of them this program runs on.
 ///
 /// # Errors
 /// Those of opening the scheme.
@@ -90,7 +92,7 @@ impl Endpoint {
         }
     }
 
-    /// The data path of this descriptor.
+    /// The bypass of this descriptor: its data path.
     #[inline]
     pub(crate) fn bypass(&self) -> &Bypass {
         &self.bypass
@@ -102,14 +104,14 @@ impl Endpoint {
         self.file.number()
     }
 
-    /// The descriptor with its owner.
+    /// The descriptor, still owned by this endpoint.
     #[cfg(feature = "std")]
     pub(crate) fn descriptor(&self) -> &Descriptor {
         &self.file
     }
 
-    /// Sets or clears `O_NONBLOCK`, which concerns [`connect`](Self::connect) and
-    /// [`read`](Self::read) only, as in SCIF.
+    /// Sets or clears `O_NONBLOCK`. As in SCIF, it concerns [`connect`](Self::connect) and
+    /// [`read`](Self::read) only.
     ///
     /// # Errors
     /// Those of `fcntl`.
@@ -117,7 +119,8 @@ impl Endpoint {
         Ok(raw::set_nonblocking(self.fd(), nonblocking)?)
     }
 
-    /// `scif_bind`: binds to `port`, or to a free one from 1088 if it is 0. Returns the port.
+    /// `scif_bind`: binds to `port`, or to a free port from 1088 on if `port` is 0. Returns the
+    /// port.
     ///
     /// # Errors
     /// `EACCES`, `EINVAL`, `EISCONN`, `ENOSPC`.
@@ -125,15 +128,16 @@ impl Endpoint {
         Ok(raw::bind(self.fd(), port)?)
     }
 
-    /// Binds to a free one of the ports that only root binds. Servers that serve root only look at
-    /// that: [`PortId::is_of_root`].
+    /// Binds to a free port that only root may bind. A server that serves root only checks the
+    /// peer's port for that: [`PortId::is_of_root`].
     ///
     /// # Errors
-    /// `EACCES`: for others than root. `ENOSPC`: none is free, or the endpoint is bound.
+    /// `EACCES` for users other than root. `ENOSPC` when no such port is free, or the endpoint is
+    /// bound.
     pub fn bind_as_root(&self) -> Result<Port> {
         for port in ROOTS_OWN.rev() {
             match self.bind(port) {
-                // Another endpoint has it.
+                // Another endpoint has this port.
                 Err(Error::Scif(Errno::InvalidArgument)) => {}
                 bound => return bound,
             }
@@ -141,7 +145,7 @@ impl Endpoint {
         Err(Error::Scif(Errno::NoSpace))
     }
 
-    /// `scif_listen`, with at most `backlog` requests waiting.
+    /// `scif_listen`: from now on at most `backlog` connection requests may wait to be accepted.
     ///
     /// # Errors
     /// `EINVAL`, `EISCONN`.
@@ -150,8 +154,9 @@ impl Endpoint {
         Ok(Listener { endpoint: self })
     }
 
-    /// `scif_connect`. Returns the local port. With `O_NONBLOCK`: `EINPROGRESS`, and once poll
-    /// reports `OUT` the same call again collects the result.
+    /// `scif_connect`: waits until the other side has accepted, and returns the local port. With
+    /// `O_NONBLOCK` it fails with `EINPROGRESS` instead of waiting. Once poll reports `OUT`, the
+    /// same call again returns the result.
     ///
     /// # Errors
     /// `ECONNREFUSED`, `EINVAL`, `EINPROGRESS`, `EISCONN`, `ENODEV`, `ENOMEM`, `ENOSPC`,
@@ -160,137 +165,141 @@ impl Endpoint {
         Ok(raw::connect(self.fd(), to)?)
     }
 
-    /// `scif_send`: with `BLOCK` all of `bytes`, without as much as fits now, perhaps 0.
+    /// `scif_send`: with `BLOCK` sends all of `bytes`, without it as many as fit now, perhaps 0.
+    /// Returns the number of bytes sent.
     ///
     /// # Errors
-    /// `ECONNRESET`, `ENOTCONN`. A connection that ends in the middle of a blocking send gives the
-    /// count so far.
+    /// `ECONNRESET`, `ENOTCONN`. If the connection ends in the middle of a blocking send, the call
+    /// returns the count so far.
     #[inline]
     pub fn send(&self, bytes: &[u8], flags: SendFlags) -> Result<usize> {
         Ok(self.bypass.send(self.fd(), bytes, flags.bits())?)
     }
 
-    /// `scif_recv`: with `BLOCK` fills `buffer`, without gives what is there, perhaps 0.
+    /// `scif_recv`: with `BLOCK` fills `buffer`, without it receives the bytes that have arrived,
+    /// perhaps 0. Returns the number of bytes received.
     ///
     /// # Errors
-    /// `ECONNRESET` when the peer is gone and nothing is left, `ENOTCONN`. A connection that ends
-    /// in the middle of a blocking receive gives the count so far.
+    /// `ECONNRESET` when the peer is gone and no bytes are left, `ENOTCONN`. If the connection
+    /// ends in the middle of a blocking receive, the call returns the count so far.
     #[inline]
     pub fn recv(&self, buffer: &mut [u8], flags: RecvFlags) -> Result<usize> {
         Ok(self.bypass.recv(self.fd(), buffer, flags.bits())?)
     }
 
-    /// Sends a head and a body in one step where that is done at once; whether it did. If not,
-    /// nothing was sent, and [`send`](Self::send) has to. Unless [prepared](Self::prepare) never.
+    /// Sends a head and a body in one step, if that can be done at once. Returns whether it was
+    /// done; if not, nothing was sent and the caller uses [`send`](Self::send). Always false
+    /// unless the endpoint is [prepared](Self::prepare).
     #[inline(always)]
     pub fn send_record<'a>(&self, head: &[u8], body: impl raw::Data<'a>) -> bool {
         self.bypass.send_record(head, body)
     }
 
-    /// Copies the first bytes that can be received, which stay there. For programs in which one
-    /// thread at a time receives.
+    /// Copies the first `HEAD` bytes that can be received, and leaves them there to be received.
+    /// For programs in which one thread at a time receives.
     #[inline(always)]
     pub fn peek<const HEAD: usize>(&self, head: &mut [u8; HEAD]) -> Peeked {
         self.bypass.peek(head)
     }
 
-    /// Receives all of `to` from behind `head` bytes that were [peeked](Self::peek) at, which are
-    /// dropped; whether it did. If not, nothing was received.
+    /// Receives all of `to` from behind `head` bytes that were [peeked](Self::peek) at, and drops
+    /// those bytes. Returns whether it did; if not, nothing was received.
     #[inline(always)]
     pub fn recv_behind<'a>(&self, head: usize, to: impl raw::Room<'a>) -> bool {
         self.bypass.recv_behind(head, to)
     }
 
-    /// Maps the connection's rings into this program now, so that data moves without a system call.
-    /// Otherwise that happens after a few calls.
+    /// Maps the connection's rings into this program now, so that data moves without a system
+    /// call. Otherwise they are mapped after a few calls.
     ///
     /// # Errors
-    /// `ENOTCONN`, `EOPNOTSUPP` when it is not possible for this connection, `ENOMEM`.
+    /// `ENOTCONN`, `EOPNOTSUPP` when this connection's rings cannot be mapped, `ENOMEM`.
     pub fn prepare(&self) -> Result<()> {
         Ok(self.bypass.prepare(self.fd())?)
     }
 
-    /// Whether the connection lives, by own memory and, about once a second, by a probe of the
-    /// daemon, whose death shows nowhere else. For programs that work on mappings alone. Unless the
-    /// endpoint is [prepared](Self::prepare), each call asks the daemon.
+    /// Whether the connection is alive. Looks at the mapped pages and, about once a second, asks
+    /// the daemon, whose death shows nowhere else. For programs that work on mappings alone.
+    /// Unless the endpoint is [prepared](Self::prepare), each call asks the daemon.
     pub fn is_live(&self) -> bool {
         self.bypass.is_live(self.fd())
     }
 
-    /// As [`is_live`](Self::is_live), but by own memory alone, as every [send](Self::send) does:
-    /// the loss of the peer's node shows once the daemon has noticed it. A load from the peer's
-    /// memory crosses the bus and takes as long as a message.
+    /// As [`is_live`](Self::is_live), but without a load from the peer's memory, which crosses the
+    /// bus and takes as long as a message. Every [send](Self::send) checks the same. The loss of
+    /// the peer's node shows only once the daemon has noticed it.
     #[inline]
     pub fn is_connected(&self) -> bool {
         self.bypass.is_connected(self.fd())
     }
 
-    /// Whether bytes may have arrived, or the connection may have ended, by own memory alone: for
-    /// programs that poll between other work. Unlike a [receive](Self::recv) without waiting it
-    /// does not notice that the daemon has died ([`is_live`](Self::is_live) does). Always true
-    /// unless [prepared](Self::prepare).
+    /// Whether bytes may have arrived, or the connection may have ended. Reads own memory alone,
+    /// for programs that poll between other work. Unlike a [receive](Self::recv) without waiting
+    /// it does not notice that the daemon has died ([`is_live`](Self::is_live) does). Always true
+    /// unless the endpoint is [prepared](Self::prepare).
     #[inline]
     pub fn may_be_readable(&self) -> bool {
         self.bypass.may_be_readable()
     }
 
-    /// A mark behind the bytes that have arrived, for [`wait_past`](Self::wait_past), by own memory
-    /// alone. `None`: that call cannot wait, as the endpoint is not [prepared](Self::prepare), its
-    /// connection has ended, or the kernel does not end the requests of a driver that has died.
+    /// Makes a mark behind the bytes that have arrived, for [`wait_past`](Self::wait_past). Reads
+    /// own memory alone. `None` when that call cannot wait: the endpoint is not
+    /// [prepared](Self::prepare), its connection has ended, or the kernel does not end the
+    /// requests of a driver that has died.
     #[inline]
     pub fn arrived(&self) -> Option<Arrived> {
         self.bypass.written().map(Arrived)
     }
 
-    /// Sleeps until bytes have arrived since `mark` was made, whichever thread has received them by
-    /// now, or the connection ends. It may return earlier. So a thread sleeps until another one, or
-    /// itself, has received something of interest to it: it makes a mark, looks at what it waits
-    /// for, and sleeps if that is not there.
+    /// Sleeps until bytes have arrived since `mark` was made, even if a thread has already
+    /// received them, or until the connection ends. It may return earlier. A thread uses it to
+    /// sleep until some thread has received what it waits for: it makes a mark, checks for that,
+    /// and sleeps if it is not there.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` where [`arrived`](Self::arrived) gives no mark, `ENOMEM` when too many requests
+    /// `EOPNOTSUPP` when [`arrived`](Self::arrived) makes no mark, `ENOMEM` when too many requests
     /// of this program wait, `ENODEV` when the driver has died.
     pub fn wait_past(&self, mark: Arrived) -> Result<()> {
         Ok(self.bypass.wait_past(mark.0)?)
     }
 
-    /// The words of own memory that change when bytes arrive behind a mark, or the connection ends,
-    /// for a [short sleep](hal::idle_poll) which needs no wake-up by the peer. `None` where
-    /// [`arrived`](Self::arrived) gives no mark.
+    /// The words of own memory that change when bytes arrive behind `mark` or the connection ends,
+    /// for a [short sleep](hal::idle_poll), which needs no wake-up by the peer. `None` when
+    /// [`arrived`](Self::arrived) makes no mark.
     pub fn watched(&self, mark: Arrived) -> Option<[Watched; 2]> {
         self.bypass.watched(mark.0)
     }
 
-    /// Whether stores into the peer's memory through mappings may be gathered, so that they arrive
-    /// out of order unless a write barrier is between them.
+    /// Whether stores into the peer's memory through mappings may be gathered on their way. Such
+    /// stores arrive out of order unless a write barrier is between them.
     #[inline]
     pub fn gathers(&self) -> bool {
         self.bypass.gathers()
     }
 
-    /// How blocking calls wait for the peer, once data moves without system calls.
+    /// Sets how blocking calls wait for the peer, once data moves without system calls.
     pub fn set_waiting(&self, waiting: Waiting) {
         self.bypass.set_waiting(waiting);
     }
 
-    /// Waits for at least one byte and gives what is there: `read` of the file. `EAGAIN` instead of
-    /// waiting when `O_NONBLOCK` is set.
+    /// `read` of the file: waits for at least one byte and receives the bytes that have arrived.
+    /// With `O_NONBLOCK` it fails with `EAGAIN` instead of waiting.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv), and `EAGAIN`.
+    /// Those of [`recv`](Self::recv), and `EAGAIN`.
     pub fn read(&self, buffer: &mut [u8]) -> Result<usize> {
         Ok(self.bypass.read(self.fd(), buffer)?)
     }
 
-    /// Where the endpoint is bound; port 0 when it is not.
+    /// The address at which the endpoint is bound; its port is 0 if the endpoint is not bound.
     ///
     /// # Errors
-    /// Those of the call.
+    /// Those of [`raw::local`].
     pub fn local(&self) -> Result<PortId> {
         Ok(raw::local(self.fd())?)
     }
 
-    /// The other end of the connection, also after it has gone.
+    /// The address of the connection's other end, also after that end has gone.
     ///
     /// # Errors
     /// `ENOTCONN`.
@@ -298,21 +307,22 @@ impl Endpoint {
         Ok(raw::peer(self.fd())?)
     }
 
-    /// `scif_poll` of this endpoint without waiting; see [`poll`](crate::poll()) for more.
+    /// `scif_poll` of this endpoint without waiting; [`poll`](crate::poll()) waits, also for
+    /// several.
     ///
     /// # Errors
-    /// Those of the call.
+    /// Those of [`raw::readiness`].
     pub fn readiness(&self, events: Readiness) -> Result<Readiness> {
         let bits = self.bypass.readiness(self.fd(), events.bits())?;
         Ok(Readiness::from_bits_truncate(bits))
     }
 
-    /// `scif_close`: ends the connection now, as dropping the endpoint does, and returns when the
+    /// `scif_close`: ends the connection now, as dropping the endpoint does. Returns when the
     /// transfers through either end have ended ([`raw::close`] has the details). Mappings of the
-    /// peer's windows live on, windows of this endpoint do not.
+    /// peer's windows stay valid; windows of this endpoint do not.
     ///
     /// # Errors
-    /// `ENOTTY`: the file it was made from is no endpoint; it stays open.
+    /// `ENOTTY`: the file that the endpoint was made from is no endpoint; it stays open.
     pub fn close(self) -> Result<()> {
         let Self { bypass, file } = self;
         drop(bypass);
@@ -321,10 +331,10 @@ impl Endpoint {
 }
 
 impl Listener {
-    /// Binds to `port` (0: any free one) and listens.
+    /// Makes an endpoint, binds it to `port` (0: any free one) and listens.
     ///
     /// # Errors
-    /// As [`Endpoint::bind`].
+    /// Those of [`Endpoint::open`], [`Endpoint::bind`] and [`Endpoint::listen`].
     pub fn bind(port: Port) -> Result<Self> {
         let endpoint = Endpoint::open()?;
         endpoint.bind(port)?;
@@ -337,15 +347,16 @@ impl Listener {
         self.endpoint.fd()
     }
 
-    /// The port it listens on.
+    /// The port that it listens on.
     ///
     /// # Errors
-    /// Those of the call.
+    /// Those of [`Endpoint::local`].
     pub fn port(&self) -> Result<Port> {
         self.endpoint.local().map(PortId::port)
     }
 
-    /// `scif_accept` with `SCIF_ACCEPT_SYNC`: waits for a connection. Returns it and its peer.
+    /// `scif_accept` with `SCIF_ACCEPT_SYNC`: waits for a connection. Returns its endpoint and its
+    /// peer.
     ///
     /// # Errors
     /// `EINTR`, `ENODEV`, `ENOMEM`.

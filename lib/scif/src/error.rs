@@ -44,8 +44,8 @@ impl Error {
         }
     }
 
-    /// Whether there was no room for a connection, in this program or in the driver. A server goes
-    /// on: there may be room for the next one.
+    /// Whether this program or the driver had no room for a connection. A server goes on after
+    /// such an error: there may be room for the next connection.
     pub const fn is_shortage(self) -> bool {
         matches!(self.errno(), EMFILE | ENFILE | ENOMEM)
     }
@@ -76,7 +76,8 @@ impl From<i32> for Error {
     }
 }
 
-/// In words, with the symbol of the C headers, or the number, behind them.
+/// Prints the error in words, followed by the symbol of the C headers or, without one, by the
+/// number.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

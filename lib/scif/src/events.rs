@@ -1,4 +1,4 @@
-//! Nodes that come and go.
+//! Events for nodes that come and go.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -15,26 +15,26 @@ use syscall::flag::EventFlags;
 use crate::error::{Error, Result};
 use crate::raw::Deadline;
 
-/// Bytes of lines taken at a time.
+/// Most bytes that one read of the file takes.
 const READ_BYTES: usize = 512;
 
 /// The coming or going of a node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NodeEvent {
-    /// It is there: connects to it can succeed.
+    /// The node is there: connects to it can succeed.
     Added(NodeId),
-    /// It is gone, and all connections with it.
+    /// The node is gone, and all connections with it.
     Removed(NodeId),
 }
 
-/// The nodes that come and go. The first events name the nodes that are there already.
+/// The events of nodes that come and go. The first ones name the nodes that are there already.
 pub struct NodeEvents {
     file: Fd,
     lines: PeerLines,
 }
 
 impl NodeEvents {
-    /// Watches from now on.
+    /// Begins to watch the nodes.
     ///
     /// # Errors
     /// Those of opening the scheme.
@@ -50,7 +50,8 @@ impl NodeEvents {
         self.file.raw()
     }
 
-    /// The next event; waits for it, at most for `limit` (none: without limit).
+    /// Returns the next event. Waits for it at most for `limit` (none: without limit); `None` once
+    /// that time is over.
     ///
     /// # Errors
     /// Those of the scheme; `EIO` for a line that is no event.
@@ -63,7 +64,7 @@ impl NodeEvents {
         let end = Deadline::after(limit)?;
         let mut ready = Vec::new();
         loop {
-            // After subscribing, so that nothing that happens in between is missed.
+            // Taken after subscribing, so that nothing that happens in between is missed.
             if let Some(event) = self.take()? {
                 return Ok(Some(event));
             }
@@ -73,7 +74,7 @@ impl NodeEvents {
         }
     }
 
-    /// An event that is there already.
+    /// Takes an event that has already arrived.
     fn take(&mut self) -> Result<Option<NodeEvent>> {
         loop {
             if let Some(event) = self.lines.next() {
@@ -90,7 +91,7 @@ impl NodeEvents {
     }
 }
 
-/// Lines of the file, as they come: a read may end in the middle of one.
+/// The lines of the file, put together from reads, which may end in the middle of a line.
 #[derive(Debug, Default)]
 struct PeerLines {
     begun: Vec<u8>,
@@ -116,7 +117,7 @@ impl PeerLines {
     }
 }
 
-/// `added <node>` or `removed <node>`.
+/// Parses `added <node>` or `removed <node>`.
 fn parse(line: &[u8]) -> Option<NodeEvent> {
     let (word, node) = core::str::from_utf8(line).ok()?.split_once(' ')?;
     let node = node.parse().ok()?;

@@ -34,7 +34,8 @@ impl ErrorType for Endpoint {
     type Error = Error;
 }
 
-/// The end of the stream, [`Errno::ConnectionReset`], is 0 bytes here, as generic code expects.
+/// Here the end of the stream, [`Errno::ConnectionReset`], reads as 0 bytes, as generic code
+/// expects.
 impl Read for Endpoint {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         match Endpoint::read(self, buffer) {
@@ -51,7 +52,7 @@ impl ReadReady for Endpoint {
     }
 }
 
-/// Bytes that have been written are in the peer's memory.
+/// A write returns when its bytes are in the peer's memory, so `flush` has nothing to do.
 impl Write for Endpoint {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         self.send(bytes, SendFlags::BLOCK)

@@ -2,7 +2,7 @@
 //! transfers, mappings and fences.
 //!
 //! The calls, their results and their errors are those of the SCIF header (`scif_bind`,
-//! `scif_connect`, `scif_send`, ...); a value that goes out of scope is closed, unregistered or
+//! `scif_connect`, `scif_send`, ...). A value that goes out of scope is closed, unregistered or
 //! unmapped. A server and its client:
 //!
 //! ```no_run
@@ -20,11 +20,12 @@
 //! # Ok(()) }
 //! ```
 //!
-//! There are no message boundaries, and no end of stream but [`Errno::ConnectionReset`].
+//! There are no message boundaries. The end of the stream is the error [`Errno::ConnectionReset`].
 //!
-//! Memory that the peer shall reach is [`Memory`], [registered](Endpoint::register) as a
-//! [`Window`]; the peer gets the window's offset and then copies from and to it
-//! ([`Endpoint::read_from`], [`Endpoint::write_to`]) or [maps](Endpoint::map) it:
+//! To let the peer reach memory, a program allocates [`Memory`] and
+//! [registers](Endpoint::register) it as a [`Window`]. The peer is told the window's offset, and
+//! then copies from and to the window ([`Endpoint::read_from`], [`Endpoint::write_to`]) or
+//! [maps](Endpoint::map) it:
 //!
 //! ```no_run
 //! # use scif::{Endpoint, Initiator, Memory, Protection, Result, RmaFlags, Signal};
@@ -42,7 +43,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`raw`] has the same calls with plain numbers, for other languages and for tests.
+//! [`raw`] has the same calls with plain numbers as arguments, for other languages and for tests.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

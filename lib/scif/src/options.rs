@@ -1,4 +1,4 @@
-//! Making endpoints step by step.
+//! Options of endpoints, chosen before the endpoint is made.
 
 use core::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::error::{Error, Result};
 use crate::poll::poll;
 use crate::raw::now;
 
-/// Between two tries of a connect that [tries again](Options::retry_for).
+/// The pause between two tries of a connect that [is retried](Options::retry_for).
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Options of a new endpoint: bound to any port, with a backlog of [`DEFAULT_BACKLOG`], unless set
-/// otherwise.
+/// Options of a new endpoint. Unless set otherwise, it is bound to any port and has a backlog of
+/// [`DEFAULT_BACKLOG`].
 ///
 /// ```no_run
 /// # use scif::{Options, PortId};
@@ -47,40 +47,41 @@ impl Options {
         }
     }
 
-    /// The own port; 0: any free one from 1088 on.
+    /// The local port; 0 means any free one from 1088 on.
     #[must_use]
     pub const fn port(mut self, port: Port) -> Self {
         self.port = port;
         self
     }
 
-    /// The number of requests that may wait to be accepted.
+    /// How many requests may wait to be accepted.
     #[must_use]
     pub const fn backlog(mut self, backlog: i32) -> Self {
         self.backlog = backlog;
         self
     }
 
-    /// Whether connects return at once, with `EINPROGRESS`; see [`Endpoint::connect`].
+    /// Whether connects return at once with `EINPROGRESS` instead of waiting; see
+    /// [`Endpoint::connect`].
     #[must_use]
     pub const fn nonblocking(mut self, nonblocking: bool) -> Self {
         self.nonblocking = nonblocking;
         self
     }
 
-    /// How long [`connect`](Self::connect) tries again while no endpoint listens there yet, or the
-    /// node is still to boot. By default it tries once. A try that has begun goes on: where a
-    /// listener never accepts, it ends after the 30 s of any connect.
+    /// How long [`connect`](Self::connect) retries while no endpoint listens there yet, or the
+    /// node has not booted yet. By default it tries once. A try that has begun goes on: if a
+    /// listener never accepts, the try ends after the 30 s of any connect.
     #[must_use]
     pub const fn retry_for(mut self, time: Duration) -> Self {
         self.retry_for = time;
         self
     }
 
-    /// A bound endpoint.
+    /// Makes a bound endpoint.
     ///
     /// # Errors
-    /// As [`Endpoint::open`] and [`Endpoint::bind`].
+    /// Those of [`Endpoint::open`] and [`Endpoint::bind`].
     pub fn bind(&self) -> Result<Endpoint> {
         let endpoint = Endpoint::open()?;
         if self.nonblocking {
@@ -90,33 +91,35 @@ impl Options {
         Ok(endpoint)
     }
 
-    /// A listener.
+    /// Makes a listener.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind) and [`Endpoint::listen`].
+    /// Those of [`bind`](Self::bind) and [`Endpoint::listen`].
     pub fn listen(&self) -> Result<Listener> {
         self.bind()?.listen(self.backlog)
     }
 
-    /// A connected endpoint.
+    /// Makes a connected endpoint. It waits even if the endpoint shall be non-blocking; for a
+    /// connect that does not wait use [`bind`](Self::bind), because the endpoint is needed to
+    /// collect the result.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind) and [`Endpoint::connect`]; when the [time](Self::retry_for) is at
-    /// its end, those of the last try. Not for non-blocking endpoints:
-    /// [`bind`](Self::bind) those, as the endpoint is needed to collect the result.
+    /// Those of [`bind`](Self::bind) and [`Endpoint::connect`]. Once the [time](Self::retry_for)
+    /// is over, those of the last try.
     pub fn connect(&self, to: PortId) -> Result<Endpoint> {
         let options = self.nonblocking(false);
         let connect = |endpoint: Endpoint| endpoint.connect(to).map(|_| endpoint);
-        // A new endpoint for each try: one of a daemon that is gone stays without a device.
+        // A new endpoint for each try: the endpoints of a daemon that has died do not get a new
+        // one.
         let attempt = || options.bind().and_then(connect);
-        // There is nothing to wait for but the time.
+        // Nothing but the time can end this poll: it is a sleep.
         let pause = |time| poll(&mut [], Some(time)).map(drop);
         let clock = || now().map_err(Error::from_errno);
         retry(self.retry_for, attempt, pause, clock)
     }
 }
 
-/// Tries again while no endpoint listens, until the time is over.
+/// Retries while the connection is refused or the node is not there, until the time is over.
 fn retry<T>(
     retry_for: Duration,
     mut attempt: impl FnMut() -> Result<T>,

@@ -1,4 +1,4 @@
-//! `scif_poll`: waiting for several endpoints, at most for a while.
+//! `scif_poll`: waiting for several endpoints, with an optional time limit.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -9,12 +9,12 @@ use crate::endpoint::{Endpoint, Listener};
 use crate::error::{Error, Result};
 use crate::raw::{self, PollFd, poll_by};
 
-/// An object that can be polled.
+/// An object that can be polled: an endpoint or a listener.
 pub trait Pollable {
     /// The endpoint behind it.
     fn endpoint(&self) -> &Endpoint;
 
-    /// Those of `events` that it is ready for, and `ERR` and `HUP`.
+    /// Those of `events` that the object is ready for, and `ERR` and `HUP`.
     ///
     /// # Errors
     /// A SCIF error number.
@@ -65,7 +65,7 @@ impl<'a> PollEntry<'a> {
 }
 
 /// Waits until at least one entry is ready, at most for `limit` (none: without limit). Returns the
-/// number of entries that are; 0 after the time is over.
+/// number of entries that are ready; 0 once the time is over.
 ///
 /// # Errors
 /// Those of the event queue.

@@ -1,11 +1,11 @@
-//! The calls of SCIF with plain numbers in and the error number out, as the C library offers them
-//! and the conformance suite tries them.
+//! The calls of SCIF with plain numbers as arguments and error numbers as errors, as the C library
+//! offers them and the conformance suite tests them.
 //!
-//! An endpoint is a descriptor number; nothing here owns it. Flags, protections and offsets are the
-//! numbers of the SCIF header and are passed on unchecked, because the daemon refuses bad
-//! ones; what is checked here is what concerns this process alone: addresses. Memory is a
-//! [`Range`], [`Source`] or [`Target`], because a bare address would let safe code change any
-//! memory of the program.
+//! An endpoint is a descriptor number; nothing here owns it. Flags, protections and offsets are
+//! the numbers of the SCIF header. They are passed on unchecked where the daemon refuses bad ones;
+//! addresses are checked here, because they concern this process alone. Memory is a [`Range`],
+//! [`Source`] or [`Target`], because a bare address would let safe code change any memory of the
+//! program.
 
 mod data;
 mod ends;
@@ -39,23 +39,23 @@ pub use poll::{PollFd, poll, poll_by};
 /// The result of a call; the error is a positive error number.
 pub type Result<T> = core::result::Result<T, i32>;
 
-/// No memory has this token.
+/// A token that no memory has.
 const NO_TOKEN: u64 = 0;
 
-/// Bytes of one non-blocking send at most: as many as a ring of the base protocol takes, and no
-/// whole page ([`pieces`]).
+/// Most bytes that one non-blocking send takes: as many as a ring of the base protocol, and less
+/// than a page ([`pieces`]).
 const BOUNCE_BYTES: usize = MOST_BYTES;
 
 fn number(error: libredox::error::Error) -> i32 {
     scif_number(error.errno())
 }
 
-/// A hidden descriptor: the object that `name` means for an endpoint. It is closed when the program
-/// executes another one, because a handle that lived on there would keep the connection, and
-/// whatever was locked through it.
+/// Opens a hidden descriptor: the object that `name` means for an endpoint. It is closed when the
+/// program executes another one, because there it would keep the connection open, and the locks
+/// that were taken through it.
 pub(crate) fn companion(epd: usize, name: &[u8]) -> Result<Fd> {
     let file = Fd::new(libredox::call::dup(epd, name).map_err(number)?);
-    // The descriptor's flag has the same value as the flag of `open`. It is for relibc: our own
+    // `F_SETFD` takes the same value as the flag of `open`. The flag is for relibc: our own
     // runtime and C library pass on only the descriptors that a program names.
     file.fcntl(F_SETFD, O_CLOEXEC as usize).map_err(number)?;
     Ok(file)
@@ -65,10 +65,10 @@ fn system(error: syscall::error::Error) -> i32 {
     scif_number(error.errno)
 }
 
-/// SCIF's number for an error of a system call. The daemon ends calls that wait on an endpoint
-/// which is being closed with `ECANCELED`, because a scheme cannot answer `EINTR`, SCIF's number
-/// for it. Redox's kernel answers `ESRCH` for a daemon that has just died, as long as its scheme is
-/// there.
+/// SCIF's number for an error of a system call. When an endpoint is being closed, the daemon ends
+/// the calls that wait on it with `ECANCELED`, because a scheme cannot answer SCIF's number for
+/// it, `EINTR`. Redox's kernel answers `ESRCH` for a daemon that has just died, as long as its
+/// scheme is there.
 fn scif_number(number: i32) -> i32 {
     match number {
         ECANCELED => EINTR,
@@ -77,9 +77,9 @@ fn scif_number(number: i32) -> i32 {
     }
 }
 
-/// The error number of a call on an endpoint whose payload is a range. A bad payload is `EFAULT`.
-/// Redox's kernel answers `EINVAL` for whole pages that are not there, and `EPERM` where the rights
-/// are too few, an error that no daemon gives for a payload.
+/// SCIF's number for an error of a call on an endpoint whose payload is a range. A bad payload is
+/// `EFAULT`. Redox's kernel answers `EINVAL` for whole pages that are not there, and `EPERM` where
+/// the rights are too few; no daemon answers `EPERM` for a payload.
 fn refused(payload: Range<'_>, error: syscall::error::Error) -> i32 {
     match error.errno {
         EPERM => EFAULT,
@@ -107,27 +107,27 @@ fn metadata(call: &Call) -> [u64; 3] {
     [call.number(), first, second]
 }
 
-/// A call without payload.
+/// Makes a call without payload.
 pub(crate) fn plain(epd: usize, call: Call) -> Result<usize> {
     with_payload(epd, call, &mut [])
 }
 
-/// A call with a payload that the scheme may read and write.
+/// Makes a call with a payload that the scheme may read and write.
 pub(crate) fn with_payload(epd: usize, call: Call, payload: &mut [u8]) -> Result<usize> {
     libredox::call::call_rw(epd, payload, CallFlags::empty(), &metadata(&call)).map_err(number)
 }
 
-/// A call that fills memory named by address.
+/// Makes a call that fills memory given by address.
 fn fill(epd: usize, range: Range<'_>, call: &Call) -> Result<usize> {
-    // The kernel gives the scheme whole pages of private memory whatever rights the program itself
-    // has: constants would be written.
+    // The kernel gives the scheme whole pages of private memory, whatever rights the program
+    // itself has. Without this check constants would be written.
     if range.bytes() > 0 && range.writable().is_none() {
         return Err(EFAULT);
     }
     range::call(epd, range, &metadata(call)).map_err(|error| refused(range, error))
 }
 
-/// A call whose payload is its structure.
+/// Makes a call whose payload is the structure of the call.
 pub(crate) fn with_record(epd: usize, call: Call) -> Result<usize> {
     // The payload of a call must be writable memory.
     let mut payload = [0; 64];
@@ -170,7 +170,7 @@ pub fn connect(epd: usize, to: PortId) -> Result<Port> {
     plain(epd, Call::Connect { node, port }).map(|port| port as Port)
 }
 
-/// Where the endpoint is bound; port 0 when it is not.
+/// The address at which the endpoint is bound; its port is 0 if the endpoint is not bound.
 ///
 /// # Errors
 /// `EBADF`.
@@ -178,7 +178,7 @@ pub fn local(epd: usize) -> Result<PortId> {
     plain(epd, Call::LocalPort).map(port_id)
 }
 
-/// The other end of the connection, also after it has gone.
+/// The address of the connection's other end, also after that end has gone.
 ///
 /// # Errors
 /// `ENOTCONN`.
@@ -186,16 +186,16 @@ pub fn peer(epd: usize) -> Result<PortId> {
     plain(epd, Call::PeerPort).map(port_id)
 }
 
-/// `node << 16 | port`.
+/// Unpacks `node << 16 | port`.
 fn port_id(word: usize) -> PortId {
     PortId::new((word >> 16) as NodeId, word as Port)
 }
 
-/// `scif_send`. Returns the bytes taken.
+/// `scif_send`. Returns the number of bytes taken.
 ///
 /// # Errors
-/// `ECONNRESET`, `EFAULT`, `EINVAL`, `ENOTCONN`. A connection that ends in the middle of a blocking
-/// send gives the count so far.
+/// `ECONNRESET`, `EFAULT`, `EINVAL`, `ENOTCONN`. If the connection ends in the middle of a
+/// blocking send, the call returns the count so far.
 pub fn send<'a>(epd: usize, data: impl Into<Source<'a>>, flags: u32) -> Result<usize> {
     let data = data.into();
     if flags == SendFlags::BLOCK.bits() && data.bytes() > 0 {
@@ -204,8 +204,8 @@ pub fn send<'a>(epd: usize, data: impl Into<Source<'a>>, flags: u32) -> Result<u
             false => pieces::send_all(epd, data),
         };
     }
-    // The payload of a call must be writable memory, which the data may not be. As much as fits
-    // now: not more than a ring holds.
+    // The payload of a call must be writable memory, which the data may not be, so it is copied.
+    // Only as much as fits now is sent: not more than a ring holds.
     let mut bounce = [0; BOUNCE_BYTES];
     let bounce = &mut bounce[..data.bytes().min(BOUNCE_BYTES)];
     match data {
@@ -215,8 +215,8 @@ pub fn send<'a>(epd: usize, data: impl Into<Source<'a>>, flags: u32) -> Result<u
     with_payload(epd, Call::Send { flags }, bounce)
 }
 
-/// Sends by `write`, which waits until all bytes are taken. With `O_NONBLOCK`, which does not
-/// concern `scif_send`, this function waits instead.
+/// Sends by `write`, which waits until all bytes are taken. `O_NONBLOCK` does not concern
+/// `scif_send`, so where it is set this function waits instead.
 fn send_all(epd: usize, data: Source<'_>) -> Result<usize> {
     let mut sent = 0;
     while sent < data.bytes() {
@@ -232,11 +232,11 @@ fn send_all(epd: usize, data: Source<'_>) -> Result<usize> {
     Ok(sent)
 }
 
-/// `scif_recv`. Returns the bytes received.
+/// `scif_recv`. Returns the number of bytes received.
 ///
 /// # Errors
-/// `ECONNRESET` when the peer is gone and nothing is left, `EFAULT`, `EINVAL`, `ENOTCONN`. A
-/// connection that ends in the middle of a blocking receive gives the count so far.
+/// `ECONNRESET` when the peer is gone and no bytes are left, `EFAULT`, `EINVAL`, `ENOTCONN`. If
+/// the connection ends in the middle of a blocking receive, the call returns the count so far.
 pub fn recv<'a>(epd: usize, buffer: impl Into<Target<'a>>, flags: u32) -> Result<usize> {
     let call = Call::Recv { flags };
     let buffer = buffer.into();
@@ -252,11 +252,11 @@ pub fn recv<'a>(epd: usize, buffer: impl Into<Target<'a>>, flags: u32) -> Result
     }
 }
 
-/// `read` of the endpoint's file: takes the bytes that have arrived. Waits for the first one,
+/// `read` of the endpoint's file: receives the bytes that have arrived. Waits for the first one,
 /// unless the descriptor has `O_NONBLOCK`.
 ///
 /// # Errors
-/// As [`recv`]; `EAGAIN`.
+/// Those of [`recv`]; `EAGAIN`.
 pub fn read<'a>(epd: usize, buffer: impl Into<Target<'a>>) -> Result<usize> {
     let buffer = buffer.into();
     if buffer.bytes() > 0 && !ends_abandoned_requests() {
@@ -278,7 +278,7 @@ fn read_file(file: usize, buffer: Target<'_>) -> Result<usize> {
 /// `write` to the endpoint's file: waits until all bytes are taken, unless the descriptor has
 /// `O_NONBLOCK`.
 ///
-/// # Errors
+/// Those of [`send`]; `EAGAIN`.
 /// As [`send`]; `EAGAIN`.
 pub fn write<'a>(epd: usize, data: impl Into<Source<'a>>) -> Result<usize> {
     let data = data.into();
@@ -296,8 +296,8 @@ fn write_file(file: usize, data: Source<'_>) -> Result<usize> {
     }
 }
 
-/// `scif_register`. Returns the window's offset. The pages stay where they are (see
-/// [`client_memory::shared`]), whatever else they are used for.
+/// `scif_register`. Returns the window's offset. The pages stay where they are, whatever else they
+/// are used for (see [`client_memory::shared`]).
 ///
 /// # Errors
 /// `EADDRINUSE`, `EAGAIN`, `ECONNRESET`, `EFAULT`, `EINVAL`, `ENODEV`, `ENOMEM`, `ENOTCONN`.
@@ -319,15 +319,15 @@ pub fn register(
         };
         with_record(epd, Call::Register { record }).map(|offset| offset as i64)
     };
-    // Memory for a call that the daemon refuses anyway need not be pinned before.
+    // No memory is pinned for a call that the daemon refuses anyway.
     let asked = Protection::from_bits(protection).ok_or(EINVAL)?;
     if asked.is_empty() || flags & !MapFlags::FIXED.bits() != 0 {
         return Err(EINVAL);
     }
     memory.check_pages().map_err(system)?;
     let refused = |error| match error {
-        // An endpoint in the wrong state is named before a bad address or a limit, as the daemon
-        // does it.
+        // As in the daemon, an endpoint in the wrong state is reported before a bad address or a
+        // limit.
         EFAULT | EAGAIN => match ask(NO_TOKEN, 0) {
             Err(EFAULT) | Ok(_) => error,
             Err(first) => first,
@@ -337,7 +337,7 @@ pub fn register(
     let provide = || provide(epd, memory, asked).map_err(refused);
     let known = provide()?;
     match ask(known.token, known.offset) {
-        // The program has unmapped it meanwhile, and the table does not know.
+        // The program has unmapped the memory meanwhile, and the library's table did not notice.
         Err(EFAULT) if !known.is_pinned() => {
             shared::forget(memory);
             let fresh = provide()?;
@@ -347,7 +347,7 @@ pub fn register(
     }
 }
 
-/// Makes whole pages known to the daemon: by their object, or pinned.
+/// Makes whole pages known to the daemon: by their memory object, or by pinning them.
 fn provide(epd: usize, pages: Range<'_>, protection: Protection) -> Result<Provided> {
     let open = || companion(epd, b"memory").map_err(syscall::error::Error::new);
     shared::provide(pages, protection, open).map_err(system)
@@ -361,8 +361,8 @@ pub fn unregister(epd: usize, offset: i64, length: u64) -> Result<()> {
     plain(epd, Call::Unregister { offset, length }).map(|_| ())
 }
 
-/// `scif_mmap`: maps the peer's windows at `at` (`SCIF_MAP_FIXED`, what is there is replaced) or
-/// where the kernel likes. Returns the address.
+/// `scif_mmap`: maps the peer's windows at `at` (`SCIF_MAP_FIXED`; what is mapped there is
+/// replaced) or where the kernel chooses. Returns the address.
 ///
 /// # Errors
 /// `EACCES`, `ECONNRESET`, `EINVAL`, `ENODEV`, `ENOMEM`, `ENOTCONN`, `ENXIO`.
@@ -401,7 +401,7 @@ pub fn readfrom(epd: usize, local: i64, length: u64, remote: i64, flags: u32) ->
 /// `scif_writeto`.
 ///
 /// # Errors
-/// As [`readfrom`].
+/// Those of [`readfrom`].
 pub fn writeto(epd: usize, local: i64, length: u64, remote: i64, flags: u32) -> Result<()> {
     let record = rma_record(local, length, remote, flags);
     with_record(epd, Call::WriteTo { record }).map(|_| ())
@@ -418,10 +418,10 @@ fn rma_record(local: i64, length: u64, remote: i64, flags: u32) -> RmaRecord {
 }
 
 /// `scif_vreadfrom`. Complete on return, unless the flags hold `SCIF_RMA_USECACHE` without
-/// `SCIF_RMA_SYNC`. Nothing is stored beside the target.
+/// `SCIF_RMA_SYNC`. Stores nothing outside the target.
 ///
 /// # Errors
-/// As [`readfrom`], and `EFAULT`.
+/// Those of [`readfrom`], and `EFAULT`.
 pub fn vreadfrom<'a>(epd: usize, to: impl Into<Target<'a>>, remote: i64, flags: u32) -> Result<()> {
     let call = Call::VirtualReadFrom {
         remote_offset: remote,
@@ -444,10 +444,10 @@ pub fn vreadfrom<'a>(epd: usize, to: impl Into<Target<'a>>, remote: i64, flags: 
 }
 
 /// `scif_vwriteto`. Complete on return, unless the flags hold `SCIF_RMA_USECACHE` without
-/// `SCIF_RMA_SYNC`. Nothing is stored to the source.
+/// `SCIF_RMA_SYNC`. Stores nothing to the source.
 ///
 /// # Errors
-/// As [`readfrom`], and `EFAULT`.
+/// Those of [`readfrom`], and `EFAULT`.
 pub fn vwriteto<'a>(
     epd: usize,
     from: impl Into<Source<'a>>,
@@ -458,8 +458,9 @@ pub fn vwriteto<'a>(
         remote_offset: remote,
         flags,
     };
-    // The kernel writes the pieces of pages at both ends of a payload back: over what other
-    // threads have stored meanwhile, or with an error when the source is constant.
+    // The data is copied, because the kernel writes the incomplete pages at both ends of a payload
+    // back: over what other threads have stored meanwhile, or with an error when the source is
+    // constant.
     let cached = |record| Call::CachedWriteTo { record };
     let mut copy = match from.into() {
         Source::Slice(bytes) => bytes.to_vec(),
@@ -524,7 +525,7 @@ pub fn fence_signal(
 }
 
 /// `scif_get_node_ids`: stores the ids of the nodes online, ascending, as far as they fit. Returns
-/// how many are online and which one is the own.
+/// how many nodes are online, and the id of this node.
 ///
 /// # Errors
 /// Those of opening the scheme.
@@ -546,7 +547,8 @@ pub fn get_node_ids(nodes: &mut [NodeId]) -> Result<(usize, NodeId)> {
     Ok((count, own))
 }
 
-/// Sets or clears `O_NONBLOCK`, which concerns [`connect`] only, as in SCIF.
+/// Sets or clears `O_NONBLOCK`. Of SCIF's calls it concerns [`connect`] only; [`read`] and
+/// [`write`] of the file obey it, too.
 ///
 /// # Errors
 /// `EBADF`.
@@ -556,7 +558,7 @@ pub fn set_nonblocking(epd: usize, nonblocking: bool) -> Result<()> {
     result.map(|_| ()).map_err(number)
 }
 
-/// The readiness of an endpoint, without waiting: of `events`, and `ERR` and `HUP`.
+/// Those of `events` that an endpoint is ready for, and `ERR` and `HUP`. Does not wait.
 ///
 /// # Errors
 /// `EBADF`.

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::raw::{self, Range, Source, Target};
 use crate::window::Part;
 
-/// The side whose transfers a fence is about.
+/// The side whose transfers a fence covers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Initiator {
     /// Those that were started through this endpoint.
@@ -29,13 +29,13 @@ impl Initiator {
     }
 }
 
-/// "All transfers so far": what [`Endpoint::fence_mark`] gives and [`Endpoint::fence_wait`] takes.
-/// Belongs to the endpoint it came from.
+/// Stands for all transfers so far: [`Endpoint::fence_mark`] makes it and [`Endpoint::fence_wait`]
+/// takes it. It belongs to the endpoint that made it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Mark(i32);
 
 impl Mark {
-    /// The mark as the C interface has it.
+    /// The mark as a number, as in the C interface.
     pub const fn number(self) -> i32 {
         self.0
     }
@@ -45,7 +45,7 @@ impl Mark {
 /// of 8 (it must be one of 4).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Signal {
-    /// Where, in a registered address space.
+    /// The offset in a registered address space.
     pub offset: i64,
     /// The value.
     pub value: u64,
@@ -53,7 +53,7 @@ pub struct Signal {
 
 impl Endpoint {
     /// `scif_readfrom`: copies from the peer's windows at `remote` into `local`. Without
-    /// [`RmaFlags::SYNC`] the copy has only been started when the call returns.
+    /// [`RmaFlags::SYNC`] the copy may only have been started when the call returns.
     ///
     /// # Errors
     /// `EACCES` when a window does not allow it, `ECONNRESET`, `EINVAL`, `ENODEV`, `ENOMEM`,
@@ -68,7 +68,7 @@ impl Endpoint {
     /// `scif_writeto`: copies `local` into the peer's windows at `remote`.
     ///
     /// # Errors
-    /// As [`read_from`](Self::read_from).
+    /// Those of [`read_from`](Self::read_from).
     pub fn write_to(&self, local: Part<'_>, remote: i64, flags: RmaFlags) -> Result<()> {
         let (offset, length) = (local.offset(), local.length());
         Ok(self
@@ -79,7 +79,7 @@ impl Endpoint {
     /// `scif_vreadfrom` into ordinary memory: fills `buffer` from the peer's windows at `remote`.
     ///
     /// # Errors
-    /// As [`read_from`](Self::read_from).
+    /// Those of [`read_from`](Self::read_from).
     pub fn vread_from(&self, buffer: &mut [u8], remote: i64, flags: RmaFlags) -> Result<()> {
         Ok(self
             .bypass()
@@ -89,7 +89,7 @@ impl Endpoint {
     /// `scif_vwriteto` out of ordinary memory: copies `data` into the peer's windows at `remote`.
     ///
     /// # Errors
-    /// As [`read_from`](Self::read_from).
+    /// Those of [`read_from`](Self::read_from).
     #[inline]
     pub fn vwrite_to(&self, data: &[u8], remote: i64, flags: RmaFlags) -> Result<()> {
         Ok(self
@@ -98,11 +98,11 @@ impl Endpoint {
     }
 
     /// `scif_vreadfrom` into a part of memory that need not be registered. With
-    /// [`RmaFlags::USECACHE`] the daemon keeps knowing the memory, and, as with
+    /// [`RmaFlags::USECACHE`] the daemon remembers the memory for later transfers. Then, as with
     /// [`read_from`](Self::read_from), the copy may only have been started when the call returns.
     ///
     /// # Errors
-    /// As [`read_from`](Self::read_from), and `EFAULT` when `place` is not inside.
+    /// Those of [`read_from`](Self::read_from), and `EFAULT` when `place` is not inside.
     pub fn vread_into(
         &self,
         memory: &Memory,
@@ -116,11 +116,11 @@ impl Endpoint {
             .vreadfrom(self.fd(), range, remote, flags.bits())?)
     }
 
-    /// `scif_vwriteto` out of a part of memory that need not be registered; as
-    /// [`vread_into`](Self::vread_into).
+    /// `scif_vwriteto` out of a part of memory that need not be registered. [`RmaFlags::USECACHE`]
+    /// has the same effect as for [`vread_into`](Self::vread_into).
     ///
     /// # Errors
-    /// As [`vread_into`](Self::vread_into).
+    /// Those of [`vread_into`](Self::vread_into).
     pub fn vwrite_out(
         &self,
         memory: &Memory,
@@ -134,10 +134,10 @@ impl Endpoint {
             .vwriteto(self.fd(), range, remote, flags.bits())?)
     }
 
-    /// `scif_vwriteto` out of memory by slice or by address; as [`vwrite_to`](Self::vwrite_to).
+    /// As [`vwrite_to`](Self::vwrite_to), out of memory given by slice or by address.
     ///
     /// # Errors
-    /// As [`read_from`](Self::read_from), and `EFAULT` for a bad address.
+    /// Those of [`read_from`](Self::read_from), and `EFAULT` for a bad address.
     #[inline]
     pub fn vwrite_source(&self, from: Source<'_>, remote: i64, flags: RmaFlags) -> Result<()> {
         Ok(self
@@ -145,12 +145,13 @@ impl Endpoint {
             .vwriteto(self.fd(), from, remote, flags.bits())?)
     }
 
-    /// Writes a few bytes out of own memory to the peer's windows, and calls `then`, which stores
-    /// more into the peer's memory through mappings: a reader of that finds the bytes, unless
-    /// stores may be [gathered](Self::gathers). Both are on their way at the same time, where a
-    /// [write](Self::vwrite_source) waits until its bytes are there. What `then` gives; it must not
-    /// call this endpoint. `None`: the bytes are too many or the windows not mapped, and `then` was
-    /// not called; the bytes may have been written.
+    /// Writes a few bytes of own memory to the peer's windows, then calls `then`, which stores
+    /// more into the peer's memory through mappings. A reader that finds those stores finds the
+    /// bytes too, unless stores may be [gathered](Self::gathers). Both are on their way at the
+    /// same time, whereas a [write](Self::vwrite_source) waits until its bytes have arrived.
+    /// Returns what `then` returns; `then` must not call this endpoint. `None`: this cannot be
+    /// done at once, for example because the bytes are too many or the windows are not mapped.
+    /// Then `then` was not called, but the bytes may have been written.
     #[inline]
     pub fn vwrite_short_then<T>(
         &self,
@@ -161,20 +162,20 @@ impl Endpoint {
         self.bypass().vwrite_short_then(from, remote, then)
     }
 
-    /// `scif_vreadfrom` into memory by slice or by address; as [`vread_from`](Self::vread_from).
+    /// As [`vread_from`](Self::vread_from), into memory given by slice or by address.
     ///
     /// # Errors
-    /// As [`read_from`](Self::read_from), and `EFAULT` for a bad address.
+    /// Those of [`read_from`](Self::read_from), and `EFAULT` for a bad address.
     pub fn vread_target(&self, to: Target<'_>, remote: i64, flags: RmaFlags) -> Result<()> {
         Ok(self
             .bypass()
             .vreadfrom(self.fd(), to, remote, flags.bits())?)
     }
 
-    /// Maps `length` bytes of the peer's windows from `offset` on for transfers to come, so that
-    /// these need no request to the daemon; also again, at the first transfer after some other
-    /// window of the connection has gone. Without it a range is mapped at its second use. For
-    /// connections that are [prepared](Endpoint::prepare).
+    /// Maps `length` bytes of the peer's windows from `offset` on for later transfers, so that
+    /// these need no request to the daemon. After another window of the connection has gone, the
+    /// first transfer maps the range again. Without this call a range is mapped at its second use.
+    /// For connections that are [prepared](Endpoint::prepare).
     ///
     /// # Errors
     /// `EOPNOTSUPP` when it cannot be mapped; `ECONNRESET`, `ENOTCONN`, `ENXIO` when not all of it
@@ -183,15 +184,15 @@ impl Endpoint {
         Ok(self.bypass().prepare_window(self.fd(), offset, length)?)
     }
 
-    /// Ends what [`prepare_window`](Self::prepare_window) began for the range that begins at
-    /// `offset`: it counts as any other from now on.
+    /// Reverts [`prepare_window`](Self::prepare_window) for the range that begins at `offset`:
+    /// from now on the range is treated as any other.
     pub fn forget_window(&self, offset: i64) {
         self.bypass().forget_window(offset);
     }
 
-    /// Makes a locked operation on the double word at `offset` of the peer's windows, in one step
-    /// for all programs that reach it; what `operation` returns, for example the former value.
-    /// `operation` is one access to the word: it must not use the endpoint.
+    /// Makes an atomic operation on the double word (8 bytes) at `offset` of the peer's windows,
+    /// in one step for all programs that reach it. Returns what `operation` returns, for example
+    /// the former value. `operation` is one access to the word: it must not use the endpoint.
     ///
     /// ```no_run
     /// # use core::sync::atomic::Ordering;
@@ -203,12 +204,13 @@ impl Endpoint {
     /// # Errors
     /// `EINVAL` unless the offset is a multiple of 8. `EOPNOTSUPP`: the connection is not
     /// [prepared](Endpoint::prepare), or the peer is a card whose bus has no locked operations.
-    /// `ECONNRESET`, `ENOTCONN`, `ENXIO` as a transfer; the operation may have been made then.
+    /// `ECONNRESET`, `ENOTCONN`, `ENXIO` as for a transfer; the operation may have been made
+    /// nevertheless.
     pub fn fetch(&self, offset: i64, operation: impl FnOnce(&AtomicU64) -> u64) -> Result<u64> {
         Ok(self.bypass().fetch(self.fd(), offset, operation)?)
     }
 
-    /// `scif_fence_mark`: names all transfers that were started so far.
+    /// `scif_fence_mark`: makes a mark that covers all transfers that were started so far.
     ///
     /// # Errors
     /// `ECONNRESET`, `ENODEV`, `ENOMEM`, `ENOTCONN`.
@@ -217,7 +219,7 @@ impl Endpoint {
         Ok(Mark(raw::fence_mark(self.fd(), initiator.flag().bits())?))
     }
 
-    /// `scif_fence_wait`: waits until the transfers that `mark` names are done.
+    /// `scif_fence_wait`: waits until the transfers that `mark` covers are done.
     ///
     /// # Errors
     /// `ECONNRESET`, `EINVAL` when the mark is another endpoint's, `ENODEV`, `ENOMEM`, `ENOTCONN`.
@@ -226,8 +228,9 @@ impl Endpoint {
         Ok(raw::fence_wait(self.fd(), mark.0)?)
     }
 
-    /// `scif_fence_signal`: writes `local` into a window of this endpoint, `remote` into one of the
-    /// peer, or both, once all transfers that were started so far are done. Returns before that.
+    /// `scif_fence_signal`: writes `local` into a window of this endpoint, `remote` into one of
+    /// the peer's, or both, once all transfers that were started so far are done. The call returns
+    /// before that.
     ///
     /// # Errors
     /// `EACCES` when a window cannot be written, `ECONNRESET`, `EINVAL` without a signal or for an

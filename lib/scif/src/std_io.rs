@@ -16,8 +16,9 @@ impl From<Error> for std::io::Error {
     }
 }
 
-/// The end of the stream, [`Errno::ConnectionReset`], is 0 bytes here, as for sockets, for whatever
-/// reads by this trait. `endpoint.read(…)` itself is [`Endpoint::read`], where it is the error.
+/// For code that reads by this trait the end of the stream, [`Errno::ConnectionReset`], reads as 0
+/// bytes, as for sockets. `endpoint.read(…)` itself is [`Endpoint::read`], which reports it as an
+/// error.
 impl Read for &Endpoint {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         match Endpoint::read(self, buffer) {
@@ -27,7 +28,7 @@ impl Read for &Endpoint {
     }
 }
 
-/// Bytes that have been written are in the peer's memory.
+/// A write returns when its bytes are in the peer's memory, so `flush` has nothing to do.
 impl Write for &Endpoint {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         Ok(self.send(bytes, SendFlags::BLOCK)?)

@@ -12,8 +12,8 @@ use crate::endpoint::Endpoint;
 use crate::error::{Error, Result};
 use crate::raw;
 
-/// Options of a registration; by default a window that may be read and written at an offset of
-/// SCIF's choice.
+/// Options of a registration. By default the window can be read and written, and SCIF chooses its
+/// offset.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RegisterOptions {
     protection: Protection,
@@ -59,7 +59,8 @@ impl RegisterOptions {
 }
 
 /// Memory that the peer can reach, at an offset of the endpoint's registered address space, until
-/// the value goes. It borrows endpoint and memory, so that neither goes before:
+/// the value is dropped. It borrows the endpoint and the memory, so that neither is dropped before
+/// it:
 ///
 /// ```compile_fail,E0505
 /// # fn f(endpoint: scif::Endpoint, memory: scif::Memory) -> scif::Result<()> {
@@ -77,7 +78,7 @@ impl RegisterOptions {
 /// # }
 /// ```
 ///
-/// and what is unregistered cannot be used any more:
+/// A window that was unregistered cannot be used any more:
 ///
 /// ```compile_fail,E0382
 /// # fn f(endpoint: scif::Endpoint, memory: scif::Memory) -> scif::Result<()> {
@@ -108,12 +109,12 @@ impl RegisterOptions {
 /// # }
 /// ```
 ///
-/// Transfers that still run when a window goes are finished first.
+/// When a window is dropped, transfers that still run are finished first.
 #[derive(Debug)]
 pub struct Window<'a> {
     endpoint: &'a Endpoint,
     memory: &'a Memory,
-    /// The part of `memory`, in bytes.
+    /// The part of `memory` that is registered, in bytes.
     place: Range<usize>,
     offset: i64,
 }
@@ -127,7 +128,7 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Its offset in the endpoint's registered address space.
+    /// The part's offset in the endpoint's registered address space.
     pub fn offset(&self) -> i64 {
         self.offset
     }
@@ -139,16 +140,17 @@ impl Part<'_> {
 }
 
 impl Endpoint {
-    /// `scif_register`: all of `memory`, readable and writable, at an offset of SCIF's choice.
+    /// `scif_register`: registers all of `memory`, readable and writable, at an offset of SCIF's
+    /// choice.
     ///
     /// # Errors
-    /// As [`register_with`](Self::register_with).
+    /// Those of [`register_with`](Self::register_with).
     pub fn register<'a>(&'a self, memory: &'a Memory) -> Result<Window<'a>> {
         self.register_with(memory, 0..memory.len(), RegisterOptions::new())
     }
 
-    /// `scif_register`: the bytes `place` of `memory`, whole pages. Waits until the peer knows the
-    /// window.
+    /// `scif_register`: registers the bytes `place` of `memory`, whole pages. Waits until the peer
+    /// knows the window.
     ///
     /// # Errors
     /// `EADDRINUSE`, `EAGAIN` at the user's limit of registered pages, `ECONNRESET`, `EFAULT` when
@@ -173,7 +175,7 @@ impl Endpoint {
         })
     }
 
-    /// `scif_mmap`: maps `length` bytes of the peer's windows, whole pages, from `offset` of its
+    /// `scif_mmap`: maps whole pages of the peer's windows, `length` bytes from `offset` of its
     /// registered address space on. Loads and stores then go to the peer's memory directly.
     ///
     /// # Errors
@@ -197,7 +199,7 @@ fn length_of(range: &Range<usize>) -> Result<usize> {
 }
 
 impl<'a> Window<'a> {
-    /// Its offset in the endpoint's registered address space, by which the peer names it.
+    /// The window's offset in the endpoint's registered address space, by which the peer names it.
     pub fn offset(&self) -> i64 {
         self.offset
     }
@@ -208,12 +210,12 @@ impl<'a> Window<'a> {
         self.place.len()
     }
 
-    /// The memory it was made of.
+    /// The memory that the window is made of.
     pub fn memory(&self) -> &'a Memory {
         self.memory
     }
 
-    /// All of it.
+    /// The whole window, for a transfer.
     pub fn all(&self) -> Part<'_> {
         Part {
             offset: self.offset,
@@ -222,10 +224,10 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// The bytes `range` of it.
+    /// The bytes `range` of the window, for a transfer.
     ///
     /// # Errors
-    /// `EINVAL` when they are not inside.
+    /// `EINVAL` when they are not inside the window.
     pub fn part(&self, range: Range<usize>) -> Result<Part<'_>> {
         let length = length_of(&range)?;
         if range.end > self.place.len() {
@@ -238,8 +240,9 @@ impl<'a> Window<'a> {
         })
     }
 
-    /// `scif_unregister`. No peer can use the window for new transfers or mappings then; mappings
-    /// that the peer has stay as they are. Dropping does the same without reporting an error.
+    /// `scif_unregister`. From then on no peer can use the window for new transfers or mappings;
+    /// mappings that the peer already has stay as they are. Dropping the window does the same
+    /// without reporting an error.
     ///
     /// # Errors
     /// `ECONNRESET`, `ENODEV`, `ENOTCONN`: the connection has gone, and with it the window.
@@ -259,21 +262,21 @@ impl<'a> Window<'a> {
 
 impl Drop for Window<'_> {
     fn drop(&mut self) {
-        // The errors say that the connection has gone, and with it the window.
+        // An error means that the connection has gone, and with it the window.
         let _ = self.end();
     }
 }
 
-/// Windows of the peer, mapped: reads and writes go to its memory. It lives on when the peer
-/// unregisters the windows and when either end is closed. Dropping unmaps it.
+/// Windows of the peer, mapped: reads and writes go to its memory. The mapping stays valid when
+/// the peer unregisters the windows and when either end is closed. Dropping it unmaps the windows.
 #[derive(Debug)]
 pub struct Mapping {
     memory: Memory,
 }
 
 impl Mapping {
-    /// Cuts it in two at `offset`, a multiple of the page size, so that each part can be unmapped
-    /// alone. The whole comes back when there is nothing to cut there.
+    /// Cuts the mapping in two at `offset`, a multiple of the page size, so that each part can be
+    /// unmapped alone. Gives the whole mapping back if there is nothing to cut there.
     pub fn split(self, offset: usize) -> core::result::Result<(Self, Self), Self> {
         match self.memory.split(offset) {
             Ok((first, second)) => Ok((Self { memory: first }, Self { memory: second })),

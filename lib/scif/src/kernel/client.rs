@@ -9,18 +9,18 @@ use syscall::error::EPERM;
 use crate::error::{Error, Result};
 use crate::events::{NodeEvent, NodeEvents};
 
-/// The actions of a driver when nodes come and go; the callbacks of `struct scif_client`.
+/// What a driver does when nodes come and go: the callbacks of `struct scif_client`.
 pub trait Client {
-    /// A node is there: connects to it can succeed. Called once for each node that is there
-    /// already, the own one among them.
+    /// Called when a node is there: connects to it can succeed. Called once for each node that is
+    /// there already, this program's own node among them.
     fn probe(&mut self, peer: NodeId);
 
-    /// A node has gone, and all connections with it; or the registration ends.
+    /// Called when a node has gone, and all connections with it, or when the registration ends.
     fn remove(&mut self, peer: NodeId);
 }
 
 /// A registered [`Client`]. The callbacks run on the caller's thread, in
-/// [`dispatch`](Self::dispatch), and so may use SCIF as they like.
+/// [`dispatch`](Self::dispatch), and so may make any SCIF call.
 pub struct Registration {
     events: NodeEvents,
     present: Present,
@@ -42,13 +42,13 @@ impl Registration {
         })
     }
 
-    /// The descriptor, for event queues: readable when [`dispatch`](Self::dispatch) has an event to
-    /// report.
+    /// The descriptor, for event queues: readable when [`dispatch`](Self::dispatch) has an event
+    /// to report.
     pub fn fd(&self) -> usize {
         self.events.fd()
     }
 
-    /// Calls `client` for everything that has happened since the last time. Never waits.
+    /// Calls `client` for each node that has come or gone since the last call. Never waits.
     ///
     /// # Errors
     /// Those of the scheme.
@@ -59,7 +59,7 @@ impl Registration {
         Ok(())
     }
 
-    /// `scif_client_unregister`: removes the nodes that are left.
+    /// `scif_client_unregister`: calls `client` to remove the nodes that are left.
     pub fn unregister(mut self, client: &mut impl Client) {
         self.present.end(client);
     }

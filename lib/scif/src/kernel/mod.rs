@@ -1,7 +1,7 @@
-//! The calls that SCIF has for other drivers only: pinned pages, the addresses of the peer's pages,
-//! and nodes that come and go.
+//! The calls that SCIF has for other drivers only: pinning pages, getting the addresses of the
+//! peer's pages, and following nodes that come and go.
 //!
-//! On a microkernel a "kernel client" is a trusted driver task: only root may make these calls, and
+//! On a microkernel a "kernel client" is a trusted driver task. Only root may make these calls;
 //! other users get `EPERM` or `EACCES`. A driver whose device memory is the pages of a peer:
 //!
 //! ```no_run
@@ -22,7 +22,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Waiting for several endpoints is [`poll`], as for all programs.
+//! To wait for several endpoints, a driver calls [`poll`], as all programs do.
 
 mod client;
 mod pages;

@@ -16,8 +16,8 @@ use crate::raw;
 /// Pages that one call can refer to: 4 GiB.
 const MAX_PAGES: u64 = 1 << 20;
 
-/// A reference to pages that the peer has registered, `struct scif_range`. They stay what they are
-/// until it goes, also when the peer unregisters them or closes its endpoint. `E` is an
+/// A reference to pages that the peer has registered, `struct scif_range`. Until it is dropped the
+/// pages stay what they are, even if the peer unregisters them or closes its endpoint. `E` is an
 /// [`Endpoint`] or a (shared) reference to one, which cannot be closed before:
 ///
 /// ```compile_fail,E0505
@@ -30,19 +30,19 @@ const MAX_PAGES: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct RemotePages<E: Borrow<Endpoint>> {
     endpoint: E,
-    /// Until it was given back.
+    /// None once the reference was given back.
     cookie: Option<u64>,
     addresses: Vec<u64>,
     protection: Protection,
 }
 
-/// `scif_get_pages`: refers to `length` bytes of the peer's registered address space from `offset`
-/// on, whole pages of one window.
+/// `scif_get_pages`: refers to whole pages of one window, `length` bytes from `offset` of the
+/// peer's registered address space on.
 ///
 /// # Errors
-/// `ECONNRESET`; `EINVAL` when offset or length is not a multiple of the page size, or negative, or
-/// the length is 0; `ENODEV`; `ENOMEM`; `ENOTCONN`; `ENXIO` when it is not a part of one window;
-/// `EPERM` or `EACCES` for all but root.
+/// `ECONNRESET`; `EINVAL` when offset or length is not a multiple of the page size, or negative,
+/// or the length is 0; `ENODEV`; `ENOMEM`; `ENOTCONN`; `ENXIO` when the range is not a part of one
+/// window; `EPERM` or `EACCES` for users other than root.
 pub fn get_pages<E: Borrow<Endpoint>>(
     endpoint: E,
     offset: i64,
@@ -74,7 +74,7 @@ pub fn get_pages<E: Borrow<Endpoint>>(
     })
 }
 
-/// The answer's parts, if it has `count` addresses.
+/// Parses the answer, if it has `count` addresses.
 fn parse(payload: &[u8], count: usize) -> Option<(u64, Protection, Vec<u64>)> {
     let (header, rest) = PagesHeader::read_from_prefix(payload).ok()?;
     let words = rest.get(..count.checked_mul(8)?)?.chunks_exact(8);
@@ -83,7 +83,7 @@ fn parse(payload: &[u8], count: usize) -> Option<(u64, Protection, Vec<u64>)> {
     Some((header.cookie.get(), protection, addresses.collect()))
 }
 
-/// Address and number of pages of each piece of consecutive pages.
+/// The address and the number of pages of each piece of consecutive pages.
 fn runs(addresses: &[u64]) -> Vec<(u64, usize)> {
     let mut runs: Vec<(u64, usize)> = Vec::new();
     for &address in addresses {
@@ -111,12 +111,12 @@ impl<E: Borrow<Endpoint>> RemotePages<E> {
         self.endpoint.borrow()
     }
 
-    /// Maps the pages into this program: pages of other nodes only. Those of the own node are
-    /// ordinary memory of this system, which has an owner
+    /// Maps the pages into this program. Only pages of other nodes can be mapped: those of this
+    /// node are ordinary memory of this system, which has an owner
     /// ([`Endpoint::map`](crate::Endpoint::map) maps them).
     ///
     /// # Errors
-    /// `EPERM` for pages of the own node, `ENOMEM`, those of mapping device memory.
+    /// `EPERM` for pages of this node, `ENOMEM`, and those of mapping device memory.
     pub fn map(self) -> Result<RemoteMemory<E>> {
         let mut pieces = Vec::new();
         let mut start = 0;
@@ -151,16 +151,16 @@ impl<E: Borrow<Endpoint>> RemotePages<E> {
 
 impl<E: Borrow<Endpoint>> Drop for RemotePages<E> {
     fn drop(&mut self) {
-        // The errors say that the node has gone, and the reference with it.
+        // An error means that the node has gone, and the reference with it.
         let _ = self.end();
     }
 }
 
-/// Memory of the peer, mapped: reads and writes go there directly.
+/// Mapped memory of the peer: reads and writes go there directly.
 #[derive(Debug)]
 pub struct RemoteMemory<E: Borrow<Endpoint>> {
-    /// Offset in the whole and memory of each piece, ascending. Before `pages`, so that the pages
-    /// are given back after they were unmapped.
+    /// The pieces in ascending order: the offset in the whole, and the memory. Declared before
+    /// `pages`, so that the pages are given back after they were unmapped.
     pieces: Vec<(usize, Region)>,
     bytes: usize,
     pages: RemotePages<E>,
@@ -181,7 +181,7 @@ impl<E: Borrow<Endpoint>> RemoteMemory<E> {
     /// Reads bytes of the peer's memory.
     ///
     /// # Errors
-    /// `EFAULT` when they are not all inside, `EACCES` when the window cannot be read.
+    /// `EFAULT` when the bytes are not all inside, `EACCES` when the window cannot be read.
     pub fn read(&self, offset: usize, to: &mut [u8]) -> Result<()> {
         self.check(Protection::READ, offset, to.len())?;
         let mut done = 0;
@@ -198,7 +198,7 @@ impl<E: Borrow<Endpoint>> RemoteMemory<E> {
     /// Writes bytes of the peer's memory.
     ///
     /// # Errors
-    /// `EFAULT` when they are not all inside, `EACCES` when the window cannot be written.
+    /// `EFAULT` when the bytes are not all inside, `EACCES` when the window cannot be written.
     pub fn write(&self, offset: usize, from: &[u8]) -> Result<()> {
         self.check(Protection::WRITE, offset, from.len())?;
         let mut done = 0;
@@ -212,7 +212,7 @@ impl<E: Borrow<Endpoint>> RemoteMemory<E> {
         Ok(())
     }
 
-    /// Returns when everything written before has reached the peer's memory.
+    /// Waits until everything written before has reached the peer's memory.
     ///
     /// # Errors
     /// None as long as the pages are there.
@@ -238,7 +238,7 @@ impl<E: Borrow<Endpoint>> RemoteMemory<E> {
         Ok(())
     }
 
-    /// The piece that holds a byte, and where in it.
+    /// The piece that holds a byte, and the byte's offset in it.
     fn piece(&self, offset: usize) -> Result<(&Region, usize)> {
         let behind = self.pieces.partition_point(|&(start, _)| start <= offset);
         let piece = behind.checked_sub(1).and_then(|at| self.pieces.get(at));

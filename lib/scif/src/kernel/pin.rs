@@ -15,9 +15,9 @@ use crate::raw;
 /// Pages of this program that stay where they are, in physical memory too, and can be registered
 /// with any number of endpoints. They count against no limit.
 ///
-/// Windows made of them keep the pages beyond this value, until they are unregistered and no peer
-/// refers to them any more. So do pages of which the program unmaps its own view: neither handle
-/// nor windows notice.
+/// Windows made of them keep the pages after this value is dropped, until the windows are
+/// unregistered and no peer refers to them any more. If the program unmaps its own view of the
+/// pages, handle and windows keep them, too, and do not notice.
 pub struct PinnedPages {
     pin: Pin,
     bytes: usize,
@@ -25,13 +25,14 @@ pub struct PinnedPages {
 }
 
 impl PinnedPages {
-    /// `scif_pin_pages`: pins whole pages. `protection` is what windows made of them allow. `flags`
-    /// is empty or `KERNEL`; the addresses of a driver task are its own either way.
+    /// `scif_pin_pages`: pins whole pages. `protection` is what windows made of the pages allow.
+    /// `flags` is empty or `KERNEL`, which makes no difference: a driver task has only addresses
+    /// of its own.
     ///
     /// # Errors
     /// `EINVAL` for other flags, an unknown protection, or incomplete or no pages; `EFAULT` when
-    /// the program itself does not have such a right, or the pages are no ordinary memory;
-    /// `ENOMEM`; `EAGAIN` when too much is pinned already; `EPERM` for all but root.
+    /// the program itself lacks such a right, or the pages are no ordinary memory; `ENOMEM`;
+    /// `EAGAIN` when too much is pinned already; `EPERM` for users other than root.
     pub fn pin(range: Range<'_>, protection: Protection, flags: MapFlags) -> Result<Self> {
         let known = Protection::all().contains(protection);
         if !known || !MapFlags::KERNEL.contains(flags) {
@@ -56,7 +57,7 @@ impl PinnedPages {
     }
 
     /// `scif_register_pinned_pages`: makes all of the pages a window of `endpoint`, at `offset` if
-    /// `flags` has `FIXED`, else anywhere. Returns its offset. It goes with
+    /// `flags` has `FIXED`, else at any offset. Returns the window's offset. The window ends with
     /// [`unregister`](crate::raw::unregister), or with the endpoint.
     ///
     /// # Errors
@@ -75,6 +76,7 @@ impl PinnedPages {
         Ok(offset as i64)
     }
 
-    /// `scif_unpin_pages`: no more windows can be made of them. Dropping does the same.
+    /// `scif_unpin_pages`: afterwards no more windows can be made of the pages. Dropping does the
+    /// same.
     pub fn unpin(self) {}
 }

@@ -4,12 +4,12 @@ use client_memory::pages::{Readable, Writable};
 
 use super::{Range, Result, system};
 
-/// Data that a call reads.
+/// Data that a call sends.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
     /// Ordinary memory of the program.
     Slice(&'a [u8]),
-    /// Memory by address.
+    /// Memory given by address.
     Range(Range<'a>),
 }
 
@@ -18,25 +18,25 @@ pub enum Source<'a> {
 pub enum Target<'a> {
     /// Ordinary memory of the program.
     Slice(&'a mut [u8]),
-    /// Memory by address.
+    /// Memory given by address.
     Range(Range<'a>),
 }
 
-/// Types that become a [`Source`]; the two questions of the fast path are answered before that.
+/// Types that become a [`Source`]. The fast path needs only these two methods, not the conversion.
 pub trait Data<'a>: Into<Source<'a>> + Copy {
     /// Length in bytes.
     fn bytes(self) -> usize;
 
-    /// The data, if it is there.
+    /// The data, if all of it is memory that can be read.
     fn readable(self) -> Option<Readable<'a>>;
 }
 
-/// Types that become a [`Target`], likewise.
+/// Types that become a [`Target`]; the counterpart of [`Data`].
 pub trait Room<'a>: Into<Target<'a>> {
     /// Length in bytes.
     fn bytes(&self) -> usize;
 
-    /// The room, if it is there.
+    /// The room, if all of it is memory that can be written.
     fn writable(&mut self) -> Option<Writable<'_>>;
 }
 

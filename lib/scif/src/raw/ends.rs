@@ -1,4 +1,4 @@
-//! The beginning of endpoints with a connection, and the end of endpoints.
+//! Accepting connections, and ending endpoints.
 
 use hal::kernel::ends_abandoned_requests;
 use scif_abi::PortId;
@@ -9,25 +9,26 @@ use zerocopy::IntoBytes;
 
 use super::{Result, companion, local, number, peer, pieces, plain, with_payload};
 
-/// The name of the object of an endpoint by which a program waits until nothing is under way.
+/// The name of an endpoint's object by which a program waits until no transfer is under way.
 const END: &[u8] = b"end";
 
 /// `scif_close`: closes the descriptor. If it was the endpoint's last one, the endpoint ends, and
-/// this returns when every transfer through either end of the connection has ended: what is stored
-/// in the own memory afterwards goes nowhere, and no peer stores there. Mappings of the peer's
-/// windows live on, and those that the peer has.
+/// this call returns when every transfer through either end of the connection has ended. What is
+/// stored in own memory afterwards is sent nowhere, and no transfer of the peer stores there.
+/// Mappings of the peer's windows stay valid, and so do those that the peer has.
 ///
-/// A peer that does not answer is waited for 30 s at most ([`ANSWER_TIMEOUT_NS`]), and a node that
-/// is lost not at all: 0 then, too. A program that may have no more descriptors does not wait.
+/// The call waits at most 30 s for a peer that does not answer ([`ANSWER_TIMEOUT_NS`]), and not at
+/// all for a node that is lost; it succeeds in both cases. A program that cannot open another
+/// descriptor does not wait.
 ///
 /// [`ANSWER_TIMEOUT_NS`]: scif_abi::limits::ANSWER_TIMEOUT_NS
 ///
 /// # Errors
-/// `EBADF`; `ENOTTY` for what is no endpoint, which stays open.
+/// `EBADF`; `ENOTTY` for a file that is no endpoint, which stays open.
 pub fn close(epd: usize) -> Result<()> {
     let end = match companion(epd, END) {
         Ok(end) => Some(end),
-        // It was shut down, or is none.
+        // The endpoint was shut down, or the descriptor is not open.
         Err(EBADF) => None,
         Err(error) => match local(epd) {
             // There is no room for another descriptor, or no daemon to ask.
@@ -39,15 +40,15 @@ pub fn close(epd: usize) -> Result<()> {
     };
     libredox::call::close(epd).map_err(number)?;
     if let Some(end) = end {
-        // An interrupted caller must know when its memory is its own again, too.
+        // Even an interrupted caller must know when its memory is its own again.
         while plain(end.raw(), Call::Shutdown) == Err(EINTR) {}
     }
     Ok(())
 }
 
 /// Ends the endpoint as closing its last descriptor would, though descriptors may be left, and
-/// waits as [`close`] does. The peer learns of it when no program of this node has the connection's
-/// rings mapped any more; [`finish`] before ends the peer's receives at once.
+/// waits as [`close`] does. The peer learns of the end when no program of this node has the
+/// connection's rings mapped any more. To end the peer's receives at once call [`finish`] before.
 ///
 /// # Errors
 /// `EBADF`.
@@ -55,7 +56,7 @@ pub fn shutdown(epd: usize) -> Result<()> {
     plain(epd, Call::Shutdown).map(|_| ())
 }
 
-/// Ends the bytes to the peer; the connection's other direction goes on. See [`Call::Finish`].
+/// Ends the stream of bytes to the peer; the other direction goes on. See [`Call::Finish`].
 ///
 /// # Errors
 /// `EOPNOTSUPP`: the peer's node has no message for it; `EBADF`, `ECONNRESET`, `ENOTCONN`.
@@ -63,8 +64,8 @@ pub fn finish(epd: usize) -> Result<()> {
     plain(epd, Call::Finish).map(|_| ())
 }
 
-/// Ends the bytes from the peer for this node's programs: receives give what has arrived, then
-/// `ECONNRESET`, also those that wait. See [`Call::FinishReceiving`].
+/// Ends the stream of bytes from the peer, for this node's programs. Receives, also those that
+/// wait, return the bytes that have arrived, then `ECONNRESET`. See [`Call::FinishReceiving`].
 ///
 /// # Errors
 /// `EBADF`, `ECONNRESET`, `ENOTCONN`.
@@ -77,7 +78,7 @@ pub fn finish_receiving(epd: usize) -> Result<()> {
 /// # Errors
 /// `EAGAIN`, `EINTR`, `EINVAL`, `EMFILE`, `ENODEV`, `ENOMEM`.
 pub fn accept(epd: usize, flags: u32) -> Result<(usize, PortId)> {
-    // In one call: there is no moment in which a connection is accepted and has no owner.
+    // One call does both: there is no moment in which a connection is accepted and has no owner.
     let new = match AcceptFlags::from_bits(flags) {
         Some(flags) if !flags.contains(AcceptFlags::SYNC) => companion(epd, b"accept-now")?,
         Some(_) if ends_abandoned_requests() => companion(epd, b"accept-wait")?,
@@ -88,7 +89,7 @@ pub fn accept(epd: usize, flags: u32) -> Result<(usize, PortId)> {
     Ok((new.into_raw(), from))
 }
 
-/// The daemon's error for an accept with unknown flags.
+/// Asks the daemon for its error for an accept with unknown flags.
 fn refused_accept<T>(epd: usize, flags: u32) -> Result<T> {
     let mut record = AcceptRecord::default();
     let request = Call::AcceptRequest { flags, record };

@@ -1,11 +1,11 @@
 //! Transfers in pieces of less than a page, none of which waits in a request: for kernels that do
-//! not end the requests of the dead ([`hal::kernel::ends_abandoned_requests`]).
+//! not end the requests of processes that have died ([`hal::kernel::ends_abandoned_requests`]).
 //!
-//! Such a kernel lends whole pages of a payload to the daemon together with a reference to the
+//! Such a kernel lends whole pages of a payload to the daemon, together with a reference to the
 //! program's address space. If the program is killed before the answer, the daemon drops the last
 //! reference and waits for itself to unmap what the program had mapped of it. Pieces of a page are
-//! copied instead. A request that a dead daemon has is never answered there, so a call waits in an
-//! event queue, and repeats its request at intervals.
+//! copied instead. A request to a daemon that has died is never answered there, so a call waits in
+//! an event queue, and repeats its request at intervals.
 //!
 //! On such a kernel large blocking transfers of several processes through one endpoint may mix,
 //! where the rings cannot be mapped ([`crate::bypass`]).
@@ -25,19 +25,19 @@ use super::{
     poll, send, with_payload,
 };
 
-/// Most bytes of a payload that hold no whole page, wherever they lie.
+/// The most bytes of a payload that hold no whole page, wherever they lie.
 pub(crate) const MOST_BYTES: usize = PAGE_SIZE - 1;
 
-/// The pause after a wait after which nothing could be moved: another program's transfer goes
-/// first.
+/// The pause of a [`Wait`] when nothing was moved since the wait before: another program's
+/// transfer goes first.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Whether this many bytes must go in pieces.
+/// Whether a payload of this many bytes must be split into pieces.
 pub(super) fn are_needed(bytes: usize) -> bool {
     bytes > MOST_BYTES && !ends_abandoned_requests()
 }
 
-/// A wait for an endpoint, in an event queue.
+/// Waits for events of an endpoint, in an event queue.
 struct Wait {
     epd: usize,
     events: Readiness,
@@ -68,7 +68,7 @@ impl Wait {
     }
 }
 
-/// `scif_send` of all of `data`, at least one byte.
+/// `scif_send` of all of `data`, which has at least one byte.
 pub(super) fn send_all(epd: usize, data: Source<'_>) -> Result<usize> {
     if let Source::Range(range) = data {
         check(range)?;
@@ -94,7 +94,7 @@ pub(super) fn send_all(epd: usize, data: Source<'_>) -> Result<usize> {
     Ok(sent)
 }
 
-/// `scif_recv` into at least one byte; `waits` until the buffer is full.
+/// `scif_recv` into a buffer of at least one byte; with `waits` until the buffer is full.
 pub(super) fn recv(epd: usize, mut buffer: Target<'_>, waits: bool) -> Result<usize> {
     check_room(&mut buffer)?;
     let mut wait = Wait::new(epd, Readiness::IN);
@@ -123,14 +123,14 @@ pub(super) fn recv(epd: usize, mut buffer: Target<'_>, waits: bool) -> Result<us
     Ok(received)
 }
 
-/// `read` of the endpoint's file into at least one byte.
+/// `read` of the endpoint's file into a buffer of at least one byte.
 pub(super) fn read(epd: usize, mut buffer: Target<'_>) -> Result<usize> {
     check_room(&mut buffer)?;
     let mut wait = Wait::new(epd, Readiness::IN);
     loop {
         match recv_now(epd, buffer.piece(0, MOST_BYTES)?) {
             Ok(0) => {}
-            // Another file of the scheme.
+            // The descriptor is another file of the scheme.
             Err(ENOTTY) => return super::read_file(epd, buffer.first(MOST_BYTES)?),
             result => return result,
         }
@@ -145,7 +145,7 @@ pub(super) fn read(epd: usize, mut buffer: Target<'_>) -> Result<usize> {
 pub(super) fn write(epd: usize, data: Source<'_>) -> Result<usize> {
     if !is_nonblocking(epd)? {
         return match send_all(epd, data) {
-            // Another file of the scheme.
+            // The descriptor is another file of the scheme.
             Err(ENOTTY) => super::write_file(epd, data.first(MOST_BYTES)?),
             result => result,
         };
@@ -161,7 +161,7 @@ fn is_nonblocking(epd: usize) -> Result<bool> {
     Ok(flags & O_NONBLOCK != 0)
 }
 
-/// The descriptor of the next connection of a listener.
+/// Accepts the next connection of a listener and returns its descriptor.
 pub(super) fn accept(epd: usize) -> Result<Fd> {
     let mut wait = Wait::new(epd, Readiness::IN);
     let mut has_waited = false;
@@ -176,7 +176,7 @@ pub(super) fn accept(epd: usize) -> Result<Fd> {
     }
 }
 
-/// Takes what there is, perhaps nothing.
+/// Receives the bytes that have arrived, perhaps none.
 fn recv_now(epd: usize, piece: Target<'_>) -> Result<usize> {
     let flags = RecvFlags::empty().bits();
     match piece {
@@ -185,7 +185,7 @@ fn recv_now(epd: usize, piece: Target<'_>) -> Result<usize> {
     }
 }
 
-/// `scif_vreadfrom` into more than [`MOST_BYTES`].
+/// `scif_vreadfrom` of more than [`MOST_BYTES`] bytes.
 pub(super) fn vreadfrom(epd: usize, mut to: Target<'_>, remote: i64, flags: u32) -> Result<()> {
     check_room(&mut to)?;
     check_remote(epd, remote, to.bytes())?;
@@ -206,7 +206,7 @@ pub(super) fn vreadfrom(epd: usize, mut to: Target<'_>, remote: i64, flags: u32)
     Ok(())
 }
 
-/// `scif_vwriteto` of more than [`MOST_BYTES`], which are the program's own copy.
+/// `scif_vwriteto` of more than [`MOST_BYTES`] bytes; `from` is a copy that the caller made.
 pub(super) fn vwriteto(epd: usize, from: &mut [u8], remote: i64, flags: u32) -> Result<()> {
     check_remote(epd, remote, from.len())?;
     for (index, piece) in from.chunks_mut(MOST_BYTES).enumerate() {
@@ -220,7 +220,8 @@ pub(super) fn vwriteto(epd: usize, from: &mut [u8], remote: i64, flags: u32) -> 
     Ok(())
 }
 
-/// A transfer that fails copies nothing: all of the peer's windows have to be there before.
+/// Checks that all of the peer's windows are there before the first piece is copied, because a
+/// transfer that fails must copy nothing.
 fn check_remote(epd: usize, remote: i64, bytes: usize) -> Result<()> {
     let start = remote - remote.rem_euclid(PAGE_SIZE as i64);
     let length = (remote - start) as usize + bytes;
@@ -233,7 +234,7 @@ fn check_remote(epd: usize, remote: i64, bytes: usize) -> Result<()> {
         };
         match plain(epd, call) {
             Err(ENXIO) => return Err(ENXIO),
-            // Whatever else is wrong, the transfer itself meets it, with its first byte.
+            // The transfer itself reports any other error, with its first byte.
             Err(_) | Ok(0) => break,
             Ok(run) => done += run as u64,
         }
@@ -241,7 +242,7 @@ fn check_remote(epd: usize, remote: i64, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Checks before the first byte that memory by address can be read.
+/// Checks that memory given by address can be read, before the first byte is moved.
 fn check(range: Range<'_>) -> Result<()> {
     match range.readable().is_some() || is_there(range) {
         true => Ok(()),
@@ -249,7 +250,7 @@ fn check(range: Range<'_>) -> Result<()> {
     }
 }
 
-/// Checks before the first byte that memory by address can be written.
+/// Checks that memory given by address can be written, before the first byte is moved.
 fn check_room(to: &mut Target<'_>) -> Result<()> {
     match to.bytes() == 0 || to.writable().is_some() {
         true => Ok(()),

@@ -1,5 +1,5 @@
-//! Transfers between memory that is not registered and the peer's windows, with pages that the
-//! daemon knows or that are pinned for it.
+//! Transfers between memory that is not registered and the peer's windows. Either the daemon knows
+//! the pages already, or they are pinned for the transfer.
 
 use client_memory::range::Range;
 use client_memory::shared;
@@ -9,8 +9,8 @@ use syscall::error::EFAULT;
 
 use super::{Result, pieces, provide, with_record};
 
-/// Bytes from which on a transfer is made with pinned pages in any case; fewer are the payload of
-/// the call, where a payload may be that long.
+/// Transfers of at least this many bytes are always made with pinned pages. The bytes of shorter
+/// ones are the payload of the call, where a payload may be that long.
 const PINNED_BYTES: usize = 64 * 1024;
 
 /// A transfer between memory that is not registered and the peer's windows.
@@ -31,17 +31,18 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// A transfer with a slice that is too long for a payload; complete when the call returns,
-    /// whatever the flags say.
+    /// A transfer with a slice, if the slice is too long for a payload. It is complete when the
+    /// call returns, whatever the flags say.
     pub fn of_slice(epd: usize, slice: &'a mut [u8], remote: i64, flags: u32) -> Option<Self> {
         let flags = flags & !RmaFlags::USECACHE.bits();
         let is_long = pieces::are_needed(slice.len());
         is_long.then(|| Self::new(epd, Range::of(slice), remote, flags))
     }
 
-    /// Makes the transfer with memory that the daemon knows: its own where `SCIF_RMA_USECACHE`
-    /// allows that, or pages that are pinned as long as the transfer runs. `None`: another way is
-    /// faster; the flag is a hint.
+    /// Makes the transfer with memory that the daemon knows: with its own memory if
+    /// `SCIF_RMA_USECACHE` allows that, else with pages that are pinned as long as the transfer
+    /// runs. `None`: the caller makes the transfer with a payload, which is faster or the only
+    /// way; the flag is a hint.
     pub fn run(
         &self,
         protection: Protection,
@@ -65,7 +66,8 @@ impl<'a> Transfer<'a> {
             if result != Err(EFAULT) {
                 return Some(result);
             }
-            // The program has unmapped it meanwhile, and the table does not know.
+            // The program has unmapped the memory meanwhile, and the library's table did not
+            // notice.
             shared::forget(range);
         }
         if range.bytes() < PINNED_BYTES && !pieces::are_needed(range.bytes()) {

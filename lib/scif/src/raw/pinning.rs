@@ -1,6 +1,6 @@
-//! Random registrations of a program's memory against a model of pages and frames: the pages stay
-//! the program's whatever is registered, and each window is of the frames that were at its
-//! addresses when it was made. A sequence that fails is shrunk.
+//! Random registrations of a program's memory, checked against a model of pages and frames. The
+//! pages stay the program's whatever is registered, and each window is of the frames that were at
+//! its addresses when it was made. A sequence that fails is shrunk.
 //!
 //! `SKIFF_MODEL_RUNS` sequences (400) from the seed `SKIFF_MODEL_SEED` (1).
 
@@ -202,7 +202,7 @@ impl World {
         Ok(start)
     }
 
-    /// The program has other memory at an address from now on.
+    /// Maps other memory at an address of the program.
     fn replace(&mut self, address: usize) {
         let frame = self.next();
         let old = self.pages.insert(
@@ -279,7 +279,7 @@ fn play(ops: &[Op], is_daemons: bool) -> Result<(), TestCaseError> {
 
 fn run(stage: &Rc<RefCell<World>>, ops: &[Op], memory: &Memory) -> Result<(), TestCaseError> {
     let address = |page: usize| memory.address() + page * PAGE;
-    // Offset and frames of the windows that there must be.
+    // Offset, pages and frames of the windows that must exist.
     let mut windows: Vec<(i64, usize, Vec<u64>)> = Vec::new();
     for op in ops {
         let before = stage.borrow().pages.clone();
@@ -364,8 +364,9 @@ fn runner(runs: u32, seed: u64) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
 }
 
-/// The daemon only asks whether memory that it provides is mapped anywhere. That is where the
-/// library's table has it: the library maps it once, and keeps nothing to map it with again.
+/// The daemon asks only whether memory that it provides is mapped anywhere, and the library's
+/// table holds one place. So the library maps the memory once, and keeps nothing to map it with
+/// again.
 #[test]
 fn provided_memory_is_mapped_at_one_place() {
     let stage = Rc::new(RefCell::new(World::default()));

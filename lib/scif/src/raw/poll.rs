@@ -15,7 +15,7 @@ use super::{Result, readiness};
 /// The time between two polls of endpoints for which no event has come.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Whether short sleeps pay, for all polls of this program.
+/// Measures whether short sleeps are worth their cost, for all polls of this program.
 static IDLE_POLL: IdlePoll = IdlePoll::new();
 
 /// One endpoint to poll, by its descriptor.
@@ -40,8 +40,8 @@ impl PollFd {
     }
 }
 
-/// `scif_poll`. Waits until at least one entry is ready, at most for `limit` (none: without limit).
-/// Returns the number of entries that are; 0 after the time is over.
+/// `scif_poll`. Waits until at least one entry is ready, at most for `limit` (none: without
+/// limit). Returns the number of entries that are ready; 0 once the time is over.
 ///
 /// # Errors
 /// Those of the event queue.
@@ -50,11 +50,12 @@ pub fn poll(entries: &mut [PollFd], limit: Option<Duration>) -> Result<usize> {
     poll_by(entries, limit, ask, |_, _| Sign::Event)
 }
 
-/// As [`poll`]; `readiness` gives the events that an entry, by its number, is ready for, and `sign`
-/// where it shows that it has become readable.
+/// As [`poll`], with functions that are called with an entry and its index. `readiness` returns
+/// the events that the entry is ready for; `sign` tells where it shows that the entry has become
+/// readable.
 ///
 /// # Errors
-/// As there.
+/// Those of [`poll`].
 pub fn poll_by(
     entries: &mut [PollFd],
     limit: Option<Duration>,
@@ -82,7 +83,8 @@ pub fn poll_by(
     Ok(ready)
 }
 
-/// Sleeps in an event queue until entries are ready, or the end has come; how many are.
+/// Sleeps in an event queue until entries are ready, or the end has come. Returns how many are
+/// ready.
 fn sleep_in_queue(
     entries: &mut [PollFd],
     end: &Deadline,
@@ -91,11 +93,12 @@ fn sleep_in_queue(
 ) -> Result<usize> {
     let mut queue = Queue::new().map_err(|error| error.errno)?;
     for (index, entry) in entries.iter().enumerate() {
-        // A queue has one set of flags for a descriptor, which may have several entries.
+        // A queue has one set of flags for a descriptor, and a descriptor may have several
+        // entries.
         let same = entries.iter().filter(|other| other.epd == entry.epd);
         let events = same.fold(0, |all, other| all | other.events);
         let subscribed = match sign(index, entry) {
-            // That costs the daemon no request.
+            // This subscription costs the daemon no request.
             Sign::Queue(watch) => queue.subscribe(watch, EventFlags::EVENT_READ, entry.epd),
             _ => queue.subscribe(entry.epd, wanted(events), entry.epd),
         };
@@ -103,7 +106,7 @@ fn sleep_in_queue(
     }
     let mut events = Vec::new();
     loop {
-        // After subscribing, so that nothing that happens in between is missed.
+        // Polled after subscribing, so that nothing that happens in between is missed.
         let ready = poll_once(entries, readiness);
         if ready > 0 {
             return Ok(ready);
@@ -114,8 +117,9 @@ fn sleep_in_queue(
     }
 }
 
-/// Sleeps for a short time where the kernel looks at the words of all entries, which are few and
-/// wait for no room, and at the requests of at most one listener; how many entries are ready then.
+/// Sleeps for a short time while the kernel watches the words of all entries, and the requests of
+/// at most one listener. Does not sleep if there are too many words or an entry waits for room.
+/// Returns how many entries are ready afterwards.
 fn sleep_shortly(
     entries: &mut [PollFd],
     readiness: &impl Fn(usize, &PollFd) -> Result<u16>,
@@ -137,7 +141,7 @@ fn sleep_shortly(
             _ => return 0,
         }
     }
-    // What comes behind this look changes a word, or is an event.
+    // What comes after this poll changes a word, or is an event.
     let ready = poll_once(entries, readiness);
     if ready > 0 || count == 0 || IDLE_POLL.sleep_beside(&words[..count], queue) != Ended::Changed {
         return ready;
@@ -145,12 +149,12 @@ fn sleep_shortly(
     poll_once(entries, readiness)
 }
 
-/// The flags of an event queue for these events. Whoever watches for room makes each receive of the
-/// peer a notification, so nobody does who does not need it.
+/// The flags of an event queue for these events. `EVENT_WRITE` makes each receive of the peer a
+/// notification, so only entries that wait for room get it.
 fn wanted(events: u16) -> EventFlags {
     match Readiness::from_bits_truncate(events).contains(Readiness::OUT) {
         true => EventFlags::EVENT_READ | EventFlags::EVENT_WRITE,
-        // The end of a connection is one of these, too.
+        // `EVENT_READ` also tells of the end of a connection.
         false => EventFlags::EVENT_READ,
     }
 }
@@ -170,8 +174,8 @@ impl Deadline {
         }))
     }
 
-    /// Waits once; `false`: the end has come. Where the daemon's death is no event, the wait ends
-    /// after [`POLL_INTERVAL`] without an event, so that the caller asks the daemon.
+    /// Waits once. Returns `false` when the end has come. Where the daemon's death is no event,
+    /// the wait ends after [`POLL_INTERVAL`] without an event, so that the caller asks the daemon.
     ///
     /// # Errors
     /// Those of the event queue and the clock.
@@ -196,7 +200,7 @@ impl Deadline {
     }
 }
 
-/// Fills in all `revents`; returns how many are not empty.
+/// Fills in all `revents`. Returns how many are not empty.
 fn poll_once(entries: &mut [PollFd], readiness: &impl Fn(usize, &PollFd) -> Result<u16>) -> usize {
     let mut ready = 0;
     for (index, entry) in entries.iter_mut().enumerate() {
