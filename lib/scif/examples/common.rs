@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use scif::{Endpoint, Error, Listener, NodeId, Options, Port, PortId, RecvFlags, SendFlags};
 
-/// Why an example did not work, for people.
+/// Why an example failed, as text for people.
 #[derive(Debug)]
 pub struct Failure(String);
 
@@ -46,7 +46,7 @@ impl From<String> for Failure {
 /// Fails with `what` unless `condition` holds.
 ///
 /// # Errors
-/// As said.
+/// `what`, if the condition does not hold.
 pub fn ensure(condition: bool, what: &str) -> Result {
     if condition { Ok(()) } else { Err(what.into()) }
 }
@@ -62,7 +62,7 @@ pub fn play(port: Port, server: fn(&Endpoint) -> Result, client: fn(&Endpoint) -
     }
 }
 
-/// Tells of a failure; the exit status.
+/// Prints a failure. Returns the exit status.
 pub fn report(result: Result) -> i32 {
     let name = runtime::env::args().next().unwrap_or_default();
     match result {
@@ -77,22 +77,22 @@ pub fn report(result: Result) -> i32 {
 /// A node's number from an argument.
 ///
 /// # Errors
-/// When it is none.
+/// When the word is no number of a node.
 pub fn node_number(word: &str) -> Result<NodeId> {
     let number = word.parse();
     number.map_err(|_| alloc::format!("'{word}' is no node number").into())
 }
 
-/// Connects, and tries again for 20 s while no endpoint listens there yet.
+/// Connects. Retries for 20 s while no endpoint listens there yet.
 ///
 /// # Errors
-/// The last one.
+/// That of the last try.
 pub fn connect(to: PortId) -> scif::Result<Endpoint> {
     let time_limit = Duration::from_secs(20);
     Options::new().retry_for(time_limit).connect(to)
 }
 
-/// Sends a number to the other side: the offset of a window, or that something is done.
+/// Sends a number to the other side: the offset of a window, or a sign that something is done.
 ///
 /// # Errors
 /// Those of sending.

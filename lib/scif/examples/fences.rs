@@ -1,5 +1,5 @@
-//! Fences: waiting for marks of the own and of the peer's transfers, and data whose last byte comes
-//! last.
+//! Fences: waiting for marks of this side's and of the peer's transfers, and a transfer whose last
+//! byte arrives last.
 #![no_std]
 #![no_main]
 
@@ -33,7 +33,7 @@ fn server(endpoint: &Endpoint) -> Result {
     )?;
     tell(endpoint, 0)?;
 
-    // ORDERED: once the last byte is there, all of it is. No word is needed.
+    // ORDERED: once the last byte is there, all bytes are. No message is needed.
     let mut looks = 0;
     while memory.read::<u8>(BYTES - 1)? != 2 {
         looks += 1;

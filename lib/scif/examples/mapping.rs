@@ -1,5 +1,5 @@
-//! The peer's memory as if it were the own: mapped, with loads and stores both ways, words that
-//! both sides change, and what becomes of a mapping when its window goes.
+//! Using the peer's memory as if it were own memory: mapped, with loads and stores both ways,
+//! words that both sides change, and what becomes of a mapping when its window goes.
 #![no_std]
 #![no_main]
 
@@ -14,13 +14,13 @@ runtime::main!(main);
 const PAGE: usize = 4096;
 /// Bytes of each window.
 const BYTES: usize = 16 * PAGE;
-/// Where in the window the client says that it has written.
+/// The place in the window by which the client says that it has written.
 const FLAG: usize = 0;
-/// Where both sides add.
+/// The place of the number to which both sides add.
 const COUNTER: usize = 64;
 /// Additions of each side.
 const ROUNDS: u64 = 10_000;
-/// Where the text lies.
+/// The place of the text.
 const TEXT: usize = PAGE - 10;
 
 fn main() -> i32 {

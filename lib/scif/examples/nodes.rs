@@ -31,7 +31,7 @@ fn list() -> Result {
         "the own node is not there",
     )?;
 
-    // The first events tell of the nodes that are there already.
+    // The first events name the nodes that are there already.
     let mut events = NodeEvents::open()?;
     let mut seen = Vec::new();
     while let Some(event) = events.next(Some(Duration::ZERO))? {

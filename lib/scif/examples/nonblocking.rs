@@ -24,7 +24,7 @@ fn main() -> i32 {
 
 fn server(endpoint: &Endpoint) -> Result {
     endpoint.send(b"welcome", SendFlags::BLOCK)?;
-    // Until the other side has gone.
+    // Waits until the other side has gone.
     let rest = endpoint.recv(&mut [0], RecvFlags::BLOCK);
     ensure(
         rest == Err(Error::Scif(Errno::ConnectionReset)),
@@ -53,7 +53,7 @@ fn try_connect(endpoint: &Endpoint, to: PortId) -> scif::Result<Port> {
         Err(Error::Scif(Errno::InProgress)) => {}
         other => return other,
     }
-    // Here is time for something else. OUT comes with either outcome.
+    // The program may do something else here. OUT comes with either outcome.
     let mut entries = [PollEntry::new(endpoint, Readiness::OUT)];
     poll(&mut entries, None)?;
     // The same call again collects the result.

@@ -80,7 +80,7 @@ fn server() -> Result {
     Ok(())
 }
 
-/// Answers what is there; whether the connection lives on.
+/// Answers the bytes that have arrived. Returns whether the connection lives on.
 fn answer(endpoint: &Endpoint) -> Result<bool> {
     let mut byte = [0];
     // HUP does not mean that everything has been received: only the error does.

@@ -1,4 +1,4 @@
-//! The same calls with plain numbers, as the C library has them: descriptors, offsets and flags are
+//! The calls with plain numbers, as the C library has them: descriptors, offsets and flags are
 //! numbers, errors are errnos, and nothing is closed by itself.
 #![no_std]
 #![no_main]

@@ -36,7 +36,7 @@ fn name(direction: &str) -> String {
     alloc::format!("{}-{direction}", name.as_deref().unwrap_or("rma"))
 }
 
-/// Numbers without a pattern: a page that comes to the wrong place is noticed.
+/// Fills memory with numbers without a pattern, so that a page in the wrong place is noticed.
 fn fill(memory: &View, mut state: u64) -> Result {
     let mut piece = alloc::vec![0; PIECE];
     for at in (0..memory.len()).step_by(PIECE) {
@@ -65,7 +65,7 @@ fn sum(memory: &View) -> Result<String> {
     Ok(text)
 }
 
-/// Lends its memory, and looks what has become of it.
+/// Lends its memory, then sums what the client has written.
 fn server(endpoint: &Endpoint) -> Result {
     let memory = Memory::new(length())?;
     let window = endpoint.register(&memory)?;

@@ -1,5 +1,5 @@
-//! A transfer that signals its own end: the flag arrives behind the data, and the waiter polls only
-//! its own memory.
+//! A transfer that signals its own end: the flag arrives behind the data, and the waiter polls
+//! only its own memory.
 #![no_std]
 #![no_main]
 
@@ -21,7 +21,7 @@ fn main() -> i32 {
     play(5010, server, client)
 }
 
-/// Looks at the own memory until the signal is there, at most 20 s.
+/// Polls own memory until the signal is there, at most 20 s.
 fn wait_for(memory: &View, wanted: u64) -> Result {
     for _ in 0..20_000 {
         if memory.load_acquire_u64(FLAG)? == wanted {
@@ -61,7 +61,7 @@ fn client(endpoint: &Endpoint) -> Result {
             memory.write(offset, round)?;
         }
         endpoint.write_to(window.part(0..DATA)?, remote, RmaFlags::empty())?;
-        // Both sides get a word once the data is there; the call returns before.
+        // Writes a word on both sides once the data is there; the call returns before that.
         let here = Signal {
             offset: window.offset() + FLAG as i64,
             value: round,

@@ -22,7 +22,7 @@ fn main() -> i32 {
     }
 }
 
-/// Knows nothing of SCIF.
+/// Writes lines by the traits alone: this function knows nothing of SCIF.
 fn write_lines<W: Write>(mut to: W) -> core::result::Result<(), W::Error> {
     for number in 0..LINES {
         let line = alloc::format!("line {number}\n");
@@ -31,7 +31,7 @@ fn write_lines<W: Write>(mut to: W) -> core::result::Result<(), W::Error> {
     to.flush()
 }
 
-/// Knows nothing of SCIF either. Counts the lines until the end of the stream.
+/// Counts the lines until the end of the stream. It knows nothing of SCIF either.
 fn count_lines<R: Read>(mut from: R) -> core::result::Result<usize, R::Error> {
     let mut buffer = [0; 256];
     let mut lines = 0;

@@ -33,11 +33,11 @@ fn client(endpoint: &Endpoint) -> Result {
     let mut back = alloc::vec![0; data.len()];
     endpoint.vread_from(&mut back, remote + 3, RmaFlags::empty())?;
     ensure(back == data, "other data came back")?;
-    // Also what cannot be changed.
+    // Constants can be written from, too.
     endpoint.vwrite_to(b"a constant", remote, RmaFlags::empty())?;
 
-    // Memory that is used again and again: the daemon keeps knowing it, so that a transfer runs
-    // without being prepared, and on its own.
+    // Memory that is used again and again: the daemon remembers it, so that a transfer needs no
+    // preparation, and runs on its own.
     let buffer = Memory::ordinary(BYTES)?;
     for round in 0..8_u8 {
         buffer.fill(0, BYTES, round)?;

@@ -1,6 +1,6 @@
-//! Sending, receiving and short copies where nothing but the mapped memory is needed. The first two
-//! are for the functions that all calls of C programs go through: to call another function from
-//! these would cost as much as what that does.
+//! The fast path: sending, receiving and short copies that need nothing but the mapped memory.
+//! Sending and receiving are inlined into the functions that all calls of C programs go through,
+//! because one more function call would cost as much as the work itself.
 
 use hal::copy::SMALL_BYTES;
 use scif_abi::flags::SendFlags;
@@ -8,16 +8,16 @@ use scif_abi::flags::SendFlags;
 use super::{BLOCK, Bypass};
 use crate::raw::{Data, Room};
 
-/// Whether a call that needs this many bytes may go the short way.
+/// Whether a call that moves this many bytes may take the fast path.
 #[inline]
 pub(super) const fn is_short(bytes: usize) -> bool {
     bytes.wrapping_sub(1) < SMALL_BYTES
 }
 
 impl Bypass {
-    /// [`send`](Self::send) if it is one that the mapped rings take at once; if not, nothing was
-    /// sent. Its code becomes a part of the caller, which should be the only one of a program: the
-    /// function that all sends in C call anyway.
+    /// [`send`](Self::send), if the mapped rings take the bytes at once. Returns whether they did;
+    /// if not, nothing was sent. The code is inlined into the caller, which should be the only one
+    /// of a program: the function that all sends in C call anyway.
     #[inline(always)]
     pub fn send_at_once<'a>(&self, data: impl Data<'a>, flags: u32) -> bool {
         if !is_short(data.bytes()) || flags & !SendFlags::BLOCK.bits() != 0 {
@@ -29,8 +29,8 @@ impl Bypass {
         }
     }
 
-    /// [`recv`](Self::recv) if the mapped rings answer it at once, as
-    /// [`send_at_once`](Self::send_at_once); the count. `None`: nothing was received.
+    /// [`recv`](Self::recv), if the mapped rings can answer at once; inlined as
+    /// [`send_at_once`](Self::send_at_once) is. Returns the count. `None`: nothing was received.
     #[inline(always)]
     pub fn recv_at_once<'a>(&self, mut buffer: impl Room<'a>, flags: u32) -> Option<usize> {
         let bytes = buffer.bytes();
@@ -44,8 +44,8 @@ impl Bypass {
         }
     }
 
-    /// As [`vwriteto`](Self::vwriteto) with `then` behind it, which stores into the peer's memory;
-    /// only where that is a short copy between mapped memory. `None`: call both.
+    /// [`vwriteto`](Self::vwriteto), then `then`, which stores into the peer's memory. Only for a
+    /// short copy between mapped memory; `None`: the caller has to make both calls itself.
     #[inline]
     pub fn vwrite_short_then<'a, T>(
         &self,

@@ -1,10 +1,10 @@
 //! Busy polling: how long a blocking call polls before it sleeps in the daemon.
 //!
-//! Polling costs no system call and finds the peer's bytes at once; sleeping costs two wake-ups and
-//! leaves the processor to others. A node may have a single processor, so a polling thread yields
-//! it from time to time: rarely at first, because a peer that polls too answers in a fraction of a
-//! microsecond; after every poll when the peer is a program of the same node, because nothing can
-//! arrive before that program runs.
+//! Polling costs no system call and finds the peer's bytes at once; sleeping costs two wake-ups
+//! and leaves the processor to others. A node may have a single processor, so a polling thread
+//! yields it from time to time: rarely at first, because a peer that polls too answers in a
+//! fraction of a microsecond; after every poll when the peer is a program of the same node,
+//! because nothing can arrive before that program runs.
 
 use hal::pause::yield_now;
 
@@ -32,10 +32,10 @@ impl Waiting {
     }
 }
 
-/// Polls before the first yield, and between two later ones. Under the emulator the first take some
-/// tens of microseconds, the later ones a hundred and more, as each of them pauses. With a pause
-/// after every eighth, calls slept sooner, and a tenth of all echoes took 28 to 124 µs instead
-/// of 9.
+/// Polls before the first yield, and between two later ones. Under the emulator the first ones
+/// take some tens of microseconds, the later ones a hundred and more, because each of them pauses.
+/// With a pause after every eighth poll, calls went to sleep sooner, and a tenth of all echoes
+/// took 28 to 124 µs instead of 9.
 const FIRST_SPINS: u32 = 2000;
 const SPINS: u32 = 400;
 /// Yields before a sleep.
@@ -47,13 +47,13 @@ const LOCAL_YIELDS: u32 = 50;
 pub struct BusyPoll {
     waiting: Waiting,
     is_local: bool,
-    /// Rounds of polls that have begun, with a yield between two of them.
+    /// Rounds of polls that have begun; the caller yields between two rounds.
     rounds: u32,
     yields: u32,
 }
 
 impl BusyPoll {
-    /// A full budget; `is_local`: the peer is a program of this node.
+    /// A full budget. `is_local` says that the peer is a program of this node.
     pub fn new(waiting: Waiting, is_local: bool) -> Self {
         Self {
             waiting,
@@ -63,9 +63,9 @@ impl BusyPoll {
         }
     }
 
-    /// Between two polls: leaves the core to whoever shares it, once a peer that polls too would
-    /// have answered. Under the emulator a pause takes hundreds of nanoseconds, as long as half a
-    /// round trip.
+    /// Called between two polls. Pauses, so that a thread that shares the core gets it, but not in
+    /// the first round, in which a peer that polls too would have answered. Under the emulator a
+    /// pause takes hundreds of nanoseconds, as long as half a round trip.
     #[inline]
     pub fn relax(&self) {
         if self.rounds > 1 {
@@ -73,7 +73,7 @@ impl BusyPoll {
         }
     }
 
-    /// The number of polls before the next yield.
+    /// Begins a round of polls and returns how many it has.
     pub fn spins(&mut self) -> u32 {
         self.rounds = self.rounds.saturating_add(1);
         match () {
@@ -83,7 +83,7 @@ impl BusyPoll {
         }
     }
 
-    /// Yields the processor; `false`: the budget is used up and the caller should sleep.
+    /// Yields the processor. `false`: the budget is used up and the caller should sleep.
     pub fn give_way(&mut self) -> bool {
         match self.waiting {
             Waiting::Sleep => return false,

@@ -16,7 +16,7 @@ use scif_ring::validity::ValidityMemory;
 pub struct StateWord(u64);
 
 impl StateWord {
-    /// The state word of a living connection in an epoch.
+    /// The state word of a connection that is alive, in an epoch.
     pub const fn connected(epoch: u32) -> Self {
         Self((epoch as u64) << 32 | STATE_CONNECTED as u64)
     }
@@ -24,28 +24,29 @@ impl StateWord {
     /// The state word of a connection that has ended.
     pub const ENDED: Self = Self(STATE_ENDED as u64);
 
-    /// The state word of a control page now.
+    /// Reads the state word of a control page.
     #[inline]
     pub fn of(page: Mapped<'_>) -> Self {
-        // Both with one load.
+        // One load reads both.
         const { assert!(EPOCH_OFFSET == STATE_OFFSET + 4) };
         let word = page.u64_at::<{ STATE_OFFSET as usize }>();
         Self(word.load(Ordering::Acquire))
     }
 
-    /// Whether the connection lives.
+    /// Whether the connection is alive.
     #[inline]
     pub const fn is_connected(self) -> bool {
         matches!(self.0 as u32, STATE_CONNECTED | STATE_FINISHED)
     }
 
-    /// Whether the peer puts no more bytes into the own ring, though the connection lives.
+    /// Whether the peer has finished: it puts no more bytes into the own ring, though the
+    /// connection is alive.
     #[inline]
     pub const fn is_finished(self) -> bool {
         self.0 as u32 == STATE_FINISHED
     }
 
-    /// The same word as long as the peer may put bytes into the own ring; else one that no
+    /// This word as long as the peer may put bytes into the own ring, else a word that no
     /// connection has.
     pub const fn unfinished(self) -> Self {
         match self.0 as u32 {
@@ -102,7 +103,7 @@ impl Control {
         StateWord::of(self.page())
     }
 
-    /// The state of the state word, which changes when the connection ends.
+    /// The half of the state word that changes when the connection ends, to be watched.
     pub fn watched(&self, known: StateWord) -> Watched {
         Watched::new(self.u32_at::<{ STATE_OFFSET as usize }>(), known.0 as u32)
     }

@@ -1,22 +1,24 @@
-//! Daemon liveness: when a call that never sleeps probes whether the daemon still runs.
+//! Daemon liveness: when a call that never sleeps asks whether the daemon still runs (a probe).
 //!
 //! The mapped pages do not change when the daemon dies, although the connection dies with it. A
 //! call that sleeps does so in the daemon and gets an error from there. Three kinds of calls do
-//! not sleep: a send that finds room, a transfer to or from a window, and a call that finds nothing
-//! to move. A program that finds nothing and then sleeps elsewhere, in an event queue for example,
-//! must have learned of the daemon's death before; a program that polls in a loop must not pay for
-//! a probe each time. A probe takes longer than a message's round trip, so two programs that poll
-//! for each other's messages would probe without end because of their probes: hence [`REST`].
+//! not sleep: a send that finds room, a transfer to or from a window, and a call that finds
+//! nothing to move. A program that finds nothing and then sleeps elsewhere, in an event queue for
+//! example, must have learned of the daemon's death before; a program that polls in a loop must
+//! not pay for a probe each time. A probe takes longer than a message's round trip, so two
+//! programs that poll for each other's messages would probe without end because of their probes:
+//! hence [`REST`].
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use hal::clock::ticks;
 
-/// Most ticks of the processor's counter between two polls that are noted, of a program that only
-/// polls: some ten microseconds, less than a sleep takes.
+/// Most ticks of the processor's counter between two noted polls of a program that only polls:
+/// some ten microseconds, less than a sleep takes.
 const LOOKING: u64 = 60_000;
-/// Ticks after a poll that was noted in which further ones are not. A program that polls at least
-/// as often is never taken for one that did something else, as two of these make a [`LOOKING`].
+/// After a noted poll, further polls within this many ticks are not noted. A program that polls at
+/// least this often is never taken for one that did something else, because two of these make a
+/// [`LOOKING`].
 const UNNOTED: u64 = LOOKING / 2;
 /// Fewest ticks between two probes, whatever the program did in between: some milliseconds, of
 /// which a probe takes a few percent at most.
@@ -30,33 +32,35 @@ const PERIOD: u64 = 2_500_000_000;
 /// round trip.
 const SENDS: u32 = 8;
 
-/// When the daemon was probed last, and until when it need not be, by the processor's counter.
+/// When the daemon was last probed, and when the next probe is due, in ticks of the processor's
+/// counter.
 #[derive(Default)]
 pub struct DaemonLiveness {
     /// Sends so far. Concurrent sends may be counted as one.
     sends: AtomicU32,
     probed: AtomicU64,
-    /// A probe is due from then on: [`PERIOD`] after the last one.
+    /// A probe is due after this tick: [`PERIOD`] after the last probe.
     due: AtomicU64,
-    /// When a program found nothing last, of the polls that are noted.
+    /// The tick of the last noted poll that found nothing.
     polled: AtomicU64,
-    /// A poll that finds nothing is noted from then on: [`UNNOTED`] after the last one.
+    /// A poll that finds nothing is noted after this tick: [`UNNOTED`] after the last one.
     noted: AtomicU64,
 }
 
 impl DaemonLiveness {
-    /// Notes that a call found nothing to move; whether the daemon is to be probed.
+    /// Notes that a call found nothing to move. Returns whether the caller must probe the daemon.
     pub fn is_wanted(&self) -> bool {
         self.is_wanted_at(ticks())
     }
 
-    /// Whether [`is_wanted`](Self::is_wanted) has to be asked: by few instructions, and not noted.
+    /// Whether [`is_wanted`](Self::is_wanted) has to be called. Takes few instructions and notes
+    /// nothing.
     #[inline]
     pub fn may_be_wanted(&self) -> bool {
         self.may_be_wanted_at(ticks())
     }
 
-    /// Whether the last probe is longer ago than [`PERIOD`].
+    /// Whether the last probe is longer ago than [`PERIOD`]; if so, notes a probe.
     pub fn is_due(&self) -> bool {
         self.is_due_at(ticks())
     }
@@ -68,8 +72,8 @@ impl DaemonLiveness {
         self.may_be_due_to_send() && self.is_due()
     }
 
-    /// As [`is_due_to_send`](Self::is_due_to_send) without noting the probe: after a yes
-    /// [`is_due`](Self::is_due) has to find it.
+    /// As [`is_due_to_send`](Self::is_due_to_send), but notes no probe: if true,
+    /// [`is_due`](Self::is_due) has to be called as well.
     #[inline]
     pub fn may_be_due_to_send(&self) -> bool {
         let sends = self.sends.load(Ordering::Relaxed).wrapping_add(1);
@@ -96,7 +100,7 @@ impl DaemonLiveness {
         self.is_after(PERIOD, now)
     }
 
-    /// Whether the last probe is longer ago than `pause`; if so, this one is noted.
+    /// Whether the last probe is longer ago than `pause`; if so, notes a probe.
     fn is_after(&self, pause: u64, now: u64) -> bool {
         let is_after = now.wrapping_sub(self.probed.load(Ordering::Relaxed)) > pause;
         if is_after {

@@ -18,7 +18,7 @@ use syscall::error::Error;
 
 use super::control::{Control, StateWord};
 
-/// All memory that calls on the rings reach.
+/// All memory that calls on the rings access.
 pub struct Memory {
     pub control: Control,
     /// The own queue pair page, and the ring behind it.
@@ -30,7 +30,7 @@ pub struct Memory {
     pub choices: Choices,
 }
 
-/// The memory that one call on the rings accesses, with the addresses of the words by value.
+/// The memory that one call on the rings accesses. Holds the addresses of the words by value.
 #[derive(Clone, Copy)]
 pub struct RingWords<'a> {
     all: &'a Memory,
@@ -101,8 +101,8 @@ impl RingWords<'_> {
         StateWord::of(self.control)
     }
 
-    /// The peer's write index, which changes from this value when bytes come, and the connection's
-    /// state, which changes from this one.
+    /// What to watch: the peer's write index, which differs from `written` once bytes arrive, and
+    /// the connection's state, which differs from that of `known` once it changes.
     pub fn watched(&self, written: u32, known: StateWord) -> [Watched; 2] {
         let word = self.own.u32_at::<{ LOCAL_WRITE_OFFSET as usize }>();
         [Watched::new(word, written), self.all.control.watched(known)]
@@ -120,19 +120,19 @@ impl RingWords<'_> {
         self.all.peer_ring.put(offset, bytes, self.all.choices)
     }
 
-    /// As [`put`](Self::put), of at most [`SMALL_BYTES`] bytes.
+    /// As [`put`](Self::put), for at most [`SMALL_BYTES`] bytes.
     #[inline]
     pub fn put_short(&self, offset: usize, bytes: Readable<'_>) -> Result<(), Error> {
         self.all.peer_ring.mapped().put_short(offset, bytes)
     }
 
-    /// As [`take`](Self::take), of `bytes` bytes, at most [`SMALL_BYTES`].
+    /// As [`take`](Self::take), for `bytes` bytes, at most [`SMALL_BYTES`].
     #[inline]
     pub fn take_short(&self, offset: usize, to: &Writable<'_>, bytes: usize) -> Result<(), Error> {
         self.own.take_short(PAGE.wrapping_add(offset), to, bytes)
     }
 
-    /// Copies out of the own ring to the program.
+    /// Copies bytes of the own ring to the program.
     #[inline]
     pub fn take(&self, offset: usize, to: &Writable<'_>) -> Result<(), Error> {
         self.all.own.take(PAGE + offset, to, self.all.choices)
@@ -154,7 +154,7 @@ impl RingMemory for RingWords<'_> {
 
     #[inline]
     fn store_peer(&mut self, word: Word, value: u32) -> Result<(), Error> {
-        // The instruction costs more than all others of the usual path together.
+        // Draining costs more than all other instructions of the usual path together.
         if self.gathers {
             drain_writes();
         }

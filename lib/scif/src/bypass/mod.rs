@@ -5,11 +5,12 @@
 //! data. The first few calls go through the daemon, because a program that sends a word and leaves
 //! should not pay for mappings. Then the rings are mapped, if daemon and peer allow it, and calls
 //! work on them with plain loads and stores. Every unusual case still goes through the daemon: a
-//! connection that ends, a lock that is held for long, bad arguments. So the daemon alone knows
-//! every rule and gives every error.
+//! connection that ends, a lock that is held for long, bad arguments. So the rules are in one
+//! place, the daemon, and every error comes from there.
 //!
-//! Other descriptors of the same endpoint may be used at the same time. Before a program closes the
-//! descriptor under a call it calls [`Bypass::detach`], as the number may then mean another file.
+//! Other descriptors of the same endpoint may be used at the same time. A program that closes the
+//! descriptor while calls on it are under way calls [`Bypass::detach`] before, because the number
+//! may mean another file afterwards.
 
 mod at_once;
 mod busy_poll;
@@ -45,17 +46,18 @@ use windows::Use;
 pub use busy_poll::{BusyPoll, Waiting};
 pub use records::Peeked;
 
-/// Calls that go through the daemon before anything is mapped.
+/// How many calls go through the daemon before the rings are mapped.
 const FIRST_CALLS: u32 = 4;
-/// The times this number doubles while mapping fails, which costs the daemon a request each time.
+/// How often this number doubles at most. It doubles when mapping fails, because each try costs
+/// the daemon a request.
 const MOST_DOUBLINGS: u32 = 10;
 /// The flags of a receive that waits for all its bytes.
 const BLOCK: u32 = RecvFlags::BLOCK.bits();
 
-/// The count that stands for a descriptor whose rings cannot be mapped at all.
+/// The value of [`Bypass::calls`] for a descriptor whose rings can never be mapped.
 const NEVER: u32 = u32::MAX;
 
-/// The wait for another thread that is mapping the rings, which takes a dozen system calls. It
+/// How a thread waits while another one maps the rings, which takes a dozen system calls. It
 /// yields, because that thread may need this processor.
 struct YieldingWait;
 
@@ -69,13 +71,14 @@ impl spin::RelaxStrategy for YieldingWait {
 #[derive(Default)]
 pub struct Bypass {
     rings: spin::once::Once<MappedRings, YieldingWait>,
-    /// Calls through the daemon since the rings could not be mapped, until they are.
+    /// Successful calls through the daemon since the start or since the last try to map the rings.
     calls: AtomicU32,
-    /// The times they could not be.
+    /// How many tries to map the rings have failed.
     failures: AtomicU32,
-    /// Of a listener whose readiness was asked for; `None`: the system had no room for it.
+    /// Watches the requests at a listener; made when its readiness is first asked for. `None`: the
+    /// system had no room for it.
     requests: spin::once::Once<Option<RequestWatch>, YieldingWait>,
-    /// A [`Waiting`].
+    /// The number of a [`Waiting`].
     waiting: AtomicU8,
 }
 
@@ -91,7 +94,7 @@ impl Bypass {
         }
     }
 
-    /// Maps the rings now instead of after some calls: for programs that will send much.
+    /// Maps the rings now instead of after some calls, for programs that will send much.
     ///
     /// # Errors
     /// `ENOTCONN`, `EOPNOTSUPP` when daemon or peer do not allow it, `ENOMEM`.
@@ -102,8 +105,8 @@ impl Bypass {
         }
     }
 
-    /// Counts a call that the daemon has carried out, and maps the rings after some of them. Failed
-    /// calls are not counted, so that they leave nothing mapped.
+    /// Counts a call that the daemon has carried out, and maps the rings after enough of them.
+    /// Failed calls are not counted, so that they leave nothing mapped.
     #[cold]
     fn count(&self, epd: usize) {
         let calls = self.calls.load(Ordering::Relaxed);
@@ -133,10 +136,10 @@ impl Bypass {
         self.calls.store(calls, Ordering::Relaxed);
     }
 
-    /// The rings for a transfer of `bytes` bytes, if they are mapped. Where the daemon must not
-    /// hold more than a page of a program's data while it waits, they are mapped for the first long
-    /// transfer that `waits`: only on the rings do the bytes of such a transfer stay together
-    /// ([`raw`]).
+    /// The rings for a transfer of `bytes` bytes, if they are mapped. The first long transfer that
+    /// `waits` maps them on a kernel that does not end abandoned requests. There the daemon must
+    /// not hold more than a page of a program's data while it waits, and so the bytes of such a
+    /// transfer stay together only on the rings ([`raw`]).
     #[inline]
     fn rings(&self, epd: usize, bytes: usize, waits: bool) -> Option<&MappedRings> {
         if waits
@@ -149,15 +152,15 @@ impl Bypass {
         self.rings.get()
     }
 
-    /// Whether another thread has closed the descriptor while rings were mapped.
+    /// Whether the descriptor was [detached](Self::detach) while the rings were mapped.
     fn is_closed(&self) -> bool {
         self.rings.get().is_some_and(MappedRings::is_closed)
     }
 
-    /// Makes a call through the daemon in place of one that the bypass cannot do.
+    /// Makes a call through the daemon, because the bypass cannot make it.
     ///
     /// # Errors
-    /// Those of the call. `EINTR`: another thread has closed the descriptor, whose number may be
+    /// Those of the call. `EINTR`: another thread has closed the descriptor, and its number may be
     /// another endpoint's by now.
     fn through_daemon<T>(&self, epd: usize, call: impl FnOnce() -> Result<T>) -> Result<T> {
         if self.is_closed() {
@@ -184,7 +187,7 @@ impl Bypass {
     /// `scif_send`; see [`raw::send`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`raw::send`].
     #[inline]
     pub fn send<'a>(&self, epd: usize, data: impl Data<'a>, flags: u32) -> Result<usize> {
         let bytes = data.bytes();
@@ -199,7 +202,7 @@ impl Bypass {
         self.send_long(epd, data.into(), flags)
     }
 
-    /// `scif_send` of any kind.
+    /// The general path of `scif_send`.
     #[inline(never)]
     fn send_long(&self, epd: usize, data: Source<'_>, flags: u32) -> Result<usize> {
         let blocking = flags == SendFlags::BLOCK.bits();
@@ -219,7 +222,7 @@ impl Bypass {
         self.send_through_daemon(epd, data, sent, flags)
     }
 
-    /// Sends the bytes after the first `sent` ones.
+    /// Sends the bytes after the first `sent` ones through the daemon.
     #[cold]
     #[inline(never)]
     fn send_through_daemon(
@@ -238,7 +241,7 @@ impl Bypass {
     /// `scif_recv`; see [`raw::recv`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`raw::recv`].
     #[inline]
     pub fn recv<'a>(&self, epd: usize, mut buffer: impl Room<'a>, flags: u32) -> Result<usize> {
         let bytes = buffer.bytes();
@@ -257,7 +260,7 @@ impl Bypass {
         self.recv_long(epd, buffer.into(), flags)
     }
 
-    /// `scif_recv` of any kind.
+    /// The general path of `scif_recv`.
     #[inline(never)]
     fn recv_long(&self, epd: usize, mut buffer: Target<'_>, flags: u32) -> Result<usize> {
         let blocking = flags == RecvFlags::BLOCK.bits();
@@ -277,7 +280,7 @@ impl Bypass {
         self.recv_through_daemon(epd, buffer, received, flags)
     }
 
-    /// Receives the bytes after the first `received` ones.
+    /// Receives the bytes after the first `received` ones through the daemon.
     #[cold]
     #[inline(never)]
     fn recv_through_daemon(
@@ -295,10 +298,10 @@ impl Bypass {
         }
     }
 
-    /// Takes the bytes that have arrived, as `read` of the file does; waits for the first one.
+    /// Receives the bytes that have arrived, as `read` of the file does. Waits for the first one.
     ///
     /// # Errors
-    /// As `read`.
+    /// Those of [`raw::read`].
     pub fn read(&self, epd: usize, buffer: &mut [u8]) -> Result<usize> {
         if let Some(rings) = self.rings.get() {
             let there = rings.recv(buffer.into(), 0, self.waiting());
@@ -306,15 +309,16 @@ impl Bypass {
                 return Ok(count);
             }
         }
-        // The ring is empty: the descriptor's flags, which the daemon knows, say whether to wait.
+        // The ring is empty. Whether to wait depends on the descriptor's flags, which the daemon
+        // knows.
         self.through_daemon(epd, || raw::read(epd, buffer))
     }
 
-    /// Takes the bytes that have arrived. Waits for the first one as the other blocking calls do,
-    /// by polling for a while; the descriptor must not have `O_NONBLOCK`.
+    /// Receives the bytes that have arrived. Waits for the first one as the other blocking calls
+    /// do, by polling for a while. The descriptor must not have `O_NONBLOCK`.
     ///
     /// # Errors
-    /// As `read` of the file; `EFAULT`.
+    /// Those of [`raw::read`]; `EFAULT`.
     pub fn recv_some<'a>(&self, epd: usize, buffer: impl Into<Target<'a>>) -> Result<usize> {
         let mut buffer = buffer.into();
         if buffer.bytes() > 0
@@ -333,7 +337,7 @@ impl Bypass {
     /// The readiness of an endpoint; see [`raw::readiness`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`raw::readiness`]. `EINTR`: another thread has closed the descriptor.
     pub fn readiness(&self, epd: usize, events: u16) -> Result<u16> {
         let wanted = Readiness::from_bits_truncate(events);
         let found = self.rings.get().and_then(|rings| rings.readiness(wanted));
@@ -344,7 +348,7 @@ impl Bypass {
         }
     }
 
-    /// Unmaps windows, of either side, that were unregistered since the last call. To be called
+    /// Unmaps windows, of either side, that were unregistered since the last call. Callers do this
     /// before a registration and after an unregistration, because a window counts as registered
     /// while a client has it mapped.
     pub fn release_stale(&self) {
@@ -353,8 +357,8 @@ impl Bypass {
         }
     }
 
-    /// Says that the descriptor is about to be closed. Calls of other threads stop, and nothing is
-    /// moved or mapped any more. The mappings go when this value is dropped.
+    /// Notes that the descriptor is about to be closed. Calls of other threads stop, and nothing
+    /// more is moved or mapped. What is mapped stays mapped until this value is dropped.
     pub fn detach(&self) {
         if let Some(rings) = self.rings.get() {
             rings.detach();
@@ -364,7 +368,7 @@ impl Bypass {
     /// `scif_readfrom`; see [`raw::readfrom`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`raw::readfrom`].
     pub fn readfrom(
         &self,
         epd: usize,
@@ -383,7 +387,7 @@ impl Bypass {
     /// `scif_writeto`; see [`raw::writeto`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`raw::writeto`].
     pub fn writeto(
         &self,
         epd: usize,
@@ -402,7 +406,7 @@ impl Bypass {
     /// `scif_vreadfrom`; see [`raw::vreadfrom`]. Complete on return.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`raw::vreadfrom`].
     pub fn vreadfrom<'a>(
         &self,
         epd: usize,
@@ -424,7 +428,7 @@ impl Bypass {
     /// `scif_vwriteto`; see [`raw::vwriteto`]. Complete on return.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`raw::vwriteto`].
     #[inline]
     pub fn vwriteto<'a>(
         &self,
@@ -457,12 +461,12 @@ impl Bypass {
         }
     }
 
-    /// Maps a range of the peer's windows now instead of at its second use, and again at its first
-    /// use whenever other windows of the connection have gone.
+    /// Maps a range of the peer's windows now instead of at its second use. Whenever other windows
+    /// of the connection have gone, the first use maps it again.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` when the rings are not mapped or the range cannot be; `ENXIO`, `ENOTCONN`,
-    /// `ECONNRESET` as a transfer.
+    /// `EOPNOTSUPP` when the rings are not mapped or the range cannot be mapped; `ENXIO`,
+    /// `ENOTCONN`, `ECONNRESET` as for a transfer.
     pub fn prepare_window(&self, epd: usize, offset: i64, length: u64) -> Result<()> {
         let rings = self.rings.get();
         if rings.is_some_and(|rings| rings.prepare_window(epd, offset, length)) {
@@ -472,20 +476,20 @@ impl Bypass {
         Err(self.no_mapping(epd, offset, length))
     }
 
-    /// Ends what [`prepare_window`](Self::prepare_window) began for the range at `offset`.
+    /// Reverts [`prepare_window`](Self::prepare_window) for the range at `offset`.
     pub fn forget_window(&self, offset: i64) {
         if let Some(rings) = self.rings.get() {
             rings.forget_window(offset);
         }
     }
 
-    /// Makes a locked operation on a double word of the peer's windows; what `operation` returns,
-    /// which must not use this bypass.
+    /// Makes an atomic operation on a double word (8 bytes) of the peer's windows. Returns what
+    /// `operation` returns; `operation` must not use this bypass.
     ///
     /// # Errors
     /// `EINVAL` unless the offset is a multiple of 8. `EOPNOTSUPP`: the rings are not mapped, or
     /// the peer is a card whose bus has no locked operations. `ENXIO`, `ENOTCONN`, `ECONNRESET` as
-    /// a transfer.
+    /// for a transfer.
     pub fn fetch(
         &self,
         epd: usize,
@@ -501,8 +505,8 @@ impl Bypass {
         value.ok_or_else(|| self.no_mapping(epd, offset, BYTES))
     }
 
-    /// Why a range of the peer's windows is not mapped: what the daemon says of it, or that it
-    /// cannot be.
+    /// The reason why a range of the peer's windows is not mapped: the daemon's error for the
+    /// range, or `EOPNOTSUPP` if it has none.
     #[cold]
     fn no_mapping(&self, epd: usize, offset: i64, length: u64) -> i32 {
         if self.is_closed() {
@@ -519,8 +523,8 @@ impl Bypass {
         raw::plain(epd, call).err().unwrap_or(EOPNOTSUPP)
     }
 
-    /// Whether the connection lives, by own memory and, about once a second, by a probe of the
-    /// daemon. Without mapped rings each call asks the daemon.
+    /// Whether the connection is alive. Looks at the mapped pages and, about once a second, asks
+    /// the daemon. Without mapped rings each call asks the daemon.
     pub fn is_live(&self, epd: usize) -> bool {
         match self.rings.get() {
             Some(rings) => rings.is_live(),
@@ -537,14 +541,15 @@ impl Bypass {
         }
     }
 
-    /// Whether bytes may have arrived, or the connection may have ended, by own memory alone.
+    /// Whether bytes may have arrived, or the connection may have ended. Reads own memory alone.
     /// Always true without mapped rings.
     #[inline]
     pub fn may_be_readable(&self) -> bool {
         self.rings.get().is_none_or(MappedRings::may_be_readable)
     }
 
-    /// Whether stores into the peer's memory may be gathered, and so arrive out of order.
+    /// Whether stores into the peer's memory may be gathered on their way, and so arrive out of
+    /// order.
     #[inline]
     pub fn gathers(&self) -> bool {
         self.rings.get().is_some_and(MappedRings::gathers)
@@ -563,7 +568,7 @@ impl Bypass {
     }
 }
 
-/// The result of a call that moved `moved` bytes itself and has the daemon move the rest.
+/// The result of a call that moved `moved` bytes itself and leaves the rest to the daemon.
 #[cold]
 fn finish(
     rings: &MappedRings,
@@ -578,7 +583,8 @@ fn finish(
     };
     match result {
         Ok(count) => Ok(moved + count),
-        // As for a call that the daemon made alone: the bytes are reported, the next call fails.
+        // As for a call that the daemon makes alone: this call returns the count, and the next one
+        // fails.
         Err(_) if moved > 0 => Ok(moved),
         Err(error) => Err(error),
     }

@@ -1,4 +1,4 @@
-//! The mapped rings of a connection, and how they get mapped.
+//! The mapped rings of a connection, and how they are mapped.
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +25,7 @@ use super::rma::{Local, Rma, SMALL_BYTES};
 use super::windows::Use;
 use crate::raw;
 
-/// The reason why the rings could not be mapped.
+/// Why the rings could not be mapped.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure(i32);
 
@@ -48,21 +48,21 @@ pub struct MappedRings {
     pub(super) consumer: Consumer,
     /// The number of the handle, stored into a lock word to take the lock.
     pub(super) number: u32,
-    /// The state word for which everything mapped is valid; calls compare the present one with it.
-    /// [`StateWord::ENDED`] when the rings cannot be used.
+    /// The state word for which everything mapped is valid. Calls compare the present one with it.
+    /// It is [`StateWord::ENDED`] when the rings cannot be used.
     pub(super) known: AtomicU64,
-    /// The same as long as the peer may put bytes into the own ring, else a word that no connection
-    /// has ([`StateWord::unfinished`]).
+    /// Equal to `known` as long as the peer may put bytes into the own ring, else a word that no
+    /// connection has ([`StateWord::unfinished`]).
     pub(super) unfinished: AtomicU64,
-    /// The peer's pages are not mapped any more.
+    /// Whether the peer's pages are unmapped.
     is_detached: AtomicBool,
     /// The descriptor for which the rings were mapped.
     pub(super) epd: usize,
-    /// It is closed.
+    /// Whether that descriptor is closed.
     is_closed: AtomicBool,
     pub(super) liveness: DaemonLiveness,
     pub(super) idle_poll: IdlePoll,
-    /// In a box, as endpoints that copy nothing should stay small.
+    /// Boxed, because endpoints that copy nothing should stay small.
     rma: Box<Rma>,
     /// The bypass handle; the last field, so that it is closed after everything is unmapped.
     pub(super) file: Fd,
@@ -86,7 +86,7 @@ impl MappedRings {
         if !is_sane(own) || !is_sane(peer) || record.handle.get() < FIRST_HANDLE {
             return Err(Failure(EIO));
         }
-        // Side by side, so that no two parts share an entry of an emulator's address cache.
+        // Mapped side by side, so that no two parts share an entry of an emulator's address cache.
         let bytes = |part: Part| part.bytes(own, peer);
         let total = Part::ALL.into_iter().map(bytes).sum();
         let mut place = find_place(total, 0);
@@ -123,7 +123,7 @@ impl MappedRings {
         })
     }
 
-    /// Whether the memory of the peer is this node's.
+    /// Whether the peer's memory is on this node.
     #[inline]
     pub(super) fn is_loopback(&self) -> bool {
         self.memory.peer_ring.side() == Side::Own
@@ -135,14 +135,14 @@ impl MappedRings {
         self.memory.control.now().bits() == self.known.load(Ordering::Relaxed)
     }
 
-    /// As [`is_current`](Self::is_current), for a call that has the memory at hand.
+    /// As [`is_current`](Self::is_current), for a call that already has the words.
     #[inline]
     pub(super) fn is_current_in(&self, memory: RingWords<'_>) -> bool {
         memory.state().bits() == self.known.load(Ordering::Relaxed)
     }
 
-    /// Whether the peer puts no more bytes into the own ring, as of the last
-    /// [`refresh`](Self::refresh).
+    /// Whether the peer has finished sending, as of the last [`refresh`](Self::refresh): it puts
+    /// no more bytes into the own ring.
     #[inline]
     pub(super) fn is_finished(&self) -> bool {
         self.known().is_finished()
@@ -153,7 +153,7 @@ impl MappedRings {
         StateWord::from_bits(self.known.load(Ordering::Relaxed))
     }
 
-    /// The memory of the rings, if the connection lives and they can be used.
+    /// The memory of the rings, if the connection is alive and the rings can be used.
     #[inline]
     pub(super) fn memory(&self) -> Option<RingWords<'_>> {
         (self.is_current() || self.refresh()).then(|| self.memory.words())
@@ -166,22 +166,22 @@ impl MappedRings {
         }
     }
 
-    /// Reads a changed state word: unmaps windows that have gone, and the peer's pages when the
-    /// connection has. Returns whether the rings can be used.
+    /// Reads a changed state word. Unmaps windows that have gone, and the peer's pages if the
+    /// connection has gone. Returns whether the rings can be used.
     #[cold]
     pub(super) fn refresh(&self) -> bool {
         if self.is_closed() {
             return false;
         }
         let now = self.memory.control.now();
-        // Their owner gets pages back only when no client has them mapped.
+        // The owner of pages gets them back only when no client has them mapped.
         self.rma.refresh(now);
         if !now.is_connected() || self.is_detached.load(Ordering::Relaxed) {
             self.unmap_peer();
             return false;
         }
         self.note(now);
-        // A concurrent close either is seen here or stores its own word last.
+        // A concurrent close is either seen here, or stores its own word after this one.
         if self.is_closed() {
             self.note(StateWord::ENDED);
             return false;
@@ -189,7 +189,7 @@ impl MappedRings {
         true
     }
 
-    /// Notes for which state word everything mapped is valid.
+    /// Stores the state word for which everything mapped is valid.
     fn note(&self, known: StateWord) {
         self.known.store(known.bits(), Ordering::SeqCst);
         let unfinished = known.unfinished();
@@ -206,20 +206,21 @@ impl MappedRings {
         if self.is_detached.swap(true, Ordering::Relaxed) {
             return;
         }
-        // For want of memory either may fail; the pages are then unmapped with the handle.
+        // Either may fail for want of memory; the pages are then unmapped when the handle is
+        // closed.
         let _ = self.memory.peer_page.detach();
         let _ = self.memory.peer_ring.detach();
     }
 
-    /// Says that the descriptor is about to be closed: calls that are under way stop at their next
-    /// check. What they use stays mapped until this value is dropped, so that no byte goes
+    /// Notes that the descriptor is about to be closed: calls that are under way stop at their
+    /// next check. What they use stays mapped until this value is dropped, so that no byte goes
     /// elsewhere.
     pub(super) fn detach(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         self.note(StateWord::ENDED);
     }
 
-    /// Has the daemon notify the peer.
+    /// Asks the daemon to notify the peer.
     ///
     /// # Errors
     /// Those of the daemon.
@@ -230,43 +231,44 @@ impl MappedRings {
 
     /// Whether the peer's pages are still the peer's memory. When a node is lost, its memory
     /// disappears behind all mappings at once, and the first word of its queue pair no longer
-    /// reads as the magic number. If it does, all loads made before this one were good too.
+    /// reads as the magic number. If that word is right, all loads made before this one were good,
+    /// too.
     #[inline]
     fn reaches_peer(&self) -> bool {
         let magic = self.memory.peer_page.u64_at::<{ MAGIC_OFFSET as usize }>();
         self.is_loopback() || magic.load(Ordering::Acquire) == QP_MAGIC
     }
 
-    /// Whether the connection lives, as far as this program can see, and about once a second as
+    /// Whether the connection is alive, as far as this program can see, and about once a second as
     /// the daemon says.
     pub(super) fn is_live(&self) -> bool {
         self.is_connected() && self.reaches_peer()
     }
 
-    /// The same by own memory alone.
+    /// As [`is_live`](Self::is_live), without a load from the peer's memory.
     #[inline]
     pub(super) fn is_connected(&self) -> bool {
         (self.is_current() || self.refresh())
             && (!self.liveness.is_due_to_send() || self.is_served())
     }
 
-    /// Whether bytes may have arrived or the connection may have ended, by own memory alone.
+    /// Whether bytes may have arrived or the connection may have ended. Reads own memory alone.
     #[inline]
     pub(super) fn may_be_readable(&self) -> bool {
         let memory = self.memory.words();
-        // A receive finds out what has changed, or that the peer sends no more.
+        // A receive finds out what has changed, or that the peer sends no more bytes.
         memory.state().bits() != self.unfinished.load(Ordering::Relaxed)
             || !self.consumer.is_empty(&memory)
     }
 
-    /// Whether stores into the peer's memory may be gathered and arrive out of order.
+    /// Whether stores into the peer's memory may be gathered on their way and arrive out of order.
     #[inline]
     pub(super) fn gathers(&self) -> bool {
         self.memory.gathers
     }
 
-    /// Maps a range of the peer's windows, and again at its first use after others have gone;
-    /// whether it is mapped.
+    /// Maps a range of the peer's windows; after others have gone, its first use maps it again.
+    /// Returns whether it is mapped.
     pub(super) fn prepare_window(&self, epd: usize, offset: i64, bytes: u64) -> bool {
         !self.is_closed()
             && self
@@ -274,12 +276,12 @@ impl MappedRings {
                 .prepare(epd, self.memory.control.now(), offset, bytes)
     }
 
-    /// Leaves a range that was prepared to its next uses.
+    /// Reverts [`prepare_window`](Self::prepare_window) for the range at `offset`.
     pub(super) fn forget_window(&self, offset: i64) {
         self.rma.forget(offset);
     }
 
-    /// Makes a locked operation on a double word of the peer's windows, if it can be mapped.
+    /// Makes an atomic operation on a double word of the peer's windows, if it can be mapped.
     pub(super) fn fetch(
         &self,
         epd: usize,
@@ -295,7 +297,7 @@ impl MappedRings {
     }
 
     /// Copies at most [`COPY_SHORT`] bytes to the peer's windows in the usual case, and calls
-    /// `then` behind that; if not, [`transfer`](Self::transfer) has to.
+    /// `then` behind that. `None`: [`transfer`](Self::transfer) has to copy.
     #[inline]
     pub(super) fn put_short<T>(
         &self,
@@ -305,7 +307,7 @@ impl MappedRings {
     ) -> Option<T> {
         let control = &self.memory.control;
         let state = control.now();
-        // Once the descriptor is closed, the known word is that of a connection that has ended.
+        // Once the descriptor is closed, the known word is [`StateWord::ENDED`].
         let is_usual = state.bits() == self.known.load(Ordering::SeqCst)
             && !self.liveness.may_be_due_to_send();
         let reached = || self.reaches_peer().then(then);
@@ -315,12 +317,13 @@ impl MappedRings {
         }
     }
 
-    /// All descriptors but the endpoint's; not those for windows while another thread maps.
+    /// All descriptors but the endpoint's. Those for windows are missing while another thread
+    /// maps.
     pub(super) fn files(&self) -> impl Iterator<Item = usize> + use<> {
         self.rma.files().chain([self.file.raw()])
     }
 
-    /// Copies between own memory and the peer's windows, if the bypass can do it.
+    /// Copies between own memory and the peer's windows. Returns whether the bypass could do it.
     pub(super) fn transfer(
         &self,
         epd: usize,
@@ -332,7 +335,7 @@ impl MappedRings {
         // A short copy takes less time than reading the counter.
         let is_due = match length > COPY_SHORT as u64 && length <= SMALL_BYTES {
             true => self.liveness.is_due_to_send(),
-            // The check that the fast path leaves to this function too.
+            // The fast path leaves this check to this function, too.
             false => self.liveness.is_due(),
         };
         if self.is_closed() || is_due && !self.is_served() {
@@ -342,12 +345,12 @@ impl MappedRings {
         let (is_closed, choices) = (&self.is_closed, self.memory.choices);
         let rma = &self.rma;
         let state = (control, is_closed);
-        // The daemon may have ended, and its successor moved the peer's memory, at any time.
+        // The daemon may end, and its successor move the peer's memory, at any time.
         rma.transfer(epd, state, choices, local, remote, length, flags) && self.reaches_peer()
     }
 }
 
-/// Whether an endpoint's peer is on this node or behind the aperture.
+/// Whether an endpoint's peer is on this node, or behind the aperture.
 fn side(epd: usize) -> raw::Result<Side> {
     let own = raw::local(epd)?.node();
     let peer = raw::peer(epd)?.node();

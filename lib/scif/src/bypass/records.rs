@@ -1,6 +1,6 @@
-//! Records: a head and a body that are sent in one step, and received in two, so that the receiver
-//! knows by the head where the body goes. Only where the mapped rings do it at once: in every other
-//! case nothing is done, and the caller sends and receives as usual.
+//! Records: a head and a body that are sent in one step and received in two, so that the receiver
+//! learns from the head where the body goes. These calls work only if the mapped rings can do it
+//! at once. In every other case they do nothing, and the caller sends and receives as usual.
 
 use client_memory::pages::{Readable, Writable};
 use hal::copy::SMALL_BYTES;
@@ -11,19 +11,19 @@ use super::Bypass;
 use super::open::MappedRings;
 use crate::raw::{Data, Room};
 
-/// What a look at the first bytes that can be received has found.
+/// What [`Bypass::peek`] found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Peeked {
-    /// None are there.
+    /// No bytes have arrived.
     Nothing,
-    /// They are copied, and this number of bytes is there in one piece with them.
+    /// The head was copied. This number of bytes, the head included, lies in one piece.
     Bytes(usize),
-    /// A receive has to say what is there.
+    /// Only a receive can find out what there is.
     Unknown,
 }
 
 impl Bypass {
-    /// Sends a head and a body; whether it did. If not, nothing was sent.
+    /// Sends a head and a body. Returns whether it did; if not, nothing was sent.
     #[inline(always)]
     pub fn send_record<'a>(&self, head: &[u8], body: impl Data<'a>) -> bool {
         match (self.rings.get(), body.readable()) {
@@ -32,8 +32,8 @@ impl Bypass {
         }
     }
 
-    /// Copies the first bytes that can be received, which stay there. For a program in which one
-    /// thread at a time receives.
+    /// Copies the first `HEAD` bytes that can be received, and leaves them in the ring. For a
+    /// program in which one thread at a time receives.
     #[inline(always)]
     pub fn peek<const HEAD: usize>(&self, head: &mut [u8; HEAD]) -> Peeked {
         match self.rings.get() {
@@ -42,8 +42,8 @@ impl Bypass {
         }
     }
 
-    /// Receives all of `to` from behind the next `head` bytes, which are dropped; whether it did.
-    /// If not, nothing was received.
+    /// Drops the next `head` bytes and receives all of `to` from behind them. Returns whether it
+    /// did; if not, nothing was received.
     #[inline(always)]
     pub fn recv_behind<'a>(&self, head: usize, mut to: impl Room<'a>) -> bool {
         match (self.rings.get(), to.writable()) {

@@ -1,5 +1,6 @@
-//! Word of connection requests at a listener, for programs that ask again and again whether one
-//! waits: the system answers as long as none has come, and the daemon is not asked.
+//! Watching a listener for connection requests, for programs that ask again and again whether one
+//! waits. As long as none has come, an event queue of the system answers, and the daemon is not
+//! asked.
 
 use hal::event::Watcher;
 use hal::kernel::ends_abandoned_requests;
@@ -10,15 +11,15 @@ use super::Bypass;
 use crate::raw::Result;
 
 impl Bypass {
-    /// The readiness of an endpoint that listens; as [`readiness`](Self::readiness), without asking
-    /// the daemon again as long as no request has come.
+    /// As [`readiness`](Self::readiness), for an endpoint that listens: does not ask the daemon
+    /// again as long as no request has come.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`readiness`](Self::readiness).
     pub fn readiness_of_listener(&self, epd: usize, events: u16) -> Result<u16> {
         let ask = || self.readiness(epd, events);
         let asks_for_requests = Readiness::from_bits_truncate(events).contains(Readiness::IN);
-        // Redox's kernel does not tell of a daemon's end.
+        // Redox's kernel does not report the end of a daemon.
         if !asks_for_requests || !ends_abandoned_requests() {
             return ask();
         }
@@ -33,10 +34,10 @@ impl Bypass {
     }
 }
 
-/// What is known of the requests at a listener.
+/// What is known about the requests at a listener.
 pub struct RequestWatch {
     watcher: Watcher,
-    /// Whether one may wait that is no news any more.
+    /// Whether a request may wait whose event was already taken out of the queue.
     may_wait: Mutex<bool>,
 }
 
@@ -51,34 +52,34 @@ impl RequestWatch {
         Ok(Self { watcher, may_wait })
     }
 
-    /// What `ask` answers, which gives the listener's readiness by the daemon; without asking, if
-    /// no request can have come since it last said that there is none.
+    /// The listener's readiness. Calls `ask`, which asks the daemon, unless no request can have
+    /// come since `ask` last said that there is none.
     ///
     /// # Errors
     /// Those of `ask`.
     pub fn readiness(&self, ask: impl FnOnce() -> Result<u16>) -> Result<u16> {
-        // A thread that finds another one asking asks for itself: that answer takes long.
+        // A thread that finds another one asking asks for itself, because that answer takes long.
         let Some(mut may_wait) = self.may_wait.try_lock() else {
             return ask();
         };
-        // In this order: a request that comes behind the look is news for the next call.
+        // In this order, a request that comes after this read is an event for the next call.
         let news = self.watcher.take();
         if news == Ok(false) && !*may_wait {
             return Ok(0);
         }
         let answer = ask();
-        // A queue that cannot be read says nothing.
+        // A queue that cannot be read proves nothing.
         *may_wait = news.is_err() || answer != Ok(0);
         answer
     }
 
-    /// The event queue in which there is something when a request comes; `None` if one may wait.
+    /// The event queue that gets an event when a request comes; `None` if one may wait already.
     pub fn queue(&self) -> Option<usize> {
         let may_wait = self.may_wait.try_lock()?;
         (!*may_wait).then(|| self.watcher.descriptor())
     }
 
-    /// The same, in any case.
+    /// The event queue of [`queue`](Self::queue), in any case.
     pub fn descriptor(&self) -> usize {
         self.watcher.descriptor()
     }

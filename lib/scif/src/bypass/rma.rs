@@ -1,10 +1,10 @@
 //! Transfers to and from windows by loads and stores of this program.
 //!
 //! A mapping does not say whether its window is still registered, so each copy is made between two
-//! loads of the connection's epoch (see [`scif_ring::validity`]). The daemon changes the epoch when
-//! a window goes, and waits for copies that are under way before it reports that the window has
-//! gone. Every unusual case (nothing mapped, a window gone, flags that ask for an order) is left to
-//! the daemon, and with it every error.
+//! loads of the connection's epoch (see [`scif_ring::validity`]). The daemon changes the epoch
+//! when a window goes, and waits for copies that are under way before it reports that the window
+//! has gone. Every unusual case (nothing mapped, a window gone, flags that ask for an order) is
+//! left to the daemon, and with it every error.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -28,8 +28,8 @@ use crate::raw;
 /// Most bytes of one copy, which bounds the time that the daemon waits for a copy under way.
 const SLICE_BYTES: u64 = 1 << 20;
 
-/// Most bytes of a transfer that is made while the list of mappings is locked. Other threads wait
-/// hardly longer for it, and the mappings need not be counted.
+/// Most bytes of a transfer that is made with the list of mappings locked. Other threads hardly
+/// wait longer for the lock, and no reference to a mapping has to be counted.
 pub const SMALL_BYTES: u64 = 4096;
 
 /// The local end of a transfer.
@@ -63,13 +63,13 @@ struct Spaces {
     peer: Space,
 }
 
-/// The range of a space that a transfer needs, and the address of its other end.
+/// The range of a space that a transfer needs, and where its other end is.
 #[derive(Clone, Copy)]
 struct Need {
     offset: i64,
     bytes: u64,
     what: Use,
-    /// Address of the first byte at the other end.
+    /// The address of the first byte at the other end.
     other: usize,
 }
 
@@ -83,7 +83,7 @@ struct Maps<'a> {
 }
 
 impl Maps<'_> {
-    /// The address at which the other end has the byte at `offset`, or would have it.
+    /// The address of the byte at `offset` at the other end, or the one that it would have.
     fn other(&self, offset: i64) -> usize {
         let ahead = offset.wrapping_sub(self.need.offset) as usize;
         self.need.other.wrapping_add(ahead)
@@ -140,7 +140,7 @@ impl Space {
         }
     }
 
-    /// Maps all of a range, if that is worth it; whether all of it is mapped now.
+    /// Maps all of a range, if that is worth it. Returns whether all of it is mapped now.
     fn cover(&mut self, epd: usize, need: Need) -> bool {
         let file = match self.file.take() {
             Some(file) => file,
@@ -173,7 +173,7 @@ impl Space {
 /// Both ends of a part of a transfer.
 struct Ends<'a> {
     peer: Piece<'a, Pages>,
-    /// None where the local end is memory of the program.
+    /// `None` where the local end is memory of the program.
     own: Option<Piece<'a, Pages>>,
     bytes: u64,
 }
@@ -187,7 +187,8 @@ impl Spaces {
         self.peer.windows.clear();
     }
 
-    /// Maps both ends of a transfer, if that is possible and worth it.
+    /// Maps both ends of a transfer, if that is possible and worth it. Returns whether both are
+    /// mapped.
     fn cover(&mut self, epd: usize, local: &Local<'_>, remote: (i64, Use), bytes: u64) -> bool {
         let (offset, what) = remote;
         let other = match local {
@@ -206,7 +207,7 @@ impl Spaces {
             what,
             other,
         };
-        // The peer's end first, because it is the more likely to fail.
+        // The peer's end goes first, because it is more likely to fail.
         self.peer.cover(epd, need)
             && match local {
                 Local::Window(offset) => {
@@ -222,8 +223,8 @@ impl Spaces {
             }
     }
 
-    /// The mapped ends of a transfer from byte `done` on: at most `bytes` bytes, in one piece at
-    /// either end.
+    /// The mapped ends of a transfer from byte `done` on: at most `bytes` bytes that are in one
+    /// piece at either end.
     #[inline]
     fn find(
         &mut self,
@@ -247,7 +248,7 @@ impl Spaces {
 }
 
 impl Ends<'_> {
-    /// Whether neither end would be better at another address.
+    /// Whether no other address would be better for either end.
     #[inline]
     fn are_well_placed(&self, local: &Local<'_>) -> bool {
         let own = match (&self.own, local) {
@@ -265,8 +266,8 @@ impl Ends<'_> {
 #[derive(Clone, Copy)]
 struct CopyPlan<'a> {
     control: &'a Control,
-    /// Whether the descriptor is closed: windows mapped since then may be those of another endpoint
-    /// that has got its number.
+    /// Whether the descriptor is closed: then windows mapped since may be those of another
+    /// endpoint, which has got its number.
     is_closed: &'a AtomicBool,
     state: StateWord,
     choices: Choices,
@@ -274,8 +275,9 @@ struct CopyPlan<'a> {
 }
 
 impl CopyPlan<'_> {
-    /// Copies at most `count` bytes, unless a window has gone or goes meanwhile. `own` is for
-    /// transfers between windows; `done` is the first byte of the program's memory that is left.
+    /// Copies `count` bytes, unless a window has gone or goes meanwhile. Returns whether they are
+    /// good. `own` is for transfers between windows; `done` is where the program's memory that is
+    /// left begins.
     #[inline]
     fn copy(
         &self,
@@ -310,8 +312,8 @@ impl CopyPlan<'_> {
     }
 }
 
-/// Whether a direct copy does what a transfer's flags ask for. It is complete on return, so that
-/// most make no difference.
+/// Whether a direct copy does what a transfer's flags ask for. Such a copy is complete on return,
+/// so most flags make no difference.
 #[inline]
 pub const fn is_known(flags: u32) -> bool {
     let known = RmaFlags::USECPU
@@ -340,8 +342,8 @@ impl Rma {
         }
     }
 
-    /// Has a range of the peer's windows mapped at its first use, also after other windows have
-    /// gone, and maps it now; whether it is mapped.
+    /// Maps a range of the peer's windows now, and from now on at its first use after other
+    /// windows have gone. Returns whether it is mapped.
     pub fn prepare(&self, epd: usize, state: StateWord, offset: i64, bytes: u64) -> bool {
         let mut spaces = self.spaces.lock();
         if spaces.state != state {
@@ -353,23 +355,23 @@ impl Rma {
                 offset,
                 bytes: bytes.min(MAX_BYTES / 2),
                 what,
-                // Nothing is known of the other end of transfers to come.
+                // The other end of later transfers is not known yet.
                 other: 0,
             };
             spaces.peer.cover(epd, need)
         };
-        // The window may allow one of the two only.
+        // The window may allow only one of the two.
         cover(Use::Write) || cover(Use::Read)
     }
 
-    /// Reverts the [`prepare`](Self::prepare) of the range that begins at `offset`.
+    /// Reverts [`prepare`](Self::prepare) for the range that begins at `offset`.
     pub fn forget(&self, offset: i64) {
         self.spaces.lock().peer.windows.forget(offset);
     }
 
-    /// Makes a locked operation on a double word of the peer's windows, which is mapped for it;
-    /// what `operation` returns, which runs with the list of mappings locked. `None`: the word
-    /// cannot be mapped, or its window goes.
+    /// Makes an atomic operation on a double word of the peer's windows, which it maps if needed.
+    /// Returns what `operation` returns, which runs with the list of mappings locked. `None`: the
+    /// word cannot be mapped, or its window goes.
     pub fn fetch(
         &self,
         epd: usize,
@@ -408,8 +410,8 @@ impl Rma {
         }
         let piece = spaces.peer.windows.find(offset, BYTES, Use::Write)?;
         let word = piece.pages.word_u64(piece.at).ok()?;
-        // After the mapping: a window mapped since the descriptor was closed may be that of another
-        // endpoint that has got its number.
+        // Checked after the mapping: a window mapped since the descriptor was closed may be that
+        // of another endpoint, which has got its number.
         if is_closed.load(Ordering::SeqCst) {
             return None;
         }
@@ -418,13 +420,13 @@ impl Rma {
             return None;
         }
         let value = operation(word);
-        // It counts, whatever has ended meanwhile: no window goes as long as we are busy, and a
-        // second try would make it twice.
+        // The operation counts, whatever has ended meanwhile: no window goes as long as this
+        // handle is busy, and a second try would make the operation twice.
         let _ = leave(&mut &*control, epoch);
         Some(value)
     }
 
-    /// The descriptors for mapping; none while another thread maps.
+    /// The descriptors for mapping; none if another thread holds the list of mappings.
     pub fn files(&self) -> impl Iterator<Item = usize> + use<> {
         let files = self.spaces.try_lock().map(|spaces| {
             let files = [&spaces.own.file, &spaces.peer.file];
@@ -434,13 +436,13 @@ impl Rma {
     }
 
     /// Copies at most [`copy::SMALL_BYTES`] bytes of the program to the peer's windows at `offset`
-    /// in the usual case: the mapping that was used last has the place, and is valid in `state`,
-    /// the present one of a connection that lives and whose descriptor is open. `None`:
-    /// [`transfer`](Self::transfer) has to.
+    /// in the usual case: the mapping that was used last has the place and is valid in `state`.
+    /// `state` is the present state of a connection that is alive and whose descriptor is open.
+    /// `None`: [`transfer`](Self::transfer) has to copy.
     ///
-    /// `then` comes behind the copy; what it gives. `None`: neither was done, or `then` gave none.
-    /// The end of a copy is a locked operation, which waits until its bytes have reached memory;
-    /// what `then` stores is on its way at the same time.
+    /// Behind the copy it calls `then` and returns what that returns. `None`: neither was done, or
+    /// `then` returned none. The end of a copy is a locked operation, which waits until its bytes
+    /// have reached memory; what `then` stores is on its way at the same time.
     #[inline]
     pub fn put_short<T>(
         &self,
@@ -461,13 +463,15 @@ impl Rma {
         }
         let put = pages.put_short(at, from);
         let result = put.ok().and_then(|()| then());
-        // As with a locked operation: a second store would undo what the peer has done since.
+        // As in [`fetch`](Self::fetch), this counts: a second store would undo what the peer has
+        // done since.
         let _ = leave(&mut &*control, epoch);
         result
     }
 
     /// Copies `length` bytes between `local` and the peer's windows at `remote`, as long as the
-    /// descriptor `epd` is not closed. `false`: not all of them were copied, and the daemon has to.
+    /// descriptor `epd` is not closed. `false`: not all of them were copied, and the daemon has to
+    /// copy them.
     #[expect(clippy::too_many_arguments, reason = "a connection's, then the call's")]
     pub fn transfer(
         &self,
@@ -521,7 +525,7 @@ impl Rma {
         true
     }
 
-    /// Copies the bytes, at most `count`, that are in one piece from byte `done` on; returns their
+    /// Copies the bytes, at most `count`, that are in one piece from byte `done` on. Returns their
     /// number.
     fn piece(
         &self,
@@ -536,7 +540,8 @@ impl Rma {
         let bytes = ends.bytes;
         let (peer, at) = (ends.peer.pages.clone(), ends.peer.at);
         let own = ends.own.map(|own| (own.pages.clone(), own.at));
-        // Other threads may copy meanwhile; counting keeps the mappings of this piece alive.
+        // Other threads may copy meanwhile; the counted references keep this piece's mappings
+        // alive.
         drop(spaces);
         let mut copied = 0;
         while copied < bytes {
@@ -553,7 +558,7 @@ impl Rma {
     }
 }
 
-/// The use of the other end.
+/// The use that a transfer makes of the other end.
 const fn opposite(what: Use) -> Use {
     match what {
         Use::Read => Use::Write,

@@ -1,5 +1,5 @@
-//! Sleeping until the peer has done something: shortly, while the kernel looks at the words that
-//! the peer stores to, and for as long as it takes in the daemon.
+//! Sleeping until the peer has done something: first for a short time, while the kernel watches
+//! the words that the peer stores to, then in the daemon for as long as it takes.
 
 use hal::idle_poll::{Ended, Sign, Watched};
 use hal::kernel::ends_abandoned_requests;
@@ -15,23 +15,23 @@ use super::transfer::Direction;
 use crate::raw::{self, PollFd, Result};
 
 impl Bypass {
-    /// Where the next bytes or the next request will show. A [look](Self::readiness) behind this
-    /// call finds those that came before it.
+    /// Where the next bytes or the next request will show. The [readiness](Self::readiness) after
+    /// this call tells of those that came before it.
     pub fn sign(&self) -> Sign {
         let words = || self.watched(self.written()?).map(Sign::Words);
         let queue = || Some(Sign::Queue(self.requests.get()?.as_ref()?.queue()?));
         queue().or_else(words).unwrap_or(Sign::Event)
     }
 
-    /// The peer's write index in the own ring; `None` where [`wait_past`](Self::wait_past) cannot
-    /// wait for another one.
+    /// The peer's write index in the own ring. `None` when [`wait_past`](Self::wait_past) cannot
+    /// wait for a change of it.
     #[inline]
     pub fn written(&self) -> Option<u32> {
         self.rings.get().and_then(MappedRings::written)
     }
 
-    /// Sleeps until the peer's write index is another one, whichever thread has taken the bytes, or
-    /// the connection ends. May end earlier.
+    /// Sleeps until the peer's write index differs from `written`, even if a thread has already
+    /// taken the bytes, or until the connection ends. May end earlier.
     ///
     /// # Errors
     /// `EOPNOTSUPP` without mapped rings; those of the daemon.
@@ -39,15 +39,16 @@ impl Bypass {
         self.rings.get().ok_or(EOPNOTSUPP)?.wait_past(written)
     }
 
-    /// The words that change when bytes come behind a write index, or the connection ends.
+    /// The words that change when bytes arrive behind a write index, or the connection ends.
     pub fn watched(&self, written: u32) -> Option<[Watched; 2]> {
         self.rings.get()?.watched(written)
     }
 }
 
 impl MappedRings {
-    /// Sleeps until bytes come or the connection changes, where the kernel looks at the words that
-    /// say so. Not for senders: a receiver makes room only for one that asks for it.
+    /// Sleeps for a short time until bytes arrive or the connection changes, while the kernel
+    /// watches the words that show it. Not for senders: a receiver gives room back only to a
+    /// sender that asks for it.
     pub(super) fn sleep_shortly<W: Direction>(
         &self,
         memory: &RingWords<'_>,
@@ -59,7 +60,7 @@ impl MappedRings {
         if !kicks.is_empty() {
             self.notify_peer(core::mem::replace(kicks, Kicks::empty()));
         }
-        // Bytes that come behind this look change what was read before it.
+        // Bytes that arrive after this check change what was read before it.
         let words = memory.watched(memory.load(Word::LocalWrite), self.known());
         match W::is_ready(self, memory) {
             Ok(false) => self.idle_poll.sleep(&words),
@@ -67,8 +68,8 @@ impl MappedRings {
         }
     }
 
-    /// Sleeps until one of `events` is there or the connection ends, and has the peer notified
-    /// before. An empty answer means only that windows have gone
+    /// Sleeps until one of `events` is there or the connection ends. Before that it has the peer
+    /// notified of `kicks`. An empty answer means only that windows have gone
     /// ([`release_stale`](Self::release_stale)).
     ///
     /// # Errors
@@ -82,8 +83,8 @@ impl MappedRings {
         Ok(Readiness::from_bits_truncate(ready as u16))
     }
 
-    /// Sleeps in an event queue: where the kernel does not end the requests of a dead daemon, no
-    /// call may wait in a request.
+    /// Sleeps in an event queue: no call may wait in a request where the kernel does not end the
+    /// requests of a daemon that has died.
     #[cold]
     fn sleep_in_queue(&self, events: Readiness, kicks: Kicks) -> Result<Readiness> {
         if !kicks.is_empty() {
@@ -104,21 +105,23 @@ impl MappedRings {
         })
     }
 
-    /// The peer's write index in the own ring, if [`wait_past`](Self::wait_past) can wait for
-    /// another one: where the kernel does not end the requests of a dead daemon, no call may.
+    /// The peer's write index in the own ring, if [`wait_past`](Self::wait_past) can wait for a
+    /// change of it: no call may wait where the kernel does not end the requests of a daemon that
+    /// has died.
     #[inline]
     pub(super) fn written(&self) -> Option<u32> {
         let words = self.memory()?;
         ends_abandoned_requests().then(|| words.load(Word::LocalWrite))
     }
 
-    /// Sleeps until the peer's write index is another one, or the connection ends. May end earlier.
+    /// Sleeps until the peer's write index differs from `written`, or the connection ends. May end
+    /// earlier.
     ///
     /// # Errors
     /// Those of the daemon.
     pub(super) fn wait_past(&self, written: u32) -> Result<()> {
         let waited = raw::plain(self.file.raw(), Call::WaitBytes { written });
-        // Windows may have gone, which ends the wait, too.
+        // Windows may have gone, which ends the wait as well.
         self.release_stale();
         match waited {
             Ok(_) | Err(EINTR) => Ok(()),
@@ -126,7 +129,7 @@ impl MappedRings {
         }
     }
 
-    /// The words that change when bytes come behind a write index, or the connection ends.
+    /// The words that change when bytes arrive behind a write index, or the connection ends.
     pub(super) fn watched(&self, written: u32) -> Option<[Watched; 2]> {
         Some(self.memory()?.watched(written, self.known()))
     }

@@ -37,7 +37,8 @@ use super::*;
 
 const PAGE: usize = hal::mem::PAGE;
 const RING: u32 = 4096;
-/// Descriptors of the two endpoints; of their bypass handles 100 more, of windows 200 and 300 more.
+/// Descriptors of the two endpoints; of their bypass handles 100 more, of windows 200 and 300
+/// more.
 const LEFT: usize = 3;
 const RIGHT: usize = 4;
 const BYPASS: usize = 100;
@@ -50,7 +51,7 @@ const OWN_WINDOWS: usize = 300;
 /// Bytes of the memory registered at offset 0 on each side.
 const WINDOW_BYTES: u64 = 64 * 1024;
 const BLOCK: u32 = 1;
-/// Where nothing is.
+/// An address at which nothing is.
 const UNUSED_ADDRESSES: usize = 1 << 40;
 
 const CLOEXEC: usize = libredox::flag::O_CLOEXEC as usize;
@@ -101,7 +102,7 @@ struct World {
     answers: VecDeque<SystemResult<usize>>,
     /// The events during sleeps, and the readiness after each.
     sleeps: VecDeque<Action>,
-    /// Descriptors that programs would inherit which this one becomes.
+    /// Descriptors that a program executed by this one would inherit.
     inherited: BTreeSet<usize>,
     /// Bytes that were unmapped.
     unmapped: Rc<Cell<usize>>,
@@ -610,7 +611,7 @@ fn the_end_of_a_connection_gives_the_count_so_far() {
         let mut buffer = [0; 8];
         assert_eq!(right.recv(RIGHT, buffer.as_mut_slice(), BLOCK), Ok(4));
         assert_eq!(&buffer[..4], b"last");
-        // The peer's pages are let go of, once; everything else is the daemon's.
+        // The peer's pages are unmapped, once; everything else is left to the daemon.
         assert_eq!(stage.log(), "sleep 1 0, let go, let go, call 7 4");
         stage.answer(failure(ECONNRESET));
         assert_eq!(right.send(RIGHT, b"x".as_slice(), BLOCK), Err(ECONNRESET));
@@ -650,7 +651,7 @@ fn a_peer_that_finishes_ends_receives_alone() {
     });
 }
 
-/// There no transfer through the daemon keeps together.
+/// On Redox the bytes of a transfer through the daemon do not stay together.
 #[test]
 fn a_long_transfer_maps_the_rings_at_once_on_redox() {
     play(|stage, left, right| {
@@ -670,7 +671,7 @@ fn a_long_transfer_maps_the_rings_at_once_on_redox() {
     });
 }
 
-/// No call waits in a daemon there, because nothing would end it when that dies.
+/// On Redox no call waits in a daemon, because nothing would end the wait when the daemon dies.
 #[test]
 fn a_dead_daemon_ends_a_sleep_on_redox() {
     rings(|stage, _, right| {
@@ -776,7 +777,7 @@ fn who_need_not_sleep_after_all_tells_its_peer() {
         let rings = left.rings.get().unwrap();
         let mut memory = rings.memory().unwrap();
         assert!(memory.try_lock(Side::Send, rings.number));
-        // The peer's wish to be told was taken up before; there is room meanwhile.
+        // The peer's request for a notification was taken back before; meanwhile there is room.
         let sleep = Waiting::Sleep;
         let waited = rings.wait::<Sending<'_>>(&mut memory, true, Kicks::BYTES, sleep);
         assert_eq!(waited, Waited::Ready);
@@ -1031,7 +1032,8 @@ fn who_sleeps_lets_go_of_windows_that_have_gone() {
         left.set_waiting(Waiting::Sleep);
         (0..3).for_each(|_| left.readfrom(LEFT, 5000, 1000, 200, 0).unwrap());
         stage.log();
-        // A window goes; the daemon has whoever sleeps look, though nothing else has come.
+        // A window goes. The daemon ends the sleep so that the sleeper notices, though nothing
+        // else has come.
         let control = stage.control(LEFT);
         stage.sleep(move || {
             put(control, EPOCH_OFFSET, 1);
@@ -1053,7 +1055,7 @@ fn who_sleeps_lets_go_of_windows_that_have_gone() {
     });
 }
 
-/// A lost node's memory moves away from its mappings before anybody is told.
+/// A lost node's memory moves away from its mappings before any program is notified.
 #[test]
 fn a_copy_from_memory_that_moved_away_is_none() {
     play(|stage, left, right| {

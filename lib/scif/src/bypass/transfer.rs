@@ -22,10 +22,10 @@ use super::memory::RingWords;
 use super::open::MappedRings;
 use crate::raw;
 
-/// Tries of a contended lock, with a yield before each. After them the call goes through the
-/// daemon, which serves callers in order.
+/// How often a contended lock is tried, with a yield before each try. After that the call goes
+/// through the daemon, which serves callers in order.
 const LOCK_TRIES: usize = 50;
-/// The pause between two further tries where the daemon must not do that.
+/// The pause between two further tries, on kernels where the call must not go through the daemon.
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// The outcome of a call on the rings.
@@ -54,7 +54,7 @@ pub(super) enum Waited {
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     bytes: usize,
-    /// Whether the peer can see it, and so may have asked for a notification.
+    /// Whether the peer can see the step, and so may have asked for a notification.
     is_visible: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) trait Direction {
     const SIDE: Side;
     /// The event that a sleeping caller waits for.
     const EVENTS: Readiness;
-    /// The event that the peer waits for.
+    /// The event that the peer is notified of.
     const KICKS: Kicks;
 
     /// Moves the bytes that can be moved now, from byte `done` on; the caller holds the lock.
@@ -80,7 +80,7 @@ pub(super) trait Direction {
     /// Whether the rings show, without the lock, that nothing can be moved.
     fn is_idle(rings: &MappedRings, memory: &RingWords<'_>) -> bool;
 
-    /// Whether the peer asked for a notification; its request is taken back by this.
+    /// Whether the peer asked for a notification. Takes the peer's request back.
     fn must_notify(rings: &MappedRings, memory: &mut RingWords<'_>) -> bool;
 }
 
@@ -171,17 +171,17 @@ impl Direction for Receiving<'_> {
 }
 
 impl MappedRings {
-    /// `scif_send` of at least one and at most [`SMALL_BYTES`] bytes in the usual case: nothing has
-    /// changed, the lock is free, there is room. If not, nothing is sent and the long way does it
-    /// ([`send`](Self::send)).
+    /// `scif_send` of at least one and at most [`SMALL_BYTES`] bytes in the usual case: nothing
+    /// has changed, the lock is free, there is room. If `false`, nothing was sent, and the general
+    /// path ([`send`](Self::send)) has to send.
     ///
-    /// Here and in the receives no function is called whose result is looked at, so that everything
-    /// stays in registers.
+    /// This function and the receives use the result of no function that they call, so that
+    /// everything stays in registers.
     #[inline(always)]
     pub(super) fn send_here(&self, from: Readable<'_>) -> bool {
         let mut memory = self.memory.words();
-        // A peer for which stores are drained is left to the long way: one more call here, and
-        // registers would be saved for it.
+        // A peer for which stores must be drained is left to the general path: draining is one
+        // more call here, for which registers would be saved.
         if !self.is_current_in(memory) || memory.gathers() || self.liveness.may_be_due_to_send() {
             return false;
         }
@@ -203,13 +203,13 @@ impl MappedRings {
         }
     }
 
-    /// As [`send_here`](Self::send_here), one function for all callers.
+    /// As [`send_here`](Self::send_here), but one function for all callers.
     #[inline(never)]
     pub(super) fn send_short(&self, from: Readable<'_>) -> bool {
         self.send_here(from)
     }
 
-    /// The end of a short send: the peer sleeps.
+    /// Ends a short send to a peer that sleeps.
     #[cold]
     #[inline(never)]
     fn notify_of_bytes(&self) -> bool {
@@ -218,8 +218,8 @@ impl MappedRings {
     }
 
     /// `scif_recv` of all of at least one and at most [`SMALL_BYTES`] bytes in the usual case:
-    /// nothing has changed, the lock is free, all of them are there. Whether it did; if not,
-    /// nothing was received, and the long way has to.
+    /// nothing has changed, the lock is free, all of the bytes have arrived. If `false`, nothing
+    /// was received, and the general path ([`recv`](Self::recv)) has to receive.
     #[inline(always)]
     pub(super) fn recv_all_here(&self, to: Writable<'_>) -> bool {
         let bytes = to.len();
@@ -227,14 +227,15 @@ impl MappedRings {
         self.take_short(&to, wanted).is_some()
     }
 
-    /// As [`recv_all_here`](Self::recv_all_here), one function for all callers.
+    /// As [`recv_all_here`](Self::recv_all_here), but one function for all callers.
     #[inline(never)]
     pub(super) fn recv_all_short(&self, to: Writable<'_>) -> bool {
         self.recv_all_here(to)
     }
 
-    /// As [`recv_all_here`](Self::recv_all_here), of what is there; the count. `None`: nothing was
-    /// received, and the long way has to.
+    /// As [`recv_all_here`](Self::recv_all_here), but receives the bytes that have arrived, and
+    /// returns the count. `None`: nothing was received, and the general path
+    /// ([`recv`](Self::recv)) has to receive.
     #[inline(always)]
     pub(super) fn recv_some_here(&self, to: Writable<'_>) -> Option<usize> {
         let most = to.len();
@@ -245,9 +246,8 @@ impl MappedRings {
         self.take_short(&to, wanted)
     }
 
-    /// A receive that does not wait, one function for all callers: as
-    /// [`recv_some_here`](Self::recv_some_here), and 0 if it
-    /// [finds nothing](Self::finds_nothing_here).
+    /// A receive that does not wait, one function for all callers. Returns 0 if it [finds
+    /// nothing](Self::finds_nothing_here), else does as [`recv_some_here`](Self::recv_some_here).
     #[inline(never)]
     pub(super) fn recv_now_short(&self, to: Writable<'_>) -> Option<usize> {
         match self.finds_nothing_here() {
@@ -256,18 +256,18 @@ impl MappedRings {
         }
     }
 
-    /// Whether there is nothing to receive, and nothing else to find out by a receive that does not
-    /// wait.
+    /// Whether a receive that does not wait would find no bytes, and nothing else to report.
     #[inline(always)]
     pub(super) fn finds_nothing_here(&self) -> bool {
         let memory = self.memory.words();
-        // The long way reports the end, or probes the daemon.
+        // The general path reports the end, or probes the daemon.
         memory.state().bits() == self.unfinished.load(Ordering::Relaxed)
             && self.consumer.is_empty(&memory)
             && !self.liveness.may_be_wanted()
     }
 
-    /// Takes as many bytes as `wanted` says when it is told how many are there.
+    /// Takes as many bytes as `wanted` returns, which is called with the number of bytes that have
+    /// arrived.
     #[inline(always)]
     fn take_short(
         &self,
@@ -294,8 +294,8 @@ impl MappedRings {
         Some(found.bytes)
     }
 
-    /// The end of a short receive whose bytes are given back to the peer as room; the caller
-    /// holds the lock.
+    /// Ends a short receive that gives the room of its bytes back to the peer. The caller holds
+    /// the lock, which this releases.
     #[cold]
     #[inline(never)]
     pub(super) fn give_back(&self, count: usize) -> Option<usize> {
@@ -308,15 +308,15 @@ impl MappedRings {
         Some(count)
     }
 
-    /// `scif_send` of at least one byte, which waits until `least` bytes are sent. `waiting` is the
+    /// `scif_send` of at least one byte. Waits until `least` bytes are sent. `waiting` is the
     /// number of a [`Waiting`].
     #[inline]
     pub(super) fn send(&self, from: Readable<'_>, least: usize, waiting: u8) -> Outcome {
         self.run(Sending(from), least, waiting)
     }
 
-    /// `scif_recv` into at least one byte, which waits until `least` bytes are received. `waiting`
-    /// as for `send`.
+    /// `scif_recv` into at least one byte. Waits until `least` bytes are received. `waiting` is
+    /// the number of a [`Waiting`].
     #[inline]
     pub(super) fn recv(&self, to: Writable<'_>, least: usize, waiting: u8) -> Outcome {
         self.run(Receiving(to), least, waiting)
@@ -339,7 +339,7 @@ impl MappedRings {
             return Outcome::Daemon(0);
         }
         let Ok(step) = direction.step(self, &mut memory, 0) else {
-            // The daemon finds what is wrong with the ring and gives the error.
+            // The daemon finds what is wrong with the ring and reports the error.
             memory.unlock(W::SIDE);
             return Outcome::Daemon(0);
         };
@@ -362,8 +362,8 @@ impl MappedRings {
         }
     }
 
-    /// The outcome when nothing can be moved, which may be because the daemon has died, or because
-    /// the peer sends no more.
+    /// The outcome when nothing can be moved. The daemon may have died, or the peer may have
+    /// finished sending.
     #[inline]
     fn nothing(&self, side: Side) -> Outcome {
         match self.is_over(side) || self.liveness.is_wanted() && !self.is_served() {
@@ -372,21 +372,21 @@ impl MappedRings {
         }
     }
 
-    /// Whether the peer sends no more, for a caller that receives and has found nothing. The daemon
-    /// reads the ring once more, and reports the end.
+    /// Whether the peer sends no more bytes, for a caller that receives and has found nothing. The
+    /// daemon then reads the ring once more, and reports the end.
     #[inline]
     fn is_over(&self, side: Side) -> bool {
         side == Side::Receive && self.is_finished()
     }
 
-    /// Whether the daemon still knows the connection.
+    /// Asks the daemon whether it still serves the connection.
     #[cold]
     pub(super) fn is_served(&self) -> bool {
         self.kick(Kicks::empty()).is_ok()
     }
 
-    /// Takes a contended lock if it is released soon; for a call that `waits`, whenever that is,
-    /// where the daemon must not wait with data of a program ([`raw`]).
+    /// Takes a contended lock if it is released soon. On a kernel where the daemon must not wait
+    /// with data of a program ([`raw`]), a call that `waits` takes it whenever it is released.
     #[cold]
     fn lock(&self, memory: &mut RingWords<'_>, side: Side, waits: bool) -> bool {
         let is_taken = (0..LOCK_TRIES).any(|_| {
@@ -409,14 +409,14 @@ impl MappedRings {
         false
     }
 
-    /// Has the daemon wake the peer.
+    /// Asks the daemon to wake the peer.
     #[cold]
     pub(super) fn notify_peer(&self, kicks: Kicks) {
-        // It fails when the connection has gone, which wakes the peer too.
+        // This fails when the connection has gone, which wakes the peer, too.
         let _ = self.kick(kicks);
     }
 
-    /// Does the rest of a blocking call, which holds the lock.
+    /// Does the rest of a blocking call. The caller holds the lock, which this releases.
     #[cold]
     fn rest<W: Direction>(
         &self,
@@ -458,7 +458,8 @@ impl MappedRings {
         }
     }
 
-    /// Waits until bytes may be moved. The caller holds the lock.
+    /// Waits until bytes may be moved. The caller holds the lock; [`Waited`] says whether it still
+    /// does.
     pub(super) fn wait<W: Direction>(
         &self,
         memory: &mut RingWords<'_>,
@@ -471,7 +472,8 @@ impl MappedRings {
             for _ in 0..busy_poll.spins() {
                 match W::is_ready(self, memory) {
                     Ok(true) => {
-                        // The peer's request was taken back, and no sleep passes it on.
+                        // The peer's request was taken back, and no sleep will pass the
+                        // notification on.
                         if !kicks.is_empty() {
                             self.notify_peer(kicks);
                         }
@@ -492,7 +494,7 @@ impl MappedRings {
                 break;
             }
         }
-        // Other callers may go first, unless their bytes would come between this call's.
+        // Other callers may go first, unless their bytes would come between those of this call.
         if !has_begun {
             memory.unlock(W::SIDE);
         }
@@ -502,9 +504,9 @@ impl MappedRings {
             Ended::Interrupted => Err(EINTR),
         };
         let was_interrupted = ready == Err(EINTR);
-        // A connection that has ended or was closed is left alone, whatever its rings hold.
+        // Nothing is moved on a connection that has ended or was closed, whatever its rings hold.
         let is_usable = self.is_current() || self.refresh();
-        // An empty answer: windows have gone, and `refresh` has just unmapped them.
+        // An empty answer means that windows have gone; `refresh` has just unmapped them.
         let is_alive =
             is_usable && ready.is_ok_and(|ready| ready.is_empty() || ready.intersects(W::EVENTS));
         let is_locked = match has_begun {
@@ -526,8 +528,8 @@ impl MappedRings {
         }
     }
 
-    /// Ends a wait before the sleep that would have passed the peer's request on. The connection
-    /// may live on without this descriptor, so the peer is notified here.
+    /// Leaves a wait to the daemon before the sleep that would have passed the notification on.
+    /// The connection may live on without this descriptor, so the peer is notified here.
     #[cold]
     fn leave_to_daemon<W: Direction>(&self, memory: &mut RingWords<'_>, kicks: Kicks) -> Waited {
         memory.unlock(W::SIDE);
@@ -537,7 +539,7 @@ impl MappedRings {
         Waited::Daemon
     }
 
-    /// Those of `events` for which the endpoint is ready; `None` when only the daemon knows.
+    /// Those of `events` for which the endpoint is ready; `None` when only the daemon can tell.
     pub(super) fn readiness(&self, events: Readiness) -> Option<Readiness> {
         let memory = self.memory()?;
         if self.is_finished() {
@@ -553,7 +555,7 @@ impl MappedRings {
         if self.liveness.is_wanted() && !self.is_served() {
             return None;
         }
-        // At the end of a connection the daemon reports it together with the last bytes.
+        // The daemon reports the end of a connection together with the last bytes.
         self.is_current().then_some(ready)
     }
 }

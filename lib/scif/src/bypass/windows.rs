@@ -3,10 +3,10 @@
 //!
 //! One transfer through the daemon costs less than a mapping, so a range is mapped at its second
 //! use. Then up to [`CHUNK`] bytes around it are mapped, so that a program that walks through a
-//! large window does not map every step. Bytes and number of mappings are limited. At the limit the
-//! least recently used one goes, and only a page that is used twice is mapped: a program with
-//! random accesses to far more memory than the limit is served by the daemon instead of mapping and
-//! unmapping without end.
+//! large window does not map every step. The number of mappings and of their bytes is limited. At
+//! the limit the least recently used mapping is unmapped, and only a page that is used twice is
+//! mapped: so the daemon serves a program with random accesses to far more memory than the limit,
+//! which would otherwise map and unmap without end.
 //!
 //! A mapping whose address does not suit the other end of a transfer is made again at another
 //! address, a few times at most.
@@ -31,10 +31,10 @@ const MAX_ENTRIES: usize = 512;
 /// Most bytes that a cache maps.
 pub const MAX_BYTES: u64 = 256 << 20;
 
-/// Most times that a mapping is made again because of its address.
+/// How often a mapping is made again at most because of its address.
 const MAX_MOVES: u8 = 3;
 
-/// Ranges whose first use is remembered.
+/// How many ranges are remembered whose first use was seen.
 const CANDIDATES: usize = 64;
 
 /// The access that a transfer makes to the memory.
@@ -69,14 +69,15 @@ pub trait Mapper {
     /// A mapping, which is unmapped when it is dropped.
     type Pages;
 
-    /// The bytes from `offset` on that one mapping can cover, at most `bytes`; `None` when not all
-    /// of them are registered.
+    /// How many bytes from `offset` on, at most `bytes`, one mapping can cover; `None` when not
+    /// all of the range is registered.
     fn run(&self, offset: i64, bytes: u64) -> Option<u64>;
 
-    /// Maps one run; the flag says whether it got the address it asked for. `None` on failure.
+    /// Maps one run; the flag says whether it got the address that it asked for. `None` on
+    /// failure.
     fn map(&self, offset: i64, bytes: u64, rights: Rights) -> Option<(Self::Pages, bool)>;
 
-    /// Whether the address of a mapping suits the transfer; byte `at` of the mapping is the one at
+    /// Whether the address of a mapping suits the transfer. Byte `at` of the mapping is the one at
     /// `offset`.
     fn suits(&self, pages: &Self::Pages, at: usize, offset: i64) -> bool;
 }
@@ -88,7 +89,7 @@ struct Entry<P> {
     rights: Rights,
     pages: Arc<P>,
     used: u64,
-    /// How often it was made again because of its address.
+    /// How often the mapping was made again because of its address.
     moves: u8,
 }
 
@@ -152,14 +153,14 @@ impl<P> Windows<P> {
         }
     }
 
-    /// Has a range mapped at its first use from now on, also after [`clear`](Self::clear).
+    /// From now on maps a range at its first use, also after [`clear`](Self::clear).
     pub fn prepare(&mut self, offset: i64, bytes: u64) {
         if !self.prepared.contains(&(offset, bytes)) {
             self.prepared.push((offset, bytes));
         }
     }
 
-    /// Reverts the [`prepare`](Self::prepare) of the range that begins at `offset`.
+    /// Reverts [`prepare`](Self::prepare) for the range that begins at `offset`.
     pub fn forget(&mut self, offset: i64) {
         self.prepared.retain(|(start, _)| *start != offset);
     }
@@ -215,8 +216,8 @@ impl<P> Windows<P> {
         })
     }
 
-    /// The mapping that was found last and the first byte in it, if it has all of a range and may
-    /// be used so.
+    /// The mapping that was found last, and the offset in it, if it holds all of a range and
+    /// allows the use.
     #[inline]
     pub fn find_again(&mut self, offset: i64, bytes: u64, what: Use) -> Option<(&P, usize)> {
         let entry = self.entries.get_mut(self.last)?;
@@ -224,7 +225,7 @@ impl<P> Windows<P> {
         if bytes > rest || !what.is_allowed(entry.rights) {
             return None;
         }
-        // The one that was found last is the one that was used last, already.
+        // Usually the mapping that was found last is the one that was used last.
         if entry.used != self.clock {
             self.clock = self.clock.wrapping_add(1);
             entry.used = self.clock;
@@ -232,7 +233,8 @@ impl<P> Windows<P> {
         Some((&*entry.pages, offset.wrapping_sub(entry.offset) as usize))
     }
 
-    /// Maps the unmapped parts of a range, if that is worth it; whether all of it is mapped now.
+    /// Maps the unmapped parts of a range, if that is worth it. Returns whether all of it is
+    /// mapped now.
     pub fn cover(
         &mut self,
         mapper: &impl Mapper<Pages = P>,
@@ -256,7 +258,7 @@ impl<P> Windows<P> {
                 }
                 continue;
             }
-            // A transfer that is going to fail leaves nothing mapped.
+            // A transfer that is going to fail must leave nothing mapped.
             is_worth_it =
                 is_worth_it || self.is_used_again(at) && is_registered(mapper, at, bytes - done);
             if !is_worth_it || !self.add(mapper, at, bytes - done, what) {
@@ -266,7 +268,7 @@ impl<P> Windows<P> {
         true
     }
 
-    /// Notes the use of an unmapped range; whether it was used before.
+    /// Notes the use of an unmapped range. Returns whether it was used before or is prepared.
     fn is_used_again(&mut self, offset: i64) -> bool {
         if self.is_prepared(offset) {
             return true;
@@ -287,7 +289,7 @@ impl<P> Windows<P> {
         if let Some(index) = before {
             let entry = &self.entries[index];
             if entry.from(offset).is_some() {
-                // It is mapped without the right that is needed: map it again with it.
+                // It is mapped without the right that is needed: map it again with that right.
                 return self.map_again(mapper, offset, what);
             }
             lowest = entry.offset.wrapping_add_unsigned(entry.bytes);
@@ -335,7 +337,7 @@ impl<P> Windows<P> {
         run.is_some_and(|run| self.insert(mapper, page, run, what, 0))
     }
 
-    /// Replaces the mapping that holds the byte at `offset` by a new one.
+    /// Replaces the mapping that holds the byte at `offset` with a new one.
     fn map_again(&mut self, mapper: &impl Mapper<Pages = P>, offset: i64, what: Use) -> bool {
         let Some(index) = self.index(offset) else {
             return false;
@@ -360,7 +362,7 @@ impl<P> Windows<P> {
         {
             self.evict();
         }
-        // With all rights if possible, so that transfers of the other direction can use it.
+        // With all rights if possible, so that transfers of the other direction can use it, too.
         let mut rights = Rights::ALL;
         let pages = mapper.map(offset, bytes, rights).or_else(|| {
             rights = what.rights();

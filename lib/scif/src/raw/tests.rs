@@ -109,7 +109,7 @@ impl World {
                 self.pipe.pop_front().unwrap_or(Ok(bytes.len()))
             }
             Request::Read(_, to) if !self.pipe.is_empty() => Ok(to.len()),
-            // An event queue, which says nothing until its time is over.
+            // An event queue that stays empty until its time is over.
             Request::Write(101.., bytes) => Ok(bytes.len()),
             Request::Read(101.., _) => Ok(0),
             Request::Write(EPD, bytes) => {
@@ -185,7 +185,7 @@ fn ordinary(stage: &Stage, bytes: usize) -> Memory {
     memory
 }
 
-/// The calls made since the last look.
+/// The calls that were made since `log` was called last.
 fn log(stage: &Stage) -> String {
     core::mem::take(&mut stage.borrow_mut().log).join(", ")
 }
@@ -287,7 +287,7 @@ fn bad_arguments_pin_nothing() {
             assert_eq!(register(EPD, range, 0, protection, flags), Err(EINVAL));
         }
         assert_eq!(log(stage), "");
-        // Memory that is not there: the endpoint's own fault is named first.
+        // Memory that is not there: an error of the endpoint itself goes first.
         answers(stage, &[failure(ENOTCONN), failure(EFAULT)]);
         let absent = Range::absent(PAGE);
         assert_eq!(register(EPD, absent, 0, 3, 0), Err(ENOTCONN));
