@@ -19,7 +19,7 @@ struct Own {
     positions: [Cell<u64>; 2],
 }
 
-/// One end, as [`RingMemory`].
+/// One end of a connection, as a [`RingMemory`].
 #[derive(Clone)]
 pub struct End {
     own: Rc<Own>,
@@ -45,7 +45,7 @@ pub fn pair(ring_bytes: usize) -> (End, End) {
 }
 
 impl End {
-    /// Stores a word of the own page, as only the other side should.
+    /// Stores a word of the own page, which only the other side should do.
     pub fn scribble(&self, word: Word, value: u32) {
         self.own.words[word as usize].set(value);
     }

@@ -1,32 +1,32 @@
 //! The rings of a connection and the words around them: how bytes are put and taken, how several
-//! clients of one end exclude each other, and when the other side has to be woken.
+//! clients of one end exclude each other, and when the other side must be woken.
 //!
-//! The protocol is written here once, for all that work on a ring: the daemon's engine, which
-//! reaches memory by address, and clients, which have it mapped. How memory is reached is an
-//! argument ([`RingMemory`]), so everything inlines to plain loads and stores where memory is
-//! mapped, and can be model-checked (`tests/models.rs`).
+//! The protocol is written here once, for everything that works on a ring: the daemon's engine,
+//! which reaches memory by address, and clients, which have it mapped. How memory is reached is a
+//! type parameter ([`RingMemory`]), so everything inlines to plain loads and stores where memory
+//! is mapped, and can be model-checked (`tests/models.rs`).
 //!
 //! # A ring
 //! Each direction of a connection is a byte ring in the consumer's memory. The producer's write
 //! index lies in the consumer's queue pair page, the consumer's read index in the producer's, so
-//! each side loads from its own memory only. Indices are positions modulo the ring's size; one byte
-//! always stays free, so equal indices mean "empty". A position counts all bytes since the connect
-//! and is kept once for each end ([`Side`]), so that several producers (or consumers) of one end,
-//! each with its own [`Producer`], continue where the last one stopped. They exclude each other by
-//! a lock word.
+//! each side loads from its own memory only. Indices are positions modulo the ring's size. One
+//! byte always stays free, so equal indices mean "empty". A position counts all bytes since the
+//! connect. Each end keeps one for each direction ([`Side`]), so that several producers (or
+//! consumers) of one end, each with its own [`Producer`], continue where the last one stopped.
+//! They exclude each other by a lock word.
 //!
-//! An index that comes from the other side is believed only if it is inside the ring and moves
-//! forward within what it may: see [`RingError`].
+//! An index from the other side is trusted only if it is inside the ring and has moved forward no
+//! further than it may: see [`RingError`].
 //!
 //! A consumer keeps room back as long as the producer sees enough of it and does not wait for more
-//! ([`Consumer::give_back`]); a producer that then fills the ring may see up to a quarter of it
-//! less than there is, but never less than a ring of 4 KiB has.
+//! ([`Consumer::give_back`]). A producer that then fills the ring may see up to a quarter of the
+//! ring less room than there is, but never less than a ring of 4 KiB has.
 //!
 //! # Sleeping and waking
 //! A side that wants to sleep *arms*: it stores 1 into a word in the other side's memory, and then
-//! polls the ring once more. A side that has put or taken bytes reads that word afterwards, swaps a
-//! 1 back to 0, and then has to wake the other side. A full fence lies between store and load on
-//! both sides, so one of the two sees the other. Waking is the caller's business:
+//! polls the ring once more. A side that has put or taken bytes reads that word afterwards, swaps
+//! a 1 back to 0, and then has to wake the other side. A full fence lies between store and load on
+//! both sides, so at least one of the two sees the other's store. The caller does the waking:
 //! [`Moved::notify`].
 //!
 //! # An example

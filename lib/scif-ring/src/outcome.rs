@@ -3,9 +3,10 @@
 /// Why a ring was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingError<E> {
-    /// Another client of this end holds the lock. From `send`, `receive` and `drain` only.
+    /// Another client of this end holds the lock. Only `send`, `receive` and `drain` return it.
     Locked,
-    /// The index the other side stored, or a position of this end, cannot be: the ring is spoilt.
+    /// The index that the other side stored, or a position of this end, is impossible: the ring is
+    /// broken.
     BadIndex,
     /// The other side's memory cannot be reached.
     Memory(E),
@@ -21,29 +22,29 @@ impl<E> From<E> for RingError<E> {
 /// The bytes that a call moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// Bytes.
+    /// How many bytes were moved.
     pub bytes: usize,
-    /// The other side sleeps and asked for it: wake it.
+    /// Whether the caller must wake the other side, which asked for it and may sleep.
     pub notify: bool,
 }
 
-/// The place of bytes that are to be put.
+/// A place in the ring for bytes that the caller will copy there.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// Of the first one in the ring.
+    /// The offset of the first byte in the ring.
     pub offset: usize,
-    /// Count of all bytes ever put, with them.
+    /// The count of all bytes ever put, these included.
     pub(crate) behind: u64,
 }
 
 /// Bytes that [`Consumer::find_short`](crate::Consumer::find_short) found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Where they are in the ring.
+    /// Their offset in the ring.
     pub offset: usize,
-    /// Bytes: at least one, if `wanted` has never said 0.
+    /// How many bytes: at least one, unless `wanted` returned 0.
     pub bytes: usize,
-    /// The position in front of them, and the one behind all that are there.
+    /// The position in front of these bytes, and the one behind all bytes that have arrived.
     pub(crate) received: u64,
     pub(crate) put: u64,
 }

@@ -5,25 +5,26 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::access::{RingMemory, Side, Word};
 use crate::outcome::{Found, Moved, Place, RingError};
 
-/// Times `peek` tries to see position and index at one moment.
+/// How often `peek` tries to read position and index at one moment.
 const PEEKS: usize = 64;
 
-/// Bytes that a ring of the base protocol takes: 4 KiB, of which one stays free.
+/// The bytes that a ring of the base protocol holds: its size is 4 KiB, of which one byte stays
+/// free.
 const BASE_RING_ROOM: u64 = 4095;
 
-/// The ring the other side reads and this side writes.
+/// The ring that this side writes and the other side reads.
 ///
-/// May be shared by threads: what is remembered here only saves looks at the index.
+/// Threads may share a value: what it remembers only saves loads of the index.
 #[derive(Debug)]
 pub struct Producer {
-    /// Bytes of the ring less one.
+    /// Bytes of the ring, less one.
     mask: u64,
-    /// Bytes that the other side had taken in all at the last load: a lower bound.
+    /// How many bytes in all the other side had taken at the last load: a lower bound.
     seen: AtomicU64,
 }
 
 impl Producer {
-    /// For a ring of `ring_bytes` bytes, a power of two of at most 2^31.
+    /// A producer for a ring of `ring_bytes` bytes, a power of two of at most 2^31.
     pub const fn new(ring_bytes: u32) -> Producer {
         Producer {
             mask: (ring_bytes as u64).wrapping_sub(1),
@@ -31,8 +32,8 @@ impl Producer {
         }
     }
 
-    /// Puts as many of `bytes` as there is room for and makes them visible; `notify` says whether
-    /// the other side is to be woken. 0 bytes: there is no room, or `bytes` is empty.
+    /// Puts as many of `bytes` as there is room for and makes them visible. `notify` says whether
+    /// the caller must wake the other side. 0 bytes: there is no room, or `bytes` is empty.
     ///
     /// # Errors
     /// All of [`RingError`].
@@ -59,7 +60,7 @@ impl Producer {
         }
     }
 
-    /// As `send`, for a caller that holds the lock; does not check for a wake-up.
+    /// As `send`, for a caller that holds the lock. Does not check whether to wake the other side.
     ///
     /// # Errors
     /// `BadIndex`, `Memory`.
@@ -75,8 +76,9 @@ impl Producer {
         })
     }
 
-    /// As `put` of `bytes` bytes that are no slice: `copy` copies some of them into the other
-    /// side's ring (memory, offset in the ring, offset in the bytes, how many).
+    /// As `put`, of `bytes` bytes that are no slice. `copy` copies some of them into the other
+    /// side's ring; its arguments are the memory, the offset in the ring, the offset in the bytes,
+    /// and how many.
     ///
     /// # Errors
     /// `BadIndex`, `Memory`.
@@ -105,19 +107,20 @@ impl Producer {
         if first < count {
             copy(mem, 0, first, count - first)?;
         }
-        // The position first: a client that dies between the two has sent the bytes, the index
-        // follows with the next ones (or by `publish`). The other way round the next ones would
-        // overwrite them.
+        // The position goes first: if a client dies between the two, it has sent the bytes, and
+        // the index follows with the next ones (or by `publish`). The other way round the next
+        // ones would overwrite them.
         let sent = sent.wrapping_add(count as u64);
         mem.set_position(Side::Send, sent);
         mem.store_peer(Word::LocalWrite, (sent & self.mask) as u32)?;
         Ok(count)
     }
 
-    /// The first half of `put_with` in the usual case and by few instructions: finds the place of
-    /// `bytes` bytes, if their room is known without a look and the ring does not end among them.
+    /// The first half of `put_with` in the usual case, in few instructions: finds the place of
+    /// `bytes` bytes, if room for them is known without loading the index, and if the ring does
+    /// not end among them.
     ///
-    /// In two halves because the copy between them, as an argument, would be a call.
+    /// In two halves, because the copy between them would be a call if it were an argument.
     #[inline(always)]
     pub fn place_short<M: RingMemory>(&self, mem: &M, bytes: usize) -> Option<Place> {
         let mask = self.mask;
@@ -131,7 +134,7 @@ impl Producer {
         })
     }
 
-    /// The second half, once the bytes are copied: they are put.
+    /// The second half, after the bytes were copied: makes them visible.
     ///
     /// # Errors
     /// `Memory`.
@@ -142,7 +145,7 @@ impl Producer {
         mem.store_peer(Word::LocalWrite, (place.behind & self.mask) as u32)
     }
 
-    /// As `put`, but all of `bytes` or nothing; whether it did.
+    /// As `put`, but puts all of `bytes` or nothing. Returns whether it put them.
     ///
     /// # Errors
     /// `BadIndex`, `Memory`.
@@ -157,8 +160,8 @@ impl Producer {
         Ok(self.put(mem, bytes)? == bytes.len())
     }
 
-    /// Stores the index that goes with the position, in case the client that put the last bytes
-    /// died.
+    /// Stores the index that belongs to the position, in case the client that put the last bytes
+    /// died before it did.
     ///
     /// # Errors
     /// `Memory`.
@@ -168,25 +171,26 @@ impl Producer {
         Ok(())
     }
 
-    /// Whether the other side asked to be woken when bytes come; it is asked for once. Call it
-    /// after the `put`.
+    /// Whether the other side asked to be woken when bytes come. Takes the request back, so each
+    /// request gives one `true`. Call it after the `put`.
     #[inline]
     pub fn must_notify<M: RingMemory>(&self, mem: &mut M) -> bool {
-        // The index must be visible before this look: the other side stores its wish, then looks.
+        // The index must be visible before this load: the other side stores its request, then
+        // loads the index.
         mem.fence();
         mem.load(Word::BytesArmed) != 0 && mem.clear(Word::BytesArmed) != 0
     }
 
-    /// Gives the lock back after a `put`; whether the other side is to be woken, as
+    /// Releases the lock after a `put`. Returns whether the caller must wake the other side, as
     /// [`must_notify`](Producer::must_notify).
     #[inline]
     pub fn unlock_and_must_notify<M: RingMemory>(&self, mem: &mut M) -> bool {
-        // The fence is that of `must_notify`: it comes after the index, too.
+        // This fence serves as that of `must_notify`: it comes after the index, too.
         mem.unlock_and_fence(Side::Send);
         mem.load(Word::BytesArmed) != 0 && mem.clear(Word::BytesArmed) != 0
     }
 
-    /// Bytes that can be put now, for a caller that holds the lock.
+    /// How many bytes can be put now, for a caller that holds the lock.
     ///
     /// # Errors
     /// `BadIndex`.
@@ -197,14 +201,14 @@ impl Producer {
         Ok(self.room_at(sent, taken) as u32)
     }
 
-    /// Bytes that can be on their way at one time.
+    /// How many bytes the ring holds.
     pub fn capacity(&self) -> u32 {
         // A ring's bytes fit 32 bits.
         self.mask as u32
     }
 
-    /// Bytes that could be put now, for a caller without the lock. `None`: position and index could
-    /// not be read together, because another client kept changing them; try again.
+    /// How many bytes could be put now, for a caller without the lock. `None`: position and index
+    /// could not be read together, because another client kept changing them; try again.
     ///
     /// # Errors
     /// `BadIndex`.
@@ -219,8 +223,8 @@ impl Producer {
         Ok(None)
     }
 
-    /// Asks the other side to wake us when there is room, and looks once more; as `peek`. If there
-    /// is none now, it is safe to sleep until woken.
+    /// Asks the other side to wake this one when there is room, then does as `peek`. If there is
+    /// no room, it is safe to sleep until woken.
     ///
     /// # Errors
     /// `BadIndex`, `Memory`.
@@ -231,20 +235,21 @@ impl Producer {
         self.peek(mem)
     }
 
-    /// Room when `sent` bytes were put and `taken` taken; 0 when that cannot be.
+    /// The room when `sent` bytes were put and `taken` were taken; 0 when these cannot be.
     #[inline]
     fn room_at(&self, sent: u64, taken: u64) -> u64 {
         self.mask.saturating_sub(sent.wrapping_sub(taken))
     }
 
-    /// Loads how many bytes the other side has taken, when `sent` were put.
+    /// Loads how many bytes the other side has taken in all, when `sent` were put.
     #[inline]
     fn refresh<M: RingMemory>(&self, mem: &M, sent: u64) -> Result<u64, RingError<M::Error>> {
-        // In this order: what another thread has seen before we look is never more than we see.
+        // In this order, what another thread saw before this load is never more than what this
+        // load sees.
         let before = self.seen.load(Ordering::Acquire);
         let index = u64::from(mem.load(Word::LocalRead));
         let unread = sent.wrapping_sub(index) & self.mask;
-        // The reader can only have read more of what we wrote, never "unread" it.
+        // The reader can only have read more of what this side wrote, never "unread" it.
         if index > self.mask || unread > sent.wrapping_sub(before) {
             return Err(RingError::BadIndex);
         }
@@ -252,23 +257,23 @@ impl Producer {
     }
 }
 
-/// The ring the other side writes and this side reads.
+/// The ring that the other side writes and this side reads.
 ///
-/// May be shared by threads: what is remembered here only saves looks at the index.
+/// Threads may share a value: what it remembers only saves loads of the index.
 #[derive(Debug)]
 pub struct Consumer {
-    /// Bytes of the ring less one.
+    /// Bytes of the ring, less one.
     mask: u64,
-    /// Bytes that the other side had put in all at the last load: a lower bound.
+    /// How many bytes in all the other side had put at the last load: a lower bound.
     seen: AtomicU64,
-    /// The position when we last gave room back.
+    /// The position when room was last given back.
     given: AtomicU64,
-    /// Most bytes whose room is kept back.
+    /// The most bytes whose room is kept back.
     most_kept: u64,
 }
 
 impl Consumer {
-    /// For a ring of `ring_bytes` bytes, a power of two of at most 2^31.
+    /// A consumer for a ring of `ring_bytes` bytes, a power of two of at most 2^31.
     pub const fn new(ring_bytes: u32) -> Consumer {
         let mask = (ring_bytes as u64).wrapping_sub(1);
         let quarter = mask / 4;
@@ -285,9 +290,9 @@ impl Consumer {
         }
     }
 
-    /// Takes as many bytes as are there and fit, and gives room back as
-    /// [`give_back`](Consumer::give_back) does; `notify` says whether the other side is to be
-    /// woken. 0 bytes: there are none, or `buffer` is empty.
+    /// Takes as many bytes as have arrived and fit, and gives room back as
+    /// [`give_back`](Consumer::give_back) does. `notify` says whether the caller must wake the
+    /// other side. 0 bytes: none have arrived, or `buffer` is empty.
     ///
     /// # Errors
     /// All of [`RingError`].
@@ -312,7 +317,7 @@ impl Consumer {
         Ok(Moved { bytes, notify })
     }
 
-    /// As `receive` when the other side is gone: its memory is not touched.
+    /// As `receive`, but does not touch the other side's memory: for when the other side is gone.
     ///
     /// # Errors
     /// `Locked`, `BadIndex`.
@@ -330,8 +335,8 @@ impl Consumer {
         taken
     }
 
-    /// Copies out as many bytes as have arrived and fit, for a caller with the lock. Their room
-    /// is not given back before [`publish`](Consumer::publish).
+    /// Copies out as many bytes as have arrived and fit, for a caller that holds the lock. Does
+    /// not give their room back: [`publish`](Consumer::publish) does.
     ///
     /// # Errors
     /// `BadIndex`.
@@ -347,11 +352,12 @@ impl Consumer {
         })
     }
 
-    /// As `take` of at most `bytes` bytes into what is no slice: `copy` copies some of them out of
-    /// the own ring (memory, offset in the ring, offset in the buffer, how many).
+    /// As `take`, of at most `bytes` bytes into what is no slice. `copy` copies some of them out
+    /// of the own ring; its arguments are the memory, the offset in the ring, the offset in the
+    /// buffer, and how many.
     ///
     /// # Errors
-    /// `BadIndex`; `Memory` when `copy` says so, and nothing is taken.
+    /// `BadIndex`; `Memory` when `copy` fails, and then nothing is taken.
     #[inline]
     pub fn take_with<M: RingMemory>(
         &self,
@@ -381,11 +387,11 @@ impl Consumer {
         Ok(count)
     }
 
-    /// The first half of `take_with` in the usual case and by few instructions: finds as many bytes
-    /// as `wanted` says when it is told how many are there, if the ring does not end among them.
-    /// `None`: there are none such.
+    /// The first half of `take_with` in the usual case, in few instructions: finds bytes that have
+    /// arrived. `wanted` gets the number of these bytes and returns how many to take. `None`: it
+    /// wants none, not so many have arrived, or the ring ends among them.
     ///
-    /// In two halves because the copy between them, as an argument, would be a call.
+    /// In two halves, because the copy between them would be a call if it were an argument.
     ///
     /// # Errors
     /// `BadIndex`.
@@ -400,7 +406,7 @@ impl Consumer {
         let received = mem.position(Side::Receive);
         let index = u64::from(mem.load(Word::LocalWrite));
         let unread = index.wrapping_sub(received) & mask;
-        // As in `refresh`.
+        // Checked as in `refresh`.
         if index > mask || unread < self.there_at(received, before) {
             return Err(RingError::BadIndex);
         }
@@ -421,30 +427,32 @@ impl Consumer {
         }))
     }
 
-    /// Bytes that are there from the first one on that was found, up to the end of the ring.
+    /// How many bytes, from the first one that was found on, have arrived before the end of the
+    /// ring.
     #[inline(always)]
     pub fn in_one_piece(&self, found: Found) -> usize {
         let there = found.put.wrapping_sub(found.received) as usize;
         there.min((self.mask as usize + 1).saturating_sub(found.offset))
     }
 
-    /// The second half, once the bytes are copied: they are taken. Whether their room may have to
-    /// be given back, by [`give_back`](Consumer::give_back).
+    /// The second half, after the bytes were copied: marks them as taken. Returns whether their
+    /// room may have to be given back by [`give_back`](Consumer::give_back).
     #[inline(always)]
     pub fn take_found<M: RingMemory>(&self, mem: &mut M, found: Found) -> bool {
         let received = found.received.wrapping_add(found.bytes as u64);
         mem.set_position(Side::Receive, received);
-        // At least as much as `give_back` finds, which is the one to decide.
+        // At least as much as `give_back` finds; `give_back` decides.
         let filled = found.put.wrapping_sub(self.given.load(Ordering::Relaxed));
         filled > self.most_kept || mem.load(Word::RoomArmed) != 0
     }
 
-    /// Gives the room of everything taken back if the other side waits for it, or sees more than
-    /// a quarter of the ring filled; whether it did. Call it after each `take` that took something.
+    /// Gives the room of everything taken back if the other side waits for it, or sees more than a
+    /// quarter of the ring filled. Returns whether it did. Call it after each `take` that took
+    /// bytes.
     ///
     /// Otherwise room is kept back, because each store of the index takes a cache line away from
-    /// the other side, or is a write on the bus. No writer waits for the room that is kept: when a
-    /// writer finds no room, three quarters of the ring are unread, and the next `take` of those
+    /// the other side, or is a write on the bus. No writer waits for room that is kept back: when
+    /// a writer finds no room, three quarters of the ring are unread, and the next `take` of those
     /// gives all room back and sees that the writer waits. The room of a ring of the base protocol
     /// is never kept back, because two programs may both send that much before either receives.
     ///
@@ -452,7 +460,8 @@ impl Consumer {
     /// `Memory`.
     #[inline]
     pub fn give_back<M: RingMemory>(&self, mem: &mut M) -> Result<bool, RingError<M::Error>> {
-        // Room that others have given back since counts as filled: too early is harmless.
+        // Room that others have given back since counts as filled: giving back too early is
+        // harmless.
         let given = self.given.load(Ordering::Relaxed);
         let filled = u64::from(mem.load(Word::LocalWrite)).wrapping_sub(given) & self.mask;
         let kept = mem.position(Side::Receive).wrapping_sub(given);
@@ -463,14 +472,14 @@ impl Consumer {
         Ok(is_due)
     }
 
-    /// Whether room is to be given back when `filled` bytes of the ring look full to the other
-    /// side, and the room of `kept` bytes has been kept back.
+    /// Whether room must be given back now, when the other side sees `filled` bytes of the ring as
+    /// filled, and the room of `kept` bytes was kept back.
     #[inline]
     fn is_due<M: RingMemory>(&self, mem: &M, filled: u64, kept: u64) -> bool {
         filled.max(kept) > self.most_kept || mem.load(Word::RoomArmed) != 0
     }
 
-    /// Gives the room of everything taken back to the other side.
+    /// Gives the room of everything that was taken back to the other side.
     ///
     /// # Errors
     /// `Memory`.
@@ -478,21 +487,23 @@ impl Consumer {
     pub fn publish<M: RingMemory>(&self, mem: &mut M) -> Result<(), RingError<M::Error>> {
         let received = mem.position(Side::Receive);
         self.given.store(received, Ordering::Relaxed);
-        // Orders the copy out before the index, so the writer cannot overwrite what is copied.
+        // A release store comes after the copy out, so the writer cannot overwrite what is being
+        // copied.
         mem.store_peer(Word::LocalRead, (received & self.mask) as u32)?;
         Ok(())
     }
 
-    /// Whether the other side asked to be woken when there is room; it is asked for once. Call it
-    /// after the `publish`.
+    /// Whether the other side asked to be woken when there is room. Takes the request back, so
+    /// each request gives one `true`. Call it after the `publish`.
     #[inline]
     pub fn must_notify<M: RingMemory>(&self, mem: &mut M) -> bool {
-        // The index must be visible before this look: the other side stores its wish, then looks.
+        // The index must be visible before this load: the other side stores its request, then
+        // loads the index.
         mem.fence();
         mem.load(Word::RoomArmed) != 0 && mem.clear(Word::RoomArmed) != 0
     }
 
-    /// Bytes that can be taken now, for a caller that holds the lock.
+    /// How many bytes can be taken now, for a caller that holds the lock.
     ///
     /// # Errors
     /// `BadIndex`.
@@ -503,8 +514,8 @@ impl Consumer {
         Ok(self.there_at(received, put) as u32)
     }
 
-    /// Bytes that could be taken now, for a caller without the lock. `None`: position and index
-    /// could not be read together, because another client kept changing them; try again.
+    /// How many bytes could be taken now, for a caller without the lock. `None`: position and
+    /// index could not be read together, because another client kept changing them; try again.
     ///
     /// # Errors
     /// `BadIndex`.
@@ -520,20 +531,20 @@ impl Consumer {
         Ok(None)
     }
 
-    /// Whether nothing can be taken now, for a caller without the lock that polls: two loads. A bad
-    /// index is not "nothing", so that the next take finds it.
+    /// Whether nothing can be taken now, for a caller that polls without the lock: two loads. A
+    /// bad index does not count as empty, so that the next take finds it.
     #[inline]
     pub fn is_empty<M: RingMemory>(&self, mem: &M) -> bool {
         let offset = mem.position(Side::Receive) & self.mask;
-        // The next bytes come with the index, each with a cache line of their own: on their way at
-        // the same time instead of one after the other.
+        // The next bytes come in a cache line of their own, as the index does. Touched here, both
+        // lines are on their way at the same time instead of one after the other.
         mem.touch(offset as usize);
-        // In this order: whatever others take meanwhile, at the second load nothing was there.
+        // In this order the answer is right at the second load, whatever others take meanwhile.
         u64::from(mem.load(Word::LocalWrite)) == offset
     }
 
-    /// Asks the other side to wake us when bytes come, and looks once more; as `peek`. If there are
-    /// none now, it is safe to sleep until woken.
+    /// Asks the other side to wake this one when bytes come, then does as `peek`. If none have
+    /// come, it is safe to sleep until woken.
     ///
     /// # Errors
     /// `BadIndex`, `Memory`.
@@ -544,22 +555,23 @@ impl Consumer {
         self.peek(mem)
     }
 
-    /// Bytes there when `put` bytes were put and `received` taken; 0 when that cannot be, as when
-    /// others have taken more than we have seen put.
+    /// How many bytes are in the ring when `put` bytes were put and `received` were taken. 0 when
+    /// these cannot be, as when others have taken more than this value has seen put.
     #[inline]
     fn there_at(&self, received: u64, put: u64) -> u64 {
         let there = put.wrapping_sub(received);
         if there > self.mask { 0 } else { there }
     }
 
-    /// Loads how many bytes the other side has put, when `received` were taken.
+    /// Loads how many bytes the other side has put in all, when `received` were taken.
     #[inline]
     fn refresh<M: RingMemory>(&self, mem: &M, received: u64) -> Result<u64, RingError<M::Error>> {
-        // In this order: what another thread has seen before we look is never more than we see.
+        // In this order, what another thread saw before this load is never more than what this
+        // load sees.
         let before = self.seen.load(Ordering::Acquire);
         let index = u64::from(mem.load(Word::LocalWrite));
         let unread = index.wrapping_sub(received) & self.mask;
-        // The writer can only have added to what we have not read yet.
+        // The writer can only have added to what this side has not read yet.
         if index > self.mask || unread < self.there_at(received, before) {
             return Err(RingError::BadIndex);
         }

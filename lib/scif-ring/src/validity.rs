@@ -1,10 +1,10 @@
-//! Copies to and from windows that end: how a client makes sure that what it copies is still
-//! registered, without asking the daemon.
+//! Copies to and from windows that may go: how a client makes sure that the window of a copy is
+//! still registered, without asking the daemon.
 //!
-//! The client counts itself as busy, and then looks whether the epoch is still the one in which it
-//! learnt of the windows; the daemon changes the epoch, and then waits until no client is busy,
+//! The client counts itself as busy, and then checks whether the epoch is still the one in which
+//! it mapped the windows. The daemon changes the epoch, and then waits until no client is busy,
 //! before it lets a window go. A full fence lies between the two steps on both sides, so a client
-//! that was not seen busy sees the new epoch.
+//! that the daemon did not see as busy sees the new epoch.
 //!
 //! ```
 //! use scif_ring::demo::Epoch;
@@ -21,26 +21,26 @@
 //! assert!(!enter(&mut page, known));
 //! ```
 
-/// The words of the control page this is about.
+/// The words of the control page that hold the epoch and the count of busy clients.
 pub trait ValidityMemory {
     /// Loads the epoch (acquire).
     fn epoch(&self) -> u32;
 
-    /// Stores the epoch (release) and is a full fence. For the daemon only.
+    /// Stores the epoch (release), followed by a full fence. For the daemon only.
     fn set_epoch(&mut self, epoch: u32);
 
-    /// Loads how many are busy (acquire).
+    /// Loads the count of busy clients (acquire).
     fn busy(&self) -> u32;
 
-    /// Adds 1 to the number of those busy, atomically, and is a full fence. (On x86 the locked add
-    /// is both.)
+    /// Adds 1 to the count of busy clients, atomically, followed by a full fence. (On x86 the
+    /// locked add is both.)
     fn add_busy(&mut self);
 
-    /// Takes 1 off the number of those busy, atomically (release).
+    /// Subtracts 1 from the count of busy clients, atomically (release).
     fn remove_busy(&mut self);
 }
 
-/// Begins a copy to or from windows that were valid in the epoch `known`. False: something has
+/// Begins a copy to or from windows that were valid in the epoch `known`. `false`: something has
 /// changed since then, so do not copy.
 #[inline]
 #[must_use]
@@ -53,17 +53,17 @@ pub fn enter<M: ValidityMemory>(mem: &mut M, known: u32) -> bool {
     false
 }
 
-/// Ends what [`enter`] began. False: something has changed meanwhile; what was copied may be
-/// neither here nor there.
+/// Ends what [`enter`] began. `false`: something has changed meanwhile, and the bytes may have
+/// been copied from or to a window that has gone.
 #[inline]
 pub fn leave<M: ValidityMemory>(mem: &mut M, known: u32) -> bool {
-    // In this order: while we are busy no window goes, so this look is the last that tells.
+    // In this order: no window goes while this client is busy, so the epoch must be loaded before.
     let is_valid = mem.epoch() == known;
     mem.remove_busy();
     is_valid
 }
 
-/// For the daemon, when windows change: clients that enter from now on do not copy.
+/// For the daemon, when a window goes: clients that enter from now on do not copy.
 pub fn advance<M: ValidityMemory>(mem: &mut M) {
     let epoch = mem.epoch().wrapping_add(1);
     mem.set_epoch(epoch);

@@ -1,8 +1,8 @@
-//! The protocols of this crate under every interleaving, and with every stale value a load may
-//! see, up to a few preemptions: loom runs each model as often as it takes.
+//! The protocols of this crate under every interleaving, and with every stale value that a load
+//! may see, up to a few preemptions: loom runs each model as often as it takes.
 //!
-//! Rings are as small as they can be, as a model's size is paid for exponentially. A sleeper that
-//! nobody wakes is a deadlock, which loom reports.
+//! Rings are as small as possible, because the cost of a model grows exponentially with its size.
+//! A sleeper that is never woken is a deadlock, which loom reports.
 
 mod model;
 
@@ -34,7 +34,7 @@ fn room_wakes() {
     assert_eq!(sender.join().unwrap(), Ok(()));
 }
 
-/// The last step before a consumer sleeps, beside a producer; nobody really sleeps, so that a
+/// The last step before a consumer sleeps, beside a producer. Neither really sleeps, so that a
 /// mistake is a failed assertion.
 fn bytes_or_notice<const FENCES: bool>() {
     let (mut left, mut right) = pair::<FENCES>(2);
@@ -44,7 +44,7 @@ fn bytes_or_notice<const FENCES: bool>() {
     assert!(is_told || !would_sleep, "sleeps beside bytes");
 }
 
-/// The same for a producer and room.
+/// As `bytes_or_notice`, for a producer that waits for room.
 fn room_or_notice<const FENCES: bool>() {
     let (mut left, mut right) = pair::<FENCES>(2);
     let producer = Producer::new(2);
@@ -148,8 +148,8 @@ fn two_consumers_share_a_ring_and_its_position() {
 
 #[test]
 fn a_look_without_the_lock_misses_nothing() {
-    // Another producer and the consumer are at work; whoever only looks must never believe that the
-    // ring is spoilt, nor that there is more room than there can be.
+    // Another producer and the consumer are at work. A client that only peeks must never believe
+    // that the ring is broken, nor that there is more room than there can be.
     check(3, || {
         let (left, mut right) = pair::<true>(2);
         let other = left.clone();
@@ -171,8 +171,8 @@ fn a_look_without_the_lock_misses_nothing() {
     });
 }
 
-/// An end whose program dies in a call: the positions of its control page are stored, but no word
-/// of the other side's page any more.
+/// An end whose program dies in a call: the positions of its control page are still stored, but
+/// the words of the other side's page are not.
 struct Dying(End<true>);
 
 impl RingMemory for Dying {
@@ -224,14 +224,15 @@ impl RingMemory for Dying {
 }
 
 /// A sender dies between position and index, holding the lock. The daemon takes the lock away,
-/// stores the index if it is `careful`, and tells whoever sleeps; meanwhile somebody receives.
+/// stores the index if it is `careful`, and wakes the other side if it sleeps. Meanwhile the other
+/// side receives.
 fn a_dead_senders_bytes(careful: bool) {
     let (left, mut right) = pair::<true>(4);
     let sender = thread::spawn(move || {
         let mut dying = Dying(left.clone());
         assert!(dying.try_lock(Side::Send, 2));
         assert_eq!(Producer::new(4).put(&mut dying, &[1]), Ok(1));
-        // It is seen dead from here on: its handle is closed.
+        // From here on the sender is seen as dead: its handle is closed.
         let (mut daemon, producer) = (left, Producer::new(4));
         daemon.unlock(Side::Send);
         if careful {
@@ -258,8 +259,9 @@ fn without_the_index_a_dying_senders_bytes_stay() {
     check(4, || a_dead_senders_bytes(false));
 }
 
-/// The peer sends and closes; its daemon and ours pass that on, and ours stores the state into the
-/// control page. A client may say that nothing more comes if it looked for bytes after the state.
+/// The peer sends and closes. Its daemon and ours pass that on, and ours stores the state into the
+/// control page. A client may report the end only if it checked for bytes after it loaded the
+/// state.
 fn the_last_bytes<const STATE_FIRST: bool>() {
     let (mut left, mut right) = pair::<true>(4);
     let state = Arc::new(AtomicU32::new(1));
@@ -278,7 +280,7 @@ fn the_last_bytes<const STATE_FIRST: bool>() {
     };
     assert!(bytes || !has_ended, "the end is told before the last bytes");
     peer.join().unwrap();
-    // Whatever was seen meanwhile: what the peer has sent can be taken after it is gone.
+    // Whatever was seen meanwhile, what the peer has sent can be taken after it is gone.
     let mut buffer = [0; 4];
     assert_eq!(consumer.drain(&mut right, 2, &mut buffer), Ok(1));
 }
@@ -298,11 +300,11 @@ fn whoever_looks_at_the_state_last_misses_bytes() {
 struct Page<const FENCES: bool> {
     epoch: AtomicU32,
     busy: AtomicU32,
-    /// Whether the window is still there; what a copy needs.
+    /// Whether the window is still there, as a copy needs it.
     window: AtomicU32,
 }
 
-/// A handle to it.
+/// A client's or the daemon's access to the page.
 struct Handle<const FENCES: bool>(Arc<Page<FENCES>>);
 
 impl<const FENCES: bool> ValidityMemory for Handle<FENCES> {

@@ -1,4 +1,4 @@
-//! Tests without threads: contents, wrapping, bad indices, positions shared by several.
+//! Tests without threads: contents, wrapping, bad indices, positions that several clients share.
 
 use std::cell::RefCell;
 
@@ -130,7 +130,7 @@ fn whoever_comes_later_goes_on_at_the_position() {
         producer.send(&mut left, ME, &[1; 40]).unwrap();
         assert_eq!(receive(&consumer, &mut right, 40).len(), 40);
     }
-    // Both have seen nothing yet.
+    // Neither of these has loaded an index yet.
     let (late_producer, late_consumer) = (Producer::new(64), Consumer::new(64));
     assert_eq!(late_consumer.peek(&right), Ok(Some(0)));
     assert_eq!(late_producer.send(&mut left, 3, b"new"), Ok(moved(3)));
@@ -138,7 +138,7 @@ fn whoever_comes_later_goes_on_at_the_position() {
     assert_eq!(receive(&late_consumer, &mut right, 4), b"newo");
     assert_eq!(receive(&consumer, &mut right, 4), b"ld");
     assert_eq!(left.position(Side::Send), 4006);
-    // One user's index is far behind those of others: it must look, not guess.
+    // The index that one client saw last is far behind: it must load it again, not guess.
     for _ in 0..100 {
         producer.send(&mut left, ME, &[1; 40]).unwrap();
         assert_eq!(receive(&consumer, &mut right, 40).len(), 40);
@@ -154,7 +154,7 @@ fn a_lock_is_one_holders() {
     assert!(left.try_lock(Side::Send, 9));
     assert_eq!(producer.send(&mut left, ME, b"x"), Err(RingError::Locked));
     assert_eq!(consumer.receive(&mut left, ME, &mut [0]), Ok(moved(0)));
-    // The holder works on, others may look.
+    // The holder of the lock works on, and others may peek.
     assert_eq!(producer.put(&mut left, b"x"), Ok(1));
     assert_eq!(producer.peek(&left), Ok(Some(62)));
     left.unlock(Side::Send);
@@ -182,7 +182,7 @@ fn who_asked_is_told_once() {
     assert_eq!(producer.arm(&mut left), Ok(Some(61)));
     assert_eq!(consumer.receive(&mut right, ME, &mut [0]), Ok(told));
     assert_eq!(consumer.receive(&mut right, ME, &mut [0]), Ok(moved(1)));
-    // Nothing moved: nobody is told, and the wish stays.
+    // Nothing was moved: the other side is not notified, and its request stays.
     consumer.arm(&mut right).unwrap();
     assert_eq!(producer.send(&mut left, ME, &[]), Ok(moved(0)));
     assert!(producer.must_notify(&mut left) && !producer.must_notify(&mut left));
@@ -204,7 +204,7 @@ fn room_is_kept_back_while_there_is_plenty_and_nobody_waits() {
     assert_eq!(send(&mut left, 4095), 4095);
     assert_eq!(take(&mut right, 1000), moved(1000));
     assert_eq!(producer.peek(&left), Ok(Some(12288)));
-    // The writer sees more than a quarter filled: it gets everything back, and from now on at once.
+    // The writer sees more than a quarter filled: it gets all room back, and from now on at once.
     assert_eq!(send(&mut left, 1), 1);
     assert_eq!(take(&mut right, 1), moved(1));
     assert_eq!(producer.peek(&left), Ok(Some(13288)));
@@ -214,20 +214,20 @@ fn room_is_kept_back_while_there_is_plenty_and_nobody_waits() {
         assert_eq!(take(&mut right, 2), moved(2));
         assert_eq!(send(&mut left, 100), 2);
     }
-    // A writer that asks gets what there is.
+    // A writer that asks for room gets all there is.
     assert_eq!(take(&mut right, 16380), moved(16380));
     assert_eq!(take(&mut right, 1), moved(1));
     assert_eq!(producer.arm(&mut left), Ok(Some(16380)));
     assert!(take(&mut right, 1).notify);
     assert_eq!(producer.peek(&left), Ok(Some(16382)));
-    // A user that gives room back does not know what others have given: too early is harmless.
+    // A client that gives room back does not know what others have given: too early is harmless.
     let other = Consumer::new(RING);
     assert_eq!(other.receive(&mut right, ME, &mut [0]), Ok(moved(1)));
     assert_eq!(producer.peek(&left), Ok(Some(RING - 1)));
 }
 
-/// Programs rely on what the base protocol's rings take: two that both send 4095 bytes before they
-/// receive anything must not wait for each other, whatever was said before.
+/// Programs rely on how much the base protocol's rings hold: two that both send 4095 bytes before
+/// they receive anything must not wait for each other, whatever was sent before.
 #[test]
 fn what_a_base_ring_takes_is_never_kept_back() {
     for ring in [64_u32, 4096, 8192, 1 << 16] {
@@ -299,7 +299,7 @@ fn positions_that_cannot_be_do_not_leave_the_ring() {
 fn a_sender_that_dies_before_the_index_has_sent() {
     let (mut left, mut right) = pair(64);
     let (producer, consumer) = (Producer::new(64), Consumer::new(64));
-    // As `put` does it, up to the position.
+    // Stores what `put` stores, up to the position.
     left.write_peer(0, b"last").unwrap();
     left.set_position(Side::Send, 4);
     assert_eq!(consumer.available(&right), Ok(0));
@@ -307,11 +307,11 @@ fn a_sender_that_dies_before_the_index_has_sent() {
     assert_eq!(receive(&consumer, &mut right, 9), b"last");
 }
 
-/// An end whose program dies after some stores, or to whom something happens in the middle of a
-/// look.
+/// An end whose program dies after some stores, or for which something happens in the middle of a
+/// `peek`.
 struct Watched {
     end: End,
-    /// Stores until it dies; `None`: it does not.
+    /// How many more stores it makes before it dies; `None`: it does not die.
     life: Option<u32>,
     /// An action before the next load of an index.
     meanwhile: RefCell<Option<Box<dyn FnOnce()>>>,
@@ -404,8 +404,8 @@ impl RingMemory for Watched {
     }
 }
 
-/// Between the death and the clean-up the other side goes on: what it has taken then must not be
-/// taken away again, nor be put a second time.
+/// Between the death and the clean-up the other side goes on: bytes that it has taken then must
+/// not be taken away again, nor be put a second time.
 #[test]
 fn a_sender_dies_between_any_two_stores_and_the_reader_reads_on() {
     for life in 0..8 {
@@ -415,7 +415,7 @@ fn a_sender_dies_between_any_two_stores_and_the_reader_reads_on() {
         dying.life = Some(life);
         let _ = producer.send(&mut dying, ME, b"dead");
         let mut taken = receive(&consumer, &mut right, 9);
-        // As the daemon cleans up.
+        // Cleans up as the daemon does.
         let mut left = left;
         producer.publish(&mut left).unwrap();
         left.unlock(Side::Send);
@@ -437,7 +437,7 @@ fn a_look_beside_another_reader_sees_what_is_there() {
     assert_eq!(consumer.peek(&right), Ok(Some(3)));
     let looking = Watched::new(&right);
     let (mut left, mut right) = (left, right);
-    // There are two bytes at least at any time; the index comes round to where the position was.
+    // At least two bytes are there at any time; the index comes round to where the position was.
     let meanwhile = move || {
         let (producer, other) = (Producer::new(4), Consumer::new(4));
         assert_eq!(receive(&other, &mut right, 1), [1]);
@@ -455,7 +455,7 @@ fn a_look_beside_another_writer_sees_the_room_there_is() {
     assert_eq!(producer.peek(&left), Ok(Some(2)));
     let looking = Watched::new(&left);
     let (mut left, mut right) = (left, right);
-    // Everything is taken, and more is put than the other one knew of.
+    // Everything is taken, and more is put than the other client knew of.
     let meanwhile = move || {
         let other = Producer::new(4);
         assert_eq!(receive(&consumer, &mut right, 1), [1]);

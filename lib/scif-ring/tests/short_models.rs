@@ -1,5 +1,6 @@
-//! The short ways of a send and a receive under every interleaving, as `models` has the long ones:
-//! the calls that the client library makes for messages of a few bytes.
+//! The short way of a send (`place_short`, `put_placed`) and of a receive (`find_short`,
+//! `take_found`) under every interleaving, as `models` has the general one. The client library
+//! makes these calls for messages of a few bytes.
 
 mod model;
 
@@ -9,8 +10,8 @@ use loom::thread;
 use model::{End, check, pair, receive_all, send_all};
 use scif_ring::{Consumer, Producer, RingError, RingMemory, Side};
 
-/// Sends a byte the short way, as the client library does; nothing when the lock is taken or the
-/// room is not known, else whether the other side is to be woken.
+/// Sends a byte the short way, as the client library does. `None` when the lock is taken or the
+/// room is not known, else whether to wake the other side.
 fn send_short<const F: bool>(end: &mut End<F>, producer: &Producer, byte: u8) -> Option<bool> {
     const HOLDER: u32 = 5;
     if !end.try_lock(Side::Send, HOLDER) {
@@ -25,8 +26,8 @@ fn send_short<const F: bool>(end: &mut End<F>, producer: &Producer, byte: u8) ->
     Some(producer.unlock_and_must_notify(end))
 }
 
-/// Receives a byte the short way, as the client library does; nothing when the lock is taken or no
-/// byte is there, else the byte, and whether the other side is to be woken.
+/// Receives a byte the short way, as the client library does. `None` when the lock is taken or no
+/// byte is there, else the byte, and whether to wake the other side.
 fn take_short<const F: bool>(end: &mut End<F>, consumer: &Consumer) -> Option<(u8, bool)> {
     const HOLDER: u32 = 6;
     if !end.try_lock(Side::Receive, HOLDER) {
@@ -45,8 +46,8 @@ fn take_short<const F: bool>(end: &mut End<F>, consumer: &Consumer) -> Option<(u
     Some((byte[0], given && consumer.must_notify(end)))
 }
 
-/// As `bytes_or_notice` of the long ways, by the short way of a send: its lock is given back by the
-/// instruction that is its fence.
+/// As `bytes_or_notice` of `models`, by the short way of a send: the instruction that releases its
+/// lock is also its fence.
 fn short_bytes_or_notice<const FENCES: bool>() {
     let (mut left, mut right) = pair::<FENCES>(4);
     let sender = thread::spawn(move || send_short(&mut left, &Producer::new(4), 1).unwrap());
@@ -57,7 +58,7 @@ fn short_bytes_or_notice<const FENCES: bool>() {
     assert_eq!(taken.map(|(byte, _)| byte), Some(1));
 }
 
-/// As `room_or_notice` of the long ways, by the short way of a receive.
+/// As `room_or_notice` of `models`, by the short way of a receive.
 fn short_room_or_notice<const FENCES: bool>() {
     let (mut left, mut right) = pair::<FENCES>(2);
     let producer = Producer::new(2);
@@ -69,7 +70,7 @@ fn short_room_or_notice<const FENCES: bool>() {
     assert_eq!(byte, 1);
 }
 
-/// As `kept_room_or_notice` of the long ways, by the short way of a receive.
+/// As `kept_room_or_notice` of `models`, by the short way of a receive.
 fn short_kept_room_or_notice() {
     const RING: u32 = 16;
     let (mut left, right) = pair::<true>(RING as usize);

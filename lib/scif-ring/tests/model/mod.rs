@@ -16,7 +16,7 @@ pub struct Own {
     pub ring: Vec<AtomicU8>,
     pub locks: [AtomicU32; 2],
     pub positions: [AtomicU64; 2],
-    /// The doorbell: whoever sleeps, sleeps here.
+    /// The doorbell, on which this side sleeps.
     pub bell: Notify,
 }
 
@@ -115,7 +115,7 @@ impl<const FENCES: bool> RingMemory for End<FENCES> {
 
 pub type Outcome = Result<(), RingError<Infallible>>;
 
-/// Puts all bytes; sleeps when there is no room.
+/// Puts all bytes. Sleeps while there is no room.
 pub fn send_all<const F: bool>(
     mut end: End<F>,
     ring: u32,
@@ -142,7 +142,7 @@ pub fn send_all<const F: bool>(
     Ok(())
 }
 
-/// Takes this number of bytes, `at_once` at a time; sleeps when there are none.
+/// Takes this number of bytes, `at_once` at a time. Sleeps while there are none.
 pub fn receive_all<const F: bool>(
     mut end: End<F>,
     ring: u32,
@@ -165,7 +165,7 @@ pub fn receive_all<const F: bool>(
     Ok(received)
 }
 
-/// A model with a limit of preemptions; the limit of steps is a guard against endless runs.
+/// Runs a model with a limit of preemptions; the limit of steps is a guard against endless runs.
 pub fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(preemptions);
