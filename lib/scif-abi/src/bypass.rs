@@ -1,8 +1,8 @@
-//! The bypass: how a client works on the rings of a connection itself, and what it finds where.
+//! The bypass: how a client works on the rings of a connection itself, and the memory it uses.
 //!
 //! A bypass handle is `dup(fd, "bypass")` of a connected endpoint. Its `fmap` offsets are those of
-//! [`Part`]; all are mapped shared, readable and writable. The queue pairs and rings are described
-//! in [`qp`](crate::qp). The *control page* is this node's own: the positions in both rings, the
+//! [`Part`]; all parts are mapped shared, readable and writable. [`qp`](crate::qp) describes the
+//! queue pairs and rings. The *control page* is this node's own: the positions in both rings, the
 //! words that lock them, and what the daemon publishes for its clients. All values are little
 //! endian, and each group has a cache line of its own:
 //!
@@ -29,63 +29,63 @@ pub const CONTROL_BYTES: usize = PAGE_BYTES;
 /// Offset of the connection's state, a `u32`: one of the `STATE_` numbers.
 pub const STATE_OFFSET: u64 = 0;
 
-/// Offset of the epoch, a `u32` that changes whenever a window of this connection, of either end,
-/// stops being valid (before the peer is notified), and with every change of state.
+/// Offset of the epoch, a `u32`. It changes with every change of state, and whenever a window of
+/// this connection, of either end, stops being valid (before the peer is notified).
 pub const EPOCH_OFFSET: u64 = 4;
 
 /// Offset of the `u32` that locks sending: [`LOCK_FREE`], or the number of the handle that holds
 /// it.
 pub const SEND_LOCK_OFFSET: u64 = 64;
 
-/// Offset of a `u64`: bytes put into the peer's ring in all. The write index is this number modulo
-/// the ring's size.
+/// Offset of a `u64`: the count of all bytes put into the peer's ring. The write index is this
+/// number modulo the ring's size.
 pub const SENT_OFFSET: u64 = 72;
 
-/// Offset of the `u32` that locks receiving, as [`SEND_LOCK_OFFSET`].
+/// Offset of the `u32` that locks receiving, with the values of [`SEND_LOCK_OFFSET`].
 pub const RECEIVE_LOCK_OFFSET: u64 = 128;
 
-/// Offset of a `u64`: bytes taken out of the own ring in all. The read index is this number modulo
-/// the ring's size.
+/// Offset of a `u64`: the count of all bytes taken out of the own ring. The read index is this
+/// number modulo the ring's size.
 pub const RECEIVED_OFFSET: u64 = 136;
 
 /// Offset of four `u8`: which copy routine is the fastest from own memory to own, from own to the
-/// aperture, from the aperture to own, and within the aperture. Numbers of `hal::copy`, each of
-/// which says the routines for short, middle and long copies.
+/// aperture, from the aperture to own, and within the aperture. They are numbers of `hal::copy`,
+/// each of which stands for the routines for short, middle and long copies.
 pub const COPY_ROUTINES_OFFSET: u64 = 256;
 
-/// Offset of the first of [`RMA_BUSY_SLOTS`] words: see [`rma_busy_offset`].
+/// Offset of the first of [`RMA_BUSY_SLOTS`] busy words: see [`rma_busy_offset`].
 pub const RMA_BUSY_OFFSET: u64 = 1024;
 
-/// The number of words that count copies. Handles that are open at the same time have one
-/// each, unless there are more of them.
+/// How many busy words there are. Handles that are open at the same time have one each, unless
+/// there are more handles than words.
 pub const RMA_BUSY_SLOTS: usize = 32;
 
-/// Bytes from one to the next: a cache line.
+/// Bytes from one busy word to the next: a cache line.
 pub const RMA_BUSY_STEP: u64 = 64;
 
-/// The word, by its place among them, in which a handle counts its copies.
+/// The index of the busy word in which a handle counts its copies.
 #[inline]
 pub const fn rma_busy_slot(handle: u32) -> usize {
     handle as usize % RMA_BUSY_SLOTS
 }
 
-/// Offset of a `u32`: how many copies to or from windows this handle has between their look at the
-/// epoch and their last byte. The daemon waits for 0 in all words of open handles before it lets a
-/// window go, and clears the word that no open handle has any more: a client may have died while it
-/// copied.
+/// Offset of a handle's busy word, a `u32`: how many of its copies to or from windows have read
+/// the epoch and not yet copied their last byte. Before the daemon lets a window go, it waits for
+/// 0 in the words of all open handles. It clears a word when no open handle has it any more,
+/// because a client may have died while it copied.
 #[inline]
 pub const fn rma_busy_offset(handle: u32) -> u64 {
     RMA_BUSY_OFFSET + RMA_BUSY_STEP * rma_busy_slot(handle) as u64
 }
 
-/// Connected. A fresh page has 0: nothing has been said yet.
+/// Connected. A fresh page has 0: the daemon has not stored a state yet.
 pub const STATE_CONNECTED: u32 = 1;
 
-/// The peer has gone; what is in the own ring can still be taken. Nothing of the peer's may be
-/// touched any more.
+/// The peer has gone. The bytes in the own ring can still be taken, but nothing of the peer's may
+/// be accessed any more.
 pub const STATE_DISCONNECTED: u32 = 2;
 
-/// Reset or closed: there is nothing in the rings.
+/// Reset or closed: the rings are empty.
 pub const STATE_ENDED: u32 = 3;
 
 /// Connected, and the peer puts no more bytes into the own ring.
@@ -94,14 +94,15 @@ pub const STATE_FINISHED: u32 = 4;
 /// Value of a lock word that is free.
 pub const LOCK_FREE: u32 = 0;
 
-/// Value of a lock word that the daemon holds.
+/// Value of a lock word while the daemon holds the lock.
 pub const LOCK_DAEMON: u32 = 1;
 
-/// Number of the first bypass handle; what a handle stores into a lock word it holds.
+/// Number of the first bypass handle. A handle stores its number into a lock word while it holds
+/// the lock.
 pub const FIRST_HANDLE: u32 = 2;
 
-/// `BypassRecord::flags`: stores into the peer's memory may be gathered on their way, so that an
-/// index could overtake the bytes it is about. They have to be drained before.
+/// A flag of `BypassRecord::flags`: stores into the peer's memory may be gathered on their way, so
+/// that an index could overtake its bytes. They must be drained before the index is stored.
 pub const BYPASS_GATHERED: u32 = 2;
 
 /// The parts that `fmap` of a bypass handle maps.
@@ -118,7 +119,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All of them.
+    /// All parts.
     pub const ALL: [Part; 4] = [
         Part::Control,
         Part::Own,
@@ -126,7 +127,7 @@ impl Part {
         Part::PeerRing,
     ];
 
-    /// Its offset for `fmap`, in bytes.
+    /// The part's offset for `fmap`, in bytes.
     pub const fn offset(self) -> u64 {
         match self {
             Part::Control => 0,
@@ -141,7 +142,7 @@ impl Part {
         Part::ALL.into_iter().find(|part| part.offset() == offset)
     }
 
-    /// Its bytes, whole pages, with rings of these sizes in bytes.
+    /// The part's size in bytes, whole pages, when the rings have these sizes in bytes.
     pub const fn bytes(self, own_ring_bytes: u32, peer_ring_bytes: u32) -> usize {
         match self {
             Part::Control => CONTROL_BYTES,
@@ -152,7 +153,7 @@ impl Part {
     }
 }
 
-/// The description of a connection for a bypass client, from `Call::BypassInfo`.
+/// The description of a connection for a bypass client, filled in by `Call::BypassInfo`.
 #[derive(
     Clone,
     Copy,
@@ -170,7 +171,7 @@ impl Part {
 #[layout(size = 32, align = 1)]
 #[repr(C)]
 pub struct BypassRecord {
-    /// Number of the handle, from [`FIRST_HANDLE`] on: what it stores into a lock word.
+    /// Number of the handle, from [`FIRST_HANDLE`] on, which it stores into a lock word.
     #[layout(offset = 0)]
     pub handle: U32,
     /// Bytes of the own ring, a power of two.

@@ -1,15 +1,15 @@
-//! The operations of the descriptors of the `scif:` scheme, as they travel in a `call` request:
-//! [`Call`] those of an endpoint, [`MemoryCall`] those of a memory handle (path `memory`).
+//! The operations on the descriptors of the `scif:` scheme, as a `call` request carries them.
+//! [`Call`] has those of an endpoint, [`MemoryCall`] those of a memory handle (path `memory`).
 //!
-//! `metadata[0]` is the operation's number, `metadata[1]` and `metadata[2]` its words, the payload
-//! either the operation's structure or, where the description says so, plain data. Numbers 1 to 17
-//! are those of the ioctls of `scif_ioctl.h`; what the ioctls do not have begins at 18 for
-//! transfers and [bypass](crate::bypass) clients, at 64 for questions, at 80 for memory handles and
+//! `metadata[0]` is the operation's number, `metadata[1]` and `metadata[2]` its words. The payload
+//! is the operation's structure or, where the description says so, plain data. Numbers 1 to 17 are
+//! those of the ioctls of `scif_ioctl.h`. Operations that the ioctls do not have begin at 18 for
+//! transfers and [bypass](crate::bypass) clients, at 64 for queries, at 80 for memory handles and
 //! at 90 for trusted drivers. A result is the return value of the call; an error its errno.
 //!
-//! Flag words are plain numbers here, as unknown bits have to be refused by each call in its own
-//! order; their meanings are in [`flags`](crate::flags). Memory is named by its *token*, which
-//! [`MemoryCall::Provide`] and [`MemoryCall::Pin`] give out: the user who made it may use it, and
+//! Flag words are plain numbers here, because each call refuses unknown bits in its own order of
+//! checks; their meanings are in [`flags`](crate::flags). Memory is named by its *token*, which
+//! [`MemoryCall::Provide`] and [`MemoryCall::Pin`] give out. The user who made it may use it, and
 //! root.
 
 use syscall_derive::{Layout, Operation};
@@ -19,8 +19,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::bypass::BypassRecord;
 use crate::ids::PortId;
 
-/// The result of accept: the connector, and the handle that `AcceptRegister` turns into an
-/// endpoint.
+/// The result of accept: the connector's port id, and the handle that `AcceptRegister` turns into
+/// an endpoint.
 #[derive(
     Clone,
     Copy,
@@ -38,18 +38,18 @@ use crate::ids::PortId;
 #[layout(size = 16, align = 1)]
 #[repr(C)]
 pub struct AcceptRecord {
-    /// Written by the daemon: port id of the connector.
+    /// Written by the daemon: the port id of the connector.
     #[layout(offset = 0)]
     pub peer: PortId,
     /// Zero.
     #[layout(offset = 4)]
     pub reserved: [u8; 4],
-    /// Written by the daemon: names the accepted connection until it is registered.
+    /// Written by the daemon: names the accepted connection until `AcceptRegister`.
     #[layout(offset = 8)]
     pub handle: U64,
 }
 
-/// The memory, place and rights of a registration.
+/// The memory of a window, its place and its rights.
 #[derive(
     Clone,
     Copy,
@@ -70,13 +70,14 @@ pub struct RegisterRecord {
     /// Token of the memory.
     #[layout(offset = 0)]
     pub memory: U64,
-    /// Where in that memory the window begins, in bytes, a multiple of the page size.
+    /// The offset in that memory at which the window begins, in bytes, a multiple of the page
+    /// size.
     #[layout(offset = 8)]
     pub memory_offset: U64,
     /// Bytes, a multiple of the page size.
     #[layout(offset = 16)]
     pub length: U64,
-    /// With `SCIF_MAP_FIXED`: the window's offset. Ignored without.
+    /// The window's offset with `SCIF_MAP_FIXED`. Not used without.
     #[layout(offset = 24)]
     pub offset: I64,
     /// [`Protection`](crate::flags::Protection).
@@ -143,7 +144,7 @@ pub struct CachedRecord {
     /// Token of the memory.
     #[layout(offset = 0)]
     pub memory: U64,
-    /// Where in that memory the data begins, in bytes. Any alignment.
+    /// The offset in that memory at which the data begins, in bytes. Any alignment.
     #[layout(offset = 8)]
     pub memory_offset: U64,
     /// Bytes.
@@ -160,7 +161,7 @@ pub struct CachedRecord {
     pub reserved: U32,
 }
 
-/// The values that fence_signal writes, and their places.
+/// The values that fence_signal writes, and the offsets where it writes them.
 #[derive(
     Clone,
     Copy,
@@ -219,7 +220,7 @@ pub struct PagesHeader {
     /// Names the reference until [`Call::PutPages`] gives it back.
     #[layout(offset = 0)]
     pub cookie: U64,
-    /// Addresses that follow, each a `u64`.
+    /// How many addresses follow, each a `u64`.
     #[layout(offset = 8)]
     pub pages: U64,
     /// [`Protection`](crate::flags::Protection) of the window.
@@ -244,12 +245,12 @@ pub enum Call {
     /// `scif_listen`. Result: 0.
     #[op(2)]
     Listen {
-        /// Requests that may wait.
+        /// How many requests may wait.
         #[word(0)]
         backlog: i32,
     },
-    /// `scif_connect`. Result: the local port. On a descriptor with `O_NONBLOCK`: `EINPROGRESS`,
-    /// and the same call again collects the result.
+    /// `scif_connect`. Result: the local port. On a descriptor with `O_NONBLOCK` it fails with
+    /// `EINPROGRESS`, and the same call again returns the result.
     #[op(3)]
     Connect {
         /// Destination node.
@@ -259,7 +260,7 @@ pub enum Call {
         #[word(1)]
         port: u16,
     },
-    /// `scif_accept`, first half. Result: 0, and the record is filled in.
+    /// `scif_accept`, first half. Result: 0; the record is filled in.
     #[op(4)]
     AcceptRequest {
         /// 0 or `SCIF_ACCEPT_SYNC`.
@@ -273,18 +274,18 @@ pub enum Call {
     /// one. Result: 0; `ENOENT` when there is no such handle (any more).
     #[op(5)]
     AcceptRegister {
-        /// From the record.
+        /// The handle of the record.
         #[word(0)]
         handle: u64,
     },
-    /// `scif_send`. The payload is the data. Result: bytes taken.
+    /// `scif_send`. The payload is the data. Result: the number of bytes taken.
     #[op(6)]
     Send {
         /// 0 or `SCIF_SEND_BLOCK`.
         #[word(0)]
         flags: u32,
     },
-    /// `scif_recv`. The payload is the buffer. Result: bytes given.
+    /// `scif_recv`. The payload is the buffer. Result: the number of bytes received.
     #[op(7)]
     Recv {
         /// 0 or `SCIF_RECV_BLOCK`.
@@ -301,7 +302,7 @@ pub enum Call {
     /// `scif_unregister`. Result: 0.
     #[op(9)]
     Unregister {
-        /// Where the first window begins.
+        /// The offset at which the first window begins.
         #[word(0)]
         offset: i64,
         /// Bytes; whole windows.
@@ -311,14 +312,14 @@ pub enum Call {
     /// `scif_readfrom`: from the peer's windows to the own ones. Result: 0.
     #[op(10)]
     ReadFrom {
-        /// From where to where.
+        /// Which bytes are copied, and where to.
         #[payload]
         record: RmaRecord,
     },
     /// `scif_writeto`: from the own windows to the peer's. Result: 0.
     #[op(11)]
     WriteTo {
-        /// From where to where.
+        /// Which bytes are copied, and where to.
         #[payload]
         record: RmaRecord,
     },
@@ -344,9 +345,9 @@ pub enum Call {
         #[word(1)]
         flags: u32,
     },
-    /// `scif_get_node_ids`. The payload is an array of `u16`: the first receives the own node's id,
-    /// the others the ids of the nodes online, ascending. Result: the number of nodes online, which
-    /// may be more than fitted.
+    /// `scif_get_node_ids`. The payload is an array of `u16`: the first receives this node's id,
+    /// the others receive the ids of the nodes online, ascending. Result: the number of nodes
+    /// online, which may be more than fitted.
     #[op(14)]
     GetNodeIds,
     /// `scif_fence_mark`. Result: the mark, from 0 to 2^31 - 1.
@@ -366,89 +367,91 @@ pub enum Call {
     /// `scif_fence_signal`. Result: 0.
     #[op(17)]
     FenceSignal {
-        /// The values to write, their places and their time.
+        /// The values to write, where, and after which copies.
         #[payload]
         record: SignalRecord,
     },
-    /// `scif_vreadfrom` with `SCIF_RMA_USECACHE`, into memory the daemon knows. Like `ReadFrom` it
-    /// may return before the data is there. Result: 0; `EFAULT` when the caller has no such memory
-    /// mapped any more.
+    /// `scif_vreadfrom` with `SCIF_RMA_USECACHE`, into memory that the daemon knows. Like
+    /// `ReadFrom` it may return before the data is there. Result: 0; `EFAULT` when the caller has
+    /// no such memory mapped any more.
     #[op(18)]
     CachedReadFrom {
-        /// From where to where.
+        /// Which bytes are copied, and where to.
         #[payload]
         record: CachedRecord,
     },
-    /// `scif_vwriteto` with `SCIF_RMA_USECACHE`, out of memory the daemon knows. As
-    /// `CachedReadFrom`.
+    /// `scif_vwriteto` with `SCIF_RMA_USECACHE`, out of memory that the daemon knows. May return
+    /// early and fails as `CachedReadFrom` does.
     #[op(19)]
     CachedWriteTo {
-        /// From where to where.
+        /// Which bytes are copied, and where to.
         #[payload]
         record: CachedRecord,
     },
-    /// `scif_poll` for this endpoint or bypass handle, waiting until one of the bits asked for is
-    /// there. What `kicks` asks for is done first. Result: `Readiness` bits.
+    /// `scif_poll` for this endpoint or bypass handle: first sends the notifications of `kicks`,
+    /// then waits until one of `events` is there. Result: `Readiness` bits.
     #[op(20)]
     Wait {
-        /// `Readiness` bits asked for; ERR and HUP always end the wait.
+        /// The `Readiness` bits to wait for; ERR and HUP always end the wait.
         #[word(0)]
         events: u16,
         /// [`Kicks`](crate::flags::Kicks).
         #[word(1)]
         kicks: u32,
     },
-    /// Tells the peer of this endpoint or bypass handle to look at its rings. Result: 0.
+    /// Notifies the peer of this endpoint or bypass handle of changes of the rings. Result: 0.
     #[op(21)]
     Kick {
         /// [`Kicks`](crate::flags::Kicks).
         #[word(0)]
         kicks: u32,
     },
-    /// The description of a bypass handle. Result: 0, and the record is filled in.
+    /// The description of a bypass handle. Result: 0; the record is filled in.
     #[op(22)]
     BypassInfo {
         /// In: zero; out: the rings of this handle.
         #[payload]
         record: BypassRecord,
     },
-    /// Says that no more bytes are sent: the peer's receives end behind those sent before, as at
-    /// the end of the connection. Bytes of sends under way, and later ones, may stay unread.
+    /// Ends the stream of bytes to the peer: the peer's receives end behind the bytes sent before,
+    /// as at the end of the connection. Bytes of sends under way, and later ones, may stay unread.
     /// Result: 0.
     #[op(23)]
     Finish,
-    /// As `Wait` for IN, which also ends once the write index in the own ring is not this one:
-    /// when bytes have come since it was read, even if another thread has taken them.
-    /// Result: `Readiness` bits.
+    /// As `Wait` for IN, but also ends once the write index in the own ring differs from
+    /// `written`: then bytes have come since it was read, even if another thread has already taken
+    /// them. Result: `Readiness` bits.
     #[op(24)]
     WaitBytes {
-        /// The peer's write index, as `local_write` of the own queue pair had it.
+        /// The peer's write index, as `local_write` of the own queue pair held it.
         #[word(0)]
         written: u32,
     },
-    /// Says that no more bytes are received here: receives of this node on the endpoint, also those
-    /// that wait, end behind what has arrived, as if the peer had said `Finish`. The peer is not
-    /// told. Result: 0.
+    /// Ends the stream of bytes from the peer, for this node's programs. Receives of this node on
+    /// the endpoint, also those that wait, end behind the bytes that have arrived, as if the peer
+    /// had sent `Finish`. The peer is not notified. Result: 0.
     #[op(25)]
     FinishReceiving,
     /// `scif_poll` for this endpoint, without waiting. Result: `Readiness` bits.
     #[op(64)]
     Poll {
-        /// Bits asked for; ERR and HUP are always reported.
+        /// The bits to report; ERR and HUP are always reported.
         #[word(0)]
         events: u16,
     },
-    /// Where the endpoint is bound. Result: `node << 16 | port`; port 0 when it is not.
+    /// The address at which the endpoint is bound. Result: `node << 16 | port`; port 0 if it is
+    /// not bound.
     #[op(65)]
     LocalPort,
-    /// The other end. Result: `node << 16 | port`; `ENOTCONN` when there is none.
+    /// The address of the other end. Result: `node << 16 | port`; `ENOTCONN` if there is none.
     #[op(66)]
     PeerPort,
-    /// The effect of `scif_close` at once, also while mappings keep the open file alive. Result: 0.
+    /// Does at once what `scif_close` does, even while mappings keep the open file alive. Result:
+    /// 0.
     #[op(67)]
     Shutdown,
-    /// Bytes of the peer's windows that one `fmap` can map: those from the offset on that lie in
-    /// one contiguous piece, at most `length`. Result: their number; errors as `scif_mmap`.
+    /// How many bytes of the peer's windows one `fmap` can map: those from the offset on that lie
+    /// in one contiguous piece, at most `length`. Result: their number; errors as for `scif_mmap`.
     #[op(68)]
     MapRun {
         /// Offset in the peer's registered address space, a multiple of the page size.
@@ -469,26 +472,26 @@ pub enum Call {
         length: u64,
     },
     /// `scif_get_pages`, root only. The payload receives a [`PagesHeader`] and then the address of
-    /// each page as this node's CPU and devices reach it. Result: the number of pages.
+    /// each page, as this node's CPU and devices reach it. Result: the number of pages.
     #[op(90)]
     GetPages {
         /// Offset in the peer's registered address space, a multiple of the page size.
         #[word(0)]
         remote_offset: i64,
-        /// Bytes, a multiple of the page size; within one window.
+        /// Bytes, a multiple of the page size, within one window.
         #[word(1)]
         length: u64,
     },
     /// `scif_put_pages`, root only. Result: 0.
     #[op(91)]
     PutPages {
-        /// From the [`PagesHeader`].
+        /// The cookie of the [`PagesHeader`].
         #[word(0)]
         cookie: u64,
     },
 }
 
-/// Which pages a program pins.
+/// The pages that a program pins.
 #[derive(
     Clone,
     Copy,
@@ -506,7 +509,7 @@ pub enum Call {
 #[layout(size = 24, align = 1)]
 #[repr(C)]
 pub struct PinRecord {
-    /// First byte in the program's address space, a multiple of the page size.
+    /// The address of the first byte in the program's address space, a multiple of the page size.
     #[layout(offset = 0)]
     pub address: U64,
     /// Bytes, a multiple of the page size, not 0.
@@ -521,26 +524,26 @@ pub struct PinRecord {
 }
 
 impl PinRecord {
-    /// Root only: the pages count against no limit.
+    /// Root only: the pages do not count against any limit.
     pub const UNCHARGED: u32 = 1;
 }
 
-/// An operation on a memory handle: a descriptor of the path `memory`, or `dup(endpoint,
-/// "memory")`, one memory object each. The object goes when the last descriptor and the last
-/// mapping of it have gone; windows keep its pages beyond that.
+/// An operation on a memory handle, which is a descriptor of the path `memory`, or
+/// `dup(endpoint, "memory")`. Each handle has one memory object. The object goes when its last
+/// descriptor and its last mapping have gone; windows keep its pages beyond that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Operation)]
 #[operation(number = u64, words = 2)]
 pub enum MemoryCall {
     /// Makes the object of zeroed pages, which `fmap(fd, offset)` then maps. Result: the token.
     #[op(80)]
     Provide {
-        /// Pages.
+        /// How many pages.
         #[word(0)]
         pages: u64,
     },
     /// Makes the object of pages of the address space that was sent over the handle before
-    /// ([`SEND_SPACE`]). They stay where they are and what they are, also when the program unmaps
-    /// them, until the object is not used any more. Result: the token.
+    /// ([`SEND_SPACE`]). The pages stay where they are and what they are, even if the program
+    /// unmaps them, until the object is no longer used. Result: the token.
     #[op(83)]
     Pin {
         /// Which pages.
@@ -549,8 +552,8 @@ pub enum MemoryCall {
     },
 }
 
-/// The metadata word that comes with the descriptor of an address space sent over a memory handle,
-/// for the [`MemoryCall::Pin`] that follows. No number of an operation.
+/// The metadata word that comes with the descriptor of an address space when it is sent over a
+/// memory handle, for the [`MemoryCall::Pin`] that follows. It is no operation's number.
 pub const SEND_SPACE: u64 = 85;
 
 #[cfg(test)]

@@ -1,29 +1,29 @@
-//! The base of the derive macro `Operation`: words, payloads and the error of a decoder.
+//! What the derive macro `Operation` builds on: words, payloads and the error of a decoder.
 
 use core::fmt;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Why a request or message could not be decoded. The sender is to blame, never the receiver.
+/// Why a request or message could not be decoded. The fault is the sender's, never the receiver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// No operation has this number.
     UnknownOperation {
-        /// The number found.
+        /// The number that was found.
         number: u64,
     },
-    /// A word holds a value its field cannot hold.
+    /// A word holds a value that its field cannot hold.
     WordOutOfRange {
-        /// Which word, from 0.
+        /// The index of the word, from 0.
         index: usize,
-        /// The value found.
+        /// The value that was found.
         value: u64,
     },
     /// The payload has another length than the operation's structure.
     PayloadLength {
-        /// Bytes the structure has.
+        /// How many bytes the structure has.
         expected: usize,
-        /// Bytes found.
+        /// How many bytes were found.
         found: usize,
     },
 }
@@ -52,13 +52,13 @@ impl core::error::Error for DecodeError {}
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// Where it begins, in bytes.
+    /// Its offset in the structure, in bytes.
     pub offset: usize,
     /// Its size in bytes.
     pub bytes: usize,
 }
 
-/// A structure whose layout is fixed. Derived with `syscall_derive::Layout`, which checks it, too.
+/// A structure whose layout is fixed. `syscall_derive::Layout` derives it, and checks the layout.
 pub trait Layout {
     /// Name of the structure.
     const NAME: &'static str;
@@ -66,8 +66,8 @@ pub trait Layout {
     const FIELDS: &'static [Field];
 }
 
-/// A set of operations, each with a number, `WORDS` words beside it and an optional structure.
-/// Derived with `syscall_derive::Operation`.
+/// A set of operations, each with a number, `WORDS` words and an optional structure.
+/// `syscall_derive::Operation` derives it.
 pub trait Operation<const WORDS: usize>: Sized {
     /// Type of the operation number.
     type Number: Copy + Into<u64>;
@@ -78,20 +78,20 @@ pub trait Operation<const WORDS: usize>: Sized {
     /// The name of the operation with this number, for logs and tables.
     fn name(number: Self::Number) -> Option<&'static str>;
 
-    /// Bytes of the structure of the operation with this number: 0 when it has none, `None` when
-    /// there is no such operation.
+    /// How many bytes the structure of the operation with this number has: 0 if it has no
+    /// structure, `None` if there is no such operation.
     fn payload_len(number: Self::Number) -> Option<usize>;
 
-    /// The words to send; those no field claims are zero.
+    /// The words to send. Words that no field uses are zero.
     fn words(&self) -> [u64; WORDS];
 
-    /// The bytes of the structure to send; empty when the operation has none.
+    /// The bytes of the structure to send; empty if the operation has no structure.
     fn payload(&self) -> &[u8];
 
-    /// The operation that `number`, `words` and `payload` describe.
+    /// Decodes the operation that `number`, `words` and `payload` describe.
     ///
     /// # Errors
-    /// The error of a decoder; see [`DecodeError`].
+    /// See [`DecodeError`].
     fn decode(
         number: Self::Number,
         words: [u64; WORDS],
@@ -99,7 +99,7 @@ pub trait Operation<const WORDS: usize>: Sized {
     ) -> Result<Self, DecodeError>;
 }
 
-/// A value that travels in a 64-bit word.
+/// A value that is sent in a 64-bit word.
 pub trait Word: Copy {
     /// The word for this value.
     fn to_word(self) -> u64;
@@ -127,7 +127,7 @@ unsigned_words!(u8, u16, u32, u64);
 macro_rules! signed_words {
     ($($word:ty),*) => {
         $(impl Word for $word {
-            /// Sign-extended, as a register holds a C `int` or `off_t`.
+            /// Extends the sign, as a register holds a C `int` or `off_t`.
             fn to_word(self) -> u64 {
                 i64::from(self) as u64
             }
@@ -141,7 +141,7 @@ macro_rules! signed_words {
 
 signed_words!(i32, i64);
 
-/// The value in word `index` of `words`. Called by generated decoders.
+/// Decodes the value in word `index` of `words`. Generated decoders call it.
 ///
 /// # Errors
 /// `WordOutOfRange` when the value does not fit the type.
@@ -150,7 +150,8 @@ pub fn word<T: Word>(words: &[u64], index: usize) -> Result<T, DecodeError> {
     T::from_word(value).ok_or(DecodeError::WordOutOfRange { index, value })
 }
 
-/// The structure in `bytes`, which must have exactly its length. Called by generated decoders.
+/// Decodes the structure in `bytes`, which must have exactly its length. Generated decoders call
+/// it.
 ///
 /// # Errors
 /// `PayloadLength` when there are more or fewer bytes.
@@ -162,7 +163,7 @@ pub fn payload<T: FromBytes>(bytes: &[u8]) -> Result<T, DecodeError> {
     T::read_from_bytes(bytes).map_err(|_| wrong)
 }
 
-/// The bytes of a structure. Called by generated encoders.
+/// The bytes of a structure. Generated encoders call it.
 pub fn payload_bytes<T: IntoBytes + Immutable + KnownLayout>(value: &T) -> &[u8] {
     value.as_bytes()
 }

@@ -1,15 +1,15 @@
 //! The errors of SCIF calls and their numbers.
 //!
 //! The list is the union of the "Errors" paragraphs of the SCIF header (`scif.h`) for the calls
-//! that exist, plus the values only the scheme itself needs (`EBADF`, `ENOENT`, ...). The numbers
-//! are the ones Linux and Redox share. Code passes [`Error`] around; only the outermost layer turns
-//! it into a number, with [`Error::errno`].
+//! that exist, plus the values that only the scheme itself needs (`EBADF`, `ENOENT`, ...). The
+//! numbers are the ones that Linux and Redox share. Code passes [`Error`] around; only the
+//! outermost layer turns it into a number, with [`Error::errno`].
 
 use core::fmt;
 
 macro_rules! errors {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $symbol:literal;)*) => {
-        /// Why a SCIF call failed. `errno()` is the number a program sees.
+        /// Why a SCIF call failed. `errno()` is the number that a program sees.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(i32)]
         pub enum Error { $($(#[$doc])* $name = $number,)* }
@@ -76,7 +76,7 @@ errors! {
 }
 
 impl Error {
-    /// The positive error number (`errno`) a program sees.
+    /// The positive error number (`errno`) that a program sees.
     pub const fn errno(self) -> i32 {
         self as i32
     }

@@ -3,28 +3,29 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// The events that `poll` reports. The values are the header's `SCIF_POLL*`, which are those of
-    /// `poll(2)`.
+    /// The events that `poll` reports. The values are the header's `SCIF_POLL*`, which are those
+    /// of `poll(2)`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct Readiness: u16 {
         /// A byte can be received, or a connection request waits.
         const IN = 0x0001;
         /// There is room to send, or a non-blocking connect has ended.
         const OUT = 0x0004;
-        /// The endpoint is in no state in which it could become ready.
+        /// The endpoint is in a state in which it cannot become ready.
         const ERR = 0x0008;
-        /// The peer has gone. Bytes it sent may still be there.
+        /// The peer has gone. Bytes that it sent may still be there.
         const HUP = 0x0010;
-        /// The descriptor is no endpoint. Only ever reported, by the scheme.
+        /// The descriptor is no endpoint. Only the scheme reports it; it cannot be asked for.
         const NVAL = 0x0020;
-        /// The peer sends no more bytes, by FINISH (`POLLRDHUP`). Bytes it sent may still be there.
+        /// The peer sends no more bytes, by FINISH (`POLLRDHUP`). Bytes that it sent may still be
+        /// there.
         const READ_HUP = 0x2000;
     }
 
     /// Flags of send.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SendFlags: u32 {
-        /// `SCIF_SEND_BLOCK`: return when everything has been sent.
+        /// `SCIF_SEND_BLOCK`: return when all bytes have been sent.
         const BLOCK = 1;
     }
 
@@ -42,7 +43,7 @@ bitflags! {
         const SYNC = 1;
     }
 
-    /// The rights of the peer and of RMA calls to a window: the `prot_flags` of register. The
+    /// The rights to a window that the peer and RMA calls have: the `prot_flags` of register. The
     /// values are those of `mmap`'s `PROT_READ` and `PROT_WRITE` in the C header.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct Protection: u32 {
@@ -55,9 +56,10 @@ bitflags! {
     /// Flags of register.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct MapFlags: u32 {
-        /// `SCIF_MAP_FIXED`: the window has to lie at the offset given.
+        /// `SCIF_MAP_FIXED`: the window must lie at the given offset.
         const FIXED = 0x10;
-        /// `SCIF_MAP_KERNEL`: the address is a kernel's. Always refused: no caller has one here.
+        /// `SCIF_MAP_KERNEL`: the address is a kernel's. Register refuses it: no caller has one
+        /// here.
         const KERNEL = 0x20;
     }
 
@@ -66,9 +68,9 @@ bitflags! {
     pub struct RmaFlags: u32 {
         /// `SCIF_RMA_USECPU`: copy with the CPU, not with a DMA engine.
         const USECPU = 1;
-        /// `SCIF_RMA_USECACHE`: the range will be used again. Means something to the v* calls only.
+        /// `SCIF_RMA_USECACHE`: the range will be used again. Only the v* calls heed it.
         const USECACHE = 2;
-        /// `SCIF_RMA_SYNC`: return when the data is where it shall be.
+        /// `SCIF_RMA_SYNC`: return when the data has arrived.
         const SYNC = 4;
         /// `SCIF_RMA_ORDERED`: the last cache line of the data arrives last.
         const ORDERED = 8;
@@ -77,9 +79,9 @@ bitflags! {
     /// The notifications that the daemon sends to the peer for `Call::Kick` and `Call::Wait`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct Kicks: u32 {
-        /// Bytes have been put into its ring.
+        /// Bytes have been put into the peer's ring.
         const BYTES = 1;
-        /// Bytes it sent have been taken out, so that there is room.
+        /// Bytes that the peer sent have been taken out, so that there is room.
         const ROOM = 2;
     }
 

@@ -1,4 +1,4 @@
-//! Names of things on the SCIF network: nodes, ports and port ids.
+//! Nodes, ports and port ids: the addresses of the SCIF network.
 
 use core::fmt;
 
@@ -7,10 +7,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::limits::PRIVILEGED_PORT_END;
 
-/// Number of a node: 0 is the host, `n` is card `n - 1`.
+/// The number of a node: 0 is the host, `n` is card `n - 1`.
 pub type NodeId = u16;
 
-/// Number of a port on one node. 0 means "none" or "any".
+/// The number of a port on one node. 0 means "none" or "any".
 pub type Port = u16;
 /// A port on a node, `struct scif_port_id` of the SCIF header: node first, 4 bytes, little endian.
 #[derive(
@@ -57,14 +57,14 @@ impl PortId {
         self.port.get()
     }
 
-    /// Whether it is a port that only root binds: a peer at it acts for root of its node.
+    /// Whether only root binds this port, so that a peer at it acts for root of its node.
     pub fn is_of_root(self) -> bool {
         (1..PRIVILEGED_PORT_END).contains(&self.port())
     }
 }
 
 impl fmt::Debug for PortId {
-    /// As people read it: like [`fmt::Display`].
+    /// As [`fmt::Display`], for people to read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

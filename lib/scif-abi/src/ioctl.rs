@@ -1,14 +1,16 @@
-//! The ioctls of `scif_ioctl.h`: numbers, structures, and what each means as a [`Call`].
+//! The ioctls of `scif_ioctl.h`: their numbers, their structures, and the [`Call`] that each
+//! stands for.
 //!
-//! The header exists in two shapes. In the older one, as first posted, an ioctl's number holds the
-//! size of a pointer, in the one that was shipped the size of the structure. The structures are
-//! the same but for that of GET_NODEIDS. Both numbers are accepted, the shipped one comes first.
+//! The header exists in two forms. In the older one, as first posted, an ioctl's number holds the
+//! size of a pointer; in the one that was shipped it holds the size of the structure. Only the
+//! structure of GET_NODEIDS differs between them. Both numbers are accepted; the shipped one comes
+//! first.
 //!
-//! An ioctl has one argument: the address of its structure or, for LISTEN and FENCE_WAIT, the value
-//! itself, which is the word here. The code that carries one out copies as many bytes from the
-//! address as [`payload_len`](crate::codec::Operation::payload_len) says, decodes, does what
-//! [`Ioctl::plan`] says, lets [`Ioctl::complete`] put the results into the structure and copies it
-//! back. Addresses in the structures are the caller's.
+//! An ioctl has one argument: the address of its structure or, for LISTEN and FENCE_WAIT, the
+//! value itself, which is the word here. The code that carries an ioctl out copies as many bytes
+//! from the address as [`payload_len`](crate::codec::Operation::payload_len) says and decodes
+//! them. It does what [`Ioctl::plan`] says, lets [`Ioctl::complete`] put the results into the
+//! structure, and copies the structure back. Addresses in the structures are the caller's.
 
 use syscall_derive::{Layout, Operation};
 use zerocopy::little_endian::{I32, I64, U16, U32, U64};
@@ -46,8 +48,8 @@ macro_rules! records {
 }
 
 records! {
-    /// Argument of BIND. The header has an `int`; two of its bytes are the port, and known programs
-    /// pass the address of two bytes only. No more are read or written.
+    /// Argument of BIND. The header has an `int`, of which two bytes are the port. Known programs
+    /// pass the address of two bytes, so no more are read or written.
     BindArgument, 2 {
         /// In: the port, 0 for any; out: the port.
         0 port: U16,
@@ -56,7 +58,7 @@ records! {
     ConnectArgument, 8 {
         /// Out: the own port id.
         0 own: PortId,
-        /// In: where to.
+        /// In: the port id to connect to.
         4 peer: PortId,
     }
     /// `struct scifioctl_accept`.
@@ -65,12 +67,12 @@ records! {
         0 flags: I32,
         /// Out: port id of the connector.
         4 peer: PortId,
-        /// Out: what ACCEPTREG takes.
+        /// Out: the value for ACCEPTREG.
         8 endpoint: U64,
     }
     /// Argument of ACCEPTREG.
     AcceptRegisterArgument, 8 {
-        /// In: from ACCEPTREQ.
+        /// In: the value from ACCEPTREQ.
         0 endpoint: U64,
     }
     /// `struct scifioctl_msg`.
@@ -92,7 +94,7 @@ records! {
         0 address: U64,
         /// In: bytes.
         8 length: U64,
-        /// In: offset asked for.
+        /// In: the offset asked for.
         16 offset: I64,
         /// In: protection.
         24 protection: I32,
@@ -303,33 +305,33 @@ pub enum Ioctl {
     },
 }
 
-/// How an ioctl is carried out.
+/// The way to carry out an ioctl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// By this call; its payload is its own structure.
+    /// Make this call; its payload is its own structure.
     Call(Call),
-    /// By this call, whose payload is memory of the caller.
+    /// Make this call; its payload is memory of the caller.
     Data {
         /// The call.
         call: Call,
-        /// Where the memory begins.
+        /// The address at which the memory begins.
         address: u64,
-        /// Bytes.
+        /// Its length in bytes.
         length: u64,
     },
-    /// By register, once the range has become memory that has a token: `memory` and
-    /// `memory_offset` of the record are zero.
+    /// Register, once the range has become memory that has a token: `memory` and `memory_offset`
+    /// of the record are zero.
     Register {
-        /// Where the range begins.
+        /// The address at which the range begins.
         address: u64,
-        /// The rest.
+        /// Everything else.
         record: RegisterRecord,
     },
-    /// By get_node_ids.
+    /// Get the node ids.
     NodeIds {
         /// Address of an array of `u16` for the nodes online.
         nodes: u64,
-        /// Its length.
+        /// The length of the array.
         length: u32,
         /// Address of a `u16` for the own node; 0: not wanted.
         own: u64,
@@ -337,7 +339,7 @@ pub enum Plan {
 }
 
 impl Ioctl {
-    /// The operation.
+    /// How to carry out the ioctl.
     ///
     /// # Errors
     /// `EINVAL` for a negative length.
@@ -399,10 +401,10 @@ impl Ioctl {
         })
     }
 
-    /// Puts the result of the call into the structure, to be copied back, and gives what the ioctl
-    /// itself returns. `own` is the endpoint's port id, `accepted` what ACCEPTREQ filled in; they
-    /// are looked at for CONNECT and ACCEPTREQ only. The mark of FENCE_MARK and the lists of
-    /// GET_NODEIDS go where the structure points to, not into it.
+    /// Puts the result of the call into the structure, to be copied back, and returns what the
+    /// ioctl itself returns. `own` is the endpoint's port id, `accepted` what ACCEPTREQ filled in;
+    /// they are used for CONNECT and ACCEPTREQ only. The mark of FENCE_MARK and the lists of
+    /// GET_NODEIDS are stored where the structure points to, not in it.
     pub fn complete(&mut self, result: u64, own: PortId, accepted: AcceptRecord) -> i32 {
         match self {
             Ioctl::Bind { record } => record.port = (result as u16).into(),
@@ -422,7 +424,7 @@ impl Ioctl {
     }
 }
 
-/// A C `int` of flags.
+/// Converts a C `int` of flags.
 fn flags(word: I32) -> u32 {
     word.get() as u32
 }
@@ -495,8 +497,8 @@ mod tests {
     use crate::error::Error;
     use crate::ids::PortId;
 
-    /// Number as shipped, number as first posted, bytes of the structure. The numbers are what a C
-    /// compiler makes of the two headers.
+    /// Number as shipped, number as first posted, bytes of the structure. A C compiler makes these
+    /// numbers from the two headers.
     const NUMBERS: [(u32, u32, usize); 17] = [
         (0xc008_7301, 0xc008_7301, 2),
         (0x4004_7302, 0x4004_7302, 0),
@@ -517,7 +519,7 @@ mod tests {
         (0xc028_7311, 0xc008_7311, 40),
     ];
 
-    /// Bytes 1, 2, 3, …: every field has a value of its own.
+    /// Bytes 1, 2, 3, …: every field has another value.
     fn counting(length: usize) -> [u8; 40] {
         let mut bytes = [0; 40];
         for (index, byte) in bytes[..length].iter_mut().enumerate() {

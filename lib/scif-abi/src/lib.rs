@@ -1,11 +1,11 @@
 //! The numbers and layouts of SCIF: errors, flags, limits, wire records and scheme operations.
 //!
-//! A leaf without code of its own: everything here is either a constant, a record whose layout is
-//! checked when it is compiled, or the (de)coding of such records. Nothing here blocks, allocates
-//! or trusts what it decodes.
+//! A leaf crate without behaviour of its own. Everything here is a constant, a record whose layout
+//! is checked at compile time, or the encoding and decoding of such records. Nothing here blocks,
+//! allocates or trusts what it decodes.
 #![no_std]
 
-// The derive macros name this crate by its outside name, here as everywhere.
+// The derive macros name this crate by its outside name, in this crate, too.
 extern crate self as scif_abi;
 
 pub mod bypass;

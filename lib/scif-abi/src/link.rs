@@ -1,6 +1,6 @@
-//! The link memory between two nodes of the virtual fabric: identity, and the little each side
-//! must know of the other before queue pairs connect (the place of a card's scratch registers and
-//! of the mainline driver's device page).
+//! The link memory between two nodes of the virtual fabric: the identity of both, and what each
+//! side must know about the other before queue pairs connect. It takes the place of a card's
+//! scratch registers and of the mainline driver's device page.
 //!
 //! ```text
 //!   0  Header      written by the fabric server; only `down` changes
@@ -8,32 +8,31 @@
 //! 128  Record      of side 1        256  heartbeat of side 1
 //! ```
 //!
-//! Each block has a cache line of its own and one writer: its side, or the fabric server for one
-//! word, [`STATE_ABSENT`] into the state of a side whose machine is gone. Side 0 is the node named
-//! first in the header. All values are little endian.
+//! Each block has a cache line of its own and one writer: its side. Only one word has a second
+//! writer: the fabric server stores [`STATE_ABSENT`] into the state of a side whose machine is
+//! gone. Side 0 is the node named first in the header. All values are little endian.
 //!
 //! # Incarnations
-//! A queue pair is good for one connection of two incarnations. Each side numbers its own
-//! (`generation`, never 0 once there was one) and names the peer's that its queue pair belongs to
-//! (`peer_generation`, 0: none yet). Connecting takes two steps, so that no side writes into a
-//! queue pair that an earlier incarnation has used:
+//! A queue pair serves one connection of two incarnations. Each side numbers its own incarnations
+//! (`generation`, never 0 once there was one). It also names the peer's incarnation that its queue
+//! pair belongs to (`peer_generation`, 0: none yet). Connecting takes two steps, so that no side
+//! writes into a queue pair that an earlier incarnation has used:
 //!
 //! 1. A side binds its queue pair to the peer's incarnation when the peer's record is ready and
 //!    bound to no incarnation or to this side's incarnation ([`Record::may_bind`]).
 //! 2. It uses the peer's queue pair when both are bound to each other ([`Record::is_bound_to`]).
 //!
-//! When the peer's generation or state is no longer the one it bound to, a side begins anew with a
-//! new queue pair and generation.
+//! When the peer's generation or state is no longer the one that a side bound to, that side begins
+//! anew with a new queue pair and generation.
 //!
 //! A side that publishes a new generation or leaves [`STATE_READY`] will not write to its peer's
-//! memory through the former connection any more. That is what makes it safe for the peer to reuse
-//! the memory.
+//! memory through the former connection any more. Therefore the peer can safely reuse the memory.
 
 use syscall_derive::Layout;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// First word of the link memory: `SKIFLINK`.
+/// The first word of the link memory: `SKIFLINK`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"SKIFLINK");
 
 /// Version of this layout. A node does not use links of another version.
@@ -42,13 +41,14 @@ pub const VERSION: u32 = 1;
 /// Smallest link memory in bytes.
 pub const MIN_LINK_BYTES: usize = 320;
 
-/// The side is absent. Written by the fabric server when a machine goes, and by a side that leaves.
+/// The side is absent. The fabric server writes it when a machine goes, and a side writes it when
+/// it leaves.
 pub const STATE_ABSENT: u32 = 0;
 
 /// The record is valid: the queue pair can be used under the rules above.
 pub const STATE_READY: u32 = 1;
 
-/// The side gave up the connection and waits for the other one to connect anew.
+/// The side gave up the connection and waits for the other side to connect anew.
 pub const STATE_STOPPED: u32 = 2;
 
 /// The fabric server's description of a link.
@@ -65,7 +65,7 @@ pub struct Header {
     /// Node numbers of side 0 and side 1.
     #[layout(offset = 12)]
     pub nodes: [U16; 2],
-    /// Not 0 while the fabric has the link cut.
+    /// Not 0 while the fabric has cut the link.
     #[layout(offset = 16)]
     pub down: U32,
     /// Zero.
@@ -90,13 +90,13 @@ pub struct Header {
 #[layout(size = 64, align = 1)]
 #[repr(C)]
 pub struct Record {
-    /// One of the `STATE_` numbers; unknown ones count as absent. Stored last.
+    /// One of the `STATE_` numbers; unknown ones count as absent. The side stores it last.
     #[layout(offset = 0)]
     pub state: U32,
     /// Number of this incarnation of the side.
     #[layout(offset = 4)]
     pub generation: U32,
-    /// Incarnation of the peer that the queue pair belongs to; 0: none yet.
+    /// The peer's incarnation that the queue pair belongs to; 0: none yet.
     #[layout(offset = 8)]
     pub peer_generation: U32,
     /// The doorbell (interrupt vector) that announces messages and changes of the link memory.
@@ -105,7 +105,7 @@ pub struct Record {
     /// Bus address of the node queue pair in this side's memory.
     #[layout(offset = 16)]
     pub queue_pair: U64,
-    /// Bytes of this side's memory, for information; 0 when it does not say.
+    /// Bytes of this side's memory, for information; 0 if the side does not say.
     #[layout(offset = 24)]
     pub ram_bytes: U64,
     /// Zero.
@@ -113,7 +113,7 @@ pub struct Record {
     pub reserved: [u8; 32],
 }
 
-/// Offset of `down` in the header: the one word of it that changes.
+/// Offset of `down` in the header, the only word of the header that changes.
 pub const HEADER_DOWN: usize = 16;
 
 /// Offset of `state` in a record.
@@ -128,7 +128,8 @@ pub const fn record_offset(side: usize) -> usize {
     64 + 64 * (side & 1)
 }
 
-/// Offset of the heartbeat of side `side`: a 64-bit counter that moves while its daemon lives.
+/// Offset of the heartbeat of side `side`: a 64-bit counter that moves while the side's daemon is
+/// alive.
 pub const fn heartbeat_offset(side: usize) -> usize {
     192 + 64 * (side & 1)
 }
@@ -145,7 +146,7 @@ impl Header {
         header
     }
 
-    /// Which side node `own` is, and the number of the node on the other one. `None` when this is
+    /// Which side node `own` is, and the number of the node on the other side. `None` if this is
     /// no link memory of this version, or not that node's.
     pub fn side_of(&self, own: u16) -> Option<(usize, u16)> {
         let [first, second] = self.nodes.map(U16::get);

@@ -1,13 +1,13 @@
 //! Node queue pair messages: 44 bytes, with the mainline driver's opcodes and payload positions.
 //!
 //! [`Message`] is the record on the wire, [`NodeMessage`] what it means. Unknown opcodes are
-//! ignored, which is what the mainline driver does with opcodes it does not know. `docs/wire.md`
-//! shows how the messages follow each other.
+//! ignored, as in the mainline driver. `docs/wire.md` shows how the messages follow each other.
 //!
 //! "A" is the side that connects, "P" the side that accepts. Of a window, the *owner* has
-//! registered the memory, the *user* is the other end, which keeps a copy of its page list. Ids are
-//! the sender's own, opaque to the other side, which only ever echoes them. The mainline driver
-//! does not fill in the port ids of most window and fence messages, nor words it does not read.
+//! registered the memory; the *user* is the other end, which keeps a copy of its page list. Ids
+//! are the sender's own and opaque to the other side, which only echoes them. The mainline driver
+//! does not fill in the port ids of most window and fence messages, nor words that it does not
+//! read.
 
 use syscall_derive::{Layout, Operation};
 use zerocopy::little_endian::{U32, U64};
@@ -19,32 +19,35 @@ use crate::ids::PortId;
 /// Bytes of a message.
 pub const MESSAGE_BYTES: usize = 44;
 
-/// Signature in the upper half of a queue pair's extension word; without it nothing is offered.
+/// The signature in the upper half of a queue pair's extension word; without it no extension is
+/// offered.
 pub const EXTENSION_SIGNATURE: u32 = 0x5c1f_0000;
 
 bitflags::bitflags! {
     /// Protocol extensions. Each side offers its own in its node queue pair structure
-    /// ([`QueuePair::extensions`](crate::qp::QueuePair)); one is in use when both offer it.
+    /// ([`QueuePair::extensions`](crate::qp::QueuePair)); an extension is in use when both sides
+    /// offer it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct Extensions: u32 {
         /// A connector may withdraw its request: CNCT_TERM and TERM_ACK.
         const WITHDRAW = 1;
-        /// Each side asks for notifications of bytes and of room when it sleeps: the words at
+        /// Each side asks for notifications of bytes and of room when it sleeps. The words at
         /// [`BYTES_ARMED_OFFSET`](crate::qp::BYTES_ARMED_OFFSET) and
         /// [`ROOM_ARMED_OFFSET`](crate::qp::ROOM_ARMED_OFFSET) behind a connection's queue pair
-        /// structure exist, and the structure has a page of its own, as has its ring. The first of
-        /// the words exists behind the node's queue pair structure too, and says whether messages
-        /// are worth a doorbell.
+        /// structure exist, and the structure and its ring have pages of their own. The first of
+        /// the words also exists behind the node's queue pair structure, and tells whether
+        /// messages need a doorbell.
         const ARMED = 2;
-        /// A side may say that it puts no more bytes into a connection: FINISH.
+        /// A side may announce that it puts no more bytes into a connection: FINISH.
         const FINISH = 4;
-        /// DISCNCT and DISCNT_ACK say how much of the receiver's ring their sender has stored into.
+        /// DISCNCT and DISCNT_ACK tell how much of the receiver's ring their sender has stored
+        /// into.
         const STORED = 8;
     }
 }
 
 impl Extensions {
-    /// The word to publish.
+    /// The word to publish for these extensions.
     pub fn to_word(self) -> u32 {
         EXTENSION_SIGNATURE | self.bits()
     }
@@ -77,22 +80,22 @@ impl Extensions {
 #[layout(size = 44, align = 1)]
 #[repr(C)]
 pub struct Message {
-    /// Port the message comes from.
+    /// The port that the message comes from.
     #[layout(offset = 0)]
     pub source: PortId,
-    /// Port it is for.
+    /// The port that the message is for.
     #[layout(offset = 4)]
     pub destination: PortId,
-    /// The meaning of the message.
+    /// The kind of the message.
     #[layout(offset = 8)]
     pub opcode: U32,
-    /// Meaning depends on the opcode.
+    /// The meaning depends on the opcode.
     #[layout(offset = 12)]
     pub payload: [U64; 4],
 }
 
 impl Message {
-    /// The message that says `body` from `source` to `destination`.
+    /// The message with the content `body`, from `source` to `destination`.
     pub fn new(source: PortId, destination: PortId, body: NodeMessage) -> Message {
         Message {
             source,
@@ -105,7 +108,8 @@ impl Message {
     /// The content of the message.
     ///
     /// # Errors
-    /// `UnknownOperation` for opcodes this stack does not know, `WordOutOfRange` for bad values.
+    /// `UnknownOperation` for opcodes that this stack does not know, `WordOutOfRange` for bad
+    /// values.
     pub fn body(&self) -> Result<NodeMessage, DecodeError> {
         NodeMessage::decode(self.opcode.get(), self.payload.map(U64::get), &[])
     }
@@ -115,13 +119,13 @@ impl Message {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Operation)]
 #[operation(number = u32, words = 4)]
 pub enum NodeMessage {
-    /// INIT: first message of a node; its queue pair can be used.
+    /// INIT: the first message of a node. Its queue pair can be used.
     #[op(1)]
     Init,
-    /// EXIT: last request of a node; it leaves the network.
+    /// EXIT: the last request of a node, which leaves the network.
     #[op(2)]
     Exit,
-    /// EXIT_ACK: all ties to the node that leaves are cut.
+    /// EXIT_ACK: the sender has ended everything that it had with the node that leaves.
     #[op(3)]
     ExitAck,
     /// NODE_ADD: the host introduces a node (card-to-card); the source node is the new one.
@@ -130,14 +134,14 @@ pub enum NodeMessage {
     /// NODE_ADD_NACK: the introduction is not wanted or failed.
     #[op(6)]
     NodeAddNack,
-    /// NODE_REMOVE: the host tells that a node has gone.
+    /// NODE_REMOVE: the host reports that a node has gone.
     #[op(7)]
     NodeRemove {
         /// The node that has gone.
         #[word(0)]
         node: u64,
     },
-    /// NODE_REMOVE_ACK: the ties to it are cut.
+    /// NODE_REMOVE_ACK: the sender has ended everything that it had with that node.
     #[op(8)]
     NodeRemoveAck {
         /// The node that has gone.
@@ -174,7 +178,7 @@ pub enum NodeMessage {
         #[word(0)]
         acceptor: u64,
     },
-    /// CNCT_GNTNACK, A to P: no longer wanted.
+    /// CNCT_GNTNACK, A to P: the connection is no longer wanted.
     #[op(12)]
     ConnectGrantNack {
         /// P's id.
@@ -197,13 +201,14 @@ pub enum NodeMessage {
         /// The receiver's id.
         #[word(1)]
         peer: u64,
-        /// Extension [`Extensions::STORED`]: 1 more than the bytes at the beginning of the
-        /// receiver's ring that the sender may have stored into; 0: perhaps all, and without the
-        /// extension.
+        /// With extension [`Extensions::STORED`]: 1 more than the number of bytes, from the
+        /// beginning of the receiver's ring, that the sender may have stored into. 0: perhaps all
+        /// of them; also without the extension.
         #[word(2)]
         stored: u64,
     },
-    /// DISCNT_ACK: nor will the receiver of a DISCNCT. Always sent.
+    /// DISCNT_ACK: the receiver of the DISCNCT will not touch the connection again either. Always
+    /// sent.
     #[op(15)]
     DisconnectAck {
         /// As in the DISCNCT: the id of its sender.
@@ -212,7 +217,7 @@ pub enum NodeMessage {
         /// As in the DISCNCT: the id of its receiver.
         #[word(1)]
         peer: u64,
-        /// As in the DISCNCT, of the sender of this message.
+        /// As in the DISCNCT, for the sender of this message.
         #[word(2)]
         stored: u64,
     },
@@ -230,7 +235,7 @@ pub enum NodeMessage {
         #[word(0)]
         peer: u64,
     },
-    /// GET_NODE_INFO: which nodes are there? Asked by a card, answered by the host with the same
+    /// GET_NODE_INFO: asks which nodes there are. A card asks, and the host answers with the same
     /// opcode.
     #[op(18)]
     GetNodeInfo {
@@ -244,7 +249,7 @@ pub enum NodeMessage {
         #[word(3)]
         waiter: u64,
     },
-    /// REGISTER, owner to user: the structure that was granted is filled in; there is a window now.
+    /// REGISTER, owner to user: the granted structure is filled in, and the window exists now.
     #[op(19)]
     Register {
         /// The receiver's endpoint id.
@@ -284,7 +289,7 @@ pub enum NodeMessage {
         #[word(2)]
         owner_window: u64,
     },
-    /// UNREGISTER, owner to user: no new use of the window, please. Always answered.
+    /// UNREGISTER, owner to user: begin no new use of the window. Always answered.
     #[op(22)]
     Unregister {
         /// The user's id of the window.
@@ -294,8 +299,8 @@ pub enum NodeMessage {
         #[word(1)]
         owner_window: u64,
     },
-    /// UNREGISTER_ACK, user to owner: nothing here uses the window any more, nor knows its id. MPSS
-    /// 4 calls it DELETE_WINDOW.
+    /// UNREGISTER_ACK, user to owner: nothing on the user's side uses the window or knows its id
+    /// any more. MPSS 4 calls it DELETE_WINDOW.
     #[op(23)]
     UnregisterAck {
         /// The owner's endpoint id.
@@ -305,8 +310,8 @@ pub enum NodeMessage {
         #[word(1)]
         owner_window: u64,
     },
-    /// UNREGISTER_NACK, user to owner: still mapped or being copied; MUNMAP follows. MPSS 4 calls
-    /// it USED_WINDOW.
+    /// UNREGISTER_NACK, user to owner: the window is still mapped or being copied; MUNMAP follows.
+    /// MPSS 4 calls it USED_WINDOW.
     #[op(24)]
     UnregisterNack {
         /// The owner's endpoint id.
@@ -315,13 +320,14 @@ pub enum NodeMessage {
         /// The owner's id of the window.
         #[word(1)]
         owner_window: u64,
-        /// 1: no program has mapped it, only libraries have, for copies. It is not found at its
-        /// offsets any more, so these are free. Drivers that do not know this word send 0.
+        /// 1: no program has mapped the window, only libraries have, for copies. The window is not
+        /// found at its offsets any more, so these are free. Drivers that do not know this word
+        /// send 0.
         #[word(2)]
         is_offset_free: u64,
     },
-    /// ALLOC_REQ, owner to user: lend me a window structure, so that I can write my page list to
-    /// it. Answered by ALLOC_GNT or ALLOC_REJ.
+    /// ALLOC_REQ, owner to user: lend a window structure, so that the owner can write its page
+    /// list to it. Answered by ALLOC_GNT or ALLOC_REJ.
     #[op(25)]
     AllocRequest {
         /// The receiver's endpoint id, which is not read. The mainline driver sends 0.
@@ -334,7 +340,7 @@ pub enum NodeMessage {
         #[word(2)]
         waiter: u64,
     },
-    /// ALLOC_GNT, user to owner: here it is.
+    /// ALLOC_GNT, user to owner: lends the structure.
     #[op(26)]
     AllocGrant {
         /// The user's id of the window.
@@ -347,15 +353,15 @@ pub enum NodeMessage {
         #[word(2)]
         waiter: u64,
     },
-    /// ALLOC_REJ, user to owner: no memory for it.
+    /// ALLOC_REJ, user to owner: no memory for the structure.
     #[op(27)]
     AllocReject {
         /// From the ALLOC_REQ.
         #[word(2)]
         waiter: u64,
     },
-    /// FREE_VIRT, owner to user: the window will not be registered, take the structure back. Not
-    /// answered.
+    /// FREE_VIRT, owner to user: the window will not be registered, so the structure goes back to
+    /// the user. Not answered.
     #[op(28)]
     FreeVirtual {
         /// The receiver's endpoint id.
@@ -371,15 +377,16 @@ pub enum NodeMessage {
         #[word(3)]
         kind: u64,
     },
-    /// MUNMAP, user to owner, after an UNREGISTER_NACK: the last use of the window has ended,
-    /// nothing here knows its id any more.
+    /// MUNMAP, user to owner, after an UNREGISTER_NACK: the last use of the window has ended, and
+    /// nothing on the user's side knows its id any more.
     #[op(29)]
     Munmap {
         /// The owner's id of the window.
         #[word(0)]
         owner_window: u64,
     },
-    /// MARK: a mark for what has been copied through your end of the connection so far, please.
+    /// MARK: make a mark for what has been copied through the receiver's end of the connection so
+    /// far.
     #[op(30)]
     Mark {
         /// The receiver's endpoint id.
@@ -389,10 +396,10 @@ pub enum NodeMessage {
         #[word(1)]
         waiter: u64,
     },
-    /// MARK_ACK: here it is.
+    /// MARK_ACK: the mark.
     #[op(31)]
     MarkAck {
-        /// The receiver's endpoint id: it asked.
+        /// The receiver's endpoint id, which asked.
         #[word(0)]
         requester: u64,
         /// Chosen by the asking side, echoed.
@@ -412,7 +419,7 @@ pub enum NodeMessage {
         #[word(1)]
         waiter: u64,
     },
-    /// WAIT: answer when everything before that mark of yours has been copied.
+    /// WAIT: answer when everything before that mark of the receiver's has been copied.
     #[op(33)]
     Wait {
         /// The receiver's endpoint id.
@@ -425,7 +432,7 @@ pub enum NodeMessage {
         #[word(2)]
         mark: u64,
     },
-    /// WAIT_ACK: it has.
+    /// WAIT_ACK: everything has been copied.
     #[op(34)]
     WaitAck {
         /// The receiver's endpoint id: it asked.
@@ -445,8 +452,8 @@ pub enum NodeMessage {
         #[word(1)]
         waiter: u64,
     },
-    /// SIG_LOCAL: when what has been copied through your end so far is there, write a value to a
-    /// window of your own.
+    /// SIG_LOCAL: write a value to a window of the receiver's own, once what has been copied
+    /// through the receiver's end so far has arrived.
     #[op(36)]
     SignalLocal {
         /// The receiver's endpoint id.
@@ -462,7 +469,7 @@ pub enum NodeMessage {
         #[word(3)]
         waiter: u64,
     },
-    /// SIG_REMOTE: the same, but write to a window of mine.
+    /// SIG_REMOTE: as SIG_LOCAL, but write the value to a window of the sender's.
     #[op(37)]
     SignalRemote {
         /// The receiver's endpoint id.
@@ -488,7 +495,7 @@ pub enum NodeMessage {
         #[word(3)]
         waiter: u64,
     },
-    /// SIG_NACK: no such writable place, or not connected.
+    /// SIG_NACK: there is no such writable place, or not connected.
     #[op(39)]
     SignalNack {
         /// The receiver's endpoint id: it asked.
@@ -498,8 +505,8 @@ pub enum NodeMessage {
         #[word(3)]
         waiter: u64,
     },
-    /// CNCT_TERM, A to P, extension [`Extensions::WITHDRAW`]: forget my request if it is still
-    /// queued. Whatever happens, exactly one of TERM_ACK, CNCT_GNT and CNCT_REJ answers a request.
+    /// CNCT_TERM, A to P, extension [`Extensions::WITHDRAW`]: forget A's request if it is still
+    /// queued. In any case exactly one of TERM_ACK, CNCT_GNT and CNCT_REJ answers the request.
     #[op(64)]
     ConnectWithdraw {
         /// A's id.
@@ -556,7 +563,7 @@ mod tests {
 
     #[test]
     fn opcodes_and_payload_positions_are_the_mainline_ones() {
-        // Opcode, payload words and the message that must have them.
+        // The opcode, the payload words and the message that must have them.
         let table = [
             (1, [0, 0, 0, 0], NodeMessage::Init),
             (2, [0, 0, 0, 0], NodeMessage::Exit),

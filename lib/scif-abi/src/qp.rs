@@ -1,10 +1,11 @@
-//! The queue pair structure: what two sides of a ring pair share, in the mainline driver's layout.
+//! The queue pair structure: what the two sides of a ring pair share, in the mainline driver's
+//! layout.
 //!
-//! One structure exists per side, in that side's own memory. The peer reads it once, when the rings
-//! are set up, and afterwards only ever *writes* two words of it: `local_write`, when it has put
-//! bytes into our ring, and `local_read`, when it has taken bytes out of its own ring that we put
-//! there. The two words sit on cache lines of their own. Everything the mainline structure holds
-//! besides (kernel pointers, locks) is private to its owner and written as zero here.
+//! Each side has one structure, in its own memory. The peer reads it once, when the rings are set
+//! up. Afterwards it only *writes* two words of it: `local_write`, when it has put bytes into our
+//! ring, and `local_read`, when it has taken bytes out of its own ring that we put there. The two
+//! words are on cache lines of their own. Everything else in the mainline structure (kernel
+//! pointers, locks) is private to its owner and written as zero here.
 
 use syscall_derive::Layout;
 use zerocopy::little_endian::{U32, U64};
@@ -13,7 +14,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 /// `SCIFEP_MAGIC` of the mainline driver: the first word of every queue pair structure.
 pub const QP_MAGIC: u64 = 0x5c1f_0000_0000_5c1f;
 
-/// `qp_state` while the rings are not to be used yet (card-to-card set-up).
+/// `qp_state` while the rings must not be used yet (card-to-card set-up).
 pub const QP_OFFLINE: u32 = 0xdead;
 
 /// `qp_state` once the rings may be used.
@@ -31,21 +32,21 @@ pub const LOCAL_WRITE_OFFSET: u64 = 128;
 /// Offset of `local_read` in the structure: the peer stores its read index here.
 pub const LOCAL_READ_OFFSET: u64 = 192;
 
-/// Offset of `bytes_armed`, a `u32` behind the structure that both sides have when they speak
+/// Offset of `bytes_armed`, a `u32` behind the structure, which both sides have when they speak
 /// [`Extensions::ARMED`](crate::message::Extensions::ARMED). The peer stores 1 here when it sleeps
-/// and asks for CLIENT_SENT when bytes have been put into *its* ring; the owner swaps it to 0 and
-/// sends that.
+/// and asks for CLIENT_SENT when bytes have been put into *its* ring. The owner swaps the word to
+/// 0 and sends that message.
 pub const BYTES_ARMED_OFFSET: u64 = 256;
 
-/// Offset of `room_armed`, as [`BYTES_ARMED_OFFSET`]: the peer asks for CLIENT_RCVD when bytes
-/// that it put into the owner's ring have been taken out.
+/// Offset of `room_armed`, a word like [`BYTES_ARMED_OFFSET`]. By it the peer asks for CLIENT_RCVD
+/// when bytes that it put into the owner's ring have been taken out.
 pub const ROOM_ARMED_OFFSET: u64 = 320;
 
 /// Bytes from the start of the structure to the end of the armed words.
 pub const ARMED_QP_BYTES: usize = 384;
 
-/// One ring as the mainline driver describes it (`struct scif_rb`). Only `size` means anything to
-/// the other side.
+/// One ring, as the mainline driver describes it (`struct scif_rb`). The other side uses only
+/// `size`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Layout)]
 #[layout(size = 40, align = 1)]
 #[repr(C)]
@@ -69,11 +70,11 @@ pub struct QueuePair {
     /// [`QP_MAGIC`].
     #[layout(offset = 0)]
     pub magic: U64,
-    /// The ring its owner writes to.
+    /// The ring that the owner writes to.
     #[layout(offset = 8)]
     pub outbound: RingDescriptor,
-    /// The ring its owner reads from: `size` tells the peer how large the buffer at `local_buffer`
-    /// is.
+    /// The ring that the owner reads from. `size` tells the peer the size of the buffer at
+    /// `local_buffer`.
     #[layout(offset = 48)]
     pub inbound: RingDescriptor,
     /// Padding up to the next cache line.
@@ -109,8 +110,9 @@ pub struct QueuePair {
     /// Owner's two locks: zero in ours.
     #[layout(offset = 236)]
     pub private_locks: [U32; 2],
-    /// [`Extensions`](crate::message::Extensions) its owner offers. The mainline structure ends
-    /// before this word and pads to 256 bytes with zeros: a mainline peer offers nothing.
+    /// The [`Extensions`](crate::message::Extensions) that the owner offers. The mainline
+    /// structure ends before this word and pads to 256 bytes with zeros, so a mainline peer offers
+    /// none.
     #[layout(offset = 244)]
     pub extensions: U32,
     /// Padding, zero.
@@ -119,7 +121,7 @@ pub struct QueuePair {
 }
 
 impl QueuePair {
-    /// A structure for a ring of `ring_bytes` at bus address `buffer`, itself at bus address `own`.
+    /// A structure at bus address `own`, for a ring of `ring_bytes` bytes at bus address `buffer`.
     pub fn new(own: u64, buffer: u64, ring_bytes: u32, extensions: u32) -> QueuePair {
         let mut queue_pair = QueuePair::new_zeroed();
         queue_pair.magic = QP_MAGIC.into();

@@ -5,11 +5,11 @@
 //! 64  TraceEntry × slots     entry number n is in slot n % slots
 //! ```
 //!
-//! One daemon writes, anybody with the right to may read at any time, also when the daemon is gone.
-//! An entry's number is stored last and taken back first, so a reader sees which entries are whole
-//! ([`whole_entries`]). What is traced is what happens to links, connections and windows, with the
-//! messages about them; not the bytes of connections and the messages that only announce those, as
-//! they would push everything else out.
+//! One daemon writes. Anyone with the right to may read at any time, even when the daemon is gone.
+//! An entry's number is cleared before the entry is written and stored after it, so a reader sees
+//! which entries are whole ([`whole_entries`]). The trace has what happens to links, connections
+//! and windows, with the messages about them. It has neither the bytes of connections nor the
+//! messages that only announce those, because they would push everything else out.
 
 use core::fmt;
 
@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use crate::message::NodeMessage;
 
-/// First word of a trace: `SKIFTRAC`.
+/// The first word of a trace: `SKIFTRAC`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"SKIFTRAC");
 
 /// Version of this layout.
@@ -67,13 +67,13 @@ pub struct Header {
 #[layout(size = 40, align = 1)]
 #[repr(C)]
 pub struct TraceEntry {
-    /// Number of the event plus one; 0 while the entry is written, or empty.
+    /// Number of the event plus one; 0 while the entry is being written, or if it is empty.
     #[layout(offset = 0)]
     pub sequence: U64,
     /// Time in nanoseconds, by the monotonic clock.
     #[layout(offset = 8)]
     pub time: U64,
-    /// Which of [`What`].
+    /// A number of [`What`].
     #[layout(offset = 16)]
     pub what: U16,
     /// The other node.
@@ -85,7 +85,7 @@ pub struct TraceEntry {
     /// Port at the other node; 0: none.
     #[layout(offset = 22)]
     pub peer_port: U16,
-    /// Depends on `what`.
+    /// The meaning depends on `what`.
     #[layout(offset = 24)]
     pub value: U64,
     /// Zero.
@@ -98,7 +98,7 @@ pub const HEADER_BYTES: usize = size_of::<Header>();
 /// Bytes of an entry.
 pub const ENTRY_BYTES: usize = size_of::<TraceEntry>();
 
-/// Names the kinds of events once: for the enum, its numbers and their words.
+/// Names each kind of event once: for the enum, its numbers and its words.
 macro_rules! events {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $words:literal;)*) => {
         /// The kind of the event.
@@ -112,7 +112,7 @@ macro_rules! events {
             /// All kinds.
             pub const ALL: &[What] = &[$(What::$name),*];
 
-            /// The words a reader sees.
+            /// The words that a reader sees.
             pub fn words(self) -> &'static str {
                 match self {
                     $(What::$name => $words,)*
@@ -127,17 +127,17 @@ events! {
     Started = 1, "daemon started, process";
     /// A message was sent. Value: its opcode.
     Sent = 2, "sent";
-    /// A message came. Value: its opcode.
+    /// A message was received. Value: its opcode.
     Received = 3, "received";
-    /// A message without sense came and was ignored. Value: its opcode.
+    /// A message that made no sense was received and ignored. Value: its opcode.
     Ignored = 4, "ignored message of kind";
     /// A queue pair was made for the node. Value: its bus address.
     Attached = 5, "link: queue pair made at";
-    /// The node can be talked to.
+    /// The node can be reached.
     Online = 6, "link: online";
     /// The node does not answer.
     Lost = 7, "link: no answer, given up";
-    /// The link was given up because of what the node did.
+    /// The link was given up because the node broke the rules.
     Failed = 8, "link: given up";
     /// The link's memory is free again.
     Detached = 9, "link: ended";
@@ -145,7 +145,7 @@ events! {
     Left = 10, "link: left";
     /// A queue pair of the peer could not be used. Value: its bus address.
     BadQueuePair = 11, "unusable queue pair at";
-    /// The peer spoilt a connection's ring.
+    /// The peer stored an impossible index into a connection's ring.
     RingReset = 12, "connection reset: impossible ring index";
     /// A request for a connection was not answered in time.
     TimedOut = 13, "no answer to a connection request";
@@ -181,7 +181,7 @@ impl Header {
     }
 }
 
-/// Entries that fit in a trace of `bytes` bytes.
+/// How many entries fit in a trace of `bytes` bytes.
 pub const fn slots(bytes: usize) -> u32 {
     (bytes.saturating_sub(HEADER_BYTES) / ENTRY_BYTES) as u32
 }
@@ -191,8 +191,8 @@ pub const fn entry_offset(number: u64, slots: u32) -> usize {
     HEADER_BYTES + (number % slots as u64) as usize * ENTRY_BYTES
 }
 
-/// The header and the entries of a copy of a trace that are whole, in the order of their slots;
-/// sort them by their sequence. `None` when it is no trace of this version.
+/// The header of a copy of a trace, and its whole entries, in the order of their slots; sort them
+/// by their sequence. `None` if it is no trace of this version.
 pub fn whole_entries(bytes: &[u8]) -> Option<(Header, impl Iterator<Item = TraceEntry> + use<'_>)> {
     let (header, rest) = Header::read_from_prefix(bytes).ok()?;
     let slots = header.slots.get();
@@ -211,7 +211,7 @@ pub fn whole_entries(bytes: &[u8]) -> Option<(Header, impl Iterator<Item = Trace
     Some((header, entries))
 }
 
-/// Names of the messages in the documents, by opcode.
+/// The messages' names in the documents, by opcode.
 const MESSAGES: [(u32, &str); 41] = [
     (1, "INIT"),
     (2, "EXIT"),
@@ -264,7 +264,7 @@ pub fn message_name(opcode: u32) -> Option<&'static str> {
         .map(|(_, name)| *name)
 }
 
-/// Whether messages of this kind are traced: all but those that announce bytes.
+/// Whether messages of this kind are traced: all but those that announce bytes or room.
 pub fn is_traced(opcode: u32) -> bool {
     !matches!(
         opcode,
@@ -373,7 +373,7 @@ mod tests {
         };
         put(0, 5);
         put(1, 6);
-        // One that says it belongs elsewhere, and one that is being written.
+        // One that names another slot, and one that is being written.
         put(2, 4);
         put(3, 0);
         let (header, entries) = whole_entries(&trace).expect("a trace");

@@ -1,14 +1,16 @@
-//! The window structure: how the owner of a window hands its page list to the other end, in the
-//! layout of the mainline driver (`struct scif_window` on x86-64, which is packed).
+//! The window structure, by which the owner of a window gives its page list to the other end, the
+//! *user*. The layout is that of the mainline driver (`struct scif_window` on x86-64, which is
+//! packed).
 //!
 //! The user lends a structure in its own memory (ALLOC_GNT). It holds the bus addresses of two
-//! *lookup arrays*; entry *i* of each is the bus address of table *i*, and each table has up to
+//! *lookup arrays*. Entry *i* of each is the bus address of table *i*, and each table has up to
 //! [`TABLE_ENTRIES`] words: in the first kind the bus addresses of the window's *chunks*, in the
 //! second their sizes in pages. The owner reads the structure and the lookup arrays, writes the
 //! tables and then five fields ([`WindowFill`]). Everything else in the structure is private to
-//! the user: zero here, and never written by the owner, as a mainline user keeps pointers there.
+//! the user: zero here, and never written by the owner, because a mainline user keeps pointers
+//! there.
 //!
-//! Nothing of it is to be believed by either side before it has been copied and checked.
+//! Neither side trusts anything in it before it has copied and checked it.
 
 use syscall_derive::Layout;
 use zerocopy::little_endian::{I64, U32, U64};
@@ -19,17 +21,17 @@ use crate::qp::QP_MAGIC;
 /// Size of the structure in bytes.
 pub const WINDOW_BYTES: usize = 242;
 
-/// Words a table has room for: one page of them, which describes 2 MiB when chunks are single
+/// How many words fit in a table: one page of them, which describes 2 MiB if chunks are single
 /// pages.
 pub const TABLE_ENTRIES: usize = 512;
 
-/// Tables of each kind that a window of `pages` pages needs at most, which is also the number of
-/// entries of each lookup array.
+/// How many tables of each kind a window of `pages` pages needs at most. Each lookup array has
+/// this number of entries.
 pub const fn tables(pages: u64) -> u64 {
     pages.div_ceil(TABLE_ENTRIES as u64)
 }
 
-/// Where a lookup array is (`struct scif_rma_lookup`).
+/// A reference to a lookup array (`struct scif_rma_lookup`).
 #[derive(
     Clone,
     Copy,
@@ -46,7 +48,7 @@ pub const fn tables(pages: u64) -> u64 {
 #[layout(size = 16, align = 1)]
 #[repr(C)]
 pub struct Lookup {
-    /// The user's pointer to it: zero in ours.
+    /// The user's pointer to the array: zero in ours.
     #[layout(offset = 0)]
     pub private_pointer: U64,
     /// Bus address of the array; each entry is the bus address of a table.
@@ -71,7 +73,7 @@ pub struct Lookup {
 #[layout(size = 242, align = 1)]
 #[repr(C)]
 pub struct WindowRecord {
-    /// Pages of the window; set by the user, from the ALLOC_REQ.
+    /// Pages of the window; set by the user, taken from the ALLOC_REQ.
     #[layout(offset = 0)]
     pub pages: I64,
     /// Chunks in the tables; written by the owner.
@@ -116,10 +118,10 @@ pub struct WindowRecord {
     /// As above.
     #[layout(offset = 90)]
     pub private_pointers: [U64; 2],
-    /// Where the chunks' bus addresses go; set by the user.
+    /// The lookup array for the chunks' bus addresses; set by the user.
     #[layout(offset = 106)]
     pub addresses: Lookup,
-    /// Where the chunks' sizes in pages go; set by the user.
+    /// The lookup array for the chunks' sizes in pages; set by the user.
     #[layout(offset = 122)]
     pub counts: Lookup,
     /// Entries of each lookup array; set by the user.
@@ -131,7 +133,7 @@ pub struct WindowRecord {
     /// Bus address of this structure; set by the user.
     #[layout(offset = 146)]
     pub own: U64,
-    /// The rest of a union whose other half only own windows use.
+    /// The rest of a union of which only own windows use the other half.
     #[layout(offset = 154)]
     pub private_union: [u8; 72],
     /// The user's pointers to the tables.
@@ -140,8 +142,8 @@ pub struct WindowRecord {
 }
 
 impl WindowRecord {
-    /// The structure to lend for a window of `pages` pages, itself at bus address `own`, with
-    /// lookup arrays of [`tables`] entries each at the bus addresses `addresses` and `counts`.
+    /// The structure to lend for a window of `pages` pages. It lies at bus address `own`, and its
+    /// lookup arrays, of [`tables`] entries each, at the bus addresses `addresses` and `counts`.
     pub fn granted(pages: u32, own: u64, addresses: u64, counts: u64) -> WindowRecord {
         let mut record = WindowRecord::new_zeroed();
         record.pages = i64::from(pages).into();
@@ -154,7 +156,7 @@ impl WindowRecord {
     }
 }
 
-/// The content that the owner writes into a structure granted to it.
+/// The fields that the owner writes into a structure granted to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowFill {
     /// Chunks in the tables.
@@ -170,7 +172,7 @@ pub struct WindowFill {
 }
 
 impl WindowFill {
-    /// The stores to make: where in the structure, and what.
+    /// The stores to make: the offset in the structure, and the bytes.
     pub fn stores(&self) -> [(u64, [u8; 8]); 4] {
         let both = u64::from(self.protection) << 32 | u64::from(self.chunks);
         [

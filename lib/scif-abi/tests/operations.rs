@@ -1,5 +1,5 @@
-//! The operations of the `scif:` scheme: whether the tables of docs/scheme.md list each, with its
-//! number.
+//! The operations of the `scif:` scheme: whether the tables of docs/scheme.md list each one with
+//! its number.
 
 use scif_abi::call::{Call, MemoryCall};
 use scif_abi::codec::Operation as _;

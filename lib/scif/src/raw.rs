@@ -278,8 +278,8 @@ fn read_file(file: usize, buffer: Target<'_>) -> Result<usize> {
 /// `write` to the endpoint's file: waits until all bytes are taken, unless the descriptor has
 /// `O_NONBLOCK`.
 ///
+/// # Errors
 /// Those of [`send`]; `EAGAIN`.
-/// As [`send`]; `EAGAIN`.
 pub fn write<'a>(epd: usize, data: impl Into<Source<'a>>) -> Result<usize> {
     let data = data.into();
     if data.bytes() > 0 && !ends_abandoned_requests() {
