@@ -21,7 +21,7 @@ use scif_abi::limits;
 use scif_abi::trace::What;
 use scif_abi::{Error, NodeId};
 
-/// The SCIF state of a node: parts that own their state. Flows and views use all of them.
+/// The SCIF state of a node, in parts that each own their state. Flows and views use all of them.
 pub struct Engine {
     pub(super) cx: Context,
     pub(super) endpoints: Endpoints,
@@ -34,8 +34,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine without links. Loopback connections work at once. Ring sizes of `config` that are
-    /// out of range are replaced by the nearest power of two in range.
+    /// Makes an engine without links. Loopback connections work at once. Ring sizes of `config`
+    /// that are out of range are replaced by the nearest power of two in range.
     pub fn new(mut config: Config) -> Engine {
         let min = limits::MIN_RING_BYTES;
         let round = |bytes: u32, max: u32| bytes.clamp(min, max).next_power_of_two();
@@ -69,7 +69,7 @@ impl Engine {
         self.cx.set_tracer(tracer);
     }
 
-    /// Records an event that the driver knows of; [`What`] says what `value` is.
+    /// Records an event that the driver reports; [`What`] defines `value`.
     pub fn trace(&mut self, what: What, node: NodeId, value: u64) {
         self.cx.trace(what, node, value);
     }
@@ -84,30 +84,30 @@ impl Engine {
         self.cx.quotas.limits.get(resource, scope)
     }
 
-    /// Changes a limit. An owner of more keeps it, and gets no more.
+    /// Changes a limit. An owner that holds more than the new limit keeps it, and gets no more.
     pub fn set_limit(&mut self, resource: Resource, scope: Scope, value: u64) {
         self.cx.quotas.limits.set(resource, scope, value);
     }
 
-    /// The amount of a resource that a user, or a process, holds.
+    /// How much of a resource a user, or a process, holds.
     pub fn used(&self, resource: Resource, scope: Scope, number: u32) -> u64 {
         self.cx.quotas.used(resource, scope, number)
     }
 
-    /// Counts a resource that the driver or the scheme keeps.
+    /// Charges a resource that the driver or the scheme keeps to its owner.
     ///
     /// # Errors
-    /// The resource's: too many.
+    /// The error of the resource, when the owner would hold too much.
     pub fn charge(&mut self, owner: Owner, resource: Resource, amount: u64) -> Result<(), Error> {
         self.cx.quotas.charge(owner, resource, amount)
     }
 
-    /// Counts such a resource whatever the limits are: it exists already, or cannot be refused.
+    /// Charges such a resource whatever the limits are: it exists already, or cannot be refused.
     pub fn charge_anyway(&mut self, owner: Owner, resource: Resource, amount: u64) {
         self.cx.quotas.add(owner, resource, amount);
     }
 
-    /// Counts `amount` less of such a resource.
+    /// Takes `amount` of such a resource off the owner's account.
     pub fn discharge(&mut self, owner: Owner, resource: Resource, amount: u64) {
         self.cx.quotas.discharge(owner, resource, amount);
     }

@@ -1,13 +1,14 @@
 //! The SCIF engine: endpoints, connections, registered memory and links between nodes, without any
 //! input or output of its own.
 //!
-//! There is no system call, clock, thread or global in it: time, memory and doorbells are arguments
-//! ([`Engine::tick`], [`Memory`], [`Event::Ring`]), and calls never block. The scheme daemon, the
-//! simulator and benchmarks drive the same code.
+//! The engine contains no system call, clock, thread or global: time, memory and doorbells are
+//! arguments ([`Engine::tick`], [`Memory`], [`Event::Ring`]), and calls never block. The scheme
+//! daemon, the simulator and benchmarks drive the same code.
 //!
 //! # Folders
-//! From the bottom to the top; each uses only folders before it (`config/layers.toml`). A part owns
-//! its state, which is reached by its methods; the engine is all parts together.
+//! From the bottom to the top; each uses only folders before it (`config/layers.toml`). A part
+//! owns its state, which other code reaches through the part's methods; the engine is all parts
+//! together.
 //!
 //! | folder | state |
 //! | --- | --- |
@@ -36,10 +37,11 @@
 //!    `pump` has more to do.
 //!
 //! # Waiting
-//! A call that would have to wait says so instead: [`Engine::send`] and [`Engine::recv`] return 0,
-//! [`Engine::connect_result`] and [`Engine::accept_finish`] are pending, [`Engine::accept_start`]
-//! has nothing to accept. The driver parks its client and retries at the next `Changed` event of
-//! the endpoint. Calls on registered memory give a [`Ticket`] for [`Engine::finish`] instead.
+//! A call that would have to wait returns that at once: [`Engine::send`] and [`Engine::recv`]
+//! return 0, [`Engine::connect_result`] and [`Engine::accept_finish`] are pending,
+//! [`Engine::accept_start`] finds nothing to accept. The driver keeps its client waiting and
+//! retries at the next `Changed` event of the endpoint. Calls on registered memory return a
+//! [`Ticket`] for [`Engine::finish`] instead.
 #![no_std]
 
 extern crate alloc;

@@ -1,4 +1,4 @@
-//! The driver's loop: time, events, and messages on their way out.
+//! The driver's loop: time, events, and sending messages.
 
 use scif_abi::message::Message;
 
@@ -10,19 +10,19 @@ use crate::engine::Engine;
 use crate::rma::copy_engine::CopyEngine;
 
 impl Engine {
-    /// Tells the engine the time (nanoseconds of any monotonic clock) and lets time-outs happen.
-    /// Call it at the start of every iteration of the event loop.
+    /// Sets the time (nanoseconds of any monotonic clock) and handles the time-outs that are due.
+    /// The driver calls this at the start of every iteration of its loop.
     pub fn tick(&mut self, mem: &mut dyn Memory, now: u64) {
         self.cx.now = self.cx.now.max(now);
         self.drop_void_answers(mem);
-        // Each timer once: what is due again at once, such as the messages of a peer that sends as
-        // fast as they are read, is for the next iteration.
+        // Each timer expires once. One that is due again at once, such as for the messages of a
+        // peer that sends as fast as they are read, waits for the next iteration.
         for timer in self.cx.timers.due(self.cx.now) {
             if self.cx.timers.expire(timer, self.cx.now) {
                 self.on_timer(mem, timer);
             }
         }
-        // Full rings may have room at any time: they are looked at in every iteration.
+        // Full rings may have room at any time, so they are polled in every iteration.
         self.nodes.retry_full_rings(mem, &self.cx);
         (self.connections).resume_credit_waiters(mem, &mut self.cx, false);
         self.lose_failed_nodes();
@@ -44,9 +44,10 @@ impl Engine {
         }
     }
 
-    /// Does about `budget` bytes of queued work, each process in turn and each of its connections.
-    /// Call it once in every iteration of the loop, before `next_event`, and whenever the copy
-    /// engine has completed something. True: there is more to do right away, so do not sleep.
+    /// Does about `budget` bytes of queued work. Processes take turns, and so do the connections
+    /// of each. Call it once in every iteration of the loop, before `next_event`, and whenever the
+    /// copy engine has completed something. `true`: there is more to do right away, so do not
+    /// sleep.
     pub fn pump(
         &mut self,
         mem: &mut dyn Memory,
@@ -59,15 +60,15 @@ impl Engine {
         self.has_work()
     }
 
-    /// Whether [`pump`](Self::pump) would find queued work. Work is queued by calls, but also by
-    /// messages that `doorbell` and `next_event` handle. What waits for the copy engine does not
-    /// count: its completions ask for a pump themselves.
+    /// Whether [`pump`](Self::pump) would find queued work. Calls queue work, and so do messages
+    /// that `doorbell` and `next_event` handle. Work that waits for the copy engine does not
+    /// count: its completions need a pump anyway.
     pub fn has_work(&self) -> bool {
         self.transfers.has_work()
     }
 
-    /// Whether the copy engine has taken something that completes later. As long as that is so,
-    /// call [`pump`](Self::pump) whenever it may have completed something.
+    /// Whether the copy engine has accepted descriptors that complete later. As long as it has,
+    /// call [`pump`](Self::pump) whenever it may have completed one.
     pub fn awaits_copies(&self) -> bool {
         self.transfers.awaits_copies()
     }
@@ -77,9 +78,9 @@ impl Engine {
         self.cx.timers.next()
     }
 
-    /// The next thing to do or know. Call it until it returns `None` after any other calls:
-    /// messages are transmitted, those within the node handled, and notifications sent here, which
-    /// is how they merge.
+    /// The next event for the driver. After any other calls, call it until it returns `None`: it
+    /// also sends messages and notifications and handles messages within the node. Sending them
+    /// here, at the end, merges notifications.
     pub fn next_event(&mut self, mem: &mut dyn Memory) -> Option<Event> {
         if let Some(event) = self.pop_event(mem) {
             return Some(event);
@@ -106,7 +107,7 @@ impl Engine {
         None
     }
 
-    /// Transmits messages and notifications, handles those within the node, and gives up links that
+    /// Sends messages and notifications, handles messages within the node, and gives up links that
     /// have failed meanwhile.
     fn flush(&mut self, mem: &mut dyn Memory) {
         loop {

@@ -10,15 +10,15 @@ use crate::base::quota::Limits;
 pub struct Config {
     /// Number of this node.
     pub node: NodeId,
-    /// Bytes of the ring each endpoint offers its peer: a power of two from 64 to 1 MiB. Below
-    /// 4 KiB nothing is saved, as a ring has its own pages. Peers of
-    /// the base protocol read the size when they connect, so any value works with them.
+    /// Bytes of the ring that each endpoint offers its peer: a power of two from 64 to 1 MiB. Less
+    /// than 4 KiB saves nothing, because a ring has its own pages. Peers of the base protocol read
+    /// the size when they connect, so any value works with them.
     pub endpoint_ring_bytes: u32,
-    /// Bytes of the rings of a user's endpoints from which on this user's new rings have the least
-    /// size, a page. Until then each new ring takes a small part of what is left, and at most
-    /// `endpoint_ring_bytes`: a few connections get large rings, and thousands have room.
+    /// When the rings of a user's endpoints have this many bytes, the user's new rings get the
+    /// least size, a page. Until then each new ring takes a small part of what is left, and at
+    /// most `endpoint_ring_bytes`. So a few connections get large rings, and thousands have room.
     pub user_ring_bytes: usize,
-    /// The same of all users together.
+    /// As `user_ring_bytes`, for the rings of all users together.
     pub all_ring_bytes: usize,
     /// Bytes of the ring for messages from each node, a power of two from 64.
     pub node_ring_bytes: u32,

@@ -1,4 +1,4 @@
-//! The context of every call: what all parts share.
+//! The context of every call: the state that all parts share.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -24,7 +24,7 @@ pub(crate) struct Ends {
     pub(crate) peer: PortId,
 }
 
-/// The names of a connection: our id, the peer's id, and the ports of both ends.
+/// What identifies a connection: our id, the peer's id, and the ports of both ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     pub(crate) id: ConnectionId,
@@ -36,11 +36,11 @@ pub(crate) struct Identity {
 pub(crate) struct Outgoing {
     pub(crate) node: NodeId,
     pub(crate) message: Message,
-    /// When (ns) it is void: from then on it must not be sent.
+    /// When (ns) the message becomes void: from then on it must not be sent.
     pub(crate) void_at: Option<u64>,
 }
 
-/// Clock, settings, timers, events, messages on their way, quotas and counters.
+/// Clock, settings, timers, events, messages to be sent, quotas and counters.
 pub(crate) struct Context {
     pub(crate) config: Config,
     /// Time of the last tick (ns).
@@ -53,9 +53,9 @@ pub(crate) struct Context {
     pub(crate) loopback: VecDeque<Message>,
     pub(crate) quotas: Quotas,
     pub(crate) stats: Stats,
-    /// What has passed between this node and others. Nodes that have gone keep their place.
+    /// The traffic between this node and others. Nodes that have gone keep their entry.
     pub(crate) traffic: BTreeMap<NodeId, Traffic>,
-    /// Number of copies and windows that are still under way, by closed endpoint.
+    /// How many copies and windows of each closed endpoint are still under way.
     departures: BTreeMap<EndpointId, usize>,
     trace: Trace,
 }
@@ -77,8 +77,8 @@ impl Context {
         }
     }
 
-    /// Counts bytes of a stream. Those that clients move are the clients' numbers, which may be
-    /// anything.
+    /// Counts bytes of a stream. For bytes that clients move these are the clients' numbers, which
+    /// may be anything.
     pub(crate) fn count_stream(&mut self, node: NodeId, sent: u64, received: u64) {
         self.stats.bytes_sent = self.stats.bytes_sent.wrapping_add(sent);
         self.stats.bytes_received = self.stats.bytes_received.wrapping_add(received);
@@ -89,7 +89,7 @@ impl Context {
         }
     }
 
-    /// Counts bytes that were copied for a call: into another node's memory, and out of it.
+    /// Counts bytes that were copied for a call, into another node's memory and out of it.
     pub(crate) fn count_copied(&mut self, node: NodeId, written: u64, read: u64) {
         if written | read != 0 {
             let of_node = self.traffic.entry(node).or_default();
@@ -98,12 +98,12 @@ impl Context {
         }
     }
 
-    /// The time (ns) `wait` from now.
+    /// The time (ns) that is `wait` ns from now.
     pub(crate) fn after(&self, wait: u64) -> u64 {
         self.now.saturating_add(wait)
     }
 
-    /// How the other side's memory is reached when it is on `node`.
+    /// How this node reaches the other side's memory when that side is on `node`.
     pub(crate) fn locality(&self, node: NodeId) -> Locality {
         if node == self.config.node {
             Locality::Own
@@ -112,18 +112,18 @@ impl Context {
         }
     }
 
-    /// Starts the response timeout of a message that is sent now.
+    /// Starts the response time-out for a message that is sent now.
     pub(crate) fn expect_response(&mut self) {
         let due = self.after(ANSWER_TIMEOUT_NS);
         self.timers.set_earliest(Timer::Response, due);
     }
 
-    /// Notes a copy or window of a closed endpoint that is still under way.
+    /// Notes that a copy or window of a closed endpoint is still under way.
     pub(crate) fn begin_departure(&mut self, id: EndpointId) {
         *self.departures.entry(id).or_default() += 1;
     }
 
-    /// Notes the end of one of them; `Event::Departed` follows the last.
+    /// Notes that one of them has ended. `Event::Departed` follows the last.
     pub(crate) fn end_departure(&mut self, id: EndpointId) {
         if let Some(left) = self.departures.get_mut(&id) {
             *left -= 1;
@@ -139,25 +139,26 @@ impl Context {
         self.departures.contains_key(&id)
     }
 
-    /// Sends `body` from our port to the peer's, with the next messages to its node.
+    /// Queues the message `body` from our port to the peer's, to be sent with the next ones to its
+    /// node.
     pub(crate) fn post(&mut self, ends: Ends, body: NodeMessage) {
         self.post_until(ends, body, None);
     }
 
-    /// As `post`, with a message that must not be sent from `void_at` (ns) on.
+    /// As `post`, for a message that must not be sent from `void_at` (ns) on.
     pub(crate) fn post_until(&mut self, ends: Ends, body: NodeMessage, void_at: Option<u64>) {
         let from = PortId::new(self.config.node, ends.local);
         let message = Message::new(from, ends.peer, body);
         self.push_message(ends.peer.node(), message, void_at);
     }
 
-    /// Sends a message about nodes to `node`: from no port, to none.
+    /// Queues a message about nodes to `node`: its ports are 0.
     pub(crate) fn post_to_node(&mut self, node: NodeId, body: NodeMessage) {
         let (local, peer) = (0, PortId::new(node, 0));
         self.post(Ends { local, peer }, body);
     }
 
-    /// Sends a message to `node`, with the next messages to it.
+    /// Queues a message to `node`, to be sent with the next ones.
     pub(crate) fn post_message(&mut self, node: NodeId, message: Message) {
         self.push_message(node, message, None);
     }

@@ -7,7 +7,7 @@ use scif_abi::NodeId;
 use crate::base::ids::EndpointId;
 use crate::base::pages::PinId;
 
-/// An event for the driver; taken with [`Engine::next_event`](crate::Engine::next_event).
+/// An event for the driver, which takes it with [`Engine::next_event`](crate::Engine::next_event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// This endpoint changed: retry the calls that wait on it, and poll it again. Changes of one
@@ -16,23 +16,24 @@ pub enum Event {
     /// This endpoint was closed, and its copies and windows have ended
     /// ([`Engine::is_departing`](crate::Engine::is_departing)).
     Departed(EndpointId),
-    /// Ring this node's doorbell: there are messages in its ring. One event stands for any number
-    /// of messages.
+    /// Ring this node's doorbell: there are messages in its ring. One event may stand for any
+    /// number of messages.
     Ring(NodeId),
     /// This node is online; connects to it are possible.
     NodeUp(NodeId),
     /// This node is no longer online. Its connections are already reset.
     NodeDown(NodeId),
-    /// This node broke the protocol, or its ring was stuck: nothing is sent to it or taken from it
-    /// any more (a `NodeDown` came before, if it was online). The link must be reset: make the peer
-    /// stop writing to our memory, then call [`Engine::link_down`](crate::Engine::link_down).
+    /// This node broke the protocol, or its ring was stuck: nothing is sent to it or received from
+    /// it any more (a `NodeDown` came before, if it was online). The driver must reset the link:
+    /// it makes the peer stop writing to our memory, then calls
+    /// [`Engine::link_down`](crate::Engine::link_down).
     LinkFailed(NodeId),
-    /// One use of these pinned pages is over (a window, or a transfer with pages of its own):
-    /// neither this node's engine nor the peer reads or writes them by it any more.
+    /// One use of these pinned pages, by a window or by a transfer with pages of its own, is over:
+    /// neither this node's engine nor the peer reads or writes them for that use any more.
     Unpin(PinId),
 }
 
-/// Events on their way to the driver, in order.
+/// The queue of events for the driver.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     queue: VecDeque<Event>,
@@ -46,7 +47,7 @@ impl Events {
         self.queue.push_back(event);
     }
 
-    /// Queues `Changed` for an endpoint, unless that is queued.
+    /// Queues `Changed` for an endpoint, unless it is queued already.
     pub(crate) fn changed(&mut self, id: EndpointId) {
         if self.announced.insert(id) {
             self.push(Event::Changed(id));

@@ -1,18 +1,18 @@
 //! A queue in which processes take turns.
 //!
-//! Each process has a queue of its own things, and the processes take turns. So a process gets no
-//! more by having more things in the queue.
+//! Each process has a queue of its own things. So a process does not get more by having more
+//! things in the queue.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
 /// The queue of things `T`.
 #[derive(Debug)]
 pub struct FairQueue<T> {
-    /// Processes, the next one first; each once, and with something in `of`.
+    /// The processes, the next one first. Each is listed once, and has something in `of`.
     turns: VecDeque<u32>,
     of: BTreeMap<u32, VecDeque<T>>,
-    /// The list of a process that has nothing left, for the next process that gets something: a
-    /// process that works alone allocates no memory for each thing.
+    /// The list of a process that has nothing left, reused for the next process that gets
+    /// something: a process that works alone allocates no memory for each thing.
     spare: VecDeque<T>,
 }
 
@@ -27,7 +27,7 @@ impl<T> Default for FairQueue<T> {
 }
 
 impl<T: PartialEq> FairQueue<T> {
-    /// Adds a thing of a process, behind those that the process has.
+    /// Adds a thing of a process, behind the others of that process.
     pub fn push(&mut self, process: u32, thing: T) {
         let spare = || core::mem::take(&mut self.spare);
         let things = self.of.entry(process).or_insert_with(spare);
@@ -37,7 +37,7 @@ impl<T: PartialEq> FairQueue<T> {
         things.push_back(thing);
     }
 
-    /// Takes the next thing; its process is the last one then.
+    /// Takes the next thing. Its process then becomes the last in turn.
     pub fn pop(&mut self) -> Option<T> {
         let process = self.turns.pop_front()?;
         let things = self.of.get_mut(&process)?;

@@ -1,6 +1,6 @@
 //! Ids of endpoints, connections, windows, channels, handles and calls. Each is the key of one
-//! [`Table`](super::table::Table), so an id is never valid again once the thing is gone, and ids of
-//! different things cannot be mixed up. To peers and clients an id is a plain number.
+//! [`Table`](super::table::Table), so an id never becomes valid again once its entry is gone, and
+//! ids of different kinds cannot be mixed up. To peers and clients an id is a plain number.
 
 use super::table::Key;
 
@@ -30,20 +30,20 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Names an endpoint of one engine. Never reused: an id of a closed endpoint is invalid for
-    /// ever.
+    /// Names an endpoint of one engine. It is never reused: the id of a closed endpoint stays
+    /// invalid.
     pub struct EndpointId;
-    /// Names a connection; what peers see as our "endpoint id".
+    /// Names a connection. Peers see it as our "endpoint id".
     pub(crate) struct ConnectionId;
-    /// Names a local window; what peers see as "the owner's id".
+    /// Names a local window. Peers see it as "the owner's id".
     pub(crate) struct WindowId;
-    /// A window of a peer (or of this node, for connections within it), by a name that is never
-    /// reused and stays valid after the connection has ended.
+    /// Names a window of a peer (or of this node, for connections within it). It is never reused
+    /// and stays valid after the connection has ended.
     pub struct RemoteWindowId;
     /// Names a channel.
     pub(crate) struct ChannelId;
     /// Names a bypass handle; never reused.
     pub struct BypassId;
-    /// A call that was accepted and whose result has not been taken.
+    /// Names a call that was accepted and whose result has not been taken.
     pub struct Ticket;
 }

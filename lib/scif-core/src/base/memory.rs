@@ -1,32 +1,32 @@
-//! The memory an engine works on: its own shared pages and the peers' memory.
+//! The memory that an engine works on: its own shared pages and the peers' memory.
 //!
 //! The engine never holds a pointer; memory is an argument of its calls. It asks for shared pages
-//! once per connection and per link, and from then on reads and writes *its own* pages and only
-//! writes those of a peer. The exceptions: while rings are being set up it reads the peer's queue
-//! pair structure, while a window is being registered the lookup arrays that the peer granted, and
-//! copies of registered memory may have the peer's pages as their source ([`Memory::peer_read`],
-//! [`Memory::copy`]).
+//! once per connection and per link. From then on it reads and writes *its own* pages and only
+//! writes those of a peer. There are three exceptions. While rings are set up it reads the peer's
+//! queue pair structure. While a window is registered it reads the lookup arrays that the peer
+//! granted. And copies of registered memory may have the peer's pages as their source
+//! ([`Memory::peer_read`], [`Memory::copy`]).
 //!
 //! # Addresses
-//! * A *local* address names a byte of a block that [`Memory::allocate`] returned, or of memory the
-//!   driver has pinned and named in a [`Run`](crate::Run). It means something to this node only.
-//! * A *bus* address is how a peer addresses our memory ([`Memory::export`]), or the address that a
-//!   peer gave us of its own. Bus addresses from a peer are untrusted numbers.
+//! * A *local* address names a byte of a block that [`Memory::allocate`] returned, or of memory
+//!   that the driver has pinned and named in a [`Run`](crate::Run). It is valid on this node only.
+//! * A *bus* address is how a peer addresses our memory ([`Memory::export`]), or an address of its
+//!   own memory that a peer gave us. Bus addresses from a peer are untrusted numbers.
 //!
 //! # Ordering
-//! Index words are the only words both sides race on; clients that work on their rings themselves
-//! race on positions and locks too. [`Memory::load_index`] is an acquire load and
-//! [`Memory::store_index`] a release store; [`Memory::peer_store_index`] makes every earlier
+//! Index words are the only words on which both sides race; clients that work on their rings
+//! themselves also race on positions and locks. [`Memory::load_index`] is an acquire load and
+//! [`Memory::store_index`] a release store. [`Memory::peer_store_index`] makes every earlier
 //! `peer_write` to the same node visible before the index is (on a bus: a write barrier first). On
-//! cards whose posted writes a doorbell may overtake, it stores the word twice.
+//! cards whose doorbells may overtake posted writes, it stores the word twice.
 
 use scif_abi::NodeId;
 
-/// A bus address given by a peer lies outside the peer's memory, or the link is gone.
+/// A bus address that a peer gave lies outside the peer's memory, or the link is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadAddress;
 
-/// Where a byte is.
+/// The place of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In own memory, at this local address.
@@ -44,7 +44,7 @@ impl Place {
         }
     }
 
-    /// Copies from there.
+    /// Copies bytes from this place.
     pub(crate) fn read(self, mem: &dyn Memory, buffer: &mut [u8]) -> Result<(), BadAddress> {
         match self {
             Place::Own(address) => mem.read(address, buffer),
@@ -53,7 +53,7 @@ impl Place {
         Ok(())
     }
 
-    /// Copies to there.
+    /// Copies bytes to this place.
     pub(crate) fn write(self, mem: &mut dyn Memory, bytes: &[u8]) -> Result<(), BadAddress> {
         match self {
             Place::Own(address) => mem.write(address, bytes),
@@ -65,24 +65,24 @@ impl Place {
 
 /// Memory access of one node. All addresses and lengths are in bytes.
 pub trait Memory {
-    /// A zeroed block of own memory that every peer can reach, physically contiguous, aligned to a
-    /// page; `bytes` is a multiple of the page size. Returns its local address, `None` when there
-    /// is none.
+    /// Allocates a zeroed block of own memory that every peer can reach, physically contiguous and
+    /// aligned to a page. `bytes` is a multiple of the page size. Returns the local address,
+    /// `None` when there is no memory.
     fn allocate(&mut self, bytes: usize) -> Option<u64>;
 
-    /// Gives a block of [`Memory::allocate`] back. No peer writes to it any more.
+    /// Frees a block of [`Memory::allocate`]. No peer writes to it any more.
     fn free(&mut self, address: u64, bytes: usize);
 
-    /// As [`free`](Self::free), for a block that no program of this node has mapped and the peer's
-    /// have unmapped. The next block of its size may be the same one, cleared; of this one, nothing
-    /// was stored behind the first `used` bytes.
+    /// As [`free`](Self::free), for a block that no program of this node has mapped and that the
+    /// peer's programs have unmapped. The next block of its size may be this one, cleared. Behind
+    /// the first `used` bytes nothing was stored.
     fn recycle(&mut self, address: u64, bytes: usize, used: usize) {
         let _ = used;
         self.free(address, bytes);
     }
 
-    /// The bus address under which `node` reaches the own byte at `address`. What is contiguous
-    /// here (a block, a [`Run`](crate::Run)) is contiguous for the peer.
+    /// The bus address at which `node` reaches the own byte at `address`. What is contiguous here
+    /// (a block, a [`Run`](crate::Run)) is contiguous for the peer.
     fn export(&self, node: NodeId, address: u64) -> u64;
 
     /// Copies from own shared memory.
@@ -97,8 +97,8 @@ pub trait Memory {
     /// Stores an aligned index word of own shared memory (release).
     fn store_index(&mut self, address: u64, value: u32);
 
-    /// Stores `new` into an aligned word of own shared memory if `expected` is there, atomically
-    /// (acquire and release); what was there.
+    /// Stores `new` into an aligned word of own shared memory if it holds `expected`, atomically
+    /// (acquire and release). Returns the former value.
     fn exchange(&mut self, address: u64, expected: u32, new: u32) -> u32;
 
     /// Loads an aligned word of eight bytes of own shared memory (acquire).
@@ -107,10 +107,11 @@ pub trait Memory {
     /// Stores an aligned word of eight bytes of own shared memory (release).
     fn store_position(&mut self, address: u64, value: u64);
 
-    /// Full fence: no load after it is done before all stores in front of it are visible.
+    /// Full fence: no later load is done before all earlier stores are visible.
     fn full_fence(&self);
 
-    /// Whether `bytes` bytes at bus address `address` are memory of `node` that can be reached.
+    /// Whether `bytes` bytes at bus address `address` are memory of `node` that this node can
+    /// reach.
     fn peer_reaches(&self, node: NodeId, address: u64, bytes: usize) -> bool;
 
     /// Copies from a peer's memory.
@@ -136,15 +137,16 @@ pub trait Memory {
         value: u32,
     ) -> Result<(), BadAddress>;
 
-    /// Copies `bytes` bytes from one place to another, directly. The ranges may overlap, as one
-    /// page may be in several windows; what the overlapping part then holds is not defined.
+    /// Copies `bytes` bytes from one place to another, directly. The ranges may overlap, because
+    /// one page may be in several windows; the content of the overlapping part is then undefined.
     ///
     /// # Errors
     /// `BadAddress` when a range is not all memory of its node; part of it may have been copied.
     fn copy(&mut self, from: Place, to: Place, bytes: usize) -> Result<(), BadAddress>;
 
-    /// Stores eight bytes, little endian, after everything copied or stored before is visible.
-    /// `to` is a multiple of 4; when it is one of 8, nobody sees half of them.
+    /// Stores eight bytes, little endian, after everything that was copied or stored before is
+    /// visible. `to` is a multiple of 4; if it is a multiple of 8, no reader sees half of the
+    /// bytes.
     ///
     /// # Errors
     /// `BadAddress` when the word is not memory of that node.
@@ -155,10 +157,10 @@ pub trait Memory {
     fn fence(&mut self);
 }
 
-/// The node in whose memory the other side of a connection lies: this one or the peer's.
+/// The node in whose memory the other side of a connection is: this one or the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Locality {
-    /// Ours: a connection within the node.
+    /// This node's: a connection within the node.
     Own,
     /// That node's.
     Peer(NodeId),
@@ -208,7 +210,7 @@ impl Locality {
     }
 
     /// Whether the other side has memory at that address. Within the node there is nothing to
-    /// check: such addresses are never read from memory.
+    /// check, because such addresses are never read from memory.
     pub(crate) fn reaches(self, mem: &dyn Memory, address: u64, bytes: usize) -> bool {
         match self {
             Locality::Own => true,
@@ -216,7 +218,7 @@ impl Locality {
         }
     }
 
-    /// The address under which the other side reaches our byte at `address`.
+    /// The address at which the other side reaches our byte at `address`.
     pub(crate) fn export(self, mem: &dyn Memory, address: u64) -> u64 {
         match self {
             Locality::Own => address,

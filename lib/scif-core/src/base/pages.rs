@@ -1,5 +1,5 @@
-//! Pinned memory as the driver describes it, and the table of physically contiguous chunks in which
-//! windows and transfers look up an offset.
+//! Pinned memory as the driver describes it, and the table of a window's physically contiguous
+//! chunks, in which windows and transfers look up an offset.
 
 use alloc::vec::Vec;
 
@@ -7,7 +7,7 @@ use scif_abi::limits::PAGE_BYTES;
 
 use crate::base::memory::{Locality, Place};
 
-/// Bytes of a page as a number of the registered address space.
+/// Bytes of a page, as a number of the registered address space.
 pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 
 /// Whether an address is the first of a page.
@@ -15,12 +15,12 @@ pub(crate) fn is_page(address: u64) -> bool {
     address.is_multiple_of(PAGE)
 }
 
-/// Some pinned pages in a row.
+/// Consecutive pinned pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Local address of the first page, a multiple of the page size.
     pub address: u64,
-    /// Number of pages, at least 1. They are contiguous for peers and copy engines as well.
+    /// The number of pages, at least 1. They are contiguous for peers and copy engines as well.
     pub pages: u32,
 }
 
@@ -28,25 +28,26 @@ pub struct Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PinId(pub u64);
 
-/// Pinned pages that the driver hands over for one use: a window or one transfer. When the use is
-/// over, [`Event::Unpin`](crate::Event::Unpin) says so; until then the pages stay pinned.
+/// Pinned pages that the driver provides for one use: a window or one transfer. When the use is
+/// over, the engine reports [`Event::Unpin`](crate::Event::Unpin); until then the pages stay
+/// pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pages {
-    /// The value to report when they are no longer used.
+    /// The name to report when the pages are no longer used.
     pub pin: PinId,
     /// The pages, in the order of the range they back.
     pub runs: Vec<Run>,
-    /// Whether a window of them counts for the limit of its user. Pages pinned by a kernel-mode
-    /// client do not.
+    /// Whether a window of these pages counts for the limit of its user. Pages pinned by a
+    /// kernel-mode client do not count.
     pub is_charged: bool,
 }
 
 /// Physically contiguous pages of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Chunk {
-    /// Number of the first page, counted from the start of the window.
+    /// The number of the first page, counted from the start of the window.
     first: u64,
-    /// Its local or bus address.
+    /// The local or bus address of the first page.
     address: u64,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    /// No pages yet, of the memory at `locality`; room for `chunks` runs.
+    /// An empty table for the memory at `locality`, with room for `chunks` runs.
     pub(crate) fn new(locality: Locality, chunks: usize) -> Chunks {
         Chunks {
             locality,
@@ -77,7 +78,7 @@ impl Chunks {
         (chunks.pages > 0).then_some(chunks)
     }
 
-    /// Adds `pages` pages at `address`; `None` when that cannot be.
+    /// Adds `pages` pages at `address`; `None` if that is impossible.
     pub(crate) fn push(&mut self, address: u64, pages: u64) -> Option<()> {
         let bytes = pages.checked_mul(PAGE).filter(|bytes| *bytes > 0)?;
         address.checked_add(bytes)?;
@@ -129,8 +130,8 @@ impl Chunks {
             .saturating_sub(1)
     }
 
-    /// Place of byte `at`, which is in chunk `index`, and the bytes from there to the end of that
-    /// chunk; `None` when it is not in that chunk.
+    /// The place of byte `at`, which is in chunk `index`, and the number of bytes from there to
+    /// the end of that chunk; `None` if the byte is not in that chunk.
     pub(crate) fn run(&self, index: usize, at: u64) -> Option<(Place, u64)> {
         let chunk = self.chunks.get(index)?;
         let end = self.chunks.get(index + 1).map_or(self.pages, |c| c.first) * PAGE;
@@ -139,13 +140,13 @@ impl Chunks {
         Some((self.locality.place(chunk.address + into), rest))
     }
 
-    /// As `run`, with the chunk looked up; `None` beyond the end.
+    /// As `run`, but looks up the chunk; `None` beyond the end.
     pub(crate) fn place(&self, at: u64) -> Option<(Place, u64)> {
         self.run(self.find(at), at)
     }
 
-    /// Where `length` bytes from byte `at` on are, piece by piece, with the bytes of each; `None`
-    /// when some of them are beyond the end.
+    /// The pieces of `length` bytes from byte `at` on: the place and the number of bytes of each.
+    /// `None` if some of the bytes are beyond the end.
     pub(crate) fn pieces(&self, at: u64, length: u64) -> Option<Vec<(Place, u64)>> {
         let end = at.checked_add(length).filter(|end| *end <= self.bytes())?;
         let mut pieces = Vec::new();

@@ -1,4 +1,4 @@
-//! Quotas: how much of each resource a user or a process has, and may have.
+//! Quotas: how much of each resource a user or a process holds, and may hold.
 
 use alloc::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// All of them, in the order of [`QUOTAS`].
+    /// All resources, in the order of [`QUOTAS`].
     pub const ALL: [Resource; QUOTAS.len()] = [
         Resource::Endpoints,
         Resource::Connects,
@@ -45,7 +45,7 @@ impl Resource {
         Resource::Files,
     ];
 
-    /// Its name and the usual limits.
+    /// The resource's name and usual limits.
     pub fn quota(self) -> Quota {
         QUOTAS[self as usize]
     }
@@ -53,7 +53,7 @@ impl Resource {
     /// The error of a call that exceeds the quota.
     fn error(self) -> Error {
         match self {
-            // The documents' word for memory that cannot be mapped, or locked.
+            // The documents' error for memory that cannot be mapped or locked.
             Resource::Pages => Error::WouldBlock,
             _ => Error::NoMemory,
         }
@@ -70,10 +70,10 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Both.
+    /// Both scopes.
     pub const ALL: [Scope; 2] = [Scope::User, Scope::Process];
 
-    /// The end of its names in the file `limits`.
+    /// The last part of a limit's name in the file `limits`.
     pub fn name(self) -> &'static str {
         match self {
             Scope::User => "per_user",
@@ -82,7 +82,7 @@ impl Scope {
     }
 }
 
-/// The limits of all resources. The same for all users, root included.
+/// The limits of all resources. They are the same for all users, root included.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits([[u64; 2]; QUOTAS.len()]);
 
@@ -103,24 +103,25 @@ impl Limits {
         self.0[resource as usize] = [u64::MAX; 2];
     }
 
-    /// Changes a limit. Resources in use beyond it stay.
+    /// Changes a limit. What is already in use beyond the limit stays.
     pub fn set(&mut self, resource: Resource, scope: Scope, value: u64) {
         self.0[resource as usize][scope as usize] = value;
     }
 }
 
-/// The resources of each user, or each process.
+/// The resources that each user, or each process, holds.
 type Used = BTreeMap<u32, [u64; QUOTAS.len()]>;
 
 /// The quotas of all users and processes.
 #[derive(Debug)]
 pub(crate) struct Quotas {
     pub(crate) limits: Limits,
-    /// By [`Scope`], then by its number. Holders of nothing are not listed.
+    /// By [`Scope`], then by the number of the user or process. Those that hold nothing are not
+    /// listed.
     used: [Used; 2],
 }
 
-/// The numbers of an owner, by [`Scope`].
+/// The user's and the process's number of an owner, by [`Scope`].
 fn holders(owner: Owner) -> [u32; 2] {
     [owner.user, owner.process]
 }
@@ -133,16 +134,16 @@ impl Quotas {
         }
     }
 
-    /// The resources of a user, or a process.
+    /// How much of a resource a user, or a process, holds.
     pub(crate) fn used(&self, resource: Resource, scope: Scope, number: u32) -> u64 {
         let used = self.used[scope as usize].get(&number);
         used.map_or(0, |used| used[resource as usize])
     }
 
-    /// Checks that an owner may have `amount` more.
+    /// Checks that an owner may hold `amount` more.
     ///
     /// # Errors
-    /// The resource's: its user or its process would have too much.
+    /// The error of the resource, when the user or the process would hold too much.
     pub(crate) fn check(&self, owner: Owner, resource: Resource, amount: u64) -> Result<(), Error> {
         for (scope, number) in Scope::ALL.into_iter().zip(holders(owner)) {
             let sum = self.used(resource, scope, number).saturating_add(amount);
@@ -153,10 +154,10 @@ impl Quotas {
         Ok(())
     }
 
-    /// Counts `amount` for an owner.
+    /// Charges `amount` to an owner.
     ///
     /// # Errors
-    /// As [`check`](Self::check).
+    /// Those of [`check`](Self::check).
     pub(crate) fn charge(
         &mut self,
         owner: Owner,
@@ -168,7 +169,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// Counts `amount` for an owner, whatever the limits are.
+    /// Charges `amount` to an owner, whatever the limits are.
     pub(crate) fn add(&mut self, owner: Owner, resource: Resource, amount: u64) {
         for (used, number) in self.used.iter_mut().zip(holders(owner)) {
             let sum = &mut used.entry(number).or_default()[resource as usize];
@@ -176,7 +177,7 @@ impl Quotas {
         }
     }
 
-    /// Counts `amount` less for an owner.
+    /// Takes `amount` off an owner's account.
     pub(crate) fn discharge(&mut self, owner: Owner, resource: Resource, amount: u64) {
         for (all, number) in self.used.iter_mut().zip(holders(owner)) {
             if let Some(used) = all.get_mut(&number) {
@@ -189,10 +190,10 @@ impl Quotas {
         }
     }
 
-    /// Checks that all users, and all processes, have `there_is` of a resource together.
+    /// Checks that all users together, and all processes together, hold `there_is` of a resource.
     ///
     /// # Errors
-    /// They have not.
+    /// They hold another amount.
     pub(crate) fn check_total(&self, resource: Resource, there_is: u64) -> Result<(), Violation> {
         Scope::ALL.into_iter().try_for_each(|scope| {
             rule(
@@ -203,7 +204,7 @@ impl Quotas {
         })
     }
 
-    /// The resources of all users, or all processes, together.
+    /// How much of a resource all users, or all processes, hold together.
     pub(crate) fn total(&self, resource: Resource, scope: Scope) -> u64 {
         let all = self.used[scope as usize].values();
         all.map(|used| used[resource as usize]).sum()

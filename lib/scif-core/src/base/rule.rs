@@ -4,12 +4,12 @@ use core::fmt;
 
 use super::table::Key;
 
-/// A rule that does not hold, and the number of what breaks it.
+/// A rule that does not hold, and the number of the object that breaks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The rule.
     pub rule: &'static str,
-    /// Id of an endpoint or connection, a port, or a count.
+    /// The id of an endpoint or connection, a port, or a count.
     pub subject: u64,
 }
 

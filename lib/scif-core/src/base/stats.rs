@@ -3,9 +3,9 @@
 /// Counters of an engine since it was made, and the resources that it holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Bytes taken from senders.
+    /// Bytes that senders have sent.
     pub bytes_sent: u64,
-    /// Bytes given to receivers.
+    /// Bytes that receivers have received.
     pub bytes_received: u64,
     /// Connections that were established, active side.
     pub connected: u64,
@@ -13,17 +13,18 @@ pub struct Stats {
     pub accepted: u64,
     /// Requests of peers that were refused.
     pub refused: u64,
-    /// Requests that were forgotten because their connectors may have given up.
+    /// Requests that were dropped because their connectors may have given up.
     pub void_requests: u64,
     /// Messages put into node rings.
     pub messages_sent: u64,
     /// Messages taken out of node rings and of the loopback queue.
     pub messages_received: u64,
-    /// Doorbells asked for.
+    /// Doorbells that the driver was asked to ring.
     pub doorbells_rung: u64,
-    /// Doorbells not needed: the peer had not yet found its ring empty since the last.
+    /// Doorbells that were not needed: the peer had not found its ring empty since the last one.
     pub doorbells_saved: u64,
-    /// Doorbells received: those that come together count once; looks without one do not count.
+    /// Doorbells received. Those that come together count once; polls without a doorbell do not
+    /// count.
     pub doorbells_received: u64,
     /// Links that came up.
     pub links_up: u64,
@@ -31,8 +32,8 @@ pub struct Stats {
     pub links_failed: u64,
     /// Messages with an unknown opcode or a value out of range; ignored.
     pub unknown_messages: u64,
-    /// Messages with an id that we did not give to that node, or that is no longer valid; ignored.
-    /// A few are normal when both sides close at the same time.
+    /// Messages with an id that this node did not give to that node, or that is no longer valid;
+    /// ignored. A few are normal when both sides close at the same time.
     pub stale_ids: u64,
     /// Messages that do not fit the state of the link or the connection; ignored.
     pub unexpected_messages: u64,
@@ -50,7 +51,7 @@ pub struct Stats {
     pub signals: u64,
     /// Pieces that could not be copied.
     pub failed_copies: u64,
-    /// Windows that ended although clients still counted a copy.
+    /// Windows that ended although clients still counted a copy as under way.
     pub stuck_copies: u64,
     /// Windows of peers that were refused: no memory, a limit, or an invalid description.
     pub refused_windows: u64,
@@ -62,36 +63,36 @@ pub struct Stats {
     pub endpoints: usize,
     /// Now: connections, those included that only wait for the peer's final acknowledgement.
     pub connections: usize,
-    /// Now: connections without an endpoint, waiting for the peer's final acknowledgement.
+    /// Now: connections without an endpoint, which wait for the peer's final acknowledgement.
     pub connections_closing: usize,
-    /// Now: pages of shared memory in use for connections, links and windows being registered.
+    /// Now: pages of shared memory in use for connections, links and windows that are being
+    /// registered.
     pub pages: usize,
-    /// Now: those of `pages` that are connections' rings, whose lengths depend on how many others
-    /// there were when each was made.
+    /// Now: those of `pages` that are rings of connections. The length of a ring depends on how
+    /// many others there were when it was made.
     pub ring_pages: usize,
-    /// Now: own windows, those included that end with their last use.
+    /// Now: own windows, including those that end with their last use.
     pub windows: usize,
     /// Now: windows of peers.
     pub remote_windows: usize,
     /// Now: pages of own windows that count for their users' limits.
     pub pinned_pages: u64,
-    /// Now: pages of peers' windows that are mapped or got.
+    /// Now: pages of peers' windows that are mapped or referred to by get_pages.
     pub mapped_pages: u64,
     /// Now: copies and signals that are queued or under way.
     pub jobs: usize,
 }
 
-/// What has passed between this node and another one, or within this node, since the engine was
-/// made.
+/// The traffic between this node and another one, or within this node, since the engine was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Bytes of streams that were sent to it.
+    /// Bytes of streams that were sent to that node.
     pub sent: u64,
-    /// Bytes of streams that were received from it.
+    /// Bytes of streams that were received from that node.
     pub received: u64,
-    /// Bytes that were copied into its memory for calls of programs here.
+    /// Bytes that were copied into that node's memory for calls of programs here.
     pub written: u64,
-    /// Bytes that were copied out of its memory for calls of programs here.
+    /// Bytes that were copied out of that node's memory for calls of programs here.
     pub read: u64,
 }
 

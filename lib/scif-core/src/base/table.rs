@@ -1,21 +1,21 @@
-//! A table whose ids are never valid again once their entry is gone.
+//! A table whose ids never become valid again once their entry is gone.
 //!
-//! An id is a generation (upper half) and an index (lower half). Ids travel to peers and come back
-//! as untrusted numbers, so a look-up checks both.
+//! An id is a generation (upper half) and an index (lower half). Peers receive ids and send them
+//! back as untrusted numbers, so a look-up checks both halves.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 /// An id that is the key of one table.
 pub(crate) trait Key: Copy {
-    /// The id with this number, which may be an untrusted one.
+    /// The id with this number, which may be untrusted.
     fn from_number(number: u64) -> Self;
 
-    /// Its number.
+    /// The id's number.
     fn number(self) -> u64;
 }
 
-/// Numbers that are no ids, in messages about broken rules.
+/// Numbers that are no ids, for reports of broken rules.
 impl Key for u64 {
     fn from_number(number: u64) -> u64 {
         number
@@ -27,7 +27,7 @@ impl Key for u64 {
 }
 
 struct Entry<T> {
-    /// Generation of the value here, or of the next one when there is none.
+    /// The generation of the present value, or of the next one if there is none.
     generation: u32,
     value: Option<T>,
 }
@@ -35,7 +35,7 @@ struct Entry<T> {
 /// The table of values `V` by ids `K`. At most `limit` values.
 pub(crate) struct Table<K, V> {
     entries: Vec<Entry<V>>,
-    /// Indices of entries for new values. An entry that has had every generation is never used
+    /// Indices of entries for new values. An entry that has used every generation is never used
     /// again.
     free: Vec<u32>,
     len: usize,
@@ -71,7 +71,7 @@ impl<K: Key, V> Table<K, V> {
         self.len() >= self.limit
     }
 
-    /// Adds a value; `None` when the table is full. Ids are never 0.
+    /// Adds a value; `None` if the table is full. Ids are never 0.
     pub(crate) fn insert(&mut self, value: V) -> Option<K> {
         if self.is_full() {
             return None;

@@ -18,17 +18,17 @@ pub(crate) enum Timer {
     Response,
     /// A link has unread messages, retries a full ring, or waits for the end of EXIT.
     Link(NodeId),
-    /// A ring that a client had locked is tried again.
+    /// Retry a ring that a client had locked.
     RingRetry(ConnectionId),
-    /// Windows that end wait for copies of clients, which are polled.
+    /// Poll the copies of clients for which windows that end wait.
     Quiesce,
-    /// Peers that wait for room are notified of any room, however little.
+    /// Notify peers that wait for room of any room, however little.
     CreditUpdate,
-    /// Senders to peers of the base protocol go on with what room there is, however little.
+    /// Let senders to peers of the base protocol continue with any room, however little.
     CreditGrowth,
 }
 
-/// The timers that run, by time (ns). Each runs once at most.
+/// The running timers, by time (ns). Each runs at most once.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     queue: BTreeSet<(u64, Timer)>,
@@ -44,7 +44,7 @@ impl Timers {
         self.queue.insert((at, timer));
     }
 
-    /// Starts a timer; one that runs already expires at the earlier time.
+    /// Starts a timer. If it runs already, it expires at the earlier of the two times.
     pub(crate) fn set_earliest(&mut self, timer: Timer, at: u64) {
         if self.get(timer).is_none_or(|old| at < old) {
             self.set(timer, at);
@@ -63,13 +63,14 @@ impl Timers {
         self.expiry.get(&timer).copied()
     }
 
-    /// The timers that have expired by `now`, in order. They run on until [`expire`](Self::expire).
+    /// The timers that have expired by `now`, in order. They run on until
+    /// [`expire`](Self::expire).
     pub(crate) fn due(&self, now: u64) -> Vec<Timer> {
         let due = self.queue.iter().take_while(|(at, _)| *at <= now);
         due.map(|(_, timer)| *timer).collect()
     }
 
-    /// Stops a timer if it has expired by `now`; whether it had.
+    /// Stops a timer if it has expired by `now`. Returns whether it had.
     pub(crate) fn expire(&mut self, timer: Timer, now: u64) -> bool {
         let has_expired = self.get(timer).is_some_and(|at| at <= now);
         if has_expired {

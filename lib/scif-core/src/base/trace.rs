@@ -6,9 +6,9 @@ use alloc::boxed::Box;
 use scif_abi::trace::{TraceEntry, What};
 use scif_abi::{NodeId, Port};
 
-/// A keeper of the latest events. Called seldom: never for the bytes of connections.
+/// Keeps the latest events. It is called rarely: never for the bytes of connections.
 pub trait Tracer {
-    /// Takes an event; only its number is missing.
+    /// Takes an event, complete but for its number.
     fn record(&mut self, entry: TraceEntry);
 }
 

@@ -1,4 +1,4 @@
-//! Calls that may have to wait for the peer or for copies, by their tickets.
+//! Calls that may have to wait for the peer or for copies, found by their tickets.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -11,27 +11,27 @@ use crate::base::ids::{ChannelId, ConnectionId, EndpointId, Ticket, WindowId};
 use crate::base::rule::{Violation, rule};
 use crate::base::table::{Key, Table};
 
-/// The event that a call waits for, and the steps to undo when it is abandoned.
+/// What a call waits for, which also tells what to undo when the call is abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PendingOn {
-    /// Copies; nothing to undo, they run on.
+    /// Copies. Nothing to undo: they run on.
     Copies,
     /// The peer's answer; nothing to undo.
     Response,
     /// The peer's answer with a mark.
     Mark,
-    /// This number of answers of the peer.
+    /// This number of answers from the peer.
     Responses(usize),
-    /// This number of windows to end.
+    /// The end of this number of windows.
     Windows(usize),
-    /// This window to be registered.
+    /// The registration of this window.
     Register(WindowId),
-    /// The caller itself, to carry out the job with this number.
+    /// The caller itself, which must carry out the job with this number.
     Virtual(ChannelId, u64),
 }
 
 impl PendingOn {
-    /// Whether it waits for an answer to a fence message.
+    /// Whether the call waits for an answer to a fence message.
     pub(crate) fn is_for_response(self) -> bool {
         matches!(
             self,
@@ -39,8 +39,8 @@ impl PendingOn {
         )
     }
 
-    /// Whether the peer's driver can answer without waiting for anything. (`Response` is the answer
-    /// to WAIT, which takes as long as the transfers.)
+    /// Whether the peer's driver can answer without waiting for anything. (`Response` is the
+    /// answer to WAIT, which takes as long as the transfers.)
     fn expects_prompt_response(self) -> bool {
         matches!(self, PendingOn::Mark | PendingOn::Responses(_))
     }
@@ -53,14 +53,14 @@ struct Call {
     connection: ConnectionId,
     pending_on: PendingOn,
     result: Option<Result<u64, Error>>,
-    /// When (ns) it began.
+    /// When (ns) the call began.
     asked_at: u64,
 }
 
 /// The calls whose results have not been taken.
 pub(crate) struct Calls {
     table: Table<Ticket, Call>,
-    /// Those without a result, by connection.
+    /// The calls without a result, by connection.
     waiting: BTreeSet<(ConnectionId, Ticket)>,
 }
 
@@ -123,7 +123,7 @@ impl Calls {
         self.table.insert(call).ok_or(Error::NoMemory)
     }
 
-    /// Takes the result of a call; `None` while there is none. `EBADF`: no such call.
+    /// Takes the result of a call; `None` if it has none yet. `EBADF` if there is no such call.
     pub(crate) fn finish(&mut self, id: Ticket) -> Option<Result<u64, Error>> {
         let Some(call) = self.table.get(id) else {
             return Some(Err(Error::BadDescriptor));
@@ -133,20 +133,20 @@ impl Calls {
         Some(result)
     }
 
-    /// Forgets a call; returns what it waits or waited for.
+    /// Removes a call. Returns what it waits or waited for.
     pub(crate) fn remove(&mut self, id: Ticket) -> Option<PendingOn> {
         let call = self.table.remove(id)?;
         self.waiting.remove(&(call.connection, id));
         Some(call.pending_on)
     }
 
-    /// The event that a call waits or waited for, and whether the call has its result.
+    /// What a call waits or waited for, and whether it has its result.
     pub(crate) fn state(&self, id: Ticket) -> Option<(PendingOn, bool)> {
         let call = self.table.get(id)?;
         Some((call.pending_on, call.result.is_some()))
     }
 
-    /// The calls of a connection that wait, and what for.
+    /// The calls of a connection that wait, and what they wait for.
     pub(crate) fn waiting_on(&self, id: ConnectionId) -> Vec<(Ticket, PendingOn)> {
         let all = (id, Ticket::from_number(0))..=(id, Ticket::from_number(u64::MAX));
         let calls = self.waiting.range(all).filter_map(|(_, ticket)| {
@@ -156,7 +156,7 @@ impl Calls {
         calls.collect()
     }
 
-    /// The calls whose peers can answer at once: connection, and since when (ns) they wait.
+    /// The calls that a peer can answer at once: their connections, and since when (ns) they wait.
     pub(crate) fn prompt(&self) -> impl Iterator<Item = (ConnectionId, u64)> {
         let is_prompt =
             |call: &Call| call.result.is_none() && call.pending_on.expects_prompt_response();
@@ -169,14 +169,14 @@ impl Calls {
         self.table.get_mut(id).filter(|call| call.result.is_none())
     }
 
-    /// Has the caller of a virtual transfer go on.
+    /// Wakes the caller of a virtual transfer.
     pub(crate) fn wake(&self, cx: &mut Context, id: Ticket) {
         if let Some(call) = self.table.get(id) {
             cx.events.changed(call.endpoint);
         }
     }
 
-    /// Ends a call, unless it has ended.
+    /// Ends a call with this result, unless it has ended.
     pub(crate) fn complete(&mut self, cx: &mut Context, id: Ticket, result: Result<u64, Error>) {
         let Some(call) = self.waiting_mut(id) else {
             return;
@@ -187,7 +187,7 @@ impl Calls {
         cx.events.changed(endpoint);
     }
 
-    /// Counts a window of an unregister call that has ended, or is still used.
+    /// Counts one window of an unregister call that has ended, or that is reported as still used.
     pub(crate) fn count_window(&mut self, cx: &mut Context, id: Ticket) {
         if let Some(call) = self.waiting_mut(id)
             && let PendingOn::Windows(left) = &mut call.pending_on
@@ -199,7 +199,7 @@ impl Calls {
         }
     }
 
-    /// Whether a call of a connection waits for an answer with this ticket.
+    /// Whether this ticket is that of a call of the connection that waits for an answer.
     pub(crate) fn expects_answer(
         &mut self,
         cx: &mut Context,
@@ -215,14 +215,15 @@ impl Calls {
         is_awaited
     }
 
-    /// Takes one of the answers that a call waits for: the last one, or an error, ends the call.
+    /// Handles one of the answers that a call waits for. The last answer, or an error, ends the
+    /// call.
     pub(crate) fn answer(&mut self, cx: &mut Context, id: Ticket, result: Result<u64, Error>) {
         let more = match self.waiting_mut(id).map(|call| &mut call.pending_on) {
             Some(PendingOn::Responses(left)) => {
                 *left = left.saturating_sub(1);
                 *left > 0
             }
-            // Only MARK_ACK ends it well.
+            // Only MARK_ACK ends it without an error.
             Some(PendingOn::Mark) => true,
             _ => false,
         };
@@ -249,7 +250,7 @@ impl Calls {
         )
     }
 
-    /// The connections that calls wait on.
+    /// The connections on which calls wait.
     pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionId> {
         self.waiting.iter().map(|(connection, _)| *connection)
     }

@@ -1,4 +1,4 @@
-//! Bypass clients of a connection: the control page shared with them, and the places of the rings.
+//! Bypass clients of a connection: the control page that they share, and the places of the rings.
 
 use alloc::vec::Vec;
 
@@ -19,8 +19,8 @@ use crate::queue_pair::rings::{RingError, Rings};
 
 impl Connections {
     /// Adds a client of a connected connection, and makes its control page if there is none.
-    /// Returns the number that the client stores into lock words, the present epoch, and the bytes
-    /// of our ring and of the peer's.
+    /// Returns the number that the client stores into lock words, the present epoch, and the sizes
+    /// in bytes of our ring and of the peer's.
     ///
     /// # Errors
     /// `ENOTCONN`. `EOPNOTSUPP`: the peer's rings have no pages of their own. `ENOMEM`.
@@ -32,7 +32,7 @@ impl Connections {
         copy_routines: [u8; 4],
     ) -> Result<(u32, u32, [u32; 2]), Error> {
         let connection = self.table.get_mut(id).ok_or(Error::NotConnected)?;
-        // The peer may send no more already.
+        // The peer may have finished sending already.
         let state = connection.client_state();
         let rings = connection.rings.as_mut().ok_or(Error::NotConnected)?;
         if connection.control_page.is_none() {
@@ -52,8 +52,8 @@ impl Connections {
         Ok(client)
     }
 
-    /// Notes that clients of a connection may map the rings, the peer's too: within a node that is
-    /// the other end's block.
+    /// Notes that clients of a connection may map the rings, including the peer's. Within a node
+    /// the peer's ring is in the other end's block.
     fn note_shared(&mut self, cx: &Context, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else {
             return;
@@ -67,12 +67,12 @@ impl Connections {
         }
     }
 
-    /// Removes a client, perhaps one that was killed: its locks are freed, and notifications that
-    /// it may not have sent are sent. Whether it was the last one, with which the control page
-    /// goes.
+    /// Removes a client, perhaps one that was killed. Frees its locks, and sends notifications
+    /// that it may not have sent. Returns whether it was the last client; with that one the
+    /// control page goes.
     ///
     /// # Errors
-    /// It has spoilt the rings.
+    /// The client has broken the rings.
     pub(crate) fn close_client(
         &mut self,
         mem: &mut dyn Memory,
@@ -82,8 +82,8 @@ impl Connections {
     ) -> (bool, Result<(), RingError>) {
         let is_connected = self.is_connected(id);
         if is_connected {
-            // It may have died between moving bytes and notifying the peer, or between taking a
-            // notification and passing it on.
+            // The client may have died between moving bytes and notifying the peer, or between
+            // taking a notification and passing it on.
             self.add_notification(id, Readiness::IN | Readiness::OUT, Notify::Always);
         }
         let Some(connection) = self.table.get_mut(id) else {
@@ -113,7 +113,7 @@ impl Connections {
         connection.is_some_and(|connection| connection.phase == Phase::Connected)
     }
 
-    /// Where a part of a connection is that clients map, and its bytes.
+    /// The place and the size in bytes of a part of a connection that clients map.
     ///
     /// # Errors
     /// `EBADF`: there are no clients. `ECONNRESET`: the connection is over.
@@ -134,14 +134,14 @@ impl Connections {
         Ok((place.ok_or(Error::ConnectionReset)?, bytes))
     }
 
-    /// The present epoch of the clients of a connection.
+    /// The present epoch for the clients of a connection.
     pub(crate) fn epoch(&self, id: ConnectionId) -> Option<u32> {
         let page = self.table.get(id)?.control_page.as_ref();
         page.map(ControlPage::epoch)
     }
 
-    /// Begins a new epoch for the clients of a connection, and has its endpoint's callers look if
-    /// `wakes`. False: there are no clients.
+    /// Begins a new epoch for the clients of a connection. If `wakes`, wakes the callers of its
+    /// endpoint. `false`: there are no clients.
     pub(crate) fn advance_epoch(
         &mut self,
         mem: &mut dyn Memory,
@@ -162,19 +162,20 @@ impl Connections {
         true
     }
 
-    /// Whether no client of a connection copies to or from what it looked up in an old epoch.
+    /// Whether no client of a connection copies to or from a window that it looked up in an old
+    /// epoch.
     pub(crate) fn is_quiet(&mut self, mem: &mut dyn Memory, id: ConnectionId) -> bool {
         let page = self.table.get_mut(id).and_then(|c| c.control_page.as_mut());
         page.is_none_or(|page| page.is_idle(mem))
     }
 
-    /// Whether clients of a connection count copies of theirs.
+    /// Whether clients of a connection count copies as under way.
     pub(crate) fn is_busy(&self, mem: &dyn Memory, id: ConnectionId) -> bool {
         let page = self.table.get(id).and_then(|c| c.control_page.as_ref());
         page.is_some_and(|page| page.is_busy(mem))
     }
 
-    /// Notes that a connection's state may have changed, for its clients.
+    /// Notes that a connection's state may have changed, to be published to its clients.
     pub(crate) fn state_changed(&mut self, id: ConnectionId) {
         if self.table.get(id).is_some_and(Connection::is_mapped) {
             self.state_changes.push(id);
@@ -193,8 +194,8 @@ impl Connections {
         }
     }
 
-    /// Updates the numbers of bytes moved, by clients too, and queued. Returns the connections
-    /// whose rings are spoilt.
+    /// Updates the counts of bytes moved, also by clients, and of bytes queued. Returns the
+    /// connections whose rings are broken.
     pub(crate) fn refresh(&mut self, mem: &mut dyn Memory, cx: &mut Context) -> Vec<ConnectionId> {
         let connected = self
             .table
@@ -210,7 +211,7 @@ impl Connections {
 }
 
 impl Connection {
-    /// Its state as clients see it.
+    /// The connection's state as clients see it.
     fn client_state(&self) -> u32 {
         if self.endpoint.is_none() || self.rings.is_none() {
             STATE_ENDED
@@ -238,7 +239,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Counts what clients have moved, as far as we have seen.
+    /// Counts the bytes that clients have moved, as far as this engine has seen.
     fn count_moved(&mut self, cx: &mut Context) {
         let node = self.node();
         if let Some(rings) = &mut self.rings {

@@ -1,9 +1,9 @@
 //! Senders that wait for room at peers of the base protocol.
 //!
-//! Such a peer has a ring of 4 KiB, notifies of every read, however little, and its doorbell is
-//! slow. So its read index, which is in our memory, is polled as long as the driver is awake. A
-//! sender goes on when half of the ring is free, or a millisecond after a notification of less, so
-//! that each message and doorbell stands for many bytes.
+//! Such a peer has a ring of 4 KiB, sends a notification for every read, however little, and its
+//! doorbell is slow. So its read index, which is in our memory, is polled as long as the driver is
+//! awake. A sender continues when half of the ring is free, or a millisecond after a notification
+//! of less, so that each message and doorbell stands for many bytes.
 
 use crate::base::context::Context;
 use crate::base::ids::ConnectionId;
@@ -11,11 +11,11 @@ use crate::base::memory::Memory;
 use crate::base::timers::Timer;
 use crate::connection::{Connection, Connections, Phase};
 
-/// Nanoseconds for which room of less than half a ring is left to grow.
+/// Nanoseconds for which a sender waits for room of less than half a ring to grow.
 const CREDIT_GROWTH_NS: u64 = 1_000_000;
 
 impl Connections {
-    /// Notes that a sender waits for room at the peer. Does nothing where the peer can be armed.
+    /// Notes that a sender waits for room at the peer. Does nothing if the peer can be armed.
     pub(super) fn wait_for_credit(&mut self, cx: &Context, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id)
             && connection.phase == Phase::Connected
@@ -28,7 +28,7 @@ impl Connections {
         }
     }
 
-    /// Whether a sender is to wait a little longer, though the peer has notified us of room.
+    /// Whether a sender must wait a little longer, though the peer has notified us of room.
     pub(super) fn defers_wakeup(
         &mut self,
         mem: &mut dyn Memory,
@@ -44,7 +44,7 @@ impl Connections {
         true
     }
 
-    /// Whether some connection that waits has got half of a ring.
+    /// Whether half of the ring is free for some connection that waits.
     pub(crate) fn any_credit(&mut self, mem: &mut dyn Memory) -> bool {
         self.credit_waiters.iter().any(|id| {
             let connection = self.table.get_mut(*id);
@@ -52,7 +52,7 @@ impl Connections {
         })
     }
 
-    /// Goes on with those that have half of a ring, or, when `is_time`, any room.
+    /// Wakes the senders that have half of a ring or, when `is_time`, any room.
     pub(crate) fn resume_credit_waiters(
         &mut self,
         mem: &mut dyn Memory,
@@ -82,14 +82,14 @@ impl Connections {
 }
 
 impl Connection {
-    /// Whether the ring of the peer has room: for anything, or for half of it.
+    /// Whether the peer's ring has room: for half of the ring if `half`, else for any byte.
     fn has_credit(&mut self, mem: &mut dyn Memory, half: bool) -> bool {
         let Some(rings) = &mut self.rings else {
             // The connection is over: the sender gets an error.
             return true;
         };
         let least = if half { rings.peer_ring_bytes() / 2 } else { 1 };
-        // The sender finds what is wrong with it.
+        // If the rings are broken, the sender finds that out.
         rings.room(mem).map_or(true, |room| room >= least)
     }
 }

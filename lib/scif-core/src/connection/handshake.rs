@@ -1,4 +1,4 @@
-//! How connections come and go: their phases, queue pairs and time-outs.
+//! How connections begin and end: their phases, queue pairs and time-outs.
 
 use scif_abi::Error;
 use scif_abi::limits::{
@@ -17,9 +17,9 @@ use crate::queue_pair::block::{Block, RemoteQueuePair};
 use crate::queue_pair::rings::Rings;
 use scif_abi::flags::Readiness;
 
-// How they come.
+// How they begin.
 impl Connections {
-    /// Adds a connection of `endpoint`, which is `owner`'s, with a queue pair of its own.
+    /// Adds a connection of `endpoint`, whose owner is `owner`, with a queue pair of its own.
     fn add(
         &mut self,
         mem: &mut dyn Memory,
@@ -68,11 +68,11 @@ impl Connections {
         Ok(id)
     }
 
-    /// Adds a connection that `endpoint` requests, on the account of `owner`; the connection and
+    /// Adds a connection that `endpoint` requests, charged to `owner`. Returns the connection and
     /// the bus address of its queue pair.
     ///
     /// # Errors
-    /// `ENOMEM`, also: the owner has too many requests that are not answered.
+    /// `ENOMEM`, also when the owner has too many unanswered requests.
     pub(crate) fn request(
         &mut self,
         mem: &mut dyn Memory,
@@ -91,11 +91,11 @@ impl Connections {
         Ok((id, self.exported(id)))
     }
 
-    /// Adds a connection of an endpoint and its owner that is granted to the connector with this id
-    /// and queue pair; the connection and the bus address of its queue pair.
+    /// Adds a connection for an endpoint and its owner, granted to the connector with this id and
+    /// queue pair. Returns the connection and the bus address of its queue pair.
     ///
     /// # Errors
-    /// `ENOMEM`. `ENODEV`: the connector's memory is not there.
+    /// `ENOMEM`. `ENODEV`: the connector's memory cannot be reached.
     pub(crate) fn grant(
         &mut self,
         mem: &mut dyn Memory,
@@ -128,7 +128,7 @@ impl Connections {
         (block.exported() == address).then(|| RemoteQueuePair::own(block))
     }
 
-    /// The request `id` is granted by `acceptor`, whose queue pair is `remote`.
+    /// Notes that `acceptor`, whose queue pair is `remote`, has granted the request `id`.
     pub(crate) fn establish(
         &mut self,
         cx: &mut Context,
@@ -149,8 +149,8 @@ impl Connections {
         }
     }
 
-    /// The connector has acknowledged grant `id`: the endpoint that is connected now. `None`: it
-    /// has gone meanwhile.
+    /// Notes that the connector has acknowledged grant `id`. Returns the endpoint that is
+    /// connected now; `None` if it has gone meanwhile.
     pub(crate) fn acknowledged(
         &mut self,
         cx: &mut Context,
@@ -165,9 +165,9 @@ impl Connections {
     }
 }
 
-// How they go.
+// How they end.
 impl Connections {
-    /// A request is taken back. False: it was none any more.
+    /// Withdraws a request. `false`: it was no longer an open request.
     pub(crate) fn withdraw(&mut self, cx: &mut Context, id: ConnectionId) -> bool {
         cx.timers.clear(Timer::Handshake(id));
         let connection = self.table.get_mut(id);
@@ -178,7 +178,7 @@ impl Connections {
         })
     }
 
-    /// A connection loses its endpoint, if it has one.
+    /// Takes the endpoint off a connection, if it has one.
     pub(crate) fn take_endpoint(&mut self, id: ConnectionId) -> Option<EndpointId> {
         let endpoint = self.table.get_mut(id)?.endpoint.take();
         // While clients have it mapped, the connection waits for them and not for the peer.
@@ -188,7 +188,7 @@ impl Connections {
         endpoint
     }
 
-    /// Counts a connection as half-closed, if it is.
+    /// Counts a connection as half-closed, if it is half-closed.
     pub(super) fn count_half_closed(&mut self, id: ConnectionId) {
         let connection = self.table.get(id);
         if let Some(connection) = connection.filter(|c| c.is_half_closed()) {
@@ -196,7 +196,7 @@ impl Connections {
         }
     }
 
-    /// A connection ends. True: DISCNCT is to be said now, and not when the last client has gone.
+    /// Ends a connection. `true`: send DISCNCT now, not when the last client has gone.
     pub(crate) fn disconnect(&mut self, id: ConnectionId) -> bool {
         let Some(connection) = self.table.get_mut(id) else {
             return false;
@@ -209,8 +209,8 @@ impl Connections {
         connection.phase == Phase::Closing
     }
 
-    /// The peer has said DISCNCT: the phase until now, and whether that can be acknowledged now,
-    /// and not when the last client has gone.
+    /// Notes the peer's DISCNCT. Returns the phase until now, and whether to acknowledge now and
+    /// not when the last client has gone.
     pub(crate) fn disconnected_by_peer(&mut self, id: ConnectionId) -> Option<(Phase, bool)> {
         let connection = self.table.get_mut(id)?;
         let (phase, is_mapped) = (connection.phase, connection.is_mapped());
@@ -222,8 +222,8 @@ impl Connections {
         Some((phase, !is_mapped))
     }
 
-    /// Notes what the peer has said of its stores into our ring, which are over: `stored` is as in
-    /// [`STORED`](scif_abi::message::Extensions::STORED).
+    /// Notes what the peer has told about its stores into our ring, which are over. `stored` is as
+    /// in [`STORED`](scif_abi::message::Extensions::STORED).
     pub(crate) fn note_stored(&mut self, id: ConnectionId, stored: u64) {
         if let Some(connection) = self.table.get_mut(id) {
             let bytes = stored.checked_sub(1);
@@ -231,14 +231,14 @@ impl Connections {
         }
     }
 
-    /// Whether the peer's DISCNCT has to be acknowledged; asked once.
+    /// Whether the peer's DISCNCT must still be acknowledged. Only the first call returns true.
     pub(crate) fn take_owed_ack(&mut self, id: ConnectionId) -> bool {
         let connection = self.table.get_mut(id);
         connection.is_some_and(|c| core::mem::take(&mut c.owes_ack))
     }
 
-    /// Nothing reaches the peer any more, and whether it still writes is not known. The phase until
-    /// now.
+    /// Notes that nothing reaches the peer any more, and that whether it still writes is unknown.
+    /// Returns the phase until now.
     pub(crate) fn sever(&mut self, cx: &mut Context, id: ConnectionId) -> Option<Phase> {
         cx.timers.clear(Timer::Handshake(id));
         let connection = self.table.get_mut(id)?;
@@ -252,7 +252,7 @@ impl Connections {
         Some(phase)
     }
 
-    /// The peer does not write to our memory any more.
+    /// Notes that the peer does not write to our memory any more.
     pub(crate) fn end(&mut self, mem: &mut dyn Memory, cx: &mut Context, id: ConnectionId) {
         cx.timers.clear(Timer::Handshake(id));
         if let Some(connection) = self.table.get_mut(id) {
@@ -273,7 +273,7 @@ impl Connections {
         }
     }
 
-    /// Frees a connection and its pages. The peer does not write to them any more.
+    /// Frees a connection and its pages. The peer must not write to them any more.
     pub(crate) fn free(&mut self, mem: &mut dyn Memory, cx: &mut Context, id: ConnectionId) {
         cx.timers.clear(Timer::Handshake(id));
         let Some(connection) = self.table.remove(id) else {

@@ -1,7 +1,7 @@
 //! Connections: the pair of rings behind an endpoint, and its handshakes with the peer.
 //!
-//! The ids on the wire are those of connections, not of endpoints. So an endpoint can be closed, or
-//! connect anew, at once, while the old connection lives on until the peer has promised not to
+//! The ids on the wire are those of connections, not of endpoints. So an endpoint can be closed,
+//! or connect anew, at once, while the old connection lives on until the peer has promised not to
 //! write to its pages any more. Only then are the pages freed.
 
 pub(crate) mod clients;
@@ -35,7 +35,7 @@ use crate::queue_pair::block::Block;
 use crate::queue_pair::control_page::ControlPage;
 use crate::queue_pair::rings::Rings;
 
-/// Where a connection stands with its peer.
+/// The state of a connection towards its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// CNCT_REQ sent, not answered.
@@ -46,28 +46,29 @@ pub(crate) enum Phase {
     Granted,
     /// In use.
     Connected,
-    /// Closed here, but clients still have the peer's memory mapped, so DISCNCT has to wait.
+    /// Closed here, but clients still have the peer's memory mapped, so DISCNCT must wait.
     Draining,
     /// DISCNCT sent; ends with DISCNT_ACK.
     Closing,
-    /// The link broke; whether the peer still writes is not known. Ends with `link_down`.
+    /// The link broke, and whether the peer still writes is unknown. Ends with `link_down`.
     Severed,
-    /// The peer does not use our memory any more. Lives as long as an endpoint or client refers to
-    /// it.
+    /// The peer does not use our memory any more. The connection lives as long as an endpoint or
+    /// client refers to it.
     Disconnected,
 }
 
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// Our port and the peer's. The node of the latter is certain; its port is what the peer says.
+    /// Our port and the peer's. The node of the latter is certain; its port is the peer's claim.
     ends: Ends,
     phase: Phase,
-    /// The endpoint it belongs to, unless that was closed.
+    /// The endpoint that has the connection, unless that was closed.
     endpoint: Option<EndpointId>,
-    /// The user of that endpoint, in whose budget the ring is.
+    /// The user of that endpoint, whose budget pays for the ring.
     user: u32,
-    /// The owner who requested it, until the peer has answered; counts in the owner's quota.
+    /// The owner who requested the connection, until the peer has answered; it counts in that
+    /// owner's quota.
     requested_by: Option<Owner>,
     /// The peer's id; 0 until known.
     remote: u64,
@@ -75,31 +76,34 @@ pub(crate) struct Connection {
     /// The rings, once both sides' memory is known.
     rings: Option<Rings>,
     notify: Notifications,
-    /// A sender waits for room at the peer, which is one of the base protocol.
+    /// Whether a sender waits for room at the peer, which is one of the base protocol.
     awaits_credit: bool,
-    /// While it is polled for bytes: the peer's write index when that began.
+    /// While the connection is polled for bytes, the peer's write index at the beginning.
     polled_from: Option<u32>,
-    /// Bytes sent and received by rings that were reset.
+    /// Bytes sent and received, if the rings were reset.
     moved: [u64; 2],
-    /// Bytes not received yet, here and by the peer, at the last [`refresh`](Connections::refresh).
+    /// Bytes not received yet, here and by the peer, at the last
+    /// [`refresh`](Connections::refresh).
     queued: [u64; 2],
-    /// The page shared with bypass clients, while there are some.
+    /// The page shared with bypass clients, while there are any.
     control_page: Option<ControlPage>,
-    /// Whether there have ever been some here, or at the other end within this node: they may have
-    /// had our ring mapped.
+    /// Whether there have ever been clients here, or at the other end within this node: they may
+    /// have had our ring mapped.
     was_shared: bool,
-    /// Bytes at the beginning of our ring that the peer may have stored into, if it has said so.
+    /// How many bytes at the beginning of our ring the peer may have stored into, if it has told
+    /// us.
     stored: Option<u32>,
     /// The readiness that a subscriber is notified of each time, also while clients work on the
     /// rings.
     waiting: Readiness,
-    /// Failed attempts to lock a ring, since the last one that succeeded.
+    /// Failed tries to lock a ring since the last one that succeeded.
     failed_locks: u32,
-    /// The peer has been told that no more bytes are put into its ring.
+    /// Whether the peer was told that no more bytes are put into its ring.
     is_finished: bool,
-    /// No more bytes are received: the peer has said so, or the own program.
+    /// Whether no more bytes are received, because the peer or the own program has said so.
     receives_no_more: bool,
-    /// The peer's DISCNCT has to be acknowledged once no client has the peer's memory mapped.
+    /// Whether the peer's DISCNCT must be acknowledged once no client has the peer's memory
+    /// mapped.
     owes_ack: bool,
 }
 
@@ -109,7 +113,7 @@ impl Connection {
         self.ends.peer.node()
     }
 
-    /// Its two ports.
+    /// The ports of both ends.
     pub(crate) fn ends(&self) -> Ends {
         self.ends
     }
@@ -119,25 +123,25 @@ impl Connection {
         self.remote
     }
 
-    /// Where it stands with its peer.
+    /// The state of the connection towards its peer.
     pub(crate) fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// The endpoint it belongs to, unless that was closed.
+    /// The endpoint that has the connection, unless that was closed.
     pub(crate) fn endpoint(&self) -> Option<EndpointId> {
         self.endpoint
     }
 
-    /// Bytes sent and received, as far as we have seen.
+    /// Bytes sent and received, as far as this engine has seen.
     pub(crate) fn moved(&self) -> [u64; 2] {
         let of_rings = |rings: &Rings| [Side::Send, Side::Receive].map(|side| rings.position(side));
         self.rings.as_ref().map_or(self.moved, of_rings)
     }
 
-    /// What the peer is told of our stores into its ring, as
-    /// [`STORED`](scif_abi::message::Extensions::STORED) has it: those of our clients, or before a
-    /// ring was spoilt, are not known.
+    /// What the peer is told about our stores into its ring, as in
+    /// [`STORED`](scif_abi::message::Extensions::STORED). Those of our clients, or before the
+    /// rings were reset, are unknown.
     pub(crate) fn told_stored(&self) -> u64 {
         match &self.rings {
             Some(rings) if !self.was_shared => rings.position(Side::Send).saturating_add(1),
@@ -145,18 +149,19 @@ impl Connection {
         }
     }
 
-    /// Bytes not received yet, here and by the peer, at the last [`refresh`](Connections::refresh).
+    /// Bytes not received yet, here and by the peer, at the last
+    /// [`refresh`](Connections::refresh).
     pub(crate) fn queued(&self) -> [u64; 2] {
         self.queued
     }
 
-    /// Whether it is needed neither by the peer, nor by an endpoint, nor by clients.
+    /// Whether neither the peer, nor an endpoint, nor clients need the connection.
     fn is_done(&self) -> bool {
         self.phase == Phase::Disconnected && self.endpoint.is_none() && !self.is_mapped()
     }
 
-    /// Whether only the peer's final acknowledgement is missing: there is no endpoint and no
-    /// client.
+    /// Whether the connection has neither an endpoint nor clients, so that at most the peer's
+    /// final acknowledgement is missing.
     fn is_half_closed(&self) -> bool {
         self.endpoint.is_none() && !self.is_mapped()
     }
@@ -166,7 +171,7 @@ impl Connection {
         self.control_page.is_some()
     }
 
-    /// Pages of shared memory it takes.
+    /// How many pages of shared memory the connection has.
     fn pages(&self) -> usize {
         self.block.pages() + usize::from(self.is_mapped())
     }
@@ -205,14 +210,14 @@ impl Connection {
 /// All connections of an engine.
 pub(crate) struct Connections {
     table: Table<ConnectionId, Connection>,
-    /// Bytes of the rings of all connections.
+    /// The bytes of the rings of all connections.
     ring_budget: RingBudget,
-    /// Connections that have neither an endpoint nor clients, by node: what waits for the peer's
+    /// Connections that have neither an endpoint nor clients, by node: they wait for the peer's
     /// final acknowledgement.
     half_closed: BTreeMap<NodeId, usize>,
-    /// Connections whose change of state is not in the control page yet.
+    /// Connections whose change of state is not yet in the control page.
     state_changes: Vec<ConnectionId>,
-    /// Connections that owe their peer a notification.
+    /// Connections that have notifications to send to their peer.
     notifications: Vec<ConnectionId>,
     /// Connections whose peers wait for room, and are notified when there is more of it.
     credit_updates: Vec<ConnectionId>,
@@ -257,7 +262,7 @@ impl Connections {
         self.half_closed.values().sum()
     }
 
-    /// The names of a connection.
+    /// What identifies a connection.
     pub(crate) fn identity(&self, id: ConnectionId) -> Option<Identity> {
         self.table.get(id).map(|connection| Identity {
             id,
@@ -266,7 +271,7 @@ impl Connections {
         })
     }
 
-    /// Sends `body` to the other side of a connection.
+    /// Queues the message `body` to the other side of a connection.
     pub(crate) fn post(&self, cx: &mut Context, id: ConnectionId, body: NodeMessage) {
         if let Some(connection) = self.table.get(id) {
             cx.post(connection.ends, body);
@@ -279,7 +284,7 @@ impl Connections {
         with_node.map(|(id, _)| id).collect()
     }
 
-    /// The connection with the number `id` if it exists and is one with node `from`.
+    /// The connection with the number `id`, if it exists and its peer is on node `from`.
     pub(crate) fn with_number(
         &self,
         cx: &mut Context,
@@ -292,7 +297,8 @@ impl Connections {
         is_its.then_some(id)
     }
 
-    /// The connection with the number `id` if it is one with node `from` and in one of `phases`.
+    /// The connection with the number `id`, if its peer is on node `from` and it is in one of
+    /// `phases`.
     pub(crate) fn in_phase(
         &self,
         cx: &mut Context,
@@ -305,7 +311,8 @@ impl Connections {
         if phases.contains(&phase) {
             return Some(id);
         }
-        // Notifications and answers may cross a close: they are late, and no mistake of the peer.
+        // Notifications and answers may cross a close: they are late, and not a mistake of the
+        // peer.
         cx.stats.stale_ids += 1;
         None
     }

@@ -1,5 +1,5 @@
-//! Notifications of connections to their peers: CLIENT_SENT and CLIENT_RCVD. They are sent at the
-//! end of an iteration, which is how they merge.
+//! Notifications from connections to their peers: CLIENT_SENT and CLIENT_RCVD. They are sent at
+//! the end of an iteration, so that several merge into one.
 
 use scif_abi::flags::{Kicks, Readiness};
 use scif_abi::message::{Message, NodeMessage};
@@ -11,7 +11,7 @@ use crate::base::memory::Memory;
 use crate::base::timers::Timer;
 use crate::connection::{Connection, Connections, Phase};
 
-/// Nanoseconds after which a peer that waits for room is notified of however little there is.
+/// Nanoseconds after which a peer that waits for room is notified of any room, however little.
 const CREDIT_DELAY_NS: u64 = 1_000_000;
 
 /// Whether a notification about one direction is pending.
@@ -20,7 +20,7 @@ pub(super) enum Notify {
     /// No.
     #[default]
     No,
-    /// Pending, if the peer has armed its word.
+    /// Pending if the peer has armed its word.
     IfArmed,
     /// Pending.
     Always,
@@ -33,14 +33,14 @@ pub(super) struct Notifications {
     sent: Notify,
     /// CLIENT_RCVD.
     received: Notify,
-    /// The connection is in the list of those with pending notifications.
+    /// Whether the connection is in the list of those with pending notifications.
     is_queued: bool,
-    /// The connection is in the list of those whose peers wait for more room.
+    /// Whether the connection is in the list of those whose peers wait for more room.
     is_credit_update_due: bool,
 }
 
 impl Notifications {
-    /// Drops what is pending.
+    /// Drops all pending notifications.
     pub(super) fn clear(&mut self) {
         (self.sent, self.received) = (Notify::No, Notify::No);
     }
@@ -49,7 +49,7 @@ impl Notifications {
 impl Connections {
     /// Makes a notification of bytes (IN) or room (OUT) pending. A connection is listed once for
     /// any number of them: a notification says that something has changed and not how much, and it
-    /// is sent after the last index it is about.
+    /// is sent after the last index that it is about.
     pub(super) fn add_notification(&mut self, id: ConnectionId, what: Readiness, notify: Notify) {
         let Some(connection) = self.table.get_mut(id) else {
             return;
@@ -66,8 +66,8 @@ impl Connections {
         }
     }
 
-    /// Makes the notifications pending that a client asks for, as it has found the peer's words
-    /// armed.
+    /// Makes the notifications pending for which a client asks because it has found the peer's
+    /// words armed.
     pub(crate) fn kick(&mut self, id: ConnectionId, kicks: Kicks) {
         let mut what = Readiness::empty();
         what.set(Readiness::IN, kicks.contains(Kicks::BYTES));
@@ -77,7 +77,7 @@ impl Connections {
         }
     }
 
-    /// Whether a notification for `node` waits for room.
+    /// Whether a notification for `node` waits for room in the node ring.
     pub(crate) fn has_notifications_for(&self, node: NodeId) -> bool {
         let connections = self.notifications.iter();
         let mut connections = connections.filter_map(|id| self.table.get(*id));
@@ -111,7 +111,7 @@ impl Connections {
         self.notifications = notifications;
     }
 
-    /// Notifies peers that wait of the room there is, however little.
+    /// Notifies the peers that wait for room of any room, however little.
     pub(crate) fn send_credit_updates(&mut self, mem: &mut dyn Memory) {
         let mut credit_updates = core::mem::take(&mut self.credit_updates);
         for id in credit_updates.drain(..) {
@@ -133,7 +133,8 @@ impl Connections {
 }
 
 impl Connection {
-    /// Sends its pending notifications; false when there was no room for all of them.
+    /// Sends the connection's pending notifications. `false` when there was no room for all of
+    /// them.
     fn send_notifications(
         &mut self,
         mem: &mut dyn Memory,
@@ -158,8 +159,9 @@ impl Connection {
         true
     }
 
-    /// Whether its peer, which waits for room, is to be notified later: when half of the ring is
-    /// free, or after a while, as the receiver may stop in the middle. True once.
+    /// Whether the peer, which waits for room, must be notified later: when half of the ring is
+    /// free, or after a while, because the receiver may stop in the middle. Returns true only
+    /// once.
     fn must_update_credit(&mut self) -> bool {
         let pending = &mut self.notify;
         if pending.received != Notify::IfArmed || self.phase != Phase::Connected {
@@ -186,7 +188,7 @@ impl Connection {
         }
     }
 
-    /// The messages of its pending notifications; none unless it is connected.
+    /// The messages for the pending notifications; none unless the connection is connected.
     fn notification_messages(&self, own: NodeId) -> [Option<Message>; 2] {
         let (ends, peer) = (self.ends, self.remote);
         let from = PortId::new(own, ends.local);

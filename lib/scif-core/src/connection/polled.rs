@@ -1,8 +1,8 @@
 //! Connections whose own rings the driver polls, because programs sleep until bytes come.
 //!
-//! To be told of bytes costs a peer's program a request to its driver, and the two drivers a
-//! message. A driver that is awake anyway looks at the rings itself: the peer is not asked, and
-//! only stores its bytes. Before the driver sleeps, the peers are asked.
+//! To be notified of bytes costs a peer's program a request to its driver, and the two drivers a
+//! message. So a driver that is awake anyway polls the rings itself: the peer is not asked for
+//! notifications, and only stores its bytes. Before the driver sleeps, it asks the peers.
 
 use alloc::vec::Vec;
 
@@ -17,8 +17,8 @@ use crate::base::timers::Timer;
 use crate::connection::{Connection, Connections, Phase};
 use crate::queue_pair::rings::RingError;
 
-/// Most connections that are polled, as each look is at all of them. The peers of further ones are
-/// asked at once.
+/// Most connections that are polled, because each poll reads all of them. The peers of further
+/// ones are asked for notifications at once.
 pub(crate) const MAX_POLLED: usize = 16;
 
 /// The connections that are polled.
@@ -26,16 +26,16 @@ pub(crate) const MAX_POLLED: usize = 16;
 pub(super) struct Polled {
     /// Whether the driver polls now.
     is_polling: bool,
-    /// Each has [`Connection::polled_from`].
+    /// Each of these has [`Connection::polled_from`] set.
     ids: Vec<ConnectionId>,
 }
 
 impl Polled {
-    /// Has a connection polled for bytes, or else asks its peer to notify us of them; whether there
-    /// are some now, `None` when clients are too busy to tell.
+    /// Polls a connection for bytes from now on or, if it cannot, asks the peer to notify us of
+    /// them. Returns whether there are bytes now; `None` when clients are too busy to tell.
     ///
     /// # Errors
-    /// The rings are spoilt.
+    /// The rings are broken.
     pub(super) fn await_bytes(
         &mut self,
         mem: &mut dyn Memory,
@@ -45,14 +45,14 @@ impl Polled {
     ) -> Result<Option<bool>, RingError> {
         let is_polled = self.add(mem, cx, id, connection);
         match &mut connection.rings {
-            // Those that came before the look do not count as new.
+            // Bytes that came before this check do not count as new.
             Some(rings) if is_polled => rings.has_bytes(mem),
             Some(rings) => rings.arm_bytes(mem),
             None => Ok(Some(false)),
         }
     }
 
-    /// Has a connection polled for bytes that come from now on, if it can be.
+    /// Polls a connection for bytes that come from now on. Returns whether it can be polled.
     fn add(
         &mut self,
         mem: &mut dyn Memory,
@@ -60,11 +60,11 @@ impl Polled {
         id: ConnectionId,
         connection: &mut Connection,
     ) -> bool {
-        // The programs of this node need its processor themselves.
+        // Within the node, the programs need this processor themselves.
         if !self.is_polling || connection.node() == cx.config.node {
             return false;
         }
-        // Events since then are new for the first caller.
+        // Bytes that have come since then are new for the first caller.
         if connection.polled_from.is_some() {
             return true;
         }
@@ -78,10 +78,10 @@ impl Polled {
         }
     }
 
-    /// Checks that each of those that say so is polled.
+    /// Checks that exactly the connections that are marked as polled are listed.
     ///
     /// # Errors
-    /// The first one that is not.
+    /// The first connection for which this does not hold.
     pub(super) fn check(&self, table: &Table<ConnectionId, Connection>) -> Result<(), Violation> {
         for (id, connection) in table.iter() {
             let is_polled = self.ids.contains(&id);
@@ -97,7 +97,7 @@ impl Polled {
 }
 
 impl Connections {
-    /// From now on the caller polls.
+    /// Begins to poll: from now on the caller does.
     pub(crate) fn start_polling(&mut self) {
         self.polled.is_polling = true;
     }
@@ -108,8 +108,8 @@ impl Connections {
         (self.polled.ids.iter()).any(|id| table.get_mut(*id).is_some_and(|c| c.has_new_bytes(mem)))
     }
 
-    /// Tells of bytes that have come to connections that are polled, as a notification would. Those
-    /// whose rings are spoilt.
+    /// Reports bytes that have come to polled connections, as a notification would. Returns the
+    /// connections whose rings are broken.
     pub(crate) fn take_polled(
         &mut self,
         mem: &mut dyn Memory,
@@ -121,7 +121,7 @@ impl Connections {
                 return false;
             };
             let is_new = connection.has_new_bytes(mem);
-            // Those that are over have been told of.
+            // The end of those that are over was reported already.
             let stays = !is_new && connection.phase == Phase::Connected;
             if is_new {
                 come.push(*id);
@@ -135,7 +135,7 @@ impl Connections {
         come
     }
 
-    /// The caller polls no more: peers are asked to notify us. What came meanwhile is for the next
+    /// Ends polling: asks the peers to notify us. Bytes that came meanwhile are left to the next
     /// iteration.
     pub(crate) fn stop_polling(&mut self, mem: &mut dyn Memory, cx: &mut Context) {
         self.polled.is_polling = false;
@@ -147,7 +147,8 @@ impl Connections {
                 Some(rings) if connection.phase == Phase::Connected => rings.arm_bytes(mem),
                 _ => Ok(None),
             };
-            // The look after the wish. Whoever goes on finds what is wrong with the rings.
+            // Checked after the peer was asked. The call that goes on finds out if the rings are
+            // broken.
             if armed.is_err() || connection.has_new_bytes(mem) {
                 cx.timers.set_earliest(Timer::RingRetry(id), cx.now);
             }
@@ -157,7 +158,7 @@ impl Connections {
 }
 
 impl Connection {
-    /// Whether bytes have come since it is polled.
+    /// Whether bytes have come since polling began.
     fn has_new_bytes(&mut self, mem: &mut dyn Memory) -> bool {
         let rings = self
             .rings

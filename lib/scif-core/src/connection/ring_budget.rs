@@ -1,7 +1,7 @@
 //! The sizes of new rings: large ones for a few connections, so that thousands have room.
 //!
-//! Each user has a budget, so that a user with many connections leaves the rings of others as large
-//! as they were.
+//! Each user has a budget, so that a user with many connections leaves the rings of others as
+//! large as they were.
 
 use alloc::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use scif_abi::limits::PAGE_BYTES;
 
 use crate::base::config::Config;
 
-/// A new ring takes at most this part of what is left of a budget.
+/// A new ring takes at most one part in this many of what is left of a budget.
 const SHARE: usize = 8;
 
 /// Bytes of the rings of all connections.
@@ -21,20 +21,20 @@ pub(super) struct RingBudget {
 }
 
 impl RingBudget {
-    /// Bytes of the next ring of a user.
+    /// How many bytes the next ring of a user has.
     pub(super) fn share(&self, user: u32, config: &Config) -> u32 {
         let left_of_user = config.user_ring_bytes.saturating_sub(self.of(user));
         let left = config.all_ring_bytes.saturating_sub(self.all);
         ring_share(left.min(left_of_user), config.endpoint_ring_bytes)
     }
 
-    /// A user has a ring of so many bytes.
+    /// Charges a ring of this size to a user.
     pub(super) fn take(&mut self, user: u32, bytes: u32) {
         *self.used.entry(user).or_default() += bytes as usize;
         self.all += bytes as usize;
     }
 
-    /// That ring has gone.
+    /// Takes such a ring off the user's account.
     pub(super) fn give_back(&mut self, user: u32, bytes: u32) {
         self.all -= bytes as usize;
         if let Some(used) = self.used.get_mut(&user) {
@@ -50,7 +50,7 @@ impl RingBudget {
         self.used.get(&user).copied().unwrap_or(0)
     }
 
-    /// Whether these are the rings: the user and the bytes of each.
+    /// Whether these are the rings that were charged: the user and the bytes of each.
     pub(super) fn is_of(&self, rings: impl Iterator<Item = (u32, u32)>) -> bool {
         let mut same = Self::default();
         rings.for_each(|(user, bytes)| same.take(user, bytes));
@@ -58,8 +58,8 @@ impl RingBudget {
     }
 }
 
-/// Bytes of a new ring when `left` bytes of a budget are left: a power of two, at most `max` and at
-/// least a page or, if that is less, `max`.
+/// How many bytes a new ring has when `left` bytes of a budget are left: a power of two, at most
+/// `max` and at least a page or, if that is less, `max`.
 fn ring_share(left: usize, max: u32) -> u32 {
     let least = max.min(PAGE_BYTES as u32);
     match (left / SHARE).checked_ilog2() {

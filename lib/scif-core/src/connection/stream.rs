@@ -14,11 +14,11 @@ use crate::connection::{Connection, Connections, Phase};
 use crate::queue_pair::rings::{Moved, RingError};
 
 impl Connections {
-    /// Puts bytes into the peer's ring, where `spare` bytes stay free; the number of those that
+    /// Puts bytes into the peer's ring, of which `spare` bytes stay free. Returns how many bytes
     /// found room.
     ///
     /// # Errors
-    /// The ring is spoilt.
+    /// The ring is broken.
     pub(crate) fn send(
         &mut self,
         mem: &mut dyn Memory,
@@ -52,10 +52,10 @@ impl Connections {
         }
     }
 
-    /// Bytes for which there is room in the peer's ring, and its length; 0 without rings.
+    /// How many bytes of the peer's ring are free, and its size in bytes; both 0 without rings.
     ///
     /// # Errors
-    /// The ring is spoilt.
+    /// The ring is broken.
     pub(crate) fn room(
         &mut self,
         mem: &mut dyn Memory,
@@ -76,7 +76,7 @@ impl Connections {
     /// Takes bytes out of our ring.
     ///
     /// # Errors
-    /// The ring is spoilt.
+    /// The ring is broken.
     pub(crate) fn receive(
         &mut self,
         mem: &mut dyn Memory,
@@ -91,7 +91,7 @@ impl Connections {
         let Some(rings) = &mut connection.rings else {
             return Ok(Moved::Bytes(0));
         };
-        // A peer that is gone may have lost or reused the memory its read index was in.
+        // If the peer is gone, the memory of its read index may be lost or reused.
         let is_connected = connection.phase == Phase::Connected;
         let moved = rings.take(mem, buffer, is_connected)?;
         match moved {
@@ -107,10 +107,10 @@ impl Connections {
         Ok(moved)
     }
 
-    /// Whether there are bytes, and room; the peer is asked to notify us of what is missing.
+    /// Whether there are bytes and room. Asks the peer to notify us of what is missing.
     ///
     /// # Errors
-    /// The rings are spoilt.
+    /// The rings are broken.
     pub(crate) fn readiness(
         &mut self,
         mem: &mut dyn Memory,
@@ -147,14 +147,14 @@ impl Connections {
         Ok(readiness)
     }
 
-    /// Notes that we put no more bytes into the peer's ring; whether that is new.
+    /// Notes that no more bytes are put into the peer's ring. Returns whether that is new.
     pub(crate) fn finish(&mut self, id: ConnectionId) -> bool {
         let connection = self.table.get_mut(id);
         connection.is_some_and(|connection| !core::mem::replace(&mut connection.is_finished, true))
     }
 
-    /// Notes that no more bytes are to come, as the peer says or the own program: calls that wait
-    /// for some are tried again.
+    /// Notes that no more bytes come, because the peer or the own program has said so. Calls that
+    /// wait for bytes are retried.
     pub(crate) fn end_receiving(&mut self, cx: &mut Context, id: ConnectionId) {
         let Some(connection) = self.table.get_mut(id) else {
             return;
@@ -166,17 +166,17 @@ impl Connections {
         self.state_changed(id);
     }
 
-    /// Whether no more bytes are to come.
+    /// Whether no more bytes come.
     pub(crate) fn receives_no_more(&self, id: ConnectionId) -> bool {
         let connection = self.table.get(id);
         connection.is_some_and(|connection| connection.receives_no_more)
     }
 
     /// Handles a notification of the peer, or one that a client may have taken in our place: calls
-    /// that wait are tried again, and the peer is armed anew for subscribers.
+    /// that wait are retried, and the peer is armed anew for subscribers.
     ///
     /// # Errors
-    /// The rings are spoilt.
+    /// The rings are broken.
     pub(crate) fn notified(
         &mut self,
         mem: &mut dyn Memory,
@@ -196,11 +196,12 @@ impl Connections {
         self.arm(mem, cx, id, what)
     }
 
-    /// Replaces the readiness that a subscriber is notified of. For what is new in it the peer is
-    /// armed, unless clients may have taken its notification in our place.
+    /// Replaces the readiness that a subscriber is notified of. The peer is armed for what is new
+    /// in it. If there are clients, which may have taken its notification in our place, this
+    /// counts as a notification.
     ///
     /// # Errors
-    /// The rings are spoilt.
+    /// The rings are broken.
     pub(crate) fn subscribe(
         &mut self,
         mem: &mut dyn Memory,
@@ -222,11 +223,11 @@ impl Connections {
         self.arm(mem, cx, id, new)
     }
 
-    /// Sees to it that we learn of bytes (IN) and room (OUT), as far as they are subscribed to. (A
-    /// call that waits once does so when it finds none.)
+    /// Makes sure that we learn of bytes (IN) and room (OUT), if they are subscribed to. (A call
+    /// that waits once arms the peer itself when it finds none.)
     ///
     /// # Errors
-    /// The peer's memory is not there.
+    /// The peer's memory cannot be reached.
     fn arm(
         &mut self,
         mem: &mut dyn Memory,
@@ -264,8 +265,8 @@ impl Connections {
         }
     }
 
-    /// Has the endpoint's calls tried again soon, as a client has locked a ring; ever later while
-    /// the ring stays locked.
+    /// Schedules a retry of the endpoint's calls, because a client has locked a ring. The delay
+    /// grows while the ring stays locked.
     fn retry_ring(&mut self, cx: &mut Context, id: ConnectionId) {
         if let Some(connection) = self.table.get_mut(id)
             && cx.timers.get(Timer::RingRetry(id)).is_none()
@@ -276,15 +277,15 @@ impl Connections {
         }
     }
 
-    /// Has the endpoint's calls tried again: a client had locked a ring.
+    /// Retries the endpoint's calls, because a client had locked a ring.
     pub(crate) fn on_ring_retry(&self, cx: &mut Context, id: ConnectionId) {
         if let Some(endpoint) = self.table.get(id).and_then(Connection::endpoint) {
             cx.events.changed(endpoint);
         }
     }
 
-    /// Drops rings that the peer, or a client, has spoilt. The phase and the endpoint of the
-    /// connection.
+    /// Drops rings that the peer, or a client, has broken. Returns the phase and the endpoint of
+    /// the connection.
     pub(crate) fn spoil(
         &mut self,
         cx: &mut Context,
@@ -293,7 +294,7 @@ impl Connections {
         cx.stats.rings_reset += 1;
         let connection = self.table.get_mut(id)?;
         let (count, ends) = (cx.stats.rings_reset, connection.ends);
-        // Ever more rarely: a peer must not be able to flood the log.
+        // Logged ever more rarely: a peer must not be able to flood the log.
         if count.is_power_of_two() {
             let (local, peer) = (ends.local, ends.peer);
             log::warn!("port {local} to {peer}: impossible ring index, reset ({count} so far)");
@@ -307,8 +308,8 @@ impl Connections {
     }
 }
 
-/// Has the endpoint's calls tried again after `wait` (ns), as clients have a ring locked or are too
-/// busy with it.
+/// Schedules a retry of the endpoint's calls after `wait` ns, because clients have a ring locked
+/// or are too busy with it.
 fn retry_ring_in(cx: &mut Context, id: ConnectionId, wait: u64) {
     let timer = Timer::RingRetry(id);
     if cx.timers.get(timer).is_none() {

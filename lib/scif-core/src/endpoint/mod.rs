@@ -1,4 +1,4 @@
-//! Endpoints: the objects behind the descriptors of programs, their states and queued requests.
+//! Endpoints: the objects behind programs' descriptors, their states and their queued requests.
 
 pub(crate) mod ports;
 
@@ -16,25 +16,25 @@ use alloc::vec::Vec;
 use scif_abi::limits::{MAX_BACKLOG, MAX_ENDPOINTS, PRIVILEGED_PORT_END};
 use scif_abi::{Error, NodeId, Port, PortId};
 
-/// State of an endpoint. Closing and zombie states do not exist here: a closed endpoint is gone,
-/// what is left to do for its peer belongs to the connection.
+/// State of an endpoint. There are no closing or zombie states: a closed endpoint is gone, and
+/// what remains to be done for its peer belongs to the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointState {
-    /// Fresh.
+    /// New, without a port.
     Unbound,
     /// Has a port.
     Bound,
-    /// Takes connection requests.
+    /// Accepts connection requests.
     Listening,
     /// A request was sent and is not answered.
     Connecting,
-    /// The new endpoint of an accept whose grant is not acknowledged. Not visible to programs.
+    /// The new endpoint of an accept, until the grant is acknowledged. Programs do not see it.
     Accepting,
-    /// As `Accepting`, but the connector withdrew or is lost.
+    /// As `Accepting`, but the connector has withdrawn or is lost.
     AcceptFailed(Error),
     /// One end of a connection.
     Connected,
-    /// The peer is gone; what it sent can still be received.
+    /// The peer is gone. The bytes that it sent can still be received.
     Disconnected,
 }
 
@@ -53,14 +53,14 @@ impl EndpointState {
     }
 }
 
-/// How a connect affects later calls on the same endpoint.
+/// How the result of a connect is collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectMode {
     /// The caller waits for the result with
-    /// [`Engine::connect_result`](crate::Engine::connect_result); other connects meanwhile are
-    /// `EISCONN`.
+    /// [`Engine::connect_result`](crate::Engine::connect_result). Other connects meanwhile fail
+    /// with `EISCONN`.
     Blocking,
-    /// The result is collected by a second connect; until it is there that gives `EINPROGRESS`.
+    /// A second connect collects the result. Until there is one, it fails with `EINPROGRESS`.
     NonBlocking,
 }
 
@@ -74,8 +74,9 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A request from `source`, whose node is certain; everything else is untrusted. `void_at`:
-    /// from when on (ns) it is void, as its connector cannot withdraw it and may have given up.
+    /// A request from `source`. The node of `source` is certain; everything else is untrusted.
+    /// `void_at` is the time (ns) from which on the request is void, because its connector cannot
+    /// withdraw it and may have given up.
     pub(crate) fn new(
         source: PortId,
         connector: u64,
@@ -90,28 +91,28 @@ impl Request {
         }
     }
 
-    /// Where it came from.
+    /// The port id that the request came from.
     pub(crate) fn source(&self) -> PortId {
         self.source
     }
 
-    /// The connector's id, to be echoed.
+    /// The connector's id, which answers echo.
     pub(crate) fn connector(&self) -> u64 {
         self.connector
     }
 
-    /// Bus address of the connector's queue pair.
+    /// The bus address of the connector's queue pair.
     pub(crate) fn queue_pair(&self) -> u64 {
         self.queue_pair
     }
 
-    /// When (ns) it is void.
+    /// The time (ns) from which on the request is void.
     pub(crate) fn void_at(&self) -> Option<u64> {
         self.void_at
     }
 
-    /// Whether its connector may have freed the id and queue pair in it, so that not even a refusal
-    /// may be sent.
+    /// Whether the connector may have freed the id and the queue pair in this request, so that not
+    /// even a refusal may be sent.
     pub(crate) fn is_void(&self, now: u64) -> bool {
         self.void_at.is_some_and(|at| at <= now)
     }
@@ -121,22 +122,22 @@ impl Request {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
     mode: ConnectMode,
-    /// `None` while it is under way.
+    /// `None` while the connect is under way.
     result: Option<Result<(), Error>>,
 }
 
 impl Attempt {
-    /// Its result, if another connect may collect it.
+    /// The result, if another connect may collect it.
     pub(crate) fn collectable(&self) -> Option<Result<(), Error>> {
         self.result.filter(|_| self.is_non_blocking())
     }
 
-    /// Its result, once it is there.
+    /// The result, once there is one.
     pub(crate) fn result(&self) -> Option<Result<(), Error>> {
         self.result
     }
 
-    /// Whether nobody waits for its result.
+    /// Whether no caller waits for the result.
     pub(crate) fn is_non_blocking(&self) -> bool {
         self.mode == ConnectMode::NonBlocking
     }
@@ -149,10 +150,10 @@ pub(crate) struct Endpoint {
     state: EndpointState,
     /// 0 when not bound.
     port: Port,
-    /// Whether closing frees the port. Accepted endpoints carry their listener's port, but a new
+    /// Whether closing frees the port. Accepted endpoints have their listener's port, but a new
     /// listener may bind it while they live.
     owns_port: bool,
-    /// The other end, from the connect or accept on.
+    /// The address of the other end, from the connect or accept on.
     peer: PortId,
     connection: Option<ConnectionId>,
     attempt: Option<Attempt>,
@@ -161,37 +162,37 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Its owner.
+    /// The owner of the endpoint.
     pub(crate) fn owner(&self) -> Owner {
         self.owner
     }
 
-    /// How far it is.
+    /// The state of the endpoint.
     pub(crate) fn state(&self) -> EndpointState {
         self.state
     }
 
-    /// Its port; 0 when it is not bound.
+    /// The port; 0 if the endpoint is not bound.
     pub(crate) fn port(&self) -> Port {
         self.port
     }
 
-    /// Whether closing it frees its port.
+    /// Whether closing the endpoint frees its port.
     pub(crate) fn owns_port(&self) -> bool {
         self.owns_port
     }
 
-    /// The other end, from the connect or accept on.
+    /// The address of the other end, from the connect or accept on.
     pub(crate) fn peer(&self) -> PortId {
         self.peer
     }
 
-    /// Its connection, while it has one.
+    /// The connection, while the endpoint has one.
     pub(crate) fn connection(&self) -> Option<ConnectionId> {
         self.connection
     }
 
-    /// Its connection, while it is connected or disconnected.
+    /// The connection, while the endpoint is connected or disconnected.
     ///
     /// # Errors
     /// `ENOTCONN`: any other state.
@@ -207,12 +208,12 @@ impl Endpoint {
         self.attempt
     }
 
-    /// Number of requests that wait.
+    /// How many requests wait.
     pub(crate) fn queued_requests(&self) -> usize {
         self.requests.len()
     }
 
-    /// Number of requests that may wait.
+    /// How many requests may wait.
     pub(crate) fn backlog(&self) -> usize {
         self.backlog
     }
@@ -224,7 +225,7 @@ impl Endpoint {
     }
 }
 
-/// All endpoints of an engine, and the ports they have.
+/// All endpoints of an engine, and the ports that they have.
 pub(crate) struct Endpoints {
     table: Table<EndpointId, Endpoint>,
     ports: PortTable,
@@ -244,8 +245,8 @@ impl Endpoints {
     /// # Errors
     /// `ENOMEM`: a limit is reached.
     pub(crate) fn open(&mut self, cx: &mut Context, owner: Owner) -> Result<EndpointId, Error> {
-        // An endpoint that is shut down leaves a file, whatever the limit of those is. An owner of
-        // too many files gets no endpoint to make another of.
+        // Shutting an endpoint down leaves a file, whatever the limit for files is. So an owner of
+        // too many files gets no endpoint, of which it could make another file.
         cx.quotas.check(owner, Resource::Files, 0)?;
         cx.quotas.charge(owner, Resource::Endpoints, 1)?;
         let endpoint = Endpoint {
@@ -265,7 +266,8 @@ impl Endpoints {
         })
     }
 
-    /// Removes an endpoint and frees its port. Its requests are to be refused.
+    /// Removes an endpoint and frees its port. The caller must refuse the requests that this
+    /// returns.
     pub(crate) fn remove(
         &mut self,
         cx: &mut Context,
@@ -282,7 +284,7 @@ impl Endpoints {
         Some((endpoint, requests))
     }
 
-    /// Binds to `port`, 0 for any free one; the port.
+    /// Binds to `port`, or to any free port if that is 0. Returns the port.
     ///
     /// # Errors
     /// Those of [`Engine::bind`](crate::Engine::bind).
@@ -310,7 +312,7 @@ impl Endpoints {
         Ok(port)
     }
 
-    /// Takes requests, at most `backlog` of which may wait.
+    /// Begins to accept requests, of which at most `backlog` may wait.
     ///
     /// # Errors
     /// Those of [`Engine::listen`](crate::Engine::listen).
@@ -337,7 +339,7 @@ impl Endpoints {
         let endpoint = self.get_mut(id)?;
         endpoint.state = EndpointState::Listening;
         endpoint.backlog = backlog as usize;
-        // A result nobody collected belongs to a connect that can no longer be repeated.
+        // A result that was not collected belongs to a connect that can no longer be repeated.
         endpoint.attempt = None;
         let port = endpoint.port;
         self.ports.listen(port, id);
@@ -347,7 +349,7 @@ impl Endpoints {
 
 // States.
 impl Endpoints {
-    /// A request is sent from a bound endpoint.
+    /// Notes that a request was sent from a bound endpoint.
     pub(crate) fn connecting(
         &mut self,
         id: EndpointId,
@@ -363,7 +365,7 @@ impl Endpoints {
         }
     }
 
-    /// A request is granted with a new endpoint.
+    /// Notes that a request was granted with a new endpoint.
     pub(crate) fn accepting(&mut self, id: EndpointId, connection: ConnectionId, ends: Ends) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.state = EndpointState::Accepting;
@@ -373,7 +375,7 @@ impl Endpoints {
         }
     }
 
-    /// Its connection is established.
+    /// Notes that an endpoint's connection is established.
     pub(crate) fn connected(&mut self, cx: &mut Context, id: EndpointId) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.state = EndpointState::Connected;
@@ -382,7 +384,7 @@ impl Endpoints {
         }
     }
 
-    /// Its connect has been taken back: it is bound again.
+    /// Notes that an endpoint's connect was withdrawn: it is bound again.
     pub(crate) fn withdrawn(&mut self, id: EndpointId) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.state = EndpointState::Bound;
@@ -390,7 +392,7 @@ impl Endpoints {
         }
     }
 
-    /// Its connect has failed: it is bound again.
+    /// Notes that an endpoint's connect has failed: it is bound again.
     pub(crate) fn connect_failed(&mut self, cx: &mut Context, id: EndpointId, error: Error) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.state = EndpointState::Bound;
@@ -400,7 +402,7 @@ impl Endpoints {
         }
     }
 
-    /// Nothing comes of the request it was made for.
+    /// Notes that the request for which an endpoint was made does not lead to a connection.
     pub(crate) fn accept_failed(&mut self, cx: &mut Context, id: EndpointId, error: Error) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.state = EndpointState::AcceptFailed(error);
@@ -409,7 +411,7 @@ impl Endpoints {
         }
     }
 
-    /// Its peer has gone.
+    /// Notes that an endpoint's peer has gone.
     pub(crate) fn disconnected(&mut self, cx: &mut Context, id: EndpointId) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.state = EndpointState::Disconnected;
@@ -417,7 +419,7 @@ impl Endpoints {
         }
     }
 
-    /// Forgets the connect whose result has been taken, or that was given up.
+    /// Forgets a connect whose result was taken, or that was given up.
     pub(crate) fn end_attempt(&mut self, id: EndpointId) {
         if let Some(endpoint) = self.table.get_mut(id) {
             endpoint.attempt = None;
@@ -427,8 +429,8 @@ impl Endpoints {
 
 // Requests.
 impl Endpoints {
-    /// Queues a request for the listener at a port. False: nobody listens there, or there is no
-    /// room.
+    /// Queues a request for the listener at a port. `false`: no endpoint listens there, or the
+    /// backlog is full.
     pub(crate) fn push_request(&mut self, cx: &mut Context, port: Port, request: Request) -> bool {
         let listener = self.ports.listener(port);
         let Some((id, endpoint)) = listener.and_then(|id| Some((id, self.table.get_mut(id)?)))
@@ -451,7 +453,8 @@ impl Endpoints {
         self.table.get_mut(listener)?.requests.pop_front()
     }
 
-    /// Forgets a queued request that its connector on `node` takes back; whether it was queued.
+    /// Removes a queued request that its connector on `node` withdraws. Returns whether it was
+    /// queued.
     pub(crate) fn withdraw_request(&mut self, port: Port, node: NodeId, connector: u64) -> bool {
         let listener = self.ports.listener(port);
         let Some(endpoint) = listener.and_then(|id| self.table.get_mut(id)) else {
@@ -462,7 +465,7 @@ impl Endpoints {
         position.is_some_and(|position| endpoint.requests.remove(position).is_some())
     }
 
-    /// Forgets requests whose connectors may have given up, without a word to them.
+    /// Drops requests whose connectors may have given up, without an answer.
     pub(crate) fn expire_requests(&mut self, cx: &mut Context) {
         let now = cx.now;
         cx.stats.void_requests += self.retain_requests(|request| !request.is_void(now)) as u64;
@@ -473,12 +476,12 @@ impl Endpoints {
         }
     }
 
-    /// Forgets the requests of a node that is lost.
+    /// Drops the requests of a node that is lost.
     pub(crate) fn drop_requests_from(&mut self, node: NodeId) {
         self.retain_requests(|request| request.source.node() != node);
     }
 
-    /// Keeps the requests that are wanted; how many were not.
+    /// Drops all requests but those that are wanted. Returns how many it dropped.
     fn retain_requests(&mut self, is_wanted: impl Fn(&Request) -> bool) -> usize {
         let listeners: Vec<EndpointId> = self.ports.listeners().map(|(_, id)| id).collect();
         let mut dropped = 0;

@@ -1,4 +1,4 @@
-//! The port numbers of a node: which are taken, and which endpoint listens where.
+//! The port numbers of a node: which are taken, and which endpoint listens at each.
 
 use crate::base::ids::EndpointId;
 use alloc::collections::BTreeMap;
@@ -42,7 +42,7 @@ impl PortTable {
             .is_some_and(|word| word >> bit & 1 == 1)
     }
 
-    /// Takes exactly this port; false when it is not free.
+    /// Takes exactly this port. Returns whether it was free.
     pub(crate) fn take(&mut self, port: Port) -> bool {
         let free = !self.is_taken(port);
         self.set(port, true);
@@ -83,7 +83,7 @@ impl PortTable {
             .map(|(port, listener)| (*port, *listener))
     }
 
-    /// Ports taken, port 0 not counted.
+    /// How many ports are taken, not counting port 0.
     pub(crate) fn count(&self) -> usize {
         self.taken
             .iter()

@@ -8,7 +8,7 @@ use crate::endpoint::{Endpoint, EndpointState};
 use crate::engine::Engine;
 
 impl Engine {
-    /// Checks the engine's own consistency. Takes time in proportion to the number of all objects.
+    /// Checks the engine's consistency. Takes time in proportion to the number of all objects.
     ///
     /// # Errors
     /// The first rule that does not hold.

@@ -18,11 +18,11 @@ use scif_abi::{NodeId, Port, PortId};
 pub struct NodeInfo {
     /// The node.
     pub node: NodeId,
-    /// How far the conversation with it is; the own node counts as online.
+    /// The state of the link to the node; this node counts as online.
     pub state: LinkState,
-    /// Messages sent to it over the present link.
+    /// Messages sent to the node over the present link.
     pub messages_sent: u64,
-    /// Messages received from it over the present link.
+    /// Messages received from the node over the present link.
     pub messages_received: u64,
 }
 
@@ -35,9 +35,9 @@ pub struct PortInfo {
     pub endpoint: EndpointId,
     /// The state of the endpoint.
     pub state: EndpointState,
-    /// Requests that wait (listeners).
+    /// How many requests wait (listeners).
     pub requests: usize,
-    /// Requests that may wait (listeners).
+    /// How many requests may wait (listeners).
     pub backlog: usize,
     /// The owner of the endpoint.
     pub owner: Owner,
@@ -48,28 +48,29 @@ pub struct PortInfo {
 pub struct ConnectionInfo {
     /// The endpoint.
     pub endpoint: EndpointId,
-    /// Our end.
+    /// This end.
     pub local: PortId,
     /// The other end.
     pub peer: PortId,
     /// State of the endpoint.
     pub state: EndpointState,
-    /// Bytes sent by it; of those that clients put into the ring themselves, what
-    /// [`Engine::refresh`] last saw.
+    /// Bytes that the endpoint has sent. Bytes that clients put into the ring themselves are
+    /// counted as of the last [`Engine::refresh`].
     pub bytes_sent: u64,
-    /// Bytes received by it, likewise.
+    /// Bytes that the endpoint has received, counted likewise.
     pub bytes_received: u64,
-    /// Bytes the peer has sent and that have not been received, when [`Engine::refresh`] last
-    /// looked.
+    /// Bytes that the peer has sent and that have not been received, as of the last
+    /// [`Engine::refresh`].
     pub bytes_unread: u64,
-    /// Bytes sent that the peer has not acknowledged as received, likewise.
+    /// Bytes sent that the peer has not acknowledged as received, as of the last
+    /// [`Engine::refresh`].
     pub bytes_unacknowledged: u64,
     /// The owner of the endpoint.
     pub owner: Owner,
 }
 
 impl Engine {
-    /// All nodes with a link, and the own one, ascending.
+    /// All nodes with a link, and this node, ascending.
     pub fn nodes(&self) -> impl Iterator<Item = NodeInfo> {
         let own = NodeInfo {
             node: self.cx.config.node,
@@ -99,8 +100,8 @@ impl Engine {
         self.nodes.lost()
     }
 
-    /// How far the conversation with `node` is; `None` when it is not attached. After `Failed` and
-    /// `Left` the driver takes the link down.
+    /// The state of the link to `node`; `None` if it is not attached. After `Failed` and `Left`
+    /// the driver takes the link down.
     pub fn link_state(&self, node: NodeId) -> Option<LinkState> {
         self.nodes.state(node)
     }
@@ -138,7 +139,7 @@ impl Engine {
         })
     }
 
-    /// All own windows, those included that only wait for their last use to end, in no particular
+    /// All own windows, including those that only wait for their last use to end, in no particular
     /// order.
     pub fn windows(&self) -> impl Iterator<Item = WindowInfo> {
         let endpoint = |id| self.connections.get(id).and_then(Connection::endpoint);
@@ -151,7 +152,7 @@ impl Engine {
         self.windows.mapping_infos(self.cx.config.node, user)
     }
 
-    /// What has passed between this node and each other one, and within this node, ascending.
+    /// The traffic between this node and each other one, and within this node, ascending by node.
     pub fn traffic(&self) -> impl Iterator<Item = (NodeId, Traffic)> {
         self.cx
             .traffic
@@ -181,7 +182,8 @@ impl Engine {
         stats
     }
 
-    /// Where an endpoint is bound (port 0 when it is not); `None` when there is no such endpoint.
+    /// The address at which an endpoint is bound (port 0 if it is not bound); `None` if there is
+    /// no such endpoint.
     pub fn local_port(&self, id: EndpointId) -> Option<PortId> {
         let endpoint = self.endpoints.get(id).ok()?;
         Some(PortId::new(self.cx.config.node, endpoint.port()))
@@ -197,7 +199,7 @@ impl Engine {
         .then_some(endpoint.peer())
     }
 
-    /// The state of an endpoint; `None` when there is no such endpoint.
+    /// The state of an endpoint; `None` if there is no such endpoint.
     pub fn state(&self, id: EndpointId) -> Option<EndpointState> {
         self.endpoints.get(id).ok().map(Endpoint::state)
     }
