@@ -1,5 +1,5 @@
-//! Bypass handles: clients that have the rings of a connection mapped and work on them themselves;
-//! and what ends only when such clients have ended their copies.
+//! Bypass handles: clients that have the rings of a connection mapped and work on them themselves.
+//! Also windows and endpoints that end only when such clients have ended their copies.
 
 use alloc::vec::Vec;
 
@@ -18,32 +18,32 @@ use crate::base::timers::Timer;
 #[derive(Debug)]
 struct BypassHandle {
     connection: ConnectionId,
-    /// The value that it stores into lock words.
+    /// The value that the client stores into lock words.
     number: u32,
-    /// The owner whose quota it counts in.
+    /// The owner to whom the handle is charged.
     owner: Owner,
-    /// Pages of the peer's parts that its client has mapped.
+    /// How many pages of the peer's parts the client has mapped.
     peer_pages: u64,
-    /// The epoch when its client last asked: what it had mapped before may be of windows that have
+    /// The epoch when the client last asked. What it had mapped before may be of windows that have
     /// ended since.
     known_epoch: u32,
 }
 
-/// A window or endpoint that ends when clients have ended their copies.
+/// A window or endpoint that ends once clients have ended their copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Quiescing {
     connection: ConnectionId,
     what: Ending,
-    /// For how long (ns) it still waits; time without a look at the clients does not count.
+    /// How long (ns) it still waits. Time in which the clients were not checked does not count.
     left: u64,
 }
 
-/// A window or endpoint that ends.
+/// A window or endpoint that is ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// A window of the peer, which waits for our answer.
     Remote(RemoteWindowId),
-    /// An own one; the peer does not know that it ends.
+    /// An own window; the peer does not know yet that it ends.
     Local(WindowId),
     /// An endpoint that was closed.
     Endpoint(EndpointId),
@@ -54,11 +54,11 @@ pub(crate) struct Bypass {
     handles: Table<BypassId, BypassHandle>,
     /// Numbers of the fastest copy routines.
     copy_routines: [u8; 4],
-    /// Stores into peers' memory may be gathered on their way.
+    /// Whether stores into peers' memory may be gathered on their way.
     gathers: bool,
-    /// Ends that wait for copies of clients.
+    /// The windows and endpoints that wait for copies of clients before they end.
     quiescing: Vec<Quiescing>,
-    /// When (ns) the clients of `quiescing` were looked at last.
+    /// When (ns) the clients of `quiescing` were last checked.
     checked_at: u64,
 }
 
@@ -89,12 +89,12 @@ impl Bypass {
         (self.copy_routines, self.gathers)
     }
 
-    /// Number of handles.
+    /// How many handles there are.
     pub(crate) fn len(&self) -> usize {
         self.handles.len()
     }
 
-    /// Checks that one handle more can be opened, on the account of `owner`.
+    /// Checks that one more handle can be opened and charged to `owner`.
     ///
     /// # Errors
     /// `ENOMEM`: too many.
@@ -105,10 +105,10 @@ impl Bypass {
         cx.quotas.check(owner, Resource::Bypass, 1)
     }
 
-    /// Opens a handle; `number` is what its client stores into lock words.
+    /// Opens a handle. `number` is what its client stores into lock words.
     ///
     /// # Errors
-    /// As `check_room`.
+    /// Those of `check_room`.
     pub(crate) fn open(
         &mut self,
         cx: &mut Context,
@@ -130,7 +130,7 @@ impl Bypass {
         })
     }
 
-    /// Closes a handle: its connection and number.
+    /// Closes a handle. Returns its connection and its number.
     pub(crate) fn close(&mut self, cx: &mut Context, id: BypassId) -> Option<(ConnectionId, u32)> {
         let handle = self.handles.remove(id)?;
         cx.quotas.discharge(handle.owner, Resource::Bypass, 1);
@@ -142,42 +142,43 @@ impl Bypass {
         self.handles.get(id).map(|handle| handle.connection)
     }
 
-    /// The connections of all handles, and whether the client has pages of the peer's parts mapped.
+    /// The connections of all handles, and whether the client has pages of the peer's parts
+    /// mapped.
     pub(crate) fn uses(&self) -> impl Iterator<Item = (ConnectionId, bool)> {
         let handles = self.handles.iter();
         handles.map(|(_, handle)| (handle.connection, handle.peer_pages > 0))
     }
 
-    /// A client has mapped pages of a part that is the peer's.
+    /// Notes that a client has mapped pages of one of the peer's parts.
     pub(crate) fn map(&mut self, id: BypassId, pages: u64) {
         if let Some(handle) = self.handles.get_mut(id) {
             handle.peer_pages = handle.peer_pages.saturating_add(pages);
         }
     }
 
-    /// Such pages are unmapped.
+    /// Notes that such pages are unmapped.
     pub(crate) fn unmap(&mut self, id: BypassId, pages: u64) {
         if let Some(handle) = self.handles.get_mut(id) {
             handle.peer_pages = handle.peer_pages.saturating_sub(pages);
         }
     }
 
-    /// Whether the epoch of a handle's client is another one since this was last asked.
+    /// Whether the epoch of a handle's client has changed since the last call.
     pub(crate) fn epoch_changed(&mut self, id: BypassId, epoch: u32) -> bool {
         let handle = self.handles.get_mut(id);
         handle.is_some_and(|h| core::mem::replace(&mut h.known_epoch, epoch) != epoch)
     }
 }
 
-// The work that waits for copies of clients.
+// Waiting for copies of clients.
 impl Bypass {
-    /// Whether the last one that began to wait is of this connection.
+    /// Whether the last window or endpoint that began to wait is of this connection.
     pub(crate) fn is_quiescing(&self, connection: ConnectionId) -> bool {
         let last = self.quiescing.last();
         last.is_some_and(|last| last.connection == connection)
     }
 
-    /// Waits with an end until no client of the connection copies.
+    /// Makes a window or endpoint wait until no client of the connection copies.
     pub(crate) fn quiesce(&mut self, cx: &mut Context, connection: ConnectionId, what: Ending) {
         if self.quiescing.is_empty() {
             cx.timers.set(Timer::Quiesce, cx.after(CLIENT_RETRY_NS));
@@ -190,15 +191,16 @@ impl Bypass {
         });
     }
 
-    /// Takes out all ends of a connection, whose last client is gone.
+    /// Removes and returns everything that waits for clients of a connection, whose last client is
+    /// gone.
     pub(crate) fn quiesced_with(&mut self, connection: ConnectionId) -> Vec<Ending> {
         let is_its = |quiescing: &mut Quiescing| quiescing.connection == connection;
         let ended = self.quiescing.extract_if(.., is_its);
         ended.map(|quiescing| quiescing.what).collect()
     }
 
-    /// Takes out the ends for which no client copies any more, as `is_quiet` says, or has had time
-    /// enough.
+    /// Removes and returns what waits no longer: no client copies any more, as `is_quiet` tells,
+    /// or the time is over.
     pub(crate) fn take_quiesced(
         &mut self,
         cx: &mut Context,
@@ -206,7 +208,7 @@ impl Bypass {
     ) -> Vec<Ending> {
         let watched = (cx.now - self.checked_at).min(CLIENT_LOOK_NS);
         self.checked_at = cx.now;
-        // One look for all windows of a connection, which mostly come together.
+        // One check for all windows of a connection, which are mostly consecutive.
         let mut looked = None;
         let is_over = |quiescing: &mut Quiescing| {
             let id = quiescing.connection;
@@ -224,7 +226,7 @@ impl Bypass {
             }
             cx.stats.stuck_copies += 1;
             let count = cx.stats.stuck_copies;
-            // Ever more rarely: a client must not be able to flood the log.
+            // Logged ever more rarely: a client must not be able to flood the log.
             if count.is_power_of_two() {
                 log::warn!("a client's copy does not end: its window goes ({count} so far)");
             }

@@ -16,9 +16,9 @@ use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, Port, PortId};
 
 impl Engine {
-    /// First half of `scif_accept`: takes the first request and grants it with a new endpoint,
-    /// which is not connected yet. `owner` owns it. `Event::Changed` for the new endpoint tells
-    /// when [`Engine::accept_finish`] has a result. A caller that gives up closes the new endpoint.
+    /// First half of `scif_accept`: takes the first request and grants it with a new endpoint of
+    /// `owner`, which is not connected yet. `Event::Changed` for the new endpoint reports when
+    /// [`Engine::accept_finish`] has a result. A caller that gives up closes the new endpoint.
     ///
     /// # Errors
     /// `EAGAIN`: no request. `EINVAL`: not listening. `ENOMEM`: the request has been refused.
@@ -33,7 +33,7 @@ impl Engine {
             return Err(Error::InvalidArgument);
         }
         let port = endpoint.port();
-        // Ends: every pass takes one of at most `MAX_BACKLOG` requests.
+        // The loop ends: every pass takes one of at most `MAX_BACKLOG` requests.
         while let Some(request) = self.endpoints.take_request(listener) {
             let node = request.source().node();
             let remote = self.remote_pair(mem, node, request.connector(), request.queue_pair());
@@ -55,7 +55,7 @@ impl Engine {
         Err(Error::WouldBlock)
     }
 
-    /// Makes the accepted endpoint and its queue pair, and tells the connector.
+    /// Makes the accepted endpoint and its queue pair, and sends the grant to the connector.
     fn grant(
         &mut self,
         mem: &mut dyn Memory,
@@ -87,7 +87,7 @@ impl Engine {
         Ok(new)
     }
 
-    /// CNCT_REQ: queued if somebody listens and there is room, else refused at once.
+    /// CNCT_REQ: queued if an endpoint listens and there is room, else refused at once.
     pub(crate) fn on_request(&mut self, ends: Ends, connector: u64, queue_pair: u64) {
         let void_at = self.request_is_void_at(ends.peer.node());
         let request = Request::new(ends.peer, connector, queue_pair, void_at);
@@ -101,8 +101,8 @@ impl Engine {
         }
     }
 
-    /// CNCT_TERM: forgotten if it is still queued. Otherwise a grant or a refusal is on its way,
-    /// and that is the answer.
+    /// CNCT_TERM: the request is forgotten if it is still queued. Otherwise a grant or a refusal
+    /// is on its way, and that is the answer.
     pub(crate) fn on_withdraw(&mut self, ends: Ends, connector: u64) {
         let node = ends.peer.node();
         if self.endpoints.withdraw_request(ends.local, node, connector) {
@@ -110,8 +110,9 @@ impl Engine {
         }
     }
 
-    /// When a request of `from` that is handled now is void; `None`: never, as it is withdrawn in
-    /// time. The oldest possible age counts: its ring may have held it for a while.
+    /// When a request of `from` that is handled now becomes void; `None`: never, because such a
+    /// connector withdraws in time. The request counts as old as it can be: the ring may have held
+    /// it for a while.
     fn request_is_void_at(&self, from: NodeId) -> Option<u64> {
         let since = self.nodes.came_after(from)?;
         let is_withdrawn = self.nodes.understands(&self.cx, from, Extensions::WITHDRAW);
@@ -127,14 +128,14 @@ impl Engine {
         self.answer(port, request, body);
     }
 
-    /// Answers a request: in time, or not at all if the connector's ring is full for so long.
+    /// Answers a request in time, or not at all if the connector's ring is full for so long.
     fn answer(&mut self, port: Port, request: &Request, body: NodeMessage) {
         let (local, peer) = (port, request.source());
         self.cx
             .post_until(Ends { local, peer }, body, request.void_at());
     }
 
-    /// Forgets answers that have waited for room until they are void: as if their connectors had
+    /// Drops answers that have waited for room until they became void, as if their connectors had
     /// withdrawn.
     pub(crate) fn drop_void_answers(&mut self, mem: &mut dyn Memory) {
         for (node, answer) in self.nodes.take_void(self.cx.now) {
@@ -145,9 +146,9 @@ impl Engine {
         }
     }
 
-    /// Second half of `scif_accept`: the peer's port id once the connector has acknowledged;
-    /// `Pending` until `Event::Changed` says otherwise. On an error the new endpoint no longer
-    /// exists.
+    /// Second half of `scif_accept`: returns the peer's port id once the connector has
+    /// acknowledged; `Pending` until an `Event::Changed`. After an error the new endpoint no
+    /// longer exists.
     ///
     /// # Errors
     /// `EAGAIN`: the connector withdrew (an accept that waits takes the next request). `ENODEV`:
@@ -159,7 +160,7 @@ impl Engine {
         };
         match endpoint.state() {
             EndpointState::Accepting => Poll::Pending,
-            // Also when it was closed by the peer meanwhile: what the peer sent can be received.
+            // Also if the peer has closed meanwhile: the bytes that it sent can be received.
             EndpointState::Connected | EndpointState::Disconnected => {
                 Poll::Ready(Ok(endpoint.peer()))
             }
@@ -178,12 +179,12 @@ impl Engine {
         };
         match self.connections.acknowledged(&mut self.cx, id) {
             Some(endpoint) => self.endpoints.connected(&mut self.cx, endpoint),
-            // The accepted endpoint is closed: the connector shall see a peer that closed.
+            // The accepted endpoint is closed: the connector must see a peer that closed.
             None => self.disconnect(id),
         }
     }
 
-    /// CNCT_GNTNACK: the connector does not want our grant `acceptor` any more.
+    /// CNCT_GNTNACK: the connector no longer wants our grant `acceptor`.
     pub(crate) fn on_grant_nack(&mut self, mem: &mut dyn Memory, from: NodeId, acceptor: u64) {
         if let Some(id) = self.connection_in(from, acceptor, &[Phase::Granted]) {
             self.fail_grant(id, Error::WouldBlock);

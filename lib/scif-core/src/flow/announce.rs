@@ -1,5 +1,5 @@
-//! The user's side of a window: granting the structure, taking over the page list, and the last
-//! reply when the owner unregisters.
+//! The user's side of a window: granting the structure, copying the page list, and the last reply
+//! when the owner unregisters.
 
 use scif_abi::NodeId;
 use scif_abi::message::NodeMessage;
@@ -42,7 +42,7 @@ impl Engine {
         self.cx.trace_ends(What::WindowRefused, ends, pages);
     }
 
-    /// REGISTER: takes over what the owner has written. Answered in any case.
+    /// REGISTER: adds the window that the owner has described. Answered in any case.
     pub(crate) fn on_register(
         &mut self,
         mem: &mut dyn Memory,
@@ -85,8 +85,8 @@ impl Engine {
         self.cx.stats.stale_ids += u64::from(!is_its);
     }
 
-    /// UNREGISTER: no new use from now on. Answered when nothing copies to or from the window any
-    /// more: that it is not used, or that it is mapped, which may last.
+    /// UNREGISTER: no new use of the window from now on. Answered when no copy uses the window any
+    /// more: either it is not used, or it is mapped, which may last long.
     pub(crate) fn on_unregister(
         &mut self,
         mem: &mut dyn Memory,

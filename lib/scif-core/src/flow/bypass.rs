@@ -1,9 +1,10 @@
-//! Bypass clients: those that have the rings of a connection mapped and work on them themselves.
+//! Bypass clients: programs that have the rings of a connection mapped and work on them
+//! themselves.
 //!
 //! The first bypass handle of a connection moves its positions into a control page, which we share
-//! with the clients; the last one that closes brings them back. While there is a handle, neither
-//! the control page nor our rings are freed, and DISCNCT and DISCNT_ACK, after which the peer may
-//! free its own, are not sent. The control page shows clients that the connection is over, and they
+//! with the clients; the last one that closes moves them back. While there is a handle, neither
+//! the control page nor our rings are freed. Nor are DISCNCT and DISCNT_ACK sent, after which the
+//! peer may free its own. The control page shows clients that the connection is over, and they
 //! close their handles.
 //!
 //! Clients are not trusted: a position that goes backwards resets the connection.
@@ -21,25 +22,25 @@ use crate::endpoint::EndpointState;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Numbers of the fastest copy routines, in the order of
-    /// [`COPY_ROUTINES_OFFSET`](scif_abi::bypass::COPY_ROUTINES_OFFSET); for handles opened later.
+    /// Sets the numbers of the fastest copy routines, in the order of
+    /// [`COPY_ROUTINES_OFFSET`](scif_abi::bypass::COPY_ROUTINES_OFFSET), for handles opened later.
     pub fn set_copy_hints(&mut self, routines: [u8; 4]) {
         self.bypass.set_copy_routines(routines);
     }
 
-    /// Whether stores into peers' memory may be gathered on their way (true at first): clients
-    /// drain them then before each index. For handles opened later.
+    /// Sets whether stores into peers' memory may be gathered on their way (true at first): then
+    /// clients drain them before each index. For handles opened later.
     pub fn set_gathers(&mut self, gathers: bool) {
         self.bypass.set_gathers(gathers);
     }
 
-    /// Lets a client work on the rings of a connected endpoint itself: its handle, and its record.
-    /// The handle lives on when the endpoint is closed. Close it ([`close_bypass`]) when nothing of
-    /// it is mapped any more; until then it counts for `owner`.
+    /// Lets a client work on the rings of a connected endpoint itself. Returns its handle and its
+    /// record. The handle outlives the endpoint. Close it ([`close_bypass`]) when nothing of it is
+    /// mapped any more; until then it is charged to `owner`.
     ///
     /// # Errors
     /// `EBADF`. `ENOTCONN`: not connected. `EOPNOTSUPP`: the peer's rings have no pages of their
-    /// own. `ENOMEM`, also when the owner has too many.
+    /// own. `ENOMEM`, also when the owner has too many handles.
     ///
     /// [`close_bypass`]: Engine::close_bypass
     pub fn open_bypass(
@@ -74,8 +75,8 @@ impl Engine {
         Ok((id, record))
     }
 
-    /// A bypass handle is closed, also that of a client that was killed; nothing of it is mapped
-    /// any more. Its locks are freed, and notifications that it may not have sent are sent.
+    /// Closes a bypass handle, perhaps that of a client that was killed; nothing of it is mapped
+    /// any more. Frees its locks, and sends notifications that it may not have sent.
     pub fn close_bypass(&mut self, mem: &mut dyn Memory, id: BypassId) {
         let Some((id, number)) = self.bypass.close(&mut self.cx, id) else {
             return;
@@ -97,28 +98,28 @@ impl Engine {
         }
     }
 
-    /// Where a part of a bypass handle is, and its bytes.
+    /// The place and the size in bytes of a part of a bypass handle.
     ///
     /// # Errors
-    /// `EBADF`: no such handle. `ECONNRESET`: the connection is over, so the peer's parts, and the
-    /// own rings of a connection that was reset, are no longer given out.
+    /// `EBADF`: no such handle. `ECONNRESET`: the connection is over, so neither the peer's parts
+    /// nor the own rings of a connection that was reset are given out any more.
     pub fn bypass_place(&self, id: BypassId, part: Part) -> Result<(Place, usize), Error> {
         let connection = self.bypass.connection(id).ok_or(Error::BadDescriptor)?;
         self.connections.part(connection, part)
     }
 
-    /// A client has mapped pages of a part that is the peer's: a node that leaves waits until they
-    /// are unmapped ([`unmap_bypass`](Self::unmap_bypass)) or the handle is closed.
+    /// Notes that a client has mapped pages of one of the peer's parts: a node that leaves waits
+    /// until they are unmapped ([`unmap_bypass`](Self::unmap_bypass)) or the handle is closed.
     pub fn map_bypass(&mut self, id: BypassId, pages: u64) {
         self.bypass.map(id, pages);
     }
 
-    /// Such pages are unmapped.
+    /// Notes that such pages are unmapped.
     pub fn unmap_bypass(&mut self, id: BypassId, pages: u64) {
         self.bypass.unmap(id, pages);
     }
 
-    /// Notifies the peer for a client that has found the peer's words armed. Does nothing when the
+    /// Notifies the peer for a client that has found the peer's words armed. Does nothing if the
     /// peer has gone.
     ///
     /// # Errors
@@ -134,33 +135,33 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether windows have gone, or the connection has changed, since this was last asked of the
-    /// handle: its client may have windows mapped that it is to unmap.
+    /// Whether windows have gone, or the connection has changed, since the last call for this
+    /// handle: its client may have to unmap windows.
     pub fn epoch_changed(&mut self, id: BypassId) -> bool {
         let connection = self.bypass.connection(id);
         let epoch = connection.and_then(|connection| self.connections.epoch(connection));
         epoch.is_some_and(|epoch| self.bypass.epoch_changed(id, epoch))
     }
 
-    /// As [`poll`](Engine::poll), of `events` only (and HUP, ERR, NVAL), for a caller that is about
-    /// to wait: what is not reported now comes with `Event::Changed`.
+    /// As [`poll`](Engine::poll), for `events` only (and HUP, ERR, NVAL), for a caller that is
+    /// about to wait. What is not reported now comes with an `Event::Changed`.
     pub fn arm(&mut self, mem: &mut dyn Memory, id: EndpointId, events: Readiness) -> Readiness {
-        // Polling arms for what it does not find.
+        // Polling arms the peer for what it does not find.
         let always = Readiness::HUP | Readiness::ERR | Readiness::NVAL;
         self.poll(mem, id) & (events | always)
     }
 
     /// The peer's write index in the own ring of an endpoint, unchecked; `None` without rings. It
-    /// changes with each byte that comes, whoever takes it.
+    /// changes with each byte that comes, whoever takes the byte.
     pub fn written(&mut self, mem: &mut dyn Memory, id: EndpointId) -> Option<u32> {
         let connection = self.endpoints.get(id).ok()?.connection()?;
         self.connections.written(mem, connection)
     }
 
-    /// Subscribes to `events`: `Event::Changed` says each time that they come, even while clients
-    /// work on the rings. (A call that waits once needs only [`arm`](Engine::arm), or to have got 0
-    /// from `send` or `recv`.) Replaces what was set before. [`poll`](Engine::poll) says what is
-    /// there already.
+    /// Subscribes to `events`: each time that they come there is an `Event::Changed`, even while
+    /// clients work on the rings. (A call that waits once needs only [`arm`](Engine::arm), or a 0
+    /// from `send` or `recv`.) Replaces what was set before. [`poll`](Engine::poll) reports what
+    /// is there already.
     pub fn set_waiting(&mut self, mem: &mut dyn Memory, id: EndpointId, events: Readiness) {
         let connection = self.endpoints.get(id).ok().and_then(|e| e.connection());
         let Some(id) = connection else {
@@ -172,8 +173,8 @@ impl Engine {
         }
     }
 
-    /// Begins (`holds`) or ends a transfer that takes several calls: from its first byte to its end
-    /// no client's bytes come between its own. Costs nothing where there is no client.
+    /// Begins (`holds`) or ends a transfer that takes several calls. From its first byte to its
+    /// end no client's bytes come between its own. Costs nothing if there is no client.
     pub fn hold_ring(&mut self, mem: &mut dyn Memory, id: EndpointId, side: Side, holds: bool) {
         let connection = self.endpoints.get(id).ok().and_then(|e| e.connection());
         if let Some(connection) = connection {
@@ -181,7 +182,7 @@ impl Engine {
         }
     }
 
-    /// Updates the numbers of bytes that clients have moved themselves, for
+    /// Updates the counts of bytes that clients have moved themselves, for
     /// [`connections`](Engine::connections) and [`stats`](Engine::stats).
     pub fn refresh(&mut self, mem: &mut dyn Memory) {
         for id in self.connections.refresh(mem, &mut self.cx) {
@@ -198,8 +199,8 @@ impl Engine {
         })
     }
 
-    /// Whether clients may have memory of `node` mapped to work on rings there, or had it when the
-    /// node was lost.
+    /// Whether clients may have memory of `node` mapped to work on rings there, or had it mapped
+    /// when the node was lost.
     pub(crate) fn is_worked_on(&self, node: NodeId) -> bool {
         let mut connections = self.bypass.uses().map(|(id, _)| id);
         connections.any(|id| self.connections.get(id).map(Connection::node) == Some(node))

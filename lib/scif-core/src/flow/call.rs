@@ -1,4 +1,4 @@
-//! Tickets: the results of calls, calls that nobody waits for, and calls whose connection ends.
+//! Tickets: taking the results of calls, abandoning calls, and ending the calls of a connection.
 
 use scif_abi::Error;
 
@@ -8,16 +8,16 @@ use crate::call::PendingOn;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Takes the result of a call; `None` while it is under way. `Event::Changed` of the call's
-    /// endpoint tells when to look again. When an endpoint is closed all its calls end, without an
-    /// event: its closer is to take their results. A ticket whose result was taken is unknown:
-    /// `EBADF`.
+    /// Takes the result of a call; `None` while the call is under way. `Event::Changed` of the
+    /// call's endpoint reports when to try again. When an endpoint is closed, all its calls end
+    /// without an event: whoever closes it must take their results. A ticket whose result was
+    /// taken is unknown: `EBADF`.
     pub fn finish(&mut self, ticket: Ticket) -> Option<Result<u64, Error>> {
         self.calls.finish(ticket)
     }
 
-    /// Gives up a call (its caller was interrupted or died): what can be undone is undone, copies
-    /// run on, and everything is freed in the end.
+    /// Abandons a call, because its caller was interrupted or died. What can be undone is undone,
+    /// copies run on, and everything is freed in the end.
     pub fn abandon(&mut self, mem: &mut dyn Memory, ticket: Ticket) {
         match self.calls.remove(ticket) {
             Some(PendingOn::Register(window)) => self.cancel_window(mem, window),
@@ -28,8 +28,8 @@ impl Engine {
         }
     }
 
-    /// Ends the calls of a connection that wait for the peer, which has gone. Copies run on: the
-    /// pages they need stay.
+    /// Ends the calls of a connection that wait for the peer, which has gone. Copies run on, and
+    /// the pages that they need stay.
     pub(crate) fn end_responses(&mut self, id: ConnectionId) {
         self.end_calls(id, Error::ConnectionReset, |pending_on| {
             pending_on.is_for_response() || matches!(pending_on, PendingOn::Register(_))

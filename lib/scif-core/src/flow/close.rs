@@ -1,8 +1,8 @@
 //! close: every way an endpoint ends, and the last messages with the peer.
 //!
 //! Closing takes effect at once. Copies that had begun run on, and so do those of the peer to and
-//! from the endpoint's windows, until the peer says that it does not use these any more.
-//! `scif_close` returns only then, unless its caller cannot wait (the daemon, when a process dies).
+//! from the endpoint's windows, until the peer reports that it does not use these any more. Only
+//! then does `scif_close` return, unless its caller cannot wait (the daemon, when a process dies).
 
 use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::trace::What;
@@ -18,11 +18,11 @@ use crate::engine::Engine;
 use crate::flow::probe::NOBODY;
 
 impl Engine {
-    /// `scif_close`, also for the endpoints of a process that died. Always succeeds; endpoint and
-    /// port are free at once, whatever messages the peer still has to answer. Bytes already sent
-    /// stay readable for the peer, bytes not received are thrown away. A listener refuses its
-    /// queued requests. Copies that have begun run on: [`is_departing`](Self::is_departing) says
-    /// for how long a caller has to wait for them.
+    /// `scif_close`, also for the endpoints of a process that died. It always succeeds. Endpoint
+    /// and port are free at once, whatever messages the peer still has to answer. Bytes already
+    /// sent stay readable for the peer; bytes not received are discarded. A listener refuses its
+    /// queued requests. Copies that have begun run on: [`is_departing`](Self::is_departing) tells
+    /// how long a caller has to wait for them.
     pub fn close(&mut self, mem: &mut dyn Memory, id: EndpointId) {
         let Some((endpoint, requests)) = self.endpoints.remove(&mut self.cx, id) else {
             return;
@@ -62,17 +62,17 @@ impl Engine {
 
     /// Whether anything of a closed endpoint is still under way: copies of its own, copies of its
     /// clients, or a window of it that the peer may read or write by a copy. Windows that the peer
-    /// has mapped do not count once its copies have ended. [`Event::Departed`](crate::Event) says
-    /// when this has become false.
+    /// has mapped do not count once its copies have ended. [`Event::Departed`](crate::Event)
+    /// reports when this becomes false.
     ///
-    /// It does so in the time that the copies take, and
+    /// That takes as long as the copies take, and
     /// [`ANSWER_TIMEOUT_NS`](scif_abi::limits::ANSWER_TIMEOUT_NS) for a peer that does not answer.
     pub fn is_departing(&self, id: EndpointId) -> bool {
         self.cx.is_departing(id)
     }
 
-    /// Ends everything an endpoint has to do with registered memory: its windows are unregistered,
-    /// its calls end with `ENOTCONN`. Copies run on, and mappings stay.
+    /// Ends an endpoint's use of registered memory: its windows are unregistered, and its calls
+    /// end with `ENOTCONN`. Copies run on, and mappings stay.
     fn leave_memory(&mut self, mem: &mut dyn Memory, id: ConnectionId, endpoint: EndpointId) {
         self.end_all_calls(id, Error::NotConnected);
         self.windows.put_all_pages(id);
@@ -85,8 +85,9 @@ impl Engine {
         self.transfers.detach(&mut self.cx, id, endpoint);
     }
 
-    /// Says DISCNCT, or will as soon as no client has the peer's memory mapped. From then on we do
-    /// not use that memory; the pages are kept until the peer has said that it does not use ours.
+    /// Sends DISCNCT, now or as soon as no client has the peer's memory mapped. From then on we do
+    /// not use that memory. Our pages are kept until the peer has reported that it does not use
+    /// them.
     pub(crate) fn disconnect(&mut self, id: ConnectionId) {
         if !self.connections.disconnect(id) {
             return;
@@ -96,7 +97,7 @@ impl Engine {
         };
         let node = peer.ends.peer.node();
         let stored = self.told_stored(id, node);
-        // A node without bypass clients has nothing to wait for.
+        // A node without bypass clients can answer at once.
         if !self.nodes.understands(&self.cx, node, Extensions::ARMED) {
             self.connections.expect_final_ack(&mut self.cx, id);
         }
@@ -108,8 +109,8 @@ impl Engine {
         self.cx.post(peer.ends, body);
     }
 
-    /// What a node is told of our stores into its ring of a connection, which are over; 0 if it
-    /// does not understand it.
+    /// What a node is told about our stores into its ring of a connection, which are over; 0 if
+    /// the node does not understand it.
     fn told_stored(&self, id: ConnectionId, node: NodeId) -> u64 {
         match self.nodes.understands(&self.cx, node, Extensions::STORED) {
             true => (self.connections.get(id)).map_or(0, Connection::told_stored),
@@ -117,15 +118,16 @@ impl Engine {
         }
     }
 
-    /// The peer has said this of its stores into our ring of a connection, which are over.
+    /// Notes what the peer has told about its stores into our ring of a connection, which are
+    /// over.
     fn hear_stored(&mut self, id: ConnectionId, node: NodeId, stored: u64) {
         if (self.nodes).understands(&self.cx, node, Extensions::STORED) {
             self.connections.note_stored(id, stored);
         }
     }
 
-    /// DISCNCT of `closer` for our connection `peer`. Answered in any case, as the closer waits for
-    /// it, and at once when there is no such connection.
+    /// DISCNCT of `closer` for our connection `peer`. Answered in any case, because the closer
+    /// waits for the answer, and at once if there is no such connection.
     pub(crate) fn on_disconnect(
         &mut self,
         mem: &mut dyn Memory,
@@ -154,7 +156,8 @@ impl Engine {
         }
     }
 
-    /// The peer has stopped. Acknowledged as soon as no client here can use its memory.
+    /// Ends a connection that the peer has ended. It is acknowledged as soon as no client here can
+    /// use the peer's memory.
     fn end_by_peer(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let peer = self.connections.identity(id);
         let before = self.connections.disconnected_by_peer(id);
@@ -166,7 +169,7 @@ impl Engine {
             Phase::Connected | Phase::Draining => {
                 let endpoint = self.connections.get(id).and_then(Connection::endpoint);
                 self.end_responses(id);
-                // As the documents want it: the windows of both ends are released.
+                // As the documents ask for, the windows of both ends are released.
                 for window in self.windows.not_ending(id) {
                     self.cancel_window(mem, window);
                 }
@@ -199,7 +202,7 @@ impl Engine {
         closer: u64,
         stored: u64,
     ) {
-        // The answer to a probe: it counts as a message of the node.
+        // This is the answer to a probe, which only counts as a message of the node.
         if closer == NOBODY {
             return;
         }
@@ -209,7 +212,7 @@ impl Engine {
         }
     }
 
-    /// Says DISCNT_ACK for a connection of ours, which may be gone.
+    /// Sends DISCNT_ACK for a connection of ours, which may be gone.
     fn acknowledge(&mut self, connection: Identity, stored: u64) {
         let body = NodeMessage::DisconnectAck {
             closer: connection.remote,
@@ -219,8 +222,8 @@ impl Engine {
         self.cx.post(connection.ends, body);
     }
 
-    /// Sends DISCNCT or DISCNT_ACK if it had to wait for the last client that had the peer's memory
-    /// mapped.
+    /// Sends DISCNCT or DISCNT_ACK, if it had to wait for the last client that had the peer's
+    /// memory mapped.
     pub(crate) fn on_unmapped(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let connection = self.connections.identity(id);
         let owes_ack = self.connections.take_owed_ack(id);

@@ -18,23 +18,24 @@ use scif_abi::{Error, NodeId, Port, PortId};
 /// The result of a connect that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connect {
-    /// The request is on its way. (`scif_connect` with `O_NONBLOCK` reports this as `EINPROGRESS`.)
+    /// The request was sent. (`scif_connect` with `O_NONBLOCK` reports this as `EINPROGRESS`.)
     Started,
-    /// This call collected the success of an earlier non-blocking one; the local port.
+    /// This call collected the success of an earlier non-blocking connect. The value is the local
+    /// port.
     Done(Port),
 }
 
 impl Engine {
-    /// `scif_connect`: starts connecting, or collects the result of a non-blocking attempt.
-    /// `Event::Changed` follows the end of an attempt. An unbound endpoint gets an ephemeral port,
-    /// which it keeps when the attempt fails.
+    /// `scif_connect`: starts to connect, or collects the result of a non-blocking connect.
+    /// `Event::Changed` follows the end of a connect. An unbound endpoint gets an ephemeral port,
+    /// which it keeps if the connect fails.
     ///
     /// # Errors
     /// In this order. `ENODEV`: no such node, or it is not online (not checked when a result is
     /// collected). `EINVAL`: port 0. Then by state: `EOPNOTSUPP` listening; `EISCONN` connected or
     /// connecting; `EINPROGRESS` connecting non-blocking; `EINVAL` disconnected. `ENOSPC`: no port
-    /// is free. `ENOMEM`, also: the user or process has too many requests that are not answered.
-    /// Collected: `ECONNREFUSED`, `ENODEV`.
+    /// is free. `ENOMEM`, also: the user or process has too many unanswered requests. When
+    /// collected: `ECONNREFUSED`, `ENODEV`.
     pub fn connect(
         &mut self,
         mem: &mut dyn Memory,
@@ -61,7 +62,7 @@ impl Engine {
                 self.endpoints.bind(id, 0)?;
             }
             (EndpointState::Bound, None) => {}
-            // The result is there, and has not been collected.
+            // There is a result that was not collected.
             (EndpointState::Bound, Some(_)) => return Err(Error::InProgress),
             (EndpointState::Listening, _) => return Err(Error::NotSupported),
             (EndpointState::Connecting, Some(attempt)) if attempt.is_non_blocking() => {
@@ -95,16 +96,15 @@ impl Engine {
         Ok(())
     }
 
-    /// For the caller that waits in a blocking connect: its result, once; the local port on
-    /// success. `Pending` until `Event::Changed` says otherwise. After a failure the endpoint is
-    /// bound and can connect again.
+    /// Takes the result of a blocking connect, once: the local port on success. `Pending` until an
+    /// `Event::Changed`. After a failure the endpoint is bound and can connect again.
     pub fn connect_result(&mut self, id: EndpointId) -> Poll<Result<Port, Error>> {
         let endpoint = match self.endpoints.get(id) {
             Ok(endpoint) => endpoint,
             Err(error) => return Poll::Ready(Err(error)),
         };
         let Some(attempt) = endpoint.attempt() else {
-            // Cancelled, or never begun.
+            // The connect was cancelled, or never begun.
             return Poll::Ready(Err(Error::Interrupted));
         };
         let Some(result) = attempt.result() else {
@@ -115,8 +115,9 @@ impl Engine {
         Poll::Ready(result.map(|()| port))
     }
 
-    /// Gives up a connect that is under way (the waiting caller was interrupted): the endpoint is
-    /// bound again, and may connect again at once. Does nothing when none is under way.
+    /// Gives up a connect that is under way, because the waiting caller was interrupted. The
+    /// endpoint is bound again, and may connect again at once. Does nothing if no connect is under
+    /// way.
     pub fn connect_cancel(&mut self, id: EndpointId) {
         let Ok(endpoint) = self.endpoints.get(id) else {
             return;
@@ -130,8 +131,8 @@ impl Engine {
         self.endpoints.end_attempt(id);
     }
 
-    /// Takes a request back: its endpoint is bound again, and the connection waits for whatever the
-    /// peer answers, as the peer may write to its pages until then.
+    /// Withdraws a request. Its endpoint is bound again. The connection waits for the peer's
+    /// answer, whatever it is, because the peer may write to its pages until then.
     pub(crate) fn withdraw(&mut self, id: ConnectionId) {
         if !self.connections.withdraw(&mut self.cx, id) {
             return;
@@ -148,14 +149,14 @@ impl Engine {
         }
     }
 
-    /// Ends a request without a connection: refused, withdrawn in time, or timed out.
+    /// Ends a request without a connection: it was refused, withdrawn in time, or timed out.
     pub(crate) fn fail_request(&mut self, id: ConnectionId, error: Error) {
         if let Some(endpoint) = self.connections.take_endpoint(id) {
             self.endpoints.connect_failed(&mut self.cx, endpoint, error);
         }
     }
 
-    /// CNCT_GNT for our request `connector`: the id of the acceptor, and the bus address of its
+    /// CNCT_GNT for our request `connector`, with the acceptor's id and the bus address of its
     /// queue pair.
     pub(crate) fn on_grant(
         &mut self,
@@ -187,14 +188,14 @@ impl Engine {
             }
             let body = NodeMessage::ConnectGrantNack { acceptor };
             self.connections.post(&mut self.cx, id, body);
-            // The acceptor has written its two zeros; the message keeps it from going on.
+            // The acceptor has written its two zeros; this message keeps it from doing more.
             self.connections.free(mem, &mut self.cx, id);
             return;
         };
         let cx = &mut self.cx;
         (self.connections).establish(cx, id, acceptor, &remote, is_armable);
         self.endpoints.connected(cx, endpoint);
-        // Only now that we count as connected: a peer that closes as soon as it has the
+        // Sent only now that we count as connected: a peer that closes as soon as it has the
         // acknowledgement must find us.
         let body = NodeMessage::ConnectGrantAck { acceptor };
         self.connections.post(cx, id, body);
@@ -216,8 +217,8 @@ impl Engine {
         }
     }
 
-    /// The other side's half of a connection with `node`: its id there, and the bus address it gave
-    /// for its queue pair. `None`: there is no usable queue pair.
+    /// The other side's half of a connection with `node`, from its id there and the bus address
+    /// that it gave for its queue pair. `None`: there is no usable queue pair.
     pub(crate) fn remote_pair(
         &self,
         mem: &dyn Memory,
@@ -234,7 +235,7 @@ impl Engine {
     }
 }
 
-/// Bytes of the other side's queue pair structure and the words behind it.
+/// The size in bytes of the other side's queue pair structure with the words behind it.
 fn queue_pair_bytes(is_armable: bool) -> usize {
     if is_armable { ARMED_QP_BYTES } else { QP_BYTES }
 }

@@ -1,8 +1,8 @@
-//! Dispatch of messages: all of a node ring or of the loopback queue pass through here.
+//! Dispatch of messages: all messages of a node ring or of the loopback queue pass through here.
 //!
-//! Only the node whose ring a message came from is certain; everything in it is untrusted. An id
-//! counts only if it names a connection with that node, in a phase in which the message makes
-//! sense; everything else is counted and ignored.
+//! Only the node whose ring a message came from is certain; everything in the message is
+//! untrusted. An id counts only if it names a connection with that node, in a phase in which the
+//! message is valid. Everything else is counted and ignored.
 
 use crate::base::context::Ends;
 use crate::base::ids::ConnectionId;
@@ -16,7 +16,7 @@ use scif_abi::trace::What;
 use scif_abi::{Error, NodeId, PortId};
 
 impl Engine {
-    /// Handles the messages this node sent to itself.
+    /// Handles the messages that this node has sent to itself.
     pub(crate) fn handle_loopback(&mut self, mem: &mut dyn Memory) {
         while let Some(message) = self.cx.loopback.pop_front() {
             self.cx.stats.messages_received += 1;
@@ -32,7 +32,7 @@ impl Engine {
                 self.cx.stats.unknown_messages += 1;
                 self.cx
                     .trace(What::Ignored, from, message.opcode.get().into());
-                // Ever more rarely: a peer must not be able to flood the log.
+                // Logged ever more rarely: a peer must not be able to flood the log.
                 let count = self.cx.stats.unknown_messages;
                 if count.is_power_of_two() {
                     log::warn!("node {from}: message ignored ({count} so far): {error}");
@@ -43,7 +43,8 @@ impl Engine {
         let ends = [message.destination, message.source];
         self.cx.trace_message(What::Received, from, ends, message);
         if !is_about_link(&body) && !self.nodes.is_online(&self.cx, from) {
-            // Left over from before we left, or a peer that has not introduced itself.
+            // Left over from before this node left, or sent by a peer that has not introduced
+            // itself.
             self.cx.stats.unexpected_messages += 1;
             return;
         }
@@ -54,8 +55,8 @@ impl Engine {
         self.dispatch(mem, message, ends, body);
     }
 
-    /// One line for each message. `ends`: the ports it is for and from, of which only the node of
-    /// the latter is certain.
+    /// Calls the handler of a message, one line for each. `ends` are the ports that it is for and
+    /// from; only the node of the latter is certain.
     fn dispatch(&mut self, mem: &mut dyn Memory, message: &Message, ends: Ends, body: NodeMessage) {
         use NodeMessage as M;
         let from = ends.peer.node();
@@ -156,7 +157,7 @@ impl Engine {
         }
     }
 
-    /// The connection `id` if it is one with node `from` and in one of `phases`.
+    /// The connection `id`, if its peer is on node `from` and it is in one of `phases`.
     pub(crate) fn connection_in(
         &mut self,
         from: NodeId,
@@ -167,7 +168,7 @@ impl Engine {
     }
 }
 
-/// Whether a message is about a link, and so makes sense before the link is online.
+/// Whether a message is about a link, and so valid before the link is online.
 fn is_about_link(body: &NodeMessage) -> bool {
     use NodeMessage as M;
     matches!(

@@ -41,8 +41,8 @@ pub(crate) enum StoreSide {
 }
 
 impl Engine {
-    /// `scif_fence_mark`: the ticket's value is a mark (0 to 2^31 - 1) for all transfers started so
-    /// far through this endpoint (INIT_SELF) or through the peer (INIT_PEER).
+    /// `scif_fence_mark`: the ticket's value is a mark (0 to 2^31 - 1) for all transfers started
+    /// so far through this endpoint (INIT_SELF) or through the peer (INIT_PEER).
     ///
     /// # Errors
     /// `ECONNRESET`, `ENOTCONN`, `ENODEV`, then `EINVAL`: not exactly one INIT flag, or any other.
@@ -76,7 +76,7 @@ impl Engine {
         self.transfers.take_mark(channel).ok_or(Error::NoMemory)
     }
 
-    /// `scif_fence_wait`: the ticket (value 0) is done when all transfers before `mark` are.
+    /// `scif_fence_wait`: the ticket (value 0) is done when all transfers before `mark` are done.
     ///
     /// # Errors
     /// `ECONNRESET`, `ENOTCONN`, `ENODEV`, then `EINVAL`: no mark of this endpoint. `ENOMEM`. By
@@ -84,7 +84,7 @@ impl Engine {
     pub fn fence_wait(&mut self, id: EndpointId, mark: i32) -> Result<Ticket, Error> {
         let connection = self.online_connection(id)?;
         let mark = u32::try_from(mark).map_err(|_| Error::InvalidArgument)?;
-        // Where there is no channel no mark has been given out.
+        // Without a channel no mark has been given out.
         let marked = self.transfers.find_mark(connection, mark);
         match marked.ok_or(Error::InvalidArgument)? {
             Marked::Done => self.calls.add_done(&self.cx, id, connection, 0),
@@ -105,14 +105,14 @@ impl Engine {
         }
     }
 
-    /// `scif_fence_signal`: stores one or two values when all transfers so far are done. The ticket
-    /// (value 0) is done when the stores are queued.
+    /// `scif_fence_signal`: stores one or two values when all transfers so far are done. The
+    /// ticket (value 0) is done when the stores are queued.
     ///
     /// # Errors
     /// `ECONNRESET`, `ENOTCONN`, `ENODEV`, then `EINVAL`: not exactly one INIT flag, no SIGNAL
-    /// flag, unknown flags, or an offset in use is not a multiple of 4. `ENXIO`: eight bytes there
-    /// are not in one window. `EACCES`: it may not be written. `ENOMEM`. By the ticket: `ENXIO`,
-    /// `ECONNRESET`.
+    /// flag, unknown flags, or an offset in use is not a multiple of 4. `ENXIO`: the eight bytes
+    /// at an offset are not in one window. `EACCES`: that window may not be written. `ENOMEM`. By
+    /// the ticket: `ENXIO`, `ECONNRESET`.
     pub fn fence_signal(&mut self, id: EndpointId, signal: Signal) -> Result<Ticket, Error> {
         let connection = self.online_connection(id)?;
         let flags = FenceFlags::from_bits(signal.flags).ok_or(Error::InvalidArgument)?;
@@ -147,7 +147,7 @@ impl Engine {
         }
     }
 
-    /// The eight bytes at an offset, which must be in one window that may be written.
+    /// The span of the eight bytes at an offset, which must be in one window that may be written.
     fn signal_span(&self, id: ConnectionId, side: StoreSide, offset: i64) -> Result<Span, Error> {
         let (windows, need) = (&self.windows, Protection::WRITE);
         let span = match side {
@@ -167,7 +167,7 @@ impl Engine {
         spans: [Option<(Span, u64)>; 2],
     ) -> Result<Ticket, Error> {
         let count = spans.iter().flatten().count();
-        // The store of each is in one window.
+        // The store of each value is in one window.
         let channel = self.channel_with_room(connection, (count, count as u64))?;
         let ticket = self.calls.add_done(&self.cx, id, connection, 0)?;
         for (to, value) in spans.into_iter().flatten() {
@@ -176,7 +176,8 @@ impl Engine {
         Ok(ticket)
     }
 
-    /// Asks the peer to store after its transfers. The messages name sides as the peer sees them.
+    /// Asks the peer to store after its transfers. The messages name the sides as the peer sees
+    /// them.
     fn ask_for_signals(
         &mut self,
         id: EndpointId,
@@ -207,7 +208,7 @@ impl Engine {
         Ok(waiter)
     }
 
-    /// MARK: the peer wants a mark of our channel.
+    /// MARK: the peer asks for a mark of our channel.
     pub(crate) fn on_mark(&mut self, ends: Ends, peer: u64, waiter: u64) {
         let id = self.connection_in(ends.peer.node(), peer, &[Phase::Connected]);
         let mark = id.and_then(|id| self.take_mark(id).ok());
@@ -223,7 +224,7 @@ impl Engine {
         self.cx.post(ends, body);
     }
 
-    /// The id by which the peer knows its end; 0 when the connection is not known.
+    /// The id that the peer gave its end; 0 if the connection is not known.
     fn requester(&self, id: Option<ConnectionId>) -> u64 {
         let connection = id.and_then(|id| self.connections.get(id));
         connection.map_or(0, Connection::remote)
@@ -246,7 +247,7 @@ impl Engine {
         self.cx.post(ends, body);
     }
 
-    /// SIG_LOCAL and SIG_REMOTE: the peer wants a store after our jobs.
+    /// SIG_LOCAL and SIG_REMOTE: the peer asks for a store after our jobs.
     pub(crate) fn on_signal(
         &mut self,
         ends: Ends,
@@ -301,7 +302,7 @@ impl Engine {
         self.calls.answer(&mut self.cx, waiter, result);
     }
 
-    /// Sends a message that begins with the peer's id.
+    /// Sends a message whose first word is the peer's id.
     fn post_to_peer(&mut self, id: ConnectionId, body: impl FnOnce(u64) -> NodeMessage) {
         if let Some(connection) = self.connections.identity(id) {
             self.cx.post(connection.ends, body(connection.remote));

@@ -13,7 +13,7 @@ use crate::node::{Batch, LinkError};
 
 impl Engine {
     /// First step of a link: makes this node's queue pair for `node` and returns its bus address,
-    /// to be published to the peer (in the link memory).
+    /// which the caller publishes to the peer (in the link memory).
     ///
     /// # Errors
     /// `BadNode`, `NoMemory`, `WrongState` (there is a link already; `link_down` first).
@@ -21,9 +21,9 @@ impl Engine {
         self.nodes.attach(mem, &mut self.cx, node)
     }
 
-    /// Second step: the peer has published its queue pair at bus address `peer_qp`. Checks it,
-    /// sends INIT, and handles what the peer has sent already. The node is online (`Event::NodeUp`)
-    /// when its INIT has arrived.
+    /// Second step, after the peer has published its queue pair at bus address `peer_qp`. Checks
+    /// the queue pair, sends INIT, and handles what the peer has sent already. The node is online
+    /// (`Event::NodeUp`) when its INIT has arrived.
     ///
     /// # Errors
     /// `WrongState`; `BadQueuePair`: the link is then still attached, and this step may be
@@ -40,9 +40,9 @@ impl Engine {
         Ok(())
     }
 
-    /// The link is gone *and the peer can no longer write to our memory* (it is dead, or has said
-    /// that it stopped). Resets its connections and frees every page that was shared with it. A new
-    /// link to the node begins with `attach`.
+    /// Ends a link that is gone, *when the peer can no longer write to our memory* (it is dead, or
+    /// has reported that it stopped). Resets the link's connections and frees every page that was
+    /// shared with the peer. A new link to the node begins with `attach`.
     pub fn link_down(&mut self, mem: &mut dyn Memory, node: NodeId) {
         if self.nodes.detach(mem, &mut self.cx, node) {
             self.sever_node(node);
@@ -50,28 +50,28 @@ impl Engine {
         }
     }
 
-    /// The caller gives the link up, but the peer may still write to our memory: resets the link's
-    /// connections and keeps its pages until `link_down`.
+    /// Gives a link up for the caller, when the peer may still write to our memory: resets the
+    /// link's connections and keeps its pages until `link_down`.
     pub fn link_failed(&mut self, node: NodeId, reason: DownReason) {
         self.cx.trace(What::Lost, node, 0);
         self.nodes.fail(node, reason);
         self.lose_failed_nodes();
     }
 
-    /// The node's doorbell rang: takes and handles the messages in its ring. Does no harm when
-    /// there are none.
+    /// Receives and handles the messages in a node's ring, because its doorbell rang. Does no harm
+    /// if there are none.
     pub fn doorbell(&mut self, mem: &mut dyn Memory, node: NodeId) {
         self.cx.stats.doorbells_received += 1;
         self.drain(mem, node);
     }
 
-    /// Does what a doorbell of the node asks for, without one: it may have got lost, or not been
-    /// needed.
+    /// Does what a doorbell of the node asks for, without one: the doorbell may have been lost, or
+    /// not been needed.
     pub fn poll_node(&mut self, mem: &mut dyn Memory, node: NodeId) {
         self.drain(mem, node);
     }
 
-    /// Takes and handles the messages in a node's ring, at most one ring full at a time.
+    /// Receives and handles the messages in a node's ring, at most one ring full at a time.
     pub(crate) fn drain(&mut self, mem: &mut dyn Memory, node: NodeId) {
         let mut batch = Batch::new(&self.cx);
         self.nodes.transmit(mem, &mut self.cx);
@@ -85,9 +85,9 @@ impl Engine {
         self.lose_failed_nodes();
     }
 
-    /// Leaves the network in order: resets all connections with other nodes and tells every node
-    /// (EXIT) that our INIT has been sent to. `Event::NodeDown` for each that was online when it
-    /// has answered or a second has passed.
+    /// Leaves the network in order: resets all connections with other nodes, and sends EXIT to
+    /// every node that was sent our INIT. `Event::NodeDown` follows for each one that was online,
+    /// when it has answered or a second has passed.
     pub fn leave(&mut self, mem: &mut dyn Memory) {
         let greeted = self.nodes.iter().map(|(node, ..)| node);
         let greeted: alloc::vec::Vec<_> = greeted
@@ -101,14 +101,14 @@ impl Engine {
         self.nodes.set_timers(&mut self.cx);
     }
 
-    /// Whether a node has not yet had EXIT or EXIT_ACK from us, or has not answered the former.
+    /// Whether some node has not yet got EXIT or EXIT_ACK from us, or has not answered EXIT.
     pub fn is_leaving(&self) -> bool {
         let mut states = self.nodes.iter().map(|(_, state, _)| state);
         states.any(|state| state == LinkState::Leaving)
     }
 
-    /// Sends EXIT or EXIT_ACK, unless copies or clients use the peer's memory; then it is kept
-    /// until they do not. After it the peer's memory is not used any more.
+    /// Sends EXIT or EXIT_ACK. If copies or clients use the peer's memory, keeps it back until
+    /// they do not. After it the peer's memory is not used any more.
     fn send_exit(&mut self, mem: &mut dyn Memory, node: NodeId, body: NodeMessage) {
         if self.is_touched(mem, node) {
             self.nodes.keep_exit(node, body);
@@ -122,7 +122,7 @@ impl Engine {
         self.transfers.is_copying(node) || self.is_touched_by_clients(mem, node)
     }
 
-    /// Sends EXIT and EXIT_ACK that had to wait for the copy engine or for clients.
+    /// Sends EXIT and EXIT_ACK messages that had to wait for the copy engine or for clients.
     pub(crate) fn send_kept_exits(&mut self, mem: &mut dyn Memory) {
         for node in self.nodes.kept_exits() {
             if !self.is_touched(mem, node)
@@ -135,7 +135,7 @@ impl Engine {
         }
     }
 
-    /// `scif_get_node_ids`: the nodes online, ascending, the own one included.
+    /// `scif_get_node_ids`: the nodes online, ascending, including this one.
     pub fn online_nodes(&self) -> impl Iterator<Item = NodeId> {
         let own = self.cx.config.node;
         let online = |wanted: bool| {
@@ -151,7 +151,7 @@ impl Engine {
             .chain(online(false))
     }
 
-    /// A link's timer has expired.
+    /// Handles a link's timer.
     pub(crate) fn on_link_timer(&mut self, mem: &mut dyn Memory, node: NodeId) {
         let is_waited_for = self.connections.has_notifications_for(node);
         if self.nodes.on_timer(mem, &self.cx, node, is_waited_for) {
@@ -161,8 +161,8 @@ impl Engine {
         }
     }
 
-    /// NODE_ADD. Every pair of nodes has a link of its own here, so no node need be introduced to
-    /// another.
+    /// NODE_ADD. Every pair of nodes has a link of its own here, so no node needs to be introduced
+    /// to another.
     pub(crate) fn on_node_add(&mut self, from: NodeId, introduced: PortId) {
         let own = PortId::new(self.cx.config.node, 0);
         let answer = Message::new(own, introduced, NodeMessage::NodeAddNack);
@@ -186,15 +186,16 @@ impl Engine {
         self.nodes.report_down(&mut self.cx, from, DownReason::Left);
         self.sever_node(from);
         self.free_shared_with(mem, from);
-        // The last store into the peer's memory but the answer itself, after which it may free it.
+        // The last store into the peer's memory but the answer itself, after which the peer may
+        // free it.
         self.nodes.publish(mem, from);
         self.send_exit(mem, from, NodeMessage::ExitAck);
         self.nodes.dismiss(from);
     }
 
-    /// NODE_REMOVE: the host has lost a node. That says nothing about our own link to that node,
-    /// which does not pass through the host and notices its end by itself. Only the host may say
-    /// so.
+    /// NODE_REMOVE: the host has lost a node. That tells nothing about our own link to that node,
+    /// which does not pass through the host and notices its end by itself. Only the host may send
+    /// it.
     pub(crate) fn on_node_remove(&mut self, from: NodeId, lost: u64) {
         if from != HOST_NODE {
             self.cx.stats.unexpected_messages += 1;

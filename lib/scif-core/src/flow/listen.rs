@@ -7,7 +7,7 @@ use crate::base::owner::Owner;
 use crate::engine::Engine;
 
 impl Engine {
-    /// `scif_open`: a new, unbound endpoint.
+    /// `scif_open`: makes a new, unbound endpoint.
     ///
     /// # Errors
     /// `ENOMEM`: a limit on endpoints is reached.
@@ -15,7 +15,8 @@ impl Engine {
         self.endpoints.open(&mut self.cx, owner)
     }
 
-    /// `scif_bind`: binds to `port`, 0 for the lowest free one from 1088. Returns the port.
+    /// `scif_bind`: binds to `port`, or to the lowest free one from 1088 on if that is 0. Returns
+    /// the port.
     ///
     /// # Errors
     /// `EACCES` (before anything else): a port below 1024 and the endpoint's owner is not root.
@@ -25,12 +26,13 @@ impl Engine {
         self.endpoints.bind(id, port)
     }
 
-    /// `scif_listen`: takes connection requests, at most `backlog` of which (up to 1024) may wait.
+    /// `scif_listen`: accepts connection requests, of which at most `backlog` (up to 1024) may
+    /// wait.
     ///
     /// # Errors
     /// `EINVAL`: `backlog` is not positive, or the endpoint is not bound, or it is disconnected.
-    /// `EISCONN`: it is listening, connecting or connected. `ENOMEM`: too many requests may wait at
-    /// the listeners of the user or process already.
+    /// `EISCONN`: it is listening, connecting or connected. `ENOMEM`: too many requests may
+    /// already wait at the listeners of the user or process.
     pub fn listen(&mut self, id: EndpointId, backlog: i32) -> Result<(), Error> {
         self.endpoints.listen(&mut self.cx, id, backlog)
     }

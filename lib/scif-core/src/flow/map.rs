@@ -1,5 +1,5 @@
-//! Mappings of the peer's windows, and get_pages and put_pages: references to a peer's pages, which
-//! the engine counts.
+//! Mappings of the peer's windows, and get_pages and put_pages: references to a peer's pages,
+//! which the engine counts.
 
 use scif_abi::flags::Protection;
 use scif_abi::{Error, NodeId};
@@ -17,18 +17,19 @@ impl Engine {
     ///
     /// # Errors
     /// `EINVAL`: offset negative or unaligned, length unaligned or 0, or the end beyond the last
-    /// offset. `ECONNRESET`, `ENOTCONN`, `ENODEV`. `ENXIO`: the range is not all registered.
+    /// offset. `ECONNRESET`, `ENOTCONN`, `ENODEV`. `ENXIO`: not all of the range is registered.
     pub fn map_run(&self, id: EndpointId, offset: i64, length: u64) -> Result<u64, Error> {
         let found = self.find_run(id, offset, length, Protection::empty())?;
         Ok(found.pages * PAGE)
     }
 
-    /// `scif_mmap` of one contiguous run: notes a use of the window's pages, which stay until
-    /// [`Engine::unmap`], whatever happens to window and connection.
+    /// `scif_mmap` of one contiguous run: notes a use of the window's pages. They stay until
+    /// [`Engine::unmap`], whatever happens to the window and the connection.
     ///
     /// # Errors
-    /// As [`Engine::map_run`]. `EINVAL` also: unknown bits in `protection` (`Protection` bits).
-    /// `EACCES`: a window does not allow it. `EXDEV`: the range is registered but not one run.
+    /// Those of [`Engine::map_run`]. `EINVAL` also: unknown bits in `protection` (`Protection`
+    /// bits). `EACCES`: a window does not allow it. `EXDEV`: the range is registered but not one
+    /// run.
     pub fn map(
         &mut self,
         id: EndpointId,
@@ -49,18 +50,18 @@ impl Engine {
     /// lies in one window, at most `length`: one [`Engine::map_pieces`] can cover it.
     ///
     /// # Errors
-    /// As [`Engine::map_run`].
+    /// Those of [`Engine::map_run`].
     pub fn window_run(&self, id: EndpointId, offset: i64, length: u64) -> Result<u64, Error> {
         let found = self.find_run(id, offset, length, Protection::empty())?;
         let pages = self.windows.pages_from(found.window, found.first_page);
         Ok(length.min(pages * PAGE))
     }
 
-    /// `scif_mmap` of a range within one window, in as many pieces as its memory has there: notes a
-    /// use of the pages, as [`Engine::map`] does.
+    /// `scif_mmap` of a range within one window, in as many pieces as its memory has there. Notes
+    /// a use of the pages, as [`Engine::map`] does.
     ///
     /// # Errors
-    /// As [`Engine::map`]; `EXDEV`: the range is registered but not all in one window.
+    /// Those of [`Engine::map`]; `EXDEV`: the range is registered but not all in one window.
     pub fn map_pieces(
         &mut self,
         id: EndpointId,
@@ -74,31 +75,31 @@ impl Engine {
         (self.windows).map_pieces(connection, (offset, length), need)
     }
 
-    /// A library that copies by itself keeps `pages` pages of what was mapped of `window`, and its
-    /// program does not know: the owner may use the offsets again once it has unregistered the
-    /// window. For [`Engine::unmap_cached`].
+    /// Notes that a library that copies by itself keeps `pages` mapped pages of `window`, without
+    /// its program knowing: the owner may use the offsets again once it has unregistered the
+    /// window. Reverted by [`Engine::unmap_cached`].
     pub fn note_cached(&mut self, window: RemoteWindowId, pages: u64) {
         self.windows.note_cached(window, pages);
     }
 
-    /// `pages` pages that [`Engine::note_cached`] has noted are unmapped.
+    /// Notes that `pages` pages of [`Engine::note_cached`] are unmapped.
     pub fn unmap_cached(&mut self, window: RemoteWindowId, pages: u64) {
         self.windows.unmap_cached(window, pages);
     }
 
-    /// `scif_munmap`: `pages` pages of a mapping of `window` are gone. Works in every state, after
-    /// close, unregister and the loss of the node too.
+    /// `scif_munmap`: notes that `pages` pages of a mapping of `window` are gone. Works in every
+    /// state, also after close, unregister and the loss of the node.
     pub fn unmap(&mut self, window: RemoteWindowId, pages: u64) {
         self.windows.release_remote(window, pages, 0);
     }
 
-    /// Whether programs may have memory of `node` mapped, windows or rings, also such as they were
-    /// before the node was lost.
+    /// Whether programs may have memory of `node` mapped, windows or rings, including mappings
+    /// from before the node was lost.
     pub fn maps_memory_of(&self, node: NodeId) -> bool {
         self.is_worked_on(node) || self.windows.maps_memory_of(node)
     }
 
-    /// The run at the start of a range, if all of it is registered and allows `need`.
+    /// The run at the start of a range, if all of the range is registered and allows `need`.
     fn find_run(
         &self,
         id: EndpointId,
@@ -111,11 +112,11 @@ impl Engine {
         (self.windows).first_run(connection, (offset, length), need)
     }
 
-    /// `scif_get_pages`: the places of all pages of a range within one window of the peer; they
+    /// `scif_get_pages`: the places of all pages of a range within one window of the peer. They
     /// stay until [`Engine::put_pages`] or the endpoint's close.
     ///
     /// # Errors
-    /// As [`Engine::map_run`]; `ENXIO` also: the range is in several windows.
+    /// Those of [`Engine::map_run`]; `ENXIO` also: the range is in several windows.
     pub fn get_pages(
         &mut self,
         id: EndpointId,
@@ -127,7 +128,7 @@ impl Engine {
         self.windows.get_pages(connection, (offset, length))
     }
 
-    /// `scif_put_pages`.
+    /// `scif_put_pages`: ends a reference of [`Engine::get_pages`].
     ///
     /// # Errors
     /// `ENOTCONN`: neither connected nor disconnected. `EINVAL`: no such cookie on this endpoint.
@@ -139,13 +140,13 @@ impl Engine {
 
     /// The part of a range of the own registered address space that lies in its first window: at
     /// most `length` bytes from `offset` on. `protection` is what all windows of the range must
-    /// allow (`Protection` bits). For programs that map the end of a transfer that is their own:
-    /// the pages are the driver's to keep, also when the window is unregistered meanwhile.
+    /// allow (`Protection` bits). For programs that map their own end of a transfer. The driver
+    /// keeps the pages, even if the window is unregistered meanwhile.
     ///
     /// # Errors
     /// `EINVAL`: offset negative or unaligned, length unaligned or 0, the end beyond the last
-    /// offset, or unknown bits in `protection`. `ECONNRESET`, `ENOTCONN`, `ENODEV`. `ENXIO`: the
-    /// range is not all registered. `EACCES`: a window does not allow it.
+    /// offset, or unknown bits in `protection`. `ECONNRESET`, `ENOTCONN`, `ENODEV`. `ENXIO`: not
+    /// all of the range is registered. `EACCES`: a window does not allow it.
     pub fn local_part(
         &self,
         id: EndpointId,

@@ -10,15 +10,15 @@ use crate::engine::Engine;
 use crate::node::down::DownReason;
 
 impl Engine {
-    /// Acts on the links that were noted as unusable in the course of a call. Called at its end.
+    /// Handles the links that were noted as failed during a call. Called at its end.
     pub(crate) fn lose_failed_nodes(&mut self) {
         while let Some((node, reason)) = self.nodes.take_failure() {
             self.lose_node(node, reason);
         }
     }
 
-    /// A node is lost: its link is given up, and nothing reaches its memory any more. Ours stays as
-    /// it is until [`link_down`](Self::link_down), as the peer may still write to it.
+    /// Gives the link of a lost node up: nothing reaches its memory any more. Ours stays as it is
+    /// until [`link_down`](Self::link_down), because the peer may still write to it.
     fn lose_node(&mut self, node: NodeId, reason: DownReason) {
         if self.nodes.give_up(&mut self.cx, node, reason) {
             self.sever_node(node);
@@ -26,21 +26,21 @@ impl Engine {
         }
     }
 
-    /// Ends all connections with a node as far as programs see it. The pages stay until it is
-    /// certain that the peer does not write to them.
+    /// Ends all connections with a node, as programs see it. The pages stay until it is certain
+    /// that the peer does not write to them.
     pub(crate) fn sever_node(&mut self, node: NodeId) {
         for id in self.connections.with(node) {
             self.sever_connection(id);
         }
-        // Mappings and copies lead nowhere now. Local windows stay until the node cannot write to
-        // them.
+        // Mappings and copies reach no memory now. Local windows stay until the node cannot write
+        // to them.
         self.windows.forget_windows_of(node);
         let (windows, calls) = (&mut self.windows, &mut self.calls);
         (self.transfers).cancel(&mut self.cx, windows, calls, node);
         self.endpoints.drop_requests_from(node);
     }
 
-    /// A node that is severed does not write to our memory any more: frees what was shared.
+    /// Frees what was shared with a severed node, which does not write to our memory any more.
     pub(crate) fn free_shared_with(&mut self, mem: &mut dyn Memory, node: NodeId) {
         self.windows.take_all_back(mem, &mut self.cx, node);
         for window in self.windows.registered_with(node) {

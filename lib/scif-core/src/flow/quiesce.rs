@@ -1,4 +1,4 @@
-//! Ends of windows and closed endpoints that wait for copies of bypass clients.
+//! Windows and closed endpoints that wait for copies of bypass clients before they end.
 
 use crate::base::ids::ConnectionId;
 use crate::base::memory::Memory;
@@ -6,8 +6,9 @@ use crate::bypass::Ending;
 use crate::engine::Engine;
 
 impl Engine {
-    /// Begins an end: no client of the connection begins a copy to or from `what` any more. True:
-    /// no copy is under way either. Otherwise [`on_quiesced`](Self::on_quiesced) is called later.
+    /// Begins to end a window or endpoint: no client of the connection begins a copy to or from
+    /// `what` any more. `true`: no copy is under way either. Otherwise
+    /// [`on_quiesced`](Self::on_quiesced) is called later.
     pub(crate) fn quiesce(
         &mut self,
         mem: &mut dyn Memory,
@@ -17,7 +18,7 @@ impl Engine {
         let Some(id) = connection else {
             return true;
         };
-        // A client that sleeps may have the window mapped, and is to unmap it.
+        // A client that sleeps may have the window mapped, and must unmap it.
         let is_mapped = match what {
             Ending::Remote(id) => self.windows.is_mapped(id),
             Ending::Local(_) | Ending::Endpoint(_) => true,
@@ -25,8 +26,8 @@ impl Engine {
         if !(self.connections).advance_epoch(mem, &mut self.cx, id, is_mapped) {
             return true;
         }
-        // While earlier windows of the connection wait, this one does too: with thousands of them,
-        // a look for each would be slow.
+        // While earlier windows of the connection wait, this one waits, too: with thousands of
+        // them, a check for each would be slow.
         if !self.bypass.is_quiescing(id) && self.connections.is_quiet(mem, id) {
             return true;
         }
@@ -34,7 +35,7 @@ impl Engine {
         false
     }
 
-    /// Goes on with an end: no client copies any more, or each has had time enough.
+    /// Continues to end a window or endpoint: no client copies any more, or the time is over.
     pub(crate) fn on_quiesced(&mut self, what: Ending) {
         match what {
             Ending::Remote(id) => self.windows.answer_unregister(&mut self.cx, id),
@@ -43,7 +44,7 @@ impl Engine {
         }
     }
 
-    /// Looks again whether clients still copy.
+    /// Checks again whether clients still copy.
     pub(crate) fn check_quiescing(&mut self, mem: &mut dyn Memory) {
         let is_quiet = |id| self.connections.is_quiet(mem, id);
         for what in self.bypass.take_quiesced(&mut self.cx, is_quiet) {

@@ -18,19 +18,20 @@ use crate::window::page_list;
 use crate::window::space::check_range;
 
 impl Engine {
-    /// `scif_register`: makes a window of `pages` at `offset`, or where there is room when
-    /// `MapFlags::FIXED` is not set. The ticket's value is the offset. When this fails the pages
-    /// are not kept; once there is a ticket, `Event::Unpin` gives them back: when registering fails
-    /// after all, or the window is unregistered or its endpoint closed, and its last use has ended.
+    /// `scif_register`: makes a window of `pages` at `offset`, or where there is room if
+    /// `MapFlags::FIXED` is not set. The ticket's value is the offset. If this call fails, the
+    /// pages are not kept. Once there is a ticket, `Event::Unpin` gives them back: when
+    /// registering fails after all, or when the window is unregistered or its endpoint closed, and
+    /// its last use has ended.
     ///
     /// # Errors
     /// In this order. `EINVAL`: unknown flags, `protection` empty or unknown, no pages, offset
     /// negative, unaligned (FIXED) or so high that the window would end beyond 2^63 - 1.
     /// `ECONNRESET`, `ENOTCONN`, `ENODEV`: the state of the endpoint. `ENOMEM`: a window cannot be
     /// that large. `EADDRINUSE`: FIXED, and a page is registered. `ENOMEM`: no offsets or windows
-    /// left, or the user or process has too many. `EAGAIN`: its limit on pinned pages. By the
-    /// ticket: `ENOMEM`: the peer has no memory for it; `ENOTCONN`: it refuses; `ECONNRESET`: it
-    /// has gone.
+    /// left, or the user or process has too many. `EAGAIN`: the limit of the user or process on
+    /// pinned pages. By the ticket: `ENOMEM`: the peer has no memory for the window; `ENOTCONN`:
+    /// the peer refuses; `ECONNRESET`: the peer has gone.
     pub fn register(
         &mut self,
         mem: &mut dyn Memory,
@@ -63,7 +64,7 @@ impl Engine {
         self.add_window(id, connection, &pages, chunks, offset, protection)
     }
 
-    /// The connection of an endpoint, if it is connected to a node that is there.
+    /// The connection of an endpoint, if it is connected to a node that is online.
     ///
     /// # Errors
     /// `ECONNRESET`: disconnected. `ENOTCONN`: any other state. `ENODEV`: the node is lost.
@@ -82,7 +83,7 @@ impl Engine {
     }
 
     /// Makes sure that a range of the local space is free. Windows that wait for the peer's reply
-    /// may be gone by a message that is still unread in the ring.
+    /// may have gone by a message that is still unread in the ring.
     fn reserve(
         &mut self,
         mem: &mut dyn Memory,
@@ -106,7 +107,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Handles what `node` has sent already.
+    /// Handles what `node` has already sent.
     fn look_for_messages(&mut self, mem: &mut dyn Memory, node: NodeId) {
         self.windows.send_pending_replies(&mut self.cx);
         if node == self.cx.config.node {
@@ -116,7 +117,7 @@ impl Engine {
         }
     }
 
-    /// Adds the window and asks the peer for a structure to describe it in.
+    /// Adds the window and asks the peer for a structure in which to describe it.
     fn add_window(
         &mut self,
         endpoint: EndpointId,
@@ -142,14 +143,14 @@ impl Engine {
     }
 
     /// `scif_unregister`: ends the windows in `offset..offset + length`; all of them or none. The
-    /// ticket is done (0) when each is gone, or the peer says that it is still in use, or does not
-    /// answer within [`ANSWER_TIMEOUT_NS`](scif_abi::limits::ANSWER_TIMEOUT_NS): then it goes
-    /// later.
+    /// ticket is done (0) when each window is gone or counts as still in use, which it does if the
+    /// peer reports that or does not answer within
+    /// [`ANSWER_TIMEOUT_NS`](scif_abi::limits::ANSWER_TIMEOUT_NS). A window in use goes later.
     ///
     /// # Errors
     /// `EINVAL`: offset negative or unaligned, length 0 or unaligned, beyond the last offset.
-    /// `ECONNRESET`, `ENOTCONN`, `ENODEV`. `EINVAL`: part of a window. `ENXIO`: not all of it is
-    /// registered.
+    /// `ECONNRESET`, `ENOTCONN`, `ENODEV`. `EINVAL`: only a part of a window. `ENXIO`: not all of
+    /// the range is registered.
     pub fn unregister(
         &mut self,
         mem: &mut dyn Memory,
@@ -169,8 +170,8 @@ impl Engine {
         Ok(call)
     }
 
-    /// A registered window ends. The peer gets UNREGISTER when no client of ours copies to or from
-    /// it.
+    /// Begins to end a registered window. The peer gets UNREGISTER when no client of ours copies
+    /// to or from the window.
     fn begin_unregister(&mut self, mem: &mut dyn Memory, id: WindowId) {
         let connection = self.windows.begin_unregister(id);
         if self.quiesce(mem, connection, Ending::Local(id)) {
@@ -200,8 +201,8 @@ impl Engine {
         self.end_window(id);
     }
 
-    /// ALLOC_GNT: the structure is there (the peer's id and the bus address). Fills it in and
-    /// announces the window.
+    /// ALLOC_GNT: the peer grants a structure (`granted` is the peer's id and the bus address).
+    /// Fills it in and sends REGISTER.
     pub(crate) fn on_alloc_grant(
         &mut self,
         mem: &mut dyn Memory,
@@ -256,7 +257,7 @@ impl Engine {
         }
     }
 
-    /// A window that is in `state` cannot be registered.
+    /// Ends a window in `state` that cannot be registered.
     fn on_register_failure(
         &mut self,
         from: NodeId,
@@ -278,9 +279,9 @@ impl Engine {
         }
     }
 
-    /// UNREGISTER_NACK: something does; MUNMAP will follow. The documents keep the offsets of a
-    /// window as long as a program has it mapped; a mapping that only a library knows of does not
-    /// count.
+    /// UNREGISTER_NACK: the peer's end still uses the window; MUNMAP will follow. The documents
+    /// keep the offsets of a window as long as a program has it mapped; a mapping that only a
+    /// library knows of does not count.
     pub(crate) fn on_window_used(&mut self, from: NodeId, owner_window: u64, is_offset_free: bool) {
         let id = WindowId::from_number(owner_window);
         let states = [WindowState::Unregistering];
@@ -292,7 +293,7 @@ impl Engine {
         }
     }
 
-    /// Notes that the peer still uses a window that ends; calls do not wait for its end any longer.
+    /// Notes that the peer still uses a window that ends. Calls no longer wait for its end.
     pub(crate) fn count_as_used(&mut self, id: WindowId) {
         if let Some(call) = self.windows.keep_used(&mut self.cx, id) {
             self.calls.count_window(&mut self.cx, call);

@@ -15,13 +15,13 @@ use crate::rma::span::Span;
 /// The local side of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Local {
-    /// Own registered address space, from this offset.
+    /// Own registered address space, from this offset on.
     Window(i64),
-    /// Pages pinned for this transfer, from this byte of them.
+    /// Pages pinned for this transfer.
     Pages {
         /// The pages. `Event::Unpin` follows when the transfer is over.
         pages: Pages,
-        /// Where in them the data begins (bytes).
+        /// The offset in the pages at which the data begins, in bytes.
         offset: u64,
     },
 }
@@ -29,9 +29,9 @@ pub enum Local {
 /// A transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rma {
-    /// The direction.
+    /// The direction of the transfer.
     pub direction: Direction,
-    /// The side here.
+    /// The local side.
     pub local: Local,
     /// Offset in the peer's registered address space.
     pub remote: i64,
@@ -42,14 +42,14 @@ pub struct Rma {
 }
 
 impl Engine {
-    /// `scif_readfrom`, `scif_writeto`, and the v* calls on memory that is pinned already: starts a
-    /// transfer. The ticket (value 0) is done at once, with SYNC and USECPU when the data has
-    /// arrived; with many transfers queued on the endpoint, when this one is over.
-    /// [`Engine::pump`] does the work. When this fails, pages are not kept.
+    /// `scif_readfrom`, `scif_writeto`, and the v* calls on memory that is already pinned: starts
+    /// a transfer. Without SYNC and USECPU the ticket (value 0) is done at once, with one of them
+    /// when the data has arrived. If many transfers are queued on the endpoint, it is done when
+    /// this one is over. [`Engine::pump`] does the work. If this call fails, pages are not kept.
     ///
     /// # Errors
-    /// `ECONNRESET`, `ENOTCONN`, `ENODEV`. `EINVAL`: unknown flags, no bytes. `ENXIO`: a range is
-    /// not all registered, or an offset is negative. `EACCES`: a window does not allow it.
+    /// `ECONNRESET`, `ENOTCONN`, `ENODEV`. `EINVAL`: unknown flags, no bytes. `ENXIO`: not all of
+    /// a range is registered, or an offset is negative. `EACCES`: a window does not allow it.
     /// `EFAULT`: the range is not in the pages. `ENOMEM`: too many transfers.
     pub fn rma(&mut self, id: EndpointId, rma: Rma) -> Result<Ticket, Error> {
         let connection = self.online_connection(id)?;
@@ -90,14 +90,14 @@ impl Engine {
         }
     }
 
-    /// The owner of a connection's endpoint, as long as there is one.
+    /// The owner of a connection's endpoint, while there is one.
     pub(crate) fn owner_of(&self, id: ConnectionId) -> Option<Owner> {
         let endpoint = self.connections.get(id)?.endpoint()?;
         Some(self.endpoints.get(endpoint).ok()?.owner())
     }
 
-    /// The channel of a connection, made when it is first needed, and the owner of what is queued
-    /// there.
+    /// The channel of a connection, which is made when it is first needed, and the owner of what
+    /// is queued there.
     ///
     /// # Errors
     /// `ENOMEM`: too many channels.
@@ -111,10 +111,11 @@ impl Engine {
         Ok((self.transfers.channel(connection, process)?, owner))
     }
 
-    /// The same, if the owner can queue a number of jobs there that count as so many transfers.
+    /// As [`channel`](Self::channel), if the owner can queue a number of jobs there that count as
+    /// so many transfers.
     ///
     /// # Errors
-    /// `ENOMEM`: also if not.
+    /// `ENOMEM`, also if the owner cannot.
     pub(crate) fn channel_with_room(
         &mut self,
         id: ConnectionId,
@@ -125,7 +126,7 @@ impl Engine {
         has_room.then_some((channel, owner)).ok_or(Error::NoMemory)
     }
 
-    /// Queues a job on a channel, in the quota of its owner.
+    /// Queues a job on a channel, charged to the owner.
     ///
     /// # Errors
     /// `ENOMEM`: too many are queued.
@@ -138,7 +139,7 @@ impl Engine {
         transfers.queue(&mut self.cx, windows, channel, job, owner)
     }
 
-    /// Queues a transfer, for a caller that waits for its end or does not.
+    /// Queues a transfer. `waits` says whether the caller waits for its end.
     fn queue_transfer(
         &mut self,
         id: EndpointId,
@@ -158,11 +159,11 @@ impl Engine {
         Ok(ticket)
     }
 
-    /// `scif_vreadfrom` and `scif_vwriteto` with the data beside the call: begins a transfer that
-    /// [`Engine::virtual_step`] carries out.
+    /// `scif_vreadfrom` and `scif_vwriteto` with the data in a buffer of the caller: begins a
+    /// transfer that [`Engine::virtual_step`] carries out.
     ///
     /// # Errors
-    /// As [`Engine::rma`].
+    /// Those of [`Engine::rma`].
     pub fn virtual_start(
         &mut self,
         id: EndpointId,
@@ -185,8 +186,8 @@ impl Engine {
     }
 
     /// Moves up to `budget` bytes of a virtual transfer between `data`, the whole of the caller's
-    /// buffer, and the peer's window. Returns the result (0), once, when it is over; the ticket is
-    /// then gone. `None`: call again in the next iteration, or, when
+    /// buffer, and the peer's window. Returns the result (0), once, when the transfer is over; the
+    /// ticket is then gone. `None`: call again in the next iteration, or, if
     /// [`Engine::virtual_is_ready`] is false, at the next `Event::Changed` of the endpoint.
     pub fn virtual_step(
         &mut self,
@@ -207,7 +208,7 @@ impl Engine {
         transfers.activate(id);
         match self.finish(ticket) {
             Some(result) => Some(result),
-            // Copies before it are still under way. The call need not wait for these.
+            // Copies before it are still under way. This call need not wait for them.
             None => {
                 let error = self.transfers.take_error(id, number);
                 let result = error.map_or(Ok(0), Err);
@@ -217,14 +218,14 @@ impl Engine {
         }
     }
 
-    /// Whether the next [`Engine::virtual_step`] would get anywhere; false while earlier transfers
+    /// Whether the next [`Engine::virtual_step`] can make progress; false while earlier transfers
     /// of the endpoint are running.
     pub fn virtual_is_ready(&self, ticket: Ticket) -> bool {
         let has_result = |(_, has_result)| has_result;
         self.calls.state(ticket).is_none_or(has_result) || self.current_virtual(ticket).is_some()
     }
 
-    /// The job of a virtual transfer, if it is its turn.
+    /// The job of a virtual transfer, if its turn has come.
     fn current_virtual(&self, ticket: Ticket) -> Option<(ChannelId, u64)> {
         let (PendingOn::Virtual(id, number), _) = self.calls.state(ticket)? else {
             return None;
@@ -243,7 +244,7 @@ fn check_transfer(flags: u32, length: u64) -> Result<RmaFlags, Error> {
     Ok(flags)
 }
 
-/// Both sides, or the error: `ENXIO` of one side comes before `EACCES` of the other.
+/// Both sides, or the error. `ENXIO` of one side goes before `EACCES` of the other.
 fn both(local: Result<Span, Error>, remote: Result<Span, Error>) -> Result<(Span, Span), Error> {
     match (local, remote) {
         (Ok(local), Ok(remote)) => Ok((local, remote)),

@@ -11,9 +11,9 @@ use scif_abi::message::{Extensions, NodeMessage};
 use scif_abi::{Error, NodeId};
 
 impl Engine {
-    /// `scif_send` without waiting: bytes taken, 0 when there is no room (or `bytes` is empty,
-    /// which is 0 in every state). Bytes taken are in the peer's memory and stay readable whatever
-    /// happens here.
+    /// `scif_send` without waiting. Returns the number of bytes taken: 0 if there is no room (or
+    /// if `bytes` is empty, in every state). Bytes taken are in the peer's memory and stay
+    /// readable whatever happens here.
     ///
     /// # Errors
     /// `ENOTCONN`: not connected. `ECONNRESET`: the peer is gone. `EBADF`: no such endpoint.
@@ -26,11 +26,11 @@ impl Engine {
         self.send_beside(mem, id, bytes, 0)
     }
 
-    /// As [`send`](Self::send), but `spare` bytes of the peer's ring stay free: who always leaves
-    /// them can send as many at any later time.
+    /// As [`send`](Self::send), but leaves `spare` bytes of the peer's ring free: a caller that
+    /// always leaves them can send as many at any later time.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`send`](Self::send).
     pub fn send_beside(
         &mut self,
         mem: &mut dyn Memory,
@@ -52,11 +52,11 @@ impl Engine {
         }
     }
 
-    /// Bytes that [`send`](Self::send) would take now, and the bytes of the peer's ring, which can
-    /// never take as many at once.
+    /// How many bytes [`send`](Self::send) would take now, and the size in bytes of the peer's
+    /// ring, which can never take as many at once.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`send`](Self::send).
     pub fn room(&mut self, mem: &mut dyn Memory, id: EndpointId) -> Result<(u32, u32), Error> {
         let connection = self.sending_connection(id)?;
         self.connections.room(mem, connection).map_err(|_| {
@@ -75,12 +75,12 @@ impl Engine {
         }
     }
 
-    /// `scif_recv` without waiting: bytes given, 0 when there are none (or `buffer` is empty, which
-    /// is 0 in every state).
+    /// `scif_recv` without waiting. Returns the number of bytes received: 0 if there are none (or
+    /// if `buffer` is empty, in every state).
     ///
     /// # Errors
-    /// `ENOTCONN`: not connected. `ECONNRESET`: the peer is gone, or sends no more, and nothing is
-    /// left. `EBADF`.
+    /// `ENOTCONN`: not connected. `ECONNRESET`: the peer is gone, or sends no more, and no bytes
+    /// are left. `EBADF`.
     pub fn recv(
         &mut self,
         mem: &mut dyn Memory,
@@ -101,7 +101,7 @@ impl Engine {
         match (self.connections).receive(mem, &mut self.cx, connection, buffer) {
             Ok(Moved::Bytes(0)) if !connected || is_finished => Err(Error::ConnectionReset),
             Ok(Moved::Bytes(count)) => Ok(count),
-            // A client has the ring locked; a timer has the call tried again.
+            // A client has the ring locked; a timer has the call retried.
             Ok(Moved::Contended) => Ok(0),
             Err(_) => {
                 self.reset_connection(connection);
@@ -110,11 +110,12 @@ impl Engine {
         }
     }
 
-    /// Tells the peer that no more bytes come: once it has taken those there are, its receives end
-    /// with `ECONNRESET`, while it may still send. What is sent nevertheless may stay unread.
+    /// Tells the peer that no more bytes come. Once it has taken those that were sent, its
+    /// receives end with `ECONNRESET`, while it may still send. Bytes sent nevertheless may stay
+    /// unread.
     ///
     /// # Errors
-    /// `EOPNOTSUPP`: the peer's node cannot be told that. `ENOTCONN`, `ECONNRESET`, `EBADF`.
+    /// `EOPNOTSUPP`: the peer's node has no message for that. `ENOTCONN`, `ECONNRESET`, `EBADF`.
     pub fn end_sending(&mut self, id: EndpointId) -> Result<(), Error> {
         let connection = self.sending_connection(id)?;
         let node = self.endpoints.get(id)?.peer().node();
@@ -123,15 +124,15 @@ impl Engine {
         }
         let identity = self.connections.identity(connection);
         if let Some(peer) = identity.filter(|_| self.connections.finish(connection)) {
-            // Behind the bytes, which are in the peer's ring already.
+            // Sent behind the bytes, which are in the peer's ring already.
             let body = NodeMessage::Finish { peer: peer.remote };
             self.cx.post(peer.ends, body);
         }
         Ok(())
     }
 
-    /// Ends the receives of this endpoint as if the peer had said that it sends no more: they give
-    /// what has arrived, then `ECONNRESET`. The peer is not told, and may fill the ring.
+    /// Ends the receives of this endpoint as if the peer had sent FINISH: they return the bytes
+    /// that have arrived, then `ECONNRESET`. The peer is not told, and may fill the ring.
     ///
     /// # Errors
     /// `ENOTCONN`, `ECONNRESET`, `EBADF`.
@@ -141,8 +142,8 @@ impl Engine {
         Ok(())
     }
 
-    /// `scif_poll` for one endpoint, without waiting. `Event::Changed` says when something comes
-    /// that it does not report, also while clients work on the rings.
+    /// `scif_poll` for one endpoint, without waiting. `Event::Changed` follows when something
+    /// comes that it does not report, also while clients work on the rings.
     pub fn poll(&mut self, mem: &mut dyn Memory, id: EndpointId) -> Readiness {
         let Ok(endpoint) = self.endpoints.get(id) else {
             return Readiness::NVAL;
@@ -164,7 +165,7 @@ impl Engine {
         }
     }
 
-    /// FINISH.
+    /// FINISH: the peer puts no more bytes into our ring.
     pub(crate) fn on_finish(&mut self, from: NodeId, connection: u64) {
         if let Some(id) = self.connection_in(from, connection, &[Phase::Connected]) {
             self.connections.end_receiving(&mut self.cx, id);
@@ -199,8 +200,8 @@ impl Engine {
         }
     }
 
-    /// Ends a connection whose ring the peer has spoilt: for the peer it is closed, and for the
-    /// endpoint the peer is gone. Nothing is read from the ring any more.
+    /// Ends a connection whose ring the peer, or a client, has broken: the peer sees a close, and
+    /// the endpoint sees that the peer is gone. Nothing is read from the ring any more.
     pub(crate) fn reset_connection(&mut self, id: ConnectionId) {
         let Some((phase, endpoint)) = self.connections.spoil(&mut self.cx, id) else {
             return;
@@ -215,13 +216,13 @@ impl Engine {
     }
 }
 
-/// The events that poll reports where the rings need not be read; `None`: they must be.
+/// The events that poll reports if the rings need not be read; `None`: they must be read.
 fn poll_without_rings(endpoint: &Endpoint) -> Option<Readiness> {
     if let Some(attempt) = endpoint
         .attempt()
         .filter(|attempt| attempt.is_non_blocking())
     {
-        // Until the result has been collected, this is all there is to report.
+        // Until the result has been collected, there is nothing else to report.
         let ended = if attempt.result().is_some() {
             Readiness::OUT
         } else {

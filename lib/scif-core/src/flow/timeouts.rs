@@ -1,7 +1,8 @@
-//! Timeouts: a peer that is alive but does not answer loses its link.
+//! Time-outs: a peer that is alive but does not answer loses its link.
 //!
 //! Each handshake has a timer of its own. Windows and calls note when they sent a request, and one
-//! timer serves all of these: when it expires, what is late ends, and it is set for the next one.
+//! timer serves all of these: when it expires, late ones are ended, and it is set for the next
+//! one.
 
 use crate::base::ids::ConnectionId;
 use crate::base::memory::Memory;
@@ -17,7 +18,7 @@ use scif_abi::trace::What;
 use scif_abi::{Error, NodeId};
 
 impl Engine {
-    /// The peer has not sent the final acknowledgement of a connection in time.
+    /// Handles a missing final acknowledgement: the peer has not sent it in time.
     fn on_final_ack_timeout(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let asked = |engine: &Engine| {
             let connection = engine.connections.get(id);
@@ -27,7 +28,7 @@ impl Engine {
         let Some((node, _)) = before else {
             return;
         };
-        // It may be in our ring, unread.
+        // The acknowledgement may be in our ring, unread.
         self.drain(mem, node);
         if asked(self) == before {
             self.cx.stats.missing_answers += 1;
@@ -36,7 +37,7 @@ impl Engine {
         }
     }
 
-    /// A phase has timed out.
+    /// Handles the time-out of a phase.
     pub(crate) fn on_handshake_timeout(&mut self, mem: &mut dyn Memory, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else {
             return;
@@ -66,7 +67,7 @@ impl Engine {
         }
     }
 
-    /// Ends what waits for late responses.
+    /// Ends everything that waits for late responses.
     pub(crate) fn on_response_timeout(&mut self, mem: &mut dyn Memory) {
         for node in self.late_nodes().into_keys() {
             // The response may be in our ring, unread.
@@ -90,13 +91,13 @@ impl Engine {
         }
     }
 
-    /// Whether the response to a request of time `since` (ns) is late.
+    /// Whether the response to a request that was sent at time `since` (ns) is late.
     fn is_late(&self, since: u64) -> bool {
         since.saturating_add(ANSWER_TIMEOUT_NS) <= self.cx.now
     }
 
-    /// Requests that other nodes, which are online, can answer at once: node, message, and when
-    /// (ns) it was sent.
+    /// Requests that other nodes, which are online, can answer at once: the node, the message, and
+    /// when (ns) it was sent.
     fn questions(&self) -> impl Iterator<Item = (NodeId, &'static str, u64)> {
         let calls = self.calls.prompt().filter_map(|(connection, asked_at)| {
             let node = self.connections.get(connection)?.node();
@@ -108,13 +109,13 @@ impl Engine {
         })
     }
 
-    /// Nodes whose response is late, and to which message.
+    /// The nodes whose response is late, and the message that it answers.
     fn late_nodes(&self) -> BTreeMap<NodeId, &'static str> {
         let late = self.questions().filter(|(.., since)| self.is_late(*since));
         late.map(|(node, question, _)| (node, question)).collect()
     }
 
-    /// When (ns) the next response will be late.
+    /// When (ns) the next response becomes late.
     fn next_response_timeout(&self) -> Option<u64> {
         let questions = self.questions().map(|(.., since)| since);
         let since = questions.chain(self.windows.unregistering().map(|(_, since)| since));

@@ -1,4 +1,4 @@
-//! Why links end, and which nodes are lost since: for log lines and the file `nodes`.
+//! Why links end, and which nodes have been lost: for log lines and the file `nodes`.
 
 use core::fmt::{Display, Formatter};
 
@@ -7,29 +7,29 @@ use scif_abi::NodeId;
 /// Why a link ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DownReason {
-    /// The peer's machine or driver went, or began anew.
+    /// The peer's machine or driver has gone, or began anew.
     Gone,
-    /// Its heart does not beat.
+    /// The peer's heart does not beat.
     Silent,
     /// The fabric cut the link.
     Cut,
-    /// It is a card, and is reset.
+    /// The peer is a card, and is being reset.
     Reset,
-    /// It left in order, or we did.
+    /// The peer left in order, or this node did.
     Left,
-    /// It stored an impossible index in our queue pair. Which of the two is unknown, so both are
-    /// here.
+    /// The peer stored an impossible index in our queue pair. Which of the two is wrong is
+    /// unknown, so both are given.
     BadIndex {
-        /// Its write index into our node ring.
+        /// The peer's write index into our node ring.
         write: u32,
-        /// Its read index in its own.
+        /// The peer's read index in its own ring.
         read: u32,
     },
-    /// Its rings are not in the memory it has: the bus address of its queue pair.
+    /// The peer's rings are not in its memory. The value is the bus address of its queue pair.
     BadAddress(u64),
-    /// It does not read its messages: this number of them waits.
+    /// The peer does not read its messages. The value is how many of them wait.
     Stuck(usize),
-    /// It is alive and leaves something unanswered.
+    /// The peer is alive and leaves a message unanswered.
     NoResponse,
 }
 
@@ -74,13 +74,13 @@ impl Display for DownReason {
     }
 }
 
-/// A node that was online, or broke the link before it was.
+/// A node that was online and is lost, or that broke the link before it was online.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostNode {
     /// The node.
     pub node: NodeId,
-    /// Why.
+    /// Why it is lost.
     pub reason: DownReason,
-    /// When, in nanoseconds of the engine's clock.
+    /// Since when, in nanoseconds of the engine's clock.
     pub since: u64,
 }

@@ -39,7 +39,7 @@ impl core::fmt::Display for LinkError {
 
 impl core::error::Error for LinkError {}
 
-/// Nanoseconds during which a doorbell that was rung counts as received, though the peer has not
+/// For this time (ns) a doorbell counts as received after it was rung, even if the peer has not
 /// asked for another. Doorbells can be lost: without this limit, one lost doorbell would suppress
 /// all later ones.
 const DOORBELL_TRUST_NS: u64 = 10_000_000;
@@ -47,13 +47,13 @@ const DOORBELL_TRUST_NS: u64 = 10_000_000;
 /// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
-    /// Our queue pair is published, the peer's is not known.
+    /// Our queue pair is published; the peer's is not known.
     Attached,
-    /// INIT is sent, the peer's has not arrived.
+    /// INIT was sent; the peer's has not arrived.
     Greeting,
-    /// Both sides have said INIT.
+    /// Both sides have sent INIT.
     Online,
-    /// One side has said EXIT, and the answer is not through.
+    /// One side has sent EXIT, and the exchange is not complete.
     Leaving,
     /// One side has left in order. We do not use the peer's memory any more.
     Left,
@@ -78,7 +78,7 @@ impl LinkState {
 /// A message that found no room in the ring.
 struct Waiting {
     message: Message,
-    /// When (ns) it is void: from then on it must not be sent.
+    /// When (ns) the message becomes void: from then on it must not be sent.
     void_at: Option<u64>,
 }
 
@@ -87,37 +87,38 @@ pub(crate) struct Link {
     pub(super) state: LinkState,
     pub(super) block: Block,
     rings: Option<Rings>,
-    /// Extensions both sides offer.
+    /// The extensions that both sides offer.
     pub(super) extensions: Extensions,
     /// Messages that found no room in the ring.
     waiting: VecDeque<Waiting>,
-    /// When (ns) the first of them is void.
+    /// When (ns) the first of them becomes void.
     void_at: Option<u64>,
-    /// Since when (ns) something waits for room and none has come; `None`: nothing waits.
+    /// Since when (ns) messages wait for room and none has come; `None`: nothing waits.
     pub(super) stuck_since: Option<u64>,
-    /// When (ns) an EXIT that is not answered is taken as answered.
+    /// When (ns) an unanswered EXIT counts as answered.
     pub(super) exit_deadline: Option<u64>,
-    /// When (ns) its timer expires; `None`: it does not run.
+    /// When (ns) the link's timer expires; `None`: it does not run.
     pub(super) timer: Option<u64>,
-    /// `NodeUp` was reported and `NodeDown` was not.
+    /// Whether `NodeUp` was reported and `NodeDown` was not.
     pub(super) is_reported: bool,
-    /// EXIT or EXIT_ACK, which has to wait until the copy engine is done with the peer's memory.
+    /// EXIT or EXIT_ACK, which must wait until the copy engine is done with the peer's memory.
     pub(super) exit_message: Option<NodeMessage>,
-    /// The peer has said EXIT, and only the answer is to be sent.
+    /// Whether the peer has sent EXIT, so that only the answer remains to be sent.
     pub(super) is_dismissed: bool,
-    /// Messages were put and the doorbell has not been rung for them.
+    /// Whether messages were put for which the doorbell has not been rung.
     pub(super) owes_doorbell: bool,
     /// When (ns) the doorbell was last rung.
     rung_at: u64,
-    /// When (ns) the inbound ring was last looked at.
+    /// When (ns) the inbound ring was last read.
     looked_at: u64,
-    /// When (ns) it had been looked at before that: the messages that are taken now came later.
+    /// When (ns) it had been read before that: the messages that are received now came later.
     pub(super) came_after: u64,
-    /// The inbound ring was left before it was empty.
+    /// Whether the inbound ring was left before it was empty.
     pub(super) has_unread: bool,
-    /// The inbound ring was found empty and the peer was not asked to ring, as the driver polls.
+    /// Whether the inbound ring was found empty and the peer was not asked to ring, because the
+    /// driver polls.
     pub(super) is_doorbell_suppressed: bool,
-    /// Bytes of whole messages in the inbound ring, at the last look.
+    /// How many bytes of whole messages the inbound ring had when it was last read.
     unread: usize,
     pub(super) messages_sent: u64,
     pub(super) messages_received: u64,
@@ -150,7 +151,7 @@ impl Link {
         }
     }
 
-    /// The peer's queue pair is known: both directions can be used, from `now` (ns) on.
+    /// Begins to use the peer's queue pair, in both directions, from `now` (ns) on.
     pub(super) fn connect(
         &mut self,
         remote: &RemoteQueuePair,
@@ -165,7 +166,7 @@ impl Link {
         self.looked_at = now;
     }
 
-    /// Bus address of the peer's queue pair; 0 when it is not known, or not any more.
+    /// Bus address of the peer's queue pair; 0 if it is not known, or no longer known.
     pub(super) fn peer_queue_pair(&self) -> u64 {
         match self.rings.as_ref().map(Rings::peer_place) {
             Some(Place::Own(address) | Place::Peer(_, address)) => address,
@@ -173,9 +174,9 @@ impl Link {
         }
     }
 
-    /// Whether the peer is to be rung for the messages put: it polls until it has found its ring
-    /// empty and armed its word. A peer of the base protocol is rung always, and any peer when the
-    /// last doorbell is old enough to have been lost.
+    /// Whether to ring the peer's doorbell for messages that were put. A peer polls until it has
+    /// found its ring empty and has armed its word. A peer of the base protocol is always rung,
+    /// and so is any peer when the last doorbell is old enough to have been lost.
     pub(super) fn must_ring(&mut self, mem: &mut dyn Memory, now: u64) -> bool {
         let is_asked = match self.rings.as_mut().filter(|rings| rings.is_armable()) {
             Some(rings) => rings.wants_bytes(mem),
@@ -188,11 +189,11 @@ impl Link {
         rings
     }
 
-    /// Asks the peer to ring when messages come, once the inbound ring was found empty; true when
-    /// some have come meanwhile.
+    /// Asks the peer to ring when messages come, after the inbound ring was found empty. Returns
+    /// true if some have come meanwhile.
     ///
     /// # Errors
-    /// The peer's memory is not there, or its index is bad.
+    /// The peer's memory cannot be reached, or its index is bad.
     pub(super) fn enable_doorbell(&mut self, mem: &mut dyn Memory) -> Result<bool, RingError> {
         match self.rings.as_mut().filter(|rings| rings.is_armable()) {
             Some(rings) => Ok(rings.arm_bytes(mem)? != Some(false)),
@@ -200,14 +201,14 @@ impl Link {
         }
     }
 
-    /// Whether the inbound ring holds something, or something is wrong with it.
+    /// Whether the inbound ring holds messages, or is broken.
     pub(super) fn has_messages(&mut self, mem: &mut dyn Memory) -> bool {
         let rings = self.rings.as_mut();
         rings.is_some_and(|rings| rings.available(mem) != Ok(0))
     }
 
-    /// Ends the conversation in `state`: from now on nothing is read or written. A doorbell that is
-    /// owed may still be rung.
+    /// Ends the link in `state`: from now on nothing is read or written. A doorbell that is still
+    /// due may be rung.
     pub(super) fn end(&mut self, state: LinkState) {
         self.state = state;
         self.rings = None;
@@ -220,16 +221,16 @@ impl Link {
         self.is_doorbell_suppressed = false;
     }
 
-    /// Whether too many messages wait for the peer to read: nothing more should be taken from it
-    /// then, as that would only produce more answers.
+    /// Whether too many messages wait for the peer to read. Then nothing more should be received
+    /// from it, because that would only produce more answers.
     pub(super) fn is_congested(&self) -> bool {
         self.waiting.len() > MAX_QUEUED_MESSAGES / 2
     }
 
-    /// How long (ns) to wait before what cannot be done now is tried again; `None`: nothing waits.
+    /// How long (ns) to wait before a retry of what cannot be done now; `None`: nothing waits.
     pub(super) fn retry_after(&self) -> Option<u64> {
         let ring = self.stuck_since.map(|_| NODE_RING_RETRY_NS);
-        // No notification says that a client's copy has ended.
+        // No notification reports that a client's copy has ended.
         let exit = self.exit_message.map(|_| CLIENT_RETRY_NS);
         ring.into_iter().chain(exit).min()
     }
@@ -239,19 +240,19 @@ impl Link {
         matches!(self.state, LinkState::Failed | LinkState::Left)
     }
 
-    /// Whether its rings can be used.
+    /// Whether the link's rings can be used.
     pub(super) fn is_usable(&self) -> bool {
         self.rings.is_some()
     }
 
     /// Whether there may be messages without a doorbell.
     pub(super) fn has_unpolled_messages(&mut self, mem: &mut dyn Memory) -> bool {
-        // Messages that were seen and are left belong to the next iteration.
+        // Messages that were seen and left there belong to the next iteration.
         let looks = self.is_doorbell_suppressed && !self.has_unread && !self.is_dismissed;
         looks && self.has_messages(mem)
     }
 
-    /// The reason for giving the link up, by the error of its rings.
+    /// The reason for giving the link up, from the error of its rings.
     pub(super) fn reason(&self, mem: &dyn Memory, error: RingError) -> DownReason {
         let own = self.block.address();
         match error {
@@ -264,7 +265,7 @@ impl Link {
         }
     }
 
-    /// Number of messages that wait for room.
+    /// How many messages wait for room.
     pub(super) fn waiting_len(&self) -> usize {
         self.waiting.len()
     }
@@ -293,7 +294,7 @@ impl Link {
         Ok(())
     }
 
-    /// Takes out the messages that wait and are void at `now` (ns).
+    /// Removes and returns the messages that wait and are void at `now` (ns).
     pub(super) fn take_void(&mut self, now: u64) -> Vec<Message> {
         if self.void_at.is_none_or(|at| at > now) {
             return Vec::new();
@@ -306,7 +307,7 @@ impl Link {
         void
     }
 
-    /// Sends a message now if there is room and none waits; false when it could not be sent.
+    /// Sends a message now if there is room and no other waits. Returns whether it was sent.
     pub(super) fn send_now(
         &mut self,
         mem: &mut dyn Memory,
@@ -330,7 +331,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Sends what waited, as far as there is room; whether anything was sent.
+    /// Sends waiting messages as far as there is room. Returns whether any was sent.
     pub(super) fn send_waiting(&mut self, mem: &mut dyn Memory) -> Result<bool, RingError> {
         let mut progress = false;
         while let Some(message) = self.waiting.front().map(|waiting| waiting.message) {
@@ -346,8 +347,8 @@ impl Link {
         Ok(progress)
     }
 
-    /// Takes the next message out of the ring, without giving its room back.
-    /// `now` (ns) tells how old a message can be.
+    /// Receives the next message from the ring, without giving its room back. `now` (ns) tells how
+    /// old a message can be.
     pub(super) fn receive(
         &mut self,
         mem: &mut dyn Memory,

@@ -1,5 +1,5 @@
-//! Nodes: the link to each, the messages that wait for it, and why links end. A failed link is only
-//! noted here; `flow/node_loss.rs` acts on it at the end of the call.
+//! Nodes: the link to each, the messages that wait for it, and why links end. A failed link is
+//! only noted here; `flow/node_loss.rs` handles it at the end of the call.
 
 pub(crate) mod down;
 pub(crate) mod link;
@@ -24,32 +24,32 @@ use down::{DownReason, LostNode};
 pub use link::LinkError;
 use link::{Link, LinkState};
 
-/// Messages taken from a ring between two publications of the read index to the peer.
+/// How many messages are received from a ring before the read index is published to the peer.
 const PUBLISH_INTERVAL: usize = 32;
 
-/// The extensions of the base protocol that this stack has.
+/// The extensions of the base protocol that this stack offers.
 const OWN_EXTENSIONS: Extensions = Extensions::all();
 
-/// The links of a node, and the nodes it has lost.
+/// The links of a node, and the nodes that it has lost.
 #[derive(Default)]
 pub(crate) struct Nodes {
     links: BTreeMap<NodeId, Link>,
     /// Nodes that were lost and have not come back.
     lost: BTreeMap<NodeId, LostNode>,
-    /// Links that are to be given up at the end of the call.
+    /// Links that must be given up at the end of the call.
     failures: Vec<(NodeId, DownReason)>,
-    /// The caller polls the rings itself.
+    /// Whether the caller polls the rings itself.
     is_polling: bool,
 }
 
-/// A batch of messages that are taken from one ring in a row.
+/// A batch of messages that are received from one ring in a row.
 pub(crate) struct Batch {
     limit: usize,
     taken: usize,
 }
 
 impl Batch {
-    /// At most one ring full.
+    /// A batch of at most one ring full.
     pub(crate) fn new(cx: &Context) -> Batch {
         Batch {
             limit: cx.config.node_ring_bytes as usize / MESSAGE_BYTES,
@@ -58,12 +58,12 @@ impl Batch {
     }
 }
 
-// How links come and go.
+// How links begin and end.
 impl Nodes {
-    /// Makes our queue pair for `node`; its bus address.
+    /// Makes our queue pair for `node`. Returns its bus address.
     ///
     /// # Errors
-    /// `BadNode`, `NoMemory`, `WrongState`: there is a link.
+    /// `BadNode`, `NoMemory`; `WrongState`: there is a link already.
     pub(crate) fn attach(
         &mut self,
         mem: &mut dyn Memory,
@@ -85,7 +85,7 @@ impl Nodes {
         Ok(block.exported())
     }
 
-    /// Takes over the queue pair that the peer has published at bus address `peer_qp`.
+    /// Begins to use the queue pair that the peer has published at bus address `peer_qp`.
     ///
     /// # Errors
     /// `WrongState`; `BadQueuePair`: the link is then still attached.
@@ -107,12 +107,13 @@ impl Nodes {
             return Err(LinkError::BadQueuePair);
         };
         link.connect(&remote, OWN_EXTENSIONS, cx.now);
-        // Messages posted before must not arrive: the peer may have restarted and use the same ids.
+        // Messages posted before must not arrive: the peer may have restarted and use the same
+        // ids.
         cx.outbox.retain(|outgoing| outgoing.node != node);
         Ok(())
     }
 
-    /// The peer has introduced itself: it is online.
+    /// Handles INIT: the peer is online.
     pub(crate) fn on_init(&mut self, cx: &mut Context, node: NodeId) {
         match self.links.get_mut(&node) {
             Some(link) if link.state == LinkState::Greeting => {
@@ -127,7 +128,7 @@ impl Nodes {
         }
     }
 
-    /// Begins the exit from a link, by us or by `node`: EXIT is to be answered in time.
+    /// Begins the exit from a link, by us or by `node`: EXIT must be answered in time.
     pub(crate) fn begin_exit(&mut self, cx: &Context, node: NodeId) {
         if let Some(link) = self.links.get_mut(&node) {
             link.state = LinkState::Leaving;
@@ -135,22 +136,22 @@ impl Nodes {
         }
     }
 
-    /// Whether EXIT of `node` makes sense now.
+    /// Whether EXIT from `node` is valid now.
     pub(crate) fn expects_exit(&self, node: NodeId) -> bool {
         self.links.get(&node).is_some_and(|link| {
             !link.is_dismissed && matches!(link.state, LinkState::Online | LinkState::Leaving)
         })
     }
 
-    /// The peer has said EXIT: nothing more is taken from it, and all that is left to send is our
-    /// answer.
+    /// Notes EXIT of the peer: nothing more is received from it, and only our answer remains to be
+    /// sent.
     pub(crate) fn dismiss(&mut self, node: NodeId) {
         if let Some(link) = self.links.get_mut(&node) {
             link.is_dismissed = true;
         }
     }
 
-    /// Ends the exit: EXIT has been answered, or has not been in time.
+    /// Ends the exit: EXIT was answered, or was not answered in time.
     pub(crate) fn end_exit(&mut self, cx: &mut Context, node: NodeId) {
         if let Some(link) = self.links.get_mut(&node) {
             // The peer may have unmapped the rings by now.
@@ -160,14 +161,14 @@ impl Nodes {
         }
     }
 
-    /// Keeps EXIT or EXIT_ACK until no copy or client of ours uses the peer's memory.
+    /// Keeps EXIT or EXIT_ACK back until no copy or client of ours uses the peer's memory.
     pub(crate) fn keep_exit(&mut self, node: NodeId, body: NodeMessage) {
         if let Some(link) = self.links.get_mut(&node) {
             link.exit_message = Some(body);
         }
     }
 
-    /// The nodes for which such a message is kept.
+    /// The nodes for which such a message is kept back.
     pub(crate) fn kept_exits(&self) -> Vec<NodeId> {
         if self.links.values().all(|link| link.exit_message.is_none()) {
             return Vec::new();
@@ -177,12 +178,13 @@ impl Nodes {
         kept.map(|(node, _)| *node).collect()
     }
 
-    /// Takes the message that is kept.
+    /// Takes the message that is kept back.
     pub(crate) fn take_exit(&mut self, node: NodeId) -> Option<NodeMessage> {
         self.links.get_mut(&node)?.exit_message.take()
     }
 
-    /// The link and the memory shared with the peer are gone. False: there was none.
+    /// Removes a link: it and the memory shared with the peer are gone. `false`: there was no
+    /// link.
     pub(crate) fn detach(&mut self, mem: &mut dyn Memory, cx: &mut Context, node: NodeId) -> bool {
         self.report_down(cx, node, DownReason::Gone);
         self.failures.retain(|(failed, _)| *failed != node);
@@ -198,7 +200,8 @@ impl Nodes {
         true
     }
 
-    /// Notes that a link is to be given up. From now on nothing is sent to it or taken from it.
+    /// Notes that a link must be given up. From now on nothing is sent over it or received from
+    /// it.
     pub(crate) fn fail(&mut self, node: NodeId, reason: DownReason) {
         if let Some(link) = self.links.get_mut(&node)
             && !link.is_over()
@@ -208,19 +211,19 @@ impl Nodes {
         }
     }
 
-    /// Notes that a link is to be given up because of an error of its rings.
+    /// Notes that a link must be given up because of an error of its rings.
     fn fail_ring(&mut self, mem: &dyn Memory, node: NodeId, error: RingError) {
         if let Some(link) = self.links.get(&node) {
             self.fail(node, link.reason(mem, error));
         }
     }
 
-    /// The next link that is to be given up.
+    /// The next link that must be given up.
     pub(crate) fn take_failure(&mut self) -> Option<(NodeId, DownReason)> {
         (!self.failures.is_empty()).then(|| self.failures.remove(0))
     }
 
-    /// Gives a link up. False: it is not there, or given up already.
+    /// Gives a link up. `false`: there is no link, or it was given up already.
     pub(crate) fn give_up(&mut self, cx: &mut Context, node: NodeId, reason: DownReason) -> bool {
         self.report_down(cx, node, reason);
         let Some(link) = self.links.get_mut(&node).filter(|link| !link.is_over()) else {
@@ -257,8 +260,8 @@ impl Nodes {
 
 // Messages.
 impl Nodes {
-    /// Puts the messages in the outbox into the rings of their nodes, or behind what waits there
-    /// for room.
+    /// Puts the messages in the outbox into the rings of their nodes, or behind those that wait
+    /// there for room.
     pub(crate) fn transmit(&mut self, mem: &mut dyn Memory, cx: &mut Context) {
         while let Some(outgoing) = cx.outbox.pop_front() {
             let node = outgoing.node;
@@ -273,7 +276,8 @@ impl Nodes {
         }
     }
 
-    /// Sends a notification if there is room at once and nothing waits; false when there is none.
+    /// Sends a notification if there is room at once and nothing waits. `false` when there is
+    /// none.
     pub(crate) fn send_notification(
         &mut self,
         mem: &mut dyn Memory,
@@ -295,7 +299,7 @@ impl Nodes {
         true
     }
 
-    /// Takes out the messages that wait for room and are void at `now` (ns).
+    /// Removes and returns the messages that wait for room and are void at `now` (ns).
     pub(crate) fn take_void(&mut self, now: u64) -> Vec<(NodeId, Message)> {
         let links = self.links.iter_mut();
         let void = links.flat_map(|(node, link)| {
@@ -305,7 +309,7 @@ impl Nodes {
         void.collect()
     }
 
-    /// Sends messages that waited for room.
+    /// Sends messages to a node that waited for room.
     pub(crate) fn send_waiting(&mut self, mem: &mut dyn Memory, cx: &Context, node: NodeId) {
         let Some(link) = self.links.get_mut(&node) else {
             return;
@@ -321,7 +325,7 @@ impl Nodes {
         }
     }
 
-    /// Sends messages that waited for room, wherever there is some now.
+    /// Sends messages that waited for room, wherever there is room now.
     pub(crate) fn retry_full_rings(&mut self, mem: &mut dyn Memory, cx: &Context) {
         let links = self.links.iter();
         let full = links.filter(|(_, link)| link.waiting_len() > 0);
@@ -330,7 +334,7 @@ impl Nodes {
         }
     }
 
-    /// Takes the next message of a batch out of a node's ring.
+    /// Receives the next message of a batch from a node's ring.
     pub(crate) fn receive(
         &mut self,
         mem: &mut dyn Memory,
@@ -362,8 +366,7 @@ impl Nodes {
         }
     }
 
-    /// Ends a batch of messages: gives their room back, and asks for a doorbell when there are
-    /// more.
+    /// Ends a batch of messages: gives their room back, and asks for a doorbell when more come.
     pub(crate) fn end_batch(
         &mut self,
         mem: &mut dyn Memory,
@@ -392,7 +395,7 @@ impl Nodes {
         }
     }
 
-    /// Asks a node, whose ring was found empty, for a doorbell when there are messages.
+    /// Asks a node, whose ring was found empty, to ring when it has put messages.
     fn enable_doorbell(&mut self, mem: &mut dyn Memory, node: NodeId) {
         let link = self.links.get_mut(&node);
         let Some(link) = link.filter(|link| !link.has_unread) else {
@@ -403,7 +406,7 @@ impl Nodes {
             return;
         }
         match link.enable_doorbell(mem) {
-            // Taken in the next iteration.
+            // They are received in the next iteration.
             Ok(more) => link.has_unread = more,
             Err(error) => self.fail_ring(mem, node, error),
         }
@@ -412,7 +415,7 @@ impl Nodes {
 
 // Doorbells, polling and timers.
 impl Nodes {
-    /// Whether the doorbell of a node has to be rung, now that its `Event::Ring` is taken.
+    /// Whether the doorbell of a node must be rung, now that its `Event::Ring` is taken.
     pub(crate) fn take_doorbell(
         &mut self,
         mem: &mut dyn Memory,
@@ -433,12 +436,12 @@ impl Nodes {
         rings
     }
 
-    /// From now on the caller polls the rings.
+    /// Begins to poll: from now on the caller polls the rings.
     pub(crate) fn start_polling(&mut self) {
         self.is_polling = true;
     }
 
-    /// Asks for doorbells again.
+    /// Ends polling: asks for doorbells again.
     pub(crate) fn stop_polling(&mut self, mem: &mut dyn Memory) {
         self.is_polling = false;
         let suppressed = self.links.iter_mut().filter_map(|(node, link)| {
@@ -449,14 +452,14 @@ impl Nodes {
         }
     }
 
-    /// The first node from `from` on that has put messages without a doorbell.
+    /// The first node, from `from` on, that has put messages without a doorbell.
     pub(crate) fn find_unpolled(&mut self, mem: &mut dyn Memory, from: NodeId) -> Option<NodeId> {
         let mut links = self.links.range_mut(from..);
         links.find_map(|(node, link)| link.has_unpolled_messages(mem).then_some(*node))
     }
 
-    /// A link's timer has expired: retries a full ring, notices a stuck one. True: EXIT has not
-    /// been answered in time. `is_waited_for`: notifications wait for room in the ring, too.
+    /// Handles a link's timer: retries a full ring, notices a stuck one. `true`: EXIT was not
+    /// answered in time. `is_waited_for` says that notifications wait for room in the ring, too.
     pub(crate) fn on_timer(
         &mut self,
         mem: &mut dyn Memory,
@@ -486,8 +489,8 @@ impl Nodes {
         self.links.get(&node).is_some_and(|link| link.has_unread)
     }
 
-    /// Ends a round of messages: queues `Event::Ring` for the nodes that messages were put for, and
-    /// starts the timers of links, or stops them.
+    /// Ends a round of messages: queues `Event::Ring` for the nodes for which messages were put,
+    /// and starts or stops the timers of links.
     pub(crate) fn end_round(&mut self, cx: &mut Context) {
         for (node, link) in &mut self.links {
             if link.owes_doorbell {
@@ -497,7 +500,7 @@ impl Nodes {
         }
     }
 
-    /// Starts the timers of links, or stops them.
+    /// Starts or stops the timers of links.
     pub(crate) fn set_timers(&mut self, cx: &mut Context) {
         for (node, link) in &mut self.links {
             link.set_timer(cx, *node);
@@ -512,12 +515,12 @@ impl Nodes {
         self.links.get(&node).map(|link| link.state)
     }
 
-    /// Whether a node is online; the own one always is.
+    /// Whether a node is online; this node always is.
     pub(crate) fn is_online(&self, cx: &Context, node: NodeId) -> bool {
         node == cx.config.node || self.state(node) == Some(LinkState::Online)
     }
 
-    /// Whether messages can be sent to a node: it is greeted or online.
+    /// Whether messages can be sent to a node: its link is in state greeting or online.
     pub(crate) fn is_greeted(&self, node: NodeId) -> bool {
         matches!(
             self.state(node),
@@ -531,19 +534,19 @@ impl Nodes {
         node == cx.config.node || link.is_some_and(|link| link.extensions.contains(extension))
     }
 
-    /// When (ns) the ring of a node was looked at before the messages that are taken now.
+    /// When (ns) the ring of a node was read before the messages that are received now.
     pub(crate) fn came_after(&self, node: NodeId) -> Option<u64> {
         self.links.get(&node).map(|link| link.came_after)
     }
 
-    /// Messages received over the present link to a node.
+    /// How many messages were received over the present link to a node.
     pub(crate) fn messages_received(&self, node: NodeId) -> u64 {
         self.links
             .get(&node)
             .map_or(0, |link| link.messages_received)
     }
 
-    /// All nodes with a link, ascending: state, messages sent and messages received.
+    /// All nodes with a link, ascending: the state, and the messages sent and received.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, LinkState, [u64; 2])> {
         self.links.iter().map(|(node, link)| {
             let messages = [link.messages_sent, link.messages_received];
@@ -556,14 +559,14 @@ impl Nodes {
         self.lost.values().copied()
     }
 
-    /// Pages of the queue pairs of all links.
+    /// How many pages the queue pairs of all links have.
     pub(crate) fn pages(&self) -> usize {
         self.links.values().map(|link| link.block.pages()).sum()
     }
 }
 
 impl Link {
-    /// Starts the timer of `node`'s link, or stops it.
+    /// Starts or stops the timer of `node`'s link.
     fn set_timer(&mut self, cx: &mut Context, node: NodeId) {
         let at = self.expires_at(cx.now, self.timer);
         if at == self.timer {
@@ -576,7 +579,7 @@ impl Link {
         }
     }
 
-    /// When its timer expires, which runs now until `running`.
+    /// When the link's timer must expire; it now runs until `running`.
     fn expires_at(&self, now: u64, running: Option<u64>) -> Option<u64> {
         let unread = (self.has_unread && !self.is_congested()).then_some(now);
         let retry = self.retry_after().map(|wait| {

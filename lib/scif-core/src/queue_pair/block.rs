@@ -6,14 +6,14 @@ use scif_abi::limits;
 use scif_abi::qp::{LOCAL_READ_OFFSET, LOCAL_WRITE_OFFSET, QP_MAGIC, QueuePair};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Our half of a queue pair: the structure on a page of its own, then the ring we read from.
+/// Our half of a queue pair: the structure, on a page of its own, then the ring that we read from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     /// Local address of the structure.
     address: u64,
     /// Bytes in the ring.
     ring_bytes: u32,
-    /// Address of the structure as the other side sees it.
+    /// The address at which the other side sees the structure.
     exported: u64,
 }
 
@@ -37,8 +37,9 @@ impl Block {
         })
     }
 
-    /// As `allocate` for a connection, with a ring of at most `most` bytes. A block is contiguous
-    /// memory, which may be there in small pieces only: then the ring is smaller, a page at least.
+    /// As `allocate`, for a connection, with a ring of at most `most` bytes. A block is contiguous
+    /// memory, of which there may be only small pieces: then the ring is smaller, but at least a
+    /// page.
     pub(crate) fn allocate_at_most(
         mem: &mut dyn Memory,
         locality: Locality,
@@ -59,7 +60,7 @@ impl Block {
         (self.ring_bytes as usize).div_ceil(limits::PAGE_BYTES)
     }
 
-    /// Pages this block takes.
+    /// How many pages this block has.
     pub(crate) fn pages(&self) -> usize {
         Block::bytes_for(self.ring_bytes) / limits::PAGE_BYTES
     }
@@ -68,8 +69,9 @@ impl Block {
         mem.free(self.address, Block::bytes_for(self.ring_bytes));
     }
 
-    /// As [`free`](Self::free), of a block that no program of this node has ever had mapped.
-    /// `stored`: bytes at the beginning of the ring that were stored into, if that is known.
+    /// As [`free`](Self::free), for a block that no program of this node has ever had mapped.
+    /// `stored` says how many bytes at the beginning of the ring were stored into, if that is
+    /// known.
     pub(crate) fn recycle(self, mem: &mut dyn Memory, stored: Option<u32>) {
         let bytes = Block::bytes_for(self.ring_bytes);
         let used = stored.map_or(bytes, |stored| Block::bytes_for(stored).min(bytes));
@@ -81,7 +83,7 @@ impl Block {
         self.address
     }
 
-    /// Address of the structure as the other side sees it.
+    /// The address at which the other side sees the structure.
     pub(crate) fn exported(&self) -> u64 {
         self.exported
     }
@@ -107,13 +109,13 @@ pub(crate) struct RemoteQueuePair {
     pub(super) buffer: u64,
     /// Bytes in the ring.
     pub(super) ring_bytes: u32,
-    /// Its extension word, not interpreted.
+    /// The extension word, not interpreted.
     extensions: u32,
 }
 
 impl RemoteQueuePair {
-    /// The other half within the node, from what the engine knows of it, whatever is stored in its
-    /// structure.
+    /// The other half of a queue pair within the node. It is made from what the engine knows,
+    /// whatever is stored in the structure.
     pub(crate) fn own(block: &Block) -> RemoteQueuePair {
         RemoteQueuePair {
             locality: Locality::Own,
@@ -124,8 +126,8 @@ impl RemoteQueuePair {
         }
     }
 
-    /// Reads and checks the structure at bus address `address`, of `bytes` bytes with the words
-    /// behind it. `None`: there is no usable queue pair.
+    /// Reads and checks the structure at bus address `address`, which has `bytes` bytes with the
+    /// words behind it. `None`: there is no usable queue pair.
     pub(crate) fn read(
         mem: &dyn Memory,
         locality: Locality,
@@ -159,12 +161,12 @@ impl RemoteQueuePair {
         })
     }
 
-    /// Its extension word, not interpreted.
+    /// The extension word, not interpreted.
     pub(crate) fn extensions(&self) -> u32 {
         self.extensions
     }
 
-    /// Sets both index words of the other side to zero, as the accepting side does: its structure
+    /// Sets both index words of the other side to zero, as the accepting side must: the structure
     /// may have been used before.
     pub(crate) fn clear_indices(&self, mem: &mut dyn Memory) -> Result<(), BadAddress> {
         self.locality

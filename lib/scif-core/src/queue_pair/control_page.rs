@@ -1,6 +1,6 @@
 //! The control page of a connection: what the engine shares with clients that work on the rings
-//! themselves. Positions and locks in it belong to `rings.rs`; here are the state, the epoch, and
-//! the words in which clients count their copies.
+//! themselves. `rings.rs` has its positions and locks; this file has the state, the epoch, and the
+//! words in which clients count their copies.
 
 use scif_abi::bypass::{
     CONTROL_BYTES, COPY_ROUTINES_OFFSET, EPOCH_OFFSET, FIRST_HANDLE, RMA_BUSY_SLOTS, STATE_OFFSET,
@@ -10,22 +10,22 @@ use scif_ring::validity::{self, ValidityMemory};
 
 use crate::base::memory::Memory;
 
-/// A control page, while a bypass handle is open.
+/// A control page, which exists while a bypass handle is open.
 #[derive(Debug)]
 pub(crate) struct ControlPage {
-    /// Its local address.
+    /// The local address of the page.
     address: u64,
-    /// Handles that are open.
+    /// How many handles are open.
     handles: usize,
-    /// The number of handles that count their copies in each of the page's words.
+    /// For each of the page's words, how many handles count their copies in it.
     slots: [u32; RMA_BUSY_SLOTS],
-    /// Number of the next handle.
+    /// The number of the next handle.
     next: u32,
     /// The epoch as the engine set it; a client may have changed the one in the page.
     epoch: u32,
 }
 
-/// The page during one call.
+/// Access to the page during one call.
 struct Words<'a> {
     mem: &'a mut dyn Memory,
     page: &'a mut ControlPage,
@@ -46,19 +46,19 @@ impl ValidityMemory for Words<'_> {
     fn busy(&self) -> u32 {
         let words = self.page.busy_words();
         let busy = words.map(|word| self.mem.load_index(word));
-        // They may be any numbers.
+        // The words may hold any numbers.
         busy.fold(0, u32::saturating_add)
     }
 
-    // Only clients copy.
+    // Only clients count copies.
     fn add_busy(&mut self) {}
 
     fn remove_busy(&mut self) {}
 }
 
 impl ControlPage {
-    /// Makes the page of a connection in `state`, one that clients know; `None`: no memory.
-    /// `copy_routines` are hints to clients.
+    /// Makes the page of a connection in `state`, which is one that clients know. `None`: no
+    /// memory. `copy_routines` are hints for clients.
     pub(crate) fn new(
         mem: &mut dyn Memory,
         copy_routines: [u8; 4],
@@ -80,7 +80,7 @@ impl ControlPage {
         mem.free(self.address, CONTROL_BYTES);
     }
 
-    /// Its local address.
+    /// The local address of the page.
     pub(crate) fn address(&self) -> u64 {
         self.address
     }
@@ -90,7 +90,7 @@ impl ControlPage {
         self.epoch
     }
 
-    /// Opens a handle; the number it stores into lock words.
+    /// Opens a handle. Returns the number that the handle stores into lock words.
     pub(crate) fn open_handle(&mut self) -> u32 {
         let number = self.next;
         self.handles += 1;
@@ -99,8 +99,8 @@ impl ControlPage {
         number
     }
 
-    /// Closes a handle. A copy that its client had under way is over, also if the client was
-    /// killed, and is counted off here. Whether it was the last handle.
+    /// Closes a handle. A copy that its client had under way is over, even if the client was
+    /// killed, so it no longer counts. Returns whether this was the last handle.
     pub(crate) fn close_handle(&mut self, mem: &mut dyn Memory, number: u32) -> bool {
         self.handles = self.handles.saturating_sub(1);
         let slot = &mut self.slots[rma_busy_slot(number)];
@@ -117,22 +117,22 @@ impl ControlPage {
         used.map(|(slot, _)| self.address + rma_busy_offset(slot))
     }
 
-    /// Whether clients say that they copy.
+    /// Whether clients count copies as under way.
     pub(crate) fn is_busy(&self, mem: &dyn Memory) -> bool {
         self.busy_words().any(|word| mem.load_index(word) != 0)
     }
 
-    /// Begins a new epoch: what clients looked up in the old one is void.
+    /// Begins a new epoch: what clients looked up in the old one becomes void.
     pub(crate) fn advance(&mut self, mem: &mut dyn Memory) {
         validity::advance(&mut Words { mem, page: self });
     }
 
-    /// Whether no client copies by what it looked up in an old epoch.
+    /// Whether no client copies to or from a window that it looked up in an old epoch.
     pub(crate) fn is_idle(&mut self, mem: &mut dyn Memory) -> bool {
         validity::is_idle(&Words { mem, page: self })
     }
 
-    /// Tells clients the state of the connection.
+    /// Publishes the state of the connection to clients.
     pub(crate) fn publish_state(&mut self, mem: &mut dyn Memory, state: u32) {
         mem.store_index(self.address + STATE_OFFSET, state);
         self.advance(mem);

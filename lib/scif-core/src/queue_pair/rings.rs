@@ -1,5 +1,6 @@
-//! Both rings of a queue pair at work, by the protocol of `scif-ring`. Positions and locks are
-//! here, or, as soon as clients work on the rings themselves, in a control page shared with them.
+//! Work on both rings of a queue pair, by the protocol of `scif-ring`. Positions and locks are in
+//! this structure or, once clients work on the rings themselves, in a control page shared with
+//! them.
 
 use scif_abi::bypass::{LOCK_DAEMON, LOCK_FREE};
 use scif_abi::limits::PAGE_BYTES;
@@ -12,10 +13,10 @@ use crate::queue_pair::block::{Block, RemoteQueuePair};
 /// Both sides, for loops.
 const SIDES: [Side; 2] = [Side::Send, Side::Receive];
 
-/// Attempts to arm a ring that clients keep busy, before a timer tries again.
+/// How often a ring that clients keep busy is tried to be armed, before a timer retries.
 const ATTEMPTS: usize = 16;
 
-/// Why a ring cannot be used any longer: a fault of the other side, or of a client of ours.
+/// Why a ring cannot be used any longer: the fault of the other side, or of a client of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RingError {
     /// An impossible index or position.
@@ -36,7 +37,7 @@ impl From<scif_ring::RingError<BadAddress>> for RingError {
     fn from(error: scif_ring::RingError<BadAddress>) -> RingError {
         match error {
             scif_ring::RingError::Memory(BadAddress) => RingError::BadAddress,
-            // Locked comes from calls that are not used here.
+            // These calls never return `Locked`.
             scif_ring::RingError::BadIndex | scif_ring::RingError::Locked => RingError::BadIndex,
         }
     }
@@ -45,10 +46,10 @@ impl From<scif_ring::RingError<BadAddress>> for RingError {
 /// The result of a transfer that does not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// Number of bytes moved. 0: there is no room, or there are no bytes; the other side will
+    /// The number of bytes moved. 0: there is no room, or there are no bytes; the other side will
     /// notify us when that changes.
     Bytes(usize),
-    /// None: a client has the lock; try again soon.
+    /// None were moved, because a client has the lock; retry soon.
     Contended,
 }
 
@@ -62,20 +63,20 @@ struct Places {
     ring: u64,
     /// Bus address of the other side's structure.
     peer: u64,
-    /// Bus address of its ring.
+    /// Bus address of the other side's ring.
     peer_ring: u64,
 }
 
 /// Position and lock of one side.
 #[derive(Clone, Copy, Debug, Default)]
 struct SideState {
-    /// The position; with a control page the last one we have seen there.
+    /// The position; with a control page, the last one that was read there.
     position: u64,
-    /// Bytes that clients have moved and that are not in the counters yet.
+    /// Bytes that clients have moved and that the counters do not contain yet.
     uncounted: u64,
-    /// A transfer that has begun goes on later: clients wait until it ends.
+    /// Whether a transfer that has begun goes on later: clients wait until it ends.
     is_held: bool,
-    /// We hold the lock beyond one call.
+    /// Whether we hold the lock beyond one call.
     holds_lock: bool,
 }
 
@@ -95,7 +96,7 @@ pub(crate) struct Rings {
     consumer: Consumer,
     states: SideStates,
     peer_ring_bytes: u32,
-    /// The peer speaks [`ARMED`](scif_abi::message::Extensions::ARMED).
+    /// Whether the peer speaks [`ARMED`](scif_abi::message::Extensions::ARMED).
     is_armable: bool,
 }
 
@@ -114,7 +115,7 @@ impl RingMemory for Access<'_> {
     }
 
     fn clear(&mut self, word: Word) -> u32 {
-        // Any other value is nonsense, which stays, and counts as armed each time.
+        // Any other value is invalid. It stays, and counts as armed each time.
         self.mem.exchange(self.places.own + word.offset(), 1, 0)
     }
 
@@ -189,7 +190,7 @@ impl Access<'_> {
         Ok(())
     }
 
-    /// Gives the lock back, unless the transfer goes on.
+    /// Releases the lock, unless the transfer goes on.
     fn end_transfer(&mut self, side: Side, moved: usize) {
         let state = &mut self.states.sides[side as usize];
         state.holds_lock = state.is_held && (state.holds_lock || moved > 0);
@@ -220,7 +221,7 @@ impl Rings {
         }
     }
 
-    /// The memory and both sides, which are borrowed separately.
+    /// The memory, the producer and the consumer, borrowed separately.
     fn parts<'a>(
         &'a mut self,
         mem: &'a mut dyn Memory,
@@ -238,8 +239,8 @@ impl Rings {
         self.is_armable
     }
 
-    /// Whether the other side's structure and ring have pages of their own, so that clients can map
-    /// them.
+    /// Whether the other side's structure and ring have pages of their own, so that clients can
+    /// map them.
     pub(crate) fn have_own_pages(&self, mem: &dyn Memory) -> bool {
         let Places { locality, peer, .. } = self.places;
         let ring = self.places.peer_ring;
@@ -256,23 +257,23 @@ impl Rings {
         self.peer_ring_bytes
     }
 
-    /// Where the other side's structure is.
+    /// The place of the other side's structure.
     pub(crate) fn peer_place(&self) -> Place {
         self.places.locality.place(self.places.peer)
     }
 
-    /// Where the other side's ring is.
+    /// The place of the other side's ring.
     pub(crate) fn peer_ring_place(&self) -> Place {
         self.places.locality.place(self.places.peer_ring)
     }
 
-    /// Bytes moved by a side in all, as far as we have seen.
+    /// How many bytes a side has moved in all, as far as we have seen.
     pub(crate) fn position(&self, side: Side) -> u64 {
         self.states.sides[side as usize].position
     }
 
-    /// Puts as many of `bytes`, which are some, as there is room for beside `spare` bytes, and
-    /// makes them visible.
+    /// Puts as many of `bytes` as there is room for, leaving `spare` bytes free, and makes them
+    /// visible. `bytes` is not empty.
     pub(crate) fn put(
         &mut self,
         mem: &mut dyn Memory,
@@ -296,7 +297,7 @@ impl Rings {
             });
             access.end_transfer(Side::Send, *put.as_ref().unwrap_or(&0));
             let count = put?;
-            // A peer of the base protocol notifies always.
+            // A peer of the base protocol always sends notifications.
             if count > 0 || !arms {
                 return Ok(Moved::Bytes(count));
             }
@@ -307,8 +308,8 @@ impl Rings {
         Ok(Moved::Contended)
     }
 
-    /// Takes as many bytes as are there and fit into `buffer`, which is not empty. `gives_room`:
-    /// publishes the room to the other side, whose memory is still there.
+    /// Takes as many bytes as have arrived and fit into `buffer`, which is not empty. With
+    /// `gives_room` it publishes the room to the other side, whose memory must still be there.
     pub(crate) fn take(
         &mut self,
         mem: &mut dyn Memory,
@@ -337,8 +338,8 @@ impl Rings {
         Ok(Moved::Contended)
     }
 
-    /// Puts all of `bytes`, or nothing when there is no room for all; whether it did. For rings
-    /// that no client shares.
+    /// Puts all of `bytes`, or nothing if there is no room for all. Returns whether it put them.
+    /// For rings that no client shares.
     pub(crate) fn put_whole(
         &mut self,
         mem: &mut dyn Memory,
@@ -348,13 +349,13 @@ impl Rings {
         Ok(producer.put_whole(&mut access, bytes)?)
     }
 
-    /// Bytes that can be taken. For rings that no client shares.
+    /// How many bytes can be taken. For rings that no client shares.
     pub(crate) fn available(&mut self, mem: &mut dyn Memory) -> Result<u32, RingError> {
         let (access, _, consumer) = self.parts(mem);
         Ok(consumer.available(&access)?)
     }
 
-    /// Whether there are bytes; `None`: clients are too busy to tell.
+    /// Whether bytes have arrived; `None`: clients are too busy to tell.
     pub(crate) fn has_bytes(&mut self, mem: &mut dyn Memory) -> Result<Option<bool>, RingError> {
         let (access, _, consumer) = self.parts(mem);
         Ok(consumer.peek(&access)?.map(|bytes| bytes > 0))
@@ -366,7 +367,7 @@ impl Rings {
         access.load(Word::LocalWrite)
     }
 
-    /// Takes bytes out without giving their room back. For rings that no client shares.
+    /// Takes bytes without giving their room back. For rings that no client shares.
     pub(crate) fn take_quietly(
         &mut self,
         mem: &mut dyn Memory,
@@ -376,13 +377,14 @@ impl Rings {
         Ok(consumer.take(&mut access, buffer)?)
     }
 
-    /// Gives the room of everything taken back to the other side.
+    /// Gives the room of everything that was taken back to the other side.
     pub(crate) fn publish(&mut self, mem: &mut dyn Memory) -> Result<(), RingError> {
         let (mut access, _, consumer) = self.parts(mem);
         Ok(consumer.publish(&mut access)?)
     }
 
-    /// Bytes that wait to be taken here, and by the peer; 0 where clients are too busy to tell.
+    /// How many bytes wait to be taken, here and by the peer; 0 where clients are too busy to
+    /// tell.
     pub(crate) fn queued(&mut self, mem: &mut dyn Memory) -> Result<[u64; 2], RingError> {
         let (access, producer, consumer) = self.parts(mem);
         let unread = consumer.peek(&access)?.unwrap_or(0);
@@ -391,7 +393,7 @@ impl Rings {
         Ok([unread, unsent].map(u64::from))
     }
 
-    /// Whether there are bytes, and room; `None`: clients are too busy to tell.
+    /// Whether there are bytes, and whether there is room; `None`: clients are too busy to tell.
     pub(crate) fn readiness(
         &mut self,
         mem: &mut dyn Memory,
@@ -402,46 +404,50 @@ impl Rings {
         Ok([there, room])
     }
 
-    /// Bytes that can be put now. For rings that no client shares.
+    /// How many bytes can be put now. For rings that no client shares.
     pub(crate) fn room(&mut self, mem: &mut dyn Memory) -> Result<u32, RingError> {
         let (access, producer, _) = self.parts(mem);
         Ok(producer.room(&access)?)
     }
 
-    /// Asks the other side to notify us of bytes; whether there are some now, as `readiness`.
+    /// Asks the other side to notify us of bytes. Returns whether there are some now, as
+    /// `readiness`.
     pub(crate) fn arm_bytes(&mut self, mem: &mut dyn Memory) -> Result<Option<bool>, RingError> {
         let (mut access, _, consumer) = self.parts(mem);
         Ok(consumer.arm(&mut access)?.map(|bytes| bytes > 0))
     }
 
-    /// Asks the other side to notify us of room; whether there is some now, as `readiness`.
+    /// Asks the other side to notify us of room. Returns whether there is some now, as
+    /// `readiness`.
     pub(crate) fn arm_room(&mut self, mem: &mut dyn Memory) -> Result<Option<bool>, RingError> {
         let (mut access, producer, _) = self.parts(mem);
         Ok(producer.arm(&mut access)?.map(|bytes| bytes > 0))
     }
 
-    /// Whether the other side has asked to be notified of bytes. True once for each request.
+    /// Whether the other side has asked to be notified of bytes. Returns true once for each
+    /// request.
     pub(crate) fn wants_bytes(&mut self, mem: &mut dyn Memory) -> bool {
         let (mut access, producer, _) = self.parts(mem);
         producer.must_notify(&mut access)
     }
 
-    /// Whether the other side waits for room and there is less than `half` of the ring: it is
+    /// Whether the other side waits for room and less than `half` of the ring is free: then it is
     /// notified later, so that a writer is woken for many bytes.
     pub(crate) fn is_credit_small(&mut self, mem: &mut dyn Memory, half: u32) -> bool {
         let (access, _, consumer) = self.parts(mem);
         let asks = access.load(Word::RoomArmed) != 0;
-        // While clients are too busy to tell, the notification is theirs to give.
+        // While clients are too busy to tell, they send the notification.
         asks && matches!(consumer.peek(&access), Ok(Some(bytes)) if bytes > half)
     }
 
-    /// Whether the other side has asked to be notified of room. True once for each request.
+    /// Whether the other side has asked to be notified of room. Returns true once for each
+    /// request.
     pub(crate) fn wants_room(&mut self, mem: &mut dyn Memory) -> bool {
         let (mut access, _, consumer) = self.parts(mem);
         consumer.must_notify(&mut access)
     }
 
-    /// Begins or ends a transfer in several parts: from its first byte to its end no client moves
+    /// Begins or ends a transfer in several parts. From its first byte to its end no client moves
     /// bytes on that side.
     pub(crate) fn hold(&mut self, mem: &mut dyn Memory, side: Side, holds: bool) {
         let (mut access, ..) = self.parts(mem);
@@ -452,7 +458,7 @@ impl Rings {
         }
     }
 
-    /// From now on positions and locks are in the control page at `page`.
+    /// Moves positions and locks to the control page at `page`.
     pub(crate) fn share(&mut self, mem: &mut dyn Memory, page: u64) {
         let (mut access, ..) = self.parts(mem);
         access.states.page = Some(page);
@@ -468,7 +474,7 @@ impl Rings {
         }
     }
 
-    /// The control page is no longer shared: positions come back.
+    /// Moves the positions back: the control page is no longer shared.
     pub(crate) fn unshare(&mut self, mem: &mut dyn Memory) -> Result<(), RingError> {
         let (mut access, ..) = self.parts(mem);
         let checked = SIDES.map(|side| access.check_position(side));
@@ -476,12 +482,12 @@ impl Rings {
         checked.into_iter().collect()
     }
 
-    /// Bytes that clients have sent and received since this was last asked, as far as we have seen.
+    /// How many bytes clients have sent and received since the last call, as far as we have seen.
     pub(crate) fn take_uncounted(&mut self) -> [u64; 2] {
         SIDES.map(|side| core::mem::take(&mut self.states.sides[side as usize].uncounted))
     }
 
-    /// Reads the positions in the control page.
+    /// Reads the positions from the control page.
     pub(crate) fn refresh(&mut self, mem: &mut dyn Memory) -> Result<(), RingError> {
         let (mut access, ..) = self.parts(mem);
         SIDES
@@ -489,8 +495,9 @@ impl Rings {
             .try_for_each(|side| access.check_position(side))
     }
 
-    /// Gives back what `holder` has locked, as it is gone. It may have died between its position
-    /// and the index: the indices are stored anew, if `reaches` the other side.
+    /// Frees the locks of `holder`, which is gone. It may have died between storing its position
+    /// and the index, so the indices are stored anew, if `reaches` says that the other side can be
+    /// reached.
     pub(crate) fn release(
         &mut self,
         mem: &mut dyn Memory,

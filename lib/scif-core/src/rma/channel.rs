@@ -1,8 +1,8 @@
 //! Channels: the queue of jobs of each connection, and the waiters for its jobs.
 //!
-//! Jobs of a channel are done in order. A job is *submitted* when all its descriptors were given to
-//! the copy engine, and *retired* when they have completed and so have all jobs before it. A
-//! channel outlives its connection until it is empty.
+//! The jobs of a channel are done in order. A job is *submitted* when all its descriptors were
+//! given to the copy engine, and *retired* when they have completed and so have all jobs before
+//! it. A channel outlives its connection until it is empty.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -22,11 +22,11 @@ use crate::rma::job::Job;
 use crate::rma::marks::{Marked, Marks};
 use crate::window::Windows;
 
-/// Number of queued jobs from which on a caller waits for its transfer, so that it does not reach
+/// From this number of queued jobs on a caller waits for its transfer, so that it does not reach
 /// the limit.
 const CROWDED_JOBS: usize = MAX_JOBS / 2;
 
-/// A waiter for jobs to be retired.
+/// Waits for jobs to be retired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// A call.
@@ -38,31 +38,32 @@ pub(crate) enum Waiter {
 /// A connection's queue of jobs.
 #[derive(Debug)]
 pub(super) struct Channel {
-    /// The connection, also after it has gone.
+    /// The connection, even after it has gone.
     peer: Identity,
-    /// The endpoint of the connection is open.
+    /// Whether the endpoint of the connection is open.
     is_attached: bool,
     /// The endpoint that was closed while jobs were queued.
     departing: Option<EndpointId>,
-    /// The process with which it shares its turns: the one that owned the endpoint when the first
-    /// job came.
+    /// The process whose turns the channel shares: the one that owned the endpoint when the first
+    /// job was queued.
     pub(super) process: u32,
     pub(super) jobs: VecDeque<Job>,
-    /// Number of jobs at the front that are submitted.
+    /// How many jobs at the front are submitted.
     pub(super) submitted: usize,
-    /// Number of jobs that have been retired.
+    /// How many jobs have been retired.
     retired: u64,
-    /// Cookie of the last descriptor that was submitted and completes later.
+    /// The cookie of the last submitted descriptor that completes later.
     pub(super) last_cookie: u64,
-    /// Cookie up to which descriptors have completed.
+    /// The cookie up to which descriptors have completed.
     pub(super) completed: u64,
     marks: Marks,
-    /// The waiters, by the number of jobs to be retired; the second number only tells them apart.
+    /// The waiters, by the number of jobs that must be retired. The second number only tells them
+    /// apart.
     waiters: BTreeMap<(u64, u64), Waiter>,
-    /// It is in the queue of channels that have something to submit, or among those for which the
-    /// copy engine has no room.
+    /// Whether the channel is in the queue of channels that have something to submit, or among
+    /// those for which the copy engine has no room.
     pub(super) is_active: bool,
-    /// It is in the list of channels with descriptors that complete later.
+    /// Whether the channel is in the list of those with descriptors that complete later.
     pub(super) is_busy: bool,
 }
 
@@ -100,7 +101,7 @@ impl Channel {
         &self.jobs
     }
 
-    /// Number of jobs ever queued.
+    /// How many jobs have ever been queued.
     fn issued(&self) -> u64 {
         self.retired + self.jobs.len() as u64
     }
@@ -116,7 +117,7 @@ impl Channel {
         self.retired + self.submitted as u64 == number
     }
 
-    /// Takes the job at the front out, if it has completed.
+    /// Removes the job at the front and returns it, if it has completed.
     fn pop_completed(&mut self) -> Option<Job> {
         let completed = self.completed;
         if self.submitted == 0 {
@@ -128,14 +129,14 @@ impl Channel {
         Some(job)
     }
 
-    /// Takes out a waiter whose jobs are retired.
+    /// Removes a waiter whose jobs are retired, and returns it.
     fn pop_waiter(&mut self) -> Option<Waiter> {
         self.marks.forget(self.retired);
         let entry = self.waiters.first_entry()?;
         (entry.key().0 <= self.retired).then(|| entry.remove())
     }
 
-    /// Takes out all jobs but those with descriptors under way. All of them fail.
+    /// Lets all jobs fail, and removes and returns those without descriptors under way.
     fn cancel(&mut self) -> Vec<Job> {
         let (mut kept, mut ended) = (VecDeque::new(), Vec::new());
         for mut job in core::mem::take(&mut self.jobs) {
@@ -152,12 +153,12 @@ impl Channel {
         ended
     }
 
-    /// Whether it is not needed any more.
+    /// Whether the channel is no longer needed.
     fn is_done(&self) -> bool {
         self.jobs.is_empty() && !self.is_attached && !self.is_active
     }
 
-    /// Number of fences of the peer that wait for it.
+    /// How many fences of the peer wait for the channel.
     pub(super) fn peer_fences(&self) -> usize {
         let is_peer = |waiter: &&Waiter| matches!(waiter, Waiter::Peer(_));
         let waits = self.waiters.values().filter(is_peer).count();
@@ -165,7 +166,7 @@ impl Channel {
         waits + stores.count()
     }
 
-    /// Checks its own state. `is_queued`: it is in the queue of channels with work.
+    /// Checks the channel's state. `is_queued` says that it is in the queue of channels with work.
     pub(super) fn check(&self, id: ChannelId, is_queued: bool) -> Result<(), Violation> {
         rule(
             self.submitted <= self.jobs.len(),
@@ -195,8 +196,8 @@ impl Channel {
 
 // Queueing.
 impl Transfers {
-    /// The channel of a connection, made when it is first needed. A new one shares its turns with
-    /// those of `process`.
+    /// The channel of a connection, which is made when it is first needed. A new one shares its
+    /// turns with the other channels of `process`.
     ///
     /// # Errors
     /// `ENOMEM`: too many channels.
@@ -218,8 +219,8 @@ impl Transfers {
         self.channels.get(*self.by_connection.get(&connection)?)
     }
 
-    /// Whether `jobs` jobs, which count as `cost` transfers, can be queued on a channel, in the
-    /// quota of `owner`.
+    /// Whether `jobs` jobs, which count as `cost` transfers, can be queued on a channel and
+    /// charged to `owner`.
     pub(crate) fn has_room(
         &self,
         cx: &Context,
@@ -236,7 +237,7 @@ impl Transfers {
             && owner.is_none_or(may)
     }
 
-    /// Whether a caller should wait for what it queues now.
+    /// Whether a caller should wait for the end of what it queues now.
     pub(crate) fn is_crowded(&self, id: ChannelId) -> bool {
         let channel = self.channels.get(id);
         channel.is_some_and(|channel| channel.jobs.len() >= CROWDED_JOBS)
@@ -247,7 +248,7 @@ impl Transfers {
         self.channels.get(id).map_or(0, Channel::issued)
     }
 
-    /// Queues a job. It counts for `owner` unless the peer asked for it.
+    /// Queues a job. It is charged to `owner` unless the peer asked for it.
     ///
     /// # Errors
     /// `ENOMEM`: too many are queued.
@@ -274,7 +275,8 @@ impl Transfers {
         Ok(())
     }
 
-    /// The endpoint of a connection is closed: jobs run on, waits end.
+    /// Detaches a channel, because the endpoint of its connection is closed: jobs run on, waits
+    /// end.
     pub(crate) fn detach(
         &mut self,
         cx: &mut Context,
@@ -301,7 +303,7 @@ impl Transfers {
         with_node.any(|(_, channel)| !channel.jobs.is_empty())
     }
 
-    /// Frees a channel that is not needed any more.
+    /// Frees a channel that is no longer needed.
     pub(super) fn drop_if_done(&mut self, cx: &mut Context, id: ChannelId) {
         let is_done = self.channels.get(id).is_some_and(Channel::is_done);
         if is_done && let Some(channel) = self.channels.remove(id) {
@@ -313,7 +315,7 @@ impl Transfers {
     }
 }
 
-// Ends of jobs.
+// How jobs end.
 impl Transfers {
     /// Ends the jobs at the front that have completed, and the waits for them.
     pub(crate) fn retire(
@@ -332,7 +334,7 @@ impl Transfers {
         self.end_waits(cx, calls, id);
     }
 
-    /// Ends a job: its windows, pages and call.
+    /// Ends a job: releases its windows and pages, and completes its call.
     fn end_job(
         &mut self,
         cx: &mut Context,
@@ -357,8 +359,8 @@ impl Transfers {
         }
     }
 
-    /// Ends all jobs with a node that is lost. Those with descriptors under way end when these
-    /// have completed.
+    /// Ends all jobs with a node that is lost. Jobs with descriptors under way end when these have
+    /// completed.
     pub(crate) fn cancel(
         &mut self,
         cx: &mut Context,
@@ -380,7 +382,7 @@ impl Transfers {
 
 // Fences.
 impl Transfers {
-    /// A mark for all jobs of a channel so far.
+    /// Makes a mark for all jobs of a channel so far.
     pub(crate) fn take_mark(&mut self, id: ChannelId) -> Option<u32> {
         let channel = self.channels.get_mut(id)?;
         let mark = channel.marks.take(channel.issued());
@@ -388,19 +390,19 @@ impl Transfers {
         Some(mark)
     }
 
-    /// The transfers that a mark of a connection stands for; `None`: it was not given out.
+    /// The transfers that a mark of a connection stands for; `None`: the mark was not given out.
     pub(crate) fn find_mark(&self, connection: ConnectionId, mark: u32) -> Option<Marked> {
         let channel = self.of(connection)?;
         channel.marks.find(mark, channel.retired)
     }
 
-    /// Notes a mark of the peer's channel; what to give to the caller.
+    /// Notes a mark of the peer's channel. Returns the mark for the caller.
     pub(crate) fn note_remote_mark(&mut self, connection: ConnectionId, mark: u64) -> Option<u64> {
         let id = self.by_connection.get(&connection)?;
         self.channels.get_mut(*id)?.marks.note_remote(mark)
     }
 
-    /// Notes that `waiter` waits until all jobs of a connection up to number `until` are retired.
+    /// Makes `waiter` wait until all jobs of a connection up to number `until` are retired.
     pub(crate) fn add_wait(&mut self, connection: ConnectionId, until: u64, waiter: Waiter) {
         let id = self.by_connection.get(&connection);
         let Some(channel) = id.and_then(|id| self.channels.get_mut(*id)) else {
@@ -444,7 +446,7 @@ impl Transfers {
         }
     }
 
-    /// Forgets the waiters for a channel's jobs. Calls among them have been ended otherwise.
+    /// Forgets the waiters for a channel's jobs. The calls among them have ended in another way.
     fn end_all_waits(&mut self, id: ChannelId) {
         let Some(channel) = self.channels.get_mut(id) else {
             return;

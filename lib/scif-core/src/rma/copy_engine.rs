@@ -1,10 +1,10 @@
 //! Copy engines: they execute the descriptors of transfers and fences.
 //!
 //! The engine cuts each transfer into descriptors at the ends of physically contiguous chunks and
-//! gives them to a [`CopyEngine`], at most one call of [`Engine::pump`](crate::Engine::pump) long
-//! at a time. Each connection has a channel, and a channel's descriptors take effect in order as
-//! far as fences say. A DMA engine queues descriptors and completes them later; the CPU engine
-//! executes them at once.
+//! gives them to a [`CopyEngine`], which it borrows for one call of
+//! [`Engine::pump`](crate::Engine::pump) at a time. Each connection has a channel, and the
+//! descriptors of a channel take effect in order as far as fences ask for it. A DMA engine queues
+//! descriptors and completes them later; the CPU engine executes them at once.
 
 use crate::base::memory::{Memory, Place};
 use crate::base::stats::Stats;
@@ -20,7 +20,8 @@ pub enum Descriptor {
         to: Place,
         /// Bytes, at least 1 and at most [`CopyEngine::max_bytes`].
         bytes: u32,
-        /// Everything submitted before on this channel must be visible before any of these bytes.
+        /// Whether everything submitted before on this channel must be visible before any of these
+        /// bytes.
         fence: bool,
     },
     /// Store eight bytes once everything submitted before on this channel is visible.
@@ -33,7 +34,7 @@ pub enum Descriptor {
 }
 
 impl Descriptor {
-    /// Counts a descriptor that the copy engine took; its bytes.
+    /// Counts a descriptor that the copy engine accepted. Returns how many bytes it copies.
     pub(super) fn count(&self, stats: &mut Stats, by_cpu: bool) -> u64 {
         let Descriptor::Copy { bytes, .. } = self else {
             stats.signals += 1;
@@ -53,24 +54,25 @@ impl Descriptor {
 /// The result of submitting a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submitted {
-    /// It has been executed, and everything before it on its channel too.
+    /// The descriptor has been executed, and so has everything before it on its channel.
     Done,
-    /// It is queued; [`CopyEngine::completed`] will reach this cookie. Cookies of one channel grow.
+    /// The descriptor is queued. [`CopyEngine::completed`] will reach this cookie. Cookies of one
+    /// channel grow.
     Later(u64),
 }
 
-/// Why a descriptor was not taken.
+/// Why a descriptor was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubmitError {
-    /// The queue is full. Nothing was done; offer it again when something has completed.
+    /// The queue is full. Nothing was done; submit it again when something has completed.
     Full,
-    /// It cannot be executed: an address is bad, or the link is gone.
+    /// The descriptor cannot be executed: an address is bad, or the link is gone.
     Failed,
 }
 
-/// Executes descriptors. Implemented by [`CpuEngine`] and by DMA engines.
+/// Executes descriptors. [`CpuEngine`] and DMA engines implement it.
 pub trait CopyEngine {
-    /// Takes one descriptor for `channel`.
+    /// Accepts one descriptor for `channel`.
     ///
     /// # Errors
     /// See [`SubmitError`].
@@ -82,14 +84,14 @@ pub trait CopyEngine {
     ) -> Result<Submitted, SubmitError>;
 
     /// The cookie of the last descriptor of `channel` that has completed, as have all before it; 0
-    /// before the first. An engine that finds out here that its hardware has failed may carry out
+    /// before the first one. An engine that finds here that its hardware has failed may carry out
     /// what is left of `channel` in `mem` itself.
     fn completed(&mut self, mem: &mut dyn Memory, channel: u64) -> u64;
 
-    /// `channel` will not be used any more.
+    /// Forgets `channel`, which will not be used any more.
     fn forget(&mut self, _channel: u64) {}
 
-    /// Bytes of one copy between these places at most. The limit of the CPU bounds how long other
+    /// Most bytes of one copy between these places. The limit of the CPU bounds how long other
     /// channels wait.
     fn max_bytes(&self, from: Place, to: Place) -> u32;
 
@@ -97,7 +99,7 @@ pub trait CopyEngine {
     fn is_cpu(&self, descriptor: &Descriptor) -> bool;
 }
 
-/// Bytes of one copy by the CPU; bounds how long other channels wait for a turn.
+/// Most bytes of one copy by the CPU. Bounds how long other channels wait for a turn.
 const CPU_SLICE_BYTES: u32 = 64 << 10;
 
 /// The copy engine without hardware: executes descriptors when they are submitted.

@@ -1,4 +1,4 @@
-//! Jobs: transfers and stores that are queued on a channel, and their next steps.
+//! Jobs: transfers and stores that are queued on a channel, and the next step of each.
 
 use scif_abi::Error;
 use scif_abi::flags::{Protection, RmaFlags};
@@ -14,9 +14,9 @@ use crate::window::Windows;
 /// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the peer's window to here (`readfrom`).
+    /// From the peer's window to this end (`readfrom`).
     Read,
-    /// From here to the peer's window (`writeto`).
+    /// From this end to the peer's window (`writeto`).
     Write,
 }
 
@@ -36,11 +36,11 @@ pub(super) struct Copy {
     direction: Direction,
     pub(super) from: Span,
     pub(super) to: Span,
-    /// Bytes not submitted yet.
+    /// How many bytes are not submitted yet.
     pub(super) left: u64,
-    /// The last byte has to arrive last.
+    /// Whether the last byte must arrive last.
     pub(super) is_ordered: bool,
-    /// The CPU is to copy, whatever copy engine there is.
+    /// Whether the CPU must copy, whatever copy engine there is.
     pub(super) is_by_cpu: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Copy {
 pub(super) struct Virtual {
     pub(super) direction: Direction,
     pub(super) remote: Span,
-    /// Bytes moved.
+    /// How many bytes were moved.
     pub(super) done: u64,
     pub(super) length: u64,
     pub(super) is_ordered: bool,
@@ -60,7 +60,7 @@ pub(super) struct Virtual {
 pub(super) enum Work {
     Copy(Copy),
     Virtual(Virtual),
-    /// Store a value once everything before has been done.
+    /// Store a value once everything before it is done.
     Store {
         to: Span,
         value: u64,
@@ -71,39 +71,39 @@ pub(super) enum Work {
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(super) work: Work,
-    /// The call that ends with it.
+    /// The call that ends with the job.
     pub(super) call: Option<Ticket>,
-    /// Cookie of its last descriptor that completes later; 0: none.
+    /// The cookie of its last descriptor that completes later; 0: none.
     pub(super) cookie: u64,
-    /// Why it failed.
+    /// Why the job failed.
     pub(super) error: Option<Error>,
-    /// There is nothing left to submit.
+    /// Whether there is nothing left to submit.
     pub(super) is_over: bool,
-    /// It was asked for by the peer.
+    /// Whether the peer asked for the job.
     pub(super) is_for_peer: bool,
-    /// The owner whose quota it counts in, if it is not for the peer.
+    /// The owner to whom the job is charged, if it is not for the peer.
     pub(super) owner: Option<Owner>,
 }
 
 /// The next step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing: it is over.
+    /// None: the job is over.
     Over,
-    /// Nothing: its caller has to carry it out.
+    /// None: the caller has to carry the job out.
     Wait,
-    /// Submit this descriptor, to the CPU if true.
+    /// Submit this descriptor: to the CPU if true, else to the copy engine.
     Submit(Descriptor, bool),
-    /// Store the value four bytes at a time, as its pages are not neighbours, once everything
-    /// before has completed.
+    /// Store the value four bytes at a time, because its pages are not neighbours, once everything
+    /// before it has completed.
     StoreParts([Place; 2], u64),
-    /// A window has gone with its node.
+    /// Fail: a window has gone with its node.
     Fail,
 }
 
 impl Work {
-    /// Bytes of this number that were copied, as those that were written into the peer's memory and
-    /// read out of it.
+    /// Splits a number of copied bytes into those written into the peer's memory and those read
+    /// from it.
     pub(super) fn as_traffic(&self, bytes: u64) -> [u64; 2] {
         let direction = match self {
             Work::Copy(copy) => copy.direction,
@@ -140,7 +140,7 @@ impl Job {
         }))
     }
 
-    /// A transfer that its caller carries out.
+    /// A transfer that the caller carries out.
     pub(crate) fn virtual_copy(
         direction: Direction,
         remote: Span,
@@ -156,18 +156,18 @@ impl Job {
         }))
     }
 
-    /// A store of `value` once everything before has been done.
+    /// A store of `value` once everything before it is done.
     pub(crate) fn store(to: Span, value: u64) -> Job {
         Job::new(Work::Store { to, value })
     }
 
-    /// The same job, asked for by the peer.
+    /// The same job, as one that the peer asked for.
     pub(crate) fn for_peer(mut self) -> Job {
         self.is_for_peer = true;
         self
     }
 
-    /// The same job, which ends a call.
+    /// The same job, as one that ends a call.
     pub(crate) fn ending(mut self, call: Ticket) -> Job {
         self.call = Some(call);
         self
@@ -185,28 +185,29 @@ impl Job {
         }
     }
 
-    /// The windows that it reads and writes.
+    /// The windows that the job reads and writes.
     pub(super) fn spans(&self) -> impl Iterator<Item = &Span> {
         self.work.spans()
     }
 
-    /// How many transfers it counts as: one, and one more for each part of its lists.
+    /// How many transfers the job counts as: one, and one more for each part of its lists.
     pub(crate) fn cost(&self) -> u64 {
         let kept: usize = self.spans().map(Span::kept).sum();
         1 + (kept / TRANSFER_PIECES) as u64
     }
 
-    /// Whether it counts in a quota.
+    /// Whether the job is charged to an owner.
     pub(super) fn is_owned(&self) -> bool {
         self.owner.is_some()
     }
 
-    /// Whether its caller is to carry it out.
+    /// Whether the caller must carry the job out.
     pub(super) fn awaits_caller(&self) -> bool {
         !self.is_over && matches!(self.work, Work::Virtual(_))
     }
 
-    /// The next step; a copy of as many bytes as `copier`, or the CPU in its place, takes at once.
+    /// The next step. A copy has as many bytes as `copier`, or the CPU in its place, takes at
+    /// once.
     pub(super) fn step(&self, windows: &Windows, copier: &dyn CopyEngine) -> Step {
         if self.is_over {
             return Step::Over;
@@ -232,7 +233,7 @@ impl Job {
         }
     }
 
-    /// Ends it with an error.
+    /// Ends the job with an error.
     pub(super) fn fail(&mut self, error: Error) {
         self.error.get_or_insert(error);
         self.is_over = true;
@@ -250,7 +251,7 @@ impl Copy {
         let mut bytes = self.left.min(readable).min(writable).min(max);
         let is_last = self.left == 1;
         if self.is_ordered && !is_last {
-            // The last byte gets a descriptor of its own, behind a fence.
+            // The last byte has a descriptor of its own, behind a fence.
             bytes = bytes.min(self.left - 1);
         }
         let descriptor = Descriptor::Copy {
@@ -270,7 +271,8 @@ fn store_step(to: &Span, value: u64, windows: &Windows) -> Step {
     if rest >= 8 {
         return Step::Submit(Descriptor::Store { to: place, value }, false);
     }
-    // Offsets are multiples of 4, so the value is half on this page and half on the next.
+    // Offsets are multiples of 4, so one half of the value is on this page and the other on the
+    // next.
     match to.run_after(windows, rest) {
         Some((next, _)) => Step::StoreParts([place, next], value),
         None => Step::Fail,
@@ -278,7 +280,7 @@ fn store_step(to: &Span, value: u64, windows: &Windows) -> Step {
 }
 
 impl Work {
-    /// The windows that it reads and writes.
+    /// The windows that the work reads and writes.
     pub(super) fn spans(&self) -> impl Iterator<Item = &Span> {
         let (first, second) = match self {
             Work::Copy(copy) => (&copy.from, Some(&copy.to)),

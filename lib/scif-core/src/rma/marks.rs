@@ -1,9 +1,9 @@
 //! Marks of fence_mark: a number from 1 to 2^30 - 1 stands for "all jobs queued on this channel so
-//! far". A mark of the peer's channel has bit 30 set besides.
+//! far". A mark of the peer's channel also has bit 30 set.
 
 use alloc::collections::VecDeque;
 
-/// Set in marks of the peer's channel.
+/// The bit that is set in marks of the peer's channel.
 const REMOTE_MARK: u32 = 1 << 30;
 
 /// Marks are counted modulo this.
@@ -17,7 +17,7 @@ pub(crate) const MARK_BITS: u64 = 0x7fff_ffff;
 pub(crate) enum Marked {
     /// Jobs that are done.
     Done,
-    /// That many jobs of the channel, counted from its first one.
+    /// This many jobs of the channel, counted from its first one.
     Jobs(u64),
     /// Jobs of the peer's channel, for which this is the peer's mark.
     Remote(u32),
@@ -26,20 +26,21 @@ pub(crate) enum Marked {
 /// The marks of a channel.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    /// The number of marks given out, which is the last one's number.
+    /// How many marks were given out, which is also the number of the last one.
     taken: u64,
-    /// Number of each mark that is not reached, and of jobs it stands for; both ascending.
+    /// For each mark that is not reached, its number and how many jobs it stands for; both
+    /// ascending.
     open: VecDeque<(u64, u64)>,
     /// The highest mark of the peer's channel that was given out here.
     highest_remote: Option<u32>,
 }
 
 impl Marks {
-    /// A mark for the first `issued` jobs.
+    /// Makes a mark for the first `issued` jobs.
     pub(super) fn take(&mut self, issued: u64) -> u32 {
         if self.open.back().is_none_or(|(_, jobs)| *jobs != issued) {
             self.taken += 1;
-            // 0 is no mark.
+            // 0 is never a mark.
             if self.taken.is_multiple_of(MARK_MODULUS) {
                 self.taken += 1;
             }
@@ -48,7 +49,8 @@ impl Marks {
         (self.taken % MARK_MODULUS) as u32
     }
 
-    /// The jobs a mark stands for, 0 when these are long done; `None` when it was not given out.
+    /// How many jobs a mark stands for, 0 if these were done long ago; `None` if it was not given
+    /// out.
     fn jobs(&self, mark: u32) -> Option<u64> {
         let mark = u64::from(mark);
         let age = (self.taken + MARK_MODULUS).wrapping_sub(mark) % MARK_MODULUS;
@@ -63,7 +65,7 @@ impl Marks {
         Some(jobs.map_or(0, |(_, jobs)| *jobs))
     }
 
-    /// Forgets marks that are reached when `retired` jobs are done.
+    /// Forgets the marks that are reached when `retired` jobs are done.
     pub(super) fn forget(&mut self, retired: u64) {
         while self
             .open
@@ -72,7 +74,7 @@ impl Marks {
         {}
     }
 
-    /// Notes a mark of the peer's channel; the mark as its caller gets it.
+    /// Notes a mark of the peer's channel. Returns the mark for the caller.
     pub(super) fn note_remote(&mut self, mark: u64) -> Option<u64> {
         let mark = (mark & MARK_BITS) as u32;
         if mark >= REMOTE_MARK {
@@ -82,8 +84,8 @@ impl Marks {
         Some(u64::from(REMOTE_MARK | mark))
     }
 
-    /// The transfers that a mark stands for when `retired` jobs are done; `None`: it was not given
-    /// out here.
+    /// The transfers that a mark stands for when `retired` jobs are done; `None`: the mark was not
+    /// given out here.
     pub(super) fn find(&self, mark: u32, retired: u64) -> Option<Marked> {
         if mark & REMOTE_MARK == 0 {
             let jobs = self.jobs(mark)?;

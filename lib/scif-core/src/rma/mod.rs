@@ -1,4 +1,4 @@
-//! Remote memory access: jobs, the channels they queue on, and the copy engines.
+//! Remote memory access: jobs, the channels in which they are queued, and the copy engines.
 
 pub(crate) mod channel;
 pub(crate) mod copy_engine;
@@ -28,15 +28,15 @@ pub(crate) struct Transfers {
     channels: Table<ChannelId, Channel>,
     /// The channels of connections whose endpoints are open.
     by_connection: BTreeMap<ConnectionId, ChannelId>,
-    /// Channels that have something to submit, in the order of their turns.
+    /// Channels that have something to submit, in order of their turns.
     active: FairQueue<ChannelId>,
-    /// Channels that have something to submit and for which the copy engine has no room now.
+    /// Channels that have something to submit, but the copy engine has no room now.
     full: Vec<ChannelId>,
     /// Channels with descriptors that complete later.
     busy: Vec<ChannelId>,
-    /// Channels that have been freed, which the copy engine is to forget.
+    /// Channels that have been freed, which the copy engine must forget.
     forgotten: Vec<ChannelId>,
-    /// Number of waits so far, which tells them apart.
+    /// How many waits there were so far, which tells them apart.
     wait_count: u64,
     /// Fences of peers that wait here, by node.
     peer_fences: BTreeMap<NodeId, usize>,
@@ -56,7 +56,7 @@ impl Transfers {
         }
     }
 
-    /// Jobs that are queued or under way.
+    /// How many jobs are queued or under way.
     pub(crate) fn jobs(&self) -> usize {
         let channels = self.channels.iter();
         channels.map(|(_, channel)| channel.jobs().len()).sum()
@@ -103,7 +103,7 @@ impl Transfers {
         self.check_accounts(cx)
     }
 
-    /// Each window counts the jobs that use it.
+    /// Checks that each window counts the jobs that use it.
     fn check_uses(&self, windows: &Windows) -> Result<(), Violation> {
         let mut local: BTreeMap<WindowId, u32> = BTreeMap::new();
         let mut remote: BTreeMap<RemoteWindowId, u32> = BTreeMap::new();

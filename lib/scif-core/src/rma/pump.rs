@@ -1,4 +1,4 @@
-//! The pump: work on all channels, in turns of processes and of the channels of each.
+//! The pump: works on all channels. Processes take turns, and so do the channels of each.
 
 use scif_abi::Error;
 use scif_abi::trace::What;
@@ -12,10 +12,10 @@ use crate::rma::copy_engine::{CopyEngine, CpuEngine, SubmitError, Submitted};
 use crate::rma::job::{Step, Work};
 use crate::window::Windows;
 
-/// Bytes copied for one channel before the next one gets its turn.
+/// How many bytes are copied for one channel before the next one gets its turn.
 const SLICE_BYTES: u64 = 64 << 10;
 
-/// Least cost of a descriptor, in bytes, so that many small ones are bounded too.
+/// The least cost of a descriptor, in bytes, so that many small descriptors are bounded, too.
 const MIN_COST_BYTES: u64 = 512;
 
 /// How a channel's turn ended.
@@ -24,7 +24,7 @@ enum SliceEnd {
     More,
     /// There is nothing to submit.
     Idle,
-    /// The copy engine takes nothing more for now.
+    /// The copy engine accepts nothing more for now.
     Full,
 }
 
@@ -35,7 +35,8 @@ struct Machine<'a> {
 }
 
 impl Transfers {
-    /// Does about `budget` bytes of queued work, each process in turn and each of its connections.
+    /// Does about `budget` bytes of queued work. Processes take turns, and so do the connections
+    /// of each.
     pub(crate) fn pump(
         &mut self,
         mem: &mut dyn Memory,
@@ -75,12 +76,12 @@ impl Transfers {
         !self.active.is_empty()
     }
 
-    /// Whether the copy engine has taken something that completes later.
+    /// Whether the copy engine has accepted descriptors that complete later.
     pub(crate) fn awaits_copies(&self) -> bool {
         !self.busy.is_empty()
     }
 
-    /// Asks the copy engine what has completed.
+    /// Asks the copy engine which descriptors have completed, and retires their jobs.
     fn collect(
         &mut self,
         machine: &mut Machine<'_>,
@@ -184,7 +185,7 @@ impl Transfers {
         SliceEnd::More
     }
 
-    /// Queues a channel, as there may be something to submit.
+    /// Queues a channel, because it may have something to submit.
     pub(crate) fn activate(&mut self, id: ChannelId) {
         if let Some(channel) = self.channels.get_mut(id)
             && !channel.is_active
@@ -194,7 +195,7 @@ impl Transfers {
         }
     }
 
-    /// Puts a channel behind those of its process.
+    /// Queues a channel behind those of its process.
     fn push_active(&mut self, id: ChannelId) {
         if let Some(channel) = self.channels.get(id) {
             self.active.push(channel.process, id);
@@ -211,7 +212,7 @@ impl Transfers {
     }
 
     /// Moves up to `budget` bytes of a current virtual job between `data`, the whole of the
-    /// caller's buffer, and the peer's window; whether it is over.
+    /// caller's buffer, and the peer's window. Returns whether the job is over.
     pub(crate) fn step_virtual(
         &mut self,
         mem: &mut dyn Memory,
@@ -246,7 +247,7 @@ impl Transfers {
         true
     }
 
-    /// Ends virtual job `number`, whose caller has given it up.
+    /// Ends virtual job `number`, which its caller has given up.
     pub(crate) fn end_virtual(&mut self, id: ChannelId, number: u64) {
         let job = self.channels.get_mut(id).and_then(|c| c.job_mut(number));
         if let Some(job) = job {
@@ -256,7 +257,7 @@ impl Transfers {
         }
     }
 
-    /// Takes out the error of a virtual job whose call ends before it.
+    /// Takes the error of a virtual job whose call ends before the job.
     pub(crate) fn take_error(&mut self, id: ChannelId, number: u64) -> Option<Error> {
         let job = self.channels.get_mut(id)?.job_mut(number)?;
         job.call = None;

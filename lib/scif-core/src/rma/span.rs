@@ -1,5 +1,6 @@
 //! Spans: one side of a transfer, a range of bytes in windows or in pinned pages, with a position
-//! that moves as bytes are copied. Finding the next bytes takes the same time wherever they are.
+//! that advances as bytes are copied. Finding the next bytes takes the same time wherever they
+//! are.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -15,7 +16,7 @@ use crate::base::pages::{Chunks, PinId};
 use crate::window::Windows;
 use crate::window::core::WindowCore;
 
-/// Which windows or pages a span is in. It counts as a job in each window until it is released.
+/// The windows or pages that a span is in. It counts as a job in each window until it is released.
 #[derive(Debug)]
 enum Backing {
     Local(Vec<WindowId>),
@@ -31,7 +32,7 @@ pub(crate) struct Span {
     window: usize,
     /// Index of the present chunk in it.
     chunk: usize,
-    /// Byte in the present window.
+    /// The byte in the present window.
     at: u64,
 }
 
@@ -51,7 +52,7 @@ impl Span {
     /// `length` bytes at `offset` of a connection's local space.
     ///
     /// # Errors
-    /// `ENXIO`: not all registered. `EACCES`: `need` is not allowed everywhere.
+    /// `ENXIO`: not all of the range is registered. `EACCES`: a window does not allow `need`.
     pub(crate) fn local(
         windows: &Windows,
         connection: ConnectionId,
@@ -65,7 +66,7 @@ impl Span {
     /// `length` bytes at `offset` of the space of a connection's peer.
     ///
     /// # Errors
-    /// As `local`.
+    /// Those of `local`.
     pub(crate) fn remote(
         windows: &Windows,
         connection: ConnectionId,
@@ -76,12 +77,12 @@ impl Span {
         Ok(Span::new(windows, Backing::Remote(ids), at))
     }
 
-    /// From byte `at` of pages that were pinned for this transfer.
+    /// A span from byte `at` on of pages that were pinned for this transfer.
     pub(crate) fn pages(windows: &Windows, pin: PinId, chunks: Chunks, at: u64) -> Span {
         Span::new(windows, Backing::Pages(pin, chunks), at)
     }
 
-    /// Number of windows it is in.
+    /// How many windows the span is in.
     pub(crate) fn windows(&self) -> usize {
         match &self.backing {
             Backing::Local(ids) => ids.len(),
@@ -90,12 +91,12 @@ impl Span {
         }
     }
 
-    /// The length of the lists that it keeps, in numbers.
+    /// The length of the lists that the span keeps, in numbers.
     pub(super) fn kept(&self) -> usize {
         match &self.backing {
             Backing::Local(ids) => ids.len(),
             Backing::Remote(ids) => ids.len(),
-            // Each with its place.
+            // Each chunk is kept with its place.
             Backing::Pages(_, chunks) => 2 * chunks.len(),
         }
     }
@@ -109,8 +110,8 @@ impl Span {
         }
     }
 
-    /// Releases the span. Returns the unregister calls that wait for windows of it which have ended
-    /// now.
+    /// Releases the span. Returns the unregister calls that wait for windows of the span which
+    /// have ended now.
     pub(super) fn release(self, cx: &mut Context, windows: &mut Windows) -> Vec<Ticket> {
         match self.backing {
             Backing::Local(ids) => {
@@ -123,7 +124,7 @@ impl Span {
         Vec::new()
     }
 
-    /// Adds its uses to those of all windows.
+    /// Adds the span's uses to those of all windows.
     pub(super) fn count_uses(
         &self,
         local: &mut BTreeMap<WindowId, u32>,
@@ -155,8 +156,8 @@ impl Span {
         }
     }
 
-    /// The present place, and how many bytes from there are contiguous. `None` at the end, or when
-    /// the window has gone with its node.
+    /// The present place, and how many bytes are contiguous from there on. `None` at the end, or
+    /// when the window has gone with its node.
     pub(crate) fn run(&self, windows: &Windows) -> Option<(Place, u64)> {
         self.chunks(windows)?.run(self.chunk, self.at)
     }
@@ -166,7 +167,7 @@ impl Span {
         self.chunks(windows)?.place(self.at + bytes)
     }
 
-    /// Moves on by `bytes`, at most to the end of the run.
+    /// Advances by `bytes`, at most to the end of the run.
     pub(crate) fn advance(&mut self, windows: &Windows, bytes: u64) {
         let Some(chunks) = self.chunks(windows) else {
             return;

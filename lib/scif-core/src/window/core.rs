@@ -7,22 +7,23 @@ use crate::base::context::Ends;
 use crate::base::ids::ConnectionId;
 use crate::base::pages::Chunks;
 
-/// Where a window is, what it allows, and which memory it is made of.
+/// The place of a window, what it allows, and the memory that it is made of.
 #[derive(Debug)]
 pub(crate) struct WindowCore {
-    /// The connection in whose registered address space it is, as long as it is found by offset.
+    /// The connection in whose registered address space the window is, while it is found by
+    /// offset.
     pub(super) connection: Option<ConnectionId>,
-    /// Both ends of that connection, for messages after it.
+    /// Both ends of that connection, for messages after the connection has ended.
     pub(super) ends: Ends,
     pub(super) offset: i64,
     pub(super) protection: Protection,
     pub(super) chunks: Chunks,
-    /// Own jobs that read or write it.
+    /// How many own jobs read or write the window.
     pub(super) jobs: u32,
 }
 
 impl WindowCore {
-    /// The connection in whose registered address space it is.
+    /// The connection in whose registered address space the window is.
     pub(crate) fn connection(&self) -> Option<ConnectionId> {
         self.connection
     }
@@ -32,17 +33,17 @@ impl WindowCore {
         self.ends.peer.node()
     }
 
-    /// Its pages.
+    /// The window's pages.
     pub(crate) fn chunks(&self) -> &Chunks {
         &self.chunks
     }
 
-    /// Own jobs that read or write it.
+    /// How many own jobs read or write the window.
     pub(crate) fn jobs(&self) -> u32 {
         self.jobs
     }
 
-    /// Whether it is in the space of a connection, at this offset.
+    /// Whether the window is in the space of this connection, at this offset.
     pub(super) fn is_at(&self, connection: ConnectionId, offset: i64, bytes: u64) -> bool {
         self.connection == Some(connection) && (self.offset, self.chunks.bytes()) == (offset, bytes)
     }

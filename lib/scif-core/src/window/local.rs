@@ -20,7 +20,7 @@ use crate::window::core::WindowCore;
 use crate::window::space::Slot;
 use crate::window::{Windows, page_list};
 
-/// Where a local window stands with the peer.
+/// The state of a local window towards the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowState {
     /// ALLOC_REQ sent, not answered.
@@ -29,14 +29,14 @@ pub enum WindowState {
     Announced,
     /// Registered.
     Live,
-    /// Clients still copy to or from it, so the peer does not know. From here on nothing new
-    /// may use the window.
+    /// Clients still copy to or from the window, so the peer is not told yet. From here on nothing
+    /// new may use the window.
     Quiescing,
     /// UNREGISTER sent, not answered.
     Unregistering,
-    /// The peer still uses it, and will say MUNMAP at the end of that.
+    /// The peer still uses the window, and sends MUNMAP when that ends.
     Used,
-    /// The peer has forgotten it; own copies are still running.
+    /// The peer has forgotten the window; own copies are still running.
     Gone,
 }
 
@@ -61,50 +61,51 @@ impl WindowState {
 /// A row of `windows`: registered memory of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowInfo {
-    /// The endpoint it was registered with, unless that is closed.
+    /// The endpoint that it was registered with, unless that is closed.
     pub endpoint: Option<EndpointId>,
-    /// Our end.
+    /// This end.
     pub local: PortId,
     /// The other end.
     pub peer: PortId,
-    /// Where it is in the endpoint's registered address space.
+    /// The offset in the endpoint's registered address space.
     pub offset: i64,
-    /// Pages.
+    /// How many pages it has.
     pub pages: u64,
-    /// Physically contiguous runs of pages.
+    /// How many physically contiguous runs of pages it has.
     pub chunks: usize,
-    /// The rights of the peer to it.
+    /// The peer's rights to it.
     pub protection: Protection,
-    /// How far registering or unregistering is.
+    /// How far registering or unregistering has come.
     pub state: WindowState,
-    /// Own copies that use it.
+    /// How many own copies use it.
     pub jobs: u32,
-    /// The user whose account its pages are on.
+    /// The user to whom its pages are charged.
     pub user: u32,
 }
 
 /// A local window.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// It is in its connection's local space while that exists and until its offsets are free for
-    /// another window.
+    /// The window is in its connection's local space while that exists, and until its offsets are
+    /// free for another window.
     pub(super) core: WindowCore,
-    /// The peer's id of its end.
+    /// The id that the peer gave its end.
     peer: u64,
     /// The owner of the endpoint that registered it.
     owner: Owner,
     pin: PinId,
     is_charged: bool,
     state: WindowState,
-    /// The peer's id of the window, once granted.
+    /// The id that the peer gave the window, once it has granted a structure.
     remote: u64,
-    /// It was given up while it is still being registered: it ends when it is.
+    /// Whether the window was given up while it was being registered: then it ends once it is
+    /// registered.
     is_cancelled: bool,
-    /// The call that waits for it.
+    /// The call that waits for the window.
     call: Option<Ticket>,
-    /// The endpoint that was closed while the peer could read or write it.
+    /// The endpoint that was closed while the peer could read or write the window.
     departing: Option<EndpointId>,
-    /// When (ns) the last message about it was sent to the peer.
+    /// When (ns) the last message about the window was sent to the peer.
     asked_at: u64,
 }
 
@@ -140,22 +141,22 @@ impl Window {
         }
     }
 
-    /// Where it stands with the peer.
+    /// The state of the window towards the peer.
     pub(super) fn state(&self) -> WindowState {
         self.state
     }
 
-    /// The memory it is made of.
+    /// The memory that the window is made of.
     pub(super) fn pin(&self) -> PinId {
         self.pin
     }
 
-    /// Whether it is registered.
+    /// Whether the window is registered.
     pub(super) fn is_live(&self) -> bool {
         self.state == WindowState::Live
     }
 
-    /// Its pages that count for its owner's limit.
+    /// How many of its pages count for its owner's limit.
     pub(super) fn charged_pages(&self) -> u64 {
         if self.is_charged {
             self.core.chunks.pages()
@@ -164,7 +165,7 @@ impl Window {
         }
     }
 
-    /// Its row of `windows` on node `own`.
+    /// The row of `windows` for it on node `own`.
     pub(super) fn info(&self, own: NodeId, endpoint: Option<EndpointId>) -> WindowInfo {
         let core = &self.core;
         WindowInfo {
@@ -181,7 +182,7 @@ impl Window {
         }
     }
 
-    /// Checks its own state.
+    /// Checks the window's state.
     pub(super) fn check(&self, id: WindowId) -> Result<(), Violation> {
         rule(
             self.state != WindowState::Gone || self.core.jobs > 0,
@@ -198,7 +199,7 @@ impl Window {
 
 // Registering.
 impl Windows {
-    /// Adds a window to its space, on its owner's account.
+    /// Adds a window to its space and charges it to its owner.
     ///
     /// # Errors
     /// `ENOMEM`: too many windows, here or of the owner. `EAGAIN`: the owner's limit on pages.
@@ -226,7 +227,7 @@ impl Windows {
         Ok(id)
     }
 
-    /// Removes a window from all tables. Its pages are not unpinned.
+    /// Removes a window from all tables. Does not unpin its pages.
     pub(crate) fn remove_local(&mut self, cx: &mut Context, id: WindowId) -> Option<Window> {
         let window = self.local.remove(id)?;
         self.free_offset(window.core.connection, window.core.offset);
@@ -236,14 +237,14 @@ impl Windows {
         Some(window)
     }
 
-    /// A call waits for the window from now on.
+    /// Notes that a call waits for the window from now on.
     pub(crate) fn set_call(&mut self, id: WindowId, call: Ticket) {
         if let Some(window) = self.local.get_mut(id) {
             window.call = Some(call);
         }
     }
 
-    /// Takes out the call that waits for the window.
+    /// Removes the call that waits for the window and returns it.
     pub(crate) fn take_call(&mut self, id: WindowId) -> Option<Ticket> {
         self.local.get_mut(id)?.call.take()
     }
@@ -263,7 +264,7 @@ impl Windows {
         is_it
     }
 
-    /// Asks the peer for a structure to describe the window in.
+    /// Asks the peer for a structure in which to describe the window.
     pub(crate) fn send_alloc_request(&self, cx: &mut Context, id: WindowId) {
         if let Some(window) = self.local.get(id) {
             let body = NodeMessage::AllocRequest {
@@ -275,11 +276,11 @@ impl Windows {
         }
     }
 
-    /// The peer has granted a structure at bus address `address`: describes the window in it.
+    /// Describes the window in a structure that the peer has granted at bus address `address`.
     ///
     /// # Errors
-    /// `ECONNRESET`: the window is not wanted any more, or `is_connected` is false. `ENOMEM`: what
-    /// was granted is not usable. The structure is given back then.
+    /// `ECONNRESET`: the window is not wanted any more, or `is_connected` is false. `ENOMEM`: the
+    /// granted structure cannot be used. In both cases the structure is given back.
     pub(crate) fn announce(
         &mut self,
         mem: &mut dyn Memory,
@@ -326,8 +327,8 @@ impl Windows {
         Ok(())
     }
 
-    /// The peer has taken the window over: the call that waits for it, and its offset. `None`: it
-    /// was given up meanwhile.
+    /// Notes that the peer has acknowledged the window. Returns the call that waits for it, and
+    /// its offset. `None`: the window was given up meanwhile.
     pub(crate) fn registered(&mut self, id: WindowId) -> Option<(Option<Ticket>, i64)> {
         let window = self.local.get_mut(id)?;
         window.state = WindowState::Live;
@@ -337,7 +338,7 @@ impl Windows {
 
 // Unregistering.
 impl Windows {
-    /// Begins the end of a registered window: nothing new may use it. Returns the connection whose
+    /// Begins to end a registered window: nothing new may use it. Returns the connection whose
     /// clients may still copy to or from it.
     pub(crate) fn begin_unregister(&mut self, id: WindowId) -> Option<ConnectionId> {
         let window = self.local.get_mut(id)?;
@@ -345,8 +346,8 @@ impl Windows {
         window.core.connection
     }
 
-    /// Tells the peer that the window ends, now that no client copies to or from it. (Does nothing
-    /// when its node was lost meanwhile.)
+    /// Sends UNREGISTER, now that no client copies to or from the window. (Does nothing if the
+    /// peer's node was lost meanwhile.)
     pub(crate) fn send_unregister(&mut self, cx: &mut Context, id: WindowId) {
         let window = self.local.get_mut(id);
         if let Some(window) = window.filter(|w| w.state == WindowState::Quiescing) {
@@ -361,7 +362,7 @@ impl Windows {
         }
     }
 
-    /// Gives a window up. True: it is registered, and can end at once.
+    /// Gives a window up. `true`: it is registered, and can be ended at once.
     pub(crate) fn cancel_local(&mut self, id: WindowId) -> bool {
         let window = self.local.get_mut(id);
         window.is_some_and(|window| {
@@ -372,13 +373,14 @@ impl Windows {
     }
 
     /// Ends a window that the peer does not use any more. Returns the unregister call that waits
-    /// for it, if own jobs do not use it either.
+    /// for it, if no own jobs use it either.
     pub(crate) fn end_local(&mut self, cx: &mut Context, id: WindowId) -> Option<Ticket> {
         self.local.get_mut(id)?.state = WindowState::Gone;
         self.free_if_gone(cx, id)
     }
 
-    /// Frees a window that neither the peer nor own jobs use; the call that waits for that.
+    /// Frees a window that neither the peer nor own jobs use. Returns the call that waits for
+    /// that.
     fn free_if_gone(&mut self, cx: &mut Context, id: WindowId) -> Option<Ticket> {
         let window = self.local.get(id)?;
         if window.state != WindowState::Gone || window.core.jobs > 0 {
@@ -392,22 +394,22 @@ impl Windows {
         window.call
     }
 
-    /// An own job begins to use the window.
+    /// Notes that an own job begins to use the window.
     pub(crate) fn hold_local(&mut self, id: WindowId) {
         if let Some(window) = self.local.get_mut(id) {
             window.core.jobs += 1;
         }
     }
 
-    /// Notes the end of an own job that used the window. Returns the unregister call that waits for
-    /// the window, if this is its end.
+    /// Notes that an own job has stopped using the window. Returns the unregister call that waits
+    /// for the window, if the window ends now.
     pub(crate) fn release_local(&mut self, cx: &mut Context, id: WindowId) -> Option<Ticket> {
         let window = self.local.get_mut(id)?;
         window.core.jobs = window.core.jobs.saturating_sub(1);
         self.free_if_gone(cx, id)
     }
 
-    /// Frees the offsets of a window that ends, while the peer has it mapped in ways that its
+    /// Frees the offsets of a window that ends, while the peer has it mapped only in ways that its
     /// programs do not know of.
     pub(crate) fn free_offset_of(&mut self, id: WindowId) {
         if let Some(window) = self.local.get_mut(id) {
@@ -416,7 +418,7 @@ impl Windows {
         }
     }
 
-    /// Notes that the peer still uses a window that ends; the call that waits for it.
+    /// Notes that the peer still uses a window that ends. Returns the call that waits for it.
     pub(crate) fn keep_used(&mut self, cx: &mut Context, id: WindowId) -> Option<Ticket> {
         let window = self.local.get_mut(id)?;
         window.state = WindowState::Used;
@@ -437,8 +439,8 @@ impl Windows {
         ids.filter(|id| !is_ending(id)).collect()
     }
 
-    /// Drops the address spaces of a connection, whose endpoint is closed: no window is found by
-    /// offset any more. Returns the local windows, which are to end.
+    /// Drops the address spaces of a connection whose endpoint is closed: no window is found by
+    /// offset any more. Returns the local windows, which the caller must end.
     pub(crate) fn leave_spaces(
         &mut self,
         cx: &mut Context,
@@ -455,7 +457,7 @@ impl Windows {
         for id in &ids {
             if let Some(window) = self.local.get_mut(*id) {
                 window.core.connection = None;
-                // The peer's copies have ended when it says that a window is only mapped.
+                // The peer's copies have ended when it reports that a window is only mapped.
                 if window.state != WindowState::Used {
                     window.departing = Some(endpoint);
                     cx.begin_departure(endpoint);
@@ -472,7 +474,7 @@ impl Windows {
         windows.map(|(id, _)| id).collect()
     }
 
-    /// Requests that peers can answer at once: node, message, and when (ns) it was sent.
+    /// Requests that peers can answer at once: the node, the message, and when (ns) it was sent.
     pub(crate) fn questions(&self) -> impl Iterator<Item = (NodeId, &'static str, u64)> {
         self.local.iter().filter_map(|(_, window)| {
             let question = match window.state {
@@ -491,14 +493,14 @@ impl Windows {
         windows.map(|(id, window)| (id, window.asked_at))
     }
 
-    /// Whether a page list that came from this node itself describes this window.
+    /// Whether a page list that this node has sent to itself describes this window.
     pub(super) fn is_described(&self, id: WindowId, described: (i64, Protection, &Chunks)) -> bool {
         let window = self.local.get(id);
         window.is_some_and(|w| described == (w.core.offset, w.core.protection, &w.core.chunks))
     }
 }
 
-/// FREE_VIRT: gives back a structure that was granted.
+/// Sends FREE_VIRT: gives back a structure that was granted.
 pub(crate) fn give_back(
     cx: &mut Context,
     ends: Ends,

@@ -2,8 +2,8 @@
 //!
 //! Each end of a connection has a registered address space. The owner of a window keeps it in its
 //! *local* space; the other end keeps a copy of its page list, the *remote* window. Windows belong
-//! to the engine, not to the connection: a window lives on after its connection as long as pages
-//! of it are mapped or copied.
+//! to the engine, not to the connection: a window outlives its connection as long as pages of it
+//! are mapped or copied.
 
 pub(crate) mod core;
 pub(crate) mod local;
@@ -34,24 +34,24 @@ use crate::window::space::Space;
 /// The registered address spaces of a connection, and references to pages in the peer's.
 #[derive(Default)]
 struct Spaces {
-    /// Local windows, also those that are coming or going.
+    /// Local windows, including those that are being registered or unregistered.
     local: Space<WindowId>,
     /// The peer's windows that new uses may find.
     remote: Space<RemoteWindowId>,
-    /// Where the next window without a fixed offset is tried.
+    /// The offset at which to try the next window without a fixed offset.
     next_offset: i64,
-    /// Pages got and not put, by cookie.
+    /// References from get_pages that were not put, by cookie.
     references: BTreeMap<u64, PageReference>,
 }
 
-/// Resources held here on behalf of one peer.
+/// The resources that this node holds on behalf of one peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PeerUsage {
-    /// Pages granted for window structures.
+    /// Pages that were granted for window structures.
     granted_pages: usize,
-    /// Windows and granted structures.
+    /// How many windows and granted structures.
     windows: usize,
-    /// Chunks of its windows.
+    /// How many chunks its windows have.
     chunks: usize,
 }
 
@@ -59,14 +59,14 @@ struct PeerUsage {
 pub(crate) struct Windows {
     local: Table<WindowId, Window>,
     remote: Table<RemoteWindowId, Remote>,
-    /// The address spaces of connections with an endpoint, once there was a window.
+    /// The address spaces of connections with an endpoint, once they have had a window.
     spaces: BTreeMap<ConnectionId, Spaces>,
     peer_usages: BTreeMap<NodeId, PeerUsage>,
     /// Mappings of windows whose node is lost.
     orphaned_mappings: BTreeMap<RemoteWindowId, OrphanedMapping>,
-    /// Windows of peers whose last use has ended; their owners do not know yet.
+    /// Windows of peers whose last use has ended, and whose owners have not been told.
     ended: Vec<RemoteWindowId>,
-    /// The last cookie given out for pages.
+    /// The last cookie given out by get_pages.
     last_cookie: u64,
 }
 
@@ -74,7 +74,7 @@ impl Windows {
     pub(crate) fn new() -> Windows {
         Windows {
             local: Table::new(MAX_WINDOWS),
-            // Each node has a limit of its own; this one only keeps indices in range.
+            // Each node has a limit of its own; this limit only keeps indices in range.
             remote: Table::new(u32::MAX as usize),
             spaces: BTreeMap::new(),
             peer_usages: BTreeMap::new(),
@@ -94,7 +94,7 @@ impl Windows {
         self.local.iter().map(|(id, window)| (id, &window.core))
     }
 
-    /// The rows of `windows` on node `own`; `endpoint` is that of a connection.
+    /// The rows of `windows` on node `own`; `endpoint` finds the endpoint of a connection.
     pub(crate) fn infos(
         &self,
         own: NodeId,
@@ -111,7 +111,7 @@ impl Windows {
         self.remote_window(id).map(|window| &window.core)
     }
 
-    /// Whether programs, or libraries of theirs, have pages of a peer's window.
+    /// Whether programs, or their libraries, have pages of a peer's window mapped.
     pub(crate) fn is_mapped(&self, id: RemoteWindowId) -> bool {
         self.remote_window(id).is_some_and(RemoteWindow::is_mapped)
     }
@@ -143,7 +143,7 @@ impl Windows {
         windows.map(|(id, window)| (id, &window.core))
     }
 
-    /// The rows of `mappings` on node `own`; `user` is that of a connection.
+    /// The rows of `mappings` on node `own`; `user` finds the user of a connection.
     pub(crate) fn mapping_infos(
         &self,
         own: NodeId,
@@ -160,10 +160,10 @@ impl Windows {
     }
 
     /// The registered local windows that hold `length` bytes at `offset`, and the byte of the
-    /// first one at which these begin.
+    /// first one at which the range begins.
     ///
     /// # Errors
-    /// `ENXIO`: not all registered. `EACCES`: `need` is not allowed everywhere.
+    /// `ENXIO`: not all of the range is registered. `EACCES`: a window does not allow `need`.
     pub(crate) fn cover_local(
         &self,
         connection: ConnectionId,
@@ -178,10 +178,10 @@ impl Windows {
         })
     }
 
-    /// As `cover_local`, of the peer's windows.
+    /// As `cover_local`, for the peer's windows.
     ///
     /// # Errors
-    /// As `cover_local`.
+    /// Those of `cover_local`.
     pub(crate) fn cover_remote(
         &self,
         connection: ConnectionId,

@@ -1,4 +1,4 @@
-//! Offsets of local windows: which are free, which windows fill a range.
+//! Offsets of local windows: which are free, and which windows fill a range.
 
 use alloc::vec::Vec;
 
@@ -16,16 +16,16 @@ use crate::window::space::range_end;
 /// A part of a local window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalPart {
-    /// The memory the window is made of.
+    /// The memory that the window is made of.
     pub pin: PinId,
-    /// Where it is: contiguous pieces in order, with their bytes.
+    /// The contiguous pieces of the part, in order: place and number of bytes.
     pub pieces: Vec<(Place, u64)>,
     /// Bytes, a multiple of the page size.
     pub bytes: u64,
 }
 
 impl Windows {
-    /// Whether a range of a local space holds windows in a state that is `wanted`.
+    /// Whether a range of a local space holds windows in a state for which `wanted` is true.
     pub(crate) fn is_in_use(
         &self,
         connection: ConnectionId,
@@ -40,8 +40,8 @@ impl Windows {
         })
     }
 
-    /// A free range for a window without a fixed offset: behind the one chosen last, from the start
-    /// when the end is reached.
+    /// Finds a free range for a window without a fixed offset: behind the one chosen last, or from
+    /// the start when the end is reached.
     ///
     /// # Errors
     /// `ENOMEM`: there is none.
@@ -54,7 +54,7 @@ impl Windows {
         let range = AUTOMATIC_OFFSETS;
         let mut offset = spaces.next_offset.max(range.start);
         let mut is_second_round = offset == range.start;
-        // Ends: every round passes at least one window, and there are two rounds.
+        // The loop ends: every round passes at least one window, and there are two rounds.
         loop {
             let end = range_end(offset, bytes).filter(|end| *end <= range.end);
             let Some(end) = end else {
@@ -75,7 +75,8 @@ impl Windows {
     /// The registered windows that fill a range of a local space exactly.
     ///
     /// # Errors
-    /// `EINVAL`: part of a window. `ENXIO`: not all of it is registered.
+    /// `EINVAL`: the range has only a part of a window. `ENXIO`: not all of the range is
+    /// registered.
     pub(crate) fn whole_windows(
         &self,
         connection: ConnectionId,
@@ -102,10 +103,10 @@ impl Windows {
         Ok(found)
     }
 
-    /// The part of a range of a local space that is in its first window: its memory, pieces, bytes.
+    /// The part of a range of a local space that is in its first window: memory, pieces and bytes.
     ///
     /// # Errors
-    /// As [`cover_local`](Self::cover_local).
+    /// Those of [`cover_local`](Self::cover_local).
     pub(crate) fn local_part(
         &self,
         connection: ConnectionId,
@@ -124,7 +125,7 @@ impl Windows {
         })
     }
 
-    /// The range of a window is free for another one.
+    /// Frees the range of a window for another one.
     pub(super) fn free_offset(&mut self, connection: Option<ConnectionId>, offset: i64) {
         if let Some(spaces) = connection.and_then(|id| self.spaces.get_mut(&id)) {
             spaces.local.remove(offset);

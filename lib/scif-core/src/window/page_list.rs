@@ -1,9 +1,9 @@
 //! The page list of a window on its way to the other end: a structure and tables that the user of
 //! the window grants, and that the owner fills in.
 //!
-//! Both sides are distrusted. The user takes the structure back, copies it once, checks each value
-//! and keeps chunks of its own, so the structure is free again before the window is used. The owner
-//! checks the addresses it was given before it writes.
+//! Neither side trusts the other. The user takes the structure back, copies it once, checks each
+//! value and keeps chunks of its own, so the structure is free again before the window is used.
+//! The owner checks the addresses that it was given before it writes.
 
 use alloc::vec::Vec;
 
@@ -21,13 +21,13 @@ use crate::window::space::range_end;
 /// Bytes of one entry of a lookup array or table.
 const WORD: u64 = 8;
 
-/// Where the lookup arrays begin in the first block, behind the structure.
+/// The offset of the lookup arrays in the first block, behind the structure.
 const LOOKUPS_OFFSET: u64 = (WINDOW_BYTES as u64).next_multiple_of(64);
 
-/// Pages of tables that are allocated in one piece.
+/// How many pages of tables are allocated in one piece.
 const PIECE_PAGES: u64 = 64;
 
-/// Entries of a table that are read or written together.
+/// How many entries of a table are read or written together.
 const BATCH: usize = 32;
 
 /// A structure granted to `locality` for a window of `pages` pages.
@@ -35,23 +35,23 @@ const BATCH: usize = 32;
 pub(crate) struct PageListBuffer {
     locality: Locality,
     pages: u64,
-    /// Local address and pages of the structure and its lookup arrays, then of the tables: first
-    /// those for addresses, then those for counts.
+    /// Local address and pages of each block: first the structure with its lookup arrays, then the
+    /// tables, those for addresses before those for counts.
     blocks: Vec<(u64, u64)>,
 }
 
-/// Pages of the structure with both lookup arrays.
+/// How many pages the structure and both lookup arrays need.
 fn head_pages(pages: u64) -> u64 {
     (LOOKUPS_OFFSET + 2 * tables(pages) * WORD).div_ceil(PAGE)
 }
 
-/// Pages of the structure and tables for a window of `pages` pages.
+/// How many pages the structure and the tables need for a window of `pages` pages.
 pub(crate) fn page_list_pages(pages: u64) -> u64 {
     head_pages(pages) + 2 * tables(pages)
 }
 
 impl PageListBuffer {
-    /// Makes the structure. `None`: no memory.
+    /// Allocates the structure. `None`: no memory.
     pub(crate) fn new(
         mem: &mut dyn Memory,
         locality: Locality,
@@ -109,14 +109,14 @@ impl PageListBuffer {
         Some(self.locality.export(mem, self.address()?))
     }
 
-    /// Local address of table `index`: tables of addresses come first, then those of counts.
+    /// Local address of table `index`. The tables of addresses come first, then those of counts.
     fn table(&self, index: u64) -> Option<u64> {
         let (piece, page) = (index / PIECE_PAGES, index % PIECE_PAGES);
         let (address, _) = self.blocks.get(1 + piece as usize)?;
         Some(address + page * PAGE)
     }
 
-    /// The node it is granted to; `own` is ours.
+    /// The node that the structure is granted to; `own` is this node.
     pub(crate) fn node(&self, own: NodeId) -> NodeId {
         match self.locality {
             Locality::Own => own,
@@ -124,12 +124,12 @@ impl PageListBuffer {
         }
     }
 
-    /// Pages of shared memory it takes.
+    /// How many pages of shared memory it has.
     pub(crate) fn granted_pages(&self) -> usize {
         page_list_pages(self.pages) as usize
     }
 
-    /// Whether `bytes` bytes at local address `address` are in it.
+    /// Whether `bytes` bytes at local address `address` are inside it.
     fn holds(&self, address: u64, bytes: usize) -> bool {
         let end = address.checked_add(bytes as u64);
         self.blocks.iter().any(|(start, pages)| {
@@ -144,8 +144,8 @@ impl PageListBuffer {
         }
     }
 
-    /// Reads what the owner wrote, everything once: offset, protection and pages of the window.
-    /// `None`: it makes no sense.
+    /// Reads what the owner wrote, each value once: offset, protection and pages of the window.
+    /// `None`: it is invalid.
     pub(crate) fn read(&self, mem: &dyn Memory) -> Option<(i64, Protection, Chunks)> {
         let mut record = WindowRecord::new_zeroed();
         mem.read(self.address()?, record.as_mut_bytes());
@@ -163,7 +163,7 @@ impl PageListBuffer {
         (chunks.pages() == self.pages).then_some((offset, protection, chunks))
     }
 
-    /// Reads the chunks from number `first` on.
+    /// Reads one batch of chunks, from number `first` on.
     fn read_batch(
         &self,
         mem: &dyn Memory,
@@ -194,7 +194,7 @@ impl PageListBuffer {
 #[derive(Clone, Copy)]
 struct Target<'a> {
     locality: Locality,
-    /// Within the node: what was granted, and nothing else.
+    /// Within the node: the granted structure, the only memory that may be written.
     granted: Option<&'a PageListBuffer>,
 }
 
@@ -209,11 +209,11 @@ impl Target<'_> {
     }
 }
 
-/// Writes a window's page list to the structure at bus address `address`; within the node that is
-/// `granted`.
+/// Writes a window's page list to the structure at bus address `address`. Within the node this
+/// must be in `granted`.
 ///
 /// # Errors
-/// The granted structure is not usable.
+/// The granted structure cannot be used.
 pub(crate) fn fill(
     mem: &mut dyn Memory,
     locality: Locality,
@@ -251,7 +251,7 @@ fn check(holds: bool) -> Result<(), BadAddress> {
 /// Neighbouring entries of one table of each kind, to be written together.
 #[derive(Default)]
 struct Batch {
-    /// Number of the first one.
+    /// The number of the first entry.
     first: usize,
     len: usize,
     addresses: [[u8; 8]; BATCH],

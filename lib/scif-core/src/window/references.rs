@@ -1,5 +1,6 @@
-//! References to a peer's pages: mappings, and pages got and not put. The engine does not use these
-//! pages itself; it counts them, as a window stays until the last reference has gone.
+//! References to a peer's pages: mappings, and pages of get_pages that were not put. The engine
+//! does not use these pages itself. It counts them, because a window stays until the last
+//! reference has gone.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -16,11 +17,11 @@ use crate::window::Windows;
 /// The result of [`Engine::map`](crate::Engine::map).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapped {
-    /// For [`Engine::unmap`](crate::Engine::unmap).
+    /// The window, for [`Engine::unmap`](crate::Engine::unmap).
     pub window: RemoteWindowId,
-    /// Where the pages are; contiguous.
+    /// The place of the pages, which are contiguous.
     pub place: Place,
-    /// Number of the first page within the window.
+    /// The number of the first page within the window.
     pub first_page: u64,
     /// Number of pages.
     pub pages: u64,
@@ -29,31 +30,31 @@ pub struct Mapped {
 /// The result of [`Engine::map_pieces`](crate::Engine::map_pieces).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappedPieces {
-    /// For [`Engine::unmap`](crate::Engine::unmap).
+    /// The window, for [`Engine::unmap`](crate::Engine::unmap).
     pub window: RemoteWindowId,
-    /// Where the pages are: contiguous pieces in order, with their bytes.
+    /// The contiguous pieces of the pages, in order: place and number of bytes.
     pub pieces: Vec<(Place, u64)>,
 }
 
 /// The result of [`Engine::get_pages`](crate::Engine::get_pages).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReferencedPages {
-    /// For [`Engine::put_pages`](crate::Engine::put_pages); never 0.
+    /// The cookie, for [`Engine::put_pages`](crate::Engine::put_pages); never 0.
     pub cookie: u64,
     /// `Protection` bits of the window.
     pub protection: u32,
-    /// The pages, as contiguous runs: place of the first, and how many.
+    /// The contiguous runs of the pages: the place of the first one, and how many.
     pub runs: Vec<(Place, u64)>,
 }
 
-/// Pages that were got and not put.
+/// The pages of one get_pages call that were not put.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageReference {
     window: RemoteWindowId,
     pages: u64,
 }
 
-/// The rest of a window of a lost node: mappings that reach no memory.
+/// What remains of a window of a lost node: mappings that reach no memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OrphanedMapping {
     node: NodeId,
@@ -64,7 +65,7 @@ impl Windows {
     /// The run at the start of a range of a peer's space.
     ///
     /// # Errors
-    /// As [`cover_remote`](Self::cover_remote).
+    /// Those of [`cover_remote`](Self::cover_remote).
     pub(crate) fn first_run(
         &self,
         connection: ConnectionId,
@@ -83,7 +84,7 @@ impl Windows {
         })
     }
 
-    /// Pages of a peer's window, from page `first` on.
+    /// How many pages a peer's window has from page `first` on.
     pub(crate) fn pages_from(&self, id: RemoteWindowId, first: u64) -> u64 {
         self.remote(id)
             .map_or(0, |window| window.chunks.pages() - first)
@@ -96,8 +97,8 @@ impl Windows {
         }
     }
 
-    /// Notes a use of a range at byte `at` of a peer's window: its pieces, and what the window
-    /// allows. `None`: it ends beyond the window.
+    /// Notes a use of a range at byte `at` of a peer's window. Returns its pieces, and what the
+    /// window allows. `None`: the range ends beyond the window.
     fn map_range(
         &mut self,
         id: RemoteWindowId,
@@ -110,10 +111,10 @@ impl Windows {
         Some((pieces, window.core.protection))
     }
 
-    /// Notes a use of a range within one window of a peer, in as many pieces as it has.
+    /// Notes a use of a range within one window of a peer, in any number of pieces.
     ///
     /// # Errors
-    /// As [`cover_remote`](Self::cover_remote). `EXDEV`: it is not within one window.
+    /// Those of [`cover_remote`](Self::cover_remote). `EXDEV`: the range is not within one window.
     pub(crate) fn map_pieces(
         &mut self,
         connection: ConnectionId,
@@ -127,7 +128,7 @@ impl Windows {
         Ok(MappedPieces { window, pieces })
     }
 
-    /// Notes that a library has mapped `pages` pages for copies, and its program does not know.
+    /// Notes that a library has mapped `pages` pages for copies, without its program knowing.
     pub(crate) fn note_cached(&mut self, id: RemoteWindowId, pages: u64) {
         if let Some(window) = self.remote_mut(id) {
             window.cached += pages;
@@ -142,11 +143,12 @@ impl Windows {
         self.release_remote(id, pages, 0);
     }
 
-    /// The places of all pages of a range within one window of a peer, which stay until they are
-    /// put.
+    /// Refers to all pages of a range within one window of a peer, and returns their places. They
+    /// stay until they are put.
     ///
     /// # Errors
-    /// As [`cover_remote`](Self::cover_remote). `ENXIO` also: it is not within one window.
+    /// Those of [`cover_remote`](Self::cover_remote). `ENXIO` also: the range is not within one
+    /// window.
     pub(crate) fn get_pages(
         &mut self,
         connection: ConnectionId,
@@ -169,7 +171,7 @@ impl Windows {
         })
     }
 
-    /// Puts pages that were got. False: no such cookie.
+    /// Ends a reference of get_pages. `false`: no such cookie.
     pub(crate) fn put_pages(&mut self, connection: ConnectionId, cookie: u64) -> bool {
         let spaces = self.spaces.get_mut(&connection);
         let reference = spaces.and_then(|spaces| spaces.references.remove(&cookie));
@@ -179,7 +181,7 @@ impl Windows {
         reference.is_some()
     }
 
-    /// The endpoint is closed: pages that were got are put.
+    /// Ends all references of get_pages of an endpoint that is closed.
     pub(crate) fn put_all_pages(&mut self, connection: ConnectionId) {
         let spaces = self.spaces.get_mut(&connection);
         let references = spaces.map(|spaces| core::mem::take(&mut spaces.references));
@@ -188,7 +190,8 @@ impl Windows {
         }
     }
 
-    /// Whether programs have windows of `node` mapped, also such as were there before it was lost.
+    /// Whether programs have windows of `node` mapped, including those from before the node was
+    /// lost.
     pub(crate) fn maps_memory_of(&self, node: NodeId) -> bool {
         let mut orphans = self.orphaned_mappings.values();
         orphans.any(|orphan| orphan.node == node)
@@ -197,7 +200,7 @@ impl Windows {
                 .any(|(_, window)| window.is_mapped() && window.core.node() == node)
     }
 
-    /// A window is forgotten while `pages` pages of it are mapped.
+    /// Notes that a window is forgotten while `pages` pages of it are mapped.
     pub(super) fn note_orphan(&mut self, window: RemoteWindowId, node: NodeId, pages: u64) {
         if pages > 0 {
             let orphan = OrphanedMapping { node, pages };
@@ -205,7 +208,7 @@ impl Windows {
         }
     }
 
-    /// Pages of a window that is forgotten are mapped no longer.
+    /// Notes that pages of a forgotten window are no longer mapped.
     pub(super) fn release_orphan(&mut self, window: RemoteWindowId, pages: u64) {
         if let Some(orphan) = self.orphaned_mappings.get_mut(&window) {
             orphan.pages = orphan.pages.saturating_sub(pages);
@@ -215,7 +218,7 @@ impl Windows {
         }
     }
 
-    /// Checks that windows count the pages that were got.
+    /// Checks that windows count the pages of get_pages.
     pub(super) fn check_references(&self) -> Result<(), Violation> {
         let mut pages: BTreeMap<RemoteWindowId, u64> = BTreeMap::new();
         for reference in self.spaces.values().flat_map(|s| s.references.values()) {

@@ -28,11 +28,11 @@ pub(super) enum Remote {
 /// The message that the owner of a remote window waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PendingReply {
-    /// None: it is registered.
+    /// None: the window is registered.
     None,
     /// UNREGISTER_ACK.
     UnregisterAck,
-    /// MUNMAP, as UNREGISTER has been answered by "still in use".
+    /// MUNMAP, because UNREGISTER was answered by "still in use".
     Munmap,
 }
 
@@ -41,53 +41,55 @@ enum PendingReply {
 pub struct MappingInfo {
     /// The window.
     pub window: RemoteWindowId,
-    /// Our end of the connection it came by.
+    /// This end of the connection by which the window was registered.
     pub local: PortId,
-    /// Its owner.
+    /// The owner of the window.
     pub peer: PortId,
-    /// Where it is in the peer's registered address space.
+    /// The offset in the peer's registered address space.
     pub offset: i64,
-    /// Pages of the window.
+    /// How many pages the window has.
     pub pages: u64,
-    /// The rights to it.
+    /// The rights to the window.
     pub protection: Protection,
-    /// The user who opened our end, unless that is closed.
+    /// The user who opened this end, unless it is closed.
     pub user: Option<u32>,
-    /// Its owner has not unregistered it.
+    /// Whether the owner has not unregistered the window.
     pub is_registered: bool,
-    /// Pages mapped or got; a page mapped twice counts twice.
+    /// Pages that are mapped or referred to by get_pages; a page mapped twice counts twice.
     pub mapped_pages: u64,
-    /// Own copies that use it.
+    /// How many own copies use the window.
     pub jobs: u32,
 }
 
 /// A window of a peer.
 #[derive(Debug)]
 pub(crate) struct RemoteWindow {
-    /// It is in its connection's remote space until it is being unregistered or our end is closed.
+    /// The window is in its connection's remote space until it is being unregistered or our end is
+    /// closed.
     pub(super) core: WindowCore,
-    /// The connection whose clients copy to and from it, also after our end was closed.
+    /// The connection whose clients copy to and from the window, even after our end was closed.
     through: ConnectionId,
-    /// The owner's id of its end.
+    /// The id that the owner gave its end.
     owner: u64,
-    /// The owner's id of the window.
+    /// The id that the owner gave the window.
     owner_window: u64,
     pending_reply: PendingReply,
-    /// Clients may still copy to or from it on their own, so the owner has no answer yet.
+    /// Whether clients may still copy to or from the window themselves, so that the owner has no
+    /// answer yet.
     is_quiescing: bool,
-    /// Pages mapped or got; a page mapped twice counts twice.
+    /// Pages that are mapped or referred to by get_pages; a page mapped twice counts twice.
     pub(super) mapped: u64,
-    /// Those of them that libraries have mapped for copies, of which their programs do not know.
+    /// How many of these libraries have mapped for copies, without their programs knowing.
     pub(super) cached: u64,
 }
 
 impl RemoteWindow {
-    /// Whether programs, or libraries of theirs, have pages of it.
+    /// Whether programs, or their libraries, have pages of the window mapped.
     pub(super) fn is_mapped(&self) -> bool {
         self.mapped > 0
     }
 
-    /// Its row of `mappings` on node `own`.
+    /// The row of `mappings` for it on node `own`.
     pub(super) fn info(&self, id: RemoteWindowId, own: NodeId, user: Option<u32>) -> MappingInfo {
         let core = &self.core;
         MappingInfo {
@@ -104,16 +106,16 @@ impl RemoteWindow {
         }
     }
 
-    /// Whether the owner waits for a reply that can be sent now: that the window is not used any
-    /// more, or first that it is still mapped. The latter is sent when copies have ended, which is
-    /// soon.
+    /// Whether the owner waits for a reply that can be sent now. The reply is that the window is
+    /// not used any more, or, at first, that it is still mapped. The latter is sent when copies
+    /// have ended, which is soon.
     pub(super) fn can_reply(&self) -> bool {
         let is_wanted = self.pending_reply == PendingReply::None || self.is_quiescing;
         let is_answer = self.pending_reply == PendingReply::UnregisterAck;
         !is_wanted && self.core.jobs == 0 && (self.mapped == 0 || is_answer)
     }
 
-    /// Whether it is registered, or at least not found by offset.
+    /// Whether the window is registered, or else not found by offset.
     pub(super) fn is_found_rightly(&self) -> bool {
         self.core.connection.is_none() || self.pending_reply == PendingReply::None
     }
@@ -153,7 +155,7 @@ impl Windows {
         Some((id, address))
     }
 
-    /// The structure with this id that is granted.
+    /// The granted structure with this id.
     pub(crate) fn page_list(&self, id: RemoteWindowId) -> Option<&PageListBuffer> {
         match self.remote.get(id) {
             Some(Remote::Granted(page_list)) => Some(page_list),
@@ -161,7 +163,7 @@ impl Windows {
         }
     }
 
-    /// The structures that are granted.
+    /// All granted structures.
     #[cfg(test)]
     pub(crate) fn granted(&self) -> impl Iterator<Item = RemoteWindowId> {
         let all = self.remote.iter();
@@ -180,7 +182,7 @@ impl Windows {
         self.page_list(id).filter(|list| list.node(own) == node)
     }
 
-    /// A structure is not needed any more: its pages are free again.
+    /// Frees the pages of a structure that is not needed any more.
     fn free_page_list(
         &mut self,
         mem: &mut dyn Memory,
@@ -195,7 +197,7 @@ impl Windows {
         page_list.free(mem);
     }
 
-    /// Takes the structure `id` back from `node`: there will be no window. False: `node` has no
+    /// Takes the structure `id` back from `node`: there will be no window. `false`: `node` has no
     /// such structure.
     pub(crate) fn take_back(
         &mut self,
@@ -215,7 +217,7 @@ impl Windows {
         true
     }
 
-    /// Frees what was granted to `node`, which can no longer write to our memory.
+    /// Frees everything that was granted to `node`, which can no longer write to our memory.
     pub(crate) fn take_all_back(&mut self, mem: &mut dyn Memory, cx: &mut Context, node: NodeId) {
         let own = cx.config.node;
         let is_its = |remote: &Remote| match remote {
@@ -231,8 +233,8 @@ impl Windows {
 
 // Registering.
 impl Windows {
-    /// Takes over the window that the peer of `connection` has described in structure `id`. False:
-    /// the description is invalid, or a limit is reached.
+    /// Adds the window that the peer of `connection` has described in structure `id`. `false`: the
+    /// description is invalid, or a limit is reached.
     pub(crate) fn add_remote(
         &mut self,
         mem: &mut dyn Memory,
@@ -269,7 +271,7 @@ impl Windows {
         let announced = self.page_list_of(cx, node, id)?.read(mem)?;
         let (offset, protection, chunks) = announced;
         if node == cx.config.node {
-            // This node wrote it: a difference was stored by a program.
+            // This node wrote the description: if it differs, a program has changed it.
             let described = (offset, protection, &chunks);
             if !self.is_described(WindowId::from_number(owner_window), described) {
                 return None;
@@ -301,8 +303,9 @@ impl Windows {
 
 // Unregistering.
 impl Windows {
-    /// Begins the end of a window that its owner unregisters: nothing new may use it. Returns the
-    /// connection whose clients may still copy to or from it; `None`: there is nothing to wait for.
+    /// Begins to end a window that its owner unregisters: nothing new may use it. Returns the
+    /// connection whose clients may still copy to or from it. `None`: there is nothing to wait
+    /// for.
     pub(crate) fn end_remote(
         &mut self,
         cx: &mut Context,
@@ -314,7 +317,7 @@ impl Windows {
         let window = self.remote_mut(id);
         let window = window.filter(|w| w.core.node() == node && w.owner_window == owner_window);
         let Some(window) = window else {
-            // Not known (any more), so not used.
+            // The window is unknown, or no longer known, so it is not used.
             cx.stats.stale_ids += 1;
             let owner = 0;
             let body = NodeMessage::UnregisterAck {
@@ -342,8 +345,8 @@ impl Windows {
         }
     }
 
-    /// Answers an UNREGISTER, as the copies of clients have ended. Own jobs, if there are some,
-    /// delay the answer.
+    /// Answers an UNREGISTER, now that the copies of clients have ended. If there are own jobs,
+    /// they delay the answer.
     pub(crate) fn answer_unregister(&mut self, cx: &mut Context, id: RemoteWindowId) {
         if let Some(window) = self.remote_mut(id) {
             window.is_quiescing = false;
@@ -354,7 +357,7 @@ impl Windows {
     }
 
     /// Replies to the owner that its window is not used any more, or that only mappings use it,
-    /// which may last.
+    /// which may last long.
     fn send_reply(&mut self, cx: &mut Context, id: RemoteWindowId) {
         let Some(window) = self.remote_mut(id) else {
             return;
@@ -390,7 +393,7 @@ impl Windows {
         }
     }
 
-    /// Whether `send_pending_replies` has something to do.
+    /// Whether `send_pending_replies` would send any.
     pub(crate) fn has_pending_replies(&self) -> bool {
         !self.ended.is_empty()
     }
@@ -408,15 +411,15 @@ impl Windows {
         self.free_remote_offset(window.core.connection, window.core.offset);
     }
 
-    /// Takes a window out of its connection, as our end is closed. The window stays until its owner
-    /// unregisters it.
+    /// Takes a window out of its connection, because our end is closed. The window stays until its
+    /// owner unregisters it.
     pub(super) fn leave_remote(&mut self, id: RemoteWindowId) {
         if let Some(window) = self.remote_mut(id) {
             window.core.connection = None;
         }
     }
 
-    /// Forgets the windows of a node that is lost. Mappings of them lead nowhere, and the owner
+    /// Forgets the windows of a node that is lost. Mappings of them reach no memory, and the owner
     /// gets no reply.
     pub(crate) fn forget_windows_of(&mut self, node: NodeId) {
         let windows = self
@@ -427,15 +430,15 @@ impl Windows {
         }
     }
 
-    /// An own job begins to use the window.
+    /// Notes that an own job begins to use the window.
     pub(crate) fn hold_remote(&mut self, id: RemoteWindowId) {
         if let Some(window) = self.remote_mut(id) {
             window.core.jobs += 1;
         }
     }
 
-    /// Counts pages and own jobs that use the window no longer; its owner gets a reply, later, if
-    /// it waits for one.
+    /// Subtracts pages and own jobs that use the window no longer. If its owner waits for a reply,
+    /// it is sent later.
     pub(crate) fn release_remote(&mut self, id: RemoteWindowId, pages: u64, jobs: u32) {
         if let Some(window) = self.remote_mut(id) {
             window.mapped = window.mapped.saturating_sub(pages);

@@ -35,17 +35,17 @@ impl<K> Default for Space<K> {
 }
 
 impl<K: Copy> Space<K> {
-    /// Adds a window; its range is free.
+    /// Adds a window. Its range must be free.
     pub(super) fn insert(&mut self, offset: i64, slot: Slot<K>) {
         self.slots.insert(offset, slot);
     }
 
-    /// Forgets the window that begins at `offset`.
+    /// Removes the window that begins at `offset`.
     pub(super) fn remove(&mut self, offset: i64) {
         self.slots.remove(&offset);
     }
 
-    /// Forgets all windows; their ids.
+    /// Removes all windows and returns their ids.
     pub(super) fn take(&mut self) -> impl Iterator<Item = K> + use<K> {
         core::mem::take(&mut self.slots)
             .into_values()
@@ -80,8 +80,8 @@ impl<K: Copy> Space<K> {
     /// The windows that hold `offset..offset + length` without a gap, ascending.
     ///
     /// # Errors
-    /// `ENXIO`: there is a gap, or the range has an end that is no offset. Known only once the
-    /// iterator comes to it.
+    /// `ENXIO`: there is a gap, or the range ends beyond the last offset. Returned only when the
+    /// iterator gets there.
     pub(super) fn covering(
         &self,
         offset: i64,
@@ -107,11 +107,11 @@ impl<K: Copy> Space<K> {
         })
     }
 
-    /// The windows that hold a range, and the byte of the first one at which it begins.
-    /// `protection` is what each window allows; `None`: it is not registered.
+    /// The windows that hold a range, and the byte of the first one at which the range begins.
+    /// `protection` returns what a window allows; `None`: the window is not registered.
     ///
     /// # Errors
-    /// `ENXIO`: not all registered. `EACCES`: `need` is not allowed everywhere.
+    /// `ENXIO`: not all of the range is registered. `EACCES`: a window does not allow `need`.
     pub(super) fn cover(
         &self,
         (offset, length): (i64, u64),
@@ -137,8 +137,8 @@ impl<K: Copy> Space<K> {
 }
 
 impl<K: Key> Space<K> {
-    /// Checks that windows do not overlap, and that each, as `window` knows it, is in the space of
-    /// `connection`.
+    /// Checks that windows do not overlap, and that each of them, which `window` finds, is in the
+    /// space of `connection`.
     ///
     /// # Errors
     /// The first rule that does not hold.
@@ -176,7 +176,7 @@ pub(crate) fn check_range(offset: i64, length: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// The end of a range of offsets; `None` when it is negative or has none.
+/// The end of a range of offsets; `None` if the range is negative or ends beyond the last offset.
 pub(super) fn range_end(offset: i64, length: u64) -> Option<i64> {
     if offset < 0 {
         return None;
