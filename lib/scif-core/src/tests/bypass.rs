@@ -1,4 +1,4 @@
-//! Bypass clients: their notifications, what waits for them, and what they leave when they end.
+//! Bypass clients: their notifications, what waits for them, and what they leave behind.
 
 use super::std::prelude::v1::*;
 
@@ -128,7 +128,7 @@ fn handles_count_for_who_opens_them_also_when_the_endpoint_is_gone() {
     let (allowed, _) = engine.open_bypass(memory, third.id, other).unwrap();
     assert_eq!(engine.used(Resource::Bypass, Scope::User, USER.user), 3);
     engine.close_bypass(memory, allowed);
-    // The peer owes nothing while our clients are what is waited for.
+    // The peer owes nothing while our own clients delay the end.
     assert_eq!(engine.connections.half_closed(), 0);
     close(&mut fixture, third, handles[0]);
     open(&mut fixture, third);
@@ -146,14 +146,14 @@ fn the_last_words_wait_for_clients() {
         let (at_b, page_b) = open(&mut fixture, b);
         fixture.close(a);
         fixture.run();
-        // Over for a's programs; b hears of it when they have let go.
+        // The connection is over for a's programs; b is told when these have unmapped it.
         assert_eq!(word(&fixture, a, page_a + STATE_OFFSET), STATE_ENDED);
         assert_eq!(word(&fixture, b, page_b + STATE_OFFSET), STATE_CONNECTED);
         close(&mut fixture, a, at_a);
         fixture.run();
         let epoch = word(&fixture, b, page_b + EPOCH_OFFSET);
         assert_eq!(word(&fixture, b, page_b + STATE_OFFSET), STATE_DISCONNECTED);
-        // a's pages stay until b's programs have let go, too.
+        // a's pages stay until b's programs have unmapped them, too.
         let engine = &fixture.nodes[a.node].engine;
         assert_eq!(engine.stats().connections_closing, 1);
         fixture.close(b);
@@ -177,11 +177,11 @@ fn a_dead_clients_lock_is_free_again() {
     assert_eq!(same, page);
     let memory = &mut fixture.nodes[0].memory;
     memory.store_index(page + SEND_LOCK_OFFSET, FIRST_HANDLE);
-    // It dies between its position and the index.
+    // The client dies between its position and the index.
     memory.store_position(page + SENT_OFFSET, 2);
     assert_eq!(send(&mut fixture, a, b"x"), Ok(0));
     let (engine, _) = fixture.parts(a);
-    // Nobody tells when a client unlocks: the clock does.
+    // No event reports that a client unlocks: the clock has to.
     assert!(engine.next_deadline().is_some());
     close(&mut fixture, a, id);
     assert_eq!(word(&fixture, a, page + SEND_LOCK_OFFSET), 0);
@@ -200,7 +200,7 @@ fn a_locked_ring_is_not_an_empty_one() {
     send(&mut fixture, a, b"last").unwrap();
     fixture.close(a);
     fixture.run();
-    // The holder of the lock may be about to take the bytes, or not: the end has not come.
+    // The holder of the lock may be about to take the bytes, or not: this is not the end yet.
     receive_nothing(&mut fixture, b);
     fixture.nodes[1].memory.store_index(lock, 0);
     assert_eq!(receive(&mut fixture, b).unwrap(), b"last");
@@ -224,7 +224,7 @@ fn a_ring_that_stays_locked_is_looked_at_ever_less_often() {
         assert_eq!(engine.next_deadline(), None);
         next - now
     };
-    // Twice: each time that we have got the ring it begins anew.
+    // Twice: each time that we have had the ring, it begins anew.
     for _ in 0..2 {
         fixture.nodes[0].memory.store_index(lock, FIRST_HANDLE);
         let waits = [(); 10].map(|()| look(&mut fixture));
@@ -293,7 +293,7 @@ fn windows_wait_for_copies_of_clients_but_not_for_ever() {
             let engine = fixture.engine(b);
             assert_eq!(engine.finish(ticket), None);
             if user == a {
-                // It ends.
+                // The stuck copy ends.
                 set_busy(&mut fixture, user, page, FIRST_HANDLE, 0);
                 fixture.now += 2_000_000;
             } else {
@@ -339,7 +339,7 @@ fn only_the_end_of_a_mapped_window_wakes_who_sleeps() {
     }
 }
 
-/// Begins to unregister a fresh window of `end`; whether that is done at once.
+/// Begins to unregister a fresh window of `end`. Returns whether that is done at once.
 fn unregister(fixture: &mut Fixture, end: End) -> (Ticket, bool) {
     let pages = fixture.pin(end.node, &[1]);
     fixture.register(end, &pages, 0, BOTH);
@@ -361,7 +361,7 @@ fn is_done(fixture: &mut Fixture, end: End, ticket: Ticket) -> bool {
     }
 }
 
-/// Handle `number` of `end` has this number of copies under way.
+/// Sets how many copies handle `number` of `end` has under way.
 fn set_busy(fixture: &mut Fixture, end: End, page: u64, number: u32, busy: u32) {
     let memory = &mut fixture.nodes[end.node].memory;
     memory.store_index(page + rma_busy_offset(number), busy);
@@ -413,12 +413,12 @@ fn a_close_waits_for_copies_of_clients() {
             if is_over {
                 set_busy(&mut fixture, end, page, FIRST_HANDLE, 0);
             } else {
-                // Time in which nobody looks is not the copy's.
+                // Time in which the clients are not checked does not count for the copy.
                 fixture.now += 2 * CLIENT_COPY_NS;
                 fixture.run();
                 assert!(fixture.nodes[end.node].engine.is_departing(end.id));
             }
-            // A copy that never ends gets the time that any copy is given.
+            // A copy that never ends gets as much time as any copy.
             watch(
                 &mut fixture,
                 match is_over {
@@ -454,7 +454,7 @@ fn nobody_waits_for_a_client_that_died_while_it_copied() {
     assert!(is_done(&mut fixture, a, ticket));
 }
 
-/// The driver looks for so long, as often as it wants to.
+/// The driver checks for so long, as often as it asks to.
 fn watch(fixture: &mut Fixture, nanoseconds: u64) {
     let end = fixture.now + nanoseconds;
     while fixture.now < end {
@@ -469,14 +469,14 @@ fn who_copies_all_the_time_is_waited_for_each_time() {
     let (a, b) = fixture.connect(0, 1);
     let (_stays, page) = open(&mut fixture, b);
     let (other, _) = open(&mut fixture, b);
-    // It is in the middle of one copy or another whenever somebody looks.
+    // The client is in the middle of some copy at each check.
     set_busy(&mut fixture, b, page, FIRST_HANDLE, 1);
     for _ in 0..2 {
         let (ticket, at_once) = unregister(&mut fixture, a);
         assert!(!at_once);
         watch(&mut fixture, CLIENT_COPY_NS / 2);
         assert!(!is_done(&mut fixture, a, ticket));
-        // The whole machine stood still, and the client with it: that is no time it has had.
+        // The whole machine stood still, and the client with it: such time does not count.
         fixture.now += 10 * CLIENT_COPY_NS;
         fixture.run();
         assert!(!is_done(&mut fixture, a, ticket));
@@ -498,7 +498,7 @@ fn who_comes_after_a_dead_client_does_not_copy_for_it() {
     set_busy(&mut fixture, b, page, FIRST_HANDLE, 1);
     let _stays = open(&mut fixture, b);
     close(&mut fixture, b, dies);
-    // The last of these counts in the word in which the dead one did.
+    // The last of these counts in the word of the dead client.
     for _ in 1..RMA_BUSY_SLOTS {
         open(&mut fixture, b);
     }
@@ -549,10 +549,10 @@ fn only_who_asked_is_told() {
         let mut nodes = fixture.nodes[0].engine.nodes();
         nodes.find(|n| n.node == 1).unwrap().messages_sent
     };
-    // The same without a client and with one.
+    // With and without a client.
     let mut client = None;
     for _ in 0..2 {
-        // Nobody at b waits.
+        // No caller waits at b.
         let before = sent(&fixture);
         for _ in 0..2 {
             send(&mut fixture, a, b"x").unwrap();
@@ -560,7 +560,7 @@ fn only_who_asked_is_told() {
             assert_eq!(sent(&fixture), before);
         }
         assert_eq!(receive(&mut fixture, b).unwrap(), b"xx");
-        // A receive or a poll that finds nothing is followed by one notification.
+        // After a receive or a poll that finds nothing there is one notification.
         for asks in [receive_nothing, poll_for_nothing] {
             asks(&mut fixture, b);
             for known_epoch in [1, 0] {

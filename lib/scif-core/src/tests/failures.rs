@@ -1,4 +1,4 @@
-//! Links that fail in the middle of a call: whatever the call, the link ends once, at its end.
+//! Links that fail in the middle of a call: whatever the call is, the link ends once, at its end.
 
 use super::std::prelude::v1::*;
 
@@ -132,7 +132,7 @@ fn a_link_that_fails_in_any_call_ends_once_and_nothing_is_left() {
         ("fence_signal", |s| {
             let engine = s.fixture.engine(s.a);
             let signal = Signal {
-                // By the peer, into its own window.
+                // Stored by the peer, into its own window.
                 flags: 0x2 | 0x20,
                 ..Signal::default()
             };

@@ -39,7 +39,7 @@ fn pair(nodes: usize) -> Pair {
 }
 
 impl Pair {
-    /// Starts a copy at an end and leaves it where it is.
+    /// Starts a copy at an end and does not finish it.
     fn begin_copy(&mut self, end: End) {
         self.fixture.nodes[end.node].is_pumped = false;
         let engine = self.fixture.engine(end);
@@ -125,8 +125,8 @@ fn a_wait_ends_when_everything_before_the_mark_is_copied() {
     }
 }
 
-/// The engine is a queue of its own: a value on two pages, which the processor stores, is not ahead
-/// of the copies in it.
+/// The engine has a queue of its own: a value on two pages, which the processor stores, must not
+/// overtake the copies in it.
 #[test]
 fn a_signal_over_two_pages_waits_for_copies_under_way() {
     for nodes in [1, 2] {
@@ -249,7 +249,7 @@ fn signals_are_checked_before_anything_is_stored() {
             ] {
                 assert_eq!(pair.signal(a, signal), Err(error), "{signal:?}");
             }
-            // Offsets that are not used are not looked at.
+            // Offsets that are not used are not checked.
             let ticket = pair.signal(a, at(3, 8, init | REMOTE)).unwrap();
             assert_eq!(pair.result(a, ticket), Some(Ok(0)));
         }

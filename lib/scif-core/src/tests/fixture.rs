@@ -1,6 +1,6 @@
 //! The fixture of the engine's tests: several nodes, each with a vector of bytes as its memory.
-//! Local addresses are offsets in it; bus addresses have a number of their own added, so that the
-//! two cannot be mixed up.
+//! Local addresses are offsets in it; bus addresses have another base added, so that the two
+//! cannot be mixed up.
 
 use super::std::prelude::v1::*;
 use super::std::vec;
@@ -31,7 +31,7 @@ pub const USER: Owner = Owner {
 
 /// Bytes of each node.
 pub const RAM_BYTES: usize = 32 << 20;
-/// Where they begin for peers.
+/// The bus address at which they begin for peers.
 pub const BUS: u64 = 0x10_0000_0000;
 
 /// The bytes of all nodes.
@@ -46,15 +46,15 @@ pub struct PlainMemory {
     pub allocated: usize,
     /// Blocks that were given back for the next use.
     pub recycled: usize,
-    /// A word behind whose store nothing may be loaded before a full fence, and whether one is
-    /// owed.
+    /// A word after whose store nothing may be loaded before a full fence, and whether that fence
+    /// is still missing.
     pub fenced_word: Cell<Option<u64>>,
     owes_fence: Cell<bool>,
     /// Stores into the memory of peers fail.
     pub is_cut_off: bool,
     /// The most contiguous bytes that can be allocated.
     pub largest: usize,
-    /// The next own load of this number of bytes finds the second number in front.
+    /// The next load of this many bytes of own memory finds the second number at their beginning.
     pub lie: Cell<Option<(usize, u64)>>,
     /// The peer fills its node ring anew whenever it is given room.
     pub flood: Option<Flood>,
@@ -239,7 +239,7 @@ impl Memory for PlainMemory {
 }
 
 fn ram(nodes: usize) -> Vec<Vec<u8>> {
-    // Each on its own, so that the system gives zeroed pages that are not touched here.
+    // Allocated one by one, so that the system gives zeroed pages that are not touched here.
     (0..nodes).map(|_| vec![0; RAM_BYTES]).collect()
 }
 
@@ -334,7 +334,7 @@ impl Fixture {
         }
     }
 
-    /// One iteration of one node; whether anything happened.
+    /// Runs one iteration of one node. Returns whether anything happened.
     pub fn iterate(&mut self, index: usize) -> bool {
         self.now += 1;
         let now = self.now;
@@ -373,12 +373,12 @@ impl Fixture {
         (&mut node.engine, &mut node.memory)
     }
 
-    /// A connection from a node to a node.
+    /// Makes a connection from one node to another.
     pub fn connect(&mut self, from: usize, to: usize) -> (End, End) {
         self.connect_as(from, to, USER)
     }
 
-    /// A connection of somebody's to one of [`USER`]'s.
+    /// Makes a connection from an endpoint of `owner` to one of [`USER`].
     pub fn connect_as(&mut self, from: usize, to: usize, owner: Owner) -> (End, End) {
         let port = 2000 + self.now as u16;
         let server = &mut self.nodes[to];
@@ -411,7 +411,7 @@ impl Fixture {
         node.pins += 1;
         let memory = &mut node.memory;
         let runs = runs.iter().map(|pages| {
-            // Memory of the client, not the engine's; the page between keeps runs apart.
+            // Memory of the client, not of the engine; the page between keeps the runs apart.
             let address = memory.next;
             memory.next += u64::from(*pages + 1) * PAGE;
             assert!(
@@ -430,7 +430,7 @@ impl Fixture {
         }
     }
 
-    /// Takes the result of a call once it is there.
+    /// Takes the result of a call once there is one.
     pub fn finish(&mut self, end: End, ticket: Result<Ticket, Error>) -> Result<u64, Error> {
         let ticket = ticket?;
         self.run();
@@ -469,7 +469,7 @@ impl Fixture {
         self.nodes[end.node].engine.check_invariants().unwrap();
     }
 
-    /// Fills pages with bytes that tell where they are.
+    /// Fills pages with bytes that depend on their place.
     pub fn fill(&mut self, node: usize, pages: &Pages, seed: u8) -> Vec<u8> {
         let mut all = Vec::new();
         for run in &pages.runs {
@@ -494,7 +494,7 @@ impl Fixture {
         all
     }
 
-    /// Nothing is left of registered memory anywhere.
+    /// Checks that nothing is left of registered memory anywhere.
     pub fn assert_clean(&self) {
         for node in &self.nodes {
             let stats = node.engine.stats();

@@ -1,4 +1,4 @@
-//! Hostile peers: messages and page lists that make no sense.
+//! Hostile peers: messages and page lists that are invalid.
 
 use super::std::prelude::v1::*;
 
@@ -14,7 +14,7 @@ use crate::base::table::Key;
 use crate::engine::Engine;
 use crate::{Direction, DownReason, Local, Memory, Rma, Signal, WindowState};
 
-/// The last byte of memory and one more.
+/// The end of memory: one byte behind the last one.
 const END: u64 = BUS + RAM_BYTES as u64;
 
 /// Address and pages of each chunk.
@@ -47,7 +47,7 @@ impl Victim {
         &self.fixture.nodes[0].engine
     }
 
-    /// The victim gets a message.
+    /// Sends the victim a message.
     fn say(&mut self, body: NodeMessage) {
         let node = &mut self.fixture.nodes[0];
         let port = |node| PortId::new(node, 0);
@@ -57,7 +57,7 @@ impl Victim {
         node.engine.check_invariants().unwrap();
     }
 
-    /// Has the victim grant a structure for a number of pages; its id and local address.
+    /// Has the victim grant a structure for a number of pages. Returns its id and local address.
     fn grant(&mut self, pages: u64) -> Option<(u64, u64)> {
         let peer = self.id;
         let before: Vec<u64> = self.granted();
@@ -149,7 +149,7 @@ fn page_lists_without_sense_are_refused_and_forgotten() {
     victim.describe(at, &good, 2, 0x1000, BOTH);
     victim.register(id);
     assert_eq!(victim.remote_windows(), 1);
-    // Twice is once; and two windows are not in the same place.
+    // Registering twice counts once; and two windows are not in the same place.
     victim.register(id);
     let (second, at) = victim.grant(1).unwrap();
     victim.describe(at, &[(BUS, 1)], 1, 0x3000, BOTH);
@@ -353,7 +353,7 @@ fn a_window_whose_node_is_lost_is_not_written_any_more() {
     assert_eq!(victim.engine().stats().jobs, 0);
 }
 
-/// A node names the connections and windows of another one, whose ids it can guess.
+/// A node names the connections and windows of another node, whose ids it can guess.
 #[test]
 fn no_node_speaks_for_another() {
     let mut fixture = Fixture::new(3);
@@ -418,7 +418,7 @@ fn no_node_speaks_for_another() {
     assert_eq!(fixture.unregister(a, 0, PAGE), Ok(0));
 }
 
-/// A peer fills its ring as fast as it is read: one iteration still ends.
+/// A peer fills its ring as fast as it is read; one iteration ends nevertheless.
 #[test]
 fn a_flood_of_messages_does_not_hold_up_the_loop() {
     let mut fixture = Fixture::new(2);

@@ -10,8 +10,8 @@ use super::lifetimes::{Pair, pair, write};
 use super::std::prelude::v1::*;
 use crate::{LinkState, Memory};
 
-/// EXIT promises that the peer's memory is not touched any more: it waits for clients that have it
-/// mapped or copy there, and only for them.
+/// EXIT promises that the peer's memory is not accessed any more. So it waits for clients that
+/// have it mapped or copy there, and only for them.
 #[test]
 fn leaving_waits_for_clients_that_reach_the_peer() {
     let mut fixture = Fixture::new(2);
@@ -26,7 +26,7 @@ fn leaving_waits_for_clients_that_reach_the_peer() {
     let has_heard =
         |fixture: &Fixture| fixture.nodes[1].engine.link_state(0) != Some(LinkState::Online);
     assert!(!has_heard(&fixture));
-    // The peers know, and stop using one part, then the other; a copy is still under way.
+    // The peers are told, and stop using one part, then the other; a copy is still under way.
     assert_eq!(word(&fixture, a, page + STATE_OFFSET), STATE_DISCONNECTED);
     let busy = page + rma_busy_offset(FIRST_HANDLE + 1);
     fixture.nodes[0].memory.store_index(busy, 1);
@@ -68,7 +68,7 @@ fn leaving_waits_for_descriptors_under_way() {
         let node = &mut fixture.nodes[leaver];
         node.engine.leave(&mut node.memory);
         fixture.run();
-        // Node 0 has not said EXIT, or has not answered it.
+        // Node 0 has not sent EXIT, or has not answered it.
         assert_eq!(fixture.nodes[1].released, []);
         let left = Some(LinkState::Left);
         assert_ne!(

@@ -62,7 +62,7 @@ fn an_unregistered_window_stays_as_long_as_it_is_mapped() {
         let mapped = engine.map(a.id, 0, PAGE, BOTH).unwrap();
         engine.map(a.id, 0, PAGE, READ).unwrap();
         assert_eq!(fixture.unregister(b, 0, PAGE), Ok(0));
-        // Nothing new may use it, but what is there works.
+        // Nothing new may use it, but existing uses work.
         let (engine, memory) = fixture.parts(a);
         let none = Err(Error::NoSuchAddress);
         assert_eq!(engine.map(a.id, 0, PAGE, READ), Err(Error::NoSuchAddress));
@@ -157,7 +157,7 @@ fn what_only_a_library_has_mapped_keeps_pages_and_no_offsets() {
         engine.unmap_cached(cached.window, 1);
         fixture.run();
         assert_eq!(fixture.nodes[b.node].released, [at_b.pin]);
-        // The end of the old one was not the end of the new one.
+        // The end of the old window was not that of the new one.
         let used = fixture.start_register(b, &at_b, 0, BOTH, FIXED);
         assert_eq!(used, Err(Error::AddressInUse));
         let engine = fixture.engine(a);
@@ -302,7 +302,7 @@ fn a_close_tells_when_it_has_ended() {
 
 #[test]
 fn a_close_ends_though_the_peer_is_silent_or_lost() {
-    // It says nothing.
+    // The peer is silent.
     let Pair { mut fixture, a, .. } = pair(2);
     fixture.close(a);
     let node = &mut fixture.nodes[a.node];
@@ -311,7 +311,7 @@ fn a_close_ends_though_the_peer_is_silent_or_lost() {
     assert!(node.engine.is_departing(a.id));
     node.engine.tick(&mut node.memory, due + 1);
     assert!(!node.engine.is_departing(a.id));
-    // It goes, before or after the close, with a copy queued.
+    // The peer goes, before or after the close, with a copy queued.
     for is_lost_first in [true, false] {
         let Pair { mut fixture, a, .. } = pair(2);
         fixture.nodes[0].is_pumped = false;
@@ -556,7 +556,7 @@ fn the_peer_closing_while_a_window_is_registered_ends_the_call() {
     }
 }
 
-/// The host tells its cards which node it has lost. A link between two cards is their own.
+/// The host tells its cards which node it has lost. That does not affect a link between two cards.
 #[test]
 fn what_the_host_has_lost_leaves_a_living_link_alone() {
     let mut fixture = Fixture::new(3);

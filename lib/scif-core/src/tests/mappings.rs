@@ -66,7 +66,7 @@ fn a_mapping_in_pieces_covers_one_window() {
         assert_eq!(engine.stats().mapped_pages, 0);
         let mapped = engine.map_pieces(a.id, P, 2 * PAGE, BOTH).unwrap();
         assert_eq!(engine.stats().mapped_pages, 2);
-        // The pieces are where single runs are found.
+        // The pieces are at the places of the single runs.
         let first = engine.map(a.id, P, PAGE, BOTH).unwrap();
         let second = engine.map(a.id, 2 * P, PAGE, BOTH).unwrap();
         assert_eq!(mapped.pieces, [(first.place, PAGE), (second.place, PAGE)]);
@@ -146,7 +146,7 @@ fn own_windows_are_found_with_their_pieces() {
         }
         assert_eq!(u64::from_le_bytes(word), 99);
         engine.unmap(mapped.window, 1);
-        // From the word to the peer on, nothing new is found.
+        // Once the window is being unregistered, no new use finds it.
         let (engine, memory) = fixture.parts(b);
         engine.unregister(memory, b.id, 0, 3 * PAGE).unwrap();
         let gone = engine.local_part(b.id, 0, PAGE, READ);
@@ -176,7 +176,7 @@ fn pages_are_got_and_put_once() {
             Err(Error::InvalidArgument)
         );
         assert_eq!(engine.stats().mapped_pages, 0);
-        // Put also works when the peer has gone, and close puts what is left.
+        // Put also works after the peer has gone, and close puts the rest.
         let first = engine.get_pages(a.id, 0, PAGE).unwrap();
         engine.get_pages(a.id, 0, PAGE).unwrap();
         fixture.close(b);

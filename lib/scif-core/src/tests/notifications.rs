@@ -8,7 +8,7 @@ use scif_abi::flags::Readiness;
 use super::fixture::{End, Fixture, USER};
 use crate::{DownReason, Event};
 
-/// Nanoseconds after which a writer is notified of however little room.
+/// Nanoseconds after which a writer is notified of any room, however little.
 const SOON: u64 = 1_000_000;
 /// Nanoseconds after which a doorbell is no longer trusted.
 const LONG: u64 = 10_000_000;
@@ -28,7 +28,7 @@ fn messages(fixture: &Fixture, node: usize) -> u64 {
     fixture.nodes[node].engine.stats().messages_sent
 }
 
-/// The events for which a node rings.
+/// How many `Event::Ring` the engine of a node reports.
 fn rings(fixture: &mut Fixture, node: usize) -> usize {
     let node = &mut fixture.nodes[node];
     let next = || node.engine.next_event(&mut node.memory);
@@ -46,17 +46,17 @@ fn a_writer_that_waits_hears_of_half_a_ring_at_once() {
         let ring = fixture.nodes[0].engine.config().endpoint_ring_bytes as usize;
         assert_eq!(send(&mut fixture, a, 2 * ring), ring - 1);
         let before = messages(&fixture, b.node);
-        // Nobody waits for room yet.
+        // No sender waits for room yet.
         receive(&mut fixture, b, 1);
         fixture.run();
         assert_eq!(messages(&fixture, b.node), before);
         assert_eq!(send(&mut fixture, a, 1), 1);
-        // Now a does. It hears nothing of less than a half,
+        // Now a waits. It is not notified of less than half of the ring,
         assert_eq!(send(&mut fixture, a, 1), 0);
         receive(&mut fixture, b, ring / 2 - 2);
         fixture.run();
         assert_eq!(messages(&fixture, b.node), before);
-        // and once of a half.
+        // and once of half of it.
         for _ in 0..2 {
             receive(&mut fixture, b, 1);
             fixture.run();
@@ -79,7 +79,7 @@ fn a_writer_that_waits_hears_of_any_room_soon() {
     fixture.run();
     assert_eq!(messages(&fixture, 1), before + 1);
     assert_eq!(fixture.nodes[1].engine.next_deadline(), None);
-    // It is said once, not each millisecond.
+    // The notification is sent once, not each millisecond.
     receive(&mut fixture, b, 1);
     fixture.run();
     assert_eq!(fixture.nodes[1].engine.next_deadline(), None);
@@ -116,7 +116,7 @@ fn one_doorbell_announces_all_until_the_peer_found_its_ring_empty() {
         (1, 0, 0)
     );
     assert_eq!(fixture.nodes[0].engine.stats().doorbells_saved, saved + 2);
-    // The peer looks, and asks again as it finds nothing more.
+    // The peer reads, and asks for a doorbell again because it finds nothing more.
     let heard = fixture.nodes[1].engine.stats().messages_received;
     let node = &mut fixture.nodes[1];
     node.engine.doorbell(&mut node.memory, 0);
@@ -136,7 +136,7 @@ fn a_new_link_begins_with_doorbells() {
     let (engine, _) = fixture.parts(a);
     engine.kick(a.id, scif_abi::flags::Kicks::BYTES).unwrap();
     assert_eq!(rings(&mut fixture, 0), 1);
-    // The peer never looks: it restarts.
+    // The peer never reads: it restarts.
     for (node, peer) in [(0, 1), (1, 0)] {
         let node = &mut fixture.nodes[node];
         node.engine.link_down(&mut node.memory, peer);
@@ -173,21 +173,21 @@ fn who_watches_is_not_rung_until_it_rests() {
         node.engine.poll_rings(&mut node.memory);
     };
     fixture.nodes[1].engine.start_polling();
-    // It was asleep until now: the doorbell has to tell.
+    // It was asleep until now, so the doorbell is needed.
     assert_eq!(tell(&mut fixture), 1);
     assert!(!sees(&mut fixture));
     let before = received(&fixture);
     let node = &mut fixture.nodes[1];
     node.engine.doorbell(&mut node.memory, 0);
     assert_eq!(received(&fixture), before + 1);
-    // Looks find messages, too, and are no doorbells.
+    // Polls find messages, too, and do not count as doorbells.
     let doorbells = fixture.nodes[1].engine.stats().doorbells_received;
     let node = &mut fixture.nodes[1];
     node.engine.poll_node(&mut node.memory, 0);
     assert_eq!(node.engine.stats().doorbells_received, doorbells);
     node.engine.doorbell(&mut node.memory, 0);
     assert_eq!(node.engine.stats().doorbells_received, doorbells + 1);
-    // Now it is seen, and no doorbell is rung.
+    // Now it polls, and no doorbell is rung.
     for round in 2..5 {
         assert!(!sees(&mut fixture));
         assert_eq!(tell(&mut fixture), 0);
@@ -195,7 +195,7 @@ fn who_watches_is_not_rung_until_it_rests() {
         look(&mut fixture);
         assert_eq!(received(&fixture), before + round);
     }
-    // A message that comes just before it rests is for the next iteration.
+    // A message that comes just before it sleeps is left to the next iteration.
     assert_eq!(tell(&mut fixture), 0);
     let node = &mut fixture.nodes[1];
     node.engine.stop_polling(&mut node.memory);
@@ -204,7 +204,7 @@ fn who_watches_is_not_rung_until_it_rests() {
     assert_eq!(received(&fixture), before + 5);
     // And it was asked to ring.
     assert_eq!((tell(&mut fixture), tell(&mut fixture)), (1, 0));
-    // A link that ends is not looked at.
+    // A link that has ended is not polled.
     let node = &mut fixture.nodes[1];
     node.engine.start_polling();
     node.engine.doorbell(&mut node.memory, 0);
@@ -218,7 +218,7 @@ fn who_watches_is_not_rung_until_it_rests() {
 fn a_driver_that_polls_sees_the_bytes_that_programs_wait_for() {
     let mut fixture = Fixture::new(2);
     let ends = [(); 2].map(|()| fixture.connect(0, 1));
-    // One end belongs to a subscriber, a call waits at the other.
+    // A subscriber has one end, and a call waits at the other.
     let (subscriber, waiter) = (ends[0].1, ends[1].1);
     fixture.nodes[1].engine.start_polling();
     let (engine, memory) = fixture.parts(subscriber);
@@ -250,16 +250,16 @@ fn a_driver_that_polls_sees_the_bytes_that_programs_wait_for() {
         assert_eq!(look(&mut fixture), nothing);
         assert_eq!(waits(&mut fixture), Readiness::IN);
         receive(&mut fixture, waiter, 5);
-        // A subscriber is told of all that comes, whether the last was taken or not.
+        // A subscriber is notified of all that comes, whether the last bytes were taken or not.
         assert_eq!(send(&mut fixture, ends[0].0, 5), 5);
         assert_eq!(look(&mut fixture), told(subscriber));
         assert_eq!(look(&mut fixture), nothing);
     }
     fixture.nodes[1].engine.start_polling();
-    // Nobody was asked to notify anybody.
+    // No peer was asked for notifications.
     assert_eq!(rings(&mut fixture, 0), 0);
     assert_eq!(messages(&fixture, 0), messages_before);
-    // What comes just before the driver rests is for the next turn,
+    // What comes just before the driver sleeps is left to the next iteration,
     assert_eq!(waits(&mut fixture), Readiness::empty());
     assert_eq!(send(&mut fixture, ends[1].0, 5), 5);
     let node = &mut fixture.nodes[1];

@@ -232,7 +232,7 @@ impl Run {
         if self.cookies.len() > 2 {
             let (end, cookie) = self.cookies.remove(0);
             let engine = self.fixture.engine(end);
-            // The endpoint may have been closed, which put them.
+            // The endpoint may have been closed, which has put them.
             let _ = engine.put_pages(end.id, cookie);
         }
     }
@@ -250,8 +250,8 @@ impl Run {
         }
     }
 
-    /// Everything ends, in random order; nothing is left. What happened: copies, signals, bytes by
-    /// DMA, uses of pages.
+    /// Ends everything, in random order, and checks that nothing is left. Returns what happened:
+    /// copies, signals, bytes by DMA, uses of pages.
     fn end(mut self) -> [u64; 4] {
         while let Some(end) = self.ends.pop() {
             self.close(end);
@@ -308,6 +308,6 @@ fn random_calls_keep_the_invariants_and_leave_nothing() {
             *sum += count;
         }
     }
-    // Or the calls were all refused, and nothing was tried.
+    // Otherwise all calls were refused, and nothing was tried.
     assert!(sums.iter().all(|sum| *sum >= 50), "{sums:?}");
 }

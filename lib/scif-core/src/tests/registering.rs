@@ -234,7 +234,7 @@ fn windows_are_limited() {
         fixture.register(a, &pages, PAGE as i64, BOTH);
         let more = fixture.start_register(a, &pages, 0x10000, BOTH, FIXED);
         assert_eq!(more, Err(Error::NoMemory));
-        // One that is in use counts.
+        // A window in use counts.
         let engine = fixture.engine(b);
         let mapped = engine.map(b.id, 0, PAGE, READ).unwrap();
         assert_eq!(fixture.unregister(a, 0, PAGE), Ok(0));
@@ -338,8 +338,8 @@ fn a_window_of_a_connection_that_was_reset_is_not_announced() {
     };
     let pages = fixture.pin(a.node, &[1]);
     let ticket = fixture.start_register(a, &pages, 0, BOTH, FIXED);
-    // While the peer makes the structure a client spoils its control page. The peer hears that the
-    // connection is over when the client has let go of it.
+    // While the peer makes the structure, a client breaks its control page. The peer is told that
+    // the connection is over when the client has unmapped it.
     let (engine, memory) = fixture.parts(a);
     memory.store_position(page + SENT_OFFSET, 4);
     let reset = Err(Error::ConnectionReset);

@@ -1,4 +1,4 @@
-//! Peers that are alive and do not answer, and users who want all there is.
+//! Peers that are alive and do not answer, and users who ask for everything.
 
 use super::std::prelude::v1::*;
 
@@ -10,7 +10,7 @@ use super::bypass;
 use super::fixture::{BOTH, End, FIXED, Fixture, PAGE, USER};
 use crate::{ConnectMode, LinkState, Memory, Resource, Scope, Ticket};
 
-/// Node 0 runs, node 1 takes no messages: it is silent.
+/// Runs node 0; node 1 receives no messages: it is silent.
 fn alone(fixture: &mut Fixture, until: u64) {
     while fixture.nodes[0]
         .engine
@@ -107,7 +107,7 @@ fn an_unregister_does_not_wait_for_ever_and_costs_nothing() {
     alone(&mut fixture, begun + 2 * ANSWER_TIMEOUT_NS);
     assert_eq!(finish(&mut fixture, a, ticket), Some(Ok(0)));
     assert_eq!(state(&fixture), Some(LinkState::Online));
-    // The window is still the peer's, until it says otherwise.
+    // The window is still the peer's, until it reports otherwise.
     assert_eq!(fixture.nodes[0].released, []);
     assert_eq!(fixture.nodes[0].engine.stats().windows, 1);
     let node = &mut fixture.nodes[1];
@@ -130,8 +130,8 @@ fn an_unregister_asks_the_peer_however_long_clients_copied() {
     let (engine, memory) = fixture.parts(a);
     let ticket = engine.unregister(memory, a.id, 0, PAGE).unwrap();
     fixture.run();
-    // The machine stands still, and the client with it. The peer has not been asked yet, so it
-    // owes nothing.
+    // The machine stands still, and the client with it. The peer was not asked yet, so it owes
+    // nothing.
     fixture.now += 2 * ANSWER_TIMEOUT_NS;
     fixture.run();
     assert_eq!(finish(&mut fixture, a, ticket), None);

@@ -1,4 +1,4 @@
-//! Connections where memory is scarce, or has gone; and what becomes of theirs.
+//! Connections when memory is scarce, or has gone; and what becomes of their memory.
 
 use super::std::vec;
 
@@ -45,7 +45,7 @@ fn a_connection_in_scattered_memory_gets_a_smaller_ring() {
 }
 
 /// There is no memory for the acceptor's half, or the connector's can no longer be stored to:
-/// nobody is connected.
+/// there is no connection.
 #[test]
 fn a_grant_that_cannot_be_made_leaves_nothing() {
     for (is_cut_off, error) in [(true, Error::NoDevice), (false, Error::NoMemory)] {
@@ -154,7 +154,7 @@ fn transfers_through_many_pieces_count_as_many() {
         fixture.run();
         assert_eq!(used(fixture.engine(a)), 0);
     }
-    // What its caller carries out is counted before it begins, too.
+    // A transfer that its caller carries out is counted before it begins, too.
     let engine = fixture.engine(b);
     engine.set_limit(Resource::Transfers, Scope::User, 2);
     let start = engine.virtual_start(b.id, Direction::Read, 0, u64::from(PIECES) * PAGE, 0);

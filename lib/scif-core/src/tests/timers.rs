@@ -1,5 +1,5 @@
-//! A test of the deadline of each timer: it is the next deadline, nothing happens before it, and
-//! what it is for happens then. (`RingRetry` and `Quiesce` are in `bypass.rs`.)
+//! Tests the deadline of each timer: it is the next deadline, nothing happens before it, and the
+//! timer's work is done then. (`RingRetry` and `Quiesce` are in `bypass.rs`.)
 
 use super::std::mem::offset_of;
 use super::std::prelude::v1::*;
@@ -15,10 +15,10 @@ use scif_abi::{Error, PortId};
 use super::fixture::{BOTH, End, FIXED, Fixture, PAGE, USER};
 use crate::{ConnectMode, Event, LinkState, Memory};
 
-/// Nanoseconds for which senders wait for more room than there is.
+/// Nanoseconds for which senders wait for more room.
 const CREDIT_NS: u64 = 1_000_000;
 
-/// One iteration of node 0 alone, at `now`; its events.
+/// Runs one iteration of node 0 alone, at `now`. Returns its events.
 fn iterate(fixture: &mut Fixture, now: u64) -> Vec<Event> {
     let node = &mut fixture.nodes[0];
     node.engine.tick(&mut node.memory, now);
@@ -134,7 +134,7 @@ fn a_response_has_its_time() {
 fn a_link_retries_a_full_ring_and_ends_an_exit_without_answer() {
     let mut fixture = Fixture::new(2);
     let begun = fixture.nodes[0].engine.now();
-    // The peer takes nothing until the ring is full.
+    // The peer receives nothing until the ring is full.
     while deadline(&fixture).is_none() {
         let node = &mut fixture.nodes[0];
         node.engine.probe_peer(&mut node.memory, 1).unwrap();
@@ -180,7 +180,8 @@ fn room_that_is_told_of_grows_for_a_while() {
         let (engine, memory) = fixture.parts(sender);
         while engine.send(memory, sender.id, &[7; PAGE as usize]).unwrap() > 0 {}
         fixture.run();
-        // CreditGrowth at the sender to a base peer, CreditUpdate at the receiver otherwise.
+        // CreditGrowth at a sender whose peer has the base protocol only, else CreditUpdate at the
+        // receiver.
         let (engine, memory) = fixture.parts(receiver);
         assert_eq!(engine.recv(memory, receiver.id, &mut [0; 1]), Ok(1));
         let begun = fixture.now;

@@ -416,7 +416,7 @@ fn processes_take_turns_however_many_connections_they_have() {
     let owner = |process| Owner { process, user: 1 };
     let mut targets = Vec::new();
     fixture.nodes[0].is_pumped = false;
-    // Nine of one process, then one of another.
+    // Nine connections of one process, then one of another.
     for process in [8, 8, 8, 8, 8, 8, 8, 8, 8, 9] {
         let (a, b) = fixture.connect_as(0, 1, owner(process));
         let (here, there) = (fixture.pin(0, &[PAGES]), fixture.pin(1, &[PAGES]));
@@ -440,7 +440,7 @@ fn processes_take_turns_however_many_connections_they_have() {
     assert!((9 * TURN..=11 * TURN).contains(&other), "{other:#x} bytes");
     let first: usize = targets[..9].iter().map(moved).sum();
     assert!((9 * TURN..=11 * TURN).contains(&first), "{first:#x} bytes");
-    // The rest comes as well.
+    // The rest of the transfers are done as well.
     fixture.nodes[0].is_pumped = true;
     fixture.run();
     assert!(targets.iter().all(|pages| moved_all(&fixture, pages)));
