@@ -123,8 +123,8 @@ pub const EXIT_TIMEOUT_NS: u64 = 1_000_000_000;
 /// lookup pages and 1,024 tables at the other end.
 pub const MAX_WINDOW_PAGES: u64 = 1 << 18;
 
-/// Most windows of one engine, own ones; and most windows of one node that it knows. A peer's
-/// window also costs its chunks ([`MAX_PEER_CHUNKS`]).
+/// Most own windows of one engine, and most windows of any one node that it knows. A peer's window
+/// also costs its chunks ([`MAX_PEER_CHUNKS`]).
 pub const MAX_WINDOWS: usize = 1 << 17;
 
 /// Most chunks of all windows of one node together. 16 bytes each; enough for 4 GiB in single

@@ -91,10 +91,10 @@ pub struct WindowRecord {
     /// Registered offset; written by the owner.
     #[layout(offset = 28)]
     pub offset: I64,
-    /// Address and mark of temporary windows.
+    /// The address of a temporary window.
     #[layout(offset = 36)]
     pub private_address: U64,
-    /// As above.
+    /// The mark of a temporary window.
     #[layout(offset = 44)]
     pub private_mark: U32,
     /// The user's endpoint id; written by the owner.
@@ -109,13 +109,13 @@ pub struct WindowRecord {
     /// The owner's id of the window; written by the owner.
     #[layout(offset = 76)]
     pub owner_window: U64,
-    /// State of unregistering, two flags, two pointers.
+    /// The state of unregistering.
     #[layout(offset = 84)]
     pub private_state: U32,
-    /// As above.
+    /// Two flags.
     #[layout(offset = 88)]
     pub private_flags: [u8; 2],
-    /// As above.
+    /// Two pointers.
     #[layout(offset = 90)]
     pub private_pointers: [U64; 2],
     /// The lookup array for the chunks' bus addresses; set by the user.

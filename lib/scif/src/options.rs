@@ -99,9 +99,8 @@ impl Options {
         self.bind()?.listen(self.backlog)
     }
 
-    /// Makes a connected endpoint. It waits even if the endpoint shall be non-blocking; for a
-    /// connect that does not wait use [`bind`](Self::bind), because the endpoint is needed to
-    /// collect the result.
+    /// Makes a connected endpoint, always a blocking one. For a connect that does not wait use
+    /// [`bind`](Self::bind), because the endpoint is needed to collect the result.
     ///
     /// # Errors
     /// Those of [`bind`](Self::bind) and [`Endpoint::connect`]. Once the [time](Self::retry_for)
@@ -109,8 +108,7 @@ impl Options {
     pub fn connect(&self, to: PortId) -> Result<Endpoint> {
         let options = self.nonblocking(false);
         let connect = |endpoint: Endpoint| endpoint.connect(to).map(|_| endpoint);
-        // A new endpoint for each try: the endpoints of a daemon that has died do not get a new
-        // one.
+        // A new endpoint for each try: one of a daemon that has died keeps failing with `ENODEV`.
         let attempt = || options.bind().and_then(connect);
         // Nothing but the time can end this poll: it is a sleep.
         let pause = |time| poll(&mut [], Some(time)).map(drop);

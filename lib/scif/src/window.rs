@@ -150,7 +150,7 @@ impl Endpoint {
     }
 
     /// `scif_register`: registers the bytes `place` of `memory`, whole pages. Waits until the peer
-    /// knows the window.
+    /// has acknowledged the window.
     ///
     /// # Errors
     /// `EADDRINUSE`, `EAGAIN` at the user's limit of registered pages, `ECONNRESET`, `EFAULT` when

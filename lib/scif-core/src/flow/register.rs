@@ -235,7 +235,7 @@ impl Engine {
         self.on_register_failure(from, id, WindowState::Announced, Error::NotConnected);
     }
 
-    /// REGISTER_ACK: the peer knows our window.
+    /// REGISTER_ACK: the peer has acknowledged our window.
     pub(crate) fn on_register_ack(
         &mut self,
         mem: &mut dyn Memory,

@@ -123,8 +123,8 @@ impl RemoteWindow {
 
 // Structures granted to peers.
 impl Windows {
-    /// Grants `node` a structure for a window of `pages` pages; its id and bus address. `None`: no
-    /// memory, or a limit is reached.
+    /// Grants `node` a structure for a window of `pages` pages. Returns its id and bus address.
+    /// `None`: no memory, or a limit is reached.
     pub(crate) fn grant(
         &mut self,
         mem: &mut dyn Memory,

@@ -463,8 +463,7 @@ impl Rma {
         }
         let put = pages.put_short(at, from);
         let result = put.ok().and_then(|()| then());
-        // As in `fetch`, the copy counts: a second store would undo what the peer has
-        // done since.
+        // As in `fetch`, the copy counts: a second store would undo what the peer has done since.
         let _ = leave(&mut &*control, epoch);
         result
     }

@@ -233,7 +233,7 @@ enum Op {
     Unregister {
         which: usize,
     },
-    /// Other memory is mapped at these addresses; whether the library is notified.
+    /// Maps other memory at these addresses; `told` says whether the library is notified.
     Replace {
         first: usize,
         pages: usize,
