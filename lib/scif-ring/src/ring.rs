@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use crate::access::{RingMemory, Side, Word};
 use crate::outcome::{Found, Moved, Place, RingError};
 
-/// How often `peek` tries to read position and index at one moment.
+/// How many times `peek` tries to read position and index at one moment.
 const PEEKS: usize = 64;
 
 /// The bytes that a ring of the base protocol holds: its size is 4 KiB, of which one byte stays

@@ -13,7 +13,7 @@ use crate::queue_pair::block::{Block, RemoteQueuePair};
 /// Both sides, for loops.
 const SIDES: [Side; 2] = [Side::Send, Side::Receive];
 
-/// How often a ring that clients keep busy is tried to be armed, before a timer retries.
+/// How many times a ring that clients keep busy is armed in vain before a timer retries.
 const ATTEMPTS: usize = 16;
 
 /// Why a ring cannot be used any longer: the fault of the other side, or of a client of ours.

@@ -48,8 +48,8 @@ pub use records::Peeked;
 
 /// How many calls go through the daemon before the rings are mapped.
 const FIRST_CALLS: u32 = 4;
-/// How often this number doubles at most. It doubles when mapping fails, because each try costs
-/// the daemon a request.
+/// How many times, at most, this number doubles. It doubles when mapping fails, because each try
+/// costs the daemon a request.
 const MOST_DOUBLINGS: u32 = 10;
 /// The flags of a receive that waits for all its bytes.
 const BLOCK: u32 = RecvFlags::BLOCK.bits();

@@ -22,8 +22,8 @@ use super::memory::RingWords;
 use super::open::MappedRings;
 use crate::raw;
 
-/// How often a contended lock is tried, with a yield before each try. After that the call goes
-/// through the daemon, which serves callers in order.
+/// How many times a contended lock is tried, with a yield before each try. After that the call
+/// goes through the daemon, which serves callers in order.
 const LOCK_TRIES: usize = 50;
 /// The pause between two further tries, on kernels where the call must not go through the daemon.
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
@@ -175,8 +175,8 @@ impl MappedRings {
     /// has changed, the lock is free, there is room. If `false`, nothing was sent, and the general
     /// path ([`send`](Self::send)) has to send.
     ///
-    /// This function and the receives use the result of no function that they call, so that
-    /// everything stays in registers.
+    /// This function and the receives make no call, apart from inlined ones, whose result they
+    /// use, so that everything stays in registers.
     #[inline(always)]
     pub(super) fn send_here(&self, from: Readable<'_>) -> bool {
         let mut memory = self.memory.words();

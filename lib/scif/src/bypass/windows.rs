@@ -31,7 +31,7 @@ const MAX_ENTRIES: usize = 512;
 /// Most bytes that a cache maps.
 pub const MAX_BYTES: u64 = 256 << 20;
 
-/// How often a mapping is made again at most because of its address.
+/// How many times, at most, a mapping is made again because of its address.
 const MAX_MOVES: u8 = 3;
 
 /// How many ranges are remembered whose first use was seen.
@@ -89,7 +89,7 @@ struct Entry<P> {
     rights: Rights,
     pages: Arc<P>,
     used: u64,
-    /// How often the mapping was made again because of its address.
+    /// How many times the mapping was made again because of its address.
     moves: u8,
 }
 
