@@ -1,8 +1,8 @@
-//! Addresses: of ports, of the destinations of datagrams, and the header that tells a receiver
+//! Addresses of ports and of the destinations of datagrams, and the header that tells a receiver
 //! where a datagram comes from.
 //!
-//! Each node has one port. Its local identifier is the number of the node plus 1, its global one
-//! is made of it.
+//! Each node has one port. Its local identifier is the number of the node plus 1; its global
+//! identifier contains that number too.
 
 use crate::table::Id;
 
@@ -10,9 +10,9 @@ use crate::table::Id;
 pub const FIRST_MULTICAST_LID: u16 = 0xc000;
 /// The number of a queue pair that stands for all members of a group.
 pub const MULTICAST_QPN: u32 = 0xff_ffff;
-/// Bytes in front of a datagram in its receive.
+/// Bytes in front of a datagram in its receive: the size of the global route header.
 pub const GRH_BYTES: usize = 40;
-/// A key of datagrams with this bit stands for the key of the sending queue pair.
+/// This bit in the key of a datagram stands for the key of the sending queue pair.
 pub const OWN_QKEY: u32 = 1 << 31;
 
 /// The prefix of the global identifiers of all ports.
@@ -21,7 +21,7 @@ const GID_PREFIX: u64 = 0xfe80 << 48;
 const FIRST_GUID: u64 = 0x0253_4b49_0000_0000;
 /// The byte with which global identifiers of groups begin.
 const MULTICAST_GID: u8 = 0xff;
-/// The header that follows the route header, by the number that the documents give it.
+/// The type of the header after the route header, by the number that the specification gives it.
 const NEXT_HEADER: u8 = 0x1b;
 
 /// A global identifier: of a port, or of a group of receivers.
@@ -40,7 +40,7 @@ pub const fn node(lid: u16) -> Option<u16> {
     }
 }
 
-/// The identifier, unique in the world of nodes, of the port with this local identifier.
+/// The identifier of the port with this local identifier, which is unique among all nodes.
 pub const fn guid(lid: u16) -> u64 {
     FIRST_GUID + lid.wrapping_sub(1) as u64
 }
@@ -56,19 +56,20 @@ pub const fn is_group(gid: &Gid) -> bool {
     gid[0] == MULTICAST_GID
 }
 
-/// The second byte of the groups that stand for addresses of IP: not well-known, of one link.
+/// The second byte of groups that stand for IP addresses: not well-known, of one link.
 const LINK_GROUP: u8 = 0x12;
-/// The partition of all ports.
+/// The partition key of all ports.
 const PARTITION: u16 = 0xffff;
 
-/// The group that stands for an address of IPv4 whose first bits say that it is one of a group, as
-/// IP over InfiniBand maps them (RFC 4391, section 4). `signature`: which protocol's group.
+/// The group that stands for a multicast address of IPv4, as IP over InfiniBand maps it (RFC 4391,
+/// section 4). `signature`: the protocol that uses the group.
 pub const fn group_of_ipv4(address: u32, signature: u16) -> Gid {
     let number = (address & 0x0fff_ffff) as u128;
     (group_prefix(signature) | number).to_be_bytes()
 }
 
-/// The same of IPv6: of the address the last 80 bits count.
+/// The group that stands for a multicast address of IPv6, of which the last 80 bits count.
+/// `signature`: the protocol that uses the group.
 pub const fn group_of_ipv6(address: &[u8; 16], signature: u16) -> Gid {
     let number = u128::from_be_bytes(*address) & ((1 << 80) - 1);
     (group_prefix(signature) | number).to_be_bytes()
@@ -79,11 +80,11 @@ const fn group_prefix(signature: u16) -> u128 {
     (first as u128) << 112 | (signature as u128) << 96 | (PARTITION as u128) << 80
 }
 
-/// The local identifier of a group: many groups may have the same one.
+/// The local identifier of a group. Several groups may have the same one.
 pub const fn group_lid(gid: &Gid) -> u16 {
     let number = u16::from_be_bytes([gid[14], gid[15]]) & !FIRST_MULTICAST_LID;
     match FIRST_MULTICAST_LID | number {
-        // Of all ports.
+        // This one names all ports.
         u16::MAX => u16::MAX - 1,
         lid => lid,
     }
@@ -98,7 +99,7 @@ pub struct GlobalRoute {
     pub flow_label: u32,
     /// The traffic class.
     pub traffic_class: u8,
-    /// The number of routers that may be on the way.
+    /// The number of routers that the datagram may pass.
     pub hop_limit: u8,
 }
 
@@ -118,9 +119,9 @@ pub struct AddressVector {
 pub struct Datagram {
     /// The address handle.
     pub ah: Id,
-    /// The number of the queue pair.
+    /// The number of the destination's queue pair.
     pub qpn: u32,
-    /// Its key; with [`OWN_QKEY`] that of the sender.
+    /// The key of the destination; with [`OWN_QKEY`] that of the sender.
     pub qkey: u32,
 }
 
@@ -134,19 +135,19 @@ impl Default for Datagram {
     }
 }
 
-/// The other end of a lane.
+/// Who is at the other end of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LanePeer {
-    /// Nobody has said.
+    /// It was not said.
     #[default]
     Unknown,
     /// A program on the node whose port has this local identifier.
     Port(u16),
-    /// A part of the system that passes datagrams of others on, and says whose they are.
+    /// A part of the system that passes on datagrams of others, and says whose they are.
     Relay,
 }
 
-/// The global route header of a datagram of `bytes` bytes from this port.
+/// The global route header of a datagram of `bytes` bytes from the port `source`.
 pub fn route_header(route: &GlobalRoute, source: u16, bytes: usize) -> [u8; GRH_BYTES] {
     const VERSION: u32 = 6;
     let first = VERSION << 28 | u32::from(route.traffic_class) << 20 | route.flow_label & 0xf_ffff;

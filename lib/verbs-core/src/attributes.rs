@@ -2,49 +2,51 @@
 
 use crate::types::{Access, AttributeMask as M, Error, QpState, Result};
 
-/// Most reads and atomics of a queue pair at a time.
+/// Most reads and atomics that a queue pair may have under way at a time.
 pub const MAX_READS: u8 = 128;
-/// Bits of the number of a queue pair.
+/// Bits of a queue pair's number.
 const QPN_BITS: u32 = 24;
 
-/// The attributes of a queue pair. A modification looks at those that its mask names.
+/// The attributes of a queue pair. A modification uses those that its mask names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// The state to go to.
     pub state: QpState,
     /// The state that the caller believes the queue pair to be in.
     pub cur_state: QpState,
-    /// An event tells that the send queue has drained.
+    /// Whether an event reports that the send queue has drained.
     pub notify_drained: bool,
-    /// The access that the peer has.
+    /// The access that the peer has through this queue pair.
     pub access: Access,
-    /// The index of the partition key: 0, there is one.
+    /// The index of the partition key: 0, because there is only one.
     pub pkey_index: u16,
-    /// The port: 1.
+    /// The port: always 1.
     pub port: u8,
-    /// The key of datagrams.
+    /// The key that datagrams must carry.
     pub qkey: u32,
     /// The peer's local identifier.
     pub dlid: u16,
-    /// The packet size as a code: 256 bytes 1, to 4096 bytes 5.
+    /// The packet size as a code: 1 for 256 bytes to 5 for 4096 bytes.
     pub path_mtu: u8,
-    /// The time to wait for an answer as a code: 4.096 us times two to the power of it; 0 for ever.
+    /// The time to wait for a response, as a code: 4.096 µs times 2 to the power of the code; 0
+    /// waits without limit.
     pub timeout: u8,
-    /// Tries after the first one when there is no answer.
+    /// Retries when there is no response.
     pub retry_cnt: u8,
-    /// Tries after the first one when there is no receive; 7 without end.
+    /// Retries when the peer has no receive; 7 retries without limit.
     pub rnr_retry: u8,
     /// The peer's first packet number.
     pub rq_psn: u32,
-    /// The own first packet number.
+    /// This end's first packet number.
     pub sq_psn: u32,
     /// Reads and atomics that this end may have under way.
     pub max_rd_atomic: u8,
     /// Reads and atomics that the peer may have under way.
     pub max_dest_rd_atomic: u8,
-    /// How long a peer waits that found no receive, as a code: see [`rnr_time`].
+    /// How long the peer waits before it retries a message for which there was no receive, as a
+    /// code: see [`rnr_time`].
     pub min_rnr_timer: u8,
-    /// The peer's number.
+    /// The number of the peer's queue pair.
     pub dest_qpn: u32,
 }
 
@@ -74,10 +76,10 @@ impl Default for Attributes {
 }
 
 impl Attributes {
-    /// Checks the values that a mask names.
+    /// Checks the values of the attributes that a mask names.
     ///
     /// # Errors
-    /// `NotSupported`: unknown bits. `Invalid`: a value is out of range.
+    /// `NotSupported`: the mask has unknown bits. `Invalid`: a value is out of range.
     pub fn check(&self, mask: M) -> Result<()> {
         if M::from_bits(mask.bits()).is_none() {
             return Err(Error::NotSupported);
@@ -102,7 +104,7 @@ impl Attributes {
         if is_good { Ok(()) } else { Err(Error::Invalid) }
     }
 
-    /// Takes over the values that a mask names, but for the states.
+    /// Copies the values that a mask names from `new`, except the states.
     pub fn apply(&mut self, new: &Attributes, mask: M) {
         macro_rules! take {
             ($($bit:ident: $field:ident),* $(,)?) => {
@@ -118,14 +120,15 @@ impl Attributes {
         }
     }
 
-    /// How long a peer may be silent before a request fails, in nanoseconds; `None`: for ever.
+    /// How long the peer may be silent before a request fails, in nanoseconds; `None`: without
+    /// limit.
     pub fn response_timeout(&self) -> Option<u64> {
         let tries = u64::from(self.retry_cnt) + 1;
         (self.timeout > 0).then(|| tries * (4096 << self.timeout))
     }
 }
 
-/// The times of RNR timers, in hundredths of a millisecond, by their code.
+/// The times of RNR timers by their code, in units of 10 µs.
 const RNR_TIMES: [u32; 32] = [
     65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
     2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,

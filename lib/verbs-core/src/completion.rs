@@ -1,26 +1,26 @@
-//! Completion queues: completions in their order, and the arming that asks to be told once.
+//! Completion queues: completions in order, and arming, which asks for one event.
 
 use crate::queue::Queue;
 use crate::table::Id;
 use crate::types::WcStatus;
 use crate::work::WorkCompletion;
 
-/// The places in a queue of requests that are free again when a completion is polled.
+/// The places in a queue of requests that become free when a completion is polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slots {
-    /// Of the send queue of its queue pair: its own, and those of unsignaled sends before it.
+    /// In the send queue of its queue pair: its own, and those of unsignaled sends before it.
     Sends(u32),
-    /// One of the receive queue of its queue pair.
+    /// One in the receive queue of its queue pair.
     Receive,
-    /// One of a shared receive queue.
+    /// One in a shared receive queue.
     Shared(Id),
 }
 
-/// The events that a completion channel waits for.
+/// The completions that raise an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Armed {
     No,
-    /// A receive that its sender has marked, or an error.
+    /// A receive whose message was marked as solicited, or an error.
     Solicited,
     Any,
 }
@@ -28,13 +28,13 @@ enum Armed {
 /// The result of adding a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// It is there.
+    /// It was added.
     Quietly,
-    /// It is there, and the channel is to be told.
+    /// It was added, and the program is to be notified.
     Notify,
-    /// It is lost, and the queue is unusable from now on.
+    /// It is lost: the queue was full, and is unusable from now on.
     Overrun,
-    /// It is lost, as others before.
+    /// It is lost, because the queue is unusable.
     Lost,
 }
 
@@ -45,7 +45,7 @@ pub struct CompletionQueue {
     size: usize,
     armed: Armed,
     is_broken: bool,
-    /// Completions that have come.
+    /// Completions that have been added since it was made.
     added: u64,
     /// Queue pairs that complete here; one that sends and receives here counts twice.
     pub(crate) users: u32,
@@ -92,7 +92,7 @@ impl CompletionQueue {
         self.entries.pop_front().map(|(completion, _)| completion)
     }
 
-    /// The places that the completions here hold in the send queue of a queue pair.
+    /// The places in the send queue of a queue pair that are held by completions here.
     pub fn held_sends(&self, qp: u32) -> u32 {
         let entries = self.entries.iter().filter(|(of, _)| of.qp == qp);
         let slots = entries.map(|(_, slots)| match slots {
@@ -102,21 +102,22 @@ impl CompletionQueue {
         slots.sum()
     }
 
-    /// The same in its receive queue.
+    /// The places in the receive queue of a queue pair that are held by completions here.
     pub fn held_receives(&self, qp: u32) -> u32 {
         let is_its =
             |(of, slots): &&(WorkCompletion, Slots)| of.qp == qp && *slots == Slots::Receive;
         self.entries.iter().filter(is_its).count() as u32
     }
 
-    /// The same in a shared receive queue.
+    /// The places in a shared receive queue that are held by completions here.
     pub fn held_shared(&self, srq: Id) -> u32 {
         let is_its = |(_, slots): &&(WorkCompletion, Slots)| *slots == Slots::Shared(srq);
         self.entries.iter().filter(is_its).count() as u32
     }
 
-    /// Asks to be told of the next completion, or of the next one that is solicited or an error.
-    /// The wider wish of two holds. Completions that are there do not count.
+    /// Asks for one notification, at the next completion or at the next one that is solicited or
+    /// an error. The first kind prevails over the second. Completions that are there already do
+    /// not count.
     pub fn arm(&mut self, solicited_only: bool) {
         match solicited_only {
             true if self.armed == Armed::Any => {}
@@ -125,7 +126,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Changes the size; whether the completions that are there fit.
+    /// Changes the size, if the completions that are there fit. Returns whether they do.
     pub fn resize(&mut self, size: usize) -> bool {
         let fits = self.entries.len() <= size;
         if fits {
@@ -139,12 +140,12 @@ impl CompletionQueue {
         self.entries.retain(|(completion, _)| completion.qp != qp);
     }
 
-    /// Completions that have come since it was made.
+    /// Completions that have been added since it was made.
     pub fn added(&self) -> u64 {
         self.added
     }
 
-    /// Completions that are there.
+    /// The number of completions that can be polled.
     pub fn len(&self) -> usize {
         self.entries.len()
     }

@@ -30,15 +30,15 @@ use self::taking::activate;
 pub const MAX_PDS: u32 = 1024;
 /// Most completion queues.
 pub const MAX_CQS: u32 = 4096;
-/// Most completions of a queue.
+/// Most completions that a completion queue holds.
 pub const MAX_CQE: u32 = 65536;
 /// Most queue pairs.
 pub const MAX_QPS: usize = 4096;
-/// Most requests of a queue.
+/// Most requests that a send or receive queue holds.
 pub const MAX_WR: u32 = 16384;
 /// Most segments of a request.
 pub const MAX_SGE: u32 = 32;
-/// Most bytes of inline data.
+/// Most bytes of inline data of a request.
 pub const MAX_INLINE: u32 = 1024;
 /// Most shared receive queues.
 pub const MAX_SRQS: u32 = 1024;
@@ -63,7 +63,7 @@ pub struct QpView {
     pub state: QpState,
     /// Its attributes; `state` and `cur_state` are those of the last modification.
     pub attributes: Attributes,
-    /// The objects and sizes it was made with.
+    /// The objects and sizes that it was created from.
     pub init: QpInit,
     /// Sends and receives that are queued.
     pub queued: (usize, usize),
@@ -94,26 +94,27 @@ pub struct Counts {
     pub xrcds: usize,
 }
 
-/// See the module.
+/// The objects of a program that has opened the device; see the module.
 pub struct Context {
     objects: Objects,
     domains: Table<Domain>,
     xrc_domains: Table<Domain>,
     qps: Numbered<QueuePair>,
-    /// Queue pairs that have something to hand over, or wait for a time: those that say so, and
-    /// perhaps some that are not there any more.
+    /// Queue pairs that have requests to execute, or that wait for a time: all with `is_active`,
+    /// and perhaps some that have been destroyed.
     active: Vec<u32>,
-    /// The last generation that was given to a queue pair.
+    /// The generation that was last given to a queue pair.
     generation: u32,
-    /// Calls of progress in a row that received something.
+    /// Calls of [`progress`](Self::progress) in a row that received something.
     busy_turns: u32,
-    /// Questions in a row whether a peer is to be told something, while one could be.
+    /// Looks that [`owes`](Self::owes) has counted since a record was last received by the short
+    /// way.
     looks: u32,
 }
 
 impl Context {
-    /// A context without objects. `first_generation`: any number, best another one than that of
-    /// former contexts at the same address.
+    /// A context without objects. `first_generation`: any number, preferably not the one of an
+    /// earlier context at the same address.
     pub fn new(first_generation: u32) -> Context {
         Context {
             objects: Objects {
@@ -180,10 +181,10 @@ impl Context {
         self.domains.insert(Domain { users: 0 })
     }
 
-    /// Ends a protection domain.
+    /// Frees a protection domain.
     ///
     /// # Errors
-    /// `NotFound`. `Busy`: something belongs to it.
+    /// `NotFound`. `Busy`: an object belongs to it.
     pub fn dealloc_pd(&mut self, pd: Id) -> Result<()> {
         if self.domains.get(pd)?.users > 0 {
             return Err(Error::Busy);
@@ -191,7 +192,7 @@ impl Context {
         self.domains.remove(pd).map(|_| ())
     }
 
-    /// Whether something but lanes belongs to a protection domain.
+    /// Whether any object other than lanes belongs to a protection domain.
     ///
     /// # Errors
     /// `NotFound`.
@@ -207,10 +208,10 @@ impl Context {
         }
     }
 
-    /// Registers memory; its key, local and remote.
+    /// Registers memory. Returns its key, which is both the local and the remote one.
     ///
     /// # Errors
-    /// `NotFound`: the domain. Those of [`KeyTable::register`].
+    /// `NotFound`: there is no such domain. Those of [`KeyTable::register`].
     pub fn register(&mut self, region: Region) -> Result<u32> {
         let domain = self.domains.get_mut(region.pd)?;
         let key = self.objects.keys.register(region)?;
@@ -218,7 +219,7 @@ impl Context {
         Ok(key)
     }
 
-    /// Ends a memory region. When this returns nobody copies to or from it.
+    /// Deregisters memory. Once this returns, no peer copies to or from it.
     ///
     /// # Errors
     /// `NotFound`. `Busy`: memory windows are bound to it.
@@ -229,11 +230,12 @@ impl Context {
         Ok(())
     }
 
-    /// Changes a memory region; its new key. When this returns nobody copies by the former one.
+    /// Changes a memory region and returns its new key. Once this returns, no peer copies by the
+    /// old key.
     ///
     /// # Errors
-    /// `NotFound`: the region or the domain. `Busy`: memory windows are bound to it. Those of
-    /// [`KeyTable::register`]; then nothing has changed.
+    /// `NotFound`: the region or the domain. `Busy`: memory windows are bound to the region. Those
+    /// of [`KeyTable::register`]. After an error nothing has changed.
     pub fn reregister<H: Host>(&mut self, host: &mut H, key: u32, new: Region) -> Result<u32> {
         let former = self.objects.keys.get(key).ok_or(Error::NotFound)?.pd;
         self.domains.get(new.pd)?;
@@ -246,11 +248,11 @@ impl Context {
 
     // ---- Memory windows ----
 
-    /// Makes a memory window, which is bound to nothing; a key that names it in
-    /// [`Bind::window`](crate::work::Bind::window), and is not valid for peers.
+    /// Makes a memory window that is not bound yet. The returned key names it in
+    /// [`Bind::window`](crate::work::Bind::window) and is not valid for peers.
     ///
     /// # Errors
-    /// `NotFound`: the domain. `NoMemory`.
+    /// `NotFound`: there is no such domain. `NoMemory`.
     pub fn alloc_mw(&mut self, pd: Id, kind: WindowType) -> Result<u32> {
         let domain = self.domains.get_mut(pd)?;
         if self.objects.keys.windows() >= MAX_MWS {
@@ -261,7 +263,7 @@ impl Context {
         Ok(key)
     }
 
-    /// Ends a memory window, by any key of it. When this returns nobody copies by it.
+    /// Frees a memory window, named by any of its keys. Once this returns, no peer copies by it.
     ///
     /// # Errors
     /// `NotFound`.
@@ -274,7 +276,7 @@ impl Context {
         Ok(())
     }
 
-    /// Whether no memory window is bound to a memory region.
+    /// Checks that no memory window is bound to a memory region.
     ///
     /// # Errors
     /// `NotFound`. `Busy`: one is.
@@ -282,7 +284,7 @@ impl Context {
         self.objects.keys.find_region(key).map(drop)
     }
 
-    /// A memory region.
+    /// The memory region that has this key.
     pub fn region(&self, key: u32) -> Option<&Region> {
         self.objects.keys.get(key)
     }
@@ -292,16 +294,16 @@ impl Context {
     /// Makes a completion queue.
     ///
     /// # Errors
-    /// `Invalid`: the size. `NoMemory`.
+    /// `Invalid`: the size is out of range. `NoMemory`.
     pub fn create_cq(&mut self, size: u32) -> Result<Id> {
         check_between(1, size, MAX_CQE)?;
         self.objects.cqs.insert(CompletionQueue::new(size as usize))
     }
 
-    /// Ends a completion queue.
+    /// Destroys a completion queue.
     ///
     /// # Errors
-    /// `NotFound`. `Busy`: queue pairs complete there.
+    /// `NotFound`. `Busy`: queue pairs use it.
     pub fn destroy_cq(&mut self, cq: Id) -> Result<()> {
         if self.objects.cqs.get(cq)?.users > 0 {
             return Err(Error::Busy);
@@ -318,7 +320,7 @@ impl Context {
     /// Changes the size of a completion queue.
     ///
     /// # Errors
-    /// `NotFound`. `Invalid`: the size, or more completions are there.
+    /// `NotFound`. `Invalid`: the size is out of range, or the queue holds more completions.
     pub fn resize_cq(&mut self, cq: Id, size: u32) -> Result<()> {
         let queue = self.objects.cqs.get_mut(cq)?;
         check_between(1, size, MAX_CQE)?;
@@ -328,7 +330,7 @@ impl Context {
         }
     }
 
-    /// Takes the next completion. New ones come by [`progress`](Context::progress).
+    /// Takes the next completion. [`progress`](Context::progress) adds new ones.
     ///
     /// # Errors
     /// `NotFound`.
@@ -337,7 +339,7 @@ impl Context {
         Ok(self.objects.cqs.get_mut(cq)?.poll())
     }
 
-    /// Takes at most `most` completions and gives each to `sink`; their number.
+    /// Takes up to `most` completions, passes each to `sink`, and returns how many.
     ///
     /// # Errors
     /// `NotFound`.
@@ -359,7 +361,8 @@ impl Context {
         Ok(count)
     }
 
-    /// Completions that a queue holds, and those that have come since it was made.
+    /// The number of completions that a queue holds, and of those that have been added since it
+    /// was made.
     ///
     /// # Errors
     /// `NotFound`.
@@ -368,7 +371,8 @@ impl Context {
         Ok((queue.len(), queue.added()))
     }
 
-    /// Asks for an event at the next completion, or the next solicited one or error.
+    /// Arms a completion queue: the next completion raises [`Event::Completion`]. With
+    /// `solicited_only` only a solicited one or an error does.
     ///
     /// # Errors
     /// `NotFound`.
@@ -379,11 +383,11 @@ impl Context {
 
     // ---- Queue pairs ----
 
-    /// Makes a queue pair of this number, which no other one of the node has.
+    /// Creates a queue pair with this number, which no other queue pair of the node has.
     ///
     /// # Errors
-    /// `Invalid`: sizes, objects of another domain, or a number that is in use. `NotFound`:
-    /// objects. `NoMemory`.
+    /// `Invalid`: sizes out of range, objects of another domain, or a number that is in use.
+    /// `NotFound`: an object. `NoMemory`.
     pub fn create_qp(&mut self, number: u32, init: QpInit) -> Result<()> {
         let capacity = &init.capacity;
         check_between(0, capacity.send_wr, MAX_WR)?;
@@ -404,7 +408,7 @@ impl Context {
         Ok(())
     }
 
-    /// Checks the objects that a queue pair is made of.
+    /// Checks the objects that a queue pair is to use.
     fn check_parts(&self, init: &QpInit) -> Result<()> {
         let is_target = init.kind == QpType::XrcRecv;
         let is_xrc = is_target || init.kind == QpType::XrcSend;
@@ -425,7 +429,7 @@ impl Context {
         }
     }
 
-    /// Counts a queue pair as a user of its objects, or no more.
+    /// Adds `change` to the number of users of each object that a queue pair uses.
     fn count_users(&mut self, init: &QpInit, change: i32) {
         let count = |users: &mut u32| *users = users.saturating_add_signed(change);
         if let Some(xrcd) = init.xrcd {
@@ -447,7 +451,7 @@ impl Context {
         }
     }
 
-    /// Ends a queue pair, with what was posted to it and its completions.
+    /// Destroys a queue pair, with its posted requests and its completions.
     ///
     /// # Errors
     /// `NotFound`. `Busy`: it is a member of a group.
@@ -457,7 +461,7 @@ impl Context {
         }
         let mut qp = self.qps.remove(number).ok_or(Error::NotFound)?;
         qp.reset(&mut self.objects);
-        // Nobody can use the windows of a queue pair that is not there.
+        // Windows that are bound to a queue pair can be used through that queue pair only.
         let stale = self.objects.keys.unbind_all(number);
         self.objects.stale.extend(stale);
         self.count_users(&qp.init, -1);
@@ -465,14 +469,14 @@ impl Context {
         Ok(())
     }
 
-    /// Changes a queue pair.
+    /// Changes the state or the attributes of a queue pair.
     ///
     /// # Errors
-    /// `NotFound`. `NotSupported`: unknown bits of the mask. `Invalid`: a value, or the change of
-    /// state with this mask; then nothing has changed.
+    /// `NotFound`. `NotSupported`: the mask has unknown bits. `Invalid`: a value is out of range,
+    /// or this change of state is not allowed with this mask. After an error nothing has changed.
     pub fn modify_qp(&mut self, number: u32, new: &Attributes, mask: AttributeMask) -> Result<()> {
         let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
-        // 0 means that no generation is known.
+        // 0 stands for an unknown generation.
         let generation = match self.generation.wrapping_add(1) {
             0 => 1,
             next => next,
@@ -484,7 +488,7 @@ impl Context {
         Ok(())
     }
 
-    /// A queue pair.
+    /// The state of a queue pair.
     ///
     /// # Errors
     /// `NotFound`.
@@ -499,11 +503,12 @@ impl Context {
         })
     }
 
-    /// Takes over the state of a queue pair that lives in another context, of which this one keeps
-    /// the attributes: an error that it has come to by itself. Nothing completes here.
+    /// Takes over the state of a queue pair that works in another context, while this context only
+    /// keeps its attributes: an error state that it has entered by itself. No request completes
+    /// here.
     ///
     /// # Errors
-    /// `NotFound`. `Invalid`: a state that a queue pair does not come to by itself.
+    /// `NotFound`. `Invalid`: a queue pair does not enter this state by itself.
     pub fn follow_state(&mut self, number: u32, state: QpState) -> Result<()> {
         let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
         let is_possible = match state {
@@ -520,10 +525,10 @@ impl Context {
 
     // ---- Lanes ----
 
-    /// Takes a new connection as a lane for a protection domain.
+    /// Adds a new connection as a lane of a protection domain.
     ///
     /// # Errors
-    /// `NotFound`: the domain. `Invalid`: the number is in use.
+    /// `NotFound`: there is no such domain. `Invalid`: the number is in use.
     pub fn open_lane(&mut self, lane: LaneId, pd: Id) -> Result<()> {
         let domain = self.domains.get_mut(pd)?;
         if self.objects.lanes.contains(lane) {
@@ -534,11 +539,12 @@ impl Context {
         Ok(())
     }
 
-    /// Has a queue pair use a lane for its peer, until it is reset or the lane ends.
+    /// Makes a queue pair use a lane to its peer, until it is reset or the lane ends.
     ///
     /// # Errors
-    /// `NotFound`. `Invalid`: another domain, it has a lane, or needs none. The receiving half of
-    /// an XRC connection uses a lane of any domain, whose memory its peer reaches then.
+    /// `NotFound`. `Invalid`: the lane is of another domain, or the queue pair has a lane or needs
+    /// none. The receiving half of an XRC connection may use a lane of any domain; its peer then
+    /// reaches the memory of that domain.
     pub fn attach(&mut self, number: u32, lane: LaneId) -> Result<()> {
         let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
         let of = self.objects.lanes.get(lane).ok_or(Error::NotFound)?;
@@ -561,14 +567,14 @@ impl Context {
         its.map(|(id, _)| id).collect()
     }
 
-    /// Whether a queue pair that can receive has no lane, and never had one with its peer at the
-    /// other end.
+    /// Whether a queue pair can receive, but has no lane and has never met its peer on one.
     pub fn awaits_lane(&self, number: u32) -> bool {
         self.qps.get(number).is_some_and(QueuePair::awaits_lane)
     }
 
-    /// Tells the peer of a lane that nothing more comes. The lane is over when the peer has ended
-    /// it, or when its owner has called [`end_lane`](Context::end_lane).
+    /// Tells the peer of a lane that nothing more will be sent, and puts the queue pairs of the
+    /// lane into the error state. The lane is over when the peer has ended it, or when its owner
+    /// has called [`end_lane`](Context::end_lane).
     ///
     /// # Errors
     /// `NotFound`.

@@ -1,5 +1,5 @@
-//! What examples and tests need: memory and lanes of some programs in one thread, whose stores
-//! arrive at once; usual attributes of queue pairs, and their way to RTS.
+//! Helpers for examples and tests: memory and lanes of several programs in one thread, whose
+//! stores arrive at once; usual attributes of queue pairs, and their way to RTS.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
@@ -29,7 +29,7 @@ pub fn attributes() -> Attributes {
     }
 }
 
-/// The states from INIT to RTS, each with the attributes that have to be named on the way to it.
+/// The states from INIT to RTS, each with the attributes that the change to it must name.
 pub fn ways(kind: QpType) -> [(QpState, M); 3] {
     let path = M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
     let answers = M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
@@ -48,7 +48,7 @@ pub fn ways(kind: QpType) -> [(QpState, M); 3] {
     ]
 }
 
-/// Memory of a program, from its first address on. Places must lie inside of it.
+/// The memory of a program, from its first address on. Places must lie in it.
 #[derive(Debug, Default)]
 pub struct Memory {
     /// The first address.
@@ -61,22 +61,22 @@ impl Memory {
     /// The bytes at a place.
     ///
     /// # Panics
-    /// It lies outside.
+    /// The place lies outside.
     pub fn get(&self, place: Place) -> &[u8] {
         let at = (place.address - self.base) as usize;
         &self.bytes[at..at + place.length]
     }
 
-    /// The same, to change it.
+    /// The bytes at a place, to change them.
     ///
     /// # Panics
-    /// It lies outside.
+    /// The place lies outside.
     pub fn get_mut(&mut self, place: Place) -> &mut [u8] {
         let at = (place.address - self.base) as usize;
         &mut self.bytes[at..at + place.length]
     }
 
-    /// Bytes on their way out.
+    /// The bytes of data to send.
     pub fn gather(&self, from: Source<'_>) -> Vec<u8> {
         match from {
             Source::Bytes(bytes) => bytes.to_vec(),
@@ -87,10 +87,10 @@ impl Memory {
         }
     }
 
-    /// Puts bytes to places.
+    /// Stores bytes at places.
     ///
     /// # Panics
-    /// There are fewer or more.
+    /// The bytes are fewer or more than the places hold.
     pub fn scatter(&mut self, to: &[Place], mut bytes: &[u8]) {
         for place in to {
             let (now, later) = bytes.split_at(place.length);
@@ -100,7 +100,7 @@ impl Memory {
         assert!(bytes.is_empty(), "more bytes than places");
     }
 
-    /// An atomic operation; what was there before.
+    /// Does an atomic operation. Returns the former value.
     pub fn atomic(&mut self, address: u64, operation: Atomic) -> u64 {
         let word = self.get_mut(Place { address, length: 8 });
         let before = u64::from_ne_bytes((&*word).try_into().unwrap_or_default());
@@ -113,7 +113,7 @@ impl Memory {
 
 type Shared = Rc<RefCell<Memory>>;
 
-/// A connection: what is on its way to each end, and the windows of each end.
+/// A connection: the bytes on their way to each end, and the windows of each end.
 #[derive(Default)]
 struct Connection {
     bytes: [VecDeque<u8>; 2],
@@ -136,7 +136,7 @@ struct End {
 pub struct Program {
     memory: Shared,
     lanes: BTreeMap<LaneId, End>,
-    /// Bytes that may be on their way to the peer of each lane.
+    /// Most bytes that may be on their way to the peer of each lane.
     pub ring: usize,
     /// Windows that can still be exposed.
     pub windows_left: usize,
@@ -144,11 +144,11 @@ pub struct Program {
     pub has_atomics: bool,
     /// There is a driver, which makes windows.
     pub has_driver: bool,
-    /// Copies to a peer's window that are interrupted before the next one is made.
+    /// Copies to a peer's window that are still going to be interrupted.
     pub interruptions: usize,
-    /// Records that were peeked at and then cannot be received so, before the next one can.
+    /// Records that cannot be received after a peek, before the next one can.
     pub spoilt_records: usize,
-    /// Records that were sent.
+    /// The number of records that were sent.
     pub sent_records: usize,
 }
 
@@ -203,12 +203,12 @@ impl Program {
         self.lanes.insert(lane, end);
     }
 
-    /// Ends a lane at both ends. What was sent can be received.
+    /// Ends a lane at both ends. What was sent before can still be received.
     pub fn cut(&mut self, lane: LaneId) {
         self.end(lane).connection.borrow_mut().has_ended = true;
     }
 
-    /// Windows that are there, on all lanes.
+    /// The number of windows on all lanes.
     pub fn windows(&self) -> usize {
         let counts = self.lanes.values().map(|end| {
             let connection = end.connection.borrow();
@@ -217,7 +217,7 @@ impl Program {
         counts.sum()
     }
 
-    /// Ends all windows without a word to anybody.
+    /// Ends all windows without telling anyone.
     pub fn forget_windows(&mut self) {
         for end in self.lanes.values() {
             end.connection.borrow_mut().windows[end.own].clear();
@@ -236,7 +236,7 @@ impl Program {
         self.memory.borrow().get(place).to_vec()
     }
 
-    /// Sends anything on a lane.
+    /// Sends any bytes on a lane.
     pub fn inject(&mut self, lane: LaneId, bytes: &[u8]) {
         let end = self.end(lane);
         end.connection.borrow_mut().bytes[end.peer].extend(bytes);
@@ -248,7 +248,7 @@ impl Program {
 }
 
 impl End {
-    /// The peer's memory, and where a range of its window lies there.
+    /// The peer's memory, and where a range of its window lies in it.
     fn remote(
         &self,
         window: u64,
@@ -314,7 +314,7 @@ impl Host for Program {
         let end = self.end(lane);
         let connection = end.connection.borrow();
         let bytes = connection.bytes[end.own].len();
-        // As with a stream, whose end nobody looks for while what is wanted is there.
+        // Like a stream: nobody looks for its end while enough bytes are there.
         let has_ended = connection.has_ended && bytes < wanted;
         Available { bytes, has_ended }
     }

@@ -3,20 +3,20 @@
 use crate::record::HEADER_BYTES;
 use crate::types::Atomic;
 
-/// A lane: the number that the owner of a context has given to a connection.
+/// A lane: the number by which the owner of a context identifies a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LaneId(pub u32);
 
-/// Some of the program's memory.
+/// A range of the program's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The first byte.
     pub address: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub length: usize,
 }
 
-/// Data on its way out.
+/// Data to send.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
     /// These bytes.
@@ -25,52 +25,53 @@ pub enum Source<'a> {
     Memory(&'a [Place]),
 }
 
-/// Where data goes that comes in.
+/// Where received data is stored.
 #[derive(Debug)]
 pub enum Target<'a> {
-    /// There.
+    /// In this buffer.
     Bytes(&'a mut [u8]),
-    /// Into the program's memory.
+    /// In the program's memory.
     Memory(&'a [Place]),
     /// This number of bytes is dropped.
     Nowhere(usize),
 }
 
-/// The bytes that can be received on a lane.
+/// The result of [`Host::available`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Available {
-    /// Bytes.
+    /// Bytes that can be received now.
     pub bytes: usize,
-    /// The lane has ended: there will be no others.
+    /// The lane has ended: no more bytes will arrive.
     pub has_ended: bool,
 }
 
-/// What a look for the next record of a lane has found.
+/// The result of [`Host::peek`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peeked {
-    /// Nothing seems to have arrived that was not received, nor the lane to have ended.
+    /// No bytes wait to be received, and the lane does not seem to have ended.
     Nothing,
-    /// A header, and this number of bytes together with it.
+    /// A header was copied. The record and what follows it are this number of bytes.
     Record(usize),
-    /// [`available`](Host::available) has to say what is there.
+    /// This look cannot tell; [`available`](Host::available) can.
     Unknown,
 }
 
-/// Why a window was not copied to or from.
+/// Why a copy to or from a window was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotMoved {
     /// The window has ended: its owner has deregistered the memory.
     NoWindow,
     /// The lane has ended.
     Ended,
-    /// The lane's bus cannot do this.
+    /// The lane's bus does not have this operation.
     NotSupported,
 }
 
-/// The program's memory, the lanes' byte streams, and windows of registered memory on them.
+/// Access to the program's memory, to the byte streams of the lanes, and to the windows of
+/// registered memory on them.
 ///
-/// The context has checked what it passes: places lie in registered memory, and bytes that are to
-/// be received are there.
+/// The context has checked its arguments: places lie in registered memory, and bytes to receive
+/// have arrived.
 pub trait Host {
     /// Copies out of the program's memory.
     fn read(&mut self, address: u64, to: &mut [u8]);
@@ -78,14 +79,14 @@ pub trait Host {
     /// Copies into the program's memory.
     fn write(&mut self, address: u64, from: &[u8]);
 
-    /// Bytes that can be sent on a lane now; none on one that has ended.
+    /// The number of bytes that can be sent on a lane now; 0 on a lane that has ended.
     fn room(&mut self, lane: LaneId) -> usize;
 
-    /// Sends a header and its payload, for which there is room. A host may keep the end of it back
+    /// Sends a header and its payload, for which there is room. A host may hold back the last part
     /// until the lane is [flushed](Self::flush) or asked for room.
     fn send(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>);
 
-    /// Sends a header and its payload of `bytes` bytes, if there is room; whether it did.
+    /// Sends a header and its payload of `bytes` bytes if there is room. Returns whether it did.
     fn send_if_room(
         &mut self,
         lane: LaneId,
@@ -100,56 +101,57 @@ pub trait Host {
         has_room
     }
 
-    /// Sends what is left of what was sent; whether nothing is left. Nothing is left on a lane that
-    /// has ended, and with a host that keeps nothing back.
+    /// Sends what [`send`](Self::send) has held back. Returns whether nothing is left, which is
+    /// always so on a lane that has ended and with a host that holds nothing back.
     fn flush(&mut self, _lane: LaneId) -> bool {
         true
     }
 
-    /// Whether the peer of a lane may still take what is sent. A peer that has died takes nothing,
-    /// also while bytes are to be received that were sent before.
+    /// Whether the peer of a lane may still receive what is sent. A peer that has died receives
+    /// nothing, even while bytes that it sent earlier still wait here.
     fn may_send(&mut self, lane: LaneId) -> bool;
 
-    /// The bytes that can be received, as far as the host knows; it looks for more if they are
-    /// fewer than `wanted`. Whether the lane has ended is checked first: bytes that were sent
-    /// before the end are among them.
+    /// The bytes that can be received, as far as the host has seen; it looks for more if they are
+    /// fewer than `wanted`. The host checks for the end of the lane first, so bytes that were sent
+    /// before the end are counted.
     fn available(&mut self, lane: LaneId, wanted: usize) -> Available;
 
-    /// Whether [`peek`](Self::peek) would find nothing, as far as a few loads tell.
+    /// Whether [`peek`](Self::peek) would find nothing, as far as a few loads can tell.
     #[inline]
     fn is_quiet(&mut self, lane: LaneId) -> bool {
         self.peek(lane, &mut [0; HEADER_BYTES]) == Peeked::Nothing
     }
 
-    /// Looks for the next record of a lane and copies its header, by few instructions. Nothing is
-    /// received by this, and [`receive`](Self::receive) gives the same bytes when
-    /// [`available`](Self::available) was asked for them.
+    /// Looks for the next record of a lane and copies its header, in few instructions. It consumes
+    /// nothing: [`receive`](Self::receive) gives the same bytes once
+    /// [`available`](Self::available) has reported them.
     fn peek(&mut self, lane: LaneId, header: &mut [u8; HEADER_BYTES]) -> Peeked;
 
-    /// Receives bytes that are available, as many as the target takes.
+    /// Receives available bytes, as many as the target holds.
     fn receive(&mut self, lane: LaneId, target: Target<'_>);
 
-    /// Receives a record that was [peeked](Self::peek) at: its payload, which is there, goes into
-    /// one place, if it has one. Whether it did; if not, nothing was received: a peer may have
-    /// spoilt the lane since then, or a look at it was interrupted.
+    /// Receives a record that [`peek`](Self::peek) has found. Its payload, which has arrived, is
+    /// stored at `to`, if it has one. Returns whether it was received; if not, nothing was: a peer
+    /// may have corrupted the lane since the peek, or the call was interrupted.
     fn receive_record(&mut self, lane: LaneId, to: Option<Place>) -> bool {
         self.receive(lane, Target::Nowhere(HEADER_BYTES));
         self.receive(lane, Target::Memory(to.as_slice()));
         true
     }
 
-    /// Makes memory of the program a window of a lane, which a peer may write to or only read; its
-    /// number, by which the peer names it.
+    /// Makes memory of the program a window of a lane, which the peer may read, and also write if
+    /// `writes`. Returns the number by which the peer names the window.
     ///
     /// # Errors
-    /// `Ended`; `NoWindow`: there is no room for another window.
+    /// `Ended`. `NoWindow`: there is no room for another window.
     fn expose(&mut self, lane: LaneId, place: Place, writes: bool) -> Result<u64, NotMoved>;
 
-    /// Ends a window of the own memory. When this returns nobody copies to or from it.
+    /// Ends a window of this program's memory. Once it returns, no peer copies to or from the
+    /// window.
     fn withdraw(&mut self, lane: LaneId, window: u64);
 
-    /// Copies into the peer's window, in ascending order, the last bytes last, and before anything
-    /// that is sent on the lane afterwards.
+    /// Copies into a window of the peer in ascending order, the last bytes last. The copy is
+    /// visible to the peer before anything that is sent on the lane afterwards.
     ///
     /// # Errors
     /// All of [`NotMoved`].
@@ -161,14 +163,15 @@ pub trait Host {
         from: Source<'_>,
     ) -> Result<(), NotMoved>;
 
-    /// Copies out of the peer's window into the program's memory.
+    /// Copies from a window of the peer into the program's memory.
     ///
     /// # Errors
     /// All of [`NotMoved`].
     fn get(&mut self, lane: LaneId, window: u64, offset: u64, to: &[Place])
     -> Result<(), NotMoved>;
 
-    /// An atomic operation on 8 aligned bytes of the peer's window; what was there before.
+    /// Does an atomic operation on 8 aligned bytes of the peer's window. Returns their former
+    /// value.
     ///
     /// # Errors
     /// All of [`NotMoved`].
@@ -180,9 +183,9 @@ pub trait Host {
         operation: Atomic,
     ) -> Result<u64, NotMoved>;
 
-    /// An atomic operation on 8 aligned bytes of the program's own memory, for a peer whose bus has
-    /// none; what was there before. A host whose peers also reach this memory by a bus that has
-    /// them must do it in one step.
+    /// Does an atomic operation on 8 aligned bytes of the program's own memory, for a peer whose
+    /// bus has none. Returns their former value. If other peers reach this memory by a bus with
+    /// atomic operations, the host must do it in one atomic step.
     fn atomic_own(&mut self, address: u64, operation: Atomic) -> u64 {
         let mut word = [0; 8];
         self.read(address, &mut word);

@@ -1,8 +1,8 @@
 //! Memory regions and memory windows, and their keys.
 //!
 //! A key is the index of an entry in the table and, in its low 8 bits, a counter that changes with
-//! each registration at this index, so an old key fails. Index 0 is not used: no key is 0 to 255.
-//! With each binding of a memory window its owner gives it the counter.
+//! each registration at this index, so that an old key fails. Index 0 is not used: no key is 0 to
+//! 255. The counter of a memory window is chosen by its owner with each binding.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use crate::table::Id;
 use crate::types::{Access, Error, Result};
 use crate::work::{Bind, Segment};
 
-/// The key that a region or window has when it is registered or bound anew in the place of `key`.
+/// The key that follows `key` when its region is registered again or its window bound again.
 pub const fn next_key(key: u32) -> u32 {
     key & !COUNTER_MASK | key.wrapping_add(1) & COUNTER_MASK
 }
@@ -21,7 +21,7 @@ const COUNTER_BITS: u32 = 8;
 const COUNTER_MASK: u32 = (1 << COUNTER_BITS) - 1;
 /// Most regions and windows of a context.
 pub const MAX_REGIONS: usize = 16384;
-/// Most bytes of a region: of one window of SCIF.
+/// Most bytes of a region: those of one SCIF window.
 pub const MAX_REGION_BYTES: u64 = 1 << 30;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -35,7 +35,7 @@ pub struct Region {
     pub start: u64,
     /// Bytes.
     pub length: u64,
-    /// The address of its first byte in requests.
+    /// The address of its first byte in work requests.
     pub iova: u64,
     /// The permitted access.
     pub access: Access,
@@ -52,14 +52,14 @@ impl Region {
     }
 }
 
-/// When a memory window can be bound.
+/// The type of a memory window, which decides when it can be bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum WindowType {
-    /// At any time, also when it is bound.
+    /// At any time, also while it is bound.
     One = 1,
-    /// When it is not bound. It belongs to the queue pair that has bound it, and peers can have it
-    /// invalidated.
+    /// Only while it is not bound. It belongs to the queue pair that has bound it, and peers can
+    /// invalidate it.
     Two = 2,
 }
 
@@ -67,7 +67,7 @@ pub enum WindowType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bound {
     region: usize,
-    /// The queue pair that may be used, for type 2.
+    /// The queue pair through which it can be used, for type 2.
     qp: Option<u32>,
     reach: KeyedRange,
 }
@@ -82,7 +82,7 @@ pub(crate) struct KeyedRange {
     /// The address of its first byte in the peer's requests.
     pub iova: u64,
     pub access: Access,
-    /// The only queue pair of this context that can be used for it.
+    /// The only queue pair of this context through which it can be used.
     pub qp: Option<u32>,
 }
 
@@ -118,22 +118,22 @@ enum What {
 pub struct Denied;
 
 impl KeyTable {
-    /// Registers memory; its key, which is the local and the remote one.
+    /// Registers memory. Returns its key, which is both the local and the remote one.
     ///
     /// # Errors
-    /// `Invalid`: no bytes, too many, or beyond the end of memory; `start` and `iova` with
-    /// different offsets in a page; access of a peer that the owner does not have. `NoMemory`: the
-    /// table is full.
+    /// `Invalid`: no bytes, too many, or bytes beyond the end of memory; `start` and `iova` with
+    /// different offsets in a page; unknown access bits; access for peers that the owner does not
+    /// have. `NoMemory`: the table is full.
     pub fn register(&mut self, region: Region) -> Result<u32> {
         check(&region)?;
         self.insert(What::Region(region, 0))
     }
 
-    /// Registers a region anew, by another key; the former one fails from now on.
+    /// Registers a region again, with another key. The old key fails from now on.
     ///
     /// # Errors
-    /// `NotFound`. `Busy`: windows are bound to it. Those of [`register`](KeyTable::register); then
-    /// nothing has changed.
+    /// `NotFound`. `Busy`: windows are bound to it. Those of [`register`](KeyTable::register).
+    /// After an error nothing has changed.
     pub fn reregister(&mut self, key: u32, new: Region) -> Result<u32> {
         check(&new)?;
         let index = self.find_region(key)?;
@@ -143,7 +143,7 @@ impl KeyTable {
         Ok(key_of(index, entry.counter))
     }
 
-    /// Ends a region; what it was. From now on its key fails.
+    /// Ends a region and returns it. Its key fails from now on.
     ///
     /// # Errors
     /// `NotFound`. `Busy`: windows are bound to it.
@@ -158,7 +158,7 @@ impl KeyTable {
     /// The index of a region to which no window is bound.
     ///
     /// # Errors
-    /// `NotFound`. `Busy`: one is.
+    /// `NotFound`. `Busy`: a window is bound to it.
     pub fn find_region(&self, key: u32) -> Result<usize> {
         match self.entry(key).map(|entry| &entry.what) {
             Some(What::Region(_, 0)) => index_of(key).ok_or(Error::NotFound),
@@ -202,7 +202,7 @@ impl KeyTable {
         (u32::from(entry.counter) == key & COUNTER_MASK).then_some(entry)
     }
 
-    /// The region of a key.
+    /// The region that has this key.
     #[inline(always)]
     pub fn get(&self, key: u32) -> Option<&Region> {
         match &self.entry(key)?.what {
@@ -211,7 +211,7 @@ impl KeyTable {
         }
     }
 
-    /// The memory that a peer reaches by a key, if it is one for peers.
+    /// The memory that peers reach by a key, if it is a key for peers.
     pub(crate) fn reach(&self, key: u32) -> Option<KeyedRange> {
         match &self.entry(key)?.what {
             What::Region(region, _) if region.access.intersects(Access::REMOTE) => {
@@ -231,7 +231,7 @@ impl KeyTable {
 
     // ---- Memory windows ----
 
-    /// Makes a memory window, which is bound to nothing; a key of it.
+    /// Makes a memory window that is not bound yet. Returns a key of it.
     ///
     /// # Errors
     /// `NoMemory`.
@@ -243,7 +243,8 @@ impl KeyTable {
         })
     }
 
-    /// Ends a memory window, by any key of it; its domain, and the key by which peers reached it.
+    /// Ends a memory window, named by any of its keys. Returns its domain, and the key by which
+    /// peers could reach it.
     ///
     /// # Errors
     /// `NotFound`.
@@ -258,13 +259,14 @@ impl KeyTable {
         Ok((pd, former))
     }
 
-    /// Binds a window for a queue pair of a domain; the key that fails from now on.
+    /// Binds a window for a queue pair of a domain. If it was bound, returns the old key, which
+    /// fails from now on.
     ///
     /// # Errors
-    /// The window or the region is none of this domain; the key is not new; the window is of type
-    /// 2 and bound, or would be bound to nothing; the range is not in the region; the region does
-    /// not allow windows, counts its addresses from 0, or does not give its owner what the peer
-    /// would have.
+    /// The window or the region is not of this domain; the key is not new; the window is of type 2
+    /// and bound, or would be bound to no bytes; the range is not in the region; the region does
+    /// not allow windows, counts its addresses from 0, or does not give its owner the access that
+    /// the peer would have.
     pub fn bind(
         &mut self,
         pd: Id,
@@ -311,7 +313,7 @@ impl KeyTable {
         Ok(former)
     }
 
-    /// The binding that a request asks for, checked.
+    /// Checks the binding that a request asks for, and makes it.
     fn bound(&self, pd: Id, qp: Option<u32>, bind: &Bind) -> core::result::Result<Bound, Denied> {
         let region = self.get(bind.region).filter(|region| region.pd == pd);
         let region = region.ok_or(Denied)?;
@@ -326,7 +328,7 @@ impl KeyTable {
         let start = region.place(bind.address, bind.length);
         let start = start.filter(|_| may).ok_or(Denied)?;
         let is_zero_based = bind.access.contains(Access::ZERO_BASED);
-        // Aligned addresses must be aligned memory.
+        // Atomics need aligned memory behind aligned addresses.
         let has_atomics = bind.access.contains(Access::REMOTE_ATOMIC);
         if is_zero_based && has_atomics && !start.is_multiple_of(8) {
             return Err(Denied);
@@ -343,7 +345,7 @@ impl KeyTable {
         Ok(Bound { region, qp, reach })
     }
 
-    /// Ends the binding of a window; the key that fails from now on.
+    /// Ends the binding of a window. If it was bound, returns the key, which fails from now on.
     fn unbind(&mut self, index: usize) -> Option<u32> {
         let entry = self.entries.get_mut(index)?;
         let What::Window { bound, .. } = &mut entry.what else {
@@ -363,7 +365,7 @@ impl KeyTable {
     /// Invalidates the key of a window of type 2 that is bound to a queue pair of this domain.
     ///
     /// # Errors
-    /// It is none.
+    /// The key does not name such a window.
     pub fn invalidate(&mut self, pd: Id, qp: u32, key: u32) -> core::result::Result<(), Denied> {
         let is_it = match self.entry(key).map(|entry| &entry.what) {
             Some(What::Window { bound, .. }) => {
@@ -375,7 +377,7 @@ impl KeyTable {
         self.unbind(index).map(|_| ()).ok_or(Denied)
     }
 
-    /// Ends the bindings of the windows of a queue pair; the keys that fail from now on.
+    /// Ends the bindings of all windows of a queue pair. Returns the keys that fail from now on.
     pub(crate) fn unbind_all(&mut self, qp: u32) -> Vec<u32> {
         if self.windows == 0 {
             return Vec::new();
@@ -392,12 +394,12 @@ impl KeyTable {
         keys.collect()
     }
 
-    /// Adds to `places` where `length` bytes, `skip` bytes behind the beginning of `segments`, lie
-    /// in the program's memory. `writes`: they are to be written.
+    /// Adds to `places` where the `length` bytes that begin `skip` bytes into `segments` lie in
+    /// the program's memory. `writes`: they are going to be written.
     ///
     /// # Errors
-    /// A segment that is touched has a key that is not valid, of another domain, for another range,
-    /// or without the right to write; or the segments are too short.
+    /// A segment that is touched has a key that is not valid, of another domain, for another
+    /// range, or without the right to write; or the segments are too short.
     pub fn resolve(
         &self,
         pd: Id,
@@ -421,7 +423,7 @@ impl KeyTable {
             if region.pd != pd || !may {
                 return Err(Denied);
             }
-            // The whole segment counts, not only the bytes that are touched.
+            // The region must have the whole segment, not only the bytes that are touched.
             let place = region.place(segment.address, here).ok_or(Denied)?;
             places.push(Place {
                 address: place + skip,
@@ -432,7 +434,7 @@ impl KeyTable {
         if length == 0 { Ok(()) } else { Err(Denied) }
     }
 
-    /// Where the first `bytes` bytes of a segment lie, as [`resolve`](Self::resolve) has it.
+    /// Where the first `bytes` bytes of a segment lie, by the rules of [`resolve`](Self::resolve).
     #[inline(always)]
     pub(crate) fn place(
         &self,
@@ -450,12 +452,12 @@ impl KeyTable {
         })
     }
 
-    /// Regions and windows.
+    /// The number of regions and windows.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// Windows.
+    /// The number of windows.
     pub fn windows(&self) -> usize {
         self.windows
     }
@@ -475,10 +477,10 @@ fn key_of(index: usize, counter: u8) -> u32 {
     (index as u32 + 1) << COUNTER_BITS | u32::from(counter)
 }
 
-/// Checks a region that is to be registered.
+/// Checks a region before it is registered.
 ///
 /// # Errors
-/// `Invalid`, as [`KeyTable::register`] has it.
+/// `Invalid`: see [`KeyTable::register`].
 pub fn check(region: &Region) -> Result<()> {
     let Region {
         start,

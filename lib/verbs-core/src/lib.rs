@@ -11,13 +11,17 @@
 //! | [`keys`] | memory regions and their keys |
 //! | [`work`] | work requests and completions |
 //! | [`completion`], [`srq`] | completion queues and shared receive queues |
-//! | [`record`] | what the two ends of a lane tell each other |
+//! | [`record`] | the records that the two ends of a lane send each other |
 //! | [`host`] | what a context needs from the system around it |
 //! | [`context`] | the objects of a program, and the calls on them |
 //! | [`demo`] | memory, lanes and usual attributes, for examples and tests |
 //!
-//! Nothing here makes a system call, reads a clock or keeps a global. A [`context::Context`] is
-//! moved on by calls with a [`host::Host`], which reaches memory and connections.
+//! A *lane* is one SCIF connection between two protection domains; the *short way* is the fast
+//! path of usual requests (docs/verbs.md defines both).
+//!
+//! Nothing here makes a system call, reads a clock or keeps a global. The owner of a
+//! [`context::Context`] drives it by calls; those that reach memory or connections take a
+//! [`host::Host`], which does that for them.
 #![no_std]
 
 extern crate alloc;

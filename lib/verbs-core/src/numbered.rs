@@ -1,4 +1,4 @@
-//! Tables that every request and every record look into: lanes by their numbers, which are small,
+//! Tables that every request and every record uses: lanes by their numbers, which are small, and
 //! queue pairs and keys by theirs, which are not.
 
 use alloc::boxed::Box;
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::host::LaneId;
 
-/// What there is of each lane, in the slot of its number.
+/// A table with the value of each lane in the slot of its number.
 #[derive(Debug)]
 pub(crate) struct LaneTable<T> {
     slots: Vec<Option<T>>,
@@ -14,7 +14,7 @@ pub(crate) struct LaneTable<T> {
 }
 
 impl<T> LaneTable<T> {
-    /// Without a lane.
+    /// A table without a lane.
     pub const fn new() -> LaneTable<T> {
         LaneTable {
             slots: Vec::new(),
@@ -39,7 +39,7 @@ impl<T> LaneTable<T> {
         self.get(id).is_some()
     }
 
-    /// Adds a lane in place of any of this number.
+    /// Adds a lane, in place of one with this number if there is any.
     pub fn insert(&mut self, id: LaneId, lane: T) {
         let index = id.0 as usize;
         if index >= self.slots.len() {
@@ -66,7 +66,7 @@ impl<T> LaneTable<T> {
         Some(LaneId(from + ahead as u32))
     }
 
-    /// Lanes.
+    /// The number of lanes.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -94,20 +94,20 @@ impl<T> LaneTable<T> {
     }
 }
 
-/// Queue pairs, or what is known of keys, in the order of their numbers.
+/// Queue pairs, or what is known of keys, sorted by their numbers.
 #[derive(Debug)]
 pub(crate) struct Numbered<T> {
-    /// Boxed, because they move when others come and go.
+    /// Boxed, because entries move when others are added and removed.
     pairs: Vec<(u32, Box<T>)>,
 }
 
 impl<T> Numbered<T> {
-    /// Without a queue pair.
+    /// An empty table.
     pub const fn new() -> Numbered<T> {
         Numbered { pairs: Vec::new() }
     }
 
-    /// Where a number is, or belongs.
+    /// The index of a number, or the one where it would be inserted.
     fn search(&self, number: u32) -> Result<usize, usize> {
         self.pairs.binary_search_by_key(&number, |(of, _)| *of)
     }
@@ -118,7 +118,7 @@ impl<T> Numbered<T> {
         self.search(number).ok()
     }
 
-    /// Where a queue pair would be in a table of numbers without a gap, as most programs have them.
+    /// The index of a number in a table of numbers without a gap, as most programs have them.
     #[inline(always)]
     fn ahead(&self, number: u32) -> usize {
         let first = self.pairs.first().map_or(number, |(of, _)| *of);
@@ -147,7 +147,7 @@ impl<T> Numbered<T> {
         self.pairs.get_mut(index).map(|(_, pair)| &mut **pair)
     }
 
-    /// Adds a queue pair; whether there was none of its number.
+    /// Adds a queue pair, if there is none with its number. Returns whether there was none.
     pub fn insert(&mut self, number: u32, pair: T) -> bool {
         match self.search(number) {
             Ok(_) => false,
@@ -164,7 +164,7 @@ impl<T> Numbered<T> {
         Some(self.pairs.remove(index).1)
     }
 
-    /// Queue pairs.
+    /// The number of queue pairs.
     pub fn len(&self) -> usize {
         self.pairs.len()
     }

@@ -26,37 +26,37 @@ pub enum Subject {
     Srq(Id),
 }
 
-/// Something that the program, or the owner of the context, is to be told.
+/// An event for the program, or for the owner of the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An asynchronous event of the verbs.
     Async(EventType, Subject),
-    /// An armed completion queue has a completion.
+    /// A completion queue that was armed has a completion.
     Completion(Id),
-    /// A lane is over: close its connection. Its number may be used again.
+    /// A lane has ended: close its connection. Its number may be used again.
     LaneOver(LaneId),
-    /// Datagrams wait for a lane to there: answer with
+    /// Datagrams wait for a lane to this destination: answer with
     /// [`Context::route`](crate::context::Context::route).
     LaneWanted(Destination),
 }
 
-/// A queue pair somewhere, or all of a group.
+/// The destination of datagrams: a queue pair of a port, or all members of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Destination {
     /// The local identifier of its port, or of the group.
     pub lid: u16,
-    /// Its number; [`MULTICAST_QPN`](crate::address::MULTICAST_QPN) for a group.
+    /// Its queue pair number; [`MULTICAST_QPN`](crate::address::MULTICAST_QPN) for a group.
     pub qpn: u32,
 }
 
-/// How datagrams get to a destination.
+/// How datagrams reach a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// The owner was asked.
+    /// The owner was asked for a lane.
     Wanted,
     /// By this lane.
     Lane(LaneId),
-    /// Not, for the next datagram that asks.
+    /// It cannot be reached. This counts for the next datagram only.
     None,
 }
 
@@ -67,31 +67,31 @@ pub(crate) struct AddressHandle {
     pub vector: AddressVector,
 }
 
-/// A datagram that has not arrived as a whole: its first piece, and the bytes so far.
+/// A datagram that has arrived only in part: its first piece, and the bytes so far.
 #[derive(Debug)]
 pub(crate) struct Staged {
     pub first: DatagramPiece,
     pub bytes: Vec<u8>,
 }
 
-/// The state of a key of the peer.
+/// What is known of a key of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     /// The peer was asked.
     Asked,
-    /// It can be used.
+    /// The peer has granted it.
     Given(Grant),
-    /// It cannot, for the next request that asks.
+    /// The peer has denied it. This counts for the next request only.
     Denied,
-    /// The peer has no room for another window, for the next request that asks.
+    /// The peer has no room for another window. This counts for the next request only.
     NoResources,
 }
 
-/// A key that a peer may use.
+/// The window behind a key that a peer may use.
 #[derive(Debug)]
 pub(crate) struct Exposed {
     pub window: u64,
-    /// It was made after those with smaller numbers.
+    /// Windows that were made later have larger stamps.
     pub stamp: u64,
 }
 
@@ -101,29 +101,29 @@ pub(crate) struct Lane {
     /// The protection domain of the queue pairs and regions that use it; `None`: it is for
     /// datagrams only.
     pub pd: Option<Id>,
-    /// The other end.
+    /// Who is at the other end.
     pub peer: LanePeer,
-    /// The peer's keys.
+    /// The peer's keys that were asked for.
     pub known: Numbered<Known>,
-    /// The own keys that the peer may use.
+    /// The keys of this context that the peer may use.
     pub exposed: BTreeMap<u32, Exposed>,
     /// Records that wait for room.
     pub outbox: VecDeque<Record>,
-    /// Queue pairs that owe their peers an acknowledgement, and perhaps some that do not any more.
+    /// Queue pairs that owe their peers an acknowledgement, and perhaps some that no longer do.
     pub acks: Vec<u32>,
-    /// One of them is not to wait for a message that carries it.
+    /// An acknowledgement must not wait for a message that carries it.
     pub is_urgent: bool,
-    /// A record whose payload has not arrived as a whole.
+    /// A record whose payload has arrived only in part.
     pub pending: Option<Record>,
-    /// The queue pair that has sent some of a datagram, and not all.
+    /// The queue pair that has sent part of a datagram.
     pub sender: Option<u32>,
-    /// Since when datagrams have found no room.
+    /// Since when datagrams have found no room, in nanoseconds.
     pub full_since: Option<u64>,
-    /// A datagram of the peer that has not arrived as a whole.
+    /// A datagram of the peer that has arrived only in part.
     pub staged: Option<Staged>,
-    /// When the datagram that waits for a receive is dropped.
+    /// When the datagram that waits for a receive is dropped, in nanoseconds.
     pub held_until: Option<u64>,
-    /// The peer has said that nothing more comes.
+    /// The peer has announced that nothing more comes.
     pub has_bye: bool,
 }
 
@@ -147,7 +147,7 @@ impl Lane {
     }
 }
 
-/// See the module.
+/// The shared objects of a context; see the module.
 pub(crate) struct Objects {
     pub keys: KeyTable,
     pub cqs: Table<CompletionQueue>,
@@ -155,22 +155,22 @@ pub(crate) struct Objects {
     pub lanes: LaneTable<Lane>,
     pub handles: Table<AddressHandle>,
     pub routes: BTreeMap<Destination, Route>,
-    /// Queue pairs that receive what is sent to a group.
+    /// The queue pairs that are members of each group.
     pub groups: BTreeMap<Gid, BTreeSet<u32>>,
-    /// Datagrams that had another key than their receiver.
+    /// Datagrams whose key was not that of their receiver.
     pub qkey_violations: u32,
     pub events: VecDeque<Event>,
     /// The stamp of the newest window.
     pub stamp: u64,
-    /// Keys that fail, and whose windows are not withdrawn.
+    /// Keys that have become invalid, and whose windows are still to be withdrawn.
     pub stale: Vec<u32>,
-    /// Completion queues that were overrun, whose queue pairs are to fail.
+    /// Completion queues that were overrun, and whose queue pairs still have to fail.
     pub overrun: Vec<Id>,
     /// Memory for lists of places, kept for the next use.
     pub places: Vec<Place>,
     /// Queue pairs that owe their peers an acknowledgement.
     pub owed: usize,
-    /// One of these peers waits for it.
+    /// One of these peers waits for the acknowledgement.
     pub is_waited_for: bool,
 }
 
@@ -210,14 +210,14 @@ impl Objects {
         });
     }
 
-    /// XRC domains with shared receive queues that complete in a queue.
+    /// The XRC domains with shared receive queues that complete in this completion queue.
     pub fn xrc_domains_of(&self, cq: Id) -> Vec<Id> {
         let queues = self.srqs.ids().filter_map(|id| self.srqs.get(id).ok()?.xrc);
         let its = queues.filter(|xrc| xrc.cq == cq);
         its.map(|xrc| xrc.domain).collect()
     }
 
-    /// A key fails from now on: when this returns no peer copies to or from its memory.
+    /// Withdraws the windows of a key. Once this returns, no peer copies to or from its memory.
     pub fn withdraw<H: Host>(&mut self, host: &mut H, key: u32) {
         for (id, lane) in self.lanes.iter_mut() {
             if let Some(exposed) = lane.exposed.remove(&key) {
@@ -227,7 +227,7 @@ impl Objects {
         }
     }
 
-    /// Takes the oldest window of all lanes back; whether there was one.
+    /// Withdraws the oldest window of all lanes. Returns whether there was one.
     pub fn evict<H: Host>(&mut self, host: &mut H) -> bool {
         let oldest = |lane: &Lane| {
             let exposed = lane.exposed.iter();
@@ -245,7 +245,7 @@ impl Objects {
         true
     }
 
-    /// Sends a record on a lane as soon as there is room.
+    /// Queues a record, which is sent as soon as the lane has room.
     pub fn tell(&mut self, lane: LaneId, record: Record) {
         if let Some(lane) = self.lanes.get_mut(lane) {
             lane.outbox.push_back(record);

@@ -3,16 +3,16 @@
 use alloc::vec::Vec;
 use core::mem::forget;
 
-/// Slots that a queue begins with; a power of two, as all their numbers are.
+/// The first number of slots of a queue; a power of two, as all later ones.
 const FIRST_SLOTS: usize = 4;
 
-/// A queue in a ring of slots. An entry is made in its slot, and what does so becomes a part of its
-/// caller: moving one would take as many instructions as making it.
+/// A queue in a ring of slots. An entry is built in its slot, by functions that are inlined into
+/// their callers: to move an entry would take as many instructions as to build it.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
-    /// None, or a power of two.
+    /// Their number is 0 or a power of two.
     slots: Vec<Option<T>>,
-    /// Where the first entry is, when cut to the number of slots.
+    /// The slot of the first entry, modulo the number of slots.
     first: usize,
     count: usize,
 }
@@ -24,7 +24,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Without an entry.
+    /// An empty queue.
     pub const fn new() -> Queue<T> {
         Queue {
             slots: Vec::new(),
@@ -33,7 +33,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Entries.
+    /// The number of entries.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.count
@@ -45,13 +45,13 @@ impl<T> Queue<T> {
         self.count == 0
     }
 
-    /// The slot of an entry; beyond all slots if there are none.
+    /// The index of an entry's slot; out of range if there are no slots.
     #[inline(always)]
     fn slot(&self, index: usize) -> usize {
         self.first.wrapping_add(index) & self.slots.len().wrapping_sub(1)
     }
 
-    /// An entry, counted from the first one.
+    /// The entry at an index, counted from the first one.
     #[inline(always)]
     pub fn get(&self, index: usize) -> Option<&T> {
         match index < self.count {
@@ -60,7 +60,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The same, to change it.
+    /// The entry at an index, to change it.
     #[inline(always)]
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         let slot = self.slot(index);
@@ -85,7 +85,7 @@ impl<T> Queue<T> {
         let slot = self.slot(self.count);
         self.count = self.count.wrapping_add(1);
         if let Some(slot) = self.slots.get_mut(slot) {
-            // There is nothing in it that would have to be dropped.
+            // The slot is empty, so there is nothing to drop.
             forget(slot.replace(entry));
         }
     }
@@ -113,7 +113,7 @@ impl<T> Queue<T> {
         self.slots.resize_with(slots, || None);
     }
 
-    /// Takes the first entry out.
+    /// Removes the first entry.
     #[inline(always)]
     pub fn pop_front(&mut self) -> Option<T> {
         if self.count == 0 {
@@ -131,14 +131,14 @@ impl<T> Queue<T> {
         self.get_mut(self.count.wrapping_sub(1))
     }
 
-    /// Takes the last entry out.
+    /// Removes the last entry.
     pub fn pop_back(&mut self) -> Option<T> {
         let slot = self.slot(self.count.checked_sub(1)?);
         self.count -= 1;
         self.slots.get_mut(slot)?.take()
     }
 
-    /// Takes the first entry out, which owns no memory: it is forgotten.
+    /// Removes the first entry, which must own no memory: it is forgotten, not dropped.
     #[inline(always)]
     pub fn pass_front(&mut self) {
         forget(self.pop_front());
@@ -149,7 +149,7 @@ impl<T> Queue<T> {
         (0..self.count).filter_map(|index| self.get(index))
     }
 
-    /// The same from an index on, to change them.
+    /// The entries from an index on, to change them.
     pub fn iter_mut_from(&mut self, from: usize) -> impl Iterator<Item = &mut T> {
         let first = self.slot(0).min(self.slots.len());
         let count = self.count;
@@ -158,7 +158,7 @@ impl<T> Queue<T> {
         slots.skip(from).flatten()
     }
 
-    /// Drops the entries that are not to be kept.
+    /// Drops the entries for which `is_kept` is false.
     pub fn retain(&mut self, mut is_kept: impl FnMut(&T) -> bool) {
         for _ in 0..self.count {
             if let Some(entry) = self.pop_front()

@@ -1,4 +1,4 @@
-//! Queue pairs: their states, what is posted to them, and how they end.
+//! Queue pairs: their states, the requests that are posted to them, and how they end.
 
 mod answers;
 mod completing;
@@ -32,34 +32,34 @@ use self::send::{Ended, InlineBytes, Kept, Send, Stage, Way, Whole};
 /// Most bytes of a message.
 pub const MAX_MESSAGE: u64 = 1 << 31;
 
-/// Whether a number comes before another one; both count without end.
+/// Whether a number comes before another one; both wrap around.
 #[inline]
 pub(crate) fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
 
-/// The peer's state, as it has announced it.
+/// The state that the peer has announced.
 #[derive(Clone, Copy, Debug)]
 enum Peer {
-    /// Nothing yet.
+    /// It has not announced any.
     Unknown,
     /// It can receive.
     Ready(Ready),
-    /// It answers nothing any more.
+    /// It no longer answers.
     Gone,
 }
 
-/// Where a receive comes from and completes.
+/// The queue that a receive comes from, and the one that it completes in.
 #[derive(Clone, Copy, Debug)]
 struct Pool {
-    /// The shared receive queue, if it is one.
+    /// The shared receive queue, if it is from one.
     srq: Option<Id>,
     /// The domain of the receive's memory.
     pd: Id,
     cq: Id,
 }
 
-/// A message that has not arrived as a whole.
+/// A message that has arrived only in part.
 #[derive(Debug)]
 struct Incoming {
     receive: ReceiveRequest,
@@ -69,34 +69,34 @@ struct Incoming {
     got: u32,
 }
 
-/// Waiting for a receive of the peer.
+/// A wait for a receive of the peer.
 #[derive(Clone, Copy, Debug)]
 struct Rnr {
-    /// When to try again.
+    /// When to try again, in nanoseconds.
     until: u64,
-    /// Waits that have begun.
+    /// Waits so far, with this one.
     used: u8,
-    /// The peer has refused: a new try makes sense only later.
+    /// The peer has refused the message: a retry makes sense only after the wait.
     is_refused: bool,
 }
 
-/// The traffic of a queue pair since it was made, without requests that failed.
+/// The traffic of a queue pair since it was created, without requests that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Sends of all kinds that are complete.
+    /// Requests of the send queue that have succeeded.
     pub sends: u64,
-    /// Their bytes, of reads and atomic operations those that came.
+    /// Their bytes; for reads and atomic operations, the bytes that came back.
     pub sent_bytes: u64,
-    /// Messages that are in a receive.
+    /// Messages that were put into a receive.
     pub receives: u64,
     /// Their bytes.
     pub received_bytes: u64,
     /// Completions with an error, of both queues.
     pub errors: u64,
-    /// Bytes that were stored into the peer's windows, and bytes that were loaded from there: what
-    /// passed the lane's stream is not in it.
+    /// Bytes that were stored into the peer's windows. Bytes that went through the lane's stream
+    /// are not counted.
     pub stored_bytes: u64,
-    /// As above.
+    /// Bytes that were loaded from the peer's windows.
     pub loaded_bytes: u64,
 }
 
@@ -108,55 +108,57 @@ pub(crate) struct QueuePair {
     pub state: QpState,
     pub attributes: Attributes,
     pub lane: Option<LaneId>,
-    /// It is among those that hand over with the next progress.
+    /// It is in the list of queue pairs whose requests the next `progress` executes.
     pub is_active: bool,
-    /// The peer is to be told what was taken.
+    /// It owes the peer an acknowledgement.
     pub owes_ack: bool,
-    /// It is in its lane's list of those that may owe that.
+    /// It is in its lane's list of queue pairs that may owe an acknowledgement.
     pub is_listed: bool,
-    /// It receives nothing for groups that it has sent itself, from the port of this local
+    /// It drops datagrams to groups that it has sent itself, from the port with this local
     /// identifier.
     pub drops_own: Option<u16>,
-    /// Changes with each way to RTR.
+    /// Changes with each change from INIT to RTR.
     generation: u32,
     peer: Peer,
 
     sends: Queue<Send>,
-    /// Room for inline bytes, kept for the next use.
+    /// Boxes for inline bytes, kept for the next use.
     spare: Vec<InlineBytes>,
-    /// The first send that was not handed over.
+    /// The index of the first send that has not been executed.
     cursor: usize,
-    /// Messages that were handed over to this peer.
+    /// Messages that were sent to this peer: the number of the next one.
     sent: u32,
-    /// Messages that the peer has taken.
+    /// Messages that the peer has acknowledged.
     acked: u32,
-    /// A send has failed, and completes when those before it have.
+    /// A send has failed, and completes once those before it have.
     is_failing: bool,
-    /// Places of the send queue at most that completions hold which were not polled.
+    /// Places of the send queue that are held by completions which were not polled: an upper
+    /// bound.
     held_sends: u32,
-    /// Sends that are over since the last one with a completion.
+    /// Sends that have ended since the last one that added a completion.
     unsignaled: u32,
-    /// When the request under way fails, unless the peer has introduced itself before.
+    /// When the current request fails unless the peer has announced itself, in nanoseconds.
     peer_deadline: Option<u64>,
     rnr: Option<Rnr>,
-    /// The program has not been told that the send queue has drained, and wants to.
+    /// The program has asked for an event once the send queue has drained, and has not had it yet.
     owes_drained: bool,
 
     receives: Queue<ReceiveRequest>,
-    /// Places of the receive queue at most that completions hold which were not polled.
+    /// Places of the receive queue that are held by completions which were not polled: an upper
+    /// bound.
     held_receives: u32,
     incoming: Option<Incoming>,
-    /// The number of the next message of this peer.
+    /// The number of the next message from this peer.
     expected: u32,
-    /// The limit that the peer was told.
+    /// The limit that the peer was last told.
     published: u32,
-    /// A receive was posted or taken, and no datagram was dropped since then for want of one.
+    /// A receive was posted or used since a datagram was last dropped for want of one.
     posts_receives: bool,
     pub traffic: Traffic,
 }
 
 impl QueuePair {
-    /// Attributes that the peer is told.
+    /// The attributes that [`introduce`](Self::introduce) tells the peer.
     const TOLD: AttributeMask = AttributeMask::ACCESS_FLAGS
         .union(AttributeMask::MIN_RNR_TIMER)
         .union(AttributeMask::MAX_DEST_RD_ATOMIC);
@@ -195,7 +197,7 @@ impl QueuePair {
         }
     }
 
-    /// Whether it has acknowledgements, and an error state that its sends lead to.
+    /// Whether messages are acknowledged, and a failed send leads to the error state.
     #[inline]
     fn is_reliable(&self) -> bool {
         matches!(
@@ -204,13 +206,13 @@ impl QueuePair {
         )
     }
 
-    /// Whether its receives are shared with other queue pairs.
+    /// Whether it shares its receives with other queue pairs.
     #[inline]
     fn is_shared(&self) -> bool {
         self.init.srq.is_some() || self.init.xrcd.is_some()
     }
 
-    /// Whether it takes what comes.
+    /// Whether it receives in its current state.
     #[inline]
     pub fn is_receiving(&self) -> bool {
         matches!(
@@ -219,12 +221,12 @@ impl QueuePair {
         )
     }
 
-    /// Whether it takes what comes, and has neither a lane nor met its peer.
+    /// Whether it receives, but has neither a lane nor met its peer.
     pub fn awaits_lane(&self) -> bool {
         self.is_receiving() && self.lane.is_none() && matches!(self.peer, Peer::Unknown)
     }
 
-    /// Whether there is something to hand over.
+    /// Whether there are sends to execute.
     #[inline]
     pub fn has_work(&self) -> bool {
         self.cursor < self.sends.len()
@@ -232,7 +234,8 @@ impl QueuePair {
 
     // ---- States ----
 
-    /// Changes attributes and the state. `generation`: for a way to RTR.
+    /// Changes attributes and the state. `generation`: the new one, for the change from INIT to
+    /// RTR.
     pub fn modify(
         &mut self,
         objects: &mut Objects,
@@ -279,7 +282,7 @@ impl QueuePair {
         }
     }
 
-    /// Tells the peer of this queue pair.
+    /// Announces this queue pair to the peer.
     fn introduce(&mut self, objects: &mut Objects, wants_answer: bool) {
         let Some(lane) = self.lane else {
             return;
@@ -301,7 +304,7 @@ impl QueuePair {
         objects.tell(lane, Record::Ready(address, ready));
     }
 
-    /// The peer's address.
+    /// The address in records to the peer.
     pub fn address(&self) -> Address {
         let generation = match self.peer {
             Peer::Ready(ready) => ready.generation,
@@ -322,7 +325,7 @@ impl QueuePair {
         receives.wrapping_add(u32::from(taken))
     }
 
-    /// Tells the peer that nothing is answered any more, behind what was taken.
+    /// Acknowledges what was received, and tells the peer that nothing more will be answered.
     pub fn leave(&mut self, objects: &mut Objects) {
         let owes_ack = self.settle_ack(objects);
         let Some(lane) = self.lane.filter(|_| self.is_receiving()) else {
@@ -335,7 +338,7 @@ impl QueuePair {
         objects.tell(lane, Record::Gone(address, self.generation));
     }
 
-    /// Drops everything, as if it were new.
+    /// Makes it like new, but for its traffic: its requests and completions are dropped.
     pub fn reset(&mut self, objects: &mut Objects) {
         self.leave(objects);
         self.release_lanes(objects);
@@ -353,7 +356,7 @@ impl QueuePair {
         };
     }
 
-    /// Goes to the error state: everything that was posted is flushed.
+    /// Goes to the error state: all posted requests are flushed.
     pub fn enter_error(&mut self, objects: &mut Objects) {
         if matches!(self.state, QpState::Err | QpState::Reset) {
             return;
@@ -383,7 +386,7 @@ impl QueuePair {
         self.rnr = None;
     }
 
-    /// The lane has ended. `by_will`: its peer has said so.
+    /// Handles the end of the lane. `by_will`: the peer has announced it.
     pub fn lane_over(&mut self, objects: &mut Objects, by_will: bool) {
         let is_ready = matches!(self.peer, Peer::Ready(_));
         self.settle_ack(objects);
@@ -400,7 +403,7 @@ impl QueuePair {
         }
         self.peer = Peer::Gone;
         objects.event(EventType::QpFatal, Subject::Qp(self.number));
-        // The oldest send tells why.
+        // The oldest send reports the reason; the others are flushed.
         if let Some(send) = self.sends.pop_front() {
             self.complete_send(objects, send.ended, WcStatus::RetryExcErr);
         }
@@ -462,7 +465,7 @@ impl QueuePair {
         }
     }
 
-    /// Puts a request into the receive queue; whether the peer is to be told soon.
+    /// Puts a request into the receive queue. Returns whether the peer is told of it soon.
     #[inline(always)]
     pub fn post_receive(&mut self, objects: &mut Objects, request: ReceiveRequest) -> Result<bool> {
         let (segments, bytes) = match &request.segments {
@@ -483,7 +486,8 @@ impl QueuePair {
         }
         self.receives.push_back(request);
         self.posts_receives = true;
-        // A peer that has used all it knows of waits; for others a quarter at a time will do.
+        // A peer that has used all receives it knows of waits for the next one; for other peers it
+        // is enough to hear of a quarter at a time.
         let told = self.published.wrapping_sub(self.expected);
         let untold = self.limit().wrapping_sub(self.published) as usize;
         let is_told = told == 0 || untold > self.receives.len() / 4;
@@ -496,7 +500,7 @@ impl QueuePair {
         Ok(is_told)
     }
 
-    /// Tells that the send queue has drained, if it has and that is wanted.
+    /// Raises `SqDrained` once the send queue has drained, if the program asked for it.
     #[inline]
     fn look_drained(&mut self, objects: &mut Objects) {
         let is_drained = || self.sends.front().is_none_or(|send| !send.way.has_begun);
@@ -506,7 +510,7 @@ impl QueuePair {
         }
     }
 
-    /// Requests that are in the queues.
+    /// Requests in the send queue and in the receive queue; a receive that is being filled counts.
     pub fn queued(&self) -> (usize, usize) {
         (
             self.sends.len(),
@@ -514,7 +518,7 @@ impl QueuePair {
         )
     }
 
-    /// How long the peer wants to be left alone, in nanoseconds.
+    /// How long to wait after the peer had no receive, in nanoseconds.
     fn rnr_time(ready: &Ready) -> u64 {
         attributes::rnr_time(ready.rnr_timer)
     }

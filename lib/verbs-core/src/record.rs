@@ -1,7 +1,7 @@
-//! The records of a lane: what the two ends tell each other.
+//! The records of a lane: what its two ends send each other.
 //!
 //! A record is a header of 48 bytes, all numbers little-endian, and a payload. A message that is
-//! longer than a payload is cut into pieces.
+//! longer than one payload is cut into pieces.
 
 mod datagram;
 mod header;
@@ -15,12 +15,12 @@ use datagram::{decode_datagram, encode_datagram};
 
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = size_of::<Header>();
-/// Most bytes of a payload: half of what the smallest ring of a connection takes.
+/// Most bytes of a payload: half of what the smallest ring of a connection holds.
 pub const MAX_PAYLOAD: usize = 2000;
-/// Most bytes of a datagram: of one packet.
+/// Most bytes of a datagram: those of one packet.
 pub const MAX_DATAGRAM: u32 = 4096;
 
-/// A header as it is in memory; what its fields mean depends on the kind.
+/// A header as it is in memory; the kind decides what the other fields mean.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct Header {
@@ -39,7 +39,7 @@ pub(crate) struct Header {
 }
 
 bitflags! {
-    /// Marks of a piece.
+    /// Marks of a piece of a message or datagram.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Marks: u8 {
         /// The message begins here.
@@ -50,31 +50,31 @@ bitflags! {
         const SOLICITED = 1 << 2;
         /// It has immediate data.
         const IMMEDIATE = 1 << 3;
-        /// The data was written to memory by the requester; the receive only tells so.
+        /// The requester has written the data to memory; the receive only reports it.
         const WRITTEN = 1 << 4;
-        /// Its sender waits for the acknowledgement: it is to come as soon as a look for records
+        /// The sender waits for the acknowledgement: it is sent as soon as a look for records
         /// finds none. In a message only.
         const WAITED_FOR = 1 << 5;
-        /// The key that stands in place of immediate data is to be invalidated.
+        /// The message invalidates the key that is in the place of immediate data.
         const INVALIDATE = 1 << 6;
     }
 }
 
 impl Marks {
-    /// Those that do not change what is done with the bytes of a message.
+    /// The marks that do not change what is done with the bytes of a message.
     const UNCHANGED: Marks = Marks::SOLICITED
         .union(Marks::IMMEDIATE)
         .union(Marks::WAITED_FOR);
 }
 
-/// Whom a record is for, and of whom.
+/// The receiver and the sender of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The queue pair that it is for.
     pub destination: u32,
-    /// The queue pair that it is of.
+    /// The queue pair that it is from.
     pub source: u32,
-    /// The generation of the destination, as it was told; 0 if it was not.
+    /// The generation of the destination, as the sender knows it; 0 if it does not.
     pub generation: u32,
 }
 
@@ -83,7 +83,7 @@ pub struct Address {
 pub enum Refusal {
     /// There is no receive: try again later.
     NotReady,
-    /// It does not fit.
+    /// The message is longer than the receive.
     TooLong,
     /// The receive's memory cannot be used.
     Unusable,
@@ -91,12 +91,12 @@ pub enum Refusal {
     NoQueue,
 }
 
-/// The error of a one-sided request.
+/// What is wrong with a one-sided request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It had no right to its access.
+    /// The requester has no right to this access.
     Access,
-    /// It cannot be done.
+    /// It cannot be executed.
     Request,
 }
 
@@ -107,102 +107,102 @@ pub struct Ready {
     pub generation: u32,
     /// The number of the first message for which there is no receive.
     pub limit: u32,
-    /// Receives are shared: there is no limit, and messages may be refused.
+    /// Receives are shared: the limit does not count, and messages may be refused.
     pub is_shared: bool,
-    /// The peer is to tell the same of itself.
+    /// The peer is asked to announce itself too.
     pub wants_answer: bool,
     /// The access that the peer has.
     pub access: Access,
-    /// The code of the time that a refused message waits.
+    /// How long the peer waits after a refused message, as a code.
     pub rnr_timer: u8,
-    /// Reads and atomics that it takes at a time.
+    /// Reads and atomics that it accepts at a time.
     pub reads: u8,
 }
 
 /// A piece of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Marks.
+    /// The marks.
     pub marks: Marks,
     /// The message's number.
     pub number: u32,
-    /// Bytes of the message.
+    /// Bytes of the whole message.
     pub total: u32,
     /// Its immediate data, or the key that it invalidates.
     pub immediate: u32,
     /// The shared receive queue that it is for, if its queue pair is of type XRC.
     pub srq: u32,
-    /// What an [`Ack`](Record::Ack) says of the messages of the other direction.
+    /// The acknowledgement of messages in the other direction.
     pub ack: Option<Ack>,
-    /// Bytes of this piece, which follow.
+    /// Bytes of this piece, which follow the header.
     pub payload: u32,
 }
 
-/// What a responder tells of the messages of its peer.
+/// The acknowledgement by which a responder tells its peer what it has received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
-    /// Messages before this one have been taken.
+    /// Messages before this number have been received.
     pub taken: u32,
-    /// There are receives for those before this one.
+    /// There are receives for the messages before this number.
     pub limit: u32,
 }
 
-/// A piece of a datagram. Those of one datagram follow each other on a lane, without a piece of
-/// another one between them.
+/// A piece of a datagram. The pieces of one datagram follow each other on a lane, without a piece
+/// of another one between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramPiece {
-    /// The queue pair that it is for, or all of a group.
+    /// The queue pair that it is for, or [`MULTICAST_QPN`](crate::address::MULTICAST_QPN).
     pub destination: u32,
-    /// The queue pair that it is of.
+    /// The queue pair that it is from.
     pub source: u32,
     /// The key that the receiver must have.
     pub qkey: u32,
-    /// The port that it is of: of interest if somebody else passes it on.
+    /// The local identifier of the port that it is from; used only if a relay passes it on.
     pub slid: u16,
     /// The service level.
     pub service_level: u8,
     /// The global route, if it has one.
     pub global: Option<GlobalRoute>,
-    /// Marks.
+    /// The marks.
     pub marks: Marks,
-    /// Bytes of the datagram.
+    /// Bytes of the whole datagram.
     pub total: u32,
     /// Its immediate data.
     pub immediate: u32,
-    /// Bytes of this piece, which follow.
+    /// Bytes of this piece, which follow the header.
     pub payload: u32,
 }
 
-/// An atomic operation for the owner of the memory.
+/// An atomic operation that the owner of the memory is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicCall {
     /// The operation.
     pub operation: Atomic,
-    /// Where.
+    /// The address in the memory region.
     pub address: u64,
     /// The remote key.
     pub key: u32,
 }
 
-/// A key that a peer may use.
+/// The peer's rights to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The address of the first byte.
     pub start: u64,
     /// Bytes.
     pub length: u64,
-    /// The access that the peer has.
+    /// The access that is permitted.
     pub access: Access,
-    /// The only queue pair of the owner that can be used for it; 0: any.
+    /// The only queue pair of the owner through which the key can be used; 0: any.
     pub qp: u32,
     /// The number of the window.
     pub window: u64,
 }
 
-/// The answer to a wish for a key.
+/// The answer to a request for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Here it is.
+    /// The key may be used.
     Given(Grant),
     /// There is no such key for this peer.
     Denied,
@@ -213,35 +213,35 @@ pub enum Answer {
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A queue pair can receive.
+    /// A queue pair can receive, with these parameters.
     Ready(Address, Ready),
-    /// The queue pair of this generation answers nothing any more.
+    /// The queue pair of this generation no longer answers.
     Gone(Address, u32),
     /// A piece of a message.
     Message(Address, Piece),
     /// A piece of a datagram.
     Datagram(DatagramPiece),
-    /// Messages have been taken, or receives were posted.
+    /// Messages have been received, or receives posted.
     Ack(Address, Ack),
-    /// Messages before this number have been taken, this one not.
+    /// Messages before this number have been received, this one is refused.
     Refused(Address, u32, Refusal),
-    /// A one-sided request was wrong.
+    /// A one-sided request to the receiver of this record was wrong.
     Error(Address, Fault),
-    /// An atomic operation that the bus does not have.
+    /// Asks for an atomic operation that the bus does not have.
     Atomic(Address, AtomicCall),
-    /// The former value, or the reason why the operation was not done.
+    /// The former value, or why the operation was not done.
     AtomicDone(Address, Result<u64, Fault>),
-    /// The peer wants to use a key.
+    /// Asks to use this key.
     Expose(u32),
-    /// The answer.
+    /// The answer to [`Expose`](Record::Expose).
     Granted(u32, Answer),
-    /// A key that was given is not valid any more.
+    /// A key that was granted is no longer valid.
     Revoke(u32),
-    /// Nothing more comes, by will.
+    /// The sender closes the lane in order: nothing more comes.
     Bye,
 }
 
-/// A record that the short way takes.
+/// A record that the short way receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Usual {
     /// A message in one piece.
@@ -250,7 +250,7 @@ pub(crate) enum Usual {
     Ack,
 }
 
-/// A peer has sent what no peer may: the lane is to be ended.
+/// The peer has sent something that no peer may send, so its lane has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
@@ -271,7 +271,7 @@ const ATOMIC_DONE: u8 = 13;
 const WANTS_ANSWER: u8 = 1;
 const IS_SHARED: u8 = 2;
 
-/// Beside the marks of a message: `second` is an [`Ack`].
+/// A flag beside the marks of a message: `second` holds an [`Ack`].
 const HAS_ACK: u8 = 1 << 7;
 
 impl Record {
@@ -296,7 +296,7 @@ impl Record {
         zerocopy::transmute!(header)
     }
 
-    /// The header.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         if let Record::Message(address, piece) = self {
             return Record::encode_message(address, piece);
@@ -405,7 +405,7 @@ impl Record {
     /// Decodes a header.
     ///
     /// # Errors
-    /// It makes no sense.
+    /// [`Broken`]: the header makes no sense.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Record, Broken> {
         let header = Header::read_from_bytes(bytes).map_err(|_| Broken)?;
         let address = header.address();

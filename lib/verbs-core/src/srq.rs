@@ -6,12 +6,12 @@ use crate::table::Id;
 use crate::types::{Error, Result};
 use crate::work::ReceiveRequest;
 
-/// The part of a shared receive queue that only one of an XRC domain has.
+/// The part of a shared receive queue that only those of XRC domains have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xrc {
     /// The domain.
     pub domain: Id,
-    /// Where its receives complete.
+    /// The completion queue of its receives.
     pub cq: Id,
 }
 
@@ -26,7 +26,7 @@ pub struct SharedReceiveQueue {
     max_wr: u32,
     max_sge: u32,
     limit: u32,
-    /// Places at most that completions hold which were not polled.
+    /// Places that are held by completions which were not polled: an upper bound.
     held: u32,
     /// Queue pairs that take from it.
     pub(crate) users: u32,
@@ -47,8 +47,8 @@ impl SharedReceiveQueue {
         }
     }
 
-    /// Whether all places are taken, as far as is known without `count`, which counts those that
-    /// completions hold which were not polled.
+    /// Whether all places are taken. `count` counts the places that are held by completions which
+    /// were not polled; it is called only if the bound that is known does not suffice.
     fn is_full(&mut self, count: impl FnOnce() -> u32) -> bool {
         let free = self.max_wr.saturating_sub(self.entries.len() as u32);
         if self.held >= free {
@@ -57,7 +57,8 @@ impl SharedReceiveQueue {
         self.held >= free
     }
 
-    /// Posts a receive. `held` counts the places that completions hold which were not polled.
+    /// Posts a receive. `held` counts the places that are held by completions which were not
+    /// polled.
     ///
     /// # Errors
     /// `Invalid`: too many segments. `NoMemory`: the queue is full.
@@ -72,8 +73,8 @@ impl SharedReceiveQueue {
         Ok(())
     }
 
-    /// Takes the next receive, and whether the queue has fallen below its limit by that. The limit
-    /// tells once.
+    /// Takes the next receive. Also tells whether the queue has fallen below its limit, which is
+    /// reported once.
     pub fn take(&mut self) -> Option<(ReceiveRequest, bool)> {
         let request = self.entries.pop_front()?;
         self.held += 1;
@@ -84,13 +85,13 @@ impl SharedReceiveQueue {
         Some((request, is_below))
     }
 
-    /// Puts a receive back that was taken and not used.
+    /// Puts back a receive that was taken and not used.
     pub fn put_back(&mut self, request: ReceiveRequest) {
         self.held = self.held.saturating_sub(1);
         self.entries.push_front(request);
     }
 
-    /// Sets the limit below which an event tells; 0 for none.
+    /// Sets the limit: when fewer receives are left, an event is raised once. 0 for no limit.
     ///
     /// # Errors
     /// `Invalid`: more than the queue holds.
@@ -102,10 +103,10 @@ impl SharedReceiveQueue {
         Ok(())
     }
 
-    /// Changes how many receives it holds.
+    /// Changes how many receives the queue can hold.
     ///
     /// # Errors
-    /// `Invalid`: fewer than are there, or than the limit.
+    /// `Invalid`: fewer than it holds, or than the limit.
     pub fn resize(&mut self, max_wr: u32) -> Result<()> {
         if (max_wr as usize) < self.entries.len() || max_wr < self.limit {
             return Err(Error::Invalid);
@@ -114,12 +115,12 @@ impl SharedReceiveQueue {
         Ok(())
     }
 
-    /// Receives that it holds, segments of each, and the limit.
+    /// How many receives it can hold, the segments of each, and the limit.
     pub fn query(&self) -> (u32, u32, u32) {
         (self.max_wr, self.max_sge, self.limit)
     }
 
-    /// Receives that are there.
+    /// The number of receives that can be taken.
     pub fn len(&self) -> usize {
         self.entries.len()
     }

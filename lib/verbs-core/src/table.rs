@@ -4,12 +4,12 @@ use alloc::vec::Vec;
 
 use crate::types::{Error, Result};
 
-/// The handle of an object; it means something in the context that gave it, for the kind of object
-/// that it was given for.
+/// The handle of an object. It is valid only in the context that gave it, and only for objects of
+/// the same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id(pub u32);
 
-/// Objects of one kind. A handle that was given back is given again.
+/// Objects of one kind. The handle of a removed object is used again.
 #[derive(Debug)]
 pub struct Table<T> {
     slots: Vec<Option<T>>,
@@ -27,7 +27,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Puts an object in.
+    /// Adds an object.
     ///
     /// # Errors
     /// `NoMemory`: the table is full.
@@ -46,7 +46,7 @@ impl<T> Table<T> {
         Ok(Id(index))
     }
 
-    /// Takes an object out.
+    /// Removes an object.
     ///
     /// # Errors
     /// `NotFound`.
@@ -83,7 +83,7 @@ impl<T> Table<T> {
         slots.filter_map(|(slot, index)| slot.as_ref().map(|_| Id(index)))
     }
 
-    /// Objects.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -1,10 +1,10 @@
-//! The states of a queue pair: which may follow which, and which attributes a change must and may
-//! name. The rules are a table; `tests/transitions.rs` has the same rules as the documents write
-//! them, and compares.
+//! The state machine of a queue pair: which state may follow which, and which attributes each
+//! change must or may name. The rules are a table; `tests/conformance/src/verbs/transitions.rs`
+//! has them again, as the specification writes them, and compares.
 
 use crate::types::{AttributeMask as M, Error, QpState, QpType, Result};
 
-/// One row: changes from a state to a state, for some types.
+/// One row of the table: the change from one state to another, for some types of queue pair.
 struct Rule {
     from: QpState,
     to: QpState,
@@ -18,9 +18,9 @@ const UC: &[QpType] = &[QpType::Uc];
 const RC: &[QpType] = &[QpType::Rc];
 const XRC_SEND: &[QpType] = &[QpType::XrcSend];
 const XRC_RECV: &[QpType] = &[QpType::XrcRecv];
-/// Connected types whose own sends take no answers: they have no timer for missing receives.
+/// Connected types that do not respond to requests: they have no timer for missing receives.
 const UC_XRC_SEND: &[QpType] = &[QpType::Uc, QpType::XrcSend];
-/// Connected types that answer.
+/// Connected types that respond to requests.
 const RC_XRC_RECV: &[QpType] = &[QpType::Rc, QpType::XrcRecv];
 const CONNECTED: &[QpType] = &[QpType::Uc, QpType::Rc, QpType::XrcSend, QpType::XrcRecv];
 
@@ -62,7 +62,7 @@ const fn rule(
 
 use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
 
-/// All changes but those to RESET and ERR, which name nothing.
+/// All changes except those to RESET and ERR, which name no attributes.
 #[rustfmt::skip]
 const RULES: &[Rule] = &[
     rule(Reset, Init, UD, UD_PORT, NONE),
@@ -93,8 +93,8 @@ const RULES: &[Rule] = &[
     rule(Sqe, Rts, UC, NONE, M::CUR_STATE.union(M::ACCESS_FLAGS)),
 ];
 
-/// The attributes that a change of state must name, and those it may name; `None`: there is no such
-/// change.
+/// The attributes that a change of state must name, and those it may name; `None`: the change is
+/// not allowed.
 pub fn attributes(from: QpState, to: QpState, kind: QpType) -> Option<(M, M)> {
     match (from, to) {
         (_, Reset) => Some((NONE, NONE)),
@@ -109,8 +109,8 @@ pub fn attributes(from: QpState, to: QpState, kind: QpType) -> Option<(M, M)> {
     }
 }
 
-/// What counts of a mask. A half of an XRC connection does not hear what only the other half can
-/// use, as on Linux: programs give both halves the attributes of an RC queue pair.
+/// The part of a mask that counts. For each half of an XRC connection it leaves out what only the
+/// other half uses, as Linux does: programs give both halves the attributes of an RC queue pair.
 pub fn heard(kind: QpType, mask: M) -> M {
     match kind {
         QpType::XrcSend => mask.difference(ANSWERS),
@@ -119,10 +119,12 @@ pub fn heard(kind: QpType, mask: M) -> M {
     }
 }
 
-/// Checks a change of state and the attributes that go with it. [`heard`] says which count.
+/// Checks a change of state and the attributes that it names. Only those that [`heard`] leaves
+/// count.
 ///
 /// # Errors
-/// `Invalid`: there is no such change, or the mask lacks something or names too much.
+/// `Invalid`: there is no such change, or the mask lacks a required attribute or names one that is
+/// not allowed.
 pub fn check(from: QpState, to: QpState, kind: QpType, mask: M) -> Result<()> {
     let (required, optional) = attributes(from, to, kind).ok_or(Error::Invalid)?;
     let named = heard(kind, mask).difference(M::STATE);

@@ -5,14 +5,14 @@ use bitflags::bitflags;
 /// An atomic operation on 8 bytes, in the machine's byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Atomic {
-    /// Stores the second number if the first one is there.
+    /// Stores the second number if memory holds the first one.
     CompareSwap(u64, u64),
     /// Adds a number.
     FetchAdd(u64),
 }
 
 impl Atomic {
-    /// The number to store where `before` is; `None`: nothing is stored.
+    /// The number to store, if memory holds `before`; `None`: nothing is stored.
     pub fn after(self, before: u64) -> Option<u64> {
         match self {
             Atomic::CompareSwap(compare, swap) => (before == compare).then_some(swap),
@@ -31,10 +31,10 @@ pub enum QpType {
     Uc = 3,
     /// Unreliable datagrams to any queue pair of this type.
     Ud = 4,
-    /// The sending half of a reliable connection whose receives come from any shared receive queue
-    /// of the peer's domain.
+    /// The sending half of a reliable connection. Each message names the shared receive queue of
+    /// the peer's domain whose receive it uses.
     XrcSend = 9,
-    /// The receiving half of such a connection.
+    /// The receiving half of an [`XrcSend`](QpType::XrcSend) connection.
     XrcRecv = 10,
 }
 
@@ -61,9 +61,10 @@ pub enum QpState {
     Rtr = 2,
     /// Ready to send, and to receive.
     Rts = 3,
-    /// The send queue drains: what has begun ends, nothing new begins.
+    /// The send queue drains: requests that have begun are finished, no new one begins.
     Sqd = 4,
-    /// A send of an unreliable queue pair has failed: the send queue is flushed, receives go on.
+    /// A send of an unreliable queue pair has failed: the send queue is flushed, receiving
+    /// continues.
     Sqe = 5,
     /// Everything is flushed.
     Err = 6,
@@ -90,7 +91,7 @@ bitflags! {
         const STATE = 1 << 0;
         /// The state that the caller believes the queue pair to be in.
         const CUR_STATE = 1 << 1;
-        /// Whether an event tells that the send queue has drained.
+        /// Whether an event reports that the send queue has drained.
         const EN_SQD_ASYNC_NOTIFY = 1 << 2;
         /// The access that the peer has through this queue pair.
         const ACCESS_FLAGS = 1 << 3;
@@ -104,11 +105,11 @@ bitflags! {
         const AV = 1 << 7;
         /// The path's packet size.
         const PATH_MTU = 1 << 8;
-        /// How long to wait for an answer.
+        /// How long to wait for the peer's response.
         const TIMEOUT = 1 << 9;
-        /// How often to try again when there is no answer.
+        /// How often to retry when the peer does not respond.
         const RETRY_CNT = 1 << 10;
-        /// How often to try again when the peer has no receive.
+        /// How often to retry when the peer has no receive.
         const RNR_RETRY = 1 << 11;
         /// The first packet number of the peer.
         const RQ_PSN = 1 << 12;
@@ -116,9 +117,10 @@ bitflags! {
         const MAX_QP_RD_ATOMIC = 1 << 13;
         /// Another path to the peer.
         const ALT_PATH = 1 << 14;
-        /// How long a peer waits that found no receive here.
+        /// How long the peer waits before it retries a message for which there was no receive
+        /// here.
         const MIN_RNR_TIMER = 1 << 15;
-        /// The own first packet number.
+        /// This end's first packet number.
         const SQ_PSN = 1 << 16;
         /// Reads and atomics that the peer may have under way.
         const MAX_DEST_RD_ATOMIC = 1 << 17;
@@ -137,21 +139,21 @@ bitflags! {
     /// Access to a memory region, or of the peer of a queue pair.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Access: u32 {
-        /// The owner's own receives, reads and atomics may write to it.
+        /// The owner's own receives, reads and atomics may write to the region.
         const LOCAL_WRITE = 1 << 0;
-        /// A peer may write to it.
+        /// A peer may write to the region.
         const REMOTE_WRITE = 1 << 1;
-        /// A peer may read it.
+        /// A peer may read the region.
         const REMOTE_READ = 1 << 2;
-        /// A peer may do atomic operations on it.
+        /// A peer may do atomic operations on the region.
         const REMOTE_ATOMIC = 1 << 3;
-        /// Memory windows may be bound to it.
+        /// Memory windows may be bound to the region.
         const MW_BIND = 1 << 4;
-        /// Its addresses count from 0.
+        /// The addresses of the region count from 0.
         const ZERO_BASED = 1 << 5;
-        /// Its pages need not be pinned.
+        /// The pages of the region need not be pinned.
         const ON_DEMAND = 1 << 6;
-        /// It lies in huge pages.
+        /// The region lies in huge pages.
         const HUGETLB = 1 << 7;
     }
 }
@@ -161,7 +163,7 @@ impl Access {
     pub const REMOTE: Access = Access::REMOTE_WRITE
         .union(Access::REMOTE_READ)
         .union(Access::REMOTE_ATOMIC);
-    /// Bits that are ignored when they are not known: wishes, not rights.
+    /// Optional bits: a driver ignores those it does not know, because they are hints, not rights.
     pub const OPTIONAL_BITS: u32 = 0x3ff0_0000;
 }
 
@@ -169,13 +171,14 @@ bitflags! {
     /// How a work request is sent.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct SendFlags: u32 {
-        /// It begins when all earlier reads and atomics have ended.
+        /// The request begins only when all earlier reads and atomics have ended.
         const FENCE = 1 << 0;
-        /// It completes with an entry in the completion queue also when it succeeds.
+        /// The request adds an entry to the completion queue also when it succeeds.
         const SIGNALED = 1 << 1;
-        /// The peer's completion wakes who waits for solicited ones only.
+        /// The receive that the message completes counts as solicited: it wakes a program that
+        /// waits for solicited completions only.
         const SOLICITED = 1 << 2;
-        /// Its data is copied when it is posted.
+        /// The data is copied when the request is posted.
         const INLINE = 1 << 3;
     }
 }
@@ -186,28 +189,28 @@ bitflags! {
 pub enum Opcode {
     /// Writes the peer's memory.
     RdmaWrite = 0,
-    /// The same, and consumes a receive of the peer, which gets 32 bits.
+    /// Writes the peer's memory, consumes a receive of the peer and gives its completion 32 bits.
     RdmaWriteWithImm = 1,
-    /// A message into the peer's next receive.
+    /// Sends a message into the peer's next receive.
     Send = 2,
-    /// The same with 32 bits.
+    /// Sends a message with 32 bits of immediate data into the peer's next receive.
     SendWithImm = 3,
     /// Reads the peer's memory.
     RdmaRead = 4,
-    /// Compares 8 bytes of the peer's memory, and exchanges them when they are equal.
+    /// Compares 8 bytes of the peer's memory with a number, and exchanges them if they are equal.
     AtomicCmpAndSwp = 5,
-    /// Adds to 8 bytes of the peer's memory.
+    /// Adds a number to 8 bytes of the peer's memory.
     AtomicFetchAndAdd = 6,
-    /// Invalidates a key of the own context.
+    /// Invalidates a key of this context.
     LocalInv = 7,
     /// Binds a memory window.
     BindMw = 8,
-    /// A message that invalidates a key of the peer.
+    /// Sends a message that invalidates a key of the peer.
     SendWithInv = 9,
 }
 
 impl Opcode {
-    /// Whether it consumes a receive of the peer.
+    /// Whether the operation consumes a receive of the peer.
     pub const fn takes_receive(self) -> bool {
         matches!(
             self,
@@ -215,12 +218,12 @@ impl Opcode {
         )
     }
 
-    /// Whether it brings data into the requester's memory.
+    /// Whether the operation brings data into the requester's memory.
     pub const fn writes_own(self) -> bool {
         matches!(self, Opcode::RdmaRead) || self.is_atomic()
     }
 
-    /// Whether it is an atomic operation.
+    /// Whether the operation is an atomic one.
     pub const fn is_atomic(self) -> bool {
         matches!(self, Opcode::AtomicCmpAndSwp | Opcode::AtomicFetchAndAdd)
     }
@@ -230,13 +233,14 @@ impl Opcode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum WcStatus {
-    /// As it should.
+    /// The request succeeded.
     Success = 0,
-    /// The message was longer than the receive, or than the type of queue pair can send.
+    /// The message was longer than the receive, or the queue pair or the operation does not take a
+    /// request of this length.
     LocLenErr = 1,
-    /// The queue pair cannot do this.
+    /// The queue pair cannot do this operation.
     LocQpOpErr = 2,
-    /// A local key does not give this access.
+    /// A local key does not give the access that the request needs.
     LocProtErr = 4,
     /// The queue pair was in, or went to, the error state.
     WrFlushErr = 5,
@@ -246,11 +250,11 @@ pub enum WcStatus {
     RemInvReqErr = 9,
     /// The remote key does not give this access.
     RemAccessErr = 10,
-    /// The peer could not do it for a reason of its own.
+    /// The peer could not execute the request, for a reason of its own.
     RemOpErr = 11,
     /// The peer does not answer.
     RetryExcErr = 12,
-    /// The peer had no receive, too often.
+    /// The peer had no receive, also after all retries.
     RnrRetryExcErr = 13,
 }
 
@@ -272,9 +276,9 @@ pub enum WcOpcode {
     BindMw = 5,
     /// The invalidation of a key.
     LocalInv = 6,
-    /// A receive, by a message.
+    /// A receive that a message has filled.
     Recv = 128,
-    /// A receive, by a write with 32 bits.
+    /// A receive that a write with immediate data has consumed.
     RecvRdmaWithImm = 129,
 }
 
@@ -311,15 +315,15 @@ bitflags! {
 pub enum EventType {
     /// A completion queue has lost completions.
     CqErr = 0,
-    /// A queue pair has lost its peer.
+    /// A queue pair's connection to its peer has ended.
     QpFatal = 1,
     /// A peer's request was wrong; the queue pair is in the error state.
     QpReqErr = 2,
-    /// A peer had no right to its access; the queue pair is in the error state.
+    /// A peer tried an access that it has no right to; the queue pair is in the error state.
     QpAccessErr = 3,
     /// A send queue has drained.
     SqDrained = 5,
-    /// The device is not there any more.
+    /// The device is gone.
     DeviceFatal = 8,
     /// A port can be used.
     PortActive = 9,
@@ -327,16 +331,16 @@ pub enum EventType {
     PortErr = 10,
     /// A shared receive queue has fallen below its limit.
     SrqLimitReached = 15,
-    /// A queue pair in the error state takes nothing more from its shared receive queue.
+    /// A queue pair in the error state takes no more receives from its shared receive queue.
     QpLastWqeReached = 16,
     /// The subnet manager asks programs to register anew.
     ClientReregister = 17,
 }
 
-/// Why a call fails; each has its number in C.
+/// Why a call fails. Each error has an `errno` in C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// `EINVAL`: an argument makes no sense, or not in this state.
+    /// `EINVAL`: an argument is invalid, or not allowed in this state.
     Invalid,
     /// `ENOMEM`: a queue is full, or a limit is reached.
     NoMemory,

@@ -1,4 +1,4 @@
-//! Work requests, and the completions they end in.
+//! Work requests, and the completions that report their end.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -9,7 +9,7 @@ use crate::address::Datagram;
 use crate::table::Id;
 use crate::types::{Access, Opcode, SendFlags, WcFlags, WcOpcode, WcStatus};
 
-/// A scatter-gather element: some registered memory.
+/// A scatter-gather element: a range of registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The first byte, in the addresses of the memory region.
@@ -20,19 +20,19 @@ pub struct Segment {
     pub key: u32,
 }
 
-/// Bytes of all segments.
+/// The sum of the lengths of all segments, in bytes.
 #[inline]
 pub fn total(segments: &[Segment]) -> u64 {
     let lengths = segments.iter().map(|segment| u64::from(segment.length));
     lengths.sum()
 }
 
-/// The segments of a receive. One, which is usual, needs no memory beside the request's.
+/// The segments of a receive. A single segment, the usual case, needs no allocation.
 #[derive(Clone, Debug)]
 pub enum Segments {
-    /// One.
+    /// One segment.
     One(Segment),
-    /// Any number.
+    /// Any number of segments.
     Many(Vec<Segment>),
 }
 
@@ -84,14 +84,14 @@ impl Eq for Segments {}
 /// The data of a send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// Registered memory, which is not to be changed before the completion.
+    /// Registered memory. The program must not change it before the completion.
     Segments(Vec<Segment>),
-    /// A copy that was made when the request was posted; no key is looked at.
+    /// A copy, made when the request was posted; it needs no key.
     Inline(Vec<u8>),
 }
 
 impl Data {
-    /// Bytes.
+    /// The length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Data::Segments(segments) => total(segments),
@@ -99,7 +99,7 @@ impl Data {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -117,49 +117,50 @@ pub struct Remote {
 /// A request to bind a memory window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bind {
-    /// The window: any key of it.
+    /// The window: any of its keys.
     pub window: u32,
-    /// Its new key, which differs from the former one in the low 8 bits, and there only.
+    /// Its new key, which must differ from the current one in the low 8 bits, and only there.
     pub key: u32,
     /// The local key of the region.
     pub region: u32,
     /// The first byte, in the region's addresses.
     pub address: u64,
-    /// Bytes; none ends the binding of a window of type 1.
+    /// Bytes; 0 ends the binding of a window of type 1.
     pub length: u64,
-    /// The access that a peer has; `ZERO_BASED`: its addresses count from 0.
+    /// The access that a peer has; with `ZERO_BASED` the window's addresses count from 0.
     pub access: Access,
 }
 
 /// A work request for a send queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendRequest {
-    /// The program's number for it.
+    /// The number by which the program knows the request.
     pub id: u64,
     /// The operation.
     pub opcode: Opcode,
-    /// How.
+    /// How it is sent.
     pub flags: SendFlags,
-    /// The data to send; for reads and atomics, the place for the peer's data.
+    /// The data to send; for reads and atomics, where the peer's data goes.
     pub data: Data,
-    /// The 32 bits of an operation with immediate data, or the key that one invalidates.
+    /// The 32 bits of immediate data, if the operation has some, or the key that the operation
+    /// invalidates.
     pub immediate: u32,
     /// The peer's memory, for one-sided operations.
     pub remote: Remote,
-    /// The number that an atomic operation adds, or compares with.
+    /// The number that an atomic operation adds or compares with.
     pub compare_add: u64,
     /// The number that a compare-and-swap stores.
     pub swap: u64,
     /// Where a datagram goes.
     pub datagram: Datagram,
-    /// The peer's shared receive queue that a message of an XRC queue pair is for.
+    /// The shared receive queue of the peer that takes the message, for an XRC queue pair.
     pub remote_srq: u32,
-    /// The memory window that `BindMw` binds, and what to.
+    /// For `BindMw`: the memory window, and the memory to bind it to.
     pub bind: Option<Bind>,
 }
 
 impl SendRequest {
-    /// A signaled request of this kind; everything else is empty.
+    /// A signaled request of this kind; all other fields are empty.
     pub fn new(id: u64, opcode: Opcode, segments: Vec<Segment>) -> SendRequest {
         SendRequest {
             id,
@@ -182,19 +183,19 @@ impl SendRequest {
 pub enum ShortData<'a> {
     /// One segment.
     Segment(Segment),
-    /// Bytes that are copied when the request is posted, which is marked as inline.
+    /// Bytes that are copied when the request is posted; `flags` must include `INLINE`.
     Inline(&'a [u8]),
 }
 
-/// A send or a write of one segment or inline bytes, as a program has it at hand: the work request
-/// that is posted by the fewest instructions.
+/// A send or a write of one segment or of inline bytes, in borrowed form. Posting it takes the
+/// fewest instructions of all work requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortSend<'a> {
-    /// The program's number for it.
+    /// The number by which the program knows the request.
     pub id: u64,
     /// `Send` or `RdmaWrite`.
     pub opcode: Opcode,
-    /// How.
+    /// How it is sent.
     pub flags: SendFlags,
     /// The data.
     pub data: ShortData<'a>,
@@ -227,7 +228,7 @@ impl<'a> ShortSend<'a> {
         }
     }
 
-    /// A request as a short one, if it can be one.
+    /// The request as a short one, if it has that form.
     #[inline]
     pub fn of(request: &'a SendRequest) -> Option<ShortSend<'a>> {
         let data = match &request.data {
@@ -247,7 +248,7 @@ impl<'a> ShortSend<'a> {
         })
     }
 
-    /// The same as any other request.
+    /// The request as a [`SendRequest`].
     pub fn to_request(&self) -> SendRequest {
         let data = match self.data {
             ShortData::Segment(segment) => Data::Segments(vec![segment]),
@@ -265,14 +266,14 @@ impl<'a> ShortSend<'a> {
 /// A work request for a receive queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiveRequest {
-    /// The program's number for it.
+    /// The number by which the program knows the request.
     pub id: u64,
-    /// Where the message goes.
+    /// Where the message is stored.
     pub segments: Segments,
 }
 
-/// The completion of a work request. With a status that is no success, only `id`, `status` and `qp`
-/// mean something.
+/// The completion of a work request. Unless `status` is `Success`, only `id`, `status` and `qp`
+/// are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkCompletion {
     /// The program's number of the request.
@@ -281,13 +282,13 @@ pub struct WorkCompletion {
     pub status: WcStatus,
     /// The operation that has completed.
     pub opcode: WcOpcode,
-    /// Bytes received, read, or exchanged; with the 40 in front of a datagram.
+    /// Bytes received, read or exchanged; for a datagram including the 40 bytes in front of it.
     pub byte_len: u32,
-    /// Immediate data or the key that was invalidated, if `flags` say so.
+    /// Immediate data or the invalidated key; `flags` tell which, if any.
     pub immediate: u32,
-    /// The own queue pair.
+    /// The number of the queue pair that completed the request.
     pub qp: u32,
-    /// The peer's queue pair.
+    /// The number of the peer's queue pair.
     pub src_qp: u32,
     /// The local identifier of the port that a datagram comes from.
     pub slid: u16,
@@ -298,7 +299,7 @@ pub struct WorkCompletion {
 }
 
 impl WorkCompletion {
-    /// A completion of the queue pair `qp` that says nothing else.
+    /// A completion of the queue pair `qp` whose other fields are empty.
     #[inline]
     pub fn new(id: u64, qp: u32, opcode: WcOpcode, status: WcStatus) -> WorkCompletion {
         WorkCompletion {
@@ -316,18 +317,18 @@ impl WorkCompletion {
     }
 }
 
-/// The sizes of a queue pair's queues.
+/// The sizes of the queues of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Requests in the send queue.
+    /// Requests that the send queue holds.
     pub send_wr: u32,
-    /// Requests in the receive queue.
+    /// Requests that the receive queue holds.
     pub recv_wr: u32,
-    /// Segments of a send.
+    /// Segments of one send.
     pub send_sge: u32,
-    /// Segments of a receive.
+    /// Segments of one receive.
     pub recv_sge: u32,
-    /// Bytes of inline data.
+    /// Bytes of inline data of one send.
     pub inline: u32,
 }
 
@@ -344,24 +345,24 @@ impl Default for Capacity {
     }
 }
 
-/// The objects and sizes that a queue pair is made with.
+/// The objects and sizes from which a queue pair is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpInit {
     /// Its type.
     pub kind: crate::types::QpType,
     /// Its protection domain.
     pub pd: Id,
-    /// Where its sends complete.
+    /// The completion queue of its sends.
     pub send_cq: Id,
-    /// Where its receives complete.
+    /// The completion queue of its receives.
     pub recv_cq: Id,
-    /// Where its receives come from, if not from a queue of its own.
+    /// The shared receive queue that it uses in place of a receive queue of its own.
     pub srq: Option<Id>,
-    /// The XRC domain, from whose shared receive queues peers choose: for `XrcRecv`, which uses
-    /// neither `pd` nor completion queues, and for it alone.
+    /// The XRC domain, from whose shared receive queues peers choose. `XrcRecv` must have one, and
+    /// uses neither `pd` nor the completion queues; the other types must have none.
     pub xrcd: Option<Id>,
-    /// Sizes.
+    /// The sizes of its queues.
     pub capacity: Capacity,
-    /// Every send completes with an entry.
+    /// Every send adds a completion, signaled or not.
     pub signal_all: bool,
 }

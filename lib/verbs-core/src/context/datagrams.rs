@@ -16,7 +16,7 @@ pub const MAX_GROUPS: usize = 64;
 /// Most members of a group.
 pub const MAX_MEMBERS: usize = 64;
 /// How long a datagram waits for a receive, in nanoseconds: a program that takes one completion at
-/// a time posts its receives again while others arrive.
+/// a time posts its next receive while further datagrams arrive.
 const HOLD_NS: u64 = 20_000_000;
 
 impl Context {
@@ -25,7 +25,8 @@ impl Context {
     /// Makes an address handle.
     ///
     /// # Errors
-    /// `NotFound`: the domain. `Invalid`: no local identifier, or values out of range. `NoMemory`.
+    /// `NotFound`: there is no such domain. `Invalid`: the local identifier is 0, or a value is
+    /// out of range. `NoMemory`.
     pub fn create_ah(&mut self, pd: Id, vector: AddressVector) -> Result<Id> {
         let domain = self.domains.get_mut(pd)?;
         let route = vector.global.unwrap_or_default();
@@ -37,7 +38,7 @@ impl Context {
         Ok(id)
     }
 
-    /// Ends an address handle. Datagrams that were posted with it are sent.
+    /// Destroys an address handle. Datagrams that were posted with it are still sent.
     ///
     /// # Errors
     /// `NotFound`.
@@ -57,8 +58,7 @@ impl Context {
 
     // ---- Lanes ----
 
-    /// Takes a new connection as a lane that carries datagrams and nothing else: its peer reaches
-    /// no memory.
+    /// Adds a new connection as a lane for datagrams only: its peer reaches no memory.
     ///
     /// # Errors
     /// `Invalid`: the number is in use.
@@ -70,7 +70,7 @@ impl Context {
         Ok(())
     }
 
-    /// Says who is at the other end of a lane. Completions of datagrams tell it.
+    /// Sets who is at the other end of a lane. Completions of datagrams report it.
     ///
     /// # Errors
     /// `NotFound`.
@@ -80,13 +80,13 @@ impl Context {
         Ok(())
     }
 
-    /// Says by which lane of any kind datagrams get to a destination, until the lane ends: the
-    /// answer to [`Event::LaneWanted`](crate::Event::LaneWanted), after which
-    /// [`progress`](Context::progress) goes on. `None`: it cannot be reached; the next datagram
-    /// to there is dropped, and later ones ask again.
+    /// Sets the lane, of any kind, by which datagrams reach a destination until the lane ends.
+    /// This answers [`Event::LaneWanted`](crate::Event::LaneWanted); after it, call
+    /// [`progress`](Context::progress). `None`: the destination cannot be reached; the next
+    /// datagram to it is dropped, and later ones ask again.
     ///
     /// # Errors
-    /// `NotFound`: the lane.
+    /// `NotFound`: there is no such lane.
     pub fn route(&mut self, destination: Destination, lane: Option<LaneId>) -> Result<()> {
         let route = match lane {
             Some(lane) if !self.objects.lanes.contains(lane) => return Err(Error::NotFound),
@@ -97,23 +97,25 @@ impl Context {
         Ok(())
     }
 
-    /// Has datagrams ask anew how to get to the destinations that they get to by this lane.
+    /// Removes all routes over this lane: the next datagram to each destination asks for a route
+    /// again.
     pub fn forget_routes(&mut self, lane: LaneId) {
         let routes = &mut self.objects.routes;
         routes.retain(|_, route| *route != Route::Lane(lane));
     }
 
-    /// Whether a queue pair receives what is sent to some group.
+    /// Whether any queue pair is a member of a group.
     pub fn has_groups(&self) -> bool {
         !self.objects.groups.is_empty()
     }
 
     // ---- Groups ----
 
-    /// Has a queue pair receive what is sent to a group. A second time changes nothing.
+    /// Makes a queue pair a member of a group. Repeating it changes nothing.
     ///
     /// # Errors
-    /// `NotFound`: the queue pair. `Invalid`: its type, or no group. `NoMemory`.
+    /// `NotFound`: the queue pair. `Invalid`: its type, or the identifiers are not those of a
+    /// group. `NoMemory`.
     pub fn attach_multicast(&mut self, number: u32, gid: Gid, lid: u16) -> Result<()> {
         let qp = self.qps.get(number).ok_or(Error::NotFound)?;
         let is_good = (FIRST_MULTICAST_LID..u16::MAX).contains(&lid);
@@ -132,10 +134,10 @@ impl Context {
         Ok(())
     }
 
-    /// Has a queue pair receive no more what is sent to a group.
+    /// Removes a queue pair from a group.
     ///
     /// # Errors
-    /// `Invalid`: it did not.
+    /// `Invalid`: it is not a member.
     pub fn detach_multicast(&mut self, number: u32, gid: Gid) -> Result<()> {
         let groups = &mut self.objects.groups;
         let members = groups.get_mut(&gid).ok_or(Error::Invalid)?;
@@ -148,11 +150,11 @@ impl Context {
         Ok(())
     }
 
-    /// Has a queue pair receive nothing for groups that it has sent itself, from its node's port
-    /// with this local identifier.
+    /// Excludes a queue pair from receiving the datagrams to groups that it has sent itself.
+    /// `lid`: the local identifier of its node's port.
     ///
     /// # Errors
-    /// `NotFound`: the queue pair. `Invalid`: its type.
+    /// `NotFound`: the queue pair. `Invalid`: its type is not UD.
     pub fn drop_own(&mut self, number: u32, lid: u16) -> Result<()> {
         let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
         if qp.init.kind != QpType::Ud {
@@ -167,16 +169,16 @@ impl Context {
         groups.any(|members| members.contains(&number))
     }
 
-    /// Datagrams that were dropped because they had another key than their receiver.
+    /// Datagrams that were dropped because their key was not that of the receiver.
     pub fn qkey_violations(&self) -> u32 {
         self.objects.qkey_violations
     }
 
     // ---- Receiving ----
 
-    /// Whether a piece of a datagram stays on its lane, as its receiver is about to post a receive.
-    /// The lane's other datagrams wait behind it. A queue pair that has let one wait in vain is not
-    /// waited for until it posts again.
+    /// Whether a piece of a datagram stays on its lane, because its receiver is about to post a
+    /// receive. The lane's other datagrams wait behind it. After a wait in vain, no datagram waits
+    /// for this queue pair until it posts a receive again.
     pub(super) fn holds(&mut self, id: LaneId, piece: &DatagramPiece, now: u64) -> bool {
         let Some(lane) = self.objects.lanes.get_mut(id) else {
             return false;
@@ -202,7 +204,7 @@ impl Context {
         true
     }
 
-    /// Receives a piece of a datagram, whose bytes are there.
+    /// Receives a piece of a datagram, whose bytes have arrived.
     pub(super) fn receive_datagram<H: Host>(
         &mut self,
         host: &mut H,
@@ -236,7 +238,7 @@ impl Context {
         self.fail_overrun();
     }
 
-    /// Whom a datagram of this port is for.
+    /// The queue pairs that a datagram from the port `slid` is for.
     fn receivers(&self, piece: &DatagramPiece, slid: u16) -> Vec<u32> {
         if piece.destination != MULTICAST_QPN {
             return Vec::from([piece.destination]);
@@ -251,7 +253,8 @@ impl Context {
         members.filter(|number| !is_own(number)).collect()
     }
 
-    /// Delivers a datagram, or drops it; whether its bytes were taken from the lane.
+    /// Delivers a datagram to one queue pair, or drops it. Returns whether its bytes were taken
+    /// from the lane.
     fn deliver<H: Host>(
         &mut self,
         host: &mut H,
@@ -271,7 +274,7 @@ impl Context {
     }
 }
 
-/// Takes a piece off the lane; the datagram, if that was the last one.
+/// Takes a piece off the lane. Returns the whole datagram after its last piece.
 fn stage<H: Host>(
     lane: &mut Lane,
     host: &mut H,
@@ -286,7 +289,7 @@ fn stage<H: Host>(
             bytes: Vec::with_capacity(piece.total as usize),
         },
         Some(staged) if fits(&staged, piece) => staged,
-        // Skips the rest of a datagram whose beginning is not there, or that has changed.
+        // Skips the rest of a datagram whose first piece is missing, or whose header has changed.
         _ => {
             host.receive(id, Target::Nowhere(payload));
             return None;
@@ -303,7 +306,7 @@ fn stage<H: Host>(
     Some(staged).filter(|staged| staged.bytes.len() == staged.first.total as usize)
 }
 
-/// Whether a piece goes on with a datagram.
+/// Whether a piece continues this datagram.
 fn fits(staged: &Staged, piece: &DatagramPiece) -> bool {
     let Staged { first, bytes } = staged;
     let is_same = (first.destination, first.source, first.total)

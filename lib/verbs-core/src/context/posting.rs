@@ -1,4 +1,4 @@
-//! Requests that a program posts, and what they do at once.
+//! Posting requests, and the work that is done in the call that posts.
 
 use super::Context;
 use super::taking::{Taken, activate};
@@ -8,27 +8,27 @@ use crate::record::HEADER_BYTES;
 use crate::types::{Error, Result};
 use crate::work::{ReceiveRequest, SendRequest, ShortSend};
 
-/// What the short way has done with a request.
+/// The result of [`Context::post_short`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtOnce {
     /// It is posted.
     Posted {
-        /// Nothing is left to be done.
+        /// No work is left.
         is_whole: bool,
     },
-    /// It is not, and may go the long way.
+    /// It is not posted; the long way may post it.
     Refused {
-        /// [`progress`](Context::progress) has to do what records ask for that were taken before.
+        /// [`progress`](Context::progress) has to handle records that were received in this call.
         is_left: bool,
     },
 }
 
 impl Context {
-    /// Posts a send. It begins with the next [`progress`](Context::progress).
+    /// Posts a send. The next [`progress`](Context::progress) begins to execute it.
     ///
     /// # Errors
-    /// `NotFound`. `Invalid`: the state, the operation, too many segments or bytes. `NoMemory`: the
-    /// queue is full.
+    /// `NotFound`. `Invalid`: the state, the operation, or too many segments or bytes. `NoMemory`:
+    /// the queue is full.
     pub fn post_send(&mut self, number: u32, request: SendRequest) -> Result<()> {
         let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
         qp.post_send(&mut self.objects, request)?;
@@ -37,11 +37,11 @@ impl Context {
         Ok(())
     }
 
-    /// As [`post_send`](Context::post_send), and begins at once if that takes neither a look at a
-    /// clock nor room that is not there; whether nothing is left to be done.
+    /// Posts a send as [`post_send`](Context::post_send) does, and executes it at once if that
+    /// needs neither the time nor room that is missing. Returns whether no work is left.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`post_send`](Context::post_send).
     pub fn post_send_now<H: Host>(
         &mut self,
         host: &mut H,
@@ -58,10 +58,10 @@ impl Context {
         }
     }
 
-    /// The same for a request of one segment or of inline bytes.
+    /// [`post_send_now`](Context::post_send_now) for a request of one segment or of inline bytes.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`post_send`](Context::post_send).
     #[inline(always)]
     pub fn post_short_now<H: Host>(
         &mut self,
@@ -84,7 +84,7 @@ impl Context {
         request: SendRequest,
     ) -> Result<bool> {
         let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
-        // What has arrived comes first: it may say that the peer is another one by now.
+        // Records that have arrived come first: one may say that the peer has begun anew.
         let has_news = |lane| {
             let there = host.available(lane, HEADER_BYTES);
             there.bytes > 0 || there.has_ended
@@ -104,8 +104,8 @@ impl Context {
         Ok(is_whole && !is_waiting && self.send_records(host, lane))
     }
 
-    /// Posts a request by the fewest instructions, if it can go this way: between reliable queue
-    /// pairs, when nothing is in its way.
+    /// Posts a request by the short way (docs/verbs.md), which takes the fewest instructions, if
+    /// it can: between reliable queue pairs, when nothing comes before it.
     #[inline(always)]
     pub fn post_short<H: Host>(
         &mut self,
@@ -120,7 +120,7 @@ impl Context {
         let Some(lane) = qp.lane else {
             return refused;
         };
-        // What has arrived comes first: it may say that the peer is another one by now.
+        // Records that have arrived come first: one may say that the peer has begun anew.
         if !host.is_quiet(lane) {
             if self.take_before(host, lane) == Taken::More {
                 return AtOnce::Refused { is_left: true };
@@ -137,11 +137,11 @@ impl Context {
         AtOnce::Posted { is_whole }
     }
 
-    /// As [`post_recv`](Context::post_recv), and tells the peer at once if it should know; whether
-    /// nothing is left to be done.
+    /// Posts a receive as [`post_recv`](Context::post_recv) does, and tells the peer at once if it
+    /// waits for a receive or knows of too few. Returns whether no work is left.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`post_recv`](Context::post_recv).
     #[inline(always)]
     pub fn post_recv_now<H: Host>(
         &mut self,
@@ -153,16 +153,16 @@ impl Context {
         let is_told = qp.post_receive(&mut self.objects, request)?;
         let lane = qp.lane;
         let is_whole = !self.fail_overrun();
-        // What was left before is known to be left.
+        // Work that was left earlier is not reported again: the caller knows of it.
         Ok(is_whole && (!is_told || self.send_records(host, lane)))
     }
 
-    /// Posts a receive. Its peer learns of it with the next [`progress`](Context::progress), if it
-    /// waits for one.
+    /// Posts a receive. The next [`progress`](Context::progress) tells the peer of it, if the peer
+    /// waits for a receive or knows of too few.
     ///
     /// # Errors
-    /// `NotFound`. `Invalid`: the state, a shared receive queue, too many segments. `NoMemory`: the
-    /// queue is full.
+    /// `NotFound`. `Invalid`: the state, a queue pair with a shared receive queue, or too many
+    /// segments. `NoMemory`: the queue is full.
     pub fn post_recv(&mut self, number: u32, request: ReceiveRequest) -> Result<()> {
         let qp = self.qps.get_mut(number).ok_or(Error::NotFound)?;
         qp.post_receive(&mut self.objects, request)?;
@@ -170,8 +170,8 @@ impl Context {
         Ok(())
     }
 
-    /// Queue pairs fail that complete into a queue that was overrun; whether there was one. Their
-    /// peers are told with the next [`progress`](Context::progress).
+    /// Puts the queue pairs that use an overrun completion queue into the error state. Returns
+    /// whether there was such a queue. The next [`progress`](Context::progress) tells their peers.
     #[inline]
     pub(super) fn fail_overrun(&mut self) -> bool {
         let has_failed = !self.objects.overrun.is_empty();

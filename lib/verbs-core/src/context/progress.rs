@@ -1,5 +1,4 @@
-//! The progress of a context: records that have arrived, requests that can be handed over, times
-//! that have come.
+//! The progress of a context: receives records, executes requests, and acts on deadlines.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,29 +14,30 @@ use crate::table::Id;
 use crate::types::{Access, Error, Result};
 use crate::work::{Segment, total};
 
-/// Records that may wait for room before a lane takes nothing more from its peer. Peers that keep
-/// to the rules never have that number to answer: two for each queue pair.
+/// Most records that may wait for room on a lane; beyond that nothing more is received from its
+/// peer. A peer that keeps to the protocol never causes so many answers: two for each queue pair.
 const MOST_WAITING: usize = 4 * super::MAX_QPS;
 
-/// Calls in a row that received something, after which acknowledgements go by themselves.
+/// After so many calls in a row that received something, acknowledgements are sent as records of
+/// their own.
 const BUSY_TURNS: u32 = 8;
 
-/// Windows that may go to make room for one.
+/// Most windows that are taken back to make room for a new one.
 const MOST_EVICTED: usize = 16;
 
-/// The work that is left.
+/// The work that remains after [`Context::progress`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Something was done or is there to be done: call again before sleeping.
+    /// Something was done or can be done: call `progress` again before sleeping.
     pub is_busy: bool,
-    /// Something waits for room on a lane: sleep no longer than until there is some.
+    /// Something waits for room on a lane: sleep no longer than until there is room.
     pub waits_for_room: bool,
-    /// Something is to be done at this time, in nanoseconds.
+    /// There is work to do at this time, in nanoseconds.
     pub until: Option<u64>,
 }
 
 impl Progress {
-    /// Something is to be done at this time.
+    /// Notes that there is work to do at this time.
     fn wake_at(&mut self, time: u64) {
         let least = self.until.map_or(time, |known| known.min(time));
         self.until = Some(least);
@@ -45,8 +45,8 @@ impl Progress {
 }
 
 impl Context {
-    /// Receives what has arrived, hands over what can be handed over, and tells peers what was
-    /// taken. `now`: nanoseconds of any clock that only goes forward.
+    /// Receives what has arrived, executes the requests that can be executed, and sends
+    /// acknowledgements. `now`: nanoseconds of any clock that never goes back.
     pub fn progress<H: Host>(&mut self, host: &mut H, now: u64) -> Progress {
         let mut progress = Progress::default();
         while let Some(key) = self.objects.stale.pop() {
@@ -64,13 +64,14 @@ impl Context {
         let is_blocked = |lane: &Lane| !lane.outbox.is_empty();
         let was_blocked = progress.waits_for_room && self.objects.lanes.values().any(is_blocked);
         let mut has_room = true;
-        // After a call that has received something there is another one: until then a message may
-        // carry what is owed.
+        // After a call that received something there is another one. Until then a message may
+        // carry the acknowledgements that are owed.
         self.busy_turns = match progress.is_busy {
             true => self.busy_turns.wrapping_add(1),
             false => 0,
         };
-        // But a lane that always has something must not keep others from being acknowledged.
+        // But a lane that always receives must not keep the peers of others from being
+        // acknowledged.
         let acknowledges = self.busy_turns.is_multiple_of(BUSY_TURNS);
         let mut next = self.objects.lanes.next_from(0);
         while let Some(lane) = next {
@@ -78,7 +79,7 @@ impl Context {
             has_room &= is_done;
             next = self.objects.lanes.next_from(lane.0 + 1);
         }
-        // A request that has waited for records in front of it can go now.
+        // A request that waited behind records can be executed now.
         progress.is_busy |= was_blocked && has_room;
         progress.waits_for_room |= !has_room;
         progress
@@ -92,7 +93,7 @@ impl Context {
             };
             match qp.advance(objects, host, Some(now)) {
                 Pause::Event => qp.is_active = false,
-                // The time is known.
+                // Does not occur: `advance` knows the time.
                 Pause::Clock => {}
                 Pause::Room => progress.waits_for_room = true,
                 Pause::Until(until) => progress.wake_at(until),
@@ -107,8 +108,8 @@ impl Context {
 
     // ---- Sending records ----
 
-    /// Sends the records that wait behind a call of the program; whether all were sent, also by the
-    /// host.
+    /// Sends the records that a call of the program has left on a lane. Returns whether all were
+    /// sent, those that the host held back among them.
     pub(super) fn send_records<H: Host>(&mut self, host: &mut H, lane: Option<LaneId>) -> bool {
         let Some(id) = lane else {
             return true;
@@ -118,8 +119,9 @@ impl Context {
         (is_clear || self.flush(host, id, false)) && host.flush(id)
     }
 
-    /// Sends the records that wait, acknowledgements among them if they are not to wait for a
-    /// message that carries them; whether all were sent.
+    /// Sends the records that wait on a lane. With `acknowledges`, or if one is urgent,
+    /// acknowledgements do not wait for a message that carries them. Returns whether all were
+    /// sent.
     fn flush<H: Host>(&mut self, host: &mut H, id: LaneId, acknowledges: bool) -> bool {
         let Some(lane) = self.objects.lanes.get_mut(id) else {
             return true;
@@ -138,7 +140,7 @@ impl Context {
                     continue;
                 };
                 qp.is_listed = false;
-                // A message may have carried it.
+                // A message may have carried the acknowledgement.
                 if qp.owes_ack {
                     qp.owes_ack = false;
                     self.objects.owed -= 1;
@@ -160,7 +162,7 @@ impl Context {
 
     // ---- Receiving records ----
 
-    /// Receives what has arrived on a lane; whether there was something.
+    /// Receives what has arrived on a lane. Returns whether anything has.
     fn receive<H: Host>(&mut self, host: &mut H, lane: LaneId, now: u64) -> bool {
         for count in 0..RECORDS_AT_ONCE {
             let received = match self.receive_short(host, lane) {
@@ -193,7 +195,7 @@ impl Context {
             return Ok(false);
         };
         let wanted = lane.pending.as_ref().map_or(HEADER_BYTES, payload_of);
-        // Where nobody takes answers there is nothing to wait for.
+        // A peer that receives nothing more would never make room for the answers.
         if lane.outbox.len() > MOST_WAITING && host.may_send(id) {
             return Ok(false);
         }
@@ -212,7 +214,7 @@ impl Context {
         };
         let payload = payload_of(&record);
         if bytes < payload {
-            // More of it may be there.
+            // More of the payload may have arrived.
             let available = host.available(id, payload);
             if available.bytes < payload {
                 lane.pending = Some(record);
@@ -326,10 +328,11 @@ impl Context {
 
     // ---- Keys ----
 
-    /// The bytes at segments, for a request with inline data whose owner has no other way to them.
+    /// Copies the bytes that segments describe, for inline data whose owner cannot read them
+    /// otherwise.
     ///
     /// # Errors
-    /// `Invalid`: too many bytes, or keys that do not permit it in this domain.
+    /// `Invalid`: too many bytes, or the keys do not permit the access in this domain.
     pub fn gather<H: Host>(&self, host: &mut H, pd: Id, segments: &[Segment]) -> Result<Vec<u8>> {
         let length = total(segments);
         if length > u64::from(super::MAX_INLINE) {
@@ -349,8 +352,9 @@ impl Context {
         Ok(bytes)
     }
 
-    /// The peer of a lane wants to use a key. It reaches memory by a queue pair that is connected
-    /// to one of its own, and not by a lane alone, which anybody can make.
+    /// Answers the request of a lane's peer to use a key. A peer may reach memory only while it
+    /// has a queue pair that is connected to one of this context: a lane alone proves nothing,
+    /// because any program can make one.
     fn expose<H: Host>(&mut self, host: &mut H, id: LaneId, key: u32) {
         let Some(lane) = self.objects.lanes.get(id) else {
             return;
@@ -371,7 +375,7 @@ impl Context {
                         qp: reach.qp.unwrap_or(0),
                         window,
                     }),
-                    // The peer comes to know of the end, which is the reason.
+                    // The peer learns of the lane's end, which explains the missing answer.
                     Err(NotMoved::Ended) => return,
                     Err(_) => Answer::NoResources,
                 }
@@ -380,8 +384,8 @@ impl Context {
         self.objects.tell(id, Record::Granted(key, answer));
     }
 
-    /// Makes memory a window of a lane. If there is no room for it, the oldest windows go: peers
-    /// that still need them ask again.
+    /// Makes memory a window of a lane. If there is no room for it, the oldest windows are taken
+    /// back: peers that still need them ask again.
     fn make_window<H: Host>(
         &mut self,
         host: &mut H,
@@ -410,13 +414,13 @@ impl Context {
         Ok(window)
     }
 
-    /// The peer of a lane has answered.
+    /// Stores the answer of a lane's peer to a request for a key.
     fn granted(&mut self, id: LaneId, key: u32, answer: Answer) {
         let Some(lane) = self.objects.lanes.get_mut(id) else {
             return;
         };
         let Some(entry) = lane.known.get_mut(key) else {
-            // Nobody has asked.
+            // This end has not asked.
             return;
         };
         *entry = known(answer);
@@ -428,7 +432,7 @@ impl Context {
 
     // ---- The end of a lane ----
 
-    /// Ends a lane whose connection its owner closes.
+    /// Ends a lane, whose owner closes the connection.
     ///
     /// # Errors
     /// `NotFound`.
@@ -471,7 +475,7 @@ impl Context {
     }
 }
 
-/// Bytes of a record behind its header.
+/// The length of a record's payload in bytes.
 fn payload_of(record: &Record) -> usize {
     match record {
         Record::Message(_, piece) => piece.payload as usize,
@@ -480,5 +484,5 @@ fn payload_of(record: &Record) -> usize {
     }
 }
 
-/// A header alone.
+/// A record without a payload is only a header.
 const _: () = assert!(record_bytes(0) == HEADER_BYTES);

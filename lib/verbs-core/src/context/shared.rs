@@ -1,4 +1,4 @@
-//! Shared receive queues, and the domains of XRC, whose queue pairs choose among them.
+//! Shared receive queues, and XRC domains, whose queue pairs choose among them.
 
 use super::{Context, Domain, MAX_SGE, MAX_WR, check_between};
 use crate::objects::Subject;
@@ -13,7 +13,7 @@ impl Context {
     /// Makes a shared receive queue.
     ///
     /// # Errors
-    /// `Invalid`: sizes. `NotFound`: the domain. `NoMemory`.
+    /// `Invalid`: sizes out of range. `NotFound`: there is no such domain. `NoMemory`.
     pub fn create_srq(&mut self, pd: Id, max_wr: u32, max_sge: u32, limit: u32) -> Result<Id> {
         let domain = self.domains.get_mut(pd)?;
         check_between(1, max_wr, MAX_WR)?;
@@ -25,11 +25,10 @@ impl Context {
         Ok(id)
     }
 
-    /// Makes a shared receive queue of an XRC domain, whose receives complete in a completion queue
-    /// of its own. Its number, by which peers choose it, is that of the handle.
-    ///
+    /// Makes a shared receive queue of an XRC domain, with a completion queue of its own for its
+    /// receives. Peers name it by the number of the returned handle.
     /// # Errors
-    /// Those of [`create_srq`](Context::create_srq). `NotFound`: the XRC domain, the completion
+    /// Those of [`create_srq`](Context::create_srq). `NotFound`: the XRC domain or the completion
     /// queue.
     pub fn create_xrc_srq(
         &mut self,
@@ -48,11 +47,11 @@ impl Context {
         Ok(id)
     }
 
-    /// Ends a shared receive queue. Messages for one of an XRC domain, also those that have arrived
-    /// in part, fail with their queue pairs.
+    /// Destroys a shared receive queue. In an XRC domain, messages for it fail from now on
+    /// together with their queue pairs, also those that have arrived in part.
     ///
     /// # Errors
-    /// `NotFound`. `Busy`: queue pairs take from it.
+    /// `NotFound`. `Busy`: queue pairs use it.
     pub fn destroy_srq(&mut self, srq: Id) -> Result<()> {
         let queue = self.objects.srqs.get(srq)?;
         if queue.users > 0 {
@@ -85,18 +84,19 @@ impl Context {
         self.objects.srqs.get(srq)
     }
 
-    /// Sets the limit of a shared receive queue, below which an event tells once.
+    /// Sets the limit of a shared receive queue. An event is raised once when it holds fewer
+    /// receives.
     ///
     /// # Errors
-    /// `NotFound`. `Invalid`: more than it holds.
+    /// `NotFound`. `Invalid`: the limit is more than the queue can hold.
     pub fn set_srq_limit(&mut self, srq: Id, limit: u32) -> Result<()> {
         self.objects.srqs.get_mut(srq)?.set_limit(limit)
     }
 
-    /// Changes how many receives a shared receive queue holds.
+    /// Changes how many receives a shared receive queue can hold.
     ///
     /// # Errors
-    /// `NotFound`. `Invalid`: none, too many, fewer than are there or than its limit.
+    /// `NotFound`. `Invalid`: none, too many, or fewer than it holds or than its limit.
     pub fn resize_srq(&mut self, srq: Id, max_wr: u32) -> Result<()> {
         let queue = self.objects.srqs.get_mut(srq)?;
         check_between(1, max_wr, MAX_WR)?;
@@ -128,7 +128,7 @@ impl Context {
         self.xrc_domains.insert(Domain { users: 0 })
     }
 
-    /// Ends an XRC domain.
+    /// Closes an XRC domain.
     ///
     /// # Errors
     /// `NotFound`. `Busy`: queue pairs or shared receive queues belong to it.

@@ -1,4 +1,5 @@
-//! The short way of receiving: whole messages and acknowledgements, when nothing is in their way.
+//! The short way of receiving (docs/verbs.md): takes whole messages and acknowledgements while the
+//! lanes have no other work.
 
 use alloc::vec::Vec;
 
@@ -8,38 +9,38 @@ use crate::objects::{Lane, record_bytes};
 use crate::queue_pair::{Pause, QueuePair};
 use crate::record::{Broken, Header, Usual};
 
-/// Records that one lane handles before the next one has its turn.
+/// Most records that one lane handles before the next lane has its turn.
 pub(super) const RECORDS_AT_ONCE: usize = 64;
-/// Looks that find nothing after which a peer is acknowledged that does not wait for it: a program
-/// that answers has answered by then, on whichever queue pair.
+/// A peer that does not wait for its acknowledgement gets it after this many looks that find
+/// nothing: a program that answers messages has answered by then, on whichever queue pair.
 const PATIENT_LOOKS: u32 = 64;
 
-/// What [`take_messages`](Context::take_messages) has found.
+/// The result of [`take_messages`](Context::take_messages).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// Nothing has arrived.
     Nothing,
-    /// Messages or acknowledgements, and nothing is left to be done for now.
+    /// Messages or acknowledgements were received, and no work is left for now.
     All,
-    /// [`progress`](Context::progress) has to do what is left.
+    /// [`progress`](Context::progress) has to do the remaining work.
     More,
 }
 
-/// What the short way has done with the next record of a lane.
+/// The result of the short way for the next record of a lane.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Short {
     Nothing,
-    /// It was taken. `is_last`: nothing was seen behind it.
+    /// It was received. `is_last`: no bytes were seen behind it.
     Taken {
         is_last: bool,
     },
-    /// The long way has to look.
+    /// The long way has to handle it.
     Other,
 }
 
-/// Why a lane is over.
+/// Why a lane ends.
 pub(super) enum Over {
-    /// Its stream has ended.
+    /// Its byte stream has ended.
     Ended,
     /// The peer has broken the protocol.
     Broken,
@@ -52,9 +53,9 @@ impl From<Broken> for Over {
 }
 
 impl Context {
-    /// Whether a peer is to be told something by [`progress`](Self::progress) now, if nothing else
-    /// is to be done. To be asked with each look that finds nothing: a peer that does not wait for
-    /// it is told after some of them.
+    /// Whether to call [`progress`](Self::progress) only to send acknowledgements. To be called
+    /// after each look that finds nothing, because it counts these looks: a peer that does not
+    /// wait for its acknowledgement gets it after some of them.
     #[inline]
     pub fn owes(&mut self) -> bool {
         if self.objects.owed == 0 {
@@ -64,7 +65,8 @@ impl Context {
         self.objects.is_waited_for || self.looks >= PATIENT_LOOKS
     }
 
-    /// Receives a message by the [short way](QueuePair::take_short), or an acknowledgement.
+    /// Receives the next record of a lane, if it is an acknowledgement or a message for the [short
+    /// way](QueuePair::take_short).
     pub(super) fn receive_short<H: Host>(
         &mut self,
         host: &mut H,
@@ -75,7 +77,8 @@ impl Context {
         self.receive_peeked(host, id, peeked, &header)
     }
 
-    /// The same of what was peeked at.
+    /// Receives the record that `peeked` and `header` describe, as
+    /// [`receive_short`](Self::receive_short) does.
     #[inline(always)]
     fn receive_peeked<H: Host>(
         &mut self,
@@ -118,7 +121,7 @@ impl Context {
         }
         self.looks = 0;
         if qp.has_work() {
-            // One that has to fail hands nothing over.
+            // Once a queue pair has to fail, no further request is executed.
             let fails = !objects.overrun.is_empty();
             if fails || qp.advance(objects, host, None) != Pause::Event {
                 activate(&mut self.active, qp);
@@ -129,7 +132,8 @@ impl Context {
         })
     }
 
-    /// Receives whole messages and acknowledgements that are there, if that is all there is to do.
+    /// Receives the messages and acknowledgements that have arrived on any lane, as far as the
+    /// short way can.
     #[inline(always)]
     pub fn take_messages<H: Host>(&mut self, host: &mut H) -> Taken {
         let mut taken = Taken::Nothing;
@@ -146,7 +150,7 @@ impl Context {
         taken
     }
 
-    /// The same for one lane.
+    /// [`take_messages`](Self::take_messages) for one lane.
     #[inline(always)]
     fn take_from<H: Host>(&mut self, host: &mut H, lane: LaneId) -> Taken {
         let mut header = Header::empty();
@@ -156,15 +160,16 @@ impl Context {
         }
     }
 
-    /// The same before something is sent there, where something has arrived.
+    /// [`take_from`](Self::take_from) for a lane on which something has arrived and something is
+    /// about to be sent.
     #[cold]
     #[inline(never)]
     pub(super) fn take_before<H: Host>(&mut self, host: &mut H, lane: LaneId) -> Taken {
         self.take_from(host, lane)
     }
 
-    /// The same from a record on that was peeked at. A call of its own, for what a look that finds
-    /// nothing has to prepare.
+    /// Receives records from the one on that `peeked` and `header` describe. It is a function of
+    /// its own so that a look that finds nothing does not pay for its preparation.
     #[inline(never)]
     fn take_peeked<H: Host>(
         &mut self,
@@ -178,8 +183,8 @@ impl Context {
             match self.receive_peeked(host, lane, peeked, header) {
                 Ok(Short::Nothing) => return Taken::All,
                 Ok(Short::Taken { is_last }) => {
-                    // A queue pair that has failed has something to say; one that has become active
-                    // needs a clock or room.
+                    // A queue pair that has failed has records to send; one that has become active
+                    // needs the time or room on the lane.
                     let has_failed = self.fail_overrun() || !self.is_clear(lane);
                     if has_failed || self.active.len() > active {
                         return Taken::More;
@@ -206,7 +211,7 @@ impl Context {
     }
 }
 
-/// Has a queue pair hand over with the next progress what it can.
+/// Puts a queue pair into the list of those whose requests the next `progress` executes.
 pub(super) fn activate(active: &mut Vec<u32>, qp: &mut QueuePair) {
     if !qp.is_active {
         qp.is_active = true;

@@ -1,4 +1,4 @@
-//! Records about the peer's state, and its answers to what it was sent.
+//! Records that announce the peer's state, and its answers to what was sent.
 
 use super::requester::Step;
 use super::{Peer, QueuePair, Send, Stage, is_before};
@@ -7,7 +7,7 @@ use crate::record::{Ack, Broken, Ready, Refusal};
 use crate::types::WcStatus;
 
 impl QueuePair {
-    /// The peer has taken messages, and has receives for more.
+    /// Handles an acknowledgement: the peer has received messages, and has receives for more.
     #[inline(always)]
     pub fn acknowledged(
         &mut self,
@@ -16,12 +16,12 @@ impl QueuePair {
     ) -> Result<(), Broken> {
         self.take_over(taken)?;
         if let Peer::Ready(ready) = &mut self.peer {
-            // The peer takes no receive back.
+            // A peer cannot take a receive back.
             if is_before(limit, ready.limit) {
                 return Err(Broken);
             }
             ready.limit = limit;
-            // What it waits for is there.
+            // The receive for which the next message waits is there.
             if is_before(self.sent, limit) {
                 self.rnr.take_if(|rnr| !rnr.is_refused);
             }
@@ -42,7 +42,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// The peer has refused a message, and has taken those before it.
+    /// Handles the refusal of a message. The peer has received those before it.
     pub fn refused(
         &mut self,
         objects: &mut Objects,
@@ -62,7 +62,7 @@ impl QueuePair {
         let Peer::Ready(ready) = self.peer else {
             return Ok(());
         };
-        // The oldest message that was not taken; it may be under way.
+        // The oldest message that was not received; it may have been sent only in part.
         let is_it = |Send { way, .. }: &Send| match way.stage {
             Stage::Sent(of) => of == number,
             Stage::Waiting => way.moved > 0 || way.is_written,
@@ -73,7 +73,7 @@ impl QueuePair {
         };
         self.cursor = at;
         self.sent = number;
-        // What has failed behind it comes to its turn again.
+        // A failed send behind it is noted again when its turn comes.
         self.is_failing = false;
         for send in self.sends.iter_mut_from(at) {
             if !matches!(send.way.stage, Stage::Done(_)) {
@@ -100,7 +100,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// The peer answers nothing any more.
+    /// Notes that the peer no longer answers.
     pub fn peer_gone(&mut self, objects: &mut Objects) {
         self.peer = Peer::Gone;
         self.return_incoming(objects);
@@ -112,14 +112,14 @@ impl QueuePair {
         }
     }
 
-    /// The peer introduces itself. Whether it is to be answered.
+    /// Handles the peer's announcement, and answers it if the peer asks for that.
     pub fn meet(&mut self, objects: &mut Objects, ready: Ready) {
         let is_same = match self.peer {
             Peer::Ready(known) => known.generation == ready.generation,
             Peer::Unknown | Peer::Gone => false,
         };
         if !is_same {
-            // Another life of the peer, which knows nothing of what was sent to the former one.
+            // The peer has begun anew, and knows nothing of what was sent to its former life.
             if matches!(self.peer, Peer::Ready(_)) {
                 self.peer_gone(objects);
             }
@@ -131,7 +131,7 @@ impl QueuePair {
         if ready.wants_answer && self.is_receiving() {
             self.introduce(objects, false);
         } else if !is_same {
-            // Receives that were told of before the peer was known were told to nobody.
+            // Receives that were posted before the peer was known have not been announced to it.
             self.owe_ack(objects);
         }
     }

@@ -1,4 +1,4 @@
-//! What a queue pair completes, and the places of its queues that completions hold which were not
+//! Completing requests, and the places in the queues that are held by completions which were not
 //! polled.
 
 use core::mem::take;
@@ -9,15 +9,16 @@ use crate::objects::Objects;
 use crate::types::{SendFlags, WcOpcode, WcStatus};
 use crate::work::{ReceiveRequest, WorkCompletion};
 
-/// Adds to a number that counts without end.
+/// Adds to a counter that wraps around.
 #[inline(always)]
 fn count(number: &mut u64, more: u32) {
     *number = number.wrapping_add(u64::from(more));
 }
 
 impl QueuePair {
-    /// Whether all places of the send queue are taken. As with hardware a place is free when its
-    /// completion, or a later one, was polled: so a completion queue for all places suffices.
+    /// Whether all places of the send queue are taken. As with hardware, a place is free once its
+    /// completion, or a later one, was polled. So a completion queue with room for all places is
+    /// never overrun.
     #[inline(always)]
     pub(super) fn is_send_queue_full(&mut self, objects: &Objects) -> bool {
         let free = self
@@ -33,7 +34,8 @@ impl QueuePair {
         self.held_sends >= free
     }
 
-    /// The same for the receive queue.
+    /// Whether all places of the receive queue are taken, as
+    /// [`is_send_queue_full`](Self::is_send_queue_full) has it for sends.
     #[inline(always)]
     pub(super) fn is_receive_queue_full(&mut self, objects: &Objects) -> bool {
         let free = self
@@ -48,7 +50,7 @@ impl QueuePair {
         self.held_receives >= free
     }
 
-    /// The place of a receive that has completed.
+    /// The place of a completed receive, which stays taken until the completion is polled.
     #[inline]
     pub(super) fn receive_slot(&mut self, pool: Pool) -> Slots {
         match pool.srq {
@@ -60,13 +62,13 @@ impl QueuePair {
         }
     }
 
-    /// Whether the program wants to know of a send with these flags.
+    /// Whether a send with these flags adds a completion when it succeeds.
     #[inline(always)]
     pub(super) fn is_wanted(&self, flags: SendFlags) -> bool {
         self.init.signal_all || flags.contains(SendFlags::SIGNALED)
     }
 
-    /// Counts a send that is over.
+    /// Counts a send that has succeeded.
     #[inline(always)]
     pub(super) fn count_send(&mut self, bytes: u32) {
         count(&mut self.traffic.sends, 1);
@@ -74,14 +76,15 @@ impl QueuePair {
         self.hold_send();
     }
 
-    /// The place of a send that is over is not free before a completion is polled.
+    /// Counts the place of a send that has ended: it is not free before a completion is polled.
     #[inline(always)]
     fn hold_send(&mut self) {
         self.held_sends = self.held_sends.wrapping_add(1);
         self.unsignaled = self.unsignaled.wrapping_add(1);
     }
 
-    /// Completes a send that is over, if its program wants to know.
+    /// Completes a send that has ended. One that has succeeded adds a completion only if the
+    /// program asked for it.
     #[inline(always)]
     pub(super) fn complete_send(
         &mut self,
@@ -107,7 +110,7 @@ impl QueuePair {
         objects.complete(self.init.send_cq, completion, slots, false);
     }
 
-    /// Completes a receive that no message is in.
+    /// Completes a receive without a message.
     pub(super) fn complete_receive(
         &mut self,
         objects: &mut Objects,
@@ -121,7 +124,7 @@ impl QueuePair {
         objects.complete(pool.cq, completion, slots, false);
     }
 
-    /// Counts a message that is in a receive.
+    /// Counts a message that was put into a receive.
     #[inline]
     pub(super) fn count_receive(&mut self, bytes: u32) {
         count(&mut self.traffic.receives, 1);

@@ -1,4 +1,4 @@
-//! Datagrams: to any queue pair, by the lane that leads to its program.
+//! Datagrams, which go to any queue pair on the lane that leads to its program.
 
 use core::mem::take;
 
@@ -17,16 +17,16 @@ const QPN_MASK: u32 = 0xff_ffff;
 
 /// Where the bytes of a datagram are that has arrived.
 pub(crate) enum Arrived<'a> {
-    /// Next on this lane.
+    /// On this lane, not received yet.
     On(LaneId),
-    /// Here.
+    /// In this buffer.
     Here(&'a [u8]),
 }
 
 impl QueuePair {
     // ---- Sending ----
 
-    /// The destination that the address handle of a request stands for.
+    /// The destination that the address handle of a datagram stands for.
     pub(super) fn vector(&self, objects: &Objects, request: &SendRequest) -> Result<AddressVector> {
         if self.init.kind != QpType::Ud {
             return Ok(AddressVector::default());
@@ -36,7 +36,7 @@ impl QueuePair {
         Ok(handle.ok_or(Error::Invalid)?.vector)
     }
 
-    /// Moves the datagram at the cursor on.
+    /// Sends the datagram at the cursor, as far as possible.
     pub(super) fn datagram<H: Host>(
         &mut self,
         objects: &mut Objects,
@@ -59,7 +59,7 @@ impl QueuePair {
         let is_new = send.way.moved == 0;
         let step = match objects.routes.get(&destination).copied() {
             Some(Route::Lane(lane)) => self.send_datagram(objects, host, now, lane),
-            // The lane of its first piece has ended.
+            // The lane that carried its first piece has ended.
             _ if !is_new => self.finish(WcStatus::Success),
             Some(Route::None) => self.finish(WcStatus::Success),
             Some(Route::Wanted) => self.wait_for_peer(now),
@@ -71,7 +71,7 @@ impl QueuePair {
         };
         if !matches!(step, Step::Stay(_)) {
             self.release_lanes(objects);
-            // The next one asks again.
+            // The next datagram asks again.
             let route = objects.routes.get(&destination);
             if matches!(route, Some(Route::None | Route::Wanted)) {
                 objects.routes.remove(&destination);
@@ -99,7 +99,7 @@ impl QueuePair {
             };
             let is_own = lane.sender == Some(self.number);
             if send.way.moved > 0 && !is_own {
-                // Another lane than that of its first piece.
+                // This is not the lane that carried its first piece.
                 return self.finish(WcStatus::Success);
             }
             let (moved, total) = (send.way.moved, whole.request.data.len());
@@ -111,7 +111,7 @@ impl QueuePair {
                 };
                 let since = *lane.full_since.get_or_insert(now);
                 let until = since.saturating_add(UNRELIABLE_TIMEOUT_NS);
-                // Its peer does not run: nobody waits for that with each datagram.
+                // The peer does not run. The datagrams that follow do not wait for it again.
                 return match now >= until {
                     true => self.finish(WcStatus::Success),
                     false => Step::Stay(Pause::RoomUntil(until)),
@@ -185,7 +185,7 @@ impl QueuePair {
         }
     }
 
-    /// No datagram of this queue pair goes on.
+    /// Ends the claim of this queue pair to the lanes on which it has sent part of a datagram.
     pub(super) fn release_lanes(&self, objects: &mut Objects) {
         if self.init.kind != QpType::Ud {
             return;
@@ -199,7 +199,7 @@ impl QueuePair {
 
     // ---- Receiving ----
 
-    /// Whether it takes datagrams with this key; if not for the key alone, that is counted.
+    /// Whether it takes datagrams with this key. A key that is the only obstacle is counted.
     pub fn takes_datagram(&self, objects: &mut Objects, qkey: u32) -> bool {
         if self.init.kind != QpType::Ud || !self.is_receiving() {
             return false;
@@ -209,8 +209,8 @@ impl QueuePair {
         is_right
     }
 
-    /// Whether a datagram with this key finds no receive, though the program has posted some since
-    /// one was dropped last: there will be another one soon.
+    /// Whether a datagram with this key finds no receive, but one is expected soon: the program
+    /// has posted some since a datagram was last dropped.
     pub fn awaits_receive(&self, objects: &Objects, qkey: u32) -> bool {
         let is_empty = match self.init.srq {
             None => self.receives.is_empty(),
@@ -220,13 +220,13 @@ impl QueuePair {
         is_empty && is_for_it && self.posts_receives && self.is_receiving()
     }
 
-    /// No receive was posted in time.
+    /// Notes that no receive was posted in time.
     pub fn give_up_receive(&mut self) {
         self.posts_receives = false;
     }
 
-    /// Puts a datagram of the port `slid` into a receive, or drops it; whether its bytes were taken
-    /// from the lane.
+    /// Puts a datagram from the port `slid` into a receive, or drops it. Returns whether its bytes
+    /// were taken from the lane.
     pub fn receive_datagram<H: Host>(
         &mut self,
         objects: &mut Objects,

@@ -1,4 +1,4 @@
-//! Operations on memory: the peer's, which it has granted, and on the keys of the own one.
+//! One-sided operations on the peer's memory, and changes of this context's own keys.
 
 use core::mem::take;
 
@@ -11,18 +11,18 @@ use crate::record::{Answer, AtomicCall, Broken, Fault, Grant, Record};
 use crate::types::{Access, Atomic, Opcode, WcStatus};
 use crate::work::{Data, SendRequest};
 
-/// How often a request finds its window gone before it gives up. The peer makes room for the
-/// windows of others between its answer and the copy only if it has very little.
+/// How often a request may find its window missing before it fails. Between its answer and the
+/// copy, the peer makes room for other windows only if it has very little.
 const MOST_MISSES: u8 = 16;
 
-/// After this time a copy that was interrupted, or whose lane has not told of its end, is made
-/// again.
+/// The time after which a copy is tried again that was interrupted, or whose lane has not reported
+/// its end yet.
 const INTERRUPTED_NS: u64 = 1_000_000;
 
 impl QueuePair {
     // ---- Own keys ----
 
-    /// Binds a memory window or invalidates a key, if that is what comes next.
+    /// Executes the current send if it binds a memory window or invalidates a key.
     pub(super) fn change_keys<H: Host>(
         &mut self,
         objects: &mut Objects,
@@ -54,7 +54,7 @@ impl QueuePair {
 
     // ---- The peer's memory ----
 
-    /// Copies to or from the peer's memory.
+    /// Copies to or from the peer's memory, or does an atomic operation there.
     pub(super) fn one_sided<H: Host>(
         &mut self,
         objects: &mut Objects,
@@ -63,7 +63,7 @@ impl QueuePair {
     ) -> Result<(), Step> {
         let request = work.request;
         let total = request.data.len();
-        // Behind messages that may still be refused nothing is done that could not be undone.
+        // The messages before it may still be refused, and what is done here could not be undone.
         if work.ready.is_shared && self.is_reliable() && self.sent != self.acked {
             return Err(Step::Stay(Pause::Event));
         }
@@ -139,8 +139,8 @@ impl QueuePair {
                 Err(self.ask(objects, work))
             }
             Err(NotMoved::NotSupported) => Err(self.wrong(objects, work.lane, Fault::Request)),
-            // Records that arrived before the end are still received; then everything fails. Who
-            // was only interrupted comes again.
+            // Records that arrived before the end are still received; then everything fails. A
+            // copy that was only interrupted is tried again.
             Err(NotMoved::Ended) => {
                 let until = |now: u64| Pause::Until(now.saturating_add(INTERRUPTED_NS));
                 Err(Step::Stay(work.now.map_or(Pause::Clock, until)))
@@ -148,8 +148,8 @@ impl QueuePair {
         }
     }
 
-    /// The peer's window is not there: the peer has taken the key back, or needed room for other
-    /// windows. It is asked which.
+    /// Handles a missing window: the peer has withdrawn the key, or needed room for other windows.
+    /// Asks for the key again to learn which.
     fn missed(&mut self, objects: &mut Objects, work: &mut Work<'_>) -> Step {
         work.way.misses += 1;
         if work.way.misses > MOST_MISSES {
@@ -164,7 +164,7 @@ impl QueuePair {
         }
     }
 
-    /// The lane's bus has no atomic operations: has the peer do this one.
+    /// Asks the peer to do an atomic operation, because the lane's bus has none.
     fn ask(&mut self, objects: &mut Objects, work: &mut Work<'_>) -> Step {
         let call = AtomicCall {
             operation: operation(work.request),
@@ -176,7 +176,7 @@ impl QueuePair {
         Step::Stay(Pause::Event)
     }
 
-    /// The peer has done the atomic operation that it was asked for, or not.
+    /// Handles the result of an atomic operation that the peer was asked to do.
     pub fn atomic_done<H: Host>(
         &mut self,
         objects: &mut Objects,
@@ -212,7 +212,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Does an atomic operation for the peer, in the order of what it sends.
+    /// Does an atomic operation for the peer, in the order of the peer's records.
     pub fn do_atomic<H: Host>(
         &mut self,
         objects: &mut Objects,
@@ -243,7 +243,7 @@ impl QueuePair {
         }
     }
 
-    /// The peer's answer about the remote key; the first call asks for it.
+    /// The peer's grant of the remote key. The first call asks for it.
     fn grant(&mut self, objects: &mut Objects, work: &Work<'_>) -> Result<Grant, Step> {
         let key = work.request.remote.key;
         let wait = Err(Step::Stay(Pause::Event));
@@ -269,7 +269,7 @@ impl QueuePair {
         }
     }
 
-    /// A one-sided request is wrong: the peer's queue pair fails with this one, if it is reliable.
+    /// Fails a wrong one-sided request. If the queue pair is reliable, the peer's one fails too.
     fn wrong(&mut self, objects: &mut Objects, lane: LaneId, fault: Fault) -> Step {
         if self.is_reliable() {
             objects.tell(lane, Record::Error(self.address(), fault));
@@ -298,7 +298,7 @@ pub(super) fn write_places<H: Host>(host: &mut H, places: &[Place], mut bytes: &
     }
 }
 
-/// The answer to a wish for a key, as it is kept.
+/// The answer to a request for a key, as it is kept.
 pub(crate) fn known(answer: Answer) -> Known {
     match answer {
         Answer::Given(grant) => Known::Given(grant),

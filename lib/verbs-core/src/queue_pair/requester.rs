@@ -1,4 +1,5 @@
-//! The sending half: handing requests over in order, and completing them in order.
+//! The sending half: executes the requests of the send queue in order, and completes them in
+//! order.
 
 use alloc::vec::Vec;
 use core::mem::take;
@@ -10,40 +11,41 @@ use crate::record::{MAX_PAYLOAD, Marks, Piece, Ready, Record};
 use crate::types::{Opcode, QpState, QpType, SendFlags, WcStatus};
 use crate::work::{Data, SendRequest};
 
-/// How long an unreliable queue pair keeps a request for a peer that was never there.
+/// How long an unreliable queue pair keeps a request whose peer cannot be reached or makes no
+/// room.
 pub(super) const UNRELIABLE_TIMEOUT_NS: u64 = 500_000_000;
 
-/// The number of waits for a receive that stands for no end of them.
+/// The value of `rnr_retry` that stands for waiting without limit.
 const WITHOUT_END: u8 = 7;
 
-/// The reason why the next send waits.
+/// What the next send waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// A record or a call.
+    /// A record from the peer, or a call of the program.
     Event,
     /// Room on the lane.
     Room,
-    /// A time, or a record before.
+    /// This time, or a record before it.
     Until(u64),
-    /// Room on the lane, until this time.
+    /// Room on the lane, or this time.
     RoomUntil(u64),
-    /// A call that knows the time.
+    /// A call that passes the time.
     Clock,
 }
 
-/// The result of a step of a send.
+/// The result of a step of the current send.
 pub(super) enum Step {
-    /// It was handed over.
+    /// It was sent, and is not acknowledged yet.
     Next,
-    /// It is over.
+    /// It has ended with this status.
     Over(WcStatus),
     /// It waits.
     Stay(Pause),
 }
 
 impl QueuePair {
-    /// Hands over what can be handed over now.
-    /// `now`: the time, if the caller knows it.
+    /// Executes the sends of the queue until one has to wait. Returns what that one waits for.
+    /// `now`: the time in nanoseconds, if the caller knows it.
     pub fn advance<H: Host>(
         &mut self,
         objects: &mut Objects,
@@ -56,7 +58,7 @@ impl QueuePair {
                 return Pause::Event;
             };
             if send.way.stage != Stage::Waiting {
-                // One that has failed may be behind one that was refused and comes again.
+                // A send that has failed may follow one that was refused and is sent again.
                 let has_failed = !matches!(
                     send.way.stage,
                     Stage::Sent(_) | Stage::Done(WcStatus::Success)
@@ -91,8 +93,8 @@ impl QueuePair {
         }
     }
 
-    /// Completes the sends that are over, in order. A call of its own, which saves no registers:
-    /// as a part of its callers it would cost them theirs.
+    /// Completes the sends that have ended, in order. It is not inlined: by itself it saves no
+    /// registers, as a part of its callers it would make them save theirs.
     #[inline(never)]
     pub(super) fn complete_sends(&mut self, objects: &mut Objects) {
         while self.complete_quietly() {}
@@ -106,8 +108,8 @@ impl QueuePair {
         }
     }
 
-    /// Completes the first send if it is a message that is over, and whose program does not want to
-    /// know; whether it did.
+    /// Completes the first send if it is an acknowledged message that adds no completion and owns
+    /// no memory. Returns whether it did.
     #[inline(always)]
     fn complete_quietly(&mut self) -> bool {
         let Some(Send { ended, way, kept }) = self.sends.front() else {
@@ -147,7 +149,7 @@ impl QueuePair {
         self.look_drained(objects);
     }
 
-    /// Takes the first send out, and keeps the memory of its inline bytes.
+    /// Removes the first send, and keeps the box of its inline bytes.
     #[inline(never)]
     fn drop_front(&mut self) {
         if let Some(Kept::Inline(_, bytes)) = self.sends.pop_front().map(|send| send.kept) {
@@ -165,27 +167,28 @@ impl QueuePair {
         }
     }
 
-    /// The send under way is over.
+    /// The step of a current send that has ended with this status.
     pub(super) fn finish(&mut self, status: WcStatus) -> Step {
         self.is_failing |= status != WcStatus::Success;
         self.peer_deadline = None;
         Step::Over(status)
     }
 
-    /// The same for a caller that is not moving it on.
+    /// Ends the current send, outside of [`advance`](Self::advance).
     pub(super) fn finish_current(&mut self, status: WcStatus) {
         self.finish(status);
         self.set_over(status);
     }
 
-    /// Notes that the send under way is over.
+    /// Notes that the current send has ended.
     pub(super) fn set_over(&mut self, status: WcStatus) {
         if let Some(send) = self.sends.get_mut(self.cursor) {
             send.way.stage = Stage::Done(status);
         }
     }
 
-    /// The send under way cannot be delivered: that is an error where it would be noticed.
+    /// The step of a current send that cannot be delivered: only a reliable queue pair reports an
+    /// error.
     pub(super) fn undeliverable(&mut self, status: WcStatus) -> Step {
         match self.is_reliable() {
             true => self.finish(status),
@@ -193,13 +196,13 @@ impl QueuePair {
         }
     }
 
-    /// Moves the send at the cursor on.
+    /// Executes the send at the cursor, as far as possible.
     fn step<H: Host>(&mut self, objects: &mut Objects, host: &mut H, now: Option<u64>) -> Step {
-        // Requests that concern the own memory alone need no peer.
+        // Requests that only change keys of this context need no peer.
         if let Some(step) = self.change_keys(objects, host) {
             return step;
         }
-        // The own mistakes count first, whatever the peer does.
+        // Bad local keys come first, whatever the peer does.
         if !self.may_use_own(objects) {
             return self.finish(WcStatus::LocProtErr);
         }
@@ -211,7 +214,7 @@ impl QueuePair {
             (Peer::Gone, _) => return self.undeliverable(WcStatus::RetryExcErr),
             _ => return self.wait_for_peer(now),
         };
-        // The queue is put back: one of its requests is borrowed while the queue pair changes.
+        // The queue is put back below: the step borrows a request while it changes the queue pair.
         let mut sends = take(&mut self.sends);
         let mut places = take(&mut objects.places);
         let step = match sends.get_mut(self.cursor) {
@@ -253,7 +256,8 @@ impl QueuePair {
         }
     }
 
-    /// Whether the keys of the next send, of which nothing was handed over, are good.
+    /// Whether the local keys of the current send are good. They are checked until some of it is
+    /// sent.
     fn may_use_own(&self, objects: &mut Objects) -> bool {
         let Some(send) = self
             .sends
@@ -412,7 +416,7 @@ impl QueuePair {
     }
 
     /// The mark of a message whose acknowledgement is waited for: by the program, or soon by the
-    /// next request, for want of a place in the queue.
+    /// next request, because the queue is half full.
     #[inline]
     pub(super) fn waited_for(&self, flags: SendFlags) -> Marks {
         let is_wanted = self.is_wanted(flags);
@@ -423,7 +427,8 @@ impl QueuePair {
         }
     }
 
-    /// Whether the peer has a receive for the next message, as far as this end knows.
+    /// Checks whether the peer has a receive for the next message, as far as this end knows. If
+    /// not, the message waits or fails.
     fn wait_for_receive(&mut self, now: Option<u64>, ready: &Ready) -> Result<(), Step> {
         let has_room = ready.is_shared || is_before(self.sent, ready.limit);
         match self.rnr {
@@ -444,14 +449,14 @@ impl QueuePair {
         }
     }
 
-    /// Whether it waits for a receive of its peer as long as there is none: without a clock, as a
-    /// peer whose receives are its own tells of the next one.
+    /// Whether messages wait for a receive of the peer without limit. That needs no clock, because
+    /// a peer with a receive queue of its own reports the next receive.
     #[inline]
     pub(super) fn waits_without_end(&self) -> bool {
         self.attributes.rnr_retry >= WITHOUT_END
     }
 
-    /// The peer has no receive: waits once more, or gives up.
+    /// Handles the lack of a receive at the peer: the message waits once more, or fails.
     pub(super) fn not_ready(&mut self, now: u64, ready: &Ready, is_refused: bool) -> Step {
         let used = self.rnr.map_or(0, |rnr| rnr.used);
         let most = self.attributes.rnr_retry;
@@ -468,7 +473,7 @@ impl QueuePair {
     }
 }
 
-/// A send that is being handed over.
+/// A send that is being executed.
 pub(super) struct Work<'a> {
     pub request: &'a SendRequest,
     pub way: &'a mut Way,

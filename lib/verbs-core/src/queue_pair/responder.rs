@@ -1,4 +1,4 @@
-//! The receiving half: messages into receives, and what is wrong with them.
+//! The receiving half: puts messages into receives, and refuses those that are wrong.
 
 use core::mem::take;
 
@@ -11,13 +11,13 @@ use crate::types::{EventType, WcFlags, WcOpcode, WcStatus};
 use crate::work::{ReceiveRequest, WorkCompletion, total};
 
 impl QueuePair {
-    /// Whether a record on this lane is for this queue pair as it is now, and of its peer.
+    /// Whether a record on this lane is from the peer, and for this generation of the queue pair.
     #[inline(always)]
     pub fn is_for_us(&self, lane: LaneId, address: &Address) -> bool {
         self.is_connected_to(lane, address) && address.generation == self.generation
     }
 
-    /// Whether a record on this lane is of the peer of this queue pair.
+    /// Whether a record on this lane is from the peer of this queue pair.
     #[inline]
     pub fn is_connected_to(&self, lane: LaneId, address: &Address) -> bool {
         self.is_receiving()
@@ -26,12 +26,12 @@ impl QueuePair {
             && self.number == address.destination
     }
 
-    /// Whether the peer of this generation is the one that is known.
+    /// Whether the peer that has announced itself is of this generation.
     pub fn knows(&self, generation: u32) -> bool {
         matches!(self.peer, Peer::Ready(ready) if ready.generation == generation)
     }
 
-    /// Receives a piece of a message, whose bytes are there.
+    /// Receives a piece of a message, whose bytes have arrived.
     pub fn receive_piece<H: Host>(
         &mut self,
         objects: &mut Objects,
@@ -42,7 +42,7 @@ impl QueuePair {
         if let Some(ack) = piece.ack.filter(|_| self.is_reliable()) {
             self.acknowledged(objects, ack)?;
         }
-        // What was acknowledged may have completed a failed request behind it.
+        // With this acknowledgement a failed request may have completed, which ends receiving.
         let taken = self.is_receiving() && self.take_piece(objects, host, lane, piece)?;
         if !taken {
             host.receive(lane, Target::Nowhere(piece.payload as usize));
@@ -50,7 +50,8 @@ impl QueuePair {
         Ok(())
     }
 
-    /// Whether the piece's bytes were received.
+    /// Receives a piece, if it is the expected one and has a receive. Returns whether its bytes
+    /// were received.
     fn take_piece<H: Host>(
         &mut self,
         objects: &mut Objects,
@@ -59,11 +60,11 @@ impl QueuePair {
         piece: &Piece,
     ) -> Result<bool, Broken> {
         if self.is_reliable() && piece.number != self.expected {
-            // Messages sent behind one that was refused are sent again by the peer.
+            // The peer sends messages again that it has sent behind a refused one.
             return Ok(false);
         }
         if piece.marks.contains(Marks::FIRST) {
-            // A message of an unreliable peer may end in the middle.
+            // A message of an unreliable peer may stop in the middle.
             if self.incoming.is_some() && self.is_reliable() {
                 return Err(Broken);
             }
@@ -81,7 +82,7 @@ impl QueuePair {
         let is_last = piece.marks.contains(Marks::LAST);
         let is_same = piece.number == incoming.number && piece.total == incoming.total;
         let is_whole = is_written || end == incoming.total;
-        // A piece without bytes in the middle would let a message go on without end.
+        // Empty pieces in the middle would let a message go on without end.
         let is_empty = piece.payload == 0 && !is_last;
         if !is_same || end > incoming.total || is_last != is_whole || is_empty {
             return Err(Broken);
@@ -109,7 +110,7 @@ impl QueuePair {
         Ok(true)
     }
 
-    /// Takes a receive for a new message; whether there is one that fits.
+    /// Takes a receive for a new message. Returns whether there is one that fits.
     fn begin(&mut self, objects: &mut Objects, lane: LaneId, piece: &Piece) -> bool {
         let is_written = piece.marks.contains(Marks::WRITTEN);
         let is_too_long = |receive: &ReceiveRequest| {
@@ -148,8 +149,8 @@ impl QueuePair {
         !is_too_long
     }
 
-    /// Where the receives of this queue pair come from and complete, if they are its own or of the
-    /// one queue that it shares.
+    /// The pool of this queue pair's receives: its own queue or its shared one. XRC messages
+    /// choose theirs.
     #[inline]
     pub(super) fn own_pool(&self) -> Pool {
         Pool {
@@ -159,7 +160,7 @@ impl QueuePair {
         }
     }
 
-    /// The same for a message that may have chosen.
+    /// The pool for a message; one to an XRC queue pair chooses it by `chosen`.
     fn pool(&self, objects: &Objects, chosen: u32) -> Option<Pool> {
         let Some(xrcd) = self.init.xrcd else {
             return Some(self.own_pool());
@@ -189,7 +190,7 @@ impl QueuePair {
         Some(receive)
     }
 
-    /// Gives the receive of a message back that will not go on.
+    /// Puts back the receive of a message that will not be continued.
     pub fn return_incoming(&mut self, objects: &mut Objects) {
         let Some(incoming) = self.incoming.take() else {
             return;
@@ -204,13 +205,14 @@ impl QueuePair {
         }
     }
 
-    /// Whether a message arrives in a receive of this shared queue.
+    /// Whether a message is arriving in a receive of this shared queue.
     pub fn has_begun_with(&self, srq: Id) -> bool {
         let incoming = self.incoming.as_ref();
         incoming.is_some_and(|incoming| incoming.pool.srq == Some(srq))
     }
 
-    /// A shared receive queue is gone, with the receive of a message under way.
+    /// Handles the end of a shared receive queue: a message that is arriving in one of its
+    /// receives fails, and this queue pair with it.
     pub fn lose_queue(&mut self, objects: &mut Objects, srq: Id) {
         let is_its = |incoming: &mut Incoming| incoming.pool.srq == Some(srq);
         if self.incoming.take_if(is_its).is_some() {
@@ -220,7 +222,7 @@ impl QueuePair {
         }
     }
 
-    /// A receive fails, and the queue pair with it; the peer is told why.
+    /// Fails a receive and this queue pair, and tells the peer why.
     fn spoil(
         &mut self,
         objects: &mut Objects,
@@ -233,18 +235,18 @@ impl QueuePair {
         self.enter_error(objects);
     }
 
-    /// Tells the peer that the next message is not taken.
+    /// Tells the peer that its next message is refused.
     fn refuse(&mut self, objects: &mut Objects, refusal: Refusal) {
         let Some(lane) = self.lane.filter(|_| self.is_reliable()) else {
             return;
         };
         let refused = Record::Refused(self.address(), self.expected, refusal);
         objects.tell(lane, refused);
-        // The refusal says what was taken before.
+        // The refusal also acknowledges the messages before it.
         self.settle_ack(objects);
     }
 
-    /// A message is there.
+    /// Completes the receive of a message that has arrived as a whole.
     fn deliver<H: Host>(&mut self, objects: &mut Objects, host: &mut H, piece: &Piece) {
         let Some(incoming) = self.incoming.take() else {
             return;
@@ -262,7 +264,7 @@ impl QueuePair {
         self.complete_message(objects, pool, id, piece.marks, piece.total, piece.immediate);
     }
 
-    /// The receive `id` has got a message of this number of bytes.
+    /// Completes the receive `id` with a message of `bytes` bytes.
     #[inline(always)]
     pub(super) fn complete_message(
         &mut self,
@@ -296,8 +298,8 @@ impl QueuePair {
         objects.complete(pool.cq, completion, slots, is_solicited);
     }
 
-    /// Has the peer told what was taken, by the next message or by a record of its own. A peer that
-    /// has not introduced itself would not take it.
+    /// Notes that the peer is owed an acknowledgement, which the next message or a record of its
+    /// own will carry. A peer that has not announced itself would not accept it.
     #[inline(always)]
     pub fn owe_ack(&mut self, objects: &mut Objects) {
         if self.owes_ack || !self.is_reliable() || !matches!(self.peer, Peer::Ready(_)) {
@@ -315,7 +317,8 @@ impl QueuePair {
         }
     }
 
-    /// The peer is told, or not any more; whether it was to be told. It stays in the list.
+    /// Notes that the peer is owed no acknowledgement any more. Returns whether it was. The queue
+    /// pair stays in its lane's list.
     #[inline(always)]
     pub fn settle_ack(&mut self, objects: &mut Objects) -> bool {
         objects.owed -= usize::from(self.owes_ack);
@@ -323,7 +326,7 @@ impl QueuePair {
         take(&mut self.owes_ack)
     }
 
-    /// What it is told.
+    /// The acknowledgement to send now.
     #[inline(always)]
     pub fn acknowledgement(&mut self) -> Ack {
         self.published = self.limit();
@@ -333,7 +336,7 @@ impl QueuePair {
         }
     }
 
-    /// The peer has found its own request wrong.
+    /// Fails this queue pair because a one-sided request of the peer was wrong.
     pub fn fault(&mut self, objects: &mut Objects, fault: Fault) {
         let event = match fault {
             Fault::Access => EventType::QpAccessErr,

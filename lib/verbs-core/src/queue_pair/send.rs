@@ -1,4 +1,4 @@
-//! Sends in the queue, from the time they are posted to their completion.
+//! Sends in the queue, from posting to completion.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -7,19 +7,20 @@ use crate::address::AddressVector;
 use crate::types::{Opcode, SendFlags, WcStatus};
 use crate::work::{Segment, SendRequest, ShortData, ShortSend};
 
-/// Inline bytes that a short send keeps in memory that is used again.
+/// Most inline bytes that a short send keeps in a box that is used again.
 pub(super) const INLINE_KEPT: usize = 64;
-/// That memory. A place of the queue with the bytes themselves would take a call to fill and move.
+/// That box. An entry of the queue that held the bytes itself would take a call to fill and to
+/// move.
 pub(super) type InlineBytes = Box<[u8; INLINE_KEPT]>;
 
 /// How far a send has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Not all of it was handed over.
+    /// It has not been executed, or only in part.
     Waiting,
-    /// It was handed over as the message of this number, which is not acknowledged.
+    /// It was sent as the message of this number, and is not acknowledged yet.
     Sent(u32),
-    /// It is over, and completes when all before it have.
+    /// It has ended with this status, and completes once all before it have.
     Done(WcStatus),
 }
 
@@ -31,13 +32,13 @@ pub(super) struct Send {
     pub kept: Kept,
 }
 
-/// What there is to say of a send that is over.
+/// The parts of a send that its completion needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
     pub id: u64,
     pub opcode: Opcode,
     pub flags: SendFlags,
-    /// Fewer than two to the power of 32, as of every message.
+    /// Fits 32 bits, because no message is longer than `MAX_MESSAGE`.
     pub bytes: u32,
 }
 
@@ -52,7 +53,7 @@ impl Ended {
         }
     }
 
-    /// Of a short send of this number of bytes.
+    /// Of a short send of `bytes` bytes.
     #[inline]
     pub fn of_short(send: &ShortSend<'_>, bytes: usize) -> Ended {
         Ended {
@@ -64,24 +65,24 @@ impl Ended {
     }
 }
 
-/// How far a send has come, and what has happened on the way.
+/// How far a send has come, and what has happened to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     pub stage: Stage,
     /// The peer may have seen some of it.
     pub has_begun: bool,
-    /// The data of a write with immediate data is there.
+    /// The data of a write with immediate data has been written.
     pub is_written: bool,
-    /// How often the peer's window was not there.
+    /// How often the peer's window was missing.
     pub misses: u8,
     /// The peer was asked to do this atomic operation.
     pub is_asked: bool,
-    /// Bytes of the message that were handed over.
+    /// Bytes of the message that were sent.
     pub moved: u64,
 }
 
 impl Default for Way {
-    /// Nothing has happened.
+    /// Nothing has been done.
     #[inline]
     fn default() -> Way {
         Way {
@@ -95,20 +96,20 @@ impl Default for Way {
     }
 }
 
-/// What is needed of a request, beside what its completion says, until it is over.
+/// The part of a request that is needed until it ends, beside what its completion needs.
 #[derive(Debug)]
 pub(super) enum Kept {
     /// All of it.
     Whole(Box<Whole>),
-    /// The segment of a message by the short way.
+    /// The segment of a message that takes the short way.
     Segment(Segment),
-    /// The bytes of such a message, and how many.
+    /// The number of inline bytes of such a message, and the bytes.
     Inline(u8, InlineBytes),
-    /// Nothing: it is over.
+    /// Nothing, because the request has ended.
     Nothing,
 }
 
-/// A request, and where a datagram goes.
+/// A request, and the destination if it is a datagram.
 #[derive(Debug)]
 pub(super) struct Whole {
     pub request: SendRequest,
@@ -126,13 +127,13 @@ impl Whole {
 }
 
 impl Kept {
-    /// Whether it is without memory of its own.
+    /// Whether it owns no memory.
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
         matches!(self, Kept::Segment(_) | Kept::Nothing)
     }
 
-    /// Of a message by the short way. `spare`: memory for inline bytes.
+    /// What to keep of a message that takes the short way. `spare`: boxes for inline bytes.
     #[inline(always)]
     pub fn of_short(send: &ShortSend<'_>, spare: &mut Vec<InlineBytes>) -> Kept {
         match send.data {
@@ -158,7 +159,7 @@ impl Kept {
 }
 
 impl Send {
-    /// All of the request, which has one since it waits, or began by the long way.
+    /// The whole request, which only one that takes the long way has.
     pub fn whole(&self) -> Option<&Whole> {
         match &self.kept {
             Kept::Whole(whole) => Some(whole),
@@ -166,7 +167,7 @@ impl Send {
         }
     }
 
-    /// The data of a short message.
+    /// The data of a message that takes the short way.
     pub fn short(&self) -> Option<ShortData<'_>> {
         match &self.kept {
             Kept::Segment(segment) => Some(ShortData::Segment(*segment)),
@@ -178,7 +179,7 @@ impl Send {
         }
     }
 
-    /// Has a short message go the long way.
+    /// Makes a message that was to take the short way take the long way.
     pub fn lengthen(&mut self) {
         let Some(data) = self.short() else {
             return;

@@ -1,9 +1,9 @@
-//! The short way of requests between reliable queue pairs: messages that go in one piece from one
-//! place into one, and writes from one place, when nothing is before them. In every other case
-//! nothing is done here, and the long way decides.
+//! The short way of requests between reliable queue pairs (docs/verbs.md): messages that go in one
+//! piece from one place into one, and writes from one place, when nothing comes before them. In
+//! every other case the functions here do nothing, and the long way decides.
 //!
-//! Most of it is compiled into the one function of a post, or of a look for records: it is a few
-//! instructions at a time, and a call and its return would be as many.
+//! Most of it is inlined into the one function that posts, or looks for records: each part is a
+//! few instructions, and a call with its return would be as many.
 
 use core::slice;
 
@@ -15,18 +15,18 @@ use crate::record::{Ack, Address, Broken, Header, MAX_PAYLOAD, Marks, Piece, Rec
 use crate::types::{Access, Opcode, QpState, QpType, SendFlags, WcStatus};
 use crate::work::{Remote, Segment, Segments, ShortData, ShortSend};
 
-/// What the short way has done with a message.
+/// The result of the short way for a message.
 enum Handed {
     /// It was sent as the message of this number.
     Sent(u32),
-    /// Nothing. It waits for a receive, of which the peer will tell.
+    /// It was not sent. It waits for a receive, which the peer will report.
     Waits,
-    /// Nothing: the long way decides.
+    /// It was not sent: the long way decides.
     No,
 }
 
 impl QueuePair {
-    /// Posts a request by the short way; whether it did. If not, nothing was done.
+    /// Posts a request by the short way. Returns whether it did; if not, nothing was done.
     #[inline(always)]
     pub fn post_short<H: Host>(
         &mut self,
@@ -51,7 +51,7 @@ impl QueuePair {
         if !is_usual {
             return None;
         }
-        // Each kind of data has the rest for itself, which asks no more which one it is.
+        // The rest is compiled for each kind of data, and need not ask again which one it has.
         match send.data {
             ShortData::Segment(segment) => {
                 let place = self.place_of(objects, &segment, send.flags)?;
@@ -65,7 +65,7 @@ impl QueuePair {
         }
     }
 
-    /// Posts a request whose data may be sent, of this number of bytes.
+    /// Posts a request with `bytes` bytes of data, which may be sent.
     #[inline(always)]
     fn begin_short<H: Host>(
         &mut self,
@@ -75,7 +75,7 @@ impl QueuePair {
         from: Source<'_>,
         bytes: usize,
     ) -> Option<()> {
-        // Behind a request that waits nothing can be done but wait.
+        // Behind a request that waits, this one waits too.
         let is_next = self.cursor == self.sends.len();
         let ended = Ended::of_short(send, bytes);
         if send.opcode == Opcode::Send {
@@ -102,7 +102,7 @@ impl QueuePair {
         Some(())
     }
 
-    /// The same of a message.
+    /// [`begin_short`](Self::begin_short) for a message.
     #[inline(always)]
     fn begin_message<H: Host>(
         &mut self,
@@ -114,7 +114,7 @@ impl QueuePair {
         is_next: bool,
     ) -> Option<()> {
         let marks = self.waited_for(send.flags);
-        // It is in the queue before it is sent: nothing has to be kept for that meanwhile.
+        // It enters the queue before it is sent, so that its parts need not be kept until then.
         self.sends.push_back(Send {
             ended,
             way: Way {
@@ -145,8 +145,8 @@ impl QueuePair {
         Some(())
     }
 
-    /// Hands the message at the cursor over by the short way, if it is one for it. Whether it did;
-    /// `None`: the message waits for a receive of the peer.
+    /// Sends the message at the cursor by the short way, if it can take it. Returns whether it
+    /// did; `None`: the message waits for a receive of the peer.
     pub(super) fn hand_over_short<H: Host>(
         &mut self,
         objects: &mut Objects,
@@ -168,7 +168,7 @@ impl QueuePair {
                 None => Handed::No,
             },
             ShortData::Inline(bytes) => {
-                // The queue pair changes while they are sent.
+                // A copy, because the queue pair changes while they are sent.
                 let (mut copy, count) = ([0; INLINE_KEPT], bytes.len());
                 match copy.get_mut(..count) {
                     Some(to) if self.fits_inline(bytes, flags) => {
@@ -207,7 +207,7 @@ impl QueuePair {
         self.message_short(objects, host, from, bytes, flags, marks)
     }
 
-    /// Where the data of a request lies, if its key is good.
+    /// Where the data of a request lies, if its key and size are good.
     #[inline(always)]
     fn place_of(&self, objects: &Objects, segment: &Segment, flags: SendFlags) -> Option<Place> {
         let bytes = segment.length as usize;
@@ -218,13 +218,13 @@ impl QueuePair {
         place.filter(|_| fits)
     }
 
-    /// Whether these bytes may be the data of a request.
+    /// Whether these bytes may be the inline data of a request.
     #[inline(always)]
     fn fits_inline(&self, bytes: &[u8], flags: SendFlags) -> bool {
         flags.contains(SendFlags::INLINE) && bytes.len() <= self.init.capacity.inline as usize
     }
 
-    /// Sends a message in one piece; what has become of it.
+    /// Sends a message in one piece, if nothing prevents it.
     #[inline(always)]
     fn message_short<H: Host>(
         &mut self,
@@ -279,7 +279,7 @@ impl QueuePair {
         Handed::Sent(number)
     }
 
-    /// What becomes of a message for which the peer has no receive.
+    /// What to do with a message for which the peer has no receive.
     #[cold]
     fn without_receive(&self) -> Handed {
         match self.waits_without_end() {
@@ -288,7 +288,7 @@ impl QueuePair {
         }
     }
 
-    /// Writes the peer's memory by a key that it has granted; whether it did.
+    /// Writes the peer's memory by a key that it has granted. `None`: nothing was written.
     #[inline(always)]
     fn write_short<H: Host>(
         &mut self,
@@ -318,8 +318,8 @@ impl QueuePair {
         Some(())
     }
 
-    /// Receives a whole message that is the next record of a lane, for this queue pair and of its
-    /// peer; whether it did.
+    /// Receives a whole message, which is the next record of the lane, from the peer and for this
+    /// queue pair. Returns whether it did.
     #[inline(always)]
     pub fn take_short<H: Host>(
         &mut self,
@@ -350,8 +350,8 @@ impl QueuePair {
         }
         if let Some(ack) = header.carried() {
             self.acknowledged(objects, ack)?;
-            // A failed request behind what was acknowledged may have come to its turn: the receive
-            // has ended with its queue pair.
+            // With this acknowledgement a failed request may have completed: then the receive was
+            // flushed, because the queue pair is in the error state.
             if !self.is_receiving() {
                 return Ok(true);
             }

@@ -3,11 +3,11 @@
 use super::{Broken, DatagramPiece, Header, MAX_DATAGRAM, MAX_PAYLOAD, Marks};
 use crate::address::GlobalRoute;
 
-/// Beside the marks of a datagram: it has a global route.
+/// A flag beside the marks of a datagram: it has a global route.
 const IS_GLOBAL: u8 = 1 << 5;
 
-/// A datagram has no generation. Its `number` is service level, traffic class and flow label, its
-/// `total` the hop limit and the bytes.
+/// Encodes the header of a datagram. It has no generation: the key takes its place. `number` holds
+/// the service level, traffic class and flow label, `total` the hop limit and the bytes.
 pub(super) fn encode_datagram(piece: &DatagramPiece, header: &mut Header) {
     let route = piece.global.unwrap_or_default();
     let (level, class) = (

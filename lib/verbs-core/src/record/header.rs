@@ -1,4 +1,4 @@
-//! Headers where they are: what the short way asks of one.
+//! Reading headers in place, for the short way.
 
 use zerocopy::FromZeros;
 
@@ -7,20 +7,20 @@ use super::{
 };
 
 impl Header {
-    /// One to be filled in.
+    /// A header to be filled in.
     #[inline(always)]
     pub fn empty() -> Header {
         Header::new_zeroed()
     }
 
-    /// Its bytes, to be filled in.
+    /// Its bytes, to fill it in.
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> &mut [u8; HEADER_BYTES] {
         zerocopy::transmute_mut!(self)
     }
 
-    /// Whether it is of a whole message without any peculiarity, or of an acknowledgement. `None`:
-    /// [`decode`](Record::decode) has to say what it is.
+    /// The kind of the record, if it is a whole message without special marks or an
+    /// acknowledgement. `None`: only [`decode`](Record::decode) can tell.
     #[inline(always)]
     pub fn usual(&self) -> Option<Usual> {
         match self.kind {
@@ -54,7 +54,7 @@ impl Header {
         Marks::from_bits_truncate(self.flags & !HAS_ACK)
     }
 
-    /// Its immediate data.
+    /// The immediate data of a message.
     #[inline(always)]
     pub fn immediate(&self) -> u32 {
         u32::from_le(self.value)
@@ -68,7 +68,7 @@ impl Header {
         (self.flags & HAS_ACK != 0).then_some(Ack { taken, limit })
     }
 
-    /// What an [`Ack`](Record::Ack) says.
+    /// The acknowledgement that a [`Record::Ack`] is.
     #[inline(always)]
     pub fn told(&self) -> Ack {
         Ack {
@@ -77,7 +77,7 @@ impl Header {
         }
     }
 
-    /// Whom it is for, and of whom.
+    /// The receiver and the sender of the record.
     #[inline(always)]
     pub fn address(&self) -> Address {
         Address {
@@ -87,7 +87,7 @@ impl Header {
         }
     }
 
-    /// That of a message with these marks.
+    /// The piece of a message that has this header, with these marks.
     #[inline]
     pub(super) fn piece(&self, marks: Marks) -> Piece {
         Piece {
