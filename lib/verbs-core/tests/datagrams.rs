@@ -54,7 +54,7 @@ fn ends(setup: &Setup) -> (End, End, Id) {
     (left, right, ah)
 }
 
-/// The same with a route.
+/// As [`ends`], with a route.
 fn routed(setup: &Setup) -> (End, End, Id) {
     let (mut left, right, ah) = ends(setup);
     left.context.route(TO_RIGHT, Some(LANE)).unwrap();
@@ -184,7 +184,7 @@ fn datagrams_to_nowhere_are_dropped() {
     assert_eq!((left.send_results(), left.events().len()), (vec![], 1));
     wait(&mut left, &mut right, 1);
     assert_eq!(left.send_results(), [(1, Success)]);
-    // The answer is that nobody is there: that holds for one.
+    // Nobody is there: this answer counts for one datagram.
     left.context.route(TO_RIGHT, None).unwrap();
     left.post(datagram(&left, 2, 8, ah));
     settle(&mut left, &mut right);
@@ -197,8 +197,8 @@ fn datagrams_to_nowhere_are_dropped() {
     assert_eq!(left.events(), [Event::LaneWanted(TO_RIGHT)]);
 }
 
-/// Something is done to both ends; then the datagram with this key and length is dropped, and as
-/// many violations of keys are counted.
+/// A name, what is done to the right end, the length and the key of the datagram that is then
+/// dropped, and the number of key violations that are counted.
 type Drop = (&'static str, fn(&mut End), u32, u32, u32);
 
 #[test]
@@ -431,7 +431,7 @@ fn a_peer_that_does_not_run_costs_half_a_second_once() {
     for id in 0..20 {
         left.post(datagram(&left, id, 8, ah));
     }
-    // The right end takes nothing.
+    // The right end receives nothing.
     left.progress();
     assert_eq!(left.sent().len(), 1);
     left.now += 500_000_000;

@@ -142,7 +142,7 @@ fn memory_that_is_taken_back_is_refused_at_once() {
     );
     right.context.deregister(&mut right.program, key).unwrap();
     assert_eq!(right.program.windows(), 0);
-    // The left end has not heard of it: it stores nothing, and asks.
+    // The left end has not been told: it stores nothing, and asks.
     left.fill(0, b"too late");
     write(&mut left, 0, 8, key);
     left.progress();

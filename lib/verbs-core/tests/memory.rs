@@ -57,7 +57,7 @@ fn a_window_that_went_between_answer_and_copy_is_asked_for_again() {
     left.fill(0, b"written!");
     left.post(left.one_sided(1, Opcode::RdmaWrite, (0, 8), (0, keys[0])));
     settle(&mut left, &mut right);
-    // Somebody else asks for the other key; this end has not heard that its window went.
+    // Another request asks for the other key; this end has not been told that its window went.
     left.program
         .inject(pair::LANE, &Record::Expose(keys[1]).encode());
     right.progress();
@@ -78,7 +78,7 @@ fn a_window_that_always_goes_is_given_up() {
     settle(&mut left, &mut right);
     left.post(left.one_sided(2, Opcode::RdmaWrite, (0, 8), (0, key)));
     for _ in 0..100 {
-        // All windows go, without a word.
+        // All windows go, and nobody is told.
         right.program.forget_windows();
         settle(&mut left, &mut right);
     }

@@ -102,7 +102,7 @@ fn a_peer_that_leaves_in_order() {
         left.progress();
         assert_eq!(left.receive_results(), [(1, Success)]);
         assert_eq!((left.state(), left.qp_events()), (QpState::Rts, vec![]));
-        // The next send finds nobody.
+        // The next send finds no peer.
         left.send(3, 0, 8);
         left.send(4, 0, 8);
         left.progress();
@@ -208,7 +208,7 @@ fn a_peer_that_takes_no_answers_and_dies() {
     for _ in 0..20_000 {
         right.program.inject(LANE, &wish);
     }
-    // The left end takes no more than it can answer some time.
+    // The left end receives only as much as it can answer at some time.
     for _ in 0..1000 {
         left.progress();
     }

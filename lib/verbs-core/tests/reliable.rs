@@ -292,7 +292,7 @@ fn the_limit_of_a_shared_receive_queue_tells_once() {
         assert_eq!(events, vec![limit; expected], "after {sends}");
     }
     assert_eq!(right.context.srq(srq).unwrap().len(), 2);
-    // The error state leaves what was not taken.
+    // The error state leaves the receives that were not used.
     right.modify(ERROR, Attributes::default(), M::empty());
     assert_eq!(right.qp_events(), [EventType::QpLastWqeReached]);
     assert_eq!(right.context.srq(srq).unwrap().len(), 2);
@@ -406,13 +406,13 @@ fn a_receive_that_is_posted_before_the_peer_is_known_counts() {
     assert_eq!(right.receive_results(), [(10, Success)]);
 }
 
-/// A request that has waited for records in front of it is not left until something else happens.
+/// A request that has waited for records before it is executed without another cause.
 #[test]
 fn a_request_behind_records_that_have_found_room_goes_on() {
     let (mut left, mut right) = pair(&Setup::default());
     right.receive(10, 0, 8);
     settle(&mut left, &mut right);
-    // The peer is to be told of the change first.
+    // The record about the change goes first.
     left.modify(QpState::Rts, Attributes::default(), M::ACCESS_FLAGS);
     left.send(1, 0, 8);
     assert!(left.progress().is_busy);
@@ -421,8 +421,8 @@ fn a_request_behind_records_that_have_found_room_goes_on() {
     assert_eq!(right.receive_results(), [(10, Success)]);
 }
 
-/// A signal may interrupt a copy while the lane lives: nothing else happens there that would have
-/// the request go on.
+/// A signal may interrupt a copy while the lane lives: nothing else happens there that would
+/// resume the request.
 #[test]
 fn a_copy_that_is_interrupted_is_made_again() {
     let (mut left, mut right) = pair(&Setup::default());

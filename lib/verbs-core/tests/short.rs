@@ -1,4 +1,4 @@
-//! The short way of requests, and what has to go the long way: the result is the same.
+//! The short way of requests, and requests that have to take the long way, with the same result.
 
 mod pair;
 
@@ -19,14 +19,14 @@ fn segment(end: &End, offset: u64, length: u32) -> ShortData<'static> {
     ShortData::Segment(end.segment(offset, length))
 }
 
-/// Posts by the short way; whether it went.
+/// Posts by the short way. Returns whether the request could take it.
 fn post(end: &mut End, send: &ShortSend<'_>) -> bool {
     let (context, program) = (&mut end.context, &mut end.program);
     let posted = context.post_short(program, end.qp, send);
     matches!(posted, AtOnce::Posted { .. })
 }
 
-/// Posts by whichever way.
+/// Posts by either way.
 fn post_any(end: &mut End, send: &ShortSend<'_>) {
     let (context, program) = (&mut end.context, &mut end.program);
     let posted = context.post_send_now(program, end.qp, send.to_request());
@@ -52,7 +52,7 @@ fn messages_of_one_piece_and_writes_need_no_progress() {
     let (mut left, mut right) = pair(&Setup::default());
     right.receive(10, 0, 100);
     right.receive(11, 100, 100);
-    // The peer is told, and the key is asked for.
+    // Now the peer knows of the receives, and the key has been granted.
     left.post(left.one_sided(1, Opcode::RdmaWrite, (0, 8), (200, right.key)));
     settle(&mut left, &mut right);
     left.fill(0, b"a message");
@@ -86,7 +86,7 @@ fn messages_of_one_piece_and_writes_need_no_progress() {
 
 #[test]
 fn messages_behind_one_that_waits_are_kept_in_order() {
-    // Who waits for a receive a number of times needs a clock, who waits without end does not.
+    // A limited number of waits for a receive needs a clock, waiting without limit does not.
     for retries in [6, 7] {
         let mut setup = Setup::default();
         setup.attributes.rnr_retry = retries;
@@ -257,7 +257,7 @@ fn a_write_by_a_key_that_has_gone_fails() {
     let second = write(2, &left, &right);
     assert!(post(&mut left, &second));
     right.context.deregister(&mut right.program, key).unwrap();
-    // The peer has not told yet.
+    // The peer has not revoked the key yet.
     let third = write(3, &left, &right);
     assert!(!post(&mut left, &third));
     post_any(&mut left, &third);
@@ -281,7 +281,7 @@ fn who_waits_is_acknowledged_at_once_and_others_later() {
     assert_eq!(take(&mut right), Taken::All);
     let looks = (0..1000).take_while(|_| !right.context.owes()).count();
     assert!((8..1000).contains(&looks), "{looks} looks");
-    // Progress tells in any case, and one message speaks for all before it.
+    // Progress acknowledges in any case, and one acknowledgement covers all earlier messages.
     assert!(post(
         &mut left,
         &short(2, ShortData::Inline(b"the program waits"))

@@ -130,7 +130,8 @@ fn a_message_under_way_keeps_its_place_in_a_shared_queue() {
     assert_eq!(right.context.post_srq_recv(srq, receive(9)), Ok(()));
 }
 
-/// A queue pair in the error state completes what is posted at once: no more than it has places.
+/// A queue pair in the error state completes at once what is posted, but no more than it has
+/// places.
 #[test]
 fn flushed_requests_do_not_overrun_their_completion_queue() {
     let (mut left, _) = pair(&Setup::default());
@@ -167,13 +168,13 @@ fn a_queue_pair_that_is_reset_has_all_its_places() {
     assert_eq!(left.context.post_send(1, write(99)), FULL);
 }
 
-/// The completion that overruns a queue comes of posting: peers of all queue pairs that fail hear
-/// of it without a record that arrives here first.
+/// Posting adds the completion that overruns a queue: the peers of all queue pairs that fail are
+/// told, without a record that arrives here first.
 #[test]
 fn an_overrun_when_posting_is_told_to_peers() {
     let (mut left, mut right) = pair(&Setup::default());
-    // Another queue pair, which is in the error state: what is posted there completes at once, into
-    // a queue that is too small.
+    // Another queue pair, which is in the error state: what is posted there completes at once,
+    // into a queue that is too small.
     let small = left.context.create_cq(1).unwrap();
     let mut init = left.context.query_qp(1).unwrap().init;
     left.context.destroy_qp(1).unwrap();
@@ -204,7 +205,7 @@ fn an_overrun_when_posting_is_told_to_peers() {
         is_done &= posted.unwrap();
     }
     assert_eq!(left.state(), QpState::Err);
-    // A turn follows if the call has asked for one.
+    // A call of `progress` follows if the post has asked for one.
     if !is_done {
         left.progress();
     }

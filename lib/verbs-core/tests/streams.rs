@@ -1,5 +1,5 @@
-//! Streams of messages whose sender is ahead of its peer's receives: what they take beside the
-//! messages.
+//! Streams of messages whose sender is ahead of its peer's receives: the calls and records that
+//! they need beside the messages.
 
 mod pair;
 
@@ -13,12 +13,12 @@ const MESSAGES: u64 = 1000;
 /// Sends between two completions.
 const BATCH: u64 = 16;
 
-/// One end of a stream, and what it has taken.
+/// One end of a stream, and the work that it needed.
 struct Side {
     end: End,
-    /// Messages that were posted, or were taken.
+    /// Messages that were posted, or received.
     count: u64,
-    /// Calls that do whatever is left.
+    /// Calls of `progress`.
     turns: u64,
 }
 
@@ -36,7 +36,7 @@ impl Side {
         self.end.progress();
     }
 
-    /// As a program polls that has found no completion.
+    /// Looks for records, as a program does whose poll has found no completion.
     fn look(&mut self) {
         let taken = self.end.context.take_messages(&mut self.end.program);
         let owes = taken == Taken::Nothing && self.end.context.owes();
@@ -66,7 +66,7 @@ impl Side {
         }
     }
 
-    /// Takes the completions of sends that are there, as a program that polls.
+    /// Polls the completions of sends.
     fn reap(&mut self) {
         while let Some(wc) = self.end.context.poll_cq(self.end.send_cq).unwrap() {
             assert_eq!(wc.status, WcStatus::Success);
@@ -74,7 +74,7 @@ impl Side {
         self.look();
     }
 
-    /// Takes the next message, if there is one, and posts its receive again.
+    /// Polls the next message, if there is one, and posts its receive again.
     fn take(&mut self, receives: u64) {
         let cq = self.end.recv_cq;
         let mut found = self.end.context.poll_cq(cq).unwrap();
@@ -106,8 +106,8 @@ impl Side {
     }
 }
 
-/// Sends a stream to a peer with this number of receives, which takes `ahead` messages for each
-/// look of the sender. The sender, and the peer.
+/// Sends a stream to a peer with `receives` receives, which polls `ahead` messages for each look
+/// of the sender. Returns the sender and the peer.
 fn stream(receives: u64, ahead: u64) -> [Side; 2] {
     let (left, mut right) = pair(&Setup::default());
     for id in 0..receives {
@@ -136,8 +136,8 @@ fn a_stream_takes_no_turns_and_few_acknowledgements() {
         let acks = to.end.program.sent_records as u64;
         let about = format!("{receives} receives, {ahead} ahead: {acks} acknowledgements");
         assert_eq!([from.turns, to.turns], [0, 0], "{about}");
-        // All receives are used up between two looks of a peer, and then it tells of them: of the
-        // first at once, of a quarter of those that are there, and so on.
+        // All receives are used up between two looks of a peer. Then it reports new ones: the
+        // first at once, the next when they are a quarter of those that are posted, and so on.
         assert!(acks <= 10 * MESSAGES / receives, "{about}");
     }
 }

@@ -128,7 +128,7 @@ fn an_empty_queue_is_waited_for_in_order() {
     assert_eq!(done(&mut right, queues.cqs[1]), [(20, Success, 2)]);
 }
 
-/// Spoils a message or its receive; then what the sender and the receiver complete with, and the
+/// A name, what makes a message or its receive bad, the results of sender and receiver, and the
 /// events of the receiving queue pair.
 type Bad = (
     &'static str,

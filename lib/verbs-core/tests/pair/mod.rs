@@ -116,7 +116,7 @@ impl End {
         assert_eq!(done, Ok(()), "{state:?}");
     }
 
-    /// Goes to INIT, RTR or RTS: the way of this number.
+    /// Goes to INIT, RTR or RTS, by the way of this index.
     fn enter(&mut self, way: usize, setup: &Setup, attributes: Attributes) {
         let (state, mask) = demo::ways(setup.kind)[way];
         self.modify(state, attributes, mask);
@@ -274,7 +274,7 @@ pub fn apart(setup: &Setup) -> (End, End) {
     (left, right)
 }
 
-/// Lets everything happen that happens now.
+/// Calls `progress` at both ends until neither has anything to do.
 pub fn settle(left: &mut End, right: &mut End) {
     // Records sent in a quiet round are received in the next one.
     let mut quiet = 0;
@@ -288,7 +288,7 @@ pub fn settle(left: &mut End, right: &mut End) {
     panic!("no rest");
 }
 
-/// The same while time goes on.
+/// As [`settle`], before and after this time has passed.
 pub fn wait(left: &mut End, right: &mut End, nanoseconds: u64) {
     settle(left, right);
     for end in [&mut *left, &mut *right] {
