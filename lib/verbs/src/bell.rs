@@ -1,4 +1,4 @@
-//! The bell that wakes the progress thread.
+//! The bell: a pipe that wakes the progress thread.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,14 +7,14 @@ use libredox::flag::{O_CLOEXEC, O_NONBLOCK, O_RDWR};
 
 use crate::error::Result;
 
-/// See the module.
+/// The bell; see the module.
 pub struct Bell {
     writer: Fd,
     has_rung: AtomicBool,
 }
 
 impl Bell {
-    /// A bell, and the descriptor that is ready when it has rung.
+    /// A bell, and the descriptor that is readable when it has rung.
     ///
     /// # Errors
     /// Those of opening a pipe.
@@ -27,19 +27,19 @@ impl Bell {
         Ok((bell, reader))
     }
 
-    /// Wakes the thread, if nobody has since it began to work last.
+    /// Wakes the thread, unless that was done since it last began to work.
     #[cold]
     pub fn ring(&self) {
         if !self.has_rung.swap(true, Ordering::SeqCst) {
-            // It fails when the pipe is full, and then the thread is awake.
+            // It fails when the pipe is full; then the thread is awake.
             let _ = self.writer.write(&[1]);
         }
     }
 
-    /// The thread is awake and about to look.
+    /// Empties the pipe; to be called by the thread when it is awake and about to look for work.
     pub fn quiet(&self, reader: &Fd) {
         if self.has_rung.load(Ordering::SeqCst) {
-            // Before the bell may ring again.
+            // Read before the bell can ring again.
             let _ = reader.read(&mut [0; 8]);
             self.has_rung.store(false, Ordering::SeqCst);
         }

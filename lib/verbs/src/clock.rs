@@ -1,11 +1,11 @@
-//! The time that timers of queue pairs go by: the system's clock, asked rarely.
+//! The time for the timers of queue pairs: that of the system's clock, which is asked rarely.
 
 use hal::clock::{Clock, Rate, ticks};
 use libredox::flag::CLOCK_MONOTONIC;
 
-/// Ticks during which the last answer is good enough as long as the counter's rate is not known.
+/// While the rate of the counter is not known, the last answer is used for so many ticks.
 const GOOD_ENOUGH: u64 = 100_000;
-/// Nanoseconds after which the rate is known well enough.
+/// Nanoseconds after which the rate of the counter is known well enough.
 const LONG_ENOUGH: u64 = 20_000_000;
 
 /// A monotonic clock in nanoseconds.
@@ -25,7 +25,7 @@ impl Time {
         }
     }
 
-    /// The present time; may be a fraction of a millisecond behind.
+    /// The present time in nanoseconds; it may be late by a fraction of a millisecond.
     pub fn now(&mut self) -> u64 {
         if let Some(clock) = &mut self.clock {
             return clock.now(system);
@@ -42,7 +42,8 @@ impl Time {
         self.last.0
     }
 
-    /// The next answer comes from the system: the counter may have stood still during a sleep.
+    /// Makes the next call ask the system, because the counter may have stood still during a
+    /// sleep.
     pub fn distrust(&mut self) {
         match &mut self.clock {
             Some(clock) => clock.distrust(),
@@ -51,7 +52,7 @@ impl Time {
     }
 }
 
-/// The system's clock. It cannot fail: it is there on every system.
+/// The system's clock. It cannot fail, because every system has it.
 fn system() -> u64 {
     let time = libredox::call::clock_gettime(CLOCK_MONOTONIC);
     time.map_or(0, |time| {

@@ -1,5 +1,5 @@
-//! Connecting queue pairs by a SCIF port: for programs without another way to tell each other where
-//! their queue pairs are.
+//! Connecting queue pairs by a SCIF port, for programs that have no other way to exchange the
+//! addresses of their queue pairs.
 
 use scif::{Endpoint, PortId, RecvFlags, SendFlags};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 use crate::error::{Error, Result};
 use crate::queue_pair::{Address, QueuePair, Settings};
 
-/// An address on its way.
+/// An address as it is sent.
 #[derive(FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 struct Card {
@@ -25,22 +25,22 @@ pub fn connect(to: PortId) -> Result<Endpoint> {
 }
 
 impl QueuePair {
-    /// Connects this queue pair, which is initialized, with one that the program at the other end
-    /// of a connection does the same with. Returns when both can send. The connection is free for
-    /// other uses then.
+    /// Connects this queue pair, after [`init`](QueuePair::init), to the one for which the program
+    /// at the other end of `endpoint` makes the same call. Returns when both can send. The
+    /// endpoint is free for other uses then.
     ///
     /// # Errors
     /// Those of the connection, and of [`connect_to`](QueuePair::connect_to).
     pub fn meet(&self, endpoint: &Endpoint, settings: &Settings) -> Result<()> {
         let peer = exchange(endpoint, self.address())?;
         self.connect_to(peer, settings)?;
-        // The same once more says that the peer has come so far, too.
+        // A second exchange confirms that the peer has come this far, too.
         exchange(endpoint, self.address())?;
         Ok(())
     }
 }
 
-/// Tells the peer an address, and takes the peer's.
+/// Sends an address to the peer, and receives the peer's.
 fn exchange(endpoint: &Endpoint, own: Address) -> Result<Address> {
     let card = Card {
         lid: u32::from(own.lid).to_le(),

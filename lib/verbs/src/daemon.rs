@@ -1,9 +1,9 @@
-//! The daemon's view of a context: the objects by handle, their states and what
+//! The device's daemon as a context uses it. It has the objects by handle, their states and what
 //! they have done, for its accounts, its text files and its cleanup (docs/infiniband.md). Data
-//! passes by it.
+//! does not pass through it.
 //!
 //! A context keeps its objects itself, by the same rules as the daemon. A new object is made here
-//! first and goes again if the daemon refuses it; a change is made when the daemon has agreed.
+//! first, and removed again if the daemon refuses it; a change is made when the daemon has agreed.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -27,11 +27,11 @@ use crate::error::{Error, Result};
 use crate::events::{AsyncEvent, Events};
 use crate::report::qp_report;
 
-/// Where the device is.
+/// The directory of the device.
 pub const DIRECTORY: &str = "/scheme/infiniband";
 /// The only port.
 pub const PORT: u8 = 1;
-/// Reports of one call at most.
+/// Most reports in one call.
 const MOST_REPORTS: usize = 256;
 
 /// An object, as the context names it.
@@ -39,9 +39,9 @@ const MOST_REPORTS: usize = 256;
 pub enum Name {
     Pd(Id),
     Xrcd(Id),
-    /// A memory region, by its key without what changes.
+    /// A memory region, by the part of its key that does not change.
     Mr(u32),
-    /// A memory window, in the same way.
+    /// A memory window, by the part of its keys that does not change.
     Mw(u32),
     Cq(Id),
     Srq(Id),
@@ -61,31 +61,31 @@ impl Name {
     }
 }
 
-/// The changes of a context since its last report to the daemon.
+/// The state of a context's objects, for [`Daemon::report`].
 #[derive(Default)]
 pub struct Changes {
     pub qps: Vec<(u32, QpView)>,
-    /// Completions that wait, and those that have come.
+    /// The completions that each queue holds, and those that have been added.
     pub cqs: Vec<(Id, (usize, u64))>,
-    /// Receives that wait.
+    /// The receives that each queue holds.
     pub srqs: Vec<(Id, usize)>,
 }
 
-/// See the module.
+/// The open device of a context; see the module.
 pub struct Daemon {
     device: Fd,
     handles: BTreeMap<Name, u32>,
-    /// The last reports.
+    /// The last reports of each object.
     qps: BTreeMap<u32, abi::QpReport>,
     cqs: BTreeMap<Id, abi::CqReport>,
     srqs: BTreeMap<Id, abi::SrqReport>,
-    /// The daemon has died, and with it the context there.
+    /// The daemon has died, and its side of the context with it.
     is_lost: bool,
     events: Arc<Events<AsyncEvent>>,
 }
 
 impl Daemon {
-    /// Opens the device; what is read from the second descriptor are its events.
+    /// Opens the device. Its events can be read from the second descriptor.
     ///
     /// # Errors
     /// `ENODEV`: there is none. `ENOMEM`: the user has too many contexts.
@@ -113,8 +113,8 @@ impl Daemon {
         self.device.raw()
     }
 
-    /// The daemon has died: the context is without a device from now on. What is connected
-    /// stays connected.
+    /// Notes that the daemon has died: from now on the context has no device, which an event
+    /// reports. Connections stay.
     pub fn lose(&mut self) {
         if !core::mem::replace(&mut self.is_lost, true) {
             self.events.push(AsyncEvent {
@@ -127,7 +127,7 @@ impl Daemon {
 
     // ---- Commands ----
 
-    /// Gives a command; its answer.
+    /// Sends a command and returns its answer.
     ///
     /// # Errors
     /// Those of the command; `EIO`: the daemon has died.
@@ -139,7 +139,7 @@ impl Daemon {
         self.ask_with(command, request, &[])
     }
 
-    /// The same with data of the provider.
+    /// [`ask`](Self::ask) with data of the provider behind the request.
     fn ask_with<R, A>(&mut self, command: Command, request: &R, provider: &[u32]) -> Result<A>
     where
         R: IntoBytes + Immutable,
@@ -187,7 +187,7 @@ impl Daemon {
         self.handles.get(&name).copied().ok_or(Error::NotFound)
     }
 
-    /// Has the daemon make an object; `A` is the answer, which begins with the handle.
+    /// Makes the daemon create an object. `A`: the answer, which begins with the handle.
     ///
     /// # Errors
     /// Those of the command.
@@ -209,8 +209,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Has the daemon destroy an object, which is not there any more. What was refused here is not
-    /// asked for, so a refusal is the daemon's death, which takes the object along.
+    /// Makes the daemon destroy an object that this context has destroyed. Nothing is asked for
+    /// that was refused here, so a refusal means that the daemon has died, and the object with it.
     pub fn end(&mut self, name: Name) {
         let Some(handle) = self.handles.remove(&name) else {
             return;
@@ -238,7 +238,7 @@ impl Daemon {
         }
     }
 
-    /// A command that ends an object with events: DESTROY_QP and those of its form.
+    /// Destroys an object that has events: DESTROY_QP, or a command of the same form.
     fn destroy<A: FromBytes + IntoBytes>(&mut self, command: Command, handle: u32) -> Result<()> {
         let request = abi::DestroyQp {
             qp_handle: handle,
@@ -247,7 +247,7 @@ impl Daemon {
         self.ask::<_, A>(command, &request).map(drop)
     }
 
-    /// Has the daemon change a memory region, whose key is another one from then on.
+    /// Makes the daemon change a memory region, whose key is another one from then on.
     ///
     /// # Errors
     /// Those of the command.
@@ -259,7 +259,7 @@ impl Daemon {
 
     // ---- Reports ----
 
-    /// Tells the daemon what objects have done, of those with something new.
+    /// Reports what objects have done to the daemon, if that has changed.
     pub fn report(&mut self, changes: &Changes) {
         let mut qps = Vec::new();
         for (number, view) in &changes.qps {
@@ -293,13 +293,13 @@ impl Daemon {
 
     fn tell<T: IntoBytes + Immutable>(&mut self, operation: u64, reports: &[T]) {
         for some in reports.chunks(MOST_REPORTS) {
-            // The error is the daemon's death, which the next command or event tells.
+            // An error means that the daemon has died, which the next command or event reports.
             let _ = self.call(operation, &mut some.as_bytes().to_vec());
         }
     }
 }
 
-/// A report, if it is another one than the last.
+/// A report, unless it equals the last one.
 fn changed<K: Ord, T: Copy + PartialEq>(
     last: &mut BTreeMap<K, T>,
     name: K,
@@ -318,12 +318,13 @@ fn no_device(error: libredox::error::Error) -> Error {
     }
 }
 
-/// The events of the port that have come, each given to `sink`; whether the daemon still lives.
+/// Reads the events that have come and passes those of the port to `sink`. Returns whether the
+/// daemon is alive.
 pub fn take_events(incoming: &Fd, mut sink: impl FnMut(EventType)) -> bool {
     loop {
         let mut record = AsyncRecord::new_zeroed();
         match incoming.read(record.as_mut_bytes()) {
-            // Those of objects come from the context itself.
+            // Events of objects come from the context itself.
             Ok(_) => match record.event_type {
                 of if of == EventType::PortActive as u32 => sink(EventType::PortActive),
                 of if of == EventType::PortErr as u32 => sink(EventType::PortErr),
@@ -334,7 +335,7 @@ pub fn take_events(incoming: &Fd, mut sink: impl FnMut(EventType)) -> bool {
     }
 }
 
-/// The table of devices of the own node: their names and nodes.
+/// The daemon's table of this node's devices: their names and nodes.
 ///
 /// # Errors
 /// `ENODEV`: there is no daemon.

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::objects::Context;
 use crate::worker::Worker;
 
-/// A device: the own node's, of which there is one.
+/// A device: that of this node, the only one.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Device {
     /// Its name.
@@ -20,23 +20,23 @@ pub struct Device {
     pub node: NodeId,
 }
 
-/// The devices of the own node.
+/// The devices of this node.
 ///
 /// # Errors
-/// `ENODEV`: nobody serves the scheme `infiniband`.
+/// `ENODEV`: no daemon serves the scheme `infiniband`.
 pub fn devices() -> Result<Vec<Device>> {
     let found = daemon::devices()?.into_iter();
     Ok(found.map(|(name, node)| Device { name, node }).collect())
 }
 
 impl Device {
-    /// Its number in the world.
+    /// Its identifier, unique among all nodes.
     pub fn guid(&self) -> u64 {
         address::guid(address::lid(self.node))
     }
 
-    /// Opens it. `start` gives a thread to the context, which runs [`Worker::run`] until the
-    /// context goes: how threads are made differs between systems.
+    /// Opens it. `start` has to start a thread that runs [`Worker::run`], which returns when the
+    /// context ends: how threads are made differs between systems.
     ///
     /// # Errors
     /// Those of the scheme and of `start`.
@@ -45,7 +45,7 @@ impl Device {
     }
 }
 
-/// The node of a global identifier; `None`: it is of no node.
+/// The node that a global identifier names; `None`: it names no node.
 pub fn node_of(gid: &Gid) -> Option<NodeId> {
     let [.., high, low] = *gid;
     let node = NodeId::from_be_bytes([high, low]);

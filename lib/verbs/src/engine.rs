@@ -1,6 +1,7 @@
-//! The rules of verbs with the lanes of a context: how lanes come about, which queue pair uses
-//! which, and the way of datagrams. A library has one for its program; the device's daemon has one
-//! for each context, for the queue pairs that commands post to.
+//! The rules of verbs together with the lanes of a context: how lanes are made, which queue pair
+//! uses which lane, and how datagrams reach their destination. A library has one engine for its
+//! program; the device's daemon has one for each context, for the queue pairs that commands post
+//! to.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -19,18 +20,18 @@ use crate::links::{Established, Key, Links};
 use crate::relay;
 use crate::stream::Stream;
 
-/// How often an owner looks for what no event tells, in nanoseconds.
+/// How often an owner looks for what no event reports, in nanoseconds.
 const LOOK_NS: u64 = 100_000_000;
-/// How often it looks whether the driver lives.
+/// How often it looks whether the driver is alive, in nanoseconds.
 pub(crate) const LONGEST_NS: u64 = 1_000_000_000;
 
-/// Lanes at most that peers of one node have made and no queue pair wants; for one more the oldest
-/// one goes. Peers that keep to the rules make it again.
+/// Most lanes that peers of one node have made and no queue pair needs; for one more the oldest
+/// one is ended. Peers that keep to the protocol make it again.
 const MOST_IDLE: usize = 128;
-/// After that number of looks for messages alone everything else is looked for, too.
+/// After so many looks for messages alone, everything else is looked for, too.
 const SHORT_TURNS: u32 = 32;
 
-/// See the module.
+/// The rules of verbs and the lanes of one context; see the module.
 pub struct Engine {
     /// The objects, by the rules of verbs.
     pub core: Context,
@@ -38,26 +39,26 @@ pub struct Engine {
     pub lanes: Lanes,
     /// Listeners, and connections in the making.
     pub(crate) links: Links,
-    /// Destinations of datagrams that wait for a lane.
+    /// Destinations of datagrams that wait for a lane, and the key of that lane.
     wanted: BTreeMap<Destination, Key>,
     /// The lane for datagrams within the context.
     own_datagrams: Option<LaneId>,
-    /// Lanes that peers have made, in their order.
+    /// Lanes that peers have made, the oldest first.
     greeted: Vec<(Key, LaneId)>,
-    /// A connection is to be made.
+    /// [`advance_links`](Self::advance_links) has to be called to make a connection.
     pub(crate) wants_links: bool,
-    /// The work that is left.
+    /// The work that is left after the last turn.
     pub left: Progress,
-    /// When connections were looked at last, and the time of the last turn.
+    /// When connections were last looked at, and the time of the last turn, in nanoseconds.
     pub(crate) looked_at: u64,
     now: u64,
-    /// Looks for messages alone.
+    /// Looks for messages alone so far.
     short_turns: u32,
 }
 
 impl Engine {
-    /// One of a context of this node, without objects. `generation`: any number, best another one
-    /// than that of former contexts at the same ports.
+    /// The engine of a context of this node, without objects. `generation`: any number, preferably
+    /// not the one of an earlier context at the same ports.
     pub fn new(node: NodeId, generation: u32) -> Self {
         Self {
             core: Context::new(generation),
@@ -74,15 +75,15 @@ impl Engine {
         }
     }
 
-    /// Receives, hands over and completes, once. `now`: nanoseconds of a clock that only goes
-    /// forward.
+    /// One turn: receives, executes requests and completes them. `now`: nanoseconds of a clock
+    /// that never goes back.
     pub fn turn(&mut self, now: u64) {
         self.now = now;
         self.left = self.core.progress(&mut self.lanes, now);
         self.left.is_busy |= self.lanes.have_local();
     }
 
-    /// Posts a send, and begins with it if nothing stands in its way; whether a
+    /// Posts a send, and executes it at once if nothing prevents that. Returns whether a
     /// [`turn`](Self::turn) has to do the rest.
     ///
     /// # Errors
@@ -93,17 +94,17 @@ impl Engine {
         Ok(!is_done)
     }
 
-    /// The same for a request of one segment or of inline bytes, by fewer instructions.
+    /// [`post_send`](Self::post_send) of one segment or of inline bytes, in fewer instructions.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Context::post_send`].
     pub fn post_short(&mut self, number: u32, send: &ShortSend<'_>) -> Result<bool> {
         let is_done = self.core.post_short_now(&mut self.lanes, number, send)?;
         self.left.is_busy |= self.lanes.have_local();
         Ok(!is_done)
     }
 
-    /// Posts a receive; whether a [`turn`](Self::turn) has to tell the peer of it.
+    /// Posts a receive. Returns whether a [`turn`](Self::turn) has to tell the peer of it.
     ///
     /// # Errors
     /// Those of [`Context::post_recv`].
@@ -113,8 +114,9 @@ impl Engine {
         Ok(!is_done)
     }
 
-    /// Takes messages that have arrived, if that is all there is to do; whether a
-    /// [`turn`](Self::turn) has to do what is left, and would do nothing before the time that is.
+    /// Receives messages that have arrived, if there is nothing else to do. With [`Taken::More`] a
+    /// [`turn`](Self::turn) has to do the rest; otherwise one would do nothing before the time in
+    /// `left`.
     pub fn take_messages(&mut self) -> Taken {
         self.short_turns = self.short_turns.wrapping_add(1);
         let left = &self.left;
@@ -128,21 +130,21 @@ impl Engine {
         }
     }
 
-    /// Whether a [`turn`](Self::turn) before the time that is left would do nothing.
+    /// Whether a [`turn`](Self::turn) before the time in `left` would do nothing.
     pub fn is_quiet(&mut self) -> bool {
         let left = &self.left;
         !left.is_busy && !left.waits_for_room && self.lanes.are_quiet() && !self.core.owes()
     }
 
-    /// The next completion event or asynchronous event. To be asked for after each turn until there
-    /// is none: what becomes of lanes is looked after here.
+    /// The next completion event or asynchronous event. To be called after each turn until there
+    /// is none, because it also handles the events of lanes.
     pub fn next_event(&mut self) -> Option<Event> {
         loop {
             match self.core.next_event()? {
                 Event::LaneOver(lane) => self.lane_over(lane),
                 Event::LaneWanted(destination) => {
                     self.want_datagrams(destination);
-                    // It may be there.
+                    // The lane may exist already.
                     self.left.is_busy = true;
                 }
                 event => return Some(event),
@@ -158,16 +160,16 @@ impl Engine {
         let key = lanes.find(|(_, of)| **of == lane).map(|(key, _)| *key);
         self.links.lanes.retain(|_, of| *of != lane);
         self.drop_lane(lane);
-        // Its driver may have died, and the listeners with it.
+        // The driver may have died, and the listeners with it.
         self.wants_links = true;
         if key == Some(self.relay_key()) && self.core.has_groups() {
             self.want_relay();
         }
-        // It may have ended before the peer of a queue pair was ready.
+        // The lane may have ended before the peer of a queue pair was ready.
         if let Some(key) = key {
             for number in self.links.wanting(key) {
                 if self.core.awaits_lane(number) {
-                    // Not at once: a peer that only ends lanes costs little.
+                    // Later, so that a peer that only ends lanes costs little.
                     let at = self.now.saturating_add(LOOK_NS);
                     self.links.want(number, key, at);
                 }
@@ -180,7 +182,8 @@ impl Engine {
         self.lanes.remove(lane);
     }
 
-    /// Keeps the number of lanes small that peers of a node have made.
+    /// Ends the oldest lanes that peers of a node have made and no queue pair needs, if there are
+    /// too many.
     fn bound_idle(&mut self, node: NodeId) {
         let greeted = self.greeted.iter();
         let idle = greeted.filter(|(key, _)| key.node == node && !self.links.has_user(*key));
@@ -189,8 +192,8 @@ impl Engine {
         self.end_lanes(idle.get(..surplus).unwrap_or_default());
     }
 
-    /// Follows a change of a queue pair: one that comes to RTR gets a lane to its peer as soon as
-    /// there is one, one that is reset wants none.
+    /// Follows a change of a queue pair's state: in RTR it gets a lane to its peer as soon as
+    /// there is one, after a reset it needs none.
     pub fn follow(&mut self, number: u32, mask: AttributeMask, state: QpState) {
         if !mask.contains(AttributeMask::STATE) {
             return;
@@ -210,12 +213,12 @@ impl Engine {
         }
     }
 
-    /// Has a queue pair use the lane to its peer, as soon as there is one.
+    /// Makes a queue pair use the lane to its peer, as soon as there is one.
     fn want(&mut self, number: u32, key: Key) {
         self.links.want(number, key, 0);
         self.wants_links = true;
         if let Some(lane) = self.links.lanes.get(&key) {
-            // It may have the lane already.
+            // The error is that it has the lane already.
             let _ = self.core.attach(number, *lane);
         } else if key.node == self.links.node {
             self.join_own(key);
@@ -250,36 +253,37 @@ impl Engine {
         }
         self.links.lanes.insert(key, lane);
         for number in self.links.wanting(key) {
-            // It may have a lane that is about to end.
+            // The error is that it still has a lane, which is about to end.
             let _ = self.core.attach(number, lane);
         }
     }
 
-    /// A number for a queue pair of a protection domain, at a listener on any port.
+    /// Takes a number for a queue pair of a protection domain, at a listener on any port.
     ///
     /// # Errors
     /// Those of making a listener.
     pub(crate) fn take_number(&mut self, pd: Id, now: u64) -> crate::error::Result<u32> {
-        // A lane may have ended with its driver: listeners that have, too, give no number.
+        // A lane may have ended with its driver: listeners that have ended with it give no number.
         if self.wants_links {
             self.advance_links(now);
         }
         self.links.take_number(pd)
     }
 
-    /// Moves connections in the making on.
+    /// Advances the connections that are being made.
     pub fn advance_links(&mut self, now: u64) {
         (self.wants_links, self.looked_at) = (false, now);
         for made in self.links.advance(now) {
             match made {
-                // A program has one lane to a protection domain: this is another one that claims
-                // its port, unless it has ended the first lane.
+                // A program has one lane to a protection domain: this is another program that
+                // claims its port, unless the first lane has ended.
                 Established::Domain(key, ..) if self.has_live_lane(key) => {}
                 Established::Domain(key, pd, endpoint) => {
                     let lane = self.insert_stream(key, endpoint);
                     self.open(key, pd, lane);
                 }
-                // One call may make the lane to the relay while another connection is made.
+                // The lane to the relay may have been made by a call while this connection was
+                // made.
                 Established::Datagrams(key, _) if key == self.relay_key() && self.has_relay() => {
                     let lane = self.links.lanes.get(&key).copied();
                     self.answer(key, lane);
@@ -288,7 +292,7 @@ impl Engine {
                     let lane = self.insert_stream(key, endpoint);
                     self.open_datagrams(key, lane);
                 }
-                // Without a relay the members are those of the own context.
+                // Without a relay, a group has only the members in this context.
                 Established::Nothing(key) if key == self.relay_key() => {
                     let lane = self.own_datagram_lane();
                     self.answer(key, lane);
@@ -315,7 +319,8 @@ impl Engine {
 
     // ---- Datagrams ----
 
-    /// Finds a lane for datagrams, or begins to make one. Those for groups go to the relay.
+    /// Finds a lane for datagrams, or begins to make one. The lane of a group is the one to the
+    /// relay.
     fn want_datagrams(&mut self, destination: Destination) {
         let key = match address::node(destination.lid) {
             None => self.relay_key(),
@@ -336,7 +341,7 @@ impl Engine {
                 }
             },
         };
-        // The lane is there.
+        // It cannot fail: the lane exists.
         let _ = self.core.route(destination, lane);
     }
 
@@ -356,12 +361,12 @@ impl Engine {
         relay::key(self.links.node)
     }
 
-    /// Whether there is a lane to the relay of datagrams for groups.
+    /// Whether there is a lane to the relay.
     pub(crate) fn has_relay(&self) -> bool {
         self.links.lanes.contains_key(&self.relay_key())
     }
 
-    /// Has a connection to the relay made: a queue pair is in a group.
+    /// Begins to connect to the relay, because a queue pair has joined a group.
     pub fn want_relay(&mut self) {
         let key = self.relay_key();
         if !self.has_relay() && self.wanted.values().all(|of| *of != key) {
@@ -370,7 +375,7 @@ impl Engine {
         }
     }
 
-    /// Takes a connection to the relay, unless there is one.
+    /// Adds a connection to the relay, unless there is one.
     pub(crate) fn add_relay(&mut self, endpoint: Endpoint) {
         if !self.has_relay() {
             let key = self.relay_key();
@@ -390,23 +395,24 @@ impl Engine {
             self.drop_lane(lane);
             return;
         }
-        // That of a peer that has connected leads back to nobody: it does not say its port.
+        // A lane that a peer has made for datagrams leads back to no port: the peer does not name
+        // its own.
         if key.peer != 0 {
             self.links.lanes.insert(key, lane);
             self.answer(key, Some(lane));
         }
-        // Without the relay datagrams for groups have stayed in the context.
+        // Until now, datagrams to groups have stayed in the context.
         if let Some(own) = self.own_datagrams.filter(|_| peer == LanePeer::Relay) {
             self.core.forget_routes(own);
         }
     }
 
-    /// Says to datagrams that wait by which lane they get to their destination.
+    /// Tells datagrams that wait by which lane they reach their destination.
     fn answer(&mut self, key: Key, lane: Option<LaneId>) {
         let core = &mut self.core;
         self.wanted.retain(|destination, of| {
             if *of == key {
-                // The lane is there.
+                // It cannot fail: the lane exists.
                 let _ = core.route(*destination, lane);
             }
             *of != key
@@ -415,16 +421,16 @@ impl Engine {
 
     // ---- Ends ----
 
-    /// Ends the listeners of a protection domain; its lanes.
+    /// Ends the listeners of a protection domain. Returns its lanes.
     pub(crate) fn close_links(&mut self, pd: Id) -> Vec<LaneId> {
         self.links.close(pd);
         self.core.lanes_of(pd)
     }
 
-    /// Tells the peers of lanes that nothing more comes: with the next turns, as they take it.
+    /// Tells the peers of lanes that nothing more comes. The next turns send this.
     pub(crate) fn say_bye(&mut self, lanes: &[LaneId]) {
         for lane in lanes {
-            // It may have ended by itself.
+            // The error is that it has ended by itself.
             let _ = self.core.say_bye(*lane);
         }
     }
@@ -432,19 +438,19 @@ impl Engine {
     /// Ends lanes.
     pub(crate) fn end_lanes(&mut self, lanes: &[LaneId]) {
         for lane in lanes {
-            // It may have ended by itself.
+            // The error is that it has ended by itself.
             let _ = self.core.end_lane(&mut self.lanes, *lane);
         }
     }
 
-    /// Ends the lanes and listeners of a protection domain that nothing else belongs to, and tells
-    /// the peers; the ports of the listeners.
+    /// Ends the lanes and listeners of a protection domain that has no other objects, and tells
+    /// the peers. Returns the ports of the listeners.
     pub fn close(&mut self, pd: Id) -> Vec<Port> {
         let of = self.links.listeners.iter().filter(|of| of.pd == pd);
         let ports = of.map(|of| of.port).collect();
         let lanes = self.close_links(pd);
         self.say_bye(&lanes);
-        // What there is no room for is not told.
+        // What finds no room now is not sent.
         self.turn(self.now);
         self.end_lanes(&lanes);
         ports
@@ -452,7 +458,7 @@ impl Engine {
 
     // ---- For an owner that makes the connections ----
 
-    /// Takes a connected endpoint that does not wait as a lane of a protection domain.
+    /// Adds a connected endpoint, which must not block, as a lane of a protection domain.
     ///
     /// # Errors
     /// Those of [`Context::open_lane`].
@@ -467,20 +473,20 @@ impl Engine {
 
     // ---- For an owner that chooses the ports ----
 
-    /// A number for a queue pair of a protection domain, at a listener that is there; `None`:
-    /// another one is needed.
+    /// Takes a number for a queue pair of a protection domain at one of its listeners; `None`:
+    /// another listener is needed.
     pub fn find_number(&mut self, pd: Id) -> Option<u32> {
         self.links.find_number(pd)
     }
 
-    /// Has peers reach a protection domain at a port that nobody else binds, from the next
+    /// Makes peers reach a protection domain at a port that no other program binds, from the next
     /// [`advance_links`](Self::advance_links) on.
     pub fn listen_at(&mut self, port: Port, pd: Id) {
         self.links.listen_at(port, pd);
         self.wants_links = true;
     }
 
-    /// Gives a number back.
+    /// Gives back the number of a queue pair.
     pub fn give_back(&mut self, number: u32) {
         self.links.give_back(number);
     }
@@ -490,12 +496,12 @@ impl Engine {
         self.links.is_used(pd)
     }
 
-    /// Whether there are lanes, or may be: then [`serve`](Self::serve) is to be called.
+    /// Whether there are lanes, or may be some: then [`serve`](Self::serve) has to be called.
     pub fn is_connected(&self) -> bool {
         !self.links.listeners.is_empty()
     }
 
-    /// When connections are to be looked at if no event tells of them, in nanoseconds.
+    /// When to look at connections if no event reports one before, in nanoseconds.
     pub fn next_look(&mut self) -> Option<u64> {
         if self.wants_links || self.left.is_busy {
             return Some(0);
@@ -503,15 +509,16 @@ impl Engine {
         let behind = |pause| self.looked_at.saturating_add(pause);
         let is_short = self.links.has_unbound() || self.left.waits_for_room;
         let short = is_short.then(|| behind(LOOK_NS));
-        // Drivers die without an event.
+        // No event reports the death of a driver.
         let has_lanes = self.lanes.streams().next().is_some();
         let long = has_lanes.then(|| behind(LONGEST_NS));
         let times = [self.links.next_try(), short, long];
         times.into_iter().flatten().min()
     }
 
-    /// Looks after connections, after an event of one or when it is time to. A
-    /// [`turn`](Self::turn) and [`watch`](Self::watch) are to follow.
+    /// Looks at connections, after an event of one or at the time of
+    /// [`next_look`](Self::next_look). A [`turn`](Self::turn) and [`watch`](Self::watch) have to
+    /// follow.
     pub fn serve(&mut self, now: u64) {
         for stream in self.lanes.streams() {
             stream.check();

@@ -8,11 +8,11 @@ use verbs_core::types;
 /// The result of a call.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// Why a call failed. [`errno`](Error::errno) is the number that a C program gets. How a work
-/// request has ended is no error but the status of its completion.
+/// Why a call failed. [`errno`](Error::errno) is the number that a C program gets. The result of a
+/// work request is not an error but the status of its completion.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Error {
-    /// An argument makes no sense, or not in this state: `EINVAL`.
+    /// An argument is invalid, or not allowed in this state: `EINVAL`.
     Invalid,
     /// A queue is full, or a limit is reached: `ENOMEM`.
     NoMemory,
@@ -22,7 +22,7 @@ pub enum Error {
     NotFound,
     /// This is not supported: `EOPNOTSUPP`.
     NotSupported,
-    /// An error of SCIF or of the system: `ENODEV` there is no driver, `EMFILE`, …
+    /// An error of SCIF or of the system: `ENODEV` if there is no driver, `EMFILE`, …
     Scif(scif::Error),
 }
 

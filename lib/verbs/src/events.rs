@@ -1,4 +1,4 @@
-//! Events that wait in a queue, and a descriptor that tells that there are some.
+//! Queues of events, each with a descriptor that reports whether there are any.
 
 use alloc::collections::VecDeque;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -21,37 +21,38 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 pub struct AsyncEvent {
     /// The kind of the event.
     pub kind: EventType,
-    /// To what; none: to the port, or the device.
+    /// The object that it is about; `None`: the port or the device.
     pub subject: Option<Subject>,
-    /// The program's word for that object; the number of the port.
+    /// The value that the program has given that object; otherwise the number of the port.
     pub user: u64,
 }
 
 /// A queue of events. Its descriptor is the reading end of a pipe with a byte for each event, so
-/// that it works with `poll`, event queues and `O_NONBLOCK`.
+/// it works with `poll`, event queues and `O_NONBLOCK`.
 pub struct Events<T> {
-    /// No other queue has it, also of those that have ended.
+    /// No other queue has this number, not even one that has ended.
     id: u64,
     reader: Fd,
     writer: Fd,
     waiting: Mutex<Waiting<T>>,
-    /// Events so far that a thread other than the one that waits has added.
+    /// The number of events that threads other than the waiting one have added.
     told: AtomicU32,
 }
 
 /// The events that wait.
 struct Waiting<T> {
     events: VecDeque<T>,
-    /// How many of them have no byte in the pipe, as the thread that waits for events adds them.
+    /// Those that have no byte in the pipe, because the thread that waits for events has added
+    /// them.
     silent: usize,
-    /// How many bytes did not fit into the pipe: they follow when there is room.
+    /// Bytes that did not fit into the pipe, and are written when there is room.
     unrung: usize,
-    /// The thread that adds events is the one that waits for them.
+    /// The thread that waits for events is the one that adds them now.
     is_own: bool,
 }
 
 impl<T> Waiting<T> {
-    /// Takes the next event, which `note` sees.
+    /// Takes the next event, and calls `note` with it.
     fn take(&mut self, note: impl Fn(&T)) -> Option<T> {
         let event = self.events.pop_front()?;
         note(&event);
@@ -67,7 +68,8 @@ impl<T> Events<T> {
     pub fn new() -> Result<Self> {
         let reader = Fd::open("/scheme/pipe", O_RDWR | O_CLOEXEC, 0)?;
         let writer = Fd::new(reader.dup(b"write")?);
-        // An event more than a pipe holds must not stop who adds it: the reader is awake then.
+        // A thread that adds an event must not wait for room in the pipe: the reader is awake
+        // then.
         writer.fcntl(F_SETFL, O_NONBLOCK as usize)?;
         Ok(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -83,17 +85,17 @@ impl<T> Events<T> {
         })
     }
 
-    /// Its number: descriptors are used again.
+    /// Its number. Numbers are not used again, unlike descriptors.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// The descriptor, ready to be read while there are events.
+    /// The descriptor, which is readable while there are events.
     pub fn fd(&self) -> usize {
         self.reader.raw()
     }
 
-    /// The descriptor with its owner.
+    /// The descriptor as the value that owns it.
     #[cfg(feature = "std")]
     pub(crate) fn reader(&self) -> &Fd {
         &self.reader
@@ -116,8 +118,8 @@ impl<T> Events<T> {
         Watched::new(&self.told, self.told.load(Ordering::Acquire))
     }
 
-    /// Writes the byte of an event, behind those that did not fit. When the pipe is full its reader
-    /// is awake, and takes the byte of each event.
+    /// Writes the byte of an event, after those that did not fit. When the pipe is full its reader
+    /// is awake, and reads a byte for each event.
     fn ring(&self, waiting: &mut Waiting<T>) {
         waiting.unrung += 1;
         self.ring_rest(waiting);
@@ -130,7 +132,7 @@ impl<T> Events<T> {
         }
     }
 
-    /// Waits for the next event and takes it, unless the descriptor has `O_NONBLOCK`.
+    /// Takes the next event; waits for it unless the descriptor has `O_NONBLOCK`.
     ///
     /// # Errors
     /// `EAGAIN`, `EINTR`.
@@ -138,25 +140,25 @@ impl<T> Events<T> {
         self.next_with(|_| {})
     }
 
-    /// The same. `note` sees the event in one step with its taking: an object whose events were
-    /// [dropped](Self::drop_if) since then has been noted, or its event is not taken any more.
+    /// [`next`](Self::next) that also calls `note` with the event, in one step with its taking:
+    /// after [`drop_if`](Self::drop_if) an event of the object has been noted, or is never taken.
     ///
     /// # Errors
-    /// As above.
+    /// Those of [`next`](Self::next).
     pub fn next_with(&self, note: impl Fn(&T)) -> Result<T> {
         loop {
             self.wait()?;
-            // An event that is not there any more was dropped with its object.
+            // If there is none, the event was dropped with its object.
             if let Some(event) = self.take_with(&note) {
                 return Ok(event);
             }
         }
     }
 
-    /// Waits until there may be an event that nobody else was told of.
+    /// Waits until there may be an event that no other thread was told of.
     ///
     /// # Errors
-    /// As above.
+    /// Those of [`next`](Self::next).
     pub fn wait(&self) -> Result<()> {
         self.reader.read(&mut [0])?;
         Ok(())
@@ -170,9 +172,9 @@ impl<T> Events<T> {
     fn take_with(&self, note: impl Fn(&T)) -> Option<T> {
         let mut waiting = self.waiting.lock();
         let taken = waiting.take(note);
-        // Bytes without events are of no use.
+        // No more bytes are needed than there are events.
         waiting.unrung = waiting.unrung.min(waiting.events.len());
-        // Whoever takes an event has read a byte.
+        // The caller has read a byte, so the pipe may have room.
         self.ring_rest(&mut waiting);
         taken
     }
@@ -188,9 +190,9 @@ impl<T> Events<T> {
         flags.is_ok_and(|flags| flags & O_NONBLOCK as usize != 0)
     }
 
-    /// Runs what may add events on the thread that waits for one, which the pipe then need not
-    /// tell; the first one of them, if no other was there before. `note`: as for
-    /// [`next_with`](Self::next_with).
+    /// Runs `work`, which may add events, on the thread that waits for one: this thread needs no
+    /// byte in the pipe. Returns the first of these events if the queue was empty before. `note`:
+    /// as for [`next_with`](Self::next_with).
     pub(crate) fn collect(&self, note: impl Fn(&T), work: impl FnOnce()) -> Option<T> {
         self.waiting.lock().is_own = true;
         work();
@@ -208,7 +210,7 @@ impl<T> Events<T> {
         taken
     }
 
-    /// Drops events that wait.
+    /// Drops the waiting events for which `is_unwanted` is true.
     pub fn drop_if(&self, mut is_unwanted: impl FnMut(&T) -> bool) {
         self.waiting
             .lock()
@@ -216,7 +218,7 @@ impl<T> Events<T> {
             .retain(|event| !is_unwanted(event));
     }
 
-    /// Moves events that wait to another queue.
+    /// Moves the waiting events for which `is_wanted` is true to another queue.
     pub fn move_if(&self, to: &Self, mut is_wanted: impl FnMut(&T) -> bool) {
         let mut waiting = self.waiting.lock();
         let (moved, rest) = waiting.events.drain(..).partition(|event| is_wanted(event));

@@ -1,4 +1,4 @@
-//! The lanes of a context, and its memory: what the rules of verbs (`verbs-core`) need.
+//! The lanes of a context and its registered memory: the [`Host`] of the rules in `verbs-core`.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -13,18 +13,18 @@ use verbs_core::types::Atomic;
 use crate::memory::Registered;
 use crate::stream::Stream;
 
-/// Bytes on their way on a lane within the context at most.
+/// Most bytes on their way on a lane within the context.
 const LOCAL_BYTES: usize = 64 * 1024;
 /// Bytes that are copied at a time within the context.
 const PIECE: usize = 4096;
-/// The number of no lane.
+/// Stands for no lane.
 const GONE: LaneId = LaneId(u32::MAX);
 
 /// A lane.
 pub enum Lane {
-    /// To another program.
+    /// A connection to another program.
     Stream(Box<Stream>),
-    /// Within the context.
+    /// A lane within the context.
     Local(Local),
 }
 
@@ -49,14 +49,14 @@ impl Local {
     }
 }
 
-/// See the module.
+/// The lanes and the registered memory of a context.
 #[derive(Default)]
 pub struct Lanes {
     pub memory: Registered,
     lanes: Vec<Option<Lane>>,
-    /// How many of them are within the context.
+    /// How many of the lanes are within the context.
     locals: usize,
-    /// The record that is being sent.
+    /// A buffer for the record that is being sent.
     record: Vec<u8>,
 }
 
@@ -66,7 +66,7 @@ impl Lanes {
         self.insert(Lane::Stream(Box::new(stream)))
     }
 
-    /// All lanes.
+    /// The numbers of all lanes.
     pub fn ids(&self) -> Vec<LaneId> {
         let lanes = self.lanes.iter().zip(0..);
         let lanes = lanes.filter(|(lane, _)| lane.is_some());
@@ -98,7 +98,7 @@ impl Lanes {
         }
     }
 
-    /// Adds two lanes that are the ends of one another.
+    /// Adds two lanes, each the other end of the other.
     pub fn insert_pair(&mut self) -> (LaneId, LaneId) {
         let one = self.insert(Lane::Local(Local::new(LaneId(0))));
         let other = self.insert(Lane::Local(Local::new(one)));
@@ -113,7 +113,7 @@ impl Lanes {
         id
     }
 
-    /// Windows on the program's memory.
+    /// The number of windows on the program's memory.
     pub fn exposed(&self) -> usize {
         let lanes = self.lanes.iter().flatten();
         let counts = lanes.map(|lane| match lane {
@@ -128,7 +128,7 @@ impl Lanes {
         let lane = self.lanes.get_mut(id.0 as usize)?.take()?;
         if let Lane::Local(local) = &lane {
             self.locals -= 1;
-            // The number may be another lane's before the other end is looked at.
+            // The number may be given to another lane before the other end is used.
             if let Some(Lane::Local(peer)) = self.lane(local.peer) {
                 peer.peer = GONE;
             }
@@ -136,7 +136,7 @@ impl Lanes {
         Some(lane)
     }
 
-    /// The connections.
+    /// The lanes over connections.
     pub fn streams(&mut self) -> impl Iterator<Item = &mut Stream> {
         self.lanes.iter_mut().filter_map(|lane| match lane {
             Some(Lane::Stream(stream)) => Some(&mut **stream),
@@ -144,7 +144,7 @@ impl Lanes {
         })
     }
 
-    /// Whether something has been sent on lanes within the context that was not received.
+    /// Whether any lane within the context has bytes that were not received.
     #[inline]
     pub fn have_local(&self) -> bool {
         if self.locals == 0 {
@@ -168,7 +168,7 @@ impl Lanes {
         self.lanes.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// Where a part of the peer's window of a lane within the context lies.
+    /// Where a part of a window of the peer lies, on a lane within the context.
     fn place(
         &mut self,
         lane: LaneId,
@@ -192,8 +192,8 @@ impl Lanes {
         }
     }
 
-    /// Sends a record whose payload is in one place at once, on a connection that takes it;
-    /// whether it did.
+    /// Sends a record directly on a connection, if its payload is in one place and the connection
+    /// takes it. Returns whether it did.
     #[inline(always)]
     fn send_at_once(&self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) -> bool {
         let Some(Some(Lane::Stream(stream))) = self.lanes.get(lane.0 as usize) else {
@@ -209,7 +209,7 @@ impl Lanes {
         }
     }
 
-    /// Sends a record by way of a copy.
+    /// Sends a record by way of a buffer.
     fn send_copied(&mut self, lane: LaneId, header: &[u8; HEADER_BYTES], payload: Source<'_>) {
         let mut record = core::mem::take(&mut self.record);
         record.clear();
@@ -252,7 +252,7 @@ impl Lanes {
     }
 }
 
-/// An atomic operation on a word.
+/// Does an atomic operation on a word. Returns its former value.
 fn operate(word: &AtomicU64, operation: Atomic) -> u64 {
     match operation {
         Atomic::CompareSwap(compare, swap) => {
@@ -265,7 +265,7 @@ fn operate(word: &AtomicU64, operation: Atomic) -> u64 {
     }
 }
 
-/// Gives what has arrived to a target.
+/// Copies received bytes to a target.
 fn deliver(memory: &Registered, target: Target<'_>, bytes: &[u8]) {
     match target {
         Target::Bytes(to) => {
@@ -291,7 +291,7 @@ fn load(memory: &Registered, address: u64, to: &mut [u8]) {
     let range = memory.range(Place { address, length });
     match range.and_then(|range| range.readable()) {
         Some(from) => from.copy_out(to),
-        // The program has unmapped what it has registered.
+        // The program has unmapped memory that it has registered.
         None => to.fill(0),
     }
 }
@@ -300,7 +300,7 @@ fn load(memory: &Registered, address: u64, to: &mut [u8]) {
 fn store(memory: &Registered, address: u64, from: &[u8]) {
     let length = from.len();
     let range = memory.range(Place { address, length });
-    // It is not there when the program has unmapped what it has registered.
+    // It is `None` if the program has unmapped memory that it has registered.
     if let Some(mut to) = range.and_then(|range| range.writable()) {
         to.copy_in(from);
     }
@@ -425,7 +425,7 @@ impl Host for Lanes {
 
     #[inline(always)]
     fn receive_record(&mut self, lane: LaneId, to: Option<Place>) -> bool {
-        // Only those of connections are peeked at.
+        // Only records of connections are found by a peek.
         let Some(Some(Lane::Stream(stream))) = self.lanes.get_mut(lane.0 as usize) else {
             return false;
         };
@@ -453,7 +453,7 @@ impl Host for Lanes {
         let lane = lanes.get_mut(lane.0 as usize).and_then(Option::as_mut);
         match lane.ok_or(NotMoved::Ended)? {
             Lane::Stream(stream) => {
-                // It is not there when the program has unmapped what it has registered.
+                // It is `None` if the program has unmapped memory that it has registered.
                 let (range, is_borrowed) = memory.find(place).ok_or(NotMoved::NoWindow)?;
                 stream.expose(range, writes, is_borrowed)
             }
@@ -556,7 +556,7 @@ impl Host for Lanes {
         let range = self.memory.range(Place { address, length });
         let memory = range.and_then(|range| range.writable());
         let word = memory.as_ref().and_then(Writable::word_u64);
-        // It is not there when the program has unmapped what it has registered.
+        // It is `None` if the program has unmapped memory that it has registered.
         word.map_or(0, |word| operate(word, operation))
     }
 }

@@ -26,8 +26,9 @@
 //! ```
 //!
 //! A program that polls completion queues does all the work in its own calls, without the driver
-//! and without its progress thread; while it does other things, or waits at a
-//! [`CompletionChannel`], the thread serves its peers.
+//! and without its progress thread. While it does other things, or waits for the descriptor of a
+//! [`CompletionChannel`], the thread serves its peers; a call of [`CompletionChannel::next`] that
+//! waits serves them itself.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

@@ -1,10 +1,10 @@
-//! How lanes come about: listeners, connections in the making, and which queue pair wants which
+//! How lanes are made: listeners, connections in the making, and which queue pair needs which
 //! lane.
 //!
 //! The number of a queue pair is the SCIF port of a listener of its protection domain, and an
-//! index: the number and the node tell a peer where to connect. A lane is between two such
-//! listeners, so between two protection domains; the one with the smaller address connects, and
-//! says in its first bytes which listener it belongs to.
+//! index: so the number and the node tell a peer where to connect. A lane connects two such
+//! listeners, and so two protection domains. The one with the smaller address connects, and says
+//! in its first bytes which listener it belongs to.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -19,32 +19,32 @@ use crate::error::{Error, Result};
 
 /// Bits of a queue pair's number that are the index.
 const INDEX_BITS: u32 = 8;
-/// Queue pairs of a listener.
+/// Most queue pairs of a listener.
 const INDICES: u32 = 1 << INDEX_BITS;
 /// The first four bytes of a lane.
 const MAGIC: u32 = u32::from_le_bytes(*b"VRBS");
 const VERSION: u32 = 2;
-/// Connections at most whose peers have said nothing.
+/// Most accepted connections whose peers have not said what they are for.
 const MOST_SILENT: usize = 128;
-/// Pauses between tries to connect, in nanoseconds: the first, and the longest.
+/// Pauses between attempts to connect, in nanoseconds: the first, and the longest.
 const FIRST_PAUSE: u64 = 5_000_000;
 const LONGEST_PAUSE: u64 = 500_000_000;
 
-/// The first bytes of a lane.
+/// The greeting: the first bytes of a lane.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
 #[repr(C)]
 struct Hello {
     magic: u32,
     version: u32,
-    /// The ports of the listeners, of whom connects and of whom accepts.
+    /// The ports of the listeners: of the end that connects, and of the end that accepts.
     from: u32,
     to: u32,
 }
 
-/// Its bytes.
+/// The length of a greeting.
 pub const HELLO_BYTES: usize = size_of::<Hello>();
 
-/// The first bytes of a lane from one listener to another.
+/// The greeting on a lane from one listener to another.
 pub fn hello(from: Port, to: Port) -> [u8; HELLO_BYTES] {
     zerocopy::transmute!(Hello {
         magic: MAGIC.to_le(),
@@ -54,22 +54,22 @@ pub fn hello(from: Port, to: Port) -> [u8; HELLO_BYTES] {
     })
 }
 
-/// The own port of a lane for datagrams, which belongs to no protection domain.
+/// In place of this end's port: the lane is for datagrams, and belongs to no protection domain.
 pub const DATAGRAMS: Port = 0;
 
-/// The two protection domains, or programs, that a lane joins.
+/// A lane, by the two protection domains or programs that it connects.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Key {
-    /// The port of the own listener; 0 for datagrams.
+    /// The port of this end's listener; 0 for datagrams.
     pub own: Port,
     /// The peer's node.
     pub node: NodeId,
-    /// The port of its listener.
+    /// The port of the peer's listener.
     pub peer: Port,
 }
 
 impl Key {
-    /// The lane of an own queue pair to another one.
+    /// The lane from a queue pair of this context to another one.
     pub fn new(own: u32, node: NodeId, peer: u32) -> Key {
         Key {
             own: (own >> INDEX_BITS) as Port,
@@ -78,7 +78,7 @@ impl Key {
         }
     }
 
-    /// The lane of datagrams to a queue pair.
+    /// The lane for datagrams to a queue pair.
     pub fn datagrams(node: NodeId, peer: u32) -> Key {
         Key {
             own: DATAGRAMS,
@@ -92,10 +92,10 @@ impl Key {
         self.own == DATAGRAMS
     }
 
-    /// Whether the own end connects.
+    /// Whether this end, on the node `node`, is the one that connects.
     pub fn connects(self, node: NodeId) -> bool {
         match self.is_for_datagrams() {
-            // That of a peer that has connected does not say the peer's port.
+            // On a lane that a peer has made, the peer's port is not known.
             true => self.peer != 0,
             false => (node, self.own) < (self.node, self.peer),
         }
@@ -104,34 +104,35 @@ impl Key {
 
 /// A listener of a protection domain.
 pub struct Listening {
-    /// `None`: the port is given and cannot be bound yet, as the SCIF driver is not there.
+    /// `None`: the owner has chosen the port, and it cannot be bound yet, because there is no SCIF
+    /// driver.
     pub listener: Option<Listener>,
     pub port: Port,
-    /// The owner of the context has chosen the port: it is bound again when the driver is there
+    /// The owner of the context has chosen the port. It is bound again when there is a driver
     /// again.
     is_given: bool,
     pub pd: Id,
-    /// Indices of queue pairs.
+    /// Indices that are in use.
     used: BTreeSet<u32>,
     next: u32,
-    /// The event queue of the progress thread has it.
+    /// The event queue of the engine's owner has it.
     pub is_watched: bool,
-    /// The driver has died, and nobody reaches the listener any more.
+    /// The driver has died, and no peer can reach the listener any more.
     is_dead: bool,
 }
 
-/// A connection in the making.
+/// A connection that is being made.
 pub enum Pending {
-    /// It is to be made at this time.
+    /// It is to be made at this time, in nanoseconds.
     Wanted { key: Key, at: u64, pause: u64 },
-    /// It is being made.
+    /// It is being connected.
     Connecting {
         key: Key,
         endpoint: Endpoint,
         pause: u64,
         is_watched: bool,
     },
-    /// The peer is to say what it is for.
+    /// It was accepted, and the peer has to say what it is for.
     Accepted {
         own: Port,
         peer: PortId,
@@ -141,34 +142,35 @@ pub enum Pending {
     },
 }
 
-/// The state of a connection.
+/// A connection that has been made, or cannot be made.
 pub enum Established {
     /// A lane of a protection domain.
     Domain(Key, Id, Endpoint),
     /// A lane for datagrams.
     Datagrams(Key, Endpoint),
-    /// One for datagrams cannot be made.
+    /// A lane for datagrams cannot be made.
     Nothing(Key),
 }
 
-/// What an event queue reports.
+/// What an event of an event queue is about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Watched {
-    /// Something of a lane: it is to be looked for records.
+    /// A lane, which may have records.
     Lane,
-    /// Something of a listener or of a connection in the making, which are to be moved on.
+    /// A listener or a connection in the making, which may have news for [`Links::advance`].
     Link,
 }
 
-/// See the module.
+/// The listeners of a context, and its connections in the making.
 pub struct Links {
     pub node: NodeId,
     pub listeners: Vec<Listening>,
     pub pending: Vec<Pending>,
     pub lanes: BTreeMap<Key, LaneId>,
-    /// Lanes that queue pairs want or have, by number.
+    /// The lane that each queue pair needs or has, by the queue pair's number.
     pub wants: BTreeMap<u32, Key>,
-    /// When to accept again, after an accept that has failed: others may wait behind it.
+    /// When to accept again after an accept that has failed, in nanoseconds: others may wait
+    /// behind it.
     accept_at: Option<u64>,
 }
 
@@ -186,7 +188,7 @@ impl Links {
 
     // ---- Numbers ----
 
-    /// A number for a queue pair of a protection domain, at a listener on any port.
+    /// Takes a number for a queue pair of a protection domain, at a listener on any port.
     ///
     /// # Errors
     /// Those of making a listener.
@@ -196,8 +198,8 @@ impl Links {
         }
         let listener = Listener::bind(0)?;
         let port = listener.port()?;
-        // A driver after a dead one gives its ports again: queue pairs that have ended with it keep
-        // their numbers as long as they are there.
+        // A driver that follows a dead one gives the same ports again: queue pairs whose lanes
+        // have ended with the dead one keep their numbers until they are destroyed.
         let same = self.listeners.iter().filter(|of| of.port == port);
         let used = same.flat_map(|of| of.used.iter().copied()).collect();
         self.listeners.push(Listening {
@@ -207,14 +209,14 @@ impl Links {
         self.find_number(pd).ok_or(Error::NoMemory)
     }
 
-    /// A number at a listener that is there; `None`: another one is needed.
+    /// Takes a number at a listener that exists; `None`: another one is needed.
     pub fn find_number(&mut self, pd: Id) -> Option<u32> {
         let mut listeners = self.listeners.iter_mut();
         let of = listeners.find(|of| of.pd == pd && of.has_room());
         of.and_then(Listening::take_index)
     }
 
-    /// Adds a listener on a port that nobody else binds.
+    /// Adds a listener on a port that no other program binds.
     pub fn listen_at(&mut self, port: Port, pd: Id) {
         self.listeners.push(Listening::new(None, port, pd));
     }
@@ -225,7 +227,7 @@ impl Links {
         listeners.any(|of| of.pd == pd && !of.used.is_empty())
     }
 
-    /// Gives a number back.
+    /// Gives back the number of a queue pair.
     pub fn give_back(&mut self, number: u32) {
         self.wants.remove(&number);
         let port = (number >> INDEX_BITS) as Port;
@@ -245,8 +247,7 @@ impl Links {
         self.listening(port).map(|of| of.pd)
     }
 
-    /// Ends the listeners of a protection domain, and what belongs to them but lanes that are
-    /// there.
+    /// Ends the listeners of a protection domain, and what belongs to them, except existing lanes.
     pub fn close(&mut self, pd: Id) {
         let of = self.listeners.iter().filter(|of| of.pd == pd);
         let ports: Vec<Port> = of.map(|of| of.port).collect();
@@ -262,9 +263,9 @@ impl Links {
 
     // ---- Lanes ----
 
-    /// A queue pair wants a lane. If there is one, or one within the context can be made, the
-    /// caller does the rest; otherwise a connection is made, by this end from the time `at` on, or
-    /// by the peer.
+    /// Notes that a queue pair needs a lane. If there is one, or one within the context can be
+    /// made, the caller does the rest. Otherwise a connection is made: by this end from the time
+    /// `at` on, or by the peer.
     pub fn want(&mut self, number: u32, key: Key, at: u64) {
         self.wants.insert(number, key);
         let is_local = key.node == self.node && self.listening(key.peer).is_some();
@@ -288,18 +289,18 @@ impl Links {
         });
     }
 
-    /// Queue pairs that want this lane.
+    /// The queue pairs that need or have this lane.
     pub fn wanting(&self, key: Key) -> Vec<u32> {
         let of = self.wants.iter().filter(|(_, wanted)| **wanted == key);
         of.map(|(number, _)| *number).collect()
     }
 
-    /// Whether a queue pair wants this lane.
+    /// Whether a queue pair needs or has this lane.
     pub fn has_user(&self, key: Key) -> bool {
         self.wants.values().any(|wanted| *wanted == key)
     }
 
-    /// When a connection is to be made or accepted that no event tells of.
+    /// When to connect or accept without an event, in nanoseconds.
     pub fn next_try(&self) -> Option<u64> {
         let times = self.pending.iter().filter_map(|pending| match pending {
             Pending::Wanted { at, .. } => Some(*at),
@@ -308,8 +309,8 @@ impl Links {
         times.chain(self.accept_at).min()
     }
 
-    /// Whether something is to be done that no event tells of: the time of a try has come, or an
-    /// event queue does not have all of them.
+    /// Whether there is work that no event reports: the time of an attempt has come, or an event
+    /// queue does not have all listeners and connections.
     pub fn has_to_do(&self, now: u64) -> bool {
         let is_unwatched = |pending: &Pending| match pending {
             Pending::Wanted { .. } => false,
@@ -327,18 +328,18 @@ impl Links {
         self.listeners.iter().any(Listening::is_unbound)
     }
 
-    /// A lane for datagrams is wanted that is not there.
+    /// Begins to make a lane for datagrams.
     pub fn want_datagrams(&mut self, key: Key) {
         self.want_at(key, 0);
     }
 
-    /// Whether a listener of the own context has this port.
+    /// Whether a listener of this context has this port.
     pub fn is_own(&self, node: NodeId, port: Port) -> bool {
         let is_it = |of: &Listening| of.port == port && !of.is_over();
         node == self.node && self.listeners.iter().any(is_it)
     }
 
-    /// Moves connections on; what has become of those that have ended or are lanes.
+    /// Advances all connections. Returns those that have become lanes, or cannot become one.
     pub fn advance(&mut self, now: u64) -> Vec<Established> {
         self.accept(now);
         let mut made = Vec::new();
@@ -372,7 +373,7 @@ impl Links {
                     Ok(None) => break,
                     Err(error) => {
                         match error.errno() {
-                            // The lanes report it.
+                            // The lanes report the death of the driver.
                             ENODEV => listening.is_dead = true,
                             // Too many descriptors, or no memory.
                             _ => self.accept_at = Some(now.saturating_add(FIRST_PAUSE)),
@@ -389,7 +390,7 @@ impl Links {
                 });
             }
         }
-        // Those that say nothing must not keep out those that do.
+        // Peers that send no greeting must not keep out those that do.
         let is_silent = |pending: &Pending| matches!(pending, Pending::Accepted { .. });
         while self.pending.iter().filter(|of| is_silent(of)).count() > MOST_SILENT {
             if let Some(oldest) = self.pending.iter().position(is_silent) {
@@ -473,14 +474,14 @@ impl Links {
             }
             Err(_) => return again(key, pause, now),
         }
-        // A new connection has room for it.
+        // A new connection has room for the greeting.
         match endpoint.send(&hello(key.own, key.peer), SendFlags::empty()) {
             Ok(HELLO_BYTES) => Step::Established(key, endpoint),
             _ => again(key, pause, now),
         }
     }
 
-    /// The lane that a peer has connected for; `None`: the first bytes are no greeting.
+    /// The lane that a peer has made; `None`: its first bytes are no valid greeting.
     fn greeted(&self, own: Port, peer: PortId, bytes: &[u8]) -> Option<Key> {
         let mut hello = Hello::new_zeroed();
         hello.as_mut_bytes().copy_from_slice(bytes);
@@ -498,13 +499,13 @@ impl Links {
     }
 }
 
-/// The outcome of a step of a connection in the making.
+/// The result of a step of a connection in the making.
 enum Step {
-    /// It is a lane.
+    /// It is a lane now.
     Established(Key, Endpoint),
-    /// It goes on.
+    /// It is not finished.
     Later(Pending),
-    /// Nobody wants it, or the peer has gone.
+    /// No queue pair needs it, or the peer has gone.
     Over,
 }
 
@@ -534,20 +535,21 @@ impl Listening {
         !self.is_over() && self.used.len() < INDICES as usize
     }
 
-    /// Whether nobody will reach it any more.
+    /// Whether no peer can reach it any more.
     fn is_over(&self) -> bool {
         self.is_dead && !self.is_given
     }
 
-    /// Whether the listener on a given port is still to be bound.
+    /// Whether its port was chosen, and still has to be bound.
     fn is_unbound(&self) -> bool {
         self.is_given && (self.is_dead || self.listener.is_none())
     }
 
-    /// Binds a given port, if that was not done, or the driver has died since then.
+    /// Binds a chosen port, if that was not done, or if the driver has died since then.
     fn bind(&mut self) {
         if self.is_unbound() {
-            // The former driver's is of no use; the error is that there is no driver yet.
+            // The listener of the former driver is useless. An error means that there is no driver
+            // yet.
             self.listener = Listener::bind(self.port).ok();
             (self.is_dead, self.is_watched) = (false, false);
         }

@@ -10,15 +10,15 @@ use scif::Memory;
 use scif::raw::Range;
 use verbs_core::host::Place;
 
-/// Memory of the program that is registered. Its kind is a word of its own, which each message asks
-/// for: in the place of an impossible value of something else it takes more instructions.
+/// Memory that the program has registered. Its kind is a word of its own, because every message
+/// asks for it: as an impossible value of another field it would take more instructions.
 #[repr(C, u8)]
 pub enum Backing {
-    /// The program's, by address.
+    /// Memory of the program, by address.
     Range(Range<'static>),
-    /// A mapping of its own.
+    /// A mapping that the region owns.
     Memory(Arc<Memory>),
-    /// Another program's, mapped here.
+    /// Memory of another program, mapped here.
     Borrowed(Borrowed),
 }
 
@@ -35,13 +35,13 @@ impl From<Arc<Memory>> for Backing {
 }
 
 impl Backing {
-    /// Whether it is another program's.
+    /// Whether it is memory of another program.
     #[inline]
     pub fn is_borrowed(&self) -> bool {
         matches!(self, Self::Borrowed(_))
     }
 
-    /// Where it is in this process.
+    /// Where it lies in this process.
     #[inline]
     pub fn range(&self) -> Range<'_> {
         match self {
@@ -52,26 +52,26 @@ impl Backing {
     }
 }
 
-/// See the module.
+/// The registered memory of a context.
 #[derive(Default)]
 pub struct Registered {
-    /// By first address and key, in this order.
+    /// Sorted by first address and key.
     regions: Vec<((usize, u32), Backing)>,
-    /// The indices of the regions that were found last for reading and for writing.
+    /// The indices of the regions that were last found for reading and for writing.
     last: [AtomicUsize; 2],
-    /// First addresses by key.
+    /// The first address of each key's region.
     starts: BTreeMap<u32, usize>,
 }
 
 impl Registered {
-    /// Adds the memory of a key. `start`: the address by which the program names its first byte,
-    /// which is another one than here if the memory is another program's.
+    /// Adds the memory of a key. `start`: the address by which the program names its first byte;
+    /// it differs from the address here if the memory is another program's.
     pub fn insert(&mut self, key: u32, start: usize, held: Backing) {
         self.starts.insert(key, start);
         let place = (start, key);
         let index = self.regions.partition_point(|(of, _)| *of < place);
         self.regions.insert(index, (place, held));
-        // Of regions that overlap the new one counts.
+        // Of regions that overlap, the new one is tried first.
         for last in &self.last {
             last.store(index, Ordering::Relaxed);
         }
@@ -83,7 +83,7 @@ impl Registered {
         let index = self
             .regions
             .binary_search_by_key(&(start, key), |(of, _)| *of);
-        // Another one may be at that index, which holds the same addresses and is older.
+        // Another region may be at that index, which has the same addresses and is older.
         for last in &self.last {
             last.store(usize::MAX, Ordering::Relaxed);
         }
@@ -95,31 +95,31 @@ impl Registered {
         self.starts.contains_key(&key)
     }
 
-    /// A place that lies in registered memory.
+    /// The memory at a place, if it is registered.
     #[inline]
     pub fn range(&self, place: Place) -> Option<Range<'_>> {
         self.find(place).map(|(range, _)| range)
     }
 
-    /// The same for a place that is read, and then perhaps others near to it.
+    /// [`range`](Self::range) of a place that is read, perhaps followed by others near to it.
     #[inline(always)]
     pub fn read_range(&self, place: Place) -> Option<Range<'_>> {
         self.find_by(place, &self.last[0]).map(|(range, _)| range)
     }
 
-    /// The same for one that is written.
+    /// [`range`](Self::range) of a place that is written, perhaps followed by others near to it.
     #[inline(always)]
     pub fn write_range(&self, place: Place) -> Option<Range<'_>> {
         self.find_by(place, &self.last[1]).map(|(range, _)| range)
     }
 
-    /// A place that lies in registered memory, and whether it is another program's memory.
+    /// The memory at a place, if it is registered, and whether it is another program's.
     #[inline]
     pub fn find(&self, place: Place) -> Option<(Range<'_>, bool)> {
         self.find_by(place, &self.last[0])
     }
 
-    /// The same; `last`: the index of the region to look at first.
+    /// [`find`](Self::find); `last`: the index of the region to try first.
     #[inline(always)]
     fn find_by(&self, place: Place, last: &AtomicUsize) -> Option<(Range<'_>, bool)> {
         let address = place.address as usize;
@@ -138,7 +138,7 @@ impl Registered {
         let behind = self
             .regions
             .partition_point(|((start, _), _)| *start <= address);
-        // Regions may overlap; most often the nearest one is it.
+        // Regions may overlap; most often the nearest one is the right one.
         let mut before = self.regions.iter().enumerate().take(behind).rev();
         before.find_map(|(index, region)| {
             let found = part(region, address, length)?;

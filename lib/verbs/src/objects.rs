@@ -1,4 +1,5 @@
-//! The verbs with objects as values: what is dropped is destroyed, and what others need lives on.
+//! The verbs with objects as values: dropping a value destroys its object, and an object keeps
+//! those alive that it needs.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -27,17 +28,17 @@ impl Context {
         Ok(Self { raw })
     }
 
-    /// The same context by handles.
+    /// This context with objects by handle.
     pub fn raw(&self) -> &raw::Context {
         &self.raw
     }
 
-    /// The local identifier of the own port, by which peers name the node.
+    /// The local identifier of this node's port, by which peers name the node.
     pub fn lid(&self) -> u16 {
         lid(self.raw.node())
     }
 
-    /// Makes a protection domain: what is to be used together is made in one.
+    /// Makes a protection domain. Objects that are used together have to belong to the same one.
     ///
     /// # Errors
     /// `NoMemory`.
@@ -47,19 +48,18 @@ impl Context {
         Ok(ProtectionDomain(Arc::new(Domain { raw, id })))
     }
 
-    /// Makes a queue for `size` completions.
+    /// Makes a completion queue for `size` completions.
     ///
     /// # Errors
-    /// `Invalid`: the size. `NoMemory`.
+    /// `Invalid`: the size is out of range. `NoMemory`.
     pub fn completion_queue(&self, size: u32) -> Result<CompletionQueue> {
         self.make_queue(size, None)
     }
 
-    /// Makes a completion queue that can tell a channel of its completions: there `name` stands
-    /// for it.
+    /// Makes a completion queue whose events go to a channel, where `name` stands for it.
     ///
     /// # Errors
-    /// As [`completion_queue`](Self::completion_queue).
+    /// Those of [`completion_queue`](Self::completion_queue).
     pub fn completion_queue_with(
         &self,
         size: u32,
@@ -99,7 +99,7 @@ impl Context {
         self.raw.events().next()
     }
 
-    /// The descriptor of asynchronous events, ready to be read while there are some.
+    /// The descriptor of asynchronous events, which is readable while there are some.
     pub fn event_fd(&self) -> usize {
         self.raw.events().fd()
     }
@@ -114,7 +114,7 @@ pub(crate) struct Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // Everything that belongs to it has gone: it keeps the domain.
+        // Everything that belongs to it has been destroyed: it keeps the domain alive.
         let _ = self.raw.dealloc_pd(self.id);
     }
 }
@@ -127,7 +127,7 @@ impl ProtectionDomain {
     /// Registers memory.
     ///
     /// # Errors
-    /// `Invalid`: access of a peer that the owner does not have. `NoMemory`.
+    /// `Invalid`: access for peers that the owner does not have. `NoMemory`.
     pub fn register(&self, memory: Memory, access: Access) -> Result<MemoryRegion> {
         let memory = Arc::new(memory);
         let start = memory.address() as u64;
@@ -149,7 +149,7 @@ impl ProtectionDomain {
     /// Makes a shared receive queue for `max_wr` receives of at most `max_sge` segments each.
     ///
     /// # Errors
-    /// `Invalid`: sizes. `NoMemory`.
+    /// `Invalid`: sizes out of range. `NoMemory`.
     pub fn shared_receive_queue(&self, max_wr: u32, max_sge: u32) -> Result<SharedReceiveQueue> {
         let id = self.0.raw.create_srq(self.0.id, (max_wr, max_sge), 0, 0)?;
         let domain = self.0.clone();
@@ -157,7 +157,7 @@ impl ProtectionDomain {
     }
 }
 
-/// Registered memory, until the value goes: then nobody copies to or from it.
+/// Registered memory. Dropping the value deregisters it; then no peer copies to or from it.
 pub struct MemoryRegion {
     memory: Arc<Memory>,
     key: u32,
@@ -165,15 +165,15 @@ pub struct MemoryRegion {
 }
 
 impl MemoryRegion {
-    /// The key, local and remote.
+    /// The key, which is both the local and the remote one.
     pub fn key(&self) -> u32 {
         self.key
     }
 
-    /// These bytes of it as a segment of a request.
+    /// A range of its bytes as a segment of a request.
     ///
     /// # Errors
-    /// `Invalid`: they are not inside, or too many.
+    /// `Invalid`: the range is not inside, or too long.
     pub fn segment(&self, range: Range<usize>) -> Result<Segment> {
         let is_inside = range.start <= range.end && range.end <= self.memory.len();
         let length = u32::try_from(range.end.wrapping_sub(range.start));
@@ -184,7 +184,7 @@ impl MemoryRegion {
         })
     }
 
-    /// The place `offset` bytes behind its beginning, for a peer's requests.
+    /// The place `offset` bytes behind its beginning, for the requests of a peer.
     pub fn remote(&self, offset: usize) -> Remote {
         Remote {
             address: (self.memory.address() + offset) as u64,
@@ -203,7 +203,7 @@ impl Deref for MemoryRegion {
 
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
-        // It is there: nobody else ends it.
+        // It is registered: only this value deregisters it.
         let _ = self.domain.raw.deregister(self.key);
     }
 }
@@ -217,7 +217,7 @@ pub(crate) struct Completions {
 
 impl Drop for Completions {
     fn drop(&mut self) {
-        // The queue pairs that complete here have gone: they keep it.
+        // The queue pairs that use it have been destroyed: they keep it alive.
         let _ = self.raw.destroy_cq(self.id);
     }
 }
@@ -227,7 +227,7 @@ impl Drop for Completions {
 pub struct CompletionQueue(pub(crate) Arc<Completions>);
 
 impl CompletionQueue {
-    /// Appends completions that are there, at most `most`; how many. Never waits.
+    /// Appends up to `most` completions and returns their number. Never waits.
     ///
     /// # Errors
     /// None.
@@ -237,8 +237,9 @@ impl CompletionQueue {
             .poll_cq(self.0.id, most, |completion| into.push(completion))
     }
 
-    /// Asks to be told, by the channel, of the next completion; `solicited_only`: of the next one
-    /// that its sender has marked, or an error. Those that are there do not count: poll once more.
+    /// Asks for one event on the channel: at the next completion, or with `solicited_only` at the
+    /// next solicited one or error. Completions that are there already do not count, so poll once
+    /// more after this call.
     ///
     /// # Errors
     /// None.
@@ -249,25 +250,25 @@ impl CompletionQueue {
     /// Changes its size.
     ///
     /// # Errors
-    /// `Invalid`: the size, or more completions are there.
+    /// `Invalid`: the size is out of range, or the queue holds more completions.
     pub fn resize(&self, size: u32) -> Result<()> {
         self.0.raw.resize_cq(self.0.id, size)
     }
 }
 
-/// A completion channel: a descriptor that tells of completions. Clones are the same one.
+/// A completion channel: a descriptor that reports completions. Clones are the same one.
 #[derive(Clone)]
 pub struct CompletionChannel {
     events: Arc<raw::Channel>,
-    /// Whose lanes a thread serves that waits.
+    /// The context whose lanes a waiting thread serves.
     context: raw::WeakContext,
 }
 
 impl CompletionChannel {
-    /// Waits for the next event; the name of its completion queue.
+    /// Waits for the next event. Returns the name of its completion queue.
     ///
     /// # Errors
-    /// Those of reading a pipe: `EAGAIN` with `O_NONBLOCK`.
+    /// Those of reading a pipe; `EAGAIN` with `O_NONBLOCK`.
     pub fn next(&self) -> Result<u64> {
         match self.context.upgrade() {
             Some(context) => context.next_event(&self.events),
@@ -281,7 +282,7 @@ impl CompletionChannel {
         &self.events
     }
 
-    /// The descriptor, ready to be read while there are events.
+    /// The descriptor, which is readable while there are events.
     pub fn fd(&self) -> usize {
         self.events.fd()
     }
@@ -296,7 +297,7 @@ pub(crate) struct Receives {
 
 impl Drop for Receives {
     fn drop(&mut self) {
-        // The queue pairs that take from it have gone: they keep it.
+        // The queue pairs that use it have been destroyed: they keep it alive.
         let _ = self.domain.raw.destroy_srq(self.id);
     }
 }
@@ -318,10 +319,10 @@ impl SharedReceiveQueue {
         self.0.domain.raw.post_srq_recv(self.0.id, [request]).1
     }
 
-    /// Has an event tell once when fewer receives are there.
+    /// Sets the limit: an event is raised once when the queue holds fewer receives.
     ///
     /// # Errors
-    /// `Invalid`: more than it holds.
+    /// `Invalid`: the limit is more than the queue can hold.
     pub fn set_limit(&self, limit: u32) -> Result<()> {
         self.0.domain.raw.set_srq_limit(self.0.id, limit)
     }

@@ -10,13 +10,14 @@ use crate::events::{AsyncEvent, Events};
 use crate::state::State;
 use crate::waiter::Waiter;
 
-/// See the module.
+/// The shared parts of a context; see the module.
 pub(crate) struct SharedContext {
-    /// Taken before `state` by calls that make, change or end an object, and never by those that
-    /// post and poll.
+    /// Locked before `state`, by calls that make, change or end an object, and never by those that
+    /// post or poll.
     pub(crate) daemon: Mutex<Daemon>,
     pub(crate) state: Mutex<State>,
-    /// Taken by the thread that waits for a completion event, and never waited for.
+    /// Locked by the thread that waits for a completion event; no other thread waits for this
+    /// lock.
     pub(crate) waiter: Mutex<Option<Waiter>>,
     pub(crate) bell: Bell,
     pub(crate) events: Arc<Events<AsyncEvent>>,
@@ -31,7 +32,7 @@ impl Drop for SharedContext {
 }
 
 impl SharedContext {
-    /// Tells the daemon what the objects have done.
+    /// Reports to the daemon what the objects have done.
     pub(crate) fn report(&self) {
         let mut daemon = self.daemon.lock();
         let changes = self.state.lock().changes();

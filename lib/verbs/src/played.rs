@@ -1,4 +1,4 @@
-//! A SCIF driver for tests, whose endpoints can be bound and listen, and tell of their death.
+//! A SCIF driver for tests. Its endpoints can be bound, can listen, and report its death.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,10 +11,10 @@ use scif_abi::call::Call;
 use scif_abi::codec::Operation;
 use syscall::error::{EAGAIN, EINVAL, ENODEV, Error, Result};
 
-/// See the module.
+/// The driver; clones are the same one.
 #[derive(Clone, Default)]
 pub struct Driver {
-    /// Descriptors below this one are of a driver that has died.
+    /// Descriptors below this one belong to a driver that has died.
     first_alive: Rc<Cell<usize>>,
     next: Rc<Cell<usize>>,
     /// The results of the next calls of accept: an error, or a new connection.
@@ -22,18 +22,18 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Runs a test while the driver answers what it asks of the system.
+    /// Runs a test, and answers its system calls as the driver does.
     pub fn play<T>(&self, test: impl FnOnce() -> T) -> T {
         let driver = self.clone();
         host::play(move |request| driver.answer(request), test)
     }
 
-    /// The driver dies, and another one comes.
+    /// Lets the driver die, and another one take its place.
     pub fn die(&self) {
         self.first_alive.set(self.next.get() + 1);
     }
 
-    /// What calls of accept that find nothing else are answered: an error, or a new connection.
+    /// Adds results of the next calls of accept: an error, or a new connection.
     pub fn accept(&self, results: impl IntoIterator<Item = Option<i32>>) {
         self.accepts.borrow_mut().extend(results);
     }
@@ -56,7 +56,7 @@ impl Driver {
             _ => return Err(Error::new(EINVAL)),
         };
         if fd < self.first_alive.get() {
-            // It finds no bytes, as if it had asked the driver just before.
+            // A receive finds no bytes, as if it had asked the driver just before.
             let is_receive = matches!(&request, Request::Call(_, _, words) if is_receive(words));
             return match is_receive {
                 true => Ok(0),
@@ -71,7 +71,7 @@ impl Driver {
             },
             Request::Call(fd, payload, metadata) => {
                 match Call::decode(metadata[0], [metadata[1], metadata[2]], payload) {
-                    // Each on a port of its own.
+                    // Each endpoint has a port of its own.
                     Ok(Call::LocalPort | Call::PeerPort | Call::Bind { .. }) => {
                         Ok(1 << 16 | (2000 + fd))
                     }

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::objects::{CompletionQueue, Domain, ProtectionDomain, SharedReceiveQueue};
 
 impl ProtectionDomain {
-    /// Describes a queue pair that is to be made.
+    /// Describes a queue pair that is to be created.
     pub fn queue_pair<'a>(
         &'a self,
         kind: QpType,
@@ -25,7 +25,7 @@ impl ProtectionDomain {
     }
 }
 
-/// A queue pair that is to be made.
+/// The description of a queue pair that is to be created.
 pub struct QueuePairBuilder<'a> {
     domain: &'a ProtectionDomain,
     kind: QpType,
@@ -53,39 +53,39 @@ impl<'a> QueuePairBuilder<'a> {
         }
     }
 
-    /// The sizes; without it 128 requests of 4 segments, and no inline data.
+    /// Sets the sizes; the default is 128 requests of 4 segments, and no inline data.
     #[must_use]
     pub fn capacity(mut self, capacity: Capacity) -> Self {
         self.capacity = capacity;
         self
     }
 
-    /// Bytes of inline data at most.
+    /// Sets the most bytes of inline data of a request.
     #[must_use]
     pub fn inline(mut self, bytes: u32) -> Self {
         self.capacity.inline = bytes;
         self
     }
 
-    /// Receives come from a shared queue.
+    /// Takes receives from a shared queue.
     #[must_use]
     pub fn shared(mut self, queue: &'a SharedReceiveQueue) -> Self {
         self.shared = Some(queue);
         self
     }
 
-    /// Every send completes with an entry.
+    /// Makes every send add a completion.
     #[must_use]
     pub fn signal_all(mut self) -> Self {
         self.signal_all = true;
         self
     }
 
-    /// Makes it.
+    /// Creates the queue pair.
     ///
     /// # Errors
-    /// `Invalid`: sizes, or objects of another domain. `NotSupported`: the type. `NoMemory`; those
-    /// of making a listener.
+    /// `Invalid`: sizes out of range, or objects of another domain. `NotSupported`: the type.
+    /// `NoMemory`. Those of making a listener.
     pub fn build(self) -> Result<QueuePair> {
         let domain = self.domain.0.clone();
         let init = QpInit {
@@ -109,7 +109,7 @@ impl<'a> QueuePairBuilder<'a> {
     }
 }
 
-/// Where a queue pair is: what its peer has to be told.
+/// The address of a queue pair, which its peer needs to connect to it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Address {
     /// The local identifier of the node's port.
@@ -120,25 +120,26 @@ pub struct Address {
     pub psn: u32,
 }
 
-/// Times and limits of a connection between queue pairs; the codes are those of the verbs.
+/// Times and limits of a connection between queue pairs; the codes are those of [`Attributes`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Settings {
-    /// The access that the peer has.
+    /// The access that the peer has through this queue pair.
     pub access: Access,
-    /// The time to wait for an answer, as a code.
+    /// The time to wait for a response, as a code.
     pub timeout: u8,
-    /// Tries after the first one when there is no answer.
+    /// Retries when there is no response.
     pub retries: u8,
-    /// Tries after the first one when there is no receive; 7 without end.
+    /// Retries when the peer has no receive; 7 retries without limit.
     pub rnr_retries: u8,
-    /// How long a peer waits that found no receive, as a code.
+    /// How long the peer waits before it retries a message for which there was no receive, as a
+    /// code.
     pub rnr_timer: u8,
-    /// Reads and atomics under way, of either end.
+    /// Reads and atomics that each end may have under way.
     pub reads: u8,
 }
 
 impl Default for Settings {
-    /// All access, half a second for an answer, and for a receive without end.
+    /// All access, half a second to wait for a response, and no limit to wait for a receive.
     fn default() -> Self {
         Self {
             access: Access::REMOTE | Access::LOCAL_WRITE,
@@ -151,7 +152,7 @@ impl Default for Settings {
     }
 }
 
-/// A queue pair, until the value goes.
+/// A queue pair. Dropping the value destroys it.
 pub struct QueuePair {
     number: u32,
     kind: QpType,
@@ -162,7 +163,7 @@ pub struct QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        // It is there: nobody else ends it.
+        // It exists: only this value destroys it.
         let _ = self.domain.raw.destroy_qp(self.number);
     }
 }
@@ -173,7 +174,7 @@ impl QueuePair {
         self.number
     }
 
-    /// Where it is.
+    /// Its address, for the peer.
     pub fn address(&self) -> Address {
         Address {
             lid: lid(self.domain.raw.node()),
@@ -190,19 +191,19 @@ impl QueuePair {
         self.domain.raw.query_qp(self.number)
     }
 
-    /// Changes attributes, and the state.
+    /// Changes attributes and the state.
     ///
     /// # Errors
-    /// `NotSupported`: unknown bits of the mask. `Invalid`: a value, or the change of state with
-    /// this mask; then nothing has changed.
+    /// `NotSupported`: the mask has unknown bits. `Invalid`: a value is out of range, or this
+    /// change of state is not allowed with this mask. After an error nothing has changed.
     pub fn modify(&self, new: &Attributes, mask: M) -> Result<()> {
         self.domain.raw.modify_qp(self.number, new, mask)
     }
 
-    /// Makes it ready for receives to be posted.
+    /// Takes it to the state INIT, in which receives can be posted.
     ///
     /// # Errors
-    /// `Invalid`: it is past that.
+    /// `Invalid`: its state is past INIT.
     pub fn init(&self, settings: &Settings) -> Result<()> {
         let attributes = Attributes {
             state: QpState::Init,
@@ -213,8 +214,8 @@ impl QueuePair {
         self.modify(&attributes, mask)
     }
 
-    /// Connects it, after [`init`](Self::init), to the queue pair at an address, which does the
-    /// same. The peer need not be ready.
+    /// Connects it, after [`init`](Self::init), to the queue pair at an address, whose owner makes
+    /// the same call. The peer need not be ready.
     ///
     /// # Errors
     /// `Invalid`: it is not initialized, or a setting is out of range.
@@ -252,25 +253,25 @@ impl QueuePair {
     /// Posts a request of any kind.
     ///
     /// # Errors
-    /// `Invalid`: the state, the operation, too many segments or bytes. `NoMemory`: the queue is
-    /// full.
+    /// `Invalid`: the state, the operation, or too many segments or bytes. `NoMemory`: the queue
+    /// is full.
     pub fn post(&self, request: SendRequest) -> Result<()> {
         self.domain.raw.post_send(self.number, [request]).1
     }
 
-    /// Posts a send or a write of one segment or of inline bytes: the same as another request, by
-    /// fewer instructions.
+    /// Posts a send or a write of one segment or of inline bytes. It does what
+    /// [`post`](Self::post) does, in fewer instructions.
     ///
     /// # Errors
-    /// As [`post`](Self::post).
+    /// Those of [`post`](Self::post).
     pub fn post_short(&self, send: &ShortSend<'_>) -> Result<()> {
         self.domain.raw.post_short(self.number, send)
     }
 
-    /// Sends a message, and completes when it is in a receive of the peer.
+    /// Sends a message, which completes when the peer has put it into a receive.
     ///
     /// # Errors
-    /// As [`post`](Self::post).
+    /// Those of [`post`](Self::post).
     pub fn send(&self, id: u64, segments: &[Segment]) -> Result<()> {
         if let [segment] = segments {
             return self.post_short(&ShortSend::message(id, ShortData::Segment(*segment)));
@@ -281,7 +282,7 @@ impl QueuePair {
     /// Sends a copy of these bytes.
     ///
     /// # Errors
-    /// As [`post`](Self::post).
+    /// Those of [`post`](Self::post).
     pub fn send_inline(&self, id: u64, bytes: &[u8]) -> Result<()> {
         self.post_short(&ShortSend::message(id, ShortData::Inline(bytes)))
     }
@@ -289,7 +290,7 @@ impl QueuePair {
     /// Writes the peer's memory.
     ///
     /// # Errors
-    /// As [`post`](Self::post).
+    /// Those of [`post`](Self::post).
     pub fn write(&self, id: u64, segments: &[Segment], to: Remote) -> Result<()> {
         if let [segment] = segments {
             return self.post_short(&ShortSend::write(id, ShortData::Segment(*segment), to));
@@ -300,7 +301,7 @@ impl QueuePair {
     /// Writes the peer's memory, then completes a receive of the peer with 32 bits.
     ///
     /// # Errors
-    /// As [`post`](Self::post).
+    /// Those of [`post`](Self::post).
     pub fn write_with(
         &self,
         id: u64,
@@ -316,7 +317,7 @@ impl QueuePair {
     /// Reads the peer's memory.
     ///
     /// # Errors
-    /// As [`post`](Self::post).
+    /// Those of [`post`](Self::post).
     pub fn read(&self, id: u64, segments: &[Segment], from: Remote) -> Result<()> {
         self.one_sided(id, Opcode::RdmaRead, segments, from)
     }
@@ -333,21 +334,21 @@ impl QueuePair {
         self.post(request)
     }
 
-    /// Adds to 8 bytes of the peer's memory; the segment gets what was there.
+    /// Adds to 8 bytes of the peer's memory, and stores their former value in the segment.
     ///
     /// # Errors
-    /// As [`post`](Self::post).
+    /// Those of [`post`](Self::post).
     pub fn fetch_and_add(&self, id: u64, before: Segment, at: Remote, add: u64) -> Result<()> {
         let mut request = SendRequest::new(id, Opcode::AtomicFetchAndAdd, alloc::vec![before]);
         (request.remote, request.compare_add) = (at, add);
         self.post(request)
     }
 
-    /// Stores the second number in 8 bytes of the peer's memory if the first one is there; the
-    /// segment gets what was there.
+    /// Stores the second number in 8 bytes of the peer's memory if they hold the first one, and
+    /// stores their former value in the segment.
     ///
     /// # Errors
-    /// As [`post`](Self::post).
+    /// Those of [`post`](Self::post).
     pub fn compare_and_swap(
         &self,
         id: u64,
@@ -364,8 +365,8 @@ impl QueuePair {
     /// Posts a receive.
     ///
     /// # Errors
-    /// `Invalid`: the state, a shared receive queue, too many segments. `NoMemory`: the queue is
-    /// full.
+    /// `Invalid`: the state, a queue pair with a shared receive queue, or too many segments.
+    /// `NoMemory`: the queue is full.
     pub fn receive(&self, id: u64, segments: &[Segment]) -> Result<()> {
         let request = ReceiveRequest {
             id,

@@ -1,6 +1,6 @@
-//! The verbs with objects by handle, for other languages; nothing here owns an object.
+//! The verbs with objects by handle, for other languages; no value here owns an object.
 //!
-//! Threads may share a context. A call takes the context's lock, and moves on what it can.
+//! Threads may share a context. Each call takes the context's lock, and does what work it can.
 
 mod memory;
 mod posting;
@@ -41,13 +41,13 @@ pub use crate::events::AsyncEvent;
 pub use crate::memory::Backing;
 pub use verbs_abi::records::{QueryDeviceAnswer, QueryPortAnswer};
 
-/// A completion channel: what arrives are the words that the program has given its completion
+/// A completion channel. Its events are the values that the program has given its completion
 /// queues.
 pub type Channel = Events<u64>;
 
-/// Polls in a row that find nothing before a thread gives way to others.
+/// Polls in a row that find nothing before a thread yields to others.
 const EMPTY_POLLS: u32 = 2000;
-/// Further ones.
+/// Further such polls before it yields again.
 const MORE_POLLS: u32 = 400;
 
 /// A context of a program that has opened the device.
@@ -57,8 +57,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// Opens the device. `start` gives a thread to the context, which runs [`Worker::run`] until
-    /// the context goes.
+    /// Opens the device. `start` has to start a thread that runs [`Worker::run`], which returns
+    /// when the context ends.
     ///
     /// # Errors
     /// `ENODEV`: there is no device. `NoMemory`: the user has too many contexts. Those of `start`.
@@ -68,7 +68,7 @@ impl Context {
         let (daemon, incoming) = Daemon::open(events.clone())?;
         let (bell, reader) = Bell::new()?;
         let mut time = Time::new();
-        // Records for a former context at the same port are told apart by it.
+        // It tells apart records for a former context at the same port.
         let generation = time.now() as u32 ^ hal::clock::ticks() as u32;
         let state = State {
             engine: Engine::new(node, generation),
@@ -138,7 +138,7 @@ impl Context {
         Ok(port)
     }
 
-    /// The own node.
+    /// This node.
     pub fn node(&self) -> NodeId {
         self.lock().engine.links.node
     }
@@ -148,17 +148,17 @@ impl Context {
         self.lock().engine.core.counts()
     }
 
-    /// Windows on the program's memory that peers can use now.
+    /// The number of windows on the program's memory that peers can use now.
     pub fn exposed(&self) -> usize {
         self.lock().engine.lanes.exposed()
     }
 
-    /// Asynchronous events.
+    /// The queue of asynchronous events.
     pub fn events(&self) -> &Arc<Events<AsyncEvent>> {
         &self.shared.events
     }
 
-    /// Whether it is the same context.
+    /// Whether both are the same context.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
@@ -169,7 +169,7 @@ impl Context {
         self.shared.report();
     }
 
-    /// Wakes the progress thread if it would look too late.
+    /// Wakes the progress thread if it would come too late to the work that is left.
     #[inline]
     fn rouse(&self, state: &mut State) {
         if state.needs_thread() {
@@ -177,14 +177,14 @@ impl Context {
         }
     }
 
-    /// Moves on, after a call that may have made work.
+    /// Does the work that a call may have made.
     fn advance(&self, state: &mut State) {
         state.advance();
         self.rouse(state);
     }
 
-    /// Ends a call that has posted. `is_left`: it has left something to be done; so has a full
-    /// queue, whose acknowledgements may be there.
+    /// Ends a call that has posted. `is_left`: it has left work, or the queue was full, in which
+    /// case acknowledgements that make room may have arrived.
     #[inline]
     fn finish(&self, state: &mut State, is_left: bool) {
         match is_left {
@@ -196,10 +196,10 @@ impl Context {
 
     // ---- Completion queues ----
 
-    /// Makes a completion queue. `user`: the program's word for it.
+    /// Makes a completion queue. `user`: the value that its events carry.
     ///
     /// # Errors
-    /// `Invalid`: the size. `NoMemory`.
+    /// `Invalid`: the size is out of range. `NoMemory`.
     pub fn create_cq(&self, size: u32, channel: Option<&Arc<Channel>>, user: u64) -> Result<Id> {
         let mut daemon = self.daemon();
         let cq = self.lock().engine.core.create_cq(size)?;
@@ -226,10 +226,10 @@ impl Context {
         Ok(cq)
     }
 
-    /// Ends a completion queue; its events that wait are dropped.
+    /// Destroys a completion queue. Its events that wait are dropped.
     ///
     /// # Errors
-    /// `NotFound`. `Busy`: queue pairs complete there.
+    /// `NotFound`. `Busy`: queue pairs use it.
     pub fn destroy_cq(&self, cq: Id) -> Result<()> {
         let mut daemon = self.daemon();
         let mut state = self.lock();
@@ -254,7 +254,7 @@ impl Context {
     /// Changes the size of a completion queue.
     ///
     /// # Errors
-    /// `NotFound`. `Invalid`: the size, or more completions are there.
+    /// `NotFound`. `Invalid`: the size is out of range, or the queue holds more completions.
     pub fn resize_cq(&self, cq: Id, size: u32) -> Result<()> {
         let mut daemon = self.daemon();
         let mut ask = |cqe: u32| -> Result<()> {
@@ -280,8 +280,8 @@ impl Context {
         Ok(())
     }
 
-    /// Takes at most `most` completions and gives each to `sink`; returns their number. When there
-    /// are none, looks for what peers have sent.
+    /// Takes up to `most` completions, passes each to `sink`, and returns how many. If there are
+    /// none, looks for what peers have sent.
     ///
     /// # Errors
     /// `NotFound`.
@@ -304,14 +304,14 @@ impl Context {
         };
         let empty = state.empty;
         drop(state);
-        // Others may have to run before there is something.
+        // Other threads may have to run before something arrives.
         if empty > EMPTY_POLLS && empty.is_multiple_of(MORE_POLLS) {
             hal::pause::yield_now();
         }
         Ok(count)
     }
 
-    /// Looks for what peers have sent; whether there may be completions now.
+    /// Looks for what peers have sent. Returns whether there may be completions now.
     fn look(&self, state: &mut State) -> bool {
         if !state.is_polled {
             let is_quiet = state.is_quiet();
@@ -328,7 +328,8 @@ impl Context {
         true
     }
 
-    /// Asks for an event at the next completion, or the next solicited one or error.
+    /// Arms a completion queue: the next completion, or with `solicited_only` the next solicited
+    /// one or error, raises an event.
     ///
     /// # Errors
     /// `NotFound`.
@@ -350,7 +351,8 @@ impl Context {
     /// Makes an address handle.
     ///
     /// # Errors
-    /// `NotFound`: the domain. `Invalid`: no local identifier, or values out of range. `NoMemory`.
+    /// `NotFound`: there is no such domain. `Invalid`: the local identifier is 0, or a value is
+    /// out of range. `NoMemory`.
     pub fn create_ah(&self, pd: Id, vector: AddressVector) -> Result<Id> {
         let mut daemon = self.daemon();
         let global = vector.global.unwrap_or_default();
@@ -381,7 +383,8 @@ impl Context {
         Ok(ah)
     }
 
-    /// Ends an address handle of a protection domain. Datagrams that were posted with it are sent.
+    /// Destroys an address handle of a protection domain. Datagrams that were posted with it are
+    /// still sent.
     ///
     /// # Errors
     /// `NotFound`.
@@ -395,10 +398,11 @@ impl Context {
         Ok(())
     }
 
-    /// Has a queue pair receive what is sent to a group.
+    /// Makes a queue pair a member of a group.
     ///
     /// # Errors
-    /// `NotFound`: the queue pair. `Invalid`: its type, or no group. `NoMemory`.
+    /// `NotFound`: the queue pair. `Invalid`: its type, or the identifiers are not those of a
+    /// group. `NoMemory`.
     pub fn attach_multicast(&self, number: u32, gid: Gid, lid: u16) -> Result<()> {
         let mut daemon = self.daemon();
         let request = abi::Multicast {
@@ -408,23 +412,23 @@ impl Context {
             reserved: 0,
         };
         let mut state = self.lock();
-        // What has arrived was sent before, and is not for it.
+        // What has arrived was sent before the queue pair joined, and is not for it.
         self.advance(&mut state);
         state.engine.core.attach_multicast(number, gid, lid)?;
         drop(state);
         let told = daemon.ask::<_, ()>(Command::AttachMcast, &request);
-        // Connecting may take a second: other threads' calls go on meanwhile.
+        // Connecting may take a second. Calls of other threads go on meanwhile.
         drop(daemon);
         let joined = told.and_then(|()| self.join_relay());
         if joined.is_err() {
-            // Another thread may have ended the queue pair.
+            // The error is that another thread has destroyed the queue pair.
             let _ = self.lock().engine.core.detach_multicast(number, gid);
             let _ = self.daemon().ask::<_, ()>(Command::DetachMcast, &request);
         }
         joined
     }
 
-    /// Has the relay pass datagrams for groups on to this program, from now on.
+    /// Makes the relay pass datagrams to groups on to this program, from now on.
     fn join_relay(&self) -> Result<()> {
         let state = self.lock();
         let node = state.engine.links.node;
@@ -438,20 +442,20 @@ impl Context {
         Ok(())
     }
 
-    /// Has a queue pair receive nothing for groups that it has sent itself.
+    /// Excludes a queue pair from receiving the datagrams to groups that it has sent itself.
     ///
     /// # Errors
-    /// `NotFound`: the queue pair. `Invalid`: its type.
+    /// `NotFound`: the queue pair. `Invalid`: its type is not UD.
     pub fn drop_own(&self, number: u32) -> Result<()> {
         let mut state = self.lock();
         let lid = crate::address::lid(state.engine.links.node);
         Ok(state.engine.core.drop_own(number, lid)?)
     }
 
-    /// Ends membership.
+    /// Removes a queue pair from a group.
     ///
     /// # Errors
-    /// `Invalid`: it does not receive that.
+    /// `Invalid`: it is not a member.
     pub fn detach_multicast(&self, number: u32, gid: Gid, lid: u16) -> Result<()> {
         let mut daemon = self.daemon();
         let request = abi::Multicast {
@@ -464,18 +468,18 @@ impl Context {
         Ok(self.lock().engine.core.detach_multicast(number, gid)?)
     }
 
-    /// Datagrams that came with a wrong key.
+    /// Datagrams that were dropped because their key was not that of the receiver.
     pub fn qkey_violations(&self) -> u32 {
         self.lock().engine.core.qkey_violations()
     }
 
     // ---- Queue pairs ----
 
-    /// Makes a queue pair; its number. `user`: the program's word for it.
+    /// Creates a queue pair and returns its number. `user`: the value that its events carry.
     ///
     /// # Errors
-    /// `Invalid`: sizes, or objects of another domain. `NotFound`: objects. `NotSupported`: the
-    /// type. `NoMemory`; those of making a listener.
+    /// `Invalid`: sizes out of range, or objects of another domain. `NotFound`: an object.
+    /// `NotSupported`: the type. `NoMemory`. Those of making a listener.
     pub fn create_qp(&self, mut init: QpInit, user: u64) -> Result<u32> {
         let mut daemon = self.daemon();
         let mut state = self.lock();
@@ -506,12 +510,12 @@ impl Context {
         state.qps.insert(number, user);
         state.count(init.pd, 1);
         drop(state);
-        // The progress thread is to watch the listener.
+        // The progress thread has to watch the listener.
         self.shared.bell.ring();
         Ok(number)
     }
 
-    /// Ends a queue pair, with what was posted to it and its completions.
+    /// Destroys a queue pair, with its posted requests and its completions.
     ///
     /// # Errors
     /// `NotFound`.
@@ -536,14 +540,15 @@ impl Context {
         Ok(())
     }
 
-    /// Changes a queue pair.
+    /// Changes the state or the attributes of a queue pair.
     ///
     /// # Errors
-    /// `NotFound`. `NotSupported`: unknown bits of the mask. `Invalid`: a value, or the change of
-    /// state with this mask; then nothing has changed.
+    /// `NotFound`. `NotSupported`: the mask has unknown bits. `Invalid`: a value is out of range,
+    /// or this change of state is not allowed with this mask. After an error nothing has changed.
     pub fn modify_qp(&self, number: u32, new: &Attributes, mask: AttributeMask) -> Result<()> {
         let mut daemon = self.daemon();
-        // It may have come to an error by itself, from which it is changed.
+        // If the queue pair has entered an error state by itself, the daemon has to know that
+        // first.
         let view = self.lock().engine.core.query_qp(number)?;
         daemon.report(&Changes {
             qps: vec![(number, view)],
@@ -558,7 +563,7 @@ impl Context {
         Ok(())
     }
 
-    /// A queue pair.
+    /// The state of a queue pair.
     ///
     /// # Errors
     /// `NotFound`.

@@ -1,5 +1,5 @@
-//! The relay of datagrams for groups: the device's daemon passes them on from one program to all
-//! others. A program has a lane to it from the time on when it is in a group, or sends to one.
+//! The relay of datagrams to groups: the device's daemon, which passes them on from one program to
+//! all others. A program has a lane to it as soon as it has joined a group, or sends to one.
 
 use core::time::Duration;
 
@@ -9,20 +9,20 @@ use syscall::error::EIO;
 use crate::error::{Error, Result};
 use crate::links::{self, Key};
 
-/// Where the daemon of each node listens: a port that is reserved for this use, and that only root
-/// binds.
+/// The port at which the daemon of each node listens. It is reserved for this use, and only root
+/// can bind it.
 pub const PORT: Port = 60;
-/// Bytes that a connection to it begins with.
+/// The length of the greeting with which a connection to the relay begins.
 pub const GREETING_BYTES: usize = links::HELLO_BYTES;
-/// How long a daemon that has just begun is waited for.
+/// How long to wait for a daemon that has just begun.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The first bytes of a connection to it.
+/// The first bytes of a connection to the relay.
 pub fn greeting() -> [u8; GREETING_BYTES] {
     links::hello(links::DATAGRAMS, PORT)
 }
 
-/// The lane to the relay of this node.
+/// The key of the lane to the relay of this node.
 pub(crate) fn key(node: NodeId) -> Key {
     Key {
         own: links::DATAGRAMS,
@@ -31,11 +31,11 @@ pub(crate) fn key(node: NodeId) -> Key {
     }
 }
 
-/// Connects with the relay of this node, and waits until it has agreed: what is sent to groups from
-/// then on is passed to this connection.
+/// Connects to the relay of this node, and waits until the relay has accepted: from then on it
+/// passes what is sent to groups on to this connection.
 ///
 /// # Errors
-/// Those of connecting; `EIO`: it has ended at once.
+/// Those of connecting; `EIO`: the connection has ended at once.
 pub(crate) fn connect(node: NodeId) -> Result<Endpoint> {
     let patient = Options::new().retry_for(PATIENCE);
     let endpoint = patient.connect(PortId::new(node, PORT))?;

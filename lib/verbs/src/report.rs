@@ -1,9 +1,10 @@
-//! What the device's daemon shows of a queue pair that somebody else runs by the rules of verbs.
+//! The reports of queue pairs that the device's daemon shows: those that a library or an engine of
+//! the daemon runs by the rules of verbs.
 
 use verbs_abi::records::QpReport;
 use verbs_core::context::QpView;
 
-/// The report of a queue pair. `qp_handle`: the daemon's name for it; 0 where nobody asks.
+/// The report of a queue pair. `qp_handle`: the daemon's handle of it; 0 if that is not needed.
 pub fn qp_report(qp_handle: u32, view: &QpView) -> QpReport {
     QpReport {
         qp_handle,

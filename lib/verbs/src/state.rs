@@ -1,4 +1,4 @@
-//! Everything of a context that its calls change, behind one lock.
+//! The state of a context, behind one lock.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -12,72 +12,72 @@ use crate::daemon::Changes;
 use crate::engine::{Engine, LONGEST_NS};
 use crate::events::{AsyncEvent, Events};
 
-/// Turns in a row while there is something to do.
+/// Most turns in a row while there is something to do.
 const TURNS: usize = 16;
-/// Looks of the progress thread after which a program that has not polled since is not expected to
-/// come again soon.
+/// After so many looks of the progress thread without a poll, the program is not expected to poll
+/// again soon.
 const FEW_LOOKS: u32 = 2;
-/// Turns that wait for a peer to make room for the last records of a lane.
+/// Most turns that wait for a peer to make room for the last records of a lane.
 const LAST_TURNS: usize = 1000;
 
 /// The state of a completion queue besides its completions.
 pub struct Cq {
-    /// Where its events go.
+    /// The channel of its events.
     pub channel: Option<Arc<Events<u64>>>,
-    /// The program's word for it.
+    /// The value that its events carry.
     pub user: u64,
-    /// Completions that it holds.
+    /// Completions that it can hold.
     pub size: u32,
 }
 
 impl Cq {
-    /// Its channel, if it has one, and what is said there.
+    /// Its channel, if it has one, and the value that its events carry.
     pub fn target(&self) -> Option<(&Events<u64>, u64)> {
         let channel = self.channel.as_deref();
         channel.map(|channel| (channel, self.user))
     }
 }
 
-/// See the module.
+/// The state of a context; see the module.
 pub struct State {
     pub engine: Engine,
     pub time: Time,
-    /// Regions, queue pairs and shared receive queues of each protection domain.
+    /// The number of objects of each protection domain.
     pub users: BTreeMap<Id, u32>,
     pub cqs: BTreeMap<Id, Cq>,
-    /// The program's words.
+    /// The value that events of each queue pair carry.
     pub qps: BTreeMap<u32, u64>,
     pub srqs: BTreeMap<Id, u64>,
-    /// Domains of extended reliable connections, with the protection domain of the first shared
-    /// receive queue.
+    /// XRC domains, each with the protection domain of its first shared receive queue.
     pub xrcds: BTreeMap<Id, Option<Id>>,
     pub events: Arc<Events<AsyncEvent>>,
-    /// Completion queues whose channel is to be told.
+    /// Completion queues that are armed and have a channel.
     pub armed: BTreeSet<Id>,
-    /// The program polls: the progress thread leaves the lanes alone.
+    /// The program polls, so the progress thread leaves the lanes alone.
     pub is_polled: bool,
-    /// A thread waits for a completion event and moves the lanes on.
+    /// A thread waits for a completion event and serves the lanes.
     pub is_waiting: bool,
-    /// That thread needs no event queue to tell of the lanes.
+    /// That thread is about to sleep shortly, and needs no event queue to report the lanes.
     pub sleeps_shortly: bool,
-    /// Such waits that have begun.
+    /// The number of such waits that have begun.
     pub waits: u32,
-    /// Further threads that wait for completion events.
+    /// Other threads that wait for completion events.
     pub sleepers: u32,
-    /// The progress thread relies on that one, and sleeps longer than a few milliseconds.
+    /// The progress thread relies on the waiting thread, and sleeps longer than a few
+    /// milliseconds.
     pub sleeps_long: bool,
-    /// Calls that have looked for completions.
+    /// The number of calls that have polled for completions.
     pub polls: u32,
-    /// Looks of the progress thread since the last one of these.
+    /// Looks of the progress thread since the last poll.
     pub looks: u32,
-    /// Calls in a row that have found none.
+    /// Polls in a row that have found no completion.
     pub empty: u32,
-    /// When the progress thread will look again.
+    /// When the progress thread will look again, in nanoseconds.
     pub wakes_at: u64,
 }
 
 impl State {
-    /// Receives, hands over, completes and tells, as long as there is something to do.
+    /// Receives, executes requests, completes them and passes on events, as long as there is work.
     pub fn advance(&mut self) {
         for _ in 0..TURNS {
             self.advance_once();
@@ -87,35 +87,35 @@ impl State {
         }
     }
 
-    /// Once: for a caller that comes again.
+    /// One turn of [`advance`](Self::advance), for a caller that comes again.
     pub fn advance_once(&mut self) {
         let now = self.time.now();
         self.engine.turn(now);
         self.tell();
     }
 
-    /// Whether there is nothing to do now, as far as a few loads tell.
+    /// Whether there is no work now, as far as a few loads tell.
     pub fn is_quiet(&mut self) -> bool {
         self.engine.is_quiet() && self.is_early()
     }
 
-    /// Whether the time at which something is to be done, if there is one, is still to come.
+    /// Whether the time at which work is due, if any, is still to come.
     #[inline]
     pub fn is_early(&mut self) -> bool {
         let until = self.engine.left.until;
         until.is_none_or(|until| self.time.now() < until)
     }
 
-    /// Whether the progress thread is to be woken for what is left.
+    /// Whether the progress thread has to be woken for the work that is left.
     #[inline]
     pub fn needs_thread(&self) -> bool {
         let comes_again = comes_again(self.is_polled, self.looks);
         is_left(&self.engine, comes_again, self.wakes_at)
     }
 
-    /// Moves connections in the making on, if there is something to do, as `has_news` may say: to
-    /// ask the driver for each listener takes longer than all else that the progress thread does,
-    /// and the program's calls wait meanwhile.
+    /// Advances the connections that are being made, if there is work on them; `has_news`: an
+    /// event has reported some. To ask the driver about each listener takes longer than all else
+    /// that the progress thread does, and the program's calls wait meanwhile.
     pub fn advance_links(&mut self, has_news: bool) {
         let now = self.time.now();
         if has_news || has_links_to_do(&self.engine, now) {
@@ -123,7 +123,7 @@ impl State {
         }
     }
 
-    /// Tells of events.
+    /// Passes events on to the program.
     #[inline]
     pub fn tell(&mut self) {
         if self.engine.core.has_events() {
@@ -150,13 +150,13 @@ impl State {
                         user,
                     });
                 }
-                // The engine looks after its lanes.
+                // The engine handles these itself.
                 Event::LaneOver(_) | Event::LaneWanted(_) => {}
             }
         }
     }
 
-    /// The program's word for an object.
+    /// The value that events of an object carry.
     fn user(&self, subject: Subject) -> u64 {
         let user = match subject {
             Subject::Qp(number) => self.qps.get(&number).copied(),
@@ -168,7 +168,7 @@ impl State {
 
     // ---- Ends ----
 
-    /// Ends the lanes of a protection domain that nothing else belongs to.
+    /// Ends the lanes of a protection domain that has no other objects.
     pub fn close_lanes(&mut self, pd: Id) {
         let lanes = self.engine.close_links(pd);
         self.say_bye(&lanes);
@@ -176,7 +176,7 @@ impl State {
         self.tell();
     }
 
-    /// Tells the peers of lanes that nothing more comes, if they take it soon.
+    /// Tells the peers of lanes that nothing more comes, as far as they make room for it soon.
     fn say_bye(&mut self, lanes: &[LaneId]) {
         self.engine.say_bye(lanes);
         for _ in 0..LAST_TURNS {
@@ -197,7 +197,7 @@ impl State {
 
     // ---- Objects ----
 
-    /// The changes of all objects.
+    /// The state of all objects, for the daemon.
     pub fn changes(&self) -> Changes {
         let core = &self.engine.core;
         let qps = self
@@ -217,22 +217,22 @@ impl State {
         }
     }
 
-    /// Counts an object of a protection domain, or no more.
+    /// Adds `change` to the number of objects of a protection domain.
     pub fn count(&mut self, pd: Id, change: i32) {
         let users = self.users.entry(pd).or_default();
         *users = users.saturating_add_signed(change);
     }
 }
 
-/// Whether the program does by itself what is left. `looks`: those of the progress thread since the
-/// program has polled.
+/// Whether the program itself will do the work that is left. `looks`: those of the progress thread
+/// since the last poll.
 #[inline]
 fn comes_again(is_polled: bool, looks: u32) -> bool {
     is_polled && looks < FEW_LOOKS
 }
 
-/// Whether something is left that the progress thread would look at too late. `comes_again`: the
-/// program polls, and does it by itself. `wakes_at`: when the thread looks.
+/// Whether work is left to which the progress thread would come too late. `comes_again`: the
+/// program polls, and does it itself. `wakes_at`: when the thread looks next.
 #[inline]
 fn is_left(engine: &Engine, comes_again: bool, wakes_at: u64) -> bool {
     let left = &engine.left;
@@ -241,7 +241,7 @@ fn is_left(engine: &Engine, comes_again: bool, wakes_at: u64) -> bool {
     is_left && !comes_again || engine.wants_links
 }
 
-/// Whether connections in the making are to be looked at though no event has told of one.
+/// Whether connections need a look although no event has reported one.
 fn has_links_to_do(engine: &Engine, now: u64) -> bool {
     let is_long_ago = now.saturating_sub(engine.looked_at) >= LONGEST_NS;
     is_long_ago || engine.wants_links || engine.links.has_to_do(now)

@@ -1,5 +1,5 @@
-//! Traits of the standard library for programs that have it: what makes events lends its
-//! descriptor, and errors become `std::io::Error`. Connections are `scif::Endpoint`, which is
+//! Traits of the standard library, for programs that have it: sources of events lend their
+//! descriptors, and errors become `std::io::Error`. Connections are `scif::Endpoint`, which is
 //! `Read` and `Write`.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -14,14 +14,14 @@ impl From<Error> for std::io::Error {
     }
 }
 
-/// Ready to be read while there are events.
+/// Readable while there are events.
 impl<T> AsFd for Events<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         client_memory::descriptor::lend(self.reader())
     }
 }
 
-/// Ready to be read while there are completions that nobody was told of.
+/// Readable while there are completion events that no thread was told of.
 impl AsFd for CompletionChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.raw().as_fd()
@@ -34,7 +34,7 @@ impl AsRawFd for CompletionChannel {
     }
 }
 
-/// Ready to be read while there are asynchronous events.
+/// Readable while there are asynchronous events.
 impl AsFd for Context {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.raw().events().as_fd()

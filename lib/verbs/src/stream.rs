@@ -15,37 +15,37 @@ use verbs_core::record::{HEADER_BYTES, MAX_PAYLOAD};
 
 /// Most bytes of a record.
 pub const MAX_RECORD: usize = HEADER_BYTES + MAX_PAYLOAD;
-/// Bytes that are taken from the connection at a time.
+/// Most bytes that are received from the connection at a time.
 const INBOX_BYTES: usize = 16 * 1024;
 
-/// See the module.
+/// A lane over a SCIF connection.
 pub struct Stream {
     endpoint: Endpoint,
     /// Bytes that have arrived: those of `inbox[from..to]`.
     inbox: Vec<u8>,
     from: usize,
     to: usize,
-    /// The rest of what there was no room for.
+    /// Bytes that were sent and have found no room.
     outbox: Vec<u8>,
     /// Nothing more arrives, and nothing can be sent.
     has_ended: bool,
-    /// Whether to look for bytes though there is no sign of any.
+    /// Whether to look for bytes although nothing indicates any.
     looks: bool,
-    /// The driver of the connection has died: behind what has arrived nothing comes.
+    /// The driver of the connection has died: after the bytes that have arrived nothing comes.
     is_dead: bool,
-    /// The own windows: by the number that the peer knows, where they begin and their bytes.
+    /// This end's windows, by the numbers that the peer knows: where they begin, and their bytes.
     windows: BTreeMap<u64, (i64, u64)>,
-    /// The events of it that the event queues of those who watch report; `None`: they have not been
-    /// told.
+    /// The events of this lane that each event queue reports, by
+    /// [`Watcher`](crate::watch::Watcher); `None`: it has not been asked.
     pub watched: [Option<EventFlags>; 2],
-    /// Something waits for room.
+    /// Bytes wait for room.
     pub wants_room: bool,
 }
 
 impl Stream {
-    /// A connected endpoint that does not wait.
+    /// A lane over a connected endpoint, which must not block.
     pub fn new(endpoint: Endpoint) -> Self {
-        // Where rings cannot be mapped, the driver moves what is sent.
+        // If the rings cannot be mapped, the driver moves the bytes.
         let _ = endpoint.prepare();
         Self {
             endpoint,
@@ -57,7 +57,7 @@ impl Stream {
             looks: true,
             is_dead: false,
             windows: BTreeMap::new(),
-            // The owner's queue may have it as a connection in the making.
+            // The owner's queue may have it as a connection that is being made.
             watched: [None, Some(EventFlags::empty())],
             wants_room: false,
         }
@@ -67,34 +67,35 @@ impl Stream {
         self.endpoint.fd()
     }
 
-    /// Whether all that was sent is on its way.
+    /// Whether the connection has taken all that was sent.
     pub fn is_flushed(&self) -> bool {
         self.outbox.is_empty() || self.has_ended
     }
 
-    /// Own windows of this connection.
+    /// The number of this end's windows.
     pub fn exposed(&self) -> usize {
         self.windows.len()
     }
 
-    /// Asks the driver, about once a second, whether the connection lives.
+    /// Checks whether the connection is alive, by asking the driver about once a second.
     pub fn check(&mut self) {
         if !self.endpoint.is_live() {
             self.looks = true;
-            // A receive need not find its death, as it does not ask the driver again so soon.
+            // A receive need not find the death of the driver, which it does not ask again so
+            // soon.
             let there = self.endpoint.local();
             self.is_dead |= there.is_err_and(|error| error.errno() == ENODEV);
         }
     }
 
-    /// The driver of the connection has died.
+    /// Notes that the driver of the connection has died.
     pub fn lose_driver(&mut self) {
         self.is_dead = true;
     }
 
     // ---- The stream ----
 
-    /// Bytes that can be sent: those of a record, or none.
+    /// The number of bytes that can be sent: those of a whole record, or 0.
     #[inline(always)]
     pub fn room(&mut self) -> usize {
         if self.outbox.is_empty() && !self.has_ended {
@@ -106,7 +107,7 @@ impl Stream {
         }
     }
 
-    /// Sends what there was no room for; whether [nothing is left](Self::is_flushed).
+    /// Sends bytes that found no room before. Returns whether [nothing is left](Self::is_flushed).
     #[inline(always)]
     pub fn flush(&mut self) -> bool {
         if self.outbox.is_empty() {
@@ -119,7 +120,7 @@ impl Stream {
     #[cold]
     fn flush_rest(&mut self) -> bool {
         if !self.is_flushed() {
-            // The error is the end, which is reported behind what has arrived.
+            // An error is the end, which is reported after the bytes that have arrived.
             let sent = self.endpoint.send(&self.outbox, SendFlags::empty());
             self.outbox.drain(..sent.unwrap_or(0));
         }
@@ -127,7 +128,8 @@ impl Stream {
         !self.wants_room
     }
 
-    /// Sends a record at once, if its payload is there and nothing is in the way; whether it did.
+    /// Sends a record directly, if its payload is accessible and nothing prevents it. Returns
+    /// whether it did.
     #[inline(always)]
     pub fn send_at_once<'a>(
         &self,
@@ -144,20 +146,20 @@ impl Stream {
         self.outbox.extend_from_slice(rest);
     }
 
-    /// Whether the peer may still take what is sent. [`available`](Self::available) does not look
-    /// for the end while what is wanted is there.
+    /// Whether the peer may still receive what is sent. [`available`](Self::available) does not
+    /// look for the end while enough bytes are there.
     pub fn may_send(&self) -> bool {
         !self.has_ended && !self.is_dead && self.endpoint.is_live()
     }
 
-    /// Whether there is no sign of bytes that have not been looked for.
+    /// Whether nothing indicates bytes that have not been looked for.
     #[inline(always)]
     pub fn is_quiet(&self) -> bool {
         self.from == self.to && !self.looks && !self.is_dead && !self.endpoint.may_be_readable()
     }
 
-    /// The words that change when the next bytes come or the connection ends. `None` where none
-    /// tell, or while something waits for room.
+    /// The words that change when the next bytes come or the connection ends. `None`: no words
+    /// tell that, or bytes wait for room.
     pub fn watched(&self) -> Option<[Watched; 2]> {
         match self.wants_room {
             true => None,
@@ -165,8 +167,8 @@ impl Stream {
         }
     }
 
-    /// Looks for the next record and copies its header: in the connection's ring, unless some bytes
-    /// were taken from there.
+    /// Looks for the next record and copies its header: in the connection's ring, or in the inbox
+    /// if that has bytes.
     #[inline(always)]
     pub fn peek(&mut self, header: &mut [u8; HEADER_BYTES]) -> Peeked {
         if self.from == self.to {
@@ -189,8 +191,9 @@ impl Stream {
         }
     }
 
-    /// Takes a record that was peeked at, whose payload is all of `to`; whether it did. If it did
-    /// not, it may be [taken](Self::take) when [filled](Self::available) in.
+    /// Receives a record that [`peek`](Self::peek) has found, whose payload fills `to`. Returns
+    /// whether it did; if not, [`available`](Self::available) can bring it into the inbox, and
+    /// [`take`](Self::take) take it from there.
     #[inline(always)]
     pub fn take_record<'a>(&mut self, to: impl raw::Room<'a>) -> bool {
         self.from == self.to && self.endpoint.recv_behind(HEADER_BYTES, to)
@@ -228,7 +231,7 @@ impl Stream {
         }
     }
 
-    /// Takes bytes that are available, no more of them.
+    /// Takes up to `count` available bytes.
     pub fn take(&mut self, count: usize) -> &[u8] {
         let from = self.from;
         self.from += count.min(self.to - from);
@@ -237,8 +240,8 @@ impl Stream {
 
     // ---- Windows ----
 
-    /// Makes memory a window. `is_borrowed`: it is another program's, mapped here by a daemon,
-    /// which has counted its pages itself.
+    /// Makes memory a window. `is_borrowed`: the memory is another program's, mapped here by a
+    /// daemon, which has counted its pages itself.
     pub fn expose(
         &mut self,
         range: Range<'_>,
@@ -251,7 +254,7 @@ impl Stream {
             false => Protection::READ,
         };
         let registered = match is_borrowed {
-            // The window keeps the pages.
+            // The window keeps the pages pinned.
             true => PinnedPages::pin(pages, protection, MapFlags::empty())
                 .and_then(|pinned| pinned.register(&self.endpoint, 0, MapFlags::empty())),
             false => raw::register(self.fd(), pages, 0, protection.bits(), 0)
@@ -267,15 +270,15 @@ impl Stream {
         Ok(number)
     }
 
-    /// Takes a window back.
+    /// Ends a window.
     pub fn withdraw(&mut self, window: u64) {
         if let Some((offset, length)) = self.windows.remove(&window) {
-            // The errors say that the connection has gone, and with it the window.
+            // An error means that the connection has gone, and the window with it.
             let _ = raw::unregister(self.fd(), offset, length);
         }
     }
 
-    /// Copies into the peer's window.
+    /// Copies into a window of the peer.
     pub fn put(&mut self, from: raw::Source<'_>, window: u64, offset: u64) -> Result<(), NotMoved> {
         let at = window.wrapping_add(offset) as i64;
         let flags = RmaFlags::SYNC;
@@ -283,21 +286,21 @@ impl Stream {
         moved.map_err(|error| self.not_moved(error))
     }
 
-    /// Has what was put arrive before what follows.
+    /// Makes what was put arrive before what is sent afterwards.
     pub fn drain(&self) {
         if self.endpoint.gathers() {
             hal::mem::drain_writes();
         }
     }
 
-    /// Copies out of the peer's window.
+    /// Copies out of a window of the peer.
     pub fn get(&mut self, to: Range<'_>, window: u64, offset: u64) -> Result<(), NotMoved> {
         let at = window.wrapping_add(offset) as i64;
         let moved = self.endpoint.vread_target(to.into(), at, RmaFlags::SYNC);
         moved.map_err(|error| self.not_moved(error))
     }
 
-    /// Makes an atomic operation in the peer's window.
+    /// Does an atomic operation in a window of the peer.
     pub fn fetch(
         &mut self,
         window: u64,

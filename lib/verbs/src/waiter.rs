@@ -1,10 +1,10 @@
-//! The wait for a completion event. The thread that waits moves the lanes on by itself, so that
-//! what arrives wakes this thread and no other one; the progress thread leaves the lanes alone as
-//! long as a program waits so every few milliseconds.
+//! Waiting for a completion event. The thread that waits serves the lanes itself, so what arrives
+//! wakes this thread and no other one. The progress thread leaves the lanes alone as long as a
+//! program waits like this every few milliseconds.
 //!
-//! It first sleeps for a short time, in which the kernel looks at the words that change when
-//! something arrives ([`hal::idle_poll`]). No event queue has the lanes then, so that no peer has
-//! to ring.
+//! The thread first sleeps for a short time, in which the kernel looks at the words that change
+//! when something arrives ([`hal::idle_poll`]). No event queue has the lanes then, so no peer has
+//! to ring a doorbell.
 
 use alloc::vec::Vec;
 
@@ -26,14 +26,14 @@ enum Source {
     Lane,
 }
 
-/// See the module.
+/// The event queue and the words of the thread that waits.
 pub(crate) struct Waiter {
     queue: Queue<Source>,
     ready: Vec<Ready<Source>>,
-    /// The channel in the event queue.
+    /// The number of the channel that the event queue has.
     channel: Option<u64>,
     idle_poll: IdlePoll,
-    /// The words of the next short sleep.
+    /// The words for the next short sleep.
     words: Vec<Watched>,
 }
 
@@ -48,7 +48,8 @@ impl Waiter {
         })
     }
 
-    /// Has the event queue report what arrives on lanes and at a channel, or at none of them.
+    /// Makes the event queue report what arrives on lanes and at a channel; `None`: nothing on
+    /// lanes.
     pub fn watch(&mut self, engine: &mut Engine, channel: Option<&Events<u64>>) -> Result<()> {
         let queue = &mut self.queue;
         if let Some(channel) = channel
@@ -62,8 +63,9 @@ impl Waiter {
         Ok(())
     }
 
-    /// Notes the words that change when something arrives, before a last look, if a short sleep may
-    /// pay and there are not too many lanes. The lanes are then in the event queue no more.
+    /// Collects the words that change when something arrives, and takes the lanes out of the event
+    /// queue; a last look has to follow. Returns whether to sleep shortly: not if that would
+    /// hardly pay, or if there are too many lanes.
     pub fn prepare_short_sleep(&mut self, engine: &mut Engine, channel: &Events<u64>) -> bool {
         self.words.clear();
         if !self.idle_poll.may_pay() {
@@ -84,7 +86,7 @@ impl Waiter {
         true
     }
 
-    /// Sleeps until one of those words changes, for a short time.
+    /// Sleeps for a short time, at most until one of those words changes.
     ///
     /// # Errors
     /// `EINTR`.
@@ -95,7 +97,7 @@ impl Waiter {
         }
     }
 
-    /// Sleeps until something is reported.
+    /// Sleeps until the event queue reports something.
     ///
     /// # Errors
     /// `EINTR`; those of the event queue.

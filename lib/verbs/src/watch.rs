@@ -1,4 +1,4 @@
-//! What event queues report of an engine: its lanes, listeners and connections in the making.
+//! What event queues report of an engine: its lanes, its listeners, and connections in the making.
 
 use syscall::error::ENODEV;
 use syscall::flag::EventFlags;
@@ -6,20 +6,20 @@ use syscall::flag::EventFlags;
 use crate::engine::Engine;
 use crate::links::{Pending, Watched};
 
-/// Whose event queue has the lanes.
+/// An event queue that may have the lanes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Watcher {
-    /// That of the engine's owner.
+    /// The one of the engine's owner.
     Owner,
-    /// That of a thread that waits for a completion event.
+    /// The one of a thread that waits for a completion event.
     Waiter,
 }
 
 impl Engine {
-    /// Has an event queue report what is to be looked at, and nothing else: `subscribe` is its
-    /// call. While the owner polls no lane is. With `has_waiter` those are not that the event queue
-    /// of a waiting thread reports. A file that the event queue refuses is looked at again in the
-    /// next turn; its driver's death ends a lane.
+    /// Makes an event queue report what needs a look, and nothing else. `subscribe` is its call.
+    /// While the program polls (`is_polled`) it reports no lane. With `has_waiter` it leaves out
+    /// the lanes that the event queue of a waiting thread reports. A file that the event queue
+    /// refuses is tried again with the next call; if its driver has died, a lane ends.
     pub fn watch(
         &mut self,
         mut subscribe: impl FnMut(usize, EventFlags, Watched) -> syscall::error::Result<()>,
@@ -34,7 +34,7 @@ impl Engine {
             };
             if !listening.is_watched {
                 let watched = subscribe(listener.fd(), EventFlags::EVENT_READ, Watched::Link);
-                // Of a dead driver accepting tells.
+                // If the driver is dead, `accept` reports it.
                 listening.is_watched =
                     watched.map_or_else(|error| error.errno == ENODEV, |()| true);
             }
@@ -59,7 +59,8 @@ impl Engine {
         }
     }
 
-    /// The same for the lanes alone, and one of the event queues that may have them.
+    /// [`watch`](Self::watch) for the lanes alone, and for one of the event queues that may have
+    /// them.
     pub(crate) fn watch_lanes(
         &mut self,
         watcher: Watcher,
@@ -70,7 +71,8 @@ impl Engine {
         for stream in self.lanes.streams() {
             let mut wanted = EventFlags::EVENT_READ;
             wanted.set(EventFlags::EVENT_WRITE, stream.wants_room);
-            // A lane that has come, or wants room, while the thread sleeps is not in its queue.
+            // A lane that was added, or began to wait for room, while the thread slept is not in
+            // its queue.
             let by_waiter = stream.watched[Watcher::Waiter as usize];
             let is_waiters = has_waiter && by_waiter.is_some_and(|of| of.contains(wanted));
             if !is_wanted || is_waiters {
@@ -99,7 +101,7 @@ mod tests {
     use crate::played::Driver;
     use crate::stream::Stream;
 
-    /// What an event queue is told of the lanes.
+    /// The events that an event queue is asked to report of the lanes.
     fn told(engine: &mut Engine, watcher: Watcher, is_wanted: bool) -> Vec<EventFlags> {
         let mut told = Vec::new();
         let subscribe = |_, flags| {
@@ -126,7 +128,7 @@ mod tests {
                 engine.lanes.insert_stream(stream);
                 assert_eq!(told(&mut engine, Watcher::Owner, is_wanted), [wish]);
                 assert_eq!(told(&mut engine, Watcher::Owner, is_wanted), []);
-                // Its queue has no lane of itself.
+                // The queue of a waiter has no lane at first.
                 assert_eq!(told(&mut engine, Watcher::Waiter, false), []);
             }
         });

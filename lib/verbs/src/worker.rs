@@ -1,12 +1,12 @@
-//! The progress thread of a context: makes connections, and serves the lanes as long as the
-//! program does not.
+//! The progress thread of a context: makes connections, and serves the lanes while the program
+//! does not.
 //!
-//! A program that polls its completion queues does all the work in its own calls; then the thread
-//! has no lane in its event queue, so that no peer wakes it, and only looks every few milliseconds
-//! whether the program still polls. If it does not and a peer has sent something, or it waits at a
-//! completion channel, the thread sleeps on the lanes. A pause alone is no reason: to have the
-//! lanes watched and not watched again are requests to the driver, which take longer than a
-//! thousand messages.
+//! A program that polls its completion queues does all the work in its own calls. Then the thread
+//! has no lane in its event queue, so that no peer wakes it; it only looks every few milliseconds
+//! whether the program still polls. If the program does not and a peer has sent something, or if
+//! it waits at a completion channel, the thread sleeps on the lanes. A pause in polling alone is
+//! no reason for that: to have the lanes watched and no longer watched takes requests to the
+//! driver, which take longer than a thousand messages.
 
 use alloc::sync::Weak;
 use alloc::vec::Vec;
@@ -25,18 +25,19 @@ use crate::state::State;
 
 /// How often the thread looks whether the program polls, in nanoseconds.
 const LOOK_NS: u64 = 4_000_000;
-/// Looks in a row after which it has the lanes in its event queue though nothing has come.
+/// After so many looks without a poll it has the lanes in its event queue, even if nothing has
+/// come.
 const MOST_LOOKS: u32 = 64;
-/// Its longest sleep, after which it looks whether the driver lives.
+/// Its longest sleep, in nanoseconds. Then it looks whether the driver is alive.
 const LONGEST_NS: u64 = 1_000_000_000;
-/// How often the daemon is told what has been done.
+/// How often it reports to the daemon what the objects have done, in nanoseconds.
 const REPORT_NS: u64 = LONGEST_NS;
 
 /// The sources of the event queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Source {
     Bell,
-    /// The device's events, or its end.
+    /// The device: an event, or its end.
     Device,
     /// A lane: all of them are looked at.
     Lane,
@@ -51,9 +52,9 @@ pub struct Worker {
     bell: Fd,
     /// The device's events, while its daemon lives.
     device: Option<Fd>,
-    /// When the daemon was told what the objects have done.
+    /// When it last reported to the daemon, in nanoseconds.
     reported_at: u64,
-    /// Polls and waits of the program when the thread looked last.
+    /// The program's polls and waits so far, when the thread last looked.
     polls: u32,
     waits: u32,
 }
@@ -74,7 +75,7 @@ impl Worker {
         })
     }
 
-    /// Works until the context goes.
+    /// Works until the context ends.
     ///
     /// # Errors
     /// Those of the event queue.
@@ -95,7 +96,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Passes events of the port on. When the daemon has died the context has no device any more.
+    /// Passes on events of the port. If the daemon has died, the context loses its device.
     fn take_events(&mut self, shared: &SharedContext) {
         let Some(device) = &self.device else {
             return;
@@ -113,7 +114,7 @@ impl Worker {
         }
     }
 
-    /// Tells the daemon what has been done, once in a while.
+    /// Reports to the daemon what the objects have done, once a second.
     fn report(&mut self, shared: &SharedContext, now: u64) {
         if now.saturating_sub(self.reported_at) >= REPORT_NS {
             self.reported_at = now;
@@ -121,8 +122,8 @@ impl Worker {
         }
     }
 
-    /// One turn; how long to sleep then. `has_news`: the device has something, a connection in the
-    /// making, or a listener.
+    /// One turn. Returns how long to sleep after it, in nanoseconds. `has_news`: the device, a
+    /// listener or a connection in the making has an event.
     fn turn(&mut self, shared: &SharedContext, has_news: bool) -> u64 {
         shared.bell.quiet(&self.bell);
         let mut state = shared.state.lock();
@@ -135,7 +136,7 @@ impl Worker {
             true => 0,
             false => state.looks.saturating_add(1),
         };
-        // What it owes to its peers is sent below.
+        // Acknowledgements that are owed to peers are sent below.
         let engine = &state.engine;
         let is_alone = engine.lanes.are_quiet() && !engine.left.waits_for_room;
         let polls = has_polled || state.is_polled && is_alone && state.looks < MOST_LOOKS;
@@ -145,7 +146,7 @@ impl Worker {
             && let Some(mut waiter) = shared.waiter.try_lock()
             && let Some(waiter) = &mut *waiter
         {
-            // Nothing is added to the event queue, so that nothing can fail.
+            // Nothing is added to the event queue, so nothing can fail.
             let _ = waiter.watch(&mut state.engine, None);
         }
         for stream in state.engine.lanes.streams() {
@@ -154,7 +155,7 @@ impl Worker {
         state.advance_links(has_news);
         self.watch(&mut state, has_waited);
         state.advance();
-        // Records may have found no room, or it may have come.
+        // Records may have found no room, or room may have come.
         self.watch(&mut state, has_waited);
         let now = state.time.now();
         let limit = self.limit(&state, now, has_waited);
@@ -178,7 +179,7 @@ impl Worker {
         next.map_or(longest, |next| next.min(longest))
     }
 
-    /// Has the event queue report what the thread is to look at, and nothing else.
+    /// Makes the event queue report what the thread has to look at, and nothing else.
     fn watch(&mut self, state: &mut State, has_waited: bool) {
         let queue = &mut self.queue;
         let subscribe = |fd, flags, what| {
@@ -188,7 +189,7 @@ impl Worker {
             };
             queue.subscribe(fd, flags, source)
         };
-        // Room is no word that the thread which waits has the kernel look at.
+        // The kernel cannot look for room on behalf of the waiting thread: no word changes with it.
         let looks = has_waited && state.sleeps_shortly && !state.engine.left.waits_for_room;
         let is_polled = state.is_polled || looks;
         state.engine.watch(subscribe, is_polled, has_waited);

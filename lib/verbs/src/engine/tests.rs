@@ -1,4 +1,4 @@
-//! Tests of what becomes of lanes and listeners, beside a driver for tests.
+//! Tests of the ends of lanes and listeners, with a driver for tests.
 
 use verbs_core::host::{Host, LaneId};
 use verbs_core::record::HEADER_BYTES;

@@ -1,4 +1,4 @@
-//! Tests of connections in the making.
+//! Tests of connections that are being made.
 
 use syscall::error::EMFILE;
 use verbs_core::table::Id;

@@ -31,10 +31,10 @@ impl Context {
         Ok(pd)
     }
 
-    /// Ends a protection domain.
+    /// Frees a protection domain.
     ///
     /// # Errors
-    /// `NotFound`. `Busy`: something belongs to it.
+    /// `NotFound`. `Busy`: an object belongs to it.
     pub fn dealloc_pd(&self, pd: Id) -> Result<()> {
         let mut daemon = self.daemon();
         let mut state = self.lock();
@@ -51,11 +51,12 @@ impl Context {
         Ok(())
     }
 
-    /// Registers memory: `region` says which, in addresses of `held`. Its key, local and remote.
+    /// Registers memory: `region`, whose addresses lie in `held`. Returns its key, which is both
+    /// the local and the remote one.
     ///
     /// # Errors
-    /// `NotFound`: the domain. `Invalid`: the length, the access, addresses with different offsets
-    /// in a page, or not in `held`. `NoMemory`.
+    /// `NotFound`: there is no such domain. `Invalid`: the length, the access, addresses with
+    /// different offsets in a page, or not in `held`. `NoMemory`.
     pub fn register(&self, region: keys::Region, held: Backing) -> Result<u32> {
         check(&region, &held)?;
         let mut daemon = self.daemon();
@@ -82,7 +83,7 @@ impl Context {
         Ok(key)
     }
 
-    /// Ends a memory region; what it was made of. When this returns nobody copies to or from it.
+    /// Deregisters memory, and returns it. Once this returns, no peer copies to or from it.
     ///
     /// # Errors
     /// `NotFound`. `Busy`: a memory window is bound to it.
@@ -100,11 +101,11 @@ impl Context {
         Ok(held)
     }
 
-    /// Registers memory anew in place of a region, whose key is not valid any more; `held` is the
-    /// memory if that changes. The new key.
+    /// Registers memory again in place of a region, whose key is no longer valid, and returns the
+    /// new key. `held`: the memory, if that changes.
     ///
     /// # Errors
-    /// `NotFound`. `Busy`: a memory window is bound to the region. As
+    /// `NotFound`. `Busy`: a memory window is bound to the region. Those of
     /// [`register`](Self::register).
     pub fn reregister(&self, key: u32, new: keys::Region, held: Option<Backing>) -> Result<u32> {
         if let Some(held) = &held {
@@ -136,15 +137,15 @@ impl Context {
         Ok(fresh)
     }
 
-    /// A memory region.
+    /// The memory region that has this key.
     pub fn region(&self, key: u32) -> Option<keys::Region> {
         self.lock().engine.core.region(key).copied()
     }
 
-    /// Makes a memory window; its key.
+    /// Makes a memory window and returns its key.
     ///
     /// # Errors
-    /// `NotFound`: the domain. `NoMemory`.
+    /// `NotFound`: there is no such domain. `NoMemory`.
     pub fn alloc_mw(&self, pd: Id, kind: WindowType) -> Result<u32> {
         let mut daemon = self.daemon();
         let request = abi::AllocMw {
@@ -168,7 +169,7 @@ impl Context {
         Ok(key)
     }
 
-    /// Ends a memory window of a protection domain by any of its keys.
+    /// Frees a memory window of a protection domain, named by any of its keys.
     ///
     /// # Errors
     /// `NotFound`.
@@ -185,7 +186,7 @@ impl Context {
     }
 }
 
-/// Has the daemon change the memory region of a key to `new`, whose key is `fresh`.
+/// Makes the daemon change the memory region of a key to `new`, whose key is `fresh`.
 fn rereg(daemon: &mut Daemon, key: u32, new: &keys::Region, fresh: u32) -> Result<()> {
     let request = abi::ReregMr {
         response: 0,
@@ -200,7 +201,7 @@ fn rereg(daemon: &mut Daemon, key: u32, new: &keys::Region, fresh: u32) -> Resul
     daemon.reregister(&request, fresh)
 }
 
-/// Checks that a region lies in memory.
+/// Checks that a region lies in the memory `held`.
 fn check(region: &keys::Region, held: &Backing) -> Result<()> {
     let range = held.range();
     let ahead = (region.start as usize).checked_sub(range.address());

@@ -6,7 +6,7 @@ use super::{Context, each};
 use crate::error::Result;
 
 impl Context {
-    /// Posts sends, up to the first that is refused; how many were posted.
+    /// Posts sends, up to the first one that is refused. Returns how many were posted.
     pub fn post_send(
         &self,
         number: u32,
@@ -22,12 +22,12 @@ impl Context {
         posted
     }
 
-    /// Posts a send of one segment or of inline bytes; the same as another request, by fewer
-    /// instructions.
+    /// Posts a send of one segment or of inline bytes. It does what [`post_send`](Self::post_send)
+    /// does for one request, in fewer instructions.
     ///
     /// # Errors
-    /// `NotFound`. `Invalid`: the state, the operation, too many bytes. `NoMemory`: the queue is
-    /// full.
+    /// `NotFound`. `Invalid`: the state, the operation, or too many bytes. `NoMemory`: the queue
+    /// is full.
     pub fn post_short(&self, number: u32, send: &ShortSend<'_>) -> Result<()> {
         let mut state = self.lock();
         let posted = state.engine.post_short(number, send);
@@ -38,8 +38,8 @@ impl Context {
     /// Posts a receive.
     ///
     /// # Errors
-    /// `NotFound`. `Invalid`: the state, a shared receive queue, too many segments. `NoMemory`: the
-    /// queue is full.
+    /// `NotFound`. `Invalid`: the state, a queue pair with a shared receive queue, or too many
+    /// segments. `NoMemory`: the queue is full.
     pub fn post_receive(&self, number: u32, request: ReceiveRequest) -> Result<()> {
         let mut state = self.lock();
         let posted = state.engine.post_recv(number, request);
@@ -47,7 +47,7 @@ impl Context {
         posted.map(drop).map_err(Into::into)
     }
 
-    /// Posts receives, up to the first that is refused; how many were posted.
+    /// Posts receives, up to the first one that is refused. Returns how many were posted.
     pub fn post_recv(
         &self,
         number: u32,

@@ -1,4 +1,5 @@
-//! Requests: the commands that make and change queue pairs, and posting one after the other.
+//! Requests to the daemon that create and change queue pairs, and posting one request after the
+//! other.
 
 use verbs_abi::records as abi;
 use verbs_core::attributes::Attributes;
@@ -9,7 +10,7 @@ use verbs_core::work::QpInit;
 use crate::daemon::{Daemon, Name, PORT};
 use crate::error::Result;
 
-/// The request to the daemon to make a queue pair.
+/// The request to the daemon to create a queue pair.
 pub(super) fn create_qp(daemon: &Daemon, init: &QpInit, user: u64) -> Result<abi::CreateQp> {
     let domain = init.xrcd.map_or(Name::Pd(init.pd), Name::Xrcd);
     let cq = |id: Id| match init.kind {
@@ -72,7 +73,7 @@ pub(super) fn modify_qp(qp_handle: u32, new: &Attributes, mask: AttributeMask) -
     }
 }
 
-/// Makes a call for each item, up to the first that fails.
+/// Makes a call for each item, up to the first one that fails. Returns how many succeeded.
 pub(super) fn each<T>(
     items: impl IntoIterator<Item = T>,
     mut call: impl FnMut(T) -> verbs_core::types::Result<()>,

@@ -1,4 +1,4 @@
-//! Shared receive queues, and domains of extended reliable connections.
+//! Shared receive queues, and XRC domains.
 
 use syscall::flag::O_CREAT;
 use verbs_abi::command::Command;
@@ -12,14 +12,14 @@ use super::{Context, each};
 use crate::daemon::Name;
 use crate::error::Result;
 
-/// The type of shared receive queues of XRC domains.
+/// The type of a shared receive queue that belongs to an XRC domain.
 const XRC: u32 = 1;
 
 impl Context {
-    /// Makes a shared receive queue. `user`: the program's word for it.
+    /// Makes a shared receive queue. `user`: the value that its events carry.
     ///
     /// # Errors
-    /// `Invalid`: sizes. `NotFound`: the domain. `NoMemory`.
+    /// `Invalid`: sizes out of range. `NotFound`: there is no such domain. `NoMemory`.
     pub fn create_srq(
         &self,
         pd: Id,
@@ -46,7 +46,7 @@ impl Context {
         self.keep_srq(srq, pd, user, made)
     }
 
-    /// Keeps a shared receive queue that the daemon has made, or not.
+    /// Keeps a new shared receive queue if the daemon has made it too, and destroys it otherwise.
     fn keep_srq(&self, srq: Id, pd: Id, user: u64, made: Result<()>) -> Result<Id> {
         let mut state = self.lock();
         if let Err(error) = made {
@@ -58,7 +58,7 @@ impl Context {
         Ok(srq)
     }
 
-    /// Opens a domain of extended reliable connections.
+    /// Opens an XRC domain.
     ///
     /// # Errors
     /// `NoMemory`.
@@ -81,7 +81,7 @@ impl Context {
         Ok(domain)
     }
 
-    /// Ends such a domain.
+    /// Closes an XRC domain.
     ///
     /// # Errors
     /// `NotFound`. `Busy`: queue pairs or shared receive queues belong to it.
@@ -95,10 +95,11 @@ impl Context {
         Ok(())
     }
 
-    /// Makes a shared receive queue of such a domain; peers name it by its number, the handle's.
+    /// Makes a shared receive queue of an XRC domain. Peers name it by its number, which is the
+    /// handle's.
     ///
     /// # Errors
-    /// `Invalid`: sizes. `NotFound`: the domains, the completion queue. `NoMemory`.
+    /// `Invalid`: sizes out of range. `NotFound`: a domain or the completion queue. `NoMemory`.
     pub fn create_xrc_srq(
         &self,
         (pd, of): (Id, Xrc),
@@ -137,10 +138,10 @@ impl Context {
         Ok(srq)
     }
 
-    /// Ends a shared receive queue.
+    /// Destroys a shared receive queue.
     ///
     /// # Errors
-    /// `NotFound`. `Busy`: queue pairs take from it.
+    /// `NotFound`. `Busy`: queue pairs use it.
     pub fn destroy_srq(&self, srq: Id) -> Result<()> {
         let mut daemon = self.daemon();
         let mut state = self.lock();
@@ -148,7 +149,7 @@ impl Context {
         state.engine.core.destroy_srq(srq)?;
         state.srqs.remove(&srq);
         state.count(pd, -1);
-        // Peers that have chosen it for a message are told.
+        // Peers that have chosen it for a message have to be told.
         self.advance(&mut state);
         drop(state);
         daemon.end(Name::Srq(srq));
@@ -157,10 +158,11 @@ impl Context {
         Ok(())
     }
 
-    /// Sets the limit of a shared receive queue, below which an event tells once.
+    /// Sets the limit of a shared receive queue. An event is raised once when it holds fewer
+    /// receives.
     ///
     /// # Errors
-    /// `NotFound`. `Invalid`: more than it holds.
+    /// `NotFound`. `Invalid`: the limit is more than the queue can hold.
     pub fn set_srq_limit(&self, srq: Id, limit: u32) -> Result<()> {
         let mut daemon = self.daemon();
         let srq_handle = daemon.handle(Name::Srq(srq))?;
@@ -175,10 +177,11 @@ impl Context {
         Ok(self.lock().engine.core.set_srq_limit(srq, limit)?)
     }
 
-    /// Changes how many receives a shared receive queue holds.
+    /// Changes how many receives a shared receive queue can hold.
     ///
     /// # Errors
-    /// `NotFound`. `Invalid`: the size, or more are there, or the limit is above it.
+    /// `NotFound`. `Invalid`: the size is out of range, or less than the receives in the queue or
+    /// its limit.
     pub fn resize_srq(&self, srq: Id, max_wr: u32) -> Result<()> {
         let mut daemon = self.daemon();
         let srq_handle = daemon.handle(Name::Srq(srq))?;
@@ -195,14 +198,14 @@ impl Context {
         ask(max_wr)?;
         let resized = self.lock().engine.core.resize_srq(srq, max_wr);
         if let Err(error) = resized {
-            // More receives are there, of which the daemon does not know.
+            // The queue holds more receives, which the daemon does not know.
             ask(former)?;
             return Err(error.into());
         }
         Ok(())
     }
 
-    /// Receives that a shared receive queue holds, segments of each, and the limit.
+    /// How many receives a shared receive queue can hold, the segments of each, and its limit.
     ///
     /// # Errors
     /// `NotFound`.
@@ -211,8 +214,8 @@ impl Context {
         Ok(state.engine.core.srq(srq)?.query())
     }
 
-    /// Posts receives to a shared receive queue, up to the first that is refused; how many were
-    /// posted.
+    /// Posts receives to a shared receive queue, up to the first one that is refused. Returns how
+    /// many were posted.
     pub fn post_srq_recv(
         &self,
         srq: Id,

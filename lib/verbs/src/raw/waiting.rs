@@ -7,14 +7,14 @@ use crate::error::Result;
 use crate::open_context::SharedContext;
 use crate::waiter::Waiter;
 
-/// The same context, which ends when nobody else has it.
+/// A reference to a context that does not keep it open.
 #[derive(Clone)]
 pub struct WeakContext {
     shared: Weak<SharedContext>,
 }
 
 impl WeakContext {
-    /// The context, if it is there.
+    /// The context, if it is still open.
     pub fn upgrade(&self) -> Option<Context> {
         let shared = self.shared.upgrade()?;
         Some(Context { shared })
@@ -22,7 +22,7 @@ impl WeakContext {
 }
 
 impl Context {
-    /// The same context for what does not keep it.
+    /// A reference to this context that does not keep it open.
     pub fn downgrade(&self) -> WeakContext {
         let shared = Arc::downgrade(&self.shared);
         WeakContext { shared }
@@ -32,15 +32,16 @@ impl Context {
     /// serves the lanes meanwhile.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Channel::next`](crate::Events::next).
     pub fn next_event(&self, channel: &Channel) -> Result<u64> {
         self.next_event_with(channel, |_| {})
     }
 
-    /// The same; `note` as for [`Channel::next_with`](crate::Events::next_with).
+    /// [`next_event`](Self::next_event) with `note`, as for
+    /// [`Channel::next_with`](crate::Events::next_with).
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Channel::next`](crate::Events::next).
     pub fn next_event_with(&self, channel: &Channel, note: impl Fn(&u64)) -> Result<u64> {
         if channel.is_ready() || channel.is_nonblocking() {
             return channel.next_with(note);
@@ -66,8 +67,8 @@ impl Context {
         }
     }
 
-    /// The same beside another thread that waits. When that one works, the progress thread serves
-    /// the lanes.
+    /// Waits while another thread waits and serves the lanes. When that one works on something
+    /// else, the progress thread serves them.
     fn sleep_at(&self, channel: &Channel, note: impl Fn(&u64)) -> Result<u64> {
         let count = |change: i32| {
             let mut state = self.lock();
@@ -80,7 +81,7 @@ impl Context {
         event
     }
 
-    /// Waits until there is an event; it, if it comes by this thread's own doing.
+    /// Waits until there is an event. Returns it if it was added by this thread's own work.
     fn wait(
         &self,
         waiter: &mut Waiter,
@@ -91,7 +92,7 @@ impl Context {
         state.is_waiting = true;
         state.waits = state.waits.wrapping_add(1);
         loop {
-            // What comes behind this ends the sleep.
+            // What arrives after this ends the sleep.
             let sleeps_shortly = waiter.prepare_short_sleep(&mut state.engine, channel);
             state.sleeps_shortly = sleeps_shortly;
             if !sleeps_shortly {
