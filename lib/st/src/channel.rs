@@ -1,4 +1,4 @@
-//! A channel: its two halves, to be attached and split.
+//! A channel: its two halves, which are attached together and can be split.
 
 use alloc::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::receiver::Receiver;
 use crate::sender::Sender;
 use crate::shared::Shared;
 
-/// An attached channel of a connection. It is detached when both halves and the memory mapped on it
-/// are gone; what the peer has pushed then stays for the next attach.
+/// An attached channel of a connection. It is detached when both halves and the memory mapped on
+/// it have been dropped; what the peer has pushed then stays for the next attach.
 pub struct Channel {
     sender: Sender,
     receiver: Receiver,

@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::options::Options;
 use crate::shared::Shared;
 
-/// One end of a connection. Its channels are attached one by one; the connection lives as long as
-/// any of them does.
+/// One end of a connection. Its channels are attached one by one; the connection stays open as
+/// long as this value or any of them exists.
 pub struct Connection {
     pub(crate) shared: Arc<Shared>,
     options: Options,
@@ -28,20 +28,21 @@ impl Connection {
     /// Attaches a channel.
     ///
     /// # Errors
-    /// `Invalid`: there is no such channel. `Busy`: it is attached, or memory is mapped on it
-    /// still.
+    /// `Invalid`: there is no such channel. `Busy`: it is attached, or memory is still mapped on
+    /// it.
     pub fn channel(&self, channel: u32) -> Result<Channel> {
         Channel::attach(&self.shared, channel, self.options.waiting)
     }
 
-    /// Tells the peer that this end closes the connection, though its channels may be attached
-    /// still: the peer's calls end with [`Error::Ended`], after the last header that has arrived.
+    /// Tells the peer that this end closes the connection, even if channels are still attached:
+    /// the peer's calls fail with [`Error::Ended`](crate::Error::Ended), after the last header
+    /// that has arrived.
     pub fn say_end(&self) {
         self.shared.say_end();
     }
 
-    /// The endpoint below, for its addresses and for event queues. What is sent and received on it
-    /// is the library's.
+    /// The endpoint below, for its addresses and for event queues. Only the library may send and
+    /// receive on it.
     pub fn endpoint(&self) -> &Endpoint {
         &self.shared.endpoint
     }

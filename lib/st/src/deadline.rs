@@ -6,19 +6,19 @@ use libredox::flag::CLOCK_MONOTONIC;
 
 use crate::error::{Error, Result};
 
-/// Until when a call waits.
+/// How long a call waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Deadline {
-    /// It does not wait: [`Error::WouldBlock`].
+    /// It does not wait, and fails with [`Error::WouldBlock`].
     Now,
-    /// Until the monotonic clock shows this time: [`Error::TimedOut`].
+    /// Until the monotonic clock shows this time; then it fails with [`Error::TimedOut`].
     At(Duration),
-    /// For as long as it takes.
+    /// Without limit.
     Never,
 }
 
 impl Deadline {
-    /// So long from now on; `Never` where that is beyond the clock.
+    /// This time from now on; `Never` if the clock cannot show that.
     ///
     /// # Errors
     /// Those of reading the clock.
@@ -34,10 +34,10 @@ impl Deadline {
         Self::after(Duration::from_millis(milliseconds))
     }
 
-    /// The time that is left; none: without limit.
+    /// The time that is left; `None`: without limit.
     ///
     /// # Errors
-    /// `WouldBlock`, `TimedOut`: there is none. Those of reading the clock.
+    /// `WouldBlock`, `TimedOut`: no time is left. Those of reading the clock.
     pub fn left(self) -> Result<Option<Duration>> {
         match self {
             Self::Now => Err(Error::WouldBlock),

@@ -17,39 +17,38 @@ pub type Result<T, E = Error> = core::result::Result<T, E>;
 /// Why a call failed. [`errno`](Error::errno) is the number that a C program gets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Error {
-    /// There is no room in the peer's queue, no header, or nothing is announced, and the deadline
-    /// is [`Deadline::Now`](crate::Deadline::Now): `EAGAIN`.
+    /// The call would have to wait for room in the peer's queue, a header or an announcement, and
+    /// the deadline is [`Deadline::Now`](crate::Deadline::Now): `EAGAIN`.
     WouldBlock,
-    /// The same, and the deadline has passed: `ETIMEDOUT`.
+    /// The deadline has passed while the call waited: `ETIMEDOUT`.
     TimedOut,
     /// Not all of the bytes lie in the peer's memory: `ENXIO`. Nothing was moved.
     Outside,
     /// The peer has taken its memory back: `ENXIO`. No header was sent.
     Gone,
-    /// The channel is attached or has memory mapped already: `EBUSY`.
+    /// The channel is attached already, or has mapped memory: `EBUSY`.
     Busy,
-    /// An argument that cannot be: `EINVAL`.
+    /// An invalid argument: `EINVAL`.
     Invalid,
-    /// An operation that is the library's alone: `EPERM`.
+    /// An operation that only the library may carry out: `EPERM`.
     NotAllowed,
-    /// The next descriptor is of another level; it stays: `EPROTO`.
+    /// The next descriptor is of another level; it stays in the queue: `EPROTO`.
     OtherLevel,
     /// The peer has broken the protocol, and the connection has been ended: `EPROTO`.
     Broken,
-    /// There are no offsets left for memory to be mapped: `ENOMEM`.
+    /// No offsets are left at which memory could be mapped: `ENOMEM`.
     Exhausted,
-    /// There is no connection: `ECONNREFUSED` if the peer has refused, else `EPROTO`, and `EINVAL`
-    /// for own options that are out of range.
+    /// There is no connection: `ECONNREFUSED` if the peer has refused, `EINVAL` if an option of
+    /// this end is out of range, otherwise `EPROTO`.
     Refused(Refused),
-    /// The connection has ended: `ECONNRESET`. What has arrived before can still be pulled.
+    /// The connection has ended: `ECONNRESET`. What had arrived before can still be pulled.
     Ended,
     /// A session was without a connection for too long: `ETIMEDOUT`.
     Expired,
     /// The peer does not know the session, because its program has begun anew: `ECONNREFUSED`.
     Forgotten,
-    /// Another error of SCIF or the system: `ENODEV` the peer's node or the driver is lost,
-    /// `EINTR`,
-    /// `ENOMEM`, `EAGAIN` the limit on pinned pages, …
+    /// Another error of SCIF or the system: `ENODEV` if the peer's node or the driver is lost,
+    /// `EINTR`, `ENOMEM`, `EAGAIN` for the limit on pinned pages, …
     Scif(scif::Error),
 }
 
@@ -74,7 +73,7 @@ impl Error {
         }
     }
 
-    /// Whether the connection, or the session, is at its end.
+    /// Whether it means that the connection, or the session, has ended.
     pub const fn is_end(self) -> bool {
         matches!(
             self,

@@ -13,24 +13,24 @@ use crate::region::Remote;
 use crate::shared::Shared;
 use crate::wait::{Condition, Sleeper, wait};
 
-/// See the module.
+/// What a sender and a receiver have in common.
 pub(crate) struct Half {
     pub(crate) shared: Arc<Shared>,
     pub(crate) channel: u32,
     pub(crate) waiting: Waiting,
-    /// Made when it is needed first.
+    /// Made when it is first needed.
     pub(crate) sleeper: Option<Sleeper>,
 }
 
 impl Half {
-    /// Memory that the peer has mapped on this channel; waits for its first announcement.
+    /// The memory that the peer has mapped on this channel; waits for its first announcement.
     pub(crate) fn remote(&mut self, deadline: Deadline) -> Result<Remote> {
         let mut condition = Announcement {
             shared: &self.shared,
             channel: self.channel,
         };
-        // Records that came before this call are known after it. No more than a look: a program
-        // that puts or gets again and again must not ask the driver whether it lives.
+        // Records that arrived before this call count. No more than a look: a program that puts or
+        // gets again and again must not ask the driver whether it is alive.
         if self.shared.may_be_readable() {
             self.shared.take_records(None)?;
         } else {
@@ -51,7 +51,7 @@ impl Half {
 #[cold]
 pub(crate) fn transfer_error(error: scif::Error) -> Error {
     match error {
-        // The place was inside when it was made.
+        // The place was inside when it was made, so the peer has taken the memory back.
         scif::Error::Scif(Errno::NoSuchAddress) => Error::Gone,
         error => error.into(),
     }
@@ -65,14 +65,14 @@ impl Drop for Half {
     }
 }
 
-/// The peer's first announcement on a channel.
+/// The wait for the peer's first announcement on a channel.
 struct Announcement<'a> {
     shared: &'a Shared,
     channel: u32,
 }
 
 impl Announcement<'_> {
-    /// The memory that is announced now; `None`: not yet.
+    /// The memory that is announced now; `None`: none was announced yet.
     fn region(&self) -> Result<Option<Remote>> {
         let announced = |connection: &mut Connection| connection.announced(self.channel).region();
         match self.shared.with_connection(announced) {
@@ -92,7 +92,7 @@ impl Condition for Announcement<'_> {
     }
 
     fn arm(&mut self) -> Result<bool> {
-        // Announcements are records, which wake without being asked.
+        // Announcements are records, which wake a sleeper without being asked for.
         self.look()
     }
 }

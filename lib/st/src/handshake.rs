@@ -23,7 +23,7 @@ const REQUEST_TIME: Duration = Duration::from_secs(10);
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
 /// The set-up of a connection over a connected endpoint. No call waits for the peer's program, so
-/// one thread can serve many peers: those that are quick are done first.
+/// one thread can serve many peers: those that are quick are finished first.
 ///
 /// ```no_run
 /// # use st::{Endpoint, Handshake, Connection, Options, Result};
@@ -39,19 +39,19 @@ pub struct Handshake {
     endpoint: Endpoint,
     options: Options,
     side: Side,
-    /// The peer's record, as far as it has come.
+    /// The peer's record, as far as it has arrived.
     bytes: [u8; RECORD_BYTES],
     filled: usize,
-    /// Until when it has to come.
+    /// Until when it has to arrive.
     deadline: Deadline,
 }
 
 impl Connection {
-    /// Opens the conversation over a connected endpoint, whose other end calls
+    /// Sets up a connection over a connected endpoint, whose other end calls
     /// [`answer`](Self::answer). Programs that must not wait here use a [`Handshake`].
     ///
     /// # Errors
-    /// As [`connect`](crate::connect).
+    /// Those of [`connect`](crate::connect).
     pub fn request(endpoint: Endpoint, options: &Options) -> Result<Self> {
         Self::wait_for(Handshake::request(endpoint, options)?)
     }
@@ -59,7 +59,7 @@ impl Connection {
     /// Answers [`request`](Self::request) over a connected endpoint.
     ///
     /// # Errors
-    /// As [`Listener::accept`](crate::Listener::accept).
+    /// Those of [`Listener::accept`](crate::Listener::accept).
     pub fn answer(endpoint: Endpoint, options: &Options) -> Result<Self> {
         Self::wait_for(Handshake::answer(endpoint, options)?)
     }
@@ -76,10 +76,10 @@ impl Connection {
 
 /// Which end this is.
 enum Side {
-    /// The one that asks, with its queue window.
+    /// The one that sends the request, with its queue window.
     Client(Memory, Parameters),
-    /// The one that answers. Its window is made when it has been asked: a peer that says nothing
-    /// costs none.
+    /// The one that answers. Its window is made when the request has arrived: a peer that sends
+    /// nothing costs none.
     Server,
 }
 
@@ -95,7 +95,7 @@ impl Handshake {
         Self::new(endpoint, options, side, ANSWER_TIME)
     }
 
-    /// Waits for a request, for 10 s.
+    /// Prepares to answer a request, which has to arrive within 10 s.
     ///
     /// # Errors
     /// `Refused(OwnOptions)`.
@@ -125,8 +125,8 @@ impl Handshake {
         self.deadline
     }
 
-    /// Takes what has come from the peer; whether it is all, so that the set-up can be
-    /// [finished](Self::finish).
+    /// Receives what the peer has sent. Returns whether its record is complete, so that the set-up
+    /// can be [finished](Self::finish).
     ///
     /// # Errors
     /// `TimedOut`: the peer takes longer than 10 s for its request, or 30 s for its answer. Those
@@ -146,7 +146,7 @@ impl Handshake {
         Ok(true)
     }
 
-    /// The connection, when [`advance`](Self::advance) has said that everything is there.
+    /// Makes the connection, once [`advance`](Self::advance) has returned `true`.
     ///
     /// # Errors
     /// `Refused`; those of registering and mapping memory and of the end of the connection.
@@ -165,7 +165,8 @@ impl Handshake {
             Side::Server => match answer(&endpoint, record, &options) {
                 Ok(parts) => parts,
                 Err(error) => {
-                    // The error is told here; what the peer hears is the refusal, or the end.
+                    // The caller gets the error; the peer gets the refusal, or the end of the
+                    // connection.
                     let _ = send(&endpoint, &Record::Reject);
                     return Err(error);
                 }
@@ -220,7 +221,7 @@ fn map(endpoint: &Endpoint, agreed: &Agreed) -> Result<Mapping> {
     Ok(endpoint.map(offset, bytes, Protection::all())?)
 }
 
-/// Sends the first record of a stream, for which there is always room.
+/// Sends the first record of a stream, which always has room for it.
 fn send(endpoint: &Endpoint, record: &Record) -> Result<()> {
     match endpoint.send(&record.encode(), SendFlags::empty())? {
         RECORD_BYTES => Ok(()),

@@ -1,4 +1,4 @@
-//! Level 0: Schedule Headers as the program makes them.
+//! Level 0: Schedule Headers that the program makes itself.
 
 use scif::RmaFlags;
 use scif::raw::{Source, Target};
@@ -19,20 +19,20 @@ pub type Payload = [u8; PAYLOAD_BYTES];
 /// The local memory of an operation.
 #[derive(Debug)]
 pub enum Local<'a> {
-    /// None: nothing moves.
+    /// There is none: no data moves.
     Nothing,
     /// The data that goes to the peer.
     From(Source<'a>),
-    /// The place for data from the peer, also for the former value of a locked operation.
+    /// The place for data from the peer, or for the former value of a locked operation.
     To(Target<'a>),
 }
 
 /// A descriptor that has arrived.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Arrived {
-    /// Its header. A header of level 1 is a [`Operation::Nop`].
+    /// Its header. One of level 1 appears as [`Operation::Nop`].
     pub header: Header,
-    /// Its optional payload; the whole header of level 1.
+    /// Its optional payload; for level 1 the whole header.
     pub payload: Option<Payload>,
     /// Bytes of data that moved with it.
     pub length: u64,
@@ -59,17 +59,15 @@ impl Local<'_> {
 }
 
 impl Sender {
-    /// Carries out an operation, `st_tx`. Data goes to, or comes from, ⟨buffer, offset⟩ of the
+    /// Carries out an operation (`st_tx`). Data goes to, or comes from, ⟨buffer, offset⟩ of the
     /// memory that the peer has mapped on this channel, in buffers of 4096 bytes. The peer gets a
-    /// descriptor when there is a payload, when no data moves, or with [`Flags::INTERRUPT`], and
-    /// never with [`Flags::SILENT`]. Waits as long as the peer's queue is full. Ports and key may
-    /// be 0.
+    /// descriptor if there is a payload, if no data moves, or with [`Flags::INTERRUPT`], but never
+    /// with [`Flags::SILENT`]. Waits while the peer's queue is full. Ports and key may be 0.
     ///
     /// # Errors
     /// `Invalid`: no operation, a wrong port or key, or local memory that does not fit the
-    /// operation.
-    /// `NotAllowed`: an operation on connections. `Outside`, `Gone`, `WouldBlock`, `TimedOut`;
-    /// those of the end.
+    /// operation. `NotAllowed`: an operation on connections. `Outside`, `Gone`, `WouldBlock`,
+    /// `TimedOut`. `Ended`, `Broken`, `ENODEV`: the connection has ended.
     pub fn raw(
         &mut self,
         header: &Header,
@@ -128,7 +126,7 @@ impl Sender {
     }
 }
 
-/// Copies bytes to the program.
+/// Copies bytes into the program's memory.
 fn store(to: Target<'_>, bytes: &[u8]) -> Result<()> {
     match to {
         Target::Slice(slice) => slice.copy_from_slice(bytes),
@@ -141,10 +139,12 @@ fn store(to: Target<'_>, bytes: &[u8]) -> Result<()> {
 }
 
 impl Receiver {
-    /// Receives a descriptor, `st_rx`; waits for it. Headers of level 1 come as [`Operation::Nop`].
+    /// Receives a descriptor (`st_rx`); waits for it. One of level 1 appears as
+    /// [`Operation::Nop`].
     ///
     /// # Errors
-    /// `WouldBlock`, `TimedOut`; those of the end, after the last descriptor that has arrived.
+    /// `WouldBlock`, `TimedOut`. `Ended`, `Broken`, `ENODEV`: the connection has ended, and all
+    /// descriptors that had arrived have been received.
     pub fn raw(&mut self, deadline: Deadline) -> Result<Arrived> {
         let descriptor = self.peek(deadline)?;
         self.take(descriptor.kind())?;

@@ -1,10 +1,10 @@
 //! Scheduled Transfers for Rust programs: push and pull between two programs, of one node or two,
 //! without the operating system (docs/st.md).
 //!
-//! A connection has *channels*, each with queues of its own in both directions. What travels in a
-//! queue is a header of up to 32 bytes, which the program defines. A program that
-//! [maps](Sender::map) memory on a channel lets its peer put data there and get data from there; a
-//! header that is pushed behind a put says that the data is there.
+//! A connection has *channels*, each with queues of its own in both directions. A queue carries
+//! headers of up to 32 bytes, which the program defines. A program that [maps](Sender::map) memory
+//! on a channel lets its peer put data there and get data from there; a header that is pushed
+//! after a put tells the peer's program that the data is there.
 //!
 //! ```no_run
 //! # use st::{Deadline, Listener, Memory, Options, PortId, Result};
@@ -35,23 +35,23 @@
 //! | call | what it does |
 //! | --- | --- |
 //! | [`Sender::push`] | sends a header |
-//! | [`Sender::push_all`], [`Receiver::pull_some`] | several headers by one call |
+//! | [`Sender::push_all`], [`Receiver::pull_some`] | several headers in one call |
 //! | [`Sender::put`] | copies data into the peer's memory; the peer's program does not notice |
-//! | [`Sender::put_with`] | the same, then sends a header |
+//! | [`Sender::put_with`] | does the same, then sends a header |
 //! | [`Receiver::pull`] | receives a header |
-//! | [`Receiver::get`] | copies data out of the peer's memory; the peer's program does not notice |
-//! | [`Receiver::pull_get`] | receives a header, then copies from where the header says |
+//! | [`Receiver::get`] | copies data from the peer's memory; the peer's program does not notice |
+//! | [`Receiver::pull_get`] | receives a header, then copies data from the place that it names |
 //! | [`Sender::fence`] | returns when everything put before is in the peer's memory |
 //! | [`Sender::fetch_add`] … | changes a word of the peer's memory in one step |
-//! | [`Sender::raw`], [`Receiver::raw`] | level 0: Schedule Headers as they are |
-//! | [`Session`], [`SessionListener`] | level 2: what outlives connections and drivers |
+//! | [`Sender::raw`], [`Receiver::raw`] | level 0: Schedule Headers as the program makes them |
+//! | [`Session`], [`SessionListener`] | level 2: sessions, which outlive connections and drivers |
 //!
 //! Headers of a channel arrive once and in order, and everything put before a header is there when
 //! the header is pulled. Between channels there is no order without [`Sender::fence`].
 //!
 //! Calls that wait poll for about as long as a wake-up takes, then sleep ([`Options::waiting`]).
-//! While both ends poll, no call makes a request to the driver, except for one about every second,
-//! by which a program learns that the driver has died.
+//! While both ends poll, no call makes a request to the driver, except one about every second, by
+//! which a program learns that the driver has died.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

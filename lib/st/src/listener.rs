@@ -14,16 +14,17 @@ use crate::error::{Error, Result};
 use crate::handshake::Handshake;
 use crate::options::Options;
 
-/// Longest sleep of a listener, after which it looks whether the driver still lives.
+/// The longest sleep of a listener, after which it looks whether the driver is alive.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// An endpoint at which connections are accepted. Threads may share it.
 pub struct Listener {
     listener: scif::Listener,
     options: Options,
-    /// Connections whose peers have not sent their request yet, the oldest first.
+    /// Connections whose peers have not sent their request yet, oldest first.
     greeted: Mutex<Vec<Greeted>>,
-    /// Of the thread that waits in [`accept`](Self::accept); others wait for it.
+    /// The queue of the thread that waits in [`accept`](Self::accept); other threads wait for the
+    /// lock.
     events: Mutex<Option<Queue<()>>>,
 }
 
@@ -38,15 +39,15 @@ impl Listener {
     /// Listens at a port (0: any free one) with the default options.
     ///
     /// # Errors
-    /// Those of SCIF's bind: `EACCES`, `EINVAL` when the port is in use, `ENOSPC`.
+    /// Those of SCIF's bind: `EACCES`, `EINVAL` if the port is in use, `ENOSPC`.
     pub fn bind(port: Port) -> Result<Self> {
         Self::with_options(&Options::new().port(port))
     }
 
-    /// Listens with these options, which every accepted connection gets.
+    /// Listens with these options, which all accepted connections get.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind); `Refused(OwnOptions)`.
+    /// Those of [`bind`](Self::bind). `Refused(OwnOptions)`.
     pub fn with_options(options: &Options) -> Result<Self> {
         setup::layout(options.setup)?;
         let scif = scif::Options::new().port(options.port);
@@ -66,22 +67,22 @@ impl Listener {
         Ok(self.listener.port()?)
     }
 
-    /// The descriptors to watch in an event queue of the program, for reading: the listener's own
-    /// and those of connections that are being set up. They change with
-    /// [`try_accept`](Self::try_accept): when that gives `None`, watch those that are new.
+    /// The descriptors that a program has to watch for reading in an event queue of its own: the
+    /// listener's, and those of connections that are being set up. They change with
+    /// [`try_accept`](Self::try_accept): when that returns `None`, watch those that are new.
     pub fn descriptors(&self) -> Vec<usize> {
         let greeted = self.greeted.lock();
         let each = greeted.iter().map(|new| new.handshake.endpoint().fd());
         core::iter::once(self.listener.fd()).chain(each).collect()
     }
 
-    /// Waits for a connection. Peers are served as they finish their set-up: one that says nothing
-    /// delays no other.
+    /// Waits for a connection. Peers are accepted in the order in which they finish their set-up,
+    /// so one that sends nothing delays no other.
     ///
     /// # Errors
-    /// Those of SCIF's accept. `Refused` when a peer's parameters cannot be agreed on, `TimedOut`
-    /// when it says nothing for 10 s, or when more than the backlog's peers say nothing:
-    /// that connection is closed, and the listener goes on.
+    /// Those of SCIF's accept. `Refused`: a peer's parameters cannot be agreed on. `TimedOut`: a
+    /// peer has sent nothing for 10 s, or more peers than the backlog have sent nothing. That
+    /// connection is closed, and the listener goes on.
     pub fn accept(&self) -> Result<Connection> {
         let mut events = self.events.lock();
         let events = match &mut *events {
@@ -98,13 +99,14 @@ impl Listener {
                 forget(events, &link);
                 return Ok(link);
             }
-            // Data that came before the file is watched makes an event when watching begins.
+            // Data that came before the descriptor is watched raises an event when watching
+            // begins.
             self.watch(events)?;
             events.wait(Some(LONGEST), &mut ready)?;
         }
     }
 
-    /// Watches the connections that are new.
+    /// Makes the event queue watch the connections that are new.
     fn watch(&self, events: &mut Queue<()>) -> Result<()> {
         for new in self.greeted.lock().iter_mut().filter(|new| !new.is_watched) {
             let fd = new.handshake.endpoint().fd();
@@ -117,7 +119,7 @@ impl Listener {
     /// A connection whose set-up is done, if there is one. Never waits for a peer.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept).
+    /// Those of [`accept`](Self::accept).
     pub fn try_accept(&self) -> Result<Option<Connection>> {
         let mut greeted = self.greeted.lock();
         let mut index = 0;
@@ -127,7 +129,7 @@ impl Listener {
                 Ok(true) => {
                     let new = greeted.remove(index);
                     let link = new.handshake.finish()?;
-                    // A thread that holds the queue is in `accept`.
+                    // If a thread holds the queue, it is in `accept`.
                     if new.is_watched
                         && let Some(mut events) = self.events.try_lock()
                         && let Some(events) = &mut *events
@@ -151,7 +153,7 @@ impl Listener {
                 handshake,
                 is_watched: false,
             });
-            // Peers that say nothing must not keep those out that do.
+            // Peers that send nothing must not keep out those that do.
             if greeted.len() > self.options.backlog.max(1) as usize {
                 greeted.remove(0);
                 return Err(Error::TimedOut);
@@ -161,17 +163,17 @@ impl Listener {
     }
 }
 
-/// Watches a connection no more that is accepted: its records are for others from now on. An error
-/// would be the connection's own end.
+/// Stops watching a connection that is accepted, because its records are for others from now on.
+/// An error means that the connection has ended.
 fn forget(events: &mut Queue<()>, link: &Connection) {
     let _ = events.unsubscribe(link.endpoint().fd());
 }
 
-/// Connects to a listener of another program: waits until it accepts.
+/// Connects to a listener of another program; waits until it accepts.
 ///
 /// # Errors
-/// Those of SCIF's connect: `ECONNREFUSED` when no program listens there, `ENODEV` when there is no
-/// such node, …; `Refused` when the options of both ends do not agree.
+/// Those of SCIF's connect: `ECONNREFUSED` if no program listens there, `ENODEV` if there is no
+/// such node, …; `Refused`: the options of both ends do not agree.
 pub fn connect(to: PortId, options: &Options) -> Result<Connection> {
     setup::layout(options.setup)?;
     let scif = scif::Options::new().port(options.port);

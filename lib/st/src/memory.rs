@@ -30,7 +30,7 @@ impl<'a> Words<'a> {
         &self.long[first..first + bytes.div_ceil(8)]
     }
 
-    /// Copies a slot's body, or the beginning of one.
+    /// Copies a slot's body, or the beginning of it.
     #[inline]
     fn read(&self, offset: usize, body: &mut [u8]) {
         let words = self.body(offset, body.len());
@@ -55,7 +55,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The own window, which the peer writes, and the peer's.
+/// This end's window, which the peer writes, and the peer's.
 pub struct Windows<'a> {
     own: Words<'a>,
     peer: Words<'a>,
@@ -77,13 +77,13 @@ impl<'a> Windows<'a> {
         })
     }
 
-    /// A word of the own window, which the peer changes.
+    /// A word of this end's window, which the peer changes.
     pub fn own_word(&self, offset: usize) -> &'a AtomicU32 {
         self.own.short(offset)
     }
 }
 
-/// The own window of a connection that is closed: what has arrived can be read, and nobody is told.
+/// This end's window of a closed connection: what has arrived can be read, and nothing is sent.
 pub struct ClosedWindow<'a>(Words<'a>);
 
 impl<'a> ClosedWindow<'a> {

@@ -5,8 +5,8 @@ use core::time::Duration;
 use scif::{DEFAULT_BACKLOG, Port, Waiting};
 use st_core::{reliable, setup};
 
-/// The options of an end: any port, 4 channels of 64 slots, adaptive waiting, for sessions 64
-/// transfers that are kept and 30 s to connect again, unless told otherwise.
+/// The options of an end: by default any port, 4 channels of 64 slots and adaptive waiting, and
+/// for sessions 64 kept transfers and 30 s to connect again.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub(crate) setup: setup::Options,
@@ -38,65 +38,66 @@ impl Options {
         }
     }
 
-    /// Channels, 1 to 64; both ends must say the same.
+    /// Sets the number of channels, 1 to 64, which must be the same at both ends.
     #[must_use]
     pub const fn channels(mut self, channels: u32) -> Self {
         self.setup.channels = channels;
         self
     }
 
-    /// Slots of each queue in which this end receives: a power of two, 8 to 4096. So many headers
-    /// that are not yet pulled never make the peer's pushes wait, a quarter more always do.
+    /// Sets the slots of each queue in which this end receives: a power of two, 8 to 4096. So many
+    /// headers that are not pulled yet never make the peer's pushes wait, a quarter more always
+    /// do.
     #[must_use]
     pub const fn slots(mut self, slots: u32) -> Self {
         self.setup.slots = slots;
         self
     }
 
-    /// The own port; 0: any free one.
+    /// Sets this end's port; 0: any free one.
     #[must_use]
     pub const fn port(mut self, port: Port) -> Self {
         self.port = port;
         self
     }
 
-    /// The number of connections that may wait to be accepted.
+    /// Sets the number of connections that may wait to be accepted.
     #[must_use]
     pub const fn backlog(mut self, backlog: i32) -> Self {
         self.backlog = backlog;
         self
     }
 
-    /// How long [`connect`](crate::connect) tries again while no program listens there yet.
+    /// Sets how long [`connect`](crate::connect) tries again while no program listens there yet.
     #[must_use]
     pub const fn retry_for(mut self, time: Duration) -> Self {
         self.retry_for = time;
         self
     }
 
-    /// How calls wait that have to.
+    /// Sets how calls wait.
     #[must_use]
     pub const fn waiting(mut self, waiting: Waiting) -> Self {
         self.waiting = waiting;
         self
     }
 
-    /// Transfers that a [session](crate::Session) keeps until the peer's program has taken them;
-    /// at least 1.
+    /// Sets how many transfers a [session](crate::Session) keeps until the peer's program has
+    /// taken them; at least 1.
     #[must_use]
     pub const fn kept(mut self, transfers: usize) -> Self {
         self.kept = transfers;
         self
     }
 
-    /// How long a [session](crate::Session) may be without a connection.
+    /// Sets how long a [session](crate::Session) may be without a connection.
     #[must_use]
     pub const fn reconnect_timeout(mut self, time: Duration) -> Self {
         self.reconnect_timeout = time;
         self
     }
 
-    /// The options as the engine of sessions takes them.
+    /// The options in the form that the engine of sessions takes.
     pub(crate) fn session(&self) -> reliable::Options {
         reliable::Options {
             kept: self.kept.max(1),

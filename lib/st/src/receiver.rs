@@ -22,7 +22,7 @@ pub struct Receiver {
     queue: queue::Receiver,
 }
 
-/// A descriptor in the own queue.
+/// The wait for a descriptor in this end's queue.
 struct Filled<'a> {
     shared: &'a Shared,
     queue: &'a mut queue::Receiver,
@@ -68,8 +68,9 @@ impl Receiver {
     /// Receives a header; waits until there is one.
     ///
     /// # Errors
-    /// `OtherLevel`: the next descriptor is one of level 0, or its header has not the right size of
-    /// 32 bytes; it stays. Those of the end, after the last header that has arrived.
+    /// `OtherLevel`: the next descriptor is one of level 0, or its header does not have the right
+    /// size of 32 bytes; it stays in the queue. `Ended`, `Broken`, `ENODEV`: the connection has
+    /// ended, and all headers that had arrived have been pulled.
     #[inline]
     pub fn pull<T: FromBytes>(&mut self) -> Result<T> {
         self.pull_until(Deadline::Never)
@@ -78,7 +79,7 @@ impl Receiver {
     /// Receives a header if there is one.
     ///
     /// # Errors
-    /// As [`pull`](Self::pull).
+    /// Those of [`pull`](Self::pull).
     #[inline]
     pub fn try_pull<T: FromBytes>(&mut self) -> Result<Option<T>> {
         match self.pull_until(Deadline::Now) {
@@ -91,7 +92,7 @@ impl Receiver {
     /// Receives a header; waits for it at most until the deadline.
     ///
     /// # Errors
-    /// As [`pull`](Self::pull), `WouldBlock`, `TimedOut`.
+    /// Those of [`pull`](Self::pull), `WouldBlock`, `TimedOut`.
     #[inline]
     pub fn pull_until<T: FromBytes>(&mut self, deadline: Deadline) -> Result<T> {
         const {
@@ -103,24 +104,24 @@ impl Receiver {
         let mut message = [0; MAX_HEADER_BYTES];
         let message = &mut message[..size_of::<T>()];
         self.next(message, deadline)?;
-        // Of the right size, as was checked above.
+        // The size is right, as was checked above.
         T::read_from_bytes(message).map_err(|_| Error::Invalid)
     }
 
-    /// Receives headers into the first of these places, in order, and says how many: those that are
-    /// there, but not more than a quarter of the own queue. Waits until there is one. For each of
-    /// them this costs less than a [`pull`](Self::pull).
+    /// Receives the headers that have arrived, in order, but not more than `headers` has places
+    /// and not more than a quarter of this end's queue. Returns their number. Waits until there is
+    /// one. For each of them this costs less than a [`pull`](Self::pull).
     ///
     /// # Errors
-    /// As [`pull`](Self::pull). `OtherLevel`: the next descriptor is one of level 0.
+    /// Those of [`pull`](Self::pull). `OtherLevel`: the next descriptor is one of level 0.
     pub fn pull_some<T: FromBytes + IntoBytes>(&mut self, headers: &mut [T]) -> Result<usize> {
         self.pull_some_until(headers, Deadline::Never)
     }
 
-    /// As [`pull_some`](Self::pull_some); waits at most until the deadline.
+    /// Receives headers as [`pull_some`](Self::pull_some) does; waits at most until the deadline.
     ///
     /// # Errors
-    /// As there, `WouldBlock`, `TimedOut`.
+    /// Those of [`pull_some`](Self::pull_some), `WouldBlock`, `TimedOut`.
     pub fn pull_some_until<T: FromBytes + IntoBytes>(
         &mut self,
         headers: &mut [T],
@@ -145,20 +146,20 @@ impl Receiver {
         }
     }
 
-    /// Copies data out of the peer's memory, without a word to its program. The data is there when
-    /// this returns.
+    /// Copies data out of the peer's memory; the peer's program does not notice. The data is there
+    /// when this returns.
     ///
     /// # Errors
-    /// `Outside`, `Gone`; those of the end.
+    /// `Outside`, `Gone`. `Ended`, `Broken`, `ENODEV`: the connection has ended.
     #[inline]
     pub fn get(&mut self, buffer: &mut [u8], from: Place) -> Result<()> {
         self.get_target(buffer.into(), from)
     }
 
-    /// As [`get`](Self::get), into memory by slice or by address.
+    /// Copies data as [`get`](Self::get) does, into memory that is given as a slice or by address.
     ///
     /// # Errors
-    /// As there, and `EFAULT`.
+    /// Those of [`get`](Self::get), and `EFAULT`.
     #[inline]
     pub fn get_target(&mut self, buffer: Target<'_>, from: Place) -> Result<()> {
         let shared = &self.half.shared;
@@ -174,11 +175,11 @@ impl Receiver {
         read.map_err(transfer_error)
     }
 
-    /// Receives a header, then copies `buffer` full from where `place` says.
+    /// Receives a header, then fills `buffer` from the place that `place` finds in it.
     ///
     /// # Errors
-    /// As [`pull`](Self::pull), [`get`](Self::get) and `place`. The header is taken when the data
-    /// cannot be had.
+    /// Those of [`pull`](Self::pull), [`get`](Self::get) and `place`. The header is consumed even
+    /// if the data cannot be copied.
     pub fn pull_get<T: FromBytes>(
         &mut self,
         buffer: &mut [u8],
@@ -189,10 +190,11 @@ impl Receiver {
         Ok(header)
     }
 
-    /// As [`Sender::remote`].
+    /// The memory that the peer has mapped on this channel, as
+    /// [`Sender::remote`](crate::Sender::remote) gives it.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Sender::remote`](crate::Sender::remote).
     pub fn remote(&mut self, deadline: Deadline) -> Result<Remote> {
         self.half.remote(deadline)
     }
@@ -202,14 +204,15 @@ impl Receiver {
         self.half.waiting = waiting;
     }
 
-    /// Whether a header can be pulled now. If not, the peer has been asked to make the connection's
-    /// [endpoint](crate::Connection::endpoint) readable when that changes: for programs that wait
-    /// in an event queue of their own, and then call this again.
+    /// Whether a header can be pulled now. If not, the peer has been asked to make the
+    /// connection's [endpoint](crate::Connection::endpoint) readable when that changes: for
+    /// programs that wait in an event queue of their own, and then call this again.
     ///
     /// # Errors
-    /// Those of the end.
+    /// `Ended`, `Broken`, `ENODEV`: the connection has ended.
     pub fn arm(&mut self) -> Result<bool> {
-        // The records before the wish: what comes behind it makes the endpoint readable.
+        // Records are taken before the peer is asked: those that come later make the endpoint
+        // readable.
         let update = self.half.shared.take_records(None);
         let alive = update.and_then(|_| self.half.shared.check());
         let mut filled = Filled {
@@ -219,17 +222,18 @@ impl Receiver {
         };
         match alive {
             Ok(()) => filled.arm(),
-            // What has arrived comes before the end.
+            // Headers that have arrived come before the end.
             Err(end) => filled.look()?.then_some(true).ok_or(end),
         }
     }
 
-    /// Whether a descriptor is there, by a look at own memory.
+    /// Whether a descriptor is there, by a look at this end's memory.
     pub(crate) fn is_ready(&self) -> Result<bool> {
         Ok(self.queue.is_ready(&self.half.shared.windows()?))
     }
 
-    /// Takes the next descriptor, which must be a header of level 1, and stores its first bytes.
+    /// Takes the next descriptor, which must be a header of level 1, and stores its first bytes;
+    /// waits for it.
     #[inline(always)]
     fn next(&mut self, message: &mut [u8], deadline: Deadline) -> Result<()> {
         loop {
@@ -248,7 +252,7 @@ impl Receiver {
         }
     }
 
-    /// The next descriptor, which stays; waits for it.
+    /// The next descriptor, which stays in the queue; waits for it.
     pub(crate) fn peek(&mut self, deadline: Deadline) -> Result<Descriptor> {
         loop {
             let shared = &self.half.shared;
@@ -260,7 +264,7 @@ impl Receiver {
         }
     }
 
-    /// Takes the descriptor that was peeked at.
+    /// Takes the descriptor that [`peek`](Self::peek) has returned.
     pub(crate) fn take(&mut self, kind: Kind) -> Result<()> {
         let shared = &self.half.shared;
         let wake = self.queue.take(&mut shared.windows()?, kind);

@@ -1,4 +1,4 @@
-//! Memory that is mapped for the peer, and positions in the peer's memory.
+//! Memory that is mapped for the peer, and places in the peer's memory.
 
 use alloc::sync::Arc;
 use core::ops::Deref;
@@ -10,7 +10,7 @@ use st_core::region;
 use crate::error::{Error, Result};
 use crate::shared::Shared;
 
-/// Memory that the peer can reach: its announcement and its window, until the value goes.
+/// Memory that the peer can reach: its announcement and its window. Dropping the value ends both.
 pub struct Registered {
     shared: Arc<Shared>,
     channel: u32,
@@ -46,27 +46,27 @@ impl Registered {
         };
         let error = match shared.send(&record) {
             Ok(true) => return Ok(registered),
-            // The peer will hear of it, and then that it is gone.
+            // The peer will learn of it, and then that it is gone.
             Ok(false) => return Err(Error::TimedOut),
             Err(error) => error,
         };
-        // An announcement that the peer has not seen need not be taken back.
+        // An announcement that the peer has not received need not be taken back.
         shared.with_connection(|connection| connection.take_back(channel));
         let gone = raw::unregister(fd, offset, length).map_err(scif::Error::from);
-        // Windows have gone with a connection that has ended.
+        // If the connection has ended, its windows have ended with it.
         match error {
             Error::TimedOut => gone.map_err(Error::from).and(Err(error)),
             error => Err(error),
         }
     }
 
-    /// Takes the memory back: when this returns, no peer reads or writes it any more. Dropping does
-    /// the same without reporting an error.
+    /// Takes the memory back: once this returns, no peer reads or writes it. Dropping does the
+    /// same without reporting an error.
     ///
     /// # Errors
-    /// `Ended` and others: the connection has gone, and with it the peer's access.
+    /// `Ended` and others: the connection has gone, and the peer's access with it.
     pub fn unmap(self) -> Result<()> {
-        // Memory that is taken back here is not taken back again when the value goes.
+        // The drop that follows does not take it back again.
         self.end()
     }
 
@@ -76,7 +76,8 @@ impl Registered {
             // Another range may be mapped by now.
             let is_own = connection.own_region(self.channel) == Some(self.region);
             let taken = is_own.then(|| connection.take_back(self.channel)).flatten();
-            // In one step: another thread that maps memory now must not tell of it before this.
+            // In one step: another thread that maps memory now must not announce it before this
+            // record.
             taken.map(|(record, region)| (shared.post(&record), region))
         });
         let Some((told, region)) = taken else {
@@ -87,7 +88,7 @@ impl Registered {
         told
     }
 
-    /// Its first address, which the peer names it by.
+    /// Its first address, by which the peer names it.
     pub const fn base(&self) -> u64 {
         self.region.base
     }
@@ -100,16 +101,16 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // The errors say that the connection has gone, and with it the peer's access.
+        // An error means that the connection has gone, and the peer's access with it.
         let _ = self.end();
         self.shared.remove_user(self.channel, None, None);
     }
 }
 
-/// Memory that is mapped for the peer, `st_map`; dropping it takes it back. As long as there is
-/// one, its channel stays attached.
+/// Memory that is mapped for the peer (`st_map`); dropping it takes it back. While there is one,
+/// its channel stays attached.
 pub struct Region {
-    /// Before the memory, which goes last.
+    /// Dropped before the memory.
     registered: Registered,
     memory: Memory,
 }
@@ -122,11 +123,11 @@ impl Region {
         })
     }
 
-    /// Takes the memory back, `st_unmap`: when this returns, the peer can neither read nor write
+    /// Takes the memory back (`st_unmap`): once this returns, the peer can neither read nor write
     /// it.
     ///
     /// # Errors
-    /// As [`Registered::unmap`].
+    /// Those of [`Registered::unmap`].
     pub fn unmap(self) -> Result<Memory> {
         self.registered.unmap()?;
         Ok(self.memory)
@@ -149,14 +150,14 @@ pub struct Remote {
     pub(crate) region: region::Region,
 }
 
-/// Bytes of the peer's memory from some place on, checked when it was made. After the peer has
-/// taken the memory back it leads nowhere, whatever the peer maps later.
+/// A place in the peer's memory: the bytes from there to its end, which was checked when it was
+/// made. After the peer has taken the memory back it leads nowhere, whatever the peer maps later.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Place {
     pub(crate) link: u32,
-    /// In the peer's registered address space.
+    /// Its offset in the peer's registered address space.
     pub(crate) offset: i64,
-    /// Bytes to the end of the memory.
+    /// Bytes from there to the end of the memory.
     pub(crate) room: u64,
 }
 
@@ -179,7 +180,7 @@ impl Remote {
     /// The place `ahead` bytes behind its beginning.
     ///
     /// # Errors
-    /// `Outside`.
+    /// `Outside`: that is beyond the end.
     #[inline]
     pub fn at(&self, ahead: u64) -> Result<Place> {
         let room = self.region.length.checked_sub(ahead);
@@ -193,7 +194,7 @@ impl Remote {
     /// The place at an address of the peer's program.
     ///
     /// # Errors
-    /// `Outside`.
+    /// `Outside`: the memory does not have this address.
     pub fn address(&self, address: u64) -> Result<Place> {
         let ahead = address.checked_sub(self.region.base);
         self.at(ahead.ok_or(Error::Outside)?)
@@ -201,7 +202,7 @@ impl Remote {
 }
 
 impl Place {
-    /// The offset of `bytes` bytes there, for a connection.
+    /// Its offset, for a transfer of `bytes` bytes on a connection.
     #[inline]
     pub(crate) fn check(&self, shared: &Shared, bytes: u64) -> Result<i64> {
         if self.link != shared.number {

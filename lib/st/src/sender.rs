@@ -21,7 +21,7 @@ pub struct Sender {
     queue: queue::Sender,
 }
 
-/// Room for a descriptor in the peer's queue.
+/// The wait for room in the peer's queue.
 struct Room<'a> {
     shared: &'a Shared,
     queue: &'a mut queue::Sender,
@@ -43,7 +43,7 @@ impl Condition for Room<'_> {
     }
 }
 
-/// The bytes of a program's header; what it does not fill is 0.
+/// The bytes of a program's header, filled up with zeros.
 #[inline]
 pub(crate) fn message<T: IntoBytes + Immutable>(header: &T) -> [u8; MAX_HEADER_BYTES] {
     const {
@@ -71,10 +71,10 @@ impl Sender {
         Self { half, queue }
     }
 
-    /// Sends a header; waits as long as the peer's queue is full.
+    /// Sends a header; waits while the peer's queue is full.
     ///
     /// # Errors
-    /// Those of the end of the connection: `Ended`, `Broken`, `ENODEV`.
+    /// `Ended`, `Broken`, `ENODEV`: the connection has ended.
     #[inline]
     pub fn push<T: IntoBytes + Immutable>(&mut self, header: &T) -> Result<()> {
         self.push_until(header, Deadline::Never)
@@ -83,7 +83,7 @@ impl Sender {
     /// Sends a header if there is room.
     ///
     /// # Errors
-    /// As [`push`](Self::push), and `WouldBlock`.
+    /// Those of [`push`](Self::push), and `WouldBlock`.
     #[inline]
     pub fn try_push<T: IntoBytes + Immutable>(&mut self, header: &T) -> Result<()> {
         self.push_until(header, Deadline::Now)
@@ -92,7 +92,7 @@ impl Sender {
     /// Sends a header; waits at most until the deadline.
     ///
     /// # Errors
-    /// As [`push`](Self::push), `WouldBlock`, `TimedOut`. The header was not sent then.
+    /// Those of [`push`](Self::push). `WouldBlock`, `TimedOut`: the header was not sent.
     #[inline]
     pub fn push_until<T: IntoBytes + Immutable>(
         &mut self,
@@ -102,12 +102,12 @@ impl Sender {
         self.send_message(&message(header), deadline)
     }
 
-    /// Sends headers in order; waits as long as the peer's queue is full. For each that has room
-    /// this costs less than a [`push`](Self::push): whether the peer sleeps or has ended is looked
-    /// up once for all of them.
+    /// Sends headers in order; waits while the peer's queue is full. For each header that finds
+    /// room this costs less than a [`push`](Self::push): it looks once for all of them whether the
+    /// peer sleeps or has ended.
     ///
     /// # Errors
-    /// As [`push`](Self::push); some headers may have been sent then.
+    /// Those of [`push`](Self::push). Some headers may have been sent.
     pub fn push_all<T: IntoBytes + Immutable>(&mut self, headers: &[T]) -> Result<()> {
         let mut messages = headers.iter().map(message);
         loop {
@@ -119,15 +119,16 @@ impl Sender {
         }
     }
 
-    /// As [`push_all`](Self::push_all), as many as have room; how many.
+    /// Sends as many of the headers as there is room for, as [`push_all`](Self::push_all) does,
+    /// and returns their number.
     ///
     /// # Errors
-    /// As [`push`](Self::push). `WouldBlock`: none of them has room.
+    /// Those of [`push`](Self::push). `WouldBlock`: there is room for none of them.
     pub fn try_push_all<T: IntoBytes + Immutable>(&mut self, headers: &[T]) -> Result<usize> {
         let mut messages = headers.iter().map(message);
         match self.send_messages(&mut messages)? {
             0 if !headers.is_empty() => {
-                // The peer may have said that it ends.
+                // The peer may have announced its end.
                 self.wait_for_more_room(1, Deadline::Now)?;
                 self.send_messages(&mut messages)
             }
@@ -135,20 +136,20 @@ impl Sender {
         }
     }
 
-    /// Copies data into the peer's memory, without a word to its program. The data may be changed
-    /// when this returns.
+    /// Copies data into the peer's memory; the peer's program does not notice. The data may be
+    /// changed once this returns.
     ///
     /// # Errors
-    /// `Outside`, `Gone`; those of the end. Nothing was moved in the first two cases.
+    /// `Outside`, `Gone`: nothing was moved. Those of [`push`](Self::push).
     #[inline]
     pub fn put(&mut self, data: &[u8], to: Place) -> Result<()> {
         self.put_source(data.into(), to)
     }
 
-    /// As [`put`](Self::put), of memory by slice or by address.
+    /// Puts data that is given as a slice or by address, as [`put`](Self::put) does.
     ///
     /// # Errors
-    /// As there, and `EFAULT`.
+    /// Those of [`put`](Self::put), and `EFAULT`.
     #[inline]
     pub fn put_source(&mut self, data: Source<'_>, to: Place) -> Result<()> {
         let shared = &self.half.shared;
@@ -157,18 +158,19 @@ impl Sender {
         if bytes == 0 {
             return shared.check();
         }
-        // Complete on return, also where the driver has to make the copy.
+        // The copy is complete on return, also if the driver has to make it.
         let written = shared.endpoint.vwrite_source(data, offset, RmaFlags::SYNC);
         written.map_err(transfer_error)?;
         shared.drain();
         Ok(())
     }
 
-    /// Copies data into the peer's memory, then sends a header: who pulls it finds the data there.
-    /// Waits first, as long as the peer's queue is full.
+    /// Copies data into the peer's memory, then sends a header: a program that pulls it finds the
+    /// data there. Waits first, while the peer's queue is full.
     ///
     /// # Errors
-    /// As [`put`](Self::put) and [`push`](Self::push). No header is sent when the data was not put.
+    /// Those of [`put`](Self::put) and [`push`](Self::push). No header is sent if the data was not
+    /// put.
     #[inline]
     pub fn put_with<T: IntoBytes + Immutable>(
         &mut self,
@@ -179,10 +181,11 @@ impl Sender {
         self.put_with_until(data, to, header, Deadline::Never)
     }
 
-    /// As [`put_with`](Self::put_with); waits at most until the deadline.
+    /// Puts data and sends a header as [`put_with`](Self::put_with) does; waits at most until the
+    /// deadline.
     ///
     /// # Errors
-    /// As there, `WouldBlock`, `TimedOut`: nothing was moved or sent then.
+    /// Those of [`put_with`](Self::put_with). `WouldBlock`, `TimedOut`: nothing was moved or sent.
     #[inline]
     pub fn put_with_until<T: IntoBytes + Immutable>(
         &mut self,
@@ -194,10 +197,11 @@ impl Sender {
         self.put_source_with(data.into(), to, header, deadline)
     }
 
-    /// As [`put_with_until`](Self::put_with_until), of memory by slice or by address.
+    /// Puts data that is given as a slice or by address, and sends a header as
+    /// [`put_with_until`](Self::put_with_until) does.
     ///
     /// # Errors
-    /// As there, and `EFAULT`.
+    /// Those of [`put_with_until`](Self::put_with_until), and `EFAULT`.
     #[inline]
     pub fn put_source_with<T: IntoBytes + Immutable>(
         &mut self,
@@ -206,14 +210,14 @@ impl Sender {
         header: &T,
         deadline: Deadline,
     ) -> Result<()> {
-        // The slot first: this half alone fills it.
+        // The slot comes first: only this half fills it.
         self.wait_for_room(1, deadline)?;
         let message = message(header);
         if self.put_and_send(data, to, &message)? {
             return Ok(());
         }
         self.put_source(data, to)?;
-        // The connection was there for the data; whether it has ended since is not asked twice.
+        // The connection was there for the data; whether it has ended since is not asked again.
         self.half.shared.check_over()?;
         match self.try_send_message(&message)? {
             true => Ok(()),
@@ -221,8 +225,9 @@ impl Sender {
         }
     }
 
-    /// Copies short data and sends a header, if there is room, in the usual case; whether it did.
-    /// If not, the header was not sent, and the data is to be copied.
+    /// Copies short data and sends a header, if there is room and nothing unusual prevents it.
+    /// Returns whether it did; if not, the header was not sent, and the data still has to be
+    /// copied.
     #[inline]
     fn put_and_send(
         &mut self,
@@ -247,8 +252,8 @@ impl Sender {
         Ok(sent.is_some())
     }
 
-    /// Returns when everything that this end has put before is in the peer's memory, for whoever
-    /// looks there and however it learns of it.
+    /// Returns once everything that this end has put is in the peer's memory, for every program
+    /// that looks there and however it learns of it.
     ///
     /// # Errors
     /// Those of the end.
@@ -257,29 +262,29 @@ impl Sender {
         self.half.shared.flush()
     }
 
-    /// Adds to a double word of the peer's memory, in one step for all that reach it, and returns
-    /// its former value.
+    /// Adds to a double word of the peer's memory and returns its former value, in one step for
+    /// all that reach the word.
     ///
     /// # Errors
-    /// `Invalid` unless the place is a multiple of 8 bytes from the memory's beginning, `Outside`,
-    /// `Gone`; `EOPNOTSUPP` where the bus between the nodes has no locked operations; those of the
-    /// end.
+    /// `Invalid`: the place is not a multiple of 8 bytes from the memory's beginning. `Outside`,
+    /// `Gone`. `EOPNOTSUPP`: the bus between the nodes has no locked operations. Those of
+    /// [`push`](Self::push).
     pub fn fetch_add(&mut self, to: Place, value: u64) -> Result<u64> {
         self.fetch(to, |word| word.fetch_add(value, Ordering::AcqRel))
     }
 
-    /// Subtracts; otherwise as [`fetch_add`](Self::fetch_add).
+    /// Subtracts from a double word, as [`fetch_add`](Self::fetch_add) adds.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`fetch_add`](Self::fetch_add).
     pub fn fetch_sub(&mut self, to: Place, value: u64) -> Result<u64> {
         self.fetch(to, |word| word.fetch_sub(value, Ordering::AcqRel))
     }
 
-    /// Stores 0; otherwise as [`fetch_add`](Self::fetch_add).
+    /// Stores 0 in a double word, and otherwise does what [`fetch_add`](Self::fetch_add) does.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`fetch_add`](Self::fetch_add).
     pub fn fetch_clear(&mut self, to: Place) -> Result<u64> {
         self.fetch(to, |word| word.swap(0, Ordering::AcqRel))
     }
@@ -294,21 +299,22 @@ impl Sender {
         value.map_err(transfer_error)
     }
 
-    /// Maps memory for the peer, `st_map`: from now on the peer can reach it on this channel. One
-    /// range at a time.
+    /// Maps memory for the peer (`st_map`): from now on the peer can reach it on this channel. A
+    /// channel has one range at a time.
     ///
     /// # Errors
-    /// `Busy`: memory is mapped on this channel. `EAGAIN`: the limit on pinned pages; `ENOMEM`;
+    /// `Busy`: memory is mapped on this channel. `EAGAIN`: the limit on pinned pages. `ENOMEM`.
     /// `TimedOut`: the peer has made no call since it was told of about 1,800 maps and unmaps, nor
-    /// for 10 s from now; those of the end.
+    /// for 10 s from now. Those of [`push`](Self::push).
     pub fn map(&mut self, memory: Memory) -> Result<Region> {
         Region::new(&self.half.shared, self.half.channel, memory)
     }
 
-    /// As [`map`](Self::map), of whole pages by address, which stay where they are.
+    /// Maps whole pages that are given by address and stay where they are, as [`map`](Self::map)
+    /// does.
     ///
     /// # Errors
-    /// As there, `EFAULT`, `EINVAL` unless whole pages.
+    /// Those of [`map`](Self::map), `EFAULT`. `EINVAL`: these are not whole pages.
     pub fn map_range(&mut self, pages: Range<'_>) -> Result<Registered> {
         Registered::new(&self.half.shared, self.half.channel, pages)
     }
@@ -317,7 +323,8 @@ impl Sender {
     /// first time.
     ///
     /// # Errors
-    /// `Gone`: the peer has taken it back. `WouldBlock`, `TimedOut`; those of the end.
+    /// `Gone`: the peer has taken it back. `WouldBlock`, `TimedOut`. Those of
+    /// [`push`](Self::push).
     pub fn remote(&mut self, deadline: Deadline) -> Result<Remote> {
         self.half.remote(deadline)
     }
@@ -332,9 +339,10 @@ impl Sender {
     /// in an event queue of their own, and then call this again.
     ///
     /// # Errors
-    /// Those of the end.
+    /// Those of [`push`](Self::push).
     pub fn arm(&mut self) -> Result<bool> {
-        // The records before the wish: what comes behind it makes the endpoint readable.
+        // Records are taken before the peer is asked: those that come later make the endpoint
+        // readable.
         self.half.shared.take_records(None)?;
         self.half.shared.check()?;
         let mut room = Room {
@@ -345,7 +353,7 @@ impl Sender {
         room.arm()
     }
 
-    /// Whether there is room, by a look at own memory.
+    /// Whether there is room, by a look at this end's memory.
     pub(crate) fn is_ready(&mut self) -> Result<bool> {
         let mut room = Room {
             shared: &self.half.shared,
@@ -380,7 +388,7 @@ impl Sender {
         wait(shared, sleeper, *waiting, deadline, &mut room)
     }
 
-    /// Sends a header of level 1.
+    /// Sends a header of level 1; waits for room.
     #[inline]
     fn send_message(&mut self, message: &[u8; MAX_HEADER_BYTES], deadline: Deadline) -> Result<()> {
         self.half.shared.check_sending()?;
@@ -390,7 +398,7 @@ impl Sender {
         }
     }
 
-    /// The same when there is no room.
+    /// [`send_message`](Self::send_message) when there is no room.
     #[cold]
     #[inline(never)]
     fn wait_and_send_message(
@@ -407,7 +415,7 @@ impl Sender {
         }
     }
 
-    /// Sends a header of level 1 if there is room; whether there was.
+    /// Sends a header of level 1 if there is room. Returns whether there was.
     #[inline(always)]
     fn try_send_message(&mut self, message: &[u8; MAX_HEADER_BYTES]) -> Result<bool> {
         let shared = &self.half.shared;
@@ -419,7 +427,7 @@ impl Sender {
         Ok(sent.is_some())
     }
 
-    /// Sends headers of level 1 as long as there is room; how many.
+    /// Sends headers of level 1 while there is room. Returns how many.
     #[inline]
     fn send_messages(
         &mut self,

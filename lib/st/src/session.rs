@@ -35,19 +35,19 @@ use crate::{MAX_HEADER_BYTES, PortId};
 
 /// The only channel of a session's connections.
 const CHANNEL: u32 = 0;
-/// Headers that are pulled one after the other before the connection is looked after.
+/// Headers that are pulled one after the other before the connection gets attention.
 const TURNS: u32 = 16;
 
-/// One end of a session, level 2: headers in both directions, and data that is put, which outlive
+/// One end of a session (level 2): headers in both directions, and data that is put, which survive
 /// the loss of a connection or of a driver.
 ///
 /// An end keeps each transfer until the peer's program has pulled it. When the connection is lost,
-/// the client makes another one, the server [listens](SessionListener) for it, and what was not
+/// the client makes another one, for which the server [listens](SessionListener), and what was not
 /// pulled is sent again: each header arrives once and in order.
 ///
-/// A session has no thread of its own. Calls that wait make and resume connections and send what is
-/// kept; a program that does something else for long calls [`try_pull`](Self::try_pull) now and
-/// then.
+/// A session has no thread of its own. Calls that wait make and resume connections and send what
+/// is kept; a program that does something else for long has to call [`try_pull`](Self::try_pull)
+/// now and then.
 ///
 /// ```no_run
 /// # use st::{Deadline, Level, Options, PortId, Result, Session, SessionListener};
@@ -63,19 +63,19 @@ const TURNS: u32 = 16;
 /// # Ok(()) }
 /// ```
 ///
-/// Dropping an end tells the peer, whose calls then give [`Error::Ended`] behind the headers that
-/// have arrived; what the peer has not received by then is lost, unless
+/// Dropping an end tells the peer, whose calls then fail with [`Error::Ended`] after the headers
+/// that have arrived. What the peer has not received by then is lost, unless
 /// [`finish`](Self::finish) was called before.
 pub struct Session {
     engine: reliable::Session<Block>,
     /// The connection in use.
     shared: Option<Arc<Shared>>,
-    /// Without one: the queue window of the one that was lost, which may hold headers.
+    /// If there is none: the queue window of the last connection, which may hold headers.
     rest: Option<Memory>,
-    /// Before the memory, which goes last.
+    /// Dropped before the memory.
     registered: Option<Registered>,
     memory: Option<Memory>,
-    /// The length of the peer's memory, when it has told.
+    /// The length of the peer's memory, once the peer has announced it.
     peer_bytes: Option<u64>,
     way: Reconnect,
     sleeper: Sleeper,
@@ -84,26 +84,26 @@ pub struct Session {
     turns: u32,
 }
 
-/// Data that goes to a place of the peer's memory.
+/// Data for a place in the peer's memory.
 struct Block {
     ahead: u64,
     bytes: Vec<u8>,
 }
 
-/// How a session comes to its next connection.
+/// How a session gets its next connection.
 enum Reconnect {
     /// The client connects.
     Client(Box<Attempt>),
-    /// The server is connected to.
+    /// The server waits for the client.
     Server(Arc<Desk>),
 }
 
 impl Session {
-    /// Begins a session with a program that [listens](SessionListener) for sessions: waits until it
-    /// has accepted.
+    /// Begins a session with a program that [listens](SessionListener) for sessions: waits until
+    /// it has accepted.
     ///
     /// # Errors
-    /// As [`connect`]; `Expired`.
+    /// Those of [`connect`]; `Expired`.
     pub fn connect(to: PortId, options: &Options) -> Result<Self> {
         let options = options.channels(CHANNEL + 1);
         let link = connect(to, &options)?;
@@ -134,7 +134,7 @@ impl Session {
         })
     }
 
-    /// Sends a header; waits as long as [as many](Options::kept) as are kept wait for the peer.
+    /// Sends a header; waits while the session keeps [as many](Options::kept) transfers as it may.
     ///
     /// # Errors
     /// Those of the session's end: `Ended`, `Expired`, `Forgotten`, `Broken`.
@@ -142,10 +142,10 @@ impl Session {
         self.push_until(header, Deadline::Never)
     }
 
-    /// As [`push`](Self::push); waits at most until the deadline.
+    /// Sends a header as [`push`](Self::push) does; waits at most until the deadline.
     ///
     /// # Errors
-    /// As there, `WouldBlock`, `TimedOut`: the header will not be sent.
+    /// Those of [`push`](Self::push). `WouldBlock`, `TimedOut`: the header will not be sent.
     pub fn push_until<T: IntoBytes + Immutable>(
         &mut self,
         header: &T,
@@ -156,15 +156,15 @@ impl Session {
     }
 
     /// Puts a copy of the data `ahead` bytes behind the beginning of the peer's memory, then sends
-    /// a header: who pulls it finds the data there. Waits until the peer has
+    /// a header: a program that pulls it finds the data there. Waits until the peer has
     /// [mapped](Self::map) memory, and for room.
     ///
-    /// The data is put again when the connection is lost before the header was pulled. A place may
-    /// be used again when the peer's program has pulled the header and looked at the data: when it
-    /// has answered, or when a header behind that one is [taken](Level::Taken).
+    /// If the connection is lost before the header was pulled, the data is put again. A place may
+    /// be used again once the peer's program has pulled the header and looked at the data: when it
+    /// has answered, or when a later header is [taken](Level::Taken).
     ///
     /// # Errors
-    /// As [`push`](Self::push); `Outside`.
+    /// Those of [`push`](Self::push); `Outside`.
     pub fn put_with<T: IntoBytes + Immutable>(
         &mut self,
         data: &[u8],
@@ -174,10 +174,12 @@ impl Session {
         self.put_with_until(data, ahead, header, Deadline::Never)
     }
 
-    /// As [`put_with`](Self::put_with); waits at most until the deadline.
+    /// Puts data and sends a header as [`put_with`](Self::put_with) does; waits at most until the
+    /// deadline.
     ///
     /// # Errors
-    /// As there, `WouldBlock`, `TimedOut`: nothing will be put or sent.
+    /// Those of [`put_with`](Self::put_with). `WouldBlock`, `TimedOut`: nothing will be put or
+    /// sent.
     pub fn put_with_until<T: IntoBytes + Immutable>(
         &mut self,
         data: &[u8],
@@ -206,8 +208,8 @@ impl Session {
             true => self.send(),
             false => self.step(false),
         };
-        // It is kept and will be sent, so it must not be pushed again; what stands in the way, as a
-        // lack of descriptors for another connection, fails the next call that waits.
+        // It is kept and will be sent, so it must not be pushed again. What prevents that now,
+        // such as a lack of descriptors for another connection, fails the next call that waits.
         match went {
             Err(end) if self.engine.over().is_some() => Err(end),
             _ => Ok(token),
@@ -217,8 +219,8 @@ impl Session {
     /// Receives a header; waits until there is one.
     ///
     /// # Errors
-    /// `Invalid`: the peer's header is of another kind. Those of the session's end, after the last
-    /// header that has arrived.
+    /// `Invalid`: the peer's header is of another kind. Those of [`push`](Self::push), after the
+    /// last header that has arrived.
     pub fn pull<T: FromBytes>(&mut self) -> Result<T> {
         self.pull_until(Deadline::Never)
     }
@@ -226,7 +228,7 @@ impl Session {
     /// Receives a header if there is one.
     ///
     /// # Errors
-    /// As [`pull`](Self::pull).
+    /// Those of [`pull`](Self::pull).
     pub fn try_pull<T: FromBytes>(&mut self) -> Result<Option<T>> {
         match self.pull_until(Deadline::Now) {
             Ok(header) => Ok(Some(header)),
@@ -238,7 +240,7 @@ impl Session {
     /// Receives a header; waits for it at most until the deadline.
     ///
     /// # Errors
-    /// As [`pull`](Self::pull), `WouldBlock`, `TimedOut`.
+    /// Those of [`pull`](Self::pull), `WouldBlock`, `TimedOut`.
     pub fn pull_until<T: FromBytes>(&mut self, deadline: Deadline) -> Result<T> {
         const {
             assert!(
@@ -285,14 +287,14 @@ impl Session {
     /// Lets the peer put data into this memory for as long as the session lives.
     ///
     /// # Errors
-    /// `Busy`: there is memory already. Those of the session's end.
+    /// `Busy`: there is memory already. Those of [`push`](Self::push).
     pub fn map(&mut self, memory: Memory) -> Result<&View> {
         self.check()?;
         if self.memory.is_some() {
             return Err(Error::Busy);
         }
         let memory = self.memory.insert(memory);
-        // A connection that cannot have it is lost; the next one gets it when it begins.
+        // A connection that cannot have it is given up; the next one gets it when it begins.
         if let Some(shared) = &self.shared {
             self.registered = Registered::new(shared, CHANNEL, memory.range()).ok();
             if self.registered.is_none() {
@@ -310,22 +312,22 @@ impl Session {
     /// Waits until a transfer has reached a level.
     ///
     /// # Errors
-    /// `WouldBlock`, `TimedOut`; those of the session's end. [`status`](Self::status) tells how far
-    /// the transfer has come.
+    /// `WouldBlock`, `TimedOut`. Those of [`push`](Self::push). [`status`](Self::status) tells how
+    /// far the transfer has come.
     pub fn wait(&mut self, token: &Token, level: Level, deadline: Deadline) -> Result<()> {
         self.wait_for(&Want::Level(token, level), deadline)
     }
 
-    /// The level that a transfer has surely reached, also when the session is over.
+    /// The level that a transfer has certainly reached, also after the session has ended.
     pub fn status(&self, token: &Token) -> Level {
-        // Its data was copied, so that it is local at once.
+        // Its data was copied, so it is local at once.
         self.engine.status(token).unwrap_or(Level::Local)
     }
 
-    /// Takes a transfer back that the peer cannot have seen.
+    /// Takes back a transfer that the peer cannot have seen.
     ///
     /// # Errors
-    /// The token, when it was sent.
+    /// The token, if the transfer was sent.
     pub fn cancel(&mut self, token: Token) -> Result<(), Token> {
         self.engine.cancel(token).map(drop)
     }
@@ -333,23 +335,23 @@ impl Session {
     /// Waits until the peer's program has taken everything that was pushed.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Those of [`wait`](Self::wait).
     pub fn finish(&mut self, deadline: Deadline) -> Result<()> {
         self.wait_for(&Want::Taken, deadline)
     }
 
-    /// Transfers that the peer's program is not known to have taken.
+    /// The number of transfers that the peer's program is not known to have taken.
     pub fn unfinished(&self) -> usize {
         self.engine.kept()
     }
 
-    /// Whether there is a connection now on which both ends have spoken.
+    /// Whether there is a connection on which both ends have sent their state.
     pub fn is_connected(&self) -> bool {
         self.shared.is_some() && self.engine.is_open()
     }
 
-    /// Gives the present connection up, as if it had been lost: for tests, and for programs that
-    /// know more about the way than the driver.
+    /// Gives up the present connection, as if it had been lost: for tests, and for programs that
+    /// know more about the route than the driver.
     ///
     /// # Errors
     /// Those of reading the clock.
@@ -368,7 +370,7 @@ impl Session {
 
     // ---- Connections ----
 
-    /// Goes over to a new connection.
+    /// Switches to a new connection.
     fn enter(&mut self, arrival: Arrival) -> Result<()> {
         let Arrival { shared, state } = arrival;
         let agreed = shared.with_connection(|connection| *connection.agreed());
@@ -390,7 +392,7 @@ impl Session {
         self.shared = Some(shared);
         match begun {
             Ok(registered) => self.registered = registered,
-            // It was lost at once.
+            // The connection was lost at once.
             Err(_) => return self.give_up(),
         }
         match state {
@@ -399,7 +401,7 @@ impl Session {
         }
     }
 
-    /// Closes the connection, as the peer must notice that it is over.
+    /// Closes the connection, so that the peer notices its end.
     fn close(&mut self) {
         self.registered = None;
         if let Some(shared) = self.shared.take() {
@@ -408,15 +410,16 @@ impl Session {
         }
     }
 
-    /// The connection is lost, or is to be. What its queue holds can still be pulled.
+    /// Gives up the connection, which is lost or of no use. What its queue holds can still be
+    /// pulled.
     fn give_up(&mut self) -> Result<()> {
         self.close();
         self.engine.lost(nanoseconds()?);
         Ok(())
     }
 
-    /// Does what can be done without waiting: takes the peer's words, sends what is kept, makes a
-    /// new connection. `wide`: looks for a new one although the present one seems to live.
+    /// Does what can be done without waiting: takes the peer's records, sends what is kept, makes
+    /// a new connection. `wide`: looks for a new one even if the present one seems to be alive.
     fn step(&mut self, wide: bool) -> Result<()> {
         self.engine.expire(nanoseconds()?);
         self.check()?;
@@ -426,12 +429,12 @@ impl Session {
                 self.hear(&shared, update)?;
             }
             let is_live = shared.is_live();
-            // A connection that is given up is closed.
+            // Dropped first, so that a connection that is given up is closed.
             drop(shared);
             match heard {
                 Ok(_) if is_live => self.send()?,
                 Err(Error::Broken) => return Err(self.engine.break_off().into()),
-                // The next step takes what was said last.
+                // The next step takes the last records.
                 Ok(_) => {}
                 Err(_) => self.give_up()?,
             }
@@ -458,7 +461,7 @@ impl Session {
         match update {
             Update::Session(_, state) => Ok(self.engine.answer(state)?),
             Update::NoSession(_, key) if key == self.engine.key() => {
-                // Transfers that the peer took before it went count as taken.
+                // Transfers that the peer took before it ended count as taken.
                 let looked = self.engine.look(&shared.windows()?);
                 looked.map_err(fault)?;
                 Err(self.engine.refuse().into())
@@ -483,7 +486,7 @@ impl Session {
             None | Some((_, Error::WouldBlock)) => Ok(()),
             // Its memory is shorter than it was.
             Some((_, Error::Outside)) => Err(self.engine.break_off().into()),
-            // The next step finds the end, and what the peer has said before it.
+            // The next step finds the end, and the peer's records before it.
             Some(_) if !shared.is_live() => Ok(()),
             Some(_) => self.give_up(),
         }
@@ -500,14 +503,14 @@ impl Drop for Session {
         };
         if self.engine.over().is_none() {
             let (channel, key) = (CHANNEL, self.engine.key());
-            // A peer that cannot be told finds out.
+            // A peer that cannot be told finds out by itself.
             let _ = shared.post(&Record::NoSession { channel, key });
         }
         shared.remove_sleeper(self.sleeper.id);
     }
 }
 
-/// Copies data into the peer's memory, completely before it returns.
+/// Copies data into the peer's memory. The copy is complete on return.
 fn put(shared: &Shared, block: &Block) -> Result<()> {
     let region = shared.with_connection(|connection| connection.announced(CHANNEL).region())?;
     let end = block.ahead.checked_add(block.bytes.len() as u64);
@@ -530,7 +533,7 @@ fn key() -> u64 {
     hal::random::word().max(1)
 }
 
-/// Monotonic time as sessions count it.
+/// The monotonic time in nanoseconds.
 fn nanoseconds() -> Result<u64> {
     Ok(u64::try_from(now()?.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -1,5 +1,5 @@
-//! The state that all parts of a connection share: endpoint, queue windows, the peer's records and
-//! who sleeps.
+//! The state that all parts of a connection share: its endpoint, its queue windows, the peer's
+//! records and the threads that sleep.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,11 +21,11 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::memory::Windows;
 
-/// Bytes of the stream that are taken at a time.
+/// Most bytes of the stream that are received at a time.
 const PIECE: usize = 16 * RECORD_BYTES;
 
-/// The end of a connection, as far as it is known: none; the peer has broken the protocol; the peer
-/// has said that it ends; SCIF has said that it is over.
+/// The end of a connection, as far as it is known: it has not ended; the peer has broken the
+/// protocol; the peer has announced its end; SCIF has reported the end.
 const LIVE: u8 = 0;
 const BROKEN: u8 = 1;
 const ENDED: u8 = 2;
@@ -42,31 +42,31 @@ static NEXT: AtomicU32 = AtomicU32::new(1);
 
 /// One end of a connection.
 pub struct Shared {
-    /// Tells positions in the memory of different peers apart.
+    /// Tells apart places in the memory of different peers.
     pub number: u32,
     /// Unmapped before the connection ends.
     peer_window: Mapping,
     pub endpoint: Endpoint,
-    /// Its window has gone with the connection when this goes.
+    /// Dropped after the endpoint: its window has ended with the connection then.
     own_window: Memory,
     pub is_local: bool,
     gathers: bool,
     inbox: Mutex<Inbox>,
-    /// The rest of a record that did not fit.
+    /// The rest of a record that found no room in the stream.
     outbox: Mutex<Vec<u8>>,
-    /// For each channel, its ends while they are not attached.
+    /// For each channel, the ends of its queues while it is not attached.
     parked: Mutex<Vec<Parked>>,
-    /// [`LIVE`], or why no call goes on.
+    /// [`LIVE`], or why calls fail.
     over: AtomicU8,
     idle_poll: IdlePoll,
 }
 
-/// The queue ends of a channel that nobody uses.
+/// The ends of a channel's queues, which are here while it is not attached.
 #[derive(Debug)]
 struct Parked {
     sender: Option<queue::Sender>,
     receiver: Option<queue::Receiver>,
-    /// Handles of the channel that live.
+    /// Handles of the channel that exist.
     users: u32,
 }
 
@@ -75,11 +75,11 @@ struct Inbox {
     sleepers: Vec<SleeperSlot>,
     /// The peer's records about sessions that were not taken yet.
     told: Vec<Update>,
-    /// Here, as a buffer on the stack would be cleared for each look.
+    /// Here, because a buffer on the stack would be cleared for each look.
     buffer: [u8; PIECE],
 }
 
-/// A thread that may sleep until something is new.
+/// A thread that may sleep until records arrive.
 struct SleeperSlot {
     id: u64,
     sleeps: bool,
@@ -130,12 +130,12 @@ impl Shared {
         Windows::new(&self.own_window, &self.peer_window, self.gathers)
     }
 
-    /// Looks at or changes what is known of the connection.
+    /// Runs an action on the protocol's state of the connection.
     pub fn with_connection<T>(&self, action: impl FnOnce(&mut Connection) -> T) -> T {
         action(&mut self.inbox.lock().connection)
     }
 
-    /// Stores into the peer's memory are drained where they may arrive out of order.
+    /// Drains stores into the peer's memory, if they may arrive out of order.
     #[inline]
     pub fn drain(&self) {
         if self.gathers {
@@ -143,7 +143,8 @@ impl Shared {
         }
     }
 
-    /// Loads a word of the peer's memory: everything stored there before has arrived then.
+    /// Loads a word of the peer's memory: then everything that was stored there before has
+    /// arrived.
     ///
     /// # Errors
     /// None: it can be read.
@@ -153,14 +154,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether records may have arrived, or the connection may have ended: a look at own memory.
+    /// Whether records may have arrived, or the connection may have ended, by a look at this end's
+    /// memory.
     #[inline]
     pub fn may_be_readable(&self) -> bool {
         self.endpoint.may_be_readable()
     }
 
-    /// Fails at the end of the connection, without a look at the peer's memory: for calls that
-    /// store there. The loss of the peer's node shows when the driver has noticed it.
+    /// Fails if the connection has ended, without a look at the peer's memory: for calls that
+    /// store there. The loss of the peer's node shows once the driver has noticed it.
     ///
     /// # Errors
     /// `Broken`, `Ended`, `ENODEV`.
@@ -172,10 +174,11 @@ impl Shared {
         }
     }
 
-    /// Fails when the peer has said that it ends, or has broken the protocol.
+    /// Fails if the connection is known to have ended, because the peer has announced that or has
+    /// broken the protocol, or because a call has found it.
     ///
     /// # Errors
-    /// As [`check_sending`](Self::check_sending).
+    /// Those of [`check_sending`](Self::check_sending).
     #[inline]
     pub fn check_over(&self) -> Result<()> {
         match self.over.load(Ordering::Relaxed) {
@@ -184,7 +187,7 @@ impl Shared {
         }
     }
 
-    /// Fails at the end of the connection.
+    /// Fails if the connection has ended.
     ///
     /// # Errors
     /// `Broken`, `Ended`, `ENODEV`.
@@ -195,12 +198,12 @@ impl Shared {
         }
     }
 
-    /// Whether the connection has not ended; takes no records.
+    /// Whether the connection has not ended. Takes no records.
     pub fn is_live(&self) -> bool {
         self.endpoint.is_live() && self.over.load(Ordering::Relaxed) == LIVE
     }
 
-    /// Why the connection is at its end.
+    /// Why the connection has ended.
     #[cold]
     pub fn reason(&self) -> Error {
         match self.over.load(Ordering::Relaxed) {
@@ -208,7 +211,7 @@ impl Shared {
             ENDED => return Error::Ended,
             _ => {}
         }
-        // The stream may still hold records, which are of no use any more.
+        // The stream may still hold records, which are no longer of use.
         let mut bytes = [0; PIECE];
         for _ in 0..256 * 1024 / PIECE + 1 {
             match self.endpoint.recv(&mut bytes, RecvFlags::empty()) {
@@ -220,7 +223,7 @@ impl Shared {
         Error::Ended
     }
 
-    /// Ends the connection because the peer breaks the protocol.
+    /// Ends the connection, because the peer has broken the protocol.
     #[cold]
     pub fn end(&self) -> Error {
         self.over.store(BROKEN, Ordering::Relaxed);
@@ -234,7 +237,7 @@ impl Shared {
     fn failed(&self, error: scif::Error) -> Error {
         let error = Error::from(error);
         if error.is_end() {
-            // Calls that only store would not notice it by themselves.
+            // Calls that only store would not notice the end by themselves.
             self.over.store(LOST, Ordering::Relaxed);
         }
         error
@@ -246,8 +249,8 @@ impl Shared {
         self.end()
     }
 
-    /// Closes the connection; the own queue window with what has arrived. `None`: others use the
-    /// connection still.
+    /// Closes the connection, and returns this end's queue window with what has arrived. `None`:
+    /// other parts still use the connection.
     pub fn close(shared: Arc<Self>) -> Option<Memory> {
         let Self {
             peer_window,
@@ -260,8 +263,8 @@ impl Shared {
         Some(own_window)
     }
 
-    /// Takes the records that have arrived, and wakes whom they concern but not `reader`; whether
-    /// there were any.
+    /// Takes the records that have arrived, and wakes the threads that sleep, except `reader`.
+    /// Returns whether there were any.
     ///
     /// # Errors
     /// `Broken`, and those of the end.
@@ -270,16 +273,16 @@ impl Shared {
         self.take_into(&mut self.inbox.lock(), reader, true)
     }
 
-    /// As [`take_records`](Self::take_records), before a sleep in the driver, which tells of its
-    /// death: where nothing is there, a look at own memory is all.
+    /// [`take_records`](Self::take_records) before a sleep in the driver, which reports its own
+    /// death: if nothing has arrived, a look at this end's memory is enough.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`take_records`](Self::take_records).
     pub fn take_records_that_are_there(&self) -> Result<bool> {
         self.take_into(&mut self.inbox.lock(), None, false)
     }
 
-    /// `asks`: when nothing is there any more, the driver is asked now and then whether it lives.
+    /// `asks`: if nothing more has arrived, the driver is asked now and then whether it is alive.
     fn take_into(&self, inbox: &mut Inbox, reader: Option<u64>, asks: bool) -> Result<bool> {
         let mut any = false;
         loop {
@@ -302,14 +305,14 @@ impl Shared {
             let bytes = inbox.buffer.get(..count).unwrap_or(&[]);
             let told = &mut inbox.told;
             let taken = inbox.connection.receive(bytes, |update| match update {
-                // Where it cannot be mapped, transfers go through the driver.
+                // If it cannot be mapped, transfers go through the driver.
                 Update::Announced(_, region) => {
                     let _ = endpoint.prepare_window(region.offset, region.length);
                 }
                 Update::TakenBack(_, region) => endpoint.forget_window(region.offset),
                 Update::Ended => over.store(ENDED, Ordering::Relaxed),
                 Update::Wake(_) => {}
-                // A peer that keeps to the protocol has said no more by now.
+                // A peer that keeps to the protocol has sent no more by now.
                 Update::Session(..) | Update::NoSession(..) if told.len() == MOST_TOLD => {}
                 Update::Session(..) | Update::NoSession(..) => told.push(update),
             });
@@ -318,16 +321,16 @@ impl Shared {
         }
     }
 
-    /// The peer's records about sessions, the oldest first.
+    /// Takes the peer's records about sessions, oldest first.
     pub fn take_told(&self) -> Vec<Update> {
         core::mem::take(&mut self.inbox.lock().told)
     }
 
-    /// Notes that a thread is going to sleep, and takes the records that have arrived; whether
-    /// there were any. Whoever takes records from now on rings the thread's bell.
+    /// Notes that a thread is going to sleep, and takes the records that have arrived. Returns
+    /// whether there were any. A thread that takes records from now on rings this thread's bell.
     ///
     /// # Errors
-    /// As [`take_records`](Self::take_records).
+    /// Those of [`take_records`](Self::take_records).
     pub fn fall_asleep(&self, id: u64) -> Result<bool> {
         let mut inbox = self.inbox.lock();
         if let Some(slot) = inbox.sleepers.iter_mut().find(|slot| slot.id == id) {
@@ -336,8 +339,8 @@ impl Shared {
         self.take_into(&mut inbox, Some(id), true)
     }
 
-    /// Sleeps shortly until records have come since the mark was made, the connection ends, or a
-    /// word changes; whether any of them is seen. Nothing is asked of the driver.
+    /// Sleeps shortly until records have come since the mark was read, the connection ends, or a
+    /// word changes. Returns whether any of that was seen. Makes no request to the driver.
     pub fn sleep_shortly(&self, mark: Arrived, word: Watched) -> bool {
         if !self.idle_poll.may_pay() {
             return false;
@@ -348,8 +351,9 @@ impl Shared {
         self.idle_poll.sleep(&[word, bytes, state]) == Ended::Changed
     }
 
-    /// Sleeps in the driver until records have come since the mark was made, whoever takes them, or
-    /// the connection ends; it may return earlier. `false`: the driver lets no more requests wait.
+    /// Sleeps in the driver until records have come since the mark was read, whoever takes them,
+    /// or the connection ends; it may return earlier. `false`: the driver lets no more requests
+    /// wait.
     ///
     /// # Errors
     /// Those of the end.
@@ -361,7 +365,7 @@ impl Shared {
         }
     }
 
-    /// Notes that a thread may sleep; `bell` is what wakes it.
+    /// Notes that a thread may sleep; `bell` wakes it.
     pub fn add_sleeper(&self, id: u64, bell: &Arc<Fd>) {
         let slot = SleeperSlot {
             id,
@@ -371,19 +375,19 @@ impl Shared {
         self.inbox.lock().sleepers.push(slot);
     }
 
-    /// Takes [`add_sleeper`](Self::add_sleeper) back.
+    /// Undoes [`add_sleeper`](Self::add_sleeper).
     pub fn remove_sleeper(&self, id: u64) {
         self.inbox.lock().sleepers.retain(|slot| slot.id != id);
     }
 
-    /// Sends a record, behind all that did not fit before. Waits for room for [`ROOM_TIME`]: a peer
-    /// that makes no call takes nothing out of the stream. `false`: only a part of it has gone, and
-    /// the rest goes with a later record.
+    /// Sends a record, after everything that found no room before. Waits for room for
+    /// [`ROOM_TIME`]: a peer that makes no call takes nothing out of the stream. `false`: only a
+    /// part of it was sent, and the rest follows with a later record.
     ///
     /// # Errors
     /// `TimedOut`: nothing of the record was sent. Those of the end.
     pub fn send(&self, record: &Record) -> Result<bool> {
-        // Two programs that do nothing but map would otherwise leave each other no room.
+        // Two programs that only map memory would otherwise leave each other no room.
         if self.may_be_readable() {
             self.take_records(None)?;
         }
@@ -408,7 +412,7 @@ impl Shared {
         }
     }
 
-    /// Sends a record if there is room for some of it; the rest goes before all that follows.
+    /// Sends a record if there is room for some of it; the rest is sent before all that follows.
     fn try_send(&self, record: &Record) -> Result<bool> {
         let mut outbox = self.outbox.lock();
         if !self.send_rest(&mut outbox)? {
@@ -422,7 +426,7 @@ impl Shared {
         Ok(sent > 0)
     }
 
-    /// Sends what did not fit before; whether that is all.
+    /// Sends what found no room before. Returns whether that is all.
     fn send_rest(&self, outbox: &mut Vec<u8>) -> Result<bool> {
         if !outbox.is_empty() {
             let sent = self.endpoint.send(outbox, SendFlags::empty())?;
@@ -431,8 +435,8 @@ impl Shared {
         Ok(outbox.is_empty())
     }
 
-    /// Sends a record without waiting, or with what follows: for records that take back what the
-    /// peer was told, of which there are never more than channels.
+    /// Sends a record now, or together with the next one, without waiting: for records that take
+    /// back what the peer was told, of which there are never more than channels.
     ///
     /// # Errors
     /// Those of the end.
@@ -443,26 +447,26 @@ impl Shared {
         Ok(())
     }
 
-    /// Wakes the peer, which sleeps on a channel. A stream without room is full of what wakes it
-    /// anyway; the error of a connection that has ended is the next call's.
+    /// Wakes the peer, which sleeps on a channel. A stream without room is full of records that
+    /// wake it anyway. If the connection has ended, the next call reports it.
     #[cold]
     pub fn wake_peer(&self, channel: u32) {
         self.say(&Record::Wake { channel });
     }
 
-    /// Tells the peer that nothing comes any more: it need not wait for the end of SCIF's
-    /// connection, which comes when this end has no memory of the peer mapped.
+    /// Tells the peer that nothing more comes. So the peer need not wait for the end of the SCIF
+    /// connection, which comes once this end has no memory of the peer mapped.
     pub fn say_end(&self) {
         self.say(&Record::Disconnect);
     }
 
     /// Sends a record if there is room.
     fn say(&self, record: &Record) {
-        // The error of a connection that has ended is the next call's.
+        // If the connection has ended, the next call reports it.
         let _ = self.try_send(record);
     }
 
-    /// Takes the ends of a channel.
+    /// Takes the ends of a channel's queues.
     ///
     /// # Errors
     /// `Invalid`: there is no such channel. `Busy`: it is attached.
@@ -488,7 +492,7 @@ impl Shared {
         }
     }
 
-    /// Notes that a user of a channel has gone; gives back the end that it had.
+    /// Notes that a user of a channel has gone, and takes back the end of a queue that it had.
     pub fn remove_user(
         &self,
         channel: u32,
@@ -504,7 +508,7 @@ impl Shared {
 }
 
 impl Inbox {
-    /// Rings the bells of all that sleep, but not the reader's.
+    /// Rings the bells of all threads that sleep, except the reader's.
     fn wake(&mut self, reader: Option<u64>) {
         for slot in &mut self.sleepers {
             if Some(slot.id) != reader && core::mem::take(&mut slot.sleeps) {

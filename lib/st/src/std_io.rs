@@ -1,6 +1,6 @@
-//! Traits of the standard library for programs that have it: a connection lends its descriptor, and
-//! errors become `std::io::Error`. Headers and puts are no stream of bytes, so nothing here is
-//! `Read` or `Write`; the endpoint below is, until a handshake begins on it.
+//! Traits of the standard library, for programs that have it: a connection lends its descriptor,
+//! and errors become `std::io::Error`. Headers and puts are not a stream of bytes, so nothing here
+//! is `Read` or `Write`; the endpoint below is, until a handshake begins on it.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 

@@ -1,11 +1,11 @@
 //! Waiting for the peer: polling first, then sleeping until a record comes.
 //!
 //! The peer wakes a sleeper with a record in the stream, which another thread of this program may
-//! take. A thread that waits for a header sleeps for a short time before it asks for one, while the
-//! kernel looks at the header's place. A thread that waits for one connection and without a
-//! deadline sleeps in a request to the driver, which ends with each byte that comes, whoever takes
-//! it. All others sleep in an event queue, with the connections' descriptors and a bell in it; who
-//! takes a record rings the bell.
+//! take. A thread that waits for a header first sleeps for a short time while the kernel looks at
+//! the header's place, before it asks the peer for a record. A thread that waits for one
+//! connection and without a deadline sleeps in a request to the driver, which ends with each byte
+//! that comes, whoever takes it. All other threads sleep in an event queue, which has the
+//! connections' descriptors and a bell; a thread that takes a record rings the bell.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::shared::Shared;
 
-/// Longest sleep, after which the program looks whether the driver still lives.
+/// The longest sleep, after which the program looks whether the driver is alive.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// The number of the next sleeper.
@@ -37,7 +37,7 @@ pub trait Condition {
     /// Those that end the wait.
     fn look(&mut self) -> Result<bool>;
 
-    /// Asks the peer to say when it holds, and looks once more.
+    /// Asks the peer to wake this end when it holds, and looks once more.
     ///
     /// # Errors
     /// Those that end the wait.
@@ -54,34 +54,34 @@ pub trait Condition {
 
 /// Whether a thread can sleep without asking for a wake-up.
 pub enum ShortSleep {
-    /// The condition holds: it need not.
+    /// The condition holds: no sleep is needed.
     No,
-    /// It sleeps until this word changes.
+    /// The thread sleeps until this word changes.
     Until(Watched),
-    /// No word tells of the condition.
+    /// No word changes with the condition.
     Impossible,
 }
 
-/// Where a thread sleeps that has a deadline or many connections.
+/// The event queue of a thread that has a deadline or many connections.
 pub struct Sleeper {
     pub id: u64,
     queue: Queue<Source>,
     reader: Fd,
     pub bell: Arc<Fd>,
-    /// Waits since the last one that it was needed for.
+    /// Waits without a deadline since it was last needed.
     unused: u32,
     events: Vec<hal::event::Ready<Source>>,
 }
 
-/// The sources of the event queue, which keeps each for ever: all connections are one.
+/// The sources of the event queue, which keeps each for ever: so all connections are one source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Source {
     Bell,
     Connection,
 }
 
-/// Waits without a deadline after which a sleeper is given up: as long as there is one, the driver
-/// reports each record to it, too.
+/// A sleeper is given up after more waits without a deadline than this: as long as it exists, the
+/// driver also reports each record to it.
 const MOST_UNUSED: u32 = 4;
 
 impl Sleeper {
@@ -104,7 +104,7 @@ impl Sleeper {
         })
     }
 
-    /// Has a connection wake it, too.
+    /// Makes a connection wake it, too.
     ///
     /// # Errors
     /// Those of the event queue.
@@ -116,8 +116,8 @@ impl Sleeper {
         Ok(())
     }
 
-    /// Sleeps until something wakes it, at most so long (none: without limit) and at most
-    /// [`LONGEST`].
+    /// Sleeps until something wakes it, at most for `limit` (`None`: without limit) and at most
+    /// for [`LONGEST`].
     ///
     /// # Errors
     /// Those of the event queue.
@@ -125,15 +125,15 @@ impl Sleeper {
         let limit = limit.map_or(LONGEST, |limit| limit.min(LONGEST));
         self.queue.wait(Some(limit), &mut self.events)?;
         if self.events.iter().any(|event| event.source == Source::Bell) {
-            // It may have rung more than once; what is left wakes it once more for nothing.
+            // It may have rung more often; what is left causes one more wake-up, in vain.
             let _ = self.reader.read(&mut [0; 16]);
         }
         Ok(())
     }
 }
 
-/// Waits until a condition holds. At the end of the connection the condition is looked at once
-/// more: what has arrived comes before the end.
+/// Waits until a condition holds. When the connection ends it looks once more, because what has
+/// arrived comes before the end.
 ///
 /// # Errors
 /// Those of the condition, those of the end, `WouldBlock`, `TimedOut`.
@@ -165,13 +165,13 @@ pub fn wait(
     sleep_in_queue(shared, sleeper, deadline, condition)
 }
 
-/// Gives a sleeper up that was not needed for some time, before a wait that does not need it.
+/// Gives up a sleeper that was not needed for some time, before a wait that does not need it.
 fn give_up_unused(shared: &Shared, sleeper: &mut Option<Sleeper>) {
     let is_unused = |sleeper: &mut Sleeper| {
         sleeper.unused += 1;
         sleeper.unused > MOST_UNUSED
     };
-    // Where no wait can do without, it is kept.
+    // It is kept if no wait can do without it.
     if shared.endpoint.arrived().is_some()
         && let Some(unused) = sleeper.take_if(is_unused)
     {
@@ -179,7 +179,7 @@ fn give_up_unused(shared: &Shared, sleeper: &mut Option<Sleeper>) {
     }
 }
 
-/// Looks again and again whether a condition holds; `None`: the time for it is used up.
+/// Polls a condition; `None`: the time for that is used up.
 fn poll(
     shared: &Shared,
     waiting: Waiting,
@@ -187,15 +187,16 @@ fn poll(
     condition: &mut impl Condition,
 ) -> Result<Option<()>> {
     let mut busy_poll = BusyPoll::new(waiting, shared.is_local);
-    // A peer that polls answers while the first looks last, and a pause would be half of what it
-    // takes; later looks leave the core to whoever shares it.
+    // The first looks have no pause: a peer that polls answers meanwhile, and a pause would take
+    // half as long as that. Later looks leave the core to others that share it.
     for _ in 0..busy_poll.spins() {
         if condition.look()? {
             return Ok(Some(()));
         }
     }
     loop {
-        // No more than a look: whoever does not sleep must not ask the driver again and again.
+        // No more than a look: a thread that does not sleep must not ask the driver again and
+        // again.
         if shared.may_be_readable() && take_or(shared, condition, None)?.is_some() {
             return Ok(Some(()));
         }
@@ -215,19 +216,19 @@ fn poll(
     }
 }
 
-/// Sleeps until a condition holds, where the kernel looks at what the peer stores; `None`: that
-/// takes too long, or cannot be. Nothing is asked of the peer or the driver.
+/// Sleeps until a condition holds, while the kernel looks at what the peer stores; `None`: that
+/// takes too long, or is impossible. It makes no request to the peer or the driver.
 fn sleep_shortly(
     shared: &Shared,
     deadline: Deadline,
     condition: &mut impl Condition,
 ) -> Result<Option<()>> {
     loop {
-        // Longer than such a sleep lasts.
+        // Such a sleep could last longer than the deadline.
         if deadline.left()?.is_some_and(|left| left <= SHORT_LIMIT) {
             return Ok(None);
         }
-        // What comes behind the mark and the word's value ends the sleep.
+        // What comes after the mark and the word's value have been read ends the sleep.
         let Some(mark) = shared.endpoint.arrived() else {
             return Ok(None);
         };
@@ -246,11 +247,11 @@ fn sleep_shortly(
     }
 }
 
-/// Sleeps in the driver until a condition holds; `None`: that cannot be.
+/// Sleeps in a request to the driver until a condition holds; `None`: that is impossible.
 ///
-/// The mark is made before everything that is looked at: what changes later comes with a record
-/// behind it, and the sleep ends. What another thread has received and not yet taken is taken when
-/// this one has the lock.
+/// The mark is read before everything that is looked at: what changes later comes with a record
+/// behind the mark, which ends the sleep. What another thread has received and not yet handled is
+/// handled once this thread has the lock.
 fn sleep_in_driver(shared: &Shared, condition: &mut impl Condition) -> Result<Option<()>> {
     while let Some(mark) = shared.endpoint.arrived() {
         let taken = shared.take_records_that_are_there();
@@ -266,7 +267,7 @@ fn sleep_in_driver(shared: &Shared, condition: &mut impl Condition) -> Result<Op
             return Ok(Some(()));
         }
     }
-    // There is no mark at the end of the connection, nor for some kernels.
+    // There is no mark at the end of the connection, and none with some kernels.
     if take_or(shared, condition, None)?.is_some() {
         return Ok(Some(()));
     }
@@ -293,8 +294,9 @@ fn sleep_in_queue(
     };
     sleeper.unused = 0;
     loop {
-        // The records before the wish: one that is taken behind it may be the peer's answer to it,
-        // sent for what an earlier wish has brought already, and then there is no other one.
+        // Records are taken before the peer is asked. One that is taken afterwards may be the
+        // peer's answer, sent for what an earlier request has brought already, and then no other
+        // one follows.
         match shared.fall_asleep(sleeper.id) {
             Ok(_) if condition.look()? => return Ok(()),
             Ok(_) => {}
@@ -313,7 +315,7 @@ fn sleep_in_queue(
     }
 }
 
-/// Takes records; whether the condition holds then.
+/// Takes records, and looks whether the condition holds then.
 fn take_or(
     shared: &Shared,
     condition: &mut impl Condition,
@@ -330,7 +332,7 @@ fn look_after(taken: Result<bool>, condition: &mut impl Condition) -> Result<Opt
     }
 }
 
-/// The outcome of a wait at the end of the connection.
+/// The result of a wait when the connection has ended.
 fn last_look(condition: &mut impl Condition, end: crate::Error) -> Result<()> {
     match condition.look()? {
         true => Ok(()),

@@ -30,7 +30,7 @@ impl Interest<'_> {
         }
     }
 
-    /// Whether it is there, by a look at own memory.
+    /// Whether it holds, by a look at this end's memory.
     fn look(&mut self) -> Result<bool> {
         match self {
             Self::Header(receiver) => receiver.is_ready(),
@@ -38,39 +38,41 @@ impl Interest<'_> {
         }
     }
 
-    /// Whether it is there, or the connection has ended, by what the peer has told and what the
-    /// driver knows.
+    /// Whether it holds, or the connection has ended, by the peer's records and what the driver
+    /// reports.
     fn attend(&mut self) -> bool {
         let shared = &self.half().shared;
         let is_live = match shared.may_be_readable() {
             true => shared.take_records(None).is_ok() && shared.is_live(),
             false => shared.is_live(),
         };
-        // The next call says which end it is.
+        // The next call reports the end.
         !is_live || self.look().unwrap_or(true)
     }
 
-    /// Whether it is there, or the connection has ended; the peer is asked to say so when it comes.
+    /// Whether it holds, or the connection has ended. If not, the peer is asked to wake this end
+    /// when it does.
     fn arm(&mut self) -> bool {
         let ready = match self {
             Self::Header(receiver) => receiver.arm(),
             Self::Room(sender) => sender.arm(),
         };
-        // The next call says which end it is.
+        // The next call reports the end.
         ready.unwrap_or(true)
     }
 }
 
-/// How many of those that were there last are looked at in each round of polling.
+/// How many of the conditions that held last are looked at in each round of polling.
 const RECENT: usize = 4;
-/// In how many rounds one of all is looked at: pages that nobody touches take long to reach.
+/// Every so many rounds, one of all conditions is looked at: pages that nobody touches take long
+/// to reach.
 const ROUNDS: u32 = 8;
 
 /// Waits for any of many channels, of any connections.
 ///
-/// Polling looks at those that were there last in each round, and at all others in turn, so that
-/// a thousand of them do not delay the few on which something happens. A sleep asks each connection
-/// anew.
+/// In each round, polling looks at the conditions that held last, and at all others in turn, so
+/// that a thousand of them do not delay the few on which something happens. Before a sleep each
+/// connection is asked again.
 ///
 /// ```no_run
 /// # use st::{Deadline, Interest, Receiver, Result, WaitSet};
@@ -92,11 +94,11 @@ pub struct WaitSet {
     sleeper: Sleeper,
     watched: Vec<Weak<Shared>>,
     waiting: Waiting,
-    /// What the last wait returned.
+    /// The indices that the last wait returned.
     ready: Vec<usize>,
-    /// Some of those that were there last.
+    /// Some of those that held last.
     recent: Vec<usize>,
-    /// Of all, the one that is looked at next, and the one whose connection is.
+    /// The index that is looked at next, and the one whose connection is checked next.
     next: usize,
     next_connection: usize,
 }
@@ -123,9 +125,9 @@ impl WaitSet {
         self.waiting = waiting;
     }
 
-    /// Waits until some of these are there, and returns their indices in rising order; others may
-    /// be there, too, and are found by the next calls. A connection that has ended counts: the next
-    /// call on it gives the error. It is noticed when nothing else is there. Nothing when the
+    /// Waits until some of the conditions hold, and returns their indices in rising order. Others
+    /// may hold, too; the next calls find them. A connection that has ended counts: the next call
+    /// on it gives the error. It is noticed only if nothing else holds. The result is empty if the
     /// deadline has passed.
     ///
     /// # Errors
@@ -144,10 +146,10 @@ impl WaitSet {
         Ok(&self.ready)
     }
 
-    /// Looks until some are there or the deadline has passed; `false`: the time for polling is used
-    /// up.
+    /// Polls until some conditions hold or the deadline has passed; `false`: the time for polling
+    /// is used up.
     fn poll(&mut self, interests: &mut [Interest<'_>], deadline: Deadline) -> Result<bool> {
-        // As the one that was there last: to look at a thousand of them would take too long.
+        // As for the one that held last: to look at a thousand of them would take too long.
         let likely = interests.get(self.recent.first().copied().unwrap_or(0));
         let is_local = likely.is_none_or(|interest| interest.half().shared.is_local);
         let mut busy_poll = BusyPoll::new(self.waiting, is_local);
@@ -163,8 +165,8 @@ impl WaitSet {
                 }
                 busy_poll.relax();
             }
-            // Before others run, all of them. Records and ends of one connection only, as both take
-            // longer than a look.
+            // All of them, before other threads run. Records and the end are looked for on one
+            // connection only, as both take longer than a look.
             self.keep(interests, |interest| interest.look().unwrap_or(true));
             self.attend_next(interests);
             if !self.ready.is_empty() || time_left(deadline)?.is_none() {
@@ -176,7 +178,7 @@ impl WaitSet {
         }
     }
 
-    /// Keeps the indices of all that are ready.
+    /// Notes the indices of all that are ready.
     fn keep<'a>(
         &mut self,
         interests: &mut [Interest<'a>],
@@ -189,7 +191,7 @@ impl WaitSet {
         }
     }
 
-    /// Looks at those that were there last.
+    /// Looks at those that held last.
     #[inline]
     fn look_at_recent(&mut self, interests: &mut [Interest<'_>]) {
         for at in 0..self.recent.len() {
@@ -207,7 +209,7 @@ impl WaitSet {
         }
     }
 
-    /// Takes the records of one connection, the next one, and sees whether it has ended.
+    /// Takes the records of the next connection, and looks whether it has ended.
     fn attend_next(&mut self, interests: &mut [Interest<'_>]) {
         self.next_connection = after(self.next_connection, interests);
         let next = interests.get_mut(self.next_connection);
@@ -216,12 +218,12 @@ impl WaitSet {
         }
     }
 
-    /// Sleeps until some are there or the deadline has passed.
+    /// Sleeps until some conditions hold or the deadline has passed.
     fn sleep(&mut self, interests: &mut [Interest<'_>], deadline: Deadline) -> Result<()> {
         self.watch(interests)?;
         loop {
             for shared in self.watched.iter().filter_map(Weak::upgrade) {
-                // Errors are found again by those whom they concern.
+                // Errors are found again by the calls that they concern.
                 let _ = shared.fall_asleep(self.sleeper.id);
             }
             self.keep(interests, Interest::arm);
@@ -235,7 +237,7 @@ impl WaitSet {
         }
     }
 
-    /// Has all connections wake the sleeper.
+    /// Makes all connections wake the sleeper.
     fn watch(&mut self, interests: &[Interest<'_>]) -> Result<()> {
         self.watched.retain(|known| known.strong_count() > 0);
         for interest in interests {
@@ -258,7 +260,7 @@ impl Drop for WaitSet {
     }
 }
 
-/// The index behind another one, without end.
+/// The index after another one; the first one follows the last.
 #[inline]
 fn after(index: usize, interests: &[Interest<'_>]) -> usize {
     match index + 1 {
@@ -267,7 +269,8 @@ fn after(index: usize, interests: &[Interest<'_>]) -> usize {
     }
 }
 
-/// For how long a wait may go on (none: without limit); `None`: the deadline has passed.
+/// How long a wait may go on, where the inner `None` means without limit; `None`: the deadline has
+/// passed.
 fn time_left(deadline: Deadline) -> Result<Option<Option<Duration>>> {
     match deadline.left() {
         Ok(left) => Ok(Some(left)),

@@ -189,7 +189,8 @@ impl Worker {
             };
             queue.subscribe(fd, flags, source)
         };
-        // The kernel cannot look for room on behalf of the waiting thread: no word changes with it.
+        // The kernel cannot look for room on behalf of the waiting thread: no word changes with
+        // it.
         let looks = has_waited && state.sleeps_shortly && !state.engine.left.waits_for_room;
         let is_polled = state.is_polled || looks;
         state.engine.watch(subscribe, is_polled, has_waited);

@@ -1,4 +1,4 @@
-//! A client that connects again, without waiting.
+//! Connecting again as a client, without waiting.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -11,10 +11,10 @@ use crate::error::Result;
 use crate::handshake::Handshake;
 use crate::options::Options;
 
-/// Between two tries.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Tries to connect to a server, one after the other.
+/// Attempts to connect to a server, one after the other.
 pub struct Attempt {
     to: PortId,
     options: Options,
@@ -22,14 +22,15 @@ pub struct Attempt {
 }
 
 enum Phase {
-    /// The next try begins at this time.
+    /// The next attempt begins at this time.
     Pausing(Duration),
     Connecting(Box<Endpoint>),
     Greeting(Box<Handshake>),
 }
 
 impl Attempt {
-    /// None has begun. The own port is any free one, as the former connection may still have its.
+    /// No attempt has begun. They use any free port, because the former connection may still have
+    /// its own.
     pub fn new(to: PortId, options: &Options) -> Result<Self> {
         Ok(Self {
             to,
@@ -38,7 +39,8 @@ impl Attempt {
         })
     }
 
-    /// Goes on; a new connection when there is one. A try that fails is followed by the next.
+    /// Advances the attempt. Returns a new connection when there is one. An attempt that fails is
+    /// followed by the next.
     ///
     /// # Errors
     /// Those of reading the clock.
@@ -46,7 +48,7 @@ impl Attempt {
         let now = now()?;
         let rest = Phase::Pausing(now.saturating_add(PAUSE));
         let phase = core::mem::replace(&mut self.phase, rest);
-        // A failed try is dropped with all that it has made.
+        // A failed attempt is dropped with all that it has made.
         let next = match phase {
             Phase::Pausing(until) if now < until => Ok(Phase::Pausing(until)),
             Phase::Pausing(_) => self.begin(),

@@ -1,4 +1,4 @@
-//! Where a server's sessions get their connections: one listener for all of them.
+//! The desk of a server: one listener, which gets the connections for all its sessions.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -19,7 +19,7 @@ use crate::shared::Shared;
 
 /// How long a client may take to name its session.
 const NAMING_TIME: Duration = Duration::from_secs(10);
-/// Connections that are taken, or fail, at one look.
+/// Most connections that are accepted, or fail, in one look.
 const MOST_AT_ONCE: usize = 64;
 
 /// A connection for a session.
@@ -36,22 +36,22 @@ pub struct Desk {
 }
 
 struct Inside {
-    /// None while there is no driver.
+    /// `None` while there is no driver.
     listener: Option<Listener>,
     port: Port,
     /// Connections whose clients have not named a session yet.
     unnamed: Vec<(Arc<Shared>, Deadline)>,
     /// New sessions that the program has not accepted.
     new: VecDeque<(Arc<Shared>, SessionState)>,
-    /// The keys of sessions that live, with their next connections.
+    /// The keys of sessions that exist, each with its next connection if that has arrived.
     known: BTreeMap<u64, Option<Arrival>>,
 }
 
 impl Desk {
-    /// Listens.
+    /// Listens with these options.
     ///
     /// # Errors
-    /// As [`Listener::with_options`].
+    /// Those of [`Listener::with_options`].
     pub fn new(options: &Options) -> Result<Self> {
         let listener = Listener::with_options(options)?;
         let port = listener.port()?;
@@ -67,12 +67,12 @@ impl Desk {
         })
     }
 
-    /// The port, which stays the same when the driver begins anew.
+    /// The port, which stays the same when the driver restarts.
     pub fn port(&self) -> Port {
         self.inside.lock().port
     }
 
-    /// The descriptors on which something may come.
+    /// The descriptors on which something may arrive.
     pub fn descriptors(&self) -> Vec<usize> {
         let inside = self.inside.lock();
         let listener = inside.listener.iter().flat_map(Listener::descriptors);
@@ -95,7 +95,7 @@ impl Desk {
         Ok(next)
     }
 
-    /// A new connection for a session.
+    /// The new connection of a session, if there is one.
     ///
     /// # Errors
     /// Those of reading the clock.
@@ -105,14 +105,14 @@ impl Desk {
         Ok(inside.known.get_mut(&key).and_then(Option::take))
     }
 
-    /// A session is over.
+    /// Forgets a session that has ended.
     pub fn forget(&self, key: u64) {
         self.inside.lock().known.remove(&key);
     }
 }
 
 impl Inside {
-    /// Takes what has come, without waiting.
+    /// Accepts and receives what has arrived, without waiting.
     fn serve(&mut self, options: &Options) -> Result<()> {
         if self.listener.is_none() {
             // The driver may not be back yet.
@@ -127,7 +127,7 @@ impl Inside {
                 Ok(Some(link)) => self.unnamed.push((link.shared, deadline)),
                 Ok(None) => break,
                 Err(_) if listener.port().is_err() => self.listener = None,
-                // A client that went, or has other options.
+                // The client has gone, or has other options.
                 Err(_) => {}
             }
         }
@@ -148,9 +148,9 @@ impl Inside {
         Ok(())
     }
 
-    /// A client has named its session.
+    /// Assigns a connection to the session that its client has named.
     fn name(&mut self, shared: Arc<Shared>, state: SessionState) {
-        // A connection that comes later takes the place of an earlier one.
+        // A later connection replaces an earlier one.
         self.new.retain(|(_, other)| other.key != state.key);
         match self.known.get_mut(&state.key) {
             Some(next) => {

@@ -14,11 +14,11 @@ use super::{CHANNEL, Reconnect, Session, nanoseconds};
 use crate::error::Result;
 use crate::options::Options;
 
-/// Longest sleep, after which the listener looks whether the driver still lives.
+/// The longest sleep, after which the listener looks whether the driver is alive.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// A port at which sessions are begun and resumed. The sessions that were accepted share it: it
-/// goes with the last of them.
+/// stays as long as any of them.
 pub struct SessionListener {
     desk: Arc<Desk>,
 }
@@ -27,15 +27,15 @@ impl SessionListener {
     /// Listens at a port (0: any free one) with the default options.
     ///
     /// # Errors
-    /// Those of SCIF's bind: `EACCES`, `EINVAL` when the port is in use, `ENOSPC`.
+    /// Those of SCIF's bind: `EACCES`, `EINVAL` if the port is in use, `ENOSPC`.
     pub fn bind(port: Port) -> Result<Self> {
         Self::with_options(&Options::new().port(port))
     }
 
-    /// Listens with these options, which every session gets. Sessions have one channel.
+    /// Listens with these options, which all sessions get. Sessions have one channel.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind); `Refused(OwnOptions)`.
+    /// Those of [`bind`](Self::bind). `Refused(OwnOptions)`.
     pub fn with_options(options: &Options) -> Result<Self> {
         let options = options.channels(CHANNEL + 1);
         let desk = Arc::new(Desk::new(&options)?);
@@ -47,10 +47,10 @@ impl SessionListener {
         self.desk.port()
     }
 
-    /// Waits for a new session. Sessions that live are resumed meanwhile.
+    /// Waits for a new session. Existing sessions are resumed meanwhile.
     ///
     /// # Errors
-    /// Those of event queues. A driver that ends is waited for.
+    /// Those of event queues. If the driver ends, this waits for the next one.
     pub fn accept(&self) -> Result<Session> {
         loop {
             if let Some(session) = self.try_accept()? {
@@ -58,7 +58,7 @@ impl SessionListener {
             }
             let mut events = Queue::new()?;
             for fd in self.desk.descriptors() {
-                // One that has gone meanwhile has nothing to report.
+                // A descriptor that has been closed meanwhile has nothing to report.
                 let _ = events.subscribe(fd, EventFlags::EVENT_READ, ());
             }
             // Data that came before the file was watched is an event.
@@ -69,18 +69,18 @@ impl SessionListener {
     /// A new session, if there is one.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept).
+    /// Those of [`accept`](Self::accept).
     pub fn try_accept(&self) -> Result<Option<Session>> {
         while let Some((shared, state)) = self.desk.next()? {
             let options = &self.desk.options;
             let engine = reliable::Session::accept(state, options.session(), nanoseconds()?);
             let Some(engine) = engine else {
-                // A new session cannot have taken anything.
+                // A new session cannot have received anything.
                 self.desk.forget(state.key);
                 continue;
             };
             let session = Session::new(engine, Reconnect::Server(self.desk.clone()), options);
-            // The client, which was not answered, may begin again.
+            // The client has had no answer, and may begin again.
             let mut session = session.inspect_err(|_| self.desk.forget(state.key))?;
             session.enter(Arrival {
                 shared,

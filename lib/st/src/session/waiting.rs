@@ -10,14 +10,14 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::memory::ClosedWindow;
 
-/// Between two looks for a new connection.
+/// The pause between two looks for a new connection.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The condition that a call waits for.
 pub enum Want<'a> {
-    /// Both ends have spoken.
+    /// Both ends have sent their state.
     Open,
-    /// The peer's memory.
+    /// The peer has announced memory.
     Remote,
     /// A header to pull.
     Header,
@@ -71,7 +71,7 @@ impl Session {
         }
     }
 
-    /// The same without a connection.
+    /// [`look`](Self::look) without a connection.
     fn look_apart(&self, want: &Want<'_>) -> Result<bool> {
         Ok(match want {
             Want::Open => false,
@@ -86,7 +86,7 @@ impl Session {
         })
     }
 
-    /// A look at the end of the session: what has been reached before it counts.
+    /// Looks once more at the end of the session, because what was reached before counts.
     fn last_look(&mut self, want: &Want<'_>, end: Error) -> Result<()> {
         match self.look(want) {
             Ok(true) => Ok(()),
@@ -131,7 +131,7 @@ impl Session {
         }
     }
 
-    /// Whether a step may do something: a look at own memory.
+    /// Whether a step may have something to do, by a look at this end's memory.
     fn has_work(&self) -> bool {
         match &self.shared {
             Some(shared) => {
@@ -141,7 +141,7 @@ impl Session {
         }
     }
 
-    /// Asks the peer to wake this end, and looks once more; whether to sleep.
+    /// Asks the peer to wake this end, and looks once more. Returns whether to sleep.
     fn fall_asleep(&mut self, want: &Want<'_>) -> Result<bool> {
         let Some(shared) = &self.shared else {
             return Ok(false);
@@ -156,11 +156,11 @@ impl Session {
                 return Ok(false);
             }
         }
-        // Whoever takes something makes room for what is kept.
+        // When the peer takes something, there is room for what is kept.
         if !matches!(want, Want::Header) || self.engine.is_behind() {
             self.engine.arm_taken(&mut windows).map_err(fault)?;
         }
-        // The end is found by the next step.
+        // The next step finds the end.
         let update = shared.fall_asleep(self.sleeper.id).unwrap_or(true);
         Ok(!update && !self.look(want)?)
     }
