@@ -63,7 +63,7 @@ unsafe extern "C" fn st_tx(
     unsafe { on(handle, transmit) }
 }
 
-/// A payload that did not come is all zeros.
+/// Receives a descriptor. If it has no payload, the place for it is filled with zeros.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn st_rx(
     handle: *mut Peer,

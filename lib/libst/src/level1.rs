@@ -16,7 +16,7 @@ struct Data {
     remote: u64,
 }
 
-/// The arguments of C's: a header, data, or both; at least one of them.
+/// The arguments of a C call: a header, data, or both; at least one of them.
 fn data(
     hdr: *mut c_void,
     local: *mut c_void,
@@ -73,7 +73,7 @@ unsafe extern "C" fn st1_push(
     unsafe { on(handle, push) }
 }
 
-/// When the data cannot be had, the header has been taken.
+/// Receives a header, then gets data. If the data cannot be copied, the header has been consumed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn st1_pull(
     handle: *mut Peer,

@@ -31,7 +31,7 @@ type Result<T> = core::result::Result<T, i32>;
 /// `st_peer_t`. One thread pushes and one pulls at a time; others take turns.
 pub struct Peer {
     socket: Arc<Socket>,
-    /// The memory goes before the halves of the channel, and those before the connection.
+    /// The memory is dropped before the halves of the channel, and those before the connection.
     mapped: Mutex<Option<Mapped>>,
     sender: Mutex<Sender>,
     receiver: Mutex<Receiver>,
@@ -53,7 +53,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Until when it waits: as the socket's `O_NONBLOCK` says.
+    /// Until when the call waits, by the socket's `O_NONBLOCK`.
     fn deadline(&self) -> Deadline {
         match self.0.socket.is_nonblocking() {
             true => Deadline::Now,
@@ -68,7 +68,7 @@ impl Drop for Call<'_> {
     }
 }
 
-/// Makes a call on a handle of C's, and gives its result to C.
+/// Makes a call on a handle from C, and returns its result to C.
 ///
 /// # Safety
 /// The handle is null or one that `st_attach` gave and no `st_detach` has taken.
@@ -81,7 +81,7 @@ unsafe fn on(handle: *const Peer, call: impl FnOnce(&Call<'_>) -> Result<()>) ->
     result.map_or_else(errno::fail, |()| 0)
 }
 
-/// An error of the library as its number.
+/// The number of an error of the library.
 fn number(error: st::Error) -> i32 {
     error.errno()
 }
@@ -91,7 +91,7 @@ fn attach(fd: c_int, channel: c_int, flags: c_int) -> Result<Peer> {
     if flags != 0 {
         return Err(EINVAL);
     }
-    // Whether there is a connection comes first.
+    // Whether there is a connection is checked first.
     socket.transferring(index)?;
     let transfers = socket.transfers.as_ref().ok_or(EOPNOTSUPP)?;
     let established = transfers.lock().established()?;
@@ -132,7 +132,7 @@ unsafe extern "C" fn st_attach(
     }
 }
 
-/// The socket stays open.
+/// Detaches a handle. The socket stays open.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn st_detach(handle: *mut *mut Peer) -> c_int {
     if handle.is_null() {

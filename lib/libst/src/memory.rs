@@ -17,14 +17,14 @@ pub struct Mapped {
 }
 
 enum Kind {
-    /// The library's.
+    /// Memory of the library.
     Own(Region),
-    /// The program's.
+    /// Memory of the program.
     Given(Registered),
 }
 
 impl Mapped {
-    /// Memory of the range by the distance from its beginning.
+    /// The part of the range that begins `ahead` bytes behind its beginning.
     ///
     /// # Errors
     /// `EFAULT`: not in the range.
@@ -39,7 +39,7 @@ impl Mapped {
     }
 }
 
-/// Maps memory that begins at an address, or the library's own for 0.
+/// Maps memory that begins at an address; for 0, memory of the library.
 fn map(call: &Call<'_>, address: usize, length: c_int) -> Result<usize> {
     let bytes = usize::try_from(length).ok().filter(|bytes| *bytes > 0);
     let bytes = bytes.ok_or(EINVAL)?;
@@ -69,7 +69,7 @@ fn map(call: &Call<'_>, address: usize, length: c_int) -> Result<usize> {
     Ok(address)
 }
 
-/// Unmaps it again; returns whether the memory was the library's.
+/// Unmaps the range. Returns whether the memory was the library's.
 fn unmap(peer: &Peer, address: usize, length: c_int) -> Result<bool> {
     let mut mapped = peer.mapped.lock();
     let known = mapped.as_ref();
@@ -81,7 +81,7 @@ fn unmap(peer: &Peer, address: usize, length: c_int) -> Result<bool> {
     let Some(known) = mapped.take() else {
         return Err(ENXIO);
     };
-    // An error says that the connection has gone, and with it the peer's access.
+    // An error would mean that the connection has gone, and the peer's access with it.
     match known.memory {
         Kind::Own(region) => {
             drop(region);

@@ -1,4 +1,4 @@
-//! The six combinations of arguments that push and pull have (seed, "Level 1").
+//! The six combinations of arguments that push and pull (level 1) have.
 //!
 //! | header | local and remote | push | pull |
 //! | --- | --- | --- | --- |
@@ -13,7 +13,7 @@ pub enum Combination {
     Header,
     /// Data only.
     Data,
-    /// Both: data before the header in a push, behind it in a pull.
+    /// Both: data before the header in a push, after it in a pull.
     Both,
 }
 

@@ -1,23 +1,23 @@
 //! The state of a connection at one end: announcements of both sides, and the peer's records as
 //! they arrive.
 //!
-//! A [`Connection`] is fed with the bytes of the connection's stream and says what is new. It gives
-//! each announcement of its own a generation and an offset of its own in the registered address
-//! space. Offsets are never used twice, so that a position in memory that was taken back leads
-//! nowhere, however late its holder hears of it.
+//! A [`Connection`] is fed with the bytes of the connection's stream and reports what changes. It
+//! gives each announcement of this end a generation and an offset in the registered address space.
+//! Offsets are never used twice, so a position in memory that was taken back leads nowhere,
+//! however late its holder learns of that.
 
 use crate::queue::MAX_CHANNELS;
 use crate::record::{Parameters, RECORD_BYTES, Record, SessionState};
 use crate::region::{Announced, Region};
 use crate::setup::Agreed;
 
-/// Where announced memory begins in the registered address space: above what SCIF gives out by
-/// itself.
+/// Where announced memory begins in the registered address space: above the offsets that SCIF
+/// gives out by itself.
 pub const FIRST_OFFSET: i64 = 1 << 40;
 /// Offsets of announced memory are multiples of this, so that mappings of any size fit.
 pub const OFFSET_STEP: u64 = 4 << 20;
 
-/// The peer breaks the protocol: the connection is to be ended.
+/// The peer has broken the protocol: the connection has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
@@ -30,20 +30,20 @@ pub enum Refusal {
     Exhausted,
 }
 
-/// The change that a record of the peer makes.
+/// What a record of the peer has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
     /// It has announced memory on a channel.
     Announced(u32, Region),
     /// It has taken memory back.
     TakenBack(u32, Region),
-    /// It has sent or taken something on a channel, or wants to be looked at.
+    /// It has sent or taken something on a channel, or asks this end to look.
     Wake(u32),
     /// It begins or resumes a session of level 2 on a channel.
     Session(u32, SessionState),
     /// It does not know the session with this key, on a channel.
     NoSession(u32, u64),
-    /// It ends the connection: what it has sent has arrived, and nothing follows.
+    /// It ends the connection: what it has sent has arrived, and nothing more follows.
     Ended,
 }
 
@@ -63,7 +63,7 @@ pub struct Connection {
     channels: [Channel; MAX_CHANNELS as usize],
     /// Where the next announced memory is registered.
     next_offset: i64,
-    /// The beginning of a record.
+    /// The beginning of a record that has arrived only in part.
     begun: [u8; RECORD_BYTES],
     filled: usize,
     is_broken: bool,
@@ -83,7 +83,7 @@ impl Connection {
         }
     }
 
-    /// The parameters of this end, as told in set-up.
+    /// The parameters of this end, as announced in set-up.
     pub const fn own(&self) -> &Parameters {
         &self.own
     }
@@ -98,7 +98,7 @@ impl Connection {
         channel < self.own.channels
     }
 
-    /// The peer's announcement on a channel; none on one that does not exist.
+    /// The peer's announcement on a channel; on one that does not exist, no announcement.
     pub fn announced(&self, channel: u32) -> Announced {
         let channel = self.channels.get(channel as usize);
         channel.map_or(Announced::default(), |channel| channel.peer)
@@ -109,7 +109,8 @@ impl Connection {
         self.channels.get(channel as usize)?.own
     }
 
-    /// Where the next memory to be announced, of `length` bytes, is to be registered.
+    /// The offset at which the next memory to be announced, of `length` bytes, has to be
+    /// registered.
     ///
     /// # Errors
     /// `Exhausted`.
@@ -121,7 +122,8 @@ impl Connection {
         Ok(offset)
     }
 
-    /// Announces memory that is registered at a [`place`](Connection::place); the record to send.
+    /// Announces memory that is registered at a [`place`](Connection::place). Returns the record
+    /// to send.
     ///
     /// # Errors
     /// All of [`Refusal`].
@@ -149,8 +151,8 @@ impl Connection {
         Ok(Record::Announce { channel, region })
     }
 
-    /// Takes the announced memory of a channel back; the record to send, before the memory is
-    /// unregistered, and the memory. `None`: nothing is announced.
+    /// Takes back the announced memory of a channel. Returns the record to send before the memory
+    /// is unregistered, and the memory. `None`: nothing is announced.
     pub fn take_back(&mut self, channel: u32) -> Option<(Record, Region)> {
         let region = self.channels.get_mut(channel as usize)?.own.take()?;
         let generation = region.generation;
@@ -161,7 +163,7 @@ impl Connection {
         Some((record, region))
     }
 
-    /// Takes bytes of the stream, in pieces of any size, and reports what is new.
+    /// Receives bytes of the stream, in pieces of any size, and reports what changes.
     ///
     /// # Errors
     /// [`Broken`], from the first bad record on.
@@ -228,7 +230,8 @@ impl Connection {
                 Ok(Update::NoSession(channel, key))
             }
             Record::Disconnect => Ok(Update::Ended),
-            // Set-up is over, and an end is not answered: SCIF's connection ends by itself.
+            // Set-up is over, and a disconnect is not answered: the SCIF connection ends by
+            // itself.
             _ => Err(Broken),
         }
     }

@@ -35,15 +35,15 @@ pub fn pair(left: Layout, right: Layout) -> (End, End) {
 }
 
 impl End {
-    /// Cuts the way to the peer after `stores` more stores.
+    /// Cuts the connection to the peer after `stores` more stores.
     pub fn cut_after(&self, stores: u64) {
         *self.left.borrow_mut() = Some(stores);
     }
 
-    /// Stores bytes into the own window, as only the peer should.
+    /// Stores bytes into this end's window, as only the peer should.
     ///
     /// # Panics
-    /// They lie outside of it.
+    /// The bytes lie outside of it.
     pub fn scribble(&self, offset: usize, bytes: &[u8]) {
         self.own.borrow_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
     }

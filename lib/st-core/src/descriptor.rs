@@ -4,7 +4,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::header::{HEADER_BYTES, Header, PAYLOAD_BYTES};
 
-/// Bytes of a descriptor that a slot holds.
+/// Most bytes of a descriptor that one slot holds.
 pub const BODY_BYTES: usize = 56;
 /// Bytes of the length behind a header of level 0.
 const LENGTH_BYTES: usize = size_of::<u64>();
@@ -17,7 +17,7 @@ pub enum Kind {
     Message = 1,
     /// A header of level 0 and the length of the data that went with it: 48 bytes.
     Header = 2,
-    /// The same with an optional payload: 80 bytes, in two slots.
+    /// [`Header`](Kind::Header) with an optional payload: 80 bytes, in two slots.
     HeaderWithPayload = 3,
 }
 
@@ -31,7 +31,7 @@ impl Kind {
         }
     }
 
-    /// Slots that it takes.
+    /// Slots that such a descriptor takes.
     pub const fn slots(self) -> u64 {
         self.bytes().div_ceil(BODY_BYTES) as u64
     }
@@ -50,7 +50,7 @@ impl Kind {
 /// Most bytes of a descriptor.
 pub const MAX_DESCRIPTOR: usize = Kind::HeaderWithPayload.bytes();
 
-/// A descriptor: a header, and what goes with it.
+/// A descriptor: a header, at level 0 with the length of its data and an optional payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     pub(crate) kind: Kind,
@@ -58,8 +58,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// A descriptor with these bytes; the rest of what its kind has is zero, and what goes beyond
-    /// is left out.
+    /// A descriptor with these bytes, filled up with zeros or cut to the length of its kind.
     pub fn new(kind: Kind, bytes: &[u8]) -> Descriptor {
         let mut own = [0; MAX_DESCRIPTOR];
         let count = bytes.len().min(kind.bytes());

@@ -21,12 +21,12 @@ pub enum Frame {
     End,
 }
 
-/// The peer breaks the protocol.
+/// The peer has broken the protocol.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Malformed;
 
 impl Frame {
-    /// The head of the frame.
+    /// Encodes the head of the frame.
     pub fn encode(self) -> [u8; HEAD_BYTES] {
         let (length, kind) = match self {
             Frame::Message(length) => (length as u32, DATA),

@@ -1,8 +1,8 @@
 //! The Schedule Header: 40 bytes that every operation of Scheduled Transfers begins with.
 //!
-//! Sizes, offsets, operation codes and flags are those of the protocol; its words are named by
+//! Sizes, offsets, operation codes and flags are those of the protocol. The fields are named by
 //! their most common use, and mean something else in some operations (docs/st.md). In this crate a
-//! header is in the host's byte order, as both ends are processors of one machine.
+//! header is in the host's byte order, because both ends are processors of one machine.
 
 use bitflags::bitflags;
 use syscall_derive::Layout;
@@ -110,7 +110,7 @@ bitflags! {
         const FETCH_DECREMENT = 0x200;
         /// Atomic function: fetch, then store 0.
         const FETCH_CLEAR = 0x300;
-        /// The three bits of the function.
+        /// All three bits of the function.
         const FUNCTION = 0x700;
     }
 }
@@ -182,7 +182,7 @@ impl Header {
         }
     }
 
-    /// The operation, if its code is one.
+    /// The operation, if its code is valid.
     pub fn operation(&self) -> Option<Operation> {
         Operation::from_code((self.operation >> OPERATION_SHIFT) as u8)
     }

@@ -1,9 +1,10 @@
-//! Level 0: what an operation that a program gives as a header does.
+//! Level 0: the effect of an operation that a program gives as a header.
 //!
-//! Ports and key may be left 0 and are then filled in. Data of [`Operation::Data`] goes to ⟨buffer,
-//! offset⟩ of the peer's announced memory, in buffers of 4096 bytes; [`Operation::Get`] goes the
-//! other way, and with a function flag it is a locked operation on a double word. All other
-//! operations have no meaning here but arrive as they are; those of connections are the library's.
+//! Ports and key may be 0; then they are filled in. Data of [`Operation::Data`] goes to ⟨buffer,
+//! offset⟩ of the peer's announced memory, in buffers of 4096 bytes. [`Operation::Get`] moves data
+//! the other way; with a function flag it is a locked operation on a double word. All other
+//! operations have no meaning here but arrive as they are, except those on connections, which only
+//! the library may use.
 
 use crate::header::{Flags, Header, Operation};
 use crate::record::{BUFFER_BITS, Parameters};
@@ -22,20 +23,20 @@ pub enum Function {
 /// The data that moves with a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing.
+    /// No data moves.
     Nothing,
     /// The local bytes go to this offset in the peer's memory.
     Put(u64),
-    /// Bytes from there come.
+    /// Bytes from this offset in the peer's memory go to the local memory.
     Get(u64),
-    /// The double word there is changed, and its former value comes.
+    /// The double word at this offset is changed, and its former value goes to the local memory.
     Fetch(u64, Function),
 }
 
 /// The effect of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The header with ports and key.
+    /// The header, with ports and key filled in.
     pub header: Header,
     /// The data that moves.
     pub action: Action,
@@ -46,15 +47,15 @@ pub struct Plan {
 /// Why an operation does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// No operation, a wrong port or key, a length where nothing moves, or a locked operation on
-    /// something else than 8 bytes: `EINVAL`.
+    /// No operation, a wrong port or key, a length where no data moves, or a locked operation on
+    /// something other than 8 aligned bytes: `EINVAL`.
     Invalid,
     /// It opens or ends connections: `EPERM`.
     NotAllowed,
 }
 
-/// The effect of an operation with `length` bytes of local memory; `has_payload`: with an optional
-/// payload.
+/// The effect of an operation with `length` bytes of local memory. `has_payload`: it has an
+/// optional payload.
 ///
 /// # Errors
 /// All of [`Refused`].

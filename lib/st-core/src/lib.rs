@@ -8,10 +8,10 @@
 //! | [`queue`] | the queues of headers: slots of one cache line, credits, sleeping and waking |
 //! | [`record`] | control messages that travel as bytes of the connection |
 //! | [`frame`] | messages in the byte stream, for ends whose bypass is off |
-//! | [`setup`] | what both ends tell each other before the first transfer, and what they agree on |
+//! | [`setup`] | the parameters that both ends exchange before the first transfer, and agree on |
 //! | [`region`] | the peer's announced memory, and positions in it |
-//! | [`connection`] | what an end knows of its connection, fed with the bytes of its stream |
-//! | [`level0`] | what an operation does that a program gives as a header |
+//! | [`connection`] | the state of a connection at one end, fed with the bytes of its stream |
+//! | [`level0`] | the effect of an operation that a program gives as a header |
 //! | [`combination`] | the six ways of push and pull |
 //! | [`reliable`] | level 2: sessions, whose transfers survive the loss of a connection |
 //! | [`demo`] | memory for examples and tests |

@@ -14,23 +14,24 @@
 //!
 //! # A slot
 //! A slot is one cache line: 56 bytes of body, then its kind and a sequence number, which are one
-//! double word that is stored last.
-//! The number is the slot's turn (1 in the first round, 2 in the next), so a receiver loads one
-//! line to see that a slot is filled and to have what is in it. A descriptor that is longer than a
-//! body takes two slots; the second one is filled first.
+//! double word that is stored last. The number is the slot's turn (1 in the first round, 2 in the
+//! next). So a receiver loads one line to see that a slot is filled and to have its contents. A
+//! descriptor that is longer than a body takes two slots; the second one is filled first.
 //!
 //! # Credits
-//! A sender stops when as many slots are filled as there are, less those whose return it has seen
-//! in `taken`. A receiver stores `taken` after a quarter of the slots, or at once when the sender
-//! sleeps for room. As it so keeps slots back, there are a quarter more than the ends have agreed
-//! on: a sender never stops before the agreed number waits for the receiver. Two programs that
-//! each fill the other's queue and pull then would otherwise wait for each other.
+//! A slot counts as filled until the sender has seen its return in `taken`. A sender stops when
+//! all slots are filled. A receiver stores `taken` after each quarter of the slots, or at once if
+//! the sender sleeps for room. Because it keeps slots back, there are a quarter more than the ends
+//! have agreed on: so a sender never stops before the agreed number waits for the receiver.
+//! Otherwise two programs that each fill the other's queue and then pull would wait for each
+//! other.
 //!
 //! # Sleeping and waking
 //! An end that wants to sleep *arms*: it stores 1 into a word of the peer's window and then looks
-//! at its own memory once more. The peer looks at that word after it has sent or taken something,
-//! swaps it to 0 and then has to wake the sleeper. A full fence lies between store and look on both
-//! sides, so one of the two sees the other's store. Waking is the caller's work ([`Sent::wake`]).
+//! at its own memory once more. After the peer has sent or taken something it looks at that word,
+//! swaps it to 0 and then has to wake the sleeper. A full fence lies between store and look on
+//! both sides, so one of the two sees the other's store. Waking is the caller's work
+//! ([`Sent::wake`]).
 
 mod layout;
 
@@ -45,7 +46,7 @@ const TAKEN: usize = 0;
 const ARMED: usize = 8;
 const ROOM: usize = 12;
 
-/// The memory of one end: its own queue window and the peer's.
+/// The memory of one end: its queue window and the peer's.
 ///
 /// # Ordering
 /// Loads are acquire loads and stores release stores: an end that sees a word sees everything
@@ -54,16 +55,16 @@ pub trait QueueMemory {
     /// The reason why the peer's window cannot be reached.
     type Error;
 
-    /// Loads a word of the own window (acquire).
+    /// Loads a word of this end's window (acquire).
     fn load(&self, offset: usize) -> u32;
 
-    /// Loads a double word of the own window (acquire).
+    /// Loads a double word of this end's window (acquire).
     fn load_long(&self, offset: usize) -> u64;
 
-    /// Stores 0 into a word of the own window, atomically; what was there before.
+    /// Stores 0 into a word of this end's window, atomically. Returns its former value.
     fn clear(&mut self, offset: usize) -> u32;
 
-    /// Copies a slot's body, or the beginning of one, out of the own window.
+    /// Copies a slot's body, or the beginning of one, out of this end's window.
     fn read(&self, offset: usize, body: &mut [u8]);
 
     /// Stores a word of the peer's window (release).
@@ -84,22 +85,22 @@ pub trait QueueMemory {
     /// It cannot be reached.
     fn write_peer(&mut self, offset: usize, body: &[u8]) -> Result<(), Self::Error>;
 
-    /// Returns when an earlier store to this word of the peer's window has arrived; nothing to do
-    /// where memory is shared.
+    /// Returns when an earlier store to this word of the peer's window has arrived. Has nothing to
+    /// do where memory is shared.
     ///
     /// # Errors
     /// It cannot be reached.
     fn flush_peer(&mut self, offset: usize) -> Result<(), Self::Error>;
 
-    /// A full fence: no load behind it is done before the stores in front of it are visible.
+    /// A full fence: no load after it is done before the stores in front of it are visible.
     fn fence(&self);
 }
 
 /// Why a queue was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueError<E> {
-    /// The peer has stored what cannot be: a credit for what was not sent, a descriptor of an
-    /// unknown kind. The connection is to be ended.
+    /// The peer has stored something impossible: a credit for slots that were not sent, or a
+    /// descriptor of an unknown kind. The connection has to end.
     Broken,
     /// The peer's window cannot be reached.
     Memory(E),
@@ -111,7 +112,7 @@ impl<E> From<E> for QueueError<E> {
     }
 }
 
-/// The outcome of a send.
+/// The result of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// The peer sleeps until something is sent: wake it.
@@ -121,13 +122,13 @@ pub struct Sent {
 /// The sending end of a channel.
 #[derive(Clone, Debug)]
 pub struct Sender {
-    /// In the peer's window; the words are at the same place in the own one.
+    /// In the peer's window; the words are at the same offsets in this end's.
     lane: Lane,
-    /// Slots filled since the connection began.
+    /// Slots that were filled since the connection began.
     pushed: u64,
-    /// Slots that the peer had taken when we last looked.
+    /// Slots that the peer had taken at the last look.
     taken: u64,
-    /// The slot with the number `pushed`.
+    /// The slot that is filled next.
     next: Slot,
 }
 
@@ -143,13 +144,13 @@ impl Sender {
         }
     }
 
-    /// Slots that can be filled now.
+    /// The slots that can be filled now.
     ///
     /// # Errors
     /// `Broken`.
     pub fn room<M: QueueMemory>(&mut self, mem: &M) -> Result<u64, QueueError<M::Error>> {
         let taken = mem.load_long(self.lane.word(TAKEN));
-        // The peer takes what was sent and has not been taken, and gives none of it back.
+        // The peer takes only what was sent, and its count never falls.
         if taken < self.taken || taken > self.pushed {
             return Err(QueueError::Broken);
         }
@@ -157,10 +158,10 @@ impl Sender {
         Ok(self.free())
     }
 
-    /// Slots that could be filled when we last looked.
+    /// The slots that could be filled at the last look.
     #[inline]
     pub const fn free(&self) -> u64 {
-        // The peer has never taken more than was sent, as was checked.
+        // The peer has never taken more than was sent; that was checked.
         let filled = self.pushed.wrapping_sub(self.taken);
         self.lane.places.saturating_sub(filled)
     }
@@ -178,7 +179,8 @@ impl Sender {
         if self.free() < slots && self.room(mem)? < slots {
             return Ok(None);
         }
-        // The last slot first: a receiver that sees the first one finds the others filled.
+        // The last slot comes first: a receiver that sees the first one filled finds the others
+        // filled.
         for slot in (0..slots).rev() {
             let from = slot as usize * BODY_BYTES;
             let bytes = descriptor.bytes();
@@ -190,7 +192,7 @@ impl Sender {
         Ok(Some(self.sent(mem, slots, next)))
     }
 
-    /// As [`send`](Sender::send), a header of level 1: the shortest way.
+    /// [`send`](Sender::send) of a header of level 1, in the fewest instructions.
     ///
     /// # Errors
     /// All of [`QueueError`].
@@ -208,9 +210,9 @@ impl Sender {
         Ok(Some(self.sent(mem, 1, next)))
     }
 
-    /// Sends headers of level 1, in order, as long as there is room and another one; how many. The
-    /// peer's wish is looked at once, behind the last one: it can take the first before, but is
-    /// woken for all of them.
+    /// Sends headers of level 1, in order, while there is room and another header. Returns how
+    /// many. Whether the peer sleeps is looked up once, after the last header: it may take the
+    /// first ones before that, but is woken for all of them.
     ///
     /// # Errors
     /// All of [`QueueError`].
@@ -226,10 +228,10 @@ impl Sender {
                 0 => self.room(mem)?,
                 free => free,
             };
-            // Counted and placed apart from `self`, which each header would have to be stored in.
+            // Counted apart from `self`, into which each header would otherwise have to be stored.
             let (mut next, mut filled) = (self.next, 0);
             let mut outcome = Ok(());
-            // Asked only for what has a place.
+            // The iterator is asked only for headers that have a place.
             for message in messages.by_ref().take(room as usize) {
                 outcome = fill(mem, next, Kind::Message, &message);
                 if outcome.is_err() {
@@ -250,7 +252,7 @@ impl Sender {
         Ok((count, Sent { wake }))
     }
 
-    /// Notes that slots were filled, before the slot `next`.
+    /// Notes that the slots before `next` were filled.
     #[inline]
     fn sent<M: QueueMemory>(&mut self, mem: &mut M, slots: u64, next: Slot) -> Sent {
         self.pushed = self.pushed.wrapping_add(slots);
@@ -259,8 +261,8 @@ impl Sender {
         Sent { wake }
     }
 
-    /// Asks the peer to wake us when it takes something, and looks once more; the slots that can be
-    /// filled. If these are too few, it is safe to sleep until woken.
+    /// Asks the peer to wake this end when it takes something, and looks once more. Returns the
+    /// slots that can be filled. If these are too few, it is safe to sleep until woken.
     ///
     /// # Errors
     /// All of [`QueueError`].
@@ -274,14 +276,14 @@ impl Sender {
         self.pushed
     }
 
-    /// Slots that the peer is known to have taken: those of descriptors before this count have
+    /// Slots that the peer is known to have taken: descriptors in the slots before this count have
     /// reached its program.
     pub const fn taken(&self) -> u64 {
         self.taken
     }
 }
 
-/// The outcome of a receive.
+/// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The descriptor.
@@ -293,34 +295,34 @@ pub struct Received {
 /// The result of looking for a header of level 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing.
+    /// There is none.
     Nothing,
-    /// A header, which was taken.
+    /// There was a header, which was taken.
     Message {
         /// The peer sleeps until something is taken: wake it.
         wake: bool,
     },
-    /// A descriptor of level 0.
+    /// The next descriptor is one of level 0, and stays.
     Other,
 }
 
 /// The receiving end of a channel.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    /// In the own window; the words are at the same place in the peer's.
+    /// In this end's window; the words are at the same offsets in the peer's.
     lane: Lane,
-    /// Slots taken since the connection began.
+    /// Slots that were taken since the connection began.
     taken: u64,
-    /// Slots whose return was stored.
+    /// Slots whose return was stored in the peer's window.
     given: u64,
-    /// Most slots whose return is kept back, plus one: what there is beyond the agreed slots.
+    /// Slots are returned once so many were taken: what there is beyond the agreed slots.
     quarter: u64,
-    /// The slot with the number `taken`.
+    /// The slot that is taken next.
     next: Slot,
 }
 
 impl Receiver {
-    /// The receiving end of a channel of a new connection; `layout` is that of the own window.
+    /// The receiving end of a channel of a new connection; `layout` is that of this end's window.
     pub const fn new(layout: Layout, channel: u32) -> Receiver {
         let lane = layout.lane(channel);
         Receiver {
@@ -338,7 +340,7 @@ impl Receiver {
         filled(mem, self.next).is_some()
     }
 
-    /// The next descriptor, which stays; `None`: there is none.
+    /// The next descriptor, which stays in the queue; `None`: there is none.
     ///
     /// # Errors
     /// `Broken`.
@@ -353,7 +355,7 @@ impl Receiver {
         let mut bytes = [0; MAX_DESCRIPTOR];
         for (slot, to) in (0..).zip(bytes[..kind.bytes()].chunks_mut(BODY_BYTES)) {
             let slot = self.lane.behind(self.next, slot);
-            // The sender fills the last slot first.
+            // The sender has filled the last slot first.
             if filled(mem, slot).is_none() {
                 return Err(QueueError::Broken);
             }
@@ -377,8 +379,9 @@ impl Receiver {
         Ok(Some(Received { descriptor, wake }))
     }
 
-    /// As [`receive`](Receiver::receive), a header of level 1, of which `message` gets as many
-    /// bytes as it has room for: the shortest way. A descriptor of another kind stays.
+    /// [`receive`](Receiver::receive) of a header of level 1, in the fewest instructions.
+    /// `message` gets as many of its bytes as it has room for. A descriptor of another kind stays
+    /// in the queue.
     ///
     /// # Errors
     /// All of [`QueueError`].
@@ -401,10 +404,10 @@ impl Receiver {
         Ok(Next::Message { wake })
     }
 
-    /// Takes the headers of level 1 that are there, in order and up to the first descriptor of
-    /// level 0, and stores the first bytes of each; `messages` are their places. At most a quarter
-    /// of the slots at a time, so that their return does not wait for the rest. How many, and
-    /// whether the peer is to be woken.
+    /// Takes the headers of level 1 that have arrived, in order and up to the first descriptor of
+    /// level 0, and stores the first bytes of each in a place of `messages`. Takes at most a
+    /// quarter of the slots at a time, so that their return does not wait for the rest. Returns
+    /// how many, and whether the peer has to be woken.
     ///
     /// # Errors
     /// All of [`QueueError`]; `Broken` only when nothing was taken before.
@@ -433,8 +436,8 @@ impl Receiver {
         }
     }
 
-    /// Takes the descriptor that [`peek`](Receiver::peek) has shown, of this kind; whether the peer
-    /// is to be woken.
+    /// Takes the descriptor, of this kind, that [`peek`](Receiver::peek) has returned. Returns
+    /// whether the peer has to be woken.
     ///
     /// # Errors
     /// `Memory`.
@@ -448,8 +451,8 @@ impl Receiver {
         self.took(mem, kind.slots(), next)
     }
 
-    /// As [`take`](Receiver::take), and returns all slots at once: for a peer that waits until
-    /// something was taken, not only for room.
+    /// [`take`](Receiver::take) that also gives all slots back at once: for a peer that waits
+    /// until something was taken, not only for room.
     ///
     /// # Errors
     /// `Memory`.
@@ -463,7 +466,7 @@ impl Receiver {
         self.give_back(mem)
     }
 
-    /// Notes that slots were taken, before the slot `next`; whether the peer is to be woken.
+    /// Notes that the slots before `next` were taken. Returns whether the peer has to be woken.
     #[inline]
     fn took<M: QueueMemory>(
         &mut self,
@@ -480,7 +483,7 @@ impl Receiver {
         self.give_back(mem)
     }
 
-    /// Returns all slots that were taken to the sender; whether it is to be woken.
+    /// Gives all slots that were taken back to the sender. Returns whether it has to be woken.
     ///
     /// # Errors
     /// `Memory`.
@@ -490,15 +493,15 @@ impl Receiver {
         Ok(take_wish(mem, self.lane.word(ROOM)))
     }
 
-    /// The offset in the own window of a word (32 bits) that changes when the next descriptor
-    /// comes.
+    /// The offset in this end's window of a word (32 bits) that changes when the next descriptor
+    /// arrives.
     pub fn next_word(&self) -> usize {
         // The sequence number: the upper half of the tail.
         self.next.tail() + 4
     }
 
-    /// Before a sleep that needs no wake-up by the peer: returns all slots, so that no end waits
-    /// for the other one. Whether the peer is to be woken.
+    /// Gives all slots back before a sleep that needs no wake-up by the peer, so that neither end
+    /// waits for the other. Returns whether the peer has to be woken.
     ///
     /// # Errors
     /// `Memory`.
@@ -509,10 +512,10 @@ impl Receiver {
         Ok(self.given != self.taken && self.give_back(mem)?)
     }
 
-    /// Asks the peer to wake us when it sends something, and looks once more. If nothing is there,
-    /// it is safe to sleep until woken. All slots are returned before, so that no end waits for the
-    /// other one. A wish of an earlier call cannot be relied on: the peer may have seen it beside
-    /// something that was taken since, and clear it late.
+    /// Asks the peer to wake this end when it sends something, and looks once more. If nothing is
+    /// there, it is safe to sleep until woken. All slots are given back before, so that neither
+    /// end waits for the other. An earlier call cannot be relied on: the peer may have seen its
+    /// request together with something that was taken since, and may clear it late.
     ///
     /// # Errors
     /// All of [`QueueError`].
@@ -526,7 +529,7 @@ impl Receiver {
     }
 }
 
-/// The outcome of arming a receiver.
+/// The result of arming a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Armed {
     /// A descriptor is there: do not sleep.
@@ -543,25 +546,25 @@ fn fill<M: QueueMemory>(mem: &mut M, slot: Slot, kind: Kind, body: &[u8]) -> Res
     mem.store_peer_long(slot.tail(), tail)
 }
 
-/// The word for the kind of what is in a slot of the own window, if it is filled.
+/// The word with the kind of a filled slot of this end's window; `None`: the slot is not filled.
 #[inline]
 fn filled<M: QueueMemory>(mem: &M, slot: Slot) -> Option<u32> {
     let tail = mem.load_long(slot.tail());
     ((tail >> 32) as u32 == slot.sequence).then_some(tail as u32)
 }
 
-/// Stores a wish into the peer's window, and sees to it that it is there before the next look.
+/// Stores a request to be woken into the peer's window, so that it is there before the next look.
 fn arm<M: QueueMemory>(mem: &mut M, offset: usize) -> Result<(), M::Error> {
     mem.store_peer(offset, 1)?;
     mem.fence();
     mem.flush_peer(offset)
 }
 
-/// Whether the peer has stored a wish, which is cleared by this. To be called after the store that
+/// Whether the peer has asked to be woken; clears that request. To be called after the store that
 /// the peer waits for.
 #[inline]
 fn take_wish<M: QueueMemory>(mem: &mut M, offset: usize) -> bool {
-    // The store must be visible before this look: the peer stores its wish, then looks.
+    // The store must be visible before this look: the peer stores its request, then looks.
     mem.fence();
     mem.load(offset) != 0 && mem.clear(offset) != 0
 }

@@ -1,4 +1,4 @@
-//! Control messages: what the two ends of a connection say to each other as bytes of its stream.
+//! Control messages, which the two ends of a connection send each other as bytes of its stream.
 //!
 //! Each is a record of 72 bytes: a [`Header`] and 32 bytes of optional payload, which is a list of
 //! entries {code, length, data}. Set-up, announcements of memory and wake-ups go this way; headers
@@ -26,12 +26,12 @@ const CHANNELS: u8 = 0x80;
 const WINDOW: u8 = 0x81;
 const SESSION: u8 = 0x82;
 
-/// The parameters that an end tells in set-up.
+/// The parameters that an end announces in set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// Its port.
     pub port: u16,
-    /// The key that the other end is to quote; not 0.
+    /// The key that the other end has to quote; not 0.
     pub key: u32,
     /// Whether it uses the bypass.
     pub bypass: bool,
@@ -43,14 +43,14 @@ pub struct Parameters {
     pub window: i64,
 }
 
-/// The state of a session of level 2 that an end tells when a connection begins.
+/// The state of a session of level 2 that an end sends when a connection begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionState {
     /// The session's key, which only its two ends know.
     pub key: u64,
     /// Transfers that the program at this end has taken, on all connections of the session.
     pub taken: u64,
-    /// The peer has never answered: it may not know the session yet.
+    /// The peer has never answered, so it may not know the session yet.
     pub is_new: bool,
 }
 
@@ -65,7 +65,7 @@ pub enum Record {
     Reject,
     /// Asks to end the connection: no header follows.
     Disconnect,
-    /// Agrees to the end: no header follows from here either.
+    /// Agrees to the end: no header follows from this end either.
     DisconnectAnswer,
     /// Ends the connection.
     DisconnectComplete,
@@ -104,12 +104,12 @@ pub enum Record {
     },
 }
 
-/// Why bytes are no record: the peer breaks the protocol.
+/// The bytes are not a record: the peer has broken the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
 impl Record {
-    /// The bytes of the record.
+    /// Encodes the record.
     pub fn encode(&self) -> [u8; RECORD_BYTES] {
         let mut payload = Payload::default();
         let header = match *self {
@@ -165,11 +165,11 @@ impl Record {
         bytes
     }
 
-    /// The record that these bytes are.
+    /// Decodes a record.
     ///
     /// # Errors
-    /// [`Malformed`]: an operation that is no control message, an entry that goes beyond the
-    /// payload, one that is missing or has another length.
+    /// [`Malformed`]: an operation that is no control message; an entry that goes beyond the
+    /// payload, is missing or has the wrong length.
     pub fn decode(bytes: &[u8; RECORD_BYTES]) -> Result<Record, Malformed> {
         let (header, payload) = bytes.split_at(HEADER_BYTES);
         let header = Header::read_from_bytes(header).map_err(|_| Malformed)?;
@@ -257,7 +257,7 @@ fn session_entry(key: u64, is_new: bool) -> [u8; SESSION_BYTES] {
     data
 }
 
-/// A byte that says yes or no.
+/// Decodes a byte that is 0 or 1.
 fn truth(byte: u8) -> Result<bool, Malformed> {
     match byte {
         0 => Ok(false),
@@ -266,8 +266,8 @@ fn truth(byte: u8) -> Result<bool, Malformed> {
     }
 }
 
-/// An optional payload that is being made. Entries that do not fit are a mistake of this file,
-/// which its tests would show: decoding finds them missing.
+/// An optional payload that is being built. An entry that does not fit is a mistake in this file,
+/// which its tests would show: decoding would miss the entry.
 #[derive(Default)]
 struct Payload {
     bytes: [u8; PAYLOAD_BYTES],

@@ -1,10 +1,9 @@
-//! Announced memory: the one range of its memory that a peer offers on a channel, and positions in
-//! it.
+//! Announced memory: the one range that a peer offers on a channel, and positions in it.
 //!
-//! The peer announces a range with its base address, so that programs name remote memory by the
-//! peer's addresses (the protocol's "linear address base"). The announcement also has the range's
-//! offset in the peer's registered address space, where SCIF reaches it, and a generation, which
-//! grows with each announcement: a position of an earlier generation is gone and never leads into
+//! The peer announces a range with its base address, so programs name remote memory by the peer's
+//! addresses (the protocol's "linear address base"). The announcement also has the range's offset
+//! in the peer's registered address space, where SCIF reaches it, and a generation, which grows
+//! with each announcement: a position of an earlier generation is gone and never leads into
 //! another range.
 
 /// A range that the peer has announced.
@@ -20,12 +19,12 @@ pub struct Region {
     pub generation: u32,
 }
 
-/// Why an announcement is not believed.
+/// Why an announcement is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadRegion {
-    /// It is empty, or base or offset and length go beyond the address space.
+    /// The range is empty, or goes beyond the address space, by its base or by its offset.
     Range,
-    /// Its generation is not above the last one's.
+    /// The generation is not above that of the last announcement.
     Generation,
     /// A range is announced already and was not taken back.
     Announced,
@@ -60,10 +59,10 @@ pub struct Announced {
 }
 
 impl Announced {
-    /// Takes an announcement of the peer.
+    /// Notes an announcement of the peer.
     ///
     /// # Errors
-    /// All of [`BadRegion`]; the peer breaks the protocol.
+    /// All of [`BadRegion`]: the peer has broken the protocol.
     pub fn announce(&mut self, region: Region) -> Result<(), BadRegion> {
         if self.region.is_some() {
             return Err(BadRegion::Announced);
@@ -83,8 +82,8 @@ impl Announced {
         Ok(())
     }
 
-    /// Notes that the peer has taken the announcement with this generation back; `false`: there is
-    /// no such one.
+    /// Notes that the peer has taken back the announcement with this generation; `false`: there is
+    /// none.
     pub fn take_back(&mut self, generation: u32) -> bool {
         let is_current = self
             .region
@@ -127,7 +126,7 @@ impl Announced {
         if end.is_none_or(|end| end > region.length) {
             return Err(Unreachable::Outside);
         }
-        // In the range, whose end was checked.
+        // It is in the range, whose end was checked.
         Ok(Position {
             offset: region.offset.wrapping_add_unsigned(ahead),
             generation: region.generation,
@@ -150,14 +149,14 @@ impl Announced {
 /// Why arguments do not name the range that an end has mapped on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotMapped {
-    /// None is mapped: `ENXIO`.
+    /// No range is mapped: `ENXIO`.
     Nothing,
-    /// Another one is: `EINVAL`.
+    /// Another range is mapped: `EINVAL`.
     Another,
 }
 
-/// Whether an address and a length, 0 for all of it, name the own range that is `mapped` on a
-/// channel: its address and its length in bytes.
+/// Checks that an address and a length (0 for the whole range) name the range that this end has
+/// mapped on a channel. `mapped`: its address and its length in bytes.
 ///
 /// # Errors
 /// All of [`NotMapped`].

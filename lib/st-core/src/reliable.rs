@@ -2,9 +2,9 @@
 //!
 //! A *session* belongs to one channel and both directions of it. Each end keeps what it has pushed
 //! until the peer's program has taken it. When the connection is lost, the session waits for
-//! another one. There each end quotes the session's key and how many transfers its program has
-//! taken in all; the peer drops those and sends the others again. So each transfer reaches the
-//! peer's program once and in order, however often connections are lost.
+//! another one. There each end quotes the session's key and the number of transfers that its
+//! program has taken in all; the peer drops those and sends the others again. So each transfer
+//! reaches the peer's program once and in order, however often connections are lost.
 //!
 //! ```text
 //! client                                          server
@@ -14,17 +14,18 @@
 //! ```
 //!
 //! # Levels
-//! A transfer is known by a [`Token`] and reaches three [`Level`]s: *local*, *delivered*, *taken*.
-//! [`Session::status`] tells the one that a transfer has surely reached, also when the session is
-//! over. Transfers that are kept are at most [`Options::kept`]; a push beyond fails at once.
+//! A transfer is named by a [`Token`] and reaches three [`Level`]s: *local*, *delivered*, *taken*.
+//! [`Session::status`] gives the one that a transfer has certainly reached, also after the session
+//! has ended. At most [`Options::kept`] transfers are kept; a push beyond that fails at once.
 //!
 //! # Data
 //! A transfer is a header, and may have data that is put before it. Data is kept as long as its
-//! header, as it may have to be put again; a peer's program does not look at it before it has taken
-//! the header. There is no data without a header here: the peer's program could see it twice.
+//! header, because it may have to be put again; a peer's program does not look at it before it has
+//! taken the header. There is no data without a header here: the peer's program could see it
+//! twice.
 //!
 //! # Time
-//! Times are nanoseconds of any clock that does not go backwards; calls that may have to wait say
+//! Times are nanoseconds of any clock that never goes back; calls that may have to wait return
 //! until when. A session that has no connection for [`Options::reconnect_timeout`] is over.
 
 mod receiving;
@@ -61,9 +62,9 @@ impl Default for Options {
 pub enum Over {
     /// It was without a connection for too long.
     Expired,
-    /// The peer does not know it: its program has begun anew.
+    /// The peer does not know it, because its program has restarted.
     Unknown,
-    /// The peer breaks the protocol.
+    /// The peer has broken the protocol.
     Broken,
     /// The program has ended it.
     Ended,
@@ -74,7 +75,7 @@ pub enum Over {
 /// Why a transfer was not pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushError {
-    /// As many as are kept wait for the peer.
+    /// As many transfers as may be kept wait for the peer.
     Full,
     /// The session is over.
     Over(Over),
@@ -89,44 +90,44 @@ pub enum Fault<E> {
     Memory(E),
 }
 
-/// The outcome of an attempt to send.
+/// The result of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advanced<P> {
     /// Headers that were sent.
     pub sent: usize,
     /// The peer sleeps until something is sent: wake it.
     pub wake: bool,
-    /// The number of a transfer whose data could not be put, and why; it and those behind it wait.
+    /// The number of a transfer whose data could not be put, and why. It and all later ones wait.
     pub held: Option<(u64, P)>,
 }
 
-/// The outcome of a look at a transfer that is waited for.
+/// The result of a look at a transfer that a call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// It has reached the level.
     Reached,
-    /// It has not: look again when something is new, and at this time at the latest.
+    /// It has not: look again when something arrives, and at this time at the latest.
     Until(Option<u64>),
     /// The deadline has passed.
     TimedOut,
-    /// It never will.
+    /// It never will, because the session is over.
     Over(Over),
 }
 
 /// The state of a session's connection.
 #[derive(Debug)]
 enum Phase {
-    /// No connection.
+    /// There is no connection.
     Apart,
-    /// A connection on which the peer has not spoken yet.
+    /// There is a connection on which the peer has not sent its state yet.
     Quoted {
         channel: u32,
         own: Layout,
         peer: Layout,
     },
-    /// A connection.
+    /// There is a connection on which both ends have sent their state.
     Open(Sender),
-    /// Nothing ever more.
+    /// The session is over.
     Over(Over),
 }
 
@@ -136,9 +137,9 @@ pub struct Session<D> {
     key: u64,
     options: Options,
     phase: Phase,
-    /// Since when there is no connection on which the peer has spoken.
+    /// Since when there is no connection on which the peer has sent its state.
     apart_since: Option<u64>,
-    /// The peer has spoken once: it knows the session.
+    /// The peer has sent its state once, so it knows the session.
     is_known: bool,
     /// Transfers that the peer is not known to have taken, the oldest first.
     kept: VecDeque<Transfer<D>>,
@@ -148,7 +149,8 @@ pub struct Session<D> {
     acknowledged: u64,
     /// Transfers of `kept` that were sent on this connection.
     sent: usize,
-    /// Transfers of `kept` that the peer may have taken: they were sent since its last quote.
+    /// Transfers of `kept` that the peer may have taken: they were sent since it last sent its
+    /// state.
     exposed: usize,
     /// The queue in which transfers arrive; it stays when its connection is lost.
     receiver: Option<Receiver>,
@@ -157,8 +159,8 @@ pub struct Session<D> {
 }
 
 impl<D> Session<D> {
-    /// The client's end of a new session. The key is a random number, not 0, that nobody else can
-    /// guess.
+    /// The client's end of a new session. The key is a random number, not 0, which no other
+    /// program can guess.
     pub fn new(key: u64, options: Options, now: u64) -> Session<D> {
         Session {
             key,
@@ -176,7 +178,7 @@ impl<D> Session<D> {
         }
     }
 
-    /// The server's end of the session that a peer's first message asks for, if it is a new one;
+    /// The server's end of the session that a peer's first message asks for, if that is a new one;
     /// `None`: answer that there is no such session. [`connect`](Session::connect) and
     /// [`answer`](Session::answer) come next.
     pub fn accept(state: SessionState, options: Options, now: u64) -> Option<Session<D>> {
@@ -197,7 +199,7 @@ impl<D> Session<D> {
         }
     }
 
-    /// Whether there is a connection on which both ends have spoken.
+    /// Whether there is a connection on which both ends have sent their state.
     pub const fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Open(_))
     }
@@ -211,7 +213,7 @@ impl<D> Session<D> {
         over
     }
 
-    /// Ends the session because the peer does what it may not.
+    /// Ends the session, because the peer has broken the protocol.
     pub fn break_off(&mut self) -> Over {
         match self.over() {
             Some(over) => over,
@@ -219,7 +221,7 @@ impl<D> Session<D> {
         }
     }
 
-    /// Ends the session; what arrived can still be [received](Session::receive).
+    /// Ends the session. What has arrived can still be [received](Session::receive).
     pub fn end(&mut self) {
         if self.over().is_none() {
             self.end_with(Over::Ended);
@@ -228,9 +230,9 @@ impl<D> Session<D> {
 
     // ---- Connections ----
 
-    /// Takes a new connection, with the layouts of both queue windows, which are empty; what to
-    /// tell the peer. A former connection is lost by this: what its queue still holds will come
-    /// again.
+    /// Begins a new connection, with the layouts of both queue windows, which are empty. Returns
+    /// the state to send to the peer. A former connection is lost by this: what its queue still
+    /// holds will be sent again.
     ///
     /// # Errors
     /// The session is over.
@@ -244,7 +246,7 @@ impl<D> Session<D> {
         self.lost(now);
         self.expire(now);
         self.check()?;
-        // From here on the quote is true: nothing is taken out of the former queue.
+        // From here on the returned state is true: nothing is taken out of the former queue.
         self.receiver = None;
         self.phase = Phase::Quoted { channel, own, peer };
         Ok(SessionState {
@@ -254,23 +256,23 @@ impl<D> Session<D> {
         })
     }
 
-    /// Takes what the peer tells at the beginning of a connection. Transfers that it has taken are
-    /// dropped, all others will be sent again. Without a connection nothing changes.
+    /// Handles the state that the peer sends at the beginning of a connection. Transfers that it
+    /// has taken are dropped, all others will be sent again. Without a connection nothing changes.
     ///
     /// # Errors
-    /// The session is over, perhaps by this: `Broken` when the peer tells what cannot be, or a
-    /// second time on a connection.
+    /// The session is over, perhaps because of this call: `Broken` if the peer's state is
+    /// impossible, or the second one on a connection.
     pub fn answer(&mut self, state: SessionState) -> Result<(), Over> {
         self.check()?;
         let (channel, own, peer) = match self.phase {
             Phase::Quoted { channel, own, peer } => (channel, own, peer),
-            // The last word of a connection that is known to be lost.
+            // The last record of a connection that is known to be lost.
             Phase::Apart => return Ok(()),
             Phase::Open(_) | Phase::Over(_) => return Err(self.end_with(Over::Broken)),
         };
         let dropped = state.taken.checked_sub(self.acknowledged);
         let dropped = dropped.filter(|dropped| *dropped <= self.exposed as u64);
-        // A peer that has never heard of this session has sent and taken nothing.
+        // A peer to which the session is new has sent and taken nothing.
         let is_possible = !state.is_new || (self.received == 0 && state.taken == 0);
         let Some(dropped) = dropped.filter(|_| is_possible && state.key == self.key) else {
             return Err(self.end_with(Over::Broken));
@@ -286,7 +288,7 @@ impl<D> Session<D> {
         Ok(())
     }
 
-    /// Takes the peer's word that it does not know the session, or not any more.
+    /// Handles the peer's answer that it does not know the session, or no longer knows it.
     pub fn refuse(&mut self) -> Over {
         match self.phase {
             Phase::Over(over) => over,
@@ -295,8 +297,8 @@ impl<D> Session<D> {
         }
     }
 
-    /// Notes that the connection is lost. Until there is another one, what has arrived in the own
-    /// queue window can be received, if that memory is still there.
+    /// Notes that the connection is lost. Until there is another one, what has arrived in this
+    /// end's queue window can be received, if that memory still exists.
     pub fn lost(&mut self, now: u64) {
         if self.over().is_none() {
             self.phase = Phase::Apart;
@@ -305,8 +307,8 @@ impl<D> Session<D> {
         }
     }
 
-    /// Ends the session if it has been without a connection for too long; to be called at the time
-    /// that [`expires`](Session::expires) tells, or whenever there is time.
+    /// Ends the session if it has been without a connection for too long. To be called at the time
+    /// that [`expires`](Session::expires) returns, or at any time.
     pub fn expire(&mut self, now: u64) {
         if self.over().is_none() && self.expires().is_some_and(|time| time <= now) {
             self.end_with(Over::Expired);
@@ -342,9 +344,9 @@ impl<D> Session<D> {
         Ok(Token { number })
     }
 
-    /// Sends what is kept and was not sent on this connection, as much as there is room for; `put`
-    /// copies a transfer's data into the peer's memory, completely before it returns. Nothing
-    /// happens while there is no connection.
+    /// Sends what is kept and was not sent on this connection, as far as there is room. `put`
+    /// copies a transfer's data into the peer's memory, completely before it returns. Does nothing
+    /// without a connection.
     ///
     /// # Errors
     /// All of [`Fault`].
@@ -375,7 +377,8 @@ impl<D> Session<D> {
             return Ok(());
         };
         while let Some(transfer) = self.kept.get_mut(self.sent) {
-            // Room before data before header: no data moves whose header has no place.
+            // Room comes before data, and data before the header: no data moves whose header has
+            // no place.
             if sender.room(mem)? < transfer.descriptor.kind().slots() {
                 break;
             }
@@ -385,7 +388,7 @@ impl<D> Session<D> {
                 advanced.held = Some((transfer.number, error));
                 break;
             }
-            // Also when the attempt fails: nobody knows how much of it has arrived.
+            // Also if the send fails: how much of it has arrived is not known.
             self.exposed = self.exposed.max(self.sent + 1);
             let Some(sent) = sender.send(mem, &transfer.descriptor)? else {
                 break;
@@ -398,7 +401,7 @@ impl<D> Session<D> {
         Ok(())
     }
 
-    /// Looks what the peer has taken since.
+    /// Looks what the peer has taken.
     ///
     /// # Errors
     /// `Over`.
@@ -412,9 +415,9 @@ impl<D> Session<D> {
         Ok(())
     }
 
-    /// Asks the peer to wake us when it takes something, and looks once more; the slots that can be
-    /// filled, 0 without a connection. Who waits for room or for a transfer to be taken may sleep
-    /// after this, if it has still to wait.
+    /// Asks the peer to wake this end when it takes something, and looks once more. Returns the
+    /// slots that can be filled, 0 without a connection. A caller that waits for room, or for a
+    /// transfer to be taken, may sleep after this if it still has to wait.
     ///
     /// # Errors
     /// All of [`Fault`].
@@ -453,8 +456,9 @@ impl<D> Session<D> {
         }
     }
 
-    /// The transfers sent up to now: for a fence. When a fence that began after this has shown that
-    /// all stores have arrived, and the connection lives, call [`delivered`](Session::delivered).
+    /// The transfers that have been sent up to now, for a fence. When a fence that began after
+    /// this call has shown that all stores have arrived, and the connection is alive, call
+    /// [`delivered`](Session::delivered).
     pub fn mark(&self) -> Mark {
         let first_unsent = self.kept.get(self.sent);
         Mark {
@@ -462,7 +466,7 @@ impl<D> Session<D> {
         }
     }
 
-    /// Notes that all that had been sent when the mark was made is in the peer's memory.
+    /// Notes that everything that had been sent when the mark was made is in the peer's memory.
     pub fn delivered(&mut self, mark: Mark) {
         let kept = self.kept.iter_mut();
         for transfer in kept.take_while(|transfer| transfer.number < mark.below) {
@@ -470,7 +474,7 @@ impl<D> Session<D> {
         }
     }
 
-    /// The level that a transfer has surely reached, also when the session is over.
+    /// The level that a transfer has certainly reached, also after the session has ended.
     pub fn status(&self, token: &Token) -> Option<Level> {
         let place = self
             .kept
@@ -484,7 +488,7 @@ impl<D> Session<D> {
         }
     }
 
-    /// Whether a transfer has reached a level, or how long there is to wait for it.
+    /// Whether a transfer has reached a level, or how long to wait for it.
     pub fn wait(&mut self, token: &Token, level: Level, now: u64, deadline: Option<u64>) -> Wait {
         self.expire(now);
         if self.status(token).is_some_and(|reached| reached >= level) {
@@ -517,16 +521,16 @@ impl<D> Session<D> {
         }
     }
 
-    /// Transfers that are kept.
+    /// The number of transfers that are kept.
     pub fn kept(&self) -> usize {
         self.kept.len()
     }
 
-    /// Ends what a queue has failed in.
+    /// Handles the failure of a queue: the connection or the session ends.
     fn fault<E>(&mut self, error: QueueError<E>) -> Fault<E> {
         match error {
             QueueError::Memory(error) => {
-                // The position in the peer's queue is not known any more.
+                // The position in the peer's queue is no longer known.
                 if self.over().is_none() {
                     self.phase = Phase::Apart;
                     self.sent = 0;

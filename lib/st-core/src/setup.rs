@@ -1,5 +1,5 @@
-//! Connection set-up: what both ends tell each other before the first transfer, and what they agree
-//! on.
+//! Connection set-up: the parameters that both ends send each other before the first transfer, and
+//! agree on.
 //!
 //! ```text
 //! client                                    server
@@ -8,7 +8,8 @@
 //! │ checks them: connected                  │
 //! ```
 //!
-//! Bad options are found here and nowhere else: the seed says that connect and accept fail then.
+//! Bad options are found here and nowhere else: by the API's description connect and accept fail
+//! then.
 
 use crate::queue::{Layout, MAX_CHANNELS, MAX_SLOTS, MIN_SLOTS};
 use crate::record::{Parameters, Record};
@@ -37,7 +38,7 @@ impl Default for Options {
 /// Why there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The own options are out of range.
+    /// The options of this end are out of range.
     OwnOptions,
     /// The peer's parameters are out of range, or its key is 0.
     PeerParameters,
@@ -47,14 +48,14 @@ pub enum Refused {
     Channels,
     /// The peer has refused.
     Rejected,
-    /// The peer has sent something else.
+    /// The peer has sent another record than the one that is due.
     Protocol,
 }
 
 /// The parameters that two ends have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// The layout of the own queue window.
+    /// The layout of this end's queue window.
     pub own: Layout,
     /// The layout of the peer's queue window.
     pub peer: Layout,
@@ -62,7 +63,7 @@ pub struct Agreed {
     pub parameters: Parameters,
 }
 
-/// Checks the options of an end: the layout of its queue window.
+/// Checks the options of an end: returns the layout of its queue window.
 ///
 /// # Errors
 /// `OwnOptions`.
@@ -78,7 +79,7 @@ fn checked(channels: u32, slots: u32) -> Option<Layout> {
 /// The server's side: answers the first record of a connection.
 ///
 /// # Errors
-/// All of [`Refused`] but `Rejected`; the record to answer with is then [`Record::Reject`].
+/// All of [`Refused`] but `Rejected`. After an error the answer to send is [`Record::Reject`].
 pub fn accept(own: Parameters, record: Record) -> Result<(Agreed, Record), Refused> {
     let Record::Request(peer) = record else {
         return Err(Refused::Protocol);
@@ -86,7 +87,7 @@ pub fn accept(own: Parameters, record: Record) -> Result<(Agreed, Record), Refus
     Ok((agree(own, peer)?, Record::Answer(own)))
 }
 
-/// The client's side: takes the answer to its [`Record::Request`].
+/// The client's side: handles the answer to its [`Record::Request`].
 ///
 /// # Errors
 /// All of [`Refused`].

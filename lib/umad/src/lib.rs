@@ -1,8 +1,8 @@
-//! Management datagrams for Rust programs, by the file `umad0` (docs/mad.md).
+//! Management datagrams for Rust programs, through the file `umad0` (docs/mad.md).
 //!
-//! A [`Port`] is an open `umad0`. A program registers [agents](Port::register), sends messages with
-//! them, and receives answers and the requests that it has registered for. Datagrams are those of
-//! `mad_core::mad`.
+//! A [`Port`] is an open `umad0`. A program registers [agents](Port::register), sends messages
+//! with them, and receives answers and the requests that it has registered for. Datagrams are
+//! those of `mad_core::mad`.
 #![no_std]
 
 extern crate alloc;
@@ -24,41 +24,42 @@ use zerocopy::{FromBytes, IntoBytes};
 
 pub use mad_core;
 
-/// Where the file is.
+/// The path of the file.
 const UMAD: &str = "/scheme/infiniband/umad0";
-/// The request to find out who is there.
+/// The attribute NodeInfo, which says what a node is.
 const NODE_INFO: u16 = 0x11;
 
 /// The number of an agent of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agent(pub u32);
 
-/// A message that has arrived, or a send that was not answered.
+/// A message that has arrived, or the report of a send that was not answered.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// Whom it is for.
+    /// The agent that it is for.
     pub agent: Agent,
-    /// Whether it is a send that was not answered: the message is the header that was sent.
+    /// Whether it reports a send that was not answered; then the message is the header that was
+    /// sent.
     pub has_timed_out: bool,
-    /// Where it comes from, as the address of an answer.
+    /// Where it comes from, as the destination of an answer.
     pub from: Destination,
     /// All headers and the data.
     pub message: Vec<u8>,
 }
 
 impl Received {
-    /// Its first datagram.
+    /// The first datagram of the message.
     pub fn mad(&self) -> Mad {
         Mad::padded(&self.message)
     }
 }
 
-/// How long a send waits for an answer, and how often it is made again.
+/// How long a send waits for an answer, and how often it is repeated.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
     /// Milliseconds; 0: no answer is expected.
     pub timeout_ms: u32,
-    /// Further tries.
+    /// Further attempts.
     pub retries: u32,
 }
 
@@ -68,15 +69,15 @@ impl RetryPolicy {
         timeout_ms: 0,
         retries: 0,
     };
-    /// As the tools of InfiniBand have it: a second, and three more tries.
+    /// The policy of InfiniBand's tools: a second, and three more attempts.
     pub const USUAL: RetryPolicy = RetryPolicy {
         timeout_ms: 1000,
         retries: 3,
     };
 }
 
-/// An error of the file: this number, as Linux has it, if the device has gone because its daemon
-/// has ended.
+/// An error of the file. If the device has gone because its daemon has ended, it becomes `number`,
+/// which Linux gives then.
 fn when_gone(error: Error, number: i32) -> Error {
     match error.errno {
         ENODEV => Error::new(number),
@@ -104,7 +105,7 @@ impl Port {
         self.file.raw()
     }
 
-    /// A request of `ioctl`.
+    /// Makes a request of `ioctl`.
     ///
     /// # Errors
     /// Those of the request. `EPIPE`: the device has gone.
@@ -118,8 +119,8 @@ impl Port {
     /// Registers an agent.
     ///
     /// # Errors
-    /// `EINVAL`: a value is not possible, or a method belongs to another agent. `ENOMEM`: there are
-    /// 32.
+    /// `EINVAL`: a value is not possible, or a method belongs to another agent. `ENOMEM`: there
+    /// are 32 agents already.
     pub fn register(&self, asked: &Registration) -> Result<Agent> {
         let [a, b, c] = asked.oui;
         let asked = RegisterAgent2 {
@@ -180,7 +181,7 @@ impl Port {
             .map_err(|error| when_gone(error.into(), EIO))
     }
 
-    /// Reads into a buffer as the file does: header and message.
+    /// Reads a header and a message into a buffer, as the file gives them.
     ///
     /// # Errors
     /// `EAGAIN`, `EINVAL`, `EIO`, `ENOSPC`: docs/mad.md.
@@ -189,10 +190,10 @@ impl Port {
         read.map_err(|error| when_gone(error.into(), EIO))
     }
 
-    /// The next message that is there, however long.
+    /// Takes the next message that has arrived, of any length.
     ///
     /// # Errors
-    /// `EAGAIN`: there is none.
+    /// `EAGAIN`: there is none. Those of [`read`](Self::read).
     pub fn take(&self) -> Result<Received> {
         let mut buffer = vec![0; size_of::<UserMad>() + MAD_BYTES];
         let length = match self.read(&mut buffer) {
@@ -220,8 +221,8 @@ impl Port {
         })
     }
 
-    /// The next message; waits for it, at most for `limit` (none: without limit). `None`: no
-    /// message came.
+    /// Receives the next message; waits for it, at most for `limit` (`None`: without limit).
+    /// Returns `None` if no message came.
     ///
     /// # Errors
     /// Those of the file and of event queues.
@@ -246,10 +247,11 @@ impl Port {
     }
 
     /// Sends a request and waits for its answer; `None`: none came in time. Other messages that
-    /// come meanwhile are dropped: a program that serves uses a port of its own for that.
+    /// arrive meanwhile are dropped, so a program that also serves requests needs another port for
+    /// them.
     ///
     /// # Errors
-    /// Those of both.
+    /// Those of [`send`](Self::send) and [`receive`](Self::receive).
     pub fn ask(
         &self,
         agent: Agent,
@@ -273,7 +275,7 @@ impl Port {
     }
 }
 
-/// The address of an agent of subnet management.
+/// The address of the agent of subnet management at a port.
 pub fn subnet(lid: u16) -> Destination {
     Destination {
         lid,
@@ -281,7 +283,7 @@ pub fn subnet(lid: u16) -> Destination {
     }
 }
 
-/// The address of agents of all other classes.
+/// The address of the agents of all other classes at a port.
 pub fn general(lid: u16) -> Destination {
     Destination {
         lid,
@@ -291,7 +293,7 @@ pub fn general(lid: u16) -> Destination {
     }
 }
 
-/// An agent that sends requests of a class, and gets nothing but answers.
+/// The registration of an agent that sends requests of a class, and receives only answers.
 pub fn client(class: u8, class_version: u8) -> Registration {
     Registration {
         qpn: if class::is_subnet(class) { 0 } else { 1 },
@@ -307,7 +309,7 @@ pub fn client(class: u8, class_version: u8) -> Registration {
     }
 }
 
-/// A Get.
+/// Makes a Get of an attribute.
 pub fn get(class: u8, class_version: u8, attribute: u16, modifier: u32, tid: u32) -> Mad {
     let mut mad = Mad::padded(&[1, class, class_version, method::GET]);
     mad.header.attribute = attribute.into();
@@ -316,7 +318,7 @@ pub fn get(class: u8, class_version: u8, attribute: u16, modifier: u32, tid: u32
     mad
 }
 
-/// A Get of subnet management by a directed route, whose ports are `path`.
+/// Makes a Get of subnet management by a directed route, whose ports are `path`.
 pub fn directed(attribute: u16, modifier: u32, path: &[u8], tid: u32) -> Mad {
     let mut smp = get(class::SUBNET_DIRECTED, 1, attribute, modifier, tid).smp();
     let hops = path.len().min(smp.initial_path.len() - 1);
@@ -327,7 +329,7 @@ pub fn directed(attribute: u16, modifier: u32, path: &[u8], tid: u32) -> Mad {
     Mad::from_smp(smp)
 }
 
-/// A Get of NodeInfo, which every port answers.
+/// Makes a Get of NodeInfo, which every port answers.
 pub fn node_info(tid: u32) -> Mad {
     get(class::SUBNET_LID, 1, NODE_INFO, 0, tid)
 }

@@ -1,4 +1,4 @@
-//! The commands' numbers.
+//! The numbers of commands.
 
 /// A command of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +52,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// All commands, in the order of their numbers, which leaves none out.
+    /// All commands in the order of their numbers, which has no gap.
     pub const ALL: [Command; 41] = {
         use Command::*;
         [
@@ -100,8 +100,8 @@ impl Command {
         ]
     };
 
-    /// The command with this number; `None`: there is none, or one of those that exist in the
-    /// extended form only, which are about flows, work queues and tables of receive sides.
+    /// The command with this number; `None`: there is none, or it exists only in the extended
+    /// form, as those for flows, work queues and tables of receive sides do.
     pub fn from_number(number: u32) -> Option<Command> {
         Command::ALL.get(number as usize).copied()
     }

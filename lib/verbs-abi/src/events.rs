@@ -1,4 +1,4 @@
-//! The records that one `read` of a descriptor of events gives.
+//! The records that a `read` of a descriptor of events returns.
 
 use syscall_derive::Layout;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -10,13 +10,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[layout(size = 16, align = 8)]
 #[repr(C)]
 pub struct AsyncRecord {
-    /// The `user_handle` of the object it is about, or the number of the port.
+    /// The `user_handle` of the object that the event is about, or the number of the port.
     #[layout(offset = 0)]
     pub element: u64,
     /// The type of the event.
     #[layout(offset = 8)]
     pub event_type: u32,
-    /// 0.
+    /// Always 0.
     #[layout(offset = 12)]
     pub reserved: u32,
 }

@@ -1,4 +1,4 @@
-//! The frame of a command: the header, how long request and answer are, and what follows the
+//! The frame of a command: the header, the lengths of request and answer, and what follows the
 //! structures.
 
 use zerocopy::FromBytes;
@@ -7,13 +7,13 @@ use crate::records::{ExtendedHeader, Header};
 
 /// The flag of an extended command.
 const EXTENDED: u32 = 1 << 31;
-/// The bits that are a command's number.
+/// The bits of a command's number.
 const NUMBER: u32 = 0xff;
 /// Bytes of a word of a command, and of an extended one.
 const WORD: usize = 4;
 const EXTENDED_WORD: usize = 8;
 
-/// Why a command is not one.
+/// Why bytes are not a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// `EINVAL`: too short for a header, unknown flags, lengths that do not agree with each other
@@ -21,31 +21,31 @@ pub enum Malformed {
     Invalid,
     /// `EOPNOTSUPP`: no command has this number.
     Unknown,
-    /// `ENOSPC`: shorter than the request of this command, or no room for its answer.
+    /// `ENOSPC`: shorter than the request of this command, or too little room for its answer.
     TooShort,
 }
 
 /// A command as a program wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its number, which may be none.
+    /// Its number, which may be that of no command.
     pub number: u32,
     /// Whether it has the extended header.
     pub is_extended: bool,
-    /// Where the answer goes: of an extended command. A plain one has it in its request.
+    /// The address for the answer, of an extended command. A plain one has it in its request.
     response: Option<u64>,
-    /// Structure of the request, and the provider's data of a plain command.
+    /// The structure of the request; of a plain command also the provider's data.
     request: &'a [u8],
     /// The provider's data of an extended command.
     provider: Option<&'a [u8]>,
-    /// Room for the answer, in bytes, and of that for the provider's part of it, if it is counted
-    /// apart.
+    /// Room for the answer in bytes, and the part of it for the provider's answer, if that is
+    /// counted separately.
     room: usize,
     provider_room: usize,
 }
 
 impl<'a> Frame<'a> {
-    /// Reads a frame. `is_exact`: the bytes are the command and nothing more; else more may
+    /// Reads a frame. `is_exact`: the bytes are the command and nothing more; otherwise more may
     /// follow, which is room for the answer.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl<'a> Frame<'a> {
         let provider = usize::from(extension.provider_in_words) * EXTENDED_WORD;
         let provider_room = usize::from(extension.provider_out_words) * EXTENDED_WORD;
         let room = usize::from(header.out_words) * EXTENDED_WORD + provider_room;
-        // Room without a place, or a place without room.
+        // Room without an address for the answer, or an address without room, is an error.
         let has_place = extension.response != 0;
         if !fits(core + provider, rest.len())
             || extension.reserved != 0
@@ -100,7 +100,7 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Bytes of the whole command.
+    /// The length of the whole command in bytes.
     pub fn length(&self) -> usize {
         let headers = match self.is_extended {
             true => size_of::<Header>() + size_of::<ExtendedHeader>(),
@@ -109,8 +109,8 @@ impl<'a> Frame<'a> {
         headers + self.request.len() + self.provider.map_or(0, <[u8]>::len)
     }
 
-    /// The address at which the program wants the answer. It is the first field of the request of a
-    /// plain command that has an answer.
+    /// The address at which the program wants the answer. In a plain command that has an answer it
+    /// is the first field of the request.
     pub fn response(&self) -> u64 {
         let first = || u64::read_from_prefix(self.request).map_or(0, |(address, _)| address);
         self.response.unwrap_or_else(first)
@@ -121,7 +121,8 @@ impl<'a> Frame<'a> {
         self.room
     }
 
-    /// Checks that a request of `request` bytes and room for an answer of `answer` bytes are there.
+    /// Checks that the request has at least `request` bytes, and the room for the answer `answer`
+    /// bytes.
     ///
     /// # Errors
     /// `TooShort`.
@@ -133,7 +134,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The structure of the request, a copy.
+    /// A copy of the request's structure.
     ///
     /// # Errors
     /// `TooShort`.
@@ -143,8 +144,8 @@ impl<'a> Frame<'a> {
             .map_err(|_| Malformed::TooShort)
     }
 
-    /// Bytes behind the structure of `T` in the request: the provider's data of a plain command,
-    /// lists of work requests, and what an extended request has that this version does not know.
+    /// The bytes behind the structure `T` in the request: the provider's data of a plain command,
+    /// lists of work requests, and fields of an extended request that this version does not know.
     pub fn behind<T>(&self) -> &'a [u8] {
         self.request.get(size_of::<T>()..).unwrap_or_default()
     }

@@ -1,8 +1,8 @@
 //! The macro that declares the structures of an interface.
 //!
-//! The number in front of each field is its offset, the numbers behind a name are bytes and
-//! alignment; a difference does not compile. Structures are read from bytes and written to them by
-//! `zerocopy`; modules that declare some import its traits and `syscall_derive::Layout`.
+//! The number in front of each field is its offset, the numbers after a name are bytes and
+//! alignment; a mismatch does not compile. `zerocopy` reads structures from bytes and writes them;
+//! modules that declare some import its traits and `syscall_derive::Layout`.
 
 macro_rules! records {
     ($($(#[$doc:meta])* $name:ident, $size:literal, $align:literal {

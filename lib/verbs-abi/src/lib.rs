@@ -1,10 +1,10 @@
 //! The command interface of user verbs (`ib_user_verbs.h`), without I/O: numbers, the frame of a
-//! command, and the structures of requests and answers as bytes; and that of management datagrams
+//! command, and the structures of requests and answers as bytes. Also that of management datagrams
 //! (`ib_user_mad.h`).
 //!
-//! Everything here is read from bytes that a program wrote: a [`frame::Frame`] is checked as a
-//! whole before a structure is taken out of it, and a structure is a copy. Integers are in the byte
-//! order of the machine, as the interface is one between a program and its own node.
+//! Everything here is read from bytes that a program has written: a [`frame::Frame`] is checked as
+//! a whole before a structure is taken out of it, and a structure is a copy. Integers are in the
+//! byte order of the machine, because the interface is one between a program and its own node.
 #![no_std]
 
 #[macro_use]
@@ -26,16 +26,18 @@ pub mod call {
     /// Executes a command. The payload is what a `write` would carry, and room for the answer; the
     /// answer begins at the payload's first byte, and its length is the result.
     pub const EXECUTE: u64 = 1;
-    /// The number of the channel that a descriptor of one is for; on such a descriptor, no payload.
+    /// Returns the number of a completion channel; called on a descriptor of it, without a
+    /// payload.
     pub const CHANNEL_NUMBER: u64 = 2;
-    /// Tells what the objects of a library that moves data itself have done: the payload is a list
-    /// of [`QpReport`](crate::records::QpReport)s. The result is how many handles were known.
+    /// Reports what the objects of a library that moves data itself have done: the payload is a
+    /// list of [`QpReport`](crate::records::QpReport)s. The result is the number of handles that
+    /// were known.
     pub const REPORT_QPS: u64 = 3;
-    /// The same of completion queues, by [`CqReport`](crate::records::CqReport)s.
+    /// [`REPORT_QPS`] for completion queues, with [`CqReport`](crate::records::CqReport)s.
     pub const REPORT_CQS: u64 = 4;
-    /// The same of shared receive queues, by [`SrqReport`](crate::records::SrqReport)s.
+    /// [`REPORT_QPS`] for shared receive queues, with [`SrqReport`](crate::records::SrqReport)s.
     pub const REPORT_SRQS: u64 = 5;
     /// The payload is the descriptor of the program's address space (`CallFlags::FD`), for the
-    /// command that follows: REG_MR, or REREG_MR. The daemon borrows the region's pages of it.
+    /// command that follows: REG_MR or REREG_MR. The daemon borrows the region's pages from it.
     pub const SEND_SPACE: u64 = 6;
 }

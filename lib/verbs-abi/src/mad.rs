@@ -1,8 +1,7 @@
 //! User access to management datagrams (`ib_user_mad.h`, version 5): the frame of a read or write
-//! of
-//! `umad0`, and the requests of its `ioctl`.
+//! of `umad0`, and the requests of its `ioctl`.
 //!
-//! On the scheme a request is a `call` whose `metadata[0]` is the number of the request and whose
+//! On the scheme a request is a `call` whose `metadata[0]` is the number of the request, and whose
 //! payload is its structure, which is changed in place. Addresses are in the byte order of the
 //! network, other integers in that of the machine.
 
@@ -11,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Version of the interface (`class/infiniband_mad/abi_version`).
 pub const ABI_VERSION: u32 = 5;
-/// Bytes of the frame's header before P_Key indices: what follows is the datagram.
+/// Bytes of the frame's header without P_Key indices; the datagram follows.
 pub const OLD_HEADER_BYTES: usize = 56;
 /// Most agents of a descriptor.
 pub const MAX_AGENTS: usize = 32;

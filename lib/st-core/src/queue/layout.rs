@@ -23,8 +23,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The window of an end that receives on `channels` channels of `slots` slots each; `None` when
-    /// one of them is out of range or `slots` is no power of two. Connections have at least
+    /// The window of an end that receives on `channels` channels of `slots` slots each; `None` if
+    /// one of them is out of range or `slots` is not a power of two. Connections have at least
     /// [`MIN_SLOTS`]; the queues themselves work with as few as the longest descriptor takes.
     pub const fn new(channels: u32, slots: u32) -> Option<Layout> {
         let good = channels > 0
@@ -44,14 +44,14 @@ impl Layout {
         self.channels
     }
 
-    /// Slots of each channel, as the ends agree on them: so many can be filled whatever the
+    /// Slots of each channel, as the ends have agreed on them: so many can be filled, whatever the
     /// receiver has taken and not yet returned.
     pub const fn slots(self) -> u32 {
         self.slots
     }
 
-    /// Slots of each channel that there are: a quarter more than [`slots`](Self::slots), as a
-    /// receiver keeps less than that back.
+    /// Slots that each channel really has: a quarter more than [`slots`](Self::slots), because a
+    /// receiver keeps less than a quarter back.
     pub const fn places(self) -> u32 {
         self.slots + self.slots / 4
     }
@@ -61,7 +61,7 @@ impl Layout {
         (self.channels as usize) * LINE * (1 + self.places() as usize)
     }
 
-    /// The part that a channel has.
+    /// The part of the window that belongs to a channel.
     pub(super) const fn lane(self, channel: u32) -> Lane {
         let line = channel as usize;
         let (lines, places) = (self.channels as usize, self.places() as usize);
@@ -75,7 +75,7 @@ impl Layout {
     }
 }
 
-/// The part of a queue window that a channel has.
+/// The part of a queue window that belongs to a channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lane {
     /// The offset of the channel's line of words.
@@ -84,14 +84,14 @@ pub(super) struct Lane {
     first: usize,
     /// The offset behind the last slot.
     end: usize,
-    /// Slots that can be filled in any case.
+    /// Slots that the ends have agreed on.
     pub(super) slots: u64,
-    /// Slots that there are.
+    /// Slots that each channel really has.
     pub(super) places: u64,
 }
 
-/// A slot: where it is, and the number that says that it is filled. Kept for the next slot, as
-/// every look needs it.
+/// A slot: its offset, and the sequence number that it has once it is filled. Both are kept for
+/// the next slot, because every look needs them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) at: usize,
@@ -115,7 +115,7 @@ impl Lane {
         }
     }
 
-    /// The slot so many behind another one.
+    /// The slot `count` places behind another one.
     #[inline]
     pub(super) fn behind(&self, slot: Slot, count: u64) -> Slot {
         (0..count).fold(slot, |slot, _| self.after(slot))

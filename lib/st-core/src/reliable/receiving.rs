@@ -4,12 +4,13 @@ use super::{Fault, Phase, Session};
 use crate::queue::{Armed, Descriptor, QueueMemory};
 
 impl<D> Session<D> {
-    /// Takes the next transfer for this end's program, with whether the peer is to be woken;
-    /// `None`: there is none. What has arrived comes first, also when the connection is lost or the
-    /// session over.
+    /// Takes the next transfer for this end's program. Also returns whether the peer has to be
+    /// woken; `None`: there is no transfer. What has arrived comes first, also after the
+    /// connection is lost or the session is over.
     ///
     /// # Errors
-    /// All of [`Fault`]. A peer that cannot be reached any more is found by the next send or arm.
+    /// All of [`Fault`]. That the peer cannot be reached any more is found by the next send or
+    /// arm.
     pub fn receive<M: QueueMemory>(
         &mut self,
         mem: &mut M,
@@ -22,22 +23,23 @@ impl<D> Session<D> {
             Ok(None) => return self.check().map(|()| None).map_err(Fault::Over),
             Err(error) => return Err(self.fault(error)),
         };
-        // The transfer is the program's, whether or not the peer can be told. It is told at once:
-        // a program that takes no more may itself wait until what it has pushed is taken.
+        // The program gets the transfer, whether or not the peer can be told. The peer is told at
+        // once: a program that takes no more may itself wait until its own transfers are taken.
         let told = receiver.take_and_give_back(mem, descriptor.kind());
         let wake = told.unwrap_or(false);
         self.received += 1;
         Ok(Some((descriptor, wake)))
     }
 
-    /// Whether a transfer can be received, by a look at own memory.
+    /// Whether a transfer can be received, by a look at this end's memory.
     pub fn is_ready<M: QueueMemory>(&self, mem: &M) -> bool {
         let receiver = self.receiver.as_ref();
         receiver.is_some_and(|receiver| receiver.is_ready(mem))
     }
 
-    /// Asks the peer to wake us when it sends something, and looks once more. If nothing is there,
-    /// it is safe to sleep until woken, until another connection, or until the session is over.
+    /// Asks the peer to wake this end when it sends something, and looks once more. If nothing is
+    /// there, it is safe to sleep until woken, until there is another connection, or until the
+    /// session is over.
     ///
     /// # Errors
     /// All of [`Fault`].

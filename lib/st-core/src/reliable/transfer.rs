@@ -5,9 +5,9 @@ use crate::queue::Descriptor;
 /// How far a transfer has come. Each level includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Its data may be changed here.
+    /// Its data may be changed at this end.
     Local,
-    /// Its data and its header have been in the peer's memory.
+    /// Its data and its header have arrived in the peer's memory.
     Delivered,
     /// The peer's program has taken its header.
     Taken,
@@ -31,10 +31,10 @@ impl Token {
 pub enum Data<D> {
     /// There is none.
     Nothing,
-    /// The session has a copy: the transfer is local at once.
+    /// The session has a copy, so the transfer is local at once.
     Copied(D),
-    /// The session refers to the program's memory, which is not to be changed until the transfer is
-    /// taken: only then it is local.
+    /// The session refers to the program's memory, which must not be changed until the transfer is
+    /// taken: only then is it local.
     InPlace(D),
 }
 
@@ -48,10 +48,10 @@ impl<D> Data<D> {
     }
 }
 
-/// The transfers sent up to a moment.
+/// The transfers that were sent up to a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Transfers with lower numbers, sent or dropped.
+    /// Transfers with lower numbers were sent or dropped.
     pub(super) below: u64,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Transfer<D> {
     pub(super) number: u64,
     pub(super) descriptor: Descriptor,
     pub(super) data: Data<D>,
-    /// Slots that are filled on this connection once it is sent.
+    /// The count of filled slots on this connection once it has been sent.
     pub(super) end: u64,
     pub(super) is_delivered: bool,
 }

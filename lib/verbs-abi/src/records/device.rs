@@ -24,7 +24,7 @@ records! {
     GetContext, 8, 8 {
         0 response: u64,
     }
-    /// Its answer.
+    /// The answer to GET_CONTEXT.
     GetContextAnswer, 8, 4 {
         0 async_fd: u32,
         4 num_comp_vectors: u32,
@@ -33,7 +33,7 @@ records! {
     QueryDevice, 8, 8 {
         0 response: u64,
     }
-    /// Its answer. Identifiers are in the byte order of the network.
+    /// The answer to QUERY_DEVICE. Identifiers are in the byte order of the network.
     QueryDeviceAnswer, 176, 8 {
         0 fw_ver: u64,
         8 node_guid: [u8; 8],
@@ -82,7 +82,7 @@ records! {
         0 comp_mask: u32,
         4 reserved: u32,
     }
-    /// The part of the extended answer behind the plain one.
+    /// The part of the answer to the extended QUERY_DEVICE that follows the plain one.
     QueryDeviceExtension, 128, 8 {
         0 comp_mask: u32,
         4 response_length: u32,
@@ -105,7 +105,7 @@ records! {
         8 port_num: u8,
         9 reserved: [u8; 7],
     }
-    /// Its answer.
+    /// The answer to QUERY_PORT.
     QueryPortAnswer, 40, 4 {
         0 port_cap_flags: u32,
         4 max_msg_sz: u32,
@@ -137,7 +137,7 @@ records! {
     AllocPd, 8, 8 {
         0 response: u64,
     }
-    /// Its answer.
+    /// The answer to ALLOC_PD.
     AllocPdAnswer, 4, 4 {
         0 pd_handle: u32,
     }
@@ -151,7 +151,7 @@ records! {
         8 fd: i32,
         12 oflags: u32,
     }
-    /// Its answer.
+    /// The answer to OPEN_XRCD.
     OpenXrcdAnswer, 4, 4 {
         0 xrcd_handle: u32,
     }
@@ -168,7 +168,7 @@ records! {
         32 pd_handle: u32,
         36 access_flags: u32,
     }
-    /// Its answer.
+    /// The answer to REG_MR.
     RegMrAnswer, 12, 4 {
         0 mr_handle: u32,
         4 lkey: u32,
@@ -185,7 +185,7 @@ records! {
         40 pd_handle: u32,
         44 access_flags: u32,
     }
-    /// Its answer.
+    /// The answer to REREG_MR.
     ReregMrAnswer, 8, 4 {
         0 lkey: u32,
         4 rkey: u32,
@@ -201,7 +201,7 @@ records! {
         12 mw_type: u8,
         13 reserved: [u8; 3],
     }
-    /// Its answer.
+    /// The answer to ALLOC_MW.
     AllocMwAnswer, 8, 4 {
         0 mw_handle: u32,
         4 rkey: u32,
@@ -217,7 +217,7 @@ records! {
     CreateCompChannel, 8, 8 {
         0 response: u64,
     }
-    /// Its answer.
+    /// The answer to CREATE_COMP_CHANNEL.
     CreateCompChannelAnswer, 4, 4 {
         0 fd: u32,
     }
@@ -230,7 +230,7 @@ records! {
         24 comp_channel: i32,
         28 reserved: u32,
     }
-    /// Its answer.
+    /// The answer to CREATE_CQ.
     CreateCqAnswer, 8, 4 {
         0 cq_handle: u32,
         4 cqe: u32,
@@ -245,7 +245,7 @@ records! {
         24 flags: u32,
         28 reserved: u32,
     }
-    /// Its answer.
+    /// The answer to the extended CREATE_CQ.
     CreateCqExAnswer, 16, 4 {
         0 base: CreateCqAnswer,
         8 comp_mask: u32,
@@ -257,7 +257,7 @@ records! {
         8 cq_handle: u32,
         12 cqe: u32,
     }
-    /// Its answer. Only the first field is demanded of the room.
+    /// The answer to RESIZE_CQ. The room for it must fit the first field only.
     ResizeCqAnswer, 8, 4 {
         0 cqe: u32,
         4 reserved: u32,
@@ -268,7 +268,7 @@ records! {
         8 cq_handle: u32,
         12 ne: u32,
     }
-    /// Its answer, which completions follow.
+    /// The answer to POLL_CQ, which completions follow.
     PollCqAnswer, 8, 4 {
         0 count: u32,
         4 reserved: u32,
@@ -302,7 +302,7 @@ records! {
         8 cq_handle: u32,
         12 reserved: u32,
     }
-    /// Its answer.
+    /// The answer to DESTROY_CQ.
     DestroyCqAnswer, 8, 4 {
         0 comp_events_reported: u32,
         4 async_events_reported: u32,

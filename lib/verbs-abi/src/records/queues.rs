@@ -24,7 +24,7 @@ records! {
         54 is_srq: u8,
         55 reserved: u8,
     }
-    /// Its answer: what was granted.
+    /// The answer to CREATE_QP: what was granted.
     CreateQpAnswer, 32, 4 {
         0 qp_handle: u32,
         4 qpn: u32,
@@ -56,14 +56,14 @@ records! {
         56 rwq_ind_tbl_handle: u32,
         60 source_qpn: u32,
     }
-    /// Its answer.
+    /// The answer to the extended CREATE_QP.
     CreateQpExAnswer, 40, 4 {
         0 base: CreateQpAnswer,
         32 comp_mask: u32,
         36 response_length: u32,
     }
-    /// The provider's data of CREATE_QP here: the number that the library has chosen, in which the
-    /// port is that it listens on. Without this the daemon chooses one.
+    /// The provider's data of CREATE_QP: the number that the library has chosen, which contains the
+    /// port that it listens on. Without this the daemon chooses a number.
     CreateQpProvider, 8, 4 {
         0 qpn: u32,
         4 reserved: u32,
@@ -98,7 +98,7 @@ records! {
         8 qp_handle: u32,
         12 attr_mask: u32,
     }
-    /// Its answer.
+    /// The answer to QUERY_QP.
     QueryQpAnswer, 128, 4 {
         0 dest: Destination,
         32 alt_dest: Destination,
@@ -166,7 +166,7 @@ records! {
         112 rate_limit: u32,
         116 reserved: u32,
     }
-    /// Its answer.
+    /// The answer to the extended MODIFY_QP.
     ModifyQpExAnswer, 8, 4 {
         0 comp_mask: u32,
         4 response_length: u32,
@@ -177,7 +177,7 @@ records! {
         8 qp_handle: u32,
         12 reserved: u32,
     }
-    /// Its answer.
+    /// The answer to DESTROY_QP.
     DestroyQpAnswer, 4, 4 {
         0 events_reported: u32,
     }
@@ -192,13 +192,13 @@ records! {
         16 sge_count: u32,
         20 wqe_size: u32,
     }
-    /// Its answer: the request that was not posted, counted from 1.
+    /// The answer to POST_SEND: the request that was not posted, counted from 1.
     PostAnswer, 4, 4 {
         0 bad_wr: u32,
     }
     /// A work request for a send queue. `wr` is for one-sided requests an address and a key; for
-    /// atomic ones an address, the two numbers and a key; for datagrams an address handle, a number
-    /// of a queue pair and a key.
+    /// atomic ones an address, the two numbers and a key; for datagrams an address handle, a
+    /// number of a queue pair and a key.
     SendRequest, 56, 8 {
         0 wr_id: u64,
         8 num_sge: u32,
@@ -239,7 +239,7 @@ records! {
         24 max_sge: u32,
         28 srq_limit: u32,
     }
-    /// Its answer.
+    /// The answer to CREATE_SRQ.
     CreateSrqAnswer, 16, 4 {
         0 srq_handle: u32,
         4 max_wr: u32,
@@ -272,7 +272,7 @@ records! {
         8 srq_handle: u32,
         12 reserved: u32,
     }
-    /// Its answer.
+    /// The answer to QUERY_SRQ.
     QuerySrqAnswer, 16, 4 {
         0 max_wr: u32,
         4 max_sge: u32,
@@ -285,7 +285,7 @@ records! {
         8 srq_handle: u32,
         12 reserved: u32,
     }
-    /// Its answer.
+    /// The answer to DESTROY_SRQ.
     DestroySrqAnswer, 4, 4 {
         0 events_reported: u32,
     }
@@ -313,7 +313,7 @@ records! {
         20 reserved: u32,
         24 attr: AhAttributes,
     }
-    /// Its answer.
+    /// The answer to CREATE_AH.
     CreateAhAnswer, 4, 4 {
         0 ah_handle: u32,
     }

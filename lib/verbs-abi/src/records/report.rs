@@ -1,10 +1,10 @@
-//! Reports to the daemon of a library that moves data itself about its objects.
+//! Reports to the daemon about the objects of a library that moves data itself.
 
 use syscall_derive::Layout;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 records! {
-    /// A queue pair. Numbers count since it was made; `state` is that of QUERY_QP.
+    /// A queue pair. Counts begin when it is created; `state` is that of QUERY_QP.
     QpReport, 72, 8 {
         0 qp_handle: u32,
         4 state: u32,
@@ -18,7 +18,8 @@ records! {
         56 stored_bytes: u64,
         64 loaded_bytes: u64,
     }
-    /// A completion queue: completions that it holds, and those that have come since it was made.
+    /// A completion queue: completions that it holds, and those that were added since it was
+    /// created.
     CqReport, 16, 8 {
         0 cq_handle: u32,
         4 waiting: u32,

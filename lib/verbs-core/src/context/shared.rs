@@ -27,6 +27,7 @@ impl Context {
 
     /// Makes a shared receive queue of an XRC domain, with a completion queue of its own for its
     /// receives. Peers name it by the number of the returned handle.
+    ///
     /// # Errors
     /// Those of [`create_srq`](Context::create_srq). `NotFound`: the XRC domain or the completion
     /// queue.
