@@ -1,7 +1,7 @@
-//! The agents of a port: who has registered for which datagrams.
+//! The agents of a port: which of them has registered for which datagrams.
 //!
-//! A request goes to the agent that has registered for its class, version, organisation and method.
-//! An answer goes to the agent whose number is in the upper half of its transaction.
+//! A request goes to the agent that has registered for its class, version, organisation and
+//! method. An answer goes to the agent whose number is in the upper half of its transaction.
 
 use alloc::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use crate::mad::{Mad, class};
 /// Bits of an agent's number.
 const NUMBER_BITS: u32 = 24;
 
-/// The name of an agent: the upper half of the transactions of its requests. 24 bits, never 0.
+/// The number of an agent: the upper half of the transactions of its requests. 24 bits, never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AgentId(pub u32);
 
 /// The owner of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
-    /// The port itself: it is asked when no program has registered.
+    /// The port itself: its agent gets requests for which no program has registered.
     BuiltIn,
-    /// The descriptor of this number.
+    /// The descriptor with this number.
     User(u64),
 }
 
@@ -29,22 +29,22 @@ pub enum Owner {
 pub struct Registration {
     /// The queue pair: 0 or 1.
     pub qpn: u32,
-    /// The class; 0: the agent only sends, and gets the answers.
+    /// The class; 0: the agent only sends, and receives the answers.
     pub class: u8,
     /// Version of the class.
     pub class_version: u8,
-    /// The organisation, of a vendor's class.
+    /// The organisation, for a vendor's class.
     pub oui: [u8; 3],
-    /// The requests it gets: bit m for method m.
+    /// The requests that it gets: bit m for method m.
     pub methods: u128,
-    /// 1: long messages are segmented and put together for it.
+    /// 1: the port segments and reassembles long messages for it.
     pub rmpp_version: u8,
-    /// It segments and acknowledges itself.
+    /// The program segments and acknowledges long messages itself.
     pub user_rmpp: bool,
 }
 
 impl Registration {
-    /// Whether the port segments and puts together for it.
+    /// Whether the port segments and reassembles long messages for it.
     pub fn has_kernel_rmpp(&self) -> bool {
         self.rmpp_version != 0 && !self.user_rmpp
     }
@@ -73,7 +73,7 @@ impl Registration {
         }
     }
 
-    /// The requests that it takes.
+    /// The requests that it gets.
     fn routes(&self) -> impl Iterator<Item = Route> + '_ {
         let methods = (0..128).filter(|method| self.methods >> method & 1 != 0);
         let methods = methods.filter(|_| self.class != 0);
@@ -120,7 +120,7 @@ impl Route {
 #[derive(Debug, Default)]
 pub struct Agents {
     agents: BTreeMap<AgentId, Agent>,
-    /// Requests that programs get, and those that the port itself does.
+    /// Requests that programs get, and those that the port itself answers.
     routes: BTreeMap<Route, AgentId>,
     built_in: BTreeMap<Route, AgentId>,
     last: u32,
@@ -147,8 +147,8 @@ impl Agents {
         if self.agents.len() as u32 >= (1 << NUMBER_BITS) - 1 {
             return Err(Error::NoMemory);
         }
-        // A number that was given back is used again as late as possible: its answers may be under
-        // way.
+        // A number that was given back is used again as late as possible: answers for it may still
+        // be on their way.
         let id = loop {
             self.last = (self.last + 1) % (1 << NUMBER_BITS);
             let id = AgentId(self.last);
@@ -176,19 +176,19 @@ impl Agents {
         Some(agent)
     }
 
-    /// An agent.
+    /// The agent with this number.
     pub fn get(&self, id: AgentId) -> Option<&Agent> {
         self.agents.get(&id)
     }
 
-    /// The agent for a request: a program's, else one of the port's own.
+    /// The agent for a request: that of a program, otherwise one of the port's own.
     pub fn for_request(&self, mad: &Mad) -> Option<AgentId> {
         let route = Route::of(mad);
         let of_program = self.routes.get(&route);
         of_program.or_else(|| self.built_in.get(&route)).copied()
     }
 
-    /// The agent that an answer names.
+    /// The agent that an answer names in its transaction.
     pub fn for_response(&self, mad: &Mad) -> Option<AgentId> {
         let id = AgentId((mad.header.tid.get() >> 32) as u32);
         self.agents.contains_key(&id).then_some(id)

@@ -1,51 +1,49 @@
 //! The attributes of subnet and performance management, as bytes (InfiniBand specification volume
-//! 1,
-//! 14.2.5 and 16.1.3).
+//! 1, 14.2.5 and 16.1.3).
 //!
 //! A field is named by its first bit and its number of bits, as the specification counts them: bit
-//! 0
-//! is the highest one of byte 0.
+//! 0 is the highest one of byte 0.
 
 /// Numbers of attributes.
 pub mod attribute {
-    /// Of every class but subnet management: what the agent can do.
+    /// ClassPortInfo, of every class but subnet management: what the agent can do.
     pub const CLASS_PORT_INFO: u16 = 0x01;
     /// Notice: an event of the fabric.
     pub const NOTICE: u16 = 0x02;
     /// InformInfo: a subscription to notices.
     pub const INFORM_INFO: u16 = 0x03;
-    /// Subnet management: text.
+    /// NodeDescription: a text about the node.
     pub const NODE_DESCRIPTION: u16 = 0x10;
-    /// NodeInfo: the node.
+    /// NodeInfo: what the node is.
     pub const NODE_INFO: u16 = 0x11;
-    /// SwitchInfo: the switch.
+    /// SwitchInfo: what the switch can do.
     pub const SWITCH_INFO: u16 = 0x12;
-    /// Global identifiers of a port.
+    /// GUIDInfo: the global identifiers of a port.
     pub const GUID_INFO: u16 = 0x14;
-    /// A port.
+    /// PortInfo: the state and properties of a port.
     pub const PORT_INFO: u16 = 0x15;
-    /// Partition keys.
+    /// P_KeyTable: partition keys.
     pub const PKEY_TABLE: u16 = 0x16;
-    /// Virtual lanes of service levels.
+    /// SLtoVLMappingTable: virtual lanes by service level.
     pub const SL_TO_VL: u16 = 0x17;
-    /// Arbitration of virtual lanes.
+    /// VLArbitrationTable: arbitration of virtual lanes.
     pub const VL_ARBITRATION: u16 = 0x18;
-    /// Ports by local identifier.
+    /// LinearForwardingTable: ports by local identifier.
     pub const LINEAR_FORWARDING: u16 = 0x19;
-    /// Ports by group.
+    /// MulticastForwardingTable: ports by group.
     pub const MULTICAST_FORWARDING: u16 = 0x1b;
-    /// A subnet manager.
+    /// SMInfo: a subnet manager.
     pub const SM_INFO: u16 = 0x20;
-    /// Performance management: counters.
+    /// PortCounters, of performance management.
     pub const PORT_COUNTERS: u16 = 0x12;
-    /// The same with 64 bits.
+    /// PortCountersExtended: the counters with 64 bits.
     pub const PORT_COUNTERS_EXTENDED: u16 = 0x1d;
 }
 
-/// First bit and number of bits.
+/// A field: its first bit and its number of bits.
 pub type Field = (usize, usize);
 
-/// Reads a field; bits beyond the data are 0.
+/// Reads a field; bits beyond the data count as 0.
 pub fn get(data: &[u8], (at, bits): Field) -> u64 {
     (at..at + bits).fold(0, |value, bit| {
         let byte = data.get(bit / 8).copied().unwrap_or(0);
@@ -67,7 +65,7 @@ pub fn put(data: &mut [u8], (at, bits): Field, value: u64) {
     }
 }
 
-/// Constants for fields.
+/// Declares constants for fields.
 macro_rules! fields {
     ($($name:ident: $at:literal, $bits:literal;)*) => {
         $(
@@ -151,7 +149,7 @@ pub mod sm_info {
         PRIORITY: 160, 4;
         STATE: 164, 4;
     }
-    /// The state of a manager that manages.
+    /// The state of a manager that is in charge.
     pub const MASTER: u64 = 3;
 }
 
@@ -169,19 +167,19 @@ pub mod class_port_info {
 pub mod capability {
     /// A subnet manager runs here.
     pub const IS_SM: u32 = 1 << 1;
-    /// Notices.
+    /// It sends notices.
     pub const NOTICE: u32 = 1 << 2;
-    /// Traps.
+    /// It sends traps.
     pub const TRAP: u32 = 1 << 3;
-    /// The identifier of the whole system is there.
+    /// It has an identifier of the whole system.
     pub const SYSTEM_GUID: u32 = 1 << 11;
     /// Speeds beyond 10 Gbit/s for each lane.
     pub const EXTENDED_SPEEDS: u32 = 1 << 14;
-    /// Connection management.
+    /// It has connection management.
     pub const COMMUNICATION: u32 = 1 << 16;
-    /// Programs can be asked to register anew.
+    /// Its programs can be asked to register again.
     pub const CLIENT_REREGISTER: u32 = 1 << 25;
-    /// The properties that all ports have.
+    /// The capabilities that all ports have.
     pub const ALWAYS: u32 =
         NOTICE | TRAP | SYSTEM_GUID | EXTENDED_SPEEDS | COMMUNICATION | CLIENT_REREGISTER;
 }

@@ -1,4 +1,4 @@
-//! Nodes that reach each other, with programs, for tests.
+//! Connected nodes with programs, for tests.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,12 +10,12 @@ use crate::error::{Error, Result};
 use crate::mad::{GSI_QKEY, Mad, PERMISSIVE_LID, method};
 use crate::node::Node;
 
-/// Nanoseconds of a millisecond.
+/// Nanoseconds in a millisecond.
 pub const MS: u64 = 1_000_000;
-/// Bytes that are read at most.
+/// Most bytes that are read.
 const READ_BYTES: usize = 2 << 20;
 
-/// Nodes that reach each other without loss.
+/// Connected nodes, between which nothing is lost.
 #[derive(Debug)]
 pub struct World {
     /// The nodes, by number.
@@ -28,7 +28,7 @@ pub struct World {
 pub type Program = (usize, u64);
 
 impl World {
-    /// A fabric of `count` nodes, which know each other.
+    /// A fabric of `count` nodes, which are all online.
     pub fn new(count: u16) -> World {
         let mut nodes: Vec<Node> = (0..count).map(Node::new).collect();
         for node in &mut nodes {
@@ -42,10 +42,10 @@ impl World {
         world
     }
 
-    /// Carries everything.
+    /// Carries all datagrams.
     ///
     /// # Panics
-    /// A node sends what is no record.
+    /// A node sends something that is not a record.
     pub fn run_until_idle(&mut self) {
         loop {
             let mut frames = Vec::new();
@@ -70,17 +70,17 @@ impl World {
         (node, self.nodes[node].open())
     }
 
-    /// A program with an agent, by REGISTER_AGENT2.
+    /// A program with an agent, which is registered by REGISTER_AGENT2.
     ///
     /// # Panics
-    /// It is refused.
+    /// The registration is refused.
     pub fn program(&mut self, node: usize, asked: RegisterAgent2) -> Program {
         let program = self.open(node);
         assert_eq!(self.register(program, asked), Ok(0));
         program
     }
 
-    /// REGISTER_AGENT2; the number of the agent.
+    /// Executes REGISTER_AGENT2. Returns the number of the agent.
     ///
     /// # Errors
     /// Those of the request.
@@ -90,7 +90,7 @@ impl World {
         Ok(u32::read_from_prefix(&payload).map_or(u32::MAX, |(id, _)| id))
     }
 
-    /// A request of `ioctl`.
+    /// Executes a request of `ioctl`.
     ///
     /// # Errors
     /// Those of the request.
@@ -98,7 +98,7 @@ impl World {
         self.nodes[at.0].control(at.1, number, payload)
     }
 
-    /// Writes a message, which then arrives.
+    /// Writes a message, and lets it arrive.
     ///
     /// # Errors
     /// Those of the write.
@@ -107,7 +107,7 @@ impl World {
         self.write_bytes(at, &bytes)
     }
 
-    /// Writes bytes.
+    /// Writes bytes, and lets the message arrive.
     ///
     /// # Errors
     /// Those of the write.
@@ -133,7 +133,7 @@ impl World {
         Ok((header, message.to_vec()))
     }
 
-    /// Time passes.
+    /// Lets time pass.
     pub fn pass(&mut self, ns: u64) {
         self.now += ns;
         for node in &mut self.nodes {
@@ -143,7 +143,7 @@ impl World {
     }
 }
 
-/// An agent that only sends, and gets answers.
+/// An agent that only sends, and receives the answers.
 pub fn sender(qpn: u32, class: u8, version: u8, rmpp_version: u8) -> RegisterAgent2 {
     RegisterAgent2 {
         qpn,
@@ -154,7 +154,7 @@ pub fn sender(qpn: u32, class: u8, version: u8, rmpp_version: u8) -> RegisterAge
     }
 }
 
-/// An agent that gets Get and Send of a vendor's class.
+/// An agent that receives Get and Send of a vendor's class.
 pub fn server(class: u8) -> RegisterAgent2 {
     RegisterAgent2 {
         oui: 0x001405,

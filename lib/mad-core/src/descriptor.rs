@@ -1,4 +1,4 @@
-//! An open `umad0`: its agents, and what waits to be read.
+//! An open `umad0`: its agents, and the messages that wait to be read.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -15,8 +15,8 @@ use crate::mad::{MAD_BYTES, PERMISSIVE_LID, class};
 use crate::packet::{Destination, Packet};
 use crate::port::{Happened, Request};
 
-/// Most datagrams that wait to be read, of one descriptor as of all; a long message counts as its
-/// segments.
+/// Most datagrams that wait to be read, of one descriptor and also of all together; a long message
+/// counts as its segments.
 pub const MAX_WAITING: usize = 200_000;
 
 /// A message that waits to be read.
@@ -36,7 +36,7 @@ fn segments(message: &[u8]) -> usize {
     message.len().div_ceil(MAD_BYTES).max(1)
 }
 
-/// How many datagrams something counts as when it waits.
+/// The number of datagrams as which an event counts while it waits.
 pub fn datagrams(what: &Happened) -> usize {
     match what {
         Happened::Received { message, .. } => segments(message),
@@ -44,12 +44,12 @@ pub fn datagrams(what: &Happened) -> usize {
     }
 }
 
-/// See the module.
+/// An open `umad0`.
 #[derive(Clone, Debug, Default)]
 pub struct Descriptor {
     /// Whether the header has a P_Key index.
     has_pkey: bool,
-    /// Whether an agent was registered with the header as it was.
+    /// Whether an agent was registered, after which the form of the header stays.
     is_used: bool,
     agents: [Option<AgentId>; MAX_AGENTS],
     waiting: VecDeque<Waiting>,
@@ -65,10 +65,10 @@ impl Descriptor {
         }
     }
 
-    /// ENABLE_PKEY.
+    /// Executes ENABLE_PKEY.
     ///
     /// # Errors
-    /// `Invalid`: an agent was registered.
+    /// `Invalid`: an agent was registered before.
     pub fn enable_pkey(&mut self) -> Result<()> {
         if self.is_used {
             return Err(Error::Invalid);
@@ -80,13 +80,14 @@ impl Descriptor {
     /// The number that the next agent gets.
     ///
     /// # Errors
-    /// `NoMemory`: there are 32.
+    /// `NoMemory`: there are 32 agents.
     pub fn free_number(&self) -> Result<usize> {
         let free = self.agents.iter().position(Option::is_none);
         free.ok_or(Error::NoMemory)
     }
 
-    /// An agent was registered, by REGISTER_AGENT2 or by the older request.
+    /// Adds an agent that was registered, by REGISTER_AGENT2 (`is_second`) or by the older
+    /// request.
     pub fn add(&mut self, number: usize, agent: AgentId, is_second: bool) {
         self.agents[number] = Some(agent);
         if !self.is_used {
@@ -95,7 +96,7 @@ impl Descriptor {
         }
     }
 
-    /// Takes an agent out.
+    /// Removes an agent.
     ///
     /// # Errors
     /// `Invalid`: no agent has this number.
@@ -109,16 +110,16 @@ impl Descriptor {
         self.agents.iter().flatten().copied()
     }
 
-    /// Datagrams that wait.
+    /// The number of datagrams that wait to be read.
     pub fn waiting(&self) -> usize {
         self.segments
     }
 
-    /// The bytes that a program wrote, as a request to its agent.
+    /// The bytes that a program has written, as a request of its agent.
     ///
     /// # Errors
-    /// `Invalid`: too short, no such number, a P_Key or GID index other than 0. `Io`: no agent has
-    /// the number.
+    /// `Invalid`: too few bytes, no such number, or a P_Key or GID index other than 0. `Io`: no
+    /// agent has the number.
     pub fn request(&self, bytes: &[u8]) -> Result<Request> {
         let header_bytes = self.header_bytes();
         if bytes.len() < header_bytes + crate::mad::RMPP_HEADER_BYTES {
@@ -157,7 +158,7 @@ impl Descriptor {
         })
     }
 
-    /// Something has happened to an agent of this descriptor; whether there was room for it.
+    /// Queues an event of an agent of this descriptor. Returns whether there was room.
     pub fn push(&mut self, agent: AgentId, what: Happened) -> bool {
         let Some(id) = self.agents.iter().position(|of| *of == Some(agent)) else {
             return false;
@@ -188,7 +189,7 @@ impl Descriptor {
         true
     }
 
-    /// Drops the message that has come last; the datagrams it counted as.
+    /// Drops the newest message. Returns the number of datagrams that it counted as.
     pub fn drop_last(&mut self) -> usize {
         let last = self.waiting.pop_back();
         let segments = last.map_or(0, |last| last.segments());
@@ -196,12 +197,12 @@ impl Descriptor {
         segments
     }
 
-    /// Gives the next message; the bytes of it.
+    /// Stores the next message in a buffer. Returns its length.
     ///
     /// # Errors
     /// `Invalid`: no room for the header and the first datagram; the message stays. `WouldBlock`.
-    /// `NoSpace`: no room for all of a long message, whose header and first datagram were stored;
-    /// it stays.
+    /// `NoSpace`: no room for all of a long message; its header and first datagram were stored,
+    /// and the message stays.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let header_bytes = self.header_bytes();
         if buffer.len() < header_bytes {
@@ -227,9 +228,9 @@ impl Descriptor {
     }
 }
 
-/// The header of a message that has arrived.
+/// The header for a message that has arrived.
 fn received(id: u32, length: u32, packet: &Packet) -> UserMad {
-    // The ends of a directed route have no identifiers.
+    // The ends of a directed route have no local identifiers.
     let is_directed = packet.mad.header.class == class::SUBNET_DIRECTED;
     let lid = if is_directed {
         PERMISSIVE_LID
@@ -253,7 +254,7 @@ fn received(id: u32, length: u32, packet: &Packet) -> UserMad {
     }
 }
 
-/// The header of a send that was not answered: what was written, with the status.
+/// The header for a send that was not answered: what the program wrote, with the status.
 fn timed_out(id: u32, length: u32, request: &Request) -> UserMad {
     let route = request.to.global.unwrap_or_default();
     UserMad {
@@ -293,7 +294,7 @@ pub fn registration(asked: &RegisterAgent) -> Registration {
 /// The registration that REGISTER_AGENT2 asks for.
 ///
 /// # Errors
-/// `Invalid`: an organisation of more than 24 bits.
+/// `Invalid`: the organisation has more than 24 bits.
 pub fn registration2(asked: &RegisterAgent2) -> Result<Registration> {
     let [high, oui @ ..] = asked.oui.to_be_bytes();
     if high != 0 && asked.mgmt_class != 0 {

@@ -1,4 +1,4 @@
-//! All open `umad0` of a node. What waits to be read has one limit for all of them.
+//! All open `umad0` of a node. One limit holds for everything that waits to be read.
 
 use alloc::collections::BTreeMap;
 
@@ -7,36 +7,36 @@ use crate::descriptor::{Descriptor, MAX_WAITING, datagrams};
 use crate::error::{Error, Result};
 use crate::port::Happened;
 
-/// See the module.
+/// The open descriptors of a node.
 #[derive(Debug, Default)]
 pub struct Descriptors {
     descriptors: BTreeMap<u64, Descriptor>,
     last: u64,
-    /// Datagrams that wait in all of them.
+    /// Datagrams that wait to be read, in all of them.
     waiting: usize,
 }
 
 impl Descriptors {
-    /// Opens a descriptor; its number, which is never given again.
+    /// Opens a descriptor. Returns its number, which is never used again.
     pub fn open(&mut self) -> u64 {
         self.last += 1;
         self.descriptors.insert(self.last, Descriptor::default());
         self.last
     }
 
-    /// Closes a descriptor, with what waits to be read.
+    /// Closes a descriptor and drops what waits to be read.
     pub fn close(&mut self, number: u64) -> Option<Descriptor> {
         let descriptor = self.descriptors.remove(&number)?;
         self.waiting -= descriptor.waiting();
         Some(descriptor)
     }
 
-    /// A descriptor.
+    /// The descriptor with this number.
     pub fn get(&self, number: u64) -> Option<&Descriptor> {
         self.descriptors.get(&number)
     }
 
-    /// A descriptor, to change its agents.
+    /// The descriptor with this number, to change its agents.
     ///
     /// # Errors
     /// `Io`: no such descriptor.
@@ -44,7 +44,7 @@ impl Descriptors {
         self.descriptors.get_mut(&number).ok_or(Error::Io)
     }
 
-    /// Gives the next message of a descriptor; the bytes of it.
+    /// Stores the next message of a descriptor. Returns its length.
     ///
     /// # Errors
     /// Those of [`Descriptor::read`]. `Io`: no such descriptor.
@@ -57,8 +57,8 @@ impl Descriptors {
         read
     }
 
-    /// Something has happened to an agent of a descriptor; whether there was room for it. When all
-    /// is full the descriptor with most drops what has come last.
+    /// Queues an event of an agent for a descriptor. Returns whether there was room. If everything
+    /// is full, the descriptor with the most datagrams drops its newest message.
     pub fn push(&mut self, number: u64, agent: AgentId, what: Happened) -> bool {
         let Some(own) = self.descriptors.get(&number) else {
             return false;

@@ -1,13 +1,13 @@
-//! Why a call is refused, by the names of the errors on Linux.
+//! Why a call is refused: the errors have their names on Linux.
 
-/// See the module.
+/// Why a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// `EINVAL`: a value or a length is not possible.
     Invalid,
     /// `EIO`: there is no such agent.
     Io,
-    /// `EAGAIN`: there is nothing now.
+    /// `EAGAIN`: nothing is there now.
     WouldBlock,
     /// `ENOMEM`: a limit is reached.
     NoMemory,

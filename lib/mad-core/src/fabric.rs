@@ -1,7 +1,7 @@
-//! The topology: one switch, and a port of each node on it.
+//! The topology: one switch, to which each node is connected by a port.
 //!
-//! Port k + 1 of the switch leads to the only port of node k. The switch has no machine of its own:
-//! the daemon of node 0 answers for it.
+//! Port k + 1 of the switch leads to the only port of node k. The switch has no machine of its
+//! own: the daemon of node 0 answers for it.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -18,14 +18,14 @@ pub const SWITCH_LID: u16 = 0x100;
 pub const MANAGER: u16 = 0;
 /// The number of the port of each node.
 pub const NODE_PORT: u8 = 1;
-/// Ports that the switch has at least.
+/// The fewest ports that the switch has.
 const LEAST_PORTS: u8 = 8;
 /// Most hops of a directed route.
 const MAX_HOPS: u8 = 63;
-/// The highest number of a node, whose port of the switch has a number of a byte.
+/// The highest number of a node: its port of the switch has a number of one byte.
 const MAX_NODE: u16 = 253;
 
-/// Something that a datagram can be for.
+/// A place in the fabric that datagrams can go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// The port of a node.
@@ -35,7 +35,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// The place with this local identifier, whether it is there or not.
+    /// The place with this local identifier, online or not.
     pub fn of(lid: u16) -> Option<Place> {
         match lid {
             SWITCH_LID => Some(Place::Switch),
@@ -54,12 +54,12 @@ impl Place {
         }
     }
 
-    /// Its identifier that is unique in the world of nodes.
+    /// Its identifier, unique among all nodes.
     pub fn guid(self) -> u64 {
         guid(self.lid())
     }
 
-    /// Its name.
+    /// Its name, as NodeDescription shows it.
     pub fn name(self) -> String {
         match self {
             Place::Node(node) => format!("skiff node {node}"),
@@ -81,12 +81,12 @@ pub fn switch_port(node: u16) -> u8 {
     lid(node.min(MAX_NODE)) as u8
 }
 
-/// Where a datagram of a directed route has come to.
+/// Where a datagram of a directed route has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// The datagram as it is there.
+    /// The datagram in the form that it has there.
     pub smp: Smp,
 }
 
@@ -94,16 +94,16 @@ pub struct Arrival {
 #[derive(Clone, Debug)]
 pub struct Fabric {
     own: u16,
-    /// Whether the own port is connected to anything.
+    /// Whether this node's port is connected to anything.
     is_up: bool,
-    /// The other nodes that are there.
+    /// The other nodes that are online.
     online: BTreeSet<u16>,
-    /// Ports that the switch has: it never has fewer than it had.
+    /// The number of the switch's ports, which never falls.
     ports: u8,
 }
 
 impl Fabric {
-    /// The topology of a node that is alone and whose port is down.
+    /// The topology of a node that knows no other node, and whose port is down.
     pub fn new(own: u16) -> Fabric {
         Fabric {
             own,
@@ -113,22 +113,23 @@ impl Fabric {
         }
     }
 
-    /// The number of the own node.
+    /// The number of this node.
     pub fn own(&self) -> u16 {
         self.own
     }
 
-    /// The place of the own port.
+    /// The place of this node's port.
     pub fn own_place(&self) -> Place {
         Place::Node(self.own)
     }
 
-    /// Whether the own port is up.
+    /// Whether this node's port is up.
     pub fn is_up(&self) -> bool {
         self.is_up
     }
 
-    /// The own port goes up or down; whether that is a change. Down, no other node is there.
+    /// Notes that this node's port goes up or down. Returns whether that is a change. While it is
+    /// down, no other node is online.
     pub fn set_up(&mut self, is_up: bool) -> bool {
         if !is_up {
             self.online.clear();
@@ -136,7 +137,7 @@ impl Fabric {
         core::mem::replace(&mut self.is_up, is_up) != is_up
     }
 
-    /// Another node comes or goes; whether that is a change.
+    /// Notes that another node comes or goes. Returns whether that is a change.
     pub fn set_online(&mut self, node: u16, is_online: bool) -> bool {
         if node == self.own || node > MAX_NODE {
             return false;
@@ -150,7 +151,7 @@ impl Fabric {
         }
     }
 
-    /// All nodes that are there, the own one included, in order.
+    /// All nodes that are online, with this one, in order.
     pub fn nodes(&self) -> impl Iterator<Item = u16> + '_ {
         let own = self.is_up.then_some(self.own);
         let mut nodes = self.online.clone();
@@ -158,7 +159,7 @@ impl Fabric {
         nodes.into_iter()
     }
 
-    /// Whether a node is there.
+    /// Whether a node is online.
     pub fn is_online(&self, node: u16) -> bool {
         match node == self.own {
             true => self.is_up,
@@ -166,18 +167,18 @@ impl Fabric {
         }
     }
 
-    /// Ports of the switch besides port 0.
+    /// The number of the switch's ports, besides port 0.
     pub fn ports(&self) -> u8 {
         self.ports
     }
 
-    /// The node at a port of the switch, if it is there.
+    /// The node at a port of the switch, if it is online.
     pub fn node_at(&self, port: u8) -> Option<u16> {
         let node = u16::from(port.checked_sub(1)?);
         self.is_online(node).then_some(node)
     }
 
-    /// Whether datagrams from here reach a place.
+    /// Whether datagrams from this node reach a place.
     pub fn reaches(&self, place: Place) -> bool {
         self.is_up && self.is_online(place.daemon())
     }
@@ -194,18 +195,17 @@ impl Fabric {
         }
     }
 
-    /// Where a datagram of a directed route ends that is sent from the own port to `lid`; `None`:
-    /// it
+    /// Where a datagram of a directed route, sent from this node's port to `lid`, ends; `None`: it
     /// is lost on its way.
     ///
     /// # Errors
-    /// `Invalid`: a port would not send it.
+    /// `Invalid`: no port would send it.
     pub fn direct(&self, lid: u16, smp: &Smp) -> Result<Option<Arrival>> {
         let count = smp.hop_count();
         if count > MAX_HOPS || smp.directed_destination.get() != PERMISSIVE_LID {
             return Err(Error::Invalid);
         }
-        // The way may begin where a local identifier leads.
+        // The directed route may begin at the place of a local identifier.
         let start = match smp.directed_source.get() {
             PERMISSIVE_LID => Some(self.own_place()),
             _ => Place::of(lid).filter(|place| self.reaches(*place)),
@@ -232,7 +232,7 @@ impl Fabric {
         };
         for hop in 1..=usize::from(count) {
             let is_switch = arrival.place == Place::Switch;
-            // A node's port does not pass on what comes in.
+            // A node's port does not forward what it receives.
             if hop > 1 && !is_switch {
                 return Ok(None);
             }

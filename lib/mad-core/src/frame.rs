@@ -10,9 +10,9 @@ use crate::packet::{Destination, Packet};
 
 /// Bytes of a record.
 pub const FRAME_BYTES: usize = 304;
-/// The first bytes of each record: a version of this format.
+/// The first bytes of each record, which also stand for the version of this format.
 const MARK: u32 = 0x3144_414d;
-/// The bit of `flags` of a datagram with a global route.
+/// The bit of `flags` that marks a datagram with a global route.
 const GLOBAL: u8 = 1;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -36,11 +36,11 @@ struct Frame {
 
 const _: () = assert!(size_of::<Frame>() == FRAME_BYTES);
 
-/// Why bytes of a peer are no record. The stream is of no use any more.
+/// The bytes of a peer are not a record. The stream is of no use any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// The record of a datagram.
+/// Encodes a datagram as a record.
 pub fn encode(packet: &Packet) -> [u8; FRAME_BYTES] {
     let route = packet.to.global.unwrap_or_default();
     let frame = Frame {
@@ -66,11 +66,11 @@ pub fn encode(packet: &Packet) -> [u8; FRAME_BYTES] {
     zerocopy::transmute!(frame)
 }
 
-/// The datagram in a record that the daemon of `peer` has sent to the one of `own`.
+/// Decodes a record that the daemon of node `peer` has sent to that of node `own`.
 ///
 /// # Errors
-/// It is no record, or it says that it comes from a port that the peer does not answer for, or goes
-/// to one that the own node does not.
+/// It is not a record, or its source is a port that the peer does not answer for, or its
+/// destination one that this node does not answer for.
 pub fn decode(bytes: &[u8; FRAME_BYTES], peer: u16, own: u16) -> Result<Packet, Malformed> {
     let frame = Frame::ref_from_bytes(bytes).map_err(|_| Malformed)?;
     let answers_for = |lid: U16, node| {

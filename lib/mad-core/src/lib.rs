@@ -4,14 +4,14 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | [`mad`], [`attributes`] | datagrams and their attributes as bytes |
-//! | [`packet`], [`frame`] | a datagram with its addresses, and between two daemons |
+//! | [`packet`], [`frame`] | a datagram with its addresses, and its form between two daemons |
 //! | [`fabric`] | the topology, and where a directed route leads |
-//! | [`agents`] | who has registered for which datagrams |
+//! | [`agents`] | which agents have registered for which datagrams |
 //! | [`rmpp`] | messages that are longer than a datagram |
-//! | [`port`] | the agents of a port at work |
+//! | [`port`] | the agents of a port: sending, waiting, receiving |
 //! | [`sma`], [`pma`], [`sa`] | subnet management, counters, subnet administration |
 //! | [`descriptor`], [`descriptors`] | an open `umad0`, and all of them |
-//! | [`node`] | all of it together |
+//! | [`node`] | a node: all of the above together |
 //! | [`demo`] | nodes with programs for tests |
 //!
 //! Nothing here makes a system call, reads a clock or keeps a global: time is an argument, in

@@ -1,4 +1,4 @@
-//! Management datagrams as bytes: the headers, and what a class, a method and a status are called
+//! Management datagrams as bytes: the headers, and the numbers of classes, methods and statuses
 //! (InfiniBand specification volume 1, chapters 13 and 14; `ib_mad.h`).
 
 use zerocopy::big_endian::{U16, U32, U64};
@@ -8,11 +8,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const MAD_BYTES: usize = 256;
 /// Bytes of the header of each datagram.
 pub const HEADER_BYTES: usize = 24;
-/// Bytes of that header and the one of RMPP.
+/// Bytes of that header and the RMPP header.
 pub const RMPP_HEADER_BYTES: usize = 36;
 /// Version of the common header.
 pub const BASE_VERSION: u8 = 1;
-/// The local identifier that names no port: datagrams of a directed route have it.
+/// The local identifier that names no port; datagrams of a directed route have it.
 pub const PERMISSIVE_LID: u16 = 0xffff;
 /// The key of queue pair 1.
 pub const GSI_QKEY: u32 = 0x8001_0000;
@@ -39,14 +39,14 @@ pub mod class {
     pub const DEVICE_ADMINISTRATION: u8 = 0x10;
     /// Boot information service.
     pub const BOOT_INFORMATION: u8 = 0x12;
-    /// The first and the last class of vendors whose datagrams name an organisation.
+    /// The first and the last vendor's class whose datagrams name an organisation.
     pub const VENDOR: core::ops::RangeInclusive<u8> = 0x30..=0x4f;
-    /// Classes from this one on are none, [`SUBNET_DIRECTED`] excepted.
+    /// Classes from this number on do not exist, except [`SUBNET_DIRECTED`].
     pub const END: u8 = 80;
-    /// Versions of classes from this one on are none.
+    /// Versions of classes from this number on do not exist.
     pub const VERSION_END: u8 = 0x83;
 
-    /// Whether datagrams of the class are the subnet manager's, which belong to queue pair 0.
+    /// Whether datagrams of the class belong to subnet management, and so to queue pair 0.
     pub const fn is_subnet(class: u8) -> bool {
         matches!(class, SUBNET_LID | SUBNET_DIRECTED)
     }
@@ -56,7 +56,7 @@ pub mod class {
         VENDOR.contains(&class)
     }
 
-    /// Whether messages of the class may be longer than a datagram.
+    /// Whether messages of the class may be longer than one datagram.
     pub fn has_rmpp(class: u8) -> bool {
         let is_listed = matches!(
             class,
@@ -65,7 +65,7 @@ pub mod class {
         is_listed || is_vendor(class)
     }
 
-    /// Bytes of all headers in front of the data.
+    /// Bytes of all headers in front of the data, by class.
     pub fn header_bytes(class: u8) -> usize {
         match class {
             SUBNET_ADMINISTRATION => 56,
@@ -80,9 +80,9 @@ pub mod class {
 pub mod method {
     /// Asks for an attribute.
     pub const GET: u8 = 0x01;
-    /// Changes one.
+    /// Changes an attribute.
     pub const SET: u8 = 0x02;
-    /// Without an answer.
+    /// A message without an answer.
     pub const SEND: u8 = 0x03;
     /// The answer to GET and SET.
     pub const GET_RESPONSE: u8 = 0x81;
@@ -90,33 +90,33 @@ pub mod method {
     pub const TRAP: u8 = 0x05;
     /// A notice to a subscriber.
     pub const REPORT: u8 = 0x06;
-    /// Its answer.
+    /// The answer to REPORT.
     pub const REPORT_RESPONSE: u8 = 0x86;
-    /// Ends a trap.
+    /// Tells the sender of a trap that it has arrived.
     pub const TRAP_REPRESS: u8 = 0x07;
     /// Asks for all records that match.
     pub const GET_TABLE: u8 = 0x12;
-    /// Its answer.
+    /// The answer to GET_TABLE.
     pub const GET_TABLE_RESPONSE: u8 = 0x92;
     /// Removes a record.
     pub const DELETE: u8 = 0x15;
-    /// Its answer.
+    /// The answer to DELETE.
     pub const DELETE_RESPONSE: u8 = 0x95;
-    /// The bit of answers.
+    /// The bit that marks an answer.
     pub const RESPONSE: u8 = 0x80;
 }
 
 /// Values of `status`.
 pub mod status {
-    /// The version of base or class is unknown.
+    /// The base or class version is unknown.
     pub const BAD_VERSION: u16 = 1 << 2;
     /// The method is unknown.
     pub const METHOD_UNKNOWN: u16 = 2 << 2;
-    /// Method and attribute do not go together.
+    /// The method does not have this attribute.
     pub const ATTRIBUTE_UNKNOWN: u16 = 3 << 2;
     /// A value in the attribute or its modifier is not possible.
     pub const BAD_VALUE: u16 = 7 << 2;
-    /// Of a directed route: the datagram is on its way back.
+    /// On a directed route: the datagram is on its way back.
     pub const DIRECTION: u16 = 1 << 15;
 }
 
@@ -140,33 +140,33 @@ pub struct Header {
     pub base_version: u8,
     /// Management class.
     pub class: u8,
-    /// Its version.
+    /// Version of the class.
     pub class_version: u8,
     /// Method.
     pub method: u8,
     /// Status.
     pub status: U16,
-    /// Of a directed route: hop pointer and hop count.
+    /// On a directed route: hop pointer and hop count.
     pub hops: [u8; 2],
     /// Transaction.
     pub tid: U64,
     /// Attribute.
     pub attribute: U16,
-    /// 0.
+    /// Always 0.
     pub reserved: U16,
     /// Attribute modifier.
     pub modifier: U32,
 }
 
 impl Header {
-    /// Whether it answers something (`ib_response_mad`).
+    /// Whether it is the header of an answer (`ib_response_mad`).
     pub fn is_response(&self) -> bool {
         let is_baseboard = self.class == class::BASEBOARD && self.modifier.get() & 1 != 0;
         self.method & method::RESPONSE != 0 || self.method == method::TRAP_REPRESS || is_baseboard
     }
 }
 
-/// The header of RMPP, behind the common one.
+/// The RMPP header, behind the common one.
 #[derive(
     Clone,
     Copy,
@@ -188,15 +188,15 @@ pub struct RmppHeader {
     pub kind: u8,
     /// Response time in the upper five bits, flags in the others.
     pub flags: u8,
-    /// Why it ends.
+    /// Why the message ends.
     pub status: u8,
-    /// Number of the segment, from 1; of an ACK: the last one that has arrived.
+    /// The number of the segment, from 1; in an ACK, of the last one that has arrived.
     pub segment: U32,
-    /// Length of the payload; of an ACK: the last segment that may be sent.
+    /// The length of the payload; in an ACK, the number of the last segment that may be sent.
     pub length: U32,
 }
 
-/// The part of a datagram of subnet management behind its header.
+/// A datagram of subnet management.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -206,27 +206,27 @@ pub struct Smp {
     pub header: Header,
     /// The key that guards changes.
     pub m_key: U64,
-    /// Where the directed part of the way begins and ends; [`PERMISSIVE_LID`]: at the ends.
+    /// Where the directed part of the route begins; [`PERMISSIVE_LID`]: at the sender.
     pub directed_source: U16,
-    /// As above.
+    /// Where the directed part of the route ends; [`PERMISSIVE_LID`]: at the receiver.
     pub directed_destination: U16,
-    /// 0.
+    /// Always 0.
     pub reserved: [u8; 28],
     /// The attribute.
     pub data: [u8; 64],
-    /// Ports by which it leaves, from index 1.
+    /// The ports by which it leaves, from index 1.
     pub initial_path: [u8; 64],
-    /// Ports by which it arrived.
+    /// The ports by which it has arrived.
     pub return_path: [u8; 64],
 }
 
 impl Smp {
-    /// The hop pointer: how far it has come.
+    /// The hop pointer: how many hops it has made.
     pub fn hop_pointer(&self) -> u8 {
         self.header.hops[0]
     }
 
-    /// The hop count: how long the way is.
+    /// The hop count: how many hops the route has.
     pub fn hop_count(&self) -> u8 {
         self.header.hops[1]
     }
@@ -237,7 +237,7 @@ impl Smp {
     }
 }
 
-/// The part of a datagram of subnet administration in front of its records.
+/// The headers of a datagram of subnet administration, in front of its records.
 #[derive(
     Clone,
     Copy,
@@ -255,15 +255,15 @@ impl Smp {
 pub struct SaHeader {
     /// The common header.
     pub header: Header,
-    /// RMPP's.
+    /// The RMPP header.
     pub rmpp: RmppHeader,
-    /// A key of the subnet manager.
+    /// The key of the subnet manager.
     pub sm_key: U64,
-    /// Bytes of a record, in units of eight.
+    /// The length of a record in units of eight bytes.
     pub attribute_offset: U16,
-    /// 0.
+    /// Always 0.
     pub reserved: U16,
-    /// Which components of the record are to match.
+    /// The components of the record that have to match.
     pub mask: U64,
 }
 
@@ -280,13 +280,12 @@ const _: () = {
 pub struct Mad {
     /// The common header.
     pub header: Header,
-    /// All else.
+    /// All bytes behind the header.
     pub rest: [u8; MAD_BYTES - HEADER_BYTES],
 }
 
 impl Mad {
-    /// A datagram that begins with these bytes and goes on with zeros; what is beyond
-    /// [`MAD_BYTES`] is left out.
+    /// A datagram that begins with these bytes, filled up with zeros or cut at [`MAD_BYTES`].
     pub fn padded(bytes: &[u8]) -> Mad {
         let mut block = [0; MAD_BYTES];
         let length = bytes.len().min(MAD_BYTES);
@@ -294,41 +293,41 @@ impl Mad {
         zerocopy::transmute!(block)
     }
 
-    /// Its bytes.
+    /// The bytes of the datagram.
     pub fn bytes(&self) -> &[u8; MAD_BYTES] {
         zerocopy::transmute_ref!(self)
     }
 
-    /// Its bytes, to be changed.
+    /// The bytes of the datagram, to change them.
     pub fn bytes_mut(&mut self) -> &mut [u8; MAD_BYTES] {
         zerocopy::transmute_mut!(self)
     }
 
-    /// The header of RMPP, which means something for classes that have it.
+    /// The RMPP header, which is meaningful only for classes that have RMPP.
     pub fn rmpp(&self) -> RmppHeader {
         let (header, _) = RmppHeader::read_from_prefix(&self.rest).unwrap_or_default();
         header
     }
 
-    /// Replaces the header of RMPP.
+    /// Replaces the RMPP header.
     pub fn set_rmpp(&mut self, header: RmppHeader) {
         let place = &mut self.rest[..size_of::<RmppHeader>()];
         place.copy_from_slice(header.as_bytes());
     }
 
-    /// As a datagram of subnet management.
+    /// The datagram as one of subnet management.
     pub fn smp(&self) -> Smp {
         zerocopy::transmute!(*self)
     }
 
-    /// From a datagram of subnet management.
+    /// A datagram of subnet management as any datagram.
     pub fn from_smp(smp: Smp) -> Mad {
         zerocopy::transmute!(smp)
     }
 
     /// The organisation that a vendor's class names.
     pub fn oui(&self) -> [u8; 3] {
-        // Behind RMPP's header and a reserved byte.
+        // Behind the RMPP header and a reserved byte.
         [self.rest[13], self.rest[14], self.rest[15]]
     }
 }

@@ -1,8 +1,8 @@
-//! A node in the fabric: its port with the programs' descriptors, the agents that are built in, and
-//! what travels to other nodes.
+//! A node in the fabric: its port with the programs' descriptors, the built-in agents, and the
+//! datagrams to and from other nodes.
 //!
-//! The system around it opens and closes descriptors, says which nodes are there, carries the
-//! datagrams of [`Node::next_frame`] and gives those of others to [`Node::receive`].
+//! The system around it opens and closes descriptors, tells it which nodes are online, carries the
+//! datagrams of [`Node::next_frame`] and passes those of other nodes to [`Node::receive`].
 
 mod manager;
 
@@ -26,17 +26,17 @@ use crate::sa::Administration;
 use crate::sma::{self, DATA_BYTES, Effect, Knowledge};
 use manager::Manager;
 
-/// Bytes that a datagram has on a link: with the headers of packet, transport and check sums.
+/// Bytes of a datagram on a link, with the headers of packet and transport and the checksums.
 const PACKET_BYTES: u64 = 256 + 8 + 12 + 8 + 6;
 
-/// The events that programs get as asynchronous events.
+/// What programs get as asynchronous events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The subnet manager asks programs to register anew.
+    /// The subnet manager asks programs to register again.
     ClientReregister,
 }
 
-/// The state that the agents of subnet management read.
+/// What the agents of subnet management read of a node.
 struct Known<'a> {
     has_sm_bit: bool,
     qkey_violations: u16,
@@ -61,7 +61,7 @@ impl Knowledge for Known<'_> {
     }
 }
 
-/// See the module.
+/// A node; see the module.
 #[derive(Debug)]
 pub struct Node {
     fabric: Fabric,
@@ -71,7 +71,7 @@ pub struct Node {
     has_sm_bit: bool,
     qkey_violations: u16,
     counters: pma::Counters,
-    /// Traffic besides datagrams, and that of datagrams.
+    /// The traffic besides management datagrams, and that of management datagrams.
     other_traffic: Traffic,
     own_traffic: Traffic,
     inbox: VecDeque<(Place, Packet)>,
@@ -81,7 +81,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node that is alone.
+    /// A node that knows no other node.
     pub fn new(own: u16) -> Node {
         let fabric = Fabric::new(own);
         let mut port = Port::new(fabric.own_place().lid());
@@ -103,19 +103,19 @@ impl Node {
         }
     }
 
-    /// The topology.
+    /// The topology as this node knows it.
     pub fn fabric(&self) -> &Fabric {
         &self.fabric
     }
 
-    /// The port.
+    /// The node's port.
     pub fn port(&self) -> &Port {
         &self.port
     }
 
     // ---- What is around ----
 
-    /// The own port goes up or down.
+    /// Notes that this node's port goes up or down.
     pub fn set_up(&mut self, is_up: bool, now: u64) {
         let gone: Vec<u16> = self.fabric.nodes().collect();
         if !self.fabric.set_up(is_up) {
@@ -129,7 +129,7 @@ impl Node {
         self.run(now);
     }
 
-    /// Another node comes or goes.
+    /// Notes that another node comes or goes.
     pub fn set_online(&mut self, node: u16, is_online: bool, now: u64) {
         if self.fabric.set_online(node, is_online) {
             self.node_changed(node, is_online, now);
@@ -146,7 +146,7 @@ impl Node {
         }
     }
 
-    /// Traffic of the port besides management datagrams.
+    /// Sets the traffic of the port besides management datagrams.
     pub fn set_traffic(&mut self, traffic: Traffic) {
         self.other_traffic = traffic;
     }
@@ -168,19 +168,19 @@ impl Node {
         sma::capabilities(self.has_sm_bit)
     }
 
-    /// The bit of a subnet manager, which `issm0` sets and clears.
+    /// Sets or clears the bit of a subnet manager, for `issm0`.
     pub fn set_sm_bit(&mut self, has_sm_bit: bool) {
         self.has_sm_bit = has_sm_bit;
     }
 
     // ---- Descriptors ----
 
-    /// Opens a descriptor; its number.
+    /// Opens a descriptor and returns its number.
     pub fn open(&mut self) -> u64 {
         self.descriptors.open()
     }
 
-    /// Closes a descriptor: its agents go, and what waits to be read.
+    /// Closes a descriptor: its agents and what waits to be read are dropped.
     pub fn close(&mut self, number: u64) {
         if let Some(descriptor) = self.descriptors.close(number) {
             for agent in descriptor.agents() {
@@ -190,16 +190,17 @@ impl Node {
         self.woken.remove(&number);
     }
 
-    /// A descriptor.
+    /// The descriptor with this number.
     pub fn descriptor(&self, number: u64) -> Option<&Descriptor> {
         self.descriptors.get(number)
     }
 
-    /// A request of `ioctl`, whose structure is changed in place.
+    /// Executes a request of `ioctl`, whose structure is changed in place.
     ///
     /// # Errors
-    /// `Unknown`: no such request. `Invalid`: the payload is shorter than the structure; a value is
-    /// not possible; a method belongs to another agent. `NoMemory`: the descriptor has 32 agents.
+    /// `Unknown`: no such request. `Invalid`: the payload is shorter than the structure; a value
+    /// is not possible; a method belongs to another agent. `NoMemory`: the descriptor has 32
+    /// agents.
     pub fn control(&mut self, number: u64, asked: u64, payload: &mut [u8]) -> Result<()> {
         match asked {
             request::REGISTER_AGENT => {
@@ -248,18 +249,18 @@ impl Node {
         Ok(id as u32)
     }
 
-    /// Takes a message that a program writes, for an agent to send; the result is its length.
+    /// Sends a message that a program has written, with one of its agents. Returns its length.
     ///
     /// # Errors
-    /// `Invalid`: the length, the agent's number, an index, a route that the port does not send, or
-    /// a send of the same transaction is not over. `Io`: no such agent. `NoMemory`.
+    /// `Invalid`: the length, the agent's number, an index, a route that the port does not send,
+    /// or a send of the same transaction is not finished. `Io`: no such agent. `NoMemory`.
     pub fn write(&mut self, number: u64, bytes: &[u8], now: u64) -> Result<usize> {
         let descriptor = self.descriptors.get(number).ok_or(Error::Io)?;
         let mut request = descriptor.request(bytes)?;
         let mad = Mad::padded(&request.message);
         if mad.header.class == class::SUBNET_DIRECTED {
             let arrival = self.fabric.direct(request.to.lid, &mad.smp())?;
-            // Nobody answers what leads nowhere now, or the port there does later.
+            // If the route leads nowhere, nobody answers, even if a port appears there later.
             let responder = arrival.map(|arrival| arrival.place.lid());
             request.responder = responder.unwrap_or(PERMISSIVE_LID);
         }
@@ -268,7 +269,7 @@ impl Node {
         Ok(bytes.len())
     }
 
-    /// Stores the next message for a program that reads; the result is its length.
+    /// Stores the next message for a program that reads. Returns its length.
     ///
     /// # Errors
     /// Those of [`Descriptor::read`]. `Io`: no such descriptor.
@@ -276,7 +277,7 @@ impl Node {
         self.descriptors.read(number, buffer)
     }
 
-    /// The descriptors that have got something to read since the last call.
+    /// The descriptors that have received something to read since the last call.
     pub fn take_woken(&mut self) -> BTreeSet<u64> {
         core::mem::take(&mut self.woken)
     }
@@ -288,7 +289,7 @@ impl Node {
 
     // ---- Time, and other nodes ----
 
-    /// Does what is due.
+    /// Does what is due. `now`: nanoseconds.
     pub fn progress(&mut self, now: u64) {
         self.port.progress(now);
         self.run(now);
@@ -299,16 +300,16 @@ impl Node {
         self.port.deadline()
     }
 
-    /// The next record for another node's daemon.
+    /// The next record to send, and the node whose daemon it is for.
     pub fn next_frame(&mut self) -> Option<(u16, [u8; FRAME_BYTES])> {
         let (node, packet) = self.outbox.pop_front()?;
         Some((node, frame::encode(&packet)))
     }
 
-    /// A record from the daemon of another node.
+    /// Handles a record from the daemon of another node.
     ///
     /// # Errors
-    /// It is none.
+    /// The bytes are not a record.
     pub fn receive(
         &mut self,
         peer: u16,
@@ -323,15 +324,15 @@ impl Node {
         Ok(())
     }
 
-    /// Counts a record that was not carried.
+    /// Counts a record that could not be sent.
     pub fn count_discarded(&mut self) {
         self.own_traffic.discarded += 1;
     }
 
     // ---- Carrying ----
 
-    /// Carries what is in the boxes until they are empty. Each agent that is built in answers a
-    /// request once, so that they become empty.
+    /// Handles what is in the queues until they are empty. They become empty because each built-in
+    /// agent answers a request only once.
     fn run(&mut self, now: u64) {
         loop {
             if let Some(packet) = self.port.next_packet() {
@@ -346,7 +347,7 @@ impl Node {
         }
     }
 
-    /// A datagram leaves the own port.
+    /// Sends a datagram from this node's port.
     fn send(&mut self, mut packet: Packet) {
         if packet.mad.header.class != class::SUBNET_DIRECTED {
             match self.fabric.is_up() {
@@ -366,7 +367,7 @@ impl Node {
         }
     }
 
-    /// A datagram whose destination is known goes there.
+    /// Sends a datagram to its destination, which is known.
     fn carry(&mut self, packet: Packet) {
         let own = self.fabric.own();
         let place = Place::of(packet.to.lid);
@@ -388,7 +389,7 @@ impl Node {
         self.own_traffic.sent_bytes += PACKET_BYTES;
     }
 
-    /// A datagram has come to a place that this node answers for.
+    /// Handles a datagram at a place that this node answers for.
     fn arrive(&mut self, place: Place, packet: &Packet, now: u64) {
         if place == self.fabric.own_place() {
             self.own_traffic.received_packets += 1;
@@ -417,7 +418,7 @@ impl Node {
         }
     }
 
-    /// The answer of the agents of subnet and performance management.
+    /// The answer of the agents for subnet and performance management, if they have one.
     fn answer_at_once(&mut self, place: Place, packet: &Packet) -> Option<Mad> {
         let class = packet.mad.header.class;
         let is_port = place == self.fabric.own_place();
@@ -441,7 +442,7 @@ impl Node {
         None
     }
 
-    /// Gives an agent what happened to it.
+    /// Delivers an event to an agent.
     fn deliver(&mut self, delivery: Delivery, now: u64) {
         let Owner::User(number) = delivery.owner else {
             self.manage(delivery, now);
@@ -454,7 +455,7 @@ impl Node {
     }
 }
 
-/// The port of a place by which a datagram has come.
+/// The port by which a datagram has entered a place.
 fn entered(place: Place, packet: &Packet) -> u8 {
     let smp = packet.mad.smp();
     let count = usize::from(smp.hop_count());
@@ -467,11 +468,11 @@ fn entered(place: Place, packet: &Packet) -> u8 {
     }
 }
 
-/// Whether a datagram fits the queue pair that it is for (`validate_mad`).
+/// Whether a datagram fits the queue pair that it goes to (`validate_mad`).
 fn is_valid(packet: &Packet) -> bool {
     let header = &packet.mad.header;
     let is_known = header.base_version == BASE_VERSION;
-    // Connection management knows one method but for its ClassPortInfo.
+    // Connection management has one method, except for its ClassPortInfo.
     let is_connection = header.class == class::COMMUNICATION
         && header.attribute.get() != attribute::CLASS_PORT_INFO
         && header.method != method::SEND;

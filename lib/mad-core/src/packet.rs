@@ -4,7 +4,7 @@ use verbs_core::address::GlobalRoute;
 
 use crate::mad::Mad;
 
-/// Where a datagram goes, as its sender says.
+/// Where a datagram goes, as its sender has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Destination {
     /// Local identifier of the port.
@@ -19,7 +19,7 @@ pub struct Destination {
     pub global: Option<GlobalRoute>,
 }
 
-/// A datagram on its way.
+/// A datagram with its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Local identifier of the port that it comes from.
@@ -33,7 +33,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// The way back to where it comes from.
+    /// The destination of an answer.
     pub fn back(&self) -> Destination {
         let global = self.to.global.map(|route| GlobalRoute {
             gid: verbs_core::address::gid(self.source),
@@ -48,7 +48,7 @@ impl Packet {
         }
     }
 
-    /// The packet that answers it.
+    /// The packet that answers this one.
     pub fn answer(&self, mad: Mad) -> Packet {
         Packet {
             source: self.to.lid,

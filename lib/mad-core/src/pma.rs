@@ -7,9 +7,9 @@ use crate::mad::{HEADER_BYTES, Mad, method, status};
 const CLASS_VERSION: u8 = 1;
 /// Where the attribute begins in a datagram.
 const DATA: usize = 64 - HEADER_BYTES;
-/// The modifier of a port that stands for all of them.
+/// The port number in a request that stands for all ports.
 const ALL_PORTS: u64 = 0xff;
-/// Bytes of a unit of data counters.
+/// Bytes of a unit of the data counters.
 const WORD: u64 = 4;
 
 const PORT_SELECT: Field = (8, 8);
@@ -18,20 +18,20 @@ const COUNTER_SELECT: Field = (16, 16);
 /// The traffic of a port since the start of its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Bytes that went out, and that came in.
+    /// Bytes that were sent.
     pub sent_bytes: u64,
-    /// As above.
+    /// Bytes that were received.
     pub received_bytes: u64,
-    /// Packets that went out, and that came in.
+    /// Packets that were sent.
     pub sent_packets: u64,
-    /// As above.
+    /// Packets that were received.
     pub received_packets: u64,
-    /// Packets that were not sent because the way was full or led nowhere.
+    /// Packets that were not sent because the route was full or led nowhere.
     pub discarded: u64,
 }
 
 impl Traffic {
-    /// As counters, in the order of [`COUNTERS`].
+    /// The traffic as counters, in the order of [`COUNTERS`].
     fn counters(&self) -> [u64; 5] {
         [
             self.discarded,
@@ -43,7 +43,7 @@ impl Traffic {
     }
 }
 
-/// A counter: its bit of CounterSelect and field in PortCounters, and the same in
+/// A counter: its bit of CounterSelect and its field in PortCounters, and both in
 /// PortCountersExtended.
 struct Counter {
     short: (u32, Field),
@@ -73,11 +73,12 @@ const COUNTERS: [Counter; 5] = [
     },
 ];
 
-/// Packets that were no multicast, in PortCountersExtended: the same as all of them.
+/// Packets that were not multicast, in PortCountersExtended: they have the same counts as all
+/// packets.
 const UNICAST: [(u32, Field); 2] = [(4, (320, 64)), (5, (384, 64))];
 
-/// The counters of a port. Those of PortCounters stop at their highest value, and both attributes
-/// are changed apart.
+/// The counters of a port. Those of PortCounters stop at their highest value, and the two
+/// attributes are set independently.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     short: [u64; 5],
@@ -86,8 +87,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Answers a request of performance management for a port of this number, which has seen this
-    /// traffic. `None`: it is no Get or Set, or the attribute is unknown.
+    /// Answers a request of performance management for the port with this number and this traffic.
+    /// `None`: it is no Get or Set, or the attribute is unknown.
     pub fn process(&mut self, port: u8, traffic: &Traffic, mad: &Mad) -> Option<Mad> {
         let header = &mad.header;
         if !matches!(header.method, method::GET | method::SET) {
@@ -171,7 +172,7 @@ impl Counters {
 }
 
 fn class_port_info(data: &mut [u8]) {
-    /// All ports can be selected at once; PortCountersExtended is there.
+    /// All ports can be selected at once, and PortCountersExtended exists.
     const CAPABILITIES: u64 = 1 << 8 | 1 << 9;
     data.fill(0);
     for (field, value) in [

@@ -1,5 +1,5 @@
 //! The agents of one port at work: requests that wait for an answer, long messages in both
-//! directions, and who gets what arrives.
+//! directions, and the dispatch of what arrives to agents.
 
 mod segments;
 
@@ -16,8 +16,8 @@ use crate::rmpp::{self, ACK_TIMEOUT_NS, Incoming, Outgoing};
 pub const MAX_SENDS: usize = 4096;
 /// Most bytes of long messages that an owner sends.
 pub const MAX_SEND_BYTES: usize = 64 << 20;
-/// Bytes behind a single datagram that are not sent: there are programs that count the header in
-/// front of it twice (`mcm_rereg_test` of rdma-core).
+/// Bytes behind a single datagram that are cut off: some programs count the header in front of it
+/// twice (`mcm_rereg_test` of rdma-core).
 const SURPLUS: usize = size_of::<verbs_abi::mad::UserMad>();
 
 /// A message that an agent sends.
@@ -25,15 +25,15 @@ const SURPLUS: usize = size_of::<verbs_abi::mad::UserMad>();
 pub struct Request {
     /// The agent.
     pub agent: AgentId,
-    /// Where to.
+    /// The destination.
     pub to: Destination,
-    /// The port where it really goes, if that is known: other ports cannot answer.
+    /// The port where it really goes, if that is known. Only this port can answer.
     pub responder: u16,
     /// All headers and the data.
     pub message: Vec<u8>,
-    /// Milliseconds to wait for an answer; 0: none is expected.
+    /// Milliseconds to wait for an answer; 0: no answer is expected.
     pub timeout_ms: u32,
-    /// How often it is sent again.
+    /// How often it is sent again when there is no answer.
     pub retries: u32,
 }
 
@@ -44,14 +44,14 @@ pub struct Request {
 )]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happened {
-    /// A message has arrived: the first datagram, then the data of the others.
+    /// A message has arrived.
     Received {
-        /// Its first datagram with its addresses.
+        /// The first datagram of the message, with its addresses.
         packet: Packet,
-        /// All of it.
+        /// The whole message: the first datagram, then the data of the others.
         message: Vec<u8>,
     },
-    /// No answer has come.
+    /// No answer has come in time.
     TimedOut {
         /// The request, without its message.
         request: Request,
@@ -60,10 +60,10 @@ pub enum Happened {
     },
 }
 
-/// Something for an agent.
+/// An event for an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The agent.
+    /// The owner of the agent.
     pub agent: AgentId,
     /// The owner.
     pub owner: Owner,
@@ -71,24 +71,24 @@ pub struct Delivery {
     pub what: Happened,
 }
 
-/// Whether somebody was there for a datagram.
+/// Whether a datagram was claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claimed {
-    /// It was for an agent, or is an answer that nobody waits for.
+    /// It is for an agent, or an answer for which no agent waits.
     Yes,
     /// It is a request that no agent has registered for.
     No,
 }
 
-/// The key of a send that is not over.
+/// The key of a send that is not finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     agent: AgentId,
     tid: u64,
     class: u8,
-    /// Of an answer: the port that it is for.
+    /// For an answer: the port that it goes to.
     answers: Option<u16>,
-    /// Tells segments of one transaction that a program sends itself apart.
+    /// Tells apart segments of one transaction that a program sends itself.
     number: u32,
 }
 
@@ -103,7 +103,7 @@ impl Key {
         }
     }
 
-    /// The last one of its transaction.
+    /// The last key of the same transaction.
     fn last(self) -> Key {
         Key {
             number: u32::MAX,
@@ -122,7 +122,7 @@ enum Body {
     Long(Outgoing),
 }
 
-/// A send that is not over.
+/// A send that is not finished.
 #[derive(Clone, Debug)]
 struct Sending {
     owner: Owner,
@@ -130,7 +130,7 @@ struct Sending {
     body: Body,
     retries_left: u32,
     deadline: u64,
-    /// Bytes that count for the owner.
+    /// Bytes that are charged to the owner.
     bytes: usize,
 }
 
@@ -142,14 +142,15 @@ impl Sending {
         }
     }
 
-    /// Whether a datagram from this port can be its answer.
+    /// Whether a datagram from this port can be the answer to it.
     fn is_from(&self, lid: u16) -> bool {
         self.request.responder == lid
     }
 }
 
-/// The account that a send is charged to: its owner's. What is built in has one for each port that
-/// it sends to, so that a port that acknowledges nothing keeps no other from being answered.
+/// The account that a send is charged to: that of its owner. The built-in agents have one for each
+/// port that they send to, so that a port which acknowledges nothing does not keep others from
+/// being answered.
 type Account = (Owner, u16);
 
 fn account(owner: Owner, request: &Request) -> Account {
@@ -159,7 +160,7 @@ fn account(owner: Owner, request: &Request) -> Account {
     }
 }
 
-/// Sends of an account that are not over, and their bytes.
+/// Sends of an account that are not finished, and their bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     sends: usize,
@@ -169,25 +170,25 @@ struct Used {
 /// Counters of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Datagrams that agents sent, segments and acknowledgements included.
+    /// Datagrams that agents have sent, segments and acknowledgements included.
     pub sent: u64,
-    /// Datagrams that agents got.
+    /// Datagrams that agents have received.
     pub received: u64,
-    /// Answers that nobody waited for, and datagrams that fit no agent.
+    /// Answers for which no agent waited, and datagrams that fit no agent.
     pub dropped: u64,
-    /// Sends that no answer came for.
+    /// Sends to which no answer came.
     pub timed_out: u64,
     /// Datagrams that were sent again.
     pub sent_again: u64,
 }
 
-/// See the module.
+/// A port and its agents.
 #[derive(Debug)]
 pub struct Port {
     lid: u16,
     agents: Agents,
     sends: BTreeMap<Key, Sending>,
-    /// What is charged to each account.
+    /// The use of each account.
     used: BTreeMap<Account, Used>,
     timers: BTreeSet<(u64, Key)>,
     incoming: Incoming,
@@ -213,7 +214,7 @@ impl Port {
         }
     }
 
-    /// Its agents.
+    /// The agents of the port.
     pub fn agents(&self) -> &Agents {
         &self.agents
     }
@@ -226,7 +227,7 @@ impl Port {
         self.agents.register(owner, registration)
     }
 
-    /// Removes an agent: its sends are cancelled without a word.
+    /// Removes an agent. Its sends are cancelled, and nobody is told.
     pub fn unregister(&mut self, agent: AgentId) {
         if self.agents.remove(agent).is_none() {
             return;
@@ -240,33 +241,33 @@ impl Port {
         self.incoming.forget_agent(agent);
     }
 
-    /// Sends that are not over.
+    /// The number of sends that are not finished.
     pub fn sends(&self) -> usize {
         self.sends.len()
     }
 
-    /// Messages that are put together.
+    /// The messages that are being reassembled.
     pub fn incoming(&self) -> rmpp::Kept {
         self.incoming.kept()
     }
 
-    /// The next datagram to be carried.
+    /// The next datagram to send.
     pub fn next_packet(&mut self) -> Option<Packet> {
         self.outbox.pop_front()
     }
 
-    /// The next thing for an agent.
+    /// The next event for an agent.
     pub fn next_delivery(&mut self) -> Option<Delivery> {
         self.deliveries.pop_front()
     }
 
     // ---- Sending ----
 
-    /// Sends a message. `now`: nanoseconds of a clock that only goes forward.
+    /// Sends a message. `now`: nanoseconds of a clock that never goes back.
     ///
     /// # Errors
-    /// `Io`: no such agent. `Invalid`: the length, or a send of this transaction is not over.
-    /// `NoMemory`: too many sends of the owner are not over.
+    /// `Io`: no such agent. `Invalid`: the length, or a send of this transaction is not finished.
+    /// `NoMemory`: too many sends of the owner are not finished.
     pub fn send(&mut self, mut request: Request, now: u64) -> Result<()> {
         let agent = *self.agents.get(request.agent).ok_or(Error::Io)?;
         let mut message = core::mem::take(&mut request.message);
@@ -289,7 +290,7 @@ impl Port {
         message.truncate(limit);
         let is_response = mad.header.is_response();
         if !is_response {
-            // Answers find the agent by it, and agents cannot take another one's name.
+            // Answers find the agent by it, and no agent may use the name of another one.
             let low = mad.header.tid.get() & u64::from(u32::MAX);
             mad.header.tid = (u64::from(request.agent.0) << 32 | low).into();
             message[..HEADER_BYTES].copy_from_slice(&mad.bytes()[..HEADER_BYTES]);
@@ -301,7 +302,7 @@ impl Port {
             answers: is_response.then_some(request.responder),
             number: 0,
         };
-        // Segments that a program makes have one transaction.
+        // All segments that a program makes itself have the same transaction.
         let is_segment = is_active && !is_long;
         if let Some((last, _)) = self.sends.range(key..=key.last()).next_back() {
             let next = last.number.checked_add(1).filter(|_| is_segment);
@@ -336,7 +337,7 @@ impl Port {
         Ok(())
     }
 
-    /// Counts a send.
+    /// Charges a send to an account.
     fn charge(&mut self, account: Account, bytes: usize) -> Result<()> {
         let used = self.used.get(&account).copied().unwrap_or_default();
         if used.sends >= MAX_SENDS || used.bytes + bytes > MAX_SEND_BYTES {
@@ -350,7 +351,7 @@ impl Port {
         Ok(())
     }
 
-    /// Counts one less.
+    /// Releases a send from an account.
     fn release(&mut self, account: Account, bytes: usize) {
         if let Some(used) = self.used.get_mut(&account) {
             used.sends -= 1;
@@ -361,7 +362,7 @@ impl Port {
         }
     }
 
-    /// Gives a datagram of an agent to the carrier.
+    /// Queues a datagram of an agent to be sent.
     fn post(&mut self, agent: AgentId, to: Destination, mad: Mad) {
         let qpn = self.agents.get(agent).map_or(1, |of| of.registration.qpn);
         self.counters.sent += 1;
@@ -384,7 +385,7 @@ impl Port {
         }
     }
 
-    /// A send is over.
+    /// Removes a send that is finished.
     fn end(&mut self, key: Key) -> Option<Sending> {
         let sending = self.sends.remove(&key)?;
         self.timers.remove(&(sending.deadline, key));
@@ -392,7 +393,7 @@ impl Port {
         Some(sending)
     }
 
-    /// Moves the time of a send.
+    /// Changes the deadline of a send.
     fn set_deadline(&mut self, key: Key, deadline: u64) {
         if let Some(sending) = self.sends.get_mut(&key) {
             self.timers.remove(&(sending.deadline, key));
@@ -403,7 +404,7 @@ impl Port {
 
     // ---- Time ----
 
-    /// Does what is due.
+    /// Does what is due. `now`: nanoseconds.
     pub fn progress(&mut self, now: u64) {
         while let Some((deadline, key)) = self.timers.first().copied()
             && deadline <= now
@@ -415,13 +416,13 @@ impl Port {
         }
     }
 
-    /// When [`progress`](Self::progress) has something to do.
+    /// When [`progress`](Self::progress) has something to do, in nanoseconds.
     pub fn deadline(&self) -> Option<u64> {
         let sends = self.timers.first().map(|(deadline, _)| *deadline);
         sends.into_iter().chain(self.incoming.deadline()).min()
     }
 
-    /// Nothing has come for a send.
+    /// Sends again, or gives up, because nothing has come for a send in time.
     fn retry(&mut self, key: Key, now: u64) {
         let Some(sending) = self.sends.get_mut(&key) else {
             return;
@@ -459,7 +460,7 @@ impl Port {
 
     // ---- Receiving ----
 
-    /// A datagram for this port, which fits its queue pair.
+    /// Handles a datagram for this port, which fits its queue pair.
     pub fn receive(&mut self, packet: &Packet, now: u64) -> Claimed {
         let mad = &packet.mad;
         let is_response = mad.header.is_response();
@@ -492,7 +493,8 @@ impl Port {
         Claimed::Yes
     }
 
-    /// Gives a whole message to an agent, and ends the send that it answers.
+    /// Delivers a complete message to an agent, and finishes the send that it answers. `always`:
+    /// delivers an answer even if no send waits for it.
     fn hand_over(&mut self, agent: AgentId, packet: &Packet, message: Vec<u8>, always: bool) {
         if packet.mad.header.is_response() {
             match self.waiting_for(agent, packet) {
@@ -517,12 +519,12 @@ impl Port {
         }
     }
 
-    /// The request of an agent that an answer is for.
+    /// The send of an agent that an answer is for.
     fn waiting_for(&self, agent: AgentId, packet: &Packet) -> Option<Key> {
         self.find(agent, packet, None)
     }
 
-    /// The send that a datagram from the other end is about.
+    /// The send that a datagram from the other end refers to.
     fn find(&self, agent: AgentId, packet: &Packet, answers: Option<u16>) -> Option<Key> {
         let first = Key {
             agent,
@@ -536,9 +538,9 @@ impl Port {
         from_there.next().map(|(key, _)| *key)
     }
 
-    /// The long message that an acknowledgement is about.
+    /// The long message that an acknowledgement refers to.
     fn sending_of(&self, agent: AgentId, packet: &Packet) -> Option<Key> {
-        // A request is acknowledged with the bit of answers, an answer without.
+        // The acknowledgement of a request has the bit of answers, that of an answer does not.
         let answers = match packet.mad.header.is_response() {
             true => None,
             false => Some(packet.source),
@@ -547,7 +549,7 @@ impl Port {
     }
 }
 
-/// Nanoseconds to wait: for an answer, or for an acknowledgement of a long message.
+/// Nanoseconds to wait for an answer, or for an acknowledgement of a long message.
 fn wait(request: &Request, is_long: bool) -> u64 {
     let timeout = u64::from(request.timeout_ms) * 1_000_000;
     match (is_long, timeout) {

@@ -1,10 +1,10 @@
-//! RMPP: how a message that is longer than a datagram travels in segments (InfiniBand specification
-//! volume 1, 13.6).
+//! RMPP: how a message that is longer than a datagram travels in segments (InfiniBand
+//! specification volume 1, 13.6).
 //!
-//! A segment has at most 220 bytes behind the headers of datagram and RMPP, of which classes use
-//! some for a header of their own that each segment repeats. The receiver acknowledges the first
-//! segment and then the last one of each window; the sender sends again from the last one that was
-//! acknowledged when nothing comes.
+//! A segment has at most 220 bytes behind the headers of datagram and RMPP. Classes use some of
+//! these for a header of their own, which each segment repeats. The receiver acknowledges the
+//! first segment and then the last one of each window. If nothing comes, the sender sends again
+//! from the last acknowledged segment on.
 
 mod incoming;
 mod outgoing;
@@ -20,22 +20,22 @@ pub const VERSION: u8 = 1;
 pub const SEGMENT_BYTES: u32 = 220;
 /// Segments of a window.
 pub const WINDOW: u32 = 64;
-/// The longest message: bytes with all headers.
+/// Most bytes of a message, with all headers.
 pub const MAX_MESSAGE: usize = 8 << 20;
-/// Nanoseconds until a sender sends again, at most.
+/// Most nanoseconds until a sender sends again.
 pub const ACK_TIMEOUT_NS: u64 = 2_000_000_000;
-/// Nanoseconds without a new segment until a receiver gives a message up. A fixed time for the
-/// whole message, as Linux has it, is too short for a long one over a wire that loses one datagram
-/// in twenty.
+/// Nanoseconds without a new segment after which a receiver gives up a message. A fixed time for
+/// the whole message, as Linux has it, is too short for a long one over a wire that loses one
+/// datagram in twenty.
 pub const MESSAGE_TIMEOUT_NS: u64 = 40_000_000_000;
-/// Nanoseconds for which a receiver answers segments of a message that it has.
+/// Nanoseconds for which a receiver still answers segments of a message that it has completely.
 pub const LINGER_NS: u64 = 10_000_000_000;
 
 /// The kinds of segments.
 pub mod kind {
     /// A piece of a message.
     pub const DATA: u8 = 1;
-    /// Acknowledges pieces.
+    /// Acknowledges segments.
     pub const ACK: u8 = 2;
     /// The receiver has no room.
     pub const STOP: u8 = 3;
@@ -49,9 +49,9 @@ pub mod flag {
     pub const ACTIVE: u8 = 1;
     /// The first segment.
     pub const FIRST: u8 = 2;
-    /// The last one.
+    /// The last segment.
     pub const LAST: u8 = 4;
-    /// All of them.
+    /// All flags.
     pub const ALL: u8 = 7;
 }
 
@@ -59,19 +59,19 @@ pub mod flag {
 pub mod reason {
     /// STOP: no room.
     pub const NO_RESOURCES: u8 = 1;
-    /// The first value of ABORT. The whole took too long.
+    /// The first value of ABORT: the whole message took too long.
     pub const TOTAL_TIME: u8 = 118;
-    /// LAST and the length do not go together.
+    /// The flag LAST and the length contradict each other.
     pub const BAD_LENGTH: u8 = 119;
-    /// FIRST and the number do not go together.
+    /// The flag FIRST and the segment's number contradict each other.
     pub const BAD_FIRST: u8 = 120;
-    /// The type is unknown.
+    /// The kind of segment is unknown.
     pub const BAD_KIND: u8 = 121;
     /// The end of the new window is before the acknowledged segment.
     pub const WINDOW_TOO_SMALL: u8 = 122;
-    /// A segment is acknowledged that was not sent.
+    /// A segment was acknowledged that was not sent.
     pub const SEGMENT_TOO_BIG: u8 = 123;
-    /// The status is not possible here.
+    /// The status is not possible for this kind of segment.
     pub const BAD_STATUS: u8 = 124;
     /// The version is unknown.
     pub const BAD_VERSION: u8 = 125;
@@ -79,12 +79,12 @@ pub mod reason {
     pub const LAST: u8 = 127;
 }
 
-/// Whether RMPP is in use in a datagram of a class that has it.
+/// Whether a datagram, of a class that has RMPP, uses it.
 pub fn is_active(mad: &Mad) -> bool {
     mad.rmpp().flags & flag::ACTIVE != 0
 }
 
-/// The answer to a segment: its headers with another type, from the other end.
+/// The answer to a segment: its headers with another kind, from the other end.
 fn answer(to: &Mad, header_bytes: usize, kind: u8, status: u8, segment: u32, length: u32) -> Mad {
     let mut mad = Mad::padded(&to.bytes()[..header_bytes]);
     mad.header.method ^= method::RESPONSE;
@@ -100,7 +100,7 @@ fn answer(to: &Mad, header_bytes: usize, kind: u8, status: u8, segment: u32, len
     mad
 }
 
-/// The refusal of a segment.
+/// The answer that refuses a segment.
 pub fn abort(to: &Mad, header_bytes: usize, reason: u8) -> Mad {
     let kind = match reason {
         reason::NO_RESOURCES => kind::STOP,

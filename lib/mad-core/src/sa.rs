@@ -1,6 +1,6 @@
-//! Subnet administration, which node 0 has: a database of nodes, ports, links and paths that is
-//! asked by datagrams, multicast groups, and subscribers of notices (InfiniBand specification
-//! volume 1, chapter 15).
+//! Subnet administration, on node 0: a database of nodes, ports, links and paths that datagrams
+//! query, multicast groups, and subscribers to notices (InfiniBand specification volume 1, chapter
+//! 15).
 
 pub mod groups;
 pub mod records;
@@ -22,7 +22,7 @@ use subscribers::{NOTICE_BYTES, Notice, Subscribers};
 
 /// Version of the class.
 pub const CLASS_VERSION: u8 = 2;
-/// Bytes of an attribute that fits into a datagram.
+/// Most bytes of an attribute in one datagram.
 const DATA_ROOM: usize = 200;
 
 /// Values of `status` of this class.
@@ -39,21 +39,21 @@ pub mod refusal {
     pub const BAD_GID: u16 = 0x0500;
     /// Components are missing.
     pub const TOO_FEW_COMPONENTS: u16 = 0x0600;
-    /// It is not allowed.
+    /// The request is not allowed.
     pub const DENIED: u16 = 0x0700;
 }
 
 /// The result of a request: records, or a refusal.
 type Answer = core::result::Result<Vec<Record>, u16>;
 
-/// The database and what belongs to it.
+/// Subnet administration: groups and subscriptions. Other records are made from the topology.
 #[derive(Clone, Debug, Default)]
 pub struct Administration {
     /// Multicast groups.
     pub groups: Groups,
-    /// The subscriptions to notices.
+    /// Subscriptions to notices.
     pub subscribers: Subscribers,
-    /// Requests that were answered, which shows that the manager is alive.
+    /// Requests that were answered: the count shows that the manager is alive.
     activity: u32,
 }
 
@@ -72,7 +72,7 @@ impl Administration {
         data
     }
 
-    /// Answers a request. `capabilities`: those of the own port.
+    /// Answers a request. `capabilities`: those of this node's port.
     pub fn answer(
         &mut self,
         fabric: &Fabric,
@@ -107,7 +107,7 @@ impl Administration {
     fn get(&self, fabric: &Fabric, query: &Query<'_>) -> Answer {
         match query.attribute {
             attribute::CLASS_PORT_INFO => Ok(Vec::from([class_port_info()])),
-            // Notices are sent, and none is kept to be asked for.
+            // Notices are sent but not kept, so none can be asked for.
             attribute::NOTICE => Ok(Vec::from([vec![0; NOTICE_BYTES]])),
             records::MCMEMBER => query.select(records::MCMEMBER, self.groups.records()),
             records::INFORM_INFO => query.select(records::INFORM_INFO, self.subscribers.records()),
@@ -123,7 +123,7 @@ impl Administration {
         match query.attribute {
             records::MCMEMBER => self.groups.join(fabric, from.source, query),
             attribute::INFORM_INFO => self.subscribers.set(from, query),
-            // It would take one out of those that are kept.
+            // It would remove one of the kept notices, and there are none.
             attribute::NOTICE => Ok(Vec::from([vec![0; NOTICE_BYTES]])),
             _ => Err(status::ATTRIBUTE_UNKNOWN),
         }
@@ -136,7 +136,8 @@ impl Administration {
         }
     }
 
-    /// A node has come or gone: what it had goes, and the subscribers are told.
+    /// Notes that a node has come or gone. A node that has gone loses its memberships and
+    /// subscriptions. Returns the notices for the subscribers.
     pub fn node_changed(&mut self, node: u16, is_online: bool) -> Vec<Notice> {
         let place = Place::Node(node);
         if !is_online {
@@ -156,7 +157,7 @@ fn only_one(records: Vec<Record>) -> Answer {
 }
 
 fn class_port_info() -> Record {
-    /// Multicast is there, and PortInfo records are found by capabilities.
+    /// Multicast exists, and PortInfo records can be selected by capabilities.
     const CAPABILITIES: u64 = 1 << 9 | 1 << 13;
     let mut record = vec![0; 72];
     for (field, value) in [

@@ -1,8 +1,8 @@
-//! The agents of subnet management: of each node's port and, on node 0, of the switch. They answer
-//! Get and Set of the attributes that they know.
+//! The agents of subnet management: that of each node's port and, on node 0, that of the switch.
+//! They answer Get and Set of the attributes that they have.
 //!
-//! Set changes nothing: state, identifiers and tables are what the topology makes them, and the
-//! answer says what is.
+//! Set changes nothing: state, identifiers and tables follow from the topology, and the answer
+//! contains the present values.
 
 use crate::attributes::{attribute, capability, get, node_info, port_info, put, switch_info};
 use crate::fabric::{Fabric, NODE_PORT, Place, SWITCH_LID};
@@ -22,18 +22,18 @@ pub const MTU_4096: u8 = 5;
 pub const RATE_100: u8 = 16;
 /// Entries of the switch's table of local identifiers.
 const LINEAR_ENTRIES: u16 = 1024;
-/// Entries of its table of groups.
+/// Entries of the switch's table of groups.
 pub const GROUP_ENTRIES: u16 = 64;
 /// The port number of an entry that leads nowhere.
 const NO_PORT: u8 = 0xff;
 /// The first identifier of a group.
 pub const FIRST_GROUP: u16 = 0xc000;
 
-/// The state of the agents besides the topology.
+/// What the agents read besides the topology.
 pub trait Knowledge {
-    /// Whether a subnet manager of a program has taken the own port.
+    /// Whether a subnet manager of a program has taken this node's port.
     fn has_sm_bit(&self) -> bool;
-    /// Datagrams with another key than that of the queue pair.
+    /// Datagrams whose key was not that of the queue pair.
     fn qkey_violations(&self) -> u16;
     /// The contents of SMInfo, if the port has a manager.
     fn sm_info(&self) -> Option<[u8; DATA_BYTES]>;
@@ -41,12 +41,12 @@ pub trait Knowledge {
     fn group_ports(&self, lid: u16) -> u128;
 }
 
-/// The effects besides the answer.
+/// What a request causes besides its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing.
     None,
-    /// Programs are asked to register with subnet administration anew.
+    /// Programs are asked to register with subnet administration again.
     ClientReregister,
 }
 
@@ -58,7 +58,7 @@ pub fn node_description(place: Place) -> [u8; DATA_BYTES] {
     data
 }
 
-/// NodeInfo of a place that was entered by a port.
+/// NodeInfo of a place that a datagram has entered by a port.
 pub fn node_info(fabric: &Fabric, place: Place, entered: u8) -> [u8; DATA_BYTES] {
     let mut data = [0; DATA_BYTES];
     let is_switch = place == Place::Switch;
@@ -85,7 +85,8 @@ pub fn capabilities(has_sm_bit: bool) -> u32 {
     capability::ALWAYS | sm
 }
 
-/// PortInfo of a port of a place, which was entered by a port; `None`: there is no such port.
+/// PortInfo of a port of a place that a datagram has entered by a port; `None`: there is no such
+/// port.
 pub fn port_info(fabric: &Fabric, place: Place, port: u8, entered: u8) -> Option<[u8; DATA_BYTES]> {
     let is_external = place == Place::Switch && port != 0;
     let exists = match place {
@@ -156,7 +157,7 @@ pub fn pkey_table() -> [u8; DATA_BYTES] {
     data
 }
 
-/// SwitchInfo.
+/// SwitchInfo of the switch.
 pub fn switch_info() -> [u8; DATA_BYTES] {
     let mut data = [0; DATA_BYTES];
     for (field, value) in [
@@ -191,7 +192,7 @@ pub fn linear_block(fabric: &Fabric, block: u16) -> Option<[u8; DATA_BYTES]> {
     Some(data)
 }
 
-/// Entries of a block of the switch's table of groups.
+/// Groups in a block of the switch's table of groups.
 const GROUPS_PER_BLOCK: u16 = 32;
 
 /// A block of the switch's table of groups: 16 ports of 32 groups.
@@ -212,7 +213,7 @@ fn group_block(known: &dyn Knowledge, modifier: u32) -> Option<[u8; DATA_BYTES]>
     Some(data)
 }
 
-/// The attribute that a request asks for, and the place where it has arrived.
+/// A request for an attribute, and the place where it has arrived.
 struct Asked<'a> {
     fabric: &'a Fabric,
     known: &'a dyn Knowledge,
@@ -222,7 +223,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The port that the modifier names; 0 is that of the arrival.
+    /// The port that the modifier names; 0 stands for the port of arrival.
     fn port(&self) -> u8 {
         match (self.place, self.modifier as u8) {
             (Place::Node(_), 0) => NODE_PORT,
@@ -241,7 +242,7 @@ impl Asked<'_> {
         Some(data)
     }
 
-    /// The attribute: `Ok(None)` if its modifier names nothing.
+    /// The attribute with this number; `Ok(None)`: its modifier names nothing.
     ///
     /// # Errors
     /// There is no such attribute here.
@@ -276,7 +277,7 @@ impl Asked<'_> {
     }
 }
 
-/// Answers a request that has arrived at a place by a port, if the agent there knows its attribute.
+/// Answers a request that has entered a place by a port, if the agent there has the attribute.
 pub fn process(
     fabric: &Fabric,
     known: &dyn Knowledge,
@@ -316,7 +317,7 @@ pub fn process(
     Some((returning(answer), effect))
 }
 
-/// An answer as it arrives: that of a directed route has gone all the way back.
+/// The answer in the form in which it arrives: one of a directed route has gone all the way back.
 fn returning(mut answer: crate::mad::Smp) -> Mad {
     if answer.header.class == class::SUBNET_DIRECTED {
         let with_direction = answer.header.status.get() | status::DIRECTION;
@@ -326,7 +327,7 @@ fn returning(mut answer: crate::mad::Smp) -> Mad {
     Mad::from_smp(answer)
 }
 
-/// The answer to a request that nobody knows.
+/// The answer to a request that no agent has claimed.
 pub fn unmatched(mad: &Mad) -> Option<Mad> {
     if !matches!(mad.header.method, method::GET | method::SET) {
         return None;

@@ -23,7 +23,7 @@ impl Random {
         self.0
     }
 
-    /// Whether something happens that happens so often in a thousand times.
+    /// Whether an event happens now that happens this often in a thousand times.
     fn happens(&mut self, in_thousand: u64) -> bool {
         self.next() % 1000 < in_thousand
     }
@@ -94,8 +94,8 @@ impl World {
         assert_eq!(sent, Ok(()));
     }
 
-    /// Carries and waits until an agent has got something, or nothing is on its way; what agents
-    /// got, with who.
+    /// Carries datagrams and waits until an agent has an event, or nothing is on its way. Returns
+    /// the events, each with the index of its port.
     fn step(&mut self) -> Vec<(usize, Happened)> {
         loop {
             let mut got = Vec::new();

@@ -89,7 +89,7 @@ fn page() -> String {
 /// What begins the section of the page that a test of `ibd` writes.
 const FILES: &str = "\n## Files below /sys/class\n";
 
-/// `SKIFF_REWRITE` writes the page anew, but for the last section.
+/// `SKIFF_REWRITE` writes the page again, except the last section.
 #[test]
 fn the_page_is_written() {
     let own = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));

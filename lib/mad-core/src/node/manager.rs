@@ -11,18 +11,18 @@ use crate::port::{Delivery, Happened, Port, Request};
 use crate::sa::subscribers::Notice;
 use crate::sa::{self, Administration};
 
-/// Milliseconds until a subscriber is told again, and how often.
+/// Milliseconds until a report to a subscriber is sent again, and how often that is done.
 const REPORT_TIMEOUT_MS: u32 = 1000;
 const REPORT_RETRIES: u32 = 3;
 /// How often segments of an answer of subnet administration are sent again.
 const ANSWER_RETRIES: u32 = 5;
 
-/// The agents that are built in besides those that answer at once.
+/// The built-in agents, except those that answer at once.
 #[derive(Debug)]
 pub struct Manager {
-    /// The database.
+    /// The database of subnet administration.
     pub administration: Administration,
-    /// The agent that answers requests and tells subscribers.
+    /// The agent that answers requests and reports to subscribers.
     requests: AgentId,
     /// The agent that gets traps.
     traps: AgentId,
@@ -66,7 +66,7 @@ impl Manager {
 }
 
 impl Node {
-    /// Something for the manager.
+    /// Handles an event for the manager.
     pub(super) fn manage(&mut self, delivery: Delivery, now: u64) {
         let capabilities = self.capabilities();
         let (Some(manager), Happened::Received { packet, message }) =
@@ -74,7 +74,7 @@ impl Node {
         else {
             return;
         };
-        // A subscriber's answer ends the report; there is nothing more to do.
+        // A subscriber's answer ends the report, and needs nothing more.
         if packet.mad.header.is_response() {
             return;
         }
@@ -90,7 +90,7 @@ impl Node {
         }
     }
 
-    /// A trap: its sender is told that it has come, and so are the subscribers.
+    /// Handles a trap: tells its sender that it has arrived, and the subscribers what it reports.
     fn take_trap(&mut self, packet: &Packet, now: u64) {
         let Some(agent) = self.manager.as_ref().map(|manager| manager.traps) else {
             return;
@@ -105,7 +105,7 @@ impl Node {
         }
     }
 
-    /// Tells the subscribers.
+    /// Reports a notice to its subscribers.
     pub(super) fn report(&mut self, notice: &Notice, now: u64) {
         let Some(manager) = &mut self.manager else {
             return;
@@ -140,7 +140,7 @@ impl Node {
             timeout_ms,
             retries,
         };
-        // A manager that has too much to do answers nothing; who asks asks again.
+        // If the manager has too much to do, it does not answer; the requester asks again.
         let _ = self.port.send(request, now);
     }
 }

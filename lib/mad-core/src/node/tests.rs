@@ -1,4 +1,4 @@
-//! Nodes with programs: what they write and read, and what the agents that are built in answer.
+//! Nodes with programs: what they write and read, and what the built-in agents answer.
 
 use verbs_abi::mad::{RegisterAgent, RegisterAgent2, UserMad, request};
 use zerocopy::{FromBytes, IntoBytes};
@@ -91,7 +91,7 @@ fn programs_answer_each_other() {
     let (header, message) = world.read(client).unwrap();
     assert_eq!((header.status, header.lid), (0, [0, 2]));
     assert_eq!(message, answer.bytes());
-    // A second answer is nobody's, and so is one that a third node makes up.
+    // No request waits for a second answer, nor for one that a third node makes up.
     assert!(
         world
             .write(
@@ -319,7 +319,7 @@ fn subscribers_hear_of_nodes_that_come_and_go() {
         assert_eq!((header.status, message[3]), (0, method::REPORT));
         assert_eq!(message[56 + 5], trap);
         assert_eq!(message[56 + 31], 5, "the port's identifier");
-        // Until it is answered it comes again.
+        // It is sent again until it is answered.
         world.pass(1000 * MS);
         assert!(world.read(at).is_ok());
         let mut answer = Mad::padded(&message);
@@ -367,7 +367,7 @@ fn datagrams_that_fit_nothing_are_dropped() {
     let mut other_version = good;
     other_version.header.base_version = 2;
     drop(&mut world, to(2, 1), &other_version);
-    // Get and Set that nobody knows are answered.
+    // Get and Set that no agent claims are answered.
     assert!(
         world
             .write(at, to(2, 1), mad(9, 1, method::SET, 1, 1).bytes())

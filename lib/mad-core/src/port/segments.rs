@@ -1,4 +1,4 @@
-//! Segments that arrive for agents for which the port puts messages together.
+//! Segments that arrive for agents whose messages the port reassembles.
 
 use super::{Body, Port, wait};
 use crate::agents::AgentId;
@@ -37,7 +37,7 @@ impl Port {
         };
         if header.is_response() {
             match self.waiting_for(agent, packet) {
-                // The answer has begun: the request is over when the answer is given up.
+                // The answer has begun to arrive: the request ends when the answer is given up.
                 Some(key) => {
                     let until = now.saturating_add(MESSAGE_TIMEOUT_NS);
                     let deadline = self.sends[&key].deadline.max(until);
@@ -107,7 +107,7 @@ impl Port {
         }
     }
 
-    /// A segment is wrong: the message it is about ends here and there.
+    /// Refuses a wrong segment: its message ends at both ends.
     fn refuse(&mut self, agent: AgentId, packet: &Packet, reason: u8) {
         self.give_up(agent, packet);
         let header_bytes = class::header_bytes(packet.mad.header.class);
@@ -115,8 +115,8 @@ impl Port {
         self.post(agent, packet.back(), mad);
     }
 
-    /// Ends the long message that a datagram is about. Who sent it is not told: its answer does not
-    /// come.
+    /// Ends the long message that a datagram refers to. Its sender is not told: the answer does
+    /// not come.
     fn give_up(&mut self, agent: AgentId, packet: &Packet) {
         if let Some(key) = self.sending_of(agent, packet)
             && let Some(sending) = self.sends.get(&key)

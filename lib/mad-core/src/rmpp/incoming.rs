@@ -1,4 +1,4 @@
-//! The receivers of messages of one port: each puts the segments of one message together.
+//! The receivers of long messages at one port: each reassembles the segments of one message.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,32 +10,31 @@ use super::{
 use crate::agents::AgentId;
 use crate::mad::{MAD_BYTES, Mad, RMPP_HEADER_BYTES, class};
 
-/// Most messages of all senders that are put together at a time, and that are remembered for their
-/// last ACK.
+/// Most messages of all senders that are being reassembled, or are remembered for their last ACK.
 const MAX_TRANSFERS: usize = 256;
-/// Most bytes of all messages that are not whole.
+/// Most bytes of all messages that are not complete.
 const MAX_BYTES: usize = 32 << 20;
 
-/// The key of a message on its way.
+/// The key of a message that arrives in segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Transfer {
     /// The agent that it is for.
     pub agent: AgentId,
-    /// Where it comes from: port and queue pair.
+    /// The port that it comes from.
     pub lid: u16,
-    /// As above.
+    /// The queue pair that it comes from.
     pub qpn: u32,
-    /// Transaction, class with its version, and method.
+    /// The transaction.
     pub tid: u64,
-    /// As above.
+    /// The class and its version.
     pub class: [u8; 2],
-    /// As above.
+    /// The method.
     pub method: u8,
 }
 
 impl Transfer {
-    /// The sender whose share of the room it takes: the program is named by the upper half of the
-    /// transaction of its requests.
+    /// The sender whose share of the memory the message takes: the upper half of the transaction
+    /// names the program that sends requests.
     fn sender(&self) -> Sender {
         Sender {
             lid: self.lid,
@@ -53,14 +52,15 @@ struct Sender {
     agent: AgentId,
 }
 
-/// The outcome of a segment: an answer, a complete message, both or nothing.
+/// The result of a segment: an answer, a complete message, both or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SegmentOutcome {
     /// A datagram for the sender.
     pub answer: Option<Mad>,
-    /// The message, if it is whole: the first datagram as it came, then the data of the others.
+    /// The message, if it is complete: the first datagram as it came, then the data of the others.
     pub message: Option<Vec<u8>>,
-    /// Messages of other senders that were given up for this one, with the datagrams that say so.
+    /// Messages of other senders that were given up for this one, with the datagrams that tell
+    /// them.
     pub given_up: Vec<(Transfer, Mad)>,
 }
 
@@ -73,14 +73,14 @@ impl SegmentOutcome {
     }
 }
 
-/// One message.
+/// A message that is being reassembled.
 #[derive(Clone, Debug)]
 struct Receiver {
-    /// The first segment, which has the headers of answers.
+    /// The first segment, whose headers the answers repeat.
     first: Mad,
-    /// The message so far, up to segment `whole`.
+    /// The message so far, up to the segment `whole`.
     message: Vec<u8>,
-    /// Segments beyond it that have arrived.
+    /// Segments after a gap.
     early: BTreeMap<u32, Mad>,
     /// The last segment without a gap before it.
     whole: u32,
@@ -126,15 +126,15 @@ impl Receiver {
         abort(&self.first, self.header_bytes(), reason)
     }
 
-    /// Bytes that it keeps.
+    /// Bytes of memory that it takes.
     fn bytes(&self) -> usize {
         self.message.len() + self.early.len() * MAD_BYTES
     }
 
-    /// Puts the next segment behind the others; whether it is the last one.
+    /// Appends the next segment to the message. Returns whether it is the last one.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// Why it cannot be appended.
     fn append(&mut self, mad: &Mad, now: u64) -> Result<bool, u8> {
         let header_bytes = self.header_bytes();
         let rmpp = mad.rmpp();
@@ -159,7 +159,7 @@ impl Receiver {
         Ok(is_last)
     }
 
-    /// A segment has come.
+    /// Handles a segment.
     fn take(&mut self, mad: Mad, now: u64) -> Result<SegmentOutcome, u8> {
         let number = mad.rmpp().segment.get();
         if number > self.window && !self.is_complete {
@@ -197,27 +197,27 @@ impl Receiver {
     }
 }
 
-/// The messages that are on their way to a port.
+/// The messages that arrive at a port in segments.
 #[derive(Clone, Debug, Default)]
 pub struct Incoming {
     receivers: BTreeMap<Transfer, Receiver>,
-    /// Bytes that they keep.
+    /// Bytes of memory that they take.
     bytes: usize,
 }
 
-/// The contents, for tests and tables.
+/// What is kept, for tests and tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// Messages that are not whole.
+    /// Messages that are not complete.
     pub open: usize,
     /// Messages of which only the last ACK is remembered.
     pub complete: usize,
-    /// Bytes of those that are not whole.
+    /// Bytes of messages that are not complete.
     pub bytes: usize,
 }
 
 impl Incoming {
-    /// A segment with data. `now`: nanoseconds.
+    /// Handles a segment with data. `now`: nanoseconds.
     pub fn data(&mut self, transfer: Transfer, mad: &Mad, now: u64) -> SegmentOutcome {
         let header_bytes = class::header_bytes(mad.header.class);
         let rmpp = mad.rmpp();
@@ -255,13 +255,13 @@ impl Incoming {
         SegmentOutcome { given_up, ..step }
     }
 
-    /// Whether a message has begun, or is remembered for its last ACK.
+    /// Whether a message has begun to arrive, or is remembered for its last ACK.
     pub fn knows(&self, transfer: &Transfer) -> bool {
         self.receivers.contains_key(transfer)
     }
 
-    /// Makes room for the message `to`; `more`: 1 if it is about to begin, else 0. Whether there is
-    /// room.
+    /// Makes room for the message `to`; `more`: 1 if it is about to begin, otherwise 0. Returns
+    /// whether there is room.
     fn make_room(
         &mut self,
         to: &Transfer,
@@ -281,9 +281,10 @@ impl Incoming {
         true
     }
 
-    /// Ends a message to make room for the message `to`: a message of the sender with the largest
-    /// share on the port with the largest share. A sender never loses one to a sender or port with
-    /// a larger share, so each has a fair share whatever the others send. Whether one was ended.
+    /// Ends a message to make room for the message `to`: one of the sender with the largest share
+    /// on the port with the largest share. A sender never loses one to a sender or port with a
+    /// larger share, so each has a fair share whatever the others send. Returns whether one was
+    /// ended.
     fn give_way(
         &mut self,
         to: &Transfer,
@@ -302,7 +303,8 @@ impl Incoming {
         let port = heaviest(&of_ports, sender.lid);
         of_senders.retain(|of, _| of.lid == port);
         let most = heaviest(&of_senders, sender);
-        // One that is whole goes first, else the one that has not moved on for the longest time.
+        // A complete one goes first, otherwise the one that has had no new segment for the longest
+        // time.
         let candidates = self.receivers.iter().filter(|(transfer, receiver)| {
             let may_go = most != sender || receiver.is_complete;
             transfer.sender() == most && size(receiver) > 0 && may_go
@@ -325,7 +327,7 @@ impl Incoming {
         }
     }
 
-    /// An agent has gone: its messages too.
+    /// Drops the messages of an agent that has gone.
     pub fn forget_agent(&mut self, agent: AgentId) {
         let of_agent = self.receivers.keys().filter(|of| of.agent == agent);
         let transfers: Vec<Transfer> = of_agent.copied().collect();
@@ -334,7 +336,7 @@ impl Incoming {
         }
     }
 
-    /// Gives up what takes too long; the datagrams that say so to the senders.
+    /// Gives up messages that take too long. Returns the datagrams that tell the senders.
     pub fn expire(&mut self, now: u64) -> Vec<(Transfer, Mad)> {
         let due = self.receivers.iter().filter(|(_, of)| of.deadline <= now);
         let due: Vec<Transfer> = due.map(|(transfer, _)| *transfer).collect();
@@ -350,12 +352,12 @@ impl Incoming {
         answers
     }
 
-    /// When [`expire`](Self::expire) has something to do.
+    /// When [`expire`](Self::expire) has something to do, in nanoseconds.
     pub fn deadline(&self) -> Option<u64> {
         self.receivers.values().map(|of| of.deadline).min()
     }
 
-    /// The contents.
+    /// What is kept.
     pub fn kept(&self) -> Kept {
         let complete = self.receivers.values().filter(|of| of.is_complete).count();
         Kept {
@@ -366,7 +368,7 @@ impl Incoming {
     }
 }
 
-/// The owner of the largest share; `own` if no other share is larger than its.
+/// The owner of the largest share; `own` if no share is larger than that of `own`.
 fn heaviest<T: Copy + Ord>(shares: &BTreeMap<T, usize>, own: T) -> T {
     let size = shares.get(&own).copied().unwrap_or(0);
     let larger = shares.iter().filter(|(_, of)| **of > size);

@@ -1,4 +1,4 @@
-//! The sender of a message.
+//! The sender of a long message.
 
 use alloc::vec::Vec;
 
@@ -10,11 +10,11 @@ use crate::mad::{MAD_BYTES, Mad, RMPP_HEADER_BYTES, RmppHeader, class};
 pub enum Acknowledged {
     /// Nothing: it is an old one.
     Nothing,
-    /// It has moved the message on, or opened the window.
+    /// It acknowledges more segments, or opens the window.
     Progress,
-    /// All segments have arrived.
+    /// All segments are acknowledged.
     All,
-    /// It is wrong, for this [`reason`](super::reason): the message ends.
+    /// It is wrong, for this [`reason`](super::reason), and the message ends.
     Wrong(u8),
 }
 
@@ -24,10 +24,10 @@ pub struct Outgoing {
     /// All headers, then the data.
     message: Vec<u8>,
     header_bytes: usize,
-    /// Number of segments, at least 1.
+    /// The number of segments, at least 1.
     segments: u32,
-    /// `acknowledged` <= `sent` <= `segments`; `sent` may be beyond `window` when it was sent
-    /// again.
+    /// `acknowledged` <= `sent` <= `segments`; `sent` may be beyond `window` after a segment was
+    /// sent again.
     acknowledged: u32,
     sent: u32,
     /// The last segment that may be sent.
@@ -51,7 +51,7 @@ impl Outgoing {
         }
     }
 
-    /// The headers as the first segment has them.
+    /// The first segment, with its headers.
     pub fn first(&self) -> Mad {
         self.segment(1)
     }
@@ -61,7 +61,7 @@ impl Outgoing {
         self.segments
     }
 
-    /// A segment by its number, from 1.
+    /// The segment with this number, from 1.
     fn segment(&self, number: u32) -> Mad {
         let (headers, data) = self
             .message
@@ -74,7 +74,7 @@ impl Outgoing {
         mad.bytes_mut()[self.header_bytes..][..piece.len()].copy_from_slice(piece);
         let of_class = (self.header_bytes - RMPP_HEADER_BYTES) as u32;
         let (is_first, is_last) = (number == 1, number == self.segments);
-        // The last one says its own length, the first one that of all.
+        // The last segment has its own length, the first one that of all segments.
         let length = match (is_first, is_last) {
             (_, true) => of_class + piece.len() as u32,
             (true, false) => self.segments * of_class + data.len() as u32,
@@ -103,8 +103,8 @@ impl Outgoing {
         Some(self.segment(self.sent))
     }
 
-    /// Nothing has come: begins again behind what was acknowledged. Gives the first of those
-    /// segments, also when the window has no room for it.
+    /// Begins again behind the last acknowledged segment, because nothing has come. Returns the
+    /// first segment to send again, even if the window has no room for it.
     pub fn again(&mut self) -> Option<Mad> {
         if self.is_complete() {
             return None;
@@ -118,7 +118,8 @@ impl Outgoing {
         self.acknowledged == self.segments
     }
 
-    /// An ACK: all segments up to `segment` have arrived, those up to `window` may be sent.
+    /// Handles an ACK: all segments up to `segment` have arrived, and those up to `window` may be
+    /// sent.
     pub fn acknowledge(&mut self, segment: u32, window: u32) -> Acknowledged {
         if window < segment {
             return Acknowledged::Wrong(reason::WINDOW_TOO_SMALL);

@@ -1,4 +1,4 @@
-//! Multicast groups: who is a member of what, and which local identifier a group has.
+//! Multicast groups: their members, and their local identifiers.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -28,16 +28,16 @@ mod component {
     pub const JOIN_STATE: u32 = 16;
 }
 
-/// The components that a request must have to make a group.
+/// The components that a request must have to create a group.
 const NEEDED_TO_CREATE: u64 = 1 << component::QKEY
     | 1 << component::TRAFFIC_CLASS
     | 1 << component::PKEY
     | 1 << component::SERVICE_LEVEL
     | 1 << component::FLOW_LABEL;
 
-/// The first byte of identifiers that the manager makes, and what follows.
+/// The first eight bytes of the identifiers that the manager makes.
 const MADE: [u8; 8] = [0xff, 0x12, 0xa0, 0x1b, 0, 0, 0, 0];
-/// The state of a member that receives: others only send, or only make no group live.
+/// The join state of a full member. Others only send, or do not keep the group alive.
 const FULL_MEMBER: u64 = 1;
 
 /// A port in a group.
@@ -45,7 +45,7 @@ const FULL_MEMBER: u64 = 1;
 struct Member {
     /// Its join states.
     state: u64,
-    /// Another port has joined for it (ProxyJoin), and others may change that.
+    /// Another port has joined for it (ProxyJoin), so others may change the membership.
     is_proxy: bool,
 }
 
@@ -55,7 +55,7 @@ struct Group {
     /// The record of the group, without a member.
     record: Record,
     members: BTreeMap<Place, Member>,
-    /// It is there without members.
+    /// It exists without members, too.
     is_permanent: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct Groups {
 }
 
 impl Default for Groups {
-    /// The group of broadcasts of IP over InfiniBand is always there, as managers make it.
+    /// The broadcast group of IP over InfiniBand always exists, as with other managers.
     fn default() -> Groups {
         const BROADCAST: Gid = [
             0xff, 0x12, 0x40, 0x1b, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,
@@ -89,7 +89,7 @@ impl Default for Groups {
     }
 }
 
-/// The record of a group with what all groups have.
+/// The record of a group, with the values that all groups have.
 fn blank(mgid: &Gid, lid: u16) -> Record {
     let mut record = vec![0; member::BYTES];
     record[..16].copy_from_slice(mgid);
@@ -105,10 +105,10 @@ fn blank(mgid: &Gid, lid: u16) -> Record {
     record
 }
 
-/// The port that a request names as member.
+/// The port that a request names as the member.
 ///
 /// # Errors
-/// `TOO_FEW_COMPONENTS`; `BAD_GID`: no port that is there.
+/// `TOO_FEW_COMPONENTS`. `BAD_GID`: no port that is online has this identifier.
 fn named_port(fabric: &Fabric, query: &Query<'_>) -> Result<Place, u16> {
     if !query.has(component::PORT_GID) || !query.has(component::JOIN_STATE) {
         return Err(refusal::TOO_FEW_COMPONENTS);
@@ -120,7 +120,7 @@ fn named_port(fabric: &Fabric, query: &Query<'_>) -> Result<Place, u16> {
 }
 
 /// Checks that a port may change a membership: its own, or one that was made for another port,
-/// as all ports are of one partition.
+/// because all ports are of one partition.
 ///
 /// # Errors
 /// `DENIED`: the other port has joined itself.
@@ -147,7 +147,7 @@ impl Groups {
         self.groups.values().flat_map(of_group).collect()
     }
 
-    /// Ports of the switch behind which members are.
+    /// The ports of the switch that lead to members of a group: bit p for port p.
     pub fn ports(&self, lid: u16) -> u128 {
         let group = self.groups.values().find(|group| group.lid == lid);
         let members = group.into_iter().flat_map(|group| group.members.keys());
@@ -157,7 +157,7 @@ impl Groups {
         })
     }
 
-    /// Set of a membership: joins a group, which is made if it is not there.
+    /// Set of a membership: joins a group, which is created if it does not exist.
     pub fn join(&mut self, fabric: &Fabric, from: u16, query: &Query<'_>) -> Answer {
         let place = named_port(fabric, query)?;
         let state = query.value(member::JOIN_STATE);
@@ -234,7 +234,7 @@ impl Groups {
         Ok(mgid)
     }
 
-    /// Delete of a membership: leaves states of a group, which goes with its last member.
+    /// Delete of a membership: leaves join states of a group, which ends with its last member.
     pub fn leave(&mut self, fabric: &Fabric, from: u16, query: &Query<'_>) -> Answer {
         let place = named_port(fabric, query)?;
         let mgid: Gid = core::array::from_fn(|at| query.data[at]);
@@ -255,7 +255,7 @@ impl Groups {
         Ok(Vec::from([record]))
     }
 
-    /// A port has gone.
+    /// Removes the memberships of a port that has gone.
     pub fn forget(&mut self, place: Place) {
         for group in self.groups.values_mut() {
             group.members.remove(&place);
@@ -269,7 +269,7 @@ impl Groups {
     }
 }
 
-/// Checks that a request to join asks for what the group is.
+/// Checks that a request to join agrees with the properties of the group.
 fn check_same(group: &Group, query: &Query<'_>) -> Result<(), u16> {
     let same = |bit: u32, field| !query.has(bit) || query.value(field) == get(&group.record, field);
     let pkey = query.value(member::PKEY) ^ get(&group.record, member::PKEY);

@@ -1,5 +1,5 @@
-//! The records of the database, made from the topology when they are asked for, and which of them
-//! match.
+//! The records of the database, which are made from the topology for each request, and the
+//! selection of those that match.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use crate::fabric::{Fabric, MANAGER, NODE_PORT, Place, switch_port};
 use crate::mad::status;
 use crate::sma;
 
-/// Numbers of attributes.
+/// The number of the attribute NodeRecord, as below of the others.
 pub const NODE: u16 = 0x11;
 /// PortInfoRecord.
 pub const PORT_INFO: u16 = 0x12;
@@ -30,13 +30,13 @@ pub const MCMEMBER: u16 = 0x38;
 /// InformInfoRecord.
 pub const INFORM_INFO: u16 = 0xf3;
 
-/// A record: a multiple of eight bytes.
+/// A record; its length is a multiple of eight bytes.
 pub type Record = Vec<u8>;
 
-/// A component of a record: its bit of the mask, its field.
+/// A component of a record: its bit in the mask, and its field.
 type Component = (u32, Field);
 
-/// The way of a packet of [`PATH`] and [`MCMEMBER`]: 2 is "exactly" in the upper two bits.
+/// The selector "exactly", 2 in the upper two bits, in values of [`PATH`] and [`MCMEMBER`].
 const EXACTLY: u8 = 2 << 6;
 /// How long a packet may live, as a code: 4.096 µs × 2^18.
 const LIFE_TIME: u8 = 18;
@@ -65,7 +65,7 @@ const NODE_COMPONENTS: &[Component] = &[
     (14, (800, 64)),
 ];
 
-/// The component that may be asked for bit by bit.
+/// The component that can be queried bit by bit.
 const CAPABILITIES: Component = (7, (192, 32));
 
 const PORT_COMPONENTS: &[Component] = &[
@@ -131,7 +131,7 @@ const PATH_COMPONENTS: &[Component] = &[
     (10, (384, 8)),
     (15, (428, 4)),
 ];
-/// Components of a path that are more than compared: what may be asked of it.
+/// Components of a path that are not only compared: requirements.
 const PATH_WISHES: u64 = 1 << 11 | 1 << 12 | 1 << 13 | 1 << 14 | 0x3f << 16;
 
 /// Fields of MCMemberRecord.
@@ -176,7 +176,7 @@ const MEMBER_COMPONENTS: &[Component] = &[
     (15, member::SCOPE),
     (16, member::JOIN_STATE),
 ];
-/// Components of a membership that say what is asked of MTU, rate and life time.
+/// Components of a membership that are requirements for MTU, rate and life time.
 const MEMBER_WISHES: u64 = 0x3f0 & !0xc0 | 3 << 8 | 3 << 10;
 
 const INFORM_COMPONENTS: &[Component] = &[(0, (0, 64)), (0, (64, 64)), (1, (128, 16))];
@@ -186,11 +186,11 @@ const INFORM_COMPONENTS: &[Component] = &[(0, (0, 64)), (0, (64, 64)), (1, (128,
 pub struct Query<'a> {
     /// The attribute.
     pub attribute: u16,
-    /// Its modifier.
+    /// The attribute's modifier.
     pub modifier: u32,
-    /// The components that are to match.
+    /// The components that have to match.
     pub mask: u64,
-    /// The record that they are compared with.
+    /// The record with which records are compared.
     pub data: &'a [u8],
     /// Capabilities of the manager's port.
     pub capabilities: u32,
@@ -202,7 +202,7 @@ impl Query<'_> {
         self.mask >> bit & 1 != 0
     }
 
-    /// A field of the record that is asked for.
+    /// The value of a field in the record of the request.
     pub fn value(&self, field: Field) -> u64 {
         get(self.data, field)
     }
@@ -248,7 +248,7 @@ impl Query<'_> {
     /// The records of the topology that match.
     ///
     /// # Errors
-    /// `INVALID`, as above; that the attribute is unknown.
+    /// `INVALID`, as in [`select`](Self::select). `ATTRIBUTE_UNKNOWN`.
     pub fn topology(&self, fabric: &Fabric) -> Result<Vec<Record>, u16> {
         let records = match self.attribute {
             NODE => nodes(fabric),
@@ -263,7 +263,7 @@ impl Query<'_> {
         self.select(self.attribute, records)
     }
 
-    /// Whether what is asked of a path is what all paths have.
+    /// Whether all paths meet the requirements of the request.
     fn is_path_possible(&self) -> bool {
         let pkey = self.value(path::PKEY) & 0x7fff == u64::from(sma::PKEY & 0x7fff);
         let mtu = self.fits(16, path::MTU, sma::MTU_4096);
@@ -272,7 +272,8 @@ impl Query<'_> {
         (pkey || !self.has(13)) && mtu && rate && life
     }
 
-    /// Whether a value is what the selector, component `bit`, and the value behind it ask for.
+    /// Whether a value meets the selector, component `bit`, and the requested value, the next
+    /// component.
     pub fn fits(&self, bit: u32, field: Field, value: u8) -> bool {
         if !self.has(bit) || !self.has(bit + 1) {
             return !self.has(bit + 1) || self.has(bit) || self.value(field) & 0x3f == value.into();
@@ -283,7 +284,7 @@ impl Query<'_> {
             0 => value > wanted,
             1 => value < wanted,
             2 => value == wanted,
-            // The largest, or the smallest, that there is.
+            // The largest or the smallest value that exists.
             _ => true,
         }
     }
@@ -296,7 +297,7 @@ fn record(bytes: usize, lid: u16) -> Record {
     record
 }
 
-/// The end ports: of the nodes that are there, and of the switch.
+/// The end ports: those of the nodes that are online, and that of the switch.
 fn places(fabric: &Fabric) -> impl Iterator<Item = Place> + '_ {
     fabric.nodes().map(Place::Node).chain([Place::Switch])
 }
@@ -333,7 +334,7 @@ fn ports(fabric: &Fabric, capabilities: u32) -> Vec<Record> {
     places(fabric).flat_map(of_place).filter_map(port).collect()
 }
 
-/// A record of the manager.
+/// The record of the manager.
 pub fn sm_info(info: &[u8]) -> Record {
     let mut record = record(32, Place::Node(MANAGER).lid());
     record[4..25].copy_from_slice(&info[..21]);
@@ -371,12 +372,12 @@ fn pkey_tables(fabric: &Fabric) -> Vec<Record> {
     places(fabric).map(table).collect()
 }
 
-/// The paths between the places that are asked for.
+/// The paths between the places that the request names.
 fn paths(fabric: &Fabric, query: &Query<'_>) -> Vec<Record> {
     let named = |lid: u32, lid_field: Field, gid_bit: u32, gid_field: Field| {
         let is_it = move |place: &Place| {
             let by_lid = !query.has(lid) || query.value(lid_field) == place.lid().into();
-            // The half of the identifier that tells ports apart.
+            // The half of the identifier that differs between ports.
             by_lid && (!query.has(gid_bit) || query.value(gid_field) == place.guid())
         };
         places(fabric).filter(is_it).collect::<Vec<_>>()
@@ -408,12 +409,12 @@ fn path_record(from: Place, to: Place) -> Record {
     record
 }
 
-/// The code of "exactly" this value.
+/// The code of "exactly" for a value.
 pub fn exactly(value: u8) -> u64 {
     (EXACTLY | value).into()
 }
 
-/// How long a packet may live.
+/// The code of a packet's life time.
 pub fn life_time() -> u64 {
     exactly(LIFE_TIME)
 }

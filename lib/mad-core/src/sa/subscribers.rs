@@ -1,4 +1,4 @@
-//! Subscribers of notices, and the notices that they get.
+//! Subscribers to notices, and the notices that they get.
 
 use alloc::vec::Vec;
 use verbs_core::address::{Gid, gid};
@@ -35,18 +35,18 @@ mod notice {
     pub const PRODUCER: Field = (8, 24);
     pub const TRAP: Field = (32, 16);
     pub const ISSUER_LID: Field = (48, 16);
-    /// Of the traps of nodes that come and go: the global identifier.
+    /// In the traps about nodes that come and go: where the global identifier begins.
     pub const GID_BYTE: usize = 16;
 }
 
-/// Something that has happened.
+/// A notice of an event in the fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice(pub [u8; NOTICE_BYTES]);
 
 impl Notice {
-    /// A port has come into service (trap 64), or gone (65).
+    /// The notice that a port has come into service (trap 64) or has gone (trap 65).
     pub fn of_node(place: Place, is_online: bool) -> Notice {
-        /// Informational; a class manager says it.
+        /// The type is informational; the producer is a class manager.
         const INFORMATIONAL: u64 = 4;
         const CLASS_MANAGER: u64 = 4;
         let mut data = [0; NOTICE_BYTES];
@@ -64,7 +64,7 @@ impl Notice {
         Notice(data)
     }
 
-    /// A notice that a trap from this port had.
+    /// The notice in a trap from the port `lid`.
     pub fn of_trap(lid: u16, data: &[u8; 64]) -> Notice {
         let mut bytes = [0; NOTICE_BYTES];
         bytes[..64].copy_from_slice(data);
@@ -72,7 +72,7 @@ impl Notice {
         Notice(bytes)
     }
 
-    /// The report of it to a subscriber.
+    /// The message that reports the notice to a subscriber.
     pub fn report(&self) -> Vec<u8> {
         let header = SaHeader {
             header: Header {
@@ -107,7 +107,7 @@ impl Subscription {
             && (trap == ALL || trap == get(&notice.0, notice::TRAP))
     }
 
-    /// Whether the same subscriber wants the same.
+    /// Whether it is the same subscription of the same subscriber.
     fn is_same(&self, other: &Subscription) -> bool {
         let fields = [IS_GENERIC, TRAP_TYPE, TRAP, QPN];
         let same = |field| get(&self.inform, field) == get(&other.inform, field);
@@ -142,7 +142,7 @@ impl Subscribers {
                 return Err(refusal::NO_RESOURCES);
             }
             (1, None) => self.subscriptions.push(subscription),
-            // There is nothing to end, or it is neither.
+            // There is no subscription to end, or the value is neither 0 nor 1.
             _ => return Err(refusal::INVALID),
         }
         let mut record = inform.to_vec();
@@ -150,7 +150,7 @@ impl Subscribers {
         Ok(Vec::from([record]))
     }
 
-    /// The subscribers that get a notice.
+    /// The subscribers of a notice.
     pub fn of(&self, notice: &Notice) -> Vec<Destination> {
         let wants = self.subscriptions.iter().filter(|of| of.wants(notice));
         wants.map(|of| of.to).collect()
@@ -169,7 +169,7 @@ impl Subscribers {
         self.subscriptions.iter().enumerate().map(record).collect()
     }
 
-    /// A port has gone.
+    /// Removes the subscriptions of a port that has gone.
     pub fn forget(&mut self, place: Place) {
         self.subscriptions.retain(|of| of.place != place);
     }

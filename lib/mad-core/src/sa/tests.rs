@@ -11,7 +11,7 @@ use crate::packet::{Destination, Packet};
 
 /// Bits of a membership: the group, the port, the state.
 const JOIN: u64 = 1 | 1 << 1 | 1 << 16;
-/// And what is needed to make a group.
+/// The bits of [`JOIN`], and those that creating a group needs.
 const CREATE: u64 = JOIN | 1 << 2 | 1 << 6 | 1 << 7 | 1 << 12 | 1 << 13;
 const IPOIB: [u64; 2] = [0xff12_401b_ffff_0000, 0xffff_ffff];
 const OTHER: [u64; 2] = [0xff12_401b_ffff_0000, 5];
@@ -166,7 +166,7 @@ fn a_port_may_join_for_another_one_that_has_not_joined_itself() {
     assert_eq!(sa.groups.ports(0xc000), 1 << 3);
     assert_eq!(change(&mut sa, 0, method::DELETE, 2).status, 0);
     assert_eq!(sa.groups.ports(0xc000), 0);
-    // Its own membership is its own.
+    // Other ports cannot change a membership that a port has made itself.
     let joined = change(&mut sa, 2, method::SET, 2);
     assert_eq!(get(&joined.records[0], member::PROXY_JOIN), 0);
     for method in [method::SET, method::DELETE] {

@@ -33,14 +33,14 @@ fn route(world: &mut World, hops: [u8; 2], path: &[u8]) -> String {
     said(world.write(at, to(PERMISSIVE_LID, 0), asked.bytes()))
 }
 
-/// The bytes read of a table of the subnet (six segments) with the room that `room` says, given the
-/// room that all of it needs.
+/// The bytes read of a table of the subnet (six segments) with the room that `room` says, given
+/// the room that all of it needs.
 fn table(world: &mut World, room: fn(usize) -> usize) -> String {
     let at = world.program(1, sender(1, 3, 2, 1));
     read_table(world, at, room)
 }
 
-/// The same by an agent with the older header.
+/// As [`table`], by an agent with the older header.
 fn old_table(world: &mut World, room: fn(usize) -> usize) -> String {
     let at = old_client(world, 3, 2, 1);
     read_table(world, at, room)

@@ -137,8 +137,8 @@ fn answer_to_ack(world: &mut World, segment: u32, window: u32) -> String {
     }
 }
 
-/// A port that sends a message of five segments to a program that answers by hand: the program, the
-/// sender, and the first segment as it came.
+/// A port that sends a message of five segments to a program that answers by hand: the program,
+/// the sender, and the first segment as it came.
 fn by_hand(world: &mut World) -> (Program, Program, Mad) {
     let by_hand = RegisterAgent2 {
         flags: USER_RMPP,
@@ -199,8 +199,8 @@ fn numbers(world: &mut World, at: Program) -> String {
     }
 }
 
-/// What becomes of a message whose sender is told this: what the program gets back, and whether the
-/// send is over.
+/// The fate of a message whose sender is told this: what the program receives, and whether the
+/// send is finished.
 fn ended_by(world: &mut World, kind: u8, status: u8) -> String {
     let (at, from, first) = by_hand(world);
     reply(world, at, &first, kind, status, [0, 0]);
@@ -212,7 +212,7 @@ fn ended_by(world: &mut World, kind: u8, status: u8) -> String {
     format!("{back}, {over}, {again} sent again, sender reads {told}")
 }
 
-/// The same for many statuses, which all end in the same way.
+/// As [`ended_by`], for several statuses, which all end the message in one way.
 fn all_ended_by(kind: u8, statuses: impl IntoIterator<Item = u8>) -> String {
     let mut said: Vec<String> = statuses
         .into_iter()

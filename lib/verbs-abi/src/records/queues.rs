@@ -62,8 +62,8 @@ records! {
         32 comp_mask: u32,
         36 response_length: u32,
     }
-    /// The provider's data of CREATE_QP: the number that the library has chosen, which contains the
-    /// port that it listens on. Without this the daemon chooses a number.
+    /// The provider's data of CREATE_QP: the number that the library has chosen, which contains
+    /// the port that it listens on. Without this the daemon chooses a number.
     CreateQpProvider, 8, 4 {
         0 qpn: u32,
         4 reserved: u32,

@@ -20,7 +20,7 @@ impl Header {
     }
 
     /// The kind of the record, if it is a whole message without special marks or an
-    /// acknowledgement. `None`: only [`decode`](Record::decode) can tell.
+    /// acknowledgement. `None`: only [`decode`](super::Record::decode) can tell.
     #[inline(always)]
     pub fn usual(&self) -> Option<Usual> {
         match self.kind {
@@ -68,7 +68,7 @@ impl Header {
         (self.flags & HAS_ACK != 0).then_some(Ack { taken, limit })
     }
 
-    /// The acknowledgement that a [`Record::Ack`] is.
+    /// The acknowledgement that a record of the kind [`Ack`](super::Record::Ack) is.
     #[inline(always)]
     pub fn told(&self) -> Ack {
         Ack {
