@@ -138,7 +138,7 @@ impl Default for Datagram {
 /// Who is at the other end of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LanePeer {
-    /// It was not said.
+    /// It is not known.
     #[default]
     Unknown,
     /// A program on the node whose port has this local identifier.

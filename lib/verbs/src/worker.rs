@@ -4,9 +4,9 @@
 //! A program that polls its completion queues does all the work in its own calls. Then the thread
 //! has no lane in its event queue, so that no peer wakes it; it only looks every few milliseconds
 //! whether the program still polls. If the program does not and a peer has sent something, or if
-//! it waits at a completion channel, the thread sleeps on the lanes. A pause in polling alone is
-//! no reason for that: to have the lanes watched and no longer watched takes requests to the
-//! driver, which take longer than a thousand messages.
+//! it waits for a completion event without serving the lanes itself, the thread sleeps on the
+//! lanes. A pause in polling alone is no reason for that: to have the lanes watched and no longer
+//! watched takes requests to the driver, which take longer than a thousand messages.
 
 use alloc::sync::Weak;
 use alloc::vec::Vec;

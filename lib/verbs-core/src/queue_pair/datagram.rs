@@ -15,7 +15,7 @@ use crate::work::{Data, SendRequest, WorkCompletion, total};
 /// Bits of a queue pair's number.
 const QPN_MASK: u32 = 0xff_ffff;
 
-/// Where the bytes of a datagram are that has arrived.
+/// Where the bytes of an arrived datagram are.
 pub(crate) enum Arrived<'a> {
     /// On this lane, not received yet.
     On(LaneId),
