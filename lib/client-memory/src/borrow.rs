@@ -1,17 +1,17 @@
 //! Borrowing pages of another program for as long as they are needed: the daemon's side of
 //! [`pin`](crate::pin).
 //!
-//! A mapping made from a program's address space keeps that whole space alive, as does a
-//! descriptor of it. A daemon must not hold either: the program's other mappings would stay as long
-//! as the daemon holds them. So pages take a detour. They are mapped into an address space in which
-//! nothing runs, from there into the daemon's own, and then the mapping in the middle is undone.
-//! What stays here are references to the frames, and to the space in the middle, which is empty.
+//! A mapping made from a program's address space keeps that whole space alive, and so does a
+//! descriptor of it. A daemon must hold neither, or the program's other mappings would stay as
+//! long. So pages take a detour. They are mapped into an address space in which nothing runs (the
+//! *middle*), from there into the daemon's own, and then unmapped from the middle. What stays are
+//! references to the frames and to the middle, which is empty.
 //!
-//! The thread that drops the last reference to a killed program's address space may have to tear it
-//! down, and wait for the daemons of its mappings. [`Borrower`] is therefore for a thread of its
-//! own ([`borrow_thread`](crate::borrow_thread)): the thread that serves the scheme must never drop
-//! such a reference. The descriptor of the
-//! space is the last one to go, so that nothing is locked meanwhile.
+//! The thread that drops the last reference to a killed program's address space may have to tear
+//! it down, and to wait for the daemons of its mappings. The thread that serves the scheme must
+//! therefore never drop such a reference: [`Borrower`] belongs on a thread of its own
+//! ([`borrow_thread`](crate::borrow_thread)). Of its references to the space, the descriptor goes
+//! last, so that nothing is locked meanwhile.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -31,21 +31,21 @@ use crate::reachable;
 use hal::copy::Side;
 use hal::mem::{self, PAGE, Region};
 
-/// Pages borrowed by one step. The kernel enters this number at once.
+/// Pages that one step borrows. The kernel enters all of them at once.
 const PAGES_PER_STEP: usize = 1024;
 
-/// Mappings of a program at most, as all others wait while they are listed; as many as Linux
-/// allows.
+/// Most mappings that a program may have, because all others wait while they are listed. Linux has
+/// the same limit.
 const MOST_MAPPINGS: usize = 1 << 16;
 
-/// Where the pages of one step are in the space in the middle.
+/// Address at which the pages of one step are mapped in the middle.
 const MIDDLE: usize = 0x1000_0000;
 
 unsafe extern "C" {
     fn redox_write_v1(fd: usize, bytes: *const u8, count: usize) -> usize;
 }
 
-/// The files for borrowing, which are opened before the daemon gives up its names.
+/// The files for borrowing. They are opened before the daemon gives up its namespace.
 pub struct Borrower {
     translation: Fd,
     physical: Fd,
@@ -55,21 +55,21 @@ pub struct Borrower {
     ram: KnownRam,
 }
 
-/// An address space in which nothing runs.
+/// The middle: an address space in which nothing runs.
 struct Middle(Fd);
 
-/// Which pages of which program.
+/// The pages to borrow from a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// First byte in the program's address space; a multiple of the page size.
     pub address: usize,
     /// Bytes; a multiple of the page size.
     pub bytes: usize,
-    /// Whether the pages are to be written here.
+    /// Whether the daemon needs to write them.
     pub writable: bool,
 }
 
-/// Consecutive frames.
+/// Physically consecutive frames.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Frames {
     /// Physical address of the first.
@@ -78,25 +78,25 @@ pub struct Frames {
     pub pages: u32,
 }
 
-/// Pages of another program on their way here.
+/// Pages of another program that are being borrowed.
 pub struct Borrowing {
     space: Fd,
     wanted: Wanted,
-    /// Where they will be.
+    /// Where the daemon maps them.
     place: Place,
-    /// Those of the program, when it began.
+    /// The program's mappings when the borrowing began.
     mappings: Vec<Mapping>,
     done: usize,
     frames: Vec<Frames>,
 }
 
-/// Pages of another program, mapped here, and where in physical memory they are.
+/// Pages of another program, mapped in this daemon, and their places in physical memory.
 pub struct Borrowed {
     place: Place,
     frames: Vec<Frames>,
 }
 
-/// A range of this daemon's addresses, unmapped when it goes.
+/// A range of this daemon's addresses. Dropping it unmaps the range.
 struct Place {
     address: usize,
     bytes: usize,
@@ -140,12 +140,12 @@ impl Borrowed {
 }
 
 impl Middle {
-    /// A new one; `own` is any address space.
+    /// A new, empty middle; `own` is any address space.
     fn new(own: &Fd) -> Result<Self> {
         Ok(Self(Fd::new(own.dup(b"empty")?)))
     }
 
-    /// Maps `bytes` bytes of `space` from `from` on, `at` bytes behind the start of the place.
+    /// Maps `bytes` bytes of `space` from `from` on, `at` bytes behind [`MIDDLE`].
     fn map(&self, space: &Fd, from: usize, at: usize, bytes: usize, writable: bool) -> Result<()> {
         let mut flags = MapFlags::PROT_READ | MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
         flags.set(MapFlags::PROT_WRITE, writable);
@@ -158,13 +158,13 @@ impl Middle {
             flags.bits(),
         ];
         self.change(&operation).map_err(|error| {
-            // A hole is EINVAL, a right that is missing EPERM.
+            // The kernel reports a hole as EINVAL and a missing right as EPERM.
             let no_memory = error.errno == ENOMEM;
             Error::new(if no_memory { ENOMEM } else { EFAULT })
         })
     }
 
-    /// Unmaps the first `bytes` bytes of the place.
+    /// Unmaps the first `bytes` bytes at [`MIDDLE`].
     fn unmap(&self, bytes: usize) -> Result<()> {
         self.change(&[ADDRSPACE_OP_MUNMAP, MIDDLE, bytes])
     }
@@ -179,7 +179,8 @@ impl Middle {
         Ok(())
     }
 
-    /// Maps the first `bytes` bytes of the place at `here` in this task, which was reserved.
+    /// Maps the first `bytes` bytes at [`MIDDLE`] to `here` in this daemon, a range that was
+    /// reserved.
     fn map_here(&self, here: usize, bytes: usize, writable: bool) -> Result<()> {
         // SAFETY: the place was reserved for these pages, and nobody uses it.
         unsafe {
@@ -197,7 +198,7 @@ impl Middle {
 }
 
 impl Borrower {
-    /// Opens the kernel's files for it and makes the space in the middle.
+    /// Opens the kernel's files for borrowing and makes the middle.
     ///
     /// # Errors
     /// `EACCES` for callers other than root; those of the kernel's schemes.
@@ -218,17 +219,19 @@ impl Borrower {
     /// Begins to borrow pages of the program that sent the descriptor `space`.
     ///
     /// # Errors
-    /// `EINVAL` when it is no address space; `EFAULT` when the range is beyond user space;
+    /// `EINVAL` when `space` is no address space; `EFAULT` when the range is beyond user space;
     /// `ENOMEM`, also when the program has more than [`MOST_MAPPINGS`].
     pub fn begin(&self, space: Fd, wanted: Wanted) -> Result<Borrowing> {
-        // It may be any descriptor, also one of a scheme that never answers and that would keep all
-        // others waiting. The kernel alone says whether it is of the same scheme as this one.
+        // `space` may be any descriptor, even of a scheme that never answers, which would keep all
+        // others waiting. Only the kernel can tell whether it belongs to the same scheme as the
+        // middle.
         let both = [self.middle.0.raw(), space.raw()];
         let compared = libredox::call::call_rw(both.as_slice(), &mut [], CallFlags::empty(), &[]);
         if compared.is_err_and(|error| error.errno() == EXDEV) {
             return Err(Error::new(EINVAL));
         }
-        // Where it does not say so, it fills in the device number of its own at least.
+        // A kernel that does not compare them at least fills in the device number of its own
+        // schemes.
         let status = space.stat().map_err(|_| Error::new(EINVAL))?;
         if status.st_dev != GlobalSchemes::Proc as u64 {
             return Err(Error::new(EINVAL));
@@ -237,8 +240,8 @@ impl Borrower {
         if end.is_none_or(|end| end > USER_END) {
             return Err(Error::new(EFAULT));
         }
-        // The program changes its mappings as it likes, so this proves nothing; but the kernel
-        // borrows private memory with any rights, and it is a mapping at a time that is borrowed.
+        // The program may change its mappings at any time, so this proves nothing. But the kernel
+        // borrows private memory with any rights, and it borrows one mapping at a time.
         let mappings = mappings::mappings(&space, MOST_MAPPINGS);
         let mappings = mappings.map_err(|error| match error.errno {
             ENOMEM => error,
@@ -260,11 +263,11 @@ impl Borrower {
         })
     }
 
-    /// Borrows some more pages. After an error the borrowing is to be dropped.
+    /// Borrows some more pages. After an error, drop the borrowing.
     ///
     /// # Errors
-    /// `EFAULT` when a page is not mapped there, does not allow what is wanted, or is no ordinary
-    /// memory; `ENOMEM`.
+    /// `EFAULT` when a page is not mapped there, lacks the rights that are needed, or is no
+    /// ordinary memory; `ENOMEM`.
     pub fn step(&mut self, borrowing: &mut Borrowing) -> Result<()> {
         let wanted = borrowing.wanted;
         let bytes = (wanted.bytes - borrowing.done).min(PAGES_PER_STEP * PAGE);
@@ -284,14 +287,14 @@ impl Borrower {
         let borrowed = mapped.and_then(|()| self.middle.map_here(here, bytes, writable));
         let frames = &mut borrowing.frames;
         let borrowed = borrowed.and_then(|()| self.look_up(here, bytes, writable, frames));
-        // Undone in any case: the next step needs the place.
+        // Unmap in any case: the next step needs the addresses.
         self.middle.unmap(bytes)?;
         borrowed?;
         borrowing.done += bytes;
         Ok(())
     }
 
-    /// Finds the frames of pages that were mapped here.
+    /// Finds the frames of pages that were mapped at `here`.
     fn look_up(
         &mut self,
         here: usize,
@@ -319,7 +322,7 @@ impl Borrower {
         Ok(())
     }
 
-    /// Physical address of a page that is there.
+    /// The physical address of a page that is present.
     fn translate(&self, address: usize) -> Option<u64> {
         let mut word = address.to_ne_bytes();
         let flags = CallFlags::empty();
@@ -327,9 +330,9 @@ impl Borrower {
         Some(usize::from_ne_bytes(word) as u64 & !(PAGE as u64 - 1))
     }
 
-    /// Makes a page present. The kernel reads it for us: where there is nothing any more (the
-    /// program changes its mappings as it likes) it says so, where a load of our own would be the
-    /// end of this daemon.
+    /// Makes a page present by having the kernel read it. Where nothing is mapped any more (the
+    /// program may change its mappings at any time) the kernel reports an error; a load of our own
+    /// would end this daemon.
     fn touch(&self, address: usize) -> Result<()> {
         // SAFETY: the kernel reads the byte, or refuses; no reference is made.
         let raw = unsafe { redox_write_v1(self.pipe_end.raw(), address as *const u8, 1) };
@@ -343,8 +346,8 @@ impl Borrower {
         }
     }
 
-    /// Checks that a frame is ordinary memory, by what the kernel thinks of it: only device memory
-    /// may be mapped by physical address.
+    /// Checks that a frame is ordinary memory, by asking the kernel to map it by physical address:
+    /// it allows that for device memory only.
     fn check_ram(&self, address: usize, frame: u64) -> Result<()> {
         // SAFETY: a fresh mapping at an address of the kernel's choice.
         let mapped = unsafe {
@@ -371,12 +374,12 @@ impl Borrower {
 }
 
 impl Borrowing {
-    /// Whether all pages are here.
+    /// Whether all pages have been borrowed.
     pub fn is_complete(&self) -> bool {
         self.done == self.wanted.bytes
     }
 
-    /// The pages, once they are all here. The program's address space is released.
+    /// The pages, once all have been borrowed. Releases the program's address space.
     pub fn finish(self) -> Borrowed {
         Borrowed {
             place: self.place,
@@ -385,14 +388,14 @@ impl Borrowing {
     }
 }
 
-/// Makes pieces of this task's own address space one range, by the same detour.
+/// Joins pieces of this daemon's own address space into one range, by the same detour.
 pub struct Joiner {
     own: Fd,
     middle: Middle,
 }
 
 impl Joiner {
-    /// Opens the own address space and makes one in the middle.
+    /// Opens the daemon's own address space and makes a middle.
     ///
     /// # Errors
     /// Those of the kernel's scheme.
@@ -402,17 +405,16 @@ impl Joiner {
         Ok(Self { own, middle })
     }
 
-    /// The pages of `parts`, whole ones, one after the other: memory of a device, which does not go
-    /// when its mapping does. A byte of each is read.
+    /// Maps the pages of `parts` (whole pages) one after the other. They are memory of a device,
+    /// which outlives its mapping. Reads a byte of each page.
     ///
-    /// # Errors
-    /// `EINVAL` for incomplete pages and for nothing; `ENOMEM`.
+    /// # Errors `EINVAL` for incomplete pages and for no pages; `ENOMEM`.
     pub fn join(&self, parts: &[Region]) -> Result<Region> {
         let mut bytes = 0;
         let mut mapped = Ok(());
         for part in parts {
-            // The kernel borrows what is there already, and brings in a page of a device when it is
-            // touched.
+            // The kernel borrows only pages that are present, and brings in a page of a device
+            // when it is touched.
             for offset in (0..part.len()).step_by(PAGE) {
                 part.read::<u8>(offset)?;
             }
@@ -432,7 +434,7 @@ impl Joiner {
             self.middle.map_here(place.address, bytes, true)?;
             Ok(place)
         });
-        // Undone in any case: the next ones need the place.
+        // Unmap in any case: the next call needs the addresses.
         if bytes > 0 {
             self.middle.unmap(bytes)?;
         }
@@ -444,9 +446,9 @@ impl Joiner {
     }
 }
 
-/// Has the kernel find a page for a store, as it does for the word of a futex: `EFAULT` where the
-/// one that the program has borrowed itself does not allow it, which would end this daemon at its
-/// first store. Redox's kernel finds it for a load only.
+/// Has the kernel prepare a page for a store, as it does for the word of a futex. `EFAULT` where
+/// the program has borrowed the page itself and may not write it: this daemon's first store would
+/// end the daemon. Redox's kernel prepares the page for a load only.
 fn make_writable(address: usize) -> Result<()> {
     // SAFETY: no thread waits at the address, and none is woken; no reference is made.
     unsafe { syscall::syscall5(SYS_FUTEX, address, FUTEX_WAKE, 0, 0, 0) }?;
@@ -456,7 +458,7 @@ fn make_writable(address: usize) -> Result<()> {
 /// End of the lower half of the address space, which belongs to programs.
 const USER_END: usize = 1 << 47;
 
-/// Adds a frame behind the others: to the last run, if it continues it.
+/// Appends a frame: to the last run if it continues that run.
 fn append(frames: &mut Vec<Frames>, physical: u64) {
     if let Some(last) = frames.last_mut()
         && last.physical + u64::from(last.pages) * PAGE as u64 == physical
@@ -468,10 +470,10 @@ fn append(frames: &mut Vec<Frames>, physical: u64) {
     frames.push(Frames { physical, pages: 1 });
 }
 
-/// Frames that are known to be ordinary memory. That never changes.
+/// Frames that are known to be ordinary memory, which they stay for ever.
 #[derive(Debug, Default)]
 struct KnownRam {
-    /// End by start; ranges that touch are one.
+    /// End of each range by its start; ranges that touch are merged.
     ranges: BTreeMap<u64, u64>,
 }
 
@@ -481,7 +483,7 @@ impl KnownRam {
         range.is_some_and(|(_, end)| frame < *end)
     }
 
-    /// Adds a frame that is not held.
+    /// Adds a frame that is not known yet.
     fn add(&mut self, frame: u64) {
         let (mut start, mut end) = (frame, frame + PAGE as u64);
         if let Some(behind) = self.ranges.remove(&end) {

@@ -1,8 +1,8 @@
-//! A thread that borrows pages of programs for a daemon, and lets go of address spaces.
+//! A thread that borrows pages of programs for a daemon, and releases address spaces.
 //!
-//! The last reference to the address space of a program that was killed meanwhile may go with the
-//! end of a borrowing: the thread that drops it waits for the daemons of the program's mappings,
-//! and the daemon may be one of them.
+//! The end of a borrowing may drop the last reference to the address space of a program that was
+//! killed meanwhile. The thread that drops it waits for the daemons of the program's mappings, and
+//! this daemon may be one of them.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -16,10 +16,10 @@ use syscall::flag::F_SETFL;
 
 use crate::borrow::{Borrowed, Borrower, Borrowing, Wanted};
 
-/// The daemon's end: orders to the thread, and what has come of them. `T` names a borrowing.
+/// The daemon's end: sends orders to the thread and takes their results. `T` names a borrowing.
 pub struct Orders<T> {
     shared: Arc<Shared<T>>,
-    /// Wakes the thread: a byte for each job.
+    /// The pipe that wakes the thread: one byte for each job.
     wake: Fd,
 }
 
@@ -37,15 +37,15 @@ struct Shared<T> {
     ended: Mutex<Vec<(T, Result<Borrowed>)>>,
 }
 
-/// An order for the address space of a program.
+/// A job for the thread, on the address space of a program.
 enum Job<T> {
     /// Borrow pages.
     Borrow(T, Fd, Wanted),
-    /// Release it.
+    /// Release the address space.
     Release(Fd),
 }
 
-/// A pipe: the end to read from, with these flags, and the end to write to.
+/// A pipe: the end to read from, which has these flags, and the end to write to.
 ///
 /// # Errors
 /// Those of the kernel's scheme.
@@ -55,9 +55,9 @@ pub fn pipe(flags: i32) -> Result<(Fd, Fd)> {
     Ok((output, input))
 }
 
-/// Opens the kernel's files for borrowing. The caller gives a thread to the second result
-/// ([`Work::run`]). A byte comes out of the third one, which never waits, for each borrowing that
-/// has come to its end.
+/// Opens the kernel's files for borrowing. The caller runs the second result on a thread
+/// ([`Work::run`]). The third is the reading end of a pipe: it never waits, and holds a byte for
+/// each borrowing that has ended.
 ///
 /// # Errors
 /// `EACCES` for callers other than root; those of the kernel's schemes.
@@ -73,20 +73,20 @@ pub fn prepare<T>() -> Result<(Orders<T>, Work<T>, Fd)> {
     Ok((orders, work, ended))
 }
 
-/// The daemon's end, and what wakes the thread.
+/// The daemon's end, and the pipe that wakes the thread.
 fn orders<T>() -> Result<(Orders<T>, Fd)> {
     let shared = Arc::new(Shared {
         jobs: Mutex::new(Vec::new()),
         ended: Mutex::new(Vec::new()),
     });
     let (jobs, wake) = pipe(0)?;
-    // The thread reads no byte while it borrows: the daemon is not to wait for that.
+    // The thread reads nothing while it borrows, and the daemon must not wait for it.
     wake.fcntl(F_SETFL, O_NONBLOCK as usize)?;
     Ok((Orders { shared, wake }, jobs))
 }
 
-/// Wakes whoever reads a pipe that does not wait. A full pipe wakes its reader anyway, which then
-/// takes all that the lists have.
+/// Wakes the reader of a pipe whose writing end does not wait. A full pipe wakes its reader
+/// anyway, which then takes everything from the lists.
 fn wake_reader(pipe: &Fd) -> Result<()> {
     match pipe.write(&[0]).map_err(Error::from) {
         Ok(_) | Err(Error { errno: EAGAIN }) => Ok(()),
@@ -95,7 +95,7 @@ fn wake_reader(pipe: &Fd) -> Result<()> {
 }
 
 impl<T> Orders<T> {
-    /// Gives the thread a job.
+    /// Sends the thread a job.
     fn order(&self, job: Job<T>) -> Result<()> {
         self.shared.jobs.lock().push(job);
         wake_reader(&self.wake)
@@ -109,21 +109,21 @@ impl<T> Orders<T> {
         self.order(Job::Borrow(name, space, wanted))
     }
 
-    /// Lets go of a descriptor that may be an address space.
+    /// Releases a descriptor that may be an address space.
     pub fn release(&self, space: Fd) {
         if let Err(error) = self.order(Job::Release(space)) {
             log::error!("a program's address space is not released: {error}");
         }
     }
 
-    /// A borrowing that has come to its end.
+    /// Takes a borrowing that has ended.
     pub fn take_ended(&self) -> Option<(T, Result<Borrowed>)> {
         self.shared.ended.lock().pop()
     }
 }
 
 impl<T> Work<T> {
-    /// Borrows pages, a bounded piece of each borrowing in turn, until the daemon has gone.
+    /// Borrows pages, a bounded number of each borrowing in turn, until the daemon is gone.
     ///
     /// # Errors
     /// Those of the pipes.
@@ -174,8 +174,8 @@ mod tests {
     /// Bytes that a pipe has room for.
     const ROOM: usize = 65_536;
 
-    /// Pipes that nobody reads: how full each is, by its end to write to, which has the number
-    /// behind that of the other end. Those that never wait.
+    /// Pipes that nobody reads. `filled` has the bytes in each, by its writing end, whose number
+    /// is one above that of the reading end; `unwaiting` has the ends that never wait.
     #[derive(Default)]
     struct Pipes {
         filled: BTreeMap<usize, usize>,

@@ -1,15 +1,15 @@
-//! A descriptor with a way of its own to be closed, which the standard library can borrow.
+//! A descriptor that its owner closes in its own way and the standard library can borrow.
 
 use libredox::Fd;
 
-/// An open descriptor. It is closed when the value goes, by a function of the owner's.
+/// An open descriptor. Dropping it calls the owner's `close`.
 pub struct Descriptor {
     number: usize,
     close: fn(usize),
 }
 
 impl Descriptor {
-    /// Takes a descriptor over.
+    /// Takes over a descriptor.
     pub fn new(file: Fd, close: fn(usize)) -> Self {
         Self {
             number: file.into_raw(),
@@ -23,7 +23,7 @@ impl Descriptor {
         self.number
     }
 
-    /// Gives it up: the caller closes it.
+    /// Gives the descriptor up without closing it: the caller does that.
     pub fn into_raw(self) -> usize {
         let number = self.number;
         core::mem::forget(self);
@@ -41,8 +41,9 @@ impl Drop for Descriptor {
 impl std::os::fd::AsFd for Descriptor {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         use std::os::fd::{BorrowedFd, RawFd};
-        // SAFETY: `new` took it from its owner, and nothing closes it before this value goes, which
-        // the result borrows. Numbers of open descriptors never come near the largest `RawFd`.
+        // SAFETY: `new` took it from its owner, and nothing closes it before this value goes,
+        // which the result borrows. Numbers of open descriptors never come near the largest
+        // `RawFd`.
         unsafe { BorrowedFd::borrow_raw(self.number as RawFd) }
     }
 }

@@ -1,22 +1,21 @@
-//! The state that this library keeps for its process, when `fork` doubles it.
+//! Keeps the state of this library consistent when `fork` copies the process.
 //!
-//! The child has copies of the program's pages, but not what schemes have mapped. So it forgets
-//! which ranges are memory of the daemon and which are there, and makes pipes of its own.
+//! The child has copies of the program's pages, but none of the mappings of schemes. So it forgets
+//! which ranges are the daemon's memory and which are mapped, and makes pipes of its own.
 
 use crate::{range, reachable, table};
 
-/// Keeps other threads from what is remembered until [`after`].
+/// Takes the locks of what this library remembers, until [`after`].
 pub fn before() {
     table::before_fork();
     reachable::before_fork();
     range::before_fork();
 }
 
-/// Ends what [`before`] began, in each of the two processes.
+/// Releases what [`before`] took, in each of the two processes.
 ///
-/// # Safety
-/// [`before`] was called, here or in the process that this one is a copy of, and this function not
-/// since.
+/// # Safety [`before`] was called, in this process or in the one that it is a copy of, and this
+/// function has not been called since.
 pub unsafe fn after(in_child: bool) {
     // SAFETY: the caller's promise.
     unsafe {

@@ -1,5 +1,6 @@
 //! Memory of SCIF's clients: memory that they register and have pinned, windows of peers that they
-//! map, and the daemon's access to their pages.
+//! map, and the daemon's access to their pages. docs/architecture.md, "Words", defines *pin* and
+//! *window*.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

@@ -38,21 +38,20 @@ pub fn own_space() -> Result<Fd> {
     )?))
 }
 
-/// The mappings of this program, ascending.
+/// The mappings of this program, in ascending order.
 ///
 /// # Errors
-/// Those of the handle of the own address space.
+/// Those of opening and reading the program's own address space.
 pub fn own_mappings() -> Result<Vec<Mapping>> {
     mappings(&own_space()?, usize::MAX)
 }
 
-/// The mappings of an address space, ascending; `most` is about their number at most. Reads on from
-/// where the descriptor stands, so give a fresh one.
+/// The mappings of an address space, in ascending order. `most` roughly limits their number. The
+/// list begins at the descriptor's position, so pass a fresh one.
 ///
-/// # Errors
-/// `ENOMEM`: there are more. Those of reading the descriptor.
+/// # Errors `ENOMEM` when there are more than `most`. Those of reading the descriptor.
 pub fn mappings(space: &Fd, most: usize) -> Result<Vec<Mapping>> {
-    // The kernel finds the first one of a read by a walk along those before it.
+    // To begin a read, the kernel walks along all mappings before it.
     const PER_READ: usize = 128;
     let mut mappings = Vec::new();
     let mut buffer = [0; PER_READ * size_of::<GrantDesc>()];
@@ -83,8 +82,8 @@ fn parse(record: &[u8]) -> Mapping {
     }
 }
 
-/// The parts of `mappings` (ascending) in a range, whose end is not beyond user space: first
-/// address, the one behind the last, and rights.
+/// The parts of `mappings` (ascending) that lie in a range, whose end is not beyond user space:
+/// first address, address behind the last byte, and rights.
 pub(crate) fn parts(
     mappings: &[Mapping],
     address: usize,
@@ -100,8 +99,8 @@ pub(crate) fn parts(
         .filter(|(start, end, _)| start < end)
 }
 
-/// Checks that `mappings` (ascending) cover a range without holes, with the rights `protection`
-/// asks for, and that none of it is device memory.
+/// Checks that `mappings` (ascending) cover a range without holes, have the rights that
+/// `protection` asks for, and include no device memory.
 ///
 /// # Errors
 /// `EFAULT`.
@@ -112,7 +111,7 @@ pub fn check(
     protection: Protection,
 ) -> Result<()> {
     let end = address.checked_add(length).ok_or(Error::new(EFAULT))?;
-    // There is no memory that can be written and not read.
+    // No memory can be written and not read.
     let mut need = GrantFlags::GRANT_READ;
     need.set(
         GrantFlags::GRANT_WRITE,
@@ -174,7 +173,7 @@ mod tests {
         assert_eq!(check(&list, 0xA000, 0x1000, NONE), fault);
     }
 
-    /// A program can have any number, and whoever lists them keeps all others waiting.
+    /// A program can have any number of mappings, and all others wait while they are listed.
     #[test]
     fn a_list_that_does_not_end_is_given_up() {
         let mut reads = 0;

@@ -27,7 +27,7 @@ pub struct View {
     start: NonNull<u8>,
     bytes: usize,
     protection: Rights,
-    /// The length if it may be both read and written, else 0.
+    /// The length in bytes if the memory may be both read and written, else 0.
     shared: usize,
 }
 
@@ -69,7 +69,7 @@ access! {
     u64, AtomicU64;
 }
 
-/// The types [`View::read`] and [`View::write`] take: `u8`, `u16`, `u32` and `u64`.
+/// The types that [`View::read`] and [`View::write`] take: `u8`, `u16`, `u32` and `u64`.
 #[expect(private_bounds, reason = "nobody else shall implement it")]
 pub trait Value: Access {}
 impl<T: Access> Value for T {}
@@ -84,10 +84,9 @@ impl View {
         Ok(unsafe { Self::of(start, bytes, protection) })
     }
 
-    /// As [`new`](Self::new).
+    /// [`new`](Self::new) for an address that is not 0.
     ///
-    /// # Safety
-    /// As there.
+    /// # Safety As for [`new`](Self::new).
     const unsafe fn of(start: NonNull<u8>, bytes: usize, protection: Rights) -> Self {
         let is_shared = protection.read && protection.write;
         Self {
@@ -109,14 +108,14 @@ impl View {
         self.start.as_ptr() as usize
     }
 
-    /// All of it, for calls that name memory by address.
+    /// The whole view as a range, for calls that name memory by address.
     #[inline]
     pub fn range(&self) -> Range<'_> {
         // SAFETY: the mapping lives as long as the borrow, and no reference leads there.
         unsafe { Range::new(self.address(), self.bytes) }
     }
 
-    /// A checked place for an access of `bytes` bytes.
+    /// Checks an access of `bytes` bytes at `offset` and returns its address.
     #[inline]
     fn place(&self, offset: usize, bytes: usize, align: usize, write: bool) -> Result<NonNull<u8>> {
         let inside = offset
@@ -139,9 +138,8 @@ impl View {
 
     /// Reads one value with one access.
     ///
-    /// # Errors
-    /// `EFAULT` when it is not inside or not aligned to its size, `EACCES` when the mapping cannot
-    /// be read. All other accesses likewise.
+    /// `EFAULT` when the value is not inside or not aligned to its size, `EACCES` when the mapping
+    /// cannot be read.
     pub fn read<T: Value>(&self, offset: usize) -> Result<T> {
         let place = self.word::<T>(offset, false)?;
         // SAFETY: checked.
@@ -151,7 +149,7 @@ impl View {
     /// Writes one value with one access.
     ///
     /// # Errors
-    /// As [`read`](Self::read); `EACCES` when the mapping cannot be written.
+    /// As for [`read`](Self::read); `EACCES` when the mapping cannot be written.
     pub fn write<T: Value>(&self, offset: usize, value: T) -> Result<()> {
         let place = self.word::<T>(offset, true)?;
         // SAFETY: checked.
@@ -162,7 +160,7 @@ impl View {
     /// Copies bytes out.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// As for [`read`](Self::read).
     pub fn copy_out(&self, offset: usize, to: &mut [u8]) -> Result<()> {
         let from = self.place(offset, to.len(), 1, false)?;
         // SAFETY: the source is checked, the target our own slice.
@@ -173,7 +171,7 @@ impl View {
     /// Copies bytes in.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// As for [`write`](Self::write).
     pub fn copy_in(&self, offset: usize, from: &[u8]) -> Result<()> {
         let to = self.place(offset, from.len(), 1, true)?;
         // SAFETY: the target is checked, the source a borrowed slice.
@@ -184,7 +182,7 @@ impl View {
     /// Sets `bytes` bytes to `value`.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// As for [`write`](Self::write).
     pub fn fill(&self, offset: usize, bytes: usize, value: u8) -> Result<()> {
         self.place(offset, bytes, 1, true)?;
         let piece = [value; 512];
@@ -206,17 +204,17 @@ impl View {
         Ok(unsafe { AtomicU64::from_ptr(place.as_ptr()) })
     }
 
-    /// A word for programs that look at it again and again: checked once, here.
+    /// A reference to a word, for programs that poll it: the offset is checked once, here.
     ///
     /// # Errors
-    /// `EFAULT` when it is not inside or not aligned, `EACCES` when the mapping cannot be both read
-    /// and written.
+    /// `EFAULT` when the word is not inside or not aligned, `EACCES` when the mapping cannot be
+    /// both read and written.
     pub fn word_u64(&self, offset: usize) -> Result<&AtomicU64> {
         self.atomic_u64(offset, false)?;
         self.atomic_u64(offset, true)
     }
 
-    /// All of it as words of 32 bits, for programs whose every access must be short.
+    /// All of the memory as words of 32 bits, for programs whose every access must be short.
     ///
     /// # Errors
     /// `EACCES` when the mapping cannot be both read and written.
@@ -225,15 +223,15 @@ impl View {
         if self.shared == 0 {
             return Err(Error::new(EACCES));
         }
-        // SAFETY: the whole mapping, which lives as long as the borrow and begins at a page. Atomic
-        // integers may change under a shared reference.
+        // SAFETY: the whole mapping, which lives as long as the borrow and begins at a page.
+        // Atomic integers may change under a shared reference.
         Ok(unsafe { core::slice::from_raw_parts(self.start.as_ptr().cast(), self.shared / 4) })
     }
 
-    /// All of it as words of 64 bits, likewise.
+    /// All of the memory as words of 64 bits; see [`words_u32`](Self::words_u32).
     ///
     /// # Errors
-    /// As [`words_u32`](Self::words_u32).
+    /// As for [`words_u32`](Self::words_u32).
     #[inline]
     pub fn words_u64(&self) -> Result<&[AtomicU64]> {
         if self.shared == 0 {
@@ -243,46 +241,43 @@ impl View {
         Ok(unsafe { core::slice::from_raw_parts(self.start.as_ptr().cast(), self.shared / 8) })
     }
 
-    /// Reads a value that its writer published: what was written before it is visible after.
+    /// Reads a value with acquire ordering: all that its writer stored before it is visible after.
     ///
-    /// # Errors
-    /// As [`read`](Self::read).
+    /// # Errors As for [`read`](Self::read).
     pub fn load_acquire_u32(&self, offset: usize) -> Result<u32> {
         Ok(self.atomic_u32(offset, false)?.load(Ordering::Acquire))
     }
 
-    /// As [`load_acquire_u32`](Self::load_acquire_u32), 64 bits.
+    /// [`load_acquire_u32`](Self::load_acquire_u32) for 64 bits.
     ///
-    /// # Errors
-    /// As [`read`](Self::read).
+    /// # Errors As for [`read`](Self::read).
     pub fn load_acquire_u64(&self, offset: usize) -> Result<u64> {
         Ok(self.atomic_u64(offset, false)?.load(Ordering::Acquire))
     }
 
-    /// Publishes a value: everything written before is visible to a program that reads it.
+    /// Publishes a value with release ordering: who reads it sees everything that was written
+    /// before.
     ///
-    /// # Errors
-    /// As [`write`](Self::write).
+    /// # Errors As for [`write`](Self::write).
     pub fn store_release_u32(&self, offset: usize, value: u32) -> Result<()> {
         self.atomic_u32(offset, true)?
             .store(value, Ordering::Release);
         Ok(())
     }
 
-    /// As [`store_release_u32`](Self::store_release_u32), 64 bits.
+    /// [`store_release_u32`](Self::store_release_u32) for 64 bits.
     ///
-    /// # Errors
-    /// As [`write`](Self::write).
+    /// # Errors As for [`write`](Self::write).
     pub fn store_release_u64(&self, offset: usize, value: u64) -> Result<()> {
         self.atomic_u64(offset, true)?
             .store(value, Ordering::Release);
         Ok(())
     }
 
-    /// Adds and returns the former value, in one step for all programs that reach the memory.
+    /// Adds `value` and returns the former value, atomically for all programs that reach the
+    /// memory.
     ///
-    /// # Errors
-    /// As [`write`](Self::write).
+    /// # Errors As for [`write`](Self::write).
     pub fn fetch_add_u64(&self, offset: usize, value: u64) -> Result<u64> {
         Ok(self
             .atomic_u64(offset, true)?
@@ -290,7 +285,7 @@ impl View {
     }
 }
 
-/// A mapping of this process: whole pages, unmapped when the value goes.
+/// A mapping of this process: whole pages, unmapped when the value is dropped.
 #[derive(Debug)]
 pub struct Memory {
     view: View,
@@ -300,9 +295,8 @@ impl Memory {
     /// Zeroed memory of the daemon, in pieces as large as the daemon has them: the best choice for
     /// memory that is going to be registered. `bytes` is a multiple of the page size.
     ///
-    /// # Errors
-    /// `EINVAL` unless whole pages, `EAGAIN` at the user's limit, `ENOMEM`, those of opening the
-    /// scheme.
+    /// # Errors `EINVAL` unless `bytes` is whole pages, `EAGAIN` at the user's limit, `ENOMEM`,
+    /// those of opening the scheme.
     pub fn new(bytes: usize) -> Result<Self> {
         check(bytes)?;
         let (file, token) = new_object(bytes)?;
@@ -316,7 +310,7 @@ impl Memory {
     /// Zeroed ordinary memory, as any program has. Registering it pins its pages.
     ///
     /// # Errors
-    /// `EINVAL` unless whole pages, `ENOMEM`.
+    /// `EINVAL` unless `bytes` is whole pages, `ENOMEM`.
     pub fn ordinary(bytes: usize) -> Result<Self> {
         check(bytes)?;
         // SAFETY: a fresh mapping at an address of the kernel's choice.
@@ -337,7 +331,7 @@ impl Memory {
     /// Maps windows of a peer; see [`map_window`].
     ///
     /// # Errors
-    /// As [`map_window`].
+    /// Those of [`map_window`].
     pub fn map_window(
         endpoint: usize,
         offset: i64,
@@ -349,8 +343,8 @@ impl Memory {
         unsafe { Self::from_mapping(address, bytes, protection) }
     }
 
-    /// Leaves the memory mapped and returns its address; [`unmap`](crate::shared::unmap) takes it
-    /// down.
+    /// Leaves the memory mapped and returns its address; [`unmap`](crate::shared::unmap) unmaps
+    /// it.
     pub fn leak(self) -> usize {
         let address = self.view.address();
         core::mem::forget(self);
@@ -360,16 +354,16 @@ impl Memory {
     /// Takes over a mapping.
     ///
     /// # Safety
-    /// `address` starts a mapping of `bytes` bytes, whole pages, with this protection, that nothing
-    /// else unmaps or reaches through references.
+    /// `address` starts a mapping of `bytes` bytes, whole pages, with this protection, that
+    /// nothing else unmaps or reaches through references.
     unsafe fn from_mapping(address: usize, bytes: usize, protection: Rights) -> Result<Self> {
         // SAFETY: passed on.
         let view = unsafe { View::new(address, bytes, protection)? };
         Ok(Self { view })
     }
 
-    /// Cuts it in two at `offset`, a multiple of the page size, so that each part can be unmapped
-    /// alone. The whole comes back when there is nothing to cut there.
+    /// Cuts the memory in two at `offset`, a multiple of the page size, so that each part can be
+    /// unmapped alone. Returns the whole when there is nothing to cut there.
     pub fn split(self, offset: usize) -> core::result::Result<(Self, Self), Self> {
         if offset == 0 || offset >= self.view.bytes || !offset.is_multiple_of(PAGE) {
             return Err(self);
@@ -402,8 +396,8 @@ impl Deref for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // The mapping is this value's own, and nobody borrows from it any more. It fails only while
-        // a request on the memory runs, which borrows.
+        // The mapping is this value's own, and nobody borrows from it any more. Unmapping fails
+        // only while a request on the memory runs, and such a request borrows it.
         let _ = unmap(self.view.range());
     }
 }
@@ -431,7 +425,7 @@ fn new_object(bytes: usize) -> Result<(Fd, u64)> {
 mod tests {
     use super::*;
 
-    /// Heap memory in a view; leaked, as no `munmap` would take it.
+    /// Heap memory in a view. It is leaked, because `munmap` would not take it.
     fn view(bytes: usize, protection: Rights) -> View {
         let words = Box::leak(vec![0_u64; bytes.div_ceil(8)].into_boxed_slice());
         // SAFETY: leaked memory that nobody else uses.

@@ -1,4 +1,4 @@
-//! No placement: on a machine that is not emulated every address suits every other.
+//! No placement: on a machine that is not emulated, every address suits every other.
 
 /// Leaves the address to the kernel.
 pub fn find_place(_bytes: usize, _like: usize) -> Option<usize> {

@@ -1,9 +1,10 @@
-//! Memory that a program shares with the daemon, or with a peer's node, and works on with plain
-//! loads and stores: the mappings behind `scif`'s bypass path.
+//! Memory that a program shares with the daemon or with a peer's node and accesses with plain
+//! loads and stores: the mappings behind `scif`'s bypass (docs/architecture.md, "One message
+//! without the daemon").
 //!
-//! [`Pages`] is a mapping of whole pages, [`Readable`] and [`Writable`] are memory of the program
-//! that is known to be there. Words on a mapping's first page are checked when the program is
-//! compiled, all else by one comparison. Nothing here is ever seen through a reference to bytes.
+//! [`Pages`] is a mapping of whole pages; [`Readable`] and [`Writable`] are memory of the program
+//! that is known to be mapped. Offsets of words on a mapping's first page are checked at compile
+//! time, all others by one comparison. No bytes here are ever seen through a reference.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -19,23 +20,23 @@ use crate::rights::Rights;
 use hal::copy::{self, Choices, Side};
 use hal::mem::PAGE;
 
-/// `MAP_FIXED` and its careful sister as `mmap` takes them.
+/// `MAP_FIXED` and `MAP_FIXED_NOREPLACE`, which replaces nothing, as `mmap` takes them.
 const MAP_FIXED: u32 = MapFlags::MAP_FIXED.bits() as u32;
 const MAP_FIXED_NOREPLACE: u32 = MapFlags::MAP_FIXED_NOREPLACE.bits() as u32;
 
-/// A mapping of whole pages that others may change at any time; unmapped when the value goes.
+/// A mapping of whole pages that others may change at any time. Dropping it unmaps them.
 #[derive(Debug)]
 pub struct Pages {
     start: NonNull<u8>,
     bytes: usize,
-    /// The length where it may be read and written, 0 where not.
+    /// The length in bytes where the mapping may be read and written, else 0.
     readable: usize,
     writable: usize,
     side: Side,
 }
 
 /// A mapping by value: through a reference to [`Pages`] the compiler would load the address again
-/// after each look at a word.
+/// after each load of a word.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapped<'a> {
     start: NonNull<u8>,
@@ -51,8 +52,9 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Maps `bytes` bytes (whole pages, at least one) of a file, shared, from `offset` on; at the
-    /// address `at` unless something is there already. `side` is where the memory is.
+    /// Maps `bytes` bytes (whole pages, at least one) of a file, shared, from `offset` on. The
+    /// mapping is placed at the address `at`, unless something is mapped there already. `side` is
+    /// where the memory is.
     ///
     /// # Errors
     /// Those of the scheme and of `mmap`.
@@ -73,7 +75,8 @@ impl Pages {
                 fd,
                 offset,
             };
-            // SAFETY: nothing is replaced: the address is the kernel's choice, or nothing is there.
+            // SAFETY: nothing is replaced: the address is the kernel's choice, or nothing is
+            // there.
             unsafe { mmap(arguments) }.map_err(Error::from)
         };
         let result = match at {
@@ -93,7 +96,7 @@ impl Pages {
         })
     }
 
-    /// Where it is mapped.
+    /// The address of the first byte.
     #[inline]
     pub fn address(&self) -> usize {
         self.start.as_ptr() as usize
@@ -125,7 +128,7 @@ impl Pages {
         }
     }
 
-    /// The origin of the memory.
+    /// Where the memory is.
     pub fn side(&self) -> Side {
         self.side
     }
@@ -169,30 +172,29 @@ impl Pages {
         if self.readable == 0 || !offset.is_multiple_of(align_of::<u64>()) {
             return Err(Error::new(EFAULT));
         }
-        // SAFETY: inside the mapping, which lives as long as `self`, and aligned, as mappings begin
-        // at pages. An atomic integer may change under a shared reference.
+        // SAFETY: inside the mapping, which lives as long as `self`, and aligned, as mappings
+        // begin at pages. An atomic integer may change under a shared reference.
         Ok(unsafe { AtomicU64::from_ptr(place.cast().as_ptr()) })
     }
 
-    /// A checked place for an access of `bytes` bytes.
+    /// Checks an access of `bytes` bytes at `offset` and returns its address.
     #[inline]
     fn place(&self, offset: usize, bytes: usize, write: bool) -> Result<NonNull<u8>> {
         self.mapped().place(offset, bytes, write)
     }
 
-    /// As [`Mapped::put_short`].
+    /// See [`Mapped::put_short`].
     ///
-    /// # Errors
-    /// As there.
+    /// # Errors Those of [`Mapped::put_short`].
     #[inline]
     pub fn put_short(&self, offset: usize, from: Readable<'_>) -> Result<()> {
         self.mapped().put_short(offset, from)
     }
 
-    /// Copies bytes of the program in, by the routine chosen for this kind of memory.
+    /// Copies bytes of the program into the mapping, by the routine chosen for this kind of
+    /// memory.
     ///
-    /// # Errors
-    /// `EFAULT` when they do not fit inside or the mapping does not allow it. The others likewise.
+    /// # Errors `EFAULT` when they do not fit inside or the mapping does not allow it.
     #[inline]
     pub fn put(&self, offset: usize, from: Readable<'_>, choices: Choices) -> Result<()> {
         let to = self.place(offset, from.bytes, true)?;
@@ -206,10 +208,9 @@ impl Pages {
         Ok(())
     }
 
-    /// Copies bytes out to the program.
+    /// Copies bytes of the mapping out to the program.
     ///
-    /// # Errors
-    /// As [`put`](Self::put).
+    /// # Errors As for [`put`](Self::put).
     #[inline]
     pub fn take(&self, offset: usize, to: &Writable<'_>, choices: Choices) -> Result<()> {
         let from = self.place(offset, to.bytes, false)?;
@@ -224,8 +225,7 @@ impl Pages {
 
     /// Copies from another mapping. Overlapping ranges give mixed content, never anything else.
     ///
-    /// # Errors
-    /// As [`put`](Self::put).
+    /// # Errors As for [`put`](Self::put).
     #[inline]
     pub fn copy_from(
         &self,
@@ -246,11 +246,10 @@ impl Pages {
         Ok(())
     }
 
-    /// Lets go of the memory: the file's pages are unmapped, and accesses reach zeroed memory of
-    /// of no use from now on, so that threads that still use the mapping do no harm and take none.
+    /// Releases the memory: unmaps the file's pages and puts zeroed memory in their place, which
+    /// has no use. Threads that still use the mapping do no harm and come to none.
     ///
-    /// # Errors
-    /// Those of `mmap`; the memory is still mapped then.
+    /// # Errors Those of `mmap`; the file's pages are still mapped then.
     pub fn detach(&self) -> Result<()> {
         let arguments = MmapArgs {
             addr: self.start.as_ptr().cast(),
@@ -285,7 +284,7 @@ impl<'a> Mapped<'a> {
         unsafe { AtomicU64::from_ptr(self.start.add(OFFSET).cast().as_ptr()) }
     }
 
-    /// A checked place for an access of `bytes` bytes.
+    /// Checks an access of `bytes` bytes at `offset` and returns its address.
     #[inline]
     fn place(self, offset: usize, bytes: usize, write: bool) -> Result<NonNull<u8>> {
         let end = if write { self.writable } else { self.readable };
@@ -299,18 +298,17 @@ impl<'a> Mapped<'a> {
         Ok(unsafe { self.start.add(offset) })
     }
 
-    /// Asks for the cache line of the byte at `offset`; does nothing else, wherever that is.
+    /// Prefetches the cache line of the byte at `offset`; has no other effect, wherever that is.
     #[inline]
     pub fn prefetch(self, offset: usize) {
         let address = self.start.as_ptr().wrapping_add(offset);
         copy::prefetch(address);
     }
 
-    /// As [`put`](Pages::put), of at most [`SMALL_BYTES`](copy::SMALL_BYTES) bytes, for which there
-    /// is one routine. (It copies more, too.)
+    /// Copies as [`put`](Pages::put) does, at most [`SMALL_BYTES`](copy::SMALL_BYTES) bytes, for
+    /// which there is one routine. (It copies more, too.)
     ///
-    /// # Errors
-    /// As there.
+    /// # Errors Those of [`put`](Pages::put).
     #[inline(always)]
     pub fn put_short(self, offset: usize, from: Readable<'_>) -> Result<()> {
         let to = self.place(offset, from.bytes, true)?;
@@ -319,10 +317,11 @@ impl<'a> Mapped<'a> {
         Ok(())
     }
 
-    /// As [`take`](Pages::take), of `bytes` bytes, at most [`SMALL_BYTES`](copy::SMALL_BYTES).
+    /// Copies as [`take`](Pages::take) does, `bytes` bytes, at most
+    /// [`SMALL_BYTES`](copy::SMALL_BYTES).
     ///
-    /// # Errors
-    /// As there; `EFAULT` for more bytes than there is room for.
+    /// # Errors Those of [`take`](Pages::take); `EFAULT` when `bytes` is more than `to` has room
+    /// for.
     #[inline(always)]
     pub fn take_short(self, offset: usize, to: &Writable<'_>, bytes: usize) -> Result<()> {
         let from = self.place(offset, bytes, false)?;
@@ -337,13 +336,13 @@ impl<'a> Mapped<'a> {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own, and nobody borrows from it any more. It fails
-        // only while a request on the memory runs, which borrows.
+        // SAFETY: the mapping is this value's own, and nobody borrows from it any more. Unmapping
+        // fails only while a request on the memory runs, and such a request borrows it.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// Memory of the program that is there and can be read; it may change meanwhile.
+/// Memory of the program that is mapped and can be read; it may change meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct Readable<'a> {
     start: NonNull<u8>,
@@ -351,7 +350,7 @@ pub struct Readable<'a> {
     memory: PhantomData<&'a [u8]>,
 }
 
-/// Memory of the program that is there and can be written.
+/// Memory of the program that is mapped and can be written.
 #[derive(Debug)]
 pub struct Writable<'a> {
     start: NonNull<u8>,
@@ -393,7 +392,7 @@ impl<'a> Readable<'a> {
         }
     }
 
-    /// Where it begins.
+    /// The address of the first byte.
     #[inline]
     pub fn address(&self) -> usize {
         self.start.as_ptr() as usize
@@ -405,7 +404,7 @@ impl<'a> Readable<'a> {
         self.bytes
     }
 
-    /// Whether it has no bytes.
+    /// Whether there are no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
@@ -426,14 +425,14 @@ impl<'a> Readable<'a> {
         Ok(bytes)
     }
 
-    /// Copies bytes out, as many as there are and as there is room for.
+    /// Copies bytes out: as many as there are and `to` has room for.
     pub fn copy_out(&self, to: &mut [u8]) {
         let bytes = to.len().min(self.bytes);
         // SAFETY: the source can be read (that is what it is), the target is a borrowed slice.
         unsafe { copy::copy(self.start.as_ptr(), to.as_mut_ptr(), bytes) };
     }
 
-    /// At most `bytes` bytes from `offset` on; fewer, or none, where it ends.
+    /// The part of at most `bytes` bytes from `offset` on; fewer, or none, at the end.
     #[inline]
     #[must_use]
     pub fn part(&self, offset: usize, bytes: usize) -> Readable<'a> {
@@ -471,7 +470,7 @@ impl Writable<'_> {
         };
     }
 
-    /// The word at its beginning; `None` unless it is aligned and all there.
+    /// The word at the beginning; `None` unless it is aligned and complete.
     pub fn word_u64(&self) -> Option<&AtomicU64> {
         let word = self.start.cast::<u64>();
         let is_whole = word.is_aligned() && self.bytes >= size_of::<u64>();
@@ -479,7 +478,7 @@ impl Writable<'_> {
         is_whole.then(|| unsafe { AtomicU64::from_ptr(word.as_ptr()) })
     }
 
-    /// Where it begins.
+    /// The address of the first byte.
     #[inline]
     pub fn address(&self) -> usize {
         self.start.as_ptr() as usize
@@ -491,13 +490,13 @@ impl Writable<'_> {
         self.bytes
     }
 
-    /// Whether it has no bytes.
+    /// Whether there are no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// At most `bytes` bytes from `offset` on; fewer, or none, where it ends.
+    /// The part of at most `bytes` bytes from `offset` on; fewer, or none, at the end.
     #[inline]
     #[must_use]
     pub fn part(&mut self, offset: usize, bytes: usize) -> Writable<'_> {

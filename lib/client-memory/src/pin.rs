@@ -2,9 +2,9 @@
 //!
 //! A program that registers memory keeps its pages; the SCIF daemon borrows them. The daemon finds
 //! them through the descriptor of the program's address space, which the program sends over a
-//! memory handle (`scif_abi::call::SEND_SPACE`) and which the daemon keeps no longer than it looks
-//! for the pages. What was pinned stays the same pages until the last window on them has gone,
-//! whatever the program maps at their addresses meanwhile.
+//! memory handle (`scif_abi::call::SEND_SPACE`). The daemon keeps that descriptor only until it
+//! has found the pages. Pinned pages stay the same until the last window on them is gone, whatever
+//! the program maps at their addresses meanwhile.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -21,7 +21,7 @@ use crate::mappings::{Mapping, check, own_mappings, own_space, parts};
 use crate::range::Range;
 use hal::mem::PAGE;
 
-/// Pinned pages. Dropping the value releases them; windows on them keep them.
+/// Pinned pages. Dropping the value releases them, but windows on them keep them.
 pub struct Pin {
     /// The memory handle.
     file: Fd,
@@ -38,10 +38,10 @@ impl Pin {
     /// Pins the pages of `range` (whole pages) through a memory handle that `open` opens.
     /// `protection` is what windows on them may allow.
     ///
-    /// # Errors
-    /// `EINVAL` for incomplete or no pages; `EFAULT` when a page is not mapped, does not allow the
-    /// program itself what `protection` says, or is no ordinary memory; `EAGAIN` at a limit of the
-    /// user; `ENOMEM`; `EPERM` for [`PinRecord::UNCHARGED`] without being root; those of `open`.
+    /// # Errors `EINVAL` for incomplete pages or none; `EFAULT` when a page is not mapped, does
+    /// not allow the program itself what `protection` says, or is no ordinary memory; `EAGAIN` at
+    /// a limit of the user; `ENOMEM`; `EPERM` for [`PinRecord::UNCHARGED`] from users other than
+    /// root; those of `open`.
     pub fn new(
         open: impl FnOnce() -> Result<Fd>,
         range: Range<'_>,
@@ -59,12 +59,12 @@ impl Pin {
             flags: flags.into(),
         };
         let file = open()?;
-        // A fresh descriptor: the daemon lists the mappings too.
+        // A fresh descriptor for the daemon, which lists the mappings as well.
         let token = pin(&file, own_space()?, record)?;
         Ok(Self { file, token })
     }
 
-    /// The number of the pages for `register` and the cached transfers of the daemon.
+    /// The token that names the pages in `register` and in the daemon's cached transfers.
     pub fn token(&self) -> u64 {
         self.token
     }
@@ -82,7 +82,7 @@ impl Pin {
 pub fn pin(file: &Fd, space: Fd, record: PinRecord) -> Result<u64> {
     let sent = space.into_raw();
     if let Err(error) = file.call_wo(&sent.to_ne_bytes(), CallFlags::FD, &[SEND_SPACE]) {
-        // Whether the descriptor is still there depends on how far the call came.
+        // Whether the descriptor still exists depends on how far the call came.
         let _ = libredox::call::close(sent);
         return Err(error.into());
     }
@@ -95,9 +95,9 @@ pub fn pin(file: &Fd, space: Fd, record: PinRecord) -> Result<u64> {
     Ok(token as u64)
 }
 
-/// Stores to every writable page of a range, without changing it, and reads the others: a page
-/// that is still shared with another program, or not there yet, becomes this program's own before
-/// anybody borrows it.
+/// Touches every page of a range: stores to a writable one without changing it, and reads the
+/// others. A page that is still shared with another program, or not there yet, becomes this
+/// program's own before the daemon borrows it.
 fn touch(mappings: &[Mapping], address: usize, length: usize) {
     for (start, end, flags) in parts(mappings, address, length) {
         for page in (start..end).step_by(PAGE) {

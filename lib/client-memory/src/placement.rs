@@ -1,12 +1,13 @@
-//! Placement for the address cache of an emulator: addresses at which source and destination of a
-//! copy do not evict each other from that cache. A build without the feature `placement` has
-//! `no_placement.rs` instead.
+//! Placement for the address cache of an emulator: chooses addresses at which source and
+//! destination of a copy do not evict each other from that cache. A build without the feature
+//! `placement` has `no_placement.rs` instead.
 //!
-//! An emulator keeps a translated page in an entry of a table, by the low bits of the page's
-//! number. The table's size is a power of two, at least 64, and grows with use. Two pages of one
-//! entry evict each other: a copy between them is 3 to 15 times slower. Where the ranges of a copy
-//! share entries, it finds no page that the copy before it has used, though there is room for all
-//! of them: a quarter slower. Memory that is copied to and fro is therefore kept [`THIRD`] apart.
+//! An emulator keeps a translated page in an entry of a table, which the low bits of the page's
+//! number select. The table's size is a power of two, at least 64, and grows with use. Two pages
+//! of one entry evict each other: a copy between them is 3 to 15 times slower. Where the ranges of
+//! a copy share entries, a copy finds no page that the copy before it has used, though the table
+//! has room for all of them: it is a quarter slower. Memory that is copied to and fro is therefore
+//! kept [`THIRD`] apart.
 
 use hal::mem::PAGE;
 use libredox::call::{MmapArgs, mmap, munmap};
@@ -14,46 +15,47 @@ use libredox::flag::MAP_PRIVATE;
 
 /// The fewest entries of an emulator's table.
 const FEWEST_ENTRIES: usize = 64;
-/// The largest table that is thought of. Page numbers are chosen modulo this.
+/// The largest table that is considered. Page numbers are chosen modulo this.
 const MOST_ENTRIES: usize = 1 << 16;
 
-/// The pages by which the addresses of local windows are ahead of their offsets, so that the first
+/// Pages by which the addresses of local windows are ahead of their offsets, so that the first
 /// ones share no entry with the connection's pages.
 const OWN_SHIFT: usize = 11;
 
-/// By how many pages memory is kept apart: a third of every table, or two, up to the largest one.
+/// Distance in pages between memory and its counterpart: a third, or two thirds, of every table up
+/// to the largest one.
 const THIRD: usize = MOST_ENTRIES / 3;
 
-/// Whether a copy of `bytes` bytes between these two addresses uses an entry for one page, in the
-/// smallest table that could hold all of them with a third to spare.
+/// Whether a copy of `bytes` bytes between these two addresses uses each entry for one page only,
+/// in the smallest table that has room for all pages and a third to spare.
 #[inline]
 pub fn are_apart(one: usize, other: usize, bytes: usize) -> bool {
-    // The ends may lie in the middle of pages; then one range is a page ahead of the other now and
-    // then.
+    // The ends may lie in the middle of pages; then one range is at times a page ahead of the
+    // other.
     let pages = bytes / PAGE + 2;
     let distance = (one / PAGE).wrapping_sub(other / PAGE);
     let apart = |table: usize, pages: usize| {
         let distance = distance & (table - 1);
         pages <= distance && distance <= table - pages
     };
-    // Pages that are used at the same time; then all of them.
+    // First the pages that are used at the same time, then all of them.
     let table = (3 * pages).next_power_of_two().max(FEWEST_ENTRIES);
     apart(FEWEST_ENTRIES, 2) && (table > MOST_ENTRIES || apart(table, pages))
 }
 
-/// The best address for the byte at `offset` of a local window, modulo the cache's size.
+/// The best address for the byte at `offset` of a local window, modulo the table's size.
 pub fn of_own(offset: i64) -> usize {
     (offset as usize).wrapping_add(OWN_SHIFT * PAGE)
 }
 
-/// The best address for memory that is copied to and from `other`, modulo the cache's size.
+/// The best address for memory that is copied to and from `other`, modulo the table's size.
 pub fn opposite(other: usize) -> usize {
     other.wrapping_add(THIRD * PAGE)
 }
 
-/// An address where `bytes` bytes, whole pages, can be mapped, and that falls into the same entry
-/// as `like`; `None` without memory. Another thread may be faster and map there:
-/// [`Pages::map`](crate::pages::Pages::map) takes another place then.
+/// Finds an address where `bytes` bytes, whole pages, can be mapped, and which selects the same
+/// entry as `like`; `None` without memory. Another thread may map there first: then
+/// [`Pages::map`](crate::pages::Pages::map) takes another place.
 pub fn find_place(bytes: usize, like: usize) -> Option<usize> {
     let room = bytes.saturating_add(MOST_ENTRIES * PAGE);
     // SAFETY: a fresh mapping at an address of the kernel's choice.
@@ -107,7 +109,7 @@ mod tests {
                 let bytes = pages * PAGE;
                 let apart = are_apart(distance * PAGE, 0, bytes);
                 assert_eq!(apart, are_apart(0, distance * PAGE, bytes));
-                // Pages of the same moment never share an entry of any table.
+                // Pages used at the same moment never share an entry of any table.
                 let moment = (6..=16).any(|bits| distance % (1 << bits) <= 1);
                 assert!(!apart || !moment, "{distance} {pages}");
                 let table = (3 * (pages + 2)).next_power_of_two().max(64);

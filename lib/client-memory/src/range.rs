@@ -15,7 +15,8 @@ use crate::reachable;
 use hal::lock::Mutex;
 use hal::mem::PAGE;
 
-/// Where [`Range::copy_out`] lets the kernel read: both ends, reading one first.
+/// The pipe through which [`Range::copy_out`] lets the kernel read memory: both ends, first the
+/// one to read from.
 static PIPE: Mutex<Option<(Fd, Fd)>> = Mutex::new(None);
 
 /// Part of [`fork::before`](crate::fork::before).
@@ -35,7 +36,7 @@ pub(crate) unsafe fn after_fork(in_child: bool) {
     }
 }
 
-/// Bytes that go through the pipe at a time, of the 64 KiB it holds.
+/// Bytes that go through the pipe at a time. It holds 64 KiB.
 const PIPE_BYTES: usize = 32 * 1024;
 
 unsafe extern "C" {
@@ -43,8 +44,8 @@ unsafe extern "C" {
     fn redox_write_v1(fd: usize, bytes: *const u8, count: usize) -> usize;
 }
 
-/// Memory of this process by address, for calls that name memory the way C does. It may be no
-/// memory at all: the calls find that out.
+/// Memory of this process by address, for calls that name memory the way C does. Perhaps nothing
+/// is mapped there: the calls find that out.
 #[derive(Clone, Copy, Debug)]
 pub struct Range<'a> {
     address: usize,
@@ -66,7 +67,7 @@ impl<'a> Range<'a> {
         }
     }
 
-    /// The bytes of a slice, which nothing else uses as long as the value is there.
+    /// The bytes of a slice, which nothing else uses as long as the value exists.
     pub fn of(slice: &'a mut [u8]) -> Self {
         Self {
             address: slice.as_mut_ptr().expose_provenance(),
@@ -75,7 +76,7 @@ impl<'a> Range<'a> {
         }
     }
 
-    /// A range of which no byte can be mapped, for trying what calls say to it.
+    /// A range in which no byte can be mapped, for testing how calls refuse it.
     pub const fn absent(bytes: usize) -> Self {
         Self {
             address: 1 << 47,
@@ -107,7 +108,7 @@ impl<'a> Range<'a> {
     /// The part `offset .. offset + bytes`.
     ///
     /// # Errors
-    /// `EFAULT` when it is not inside.
+    /// `EFAULT` when the part is not inside.
     #[inline(always)]
     pub fn part(self, offset: usize, bytes: usize) -> Result<Self> {
         let end = offset.checked_add(bytes);
@@ -121,8 +122,9 @@ impl<'a> Range<'a> {
         })
     }
 
-    /// The whole pages that hold the range, and where in them it begins; `None` when it is empty or
-    /// no part of the address space. What lies beside the range is not for the caller to change.
+    /// The whole pages that hold the range, and the range's offset in them. `None` when the range
+    /// is empty or exceeds the address space. The caller must not change the bytes beside the
+    /// range.
     pub fn around(self) -> Option<(Self, usize)> {
         let start = self.address - self.address % PAGE;
         let end = self.address.checked_add(self.bytes)?;
@@ -135,10 +137,10 @@ impl<'a> Range<'a> {
         (self.bytes > 0).then_some((pages, self.address - start))
     }
 
-    /// Copies the first bytes out, through the kernel, which finds out whether they are there.
+    /// Copies the first bytes out through the kernel, which checks that they are mapped.
     ///
     /// # Errors
-    /// `EFAULT` when one of them cannot be read or `to` is longer than the range; those of pipes.
+    /// `EFAULT` when a byte cannot be read or `to` is longer than the range; those of pipes.
     pub fn copy_out(self, to: &mut [u8]) -> Result<()> {
         self.part(0, to.len())?;
         let mut pipe = PIPE.lock();
@@ -152,7 +154,7 @@ impl<'a> Range<'a> {
         };
         for (index, piece) in to.chunks_mut(PIPE_BYTES).enumerate() {
             let from = self.part(index * PIPE_BYTES, piece.len())?;
-            // A pipe that is left with bytes in it by an error is not put back.
+            // After an error, bytes may be left in the pipe, so it is not put back.
             let count = write(input.raw(), from)?;
             if count != piece.len() || output.read(piece)? != count {
                 return Err(Error::new(EIO));
@@ -165,7 +167,7 @@ impl<'a> Range<'a> {
     /// A copy of the bytes.
     ///
     /// # Errors
-    /// As [`copy_out`](Self::copy_out), and `ENOMEM`.
+    /// Those of [`copy_out`](Self::copy_out), and `ENOMEM`.
     pub fn to_vec(self) -> Result<Vec<u8>> {
         let mut copy = Vec::new();
         copy.try_reserve_exact(self.bytes)
@@ -175,8 +177,8 @@ impl<'a> Range<'a> {
         Ok(copy)
     }
 
-    /// The range for copies that are made here, if all of it is memory that can be read. None of a
-    /// device's is.
+    /// The range for copies made in this process, if all of it is memory that can be read. Device
+    /// memory does not count.
     #[inline(always)]
     pub fn readable(self) -> Option<Readable<'a>> {
         let start = NonNull::new(self.address as *mut u8)?;
@@ -185,7 +187,7 @@ impl<'a> Range<'a> {
         is_there.then(|| unsafe { Readable::new(start, self.bytes) })
     }
 
-    /// As [`readable`](Self::readable), memory that can be read and written.
+    /// [`readable`](Self::readable) for memory that can be read and written.
     #[inline(always)]
     pub fn writable(self) -> Option<Writable<'a>> {
         let start = NonNull::new(self.address as *mut u8)?;
@@ -194,7 +196,7 @@ impl<'a> Range<'a> {
         is_there.then(|| unsafe { Writable::new(start, self.bytes) })
     }
 
-    /// Checks that it is whole pages, at least one.
+    /// Checks that the range is whole pages, at least one.
     ///
     /// # Errors
     /// `EINVAL`.
@@ -207,7 +209,8 @@ impl<'a> Range<'a> {
     }
 }
 
-/// A scheme call with memory of this process as payload, which the scheme may read and write.
+/// Makes a scheme call with memory of this process as payload, which the scheme may read and
+/// write.
 ///
 /// # Errors
 /// Those of the scheme, and `EFAULT` when the range cannot be accessed.

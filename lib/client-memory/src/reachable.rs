@@ -1,8 +1,9 @@
-//! The memory that this process has mapped, for copies that are made without the kernel: an address
-//! that a C program passes may be anything, and a bad one must be an error, not the program's end.
+//! The memory that this process has mapped, for copies without the kernel. An address from a C
+//! program may be anything, and a bad one must be an error, not the program's end.
 //!
-//! The list of the process's mappings is asked for at first sight; a few ranges are remembered and
-//! found again without a lock. Code that unmaps memory or takes rights away calls [`forget`].
+//! The first use of an address asks the kernel for the process's mappings. A few ranges are
+//! remembered and found again without a lock. Code that unmaps memory or takes rights away calls
+//! [`forget`].
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,20 +13,20 @@ use syscall::data::GrantFlags;
 
 use crate::mappings::{Mapping, own_mappings};
 
-/// Ranges remembered for reading, and as many for writing.
+/// Ranges that are remembered for reading, and as many for writing.
 const SLOTS: usize = 8;
 
-/// Pages in a row, in one word, so that a reader needs no lock: the number of the first one, and in
-/// the low bits how many. None when it is 0.
+/// Consecutive pages in one word, so that a reader needs no lock: the number of the first page,
+/// and in the low bits the number of pages. 0 is no pages.
 #[derive(Clone, Copy)]
 struct Run(u64);
 
 impl Run {
-    /// Bits of the count; the number of a page of a program has 35.
+    /// Bits of the count. The page numbers of a program have 35 bits.
     const COUNT_BITS: u32 = 29;
     const MOST: u64 = (1 << Self::COUNT_BITS) - 1;
 
-    /// The pages of `start .. end`, or as many of them as can be said.
+    /// The pages of `start .. end`, or as many of them as the count can express.
     fn new(start: usize, end: usize) -> Self {
         let (first, behind) = ((start / PAGE) as u64, (end / PAGE) as u64);
         Self(first << Self::COUNT_BITS | (behind - first).min(Self::MOST))
@@ -41,15 +42,14 @@ impl Run {
         self.0 & Self::MOST
     }
 
-    /// Whether the pages of all addresses from `start` to `last`, which is not less, are of them.
+    /// Whether the run holds all addresses from `start` to `last`, which is not less.
     #[inline]
     fn holds(self, start: usize, last: usize) -> bool {
         let page = |address: usize| (address / PAGE) as u64;
         self.first() <= page(start) && page(last) - self.first() < self.count()
     }
 
-    /// Whether the pages of all of `bytes` bytes at `start` are of them; at least one, and no more
-    /// than a page has.
+    /// Whether the run holds all of `bytes` bytes at `start`: at least one, at most a page.
     #[inline]
     fn holds_short(self, start: usize, bytes: usize) -> bool {
         debug_assert!((1..=PAGE).contains(&bytes));
@@ -58,14 +58,14 @@ impl Run {
         place(start) < self.count() && place(start.wrapping_add(bytes - 1)) < self.count()
     }
 
-    /// Whether a byte of `start .. end` is in one of them.
+    /// Whether a byte of `start .. end` is in the run.
     fn meets(self, start: usize, end: usize) -> bool {
         let end = end.div_ceil(PAGE) as u64;
         self.first() < end && ((start / PAGE) as u64) < self.first() + self.count()
     }
 }
 
-/// The remembered ranges, those found last first.
+/// The remembered ranges; the one found last comes first.
 struct Known([AtomicU64; SLOTS]);
 
 impl Known {
@@ -79,13 +79,13 @@ impl Known {
         Run(self.0[0].load(Ordering::Relaxed))
     }
 
-    /// Whether one of the ranges does.
+    /// Whether one of the ranges holds all addresses from `start` to `last`.
     fn holds(&self, start: usize, last: usize) -> bool {
         let mut runs = self.0.iter().map(|slot| Run(slot.load(Ordering::Relaxed)));
         runs.any(|run| run.holds(start, last))
     }
 
-    /// Adds a range in place of the oldest one; the caller holds `WRITER`.
+    /// Adds a range and drops the oldest one. The caller holds `WRITER`.
     fn add(&self, run: Run) {
         let mut next = run.0;
         for slot in &self.0 {
@@ -95,7 +95,7 @@ impl Known {
         }
     }
 
-    /// Empties the slots of such ranges; the caller holds `WRITER`.
+    /// Empties the slots whose ranges `which` selects. The caller holds `WRITER`.
     fn forget(&self, which: impl Fn(Run) -> bool) {
         for slot in &self.0 {
             if which(Run(slot.load(Ordering::Relaxed))) {
@@ -105,19 +105,19 @@ impl Known {
     }
 }
 
-/// Memory that can be read, and such that can be written, too.
+/// Memory that can be read, and memory that can also be written.
 static READABLE: Known = Known::new();
 static WRITABLE: Known = Known::new();
 
-/// The lock of those that change what is remembered.
+/// Held by a thread that changes what is remembered.
 static WRITER: Mutex<()> = Mutex::new(());
 
-/// The part of `mappings` (any order) around `start`, without holes, that can be read, and written
-/// if `write` says so; first address and the one behind the last byte.
+/// The part of `mappings` (in any order) around `start` that has no holes and can be read, and
+/// with `write` also written: first address and address behind the last byte.
 fn around(mappings: &[Mapping], start: usize, write: bool) -> Option<(usize, usize)> {
     let mut need = GrantFlags::GRANT_READ;
     need.set(GrantFlags::GRANT_WRITE, write);
-    // Device memory is not for copies of any size.
+    // Device memory must not be accessed by copies of any size.
     let fits = |mapping: &&Mapping| {
         mapping.flags.contains(need) && !mapping.flags.contains(GrantFlags::GRANT_PHYS)
     };
@@ -139,7 +139,7 @@ pub(crate) fn before_fork() {
     WRITER.hold();
 }
 
-/// Part of [`fork::after`](crate::fork::after): what is in the child has to be found out anew.
+/// Part of [`fork::after`](crate::fork::after): the child has to look its memory up anew.
 ///
 /// # Safety
 /// As for [`fork::after`](crate::fork::after).
@@ -151,8 +151,8 @@ pub(crate) unsafe fn after_fork(in_child: bool) {
     }
 }
 
-/// Whether all of `bytes` bytes at `start`, or the one there if that is 0, is memory that can be
-/// read, and written if `write` says so. None of a device's is.
+/// Whether all of `bytes` bytes at `start` (one byte if `bytes` is 0) are memory that can be read,
+/// and with `write` also written. Device memory does not count.
 #[inline(always)]
 pub fn is_there(start: usize, bytes: usize, write: bool) -> bool {
     let known = if write { &WRITABLE } else { &READABLE };
@@ -163,13 +163,14 @@ pub fn is_there(start: usize, bytes: usize, write: bool) -> bool {
     last.is_some_and(|last| find(known, start, last, write))
 }
 
-/// As [`is_there`], for memory that need not be what was found last.
+/// [`is_there`] for memory outside the range that was found last.
 #[inline(never)]
 fn find(known: &Known, start: usize, last: usize, write: bool) -> bool {
     if known.holds(start, last) {
         return true;
     }
-    // What others find or unmap meanwhile waits, so that nothing is remembered that has gone.
+    // Threads that look up or unmap memory wait meanwhile, so that no unmapped range is
+    // remembered.
     let _writer = WRITER.lock();
     if known.holds(start, last) {
         return true;
@@ -184,15 +185,15 @@ fn find(known: &Known, start: usize, last: usize, write: bool) -> bool {
     last < end
 }
 
-/// Forgets a range that was unmapped, or that has fewer rights than before. To be called after
-/// that has happened: findings of other threads made meanwhile are dropped too.
+/// Forgets a range that was unmapped or has lost rights. Call it after that happened: it also
+/// drops what other threads looked up meanwhile.
 pub fn forget(start: usize, bytes: usize) {
     let end = start.saturating_add(bytes);
     let _writer = WRITER.lock();
     forget_those(|run| run.meets(start, end));
 }
 
-/// Empties the slots of such ranges; the lock is the caller's.
+/// Empties the slots whose ranges `which` selects. The caller holds `WRITER`.
 fn forget_those(which: impl Fn(Run) -> bool) {
     READABLE.forget(&which);
     WRITABLE.forget(&which);
@@ -248,7 +249,8 @@ mod tests {
         let none = Run(0);
         assert!(!none.holds_short(0, 1) && !none.holds_short(usize::MAX, PAGE));
         assert!(!none.holds(0, 0) && !none.holds(0, usize::MAX) && !none.meets(0, 1));
-        // Of more pages than can be said, the first ones; all addresses of a program can be.
+        // Of more pages than the count can express, the first ones; all addresses of a program
+        // fit.
         let huge = Run::new(PAGE, (1 << 47) - PAGE);
         assert!(huge.holds(PAGE, 1 << 40) && !huge.holds(0, PAGE) && !huge.holds(PAGE, 1 << 46));
         let highest = Run::new((1 << 47) - 2 * PAGE, (1 << 47) - PAGE);

@@ -1,10 +1,11 @@
-//! Values taken out of use while other threads may be using them: kept until no thread does.
+//! Values that were taken out of use while other threads may still use them: kept until no thread
+//! does.
 //!
-//! Users [`enter`](Retired::enter) before they look where the thing is, and
-//! [`leave`](Retired::leave) when they are done with it. A thread that takes a value out of its
-//! place gives it to [`retire`](Retired::retire). That call, and [`take_unused`] after a `leave`
-//! that asks for it, return what no thread can be using any more, exactly once; the caller drops
-//! it.
+//! A user calls [`enter`](Retired::enter) before it loads the value from its place, and
+//! [`leave`](Retired::leave) when it is done with the value. A thread that takes a value out of
+//! its place passes it to [`retire`](Retired::retire). That call, and [`take_unused`] after a
+//! `leave` that asks for it, return the values that no thread can be using any more, each exactly
+//! once; the caller drops them.
 //!
 //! [`take_unused`]: Retired::take_unused
 
@@ -12,11 +13,11 @@ use alloc::vec::Vec;
 
 use sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 
-/// Users of one place, and what was taken out of it.
+/// The users of one place, and the values that were taken out of it.
 #[derive(Debug)]
 pub struct Retired<T> {
     users: AtomicU32,
-    /// Whether `kept` may have something, so that the usual `leave` takes no lock.
+    /// Whether `kept` may hold something, so that the usual `leave` takes no lock.
     is_any_kept: AtomicBool,
     kept: Mutex<Vec<T>>,
 }
@@ -32,20 +33,20 @@ impl<T> Default for Retired<T> {
 }
 
 impl<T> Retired<T> {
-    /// A thread is about to look at the place.
+    /// Announces that this thread is about to load from the place.
     #[inline]
     pub fn enter(&self) {
         self.users.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// As [`enter`](Self::enter) by the only thread there is, without a locked instruction.
+    /// [`enter`](Self::enter) for the only thread of the program, without a locked instruction.
     #[inline]
     pub fn enter_alone(&self) {
         let users = self.users.load(Ordering::Relaxed);
         self.users.store(users.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// As [`leave`](Self::leave) by the only thread there is, without a locked instruction.
+    /// [`leave`](Self::leave) for the only thread of the program, without a locked instruction.
     #[inline]
     #[must_use]
     pub fn leave_alone(&self) -> bool {
@@ -54,13 +55,14 @@ impl<T> Retired<T> {
         self.after_leaving(users == 0)
     }
 
-    /// In the child of a fork, whose only thread is in no call: no other thread is there.
+    /// Resets the count in the child of a fork, which has a single thread, in no call.
     pub fn forget_users(&self) {
         self.users.store(0, Ordering::Relaxed);
     }
 
-    /// A thread that has entered uses nothing any more. Whether something may be kept for nobody
-    /// now, so that the caller has to [take it](Self::take_unused).
+    /// Announces that this thread, which has entered, uses nothing any more. Returns whether a
+    /// value may be kept that nobody uses now, so that the caller has to [take
+    /// it](Self::take_unused).
     #[inline]
     #[must_use]
     pub fn leave(&self) -> bool {
@@ -70,12 +72,13 @@ impl<T> Retired<T> {
 
     #[inline]
     fn after_leaving(&self, is_last: bool) -> bool {
-        // Whoever retires something sets this, then changes the count: either that change sees this
-        // thread gone, or this thread sees what it has set.
+        // A thread that retires something sets this, then changes the count. Either that change
+        // sees that this thread has left, or this thread sees the flag.
         is_last && self.is_any_kept.load(Ordering::Relaxed)
     }
 
-    /// This is not in its place any more, but threads that have entered may be using it.
+    /// Keeps a value that is no longer in its place while threads that have entered may use it.
+    /// Returns the values that no thread can be using any more.
     #[must_use]
     pub fn retire(&self, thing: T) -> Vec<T> {
         let mut kept = self.kept.lock();
@@ -89,10 +92,10 @@ impl<T> Retired<T> {
     #[cold]
     #[must_use]
     pub fn take_unused(&self) -> Vec<T> {
-        // Waits for the lock: its holder may have counted this thread, which has left since.
+        // Wait for the lock: its holder may have counted this thread, which has left since.
         let mut kept = self.kept.lock();
-        // An exchange sees the newest count; and a thread that enters after it sees the place
-        // without what was taken out of it before.
+        // An exchange sees the newest count, and a thread that enters after it no longer finds the
+        // values that were taken out of the place before.
         if kept.is_empty() || self.users.fetch_add(0, Ordering::AcqRel) != 0 {
             return Vec::new();
         }
@@ -107,7 +110,7 @@ mod sync {
     pub use hal::lock::Mutex;
 }
 
-/// The same, of the tool that tries every order of what threads do.
+/// The same types from the tool that tries every order of the threads' steps.
 #[cfg(test)]
 mod sync {
     pub use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -174,7 +177,7 @@ mod tests {
         }
     }
 
-    /// Every order of some users and one thread that takes the value away.
+    /// Tries every order of the steps of some users and one thread that takes the value away.
     fn try_all(users: usize) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);

@@ -1,13 +1,13 @@
-//! Rights of a mapping.
+//! The rights of a mapping.
 
 use libredox::flag::{PROT_READ, PROT_WRITE};
 
 /// Reading and writing, each allowed or not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rights {
-    /// It can be read.
+    /// Whether the memory can be read.
     pub read: bool,
-    /// It can be written.
+    /// Whether the memory can be written.
     pub write: bool,
 }
 

@@ -1,12 +1,13 @@
 //! Memory of a SCIF program that peers reach: memory that it registers, and windows of peers that
 //! it maps.
 //!
-//! A page that a program owns stays where it is: registering it has the `scif:` daemon borrow it
-//! ([`provide`]). Memory that belongs to the daemon is what a program asked for as such
+//! A page that a program owns stays where it is: when it is registered, the `scif:` daemon borrows
+//! it ([`provide`]). The daemon's own memory is what a program asked for as such
 //! ([`Memory::new`](crate::memory::Memory::new)); it is physically contiguous as far as possible,
-//! and registering it needs no borrowing. A table of the process knows which memory that is;
-//! entries go when it is unmapped or loses rights through this module ([`changed`]), or when the
-//! daemon says that its memory is no longer mapped here ([`forget`]).
+//! and registering it needs no borrowing. A table of the process lists the ranges that are such
+//! memory. An entry goes when the range is unmapped or loses rights through this module
+//! ([`changed`]), or when the daemon reports that its memory is no longer mapped here
+//! ([`forget`]).
 //!
 //! No memory of this kind is ever seen through a reference.
 
@@ -19,33 +20,31 @@ use crate::range::Range;
 use crate::{reachable, table};
 use hal::mem::PAGE;
 
-/// Memory as the daemon knows it.
+/// A range of a memory object of the daemon.
 #[derive(Debug)]
 pub struct Provided {
     /// Names the memory object.
     pub token: u64,
-    /// Where in the object the range begins, in bytes.
+    /// Offset of the range in the object, in bytes.
     pub offset: u64,
-    /// Pages of the program's own are pinned until this goes, and until their last window is gone.
+    /// Pages of the program's own stay pinned until this is dropped and their last window is gone.
     pin: Option<Pin>,
 }
 
 impl Provided {
-    /// Whether the pages are the program's own, pinned as long as this value lives, or the windows
-    /// made of it.
+    /// Whether the pages are the program's own. They are pinned as long as this value, or a window
+    /// made of it, exists.
     pub fn is_pinned(&self) -> bool {
         self.pin.is_some()
     }
 }
 
-/// Makes a range memory that the daemon knows: finds it in the table or, if it is whole pages,
-/// pins it where it is, for windows with `protection` at most. `open` opens a memory handle for
-/// that.
+/// Makes a range available to the daemon: finds it in the table or, if it is whole pages, pins it
+/// where it is, for windows with at most `protection`. `open` opens a memory handle for pinning.
 ///
-/// # Errors
-/// `EINVAL` unless the range is whole pages or known, `EFAULT` when they are not mapped, or do not
-/// allow the program itself what `protection` says, or are a device's; `EAGAIN` or `ENOMEM` when
-/// there is no memory for the user; those of `open`.
+/// # Errors `EINVAL` unless the range is whole pages or in the table, `EFAULT` when the pages are
+/// not mapped, do not allow the program itself what `protection` says, or are a device's; `EAGAIN`
+/// or `ENOMEM` when there is no memory for the user; those of `open`.
 pub fn provide(
     range: Range<'_>,
     protection: scif_abi::flags::Protection,
@@ -63,7 +62,7 @@ pub fn provide(
     })
 }
 
-/// The range, if it is the daemon's memory.
+/// Looks the range up in the table of the daemon's memory.
 pub fn known(range: Range<'_>) -> Option<Provided> {
     let (token, offset) = table::find(range.address(), range.bytes())?;
     Some(Provided {
@@ -73,8 +72,8 @@ pub fn known(range: Range<'_>) -> Option<Provided> {
     })
 }
 
-/// Takes the pages of a range out of the table: what is there now is not the daemon's memory any
-/// more.
+/// Takes the pages of a range out of the table: what is mapped there is no longer the daemon's
+/// memory.
 pub fn forget(range: Range<'_>) {
     let first = range.address() - range.address() % PAGE;
     let end = range.address().saturating_add(range.bytes());
@@ -82,15 +81,15 @@ pub fn forget(range: Range<'_>) {
     table::remove(first, end - first);
 }
 
-/// To be called after something was mapped over a range, or rights to it were taken away, by other
-/// means than this module's.
+/// Forgets a range. Call it after something was mapped over the range or rights to it were taken
+/// away by other means than this module's.
 pub fn changed(range: Range<'_>) {
     forget(range);
     reachable::forget(range.address(), range.bytes());
 }
 
-/// To be called after something was unmapped for which [`forget`] was called before. What the table
-/// says of the range by now is another thread's, which has got new memory there.
+/// Call it after unmapping a range for which [`forget`] was called before. It leaves the table
+/// alone: an entry for the range is by now another thread's, which has got new memory there.
 pub fn unmapped(range: Range<'_>) {
     reachable::forget(range.address(), range.bytes());
 }
@@ -151,7 +150,7 @@ mod tests {
         forget(range.part(0x10, 3).unwrap());
         assert!(known(range).is_none());
         assert!(known(part).is_some());
-        // Memory that loses rights is forgotten here, so its rights are asked for each time.
+        // Memory that loses rights is forgotten, so its rights are checked at each use.
         changed(part);
         assert!(known(part).is_none());
         forget(range);

@@ -1,11 +1,11 @@
-//! The ranges of this process that are memory of the `scif:` daemon.
+//! The table of the ranges of this process that are memory of the `scif:` daemon.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use hal::lock::Mutex;
 
-/// The table of this process's memory that the daemon knows.
+/// The table of this process.
 static TABLE: Mutex<Table> = Mutex::new(Table::new());
 
 /// Part of [`fork::before`](crate::fork::before).
@@ -13,7 +13,7 @@ pub(crate) fn before_fork() {
     TABLE.hold();
 }
 
-/// Part of [`fork::after`](crate::fork::after): none of them is in the child.
+/// Part of [`fork::after`](crate::fork::after): the child has none of the ranges.
 ///
 /// # Safety
 /// As for [`fork::after`](crate::fork::after).
@@ -25,17 +25,17 @@ pub(crate) unsafe fn after_fork(in_child: bool) {
     }
 }
 
-/// The object that holds all of `bytes` bytes at `address`, and their offset in it.
+/// Finds the object that holds all of `bytes` bytes at `address`, and their offset in it.
 pub fn find(address: usize, bytes: usize) -> Option<(u64, u64)> {
     TABLE.lock().find(address, bytes)
 }
 
-/// The range is `offset` and following bytes of an object from now on, whatever it was.
+/// Records that the range maps an object from `offset` on, whatever it was before.
 pub fn insert(address: usize, bytes: usize, token: u64, offset: u64) {
     TABLE.lock().insert(address, bytes, token, offset);
 }
 
-/// The range is no daemon's memory any more.
+/// Records that the range is no longer the daemon's memory.
 pub fn remove(address: usize, bytes: usize) {
     TABLE.lock().remove(address, bytes);
 }
@@ -52,7 +52,7 @@ struct Entry {
     /// The address behind the last byte.
     end: usize,
     token: u64,
-    /// Where in the object the first byte lies.
+    /// Offset of the first byte in the object.
     offset: u64,
 }
 
@@ -64,7 +64,8 @@ impl Table {
         }
     }
 
-    /// The object that holds all of `bytes` bytes at `address`, and their offset in it. O(log n).
+    /// Finds the object that holds all of `bytes` bytes at `address`, and their offset in it.
+    /// O(log n).
     fn find(&self, address: usize, bytes: usize) -> Option<(u64, u64)> {
         let (start, entry) = self.entries.range(..=address).next_back()?;
         let end = address.checked_add(bytes)?;
@@ -72,14 +73,15 @@ impl Table {
         (end <= entry.end).then_some((entry.token, offset))
     }
 
-    /// The range is `offset` and following bytes of an object from now on, whatever it was.
+    /// Records that the range maps an object from `offset` on, whatever it was before.
     fn insert(&mut self, address: usize, bytes: usize, token: u64, offset: u64) {
         self.remove(address, bytes);
         let end = address + bytes;
         self.entries.insert(address, Entry { end, token, offset });
     }
 
-    /// The range is no daemon's memory any more; entries that reach beyond it keep the rest.
+    /// Records that the range is no longer the daemon's memory. Entries that reach beyond it keep
+    /// the rest.
     fn remove(&mut self, address: usize, bytes: usize) {
         let end = address.saturating_add(bytes);
         let before = self.entries.range(..address).next_back();
@@ -106,7 +108,7 @@ impl Table {
         }
     }
 
-    /// Keeps what an entry that began at `start` has from `end` on.
+    /// Keeps the part from `end` on of an entry that began at `start`.
     fn keep_behind(&mut self, start: usize, entry: Entry, end: usize) {
         if entry.end > end {
             let offset = entry.offset + (end - start) as u64;
@@ -167,7 +169,7 @@ mod tests {
         assert_eq!(table.find(0x1000, 0x4000), Some((3, 0)));
     }
 
-    /// Every operation against a plain array of pages.
+    /// Checks every operation against a plain array of pages.
     #[test]
     fn agrees_with_a_plain_array() {
         let mut random = 0x1234_5678_9abc_def1_u64;

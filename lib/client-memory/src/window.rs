@@ -19,12 +19,13 @@ use hal::mem::PAGE;
 const MAP_FIXED: u32 = MapFlags::MAP_FIXED.bits() as u32;
 
 /// Maps `bytes` bytes of the windows of `endpoint`'s peer, from `offset` of its registered address
-/// space on, at `at` (what is there is replaced, its length is not looked at) or where the kernel
-/// likes. Returns the address. The mapping lives on when the endpoint is closed.
+/// space on. With `at`, the mapping replaces whatever is at that address (the length of `at` is
+/// ignored); without it, the kernel chooses the address. Returns the address. The mapping outlives
+/// the endpoint.
 ///
-/// # Errors
-/// `EINVAL` unless offset, length and address are multiples of the page size and the length is not
-/// 0; `EACCES`, `ECONNRESET`, `ENODEV`, `ENOMEM`, `ENOTCONN`, `ENXIO` as `scif_mmap`.
+/// # Errors `EINVAL` unless offset, length and address are multiples of the page size and the
+/// length is not 0; `EACCES`, `ECONNRESET`, `ENODEV`, `ENOMEM`, `ENOTCONN`, `ENXIO` as
+/// `scif_mmap`.
 pub fn map_window(
     endpoint: usize,
     offset: i64,
@@ -39,11 +40,12 @@ pub fn map_window(
     if !aligned || bytes == 0 {
         return Err(Error::new(EINVAL));
     }
-    // All of it first, so that a hole in the windows is found before anything is replaced.
+    // Ask for all pieces first, so that a hole in the windows is found before anything is
+    // replaced.
     let pieces = pieces(offset, bytes as u64, |offset, left| {
         run(endpoint, offset, left)
     })?;
-    // A description of its own, so that closing the endpoint does not wait for the mapping.
+    // An open file of its own, so that closing the endpoint does not wait for the mapping.
     let file = Fd::new(libredox::call::dup(endpoint, b"window")?);
     if let ([_], None) = (pieces.as_slice(), address) {
         // SAFETY: a fresh mapping at an address of the kernel's choice.
@@ -51,7 +53,7 @@ pub fn map_window(
     }
     let start = match address {
         Some(address) => {
-            // The former mapping is about to go.
+            // The former mapping is about to be replaced.
             table::remove(address, bytes);
             address
         }
@@ -78,8 +80,8 @@ pub fn map_window(
     Ok(start)
 }
 
-/// Cuts a range of the peer's windows into the pieces one mapping call can map each, as `run` tells
-/// them one after the other.
+/// Cuts a range of the peer's windows into pieces that one mapping call each can map. `run`
+/// returns the length of the piece at an offset.
 fn pieces(
     offset: i64,
     bytes: u64,
@@ -112,7 +114,7 @@ fn run(endpoint: usize, offset: i64, bytes: u64) -> Result<u64> {
     Ok(count as u64)
 }
 
-/// A range of addresses without memory.
+/// Reserves a range of addresses without memory.
 fn reserve(bytes: usize) -> Result<usize> {
     // SAFETY: a fresh mapping at an address of the kernel's choice.
     let address = unsafe {
@@ -128,7 +130,7 @@ fn reserve(bytes: usize) -> Result<usize> {
     Ok(address as usize)
 }
 
-/// Maps a part of a scheme's file, shared, at `address` or where the kernel likes.
+/// Maps a part of a scheme's file, shared, at `address` or where the kernel chooses.
 ///
 /// # Safety
 /// The caller may replace whatever is mapped at `address`.

@@ -15,7 +15,8 @@ impl Aperture {
         Self { region, physical }
     }
 
-    /// The physical address under which this node reaches one of the peer's; `None` outside.
+    /// Translates a physical address of the peer into the one at which this node reaches it.
+    /// `None` outside the aperture.
     pub fn physical(&self, address: u64) -> Option<u64> {
         (address < self.len()).then(|| self.physical + address)
     }
@@ -30,8 +31,8 @@ impl Aperture {
         self.region.len() == 0
     }
 
-    /// The range of the peer's RAM at a physical address of the peer: checked here once, to be
-    /// used many times (a queue, a ring).
+    /// The range of the peer's RAM at a physical address of the peer. Its bounds are checked once,
+    /// here, for memory that is used many times (a queue, a ring).
     pub fn window(&self, physical: u64, bytes: usize) -> Result<Region, BoundsError> {
         self.region.part(self.offset(physical, bytes)?, bytes)
     }

@@ -1,7 +1,7 @@
 //! The processor's time stamp counter, for measuring short times: reading it needs no system call.
 //!
-//! Its rate is not known beforehand, and it says nothing about the time of day: [`Rate`] compares
-//! it with a clock that does.
+//! The counter's rate is not known beforehand, and its value is no time of day: [`Rate`] measures
+//! it against a clock.
 
 /// The counter's present value. 0 on processors without one, which [`Rate::measure`] reports.
 #[cfg(target_arch = "x86_64")]
@@ -23,8 +23,8 @@ pub struct Rate {
     nanoseconds_per_tick: f64,
 }
 
-/// Nanoseconds over which the counter is compared with the clock: errors of a microsecond on
-/// either end are a fifty-thousandth.
+/// Nanoseconds for which the counter is compared with the clock. An error of one microsecond at
+/// either end is a fifty-thousandth of that.
 const MEASURE_NS: u64 = 50_000_000;
 
 impl Rate {
@@ -67,11 +67,11 @@ impl Rate {
     }
 }
 
-/// Nanoseconds for which a [`Clock`] goes by the counter.
+/// Nanoseconds for which a [`Clock`] relies on the counter alone.
 const TRUST_NS: u64 = 10_000_000;
 
-/// A monotonic clock in nanoseconds that asks the system only now and then, and in between goes by
-/// the counter.
+/// A monotonic clock in nanoseconds. It asks the system's clock only now and then, and counts on
+/// with the time stamp counter in between.
 pub struct Clock {
     rate: Option<Rate>,
     /// The values of the system's clock and the counter at one time.
@@ -84,7 +84,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that knows the counter's rate; without one it asks always.
+    /// A clock that uses the counter at this rate. Without a rate, every reading asks the system.
     pub fn new(rate: Option<Rate>) -> Self {
         Self {
             rate,
@@ -97,7 +97,7 @@ impl Clock {
         }
     }
 
-    /// The present time; `system` is asked when the counter alone cannot be trusted.
+    /// The present time. Calls `system` for it when the counter alone cannot be trusted.
     pub fn now(&mut self, system: impl FnOnce() -> u64) -> u64 {
         let ticks = ticks();
         let passed = ticks.wrapping_sub(self.asked.1);
@@ -113,7 +113,8 @@ impl Clock {
         self.last
     }
 
-    /// The next time is asked for: after a sleep, during which the counter may have stood still.
+    /// Makes the next [`now`](Self::now) ask the system. Call it after a sleep, during which the
+    /// counter may have stood still.
     pub fn distrust(&mut self) {
         self.trust = 0;
     }

@@ -1,12 +1,12 @@
 //! Bulk copies to and from shared memory, by the routine that is fastest here.
 //!
-//! Which one that is depends on what runs the code, not on what the processor says it can do: under
-//! QEMU's translator a loop of 8-byte accesses moves 4 to 6 GB/s where `rep movsb` moves half a
-//! gigabyte and vector code two; on hardware the order is another one, and yet another towards
-//! memory behind a bus; and what wins in the first cache need not win beyond the last one. So the
-//! choice is measured, once, by one process ([`crate::measure`]), for each pair of [`Side`]s and
-//! each [`SizeClass`]. Other programs get its results ([`Choices::from_numbers`]). Until then,
-//! and on other processors, the loop is used.
+//! Which routine that is depends on what runs the code, not on what the processor says it can do.
+//! Under QEMU's translator a loop of 8-byte accesses moves 4 to 6 GB/s, `rep movsb` half a
+//! gigabyte and vector code two. On hardware the order is another one, and yet another towards
+//! memory behind a bus; and the routine that wins in the first cache need not win beyond the last
+//! one. So one process measures once ([`crate::measure`]), for each pair of [`Side`]s and each
+//! [`SizeClass`], and other programs take over its results ([`Choices::from_numbers`]). Until
+//! then, and on processors other than x86-64, the loop is used.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -84,7 +84,7 @@ impl fmt::Display for SizeClass {
     }
 }
 
-/// A way of copying. The numbers are known to other processes.
+/// A way of copying. Processes exchange the numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Routine {
@@ -103,7 +103,7 @@ pub enum Routine {
 }
 
 impl Routine {
-    /// All of them; each has its number for an index.
+    /// All of them; the index of each is its number.
     pub const ALL: [Self; 6] = [
         Self::Words,
         Self::Sse2,
@@ -163,8 +163,8 @@ impl Default for Choices {
 }
 
 impl Choices {
-    /// From another process's numbers: own to own, own to aperture, aperture to own, aperture to
-    /// aperture. Whatever they are, the result can be used.
+    /// Decodes another process's numbers: own to own, own to aperture, aperture to own, aperture
+    /// to aperture. Whatever they are, the result can be used.
     pub fn from_numbers(numbers: [u8; 4]) -> Self {
         Self(numbers.map(unpacked))
     }
@@ -197,7 +197,7 @@ impl Choices {
         Self(CHOSEN.each_ref().map(|pair| pair.each_ref().map(routine)))
     }
 
-    /// Makes this process use them for its [regions](crate::mem::Region) from now on.
+    /// Makes this process use these routines for its [regions](crate::mem::Region) from now on.
     pub fn apply(self) {
         let places = CHOSEN.iter().flatten();
         for (place, routine) in places.zip(self.0.as_flattened()) {
@@ -206,15 +206,17 @@ impl Choices {
     }
 }
 
-/// The routines of a pair as one number: that of the short copies' routine, and how far behind it,
-/// counted around, the other two are. So the number of a routine alone means that it is for all.
+/// Packs the routines of a pair into one number: that of the short copies' routine, and the
+/// distances from it to the other two, counted around. So the number of a routine alone means that
+/// routine for all size classes.
 fn packed([short, middle, long]: Routines) -> u8 {
     const COUNT: u8 = Routine::ALL.len() as u8;
     let behind = |routine: Routine| (routine.number() + COUNT - short.number()) % COUNT;
     short.number() + COUNT * (behind(middle) + COUNT * behind(long))
 }
 
-/// The routines that [`packed`] gave this number for; the loop for those that do not exist here.
+/// The routines that [`packed`] packed into this number; the loop for those that do not exist
+/// here.
 fn unpacked(number: u8) -> Routines {
     const COUNT: u8 = Routine::ALL.len() as u8;
     let (short, middle, long) = (
@@ -232,8 +234,9 @@ fn unpacked(number: u8) -> Routines {
 static CHOSEN: [[AtomicU8; SizeClass::ALL.len()]; PAIRS.len()] =
     [const { [const { AtomicU8::new(Routine::Words as u8) }; SizeClass::ALL.len()] }; PAIRS.len()];
 
-/// Copies `bytes` bytes of own memory; neither place needs alignment and both may change meanwhile.
-/// Where the ranges overlap and the target is the higher one, the content becomes a mixture.
+/// Copies `bytes` bytes of own memory. Neither address needs alignment, and both ranges may change
+/// meanwhile. Where the ranges overlap and the target is the higher one, the content becomes a
+/// mixture.
 ///
 /// # Safety
 /// Both ranges are mapped and nobody holds references into them, save for one that is the
@@ -244,7 +247,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     unsafe { copy_between(Side::Own, Side::Own, from, to, bytes) };
 }
 
-/// As [`copy`], between memory of any kind.
+/// Copies as [`copy`] does, between memory of any kind.
 ///
 /// # Safety
 /// As for [`copy`].
@@ -263,7 +266,7 @@ pub(crate) unsafe fn copy_between(
     unsafe { copy_by(routine, from, to, bytes) };
 }
 
-/// As [`copy`], by a routine of the caller's choice.
+/// Copies as [`copy`] does, by a routine of the caller's choice.
 ///
 /// # Safety
 /// As for [`copy`]; the routine is [available](Routine::is_available).
@@ -279,8 +282,8 @@ pub unsafe fn copy_by(routine: Routine, from: *const u8, to: *mut u8, bytes: usi
     }
 }
 
-/// As [`copy`], of at most [`SMALL_BYTES`], for which there is one routine. More is copied too, but
-/// perhaps not by the fastest routine.
+/// Copies as [`copy`] does, at most [`SMALL_BYTES`], for which there is one routine. It copies
+/// more, too, but perhaps not by the fastest routine.
 ///
 /// # Safety
 /// As for [`copy`].
@@ -290,13 +293,13 @@ pub unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
     unsafe { routines::short(from, to, bytes) };
 }
 
-/// Asks for the cache line at an address; nothing happens where there is no memory.
+/// Prefetches the cache line at an address. Where there is no memory, nothing happens.
 #[inline]
 pub fn prefetch(address: *const u8) {
     routines::prefetch(address);
 }
 
-/// As [`copy_by`], not inlined: there is time for a call.
+/// [`copy_by`] for larger copies. Not inlined: a call costs little beside such a copy.
 ///
 /// # Safety
 /// As for [`copy_by`].
@@ -329,7 +332,7 @@ mod tests {
         (0..bytes).map(|i| (i * 13 + i / 251) as u8).collect()
     }
 
-    /// Every routine at its own entry too, as small copies do not reach it otherwise.
+    /// Runs every routine at its own entry, which small copies do not reach otherwise.
     unsafe fn run(routine: Option<Routine>, from: *const u8, to: *mut u8, bytes: usize) {
         // SAFETY: passed on.
         unsafe {

@@ -1,5 +1,5 @@
-//! Counters for tests: drained stores, which are always counted, and allocations, which are counted
-//! by an allocator that a test program declares:
+//! Counters for tests: drained stores, which are always counted, and allocations, which are
+//! counted by an allocator that a test program declares:
 //!
 //! ```
 //! #[global_allocator]
@@ -21,7 +21,7 @@ std::thread_local! {
 /// The system's heap, which counts what each thread takes from it.
 pub struct Heap;
 
-/// How often this thread has taken memory or had it moved.
+/// How often this thread has allocated or reallocated memory.
 pub fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
@@ -32,12 +32,12 @@ pub fn drains() -> u64 {
 }
 
 pub(crate) fn count_drain() {
-    // As below.
+    // See `count`.
     let _ = DRAINS.try_with(|count| count.set(count.get() + 1));
 }
 
 fn count() {
-    // A thread that ends has no counter any more, and none is read.
+    // A thread that is ending has no counter any more, and nobody reads it.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 

@@ -8,8 +8,9 @@ use libredox::flag::{O_CLOEXEC, O_DIRECTORY};
 use syscall::dirent::{DirEntry, DirentBuf, DirentHeader, DirentKind};
 use syscall::error::{EINVAL, EIO, Error, Result};
 
-/// Bytes asked for at a time. Must hold the longest list of the upstream kernel whole (the free
-/// interrupts of a processor, about 190 names): it fails with `EINVAL` where a part would do.
+/// Bytes asked for at a time. The longest list of the upstream kernel (the free interrupts of a
+/// processor, about 190 names) must fit whole: that kernel fails with `EINVAL` where a part would
+/// do.
 const BUFFER_BYTES: usize = 16 * 1024;
 
 /// Offset of the opaque position in a record.
@@ -20,7 +21,7 @@ const LENGTH_OFFSET: usize = 16;
 /// The names in a directory.
 ///
 /// # Errors
-/// Those of opening and listing it; `EIO` when the listing makes no sense.
+/// Those of opening and listing it; `EIO` when the listing is malformed.
 pub fn names(path: &str) -> Result<Vec<String>> {
     let file = Fd::open(path, O_CLOEXEC | O_DIRECTORY, 0)?;
     let mut buffer = alloc::vec![0; BUFFER_BYTES];
@@ -30,15 +31,15 @@ pub fn names(path: &str) -> Result<Vec<String>> {
         let count = libredox::call::getdents(file.raw(), &mut buffer, position)?;
         let records = buffer.get(..count).ok_or(Error::new(EIO))?;
         match parse(records, &mut names).ok_or(Error::new(EIO))? {
-            // A scheme that never moves on would keep us here for ever.
+            // A position that does not move on ends the list; otherwise the loop would never end.
             Some(next) if next != position => position = next,
             _ => return Ok(names),
         }
     }
 }
 
-/// Takes the names out of records, and the position after the last one; `None` in the outer option
-/// when they are malformed.
+/// Appends the names in `records` to `names` and returns the position after the last one. The
+/// outer option is `None` when the records are malformed.
 fn parse(mut records: &[u8], names: &mut Vec<String>) -> Option<Option<u64>> {
     let mut next = None;
     while !records.is_empty() {
@@ -58,7 +59,7 @@ fn parse(mut records: &[u8], names: &mut Vec<String>) -> Option<Option<u64>> {
     Some(next)
 }
 
-/// Fills a directory listing: `entries` from index `opaque` on, as many as fit.
+/// Fills a directory listing with `entries` from index `opaque` on, as many as fit.
 ///
 /// # Errors
 /// `EINVAL` when not even one entry fits.

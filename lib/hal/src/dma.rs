@@ -1,8 +1,8 @@
 //! Memory that devices and peers reach by physical address.
 //!
-//! The kernel gives physically contiguous memory in pieces of at most 4 MiB. Pieces are taken as a
-//! power of two pages, as the upstream kernel never takes back the rest of other sizes, and what is
-//! too much of them is unmapped again, page by page.
+//! The kernel gives physically contiguous memory in pieces of at most 4 MiB. An allocation takes a
+//! power of two of pages, because the upstream kernel never takes back the rest of other sizes,
+//! and then unmaps the pages that it does not need.
 
 use alloc::vec::Vec;
 
@@ -13,15 +13,15 @@ use syscall::flag::CallFlags;
 
 use crate::mem::{self, PAGE, Region};
 
-/// Bytes that [`Allocator::fill`] leaves to the rest of the system: what it gives is for clients,
-/// and the system's own programs must not fail for want of a page because of them.
+/// Bytes that [`Allocator::fill`] leaves to the rest of the system. What it allocates is for
+/// clients, and the system's own programs must not run out of pages because of them.
 const LEFT_TO_OTHERS: usize = 8 << 20;
 
 /// Largest physically contiguous piece, in bytes.
 pub const MAX_CONTIGUOUS: usize = 4 << 20;
 
-/// A source of DMA memory; holds what allocation needs, so that it works after the daemon gave
-/// up its names.
+/// A source of DMA memory. It holds the files that allocation needs, so that it works after the
+/// daemon has given up its namespace.
 pub struct Allocator {
     contiguous: Fd,
     translation: Fd,
@@ -43,15 +43,16 @@ pub struct Piece {
     pub bytes: usize,
 }
 
-/// Memory of several physical pieces behind one range of addresses. It comes into being piece by
-/// piece ([`Allocator::fill`]), so that no request waits while a large one is cleared.
+/// Memory of several physical pieces behind one range of addresses. [`Allocator::fill`] adds the
+/// pieces one by one, so that no request waits while a large range is cleared.
 #[derive(Debug)]
 pub struct Scattered {
     region: Region,
     plan: Plan,
 }
 
-/// Which piece comes next: as large as there is room for and as the system could give last time.
+/// Plans the next piece: as large as the rest has room for, and as the system could give last
+/// time.
 #[derive(Debug)]
 struct Plan {
     whole: usize,
@@ -70,8 +71,8 @@ impl Plan {
         }
     }
 
-    /// Takes one piece from `take(offset, bytes)`, which answers with its physical address or
-    /// `ENOMEM`; returns whether more are to come.
+    /// Takes one piece from `take(offset, bytes)`, which returns its physical address or `ENOMEM`.
+    /// Returns whether more pieces follow.
     fn advance(&mut self, mut take: impl FnMut(usize, usize) -> Result<u64>) -> Result<bool> {
         let rest = (self.whole - self.filled) / PAGE;
         let Some(order) = rest.checked_ilog2() else {
@@ -120,7 +121,7 @@ impl Allocator {
         Ok(Buffer { region, physical })
     }
 
-    /// Room for scattered memory of any size, without memory in it yet.
+    /// Reserves room for scattered memory of any size, without pieces in it yet.
     ///
     /// # Errors
     /// `EINVAL` for zero bytes, `EOVERFLOW`, `ENOMEM`.
@@ -134,8 +135,8 @@ impl Allocator {
         mem::reserve(whole).map(Scattered::over)
     }
 
-    /// Puts the next piece of zeroed memory in, at most [`MAX_CONTIGUOUS`] bytes; returns whether
-    /// more are to come.
+    /// Adds the next piece of zeroed memory, at most [`MAX_CONTIGUOUS`] bytes. Returns whether
+    /// more pieces follow.
     ///
     /// # Errors
     /// `ENOMEM` when there is not even one page to spare.
@@ -181,18 +182,17 @@ impl Buffer {
 }
 
 impl Scattered {
-    /// Room in a region of whole pages.
+    /// Scattered memory without pieces yet, over a region of whole pages.
     pub fn over(region: Region) -> Self {
         let plan = Plan::new(region.len() / PAGE * PAGE);
         Self { region, plan }
     }
 
-    /// Puts the next piece in. `place(offset, bytes)` puts memory there and answers with its
-    /// physical address; it is asked for less when it answers `ENOMEM`. Returns whether more are to
-    /// come.
+    /// Adds the next piece. `place(offset, bytes)` puts memory there and returns its physical
+    /// address; when it returns `ENOMEM`, it is asked for a smaller piece. Returns whether more
+    /// pieces follow.
     ///
-    /// # Errors
-    /// Any other of `place`, or `ENOMEM` for one page.
+    /// # Errors Any other error of `place`, or `ENOMEM` for a single page.
     pub fn take(&mut self, place: impl FnMut(usize, usize) -> Result<u64>) -> Result<bool> {
         self.plan.advance(place)
     }

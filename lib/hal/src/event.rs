@@ -1,6 +1,7 @@
 //! Event queues: waiting for several files and for time to pass.
 //!
-//! Opened as a file, not through the library's wrapper, because only the file offers a time limit.
+//! The queue is opened as a file, not through the library's wrapper, because only the file offers
+//! a time limit.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -12,22 +13,22 @@ use syscall::data::{Event, TimeSpec};
 use syscall::error::{EAGAIN, EINTR, EIO, Error, Result};
 use syscall::flag::{CLOCK_MONOTONIC, EVENT_TIMEOUT_ID, EventFlags, F_DUPFD, UPPER_FDTBL_TAG};
 
-/// Events taken by one wait.
+/// Most events that one wait takes.
 const EVENTS_PER_READ: usize = 32;
 
-/// The data of the clock's events, in place of a source's index.
+/// The `data` of the clock's events. Those of other events have the index of their source.
 const ALARM: usize = usize::MAX;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// An event queue whose sources are known by values of `T`, usually an enum of the daemon.
+/// An event queue whose sources are identified by values of `T`, usually an enum of the daemon.
 pub struct Queue<T> {
     file: Fd,
     sources: Vec<T>,
-    /// Descriptors that were subscribed, in order, some of which may have been closed since. New
-    /// ones mostly have the highest number. (A tree's code would be a part of all programs.)
+    /// Descriptors that were subscribed, sorted; some may have been closed since. New ones mostly
+    /// have the highest number. (The code of a tree would be a part of all programs.)
     watched: Vec<usize>,
-    /// A file of the monotonic clock, once a caller has waited until a point of time.
+    /// A file of the monotonic clock; see [`open_clock`](Self::open_clock).
     clock: Option<Fd>,
     /// The earliest point of time, in nanoseconds, at which the clock will post an event.
     alarm: Option<u64>,
@@ -42,26 +43,27 @@ pub struct Ready<T> {
     pub flags: EventFlags,
 }
 
-/// An event queue of one file, which is only asked whether something has happened to it.
+/// An event queue of one file, which its owner only polls.
 pub struct Watcher {
     file: Fd,
 }
 
 impl Watcher {
-    /// Watches a file from now on for being readable; if it says that it is, that has happened.
+    /// Watches a file for being readable, from now on. A file that is readable already counts as
+    /// an event.
     ///
     /// # Errors
     /// `EMFILE`, `ENOMEM`; those of the file.
     pub fn new(fd: usize) -> Result<Self> {
         let file = Fd::open("/scheme/event", O_CLOEXEC | O_RDWR | O_NONBLOCK, 0)?;
-        // Out of sight: a program may close or replace any number that it can count to.
+        // Moved to the upper descriptors: a program may close or replace any of the lower ones.
         let file = Fd::new(file.fcntl(F_DUPFD, UPPER_FDTBL_TAG)?);
         let (id, flags, data) = (fd, EventFlags::EVENT_READ, 0);
         file.write(&Event { id, flags, data })?;
         Ok(Self { file })
     }
 
-    /// Whether something has happened since the last call that said so. Never waits.
+    /// Whether an event has come since the last call that returned `true`. Never waits.
     ///
     /// # Errors
     /// Those of reading the queue.
@@ -98,9 +100,9 @@ impl<T: Copy + PartialEq> Queue<T> {
         self.file.raw()
     }
 
-    /// Reports events of `fd` as `source` from now on; an event comes at once when the file says
-    /// that it is ready (interrupts never say so: look at the device once). They end with the
-    /// file's last descriptor.
+    /// Reports events of `fd` as `source` from now on. A file that is ready reports an event at
+    /// once (an interrupt never does: look at the device once). The events end with the file's
+    /// last descriptor.
     pub fn subscribe(&mut self, fd: usize, flags: EventFlags, source: T) -> Result<()> {
         let data = match self.sources.iter().position(|known| *known == source) {
             Some(index) => index,
@@ -119,8 +121,8 @@ impl<T: Copy + PartialEq> Queue<T> {
         self.control(fd, flags, data)
     }
 
-    /// Reports no more events of `fd`. A file that no queue watches for something costs its daemon
-    /// nothing when that happens.
+    /// Stops reporting events of `fd`. What happens to a file that no queue watches for it costs
+    /// the file's daemon nothing.
     pub fn unsubscribe(&mut self, fd: usize) -> Result<()> {
         if let Ok(index) = self.watched.binary_search(&fd) {
             self.watched.remove(index);
@@ -133,7 +135,7 @@ impl<T: Copy + PartialEq> Queue<T> {
         Ok(())
     }
 
-    /// Waits for events, at most `limit` (rounded up to milliseconds; none: without limit), and
+    /// Waits for events, at most `limit` (rounded up to milliseconds; `None`: without limit), and
     /// stores them in `ready`, which is empty after a time-out or an interruption.
     pub fn wait(&mut self, limit: Option<Duration>, ready: &mut Vec<Ready<T>>) -> Result<()> {
         ready.clear();
@@ -145,13 +147,13 @@ impl<T: Copy + PartialEq> Queue<T> {
         self.read(ready)
     }
 
-    /// Waits for events until the monotonic clock shows `deadline` (nanoseconds; none: without
-    /// limit); `now` is what it showed lately. As [`wait`](Self::wait), but it may also end earlier
-    /// with nothing in `ready`: an alarm once set is left to come, so that a daemon with distant
-    /// deadlines sleeps with a single call.
+    /// Waits for events until the monotonic clock shows `deadline` (nanoseconds; `None`: without
+    /// limit); `now` is a recent reading of that clock. As [`wait`](Self::wait), but it may also
+    /// end earlier with nothing in `ready`: an alarm that was set is never cancelled, so that a
+    /// daemon with distant deadlines sleeps with a single call.
     ///
-    /// The first call with a deadline opens the clock, so it must not come after the program gave
-    /// up its names: call [`open_clock`](Self::open_clock) before.
+    /// The first call with a deadline opens the clock. A program that gives up its namespace calls
+    /// [`open_clock`](Self::open_clock) before.
     pub fn wait_until(
         &mut self,
         deadline: Option<u64>,
@@ -169,7 +171,7 @@ impl<T: Copy + PartialEq> Queue<T> {
         if self.alarm.is_none_or(|alarm| alarm > deadline) {
             self.open_clock()?;
             if self.set_alarm(deadline).is_err() {
-                // More alarms wait than the kernel keeps.
+                // The kernel has no room for another alarm: wait with a time limit.
                 let limit = Duration::from_nanos(deadline - now);
                 return self.wait(Some(limit), ready);
             }
@@ -187,7 +189,7 @@ impl<T: Copy + PartialEq> Queue<T> {
         Ok(())
     }
 
-    /// Opens what [`wait_until`](Self::wait_until) needs.
+    /// Opens the clock that [`wait_until`](Self::wait_until) needs.
     pub fn open_clock(&mut self) -> Result<()> {
         if self.clock.is_none() {
             let path = format!("/scheme/time/{CLOCK_MONOTONIC}");

@@ -15,13 +15,13 @@ use syscall::flag::{AcpiVerb, CallFlags};
 
 use crate::mem::{Cache, Region, map_physical};
 
-/// Longest table that is taken for one. The largest known are DSDTs of some hundred KiB.
+/// Longest table that is accepted. The largest known are DSDTs of some hundred KiB.
 const MAX_TABLE_BYTES: usize = 16 << 20;
 
-/// A physical address no table has, under which the handler shows the root table.
+/// A physical address that no table has. The handler shows the root table there.
 const ROOT_ADDRESS: usize = usize::MAX & !0xfff;
 
-/// Shows firmware tables to the crate `acpi`.
+/// Gives the crate `acpi` access to the firmware's tables.
 #[derive(Clone)]
 pub struct FirmwareMemory {
     root: Rc<Region>,
@@ -33,7 +33,7 @@ pub fn tables() -> Result<Option<AcpiTables<FirmwareMemory>>> {
     if bytes.is_empty() {
         return Ok(None);
     }
-    // Entries are 64 bits wide in the newer root table, as if the revision were not 0.
+    // An XSDT, the newer root table, has 64-bit entries: those of any revision but 0.
     let revision = match bytes.get(..4) {
         Some(b"XSDT") => 2,
         Some(b"RSDT") => 0,
@@ -95,7 +95,7 @@ pub fn table_bytes(physical: usize) -> Result<Vec<u8>> {
 }
 
 impl FirmwareMemory {
-    /// Memory to look at for a table's address; zeros, which are no table, where there is none.
+    /// The memory at a table's address, or zeros, which are no table, where none can be mapped.
     fn region(&self, physical: usize, bytes: usize, at_least: usize) -> Region {
         if physical == ROOT_ADDRESS {
             return Region::clone(&self.root);

@@ -1,33 +1,33 @@
-//! Sleeping while the kernel looks: a short sleep that ends when a word changes which a peer's
-//! machine stores to.
+//! Short sleeps: the thread sleeps while the kernel polls words in memory to which a peer's
+//! machine stores.
 //!
-//! A peer that stores wakes nobody, and what would wake this program - a request to the driver that
+//! Such a store wakes nobody. The long way to wake this program - a request to the driver that
 //! waits, the peer's doorbell, an interrupt, the driver's answer - takes longer than most answers.
-//! This project's kernel looks at such words while a processor has nothing else to do. The thread
-//! sleeps meanwhile: whatever can run does, and nothing is charged to it. Redox's kernel has no
-//! such call; there every sleep is the long one.
+//! So this project's kernel looks at the words while a processor has nothing else to do. The
+//! thread sleeps meanwhile: whatever can run does, and nothing is charged to it. Redox's kernel
+//! has no such call; there every sleep is a long one. docs/architecture.md, "Words that an idle
+//! processor looks at", has the whole picture.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
 use syscall::error::{EINTR, Error};
 
-/// Longest sleep, in nanoseconds: about what an answer takes when both sides have to wake a program
-/// for it, under the emulator.
+/// Longest short sleep, in nanoseconds: about what an answer takes under the emulator when both
+/// sides have to wake a program for it.
 pub const LONGEST_NS: u64 = 500_000;
-/// A limit of a wait that is not longer leaves no time for a short sleep before the long one.
+/// A wait with a limit up to this leaves no time for a short sleep before the long one.
 pub const SHORT_LIMIT: Duration = Duration::from_nanos(2 * LONGEST_NS);
-/// A long sleep that ends within this time might have been a short one: what wakes a program takes
-/// a good part of it.
+/// A long sleep that ends within this time might have been a short one: waking a program takes a
+/// good part of it.
 const SOON: Duration = Duration::from_nanos(2 * LONGEST_NS);
-/// Most sleeps between two of this kind, when those were in vain.
+/// Most sleeps in a row without a short one, after short ones in vain.
 const MAX_BACKOFF: u32 = 64;
-/// Most words of a sleep.
+/// Most words that a short sleep watches.
 pub const MAX_WORDS: usize = 32;
 
-/// A word of this machine's memory, and the value it had when nothing had arrived. The kernel looks
-/// at the address and nobody else does, so the memory may have gone meanwhile; then the sleep may
-/// last to its end.
+/// A word of this machine's memory, and the value it had when nothing had arrived. Only the kernel
+/// reads the address, so the memory may have gone meanwhile; then the sleep may last to its end.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watched {
@@ -36,61 +36,62 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The word as long as it has this value.
+    /// Watches a word until it has another value than this.
     pub fn new(word: &AtomicU32, value: u32) -> Self {
         let address = word.as_ptr() as usize;
         Self { address, value }
     }
 
-    /// The lower half of a counter as long as it is that of this value.
+    /// Watches the lower half of a counter until it differs from that of this value.
     pub fn counter(word: &AtomicU64, value: u64) -> Self {
         let address = word.as_ptr() as usize;
         let value = value as u32;
         Self { address, value }
     }
 
-    /// As the kernel takes it.
+    /// The entry in the kernel's list.
     fn entry(&self) -> [usize; 2] {
         [self.address, self.value as usize]
     }
 }
 
-/// Where something will show for which a program may wait at a connection or a listener: bytes, a
-/// connection request, the end.
+/// What shows that an event has come for which a program may wait at a connection or a listener:
+/// bytes, a connection request, the end.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub enum Sign {
-    /// Only an event of its descriptor tells.
+    /// Only an event of its descriptor.
     Event,
-    /// One of these words changes.
+    /// A change of one of these words.
     Words([Watched; 2]),
-    /// There is an event in the event queue of this descriptor, which is not to be read by others.
+    /// An event in the event queue of this descriptor, which nobody else may read.
     Queue(usize),
 }
 
-/// Why a sleep has ended, or why there was none.
+/// Why a short sleep has ended, or why there was none.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ended {
     /// A word has changed.
     Changed,
-    /// None has: the caller sleeps in another way.
+    /// No word has: the caller goes on with a long sleep.
     InVain,
     /// A signal came.
     Interrupted,
 }
 
-/// Whether such a sleep may pay, by those before. After one in vain other sleeps go without, twice
-/// as many each time, so that a node at rest halts its processor.
+/// Decides from the short sleeps before whether another may pay. After each short sleep in vain,
+/// twice as many sleeps go without one (up to a limit), so that a node at rest halts its
+/// processor.
 #[derive(Debug, Default)]
 pub struct IdlePoll {
-    /// Sleeps to come without one.
+    /// Sleeps that still go without a short one.
     left: AtomicU32,
-    /// The value of `left` after the last one in vain.
+    /// The value that `left` got when the last short sleep ended.
     backoff: AtomicU32,
 }
 
 impl IdlePoll {
-    /// The next sleep may pay.
+    /// A policy that lets the next sleep be a short one.
     pub const fn new() -> Self {
         Self {
             left: AtomicU32::new(0),
@@ -98,38 +99,38 @@ impl IdlePoll {
         }
     }
 
-    /// Whether this sleep is to be one of this kind; for each sleep to be asked once.
+    /// Whether this sleep may be a short one. Call it once for each sleep.
     pub fn may_pay(&self) -> bool {
-        // Two threads at once may count as one.
+        // Two threads that ask at once may count as one.
         let left = self.left.load(Ordering::Relaxed);
         self.left.store(left.saturating_sub(1), Ordering::Relaxed);
         left == 0 && kernel::can_look()
     }
 
     /// Sleeps until one of the words (1 to [`MAX_WORDS`]) has another value, for at most
-    /// [`LONGEST_NS`].
+    /// [`LONGEST_NS`] nanoseconds.
     pub fn sleep(&self, words: &[Watched]) -> Ended {
         self.sleep_beside(words, None)
     }
 
-    /// As [`sleep`](Self::sleep); an event in the queue of this descriptor, which stays there, ends
-    /// the sleep as a changed word does.
+    /// As [`sleep`](Self::sleep), but an event in the event queue of the descriptor `queue` ends
+    /// the sleep as well. The event stays there.
     pub fn sleep_beside(&self, words: &[Watched], queue: Option<usize>) -> Ended {
         debug_assert!((1..=MAX_WORDS).contains(&words.len()));
         let ended = match kernel::look(words, queue) {
             Ok(0) => Ended::InVain,
             Ok(_) => Ended::Changed,
             Err(Error { errno: EINTR }) => Ended::Interrupted,
-            // The kernel cannot.
+            // The kernel cannot look at words.
             Err(_) => Ended::InVain,
         };
         self.note(ended);
         ended
     }
 
-    /// Says how long a sleep was that was not one of this kind, as [`may_pay`](Self::may_pay) has
-    /// said no. Two programs whose answers have become slow, because both sleep in the long way,
-    /// come out of it again by this.
+    /// Reports the length of a long sleep, taken because [`may_pay`](Self::may_pay) said no. If
+    /// the sleep ended soon, the next one may be short again: so two programs recover whose
+    /// answers have become slow because both take long sleeps.
     pub fn has_waited(&self, time: Duration) {
         if time <= SOON {
             self.note(Ended::Changed);
@@ -159,7 +160,7 @@ mod kernel {
     /// The operation of this project's kernel (`kernel/src/syscall/futex.rs`).
     const FUTEX_POLL: usize = 64;
 
-    /// The kernel has refused the call.
+    /// Whether the kernel has refused the call.
     static IS_UNKNOWN: AtomicBool = AtomicBool::new(false);
 
     /// Whether the kernel looks at words, as far as is known.
@@ -167,7 +168,7 @@ mod kernel {
         !IS_UNKNOWN.load(Ordering::Relaxed)
     }
 
-    /// Has it look; 1 when a word has changed or an event is in the queue.
+    /// Has the kernel look at the words; 1 when one has changed or an event is in the queue.
     pub fn look(words: &[Watched], queue: Option<usize>) -> Result<usize> {
         let mut list = [[0_usize; 2]; MAX_WORDS];
         let count = words.len().min(MAX_WORDS);
@@ -177,8 +178,8 @@ mod kernel {
         let list = list.as_ptr() as usize;
         let longest = LONGEST_NS as usize;
         let queue = queue.map_or(0, |descriptor| descriptor + 1);
-        // SAFETY: the kernel reads the list, which lives across the call, and the words if they are
-        // there.
+        // SAFETY: the kernel reads the list, which lives across the call, and the words if they
+        // are there.
         let seen = unsafe { syscall::syscall5(SYS_FUTEX, list, FUTEX_POLL, count, longest, queue) };
         if let Err(Error { errno }) = seen
             && errno == EINVAL
@@ -189,7 +190,7 @@ mod kernel {
     }
 }
 
-/// As the test has it.
+/// The kernel that a test simulates.
 #[cfg(not(target_os = "redox"))]
 mod kernel {
     use super::Watched;
@@ -206,7 +207,7 @@ mod tests {
     use super::*;
     use crate::testing::host::{self, Request};
 
-    /// The sleeps of this kind among the next `count`, which end so.
+    /// Counts the short sleeps among the next `count` sleeps; each short one ends as `ended` says.
     fn sleeps(policy: &IdlePoll, count: u32, ended: Ended) -> u32 {
         let answer = match ended {
             Ended::Changed => Ok(1),

@@ -13,7 +13,7 @@ use crate::directory;
 const VECTOR_BASE: u8 = 32;
 /// Numbers below this one are legacy lines.
 const FIRST_MESSAGE_IRQ: u8 = 16;
-/// Reads of one interrupt's count before giving up on keeping pace with it.
+/// Most times that one acknowledgement reads the count of an interrupt that keeps coming.
 const ACKNOWLEDGE_ROUNDS: usize = 8;
 
 /// The message that a device writes to raise an interrupt.
@@ -84,12 +84,12 @@ impl Interrupt {
         })
     }
 
-    /// The descriptor, to be subscribed for reading **before** the device is enabled.
+    /// The descriptor. Subscribe it for reading **before** the device is enabled.
     pub fn fd(&self) -> usize {
         self.file.raw()
     }
 
-    /// The number the kernel knows it by.
+    /// The kernel's number for it.
     pub fn number(&self) -> u8 {
         self.irq
     }
@@ -102,12 +102,13 @@ impl Interrupt {
         }
     }
 
-    /// Takes note of the interrupts since the last call and lets the next one through. Returns
-    /// whether there were any. The device's cause is to be served after this, until nothing is
-    /// left: several interrupts may have become one.
+    /// Acknowledges the interrupts since the last call, so that the next one can come. Returns
+    /// whether there were any. Serve the device after this call, until nothing is left: several
+    /// interrupts may have become one.
     ///
-    /// A message-signalled interrupt is never held back, so there is nothing to let through, and
-    /// its event has said that it came: then this is true without asking the kernel.
+    /// The kernel never holds a message-signalled interrupt back, so there is nothing to
+    /// acknowledge, and its event has already said that it came: the answer is `true` without a
+    /// system call.
     pub fn acknowledge(&self) -> Result<bool> {
         if self.irq >= FIRST_MESSAGE_IRQ {
             return Ok(true);
@@ -120,7 +121,7 @@ impl Interrupt {
                 8 => any = true,
                 _ => return Err(Error::new(EIO)),
             }
-            // 0 = another one came in between: read again.
+            // 0: another interrupt came in between, so read again.
             if self.file.write(&count)? != 0 {
                 break;
             }
@@ -129,13 +130,13 @@ impl Interrupt {
     }
 }
 
-/// A processor's number as a message has it, in eight bits, of which all ones are all processors.
+/// A processor's number as a message has it: eight bits, of which all ones mean all processors.
 fn destination(cpu: u32) -> Result<u8> {
     let number = u8::try_from(cpu).ok().filter(|number| *number != u8::MAX);
     number.ok_or(Error::new(EOPNOTSUPP))
 }
 
-/// The free interrupt numbers a processor's directory lists.
+/// The free interrupt numbers that a processor's directory lists.
 fn free_numbers(directory: &str) -> Result<Vec<u8>> {
     let names = directory::names(directory)?;
     let numbers = names.iter().filter_map(|name| name.parse().ok());

@@ -1,10 +1,10 @@
-//! Which kernel this is, where it makes a difference what becomes of requests whose caller or
-//! daemon has died. docs/redox.md, "Killed clients", compares the two.
+//! Which kernel this is: this project's and Redox's differ in what becomes of requests whose
+//! caller or daemon has died. docs/redox.md, "Killed clients", compares the two.
 
 #[cfg(target_os = "redox")]
 pub use asked::ends_abandoned_requests;
 
-/// As the test has it.
+/// A test chooses the answer.
 #[cfg(not(target_os = "redox"))]
 pub use crate::testing::host::ends_abandoned_requests;
 
@@ -26,12 +26,13 @@ mod asked {
 
     static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-    /// Whether the kernel ends requests whose caller or daemon has died, as this project's does:
-    /// a daemon is told of a caller that was killed, what it makes for the dead is closed again, it
-    /// never tears their address spaces down, and requests to a dead daemon end. Redox's kernel
-    /// does none of this. One that does not say which it is counts as Redox's.
+    /// Whether the kernel ends requests whose caller or daemon has died. This project's kernel
+    /// does: it tells a daemon that a caller was killed, closes what the daemon makes for a dead
+    /// caller, never leaves it to a daemon to tear down a dead caller's address space, and ends
+    /// requests to a dead daemon. Redox's kernel does none of this. A kernel that does not say
+    /// which it is counts as Redox's.
     ///
-    /// It is asked once: a program that gives up its names calls this before.
+    /// The first call asks the kernel. A program that gives up its namespace makes it before.
     pub fn ends_abandoned_requests() -> bool {
         match KNOWN.load(Ordering::Relaxed) {
             UNKNOWN => {

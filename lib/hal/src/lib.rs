@@ -1,12 +1,13 @@
 //! The machine and the system, for drivers: shared and device memory, copies, DMA buffers,
-//! interrupts, PCI functions, clocks and event queues. Built on the published Redox crates only, so
-//! the same source serves the programs of this image and programs with the standard library on
-//! Redox.
+//! interrupts, PCI functions, clocks and event queues. It is built on the published Redox crates
+//! only, so the same source serves the programs of this image and programs with the standard
+//! library on Redox.
 //!
-//! Unsafe code of user space is at home here, in `scheme`, `client-memory` and `runtime`, and in
-//! the C side (`lib/os/libc`, `lib/libscif`); no other crate may contain any. What this one offers
-//! is safe, except for a few functions that the other homes build on: memory that a device, a peer
-//! or a client can change is never seen through a reference, every access is checked against the
+//! Unsafe code of user space lives here, in `scheme`, `client-memory` and `runtime`, and on the C
+//! side (`lib/os/libc`, `lib/libscif`); no other crate may contain any. The interface of this
+//! crate is safe, except for a few functions that the other crates with unsafe code build on.
+//! Memory that a device, a peer or a client can change is never seen through a reference to plain
+//! data, every access is checked against the region's length, and values are copied out once.
 //! region's length, and values are copied out once.
 #![cfg_attr(not(test), no_std)]
 

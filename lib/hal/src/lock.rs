@@ -14,7 +14,7 @@ const TAKEN: u32 = 1;
 /// Taken, and a thread may sleep until it is free.
 const CONTENDED: u32 = 2;
 
-/// Mutual exclusion. Not to be taken twice by one thread.
+/// A value behind a lock. A thread must not take the lock twice: it would wait for itself.
 #[derive(Debug)]
 pub struct Mutex<T> {
     state: AtomicU32,
@@ -24,7 +24,7 @@ pub struct Mutex<T> {
 // SAFETY: the value is only reached through a guard, of which one exists at a time.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
-/// The right to use the value, until it is dropped.
+/// Access to the locked value. Dropping it frees the lock.
 pub struct Guard<'a, T> {
     mutex: &'a Mutex<T>,
 }
@@ -58,7 +58,8 @@ impl<T> Mutex<T> {
         taken.ok().map(|_| Guard { mutex: self })
     }
 
-    /// Waits until the lock is free and takes it, as one that others may wait for, too.
+    /// Sleeps until the lock is free and takes it as `CONTENDED`, since other threads may wait,
+    /// too.
     #[cold]
     fn wait(&self) {
         while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
@@ -68,16 +69,16 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Takes the lock beyond the life of a guard, for the time in which a fork copies memory.
+    /// Takes the lock and keeps it without a guard, for the time in which a fork copies memory.
     pub fn hold(&self) {
         core::mem::forget(self.lock());
     }
 
-    /// The guard of a lock that is held, for each of the two processes after a fork.
+    /// The guard of a lock that [`hold`](Self::hold) took. After a fork, each of the two processes
+    /// takes it.
     ///
-    /// # Safety
-    /// [`hold`](Self::hold) was called, here or in the process that this one is a copy of, and this
-    /// function not since.
+    /// # Safety [`hold`](Self::hold) was called, in this process or in the one that it is a copy
+    /// of, and this function has not been called since.
     pub const unsafe fn regain(&self) -> Guard<'_, T> {
         Guard { mutex: self }
     }

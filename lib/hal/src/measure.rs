@@ -1,4 +1,4 @@
-//! Which copy routine is the fastest here, by trying all of them.
+//! Finds the copy routine that is fastest here, by trying all of them.
 
 use core::fmt;
 
@@ -9,12 +9,12 @@ use crate::mem::Region;
 /// Bytes of one measured copy of each [`SizeClass`]: enough for a loop to get going.
 const MEASURED_BYTES: [usize; SizeClass::ALL.len()] = [4 << 10, 64 << 10, 512 << 10];
 
-/// Between source and target: distances of a large power of two are slow under an emulator, which
-/// would be measured instead.
+/// Bytes between source and target. Distances of a large power of two are slow under an emulator,
+/// which would be measured instead.
 const GAP_BYTES: usize = 4096 + 64;
 
-/// Bytes of aperture that [`measure`] needs at least, for short copies: a source, a target, and a
-/// bit between them.
+/// Bytes of aperture that [`measure`] needs at least: room for a short copy's source and target,
+/// and the gap between them.
 pub const APERTURE_BYTES: usize = room(SizeClass::Short);
 
 /// Bytes that measuring copies of a class takes on each side.
@@ -22,15 +22,16 @@ const fn room(class: SizeClass) -> usize {
     2 * MEASURED_BYTES[class as usize] + GAP_BYTES
 }
 
-/// Copies of each routine for a pair; the fastest counts, as the first may meet cold code and any
-/// may be interrupted.
+/// Least and most copies that each routine makes for a pair. The fastest copy counts: the first
+/// may meet cold code, and any may be interrupted.
 const ROUNDS: core::ops::RangeInclusive<usize> = 3..=8;
 
 /// Ticks after which a pair gets no more than the least rounds: about a millisecond, so that
-/// start-up stays short even where a bus is slow.
+/// start-up stays short even on a slow bus.
 const TICKS_FOR_PAIR: u64 = 3_000_000;
 
-/// A routine that took this number of times longer than the best one at once is not tried again.
+/// A routine whose best copy took more than this many times as long as the fastest routine's is
+/// not tried again.
 const HOPELESS: u64 = 4;
 
 /// Ticks of the fastest copy of each routine; `None`: not tried.
@@ -73,10 +74,11 @@ impl fmt::Display for Measurement {
 }
 
 /// Measures all available routines and chooses the fastest for each pair of sides and each size
-/// class. `aperture` is memory behind a bus of at least [`APERTURE_BYTES`] whose content is unused;
-/// without it the pairs it belongs to get what is fastest between own memory, and where it has no
-/// room for a size class, that class gets what is fastest for the one below. Takes some ten
-/// milliseconds.
+/// class. Takes some ten milliseconds.
+///
+/// `aperture` is memory behind a bus of at least [`APERTURE_BYTES`] whose content is unused.
+/// Without it, the pairs with an aperture use the routines that are fastest between own memory. A
+/// size class for which it has no room uses the routine that is fastest for the class below.
 pub fn measure(aperture: Option<&Region>) -> Measurement {
     let own = Region::heap(room(SizeClass::Long));
     let mut ticks = [[[None; Routine::ALL.len()]; SizeClass::ALL.len()]; PAIRS.len()];
@@ -101,7 +103,7 @@ pub fn measure(aperture: Option<&Region>) -> Measurement {
 fn chosen(ticks: &[[Ticks; SizeClass::ALL.len()]; PAIRS.len()]) -> [Routines; PAIRS.len()] {
     let mut chosen = [[Routine::Words; SizeClass::ALL.len()]; PAIRS.len()];
     for (pair, ticks) in ticks.iter().enumerate() {
-        // Without a measurement a pair is as the first one.
+        // A pair that was not measured uses the routines of the first pair, own to own.
         chosen[pair] = chosen[0];
         let mut below = None;
         for (class, ticks) in ticks.iter().enumerate() {
@@ -120,11 +122,12 @@ fn fastest_of(ticks: &Ticks) -> Option<Routine> {
         .map(|(routine, _)| routine)
 }
 
-/// Both regions have room for two copies and the gap.
+/// Measures all available routines between two regions, which have room for two copies and the
+/// gap.
 fn measure_pair(from: &Region, to: &Region, bytes: usize) -> Ticks {
     let target = bytes + GAP_BYTES;
     let mut best = [None; Routine::ALL.len()];
-    // Pages that were never touched are no matter of routines.
+    // Touch all pages first, so that no page fault is measured.
     if to.copy_from(target, from, 0, bytes).is_err() {
         return best;
     }

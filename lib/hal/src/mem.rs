@@ -1,10 +1,10 @@
 //! Memory that changes from outside: device registers, a peer's RAM, pages shared with another
 //! program.
 //!
-//! A [`Region`] is a range of such memory. It never gives out a reference: values are read and
-//! written whole, by volatile or atomic access, after a check against the region's length, and
-//! larger pieces are copied. Regions are cheap to clone and to cut; the mapping behind them lives
-//! as long as the last of them.
+//! A [`Region`] is a range of such memory. It gives out no references, except to a word that is
+//! polled as an atomic ([`Region::word_u64`]). Values are read and written whole, by volatile or
+//! atomic access, after a check against the region's length; larger pieces are copied. Regions are
+//! cheap to clone and to cut; the mapping behind them lives as long as the last of them.
 
 use alloc::rc::Rc;
 use core::arch::x86_64::__cpuid;
@@ -146,8 +146,8 @@ impl Region {
         })
     }
 
-    /// Takes over a mapping of whole pages. Stores to it are for callers that know that it allows
-    /// them.
+    /// Takes over a mapping of whole pages, which may be read-only: only a caller that knows that
+    /// it is writable may store to the region.
     ///
     /// # Safety
     /// `address` starts a mapping of `bytes` bytes that can be read, and that nothing else unmaps
@@ -270,7 +270,7 @@ impl Region {
         Ok(())
     }
 
-    /// As [`copy_from`](Self::copy_from) by a certain routine.
+    /// Copies as [`copy_from`](Self::copy_from) does, by the given routine.
     ///
     /// # Safety
     /// The routine is [available](Routine::is_available).
@@ -309,41 +309,43 @@ impl Region {
         Ok(unsafe { AtomicU32::from_ptr(place.as_ptr()) })
     }
 
-    /// A word for callers that poll it: checked once, here.
+    /// A reference to a word, for callers that poll it: the offset is checked once, here.
     pub fn word_u64(&self, offset: usize) -> Result<&AtomicU64, BoundsError> {
         let place = self.word::<u64>(offset)?;
         // SAFETY: as for `atomic_u32`.
         Ok(unsafe { AtomicU64::from_ptr(place.as_ptr()) })
     }
 
-    /// Reads a value that its writer published; what was written before it is visible after.
+    /// Reads a value with acquire ordering: all that its writer stored before it is visible after.
     pub fn load_acquire_u32(&self, offset: usize) -> Result<u32, BoundsError> {
         Ok(self.atomic_u32(offset)?.load(Ordering::Acquire))
     }
 
-    /// Publishes a value: everything written before is visible to a program that reads it.
+    /// Publishes a value with release ordering: who reads it sees everything that was written
+    /// before.
     pub fn store_release_u32(&self, offset: usize, value: u32) -> Result<(), BoundsError> {
         self.atomic_u32(offset)?.store(value, Ordering::Release);
         Ok(())
     }
 
-    /// As [`load_acquire_u32`](Self::load_acquire_u32), 64 bits.
+    /// [`load_acquire_u32`](Self::load_acquire_u32) for 64 bits.
     pub fn load_acquire_u64(&self, offset: usize) -> Result<u64, BoundsError> {
         Ok(self.word_u64(offset)?.load(Ordering::Acquire))
     }
 
-    /// As [`store_release_u32`](Self::store_release_u32), 64 bits.
+    /// [`store_release_u32`](Self::store_release_u32) for 64 bits.
     pub fn store_release_u64(&self, offset: usize, value: u64) -> Result<(), BoundsError> {
         self.word_u64(offset)?.store(value, Ordering::Release);
         Ok(())
     }
 
-    /// Adds and returns the former value, in one step for all sides.
+    /// Adds `value` and returns the former value, atomically for all sides.
     pub fn fetch_add_u64(&self, offset: usize, value: u64) -> Result<u64, BoundsError> {
         Ok(self.word_u64(offset)?.fetch_add(value, Ordering::AcqRel))
     }
 
-    /// Replaces `expected` by `new` in one step for all sides; the error holds what was there.
+    /// Replaces `expected` by `new`, atomically for all sides; the error holds the value found
+    /// instead.
     pub fn compare_exchange_u32(
         &self,
         offset: usize,
@@ -390,13 +392,13 @@ impl Cache {
     }
 }
 
-/// The right to map device memory, for a daemon that maps after it gave up its names.
+/// The right to map device memory, for a daemon that maps after it has given up its namespace.
 pub struct PhysicalMemory {
     file: Fd,
 }
 
 impl PhysicalMemory {
-    /// Opens it.
+    /// Opens the kernel's file for mappings of this kind.
     ///
     /// # Errors
     /// `EACCES` for callers other than root.
@@ -405,7 +407,8 @@ impl PhysicalMemory {
         Ok(Self { file })
     }
 
-    /// Maps device memory or firmware tables. Needs no alignment; reaches no ordinary RAM.
+    /// Maps device memory or firmware tables. The range needs no alignment and must not be
+    /// ordinary RAM.
     ///
     /// # Errors
     /// `EINVAL` for an empty range, `EOVERFLOW` for one beyond the address space, `EPERM` when the
@@ -436,7 +439,7 @@ impl PhysicalMemory {
     }
 }
 
-/// Maps device memory or firmware tables once.
+/// Maps device memory or firmware tables, for callers that need a single mapping.
 ///
 /// # Errors
 /// Those of [`PhysicalMemory`].
@@ -444,11 +447,11 @@ pub fn map_physical(physical: u64, bytes: usize, cache: Cache) -> Result<Region>
     PhysicalMemory::open(cache)?.map(physical, bytes)
 }
 
-/// Bits of a physical address of this machine.
+/// Width of a physical address on this machine, in bits.
 pub fn physical_bits() -> u32 {
     const HIGHEST_EXTENDED: u32 = 0x8000_0000;
     const ADDRESS_SIZES: u32 = 0x8000_0008;
-    /// Of processors that do not say.
+    /// The width on processors that do not report it.
     const DEFAULT_BITS: u32 = 36;
     if __cpuid(HIGHEST_EXTENDED).eax < ADDRESS_SIZES {
         return DEFAULT_BITS;
@@ -456,7 +459,7 @@ pub fn physical_bits() -> u32 {
     __cpuid(ADDRESS_SIZES).eax & 0xff
 }
 
-/// Maps the first `bytes` bytes of a file that others see as well; whole pages.
+/// Maps the first `bytes` bytes of a file, rounded up to whole pages, shared with its other users.
 ///
 /// # Errors
 /// `EINVAL` for an empty range, and those of the file's scheme.
@@ -482,7 +485,8 @@ pub fn map_shared(file: &Fd, bytes: usize) -> Result<Region> {
     unsafe { Region::from_mapping(address, bytes, Side::Own) }
 }
 
-/// Addresses of this process with nothing behind them, to be replaced piece by piece.
+/// Reserves addresses of this process with nothing behind them. The caller maps over them piece by
+/// piece.
 ///
 /// # Errors
 /// `ENOMEM`; `EINVAL` for no bytes.
@@ -501,8 +505,8 @@ pub fn reserve_addresses(bytes: usize) -> Result<usize> {
     Ok(address as usize)
 }
 
-/// Room in this process's address space: memory that costs nothing until it is touched, to be
-/// replaced piece by piece.
+/// Reserves a range of this process's address space: memory that costs nothing until it is
+/// touched, which the caller replaces piece by piece.
 pub(crate) fn reserve(bytes: usize) -> Result<Region> {
     map_private(ANONYMOUS, bytes)
 }
@@ -515,8 +519,8 @@ pub(crate) fn map_private(fd: usize, bytes: usize) -> Result<Region> {
     map_start(fd, bytes, bytes)
 }
 
-/// Maps `whole` bytes of a file of the memory scheme privately and gives all but the first `bytes`
-/// back at once. Both are whole pages, and `bytes` is not more than `whole`.
+/// Maps `whole` bytes of a file of the memory scheme privately and at once unmaps all but the
+/// first `bytes`. Both are whole pages, and `bytes` is at most `whole`.
 pub(crate) fn map_start(fd: usize, whole: usize, bytes: usize) -> Result<Region> {
     // SAFETY: a fresh mapping at an address of the kernel's choice.
     let address = unsafe {
@@ -559,8 +563,8 @@ pub(crate) fn replace(region: &Region, offset: usize, bytes: usize, fd: usize) -
     Ok(())
 }
 
-/// Returns when earlier stores to write-combining memory are on their way, in front of all later
-/// stores.
+/// Drains the write-combining buffers: other sides see all earlier stores to write-combining
+/// memory before any later store.
 #[inline]
 pub fn drain_writes() {
     #[cfg(not(target_os = "redox"))]

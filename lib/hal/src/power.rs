@@ -1,4 +1,4 @@
-//! The notice that the machine is about to be switched off, for drivers that have something to end
+//! The notice that the machine is about to be switched off, for drivers that must finish something
 //! first.
 //!
 //! The kernel waits for the drivers that have asked for the notice, for at most a second. On the
@@ -19,10 +19,11 @@ pub struct PowerOffNotice {
 }
 
 impl PowerOffNotice {
-    /// From now on the kernel waits for this driver when the machine is to be switched off.
+    /// Subscribes: from now on the kernel waits for this driver before it switches the machine
+    /// off.
     ///
     /// # Errors
-    /// `EACCES` for users other than root, or the kernel's.
+    /// `EACCES` for users other than root, or an error of the kernel.
     pub fn open() -> Result<Self> {
         let file = Fd::open(KSTOP, O_CLOEXEC, 0)?;
         Ok(Self { file })
@@ -36,7 +37,7 @@ impl PowerOffNotice {
     /// Whether the machine is about to be switched off.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of the kernel's call.
     pub fn is_due(&self) -> Result<bool> {
         let verb = [AcpiVerb::CheckShutdown as u64];
         let answer = self.file.call_ro(&mut [], CallFlags::empty(), &verb)?;

@@ -13,12 +13,12 @@ const HAS_RDRAND: u32 = 1 << 30;
 /// Tries of `rdrand`: Intel's documents call ten failures in a row a broken generator.
 const RDRAND_TRIES: u32 = 10;
 
-/// Times the counter is read where there is no generator.
+/// Readings of the counter where there is no generator.
 const JITTER_READINGS: u32 = 4096;
 
-/// 64 random bits: of the processor's generator, else of the system's (`/scheme/rand`). Where there
-/// is neither, bits of the jitter of the processor's counter, which a program on the same machine
-/// might guess at some expense.
+/// 64 random bits from the processor's generator, or else from the system's (`/scheme/rand`).
+/// Without either, the bits come from the jitter of the processor's counter, which a program on
+/// the same machine might guess at some expense.
 pub fn word() -> u64 {
     of_processor().or_else(of_system).unwrap_or_else(of_jitter)
 }
@@ -31,7 +31,7 @@ fn of_processor() -> Option<u64> {
         // SAFETY: the processor has the instruction, as was asked above.
         unsafe { rdrand() }
     });
-    // Some processors answer the same for ever after a sleep: all ones, or nothing.
+    // Some processors give the same value for ever after a sleep: all ones, or zero.
     found.filter(|word| *word != 0 && *word != u64::MAX)
 }
 
@@ -53,13 +53,13 @@ fn of_system() -> Option<u64> {
 fn of_jitter() -> u64 {
     let mut word = ticks();
     for _ in 0..JITTER_READINGS {
-        // How long the multiplication before took is what the next reading adds.
+        // Each reading adds how long the multiplication before it took.
         word = mixed(word ^ ticks());
     }
     word
 }
 
-/// The bits of a word, each of which changes about half of the result's (the last steps of
+/// Mixes a word: each of its bits changes about half of the result's (the last steps of
 /// SplitMix64).
 fn mixed(word: u64) -> u64 {
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -6,7 +6,7 @@ pub fn saves_avx() -> bool {
 
 pub fn prefetch(_address: *const u8) {}
 
-/// Volatile, so that the compiler makes no call of it.
+/// The accesses are volatile, so that the compiler does not turn the loop into a call.
 pub unsafe fn words(from: *const u8, to: *mut u8, bytes: usize) {
     for index in 0..bytes {
         // SAFETY: below the `bytes` the caller vouches for.

@@ -1,8 +1,10 @@
-//! The copy routines. In assembly, because the compiler turns loops over plain accesses into calls
-//! (perhaps of themselves) or vector code, and takes volatile ones through the stack.
+//! The copy routines. They are in assembly, because the compiler turns loops over plain accesses
+//! into calls (perhaps of the routine itself) or vector code, and passes volatile ones through the
+//! stack.
 //!
-//! Safety of all: the caller vouches, as for `copy::copy`, for `bytes` bytes at both places, and
-//! each accesses exactly those. The processor needs no alignment except where noted.
+//! Safety of all routines: the caller vouches, as for `copy::copy`, for `bytes` bytes at both
+//! places, and a routine accesses exactly those. The processor needs no alignment except where
+//! noted.
 
 use core::arch::asm;
 
@@ -23,7 +25,7 @@ pub fn saves_avx() -> bool {
     enabled & SSE_AND_AVX_STATE == SSE_AND_AVX_STATE
 }
 
-/// Asks for the cache line at an address.
+/// Prefetches the cache line at an address.
 #[inline]
 pub fn prefetch(address: *const u8) {
     use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -31,7 +33,7 @@ pub fn prefetch(address: *const u8) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 
-/// One access of a given size: the instruction's operand is named by the register's modifier.
+/// One load and one store of a given size, which the register's modifier determines.
 macro_rules! move_one {
     ($from:ident, $to:ident, $register:literal, $class:ident) => {
         // SAFETY: see the module.
@@ -48,7 +50,7 @@ macro_rules! move_one {
     };
 }
 
-/// With two registers for values only, because it is part of the ways of small transfers, which
+/// Uses only two registers for values, because it is part of the ways of small transfers, which
 /// have none to spare.
 #[inline]
 pub unsafe fn words(from: *const u8, to: *mut u8, bytes: usize) {
@@ -94,8 +96,8 @@ pub unsafe fn words(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// For copies of few bytes, and part of the short ways of messages: pieces of 64 bytes by four
-/// registers of 16 bytes, then the rest.
+/// For copies of few bytes, and part of the short ways of messages: copies pieces of 64 bytes
+/// through four registers of 16 bytes, then the rest.
 #[inline(always)]
 pub unsafe fn short(from: *const u8, to: *mut u8, bytes: usize) {
     const PIECE_BYTES: usize = 64;
@@ -132,8 +134,9 @@ pub unsafe fn short(from: *const u8, to: *mut u8, bytes: usize) {
     unsafe { rest(source, target, left) };
 }
 
-/// Fewer than 64 bytes: pieces of 32, 16 and 8, of which each is there or not, then the bytes that
-/// are no word. Always inlined: for a call the short ways of messages would save registers.
+/// Copies fewer than 64 bytes: at most one piece each of 32, 16 and 8 bytes, then the bytes that
+/// do not fill a word. Always inlined: for a call, the short ways of messages would save
+/// registers.
 #[inline(always)]
 unsafe fn rest(from: *const u8, to: *mut u8, bytes: usize) {
     let (mut source, mut target) = (from, to);
@@ -230,7 +233,7 @@ pub unsafe fn sse2(from: *const u8, to: *mut u8, bytes: usize) {
     unsafe { rest(source, target, bytes % ROUND_BYTES) };
 }
 
-/// Only where [`saves_avx`].
+/// Only for processors and systems where [`saves_avx`] is true.
 pub unsafe fn avx(from: *const u8, to: *mut u8, bytes: usize) {
     const ROUND_BYTES: usize = 128;
     let (mut source, mut target) = (from, to);

@@ -1,9 +1,9 @@
-//! Values of the bincode format in a message: what a decoder takes and an encoder appends. Every
-//! step is checked against what is left of the message.
+//! Decodes and encodes the values of a message in the bincode format. Every step of the decoder is
+//! checked against what is left of the message.
 
 use alloc::vec::Vec;
 
-/// Why a message is none.
+/// Why bytes are no valid message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DecodeError {
     /// It ends too early.

@@ -170,7 +170,7 @@ impl ConfigRegionAccess for ConfigSpace {
     }
 }
 
-/// The address as messages have it.
+/// The address in the form that messages use.
 pub fn address_of(address: PciAddress) -> Address {
     Address {
         segment: address.segment(),
@@ -189,7 +189,8 @@ pub fn read(space: &ConfigSpace, address: PciAddress, offset: u16) -> u32 {
 /// Writes 32 bits of a function's configuration space. What that does to the machine is the
 /// caller's decision: only the program that owns the `pci` scheme has a [`ConfigSpace`].
 pub fn write(space: &ConfigSpace, address: PciAddress, offset: u16, value: u32) {
-    // SAFETY: the access checks its place; devices that can reach memory are trusted by the program
-    // that drives them, and drivers hold the exclusive channel through which these writes come.
+    // SAFETY: the access checks its place; devices that can reach memory are trusted by the
+    // program that drives them, and drivers hold the exclusive channel through which these writes
+    // come.
     unsafe { space.write(address, offset, value) }
 }

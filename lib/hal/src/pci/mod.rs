@@ -50,7 +50,7 @@ pub struct Function {
     config: FunctionConfig,
 }
 
-/// The functions the `pci` scheme knows.
+/// The functions that the `pci` scheme lists.
 pub fn list() -> Result<Vec<Address>> {
     let names = directory::names("/scheme/pci")?;
     Ok(names
@@ -59,13 +59,13 @@ pub fn list() -> Result<Vec<Address>> {
         .collect())
 }
 
-/// Configuration space without taking a function: for looking around.
+/// Access to configuration space without taking a function, for programs that look around.
 pub struct RawAccess {
     file: Fd,
 }
 
 impl RawAccess {
-    /// Opens it; root only (`EACCES`).
+    /// Opens configuration space; root only (`EACCES`).
     pub fn open() -> Result<Self> {
         let file = Fd::open("/scheme/pci/access", O_CLOEXEC | O_RDWR, 0)?;
         Ok(Self { file })
@@ -152,8 +152,8 @@ impl Function {
         Self::from_channel(Fd::open(&path, O_CLOEXEC | O_RDWR, 0)?)
     }
 
-    /// Keeps the function whose channel a starter opened, for [`Function::open`]; `value` is that
-    /// of [`CHANNEL_VARIABLE`]. That channel cannot be opened again.
+    /// Keeps the function whose channel this program's starter opened, for [`Function::open`]:
+    /// that channel cannot be opened again. `value` is the value of [`CHANNEL_VARIABLE`].
     ///
     /// # Errors
     /// `EINVAL` when `value` is no number, or the channel's error.
@@ -177,7 +177,7 @@ impl Function {
         Ok(function)
     }
 
-    /// Where and what it is.
+    /// Where and what the function is.
     pub fn config(&self) -> &FunctionConfig {
         &self.config
     }
@@ -220,7 +220,7 @@ impl Function {
         }
     }
 
-    /// The features it has.
+    /// The features that the function has.
     pub fn features(&mut self) -> Result<Vec<Feature>> {
         match self.request(Request::Features)? {
             Response::Features(list) => Ok(list),
@@ -260,14 +260,14 @@ impl Function {
         }
     }
 
-    /// Moves a 64-bit memory BAR to another physical address. Meanwhile the function decodes no
-    /// memory, so that it never answers at a place made of halves of two addresses. Mappings of
+    /// Moves a 64-bit memory BAR to another physical address. The function decodes no memory
+    /// during the move, so that it never answers at an address made of halves of two. Mappings of
     /// the old place reach nothing from then on; they are not undone.
     ///
     /// # Errors
-    /// `ENODEV` when the BAR is no 64-bit memory, `EINVAL` for an address that is not a multiple of
-    /// its size, `EIO` when the register does not take the address: the function then decodes no
-    /// memory any more.
+    /// `ENODEV` when the BAR is no 64-bit memory, `EINVAL` for an address that is not a multiple
+    /// of its size, `EIO` when the register does not take the address: the function then decodes
+    /// no memory any more.
     pub fn move_bar(&mut self, index: usize, to: u64) -> Result<()> {
         let bar = self.config.bars.get(index).copied();
         let Some(protocol::Bar::Memory64 { bytes, .. }) = bar else {
@@ -292,19 +292,18 @@ impl Function {
         Ok(())
     }
 
-    /// Has the function decode no memory any more: nothing is reached through its memory BARs.
+    /// Turns memory decoding off: nothing is reached through the function's memory BARs any more.
     pub fn stop_decoding(&mut self) -> Result<()> {
         let command = self.read_config(COMMAND)?;
         self.write_config(COMMAND, command_without_memory(command))
     }
 
-    /// Says whether the function may write to memory and send interrupts. When this returns after
-    /// forbidding it, what the function had written has arrived: the answer to the read below does
-    /// not overtake it on the bus. A function that is not there writes nothing.
+    /// Allows the function to write to memory and send interrupts, or forbids it. When a call that
+    /// forbids it returns, everything that the function had written has arrived: the answer to the
+    /// read below does not overtake it on the bus. A function that is not there writes nothing.
     ///
-    /// # Errors
-    /// `ENODEV` when it is allowed to a function that is not there, `EIO` when the register does
-    /// not take it.
+    /// # Errors `ENODEV` when a function that is not there is to be allowed, `EIO` when the
+    /// register does not take the value.
     pub fn set_bus_master(&mut self, is_master: bool) -> Result<()> {
         let mut found = self.read_config(COMMAND)? & 0xffff;
         if found != COMMAND_NOBODY {
@@ -335,13 +334,14 @@ impl Function {
     }
 }
 
-/// The value to write so that memory is not decoded and nothing else changes: the status bits in
-/// the upper half are cleared by writing ones.
+/// The value to write so that memory is not decoded and nothing else changes. Its upper half is 0,
+/// because the status bits there are cleared by writing ones.
 fn command_without_memory(command: u32) -> u32 {
     command & 0xffff & !COMMAND_MEMORY
 }
 
-/// As above, for bus mastering.
+/// The value to write so that bus mastering is on or off and nothing else changes; see
+/// [`command_without_memory`].
 fn command_with_master(command: u32, is_master: bool) -> u32 {
     let others = command & 0xffff & !COMMAND_MASTER;
     others | if is_master { COMMAND_MASTER } else { 0 }

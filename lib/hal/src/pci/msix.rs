@@ -23,8 +23,8 @@ pub struct Vectors {
 impl Vectors {
     /// Turns MSI-X on with `count` vectors that interrupt `cpu`.
     ///
-    /// The order to keep: set up, subscribe every interrupt's file, unmask, then look at the
-    /// device once, because what happened before is not reported.
+    /// Keep this order: set up, subscribe every interrupt's file, unmask, then look at the device
+    /// once, because what happened before is not reported.
     ///
     /// # Errors
     /// `EOPNOTSUPP` when the function has no MSI-X or fewer vectors, or messages cannot name the

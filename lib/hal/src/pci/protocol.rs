@@ -1,11 +1,12 @@
 //! The messages between a PCI driver and the `pci` scheme, both directions.
 //!
 //! The format is bincode 1.x as Redox's pcid speaks it: little endian, enum variants as 32-bit
-//! numbers, lengths of lists as 64 bits, options as one byte. The driver writes a request bare and
-//! reads a 64-bit length and the response. Pure code: bytes in, values out, never a panic.
+//! numbers, lengths of lists as 64 bits, options as one byte. The driver writes a request without
+//! its length, and reads a response behind its 64-bit length. Pure code: bytes in, values out,
+//! never a panic.
 //!
-//! The configuration of a function has had one more field, the expansion ROM, since December 2025.
-//! It is written with the field, as pcid does now, and read with and without: see
+//! Since December 2025 the configuration of a function has one more field, the expansion ROM. It
+//! is written with the field, as pcid does now, and read with and without: see
 //! `FunctionConfig::decode`.
 
 use alloc::vec::Vec;
@@ -30,7 +31,7 @@ pub enum Feature {
 /// A change of a feature.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SetFeature {
-    /// MSI: each part if given.
+    /// MSI: changes each part that is given.
     Msi {
         /// Log2 of the vectors to use, 0 to 5.
         multi_message_enable: Option<u8>,
@@ -46,7 +47,7 @@ pub enum SetFeature {
     },
 }
 
-/// From the driver.
+/// A message from the driver.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Request {
     /// Turn on decoding and bus mastering, turn off message-signalled interrupts.
@@ -197,7 +198,7 @@ pub struct FunctionConfig {
     pub address: Address,
     /// Its base address registers.
     pub bars: [Bar; 6],
-    /// Its expansion ROM. None, too, where pcid says nothing of ROMs.
+    /// Its expansion ROM. `None`, too, where pcid does not report ROMs.
     pub rom: Option<Rom>,
     /// Its interrupt line.
     pub interrupt_line: Option<InterruptLine>,
@@ -241,7 +242,7 @@ pub enum ResponseError {
     InvalidBitPattern,
 }
 
-/// To the driver.
+/// A message to the driver.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Response {
     /// The device is enabled.
@@ -347,9 +348,9 @@ impl Request {
 }
 
 impl FunctionConfig {
-    /// Reads the rest of a message, with the field `rom` or without it. Nothing in a message says
-    /// which form it has, but what follows the BARs has 9, 11 or 35 bytes without the field and 10,
-    /// 12, 19, 21, 36 or 45 with it, so that no message has both forms.
+    /// Reads the rest of a message, with the field `rom` or without it. A message does not say
+    /// which form it has, but what follows the BARs has 9, 11 or 35 bytes without the field and
+    /// 10, 12, 19, 21, 36 or 45 with it, so that no message has both forms.
     fn decode(from: &mut Decoder<'_>) -> Result<Self, DecodeError> {
         let rest = from.0;
         let read = |with_rom| {

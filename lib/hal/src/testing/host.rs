@@ -50,9 +50,9 @@ pub enum Request<'a> {
     Control(usize, usize, usize),
     /// Reads a clock: its number, and where the time goes.
     Clock(usize, &'a mut TimeSpec),
-    /// Looks at words, by their addresses and values, for a while ([`crate::idle_poll`]), and at
-    /// the event queue of a descriptor: 1 when one has changed, or an event is there. Asked only
-    /// [beside an idle processor](beside_idle_processor).
+    /// Looks for a while ([`crate::idle_poll`]) at words, given by address and value, and at the
+    /// event queue of a descriptor. The answer is 1 when a word has changed or an event is there.
+    /// Asked only [beside an idle processor](beside_idle_processor).
     Look(&'a [[usize; 2]], Option<usize>),
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn can_look() -> bool {
     LOOKS.get()
 }
 
-/// Has it look.
+/// Asks the played system to look at words.
 pub(crate) fn look(words: &[[usize; 2]], queue: Option<usize>) -> Result<usize> {
     Error::demux(ask(Request::Look(words, queue)))
 }
@@ -106,7 +106,7 @@ pub fn ends_abandoned_requests() -> bool {
     !IS_REDOX.get()
 }
 
-/// The answer in the library's encoding.
+/// The played system's answer in the library's encoding.
 fn ask(request: Request<'_>) -> usize {
     let answer = SYSTEM.with_borrow_mut(|system| match system {
         Some(system) => system(request),
