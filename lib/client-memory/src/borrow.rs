@@ -408,7 +408,8 @@ impl Joiner {
     /// Maps the pages of `parts` (whole pages) one after the other. They are memory of a device,
     /// which outlives its mapping. Reads a byte of each page.
     ///
-    /// # Errors `EINVAL` for incomplete pages and for no pages; `ENOMEM`.
+    /// # Errors
+    /// `EINVAL` for incomplete pages and for no pages; `ENOMEM`.
     pub fn join(&self, parts: &[Region]) -> Result<Region> {
         let mut bytes = 0;
         let mut mapped = Ok(());

@@ -14,8 +14,9 @@ pub fn before() {
 
 /// Releases what [`before`] took, in each of the two processes.
 ///
-/// # Safety [`before`] was called, in this process or in the one that it is a copy of, and this
-/// function has not been called since.
+/// # Safety
+/// [`before`] was called, in this process or in the one that it is a copy of, and this function
+/// has not been called since.
 pub unsafe fn after(in_child: bool) {
     // SAFETY: the caller's promise.
     unsafe {

@@ -49,7 +49,8 @@ pub fn own_mappings() -> Result<Vec<Mapping>> {
 /// The mappings of an address space, in ascending order. `most` roughly limits their number. The
 /// list begins at the descriptor's position, so pass a fresh one.
 ///
-/// # Errors `ENOMEM` when there are more than `most`. Those of reading the descriptor.
+/// # Errors
+/// `ENOMEM` when there are more than `most`. Those of reading the descriptor.
 pub fn mappings(space: &Fd, most: usize) -> Result<Vec<Mapping>> {
     // To begin a read, the kernel walks along all mappings before it.
     const PER_READ: usize = 128;

@@ -86,7 +86,8 @@ impl View {
 
     /// [`new`](Self::new) for an address that is not 0.
     ///
-    /// # Safety As for [`new`](Self::new).
+    /// # Safety
+    /// As for [`new`](Self::new).
     const unsafe fn of(start: NonNull<u8>, bytes: usize, protection: Rights) -> Self {
         let is_shared = protection.read && protection.write;
         Self {
@@ -138,6 +139,7 @@ impl View {
 
     /// Reads one value with one access.
     ///
+    /// # Errors
     /// `EFAULT` when the value is not inside or not aligned to its size, `EACCES` when the mapping
     /// cannot be read.
     pub fn read<T: Value>(&self, offset: usize) -> Result<T> {
@@ -243,14 +245,16 @@ impl View {
 
     /// Reads a value with acquire ordering: all that its writer stored before it is visible after.
     ///
-    /// # Errors As for [`read`](Self::read).
+    /// # Errors
+    /// As for [`read`](Self::read).
     pub fn load_acquire_u32(&self, offset: usize) -> Result<u32> {
         Ok(self.atomic_u32(offset, false)?.load(Ordering::Acquire))
     }
 
     /// [`load_acquire_u32`](Self::load_acquire_u32) for 64 bits.
     ///
-    /// # Errors As for [`read`](Self::read).
+    /// # Errors
+    /// As for [`read`](Self::read).
     pub fn load_acquire_u64(&self, offset: usize) -> Result<u64> {
         Ok(self.atomic_u64(offset, false)?.load(Ordering::Acquire))
     }
@@ -258,7 +262,8 @@ impl View {
     /// Publishes a value with release ordering: who reads it sees everything that was written
     /// before.
     ///
-    /// # Errors As for [`write`](Self::write).
+    /// # Errors
+    /// As for [`write`](Self::write).
     pub fn store_release_u32(&self, offset: usize, value: u32) -> Result<()> {
         self.atomic_u32(offset, true)?
             .store(value, Ordering::Release);
@@ -267,7 +272,8 @@ impl View {
 
     /// [`store_release_u32`](Self::store_release_u32) for 64 bits.
     ///
-    /// # Errors As for [`write`](Self::write).
+    /// # Errors
+    /// As for [`write`](Self::write).
     pub fn store_release_u64(&self, offset: usize, value: u64) -> Result<()> {
         self.atomic_u64(offset, true)?
             .store(value, Ordering::Release);
@@ -277,7 +283,8 @@ impl View {
     /// Adds `value` and returns the former value, atomically for all programs that reach the
     /// memory.
     ///
-    /// # Errors As for [`write`](Self::write).
+    /// # Errors
+    /// As for [`write`](Self::write).
     pub fn fetch_add_u64(&self, offset: usize, value: u64) -> Result<u64> {
         Ok(self
             .atomic_u64(offset, true)?
@@ -295,8 +302,9 @@ impl Memory {
     /// Zeroed memory of the daemon, in pieces as large as the daemon has them: the best choice for
     /// memory that is going to be registered. `bytes` is a multiple of the page size.
     ///
-    /// # Errors `EINVAL` unless `bytes` is whole pages, `EAGAIN` at the user's limit, `ENOMEM`,
-    /// those of opening the scheme.
+    /// # Errors
+    /// `EINVAL` unless `bytes` is whole pages, `EAGAIN` at the user's limit, `ENOMEM`, those of
+    /// opening the scheme.
     pub fn new(bytes: usize) -> Result<Self> {
         check(bytes)?;
         let (file, token) = new_object(bytes)?;

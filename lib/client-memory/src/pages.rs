@@ -185,7 +185,8 @@ impl Pages {
 
     /// See [`Mapped::put_short`].
     ///
-    /// # Errors Those of [`Mapped::put_short`].
+    /// # Errors
+    /// Those of [`Mapped::put_short`].
     #[inline]
     pub fn put_short(&self, offset: usize, from: Readable<'_>) -> Result<()> {
         self.mapped().put_short(offset, from)
@@ -194,7 +195,8 @@ impl Pages {
     /// Copies bytes of the program into the mapping, by the routine chosen for this kind of
     /// memory.
     ///
-    /// # Errors `EFAULT` when they do not fit inside or the mapping does not allow it.
+    /// # Errors
+    /// `EFAULT` when they do not fit inside or the mapping does not allow it.
     #[inline]
     pub fn put(&self, offset: usize, from: Readable<'_>, choices: Choices) -> Result<()> {
         let to = self.place(offset, from.bytes, true)?;
@@ -210,7 +212,8 @@ impl Pages {
 
     /// Copies bytes of the mapping out to the program.
     ///
-    /// # Errors As for [`put`](Self::put).
+    /// # Errors
+    /// As for [`put`](Self::put).
     #[inline]
     pub fn take(&self, offset: usize, to: &Writable<'_>, choices: Choices) -> Result<()> {
         let from = self.place(offset, to.bytes, false)?;
@@ -225,7 +228,8 @@ impl Pages {
 
     /// Copies from another mapping. Overlapping ranges give mixed content, never anything else.
     ///
-    /// # Errors As for [`put`](Self::put).
+    /// # Errors
+    /// As for [`put`](Self::put).
     #[inline]
     pub fn copy_from(
         &self,
@@ -249,7 +253,8 @@ impl Pages {
     /// Releases the memory: unmaps the file's pages and puts zeroed memory in their place, which
     /// has no use. Threads that still use the mapping do no harm and come to none.
     ///
-    /// # Errors Those of `mmap`; the file's pages are still mapped then.
+    /// # Errors
+    /// Those of `mmap`; the file's pages are still mapped then.
     pub fn detach(&self) -> Result<()> {
         let arguments = MmapArgs {
             addr: self.start.as_ptr().cast(),
@@ -308,7 +313,8 @@ impl<'a> Mapped<'a> {
     /// Copies as [`put`](Pages::put) does, at most [`SMALL_BYTES`](copy::SMALL_BYTES) bytes, for
     /// which there is one routine. (It copies more, too.)
     ///
-    /// # Errors Those of [`put`](Pages::put).
+    /// # Errors
+    /// Those of [`put`](Pages::put).
     #[inline(always)]
     pub fn put_short(self, offset: usize, from: Readable<'_>) -> Result<()> {
         let to = self.place(offset, from.bytes, true)?;
@@ -320,8 +326,8 @@ impl<'a> Mapped<'a> {
     /// Copies as [`take`](Pages::take) does, `bytes` bytes, at most
     /// [`SMALL_BYTES`](copy::SMALL_BYTES).
     ///
-    /// # Errors Those of [`take`](Pages::take); `EFAULT` when `bytes` is more than `to` has room
-    /// for.
+    /// # Errors
+    /// Those of [`take`](Pages::take); `EFAULT` when `bytes` is more than `to` has room for.
     #[inline(always)]
     pub fn take_short(self, offset: usize, to: &Writable<'_>, bytes: usize) -> Result<()> {
         let from = self.place(offset, bytes, false)?;

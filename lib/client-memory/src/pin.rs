@@ -38,10 +38,11 @@ impl Pin {
     /// Pins the pages of `range` (whole pages) through a memory handle that `open` opens.
     /// `protection` is what windows on them may allow.
     ///
-    /// # Errors `EINVAL` for incomplete pages or none; `EFAULT` when a page is not mapped, does
-    /// not allow the program itself what `protection` says, or is no ordinary memory; `EAGAIN` at
-    /// a limit of the user; `ENOMEM`; `EPERM` for [`PinRecord::UNCHARGED`] from users other than
-    /// root; those of `open`.
+    /// # Errors
+    /// `EINVAL` for incomplete pages or none; `EFAULT` when a page is not mapped, does not allow
+    /// the program itself what `protection` says, or is no ordinary memory; `EAGAIN` at a limit of
+    /// the user; `ENOMEM`; `EPERM` for [`PinRecord::UNCHARGED`] from users other than root; those
+    /// of `open`.
     pub fn new(
         open: impl FnOnce() -> Result<Fd>,
         range: Range<'_>,

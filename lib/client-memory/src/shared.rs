@@ -42,9 +42,10 @@ impl Provided {
 /// Makes a range available to the daemon: finds it in the table or, if it is whole pages, pins it
 /// where it is, for windows with at most `protection`. `open` opens a memory handle for pinning.
 ///
-/// # Errors `EINVAL` unless the range is whole pages or in the table, `EFAULT` when the pages are
-/// not mapped, do not allow the program itself what `protection` says, or are a device's; `EAGAIN`
-/// or `ENOMEM` when there is no memory for the user; those of `open`.
+/// # Errors
+/// `EINVAL` unless the range is whole pages or in the table, `EFAULT` when the pages are not
+/// mapped, do not allow the program itself what `protection` says, or are a device's; `EAGAIN` or
+/// `ENOMEM` when there is no memory for the user; those of `open`.
 pub fn provide(
     range: Range<'_>,
     protection: scif_abi::flags::Protection,

@@ -23,9 +23,9 @@ const MAP_FIXED: u32 = MapFlags::MAP_FIXED.bits() as u32;
 /// ignored); without it, the kernel chooses the address. Returns the address. The mapping outlives
 /// the endpoint.
 ///
-/// # Errors `EINVAL` unless offset, length and address are multiples of the page size and the
-/// length is not 0; `EACCES`, `ECONNRESET`, `ENODEV`, `ENOMEM`, `ENOTCONN`, `ENXIO` as
-/// `scif_mmap`.
+/// # Errors
+/// `EINVAL` unless offset, length and address are multiples of the page size and the length is not
+/// 0; `EACCES`, `ECONNRESET`, `ENODEV`, `ENOMEM`, `ENOTCONN`, `ENXIO` as `scif_mmap`.
 pub fn map_window(
     endpoint: usize,
     offset: i64,

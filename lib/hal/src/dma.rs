@@ -192,7 +192,8 @@ impl Scattered {
     /// address; when it returns `ENOMEM`, it is asked for a smaller piece. Returns whether more
     /// pieces follow.
     ///
-    /// # Errors Any other error of `place`, or `ENOMEM` for a single page.
+    /// # Errors
+    /// Any other error of `place`, or `ENOMEM` for a single page.
     pub fn take(&mut self, place: impl FnMut(usize, usize) -> Result<u64>) -> Result<bool> {
         self.plan.advance(place)
     }

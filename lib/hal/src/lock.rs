@@ -77,8 +77,9 @@ impl<T> Mutex<T> {
     /// The guard of a lock that [`hold`](Self::hold) took. After a fork, each of the two processes
     /// takes it.
     ///
-    /// # Safety [`hold`](Self::hold) was called, in this process or in the one that it is a copy
-    /// of, and this function has not been called since.
+    /// # Safety
+    /// [`hold`](Self::hold) was called, in this process or in the one that it is a copy of, and
+    /// this function has not been called since.
     pub const unsafe fn regain(&self) -> Guard<'_, T> {
         Guard { mutex: self }
     }

@@ -1,11 +1,11 @@
 //! The start of a scheme daemon: socket, name, sandbox.
 //!
-//! Two ways to get the name into the namespace. A daemon started as a service finds in its
-//! environment variable [`NOTIFY_VARIABLE`] the number of a pipe: it sends its scheme's root
-//! descriptor over it and the starter registers the name. Without the variable it registers the
-//! name itself. A spawner of drivers, which leaves a channel in another variable
-//! ([`hal::pci::CHANNEL_VARIABLE`]), waits for a byte in the pipe and knows of no name. Nobody
-//! forks.
+//! The scheme's name gets into the namespace in one of two ways. A daemon started as a service
+//! finds the number of a pipe in its environment variable [`NOTIFY_VARIABLE`]. It sends its
+//! scheme's root descriptor over that pipe, and the starter registers the name. Without the
+//! variable the daemon registers the name itself. A spawner of drivers, which leaves a channel in
+//! another variable ([`hal::pci::CHANNEL_VARIABLE`]), registers no name: it only waits for a byte
+//! in the pipe. Nobody forks.
 
 use alloc::rc::Rc;
 
@@ -21,8 +21,8 @@ use crate::SchemeLoop;
 /// The environment variable that holds the number of the readiness pipe.
 pub const NOTIFY_VARIABLE: &str = "INIT_NOTIFY";
 
-/// The environment variable that holds the number of the lease's pipe, for a daemon whose
-/// predecessor's memory is kept.
+/// The environment variable that holds the number of the lease's pipe ([`Lease`]), for a daemon
+/// whose predecessor's memory is kept.
 pub const LEASE_VARIABLE: &str = "INIT_LEASE";
 
 /// Whether reading requests waits for them.
@@ -37,8 +37,8 @@ pub enum Mode {
 /// Creates the scheme `name` with the root handle `scheme.scheme_root()`, makes it known, and
 /// returns its event loop. `notify` is the value of [`NOTIFY_VARIABLE`], if it is set.
 ///
-/// Everything that needs paths (devices, memory, event queue, log) is to be opened before
-/// [`seal`]; requests wait until the loop runs, so the name may be made known first or last.
+/// Open everything that needs paths (devices, memory, event queue, log) before [`seal`]. Requests
+/// wait until the loop runs, so the name may be made known first or last.
 ///
 /// # Errors
 /// `EACCES` for callers without the right to create schemes, `EEXIST` when the name is taken,
@@ -59,7 +59,7 @@ pub fn start<S: SchemeSync>(
     Ok(SchemeLoop::new(socket, blocking))
 }
 
-/// The second half of [`start`], for daemons that made their socket themselves.
+/// The second half of [`start`], for daemons that have made their socket themselves.
 pub fn announce<S: SchemeSync>(
     socket: &Socket,
     name: &str,
@@ -73,15 +73,15 @@ pub fn announce<S: SchemeSync>(
     let pipe = notify_pipe(notify)?;
     let root = socket.create_this_scheme_fd(0, root, 0, 0)?;
     pipe.call_wo(&root.to_ne_bytes(), CallFlags::FD, &[])?;
-    // The descriptor was moved to the receiver; the library's record of it goes with this close.
+    // The descriptor has moved to the receiver; this close ends the library's record of it.
     let _ = libredox::call::close(root);
     Ok(())
 }
 
-/// Tells the starter of a daemon without a scheme that it is ready.
+/// Reports to the starter of a daemon without a scheme that the daemon is ready.
 ///
 /// # Errors
-/// `EINVAL` when `notify` is no number, or the pipe's error.
+/// `EINVAL` when `notify` is no number, or an error of the pipe.
 pub fn notify_ready(notify: Option<&str>) -> Result<()> {
     if let Some(notify) = notify {
         notify_pipe(notify)?.write(&[0])?;
@@ -89,8 +89,8 @@ pub fn notify_ready(notify: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// The memory of the processes that ran before this daemon and ended. The starter keeps it as long
-/// as other machines may still store into it, which only the successor can tell.
+/// The memory of earlier processes of this daemon that have ended. The starter keeps it as long as
+/// other machines may still store into it, and only the successor can tell how long that is.
 pub struct Lease {
     pipe: Option<Fd>,
 }
@@ -106,15 +106,15 @@ impl Lease {
         })
     }
 
-    /// Whether there is memory to give free.
+    /// Whether memory is kept.
     pub fn is_held(&self) -> bool {
         self.pipe.is_some()
     }
 
-    /// No peer reaches the memory any more.
+    /// Gives the memory free: no peer reaches it any more.
     ///
     /// # Errors
-    /// The pipe's. The memory then stays until this process ends, and longer.
+    /// Those of the pipe. The memory then stays until this process ends, and longer.
     pub fn give_free(&mut self) -> Result<()> {
         if let Some(pipe) = self.pipe.take() {
             pipe.write(&[0])?;
@@ -123,18 +123,18 @@ impl Lease {
     }
 }
 
-/// Whether a scheme has a daemon already, one that answers; `file` is a file of it.
+/// Whether a scheme already has a daemon that answers; `file` is a file of the scheme.
 pub fn is_served(file: &str) -> bool {
     Fd::open(file, O_RDONLY | O_CLOEXEC, 0).is_ok()
 }
 
-/// Gives up every name: from here on the daemon reaches only what it has opened.
+/// Gives up the namespace: from here on the daemon reaches only what it has opened.
 pub fn seal() -> Result<()> {
     libredox::call::setrens(0, 0)?;
     Ok(())
 }
 
-/// The readiness pipe; dropping it closes it, so the starter sees its end.
+/// The readiness pipe. Dropping it closes it, so the starter sees its end.
 fn notify_pipe(notify: &str) -> Result<Fd> {
     notify
         .trim()

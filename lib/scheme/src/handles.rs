@@ -6,11 +6,11 @@ use redox_scheme::OpenResult;
 use syscall::error::{EBADF, Error, Result};
 use syscall::schemev2::NewFdFlags;
 
-/// The number of the root directory in a table that has it.
+/// The number of the root directory's handle in a table that has one.
 pub const ROOT: usize = 0;
 
-/// A table of handles by number. A number is never used again, so a request that comes late cannot
-/// reach another handle than the one it was for.
+/// A table of handles by number. A number is never used again, so a late request cannot reach
+/// another handle than its own.
 #[derive(Debug)]
 pub struct Handles<H> {
     open: BTreeMap<usize, H>,
@@ -42,12 +42,12 @@ impl<H> Handles<H> {
         self.last
     }
 
-    /// Adds a handle for the answer to an open. The kernel keeps no position for it.
+    /// Adds a handle for the answer to an open, for which the kernel keeps no position.
     pub fn open(&mut self, handle: H) -> OpenResult {
         self.opened(handle, NewFdFlags::empty())
     }
 
-    /// Adds a handle for the answer to an open. The kernel keeps its position.
+    /// Adds a handle for the answer to an open, for which the kernel keeps the position.
     pub fn open_positioned(&mut self, handle: H) -> OpenResult {
         self.opened(handle, NewFdFlags::POSITIONED)
     }
@@ -67,7 +67,7 @@ impl<H> Handles<H> {
         self.open.get(&number).ok_or(Error::new(EBADF))
     }
 
-    /// As [`get`](Self::get), to be changed.
+    /// [`get`](Self::get) for changing the handle.
     ///
     /// # Errors
     /// `EBADF`.
@@ -86,22 +86,22 @@ impl<H> Handles<H> {
         self.open.len()
     }
 
-    /// All of them with their numbers, which ascend.
+    /// All handles with their numbers, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &H)> {
         self.open.iter().map(|(&number, handle)| (number, handle))
     }
 
-    /// The numbers of all, ascending.
+    /// The numbers of all handles, in ascending order.
     pub fn numbers(&self) -> impl Iterator<Item = usize> {
         self.open.keys().copied()
     }
 
-    /// All of them.
+    /// All handles.
     pub fn values(&self) -> impl Iterator<Item = &H> {
         self.open.values()
     }
 
-    /// All of them, to be changed.
+    /// All handles, for changing them.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut H> {
         self.open.values_mut()
     }

@@ -1,21 +1,21 @@
-//! Ends the requests of a scheme whose daemon has died, for kernels that do not
-//! (`hal::kernel::ends_abandoned_requests`): on Redox's the callers would wait for ever.
+//! Ends the requests of a scheme whose daemon has died, on kernels that do not do so
+//! (`hal::kernel::ends_abandoned_requests`): on Redox's kernel the callers would wait for ever.
 //!
-//! A request can be answered by whoever holds the scheme's socket. So the daemon starts a second
-//! process, the keeper, which has a descriptor of the socket and the reading end of a pipe whose
-//! other end only the daemon has. The keeper sleeps until the pipe ends, and so the daemon has.
-//! Then it gives every request that is left the answer `ENODEV`, and goes. It never touches the
-//! socket before, so a daemon that lives does not notice it.
+//! Every process that holds a scheme's socket can answer its requests. So the daemon starts a
+//! second process, the keeper, which has a descriptor of the socket and the reading end of a pipe.
+//! Only the daemon has the other end. The keeper sleeps until the pipe ends, which means that the
+//! daemon has ended. Then it answers every request that is left with `ENODEV`, and exits. It does
+//! not touch the socket before, so a living daemon does not notice it.
 //!
-//! Requests are of two kinds then. Those that the daemon has not read come out of the socket. Those
-//! that it had read are known to the kernel alone, by their tags. Tags are small numbers that are
-//! used again and again, and an answer to a number that is none is refused and does nothing. So the
-//! numbers are tried, from 0 on, until there have been none for long.
+//! By then there are two kinds of requests. Those that the daemon has not read come out of the
+//! socket. Those that it had read are known only to the kernel, by their tags. Tags are small
+//! numbers that are used again and again, and the kernel refuses an answer to an unused tag, which
+//! then does nothing. So the keeper tries all tags from 0 on, until a long row of them was unused.
 //!
-//! The kernel unmaps what a killed caller had lent when its request is answered, at the daemon's
-//! addresses but in the memory of whoever answers. A keeper is the same program as its daemon, and
-//! has mapped nothing but its image, its stack and the first of its heap: at these addresses the
-//! daemon has its own.
+//! When a request of a killed caller is answered, the kernel unmaps the memory that the caller had
+//! lent: at the daemon's addresses, but in the memory of the process that answers. The keeper is
+//! the same program as its daemon and has mapped only its image, its stack and the beginning of
+//! its heap. At these addresses the daemon has its own image, stack and heap, never lent memory.
 
 use alloc::rc::Rc;
 
@@ -26,26 +26,26 @@ use syscall::schemev2::{Cqe, CqeOpcode, Sqe, SqeFlags};
 
 use crate::event_loop::{SocketTransport, Transport};
 
-/// The search for tags ends after this number of free ones in a row. More requests than this
-/// never wait at once.
+/// The search for tags ends after this many unused ones in a row. No more requests than this ever
+/// wait at once.
 const FREE_TAGS: u32 = 4096;
-/// Pauses without a request after which the keeper goes. As long as it is there, its daemon's
+/// Pauses without a request after which the keeper exits. As long as it is there, its daemon's
 /// successor cannot have the scheme's name; afterwards the kernel refuses requests itself.
 const QUIET_PAUSES: u32 = 5;
-/// Pauses after which it goes in any case.
+/// Pauses after which the keeper exits in any case.
 const MOST_PAUSES: u32 = 100;
-/// Milliseconds of one pause.
+/// Length of one pause, in milliseconds.
 pub const PAUSE_MS: u64 = 10;
 
 /// Waits until the other end of the pipe `daemon` is closed, then ends all requests of the scheme
-/// behind `socket`; returns how many. `pause` sleeps for [`PAUSE_MS`].
+/// behind `socket`. Returns how many it ended. `pause` sleeps for [`PAUSE_MS`].
 ///
 /// # Errors
-/// Those of the pipe and of reading the socket, which must not wait for requests.
+/// Those of the pipe and of reading the socket, which must be non-blocking.
 pub fn keep(daemon: &Fd, socket: Fd, pause: impl FnMut()) -> Result<usize> {
     wait_for_end(daemon)?;
-    // SAFETY: the descriptor is ours alone, and nothing but answers goes into it. Were it no scheme
-    // socket, reading and writing it would be errors.
+    // SAFETY: the descriptor is ours alone, and nothing but answers goes into it. Were it no
+    // scheme socket, reading and writing it would be errors.
     let socket = unsafe { Socket::from_fd(socket) };
     end_requests(&mut SocketTransport::new(Rc::new(socket), false), pause)
 }
@@ -61,7 +61,7 @@ fn wait_for_end(daemon: &Fd) -> Result<()> {
     }
 }
 
-/// Ends all requests, and those that come until none has come for some time.
+/// Ends all requests, including those that arrive until none has arrived for some time.
 fn end_requests<T: Transport>(transport: &mut T, mut pause: impl FnMut()) -> Result<usize> {
     let mut ended = end_unread(transport)?.ended;
     ended += end_read(transport);
@@ -78,12 +78,12 @@ fn end_requests<T: Transport>(transport: &mut T, mut pause: impl FnMut()) -> Res
     Ok(ended)
 }
 
-/// The result of a read of the socket.
+/// What a read of the socket found.
 #[derive(Default)]
 struct Found {
-    /// Anything, notices of closed files included.
+    /// Whether anything came, notices of closed files included.
     any: bool,
-    /// Requests that got their answer.
+    /// Requests that were answered.
     ended: usize,
 }
 
@@ -100,7 +100,7 @@ fn end_unread<T: Transport>(transport: &mut T) -> Result<Found> {
         };
         found.any = true;
         for request in &requests[..count] {
-            // Nobody waits for a notice, and its tag may be another request's.
+            // Nobody waits for the answer to a notice, and its tag may be another request's.
             let waits = !request.sqe_flags.contains(SqeFlags::ONEWAY);
             if waits && end(transport, request.tag).is_ok() {
                 found.ended += 1;
@@ -116,7 +116,7 @@ fn end_read<T: Transport>(transport: &mut T) -> usize {
         match end(transport, tag) {
             Ok(_) => (ended, free) = (ended + 1, 0),
             Err(Error { errno: EBADFD }) => free += 1,
-            // There was a request, whose answer its caller does not take any more.
+            // There was a request, but its caller no longer takes the answer.
             Err(_) => free = 0,
         }
         if free == FREE_TAGS {
@@ -126,7 +126,7 @@ fn end_read<T: Transport>(transport: &mut T) -> usize {
     ended
 }
 
-/// Answers one request `ENODEV`. `EBADFD`: no request has this tag.
+/// Answers one request with `ENODEV`. `EBADFD`: no request has this tag.
 fn end<T: Transport>(transport: &mut T, tag: u32) -> Result<usize> {
     let answer = Cqe {
         flags: CqeOpcode::RespondRegular as u8,
@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    /// A socket as Redox's kernel has it: an answer whose tag is nobody's is refused.
+    /// A socket as Redox's kernel has it: it refuses an answer whose tag is unused.
     #[derive(Default)]
     struct Kernel {
         waiting: BTreeSet<u32>,
@@ -181,7 +181,7 @@ mod tests {
 
         fn write(&mut self, answers: &[Cqe]) -> Result<usize> {
             let [answer] = answers else {
-                // The kernel stops at the first that it refuses.
+                // The kernel stops at the first answer that it refuses.
                 return Err(Error::new(EIO));
             };
             assert_eq!(answer.flags, CqeOpcode::RespondRegular as u8);
@@ -202,7 +202,7 @@ mod tests {
         let mut kernel = Kernel::default();
         kernel.waiting.extend([0, 3, 40, 41 + FREE_TAGS - 1]);
         kernel.ask(7);
-        // Beyond what is tried.
+        // Beyond the tags that are tried.
         kernel.ask(3 * FREE_TAGS);
         assert_eq!(end_requests(&mut kernel, || {}), Ok(6));
         assert!(kernel.waiting.is_empty());

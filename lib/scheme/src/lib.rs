@@ -1,6 +1,6 @@
-//! The parts of a scheme daemon: its event loop, its handles, and its start. Built on the published
-//! Redox crates only, so the same source serves the programs of this image and programs with the
-//! standard library on Redox.
+//! The parts of a scheme daemon: its event loop, its handles, and its start. It is built on the
+//! published Redox crates only, so the same source serves the programs of this image and programs
+//! with the standard library on Redox.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;

@@ -6,11 +6,11 @@ use syscall::flag::{MODE_DIR, MODE_FILE, O_DIRECTORY, O_STAT};
 
 pub use hal::directory::list_directory;
 
-/// Checks that an open asks for what is there, a directory or a file. Returns whether it is opened
-/// to ask about it only.
+/// Checks that the flags of an open fit the file or directory that is there. Returns whether it is
+/// opened only for its status (`O_STAT`).
 ///
 /// # Errors
-/// `EISDIR` for a directory that is not asked for as one, `ENOTDIR` for a file that is.
+/// `EISDIR` for a directory without `O_DIRECTORY`, `ENOTDIR` for a file with it.
 pub fn check_open(is_directory: bool, flags: usize) -> Result<bool> {
     let stat_only = flags & O_STAT != 0;
     match (is_directory, flags & O_DIRECTORY != 0) {
@@ -27,12 +27,13 @@ pub fn stat_file(stat: &mut Stat, bytes: usize) {
     stat.st_size = bytes as u64;
 }
 
-/// Says that it is a directory that everybody may list.
+/// The status of a directory that everybody may list.
 pub fn stat_directory(stat: &mut Stat) {
     stat.st_mode = MODE_DIR | 0o555;
 }
 
-/// Copies the part of `content` at `offset` that fits into `buf`; 0 at and beyond its end.
+/// Copies the part of `content` from `offset` on that fits into `buf`. Returns the number of
+/// bytes, 0 at and beyond the end.
 pub fn read_at(content: &[u8], buf: &mut [u8], offset: u64) -> usize {
     let start = usize::try_from(offset)
         .unwrap_or(usize::MAX)

@@ -302,8 +302,9 @@ impl Function {
     /// forbids it returns, everything that the function had written has arrived: the answer to the
     /// read below does not overtake it on the bus. A function that is not there writes nothing.
     ///
-    /// # Errors `ENODEV` when a function that is not there is to be allowed, `EIO` when the
-    /// register does not take the value.
+    /// # Errors
+    /// `ENODEV` when a function that is not there is to be allowed, `EIO` when the register does
+    /// not take the value.
     pub fn set_bus_master(&mut self, is_master: bool) -> Result<()> {
         let mut found = self.read_config(COMMAND)? & 0xffff;
         if found != COMMAND_NOBODY {

@@ -1,8 +1,8 @@
-//! The handling of one request: from the kernel's record to the daemon's handler and its answer.
+//! Handles one request: from the kernel's record through the daemon's handler to its answer.
 //!
-//! redox-scheme decodes most requests; the ones whose buffers it turns into references to
-//! structures, asserting on their length and trusting their alignment, are served here through
-//! copies.
+//! redox-scheme decodes most requests. Some buffers it turns into references to structures,
+//! asserting on their length and trusting their alignment; the requests with those buffers are
+//! served here, through copies.
 
 use core::mem::size_of;
 
@@ -19,7 +19,7 @@ use super::{NO_ID, Parked, SchemeDaemon, SchemeLoop, Transport};
 impl<T: Transport> SchemeLoop<T> {
     /// Serves one request from the socket.
     pub(super) fn request<S: SchemeDaemon>(&mut self, sqe: Sqe, scheme: &mut S) {
-        // The first argument of every request, and of a close, is the handle that it is for.
+        // The first argument of every request, and of a close, is its handle.
         self.unclaimed.claim(sqe.args[0] as usize);
         // SAFETY: `Request` is a transparent wrapper of `Sqe`.
         let request = unsafe { core::mem::transmute::<Sqe, Request>(sqe) };
@@ -62,7 +62,7 @@ impl<T: Transport> SchemeLoop<T> {
         }
     }
 
-    /// Calls the handler of a kept request again, if it is still kept.
+    /// Calls the handler of a kept request again, unless the request is gone.
     pub(super) fn retry<S: SchemeDaemon>(&mut self, request: Id, scheme: &mut S) {
         let Some(parked) = self.parked.take(request) else {
             return;
@@ -77,7 +77,7 @@ impl<T: Transport> SchemeLoop<T> {
         }
     }
 
-    /// Notes what the event queues want to know of a handle, and for whom it is looked at.
+    /// Records the events that the event queues watch a handle for, and the subscriber.
     fn subscribe(&mut self, fd: usize, flags: EventFlags, caller: &CallerCtx) {
         let is_nobody = caller.pid as u64 == NOBODY;
         match self.subscriptions.get_mut(&fd) {
@@ -92,8 +92,8 @@ impl<T: Transport> SchemeLoop<T> {
         self.counters.watched = self.subscriptions.len() as u64;
     }
 
-    /// Calls the handler and queues its answer, or gives the request back when it has to wait;
-    /// `has_waited` says whether it has done so before.
+    /// Calls the handler and queues its answer, or returns the request when it has to wait.
+    /// `has_waited`: it has waited before.
     fn attempt<S: SchemeDaemon>(
         &mut self,
         mut parked: Parked,
@@ -112,8 +112,8 @@ impl<T: Transport> SchemeLoop<T> {
                 let is_ours = matches!(result, Ok(OpenResult::ThisScheme { .. }));
                 let (opcode, result, extra) = opened(result);
                 match result {
-                    // A handle made for a process that was killed while it waited would never be
-                    // closed on a kernel that does not report the kill.
+                    // A handle for a process that was killed while it waited would never be closed
+                    // on a kernel that does not report the kill.
                     Ok(number) if is_ours && has_waited && scheme.is_gone(caller.pid) => {
                         scheme.on_close(number);
                         (opcode, Err(Error::new(ECANCELED)), 0)
@@ -178,7 +178,7 @@ fn copy(caller: &CallerCtx) -> CallerCtx {
     CallerCtx { pid, uid, gid, id }
 }
 
-/// The caller, as far as the request names it.
+/// The caller, with [`NO_ID`] where the request does not name its user and group.
 fn caller(sqe: &Sqe, mut caller: CallerCtx) -> CallerCtx {
     let opcode = Opcode::try_from_raw(sqe.opcode);
     if matches!(opcode, Some(Opcode::Call | Opcode::StdFsCall)) {
@@ -188,14 +188,14 @@ fn caller(sqe: &Sqe, mut caller: CallerCtx) -> CallerCtx {
     caller
 }
 
-/// Which structure a request's buffer carries.
+/// The structure in a request's buffer.
 enum Structure {
     Stat,
     StatVfs,
     Times,
 }
 
-/// Serves the requests whose buffer is a structure; `None` for all others.
+/// Serves the requests whose buffer is a structure. `None` for all others.
 fn structure_call<S: SchemeSync>(
     sqe: &Sqe,
     caller: &CallerCtx,

@@ -10,7 +10,7 @@ use syscall::schemev2::{Cqe, Sqe};
 
 use super::Transport;
 
-/// Both ends of it: a clone goes into the loop, and a test keeps the other.
+/// Both ends of the socket: the loop gets a clone, and the test keeps the other.
 #[derive(Clone, Debug, Default)]
 pub struct FakeSocket {
     requests: Rc<RefCell<VecDeque<Sqe>>>,
@@ -18,12 +18,12 @@ pub struct FakeSocket {
 }
 
 impl FakeSocket {
-    /// Sends a request, which the loop finds when it polls.
+    /// Sends a request, which the loop finds at its next poll.
     pub fn send(&self, request: Sqe) {
         self.requests.borrow_mut().push_back(request);
     }
 
-    /// Takes the last answer; none if the request waits.
+    /// Takes the last answer; `None` if the request still waits.
     pub fn answer(&self) -> Option<Cqe> {
         self.answers.borrow_mut().pop()
     }

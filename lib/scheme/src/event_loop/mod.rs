@@ -1,21 +1,21 @@
-//! The event loop of a scheme daemon: requests in, handlers called, answers out.
+//! The event loop of a scheme daemon: it reads requests, calls handlers, writes answers.
 //!
 //! A daemon implements redox-scheme's [`SchemeSync`] (its handlers never block) and the small
-//! [`SchemeDaemon`] beside it. A handler that cannot answer yet returns `EWOULDBLOCK`: the loop
-//! keeps the request and calls the handler again, from its start, after the daemon said through
-//! [`SchemeDaemon::changes`] that the handle changed. So a handler must leave no trace before it
-//! can succeed, or find its own trace again by `ctx.id`.
+//! [`SchemeDaemon`] beside it. A handler that cannot answer yet returns `EWOULDBLOCK`. The loop
+//! then keeps the request and calls the handler again, from its start, once the daemon has
+//! reported through [`SchemeDaemon::changes`] that the handle changed. So a handler must leave no
+//! trace before it can succeed, or find its own trace again by `ctx.id`.
 //!
-//! The duties of the loop, which no daemon has to care about:
+//! The loop does the following for every daemon:
 //! - a request with `O_NONBLOCK` that would block is answered `EAGAIN`, never kept;
 //! - a cancelled request is answered `ECANCELED` (the kernel turns it into `EINTR`);
-//! - subscriptions are remembered and events posted when a changed handle is ready;
+//! - subscriptions are recorded, and events posted when a changed handle is ready;
 //! - buffers too short or unaligned for `Stat`, `StatVfs` and `TimeSpec` never reach the decoder
 //!   of redox-scheme, which asserts on them; such requests are answered `EINVAL` or copied;
 //! - `F_GETFL` and `F_SETFL` succeed unless the daemon refuses them itself (the kernel offers
 //!   every `fcntl` to the scheme first and gives up on its error);
 //! - `CallerCtx::uid` and `gid` of requests that carry none (`call`, file-system calls) are
-//!   [`NO_ID`] instead of whatever the message holds there.
+//!   [`NO_ID`], not what the message happens to hold there.
 
 mod dispatch;
 #[cfg(not(target_os = "redox"))]
@@ -43,12 +43,12 @@ use unclaimed::UnclaimedHandles;
 
 pub use transport::{SocketTransport, Transport};
 
-/// Requests taken from the socket by one read.
+/// Most requests that one read takes from the socket.
 const REQUESTS_PER_READ: usize = 32;
-/// Reads in a row before some of what they took is served. A program's thread waits for one answer
-/// at a time, so this is more than there are.
+/// Reads in a row before some of the requests are served. A thread waits for one answer at a time,
+/// so this covers more requests than there are.
 const READS_PER_ROUND: usize = 256;
-/// Rounds of requests in one [`SchemeLoop::poll`] before the caller gets to serve its other event
+/// Rounds of requests in one [`SchemeLoop::poll`] before the caller can serve its other event
 /// sources.
 const ROUNDS_PER_POLL: usize = 8;
 /// Rounds of retries in one [`SchemeLoop::retry_parked`] of an event-driven daemon.
@@ -68,32 +68,33 @@ pub trait SchemeDaemon: SchemeSync {
         let _ = changes;
     }
 
-    /// A request is about to be kept, because it cannot be answered yet. `handle` is the one it is
-    /// for, `usize::MAX` without one.
+    /// Reports that a request is about to be kept, because it cannot be answered yet. `handle` is
+    /// the request's handle, `usize::MAX` without one.
     ///
     /// # Errors
-    /// The answer, if it may not wait: too many do. What it has begun is then undone by
-    /// [`on_cancel`](Self::on_cancel).
+    /// The answer to the request, if it may not wait because too many do. What it has begun is
+    /// then undone by [`on_cancel`](Self::on_cancel).
     fn on_wait(&mut self, handle: usize, ctx: &CallerCtx) -> Result<()> {
         let _ = (handle, ctx);
         Ok(())
     }
 
-    /// A request that [`on_wait`](Self::on_wait) let wait was answered or given up.
+    /// Reports that a request which [`on_wait`](Self::on_wait) let wait was answered or given up.
     fn on_waited(&mut self, request: Id) {
         let _ = request;
     }
 
-    /// Whether the process `pid` is no more. Asked before a request that has waited gives a process
-    /// a new handle: Redox's kernel does not report that it was killed meanwhile.
+    /// Whether the process `pid` has ended. The loop asks before a request that has waited gives a
+    /// process a new handle: Redox's kernel does not report a process killed meanwhile.
     fn is_gone(&mut self, pid: usize) -> bool {
         let _ = pid;
         false
     }
 
-    /// A kept request was given up by its caller; `request` is the `ctx.id` its handler saw. The
-    /// place to drop what the handler remembered under that id. Returns the answer: usually
-    /// `ECANCELED`, or the count of what a transfer had moved before, which then is not lost.
+    /// Reports that the caller has given up a kept request; `request` is the `ctx.id` that its
+    /// handler saw. Drop here what the handler remembered under that id. Returns the answer:
+    /// usually `ECANCELED`, or the count of what a transfer had moved before, which then is not
+    /// lost.
     fn on_cancel(&mut self, request: Id) -> Result<usize> {
         let _ = request;
         Err(Error::new(ECANCELED))
@@ -111,24 +112,24 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// The handle's readiness changed: its kept requests are tried again, and subscribers get an
-    /// event if `fevent` now reports something ready.
+    /// Reports that a handle's readiness changed: the loop tries its kept requests again, and
+    /// posts an event to subscribers if `fevent` now reports something ready.
     pub fn handle(&mut self, id: usize) {
         self.handles.push(id);
     }
 
-    /// One kept request (the `ctx.id` its handler saw) can be tried again.
+    /// Reports that one kept request (the `ctx.id` its handler saw) can be tried again.
     pub fn request(&mut self, request: Id) {
         self.requests.push(request);
     }
 
-    /// All kept requests are to be tried again. For daemons with few clients.
+    /// Has all kept requests tried again. For daemons with few clients.
     pub fn everything(&mut self) {
         self.everything = true;
     }
 
-    /// Data moved although no request could be answered yet: the round of retries that led here
-    /// was not in vain.
+    /// Reports that data moved although no request could be answered yet: the round of retries
+    /// that led here was not in vain.
     pub fn progress(&mut self) {
         self.progress = true;
     }
@@ -145,7 +146,7 @@ impl Changes {
             && !self.everything
     }
 
-    /// Forgets everything but the memory it took.
+    /// Empties the lists but keeps their memory.
     fn clear(&mut self) {
         self.handles.clear();
         self.requests.clear();
@@ -158,10 +159,10 @@ impl Changes {
 /// How a [`SchemeLoop::poll`] ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Status {
-    /// All requests that waited were taken, and nothing is left to be tried.
+    /// All waiting requests were taken, and nothing is left to try again.
     Idle,
-    /// More requests may wait, or changes are left; poll again after the other event sources were
-    /// served.
+    /// More requests may wait, or changes are left: poll again after serving the other event
+    /// sources.
     More,
     /// The socket is closed: the daemon should end.
     Closed,
@@ -174,24 +175,24 @@ pub struct Counters {
     pub requests: u64,
     /// Reads of the socket, those that found nothing included.
     pub reads: u64,
-    /// Answers and events given.
+    /// Answers and events that were queued.
     pub answers: u64,
     /// Writes to the socket.
     pub writes: u64,
-    /// Times a kept request was tried again.
+    /// Retries of kept requests.
     pub retries: u64,
     /// The most requests of other processes that were served while the only request of a process
     /// waited for its turn.
     pub others_first: u64,
-    /// Not since the start but now: open files that were given to an event queue.
+    /// Open files that event queues watch, at present rather than since the start.
     pub watched: u64,
 }
 
-/// The requests that a round begins with.
+/// How much of the waiting requests was read for a round.
 enum Taken {
-    /// All requests that waited; whether there were any, or some wait for their turn.
+    /// All of them. Whether any request was read or waits for its turn.
     All(bool),
-    /// Some, and more may wait.
+    /// A part of them: more may wait.
     Some,
     /// The socket is closed.
     Closed,
@@ -202,17 +203,17 @@ pub struct SchemeLoop<T = SocketTransport> {
     transport: T,
     incoming: Vec<Sqe>,
     queue: RequestQueue,
-    /// Requests that have their turn, empty between two rounds.
+    /// Requests whose turn it is; empty between two rounds.
     round: Vec<Sqe>,
     answers: Vec<Cqe>,
     parked: ParkedRequests,
     unclaimed: UnclaimedHandles,
-    /// The subscribed events of each handle, with the last subscriber's identity.
+    /// The events that each handle is watched for, with the last subscriber's identity.
     subscriptions: HashMap<usize, (EventFlags, CallerCtx)>,
     changes: Changes,
-    /// The changes that are being applied: the other of two lists that are swapped.
+    /// The changes that are being applied. This list and `changes` are swapped.
     applied: Changes,
-    /// Requests to be tried again, empty between two calls.
+    /// Requests to try again; empty between two calls.
     again: Vec<Id>,
     counters: Counters,
     /// The process that was asked about last; see [`Self::give_up_the_gone`].
@@ -228,12 +229,12 @@ impl SchemeLoop {
     }
 
     /// The socket: for event queues (`inner().raw()`), for taking file descriptors that clients
-    /// sent, and for making descriptors of the own scheme.
+    /// have sent, and for making descriptors of the daemon's own scheme.
     pub fn socket(&self) -> &Rc<Socket> {
         self.transport.socket()
     }
 
-    /// The socket's descriptor, to be subscribed for reading in an event queue.
+    /// The socket's descriptor. Subscribe it for reading in an event queue.
     pub fn fd(&self) -> usize {
         self.socket().inner().raw()
     }
@@ -260,30 +261,30 @@ impl<T: Transport> SchemeLoop<T> {
         }
     }
 
-    /// Requests that wait for a change.
+    /// The number of requests that wait for a change.
     pub fn parked(&self) -> usize {
         self.parked.len()
     }
 
-    /// Looks from now on for handles that were made for processes that were killed before they had
-    /// them, of which Redox's kernel reports nothing either.
+    /// From now on, looks for handles made for processes that were killed before they got them.
+    /// Redox's kernel does not report those either.
     pub fn look_for_unclaimed_handles(&mut self) {
         self.unclaimed.start();
     }
 
-    /// Whether [`give_up_the_gone`](Self::give_up_the_gone) has anything to look at.
+    /// Whether [`give_up_the_gone`](Self::give_up_the_gone) has anything to check.
     pub fn awaits_the_gone(&self) -> bool {
         self.parked.len() > 0 || !self.unclaimed.is_empty()
     }
 
-    /// Gives up the opens of processes that were killed while they waited, of which Redox's kernel
-    /// reports nothing, and closes handles that such a process never had: those of processes of
-    /// which [`SchemeDaemon::is_gone`] says so. At most `most` processes are asked about, others
-    /// with each call, of which there is to be one a second. The answers are written by the next
-    /// [`retry_parked`](Self::retry_parked) or [`poll`](Self::poll).
+    /// Gives up the opens of processes that were killed while they waited, and closes handles that
+    /// a killed process never got. Redox's kernel reports neither. [`SchemeDaemon::is_gone`] says
+    /// whether a process has ended. Call this once a second; each call asks about at most `most`
+    /// processes, the next call about the next ones. The next [`retry_parked`](Self::retry_parked)
+    /// or [`poll`](Self::poll) writes the answers.
     ///
     /// Other requests need no such care: they end with their handle, which goes with its process.
-    /// Opens wait at the directory, which stays.
+    /// An open waits at the directory, which stays.
     pub fn give_up_the_gone<S: SchemeDaemon>(&mut self, most: usize, scheme: &mut S) {
         self.unclaimed.age();
         let opens = || self.parked.iter().filter(|kept| is_open(&kept.op));
@@ -325,10 +326,10 @@ impl<T: Transport> SchemeLoop<T> {
         Ok(())
     }
 
-    /// Takes waiting requests, answers those that can be answered, retries kept ones as the
-    /// daemon reports changes, and writes all answers and events. A daemon with an event queue
-    /// need not call it before the queue reports the socket: the queue tells of every request that
-    /// comes after the socket was found empty. Until then [`retry_parked`](Self::retry_parked) is
+    /// Takes waiting requests, answers those that can be answered, retries kept ones as the daemon
+    /// reports changes, and writes all answers and events. A daemon with an event queue need not
+    /// call it before the queue reports the socket: the queue reports every request that comes
+    /// after the socket was found empty. Until then [`retry_parked`](Self::retry_parked) is
     /// enough.
     pub fn poll<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<Status> {
         let mut status = Status::More;
@@ -363,8 +364,8 @@ impl<T: Transport> SchemeLoop<T> {
         })
     }
 
-    /// Reads the requests that wait and puts them in line. What need not wait in line is served at
-    /// once.
+    /// Reads the waiting requests and puts them in line. Requests that need not wait in line are
+    /// served at once.
     fn take<S: SchemeDaemon>(&mut self, scheme: &mut S) -> Result<Taken> {
         let mut is_any = !self.queue.is_empty();
         for _ in 0..READS_PER_ROUND {
@@ -378,7 +379,7 @@ impl<T: Transport> SchemeLoop<T> {
             };
             self.counters.requests += count as u64;
             is_any = true;
-            // A short read has taken all there were.
+            // A short read has taken all that waited.
             let is_all = count < self.incoming.len();
             self.line_up(count, is_all, scheme);
             if is_all || self.transport.blocking() {
@@ -388,13 +389,13 @@ impl<T: Transport> SchemeLoop<T> {
         Ok(Taken::Some)
     }
 
-    /// Puts the first `count` requests that came in line behind others, or serves them if nobody
-    /// else waits; `is_all` says that no more have come.
+    /// Puts the first `count` requests of `incoming` in line behind others, or serves them if
+    /// nobody else waits. `is_all`: no more have come.
     fn line_up<S: SchemeDaemon>(&mut self, count: usize, is_all: bool, scheme: &mut S) {
         let batch = &self.incoming[..count];
         let caller = batch.first().map(|request| request.caller);
         let is_ones = batch.iter().all(|request| Some(request.caller) == caller);
-        // The usual case: no other request waits. A blocking socket is read only when nothing is
+        // The usual case: no other request waits. A blocking socket is read only when none is
         // left.
         let is_usual = is_all && is_ones && self.queue.is_empty();
         let in_line = !is_usual && !self.transport.blocking();
@@ -413,7 +414,7 @@ impl<T: Transport> SchemeLoop<T> {
         }
     }
 
-    /// Serves the processes that wait: each has a turn.
+    /// Serves one round: each waiting process has a turn.
     fn serve_round<S: SchemeDaemon>(&mut self, scheme: &mut S) {
         let mut round = core::mem::take(&mut self.round);
         self.queue.next_round(&mut round);
@@ -424,8 +425,8 @@ impl<T: Transport> SchemeLoop<T> {
         self.counters.others_first = self.queue.others_first();
     }
 
-    /// Retries kept requests for the changes the daemon reports, and writes all answers and
-    /// events. To be called after something other than a request changed the daemon's state.
+    /// Retries kept requests for the changes that the daemon reports, and writes all answers and
+    /// events. Call it after something other than a request changed the daemon's state.
     ///
     /// Returns whether changes are left for the next call: two clients of an event-driven daemon
     /// that move data between each other must not keep it from its other clients.
@@ -459,7 +460,7 @@ impl<T: Transport> SchemeLoop<T> {
         Ok(left)
     }
 
-    /// Tries requests and posts events as `applied` says, and empties it.
+    /// Retries requests and posts events as `applied` says, and empties `applied`.
     fn apply<S: SchemeDaemon>(&mut self, scheme: &mut S) {
         let mut changes = core::mem::take(&mut self.applied);
         let mut again = core::mem::take(&mut self.again);
@@ -474,7 +475,7 @@ impl<T: Transport> SchemeLoop<T> {
             }
             let by_handle = again.len();
             again.append(&mut changes.requests);
-            // Each once, and in the order in which they came.
+            // Each request once, in order of arrival.
             if by_handle < again.len() || changes.handles.len() > 1 {
                 self.parked.sort(&mut again);
             }
@@ -498,8 +499,8 @@ impl<T: Transport> SchemeLoop<T> {
         self.again = again;
     }
 
-    /// Queues an event for the subscribers of a handle; written by the next
-    /// [`retry_parked`](Self::retry_parked) or [`poll`](Self::poll).
+    /// Queues an event for the subscribers of a handle. The next
+    /// [`retry_parked`](Self::retry_parked) or [`poll`](Self::poll) writes it.
     pub fn post_event(&mut self, id: usize, flags: EventFlags) {
         // The kernel refuses the whole entry when other bits are set.
         let flags = flags & (EventFlags::EVENT_READ | EventFlags::EVENT_WRITE);
@@ -526,8 +527,8 @@ impl<T: Transport> SchemeLoop<T> {
                 Ok(count) => written += count,
                 Err(Error { errno: EINTR }) => {}
                 Err(error) => {
-                    // The kernel refuses an answer whose request is gone; the others are still
-                    // wanted.
+                    // The kernel refuses an answer whose request is gone; the other answers still
+                    // have to be written.
                     let entry = self.answers[written];
                     log::warn!(
                         "scheme loop: answer {:#x} for tag {} refused: {error}",
@@ -545,7 +546,7 @@ impl<T: Transport> SchemeLoop<T> {
     fn park<S: SchemeDaemon>(&mut self, parked: Parked, scheme: &mut S) {
         let handle = parked.op.file_id().unwrap_or(usize::MAX);
         if let Err(error) = scheme.on_wait(handle, &parked.caller) {
-            // The bytes that it has moved already are reported, so that they are not lost.
+            // Report the bytes that it has moved already, so that they are not lost.
             let moved = scheme.on_cancel(parked.caller.id);
             let result = moved.map_err(|_| error);
             self.answer(parked.tag, result);
@@ -555,7 +556,7 @@ impl<T: Transport> SchemeLoop<T> {
     }
 
     fn cancel<S: SchemeDaemon>(&mut self, request: Id, scheme: &mut S) {
-        // An unknown request was answered before its cancellation was read.
+        // An unknown request was answered before the loop read its cancellation.
         if let Some(parked) = self.parked.remove(request) {
             let result = scheme.on_cancel(request);
             scheme.on_waited(request);
@@ -590,7 +591,7 @@ impl<T: Transport> SchemeLoop<T> {
     }
 }
 
-/// Whether a request is for a new handle of a path.
+/// Whether a request opens a path.
 fn is_open(op: &Op) -> bool {
     matches!(op, Op::OpenAt(_))
 }

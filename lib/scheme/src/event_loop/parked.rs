@@ -1,5 +1,5 @@
-//! Requests that are not answered yet, found by their id, and for each handle in the order in which
-//! they came. Memory is allocated only when more requests wait than ever before.
+//! Requests that are not answered yet, found by their id, and for each handle in order of arrival.
+//! The table allocates memory only when more requests wait than ever before.
 
 use alloc::vec::Vec;
 
@@ -14,12 +14,12 @@ pub(super) struct Parked {
     pub(super) tag: u32,
 }
 
-/// Place of a request in the table.
+/// Index of a request in the table.
 type Slot = u32;
 
-/// An entry of the table; `previous` and `next` have the same handle.
+/// An entry of the table. `previous` and `next` are requests of the same handle.
 struct Entry<T> {
-    /// `None` while the request is looked at.
+    /// `None` while the request is being retried.
     parked: Option<T>,
     request: Id,
     handle: usize,
@@ -34,7 +34,7 @@ struct Ends {
     last: Slot,
 }
 
-/// The requests that wait; `T` is what is kept of one.
+/// The requests that wait; `T` is what the table keeps of each.
 pub(super) struct ParkedRequests<T = Parked> {
     entries: Vec<Option<Entry<T>>>,
     free: Vec<Slot>,
@@ -62,9 +62,10 @@ impl<T> ParkedRequests<T> {
         self.entries.get_mut(slot as usize)?.as_mut()
     }
 
-    /// Keeps a request, behind those of the same handle.
+    /// Adds a request behind those of the same handle.
     pub(super) fn insert(&mut self, request: Id, handle: usize, parked: T) {
-        // Ids are the kernel's, one for each request; should it err, the newer one counts.
+        // Ids are the kernel's, one for each request. Should one come twice, the newer request
+        // counts.
         self.remove(request);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.entries.push(None);
@@ -100,14 +101,14 @@ impl<T> ParkedRequests<T> {
         self.by_request.insert(request, slot);
     }
 
-    /// Takes a request to look at it; it keeps its place until [`put_back`](Self::put_back) or
+    /// Takes a request for a retry. It keeps its place until [`put_back`](Self::put_back) or
     /// [`remove`](Self::remove).
     pub(super) fn take(&mut self, request: Id) -> Option<T> {
         let slot = *self.by_request.get(&request)?;
         self.entry(slot)?.parked.take()
     }
 
-    /// Puts back what was taken.
+    /// Puts back a request that was taken.
     pub(super) fn put_back(&mut self, request: Id, parked: T) {
         let slot = self.by_request.get(&request).copied();
         if let Some(entry) = slot.and_then(|slot| self.entry(slot)) {
@@ -115,7 +116,7 @@ impl<T> ParkedRequests<T> {
         }
     }
 
-    /// Forgets a request; what was kept of it, unless it is taken.
+    /// Removes a request. Returns what was kept of it, unless it is taken.
     pub(super) fn remove(&mut self, request: Id) -> Option<T> {
         let slot = self.by_request.remove(&request)?;
         let entry = self.entries.get_mut(slot as usize)?.take()?;
@@ -138,7 +139,7 @@ impl<T> ParkedRequests<T> {
         entry.parked
     }
 
-    /// Adds the requests of a handle to `requests`, in the order in which they came.
+    /// Adds the requests of a handle to `requests`, in order of arrival.
     pub(super) fn of_handle(&self, handle: usize, requests: &mut Vec<Id>) {
         let mut at = self.by_handle.get(&handle).map(|ends| ends.first);
         while let Some(entry) = at.and_then(|slot| self.entries.get(slot as usize)?.as_ref()) {
@@ -147,7 +148,8 @@ impl<T> ParkedRequests<T> {
         }
     }
 
-    /// The value kept for each request, in no particular order, but for those being looked at.
+    /// The value kept for each request, in no particular order, except for requests that are
+    /// taken.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let waiting = self.entries.iter().flatten();
         waiting.filter_map(|entry| entry.parked.as_ref())
@@ -158,7 +160,7 @@ impl<T> ParkedRequests<T> {
         requests.extend(self.by_request.keys());
     }
 
-    /// Brings requests into the order in which they came, each once.
+    /// Sorts requests in order of arrival and removes duplicates.
     pub(super) fn sort(&self, requests: &mut Vec<Id>) {
         let arrival = |request: &Id| {
             let slot = self.by_request.get(request)?;
@@ -174,7 +176,7 @@ mod tests {
     use super::*;
 
     fn id(number: u32) -> Id {
-        // The library has no other way to make one.
+        // The library offers no other way to make an id.
         // SAFETY: `Id` is a structure of one `u32`.
         unsafe { core::mem::transmute::<u32, Id>(number) }
     }

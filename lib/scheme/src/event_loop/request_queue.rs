@@ -1,23 +1,22 @@
 //! The order in which requests are served: processes take turns, so that one that asks for much at
-//! a time, by many threads, does not keep another one waiting for all of it.
+//! a time, with many threads, does not keep another waiting for all of it.
 //!
-//! Requests wait here in the order in which they came. Each round takes a few of every process;
-//! between two rounds the socket is read, so that a process that asks again has a turn in the next
-//! one.
+//! Requests wait here in order of arrival. Each round takes a few of every process. Between two
+//! rounds the socket is read, so that a process that asks again has a turn in the next one.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use syscall::schemev2::{Opcode, Sqe};
 
-/// Requests of one process in one round.
+/// Most requests of one process in one round.
 const PER_ROUND: u32 = 8;
 
-/// The requests that wait for their turn. Keeps the memory it has needed.
+/// The requests that wait for their turn. It keeps the memory it once needed.
 #[derive(Default)]
 pub(super) struct RequestQueue {
     waiting: VecDeque<Waiting>,
-    /// Processes of a round, with the number of their requests in it.
+    /// Processes of a round, each with the number of its requests in it.
     processes: Vec<(u64, u32)>,
     /// Requests that have had their turn.
     served: u64,
@@ -27,17 +26,18 @@ pub(super) struct RequestQueue {
 
 struct Waiting {
     request: Sqe,
-    /// [`RequestQueue::served`] when it came.
+    /// The value of [`RequestQueue::served`] when the request came.
     served: u64,
-    /// Whether no other request of its process waited then.
+    /// Whether no other request of its process waited at that time.
     is_only: bool,
 }
 
-/// The caller of a request that the kernel makes by itself.
+/// The caller of a request that the kernel makes on its own behalf.
 pub(super) const NOBODY: u64 = 0;
 
-/// Whether a request reports an end, and is served at once: it is little work, and what comes
-/// after it may rely on it. An event queue that has ended is reported by an `Fevent` of nobody's.
+/// Whether a request reports an end. It is then served at once: it is little work, and later
+/// requests may rely on it. The kernel reports the end of an event queue by an `Fevent` of
+/// [`NOBODY`].
 pub(super) fn is_notice(request: &Sqe) -> bool {
     match Opcode::try_from_raw(request.opcode) {
         Some(Opcode::Cancel | Opcode::CloseMsg | Opcode::Detach | Opcode::Munmap) => true,
@@ -66,8 +66,8 @@ impl RequestQueue {
         self.others_first
     }
 
-    /// Takes the request out that a cancellation is about, if it still waits here: it has to be
-    /// served before.
+    /// Takes out the request that a cancellation concerns, if it still waits here: it must be
+    /// served before the cancellation.
     pub(super) fn take_cancelled(&mut self, cancellation: &Sqe) -> Option<Sqe> {
         if cancellation.opcode != Opcode::Cancel as u8 {
             return None;
@@ -77,7 +77,7 @@ impl RequestQueue {
         self.waiting.remove(index).map(|waiting| waiting.request)
     }
 
-    /// Moves the next round to `round`, which is empty.
+    /// Moves the requests of the next round to `round`, which is empty.
     pub(super) fn next_round(&mut self, round: &mut Vec<Sqe>) {
         let processes = &mut self.processes;
         processes.clear();

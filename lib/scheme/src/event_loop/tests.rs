@@ -1,4 +1,4 @@
-//! The loop against a fake socket and a scheme of byte queues.
+//! Tests the loop against a fake socket and a scheme of byte queues.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
@@ -296,7 +296,7 @@ fn opens_of_killed_processes_are_given_up() {
         );
     }
     fixture.scheme.gone.push(8);
-    // Two are asked about at a time, and the others then.
+    // Two are asked about at a time, the others at the next call.
     fixture.event_loop.give_up_the_gone(2, &mut fixture.scheme);
     assert_eq!(fixture.scheme.asked, [7, 8]);
     let mut answers = fixture.answers();
@@ -349,7 +349,7 @@ fn what_is_opened_for_a_killed_process_is_closed() {
     }
 }
 
-/// The fixture after processes 7, 8 and 9 have opened handle 99, 8 and 9.
+/// The fixture after processes 7, 8 and 9 have opened handles 99, 8 and 9.
 fn opened_by_three() -> Fixture {
     let mut fixture = Fixture::new();
     fixture.event_loop.look_for_unclaimed_handles();
@@ -361,7 +361,7 @@ fn opened_by_three() -> Fixture {
     fixture
 }
 
-/// One look after the other; what is closed.
+/// Looks `looks` times and returns the handles that were closed.
 fn closed_after(fixture: &mut Fixture, looks: usize) -> Vec<usize> {
     for _ in 0..looks {
         fixture.event_loop.give_up_the_gone(9, &mut fixture.scheme);
@@ -373,13 +373,13 @@ fn closed_after(fixture: &mut Fixture, looks: usize) -> Vec<usize> {
 fn a_handle_that_no_request_was_for_is_closed_with_its_maker() {
     let mut fixture = opened_by_three();
     fixture.scheme.gone.extend([7, 8]);
-    // Somebody has this one.
+    // This handle is in use.
     fixture.send_as(20, Opcode::Fevent, 1, [8, 1, 0, 0, 0, 0]);
     fixture.answers();
     assert_eq!(closed_after(&mut fixture, 4), []);
     assert_eq!(closed_after(&mut fixture, 20), [99]);
     assert!(fixture.event_loop.awaits_the_gone());
-    // The third has lived for long enough to have it.
+    // The third process has lived long enough to have used its handle.
     assert_eq!(closed_after(&mut fixture, 60), []);
     fixture.scheme.gone.push(9);
     assert_eq!(closed_after(&mut fixture, 60), []);
@@ -435,7 +435,7 @@ fn a_handle_that_no_queue_watches_any_more_is_not_looked_at() {
     assert_eq!(fixture.event_loop.counters().watched, 1);
     fixture.write(5, b"x");
     assert_eq!(fixture.poll().len(), 2);
-    // The last one ends. What is said of that comes before all that waits for its turn.
+    // The last queue ends. The notice of that comes before all that waits for its turn.
     fixture.write(6, b"x");
     fixture.send_as(0, Opcode::Fevent, 7, wanted(EventFlags::empty()));
     assert_eq!(fixture.answers(), [(7, Ok(0)), (6, Ok(1))]);
@@ -625,7 +625,7 @@ fn many_processes_that_ask_for_much_leave_another_its_turn() {
 fn a_message_allocates_nothing() {
     let mut fixture = Fixture::new();
     let mut buf = [0; 8];
-    // A read that waits, a write that ends it, a subscriber who hears of it, a cancellation.
+    // A read that waits, a write that ends it, a subscriber that gets an event, a cancellation.
     let wanted = EventFlags::EVENT_READ.bits() as u64;
     fixture.send(Opcode::Fevent, 3, [1, wanted, 0, 0, 0, 0]);
     let mut round = |fixture: &mut Fixture| {

@@ -1,4 +1,4 @@
-//! The source of requests and destination of answers: the kernel's scheme socket, or a fake in
+//! The source of requests and destination of answers: the kernel's scheme socket, or a fake one in
 //! tests.
 
 use alloc::rc::Rc;
@@ -13,7 +13,7 @@ pub trait Transport {
     /// Whether [`read`](Self::read) waits for the first request.
     fn blocking(&self) -> bool;
 
-    /// Takes requests: `Some(0)` when the other end is gone, `None` when nothing waits.
+    /// Takes requests: `Some(0)` when the other end is closed, `None` when nothing waits.
     fn read(&mut self, requests: &mut [Sqe]) -> Result<Option<usize>>;
 
     /// Delivers answers in order and returns how many were taken; an error refers to the first.
@@ -72,8 +72,8 @@ impl Transport for SocketTransport {
         let count = self.socket.inner().write(bytes).map_err(Error::from)? / size_of::<Cqe>();
         for answer in answers.iter().take(count) {
             if answer.flags == CqeOpcode::RespondWithFd as u8 {
-                // The kernel took the descriptor out of our table; the library's record of it
-                // goes with this close, whose EBADF is expected.
+                // The kernel took the descriptor out of our table. This close ends the library's
+                // record of it; its EBADF is expected.
                 let _ = libredox::call::close(answer.result as usize);
             }
         }
