@@ -1,20 +1,20 @@
-//! Blocks of shared memory that the engine has given back, for the next ones of the same sizes.
+//! Blocks of shared memory that the engine has freed, kept for the next ones of the same sizes.
 //!
-//! Getting the memory of a connection from the kernel takes some hundred microseconds: it is
-//! cleared, mapped and partly unmapped, and its physical address is asked for. Here only the used
-//! part of a block is cleared.
+//! Getting a connection's memory from the kernel takes some hundred microseconds: it is cleared,
+//! mapped and partly unmapped, and its physical address is looked up. Here only the used part of a
+//! block is cleared.
 
 use alloc::vec::Vec;
 
 use hal::mem::Region;
 
-/// Bytes of all blocks together at most: those of some connections that come and go.
+/// Most bytes of all blocks together: those of some connections that come and go.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Blocks at most.
+/// Most blocks.
 const MOST: usize = 32;
 
-/// A block that nobody uses.
+/// A block that is not in use.
 struct Spare {
     region: Region,
     physical: u64,
@@ -28,8 +28,8 @@ pub struct BlockPool {
 }
 
 impl BlockPool {
-    /// Clears the first `used` bytes of a block and keeps it, if there is room for it; drops it
-    /// otherwise. The others are clear.
+    /// Clears the first `used` bytes of a block and keeps it, if the pool has room for it; drops
+    /// it otherwise. The block's other bytes must be clear.
     pub fn put(&mut self, region: Region, physical: u64, used: usize) {
         let bytes = region.len();
         let has_room = self.blocks.len() < MOST && bytes <= MOST_BYTES - self.bytes;
@@ -39,7 +39,8 @@ impl BlockPool {
         }
     }
 
-    /// A block of this size, the last one that was put in, and its physical address.
+    /// Takes a block of this size, the one that was put in last. Returns it with its physical
+    /// address.
     pub fn take(&mut self, bytes: usize) -> Option<(Region, u64)> {
         let index = (self.blocks.iter()).rposition(|spare| spare.region.len() == bytes)?;
         let Spare { region, physical } = self.blocks.remove(index);
@@ -52,7 +53,7 @@ impl BlockPool {
         self.bytes
     }
 
-    /// Gives all blocks back to the kernel; whether there were any.
+    /// Gives all blocks back to the kernel. Returns whether there were any.
     pub fn clear(&mut self) -> bool {
         let had_some = !self.blocks.is_empty();
         *self = Self::default();
@@ -97,7 +98,7 @@ mod tests {
     fn only_what_was_used_is_cleared() {
         let mut pool = BlockPool::default();
         pool.put(dirty(3), 0, PAGE + 2);
-        // A use of more than the block is a mistake of the caller: it is not kept.
+        // More used bytes than the block has are a mistake of the caller: the block is not kept.
         pool.put(dirty(1), 0, PAGE + 1);
         let (region, _) = pool.take(3 * PAGE).unwrap();
         let mut bytes = alloc::vec![1; 3 * PAGE];

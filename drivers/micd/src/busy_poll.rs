@@ -1,47 +1,48 @@
 //! The busy-poll policy: how long the driver polls for messages before it sleeps.
 //!
-//! A sleeper costs its peer a doorbell, and this node an interrupt and a wake-up, which take longer
-//! than the message itself. So when messages follow each other closely, the driver polls for the
-//! next one for a while, as kernels do before they halt a processor. It polls only while no other
-//! program wants the processor, and only while that pays: after each poll in vain it waits for more
-//! short sleeps before the next poll, so that a node at rest sleeps.
+//! A sleeping driver costs its peer a doorbell, and this node an interrupt and a wake-up, which
+//! take longer than the message itself. So when messages follow each other closely, the driver
+//! polls for the next one for a while, as kernels do before they halt a processor. It polls only
+//! while no other program needs the processor, and only while that pays: after each poll in vain
+//! it waits for more short sleeps before the next poll, so that a node at rest sleeps.
 
 use hal::clock::Rate;
 
-/// Longest poll, in nanoseconds: about what an answer takes when both sides have to wake a program
-/// for it, under the emulator.
+/// Longest poll, in nanoseconds: about what an answer takes under the emulator when both sides
+/// have to wake a program for it.
 const POLL_NS: u64 = 500_000;
 
-/// A sleep that a message ended within this time, in nanoseconds, would perhaps have been worth a
-/// poll: a sleeping peer takes longer to answer.
+/// A sleep that a message ended within this time, in nanoseconds, might have been worth a poll: a
+/// sleeping peer takes longer to answer.
 const SHORT_SLEEP_NS: u64 = 2 * POLL_NS;
 
-/// When a yield takes this long, in nanoseconds, another program has used the processor.
+/// A yield that takes at least this long, in nanoseconds, has let another program use the
+/// processor.
 const OTHERS_NS: u64 = 15_000;
 
-/// When it takes this long, in nanoseconds, a program that computes has had a turn (the shortest is
-/// `COMPUTING_TURN_NS` in `kernel/core/src/ready.rs`).
+/// A yield that takes at least this long, in nanoseconds, has given a program that computes a turn
+/// (the shortest is `COMPUTING_TURN_NS` in `kernel/core/src/ready.rs`).
 const TURN_NS: u64 = 90_000;
 
 /// Polls of the rings between two yields of the processor.
 const POLLS: u32 = 50;
 
-/// Most short sleeps between two polls, when polls were in vain.
+/// Most short sleeps between two polls, after polls in vain.
 const MAX_BACKOFF: u32 = 64;
 
 /// The outcome of a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {
-    /// It saw something.
+    /// The poll saw a message.
     Seen,
-    /// It saw nothing, but a program has run and sleeps again, and may have made a request. The
-    /// poll goes on when the driver has read the event queue.
+    /// The poll saw nothing, but another program has run and sleeps again, and may have made a
+    /// request. The poll goes on after the driver has read the event queue.
     Interrupted,
-    /// It saw nothing, or did not pay: it is time to sleep.
+    /// The poll saw nothing, or would not pay: it is time to sleep.
     Over,
 }
 
-/// Clock and processor.
+/// The clock and the processor.
 pub trait Time {
     /// The present time, in ticks.
     fn ticks(&self) -> u64;
@@ -55,20 +56,20 @@ pub struct BusyPoll {
     short_sleep: u64,
     others: u64,
     turn: u64,
-    /// Short sleeps before the next poll; 0: the next time counts.
+    /// Short sleeps left before the next poll; 0: the driver polls the next time.
     sleeps_left: u32,
-    /// The value of `sleeps_left` after the last poll in vain.
+    /// The value that `sleeps_left` got after the last poll in vain.
     backoff: u32,
     asleep_since: u64,
     /// When a poll that was interrupted ends.
     end: Option<u64>,
-    /// Whether programs compute. The driver then has to sleep before it polls again, because the
-    /// kernel takes a context that never sleeps for a computing one, and lets the others go first.
+    /// Whether programs compute. The driver then has to sleep before it polls again: the kernel
+    /// counts a context that never sleeps as a computing one, and runs the others first.
     must_sleep: bool,
 }
 
 impl BusyPoll {
-    /// With a counter of this rate; without one it never polls.
+    /// A policy for a counter of this rate. Without a rate it never polls.
     pub fn new(rate: Option<Rate>) -> Self {
         let ticks = |nanoseconds| rate.map_or(0, |rate| rate.ticks(nanoseconds));
         Self {
@@ -84,7 +85,7 @@ impl BusyPoll {
         }
     }
 
-    /// Polls, if that may pay.
+    /// Polls for messages, if that may pay. `sees` says whether a message is there.
     pub fn poll(&mut self, time: &impl Time, mut sees: impl FnMut() -> bool) -> Poll {
         let interrupted = self.end.take();
         if self.sleeps_left > 0 || self.must_sleep {
@@ -106,7 +107,7 @@ impl BusyPoll {
             let others = time.ticks().saturating_sub(before);
             if others >= self.others {
                 self.must_sleep = others >= self.turn;
-                // It may have come while others ran.
+                // A message may have come while other programs ran.
                 return match (sees(), self.must_sleep) {
                     (true, _) => Poll::Seen,
                     (false, true) => Poll::Over,
@@ -119,8 +120,8 @@ impl BusyPoll {
         }
     }
 
-    /// A program has got an answer: it runs now, unless programs compute. On a single processor it
-    /// could not have asked again before.
+    /// Yields after a program got an answer, so that it can run, unless programs compute. On a
+    /// single processor it cannot send its next request before.
     pub fn after_answer(&mut self, time: &impl Time) {
         if !self.must_sleep {
             let before = time.ticks();
@@ -129,15 +130,15 @@ impl BusyPoll {
         }
     }
 
-    /// The driver goes to sleep.
+    /// Call it when the driver goes to sleep.
     pub fn before_sleep(&mut self, time: &impl Time) {
         self.asleep_since = time.ticks();
     }
 
-    /// The driver woke up; `by_message`: a doorbell woke it.
+    /// Call it when the driver has woken up. `by_message`: a doorbell woke it.
     pub fn after_sleep(&mut self, time: &impl Time, by_message: bool) {
         let slept = time.ticks().saturating_sub(self.asleep_since);
-        // Less is no sleep: there was work already.
+        // A shorter time is no sleep: there was work already.
         self.must_sleep &= slept < self.others;
         if by_message && slept < self.short_sleep {
             self.sleeps_left = self.sleeps_left.saturating_sub(1);
@@ -156,7 +157,7 @@ mod tests {
     struct Fake {
         now: Cell<u64>,
         yields: Cell<u64>,
-        /// How long others run when they may.
+        /// How long other programs run at a yield.
         others: u64,
     }
 
@@ -247,7 +248,7 @@ mod tests {
         };
         assert_eq!(poll(), Poll::Interrupted);
         assert_eq!(time.yields.get(), 1);
-        // It ends when it would have ended without them.
+        // The poll ends when it would have ended without the interruption.
         while poll() == Poll::Interrupted {}
         assert!(time.now.get() < POLL_NS + 2 * OTHERS_NS + 10 * MICROSECOND);
         assert_eq!(looks, (POLLS + 1) * time.yields.get() as u32 + POLLS);

@@ -1,5 +1,5 @@
-//! The choice of the copy engine for a transfer: the DMA engine of the peer's function where it has
-//! one, else the CPU.
+//! Chooses the copy engine for a transfer: the DMA engine of the peer's function if it has one,
+//! else the CPU.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -13,12 +13,13 @@ type Shared = Rc<RefCell<dyn CopyEngine>>;
 /// All copy engines of a node.
 pub struct CopyRouter {
     engines: BTreeMap<NodeId, Shared>,
-    /// The engine of each channel that has used one: all else on it must keep its order.
+    /// The engine of each channel that has used one: later copies of the channel must keep their
+    /// order.
     channels: BTreeMap<u64, Shared>,
 }
 
 impl CopyRouter {
-    /// The engines by the node whose memory they reach.
+    /// Takes the engines, each with the node whose memory it reaches.
     pub fn new(engines: impl Iterator<Item = (NodeId, Shared)>) -> Self {
         Self {
             engines: engines.collect(),
@@ -27,7 +28,7 @@ impl CopyRouter {
     }
 }
 
-/// The other node whose memory a place is in.
+/// The other node whose memory holds this place.
 fn node_of(place: Place) -> Option<NodeId> {
     match place {
         Place::Own(_) => None,

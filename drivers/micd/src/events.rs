@@ -11,27 +11,27 @@ use syscall::flag::EventFlags;
 /// An event of the queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EventSource {
-    /// The scheme's socket has something to read.
+    /// Requests wait in the scheme's socket.
     Requests,
     /// The interrupt of the link with this index.
     Link(usize),
-    /// The thread that borrows programs' pages.
+    /// Borrowings of the thread that borrows programs' pages have ended.
     Pinner,
     /// The machine is about to be switched off.
     PowerOff,
 }
 
-/// The event queue, and what it reported last.
+/// The event queue, and the events that it reported last.
 pub struct Events {
     queue: Queue<EventSource>,
     ready: Vec<Ready<EventSource>>,
-    /// Written to by the thread that borrows programs' pages.
+    /// The pipe that the thread that borrows programs' pages writes to.
     pins_ended: Fd,
 }
 
 impl Events {
-    /// A queue that reports the clock, the interrupts of all links, and pages that were borrowed:
-    /// those of the file `pins_ended`.
+    /// A queue that reports the clock, the interrupts of all links, and, through the file
+    /// `pins_ended`, pages that were borrowed.
     ///
     /// # Errors
     /// Those of the event scheme.
@@ -50,7 +50,7 @@ impl Events {
         })
     }
 
-    /// Reports when the file `fd` can be read, too.
+    /// Also reports, as `source`, that the file `fd` can be read.
     ///
     /// # Errors
     /// Those of the event scheme.
@@ -58,8 +58,8 @@ impl Events {
         self.queue.subscribe(fd, EventFlags::EVENT_READ, source)
     }
 
-    /// Sleeps until an event comes, or until the deadline; `now` is the time at present. Returns
-    /// whether an interrupt of a link was among the events.
+    /// Sleeps until an event comes, or until the deadline; `now` is the present time. Returns
+    /// whether a link's interrupt was among the events.
     ///
     /// # Errors
     /// Those of the event scheme.

@@ -1,6 +1,6 @@
-//! The hardware of a function, whatever its kind: its interrupts on this node, the peer's memory
-//! and doorbell, and the bus addresses by which the peer reaches this node's memory. It has no
-//! links and queue pairs; [`function`](crate::function) has.
+//! The hardware of a function of any kind: its interrupts on this node, the peer's memory and
+//! doorbell, and the bus addresses by which the peer reaches this node's memory. Links and queue
+//! pairs are the matter of [`function`](crate::function).
 
 use alloc::rc::Rc;
 use core::cell::RefCell;
@@ -13,8 +13,8 @@ use scif_core::CopyEngine;
 
 /// The address of this node's memory on a peer's bus.
 pub trait Bus {
-    /// The bus address of a byte at this physical address; `None` when the peer cannot reach it.
-    /// Neighbours are neighbours for the peer.
+    /// The bus address of the byte at this physical address; `None` when the peer cannot reach it.
+    /// Bytes that are neighbours here are neighbours on the bus.
     fn address(&self, physical: u64) -> Option<u64>;
 }
 
@@ -29,30 +29,31 @@ impl Bus for Identical {
 
 /// Rings a peer's doorbell.
 pub trait Doorbell {
-    /// Rings it. All earlier stores are visible to the peer when the doorbell arrives. Nothing
-    /// happens when there is no peer.
+    /// Rings the doorbell. All earlier stores are visible to the peer when the doorbell arrives.
+    /// Without a peer, nothing happens.
     fn ring(&self);
 }
 
 /// The hardware of one MIC function.
 pub trait Hardware {
-    /// The interrupts by which the peer's doorbells and changes of the link arrive. To be
-    /// subscribed before [`start`](Self::start).
+    /// The interrupts by which the peer's doorbells and changes of the link arrive. Subscribe them
+    /// before [`start`](Self::start).
     fn interrupts(&self) -> &[Interrupt];
 
-    /// Lets interrupts through.
+    /// Enables the interrupts.
     ///
     /// # Errors
-    /// The interrupt table is not there.
+    /// An error means that the interrupt table is not there.
     fn start(&mut self) -> Result<()>;
 
-    /// The peer's memory, for the link that is about to be made: to be asked for at each
-    /// [`LinkStep::Attach`](crate::function::LinkStep::Attach). `is_mapped`: some program still has
-    /// it mapped since an earlier link. A function that can cuts those mappings off; the others
-    /// make no link before they end.
+    /// The peer's memory, for the link that is about to be made; ask for it at each
+    /// [`LinkStep::Attach`](crate::function::LinkStep::Attach). `is_mapped`: some program still
+    /// maps it since an earlier link. A function that can do so cuts those mappings off; other
+    /// functions make no link until the mappings end.
     ///
     /// # Errors
-    /// `ENODEV` when it cannot be reached any more; `EAGAIN`: not now, which was logged; `ENOMEM`.
+    /// `ENODEV` when the memory cannot be reached any more; `EAGAIN` when it cannot be reached
+    /// now, which was logged; `ENOMEM`.
     fn aperture(&mut self, is_mapped: bool) -> Result<Aperture>;
 
     /// The address of our memory on the peer's bus.
@@ -63,13 +64,13 @@ pub trait Hardware {
     /// The peer's doorbell.
     fn doorbell(&self) -> Rc<dyn Doorbell>;
 
-    /// The DMA engine that copies to and from the peer's memory; `None`: the CPU copies.
+    /// The DMA engine that copies to and from the peer's memory; `None` when the CPU copies.
     fn copy_engine(&self) -> Option<Rc<RefCell<dyn CopyEngine>>> {
         None
     }
 
-    /// Memory behind the same bus as the peer's, whose content is unused: for measuring copies,
-    /// which must not touch what is the peer's. `None` when there is none.
+    /// Memory behind the same bus as the peer's, whose content is unused. Copies are measured
+    /// there, so that they do not touch the peer's memory. `None` when there is none.
     fn spare(&self) -> Option<Region> {
         None
     }

@@ -1,4 +1,4 @@
-//! The second process of micd on Redox's kernel: it ends the requests that micd leaves behind when
+//! The second process of micd on Redox's kernel. It ends the requests that micd leaves behind when
 //! it dies ([`scheme::keeper`]).
 
 use hal::Result;
@@ -14,22 +14,22 @@ use client_memory::borrow_thread::pipe;
 
 /// The argument with which micd starts its keeper.
 pub const ARGUMENT: &str = "keep-socket";
-/// The name under which it is listed.
+/// The name of the keeper in lists of processes.
 const NAME: &str = "micd-keeper";
-/// Descriptor of the keeper: the pipe that ends with micd.
+/// The keeper's descriptor for the pipe that ends with micd.
 const DAEMON: usize = 0;
-/// Descriptor of the keeper: the scheme's socket.
+/// The keeper's descriptor for the scheme's socket.
 const SOCKET: usize = 1;
 
-/// The keeper that this micd has, if the kernel makes it necessary. When the value goes, or the
-/// process with it, the keeper does its work and ends.
+/// The keeper of this micd, on kernels that make one necessary. When the value is dropped or the
+/// process ends, the keeper does its work and exits.
 pub struct Keeper {
     _alive: Fd,
 }
 
 impl Keeper {
-    /// Starts it for this socket. To be called while micd has no memory that devices or peers use:
-    /// starting a process may copy the memory.
+    /// Starts the keeper for this socket. Call it while micd has no memory that devices or peers
+    /// use: starting a process may copy memory.
     pub fn start(socket: &Socket) -> Option<Self> {
         if hal::kernel::ends_abandoned_requests() {
             return None;
@@ -41,7 +41,7 @@ impl Keeper {
 
     fn spawn(socket: &Socket) -> Result<Self> {
         let (end, alive) = pipe(0)?;
-        // The pipe shall end with this process.
+        // The pipe must end with this process.
         libredox::call::fcntl(alive.raw(), F_SETFD as usize, O_CLOEXEC as usize)?;
         let program = env::args().next().unwrap_or_default();
         let mut command = Command::new(&program);
@@ -54,7 +54,7 @@ impl Keeper {
     }
 }
 
-/// The keeper's program; returns its exit status.
+/// The keeper's program. Returns its exit status.
 pub fn run() -> i32 {
     logging::init(NAME);
     let named = process::rename_own(NAME).and_then(|()| daemon::seal());

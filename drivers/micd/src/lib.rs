@@ -1,8 +1,9 @@
-//! The MIC driver's parts: MIC functions ([`function`]), their hardware ([`hardware`]) and kinds
-//! ([`vmic`], [`x100`]), which engine copies for which of them ([`copy_router`]), the links of a
-//! node ([`links`]), the memory the SCIF engine works on ([`memory`], [`memory_object`],
-//! [`block_pool`]), when the driver sleeps ([`busy_poll`]), how it leaves ([`node_exit`]), and its
-//! event log ([`trace`]).
+//! The parts of the MIC driver: MIC functions ([`function`]), their hardware ([`hardware`]) and
+//! kinds ([`vmic`], [`x100`]), the choice of a copy engine for each peer ([`copy_router`]), the
+//! links of a node ([`links`]), the memory that the SCIF engine works on ([`memory`],
+//! [`memory_object`], [`block_pool`]), the decision when the driver sleeps ([`busy_poll`]), the
+//! exit of the node ([`node_exit`]), and the driver's event log ([`trace`]). docs/architecture.md,
+//! "Words", defines the terms.
 #![no_std]
 
 extern crate alloc;

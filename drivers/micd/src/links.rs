@@ -1,4 +1,4 @@
-//! The links of a node: carries out the steps that their functions ask for.
+//! The links of a node. Carries out the steps that the links' functions ask for.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -16,8 +16,8 @@ use crate::copy_router::CopyRouter;
 use crate::function::{LinkStep, MicFunction, Outcome};
 use crate::memory::{Peer, PeerMemory};
 
-/// Steps of one link in one iteration: a whole cycle has five; more than two cycles mean that the
-/// peer plays with its record.
+/// Most steps of one link in one iteration. A whole cycle has five; more than two cycles mean that
+/// the peer keeps changing its record.
 const MAX_STEPS: usize = 12;
 
 /// The links of a node.
@@ -25,16 +25,16 @@ pub struct Links {
     functions: Vec<Box<dyn MicFunction>>,
     /// Whether each function's doorbell rang since the last iteration.
     rang: Vec<bool>,
-    /// Whether this machine has a function that is not among them, and may still write to memory.
+    /// Whether this machine has a function that is not among these and may still write to memory.
     has_unmanaged: bool,
 }
 
 impl Links {
-    /// Takes the functions. Two that lead to the same node are one too many: the second is left
-    /// out, as is one that calls this node by another number than the first.
+    /// Takes the functions. A second function for the same node is left out, and so is one that
+    /// gives this node another number than the first does.
     ///
-    /// `is_complete`: there is no other function on this machine that a driver before this one may
-    /// have left working.
+    /// `is_complete`: this machine has no other function that a previous driver may have left
+    /// working.
     pub fn new(functions: Vec<Box<dyn MicFunction>>, is_complete: bool) -> Self {
         let mut kept: Vec<Box<dyn MicFunction>> = Vec::new();
         let mut has_unmanaged = !is_complete;
@@ -65,7 +65,7 @@ impl Links {
         self.functions.first().map_or(0, |function| function.node())
     }
 
-    /// The nodes there are links to.
+    /// The nodes to which there are links.
     pub fn peers(&self) -> impl Iterator<Item = NodeId> {
         self.functions.iter().map(|function| function.peer())
     }
@@ -99,7 +99,7 @@ impl Links {
         functions.filter_map(|function| function.card()).collect()
     }
 
-    /// Does what an administrator wants of a card, at the time `now`.
+    /// Carries out an administrator's command for a card, at the time `now` in nanoseconds.
     ///
     /// # Errors
     /// `ENODEV` when there is no link to that node; those of [`MicFunction::command`].
@@ -111,7 +111,7 @@ impl Links {
         self.functions[index].command(now, command)
     }
 
-    /// The descriptors to subscribe for reading, with the index of their link.
+    /// The descriptors to subscribe for reading, each with the index of its link.
     pub fn interrupts(&self) -> impl Iterator<Item = (usize, usize)> {
         self.functions
             .iter()
@@ -124,7 +124,7 @@ impl Links {
             })
     }
 
-    /// Lets interrupts through; they must be subscribed.
+    /// Enables the interrupts. They must be subscribed before.
     pub fn start(&mut self) -> Result<()> {
         self.functions
             .iter_mut()
@@ -138,7 +138,7 @@ impl Links {
         }
     }
 
-    /// A link's interrupt came: acknowledges it. The next [`poll`](Self::poll) handles what it
+    /// Acknowledges the interrupt of a link. The next [`poll`](Self::poll) handles what it
     /// announced.
     pub fn interrupt(&mut self, index: usize) {
         let (Some(function), Some(rang)) = (self.functions.get(index), self.rang.get_mut(index))
@@ -156,12 +156,12 @@ impl Links {
         }
     }
 
-    /// Handles all links: call it after interrupts and at [`deadline`](Self::deadline). `now` is
+    /// Handles all links. Call it after interrupts and at [`deadline`](Self::deadline). `now` is
     /// the time in nanoseconds, the same as for [`Engine::tick`].
     pub fn poll(&mut self, now: u64, engine: &mut Engine, memory: &mut impl PeerMemory) {
         for (function, rang) in self.functions.iter_mut().zip(&mut self.rang) {
             let rang = core::mem::take(rang);
-            // Messages whose doorbell was lost are found when the function is due.
+            // A message whose doorbell was lost is found when the function is due.
             if !rang && function.deadline() > now {
                 continue;
             }
@@ -173,8 +173,8 @@ impl Links {
                     function.done(outcome);
                 }
             }
-            // In this order, so that nothing is stored in the memory of a peer that has begun
-            // anew: that is what its first doorbell announces.
+            // In this order, so that nothing is stored in the memory of a peer that has started
+            // anew: its first doorbell announces that.
             match rang {
                 true => engine.doorbell(memory, function.peer()),
                 false => engine.poll_node(memory, function.peer()),
@@ -182,7 +182,7 @@ impl Links {
         }
     }
 
-    /// When [`poll`](Self::poll) must be called at the latest, if there are links.
+    /// The latest time at which [`poll`](Self::poll) must be called, if there are links.
     pub fn deadline(&self) -> Option<u64> {
         self.functions
             .iter()
@@ -191,13 +191,14 @@ impl Links {
     }
 
     /// Whether no peer writes any more to the memory of a driver that ended without leaving: its
-    /// pages may go. Ask again after each [`poll`](Self::poll); once true it stays so.
+    /// pages may be freed. Ask again after each [`poll`](Self::poll). Once true, it stays so.
     pub fn predecessor_is_quiesced(&self) -> bool {
         let mut functions = self.functions.iter();
         !self.has_unmanaged && functions.all(|function| function.predecessor_is_quiesced())
     }
 
-    /// The engine gave the link with a node up: it is reset as soon as the peer agrees.
+    /// Reports that the engine gave up the link with a node. The link is reset as soon as the peer
+    /// agrees.
     pub fn link_failed(&mut self, node: NodeId) {
         for function in self
             .functions
@@ -208,7 +209,7 @@ impl Links {
         }
     }
 
-    /// This node leaves: no peer's memory is written to any more.
+    /// Leaves: this node does not write to any peer's memory any more.
     pub fn leave(&mut self) {
         self.functions
             .iter_mut()
@@ -216,7 +217,7 @@ impl Links {
     }
 }
 
-/// Does what a function asks for; `None`: one side has left meanwhile, and there is no outcome.
+/// Carries out a step. `None`: one side has left meanwhile, and there is no outcome.
 fn carry_out(
     step: LinkStep,
     function: &mut dyn MicFunction,
@@ -253,7 +254,7 @@ fn carry_out(
     })
 }
 
-/// Makes the peer's memory known, and a queue pair for it.
+/// Adds the peer's memory, and makes a queue pair for the peer.
 fn attach(
     function: &mut dyn MicFunction,
     engine: &mut Engine,

@@ -1,7 +1,8 @@
 //! micd: one task that drives every MIC function of this node and serves the `scif:` scheme.
 //!
-//! Events come from the functions' interrupts, from the scheme's socket and from the clock; each
-//! iteration of the loop in [`Micd::serve`] handles what there is and then sleeps until more comes.
+//! Events come from the functions' interrupts, from the scheme's socket and from the clock. Each
+//! iteration of the loop in [`Micd::serve`] handles everything that has arrived, then sleeps until
+//! more arrives.
 #![no_std]
 #![no_main]
 
@@ -43,26 +44,26 @@ use crate::server::Server;
 runtime::main!(main);
 
 /// Bytes that can be on their way to one endpoint, as long as there are few endpoints. With the
-/// base protocol's 4 KiB a stream stops and starts at every page, each time with a doorbell and two
-/// context switches; with a ring of this size both sides of a stream of large blocks work all the
-/// time. A peer of the base protocol reads the size when it connects.
+/// base protocol's 4 KiB a stream stops and starts at every page, each time with a doorbell and
+/// two context switches. With a ring of this size both sides of a stream of large blocks work all
+/// the time. A peer of the base protocol reads the size when it connects.
 const RING_BYTES: u32 = 256 * 1024;
 
-/// Bytes of a user's rings together, apart from the page that each has at least: enough for three
-/// of the largest, then rings get smaller. A thousand connections are mostly idle, and have a page
-/// each.
+/// Bytes of one user's rings together, beyond the page that each ring has at least. They suffice
+/// for three of the largest rings; then rings get smaller. A thousand connections are mostly idle
+/// and have a page each.
 const USER_RING_BYTES: usize = 5 << 19;
 
-/// Bytes of the rings of all users together: those of a dozen.
+/// Bytes of the rings of all users together: enough for a dozen users.
 const ALL_RING_BYTES: usize = 32 << 20;
 
-/// Nanoseconds between two updates of what the file `cards` shows.
+/// Nanoseconds between two updates of the file `cards`.
 const CARDS_NS: u64 = 1_000_000_000;
 
 /// A file that every micd has.
 const SERVED_FILE: &str = "/scheme/scif/version";
 
-/// The processor this runs on.
+/// The processor that this task runs on.
 struct Processor;
 
 /// The monotonic clock, in nanoseconds.
@@ -98,11 +99,11 @@ fn main() -> i32 {
     }
 }
 
-/// Serves, unless another `micd` does already.
+/// Serves the scheme, unless another `micd` does already.
 fn run() -> Result<()> {
     let notify = runtime::env::var(NOTIFY_VARIABLE);
     let channel = runtime::env::var(CHANNEL_VARIABLE);
-    // A spawner of drivers waits for a byte, everybody else for the scheme's root.
+    // A spawner of drivers waits for a byte, any other starter for the scheme's root.
     let (for_root, for_byte) = match channel {
         Some(_) => (None, notify),
         None => (notify, None),
@@ -125,13 +126,13 @@ fn run() -> Result<()> {
     micd.serve()
 }
 
-/// The action of the loop after an iteration.
+/// What the loop does after an iteration.
 enum Next {
-    /// The next iteration.
+    /// Begins the next iteration.
     Iterate,
-    /// It sleeps until something comes, or until this time.
+    /// Sleeps until an event comes, or until this time.
     Sleep(Option<u64>),
-    /// It ends.
+    /// Ends.
     End,
 }
 
@@ -139,19 +140,19 @@ struct Micd {
     links: Links,
     server: Server,
     events: Events,
-    /// The memory of a micd that ran before this one: peers may still store into it.
+    /// The memory of a previous micd: peers may still store into it.
     predecessor: Lease,
     /// The notice of power-off. The kernel switches the machine off when it is dropped.
     power_off: Option<PowerOffNotice>,
     exit: NodeExit,
-    /// When to read the states of the cards again.
+    /// When to read the states of the cards again, in nanoseconds.
     next_cards: u64,
     clock: Clock,
     busy_poll: BusyPoll,
 }
 
 impl Micd {
-    /// Opens the PCI functions and registers the scheme with this socket; `notify` names the pipe
+    /// Opens the PCI functions and registers the scheme with this socket. `notify` names the pipe
     /// to the program that registers it.
     fn bring_up(socket: Socket, notify: Option<&str>) -> Result<Self> {
         let started = (system_time(), ticks());
@@ -172,7 +173,7 @@ impl Micd {
         trace::begin(&mut engine, runtime::process::id());
         let scif = Scif::new(engine, NodeMemory::new(source));
 
-        // Interrupts are edges: they are listened to before the first can come.
+        // Interrupts are edges: subscribe to them before the first can come.
         let mut events = Events::new(&links, pins_ended)?;
         links.start()?;
         let power_off = notice_of_power_off();
@@ -183,7 +184,7 @@ impl Micd {
         events.subscribe(server.fd(), EventSource::Requests)?;
         introduce(&links);
         let predecessor = Lease::inherited(runtime::env::var(LEASE_VARIABLE).as_deref())?;
-        // The counter has counted long enough since the start.
+        // By now the counter has run long enough to measure its rate.
         let rate = rate_since(started);
         Ok(Self {
             links,
@@ -198,7 +199,8 @@ impl Micd {
         })
     }
 
-    /// Serves until the scheme's socket is closed and the other nodes know that this one leaves.
+    /// Serves until the scheme's socket is closed and the other nodes have learned that this one
+    /// leaves.
     fn serve(mut self) -> Result<()> {
         loop {
             let now = self.begin_iteration();
@@ -219,7 +221,7 @@ impl Micd {
     }
 
     /// Reads the clock, once for the whole iteration, and runs the engine's timers. While the
-    /// driver is awake it polls the rings of nodes, which need not ring.
+    /// driver is awake it polls the rings of nodes, so that their peers need not ring.
     fn begin_iteration(&mut self) -> u64 {
         self.server.begin_iteration();
         let now = self.clock.now(system_time);
@@ -229,8 +231,8 @@ impl Micd {
         now
     }
 
-    /// Handles what the event queue reported: interrupts, requests, pages that were borrowed, and
-    /// that the machine is switched off.
+    /// Handles the events that the queue reported: interrupts, requests, borrowed pages, and the
+    /// notice that the machine is being switched off.
     fn take_events(&mut self, now: u64) {
         let mut leaves = self.server.status() == Status::Closed;
         for source in self.events.take() {
@@ -249,8 +251,8 @@ impl Micd {
         }
     }
 
-    /// Runs the links' state machines and takes the messages in the rings. Then no peer may reach
-    /// the memory of the micd before this one any more.
+    /// Runs the links' state machines and takes the messages out of the rings. After that, perhaps
+    /// no peer reaches the previous micd's memory any more.
     fn poll_links(&mut self, now: u64) {
         self.links.set_timing(self.server.scif().link_timing());
         let (engine, memory) = self.server.engine();
@@ -259,15 +261,15 @@ impl Micd {
         self.release_predecessor();
     }
 
-    /// Begins the iteration's share of copies, and does what is due at intervals. The cards are
-    /// read before a request may show them, however long nothing happened.
+    /// Begins the iteration's share of copies and does the work that is due at intervals. The
+    /// cards are read before a request may show them, even after a long time without events.
     fn begin_share(&mut self, now: u64) {
         self.server.scif().begin_iteration();
         self.publish_cards(now);
         self.server.watch_processes(now);
     }
 
-    /// Reports what happened to nodes, has failed links reset, and carries out commands for cards.
+    /// Logs changes of nodes, has failed links reset, and carries out commands for cards.
     fn handle_node_events(&mut self, now: u64) {
         while let Some(event) = self.server.scif().next_node_event() {
             match event {
@@ -286,11 +288,11 @@ impl Micd {
         }
     }
 
-    /// The action after this iteration, in which some request was answered or none.
+    /// Decides what to do after this iteration. `has_answered`: some request was answered in it.
     fn next_action(&mut self, now: u64, has_answered: bool) -> Next {
         match self.server.status() {
             Status::Closed if self.exit == NodeExit::Done => Next::End,
-            // To begin the exit.
+            // Iterate again to begin the exit.
             Status::Closed if self.exit == NodeExit::NotBegun => Next::Sleep(Some(now)),
             Status::Closed => Next::Sleep(self.deadline()),
             // A busy client must not keep the links waiting.
@@ -300,7 +302,7 @@ impl Micd {
         }
     }
 
-    /// The action when no work is left: polling, if that may pay, or sleep.
+    /// Decides what to do when no work is left: poll, if that may pay, or sleep.
     fn poll_or_sleep(&mut self, now: u64, has_answered: bool) -> Next {
         if self.server.expects_request(has_answered) {
             self.busy_poll.after_answer(&Processor);
@@ -308,7 +310,7 @@ impl Micd {
         }
         match self.poll_messages() {
             Poll::Seen => return Next::Iterate,
-            // The event queue says what was asked for.
+            // The event queue may hold a request of that program.
             Poll::Interrupted => return Next::Sleep(Some(now)),
             Poll::Over => {}
         }
@@ -317,14 +319,14 @@ impl Micd {
         Next::Sleep(self.deadline())
     }
 
-    /// Polls the rings, if that may pay.
+    /// Polls the rings for messages, if that may pay.
     fn poll_messages(&mut self) -> Poll {
         let (engine, memory) = self.server.engine();
         let sees = || engine.has_unpolled_messages(memory);
         self.busy_poll.poll(&Processor, sees)
     }
 
-    /// Sleeps until something comes, or until the deadline.
+    /// Sleeps until an event comes, or until the deadline.
     fn sleep_until(&mut self, deadline: Option<u64>, now: u64) -> Result<()> {
         self.busy_poll.before_sleep(&Processor);
         let by_message = self.events.wait(deadline, now)?;
@@ -333,7 +335,7 @@ impl Micd {
         Ok(())
     }
 
-    /// The next time-out of the engine or a link, by the monotonic clock.
+    /// The next time-out of the engine or a link, in nanoseconds of the monotonic clock.
     fn deadline(&mut self) -> Option<u64> {
         let deadlines = [
             self.server.deadline(),
@@ -352,8 +354,8 @@ impl Micd {
         self.exit.begin(now, engine, memory);
     }
 
-    /// Ends the exit when all nodes have acknowledged it, or had their time: no link is used any
-    /// more, and the kernel may switch the machine off.
+    /// Ends the exit once all nodes have acknowledged it or their time is over: no link is used
+    /// any more, and the kernel may switch the machine off.
     fn end_exit(&mut self, now: u64) {
         let (engine, _) = self.server.engine();
         if self.exit.ends(now, engine) {
@@ -373,7 +375,7 @@ impl Micd {
         }
     }
 
-    /// Updates what the file `cards` shows.
+    /// Updates the file `cards`.
     fn publish_cards(&mut self, now: u64) {
         if now >= self.next_cards {
             self.next_cards = now.saturating_add(CARDS_NS);
@@ -387,14 +389,14 @@ impl Micd {
     }
 }
 
-/// The rate of the processor's counter, which was at the second value when the clock (ns) was at
-/// the first.
+/// The rate of the processor's counter. It was at the second value when the clock (ns) was at the
+/// first.
 fn rate_since((start, first): (u64, u64)) -> Option<Rate> {
     let elapsed = system_time().saturating_sub(start);
     Rate::of(elapsed, ticks().saturating_sub(first))
 }
 
-/// Whether the notice says that the machine is switched off.
+/// Whether the notice says that the machine is being switched off.
 fn is_switched_off(notice: Option<&PowerOffNotice>) -> bool {
     let Some(notice) = notice else {
         return false;
@@ -405,8 +407,8 @@ fn is_switched_off(notice: Option<&PowerOffNotice>) -> bool {
     })
 }
 
-/// Asks the kernel for a notice before the machine is switched off. Without, peers notice by their
-/// links.
+/// Asks the kernel for a notice before the machine is switched off. Without the notice, peers
+/// learn of it only from their links.
 fn notice_of_power_off() -> Option<PowerOffNotice> {
     let notice = PowerOffNotice::open();
     let report =
@@ -414,7 +416,7 @@ fn notice_of_power_off() -> Option<PowerOffNotice> {
     notice.map_err(report).ok()
 }
 
-/// Opens all MIC functions of this machine. Without any the node is alone, and a host.
+/// Opens all MIC functions of this machine. Without any, the node is alone, and a host.
 fn find_links() -> Links {
     let mut functions = Vec::new();
     let is_complete = find_functions(&mut functions).unwrap_or_else(|error| {
@@ -424,7 +426,7 @@ fn find_links() -> Links {
     Links::new(functions, is_complete)
 }
 
-/// Adds all MIC functions of this machine; whether none had to be left out.
+/// Adds all MIC functions of this machine. Returns whether none had to be left out.
 fn find_functions(functions: &mut Vec<Box<dyn MicFunction>>) -> Result<bool> {
     let (links, has_all_links) = vmic::find()?;
     for link in links {

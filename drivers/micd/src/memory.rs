@@ -1,10 +1,10 @@
-//! The memory the engine works on: this node's shared pages and the peers' RAM.
+//! The memory that the engine works on: this node's shared pages and the peers' RAM.
 //!
-//! A block's local address is its physical address; the peer's [`Bus`] gives its address for that
-//! peer. An aperture shows the RAM of its node from that node's physical address 0. A page of a
-//! program may be in another block already, because programs register it as often as they like.
-//! Each block is mapped at an address of its own in this task, so such a page gets another local
-//! address, by bits above the physical address (see [`PHYSICAL_BITS`]).
+//! The local address of a block is its physical address; the peer's [`Bus`] translates it for that
+//! peer. An aperture shows the RAM of its node from that node's physical address 0 on. Programs
+//! may register a page as often as they like, so a page may already be in another block. Each
+//! block is mapped at an address of its own in this task, so such a page gets another local
+//! address: bits above the physical address tell them apart (see [`PHYSICAL_BITS`]).
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -28,20 +28,20 @@ use crate::memory_object::{
     BlockSource, BuildStep, Complete, MemoryObject, PhysicalRun, engine_runs,
 };
 
-/// Bits of a local address that are the physical address: more than any processor has.
+/// Bits of a local address that hold the physical address: more than any processor has.
 const PHYSICAL_BITS: u32 = 52;
 
-/// The address of a page that a peer cannot reach: no address on any bus.
+/// The bus address for a page that a peer cannot reach; no bus has such an address.
 const NOWHERE: u64 = !(PAGE as u64 - 1);
 
-/// Blocks that may share a page at most, beside the first.
+/// Most blocks that may share a page, beside the first.
 const MAX_ALIASES: u64 = (1 << (u64::BITS - PHYSICAL_BITS)) - 1;
 
 fn physical_of(address: u64) -> u64 {
     address & ((1 << PHYSICAL_BITS) - 1)
 }
 
-/// A peer: how this node reaches it, and it reaches this node.
+/// A peer: how this node reaches it, and how it reaches this node.
 pub struct Peer {
     /// Its memory.
     pub aperture: Aperture,
@@ -53,9 +53,9 @@ pub struct Peer {
     pub gathers_stores: bool,
 }
 
-/// Memory that learns where peers are.
+/// Memory that can be told where peers are.
 pub trait PeerMemory: Memory {
-    /// Makes a peer known, in place of what it was.
+    /// Sets how to reach a peer, in place of what was known of it.
     fn add_peer(&mut self, node: NodeId, peer: Peer);
 }
 
@@ -65,34 +65,34 @@ pub struct NodeMemory<S> {
     /// Own blocks by local address.
     blocks: BTreeMap<u64, Block>,
     aliases: Aliases,
-    /// Those that are to be used again.
+    /// Blocks that are kept for reuse.
     spare: BlockPool,
     allocated_bytes: usize,
     /// Allocations that failed.
     refused: u64,
     objects: BTreeMap<Token, Entry>,
-    /// Ranges of this task's addresses that were made of pieces.
+    /// Ranges of this task's addresses that were joined from pieces.
     joins: BTreeMap<JoinId, Region>,
     last_join: JoinId,
     peers: BTreeMap<NodeId, Peer>,
 }
 
-/// Own memory in one piece.
+/// Memory of this node in one piece.
 struct Block {
     region: Region,
     writable: bool,
 }
 
-/// The choice of a local address for pages that may be in other blocks.
+/// Chooses local addresses for pages that may be in other blocks, too.
 #[derive(Default)]
 struct Aliases {
-    /// The alias that was given out last.
+    /// The alias that was chosen last.
     last: u64,
 }
 
 impl Aliases {
-    /// A free local address for what is at this physical one. It is looked for behind the last
-    /// one: where a page is in many blocks, those before it are mostly taken.
+    /// A free local address for a physical one. The search begins behind the last alias: where a
+    /// page is in many blocks, the aliases before that are mostly taken.
     fn choose(&mut self, physical: u64, mut is_free: impl FnMut(u64) -> bool) -> Option<u64> {
         if is_free(physical) {
             return Some(physical);
@@ -134,12 +134,12 @@ impl<S: BlockSource> NodeMemory<S> {
         }
     }
 
-    /// Whether stores to any peer may be gathered, so that later ones overtake them.
+    /// Whether stores to any peer may be gathered on their way, so that later ones overtake them.
     fn gathers(&self) -> bool {
         self.peers.values().any(|peer| peer.gathers_stores)
     }
 
-    /// Whether every peer reaches these bytes at a physical address.
+    /// Whether every peer can reach these bytes.
     fn is_reached(&self, physical: u64, bytes: usize) -> bool {
         let last = physical + bytes.saturating_sub(1) as u64;
         let reaches =
@@ -147,7 +147,7 @@ impl<S: BlockSource> NodeMemory<S> {
         self.peers.values().all(reaches)
     }
 
-    /// The block that holds a local address, and the offset in it.
+    /// The block that holds a local address, and the offset in the block.
     fn place(&self, address: u64) -> (&Region, usize) {
         let block = self.blocks.range(..=address).next_back();
         let Some((start, block)) = block else {
@@ -156,7 +156,7 @@ impl<S: BlockSource> NodeMemory<S> {
         (&block.region, (address - start) as usize)
     }
 
-    /// The memory of a place, checked to have `bytes` bytes.
+    /// The memory at a place, which must have `bytes` bytes there.
     fn range(&self, place: Place, bytes: usize, access: Access) -> Result<Region, BadAddress> {
         match place {
             Place::Own(address) => {
@@ -183,7 +183,7 @@ impl<S: BlockSource> NodeMemory<S> {
         })
     }
 
-    /// Makes the runs of a complete object known as blocks.
+    /// Enters the runs of a complete object as blocks.
     ///
     /// # Errors
     /// `EFAULT` when a page is in too many objects, or a peer cannot reach it.
@@ -222,7 +222,8 @@ impl<S: BlockSource> NodeMemory<S> {
         }
     }
 
-    /// Notes what came of borrowings. Pages of an object that was given up meanwhile go.
+    /// Takes the results of borrowings. Pages for an object that was given up meanwhile are
+    /// released.
     pub fn take_borrowed(&mut self) {
         while let Some((token, result)) = self.source.take_borrowed() {
             if let Some(entry) = self.objects.get_mut(&token) {
@@ -239,8 +240,8 @@ impl<S: BlockSource> NodeMemory<S> {
         self.objects.insert(token, entry);
     }
 
-    /// Cleared memory in one piece, and its physical address: a spare block, or the kernel's. When
-    /// that has none, it gets the spare ones back first.
+    /// Cleared memory in one piece, and its physical address: a spare block, or memory from the
+    /// kernel. When the kernel has none, it gets the spare blocks back first.
     fn block(&mut self, bytes: usize) -> Option<(Region, u64)> {
         let spare = self.spare.take(bytes);
         let spare = spare.filter(|(_, physical)| self.is_reached(*physical, bytes));
@@ -259,8 +260,9 @@ impl<S: BlockSource> NodeMemory<S> {
     }
 }
 
-/// The result of an access to own memory. Addresses come from the engine, which has them from
-/// [`Memory::allocate`]: one outside a block is a mistake of ours that must not go on.
+/// Unwraps the result of an access to own memory. Addresses come from the engine, which has them
+/// from [`Memory::allocate`]: one outside a block is a mistake in this program that must not go
+/// unnoticed.
 fn own<T>(result: Result<T, hal::mem::BoundsError>) -> T {
     match result {
         Ok(value) => value,
@@ -272,7 +274,7 @@ impl<S: BlockSource> Memory for NodeMemory<S> {
     fn allocate(&mut self, bytes: usize) -> Option<u64> {
         let Some((region, physical)) = self.block(bytes) else {
             self.refused += 1;
-            // It may happen at each connect; ever more rarely is enough.
+            // It may happen at each connect, so it is logged ever more rarely.
             if self.refused.is_power_of_two() {
                 let count = self.refused;
                 log::warn!("no {bytes} bytes of contiguous memory ({count} refusals so far)");
@@ -547,11 +549,11 @@ mod tests {
     use super::*;
     use crate::memory_object::Borrowed;
 
-    /// Memory whose physical addresses are what the test says; pieces of two pages at most.
+    /// Memory whose physical addresses the test chooses, in pieces of two pages at most.
     struct Plain {
         next: u64,
         left: usize,
-        /// Borrowings that have come to their end.
+        /// Borrowings that have ended.
         borrowed: Vec<Borrowed>,
     }
 
@@ -628,7 +630,7 @@ mod tests {
         let mut back = [0; 8];
         memory.read(runs[1].address + 100, &mut back);
         assert_eq!(&back, b"abcdefgh");
-        // Nothing reaches beyond its run, or memory that is gone.
+        // No access reaches beyond its run, or memory that was discarded.
         let end = Place::Own(runs[0].address + 2 * PAGE as u64 - 4);
         assert_eq!(memory.copy(third, end, 8), Err(BadAddress));
         assert_eq!(memory.view_of(end, 8), None);
@@ -660,7 +662,7 @@ mod tests {
             (memory.allocated_bytes, memory.spare_bytes()),
             (3 * PAGE, 0)
         );
-        // What programs may have mapped is the kernel's again.
+        // Memory that programs may have mapped goes back to the kernel.
         memory.free(first, 2 * PAGE);
         assert_ne!(memory.allocate(2 * PAGE), Some(first));
     }
@@ -702,7 +704,7 @@ mod tests {
         assert_eq!(memory.build(token), Ok(Progress::Pending));
     }
 
-    /// Borrowing for an object ends with pages whose frames have these numbers, in runs.
+    /// Ends the borrowing for an object with pages whose frames have these numbers, in runs.
     fn borrow(memory: &mut NodeMemory<Plain>, token: Token, runs: &[(u64, u32)]) -> Region {
         let pages: u32 = runs.iter().map(|(_, pages)| pages).sum();
         let region = Region::heap(pages as usize * PAGE);
@@ -781,7 +783,7 @@ mod tests {
             assert!(taken.insert(address));
         }
         assert_eq!(choose(&|_| false), None);
-        // One that is free again is found, wherever it is.
+        // An alias that is free again is found, wherever it is.
         let gone = 1000 << PHYSICAL_BITS | 0x7000;
         assert_eq!(choose(&|address| address == gone), Some(gone));
         assert!(looks <= 5 * (MAX_ALIASES + 1), "{looks}");
@@ -795,7 +797,7 @@ mod tests {
         memory.source.borrowed.push(ended);
         assert_eq!(complete(&mut memory, 1), Err(Error::new(EFAULT)));
         memory.discard(1);
-        // Given up before the pages came: they go.
+        // Given up before the pages came: they are released.
         pin(&mut memory, 2, 2, Protection::all());
         memory.discard(2);
         borrow(&mut memory, 2, &[(7, 2)]);

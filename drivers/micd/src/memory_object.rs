@@ -1,6 +1,6 @@
 //! Memory objects of this node: pages that programs map and peers reach.
 //!
-//! An object is either the system's memory, put together from the largest physically contiguous
+//! An object is either memory of the system, put together from the largest physically contiguous
 //! pieces that are free, or a program's own pages, borrowed where they are. Both are one range of
 //! addresses in this task and a list of physical runs.
 
@@ -17,47 +17,47 @@ use syscall::error::{EOPNOTSUPP, Error, Result};
 /// The source of blocks of shared memory.
 pub trait BlockSource {
     /// Zeroed, page-aligned, physically contiguous memory and its physical address; `None` when
-    /// there is none.
+    /// none is left.
     fn allocate(&mut self, bytes: usize) -> Option<(Region, u64)>;
 
-    /// Room for memory that is put together from pieces.
+    /// Reserves a range for memory that is put together from pieces.
     ///
     /// # Errors
     /// `ENOMEM`.
     fn reserve(&mut self, bytes: usize) -> Result<Scattered>;
 
-    /// Puts the next piece in; whether more are to come.
+    /// Adds the next piece. Returns whether more pieces follow.
     ///
     /// # Errors
     /// `ENOMEM`.
     fn fill(&mut self, scattered: &mut Scattered) -> Result<bool>;
 
-    /// Makes parts of this task's address space, whole pages with nothing behind them but a
-    /// device, one range.
+    /// Joins parts of this task's address space into one range. The parts are whole pages of
+    /// device memory.
     ///
     /// # Errors
-    /// `EOPNOTSUPP`: that cannot be done here; `ENOMEM`.
+    /// `EOPNOTSUPP` when this source cannot do it; `ENOMEM`.
     fn join(&mut self, parts: &[Region]) -> Result<Region> {
         let _ = parts;
         Err(Error::new(EOPNOTSUPP))
     }
 
-    /// Begins to borrow pages of the program behind `space` for an object;
-    /// [`take_borrowed`](Self::take_borrowed) gives the result.
+    /// Begins to borrow pages of the program behind `space` for an object.
+    /// [`take_borrowed`](Self::take_borrowed) returns the result.
     ///
     /// # Errors
-    /// `EOPNOTSUPP`: there are no programs here.
+    /// `EOPNOTSUPP` when this source has no programs.
     fn borrow(&mut self, token: Token, space: Fd, wanted: Wanted) -> Result<()> {
         let _ = (token, space, wanted);
         Err(Error::new(EOPNOTSUPP))
     }
 
-    /// Releases a program's address space, of which nothing is to be borrowed.
+    /// Releases a program's address space from which no pages are borrowed.
     fn release(&mut self, space: Fd) {
         drop(space);
     }
 
-    /// The next borrowing that has come to its end: pages as memory of this task and their frames.
+    /// Takes the next borrowing that has ended: pages as memory of this task, and their frames.
     fn take_borrowed(&mut self) -> Option<Borrowed> {
         None
     }
@@ -81,27 +81,27 @@ impl BlockSource for Allocator {
     }
 }
 
-/// A memory object, complete or not.
+/// A memory object, complete or under construction.
 pub enum MemoryObject {
     /// The system's memory, being put together.
     Filling(Scattered),
     /// A program's pages, being borrowed.
     Borrowing {
-        /// Whether they will be written here.
+        /// Whether this task needs to write them.
         writable: bool,
     },
-    /// They could not be borrowed.
+    /// The pages could not be borrowed.
     Failed(Error),
-    /// It is complete.
+    /// All its memory is there.
     Complete(Complete),
 }
 
 /// A complete object.
 #[derive(Clone)]
 pub struct Complete {
-    /// Its address.
+    /// The object's memory in this task.
     pub region: Region,
-    /// Its runs of physical memory in order.
+    /// Its runs of physical memory, in order.
     pub runs: Vec<PhysicalRun>,
     /// Whether it can be written.
     pub writable: bool,
@@ -110,31 +110,31 @@ pub struct Complete {
 /// The progress of an object.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum BuildStep {
-    /// There is more to do.
+    /// More work is left.
     More,
     /// Another thread is at work.
     Pending,
-    /// Nothing is left to do.
+    /// No work is left.
     Complete,
 }
 
 /// Pages that are contiguous both in this task and in physical memory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PhysicalRun {
-    /// Of the first page.
+    /// Physical address of the first page.
     pub physical: u64,
     /// The number of pages.
     pub pages: u32,
 }
 
 impl PhysicalRun {
-    /// Bytes of it.
+    /// The length in bytes.
     pub fn bytes(self) -> usize {
         self.pages as usize * PAGE
     }
 }
 
-/// Adds pages behind the others: to the last run, if they continue it.
+/// Appends pages: to the last run, if they continue it.
 fn append(runs: &mut Vec<PhysicalRun>, physical: u64, pages: u32) {
     if let Some(last) = runs.last_mut()
         && last.physical + last.bytes() as u64 == physical
@@ -155,7 +155,7 @@ impl MemoryObject {
         }
     }
 
-    /// Does a bounded piece of the work.
+    /// Does a bounded part of the work.
     ///
     /// # Errors
     /// `ENOMEM`; those of borrowing.
@@ -183,7 +183,7 @@ impl MemoryObject {
         }
     }
 
-    /// The result of borrowing.
+    /// Takes the result of borrowing.
     pub fn borrowed(&mut self, result: Result<(Region, Vec<Frames>)>) {
         let MemoryObject::Borrowing { writable } = *self else {
             return;
@@ -205,7 +205,7 @@ impl MemoryObject {
     }
 }
 
-/// The runs as the engine knows them, once each has its local address.
+/// The runs for the engine, each with its local address.
 pub fn engine_runs(runs: &[PhysicalRun], addresses: &[u64]) -> Vec<Run> {
     let pairs = runs.iter().zip(addresses);
     pairs

@@ -1,24 +1,24 @@
-//! The exit of this node: EXIT to every other node, and the time that their acknowledgements may
-//! take.
+//! The exit of this node: sends EXIT to every other node, and limits the time for their
+//! acknowledgements.
 
 use scif_core::{Engine, Memory};
 
-/// Nanoseconds that the acknowledgements may take. The kernel gives all drivers together a second
-/// before it switches the machine off.
+/// Nanoseconds that the acknowledgements may take. The kernel gives all drivers together one
+/// second before it switches the machine off.
 const LIMIT_NS: u64 = 700_000_000;
 
 /// The progress of the exit.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum NodeExit {
-    /// No exit was requested.
+    /// No exit has begun.
     #[default]
     NotBegun,
     /// EXIT is sent, or will be as soon as no copy of this node touches the peers' memory.
     Exiting {
-        /// Time (ns) from which acknowledgements are not waited for any longer.
+        /// Time (ns) at which the node stops waiting for acknowledgements.
         until: u64,
     },
-    /// All have acknowledged, or have had their time.
+    /// All nodes have acknowledged, or their time is over.
     Done,
 }
 
@@ -32,7 +32,7 @@ impl NodeExit {
         }
     }
 
-    /// Whether the exit has just come to its end: true once.
+    /// Whether the exit has just ended: true once.
     pub fn ends(&mut self, now: u64, engine: &Engine) -> bool {
         let NodeExit::Exiting { until } = *self else {
             return false;
@@ -44,7 +44,7 @@ impl NodeExit {
         ends
     }
 
-    /// When [`ends`](Self::ends) must be called at the latest.
+    /// The latest time at which [`ends`](Self::ends) must be called.
     pub fn deadline(&self) -> Option<u64> {
         match self {
             NodeExit::Exiting { until } => Some(*until),

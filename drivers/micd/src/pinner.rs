@@ -1,5 +1,5 @@
-//! Shared memory of this node: physically contiguous memory from the kernel, and pages that
-//! programs pin, which a thread of their own borrows.
+//! The source of this node's shared memory: physically contiguous memory from the kernel, and
+//! pages that programs pin, which a separate thread borrows.
 
 use client_memory::borrow::{Borrowed, Joiner, Wanted};
 use client_memory::borrow_thread::{self, Orders};
@@ -19,8 +19,8 @@ pub struct MemorySource {
 }
 
 impl MemorySource {
-    /// Opens the kernel's memory sources and starts the thread; root only (`EACCES`). A byte comes
-    /// out of the second result, which never waits, for each borrowing that has come to its end.
+    /// Opens the kernel's memory sources and starts the thread; root only (`EACCES`). The second
+    /// result is a pipe that never waits; it holds a byte for each borrowing that has ended.
     pub fn new() -> Result<(Self, Fd)> {
         let (orders, work, ended) = borrow_thread::prepare()?;
         thread::spawn(move || {

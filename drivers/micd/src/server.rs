@@ -16,10 +16,11 @@ use crate::pinner::MemorySource;
 
 /// Nanoseconds between two checks for processes that were killed while they waited in an open.
 const WATCH_NS: u64 = 1_000_000_000;
-/// Processes of one such check.
+/// Most processes that one such check asks about.
 const WATCHED: usize = 32;
 
-/// Iterations in a row that answer requests before the event queue, which may have more, is read.
+/// Most iterations in a row that answer requests before the event queue, which may hold more
+/// events, is read.
 const MAX_ANSWERING: u32 = 16;
 
 /// The memory of this node.
@@ -35,13 +36,14 @@ pub struct Server {
     reads_requests: bool,
     /// Iterations in a row that answered requests.
     answering: u32,
-    /// When to ask again about killed processes, if any request waits.
+    /// When to check for killed processes again, if any request waits.
     next_watch: u64,
     counters: LoopCounters,
 }
 
 impl Server {
-    /// Registers the scheme with this socket, which does not wait; `notify` names who registers it.
+    /// Registers the scheme with this socket, which is non-blocking. `notify` names the program
+    /// that registers it.
     ///
     /// # Errors
     /// Those of registering.
@@ -62,7 +64,7 @@ impl Server {
         Ok(Self {
             scheme,
             requests,
-            // Requests may have come before the socket was subscribed.
+            // Requests may have come before the socket is subscribed.
             status: Status::More,
             reads_requests: false,
             answering: 0,
@@ -71,7 +73,7 @@ impl Server {
         })
     }
 
-    /// The socket, to be subscribed for reading.
+    /// The socket's descriptor, to subscribe for reading.
     pub fn fd(&self) -> usize {
         self.requests.fd()
     }
@@ -91,24 +93,24 @@ impl Server {
         self.status
     }
 
-    /// An iteration begins. The socket is read in it if there was more, or if a program that got an
-    /// answer may have asked again.
+    /// Begins an iteration. It reads the socket if more requests may wait there, or if a program
+    /// that got an answer may have sent another request.
     pub fn begin_iteration(&mut self) {
         self.counters.turns += 1;
         self.reads_requests = self.status == Status::More || self.answering > 0;
     }
 
-    /// The event queue reported requests.
+    /// Records that the event queue reported requests.
     pub fn note_requests(&mut self) {
         self.reads_requests = true;
     }
 
-    /// The event queue reported an interrupt of a link.
+    /// Counts an interrupt that the event queue reported for a link.
     pub fn count_interrupt(&mut self) {
         self.counters.interrupts += 1;
     }
 
-    /// Serves the socket and requests that wait; whether any request was answered.
+    /// Serves the socket and the kept requests. Returns whether any request was answered.
     ///
     /// # Errors
     /// Those of the socket.
@@ -125,7 +127,7 @@ impl Server {
         Ok(self.requests.counters().answers > answers)
     }
 
-    /// An iteration after the socket was closed: only peers and copies are served.
+    /// An iteration after the socket was closed: it serves only peers and copies.
     fn serve_nobody(&mut self) -> Status {
         let changes = self.scheme.take_changes();
         changes.handles.clear();
@@ -133,21 +135,21 @@ impl Server {
         Status::Closed
     }
 
-    /// Updates what the file `stats` shows of the loop.
+    /// Updates the loop's counters in the file `stats`.
     fn publish_counters(&mut self) {
         self.counters.socket = self.requests.counters();
         self.scheme.scif().set_loop_counters(self.counters);
     }
 
-    /// Whether the socket is to be read again at once: a program that got an answer often asks
-    /// again, and the event queue is not needed to learn that.
+    /// Whether to read the socket again at once. A program that got an answer often sends another
+    /// request, and reading the socket finds it without the event queue.
     pub fn expects_request(&mut self, has_answered: bool) -> bool {
         let expects = has_answered && self.answering < MAX_ANSWERING;
         self.answering = if expects { self.answering + 1 } else { 0 };
         expects
     }
 
-    /// Ends the opens of processes that are no more, and closes the handles that they never had.
+    /// Ends the opens of processes that have ended, and closes the handles that they never got.
     pub fn watch_processes(&mut self, now: u64) {
         if now >= self.next_watch {
             self.next_watch = now.saturating_add(WATCH_NS);
@@ -164,9 +166,9 @@ impl Server {
     }
 }
 
-/// Whether the process manager knows of no such process.
+/// Whether the process manager has no such process.
 fn is_gone(pid: usize) -> bool {
-    // Signal 0 is none: the manager only checks whether it could be sent.
+    // Signal 0 is no signal: the manager only checks whether one could be sent.
     let sent = u32::try_from(pid).map(|pid| runtime::process::kill(pid, 0));
     matches!(sent, Ok(Err(Error { errno: ESRCH })))
 }

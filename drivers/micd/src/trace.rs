@@ -1,4 +1,4 @@
-//! The destination of the engine's events: a trace that the log daemon keeps, readable while the
+//! Records the engine's events in a trace that the log daemon keeps: it can be read while the
 //! driver runs and after its end.
 
 mod ring;
@@ -20,7 +20,7 @@ impl Tracer for Recorder {
     }
 }
 
-/// Has the engine's events recorded; without a place for them they are not.
+/// Has the engine's events recorded. If the log daemon has no place for them, they are not.
 pub fn begin(engine: &mut Engine, process: u32) {
     match Ring::create(NAME, engine.node()) {
         Ok(ring) => {

@@ -1,5 +1,5 @@
 //! The writing side of a trace: a ring of events in memory of the log daemon, where it stays when
-//! its writer is gone. The layout is `scif_abi::trace`'s.
+//! its writer has ended. `scif_abi::trace` defines the layout.
 
 use libredox::Fd;
 use libredox::flag::{O_CLOEXEC, O_CREAT, O_RDWR};
@@ -21,11 +21,11 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Begins the trace `name` of a node; what was there is kept as `name.old`.
+    /// Begins the trace `name` of a node. The trace that had this name is kept as `name.old`.
     ///
     /// # Errors
-    /// Those of opening and mapping it; `EACCES` for callers other than root, `ENOENT` where the
-    /// log daemon keeps no traces.
+    /// Those of opening and mapping the trace; `EACCES` for callers other than root, `ENOENT`
+    /// where the log daemon keeps no traces.
     pub fn create(name: &str, node: u16) -> Result<Self> {
         let path = alloc::format!("{DIRECTORY}/{name}");
         let file = Fd::open(&path, O_RDWR | O_CREAT | O_CLOEXEC, 0)?;
@@ -47,13 +47,13 @@ impl Ring {
         })
     }
 
-    /// Writes an entry over the oldest one. It gets its number here.
+    /// Writes an entry over the oldest one, and gives it its number.
     pub fn record(&mut self, mut entry: TraceEntry) {
         let place = entry_offset(self.next, self.slots);
         self.next += 1;
         entry.sequence = 0.into();
-        // A reader finds no number while the rest changes, and the rest when it finds the number.
-        // All slots are inside the region.
+        // While the entry changes a reader finds no number; when it finds the number, the rest is
+        // there. All slots are inside the region.
         let written = self.region.store_release_u64(place, 0).and_then(|()| {
             mem::write_fence();
             self.region.write_bytes(place, entry.as_bytes())?;

@@ -1,38 +1,38 @@
-//! The physical addresses at which the apertures of this node's links may be: each is used anew
-//! only when nothing can be mapped there any more.
+//! The physical addresses at which the apertures of this node's links may be. Each is reused only
+//! when nothing can be mapped there any more.
 //!
-//! A mapping of a peer's memory cannot be taken back from a program. So the aperture moves to the
+//! A mapping of a peer's memory cannot be taken away from a program. So the aperture moves to the
 //! next address of its slot instead, and old mappings reach nothing. Three rules make that safe
 //! without any state that outlives the driver:
 //!
-//! * No address above the present one is mapped by any program.
+//! * No program has an address above the present one mapped.
 //! * Each move goes one aperture up.
-//! * It goes back to the address where this driver began, at which and below which its predecessors
-//!   may have been, only while no program has anything of the peer mapped.
+//! * The aperture goes back to the address where this driver began only while no program maps
+//!   anything of the peer. At that address and below it the previous drivers may have been.
 //!
-//! So a driver that finds the aperture at some address, and has no list of the programs that have
-//! it mapped there, just begins one aperture above.
+//! So a driver that finds the aperture at some address, and has no list of the programs that map
+//! it there, simply begins one aperture above.
 //!
 //! The slots are in the upper half of the physical address space, without its last eighth, which
 //! new firmware uses. Under QEMU the root bus decodes every address there that no other function
 //! has. On a real machine a function is reached only at addresses that the bridges above it
-//! forward, so slots would have to be cut out of their windows; and loads from an empty address
-//! give all ones by the bus's rules, while the emulator may give zeros.
+//! forward, so slots would have to be cut out of their windows. Also, by the bus's rules a load
+//! from an empty address gives all ones, while the emulator may give zeros.
 
 use core::ops::Range;
 
-/// The part of the address space for apertures: it ends before the first address in `taken`, where
-/// other functions are.
+/// The part of the address space for apertures. It ends before the first of the addresses `taken`
+/// by other functions.
 pub fn space(physical_bits: u32, taken: &[u64]) -> Range<u64> {
     let half = 1_u64 << physical_bits.saturating_sub(1).min(62);
     let end = half / 4 * 7;
-    // A place that begins below the middle ends there at the latest: places are multiples of
-    // their sizes.
+    // A BAR that begins below the middle ends there at the latest: its address is a multiple of
+    // its size.
     let first = taken.iter().copied().filter(|place| *place >= half).min();
     half..first.map_or(end, |first| first.min(end))
 }
 
-/// Which part of the address space the aperture of one link has.
+/// The part of the address space for the aperture of one link.
 #[derive(Clone, Debug)]
 pub struct AddressSlot {
     /// The part of the address space for the apertures of all links.
@@ -47,7 +47,7 @@ pub struct AddressSlot {
 #[derive(Debug)]
 pub struct AddressPool {
     range: Range<u64>,
-    /// Of the aperture, and so from one address to the next.
+    /// Length of the aperture, and so the distance between two addresses.
     bytes: u64,
     /// Index of the address where this driver began.
     first: u64,
@@ -70,7 +70,7 @@ impl AddressPool {
         let range = start..(start + slot_bytes).min(space.end);
         let first = match found.checked_sub(range.start) {
             Some(offset) if found < range.end => offset / bytes + 1,
-            // The firmware's address.
+            // This is the firmware's address.
             _ => 0,
         };
         Self {
@@ -81,12 +81,13 @@ impl AddressPool {
         }
     }
 
-    /// Goes to the next address; `None` at the end of the slot.
+    /// Goes to the next address. `None` at the end of the slot.
     pub fn advance(&mut self) -> Option<u64> {
         self.enter(self.present.map_or(self.first, |present| present + 1))
     }
 
-    /// Goes back to the first address, as nothing is mapped; `None` when it is there.
+    /// Goes back to the first address, because nothing is mapped. `None` when the aperture is
+    /// there.
     pub fn rewind(&mut self) -> Option<u64> {
         match self.present {
             Some(present) if present > self.first => self.enter(self.first),
@@ -158,7 +159,7 @@ mod tests {
         // Nothing is mapped at this moment.
         assert_eq!(addresses.rewind(), Some(start));
         assert_eq!(addresses.advance(), Some(start + MIB));
-        // The driver dies here, and there may be mappings at this address and the one before.
+        // The driver dies here, and this address and the one before may still be mapped.
         let mut addresses = pool((&space, 0, 1), MIB, start + MIB);
         assert_eq!(addresses.advance(), Some(start + 2 * MIB));
         assert_eq!(addresses.advance(), Some(start + 3 * MIB));

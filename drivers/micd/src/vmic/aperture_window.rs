@@ -1,5 +1,5 @@
-//! The aperture of one link: the PCI function behind which the peer's memory is, and the address of
-//! its BAR, which changes whenever a link ends.
+//! The aperture of one link: the PCI function whose BAR is the peer's memory, and the address of
+//! that BAR, which changes whenever a link ends.
 
 use hal::aperture::Aperture;
 use hal::mem::{Cache, PhysicalMemory};
@@ -19,19 +19,20 @@ pub struct ApertureWindow {
     memory: PhysicalMemory,
     addresses: AddressPool,
     bytes: usize,
-    /// The BAR's address; `None` when it cannot be moved any more, and is nowhere.
+    /// The BAR's address; `None` when it cannot be moved any more and decodes nothing.
     address: Option<u64>,
-    /// The mapping at the present address, once it was asked for.
+    /// The mapping at the present address, once it has been requested.
     aperture: Option<Aperture>,
-    /// Whether no address of the present place was given to any program.
+    /// Whether no program has got the present address.
     is_fresh: bool,
 }
 
 impl ApertureWindow {
-    /// Takes the function, and ends what programs of an earlier driver reach through it.
+    /// Takes the function, and cuts off what programs have mapped of it under a previous driver.
     ///
     /// # Errors
-    /// `ENODEV` when it has no memory; those of the `pci` scheme; `EIO` when it cannot be moved.
+    /// `ENODEV` when the function has no memory; those of the `pci` scheme; `EIO` when it cannot
+    /// be moved.
     pub fn new(place: Address, slot: &AddressSlot) -> Result<Self> {
         let mut function = Function::open(place)?;
         function.enable()?;
@@ -40,8 +41,8 @@ impl ApertureWindow {
         let mut window = Self {
             function,
             // Ordinary memory of the host: caches are coherent with the peer's. Gathering stores
-            // (`Cache::WriteCombining`) is for memory across a real bus. Here it moves nothing
-            // faster: translated code ignores the attribute, and KVM overrides it for memory; but
+            // (`Cache::WriteCombining`) is for memory across a real bus. Here it makes nothing
+            // faster: translated code ignores the attribute, and KVM overrides it for memory. But
             // it would let an index overtake the data before it.
             memory: PhysicalMemory::open(Cache::WriteBack)?,
             addresses: AddressPool::new(slot, bytes, found),
@@ -62,7 +63,7 @@ impl ApertureWindow {
         self.bytes
     }
 
-    /// Cuts the peer's memory off from everything that programs have mapped; `false`: that is not
+    /// Cuts the peer's memory off from everything that programs have mapped. `false`: that is not
     /// possible.
     pub fn detach(&mut self) -> bool {
         if self.is_fresh {
@@ -84,11 +85,11 @@ impl ApertureWindow {
         moved || self.stop()
     }
 
-    /// The peer's memory at its present address. `is_mapped`: some program has it mapped where it
-    /// was before.
+    /// The peer's memory at its present address. `is_mapped`: some program still maps it at an
+    /// earlier address.
     ///
     /// # Errors
-    /// `ENODEV` when it is nowhere; `ENOMEM`.
+    /// `ENODEV` when the aperture has no address; `ENOMEM`.
     pub fn get(&mut self, is_mapped: bool) -> Result<Aperture> {
         let address = self.address.ok_or(Error::new(ENODEV))?;
         if let Some(aperture) = &self.aperture
@@ -133,7 +134,7 @@ impl ApertureWindow {
         }
     }
 
-    /// Turns the aperture off; whether that could be done.
+    /// Turns the aperture off. Returns whether that succeeded.
     fn stop(&mut self) -> bool {
         let stopped = self.function.stop_decoding();
         if let Err(error) = stopped {

@@ -1,4 +1,4 @@
-//! The state machine of a link between virtual machines: two nodes exchange the addresses of their
+//! The state machine of a link between virtual machines. Two nodes exchange the addresses of their
 //! queue pairs through the link memory, and each notices that the other has come, restarted, hung
 //! or left. Memory and time are arguments, so tests run both sides against each other without a
 //! device or a clock.
@@ -11,12 +11,13 @@
 //!                     Stopped (link failed) --------------+<-- link_failed, silence (Fail) --+
 //! ```
 //!
-//! Our record promises that the peer's memory is not written to any more, which includes everything
-//! that programs have mapped. So the caller of [`Link::done`] (but for a queue pair that was
-//! attached, or is usable), [`Link::link_failed`] or [`Link::leave`] has cut the aperture before.
+//! Our record promises that this node no longer writes to the peer's memory, and that covers
+//! everything that programs have mapped. So the caller cuts the aperture off before
+//! [`Link::link_failed`], [`Link::leave`], and [`Link::done`] (except for the outcome of a queue
+//! pair that was attached, or is usable).
 //!
-//! A link that the fabric has cut ([`link::HEADER_DOWN`]) is as one with a silent peer: it fails,
-//! and no side binds until the link is mended.
+//! A link that the fabric has cut ([`link::HEADER_DOWN`]) is handled like one with a silent peer:
+//! it fails, and no side binds until the fabric has mended it.
 
 use hal::mem::{BoundsError, PAGE, Region, full_fence};
 use scif_abi::NodeId;
@@ -31,14 +32,14 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::heartbeat::Heartbeat;
 use crate::function::{LinkStep, Outcome};
 
-/// Nanoseconds until a queue pair is asked for again for which there was no memory.
+/// Nanoseconds until the next request for a queue pair for which there was no memory.
 const ATTACH_RETRY_NS: u64 = 1_000_000_000;
 
-/// Nanoseconds between two queue pairs: a peer that changes its record all the time cannot keep us
-/// busy with making new ones.
+/// Least time between two queue pairs, in nanoseconds: a peer that changes its record all the time
+/// cannot keep this side busy making new ones.
 const ATTACH_INTERVAL_NS: u64 = 100_000_000;
 
-/// The interrupt vector by which the peer rings this side: the only one in use.
+/// The interrupt vector with which the peer rings this side: the only one in use.
 const DOORBELL_VECTOR: u32 = 0;
 
 /// The start of the unused part of the link memory: behind the records, on a page of its own.
@@ -47,25 +48,25 @@ const SPARE_OFFSET: usize = link::MIN_LINK_BYTES.next_multiple_of(PAGE);
 /// This side's state of the link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// No queue pair; wanted at this time.
+    /// No queue pair; one is requested at this time.
     Detached { since: u64 },
-    /// [`LinkStep::Attach`] was asked for.
+    /// [`LinkStep::Attach`] was requested.
     Attaching,
-    /// Our queue pair is published, for no peer yet.
+    /// Our queue pair is published, but not yet for any peer.
     Published,
     /// Our queue pair belongs to this incarnation of the peer.
     Bound { peer: u32 },
-    /// [`LinkStep::Connect`] was asked for.
+    /// [`LinkStep::Connect`] was requested.
     Connecting { peer: u32 },
-    /// [`LinkStep::Fail`] was asked for.
+    /// [`LinkStep::Fail`] was requested.
     Failing { peer: u32 },
-    /// [`LinkStep::Detach`] was asked for.
+    /// [`LinkStep::Detach`] was requested.
     Detaching,
-    /// Both use each other's queue pair.
+    /// Both sides use each other's queue pair.
     Connected { peer: u32 },
     /// The link has failed; the peer has not noticed yet.
     Stopped { peer: u32 },
-    /// We left.
+    /// This node has left.
     Left,
 }
 
@@ -83,11 +84,11 @@ pub struct Link {
     next_check: u64,
     next_attach: u64,
     heartbeat: Heartbeat,
-    /// Whether our record changed and the peer has not been rung.
+    /// Whether our record has changed since the peer was rung.
     announce: bool,
 }
 
-/// The generations at the start of this side.
+/// The generations of the records when this side started.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     own: u32,
@@ -97,9 +98,9 @@ struct Found {
 /// Why a piece of memory is no link of this node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NotALink {
-    /// The header has other values than this node's, or there is none.
+    /// There is no header, or its values do not fit this node.
     Header,
-    /// It is too short.
+    /// The memory is too short.
     Short,
 }
 
@@ -110,8 +111,8 @@ impl From<BoundsError> for NotALink {
 }
 
 impl Link {
-    /// The link in `memory` seen by node `node`, and the peer's number. Whatever an earlier
-    /// incarnation of this side left is withdrawn.
+    /// The link in `memory` as node `node` sees it, and the peer's number. Withdraws whatever an
+    /// earlier incarnation of this side has published.
     pub fn new(memory: Region, node: NodeId) -> Result<(Self, NodeId), NotALink> {
         if memory.len() < link::MIN_LINK_BYTES {
             return Err(NotALink::Short);
@@ -122,8 +123,8 @@ impl Link {
         let place = link::record_offset(own);
         memory.store_release_u32(place + RECORD_STATE, STATE_ABSENT)?;
         let generation = memory.read::<u32>(place + RECORD_GENERATION)?;
-        // After ours is withdrawn: whatever the peer publishes from now on is not for our memory
-        // of before.
+        // Read the peer's record after ours is withdrawn: whatever the peer publishes from now on
+        // does not refer to our earlier memory.
         full_fence();
         let other = link::record_offset(1 - own);
         let found = Found {
@@ -147,8 +148,8 @@ impl Link {
         Ok((link, peer))
     }
 
-    /// This side's half of the unused memory behind the records, for any use. `None` when
-    /// there is nothing.
+    /// This side's half of the unused memory behind the records, for any use. `None` when there is
+    /// none.
     pub fn spare(&self) -> Option<Region> {
         let bytes = self.memory.len().checked_sub(SPARE_OFFSET)? / 2;
         let bytes = bytes - bytes % PAGE;
@@ -157,12 +158,12 @@ impl Link {
             .ok()
     }
 
-    /// Whether the peer should be rung because our record changed; forgotten when asked.
+    /// Whether the peer should be rung because our record changed. The call clears this.
     pub fn take_announcement(&mut self) -> bool {
         core::mem::take(&mut self.announce)
     }
 
-    /// When [`step`](Self::step) must be called at the latest.
+    /// The latest time at which [`step`](Self::step) must be called.
     pub fn deadline(&self) -> u64 {
         match self.state {
             State::Detached { since } => self.next_check.min(since),
@@ -170,7 +171,7 @@ impl Link {
         }
     }
 
-    /// The doorbell the peer listens to.
+    /// The doorbell that the peer listens to.
     pub fn peer_doorbell(&self) -> u32 {
         self.peer_record().doorbell.get()
     }
@@ -180,18 +181,18 @@ impl Link {
     }
 
     /// The peer's record, copied once. A copy that was torn by a change counts as absent. A record
-    /// of another generation than before is another incarnation of the peer, so a missed change is
-    /// noticed at the next check.
+    /// with another generation than before is another incarnation of the peer, so a missed change
+    /// is noticed at the next check.
     fn peer_record(&self) -> Record {
         self.whole_peer_record().unwrap_or(Record::new_zeroed())
     }
 
-    /// The peer's record, `None` when it changed while it was copied.
+    /// The peer's record; `None` when it changed during the copy.
     fn whole_peer_record(&self) -> Option<Record> {
         let place = link::record_offset(1 - self.own);
         let mut bytes = [0; size_of::<Record>()];
-        // The state is stored last and loaded first; the rest is not older than it. Both accesses
-        // are inside the memory, whose length was checked.
+        // The writer stores the state last and we load it first, so the rest is not older than it.
+        // Both accesses are inside the memory, whose length was checked.
         let state = self.memory.load_acquire_u32(place + RECORD_STATE).ok()?;
         self.memory.read_bytes(place, &mut bytes).ok()?;
         let record = Record::read_from_bytes(&bytes).ok()?;
@@ -199,9 +200,9 @@ impl Link {
         (state == again && state == record.state.get()).then_some(record)
     }
 
-    /// Whether the peer writes no more to the memory of earlier drivers on this side: it is absent
-    /// or stopped, has begun anew since this driver started, or is bound to nobody or to this
-    /// driver.
+    /// Whether the peer no longer writes to the memory of previous drivers on this side: it is
+    /// absent or stopped, has started anew since this driver started, or is bound to nobody or to
+    /// this driver.
     pub fn predecessor_is_quiesced(&self) -> bool {
         let Some(peer) = self.whole_peer_record() else {
             return false;
@@ -214,7 +215,7 @@ impl Link {
             || ours
     }
 
-    /// Stores a word of our record; cannot fail, as its place was checked with the length.
+    /// Stores a word of our record. It cannot fail: the place was checked with the length.
     fn publish_word(&mut self, offset: usize, value: u32) {
         let stored = self
             .memory
@@ -230,7 +231,7 @@ impl Link {
         if now >= self.next_check {
             self.next_check = now.saturating_add(self.timing.heartbeat_ns);
         }
-        // At doorbells, too: the peer may be probing.
+        // Beat at doorbells, too: the peer may be probing.
         self.heartbeat.beat(&self.memory);
         let peer = self.peer_record();
         let is_down = self.is_down();
@@ -278,20 +279,20 @@ impl Link {
         self.memory.load_acquire_u32(link::HEADER_DOWN) != Ok(0)
     }
 
-    /// The peer can no longer reach us through the old queue pair.
+    /// Ends the link, because the peer can no longer reach us through the old queue pair.
     fn detach(&mut self) -> Option<LinkStep> {
         self.state = State::Detaching;
         Some(LinkStep::Detach)
     }
 
-    /// A step was done; see [`MicFunction::done`](crate::function::MicFunction::done).
+    /// Takes the outcome of a step; see [`MicFunction::done`](crate::function::MicFunction::done).
     pub fn done(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Attached { queue_pair } => self.attached(queue_pair),
             Outcome::Connected { is_usable } => self.connected(is_usable),
             Outcome::Failed => self.failed(),
             Outcome::Detached => self.detached(),
-            // Never asked for: the record has a heartbeat.
+            // Never requested: the record has a heartbeat.
             Outcome::Probed { .. } => {}
         }
     }
@@ -310,13 +311,13 @@ impl Link {
         }
     }
 
-    /// Publishes nothing any more, because the peer's memory cannot be cut off: the peer then takes
-    /// this node for hung, and keeps the memory that programs here may write to.
+    /// Publishes nothing any more, because the peer's memory cannot be cut off. The peer then
+    /// considers this node hung, and keeps the memory that programs here may write to.
     pub fn stop_publishing(&mut self) {
         self.state = State::Left;
     }
 
-    /// Publishes that this side does not write to the peer's memory any more.
+    /// Publishes that this side no longer writes to the peer's memory.
     fn stop(&mut self, peer: u32) {
         self.publish_word(RECORD_STATE, STATE_STOPPED);
         self.state = State::Stopped { peer };
@@ -345,7 +346,7 @@ impl Link {
         record.generation = self.generation.into();
         record.doorbell = DOORBELL_VECTOR.into();
         record.queue_pair = queue_pair.into();
-        // The state stays absent until all of it is there.
+        // The state stays absent until the rest of the record is there.
         let written = self.memory.write_bytes(self.own_place(), record.as_bytes());
         debug_assert!(written.is_ok());
         self.publish_word(RECORD_STATE, STATE_READY);
@@ -360,7 +361,7 @@ impl Link {
             self.heartbeat.restart();
             self.state = State::Connected { peer };
         } else {
-            // The peer may have used ours already: begin anew once it has seen that.
+            // The peer may have used our queue pair already: start anew once it has seen the stop.
             self.stop(peer);
         }
     }
@@ -370,14 +371,14 @@ impl Link {
         matches!(self.state, State::Connected { .. })
     }
 
-    /// The engine gave the link up.
+    /// Stops the link that the engine gave up.
     pub fn link_failed(&mut self) {
         if let State::Connected { peer } = self.state {
             self.stop(peer);
         }
     }
 
-    /// This node leaves.
+    /// Publishes that this node has left.
     pub fn leave(&mut self) {
         self.publish_word(RECORD_STATE, STATE_ABSENT);
         self.state = State::Left;

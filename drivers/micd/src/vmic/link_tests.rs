@@ -1,5 +1,6 @@
-//! Two sides of a link against each other: every way in which a side comes, restarts, hangs, leaves
-//! or misbehaves. Whenever a side takes its memory back, the peer must not be able to write to it.
+//! Two sides of a link against each other: every way in which a side comes, restarts, hangs,
+//! leaves or misbehaves. Whenever a side takes its memory back, the peer must be unable to write
+//! to it.
 
 use alloc::vec::Vec;
 
@@ -17,12 +18,12 @@ use crate::function::{LinkStep, Outcome};
 const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 const SILENCE_NS: u64 = 30_000_000_000;
 
-/// One side with what its engine would do.
+/// One side, with what its engine would do.
 struct Side {
     link: Link,
-    /// The own queue pair, if there is one.
+    /// This side's queue pair, if there is one.
     queue_pair: Option<u64>,
-    /// The peer's queue pair this side writes to, if it does.
+    /// The peer's queue pair to which this side writes, if it does.
     writes_to: Option<u64>,
     history: Vec<LinkStep>,
     alive: bool,
@@ -50,7 +51,7 @@ impl Fixture {
         }
     }
 
-    /// A machine and its daemon start.
+    /// Starts a machine and its driver.
     fn boot(&mut self, side: usize) {
         let (link, peer) = Link::new(self.memory.clone(), [0, 5][side]).unwrap();
         assert_eq!(peer, [5, 0][side]);
@@ -64,7 +65,7 @@ impl Fixture {
         self.sides[side] = Some(side_state);
     }
 
-    /// A machine is gone, and the fabric server says so.
+    /// Ends a machine, as the fabric server reports it.
     fn kill(&mut self, side: usize) {
         self.sides[side] = None;
         self.memory
@@ -106,7 +107,7 @@ impl Fixture {
                 side.writes_to = None;
                 side.link.done(Outcome::Detached);
                 let freed = side.queue_pair.take();
-                // The most important rule: no side writes into memory that its owner takes back.
+                // The most important rule: no side writes to memory that its owner takes back.
                 if let Some(other) = &self.sides[1 - index] {
                     assert!(other.writes_to.is_none() || other.writes_to != freed);
                 }
@@ -186,7 +187,7 @@ fn a_machine_that_goes_is_noticed_and_found_again() {
 #[test]
 fn a_restart_between_two_looks_is_noticed() {
     let mut fixture = both();
-    // The server's word is overwritten before anybody sees it.
+    // The server's word is overwritten before a side sees it.
     fixture.sides[1] = None;
     fixture.boot(1);
     while fixture.turn(1) {}
@@ -203,7 +204,7 @@ fn a_restart_between_two_looks_is_noticed() {
 
 #[test]
 fn a_queue_pair_that_an_earlier_incarnation_used_is_not_used_again() {
-    // Side 1 restarts at every point of the way.
+    // Side 1 restarts after every possible number of steps.
     for steps in 0..6 {
         let mut fixture = Fixture::new();
         fixture.boot(0);
@@ -230,13 +231,13 @@ fn a_hung_side_is_lost_and_its_memory_kept() {
     let reason = DownReason::Silent;
     assert_eq!(waiting.history.last(), Some(&LinkStep::Fail { reason }));
     assert!(waiting.queue_pair.is_some() && waiting.writes_to.is_none());
-    // It wakes up, sees that it was given up, and both begin anew.
+    // It wakes up, sees that the link was given up, and both start anew.
     fixture.sides[1].as_mut().unwrap().alive = true;
     fixture.run_until_idle();
     assert!(fixture.connected());
 }
 
-/// The record is true only when the step that was asked for has been done.
+/// The record changes only after the requested step was carried out.
 #[test]
 fn nothing_is_said_before_it_is_done() {
     let state = |fixture: &Fixture, side| -> u32 {
@@ -272,7 +273,7 @@ fn nothing_is_said_before_it_is_done() {
     assert_eq!(state(&fixture, 0), STATE_STOPPED);
 }
 
-/// A side whose programs may still reach the peer's memory must not say otherwise.
+/// A side whose programs may still reach the peer's memory must not claim otherwise.
 #[test]
 fn a_side_that_cannot_be_cut_off_is_as_one_that_hangs() {
     let mut fixture = both();
@@ -293,7 +294,7 @@ fn a_cut_link_is_lost_on_both_sides_and_found_again() {
     fixture.memory.write(HEADER_DOWN, 1_u32).unwrap();
     fixture.run_until_idle();
     let reason = DownReason::Cut;
-    // The first one's record says to the other that the link was given up.
+    // The first side's record tells the other that the link was given up.
     assert!(
         fixture.sides[0]
             .as_ref()
@@ -311,7 +312,7 @@ fn a_cut_link_is_lost_on_both_sides_and_found_again() {
     fixture.pass(3 * SILENCE_NS);
     assert!(!fixture.connected());
     for side in fixture.sides.iter().flatten() {
-        // Each has seen that the other one let go, and has its memory back.
+        // Each has seen that the other released its memory, and has taken it back.
         assert!(side.history.contains(&LinkStep::Detach));
     }
     fixture.memory.write(HEADER_DOWN, 0_u32).unwrap();
@@ -323,7 +324,7 @@ fn a_cut_link_is_lost_on_both_sides_and_found_again() {
     fixture.memory.write(HEADER_DOWN, 0_u32).unwrap();
     fixture.run_until_idle();
     assert!(fixture.connected());
-    // One that nobody looked at is none.
+    // A cut that neither side saw has no effect.
     let before: Vec<usize> = fixture
         .sides
         .iter()
@@ -342,7 +343,7 @@ fn a_cut_link_is_lost_on_both_sides_and_found_again() {
     assert!(fixture.connected() && before == after);
 }
 
-/// Both machines may share a host that has no time for them.
+/// Both machines may share a host that does not run them for a while.
 #[test]
 fn who_stood_still_itself_blames_nobody() {
     let mut fixture = both();
@@ -352,7 +353,7 @@ fn who_stood_still_itself_blames_nobody() {
         fixture.turn(1);
     }
     assert!(fixture.connected());
-    // Silence counts all the same, as far as somebody watched.
+    // Silence counts all the same, for the time in which a side watched.
     fixture.sides[1].as_mut().unwrap().alive = false;
     fixture.now += 10 * SILENCE_NS;
     assert!(!fixture.turn(0));
@@ -362,8 +363,8 @@ fn who_stood_still_itself_blames_nobody() {
     assert!(!fixture.connected());
 }
 
-/// Passes time by side 0's clock; side 1's stands still, and it looks when it is rung, if it
-/// answers. Returns how often it was rung.
+/// Passes time on side 0's clock only. Side 1 checks the link when it is rung, if it `answers`.
+/// Returns how often it was rung.
 fn pass_for_one(fixture: &mut Fixture, nanoseconds: u64, answers: bool) -> u32 {
     let (start, mut rung) = (fixture.now, 0);
     while fixture.now < start + nanoseconds {
@@ -446,7 +447,7 @@ fn a_link_given_up_is_reset_by_both() {
     fixture.sides[0].as_mut().unwrap().writes_to = None;
     fixture.run_until_idle();
     assert!(fixture.connected());
-    // Both at once.
+    // Both sides at once.
     for side in fixture.sides.iter_mut().flatten() {
         side.link.link_failed();
         side.writes_to = None;
@@ -490,7 +491,7 @@ fn a_side_that_left_is_gone() {
     );
 }
 
-/// The memory of a driver that ended without a word is in use exactly until the peer has noticed.
+/// The memory of a driver that died is in use exactly until the peer has noticed.
 #[test]
 fn the_memory_of_a_driver_that_died_is_let_go_when_the_peer_begins_anew() {
     let mut fixture = both();
@@ -552,11 +553,11 @@ fn a_peer_that_is_not_there_or_never_bound_has_let_go() {
     fixture.kill(0);
     fixture.boot(1);
     assert!(released(&fixture));
-    // Its machine comes back and takes up the link with the new driver only.
+    // The peer's machine comes back and takes up the link with the new driver only.
     fixture.boot(0);
     fixture.run_until_idle();
     assert!(fixture.connected() && released(&fixture));
-    // A peer that published and waits has written to nobody.
+    // A peer that has published and waits has written to nobody.
     let mut fixture = Fixture::new();
     fixture.boot(0);
     fixture.turn(0);
@@ -564,7 +565,7 @@ fn a_peer_that_is_not_there_or_never_bound_has_let_go() {
     assert!(released(&fixture));
     fixture.run_until_idle();
     assert!(fixture.connected() && released(&fixture));
-    // One that gave the link up writes no more, though it waits for a word.
+    // A peer that gave the link up no longer writes, though it waits for an answer.
     let mut fixture = both();
     fixture.sides[0].as_mut().unwrap().link.link_failed();
     fixture.boot(1);
@@ -660,7 +661,7 @@ fn a_restless_peer_does_not_keep_us_busy() {
 
 #[test]
 fn what_is_left_of_the_memory_is_halved_between_the_sides() {
-    // A page of records, then three pages: one for each side.
+    // A page of records, then three pages: each side gets one.
     let memory = Region::heap(4 * PAGE);
     let header = Header::new([0, 5]);
     memory.write_bytes(0, header.as_bytes()).unwrap();

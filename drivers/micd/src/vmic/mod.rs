@@ -1,13 +1,13 @@
 //! The link between two virtual machines: one PCI device with two functions of QEMU's `ivshmem`.
 //!
-//! Function 0 is an `ivshmem-doorbell`: registers, MSI-X, and a small memory both sides see (the
-//! link memory, see `scif_abi::link`). Function 1 is an `ivshmem-plain` whose memory is the peer's
-//! whole RAM: offset in the BAR = physical address at the peer. It has no place of its own: when a
-//! link ends, it moves, and old mappings of it reach nothing any more (`aperture_window`,
-//! `address_pool`).
+//! Function 0 is an `ivshmem-doorbell`: registers, MSI-X, and a small memory that both sides see
+//! (the link memory, see `scif_abi::link`). Function 1 is an `ivshmem-plain` whose memory is the
+//! peer's whole RAM: the offset in the BAR is the physical address at the peer. Its BAR has no
+//! fixed address: when a link ends, the BAR moves, and old mappings of it reach nothing any more
+//! (`aperture_window`, `address_pool`).
 //!
-//! Doorbells merge and carry no count: one means "poll the ring". They are dropped while there
-//! is no peer or bus mastering is off.
+//! Doorbells merge and carry no count: one means "poll the ring". The device drops them while
+//! there is no peer or bus mastering is off.
 
 mod address_pool;
 mod aperture_window;
@@ -48,7 +48,7 @@ const DOORBELL: usize = 12;
 
 /// A link device.
 pub struct Vmic {
-    /// Keeps the exclusive right to drive it.
+    /// Holds the exclusive right to drive the device.
     _function: Function,
     node: NodeId,
     peer: NodeId,
@@ -62,13 +62,14 @@ pub struct Vmic {
 struct VmicDoorbell {
     registers: Registers,
     peer: NodeId,
-    /// The vector the peer asked for; the device ignores those that do not exist.
+    /// The vector that the peer asked for; the device ignores vectors that do not exist.
     vector: Cell<u16>,
 }
 
 impl Doorbell for VmicDoorbell {
     fn ring(&self) {
-        // Data and indices in the peer's memory before the interrupt that announces them.
+        // Make data and indices in the peer's memory visible before the interrupt that announces
+        // them.
         write_fence();
         let place = u32::from(self.peer) << 16 | u32::from(self.vector.get());
         self.registers.write32(DOORBELL, place);
@@ -76,8 +77,9 @@ impl Doorbell for VmicDoorbell {
 }
 
 /// Finds and opens all link devices of this machine. A device that cannot be used is logged and
-/// left out; the flag is true when there is none. The peer of a device that was left out may still
-/// write to the memory of an earlier driver, and nothing on this side can stop it.
+/// left out. Returns the devices, and whether none was left out: the peer of a device that was
+/// left out may still write to the memory of a previous driver, and nothing on this side can stop
+/// it.
 ///
 /// # Errors
 /// Those of the `pci` scheme.
@@ -130,7 +132,7 @@ impl Vmic {
     fn open(place: Address, plain: Address, slot: &AddressSlot) -> Result<Self> {
         let mut doorbell = Function::open(place)?;
         doorbell.enable()?;
-        // Before the link's record ends the connection of an earlier driver.
+        // Before the link's record ends the connection of a previous driver.
         let aperture = ApertureWindow::new(plain, slot)?;
         let registers = doorbell.map_bar(REGISTERS_BAR, Cache::Uncached)?;
         let registers = Registers::new(registers, REGISTERS_BYTES)?;
@@ -139,7 +141,7 @@ impl Vmic {
             log::error!("{place}: the fabric server gave no node number ({position:#x})");
             Error::new(ENODEV)
         })?;
-        // Ordinary memory of the host: shared, cached.
+        // This is ordinary memory of the host: shared and cached.
         let memory = doorbell.map_bar(MEMORY_BAR, Cache::WriteBack)?;
         let (link, peer) = Link::new(memory, node).map_err(|reason| {
             log::error!("{place}: the shared memory is no link of node {node}: {reason:?}");
@@ -166,7 +168,7 @@ impl Vmic {
         })
     }
 
-    /// Makes sure that nothing of ours reaches the peer's memory, and then changes the link's
+    /// Makes sure that nothing on this node reaches the peer's memory, then changes the link's
     /// record by `publish`.
     fn detach_then(&mut self, publish: impl FnOnce(&mut Link)) {
         if self.aperture.detach() {
@@ -178,7 +180,7 @@ impl Vmic {
         }
     }
 
-    /// Tells the peer of changes in our record.
+    /// Rings the peer if our record has changed.
     fn announce(&mut self) {
         if self.link.take_announcement() {
             let vector = self.link.peer_doorbell();

@@ -1,12 +1,12 @@
-//! The boot of a card's system: whether it is wanted, the image on its way into the card, and the
-//! boots that failed.
+//! The boot of a card's system: whether the system shall run, the image that is being loaded, and
+//! the boots that failed.
 
 use super::image::Loading;
 
-/// Boots in a row that may fail.
+/// Boots in a row that may fail before the driver gives up.
 pub(super) const MAX_FAILURES: u32 = 3;
 
-/// The boot that is wanted or under way.
+/// The state of a card's boots.
 pub(super) struct Boot {
     /// Whether the system shall run.
     is_wanted: bool,
@@ -15,7 +15,7 @@ pub(super) struct Boot {
 }
 
 impl Boot {
-    /// Nothing is under way.
+    /// No boot is under way.
     pub fn new(is_wanted: bool) -> Self {
         Self {
             is_wanted,
@@ -29,27 +29,28 @@ impl Boot {
         self.is_wanted
     }
 
-    /// Whether the system shall run from now on.
+    /// Sets whether the system shall run.
     pub fn set_wanted(&mut self, is_wanted: bool) {
         self.is_wanted = is_wanted;
     }
 
-    /// The image that is loaded from now on.
+    /// Sets the image that is being loaded.
     pub fn load(&mut self, loading: Loading) {
         self.loading = Some(loading);
     }
 
-    /// The image that is being loaded, and is no longer; [`load`](Self::load) goes on with it.
+    /// Takes the image that is being loaded; [`load`](Self::load) puts it back.
     pub fn take_loading(&mut self) -> Option<Loading> {
         self.loading.take()
     }
 
-    /// The boots that failed until now do not count any more.
+    /// Resets the count of failed boots.
     pub fn forget_failures(&mut self) {
         self.failures = 0;
     }
 
-    /// A boot came to nothing. Whether there were too many: then the system shall not run.
+    /// Counts a failed boot. Returns whether there were too many; then the system shall not run
+    /// any more.
     pub fn failed(&mut self) -> bool {
         self.failures += 1;
         let is_over = self.failures >= MAX_FAILURES;

@@ -16,7 +16,7 @@ impl BusState {
         self.is_master
     }
 
-    /// Lets the card with this name write to the host's memory, or not any more.
+    /// Allows the card with this name to write to the host's memory, or forbids it.
     pub fn set_master(&mut self, slot: &mut dyn Slot, name: &str, is_master: bool) {
         if is_master == self.is_master {
             return;

@@ -1,4 +1,4 @@
-//! The device that a card is: all by which the driver reaches it, and it reaches the host.
+//! A card as a device: everything through which the driver reaches it, and it reaches the host.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -41,14 +41,14 @@ pub(super) struct Device {
     bus: BusState,
 }
 
-/// Memory of the host for as long as the driver lives, and where the card sees it.
+/// Memory of the host that stays until the driver ends, and the card's address of it.
 fn shared(slot: &mut dyn Slot, smpt: &Smpt, bytes: usize) -> Result<(Region, u64)> {
     let (region, physical) = slot.memory(bytes)?;
     let address = smpt.keep(physical).ok_or(Error::new(ENOMEM))?;
     Ok((region, address))
 }
 
-/// Says what is wrong with a card.
+/// Logs what failed with a card, and passes the error on.
 pub(super) fn failure<'a>(name: &'a str, what: &'static str) -> impl FnOnce(Error) -> Error + 'a {
     move |error| {
         log::error!("{name}: {what}: {error}");
@@ -57,12 +57,12 @@ pub(super) fn failure<'a>(name: &'a str, what: &'static str) -> impl FnOnce(Erro
 }
 
 impl Device {
-    /// Maps and makes what the driver needs for the card that becomes the node `peer`. Nothing is
-    /// written to its registers.
+    /// Maps and allocates what the driver needs for the card that becomes the node `peer`. Writes
+    /// nothing to its registers.
     ///
     /// # Errors
-    /// `EINVAL` for a number that no card can have; `ENODEV`, `ENOSPC`, `ENOMEM` as the slot's;
-    /// what is wrong is logged.
+    /// `EINVAL` for a number that no card can have; `ENODEV`, `ENOSPC`, `ENOMEM` as the slot's.
+    /// The cause is logged.
     pub fn open(mut slot: Box<dyn Slot>, registers: Rc<dyn Mmio>, peer: NodeId) -> Result<Self> {
         let name = slot.name();
         let failed = |what: &'static str| failure(&name, what);
@@ -100,12 +100,12 @@ impl Device {
         })
     }
 
-    /// Its name in messages.
+    /// The card's name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The node it is.
+    /// The card's node number.
     pub fn peer(&self) -> NodeId {
         self.peer
     }
@@ -145,7 +145,7 @@ impl Device {
         self.page.heartbeat().unwrap_or(0)
     }
 
-    /// Which of the host's pages the card sees where.
+    /// The table by which the card sees the host's memory.
     pub fn smpt(&self) -> &Rc<Smpt> {
         &self.smpt
     }
@@ -160,7 +160,7 @@ impl Device {
         &self.doorbell
     }
 
-    /// The files that it boots.
+    /// The files that the card boots.
     ///
     /// # Errors
     /// Those of the slot.
@@ -168,7 +168,7 @@ impl Device {
         self.slot.files()
     }
 
-    /// Whether it may write to the host's memory.
+    /// Whether the card may write to the host's memory.
     pub fn is_bus_master(&self) -> bool {
         self.bus.is_master()
     }
@@ -178,9 +178,9 @@ impl Device {
         self.bus.set_master(&mut *self.slot, &self.name, is_master);
     }
 
-    /// Resets the card. It may write to the host's memory for a while.
+    /// Resets the card. It may still write to the host's memory for a while.
     pub fn reset(&mut self) {
-        // An access that fails on our own page cannot be done at all.
+        // An access that fails on our own page can only be logged.
         if let Err(error) = self.page.withdraw() {
             log::error!("{}: the device page: {error}", self.name);
         }
@@ -189,17 +189,17 @@ impl Device {
         self.dma.borrow_mut().stop();
     }
 
-    /// Ends what is done with a card that is not there any more.
+    /// Ends all use of a card that is gone from the bus.
     pub fn abandon(&mut self) {
         self.set_bus_master(false);
         self.dma.borrow_mut().stop();
         self.doorbell.set_number(None);
     }
 
-    /// Does again what a reset has undone; `is_first`: a card of the first stepping.
+    /// Restores what a reset has undone. `is_first`: a card of the first stepping.
     pub fn set_up(&mut self, is_first: bool) {
         self.smpt.write_all();
-        // All causes, to vector 0.
+        // Route all causes to vector 0.
         self.write(MXAR0, CAUSES);
         self.write(SICE0, CAUSES);
         if let Err(error) = self.dma.borrow_mut().set_up(is_first) {
@@ -207,7 +207,7 @@ impl Device {
         }
     }
 
-    /// Shows the card where the host's queue pair is.
+    /// Publishes the host's queue pair to the card.
     pub fn publish(&self, queue_pair: u64) {
         // The number was checked when the card was opened.
         let peer = u8::try_from(self.peer).unwrap_or(u8::MAX);

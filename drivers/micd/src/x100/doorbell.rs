@@ -12,7 +12,8 @@ use crate::hardware::Doorbell;
 /// Interrupts the card.
 pub(super) struct CardDoorbell {
     registers: Rc<dyn Mmio>,
-    /// The interrupt that the card handles as its doorbell; `None`: no system runs there.
+    /// The interrupt that the card's system uses as its doorbell; `None` when no system runs
+    /// there.
     number: Cell<Option<usize>>,
 }
 
@@ -25,7 +26,7 @@ impl CardDoorbell {
         }
     }
 
-    /// The interrupt that the card handles as its doorbell from now on; `None`: no system runs
+    /// Sets the interrupt that the card's system uses as its doorbell; `None` when no system runs
     /// there.
     pub fn set_number(&self, number: Option<usize>) {
         self.number.set(number);
@@ -37,7 +38,8 @@ impl Doorbell for CardDoorbell {
         let Some(number) = self.number.get() else {
             return;
         };
-        // Data and indices in the card's memory before the interrupt that announces them.
+        // Make data and indices in the card's memory visible before the interrupt that announces
+        // them.
         drain_writes();
         match number.checked_sub(CARD_INTERRUPTS) {
             // Counted from 0 here; the base of 17 belongs to the card's own numbers.
@@ -47,10 +49,10 @@ impl Doorbell for CardDoorbell {
     }
 }
 
-/// Sends one of the interrupts of the first kind.
+/// Sends one of the card interrupts of the first kind (`apicicr`).
 pub(super) fn send_interrupt(registers: &dyn Mmio, number: usize) {
     let word = registers.read32(apicicr(number));
-    // The link's state machine notices that a card is gone.
+    // A card that is gone: the link's state machine will notice it.
     if word != ALL_ONES {
         registers.write32(apicicr(number), word | ICR_SEND);
     }

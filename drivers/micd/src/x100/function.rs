@@ -31,7 +31,7 @@ impl Hardware for X100 {
 
     fn aperture(&mut self, is_mapped: bool) -> Result<Aperture> {
         if is_mapped {
-            // They would store into the new system.
+            // Programs with mappings would store into the new system.
             if self.resets.log_mapping() {
                 let name = self.device.name();
                 log::warn!("{name}: not booted before programs unmap what they have mapped of it");
@@ -78,7 +78,7 @@ impl MicFunction for X100 {
     fn step(&mut self, now: u64) -> Option<LinkStep> {
         self.now = now;
         if self.next_check <= now {
-            // The DMA engine has to be watched, however rare heartbeats are.
+            // The DMA engine has to be watched, however rare the heartbeats are.
             self.next_check = now.saturating_add(self.timing.heartbeat_ns.min(CHECK_NS));
         }
         self.stall_at = self.device.dma().borrow_mut().watch(now);
@@ -158,8 +158,8 @@ impl MicFunction for X100 {
     }
 
     fn leave(&mut self) {
-        // The memory that the card writes to goes with this driver. In the second after a reset no
-        // register may be touched.
+        // The memory that the card writes to goes away with this driver. In the second after a
+        // reset no register may be touched.
         self.device.set_bus_master(false);
         if !self.device.is_bus_master() {
             self.resets.make_needless();
@@ -238,7 +238,7 @@ impl MicFunction for X100 {
     }
 }
 
-/// The consequences of the outcome of a step.
+/// Reactions to the outcomes of steps.
 impl X100 {
     fn attached(&mut self, queue_pair: Option<u64>) {
         if self.link != LinkState::Attaching {
@@ -255,7 +255,7 @@ impl X100 {
         self.link = LinkState::Published;
         self.begin_boot();
         if self.state == State::Ready {
-            // Nothing to boot: the queue pair is taken back.
+            // There is nothing to boot: take the queue pair back.
             self.link = self.draining();
         }
     }

@@ -6,7 +6,7 @@ use hal::mmio::Mmio;
 
 use super::registers::{FUSES, IDENTITY, MEMORY_SIZE, POSTCODE, THERMAL_STATUS};
 
-/// A card.
+/// What is known of a card.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Identity {
     /// Scratchpad 13.
@@ -18,7 +18,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Asks the card, once its firmware is ready.
+    /// Reads the card's scratchpads, once its firmware is ready.
     pub fn read(registers: &dyn Mmio) -> Self {
         Self {
             word: registers.read32(IDENTITY),
@@ -44,13 +44,14 @@ impl Identity {
     }
 }
 
-/// Bytes of memory, by scratchpad 0: its firmware may use all, a half, a third or a fourth of it.
+/// The bytes of memory in scratchpad 0: the firmware may use all, a half, a third or a fourth of
+/// it.
 fn memory_bytes(word: u32) -> u64 {
     let shares = u64::from(word >> 1 & 3) + 1;
     (u64::from(word >> 3) << 10) / shares
 }
 
-/// The POST code as people write it: two characters, or the number of an invalid one.
+/// The POST code as people write it: two characters, or the number of an invalid code.
 pub fn post_code(registers: &dyn Mmio) -> String {
     let code = registers.read32(POSTCODE);
     let [first, second, ..] = code.to_le_bytes();
@@ -61,7 +62,7 @@ pub fn post_code(registers: &dyn Mmio) -> String {
     }
 }
 
-/// Degrees Celsius, if the card reports them.
+/// The card's temperature in degrees Celsius, if the card reports it.
 pub fn temperature(registers: &dyn Mmio) -> Option<u32> {
     const VALID: u32 = 1 << 31;
     let status = registers.read32(THERMAL_STATUS);

@@ -1,6 +1,6 @@
 //! The files that are loaded into a card: the kernel of its system, an initial RAM disk and a
-//! command line (as in `drivers/misc/mic/host/mic_x100.c` of Linux 4.x). All are checked before a
-//! byte is written to the card.
+//! command line (as in `drivers/misc/mic/host/mic_x100.c` of Linux 4.x). All are checked before
+//! the first byte is written to the card.
 
 use alloc::format;
 use alloc::rc::Rc;
@@ -12,39 +12,39 @@ use hal::mem::BoundsError;
 
 use super::registers::DOWNLOAD_ADDRESS;
 
-/// Bytes of a command line at most, with the zero behind it.
+/// Most bytes of a command line, with the zero byte at its end.
 pub const MAX_COMMAND_LINE: usize = 2048;
-/// Load addresses above this are taken for a mistake of the firmware.
+/// The highest load address that is accepted: a higher one counts as a mistake of the firmware.
 const MAX_LOAD_ADDRESS: u64 = 1 << 31;
-/// Bytes that are written in one iteration of the driver's loop, in which all others wait.
+/// Bytes written in one iteration of the driver's loop, during which everything else waits.
 const PIECE: usize = 1 << 20;
-/// The end of the addresses and sizes that the card can be given, which have 32 bits.
+/// The end of the addresses and sizes that can be told to the card, which have 32 bits.
 const REACH: u64 = 1 << 32;
 
-/// Places in the header of an x86 kernel image (the boot protocol of Linux).
+/// Offsets in the header of an x86 kernel image (the boot protocol of Linux).
 const AT_SETUP_SECTORS: usize = 0x1f1;
 const AT_PARAGRAPHS: usize = 0x1f4;
 const AT_BOOT_FLAG: usize = 0x1fe;
 const AT_SIGNATURE: usize = 0x202;
-/// The place of the RAM disk's address in the header, in the loaded image.
+/// Offset of the RAM disk's address in the loaded image's header.
 pub const AT_RAM_DISK: usize = 0x218;
-/// As above, its size.
+/// Offset of the RAM disk's size in that header.
 pub const AT_RAM_DISK_BYTES: usize = 0x21c;
 const BOOT_FLAG: u16 = 0xaa55;
 const SIGNATURE: &[u8] = b"HdrS";
 const SECTOR: u64 = 512;
 const PARAGRAPH: u64 = 16;
-/// Sectors that 0 stands for.
+/// The number of sectors that 0 stands for.
 const DEFAULT_SECTORS: u64 = 4;
 
-/// The files.
+/// The files for one boot.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     /// The kernel.
     pub kernel: Vec<u8>,
     /// The RAM disk, which may be empty.
     pub ram_disk: Vec<u8>,
-    /// Command line, without what the driver adds.
+    /// The command line, without what the driver adds.
     pub command_line: String,
 }
 
@@ -53,15 +53,15 @@ pub struct Files {
 pub enum Unfit {
     /// The kernel file is no kernel image.
     NoKernel,
-    /// The kernel file ends early: bytes in the file, bytes by its header.
+    /// The kernel file ends early: bytes in the file, and bytes according to its header.
     Truncated(u64, u64),
-    /// SCRATCH2 gives a load address that cannot be.
+    /// The load address in SCRATCH2 is impossible.
     LoadAddress(u64),
-    /// Where the last would end in the card's memory, and where it has to.
+    /// The end of the last file in the card's memory, and the limit for it.
     TooLarge(u64, u64),
     /// The end of the kernel, and the address at which the RAM disk has to begin.
     Overlap(u64, u64),
-    /// The command line is longer than it may be.
+    /// The command line is too long: its length in bytes.
     CommandLine(usize),
 }
 
@@ -95,14 +95,14 @@ impl core::fmt::Display for Unfit {
     }
 }
 
-/// The addresses that everything is loaded to.
+/// The addresses to which everything is loaded.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Plan {
-    /// Of the kernel.
+    /// Address of the kernel.
     pub load: u64,
-    /// Of the command line, and itself.
+    /// The command line: its address and its bytes.
     pub command_line: (u64, Vec<u8>),
-    /// Of the RAM disk; `None` without one.
+    /// Address of the RAM disk; `None` without one.
     pub ram_disk: Option<u64>,
 }
 
@@ -110,7 +110,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
 
-/// The length of a kernel image by its header, in bytes.
+/// The length of a kernel image according to its header, in bytes.
 fn declared_bytes(kernel: &[u8]) -> Option<u64> {
     let flag = u16::from_le_bytes(number(kernel, AT_BOOT_FLAG)?);
     let signature: [u8; 4] = number(kernel, AT_SIGNATURE)?;
@@ -127,8 +127,8 @@ fn declared_bytes(kernel: &[u8]) -> Option<u64> {
 }
 
 impl Files {
-    /// The addresses to load them to, in a card with `card_bytes` bytes whose bootstrap has the
-    /// value `download` in SCRATCH2.
+    /// The addresses to load the files to, in a card with `card_bytes` bytes whose bootstrap has
+    /// the value `download` in SCRATCH2.
     ///
     /// # Errors
     /// See [`Unfit`].
@@ -166,16 +166,16 @@ impl Files {
     }
 }
 
-/// Files on their way into a card.
+/// Files that are being loaded into a card.
 pub struct Loading {
     files: Rc<Files>,
     plan: Plan,
-    /// Bytes of kernel, command line and RAM disk that are there.
+    /// Bytes of kernel, command line and RAM disk that are loaded.
     done: usize,
 }
 
 impl Loading {
-    /// Nothing is written yet.
+    /// A load of which nothing is written yet.
     pub fn new(files: Rc<Files>, plan: Plan) -> Self {
         Self {
             files,
@@ -186,14 +186,14 @@ impl Loading {
 
     /// Bytes of the kernel, as a number for the card's register.
     pub fn kernel_bytes(&self) -> u32 {
-        // By the plan it ends below 4 GiB.
+        // According to the plan the kernel ends below 4 GiB.
         self.files.kernel.len() as u32
     }
 
-    /// Writes the next piece; true: all is there.
+    /// Writes the next piece. Returns whether everything is loaded.
     ///
     /// # Errors
-    /// The plan is for another card.
+    /// When the plan is for another card.
     pub fn go_on(&mut self, aperture: &Aperture) -> Result<bool, BoundsError> {
         let (line_at, line) = &self.plan.command_line;
         let parts = [

@@ -1,4 +1,4 @@
-//! Interrupts of a card: acknowledging them, and what they announce.
+//! The interrupts of a card: acknowledges them and handles what they announce.
 
 use super::registers::{
     ALL_ONES, CAUSES, HOST_CHANNELS, MSIXPBACR, SDBIC_REQUEST, SDBIC_STATUS, SDBIC1, SICE0, SICR0,
@@ -7,7 +7,7 @@ use super::registers::{
 use super::{STATE_DOORBELL, X100};
 
 impl X100 {
-    /// Takes and acknowledges what the card interrupted for.
+    /// Acknowledges and handles the causes for which the card has interrupted.
     pub(super) fn serve_interrupts(&mut self) {
         let causes = self.read(SICR0);
         if causes == 0 {
@@ -18,10 +18,10 @@ impl X100 {
         }
         self.write(SICR0, causes);
         if self.identity.is_first_stepping() {
-            // Else the pending bit stays set, and no further message is sent.
+            // Otherwise the pending bit stays set, and no further message is sent.
             self.write(MSIXPBACR, 1);
         } else {
-            // Acknowledging has turned them off.
+            // Acknowledging the interrupts has disabled them.
             self.write(SICE0, CAUSES);
         }
         let of_channels = (0..HOST_CHANNELS).fold(0, |bits, n| bits | cause_dma(n));

@@ -1,4 +1,4 @@
-//! The lifecycle of a card: reset, firmware, image, the system that runs on it, and its end.
+//! The life cycle of a card: reset, firmware, image, the system that runs on it, and its end.
 
 use alloc::format;
 use alloc::string::String;
@@ -20,7 +20,7 @@ use super::{
 use crate::function::LinkStep;
 
 impl X100 {
-    /// Resets the card. It may write to the host's memory until the check after that.
+    /// Resets the card. It may still write to the host's memory until the check that follows.
     pub(super) fn reset(&mut self, since: u64) {
         self.device.reset();
         self.boot.take_loading();
@@ -29,11 +29,11 @@ impl X100 {
         self.state = State::Resetting { since, check };
     }
 
-    /// Whether the card writes to the host's memory no more, a second after it was reset or was
+    /// Whether the card no longer writes to the host's memory, one second after it was reset or
     /// found gone.
     pub(super) fn is_quiet(&mut self) -> bool {
-        // The answer comes behind all that the card has written. A card that does not answer may
-        // not have been reset.
+        // The answer comes behind everything that the card has written. A card that does not
+        // answer may not have been reset, so it is kept off the bus.
         if matches!(self.state, State::Gone { .. }) || self.read(POSTCODE) == ALL_ONES {
             self.device.set_bus_master(false);
             return !self.device.is_bus_master();
@@ -87,7 +87,7 @@ impl X100 {
         );
     }
 
-    /// Begins to load its system, if the firmware still waits for one.
+    /// Begins to load the card's system, if the firmware still waits for one.
     pub(super) fn begin_boot(&mut self) {
         let download = self.read(DOWNLOAD);
         if download == ALL_ONES {
@@ -120,7 +120,7 @@ impl X100 {
         self.boot.set_wanted(false);
     }
 
-    /// Writes the next piece of its system into the card, and starts it after the last.
+    /// Writes the next piece of the card's system, and starts the system after the last piece.
     pub(super) fn go_on_loading(&mut self) {
         let Some(mut loading) = self.boot.take_loading() else {
             return;
@@ -135,7 +135,7 @@ impl X100 {
         }
     }
 
-    /// Starts the system that is loaded.
+    /// Starts the system that was loaded.
     fn start(&mut self, kernel_bytes: u32) {
         let download = self.read(DOWNLOAD);
         if download == ALL_ONES {
@@ -150,7 +150,7 @@ impl X100 {
         log::info!("{}: its system is started", self.device.name());
     }
 
-    /// The link is to be ended, and the card to be reset.
+    /// Ends the link and then resets the card.
     pub(super) fn bring_down(&mut self, reason: DownReason) {
         self.link = match self.link {
             LinkState::Connected { .. } => LinkState::ToFail { reason },
@@ -165,7 +165,7 @@ impl X100 {
         };
     }
 
-    /// Whether there is nothing to wait for before the reset.
+    /// Whether the reset can begin without waiting for copies.
     pub(super) fn is_drained(&self) -> bool {
         let mut dma = self.device.dma().borrow_mut();
         dma.is_idle() || dma.is_stuck()
@@ -176,7 +176,7 @@ impl X100 {
         LinkState::Draining { until }
     }
 
-    /// A boot came to nothing.
+    /// Counts a boot that failed, and resets the card.
     pub(super) fn fail_boot(&mut self) {
         self.count_failed_boot();
         self.bring_down(DownReason::Silent);
@@ -189,7 +189,7 @@ impl X100 {
         }
     }
 
-    /// The next step as long as the link is not being ended.
+    /// The next step while the link is not being ended.
     pub(super) fn step_up(&mut self) -> Option<LinkStep> {
         let now = self.now;
         match (self.state, self.link) {
@@ -240,7 +240,7 @@ impl X100 {
         let number = usize::from(answer.doorbell);
         match answer.queue_pair {
             0 => {}
-            // Each message would be a request to shut down, or start the bootstrap.
+            // As doorbells, these would ask the card to shut down, or start the bootstrap.
             _ if number == SHUTDOWN_INTERRUPT || number == BOOT_INTERRUPT => {
                 log::error!(
                     "{}: its system wants doorbell {number}, which is taken",
@@ -262,7 +262,7 @@ impl X100 {
         }
     }
 
-    /// Checks whether the connected card is still there.
+    /// Checks whether the connected card still has a live system.
     pub(super) fn check_card(&mut self, queue_pair: u64) {
         let answer = self.device.answer().map(|answer| answer.queue_pair);
         if answer != Ok(queue_pair) {
@@ -296,7 +296,7 @@ impl X100 {
         self.bring_down(DownReason::Reset);
     }
 
-    /// Handles a card that is gone, whose registers read all ones. Its system may go on running.
+    /// Handles a card that is gone: its registers read all ones. Its system may still be running.
     pub(super) fn card_is_gone(&mut self, register: usize) {
         log::error!(
             "{}: {} reads all ones: the card is not on the bus any more",
@@ -317,7 +317,7 @@ impl X100 {
         };
     }
 
-    /// Checks whether a card that was gone is back: it may have been reset by itself.
+    /// Checks whether a card that was gone is back. It may have been reset by itself.
     pub(super) fn check_bus(&mut self) {
         if self.read(POSTCODE) != ALL_ONES {
             log::warn!("{}: the card is back on the bus", self.device.name());
@@ -327,7 +327,7 @@ impl X100 {
         self.state = State::Gone { check };
     }
 
-    /// Whether its system is started, or runs.
+    /// Whether the card's system is being started, or runs.
     pub(super) fn runs(&self) -> bool {
         matches!(
             self.state,
@@ -335,12 +335,12 @@ impl X100 {
         )
     }
 
-    /// Whether its POST code can be read.
+    /// Whether the card's POST code can be read.
     pub(super) fn has_post_code(&self) -> bool {
         self.resets.has_ended() && !matches!(self.state, State::Gone { .. })
     }
 
-    /// Whether its registers can be read and its interrupts served.
+    /// Whether the card's registers can be read and its interrupts served.
     pub(super) fn answers(&self) -> bool {
         !matches!(
             self.state,

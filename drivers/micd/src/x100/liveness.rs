@@ -1,4 +1,4 @@
-//! Liveness of the card's system: by its heartbeat, or by probes where it has none.
+//! The liveness of a card's system, from its heartbeat, or from probes where it has none.
 
 use scif_abi::limits::LinkTiming;
 
@@ -8,12 +8,12 @@ pub(super) const PROBES: u32 = 3;
 /// The liveness of the system behind a connected link. Times are in nanoseconds.
 #[derive(Default)]
 pub(super) struct Liveness {
-    /// The heartbeat as it was read last; 0: the system has none so far.
+    /// The last heartbeat that was read; 0: the system has shown none so far.
     beats: u64,
     beat_at: u64,
     /// When a system without a heartbeat is probed next.
     probe_at: u64,
-    /// Messages that had come from it at the last probe, and the probes since then.
+    /// Messages that had come from the system at the last probe, and the probes since then.
     messages: u64,
     unanswered: u32,
 }
@@ -24,7 +24,7 @@ fn interval(timing: LinkTiming) -> u64 {
 }
 
 impl Liveness {
-    /// The link is connected: nothing is known yet.
+    /// Starts watching a system whose link is connected: nothing is known yet.
     pub fn start(&mut self, now: u64, timing: LinkTiming) {
         *self = Self {
             beat_at: now,
@@ -33,13 +33,14 @@ impl Liveness {
         self.restart_probes(now, timing);
     }
 
-    /// The probes until now do not count, as they were too far apart or too close together.
+    /// Restarts the probes: those so far do not count, as they were too far apart or too close
+    /// together.
     pub fn restart_probes(&mut self, now: u64, timing: LinkTiming) {
         self.unanswered = 0;
         self.probe_at = now.saturating_add(interval(timing));
     }
 
-    /// Notes the heartbeat read at `now`.
+    /// Records the heartbeat that was read at `now`.
     pub fn beat(&mut self, now: u64, beats: u64) {
         if beats != self.beats {
             self.beats = beats;
@@ -47,12 +48,12 @@ impl Liveness {
         }
     }
 
-    /// Whether the system had a heartbeat, and has none for too long.
+    /// Whether the system had a heartbeat, and has been without one for too long.
     pub fn is_silent(&self, now: u64, timing: LinkTiming) -> bool {
         self.beats != 0 && now.saturating_sub(self.beat_at) > timing.silence_ns
     }
 
-    /// Whether the system is to be probed now; the next probe is due an interval later.
+    /// Whether to probe the system now. If so, the next probe is due one interval later.
     pub fn take_probe(&mut self, now: u64, timing: LinkTiming) -> bool {
         let is_due = self.probe_deadline().is_some_and(|due| due <= now);
         if is_due {
@@ -61,12 +62,13 @@ impl Liveness {
         is_due
     }
 
-    /// When the next probe is due; `None`: the heartbeat is used.
+    /// When the next probe is due; `None` when the heartbeat is used instead.
     pub fn probe_deadline(&self) -> Option<u64> {
         (self.beats == 0).then_some(self.probe_at)
     }
 
-    /// A probe was sent after `messages` of the system; whether too many have had no answer.
+    /// Records a probe, sent after `messages` had come from the system. Returns whether too many
+    /// probes had no answer.
     pub fn probed(&mut self, messages: u64) -> bool {
         if messages != self.messages {
             (self.messages, self.unanswered) = (messages, 0);

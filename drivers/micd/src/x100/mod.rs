@@ -11,17 +11,17 @@
 //!   └───────────────────────────────────────┘
 //! ```
 //!
-//! A card that shall not write to the host's memory any more is reset, and the memory kept until
-//! the reset has certainly happened. So every link ends with a reset, and a driver begins with one,
-//! as its predecessor may have left a card that runs. What cannot be reset (a card that does not
-//! answer, one that cannot be opened) is kept from the bus: it is a bus master from the moment its
-//! firmware is ready, and not before.
+//! A card that must no longer write to the host's memory is reset, and that memory is kept until
+//! the reset has certainly happened. So every link ends with a reset. A driver begins with one as
+//! well, because its predecessor may have left a card running. A card that cannot be reset (it
+//! does not answer, or cannot be opened) is kept off the bus: a card is a bus master only from the
+//! moment when its firmware is ready.
 //!
 //! Host and card find each other's queue pairs through a device page ([`page`]). Mappings of the
-//! card's memory cannot be cut off, so a card is not booted again before programs have unmapped
-//! it.
+//! card's memory cannot be cut off, so a card is not booted again until programs have unmapped its
+//! memory.
 //!
-//! Registers are in [`registers`], with their source. Everything here reaches them through
+//! The registers are in [`registers`], with their sources. All code here reaches them through
 //! [`Mmio`], and the machine through [`Slot`]: `tests/x100` has a model of both.
 
 mod boot;
@@ -66,65 +66,65 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// Nanoseconds between the reset and the first access to a register, and between two checks.
 const CHECK_NS: u64 = SECOND_NS;
-/// Nanoseconds after which a card that does not get ready is given up.
+/// Nanoseconds after which a card that does not become ready is given up.
 const READY_NS: u64 = 300 * SECOND_NS;
-/// Nanoseconds in which a card that was started must answer.
+/// Nanoseconds within which a card that was started must answer.
 const BOOT_NS: u64 = 180 * SECOND_NS;
 /// Nanoseconds after which a card that was asked to shut down is reset anyway.
 const SHUTDOWN_NS: u64 = 60 * SECOND_NS;
-/// Nanoseconds between two checks whether the DMA engine is done.
+/// Nanoseconds between two checks whether the DMA engine has finished.
 const DRAIN_NS: u64 = SECOND_NS / 100;
 
-/// The card's doorbell by which it reports its state.
+/// The card's doorbell with which it reports its state.
 const STATE_DOORBELL: u32 = 1;
-/// The value it reports by it when its system has crashed.
+/// The value that it reports there when its system has crashed.
 const CRASHED: u32 = 0xdead;
 
 /// The state of the card.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// Nothing is known yet.
+    /// The driver has not reached the card yet.
     Found,
-    /// It is being reset, for the first time since `since`; to be checked at `check`.
+    /// The card is being reset, for the first time since `since`. The next check is at `check`.
     Resetting { since: u64, check: u64 },
     /// Its firmware waits for an image.
     Ready,
-    /// Its system is written into its memory.
+    /// Its system is being written into its memory.
     Loading,
     /// Its system was started, and must answer before `until`.
     Booting { until: u64 },
     /// Its system has answered.
     Running,
-    /// Its system was asked to end, and has time until `until`.
+    /// Its system was asked to shut down, and has time until `until`.
     Stopping { until: u64 },
-    /// It does not get ready.
+    /// It does not become ready.
     Failed,
-    /// It does not answer on the bus any more; to be checked again at `check`.
+    /// It no longer answers on the bus. The next check is at `check`.
     Gone { check: u64 },
 }
 
 /// The state of the link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum LinkState {
-    /// There is none; it may be made from `since` on.
+    /// There is none; one may be made from `since` on.
     Down { since: u64 },
-    /// [`LinkStep::Attach`] was asked for.
+    /// [`LinkStep::Attach`] was requested.
     Attaching,
     /// The card may find our queue pair.
     Published,
-    /// [`LinkStep::Connect`] was asked for, with the card's queue pair.
+    /// [`LinkStep::Connect`] was requested, with the card's queue pair.
     Connecting { queue_pair: u64 },
-    /// Both use each other's queue pair.
+    /// Both sides use each other's queue pair.
     Connected { queue_pair: u64 },
-    /// To be ended.
+    /// The link has to be ended.
     ToFail { reason: DownReason },
-    /// [`LinkStep::Fail`] was asked for.
+    /// [`LinkStep::Fail`] was requested.
     Failing,
     /// The DMA engine finishes its transfers, until `until` at most.
     Draining { until: u64 },
-    /// The card is reset or kept from the bus, which takes effect by `until`.
+    /// The card is being reset or kept off the bus, which takes effect by `until`.
     Quieting { until: u64 },
-    /// The card writes no more, and [`LinkStep::Detach`] was asked for.
+    /// The card no longer writes, and [`LinkStep::Detach`] was requested.
     Detaching,
 }
 
@@ -140,12 +140,12 @@ pub struct X100 {
     timing: LinkTiming,
     now: u64,
     next_check: u64,
-    /// When the DMA engine must have made progress.
+    /// The time by which the DMA engine must have made progress.
     stall_at: Option<u64>,
 }
 
-/// Adds a card to the functions of a machine: it becomes the first node whose number is free. One
-/// that cannot be opened is left out; what is wrong with it was logged.
+/// Adds a card to the functions of a machine: it becomes the first node whose number is free. A
+/// card that cannot be opened is left out; the reason was logged.
 pub fn add(functions: &mut Vec<Box<dyn MicFunction>>, slot: Box<dyn Slot>, shall_run: bool) {
     let is_free = |node: &NodeId| functions.iter().all(|function| function.peer() != *node);
     let Some(node) = (HOST_NODE + 1..=MAX_NODE).find(is_free) else {
@@ -158,12 +158,12 @@ pub fn add(functions: &mut Vec<Box<dyn MicFunction>>, slot: Box<dyn Slot>, shall
 }
 
 impl X100 {
-    /// Takes a card, which gets the number `peer`, and is booted if `shall_run`. The card is reset
-    /// by the first [`step`](MicFunction::step).
+    /// Takes a card, which becomes the node `peer` and is booted if `shall_run`. The first
+    /// [`step`](MicFunction::step) resets it.
     ///
     /// # Errors
     /// `ENODEV` when its registers are not there; `ENOSPC` when no interrupt is free; `ENOMEM`.
-    /// What is wrong is logged, and the card left harmless: reset if it answers, and no bus master.
+    /// The cause is logged, and the card left harmless: reset if it answers, and no bus master.
     pub fn open(mut slot: Box<dyn Slot>, peer: NodeId, shall_run: bool) -> Result<Self> {
         let name = slot.name();
         let failed = |what: &'static str| failure(&name, what);
@@ -177,7 +177,7 @@ impl X100 {
         }
         let card = Self::with_registers(slot, registers.clone(), peer, shall_run);
         if card.is_err() {
-            // Something may run on it: the driver before this one did not end it.
+            // A system may run on it that the previous driver did not end.
             registers::write_reset(&*registers);
         }
         card

@@ -1,22 +1,22 @@
-//! The registers of the Xeon Phi coprocessor x100, in groups. All are 32 bits wide and at these
-//! offsets of the register BAR; memory is reached through the other one.
+//! The registers of the Xeon Phi coprocessor x100, in groups. All are 32 bits wide, at these
+//! offsets of the register BAR; the other BAR has the card's memory.
 //!
-//! The facts are those of the published drivers, Intel's MPSS 3 (`include/mic/micsboxdefine.h`,
-//! `micdboxdefine.h`, `mic_sbox_md.h`, `mic_dma_md.h`, `micscif_smpt.h`; `host/uos_download.c`) and
-//! Linux 4.x (`drivers/misc/mic/host/mic_x100.h`, `drivers/dma/mic_x100_dma.h`). What is marked
-//! *assumed* is no fact: the drivers rely on it, or it is the weakest behaviour that would explain
-//! their code.
+//! The facts are from the published drivers, Intel's MPSS 3 (`include/mic/micsboxdefine.h`,
+//! `micdboxdefine.h`, `mic_sbox_md.h`, `mic_dma_md.h`, `micscif_smpt.h`; `host/uos_download.c`)
+//! and Linux 4.x (`drivers/misc/mic/host/mic_x100.h`, `drivers/dma/mic_x100_dma.h`). Statements
+//! marked *assumed* are no facts: the drivers rely on them, or they are the weakest behaviour that
+//! would explain the drivers' code.
 
 use alloc::format;
 use alloc::string::String;
 
 use hal::mmio::Mmio;
 
-// PCI ---------------------------------------------------------------------------------------------
+// PCI --------------------------------------------------------------------------------------------
 
 /// Vendor of all cards.
 pub const VENDOR: u16 = 0x8086;
-/// First and last device number; all in between are driven alike.
+/// First and last device number; all cards in between are driven alike.
 pub const DEVICES: core::ops::RangeInclusive<u16> = 0x2250..=0x225e;
 /// The BAR with the card's memory: the offset is the card's physical address.
 pub const APERTURE_BAR: usize = 0;
@@ -30,13 +30,13 @@ pub const ALL_ONES: u32 = u32::MAX;
 /// The start of the SBOX.
 const SBOX: usize = 0x1_0000;
 
-// SMPT --------------------------------------------------------------------------------------------
+// SMPT -------------------------------------------------------------------------------------------
 
 /// Entries of the system memory page table.
 pub const SMPT_ENTRIES: usize = 32;
-/// Bits of an address within the memory of one entry: 16 GiB.
+/// Bits of an address within one entry's memory: 16 GiB.
 pub const SMPT_SHIFT: u32 = 34;
-/// Card address of what entry 0 shows; the others follow.
+/// Card address of the memory that entry 0 shows; the other entries follow.
 pub const SMPT_WINDOW: u64 = 0x80_0000_0000;
 
 /// The register of an entry.
@@ -50,7 +50,7 @@ pub const fn smpt_value(page: u64) -> u32 {
     (page << 2) as u32
 }
 
-// Interrupts --------------------------------------------------------------------------------------
+// Interrupts -------------------------------------------------------------------------------------
 
 /// Causes of interrupts of the host: bits of the next three registers.
 pub const SICR0: usize = SBOX + 0x9004;
@@ -58,9 +58,10 @@ pub const SICR0: usize = SBOX + 0x9004;
 pub const SICE0: usize = SBOX + 0x900c;
 /// Writing ones disables them.
 pub const SICC0: usize = SBOX + 0x9010;
-/// Interrupts that clear their cause by themselves: with several vectors only, so not used here.
+/// Interrupts that clear their cause by themselves. That needs several vectors, so it is not used
+/// here.
 pub const SIAC0: usize = SBOX + 0x9014;
-/// Causes of vector 0; those of other vectors follow.
+/// Causes that raise vector 0; the registers of the other vectors follow.
 pub const MXAR0: usize = SBOX + 0x9044;
 /// Clears pending MSI-X bits, on A steppings after each service.
 pub const MSIXPBACR: usize = SBOX + 0x9084;
@@ -73,7 +74,7 @@ pub const fn cause_doorbell(n: u32) -> u32 {
 pub const fn cause_dma(n: usize) -> u32 {
     1 << (8 + n)
 }
-/// All causes the driver wants: doorbells 0 to 3 and DMA channels 0 to 7.
+/// All causes that the driver enables: doorbells 0 to 3 and DMA channels 0 to 7.
 pub const CAUSES: u32 = 0xff0f;
 
 /// Doorbells from the card to the host.
@@ -82,17 +83,17 @@ pub const DOORBELLS: usize = 4;
 pub const fn sdbic(n: usize) -> usize {
     SBOX + 0xcc90 + 4 * n
 }
-/// The doorbell by which the card reports its state.
+/// The doorbell with which the card reports its state.
 pub const SDBIC1: usize = sdbic(1);
 /// Bit of a doorbell register that interrupts the host.
 pub const SDBIC_REQUEST: u32 = 1 << 31;
 /// Bit that is set while the doorbell is on its way.
 pub const SDBIC_STATUS: u32 = 1 << 30;
 
-/// Interrupts from the host to the card of either kind below.
+/// Interrupts from the host to the card, of each of the two kinds below.
 pub const CARD_INTERRUPTS: usize = 8;
-/// Interrupt `n`: any write interrupts the card. Its number is 0 to 7; the base that the card's own
-/// interrupt numbers have (17) is no part of it.
+/// Interrupt `n`, 0 to 7: any write interrupts the card. `n` does not include the base (17) of the
+/// card's own interrupt numbers.
 pub const fn rdmasr(n: usize) -> usize {
     SBOX + 0xb180 + 4 * n
 }
@@ -100,20 +101,20 @@ pub const fn rdmasr(n: usize) -> usize {
 pub const fn apicicr(n: usize) -> usize {
     SBOX + 0xa9d0 + 8 * n
 }
-/// Bit that sends it.
+/// Bit that sends the interrupt.
 pub const ICR_SEND: u32 = 1 << 13;
-/// Which of them asks the card's system to shut down.
+/// The interrupt that asks the card's system to shut down.
 pub const SHUTDOWN_INTERRUPT: usize = 1;
-/// Which of them starts the bootstrap.
+/// The interrupt that starts the bootstrap.
 pub const BOOT_INTERRUPT: usize = 7;
-/// Its lower word.
+/// The lower word of [`BOOT_INTERRUPT`].
 pub const APICICR7: usize = apicicr(BOOT_INTERRUPT);
-/// Its upper word: which of the card's processors.
+/// The upper word of [`BOOT_INTERRUPT`]: the card's processor to interrupt.
 pub const APICICR7_HIGH: usize = APICICR7 + 4;
 /// The vector that the bootstrap waits for.
 pub const BOOT_VECTOR: u32 = 229;
 
-// Others ------------------------------------------------------------------------------------------
+// Others -----------------------------------------------------------------------------------------
 
 /// Reset control.
 pub const RGCR: usize = SBOX + 0x4010;
@@ -123,24 +124,24 @@ pub const RGCR_RESET: u32 = 1;
 pub const THERMAL_STATUS: usize = SBOX + 0x1018;
 /// The progress of the card's firmware: two ASCII characters, the lower byte first. In the DBOX.
 pub const POSTCODE: usize = 0x242c;
-/// POST codes that say that the reset failed.
+/// POST codes that report a failed reset.
 pub const POST_FAILED: [u32; 2] = [
     u32::from_le_bytes(*b"F2\0\0"),
     u32::from_le_bytes(*b"F4\0\0"),
 ];
 
-// Scratchpads -------------------------------------------------------------------------------------
+// Scratchpads ------------------------------------------------------------------------------------
 
 /// A scratchpad, 0 to 15.
 pub const fn scratch(n: usize) -> usize {
     SBOX + 0xab20 + 4 * n
 }
-/// Scratchpad 0, bits 31:3: memory size in KiB; bits 2:1: how much of it is used (0 all, 1 a half,
-/// 2 a third, 3 a fourth).
+/// Scratchpad 0, bits 31:3: memory size in KiB; bits 2:1: how much of it the card uses (0 all, 1 a
+/// half, 2 a third, 3 a fourth).
 pub const MEMORY_SIZE: usize = scratch(0);
-/// Scratchpad 2: whether the bootstrap waits for an image, and where it wants it.
+/// Scratchpad 2: whether the bootstrap waits for an image, and the address where it expects it.
 pub const DOWNLOAD: usize = scratch(2);
-/// Bit of [`DOWNLOAD`]: it waits.
+/// Bit of [`DOWNLOAD`]: the bootstrap waits.
 pub const DOWNLOAD_READY: u32 = 1;
 /// Bits of [`DOWNLOAD`]: the load address, a multiple of 4 KiB.
 pub const DOWNLOAD_ADDRESS: u32 = 0xffff_f000;
@@ -150,21 +151,22 @@ pub const IMAGE_BYTES: usize = scratch(5);
 pub const FUSES: usize = scratch(7);
 /// Scratchpad 13: stepping and more.
 pub const IDENTITY: usize = scratch(13);
-/// Scratchpads 14 and 15: where the device page is, for the card's system.
+/// Scratchpads 14 and 15: the address of the device page, for the card's system. This is the lower
+/// half.
 pub const PAGE_LOW: usize = scratch(14);
-/// As above.
+/// The upper half; see [`PAGE_LOW`].
 pub const PAGE_HIGH: usize = scratch(15);
 
-/// The processor that the bootstrap runs on, from [`DOWNLOAD`].
+/// The processor on which the bootstrap runs, from [`DOWNLOAD`].
 pub const fn boot_processor(download: u32) -> u32 {
     download >> 1 & 0x1ff
 }
 
-// DMA ---------------------------------------------------------------------------------------------
+// DMA --------------------------------------------------------------------------------------------
 
-/// Channels of a card; the first four are the host's.
+/// Channels of a card.
 pub const CHANNELS: usize = 8;
-/// As above.
+/// Channels of the host: the first ones.
 pub const HOST_CHANNELS: usize = 4;
 /// Configuration of all channels.
 pub const DCR: usize = SBOX + 0xa280;
@@ -172,44 +174,44 @@ pub const DCR: usize = SBOX + 0xa280;
 pub const fn dcr_owner(n: usize) -> u32 {
     1 << (2 * n)
 }
-/// Bit of [`DCR`]: channel `n` works.
+/// Bit of [`DCR`]: channel `n` is enabled.
 pub const fn dcr_enable(n: usize) -> u32 {
     2 << (2 * n)
 }
 
-/// A register of channel `n`, by its offset there.
+/// The register of channel `n` at this offset within the channel.
 pub const fn channel(n: usize, register: usize) -> usize {
     SBOX + 0xa000 + 0x40 * n + register
 }
-/// Interrupts of a channel.
+/// Interrupt control of a channel.
 pub const DCAR: usize = 0x00;
 /// Bit of [`DCAR`]: no interrupts to the host.
 pub const DCAR_MASK_HOST: u32 = 1 << 25;
-/// Index behind the last descriptor; written by the driver, never twice the same value.
+/// Index behind the last descriptor. The driver writes it, never the same value twice in a row.
 pub const DHPR: usize = 0x04;
-/// Index of the next descriptor to be executed.
+/// Index of the next descriptor to execute.
 pub const DTPR: usize = 0x08;
 /// Address of the ring, lower half.
 pub const DRAR_LOW: usize = 0x14;
-/// The rest of it, and its size.
+/// Address of the ring, the rest, and the size of the ring.
 pub const DRAR_HIGH: usize = 0x18;
 /// Completed descriptors and state.
 pub const DSTAT: usize = 0x20;
 /// Bits of [`DSTAT`]: completed descriptors. Both published drivers use the number as an index of
-/// the ring, so it must begin anew with it (*assumed*).
+/// the ring, so it must wrap around with the ring (*assumed*).
 pub const DSTAT_COUNT: u32 = 0x1_ffff;
 /// Bit of [`DSTAT`]: the channel stands still after an error. The state is a number of four bits,
-/// 31:28, of which 2 is the one that matters; as in mainline only its bit is looked at.
+/// 31:28, and 2 is the state that matters; as the mainline driver does, only its bit is tested.
 pub const DSTAT_QUIESCED: u32 = 1 << 29;
-/// The address to which the channel stores [`DSTAT`] by itself, lower half: 4 bytes.
+/// The address to which the channel itself stores [`DSTAT`], lower half: 4 bytes.
 pub const DSTATWB_LOW: usize = 0x24;
-/// Upper half.
+/// The upper half; see [`DSTATWB_LOW`].
 pub const DSTATWB_HIGH: usize = 0x28;
-/// Bit of what is stored there: an error.
+/// Bit of the stored word: an error.
 pub const DSTATWB_ERROR: u32 = 1 << 31;
-/// Errors of the channel; not 0 after one. Disabling the channel clears it (*assumed*).
+/// Errors of the channel; not 0 after an error. Disabling the channel clears it (*assumed*).
 pub const DCHERR: usize = 0x2c;
-/// Which errors are not reported.
+/// Errors that are not reported.
 pub const DCHERRMSK: usize = 0x30;
 
 /// [`DRAR_HIGH`] for a ring of this number of descriptors in host memory at this card address.
@@ -224,15 +226,15 @@ pub const fn drar_high(address: u64, descriptors: u32) -> u32 {
 pub const DESCRIPTOR_BYTES: usize = 16;
 /// Addresses and length of a copy are multiples of this.
 pub const DMA_ALIGN: u64 = 64;
-/// Bytes of one copy on a channel of the host at most.
+/// Most bytes of one copy on a channel of the host.
 pub const HOST_COPY_BYTES: u32 = 512 << 10;
-/// Bits of an address of the card.
+/// The bits of a card address.
 pub const ADDRESS: u64 = (1 << 40) - 1;
-/// Type of a descriptor, in its second word.
+/// Place of a descriptor's type, in its second word.
 pub const TYPE_SHIFT: u32 = 60;
 /// Copies memory.
 pub const TYPE_COPY: u64 = 1;
-/// Stores eight bytes once all before is done.
+/// Stores eight bytes once everything before it is done.
 pub const TYPE_STATUS: u64 = 2;
 /// Place of a copy's length, in units of [`DMA_ALIGN`], in its first word.
 pub const LENGTH_SHIFT: u32 = 46;
@@ -251,7 +253,7 @@ pub const fn status_descriptor(value: u64, to: u64, interrupts: bool) -> [u64; 2
     [value, TYPE_STATUS << TYPE_SHIFT | interrupt | to]
 }
 
-/// A register in messages: its name, and its offset in the BAR.
+/// A register's name in messages, with its offset in the BAR.
 pub fn name(offset: usize) -> String {
     let word = match offset {
         SICR0 => "SICR0",
@@ -265,8 +267,8 @@ pub fn name(offset: usize) -> String {
     format!("{word} (BAR 4 + {offset:#x})")
 }
 
-/// Resets a card, in the order of the published drivers. No register may be touched in the second
-/// after.
+/// Resets a card, in the order of the published drivers. No register may be touched during the
+/// second after that.
 pub fn write_reset(registers: &dyn Mmio) {
     registers.write32(DOWNLOAD, 0);
     registers.write32(PAGE_LOW, 0);

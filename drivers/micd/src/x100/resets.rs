@@ -1,24 +1,24 @@
-//! The resets of a card: the last one, and those that are due.
+//! The resets of a card: the last one, and whether the card is safe.
 
 /// The last reset, and whether there was one.
 #[derive(Default)]
 pub(super) struct Resets {
-    /// Whether registers may be read, as the card was not reset in the last second.
+    /// Whether registers may be read: the card was not reset during the last second.
     has_ended: bool,
-    /// Whether it was reset since this driver started, long enough ago, or is kept from the bus for
-    /// good.
+    /// Whether the card was reset since this driver started, long enough ago, or is kept off the
+    /// bus for good.
     was_reset: bool,
-    /// Whether the log says, since the last reset, that its memory is still mapped.
+    /// Whether it was logged, since the last reset, that the card's memory is still mapped.
     mapping_is_logged: bool,
 }
 
 impl Resets {
-    /// The card was reset just now.
+    /// Records that the card is being reset.
     pub fn begin(&mut self) {
         (self.has_ended, self.mapping_is_logged) = (false, false);
     }
 
-    /// The last reset was long enough ago.
+    /// Records that the last reset was long enough ago.
     pub fn end(&mut self) {
         (self.has_ended, self.was_reset) = (true, true);
     }
@@ -28,7 +28,7 @@ impl Resets {
         self.has_ended
     }
 
-    /// The card is kept from the bus for good, which is as good as a reset.
+    /// Records that the card is kept off the bus for good, which is as good as a reset.
     pub fn make_needless(&mut self) {
         self.was_reset = true;
     }
@@ -38,7 +38,7 @@ impl Resets {
         self.was_reset
     }
 
-    /// Whether it is still to be logged, once after each reset, that its memory is mapped.
+    /// Whether to log that the card's memory is mapped: true once after each reset.
     pub fn log_mapping(&mut self) -> bool {
         !core::mem::replace(&mut self.mapping_is_logged, true)
     }

@@ -1,5 +1,5 @@
-//! The interface between the backend and the machine: a card's function on the bus, memory that the
-//! card reaches, and the files that it boots. Tests put a model of the card behind it.
+//! The interface between the backend and the machine: a card's function on the bus, memory that
+//! the card reaches, and the files that it boots. Tests put a model of the card behind it.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -25,18 +25,18 @@ use super::registers::{APERTURE_BAR, DEVICES, REGISTERS_BAR, REGISTERS_BYTES, VE
 
 /// The directory of the files that cards boot.
 pub const FILES: &str = "/etc/mic/x100";
-/// Bytes read in one go.
+/// Bytes that one read of a file asks for.
 const CHUNK: usize = 64 << 10;
 
 /// The interrupts of a card.
 pub trait Interrupts {
-    /// Their files.
+    /// The interrupts' files.
     fn files(&self) -> &[Interrupt];
 
-    /// Lets them through.
+    /// Unmasks the interrupts.
     ///
     /// # Errors
-    /// The table is not there.
+    /// An error means that the interrupt table is not there.
     fn unmask(&self) -> Result<()>;
 }
 
@@ -50,19 +50,19 @@ impl Interrupts for Vectors {
     }
 }
 
-/// A card's place in the machine. At first the card is no bus master: whatever a driver before this
-/// one has left running on it writes to no memory.
+/// A card's place in the machine. At first the card is no bus master, so whatever a previous
+/// driver left running on it writes to no memory.
 pub trait Slot {
-    /// Its name in messages.
+    /// The card's name in messages.
     fn name(&self) -> String;
 
-    /// Its registers.
+    /// The card's registers.
     ///
     /// # Errors
     /// `ENODEV` when the BAR has no address, `EINVAL` when it is too short.
     fn registers(&mut self) -> Result<Rc<dyn Mmio>>;
 
-    /// Its memory.
+    /// The card's memory.
     ///
     /// # Errors
     /// `ENODEV` when the BAR has no address.
@@ -80,17 +80,17 @@ pub trait Slot {
     /// `ENOMEM`.
     fn memory(&mut self, bytes: usize) -> Result<(Region, u64)>;
 
-    /// Whether the card may write to the host's memory and send interrupts. When it returns after
-    /// forbidding that, what the card had written before has arrived.
+    /// Allows the card to write to the host's memory and send interrupts, or forbids it. When a
+    /// call that forbids it returns, everything that the card had written has arrived.
     ///
     /// # Errors
-    /// Those of the PCI driver; `EIO` when the card does not take it.
+    /// Those of the PCI driver; `EIO` when the card does not take the change.
     fn set_bus_master(&mut self, is_master: bool) -> Result<()>;
 
-    /// The files that it boots.
+    /// The files that the card boots.
     ///
     /// # Errors
-    /// `ENOENT` when there is nothing.
+    /// `ENOENT` when there are none.
     fn files(&mut self) -> Result<Rc<Files>>;
 }
 
@@ -100,8 +100,8 @@ pub struct PciSlot {
     files: Option<Rc<Files>>,
 }
 
-/// Finds all cards. Those that cannot be opened are reported and left out; the flag says that there
-/// are none, each of which may have been left running.
+/// Finds all cards. A card that cannot be opened is logged and left out. Returns the cards, and
+/// whether none was left out: such a card may have been left running.
 ///
 /// # Errors
 /// Those of the `pci` scheme.
@@ -117,7 +117,7 @@ pub fn find() -> Result<(Vec<PciSlot>, bool)> {
     if addresses.is_empty() {
         return Ok((Vec::new(), true));
     }
-    // Now, as no file can be opened later.
+    // Read the files now, because no file can be opened later.
     let files = match read_files() {
         Ok(files) => Some(Rc::new(files)),
         Err(error) => {
@@ -170,7 +170,7 @@ fn read_file(name: &str) -> Result<Vec<u8>> {
 }
 
 impl PciSlot {
-    /// Whether there is something to boot.
+    /// Whether there are files to boot.
     pub fn has_files(&self) -> bool {
         self.files.is_some()
     }

@@ -1,10 +1,10 @@
 //! The system memory page table: where the card sees the host's memory.
 //!
 //! The table has 32 entries of 16 GiB each. At first entry *i* shows host memory from *i* × 16 GiB
-//! on, which is all that most machines have. Memory above takes entries that are not in use yet. An
-//! entry in use stays as it is until the link is made anew, so a card address never changes its
+//! on, which is all that most machines have. Memory above that takes entries that are not in use.
+//! An entry in use stays as it is until the link is made anew, so a card address never changes its
 //! meaning while the card may use it. Neighbours in the host's memory are neighbours for the card,
-//! or cannot be reached: runs of pages cross the borders of entries.
+//! or cannot be reached, because runs of pages may cross the borders of entries.
 
 use alloc::rc::Rc;
 use core::cell::RefCell;
@@ -17,22 +17,22 @@ use crate::hardware::Bus;
 /// One entry.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// The host's memory it shows, in units of 16 GiB.
+    /// The host memory that it shows, in units of 16 GiB.
     page: u64,
-    /// Whether addresses in it were given out.
+    /// Whether card addresses in it are in use.
     is_used: bool,
-    /// Whether some of them outlive the link.
+    /// Whether some of them stay in use after the link ends.
     is_kept: bool,
 }
 
-/// The table, as it is to be in the registers.
+/// The table as the registers should have it.
 pub struct Smpt {
     registers: Rc<dyn Mmio>,
     entries: RefCell<[Entry; SMPT_ENTRIES]>,
 }
 
 impl Smpt {
-    /// The linear table; nothing is written yet.
+    /// A linear table. Writes nothing to the registers.
     pub fn new(registers: Rc<dyn Mmio>) -> Self {
         let entries = core::array::from_fn(|index| Entry {
             page: index as u64,
@@ -52,7 +52,7 @@ impl Smpt {
         }
     }
 
-    /// The entry that shows a page of 16 GiB, taken now if need be.
+    /// The entry that shows a page of 16 GiB; takes a free one if none does.
     fn entry_of(&self, page: u64) -> Option<usize> {
         let mut entries = self.entries.borrow_mut();
         if let Some(index) = entries.iter().position(|entry| entry.page == page) {
@@ -81,16 +81,16 @@ impl Smpt {
         Some(index)
     }
 
-    /// As [`Bus::address`], for memory that the card is shown as long as this driver lives.
+    /// [`Bus::address`] for memory that the card sees as long as this driver lives.
     pub fn keep(&self, physical: u64) -> Option<u64> {
         let index = self.entry_of(physical >> SMPT_SHIFT)?;
         self.entries.borrow_mut()[index].is_kept = true;
         self.address(physical)
     }
 
-    /// The link has ended: the card knows none of the addresses given out before, and the table is
-    /// linear again but for what is kept. An entry left as it was could have another page behind it
-    /// than its neighbour. To be written before the card may use it.
+    /// Forgets the addresses of the link that has ended, which the card no longer uses. The table
+    /// becomes linear again, except for entries that are kept: an entry left as it was could have
+    /// a page that is not its neighbour's next one. Write the table before the card may use it.
     pub fn forget(&self) {
         for (index, entry) in self.entries.borrow_mut().iter_mut().enumerate() {
             entry.is_used = entry.is_kept;
@@ -151,18 +151,19 @@ mod tests {
         for page in 0..30 {
             table.address(page * PAGE);
         }
-        // The last free entry first; its successor would have to be behind it, and there is none.
+        // The last free entry is taken first; its successor would have to follow it, and there is
+        // none.
         let first = table.address(40 * PAGE).unwrap();
         assert_eq!(first, SMPT_WINDOW + 31 * PAGE);
         assert_eq!(table.address(41 * PAGE), None);
-        // In front of it there is room.
+        // Before it there is room.
         assert_eq!(table.address(39 * PAGE), Some(SMPT_WINDOW + 30 * PAGE));
         assert_eq!(table.address(50 * PAGE), None);
         assert_eq!(
             *written.0.borrow(),
             [(smpt(31), 40 << 2), (smpt(30), 39 << 2)]
         );
-        // Entries that are not in use any more can be taken.
+        // Entries that are no longer in use can be taken.
         table.forget();
         assert_eq!(table.keep(50 * PAGE), Some(SMPT_WINDOW + 31 * PAGE));
         table.forget();

@@ -15,15 +15,15 @@ use super::super::registers::{
     dcr_owner, drar_high, status_descriptor,
 };
 
-/// Descriptors of a ring: a multiple of 64. Room for 40 MiB on their way.
+/// Descriptors of a ring: a multiple of 64. They have room for 40 MiB in flight.
 const RING: u32 = 256;
 
-/// Slots of a transfer: the descriptor itself and two status descriptors. The engine loses the
-/// interrupt of a status descriptor that does not follow one without.
+/// Descriptors of one transfer: its own and two status descriptors. The engine loses the interrupt
+/// of a status descriptor that does not follow one without an interrupt.
 const SLOTS: u32 = 3;
 
-/// Words of a channel in the last page: what the status descriptors store (8 bytes), and the
-/// write-back of DSTAT (4 bytes), in a cache line of their own.
+/// Bytes for a channel's words in the last page, which are in a cache line of their own: the word
+/// that the status descriptors store (8 bytes), and the write-back of DSTAT (4 bytes).
 pub(super) const WORDS_BYTES: usize = 64;
 const AT_DONE: usize = 0;
 const AT_WRITE_BACK: usize = 8;
@@ -33,30 +33,30 @@ const _: () = assert!(RING as usize * DESCRIPTOR_BYTES == PAGE && RING.is_multip
 /// Whether a channel can be used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum State {
-    /// Not set up: the card is being reset. What was on its way before may still arrive.
+    /// The channel is not set up: the card is being reset. Earlier transfers may still arrive.
     Off,
-    /// It takes descriptors.
+    /// The channel takes descriptors.
     Works,
-    /// It has failed, and the CPU does what is left on it, one slice after the other.
+    /// The channel has failed, and the CPU does its remaining transfers, slice by slice.
     Mending,
-    /// It could not be set up: the CPU copies.
+    /// The channel could not be set up: the CPU copies.
     Broken,
 }
 
-/// A transfer on its way.
+/// A transfer in flight.
 struct Flight {
     cookie: u64,
     what: Descriptor,
 }
 
-/// The last progress that was seen: the completed transfers, and the time.
+/// The last progress that was seen: the completed transfers, and the time of the last change.
 #[derive(Default)]
 struct Progress {
     completed: u64,
     at: u64,
 }
 
-/// One channel.
+/// One channel of the host.
 pub(super) struct Channel {
     number: usize,
     ring: Region,
@@ -66,18 +66,18 @@ pub(super) struct Channel {
     state: State,
     /// Index of the next free descriptor.
     head: u32,
-    /// Cookie of the last transfer given to it.
+    /// Cookie of the last transfer that was queued.
     issued: u64,
-    /// Cookie of the last that is done.
+    /// Cookie of the last transfer that is done.
     completed: u64,
     flights: VecDeque<Flight>,
     progress: Progress,
-    /// Whether it has failed, and the CPU has not done its work yet.
+    /// Whether the channel has failed, and the CPU has not yet done its remaining transfers.
     has_failed: bool,
 }
 
 impl Channel {
-    /// Channel `number`, whose ring and words are at these addresses of the card.
+    /// Channel `number`. The pairs are its ring and its words, each with its card address.
     pub fn new(number: usize, ring: (Region, u64), words: (Region, u64)) -> Self {
         Self {
             number,
@@ -95,7 +95,7 @@ impl Channel {
         }
     }
 
-    /// Its number in the card.
+    /// The channel's number in the card.
     pub fn number(&self) -> usize {
         self.number
     }
@@ -109,12 +109,12 @@ impl Channel {
         self.completed
     }
 
-    /// Whether it has failed, and the CPU has not done its work yet.
+    /// Whether the channel has failed, and the CPU has not yet done its remaining transfers.
     pub fn has_failed(&self) -> bool {
         self.has_failed
     }
 
-    /// Transfers on their way.
+    /// The number of transfers in flight.
     pub fn transfers(&self) -> usize {
         self.flights.len()
     }
@@ -127,7 +127,7 @@ impl Channel {
         registers.write32(channel(self.number, register), value);
     }
 
-    /// Turns the channel off and keeps its interrupts away.
+    /// Turns the channel off and masks its interrupts.
     fn turn_off(&self, registers: &dyn Mmio) {
         let dcr = registers.read32(DCR) | dcr_owner(self.number);
         registers.write32(DCR, dcr & !dcr_enable(self.number));
@@ -135,15 +135,15 @@ impl Channel {
         self.write(registers, DCAR, dcar | DCAR_MASK_HOST);
     }
 
-    /// Sets it up with an empty ring; `false`: it does not work. A steppings write nothing back,
-    /// and report all errors; there an error is noticed by a channel that stands still.
+    /// Sets the channel up with an empty ring. `false`: it does not work. A steppings write
+    /// nothing back and report all errors; there, an error shows as a channel that stands still.
     pub fn set_up(
         &mut self,
         registers: &dyn Mmio,
         is_first_stepping: bool,
     ) -> Result<bool, BoundsError> {
         self.turn_off(registers);
-        // Descriptors that a failed channel has not executed are NOPs from now on.
+        // Descriptors that a failed channel has not executed become NOPs.
         self.ring.zero(0, PAGE)?;
         self.words.write(AT_WRITE_BACK, 0_u32)?;
         self.words.write(AT_DONE, self.issued)?;
@@ -155,7 +155,7 @@ impl Channel {
             self.write(registers, DSTATWB_HIGH, (write_back >> 32) as u32);
             self.write(registers, DCHERRMSK, 0);
         }
-        // The index the engine has; the tail is the same, or follows over NOPs.
+        // Go on at the engine's index; the tail is the same, or catches up over NOPs.
         let head = self.read(registers, DHPR);
         let dcar = self.read(registers, DCAR);
         self.write(registers, DCAR, dcar & !DCAR_MASK_HOST);
@@ -178,14 +178,14 @@ impl Channel {
         Ok(!failed)
     }
 
-    /// Notes what has completed.
+    /// Takes note of completed transfers.
     pub fn note_completions(&mut self) {
         if self.state != State::Works {
             return;
         }
         let done = self.words.load_acquire_u64(AT_DONE);
         let state = self.words.load_acquire_u32(AT_WRITE_BACK);
-        // Anything else than a cookie that was given out is nothing the engine stores.
+        // The engine stores nothing but cookies that were given out.
         match done {
             Ok(done) if (self.completed..=self.issued).contains(&done) => self.completed = done,
             _ => self.has_failed = true,
@@ -198,21 +198,22 @@ impl Channel {
         {}
     }
 
-    /// The card is reset: it gets nothing more, and what is on its way may still arrive.
+    /// Stops the channel, because the card is reset. Transfers in flight may still arrive.
     pub fn stop(&mut self) {
         self.state = State::Off;
         self.has_failed = false;
     }
 
-    /// The card moves nothing any more: what was on its way is lost, and counts as done.
+    /// Ends all transfers: the card moves nothing any more. Those in flight are lost, and count as
+    /// done.
     pub fn abort(&mut self) {
         self.stop();
         self.completed = self.issued;
         self.flights.clear();
     }
 
-    /// Serves its interrupt: masking and unmasking acknowledges, and the register has to be read
-    /// back after each.
+    /// Serves the channel's interrupt: masking and unmasking acknowledges it, and the register has
+    /// to be read back after each.
     pub fn acknowledge(&mut self, registers: &dyn Mmio) {
         if self.state != State::Works {
             return;
@@ -225,8 +226,8 @@ impl Channel {
         self.note_completions();
     }
 
-    /// Notices that it stands still for `stall_ns`. Returns when to call again, if anything is on
-    /// its way.
+    /// Notices that the channel has stood still for `stall_ns`. Returns the time for the next
+    /// call, if anything is in flight.
     pub fn watch(&mut self, now: u64, stall_ns: u64) -> Option<u64> {
         if self.is_idle() || self.progress.completed != self.completed {
             self.progress = Progress {
@@ -245,27 +246,28 @@ impl Channel {
         Some(limit)
     }
 
-    /// Stops it, because it has failed: the CPU does the transfers on their way from now on. The
-    /// engine must copy nothing after that, and nothing may be copied twice.
+    /// Stops the channel, because it has failed: from now on the CPU does the transfers in flight.
+    /// After this the engine must copy nothing, and nothing may be copied twice.
     pub fn begin_mending(&mut self, registers: &dyn Mmio) {
         self.turn_off(registers);
         self.note_completions();
         self.state = State::Mending;
     }
 
-    /// The next transfer for the CPU on a channel that failed; the caller replaces it by its rest.
+    /// The next transfer for the CPU on a failed channel. The caller replaces it by what is left
+    /// of it.
     pub fn first_left(&mut self) -> Option<&mut Descriptor> {
         self.flights.front_mut().map(|flight| &mut flight.what)
     }
 
-    /// The CPU has done all of the first that was left.
+    /// Records that the CPU has done all of the first remaining transfer.
     pub fn end_first(&mut self) {
         if let Some(flight) = self.flights.pop_front() {
             self.completed = flight.cookie;
         }
     }
 
-    /// It stays off: the CPU copies.
+    /// Leaves the channel off: the CPU copies.
     pub fn disable(&mut self) {
         self.state = State::Broken;
     }
@@ -277,7 +279,8 @@ impl Channel {
     }
 
     /// Whether another transfer can be queued: one slot of the ring always stays empty. The first
-    /// status descriptor ends a flight, so one that has ended may still have its second one there.
+    /// status descriptor ends a transfer, so the second one of an ended transfer may still be in
+    /// the ring.
     pub fn has_room(&mut self) -> bool {
         let has = |flights: usize| (flights as u32 + 1) * SLOTS + 1 < RING;
         if !has(self.flights.len()) {
@@ -294,8 +297,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Queues one descriptor and the status descriptors behind it; there must be room. Returns its
-    /// cookie.
+    /// Queues one descriptor and the status descriptors behind it; there must be room. Returns the
+    /// transfer's cookie.
     pub fn queue(
         &mut self,
         registers: &dyn Mmio,
@@ -309,7 +312,7 @@ impl Channel {
         self.put(status_descriptor(cookie, done_at, true))?;
         self.issued = cookie;
         self.flights.push_back(Flight { cookie, what });
-        // The descriptors before the index that makes them the engine's.
+        // Make the descriptors visible before the index that passes them to the engine.
         drain_writes();
         self.write(registers, DHPR, self.head);
         Ok(cookie)

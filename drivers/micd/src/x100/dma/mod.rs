@@ -1,12 +1,12 @@
 //! The DMA engine of a card, as far as it is the host's: four channels, each with a ring of
 //! descriptors in host memory (as in `drivers/dma/mic_x100_dma.c` of Linux 4.x).
 //!
-//! A transfer becomes a copy descriptor and two status descriptors that store how many the channel
-//! has done, so that nothing needs to be read from the card to know. What the engine cannot do
-//! (ends that are no multiples of 64 bytes, ranges that are shifted against each other, copies
-//! within the host) the CPU does. When a channel fails, the CPU does what is left on it, and the
-//! channel is set up anew. One that stands still and reports no error may still move bytes, so that
-//! nothing can be done in its place: the card has to be reset.
+//! A transfer becomes a copy descriptor and two status descriptors that store how many transfers
+//! the channel has done, so that the driver need not read from the card. The CPU does what the
+//! engine cannot do: ends that are no multiples of 64 bytes, ranges that are shifted against each
+//! other, copies within the host. When a channel fails, the CPU does its remaining transfers, and
+//! the channel is set up anew. A channel that stands still without reporting an error may still
+//! move bytes, so nothing may be done in its place: the card has to be reset.
 
 mod channel;
 
@@ -28,30 +28,30 @@ use super::registers::{
     HOST_CHANNELS, HOST_COPY_BYTES, SMPT_WINDOW, cause_dma, copy_descriptor, status_descriptor,
 };
 
-/// Nanoseconds without progress after which a channel is taken to have failed.
+/// Nanoseconds without progress after which a channel counts as failed.
 pub const STALL_NS: u64 = 5_000_000_000;
 
-/// Bytes of memory that the channels need: a page for each ring, and one for the words below.
+/// Bytes of memory that the channels need: a page for each ring, and one for the channels' words.
 pub const MEMORY_BYTES: usize = (HOST_CHANNELS + 1) * PAGE;
 
-/// Counters.
+/// Counters of copies.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
     /// Bytes copied by the engine.
     pub dma_bytes: u64,
     /// Bytes copied by the CPU in its place.
     pub cpu_bytes: u64,
-    /// Transfers that the CPU did again after an error.
+    /// Transfers that the CPU repeated after an error.
     pub repeated: u64,
     /// Channels that failed.
     pub errors: u64,
 }
 
-/// The channel of the hardware that one of SCIF's uses, which others may use, too.
+/// The hardware channel for one of SCIF's channels. Other SCIF channels may use it, too.
 #[derive(Clone, Copy, Debug)]
 struct Assigned {
     index: usize,
-    /// Cookie of its last transfer there.
+    /// Cookie of the SCIF channel's last transfer there.
     last: u64,
 }
 
@@ -61,18 +61,18 @@ pub struct Dma {
     name: String,
     node: NodeId,
     registers: Rc<dyn Mmio>,
-    /// Whether the tail is read from DTPR, as DSTAT does not count: A steppings.
+    /// Whether the tail is read from DTPR, because DSTAT does not count on A steppings.
     is_first_stepping: bool,
     channels: Vec<Channel>,
     /// The hardware channel of each of SCIF's channels.
     assigned: BTreeMap<u64, Assigned>,
     next: usize,
-    /// A channel has failed in a way that only a reset of the card ends.
+    /// Whether a channel has failed in a way that only a reset of the card ends.
     is_stuck: bool,
     counters: Rc<Cell<Counters>>,
 }
 
-/// The part of a copy that the engine can do: bytes to skip, and how many. `None`: no part.
+/// The part of a copy that the engine can do: bytes to skip, and length. `None`: no part.
 fn body(from: u64, to: u64, bytes: u64) -> Option<(u64, u64)> {
     if !(from ^ to).is_multiple_of(DMA_ALIGN) {
         return None;
@@ -83,7 +83,7 @@ fn body(from: u64, to: u64, bytes: u64) -> Option<(u64, u64)> {
     (length > 0).then_some((skip, length))
 }
 
-/// The part of a descriptor that the CPU does in one go, and the rest.
+/// The part of a descriptor that the CPU does at a time, and the rest.
 fn slice(descriptor: Descriptor) -> (Descriptor, Option<Descriptor>) {
     let Descriptor::Copy {
         from,
@@ -115,7 +115,7 @@ fn is_shifted(from: Place, to: Place) -> bool {
 }
 
 impl Dma {
-    /// The host's channels. `memory` has [`MEMORY_BYTES`] and is at `card_address` for the card.
+    /// The host's channels. `memory` has [`MEMORY_BYTES`]; the card sees it at `card_address`.
     ///
     /// # Errors
     /// `EFAULT` when the memory is shorter.
@@ -160,7 +160,7 @@ impl Dma {
         self.counters.set(counters);
     }
 
-    /// Sets all channels up, after a reset.
+    /// Sets up all channels after a reset.
     pub fn set_up(&mut self, is_first_stepping: bool) -> Result<()> {
         self.is_first_stepping = is_first_stepping;
         for channel in &mut self.channels {
@@ -172,14 +172,15 @@ impl Dma {
         Ok(())
     }
 
-    /// The card is reset: it gets nothing more. What is on its way may arrive until the reset has
-    /// certainly happened, so it does not count as done.
+    /// Stops all channels, because the card is reset. Transfers in flight may arrive until the
+    /// reset has certainly happened, so they do not count as done.
     pub fn stop(&mut self) {
         self.channels.iter_mut().for_each(Channel::stop);
         self.is_stuck = false;
     }
 
-    /// The card moves nothing any more: what was on its way is lost, and counts as done.
+    /// Ends all transfers: the card moves nothing any more. Those in flight are lost, and count as
+    /// done.
     pub fn abort(&mut self) {
         self.channels.iter_mut().for_each(Channel::abort);
     }
@@ -189,12 +190,12 @@ impl Dma {
         self.is_stuck
     }
 
-    /// Whether there is nothing to wait for.
+    /// Whether no channel has anything to wait for.
     pub fn is_idle(&mut self) -> bool {
         self.channels.iter_mut().all(Channel::is_idle)
     }
 
-    /// Serves the interrupts of channels.
+    /// Serves the interrupts of the channels in `causes`.
     pub fn acknowledge(&mut self, causes: u32) {
         for channel in &mut self.channels {
             if causes & cause_dma(channel.number()) != 0 {
@@ -203,17 +204,17 @@ impl Dma {
         }
     }
 
-    /// Notices channels that stand still; `now` in nanoseconds, at each call. Returns when to call
-    /// again.
+    /// Notices channels that stand still; `now` in nanoseconds. Returns the time for the next
+    /// call.
     pub fn watch(&mut self, now: u64) -> Option<u64> {
         let watch = |channel: &mut Channel| channel.watch(now, STALL_NS);
         self.channels.iter_mut().filter_map(watch).min()
     }
 
-    /// The card's address of a place; `None`: it cannot reach it.
+    /// The card's address of a place. `None` when the card cannot reach it.
     ///
     /// # Errors
-    /// `Failed` for a place that the peer has not.
+    /// `Failed` for a place that the peer does not have.
     fn card_address(
         &self,
         mem: &dyn Memory,
@@ -238,7 +239,7 @@ impl Dma {
         }
     }
 
-    /// The hardware channel of one of SCIF's channels.
+    /// The hardware channel for one of SCIF's channels, which gets one at its first use.
     fn assigned(&mut self, channel: u64) -> Assigned {
         let next = &mut self.next;
         *self.assigned.entry(channel).or_insert_with(|| {
@@ -255,7 +256,7 @@ impl Dma {
         channel.completed() >= assigned.last
     }
 
-    /// The CPU does a descriptor, ahead of what is on its way.
+    /// Has the CPU carry out a descriptor at once, ahead of the transfers in flight.
     fn by_cpu(
         &mut self,
         mem: &mut dyn Memory,
@@ -358,7 +359,7 @@ impl Dma {
         }
     }
 
-    /// Logs the error of a channel that failed, and stops it.
+    /// Logs the error of a channel that has failed, and stops the channel.
     fn recover(&mut self, index: usize) {
         let channel = &mut self.channels[index];
         let registers = &*self.registers;
@@ -367,7 +368,7 @@ impl Dma {
             channel.read(registers, DSTAT),
         );
         if error == ALL_ONES {
-            // The card is gone; the link notices it at its next step.
+            // The card is gone: the link notices it at its next step.
             return;
         }
         let tail = match self.is_first_stepping {
@@ -392,14 +393,15 @@ impl Dma {
         self.count(|counters| counters.errors += 1);
     }
 
-    /// Does a slice of what is left on a channel that failed, and sets it up anew after the last.
+    /// Has the CPU do a slice of a failed channel's remaining transfers. Sets the channel up anew
+    /// after the last one.
     fn mend(&mut self, mem: &mut dyn Memory, index: usize) {
         let channel = &mut self.channels[index];
         let number = channel.number();
         if let Some(left) = channel.first_left() {
             let (part, rest) = slice(*left);
             if CpuEngine.submit(mem, 0, &part).is_err() {
-                // Its window has gone with the link, which reports it.
+                // Its window is gone with the link, which reports that.
                 let name = &self.name;
                 log::warn!("{name}: a transfer on DMA channel {number} leads nowhere any more");
             }
