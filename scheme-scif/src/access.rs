@@ -4,8 +4,8 @@ use scif_core::Owner;
 use syscall::error::{EACCES, EBADF, EISDIR, ENOTDIR, Error, Result};
 use syscall::flag::{O_ACCMODE, O_DIRECTORY, O_RDONLY, O_STAT, O_WRONLY};
 
-/// The opener of a handle. Rights are decided at open; any holder of the file descriptor may
-/// use it (requests through it carry the identity of its holder, or none at all).
+/// The opener of a handle. Rights are decided at open: any holder of the file descriptor may use
+/// it (requests through it carry the identity of the holder, or none at all).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Caller {
     /// Process id.
@@ -17,16 +17,16 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The same as the engine records it, which decides the right to bind ports below 1024.
+    /// The caller for the engine, which decides the right to bind ports below 1024.
     pub fn owner(self) -> Owner {
-        // Process ids are far below 2^32; the value is for people and for a limit.
+        // Process ids are far below 2^32, and the value only serves people and a limit.
         Owner {
             process: self.pid as u32,
             user: self.uid,
         }
     }
 
-    /// Whether the caller may know what `user` has.
+    /// Whether the caller may see what belongs to `user`.
     pub fn sees(self, user: u32) -> bool {
         self.uid == 0 || self.uid == user
     }
@@ -45,13 +45,13 @@ pub struct Access {
 }
 
 impl Access {
-    /// Reading and writing: what handles have that come from `dup`.
+    /// Reading and writing: the access mode of handles from `dup`.
     pub const BOTH: Self = Self {
         read: true,
         write: true,
     };
 
-    /// The access mode of open flags. The kernel checks it nowhere: it is the scheme's to enforce.
+    /// The access mode of open flags. The kernel does not check it: the scheme has to enforce it.
     pub fn of_flags(flags: usize) -> Self {
         let mode = flags & O_ACCMODE;
         Self {
@@ -81,10 +81,10 @@ impl Access {
     }
 }
 
-/// Whether a directory may be opened with these flags.
+/// Checks that a directory may be opened with these flags.
 ///
 /// # Errors
-/// `EISDIR` when writing is asked for.
+/// `EISDIR` when the flags ask for writing.
 pub fn open_directory(flags: usize) -> Result<()> {
     if flags & O_STAT == 0 && Access::of_flags(flags).write {
         return Err(Error::new(EISDIR));
@@ -92,10 +92,10 @@ pub fn open_directory(flags: usize) -> Result<()> {
     Ok(())
 }
 
-/// Whether a text file may be opened with these flags.
+/// Checks that a text file may be opened with these flags.
 ///
 /// # Errors
-/// `ENOTDIR` when a directory is asked for, `EACCES` when writing is.
+/// `ENOTDIR` when the flags ask for a directory, `EACCES` when they ask for writing.
 pub fn open_text(flags: usize) -> Result<()> {
     not_directory(flags)?;
     if flags & O_STAT == 0 && Access::of_flags(flags).write {
@@ -105,7 +105,7 @@ pub fn open_text(flags: usize) -> Result<()> {
 }
 
 /// # Errors
-/// `ENOTDIR` when a directory is asked for.
+/// `ENOTDIR` when the flags ask for a directory.
 pub fn not_directory(flags: usize) -> Result<()> {
     if flags & O_DIRECTORY != 0 {
         Err(Error::new(ENOTDIR))

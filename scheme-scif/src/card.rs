@@ -1,4 +1,4 @@
-//! The coprocessor cards that this node is the host of, as their drivers describe them.
+//! The coprocessor cards whose host this node is, as their drivers describe them.
 
 use alloc::string::String;
 
@@ -9,16 +9,16 @@ use scif_abi::NodeId;
 pub enum CardCommand {
     /// Load its system and start it.
     Boot,
-    /// Reset it, whatever it does.
+    /// Reset it in any state.
     Reset,
-    /// Ask its system to end, then reset it.
+    /// Ask its system to shut down, then reset it.
     Shutdown,
 }
 
 /// The state of a card.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CardState {
-    /// It is reset, and its firmware is not ready.
+    /// It is being reset, and its firmware is not ready.
     Resetting,
     /// Its firmware waits for a system.
     Ready,
@@ -26,16 +26,16 @@ pub enum CardState {
     Booting,
     /// Its system has answered.
     Running,
-    /// Its system was asked to end.
+    /// Its system was asked to shut down.
     Stopping,
-    /// Its firmware does not get ready.
+    /// Its firmware does not become ready.
     Failed,
     /// It does not answer on the bus.
     Gone,
 }
 
 impl CardState {
-    /// One word.
+    /// The state as one word.
     pub fn name(self) -> &'static str {
         match self {
             CardState::Resetting => "resetting",
@@ -49,18 +49,18 @@ impl CardState {
     }
 }
 
-/// A card as people see it. Words are without blanks; an empty one is not known.
+/// A card for people to read. Words have no blanks; an empty one means that the fact is unknown.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Card {
-    /// The node it is.
+    /// The node that the card is.
     pub node: NodeId,
     /// Its place on the bus.
     pub place: String,
     /// Its family.
     pub family: &'static str,
-    /// Which make of it.
+    /// The stepping (hardware revision).
     pub stepping: &'static str,
-    /// Bytes of memory; 0: not known.
+    /// Bytes of memory; 0 when unknown.
     pub memory_bytes: u64,
     /// Its state.
     pub state: CardState,

@@ -1,10 +1,10 @@
-//! The scheme as the event loop of `scheme` sees it: requests decoded by redox-scheme in,
-//! answers out. Only conversions; every decision is [`Scif`]'s.
+//! The scheme for the event loop of `scheme`: takes requests that redox-scheme has decoded and
+//! returns answers. It only converts; [`Scif`] makes every decision.
 //!
-//! A client that is killed in the middle of a request lives on, as far as its memory is concerned,
-//! until the request is answered; the task that drops the last reference to an address space tears
-//! it down. The kernel here does that by itself. On a kernel that does it in the daemon, requests
-//! with whole-page buffers must not be kept for long.
+//! The memory of a client that is killed in the middle of a request stays until the request is
+//! answered, and the task that drops the last reference to an address space tears it down. This
+//! project's kernel does that by itself. On a kernel that leaves it to the daemon, requests with
+//! whole-page buffers must not be kept for long.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -30,13 +30,13 @@ use crate::scif::files::DirectoryEntry;
 pub struct Daemon<M: NodeMemory, C> {
     scif: Scif<M, Id>,
     copier: C,
-    /// The receiver of descriptors that programs send; once the scheme has one.
+    /// The socket from which sent descriptors are received; `None` until the scheme has one.
     socket: Option<Rc<Socket>>,
     is_gone: fn(usize) -> bool,
 }
 
 impl<M: NodeMemory, C: CopyEngine> Daemon<M, C> {
-    /// `copier` copies for transfers; `is_gone` says whether a process is no more.
+    /// `copier` copies for transfers; `is_gone` tells whether a process has ended.
     pub fn new(scif: Scif<M, Id>, copier: C, is_gone: fn(usize) -> bool) -> Self {
         Self {
             scif,
@@ -46,12 +46,12 @@ impl<M: NodeMemory, C: CopyEngine> Daemon<M, C> {
         }
     }
 
-    /// The scheme has this socket.
+    /// Sets the scheme's socket.
     pub fn set_socket(&mut self, socket: Rc<Socket>) {
         self.socket = Some(socket);
     }
 
-    /// The scheme itself, for those who bring links up and down.
+    /// The scheme's state, for the driver, which brings links up and down.
     pub fn scif(&mut self) -> &mut Scif<M, Id> {
         &mut self.scif
     }
@@ -138,8 +138,8 @@ impl<M: NodeMemory<Space = Fd>, C: CopyEngine> SchemeSync for Daemon<M, C> {
 
     fn on_sendfd(&mut self, request: &SendFdRequest) -> Result<usize> {
         let socket = self.socket.as_ref().ok_or(Error::new(EINVAL))?;
-        // All are taken, wanted or not: those that are not are closed with the answer, by this
-        // task, which must not be the one to release an address space.
+        // Take all descriptors, wanted or not: this task would close the remaining ones with the
+        // answer, and it must not be the one that releases an address space.
         let mut slots = alloc::vec![usize::MAX; request.num_fds()];
         request.obtain_fd(socket, FobtainFdFlags::UPPER_TBL, &mut slots)?;
         if let [slot] = slots[..] {

@@ -1,8 +1,8 @@
-//! Errors as the system numbers them.
+//! Errors as error numbers of the system.
 
 use syscall::error::{EWOULDBLOCK, Error, Result};
 
-/// The engine's error as the system's.
+/// Converts the engine's error to the system's.
 pub(crate) fn system(error: scif_abi::Error) -> Error {
     Error::new(error.errno())
 }

@@ -2,11 +2,11 @@
 
 use core::hash::Hash;
 
-/// Names a handle: the number the kernel knows it by. Never reused, because the kernel keys events
-/// and closes by it.
+/// Names a handle by the number that the kernel has for it. Never reused, because the kernel names
+/// handles by it in events and closes.
 pub type HandleId = usize;
 
-/// The name of a request: unique among those that wait.
+/// The name of a request: unique among waiting requests.
 pub trait RequestId: Copy + Ord + Hash {}
 
 impl<T: Copy + Ord + Hash> RequestId for T {}

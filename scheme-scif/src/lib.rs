@@ -1,9 +1,10 @@
 //! The `scif:` scheme: paths, handles, waiting requests and text files over the protocol engine.
 //!
-//! [`Scif`] is the whole of it and makes no system call: memory and doorbells are a [`NodeMemory`],
-//! requests are function calls that answer at once. So the tests here drive it on the development
-//! machine with the real engine. `Daemon` (for the target only) is the thin layer that the event
-//! loop of `scheme` calls. Nothing here knows a device.
+//! [`Scif`] is the scheme's state and makes no system call: memory and doorbells are a
+//! [`NodeMemory`], and requests are function calls that answer at once. So the tests here drive it
+//! on the development machine with the real engine. `Daemon` (for the target only) is the thin
+//! layer that the event loop of `scheme` calls. Nothing here depends on a device. docs/scheme.md
+//! describes the scheme, docs/architecture.md its terms ("Words").
 #![cfg_attr(not(any(test, feature = "fixture")), no_std)]
 
 extern crate alloc;

@@ -13,42 +13,42 @@ use syscall::error::Result;
 pub(crate) const PAGE: u64 = PAGE_BYTES as u64;
 
 /// Names a memory object, here and in requests. Never 0, and random, so that only a program that
-/// was given it can name the object.
+/// was given the token can name the object.
 pub type Token = u64;
 
-/// Names a range of addresses that was made of pieces.
+/// Names a range of addresses that was joined from pieces.
 pub type JoinId = u64;
 
-/// Pieces of memory as one range of addresses in this task.
+/// Pieces of memory joined into one range of addresses in this task.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct View {
-    /// Of the first byte.
+    /// Address of the first byte.
     pub address: usize,
-    /// For [`NodeMemory::end_join`], if the range was made for this.
+    /// The name for [`NodeMemory::end_join`], if the range was made for this view.
     pub join: Option<JoinId>,
 }
 
 /// The progress of a memory object.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Progress {
-    /// There is more to do.
+    /// More work is left.
     More,
-    /// Another thread is at work; the driver's loop wakes when that has changed.
+    /// Another thread is at work; the driver's loop wakes when that thread is done.
     Pending,
-    /// It is complete: its runs, in order.
+    /// The object is complete: its runs, in order.
     Complete(Vec<Run>),
 }
 
-/// The doorbells of the nodes that memory is shared with.
+/// The doorbells of the nodes with which this node shares memory.
 pub trait Doorbells {
-    /// Rings the doorbell of `node`: there are messages in its ring.
+    /// Rings the doorbell of `node`, because its ring holds messages.
     fn ring(&mut self, node: NodeId);
 }
 
-/// The memory of objects, which programs map and the engine knows as runs of pages; an object is
-/// named by its token.
+/// The memory of objects: programs map them, the engine handles them as runs of pages. A token
+/// names an object.
 pub trait ObjectMemory {
-    /// A program's address space, as the program sent it.
+    /// A program's address space, sent by the program.
     type Space;
 
     /// Begins an object of `pages` zeroed pages; [`build`](Self::build) completes it.
@@ -57,28 +57,28 @@ pub trait ObjectMemory {
     /// `ENOMEM`.
     fn provide(&mut self, token: Token, pages: u64) -> Result<()>;
 
-    /// Begins an object of pages of the program behind `space`, whole ones; [`build`](Self::build)
+    /// Begins an object of whole pages of the program behind `space`; [`build`](Self::build)
     /// completes it.
     ///
     /// # Errors
     /// `ENOMEM`.
     fn pin(&mut self, token: Token, space: Self::Space, record: &PinRecord) -> Result<()>;
 
-    /// Releases a space that is not used for pinning. The holder of the last reference to one
-    /// may have to tear it down, so this is not for the task that serves the scheme to do.
+    /// Releases a space that is not used for pinning. Whoever drops the last reference to a space
+    /// may have to tear it down, so the task that serves the scheme must not do it itself.
     fn release_space(&mut self, space: Self::Space);
 
-    /// Does a bounded piece of the work on an object.
+    /// Does a bounded part of the work on an object.
     ///
     /// # Errors
-    /// `ENOMEM`; `EINVAL` when what was sent is no address space; `EFAULT` when a page to be pinned
-    /// is not there, does not allow what the record says, or is no ordinary memory.
+    /// `ENOMEM`; `EINVAL` when the descriptor that was sent is no address space; `EFAULT` when a
+    /// page to pin is not there, does not allow what the record says, or is no ordinary memory.
     fn build(&mut self, token: Token) -> Result<Progress>;
 
-    /// Gives up an object, complete or not.
+    /// Discards an object, complete or not.
     fn discard(&mut self, token: Token);
 
-    /// Address of an object's first byte in this task; the others follow.
+    /// Address of an object's first byte in this task. The object is one range of addresses.
     fn view(&self, token: Token) -> Option<usize>;
 }
 
@@ -87,22 +87,23 @@ pub trait NodeMemory: Memory + ObjectMemory + Doorbells {
     /// 64 random bits that cannot be guessed.
     fn random(&mut self) -> u64;
 
-    /// Bytes of own memory that are handed out to the engine at present.
+    /// Bytes of own memory that the engine has allocated at present.
     fn allocated_bytes(&self) -> usize;
 
-    /// Bytes of own memory that the engine has given back and that are kept for it.
+    /// Bytes of own memory that the engine has freed and that are kept for it.
     fn spare_bytes(&self) -> usize;
 
-    /// Address in this task of `bytes` contiguous bytes at a place; `None` when it has none.
+    /// Address in this task of `bytes` contiguous bytes at a place; `None` when they have none.
     fn view_of(&self, place: Place, bytes: usize) -> Option<usize>;
 
-    /// Makes pieces, of own memory or all of one peer's, one range of addresses in this task,
-    /// unless they are one already. `None` when that cannot be.
+    /// Joins pieces, all of own memory or all of one peer's, into one range of addresses in this
+    /// task, unless they already are one. `None` when that is impossible.
     fn join(&mut self, pieces: &[(Place, u64)]) -> Option<View>;
 
-    /// A range that [`join`](Self::join) made is needed no longer.
+    /// Releases a range that [`join`](Self::join) made.
     fn end_join(&mut self, id: JoinId);
 
-    /// Address of a place for this node's processors and devices; `None` when it has none.
+    /// Physical address of a place for this node's processors and devices; `None` when it has
+    /// none.
     fn physical(&self, place: Place) -> Option<u64>;
 }

@@ -14,13 +14,13 @@ pub const PATH_MAX: usize = 4096;
 /// The object that a path names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Path {
-    /// The directory of everything.
+    /// The root directory.
     Root,
     /// The directory of one node.
     Node(u16),
     /// A connection to a port of a node.
     Connect {
-        /// The node to connect to; may be the own one.
+        /// The node to connect to; may be this node.
         node: u16,
         /// The port to connect to, never 0.
         port: u16,
@@ -35,15 +35,15 @@ pub enum Path {
     Accept(u16),
     /// A fresh endpoint.
     Endpoint,
-    /// A memory object to be made.
+    /// A memory object that is still to be made.
     Memory,
-    /// The nodes that come and go.
+    /// The list of nodes that come and go.
     Peers,
     /// A text file.
     Text(TextFile),
 }
 
-/// The content of a connection's stream.
+/// What a connection's stream carries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Content {
     /// Bytes, as in SCIF.
@@ -52,15 +52,15 @@ pub enum Content {
     Messages,
 }
 
-/// The name of that directory.
+/// The name of the directory for [`Content::Messages`].
 const MESSAGES: &str = "stp";
 
-/// An object, and what the connections carry that come of it.
+/// An object, and the content of the connections that it makes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Name {
     /// The content of the connections' streams.
     pub content: Content,
-    /// The object; `Root` is the directory `stp` itself where they carry messages.
+    /// The object. With [`Content::Messages`], `Root` is the directory `stp`.
     pub path: Path,
 }
 
@@ -76,7 +76,7 @@ impl Name {
     /// Reads a path relative to the scheme's root.
     ///
     /// # Errors
-    /// Those of [`Path::parse`]; `ENOENT` for a name below `stp` that has no connections.
+    /// Those of [`Path::parse`]; `ENOENT` for a name below `stp` that makes no connections.
     pub fn parse(path: &str) -> Result<Self> {
         let Some(rest) = path.strip_prefix(MESSAGES) else {
             return Path::parse(path).map(Self::of);
@@ -96,13 +96,13 @@ impl Name {
         }
     }
 
-    /// Another object in the same place.
+    /// Another object with the same content.
     pub const fn with(self, path: Path) -> Self {
         Self { path, ..self }
     }
 }
 
-/// As it stands behind the scheme's root.
+/// The text of the name behind the scheme's root.
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.content == Content::Messages {
@@ -133,7 +133,7 @@ pub enum TextFile {
     Limits,
     /// Counters.
     Stats,
-    /// What has passed between this node and each other one.
+    /// The traffic between this node and each other one.
     Traffic,
     /// Name and version.
     Version,
@@ -236,7 +236,7 @@ impl Path {
     }
 }
 
-/// As it stands behind the scheme's root.
+/// The text of the path behind the scheme's root.
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -255,7 +255,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// Decimal digits and nothing else: the standard parser would also take a sign.
+/// Whether the word is decimal digits only: the standard parser would also take a sign.
 fn is_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -274,7 +274,7 @@ fn parse_nonzero_port(word: &str) -> Result<u16> {
     }
 }
 
-/// Nothing lies below a file: a name there is `ENOTDIR`, an empty component junk.
+/// Nothing lies below a file: a name there gives `ENOTDIR`, an empty component `EINVAL`.
 fn below_file(word: Option<&str>) -> Result<()> {
     match word {
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! An endpoint and what the scheme keeps beside the engine's state.
+//! An endpoint, and the state that the scheme keeps beside the engine's.
 
 use alloc::boxed::Box;
 
@@ -12,16 +12,16 @@ use crate::request::transfer_queue::TransferQueue;
 /// An endpoint behind a handle.
 pub(crate) struct Endpoint<R> {
     id: EndpointId,
-    /// `O_NONBLOCK` of the descriptor, as last set.
+    /// The descriptor's `O_NONBLOCK`, as last set.
     is_nonblocking: bool,
     is_listening: bool,
-    /// Set while a connect that `open` started with `O_NONBLOCK` has not been collected.
+    /// The target of a connect that `open` started with `O_NONBLOCK`, until it is collected.
     connecting: Option<PortId>,
-    /// Changes in the engine that subscribers are notified of.
+    /// The events for which the engine notifies subscribers.
     subscribed: Option<Readiness>,
     outgoing: TransferQueue<R>,
     incoming: TransferQueue<R>,
-    /// Of a connection whose stream carries messages.
+    /// The messages, if the connection's stream carries messages.
     messages: Option<Box<Messages>>,
 }
 
@@ -39,7 +39,7 @@ impl<R> Endpoint<R> {
         }
     }
 
-    /// One that is being connected in the background.
+    /// An endpoint that is being connected in the background.
     pub fn connecting(id: EndpointId, to: PortId) -> Self {
         Self {
             connecting: Some(to),
@@ -47,23 +47,24 @@ impl<R> Endpoint<R> {
         }
     }
 
-    /// The engine's name for it.
+    /// The engine's name for the endpoint.
     pub fn id(&self) -> EndpointId {
         self.id
     }
 
-    /// Another endpoint takes its place, of which no subscriber was notified; returns its own name.
+    /// Replaces the endpoint by another one, of which no subscriber was notified. Returns the old
+    /// one's name.
     pub fn replace(&mut self, id: EndpointId) -> EndpointId {
         self.subscribed = None;
         core::mem::replace(&mut self.id, id)
     }
 
-    /// Whether its calls do not wait, where they do not say that themselves.
+    /// Whether calls on it do not wait, where they do not say that themselves.
     pub fn is_nonblocking(&self) -> bool {
         self.is_nonblocking
     }
 
-    /// `O_NONBLOCK` has been set or cleared.
+    /// Records that `O_NONBLOCK` was set or cleared.
     pub fn set_nonblocking(&mut self, is_nonblocking: bool) {
         self.is_nonblocking = is_nonblocking;
     }
@@ -72,39 +73,39 @@ impl<R> Endpoint<R> {
         self.is_listening
     }
 
-    /// It listens from now on.
+    /// Records that the endpoint listens.
     pub fn listen(&mut self) {
         self.is_listening = true;
     }
 
-    /// The port that it is being connected to in the background.
+    /// The port to which it is being connected in the background.
     pub fn connects_to(&self) -> Option<PortId> {
         self.connecting
     }
 
-    /// The connect in the background has been collected.
+    /// Records that the background connect was collected.
     pub fn end_connect(&mut self) {
         self.connecting = None;
     }
 
-    /// Changes that subscribers are to be notified of; `None` while it has no rings. Returns what
-    /// is to be set in the engine, if it differs: each setting counts as a change.
+    /// Sets the events for which subscribers are notified; `None` while the endpoint has no rings.
+    /// Returns the events to set in the engine, if they differ: each setting counts as a change.
     pub fn subscribe(&mut self, events: Option<Readiness>) -> Option<Readiness> {
         let before = core::mem::replace(&mut self.subscribed, events);
         events.filter(|_| events != before)
     }
 
-    /// Its stream carries messages.
+    /// Makes the stream carry messages.
     pub fn set_messages(&mut self, messages: Messages) {
         self.messages = Some(Box::new(messages));
     }
 
-    /// The messages that its stream carries, if it does.
+    /// The messages, if the stream carries messages.
     pub fn messages(&mut self) -> Option<&mut Messages> {
         self.messages.as_deref_mut()
     }
 
-    /// The transfers that wait on one side.
+    /// The queue of waiting transfers of one side.
     pub fn queue(&mut self, side: Side) -> &mut TransferQueue<R> {
         match side {
             Side::Send => &mut self.outgoing,

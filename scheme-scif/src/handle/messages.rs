@@ -1,5 +1,5 @@
 //! Messages of Scheduled Transfers in the stream of an endpoint: the set-up of the connection, and
-//! what is known of the frame that is arriving. The records and frames are `st-core`'s; the other
+//! the state of the frame that is arriving. `st-core` defines the records and frames. The other
 //! end may be a `SOCK_SEQPACKET` socket whose bypass is off.
 
 use st_core::frame::{Frame, HEAD_BYTES};
@@ -11,15 +11,15 @@ use syscall::error::{ECONNREFUSED, ECONNRESET, EPROTO, Error, Result};
 pub(crate) struct Messages {
     stage: Stage,
     arriving: Arriving,
-    /// A frame was begun and will never be completed.
+    /// Whether a frame was begun and will never be completed.
     is_cut: bool,
 }
 
-/// How far the set-up has come.
+/// The stage of the set-up.
 enum Stage {
-    /// The request of this end is still to be sent.
+    /// This end's request is still unsent.
     Calling(Parameters),
-    /// The peer's record, so far.
+    /// The peer's record is arriving.
     Greeting {
         own: Parameters,
         is_server: bool,
@@ -28,18 +28,18 @@ enum Stage {
     },
     /// Messages may go both ways.
     Open,
-    /// There is no connection: every transfer fails with this.
+    /// There is no connection: every transfer fails with this error.
     Failed(i32),
 }
 
 /// The part of a message that is arriving.
 #[derive(Clone, Copy)]
 enum Arriving {
-    /// The head of the next frame, so far.
+    /// The head of the next frame, and the number of its bytes that are there.
     Head([u8; HEAD_BYTES], usize),
-    /// This number of further bytes of a message.
+    /// Bytes of a message that have not arrived.
     Data(usize),
-    /// Nothing, in order.
+    /// Nothing: the stream has ended in order.
     Nothing,
 }
 
@@ -47,14 +47,14 @@ enum Arriving {
 pub(crate) enum Wanted<'a> {
     /// Bytes of this head.
     Head(&'a mut [u8]),
-    /// A piece of a message, up to a number of bytes.
+    /// Bytes of a message, at most this number.
     Data(usize),
-    /// Nothing any more.
+    /// Nothing: the stream has ended.
     Nothing,
 }
 
 impl Messages {
-    /// Of the end that has connected, or the one that has been connected to.
+    /// The messages of an endpoint: `is_server` for the end that accepted the connection.
     pub fn new(is_server: bool, port: u16, key: u32) -> Self {
         let options = setup::Options::default();
         let own = Parameters {
@@ -76,7 +76,7 @@ impl Messages {
         }
     }
 
-    /// The request of this end, once; there is room for it in a ring that is empty.
+    /// This end's request, once. An empty ring has room for it.
     pub fn request(&mut self) -> Option<[u8; RECORD_BYTES]> {
         let Stage::Calling(own) = self.stage else {
             return None;
@@ -85,10 +85,10 @@ impl Messages {
         Some(Record::Request(own).encode())
     }
 
-    /// The bytes of the peer's record that have not arrived. `None`: the set-up is done.
+    /// The bytes of the peer's record that have not arrived. `None` when the set-up is complete.
     ///
     /// # Errors
-    /// Why there is no connection.
+    /// The reason why there is no connection.
     pub fn missing(&mut self) -> Result<Option<&mut [u8]>> {
         match &mut self.stage {
             Stage::Greeting { record, filled, .. } => Ok(record.get_mut(*filled..)),
@@ -98,8 +98,8 @@ impl Messages {
         }
     }
 
-    /// Takes `count` more bytes of the peer's record. Returns the answer to it, if it is complete
-    /// and wants one; there is room for it in a ring that is empty.
+    /// Takes `count` more bytes of the peer's record. Returns the answer once the record is
+    /// complete, if it needs one. An empty ring has room for the answer.
     pub fn greet(&mut self, count: usize) -> Option<[u8; RECORD_BYTES]> {
         let Stage::Greeting {
             own,
@@ -117,7 +117,7 @@ impl Messages {
         let peer = Record::decode(record).map_err(|_| Refused::Protocol);
         if *is_server {
             let answer = peer.and_then(|request| {
-                // Channels mean nothing without the bypass.
+                // Without the bypass, channels have no meaning.
                 if let Record::Request(peer) = request {
                     own.channels = peer.channels;
                 }
@@ -137,7 +137,7 @@ impl Messages {
         None
     }
 
-    /// The bytes to receive, when the set-up is done.
+    /// The bytes to receive next, once the set-up is complete.
     pub fn wanted(&mut self) -> Wanted<'_> {
         match &mut self.arriving {
             Arriving::Head(head, filled) => {
@@ -148,10 +148,10 @@ impl Messages {
         }
     }
 
-    /// Counts `count` bytes of the wanted ones as arrived.
+    /// Counts `count` of the wanted bytes as arrived.
     ///
     /// # Errors
-    /// `EPROTO`: they are no frame. Every transfer fails from now on.
+    /// `EPROTO` when they are no frame. Every transfer fails from now on.
     pub fn arrived(&mut self, count: usize) -> Result<()> {
         let next = match self.arriving {
             Arriving::Head(head, filled) if filled + count < HEAD_BYTES => {
@@ -172,10 +172,10 @@ impl Messages {
         Ok(())
     }
 
-    /// A message can be begun.
+    /// Checks that a message can be begun.
     ///
     /// # Errors
-    /// `ECONNRESET`: another was begun and never completed.
+    /// `ECONNRESET` when another message was begun and never completed.
     pub fn may_begin(&self) -> Result<()> {
         match self.is_cut {
             true => Err(Error::new(ECONNRESET)),
@@ -183,12 +183,13 @@ impl Messages {
         }
     }
 
-    /// A message was begun and will not be completed: the peer can receive nothing behind it.
+    /// Records that a message was begun and will not be completed: the peer can receive nothing
+    /// after it.
     pub fn cut(&mut self) {
         self.is_cut = true;
     }
 
-    /// Whether the peer is to be told that nothing follows: it knows this end, or will.
+    /// Whether to send the peer the frame that ends the stream: the peer knows this end, or will.
     pub fn has_end(&self) -> bool {
         let is_known = match self.stage {
             Stage::Open => true,
@@ -211,7 +212,7 @@ impl Stage {
 }
 
 impl Arriving {
-    /// The rest of a message; an empty one is passed over.
+    /// The rest of a message; an empty rest leads to the next head.
     fn data(rest: usize) -> Self {
         match rest {
             0 => Self::Head([0; HEAD_BYTES], 0),

@@ -38,7 +38,7 @@ impl Opening {
         }
     }
 
-    /// The same, as something that came of it: a listener's port is known once it is bound.
+    /// The opening with another path: a listener's port is known only once it is bound.
     pub fn at(self, path: Path) -> Self {
         let name = self.name.with(path);
         Self { name, ..self }
@@ -49,7 +49,7 @@ impl Opening {
         self.name
     }
 
-    /// The user and group whose rights count, whatever process uses the descriptor.
+    /// The caller whose rights count, whatever process uses the descriptor.
     pub fn caller(&self) -> Caller {
         self.caller
     }
@@ -59,31 +59,31 @@ impl Opening {
 pub(crate) struct Handle<R> {
     opening: Opening,
     kind: Kind<R>,
-    /// The pages that programs have mapped through it (memory handles keep them with their object),
-    /// by page of the offset they were mapped at.
+    /// The pages that programs have mapped through it, by page of the mapping's offset. (Memory
+    /// handles keep them with their object.)
     mapped: Ranges<PageKind>,
-    /// For how many files it counts for its caller; endpoints and bypass handles have limits of
-    /// their own.
+    /// The number of files that its caller is charged for it. Endpoints and bypass handles have
+    /// limits of their own.
     files: u64,
 }
 
 /// The object that a mapped page belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum PageKind {
-    /// A window of the peer, and the range of addresses that was made of its pieces for this.
+    /// A window of the peer, and the range of addresses that was joined for the mapping.
     Peer(RemoteWindowId, Option<JoinId>),
-    /// The same, kept by a library.
+    /// A window of the peer in a mapping that a library caches.
     Cached(RemoteWindowId, Option<JoinId>),
-    /// A memory object that an own window was made of.
+    /// The memory object of an own window.
     Own(Token),
     /// Pages of this node that bypass clients map.
     LocalPart,
-    /// Pages of the peer that they map.
+    /// Pages of the peer that bypass clients map.
     PeerPart(BypassId),
 }
 
 impl PageKind {
-    /// Its name in the file `mappings`.
+    /// The kind's name in the file `mappings`.
     pub fn name(self) -> &'static str {
         match self {
             PageKind::Peer(..) => "window",
@@ -116,12 +116,12 @@ impl Bypass {
         self.id
     }
 
-    /// The endpoint of the rings; it may have been closed.
+    /// The endpoint of the rings, which may be closed by now.
     pub fn endpoint(&self) -> EndpointId {
         self.endpoint
     }
 
-    /// The record that its client reads.
+    /// The record for the client.
     pub fn record(&self) -> &BypassRecord {
         &self.record
     }
@@ -131,27 +131,28 @@ impl Bypass {
 pub(crate) enum Kind<R> {
     /// A directory; the path says which.
     Directory,
-    /// A text file, as it was when it was opened, so that reading it in pieces gives one picture.
+    /// A text file with its content at the open, so that reading it in pieces gives a consistent
+    /// text.
     Text(String),
     /// An endpoint in any state.
     Endpoint(Endpoint<R>),
-    /// An endpoint that was shut down: the mappings made through it.
+    /// An endpoint that was shut down. Mappings made through it may remain.
     Closed,
     /// The windows of an endpoint's peer, for mapping.
     Window(EndpointId),
-    /// The same, for a library that keeps what it has mapped.
+    /// The windows of an endpoint's peer, for a library that caches its mappings.
     CachedWindow(EndpointId),
     /// The endpoint's own windows, for mapping.
     OwnWindow(EndpointId),
-    /// An endpoint that is closed: for waiting until its copies have ended.
+    /// A closed endpoint, for waiting until its copies have ended.
     End(EndpointId),
     /// A connection's rings, for a client that works on them by itself.
     Bypass(Bypass),
-    /// A memory object, or nothing yet.
+    /// A memory object; `None` until it is being made.
     Memory(Option<Token>),
-    /// The nodes that come and go.
+    /// A reader of the nodes that come and go.
     Peers(PeerLines),
-    /// A name only (`O_STAT`): it can be asked for its status and connects to nothing.
+    /// A name only (`O_STAT`): for its status, without a connection.
     Name,
 }
 
@@ -166,18 +167,18 @@ impl<R> Handle<R> {
         }
     }
 
-    /// Another process has opened it, for tests.
+    /// Pretends, for tests, that another process has opened it.
     #[cfg(test)]
     pub fn set_process(&mut self, process: usize) {
         self.opening.caller.pid = process;
     }
 
-    /// The path it was opened as, which `fpath` gives for all but connections.
+    /// The path by which it was opened, which `fpath` returns for all but connections.
     pub fn path(&self) -> Path {
         self.opening.name.path
     }
 
-    /// The contents of the stream of the connection that it is, or that comes of it.
+    /// What the stream carries of the connection that the handle is or makes.
     pub fn content(&self) -> Content {
         self.opening.name.content
     }
@@ -192,7 +193,7 @@ impl<R> Handle<R> {
         self.opening.caller
     }
 
-    /// The opening of a handle that `caller` makes of this one, by `dup`.
+    /// The opening of a handle that `caller` makes from this one with `dup`.
     pub fn duplicate(&self, caller: Caller) -> Opening {
         Opening {
             caller,
@@ -217,12 +218,12 @@ impl<R> Handle<R> {
         &self.kind
     }
 
-    /// As [`kind`](Self::kind), to be changed.
+    /// [`kind`](Self::kind) for changing it.
     pub fn kind_mut(&mut self) -> &mut Kind<R> {
         &mut self.kind
     }
 
-    /// The object behind a handle that is closed.
+    /// The object behind a handle that is being closed.
     pub fn into_kind(self) -> Kind<R> {
         self.kind
     }
@@ -232,17 +233,17 @@ impl<R> Handle<R> {
         self.mapped.iter()
     }
 
-    /// A program has mapped pages through it.
+    /// Records that a program has mapped pages through it.
     pub fn map(&mut self, first: u64, pages: u64, kind: PageKind) {
         self.mapped.add(first, pages, kind);
     }
 
-    /// Pages are mapped no longer; the pieces that were.
+    /// Records that pages were unmapped. Returns the pieces that were mapped.
     pub fn unmap(&mut self, first: u64, pages: u64) -> Vec<Range<PageKind>> {
         self.mapped.remove(first, pages)
     }
 
-    /// File type and permissions, as `fstat` gives them.
+    /// File type and permissions for `fstat`.
     pub fn mode(&self) -> u16 {
         match self.path() {
             Path::Root | Path::Node(_) | Path::ListenDirectory | Path::AcceptDirectory => {

@@ -1,5 +1,5 @@
-//! The reader of the file `peers`: a line for each node that is online at first, then one for each
-//! that comes or goes.
+//! The reader of the file `peers`: first a line for each node that is online, then one for each
+//! node that comes or goes.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -8,7 +8,7 @@ use core::fmt::Write;
 use scif_abi::NodeId;
 use syscall::error::{EINVAL, Error, Result};
 
-/// The lines that one reader of the file `peers` has not read yet: nodes, and whether each came or
+/// The lines that one reader of the file `peers` has not read: nodes, and whether each came or
 /// went.
 #[derive(Debug, Default)]
 pub(crate) struct PeerLines {
@@ -16,15 +16,15 @@ pub(crate) struct PeerLines {
 }
 
 impl PeerLines {
-    /// The lines of a new reader: these nodes first.
+    /// The lines of a new reader, which begin with these nodes.
     pub fn new(nodes: impl Iterator<Item = NodeId>) -> Self {
         Self {
             lines: nodes.map(|node| (node, true)).collect(),
         }
     }
 
-    /// Notes that a node came, or went. At most two lines about one node wait: if it came and went
-    /// again before the reader has read of either, both lines are dropped.
+    /// Adds a line: a node came, or went. At most two lines about a node wait. If a node came and
+    /// went again before the reader has read of either, both lines are dropped.
     pub fn notify(&mut self, node: NodeId, added: bool) {
         let last = self.lines.iter().rposition(|&(about, _)| about == node);
         match last {
@@ -53,7 +53,7 @@ impl PeerLines {
             done += line.len();
             self.lines.pop_front();
         }
-        // No line fits: more than 0 bytes must come, and half a line would be worse.
+        // No line fits: the read must return more than 0 bytes, and half a line would be worse.
         if done == 0 {
             return Err(Error::new(EINVAL));
         }

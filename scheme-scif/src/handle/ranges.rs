@@ -1,8 +1,8 @@
 //! Ranges of pages that programs have mapped, each with a mark of its own.
 //!
 //! The kernel reports every mapping and every piece that is unmapped, but not which mapping a
-//! piece belonged to. That does not matter here: what counts is how often each page is mapped, and
-//! ranges of one page carry the same mark.
+//! piece belonged to. That does not matter here: only the number of mappings of each page counts,
+//! and ranges that share a page carry the same mark.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ pub struct Range<T> {
     pub first: u64,
     /// The number of pages, at least one.
     pub pages: u64,
-    /// Their mark.
+    /// The mark of the pages.
     pub mark: T,
 }
 
@@ -28,13 +28,13 @@ impl<T> Range<T> {
     }
 }
 
-/// Ranges that may overlap. Few do, so that the one that holds a page is found by its start.
+/// Ranges that may overlap. Few do, so the range that holds a page is found by its start.
 #[derive(Clone, Debug)]
 pub struct Ranges<T> {
-    /// By first page and a number of their own.
+    /// The ranges by first page and a serial number.
     ranges: BTreeMap<(u64, u64), Range<T>>,
     next: u64,
-    /// Pages of the longest range there was since there was none.
+    /// Pages of the longest range since the collection was last empty.
     longest: u64,
 }
 
@@ -49,7 +49,7 @@ impl<T> Default for Ranges<T> {
 }
 
 impl<T: Copy> Ranges<T> {
-    /// Adds a range; the caller has checked that its end is no overflow.
+    /// Adds a range. The caller has checked that its end does not overflow.
     pub fn add(&mut self, first: u64, pages: u64, mark: T) {
         if pages > 0 {
             self.longest = self.longest.max(pages);
@@ -59,7 +59,7 @@ impl<T: Copy> Ranges<T> {
         }
     }
 
-    /// Some range that holds the page.
+    /// A range that holds the page.
     fn holding(&self, page: u64) -> Option<(&(u64, u64), &Range<T>)> {
         let before = self.ranges.range(..=(page, u64::MAX)).rev();
         before
@@ -67,8 +67,8 @@ impl<T: Copy> Ranges<T> {
             .find(|(_, range)| range.holds(page))
     }
 
-    /// Takes every page from `first` on out once and returns the pieces; pages that are in no range
-    /// are passed over.
+    /// Takes each of `pages` pages from `first` on out once, and returns the pieces. Pages that
+    /// are in no range are skipped.
     pub fn remove(&mut self, first: u64, pages: u64) -> Vec<Range<T>> {
         let end = first.saturating_add(pages);
         let mut removed = Vec::new();
@@ -109,7 +109,7 @@ impl<T: Copy> Ranges<T> {
         true
     }
 
-    /// All ranges, by their first pages.
+    /// All ranges, in order of their first pages.
     pub fn iter(&self) -> impl Iterator<Item = &Range<T>> {
         self.ranges.values()
     }
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     impl<T: Copy> Ranges<T> {
-        /// Pages of all ranges, each as often as it is in one.
+        /// Pages of all ranges; a page counts once for each range that holds it.
         fn pages(&self) -> u64 {
             self.iter().map(|range| range.pages).sum()
         }

@@ -18,7 +18,7 @@ use crate::path::{Name, Path, TextFile};
 /// The handle of the scheme's root directory.
 pub const ROOT: HandleId = scheme::ROOT;
 
-/// Handles one daemon keeps at most: one for each endpoint there can be, and as many files.
+/// Most handles of one daemon: one for each possible endpoint, and as many files.
 pub const MAX_HANDLES: usize = 2 * MAX_ENDPOINTS;
 
 /// All handles.
@@ -29,7 +29,7 @@ pub(crate) struct Handles<R> {
 }
 
 impl<R> Handles<R> {
-    /// The root directory alone.
+    /// A table with the root directory alone.
     pub fn new() -> Self {
         let nobody = Caller {
             pid: 0,
@@ -43,7 +43,7 @@ impl<R> Handles<R> {
         }
     }
 
-    /// Handles there are, the root among them.
+    /// The number of handles, including the root.
     pub fn len(&self) -> usize {
         self.table.len()
     }
@@ -102,7 +102,7 @@ impl<R> Handles<R> {
         }
     }
 
-    /// The memory object behind a memory handle, complete or not, once one is being made.
+    /// The memory object behind a memory handle: `None` until one is being made.
     ///
     /// # Errors
     /// `EBADF`; `ENOTTY` when it is something else.
@@ -113,7 +113,7 @@ impl<R> Handles<R> {
         }
     }
 
-    /// Adds a handle of an endpoint or of its rings, which are limited elsewhere.
+    /// Adds a handle of an endpoint or of its rings: other limits apply to those.
     pub fn insert(&mut self, handle: Handle<R>) -> HandleId {
         let is_of_peers = matches!(handle.kind(), Kind::Peers(_));
         let id = self.table.add(handle);
@@ -123,10 +123,11 @@ impl<R> Handles<R> {
         id
     }
 
-    /// Adds any other handle, and charges its caller for it. A text counts for more than one file.
+    /// Adds any other handle, and charges its caller for it. A long text counts as more than one
+    /// file.
     ///
     /// # Errors
-    /// `ENOMEM`: the caller has too many. Root gets at the limits in any case.
+    /// `ENOMEM` when the caller has too many. Root can open the limits in any case.
     pub fn insert_file(&mut self, engine: &mut Engine, mut handle: Handle<R>) -> Result<HandleId> {
         let texts = handle.size() as usize / TEXT_UNIT_BYTES;
         let files = 1 + texts as u64;
@@ -141,7 +142,8 @@ impl<R> Handles<R> {
         Ok(self.insert(handle))
     }
 
-    /// Takes the endpoint of a handle that stays, as a file like others. `None`: it has none.
+    /// Takes the endpoint of a handle, which stays and now counts as a file. `None` when it has
+    /// none.
     ///
     /// # Errors
     /// `EBADF`.
@@ -162,7 +164,7 @@ impl<R> Handles<R> {
         Ok(Some(endpoint))
     }
 
-    /// Takes a handle out, and what its caller was charged for it back.
+    /// Removes a handle and ends the charge for it.
     pub fn remove(&mut self, engine: &mut Engine, id: HandleId) -> Option<Handle<R>> {
         let handle = self.table.remove(id)?;
         if handle.files > 0 {
@@ -172,7 +174,7 @@ impl<R> Handles<R> {
         Some(handle)
     }
 
-    /// Notes for all readers of the file `peers` that a node came or went; which these are.
+    /// Adds a line for all readers of the file `peers`: a node came or went. Returns the readers.
     pub fn notify_peers(&mut self, node: NodeId, added: bool) -> Vec<HandleId> {
         for &id in &self.peers {
             if let Ok(handle) = self.table.get_mut(id)

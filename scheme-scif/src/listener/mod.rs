@@ -1,5 +1,5 @@
-//! Listeners: those that programs opened, those that `accept/<port>` shares, and connections that
-//! were accepted and are still to be claimed.
+//! Listeners: those that programs opened, those that `accept/<port>` shares, and accepted
+//! connections that no program has claimed yet.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -15,7 +15,8 @@ use crate::request::Requests;
 /// The listener behind `accept/<port>` and the opens that wait at it.
 struct SharedListener<R> {
     endpoint: EndpointId,
-    /// The handle it belongs to; without one it is ours and goes with the last open.
+    /// The handle that the listener belongs to; `None`: it is the daemon's and goes with the last
+    /// open.
     handle: Option<HandleId>,
     owner: Caller,
     opens: BTreeSet<R>,
@@ -49,7 +50,7 @@ impl<R> Default for Listeners<R> {
 }
 
 impl<R: RequestId> Listeners<R> {
-    /// A handle listens on a port.
+    /// Records that a handle listens on a port.
     pub fn insert(&mut self, port: Port, id: HandleId) {
         self.handles.insert(port, id);
     }
@@ -64,8 +65,8 @@ impl<R: RequestId> Listeners<R> {
         self.handles.iter().map(|(&port, &id)| (port, id))
     }
 
-    /// A handle does not listen any more. Returns the opens that shared its listener, which listen
-    /// by themselves from now on, and the connections that are not claimed, to be closed.
+    /// Records that a handle no longer listens. Returns the opens that shared its listener, which
+    /// listen on their own from now on, and the unclaimed connections, which the caller closes.
     pub fn remove(&mut self, port: Port, id: HandleId) -> (BTreeSet<R>, Vec<EndpointId>) {
         self.handles.remove(&port);
         let shared = self.shared.get(&port);
@@ -85,10 +86,11 @@ impl<R: RequestId> Listeners<R> {
         (opens.unwrap_or_default(), closed)
     }
 
-    /// An open waits at the shared listener of a port, if there is one: its endpoint.
+    /// Adds an open to the shared listener of a port, if there is one. Returns the listener's
+    /// endpoint.
     ///
     /// # Errors
-    /// `EINVAL`: it is another user's.
+    /// `EINVAL` when the listener is another user's.
     pub fn join_shared(
         &mut self,
         port: Port,
@@ -105,8 +107,8 @@ impl<R: RequestId> Listeners<R> {
         Ok(Some(shared.endpoint))
     }
 
-    /// Shares a listener, which belongs to the handle if one is given, between this open and those
-    /// to come.
+    /// Shares a listener between this open and later ones. With a `handle` it belongs to that
+    /// handle.
     pub fn share(
         &mut self,
         port: Port,
@@ -123,8 +125,8 @@ impl<R: RequestId> Listeners<R> {
         self.shared.insert(port, shared);
     }
 
-    /// An open does not wait at the shared listener of a port any more. Returns the endpoint to be
-    /// closed, if it was the last at a listener of our own.
+    /// Removes an open from the shared listener of a port. Returns the endpoint to close if it was
+    /// the last open at a listener of the daemon's own.
     pub fn leave_shared(
         &mut self,
         port: Port,
@@ -135,7 +137,7 @@ impl<R: RequestId> Listeners<R> {
         shared.opens.remove(&request);
         requests.unwatch(shared.endpoint, request);
         if let Some(&next) = shared.opens.first() {
-            // The accept that took the front request may leave others in the queue.
+            // The accept that took the first request may leave others in the queue.
             requests.wake(next);
             return None;
         }
@@ -143,14 +145,14 @@ impl<R: RequestId> Listeners<R> {
         shared.handle.is_none().then_some(shared.endpoint)
     }
 
-    /// Ports that `accept/<port>` listens on by itself, with the first opener.
+    /// Ports on which `accept/<port>` listens on its own, with the first opener.
     pub fn own_shared(&self) -> impl Iterator<Item = (Port, Caller)> {
         let shared = self.shared.iter();
         let own = shared.filter(|(_, shared)| shared.handle.is_none());
         own.map(|(&port, shared)| (port, shared.owner))
     }
 
-    /// Keeps a connection until a program claims it by the number that is returned.
+    /// Keeps a connection until a program claims it by the returned number.
     pub fn keep(&mut self, endpoint: EndpointId, listener: HandleId, caller: Caller) -> u64 {
         self.last_claim += 1;
         let unclaimed = Unclaimed {
@@ -165,7 +167,7 @@ impl<R: RequestId> Listeners<R> {
     /// Takes the connection with this number.
     ///
     /// # Errors
-    /// `ENOENT`: there is none, or it is another user's.
+    /// `ENOENT` when there is none, or it is another user's.
     pub fn claim(&mut self, claim: u64, caller: Caller) -> Result<EndpointId> {
         let unclaimed = self.unclaimed.get(&claim).ok_or(Error::new(ENOENT))?;
         if !caller.may_share(unclaimed.caller) {
@@ -176,7 +178,7 @@ impl<R: RequestId> Listeners<R> {
         Ok(endpoint)
     }
 
-    /// Whether no handle listens, and nothing is to be claimed.
+    /// Whether no handle listens, and no connection waits to be claimed.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.handles.is_empty() && self.unclaimed.is_empty()

@@ -1,15 +1,16 @@
 //! Memory objects: the pages that windows are made of, each behind a memory handle (path `memory`,
-//! or `dup(endpoint, "memory")`); and what else of this task's memory programs have mapped.
+//! or `dup(endpoint, "memory")`); and other memory of this task that programs have mapped.
 //!
 //! A program has the daemon *provide* pages and maps them, or *pins* pages of its own, which stay
-//! where they are: it sends the descriptor of its address space over the handle and says which.
-//! Both come into being step by step, because clearing or looking up many pages takes time. From
-//! then on the object is a list of physical runs behind one range of addresses, known by its token.
+//! where they are: it sends the descriptor of its address space over the handle and names the
+//! pages. Both take several steps, because clearing or looking up many pages takes time. A
+//! complete object is a list of physical runs behind one range of addresses, and its token names
+//! it.
 //!
-//! An object lives while its maker holds it, while the engine uses it (a window or a transfer of
-//! its pages), and while pages of it are mapped as pages of a window. The maker holds it by the
-//! open file, so that it lasts as long as the last mapping. Once its maker has released it, an
-//! object is no longer found by its token.
+//! An object lives while its maker holds it, while the engine uses it (for a window or a transfer
+//! of its pages), and while pages of it are mapped as pages of a window. The maker holds it
+//! through the open file, so the object lasts as long as the file's last mapping. Once its maker
+//! has released it, its token no longer finds it.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -24,8 +25,8 @@ use crate::handle::ranges::Ranges;
 use crate::ids::HandleId;
 use crate::node_memory::{JoinId, NodeMemory, ObjectMemory, PAGE, Progress, Token, View};
 
-/// The bits of a token. It is the result of calls, where a negative number is an error, and so is
-/// one whose lower half is (`syscall::Error::demux`).
+/// The bits of a token. A token is the result of calls, where a negative number is an error, and
+/// so is a number whose lower half is negative (`syscall::Error::demux`).
 const TOKEN_BITS: u64 = !(1 << 63 | 1 << 31);
 
 /// A memory object.
@@ -35,28 +36,28 @@ pub(crate) struct MemoryObject {
     /// The process that made it.
     process: usize,
     pages: u64,
-    /// Its pages, once it is complete.
+    /// Its runs, once it is complete.
     runs: Option<Vec<Run>>,
-    /// A program's own pages, which are mapped there and not from here.
+    /// Whether the pages are a program's own, which are mapped there and not from here.
     is_pinned: bool,
     /// Whether windows of it may be written.
     is_writable: bool,
     is_charged: bool,
     is_held: bool,
     uses: u32,
-    /// Pages of it that are mapped as pages of windows; each as often as it is mapped.
+    /// Pages that are mapped as pages of windows, each counted as often as it is mapped.
     viewed: u64,
-    /// The parts of it that programs have mapped.
+    /// The parts that programs have mapped through the memory handle.
     mapped: Ranges<()>,
 }
 
 impl MemoryObject {
-    /// A complete object of a program's own pages: one that the file `pins` shows.
+    /// Whether it is a complete object of a program's own pages, which the file `pins` shows.
     pub fn is_pinned(&self) -> bool {
         self.is_pinned && self.runs.is_some()
     }
 
-    /// The user it counts against.
+    /// The user whose limit it counts against.
     pub fn owner(&self) -> u32 {
         self.owner
     }
@@ -66,34 +67,34 @@ impl MemoryObject {
         self.process
     }
 
-    /// Its pages.
+    /// The number of its pages.
     pub fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// Windows and transfers of it.
+    /// The number of windows and transfers that use it.
     pub fn uses(&self) -> u32 {
         self.uses
     }
 
-    /// The parts of it that programs have mapped.
+    /// The parts that programs have mapped through the memory handle.
     pub fn mapped(&self) -> &Ranges<()> {
         &self.mapped
     }
 }
 
-/// An object that is not complete.
+/// An incomplete object.
 struct Building<R> {
     maker: Maker<R>,
-    /// Whether there is nothing to do but wait.
+    /// Whether another thread works on it, so that the daemon can only wait.
     is_pending: bool,
 }
 
-/// The way in which an object is made.
+/// The pages of a new object.
 pub(crate) enum Source<S> {
-    /// Of this number of zeroed pages.
+    /// This number of zeroed pages.
     Provided(u64),
-    /// Of pages of the program behind an address space.
+    /// Pages of the program behind an address space.
     Pinned(S, PinRecord),
 }
 
@@ -103,13 +104,14 @@ pub(crate) type Maker<R> = (HandleId, R);
 /// All memory objects. `S` is a program's address space.
 pub(crate) struct MemoryObjects<R, S> {
     objects: BTreeMap<Token, MemoryObject>,
-    /// Objects that are not complete.
+    /// Incomplete objects.
     building: BTreeMap<Token, Building<R>>,
-    /// Address spaces that programs sent over memory handles, until they say what to pin.
+    /// Address spaces that programs have sent over memory handles, until they name the pages to
+    /// pin.
     spaces: BTreeMap<HandleId, S>,
-    /// The number of mapped pages of each range that was made of pieces.
+    /// The number of mapped pages of each range that was joined from pieces.
     joins: BTreeMap<JoinId, u64>,
-    /// Pages of objects by the user they count against.
+    /// Pages of objects, by the user whose limit they count against.
     usage: BTreeMap<u32, u64>,
 }
 
@@ -125,23 +127,23 @@ impl<R, S> Default for MemoryObjects<R, S> {
     }
 }
 
-/// Making and releasing of objects.
+/// Makes and releases objects.
 impl<R: Copy, S> MemoryObjects<R, S> {
-    /// A program has sent an address space over a handle; returns the one it sent before.
+    /// Keeps the address space that a program sent over a handle. Returns the one it sent before.
     pub fn put_space(&mut self, id: HandleId, space: S) -> Option<S> {
         self.spaces.insert(id, space)
     }
 
-    /// The address space that was sent over a handle.
+    /// Takes the address space that was sent over a handle.
     pub fn take_space(&mut self, id: HandleId) -> Option<S> {
         self.spaces.remove(&id)
     }
 
-    /// Begins an object, by a request on a handle that `caller` opened; [`build`](Self::build)
-    /// completes it. `limit` is that of pages of a user.
+    /// Begins an object for a request on a handle that `caller` opened; [`build`](Self::build)
+    /// completes it. `limit` is a user's limit on pages.
     ///
     /// # Errors
-    /// `EINVAL`: no pages, or too many to count; `EAGAIN` at the limit; those of the memory.
+    /// `EINVAL` for no pages, or too many to count; `EAGAIN` at the limit; those of the memory.
     pub fn begin(
         &mut self,
         memory: &mut impl NodeMemory<Space = S>,
@@ -201,7 +203,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
         Ok(token)
     }
 
-    /// A token that no object has.
+    /// A token that no object has yet.
     fn new_token(&mut self, memory: &mut impl NodeMemory) -> Token {
         loop {
             let token = memory.random() & TOKEN_BITS;
@@ -211,18 +213,18 @@ impl<R: Copy, S> MemoryObjects<R, S> {
         }
     }
 
-    /// The objects that are not complete.
+    /// The incomplete objects.
     pub fn incomplete(&self) -> Vec<Token> {
         self.building.keys().copied().collect()
     }
 
-    /// Whether some object is not complete and does not wait for others.
+    /// Whether some incomplete object does not only wait for another thread.
     pub fn has_work(&self) -> bool {
         self.building.values().any(|building| !building.is_pending)
     }
 
-    /// One step of an object that is not complete. If that was the last, who made it, and the
-    /// object, or why there is none.
+    /// Does one step of an incomplete object. After the last step, returns its maker, and the
+    /// object's token or the reason why there is no object.
     pub fn build(
         &mut self,
         memory: &mut impl ObjectMemory,
@@ -254,7 +256,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
         Some((maker, result))
     }
 
-    /// The maker of an object holds it no longer.
+    /// Ends the maker's hold on an object.
     pub fn release(&mut self, memory: &mut impl ObjectMemory, token: Token) {
         if let Some(object) = self.objects.get_mut(&token) {
             object.is_held = false;
@@ -281,7 +283,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
         }
     }
 
-    /// Counts pages against a user's limit: the one on registered pages, once more.
+    /// Counts pages against a user's limit: the limit on registered pages, applied separately.
     fn charge(&mut self, user: u32, pages: u64, limit: u64) -> Result<()> {
         let used = self.usage.get(&user).copied().unwrap_or(0);
         match used.checked_add(pages) {
@@ -304,7 +306,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
 
 /// Uses of objects.
 impl<R: Copy, S> MemoryObjects<R, S> {
-    /// An object.
+    /// The object with this token.
     pub fn get(&self, token: Token) -> Option<&MemoryObject> {
         self.objects.get(&token)
     }
@@ -315,14 +317,14 @@ impl<R: Copy, S> MemoryObjects<R, S> {
     }
 
     /// Pages of an object for one use by the engine: those that hold `length` bytes from `offset`
-    /// on, and where in them the first byte is. To be given back with [`unpin`](Self::unpin) if the
-    /// engine does not take them.
+    /// on, and the offset of the first byte in them. If the engine does not take them, give them
+    /// back with [`unpin`](Self::unpin).
     ///
     /// # Errors
-    /// `EINVAL` for no bytes; `EFAULT` when the object has fewer, or is not the caller's, or
-    /// was pinned to be read and is to be written, or when a provided page is mapped by nobody:
-    /// what the program means by its address is then something else. The library maps an object
-    /// once, so that a page which is mapped anywhere is mapped where the library has it.
+    /// `EINVAL` for no bytes; `EFAULT` when the object has fewer bytes, is not the caller's, was
+    /// pinned for reading only and is to be written, or when no program maps a provided page: the
+    /// program's address then means something else. The library maps an object once, so a page
+    /// that is mapped anywhere is mapped where the library has it.
     pub fn pages_for_use(
         &mut self,
         token: Token,
@@ -351,7 +353,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
         Ok((pages, offset % PAGE))
     }
 
-    /// The object of a token, if `caller` may use it.
+    /// The object with this token, if `caller` may use it.
     ///
     /// # Errors
     /// `EFAULT` when the memory is not the caller's: to the caller it does not exist.
@@ -365,7 +367,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
             .ok_or(Error::new(EFAULT))
     }
 
-    /// One use of an object by the engine is over.
+    /// Ends one use of an object by the engine.
     pub fn unpin(&mut self, memory: &mut impl ObjectMemory, pin: PinId) {
         let Some(object) = self.objects.get_mut(&pin.0) else {
             log::error!("the engine released memory {} that does not exist", pin.0);
@@ -375,17 +377,18 @@ impl<R: Copy, S> MemoryObjects<R, S> {
         self.drop_unused(memory, pin.0);
     }
 
-    /// Some pages of an object are mapped as pages of a window; they stay until they are not.
+    /// Counts pages of an object that are mapped as pages of a window. The object stays until they
+    /// are unmapped.
     ///
     /// # Errors
-    /// `ENXIO`: there is no such object.
+    /// `ENXIO` when there is no such object.
     pub fn begin_view(&mut self, token: Token, pages: u64) -> Result<()> {
         let object = self.objects.get_mut(&token).ok_or(Error::new(ENXIO))?;
         object.viewed += pages;
         Ok(())
     }
 
-    /// Pages that were mapped as pages of a window are not any more.
+    /// Counts pages that are no longer mapped as pages of a window.
     pub fn end_view(&mut self, memory: &mut impl ObjectMemory, token: Token, pages: u64) {
         if let Some(object) = self.objects.get_mut(&token) {
             object.viewed = object.viewed.saturating_sub(pages);
@@ -393,10 +396,10 @@ impl<R: Copy, S> MemoryObjects<R, S> {
         }
     }
 
-    /// Maps pages of an object: the address of its byte `offset` in this task.
+    /// Maps pages of an object. Returns the address of its byte `offset` in this task.
     ///
     /// # Errors
-    /// `ENXIO`: it has fewer pages, or is not complete; `EACCES`: it is pinned.
+    /// `ENXIO` when it has fewer pages or is incomplete; `EACCES` when it is pinned.
     pub fn map(
         &mut self,
         memory: &impl ObjectMemory,
@@ -413,7 +416,7 @@ impl<R: Copy, S> MemoryObjects<R, S> {
             return Err(Error::new(ENXIO));
         }
         if object.is_pinned {
-            // The pages are the program's own, which has them mapped.
+            // The pages are the program's own, which already maps them.
             return Err(Error::new(EACCES));
         }
         let view = memory.view(token).ok_or(Error::new(ENXIO))?;
@@ -421,21 +424,22 @@ impl<R: Copy, S> MemoryObjects<R, S> {
         Ok(view + offset as usize)
     }
 
-    /// Pages of an object are mapped no longer.
+    /// Records that pages of an object were unmapped.
     pub fn unmap(&mut self, token: Token, first: u64, pages: u64) {
         if let Some(object) = self.objects.get_mut(&token) {
             object.mapped.remove(first, pages);
         }
     }
 
-    /// Pages of a view are mapped; a range that was made for it stays until they are not.
+    /// Counts mapped pages of a view. A range that was joined for the view stays until they are
+    /// unmapped.
     pub fn map_view(&mut self, view: View, pages: u64) {
         if let Some(join) = view.join {
             self.joins.insert(join, pages);
         }
     }
 
-    /// Pages of a range that was made of pieces are mapped no longer.
+    /// Counts pages of a joined range that were unmapped; the last ones release the range.
     pub fn unmap_join(&mut self, memory: &mut impl NodeMemory, join: Option<JoinId>, pages: u64) {
         if let Some(join) = join
             && let Some(left) = self.joins.get_mut(&join)

@@ -1,8 +1,8 @@
-//! Requests that wait: what each is pending on, for whom it is counted, what wakes it, and which
-//! transfers go on by themselves.
+//! Requests that wait: the event that each is pending on, the owner for whom it is counted, what
+//! wakes it, and which transfers continue by themselves.
 //!
-//! A request wakes when its endpoint changes, when its handle does, or by itself; [`Changes`] names
-//! those that the caller is to try again.
+//! A request wakes when its endpoint or its handle changes, or by itself. [`Changes`] lists the
+//! requests that the caller must retry.
 
 pub(crate) mod transfer_queue;
 
@@ -19,10 +19,10 @@ use crate::error::system;
 use crate::ids::{HandleId, RequestId};
 use crate::node_memory::Token;
 
-/// Requests and handles to try again since the last call; one may be named more than once.
+/// Requests and handles to retry since the last call; one may be listed more than once.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Changes<R> {
-    /// Handles whose waiting requests may be answered now, and whose readiness may be another.
+    /// Handles whose waiting requests may be answered now, and whose readiness may have changed.
     pub handles: Vec<HandleId>,
     /// Requests that may be answered now.
     pub requests: Vec<R>,
@@ -57,7 +57,7 @@ pub(crate) enum PendingOn {
     /// `open` of a connection that carries messages: the handle that it gives once the connection
     /// is set up.
     OpenMessages { handle: HandleId },
-    /// `connect` of an endpoint that has one.
+    /// `connect` of an endpoint that has a handle.
     Connect { endpoint: EndpointId },
     /// An accept; `granted` is the new endpoint while its connector has not acknowledged.
     Accept {
@@ -67,21 +67,21 @@ pub(crate) enum PendingOn {
     },
     /// A blocking transfer, in the transfer queue of its handle's side.
     Transfer { handle: HandleId, side: Side },
-    /// A call that the engine has given a ticket for.
+    /// A call for which the engine has given a ticket.
     Ticket {
         endpoint: EndpointId,
         ticket: Ticket,
     },
-    /// Waiting until an endpoint is ready; the handle is its own or that of a bypass client.
+    /// A wait until an endpoint is ready; the handle is its own or that of a bypass client.
     Ready {
         handle: HandleId,
         endpoint: EndpointId,
     },
-    /// Waiting until nothing of a closed endpoint is under way.
+    /// A wait until nothing of a closed endpoint is under way.
     Departure { endpoint: EndpointId },
     /// Making a memory object.
     Memory { handle: HandleId, token: Token },
-    /// Nothing any more: this is the answer.
+    /// Nothing any more: the request has this answer.
     Ended(Result<usize>),
 }
 
@@ -96,7 +96,7 @@ impl PendingOn {
     }
 }
 
-/// The requests that a change of an endpoint wakes.
+/// The handle and the requests that a change of an endpoint wakes.
 struct Watchers<R> {
     handle: Option<HandleId>,
     requests: BTreeSet<R>,
@@ -114,13 +114,13 @@ impl<R> Default for Watchers<R> {
 /// All requests that wait.
 pub(crate) struct Requests<R> {
     pending: HashMap<R, PendingOn>,
-    /// For whom requests are counted.
+    /// The owner for whom each request is counted.
     charged: HashMap<R, Owner>,
     watchers: BTreeMap<EndpointId, Watchers<R>>,
-    /// Transfers whose data is beside their call and that go on at a later iteration, with the
-    /// process they are counted for.
+    /// Transfers whose data is beside their call and which continue at a later iteration, each
+    /// with the process for which it is counted.
     stepping: BTreeMap<R, u32>,
-    /// In which order they go on.
+    /// The order in which they continue.
     steps: FairQueue<R>,
     changes: Changes<R>,
 }
@@ -140,33 +140,33 @@ impl<R> Default for Requests<R> {
 
 /// The events that requests are pending on.
 impl<R: RequestId> Requests<R> {
-    /// Requests that wait.
+    /// The number of waiting requests.
     pub fn len(&self) -> usize {
         self.pending.len()
     }
 
-    /// The event that a request is pending on; `None`: it has begun nothing.
+    /// The event that a request is pending on; `None` when it has begun nothing.
     pub fn pending(&self, request: R) -> Option<PendingOn> {
         self.pending.get(&request).copied()
     }
 
-    /// From now on the request is pending on this.
+    /// Makes the request pending on `on`.
     pub fn suspend(&mut self, request: R, on: PendingOn) {
         self.pending.insert(request, on);
     }
 
-    /// The request is pending on nothing any more; on what it was.
+    /// Ends what the request is pending on, and returns it.
     pub fn resume(&mut self, request: R) -> Option<PendingOn> {
         self.pending.remove(&request)
     }
 
-    /// The requests that are pending on something like this.
+    /// The requests that are pending on an event that `matches`.
     pub fn pending_on(&self, matches: impl Fn(&PendingOn) -> bool) -> Vec<R> {
         let found = self.pending.iter().filter(|(_, on)| matches(on));
         found.map(|(&request, _)| request).collect()
     }
 
-    /// Answers a waiting request: it finds this when it is tried next.
+    /// Answers a waiting request: the next retry finds this result.
     pub fn end_with(&mut self, request: R, result: Result<usize>) {
         self.suspend(request, PendingOn::Ended(result));
         self.wake(request);
@@ -181,10 +181,10 @@ impl<R: RequestId> Requests<R> {
         Some(result)
     }
 
-    /// Counts a request that is to wait for `owner`.
+    /// Counts a request that is about to wait, for `owner`.
     ///
     /// # Errors
-    /// `ENOMEM`: too many of theirs wait.
+    /// `ENOMEM` when too many of the owner's requests wait.
     pub fn charge(&mut self, engine: &mut Engine, request: R, owner: Owner) -> Result<()> {
         let charged = engine.charge(owner, Resource::Requests, 1);
         charged.map_err(system)?;
@@ -192,7 +192,7 @@ impl<R: RequestId> Requests<R> {
         Ok(())
     }
 
-    /// A request does not wait any more.
+    /// Ends the count of a request that no longer waits.
     pub fn discharge(&mut self, engine: &mut Engine, request: R) {
         if let Some(owner) = self.charged.remove(&request) {
             engine.discharge(owner, Resource::Requests, 1);
@@ -202,27 +202,27 @@ impl<R: RequestId> Requests<R> {
 
 /// The wake-ups of requests.
 impl<R: RequestId> Requests<R> {
-    /// Requests and handles to try again; the caller empties it.
+    /// The requests and handles to retry. The caller empties them.
     pub fn changes(&mut self) -> &mut Changes<R> {
         &mut self.changes
     }
 
-    /// Bytes moved, though perhaps no request could be answered, if `moved`.
+    /// Records progress if bytes `moved`, even if no request could be answered.
     pub fn note_progress(&mut self, moved: bool) {
         self.changes.progress |= moved;
     }
 
-    /// A request is to be tried again.
+    /// Has a request retried.
     pub fn wake(&mut self, request: R) {
         self.changes.requests.push(request);
     }
 
-    /// The requests of a handle are to be tried again, and its subscribers asked anew.
+    /// Has the requests of a handle retried, and the readiness of its subscribers checked again.
     pub fn wake_handle(&mut self, id: HandleId) {
         self.changes.handles.push(id);
     }
 
-    /// Changes of an endpoint wake the handle, and so far no request.
+    /// Has changes of an endpoint wake the handle, and no request so far.
     pub fn watch_for_handle(&mut self, endpoint: EndpointId, handle: HandleId) {
         let watchers = Watchers {
             handle: Some(handle),
@@ -231,20 +231,21 @@ impl<R: RequestId> Requests<R> {
         self.watchers.insert(endpoint, watchers);
     }
 
-    /// Changes of an endpoint wake the request, too.
+    /// Has changes of an endpoint wake the request, too.
     pub fn watch(&mut self, endpoint: EndpointId, request: R) {
         let watchers = self.watchers.entry(endpoint).or_default();
         watchers.requests.insert(request);
     }
 
-    /// Changes of an endpoint do not wake the request any more.
+    /// Ends the wake-ups of the request by changes of an endpoint.
     pub fn unwatch(&mut self, endpoint: EndpointId, request: R) {
         if let Some(watchers) = self.watchers.get_mut(&endpoint) {
             watchers.requests.remove(&request);
         }
     }
 
-    /// The same for an endpoint that is closed: the last request takes what was kept along.
+    /// [`unwatch`](Self::unwatch) for a closed endpoint: also removes its entry with its last
+    /// request.
     pub fn unwatch_closed(&mut self, endpoint: EndpointId, request: R) {
         self.unwatch(endpoint, request);
         let watchers = self.watchers.get(&endpoint);
@@ -253,12 +254,12 @@ impl<R: RequestId> Requests<R> {
         }
     }
 
-    /// Changes of an endpoint wake nothing any more.
+    /// Ends all wake-ups by changes of an endpoint.
     pub fn unwatch_all(&mut self, endpoint: EndpointId) {
         self.watchers.remove(&endpoint);
     }
 
-    /// An endpoint has changed.
+    /// Wakes the handle and the requests of an endpoint that has changed.
     pub fn endpoint_changed(&mut self, endpoint: EndpointId) {
         if let Some(watchers) = self.watchers.get(&endpoint) {
             self.changes.handles.extend(watchers.handle);
@@ -266,7 +267,7 @@ impl<R: RequestId> Requests<R> {
         }
     }
 
-    /// An endpoint is no more; it does not change again.
+    /// Wakes the requests of an endpoint that is gone. It does not change again.
     pub fn endpoint_gone(&mut self, endpoint: EndpointId) {
         if let Some(watchers) = self.watchers.remove(&endpoint) {
             self.changes.requests.extend(watchers.requests);
@@ -280,10 +281,10 @@ impl<R: RequestId> Requests<R> {
     }
 }
 
-/// Transfers that go on by themselves.
+/// Transfers that continue by themselves.
 impl<R: RequestId> Requests<R> {
-    /// A transfer goes on at a later iteration; `process` is that of its handle's opener, where the
-    /// request does not tell.
+    /// Has a transfer continue at a later iteration. `process` is that of its handle's opener, for
+    /// a request that does not name its own.
     pub fn step_later(&mut self, request: R, process: u32) {
         let charged = self.charged.get(&request).map(|owner| owner.process);
         let process = charged.unwrap_or(process);
@@ -292,19 +293,19 @@ impl<R: RequestId> Requests<R> {
         }
     }
 
-    /// A transfer does not go on.
+    /// Ends the continuation of a transfer.
     pub fn stop_stepping(&mut self, request: R) {
         if let Some(process) = self.stepping.remove(&request) {
             self.steps.remove(process, &request);
         }
     }
 
-    /// Whether a transfer goes on.
+    /// Whether a transfer is waiting to continue.
     pub fn has_steps(&self) -> bool {
         !self.steps.is_empty()
     }
 
-    /// Wakes as many transfers that go on, at most.
+    /// Wakes at most `count` of the transfers that continue.
     pub fn wake_steps(&mut self, count: usize) {
         for _ in 0..count {
             let Some(request) = self.steps.pop() else {

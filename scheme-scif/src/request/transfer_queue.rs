@@ -1,9 +1,9 @@
 //! The transfer queue: the blocking reads or writes of one endpoint, in their order.
 //!
-//! Blocking transfers take turns: the one at the front moves its bytes until it is done, the others
-//! wait behind it, so two programs' large writes never mix. The queue remembers how far the front
-//! has got, because a kept request starts its handler anew each time it is tried: bytes that are in
-//! the ring already must not be sent a second time.
+//! Blocking transfers take turns: the one at the front moves its bytes until it is done, and the
+//! others wait behind it, so two programs' large writes never mix. The queue remembers how many
+//! bytes the front has moved, because a kept request starts its handler anew at each retry: bytes
+//! that are already in the ring must not be sent a second time.
 
 use alloc::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use alloc::collections::VecDeque;
 #[derive(Debug)]
 pub struct TransferQueue<R> {
     waiting: VecDeque<R>,
-    /// Bytes the front request has moved.
+    /// Bytes that the front request has moved.
     moved: usize,
 }
 
@@ -35,9 +35,9 @@ impl<R: Copy + Eq> TransferQueue<R> {
         self.waiting.front() == Some(&request)
     }
 
-    /// The bytes that the request has moved, if it is at the front; otherwise it is in the queue
-    /// from now on. A request that finds the queue empty moves bytes without entering it: most are
-    /// done at once.
+    /// Returns the bytes that the request has moved, if it is at the front; otherwise the request
+    /// enters the queue. A request that finds the queue empty moves bytes without entering it:
+    /// most are done at once.
     pub fn enter(&mut self, request: R) -> Option<usize> {
         match self.waiting.front() {
             None => Some(0),
@@ -51,7 +51,7 @@ impl<R: Copy + Eq> TransferQueue<R> {
         }
     }
 
-    /// The request at the front has to wait, and has moved `moved` bytes so far.
+    /// Records that the request at the front has to wait and has moved `moved` bytes so far.
     pub fn wait(&mut self, request: R, moved: usize) {
         if self.waiting.is_empty() {
             self.waiting.push_back(request);
@@ -59,8 +59,8 @@ impl<R: Copy + Eq> TransferQueue<R> {
         self.moved = moved;
     }
 
-    /// Takes the request out of the line; returns the bytes it has moved, and whether another's
-    /// turn has come.
+    /// Takes the request out of the queue. Returns the bytes that it has moved, and whether it is
+    /// now another request's turn.
     pub fn leave(&mut self, request: R) -> (usize, bool) {
         if !self.is_front(request) {
             self.waiting.retain(|waiting| *waiting != request);

@@ -1,13 +1,14 @@
 //! The scheme: handles over endpoints, and requests that wait for the engine.
 //!
-//! Every function answers at once. One that cannot yet answers `EWOULDBLOCK` and remembers, under
-//! the name `request`, what it has begun; the caller keeps the request and calls the same function
-//! with the same arguments again when [`Scif::take_changes`] names the request or its handle. A
-//! request that is given up meanwhile is ended by [`Scif::cancel`], which undoes what was begun.
+//! Every function answers at once. A function that cannot finish yet answers `EWOULDBLOCK` and
+//! remembers, under the name `request`, what it has begun. The caller keeps the request and calls
+//! the same function with the same arguments again when [`Scif::take_changes`] names the request
+//! or its handle. If the request is given up meanwhile, [`Scif::cancel`] ends it and undoes what
+//! was begun.
 //!
-//! The state is in parts, each with an owner: handles, requests, listeners, memory objects. What
-//! needs several of them is a flow: one file below `operation` for each group of operations, and
-//! one below `files` for each text file.
+//! The state consists of parts, each with an owner: handles, requests, listeners, memory objects.
+//! An action on several parts is a flow: one file below `operation` for each group of operations,
+//! and one below `files` for each text file.
 
 pub(crate) mod files;
 mod operation;
@@ -31,14 +32,15 @@ use crate::node_memory::NodeMemory;
 use crate::path::{Content, Path};
 use crate::request::{Changes, Requests};
 
-/// Requests that may wait on a listener opened by path. An operation on an endpoint chooses its
-/// own; 128 is what servers usually ask for.
+/// Connection requests that may wait at a listener opened by path. An operation on an endpoint
+/// chooses its own backlog; 128 is what servers usually ask for.
 pub const DEFAULT_BACKLOG: i32 = 128;
 
-/// Bytes copied in one go, and how many times in one iteration of the event loop: a few hundred
-/// microseconds, so that other callers wait only briefly.
+/// Bytes copied in one slice. Together with [`COPY_SLICES`] this limits the copies of one
+/// iteration of the event loop to a few hundred microseconds, so that other callers wait only
+/// briefly.
 const COPY_SLICE_BYTES: usize = 256 * 1024;
-/// As above.
+/// Slices of copies in one iteration of the event loop.
 const COPY_SLICES: usize = 4;
 
 /// Events of the engine for the node's driver.
@@ -50,7 +52,7 @@ pub enum NodeEvent {
     Down(NodeId),
     /// The link to the node must be reset; see [`Event::LinkFailed`].
     LinkFailed(NodeId),
-    /// An administrator wants this of the card that is this node.
+    /// An administrator's command for the card that is this node.
     Card(NodeId, CardCommand),
 }
 
@@ -66,7 +68,7 @@ pub struct LoopCounters {
 }
 
 impl LoopCounters {
-    /// Names and values for the file.
+    /// Names and values for the file `stats`.
     pub(crate) fn lines(&self) -> [(&'static str, u64); 9] {
         [
             ("turns", self.turns),
@@ -90,9 +92,9 @@ pub struct Scif<M: NodeMemory, R> {
     requests: Requests<R>,
     listeners: Listeners<R>,
     objects: MemoryObjects<R, M::Space>,
-    /// Slices of copying that this iteration still has.
+    /// Slices of copies that are left in this iteration.
     slices_left: usize,
-    /// Connections that carry messages and are not set up yet, with their handles.
+    /// Connections that carry messages and whose set-up is not complete, with their handles.
     greeting: BTreeMap<EndpointId, HandleId>,
     node_events: VecDeque<NodeEvent>,
     cards: Vec<Card>,
@@ -120,22 +122,21 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// The engine and its memory, for those who bring links up and down. Events that follow from
-    /// what is done with them are taken by the next [`take_changes`](Self::take_changes).
+    /// The engine and its memory, for the driver, which brings links up and down. The next
+    /// [`take_changes`](Self::take_changes) takes the events that follow from its calls.
     pub fn engine(&mut self) -> (&mut Engine, &mut M) {
         (&mut self.engine, &mut self.memory)
     }
 
-    /// Begins an iteration of the event loop, which has its share of the work that goes on by
-    /// itself: copies, transfers whose data is beside their call, objects to be completed.
+    /// Begins an iteration of the event loop, with its share of the work that continues by itself:
+    /// copies, transfers whose data is beside their call, objects that are incomplete.
     pub fn begin_iteration(&mut self) {
         self.slices_left = COPY_SLICES;
         self.build_all();
         self.requests.wake_steps(COPY_SLICES);
     }
 
-    /// Whether there is more work to do right away, so that the loop should not sleep but begin
-    /// its next iteration.
+    /// Whether work is left, so that the loop should begin its next iteration instead of sleeping.
     pub fn is_busy(&self) -> bool {
         self.engine.has_work() || self.objects.has_work() || self.requests.has_steps()
     }
@@ -150,22 +151,22 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         self.cards = cards;
     }
 
-    /// The times by which the driver notices the loss of nodes.
+    /// The times after which the driver notices that a node is lost.
     pub fn link_timing(&self) -> LinkTiming {
         self.timing
     }
 
-    /// Nodes that came or went, oldest first.
+    /// The next event for the node's driver, oldest first.
     pub fn next_node_event(&mut self) -> Option<NodeEvent> {
         self.node_events.pop_front()
     }
 
-    /// Takes the engine's events (which rings doorbells), lets `copier` do what is left of the
-    /// iteration's copies, and names what to try again. The caller empties what it gets.
+    /// Takes the engine's events (which rings doorbells), lets `copier` do the rest of the
+    /// iteration's copies, and returns what to try again. The caller empties the result.
     pub fn take_changes(&mut self, copier: &mut dyn CopyEngine) -> &mut Changes<R> {
         self.take_events();
         if self.engine.awaits_copies() {
-            // The completed transfers may be all that there is to do.
+            // Perhaps only completed transfers have to be reported.
             self.engine.pump(&mut self.memory, copier, COPY_SLICE_BYTES);
             self.take_events();
         }
@@ -204,11 +205,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// Counts a request that is to wait, for the process it comes from and its user: the handle's
-    /// opener where the request does not say.
+    /// Counts a request that is about to wait, for its process and that process's user. If the
+    /// request does not name the user, the handle's opener counts.
     ///
     /// # Errors
-    /// `ENOMEM`: too many of theirs wait.
+    /// `ENOMEM` when too many of theirs wait.
     pub fn begin_wait(
         &mut self,
         handle: HandleId,
@@ -224,7 +225,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         self.requests.charge(&mut self.engine, request, owner)
     }
 
-    /// A request does not wait any more.
+    /// Ends the count of a request that no longer waits.
     pub fn end_of_wait(&mut self, request: R) {
         self.requests.discharge(&mut self.engine, request);
     }
@@ -250,12 +251,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         id
     }
 
-    /// Puts `endpoint` behind the handle, whose own endpoint is closed.
+    /// Replaces the endpoint behind the handle by `endpoint` and closes the old one.
     fn replace_endpoint(&mut self, id: HandleId, endpoint: EndpointId) -> Result<()> {
         let old = self.handles.endpoint(id)?.replace(endpoint);
         self.drop_endpoint(old);
         self.requests.watch_for_handle(endpoint, id);
-        // Subscribers are asked anew, of this endpoint.
+        // Ask for the subscribers' readiness again, now of the new endpoint.
         self.requests.wake_handle(id);
         Ok(())
     }
@@ -263,12 +264,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     fn drop_endpoint(&mut self, endpoint: EndpointId) {
         self.greeting.remove(&endpoint);
         self.engine.close(&mut self.memory, endpoint);
-        // Requests' tickets have ended, and no event follows.
+        // Tickets of its requests have ended, and no event follows: wake the requests.
         self.requests.endpoint_gone(endpoint);
     }
 }
 
-/// The parts, for tests.
+/// Access to the parts, for tests.
 #[cfg(test)]
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     pub(crate) fn handles(&mut self) -> &mut Handles<R> {

@@ -25,7 +25,7 @@ impl Random {
         values[self.below(values.len() as u64) as usize]
     }
 
-    /// A number that means something now and then.
+    /// A number that is meaningful now and then.
     fn word(&mut self) -> u64 {
         let page = PAGE as u64;
         match self.below(10) {
@@ -50,7 +50,7 @@ struct Play {
     fixture: Fixture,
     random: Random,
     handles: [Vec<HandleId>; 2],
-    /// Those of them that are, or were, connected.
+    /// Handles that are, or were, connected.
     connected: [Vec<HandleId>; 2],
     pending: [Vec<u32>; 2],
     mappings: Vec<Mapping>,
@@ -82,7 +82,7 @@ impl Play {
         }
     }
 
-    /// Some handle, mostly of a connection where that is wanted.
+    /// Some handle; with `connected`, mostly one of a connection.
     fn handle(&mut self, connected: bool) -> Option<(usize, HandleId)> {
         let node = self.random.below(2) as usize;
         let any = !connected || self.random.below(8) == 0;
@@ -132,7 +132,7 @@ impl Play {
             _ => 0,
         };
         let mut payload = vec![0; length];
-        // Words where the structures have them, so that they often make sense.
+        // Words where the structures have them, so that they are often meaningful.
         let mut words = payload.chunks_exact_mut(8);
         match number {
             8 => {
@@ -238,7 +238,7 @@ impl Play {
         }
     }
 
-    /// Closes a handle nothing is mapped through.
+    /// Closes a handle through which nothing is mapped.
     fn close(&mut self) {
         let Some((node, id)) = self.handle(false) else {
             return;
@@ -322,7 +322,7 @@ fn arbitrary_requests_around_memory_leave_nothing() {
             mappings: Vec::new(),
             succeeded: BTreeSet::new(),
         };
-        // A start that makes sense: connections with two windows at each end.
+        // A meaningful start: connections with two windows at each end.
         for _ in 0..3 {
             play.connect();
         }

@@ -57,7 +57,7 @@ fn bypass_handles_are_checked() {
             let found = fixture.map(0, bypass, offset, bytes, flags);
             assert_eq!(found, error(errno), "{offset:#x} {bytes:#x}");
         }
-        // A piece of a part will do.
+        // A piece of a part can be mapped as well.
         fixture
             .map(0, bypass, own + PAGE as u64, RING, flags)
             .unwrap();
@@ -111,7 +111,7 @@ fn only_connections_for_both_ways_are_worked_on_directly() {
             caller: USER,
         };
         let half = fixture.now(0, connect).0.unwrap();
-        // Under way.
+        // The connect is under way.
         assert_eq!(dup_bypass(&mut fixture, 0, half), error(ENOTCONN));
         let name = b"accept".to_vec();
         let accept = Op::Dup {
@@ -170,13 +170,13 @@ fn files_and_bypass_clients_share_a_stream() {
             }
         }
         assert!(received == stream);
-        // Whoever has moved them, they are counted once.
+        // Whoever has moved the bytes, they are counted once.
         let connections = fixture.text(0, "connections");
         assert!(connections.contains("60000"), "{connections}");
         assert_eq!(fixture.counter(0, "bytes_sent"), 60_000);
         assert_eq!(fixture.counter(to, "bytes_received"), 60_000);
         let [first, second] = clients;
-        // Without clients the files go on where they were.
+        // Without clients, the files continue where they were.
         first.end(fixture);
         assert_eq!(fixture.write(0, near, b"after"), Ok(5));
         assert_eq!(second.receive(fixture, 9), b"after");
@@ -186,7 +186,7 @@ fn files_and_bypass_clients_share_a_stream() {
         fixture.close(0, near);
         fixture.close(to, far);
         assert_eq!(state(fixture), before);
-        // What has passed is known after the end.
+        // The traffic is known after the end.
         let row = |fixture: &mut Fixture, node: usize, peer: usize| {
             let text = fixture.text(node, "traffic");
             let start = format!("{peer} ");
@@ -228,11 +228,11 @@ fn sleepers_are_woken_by_files_and_clients() {
             let (result, bytes) = fixture.answer(to, reader).expect("still asleep");
             assert_eq!((result, &bytes[..7]), (Ok(7), &b"you too"[..]));
         }
-        // A sleeper that is given up leaves nothing.
+        // A wait that is given up leaves nothing behind.
         let asleep = fixture.submit(0, op(client.id, wait));
         assert_eq!(fixture.cancel(0, asleep), error(ECANCELED));
         assert_eq!(fixture.counter(0, "waiting"), 0);
-        // The end of either end wakes, too.
+        // The end of either side wakes the client as well.
         let asleep = fixture.submit(0, op(client.id, wait));
         fixture.close(to, far);
         let (result, _) = fixture.answer(0, asleep).expect("still asleep");
@@ -277,8 +277,8 @@ fn who_sleeps_is_told_of_windows_that_go() {
                 call(fixture, node, id, Call::Unregister { offset, length }),
                 Ok(0)
             );
-            // Nothing to read, but reason to look; once. A window of the other end is none: no
-            // program here has it mapped.
+            // There is nothing to read, but a reason to wake once. A window of the other end does
+            // not count: no program here maps it.
             let asleep = if id == near {
                 let (result, _) = fixture.answer(0, asleep).expect("still asleep");
                 assert_eq!(result, Ok(0));
@@ -356,7 +356,7 @@ fn subscribers_hear_of_every_change() {
             assert_eq!(client.receive(fixture, 9), b"news");
             fixture.run();
         }
-        // Nobody subscribed and nobody waits: the peer need not tell.
+        // There is no subscriber and no waiting request, so the peer need not report.
         fixture.nodes[0]
             .scif
             .ready(near, EventFlags::empty())
@@ -403,7 +403,7 @@ fn a_lock_is_waited_for_and_given_back() {
         );
         assert_eq!(fixture.read(to, far, 20), Ok(b"patient".to_vec()));
 
-        // A client that dies with the lock.
+        // A client dies while it holds the lock.
         assert!(client.view(fixture).try_lock(Side::Receive, client.number));
         let reader = fixture.start_read(0, near, 10);
         assert_eq!(fixture.write(to, far, b"late"), Ok(4));
@@ -445,7 +445,7 @@ fn a_large_write_is_not_mixed_with_what_clients_send() {
         }
         assert!(received[..large.len()] == large);
         assert_eq!(&received[large.len()..], b"behind");
-        // Given up in the middle, it lets go.
+        // A transfer that is given up in the middle releases the ring.
         let writer = fixture.start_write(0, near, &large);
         assert!(
             fixture
@@ -467,7 +467,7 @@ fn clients_learn_of_the_end_and_release() {
         assert_eq!(fixture.write(to, far, b"last words"), Ok(10));
         fixture.close(to, far);
         assert_eq!(client.control(fixture, STATE_OFFSET), STATE_DISCONNECTED);
-        // Nothing of the peer's is given out any more; what has come can be taken.
+        // No memory of the peer is mapped any more; bytes that have arrived can be taken.
         let ring = Part::PeerRing.offset();
         let found = fixture.map(0, client.id, ring, PAGE, shared(READ_WRITE));
         assert_eq!(found, error(ECONNRESET));
@@ -506,7 +506,7 @@ fn a_peer_that_finishes_ends_reads_and_waits() {
         assert_ne!(client.control(fixture, EPOCH_OFFSET), epoch);
         assert_eq!(fixture.read(0, near, 100), Ok(b"last words".to_vec()));
         assert_eq!(fixture.read(0, near, 100), error(ECONNRESET));
-        // A read that has to wait for the word.
+        // A read has to wait for the word.
         assert_eq!(client.send(fixture, b"answer"), 6);
         assert_eq!(fixture.read(to, far, 100), Ok(b"answer".to_vec()));
         let waiting = fixture.start_read(to, far, 100);
@@ -520,7 +520,7 @@ fn a_peer_that_finishes_ends_reads_and_waits() {
 
 #[test]
 fn who_scribbles_loses_the_own_connection_only() {
-    // A position that goes back, and an index that is in no ring.
+    // A position that goes back, and an index outside every ring.
     let spoil: [fn(&mut View<'_>); 2] = [
         |view| view.set_position(Side::Send, 3),
         |view| view.store_at(Part::Own, Word::LocalRead.offset(), &[0xff; 4]),
@@ -558,8 +558,8 @@ fn positions_at_the_end_of_numbers_harm_nobody() {
         let (near, far) = ends(fixture, to);
         let (other, other_far) = fixture.pair(0, to, 2070);
         let client = Client::new(fixture, 0, near);
-        // The daemon's own byte takes the position over the end of numbers, and the next store
-        // takes it there again: it cannot count what was moved, and need not.
+        // The daemon's own byte takes the position over the end of the numbers, and the next store
+        // takes it there again: the daemon cannot count the bytes, and need not.
         for _ in 0..3 {
             let mut view = client.view(fixture);
             view.set_position(Side::Send, u64::MAX);
@@ -570,7 +570,7 @@ fn positions_at_the_end_of_numbers_harm_nobody() {
                 bytes: vec![0],
                 flags: O_NONBLOCK,
             };
-            // A byte sent, no room, or the end of the connection: all of them are this client's.
+            // A sent byte, no room, or the end of the connection: each affects only this client.
             let _ = fixture.now(0, write);
         }
         assert_eq!(fixture.write(0, other, b"fine"), Ok(4));

@@ -28,7 +28,7 @@ pub fn info(fixture: &mut Fixture, node: usize, id: HandleId) -> Result<BypassRe
     result.map(|_| BypassRecord::read_from_bytes(&payload).unwrap())
 }
 
-/// A program with everything mapped.
+/// A program with all parts mapped.
 pub struct Client {
     node: usize,
     pub id: HandleId,
@@ -67,7 +67,8 @@ impl Client {
         }
     }
 
-    /// Puts bytes and wakes whoever sleeps, as the client library does; how many went.
+    /// Puts bytes and wakes a sleeping receiver, as the client library does. Returns the count of
+    /// bytes.
     #[track_caller]
     pub fn send(&self, fixture: &mut Fixture, bytes: &[u8]) -> usize {
         let moved = self
@@ -107,7 +108,7 @@ impl Client {
         u32::from_le_bytes(bytes.try_into().unwrap())
     }
 
-    /// As at the end of a program: mappings first.
+    /// Ends the client as the end of a program does: mappings first.
     pub fn end(self, fixture: &mut Fixture) {
         let record = info(fixture, self.node, self.id).unwrap();
         let (own, peer) = (record.own_ring_bytes.get(), record.peer_ring_bytes.get());

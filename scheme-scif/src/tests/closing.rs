@@ -1,4 +1,4 @@
-//! Closes that are waited for: what is under way then has ended when they return.
+//! Closes that wait until nothing of the endpoint is under way.
 
 use scif_abi::call::Call;
 use syscall::error::*;
@@ -11,7 +11,7 @@ use crate::HandleId;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Close {
     Shutdown,
-    /// The last descriptor, and then `Shutdown` of a handle for the end.
+    /// The close of the last descriptor, then `Shutdown` of a handle for the end.
     Descriptor,
 }
 
@@ -50,7 +50,7 @@ fn a_close_that_is_waited_for_ends_after_every_transfer() {
             fixture.poke(source.0, source.1.address, &data);
             let (node, closed) = [(0, near), (to, far)][closer];
             let end = end_of(fixture, node, closed);
-            // Nothing to wait for, and nothing ends.
+            // There is nothing to wait for, and nothing ends.
             assert_eq!(call(fixture, node, end, Call::Shutdown), Ok(0));
             let begun = fixture.submit_only(0, op(near, transfer));
             assert_eq!(fixture.answer(0, begun).unwrap().0, Ok(0));
@@ -100,7 +100,7 @@ fn who_waits_for_a_close_may_give_up() {
     }
     fixture.close(1, far);
     assert_eq!(state(&mut fixture), before);
-    // A node that is lost keeps nobody waiting.
+    // A wait ends when the node is lost.
     let (near, _) = ends(&mut fixture, 1);
     let mine = memory(&mut fixture, 0, 4);
     register(&mut fixture, 0, near, fixed(mine, 0, 4)).unwrap();

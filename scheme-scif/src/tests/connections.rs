@@ -16,7 +16,7 @@ fn error<T>(errno: i32) -> Result<T, Error> {
     Err(Error::new(errno))
 }
 
-/// Every test of a connection runs inside a node and between two.
+/// Runs a test of connections inside one node and between two.
 fn on_one_and_two_nodes(test: impl Fn(Fixture, usize)) {
     test(Fixture::new(1), 0);
     test(Fixture::new(2), 1);
@@ -81,7 +81,7 @@ fn accept_without_waiting() {
     };
     assert_eq!(accept(&mut fixture), error(EAGAIN));
     let connect = fixture.start_open(0, "0/2050");
-    // The handshake that follows a request is waited for.
+    // The accept waits for the handshake that follows a connection request.
     let request = fixture.start_accept(0, listener);
     assert!(fixture.answer(0, request).unwrap().0.is_ok());
     assert!(fixture.answer(0, connect).unwrap().0.is_ok());
@@ -137,7 +137,7 @@ fn an_accept_that_was_granted_is_finished_when_the_table_of_handles_is_full() {
     assert!(fixture.answer(0, accept).unwrap().0.is_ok());
     assert!(fixture.answer(1, connect).unwrap().0.is_ok());
     assert_eq!(fixture.nodes[0].scif.requests().len(), 0);
-    // New ones are refused, and begin nothing.
+    // New accepts are refused and begin nothing.
     let connect = fixture.start_open(1, "0/2050");
     assert_eq!(
         fixture.now(0, take(listener, b"accept-wait")).0,
@@ -177,7 +177,7 @@ fn an_accept_that_is_killed_leaves_nothing() {
     let accept = fixture.submit_only(0, take(listener, b"accept-wait"));
     assert!(fixture.is_kept(0, accept), "the grant is not acknowledged");
     assert_eq!(fixture.cancel(0, accept), error(ECANCELED));
-    // The connector sees a peer that has gone.
+    // The connector sees that its peer is gone.
     let handle = fixture.answer(1, connect).unwrap().0.unwrap();
     assert_eq!(fixture.read(1, handle, 1), error(ECONNRESET));
     fixture.close(1, handle);
@@ -196,7 +196,7 @@ fn an_accept_port_is_shared_within_a_user_only() {
     let stranger = Caller { uid: 1001, ..USER };
     let mine = fixture.submit(0, open(USER));
     assert!(fixture.is_kept(0, mine));
-    // Nobody listens but the open of another user.
+    // Only the open of another user listens.
     assert_eq!(fixture.now(0, open(stranger)).0, error(EINVAL));
     let also_mine = fixture.submit(0, open(USER));
     let of_root = fixture.submit(0, open(ADMIN));
@@ -276,7 +276,7 @@ fn accept_uses_a_listener_of_the_same_user() {
         caller: USER,
     };
     let accept = fixture.submit(0, open);
-    // The listener goes; the open listens by itself from then on.
+    // The listener goes away; the open listens on its own from then on.
     fixture.close(0, listener);
     assert!(fixture.answer(0, accept).is_none());
     let connect = fixture.start_open(0, "0/2050");
@@ -362,7 +362,7 @@ fn a_nonblocking_open_connects_in_the_background() {
         assert_eq!(write(&mut fixture), Ok(1));
         assert_eq!(fixture.write(to, server, b"late"), Ok(4));
         assert_eq!(fixture.answer(0, read).unwrap().1[..4], *b"late");
-        // One that fails: the first transfer meets the error.
+        // A connect that fails: the first transfer reports the error.
         fixture.close(to, listener);
         let client = fixture.open_with(0, &format!("{to}/2050"), flags, USER);
         if let Ok(client) = client {
@@ -450,7 +450,7 @@ fn text_files_have_columns() {
     );
     assert!(fixture.text(0, "version").starts_with("skiff "));
     assert_eq!(fixture.counter(0, "handles"), 1);
-    // A text file is what it was when it was opened, also when it is read in pieces.
+    // A text file keeps the content of its open, even when it is read in pieces.
     let nodes = fixture.open_with(0, "nodes", O_RDONLY, USER).unwrap();
     fixture.lose(1);
     let scif = &mut fixture.nodes[0].scif;
@@ -529,7 +529,7 @@ fn privileged_ports_are_for_root() {
     }
     assert_eq!(Errno::AccessDenied.errno(), EACCES);
     assert!(fixture.open_with(0, "listen/1023", O_RDWR, ADMIN).is_ok());
-    // Connecting to one is everybody's.
+    // Everybody may connect to such a port.
     let connect = Op::Open {
         directory: ROOT,
         path: "0/1023".into(),
@@ -543,7 +543,7 @@ fn privileged_ports_are_for_root() {
 #[test]
 fn a_thousand_connections_leave_nothing_behind() {
     on_one_and_two_nodes(|mut fixture, to| {
-        // The first one makes what stays: a link's own state.
+        // The first connection makes state that stays: the link's own.
         let (client, server) = fixture.pair(0, to, 2050);
         fixture.close(0, client);
         fixture.close(to, server);

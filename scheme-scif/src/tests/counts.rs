@@ -58,7 +58,7 @@ fn life(fixture: &mut Fixture, pages: usize) -> Vec<(&'static str, [(u64, u64); 
     costs.push(("unmap", each));
     let (_, each) = cost(fixture, |fixture| {
         let rma = rma(0, 64, offset as u64, SYNC);
-        // Without an own window: fails before anything is asked of the peer.
+        // Without an own window: it fails before a message is sent to the peer.
         call(fixture, 0, near, Call::ReadFrom { record: rma })
     });
     costs.push(("failed transfer", each));
@@ -90,7 +90,7 @@ fn connect_register_map_and_close_cost_fixed_numbers_of_messages() {
     let mut fixture = Fixture::new(2);
     assert_eq!(life(&mut fixture, 1), COSTS);
     assert_eq!(life(&mut fixture, 1000), COSTS);
-    // Nor does it matter what there is besides.
+    // Nor does it matter what else exists.
     for port in 3000..3200 {
         let (near, _) = fixture.pair(0, 1, port);
         let own = memory(&mut fixture, 0, 2);

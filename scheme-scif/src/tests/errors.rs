@@ -1,4 +1,4 @@
-//! Bad input: the documented error each, and nothing left behind.
+//! Bad input: each gives its documented error and leaves nothing behind.
 
 use scif_abi::call::Call;
 use syscall::error::*;
@@ -109,8 +109,8 @@ fn operations_on_the_wrong_thing() {
     assert!(fixture.open_with(0, "nodes", O_RDONLY, ADMIN).is_ok());
 }
 
-/// Requests of all kinds with arbitrary arguments: errors, but never a panic, and after everything
-/// is closed nothing is left.
+/// Requests of all kinds with arbitrary arguments give errors but never a panic, and after
+/// everything is closed nothing is left.
 #[test]
 fn arbitrary_requests_do_no_harm() {
     for seed in 1..60_u64 {

@@ -9,7 +9,7 @@ use scif_core::{CopyEngine, CpuEngine, Descriptor, Place, SubmitError, Submitted
 use super::fixture::{Fixture, PAGE};
 use super::programs::*;
 
-/// An engine whose copies are done when the test says so.
+/// An engine whose copies are done when the test decides.
 struct LateEngine {
     last: u64,
     is_done: Rc<Cell<bool>>,

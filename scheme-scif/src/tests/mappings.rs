@@ -1,4 +1,4 @@
-//! The peer's windows in programs' address spaces, and what of them outlives what.
+//! The peer's windows in programs' address spaces, and how long each object outlives the others.
 
 use scif_abi::call::{Call, PagesHeader, RegisterRecord};
 use syscall::error::*;
@@ -29,7 +29,7 @@ fn windows_are_mapped_and_outlive_everything() {
                 },
             )
         };
-        // They are put together for one mapping.
+        // They are joined for one mapping.
         assert_eq!(run(fixture, 0, 8 * PAGE64), Ok(8 * PAGE));
         assert_eq!(run(fixture, 1, 8 * PAGE64 - PAGE64), Ok(7 * PAGE));
         assert_eq!(run(fixture, 6, PAGE64), Ok(PAGE));
@@ -66,7 +66,7 @@ fn windows_are_mapped_and_outlive_everything() {
         let mappings = fixture.text(0, "mappings");
         assert_eq!(mappings.matches("window").count(), 2, "{mappings}");
 
-        // Loads and stores: nobody copies.
+        // Loads and stores: no copy is made.
         let copied = fixture.counter(0, "rma_bytes_cpu");
         fixture.poke(0, address + 2 * PAGE, b"stored");
         assert_eq!(fixture.peek(to, theirs.address + 2 * PAGE, 6), b"stored");
@@ -74,7 +74,8 @@ fn windows_are_mapped_and_outlive_everything() {
         assert_eq!(fixture.peek(0, direct, 6), b"loaded");
         assert_eq!(fixture.counter(0, "rma_bytes_cpu"), copied);
 
-        // Unregistered, closed, the owner's memory given up: the mapping stays.
+        // The window is unregistered, the connection closed, the owner's memory given up: the
+        // mapping stays.
         let length = 8 * PAGE64;
         let unregister = Call::Unregister {
             offset: offset as i64,
@@ -183,12 +184,12 @@ fn own_windows_are_mapped_and_keep_their_pages() {
             length: PAGE64,
         };
         assert_eq!(call(fixture, 0, mine.id, window), error(EINVAL));
-        // Nothing but mapping can be done with it.
+        // The handle can only map.
         assert_eq!(call(fixture, 0, own, Call::LocalPort), error(ENOTTY));
         assert_eq!(fixture.read(0, own, 1), error(EINVAL));
 
         let read = shared(MapFlags::PROT_READ);
-        // One window only.
+        // A mapping holds one window only.
         let behind = memory(fixture, 0, 1);
         let next = fixed(behind, offset + 8 * PAGE64, 1);
         register(fixture, 0, near, next).unwrap();
@@ -216,7 +217,8 @@ fn own_windows_are_mapped_and_keep_their_pages() {
         fixture.poke(0, mine.address + 2 * PAGE, b"mine");
         assert_eq!(fixture.peek(0, address + PAGE, 4), b"mine");
 
-        // It is no use of the window, whose end it does not hold up, but it keeps the pages.
+        // The mapping does not count as a use of the window and does not delay its end, but keeps
+        // the pages.
         let length = 8 * PAGE64;
         let unregister = Call::Unregister {
             offset: offset as i64,

@@ -1,4 +1,4 @@
-//! Memory objects: making, mapping, rights, limits, and that nothing is left.
+//! Memory objects: making, mapping, rights, limits, and that nothing is left behind.
 
 use std::rc::Rc;
 
@@ -99,7 +99,7 @@ fn large_objects_come_step_by_step_and_can_be_given_up() {
     };
     let request = fixture.submit_only(0, op.clone());
     assert!(fixture.is_kept(0, request));
-    // While it is being made it cannot be mapped, and is no second one.
+    // While it is being made it cannot be mapped, and no second one can be made.
     assert_eq!(fixture.call_only(0, memory, provide), error(EINVAL));
     let flags = shared(MapFlags::PROT_READ);
     assert_eq!(
@@ -254,7 +254,7 @@ fn mapping_is_checked() {
     assert_eq!(fixture.map(0, 9999, 0, PAGE, read), error(EBADF));
 }
 
-/// A program whose pages these are.
+/// An address space whose pages are these.
 pub fn space(runs: &[(u64, u32)]) -> Space {
     let run = |&(address, pages)| Run { address, pages };
     Rc::new(runs.iter().map(run).collect())
@@ -296,14 +296,14 @@ fn pinned_pages_last_as_long_as_their_handle() {
     assert!(pin(&mut fixture, memory, &pages, record(3, 1)).is_ok());
     assert_eq!(fixture.counter(0, "memory_pages"), 3);
     assert!(fixture.text(0, "pins").contains("1000  77   3      0\n"));
-    // Their owner has them mapped.
+    // Their owner already maps them.
     let flags = shared(MapFlags::PROT_READ);
     assert_eq!(fixture.map(0, memory, 0, PAGE, flags), error(EACCES));
     assert_eq!(
         send(&mut fixture, memory, SEND_SPACE, &pages),
         error(EINVAL)
     );
-    // Nothing but the test keeps the space.
+    // Only the test keeps the space.
     fixture.close(0, memory);
     assert_eq!(Rc::strong_count(&pages), 1);
     assert_eq!(state(&mut fixture), before);
@@ -328,7 +328,7 @@ fn a_pin_may_wait_and_be_given_up_meanwhile() {
         };
         let request = fixture.submit_only(0, op);
         assert!(fixture.is_kept(0, request));
-        // The loop need not go on by itself: whoever is at work wakes it.
+        // The loop need not continue by itself: the thread at work wakes it.
         assert!(!fixture.nodes[0].scif.is_busy());
         if is_cancelled {
             assert_eq!(fixture.cancel(0, request), error(ECANCELED));
@@ -344,8 +344,8 @@ fn a_pin_may_wait_and_be_given_up_meanwhile() {
     assert_eq!(Rc::strong_count(&pages), 1);
 }
 
-/// The task that serves the scheme must not drop the last reference to an address space, so a space
-/// of which nothing is pinned goes back to the memory.
+/// The task that serves the scheme must not drop the last reference to an address space, so the
+/// memory releases a space that is not used for pinning.
 #[test]
 fn a_space_that_is_not_used_is_released_by_the_memory() {
     let mut fixture = Fixture::new(1);
@@ -359,7 +359,7 @@ fn a_space_that_is_not_used_is_released_by_the_memory() {
         error(EAGAIN)
     );
     assert_eq!(released(&mut fixture), 1);
-    // An object is made of something else meanwhile.
+    // Meanwhile an object is made in another way.
     assert_eq!(send(&mut fixture, memory, SEND_SPACE, &pages), Ok(0));
     assert!(call(&mut fixture, memory, MemoryCall::Provide { pages: 1 }).is_ok());
     let request = start_pin(&mut fixture, memory, record(1, 1));
@@ -440,7 +440,7 @@ fn what_is_pinned_is_checked() {
             },
             EAGAIN,
         ),
-        // There are just two.
+        // The space has only two pages.
         (record(3, 3), EFAULT),
     ];
     for (record, errno) in table {
@@ -450,7 +450,7 @@ fn what_is_pinned_is_checked() {
             "{record:?}"
         );
     }
-    // A page that is not there, found late.
+    // A page that is not there and is found late.
     let hole = space(&[(0x10_0000, 2), (u64::MAX, 1)]);
     assert_eq!(
         pin(&mut fixture, memory, &hole, record(3, 3)),
@@ -462,7 +462,7 @@ fn what_is_pinned_is_checked() {
         error(ENOTTY)
     );
     assert_eq!(send(&mut fixture, 9999, SEND_SPACE, &pages), error(EBADF));
-    // A space that is sent goes with the handle, or with the next one.
+    // A space that was sent is released with the handle, or when another is sent.
     assert_eq!(send(&mut fixture, memory, SEND_SPACE, &pages), Ok(0));
     assert_eq!(send(&mut fixture, memory, SEND_SPACE, &pages), Ok(0));
     assert_eq!(Rc::strong_count(&pages), 2);

@@ -1,4 +1,4 @@
-//! Files below `stp`: messages, their ends, peers that speak something else.
+//! Files below `stp`: messages, their ends, and peers with another protocol.
 
 use st_core::frame::{Frame, MOST_BYTES};
 use st_core::record::{Parameters, RECORD_BYTES, Record};
@@ -18,13 +18,13 @@ fn error<T>(errno: i32) -> Result<T, Error> {
     Err(Error::new(errno))
 }
 
-/// A connection whose both ends are files below `stp`.
+/// A connection whose two ends are files below `stp`.
 #[track_caller]
 fn pair(fixture: &mut Fixture, to: usize) -> (HandleId, HandleId) {
     join(fixture, to, "stp/", "stp/")
 }
 
-/// A connection of files below these directories: the connector's and the accepted one.
+/// A connection of files below these directories: the connector's handle and the accepted one.
 #[track_caller]
 fn join(fixture: &mut Fixture, to: usize, client: &str, server: &str) -> (HandleId, HandleId) {
     let accept = fixture.start_open(to, &format!("{server}accept/2050"));
@@ -48,12 +48,12 @@ fn messages_keep_their_boundaries_and_end_in_order() {
         assert_eq!(fixture.write(0, client, b""), Ok(0));
         assert_eq!(fixture.write(0, client, b"world!"), Ok(6));
         assert_eq!(fixture.write(to, server, b"hi"), Ok(2));
-        // One message for a read, and the rest of one that is longer by the next.
+        // A read returns one message; the next read returns the rest of a longer one.
         assert_eq!(fixture.read(to, server, 100), Ok(b"hello".to_vec()));
         assert_eq!(fixture.read(to, server, 4), Ok(b"worl".to_vec()));
         assert_eq!(fixture.read(to, server, 4), Ok(b"d!".to_vec()));
         fixture.close(0, client);
-        // The end, in order, again and again.
+        // The end in order, at every further read.
         assert_eq!(fixture.read(to, server, 100), Ok(Vec::new()));
         assert_eq!(fixture.read(to, server, 100), Ok(Vec::new()));
         assert_eq!(fixture.write(to, server, b"x"), error(ECONNRESET));
@@ -100,7 +100,7 @@ fn an_end_always_finds_room() {
                 }
                 sent += 1;
             };
-            // Whoever waits has begun its frame, or not; the next read lets it go on.
+            // The waiting write has begun its frame, or not; the next read lets it continue.
             assert_eq!(fixture.read(to, server, length), Ok(message.clone()));
             while fixture.is_kept(0, left) {
                 assert_eq!(fixture.read(to, server, length), Ok(message.clone()));
@@ -124,7 +124,7 @@ fn a_write_that_is_given_up_in_a_message_cuts_the_stream() {
         assert!(fixture.is_kept(0, write));
         assert_eq!(fixture.cancel(0, write), error(ECANCELED));
         assert_eq!(fixture.write(0, client, b"behind it"), error(ECONNRESET));
-        // The other direction is as it was.
+        // The other direction is unaffected.
         assert_eq!(fixture.write(to, server, b"hi"), Ok(2));
         assert_eq!(fixture.read(0, client, 9), Ok(b"hi".to_vec()));
         fixture.close(0, client);
@@ -160,7 +160,7 @@ fn a_write_that_is_given_up_before_its_message_changes_nothing() {
 fn nothing_goes_before_both_ends_have_spoken() {
     let mut fixture = Fixture::new(2);
     let (client, server) = join(&mut fixture, 1, "", "stp/");
-    // A peer that says nothing.
+    // A peer that sends nothing.
     let (read, write) = (
         fixture.start_read(1, server, 10),
         fixture.start_write(1, server, b"x"),
@@ -179,7 +179,7 @@ fn nothing_goes_before_both_ends_have_spoken() {
 #[test]
 fn peers_that_speak_something_else() {
     let mut fixture = Fixture::new(2);
-    // A client that sends what is no request is refused.
+    // A client that sends something else than a request is refused.
     let (client, server) = join(&mut fixture, 1, "", "stp/");
     assert_eq!(
         fixture.write(0, client, &[7; RECORD_BYTES]),
@@ -194,7 +194,7 @@ fn peers_that_speak_something_else() {
     );
     fixture.close(0, client);
     fixture.close(1, server);
-    // A client with the bypass, likewise.
+    // A client with the bypass is refused, too.
     let request = |bypass, channels| {
         Record::Request(Parameters {
             port: 1,
@@ -216,13 +216,14 @@ fn peers_that_speak_something_else() {
     let sent = fixture.write(0, client, &request(false, 9).encode());
     assert_eq!(sent, Ok(RECORD_BYTES));
     assert_eq!(fixture.write(1, server, b"x"), Ok(1));
-    // Then anything: the connection is of no use any more.
+    // Then invalid bytes: the connection cannot be used any more.
     assert_eq!(fixture.write(0, client, &[0xff; 8]), Ok(8));
     assert_eq!(fixture.read(1, server, 10), error(EPROTO));
     assert_eq!(fixture.write(1, server, b"x"), error(EPROTO));
     fixture.close(0, client);
     fixture.close(1, server);
-    // A server that answers something else, one that refuses, and one that goes: the open fails.
+    // A server that sends another answer, one that refuses, and one that goes away: the open
+    // fails.
     let answers = [
         (Some([7; RECORD_BYTES]), ECONNREFUSED),
         (Some(Record::Reject.encode()), ECONNREFUSED),
@@ -241,7 +242,7 @@ fn peers_that_speak_something_else() {
         assert_eq!(fixture.answer(0, connect).unwrap().0, error(expected));
         assert_eq!(state(&mut fixture), before);
     }
-    // One that says nothing: whoever opens may give up.
+    // A server that sends nothing: the open can be given up.
     let before = state(&mut fixture);
     let accept = fixture.start_open(1, "accept/2050");
     let connect = fixture.start_open(0, "stp/1/2050");
@@ -254,7 +255,7 @@ fn peers_that_speak_something_else() {
     assert_eq!(state(&mut fixture), before);
 }
 
-/// Whatever the peer sends, however it is cut: bytes, a documented error, or waiting.
+/// Whatever the peer sends, in whatever pieces: bytes, a documented error, or waiting.
 #[test]
 fn random_bytes_of_the_peer_are_answered() {
     let mut word = 12345_u64;
@@ -335,7 +336,7 @@ fn without_waiting() {
     assert_eq!(fixture.now(0, write(&[2; LONGEST + 1])).0, error(EMSGSIZE));
     assert_eq!(fixture.now(0, write(&[2; LONGEST])).0, Ok(LONGEST));
     assert_eq!(fixture.read(1, server, 5000), Ok(vec![2; LONGEST]));
-    // Whole messages, as long as there is room; then room comes with a read.
+    // Whole messages are sent as long as there is room; then a read makes room.
     let mut sent = 0;
     while fixture.now(0, write(&[7; 1000])).0 == Ok(1000) {
         sent += 1;

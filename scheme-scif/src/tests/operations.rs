@@ -136,7 +136,7 @@ fn a_blocking_receive_waits_for_the_whole_buffer() {
     let (result, payload) = fixture.answer(1, request).unwrap();
     assert_eq!(result, Ok(20_000));
     assert!(payload[..1000].iter().all(|&b| b == 1) && payload[1000..].iter().all(|&b| b == 2));
-    // Bytes left when the peer goes are given first; then the reset.
+    // Bytes left when the peer goes away are returned first, then the reset.
     let request = fixture.start_call(1, server, &[0; 20_000], receive);
     fixture.close(0, client);
     assert_eq!(fixture.answer(1, request).unwrap().0, Ok(500));
@@ -199,7 +199,7 @@ fn accepted_connections_that_nobody_fetches_go_with_the_listener() {
     let (_, payload) = fixture.answer(1, request).unwrap();
     let record = AcceptRecord::read_from_bytes(&payload).unwrap();
     let client = fixture.answer(0, connect).unwrap().0.unwrap();
-    // A stranger cannot fetch it.
+    // Another user cannot take it.
     let stranger = Caller {
         pid: 5,
         uid: 1234,

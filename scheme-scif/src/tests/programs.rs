@@ -62,7 +62,7 @@ pub fn memory(fixture: &mut Fixture, node: usize, pages: usize) -> Memory {
     memory_of(fixture, node, pages, USER)
 }
 
-/// A program's memory is gone: unmapped and closed.
+/// Removes a program's memory: unmaps and closes it.
 pub fn forget(fixture: &mut Fixture, node: usize, memory: Memory, pages: usize) {
     fixture.unmap(node, memory.id, 0, pages * PAGE).unwrap();
     fixture.close(node, memory.id);
@@ -137,7 +137,7 @@ pub fn ends(fixture: &mut Fixture, to: usize) -> (HandleId, HandleId) {
     (connected, accepted)
 }
 
-/// The tests that hold for two nodes and for one that is connected with itself.
+/// Runs a test with two nodes and with one that is connected with itself.
 pub fn on_both(mut test: impl FnMut(&mut Fixture, usize)) {
     for (nodes, to) in [(2, 1), (1, 0)] {
         test(&mut Fixture::new(nodes), to);

@@ -51,7 +51,7 @@ fn others_objects_are_shown_to_root_only() {
         let names = fixture.nodes[0].scif.list(directory).unwrap();
         assert_eq!(names.len(), ports, "{caller:?}");
     }
-    // Nor can the other take its connections or change what all may have.
+    // Nor can the other user take its connections or change everybody's limits.
     let shared = fixture.open_with(0, "accept/2000", O_RDWR, OTHER);
     assert_eq!(shared, Err(Error::new(EINVAL)));
     let limits = fixture.open_with(0, "limits", O_RDWR, OTHER);
@@ -112,7 +112,7 @@ fn open_files_and_their_texts_are_limited() {
     let full = Err(Error::new(ENOMEM));
     let endpoint = fixture.open(0, "endpoint").unwrap();
     set(&mut fixture, "files_per_process 3\nfiles_per_user 4\n");
-    // Whatever they are, and wherever they come from.
+    // All kinds of files count, from all calls.
     let mut files: Vec<_> = ["version", "memory"]
         .map(|path| fixture.open_with(0, path, O_RDONLY, USER).unwrap())
         .into();
@@ -125,7 +125,7 @@ fn open_files_and_their_texts_are_limited() {
         assert_eq!(fixture.open_with(0, path, O_RDONLY, USER), full, "{path}");
     }
     assert_eq!(dup(&mut fixture, b"own-window", USER), full);
-    // Endpoints are counted elsewhere; the user has one more file in another process.
+    // Endpoints are counted separately; the user has one more file in another process.
     let second = fixture.open_with(0, "endpoint", O_RDWR, USER).unwrap();
     let sister = Caller { pid: 78, ..USER };
     files.push(fixture.open_with(0, "version", O_RDONLY, sister).unwrap());
@@ -203,7 +203,7 @@ fn requests_that_wait_are_limited() {
     scif.end_of_wait(3);
     assert_eq!(scif.begin_wait(ROOT, 11, Some(1000), 7), Ok(()));
     assert_eq!(scif.begin_wait(ROOT, 10, Some(1000), 8), full);
-    // A call tells no user: then it is the one who opened the handle.
+    // A call does not name the user: then the handle's opener counts.
     let endpoint = fixture.open_with(0, "endpoint", O_RDWR, USER).unwrap();
     let scif = &mut fixture.nodes[0].scif;
     assert_eq!(scif.begin_wait(endpoint, 14, None, 9), full);
@@ -218,7 +218,7 @@ fn connects_are_limited() {
     assert!(fixture.is_kept(0, first));
     assert_eq!(fixture.open(0, "0/2000"), Err(Error::new(ENOMEM)));
     assert!(fixture.cancel(0, first).is_err());
-    // Withdrawn and answered, so it does not count any more.
+    // The request was withdrawn and answered, so it no longer counts.
     let again = fixture.start_open(0, "0/2000");
     assert!(fixture.is_kept(0, again));
     assert!(fixture.cancel(0, again).is_err());

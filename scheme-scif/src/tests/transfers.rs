@@ -17,7 +17,7 @@ fn on_one_and_two_nodes(test: impl Fn(Fixture, usize)) {
     test(Fixture::new(2), 1);
 }
 
-/// Bytes that tell their position.
+/// Bytes that depend on their position.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length)
         .map(|index| (index as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0])
@@ -115,7 +115,7 @@ fn writes_do_not_mix() {
         let first = fixture.start_write(0, client, &[1; 30_000]);
         let second = fixture.start_write(0, client, &[2; 30_000]);
         let third = fixture.start_write(0, client, &[3; 10]);
-        // One that does not wait finds the ring busy, even when there is room for a moment.
+        // A write that does not wait finds the ring busy, even when there is room for a moment.
         let op = Op::Write {
             id: client,
             bytes: vec![9; 5],
@@ -191,7 +191,7 @@ fn the_access_mode_is_kept() {
 fn transfers_beside_their_calls_take_turns_by_process() {
     const PAGES: usize = 80;
     let mut fixture = Fixture::new(2);
-    // More than is copied at the first look at each. Five of one process, then one of another.
+    // More than one step copies of each transfer. Five are one process's, one is another's.
     let transfers: Vec<Op> = (0..6)
         .map(|at| {
             let (near, far) = fixture.pair(0, 1, 2100 + at);
@@ -217,7 +217,7 @@ fn transfers_beside_their_calls_take_turns_by_process() {
         .collect();
     let submit = |op| fixture.submit_only(0, op);
     let requests: Vec<u32> = transfers.into_iter().map(submit).collect();
-    // An iteration has its share of them.
+    // An iteration does its share of them.
     let scif = &mut fixture.nodes[0].scif;
     scif.requests().changes().requests.clear();
     scif.begin_iteration();

@@ -1,4 +1,4 @@
-//! Waits of threads that share a connection: what one of them takes, another one may wait for.
+//! Waits of threads that share a connection: one thread may take what another one waits for.
 
 use scif_abi::bypass::{STATE_FINISHED, STATE_OFFSET};
 use scif_abi::call::Call;
@@ -13,8 +13,8 @@ use super::programs::*;
 const IN: u16 = Readiness::IN.bits();
 const HUP: u16 = Readiness::HUP.bits();
 
-/// The peer puts bytes, and a thread takes them before any daemon looks; then the peer says so, if
-/// it was asked to.
+/// The peer puts bytes, and a thread takes them before any daemon polls. Then the peer reports
+/// them, if it was asked to.
 #[track_caller]
 fn come_and_go(fixture: &mut Fixture, to: usize, client: &Client, peer: &Client) {
     let sent = peer
@@ -52,13 +52,13 @@ fn a_wait_past_an_index_ends_with_bytes_that_others_take() {
             come_and_go(fixture, to, &client, &peer);
             let (result, _) = fixture.answer(0, asleep).expect("still asleep");
             assert_eq!(result, Ok(usize::from(IN)));
-            // A wait for bytes that are there goes on.
+            // A wait for bytes that are there continues.
             assert!(fixture.is_kept(0, sleeps_on));
             assert_eq!(fixture.cancel(0, sleeps_on), error(ECANCELED));
             // They came and went before the request.
             assert_eq!(call(fixture, 0, client.id, past), Ok(usize::from(IN)));
         }
-        // Bytes that nobody has taken end it whatever the index is, and so does the end.
+        // Bytes that no thread has taken end the wait whatever the index is, and so does the end.
         assert_eq!(peer.send(fixture, b"left"), 4);
         let past = Call::WaitBytes {
             written: written(fixture),

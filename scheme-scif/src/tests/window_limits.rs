@@ -17,7 +17,7 @@ fn memory_that_is_registered_in_turn_never_counts_twice() {
     let program = memory(&mut fixture, 0, PAGES);
     let view = fixture.nodes[0].scif.engine().1.local(program.address);
     let pages = space(&[(view, PAGES as u32)]);
-    // More than the user's limit all together, a piece at a time.
+    // More than the user's limit in all, one piece at a time.
     let limit = QUOTAS.iter().find(|quota| quota.name == "pinned_pages");
     let pieces = limit.unwrap().per_user as usize / PAGES + 4;
     for piece in 0..pieces {
@@ -54,7 +54,7 @@ fn an_engine_holds_no_more_windows_than_it_says() {
             assert_eq!(fixture.write(0, file, line.as_bytes()), Ok(line.len()));
         }
     }
-    // Half of them for each of two peers, so that neither is at a limit of its own.
+    // Half of them for each of two peers, so that neither reaches a limit of its own.
     let near = [1, 2].map(|to| ends(&mut fixture, to).0);
     let page = memory(&mut fixture, 0, 1);
     let at = |index: usize| (index * PAGE) as u64;

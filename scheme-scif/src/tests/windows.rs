@@ -1,5 +1,5 @@
 //! Registered memory on two nodes and within one: registering, transfers, fences, and that nothing
-//! is left.
+//! is left behind.
 
 use std::rc::Rc;
 
@@ -48,7 +48,7 @@ fn data_goes_both_ways_and_nothing_is_left() {
         assert_eq!(fixture.peek(0, mine.address, 3), data[..3]);
         assert_eq!(fixture.peek(0, mine.address + 5003, 9), data[5003..5012]);
 
-        // The data beside the call, over several looks.
+        // The data is beside the call and is moved in several steps.
         let [first, second] = Call::VirtualWriteTo {
             remote_offset: remote as i64 + 7,
             flags: 0,
@@ -91,7 +91,7 @@ fn memory_is_for_its_user_and_root() {
     assert!(register(&mut fixture, 0, near, record(own, PAGE, 3)).is_ok());
     let (root, _) = fixture.pair(0, 1, 2060);
     assert!(register(&mut fixture, 0, root, record(theirs, PAGE, 3)).is_ok());
-    // Registered memory stays when its maker closes it; nothing new is made of it.
+    // Registered memory stays when its maker closes it; nothing new can be made of it.
     forget(&mut fixture, 0, theirs, 2);
     assert_eq!(
         register(&mut fixture, 0, root, record(theirs, PAGE, 3)),
@@ -108,7 +108,7 @@ fn pages_that_were_unmapped_are_not_registered() {
     let (near, _) = ends(&mut fixture, 1);
     let own = memory(&mut fixture, 0, 4);
     let before = state(&mut fixture);
-    // The program puts something else in the place of its last page.
+    // The program maps something else in place of its last page.
     fixture.unmap(0, own.id, 3 * PAGE64, PAGE).unwrap();
     let whole = record(own, 4 * PAGE, 3);
     assert_eq!(register(&mut fixture, 0, near, whole), error(EFAULT));
@@ -236,14 +236,14 @@ fn bad_registrations_leave_no_trace() {
     // Not connected, and no longer connected.
     let fresh = fixture.open_with(0, "endpoint", O_RDWR, USER).unwrap();
     assert_eq!(register(&mut fixture, 0, fresh, good), error(ENOTCONN));
-    // Arguments first, then the state, and then whether there is such memory.
+    // Arguments are checked first, then the state, then whether there is such memory.
     for (record, errno) in table {
         let expected = if errno == EINVAL { EINVAL } else { ENOTCONN };
         let found = register(&mut fixture, 0, fresh, record);
         assert_eq!(found, error(expected), "{record:?}");
     }
     fixture.close(0, fresh);
-    // The limit.
+    // At the limit.
     fixture.nodes[0]
         .scif
         .engine()
@@ -346,7 +346,7 @@ fn cached_transfers_need_memory_that_is_mapped() {
             record: record(foreign, 0, 1),
         };
         assert_eq!(call(fixture, 0, near, unknown), error(EFAULT));
-        // The program puts something else in the place of two pages.
+        // The program maps something else in place of two pages.
         fixture.unmap(0, mine.id, 2 * PAGE64, 2 * PAGE).unwrap();
         assert_eq!(write(fixture, 0, 2 * PAGE), Ok(0));
         assert_eq!(write(fixture, 0, 2 * PAGE + 1), error(EFAULT));
@@ -357,7 +357,7 @@ fn cached_transfers_need_memory_that_is_mapped() {
             .map(0, mine.id, 2 * PAGE64, 2 * PAGE, flags)
             .unwrap();
         assert_eq!(write(fixture, 0, 5 * PAGE), Ok(0));
-        // No use is left over by any of it.
+        // None of this leaves a use behind.
         fixture.close(0, near);
         fixture.close(to, far);
         for _ in 0..2 {
@@ -470,7 +470,7 @@ fn waiting_calls_can_be_given_up() {
             // A request that cannot be undone runs to its end; then everything is as it was.
             assert_eq!(state(fixture), before);
         }
-        // The same with a payload that is moved in slices: given up after the first.
+        // A payload that is moved in slices, given up after the first.
         let op = Op::Call {
             id: near,
             payload: vec![1; 64 * PAGE],
@@ -500,7 +500,7 @@ fn waiting_calls_end_when_the_endpoint_is_shut_down() {
         let transfer = fixture.submit_only(0, op(near, Call::WriteTo { record }));
         let receive = fixture.start_read(0, near, 10);
         if to == 1 {
-            // The transfer ran meanwhile; another one waits now.
+            // The transfer has run meanwhile; another one waits now.
             assert!(fixture.answer(0, transfer).is_some());
         }
         let transfer = fixture.submit_only(0, op(near, Call::WriteTo { record }));
@@ -532,7 +532,7 @@ fn pinned_pages_are_registered_and_released() {
     let (near, far) = ends(&mut fixture, 1);
     let theirs = memory(&mut fixture, 1, 2);
     register(&mut fixture, 1, far, fixed(theirs, 0, 2)).unwrap();
-    // Pages of some program on node 0.
+    // Pages of a program on node 0.
     let program = memory(&mut fixture, 0, 2);
     fixture.poke(0, program.address, &pattern(2 * PAGE, 4));
     let view = fixture.nodes[0].scif.engine().1.local(program.address);
@@ -562,7 +562,7 @@ fn pinned_pages_are_registered_and_released() {
     let write = Call::CachedWriteTo { record };
     assert_eq!(call(&mut fixture, 0, near, write), Ok(0));
     assert_eq!(fixture.peek(1, theirs.address, 8), data[5..13]);
-    // Pages pinned to be read are not written, by windows or by transfers.
+    // Pages pinned for reading are not written, by windows or by transfers.
     let constant = pinned(&mut fixture, 1);
     let writable = fixed(constant, 0x20000, 2);
     assert_eq!(register(&mut fixture, 0, near, writable), error(EFAULT));
@@ -575,7 +575,7 @@ fn pinned_pages_are_registered_and_released() {
     readable.protection = 1.into();
     assert!(register(&mut fixture, 0, near, readable).is_ok());
     fixture.close(0, constant.id);
-    // Given up: nothing new, but the window stays and so do the pages.
+    // The object is given up: nothing new, but the window and the pages stay.
     fixture.close(0, mine.id);
     let again = fixed(mine, 0x10000, 1);
     assert_eq!(register(&mut fixture, 0, near, again), error(EFAULT));

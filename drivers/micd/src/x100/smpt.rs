@@ -89,8 +89,8 @@ impl Smpt {
     }
 
     /// Forgets the addresses of the link that has ended, which the card no longer uses. The table
-    /// becomes linear again, except for entries that are kept: an entry left as it was could have
-    /// a page that is not its neighbour's next one. Write the table before the card may use it.
+    /// becomes linear again, except for entries that are kept: left as it was, an entry could show
+    /// a page that does not follow its neighbour's. Write the table before the card may use it.
     pub fn forget(&self) {
         for (index, entry) in self.entries.borrow_mut().iter_mut().enumerate() {
             entry.is_used = entry.is_kept;

@@ -1,4 +1,4 @@
-//! The file `cards`: the coprocessor cards that this node is the host of, as their drivers describe
+//! The file `cards`: the coprocessor cards whose host this node is, as their drivers describe
 //! them. Root writes a line `boot 1`, `reset 1` or `shutdown 1` to it.
 
 use alloc::string::String;
@@ -40,11 +40,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         table.finish()
     }
 
-    /// Takes commands, one a line: all of them, or none.
+    /// Takes commands, one per line: all of them, or none.
     ///
     /// # Errors
-    /// `EINVAL` when a line is not a command and a node; `ENODEV` when that is no card; `EBUSY`
-    /// when it is not the moment: booting what runs, shutting down what does not.
+    /// `EINVAL` when a line is not a command and a node; `ENODEV` when the node is no card;
+    /// `EBUSY` when the card's state does not allow the command: booting a running card, shutting
+    /// down a stopped one.
     pub(in crate::scif) fn write_cards(&mut self, bytes: &[u8]) -> Result<usize> {
         let invalid = Error::new(EINVAL);
         let text = core::str::from_utf8(bytes).map_err(|_| invalid)?;

@@ -1,4 +1,5 @@
-//! The file `limits`: a line `name value` for each limit; root changes one by writing such lines.
+//! The file `limits`: a line `name value` for each limit. Root changes a limit by writing such a
+//! line.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -21,7 +22,7 @@ fn name((resource, scope): (Resource, Scope)) -> String {
     alloc::format!("{}_{}", resource.quota().name, scope.name())
 }
 
-/// The limit a line sets, and its new value.
+/// The limit that a line sets, and its new value.
 fn parse(line: &str) -> Option<((Resource, Scope), u64)> {
     let (word, value) = line.split_once(char::is_whitespace)?;
     let limit = all().find(|limit| name(*limit) == word)?;
@@ -53,11 +54,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         resources.chain(times).collect()
     }
 
-    /// Changes limits, all of those that are written or none.
+    /// Changes limits: all that are written, or none.
     ///
     /// # Errors
-    /// `EINVAL` when a line is not the name of a limit and a number, or silence is to be shorter
-    /// than two heartbeats, which a peer in good health could not keep.
+    /// `EINVAL` when a line is not the name of a limit and a number, or the time of silence would
+    /// be shorter than two heartbeats, which a healthy peer could not keep.
     pub(in crate::scif) fn write_limits(&mut self, bytes: &[u8]) -> Result<usize> {
         let invalid = Error::new(EINVAL);
         let text = core::str::from_utf8(bytes).map_err(|_| invalid)?;

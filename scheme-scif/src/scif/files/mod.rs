@@ -1,5 +1,4 @@
-//! The readable state of the scheme: its text files. The answers to questions about a handle are in
-//! [`status`].
+//! The readable state of the scheme: its text files. [`status`] answers questions about a handle.
 
 mod cards;
 mod limits;
@@ -31,7 +30,8 @@ pub use status::DirectoryEntry;
 pub const SCHEME: &str = "scif";
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
-    /// The content of a text file as of now, for `viewer`: what others have is shown to root only.
+    /// The present content of a text file for `viewer`: only root sees what belongs to other
+    /// users.
     pub(in crate::scif) fn text(&self, file: TextFile, viewer: Caller) -> String {
         match file {
             TextFile::Nodes => self.nodes(),
@@ -48,7 +48,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// The nodes that are online, and those that were and are lost.
+    /// The nodes that are online, and those that were online and are lost.
     fn nodes(&self) -> String {
         let mut rows = BTreeMap::new();
         for lost in self.engine.lost_nodes() {
@@ -114,7 +114,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         table.finish()
     }
 
-    /// Own windows, and those of peers that this node knows of.
+    /// Own windows, and windows of peers that this node uses.
     fn windows(&self, viewer: Caller) -> String {
         let columns = [
             "side",
@@ -141,12 +141,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 &info.pages,
                 &rights,
                 &state,
-                // The peer does not tell.
+                // The peer does not report it.
                 &"",
             ]);
         }
         let mut peers: Vec<MappingInfo> = self.engine.mappings().collect();
-        // One whose connection has gone has no owner any more.
+        // A window whose connection is gone has no owner any more.
         peers.retain(|info| viewer.sees(info.user.unwrap_or(0)));
         peers.sort_by_key(|info| (info.local, info.peer, info.offset));
         for info in &peers {
@@ -171,7 +171,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         table.finish()
     }
 
-    /// One line for each piece that is mapped, of a window or of a memory object.
+    /// One line for each mapped piece of a window or of a memory object.
     fn mappings(&self, viewer: Caller) -> String {
         let mut table = Table::new(["handle", "pid", "what", "offset", "pages"]);
         let seen = |handle: &Handle<R>| viewer.sees(handle.caller().uid);
@@ -208,7 +208,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         table.finish()
     }
 
-    /// What has passed between this node and each other one.
+    /// The traffic between this node and each other one.
     fn traffic(&self) -> String {
         let mut table = Table::new(["node", "out", "in", "written", "read"]);
         for (node, traffic) in self.engine.traffic() {
@@ -260,7 +260,7 @@ fn rights(protection: Protection) -> &'static str {
     }
 }
 
-/// An offset, as it is written in programs.
+/// An offset in hexadecimal, as in programs.
 struct Hex(u64);
 
 impl Display for Hex {
@@ -269,7 +269,7 @@ impl Display for Hex {
     }
 }
 
-/// A time in nanoseconds, in seconds with one decimal.
+/// A time in nanoseconds, shown in seconds with one decimal.
 struct Seconds(u64);
 
 impl Display for Seconds {

@@ -49,7 +49,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                     .chain(files)
                     .collect()
             }
-            // The listeners of other nodes are not known here.
+            // This node does not know the listeners of other nodes.
             Path::Node(node) if node != self.engine.node() => Vec::new(),
             Path::AcceptDirectory => self
                 .listeners
@@ -67,8 +67,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         })
     }
 
-    /// The full name of what a handle stands for: for a connection its peer, for a listener the
-    /// port it was given.
+    /// The full name of a handle's object: for a connection its peer, for a listener its port.
     pub fn name(&self, id: HandleId) -> Result<String> {
         let handle = self.handles.get(id)?;
         let opened = handle.name();
@@ -112,8 +111,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(())
     }
 
-    /// `F_GETFL` and `F_SETFL`. The kernel keeps the flags; the scheme needs to know `O_NONBLOCK`,
-    /// because requests other than read and write do not carry it.
+    /// `F_GETFL` and `F_SETFL`. The kernel keeps the flags; the scheme needs `O_NONBLOCK`, because
+    /// only reads and writes carry it in their requests.
     ///
     /// # Errors
     /// `EINVAL` for every other command.

@@ -1,5 +1,5 @@
-//! Tables as text: a first line that names the columns, then one line per object, columns
-//! separated by blanks and aligned for the eye. What the introspection files are made of.
+//! Tables as text: a first line with the names of the columns, then one line per object. Columns
+//! are separated by blanks and aligned for reading. Most text files are such tables.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,8 +11,8 @@ pub struct Table<const COLUMNS: usize> {
 }
 
 impl<const COLUMNS: usize> Table<COLUMNS> {
-    /// A table with its column names. Names and cells must be without blanks, so that the text
-    /// can be split again.
+    /// A table with its column names. Names and cells must have no blanks, so that the text can be
+    /// split again.
     pub fn new(names: [&str; COLUMNS]) -> Self {
         Self {
             rows: alloc::vec![names.map(String::from)],

@@ -1,4 +1,5 @@
-//! Accepting: from a listening descriptor, and over the listener that `accept/<port>` shares.
+//! Accepts connections: from a listening descriptor, and from the listener that `accept/<port>`
+//! shares.
 
 use core::task::Poll;
 
@@ -26,15 +27,17 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(self.insert_endpoint(opening, Endpoint::new(endpoint, false)))
     }
 
-    /// `dup(listener, "accept")`: takes one connection; waits unless the listener has `O_NONBLOCK`.
-    /// `"accept-wait"` and `"accept-now"` wait and do not, whatever it has.
-    /// `dup(endpoint, "window")`, `"cached-window"`, `"own-window"`, `"bypass"`: a handle for
-    /// mappings; `"memory"`: a memory handle, as opening that path gives it; `"end"`: one for
-    /// waiting until nothing of the endpoint is under way once it is closed. Handles whose
-    /// connections carry messages have the first three.
+    /// `dup(listener, "accept")` takes one connection; it waits unless the listener has
+    /// `O_NONBLOCK`. `"accept-wait"` always waits, `"accept-now"` never.
+    ///
+    /// `dup(endpoint, "window")`, `"cached-window"`, `"own-window"` and `"bypass"` return a handle
+    /// for mappings; `"memory"` a memory handle, like opening that path; `"end"` a handle for
+    /// waiting until nothing of the closed endpoint is under way. Handles whose connections carry
+    /// messages have only the first three names.
     ///
     /// # Errors
-    /// `EINVAL` for other names and for handles that do not listen; those of the others.
+    /// `EINVAL` for other names and for handles that do not listen; those of the operation behind
+    /// each name.
     pub fn dup(
         &mut self,
         id: HandleId,
@@ -45,7 +48,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         if let Some(ended) = self.requests.take_ended(request) {
             return ended;
         }
-        // A request that has begun keeps its place: the connector may have its grant already.
+        // A request that has begun keeps its place: its connector may already have the grant.
         if self.requests.pending(request).is_none() && self.handles.is_full() {
             return Err(Error::new(ENFILE));
         }
@@ -70,7 +73,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(self.insert_endpoint(opening, Endpoint::new(endpoint, false)))
     }
 
-    /// Takes one connection of a listening handle as an endpoint without handle.
+    /// Takes one connection of a listening handle as an endpoint without a handle.
     pub(in crate::scif) fn accept_from(
         &mut self,
         id: HandleId,
@@ -91,14 +94,15 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             self.requests.pending(request),
             Some(PendingOn::Accept { granted: None, .. })
         );
-        // A handshake that has begun is waited for even by those who do not want to wait for
-        // requests: it ends by itself, and the connector has its grant.
+        // Even an accept that does not wait for connection requests waits for a handshake that has
+        // begun: the handshake ends by itself, and the connector already has its grant.
         if !synchronous && idle {
             self.end_wait(request);
             return Err(system(scif_abi::Error::WouldBlock));
         }
         match accepted {
-            // By the documents, when no request waits: the connector did not complete its own.
+            // As documented for the case that no request waits: the connector did not complete its
+            // own.
             Err(Error { errno: ENODEV }) if !synchronous => {
                 Err(system(scif_abi::Error::WouldBlock))
             }
@@ -106,8 +110,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// Moves the accept of `request` on: takes a request, grants it, waits for the connector. Those
-    /// who withdrew meanwhile are passed over.
+    /// Continues the accept of `request`: takes a connection request, grants it, waits for the
+    /// connector. Skips connectors that have withdrawn meanwhile.
     fn accept(&mut self, request: R) -> Result<EndpointId> {
         let accepted = self.try_accept(request);
         if !matches!(accepted, Err(Error { errno: EWOULDBLOCK })) {
@@ -138,17 +142,17 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             self.requests.unwatch_all(new);
             match result {
                 Ok(_) => return Ok(new),
-                // The connector has withdrawn: the next one.
+                // The connector has withdrawn: take the next one.
                 Err(scif_abi::Error::WouldBlock) => {}
                 Err(error) => return Err(system(error)),
             }
         }
     }
 
-    /// Takes a request to connect and grants it: the new endpoint.
+    /// Takes a connection request and grants it. Returns the new endpoint.
     ///
     /// # Errors
-    /// `EWOULDBLOCK` when there is none; then the listener wakes `request`.
+    /// `EWOULDBLOCK` when there is none; the listener then wakes `request`.
     fn grant(&mut self, source: AcceptSource, caller: Caller, request: R) -> Result<EndpointId> {
         let listener = match source {
             AcceptSource::Handle(id) => self.handles.endpoint_id(id)?,
@@ -175,7 +179,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(new)
     }
 
-    /// The listener of `port` that opens of `accept/<port>` share; made if there is no listener.
+    /// The listener of `port` that opens of `accept/<port>` share; made if the port has no
+    /// listener.
     ///
     /// # Errors
     /// `EINVAL` when the port is bound by something else, or by another user's listener.

@@ -1,9 +1,10 @@
 //! Bypass clients: programs that work on a connection's rings by themselves.
 //!
-//! A bypass handle maps what they need (`scif_abi::bypass::Part`). The daemon is left with what
-//! takes two: waking the peer (`Kick`), and sleeping until the peer has something to tell (`Wait`).
-//! Both work on the endpoint itself as well. Files and bypass clients may be used on one endpoint
-//! as one likes; they lock each other out, see [`transfer`](crate::scif::operation::transfer).
+//! A bypass handle maps the memory that they need (`scif_abi::bypass::Part`). The daemon keeps
+//! only the work that takes two sides: waking the peer (`Kick`), and sleeping until something
+//! comes from the peer (`Wait`). Both also work on the endpoint itself. File operations and bypass
+//! clients may share an endpoint; they lock each other out, see
+//! [`transfer`](crate::scif::operation::transfer).
 
 use scif_abi::bypass::Part;
 use scif_abi::flags::{Kicks, Readiness};
@@ -20,18 +21,18 @@ use crate::request::PendingOn;
 use crate::scif::Scif;
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
-    /// `dup(endpoint, "bypass")`.
+    /// `dup(endpoint, "bypass")`: a bypass handle for the endpoint.
     ///
     /// # Errors
-    /// `EACCES` when the endpoint's file is not for reading and writing: with the rings one can do
-    /// both. `ENOTCONN`; `EOPNOTSUPP` when the peer's ring cannot be mapped; `ENOMEM`, also when
-    /// the caller has too many.
+    /// `EACCES` when the endpoint's file is not open for reading and writing, because the rings
+    /// allow both. `ENOTCONN`; `EOPNOTSUPP` when the peer's ring cannot be mapped; `ENOMEM`, also
+    /// when the caller has too many.
     pub(in crate::scif) fn bypass_handle(
         &mut self,
         id: HandleId,
         caller: Caller,
     ) -> Result<HandleId> {
-        // A connection that is still being made is none.
+        // A connection that is still being made does not count.
         self.collect_connect(id)
             .map_err(|error| match error.errno {
                 EWOULDBLOCK => Error::new(ENOTCONN),
@@ -50,7 +51,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(self.handles.insert(Handle::new(opening, kind)))
     }
 
-    /// `BypassInfo`: fills in what the handle's client has to know.
+    /// `BypassInfo`: fills in the record that the handle's client needs.
     pub(in crate::scif) fn bypass_info(
         &mut self,
         id: HandleId,
@@ -64,7 +65,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(0)
     }
 
-    /// `fmap` of a bypass handle: `pages` pages at `offset`, all in one part.
+    /// `fmap` of a bypass handle: `pages` pages at `offset`, all in the same part.
     ///
     /// # Errors
     /// `EINVAL` outside the parts; `ECONNRESET` when the connection is over and the part is the
@@ -102,7 +103,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(address)
     }
 
-    /// The endpoint that a handle is for: its own, or that of its bypass handle.
+    /// The endpoint of a handle: its own, or that of its bypass handle.
     ///
     /// # Errors
     /// `EBADF`, `ENOTTY`.
@@ -113,10 +114,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// `Kick`: has the peer poll its rings. Many in one iteration are one message.
+    /// `Kick`: has the peer poll its rings. Several kicks in one iteration make one message.
     ///
     /// # Errors
-    /// `EINVAL` unknown bits; `ENOTCONN`; `EBADF` the endpoint of a bypass handle was closed.
+    /// `EINVAL` for unknown bits; `ENOTCONN`; `EBADF` when the endpoint of a bypass handle was
+    /// closed.
     pub(in crate::scif) fn kick(&mut self, id: HandleId, kicks: u32) -> Result<usize> {
         let kicks = Kicks::from_bits(kicks).ok_or(Error::new(EINVAL))?;
         let endpoint = self.endpoint_of(id)?;
@@ -124,10 +126,10 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         kicked.map(|()| 0).map_err(system)
     }
 
-    /// `Wait`: the readiness of an endpoint, once something of `events` is there. A state without
-    /// transfers ends it as well, and so does the end of a bypass handle's endpoint. With a bypass
-    /// handle it is 0 when windows have gone since its last `Wait`: the client unmaps those it has
-    /// mapped, and waits again.
+    /// `Wait`: waits until at least one of `events` is ready, and returns the endpoint's
+    /// readiness. A state without transfers also ends it, and so does the end of a bypass handle's
+    /// endpoint. On a bypass handle it returns 0 when windows have gone since its last `Wait`: the
+    /// client unmaps the ones that it has mapped, and waits again.
     ///
     /// # Errors
     /// Those of [`kick`](Self::kick), if there are `kicks`.
@@ -145,11 +147,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         self.wait_until(id, Readiness::from_bits_truncate(events), ready, request)
     }
 
-    /// `WaitBytes`: as [`wait`](Self::wait) for IN, which counts as ready also when the peer has
-    /// put bytes since its write index was `written`.
+    /// `WaitBytes`: [`wait`](Self::wait) for IN. It also ends when the peer has stored bytes since
+    /// its write index was `written`.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`wait`](Self::wait).
     pub(in crate::scif) fn wait_for_bytes(
         &mut self,
         id: HandleId,
@@ -172,8 +174,9 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         matches!(pending, Some(PendingOn::Ready { .. }))
     }
 
-    /// Waits until one of `events` or an end is there; `see` is told which of all events are there
-    /// and may add some, and is asked after the engine was told to report those that are not.
+    /// Waits until one of `events` or an end is ready. `see` gets the events that are ready and
+    /// may add some. It is called after the engine was asked to report the events that are not
+    /// ready.
     fn wait_until(
         &mut self,
         id: HandleId,
@@ -183,7 +186,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     ) -> Result<usize> {
         let endpoint = self.endpoint_of(id)?;
         let ended = Readiness::ERR | Readiness::HUP | Readiness::NVAL;
-        // The engine reports what is not there now when it comes.
+        // Events that are not ready now are reported by the engine when they come.
         let there = self.engine.poll(&mut self.memory, endpoint);
         let ready = see(self, endpoint, there) & (events | ended);
         if !ready.is_empty() {
@@ -208,7 +211,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 }
 
-/// The part that holds an `fmap` offset, and where in it.
+/// The part that holds an `fmap` offset, and the offset within it.
 fn part_at(offset: u64) -> (Part, u64) {
     let before = Part::ALL.into_iter().rev();
     let part = before.into_iter().find(|part| part.offset() <= offset);

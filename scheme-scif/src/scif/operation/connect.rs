@@ -1,4 +1,4 @@
-//! Connecting: by path, by operation, waiting or in the background.
+//! Connects: by path or by operation, waiting or in the background.
 
 use core::task::Poll;
 
@@ -63,7 +63,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// `connect` of a handle's endpoint: the call operation.
+    /// The call operation `connect` on a handle's endpoint.
     pub(in crate::scif) fn connect(
         &mut self,
         id: HandleId,
@@ -101,10 +101,11 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// Collects the connect that `open` started with `O_NONBLOCK`, before the first transfer.
+    /// Collects the result of the connect that `open` started with `O_NONBLOCK`, before the first
+    /// transfer.
     ///
     /// # Errors
-    /// `EWOULDBLOCK` while it is under way, or what the connect ended with.
+    /// `EWOULDBLOCK` while it is under way, or the connect's own error.
     pub(in crate::scif) fn collect_connect(&mut self, id: HandleId) -> Result<()> {
         let endpoint = self.handles.endpoint(id)?;
         let Some(to) = endpoint.connects_to() else {
@@ -126,7 +127,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 }
 
-/// How to connect an endpoint whose calls wait, or do not.
+/// The connect mode for an endpoint whose calls wait, or do not.
 fn mode(nonblocking: bool) -> ConnectMode {
     match nonblocking {
         true => ConnectMode::NonBlocking,

@@ -1,4 +1,4 @@
-//! The ends of waits, of cancelled requests and of handles.
+//! Ends waits, cancelled requests and handles.
 
 use scif_abi::PortId;
 use scif_core::{EndpointId, Side};
@@ -14,7 +14,7 @@ use crate::request::{AcceptSource, PendingOn};
 use crate::scif::Scif;
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
-    /// Forgets what `request` has begun, apart from endpoints it may have made.
+    /// Forgets what `request` has begun, except for endpoints that it may have made.
     pub(in crate::scif) fn end_wait(&mut self, request: R) {
         self.requests.stop_stepping(request);
         match self.requests.resume(request) {
@@ -56,8 +56,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// The caller of a waiting request gave it up: undoes what it has begun. A transfer that has
-    /// moved bytes returns their count, so that they are not sent again.
+    /// Undoes what a waiting request has begun, because its caller has given it up. If a transfer
+    /// has moved bytes, returns their count, so that they are not sent again.
     ///
     /// # Errors
     /// `ECANCELED` when nothing had been moved.
@@ -89,7 +89,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             Some(PendingOn::Transfer { handle, side }) => {
                 moved = self.leave_queue(handle, request);
                 if moved > 0 && side == Side::Send && self.has_messages(handle) {
-                    // A part of a message is nothing to its receiver.
+                    // A part of a message is of no use to its receiver.
                     self.cut_message(handle);
                     moved = 0;
                 }
@@ -112,7 +112,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// The last descriptor of a handle is gone. Its waiting requests have been cancelled before.
+    /// Closes a handle whose last descriptor is gone. Its waiting requests were cancelled before.
     pub fn close(&mut self, id: HandleId) {
         if id == ROOT {
             return;
@@ -120,7 +120,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         let Some(handle) = self.handles.remove(&mut self.engine, id) else {
             return;
         };
-        // There are none unless the kernel lost count; they would never be returned otherwise.
+        // There are none unless the kernel lost count; otherwise they would never be released.
         for &range in handle.mapped() {
             self.forget_mapped(range);
         }
@@ -142,10 +142,10 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         self.drop_endpoint(endpoint.id());
     }
 
-    /// `scif_close` for a file that lives on in mappings: the endpoint is closed, those who wait on
-    /// it are interrupted, and the handle keeps nothing but what is mapped through it. Waits until
-    /// nothing of the endpoint is under way; on a handle for its end that is all, and there is
-    /// nothing to wait for while the endpoint is not closed.
+    /// `scif_close` for a file that lives on in mappings: closes the endpoint and interrupts the
+    /// requests that wait on it. The handle keeps only what is mapped through it. Waits until
+    /// nothing of the endpoint is under way. On an `"end"` handle that wait is all, and it ends at
+    /// once while the endpoint is not closed.
     pub(in crate::scif) fn shut_down(&mut self, id: HandleId, request: R) -> Result<usize> {
         let endpoint = match (self.requests.pending(request), self.handles.get(id)?.kind()) {
             (Some(PendingOn::Departure { endpoint }), _) | (_, &Kind::End(endpoint)) => endpoint,
@@ -177,7 +177,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         };
         for request in self.requests.pending_on(here) {
             let moved = self.cancel(request);
-            // Not EINTR: a kernel takes that for the answer to an interruption that did not happen.
+            // Not EINTR: a kernel takes that as the answer to an interruption, which did not
+            // happen.
             self.requests
                 .end_with(request, moved.map_err(|_| Error::new(ECANCELED)));
         }
@@ -191,7 +192,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     fn close_listener(&mut self, id: HandleId, endpoint: EndpointId) {
         let port = self.engine.local_port(endpoint).map_or(0, PortId::port);
         let (opens, unclaimed) = self.listeners.remove(port, id);
-        // Those who wait at accept/<port> listen by themselves from now on.
+        // Requests that wait at accept/<port> listen on their own from now on.
         for request in opens {
             self.requests.wake(request);
         }

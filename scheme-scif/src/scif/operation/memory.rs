@@ -16,10 +16,10 @@ use crate::request::PendingOn;
 use crate::scif::Scif;
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
-    /// `dup(endpoint, "memory")`: a memory handle, which has nothing else to do with the endpoint.
+    /// `dup(endpoint, "memory")`: a memory handle, which is otherwise independent of the endpoint.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTTY`: it is no endpoint; `ENOMEM`: the caller has too many files.
+    /// `EBADF`, `ENOTTY` when it is no endpoint; `ENOMEM` when the caller has too many files.
     pub(in crate::scif) fn memory_handle(
         &mut self,
         id: HandleId,
@@ -45,7 +45,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             MemoryCall::Provide { pages } => Source::Provided(pages),
             MemoryCall::Pin { record } => {
                 self.check_pin(id, &record)?;
-                // Before the space is taken: one that is not used stays with the handle.
+                // Check before the space is taken: an unused space stays with the handle.
                 self.expect_no_object(id)?;
                 let space = self.objects.take_space(id).ok_or(Error::new(EINVAL))?;
                 Source::Pinned(space, record)
@@ -55,8 +55,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 
     /// # Errors
-    /// `EINVAL` unless the record is of whole pages, at least one, with a known protection and
-    /// known flags; `EPERM` when only root may have it so.
+    /// `EINVAL` unless the record has whole pages, at least one, a known protection and known
+    /// flags; `EPERM` when only root may use its flags.
     fn check_pin(&self, id: HandleId, record: &PinRecord) -> Result<()> {
         let whole = |bytes: u64| bytes.is_multiple_of(PAGE);
         let (address, length) = (record.address.get(), record.length.get());
@@ -76,12 +76,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(())
     }
 
-    /// A program sends the descriptor of its address space over a memory handle, for the `Pin` that
-    /// follows. One that was sent before goes.
+    /// Takes the descriptor of a program's address space, sent over a memory handle for the `Pin`
+    /// that follows. It replaces one that was sent before.
     ///
     /// # Errors
-    /// `EBADF`; `ENOTTY` unless it is a memory handle; `EINVAL` when `word` does not say that it is
-    /// an address space, or the handle has its object.
+    /// `EBADF`; `ENOTTY` unless it is a memory handle; `EINVAL` when `word` does not announce an
+    /// address space, or the handle already has its object.
     pub fn take_space(&mut self, id: HandleId, word: u64, space: M::Space) -> Result<usize> {
         let expected = match self.handles.object(id) {
             Ok(None) if word == SEND_SPACE => Ok(0),
@@ -96,7 +96,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         expected
     }
 
-    /// Nothing is to be pinned of a space that was sent, if there is one.
+    /// Releases a space that was sent, if there is one, without pinning pages of it.
     pub fn refuse_space(&mut self, space: Option<M::Space>) {
         if let Some(space) = space {
             self.memory.release_space(space);
@@ -104,7 +104,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 
     /// # Errors
-    /// `EINVAL`: the handle has its object; `EBADF`, `ENOTTY`.
+    /// `EINVAL` when the handle already has its object; `EBADF`, `ENOTTY`.
     fn expect_no_object(&mut self, id: HandleId) -> Result<()> {
         match self.handles.object(id)? {
             Some(_) => Err(Error::new(EINVAL)),
@@ -124,7 +124,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         *self.handles.object(id)? = Some(token);
         let pending = PendingOn::Memory { handle: id, token };
         self.requests.suspend(request, pending);
-        // Small ones are complete at once.
+        // Small objects are complete at once.
         self.build(token);
         match self.requests.take_ended(request) {
             Some(ended) => ended,
@@ -132,7 +132,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// One step of every object that is not complete.
+    /// Does one step of every incomplete object.
     pub(in crate::scif) fn build_all(&mut self) {
         for token in self.objects.incomplete() {
             self.build(token);
@@ -152,7 +152,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         self.requests.end_with(request, result);
     }
 
-    /// The request that makes an object is given up.
+    /// Gives up the object that a request was making.
     pub(in crate::scif) fn cancel_make(&mut self, id: HandleId, token: Token) {
         if let Ok(object) = self.handles.object(id) {
             *object = None;

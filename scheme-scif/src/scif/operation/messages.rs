@@ -1,8 +1,9 @@
-//! Reading and writing messages: files whose stream carries messages of Scheduled Transfers.
+//! Reads and writes messages: files whose stream carries messages of Scheduled Transfers.
 //!
-//! A write sends one message. A read gives bytes of one message, the next read its rest, so that
-//! nothing is lost where a file is read in pieces of any size; it gives 0 bytes when the peer has
-//! ended in order. Room for the frame that says so is always left free.
+//! A write sends one message. A read returns bytes of one message and the next read its rest, so
+//! that nothing is lost when a file is read in pieces of any size. A read returns 0 bytes when the
+//! peer has ended in order. Room in the ring for the frame that reports that end is always kept
+//! free.
 
 use scif_abi::PortId;
 use scif_core::{EndpointState, Side};
@@ -18,11 +19,11 @@ use crate::node_memory::NodeMemory;
 use crate::request::PendingOn;
 use crate::scif::Scif;
 
-/// Bytes that stay free in the peer's ring: for the frame that ends the stream.
+/// Bytes kept free in the peer's ring for the frame that ends the stream.
 const SPARE: u32 = HEAD_BYTES as u32;
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
-    /// The endpoint of a new handle carries messages.
+    /// Makes the endpoint of a new handle carry messages.
     pub(in crate::scif) fn carry_messages(&mut self, endpoint: &mut Endpoint<R>, is_server: bool) {
         let port = self.engine.local_port(endpoint.id());
         let key = self.memory.random() as u32;
@@ -30,7 +31,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         endpoint.set_messages(messages);
     }
 
-    /// `open` of a connection returns when it is set up; at once if it carries bytes.
+    /// Finishes the `open` of a connection once its set-up is complete; at once if it carries
+    /// bytes.
     ///
     /// # Errors
     /// Those of the set-up.
@@ -51,9 +53,10 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         set_up.map(|_| handle).inspect_err(|_| self.give_up(handle))
     }
 
-    /// Closes a handle that nobody was given. Whoever uses its number all the same is answered.
+    /// Closes a handle that no program was given. A request that uses its number all the same is
+    /// answered.
     pub(in crate::scif) fn give_up(&mut self, handle: HandleId) {
-        // It has an endpoint, unless such a one has closed it.
+        // The handle has an endpoint, unless such a request has closed it.
         let _ = self.close_early(handle);
         self.close(handle);
     }
@@ -61,8 +64,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// `read`: bytes of one message, 0 at the end.
     ///
     /// # Errors
-    /// `ECONNRESET` the peer is gone without an end, `ECONNREFUSED` and `EPROTO` it speaks
-    /// something else; see docs/scheme.md, "Messages".
+    /// `ECONNRESET` when the peer is gone without an end, `ECONNREFUSED` and `EPROTO` when it uses
+    /// another protocol; see docs/scheme.md, "Messages".
     pub(in crate::scif) fn read_messages(
         &mut self,
         id: HandleId,
@@ -92,7 +95,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// `write`: sends a message.
     ///
     /// # Errors
-    /// Those of reading; `EMSGSIZE`.
+    /// Those of [`read_messages`](Self::read_messages); `EMSGSIZE`.
     pub(in crate::scif) fn write_message(
         &mut self,
         id: HandleId,
@@ -132,10 +135,10 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(bytes.len())
     }
 
-    /// Whether a frame of this length can be sent as a whole now.
+    /// Checks that a frame of this length can be sent as a whole now.
     ///
     /// # Errors
-    /// `EAGAIN`: not now. `EMSGSIZE`: it never will.
+    /// `EAGAIN` when it cannot be sent now, `EMSGSIZE` when it never can.
     fn begin_at_once(&mut self, id: HandleId, bytes: usize) -> Result<()> {
         let again = || Error::new(EAGAIN);
         match self.collect_connect(id) {
@@ -159,7 +162,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// Sends bytes of a frame of which `done` are sent; 0: there is no room, or no set-up yet.
+    /// Sends bytes of a frame of which `done` are sent. Returns 0 without room, or before the
+    /// set-up is complete.
     fn send_part(&mut self, id: HandleId, part: &[u8], done: usize) -> Result<usize> {
         if !self.set_up(id)? {
             return Ok(0);
@@ -177,7 +181,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(count)
     }
 
-    /// Receives bytes of a message. 0: there are none yet; `None`: there will be none.
+    /// Receives bytes of a message. Returns 0 when there are none yet, `None` when none will come.
     fn receive_message(&mut self, id: HandleId, buffer: &mut [u8]) -> Result<Option<usize>> {
         if !self.set_up(id)? {
             return Ok(Some(0));
@@ -206,26 +210,26 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// Goes on with the set-up of a connection, as its peer has said something, or as it is new.
+    /// Continues the set-up of a connection that is new or whose peer has sent something.
     pub(in crate::scif) fn go_on_with_set_up(&mut self, id: HandleId) {
-        // A fault of the connection is reported by the next transfer.
+        // The next transfer reports a fault of the connection.
         let is_over = !matches!(self.set_up(id), Ok(false));
         if is_over && let Ok(endpoint) = self.handles.endpoint_id(id) {
             self.greeting.remove(&endpoint);
         }
     }
 
-    /// Goes on with the set-up of a connection; whether it is done.
+    /// Continues the set-up of a connection. Returns whether it is complete.
     ///
     /// # Errors
-    /// Why there is no connection; `ECONNRESET` the peer is gone.
+    /// The reason why there is no connection; `ECONNRESET` when the peer is gone.
     pub(in crate::scif) fn set_up(&mut self, id: HandleId) -> Result<bool> {
         let endpoint = self.handles.endpoint(id)?;
         let number = endpoint.id();
         let Some(messages) = endpoint.messages() else {
             return Ok(true);
         };
-        // One that is being connected in the background is collected by its first transfer.
+        // If the connect is still under way in the background, the first transfer collects it.
         let is_connected = self.engine.state(number) != Some(EndpointState::Connecting);
         if is_connected && let Some(request) = messages.request() {
             let sent = self.engine.send(&mut self.memory, number, &request);
@@ -240,12 +244,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 return Ok(false);
             }
             if let Some(answer) = messages.greet(count) {
-                // Data that a peer sent before it went can be received.
+                // Ignore errors: data that a peer sent before it went can still be received.
                 let _ = self.engine.send(&mut self.memory, number, &answer);
             }
         }
         if is_new {
-            // Transfers of the other direction may have waited for this.
+            // Transfers of the other direction may have waited for the set-up.
             self.requests.wake_handle(id);
         }
         Ok(true)
@@ -257,7 +261,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         endpoint.is_ok_and(|endpoint| endpoint.messages().is_some())
     }
 
-    /// The message that is being sent will not be completed.
+    /// Records that the message that is being sent will not be completed.
     pub(in crate::scif) fn cut_message(&mut self, id: HandleId) {
         if let Ok(endpoint) = self.handles.endpoint(id)
             && let Some(messages) = endpoint.messages()
@@ -266,13 +270,14 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// Tells the peer that nothing follows, before the endpoint is closed.
+    /// Sends this end's request, if it is still unsent, and the frame that ends the stream, before
+    /// the endpoint is closed.
     pub(in crate::scif) fn end_messages(&mut self, endpoint: &mut Endpoint<R>) {
         let number = endpoint.id();
         let Some(messages) = endpoint.messages() else {
             return;
         };
-        // A peer that has gone need not be told.
+        // If the peer is gone, it needs no answer.
         if let Some(request) = messages.request() {
             let _ = self.engine.send(&mut self.memory, number, &request);
         }

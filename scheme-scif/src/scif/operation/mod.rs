@@ -1,8 +1,8 @@
-//! The operations that travel in `call` requests: SCIF's own calls on an endpoint descriptor, and
-//! those of memory handles.
+//! The operations of `call` requests: SCIF's own calls on an endpoint descriptor, and those of
+//! memory handles.
 //!
-//! Numbers, words and structures are `scif_abi::call`'s. A structure is copied out of the client's
-//! memory once and checked; the copy is used.
+//! `scif_abi::call` has the numbers, words and structures. A structure is copied out of the
+//! client's memory once and checked; only the copy is used.
 
 mod accept;
 mod bypass;
@@ -34,7 +34,8 @@ use crate::scif::Scif;
 use crate::scif::operation::transfer::Until;
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
-    /// One operation: `metadata` is its number and its words, `payload` its structure or data.
+    /// Carries out one operation: `metadata` is its number and its words, `payload` its structure
+    /// or data.
     ///
     /// # Errors
     /// `ENOTTY` when the handle has no such operations, `EINVAL` when the operation is unknown or
@@ -58,7 +59,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
         let call = Call::decode(number, words, payload).map_err(|error| malformed(id, error))?;
         if call == Call::GetNodeIds {
-            // Any descriptor of the scheme will do: the answer is the node's, not an endpoint's.
+            // Any descriptor of the scheme will do: the answer concerns the node, not an endpoint.
             return Ok(self.node_ids(payload));
         }
         let has_messages = self.handles.get(id)?.content() == Content::Messages;
@@ -66,7 +67,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             return Err(Error::new(ENOTTY));
         }
         match call {
-            // Of handles beside the endpoint's own, too.
+            // These also work on handles other than the endpoint's own.
             Call::MapRunOwn { offset, length } => return self.map_run_own(id, offset, length),
             Call::Wait { events, kicks } => return self.wait(id, events, kicks, request),
             Call::WaitBytes { written } => return self.wait_for_bytes(id, written, request),
@@ -173,7 +174,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             | Call::GetPages { .. }
             | Call::GetNodeIds
             | Call::Shutdown
-            // Answered before, as they are not only for endpoints.
+            // Handled before, because they are not only for endpoints.
             | Call::Wait { .. }
             | Call::WaitBytes { .. }
             | Call::Kick { .. }
@@ -245,7 +246,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             return self.send(id, bytes, request);
         }
         match self.try_send(id, bytes) {
-            // Not connected yet: SCIF's calls do not wait for that.
+            // Not connected yet: SCIF's calls do not wait for the connection.
             Err(Error { errno: EWOULDBLOCK }) => Err(Error::new(ENOTCONN)),
             result => result,
         }
@@ -272,8 +273,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// Stores the own node's id and then those of the nodes online, as many as fit; returns how
-    /// many are online.
+    /// Stores this node's id and then those of the nodes online, as many as fit. Returns how many
+    /// are online.
     fn node_ids(&self, payload: &mut [u8]) -> usize {
         let online = self.engine.online_nodes();
         let all = core::iter::once(self.engine.node()).chain(online);
@@ -284,7 +285,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 }
 
-/// Whether a connection that carries messages has this operation. Others would break its stream.
+/// Whether an operation is allowed on a connection that carries messages. Others would break its
+/// stream.
 fn is_for_messages(call: &Call) -> bool {
     matches!(
         call,
@@ -292,7 +294,7 @@ fn is_for_messages(call: &Call) -> bool {
     )
 }
 
-/// `node << 16 | port`.
+/// A port id as one word: `node << 16 | port`.
 fn word_of(id: PortId) -> usize {
     usize::from(id.node()) << 16 | usize::from(id.port())
 }

@@ -1,4 +1,4 @@
-//! Opening paths: what each of them makes, and what a relative path means.
+//! Opens paths: what each of them makes, and the meaning of a relative path.
 
 use scif_abi::{Port, PortId};
 use scif_core::EndpointId;
@@ -16,11 +16,12 @@ use crate::request::{AcceptSource, PendingOn};
 use crate::scif::{DEFAULT_BACKLOG, Scif};
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
-    /// Opens `path` below the directory `directory`. `flags` are the open flags, `status` the ones
-    /// that can change later (`O_NONBLOCK`).
+    /// Opens `path` below the directory `directory`. `flags` are the open flags, `status` the
+    /// flags that can change later (`O_NONBLOCK`).
     ///
     /// # Errors
-    /// The table of docs/scheme.md; `EWOULDBLOCK` as explained above.
+    /// Those in the table of docs/scheme.md; `EWOULDBLOCK` as for every function of [`Scif`] that
+    /// waits.
     pub fn open(
         &mut self,
         directory: HandleId,
@@ -67,7 +68,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// The object behind a handle for `path`; `None`: an endpoint that is still to be made.
+    /// The object behind a handle for `path`; `None` for an endpoint that is still to be made.
     ///
     /// # Errors
     /// Those of flags that do not suit the path.
@@ -83,7 +84,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
                 } else {
                     open_text(flags)?;
                 }
-                // Bytes that bypass clients have moved, and waiting requests, are counted at the
+                // Count the bytes that bypass clients have moved, and waiting requests, at the
                 // open.
                 self.engine.refresh(&mut self.memory);
                 Kind::Text(self.text(file, caller))

@@ -1,4 +1,4 @@
-//! Readiness: the transfers that an endpoint can do without waiting, for subscribers.
+//! Readiness: tells subscribers which transfers an endpoint can do without waiting.
 
 use scif_abi::flags::Readiness;
 use scif_core::EndpointState;
@@ -11,14 +11,15 @@ use crate::node_memory::NodeMemory;
 use crate::scif::Scif;
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
-    /// Notes which events the subscribers of an endpoint wait for, so that each change is reported,
-    /// whoever moves the bytes that are there by then.
+    /// Records the events that the subscribers of an endpoint wait for, so that each change is
+    /// reported even if someone else moves the bytes by then.
     fn subscribe(&mut self, id: HandleId, wanted: EventFlags) -> Result<()> {
         let mut events = Readiness::empty();
         events.set(Readiness::IN, wanted.contains(EventFlags::EVENT_READ));
         events.set(Readiness::OUT, wanted.contains(EventFlags::EVENT_WRITE));
         let number = self.handles.endpoint_id(id)?;
-        // Only a connection has rings. Set once, as setting it counts as a change.
+        // Only a connection has rings. Set the events only when they differ: setting them counts
+        // as a change.
         let connected = self.engine.state(number) == Some(EndpointState::Connected);
         let events = connected.then_some(events);
         if let Some(events) = self.handles.endpoint(id)?.subscribe(events) {
@@ -27,19 +28,19 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(())
     }
 
-    /// The events of `wanted` that a handle is ready for now. From now on subscribers are notified
-    /// of `wanted`.
+    /// The events of `wanted` for which a handle is ready now. From now on, subscribers are
+    /// notified of `wanted`.
     pub fn ready(&mut self, id: HandleId, wanted: EventFlags) -> Result<EventFlags> {
         let endpoint = match self.handles.get(id)?.kind() {
             Kind::Endpoint(endpoint) => endpoint.id(),
             Kind::Peers(peers) if peers.is_empty() => return Ok(EventFlags::empty()),
-            // Whatever is tried fails at once.
+            // Every operation fails at once.
             Kind::Closed => return Ok(wanted),
             _ => return Ok(wanted & EventFlags::EVENT_READ),
         };
         self.subscribe(id, wanted)?;
         let ready = self.engine.poll(&mut self.memory, endpoint);
-        // After a hang-up or in a state without transfers, a read or write ends at once.
+        // After a hang-up, or in a state without transfers, a read or write ends at once.
         let ended = ready.intersects(Readiness::HUP | Readiness::ERR);
         let mut flags = EventFlags::empty();
         flags.set(

@@ -1,7 +1,7 @@
 //! Calls on registered memory that may have to wait: registering, transfers, fences.
 //!
-//! The engine gives a ticket for each. The request waits with it and is tried again whenever its
-//! endpoint changes; a request that is given up abandons its ticket.
+//! The engine gives a ticket for each. The request waits with the ticket and is retried whenever
+//! its endpoint changes. A request that is given up abandons its ticket.
 
 use scif_abi::call::{CachedRecord, RegisterRecord, RmaRecord, SignalRecord};
 use scif_abi::flags::Protection;
@@ -14,11 +14,11 @@ use crate::node_memory::{NodeMemory, PAGE};
 use crate::request::PendingOn;
 use crate::scif::Scif;
 
-/// Bytes of a transfer with its data beside the call that are moved before those of others.
+/// Bytes that a transfer with its data beside the call moves before others have a turn.
 const VIRTUAL_SLICE: usize = 256 * 1024;
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
-    /// Starts a call on the handle's endpoint, or asks what has become of it.
+    /// Starts a call on the handle's endpoint, or checks whether it has finished.
     pub(in crate::scif) fn ticket(
         &mut self,
         id: HandleId,
@@ -30,7 +30,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         self.conclude(request, endpoint, ticket, result)
     }
 
-    /// The endpoint and the ticket of a call, which is started unless it has been.
+    /// The endpoint and the ticket of a call. Starts the call unless that was done.
     fn started(
         &mut self,
         id: HandleId,
@@ -44,7 +44,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok((endpoint, start(self, endpoint)?))
     }
 
-    /// Answers a request with the result of its call; without one it waits.
+    /// Answers a request with the result of its call; without a result the request waits.
     fn conclude(
         &mut self,
         request: R,
@@ -80,7 +80,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             let found = scif
                 .objects
                 .pages_for_use(memory, caller, (offset, length), writes);
-            // An endpoint in the wrong state is named before memory that is none, as arguments are
+            // Report an endpoint in the wrong state before missing memory; bad arguments come
             // before both.
             let (pages, _) = found.map_err(|error| match error.errno {
                 EFAULT => scif.wrong_state(endpoint).unwrap_or(error),
@@ -99,13 +99,13 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         })
     }
 
-    /// Gives pages back that the engine has not taken because of `error`.
+    /// Gives back pages that the engine refused with `error`.
     fn not_taken(&mut self, pin: PinId, error: scif_abi::Error) -> Error {
         self.objects.unpin(&mut self.memory, pin);
         system(error)
     }
 
-    /// The error of calls on windows in the endpoint's state; `None` when it is connected.
+    /// The error of window calls in the endpoint's state; `None` when it is connected.
     fn wrong_state(&self, endpoint: EndpointId) -> Option<Error> {
         match self.engine.state(endpoint) {
             Some(EndpointState::Connected) => None,
@@ -148,8 +148,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         })
     }
 
-    /// A transfer with memory that is no window but known here. Provided memory has to be mapped:
-    /// when the program has unmapped it, what it means by the address is something else.
+    /// A transfer with memory that is no window but an object known here. Provided memory must be
+    /// mapped: once the program has unmapped it, its address means something else.
     pub(in crate::scif) fn cached_rma(
         &mut self,
         id: HandleId,
@@ -176,7 +176,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         })
     }
 
-    /// A transfer between the payload and the peer's window, a slice at each try.
+    /// A transfer between the payload and the peer's window, one slice at each try.
     pub(in crate::scif) fn virtual_rma(
         &mut self,
         id: HandleId,

@@ -1,9 +1,9 @@
-//! Moving bytes: `read` and `write` on a connection, and SCIF's `send` and `recv`.
+//! Moves bytes: `read` and `write` on a connection, and SCIF's `send` and `recv`.
 //!
-//! A blocking transfer keeps its place in the transfer queue of its direction until it is complete,
-//! and the queue keeps its count; see
+//! A blocking transfer keeps its place in the transfer queue of its direction until it is
+//! complete, and the queue keeps its count of bytes; see
 //! [`TransferQueue`](crate::request::transfer_queue::TransferQueue). The buffers are the client's
-//! memory, mapped here until the request is answered; the client may change them meanwhile, so
+//! memory, mapped here until the request is answered. The client may change them meanwhile, so
 //! bytes are only copied from and to them and never interpreted.
 
 use scheme::read_at;
@@ -22,14 +22,14 @@ use crate::scif::Scif;
 /// When a receive is complete.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) enum Until {
-    /// With the first bytes there are: files.
+    /// With the first bytes that are there: files.
     Any,
-    /// With a full buffer, or the end of the connection: `SCIF_RECV_BLOCK`.
+    /// With a full buffer, or at the end of the connection: `SCIF_RECV_BLOCK`.
     Full,
 }
 
 impl<M: NodeMemory, R: RequestId> Scif<M, R> {
-    /// `read` of a file: text from `offset` on, or what a connection has received.
+    /// `read` of a file: text from `offset` on, or the bytes that a connection has received.
     ///
     /// # Errors
     /// See docs/scheme.md, "Reading and writing".
@@ -103,7 +103,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// Sends what fits now; 0 when nothing does, or when another's blocking send is under way.
+    /// Sends what fits now; 0 when nothing fits, or while another request's blocking send is under
+    /// way.
     pub(in crate::scif) fn try_send(&mut self, id: HandleId, bytes: &[u8]) -> Result<usize> {
         self.collect_connect(id)?;
         if !self.handles.endpoint(id)?.queue(Side::Send).is_free() {
@@ -112,7 +113,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         self.send_some(id, bytes)
     }
 
-    /// Receives what is there; 0 when there is nothing, or another's blocking receive comes first.
+    /// Receives what is there; 0 when nothing is there, or another request's blocking receive
+    /// comes first.
     pub(in crate::scif) fn try_receive(
         &mut self,
         id: HandleId,
@@ -155,8 +157,9 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         })
     }
 
-    /// A blocking transfer: moves bytes by `step`, which is given how many have been moved and
-    /// returns how many more, 0 when it has to wait, or `None` when the transfer is complete.
+    /// A blocking transfer. `step` moves bytes: it gets the number of bytes moved so far and
+    /// returns how many more it has moved, 0 when it has to wait, or `None` when the transfer is
+    /// complete.
     pub(in crate::scif) fn transfer(
         &mut self,
         id: HandleId,
@@ -186,7 +189,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         };
         self.hold_ring(id, side, false);
         self.leave_queue(id, request);
-        // One that ends early has succeeded if it moved anything; the next one meets the error.
+        // A transfer that ends early succeeds if it moved anything; the next one reports the
+        // error.
         match error {
             Some(error) if done == 0 => Err(error),
             _ => Ok(done),
@@ -194,7 +198,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 
     /// Keeps bypass clients out from the first byte of a transfer to its last, or lets them in
-    /// again: what they move shall not get between its pieces.
+    /// again: their bytes must not get between its pieces.
     fn hold_ring(&mut self, id: HandleId, side: Side, keeps: bool) {
         if let Ok(endpoint) = self.handles.endpoint_id(id) {
             self.engine
@@ -218,7 +222,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(count)
     }
 
-    /// Takes the request out of its queue, if it is in one, and returns the bytes it has moved
+    /// Takes the request out of its queue, if it is in one. Returns the bytes that it has moved
     /// while it was in front.
     pub(in crate::scif) fn leave_queue(&mut self, id: HandleId, request: R) -> usize {
         let Some(PendingOn::Transfer { side, .. }) = self.requests.resume(request) else {
@@ -234,7 +238,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             self.hold_ring(id, side, false);
         }
         if others {
-            // The next in the queue is kept under the same handle.
+            // The next request in the queue waits under the same handle.
             self.requests.wake_handle(id);
         }
         moved

@@ -1,14 +1,16 @@
 //! Windows in the address spaces of programs: `fmap`, and the addresses of pages for trusted
 //! drivers.
 //!
-//! The kernel asks where in *this* task's memory the wanted bytes are and enters those very frames
-//! or bus addresses into the program: from then on it reaches the peer's pages without anybody's
-//! help. What is mapped is noted with the handle the mapping was made through, because that is
-//! what the kernel names when a piece is unmapped; it keeps the handle open as long.
+//! The kernel asks where in *this* task's memory the requested bytes are, and maps those very
+//! frames or bus addresses into the program. From then on the program accesses the peer's pages
+//! without any help. Mapped pages are recorded with the handle through which they were mapped,
+//! because the kernel names that handle when a piece is unmapped; it keeps the handle open until
+//! then.
 //!
-//! A program maps own windows as well, to copy between them and the peer's by itself: by the offset
-//! that names the window it reaches the pages, whatever its addresses mean by now. Such a mapping
-//! keeps the pages, but is no use of the window and does not hold up its end.
+//! A program also maps its own windows, to copy between them and the peer's by itself. The offset
+//! names the window, so the program reaches the window's pages whatever its own addresses mean by
+//! now. Such a mapping keeps the pages, but does not count as a use of the window and does not
+//! delay its end.
 
 use scif_abi::call::PagesHeader;
 use scif_abi::flags::Protection;
@@ -26,8 +28,8 @@ use crate::node_memory::{NodeMemory, PAGE};
 use crate::path::Content;
 use crate::scif::Scif;
 
-/// Bytes of a window that are put together of pieces for one mapping, at most: a system call for
-/// each page, while other clients wait.
+/// Most bytes of a window that are joined from pieces for one mapping: joining takes a system call
+/// for each page, while other clients wait.
 const JOINED_BYTES: u64 = 4 << 20;
 
 /// Bytes of a page address in the answer to `GetPages`.
@@ -38,9 +40,9 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     /// at `offset` of a memory handle's object, or of the peer's registered address space.
     ///
     /// # Errors
-    /// `EINVAL` unaligned, empty, or not `MAP_SHARED`; `EACCES` code, or a right that the handle or
-    /// the window does not give; `ENXIO` not all of it is there; those of `scif_mmap`; `ENODEV` for
-    /// files of other kinds.
+    /// `EINVAL` when unaligned, empty, or not `MAP_SHARED`; `EACCES` for code, or a right that the
+    /// handle or the window does not give; `ENXIO` when not all of it is there; those of
+    /// `scif_mmap`; `ENODEV` for files of other kinds.
     pub fn map(
         &mut self,
         id: HandleId,
@@ -132,7 +134,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(view.address)
     }
 
-    /// The endpoint whose peer's windows a handle maps, and whether a library keeps them.
+    /// The endpoint whose peer's windows a handle maps, and whether a library caches them.
     fn window_endpoint(&mut self, id: HandleId) -> Result<(EndpointId, bool)> {
         match self.handles.get(id)?.kind() {
             Kind::Window(endpoint) => Ok((*endpoint, false)),
@@ -141,7 +143,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         }
     }
 
-    /// A piece of a mapping is gone: `size` bytes, whose offset would have been `offset`.
+    /// Records that a piece of a mapping is unmapped: `size` bytes at `offset`.
     pub fn unmap(&mut self, id: HandleId, offset: u64, size: usize) -> Result<()> {
         let (first, pages) = (offset / PAGE, (size as u64).div_ceil(PAGE));
         let handle = self.handles.get_mut(id)?;
@@ -157,7 +159,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(())
     }
 
-    /// Gives back what was mapped by pages that are mapped no longer.
+    /// Releases what pages held that are no longer mapped.
     pub(in crate::scif) fn forget_mapped(&mut self, range: Range<PageKind>) {
         match range.mark {
             PageKind::Peer(window, join) => {
@@ -170,7 +172,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             }
             PageKind::Own(token) => self.objects.end_view(&mut self.memory, token, range.pages),
             PageKind::PeerPart(bypass) => self.engine.unmap_bypass(bypass, range.pages),
-            // The engine counts handles, and this one is open as long as anything is mapped.
+            // The engine counts handles, and this one stays open as long as anything is mapped.
             PageKind::LocalPart => {}
         }
     }
@@ -203,12 +205,12 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(address)
     }
 
-    /// `dup(endpoint, "window")`: a handle that maps the windows of the endpoint's peer and does
-    /// nothing else; `"own-window"`, the endpoint's own. Mappings made through it do not keep the
+    /// `dup(endpoint, "window")`: a handle that only maps the windows of the endpoint's peer;
+    /// `"own-window"`, the endpoint's own windows. Mappings made through it do not keep the
     /// endpoint's own file open.
     ///
     /// # Errors
-    /// `ENOMEM`: the caller has too many files.
+    /// `ENOMEM` when the caller has too many files.
     pub(in crate::scif) fn window_handle(
         &mut self,
         id: HandleId,
@@ -221,8 +223,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             .insert_file(&mut self.engine, Handle::new(opening, kind))
     }
 
-    /// The length that one mapping of own windows can have; on an endpoint, or a handle for mapping
-    /// them.
+    /// The length that one mapping of own windows can have, asked on an endpoint or on a handle
+    /// for mapping them.
     pub(in crate::scif) fn map_run_own(
         &mut self,
         id: HandleId,
@@ -239,7 +241,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
     }
 
     /// The length that one mapping of the peer's windows can have: as far as its memory is
-    /// contiguous there, or through as many pieces of a window as are put together at a time.
+    /// contiguous, or as many pieces of a window as are joined at a time.
     pub(in crate::scif) fn map_run(
         &mut self,
         id: HandleId,
@@ -254,8 +256,8 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
         Ok(contiguous.max(joined) as usize)
     }
 
-    /// `GetPages`: a header, then the address of every page as this node's processors and devices
-    /// reach it.
+    /// `GetPages`: stores a header, then the address of every page for this node's processors and
+    /// devices.
     pub(in crate::scif) fn get_pages(
         &mut self,
         id: HandleId,
@@ -287,7 +289,7 @@ impl<M: NodeMemory, R: RequestId> Scif<M, R> {
             for page in 0..pages {
                 let address = self.memory.physical(place.offset(page * PAGE));
                 let (Some(address), Some(slot)) = (address, slots.next()) else {
-                    // Half an answer would be used as a whole one.
+                    // Half an answer would be taken for a whole one.
                     let put = self.engine.put_pages(endpoint, got.cookie);
                     put.map_err(system)?;
                     return Err(Error::new(EOVERFLOW));
