@@ -5,7 +5,7 @@
 
 extern crate alloc;
 
-// Unsafe code has three homes; everything else is checked to do without.
+// Unsafe code is allowed in three modules; the compiler forbids it in all others.
 mod arch;
 mod boot;
 mod mm;
@@ -32,7 +32,8 @@ use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Called by the entry code in 64-bit mode, on the boot stack and the boot page tables, with
-/// interrupts off. `loader` is the kind of information at the physical address `info`.
+/// interrupts off. `loader` is the loader's protocol, `info` the physical address of its
+/// information.
 extern "C" fn start(loader: u32, info: u32) -> ! {
     console::init();
     arch::init_cpu();
@@ -52,7 +53,7 @@ extern "C" fn start(loader: u32, info: u32) -> ! {
 fn panic(info: &PanicInfo<'_>) -> ! {
     static PANICKING: AtomicBool = AtomicBool::new(false);
     arch::quiesce();
-    // A panic while the first one is reported must not be reported again and again.
+    // A panic during the report of the first one must not be reported as well, again and again.
     if !PANICKING.swap(true, Ordering::Relaxed) {
         let mut out = console::Emergency::new();
         // Output to port and screen does not fail.

@@ -1,6 +1,6 @@
-//! Clocks and timers. The monotonic clock is the time stamp counter, timers are one-shot
-//! interrupts of the local APIC; both are calibrated at boot against a timer of known speed
-//! (`pit`; how: `kernel_core::calibration`).
+//! Clocks and timers. The monotonic clock is the time stamp counter; timers are one-shot
+//! interrupts of the local APIC. Both are calibrated at boot against a timer of known speed
+//! (`pit`; `kernel_core::calibration` says how).
 
 pub mod spec;
 
@@ -24,7 +24,7 @@ static TSC_START: AtomicU64 = AtomicU64::new(0);
 static TSC_SCALE: AtomicU64 = AtomicU64::new(0);
 /// Timer ticks per millisecond.
 static TIMER_RATE: AtomicU32 = AtomicU32::new(0);
-/// When the timer interrupt that a processor has armed is due (`u64::MAX` = not armed).
+/// The time at which a processor's armed timer interrupt is due (`u64::MAX`: not armed).
 static ARMED: [AtomicU64; cpu::MAX] = [const { AtomicU64::new(u64::MAX) }; cpu::MAX];
 /// Nanoseconds since 1970 at boot.
 static BOOT_TIME: AtomicU64 = AtomicU64::new(0);
@@ -33,20 +33,20 @@ static OFFSET: Mutex<i128> = Mutex::new(0);
 
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_SECOND: u64 = 1_000_000_000;
-/// Rates assumed of a machine without a timer of known speed.
+/// Rates assumed on a machine without a timer of known speed.
 const UNKNOWN: Rates = Rates {
     tsc: NS_PER_SECOND,
     timer: NS_PER_SECOND / 16,
     is_sure: false,
 };
-/// Longest interval the timer is armed for; it is armed again when it ends early.
+/// Longest interval for which the timer is armed. It is armed again for longer ones.
 const MAX_INTERVAL_NS: u64 = 100 * NS_PER_MS;
 
-/// The function that timer interrupts call with the time, after the timers that are due.
+/// The function that a timer interrupt calls with the time, after the timers that are due.
 static TICK: Once<fn(u64)> = Once::new();
 
-/// Calibrates the clocks and reads the time of day; `tick` is called with the time by every timer
-/// interrupt. The local APIC must be on.
+/// Calibrates the clocks and reads the time of day. Every timer interrupt calls `tick` with the
+/// time. The local APIC must be on.
 pub fn init(tick: fn(u64)) {
     TICK.call_once(|| tick);
     match pit::wait_ms(1) {
@@ -81,7 +81,7 @@ pub fn init(tick: fn(u64)) {
     );
 }
 
-/// How fast the time stamp counter and the local timer count.
+/// Measures how fast the time stamp counter and the local timer count.
 fn calibrate() -> Rates {
     apic::timer_count_silently();
     let measured = pit::Ruler::find().and_then(|ruler| {
@@ -115,34 +115,35 @@ pub fn realtime_ns() -> u128 {
     u128::try_from(base + *OFFSET.lock()).unwrap_or(0)
 }
 
-/// Sets what is added to the CMOS time (`sys/update_time_offset`), in nanoseconds.
+/// Sets the offset that is added to the CMOS time (`sys/update_time_offset`), in nanoseconds.
 pub fn set_offset(ns: i128) {
     *OFFSET.lock() = ns;
 }
 
-/// Calls `action` once when the monotonic clock reaches `deadline_ns`; soon, when that is past. It
-/// runs in the timer interrupt and must not block. It may take any lock, because interrupts are
-/// taken only in user mode and in the idle loop, and the kernel runs on one processor at a time.
+/// Calls `action` once when the monotonic clock reaches `deadline_ns`, or soon when that is past.
+/// The action runs in the timer interrupt and must not block. It may take any lock, because
+/// interrupts are taken only in user mode and in the idle loop, and the kernel runs on one
+/// processor at a time.
 pub fn at(deadline_ns: u64, action: Box<dyn FnOnce() + Send>) -> TimerId {
     let id = TIMERS.lock().add(deadline_ns, action);
     arm_for_timers(deadline_ns);
     id
 }
 
-/// Forgets a timer; false when it has run already.
+/// Cancels a timer. False when it has run already.
 pub fn cancel(timer: TimerId) -> bool {
     TIMERS.lock().cancel(timer).is_some()
 }
 
-/// Makes sure that this processor's timer interrupts at `deadline_ns` or before.
+/// Makes sure that this processor's timer interrupts at `deadline_ns` or earlier.
 pub(crate) fn arm_by(deadline_ns: u64) {
     if deadline_ns < ARMED[cpu::index()].load(Ordering::Relaxed) {
         arm(deadline_ns);
     }
 }
 
-/// Makes sure that some processor's timer interrupts at `deadline_ns` or before; which one does not
-/// matter. A processor that is interrupted arms its timer for the next deadline.
+/// Makes sure that some processor's timer interrupts at `deadline_ns` or earlier. An interrupted
+/// processor arms its timer for the next deadline.
 fn arm_for_timers(deadline_ns: u64) {
     let is_armed = |processor: usize| ARMED[processor].load(Ordering::Relaxed) <= deadline_ns;
     if !smp::numbers(smp::online()).any(is_armed) {
@@ -160,7 +161,7 @@ fn arm(deadline_ns: u64) {
     apic::timer_once(ticks as u32);
 }
 
-/// Handles a timer interrupt. The first processor that gets one runs all timers that are due.
+/// Handles a timer interrupt. The first processor that gets one runs all due timers.
 fn interrupt() {
     ARMED[cpu::index()].store(u64::MAX, Ordering::Relaxed);
     let now = now_ns();

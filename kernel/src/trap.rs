@@ -1,5 +1,5 @@
-//! Entries of the kernel: system calls, page faults, exceptions, and the way back to user mode.
-//! `arch` saves the registers and calls this.
+//! The entries of the kernel: system calls, page faults, exceptions, and the way back to user
+//! mode. `arch` saves the registers and calls this module.
 
 use core::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::mm::paging::MaskedAddress;
 use crate::mm::{self, USER_END};
 use crate::{arch, console, proc, sched, scheme, syscall};
 
-/// Connects the layers below to those above: called once at boot, before there is a program.
+/// Connects the lower layers to the higher ones. Called once at boot, before the first program.
 pub fn init() {
     mm::user::init(sched::current_space);
     arch::init_handlers(Handlers {
@@ -55,7 +55,7 @@ fn name_of(vector: u64) -> &'static str {
 
 fn system_call(number: usize, arguments: [usize; 6]) -> Option<usize> {
     let result = syscall::dispatch(number, arguments);
-    // A call that gave this context new registers (another program) leaves them alone.
+    // A call that gave this context new registers (another program) must not overwrite them.
     (!sched::take_replaced()).then_some(result)
 }
 
@@ -63,15 +63,15 @@ fn before_user_mode() {
     if sched::before_user_mode() {
         scheme::exit_current();
     }
-    // Registers that were set until now are used from here on.
+    // Registers that were set before this point take effect now.
     sched::take_replaced();
 }
 
-/// Handles an exception of the running program; returns when the program can go on.
+/// Handles an exception of the running program. Returns when the program can continue.
 fn exception(exception: &Exception<'_>) {
     if !exception.is_on_own_stack() && sched::is_replaced() {
-        // The exception belongs to registers that were replaced while this processor waited for the
-        // lock: the context goes on with the new ones.
+        // The exception belongs to registers that were replaced while this processor waited for
+        // the lock: the context continues with the new ones.
         return;
     }
     let mut reason = "";
@@ -84,12 +84,12 @@ fn exception(exception: &Exception<'_>) {
     end_program(exception, reason)
 }
 
-/// Makes the page present; on failure, the reason for the report.
+/// Makes the page present. On failure, returns the reason for the report.
 fn page_fault(error: u64, address: usize) -> Result<(), &'static str> {
     let mut need = Prot::READ;
     need.set(Prot::WRITE, error & 2 != 0);
     need.set(Prot::EXEC, error & 16 != 0);
-    // A reserved bit in a table is a kernel bug, no missing page.
+    // A reserved bit in a table is a bug of the kernel, not a missing page.
     if error & 8 != 0 {
         return Err("corrupt page table");
     }
@@ -132,7 +132,7 @@ fn end_program(exception: &Exception<'_>, reason: &str) -> ! {
     scheme::exit_current()
 }
 
-/// The access that a page fault's error code names.
+/// The kind of access in a page fault's error code.
 fn access(error: u64) -> &'static str {
     if error & 16 != 0 {
         "instruction fetch from"
@@ -143,7 +143,7 @@ fn access(error: u64) -> &'static str {
     }
 }
 
-/// An address in a sentence; one of the kernel's, which a program may have tried, is not shown.
+/// An address in a report. Addresses of the kernel, which a program may have tried, are not shown.
 struct Address(usize);
 
 impl core::fmt::Display for Address {
@@ -156,7 +156,7 @@ impl core::fmt::Display for Address {
     }
 }
 
-/// Prints registers; what may be an address of the kernel only as [`MaskedAddress`] shows it.
+/// Prints registers; values that may be addresses of the kernel as [`MaskedAddress`] shows them.
 fn registers(out: &mut impl core::fmt::Write, f: &Frame) {
     let lines: [&[(&str, u64)]; 5] = [
         &[("rip", f.rip), ("rsp", f.rsp)],

@@ -1,5 +1,5 @@
-//! The ACPI daemon's parts: the firmware's tables by name ([`table`]) and the `acpi` scheme over
-//! them ([`scheme`]).
+//! The parts of the ACPI daemon: the firmware's tables by name ([`table`]) and the `acpi` scheme
+//! over them ([`scheme`]).
 #![no_std]
 
 extern crate alloc;

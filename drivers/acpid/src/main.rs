@@ -1,7 +1,8 @@
 //! acpid: publishes the firmware's ACPI tables as files of the scheme `acpi`.
 //!
-//! Turning the machine off stays with the kernel: it needs no interpreter for that on the machines
-//! it runs on, and the kernel's request for help (`kernel.acpi/kstop`) is not subscribed.
+//! Switching the machine off stays with the kernel. On the machines that it runs on it needs no
+//! interpreter for that, so acpid does not subscribe to its request for help
+//! (`kernel.acpi/kstop`).
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 
 #[cfg(target_os = "redox")]
@@ -41,7 +42,7 @@ mod program {
         requests.run(&mut scheme)
     }
 
-    /// All tables that can be read; those that cannot are reported and left out.
+    /// All tables that can be read; the others are logged and left out.
     fn read_tables() -> Vec<Table> {
         let root = match firmware::tables() {
             Ok(Some(root)) => root,

@@ -27,7 +27,7 @@ pub struct AcpiScheme {
 #[derive(Clone, Copy)]
 struct Handle {
     kind: Kind,
-    /// Opened to ask about it only.
+    /// Opened for its status only.
     stat_only: bool,
 }
 

@@ -1,11 +1,11 @@
-//! A firmware table and the name it goes by: signature, OEM id and OEM table id, the ids in
-//! hexadecimal, because firmware puts anything into them.
+//! A firmware table and its name: signature, OEM id and OEM table id. The ids are in hexadecimal,
+//! because firmware puts arbitrary bytes there.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Bytes of the header every table begins with.
+/// Bytes of the header with which every table begins.
 const HEADER_BYTES: usize = 36;
 
 /// A table as the firmware wrote it.
@@ -41,7 +41,7 @@ impl Table {
     }
 }
 
-/// Keeps the first of the tables that have one name.
+/// Keeps only the first of the tables with the same name.
 pub fn unique(tables: impl IntoIterator<Item = Table>) -> Vec<Table> {
     let mut kept: Vec<Table> = Vec::new();
     for table in tables {

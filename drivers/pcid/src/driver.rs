@@ -1,4 +1,4 @@
-//! Answers to the requests of a function's driver.
+//! Answers the requests of a function's driver.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use crate::function::Function;
 /// Bytes of a vendor capability before its data: id, next pointer, length.
 const VENDOR_HEADER_BYTES: usize = 3;
 
-/// Does what a driver asks and says what came of it.
+/// Carries out a driver's request and returns the response.
 pub fn respond(space: &ConfigSpace, function: &mut Function, request: Request) -> Response {
     match request {
         Request::EnableDevice => {
@@ -69,7 +69,7 @@ fn enable_feature(space: &ConfigSpace, function: &mut Function, feature: Feature
             let Some(msi) = &function.msi else {
                 return missing(feature);
             };
-            // Several vectors need a message number each; a driver asks for them afterwards.
+            // Several vectors need a message number each; the driver sets them up afterwards.
             msi.set_multiple_message_enable(MultipleMessageSupport::Int1, space);
             msi.set_enabled(true, space);
         }
@@ -78,7 +78,7 @@ fn enable_feature(space: &ConfigSpace, function: &mut Function, feature: Feature
                 return missing(feature);
             };
             msix.set_enabled(true, space);
-            // Single vectors are masked in the table, which belongs to the driver.
+            // The table masks single vectors, and it belongs to the driver.
             msix.set_function_mask(false, space);
         }
     }

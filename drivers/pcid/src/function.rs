@@ -7,7 +7,7 @@ use hal::pci::protocol::{Bar, FunctionConfig, Identity, InterruptLine, Rom};
 use pci_types::capability::{MsiCapability, MsixCapability, PciCapability, PciCapabilityAddress};
 use pci_types::{CommandRegister, EndpointHeader, HeaderType, PciAddress, PciHeader};
 
-/// Most capabilities a function's 256 bytes hold: four bytes each after the header.
+/// Most capabilities that the 256 bytes of a function hold: four bytes each, after the header.
 const MAX_CAPABILITIES: usize = 48;
 /// Register of the first base address register.
 const FIRST_BAR: u16 = 0x10;
@@ -20,31 +20,31 @@ const ROM_ENABLED: u32 = 1;
 const CAPABILITY_POINTER: u16 = 0x34;
 /// Bit of the command/status register that says that capabilities exist.
 const HAS_CAPABILITIES: u32 = 1 << 20;
-/// Interrupt line value "not connected"; drivers get line 9 then, as on Redox.
+/// Interrupt line value "not connected"; such drivers get line 9, as on Redox.
 const NO_LINE: u8 = 0xff;
 const DEFAULT_LINE: u8 = 9;
 
 /// A function.
 #[derive(Debug)]
 pub struct Function {
-    /// Where it is.
+    /// The address of the function.
     pub address: PciAddress,
-    /// The identity and the registers of a function, as drivers get them.
+    /// The function's identity and registers, in the form for drivers.
     pub config: FunctionConfig,
     /// The capability for message-signalled interrupts.
     pub msi: Option<MsiCapability>,
     /// The capability for message-signalled interrupts by table.
     pub msix: Option<MsixCapability>,
-    /// Its vendor-specific capabilities.
+    /// The function's vendor-specific capabilities.
     pub vendor_capabilities: Vec<PciCapabilityAddress>,
-    /// Whether a driver has it.
+    /// Whether a driver has taken it.
     pub taken: bool,
-    /// Whether that driver turned it on.
+    /// Whether that driver has enabled it.
     pub enabled: bool,
 }
 
 impl Function {
-    /// Reads everything about the function at an address at which something answers.
+    /// Reads everything about the function at an address where a function answers.
     pub fn read(space: &ConfigSpace, address: PciAddress) -> Self {
         let header = PciHeader::new(address);
         let (vendor, device) = header.id(space);
@@ -58,7 +58,7 @@ impl Function {
         if bar_count != 0 {
             without_decoding(space, address, || {
                 bars = read_bars(space, address, bar_count);
-                // The ROM's register of a bridge is elsewhere, and no driver asks for it.
+                // A bridge has its ROM register elsewhere, and no driver asks for it.
                 if bar_count == 6 {
                     rom = read_rom(space, address);
                 }
@@ -130,8 +130,8 @@ impl Function {
         }
     }
 
-    /// Takes the function back from its driver, and off the bus as a master if the driver turned it
-    /// on: it can no longer write to memory, which may go with the driver, or interrupt.
+    /// Takes the function back from its driver. If the driver enabled it, ends its bus mastering:
+    /// it can no longer write to memory, which may go with the driver, or interrupt.
     pub fn release(&mut self, space: &ConfigSpace) {
         self.taken = false;
         if !core::mem::take(&mut self.enabled) {
@@ -143,7 +143,8 @@ impl Function {
         self.disable_messages(space);
     }
 
-    /// Looks where the base address registers and the ROM's lead by now: drivers may move them.
+    /// Reads the present addresses of the base address registers and the ROM: drivers may move
+    /// them.
     pub fn refresh(&mut self, space: &ConfigSpace) {
         for (index, bar) in (0..).zip(&mut self.config.bars) {
             let register = FIRST_BAR + 4 * index;
@@ -174,8 +175,8 @@ impl Function {
     }
 }
 
-/// Whether following the capability pointers comes to an end. The iterator of `pci_types` would
-/// follow a circle for ever.
+/// Whether the chain of capability pointers has an end. The iterator of `pci_types` would follow a
+/// circle for ever.
 fn capabilities_end(space: &ConfigSpace, address: PciAddress) -> bool {
     if config::read(space, address, 4) & HAS_CAPABILITIES == 0 {
         return true;
@@ -190,8 +191,8 @@ fn capabilities_end(space: &ConfigSpace, address: PciAddress) -> bool {
     pointer == 0
 }
 
-/// Does something while the function decodes no addresses: a size is found by writing ones into an
-/// address and seeing which bits stay.
+/// Calls `read` while the function decodes no addresses: a size is found by writing ones to an
+/// address register and reading which bits stay.
 fn without_decoding(space: &ConfigSpace, address: PciAddress, read: impl FnOnce()) {
     let mut header = PciHeader::new(address);
     let command = header.command(space);
@@ -201,7 +202,7 @@ fn without_decoding(space: &ConfigSpace, address: PciAddress, read: impl FnOnce(
     header.update_command(space, |_| command);
 }
 
-/// Address and size of the expansion ROM, if there is one.
+/// The address and size of the expansion ROM, if there is one.
 fn read_rom(space: &ConfigSpace, address: PciAddress) -> Option<Rom> {
     let value = config::read(space, address, ROM);
     config::write(space, address, ROM, ROM_ADDRESS);
@@ -214,7 +215,7 @@ fn read_rom(space: &ConfigSpace, address: PciAddress) -> Option<Rom> {
     })
 }
 
-/// Reads addresses and sizes.
+/// Reads the addresses and sizes of base address registers.
 fn read_bars(space: &ConfigSpace, address: PciAddress, count: u16) -> [Bar; 6] {
     let mut bars = [Bar::None; 6];
     let mut index = 0;
@@ -226,7 +227,7 @@ fn read_bars(space: &ConfigSpace, address: PciAddress, count: u16) -> [Bar; 6] {
     bars
 }
 
-/// One base address register and how many registers it takes.
+/// Reads one base address register. Returns it with the number of registers that it takes.
 fn read_bar(space: &ConfigSpace, address: PciAddress, index: u16, count: u16) -> (Bar, u16) {
     let register = FIRST_BAR + 4 * index;
     let low = config::read(space, address, register);
@@ -263,7 +264,7 @@ fn read_bar(space: &ConfigSpace, address: PciAddress, index: u16, count: u16) ->
             };
             (if size == 0 { Bar::None } else { bar }, 2)
         }
-        // Reserved kinds, and a wide register without a second half.
+        // Reserved kinds, and a 64-bit register without a second half.
         _ => (Bar::None, 1),
     }
 }

@@ -1,5 +1,5 @@
-//! The PCI daemon's parts: finding functions ([`scan`]), serving their drivers ([`driver`]), and
-//! the `pci` scheme over both ([`scheme`]).
+//! The parts of the PCI daemon: finding functions ([`scan`]), serving their drivers ([`driver`]),
+//! and the `pci` scheme over both ([`scheme`]).
 #![no_std]
 
 extern crate alloc;

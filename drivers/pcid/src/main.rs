@@ -1,7 +1,7 @@
 //! pcid: finds the machine's PCI functions and lends them to drivers through the scheme `pci`.
 //!
-//! Configuration space is memory-mapped where acpid's MCFG table says so; machines without that
-//! table (QEMU's `pc`) are read through the original ports.
+//! Configuration space is memory-mapped where acpid's MCFG table describes it; on machines without
+//! that table (QEMU's `pc`) it is accessed through the original ports.
 #![cfg_attr(target_os = "redox", no_std, no_main)]
 
 #[cfg(target_os = "redox")]

@@ -1,4 +1,4 @@
-//! The MCFG table: where the firmware put memory-mapped configuration space.
+//! The MCFG table: the places of memory-mapped configuration space.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ const ALLOCATIONS: usize = 44;
 /// Bytes of an allocation: base, segment, first and last bus, reserved.
 const ALLOCATION_BYTES: usize = 16;
 
-/// The allocations of an MCFG table. Those that make no sense are left out.
+/// The allocations of an MCFG table. Invalid ones are left out.
 pub fn ranges(table: &[u8]) -> Vec<EcamRange> {
     let allocations = table.get(ALLOCATIONS..).unwrap_or(&[]);
     let range = |entry: &[u8; ALLOCATION_BYTES]| {

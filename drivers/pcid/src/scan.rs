@@ -1,4 +1,4 @@
-//! Finding the functions of a machine.
+//! Finds the functions of a machine.
 
 use alloc::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use pci_types::{PciAddress, PciHeader};
 
 use crate::function::Function;
 
-/// Vendor number read where nothing is.
+/// Vendor number that is read where no device is.
 const NOBODY: u16 = 0xffff;
 
-/// Looks at every device of every bus the configuration space covers. Buses are not found by
+/// Checks every device of every bus that the configuration space covers. Buses are not found by
 /// following bridges, because machines with several processors have more than one root bus.
 pub fn scan(space: &ConfigSpace) -> BTreeMap<Address, Function> {
     let mut found = BTreeMap::new();

@@ -28,7 +28,7 @@ use syscall::flag::{EventFlags, MODE_CHR, MODE_DIR};
 use crate::driver;
 use crate::function::Function;
 
-/// Longest transfer of one raw access, in bytes: a whole configuration space.
+/// Longest raw access, in bytes: a whole configuration space.
 const MAX_ACCESS_BYTES: usize = 4096;
 
 /// The scheme's state.
@@ -40,7 +40,7 @@ pub struct PciScheme {
 
 struct Handle {
     kind: Kind,
-    /// Opened to ask about it only: no reading, writing or driving.
+    /// Opened for its status only: no reading, writing or driving.
     stat_only: bool,
 }
 
@@ -78,7 +78,7 @@ impl PciScheme {
         }
     }
 
-    /// The function that a path names; nothing is taken yet.
+    /// The object that a path names. Takes no function yet.
     fn resolve(&self, path: &str) -> Result<Kind> {
         let not_found = Error::new(ENOENT);
         let (first, rest) = path.split_once('/').unwrap_or((path, ""));
@@ -106,8 +106,8 @@ impl PciScheme {
         }
     }
 
-    /// Reads or writes configuration space in whole words. Parts of words are read and written
-    /// back with their neighbours, which clears bits there that a write of 1 clears.
+    /// Reads or writes configuration space in whole words. A write to a part of a word reads the
+    /// word and writes it back whole, which clears neighbouring bits that a written 1 clears.
     fn access(&self, payload: &mut [u8], metadata: &[u64]) -> Result<usize> {
         let [verb, place] = *metadata.first_chunk().ok_or(Error::new(EINVAL))?;
         let write = match verb {
@@ -239,11 +239,11 @@ impl SchemeSync for PciScheme {
         if handle.stat_only {
             return Err(Error::new(EBADF));
         }
-        // One request at a time: the response to the last one must be read first.
+        // One request at a time: the driver must read the last response first.
         if !response.is_empty() || buf.len() > MAX_REQUEST_BYTES {
             return Err(Error::new(EINVAL));
         }
-        // Copied, then decoded: the client can change the buffer meanwhile.
+        // Copied before it is decoded: the client can change the buffer meanwhile.
         let mut message = [0; MAX_REQUEST_BYTES];
         let message = &mut message[..buf.len()];
         message.copy_from_slice(buf);

@@ -1,4 +1,4 @@
-//! The `pci` scheme from a client's side, the hostile kind included.
+//! The `pci` scheme from the side of clients, hostile ones included.
 
 use alloc::vec;
 
@@ -115,7 +115,7 @@ fn a_channel_has_one_driver() {
     let mut client = Client::new();
     let channel = client.open(CHANNEL, 0).unwrap();
     assert_eq!(client.open(CHANNEL, 0), Err(Error::new(ENOLCK)));
-    // Asking about it takes and frees nothing.
+    // Opening it for its status takes and frees nothing.
     let about = client.open(CHANNEL, O_STAT).unwrap();
     assert_eq!(
         client.write(about, &Request::Config.encode()),

@@ -1,5 +1,5 @@
-//! The daemon's parts on a simulated machine: a host bridge, an `ivshmem`-like device of two
-//! functions behind a bridge, and a few broken ones.
+//! Tests the daemon's parts on a simulated machine: a host bridge, an `ivshmem`-like device of two
+//! functions behind a bridge, and a few broken devices.
 
 use alloc::string::ToString;
 use alloc::vec;

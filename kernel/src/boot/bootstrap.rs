@@ -12,18 +12,18 @@ use crate::{proc, sched, scheme};
 
 use super::KernelArgs;
 
-/// Where the image is mapped.
+/// The address at which the image is mapped.
 const IMAGE: usize = 0x1000;
 /// Offset of the entry address (a 64-bit word) in the image.
 const ENTRY_WORD: usize = 0x1A;
 const METADATA_PAGES: usize = 4;
-/// Where the metadata is mapped.
+/// The address at which the metadata is mapped.
 const METADATA: usize = USER_END - METADATA_PAGES * PAGE_SIZE;
 
 /// Makes the first context and lets it run. Panics when the image is no program.
 pub fn start(args: &KernelArgs) {
     let (base, size) = (args.initfs.0 as usize, args.initfs.1 as usize);
-    // Whole pages only, as Redox does it.
+    // Whole pages only, like Redox.
     let pages = size / PAGE_SIZE;
     if size % PAGE_SIZE != 0 {
         log::warn!(
@@ -60,8 +60,8 @@ pub fn start(args: &KernelArgs) {
     log::info!("first program: {pages} pages at {IMAGE:#x}, entry {entry:#x}");
 }
 
-/// The frames of the image. An image on a page boundary becomes the program's memory as it is;
-/// another one is copied.
+/// The frames of the image. An image on a page boundary becomes the program's memory as it is; any
+/// other image is copied.
 fn image_frames(base: usize, pages: usize) -> Vec<FrameRef> {
     if base.is_multiple_of(PAGE_SIZE) {
         return (0..pages)

@@ -1,9 +1,9 @@
 //! The first instructions: 32-bit entry points for PVH and multiboot2, up to long mode in the
 //! higher half.
 //!
-//! Both loaders leave the processor in 32-bit protected mode without paging, interrupts off, and
-//! a pointer to their information in ebx. The boot page tables map the first 4 GiB three times:
-//! identity (until the jump), at the physical map, and the first GiB at the kernel's address.
+//! Both loaders leave the processor in 32-bit protected mode without paging, with interrupts off,
+//! and with a pointer to their information in ebx. The boot page tables map the first 4 GiB twice,
+//! identity (until the jump) and at the physical map, and the first GiB at the kernel's address.
 
 use core::arch::global_asm;
 

@@ -14,10 +14,10 @@ use crate::scheme;
 pub use bootstrap::start as start_first_program;
 use entry::LOADER_MULTIBOOT2;
 
-/// The loader's information, in one form for all loaders (the counterpart of Redox's `KernelArgs`).
-/// Addresses are physical.
+/// The loader's information, in one form for all loaders (the counterpart of Redox's
+/// `KernelArgs`). Addresses are physical.
 pub struct KernelArgs {
-    /// Memory map; what is in use is not free in it.
+    /// The memory map, in which memory in use is not free.
     pub areas: MemoryMap,
     /// Initfs image: first byte and length.
     pub initfs: (u64, u64),
@@ -27,18 +27,18 @@ pub struct KernelArgs {
     pub rsdp: Option<u64>,
     /// The screen, unchecked.
     pub screen: Option<ScreenInfo>,
-    /// A free page below 1 MiB, where other processors can begin.
+    /// A free page below 1 MiB, in which other processors can start.
     pub start_page: Option<u64>,
 }
 
-/// Below this nothing is used as RAM: firmware data, and vectors of processors that start.
+/// No RAM below this is used: it holds firmware data, and vectors of processors that start.
 const LOW_MEMORY: u64 = 1 << 20;
-/// Below this there can be memory that real mode reaches.
+/// Real mode can reach memory below this.
 const REAL_MODE_END: u64 = 0xA_0000;
-/// Longest multiboot2 information that is accepted.
+/// Longest multiboot2 information that is accepted, in bytes.
 const MAX_MULTIBOOT2: usize = 1 << 20;
 
-/// Reads the loader's information. Panics with a message when the machine cannot be started from
+/// Reads the loader's information. Panics with a message when the machine cannot be started with
 /// it.
 pub fn kernel_args(loader: u32, info: u32) -> KernelArgs {
     let info = u64::from(info);
@@ -62,7 +62,7 @@ pub fn kernel_args(loader: u32, info: u32) -> KernelArgs {
             panic!("PVH start information at {info:#x} is unusable: {error:?}")
         }),
     };
-    // First of all, so that whatever is wrong with the rest can be seen.
+    // Find the screen first, so that problems with the rest can be seen.
     console::find_screen(boot.screen);
     log::info!("version {}", env!("CARGO_PKG_VERSION"));
     log::info!(
@@ -86,11 +86,11 @@ pub fn kernel_args(loader: u32, info: u32) -> KernelArgs {
     areas.push(initfs.0, initfs.1, Kind::Reclaim);
     areas.push(own.0, own.1, Kind::Reclaim);
     areas.push(command_line.0, command_line.1, Kind::Reclaim);
-    // Some firmware calls the memory free that the screen shows.
+    // Some firmware reports the screen's memory as free.
     if let Some(screen) = boot.screen.filter(|info| framebuffer::layout(info).is_ok()) {
         areas.push(screen.address, screen.bytes(), Kind::Reserved);
     }
-    // Neither the vectors of real mode nor its video memory.
+    // Use neither the vectors of real mode nor its video memory.
     areas.push(0, mm::PAGE_SIZE as u64, Kind::Reserved);
     let start_page = areas.take(mm::PAGE_SIZE as u64, REAL_MODE_END);
     areas.push(0, LOW_MEMORY, Kind::Reserved);
@@ -108,7 +108,7 @@ pub fn kernel_args(loader: u32, info: u32) -> KernelArgs {
     }
 }
 
-/// Builds page tables and frame allocator from the map: from here on there is a heap.
+/// Builds page tables and the frame allocator from the map. From here on there is a heap.
 pub fn init_memory(args: &mut KernelArgs) {
     let used = [paging::kernel_range(), args.initfs];
     // SAFETY: called once by `start`; everything in use was taken out of the map above.

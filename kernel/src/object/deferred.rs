@@ -1,8 +1,8 @@
-//! Messages owed to schemes because of dropped descriptors.
+//! Messages that schemes are owed because descriptors were dropped.
 //!
 //! The last reference to a description can go away anywhere: with a lock held, inside another
-//! close (a pipe that carries a pipe that …), or in an error path. So dropping only notes what is
-//! to do; `scheme::reaper` does it.
+//! close (a pipe that carries a pipe that …), or in an error path. So dropping only queues a
+//! message; `scheme::reaper` sends it.
 
 use alloc::collections::LinkedList;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -20,24 +20,25 @@ pub enum Work {
         /// The scheme's number for it.
         number: usize,
     },
-    /// A descriptor was closed, of which its scheme asked to be notified.
+    /// A descriptor was closed whose scheme asked for a notice of that.
     Detach {
         /// Its scheme.
         scheme: SchemeId,
         /// The scheme's number for it.
         number: usize,
-        /// Process that closed it.
+        /// The process that closed it.
         pid: usize,
     },
 }
 
-/// The messages in their order. There may be more than contiguous memory has room for, because a
-/// program that ends drops everything at once.
+/// The messages in order. There may be more than contiguous memory has room for, because a program
+/// that ends drops everything at once.
 static QUEUE: Mutex<LinkedList<Work>> = Mutex::new(LinkedList::new());
-/// Whether the queue is not empty: every system call asks, and a load is cheaper than the lock.
+/// Whether the queue is not empty. Every system call checks this, and a load is cheaper than the
+/// lock.
 static PENDING: AtomicBool = AtomicBool::new(false);
 
-/// Notes a message.
+/// Queues a message.
 pub fn defer(work: Work) {
     QUEUE.lock().push_back(work);
     PENDING.store(true, Ordering::Relaxed);
@@ -48,7 +49,7 @@ pub fn is_pending() -> bool {
     PENDING.load(Ordering::Relaxed)
 }
 
-/// Takes the message that was noted first.
+/// Takes the oldest message.
 pub fn next() -> Option<Work> {
     let mut queue = QUEUE.lock();
     let work = queue.pop_front();

@@ -19,13 +19,13 @@ bitflags! {
     pub struct InternalFlags: u8 {
         /// The kernel keeps the offset and passes it with each read and write.
         const POSITIONED = 1;
-        /// The scheme is notified when a descriptor of the description is closed next.
+        /// The scheme is notified when a descriptor of the description is next closed.
         const NOTIFY_ON_DETACH = 2;
     }
 }
 
 impl InternalFlags {
-    /// From the first extra byte of an answer or of `NewFdParams`; `EINVAL` for unknown bits.
+    /// Decodes the first extra byte of an answer or of `NewFdParams`; `EINVAL` for unknown bits.
     pub fn from_extra(extra: u8) -> Result<Self> {
         let flags = NewFdFlags::from_bits(extra).ok_or(Error::new(EINVAL))?;
         let positioned = flags.contains(NewFdFlags::POSITIONED);
@@ -48,8 +48,8 @@ pub struct DescriptionState {
     pub internal: InternalFlags,
 }
 
-/// An open description. Descriptors, passed descriptors and mappings share it; when the last of
-/// them is gone its scheme gets a close message.
+/// An open description. Descriptors, passed descriptors and mappings share it. When the last of
+/// them is gone, its scheme gets a close message.
 #[derive(Debug)]
 pub struct Description {
     scheme: SchemeId,
@@ -82,7 +82,7 @@ impl Description {
         *self.state.lock()
     }
 
-    /// Changes the changeable part; `change` must not block nor lock.
+    /// Changes the changeable part; `change` must not block or lock.
     pub fn update<T>(&self, change: impl FnOnce(&mut DescriptionState) -> T) -> T {
         change(&mut self.state.lock())
     }

@@ -1,4 +1,4 @@
-//! The objects of descriptors: open descriptions, and the deferred messages of their end.
+//! The objects of descriptors: open descriptions, and the deferred messages at their end.
 
 pub mod deferred;
 mod description;

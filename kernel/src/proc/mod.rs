@@ -26,10 +26,10 @@ use crate::{
 
 pub use table::{FileTable, close as close_descriptor};
 
-/// Descriptor places the first program finds in each number space.
+/// Descriptor slots in each number space of the first program.
 const FIRST_TABLE_SIZE: usize = 64;
 
-/// Lowest and highest priority are 0 and this.
+/// The highest priority; the lowest is 0.
 const MAX_PRIORITY: u32 = 39;
 
 /// The identity of a context, as the process manager set it.
@@ -58,7 +58,7 @@ pub struct Caller {
     pub gid: u32,
 }
 
-/// Data of the process model that goes with a context.
+/// Data of the process model for one context.
 #[derive(Default)]
 pub struct ProcData {
     identity: Identity,
@@ -67,9 +67,9 @@ pub struct ProcData {
     owner: Option<usize>,
     /// The exception that ended the context.
     exception: Option<Exception>,
-    /// The context asked for its own end.
+    /// Whether the context asked for its own end.
     ended_itself: bool,
-    /// CPU set as set by the program: the scheduler has the part of it that can matter.
+    /// The CPU set as the program set it; the scheduler gets the part that can matter.
     affinity: Affinity,
 }
 
@@ -107,7 +107,7 @@ pub fn create() -> Result<ContextRef> {
 
 fn enlist(context: &ContextRef) {
     let mut contexts = CONTEXTS.lock();
-    // A context that was never started goes away without an end.
+    // Remove contexts that were never started and are gone: they have no end.
     contexts.retain(|_, context| context.strong_count() > 0);
     contexts.insert(context.id, Arc::downgrade(context));
     CREATED.fetch_add(1, Ordering::Relaxed);
@@ -118,7 +118,7 @@ pub fn contexts() -> LinkedList<ContextRef> {
     CONTEXTS.lock().values().filter_map(Weak::upgrade).collect()
 }
 
-/// The number of contexts that were ever made.
+/// The number of contexts made so far.
 pub fn created() -> usize {
     CREATED.load(Ordering::Relaxed)
 }
@@ -152,7 +152,7 @@ pub fn set_attributes(context: &Context, attributes: &ProcSchemeAttrs) -> Result
     Ok(())
 }
 
-/// The identity of a context, as its attribute handle reads it.
+/// The identity of a context, for its attribute handle.
 pub fn attributes(context: &Context) -> ProcSchemeAttrs {
     let identity = identity(context);
     let mut attributes = ProcSchemeAttrs {
@@ -203,12 +203,12 @@ pub fn files_of(context: &Context) -> Arc<FileTable> {
 
 /// Gives a context another file table.
 pub fn set_files(context: &Context, files: Arc<FileTable>) {
-    // The old table is dropped after the lock: dropping it may ask who the caller is.
+    // Drop the old table after the lock: dropping it may ask for the caller.
     let old = core::mem::replace(&mut data(context).lock().files, files);
     drop(old);
 }
 
-/// Remembers the handle that becomes readable when the context ends.
+/// Records the handle that becomes readable when the context ends.
 pub fn set_owner(context: &Context, owner: usize) {
     data(context).lock().owner = Some(owner);
 }
@@ -223,12 +223,12 @@ pub fn exception(context: &Context) -> Option<Exception> {
     data(context).lock().exception
 }
 
-/// Notes that a context asked for its own end, so that it is not reported as killed.
+/// Records that a context asked for its own end, so that it is not reported as killed.
 pub fn set_ended_itself(context: &Context) {
     data(context).lock().ended_itself = true;
 }
 
-/// True when the context asked for its own end.
+/// Whether the context asked for its own end.
 pub fn ended_itself(context: &Context) -> bool {
     data(context).lock().ended_itself
 }
@@ -269,18 +269,18 @@ pub fn describe(context: &Context) -> String {
     format!("{name} (pid {pid})")
 }
 
-/// Whether a context has not begun to end.
+/// Whether the end of a context has not begun.
 pub fn is_alive(context: &Context) -> bool {
     CONTEXTS.lock().contains_key(&context.id)
 }
 
-/// Takes a context that ends out of the list of all contexts, and leaves its time to its process.
+/// Removes a context that ends from the list of all contexts, and passes its run time on.
 pub fn forget(context: &Context) {
     CONTEXTS.lock().remove(&context.id);
     bequeath_run_time(context);
 }
 
-/// Leaves the time that a context has run to another one of its process: the time of a process is
+/// Passes the run time of a context on to another context of its process: the time of a process is
 /// the sum over its contexts.
 fn bequeath_run_time(context: &Context) {
     let pid_of = |context: &Context| data(context).lock().identity.pid;
@@ -293,7 +293,7 @@ fn bequeath_run_time(context: &Context) {
 }
 
 /// Records an unhandled exception in user mode, as the status of a context that is about to end.
-/// `address` is the faulting address of a page fault, else 0.
+/// `address` is the faulting address of a page fault, otherwise 0.
 pub fn on_exception(context: &ContextRef, vector: u8, code: u64, address: usize) {
     let exception = Exception {
         kind: usize::from(vector),

@@ -1,4 +1,4 @@
-//! File tables: descriptor numbers of a process.
+//! File tables: the descriptor numbers of a process.
 
 use alloc::{sync::Arc, vec::Vec};
 
@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// The descriptors of a process; its threads share one table. When the table goes away, all its
-/// descriptors are closed.
+/// The descriptors of a process; its threads share one table. Dropping the table closes all its
+/// descriptors.
 #[derive(Debug, Default)]
 pub struct FileTable {
     slots: Mutex<SlotTable<Arc<Description>>>,
@@ -38,9 +38,9 @@ impl FileTable {
         self.slots.lock().get(fd).cloned().ok_or(Error::new(EBADF))
     }
 
-    /// Puts `file` at `fd`; a refusal (taken or out of range) is `errno`, but for `ENOMEM`.
+    /// Puts `file` at `fd`. A refusal (taken or out of range) gives `errno`, except for `ENOMEM`.
     pub fn insert(&self, fd: usize, file: Arc<Description>, errno: i32) -> Result<usize> {
-        // A refused description is dropped after the lock.
+        // A refused description is dropped after the lock is released.
         let result = self.slots.lock().insert(fd, file);
         match result {
             Ok(()) => Ok(fd),
@@ -54,7 +54,8 @@ impl FileTable {
         self.slots.lock().remove(fd).ok_or(Error::new(EBADF))
     }
 
-    /// Puts `file` at `fd` and closes what was there; `EMFILE` when `fd` is out of range, `ENOMEM`.
+    /// Puts `file` at `fd` and closes the one before; `EMFILE` when `fd` is out of range,
+    /// `ENOMEM`.
     pub fn replace(&self, fd: usize, file: Arc<Description>) -> Result<()> {
         let mut slots = self.slots.lock();
         let old = slots.remove(fd);
@@ -66,8 +67,8 @@ impl FileTable {
         result.map_err(|(error, _)| list_error(error))
     }
 
-    /// Takes several descriptors out, all or none. A number that is named twice or stands for
-    /// nothing is `EBADF`, one out of range `EMFILE`.
+    /// Takes several descriptors out, all or none. `EBADF` for an unused number or one named
+    /// twice, `EMFILE` for one out of range.
     pub fn take_all(&self, fds: &[usize]) -> Result<Vec<Arc<Description>>> {
         self.slots.lock().remove_all(fds).map_err(taken_error)
     }
@@ -77,8 +78,8 @@ impl FileTable {
         self.slots.lock().get_all(fds).map_err(taken_error)
     }
 
-    /// Puts several descriptors in, all or none; refused ones are handed back. A number out of
-    /// range is `EMFILE`, a taken one `EEXIST`, one named twice `EINVAL`.
+    /// Puts several descriptors in, all or none; returns refused ones. `EMFILE` for a number out
+    /// of range, `EEXIST` for a taken one, `EINVAL` for one named twice.
     pub fn insert_all(
         &self,
         fds: &[usize],
@@ -94,7 +95,7 @@ impl FileTable {
         self.slots.lock().resize(which, size).map_err(list_error)
     }
 
-    /// Numbers in use, plain ones first; `ENOMEM`.
+    /// The numbers in use, plain ones first; `ENOMEM`.
     pub fn numbers(&self) -> Result<Vec<usize>> {
         let slots = self.slots.lock();
         let mut numbers = mm::list_for(slots.len())?;
@@ -126,7 +127,7 @@ fn taken_error(error: SlotError) -> Error {
     }
 }
 
-/// Closes one descriptor, and notifies its scheme if that asked for it.
+/// Closes one descriptor, and notifies its scheme if it asked for that.
 pub fn close(file: Arc<Description>) {
     let internal = file.state().internal;
     if internal.contains(InternalFlags::NOTIFY_ON_DETACH) {

@@ -17,25 +17,25 @@ use crate::mm::{USER_END, paging};
 /// Shared reference to a context.
 pub type ContextRef = Arc<Context>;
 
-/// Data of a layer above that goes with a context.
+/// Data of a higher layer that belongs to a context.
 pub type Extension = Box<dyn Any + Send + Sync>;
 
 /// A thread of execution.
 pub struct Context {
     /// Number for logs and keys; never reused.
     pub id: u64,
-    /// Data of the process model; the owner of the type casts it back.
+    /// Data of the process model; the owner of that type casts it back.
     extension: Extension,
     state: AtomicU8,
     killed: AtomicBool,
     stopped: AtomicBool,
     interrupted: AtomicBool,
-    /// User registers were set while the context was in the kernel.
+    /// Whether user registers were set while the context was in the kernel.
     replaced: AtomicBool,
     run_time: AtomicU64,
-    /// The processor that has it or had it last.
+    /// The processor that runs it or ran it last.
     last_processor: AtomicUsize,
-    /// The processors that it is to run on, by bits.
+    /// The processors on which it should run, as bits.
     processors: AtomicU64,
     space: Mutex<Option<Arc<AddrSpace>>>,
     /// FS and GS base of user mode.
@@ -48,9 +48,9 @@ pub struct Context {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
-    /// Made, never started.
+    /// Made, but never started.
     New,
-    /// Running or waiting for the processor.
+    /// Running or ready to run.
     Runnable,
     /// In a wait queue.
     Blocked,
@@ -83,7 +83,7 @@ impl Context {
         })
     }
 
-    /// The data that `new_context` was given, if that is a `T`.
+    /// The data that `new_context` was given, if it is a `T`.
     pub fn extension<T: 'static>(&self) -> Option<&T> {
         self.extension.downcast_ref()
     }
@@ -103,7 +103,7 @@ impl Context {
         self.state.store(state as u8, Ordering::Relaxed);
     }
 
-    /// Whether `kill` was called (it ends when it next leaves the kernel).
+    /// Whether `kill` was called. The context ends when it next leaves the kernel.
     pub fn is_killed(&self) -> bool {
         self.killed.load(Ordering::Relaxed)
     }
@@ -112,7 +112,7 @@ impl Context {
         self.killed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether `stop` is in force.
+    /// Whether the context is stopped by `stop`.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
@@ -125,7 +125,7 @@ impl Context {
         self.interrupted.store(interrupted, Ordering::Relaxed);
     }
 
-    /// Whether a wait must end; asking resets it, unless the context is to end.
+    /// Whether a wait must end. The call resets this, unless the context is to end.
     pub(super) fn take_interrupted(&self) -> bool {
         self.interrupted.swap(false, Ordering::Relaxed) | self.is_killed()
     }
@@ -143,19 +143,20 @@ impl Context {
         self.space.lock().clone()
     }
 
-    /// Gives the context another address space; effective at once, also for the current one.
-    /// The mappings of a space that no context uses any more stay until its last reference goes.
+    /// Gives the context another address space, effective at once, even for the current context.
+    /// The mappings of a space that no context uses any more stay until its last reference is
+    /// dropped.
     pub fn set_space(&self, space: Option<Arc<AddrSpace>>) {
         if let Some(space) = &space {
             space.add_user();
         }
-        // Where it runs, it goes on with the new one.
+        // If another processor runs it, that one continues with the new space.
         super::bring_in(self);
         let old = core::mem::replace(&mut *self.space.lock(), space);
         if self.is_current() {
             self.activate_space();
         }
-        // Only now: dropping may tear the old tables down.
+        // Only now: dropping the old space may tear its tables down.
         if let Some(old) = old {
             old.remove_user();
         }
@@ -170,15 +171,15 @@ impl Context {
         paging::activate(self.space.lock().as_ref().map(|space| space.root()));
     }
 
-    /// Makes address space and bases those of this processor.
+    /// Loads the address space and the bases into this processor.
     pub(super) fn load(&self) {
         self.activate_space();
         let (fs, gs) = *self.bases.lock();
         cpu::set_user_bases(fs, gs);
     }
 
-    /// The processors that it may run on, by bits: the online ones of those it is to run on, or
-    /// all.
+    /// The processors on which it may run, as bits: the online ones of its set, or all if none is
+    /// online.
     pub(super) fn processors(&self) -> u64 {
         let online = smp::online();
         match self.processors.load(Ordering::Relaxed) & online {
@@ -195,14 +196,14 @@ impl Context {
         self.processors() >> processor & 1 != 0
     }
 
-    /// The processor that has it or had it last.
+    /// The processor that runs it or ran it last.
     pub fn last_processor(&self) -> usize {
         self.last_processor.load(Ordering::Relaxed)
     }
 
-    /// Sets where user mode (re)starts: instruction pointer, stack pointer and rsi; all other
-    /// registers become zero. For a new, a blocked or the current context. `EINVAL` unless `ip`
-    /// is below 2^47.
+    /// Sets where user mode starts or restarts: instruction pointer, stack pointer and rsi; all
+    /// other registers become zero. For a new, a blocked or the current context. `EINVAL` unless
+    /// `ip` is below 2^47.
     pub fn set_entry(&self, ip: usize, sp: usize, rsi: usize) -> Result<()> {
         if ip >= USER_END {
             return Err(Error::new(EINVAL));
@@ -248,8 +249,8 @@ impl Context {
         Ok(())
     }
 
-    /// Lets the context use all input and output ports (`Iopl`). Copies of its registers keep the
-    /// permission.
+    /// Allows the context to use all input and output ports (`Iopl`). Copies of its registers keep
+    /// the permission.
     pub fn allow_ports(&self) {
         self.with_machine(MachineState::allow_ports);
     }
@@ -269,7 +270,7 @@ impl Context {
         self.with_machine(|machine| machine.set_float_state(state));
     }
 
-    /// Nanoseconds this context has run, as of the last [`super::charge_all`] or turn.
+    /// Nanoseconds that this context has run, as of the last [`super::charge_all`] or turn.
     pub fn run_time(&self) -> u64 {
         self.run_time.load(Ordering::Relaxed)
     }
@@ -278,13 +279,13 @@ impl Context {
         self.run_time.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Adds what another context of the same process has run, which ends.
+    /// Adds the run time of another context of the same process, which ends.
     pub fn inherit_run_time(&self, ended: &Context) {
         self.add_run_time(ended.run_time());
     }
 
-    /// Makes address space and bases those of this context, on this processor; what is left is to
-    /// switch to the machine state.
+    /// Loads this context's address space and bases into this processor. The caller then switches
+    /// to the machine state.
     pub(super) fn switch_in(&self) -> Arc<MachineState> {
         self.load();
         self.last_processor.store(cpu::index(), Ordering::Relaxed);
@@ -292,7 +293,7 @@ impl Context {
         machine.expect("a context that runs has a stack")
     }
 
-    /// Gives up the machine state of a context that ends. It is freed once it runs no more.
+    /// Gives up the machine state of a context that ends. It is freed once it no longer runs.
     pub(super) fn leave_machine(&self) {
         let machine = self.machine.lock().take();
         drop(machine);

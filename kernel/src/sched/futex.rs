@@ -1,5 +1,5 @@
-//! Contexts that wait on words of memory, by physical address, so that it works across address
-//! spaces that share the memory.
+//! Contexts that wait on words of memory. Words are identified by physical address, so this works
+//! across address spaces that share memory.
 
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -17,13 +17,14 @@ struct Waiter {
 
 static WAITERS: Mutex<BTreeMap<usize, Vec<Arc<Waiter>>>> = Mutex::new(BTreeMap::new());
 
-/// Numbers of words that are waited for and of waiting contexts, for `sys/stat`.
+/// The numbers of words with waiters and of waiting contexts, for `sys/stat`.
 pub fn counts() -> (usize, usize) {
     let waiters = WAITERS.lock();
     (waiters.len(), waiters.values().map(Vec::len).sum())
 }
 
-/// Whether a context waits for a word in a frame, which must not leave the space that it waits in.
+/// Whether a context waits for a word in a frame, which must then stay in the space of that
+/// context.
 pub fn is_waited_for(frame: usize) -> bool {
     let words = frame..frame + PAGE_SIZE;
     WAITERS.lock().range(words).next().is_some()
@@ -52,7 +53,7 @@ fn forget(key: usize, waiter: &Arc<Waiter>) {
     }
 }
 
-/// Wakes up to `most` waiters, those first that wait longest.
+/// Wakes at most `most` waiters, those first that have waited longest.
 pub fn wake(key: usize, most: usize) -> usize {
     let woken: Vec<_> = {
         let mut all = WAITERS.lock();

@@ -1,12 +1,12 @@
-//! Contexts that wait on words which another machine may store to, while this one has nothing else
-//! to do.
+//! Contexts that wait for changes of words to which another machine may store, while this machine
+//! has nothing else to do (docs/architecture.md, "Words that an idle processor looks at").
 //!
 //! Such a store wakes nobody. Usually an interrupt follows it, which wakes a driver, which wakes
-//! the program: under an emulator, or with a driver in an address space of its own, that takes
+//! the program. Under an emulator, or with a driver in an address space of its own, that takes
 //! longer than the answer. So a processor without work looks at the words for a while before it
-//! halts, as kernels do before they halt a processor of a virtual machine; beside a context that
-//! computes it looks now and then. The contexts wait as in any other wait: whatever can run does so
-//! at once, and they are charged nothing.
+//! halts, as kernels do before they halt a processor of a virtual machine. Beside a context that
+//! computes it looks now and then. The contexts wait as in any other wait: whatever can run does
+//! so at once, and they are charged nothing.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,28 +22,28 @@ use crate::time;
 
 /// Most words of a wait.
 pub const MAX_WORDS: usize = 32;
-/// Longest wait, in nanoseconds: as long as one lasts no processor halts, and those that compute
-/// are interrupted.
+/// Longest wait, in nanoseconds: during a wait no processor halts, and contexts that compute are
+/// interrupted.
 const LONGEST_NS: u64 = 1_000_000;
-/// Most words of all waits together, as every look is at all of them.
+/// Most words of all waits together, because every look reads all of them.
 const MOST_LOOKED_AT: usize = 128;
-/// Most of them in one address space.
+/// Most words in one address space.
 const MOST_OF_A_SPACE: usize = 64;
 /// Nanoseconds until the first look of a processor that runs a context without a break. The next
-/// ones come when a wait has lasted twice as long as at the last one: most answers come soon, and
-/// an interrupt of the timer takes some microseconds under an emulator.
+/// looks come each time the wait has lasted twice as long: most answers come soon, and a timer
+/// interrupt takes some microseconds under an emulator.
 const FIRST_LOOK_NS: u64 = 10_000;
-/// Looks at all of them before the kernel's lock is taken again and the clock is read.
+/// Looks at all words before the kernel's lock is taken again and the clock is read.
 const LOOKS: usize = 64;
 
-/// A word that a context waits for to change.
+/// A word whose change a context waits for.
 #[derive(Clone, Copy, Default)]
 pub struct Word {
-    /// Its address in the context's space.
+    /// The word's address in the context's space.
     pub address: usize,
-    /// Its physical address, in RAM.
+    /// The word's physical address, in RAM.
     pub phys: usize,
-    /// The value that it had.
+    /// The word's former value.
     pub value: u32,
 }
 
@@ -61,7 +61,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Adds one; `EINVAL` for more than [`MAX_WORDS`].
+    /// Adds a word; `EINVAL` for more than [`MAX_WORDS`].
     pub fn push(&mut self, word: Word) -> Result<()> {
         *self.list.get_mut(self.count).ok_or(Error::new(EINVAL))? = word;
         self.count += 1;
@@ -76,8 +76,8 @@ impl Words {
         self.iter().any(Word::has_changed)
     }
 
-    /// Whether all are where they were: a frame that the context has unmapped may be anybody's by
-    /// now, and after a fork the word may be in another one.
+    /// Whether all words are where they were: a frame that the context has unmapped may have
+    /// another owner by now, and after a fork the word may be in another frame.
     fn are_there(&self, context: &Context) -> bool {
         let Some(space) = context.space() else {
             return false;
@@ -98,7 +98,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Whether its context was not woken since it waits.
+    /// Whether its context has not been woken since the wait began.
     fn sleeps(&self) -> bool {
         self.context.state() == State::Blocked
     }
@@ -115,11 +115,11 @@ impl Waiter {
 }
 
 static WAITERS: Mutex<Vec<Waiter>> = Mutex::new(Vec::new());
-/// Their number, to ask without the lock.
+/// The number of waiters, readable without the lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// A processor looks at the words.
+/// Whether a processor looks at the words.
 static IS_LOOKED_AT: AtomicBool = AtomicBool::new(false);
-/// Waits so far, and those that a look has ended in time.
+/// Waits so far, and waits that a look has ended in time.
 static WAITS: AtomicU64 = AtomicU64::new(0);
 static SEEN: AtomicU64 = AtomicU64::new(0);
 
@@ -128,18 +128,18 @@ pub fn counts() -> (u64, u64) {
     (WAITS.load(Ordering::Relaxed), SEEN.load(Ordering::Relaxed))
 }
 
-/// Something else that ends a wait: the queue whose contexts are woken when it may have come, and
-/// whether it has.
+/// Another condition that ends a wait: the queue whose contexts are woken when it may be met, and
+/// the check whether it is met.
 pub struct Beside<'a> {
     /// The queue.
     pub queue: &'a WaitQueue,
-    /// Does not block.
+    /// Whether the condition is met. Must not block.
     pub has_come: &'a dyn Fn() -> bool,
 }
 
-/// Blocks the current context until one of the words has changed, or is not where it was, or what
-/// is waited for beside them has come (true), or for this time (false; nanoseconds, [`LONGEST_NS`]
-/// at most). `EAGAIN`: others wait for so many words that these would be too many; `EINTR`;
+/// Blocks the current context until one of the words has changed or is no longer where it was, or
+/// the condition of `beside` is met: true. False after `longest` nanoseconds, [`LONGEST_NS`] at
+/// most. `EAGAIN`: other contexts wait for so many words that these would be too many; `EINTR`;
 /// `ENOMEM`.
 pub fn wait(words: &Words, longest: u64, beside: Option<Beside<'_>>) -> Result<bool> {
     let has_come = || beside.as_ref().is_some_and(|beside| (beside.has_come)());
@@ -156,7 +156,7 @@ pub fn wait(words: &Words, longest: u64, beside: Option<Beside<'_>>) -> Result<b
         deadline,
     })?;
     let is_over = || {
-        // What is not there any more is not looked at.
+        // Do not look at a word that is no longer there.
         let is_seen = !words.are_there(&context) || words.has_changed();
         let is_late = time::now_ns() >= deadline;
         let has_come = has_come();
@@ -195,7 +195,7 @@ fn add(waiter: Waiter) -> Result<()> {
 fn remove(context: &ContextRef) {
     let mut waiters = WAITERS.lock();
     let is_its = |waiter: &Waiter| Arc::ptr_eq(&waiter.context, context);
-    // Dropped after the lock.
+    // Drop it after the lock.
     let gone = waiters
         .iter()
         .position(is_its)
@@ -205,7 +205,7 @@ fn remove(context: &ContextRef) {
     drop(gone);
 }
 
-/// Wakes the contexts whose waits are over. `now` is asked for the time if somebody waits.
+/// Wakes the contexts whose waits are over. Calls `now` for the time if a context waits.
 pub fn look(now: impl FnOnce() -> u64) {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return;
@@ -218,7 +218,7 @@ pub fn look(now: impl FnOnce() -> u64) {
     }
 }
 
-/// The first wait from this place on that is over, of a context that was not woken yet.
+/// The first wait from this place on that is over and whose context has not been woken.
 fn next_over(first: usize, now: u64) -> Option<(usize, ContextRef)> {
     let waiters = WAITERS.lock();
     let mut waiting = waiters.iter().enumerate().skip(first);
@@ -226,8 +226,8 @@ fn next_over(first: usize, now: u64) -> Option<(usize, ContextRef)> {
     Some((place, waiter.context.clone()))
 }
 
-/// When this processor is to look next beside a context that it runs; `u64::MAX` when nobody waits,
-/// or a processor without work looks.
+/// The time of this processor's next look beside a context that it runs. `u64::MAX` when no
+/// context waits, or a processor without work looks.
 pub fn next_look(now: u64) -> u64 {
     if COUNT.load(Ordering::Relaxed) == 0 || IS_LOOKED_AT.load(Ordering::Relaxed) {
         return u64::MAX;
@@ -238,9 +238,9 @@ pub fn next_look(now: u64) -> u64 {
     looks.min().unwrap_or(u64::MAX)
 }
 
-/// In place of a halt: looks at the words for a while, with interrupts on, until one changes or
-/// this processor `is_called`. False: there are none, or another processor looks. When that one
-/// gets work, it goes on looking beside that ([`next_look`]).
+/// Called instead of a halt: looks at the words for a while, with interrupts on, until one changes
+/// or this processor `is_called`. False when there are no words, or another processor looks. A
+/// processor that gets work continues to look beside it ([`next_look`]).
 pub fn look_instead_of_halt(is_called: impl Fn() -> bool) -> bool {
     if COUNT.load(Ordering::Relaxed) == 0 || IS_LOOKED_AT.swap(true, Ordering::Relaxed) {
         return false;
@@ -266,7 +266,7 @@ pub fn look_instead_of_halt(is_called: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Whether threads wait for looks that no processor without work makes now.
+/// Whether contexts wait for looks that no processor without work makes at present.
 pub fn needs_looks() -> bool {
     next_look(time::now_ns()) != u64::MAX
 }

@@ -1,12 +1,12 @@
 //! Contexts (threads), the scheduler, wait queues.
 //!
-//! `kernel_core::ready` decides which context runs next, and for how long; this module carries it
-//! out.
+//! `kernel_core::ready` decides which context runs next, and for how long; this module carries out
+//! the decisions.
 //!
 //! The kernel runs with interrupts off, on one processor at a time (`arch::smp`), and is never
-//! preempted; it switches only in `WaitQueue::wait`, `yield_now`, `finish_exit` and on the way
-//! back to user mode. Never call these while a `spin` lock is held. A context can go on on another
-//! processor than the one it was switched away from.
+//! preempted. It switches contexts only in `WaitQueue::wait`, `yield_now`, `finish_exit` and on
+//! the way back to user mode. Never call these while a `spin` lock is held. A context can continue
+//! on another processor than before.
 
 mod context;
 pub mod futex;
@@ -31,13 +31,13 @@ use crate::time;
 /// The context that a processor runs, and its accounting.
 struct Cpu {
     current: Option<Run<ContextRef>>,
-    /// Until when `current`'s time is counted; from then on it has run since.
+    /// The time up to which `current`'s run time is counted.
     since: u64,
     turns: ready::Processor,
 }
 
 impl Cpu {
-    /// Counts what `current` has run until now.
+    /// Counts the time that `current` has run until `now`.
     fn charge(&mut self, now: u64) {
         let ns = now.saturating_sub(self.since);
         self.since = now;
@@ -55,13 +55,13 @@ static CPUS: [Mutex<Cpu>; cpu::MAX] = [const {
         turns: ready::Processor::new(),
     })
 }; cpu::MAX];
-/// The contexts that are ready: each runs on the first processor that asks and is allowed. Locked
-/// after a processor.
+/// The ready contexts: each runs on the first processor that asks and is allowed. Locked after a
+/// processor.
 static READY: Mutex<Ready<ContextRef>> = Mutex::new(Ready::new());
-/// By processor: whether its context may have to do something else than return to user mode, which
-/// is to give way, stop or end.
+/// By processor: whether its context may have to give way, stop or end before it returns to user
+/// mode.
 static RESCHEDULE: [AtomicBool; cpu::MAX] = [const { AtomicBool::new(false) }; cpu::MAX];
-/// The processors that sleep in the idle loop, by bits, but for those that were called.
+/// The processors that sleep in the idle loop and have not been called, as bits.
 static IDLE: AtomicU64 = AtomicU64::new(0);
 
 /// The record of this processor.
@@ -69,7 +69,7 @@ fn here() -> &'static Mutex<Cpu> {
     &CPUS[cpu::index()]
 }
 
-/// Counts what all running contexts have run until now.
+/// Counts the time that all running contexts have run until now.
 pub fn charge_all() {
     let now = time::now_ns();
     for cpu in &CPUS {
@@ -81,7 +81,7 @@ fn set_reschedule(reschedule: bool) {
     RESCHEDULE[cpu::index()].store(reschedule, Ordering::Relaxed);
 }
 
-/// The running context. Panics in the idle loop and in interrupt handlers that hit it.
+/// The running context. Panics in the idle loop and in interrupt handlers that interrupt it.
 pub fn current() -> ContextRef {
     try_current().expect("a context is running")
 }
@@ -92,8 +92,8 @@ pub fn try_current() -> Option<ContextRef> {
     here.current.as_ref().map(|run| run.context.clone())
 }
 
-/// The result of `look` for the running context, `None` in the idle loop. Cheaper than a reference;
-/// `look` must not call this module.
+/// The result of `look` for the running context, `None` in the idle loop. This is cheaper than a
+/// reference; `look` must not call this module.
 pub fn with_current<T>(look: impl FnOnce(&Context) -> T) -> Option<T> {
     let here = here().lock();
     here.current.as_ref().map(|run| look(&run.context))
@@ -109,8 +109,8 @@ pub fn processor_of(context: &Context) -> Option<usize> {
         .then_some(last)
 }
 
-/// Makes sure that a context is not in user mode on another processor, until the caller leaves the
-/// kernel. Its registers are then in memory.
+/// Makes sure that a context is not in user mode on another processor until the caller leaves the
+/// kernel, so that its registers are in memory.
 fn bring_in(context: &Context) {
     if !smp::several() {
         return;
@@ -122,7 +122,7 @@ fn bring_in(context: &Context) {
     }
 }
 
-/// Called when this processor has given up its context's page tables and goes on.
+/// Called when this processor has given up its context's page tables and continues.
 pub(crate) fn resume() {
     with_current(Context::load);
 }
@@ -134,7 +134,8 @@ pub fn current_space() -> Result<Arc<AddrSpace>> {
         .ok_or(Error::new(EFAULT))
 }
 
-/// A stopped context without address space, all registers zero, with data of a layer above.
+/// A stopped context without address space, with all registers zero and the data of a higher
+/// layer.
 pub fn new_context(extension: Extension) -> Result<ContextRef> {
     Context::new(extension).map(Arc::new)
 }
@@ -148,7 +149,7 @@ pub fn start(context: &ContextRef) -> Result<()> {
     Ok(())
 }
 
-/// Wakes a context from a wait with `Interrupted`; without effect when it does not wait.
+/// Ends a context's wait with `Interrupted`; no effect when it does not wait.
 pub fn interrupt(context: &ContextRef) {
     if context.state() == State::Blocked {
         context.set_interrupted(true);
@@ -156,8 +157,8 @@ pub fn interrupt(context: &ContextRef) {
     }
 }
 
-/// Ends a context as soon as it leaves the kernel; a wait ends. True when it never ran: then it has
-/// ended, and the caller has to [`leave`] it.
+/// Ends a context as soon as it leaves the kernel; ends its wait. True when it never ran: then it
+/// has ended already, and the caller has to [`leave`] it.
 pub fn kill(context: &ContextRef) -> bool {
     context.set_killed();
     match context.state() {
@@ -176,13 +177,14 @@ pub fn kill(context: &ContextRef) -> bool {
     false
 }
 
-/// Keeps a context out of user mode until `unstop`. It finishes what it does in the kernel first.
+/// Keeps a context out of user mode until `unstop`. The context first finishes its work in the
+/// kernel.
 pub fn stop(context: &ContextRef) {
     context.set_stopped(true);
     detain(context);
 }
 
-/// Makes a context check, before its next step in user mode, whether it has to end or stop.
+/// Makes a context check whether it has to end or stop, before its next step in user mode.
 fn detain(context: &Context) {
     if let Some(processor) = processor_of(context) {
         RESCHEDULE[processor].store(true, Ordering::Relaxed);
@@ -199,10 +201,10 @@ pub fn unstop(context: &ContextRef) {
     }
 }
 
-/// Why a context that can go on lets others run.
+/// Why a context that could continue lets others run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reason {
-    /// Its turn is over, or one was woken.
+    /// Its turn is over, or another context was woken.
     Turn,
     /// The context yielded.
     Yield,
@@ -248,14 +250,14 @@ fn give_way(reason: Reason) {
     switch();
 }
 
-/// Begins to end the running context: from now on its waits end at once.
+/// Begins the end of the running context: from now on its waits end at once.
 pub fn begin_exit() -> ContextRef {
     let context = current();
     context.set_killed();
     context
 }
 
-/// Takes the address space of a context that ends and, once it runs no more, its kernel stack.
+/// Takes the address space of a context that ends and, once it no longer runs, its kernel stack.
 pub fn leave(context: &Context) {
     context.leave_space();
     context.leave_machine();
@@ -269,23 +271,23 @@ pub fn finish_exit(context: ContextRef) -> ! {
     unreachable!("an ended context runs again")
 }
 
-/// Makes a context that waited ready to run, and makes a processor take it.
+/// Makes a waiting context ready to run, and has a processor take it.
 fn make_ready(context: &ContextRef) {
     context.set_state(State::Runnable);
     READY.lock().wake(context.clone());
     announce(context);
 }
 
-/// Makes a processor take a context that became ready: a sleeping processor if there is one, else
-/// one that computes, else this one if the context may run here. A processor whose turn must not be
-/// interrupted takes it when that turn ends.
+/// Has a processor take a context that became ready: a sleeping one if there is one, else one that
+/// computes, else this one if the context may run here. A processor whose turn must not be
+/// interrupted takes the context when that turn ends.
 fn announce(context: &Context) {
     let set = context.processors();
     let this = cpu::index();
     let idle = IDLE.load(Ordering::Relaxed);
     let mut sleepers = smp::numbers(idle & set);
     if idle & set & 1 << this != 0 {
-        // An interrupt in the idle loop, which looks when it returns.
+        // This is an interrupt in the idle loop, which checks for contexts when it returns.
         IDLE.store(idle & !(1 << this), Ordering::Relaxed);
         return;
     }
@@ -307,13 +309,13 @@ fn announce(context: &Context) {
             smp::call(found);
         }
     } else if here.is_some() {
-        // Its turn may have to end earlier than was planned when it began.
+        // The present turn may have to end earlier than planned at its beginning.
         let cpu = CPUS[this].lock();
         time::arm_by(cpu.since.saturating_add(rest_of(&cpu)));
     }
 }
 
-/// Whether a processor runs a context of this kind that a wake-up interrupts.
+/// Whether a processor runs a context of this kind that a wake-up may interrupt.
 fn is_interruptible(number: usize, kind: Kind) -> bool {
     let mut cpu = CPUS[number].lock();
     cpu.charge(time::now_ns());
@@ -322,11 +324,11 @@ fn is_interruptible(number: usize, kind: Kind) -> bool {
     run.is_some_and(|run| run.kind() == kind && turns.is_interruptible(run))
 }
 
-/// How long the context that a processor runs may go on, in nanoseconds, as of `since`; `u64::MAX`
-/// when nothing but a wake-up ends its turn.
+/// How long, in nanoseconds from `since` on, the context of a processor may continue. `u64::MAX`
+/// when only a wake-up ends its turn.
 fn rest_of(cpu: &Cpu) -> u64 {
     let this = cpu::index();
-    // Another processor puts contexts back without notice to this one, which has to check for them.
+    // Another processor puts contexts back without telling this one, which has to check for them.
     let longest = if smp::several() {
         ready::SLICE_NS
     } else {
@@ -346,22 +348,23 @@ fn is_wanted() -> bool {
     READY.lock().waits(|context| context.may_run_on(this))
 }
 
-/// The turns so far.
+/// The numbers of turns so far.
 pub fn turns() -> ready::Turns {
     READY.lock().turns()
 }
 
-/// How often a processor came to owe a turn to a context that computes.
+/// How often a processor came to owe a turn to a computing context.
 pub fn debts() -> u64 {
     CPUS.iter().map(|cpu| cpu.lock().turns.debts()).sum()
 }
 
-/// Lets a context run on these processors only, by bits; on any when none of them runs.
+/// Restricts a context to these processors, as bits; it may run on any when none of them is
+/// online.
 pub fn set_processors(context: &ContextRef, set: u64) {
     context.set_processors(set);
     match processor_of(context) {
         Some(processor) if !context.may_run_on(processor) => detain(context),
-        // The context may be in the queue, and the processors that could take it asleep.
+        // The context may be in the queue while the processors that could take it sleep.
         None if context.state() == State::Runnable => announce(context),
         _ => {}
     }
@@ -372,8 +375,8 @@ fn is_detained(context: &Context) -> bool {
     context.is_killed() || context.is_stopped()
 }
 
-/// Continues with the next runnable context, or the idle loop. The caller has put the current one
-/// where it belongs (ready queue, wait queue) or ended it.
+/// Continues with the next runnable context, or the idle loop. The caller has put the current
+/// context where it belongs (ready queue, wait queue) or ended it.
 fn switch() {
     let now = time::now_ns();
     let this = cpu::index();
@@ -405,17 +408,17 @@ fn switch() {
         (machine, previous)
     };
     if next.is_none() && smp::several() {
-        // The program may go on elsewhere. A single processor's idle loop works on any page tables:
-        // often the same program goes on after it.
+        // The program may continue elsewhere. The idle loop of a single processor works on any
+        // page tables: often the same program continues after it.
         paging::activate(None);
     }
-    // An ended context never comes back here, so nothing may be left to drop.
+    // An ended context never returns here, so nothing may be left to drop.
     drop(previous);
     machine::switch_to(next);
 }
 
-/// Holds a context that is stopped or has to give way, before it goes (back) to user mode. True
-/// when it must end instead.
+/// Holds a context that is stopped or has to give way before it goes to user mode. True when it
+/// must end instead.
 pub(crate) fn before_user_mode() -> bool {
     while RESCHEDULE[cpu::index()].load(Ordering::Relaxed) {
         let context = current();
@@ -434,12 +437,12 @@ pub(crate) fn before_user_mode() -> bool {
     false
 }
 
-/// Whether the current context got other registers since it was in user mode.
+/// Whether the current context's registers were replaced since it was in user mode.
 pub(crate) fn is_replaced() -> bool {
     with_current(Context::is_replaced).unwrap_or(false)
 }
 
-/// As [`is_replaced`]; asking resets it.
+/// [`is_replaced`], and resets it.
 pub(crate) fn take_replaced() -> bool {
     with_current(Context::take_replaced).unwrap_or(false)
 }
@@ -460,15 +463,15 @@ pub(crate) fn tick(now: u64) {
     time::arm_by(now.saturating_add(rest).min(idle_poll::next_look(now)));
 }
 
-/// Has a processor that has halted go on with the looks that this one has made.
+/// Has a processor that has halted continue the looks of this one.
 fn call_idle() {
     if let Some(other) = smp::numbers(IDLE.load(Ordering::Relaxed)).next() {
         smp::call(other);
     }
 }
 
-/// Runs contexts for ever; called once on each processor, on the stack that becomes its idle
-/// loop's.
+/// Runs contexts for ever. Called once on each processor, on the stack that becomes the stack of
+/// its idle loop.
 pub fn run() -> ! {
     let this = 1 << cpu::index();
     let mut has_looked = false;

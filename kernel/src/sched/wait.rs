@@ -12,18 +12,19 @@ use crate::time;
 /// Why a wait ended without its condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitError {
-    /// `interrupt` or `kill`. After `kill` every later wait ends so at once (`Context::is_killed`).
+    /// `interrupt` or `kill`. After `kill` every later wait also ends at once
+    /// (`Context::is_killed`).
     Interrupted,
     /// The deadline passed.
     TimedOut,
 }
 
-/// As [`WaitQueue::wait`], without a queue: the waker has a reference to the context ([`wake`]).
+/// [`WaitQueue::wait`] without a queue: the waker has a reference to the context ([`wake`]).
 pub fn wait_alone<T>(condition: impl FnMut() -> Option<T>) -> Result<T, WaitError> {
     wait(None, None, condition)
 }
 
-/// Makes a context that waits check its condition; without effect on others.
+/// Makes a waiting context check its condition; no effect on other contexts.
 pub fn wake(context: &ContextRef) -> bool {
     let waits = context.state() == State::Blocked;
     if waits {
@@ -37,7 +38,7 @@ fn wait<T>(
     deadline: Option<u64>,
     mut condition: impl FnMut() -> Option<T>,
 ) -> Result<T, WaitError> {
-    // An interrupt that came while the context did not wait is not for this wait.
+    // An interrupt from before the wait does not end this wait.
     with_current(|context| context.set_interrupted(false));
     loop {
         if let Some(value) = condition() {
@@ -68,7 +69,7 @@ fn wait<T>(
             time::cancel(timer);
         }
         if let Some(queue) = queue {
-            // Woken by other means than `wake_*`, it is still listed.
+            // A context that was not woken by `wake_*` is still listed.
             queue
                 .waiters
                 .lock()
@@ -77,7 +78,7 @@ fn wait<T>(
     }
 }
 
-/// Contexts waiting for something.
+/// Contexts that wait for a condition.
 #[derive(Default)]
 pub struct WaitQueue {
     waiters: Mutex<VecDeque<ContextRef>>,
@@ -91,9 +92,9 @@ impl WaitQueue {
         }
     }
 
-    /// Blocks the current context until `condition` gives a value. It is tried first at once, then
-    /// after each wake-up. `deadline` is absolute monotonic nanoseconds. The condition is called
-    /// without locks of this module held and must not block.
+    /// Blocks the current context until `condition` returns a value. The condition is checked at
+    /// once and after each wake-up. `deadline` is absolute monotonic nanoseconds. The condition is
+    /// called without locks of this module held and must not block.
     pub fn wait<T>(
         &self,
         deadline: Option<u64>,
@@ -102,20 +103,21 @@ impl WaitQueue {
         wait(Some(self), deadline, condition)
     }
 
-    /// Wakes the context that has waited longest; false when nobody waits.
+    /// Wakes the context that has waited longest. False when none waits.
     pub fn wake_one(&self) -> bool {
         loop {
             let Some(context) = self.waiters.lock().pop_front() else {
                 return false;
             };
-            // A context that was woken otherwise and did not run yet does not need this wake-up.
+            // A context that was woken in another way and has not run yet does not need this
+            // wake-up.
             if wake(&context) {
                 return true;
             }
         }
     }
 
-    /// Wakes all.
+    /// Wakes all contexts.
     pub fn wake_all(&self) {
         while self.wake_one() {}
     }

@@ -18,13 +18,13 @@ use crate::{
     scheme::{self, SchemeRef},
 };
 
-/// Descriptors one call may name.
+/// Most descriptors that one call may name.
 const MAX_FDS: usize = 2;
 /// Longest descriptor list of the older form, in words.
 const MAX_LIST: usize = 16;
-/// Metadata words that are read.
+/// Most metadata words that are read.
 const MAX_METADATA: usize = 3;
-/// Descriptors one call may send.
+/// Most descriptors that one call may send.
 const MAX_SENT: usize = 65_536;
 
 /// Call flag of redox_syscall 0.9.2, reserved in 0.9.5: several descriptors, list length in the
@@ -48,7 +48,7 @@ pub fn call(
         list = UserBuf::new(target, list_len)?.words(MAX_LIST)?;
         &list
     } else if flags.contains(CallFlags::MULTIPLE_FDS2) {
-        // Lists are aligned, so the low bits of their address can hold the count.
+        // Lists are aligned, so the count is in the low bits of their address.
         let count = target & 0b111;
         list = UserBuf::new(target & !0b111, count * size_of::<usize>())?.words(MAX_LIST)?;
         &list
@@ -85,7 +85,7 @@ fn plain(fds: &[usize], payload: UserBuf, flags: CallFlags, metadata: &[u64]) ->
     request(&scheme, first, &numbers, payload, flags, metadata)
 }
 
-/// The call itself; `numbers` are the objects, `first` is the description of the first.
+/// The call itself; `numbers` are the objects, `first` is the first object's description.
 fn request(
     scheme: &SchemeRef,
     first: &Description,
@@ -108,10 +108,10 @@ fn single(fds: &[usize]) -> Result<usize> {
     }
 }
 
-/// Sends the descriptors the payload lists; they leave the caller's table unless FD_CLONE is set.
-/// Returns how many, whatever the scheme answers.
+/// Sends the descriptors that the payload lists. They leave the caller's table unless FD_CLONE is
+/// set. Returns their count, whatever the scheme answers.
 fn send(fds: &[usize], payload: UserBuf, flags: CallFlags, metadata: &[u64]) -> Result<usize> {
-    // The lists may take a megabyte, for as long as the scheme does not answer.
+    // The lists may take a megabyte, for as long as the scheme does not answer: check for room.
     frame::check_room()?;
     let table = proc::files();
     let list = payload.words(MAX_SENT)?;
@@ -131,7 +131,7 @@ fn send(fds: &[usize], payload: UserBuf, flags: CallFlags, metadata: &[u64]) -> 
     Ok(list.len())
 }
 
-/// Receives descriptors into the slots the payload lists.
+/// Receives descriptors into the slots that the payload lists.
 fn receive(fds: &[usize], payload: UserBuf, flags: CallFlags, metadata: &[u64]) -> Result<usize> {
     let target = proc::file(single(fds)?)?;
     scheme::get(target.scheme())?.receive_files(target.number(), payload, flags, metadata)

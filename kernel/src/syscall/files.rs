@@ -21,7 +21,7 @@ use crate::{
 /// Longest path, in bytes.
 const MAX_PATH: usize = 4096;
 
-/// The description behind a descriptor of the caller, its scheme and its number there.
+/// The description behind a descriptor of the caller, its scheme, and its number in the scheme.
 fn lookup(fd: usize) -> Result<(Arc<Description>, SchemeRef, usize)> {
     let file = proc::file(fd)?;
     let scheme = scheme::get(file.scheme())?;
@@ -37,8 +37,8 @@ fn read_path(path: UserBuf) -> Result<String> {
     String::from_utf8(path.read_vec()?).map_err(|_| Error::new(EINVAL))
 }
 
-/// The part of an absolute path that its scheme sees: what follows `/scheme/<name>/` or
-/// `<name>:`, or, for the file system, everything behind the first slash.
+/// The part of an absolute path for its scheme: what follows `/scheme/<name>/` or `<name>:`, or,
+/// for the file system, everything after the first slash.
 fn scheme_part(path: &str) -> Result<&str> {
     let invalid = Error::new(EINVAL);
     if let Some(rest) = path.strip_prefix('/') {
@@ -78,7 +78,7 @@ pub fn unlinkat(dir: usize, path: UserBuf, flags: usize) -> Result<usize> {
     scheme.unlink(number, &path, flags).map(|()| 0)
 }
 
-/// Closes a descriptor, in any case; `ENODEV`: the scheme could not be notified.
+/// Closes a descriptor in any case. `ENODEV` when the scheme could not be notified.
 pub fn close(fd: usize) -> Result<usize> {
     let file = proc::files().take(fd)?;
     let is_last = Arc::strong_count(&file) == 1;
@@ -114,7 +114,7 @@ pub fn dup2(fd: usize, new_fd: usize, name: UserBuf) -> Result<usize> {
     proc::files().replace(new_fd, file).map(|()| new_fd)
 }
 
-/// The offset a read or write starts at: only positioned descriptions have one.
+/// The offset at which a read or write starts: only positioned descriptions have one.
 fn own_offset(file: &Description) -> u64 {
     let state = file.state();
     let positioned = state.internal.contains(InternalFlags::POSITIONED);
@@ -143,7 +143,7 @@ pub fn write(fd: usize, buf: UserBuf) -> Result<usize> {
     Ok(count)
 }
 
-/// Flags of READ2 and WRITE2: all ones means those of the description.
+/// The flags of READ2 and WRITE2; all ones selects those of the description.
 fn rw_flags(flags: usize) -> Result<Option<RwFlags>> {
     if flags == usize::MAX {
         return Ok(None);
@@ -197,7 +197,7 @@ pub fn fcntl(fd: usize, command: usize, argument: usize) -> Result<usize> {
             frame::check_room()?;
             return proc::files().insert(argument, file, EMFILE);
         }
-        // Close-on-exec is kept by the library.
+        // The library keeps close-on-exec.
         F_GETFD | F_SETFD => return Ok(0),
         _ => {}
     }
@@ -242,7 +242,8 @@ pub fn fpath(fd: usize, buf: UserBuf) -> Result<usize> {
     scheme.fpath(number, buf)
 }
 
-/// The device number, the first field, is the scheme's id whatever the scheme says.
+/// `fstat`. The device number, the first field, is always the scheme's id, whatever the scheme
+/// stores.
 pub fn fstat(fd: usize, buf: UserBuf) -> Result<usize> {
     let (file, scheme, number) = lookup(fd)?;
     scheme.fstat(number, buf)?;
@@ -259,7 +260,7 @@ pub fn fsync(fd: usize) -> Result<usize> {
     scheme.fsync(number).map(|()| 0)
 }
 
-/// A descriptor's description, which `consume` takes out of the table.
+/// The description of a descriptor. `consume` takes it out of the table.
 fn find(table: &FileTable, fd: usize, consume: bool) -> Result<Arc<Description>> {
     if consume {
         table.take(fd)

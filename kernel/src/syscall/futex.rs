@@ -1,5 +1,5 @@
-//! FUTEX: sleeping on a word of memory. Keyed by physical address, so that it works across
-//! address spaces that share the memory.
+//! FUTEX: sleeping on a word of memory. Words are identified by physical address, so this works
+//! across address spaces that share memory.
 
 use ::syscall::{
     data::TimeSpec,
@@ -18,14 +18,14 @@ use crate::{
     time::spec,
 };
 
-/// An operation that Redox does not have: waits on words that another machine may store to
-/// ([`poll`]).
+/// An operation that Redox does not have: waits for changes of words to which another machine may
+/// store ([`poll`]).
 const FUTEX_POLL: usize = 64;
-/// Bytes of a word's entry in its list: the address, and the value in the lower half of a word.
+/// Bytes of a word's entry in the list: the address, then the value in the lower half of a word.
 const ENTRY: usize = 16;
 
-/// Arguments: address, operation, value, address of an absolute monotonic deadline or 0; the last
-/// one only [`poll`] has.
+/// Arguments: address, operation, value, address of an absolute monotonic deadline or 0. Only
+/// [`poll`] uses the last one.
 pub fn futex(
     address: usize,
     operation: usize,
@@ -59,13 +59,14 @@ pub fn futex(
     }
 }
 
-/// Waits for at most `longest` nanoseconds, and a millisecond, until one of `count` words (1 to
-/// [`idle_poll::MAX_WORDS`]), which a list at `list` names with the values that they had, has
-/// another value, or is not mapped there any more: 1, else 0. The kernel looks; a store by a
-/// program needs no `FUTEX_WAKE`, which would do nothing. If `queue` is not 0, an event in the
-/// event queue of the descriptor before this number ends the wait, too, and stays there. `EAGAIN`:
-/// too many words are looked at already. `EBADF`: the descriptor is no event queue's. `EINVAL`:
-/// another count, or a word that is not aligned. `EOPNOTSUPP`: a word is not in RAM.
+/// Waits until one of `count` words (1 to [`idle_poll::MAX_WORDS`]) has another value, or is no
+/// longer mapped where it was: 1. Returns 0 after `longest` nanoseconds, a millisecond at most.
+/// `list` is the address of the list of the words with their former values. The kernel polls the
+/// words; a store by a program needs no `FUTEX_WAKE`, which would have no effect. If `queue` is
+/// not 0, an event in the event queue of descriptor `queue - 1` also ends the wait, and stays in
+/// the queue. `EAGAIN`: too many words are polled already. `EBADF`: the descriptor is no event
+/// queue's. `EINVAL`: another count, or a word that is not aligned. `EOPNOTSUPP`: a word is not in
+/// RAM.
 fn poll(list: usize, count: usize, longest: usize, queue: usize) -> Result<usize> {
     if !(1..=idle_poll::MAX_WORDS).contains(&count) {
         return Err(Error::new(EINVAL));
@@ -116,7 +117,7 @@ fn read_deadline(buf: UserBuf) -> Result<u64> {
     Ok(u64::try_from(spec::to_nanos(&time)).unwrap_or(u64::MAX))
 }
 
-/// The word's value. Nothing else runs between this and the wait, so no wake-up is lost.
+/// The word's value. No other code runs between this and the wait, so no wake-up is lost.
 fn load(word: UserBuf) -> Result<u64> {
     let mut bytes = [0_u8; 8];
     word.read(&mut bytes)?;

@@ -69,7 +69,7 @@ pub fn mremap(
         if new_size != PAGE_SIZE {
             return Err(Error::new(EOPNOTSUPP));
         }
-        // A page borrowed from its own space is seen at both addresses.
+        // A page that is borrowed from its own space is visible at both addresses.
         space.borrow(&space, old, PAGE_SIZE, place, rights, false)?
     } else {
         space.remap(old, old_size, place, new_size, rights)?

@@ -23,10 +23,10 @@ pub fn dispatch(number: usize, arguments: [usize; 6]) -> usize {
     Error::mux(result)
 }
 
-/// The calls of Redox with their arguments in order.
+/// The system calls of Redox, with their arguments in order.
 fn perform(number: usize, [b, c, d, e, f, g]: [usize; 6]) -> Result<usize> {
     let buf = UserBuf::new;
-    // Calls that may keep memory after they return fail early when hardly any is left.
+    // Calls that may keep memory after they return fail early when hardly any memory is left.
     if matches!(
         number,
         SYS_OPENAT_INTO | SYS_OPENAT_INTO2 | SYS_DUP_INTO | SYS_DUP2 | SYS_FMAP | SYS_MREMAP
@@ -36,7 +36,7 @@ fn perform(number: usize, [b, c, d, e, f, g]: [usize; 6]) -> Result<usize> {
     match number {
         SYS_OPENAT_INTO => files::openat_into(b, buf(c, d)?, e, f as u32, g),
         SYS_OPENAT_INTO2 => {
-            // Length and flags share a word: paths end far below the lowest flag.
+            // Length and flags share a word: path lengths end far below the lowest flag.
             let (len, fcntl_flags) = (d & !O_FCNTL_MASK, d & O_FCNTL_MASK);
             files::openat_into(b, buf(c, len)?, e, fcntl_flags as u32, f)
         }

@@ -1,4 +1,4 @@
-//! Times as programs see them: clocks by number, and `TimeSpec`.
+//! Times for programs: clocks by number, and `TimeSpec`.
 
 use ::syscall::{
     data::TimeSpec,
@@ -29,7 +29,7 @@ pub fn to_nanos(time: &TimeSpec) -> u128 {
 
 /// The bytes of the `TimeSpec` for a time in nanoseconds, padding zero.
 pub fn bytes(nanos: u128) -> [u8; size_of::<TimeSpec>()] {
-    // Divisions of 64 bits, the rule for some centuries, are much shorter.
+    // Divisions of 64 bits suffice for some centuries and are much shorter.
     let (seconds, rest) = match u64::try_from(nanos) {
         Ok(nanos) => {
             let second = NANOS_PER_SEC as u64;

@@ -144,7 +144,7 @@ pub(crate) enum Kind<R> {
     CachedWindow(EndpointId),
     /// The endpoint's own windows, for mapping.
     OwnWindow(EndpointId),
-    /// A closed endpoint, for waiting until its copies have ended.
+    /// An endpoint, for waiting until its copies have ended once it is closed.
     End(EndpointId),
     /// A connection's rings, for a client that works on them by itself.
     Bypass(Bypass),
