@@ -1,9 +1,9 @@
-//! The console: the serial port (COM1) and the screen, input queue, kernel log. Everything goes to
-//! both; a machine that lacks one of them, or both, goes on without.
+//! The console: the serial port (COM1) and the screen, the input queue, and the kernel's log.
+//! Output goes to both; a machine that lacks one or both of them continues without.
 //!
 //! The kernel shows plain text on the screen until a terminal takes the screen over
-//! ([`take_screen`]). From then on the terminal reads all output ([`read_output`]) and sends cells;
-//! the kernel goes on when the terminal gives the screen back, or panics.
+//! ([`take_screen`]). From then on the terminal reads all output ([`read_output`]) and sends
+//! cells. The kernel continues when the terminal gives the screen back, or at a panic.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -31,27 +31,28 @@ const DATA_READY: u8 = 1;
 const TRANSMITTER_EMPTY: u8 = 0x20;
 /// Interrupt number of COM1.
 const IRQ: u8 = 4;
-/// Polls after which the transmitter is taken for absent.
+/// Polls after which the transmitter counts as absent.
 const MAX_POLLS: u32 = 1_000_000;
-/// Bytes the transmitter takes at once when it is empty.
+/// Bytes that an empty transmitter takes at once.
 const FIFO: usize = 16;
 
-/// Bytes of input that are kept from before the port is set up.
+/// Most bytes of input that are kept from before the port is set up.
 const MAX_EARLY: usize = 256;
-/// Polls of the port after which a burst is taken to be over, about a millisecond.
+/// Polls of the port after which a burst counts as over: about a millisecond.
 const BURST_POLLS: u32 = 1000;
-/// Bytes of unread input that are kept; more are dropped.
+/// Most bytes of unread input that are kept; more are dropped.
 const MAX_INPUT: usize = 4096;
-/// Output kept for a terminal: more than fits on the largest screen.
+/// Bytes of output kept for a terminal: more than the largest screen holds.
 const MAX_HISTORY: usize = 16 * 1024;
-/// Bytes of the log that are kept.
+/// Most bytes of the log that are kept.
 const MAX_LOG: usize = 64 * 1024;
 
 /// Woken when input arrives; wait with `read_input` as condition.
 pub static INPUT: WaitQueue = WaitQueue::new();
 
 static QUEUE: Mutex<VecDeque<u8>> = Mutex::new(VecDeque::new());
-/// Input that the port held before it was set up: that clears its FIFO, and comes before the heap.
+/// Input that the port held before it was set up. (Setting it up clears its FIFO, and there is no
+/// heap yet.)
 static EARLY: Mutex<([u8; MAX_EARLY], usize)> = Mutex::new(([0; MAX_EARLY], 0));
 static OUTPUT: Mutex<Output> = Mutex::new(Output {
     line_open: false,
@@ -60,14 +61,14 @@ static OUTPUT: Mutex<Output> = Mutex::new(Output {
     screen_is_taken: false,
     history: History::new(),
 });
-/// Whether there is output of which the terminal's readers were not notified.
+/// Whether there is output of which the terminal's readers have not been notified.
 static NEW_OUTPUT: AtomicBool = AtomicBool::new(false);
-/// Whether there is a serial port with a transmitter that works.
+/// Whether there is a serial port with a working transmitter.
 static SERIAL_WORKS: AtomicBool = AtomicBool::new(false);
 static LOG: Mutex<VecDeque<u8>> = Mutex::new(VecDeque::new());
 static HOOK: Once<fn()> = Once::new();
 
-/// Writes to the port; one at a time, by the lock of `OUTPUT`.
+/// Writes to the port. The lock of `OUTPUT` lets one writer in at a time.
 struct Serial;
 
 impl Serial {
@@ -93,10 +94,10 @@ impl Serial {
 }
 
 struct Output {
-    /// Whether the last byte written was no line end.
+    /// Whether the last written byte was no line end.
     line_open: bool,
     serial: Serial,
-    /// Without room until there is a screen.
+    /// Has no room until there is a screen.
     screen: Grid,
     /// Whether a terminal draws on the screen.
     screen_is_taken: bool,
@@ -117,7 +118,7 @@ impl Output {
         }
     }
 
-    /// Shows what is new, if the screen can be written yet.
+    /// Shows new output, if the screen can be written yet.
     fn paint(&mut self) {
         if let Some(screen) = framebuffer::get() {
             self.screen
@@ -126,7 +127,7 @@ impl Output {
         }
     }
 
-    /// Shows everything anew where a terminal has drawn.
+    /// Shows everything again where a terminal has drawn.
     fn take_screen_back(&mut self) {
         self.screen_is_taken = false;
         if let Some(screen) = framebuffer::get() {
@@ -136,7 +137,7 @@ impl Output {
         }
     }
 
-    /// Ends a line that a program left open, so that what follows starts a line of its own.
+    /// Ends a line that a program left open, so that the next output starts its own line.
     fn fresh_line(&mut self) {
         if self.line_open {
             self.write(b"\n");
@@ -144,10 +145,10 @@ impl Output {
     }
 }
 
-/// Sets the port up: 115200 baud, 8 bits, no parity, FIFO on. Output works from here on, if there
+/// Sets up the port: 115200 baud, 8 bits, no parity, FIFO on. Output works from here on, if there
 /// is a port.
 pub fn init() {
-    // A port that is there keeps a byte; an empty place reads as all ones.
+    // A port that exists keeps a byte; a missing one reads as all ones.
     let keeps = |byte| {
         port::write8(SCRATCH, byte);
         port::read8(SCRATCH) == byte
@@ -167,8 +168,8 @@ pub fn init() {
     log::set_max_level(LevelFilter::Info);
 }
 
-/// Takes what was typed before the port is set up. An emulator gives the next byte a moment after
-/// the last one was read.
+/// Takes the input from before the port is set up. An emulator delivers the next byte a moment
+/// after the last one was read.
 fn keep_early_input() {
     if !SERIAL_WORKS.load(Ordering::Relaxed) {
         return;
@@ -176,7 +177,7 @@ fn keep_early_input() {
     let comes = || port::read8(LINE_STATUS) & DATA_READY != 0;
     let mut early = EARLY.lock();
     let (bytes, count) = &mut *early;
-    // Without a first byte nothing is waited for.
+    // Without a first byte, do not wait for more.
     let mut polls = 1;
     while let Some(slot) = bytes.get_mut(*count)
         && (0..polls).any(|_| comes())
@@ -187,8 +188,8 @@ fn keep_early_input() {
     }
 }
 
-/// Shows the console on the screen that the loader set up, on the boot page tables. The layout is
-/// kept until `map_screen`.
+/// Shows the console on the screen that the loader set up, through the boot page tables. The
+/// layout is kept until `map_screen`.
 pub fn find_screen(screen: Option<ScreenInfo>) {
     let usable = screen.and_then(|info| Some((info, framebuffer::layout(&info).ok()?)));
     let Some((info, layout)) = usable else {
@@ -198,8 +199,8 @@ pub fn find_screen(screen: Option<ScreenInfo>) {
     framebuffer::init_early(info, layout);
 }
 
-/// Maps the screen on the kernel's own page tables, and logs which consoles there are. To be called
-/// before there is an address space.
+/// Maps the screen on the kernel's own page tables, and logs which consoles exist. Call it before
+/// the first address space.
 pub fn map_screen(screen: Option<ScreenInfo>) {
     match screen.map(|info| (info, framebuffer::layout(&info))) {
         None => log::info!("no screen: the loader set none up; messages go to the serial port"),
@@ -238,7 +239,7 @@ pub fn map_screen(screen: Option<ScreenInfo>) {
     }
 }
 
-/// Lets input interrupt. The interrupt controllers must be set up.
+/// Enables the input interrupt. The interrupt controllers must be set up.
 pub fn enable_input() {
     if !SERIAL_WORKS.load(Ordering::Relaxed) {
         return;
@@ -250,7 +251,7 @@ pub fn enable_input() {
     irq::register(IRQ, |_| receive());
     port::write8(INTERRUPT_ENABLE, 1);
     irq::unmask(IRQ);
-    // Input from before the interrupt was on would hold it off for ever.
+    // Input from before the interrupt was on would block the interrupt for ever.
     receive();
 }
 
@@ -258,7 +259,7 @@ fn receive() {
     let mut any = false;
     {
         let mut queue = QUEUE.lock();
-        // A port that is not there reads as all ones: stop after what a FIFO can hold.
+        // A missing port reads as all ones: stop after what a FIFO can hold.
         for _ in 0..FIFO * 4 {
             let status = port::read8(LINE_STATUS);
             if status & DATA_READY == 0 || status == 0xFF {
@@ -292,7 +293,7 @@ pub fn write_report(text: &str) {
     output.write(text.as_bytes());
 }
 
-/// How text lies on the screen, `None` without one.
+/// The layout of text on the screen; `None` without one.
 pub fn screen_layout() -> Option<Layout> {
     framebuffer::get().map(|screen| screen.layout())
 }
@@ -302,7 +303,7 @@ pub fn take_screen() {
     OUTPUT.lock().screen_is_taken = true;
 }
 
-/// Draws on the screen again, because the terminal is gone.
+/// Draws on the screen again after the terminal is gone.
 pub fn take_screen_back() {
     OUTPUT.lock().take_screen_back();
 }
@@ -315,23 +316,23 @@ pub fn show_cells(cells: impl Iterator<Item = (usize, usize, Cell)>) {
     }
 }
 
-/// Copies output from the byte `from` on, counted since the boot, as far as it is kept; moves
-/// `from` and returns how many bytes were copied.
+/// Copies the output that is kept from the byte `from` on, counted since the boot. Advances `from`
+/// and returns the number of bytes copied.
 pub fn read_output(from: &mut u64, bytes: &mut [u8]) -> usize {
     OUTPUT.lock().history.read(from, bytes)
 }
 
-/// Whether there is output behind the byte `from`, counted since the boot.
+/// Whether there is output after the byte `from`, counted since the boot.
 pub fn has_output(from: u64) -> bool {
     OUTPUT.lock().history.written() > from
 }
 
-/// Whether there was output since the last call, while a terminal has the screen.
+/// Whether there has been output since the last call, while a terminal has the screen.
 pub fn take_new_output() -> bool {
     NEW_OUTPUT.load(Ordering::Relaxed) && NEW_OUTPUT.swap(false, Ordering::Relaxed)
 }
 
-/// Takes up to `bytes.len()` bytes of input; 0 when there is none.
+/// Takes up to `bytes.len()` bytes of input. Returns 0 when there is none.
 pub fn read_input(bytes: &mut [u8]) -> usize {
     let mut queue = QUEUE.lock();
     let count = bytes.len().min(queue.len());
@@ -341,12 +342,13 @@ pub fn read_input(bytes: &mut [u8]) -> usize {
     count
 }
 
-/// Sets what is called (from the interrupt, must not block) after input arrived. Set once.
+/// Sets the function that is called after input has arrived (from the interrupt; it must not
+/// block). Set once.
 pub fn on_input(hook: fn()) {
     HOOK.call_once(|| hook);
 }
 
-/// The kernel's log so far (`sys/log`), the oldest lines dropped beyond 64 KiB; nothing when memory
+/// The kernel's log so far (`sys/log`), without the oldest lines beyond 64 KiB. Empty when memory
 /// has no room for a copy.
 pub fn log_text() -> Vec<u8> {
     let log = LOG.lock();
@@ -355,8 +357,8 @@ pub fn log_text() -> Vec<u8> {
     text
 }
 
-/// Sets how much the kernel logs: `off`, `error`, `warn`, `info`, `debug` or `trace`; anything
-/// else changes nothing and gives false.
+/// Sets how much the kernel logs: `off`, `error`, `warn`, `info`, `debug` or `trace`. Any other
+/// name changes nothing and returns false.
 pub fn set_log_level(name: &str) -> bool {
     match name.parse() {
         Ok(level) => {
@@ -371,7 +373,7 @@ struct Logger;
 
 static LOGGER: Logger = Logger;
 
-/// A line on the stack, so that logging needs no heap and a line goes out in one piece.
+/// A line on the stack, so that logging needs no heap and outputs a line in one piece.
 struct Line {
     bytes: [u8; 256],
     len: usize,
@@ -379,7 +381,7 @@ struct Line {
 
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // The last byte is kept for the line end; what does not fit is cut off.
+        // The last byte is reserved for the line end; text that does not fit is cut off.
         let room = self.bytes.len() - 1 - self.len;
         let text = &text.as_bytes()[..text.len().min(room)];
         self.bytes[self.len..self.len + text.len()].copy_from_slice(text);
@@ -417,8 +419,8 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// Adds a line to the log that `log_text` shows. Without memory (also: before there is a heap)
-/// the line is only printed.
+/// Adds a line to the log of `log_text`. Without memory (also before there is a heap) the line is
+/// only printed.
 fn keep(line: &[u8]) {
     if !crate::mm::heap_works() {
         return;
@@ -435,16 +437,16 @@ fn keep(line: &[u8]) {
     }
 }
 
-/// Output for a panic: waits for no lock, because the panicking code may hold it. On the screen it
-/// begins at the top, over what is there.
+/// Output for a panic. It waits for no lock, because the panicking code may hold it. On the screen
+/// it begins at the top, over the former content.
 pub struct Emergency {
     column: usize,
     row: usize,
 }
 
 impl Emergency {
-    /// Begins in the upper left corner. What the terminal did not show yet is shown first, if the
-    /// lock is free.
+    /// Begins in the upper left corner. If the lock is free, first shows the output that the
+    /// terminal has not shown yet.
     pub fn new() -> Self {
         if let Some(mut output) = OUTPUT.try_lock()
             && output.screen_is_taken
@@ -466,7 +468,7 @@ impl Emergency {
             color: BRIGHT_RED,
             reversed: true,
         };
-        // The rest of the row too, so that nothing older stands beside the report.
+        // Clear the rest of the row, too, so that no older text stands beside the report.
         let columns = screen.layout().columns;
         let end = if end_of_line {
             columns

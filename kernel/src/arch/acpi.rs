@@ -1,6 +1,6 @@
-//! ACPI tables: how interrupts are wired, and what powers the machine off.
+//! ACPI tables: the wiring of interrupts, and what powers the machine off.
 //!
-//! The kernel reads static tables only. Byte code is the business of user space (acpid).
+//! The kernel reads static tables only. User space (acpid) handles byte code.
 
 use alloc::vec::Vec;
 use core::ptr::NonNull;
@@ -14,7 +14,7 @@ use spin::Once;
 use super::{apic, pit, power};
 use crate::mm::phys;
 
-/// Reaches tables through the kernel's map of physical memory.
+/// Accesses tables through the kernel's map of physical memory.
 #[derive(Clone, Copy, Debug)]
 struct Physmap;
 
@@ -23,7 +23,7 @@ static NOTHING: [u64; 32] = [0; 32];
 
 impl Handler for Physmap {
     unsafe fn map_physical_region<T>(&self, at: usize, size: usize) -> PhysicalMapping<Self, T> {
-        // A table out of reach reads as zeros: it then has the wrong signature and length 0.
+        // A table outside the map reads as zeros: it then has the wrong signature and length 0.
         let (start, len) = if phys::is_mapped(at, size) {
             ((phys::BASE + at) as *mut T, size)
         } else {
@@ -125,7 +125,7 @@ impl Handler for Physmap {
     }
 }
 
-/// The rest of the interface serves an interpreter, which the kernel does not run.
+/// The rest of the interface serves an interpreter, which the kernel does not have.
 fn byte_code() -> ! {
     unreachable!("the kernel interprets no ACPI byte code")
 }
@@ -133,15 +133,16 @@ fn byte_code() -> ! {
 /// Physical address and length of the RSDT or XSDT.
 static ROOT_TABLE: Once<(usize, usize)> = Once::new();
 
-/// APIC ids of the processors that may be used, the boot processor's among them.
+/// APIC ids of the usable processors, including the boot processor's.
 static PROCESSORS: Once<Vec<u32>> = Once::new();
 
-/// APIC ids of the processors that may be used, each once; none without ACPI.
+/// APIC ids of the usable processors, each once; none without ACPI.
 pub fn processors() -> &'static [u32] {
     PROCESSORS.get().map_or(&[], |ids| ids.as_slice())
 }
 
-/// Reads the tables, if there are any, and tells the interrupt controllers and `power` about them.
+/// Reads the tables, if there are any, and configures the interrupt controllers and `power` from
+/// them.
 pub fn init(rsdp: Option<u64>) {
     apic::default_wiring();
     let Some(rsdp) = rsdp else {
@@ -176,7 +177,7 @@ pub fn init(rsdp: Option<u64>) {
     }
 }
 
-/// The address of the first IO-APIC where no table gives it.
+/// The address of the first IO-APIC if no table gives it.
 const STANDARD_IO_APIC: usize = 0xFEC0_0000;
 
 fn wire(tables: &AcpiTables<Physmap>) -> Result<(), AcpiError> {
@@ -206,7 +207,7 @@ fn wire(tables: &AcpiTables<Physmap>) -> Result<(), AcpiError> {
         .filter(usable)
         .map(|processor| processor.local_apic_id)
         .collect();
-    // Firmware may list a processor in the old and in the new form.
+    // Firmware may list a processor in both the old and the new form.
     ids.sort_unstable();
     ids.dedup();
     PROCESSORS.call_once(|| ids);

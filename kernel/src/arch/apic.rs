@@ -12,7 +12,7 @@ use crate::mm::phys;
 const IA32_APIC_BASE: u32 = 0x1B;
 const ENABLE: u64 = 1 << 11;
 const ENABLE_X2: u64 = 1 << 10;
-/// x2APIC registers are MSRs from here, one per 16 bytes of the xAPIC page.
+/// x2APIC registers are MSRs from here on, one per 16 bytes of the xAPIC page.
 const X2_BASE: u32 = 0x800;
 
 const REG_ID: u32 = 0x20;
@@ -35,21 +35,22 @@ const LVT_NMI: u32 = 4 << 8;
 const APIC_ENABLE: u32 = 1 << 8;
 const DIVIDE_BY_16: u32 = 3;
 
-/// Bits of the interrupt command: kind of delivery, level (needed but for INIT's end), who.
+/// Bits of the interrupt command: kind of delivery, level (set except at the end of an INIT),
+/// target.
 const COMMAND_NMI: u32 = 4 << 8;
 const COMMAND_INIT: u32 = 5 << 8;
 const COMMAND_START: u32 = 6 << 8;
 const COMMAND_PENDING: u32 = 1 << 12;
 const COMMAND_ASSERT: u32 = 1 << 14;
-/// Polls after which an interrupt command is taken for lost.
+/// Polls after which an interrupt command counts as lost.
 const MAX_POLLS: u32 = 1_000_000;
-/// Highest id the xAPIC can send to; the one above means everybody.
+/// Highest id to which the xAPIC can send; the next one means all processors.
 const X1_LAST_ID: u32 = 0xFE;
 
 static X2: AtomicBool = AtomicBool::new(false);
 /// Physical address of the register page (xAPIC).
 static PAGE: AtomicUsize = AtomicUsize::new(0);
-/// Id of the boot processor, which devices interrupt.
+/// Id of the boot processor, to which devices send interrupts.
 static BOOT_ID: AtomicU32 = AtomicU32::new(0);
 
 fn read(register: u32) -> u32 {
@@ -93,8 +94,8 @@ pub fn init_local() {
     );
 }
 
-/// Turns the local APIC of another processor on, in the same mode. The machine's non-maskable
-/// interrupts are the boot processor's business.
+/// Turns on another processor's local APIC, in the same mode. The boot processor handles the
+/// machine's non-maskable interrupts.
 pub fn init_other() {
     enable(LVT_MASKED);
     timer_interrupts();
@@ -123,7 +124,7 @@ fn enable(lint1: u32) {
     );
 }
 
-/// Stops delivery of everything; for a panic.
+/// Stops the delivery of all interrupts, for a panic.
 pub fn disable() {
     if X2.load(Ordering::Relaxed) || PAGE.load(Ordering::Relaxed) != 0 {
         write(REG_LVT_TIMER, LVT_MASKED);
@@ -160,14 +161,14 @@ pub fn send_init(id: u32) {
     command(id, COMMAND_ASSERT | COMMAND_INIT);
 }
 
-/// Lets a processor that was reset begin, in real mode, with the first byte of a page below 1 MiB.
+/// Starts a processor that was reset, in real mode, at the first byte of a page below 1 MiB.
 pub fn send_start(id: u32, page: u8) {
     command(id, COMMAND_ASSERT | COMMAND_START | u32::from(page));
 }
 
-/// Sends a non-maskable interrupt to the processor with this id; for the machine's end.
+/// Sends a non-maskable interrupt to the processor with this id, at the machine's end.
 pub fn send_nmi(id: u32) {
-    // One that is lost cannot be helped there, and a report may be under way already.
+    // Nothing can be done about a lost one there, and a report may be under way already.
     let _ = is_sent(id, COMMAND_ASSERT | COMMAND_NMI);
 }
 
@@ -180,13 +181,13 @@ fn command(id: u32, what: u32) {
     }
 }
 
-/// Gives the local APIC an interrupt command; false when it does not go out.
+/// Writes an interrupt command to the local APIC. False when it does not go out.
 fn is_sent(id: u32, what: u32) -> bool {
     if X2.load(Ordering::Relaxed) {
         let value = u64::from(id) << 32 | u64::from(what);
         // SAFETY: the x2APIC has its interrupt command in one register, and the commands sent here
-        // leave memory alone. Its registers are written without regard to the order of stores, but
-        // what was stored before must be visible to the processor that is interrupted.
+        // leave memory alone. Writes to its registers are not ordered with stores, but what was
+        // stored before must be visible to the processor that is interrupted.
         unsafe {
             asm!("mfence", "lfence", options(nostack, preserves_flags));
             Msr::new(X2_BASE + REG_COMMAND / 16).write(value);
@@ -195,7 +196,7 @@ fn is_sent(id: u32, what: u32) -> bool {
     }
     write(REG_DESTINATION, id << 24);
     write(REG_COMMAND, what);
-    // The next command must not replace this one before it is on its way.
+    // The next command must not replace this one before it is sent.
     for _ in 0..MAX_POLLS {
         if read(REG_COMMAND) & COMMAND_PENDING == 0 {
             return true;
@@ -210,19 +211,19 @@ pub fn end_of_interrupt() {
     write(REG_EOI, 0);
 }
 
-/// Prepares this processor's timer for [`timer_once`]: stopped, and it interrupts at its end.
+/// Prepares this processor's timer for [`timer_once`]: stopped, with an interrupt at its end.
 pub fn timer_interrupts() {
     write(REG_TIMER_INITIAL, 0);
     write(REG_LVT_TIMER, u32::from(irq::TIMER + irq::FIRST_VECTOR));
 }
 
-/// Lets the timer interrupt once after `ticks` (0 stops it). One store only: a virtual machine pays
-/// for each with a way out of the guest.
+/// Has the timer interrupt once after `ticks` (0 stops it). It is a single store, because in a
+/// virtual machine each one costs an exit from the guest.
 pub fn timer_once(ticks: u32) {
     write(REG_TIMER_INITIAL, ticks);
 }
 
-/// Lets the timer count down from the top without interrupting (calibration).
+/// Has the timer count down from the top without interrupting (calibration).
 pub fn timer_count_silently() {
     write(REG_LVT_TIMER, LVT_MASKED);
     write(REG_TIMER_INITIAL, u32::MAX);
@@ -233,8 +234,8 @@ pub fn timer_counted() -> u32 {
     u32::MAX - read(REG_TIMER_CURRENT)
 }
 
-/// Masks both legacy interrupt controllers for good, moved away from the exception vectors first
-/// so that a spurious interrupt of theirs cannot look like an exception.
+/// Masks both legacy interrupt controllers for good. It first moves them away from the exception
+/// vectors, so that a spurious interrupt of theirs cannot look like an exception.
 pub fn silence_legacy_controllers() {
     const PIC1: u16 = 0x20;
     const PIC2: u16 = 0xA0;
@@ -247,7 +248,7 @@ pub fn silence_legacy_controllers() {
     }
 }
 
-/// An IO-APIC: its register page and the interrupt inputs it has.
+/// An IO-APIC: its register page and its interrupt inputs.
 #[derive(Clone, Copy, Debug)]
 struct IoApic {
     page: usize,
@@ -287,7 +288,7 @@ const REDIRECTION: u32 = 0x10;
 const REDIRECT_MASKED: u32 = 1 << 16;
 const REDIRECT_LEVEL: u32 = 1 << 15;
 const REDIRECT_LOW: u32 = 1 << 13;
-/// More IO-APICs than any machine this runs on has legacy lines on.
+/// More IO-APICs than have legacy lines on any machine that this runs on.
 const MAX_IO_APICS: usize = 16;
 
 struct Wiring {
@@ -353,7 +354,7 @@ pub fn override_line(line: u8, input: u32, active_low: bool, level: bool) {
     }
 }
 
-/// Masks or unmasks a legacy line (0..16), delivered to the boot processor.
+/// Masks or unmasks a legacy line (0..16), which is delivered to the boot processor.
 pub fn set_masked(line: u8, masked: bool) {
     let wiring = WIRING.lock();
     let Some(Line {

@@ -1,7 +1,7 @@
-//! The processor: features, descriptor tables, the block of data `gs` points to.
+//! The processor: features, descriptor tables, and the block of data to which `gs` points.
 //!
-//! The data of one processor alone is in its `Block`, which it reaches through `gs`. The rest
-//! of the kernel keeps such things in arrays, by [`index`].
+//! Data that the entry code or the processor itself needs for one processor is in its `Block`,
+//! which is accessed through `gs`. The rest of the kernel keeps such data in arrays, by [`index`].
 
 use alloc::boxed::Box;
 use core::arch::asm;
@@ -25,7 +25,7 @@ use x86_64::structures::tss::TaskStateSegment;
 
 use crate::mm::stack::KernelStack;
 
-/// Code selector of user mode (what programs see in cs).
+/// Code selector of user mode (the value that programs see in cs).
 pub const USER_CS: u64 = 0x2B;
 /// Stack selector of user mode.
 pub const USER_SS: u64 = 0x23;
@@ -39,7 +39,7 @@ const IST_SIZE: usize = 16 * 1024;
 /// Most processors that are used; others stay as the firmware left them.
 pub const MAX: usize = 64;
 
-/// The data of one processor. `gs` points to it; `entry.rs` uses the first two offsets.
+/// The data of one processor. `gs` points to it, and `entry.rs` uses the first two offsets.
 #[repr(C)]
 pub(super) struct Block {
     /// 0: where the kernel stack of the running context begins.
@@ -63,13 +63,13 @@ impl Block {
         }
     }
 
-    /// The block of a processor that is to be started, for ever; `None` without memory for its
-    /// stacks.
+    /// Makes the block of a processor that is about to start; it stays for ever. `None` without
+    /// memory for its stacks.
     pub(super) fn prepare(index: usize) -> Option<NonNull<Block>> {
         let (double_fault, nmi) = (KernelStack::new()?, KernelStack::new()?);
         let mut block = Box::new(Block::new(index));
         block.set_fault_stacks(double_fault.top(), nmi.top());
-        // A processor is never given up, so neither are its stacks.
+        // A processor is never stopped, so its stacks are never freed.
         core::mem::forget((double_fault, nmi));
         NonNull::new(Box::into_raw(block))
     }
@@ -92,29 +92,30 @@ impl Stack {
     }
 }
 
-/// The boot processor's.
+/// The boot processor's block.
 static mut BOOT_BLOCK: Block = Block::new(0);
 #[unsafe(link_section = ".bss.stack.fault")]
 static DOUBLE_FAULT_STACK: Stack = Stack(UnsafeCell::new([0; IST_SIZE]));
 #[unsafe(link_section = ".bss.stack.nmi")]
 static NMI_STACK: Stack = Stack(UnsafeCell::new([0; IST_SIZE]));
 
-/// The features the kernel asks `CPUID` for.
+/// The features for which the kernel checks `CPUID`.
 #[derive(Clone, Copy, Debug)]
 pub struct Features {
     /// Supervisor mode execution prevention.
     pub smep: bool,
     /// Supervisor mode access prevention.
     pub smap: bool,
-    /// User mode instruction prevention: programs cannot read where the kernel's tables are.
+    /// User mode instruction prevention: programs cannot read the addresses of the kernel's
+    /// tables.
     pub umip: bool,
-    /// XSAVE and friends.
+    /// XSAVE and related instructions.
     pub xsave: bool,
     /// The x2APIC.
     pub x2apic: bool,
 }
 
-/// Asks the processor.
+/// Reads the features from the processor.
 pub fn features() -> Features {
     let max = __cpuid(0).eax;
     let one = __cpuid(1);
@@ -133,12 +134,12 @@ pub fn features() -> Features {
     }
 }
 
-/// Bits of a physical address.
+/// Width of a physical address, in bits.
 pub fn physical_address_bits() -> u32 {
     const SIZES: u32 = 0x8000_0008;
     // The width on processors that do not report it.
     const USUAL: u32 = 36;
-    // 52 bits is what page tables can hold.
+    // Page tables can hold 52 bits.
     const MOST: u32 = 52;
     if __cpuid(0x8000_0000).eax < SIZES {
         return USUAL;
@@ -148,8 +149,8 @@ pub fn physical_address_bits() -> u32 {
 
 /// Sets up the boot processor.
 pub fn init() {
-    // SAFETY: runs once at boot, when nothing else refers to the block; from here on it is the boot
-    // processor's alone.
+    // SAFETY: runs once at boot, when nothing else refers to the block; from here on it is the
+    // boot processor's alone.
     unsafe {
         let block = addr_of_mut!(BOOT_BLOCK);
         (*block).set_fault_stacks(DOUBLE_FAULT_STACK.top(), NMI_STACK.top());
@@ -157,22 +158,23 @@ pub fn init() {
     }
 }
 
-/// Loads GDT, TSS and `gs` of this processor; sets the control bits the kernel relies on.
+/// Loads GDT, TSS and `gs` of this processor, and sets the control bits on which the kernel
+/// relies.
 ///
 /// # Safety
-/// The block has its fault stacks, is used by this processor only, and exists for ever. Called once
-/// on each processor, with interrupts off.
+/// The block has its fault stacks, is used by this processor only, and exists for ever. Called
+/// once on each processor, with interrupts off.
 pub(super) unsafe fn load(block: *mut Block) {
     let features = features();
     // SAFETY: the block is ours, as the caller says.
     let (gdt, tss) = unsafe { (&mut *addr_of_mut!((*block).gdt), addr_of_mut!((*block).tss)) };
-    // SAFETY: as above. The tables stay where they are for ever, and the selectors are those of the
-    // descriptors just made. The control bits are there on all processors the kernel boots on, or
-    // were asked for.
+    // SAFETY: as above. The tables stay where they are for ever, and the selectors are those of
+    // the descriptors just made. The control bits are there on all processors the kernel boots on,
+    // or were asked for.
     unsafe {
         // No port may be used from user mode.
         (*tss).iomap_base = size_of::<TaskStateSegment>() as u16;
-        // SYSRET wants: 32-bit user code (unused), user stack, user code, in this order.
+        // SYSRET needs 32-bit user code (unused), user stack and user code, in this order.
         let user_code32 = Descriptor::UserSegment(DescriptorFlags::USER_CODE32.bits());
         let code = gdt.append(Descriptor::kernel_code_segment());
         let data = gdt.append(Descriptor::kernel_data_segment());
@@ -183,7 +185,7 @@ pub(super) unsafe fn load(block: *mut Block) {
         gdt.load_unsafe();
         CS::set_reg(code);
         SS::set_reg(data);
-        // Programs begin with null in all data selectors.
+        // Programs start with null in all data selectors.
         DS::set_reg(SegmentSelector::NULL);
         ES::set_reg(SegmentSelector::NULL);
         FS::set_reg(SegmentSelector::NULL);
@@ -199,7 +201,7 @@ pub(super) unsafe fn load(block: *mut Block) {
         });
         Cr4::update(|cr4| {
             cr4.insert(Cr4Flags::OSFXSR | Cr4Flags::OSXMMEXCPT_ENABLE | Cr4Flags::PAGE_GLOBAL);
-            // Programs cannot change fs and gs base behind the scheduler's back.
+            // Otherwise programs could change fs and gs base behind the scheduler's back.
             cr4.remove(Cr4Flags::FSGSBASE);
             cr4.set(Cr4Flags::USER_MODE_INSTRUCTION_PREVENTION, features.umip);
         });
@@ -229,7 +231,7 @@ pub(super) unsafe fn load(block: *mut Block) {
     }
 }
 
-/// Logs which guards of memory are on, as the control registers say.
+/// Logs which memory guards are on, from the control registers.
 pub fn log_guards() {
     let on = |there: bool| if there { "on" } else { "off" };
     let (cr0, cr4, efer) = (Cr0::read(), Cr4::read(), Efer::read());
@@ -243,8 +245,8 @@ pub fn log_guards() {
     );
 }
 
-/// The number of this processor: 0 is the boot processor, all are below [`MAX`]. A context can find
-/// itself on another one after every switch.
+/// The number of this processor: 0 is the boot processor, all are below [`MAX`]. After every
+/// switch a context may be on another processor.
 #[inline]
 pub fn index() -> usize {
     let index: usize;
@@ -278,11 +280,11 @@ pub fn set_kernel_stack(top: usize) {
     }
 }
 
-/// Whether a processor's user bases are all zero, as they are where no program uses them: then
-/// programs cannot change them either, as all segments they can load begin at 0.
+/// Whether a processor's user bases are all zero, because no program uses them there. Then
+/// programs cannot change them either: all segments that they can load begin at 0.
 static NO_BASES: [AtomicBool; MAX] = [const { AtomicBool::new(false) }; MAX];
 
-/// Sets the bases a program sees in fs and gs on this processor. Both must be canonical.
+/// Sets the bases that a program sees in fs and gs on this processor. Both must be canonical.
 pub fn set_user_bases(fs: usize, gs: usize) {
     use x86_64::registers::model_specific::FsBase;
     let none = fs == 0 && gs == 0;
@@ -300,7 +302,7 @@ pub fn time_stamp() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Stops the machine in the hardest way: an exception without a table to handle it.
+/// Resets the machine by force: an exception without a table to handle it.
 pub fn triple_fault() -> ! {
     let empty = DescriptorTablePointer {
         limit: 0,
@@ -322,14 +324,14 @@ pub fn halt() -> ! {
     }
 }
 
-/// Sleeps until an interrupt was handled. Returns with interrupts off.
+/// Sleeps until an interrupt has been handled. Returns with interrupts off.
 pub(super) fn wait_for_interrupt() {
     // An interrupt between the two instructions is held off until `hlt` runs.
     x86_64::instructions::interrupts::enable_and_hlt();
     x86_64::instructions::interrupts::disable();
 }
 
-/// Does something with interrupts on. Returns with interrupts off.
+/// Calls `action` with interrupts on. Returns with interrupts off.
 pub(super) fn with_interrupts(action: impl FnOnce()) {
     x86_64::instructions::interrupts::enable();
     action();

@@ -1,7 +1,7 @@
-//! Ways into the kernel and back: interrupt stubs, SYSCALL entry, return to user mode, the switch
-//! between kernel stacks.
+//! The ways into the kernel and back: interrupt stubs, the SYSCALL entry, the return to user mode,
+//! and the switch between kernel stacks.
 //!
-//! Every way in from user mode leaves the same `Frame` at the top of the context's kernel stack.
+//! Every entry from user mode leaves the same `Frame` at the top of the context's kernel stack.
 
 use core::arch::global_asm;
 
@@ -31,7 +31,7 @@ pub struct Frame {
     pub rdi: u64,
     /// Interrupt vector, or `SYSCALL`.
     pub vector: u64,
-    /// Error code of an exception, else 0.
+    /// Error code of an exception, otherwise 0.
     pub error: u64,
     pub rip: u64,
     pub cs: u64,
@@ -253,7 +253,7 @@ switch_stacks:
     syscall = const SYSCALL,
 );
 
-// Repeated code counts with a symbol, which Intel syntax would take for a memory operand.
+// Repeated code counts with a symbol, which Intel syntax would mistake for a memory operand.
 global_asm!(
     r#"
     .section .text.stubs,"ax",@progbits

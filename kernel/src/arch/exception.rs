@@ -1,5 +1,5 @@
-//! The step behind the entry code, which has saved the registers: interrupts are dispatched; system
-//! calls and exceptions go to the handlers of the layers above.
+//! The step after the entry code, which has saved the registers: dispatches interrupts, and calls
+//! the handlers of the higher layers for system calls and exceptions.
 
 use spin::Once;
 use x86_64::registers::control::Cr2;
@@ -15,22 +15,22 @@ const GENERAL_PROTECTION: u64 = 13;
 /// Vector of a page fault.
 pub const PAGE_FAULT: u64 = 14;
 const MACHINE_CHECK: u64 = 18;
-/// First vector that is no exception.
+/// First vector that is not an exception.
 const FIRST_IRQ: u64 = 32;
 
-/// The functions of the layers above that entries of the kernel call, with the lock held and
+/// The functions of higher layers that the kernel's entries call, with the lock held and
 /// interrupts off.
 pub struct Handlers {
-    /// Performs a system call, by number and arguments. Returns what rax becomes; `None` when the
-    /// context has new registers.
+    /// Performs a system call, by number and arguments. Returns the new value of rax; `None` when
+    /// the context has new registers.
     pub system_call: fn(usize, [usize; 6]) -> Option<usize>,
-    /// Handles an exception of the running program; returns when the program can go on.
+    /// Handles an exception of the running program. Returns when the program can continue.
     pub exception: fn(&Exception<'_>),
     /// Reports an exception of the kernel. Called without the lock or with it.
     pub kernel_exception: fn(&Exception<'_>) -> !,
-    /// Does everything that may keep a context from going (back) to user mode.
+    /// Handles everything that may keep a context from going to user mode.
     pub before_user_mode: fn(),
-    /// Loads again what belongs to the context that runs here: this processor had given it up.
+    /// Loads the state of the context that runs here again: this processor had given it up.
     pub resume: fn(),
     /// Runs contexts for ever, on a processor that has started.
     pub run: fn() -> !,
@@ -42,15 +42,15 @@ pub struct Exception<'a> {
     pub vector: u64,
     /// The processor's error code, or 0.
     pub error: u64,
-    /// The faulting address of a page fault, else 0.
+    /// The faulting address of a page fault, otherwise 0.
     pub address: usize,
     /// The registers.
     pub frame: &'a Frame,
 }
 
 impl Exception<'_> {
-    /// Whether the frame is not where others look for the context's registers. The exception is no
-    /// fault of these either.
+    /// Whether the frame is not at the place where others look for the context's registers. Then
+    /// the exception is no fault of the context's registers either.
     pub fn is_on_own_stack(&self) -> bool {
         matches!(self.vector, NMI | DOUBLE_FAULT | MACHINE_CHECK)
     }
@@ -58,7 +58,7 @@ impl Exception<'_> {
 
 static HANDLERS: Once<Handlers> = Once::new();
 
-/// Sets what is called when the kernel is entered; called once, before there is a program.
+/// Sets the functions that the kernel's entries call. Called once, before the first program.
 pub fn init_handlers(handlers: Handlers) {
     HANDLERS.call_once(|| handlers);
 }
@@ -69,10 +69,10 @@ pub(super) fn handlers() -> &'static Handlers {
 
 /// Called by the entry code for every vector. Interrupts are off.
 ///
-/// The frame is no reference here and below: while this processor waits for the lock or runs
-/// another context, others may write to it (see `MachineState`).
+/// Here and below the frame is no reference: while this processor waits for the lock or runs
+/// another context, others may write to the frame (see `MachineState`).
 pub extern "C" fn interrupt(frame: *mut Frame) {
-    // Read before the lock is there, as in `system_call`.
+    // Read before this processor has the lock, as in `system_call`.
     // SAFETY: the entry code has just written the frame to this stack. Volatile, so that the loads
     // stay where they are.
     let [vector, error, cs] = unsafe {
@@ -87,9 +87,9 @@ pub extern "C" fn interrupt(frame: *mut Frame) {
     if vector == NMI && smp::is_stopping() {
         cpu::halt();
     }
-    // Interrupts are on in user mode and in the idle loop only, where a processor does not have the
-    // lock. An exception in the kernel is a copy's from or to user memory, by who has the lock; or
-    // it ends in a panic, which asks for no lock.
+    // Interrupts are on only in user mode and in the idle loop, where a processor does not have
+    // the lock. An exception in the kernel either comes from a copy from or to user memory, by the
+    // processor that has the lock, or it ends in a panic, which takes no lock.
     let outside = from_user || vector >= FIRST_IRQ;
     if outside {
         smp::enter();
@@ -111,7 +111,7 @@ pub extern "C" fn interrupt(frame: *mut Frame) {
 
 /// Called by the entry code for a system call.
 pub extern "C" fn system_call(frame: *mut Frame) {
-    // Read before the lock is there: while this processor waits for it, another one may give the
+    // Read before this processor has the lock: while it waits, another processor may give the
     // context new registers, which are not the arguments of this call.
     // SAFETY: the entry code has just written the frame to this stack. Volatile, so that the loads
     // stay where they are.
@@ -136,13 +136,13 @@ pub extern "C" fn system_call(frame: *mut Frame) {
     smp::leave();
 }
 
-/// Everything to be done before user mode continues, but for giving the lock back. `frame` is the
-/// one on this stack.
+/// Everything that has to be done before user mode continues, except for giving the lock back.
+/// `frame` is the one on this stack.
 pub fn leave(frame: *mut Frame) {
     (handlers().before_user_mode)();
     // SAFETY: the frame of the context that runs here, which has the lock: nobody writes to it.
     let frame = unsafe { &*frame };
-    // SYSRET and IRET would fault in the kernel on a bad address: end the program instead.
+    // SYSRET and IRET would fault in the kernel at a bad address: end the program instead.
     if frame.rip >= USER_END as u64 {
         (handlers().exception)(&Exception {
             vector: GENERAL_PROTECTION,
@@ -178,7 +178,7 @@ fn exception(vector: u64, error: u64, from_user: bool, frame: &mut Frame) {
     (handlers().exception)(&exception);
 }
 
-/// The flags a program may have: arithmetic, DF, TF, AC, ID; interrupts always on.
+/// The flags that a program may set: arithmetic, DF, TF, AC, ID. Interrupts are always on.
 pub fn user_flags(wanted: u64) -> u64 {
     const FREE: u64 = RFlags::CARRY_FLAG
         .union(RFlags::PARITY_FLAG)
@@ -194,7 +194,7 @@ pub fn user_flags(wanted: u64) -> u64 {
     wanted & FREE | RFlags::INTERRUPT_FLAG.bits() | 2
 }
 
-/// Turns all sources of interrupts off and stops the other processors; for a panic.
+/// Turns off all sources of interrupts and stops the other processors, for a panic.
 pub fn quiesce() {
     smp::stop_others();
     apic::disable();

@@ -11,7 +11,7 @@ use x86_64::registers::xcontrol::{XCr0, XCr0Flags};
 
 use super::cpu;
 
-/// How state is saved.
+/// The way of saving state.
 #[derive(Clone, Copy, Debug)]
 struct Method {
     xsave: bool,
@@ -20,24 +20,24 @@ struct Method {
 
 static METHOD: Once<Method> = Once::new();
 
-/// Bytes of the FXSAVE layout, which the XSAVE layout begins with.
+/// Bytes of the FXSAVE layout, with which the XSAVE layout begins.
 const FXSAVE_SIZE: usize = 512;
-/// Where MXCSR is.
+/// Offset of MXCSR.
 const MXCSR: usize = 24;
-/// Bits of MXCSR every processor has; a reserved bit would fault in the kernel.
+/// Bits of MXCSR that every processor has; a reserved bit would fault in the kernel.
 const MXCSR_MASK: u32 = 0xFFBF;
-/// The first word behind the FXSAVE layout: which components the area holds.
+/// Offset of the first word after the FXSAVE layout: the components that the area holds.
 const XSTATE_BV: usize = 512;
 const X87_AND_SSE: u8 = 3;
 
-/// Chooses XSAVE with all plain vector states, or FXSAVE, and turns it on for the boot processor.
+/// Chooses XSAVE with all plain vector states, or FXSAVE, and enables it on the boot processor.
 pub fn init() {
     let xsave = cpu::features().xsave;
     if xsave {
         enable_states();
     }
     let size = if xsave {
-        // The size for what is enabled now.
+        // The size for the states that are enabled now.
         __cpuid_count(0xD, 0).ebx as usize
     } else {
         FXSAVE_SIZE
@@ -50,7 +50,7 @@ pub fn init() {
     );
 }
 
-/// Turns the chosen states on for another processor.
+/// Enables the chosen states on another processor.
 pub fn enable() {
     if method().xsave {
         enable_states();
@@ -89,8 +89,8 @@ pub fn size() -> usize {
     method().size
 }
 
-/// Saved state of one context. A new one is all zero, as Redox has it: with XSAVE that means the
-/// initial x87 state but MXCSR 0.
+/// Saved state of one context. A new one is all zero, as on Redox: with XSAVE that means the
+/// initial x87 state, but MXCSR 0.
 #[derive(Debug)]
 pub struct FpuState {
     area: NonNull<u8>,
@@ -100,7 +100,7 @@ pub struct FpuState {
 unsafe impl Send for FpuState {}
 
 impl FpuState {
-    /// A zero state in memory of somebody else.
+    /// A zero state in the caller's memory.
     ///
     /// # Safety
     /// `area` leads to [`size`] bytes, aligned to [`ALIGN`], that nobody else uses as long as the

@@ -27,13 +27,13 @@ pub fn get() -> Option<Framebuffer> {
     MAPPED.get().or_else(|| EARLY.get()).copied()
 }
 
-/// Checks what the loader says of the screen.
+/// Checks the loader's description of the screen.
 pub fn layout(info: &ScreenInfo) -> Result<Layout, Unusable> {
     Layout::of(info, cpu::physical_address_bits())
 }
 
-/// Takes the loader's screen, on the boot page tables, and clears it. `layout` is what
-/// `layout` makes of `info`.
+/// Uses the loader's screen through the boot page tables, and clears it. `layout` is the result of
+/// `layout` for `info`.
 pub fn init_early(info: ScreenInfo, layout: Layout) {
     if phys::is_mapped(info.address as usize, info.bytes() as usize) {
         let screen = Framebuffer {
@@ -45,12 +45,12 @@ pub fn init_early(info: ScreenInfo, layout: Layout) {
     }
 }
 
-/// Maps the screen for good; to be called once, after the kernel's page tables were built and
-/// before there is an address space. Returns whether it can be written now.
+/// Maps the screen for good. Call it once, after the kernel's page tables were built and before
+/// the first address space. Returns whether the screen can be written now.
 pub fn init_mapped(info: ScreenInfo, layout: Layout) -> bool {
     if let Some(base) = mm::screen::map(info.address as usize, info.bytes() as usize) {
         let screen = Framebuffer { base, info, layout };
-        // Should that fault, the report of it must not go the same way.
+        // Should that fault, the report must not use this mapping.
         if EARLY.get().is_none() {
             screen.clear();
         }
@@ -60,19 +60,19 @@ pub fn init_mapped(info: ScreenInfo, layout: Layout) -> bool {
 }
 
 impl Framebuffer {
-    /// How text lies on it.
+    /// The layout of text on the screen.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Shows a cell; nothing happens outside of the layout. `flush` makes sure that it is seen.
+    /// Shows a cell; no effect outside the layout. `flush` makes sure that it becomes visible.
     pub fn put(&self, column: usize, row: usize, cell: Cell) {
         screen::draw(&self.info, &self.layout, column, row, cell, |at, value| {
             self.store(at, value);
         });
     }
 
-    /// Sends what was stored on its way: the processor gathers stores, and a halted one keeps them.
+    /// Drains the stores: the processor gathers them, and a halted one keeps them.
     pub fn flush(&self) {
         // SAFETY: orders stores, nothing else.
         unsafe { core::arch::asm!("sfence", options(nostack, preserves_flags)) };

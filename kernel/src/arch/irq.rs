@@ -4,15 +4,15 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::apic;
 
-/// Numbers the irq scheme may use: 0..224.
+/// Numbers that the irq scheme may use: 0..224.
 pub const COUNT: u8 = 224;
-/// The local timer's number: that of the machine's timer, which is not used.
+/// The local timer's number: that of the machine's own timer, which is not used.
 pub const TIMER: u8 = 0;
-/// First number that is no legacy line.
+/// First number that is not a legacy line.
 const LEGACY_END: u8 = 16;
-/// Delivered by the local APIC when an interrupt vanished; not acknowledged.
+/// The local APIC delivers this when an interrupt vanished; it is not acknowledged.
 pub const SPURIOUS: u8 = 223;
-/// Sent by another processor to make this one come into the kernel; nothing else is done for it.
+/// Another processor sends this to bring this one into the kernel; it has no other effect.
 pub const CALL: u8 = 222;
 /// Vector of number 0.
 pub const FIRST_VECTOR: u8 = 32;
@@ -32,24 +32,24 @@ fn load(slot: &AtomicUsize) -> Option<Handler> {
     }
 }
 
-/// Sets the handler for all interrupts the kernel does not consume itself (the irq scheme's).
+/// Sets the handler for all interrupts that the kernel does not consume itself (the irq scheme's).
 pub fn set_default_handler(handler: Handler) {
     DEFAULT.store(handler as usize, Ordering::Release);
 }
 
-/// Sets the handler of one interrupt; the kernel consumes it from now on.
+/// Sets the handler of one interrupt, which the kernel consumes from now on.
 pub fn register(irq: u8, handler: Handler) {
     HANDLERS[usize::from(irq)].store(handler as usize, Ordering::Release);
 }
 
 /// Whether the kernel consumes this number itself (0, 1, 2, 3, 4, 12, call, spurious), or it is a
-/// legacy line: such numbers cannot be given out as message-signalled vectors.
+/// legacy line: such numbers cannot be allocated as message-signalled vectors.
 pub fn is_reserved(irq: u8) -> bool {
     !(LEGACY_END..CALL).contains(&irq)
 }
 
-/// Masks a legacy line (0..16). The kernel does so itself when a legacy interrupt arrives that has
-/// no handler of its own.
+/// Masks a legacy line (0..16). The kernel does so itself when a legacy interrupt without a
+/// handler of its own arrives.
 pub fn mask(irq: u8) {
     if irq < LEGACY_END {
         apic::set_masked(irq, true);
@@ -76,7 +76,7 @@ pub(super) fn dispatch(vector: u8) {
     if let Some(handler) = load(&HANDLERS[usize::from(irq)]) {
         handler(irq);
     } else {
-        // A level line would come again at once: it stays masked until its driver is done.
+        // A level line would come again at once: it stays masked until its driver has finished.
         mask(irq);
         if let Some(handler) = load(&DEFAULT) {
             handler(irq);

@@ -16,7 +16,8 @@ use crate::mm::stack::KernelStack;
 /// The flag bits that allow port access in user mode.
 const IOPL: u64 = 3 << 12;
 
-/// Words that `switch_stacks` pops on the first switch to a context: six registers, return address.
+/// Words that `switch_stacks` pops at the first switch to a context: six registers and a return
+/// address.
 const SWITCH_WORDS: usize = 7;
 
 /// The machine state of a context that can run.
@@ -33,11 +34,11 @@ pub struct MachineState {
 struct Processor {
     /// `None` in the idle loop.
     running: Option<Arc<MachineState>>,
-    /// The context whose stack was left, until the next one runs on its own.
+    /// The context whose stack was left, until the next context runs on its own stack.
     left: Option<Arc<MachineState>>,
-    /// The context whose floating point state the registers hold. The idle loop of a single
-    /// processor leaves it there: often the same program goes on after it. With several, the
-    /// program may go on elsewhere.
+    /// The context whose floating point state is in the registers. The idle loop of a single
+    /// processor leaves it there, because often the same program continues after it. With several
+    /// processors, the program may continue elsewhere.
     floating: Option<Arc<MachineState>>,
 }
 
@@ -55,9 +56,9 @@ fn processor() -> &'static Mutex<Processor> {
     &PROCESSORS[cpu::index()]
 }
 
-/// Continues with `next`, or with the idle loop. Returns when something switches back.
+/// Continues with `next`, or with the idle loop. Returns when another switch comes back.
 ///
-/// Panics when `next` runs already.
+/// Panics when `next` already runs.
 pub fn switch_to(next: Option<Arc<MachineState>>) {
     let (save, load, unloaded) = {
         let idle_stack = &IDLE_STACKS[cpu::index()];
@@ -94,7 +95,7 @@ pub fn switch_to(next: Option<Arc<MachineState>>) {
         processor.running = next;
         (save, load, unloaded)
     };
-    // After the lock: it may be the last reference, but not to this stack, which was just left.
+    // After the lock: it may be the last reference, though not to this stack, which was just left.
     drop(unloaded);
     // SAFETY: `load` was saved here by an earlier switch or prepared by `MachineState::new`, and
     // is used once, as it was replaced by 0. `save` belongs to the stack this runs on; nobody can
@@ -106,7 +107,7 @@ pub fn switch_to(next: Option<Arc<MachineState>>) {
 }
 
 impl Processor {
-    /// Saves the floating point state in the registers and says whose it was, if anybody's. The
+    /// Saves the floating point state in the registers. Returns its context, if there is one; the
     /// reference must be dropped without the lock.
     fn unload(&mut self) -> Option<Arc<MachineState>> {
         let floating = self.floating.take();
@@ -117,8 +118,8 @@ impl Processor {
     }
 }
 
-/// Saves the floating point state of the context that runs here, which may then be looked at and
-/// changed, until [`load_float`].
+/// Saves the floating point state of the context that runs here, which may then be read and
+/// changed until [`load_float`].
 pub(super) fn save_float() {
     let unloaded = processor().lock().unload();
     drop(unloaded);
@@ -135,7 +136,7 @@ pub(super) fn load_float() {
     }
 }
 
-/// First thing on the new stack: the one just left is not in use any more.
+/// The first thing on the new stack: the stack just left is no longer in use.
 fn forget_left() {
     let left = processor().lock().left.take();
     // After the lock: it may be the last reference.
@@ -150,7 +151,7 @@ pub(super) extern "C" fn first_run(frame: *mut Frame) {
 }
 
 impl MachineState {
-    /// Ready to enter user mode with all registers zero; `None` without memory.
+    /// A state ready to enter user mode with all registers zero; `None` without memory.
     pub fn new() -> Option<Self> {
         let stack = KernelStack::new()?;
         let area = core::ptr::with_exposed_provenance_mut(float_state_of(&stack));
@@ -185,14 +186,14 @@ impl MachineState {
     }
 
     /// Where the kernel is entered: below the floating point state, which lies at the top because
-    /// a switch touches this page anyway.
+    /// a switch touches that page anyway.
     fn entry_stack(&self) -> usize {
         float_state_of(&self.stack)
     }
 
-    /// The registers of user mode, where the kernel is entered. Valid whenever the context is not
-    /// in user mode itself: a caller has the lock, and has displaced the processor where another
-    /// context than its own runs (`Context::with_machine`).
+    /// The registers of user mode, at the place where the kernel is entered. Valid whenever the
+    /// context is not in user mode: the caller has the lock, and has displaced the processor if
+    /// the context is not its own (`Context::with_machine`).
     fn frame_pointer(&self) -> *mut Frame {
         (self.entry_stack() - size_of::<Frame>()) as *mut Frame
     }
@@ -209,8 +210,8 @@ impl MachineState {
         unsafe { self.frame_pointer().write(frame) };
     }
 
-    /// Sets where user mode (re)starts: instruction pointer, stack pointer and rsi; all other
-    /// registers become zero.
+    /// Sets where user mode starts or restarts: instruction pointer, stack pointer and rsi; all
+    /// other registers become zero.
     pub fn set_entry(&self, ip: usize, sp: usize, rsi: usize) {
         self.write_frame(entry_frame(ip, sp, rsi));
     }
@@ -272,17 +273,18 @@ impl MachineState {
         });
     }
 
-    /// Lets user mode use all input and output ports. Copies of the registers keep the permission.
+    /// Allows user mode to use all input and output ports. Copies of the registers keep the
+    /// permission.
     pub fn allow_ports(&self) {
         let mut frame = self.read_frame();
         frame.rflags |= IOPL;
-        // So that SYSRET still serves as the way back.
+        // So that SYSRET can still be the way back.
         frame.r11 = frame.rflags;
         self.write_frame(frame);
     }
 
-    /// The floating point state in FXSAVE layout. Not while another processor has it in its
-    /// registers.
+    /// The floating point state in FXSAVE layout. Not to be called while another processor has it
+    /// in its registers.
     pub fn float_state(&self) -> [u8; 512] {
         let mut fpu = self.fpu.lock();
         if self.is_floating() {
@@ -291,8 +293,8 @@ impl MachineState {
         fpu.get()
     }
 
-    /// Replaces the floating point state (FXSAVE layout; reserved MXCSR bits are cleared). Not
-    /// while another processor has it in its registers.
+    /// Replaces the floating point state (FXSAVE layout; reserved MXCSR bits are cleared). Not to
+    /// be called while another processor has it in its registers.
     pub fn set_float_state(&self, state: &[u8; 512]) {
         let mut fpu = self.fpu.lock();
         if self.is_floating() {
@@ -305,12 +307,12 @@ impl MachineState {
     }
 }
 
-/// Where the floating point state of a stack's context is.
+/// The address of the floating point state of a stack's context.
 fn float_state_of(stack: &KernelStack) -> usize {
     (stack.top() - fpu::size()) & !(fpu::ALIGN - 1)
 }
 
-/// The frame of a context that begins: all zero but these; interrupts on.
+/// The frame of a context that starts: everything but these is zero; interrupts are on.
 fn entry_frame(ip: usize, sp: usize, rsi: usize) -> Frame {
     let rflags = user_flags(0);
     Frame {

@@ -1,4 +1,5 @@
-//! The processor and its companions: descriptor tables, interrupts, system call entry, power.
+//! The processor and the devices around it: descriptor tables, interrupts, system call entry,
+//! power.
 
 pub mod acpi;
 pub(crate) mod apic;
@@ -21,7 +22,7 @@ pub(crate) use exception::{Exception, Handlers, PAGE_FAULT, init_handlers, quies
 use exception::{leave, user_flags};
 pub(crate) use start::start_others;
 
-/// Descriptor tables, control bits and floating point of the boot processor.
+/// Sets up descriptor tables, control bits and floating point of the boot processor.
 pub fn init_cpu() {
     cpu::init();
     smp::init();
@@ -29,21 +30,21 @@ pub fn init_cpu() {
     fpu::init();
 }
 
-/// Interrupt controllers, wired as ACPI says; every line is masked.
+/// Sets up the interrupt controllers, wired as ACPI describes; every line is masked.
 pub fn init_interrupts(rsdp: Option<u64>) {
-    // Here there is a heap, so the line is kept.
+    // By now there is a heap, so the log keeps the line.
     cpu::log_guards();
     apic::silence_legacy_controllers();
     apic::init_local();
     acpi::init(rsdp);
 }
 
-/// The CPU id interrupts are sent to, as `irq/bsp` shows it (logical id; equals the APIC id).
+/// The CPU id to which interrupts are sent, for `irq/bsp` (logical id; equals the APIC id).
 pub fn bsp_id() -> u32 {
     apic::boot_id()
 }
 
-/// Number of processors that run.
+/// Number of running processors.
 pub fn cpu_count() -> usize {
     smp::online().count_ones() as usize
 }

@@ -1,5 +1,6 @@
-//! Rulers for the other clocks, and short waits by polling: the programmable interval timer (8254),
-//! or the power management timer of ACPI on machines whose firmware stopped the former.
+//! Timers of known speed for calibrating the other clocks, and short waits by polling: the
+//! programmable interval timer (8254), or ACPI's power management timer on machines whose firmware
+//! stopped the former.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,23 +19,23 @@ const OUTPUT: u8 = 1 << 5;
 const FREQUENCY: u64 = 1_193_182;
 /// Channel 2, both bytes, interrupt on terminal count.
 const ONE_SHOT: u8 = 0b1011_0000;
-/// Channel 2, both bytes, counts down again and again.
+/// Channel 2, both bytes, counts down repeatedly.
 const PERIODIC: u8 = 0b1011_0100;
-/// Keeps what channel 2 has counted until it is read.
+/// Latches the count of channel 2 until it is read.
 const LATCH: u8 = 0b1000_0000;
 
-/// Ticks of ACPI's timer in a second, and the bits that every one of them counts (ACPI
-/// specification 6.5, section 4.8.3.3).
+/// Ticks per second of ACPI's timer, and the bits that each such timer counts (ACPI specification
+/// 6.5, section 4.8.3.3).
 const ACPI_FREQUENCY: u64 = 3_579_545;
 const ACPI_BITS: u32 = 0x00FF_FFFF;
 
-/// Longest wait, in milliseconds: what 16 bits of the interval timer hold.
+/// Longest wait, in milliseconds: the limit of the interval timer's 16 bits.
 const LONGEST_MS: u64 = 54;
-/// Polls after which a timer is taken for dead: no port is read in less than 0.1 µs, so this is
+/// Polls after which a timer counts as dead: no port is read in less than 0.1 µs, so this is
 /// longer than any wait.
 const MAX_POLLS: u32 = 1_000_000;
 
-/// The interval timer did not count.
+/// Whether the interval timer did not count.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 /// Port of ACPI's timer.
 static ACPI_TIMER: Once<u16> = Once::new();
@@ -48,14 +49,14 @@ pub enum Ruler {
     Acpi(u16),
 }
 
-/// Remembers where ACPI's timer is. Once.
+/// Records the port of ACPI's timer. Called once.
 pub(super) fn set_acpi_timer(port: u16) {
     ACPI_TIMER.call_once(|| port);
 }
 
-/// Waits some milliseconds (at most 54) by polling. Returns the timer that was polled; `None`: no
-/// timer counts, and the time that passed is unknown. The first wait finds the timer, and may take
-/// longer.
+/// Waits some milliseconds (at most 54) by polling. Returns the timer that was polled; `None` when
+/// no timer counts, and the time that passed is unknown. The first wait finds the timer and may
+/// take longer.
 pub fn wait_ms(ms: u64) -> Option<Ruler> {
     let ms = ms.min(LONGEST_MS);
     if !STOPPED.load(Ordering::Relaxed) {
@@ -69,8 +70,8 @@ pub fn wait_ms(ms: u64) -> Option<Ruler> {
 }
 
 impl Ruler {
-    /// A timer that can be read and counts: ACPI's timer, which takes one access to read, or else
-    /// the interval timer, which is started for it.
+    /// A timer that can be read and counts: ACPI's timer, which takes one access to read, or
+    /// otherwise the interval timer, which is started here.
     pub fn find() -> Option<Self> {
         let acpi = ACPI_TIMER.get().map(|&port| Self::Acpi(port));
         let counts = |ruler: &Self| {
@@ -89,7 +90,7 @@ impl Ruler {
         })
     }
 
-    /// How fast it counts.
+    /// The frequency and width of the timer.
     pub fn speed(&self) -> calibration::Ruler {
         match self {
             Self::Interval => calibration::Ruler {
@@ -103,7 +104,7 @@ impl Ruler {
         }
     }
 
-    /// The count, upwards.
+    /// The count, in ascending order.
     pub fn read(&self) -> u32 {
         match self {
             Self::Acpi(port) => port::read32(*port),
@@ -129,7 +130,8 @@ fn wait_interval(ms: u64) -> bool {
     for _ in 0..MAX_POLLS {
         let control = port::read8(CONTROL);
         if control & (GATE | SPEAKER) != GATE {
-            // Not what was written: no timer is there, and the output means nothing.
+            // This is not the value that was written: there is no timer, and the output has no
+            // meaning.
             return false;
         }
         if control & OUTPUT != 0 {

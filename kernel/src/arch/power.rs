@@ -1,4 +1,4 @@
-//! Turning the machine off and on again.
+//! Switches the machine off, and resets it.
 
 use acpi::address::{AddressSpace, GenericAddress};
 use acpi::sdt::fadt::Fadt;
@@ -13,13 +13,13 @@ use crate::mm::phys;
 struct Registers {
     /// PM1a and PM1b control ports, with the sleep type that means off.
     off: [Option<(u16, u8)>; 2],
-    /// The request to the firmware to give power management up, port and value.
+    /// The request to the firmware to hand over power management: port and value.
     enable: Option<(u16, u8)>,
     /// Reset register and its value.
     reset: Option<(Reset, u8)>,
 }
 
-/// Where the reset register is.
+/// The place of the reset register.
 #[derive(Clone, Copy, Debug)]
 enum Reset {
     Port(u16),
@@ -29,10 +29,10 @@ enum Reset {
 
 static REGISTERS: Once<Registers> = Once::new();
 
-/// Waits of 10 ms that the firmware may take to give power management up.
+/// Waits of 10 ms that the firmware may take to hand over power management.
 const ENABLE_WAITS: usize = 300;
-/// Waits of 50 ms that the machine may take to go off. Hardware is off at once; an emulator only
-/// notes the request, and the guest goes on until a thread of the emulator gets a processor.
+/// Waits of 50 ms that the machine may take to go off. Hardware goes off at once; an emulator only
+/// records the request, and the guest continues until a thread of the emulator gets a processor.
 const OFF_WAITS: usize = 100;
 const KEYBOARD_COMMAND: u16 = 0x64;
 const KEYBOARD_PULSE_RESET: u8 = 0xFE;
@@ -42,13 +42,13 @@ const DEBUG_EXIT: u16 = 0xF4;
 /// The byte that a panic writes there.
 const PANIC_CODE: u8 = 0x31;
 
-/// The port of a register that has one.
+/// The port of a register in I/O space.
 pub(super) fn io_port(register: GenericAddress) -> Option<u16> {
     let port = u16::try_from(register.address).ok()?;
     (register.address_space == AddressSpace::SystemIo && port != 0).then_some(port)
 }
 
-/// Remembers the registers. `dsdt` holds the sleep types of state S5.
+/// Records the registers. `dsdt` holds the sleep types of state S5.
 pub(super) fn init(fadt: &Fadt, dsdt: &[u8]) {
     let (type_a, type_b) = sleep_types_s5(dsdt).unwrap_or_else(|| {
         log::warn!("no _S5_ in the DSDT: power-off uses sleep type 0");
@@ -75,7 +75,7 @@ pub(super) fn init(fadt: &Fadt, dsdt: &[u8]) {
     });
 }
 
-/// Where a reset register is, if it can be written to.
+/// The place of a reset register, if it can be written.
 fn reset_place(register: GenericAddress) -> Option<Reset> {
     let address = usize::try_from(register.address).ok()?;
     let place = match register.address_space {
@@ -92,7 +92,7 @@ fn reset_place(register: GenericAddress) -> Option<Reset> {
     place
 }
 
-/// Powers off through ACPI; when that fails, logs so and halts.
+/// Powers off through ACPI. If that fails, logs it and halts.
 pub fn shutdown() -> ! {
     x86_64::instructions::interrupts::disable();
     smp::stop_others();
@@ -116,7 +116,7 @@ pub fn shutdown() -> ! {
     cpu::halt()
 }
 
-/// Asks the firmware to give power management up, unless it has: before that it need not heed the
+/// Asks the firmware to hand over power management, unless it has: before that it may ignore the
 /// registers.
 fn take_power_management(control: u16, (port, value): (u16, u8)) {
     let is_ours = || port::read16(control) & SCI_ENABLED != 0;
@@ -154,8 +154,8 @@ pub fn reset() -> ! {
     cpu::triple_fault()
 }
 
-/// Stops after a panic: the emulator ends with a code of its own, any other machine halts so that
-/// the message stays readable.
+/// Stops after a panic: the emulator ends with a status of its own; any other machine halts, so
+/// that the message stays readable.
 pub fn stop_after_panic() -> ! {
     port::write8(DEBUG_EXIT, PANIC_CODE);
     cpu::halt()

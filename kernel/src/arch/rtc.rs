@@ -19,10 +19,10 @@ fn read(register: u8) -> u8 {
     port::read8(DATA)
 }
 
-/// Seconds since 1970; 0 when the clock makes no sense.
+/// Seconds since 1970; 0 when the clock's values are invalid.
 pub fn seconds() -> u64 {
     let mut last = [0xFF; 6];
-    // Two equal readings in a row were not torn by an update.
+    // Two equal consecutive readings were not torn by an update.
     for _ in 0..1000 {
         if read(STATUS_A) & UPDATING != 0 {
             continue;

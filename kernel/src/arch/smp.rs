@@ -1,13 +1,13 @@
 //! Several processors: the lock that lets one of them into the kernel at a time, and the requests
-//! that they make to each other.
+//! that they send to each other.
 //!
 //! A processor that comes from user mode or is interrupted in the idle loop takes the lock first
-//! ([`enter`]) and gives it back last ([`leave`]); the lock belongs to the processor and stays with
-//! it while it switches contexts. So no code of the kernel runs beside other code of the kernel,
-//! and what was written for one processor holds for several, but for what programs do meanwhile in
-//! user mode on the others: their registers, their page tables and their floating point state are
-//! in use there. [`displace`] makes a processor come in and give those up; it then waits for the
-//! lock, so they stay as they are until the asker leaves.
+//! ([`enter`]) and gives it back last ([`leave`]). The lock belongs to the processor and stays
+//! with it while it switches contexts. So no code of the kernel runs beside other code of the
+//! kernel, and code written for one processor is correct for several, except for what programs do
+//! meanwhile in user mode on the others: their registers, page tables and floating point state are
+//! in use there. [`displace`] makes a processor come into the kernel and give those up. It then
+//! waits for the lock, so they stay as they are until the caller leaves.
 
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -16,22 +16,22 @@ use super::exception::handlers;
 use super::{apic, cpu, irq, machine};
 use crate::mm::{paging, tlb};
 
-/// The boot processor has it from its first instruction on.
+/// The boot processor has the lock from its first instruction on.
 static LOCKED: AtomicBool = AtomicBool::new(true);
-/// More processors than the boot processor run, or are about to.
+/// Whether more processors than the boot processor run, or are about to.
 static SEVERAL: AtomicBool = AtomicBool::new(false);
 /// Bit n: processor n runs.
 static ONLINE: AtomicU64 = AtomicU64::new(1);
-/// The processor that stops all others: APIC id + 1, or 0. By that id, because in an interrupt that
-/// cannot be masked `gs` may still be the program's.
+/// The processor that stops all others: APIC id + 1, or 0. The id is used because in a
+/// non-maskable interrupt `gs` may still be the program's.
 static STOPPING: AtomicU64 = AtomicU64::new(0);
-/// Polls after which a processor that does not come in is taken for dead. It is no time, because
-/// time also passes while an emulator stands still with the whole machine.
+/// Polls after which a processor that does not come in counts as dead. It is not a time, because
+/// time also passes while an emulator stops the whole machine.
 const MAX_POLLS: u32 = 1 << 28;
 
-/// A processor as the others see it, and their requests to it.
+/// A processor for the others, and their requests to it.
 struct Slot {
-    /// Where interrupts for it go.
+    /// The target of interrupts for it.
     apic_id: AtomicU32,
     /// Physical address of the page tables it has loaded.
     root: AtomicUsize,
@@ -46,10 +46,10 @@ static SLOTS: [Slot; cpu::MAX] = [const {
     }
 }; cpu::MAX];
 
-/// The request to load the kernel's own page tables and to save the floating point state; the
-/// processor that asked waits for it.
+/// The request to load the kernel's own page tables and to save the floating point state. The
+/// requesting processor waits for it.
 const DISPLACE: u8 = 1;
-/// The request to drop all translations of the kernel's addresses before anything else is done with
+/// The request to drop all translations of the kernel's addresses before doing anything else with
 /// the lock.
 const FLUSH_KERNEL: u8 = 2;
 
@@ -57,23 +57,23 @@ fn here() -> &'static Slot {
     &SLOTS[cpu::index()]
 }
 
-/// Whether more than one processor runs. What saves work on a single one asks this.
+/// Whether more than one processor runs. Code that saves work on a single processor checks this.
 pub fn several() -> bool {
     SEVERAL.load(Ordering::Relaxed)
 }
 
-/// From now on [`several`] is true. Before any program runs.
+/// Makes [`several`] true from now on. Called before any program runs.
 pub(super) fn expect_several() {
     SEVERAL.store(true, Ordering::Relaxed);
 }
 
-/// Marks this processor as one that runs and answers requests.
+/// Marks this processor as running and answering requests.
 pub(super) fn come_online() {
     here().apic_id.store(apic::local_id(), Ordering::Relaxed);
     ONLINE.fetch_or(1 << cpu::index(), Ordering::Release);
 }
 
-/// The processors that run, by bits.
+/// The running processors, as bits.
 pub fn online() -> u64 {
     ONLINE.load(Ordering::Acquire)
 }
@@ -88,7 +88,7 @@ pub fn numbers(mut set: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Takes the lock: the first thing on every way into the kernel, with interrupts off.
+/// Takes the lock: the first step of every way into the kernel, with interrupts off.
 pub fn enter() {
     let mut displaced = false;
     while LOCKED
@@ -100,8 +100,8 @@ pub fn enter() {
             spin_loop();
         }
     }
-    // Requests that came between the last check and the lock: only those that no processor waits
-    // for.
+    // Requests that came between the last check and the lock: only those for which no processor
+    // waits.
     displaced |= answer();
     if displaced {
         (handlers().resume)();
@@ -109,13 +109,13 @@ pub fn enter() {
     }
 }
 
-/// Gives the lock back: the last thing on every way out of the kernel, and before halting.
+/// Gives the lock back: the last step of every way out of the kernel, and before halting.
 pub fn leave() {
     LOCKED.store(false, Ordering::Release);
 }
 
-/// Serves the requests of other processors; true when this one has given up its context's page
-/// tables and floating point state.
+/// Serves the requests of other processors. True when this processor has given up its context's
+/// page tables and floating point state.
 fn answer() -> bool {
     let slot = here();
     let requests = slot.requests.load(Ordering::Acquire);
@@ -127,26 +127,26 @@ fn answer() -> bool {
         paging::activate(None);
         machine::save_float();
     }
-    // Taken first: nobody waits for it, so a page may be unmapped, and this asked for, while it is
-    // being done.
+    // Clear this request first: no processor waits for it, so another page may be unmapped, and
+    // another flush requested, during this one.
     if slot.requests.fetch_and(!FLUSH_KERNEL, Ordering::AcqRel) & FLUSH_KERNEL != 0 {
         paging::flush_kernel();
     }
     if displaced {
-        // Last: the asker waits for the end of it.
+        // Clear this request last: the other processor waits for that.
         slot.requests.fetch_and(!DISPLACE, Ordering::Release);
     }
     displaced
 }
 
-/// Sleeps until an interrupt was handled. Others have the lock meanwhile.
+/// Sleeps until an interrupt has been handled. Other processors can have the lock meanwhile.
 pub fn idle() {
     leave();
     cpu::wait_for_interrupt();
     enter();
 }
 
-/// As [`idle`], but does something with interrupts on instead of sleeping. It must not use what the
+/// [`idle`], but runs `action` with interrupts on instead of sleeping. It must not use what the
 /// lock protects.
 pub fn idle_with(action: impl FnOnce()) {
     leave();
@@ -154,15 +154,16 @@ pub fn idle_with(action: impl FnOnce()) {
     enter();
 }
 
-/// Makes another processor come into the kernel, or out of its idle loop, without waiting for it.
+/// Makes another processor come into the kernel, or out of its idle loop, without waiting for
+/// that.
 pub fn call(processor: usize) {
     let apic_id = SLOTS[processor].apic_id.load(Ordering::Relaxed);
     apic::send(apic_id, irq::CALL + irq::FIRST_VECTOR);
 }
 
-/// Makes another processor come into the kernel and give up its context's page tables and
-/// floating point state; returns when it has. It does not go on before the caller leaves the
-/// kernel, so the context's registers are where the entry code has put them.
+/// Makes another processor come into the kernel and give up its context's page tables and floating
+/// point state; returns when it has. The other processor does not continue before the caller
+/// leaves the kernel, so the context's registers are where the entry code has put them.
 ///
 /// Panics when the processor does not answer: nothing of its context would be certain.
 pub fn displace(processor: usize) {
@@ -186,7 +187,7 @@ pub fn displace(processor: usize) {
     );
 }
 
-/// Tells page tables how to reach other processors.
+/// Sets how page tables reach other processors.
 pub(super) fn init() {
     tlb::init(tlb::Processors {
         set_root,
@@ -195,7 +196,7 @@ pub(super) fn init() {
     });
 }
 
-/// Notes which page tables this processor has loaded.
+/// Records which page tables this processor has loaded.
 fn set_root(root: usize) {
     here().root.store(root, Ordering::Relaxed);
 }
@@ -224,8 +225,8 @@ fn flush_kernel_elsewhere() {
     }
 }
 
-/// Stops all other processors where they are, before a panic's report or the machine's end. Of
-/// several that want it at once one returns; it does so again when it fails on its way.
+/// Stops all other processors where they are, before a panic's report or the machine's end. If
+/// several call it at once, it returns on one of them, and again if that one fails on its way.
 pub fn stop_others() {
     if !several() {
         return;
@@ -242,7 +243,7 @@ pub fn stop_others() {
     }
 }
 
-/// Whether a non-maskable interrupt means that this processor has to stop.
+/// Whether a non-maskable interrupt means that this processor must stop.
 pub fn is_stopping() -> bool {
     match STOPPING.load(Ordering::Acquire) {
         0 => false,

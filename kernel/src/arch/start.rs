@@ -1,8 +1,8 @@
-//! Starting the other processors: from real mode to the idle loop.
+//! Starts the other processors: from real mode to the idle loop.
 //!
-//! A processor that is started begins in real mode in a page below 1 MiB. A few instructions copied
-//! there lead into the kernel's own text, where it still lies at its physical address; the page
-//! tables of the boot processor's first steps, which map it there too, lead to the rest.
+//! A started processor begins in real mode in a page below 1 MiB. A few instructions copied there
+//! lead into the kernel's own text, at its physical address. The page tables of the boot
+//! processor's first steps, which map the text there too, lead to the rest.
 
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,20 +12,20 @@ use super::{acpi, apic, cpu, entry, fpu, pit, smp};
 use crate::mm::stack::KernelStack;
 use crate::mm::{PAGE_SIZE, paging, phys};
 
-/// How long a processor may take to begin before it is started again, and to come online.
+/// Milliseconds that a processor may take to begin before it is started again, and to come online.
 const FIRST_WAIT_MS: u64 = 10;
 const LAST_WAIT_MS: u64 = 2000;
 
-/// Where the next processor finds its stack, whose topmost word is the address of its block. It
-/// takes both with one exchange, so that one which begins after it was given up finds nothing and
-/// halts, or takes what is meant for the next.
+/// The address of the next processor's stack, whose topmost word is the address of its block. The
+/// processor takes both with one exchange. So one that begins after it was given up finds nothing
+/// and halts, or takes the stack for the next.
 static STACK: AtomicUsize = AtomicUsize::new(0);
 static ROOT: AtomicUsize = AtomicUsize::new(0);
 /// The time stamp counter of the processor that came online last.
 static STAMP: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: both labels are in the assembly below; only their addresses are taken, as the ends of the
-// code between them.
+// SAFETY: both labels are in the assembly below; only their addresses are taken, as the ends of
+// the code between them.
 unsafe extern "C" {
     static start_vector: u8;
     static start_vector_end: u8;
@@ -120,8 +120,8 @@ start_protected:
     options(att_syntax)
 );
 
-/// Starts all processors that the firmware lists as usable, each with `page`, a page below 1 MiB
-/// that nobody uses; they join when the boot processor goes idle for the first time.
+/// Starts all processors that the firmware lists as usable. Each begins in `page`, an unused page
+/// below 1 MiB. They join when the boot processor first goes idle.
 pub fn start_others(page: Option<u64>) {
     smp::come_online();
     let this = apic::local_id();
@@ -157,7 +157,7 @@ pub fn start_others(page: Option<u64>) {
     log::info!("{} processors", smp::online().count_ones());
 }
 
-/// The stack and the block of a processor that is to be started.
+/// The stack and the block for a processor that is about to start.
 struct Place {
     index: usize,
     stack: KernelStack,
@@ -189,18 +189,19 @@ impl Place {
     }
 }
 
-/// Copies the first instructions to where processors begin.
+/// Copies the first instructions to the page where processors begin.
 fn write_vector(page: u8) {
     let (start, end) = (&raw const start_vector, &raw const start_vector_end);
     // SAFETY: the bytes between the two labels are constants of the kernel's image.
     let code = unsafe { core::slice::from_raw_parts(start, end as usize - start as usize) };
     phys::write(usize::from(page) * PAGE_SIZE, code);
-    // As entered in the tables, which are below 4 GiB.
+    // The page tables as the real-mode code needs them: they are below 4 GiB.
     let root = paging::kernel_root().expect("kernel tables exist");
     ROOT.store(root, Ordering::Relaxed);
 }
 
-/// Starts one processor and waits until it is online. Returns the place if it was not taken.
+/// Starts one processor and waits until it is online. Returns the place if the processor did not
+/// take it.
 fn start(id: u32, page: u8, place: Place) -> Option<Place> {
     if !apic::is_reachable(id) {
         log::error!("the processor with APIC id {id} is not used: the xAPIC cannot reach it");
@@ -212,14 +213,14 @@ fn start(id: u32, page: u8, place: Place) -> Option<Place> {
     let before = cpu::time_stamp();
     apic::send_start(id, page);
     if !place.comes_online(FIRST_WAIT_MS) {
-        // Some need the message twice; one that runs already ignores it.
+        // Some processors need the message twice; one that already runs ignores it.
         apic::send_start(id, page);
         if !place.comes_online(LAST_WAIT_MS) && STACK.swap(0, Ordering::Acquire) != 0 {
             log::error!("the processor with APIC id {id} is not used: it did not begin");
             return Some(place);
         }
     }
-    // Also one that is late, which may still come online.
+    // Also for a late processor, which may still come online.
     smp::expect_several();
     if !place.is_online() {
         log::error!("the processor with APIC id {id} began, but did not come online");
@@ -233,16 +234,16 @@ fn start(id: u32, page: u8, place: Place) -> Option<Place> {
             );
         }
     }
-    // In use for ever.
+    // The place is in use for ever.
     core::mem::forget(place);
     None
 }
 
-/// The first step of another processor on its stack, without the lock: it touches only what is its
-/// own, until it waits for the lock.
+/// The first step of another processor on its stack, without the lock. Until it waits for the lock
+/// it touches only its own data.
 extern "C" fn begin(block: *mut cpu::Block) -> ! {
-    // SAFETY: `Place::new` has prepared the block for whoever takes the stack on which it is found,
-    // and that is this processor alone.
+    // SAFETY: `Place::new` has prepared the block for whoever takes the stack on which it is
+    // found, and that is this processor alone.
     unsafe { cpu::load(block) };
     entry::load();
     fpu::enable();

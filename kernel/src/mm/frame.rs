@@ -1,4 +1,4 @@
-//! Physical memory in counted 4 KiB frames.
+//! Physical memory in 4 KiB frames with reference counts.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -12,13 +12,14 @@ use super::{PAGE_SIZE, phys};
 
 static FRAMES: Mutex<Option<Buddy<'static>>> = Mutex::new(None);
 
-/// Frames kept back from programs' pages, page tables and kernel stacks, so that the kernel's own
-/// small allocations do not fail because a program used up all memory.
+/// Frames that programs' pages, page tables and kernel stacks cannot have, so that the kernel's
+/// own small allocations do not fail because a program used up all memory.
 const RESERVE: usize = 1024;
 /// Below this many free frames no call may make new kernel objects.
 const LOW: usize = 512;
 
-/// One reference to a frame of RAM. Clone counts one up, drop one down; the last drop frees.
+/// A counted reference to a frame of RAM. Cloning it adds a reference, dropping it removes one;
+/// the last drop frees the frame.
 #[derive(Debug)]
 pub struct FrameRef {
     number: u32,
@@ -46,32 +47,32 @@ pub struct Stats {
     pub total: usize,
     /// Free frames.
     pub free: usize,
-    /// Frames of the longest run that can be had.
+    /// Frames of the longest free run.
     pub largest: usize,
     /// Frames of the kernel's heap.
     pub heap: usize,
-    /// Frames of page tables, but for those made at boot.
+    /// Frames of page tables, without those made at boot.
     pub tables: usize,
-    /// Frames of the kernel's stacks, but for those in its image.
+    /// Frames of kernel stacks, without those in the kernel's image.
     pub stacks: usize,
 }
 
 impl FrameRef {
-    /// Takes over one reference that was given up with `into_phys`, or that was counted by hand.
+    /// Takes over a reference that was given up with `into_phys`, or that was counted by hand.
     pub(super) fn from_counted(phys: usize) -> Self {
         FrameRef {
             number: (phys / PAGE_SIZE) as u32,
         }
     }
 
-    /// One more reference to a frame in use.
+    /// Adds a reference to a frame in use.
     pub(super) fn share(phys: usize) -> Self {
         let number = (phys / PAGE_SIZE) as u32;
         with(|frames| frames.retain(number));
         FrameRef { number }
     }
 
-    /// Gives the reference up without counting down; returns the physical address.
+    /// Gives the reference up without removing it from the count; returns the physical address.
     pub(super) fn into_phys(self) -> usize {
         let phys = self.phys();
         core::mem::forget(self);
@@ -130,8 +131,8 @@ impl Drop for FrameRef {
     }
 }
 
-/// Makes the allocator: `map` loses the memory of the frame table. `used` are physical ranges of
-/// RAM that are counted as used once (kernel image, initfs).
+/// Makes the allocator and takes the memory of the frame table out of `map`. `used` are physical
+/// ranges of RAM that get one reference (kernel image, initfs).
 ///
 /// # Safety
 /// Called once, with a map whose free areas nobody uses.
@@ -181,15 +182,15 @@ fn with<R>(action: impl FnOnce(&mut Buddy<'static>) -> R) -> R {
     )
 }
 
-/// Contiguous frames for the kernel itself, contents undefined, one reference each; physical
-/// address of the first.
+/// Allocates contiguous frames for the kernel itself, with undefined contents and one reference
+/// each. Returns the physical address of the first.
 pub(super) fn alloc_raw(pages: usize, by: Use) -> Option<usize> {
     let number = with(|frames| frames.alloc(pages))?;
     USED[by as usize].fetch_add(pages, Ordering::Relaxed);
     Some(number as usize * PAGE_SIZE)
 }
 
-/// As `alloc_raw`, one frame, but leaves the reserve alone.
+/// Allocates one frame as `alloc_raw` does, but leaves the reserve alone.
 pub(super) fn alloc_raw_checked(by: Use) -> Option<usize> {
     let frame = alloc_undefined()?;
     USED[by as usize].fetch_add(1, Ordering::Relaxed);
@@ -210,7 +211,7 @@ pub(super) fn has_room(pages: usize) -> bool {
     with(|frames| frames.free()) >= pages.saturating_add(RESERVE)
 }
 
-/// Gives back frames of `alloc_raw` or `alloc_raw_checked` for the same use.
+/// Frees frames of `alloc_raw` or `alloc_raw_checked` with the same use.
 pub(super) fn free_raw(phys: usize, pages: usize, by: Use) {
     USED[by as usize].fetch_sub(pages, Ordering::Relaxed);
     with(|frames| {
@@ -220,14 +221,14 @@ pub(super) fn free_raw(phys: usize, pages: usize, by: Use) {
     });
 }
 
-/// A frame full of zeros, or `None` when memory is used up (but for the kernel's reserve).
+/// A frame of zeros, or `None` when memory is used up (except for the kernel's reserve).
 pub fn alloc_zeroed() -> Option<FrameRef> {
     let frame = alloc_undefined()?;
     phys::zero_frame(frame.phys());
     Some(frame)
 }
 
-/// A frame with undefined contents: the caller overwrites it all.
+/// A frame with undefined contents, which the caller overwrites completely.
 pub(super) fn alloc_undefined() -> Option<FrameRef> {
     let number = with(|f| if f.free() > RESERVE { f.alloc(1) } else { None })?;
     Some(FrameRef { number })
@@ -256,19 +257,20 @@ pub(super) fn any_ram(phys: usize, len: usize) -> bool {
     let first = (phys / PAGE_SIZE) as u64;
     let end = (phys + len).div_ceil(PAGE_SIZE) as u64;
     with(|frames| {
-        // Numbers behind the table are holes: no need to count through all of a large device.
+        // Numbers beyond the table are holes: there is no need to count through all of a large
+        // device.
         (first..end)
             .take_while(|&n| n < u64::from(u32::MAX))
             .any(|n| frames.is_ram(n))
     })
 }
 
-/// References to the frame at `phys`.
+/// The number of references to the frame at `phys`.
 pub(super) fn refs(phys: usize) -> u32 {
     with(|frames| frames.refs((phys / PAGE_SIZE) as u32))
 }
 
-/// Whether several mappings are meant to see the frame's stores.
+/// Whether several mappings are meant to see stores to the frame.
 pub(super) fn is_shared(phys: usize) -> bool {
     with(|frames| frames.is_shared((phys / PAGE_SIZE) as u32))
 }
@@ -279,7 +281,7 @@ pub(super) fn set_shared(phys: usize, shared: bool) {
 }
 
 /// The reference counts of all frames, for work on a run of pages: the lock is taken once. Nothing
-/// may be allocated or freed meanwhile.
+/// may be allocated or freed while this exists.
 pub(super) struct Counts(MutexGuard<'static, Option<Buddy<'static>>>);
 
 impl Counts {
@@ -293,19 +295,18 @@ impl Counts {
             .expect("the frame allocator is made before its first use")
     }
 
-    /// References to the frame at `phys`.
+    /// The number of references to the frame at `phys`.
     pub(super) fn refs(&mut self, phys: usize) -> u32 {
         self.frames().refs((phys / PAGE_SIZE) as u32)
     }
 
-    /// Takes one more reference to a frame in use, for a mapping elsewhere.
+    /// Adds a reference to a frame in use, for a mapping elsewhere.
     pub(super) fn retain(&mut self, phys: usize) {
         self.frames().retain((phys / PAGE_SIZE) as u32);
     }
 
-    /// Takes one more reference for a mapping elsewhere and marks the frame shared; false, and
-    /// nothing happens, when a clone must not see the lender's stores, so that it must be copied
-    /// first.
+    /// Adds a reference for a mapping elsewhere and marks the frame shared. False, with no effect,
+    /// when a clone must not see the lender's stores, so that the frame must be copied first.
     pub(super) fn lend_exclusive(&mut self, phys: usize) -> bool {
         let number = (phys / PAGE_SIZE) as u32;
         let frames = self.frames();
@@ -318,7 +319,7 @@ impl Counts {
     }
 }
 
-/// References to be given back, many under one lock. What is left goes with the drop.
+/// References to give back, many under one lock. Dropping this gives back the rest.
 pub(super) struct Releases {
     numbers: [u32; Releases::MOST],
     count: usize,
@@ -327,7 +328,7 @@ pub(super) struct Releases {
 impl Releases {
     const MOST: usize = 64;
 
-    /// Nothing to be given back.
+    /// An empty list of references.
     pub(super) fn new() -> Releases {
         Releases {
             numbers: [0; Releases::MOST],
@@ -335,7 +336,7 @@ impl Releases {
         }
     }
 
-    /// Adds the reference to a frame that was counted by hand.
+    /// Adds a reference to a frame that was counted by hand.
     pub(super) fn add(&mut self, phys: usize) {
         if self.count == Self::MOST {
             self.give_back();

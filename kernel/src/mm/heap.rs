@@ -1,9 +1,10 @@
-//! The kernel's heap (`alloc`): size classes inside pages, whole pages from the frame allocator.
+//! The kernel's heap (`alloc`): objects of a few size classes inside pages, larger ones as whole
+//! pages from the frame allocator.
 //!
-//! A page of a class starts with a header; it goes back to the frame allocator when its last
-//! object is freed and another page of the class has room, so that memory use returns to where it
-//! was. Everything is reached through the physical map: no mapping work, and a corrupt pointer
-//! cannot hit unmapped space unnoticed.
+//! A page of a class starts with a header. It goes back to the frame allocator when its last
+//! object is freed and another page of the class has room, so that memory use returns to its
+//! former level. Everything is accessed through the physical map: this takes no mapping work, and
+//! a corrupt pointer cannot hit unmapped space unnoticed.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{self, NonNull};
@@ -24,7 +25,7 @@ struct Header {
     prev: *mut Header,
     /// First free object; each free object's first word points to the next.
     free: *mut Object,
-    /// Objects handed out.
+    /// Objects in use.
     used: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Memory: physical frames, address spaces of programs, copies from and to them.
+//! Memory: physical frames, the address spaces of programs, and copies from and to programs.
 
 pub mod frame;
 mod heap;
@@ -23,11 +23,11 @@ pub use user_buf::UserBuf;
 pub use kernel_core::area::PAGE as PAGE_SIZE;
 /// First address above user space.
 pub const USER_END: usize = 1 << 47;
-/// Lowest address the kernel picks for a mapping (`mmap-min-addr`).
+/// Lowest address that the kernel chooses for a mapping (`mmap-min-addr`).
 pub const MIN_ADDRESS: usize = 0x1000;
 
-/// Builds the kernel's page tables and the frame allocator; from here on there is a heap.
-/// `used` are the physical ranges of RAM that stay in use (kernel image, initfs).
+/// Builds the kernel's page tables and the frame allocator. From here on there is a heap. `used`
+/// are the physical ranges of RAM that stay in use (kernel image, initfs).
 ///
 /// # Safety
 /// Called once, on the boot page tables, with a map whose free areas nobody uses.

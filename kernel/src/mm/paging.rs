@@ -1,8 +1,8 @@
 //! Page tables: entries by address, the kernel's own map, cache attributes.
 //!
-//! Before an entry goes or loses a right, `tlb::exclude_others` takes the tables away from all
-//! other processors until this one leaves the kernel: so only this one's translation cache can hold
-//! what is changed, and freed tables and frames are in use nowhere.
+//! Before an entry is removed or loses a right, `tlb::exclude_others` takes the tables away from
+//! all other processors until this one leaves the kernel. So only this processor's translation
+//! cache can hold what is changed, and freed tables and frames are in use nowhere.
 
 mod entry;
 
@@ -22,12 +22,12 @@ pub use entry::{COUNTED, Entry, user_flags};
 use super::frame::{self, Use};
 use super::{PAGE_SIZE, phys, tlb};
 
-/// Where kernel stacks are mapped: one top-level entry.
+/// The address at which kernel stacks are mapped: one top-level entry.
 pub const STACKS: usize = 0xFFFF_FF00_0000_0000;
 
 const ENTRIES: usize = 512;
 const KERNEL_HALF: usize = ENTRIES / 2;
-/// Flags of the kernel's data, out of reach of programs.
+/// Flags of the kernel's data, which programs cannot access.
 const KERNEL_DATA: Flags = Flags::PRESENT
     .union(Flags::WRITABLE)
     .union(Flags::NO_EXECUTE)
@@ -39,7 +39,8 @@ const LARGE: usize = 2 << 20;
 const PAT: u64 = 0x0007_0106_0007_0106;
 const IA32_PAT: u32 = 0x277;
 
-/// The top-level table that all kernel halves are copied from; it is loaded while no program runs.
+/// The top-level table from which all kernel halves are copied. It is loaded while no program
+/// runs.
 static KERNEL_ROOT: Once<usize> = Once::new();
 
 unsafe extern "C" {
@@ -66,8 +67,9 @@ pub(super) fn is_guard(addr: usize) -> bool {
     guard_pages().contains(&(addr & !(PAGE_SIZE - 1)))
 }
 
-/// A kernel address as programs may see it: the place within the image, which they have too, or
-/// only the region; any other number as it is. Addresses of the kernel's data would help an attack.
+/// A kernel address in a form that programs may see: the place within the image, which programs
+/// have too, or only the region. Any other number is shown as it is. Addresses of the kernel's
+/// data would help an attack.
 pub struct MaskedAddress(pub usize);
 
 impl core::fmt::Display for MaskedAddress {
@@ -80,7 +82,7 @@ impl core::fmt::Display for MaskedAddress {
             address if (STACKS..STACKS + (1 << 39)).contains(&address) => {
                 f.write_str("(kernel stack)")
             }
-            // Small negative numbers are no addresses.
+            // Small negative numbers are not addresses.
             address if (phys::BASE..KERNEL_OFFSET).contains(&address) => {
                 f.write_str("(kernel memory)")
             }
@@ -100,7 +102,7 @@ pub fn kernel_range() -> (u64, u64) {
 
 const KERNEL_OFFSET: usize = 0xFFFF_FFFF_8000_0000;
 
-/// A table page seen through the physical map.
+/// A table page, accessed through the physical map.
 fn table(phys: usize) -> *mut Entry {
     phys::pointer::<[Entry; ENTRIES]>(phys).cast()
 }
@@ -110,7 +112,7 @@ fn read(table_phys: usize, index: usize) -> Entry {
     unsafe { table(table_phys).add(index).read_volatile() }
 }
 
-/// A last-level entry without the bits the processor sets by itself (nobody needs them here).
+/// A last-level entry without the bits that the processor sets by itself, which are not used here.
 fn leaf(table_phys: usize, index: usize) -> Entry {
     read(table_phys, index).without(Flags::ACCESSED | Flags::DIRTY)
 }
@@ -129,8 +131,8 @@ fn index_of(addr: usize, level: usize) -> usize {
 #[derive(Debug)]
 pub struct PageTable {
     root: usize,
-    /// The last-level table used last, and the address its entries begin at: pages are entered in
-    /// runs.
+    /// The last-level table that was used last, and the address at which its entries begin: pages
+    /// are entered in runs.
     recent: Option<(usize, usize)>,
 }
 
@@ -151,7 +153,7 @@ impl PageTable {
         self.root
     }
 
-    /// The last-level entry of a page, `EMPTY` when there is none.
+    /// The last-level entry of a page; `EMPTY` when there is none.
     pub fn get(&self, addr: usize) -> Entry {
         let mut at = self.root;
         for level in (1..4).rev() {
@@ -165,7 +167,7 @@ impl PageTable {
     }
 
     /// Sets the last-level entry of a user page and returns the old one; `None` when a table page
-    /// is needed and there is no memory. Flushes the processor's copy.
+    /// is needed and there is no memory for it. Flushes this processor's cached translation.
     pub fn set(&mut self, addr: usize, entry: Entry) -> Option<Entry> {
         let start = addr & !(LARGE - 1);
         let at = match self.recent {
@@ -195,7 +197,7 @@ impl PageTable {
     }
 
     /// Calls `visit` with the address and entry of every entered page in the range, in ascending
-    /// order; what it returns becomes the entry. Skips empty tables, so sparse ranges are cheap.
+    /// order; its result becomes the entry. Skips empty tables, so sparse ranges are cheap.
     pub fn update(
         &mut self,
         addr: usize,
@@ -247,8 +249,8 @@ impl PageTable {
         }
     }
 
-    /// Empties the range: calls `visit` with every entered page, and frees the tables that served
-    /// nothing but the range.
+    /// Empties the range: calls `visit` with every entered page, and frees the tables that only
+    /// served the range.
     pub fn clear(&mut self, addr: usize, len: usize, mut visit: impl FnMut(Entry)) {
         tlb::exclude_others(self.root);
         let mut freed_tables = false;
@@ -321,7 +323,7 @@ fn clear_level(
 const FLUSH_ALL: usize = 64;
 
 impl Drop for PageTable {
-    /// Frees the table pages. The mapped frames are the owner's business (`AddrSpace`).
+    /// Frees the table pages. Their owner (`AddrSpace`) frees the mapped frames.
     fn drop(&mut self) {
         fn free_below(at: usize, level: usize, entries: core::ops::Range<usize>) {
             for i in entries {
@@ -338,8 +340,8 @@ impl Drop for PageTable {
         }
         tlb::exclude_others(self.root);
         free_below(self.root, 3, 0..KERNEL_HALF);
-        // A test that walks all tables would take a page of RAM with the kernel's entries for
-        // tables in use.
+        // Otherwise a test that walks all tables would mistake a page of RAM with the kernel's
+        // entries for tables in use.
         phys::zero_frame(self.root);
         frame::free_raw(self.root, 1, Use::Tables);
     }
@@ -349,7 +351,7 @@ fn alloc_table() -> Option<usize> {
     frame::alloc_raw_checked(Use::Tables)
 }
 
-/// The table an entry leads to, made if missing.
+/// The table to which an entry leads; makes it if it is missing.
 fn next_table(
     at: usize,
     index: usize,
@@ -370,7 +372,7 @@ fn next_table(
     Some(new)
 }
 
-/// Makes page tables current on this processor.
+/// Loads page tables on this processor.
 fn load(root: usize) {
     let frame = PhysFrame::containing_address(PhysAddr::new(root as u64));
     // SAFETY: every root holds the kernel half, so kernel code, data and stacks stay mapped.
@@ -378,12 +380,12 @@ fn load(root: usize) {
     tlb::set_root(root);
 }
 
-/// The kernel's own tables, for a processor that starts.
+/// The kernel's own tables, for a processor that is starting.
 pub fn kernel_root() -> Option<usize> {
     KERNEL_ROOT.get().copied()
 }
 
-/// Forgets all of this processor's translations, those of the kernel's pages too.
+/// Forgets all of this processor's translations, including those of the kernel's pages.
 pub fn flush_kernel() {
     use x86_64::registers::control::{Cr4, Cr4Flags};
     // SAFETY: only the caching of translations changes, and that for a moment.
@@ -432,9 +434,9 @@ fn map_kernel(
     }
 }
 
-/// Builds the kernel's own page tables and loads them: image with one protection per section,
-/// physical map, room for stacks; no identity map any more. No kernel page is both writable and
-/// executable, and text and constants are read-only in the physical map too.
+/// Builds the kernel's own page tables and loads them: the image with one protection per section,
+/// the physical map, room for stacks, and no identity map. No kernel page is both writable and
+/// executable, and text and constants are read-only in the physical map, too.
 ///
 /// # Safety
 /// Called once, on the boot page tables, with a map whose free areas nobody uses.
@@ -492,7 +494,7 @@ pub(super) unsafe fn init(map: &mut MemoryMap) {
     phys::set_limit(limit);
 }
 
-/// The last-level table for an address of the kernel's half, made if missing.
+/// The last-level table for an address of the kernel's half; makes it if it is missing.
 fn kernel_table(virt: usize) -> Option<usize> {
     let next = |at, level| next_table(at, index_of(virt, level), Flags::empty(), alloc_table);
     (1..4).rev().try_fold(*KERNEL_ROOT.get()?, next)
@@ -505,8 +507,8 @@ pub(super) fn map_device_page(virt: usize, phys: usize, cache: Cache) -> Option<
     Some(())
 }
 
-/// Maps a fresh frame at a kernel address of the stack region, unless one is there already;
-/// `None` without memory.
+/// Maps a fresh frame at a kernel address of the stack region, unless one is mapped there; `None`
+/// without memory.
 pub(super) fn map_stack_page(virt: usize) -> Option<()> {
     let at = kernel_table(virt)?;
     if !read(at, index_of(virt, 0)).is_present() {
@@ -518,7 +520,7 @@ pub(super) fn map_stack_page(virt: usize) -> Option<()> {
 
 /// Undoes `map_stack_page`; nothing happens when no frame is there.
 pub(super) fn unmap_stack_page(virt: usize) {
-    // A table that is made here stays, for the next stack.
+    // A table made here stays, for the next stack.
     let Some(at) = kernel_table(virt) else {
         return;
     };
@@ -526,19 +528,19 @@ pub(super) fn unmap_stack_page(virt: usize) {
     if entry.is_present() {
         write(at, index_of(virt, 0), Entry::EMPTY);
         x86_64::instructions::tlb::flush(x86_64::VirtAddr::new_truncate(virt as u64));
-        // The page is not in use any more, so the others need not flush before the frame goes.
+        // The page is no longer in use, so the others need not flush before the frame is freed.
         tlb::flush_kernel_elsewhere();
         frame::free_raw(entry.phys(), 1, Use::Stacks);
     }
 }
 
-/// Sets this processor's memory types and the user-mode access guards: supervisor code does not run
-/// user pages, and touches them only in the copies of `user`, which need to know
+/// Sets this processor's memory types and the guards of user pages: supervisor code does not run
+/// user pages, and accesses them only in the copies of `user`, which must be told about the guard
 /// ([`user::set_guarded`](super::user::set_guarded)).
 pub fn init_cpu(smep: bool, smap: bool) {
     use x86_64::registers::control::{Cr4, Cr4Flags};
-    // SAFETY: sets the memory types the flags above mean; this processor has used no page with them
-    // yet.
+    // SAFETY: sets the memory types the flags above mean; this processor has used no page with
+    // them yet.
     unsafe { Msr::new(IA32_PAT).write(PAT) };
     // SAFETY: the bits are set only when the processor has them; the kernel follows the rule.
     unsafe {

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use super::PAGE_SIZE;
 
-/// Where physical address 0 is mapped.
+/// The address at which physical address 0 is mapped.
 pub const BASE: usize = 0xFFFF_8000_0000_0000;
 
 /// First physical address that is not mapped; the boot page tables map 4 GiB.
@@ -47,7 +47,7 @@ pub unsafe fn bytes(phys: usize, len: usize) -> Option<&'static [u8]> {
         .then(|| unsafe { core::slice::from_raw_parts((BASE + phys) as *const u8, len) })
 }
 
-/// The aligned word of memory at a physical address, which others may store to meanwhile. Panics
+/// The aligned word of memory at a physical address, to which others may store meanwhile. Panics
 /// when it is not mapped or not aligned.
 pub fn word(phys: usize) -> u32 {
     let word = pointer::<AtomicU32>(phys);
@@ -77,8 +77,8 @@ pub fn copy_frame(to: usize, from: usize) {
     }
 }
 
-/// Copies bytes out of mapped physical memory. Words where possible: programs (and devices) may
-/// write at the same time, which can tear the copy but do no harm to the kernel.
+/// Copies bytes out of mapped physical memory, in words where possible: programs (and devices) may
+/// write at the same time, which can tear the copy but does no harm to the kernel.
 pub fn read(phys: usize, out: &mut [u8]) {
     assert!(
         is_mapped(phys, out.len()),
@@ -110,7 +110,7 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
         }
     }
     let mut done = words * 8;
-    // A word of four bytes in one piece: other processors may store to a futex meanwhile.
+    // The four bytes in one piece: other processors may store to a futex meanwhile.
     if len & 4 != 0 {
         // SAFETY: as above.
         unsafe {

@@ -4,11 +4,12 @@ use kernel_core::area::Cache;
 
 use super::{PAGE_SIZE, paging};
 
-/// Where it is: one top-level entry.
+/// Its address: one top-level entry.
 const START: usize = 0xFFFF_FE80_0000_0000;
 
-/// Maps the screen so that stores to it are gathered; gives its kernel address, or `None` without
-/// memory. Called once, before there is an address space: those copy the top-level entry.
+/// Maps the screen so that stores to it are gathered. Returns its kernel address, or `None`
+/// without memory. Called once, before the first address space, because address spaces copy the
+/// top-level entry.
 pub fn map(phys: usize, bytes: usize) -> Option<usize> {
     let first = phys & !(PAGE_SIZE - 1);
     let end = phys.checked_add(bytes)?.next_multiple_of(PAGE_SIZE);

@@ -4,12 +4,12 @@
 //! multiple of the page size, or length 0, is `EINVAL`; no room `ENOMEM`; ranges that reach beyond
 //! user space are `EINVAL`.
 //!
-//! Ownership of frames: every page table entry of RAM holds one counted reference. A frame is
-//! copied on a store when a *private* area enters it, others reference it too, and it is not marked
-//! shared; lending a page (`borrow`, `map_scheme`) marks its frame shared, so that lender and
-//! borrower go on seeing the same bytes.
+//! Ownership of frames: every page table entry of RAM holds one counted reference. A store copies
+//! a frame when a *private* area enters it, others reference it too, and it is not marked shared.
+//! Lending a page (`borrow`, `map_scheme`) marks its frame shared, so that lender and borrower
+//! continue to see the same bytes.
 //!
-//! Locking: an operation never holds the locks of two spaces at once; a borrowed page is resolved
+//! Locking: an operation never holds the locks of two spaces at once. A borrowed page is resolved
 //! in its source first, then entered here. That is sound because the kernel is not preempted and
 //! runs on one processor at a time.
 
@@ -47,11 +47,12 @@ use super::frame::{self, Counts, FrameRef, Releases};
 use super::paging::{self, COUNTED, Entry, PageTable};
 use super::{MIN_ADDRESS, PAGE_SIZE, USER_END, list_for};
 
-/// Pages of a device or borrowed mapping that are entered at once; the rest on the first touch.
+/// Pages of a device or borrowed mapping that are entered at once; the rest is entered at the
+/// first touch.
 const EAGER_PAGES: usize = 4096;
 /// Longest run of contiguous memory, in pages (4 MiB).
 const MAX_CONTIGUOUS: usize = 1024;
-/// Areas of a space at most: lists of them fit into contiguous memory.
+/// Most areas of a space, so that lists of them fit into contiguous memory.
 const MAX_AREAS: usize = 1 << 16;
 /// Physical addresses end here.
 const PHYS_END: usize = 1 << 52;
@@ -60,7 +61,7 @@ const PHYS_END: usize = 1 << 52;
 struct Inner {
     areas: AreaList<Backing>,
     table: PageTable,
-    /// Lowest address the kernel picks (`mmap-min-addr`).
+    /// Lowest address that the kernel chooses (`mmap-min-addr`).
     min: usize,
 }
 
@@ -71,13 +72,13 @@ pub struct AddrSpace {
     root: usize,
     /// Contexts that run in it.
     users: AtomicUsize,
-    /// Its last context, a daemon's, has ended: request buffers stay mapped.
+    /// Whether its last context, a daemon's, has ended and request buffers stay mapped.
     keeps_requests: AtomicBool,
     bounce: Mutex<BounceBuffers>,
 }
 
-/// Areas taken out of a space; dropped only after its lock is released, because dropping one may
-/// drop another space.
+/// Areas that were taken out of a space. They are dropped only after its lock is released, because
+/// that may drop another space.
 type Removed = BTreeMap<usize, Area<Backing>>;
 
 fn unmapped(removed: Removed) -> Pieces {
@@ -110,7 +111,7 @@ pub fn check_range(addr: usize, len: usize) -> Result<()> {
 }
 
 impl Inner {
-    /// Takes out what is mapped in a range, gives its frames back, and lists it.
+    /// Takes out the areas of a range, gives their frames back, and returns the areas.
     fn take(&mut self, addr: usize, len: usize) -> Removed {
         let removed = self.areas.remove(addr, len);
         let mut releases = Releases::new();
@@ -135,7 +136,7 @@ impl Inner {
         self.check_more_areas(0)
     }
 
-    /// As `check_areas`, for an operation that also adds `more` areas.
+    /// [`check_areas`](Self::check_areas) for an operation that also adds `more` areas.
     fn check_more_areas(&self, more: usize) -> Result<()> {
         match self.areas.len() + more + 2 <= MAX_AREAS {
             true => Ok(()),
@@ -143,8 +144,8 @@ impl Inner {
         }
     }
 
-    /// A list with room for the entries of a range that are present; `ENOMEM` when memory has no
-    /// run of that length. To be made before anything changes.
+    /// A list with room for the present entries of a range; `ENOMEM` when memory has no run of
+    /// that length. Make it before anything changes.
     fn room_for_entries(&mut self, addr: usize, len: usize) -> Result<Vec<(usize, Entry)>> {
         let mut present = 0;
         self.table.update(addr, len, |_, entry| {
@@ -183,7 +184,7 @@ impl Inner {
         }
     }
 
-    /// Enters a page; on failure the reference `entry` holds is given back.
+    /// Enters a page. On failure, gives back the reference that `entry` holds.
     fn enter(&mut self, addr: usize, entry: Entry) -> Result<()> {
         match self.table.set(addr, entry) {
             Some(old) => {
@@ -198,7 +199,7 @@ impl Inner {
     }
 }
 
-/// Gives back the reference an entry holds.
+/// Gives back the reference that an entry holds.
 fn release(entry: Entry) {
     if entry.is_present() && entry.is_counted() {
         drop(FrameRef::from_counted(entry.phys()));
@@ -233,17 +234,17 @@ impl AddrSpace {
         self.root
     }
 
-    /// Lowest address the kernel picks for a mapping.
+    /// Lowest address that the kernel chooses for a mapping.
     pub fn min_address(&self) -> usize {
         self.inner.lock().min
     }
 
-    /// Sets the lowest address the kernel picks for a mapping.
+    /// Sets the lowest address that the kernel chooses for a mapping.
     pub fn set_min_address(&self, address: usize) {
         self.inner.lock().min = address;
     }
 
-    /// Adds an area and lets `fill` enter its first pages; undone when that fails.
+    /// Adds an area and lets `fill` enter its first pages. Undoes this when `fill` fails.
     fn add(
         &self,
         at: Placement,
@@ -315,7 +316,7 @@ impl AddrSpace {
                     .as_ref()
                     .is_some_and(|l| core::ptr::eq(Arc::as_ptr(l), self));
                 *lender = match lender.take() {
-                    // Borrowed from the space that it now leaves, or from the one it enters.
+                    // Borrowed from the space that it leaves now, or from the one that it enters.
                     None => Some(source.clone()),
                     Some(_) if from_here => None,
                     other => other,
@@ -346,8 +347,8 @@ impl AddrSpace {
         let pieces = unmapped(replaced);
         match (failed, undone) {
             (Some(error), Some(undone)) => {
-                // Without memory for page tables the moved pages are lost to both; only a caller
-                // that moves between its own helpers can see this.
+                // Without memory for page tables the moved pages are lost to both spaces; only a
+                // caller that moves between its own helpers can see this.
                 defer_unmapped(unmapped(undone));
                 defer_unmapped(pieces);
                 Err(error)
@@ -374,7 +375,7 @@ impl AddrSpace {
         Ok(unmapped(removed))
     }
 
-    /// As `unmap`, for the kernel's own request buffers: takes pinned pages too.
+    /// `unmap` for the kernel's own request buffers: takes pinned pages, too.
     pub fn unmap_pinned(&self, addr: usize, len: usize) -> Result<Pieces> {
         check_range(addr, len)?;
         let removed = self.inner.lock().take(addr, len);
@@ -387,7 +388,7 @@ impl AddrSpace {
         unmapped(removed)
     }
 
-    /// Changes the rights of what is mapped in the range; holes are no error. Scheme mappings,
+    /// Changes the rights of the mappings in the range; holes are no error. Scheme mappings,
     /// device memory and borrowed ranges can only lose rights (`EACCES`).
     pub fn protect(&self, addr: usize, len: usize, prot: Prot) -> Result<()> {
         check_range(addr, len)?;
@@ -407,8 +408,8 @@ impl AddrSpace {
         Ok(())
     }
 
-    /// At most `most` mappings in ascending order behind the first `skip`, as the `addrspace`
-    /// handle shows them.
+    /// At most `most` mappings in ascending order, after the first `skip`, for the `addrspace`
+    /// handle.
     pub fn grants(&self, skip: usize, most: usize) -> Vec<GrantDesc> {
         let inner = self.inner.lock();
         let describe = |(base, area): (usize, &Area<Backing>)| {
@@ -417,7 +418,7 @@ impl AddrSpace {
             flags.set(GrantFlags::GRANT_WRITE, area.prot.contains(Prot::WRITE));
             flags.set(GrantFlags::GRANT_EXEC, area.prot.contains(Prot::EXEC));
             flags.set(GrantFlags::GRANT_PINNED, area.pinned);
-            // An offset means something only together with GRANT_SCHEME.
+            // An offset has a meaning only together with GRANT_SCHEME.
             let mut offset = u64::MAX;
             match &area.backing {
                 Backing::Private => {}
@@ -449,7 +450,7 @@ impl AddrSpace {
             .collect()
     }
 
-    /// Private and shared bytes that are mapped; device memory counts as neither.
+    /// Mapped private and shared bytes; device memory counts as neither.
     pub fn bytes(&self) -> (usize, usize) {
         let inner = self.inner.lock();
         let areas = inner.areas.iter();
@@ -460,7 +461,7 @@ impl AddrSpace {
         })
     }
 
-    /// The description behind the scheme mapping at exactly this address (`grant-fd-<hex>`).
+    /// The description behind the scheme mapping that starts at this address (`grant-fd-<hex>`).
     pub fn scheme_grant_at(&self, addr: usize) -> Option<SchemeGrant> {
         let inner = self.inner.lock();
         match inner.areas.find(addr)? {
@@ -484,7 +485,7 @@ impl AddrSpace {
         entry.is_present().then(|| entry.phys())
     }
 
-    /// Frames of RAM that are entered, and those of them that nothing else refers to.
+    /// Entered frames of RAM, and those of them without other references.
     pub fn pages(&self) -> (usize, usize) {
         let mut inner = self.inner.lock();
         let mut counts = Counts::lock();
@@ -509,9 +510,9 @@ impl AddrSpace {
         self.users.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Keeps the request buffers mapped as long as the space if a daemon's last context ends here:
-    /// another program may keep the space because a device or another machine still reaches the
-    /// pages.
+    /// Keeps the request buffers mapped as long as the space, if a daemon's last context ends
+    /// here: another program may keep the space because a device or another machine still accesses
+    /// the pages.
     pub(crate) fn keep_requests(&self) {
         let is_last = self.users.load(Ordering::Relaxed) == 1;
         self.keeps_requests.fetch_or(is_last, Ordering::Relaxed);
@@ -522,8 +523,9 @@ impl AddrSpace {
         self.keeps_requests.load(Ordering::Relaxed)
     }
 
-    /// Counts a context that leaves. With the last one the ties to other spaces go: two spaces that
-    /// borrow from each other would else keep each other alive. The pages that were seen stay.
+    /// Counts a context that leaves. When the last one leaves, cuts the ties to other spaces:
+    /// otherwise two spaces that borrow from each other would keep each other alive. Pages that
+    /// were entered stay.
     pub(crate) fn remove_user(&self) {
         if self.users.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.cut_ties();
@@ -558,13 +560,13 @@ impl Drop for AddrSpace {
     }
 }
 
-/// The entry with the rights taken away that `prot` lacks. Stores are never newly allowed here:
-/// the next store faults and finds out whether the page must be copied first.
+/// The entry without the rights that `prot` lacks. This never newly allows stores: the next store
+/// faults and finds out whether the page must be copied first.
 fn reprotected(entry: Entry, prot: Prot) -> Entry {
     let narrowed = if entry.is_writable() || prot.is_empty() {
         prot
     } else {
-        // Write-only pages are readable as well: x86 has no write-only mapping.
+        // Write-only pages are readable, too: x86 has no write-only mapping.
         (prot - Prot::WRITE) | Prot::READ
     };
     let mut flags = paging::user_flags(narrowed, entry.cache());

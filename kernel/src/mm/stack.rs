@@ -1,4 +1,4 @@
-//! Kernel stacks: mapped with an unmapped guard page below each.
+//! Kernel stacks, each above an unmapped guard page.
 
 use alloc::vec::Vec;
 
@@ -8,20 +8,20 @@ use super::{PAGE_SIZE, paging};
 
 /// Bytes of a kernel stack.
 pub const SIZE: usize = 8 * PAGE_SIZE;
-/// Stack and guard.
+/// Bytes of a stack and its guard page.
 const SLOT: usize = SIZE + PAGE_SIZE;
-/// Stacks that fit the region (one top-level entry of 512 GiB).
+/// Stacks for which the region has room (one top-level entry of 512 GiB).
 const MAX: usize = (1 << 39) / SLOT;
 
 /// Unused stacks that stay mapped for the next contexts.
 const KEEP: usize = 16;
 
 struct Slots {
-    /// Stacks mapped and not in use.
+    /// Mapped stacks that are not in use.
     idle: Vec<usize>,
     /// Slots whose pages were given back.
     empty: Vec<usize>,
-    /// First slot never used.
+    /// The first slot that was never used.
     next: usize,
 }
 
@@ -39,7 +39,7 @@ fn pages_of(slot: usize) -> impl Iterator<Item = usize> {
     (top_of(slot) - SIZE..top_of(slot)).step_by(PAGE_SIZE)
 }
 
-/// A kernel stack, which is kept for the next context when it is dropped.
+/// A kernel stack. When it is dropped, it may be kept for the next context.
 #[derive(Debug)]
 pub struct KernelStack {
     slot: usize,
@@ -72,7 +72,7 @@ impl KernelStack {
         None
     }
 
-    /// Address behind the last byte; a multiple of 4096.
+    /// The address behind the last byte; a multiple of 4096.
     pub fn top(&self) -> usize {
         top_of(self.slot)
     }
@@ -90,7 +90,7 @@ impl Drop for KernelStack {
     }
 }
 
-/// Whether an address lies in a guard page (for the report of a double fault).
+/// Whether an address lies in a guard page, for the report of a double fault.
 pub fn is_guard(addr: usize) -> bool {
     paging::is_guard(addr)
         || (paging::STACKS..paging::STACKS + MAX * SLOT).contains(&addr)

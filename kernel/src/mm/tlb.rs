@@ -1,23 +1,23 @@
-//! The translation caches of the processors: what page tables ask of processors other than the one
-//! that changes them. Calling a processor is the business of `arch`, which says how.
+//! The translation caches of the processors: what page tables need from processors other than the
+//! one that changes them. `arch` sets how to call a processor.
 
 use spin::Once;
 
-/// How to reach the translation caches.
+/// The operations on translation caches.
 pub struct Processors {
-    /// Notes which page tables (physical address) this processor has loaded.
+    /// Records which page tables (physical address) this processor has loaded.
     pub set_root: fn(usize),
     /// Makes sure that no other processor uses these page tables, or has translations of them,
-    /// until the caller leaves the kernel: to be called before an entry goes or loses a right.
+    /// until the caller leaves the kernel. Called before an entry is removed or loses a right.
     pub exclude_others: fn(usize),
-    /// Makes all other processors drop their translations of the kernel's addresses before they use
-    /// one again: to be called after a kernel page was unmapped.
+    /// Makes all other processors drop their translations of kernel addresses before they use one
+    /// again. Called after a kernel page was unmapped.
     pub flush_kernel_elsewhere: fn(),
 }
 
 static PROCESSORS: Once<Processors> = Once::new();
 
-/// Sets how processors are reached; called once, before page tables are loaded.
+/// Sets how processors are reached. Called once, before page tables are loaded.
 pub fn init(processors: Processors) {
     PROCESSORS.call_once(|| processors);
 }

@@ -3,10 +3,9 @@
 //! Every function answers `EFAULT` for ranges outside user space, unmapped pages and missing
 //! rights; absent lazy pages are faulted in.
 //!
-//! The processor has the program's page tables loaded, so a copy is simply tried. The few
-//! instructions of `user_copy` are the only ones of the kernel that may fault, and the handler
-//! continues behind them ([`after_fault`]). Only then the address space makes the pages present, or
-//! gives the error.
+//! The processor has the program's page tables loaded, so a copy is simply tried. Only the few
+//! instructions of `user_copy` in the kernel may fault, and the handler continues behind them
+//! ([`after_fault`]). Only then the address space makes the pages present, or reports the error.
 
 use alloc::sync::Arc;
 use core::arch::global_asm;
@@ -20,8 +19,8 @@ use super::frame::FrameRef;
 use super::space::AddrSpace;
 use super::zeroes;
 
-/// The processor guards user pages (SMAP), so `user_copy` must lift the guard, and the entry code
-/// put it back: a program can set the flag that lifts it.
+/// Whether the processor guards user pages (SMAP). `user_copy` must then lift the guard, and the
+/// entry code must restore it, because a program can set the flag that lifts it.
 pub(crate) static GUARDED: AtomicBool = AtomicBool::new(false);
 
 global_asm!(
@@ -89,12 +88,12 @@ unsafe extern "C" {
     static user_copy_failed: u8;
 }
 
-/// The processor keeps the kernel off user pages until the guard is lifted (SMAP).
+/// Records that the processor keeps the kernel off user pages until the guard is lifted (SMAP).
 pub fn set_guarded() {
     GUARDED.store(true, Ordering::Relaxed);
 }
 
-/// Where the kernel goes on after a page fault at `address` of its instruction at `rip`; `None`
+/// Where the kernel continues after a page fault at `address` by its instruction at `rip`; `None`
 /// when that fault is a bug.
 pub fn after_fault(rip: u64, address: usize) -> Option<u64> {
     let (access, failed) = (
@@ -120,7 +119,8 @@ type CurrentSpace = fn() -> Result<Arc<AddrSpace>>;
 
 static CURRENT_SPACE: Once<CurrentSpace> = Once::new();
 
-/// Sets how the address space of the current program is found; called once, before there is one.
+/// Sets how to find the address space of the current program. Called once, before there is a
+/// program.
 pub fn init(current_space: CurrentSpace) {
     CURRENT_SPACE.call_once(|| current_space);
 }

@@ -1,4 +1,4 @@
-//! Buffers in the memory of the current program, as system calls name them.
+//! Buffers in the memory of the current program, for system calls.
 
 use alloc::vec::Vec;
 
@@ -6,9 +6,9 @@ use ::syscall::error::{EFAULT, EINVAL, Error, Result};
 
 use super::{USER_END, frame::FrameRef, list_for, user, zeroes};
 
-/// A range of the current program's memory. It lies in user space, but nothing says that it is
-/// mapped: every copy can fail with `EFAULT`. Nor does its content stay the same between two reads:
-/// copy once, then check, then use.
+/// A range of the current program's memory. It lies in user space but need not be mapped: every
+/// copy can fail with `EFAULT`. Its content can change between two reads: copy once, then check,
+/// then use.
 #[derive(Clone, Copy, Debug)]
 pub struct UserBuf {
     base: usize,
@@ -24,7 +24,7 @@ impl UserBuf {
         }
     }
 
-    /// As [`UserBuf::new`], but address 0 means that there is no buffer.
+    /// [`UserBuf::new`], but address 0 means that there is no buffer.
     pub fn optional(base: usize, len: usize) -> Result<Option<Self>> {
         let buf = Self::new(base, len)?;
         Ok((base != 0).then_some(buf))
@@ -35,12 +35,12 @@ impl UserBuf {
         self.base
     }
 
-    /// Bytes.
+    /// Length in bytes.
     pub fn len(self) -> usize {
         self.len
     }
 
-    /// True for a range without bytes.
+    /// Whether the range has no bytes.
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
@@ -61,22 +61,22 @@ impl UserBuf {
         )
     }
 
-    /// The first `count` bytes, or all there are.
+    /// The first `count` bytes, or all if there are fewer.
     pub fn prefix(self, count: usize) -> Self {
         self.split_at(count).0
     }
 
-    /// The bytes behind the first `count` ones.
+    /// The bytes after the first `count` ones.
     pub fn skip(self, count: usize) -> Self {
         self.split_at(count).1
     }
 
-    /// The range as pieces of exactly `size` bytes; a shorter rest is left out.
+    /// The range as pieces of exactly `size` bytes, without a shorter rest.
     pub fn chunks(self, size: usize) -> impl Iterator<Item = Self> {
         (0..self.len / size).map(move |index| self.skip(index * size).prefix(size))
     }
 
-    /// Copies as many bytes in as both sides have and says how many.
+    /// Copies in as many bytes as both sides have. Returns their count.
     pub fn read(self, bytes: &mut [u8]) -> Result<usize> {
         let count = bytes.len().min(self.len);
         let Some(bytes) = bytes.get_mut(..count) else {
@@ -113,7 +113,7 @@ impl UserBuf {
         Ok(bytes)
     }
 
-    /// Copies as many bytes out as both sides have and says how many.
+    /// Copies out as many bytes as both sides have. Returns their count.
     pub fn write(self, bytes: &[u8]) -> Result<usize> {
         let count = bytes.len().min(self.len);
         if let Some(bytes) = bytes.get(..count).filter(|bytes| !bytes.is_empty()) {
@@ -161,7 +161,7 @@ impl UserBuf {
         Ok(words)
     }
 
-    /// Fills `words` with the whole words there are and says how many it has filled.
+    /// Fills `words` with the whole words of the range. Returns how many it has filled.
     pub fn read_words<const N: usize>(self, words: &mut [u64; N]) -> Result<usize> {
         let mut bytes = [[0; size_of::<u64>()]; N];
         let count = self.len / size_of::<u64>();

@@ -3,11 +3,11 @@
 use kernel_core::area::{Cache, Prot};
 use x86_64::structures::paging::PageTableFlags as Flags;
 
-/// This entry holds a counted reference to its frame (a bit the processor ignores).
+/// The entry holds a counted reference to its frame (a bit that the processor ignores).
 pub const COUNTED: Flags = Flags::BIT_9;
 
 /// The page is kept although the program has no right to it: the processor finds no page, so the
-/// kernel's own copies cannot reach it either (a bit the processor ignores).
+/// kernel's own copies cannot access it either (a bit that the processor ignores).
 const KEPT: Flags = Flags::BIT_10;
 
 const ADDRESS_MASK: u64 = 0x000F_FFFF_FFFF_F000;
@@ -17,7 +17,7 @@ const ADDRESS_MASK: u64 = 0x000F_FFFF_FFFF_F000;
 pub struct Entry(u64);
 
 impl Entry {
-    /// Nothing is mapped.
+    /// An entry that maps nothing.
     pub const EMPTY: Entry = Entry(0);
 
     /// An entry for a frame.
@@ -40,7 +40,7 @@ impl Entry {
         Flags::from_bits_truncate(self.0)
     }
 
-    /// Whether a frame is entered, even if it is out of the program's reach.
+    /// Whether a frame is entered, even if the program cannot access it.
     pub fn is_present(self) -> bool {
         self.flags().intersects(Flags::PRESENT.union(KEPT))
     }
@@ -55,8 +55,8 @@ impl Entry {
         self.flags().contains(COUNTED)
     }
 
-    /// Whether this entry allows everything that the old one allows, so that a processor with the
-    /// old one in its translation cache does no harm. An access that needs a new right faults
+    /// Whether this entry allows everything that the old one allows, so that a processor that has
+    /// the old one in its translation cache does no harm: an access that needs a new right faults
     /// there, and the processor reads the entry again.
     pub(super) fn only_adds_to(self, old: Entry) -> bool {
         const RIGHTS: Flags = Flags::PRESENT
@@ -82,8 +82,8 @@ impl Entry {
     }
 }
 
-/// Flags of a user page with these rights. A page without any right stays entered, out of reach,
-/// so that its contents are kept.
+/// Flags of a user page with these rights. A page without any right stays entered but
+/// inaccessible, so that its contents are kept.
 pub fn user_flags(prot: Prot, cache: Cache) -> Flags {
     let mut flags = if prot.is_empty() {
         KEPT

@@ -10,7 +10,7 @@ use super::AddrSpace;
 use super::grant::{Lents, SchemeGrant};
 use crate::mm::frame::FrameRef;
 
-/// Kinds of anonymous memory: what a copy-on-write clone makes of it.
+/// Kinds of anonymous memory, by what a copy-on-write clone makes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anonymous {
     /// The clone gets its own copy, made at the first write.
@@ -25,9 +25,9 @@ pub(super) type SharedPages = Mutex<BTreeMap<usize, FrameRef>>;
 /// The memory behind an area.
 #[derive(Debug)]
 pub(super) enum Backing {
-    /// Zero pages made on the first touch, copied on a store after a clone.
+    /// Zero pages, made at the first touch, copied on a store after a clone.
     Private,
-    /// Zero pages made on the first touch, the same in every mapping; `first` is the offset.
+    /// Zero pages, made at the first touch, the same in every mapping; `first` is the offset.
     Shared {
         pages: Arc<SharedPages>,
         first: usize,
@@ -40,7 +40,7 @@ pub(super) enum Backing {
     Scheme(SchemeGrant),
     /// Frames of the kernel, entered at once.
     Frames,
-    /// Pages of another space (`None`: of this one) from `addr` on, entered on the first touch.
+    /// Pages of another space (`None`: of this one) from `addr` on, entered at the first touch.
     Borrowed {
         source: Option<Arc<AddrSpace>>,
         addr: usize,
@@ -81,7 +81,7 @@ impl kernel_core::area::Backing for Backing {
 }
 
 impl Backing {
-    /// Adds the loans of a mapping elsewhere that gets pages of this memory.
+    /// Adds the loans for a mapping elsewhere that gets pages of this memory.
     pub(super) fn lend_to(&self, lents: &mut Lents) {
         match self {
             Backing::Scheme(grant) => grant.lend_to(lents),
@@ -90,7 +90,7 @@ impl Backing {
         }
     }
 
-    /// Whether the program may be given any right to the pages later.
+    /// Whether the program may later get any right to the pages.
     pub(super) fn is_own(&self) -> bool {
         matches!(
             self,

@@ -1,9 +1,9 @@
-//! Bounce buffers: frames of the kernel that stay mapped in a daemon's address space, for copies of
-//! its clients' small buffers; and the places where larger buffers were mapped.
+//! Bounce buffers: frames of the kernel that stay mapped in a daemon's address space, for copies
+//! of its clients' small buffers. Also the places where larger buffers were mapped.
 //!
 //! Mapping and unmapping a page costs more than copying the few bytes of it that a request needs.
 //! The daemon can read and write a bounce buffer at any time, and finds the bytes of earlier
-//! requests there; what it stores outside the buffer of its request reaches no client.
+//! requests there. What it stores outside the buffer of its request reaches no client.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -12,18 +12,18 @@ use super::{AddrSpace, Placement, Prot};
 use crate::mm::PAGE_SIZE;
 use crate::mm::frame::{self, FrameRef};
 
-/// Most bounce buffers of an address space: requests that wait long hold theirs. Beyond, pages are
-/// mapped for each request.
+/// Most bounce buffers of an address space: requests that wait for long hold theirs. Beyond that,
+/// pages are mapped for each request.
 const MAX_BOUNCE: usize = 32;
-/// A buffer that holds no whole page lies in at most two.
+/// Frames of a bounce buffer: a buffer without a whole page lies in at most two.
 const FRAMES: usize = 2;
 
 /// Frames of all bounce buffers.
 static BOUNCE_FRAMES: AtomicUsize = AtomicUsize::new(0);
-/// Frames of those that no request holds.
+/// Frames of the bounce buffers that no request holds.
 static IDLE_FRAMES: AtomicUsize = AtomicUsize::new(0);
 
-/// Frames of the bounce buffers of all address spaces, and how many of them no request holds.
+/// The frames of all bounce buffers, and of those that no request holds.
 pub fn bounce_frames() -> (usize, usize) {
     (
         BOUNCE_FRAMES.load(Ordering::Relaxed),
@@ -39,7 +39,7 @@ pub struct BounceBuffer {
 }
 
 impl BounceBuffer {
-    /// Where its first frame is mapped; the second follows.
+    /// Address of its first frame; the second follows.
     pub fn address(&self) -> usize {
         self.base
     }
@@ -56,15 +56,15 @@ impl Drop for BounceBuffer {
     }
 }
 
-/// Places of request buffers that are remembered.
+/// Most places of request buffers that are remembered.
 const MAX_HOLES: usize = 8;
 
-/// The bounce buffers of an address space, and where larger buffers were.
+/// The bounce buffers of an address space, and the places of larger buffers.
 #[derive(Debug, Default)]
 pub(super) struct BounceBuffers {
     idle: Vec<BounceBuffer>,
     made: usize,
-    /// Address and length of request buffers that are gone: probably still holes.
+    /// Address and length of former request buffers: probably still holes.
     holes: Vec<(usize, usize)>,
 }
 
@@ -99,7 +99,7 @@ impl AddrSpace {
             if buffers.made == MAX_BOUNCE {
                 return None;
             }
-            // Room for each to come back, so that giving one back needs no memory.
+            // Room for all buffers, so that giving one back needs no memory.
             buffers.idle.try_reserve(MAX_BOUNCE).ok()?;
             buffers.made += 1;
         }
@@ -126,8 +126,8 @@ impl AddrSpace {
         self.bounce.lock().put_idle(buffer);
     }
 
-    /// The place for a buffer of `len` bytes: where one was before, so that the time does not grow
-    /// with the number of mappings.
+    /// The place for a buffer of `len` bytes: the place of a former buffer, so that the time does
+    /// not grow with the number of mappings.
     pub(super) fn place_for_request(&self, len: usize) -> Placement {
         let mut buffers = self.bounce.lock();
         let fits = buffers.holes.iter().rposition(|&(_, room)| room >= len);
@@ -149,10 +149,10 @@ impl AddrSpace {
         }
     }
 
-    /// Unmaps a request buffer that [`AddrSpace::borrow_buffer`] or `map_frames` made. Whatever is
+    /// Unmaps a request buffer that [`AddrSpace::borrow_buffer`] or `map_frames` made. Everything
     /// in the range is the kernel's: the daemon could not replace it.
     pub fn unmap_request(&self, base: usize, len: usize) {
-        // The range was mapped, so it is one of user space.
+        // The range was mapped, so it lies in user space.
         drop(self.unmap_pinned(base, len));
         let mut buffers = self.bounce.lock();
         if buffers.holes.len() == MAX_HOLES {

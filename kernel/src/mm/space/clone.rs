@@ -12,8 +12,8 @@ use crate::mm::paging::{Entry, PageTable};
 use crate::mm::phys;
 
 impl AddrSpace {
-    /// A copy of the space whose private memory is copied on the first write of either side, but
-    /// for frames that `stays` says are known by their address: those are copied now, and remain
+    /// A copy of the space whose private memory is copied at the first write of either side.
+    /// Frames for which `stays` is true are known by their address: they are copied now and remain
     /// this space's. Contiguous, scheme and borrowed mappings are not inherited.
     pub fn clone_cow(&self, stays: impl Fn(usize) -> bool) -> Result<Arc<AddrSpace>> {
         let copy = Self::empty()?;
@@ -61,8 +61,8 @@ impl AddrSpace {
     }
 }
 
-/// Shares the private pages of a range with a clone, or copies those that others are meant to see
-/// or that stay.
+/// Shares the private pages of a range with a clone. Copies pages that others are meant to see or
+/// that stay.
 fn clone_private(
     table: &mut PageTable,
     target: &mut Inner,

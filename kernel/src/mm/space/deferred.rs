@@ -10,18 +10,19 @@ use spin::Mutex;
 use super::AddrSpace;
 use super::grant::{self, Unmapped};
 
-/// A piece of deferred work, to be done with nothing on the stack and no lock held.
+/// A piece of deferred work, to be done with an empty stack and no lock held.
 pub enum Deferred {
-    /// A Munmap for a mapping that is gone, whose caller could not send it.
+    /// A Munmap for a mapping that is gone, which could not be sent at that point.
     Unmapped(Unmapped),
-    /// A reference to drop. A chain of spaces that borrow from each other may be long, the
-    /// kernel's stack is not.
+    /// A reference to drop. A chain of spaces that borrow from each other may be long, and the
+    /// kernel's stack is short.
     Space(Arc<AddrSpace>),
 }
 
-/// Spaces to drop, in their order. There may be more than contiguous memory has room for.
+/// Spaces to drop, in order. There may be more than contiguous memory has room for.
 static SPACES: Mutex<LinkedList<Arc<AddrSpace>>> = Mutex::new(LinkedList::new());
-/// Whether there are some: every system call asks, and a load is cheaper than the lock.
+/// Whether there are such spaces. Every system call checks this, and a load is cheaper than the
+/// lock.
 static PENDING: AtomicBool = AtomicBool::new(false);
 
 /// Whether there is deferred work.
@@ -29,7 +30,7 @@ pub fn has_deferred() -> bool {
     PENDING.load(Ordering::Relaxed) || grant::has_pieces()
 }
 
-/// Takes the work of its kind that was deferred first.
+/// Takes the next work. Pieces come before spaces, each kind in order.
 pub fn next_deferred() -> Option<Deferred> {
     if let Some(piece) = grant::next_piece() {
         return Some(Deferred::Unmapped(piece));

@@ -1,4 +1,5 @@
-//! Finding the page behind an address: page faults, copies by the kernel, lending to other spaces.
+//! Finds the page behind an address, for page faults, copies by the kernel, and lending to other
+//! spaces.
 
 use alloc::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::mm::frame::{self, FrameRef};
 use crate::mm::paging::{self, COUNTED, Entry};
 use crate::mm::{PAGE_SIZE, USER_END, phys};
 
-/// Most address spaces that borrow a page from each other in a row.
+/// Longest chain of address spaces that borrow a page from each other.
 const MAX_DEPTH: usize = 8;
 
 /// Bytes that one page table of the last level covers.
@@ -21,29 +22,29 @@ const TABLE_BYTES: usize = 512 * PAGE_SIZE;
 pub(super) struct Page {
     phys: usize,
     cache: Cache,
-    /// RAM with a reference count (else device memory).
+    /// Whether it is RAM with a reference count; otherwise device memory.
     counted: bool,
-    /// The area it was found in lets the asker store.
+    /// Whether the area in which it was found allows the asker to store.
     writable: bool,
 }
 
 impl Page {
-    /// Whether the area it was found in lets the asker store.
+    /// Whether the area in which it was found allows the asker to store.
     pub(super) fn is_writable(self) -> bool {
         self.writable
     }
 }
 
-/// The side that asks for a page.
+/// Who asks for a page.
 pub(super) enum Asker<'a> {
     /// The program itself, with the rights of the area.
     Program,
-    /// A mapping elsewhere that will enter the frame too, with its loans, to which those of this
-    /// page are added. Plain memory gives any right.
+    /// A mapping elsewhere that will enter the frame, too. The loans of this page are added to its
+    /// loans. Plain memory gives any right.
     Borrower(&'a mut Lents),
 }
 
-/// Result of the part of a page search that holds the lock.
+/// Result of the part of a page search that runs under the lock.
 enum Found {
     Page(Page),
     /// The page must come from `addr` of `source` (`None`: this space).
@@ -56,7 +57,7 @@ enum Found {
 }
 
 impl Inner {
-    /// Makes the private page at `addr` present, and ours alone if `own`.
+    /// Makes the private page at `addr` present, and exclusively this space's if `own`.
     fn private_page(&mut self, addr: usize, prot: Prot, own: bool, lend: bool) -> Result<Entry> {
         let old = self.table.get(addr);
         let mut flags = paging::user_flags(prot, Cache::WriteBack) | COUNTED;
@@ -99,20 +100,20 @@ impl Inner {
 }
 
 impl AddrSpace {
-    /// Physical address of the byte at `addr`, faulting the page in for writing (futex key).
+    /// Physical address of the byte at `addr`; faults the page in for writing (futex key).
     pub fn phys_at(&self, addr: usize) -> Result<usize> {
         let page = self.page(addr, Prot::WRITE, Asker::Program, 0)?;
         Ok(page.phys + addr % PAGE_SIZE)
     }
 
-    /// Physical address of the byte at `addr`, which the program can read, if it is in RAM that is
-    /// given out and taken back page by page.
+    /// Physical address of the byte at `addr`, which the program must be able to read, if it is in
+    /// RAM that is allocated and freed page by page.
     pub fn ram_at(&self, addr: usize) -> Result<Option<usize>> {
         let page = self.page(addr, Prot::READ, Asker::Program, 0)?;
         Ok(page.counted.then_some(page.phys + addr % PAGE_SIZE))
     }
 
-    /// Handles a page fault of the program: makes the page present with the right asked for.
+    /// Handles a page fault of the program: makes the page present with the requested right.
     /// `EFAULT`: not mapped or not allowed; `ENOMEM`.
     pub(crate) fn fault(&self, addr: usize, need: Prot) -> Result<()> {
         self.page(addr, need, Asker::Program, 0).map(|_| ())
@@ -156,7 +157,7 @@ impl AddrSpace {
         }
     }
 
-    /// The page at `addr` for a mapping elsewhere: present, not subject to copy on write.
+    /// The page at `addr` for a mapping elsewhere: present, and not subject to copy on write.
     pub(super) fn lend(
         &self,
         addr: usize,
@@ -210,8 +211,8 @@ impl AddrSpace {
         })
     }
 
-    /// An empty page in place of one that a client has unmapped in the middle of a request with its
-    /// buffer: the client must not be able to make its daemon fault.
+    /// An empty page in place of one that a client has unmapped from its buffer in the middle of a
+    /// request: the client must not be able to make its daemon fault.
     fn substitute(&self, addr: usize) -> Result<Page> {
         let frame = frame::alloc_zeroed().ok_or(Error::new(ENOMEM))?;
         let mut inner = self.inner.lock();
@@ -236,7 +237,7 @@ impl AddrSpace {
         let (base, area) = inner.areas.find(addr).ok_or(Error::new(EFAULT))?;
         let prot = area.prot;
         let plain = matches!(area.backing, Backing::Private);
-        // The processor has no way to allow stores or fetches without loads.
+        // The processor cannot allow stores or fetches without loads.
         let readable = !prot.is_empty() || !need.contains(Prot::READ);
         let allowed = readable && prot.contains(need - Prot::READ);
         let lend = matches!(asker, Asker::Borrower(_));
@@ -280,8 +281,8 @@ impl AddrSpace {
                 let found = Entry::new(phys + (addr - base), flags);
                 if entry != found {
                     inner.enter(addr, found)?;
-                    // One fault enters all pages of the table that this one is in: entries cost
-                    // nothing, and a program that uses one page of a large device uses others.
+                    // One fault enters all pages of the same page table: entries cost nothing, and
+                    // a program that uses one page of a large device uses others.
                     let first = (addr & !(TABLE_BYTES - 1)).max(base);
                     let last = (addr | (TABLE_BYTES - 1)).min(end - 1);
                     for at in (first..=last).step_by(PAGE_SIZE) {
@@ -318,7 +319,7 @@ impl AddrSpace {
             inner.table.set(addr, entry).ok_or(Error::new(ENOMEM))?;
         }
         let writable = if borrowed {
-            // The rights that its lender allowed: they may be fewer than the area's, and borrowing
+            // The rights that its lender allowed. They may be fewer than the area's, and borrowing
             // from the borrower adds none.
             entry.is_writable()
         } else {

@@ -1,4 +1,4 @@
-//! Memory of daemons that programs have mapped: who has it, and when its daemon hears that a piece
+//! Daemons' memory that programs have mapped: who has it, and when its daemon is told that a piece
 //! is gone.
 
 use alloc::collections::LinkedList;
@@ -9,8 +9,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use spin::Mutex;
 
-/// The object whose memory a scheme mapping is. The mapping keeps it alive: this reference delays
-/// `CloseMsg`.
+/// The object whose memory a scheme mapping shows. The mapping keeps the object alive: this
+/// reference delays `CloseMsg`.
 #[derive(Clone)]
 pub struct SchemeGrant {
     object: Arc<Object>,
@@ -18,7 +18,7 @@ pub struct SchemeGrant {
     pub offset: u64,
 }
 
-/// What all pieces of a mapping have in common.
+/// The common data of all pieces of a mapping.
 struct Object {
     description: Arc<dyn Any + Send + Sync>,
     flags: usize,
@@ -40,12 +40,13 @@ impl SchemeGrant {
         }
     }
 
-    /// The open description the memory was mapped through (downcast by the owner of the type).
+    /// The open description through which the memory was mapped (downcast by the owner of the
+    /// type).
     pub fn description(&self) -> &Arc<dyn Any + Send + Sync> {
         &self.object.description
     }
 
-    /// The map flags of the request (handed back for Munmap).
+    /// The map flags of the request, which are returned in Munmap.
     pub fn flags(&self) -> usize {
         self.object.flags
     }
@@ -58,12 +59,12 @@ impl SchemeGrant {
         }
     }
 
-    /// Notes whose pages these are, where their daemon has them from others.
+    /// Records the loans of these pages, if their daemon has them from others.
     pub(super) fn hold(&self, lents: Lents) {
         self.object.loans.lock().holds = lents;
     }
 
-    /// Adds the loan of a mapping elsewhere that gets pages of this one.
+    /// Adds the loan for a mapping elsewhere that gets pages of this one.
     pub(super) fn lend_to(&self, lents: &mut Lents) {
         if !lents.know(&self.object) {
             self.object.loans.lock().lent += 1;
@@ -78,7 +79,8 @@ impl fmt::Debug for SchemeGrant {
     }
 }
 
-/// A piece of a scheme mapping that is no longer mapped: its daemon has yet to get a Munmap.
+/// A piece of a scheme mapping that is no longer mapped; its daemon has not been sent a Munmap
+/// yet.
 #[derive(Debug)]
 pub struct Unmapped {
     /// The mapping; `offset` is that of the piece.
@@ -87,21 +89,23 @@ pub struct Unmapped {
     pub len: usize,
 }
 
-/// The loans of one scheme mapping: its pages in mappings elsewhere, as in an address space that
-/// borrows them, or in the daemon that has them as a request's buffer. Frames of RAM are counted,
-/// but a device's page may be another node's memory, which that node uses for something else once
-/// it knows that nobody has it mapped. So a daemon gets no Munmap as long as there are loans.
+/// The loans of one scheme mapping: its pages in mappings elsewhere, for example in an address
+/// space that borrows them, or in the daemon that has them as a request's buffer. Frames of RAM
+/// are counted, but a device's page may be another node's memory, which that node uses for
+/// something else once it knows that nobody maps it. So a daemon gets no Munmap while there are
+/// loans.
 #[derive(Default)]
 struct Loans {
     lent: usize,
-    /// Pieces that the program has unmapped meanwhile.
+    /// Pieces that the program has unmapped while there were loans.
     gone: Pieces,
-    /// Loans of other mappings whose pages these are.
+    /// Loans of other mappings from which these pages come.
     holds: Lents,
 }
 
 impl Unmapped {
-    /// This piece, if nobody else has pages of its mapping; else the last one of them ends it.
+    /// This piece, if nobody else has pages of its mapping; otherwise it is kept until the last
+    /// loan ends.
     pub(super) fn unless_lent(self) -> Option<Unmapped> {
         let object = self.grant.object.clone();
         let mut loans = object.loans.lock();
@@ -135,8 +139,8 @@ impl Drop for Lent {
     }
 }
 
-/// The loans that a mapping has, one for each scheme mapping whose pages are in it. There may be
-/// more than contiguous memory has room for.
+/// The loans of a mapping, one for each scheme mapping whose pages are in it. There may be more
+/// than contiguous memory has room for.
 #[derive(Clone, Default)]
 pub(super) struct Lents(LinkedList<Lent>);
 
@@ -145,7 +149,7 @@ impl Lents {
         self.0.iter().any(|lent| Arc::ptr_eq(&lent.0, object))
     }
 
-    /// Adds those that are not there.
+    /// Adds the loans that are missing.
     pub(super) fn add(&mut self, others: &Lents) {
         for other in &others.0 {
             if !self.know(&other.0) {
@@ -161,21 +165,22 @@ impl fmt::Debug for Lents {
     }
 }
 
-/// Pieces of scheme mappings that are gone, in their order. There may be more than contiguous
-/// memory has room for.
+/// Pieces of scheme mappings that are gone, in order. There may be more than contiguous memory has
+/// room for.
 pub type Pieces = LinkedList<Unmapped>;
 
-/// Pieces whose Munmap could not be sent where they went.
+/// Pieces whose Munmap could not be sent at once.
 static LATER: Mutex<Pieces> = Mutex::new(LinkedList::new());
-/// Whether there are some: every system call asks, and a load is cheaper than the lock.
+/// Whether there are such pieces. Every system call checks this, and a load is cheaper than the
+/// lock.
 static PENDING: AtomicBool = AtomicBool::new(false);
 
-/// Whether [`next_piece`] has one.
+/// Whether [`next_piece`] returns one.
 pub(super) fn has_pieces() -> bool {
     PENDING.load(Ordering::Relaxed)
 }
 
-/// Takes the piece that was put off first.
+/// Takes the oldest deferred piece.
 pub(super) fn next_piece() -> Option<Unmapped> {
     let mut later = LATER.lock();
     let piece = later.pop_front();
@@ -183,7 +188,7 @@ pub(super) fn next_piece() -> Option<Unmapped> {
     piece
 }
 
-/// Puts the Munmaps of pieces off.
+/// Defers the Munmaps of pieces.
 pub(super) fn defer_unmapped(mut pieces: Pieces) {
     let mut later = LATER.lock();
     later.append(&mut pieces);

@@ -1,14 +1,14 @@
-//! Making mappings, one method for each kind of memory.
+//! Makes mappings: one method for each kind of memory.
 
 use super::*;
 
-/// Pages of a range that is borrowed without checking how much memory is free.
+/// Most pages of a range that is borrowed without checking how much memory is free.
 const FEW_PAGES: usize = 64;
-/// Incomplete pages of a buffer, before and behind the complete ones.
+/// Incomplete pages of a buffer: one before and one behind the complete ones.
 const EDGES: usize = 2;
 
 impl AddrSpace {
-    /// Maps zero pages that come into being when touched. Returns the address and what a fixed
+    /// Maps zero pages that are made when touched. Returns the address and the pieces that a fixed
     /// placement replaced. `EEXIST`, `EBUSY` (over pinned).
     pub fn map_anonymous(
         &self,
@@ -69,8 +69,8 @@ impl AddrSpace {
         })
     }
 
-    /// Maps device memory at an address of the kernel's choice. `EPERM` when a page of the range is
-    /// RAM of the allocator, `EINVAL` when the range ends above 2^52 or is not page aligned.
+    /// Maps device memory at an address of the kernel's choice. `EPERM` when a page of the range
+    /// is RAM of the allocator, `EINVAL` when the range ends above 2^52 or is not page aligned.
     pub fn map_physical(&self, phys: usize, len: usize, prot: Prot, cache: Cache) -> Result<usize> {
         check_range(0, len)?;
         let end = phys.checked_add(len).filter(|&end| end <= PHYS_END);
@@ -78,7 +78,7 @@ impl AddrSpace {
             return Err(Error::new(EINVAL));
         }
         if frame::any_ram(phys, len) {
-            // No warning: drivers find out like this whether an address is RAM.
+            // No warning: drivers use this to find out whether an address is RAM.
             log::debug!("mapping of physical {phys:#x}, length {len:#x}, refused: it is RAM");
             return Err(Error::new(EPERM));
         }
@@ -100,9 +100,9 @@ impl AddrSpace {
         Ok(addr)
     }
 
-    /// Maps the frames that `source` has at `source_addr` (faulting absent ones in) here, eagerly;
-    /// RAM frames are referenced, device frames entered raw with their cache attribute. A hole in
-    /// `source` is `EIO`. `len` is rounded up to pages.
+    /// Maps the frames that `source` has at `source_addr` here, at once; absent ones are faulted
+    /// in. RAM frames are referenced, device frames entered raw with their cache attribute. A hole
+    /// in `source` is `EIO`. `len` is rounded up to pages.
     pub fn map_scheme(
         &self,
         at: Placement,
@@ -117,7 +117,7 @@ impl AddrSpace {
             .ok_or(Error::new(EINVAL))?;
         check_range(0, len)?;
         check_range(source_addr, len).map_err(|_| Error::new(EIO))?;
-        // The length comes from a client: checked before room for its pages is reserved.
+        // The length comes from a client: check it before reserving room for its pages.
         if !source.inner.lock().areas.covers(source_addr, len) {
             return Err(Error::new(EIO));
         }
@@ -168,8 +168,8 @@ impl AddrSpace {
         })
     }
 
-    /// Maps frames that become the program's own memory, as if it had touched anonymous memory and
-    /// this were in it.
+    /// Maps frames that become the program's own memory, like anonymous memory that it has touched
+    /// and filled.
     pub fn map_private(
         &self,
         at: Placement,
@@ -193,10 +193,10 @@ impl AddrSpace {
         })
     }
 
-    /// Maps `source`'s pages from `addr` on here; frames are shared as they are touched, and both
-    /// sides see each other's stores. The source must be mapped (`EFAULT`) and must have the rights
-    /// asked for (`EPERM`), except that plain anonymous memory gives any right. `pinned` mappings
-    /// cannot be unmapped by the program.
+    /// Maps `source`'s pages from `addr` on here. Frames are shared as they are touched, and both
+    /// sides see each other's stores. The source must be mapped (`EFAULT`) and must have the
+    /// requested rights (`EPERM`), except that plain anonymous memory gives any right. The program
+    /// cannot unmap `pinned` mappings.
     pub fn borrow(
         &self,
         source: &Arc<AddrSpace>,
@@ -208,8 +208,8 @@ impl AddrSpace {
     ) -> Result<(usize, Pieces)> {
         check_range(addr, len)?;
         let (entries, lents) = source.lend_present(addr, len, prot)?;
-        // A page that is borrowed itself may have fewer rights than its area, and nothing takes the
-        // place of this one at a store.
+        // A page that is itself borrowed may have fewer rights than its area, and a store does not
+        // replace it by a copy.
         let is_lacking = |(_, entry): &(usize, Entry)| !entry.is_writable();
         if prot.contains(Prot::WRITE) && entries.iter().any(is_lacking) {
             entries.into_iter().for_each(|(_, entry)| release(entry));
@@ -232,9 +232,9 @@ impl AddrSpace {
         self.add_present(at, area, entries)
     }
 
-    /// Maps a client's buffer for the time of one request: `len` bytes of `source`'s pages from
-    /// `addr` on, as [`AddrSpace::borrow`] does, between frames that hold the incomplete pages
-    /// before and behind. Returns where the first page is.
+    /// Maps a client's buffer for one request: `len` bytes of `source`'s pages from `addr` on, as
+    /// [`AddrSpace::borrow`] does, between frames that hold the incomplete pages before and
+    /// behind. Returns the address of the first page.
     pub fn borrow_buffer(
         &self,
         source: &Arc<AddrSpace>,
@@ -261,7 +261,7 @@ impl AddrSpace {
             prot,
             max_prot: prot,
             pinned: true,
-            // The pages of the edges are present, so they are never fetched from the source.
+            // The pages at the edges are present, so they are never fetched from the source.
             backing: Backing::Borrowed {
                 source: Some(source.clone()),
                 addr: addr - before,
@@ -272,8 +272,8 @@ impl AddrSpace {
         self.add_present(place, area, entries).map(|(here, _)| here)
     }
 
-    /// Adds an area with pages by offset; pages for which there is no memory now are entered at the
-    /// first touch.
+    /// Adds an area with pages by offset. Pages for which there is no memory now are entered at
+    /// the first touch.
     fn add_present(
         &self,
         at: Placement,
@@ -293,11 +293,11 @@ impl AddrSpace {
         result
     }
 
-    /// Entries with rights `prot` for another space's mapping of every page of the range; what is
-    /// not there yet is brought in. `EIO` when a page cannot be had, `ENOMEM`.
+    /// Entries with rights `prot` for another space's mapping of every page of the range; absent
+    /// pages are brought in. `EIO` when a page is not available, `ENOMEM`.
     ///
-    /// Pages that are present are lent in one walk along the tables, under one lock of the frames'
-    /// counts; a daemon's windows have tens of thousands of pages.
+    /// Present pages are lent in one walk along the tables, under one lock of the frames' counts:
+    /// a daemon's windows have tens of thousands of pages.
     fn lend_all(&self, addr: usize, len: usize, prot: Prot) -> Result<(Vec<Entry>, Lents)> {
         let mut entries = list_for(len / PAGE_SIZE)?;
         let mut lents = Lents::default();
@@ -350,9 +350,9 @@ impl AddrSpace {
         Ok((entries, lents))
     }
 
-    /// Entries of the pages of the range that are present, with their offsets, for another space
-    /// that borrows the range with rights `prot`, and room for [`EDGES`] more. `EFAULT`, `EPERM` as
-    /// for [`AddrSpace::borrow`], `ENOMEM`.
+    /// Entries of the present pages of the range, with their offsets, for another space that
+    /// borrows the range with rights `prot`, and room for [`EDGES`] more. `EFAULT`, `EPERM` as for
+    /// [`AddrSpace::borrow`], `ENOMEM`.
     fn lend_present(
         &self,
         addr: usize,
@@ -367,8 +367,8 @@ impl AddrSpace {
             if !areas.covers(addr, len) {
                 return Err(Error::new(EFAULT));
             }
-            // Pages that are not there come when the borrower touches them. Without memory for them
-            // the lender must get an error now, or the borrower would end later.
+            // Absent pages come when the borrower touches them. Without memory for them the lender
+            // must get an error now; otherwise the borrower would be ended later.
             if len > FEW_PAGES * PAGE_SIZE {
                 let mut present = 0;
                 table.update(addr, len, |_, entry| {
@@ -407,7 +407,7 @@ impl AddrSpace {
             }
         }
         for page in others {
-            // Failure does no harm: the first touch tries again and reports.
+            // A failure does no harm: the first touch tries again and reports it.
             if let Ok(found) = self.lend(page, Prot::READ, &mut lents, 0) {
                 let mut rights = prot;
                 rights.set(
@@ -421,13 +421,13 @@ impl AddrSpace {
     }
 }
 
-/// The entry of a lent page for the owner of plain memory: a store does not copy the page any more.
+/// The entry of a lent page for the owner of plain memory: a store no longer copies the page.
 fn lent(entry: Entry, rights: Prot) -> Entry {
     let flags = paging::user_flags(rights, Cache::WriteBack) | COUNTED;
     Entry::new(entry.phys(), flags)
 }
 
-/// Enters frames one after the other; the entries take over the references.
+/// Enters consecutive frames; the entries take over the references.
 fn enter_frames(
     inner: &mut Inner,
     addr: usize,

@@ -1,4 +1,4 @@
-//! Moving, growing and shrinking mappings inside one address space (MREMAP).
+//! Moves, grows and shrinks mappings inside one address space (MREMAP).
 
 use ::syscall::error::{EBUSY, EPERM, Error, Result};
 use kernel_core::area::{Area, Placement, Prot};
@@ -9,9 +9,10 @@ use super::{
 use crate::mm::paging::Entry;
 
 impl AddrSpace {
-    /// Moves what is mapped in `[old, old+old_size)` to another place with rights `prot`. What is
+    /// Moves the mappings in `[old, old+old_size)` to another place with rights `prot`. The part
     /// beyond `new_size` is unmapped; room that nothing fills becomes plain memory. `EBUSY` for
-    /// pinned mappings and when the ranges overlap, `EPERM` when a mapping may not have the rights.
+    /// pinned mappings and when the ranges overlap, `EPERM` when a mapping may not have the
+    /// rights.
     pub fn remap(
         &self,
         old: usize,
@@ -52,7 +53,7 @@ impl AddrSpace {
             entries.push((page, entry));
             Entry::EMPTY
         });
-        // The new place is plain memory first; what is moved replaces its part of it.
+        // The new place is plain memory first; the moved mappings replace their part of it.
         let backing = Backing::Private;
         let plain = Area {
             len: new_size,
@@ -84,7 +85,7 @@ impl AddrSpace {
         match failed {
             None => Ok((new, pieces)),
             Some(error) => {
-                // Without memory for page tables the pages not yet moved are lost.
+                // Without memory for page tables, the pages that are not yet moved are lost.
                 defer_unmapped(pieces);
                 Err(error)
             }
